@@ -12,7 +12,7 @@
 // much memory linked clusters may take), clusterstore/kube (clients, and all protection
 // against hostile credentials and servers), clusterstore/follow (list and watch),
 // clusterstore/crd (Linkerd's custom resources) and clusterstore/serviceprofile
-// (ServiceProfiles as proxies get them).
+// (ServiceProfiles as proxies get them). What is exported is kept as local/exports/plan has it.
 //
 // What callers may rely on:
 //
@@ -31,6 +31,8 @@
 //   - New credentials are tried beside those in use, and replace them in one step once
 //     their cluster has synced: proxies don't notice a rotation.
 //   - When Run ends, the table keeps its links and endpoints.
+//   - [Store.Exports] has what the own and all linked clusters export. Nothing of a cluster that can't be used or read goes from it,
+//     and what one list takes away goes in one step.
 //   - [Store.Status] lists every Secret of the link type, and why it is not served. No
 //     log, page or error holds credentials.
 //

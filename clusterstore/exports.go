@@ -46,7 +46,7 @@ func (s *Store) Exports() (Exports, bool) {
 	}
 	all := Exports{Clusters: []plan.Cluster{{Seen: true, Exports: own.List}}, Namespaces: own.Namespaces, Services: own.Services}
 	for _, name := range slices.Sorted(maps.Keys(links)) {
-		all.Clusters = append(all.Clusters, links[name].published.Load().asCluster(name))
+		all.Clusters = append(all.Clusters, links[name].asCluster())
 	}
 	return all, true
 }
@@ -104,10 +104,13 @@ func (v *linkSnapshot) exports() *cluster.Exports {
 	return nil
 }
 
-// asCluster returns a link as plans have it. Nothing is removed for one that can't be used: what its Secret says is not known. v may
-// be nil.
-func (v *linkSnapshot) asCluster(name federation.ClusterName) plan.Cluster {
-	c := plan.Cluster{Name: string(name), Joins: plan.Unreadable}
+// asCluster returns a link as plans have it. Nothing is removed for one that can't be used: what its Secret says is not known.
+func (l *link) asCluster() plan.Cluster {
+	c := plan.Cluster{Name: string(l.name), Joins: plan.Unreadable}
+	if list, _ := l.mailbox.Get(); len(list) > 0 {
+		c.Age = list[0].created
+	}
+	v := l.published.Load()
 	if v == nil || v.accepted == nil || v.standing.settings.allow == nil {
 		return c
 	}

@@ -205,6 +205,9 @@ func TestStoreExportsKept(t *testing.T) {
 		x.put(with(secret("e", "east", "t1", 0), "exports", "nome"))
 		x.pass(time.Minute)
 		x.expect(":", "east: unreadable web", "north: unseen", "west: unseen unreadable")
+		if now, _ := x.store.Exports(); !now.Clusters[3].Age.Equal(invalid.CreationTimestamp.Time) {
+			t.Errorf("a link that can't be used is as old as its Secret, not %v", now.Clusters[3].Age)
+		}
 		x.status(`e east ready !annotation isthmus.io/exports: "nome" is none of all, mirrors, none; what is written for the cluster's exports stays as it is`,
 			"n north unreachable: …", "w west rejected: …")
 
@@ -258,4 +261,22 @@ func TestReadExports(t *testing.T) {
 			t.Errorf("%v: while exports are not kept, %+v", annotations, got)
 		}
 	}
+}
+
+// FuzzReadExports: whatever the annotations have, one that can't be read has one short warning, and stops what is written for the link.
+func FuzzReadExports(f *testing.F) {
+	f.Add("all", "shop,team-*,!team-x")
+	f.Add("nome", "!,")
+	f.Add(" none\n", strings.Repeat("É", 400))
+	f.Fuzz(func(t *testing.T, exports, namespaces string) {
+		all := readSettings(map[string]string{exportsAnnotation: exports, exportNamespacesAnnotation: namespaces}, linkSettings{allow: new(plan.Patterns)})
+		if (all.joins == plan.Unreadable) != (len(all.warnings) > 0) || all.joins > plan.Unreadable || all.allow == nil || len(all.warnings) > 2 {
+			t.Fatalf("%q and %q: %v, %q", exports, namespaces, all.joins, all.warnings)
+		}
+		for _, w := range all.warnings {
+			if len(w) > 1024 || !strings.HasSuffix(w, "stays as it is") {
+				t.Fatalf("%q and %q: %q", exports, namespaces, w)
+			}
+		}
+	})
 }

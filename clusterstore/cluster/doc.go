@@ -12,7 +12,7 @@
 // Each kind of object has a file with what is kept of it and how it is indexed:
 // pod.go (and podspec.go, its containers and ports), slice.go, unready.go, service.go, owner.go
 // (ReplicaSets and Jobs), node.go, policyserver.go (with selector.go and policy.go, which
-// match Servers), externalworkload.go, serviceprofile.go, endpoints.go. resources.go lists them.
+// match Servers), externalworkload.go, serviceprofile.go, endpoints.go, exports.go (Namespaces). resources.go lists them.
 // reader.go and join.go make endpoints; explain.go has what becomes of each address of a Service,
 // from the same join. What only the own cluster has begins in own.go.
 //
@@ -61,6 +61,9 @@
 //     one that all have. The store of Nodes keeps both.
 //   - gateways: Services that are gateways of the cluster, by name, for Gateways. The store of
 //     Services keeps it.
+//   - exports, with Config.Exports only: the Services that are exported and, in the own cluster, those that were written
+//     for exports, by name, and the Namespaces. The stores of Services and Namespaces keep it, and say at the end of each
+//     list or event that it has changed; Exports makes what others see when it is asked.
 //   - unusable: why objects can't be used, by kind and key, for Health. Whoever puts such an object
 //     sets it, with each version.
 //   - own (ownindex.go), in the own cluster only: where each Pod and ExternalWorkload is; which have

@@ -2,7 +2,9 @@ package follow
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -113,18 +115,18 @@ func TestListAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := &scripted{version: "1", items: []item{labelled("a", "x")}, pause: pause}
 			synctest.Test(t, func(t *testing.T) {
-				known, suffix := texts{}, " as before"
+				known, now := texts{}, atomic.Bool{}
 				k := secrets(s, known)
-				k.Compact = func(o *corev1.Secret) (string, bool) { return o.Labels["x"] + suffix, true }
+				k.Compact = func(o *corev1.Secret) (string, bool) { return fmt.Sprint(o.Labels["x"], now.Load()), true }
 				r := New(k)
 				g := NewGroup(Options{NoWatchList: true}, r)
 				defer start(t, g, nil)()
 				synctest.Wait()
-				suffix = " as now"
+				now.Store(true)
 				r.ListAgain()
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
-				if known["ns/a"] != "x as now" || s.lists != 2 || len(s.watches) != 2 {
+				if known["ns/a"] != "xtrue" || s.lists != 2 || len(s.watches) != 2 {
 					t.Errorf("%v after %d lists and %d watches", known, s.lists, len(s.watches))
 				}
 				s.newest().event(watch.Added, "3", labelled("b", "y"))

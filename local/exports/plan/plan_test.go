@@ -361,3 +361,14 @@ func TestKeysTaken(t *testing.T) {
 		t.Errorf("left: %v", s.Services)
 	}
 }
+
+// TestUnusableLink: nothing is written for a link of which no more is known than that it is there.
+func TestUnusableLink(t *testing.T) {
+	s := newSim(cluster("east", export("web", "federated mirror", "http=80")), cluster("west", export("web", "federated", "http=80")))
+	s.settle(t)
+	*s.of("east") = Cluster{Name: "east", Age: s.of("east").Age, Joins: Unreadable}
+	if writes := s.settle(t); len(writes) > 0 {
+		t.Errorf("written: %q", writes)
+	}
+	s.want(t, "web-federated", "http=80 of east,west")
+}
