@@ -129,8 +129,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	s := newCheckState(adminapi.CheckedHere)
 	if why != nil {
 		text, hint, _ := strings.Cut(why.Error(), "\n")
-		s.add(check.Result{Check: checkGateway, Level: check.Failure, Text: text,
-			Hint: cmp.Or(strings.TrimSpace(hint), "look for it") + "; before an installation: isthmus check --pre"})
+		s.add(checkGateway, "", check.Failure, text, cmp.Or(strings.TrimSpace(hint), "look for it")+"; before an installation: isthmus check --pre")
 	}
 	var found check.Seen
 	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {

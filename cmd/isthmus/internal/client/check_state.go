@@ -32,9 +32,8 @@ func newCheckState(from string) *checkState {
 }
 
 // add adds a result of the section Gateway.
-func (s *checkState) add(r check.Result) {
-	r.Section = check.SectionGateway
-	s.Results = append(s.Results, r)
+func (s *checkState) add(name, object string, level check.Level, text, hint string) {
+	s.Results = append(s.Results, check.Result{Section: check.SectionGateway, Check: name, Object: object, Level: level, Text: text, Hint: hint})
 }
 
 // finish orders the results by section, leaves them in order otherwise, and counts them.
@@ -100,7 +99,7 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 			if e, ok := errors.AsType[*notReadyError](a.Err); ok {
 				g.Error, hint = "its Pod is not ready: "+e.why, e.hint
 			}
-			s.add(check.Result{Check: checkGateway, Object: a.Gateway, Level: check.Failure, Text: g.Error, Hint: hint})
+			s.add(checkGateway, a.Gateway, check.Failure, g.Error, hint)
 			s.Gateways = append(s.Gateways, g)
 			continue
 		}
@@ -110,7 +109,7 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 			g.Replica, g.Leading = w.Identity, w.Leading
 		}
 		s.Gateways = append(s.Gateways, g)
-		s.add(check.Result{Check: checkGateway, Object: a.Gateway, Level: check.OK, Text: "it answers"})
+		s.add(checkGateway, a.Gateway, check.OK, "it answers", "")
 		s.addVersion(g, client)
 		found, names = append(found, check.Judge(*page)), append(names, a.Gateway)
 	}
@@ -121,12 +120,12 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 }
 
 func (s *checkState) addVersion(g adminapi.CheckedReplica, client string) {
-	x := check.Result{Check: checkVersion, Object: g.Gateway, Level: check.OK, Text: "its version is that of this program, " + client}
-	if g.Version != client {
-		x.Level, x.Text = check.Warning, fmt.Sprintf("its version is %s, that of this program %s", cmp.Or(g.Version, "not known"), client)
-		x.Hint = "use the same version of both, so that all checks and fields are there"
+	if g.Version == client {
+		s.add(checkVersion, g.Gateway, check.OK, "its version is that of this program, "+client, "")
+		return
 	}
-	s.add(x)
+	s.add(checkVersion, g.Gateway, check.Warning, fmt.Sprintf("its version is %s, that of this program %s", cmp.Or(g.Version, "not known"), client),
+		"use the same version of both, so that all checks and fields are there")
 }
 
 // mergeResults adds the results of pages, and returns what the replicas do not agree on.
@@ -182,26 +181,23 @@ func alike(lists [][]check.Result) bool {
 
 // addReplicas reports whether the replicas that have answered agree, and whether one of them writes.
 func (s *checkState) addReplicas(answered int, differing []string) {
-	x := check.Result{Check: checkReplicas, Level: check.OK, Text: fmt.Sprintf("%d replicas agree", answered)}
-	if len(differing) > 0 {
-		x.Level, x.Text = check.Warning, "the replicas differ: "+legible.Some(differing, maxNames)
-		x.Hint = "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME"
+	if len(differing) == 0 {
+		s.add(checkReplicas, "", check.OK, fmt.Sprintf("%d replicas agree", answered), "")
+	} else {
+		s.add(checkReplicas, "", check.Warning, "the replicas differ: "+legible.Some(differing, maxNames), "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME")
 	}
-	s.add(x)
 	var leaders []string
 	for _, g := range s.Gateways {
 		if g.Leading {
 			leaders = append(leaders, g.Gateway)
 		}
 	}
-	x = check.Result{Check: checkReplicas, Level: check.OK, Text: "one of them writes EndpointSlices: " + strings.Join(leaders, "")}
-	switch {
-	case len(leaders) > 1:
-		x.Level, x.Text = check.Failure, "more than one of them writes EndpointSlices: "+strings.Join(leaders, ", ")
-		x.Hint = "each replica needs a name of its own in $HOSTNAME, and all of them the same Lease"
-	case len(leaders) == 0:
-		x.Level, x.Text = check.Warning, "none of them writes EndpointSlices"
-		x.Hint = "check again in some seconds: that is so after one has ended"
+	switch len(leaders) {
+	case 0:
+		s.add(checkReplicas, "", check.Warning, "none of them writes EndpointSlices", "check again in some seconds: that is so after one has ended")
+	case 1:
+		s.add(checkReplicas, "", check.OK, "one of them writes EndpointSlices: "+leaders[0], "")
+	default:
+		s.add(checkReplicas, "", check.Failure, "more than one of them writes EndpointSlices: "+strings.Join(leaders, ", "), "each replica needs a name of its own in $HOSTNAME, and all of them the same Lease")
 	}
-	s.add(x)
 }
