@@ -222,7 +222,7 @@ func TestStoreExportsKept(t *testing.T) {
 		delete(invalid.Annotations, TrustDomainAnnotation)
 		x.put(invalid) // the credentials stay in use, and settings are followed
 		x.pass(time.Minute)
-		x.expect(":", "east: web", "north: unseen", "west: unseen unreadable")
+		x.expect(":", "east: unseen", "north: unseen", "west: unseen unreadable")
 	})
 }
 

@@ -38,7 +38,7 @@ type Exports struct {
 var taken = &plan.Service{}
 
 // Exports returns what the cluster exports. What was read stays while its API can't be reached. nil: the Services, or of the own
-// cluster also the Namespaces, have not been listed yet, or Config.Exports is nil.
+// cluster also the Namespaces, have not been listed yet, or not since other selectors are in force, or Config.Exports is nil.
 func (c *Cluster) Exports() *Exports {
 	s := c.state
 	s.mu.RLock()
@@ -80,8 +80,13 @@ func (c *Cluster) Exports() *Exports {
 	return now
 }
 
-// SelectorsChanged makes all Services be listed again, and judged by what ExportConfig.Selectors returns now. It does not block.
+// SelectorsChanged makes all Services be listed again, and judged by what ExportConfig.Selectors returns now. Until they have been
+// listed it is not known what is exported. It does not block.
 func (c *Cluster) SelectorsChanged() {
+	c.state.mu.Lock()
+	c.state.exports.parts[ofServices].listed = false
+	c.state.exports.latest.Store(nil)
+	c.state.mu.Unlock()
 	for _, r := range c.resources {
 		if r.Name() == "services" {
 			r.ListAgain()

@@ -214,6 +214,9 @@ func TestSelectorsChanged(t *testing.T) {
 		}
 		label = "after"
 		r.SelectorsChanged()
+		if x := r.Exports(); x != nil { // else what was selected before would be taken for all there is, and the rest be removed
+			t.Errorf("before the list: %s", x.text())
+		}
 		r.until("the other Service is exported", time.Second, func() bool { return r.Exports().text() == "ns/api mirror" })
 		if h := r.Health(); h.Err != nil || len(r.changes) > 0 {
 			t.Errorf("%v; changes reported of %v", h.Err, r.changes)
