@@ -62,6 +62,14 @@ func TestBudget(t *testing.T) {
 				w.put(aService(fmt.Sprint("s", i)), metadataOf("ReplicaSet", fmt.Sprint("r", i), "Deployment", fmt.Sprint("d", i)))
 			}
 		}},
+		"exports": {large: true, fill: func(w *world) {
+			for i := range 5000 {
+				s := labelled(fmt.Sprint("s", i), "mirror=1", "app="+fmt.Sprint("app", i), "team=x")
+				s.UID, s.Annotations = "0f5d3c1e-6a0b-4c1d-9e8f-0123456789ab", map[string]string{"retry.linkerd.io/http": "5xx"}
+				w.put(s)
+			}
+			w.Exports()
+		}},
 		"Nodes": {large: true, fill: func(w *world) {
 			for i := range 10000 {
 				w.put(aNode(fmt.Sprint("n", i), fmt.Sprint("r", i)))
@@ -80,7 +88,7 @@ func TestBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := budget.NewPool(budget.Limits{Cluster: small, All: 2 * small}).Add()
 			before := heap()
-			w := newWorld(t, func(c *Config) { c.Budget, c.Nodes = b, true })
+			w := newWorld(t, func(c *Config) { c.Budget, c.Nodes = b, true; exporting(new(int))(c) })
 			tt.fill(w)
 			took, used := int64(heap()-before), b.Usage().Used
 			runtime.KeepAlive(w)

@@ -107,6 +107,14 @@ func (c *Cluster) readExport(o *corev1.Service) *plan.Export {
 	return selectors.Export(kept, mirror, federated)
 }
 
+// exportPlaces counts the places that an export has in the index, and in what Exports returns.
+func exportPlaces(s *Service) int {
+	if s.export() == nil {
+		return 0
+	}
+	return 2
+}
+
 func sameExport(a, b *plan.Export) bool { return a == b || reflect.DeepEqual(a, b) }
 
 // exportIndex has what is exported. nil: nothing is kept for it.

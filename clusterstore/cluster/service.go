@@ -77,6 +77,9 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 		}
 		c.exportsApplied(ofServices)
 	}
+	if c.cfg.Exports != nil {
+		k.Refers = exportPlaces
+	}
 	if own := c.cfg.own; own != nil {
 		k.Changed = func(key string, _ *Service, _ bool) { own.ServiceChanged(serviceID(key)) }
 	}
