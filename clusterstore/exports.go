@@ -70,6 +70,9 @@ func (s *Store) exportsMayDiffer() {
 // SelectorsChanged makes a cluster's Services be judged again, since ExportOptions.Selectors returns others for it; an empty name is
 // that of the own cluster. It does not block.
 func (s *Store) SelectorsChanged(name string) {
+	if s.opts.Exports == nil {
+		return
+	}
 	l := s.opts.Own.link
 	if name != "" {
 		s.mu.Lock()

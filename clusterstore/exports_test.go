@@ -226,6 +226,16 @@ func TestStoreExportsKept(t *testing.T) {
 	})
 }
 
+// TestStoreWithoutExports: the methods say so.
+func TestStoreWithoutExports(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.store.SelectorsChanged("east")
+		if _, ok := e.store.Exports(); ok || e.store.ExportsChanged() != nil {
+			t.Error("exports are kept")
+		}
+	}, secret("e", "east", "t1", 0))
+}
+
 func TestReadExports(t *testing.T) {
 	flag, err := plan.ParsePatterns("shop")
 	if err != nil {
