@@ -23,7 +23,7 @@
 //     Linkerd's have by default. Of several Links the oldest decides.
 //   - An empty selector selects nothing. Of a Link that can't be read what was read before stays in force; if nothing was, nothing
 //     of its cluster is added or removed. That of a Link that goes stays in force for UnlinkedAfter.
-//   - After selectors have changed, nothing of linked clusters is added or removed for 10 s: they have to be applied first.
+//   - After selectors have changed, nothing of linked clusters is added or removed for 1 s: they have to be applied first.
 //   - Leases take a request in 5 s. Links are watched; where they may not be read or the kind does not exist, they take three requests in
 //     25 s, or questions for API discovery in 5 s.
 //

@@ -18,8 +18,8 @@ const (
 	// pollEvery is how often Leases are read. Those of Linkerd's service mirrors last 30 s.
 	pollEvery = 5 * time.Second
 	// settleTime is how long nothing of linked clusters is added or removed after a cluster has got other selectors: what
-	// is known of it may still be selected by the ones before.
-	settleTime = 2 * pollEvery
+	// was asked for before may be selected by the ones before.
+	settleTime = time.Second
 )
 
 // Options are a Mirrors'. All are needed.
@@ -74,8 +74,8 @@ func (m *Mirrors) update(change func(now time.Time) (tell bool)) {
 	selectors := m.choose(now)
 	if len(selectors) > 0 {
 		m.settled = now.Add(settleTime)
+		time.AfterFunc(settleTime, m.o.Changed)
 	}
-	tell = tell || now.Sub(m.settled) < 2*pollEvery
 	m.mu.Unlock()
 	for _, cluster := range selectors {
 		m.o.SelectorsChanged(cluster)
