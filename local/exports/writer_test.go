@@ -156,6 +156,29 @@ func TestTurns(t *testing.T) {
 	})
 }
 
+// An export that changes all the time is written ever less often, and comes and goes no more often.
+func TestFlapping(t *testing.T) {
+	for name, flap := range map[string]func(w *world, i int){
+		"its port": func(w *world, i int) {
+			w.links = []plan.Cluster{link("east", shop("web"))}
+			w.links[0].Exports[0].Service.Ports[0].Number = uint16(80 + i%2)
+		},
+		"itself": func(w *world, i int) {
+			w.links = []plan.Cluster{link("east", []plan.ID{shop("web")}[i%2:]...)}
+		},
+	} {
+		inWorld(t, nil, func(w *world, _ *term) {
+			for i := range 6000 { // a minute
+				w.change(func() { flap(w, i) })
+				time.Sleep(10 * time.Millisecond)
+			}
+			if got := w.take(); len(got) < 4 || len(got) > 7 { // after 0, 1, 3, 7, 15 and 31 s, and once more at the most
+				t.Errorf("%s: %d writes within a minute: %q", name, len(got), got)
+			}
+		})
+	}
+}
+
 // What others undo again and again is written once a minute at most.
 func TestChangedBack(t *testing.T) {
 	inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, term *term) {
