@@ -106,7 +106,7 @@ func (d *demo) background(ctx context.Context, loop func(context.Context)) {
 // play is the whole demo.
 func (d *demo) play(ctx context.Context) error {
 	d.screen.print("Isthmus demo: one federated Service over three Kubernetes clusters\n")
-	for _, act := range []func(context.Context) error{d.setUp, d.story, d.preference, d.networks, d.compare} {
+	for _, act := range []func(context.Context) error{d.setUp, d.story, d.preference, d.networks, d.exports, d.compare} {
 		if err := act(ctx); err != nil {
 			return err
 		}

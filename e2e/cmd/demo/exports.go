@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"isthmus/e2e/poll"
+	"isthmus/e2e/shop"
+)
+
+const (
+	written = "cart-federated" // by the gateway alone
+	// unlinkedAfter is the gateway's --unlinked-after here: as short as it may be.
+	unlinkedAfter = 10 * time.Second
+)
+
+// exports is the act about a Service that the gateway writes, for a label in a linked cluster.
+func (d *demo) exports(ctx context.Context) error {
+	d.screen.print("\nA Service that nobody has written: the gateway does, for a label in another cluster\n")
+	for _, part := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"label cart in east: west has cart-federated, and reaches it", d.exportCart},
+		{"unlink east: " + unlinkedAfter.String() + " later cart-federated goes", d.unlinkExporter},
+		{"link east again: cart-federated is back", d.relinkExporter},
+	} {
+		start := time.Now()
+		if err := part.do(ctx); err != nil {
+			return d.explain(part.what, err)
+		}
+		d.screen.done(part.what, time.Since(start))
+	}
+	return nil
+}
+
+func (d *demo) exportCart(ctx context.Context) error {
+	label := []byte(`{"metadata":{"labels":{"mirror.linkerd.io/federated":"member"}}}`)
+	if _, err := d.shops[east].CoreV1().Services(shop.Namespace).Patch(ctx, "cart", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+		return fmt.Errorf("cluster east: label Service cart: %w", err)
+	}
+	return d.cartReached(ctx)
+}
+
+// cartReached waits until clients in west reach east's cart by the Service that the gateway writes.
+func (d *demo) cartReached(ctx context.Context) error {
+	if err := d.awaitWritten(ctx, seenLimit, true); err != nil {
+		return err
+	}
+	addrs, err := d.shops[east].Ready(ctx, "cart")
+	if err != nil {
+		return err
+	}
+	stream, closer, err := d.subscribe(ctx, written+".shop.svc.cluster.local:80")
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	_, err = await(ctx, stream, endpoints{east: addrs}, seenLimit)
+	return err
+}
+
+// awaitWritten waits until the Service is there, or no longer.
+func (d *demo) awaitWritten(ctx context.Context, limit time.Duration, there bool) error {
+	return poll.Until(ctx, limit, 50*time.Millisecond, func() error {
+		_, err := d.shops[west].CoreV1().Services(shop.Namespace).Get(ctx, written, metav1.GetOptions{})
+		switch {
+		case !there && apierrors.IsNotFound(err):
+			return nil
+		case !there && err == nil:
+			return errors.New("Service " + written + " is still there")
+		}
+		return err
+	})
+}
+
+func (d *demo) unlinkExporter(ctx context.Context) error {
+	delete(d.want, east)
+	start := time.Now()
+	if err := d.shops[west].Unlink(ctx, east); err != nil {
+		return err
+	}
+	if err := d.awaitWritten(ctx, unlinkedAfter+seenLimit, false); err != nil {
+		return err
+	}
+	if took := time.Since(start); took < unlinkedAfter {
+		return fmt.Errorf("it has gone after %s already", short(took))
+	}
+	_, err := await(ctx, d.stream, d.want, seenLimit)
+	return err
+}
+
+func (d *demo) relinkExporter(ctx context.Context) error {
+	if err := d.expectPods(ctx, east); err != nil {
+		return err
+	}
+	if _, err := d.linkBy(ctx, east, firstToken); err != nil {
+		return err
+	}
+	if err := d.cartReached(ctx); err != nil {
+		return err
+	}
+	_, err := await(ctx, d.stream, d.want, seenLimit)
+	return err
+}
