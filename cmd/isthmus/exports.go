@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -42,19 +43,18 @@ type linkerdState interface {
 type exportsView struct {
 	writer  adminapi.ExportsWriter
 	world   plan.World
-	plan    *plan.Plan // nil: not all has been read yet
+	plan    *plan.Plan // nil: not all has been read yet. A state may also be one of adminapi.Export's
 	changes []exportChange
-	changed map[plan.ID]*exportChange
 	of      map[plan.ID]plan.ID // by object, the exports that it is written for
 }
 
 // exportChange is an object that is to be written or deleted.
 type exportChange struct {
-	verb           string
-	id, of         plan.ID
-	kind           plan.Kind
-	before, after  *plan.Service // nil: there is none
-	trouble, error string        // the state, and why it could not be written; empty: it was not tried, as far as known
+	verb          string
+	id, of        plan.ID
+	kind          plan.Kind
+	before, after *plan.Service // nil: there is none
+	error         string        // why it could not be written; empty: it was not tried, as far as known
 }
 
 type exporterConfig struct {
@@ -144,8 +144,8 @@ func (e *exporter) world() (plan.World, bool) {
 
 // look makes a plan of what there is now, as the writer does. It is not called by two goroutines at a time.
 func (e *exporter) look() *exportsView {
-	v := &exportsView{writer: adminapi.ExportsWriter{Mode: exportsPlan}, changed: make(map[plan.ID]*exportChange), of: make(map[plan.ID]plan.ID)}
-	trouble := func(plan.ID) (string, string) { return "", "" }
+	v := &exportsView{writer: adminapi.ExportsWriter{Mode: exportsPlan}, of: make(map[plan.ID]plan.ID)}
+	trouble := func(plan.ID) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
 	if e.writer != nil {
 		v.writer, trouble = e.writer.Status(), e.writer.Trouble
 		if memory, leads := e.writer.Memory(); leads {
@@ -158,8 +158,9 @@ func (e *exporter) look() *exportsView {
 		return v
 	}
 	v.plan, e.memory = plan.Make(v.world, e.memory)
+	states := make(map[plan.ID]string) // of what is to be changed
 	add := func(c exportChange) {
-		c.trouble, c.error = trouble(c.id)
+		states[c.id], c.error = trouble(c.id)
 		v.changes = append(v.changes, c)
 	}
 	for i := range v.plan.Services {
@@ -176,24 +177,15 @@ func (e *exporter) look() *exportsView {
 		v.of[u.ID] = u.Of
 		add(exportChange{verb: "delete", id: u.ID, of: u.Of, kind: u.Kind, before: v.world.Services[u.ID]})
 	}
-	for i := range v.changes {
-		v.changed[v.changes[i].id] = &v.changes[i]
+	for i := range v.plan.Verdicts {
+		of := &v.plan.Verdicts[i]
+		if state := states[of.Object]; of.State == plan.Written && state != "" {
+			of.State = plan.State(state)
+			_, detail := trouble(of.Object)
+			of.Detail = cmp.Or(detail, of.Detail)
+		}
 	}
 	return v
-}
-
-// state returns what has become of an export, and that in words.
-func (v *exportsView) state(of *plan.Verdict) (state, detail string) {
-	c := v.changed[of.Object]
-	switch {
-	case of.State != plan.Written || c == nil:
-		return string(of.State), of.Detail
-	case c.trouble != "":
-		return c.trouble, c.error
-	case v.writer.Mode == exportsPlan:
-		return adminapi.ExportWouldBeWritten, of.Detail
-	}
-	return adminapi.ExportBeingWritten, of.Detail
 }
 
 // addTo adds to a page what is wrong.
@@ -207,23 +199,19 @@ func (e *exporter) addTo(page adminapi.Clusters) adminapi.Clusters {
 	if v.plan == nil {
 		return page
 	}
-	for i := range v.plan.Verdicts {
-		of := &v.plan.Verdicts[i]
-		state, detail := v.state(of)
-		if !unwritten[state] || len(page.Exports.Unwritten[state]) == examples {
-			continue
+	for _, of := range v.plan.Verdicts {
+		if state := string(of.State); slices.Contains(unwritten, of.State) && len(page.Exports.Unwritten[state]) < examples {
+			text := fmt.Sprintf("%v of %s", of.Object, federation.ClusterName(of.Cluster))
+			if of.Detail != "" {
+				text += " (" + of.Detail + ")"
+			}
+			page.Exports.Unwritten[state] = append(page.Exports.Unwritten[state], printable(text))
 		}
-		text := fmt.Sprintf("%v of %s", of.Object, federation.ClusterName(of.Cluster))
-		if detail != "" {
-			text += " (" + detail + ")"
-		}
-		page.Exports.Unwritten[state] = append(page.Exports.Unwritten[state], printable(text))
 	}
 	return page
 }
 
 // unwritten are the states in which somebody has to do something, or to know.
-var unwritten = map[string]bool{
-	string(plan.Taken): true, string(plan.Waiting): true, string(plan.OnHold): true, string(plan.Unset): true, string(plan.OverNumber): true,
-	string(plan.NameRefused): true, adminapi.ExportFailed: true, adminapi.ExportChangedBack: true,
+var unwritten = []plan.State{
+	plan.Taken, plan.Waiting, plan.OnHold, plan.Unset, plan.OverNumber, plan.NameRefused, adminapi.ExportFailed, adminapi.ExportChangedBack,
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 	"isthmus/local/exports/plan"
 )
 
@@ -61,12 +62,12 @@ func (m *exportMetrics) Collect(ch chan<- prometheus.Metric) {
 			cluster = federation.ClusterName(of.Cluster).String()
 		}
 		counts[key{m.exports, cluster, string(of.Kind)}]++
-		switch state, _ := v.state(of); plan.State(state) {
-		case plan.Written, plan.Kept, "being written", "would be written":
+		switch of.State {
+		case plan.Written, plan.Kept, adminapi.ExportBeingWritten, adminapi.ExportWouldBeWritten:
 		case plan.OnHold:
 			counts[key{d: m.held, a: cluster}]++
 		default:
-			counts[key{m.refused, cluster, strings.ReplaceAll(state, " ", "_")}]++
+			counts[key{m.refused, cluster, strings.ReplaceAll(string(of.State), " ", "_")}]++
 		}
 	}
 	for i := range v.plan.Services {

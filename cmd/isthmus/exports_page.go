@@ -54,10 +54,9 @@ func newExportsPage(v *exportsView, names []string) *adminapi.Exports {
 		case len(page.Exports) == maxExports:
 			page.MoreExports++
 		default:
-			state, detail := v.state(of)
 			page.Exports = append(page.Exports, adminapi.Export{
 				Cluster: federation.ClusterName(of.Cluster).String(), Export: printable(of.Export.String()), Kind: string(of.Kind), Object: printable(of.Object.String()),
-				State: state, Detail: printable(detail), Until: of.Until,
+				State: string(of.State), Detail: printable(of.Detail), Until: of.Until,
 			})
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"isthmus/clusterstore"
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/local/exports/linkerd"
 	"isthmus/local/exports/plan"
 )
 
@@ -109,10 +109,5 @@ func excludes(list string) (func(key string) bool, error) {
 		}
 		keys = append(keys, key)
 	}
-	return func(key string) bool {
-		return slices.ContainsFunc(keys, func(excluded string) bool {
-			domain, all := strings.CutSuffix(excluded, "*")
-			return key == excluded || all && strings.HasPrefix(key, domain)
-		})
-	}, nil
+	return linkerd.Excluded(keys), nil
 }

@@ -25,13 +25,12 @@ func (w *Writer) Memory() (plan.Memory, bool) {
 	return t.memory, true
 }
 
-// Trouble returns why an object is not as it is to be, as far as this replica knows: a state, which is empty if it knows of no
-// reason, and that in words.
+// Trouble returns why an object is not as it is to be, as far as this replica knows: a state, and that in words.
 func (w *Writer) Trouble(id plan.ID) (state, detail string) {
 	if t := w.leading(); t != nil {
 		return t.trouble(id)
 	}
-	return "", ""
+	return adminapi.ExportBeingWritten, ""
 }
 
 func (t *term) trouble(id plan.ID) (state, detail string) {
@@ -43,5 +42,5 @@ func (t *term) trouble(id plan.ID) (state, detail string) {
 	case o.changedBack():
 		return adminapi.ExportChangedBack, "by " + cmp.Or(o.managers, "somebody who deletes it")
 	}
-	return "", ""
+	return adminapi.ExportBeingWritten, ""
 }

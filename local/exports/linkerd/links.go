@@ -54,7 +54,7 @@ func readLink(o *crd.Link) (*link, bool) {
 func (l *link) read(spec crd.LinkSpec) *link {
 	mirror, err1 := matcher(spec.RemoteDiscoverySelector)
 	federated, err2 := matcher(spec.FederatedServiceSelector)
-	l.selectors = plan.Selectors{Mirror: mirror, Federated: federated, ExcludedLabels: excluded(spec.ExcludedLabels), ExcludedAnnotations: excluded(spec.ExcludedAnnotations)}
+	l.selectors = plan.Selectors{Mirror: mirror, Federated: federated, ExcludedLabels: Excluded(spec.ExcludedLabels), ExcludedAnnotations: Excluded(spec.ExcludedAnnotations)}
 	if err := errors.Join(err1, err2); err != nil {
 		l.problem = err.Error()
 	}
@@ -71,8 +71,8 @@ func matcher(s *metav1.LabelSelector) (func(map[string]string) bool, error) {
 	return func(of map[string]string) bool { return selector.Matches(labels.Set(of)) }, err
 }
 
-// excluded reports whether a key is one of these, or of the domain DOMAIN/* of one.
-func excluded(keys []string) func(string) bool {
+// Excluded returns whether a key is one of these, of which DOMAIN/* stands for all of a domain.
+func Excluded(keys []string) func(string) bool {
 	return func(key string) bool {
 		domain, _, ok := strings.Cut(key, "/")
 		return slices.Contains(keys, key) || ok && slices.Contains(keys, domain+"/*")

@@ -35,7 +35,11 @@ func (s *exportsState) table() (string, []byte) {
 			until = duration.HumanDuration(max(0, e.Until.Sub(s.at)))
 		}
 		_, object, _ := strings.Cut(e.Object, "/")
-		t.row(e.Export, e.Cluster, e.Kind, object, cell{e.State, exportColour(e.State)}, until, e.Detail)
+		state := cell{e.State, yellow}
+		if e.State == "written" {
+			state.colour = green
+		}
+		t.row(e.Export, e.Cluster, e.Kind, object, state, until, e.Detail)
 	}
 	t.writeUnder(&b, "")
 	if s.page.MoreExports > 0 {
@@ -68,16 +72,6 @@ func (s *exportsState) writer() string {
 		return "written by " + w.Holder
 	}
 	return "no replica writes now"
-}
-
-func exportColour(state string) colour {
-	switch state {
-	case "written":
-		return green
-	case "taken", adminapi.ExportFailed, adminapi.ExportChangedBack, "name refused", "over the number", "setting unusable":
-		return red
-	}
-	return yellow
 }
 
 // printDiff prints each change like a unified diff.
