@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -72,6 +73,7 @@ func newObserved(t *testing.T) *observed {
 	}
 	o.linkDead()
 	o.linkBehind()
+	o.export()
 	o.startGateways(access)
 	o.updates()
 	return o
@@ -132,10 +134,29 @@ func (o *observed) linkBehind() {
 	must(o.t, o.shops["west"].Apply(o.t.Context(), link))
 }
 
+// export has east and north export Services: one of both, of which they disagree about the port, and one whose name is taken in west.
+func (o *observed) export() {
+	shared := func(port int32) *corev1.Service {
+		s := object.Service(shop.Namespace, "shared")
+		s.Labels = map[string]string{"mirror.linkerd.io/federated": "member"}
+		s.Spec.Ports[0].Port = port
+		return s
+	}
+	spare := object.Service(shop.Namespace, "spare")
+	spare.Labels = map[string]string{"mirror.linkerd.io/exported": "remote-discovery"}
+	must(o.t, o.shops["east"].Apply(o.t.Context(), shared(80), spare))
+	must(o.t, o.shops["north"].Apply(o.t.Context(), shared(81)))
+	west := o.shops["west"]
+	must(o.t, west.Apply(o.t.Context(), object.Service(shop.Namespace, "spare-east")))
+	text, err := os.ReadFile(manifest(o.t, "install/exports/rbac.yaml"))
+	must(o.t, err)
+	must(o.t, west.ApplyYAML(o.t.Context(), strings.ReplaceAll(string(text), "name: isthmus\n", "name: linkerd-destination\n")))
+}
+
 func (o *observed) startGateways(kubeconfig []byte) {
 	path := filepath.Join(o.t.TempDir(), "kubeconfig")
 	must(o.t, os.WriteFile(path, kubeconfig, 0o600))
-	for _, args := range [][]string{{"-service-metrics"}, {"-enable-endpoint-slices=false"}} {
+	for _, args := range [][]string{{"-service-metrics", "-exports=on"}, {"-enable-endpoint-slices=false"}} {
 		o.gateways = append(o.gateways, startGateway(o.t, gateway.Config{Kubeconfig: path, Env: []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"},
 			Args: append(args, "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s", "-stream-stall-timeout=1s")}))
 	}

@@ -1,0 +1,209 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
+	"isthmus/e2e/program"
+	"isthmus/internal/adminapi"
+)
+
+// exporting are two clusters with the manifests of exports: west, whose gateway writes, and east, which exports.
+type exporting struct {
+	t          *testing.T
+	west, east *kube.Client
+	isthmus    string
+}
+
+func newExporting(t *testing.T) *exporting {
+	servers := startClusters(t, []string{"namespace", "serviceaccount", "token"}, "west", "east")
+	x := &exporting{t: t, west: client(t, servers[0]), east: client(t, servers[1])}
+	var err error
+	x.isthmus, err = program.Isthmus.Path(t.Context())
+	must(t, err)
+	for _, c := range []*kube.Client{x.west, x.east} {
+		must(t, c.Apply(t.Context(), object.Namespace("linkerd"), object.Namespace("linkerd-multicluster")))
+	}
+	applyManifest(t, x.east, "link/remote-access.yaml")
+	linkTo(t, x.west, x.east, servers[1])
+	offerShop(t, x.west, "10.1.0.1")
+	offerShop(t, x.east, "10.2.0.1")
+	return x
+}
+
+// grant gives the gateway what manifests/install and manifests/install/exports do, and the guard; without the right to write
+// unless it may.
+func (x *exporting) grant(mayWrite bool) {
+	objects := build(x.t, overlay(x.t, kustomization{Resources: []string{"install"}, Components: []string{"install/exports"}, Namespace: "linkerd"}, nil))
+	if role := find[rbacv1.ClusterRole](x.t, objects, "ClusterRole", "isthmus-exports"); !mayWrite {
+		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "services") })
+		for _, o := range objects {
+			if o.GetKind() == "ClusterRole" && o.GetName() == "isthmus-exports" {
+				lesser, err := kube.Unstructured(role)
+				must(x.t, err)
+				o.Object["rules"] = lesser.Object["rules"]
+			}
+		}
+	}
+	apply(x.t, x.west, objects)
+	apply(x.t, x.west, build(x.t, manifest(x.t, "install/exports/guard")))
+	apply(x.t, x.west, build(x.t, manifest(x.t, "install/exports/linkerd")))
+}
+
+func (x *exporting) gateway(args ...string) *gateway.Gateway {
+	g := startGateway(x.t, gateway.Config{Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: append(args, "-shutdown-delay=0s", "-drain=0s")})
+	awaitReady(x.t, g, "east")
+	return g
+}
+
+// exports runs isthmus exports.
+func (x *exporting) exports(g *gateway.Gateway, args ...string) verbRun {
+	return runVerb(x.t, x.isthmus, append([]string{"exports", "--admin", g.MetricsAddr()}, args...)...)
+}
+
+// state returns the state of what an export is written as, and what is to be changed in all.
+func (x *exporting) state(g *gateway.Gateway) (states, changes []string, err error) {
+	var page adminapi.ExportsOutput
+	run := x.exports(g, "-o", "json")
+	if err := json.Unmarshal([]byte(run.stdout), &page); err != nil {
+		return nil, nil, fmt.Errorf("%w: %s%s", err, run.stdout, run.stderr)
+	}
+	for _, e := range page.Exports.Exports {
+		states = append(states, e.Cluster+" "+e.Object+": "+e.State)
+	}
+	for _, c := range page.Changes {
+		changes = append(changes, c.Verb+" "+c.Object)
+	}
+	return states, changes, nil
+}
+
+func (x *exporting) await(g *gateway.Gateway, want, wantChanges []string) {
+	x.t.Helper()
+	await(x.t, "exports are as they should be", func() error {
+		states, changes, err := x.state(g)
+		if err == nil && (!slices.Equal(states, want) || !slices.Equal(changes, wantChanges)) {
+			err = fmt.Errorf("states %q, not %q; changes %q, not %q", states, want, changes, wantChanges)
+		}
+		return err
+	})
+}
+
+// label sets labels of a Service.
+func label(t *testing.T, c *kube.Client, name string, labels map[string]string) {
+	t.Helper()
+	services := c.CoreV1().Services("shop")
+	s, err := services.Get(t.Context(), name, metav1.GetOptions{})
+	must(t, err)
+	s.Labels = labels
+	_, err = services.Update(t.Context(), s, metav1.UpdateOptions{})
+	must(t, err)
+}
+
+// written returns the Services in west's shop that the gateway has written.
+func (x *exporting) written() (names []string) {
+	list, err := x.west.CoreV1().Services("shop").List(x.t.Context(), metav1.ListOptions{LabelSelector: "isthmus.io/written-by=linkerd"})
+	must(x.t, err)
+	for _, s := range list.Items {
+		names = append(names, s.Name)
+	}
+	return names
+}
+
+// TestExports: a Service is labelled in east, and clients in west reach it by Services that nobody has written by hand. plan shows
+// before what on does, with no right to write; the gateway has the rights of the manifests, and the guard holds for it.
+func TestExports(t *testing.T) {
+	t.Parallel()
+	x := newExporting(t)
+	taken := object.Service("shop", "taken-east")
+	taken.Spec.Selector = map[string]string{"app": "users"}
+	must(t, x.west.Apply(t.Context(), taken))
+	must(t, x.east.Apply(t.Context(), object.Service("shop", "taken")))
+	both := map[string]string{"mirror.linkerd.io/exported": "remote-discovery", "mirror.linkerd.io/federated": "member", "team": "a"}
+	label(t, x.east, "taken", map[string]string{"mirror.linkerd.io/exported": "remote-discovery"})
+	label(t, x.east, "web", both)
+	label(t, x.west, "web", map[string]string{"mirror.linkerd.io/federated": "member"})
+	before, err := x.west.CoreV1().Services("shop").Get(t.Context(), "taken-east", metav1.GetOptions{})
+	must(t, err)
+
+	x.grant(false)
+	g := x.gateway("-exports=plan")
+	planned := []string{"create shop/web-east", "create shop/web-federated"}
+	x.await(g, []string{"local shop/web-federated: would be written", "east shop/taken-east: taken", "east shop/web-federated: would be written", "east shop/web-east: would be written"}, planned)
+	diff := x.exports(g, "--diff", "shop/web")
+	if diff.code != 1 || !strings.Contains(diff.stdout, "+++ Service shop/web-east\n") || !strings.Contains(diff.stdout, "\n+label team: a\n") {
+		t.Errorf("exit code %d, %s%s", diff.code, diff.stderr, diff.stdout)
+	}
+	if got := x.written(); len(got) > 0 {
+		t.Errorf("written though it is only planned: %q", got)
+	}
+	if _, err := x.west.CoordinationV1().Leases("linkerd").Get(t.Context(), "isthmus-exports-write", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Lease, though nothing is written: %v", err)
+	}
+	must(t, g.Stop())
+
+	x.grant(true)
+	g = x.gateway("-exports=on", "-unlinked-after=10s")
+	x.await(g, []string{"local shop/web-federated: written", "east shop/taken-east: taken", "east shop/web-federated: written", "east shop/web-east: written"}, nil)
+	if got := x.written(); !slices.Equal(got, []string{"web-east", "web-federated"}) {
+		t.Errorf("written are %q", got)
+	}
+	if diff := x.exports(g, "--diff"); diff.code != 0 || diff.stdout != "" {
+		t.Errorf("exit code %d, %s%s", diff.code, diff.stderr, diff.stdout)
+	}
+	mirror, err := x.west.CoreV1().Services("shop").Get(t.Context(), "web-east", metav1.GetOptions{})
+	must(t, err)
+	if mirror.Labels["mirror.linkerd.io/cluster-name"] != "east" || mirror.Labels["team"] != "a" || mirror.Spec.Type != corev1.ServiceTypeClusterIP {
+		t.Errorf("web-east is %+v", mirror)
+	}
+	s := openShop(t, g)
+	awaitShop(t, s, "10.1.0.1", "10.2.0.1")
+
+	// A user's annotation stays. The label goes, and with it the mirror; the member too.
+	mirror.Annotations["users"] = "own"
+	_, err = x.west.CoreV1().Services("shop").Update(t.Context(), mirror, metav1.UpdateOptions{})
+	must(t, err)
+	both["team"] = "b"
+	label(t, x.east, "web", both)
+	await(t, "the label is copied", func() error {
+		now, err := x.west.CoreV1().Services("shop").Get(t.Context(), "web-east", metav1.GetOptions{})
+		if err == nil && (now.Labels["team"] != "b" || now.Annotations["users"] != "own" || now.UID != mirror.UID) {
+			err = fmt.Errorf("it is %+v", now)
+		}
+		return err
+	})
+	label(t, x.east, "web", nil)
+	x.await(g, []string{"local shop/web-federated: written", "east shop/taken-east: taken"}, nil)
+	awaitShop(t, s, "10.1.0.1")
+
+	// The link goes: what is left of it is removed, and the user's Service was never touched.
+	label(t, x.east, "web", both)
+	awaitShop(t, s, "10.1.0.1", "10.2.0.1")
+	must(t, x.west.CoreV1().Secrets("linkerd").Delete(t.Context(), object.LinkName("east"), metav1.DeleteOptions{}))
+	await(t, "the mirror of a cluster that is linked no longer is removed", func() error {
+		if got := x.written(); !slices.Equal(got, []string{"web-federated"}) {
+			return fmt.Errorf("written are %q", got)
+		}
+		return nil
+	})
+	after, err := x.west.CoreV1().Services("shop").Get(t.Context(), "taken-east", metav1.GetOptions{})
+	must(t, err)
+	if after.ResourceVersion != before.ResourceVersion {
+		t.Errorf("the user's Service was changed: %+v", after)
+	}
+	list, err := kube.Parse(x.exports(g, "--written").stdout)
+	must(t, err)
+	if len(list) != 1 || list[0].GetKind() != "Service" || list[0].GetName() != "web-federated" || list[0].GetNamespace() != "shop" {
+		t.Errorf("written are %v", list)
+	}
+}
