@@ -139,6 +139,11 @@ func (e *exporter) world() (plan.World, bool) {
 	for i := range w.Clusters {
 		e.linkerd.Complete(&w.Clusters[i])
 	}
+	w.LeaseOf = func(name string) plan.Lease {
+		c := plan.Cluster{Name: name}
+		e.linkerd.Complete(&c)
+		return c.Lease
+	}
 	return w, true
 }
 

@@ -37,7 +37,7 @@ type exportOptions struct {
 
 func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	cli.Choice(s, &o.exports, "exports", "", "`MODE` in which Services are written here for those that linked clusters export by Linkerd's labels: NAME-CLUSTER for mirror.linkerd.io/exported=remote-discovery, NAME-federated for mirror.linkerd.io/federated=member. "+
-		"off: none are. plan: isthmus exports shows what would be written; nothing is, and no right to write is needed. on: one replica at a time writes them, with the rights of manifests/install/exports. Services that the gateway has not written are never changed; docs/exports.md.",
+		"off: none are. plan: isthmus exports shows what would be written; nothing is, and no right to write is needed. on: one replica at a time writes them, with the rights of manifests/install/exports. Other Services are never changed, except what Linkerd's service mirror wrote, once that has stopped; docs/exports.md.",
 		exportsOff, exportsPlan, exportsOn)
 	s.StringVar(&o.exportNamespaces, "export-namespaces", "*,!kube-*,!linkerd*", "`PATTERNS` of namespaces that linked clusters may export to, divided by commas: names in which * stands for any characters. One has to match, and none that begins with !. "+
 		"A link Secret's annotation isthmus.io/export-namespaces replaces them. The namespaces of --controller-namespace and --multicluster-namespace are never exported to.")

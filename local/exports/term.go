@@ -25,6 +25,10 @@ const (
 	writeRate, writeBurst = 50, 10
 )
 
+// failuresDelay is with how many failures, in 15 s, a write no longer delays deleting what was written before for the same exports: they
+// may be another cluster's.
+const failuresDelay = 5
+
 // lease lets a write begin only while this replica holds the Lease. The context of write ends when that is lost. It is an
 // [election.Term].
 type lease interface {
@@ -137,7 +141,7 @@ func (t *term) pass() (tasks []task, wait time.Duration) {
 	failing := make(map[plan.ID]bool) // exports
 	add := func(one task) {
 		o := t.objects[one.id]
-		failing[one.of] = failing[one.of] || o.failures > 0 && one.want != nil
+		failing[one.of] = failing[one.of] || one.want != nil && 0 < o.failures && o.failures < failuresDelay
 		one.settings, one.written = world.Settings, o.content
 		switch left := time.Until(o.next); {
 		case one.want == nil && failing[one.of]: // nothing goes before what is to be in its place is there

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/typed"
+	"isthmus/internal/sleep"
 	"isthmus/local/election"
 	"isthmus/local/exports/plan"
 )
@@ -104,15 +105,17 @@ func (w *Writer) Run(ctx context.Context) error {
 // await waits until there is something to write, or something that is written. It returns false once ctx has ended.
 func (w *Writer) await(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		changed := w.Changed()
+		changed, began := w.Changed(), time.Now()
 		if world, ok := w.World(); ok {
 			if p, _ := plan.Make(world, plan.Memory{}); !idle(p) {
 				return true
 			}
 		}
+		took := time.Since(began)
 		select {
 		case <-ctx.Done():
 		case <-changed:
+			sleep.For(ctx, max(batchDelay, planShare*took))
 		}
 	}
 	return false

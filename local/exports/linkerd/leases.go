@@ -72,9 +72,9 @@ func (m *Mirrors) readLeases(ctx context.Context) {
 func (m *Mirrors) lease(name string, now time.Time) plan.Lease {
 	until := m.leases[name].until
 	switch {
-	case now.Before(until):
+	case now.Before(until), !until.IsZero() && now.Sub(until) < m.o.UnlinkedAfter: // a mirror that is restarted releases it
 		return plan.Held
-	case m.readSince.IsZero() || !m.listed || now.Sub(until) < m.o.UnlinkedAfter || now.Sub(m.readSince) < m.o.UnlinkedAfter:
+	case m.readSince.IsZero() || !m.listed || now.Sub(m.readSince) < m.o.UnlinkedAfter:
 		return plan.Unknown
 	}
 	return plan.Free

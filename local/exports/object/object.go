@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,8 +55,11 @@ func port(p *corev1.ServicePort) plan.Port {
 	if p.AppProtocol != nil {
 		q.AppProtocol = strings.Clone(*p.AppProtocol)
 	}
-	if p.TargetPort == (intstr.IntOrString{}) {
-		q.Target = ""
+	switch n, err := strconv.Atoi(q.Target); {
+	case p.TargetPort == (intstr.IntOrString{}): // as the API sets it; a cluster may leave it out
+		q.Target = strconv.Itoa(int(q.Number))
+	case err == nil: // "080" is no other port than 80
+		q.Target = strconv.Itoa(n)
 	}
 	return q
 }

@@ -69,7 +69,9 @@ func (m *maker) limitAll() {
 
 // first orders groups by whether the cluster (empty: any) has a part in what is written, then by name.
 func (m *maker) first(a, b group, cluster string) int {
-	had := func(g group) bool { return m.have[g][cluster] || cluster == "" && len(m.have[g]) > 0 }
+	had := func(g group) bool {
+		return m.have[g][cluster] || cluster == "" && slices.Contains(slices.Collect(maps.Values(m.have[g])), true)
+	}
 	return cmp.Or(later(!had(a))-later(!had(b)), compareGroups(a, b))
 }
 

@@ -48,7 +48,7 @@ func (m *maker) keepMissing() {
 			case !m.allowed(c, g): // somebody said so
 			case !c.Seen || c.Joins == Unreadable:
 				m.keep(g, name, Kept, time.Time{})
-			default:
+			case clusters[name]: // what has no mark is not adopted then: place sees to it
 				missing[name] = append(missing[name], g)
 			}
 		}

@@ -54,6 +54,7 @@ const (
 	Waiting       State = "waiting"          // the namespace is missing, or the object of before still goes
 	NotAllowed    State = "not allowed"      // by what is set for the link
 	NameRefused   State = "name refused"     // no Service may have it
+	NoPort        State = "no usable port"   // a Service has to have one
 	OverNumber    State = "over the number"  // of objects or members
 	HeadlessJoins State = "headless"         // it can't join a federated Service
 	Unset         State = "setting unusable" // an annotation of the link can't be read, so nothing is added
@@ -73,7 +74,7 @@ type maker struct {
 	World
 	before, after Memory
 	clusters      map[string]*Cluster
-	have          map[group]map[string]bool // the clusters that have a part in what is written
+	have          map[group]map[string]bool // the clusters that have a part in what is written; false: in what has no mark yet
 	parts         map[group][]*part
 	unknown       []*Service       // with the mark, but without what they were written for
 	verdicts      map[gone]Verdict // one for each part
@@ -102,6 +103,7 @@ func Make(w World, before Memory) (*Plan, Memory) {
 	for i := range w.Clusters {
 		m.offers(&w.Clusters[i])
 	}
+	m.adoptExported()
 	m.keepMissing()
 	m.limit()
 	m.write()
@@ -124,8 +126,8 @@ func (m *maker) enabled(k Kind) bool {
 func (m *maker) findWritten() {
 	for _, o := range m.Services {
 		switch g, clusters, ok := identify(o); {
-		case ok && (m.Marked(o) || adoptable(o, g) && m.mayAdopt(g, clusters)):
-			m.hasParts(g, clusters)
+		case ok && m.Marked(o):
+			m.hasParts(g, clusters, true)
 		case m.Marked(o):
 			m.unknown = append(m.unknown, o)
 		}
@@ -140,11 +142,26 @@ func (m *maker) findWritten() {
 				clusters[i] = ""
 			}
 		}
-		m.hasParts(group{kind: Import, of: o.ID}, clusters)
+		m.hasParts(group{kind: Import, of: o.ID}, clusters, true)
 	}
 }
 
-func (m *maker) hasParts(g group, clusters []string) {
+// adoptExported takes what Linkerd's service mirror wrote, and no longer minds, as written, where something is exported to it. The rest
+// of it stays as it is.
+func (m *maker) adoptExported() {
+	for g, parts := range m.parts {
+		o := m.Services[g.target()]
+		if o == nil || m.Marked(o) || !adoptable(o, g) {
+			continue
+		}
+		if is, clusters, ok := identify(o); ok && is == g && m.mayAdopt(clusters) && m.mayAdopt(clustersOf(parts)) {
+			m.hasParts(g, clusters, false)
+		}
+	}
+}
+
+// hasParts records that clusters have a part in what is written.
+func (m *maker) hasParts(g group, clusters []string, marked bool) {
 	if !m.enabled(g.kind) || !m.Namespaces[g.of.Namespace] {
 		return
 	}
@@ -152,21 +169,29 @@ func (m *maker) hasParts(g group, clusters []string) {
 		m.have[g] = make(map[string]bool)
 	}
 	for _, c := range clusters {
-		m.have[g][c] = true
+		m.have[g][c] = marked
 	}
 }
 
 // mayAdopt reports whether Linkerd's service mirror no longer minds what it wrote for these clusters.
-func (m *maker) mayAdopt(g group, clusters []string) bool {
-	return !slices.ContainsFunc(clusters, func(name string) bool {
-		c := m.clusters[name]
-		return c != nil && c.Lease != Free
-	})
+func (m *maker) mayAdopt(clusters []string) bool {
+	return !slices.ContainsFunc(clusters, func(name string) bool { return m.lease(name) != Free })
+}
+
+// lease returns what is known of the Lease of Linkerd's service mirror for a cluster, which may be linked no longer.
+func (m *maker) lease(name string) Lease {
+	if c := m.clusters[name]; c != nil {
+		return c.Lease
+	}
+	if m.LeaseOf == nil {
+		return Free
+	}
+	return m.LeaseOf(name)
 }
 
 // left reports whether Linkerd's service mirror writes what a group is for.
 func (m *maker) left(g group) bool {
-	held := func(name string) bool { c := m.clusters[name]; return c != nil && c.Lease == Held }
+	held := func(name string) bool { return m.lease(name) == Held }
 	if g.kind == Import {
 		return false
 	}
@@ -234,7 +259,7 @@ func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 		return NameRefused, "no Service may have the name " + g.target().Name
 	case !m.Namespaces[g.of.Namespace]:
 		return Waiting, "there is no namespace " + g.of.Namespace
-	case c.Joins == Unreadable && !m.have[g][c.Name]:
+	case c.Joins == Unreadable && !m.have[g][c.Name]: // nor is anything adopted for it
 		return Unset, ""
 	}
 	return Written, ""

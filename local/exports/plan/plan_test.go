@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -371,4 +372,103 @@ func TestUnusableLink(t *testing.T) {
 		t.Errorf("written: %q", writes)
 	}
 	s.want(t, "web-federated", "http=80 of east,west")
+}
+
+// TestAdoptsExportedOnly: what Linkerd's service mirror or a user wrote by hand, and nothing is exported to, is left alone whatever
+// becomes of its clusters; so is what has a member that is not exported.
+func TestAdoptsExportedOnly(t *testing.T) {
+	byHand := func() *Service {
+		return &Service{ID: ID{"shop", "web-federated"}, UID: "theirs", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.8"}, Labels: map[string]string{mirroredLabel: "true"},
+			Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east,web@north"}, Ports: []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
+	}
+	s := newSim(cluster(""), cluster("east"), cluster("north"))
+	s.Services[ID{"shop", "web-federated"}] = byHand()
+	for i := range 12 {
+		name := fmt.Sprint("orphan-", i)
+		s.Services[ID{"shop", name + "-east"}] = &Service{ID: ID{"shop", name + "-east"}, UID: "theirs", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.9"},
+			Labels:      map[string]string{mirroredLabel: "true", clusterLabel: "east", remoteDiscovery: "east", remoteService: name},
+			Annotations: map[string]string{fqNameKey: name + ".shop.svc.cluster.local"}, Ports: byHand().Ports}
+	}
+	unwritten := func(when string) {
+		t.Helper()
+		if writes := s.settle(t); len(writes) > 0 {
+			t.Errorf("%s: %q", when, writes)
+		}
+	}
+	unwritten("nothing is exported")
+	s.of("north").Seen, s.of("east").Seen = false, false
+	unwritten("the clusters are not seen")
+	s.of("north").Seen, s.of("east").Seen = true, true
+	unwritten("they are again")
+	s.Clusters = s.Clusters[:2]
+	unwritten("north is linked no longer")
+	s.Now = s.Now.Add(2 * s.UnlinkedAfter)
+	unwritten("for long")
+	s.of("").Exports = []Export{export("web", "federated", "http=80")}
+	unwritten("a member is not exported")
+	if got, want := s.states(), "local/web federated: taken; north/web federated: taken"; got != want {
+		t.Error(got)
+	}
+	s.of("east").Exports = []Export{export("web", "federated", "http=80")}
+	s.settle(t)
+	s.want(t, "web-federated", "http=80 of local,east,north")
+}
+
+// TestLeaseOfUnlinked: Linkerd's service mirror may work for a cluster that is not linked here.
+func TestLeaseOfUnlinked(t *testing.T) {
+	s := newSim(cluster("", export("web", "federated", "http=80")))
+	s.Services[ID{"shop", "web-federated"}] = &Service{ID: ID{"shop", "web-federated"}, UID: "linkerds", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.8"}, Labels: map[string]string{mirroredLabel: "true"},
+		Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east"}, Ports: []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
+	for _, lease := range []Lease{Held, Unknown} {
+		s.LeaseOf = func(string) Lease { return lease }
+		if writes := s.settle(t); len(writes) > 0 || s.states() != "local/web federated: left to linkerd" {
+			t.Errorf("Lease %d: %q, %s", lease, writes, s.states())
+		}
+	}
+	s.LeaseOf = nil
+	s.settle(t)
+	s.want(t, "web-federated", "http=80 of local,east")
+}
+
+// TestMembersTakenAway: of what has no member left that can be read, nobody knows whose it is until all clusters are seen.
+func TestMembersTakenAway(t *testing.T) {
+	s := newSim(cluster("east", export("web", "federated", "http=80")))
+	s.settle(t)
+	delete(s.Services[ID{"shop", "web-federated"}].Annotations, remoteDiscovery)
+	east := s.of("east").Exports
+	s.of("east").Seen, s.of("east").Exports = false, nil
+	if writes := s.settle(t); len(writes) > 0 {
+		t.Errorf("written: %q", writes)
+	}
+	s.of("east").Seen, s.of("east").Exports = true, east
+	s.settle(t)
+	s.want(t, "web-federated", "http=80 of east")
+}
+
+// TestNoUsablePort: a Service without ports can't be written; one that is there stays as it is.
+func TestNoUsablePort(t *testing.T) {
+	hostile := "x" + strings.Repeat("X", 10_000)
+	s := newSim(cluster("east", export("web", "mirror federated", strings.Repeat(hostile+"=1,", 100)+hostile+"=2")), cluster("west", export("api", "mirror", "http=80")))
+	if writes := s.settle(t); !slices.Equal(writes, []string{"put shop/api-west"}) {
+		t.Errorf("written: %q", writes)
+	}
+	if got, want := s.states(), "east/web federated: no usable port; east/web mirror: no usable port; west/api mirror: written"; got != want {
+		t.Error(got)
+	}
+	for _, v := range s.last.Verdicts {
+		if len(v.Detail) > 2_000 {
+			t.Errorf("a detail of %d bytes", len(v.Detail))
+		}
+	}
+	s.of("west").Exports = []Export{export("api", "mirror", hostile+"=80")}
+	s.settle(t)
+	s.want(t, "api-west", "http=80 of west")
+}
+
+// TestLinkWithoutDomain: no more than a part of an annotation is missing.
+func TestLinkWithoutDomain(t *testing.T) {
+	s := newSim(cluster("east", export("web", "mirror", "http=80")))
+	s.of("east").Domain = ""
+	s.settle(t)
+	s.want(t, "web-east", "http=80 of east")
 }

@@ -52,10 +52,10 @@ func unite(first []Port, parts []offered) (ports []Port, refused []string) {
 		for _, p := range part.ports {
 			switch why := p.problem(); {
 			case why != "":
-				refused = append(refused, fmt.Sprintf("port %q of cluster %s: %s", p.Name, shown(part.cluster), why))
+				refused = append(refused, fmt.Sprintf("port %q of cluster %s: %s", cut(p.Name), shown(part.cluster), why))
 			case slices.ContainsFunc(ports, func(q Port) bool { return q.Name == p.Name || q.same(p) }):
 			case len(ports) == maxPorts:
-				refused = append(refused, fmt.Sprintf("port %q of cluster %s: there are %d ports already", p.Name, shown(part.cluster), maxPorts))
+				refused = append(refused, fmt.Sprintf("port %q of cluster %s: there are %d ports already", cut(p.Name), shown(part.cluster), maxPorts))
 			default:
 				ports = append(ports, p)
 			}
@@ -108,7 +108,7 @@ func conflict(p Port, parts []offered, joined bool) string {
 			case q.Name == p.Name:
 				has = q.text()
 			case q.same(p):
-				has = "named " + strconv.Quote(q.Name)
+				has = "named " + strconv.Quote(cut(q.Name))
 			}
 		}
 		if has != "no such port" || joined {
@@ -133,7 +133,7 @@ func (p Port) text() string {
 		text += "/" + p.Protocol
 	}
 	if p.AppProtocol != "" {
-		text += " " + p.AppProtocol
+		text += " " + cut(p.AppProtocol)
 	}
 	return text
 }

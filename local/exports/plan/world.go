@@ -25,6 +25,8 @@ type World struct {
 	// whose names an export may want. More do no harm.
 	Services map[ID]*Service
 	Imports  map[ID]*ServiceImport
+	// LeaseOf is Cluster.Lease of clusters that are not linked. It returns the same for as long as the plan is made; nil: Free.
+	LeaseOf func(cluster string) Lease
 }
 
 // Settings are those of the gateway.

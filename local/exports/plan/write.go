@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -20,14 +21,27 @@ type merged struct {
 	refused   []string
 }
 
+// why says what of the parts can't be used; empty: all can.
+func (one *merged) why() string {
+	const most = 10
+	if n := len(one.refused) - most; n > 0 {
+		return strings.Join(one.refused[:most], "; ") + fmt.Sprintf("; and %d more", n)
+	}
+	return strings.Join(one.refused, "; ")
+}
+
 // write decides on each group that has a part, or had one.
 func (m *maker) write() {
 	wanted := slices.SortedFunc(maps.Keys(m.parts), compareGroups)
 	owners := m.names(wanted)
 	for _, g := range wanted {
 		one := m.merge(g)
+		why := one.why()
 		m.out.Conflicts = append(m.out.Conflicts, one.conflicts...)
 		state, detail := m.place(g, owners[g.target()])
+		if state == Written && g.kind != Import && len(one.ports) == 0 {
+			state, detail = NoPort, why
+		}
 		if state == Written {
 			m.want(one)
 		}
@@ -36,12 +50,13 @@ func (m *maker) write() {
 			case state != Written:
 				m.verdict(g, p.cluster, state, detail, p.until)
 			default:
-				m.verdict(g, p.cluster, p.state, strings.Join(one.refused, "; "), p.until)
+				m.verdict(g, p.cluster, p.state, why, p.until)
 			}
 		}
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(m.have), compareGroups) {
-		if len(m.parts[g]) == 0 && !m.left(g) {
+		// Of an object without members, which others have taken away, nobody knows whose it is until all clusters are seen.
+		if len(m.parts[g]) == 0 && !m.left(g) && (len(m.have[g]) > 0 || m.allSeen()) {
 			m.remove(g)
 		}
 	}
@@ -110,7 +125,7 @@ func (m *maker) place(g, owner group) (s State, detail string) {
 	if o == nil {
 		return Written, ""
 	}
-	is, clusters, ok := identify(o)
+	is, _, ok := identify(o)
 	switch {
 	case m.Marked(o) && ok && is != g:
 		return Taken, "it is written for the " + string(is.kind) + " of " + is.of.String()
@@ -120,10 +135,21 @@ func (m *maker) place(g, owner group) (s State, detail string) {
 		return Written, ""
 	case !adoptable(o, g):
 		return Taken, "the Service " + g.target().Name + " is somebody else's"
-	case !m.mayAdopt(g, clusters) || !m.mayAdopt(g, clustersOf(m.parts[g])):
+	case m.have[g] == nil:
 		return LeftToLinkerd, "its service mirror wrote it, and may still run"
 	}
+	members := clustersOf(m.parts[g])
+	for _, name := range slices.Sorted(maps.Keys(m.have[g])) {
+		if m.clusters[name] != nil && !slices.Contains(members, name) {
+			return Taken, "the Service " + o.Name + " has a member that is not exported: that of " + shown(name)
+		}
+	}
 	return Written, ""
+}
+
+// allSeen reports whether the exports of all clusters are known.
+func (m *maker) allSeen() bool {
+	return !slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return !c.Seen || c.Joins == Unreadable })
 }
 
 func clustersOf(parts []*part) (names []string) {
@@ -213,7 +239,7 @@ func (m *maker) want(one *merged) {
 		w.metadata.annotations[versionKey] = "0"
 		if link := one.parts[0].link; link != nil && link.Domain != "" { // it is not known of a link that can't be used
 			w.metadata.annotations[fqNameKey] = one.of.Name + "." + one.of.Namespace + ".svc." + link.Domain
-		} else {
+		} else if have != nil {
 			w.metadata.annotations[fqNameKey] = have.Annotations[fqNameKey]
 		}
 	}
