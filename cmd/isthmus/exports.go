@@ -218,5 +218,5 @@ func (e *exporter) addTo(page adminapi.Clusters) adminapi.Clusters {
 
 // unwritten are the states in which somebody has to do something, or to know.
 var unwritten = []plan.State{
-	plan.Taken, plan.Waiting, plan.OnHold, plan.Unset, plan.OverNumber, plan.NameRefused, adminapi.ExportFailed, adminapi.ExportChangedBack,
+	plan.Taken, plan.Waiting, plan.OnHold, plan.Unset, plan.OverNumber, plan.NameRefused, plan.NoPort, adminapi.ExportFailed, adminapi.ExportChangedBack,
 }
