@@ -84,14 +84,10 @@ func (c *Cluster) Exports() *Exports {
 // listed it is not known what is exported. It does not block.
 func (c *Cluster) SelectorsChanged() {
 	c.state.mu.Lock()
+	defer c.state.mu.Unlock()
 	c.state.exports.parts[ofServices].listed = false
 	c.state.exports.latest.Store(nil)
-	c.state.mu.Unlock()
-	for _, r := range c.resources {
-		if r.Name() == "services" {
-			r.ListAgain()
-		}
-	}
+	c.resources[0].ListAgain() // of Services
 }
 
 // readExport returns a Service that is exported or, in the own cluster, was written for exports; nil: it is neither. Its version is
@@ -182,6 +178,9 @@ func (c *Cluster) exportsApplied(part int) {
 	c.state.mu.Lock()
 	p := &x.parts[part]
 	changed := p.changed || !p.listed
+	if part == ofServices && c.resources[0].Stale() {
+		changed = false // some are still judged by the selectors of before
+	}
 	if changed {
 		*p = exportPart{listed: true}
 		x.version++

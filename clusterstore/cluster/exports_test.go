@@ -135,9 +135,9 @@ func TestExportWhole(t *testing.T) {
 	w.put(s, loop)
 	for _, e := range w.Exports().List {
 		got := fmt.Sprintf("%s %v %v %v", e.Service.UID, e.Service.Labels, e.Service.Annotations, e.Service.Ports)
-		want := `u map[keep:1] map[config.linkerd.io/opaque-ports:80] [{http TCP kubernetes.io/h2c 80 }]`
+		want := `u map[keep:1] map[config.linkerd.io/opaque-ports:80] [{http TCP kubernetes.io/h2c 80 80}]`
 		if e.Name == "loop" {
-			want = ` map[isthmus.io/written-by:linkerd keep:1] map[] [{http TCP  80 }]`
+			want = ` map[isthmus.io/written-by:linkerd keep:1] map[] [{http TCP  80 80}]`
 		}
 		if got != want {
 			t.Errorf("%s: %s, want %s", e.Name, got, want)
@@ -224,6 +224,22 @@ func TestSelectorsChanged(t *testing.T) {
 		r.create(labelled("new", "after=1"))
 		r.until("it is watched", time.Second, func() bool { return r.Exports().text() == "ns/api mirror, ns/new mirror" })
 	}, labelled("web", "before=1"), labelled("api", "after=1"))
+}
+
+// TestSelectorsStale: an event that comes before Services have been listed anew does not make what was judged by other selectors
+// all that there is.
+func TestSelectorsStale(t *testing.T) {
+	changes := 0
+	w := newWorld(t, exporting(&changes))
+	w.put(labelled("web", "mirror=1"))
+	if x := w.Exports(); x == nil || x.text() != "ns/web mirror" {
+		t.Fatalf("exports %s", x.text())
+	}
+	w.SelectorsChanged()
+	w.put(labelled("api", "mirror=1"))
+	if x := w.Exports(); x != nil {
+		t.Errorf("before the list: %s", x.text())
+	}
 }
 
 // TestNoExports: without them nothing is kept, and Namespaces are not read.

@@ -33,8 +33,7 @@ func (r *Resource) late(began time.Time) error {
 
 // list reads all objects, and puts them into the Store. It returns the watch that they came by; nil: they came in pages.
 func (r *Resource) list(ctx context.Context) (*opened, error) {
-	began := time.Now()
-	r.again.Store(false)
+	began, wanted := time.Now(), r.wanted.Load()
 	w, version, err := r.read(ctx)
 	r.took = time.Since(began)
 	if err != nil {
@@ -42,6 +41,7 @@ func (r *Resource) list(ctx context.Context) (*opened, error) {
 		return nil, err
 	}
 	r.version, r.streams, r.crowded = version, 0, false
+	r.listedFor.Store(wanted)
 	r.feed.commit(w != nil)
 	return w, nil
 }

@@ -72,7 +72,7 @@ func (r *Resource) watch(ctx context.Context, w *opened) step {
 	r.watching.Store(w)
 	defer r.watching.Store(nil)
 	for {
-		if r.again.Load() {
+		if r.Stale() {
 			return listLater
 		}
 		e, err := w.next()

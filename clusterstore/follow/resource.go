@@ -34,7 +34,8 @@ type Resource struct {
 	drifted   atomic.Int64
 	trouble   trouble
 	requests  *rate.Limiter
-	again     atomic.Bool            // ListAgain was called
+	wanted    atomic.Int64           // how often ListAgain was called
+	listedFor atomic.Int64           // wanted, as the newest whole list began
 	watching  atomic.Pointer[opened] // nil: no watch goes on
 
 	state    resourceState     // under group.mu
@@ -97,11 +98,15 @@ func (r *Resource) Feed() Feed { return r.feed }
 // ListAgain makes the resource be listed anew soon, since other objects are to be kept than before, or something else of them: the
 // kind's Compact returns something else. It does not block, and may be called at any time.
 func (r *Resource) ListAgain() {
-	r.again.Store(true)
+	r.wanted.Add(1)
 	if w := r.watching.Load(); w != nil {
 		w.stop(errAgain)
 	}
 }
+
+// Stale reports whether ListAgain has been called since the newest whole list began. In the kind's Applied that is the list that has
+// just been put into the Store, if one has.
+func (r *Resource) Stale() bool { return r.listedFor.Load() != r.wanted.Load() }
 
 // readable records that all objects are in the Store. watched: they came by a watch, or one has begun.
 func (r *Resource) readable(watched bool) {

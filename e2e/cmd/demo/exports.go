@@ -74,7 +74,7 @@ func (d *demo) awaitWritten(ctx context.Context, limit time.Duration, there bool
 		case !there && apierrors.IsNotFound(err):
 			return nil
 		case !there && err == nil:
-			return errors.New("Service " + written + " is still there")
+			return errors.New("the Service " + written + " is still there")
 		}
 		return err
 	})
