@@ -3,7 +3,6 @@ package exports
 import (
 	"context"
 	"fmt"
-	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -107,7 +106,11 @@ func (w *world) read() (plan.World, bool) {
 		o := object.Read(&all.Items[i])
 		is.Services[o.ID] = o
 	}
-	maps.Copy(is.Services, w.stale)
+	for id, s := range w.stale {
+		if is.Services[id] = s; s == nil { // it is not known yet
+			delete(is.Services, id)
+		}
+	}
 	return is, true
 }
 
@@ -164,6 +167,13 @@ func (w *world) service(name string) *corev1.Service {
 		return nil
 	}
 	return o
+}
+
+// add puts a Service there as a user would.
+func (w *world) add(o *corev1.Service) {
+	if err := w.api.Tracker().Add(o.DeepCopy()); err != nil {
+		w.t.Error(err)
+	}
 }
 
 // edit changes a Service as a user would.

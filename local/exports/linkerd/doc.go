@@ -13,7 +13,7 @@
 //   - A link is left to Linkerd while the Lease service-mirror-write-LINK is renewed within its duration, LINK being the name of a
 //     Link whose targetClusterName is the link's name, or that name itself. So is the own cluster while
 //     local-service-mirror-write is.
-//   - What Linkerd wrote may be adopted once this process has read the Leases for UnlinkedAfter, without a failure and without
+//   - What Linkerd wrote may be adopted once this process has read the Leases for UnlinkedAfter, without a gap of 30 s and without
 //     seeing that one held.
 //   - Times are those of this process: a Lease is held for its duration from when a renewal was first seen. So clocks that differ do
 //     not matter, and the Lease of a mirror that has died is held once more when the gateway starts.

@@ -14,6 +14,7 @@ import (
 const (
 	pollTimeout = 10 * time.Second
 	maxLeases   = 5_000
+	leaseTime   = 30 * time.Second // for which Linkerd's service mirrors hold theirs
 
 	ownLease  = "local-service-mirror-write"
 	linkLease = "service-mirror-write-" // and the name of the Link
@@ -35,11 +36,11 @@ func (m *Mirrors) readLeases(ctx context.Context) {
 	m.update(func(now time.Time) bool {
 		switch m.leasesErr = err; {
 		case err != nil:
-			m.readSince = time.Time{}
 			return true
-		case m.readSince.IsZero():
+		case now.Sub(m.lastRead) > leaseTime: // one that was held in between may have ended
 			m.readSince = now
 		}
+		m.lastRead = now
 		seen := make(map[string]lease)
 		for i := range list.Items {
 			l, s := m.leases[list.Items[i].Name], &list.Items[i].Spec
@@ -74,7 +75,7 @@ func (m *Mirrors) lease(name string, now time.Time) plan.Lease {
 	switch {
 	case now.Before(until), !until.IsZero() && now.Sub(until) < m.o.UnlinkedAfter: // a mirror that is restarted releases it
 		return plan.Held
-	case m.readSince.IsZero() || !m.listed || now.Sub(m.readSince) < m.o.UnlinkedAfter:
+	case m.leasesErr != nil || m.readSince.IsZero() || !m.listed || now.Sub(m.readSince) < m.o.UnlinkedAfter:
 		return plan.Unknown
 	}
 	return plan.Free

@@ -43,7 +43,8 @@ type Mirrors struct {
 	mu        sync.Mutex // guards the rest
 	leases    map[string]lease
 	leasesErr error
-	readSince time.Time        // since when Leases can be read; zero: they can't
+	readSince time.Time        // since when Leases are read, without a gap in which one may have been held; zero: they never were
+	lastRead  time.Time        // when they were last
 	there     map[string]*link // by key
 	links     []*link          // those, the oldest first, and then those that have gone, the newest of these first
 	linksErr  error

@@ -88,16 +88,16 @@ func (m *Mirrors) followLinks(ctx context.Context) {
 		Same: func(a, b *link) bool { return a.version == b.version && a.version != "" },
 		Applied: func() {
 			m.update(func(time.Time) bool {
-				was := m.there
-				m.there = maps.Clone(all)
-				return !maps.Equal(was, all)
+				was, first := m.there, !m.listed
+				m.there, m.listed, m.known = maps.Clone(all), true, true
+				return first || !maps.Equal(was, all)
 			})
 		},
 		Report: func(err error) {
 			m.update(func(time.Time) bool {
 				tell := (err == nil) != (m.linksErr == nil) || !m.known
-				m.linksErr, m.listed = err, m.listed || err == nil
-				m.known = m.known || m.listed || apierrors.IsForbidden(err)
+				m.linksErr = err // what there is, Applied says, which follows
+				m.known = m.known || apierrors.IsForbidden(err)
 				return tell
 			})
 		},

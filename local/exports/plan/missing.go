@@ -15,7 +15,7 @@ const (
 // a writer that has just begun, which waits from then on.
 type Memory struct {
 	unlinked map[string]time.Time // when a cluster was first seen to be linked no longer
-	held     map[string]time.Time // when a cluster had lost most of its parts
+	held     map[gone]time.Time   // when a part was lost, together with most of its cluster's
 	went     map[gone]time.Time   // what was removed within the last minute
 }
 
@@ -26,7 +26,7 @@ type gone struct {
 }
 
 func newMemory() Memory {
-	return Memory{make(map[string]time.Time), make(map[string]time.Time), make(map[gone]time.Time)}
+	return Memory{make(map[string]time.Time), make(map[gone]time.Time), make(map[gone]time.Time)}
 }
 
 // keepMissing decides on parts that are there and that no export asks for: they are kept, or go.
@@ -78,12 +78,27 @@ func (m *maker) keepUnlinked(g group, name string) {
 	}
 }
 
-// removeOrHold lets the parts go that a cluster no longer exports, unless these are most of what it has.
+// removeOrHold lets the parts go that a cluster no longer exports, unless it has lost most of what it had at once. Each part is held
+// from when it was lost.
 func (m *maker) removeOrHold(c *Cluster, missing []group) {
-	all, lost := 0, len(missing)
+	all, lost := 0, 0
 	for _, clusters := range m.have {
 		if clusters[c.Name] {
 			all++
+		}
+	}
+	var fresh []group
+	for _, g := range missing {
+		switch since, held := m.before.held[gone{g, c.Name}]; {
+		case !held:
+			fresh = append(fresh, g)
+			lost++
+		case m.Now.Sub(since) < massTime:
+			m.hold(c, g, since)
+			lost++
+		default:
+			m.hold(c, g, since)
+			all--
 		}
 	}
 	for what := range m.after.went {
@@ -92,22 +107,19 @@ func (m *maker) removeOrHold(c *Cluster, missing []group) {
 			lost++
 		}
 	}
-	since, held := m.before.held[c.Name]
-	if !held && !c.Emptied && (lost < massParts || 2*lost <= all) {
-		for _, g := range missing {
+	mass := c.Emptied || lost >= massParts && 2*lost > all
+	for _, g := range fresh {
+		if mass {
+			m.hold(c, g, m.Now)
+		} else {
 			m.after.went[gone{g, c.Name}] = m.Now
 		}
-		return
 	}
-	if !held {
-		since = m.Now
-	}
-	m.after.held[c.Name] = since
-	until := since.Add(m.UnlinkedAfter)
-	if !m.Now.Before(until) {
-		return
-	}
-	for _, g := range missing {
+}
+
+func (m *maker) hold(c *Cluster, g group, since time.Time) {
+	m.after.held[gone{g, c.Name}] = since
+	if until := since.Add(m.UnlinkedAfter); m.Now.Before(until) {
 		m.keep(g, c.Name, OnHold, until)
 	}
 }

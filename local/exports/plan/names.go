@@ -150,7 +150,14 @@ func adoptable(o *Service, g group) bool {
 	case Mirror:
 		return o.Labels[clusterLabel] == g.cluster && strings.HasPrefix(o.Annotations[fqNameKey], g.of.Name+"."+g.of.Namespace+".svc.")
 	case Federated:
-		return o.Annotations[localDiscovery] != "" || o.Annotations[remoteDiscovery] != ""
+		n := 0 // a member of another name somebody else wrote
+		if o.Annotations[localDiscovery] != "" {
+			n++
+		}
+		if list := o.Annotations[remoteDiscovery]; list != "" {
+			n += 1 + strings.Count(list, ",")
+		}
+		return n > 0 && n == len(members(o.Annotations, g.of.Name))
 	}
 	return false
 }

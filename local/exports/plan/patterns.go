@@ -39,7 +39,7 @@ func (p Patterns) allows(namespace string) bool {
 		ok = ok || one == namespace || !system && matches(one, namespace)
 	}
 	for _, one := range p.deny {
-		ok = ok && (!matches(one, namespace) || system && one != namespace)
+		ok = ok && !matches(one, namespace)
 	}
 	return ok
 }

@@ -165,6 +165,28 @@ func TestGoingAway(t *testing.T) {
 			t.Errorf("%d are left", written(s))
 		}
 	})
+	t.Run("most of the rest while some are held", func(t *testing.T) {
+		s := newSim(cluster("east", many(60)...))
+		s.settle(t)
+		s.of("east").Exports = many(25)
+		s.settle(t)
+		s.Now = s.Now.Add(s.UnlinkedAfter - time.Second)
+		s.of("east").Exports = many(5)
+		s.settle(t)
+		if written(s) != 60 {
+			t.Fatalf("removed at once: %d are left", written(s))
+		}
+		s.Now = s.Now.Add(time.Second)
+		s.settle(t)
+		if written(s) != 25 {
+			t.Errorf("%d are left when the first have been held for long enough", written(s))
+		}
+		s.Now = s.Now.Add(s.UnlinkedAfter - time.Second)
+		s.settle(t)
+		if written(s) != 5 {
+			t.Errorf("%d are left in the end", written(s))
+		}
+	})
 	t.Run("one by one", func(t *testing.T) {
 		s := newSim(cluster("east", many(12)...))
 		for i := range 10 {
@@ -471,4 +493,53 @@ func TestLinkWithoutDomain(t *testing.T) {
 	s.of("east").Domain = ""
 	s.settle(t)
 	s.want(t, "web-east", "http=80 of east")
+}
+
+// TestNotLinkerds: what no mirror of Linkerd's wrote is not adopted, nor is what has changed since it was planned.
+func TestNotLinkerds(t *testing.T) {
+	federated := func(local, remote string) *Service {
+		o := &Service{ID: ID{"shop", "web-federated"}, UID: "theirs", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.8"}, Labels: map[string]string{mirroredLabel: "true"},
+			Annotations: map[string]string{remoteDiscovery: remote}, Ports: []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
+		if local != "" {
+			o.Annotations[localDiscovery] = local
+		}
+		return o
+	}
+	t.Run("members of other names", func(t *testing.T) {
+		for _, o := range []*Service{federated("backend", "web@east"), federated("", "web@east,api@west"), federated("", "web@east,")} {
+			s := newSim(cluster("east", export("web", "federated", "http=80")), cluster("west"))
+			s.Services[o.ID] = o
+			if writes := s.settle(t); len(writes) > 0 || s.states() != "east/web federated: taken" {
+				t.Errorf("%v: %q, %s", o.Annotations, writes, s.states())
+			}
+		}
+	})
+	t.Run("limits leave out what is exported", func(t *testing.T) {
+		s := newSim(cluster("east"))
+		for i := range maxOfNamespace {
+			s.of("east").Exports = append(s.of("east").Exports, export(fmt.Sprint("a", i), "mirror", "http=80"))
+		}
+		s.settle(t)
+		s.of("east").Exports = append(s.of("east").Exports, export("web", "federated", "http=80"))
+		s.Services[ID{"shop", "web-federated"}] = federated("", "web@gone")
+		if writes := s.settle(t); len(writes) > 0 {
+			t.Errorf("written: %q", writes)
+		}
+	})
+	t.Run("changed since", func(t *testing.T) {
+		s := newSim(cluster("east", export("web", "federated", "http=80")))
+		o := federated("", "web@east")
+		s.Services[o.ID] = o
+		p, _ := Make(s.World, Memory{})
+		if len(p.Services) != 1 || !p.Services[0].Mine(o) {
+			t.Fatalf("it is not adopted: %+v", p.Services)
+		}
+		another := federated("", "web@east")
+		another.UID = "another"
+		for name, now := range map[string]*Service{"another": another, "with another member": federated("", "web@east,web@west"), "with a local member": federated("web", "web@east")} {
+			if p.Services[0].Mine(now) {
+				t.Errorf("%s may be written", name)
+			}
+		}
+	})
 }

@@ -51,15 +51,17 @@ type WantedService struct {
 	ports    []Port
 	traffic  *Traffic // nil: not set
 	owner    string
+	adopts   *Service // what is adopted; nil: nothing is
 }
 
 // Mine reports whether a Service of that name, as it has just been read, may be written: it has the mark, or is one of Linkerd's
-// that the plan adopts.
+// that the plan adopts, as the plan knew it.
 func (w *WantedService) Mine(have *Service) bool {
 	if have.Deleting {
 		return false
 	}
-	return w.settings.Marked(have) || w.metadata.adopt && adoptable(have, w.group)
+	return w.settings.Marked(have) || w.adopts != nil && have.UID == w.adopts.UID && adoptable(have, w.group) &&
+		maps.Equal(have.Labels, w.adopts.Labels) && maps.Equal(have.Annotations, w.adopts.Annotations)
 }
 
 // Mine reports whether a Service of that name, as it has just been read, may be deleted.

@@ -61,7 +61,7 @@ func (m *maker) write() {
 		}
 	}
 	for _, o := range m.unknown {
-		if _, wanted := owners[o.ID]; !wanted && !o.Deleting && m.Labels && m.ServiceExports {
+		if _, wanted := owners[o.ID]; !wanted && !o.Deleting && m.Labels && m.ServiceExports && m.allSeen() {
 			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, o.ID, "", o.UID})
 		}
 	}
@@ -138,6 +138,9 @@ func (m *maker) place(g, owner group) (s State, detail string) {
 	case m.have[g] == nil:
 		return LeftToLinkerd, "its service mirror wrote it, and may still run"
 	}
+	if !slices.ContainsFunc(m.parts[g], func(p *part) bool { return p.export != nil }) { // the limits have left out what is exported
+		return Taken, "the Service " + o.Name + " has no member that may be written"
+	}
 	members := clustersOf(m.parts[g])
 	for _, name := range slices.Sorted(maps.Keys(m.have[g])) {
 		if m.clusters[name] != nil && !slices.Contains(members, name) {
@@ -149,7 +152,7 @@ func (m *maker) place(g, owner group) (s State, detail string) {
 
 // allSeen reports whether the exports of all clusters are known.
 func (m *maker) allSeen() bool {
-	return !slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return !c.Seen || c.Joins == Unreadable })
+	return !slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Joins != JoinsNone && (!c.Seen || c.Joins == Unreadable) })
 }
 
 func clustersOf(parts []*part) (names []string) {
@@ -231,7 +234,9 @@ func (m *maker) want(one *merged) {
 	w.ports = one.ports
 	w.metadata.labels[mirroredLabel] = "true"
 	have := m.Services[w.ID]
-	w.metadata.adopt = have != nil && !m.Marked(have)
+	if have != nil && !m.Marked(have) {
+		w.metadata.adopt, w.adopts = true, have
+	}
 	if one.kind == Federated {
 		discover(w.metadata.annotations, one)
 	} else {
