@@ -76,12 +76,12 @@ func refusal(ctx context.Context) error {
 	return err
 }
 
-// admit takes a call's memory for as long as gRPC keeps anything of it. The context that
-// it returns is the call's. Its error refuses the call, or the context's refusal does.
+// admit takes a call's memory. The context that it returns is the call's. Its error refuses the call, or the context's
+// refusal does; then no memory is taken.
 //
 // The latter is for a call with a deadline. If a tap refuses it, gRPC keeps its context's timer
 // until then, which the client may choose centuries away; a call that has begun it cleans up.
-func (b *budget) admit(ctx context.Context, client netip.Addr, info *tap.Info) (context.Context, error) {
+func (b *budget) admit(ctx context.Context, client netip.Addr, info *tap.Info) (context.Context, callMemory, error) {
 	taken := callMemory{client, costOfCall(info.Header)}
 	b.clients.add(client, taken.bytes)
 	used, calls := b.used.Add(taken.bytes), b.calls.Add(taken.bytes)
@@ -90,15 +90,21 @@ func (b *budget) admit(ctx context.Context, client netip.Addr, info *tap.Info) (
 		b.collect()
 		err := b.refuse(info.FullMethodName + " of " + client.String())
 		if _, timed := ctx.Deadline(); !timed {
-			return ctx, err
+			return ctx, callMemory{}, err
 		}
 		ctx, cancel := context.WithTimeout(context.WithValue(ctx, refusalKey{}, err), refusedWithin)
 		_ = cancel // it ends with its parent
-		return ctx, nil
+		return ctx, callMemory{}, nil
 	}
+	return ctx, taken, nil
+}
+
+// keep returns the context of a call that leaves its memory once gRPC keeps nothing of the call any more. What may outlive it must
+// not hold this context: also a timer that has been stopped, which the runtime may keep until it is due.
+func (b *budget) keep(ctx context.Context, taken callMemory) context.Context {
 	kept := &callContext{ctx}
 	runtime.AddCleanup(kept, b.leave, taken)
-	return kept, nil
+	return kept
 }
 
 // leave returns the memory of a call.

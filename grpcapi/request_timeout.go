@@ -25,6 +25,7 @@ func (c *countedCall) RecvMsg(m any) error {
 	if !due.Stop() {
 		return statusNoRequest.Err()
 	}
+	transport = nil // the timer has it: see budget.keep
 	if err == nil {
 		c.method.received.Inc()
 	}
@@ -33,11 +34,11 @@ func (c *countedCall) RecvMsg(m any) error {
 
 // tap is a tap.ServerInHandle: gRPC calls it when the headers of a call have come.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	ctx, err := s.budget.admit(ctx, connectionOf(ctx).client(), info)
-	if err != nil {
+	ctx, taken, err := s.budget.admit(ctx, connectionOf(ctx).client(), info)
+	if err != nil || refusal(ctx) != nil {
 		return ctx, err
 	}
-	return s.metrics.calls.tap(ctx, info), nil
+	return s.budget.keep(s.metrics.calls.tap(ctx, info), taken), nil
 }
 
 // tap counts a unary call, and sets its deadline. gRPC receives the request of a unary call before it

@@ -15,6 +15,8 @@ func (s *Seen) checkExports(r *report) {
 	}
 	add := r.about(SectionGateway, Exports, "")
 	switch {
+	case x.Unread != "":
+		add(Warning, "what is to be written for exports is not known: "+x.Unread, "the gateway has to list and watch Services and Namespaces: kubectl apply -k manifests/install/exports")
 	case x.LeaseError != "":
 		add(Warning, "the Lease of the replica that writes Services for exports can't be used: "+x.LeaseError, "grant what manifests/install/rbac.yaml has for leases")
 	case x.Mode == "plan":

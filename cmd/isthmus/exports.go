@@ -202,6 +202,7 @@ func (e *exporter) addTo(page adminapi.Clusters) adminapi.Clusters {
 	v := e.now.get().value
 	page.Exports = &adminapi.ExportsSummary{ExportsWriter: v.writer, Pending: len(v.changes), Unwritten: make(map[string][]string)}
 	if v.plan == nil {
+		page.Exports.Unread = unreadExports
 		return page
 	}
 	for _, of := range v.plan.Verdicts {

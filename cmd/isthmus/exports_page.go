@@ -17,8 +17,10 @@ import (
 const (
 	maxExports     = 10_000
 	maxFieldBytes  = 32 << 10 // of a value
-	maxChangeBytes = 4 << 20  // of the values of all changes
+	maxChangeBytes = 4 << 20  // of the values of all changes, and of all conflicts
 )
+
+const unreadExports = "the Services and Namespaces of the gateway's cluster, or the link Secrets, have not been read as a whole yet: isthmus clusters shows why"
 
 // page returns what answers /debug/exports, or nil.
 func (e *exporter) page(self func() adminapi.Replica) http.Handler {
@@ -37,7 +39,7 @@ func (e *exporter) page(self func() adminapi.Replica) http.Handler {
 func newExportsPage(v *exportsView, names []string) *adminapi.Exports {
 	page := &adminapi.Exports{Writer: v.writer, Exports: []adminapi.Export{}, Conflicts: []adminapi.ExportConflict{}, Changes: []adminapi.ExportChange{}, Written: []string{}}
 	if v.plan == nil {
-		page.Unread = "the Services and Namespaces of the gateway's cluster, or the link Secrets, have not been read as a whole yet: isthmus clusters shows why"
+		page.Unread = unreadExports
 		return page
 	}
 	about := func(ids ...plan.ID) bool {
@@ -60,12 +62,19 @@ func newExportsPage(v *exportsView, names []string) *adminapi.Exports {
 			})
 		}
 	}
+	left := maxChangeBytes
 	for _, c := range v.plan.Conflicts {
-		if about(c.Object, v.of[c.Object]) {
-			page.Conflicts = append(page.Conflicts, adminapi.ExportConflict{Object: c.Object.String(), Kind: string(c.Kind), Reason: c.Reason, Message: printable(c.Message)})
+		switch {
+		case !about(c.Object, v.of[c.Object]):
+		case left <= 0:
+			page.MoreConflicts++
+		default:
+			shown := adminapi.ExportConflict{Object: c.Object.String(), Kind: string(c.Kind), Reason: c.Reason, Message: printable(c.Message)}
+			left -= len(shown.Object) + len(shown.Message)
+			page.Conflicts = append(page.Conflicts, shown)
 		}
 	}
-	left := maxChangeBytes
+	left = maxChangeBytes
 	for i := range v.changes {
 		c := &v.changes[i]
 		switch {

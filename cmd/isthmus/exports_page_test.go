@@ -166,8 +166,12 @@ func TestExportsPageIsBounded(t *testing.T) {
 		v.changes = append(v.changes, exportChange{verb: "create", after: large})
 	}
 	v.plan.Verdicts = slices.Repeat(v.plan.Verdicts[:1], maxExports+7)
+	v.plan.Conflicts = slices.Repeat([]plan.Conflict{{Message: strings.Repeat("x", 20_000)}}, 100_000)
 	page := newExportsPage(v, nil)
-	if text := encodePage(page).text; len(text) > 8<<20 || len(page.Changes)+page.MoreChanges != 1000 || page.MoreChanges == 0 || page.MoreExports != 7 {
+	if len(page.Conflicts)+page.MoreConflicts != 100_000 || page.MoreConflicts == 0 {
+		t.Errorf("%d conflicts, %d more", len(page.Conflicts), page.MoreConflicts)
+	}
+	if text := encodePage(page).text; len(text) > 16<<20 || len(page.Changes)+page.MoreChanges != 1000 || page.MoreChanges == 0 || page.MoreExports != 7 {
 		t.Errorf("%d bytes, %d changes and %d more, %d exports more", len(text), len(page.Changes), page.MoreChanges, page.MoreExports)
 	}
 }

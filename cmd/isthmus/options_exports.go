@@ -53,6 +53,9 @@ func (o *exportOptions) check() (err error) {
 	if o.unlinkedAfter < 10*time.Second || o.unlinkedAfter > 168*time.Hour {
 		return cli.Usagef("--unlinked-after is %v: give a duration from 10s to 168h, such as 10m", o.unlinkedAfter)
 	}
+	if problems := validation.IsDNS1123Label(o.multiclusterNamespace); len(problems) > 0 {
+		return cli.Usagef("--multicluster-namespace=%q is no namespace's name: %s", o.multiclusterNamespace, strings.Join(problems, "; "))
+	}
 	if o.exportTo, err = plan.ParsePatterns(o.exportNamespaces); err != nil {
 		return cli.Usagef("--export-namespaces: %w", err)
 	}

@@ -14,9 +14,10 @@ type Exports struct {
 	Conflicts []ExportConflict `json:"conflicts"`
 	Changes   []ExportChange   `json:"changes"` // that are to be made, or would be with --exports=on
 	Written   []string         `json:"written"` // Services that have the gateway's mark
-	// MoreExports and MoreChanges are how many are left out.
-	MoreExports int `json:"moreExports,omitempty"`
-	MoreChanges int `json:"moreChanges,omitempty"`
+	// MoreExports, MoreConflicts and MoreChanges are how many are left out.
+	MoreExports   int `json:"moreExports,omitempty"`
+	MoreConflicts int `json:"moreConflicts,omitempty"`
+	MoreChanges   int `json:"moreChanges,omitempty"`
 }
 
 // ExportsWriter is who writes Services for exports, as one replica sees it.
@@ -35,7 +36,9 @@ type ExportsWriter struct {
 // ExportsSummary is what is wrong with the writing of Services for exports.
 type ExportsSummary struct {
 	ExportsWriter
-	Pending int `json:"pending"` // objects that are to be written or deleted
+	// Unread is why nothing else is known; empty: it is.
+	Unread  string `json:"unread,omitempty"`
+	Pending int    `json:"pending"` // objects that are to be written or deleted
 	// Unwritten are exports of which something is not written, by the state; five of each at most.
 	Unwritten map[string][]string `json:"unwritten,omitempty"`
 }

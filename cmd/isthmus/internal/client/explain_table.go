@@ -176,6 +176,8 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	case m.Reason != "" || p.More > 0:
 	case n.noGateway:
 		ports = "no address of a gateway is known: isthmus clusters shows why"
+	case n.undeclared:
+		ports = "its Service does not declare the port, and the gateway has written this one"
 	case len(m.Ports) > 0:
 	case n.served > 0:
 		ports = "its Service does not have the port: the Pods' own port of that number is used"

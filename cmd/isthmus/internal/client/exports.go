@@ -81,6 +81,8 @@ func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] 
 	rank := func(a Answer[adminapi.Exports]) int {
 		switch {
 		case a.Err != nil:
+			return 3
+		case a.Value.Unread != "":
 			return 2
 		case !a.Value.Writer.Leading:
 			return 1
