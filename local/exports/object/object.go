@@ -1,6 +1,6 @@
-// Package object translates between Services of the API and those of plans.
+// Package object translates between Services, ServiceImports and ServiceExports of the API and those of plans.
 //
-// Both functions are pure, and neither changes what it is given.
+// Its functions are pure, and none changes what it is given.
 package object
 
 import (
@@ -78,9 +78,9 @@ func traffic(s *corev1.ServiceSpec) (t plan.Traffic) {
 	return t
 }
 
-func texts(list []string) (all []string) {
+func texts[T ~string](list []T) (all []string) {
 	for _, s := range list {
-		all = append(all, strings.Clone(s))
+		all = append(all, strings.Clone(string(s)))
 	}
 	return all
 }
@@ -107,16 +107,19 @@ func Write(next *plan.Service, have *corev1.Service, owner string) *corev1.Servi
 	o.Spec.Type = corev1.ServiceType(next.Type)
 	o.Spec.Ports = ports(next.Ports, o.Spec.Ports)
 	if next.SessionAffinity != "" {
-		o.Spec.SessionAffinity = corev1.ServiceAffinity(next.SessionAffinity)
-		o.Spec.SessionAffinityConfig = nil
-		if next.AffinitySeconds > 0 {
-			o.Spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &next.AffinitySeconds}}
-		}
+		o.Spec.SessionAffinity, o.Spec.SessionAffinityConfig = affinity(next.Traffic)
 	}
 	if owner != "" {
 		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: next.OwnerKind, Name: next.OwnerName, UID: types.UID(owner)}}
 	}
 	return o
+}
+
+func affinity(t plan.Traffic) (corev1.ServiceAffinity, *corev1.SessionAffinityConfig) {
+	if t.AffinitySeconds <= 0 {
+		return corev1.ServiceAffinity(t.SessionAffinity), nil
+	}
+	return corev1.ServiceAffinity(t.SessionAffinity), &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &t.AffinitySeconds}}
 }
 
 // ports returns those of a plan. What plans don't know of a port stays.

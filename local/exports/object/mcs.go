@@ -1,0 +1,111 @@
+package object
+
+import (
+	"maps"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"isthmus/local/exports/plan"
+)
+
+// ReadExport returns what plans know of a ServiceExport, with its conditions if own. It shares nothing with it.
+func ReadExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
+	e := &plan.ServiceExport{
+		UID: strings.Clone(string(o.UID)), Created: o.CreationTimestamp.Time, Generation: o.Generation,
+		Labels: clone(o.Spec.ExportedLabels), Annotations: clone(o.Spec.ExportedAnnotations),
+	}
+	if own {
+		e.Conditions = conditions(o.Status.Conditions)
+	}
+	return e
+}
+
+// ReadImport returns what plans know of a ServiceImport. It shares nothing with it.
+func ReadImport(o *mcs.ServiceImport) *plan.ServiceImport {
+	i := &plan.ServiceImport{
+		ID:  plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
+		UID: strings.Clone(string(o.UID)), Version: strings.Clone(o.ResourceVersion),
+		Created: o.CreationTimestamp.Time, Deleting: o.DeletionTimestamp != nil,
+		Labels: clone(o.Labels), Annotations: clone(o.Annotations),
+		Type: strings.Clone(string(o.Spec.Type)), IPs: texts(o.Spec.IPs), IPFamilies: texts(o.Spec.IPFamilies),
+		Traffic: traffic(&corev1.ServiceSpec{
+			SessionAffinity: o.Spec.SessionAffinity, SessionAffinityConfig: o.Spec.SessionAffinityConfig,
+			InternalTrafficPolicy: o.Spec.InternalTrafficPolicy, TrafficDistribution: o.Spec.TrafficDistribution,
+		}),
+		Conditions: conditions(o.Status.Conditions),
+	}
+	for _, p := range o.Spec.Ports {
+		i.Ports = append(i.Ports, port(&corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port}))
+	}
+	for _, c := range o.Status.Clusters {
+		i.Clusters = append(i.Clusters, strings.Clone(c.Cluster))
+	}
+	return i
+}
+
+// WriteImport returns the ServiceImport as a plan wants it where there is have, which may be nil. What plans don't know stays.
+// Conditions that change do so now.
+func WriteImport(next *plan.ServiceImport, have *mcs.ServiceImport, now metav1.Time) *mcs.ServiceImport {
+	o := &mcs.ServiceImport{}
+	if have != nil {
+		o = have.DeepCopy()
+	}
+	o.Namespace, o.Name = next.Namespace, next.Name
+	o.Labels, o.Annotations = maps.Clone(next.Labels), maps.Clone(next.Annotations)
+	s := &o.Spec
+	s.Type, s.IPs, s.IPFamilies = mcs.ServiceImportType(next.Type), next.IPs, nil
+	for _, f := range next.IPFamilies {
+		s.IPFamilies = append(s.IPFamilies, corev1.IPFamily(f))
+	}
+	s.SessionAffinity, s.SessionAffinityConfig = affinity(next.Traffic)
+	s.InternalTrafficPolicy, s.TrafficDistribution = nil, nil
+	if p := corev1.ServiceInternalTrafficPolicy(next.InternalTrafficPolicy); p != "" {
+		s.InternalTrafficPolicy = &p
+	}
+	if next.TrafficDistribution != "" {
+		s.TrafficDistribution = &next.TrafficDistribution
+	}
+	s.Ports = []mcs.ServicePort{} // never null: the field is required
+	for _, p := range ports(next.Ports, nil) {
+		s.Ports = append(s.Ports, mcs.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+	}
+	o.Status.Clusters = nil
+	for _, c := range next.Clusters {
+		o.Status.Clusters = append(o.Status.Clusters, mcs.ClusterStatus{Cluster: c})
+	}
+	o.Status.Conditions = WriteConditions(next.Conditions, o.Status.Conditions, now)
+	return o
+}
+
+func conditions(all []metav1.Condition) (list []plan.Condition) {
+	for _, c := range all {
+		list = append(list, plan.Condition{
+			Type: strings.Clone(c.Type), Reason: strings.Clone(c.Reason), Message: strings.Clone(c.Message),
+			True: c.Status == metav1.ConditionTrue, Generation: c.ObservedGeneration,
+		})
+	}
+	return list
+}
+
+// WriteConditions returns the conditions as a plan wants them where there is have. Those whose status changes do so now.
+func WriteConditions(next []plan.Condition, have []metav1.Condition, now metav1.Time) (list []metav1.Condition) {
+	for _, c := range next {
+		o := metav1.Condition{Type: c.Type, Status: metav1.ConditionFalse, Reason: c.Reason, Message: c.Message, ObservedGeneration: c.Generation, LastTransitionTime: now}
+		if c.True {
+			o.Status = metav1.ConditionTrue
+		}
+		for i, before := range conditions(have) {
+			switch {
+			case before == c: // also a status that is neither, which only others set
+				o = have[i]
+			case before.Type == c.Type && before.True == c.True:
+				o.LastTransitionTime = have[i].LastTransitionTime
+			}
+		}
+		list = append(list, o)
+	}
+	return list
+}

@@ -1,0 +1,86 @@
+package object
+
+import (
+	"reflect"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"isthmus/local/exports/plan"
+)
+
+// TestImportThereAndBack: what is written of a ServiceImport is what is read of it.
+func TestImportThereAndBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		few := func(name string, of ...string) []string {
+			return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 0, 2, rapid.ID).Draw(t, name)
+		}
+		want := &plan.ServiceImport{
+			ID: plan.ID{Namespace: "shop", Name: "web"}, Labels: map[string]string{"a": "b"}, Annotations: map[string]string{},
+			Type: rapid.SampledFrom([]string{"ClusterSetIP", "Headless"}).Draw(t, "type"), IPs: few("ips", "10.0.0.1", "fd00::1"), IPFamilies: few("families", "IPv4", "IPv6"),
+			Traffic: plan.Traffic{
+				SessionAffinity: rapid.SampledFrom([]string{"None", "ClientIP"}).Draw(t, "affinity"), AffinitySeconds: rapid.Int32Range(0, 9).Draw(t, "seconds"),
+				InternalTrafficPolicy: rapid.SampledFrom([]string{"", "Local"}).Draw(t, "policy"), TrafficDistribution: rapid.SampledFrom([]string{"", "PreferClose"}).Draw(t, "distribution"),
+			},
+			Clusters: few("clusters", "east", "west"),
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "ports") {
+			want.Ports = append(want.Ports, plan.Port{
+				Name: rapid.SampledFrom([]string{"http", "grpc"}).Draw(t, "port"), Protocol: "TCP", Number: rapid.Uint16Min(1).Draw(t, "number"),
+				AppProtocol: rapid.SampledFrom([]string{"", "kubernetes.io/h2c"}).Draw(t, "protocol"),
+			})
+		}
+		for _, kind := range few("conditions", "Ready", "Other") {
+			want.Conditions = append(want.Conditions, plan.Condition{Type: kind, Reason: "Ready", True: rapid.Bool().Draw(t, "true"), Generation: 3})
+		}
+		got := ReadImport(WriteImport(want, nil, metav1.Now()))
+		for _, list := range []*[]string{&want.IPs, &want.IPFamilies, &want.Clusters} {
+			if len(*list) == 0 {
+				*list = nil
+			}
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Fatalf("got  %+v\nwant %+v", got, want)
+		}
+	})
+}
+
+// TestConditionsChange: the time of a condition changes with its status alone, and what others set stays as it is.
+func TestConditionsChange(t *testing.T) {
+	before, now := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
+	others := metav1.Condition{Type: "Theirs", Status: metav1.ConditionUnknown, Reason: "Why", LastTransitionTime: before}
+	have := []metav1.Condition{
+		others,
+		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: before},
+		{Type: "Valid", Status: metav1.ConditionTrue, Reason: "Valid", LastTransitionTime: before},
+	}
+	got := WriteConditions([]plan.Condition{
+		{Type: "Theirs", Reason: "Why"}, {Type: "Ready", Reason: "Ready", Message: "more", True: true}, {Type: "Valid", Reason: "NoService"},
+	}, have, now)
+	want := []metav1.Condition{
+		others,
+		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", Message: "more", LastTransitionTime: before},
+		{Type: "Valid", Status: metav1.ConditionFalse, Reason: "NoService", LastTransitionTime: now},
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// TestReadExport: conditions are read of own ServiceExports only.
+func TestReadExport(t *testing.T) {
+	o := &mcs.ServiceExport{Spec: mcs.ServiceExportSpec{ExportedLabels: map[string]string{"a": "b"}}}
+	o.UID, o.Generation, o.CreationTimestamp = "1", 2, metav1.NewTime(time.Unix(1000, 0))
+	o.Status.Conditions = []metav1.Condition{{Type: "Valid", Status: metav1.ConditionTrue}}
+	want := &plan.ServiceExport{UID: "1", Created: time.Unix(1000, 0), Generation: 2, Labels: map[string]string{"a": "b"}, Annotations: map[string]string{}}
+	if got := ReadExport(o, false); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	want.Conditions = []plan.Condition{{Type: "Valid", True: true}}
+	if got := ReadExport(o, true); !reflect.DeepEqual(got, want) {
+		t.Errorf("own: got %+v, want %+v", got, want)
+	}
+}
