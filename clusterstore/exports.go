@@ -16,6 +16,8 @@ type ExportOptions struct {
 	// Selectors returns which Services of a cluster are exported; name is empty for the own one. It is called by several
 	// goroutines, and must not block. When its result has changed, call [Store.SelectorsChanged].
 	Selectors func(cluster string) plan.Selectors
+	// ServiceExports is whether ServiceExports are read, of the own cluster also ServiceImports.
+	ServiceExports bool
 }
 
 // Exports is what the own and all linked clusters export, and what is there under the names of exports. It is not changed
@@ -28,6 +30,10 @@ type Exports struct {
 	// Services are all of the own cluster. Of those that neither this gateway nor Linkerd's service mirror wrote, there is
 	// no more than that they are there.
 	Services map[plan.ID]*plan.Service
+	// Imports are the own cluster's ServiceImports. Of those that no gateway wrote, there is no more than that they are there.
+	Imports map[plan.ID]*plan.ServiceImport
+	// MCSVersion is the version of the MCS-API that the own cluster has, such as "v1beta1"; empty: it has none, or ServiceExports are not read.
+	MCSVersion string
 }
 
 // Exports returns what there is now; false: exports are not kept, or the own cluster's Services or Namespaces, or the link

@@ -38,7 +38,9 @@ func ReadImport(o *mcs.ServiceImport) *plan.ServiceImport {
 		Conditions: conditions(o.Status.Conditions),
 	}
 	for _, p := range o.Spec.Ports {
-		i.Ports = append(i.Ports, port(&corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port}))
+		q := port(&corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+		q.Target = ""
+		i.Ports = append(i.Ports, q)
 	}
 	for _, c := range o.Status.Clusters {
 		i.Clusters = append(i.Clusters, strings.Clone(c.Cluster))
