@@ -9,9 +9,8 @@ import (
 
 // Status returns who writes.
 func (w *Writer) Status() adminapi.ExportsWriter {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return adminapi.ExportsWriter{Mode: "on", Identity: w.Identity, Holder: w.holder, Leading: w.term != nil, LeaseError: w.lease}
+	seen := w.standing.Seen()
+	return adminapi.ExportsWriter{Mode: "on", Identity: w.Identity, Holder: seen.Holder, Leading: seen.Leading, LeaseError: seen.Problem}
 }
 
 // Memory returns what the plans of the writer remember; false: this replica does not write.

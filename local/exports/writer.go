@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,12 +57,8 @@ func (o *Options) validate() error {
 // Writer writes Services while it holds the Lease.
 type Writer struct {
 	Options
-	metrics *metrics
-
-	mu     sync.Mutex
-	term   *term // nil: does not lead
-	holder string
-	lease  string // why the Lease can't be used; empty: it can
+	metrics  *metrics
+	standing *election.Standing[term]
 }
 
 // New checks the options. It does no network IO and starts nothing.
@@ -71,7 +66,7 @@ func New(o Options) (*Writer, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("writer of exported Services: %w", err)
 	}
-	w := &Writer{Options: o}
+	w := &Writer{Options: o, standing: election.NewStanding[term]("exported Services", o.Identity, o.Log)}
 	m, err := newMetrics(o.Registerer, w.leads)
 	if err != nil {
 		return nil, fmt.Errorf("writer of exported Services: %w", err)
@@ -85,12 +80,10 @@ func New(o Options) (*Writer, error) {
 func (w *Writer) Run(ctx context.Context) error {
 	for w.await(ctx) {
 		busy, stop := context.WithCancel(ctx)
-		err := election.Run(busy, election.Config{Leases: w.Leases, Namespace: w.Namespace, Name: leaseName, Identity: w.Identity, Observe: w.observe},
+		err := election.Run(busy, election.Config{Leases: w.Leases, Namespace: w.Namespace, Name: leaseName, Identity: w.Identity, Observe: w.standing.Observe},
 			func(work context.Context, lease *election.Term) {
 				t := newTerm(w, lease)
-				w.setTerm(t)
-				defer w.setTerm(nil)
-				if t.run(work); work.Err() == nil { // nothing is left to be done
+				if w.standing.Lead(work, t, t.run); work.Err() == nil { // nothing is left to be done
 					stop()
 				}
 			})
@@ -126,39 +119,7 @@ func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0
 }
 
-func (w *Writer) observe(holder string, err error) {
-	w.mu.Lock()
-	before := w.lease
-	w.holder, w.lease = holder, ""
-	if err != nil {
-		w.lease = err.Error()
-	}
-	now := w.lease
-	w.mu.Unlock()
-	switch { // reasons may differ from attempt to attempt
-	case now != "" && before == "":
-		w.Log.Error("the Lease for writing exported Services can't be used; still trying", zap.String("lease", w.Namespace+"/"+leaseName), zap.String("error", now))
-	case now == "" && before != "":
-		w.Log.Info("the Lease for writing exported Services can be used again")
-	}
-}
-
-func (w *Writer) setTerm(t *term) {
-	w.mu.Lock()
-	w.term = t
-	w.mu.Unlock()
-	if t != nil {
-		w.Log.Info("this replica holds the Lease and writes exported Services", zap.String("identity", w.Identity))
-	} else {
-		w.Log.Info("this replica no longer writes exported Services")
-	}
-}
-
 func (w *Writer) leads() bool { return w.leading() != nil }
 
 // leading returns the present term; nil: this replica does not lead.
-func (w *Writer) leading() *term {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.term
-}
+func (w *Writer) leading() *term { return w.standing.Term() }

@@ -36,10 +36,11 @@ func (w *Writer) Status() adminapi.SliceWriter {
 		}
 		slicesOf = w.cluster.AllMarked()
 	}
+	seen := w.standing.Seen()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := adminapi.SliceWriter{
-		Identity: w.o.Identity, Holder: w.holder, Leading: w.term != nil, Since: w.since, LeaseError: w.leaseErr,
+		Identity: w.o.Identity, Holder: seen.Holder, Leading: seen.Leading, Since: seen.Since, LeaseError: seen.Problem,
 		Error: w.lastFailure.text, ErrorAt: w.lastFailure.at, Problems: make([]adminapi.Problem, 0, len(w.problems)),
 		Unread: unread, Synced: synced, Services: len(slicesOf),
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -72,11 +71,9 @@ type Writer struct {
 	metrics *metrics
 	cluster Cluster // set by Follow
 
-	mu          sync.Mutex
-	holder      string    // of the Lease, as last seen
-	leaseErr    string    // why the Lease can't be used; empty: it can
-	term        *term     // nil: does not lead
-	since       time.Time // when it began, or stopped, to lead
+	standing *election.Standing[term]
+
+	mu          sync.Mutex // the rest is of the present term
 	lastFailure failure
 	problems    map[federation.ServiceID][]string // what is left out, by Service
 	unread      bool                              // it is logged that ExternalWorkloads can't be read
@@ -87,7 +84,10 @@ func New(o Options) (*Writer, error) {
 	if err := o.validate(); err != nil {
 		return nil, fmt.Errorf("EndpointSlice writer: %w", err)
 	}
-	w := &Writer{o: o, log: o.Log, problems: make(map[federation.ServiceID][]string)}
+	w := &Writer{
+		o: o, log: o.Log, problems: make(map[federation.ServiceID][]string),
+		standing: election.NewStanding[term]("EndpointSlices for ExternalWorkloads", o.Identity, o.Log),
+	}
 	m, err := newMetrics(o.Registerer, o.QueueMetrics, func() bool { return w.leading() != nil })
 	if err != nil {
 		return nil, fmt.Errorf("EndpointSlice writer: %w", err)
@@ -119,56 +119,20 @@ func (w *Writer) WorkloadChanged(before, after *crd.ExternalWorkload) {
 // Then it finishes the write under way, releases the Lease if it holds it, and
 // returns nil, within some seconds. Run is called once.
 func (w *Writer) Run(ctx context.Context) error {
-	w.mu.Lock()
-	w.since = time.Now()
-	w.mu.Unlock()
 	return election.Run(ctx, election.Config{
-		Leases: w.o.Client.Leases, Namespace: w.o.Namespace, Name: leaseName, Identity: w.o.Identity, Observe: w.observeLease,
+		Leases: w.o.Client.Leases, Namespace: w.o.Namespace, Name: leaseName, Identity: w.o.Identity, Observe: w.standing.Observe,
 	}, func(work context.Context, lease *election.Term) { w.lead(work, lease) })
 }
 
 // lead writes until work ends. The writes under way are then finished, unless the Lease is lost.
 func (w *Writer) lead(work context.Context, lease lease) {
-	w.log.Info("this replica holds the Lease and writes EndpointSlices for ExternalWorkloads", zap.String("identity", w.o.Identity))
 	t := newTerm(w, lease)
-	w.setTerm(t)
-	t.run(work)
-	w.setTerm(nil)
-	w.log.Info("this replica no longer writes EndpointSlices", zap.String("reason", context.Cause(work).Error()))
-}
-
-// setTerm begins a term; nil: it has ended.
-func (w *Writer) setTerm(t *term) {
+	w.standing.Lead(work, t, t.run)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.term, w.since, w.unread = t, time.Now(), false
+	w.unread, w.lastFailure = false, failure{}
 	clear(w.problems)
-	w.lastFailure = failure{}
-}
-
-// observeLease stores who holds the Lease, or why it can't be read or written, and logs
-// when it becomes usable or unusable.
-func (w *Writer) observeLease(holder string, err error) {
-	w.mu.Lock()
-	before := w.leaseErr
-	w.holder, w.leaseErr = holder, ""
-	if err != nil {
-		w.leaseErr = err.Error()
-	}
-	now := w.leaseErr
-	w.mu.Unlock()
-	switch { // reasons may differ from attempt to attempt
-	case (now == "") == (before == ""):
-	case now != "":
-		w.log.Error("the Lease for writing EndpointSlices can't be used; still trying", zap.String("error", now))
-	default:
-		w.log.Info("the Lease for writing EndpointSlices can be used again")
-	}
 }
 
 // leading returns the present term; nil: this replica does not lead.
-func (w *Writer) leading() *term {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.term
-}
+func (w *Writer) leading() *term { return w.standing.Term() }
