@@ -24,21 +24,25 @@ const (
 
 // exportOptions are the values of the flags for Services that are written for exports.
 type exportOptions struct {
-	exports, exportNamespaces           string
+	exports, exportSources              string
+	clusterName, exportNamespaces       string
 	unlinkedAfter                       time.Duration
 	localFederated                      string
 	excludedLabels, excludedAnnotations string
 	multiclusterNamespace               string
 
 	// derived from the flags by check
-	exportTo  plan.Patterns
-	ownExport plan.Selectors // of the own cluster
+	labels, serviceExports bool // --export-sources has them
+	exportTo               plan.Patterns
+	ownExport              plan.Selectors // of the own cluster
 }
 
 func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
-	cli.Choice(s, &o.exports, "exports", "", "`MODE` in which Services are written here for those that linked clusters export by Linkerd's labels: NAME-CLUSTER for mirror.linkerd.io/exported=remote-discovery, NAME-federated for mirror.linkerd.io/federated=member. "+
+	cli.Choice(s, &o.exports, "exports", "", "`MODE` in which Services are written here for those that clusters export: NAME-CLUSTER for the label mirror.linkerd.io/exported=remote-discovery, NAME-federated for mirror.linkerd.io/federated=member, and a ServiceImport with its Service NAME-clusterset for ServiceExports. "+
 		"off: none are. plan: isthmus exports shows what would be written; nothing is, and no right to write is needed. on: one replica at a time writes them, with the rights of manifests/install/exports. Other Services are never changed, except what Linkerd's service mirror wrote, once that has stopped; docs/exports.md.",
 		exportsOff, exportsPlan, exportsOn)
+	s.StringVar(&o.exportSources, "export-sources", "labels,serviceexports", "`SOURCES` of exports, divided by commas: labels are Linkerd's, serviceexports are those of the MCS-API (KEP-1645; docs/mcs.md), which have no effect where the kind is not installed. What was written for one that is left out stays as it is.")
+	s.StringVar(&o.clusterName, "cluster-name", "local", "`NAME` of the gateway's own cluster in the status of ServiceImports. Give it the name by which other clusters know it.")
 	s.StringVar(&o.exportNamespaces, "export-namespaces", "*,!kube-*,!linkerd*", "`PATTERNS` of namespaces that linked clusters may export to, divided by commas: names in which * stands for any characters. One has to match, and none that begins with !. "+
 		"A link Secret's annotation isthmus.io/export-namespaces replaces them. The namespaces of --controller-namespace and --multicluster-namespace are never exported to.")
 	s.DurationVar(&o.unlinkedAfter, "unlinked-after", 10*time.Minute, "`DURATION`, from 10s to 168h, for which what is written for a cluster stays after its link Secret has gone, or after more than half of its exports have gone at once.")
@@ -55,6 +59,19 @@ func (o *exportOptions) check() (err error) {
 	}
 	if problems := validation.IsDNS1123Label(o.multiclusterNamespace); len(problems) > 0 {
 		return cli.Usagef("--multicluster-namespace=%q is no namespace's name: %s", o.multiclusterNamespace, strings.Join(problems, "; "))
+	}
+	if problems := validation.IsDNS1123Label(o.clusterName); len(problems) > 0 {
+		return cli.Usagef("--cluster-name=%q can't be the name of a cluster: %s", o.clusterName, strings.Join(problems, "; "))
+	}
+	for source := range strings.SplitSeq(o.exportSources, ",") {
+		switch strings.TrimSpace(source) {
+		case "labels":
+			o.labels = true
+		case "serviceexports":
+			o.serviceExports = true
+		default:
+			return cli.Usagef("--export-sources has %q: give labels, serviceexports, or both, divided by a comma", source)
+		}
 	}
 	if o.exportTo, err = plan.ParsePatterns(o.exportNamespaces); err != nil {
 		return cli.Usagef("--export-namespaces: %w", err)
@@ -79,7 +96,7 @@ func (o *exportOptions) kept(m *mirrors) *clusterstore.ExportOptions {
 	if m == nil {
 		return nil
 	}
-	return &clusterstore.ExportOptions{Namespaces: o.exportTo, Selectors: func(cluster string) plan.Selectors {
+	return &clusterstore.ExportOptions{Namespaces: o.exportTo, ServiceExports: o.serviceExports, Selectors: func(cluster string) plan.Selectors {
 		if cluster == "" {
 			return o.ownExport
 		}

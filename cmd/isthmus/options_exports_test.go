@@ -10,7 +10,8 @@ import (
 
 func TestExportFlags(t *testing.T) {
 	o := parsed(t)
-	if o.exports != "off" || o.unlinkedAfter != 10*time.Minute || o.multiclusterNamespace != "linkerd-multicluster" {
+	if o.exports != "off" || o.unlinkedAfter != 10*time.Minute || o.multiclusterNamespace != "linkerd-multicluster" || o.clusterName != "local" ||
+		!o.labels || !o.kept(new(mirrors)).ServiceExports {
 		t.Errorf("defaults: %+v", o.exportOptions)
 	}
 	o = parsed(t, "--exports=on", "--export-namespaces=shop", "--local-federated-selector=a=b", "--local-excluded-labels=x, example.com/*", "--local-excluded-annotations=y")
@@ -26,6 +27,12 @@ func TestExportFlags(t *testing.T) {
 	if !own.ExcludedAnnotations("y") || own.ExcludedAnnotations("x") {
 		t.Error("which annotations are excluded")
 	}
+	if o := parsed(t, "--export-sources=labels"); !o.labels || o.kept(new(mirrors)).ServiceExports {
+		t.Error("ServiceExports are read though labels alone are sources")
+	}
+	if parsed(t, "--export-sources=serviceexports").labels {
+		t.Error("labels are a source though they are left out")
+	}
 	if parsed(t, "--exports=on", "--local-federated-selector=").kept(new(mirrors)).Selectors("").Federated != nil {
 		t.Error("an empty selector selects something")
 	}
@@ -36,6 +43,9 @@ func TestExportFlagErrors(t *testing.T) {
 	for arg, want := range map[string]string{
 		"--unlinked-after=9s":                 "--unlinked-after is 9s: give a duration from 10s to 168h",
 		"--unlinked-after=169h":               "--unlinked-after is 169h0m0s: give a duration from 10s to 168h",
+		"--export-sources=labels,mcs":         `--export-sources has "mcs": give labels, serviceexports, or both`,
+		"--export-sources=":                   `--export-sources has "": give labels, serviceexports, or both`,
+		"--cluster-name=East":                 `--cluster-name="East" can't be the name of a cluster: `,
 		"--export-namespaces=Shop":            `--export-namespaces: "Shop" is no pattern of namespaces`,
 		"--local-federated-selector=a in":     "--local-federated-selector: ",
 		"--local-excluded-labels=a b":         `--local-excluded-labels: "a b" is no key`,

@@ -64,6 +64,8 @@ var accepted = map[string]string{
 	"audit":                      "10m",
 	"relist":                     "10m",
 	"exports":                    "plan",
+	"export-sources":             "labels",
+	"cluster-name":               "west",
 	"export-namespaces":          "shop,team-*,!team-x",
 	"unlinked-after":             "1h0m0s",
 	"local-federated-selector":   "exported in (yes)",

@@ -34,6 +34,7 @@ func TestBuild(t *testing.T) {
 		{"IMAGE=isthmus:v4@" + digest, []string{"image: isthmus:v4@" + digest, "app.kubernetes.io/version: v4"}, nil},
 		{"VERSION=_unlabelled_", []string{"image: isthmus:_unlabelled_"}, []string{"app.kubernetes.io/version: _unlabelled_"}},
 		{"NAMESPACE=mesh VERSION=v1", []string{"namespace: mesh"}, []string{"namespace: linkerd"}},
+		{"WITH=mcs-crds VERSION=v1", []string{"kind: CustomResourceDefinition", "kind: Deployment", "name: serviceimports.multicluster.x-k8s.io"}, nil},
 		{"WITH=podmonitor VERSION=v1", []string{"kind: PodMonitor"}, nil},
 		{"WITH=podmonitor,policy VERSION=v1 NAMESPACE=mesh", []string{"kind: PodMonitor", "kind: AuthorizationPolicy", "namespace: mesh"}, []string{"namespace: linkerd"}},
 		{"FOLDER=linkerd WITH=policy IMAGE=isthmus:v1 LINKERD=" + linkerd, []string{"kind: AuthorizationPolicy"}, nil},
