@@ -29,6 +29,10 @@ func (s *Seen) checkExports(r *report) {
 	default:
 		add(OK, "there are no exports to write Services for", "")
 	}
+	if x.MCS == "none" {
+		add(OK, "ServiceExports are not imported: this cluster does not have the kinds of the MCS-API, or they can't be read; labels are followed",
+			"to import them: docs/mcs.md; else --export-sources=labels")
+	}
 	for _, note := range x.Notes {
 		add(Unchecked, note, "where Linkerd's multicluster extension is installed: kubectl apply -k manifests/install/exports/linkerd")
 	}

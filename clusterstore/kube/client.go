@@ -70,6 +70,19 @@ func (c *Client) AddTyped() (err error) {
 	return err
 }
 
+// MCS returns clients of the MCS-API by version. They are those of the own cluster: answers are not bounded.
+func (c *Client) MCS() (map[string]typed.MCS, error) {
+	all := make(map[string]typed.MCS)
+	for _, version := range []string{"v1beta1", "v1alpha1"} {
+		one, err := typed.NewMCS(version, c.config, c.http)
+		if err != nil {
+			return nil, err
+		}
+		all[version] = one
+	}
+	return all, nil
+}
+
 // Close closes the client's connections. Requests fail then, also those that are under way.
 func (c *Client) Close() {
 	if c.close != nil {

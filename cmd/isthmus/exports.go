@@ -45,16 +45,22 @@ type exportsView struct {
 	world   plan.World
 	plan    *plan.Plan // nil: not all has been read yet. A state may also be one of adminapi.Export's
 	changes []exportChange
-	of      map[plan.ID]plan.ID // by object, the exports that it is written for
+	of      map[plan.ID]plan.ID // by Service, the exports that it is written for
 }
 
 // exportChange is an object that is to be written or deleted.
 type exportChange struct {
-	verb          string
-	id, of        plan.ID
-	kind          plan.Kind
-	before, after *plan.Service // nil: there is none
-	error         string        // why it could not be written; empty: it was not tried, as far as known
+	exports.Change
+	trouble
+}
+
+// trouble is why an object is not as it is to be: a state, and that in words, which may be empty.
+type trouble struct{ state, detail string }
+
+// over reports whether this is to be shown rather than another.
+func (a trouble) over(b trouble) bool {
+	order := []string{"", adminapi.ExportWouldBeWritten, adminapi.ExportBeingWritten, adminapi.ExportChangedBack, adminapi.ExportFailed}
+	return slices.Index(order, a.state) > slices.Index(order, b.state)
 }
 
 type exporterConfig struct {
@@ -95,7 +101,7 @@ func newExporter(c exporterConfig) (*exporter, error) {
 		return nil, nil
 	}
 	e := &exporter{store: c.store, linkerd: c.mirrors, settings: plan.Settings{
-		Controller: o.namespace, Multicluster: o.multiclusterNamespace, Labels: true, UnlinkedAfter: o.unlinkedAfter,
+		Controller: o.namespace, Multicluster: o.multiclusterNamespace, ClusterName: o.clusterName, Labels: o.labels, ServiceExports: o.serviceExports, UnlinkedAfter: o.unlinkedAfter,
 	}}
 	e.now = newShared(time.Second, listRestFor, nil, e.look)
 	c.registry.MustRegister(newExportMetrics(e))
@@ -106,8 +112,12 @@ func newExporter(c exporterConfig) (*exporter, error) {
 	if err != nil {
 		return nil, err
 	}
+	clients, err := c.mirrors.api.MCS()
+	if err != nil {
+		return nil, fmt.Errorf("client for ServiceImports: %w", err)
+	}
 	e.writer, err = exports.New(exports.Options{
-		Services: c.mirrors.api.Services, Leases: c.mirrors.api.Leases, Namespace: o.namespace, Identity: name,
+		Services: c.mirrors.api.Services, MCS: clients, Leases: c.mirrors.api.Leases, Namespace: o.namespace, Identity: name,
 		World: e.world, Changed: c.store.ExportsChanged, Registerer: c.registry, Log: c.log,
 	})
 	return e, err
@@ -135,7 +145,10 @@ func (e *exporter) world() (plan.World, bool) {
 	if !ok {
 		return plan.World{}, false
 	}
-	w := plan.World{Settings: e.settings, Now: time.Now(), Clusters: slices.Clone(all.Clusters), Namespaces: all.Namespaces, Services: all.Services}
+	w := plan.World{
+		Settings: e.settings, Now: time.Now(), Clusters: slices.Clone(all.Clusters),
+		Namespaces: all.Namespaces, Services: all.Services, Imports: all.Imports, MCSVersion: all.MCSVersion,
+	}
 	for i := range w.Clusters {
 		e.linkerd.Complete(&w.Clusters[i])
 	}
@@ -150,9 +163,9 @@ func (e *exporter) world() (plan.World, bool) {
 // look makes a plan of what there is now, as the writer does. It is not called by two goroutines at a time.
 func (e *exporter) look() *exportsView {
 	v := &exportsView{writer: adminapi.ExportsWriter{Mode: exportsPlan}, of: make(map[plan.ID]plan.ID)}
-	trouble := func(plan.ID) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
+	why := func(*exports.Change) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
 	if e.writer != nil {
-		v.writer, trouble = e.writer.Status(), e.writer.Trouble
+		v.writer, why = e.writer.Status(), e.writer.Trouble
 		if memory, leads := e.writer.Memory(); leads {
 			e.memory = memory
 		}
@@ -163,31 +176,38 @@ func (e *exporter) look() *exportsView {
 		return v
 	}
 	v.plan, e.memory = plan.Make(v.world, e.memory)
-	states := make(map[plan.ID]string) // of what is to be changed
-	add := func(c exportChange) {
-		states[c.id], c.error = trouble(c.id)
-		v.changes = append(v.changes, c)
+	if v.writer.MCS = v.world.MCSVersion; v.writer.MCS == "" && e.settings.ServiceExports {
+		v.writer.MCS = "none"
 	}
 	for i := range v.plan.Services {
-		want := &v.plan.Services[i]
-		have := v.world.Services[want.ID]
-		v.of[want.ID] = want.Of
-		if next, differs := want.Over(have); differs && have == nil {
-			add(exportChange{verb: "create", id: want.ID, of: want.Of, kind: want.Kind, after: &next})
-		} else if differs {
-			add(exportChange{verb: "update", id: want.ID, of: want.Of, kind: want.Kind, before: have, after: &next})
-		}
+		v.of[v.plan.Services[i].ID] = v.plan.Services[i].Of
 	}
 	for _, u := range v.plan.Delete {
 		v.of[u.ID] = u.Of
-		add(exportChange{verb: "delete", id: u.ID, of: u.Of, kind: u.Kind, before: v.world.Services[u.ID]})
+	}
+	troubles := make(map[exports.Object]trouble) // of what is to be changed, of each object the worst
+	for _, c := range exports.Changes(v.world, v.plan) {
+		var of trouble
+		if of.state, of.detail = why(&c); of.state == "" {
+			continue // as far as the API keeps it
+		}
+		v.changes = append(v.changes, exportChange{c, of})
+		if c.Status = false; of.over(troubles[c.Object]) {
+			troubles[c.Object] = of
+		}
 	}
 	for i := range v.plan.Verdicts {
 		of := &v.plan.Verdicts[i]
-		if state := states[of.Object]; of.State == plan.Written && state != "" {
-			of.State = plan.State(state)
-			_, detail := trouble(of.Object)
-			of.Detail = cmp.Or(detail, of.Detail)
+		worst := troubles[exports.Object{Kind: exports.Service, ID: of.Object}]
+		if of.Kind == plan.Import {
+			for _, kind := range []string{exports.ServiceImport, exports.ServiceExport} {
+				if t := troubles[exports.Object{Kind: kind, ID: of.Export}]; t.over(worst) && (kind == exports.ServiceImport || of.Cluster == "") {
+					worst = t
+				}
+			}
+		}
+		if of.State == plan.Written && worst.state != "" {
+			of.State, of.Detail = plan.State(worst.state), cmp.Or(worst.detail, of.Detail)
 		}
 	}
 	return v

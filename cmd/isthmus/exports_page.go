@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
@@ -37,7 +38,7 @@ func (e *exporter) page(self func() adminapi.Replica) http.Handler {
 // newExportsPage returns what there is about exports, or what they are written as, with one of these names, each of them NAME,
 // NAMESPACE/NAME or NAMESPACE/; none: about all.
 func newExportsPage(v *exportsView, names []string) *adminapi.Exports {
-	page := &adminapi.Exports{Writer: v.writer, Exports: []adminapi.Export{}, Conflicts: []adminapi.ExportConflict{}, Changes: []adminapi.ExportChange{}, Written: []string{}}
+	page := &adminapi.Exports{Writer: v.writer, Exports: []adminapi.Export{}, Conflicts: []adminapi.ExportConflict{}, Changes: []adminapi.ExportChange{}, Written: []string{}, WrittenImports: []string{}}
 	if v.plan == nil {
 		page.Unread = unreadExports
 		return page
@@ -78,7 +79,7 @@ func newExportsPage(v *exportsView, names []string) *adminapi.Exports {
 	for i := range v.changes {
 		c := &v.changes[i]
 		switch {
-		case !about(c.id, c.of):
+		case !about(c.ID, c.Of):
 		case left <= 0:
 			page.MoreChanges++
 		default:
@@ -90,14 +91,22 @@ func newExportsPage(v *exportsView, names []string) *adminapi.Exports {
 			page.Written = append(page.Written, id.String())
 		}
 	}
+	for id, o := range v.world.Imports {
+		if v.world.MarkedImport(o) && about(id) {
+			page.WrittenImports = append(page.WrittenImports, id.String())
+		}
+	}
 	slices.Sort(page.Written)
+	slices.Sort(page.WrittenImports)
 	return page
 }
 
 // newExportChange returns a change with the fields that differ. Their bytes are taken from left.
 func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
-	change := adminapi.ExportChange{Verb: c.verb, Object: c.id.String(), Kind: string(c.kind), Of: c.of.String(), Fields: []adminapi.ExportField{}, Error: printable(c.error)}
-	before, after := exportFields(c.before), exportFields(c.after)
+	change := adminapi.ExportChange{
+		Verb: string(c.Verb), ObjectKind: c.Object.Kind, Object: c.ID.String(), Kind: string(c.For), Of: c.Of.String(), Fields: []adminapi.ExportField{}, Error: printable(c.detail),
+	}
+	before, after := exportFields(c.Before, c.Status), exportFields(c.After, c.Status)
 	all := maps.Clone(before)
 	maps.Copy(all, after)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
@@ -110,28 +119,57 @@ func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	return change
 }
 
-// exportFields returns the fields of a Service that plans know of; nil: it has none.
-func exportFields(s *plan.Service) map[string]string {
+// exportFields returns the fields of an object that plans know of, or of its status; nil: it has none.
+func exportFields(of any, status bool) map[string]string {
 	fields := make(map[string]string)
-	if s == nil {
-		return fields
-	}
-	fields["type"] = s.Type
-	for key, value := range s.Labels {
-		fields["label "+key] = cmp.Or(value, `""`)
-	}
-	for key, value := range s.Annotations {
-		fields["annotation "+key] = cmp.Or(value, `""`)
-	}
-	for _, p := range s.Ports {
-		text := "to " + p.Target
-		if p.Name != "" {
-			text += ", name " + p.Name
+	switch o := of.(type) {
+	case *plan.Service:
+		if o != nil {
+			addFields(fields, o.Type, o.Labels, o.Annotations, o.Ports, o.Traffic)
 		}
-		if p.AppProtocol != "" {
-			text += ", appProtocol " + p.AppProtocol
+	case *plan.ServiceImport:
+		if status {
+			fields["clusters"] = strings.Join(o.Clusters, ", ")
+			addConditions(fields, o.Conditions)
+		} else {
+			addFields(fields, o.Type, o.Labels, o.Annotations, o.Ports, o.Traffic)
+			fields["ips"] = strings.Join(o.IPs, ", ")
 		}
-		fields[fmt.Sprintf("port %d/%s", p.Number, p.Protocol)] = text
+	case []plan.Condition:
+		addConditions(fields, o)
 	}
 	return fields
+}
+
+func addFields(fields map[string]string, kind string, labels, annotations map[string]string, ports []plan.Port, t plan.Traffic) {
+	fields["type"] = kind
+	for key, value := range labels {
+		fields["label "+key] = cmp.Or(value, `""`)
+	}
+	for key, value := range annotations {
+		fields["annotation "+key] = cmp.Or(value, `""`)
+	}
+	for _, p := range ports {
+		var text []string
+		if p.Target != "" {
+			text = append(text, "to "+p.Target)
+		}
+		if p.Name != "" {
+			text = append(text, "name "+p.Name)
+		}
+		if p.AppProtocol != "" {
+			text = append(text, "appProtocol "+p.AppProtocol)
+		}
+		fields[fmt.Sprintf("port %d/%s", p.Number, p.Protocol)] = cmp.Or(strings.Join(text, ", "), "yes")
+	}
+	if t.SessionAffinity != "" && t.SessionAffinity != "None" {
+		fields["sessionAffinity"] = fmt.Sprintf("%s, %d s", t.SessionAffinity, t.AffinitySeconds)
+	}
+	fields["internalTrafficPolicy"], fields["trafficDistribution"] = t.InternalTrafficPolicy, t.TrafficDistribution
+}
+
+func addConditions(fields map[string]string, all []plan.Condition) {
+	for _, c := range all {
+		fields["condition "+c.Type] = strings.TrimSpace(fmt.Sprintf("%v %s %s", c.True, c.Reason, c.Message))
+	}
 }

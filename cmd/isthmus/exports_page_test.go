@@ -12,6 +12,7 @@ import (
 
 	"isthmus/clusterstore"
 	"isthmus/internal/adminapi"
+	"isthmus/local/exports"
 	"isthmus/local/exports/plan"
 )
 
@@ -132,12 +133,12 @@ func TestExportsPage(t *testing.T) {
 	// What is done is no longer to be changed; what others have changed is, and their own labels are not.
 	v := e.look()
 	for _, c := range v.changes {
-		store.Services[c.id] = c.after
+		store.Services[c.ID] = c.After.(*plan.Service)
 	}
 	mirror := store.Services[plan.ID{Namespace: "shop", Name: "web-east"}]
 	mirror.Labels["users"], mirror.Ports = "own", nil
 	got := ask("")
-	want := []adminapi.ExportChange{{Verb: "update", Object: "shop/web-east", Kind: "mirror", Of: "shop/web", Fields: []adminapi.ExportField{{Field: "port 80/TCP", After: "to 8080, name http"}}}}
+	want := []adminapi.ExportChange{{Verb: "update", ObjectKind: "Service", Object: "shop/web-east", Kind: "mirror", Of: "shop/web", Fields: []adminapi.ExportField{{Field: "port 80/TCP", After: "to 8080, name http"}}}}
 	if !reflect.DeepEqual(got.Changes, want) {
 		t.Errorf("changes %+v, want %+v", got.Changes, want)
 	}
@@ -163,7 +164,7 @@ func TestExportsPageIsBounded(t *testing.T) {
 	large := shopService("web", 80, map[string]string{"a": strings.Repeat("x", 20_000)})
 	v.changes = nil
 	for range 1000 {
-		v.changes = append(v.changes, exportChange{verb: "create", after: large})
+		v.changes = append(v.changes, exportChange{Change: exports.Change{Verb: exports.Create, After: large}})
 	}
 	v.plan.Verdicts = slices.Repeat(v.plan.Verdicts[:1], maxExports+7)
 	v.plan.Conflicts = slices.Repeat([]plan.Conflict{{Message: strings.Repeat("x", 20_000)}}, 100_000)

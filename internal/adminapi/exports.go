@@ -13,7 +13,9 @@ type Exports struct {
 	Exports   []Export         `json:"exports"`
 	Conflicts []ExportConflict `json:"conflicts"`
 	Changes   []ExportChange   `json:"changes"` // that are to be made, or would be with --exports=on
-	Written   []string         `json:"written"` // Services that have the gateway's mark
+	// Written and WrittenImports are Services and ServiceImports that have the gateway's mark.
+	Written        []string `json:"written"`
+	WrittenImports []string `json:"writtenImports"`
 	// MoreExports, MoreConflicts and MoreChanges are how many are left out.
 	MoreExports   int `json:"moreExports,omitempty"`
 	MoreConflicts int `json:"moreConflicts,omitempty"`
@@ -27,6 +29,9 @@ type ExportsWriter struct {
 	Identity string `json:"identity,omitempty"` // this replica's
 	Holder   string `json:"holder,omitempty"`   // of the Lease, as last seen; empty: none, or not known: without anything to write no replica takes it
 	Leading  bool   `json:"leading"`            // this replica writes
+	// MCS is the version of the MCS-API in which ServiceImports are written, or would be; none: the cluster does not have the kind, or it can't
+	// be read; empty: ServiceExports are no source, or nothing is known yet.
+	MCS string `json:"mcs,omitempty"`
 	// LeaseError is why the Lease can't be used; empty: it can.
 	LeaseError string `json:"leaseError,omitempty"`
 	// Notes are what can't be read of Linkerd's Links, or of the Leases of its service mirrors, and what holds instead.
@@ -47,7 +52,7 @@ type ExportsSummary struct {
 type Export struct {
 	Cluster string    `json:"cluster"`
 	Export  string    `json:"export"`           // its name, in its cluster
-	Kind    string    `json:"kind"`             // mirror or federated
+	Kind    string    `json:"kind"`             // mirror, federated, or import: a ServiceImport with its Service
 	Object  string    `json:"object"`           // the Service that it is written as, or would be
 	State   string    `json:"state"`            // one of those that docs/exports.md lists
 	Detail  string    `json:"detail,omitempty"` // in words
@@ -70,13 +75,15 @@ type ExportConflict struct {
 	Message string `json:"message"`
 }
 
-// ExportChange is a Service that is to be created, updated or deleted.
+// ExportChange is an object that is to be created, updated or deleted.
 type ExportChange struct {
-	Verb   string        `json:"verb"` // create, update or delete
-	Object string        `json:"object"`
-	Kind   string        `json:"kind"`
-	Of     string        `json:"of"` // the exports
-	Fields []ExportField `json:"fields"`
+	Verb string `json:"verb"` // create, update, status or delete
+	// ObjectKind is Service, ServiceImport or ServiceExport, of which nothing but conditions changes.
+	ObjectKind string        `json:"objectKind"`
+	Object     string        `json:"object"`
+	Kind       string        `json:"kind"`
+	Of         string        `json:"of"` // the exports
+	Fields     []ExportField `json:"fields"`
 	// Error is why it could not be made; empty: it was not tried, as far as this replica knows.
 	Error string `json:"error,omitempty"`
 }

@@ -23,6 +23,7 @@ type outcome struct {
 	reverted bool   // somebody else had undone what was written
 	managers string // who has written to it, but for the gateway
 	content  string // what was written, as a hash
+	left     string // what is known of the object as that has left it, if it differs from what is to be; empty: it does not
 }
 
 // history is what is remembered of an object that was written.
@@ -33,7 +34,13 @@ type history struct {
 	problem  string // why the last write has failed; empty: it has not
 	reverts  []time.Time
 	managers string
-	content  string
+
+	content, left string // as in the last outcome
+}
+
+// isLeft reports whether a change has been made, and what is there is all that the API keeps of it.
+func (o *history) isLeft(c *Change) bool {
+	return o.left != "" && c.known != nil && o.left == c.known() && o.content == c.content()
 }
 
 // changedBack reports whether others undo again and again what is written.
@@ -71,5 +78,5 @@ func (o *history) add(r outcome, now time.Time) {
 	if o.changedBack() {
 		o.pause = maxPause
 	}
-	o.at, o.next, o.content = now, now.Add(o.pause), r.content
+	o.at, o.next, o.content, o.left = now, now.Add(o.pause), r.content, r.left
 }

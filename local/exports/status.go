@@ -24,18 +24,21 @@ func (w *Writer) Memory() (plan.Memory, bool) {
 	return t.memory, true
 }
 
-// Trouble returns why an object is not as it is to be, as far as this replica knows: a state, and that in words.
-func (w *Writer) Trouble(id plan.ID) (state, detail string) {
+// Trouble returns why a change has not been made, as far as this replica knows: a state, and that in words; empty: it was made as far
+// as that is possible, since the kind that is served does not have all fields.
+func (w *Writer) Trouble(c *Change) (state, detail string) {
 	if t := w.leading(); t != nil {
-		return t.trouble(id)
+		return t.trouble(c)
 	}
 	return adminapi.ExportBeingWritten, ""
 }
 
-func (t *term) trouble(id plan.ID) (state, detail string) {
+func (t *term) trouble(c *Change) (state, detail string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch o := t.objects[id]; {
+	switch o := t.objects[c.Object]; {
+	case o.isLeft(c):
+		return "", ""
 	case o.problem != "":
 		return adminapi.ExportFailed, o.problem
 	case o.changedBack():

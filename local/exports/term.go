@@ -1,7 +1,6 @@
 package exports
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -41,24 +40,18 @@ type term struct {
 	lease   lease
 	limiter *rate.Limiter
 	results chan result
-	writing map[plan.ID]task // under way
+	writing map[Object]task // under way
 
 	mu      sync.Mutex
 	memory  plan.Memory
-	current *plan.Plan          // nil: not all has been read yet
-	objects map[plan.ID]history // of those that have been written, or could not be
+	current *plan.Plan         // nil: not all has been read yet
+	objects map[Object]history // of those that have been written, or could not be
 }
 
-// task is one object to be written or deleted.
+// task is a change to be made.
 type task struct {
-	id       plan.ID
-	of       plan.ID             // the exports
-	want     *plan.WantedService // nil: it is to be deleted, as unwanted says
-	unwanted plan.Unwanted
-	settings plan.Settings
-	kind     plan.Kind
-	link     string // by which tasks take turns
-	written  string // what was written last, as a hash
+	Change
+	written, left string // what was written last, and what then was known of it, as in a history
 }
 
 type result struct {
@@ -69,7 +62,7 @@ type result struct {
 func newTerm(w *Writer, lease lease) *term {
 	return &term{
 		Writer: w, lease: lease, limiter: rate.NewLimiter(writeRate, writeBurst), results: make(chan result),
-		writing: make(map[plan.ID]task), objects: make(map[plan.ID]history),
+		writing: make(map[Object]task), objects: make(map[Object]history),
 	}
 }
 
@@ -138,34 +131,30 @@ func (t *term) pass() (tasks []task, wait time.Duration) {
 	if !p.Due.IsZero() {
 		wait = time.Until(p.Due)
 	}
-	failing := make(map[plan.ID]bool) // exports
-	add := func(one task) {
-		o := t.objects[one.id]
-		failing[one.of] = failing[one.of] || one.want != nil && 0 < o.failures && o.failures < failuresDelay
-		one.settings, one.written = world.Settings, o.content
+	failing := make(map[exportsFor]bool)
+	changes := Changes(world, p)
+	for _, c := range changes {
+		o, of := t.objects[c.Object], exportsFor{c.Of, c.For == plan.Import}
+		failing[of] = failing[of] || c.Verb != Delete && 0 < o.failures && o.failures < failuresDelay
 		switch left := time.Until(o.next); {
-		case one.want == nil && failing[one.of]: // nothing goes before what is to be in its place is there
+		case o.isLeft(&c):
+		case c.Verb == Delete && failing[of]: // nothing goes before what is to be in its place is there
 		case left > 0:
 			wait = min(wait, left)
 		default:
-			if _, busy := t.writing[one.id]; !busy {
-				tasks = append(tasks, one)
+			if _, busy := t.writing[c.Object]; !busy {
+				tasks = append(tasks, task{c, o.content, o.left})
 			}
 		}
 	}
-	for i := range p.Services {
-		want := &p.Services[i]
-		if _, differs := want.Over(world.Services[want.ID]); differs {
-			add(task{id: want.ID, of: want.Of, want: want, kind: want.Kind, link: want.Link})
-		} else {
-			t.settled(want.ID)
-		}
-	}
-	for _, u := range p.Delete {
-		add(task{id: u.ID, of: u.Of, unwanted: u, kind: u.Kind})
-	}
-	t.forget(p, world)
+	t.forget(changes)
 	return inTurn(tasks), max(wait, 0)
+}
+
+// exportsFor are the exports of one name, by labels or by ServiceExports: writes of one sort don't wait for the other's.
+type exportsFor struct {
+	plan.ID
+	imports bool
 }
 
 // inTurn orders tasks: one of each link, then another of each; those of a link likewise by namespace.
@@ -185,7 +174,7 @@ func inTurn(tasks []task) []task {
 		}
 		return all
 	}
-	return turn(turn(tasks, func(one task) string { return one.link + "\x00" + one.id.Namespace }), func(one task) string { return one.link })
+	return turn(turn(tasks, func(one task) string { return one.link + "\x00" + one.Namespace }), func(one task) string { return one.link })
 }
 
 // begin begins as many writes as there may be. It returns when more of them may begin; 0: as one ends, or none is left.
@@ -204,7 +193,7 @@ func (t *term) begin(work context.Context, tasks []task) (later time.Duration) {
 			return time.Second / writeRate
 		}
 		ofLink[one.link]++
-		t.writing[one.id] = one
+		t.writing[one.Object] = one
 		go func() { t.results <- result{one, t.write(one)} }()
 	}
 	return 0
@@ -212,32 +201,30 @@ func (t *term) begin(work context.Context, tasks []task) (later time.Duration) {
 
 // done records the end of a write.
 func (t *term) done(r result) {
-	delete(t.writing, r.id)
+	delete(t.writing, r.Object)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	o := t.objects[r.id]
+	o := t.objects[r.Object]
 	o.add(r.outcome, time.Now())
-	t.objects[r.id] = o
+	t.objects[r.Object] = o
 }
 
-// settled records that an object is as it is to be.
-func (t *term) settled(id plan.ID) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if o, ok := t.objects[id]; ok && o.failures > 0 {
-		o.failures, o.problem = 0, ""
-		t.objects[id] = o
+// forget drops what is remembered of failures where nothing is to be changed any more, and all of what has not been written for long.
+func (t *term) forget(changes []Change) {
+	pending := make(map[Object]bool, len(changes))
+	for i := range changes {
+		pending[changes[i].Object] = true
 	}
-}
-
-// forget drops what is remembered of objects that have not been written for long, and that nothing wants.
-func (t *term) forget(p *plan.Plan, world plan.World) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	maps.DeleteFunc(t.objects, func(id plan.ID, o history) bool {
-		_, wanted := slices.BinarySearchFunc(p.Services, id, func(w plan.WantedService, id plan.ID) int {
-			return cmp.Or(cmp.Compare(w.Namespace, id.Namespace), cmp.Compare(w.Name, id.Name))
-		})
-		return !wanted && world.Services[id] == nil && time.Since(o.at) > changeTime
-	})
+	for id, o := range t.objects {
+		switch {
+		case pending[id]:
+		case time.Since(o.at) > changeTime:
+			delete(t.objects, id)
+		case o.failures > 0:
+			o.failures, o.problem = 0, ""
+			t.objects[id] = o
+		}
+	}
 }

@@ -11,8 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"isthmus/local/exports/object"
 )
 
 const (
@@ -22,27 +20,13 @@ const (
 	fieldManager = "isthmus"
 )
 
-// verb is what is done to an object, and its label in metrics.
-type verb string
-
-const (
-	creates verb = "create"
-	updates verb = "update"
-	removes verb = "delete"
-	none    verb = ""
-)
-
 // write does one task.
 func (t *term) write(one task) (r outcome) {
 	v := none
 	err := t.lease.Write(func(ctx context.Context) (err error) {
 		ctx, stop := context.WithTimeout(ctx, writeTimeout)
 		defer stop()
-		if one.want == nil {
-			v, err = t.remove(ctx, one, &r)
-		} else {
-			v, err = t.put(ctx, one, &r)
-		}
+		v, err = one.do(ctx, t.Writer, one, &r)
 		return err
 	})
 	if v != none {
@@ -52,62 +36,79 @@ func (t *term) write(one task) (r outcome) {
 	case err == nil:
 		r.nothing = v == none
 		return r
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err):
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && v != Create:
 		return outcome{again: true} // somebody else was faster
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return outcome{nothing: true} // with all that is in it
 	case errors.Is(err, context.Canceled):
 		return outcome{again: true} // the Lease is lost
 	}
-	t.Log.Warn("an exported Service can't be written", zap.String("service", one.id.String()), zap.Error(err))
+	t.Log.Warn("what is exported can't be written", zap.Stringer("object", one.Object), zap.String("verb", string(v)), zap.Error(err))
 	return outcome{problem: err.Error()}
 }
 
-// put makes an object what it is to be, if it is ours as it is read now.
-func (t *term) put(ctx context.Context, one task, r *outcome) (verb, error) {
-	api := t.Services(one.id.Namespace)
-	content := one.want.Content()
-	have, err := api.Get(ctx, one.id.Name, metav1.GetOptions{})
-	switch {
-	case apierrors.IsNotFound(err):
-		next, _ := one.want.Over(nil)
-		*r = outcome{content: content, reverted: one.written == content}
-		_, err = api.Create(ctx, object.Write(&next, nil, one.want.Owner()), metav1.CreateOptions{FieldManager: fieldManager})
-		return creates, err
-	case err != nil:
-		return none, err
+// do is what a task does. It returns what it has tried.
+type do func(context.Context, *Writer, task, *outcome) (Verb, error)
+
+// kept is an object of the API.
+type kept interface {
+	comparable
+	metav1.Object
+}
+
+// put makes an object what it is to be. over returns what is to be written where there is have, as it is read now, or the zero value if
+// there is none; the zero value if nothing is, since it is as it is to be, or is not ours. known is that of a Change.
+func put[O kept](api func(*Writer) (client[O], Verb), over func(have O) O, known func(O) string) do {
+	return func(ctx context.Context, w *Writer, one task, r *outcome) (v Verb, err error) {
+		c, v := api(w)
+		var zero, got O
+		have, err := c.Get(ctx, one.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			have = zero
+		case err != nil:
+			return none, err
+		}
+		next := over(have)
+		if next == zero || have != zero && known != nil && one.left == known(have) {
+			return none, nil
+		}
+		*r = outcome{content: one.content(), reverted: one.written == one.content()}
+		if have == zero {
+			v = Create
+			got, err = c.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
+		} else {
+			r.managers = managers(have)
+			got, err = c.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+		}
+		if err == nil && known != nil && over(got) != zero {
+			r.left = known(got) // the kind that is served does not have all fields
+		}
+		return v, err
 	}
-	now := object.Read(have)
-	if !one.want.Mine(now) {
-		return none, nil
-	}
-	next, differs := one.want.Over(now)
-	if !differs {
-		return none, nil
-	}
-	*r = outcome{content: content, reverted: one.written == content, managers: managers(have)}
-	_, err = api.Update(ctx, object.Write(&next, have, one.want.Owner()), metav1.UpdateOptions{FieldManager: fieldManager})
-	return updates, err
 }
 
 // remove deletes an object, if it is ours as it is read now.
-func (t *term) remove(ctx context.Context, one task, r *outcome) (verb, error) {
-	api := t.Services(one.id.Namespace)
-	have, err := api.Get(ctx, one.id.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return none, nil
+func remove[O kept](api func(*Writer) (client[O], Verb), mine func(O) bool) do {
+	return func(ctx context.Context, w *Writer, one task, r *outcome) (Verb, error) {
+		c, _ := api(w)
+		have, err := c.Get(ctx, one.Name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return none, nil
+		}
+		if err != nil || !mine(have) {
+			return none, err
+		}
+		*r = outcome{managers: managers(have)}
+		uid, version := have.GetUID(), have.GetResourceVersion()
+		return Delete, c.Delete(ctx, one.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	}
-	if err != nil || !one.unwanted.Mine(one.settings, object.Read(have)) {
-		return none, err
-	}
-	*r = outcome{managers: managers(have)}
-	return removes, api.Delete(ctx, one.id.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &have.UID, ResourceVersion: &have.ResourceVersion}})
 }
 
 // managers returns who else has written to an object, by its managedFields: for messages.
-func managers(o *corev1.Service) string {
+func managers(o metav1.Object) string {
 	var names []string
-	for _, f := range o.ManagedFields {
+	for _, f := range o.GetManagedFields() {
 		if f.Manager != fieldManager && !slices.Contains(names, f.Manager) && len(names) < 5 {
 			names = append(names, f.Manager)
 		}

@@ -26,6 +26,7 @@ const idleTime = time.Minute
 // Options are a Writer's.
 type Options struct {
 	Services            typed.Namespaced[*corev1.Service, *corev1.ServiceList]
+	MCS                 map[string]typed.MCS // by version: all those that World has
 	Leases              typed.Namespaced[*coordinationv1.Lease, *coordinationv1.LeaseList]
 	Namespace, Identity string // of the Lease, and by which it is held
 	// World returns what there is now; false: not all of it has been read. What it returns is not changed.
@@ -54,7 +55,7 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Writer writes Services while it holds the Lease.
+// Writer writes Services and ServiceImports, and conditions of ServiceExports, while it holds the Lease.
 type Writer struct {
 	Options
 	metrics  *metrics

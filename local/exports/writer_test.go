@@ -127,14 +127,14 @@ func TestFailure(t *testing.T) {
 		}
 		w.before = nil
 		w.mu.Unlock()
-		if state, why := term.trouble(shop("bad-east")); state != adminapi.ExportFailed || !strings.Contains(why, "quota") {
+		if state, why := term.trouble(ofService("bad-east")); state != adminapi.ExportFailed || !strings.Contains(why, "quota") {
 			t.Errorf("state %q: %s", state, why)
 		}
 		time.Sleep(10 * time.Minute)
 		if got := w.take(); !slices.Equal(got, []string{"create shop/bad-east"}) {
 			t.Errorf("once it may be written: %q", got)
 		}
-		if state, _ := term.trouble(shop("bad-east")); state != adminapi.ExportBeingWritten {
+		if state, _ := term.trouble(ofService("bad-east")); state != adminapi.ExportBeingWritten {
 			t.Errorf("once it is written: state %q", state)
 		}
 	})
@@ -199,7 +199,7 @@ func TestChangedBack(t *testing.T) {
 		if got := w.take(); len(got) < 10 || len(got) > 16 {
 			t.Errorf("%d writes within ten minutes", len(got))
 		}
-		if state, _ := term.trouble(shop("web-east")); state != adminapi.ExportChangedBack {
+		if state, _ := term.trouble(ofService("web-east")); state != adminapi.ExportChangedBack {
 			t.Errorf("state %q", state)
 		}
 	})

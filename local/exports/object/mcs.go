@@ -74,7 +74,10 @@ func WriteImport(next *plan.ServiceImport, have *mcs.ServiceImport, now metav1.T
 	for _, p := range ports(next.Ports, nil) {
 		s.Ports = append(s.Ports, mcs.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
 	}
-	o.Status.Clusters = nil
+	o.Status.Clusters, o.Status.EndpointSliceObjects = nil, ""
+	if s.Type == mcs.Headless {
+		o.Status.EndpointSliceObjects = mcs.EndpointSliceObjectsAbsent
+	}
 	for _, c := range next.Clusters {
 		o.Status.Clusters = append(o.Status.Clusters, mcs.ClusterStatus{Cluster: c})
 	}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/local/exports/plan"
 )
@@ -38,7 +39,7 @@ func Read(o *corev1.Service) *plan.Service {
 	}
 	if len(o.OwnerReferences) > 0 {
 		first := o.OwnerReferences[0]
-		s.OwnerKind, s.OwnerName = strings.Clone(first.Kind), strings.Clone(first.Name)
+		s.OwnerKind, s.OwnerName, s.OwnerUID = strings.Clone(first.Kind), strings.Clone(first.Name), strings.Clone(string(first.UID))
 	}
 	for i := range o.Spec.Ports {
 		s.Ports = append(s.Ports, port(&o.Spec.Ports[i]))
@@ -93,9 +94,9 @@ func clone(m map[string]string) map[string]string {
 	return all
 }
 
-// Write returns the Service as a plan wants it where there is have, which may be nil. What plans don't know stays. owner is
-// the UID of the ServiceImport that owns it.
-func Write(next *plan.Service, have *corev1.Service, owner string) *corev1.Service {
+// Write returns the Service as a plan wants it where there is have, which may be nil. What plans don't know stays. version is
+// that of the ServiceImport which may own it.
+func Write(next *plan.Service, have *corev1.Service, version string) *corev1.Service {
 	o := &corev1.Service{}
 	if have != nil {
 		o = have.DeepCopy()
@@ -109,8 +110,10 @@ func Write(next *plan.Service, have *corev1.Service, owner string) *corev1.Servi
 	if next.SessionAffinity != "" {
 		o.Spec.SessionAffinity, o.Spec.SessionAffinityConfig = affinity(next.Traffic)
 	}
-	if owner != "" {
-		o.OwnerReferences = []metav1.OwnerReference{{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: next.OwnerKind, Name: next.OwnerName, UID: types.UID(owner)}}
+	if next.OwnerKind == "ServiceImport" && (have == nil || Read(have).OwnerUID != next.OwnerUID) {
+		owner := metav1.OwnerReference{APIVersion: mcs.GroupName + "/" + version, Kind: next.OwnerKind, Name: next.OwnerName, UID: types.UID(next.OwnerUID)}
+		others := slices.DeleteFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == owner.Kind })
+		o.OwnerReferences = append([]metav1.OwnerReference{owner}, others...)
 	}
 	return o
 }

@@ -18,7 +18,7 @@ const (
 // there, which owns it, and the ServiceImport has its IPs once it has some.
 func (m *maker) wantImport(one *merged) {
 	have, derived := m.Imports[one.of], m.Services[one.target()]
-	w := WantedImport{ID: one.of, metadata: one.metadata, kind: m.typeOf(one, have), clusters: m.exporters(one)}
+	w := WantedImport{ID: one.of, Link: one.parts[0].cluster, settings: m.Settings, metadata: one.metadata, kind: m.typeOf(one, have), clusters: m.exporters(one)}
 	w.metadata.labels, w.metadata.annotations = m.mark("ServiceImport", w.ID)
 	if one.deciding != nil && !one.metadata.keep {
 		e := one.deciding.export
@@ -113,8 +113,12 @@ func (m *maker) exporters(one *merged) (names []string) {
 // ExportConditions are what the status of a ServiceExport of the own cluster is to say.
 type ExportConditions struct {
 	ID
+	Have *ServiceExport
 	Want []Condition // of the types that are ours
 }
+
+// Content is as that of a WantedService.
+func (w *ExportConditions) Content() string { return hash(fmt.Sprintf("%#v", w.Want), 20) }
 
 // Over returns the conditions of a ServiceExport that has these, and whether they differ. Those of other types stay.
 func (w *ExportConditions) Over(have []Condition) (next []Condition, differs bool) {
@@ -128,7 +132,7 @@ func (w *ExportConditions) Over(have []Condition) (next []Condition, differs boo
 // conditions adds those of the own cluster's ServiceExports.
 func (m *maker) conditions() {
 	own := m.clusters[""]
-	if own == nil || !m.ServiceExports {
+	if own == nil || !m.ServiceExports || m.MCSVersion == "" {
 		return
 	}
 	verdicts := make(map[ID]Verdict)
@@ -152,10 +156,20 @@ func (m *maker) conditions() {
 		want := exportConditions(verdicts[e.ID], e, found[target])
 		for i := range want {
 			want[i].Generation = e.Exported.Generation
+			want[i].Message = message(want[i].Message)
 		}
-		m.out.Exports = append(m.out.Exports, ExportConditions{e.ID, want})
+		m.out.Exports = append(m.out.Exports, ExportConditions{e.ID, e.Exported, want})
 	}
 	slices.SortFunc(m.out.Exports, func(a, b ExportConditions) int { return compareIDs(a.ID, b.ID) })
+}
+
+// message returns a text as the API keeps it in a condition.
+func message(text string) string {
+	const most = 8 << 10
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // exportConditions follow KEP-1645.

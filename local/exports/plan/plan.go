@@ -47,18 +47,19 @@ type State string
 // The states. Only a part that is Written or Kept has one in an object.
 const (
 	Written       State = "written"
-	Kept          State = "kept"             // its cluster's exports are not known
-	OnHold        State = "held"             // it is gone, and is removed later
-	LeftToLinkerd State = "left to linkerd"  // its service mirror writes it
-	Taken         State = "taken"            // the name is another object's
-	Waiting       State = "waiting"          // the namespace is missing, or the object of before still goes
-	NotAllowed    State = "not allowed"      // by what is set for the link
-	NameRefused   State = "name refused"     // no Service may have it
-	NoPort        State = "no usable port"   // a Service has to have one
-	OverNumber    State = "over the number"  // of objects or members
-	HeadlessJoins State = "headless"         // it can't join a federated Service
-	Unset         State = "setting unusable" // an annotation of the link can't be read, so nothing is added
-	Invalid       State = "not valid"        // a ServiceExport without a Service, or of one that can't be exported
+	Kept          State = "kept"              // its cluster's exports are not known
+	OnHold        State = "held"              // it is gone, and is removed later
+	LeftToLinkerd State = "left to linkerd"   // its service mirror writes it
+	Taken         State = "taken"             // the name is another object's
+	Waiting       State = "waiting"           // the namespace is missing, or the object of before still goes
+	NotAllowed    State = "not allowed"       // by what is set for the link
+	NameRefused   State = "name refused"      // no Service may have it
+	NoPort        State = "no usable port"    // a Service has to have one
+	OverNumber    State = "over the number"   // of objects or members
+	HeadlessJoins State = "headless"          // it can't join a federated Service
+	Unset         State = "setting unusable"  // an annotation of the link can't be read, so nothing is added
+	Invalid       State = "not valid"         // a ServiceExport without a Service, or of one that can't be exported
+	NoImports     State = "no serviceimports" // the own cluster does not have the kind, or it can't be read
 )
 
 // Conflict is what exports of one name differ in.
@@ -136,10 +137,13 @@ func (m *maker) findWritten() {
 		if !m.MarkedImport(o) {
 			continue
 		}
-		clusters := slices.Clone(o.Clusters)
-		for i, c := range clusters {
+		var clusters []string
+		for _, c := range o.Clusters {
 			if c == m.ClusterName {
-				clusters[i] = ""
+				clusters = append(clusters, "")
+			}
+			if c != m.ClusterName || m.clusters[c] != nil { // a link of that name may be meant as well
+				clusters = append(clusters, c)
 			}
 		}
 		m.hasParts(group{kind: Import, of: o.ID}, clusters, true)

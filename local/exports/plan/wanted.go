@@ -50,7 +50,7 @@ type WantedService struct {
 	metadata metadata
 	ports    []Port
 	traffic  *Traffic // nil: not set
-	owner    string
+	owner    string   // the UID of the ServiceImport that owns it, which has the name Of; empty: none does
 	adopts   *Service // what is adopted; nil: nothing is
 }
 
@@ -69,8 +69,10 @@ func (u Unwanted) Mine(s Settings, have *Service) bool {
 	return have.UID == u.UID && s.Marked(have) && !have.Deleting
 }
 
-// Owner returns the UID of the ServiceImport, of the name Of, that owns the Service; empty: none does.
-func (w *WantedService) Owner() string { return w.owner }
+// MineImport reports that of a ServiceImport.
+func (u Unwanted) MineImport(s Settings, have *ServiceImport) bool {
+	return have.UID == u.UID && s.MarkedImport(have) && !have.Deleting
+}
 
 // Content is a text that differs for Services that are to be different, and is the same for equal ones.
 func (w *WantedService) Content() string {
@@ -90,19 +92,21 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 		next.SessionAffinity, next.AffinitySeconds = w.traffic.SessionAffinity, w.traffic.AffinitySeconds
 	}
 	if w.owner != "" {
-		next.OwnerKind, next.OwnerName = "ServiceImport", w.Of.Name
+		next.OwnerKind, next.OwnerName, next.OwnerUID = "ServiceImport", w.Of.Name, w.owner
 	}
 	return next, have == nil || !next.equal(have)
 }
 
 func (s *Service) equal(t *Service) bool {
-	return s.Type == t.Type && slices.Equal(s.Ports, t.Ports) && s.Traffic == t.Traffic && s.OwnerKind == t.OwnerKind && s.OwnerName == t.OwnerName &&
+	return s.Type == t.Type && slices.Equal(s.Ports, t.Ports) && s.Traffic == t.Traffic && s.OwnerKind == t.OwnerKind && s.OwnerName == t.OwnerName && s.OwnerUID == t.OwnerUID &&
 		maps.Equal(s.Labels, t.Labels) && maps.Equal(s.Annotations, t.Annotations)
 }
 
 // WantedImport is a ServiceImport as it is to be.
 type WantedImport struct {
 	ID
+	Link     string // as of a WantedService
+	settings Settings
 	metadata metadata
 	kind     string // its type
 	ports    []Port
@@ -111,6 +115,17 @@ type WantedImport struct {
 	traffic  *Traffic // nil: as it is
 	clusters []string
 	ready    Condition
+}
+
+// Mine reports whether a ServiceImport of that name, as it has just been read, may be written.
+func (w *WantedImport) Mine(have *ServiceImport) bool {
+	return !have.Deleting && w.settings.MarkedImport(have)
+}
+
+// Content is as that of a WantedService.
+func (w *WantedImport) Content() string {
+	i, _, _ := w.Over(nil)
+	return hash(fmt.Sprintf("%#v", i), 20)
 }
 
 // Over returns the ServiceImport as it is to be where there is have, which may be nil, and whether its metadata or spec

@@ -25,6 +25,9 @@ type World struct {
 	// whose names an export may want. More do no harm.
 	Services map[ID]*Service
 	Imports  map[ID]*ServiceImport
+	// MCSVersion is that in which the own cluster has ServiceImports; empty: it has none, or they are not known. Then nothing is written
+	// of them and for them, nor in ServiceExports.
+	MCSVersion string
 	// LeaseOf is Cluster.Lease of clusters that are not linked. It returns the same for as long as the plan is made; nil: Free.
 	LeaseOf func(cluster string) Lease
 }
@@ -105,8 +108,9 @@ type Service struct {
 	Deleting             bool
 	Type                 string // "ClusterIP" and so on
 	ClusterIPs           []string
-	Selector             bool // it has one
-	OwnerKind, OwnerName string
+	Selector             bool   // it has one
+	OwnerKind, OwnerName string // of the first one
+	OwnerUID             string
 	Labels, Annotations  map[string]string
 	Ports                []Port
 	Traffic

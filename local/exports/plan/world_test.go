@@ -29,6 +29,7 @@ func newSim(clusters ...Cluster) *sim {
 	s := &sim{World: World{
 		Settings:   Settings{Controller: "linkerd", Multicluster: "linkerd-multicluster", ClusterName: "local", Labels: true, ServiceExports: true, UnlinkedAfter: 10 * time.Minute},
 		Now:        start,
+		MCSVersion: "v1beta1",
 		Namespaces: map[string]bool{"shop": true, "other": true, "linkerd": true, "kube-system": true},
 		Services:   make(map[ID]*Service),
 		Imports:    make(map[ID]*ServiceImport),

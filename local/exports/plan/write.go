@@ -112,9 +112,14 @@ func (m *maker) place(g, owner group) (s State, detail string) {
 		return LeftToLinkerd, ""
 	}
 	if g.kind == Import {
-		if o := m.Imports[g.of]; o != nil && !m.MarkedImport(o) {
+		switch o := m.Imports[g.of]; {
+		case m.Imports == nil:
+			return NoImports, "the ServiceImports of this cluster have not been read"
+		case m.MCSVersion == "":
+			return NoImports, "this cluster does not have them as a kind of object"
+		case o != nil && !m.MarkedImport(o):
 			return Taken, "the ServiceImport is another controller's"
-		} else if o != nil && o.Deleting {
+		case o != nil && o.Deleting:
 			return Waiting, "the ServiceImport is being deleted"
 		}
 	}

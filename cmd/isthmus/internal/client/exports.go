@@ -31,8 +31,8 @@ func exportsVerb() cli.Verb {
 		Ending:  exportsEnding,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 			o.pageFlags(s, pageTimeout, pageAllowed)
-			s.BoolVar(&o.diff, "diff", false, "Show what is to be changed, Service by Service. The exit code is 1 if anything is.")
-			s.BoolVar(&o.written, "written", false, "Print the Services that the gateway has written, for kubectl delete -f -.")
+			s.BoolVar(&o.diff, "diff", false, "Show what is to be changed, object by object. The exit code is 1 if anything is.")
+			s.BoolVar(&o.written, "written", false, "Print the Services and ServiceImports that the gateway has written, for kubectl delete -f -.")
 		})},
 		Run: func(ctx context.Context, p cli.Process) error { return runExports(ctx, p, o) },
 	}
@@ -104,13 +104,13 @@ func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (e
 		err = (&screen{w: p.Stdout, authority: shown.Gateway, asJSON: o.asJSON()}).show(s, shown.At)
 	}
 	if err == nil && o.diff && changes > 0 {
-		err = fmt.Errorf("%s to be changed", legible.Count(changes, "Service is", "Services are"))
+		err = fmt.Errorf("%s to be changed", legible.Count(changes, "object is", "objects are"))
 	}
 	return err
 }
 
-const exportsIntro = `isthmus exports shows what the gateway's own and all linked clusters export by Linkerd's
-labels, and which Services the gateway writes in its own cluster for that, or would.
+const exportsIntro = `isthmus exports shows what the gateway's own and all linked clusters export, by Linkerd's
+labels and by ServiceExports, and what the gateway writes in its own cluster for that, or would.
 
 Usage: isthmus exports [NAME…] [FLAGS]
 
@@ -121,11 +121,12 @@ const exportsEnding = `Nothing is written unless the gateway runs with --exports
 what it would write, which is what this verb is for before you switch it on:
 
   isthmus exports           the table: each export of each cluster, and what becomes of it
-  isthmus exports --diff    each field of each Service that would be changed
+  isthmus exports --diff    each field of each object that would be changed
 
 The table:
   CLUSTER     that exports it; local is the gateway's own
-  KIND        mirror (NAME-CLUSTER) or federated (NAME-federated)
+  KIND        mirror (NAME-CLUSTER), federated (NAME-federated), or import: the ServiceImport
+              NAME with its Service NAME-clusterset
   WRITTEN AS  the Service of the gateway's cluster
   STATE       written, or why not; docs/exports.md explains each, and what to do
   UNTIL       how long that stays so by itself
@@ -134,7 +135,7 @@ Of several gateways it is the one that holds the Lease that is shown: it knows w
 --diff begins with "+" for what is to be and "-" for what is. Labels and annotations that
 others have set are not in it: they stay.
 
---written prints the Services that have the gateway's mark, each as a line of JSON that
+--written prints the objects that have the gateway's mark, each as a line of JSON that
 kubectl takes. To remove all of them, start the gateway with --exports=plan, so that it does
 not write them again, then:
 
@@ -143,8 +144,8 @@ not write them again, then:
 -o json prints one object in a line: go doc isthmus/internal/adminapi.ExportsOutput
 explains its fields.
 
-Exit code 1 if no gateway can be asked or exports are off there; with --diff also if a
-Service is to be changed.
+Exit code 1 if no gateway can be asked or exports are off there; with --diff also if an
+object is to be changed.
 
 Examples:
   isthmus exports

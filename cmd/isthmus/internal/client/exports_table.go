@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -54,7 +55,7 @@ func (s *exportsState) table() (string, []byte) {
 	changes := len(s.page.Changes) + s.page.MoreChanges
 	headline := legible.Count(len(s.page.Exports)+s.page.MoreExports, "export", "exports") + ", " + s.writer()
 	if changes > 0 {
-		headline += "; " + legible.Count(changes, "Service is", "Services are") + " to be changed: --diff shows it"
+		headline += "; " + legible.Count(changes, "object is", "objects are") + " to be changed: --diff shows it"
 	}
 	return headline, b.Bytes()
 }
@@ -78,7 +79,8 @@ func (s *exportsState) writer() string {
 func (s *exportsState) printDiff(w io.Writer) error {
 	var b bytes.Buffer
 	for _, c := range s.page.Changes {
-		before, after := "Service "+c.Object, "Service "+c.Object
+		before := cmp.Or(c.ObjectKind, "Service") + " " + c.Object
+		after := before
 		switch c.Verb {
 		case "create":
 			before = "/dev/null"
@@ -105,16 +107,21 @@ func (s *exportsState) printDiff(w io.Writer) error {
 	return err
 }
 
-// printWritten prints the Services that are written, each as what kubectl reads.
+// printWritten prints the objects that are written, each as what kubectl reads.
 func (s *exportsState) printWritten(w io.Writer) error {
 	var b bytes.Buffer
-	for _, id := range s.page.Written {
-		namespace, name, _ := strings.Cut(id, "/")
-		line, err := jsonLine(map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]string{"namespace": namespace, "name": name}})
-		if err != nil {
-			return err
+	for _, kind := range []struct {
+		version, name string
+		ids           []string
+	}{{"v1", "Service", s.page.Written}, {"multicluster.x-k8s.io/" + s.page.Writer.MCS, "ServiceImport", s.page.WrittenImports}} {
+		for _, id := range kind.ids {
+			namespace, name, _ := strings.Cut(id, "/")
+			line, err := jsonLine(map[string]any{"apiVersion": kind.version, "kind": kind.name, "metadata": map[string]string{"namespace": namespace, "name": name}})
+			if err != nil {
+				return err
+			}
+			b.Write(line)
 		}
-		b.Write(line)
 	}
 	_, err := w.Write(b.Bytes())
 	return err

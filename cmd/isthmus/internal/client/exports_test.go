@@ -26,7 +26,7 @@ var exportsJSON = `{
     {"verb": "delete", "object": "shop/old-east", "kind": "mirror", "of": "shop/old", "fields": []}],
   "written": ["shop/old-east", "shop/web-federated"], "moreExports": 2, "moreChanges": 1}`
 
-const exportsTable = `12:00:00.000  ADMIN: 5 exports, written by me; 4 Services are to be changed: --diff shows it
+const exportsTable = `12:00:00.000  ADMIN: 5 exports, written by me; 4 objects are to be changed: --diff shows it
   EXPORT    CLUSTER  KIND       WRITTEN AS     STATE    UNTIL  DETAIL
   shop/web  east     federated  web-federated  written  -      -
   shop/web  east     mirror     web-east       failed   -      quota
@@ -68,7 +68,7 @@ func TestExports(t *testing.T) {
 	}{
 		{"", "", exportsTable, "", 0},
 		{"shop/web cart.shop web", "service=shop%2Fweb&service=shop%2Fcart&service=web", exportsTable, "", 0},
-		{"--diff shop/", "service=shop%2F", exportsDiff, "isthmus exports: 4 Services are to be changed\n", 1},
+		{"--diff shop/", "service=shop%2F", exportsDiff, "isthmus exports: 4 objects are to be changed\n", 1},
 	} {
 		code, out, err := call(append(strings.Fields("exports --admin "+admin), strings.Fields(x.args)...)...)
 		if code != x.code || out != shown(x.out, admin) || err != x.err || asked != x.query {

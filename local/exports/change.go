@@ -1,0 +1,172 @@
+package exports
+
+import (
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"isthmus/local/exports/object"
+	"isthmus/local/exports/plan"
+)
+
+// The kinds of objects that are written.
+const (
+	Service       = "Service"
+	ServiceImport = "ServiceImport"
+	ServiceExport = "ServiceExport"
+)
+
+// Object is an object that is written, or its status, which is written by itself.
+type Object struct {
+	Kind string // Service, ServiceImport or ServiceExport
+	plan.ID
+	Status bool
+}
+
+func (o Object) String() string { return o.Kind + " " + o.ID.String() }
+
+// Verb is what is done to an object, and its label in metrics.
+type Verb string
+
+// The verbs. Status is an update of the status alone.
+const (
+	Create Verb = "create"
+	Update Verb = "update"
+	Status Verb = "status"
+	Delete Verb = "delete"
+	none   Verb = ""
+)
+
+// Change is an object that is to be written or deleted.
+type Change struct {
+	Object
+	Verb Verb
+	Of   plan.ID   // the exports
+	For  plan.Kind // of what is written for them; empty: it is not known
+	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []plan.Condition; nil: there is none.
+	Before, After any
+
+	link    string        // by which writes take turns
+	content func() string // differs for what is to be different
+	known   func() string // differs for what is there; nil: the API keeps all that is written
+	do      do
+}
+
+// importsLink is before the link by which writes of ServiceImports and ServiceExports take turns: the API may be slow for these alone.
+const importsLink = "MCS "
+
+// Changes returns what is to be done so that there is what a plan of that world wants: what is deleted comes last.
+func Changes(world plan.World, p *plan.Plan) (all []Change) {
+	mcsIn := func(namespace string) clientsIn { return clientsIn{world.MCSVersion, namespace} }
+	for i := range p.Services {
+		want := &p.Services[i]
+		have := world.Services[want.ID]
+		if next, differs := want.Over(have); differs {
+			c := Change{Object: Object{Kind: Service, ID: want.ID}, Verb: Create, Of: want.Of, For: want.Kind, After: &next, link: want.Link, content: want.Content}
+			if have != nil {
+				c.Verb, c.Before = Update, have
+			}
+			c.do = put(mcsIn(want.Namespace).services, overService(want, world.MCSVersion), nil)
+			all = append(all, c)
+		}
+	}
+	for i := range p.Imports {
+		want := &p.Imports[i]
+		have := world.Imports[want.ID]
+		next, differs, status := want.Over(have)
+		c := Change{Object: Object{Kind: ServiceImport, ID: want.ID}, Of: want.ID, For: plan.Import, After: &next, link: importsLink + want.Link, content: want.Content}
+		if have != nil {
+			c.Before = have
+		}
+		if differs {
+			if c.Verb = Create; have != nil {
+				c.Verb, c.known = Update, func() string { return knownSpec(have) }
+			}
+			c.do = put(mcsIn(want.Namespace).imports, overImport(want, false), func(o *mcs.ServiceImport) string { return knownSpec(object.ReadImport(o)) })
+			all = append(all, c)
+		}
+		if status && have != nil {
+			c.Verb, c.Status, c.known = Status, true, func() string { return knownStatus(have) }
+			c.do = put(mcsIn(want.Namespace).importStatus, overImport(want, true), func(o *mcs.ServiceImport) string { return knownStatus(object.ReadImport(o)) })
+			all = append(all, c)
+		}
+	}
+	for i := range p.Exports {
+		want := &p.Exports[i]
+		if next, differs := want.Over(want.Have.Conditions); differs {
+			all = append(all, Change{
+				Object: Object{ServiceExport, want.ID, true}, Verb: Status, Of: want.ID, For: plan.Import, Before: want.Have.Conditions, After: next, link: importsLink,
+				content: want.Content, known: func() string { return knownConditions(want.Have) },
+				do: put(mcsIn(want.Namespace).exportStatus, overExport(want), func(o *mcs.ServiceExport) string { return knownConditions(object.ReadExport(o, true)) }),
+			})
+		}
+	}
+	for _, u := range p.Delete {
+		all = append(all, Change{Object: Object{Kind: Service, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Services[u.ID],
+			do: remove(mcsIn(u.Namespace).services, func(o *corev1.Service) bool { return u.Mine(world.Settings, object.Read(o)) })})
+	}
+	for _, u := range p.DeleteImports {
+		all = append(all, Change{Object: Object{Kind: ServiceImport, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Imports[u.ID], link: importsLink,
+			do: remove(mcsIn(u.Namespace).imports, func(o *mcs.ServiceImport) bool { return u.MineImport(world.Settings, object.ReadImport(o)) })})
+	}
+	return all
+}
+
+// overService returns what is to be written where there is have, which may be nil; nil: nothing is. The other functions do likewise.
+func overService(want *plan.WantedService, version string) func(have *corev1.Service) *corev1.Service {
+	return func(have *corev1.Service) *corev1.Service {
+		var now *plan.Service
+		if have != nil {
+			if now = object.Read(have); !want.Mine(now) {
+				return nil
+			}
+		}
+		if next, differs := want.Over(now); differs {
+			return object.Write(&next, have, version)
+		}
+		return nil
+	}
+}
+
+func overImport(want *plan.WantedImport, status bool) func(have *mcs.ServiceImport) *mcs.ServiceImport {
+	return func(have *mcs.ServiceImport) *mcs.ServiceImport {
+		var now *plan.ServiceImport
+		if have != nil {
+			if now = object.ReadImport(have); !want.Mine(now) {
+				return nil
+			}
+		}
+		next, specDiffers, statusDiffers := want.Over(now)
+		if !status && specDiffers || status && statusDiffers && have != nil {
+			return object.WriteImport(&next, have, metav1.Now())
+		}
+		return nil
+	}
+}
+
+func overExport(want *plan.ExportConditions) func(have *mcs.ServiceExport) *mcs.ServiceExport {
+	return func(have *mcs.ServiceExport) *mcs.ServiceExport {
+		if have == nil || have.DeletionTimestamp != nil || string(have.UID) != want.Have.UID {
+			return nil
+		}
+		next, differs := want.Over(object.ReadExport(have, true).Conditions)
+		if !differs {
+			return nil
+		}
+		o := have.DeepCopy()
+		o.Status.Conditions = object.WriteConditions(next, have.Status.Conditions, metav1.Now())
+		return o
+	}
+}
+
+// A kind that is older than what is written keeps less of it.
+
+func knownSpec(i *plan.ServiceImport) string {
+	return fmt.Sprint(i.UID, i.Labels, i.Annotations, i.Type, i.IPs, i.IPFamilies, i.Ports, i.Traffic)
+}
+
+func knownStatus(i *plan.ServiceImport) string { return fmt.Sprint(i.UID, i.Clusters, i.Conditions) }
+
+func knownConditions(e *plan.ServiceExport) string { return fmt.Sprint(e.UID, e.Conditions) }
