@@ -82,6 +82,9 @@ func (a *api) all() {
 	changes.next(2)
 	a.watch("from a version that is too old, in protobuf", list+"?watch=true&resourceVersion=1", protobuf).next(1)
 
+	a.writes("application/json")
+	a.writes(protobuf)
+
 	a.list("what is not served", "/apis/nothing.example.com/v1/things", "", "")
 	a.list("with a wrong token", list, "", "Bearer wrong")
 }
@@ -104,6 +107,7 @@ func service(name, annotation string) *corev1.Service {
 // newLight starts this package's server.
 func newLight(t *testing.T) *api {
 	a, s := newServer(t)
+	s.TakeWrites(func(runtime.Object, runtime.Object) {})
 	a.put = func(o metav1.Object) { a.must(s.Put(o.(runtime.Object))) }
 	a.delete = func(o metav1.Object) { a.must(s.Delete(o.(runtime.Object))) }
 	return a

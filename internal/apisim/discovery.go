@@ -22,7 +22,7 @@ func discover(w http.ResponseWriter, path string, absent []string) bool {
 		if strings.TrimSuffix(k.prefix(), "/") == path {
 			list.GroupVersion = k.GroupVersion().String()
 			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: k.resource, Kind: k.Kind, Namespaced: k.Kind != "Node", Verbs: metav1.Verbs{"list", "watch"},
+				Name: k.resource, Kind: k.Kind, Namespaced: k.namespaced(), Verbs: metav1.Verbs{"create", "delete", "get", "list", "update", "watch"},
 			})
 		}
 	}

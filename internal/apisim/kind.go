@@ -15,20 +15,24 @@ type kind struct {
 	resource string // its plural, in requests
 }
 
-// kinds are those that the gateway reads.
+// kinds are those that the gateway reads or writes.
 var kinds = [...]kind{
 	{schema.GroupVersionKind{Version: "v1", Kind: "Service"}, "services"},
+	{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, "namespaces"},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Pod"}, "pods"},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Endpoints"}, "endpoints"},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Node"}, "nodes"},
 	{schema.GroupVersionKind{Version: "v1", Kind: "Secret"}, "secrets"},
 	{schema.GroupVersionKind{Group: "discovery.k8s.io", Version: "v1", Kind: "EndpointSlice"}, "endpointslices"},
+	{schema.GroupVersionKind{Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"}, leases},
 	{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, "replicasets"},
 	{schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, "jobs"},
 	{schema.GroupVersionKind{Group: "policy.linkerd.io", Version: "v1beta3", Kind: "Server"}, "servers"},
 	{schema.GroupVersionKind{Group: "workload.linkerd.io", Version: "v1beta1", Kind: "ExternalWorkload"}, "externalworkloads"},
 	{schema.GroupVersionKind{Group: "linkerd.io", Version: "v1alpha2", Kind: "ServiceProfile"}, "serviceprofiles"},
 }
+
+const leases = "leases"
 
 // prefix is what paths of the kind begin with.
 func (k kind) prefix() string {
@@ -56,26 +60,37 @@ func kindOf(o runtime.Object) (kind, error) {
 	return kind{}, fmt.Errorf("objects of kind %s are not served", of)
 }
 
-// target is what a request is about: all objects of a kind, or those of a namespace.
-type target struct {
-	kind
-	namespace string // empty: all
+func (k kind) group() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.resource}
 }
 
-// parsePath reads a path of a list or watch.
+// namespaced reports whether objects of the kind are in namespaces.
+func (k kind) namespaced() bool { return k.Kind != "Node" && k.Kind != "Namespace" }
+
+// target is what a request is about: all objects of a kind, those of a namespace, or one.
+type target struct {
+	kind
+	namespace string // empty: all, or the object is in none
+	name      string // empty: all
+}
+
+// parsePath reads the path of a request.
 func parsePath(path string) (target, bool) {
 	for _, k := range kinds {
 		rest, ok := strings.CutPrefix(path, k.prefix())
 		if !ok {
 			continue
 		}
-		if rest == k.resource {
-			return target{kind: k}, true
+		t := target{kind: k}
+		if in, ok := strings.CutPrefix(rest, "namespaces/"); ok && k.namespaced() {
+			t.namespace, rest, _ = strings.Cut(in, "/")
 		}
-		rest, ok = strings.CutPrefix(rest, "namespaces/")
-		namespace, resource, two := strings.Cut(rest, "/")
-		if ok && two && resource == k.resource {
-			return target{kind: k, namespace: namespace}, true
+		if rest == k.resource {
+			return t, true
+		}
+		t.name, ok = strings.CutPrefix(rest, k.resource+"/")
+		if ok && t.name != "" && !strings.Contains(t.name, "/") {
+			return t, true
 		}
 	}
 	return target{}, false

@@ -7,9 +7,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// request is a list or watch.
+// request is a list, a watch, or about one object.
 type request struct {
 	target
+	method   string
 	options  metav1.ListOptions
 	metadata bool // only that is asked for
 	protobuf bool // rather than JSON

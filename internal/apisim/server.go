@@ -108,6 +108,14 @@ func (s *Server) Delete(o runtime.Object) error {
 	return nil
 }
 
+// TakeWrites makes the server take writes of clients, and have Leases, from now on. After each write done is called, with the object
+// before (nil: there was none) and after it (nil: it is deleted). It must return soon, and must not call the Server.
+func (s *Server) TakeWrites(done func(before, after runtime.Object)) {
+	s.store.mu.Lock()
+	defer s.store.mu.Unlock()
+	s.store.onWrite = done
+}
+
 // Admit accepts a token from now on.
 func (s *Server) Admit(token string) {
 	s.mu.Lock()
@@ -158,6 +166,9 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	faults, alive := s.faults, s.alive
 	s.mu.Unlock()
 	ask, err := parse(r)
+	if err == nil && !s.store.takesWrites() && (ask.method != http.MethodGet || ask.name != "" || ask.resource == leases) {
+		err = errNotServed
+	}
 	switch {
 	case faults.Failing != 0:
 		refuse(w, failure(faults.Failing, metav1.StatusReasonInternalError, "the server fails"))
@@ -173,6 +184,11 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 	case slices.Contains(faults.Forbidden, ask.resource) || slices.Contains(faults.Forbidden, "*"):
 		refuse(w, forbidden(ask.target))
+	case ask.method != http.MethodGet:
+		s.write(w, r.Body, ask)
+	case ask.name != "":
+		o, err := s.store.get(ask.target)
+		ask.answer(w, http.StatusOK, o, err)
 	case faults.Endless.answers(ask):
 		defer cutWith(alive, w)()
 		_ = faults.Endless.answer(w, ask) // fails if the client has gone, or watches are cut
@@ -207,11 +223,20 @@ var errNotServed = errors.New("not served")
 
 func parse(r *http.Request) (*request, error) {
 	of, ok := parsePath(r.URL.Path)
-	if !ok || r.Method != http.MethodGet {
+	switch r.Method {
+	case http.MethodGet:
+	case http.MethodPost:
+		ok = ok && of.name == ""
+	case http.MethodPut, http.MethodDelete:
+		ok = ok && of.name != ""
+	default:
+		ok = false
+	}
+	if !ok {
 		return nil, errNotServed
 	}
 	accept := r.Header.Get("Accept")
-	ask := &request{target: of, metadata: strings.Contains(accept, "as=PartialObjectMetadata")}
+	ask := &request{target: of, method: r.Method, metadata: strings.Contains(accept, "as=PartialObjectMetadata")}
 	ask.protobuf = strings.Contains(accept, protobufType) && scheme.Scheme.Recognizes(of.GroupVersionKind)
 	query := r.URL.Query()
 	if err := metav1.Convert_url_Values_To_v1_ListOptions(&query, &ask.options, nil); err != nil {

@@ -21,8 +21,10 @@ const keptEvents = 10_000
 // store holds a cluster's objects, and what has lately happened to them.
 type store struct {
 	mu      sync.Mutex
-	version uint64            // of the newest change of all
-	tables  map[string]*table // by resource
+	version uint64                             // of the newest change of all
+	onWrite func(before, after runtime.Object) // nil: clients write nothing
+	ips     int                                // that have been given to Services
+	tables  map[string]*table                  // by resource
 	pages   pages
 }
 
@@ -75,6 +77,12 @@ func (s *store) put(o runtime.Object) error {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	_, err = s.replace(k, m, o)
+	return err
+}
+
+// replace is put for who holds s.mu. It returns what is there now.
+func (s *store) replace(k kind, m metav1.Object, o runtime.Object) (*object, error) {
 	t := s.tables[k.resource]
 	made := &object{namespace: m.GetNamespace(), name: m.GetName(), version: s.version + 1}
 	change := watch.Modified
@@ -86,11 +94,11 @@ func (s *store) put(o runtime.Object) error {
 		made.uid, made.created = old.uid, old.created
 	}
 	if err := made.encode(k, o); err != nil {
-		return err
+		return nil, err
 	}
 	t.objects.ReplaceOrInsert(made)
 	s.note(t, event{change, made})
-	return nil
+	return made, nil
 }
 
 // remove deletes the object of that name.
@@ -106,6 +114,12 @@ func (s *store) remove(o runtime.Object) error {
 	if !had {
 		return fmt.Errorf("%s %s/%s to delete does not exist", k.Kind, m.GetNamespace(), m.GetName())
 	}
+	return s.drop(k, old)
+}
+
+// drop deletes an object that there is, for who holds s.mu.
+func (s *store) drop(k kind, old *object) error {
+	t := s.tables[k.resource]
 	last, err := old.decode(k)
 	if err != nil {
 		return err

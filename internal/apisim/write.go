@@ -1,0 +1,207 @@
+package apisim
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// maxBody is how large a body may be, in bytes.
+const maxBody = 3 << 20
+
+// write answers a request that creates, updates or deletes an object.
+func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
+	body, err := io.ReadAll(io.LimitReader(from, maxBody))
+	var given runtime.Object = &metav1.DeleteOptions{}
+	if err == nil && len(body) > 0 {
+		given, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	}
+	if err != nil {
+		r.answer(w, 0, nil, apierrors.NewBadRequest(err.Error()))
+		return
+	}
+	switch r.method {
+	case http.MethodPost:
+		o, err := s.store.create(r.target, given)
+		r.answer(w, http.StatusCreated, o, err)
+	case http.MethodPut:
+		o, err := s.store.update(r.target, given)
+		r.answer(w, http.StatusOK, o, err)
+	default:
+		o, err := s.store.delete(r.target, given)
+		r.answer(w, http.StatusOK, o, err)
+	}
+}
+
+// answer answers with an object, or why there is none.
+func (r *request) answer(w http.ResponseWriter, code int, o *object, err error) {
+	var body []byte
+	switch {
+	case err != nil:
+	case r.protobuf:
+		body, err = wrap(r.typeMeta(""), r.raw(o))
+	default:
+		body, err = r.text(o)
+	}
+	if err != nil {
+		status := *failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
+		if known := apierrors.APIStatus(nil); errors.As(err, &known) {
+			status = known.Status()
+		}
+		refuse(w, &status)
+		return
+	}
+	w.Header().Set("Content-Type", r.contentType())
+	w.WriteHeader(code)
+	_, _ = w.Write(body) // fails if the client has gone
+}
+
+func (s *store) get(of target) (*object, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.find(of)
+}
+
+// find returns one object. s.mu is held.
+func (s *store) find(of target) (*object, error) {
+	o, ok := s.tables[of.resource].objects.Get(&object{namespace: of.namespace, name: of.name})
+	if !ok {
+		return nil, apierrors.NewNotFound(of.group(), of.name)
+	}
+	return o, nil
+}
+
+func (s *store) create(of target, given runtime.Object) (*object, error) {
+	m, err := meta.Accessor(given)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	m.SetNamespace(of.namespace)
+	of.name = m.GetName()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, err := s.find(of); err == nil {
+		return nil, apierrors.NewAlreadyExists(of.group(), of.name)
+	}
+	return s.accept(of, nil, m, given)
+}
+
+func (s *store) update(of target, given runtime.Object) (*object, error) {
+	m, err := meta.Accessor(given)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	m.SetNamespace(of.namespace)
+	if m.GetName() != of.name {
+		return nil, apierrors.NewBadRequest("the name of the object does not match that of the URL")
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, err := s.expect(of, m.GetUID(), m.GetResourceVersion())
+	if apierrors.IsNotFound(err) && m.GetUID() != "" {
+		err = apierrors.NewConflict(of.group(), of.name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: ", m.GetUID()))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s.accept(of, old, m, given)
+}
+
+func (s *store) delete(of target, given runtime.Object) (*object, error) {
+	var uid types.UID
+	var version string
+	if o, ok := given.(*metav1.DeleteOptions); ok && o.Preconditions != nil {
+		if o.Preconditions.UID != nil {
+			uid = *o.Preconditions.UID
+		}
+		if o.Preconditions.ResourceVersion != nil {
+			version = *o.Preconditions.ResourceVersion
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	old, err := s.expect(of, uid, version)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.drop(of.kind, old); err != nil {
+		return nil, err
+	}
+	return old, s.tell(of.kind, old, nil)
+}
+
+// expect returns one object, which has to have that UID and version; empty: any. s.mu is held.
+func (s *store) expect(of target, uid types.UID, version string) (*object, error) {
+	o, err := s.find(of)
+	switch {
+	case err != nil:
+		return nil, err
+	case uid != "" && uid != o.uid:
+		return nil, apierrors.NewConflict(of.group(), of.name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, o.uid))
+	case version != "" && version != strconv.FormatUint(o.version, 10):
+		return nil, apierrors.NewConflict(of.group(), of.name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+	}
+	return o, nil
+}
+
+// accept stores what a client has written in the place of old, which is nil if there was none. s.mu is held.
+func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Object) (*object, error) {
+	if service, ok := given.(*corev1.Service); ok {
+		before := &corev1.Service{}
+		if old != nil {
+			if err := before.Unmarshal(old.protobuf); err != nil {
+				return nil, err
+			}
+		}
+		s.giveIP(&service.Spec, &before.Spec)
+	}
+	made, err := s.replace(of.kind, m, given)
+	if err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	return made, s.tell(of.kind, old, made)
+}
+
+// giveIP sets the ClusterIP of a Service that needs one: that of before, or a free one.
+func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
+	if spec.ClusterIP != "" || spec.Type == corev1.ServiceTypeExternalName {
+		return
+	}
+	if spec.ClusterIP, spec.ClusterIPs = before.ClusterIP, before.ClusterIPs; spec.ClusterIP == "" {
+		s.ips++
+		spec.ClusterIP = fmt.Sprintf("198.18.%d.%d", s.ips>>8&0xff, s.ips&0xff)
+		spec.ClusterIPs = []string{spec.ClusterIP}
+	}
+}
+
+func (s *store) takesWrites() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.onWrite != nil
+}
+
+// tell calls onWrite. s.mu is held.
+func (s *store) tell(k kind, before, after *object) error {
+	var both [2]runtime.Object
+	for i, o := range []*object{before, after} {
+		if o == nil {
+			continue
+		}
+		var err error
+		if both[i], err = o.decode(k); err != nil {
+			return err
+		}
+	}
+	s.onWrite(both[0], both[1])
+	return nil
+}
