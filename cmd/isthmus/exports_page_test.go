@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
 
 	"isthmus/clusterstore"
 	"isthmus/internal/adminapi"
@@ -214,5 +215,90 @@ func TestExportsSummary(t *testing.T) {
 	}
 	if (*exporter)(nil).addTo(adminapi.Clusters{}).Exports != nil {
 		t.Error("a summary though exports are off")
+	}
+}
+
+// TestExportsPageOfImports: a ServiceExport, own and of west, is written as a ServiceImport and its Service; the page has all three kinds of objects.
+func TestExportsPageOfImports(t *testing.T) {
+	store := exportingShop()
+	web := plan.ID{Namespace: "shop", Name: "web"}
+	for i, c := range store.Clusters {
+		store.Clusters[i].Exports = nil
+		if c.Name != "east" {
+			store.Clusters[i].Exports = []plan.Export{{ID: web, Service: shopService("web", 80, nil), Exported: &plan.ServiceExport{UID: c.Name}}}
+		}
+	}
+	e := testExporter(store)
+	e.settings.ServiceExports, e.settings.ClusterName = true, "local"
+	look := func() (v *exportsView, page *adminapi.Exports, got []string) {
+		e.store = store
+		v = e.look()
+		page = newExportsPage(v, nil)
+		for _, x := range page.Exports {
+			got = append(got, x.Cluster+" "+x.Kind+" "+x.Object+" "+x.State)
+		}
+		for _, c := range page.Changes {
+			got = append(got, c.Verb+" "+c.ObjectKind+" "+c.Object)
+		}
+		return v, page, got
+	}
+	for name, x := range map[string]struct {
+		version, shown string
+		imports        map[plan.ID]*plan.ServiceImport
+		want           []string
+	}{
+		"not read":      {"", "none", nil, []string{"local import shop/web-clusterset no serviceimports", "west import shop/web-clusterset no serviceimports"}},
+		"not installed": {"", "none", map[plan.ID]*plan.ServiceImport{}, []string{"local import shop/web-clusterset no serviceimports", "west import shop/web-clusterset no serviceimports"}},
+		"another's": {"v1beta1", "v1beta1", map[plan.ID]*plan.ServiceImport{web: {ID: web}}, []string{
+			"local import shop/web-clusterset taken", "west import shop/web-clusterset taken", "status ServiceExport shop/web",
+		}},
+		"none yet": {"v1beta1", "v1beta1", map[plan.ID]*plan.ServiceImport{}, []string{
+			"local import shop/web-clusterset would be written", "west import shop/web-clusterset would be written", "create ServiceImport shop/web", "status ServiceExport shop/web",
+		}},
+	} {
+		store.MCSVersion, store.Imports = x.version, x.imports
+		if _, page, got := look(); !slices.Equal(got, x.want) || page.Writer.MCS != x.shown {
+			t.Errorf("%s: %q, want %q; version %q", name, got, x.want, page.Writer.MCS)
+		}
+	}
+	store.MCSVersion, store.Imports = "v1beta1", make(map[plan.ID]*plan.ServiceImport)
+	var all []string
+	for range 4 { // until nothing is to be changed
+		v, page, _ := look()
+		for i, c := range v.changes {
+			switch after := c.After.(type) {
+			case *plan.Service:
+				after.ClusterIPs = []string{"10.96.0.1"}
+				store.Services[c.ID] = after
+			case *plan.ServiceImport:
+				kept := *after
+				if c.Verb == exports.Create { // its status is written by itself
+					kept.Clusters, kept.Conditions = nil, nil
+				}
+				store.Imports[c.ID] = &kept
+			case []plan.Condition:
+				store.Clusters[0].Exports[0].Exported.Conditions = after
+			}
+			for _, f := range page.Changes[i].Fields {
+				all = append(all, string(c.Verb)+" "+f.Field+": "+f.After)
+			}
+		}
+	}
+	for _, want := range []string{"create port 80/TCP: name http", "update ips: 10.96.0.1", "create label multicluster.kubernetes.io/service-name: web",
+		"status condition Valid: true Valid", "status clusters: local, west", "create annotation multicluster.kubernetes.io/derived-service: web-clusterset"} {
+		if !slices.Contains(all, want) {
+			t.Errorf("no change %q among %q", want, all)
+		}
+	}
+	if _, page, got := look(); !slices.Equal(got, []string{"local import shop/web-clusterset written", "west import shop/web-clusterset written"}) ||
+		!slices.Equal(page.Written, []string{"shop/web-clusterset"}) || !slices.Equal(page.WrittenImports, []string{"shop/web"}) {
+		t.Errorf("%q, written %q and %q", got, page.Written, page.WrittenImports)
+	}
+	for _, metric := range []string{`isthmus_exports{cluster="west",kind="import"} 1`, `isthmus_written_services{kind="import"} 1`} {
+		name, _, _ := strings.Cut(metric, "{")
+		text, err := testutil.CollectAndFormat(newExportMetrics(e), expfmt.TypeTextPlain, name)
+		if err != nil || !strings.Contains(string(text), metric) {
+			t.Errorf("no %s in %s (%v)", metric, text, err)
+		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/local/exports/object"
@@ -32,10 +33,26 @@ type world struct {
 	writes  []string
 	uids    int
 	before  func(verb string, id plan.ID) error // each write; may be nil
+
+	version string // of the MCS-API; empty: there is none
+	imports *kind[*mcs.ServiceImport, mcs.ServiceImport]
+	exports *kind[*mcs.ServiceExport, mcs.ServiceExport]
+	dual    bool // Services get two IPs
+	unseen  bool // ServiceImports have been listed when there was none
 }
 
 func newWorld(t *testing.T, links ...plan.Cluster) *world {
 	w := &world{t: t, api: fake.NewClientset(), changed: make(chan struct{}), links: links, stale: make(map[plan.ID]*plan.Service)}
+	w.imports = &kind[*mcs.ServiceImport, mcs.ServiceImport]{w: w, name: "import", all: make(map[plan.ID]*mcs.ServiceImport), keep: func(to, from *mcs.ServiceImport, status bool) {
+		if status {
+			to.ObjectMeta, to.Spec = from.ObjectMeta, from.Spec
+		} else {
+			to.Status = from.Status
+		}
+	}}
+	w.exports = &kind[*mcs.ServiceExport, mcs.ServiceExport]{w: w, name: "export", all: make(map[plan.ID]*mcs.ServiceExport), keep: func(to, from *mcs.ServiceExport, _ bool) {
+		to.ObjectMeta, to.Spec = from.ObjectMeta, from.Spec
+	}}
 	w.api.PrependReactor("*", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		id := plan.ID{Namespace: a.GetNamespace()}
 		switch a := a.(type) {
@@ -62,6 +79,9 @@ func newWorld(t *testing.T, links ...plan.Cluster) *world {
 			w.uids++
 			o := c.Object.(*corev1.Service)
 			o.UID, o.Spec.ClusterIPs = types.UID(fmt.Sprint("uid-", w.uids)), []string{fmt.Sprint("10.96.0.", w.uids)}
+			if w.dual {
+				o.Spec.ClusterIPs = append(o.Spec.ClusterIPs, fmt.Sprint("fd00::", w.uids))
+			}
 		}
 		w.writes = append(w.writes, a.GetVerb()+" "+id.String())
 		w.touch()
@@ -106,6 +126,19 @@ func (w *world) read() (plan.World, bool) {
 		o := object.Read(&all.Items[i])
 		is.Services[o.ID] = o
 	}
+	if is.MCSVersion = w.version; w.version != "" {
+		is.Imports = make(map[plan.ID]*plan.ServiceImport)
+		for id, o := range w.imports.all {
+			if !w.unseen {
+				is.Imports[id] = object.ReadImport(o)
+			}
+		}
+	}
+	own := plan.Cluster{Seen: true}
+	for id, o := range w.exports.all {
+		own.Exports = append(own.Exports, plan.Export{ID: id, Service: exported(id), Exported: object.ReadExport(o, true)})
+	}
+	is.Clusters = append(is.Clusters, own)
 	for id, s := range w.stale {
 		if is.Services[id] = s; s == nil { // it is not known yet
 			delete(is.Services, id)
@@ -119,9 +152,21 @@ func link(name string, ids ...plan.ID) plan.Cluster {
 	allow, _ := plan.ParsePatterns("*")
 	c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, Allow: allow}
 	for _, id := range ids {
-		c.Exports = append(c.Exports, plan.Export{ID: id, Mirror: true, Service: &plan.Service{
-			ID: id, Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}, Ports: []plan.Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "8080"}},
-		}})
+		c.Exports = append(c.Exports, plan.Export{ID: id, Mirror: true, Service: exported(id)})
+	}
+	return c
+}
+
+// exported is a Service that is exported.
+func exported(id plan.ID) *plan.Service {
+	return &plan.Service{ID: id, Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}, Ports: []plan.Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "8080"}}, Traffic: plan.Traffic{SessionAffinity: "None"}}
+}
+
+// importing is a link whose Services of these names have ServiceExports.
+func importing(name string, ids ...plan.ID) plan.Cluster {
+	c := link(name, ids...)
+	for i := range c.Exports {
+		c.Exports[i].Mirror, c.Exports[i].Exported = false, &plan.ServiceExport{UID: name, Created: time.Now()}
 	}
 	return c
 }
@@ -140,7 +185,7 @@ func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *term)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, links...)
 		ctx, stop := context.WithCancel(t.Context())
-		writer, err := New(Options{Services: typedtest.Clients(w.api).Services, Leases: typedtest.Clients(w.api).Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch})
+		writer, err := New(Options{Services: typedtest.Clients(w.api).Services, MCS: w.mcs(), Leases: typedtest.Clients(w.api).Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -69,11 +69,12 @@ func put[O kept](api func(*Writer) (client[O], Verb), over func(have O) O, known
 		case err != nil:
 			return none, err
 		}
-		next := over(have)
-		if next == zero || have != zero && known != nil && one.left == known(have) {
+		next, content := over(have), one.content()
+		again := one.written == content
+		if next == zero || again && have != zero && known != nil && one.left == known(have) {
 			return none, nil
 		}
-		*r = outcome{content: one.content(), reverted: one.written == one.content()}
+		*r = outcome{content: content, reverted: again}
 		if have == zero {
 			v = Create
 			got, err = c.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})

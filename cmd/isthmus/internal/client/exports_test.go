@@ -12,7 +12,7 @@ import (
 )
 
 var exportsJSON = `{
-  "replica": {"name": "me"}, "writer": {"mode": "on", "identity": "me", "holder": "me", "leading": true, "notes": ["Link mc/east can't be read"]},
+  "replica": {"name": "me"}, "writer": {"mode": "on", "identity": "me", "holder": "me", "leading": true, "mcs": "v1beta1", "notes": ["Link mc/east can't be read"]},
   "exports": [
     {"cluster": "east", "export": "shop/web", "kind": "federated", "object": "shop/web-federated", "state": "written"},
     {"cluster": "east", "export": "shop/web", "kind": "mirror", "object": "shop/web-east", "state": "failed", "detail": "quota"},
@@ -23,10 +23,11 @@ var exportsJSON = `{
       "fields": [{"field": "port 80/TCP", "after": "to 8080, name http"}, {"field": "type", "after": "ClusterIP"}]},
     {"verb": "update", "object": "shop/web-federated", "kind": "federated", "of": "shop/web",
       "fields": [{"field": "label team", "before": "a", "after": "b"}, {"field": "label old\u001b[2J", "before": "x"}]},
+    {"verb": "status", "objectKind": "ServiceImport", "object": "shop/cart", "kind": "import", "of": "shop/cart", "fields": [{"field": "clusters", "before": "east", "after": "east, north"}]},
     {"verb": "delete", "object": "shop/old-east", "kind": "mirror", "of": "shop/old", "fields": []}],
-  "written": ["shop/old-east", "shop/web-federated"], "moreExports": 2, "moreChanges": 1}`
+  "written": ["shop/old-east", "shop/web-federated"], "writtenImports": ["shop/cart"], "moreExports": 2, "moreChanges": 1}`
 
-const exportsTable = `12:00:00.000  ADMIN: 5 exports, written by me; 4 objects are to be changed: --diff shows it
+const exportsTable = `12:00:00.000  ADMIN: 5 exports, written by me; 5 objects are to be changed: --diff shows it
   EXPORT    CLUSTER  KIND       WRITTEN AS     STATE    UNTIL  DETAIL
   shop/web  east     federated  web-federated  written  -      -
   shop/web  east     mirror     web-east       failed   -      quota
@@ -50,6 +51,11 @@ const exportsDiff = `--- /dev/null
 -label team: a
 +label team: b
 -"label old\x1b[2J: x"
+--- ServiceImport shop/cart
++++ ServiceImport shop/cart
+@@ status, for the import of shop/cart @@
+-clusters: east
++clusters: east, north
 --- Service shop/old-east
 +++ /dev/null
 @@ delete, for the mirror of shop/old @@
@@ -68,7 +74,7 @@ func TestExports(t *testing.T) {
 	}{
 		{"", "", exportsTable, "", 0},
 		{"shop/web cart.shop web", "service=shop%2Fweb&service=shop%2Fcart&service=web", exportsTable, "", 0},
-		{"--diff shop/", "service=shop%2F", exportsDiff, "isthmus exports: 4 objects are to be changed\n", 1},
+		{"--diff shop/", "service=shop%2F", exportsDiff, "isthmus exports: 5 objects are to be changed\n", 1},
 	} {
 		code, out, err := call(append(strings.Fields("exports --admin "+admin), strings.Fields(x.args)...)...)
 		if code != x.code || out != shown(x.out, admin) || err != x.err || asked != x.query {
@@ -94,7 +100,7 @@ func TestExportsWritten(t *testing.T) {
 		}
 		got += s.APIVersion + " " + s.Kind + " " + s.Namespace + "/" + s.Name + ";"
 	}
-	if want := "v1 Service shop/old-east;v1 Service shop/web-federated;"; got != want {
+	if want := "v1 Service shop/old-east;v1 Service shop/web-federated;multicluster.x-k8s.io/v1beta1 ServiceImport shop/cart;"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -1,0 +1,228 @@
+package exports
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"isthmus/internal/adminapi"
+	"isthmus/local/exports/plan"
+)
+
+// inMCS runs a term in a world with ServiceExports and ServiceImports, and one of each of these names in the own cluster.
+func inMCS(t *testing.T, links []string, own []string, f func(w *world, t *term)) {
+	inWorld(t, nil, func(w *world, t *term) {
+		w.change(func() {
+			w.version = "v1beta1"
+			for _, name := range links {
+				w.links = append(w.links, importing(name, shop("web")))
+			}
+			for _, name := range own {
+				w.exports.all[shop(name)] = &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{
+					Namespace: "shop", Name: name, UID: "own", ResourceVersion: "1", Generation: 3, CreationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)),
+				}}
+			}
+		})
+		f(w, t)
+	})
+}
+
+func conditionsOf(o *mcs.ServiceExport) (all []string) {
+	for _, c := range o.Status.Conditions {
+		all = append(all, c.Type+"="+string(c.Status)+" "+c.Reason)
+	}
+	return all
+}
+
+// The import, then its Service, then the import's IPs, its status and the condition of the own export; each once.
+func TestWritesImports(t *testing.T) {
+	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, _ *term) {
+		time.Sleep(10 * time.Second)
+		got := w.take()
+		if !slices.Contains(got[:2], "create import shop/web") || !slices.Contains(got, "create shop/web-clusterset") || !slices.Contains(got, "status export shop/web") || len(got) > 7 {
+			t.Errorf("%q", got)
+		}
+		o, derived := w.imports.all[shop("web")], w.service("web-clusterset")
+		if !slices.Equal(o.Spec.IPs, derived.Spec.ClusterIPs) || len(o.Spec.Ports) != 1 || len(o.Status.Clusters) != 2 || o.Status.Clusters[0].Cluster != "local" {
+			t.Errorf("import %+v, %+v", o.Spec, o.Status)
+		}
+		owner := derived.OwnerReferences[0]
+		if owner.UID != o.UID || owner.APIVersion != "multicluster.x-k8s.io/v1beta1" || owner.Controller != nil || owner.BlockOwnerDeletion != nil || len(derived.OwnerReferences) != 1 {
+			t.Errorf("owner %+v of %q", owner, o.UID)
+		}
+		if got := conditionsOf(w.exports.all[shop("web")]); !slices.Equal(got, []string{"Valid=True Valid", "Ready=True Ready", "Conflict=False NoConflicts"}) {
+			t.Errorf("conditions %q", got)
+		}
+		time.Sleep(time.Hour)
+		if got := w.take(); len(got) > 0 {
+			t.Errorf("though nothing changes: %q", got)
+		}
+		w.change(func() { w.links[0].Exports = nil })
+		time.Sleep(5 * time.Second)
+		if got := w.take(); !slices.Contains(got, "status import shop/web") || !slices.Equal(w.imports.all[shop("web")].Spec.IPs, derived.Spec.ClusterIPs) || len(w.imports.all[shop("web")].Status.Clusters) != 1 {
+			t.Errorf("once west has gone: %q", got)
+		}
+		w.change(func() { clear(w.exports.all) })
+		time.Sleep(5 * time.Second)
+		got = w.take()
+		slices.Sort(got)
+		if !slices.Equal(got, []string{"delete import shop/web", "delete shop/web-clusterset"}) {
+			t.Errorf("once no cluster exports: %q", got)
+		}
+	})
+}
+
+// Conditions of others stay, and ours are put back where others undo them.
+func TestConditions(t *testing.T) {
+	inMCS(t, nil, []string{"web"}, func(w *world, _ *term) {
+		theirs := metav1.Condition{Type: "Theirs", Status: metav1.ConditionUnknown, Reason: "Why", LastTransitionTime: metav1.NewTime(time.Unix(1000, 0))}
+		w.change(func() { w.exports.all[shop("web")].Status.Conditions = []metav1.Condition{theirs} })
+		time.Sleep(10 * time.Second)
+		w.take()
+		o := w.exports.all[shop("web")]
+		if got := conditionsOf(o); !slices.Equal(got, []string{"Theirs=Unknown Why", "Valid=True Valid", "Ready=True Ready", "Conflict=False NoConflicts"}) || !o.Status.Conditions[0].LastTransitionTime.Equal(&theirs.LastTransitionTime) || o.Status.Conditions[1].ObservedGeneration != 3 {
+			t.Errorf("conditions %q: %+v", got, o.Status.Conditions)
+		}
+		w.change(func() {
+			o := o.DeepCopy()
+			o.Status.Conditions[1].Status, o.ResourceVersion = metav1.ConditionFalse, "x"
+			w.exports.all[shop("web")] = o
+		})
+		time.Sleep(5 * time.Second)
+		if got := w.take(); !slices.Equal(got, []string{"status export shop/web"}) || w.exports.all[shop("web")].Status.Conditions[1].Status != metav1.ConditionTrue {
+			t.Errorf("once another has changed it: %q", got)
+		}
+	})
+}
+
+// What an older kind does not keep counts as written: it is not written again and again.
+func TestPruned(t *testing.T) {
+	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, term *term) {
+		w.change(func() {
+			w.dual = true
+			w.imports.refuse = func(o *mcs.ServiceImport) error {
+				if len(o.Spec.IPs) > 1 {
+					return apierrors.NewInvalid(schema.GroupKind{}, o.Name, nil)
+				}
+				return nil
+			}
+			w.imports.prune = func(o *mcs.ServiceImport) { o.Spec.IPFamilies, o.Status.Conditions = nil, nil }
+			w.exports.prune = func(o *mcs.ServiceExport) {
+				for i := range o.Status.Conditions {
+					o.Status.Conditions[i].ObservedGeneration = 0
+				}
+			}
+		})
+		time.Sleep(10 * time.Second)
+		o := w.imports.all[shop("web")]
+		if got := w.take(); len(got) > 7 || len(o.Spec.IPs) != 1 || len(o.Status.Clusters) != 2 {
+			t.Errorf("%q: %+v, %+v", got, o.Spec, o.Status)
+		}
+		time.Sleep(time.Hour)
+		if got := w.take(); len(got) > 0 {
+			t.Errorf("though nothing changes: %q", got)
+		}
+		world, _ := w.read()
+		p, _ := plan.Make(world, plan.Memory{})
+		changes := Changes(world, p)
+		for i := range changes {
+			if state, _ := term.trouble(&changes[i]); state != "" {
+				t.Errorf("%s %v: state %q", changes[i].Verb, changes[i].Object, state)
+			}
+		}
+		if len(changes) != 3 {
+			t.Errorf("changes %v", changes)
+		}
+		// A change of what is wanted is written still, and so is what others change.
+		w.change(func() {
+			w.links = []plan.Cluster{importing("west", shop("web"))}
+			w.links[0].Exports[0].Service.Ports[0] = plan.Port{Name: "admin", Protocol: "TCP", Number: 81, Target: "81"}
+		})
+		time.Sleep(5 * time.Second)
+		if got := w.take(); !slices.Contains(got, "update import shop/web") {
+			t.Errorf("once another port is exported: %q", got)
+		}
+		w.change(func() {
+			o := w.imports.all[shop("web")].DeepCopy()
+			o.Spec.Ports, o.ResourceVersion = nil, "x"
+			w.imports.all[shop("web")] = o
+		})
+		time.Sleep(5 * time.Second)
+		if got := w.take(); !slices.Equal(got, []string{"update import shop/web"}) {
+			t.Errorf("once others have taken the port away: %q", got)
+		}
+	})
+}
+
+// Without a right to ServiceImports labels are followed as ever; once it is granted all is written.
+func TestImportsForbidden(t *testing.T) {
+	inMCS(t, []string{"west"}, nil, func(w *world, term *term) {
+		w.change(func() {
+			w.links = append(w.links, link("east", shop("web")))
+			w.imports.refuse = func(o *mcs.ServiceImport) error {
+				return apierrors.NewForbidden(mcsResource, o.Name, errors.New("no right"))
+			}
+		})
+		time.Sleep(3 * time.Second)
+		w.change(func() { w.links[1].Exports = nil })
+		time.Sleep(2 * time.Second)
+		if got := w.take(); !slices.Equal(got, []string{"create shop/web-east", "delete shop/web-east"}) {
+			t.Errorf("%q", got)
+		}
+		if state, why := term.trouble(&Change{Object: Object{Kind: ServiceImport, ID: shop("web")}}); state != adminapi.ExportFailed || !strings.Contains(why, "no right") {
+			t.Errorf("state %q: %s", state, why)
+		}
+		w.change(func() { w.imports.refuse = nil })
+		time.Sleep(10 * time.Second)
+		if got := w.take(); len(got) < 4 || got[0] != "create import shop/web" {
+			t.Errorf("once it is granted: %q", got)
+		}
+	})
+}
+
+// A fresh read decides of these objects too.
+func TestImportOfAnother(t *testing.T) {
+	inWorld(t, nil, func(w *world, _ *term) {
+		users := &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "users"}}
+		theirs := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-clusterset"}}
+		w.add(theirs)
+		w.change(func() {
+			w.version, w.imports.all[shop("web")] = "v1beta1", users
+			w.links = []plan.Cluster{importing("west", shop("web"))}
+			w.stale[shop("web-clusterset")], w.unseen = nil, true
+		})
+		time.Sleep(time.Minute)
+		if got := w.take(); len(got) > 0 || w.imports.all[shop("web")] != users {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// Where the kinds are not installed nothing is tried of them, and for them no Lease is needed.
+func TestNoKinds(t *testing.T) {
+	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, term *term) {
+		w.change(func() { w.version = "" })
+		time.Sleep(10 * time.Second)
+		w.take()
+		w.change(func() { w.links = append(w.links, link("east", shop("web"))) })
+		time.Sleep(time.Minute)
+		if got := w.take(); !slices.Equal(got, []string{"create shop/web-east"}) {
+			t.Errorf("%q", got)
+		}
+		w.change(func() { w.links = w.links[:1] })
+		time.Sleep(time.Hour)
+		term.mu.Lock()
+		defer term.mu.Unlock()
+		if !idle(term.current) {
+			t.Errorf("there is something to do: %+v", term.current)
+		}
+	})
+}
