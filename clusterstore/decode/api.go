@@ -18,6 +18,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/crd"
 )
@@ -57,6 +58,9 @@ type endpoint struct {
 // follows no redirects and bounds the bodies of errors, and of nothing else.
 func NewSources(client *http.Client, base *url.URL) Sources {
 	a := &api{client, base, make(chan struct{}, 1)}
+	imports := newNewest(MCSVersions, func(v schema.GroupVersion) Source[*mcs.ServiceImport] {
+		return newCustom[mcs.ServiceImport](a, v, "serviceimports", "", "ServiceImport")
+	})
 	return Sources{
 		Serves:         a.serves,
 		Document:       a.document,
@@ -76,12 +80,14 @@ func NewSources(client *http.Client, base *url.URL) Sources {
 		Workloads:   newCustom[crd.ExternalWorkload](a, crd.WorkloadVersion, "externalworkloads", "", "ExternalWorkload"),
 		Profiles:    newCustom[crd.ServiceProfile](a, crd.ProfileVersion, "serviceprofiles", "", "ServiceProfile"),
 		Links: func(namespace string) Source[*crd.Link] {
-			var all newest[*crd.Link]
-			for _, v := range crd.LinkVersions {
-				all = append(all, newCustom[crd.Link](a, v, "links", namespace, "Link"))
-			}
-			return all
+			return newNewest(crd.LinkVersions, func(v schema.GroupVersion) Source[*crd.Link] {
+				return newCustom[crd.Link](a, v, "links", namespace, "Link")
+			})
 		},
+		ServiceExports: newNewest(MCSVersions, func(v schema.GroupVersion) Source[*mcs.ServiceExport] {
+			return newCustom[mcs.ServiceExport](a, v, "serviceexports", "", "ServiceExport")
+		}),
+		ServiceImports: imports, MCSVersion: imports.version,
 	}
 }
 

@@ -12,18 +12,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// custom is the format of Linkerd's kinds, which API servers send in JSON. Of an object package crd decodes what
-// it has a field for; how much that can become is bounded by how many values the object has.
+// custom is the format of custom resources, which API servers send in JSON. Of an object is decoded what T has a field for, by
+// the UnmarshalJSON that types of package crd have; how much that can become is bounded by how many values the object has.
 type custom[T any, O interface {
 	*T
 	Object
-	json.Unmarshaler
 }] struct{ schema.GroupVersionKind }
 
 func newCustom[T any, O interface {
 	*T
 	Object
-	json.Unmarshaler
 }](a *api, v schema.GroupVersion, name, namespace, kind string) Source[O] {
 	return &source[O]{newEndpoint(a, v, name, namespace), custom[T, O]{v.WithKind(kind)}, v.WithKind(kind)}
 }
@@ -98,13 +96,20 @@ func (c custom[T, O]) next(in *input, f func(as watch.EventType, of schema.Group
 func (custom[T, O]) decode(data []byte, whole error, f func(O, error) error) error {
 	o, err := O(new(T)), whole
 	if err == nil {
-		err = o.UnmarshalJSON(data)
+		err = unmarshal(data, o)
 	}
 	if err != nil {
 		o = new(T)
 		readJSONNames(data, o)
 	}
 	return f(o, err)
+}
+
+func unmarshal(data []byte, o Object) error {
+	if u, ok := o.(json.Unmarshaler); ok {
+		return u.UnmarshalJSON(data)
+	}
+	return utiljson.Unmarshal(data, o)
 }
 
 // readJSONNames sets the kind, the names and the version of an object that may be cut off, as far as it can.

@@ -16,34 +16,40 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode/corpus"
 )
 
-// heldCustom are the kinds in JSON, whose lists and events are held against package crd's own way to decode an object.
+// heldCustom are the kinds in JSON, whose lists and events are held against their types' own way to decode an object.
 var heldCustom = []func(t testing.TB, data string){
 	compareCustom[crd.Server](func(s Sources) Source[*crd.Server] { return s.Servers }, "policy.linkerd.io/v1beta3", "Server"),
 	compareCustom[crd.ExternalWorkload](func(s Sources) Source[*crd.ExternalWorkload] { return s.Workloads }, "workload.linkerd.io/v1beta1", "ExternalWorkload"),
 	compareCustom[crd.ServiceProfile](func(s Sources) Source[*crd.ServiceProfile] { return s.Profiles }, "linkerd.io/v1alpha2", "ServiceProfile"),
-	compareCustom[crd.Link](func(s Sources) Source[*crd.Link] { return s.Links("ns").(newest[*crd.Link])[0] }, "multicluster.linkerd.io/v1alpha3", "Link"),
+	compareCustom[crd.Link](func(s Sources) Source[*crd.Link] { return s.Links("ns").(*newest[*crd.Link]).of[0] }, "multicluster.linkerd.io/v1alpha3", "Link"),
+	compareCustom[mcs.ServiceExport](func(s Sources) Source[*mcs.ServiceExport] {
+		return s.ServiceExports.(*newest[*mcs.ServiceExport]).of[0]
+	}, "multicluster.x-k8s.io/v1beta1", "ServiceExport"),
+	compareCustom[mcs.ServiceImport](func(s Sources) Source[*mcs.ServiceImport] {
+		return s.ServiceImports.(*newest[*mcs.ServiceImport]).of[1]
+	}, "multicluster.x-k8s.io/v1alpha1", "ServiceImport"),
 }
 
 // compareCustom reads one object, which is valid JSON, twice in a list, and by an event.
 func compareCustom[T any, O interface {
 	*T
 	Object
-	json.Unmarshaler
 }](from func(Sources) Source[O], version, kind string) func(t testing.TB, data string) {
 	return func(t testing.TB, data string) {
 		var want T
-		whole := O(&want).UnmarshalJSON([]byte(data))
+		whole := unmarshal([]byte(data), O(&want))
 		n := 0
 		check := func(got O, refused *Refused) error {
 			n++
 			switch {
 			case (refused != nil) != (whole != nil):
-				t.Errorf("%s: refused: %+v, crd's error: %v", data, refused, whole)
+				t.Errorf("%s: refused: %+v, the type's error: %v", data, refused, whole)
 			case refused == nil && !equality.Semantic.DeepEqual(got, O(&want)):
 				t.Errorf("%s: got\n%+v\nwant\n%+v", data, got, want)
 			}
@@ -67,7 +73,7 @@ func compareCustom[T any, O interface {
 	}
 }
 
-// TestCustom: every object in JSON is read as package crd reads it, wherever it comes.
+// TestCustom: every object in JSON is read as its type reads it, wherever it comes.
 func TestCustom(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newMaker(rapid.Uint64().Draw(rt, "seed"), 3)
@@ -85,11 +91,11 @@ func TestCustom(t *testing.T) {
 	}
 }
 
-var customKinds = []schema.GroupVersionKind{crd.PolicyVersion.WithKind("Server"), crd.WorkloadVersion.WithKind("ExternalWorkload"), crd.ProfileVersion.WithKind("ServiceProfile"), crd.LinkVersions[0].WithKind("Link")}
+var customKinds = []schema.GroupVersionKind{crd.PolicyVersion.WithKind("Server"), crd.WorkloadVersion.WithKind("ExternalWorkload"), crd.ProfileVersion.WithKind("ServiceProfile"), crd.LinkVersions[0].WithKind("Link"), MCSVersions[0].WithKind("ServiceExport"), MCSVersions[1].WithKind("ServiceImport")}
 
 // customObject is an object in JSON.
 func customObject(m corpus.Maker, t interface{ Fatal(...any) }, kind int) string {
-	o := []Object{&crd.Server{}, &crd.ExternalWorkload{}, &crd.ServiceProfile{}, &crd.Link{}}[kind]
+	o := []Object{&crd.Server{}, &crd.ExternalWorkload{}, &crd.ServiceProfile{}, &crd.Link{}, &mcs.ServiceExport{}, &mcs.ServiceImport{}}[kind]
 	m.Make(o)
 	o.GetObjectKind().SetGroupVersionKind(customKinds[kind])
 	data, err := json.Marshal(o)
@@ -156,6 +162,9 @@ func TestNewest(t *testing.T) {
 			must(t, w.Close())
 		}
 		check("watch", n, err)
+		if v := links.(*newest[*crd.Link]).version(); c.fails == 0 && "v"+strings.Trim(c.asked[strings.LastIndex(c.asked, "v")+1:], "]") != v {
+			t.Errorf("%v: version %q", c.codes, v)
+		}
 	}
 }
 

@@ -9,11 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/crd"
 )
 
-// Object is what is decoded: a struct of Kubernetes or of package crd in which only the
+// Object is what is decoded: a struct of Kubernetes, of the MCS-API or of package crd, in which only the
 // fields that are used are set.
 type Object interface {
 	runtime.Object
@@ -89,4 +90,12 @@ type Sources struct {
 	Profiles  Source[*crd.ServiceProfile]
 	// Links is for those of a namespace, in the newest version that the API server has.
 	Links func(namespace string) Source[*crd.Link]
+	// ServiceExports and ServiceImports are read in the newest of MCSVersions that the API server has.
+	ServiceExports Source[*mcs.ServiceExport]
+	ServiceImports Source[*mcs.ServiceImport]
+	// MCSVersion returns the version in which ServiceImports were read last; empty: they never were. It does not block.
+	MCSVersion func() string
 }
+
+// MCSVersions are those of the MCS-API, the newest first. They do not differ in what is decoded.
+var MCSVersions = []schema.GroupVersion{{Group: mcs.GroupName, Version: "v1beta1"}, {Group: mcs.GroupName, Version: "v1alpha1"}}

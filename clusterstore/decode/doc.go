@@ -42,7 +42,8 @@
 //     Pod. A filter over the bytes before it was tried: it took too long for what it saved.
 //   - Texts are lent from the buffer ([unsafe.String]): most are compared or looked up, and few are
 //     kept. Secrets' texts are not lent, since of these most are kept.
-//   - Linkerd's resources come in JSON only. They are few: package crd decodes them as a whole.
+//   - Custom resources come in JSON only. They are few, and are decoded as a whole: Linkerd's by package crd, those of the
+//     MCS-API into its own types, so that one of which a part has the wrong form is refused.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package decode

@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -126,24 +127,48 @@ func (s *source[O]) event(as watch.EventType, of schema.GroupVersionKind, data [
 }
 
 // newest is a kind in several versions, of which the first is used that the API server has.
-type newest[O Object] []Source[O]
+type newest[O Object] struct {
+	versions []schema.GroupVersion
+	of       []Source[O]
+	used     atomic.Pointer[schema.GroupVersion] // by the last list or watch that the API server has answered; nil: none was
+}
 
-func (n newest[O]) List(ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error) (all metav1.ListMeta, err error) {
-	for _, s := range n {
-		if all, err = s.List(ctx, o, each); !apierrors.IsNotFound(err) {
-			break
-		}
+func newNewest[O Object](versions []schema.GroupVersion, of func(schema.GroupVersion) Source[O]) *newest[O] {
+	n := &newest[O]{versions: versions}
+	for _, v := range versions {
+		n.of = append(n.of, of(v))
 	}
+	return n
+}
+
+func (n *newest[O]) List(ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error) (all metav1.ListMeta, err error) {
+	n.try(func(s Source[O]) error { all, err = s.List(ctx, o, each); return err })
 	return all, err
 }
 
-func (n newest[O]) Watch(ctx context.Context, o metav1.ListOptions) (all Events[O], err error) {
-	for _, s := range n {
-		if all, err = s.Watch(ctx, o); !apierrors.IsNotFound(err) {
-			break
+func (n *newest[O]) Watch(ctx context.Context, o metav1.ListOptions) (all Events[O], err error) {
+	n.try(func(s Source[O]) error { all, err = s.Watch(ctx, o); return err })
+	return all, err
+}
+
+func (n *newest[O]) try(ask func(Source[O]) error) {
+	for i, s := range n.of {
+		err := ask(s)
+		if err == nil {
+			n.used.Store(&n.versions[i])
+		}
+		if !apierrors.IsNotFound(err) {
+			return
 		}
 	}
-	return all, err
+}
+
+// version returns that which was used last; empty: none was.
+func (n *newest[O]) version() string {
+	if v := n.used.Load(); v != nil {
+		return v.Version
+	}
+	return ""
 }
 
 // eventType returns a type of events; empty: none has that name.
