@@ -132,6 +132,36 @@ func TestImportOfOthers(t *testing.T) {
 	}
 }
 
+// TestServiceExportsGone: while ServiceExports of a cluster can't be read nothing of ServiceImports is removed, and where they are no kind
+// of object that waits. Mirrors go at once both times.
+func TestServiceExportsGone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		seen, emptied bool
+		state, later  string
+	}{
+		"unread":       {false, false, "kept", "http=80 of local,west"},
+		"no such kind": {true, true, "held", "http=80 of local"},
+	} {
+		s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "mirror import", "http=80")))
+		s.settle(t)
+		west, empty := s.of("west"), ID{"shop", "empty"}
+		west.Exports, west.SeenServiceExports, west.Emptied = nil, tc.seen, tc.emptied
+		s.Imports[empty] = &ServiceImport{ID: empty, Labels: map[string]string{markLabel: "linkerd"}, Annotations: map[string]string{markAnnotation: "ServiceImport shop/empty"}}
+		s.settle(t)
+		s.want(t, "web-west", "none")
+		s.want(t, "web-clusterset", "http=80 of local,west")
+		if got := s.states(); got != "local/web import: written; west/web import: "+tc.state {
+			t.Errorf("%s: %s", name, got)
+		}
+		if there := s.Imports[empty] != nil; there == tc.seen {
+			t.Errorf("%s: the ServiceImport without members is there: %v", name, there)
+		}
+		s.Now = s.Now.Add(s.UnlinkedAfter)
+		s.settle(t)
+		s.want(t, "web-clusterset", tc.later)
+	}
+}
+
 func TestConditionsOfOthersStay(t *testing.T) {
 	theirs := Condition{Type: "Theirs", Reason: "X", True: true}
 	w := ExportConditions{Want: []Condition{{Type: "Valid", True: true}, {Type: "Ready", True: true}, {Type: "Conflict"}}}

@@ -58,7 +58,7 @@ func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
 	name := rapid.SampledFrom(links).Draw(t, "cluster")
 	i := slices.IndexFunc(s.Clusters, func(c Cluster) bool { return c.Name == name })
 	written := slices.SortedFunc(maps.Keys(s.Services), compareIDs)
-	switch what := rapid.IntRange(0, 8).Draw(t, "what"); {
+	switch what := rapid.IntRange(0, 11).Draw(t, "what"); {
 	case what == 0:
 		s.Now = s.Now.Add(time.Duration(rapid.IntRange(1, 900).Draw(t, "seconds")) * time.Second)
 	case i < 0:
@@ -69,6 +69,10 @@ func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
 		s.Clusters = slices.Delete(slices.Clone(s.Clusters), i, i+1)
 	case what == 2:
 		s.Clusters[i].Seen = !s.Clusters[i].Seen
+	case what == 9:
+		s.Clusters[i].SeenServiceExports = !s.Clusters[i].SeenServiceExports
+	case what == 10:
+		s.Clusters[i].Emptied = !s.Clusters[i].Emptied
 	case what == 3 && name != "":
 		s.Clusters[i].Joins = rapid.SampledFrom([]Joins{JoinsAll, OnlyMirror, JoinsNone, Unreadable}).Draw(t, "joins")
 	case what == 4 && len(written) > 0: // a user edits, or takes it for himself
@@ -122,7 +126,7 @@ func TestLaws(t *testing.T) {
 			s.checkValid(t)
 		}
 		for i := range s.Clusters {
-			s.Clusters[i].Seen, s.Clusters[i].Joins = true, JoinsAll
+			s.Clusters[i].Seen, s.Clusters[i].SeenServiceExports, s.Clusters[i].Joins = true, true, JoinsAll
 		}
 		s.settleIn(t)
 		s.Now = s.Now.Add(time.Hour)

@@ -46,7 +46,7 @@ func (m *maker) keepMissing() {
 			case c == nil:
 				m.keepUnlinked(g, name)
 			case !m.allowed(c, g): // somebody said so
-			case !c.Seen || c.Joins == Unreadable:
+			case !c.knows(g.kind):
 				m.keep(g, name, Kept, time.Time{})
 			case clusters[name]: // what has no mark is not adopted then: place sees to it
 				missing[name] = append(missing[name], g)
@@ -107,9 +107,9 @@ func (m *maker) removeOrHold(c *Cluster, missing []group) {
 			lost++
 		}
 	}
-	mass := c.Emptied || lost >= massParts && 2*lost > all
+	mass := lost >= massParts && 2*lost > all
 	for _, g := range fresh {
-		if mass {
+		if mass || c.Emptied && g.kind == Import {
 			m.hold(c, g, m.Now)
 		} else {
 			m.after.went[gone{g, c.Name}] = m.Now

@@ -25,6 +25,19 @@ func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 	return &Export{ID: o.ID, Service: o, Mirror: mirror, Federated: federated}
 }
 
+// Reduce drops of a Service what a ServiceExport of its name has no use for. It is still known to be written if it is.
+func (s *Service) Reduce() {
+	s.UID, s.Version, s.ClusterIPs = "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
+	exclude(s.Labels, func(key string) bool { return key != markLabel && key != mirroredLabel })
+	exclude(s.Annotations, func(key string) bool { return !copyAnnotation(key, true) })
+	if len(s.Labels) == 0 {
+		s.Labels = nil
+	}
+	if len(s.Annotations) == 0 {
+		s.Annotations = nil
+	}
+}
+
 func exclude(from map[string]string, excluded func(string) bool) {
 	if excluded != nil {
 		maps.DeleteFunc(from, func(key, _ string) bool { return excluded(key) })

@@ -49,12 +49,13 @@ type Cluster struct {
 	Name   string    // empty: the own one
 	Domain string    // of the cluster, such as "cluster.local"
 	Age    time.Time // when it was linked; the older link decides
-	// Seen is whether the exports have been read in whole since the writer began. They may be older than what the
+	// Seen is whether the Services that are exported have been read in whole since the writer began, and SeenServiceExports whether
+	// the ServiceExports have: without these nothing of a ServiceImport is removed. They may be older than what the
 	// cluster has now; while it can't be reached they stay.
-	Seen    bool
-	Exports []Export // each ID once
-	// Emptied is whether something else than the exports has made them fewer: a kind of object, or a Link with
-	// selectors, is gone. What is missing is removed after UnlinkedAfter only.
+	Seen, SeenServiceExports bool
+	Exports                  []Export // each ID once
+	// Emptied is whether the cluster does not have ServiceExports as a kind of object. What of ServiceImports is missing by that is
+	// removed after UnlinkedAfter only.
 	Emptied bool
 	Joins   Joins
 	Allow   Patterns // which namespaces it may export to; not asked of the own cluster
@@ -62,6 +63,11 @@ type Cluster struct {
 }
 
 func (c *Cluster) own() bool { return c.Name == "" }
+
+// knows reports whether what the cluster exports for a kind is known.
+func (c *Cluster) knows(k Kind) bool {
+	return c.Seen && (c.SeenServiceExports || k != Import) && c.Joins != Unreadable
+}
 
 // Joins is what the exports of a link may become part of.
 type Joins int

@@ -35,7 +35,7 @@ func newSim(clusters ...Cluster) *sim {
 		Imports:    make(map[ID]*ServiceImport),
 	}}
 	for i, c := range clusters {
-		c.Seen, c.Domain, c.Allow, c.Age = true, "cluster.local", all, start.Add(time.Duration(i)*time.Second)
+		c.Seen, c.SeenServiceExports, c.Domain, c.Allow, c.Age = true, true, "cluster.local", all, start.Add(time.Duration(i)*time.Second)
 		s.Clusters = append(s.Clusters, c)
 	}
 	return s

@@ -56,12 +56,12 @@ func (m *maker) write() {
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(m.have), compareGroups) {
 		// Of an object without members, which others have taken away, nobody knows whose it is until all clusters are seen.
-		if len(m.parts[g]) == 0 && !m.left(g) && (len(m.have[g]) > 0 || m.allSeen()) {
+		if len(m.parts[g]) == 0 && !m.left(g) && (len(m.have[g]) > 0 || m.allKnow(g.kind)) {
 			m.remove(g)
 		}
 	}
 	for _, o := range m.unknown {
-		if _, wanted := owners[o.ID]; !wanted && !o.Deleting && m.Labels && m.ServiceExports && m.allSeen() {
+		if _, wanted := owners[o.ID]; !wanted && !o.Deleting && m.Labels && m.ServiceExports && m.allKnow(Import) {
 			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, o.ID, "", o.UID})
 		}
 	}
@@ -155,9 +155,9 @@ func (m *maker) place(g, owner group) (s State, detail string) {
 	return Written, ""
 }
 
-// allSeen reports whether the exports of all clusters are known.
-func (m *maker) allSeen() bool {
-	return !slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Joins != JoinsNone && (!c.Seen || c.Joins == Unreadable) })
+// allKnow reports whether what all clusters export for a kind is known.
+func (m *maker) allKnow(k Kind) bool {
+	return !slices.ContainsFunc(m.Clusters, func(c Cluster) bool { return c.Joins != JoinsNone && !c.knows(k) })
 }
 
 func clustersOf(parts []*part) (names []string) {
