@@ -53,6 +53,7 @@ func LinkRights() []Right {
 		{"batch", "jobs", read, "", false, Warning, "labels do not name its CronJobs"},
 		{"policy.linkerd.io", "servers", read, "", false, Warning, "its Servers make no port opaque"},
 		{"workload.linkerd.io", "externalworkloads", read, "", false, Unchecked, "its ExternalWorkloads are not served"},
+		{"multicluster.x-k8s.io", "serviceexports", read, "", false, Unchecked, "its ServiceExports are not read"},
 		{"", "nodes", read, "", false, Unchecked, "its region and its Pods' networks are not known"},
 		{"", "configmaps", []string{"get"}, anchorsConfigMap, false, Unchecked, "its trust anchors can't be compared"},
 	}
