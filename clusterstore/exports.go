@@ -30,9 +30,11 @@ type Exports struct {
 	// Services are all of the own cluster. Of those that neither this gateway nor Linkerd's service mirror wrote, there is
 	// no more than that they are there.
 	Services map[plan.ID]*plan.Service
-	// Imports are the own cluster's ServiceImports. Of those that no gateway wrote, there is no more than that they are there.
+	// Imports are the own cluster's ServiceImports. Of those that no gateway wrote, there is no more than that they are there. nil:
+	// ServiceExports are not read, or ServiceImports have not been listed yet, so that nothing may be written for them.
 	Imports map[plan.ID]*plan.ServiceImport
-	// MCSVersion is the version of the MCS-API that the own cluster has, such as "v1beta1"; empty: it has none, or ServiceExports are not read.
+	// MCSVersion is the version in which the own cluster has ServiceImports, such as "v1beta1"; empty: it does not have them as a kind
+	// of object, or Imports is nil.
 	MCSVersion string
 }
 
@@ -50,7 +52,10 @@ func (s *Store) Exports() (Exports, bool) {
 	if own == nil || !dispatched {
 		return Exports{}, false
 	}
-	all := Exports{Clusters: []plan.Cluster{{Seen: true, Exports: own.List}}, Namespaces: own.Namespaces, Services: own.Services}
+	all := Exports{
+		Clusters:   []plan.Cluster{{Seen: true, SeenServiceExports: own.ServiceExports, Emptied: own.Emptied, Exports: own.List}},
+		Namespaces: own.Namespaces, Services: own.Services, Imports: own.Imports, MCSVersion: own.MCSVersion,
+	}
 	for _, name := range slices.Sorted(maps.Keys(links)) {
 		all.Clusters = append(all.Clusters, links[name].asCluster())
 	}
@@ -126,7 +131,7 @@ func (l *link) asCluster() plan.Cluster {
 	c.Domain, c.Age = v.accepted.domain, v.accepted.created
 	c.Joins, c.Allow = v.standing.settings.joins, *v.standing.settings.allow
 	if kept := v.exports(); kept != nil {
-		c.Seen, c.Exports = true, kept.List
+		c.Seen, c.SeenServiceExports, c.Emptied, c.Exports = true, kept.ServiceExports, kept.Emptied, kept.List
 	}
 	return c
 }
@@ -138,7 +143,8 @@ func (l *link) exports() *cluster.ExportConfig {
 		return nil
 	}
 	return &cluster.ExportConfig{
-		Selectors: func() plan.Selectors { return o.Selectors(string(l.name)) },
-		Changed:   l.store.exportsMayDiffer,
+		Selectors:      func() plan.Selectors { return o.Selectors(string(l.name)) },
+		ServiceExports: o.ServiceExports,
+		Changed:        l.store.exportsMayDiffer,
 	}
 }

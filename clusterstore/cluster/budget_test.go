@@ -70,6 +70,14 @@ func TestBudget(t *testing.T) {
 			}
 			w.Exports()
 		}},
+		"ServiceExports": {large: true, fill: func(w *world) {
+			for i := range 5000 {
+				s := labelled(fmt.Sprint("s", i), "app="+fmt.Sprint("app", i), "team=x")
+				s.Annotations = map[string]string{"retry.linkerd.io/http": "5xx"}
+				w.put(s, aServiceExport(s.Name))
+			}
+			w.Exports()
+		}},
 		"Nodes": {large: true, fill: func(w *world) {
 			for i := range 10000 {
 				w.put(aNode(fmt.Sprint("n", i), fmt.Sprint("r", i)))
@@ -88,7 +96,7 @@ func TestBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := budget.NewPool(budget.Limits{Cluster: small, All: 2 * small}).Add()
 			before := heap()
-			w := newWorld(t, func(c *Config) { c.Budget, c.Nodes = b, true; exporting(new(int))(c) })
+			w := newWorld(t, func(c *Config) { c.Budget, c.Nodes = b, true; exportingAll(new(int))(c) })
 			tt.fill(w)
 			took, used := int64(heap()-before), b.Usage().Used
 			runtime.KeepAlive(w)

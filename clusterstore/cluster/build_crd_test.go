@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/gentype"
 	clienttesting "k8s.io/client-go/testing"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode/decodetest"
@@ -22,7 +23,10 @@ type fakeCRDs struct {
 func newFakeCRDs() *fakeCRDs {
 	f := &fakeCRDs{Fake: &clienttesting.Fake{}, trackers: make(map[string]clienttesting.ObjectTracker)}
 	scheme := crd.NewScheme()
-	for _, resource := range []string{"servers", "externalworkloads", "serviceprofiles"} {
+	if err := mcs.Install(scheme); err != nil {
+		panic(err)
+	}
+	for _, resource := range []string{"servers", "externalworkloads", "serviceprofiles", "serviceexports", "serviceimports"} {
 		tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
 		f.trackers[resource] = tracker
 		f.AddReactor("*", resource, clienttesting.ObjectReaction(tracker))
@@ -38,6 +42,8 @@ var (
 	serversResource   = crd.PolicyVersion.WithResource("servers")
 	workloadsResource = crd.WorkloadVersion.WithResource("externalworkloads")
 	profilesResource  = crd.ProfileVersion.WithResource("serviceprofiles")
+	exportsResource   = mcs.SchemeGroupVersion.WithResource("serviceexports")
+	importsResource   = mcs.SchemeGroupVersion.WithResource("serviceimports")
 )
 
 func (f *fakeCRDs) servers() decodetest.Lister[*crd.ServerList] {
@@ -66,6 +72,22 @@ func (f *fakeCRDs) profiles() decodetest.Lister[*crd.ServiceProfileList] {
 		func(l *crd.ServiceProfileList, items []*crd.ServiceProfile) {
 			l.Items = gentype.FromPointerSlice(items)
 		})
+}
+
+func (f *fakeCRDs) serviceExports() decodetest.Lister[*mcs.ServiceExportList] {
+	return gentype.NewFakeClientWithList(f.Fake, "", exportsResource, schema.GroupVersionKind(mcs.SchemeGroupVersion.WithKind("ServiceExport")),
+		func() *mcs.ServiceExport { return &mcs.ServiceExport{} }, func() *mcs.ServiceExportList { return &mcs.ServiceExportList{} },
+		func(dst, src *mcs.ServiceExportList) { dst.ListMeta = src.ListMeta },
+		func(l *mcs.ServiceExportList) []*mcs.ServiceExport { return gentype.ToPointerSlice(l.Items) },
+		func(l *mcs.ServiceExportList, items []*mcs.ServiceExport) { l.Items = gentype.FromPointerSlice(items) })
+}
+
+func (f *fakeCRDs) serviceImports() decodetest.Lister[*mcs.ServiceImportList] {
+	return gentype.NewFakeClientWithList(f.Fake, "", importsResource, schema.GroupVersionKind(mcs.SchemeGroupVersion.WithKind("ServiceImport")),
+		func() *mcs.ServiceImport { return &mcs.ServiceImport{} }, func() *mcs.ServiceImportList { return &mcs.ServiceImportList{} },
+		func(dst, src *mcs.ServiceImportList) { dst.ListMeta = src.ListMeta },
+		func(l *mcs.ServiceImportList) []*mcs.ServiceImport { return gentype.ToPointerSlice(l.Items) },
+		func(l *mcs.ServiceImportList, items []*mcs.ServiceImport) { l.Items = gentype.FromPointerSlice(items) })
 }
 
 // aServer makes a port of the Pods with these labels ("key=value,key=value")

@@ -13,8 +13,10 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode/decodetest"
@@ -29,6 +31,8 @@ type fakeAPI struct {
 	typed *fake.Clientset
 	meta  *metadatafake.FakeMetadataClient
 	crd   *fakeCRDs
+
+	serves func(context.Context, schema.GroupVersionResource) (bool, error) // nil: it has no discovery
 }
 
 func newFakeAPI(objects ...runtime.Object) *fakeAPI {
@@ -44,6 +48,12 @@ func (a *fakeAPI) client() *kube.Client {
 	c.Sources.Servers = decodetest.New[*crd.Server](a.crd.servers())
 	c.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](a.crd.workloads())
 	c.Sources.Profiles = decodetest.New[*crd.ServiceProfile](a.crd.profiles())
+	c.Sources.ServiceExports = decodetest.New[*mcs.ServiceExport](a.crd.serviceExports())
+	c.Sources.ServiceImports = decodetest.New[*mcs.ServiceImport](a.crd.serviceImports())
+	c.Sources.MCSVersion = func() string { return "v1beta1" }
+	if a.serves != nil {
+		c.Sources.Serves = a.serves
+	}
 	return c
 }
 
@@ -117,6 +127,10 @@ func (w *world) feed(o runtime.Object) follow.Feed {
 		name = "externalworkloads"
 	case *crd.ServiceProfile:
 		name = "serviceprofiles"
+	case *mcs.ServiceExport:
+		name = "serviceexports"
+	case *mcs.ServiceImport:
+		name = "serviceimports"
 	}
 	return w.store(name)
 }

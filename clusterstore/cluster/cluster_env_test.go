@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/federation"
@@ -75,6 +76,13 @@ func (tr *trouble) find(a clienttesting.Action) error {
 	return nil
 }
 
+// serves is API discovery, which has errors for the verb discover. What is absent has none.
+func (tr *trouble) serves(_ context.Context, resource schema.GroupVersionResource) (bool, error) {
+	tr.mu.Lock()
+	defer tr.mu.Unlock()
+	return !apierrors.IsNotFound(tr.errs["* "+resource.Resource]), tr.errs["discover "+resource.Resource]
+}
+
 func (tr *trouble) set(key string, err error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -127,6 +135,9 @@ func inCluster(t *testing.T, change func(*Config, *trouble), test func(*running)
 		}
 		if change != nil {
 			change(&cfg, r.trouble)
+		}
+		if cfg.Exports != nil {
+			api.serves = r.trouble.serves
 		}
 		r.Own = newOn(api, cfg)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -190,6 +201,8 @@ func (r *running) create(o runtime.Object) {
 		err = r.api.crd.trackers["externalworkloads"].Create(workloadsResource, o, "ns")
 	case *crd.ServiceProfile:
 		err = r.api.crd.trackers["serviceprofiles"].Create(profilesResource, o, "ns")
+	case *mcs.ServiceExport:
+		err = r.api.crd.trackers["serviceexports"].Create(exportsResource, o, "ns")
 	case *metav1.PartialObjectMetadata:
 		gvr := schema.GroupVersionResource{Group: o.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(o.Kind) + "s"}
 		err = r.api.meta.Tracker().Create(gvr, o, o.Namespace)

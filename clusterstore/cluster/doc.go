@@ -12,7 +12,7 @@
 // Each kind of object has a file with what is kept of it and how it is indexed:
 // pod.go (and podspec.go, its containers and ports), slice.go, unready.go, service.go, owner.go
 // (ReplicaSets and Jobs), node.go, policyserver.go (with selector.go and policy.go, which
-// match Servers), externalworkload.go, serviceprofile.go, endpoints.go, exports.go (Namespaces). resources.go lists them.
+// match Servers), externalworkload.go, serviceprofile.go, endpoints.go, exportkinds.go (Namespaces, ServiceExports, ServiceImports). resources.go lists them.
 // reader.go and join.go make endpoints; explain.go has what becomes of each address of a Service,
 // from the same join. What only the own cluster has begins in own.go.
 //
@@ -34,8 +34,8 @@
 //     Changes are reported in turn by namespace.
 //   - Readers return the same pointers for what has not changed, and so does
 //     [Own.ServiceProfile].
-//   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads and ServiceProfiles are
-//     optional. If they are forbidden or absent, that is in [Cluster.Health], and they
+//   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles, ServiceExports and
+//     ServiceImports are optional. If they are forbidden or absent, that is in [Cluster.Health], and they
 //     are retried within 30 s.
 //
 // The state has these indexes, all under state.mu. Each kind's [follow.Store] also asks for its
@@ -61,9 +61,12 @@
 //     one that all have. The store of Nodes keeps both.
 //   - gateways: Services that are gateways of the cluster, by name, for Gateways. The store of
 //     Services keeps it.
-//   - exports, with Config.Exports only: the Services that are exported and, in the own cluster, those that were written
-//     for exports, by name, and the Namespaces. The stores of Services and Namespaces keep it, and say at the end of each
-//     list or event that it has changed; Exports makes what others see when it is asked.
+//   - exports, with Config.Exports only: the Services that labels export, by key, ServiceExports, and of the own cluster Namespaces
+//     and ServiceImports. Their stores keep it, and say at the end of each
+//     list or event that it has changed; Exports makes what others see when it is asked, and then joins ServiceExports with
+//     their Services. So that these are there whichever comes first, the little that ServiceExports need is kept of every Service:
+//     half a KiB of each. To list Services again for a ServiceExport would take less memory, but whoever may write ServiceExports
+//     would have them listed without end.
 //   - unusable: why objects can't be used, by kind and key, for Health. Whoever puts such an object
 //     sets it, with each version.
 //   - own (ownindex.go), in the own cluster only: where each Pod and ExternalWorkload is; which have

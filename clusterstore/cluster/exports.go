@@ -5,10 +5,7 @@ import (
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/follow"
-	"isthmus/federation"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
@@ -18,6 +15,8 @@ type ExportConfig struct {
 	// Selectors returns which Services are exported. It is called for each Service that is read, by several goroutines, and must
 	// not block. When its result has changed, call [Cluster.SelectorsChanged].
 	Selectors func() plan.Selectors
+	// ServiceExports is whether ServiceExports are read, of the own cluster also ServiceImports.
+	ServiceExports bool
 	// Changed is called after the result of Exports has changed. No lock is held then, and it may call methods of the
 	// Cluster. It must not block.
 	Changed func()
@@ -26,10 +25,15 @@ type ExportConfig struct {
 // Exports is what a cluster exports: all of it, as a whole list or an event has left it. It must not be changed.
 type Exports struct {
 	List []plan.Export // in no order
+	// ServiceExports is whether List has what these export: they have been listed, or the cluster does not have them as a kind of
+	// object, which is Emptied then.
+	ServiceExports, Emptied bool
 
 	// Only of the own cluster:
-	Services   map[plan.ID]*plan.Service // all; of those that are neither exported nor written, no more than that they are there
-	Namespaces map[string]bool           // that are not being deleted
+	Services   map[plan.ID]*plan.Service       // all; of those that are neither exported nor written, no more than that they are there
+	Namespaces map[string]bool                 // that are not being deleted
+	Imports    map[plan.ID]*plan.ServiceImport // nil: they have not been listed; of those that no gateway wrote, no more than that they are there
+	MCSVersion string                          // of Imports; empty: these have not been listed, or are no kind of object
 
 	version uint64
 }
@@ -51,10 +55,14 @@ func (c *Cluster) Exports() *Exports {
 	if now != nil && now.version == x.version || x.pending() {
 		return now
 	}
-	now = &Exports{version: x.version}
-	for _, e := range x.exported {
-		if e.Mirror || e.Federated {
-			now.List = append(now.List, *e)
+	now = &Exports{version: x.version, ServiceExports: x.parts[ofServiceExports].listed, Emptied: x.parts[ofServiceExports].absent, List: s.exportList()}
+	if imports := x.parts[ofServiceImports]; imports.listed {
+		now.Imports = make(map[plan.ID]*plan.ServiceImport, len(x.imports))
+		for key, i := range x.imports {
+			now.Imports[plan.ID(serviceID(key))] = i
+		}
+		if !imports.absent {
+			now.MCSVersion = c.cfg.Client.Sources.MCSVersion()
 		}
 	}
 	if x.own {
@@ -70,7 +78,7 @@ func (c *Cluster) Exports() *Exports {
 				continue
 			}
 			there := taken
-			if kept := e.spec.export(); kept != nil {
+			if kept := e.spec.export(); kept != nil && (isLabelled(kept) || plan.IsWritten(kept.Service.Labels)) {
 				there = kept.Service
 			}
 			now.Services[plan.ID(id)] = there
@@ -90,22 +98,34 @@ func (c *Cluster) SelectorsChanged() {
 	c.resources[0].ListAgain() // of Services
 }
 
-// readExport returns a Service that is exported or, in the own cluster, was written for exports; nil: it is neither. Its version is
-// left out, since most changes of a Service don't matter here, and so is what only ServiceImports have of it.
+// readExport returns a Service that is exported by its labels or, in the own cluster, was written for exports, and what ServiceExports
+// need of any other; nil: there is nothing to keep. Its version is left out, since most changes of a Service don't matter here, and so
+// is what only ServiceImports have of it where ServiceExports are not read.
 func (c *Cluster) readExport(o *corev1.Service) *plan.Export {
 	selectors := c.cfg.Exports.Selectors()
 	mirror, federated := selectors.Match(o.Labels)
-	if !mirror && !federated && !(c.cfg.own != nil && plan.IsWritten(o.Labels)) {
+	whole := mirror || federated || c.cfg.own != nil && plan.IsWritten(o.Labels)
+	if !whole && !c.cfg.Exports.ServiceExports {
 		return nil
 	}
 	kept := object.Read(o)
-	kept.Version, kept.Traffic = "", plan.Traffic{}
-	return selectors.Export(kept, mirror, federated)
+	kept.Version = ""
+	if !c.cfg.Exports.ServiceExports {
+		kept.Traffic = plan.Traffic{}
+	}
+	e := selectors.Export(kept, mirror, federated)
+	if !whole {
+		e.Service.Reduce()
+	}
+	return e
 }
 
-// exportPlaces counts the places that an export has in the index, and in what Exports returns.
+// isLabelled reports whether labels say that something is exported.
+func isLabelled(e *plan.Export) bool { return e != nil && (e.Mirror || e.Federated) }
+
+// exportPlaces counts the places that what is exported by labels has in the index, and in what Exports returns.
 func exportPlaces(s *Service) int {
-	if s.export() == nil {
+	if !isLabelled(s.export()) {
 		return 0
 	}
 	return 2
@@ -113,15 +133,40 @@ func exportPlaces(s *Service) int {
 
 func sameExport(a, b *plan.Export) bool { return a == b || reflect.DeepEqual(a, b) }
 
+// exportList returns what is exported. mu is held.
+func (s *state) exportList() (list []plan.Export) {
+	x := s.exports
+	for key, e := range x.labelled {
+		one := *e
+		one.Exported = x.serviceExports[key]
+		list = append(list, one)
+	}
+	for key, e := range x.serviceExports {
+		if x.labelled[key] != nil {
+			continue
+		}
+		one := plan.Export{ID: plan.ID(serviceID(key)), Exported: e}
+		if of := s.services[serviceID(key)]; of != nil {
+			if kept := of.spec.export(); kept != nil {
+				one.Service = kept.Service
+			}
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
 // exportIndex has what is exported. nil: nothing is kept for it.
 type exportIndex struct {
 	own bool // fixed
 
-	// Under state.mu:
-	exported   map[federation.ServiceID]*plan.Export
-	namespaces map[string]bool // false: it is being deleted
-	parts      [ofNamespaces + 1]exportPart
-	version    uint64 // of what there is, without what is pending
+	// Under state.mu, by key:
+	labelled       map[string]*plan.Export
+	namespaces     map[string]bool // false: it is being deleted
+	serviceExports map[string]*plan.ServiceExport
+	imports        map[string]*plan.ServiceImport
+	parts          [ofServiceImports + 1]exportPart
+	version        uint64 // of what there is, without what is pending
 
 	latest atomic.Pointer[Exports]
 }
@@ -130,23 +175,30 @@ type exportIndex struct {
 type exportPart struct {
 	listed  bool
 	changed bool // within a list or event that has not come to its end
+	absent  bool // the API does not have the kind; then it counts as listed
 }
 
+// Those from ofServiceExports on are optional: what there is is whole without them.
 const (
 	ofServices = iota
 	ofNamespaces
+	ofServiceExports
+	ofServiceImports
 )
 
 func newExportIndex(own bool) *exportIndex {
-	x := &exportIndex{own: own, exported: make(map[federation.ServiceID]*plan.Export), namespaces: make(map[string]bool)}
+	x := &exportIndex{
+		own: own, labelled: make(map[string]*plan.Export), namespaces: make(map[string]bool),
+		serviceExports: make(map[string]*plan.ServiceExport), imports: make(map[string]*plan.ServiceImport),
+	}
 	x.parts[ofNamespaces].listed = !own
 	return x
 }
 
 // pending reports whether what there is is not whole: a list has not come, or is being put into the state.
 func (x *exportIndex) pending() bool {
-	for _, p := range x.parts {
-		if !p.listed || p.changed {
+	for i, p := range x.parts {
+		if p.changed || !p.listed && i < ofServiceExports {
 			return true
 		}
 	}
@@ -154,17 +206,20 @@ func (x *exportIndex) pending() bool {
 }
 
 // setService follows a Service; nil: there is none.
-func (x *exportIndex) setService(id federation.ServiceID, from, to *Service) {
+func (x *exportIndex) setService(key string, from, to *Service) {
 	if x == nil {
 		return
 	}
 	before, now := from.export(), to.export()
-	if now == nil {
-		delete(x.exported, id)
+	if isLabelled(now) {
+		x.labelled[key] = now
 	} else {
-		x.exported[id] = now
+		delete(x.labelled, key)
 	}
-	if !sameExport(before, now) || x.own && (from == nil) != (to == nil) {
+	matters := func(e *plan.Export) bool {
+		return isLabelled(e) || x.serviceExports[key] != nil || x.own && e != nil && plan.IsWritten(e.Service.Labels)
+	}
+	if (matters(before) || matters(now)) && !sameExport(before, now) || x.own && (from == nil) != (to == nil) {
 		x.parts[ofServices].changed = true
 	}
 }
@@ -182,34 +237,11 @@ func (c *Cluster) exportsApplied(part int) {
 		changed = false // some are still judged by the selectors of before
 	}
 	if changed {
-		*p = exportPart{listed: true}
+		p.listed, p.changed = true, false
 		x.version++
 	}
 	c.state.mu.Unlock()
 	if changed {
 		c.cfg.Exports.Changed()
-	}
-}
-
-// namespaces follows Namespaces: whether they are there, and are to stay.
-func (c *Cluster) namespaces() follow.Kind[*metav1.PartialObjectMetadata, bool] {
-	x := c.state.exports
-	same := func(a, b bool) bool { return a == b }
-	get := func(name string) (lasts, exists bool) { lasts, exists = x.namespaces[name]; return lasts, exists }
-	set := func(name string, lasts, exists bool) {
-		x.parts[ofNamespaces].changed = true
-		if exists {
-			x.namespaces[name] = lasts
-		} else {
-			delete(x.namespaces, name)
-		}
-	}
-	return follow.Kind[*metav1.PartialObjectMetadata, bool]{
-		Name: "namespaces", Aside: true,
-		Source:  c.cfg.Client.Sources.Namespaces,
-		Compact: func(o *metav1.PartialObjectMetadata) (bool, bool) { return o.DeletionTimestamp == nil, true },
-		Into:    lockedStore[bool]{c.state, newStoreFuncs(get, same, set, keysOf(x.namespaces, func(bool) bool { return true }))},
-		Same:    same,
-		Applied: func() { c.exportsApplied(ofNamespaces) },
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/clusterstore/budget"
 	"isthmus/federation"
@@ -31,6 +32,14 @@ func exporting(changes *int) func(*Config) {
 			},
 			Changed: func() { *changes++ },
 		}
+	}
+}
+
+// exportingAll reads ServiceExports too.
+func exportingAll(changes *int) func(*Config) {
+	return func(c *Config) {
+		exporting(changes)(c)
+		c.Exports.ServiceExports = true
 	}
 }
 
@@ -61,7 +70,21 @@ func (x *Exports) text() string {
 		if e.Federated {
 			as += " federated"
 		}
+		if e.Exported != nil {
+			as += " exported"
+		}
+		if e.Service == nil {
+			as += " without Service"
+		}
 		all = append(all, as)
+	}
+	if x.Emptied {
+		all = append(all, "emptied")
+	} else if x.ServiceExports {
+		all = append(all, "read")
+	}
+	for id, i := range x.Imports {
+		all = append(all, fmt.Sprint("import ", id, " with ", len(i.Labels)))
 	}
 	for id, s := range x.Services {
 		as := " there"
@@ -112,8 +135,8 @@ func TestExports(t *testing.T) {
 	expect(1, "ns/b mirror federated")
 	w.del(labelled("b"), labelled("a"), labelled("plain"), labelled("other"))
 	expect(1, "")
-	if x := w.state.exports; len(x.exported) > 0 || w.state.size() > 0 {
-		t.Errorf("%v left behind", x.exported)
+	if x := w.state.exports; len(x.labelled) > 0 || w.state.size() > 0 {
+		t.Errorf("%v left behind", x.labelled)
 	}
 }
 
@@ -249,34 +272,54 @@ func TestNoExports(t *testing.T) {
 	if s := w.Service(serviceID("ns/web")); s.rare != nil || w.state.exports != nil || w.Exports() != nil {
 		t.Errorf("kept %+v", s.rare)
 	}
-	if slices.ContainsFunc(w.Health().Resources, func(r adminapi.Resource) bool { return r.Resource == "namespaces" }) {
-		t.Error("Namespaces are read")
+	exported := []string{"namespaces", "serviceexports", "serviceimports"}
+	if slices.ContainsFunc(w.Health().Resources, func(r adminapi.Resource) bool { return slices.Contains(exported, r.Resource) }) {
+		t.Error("Namespaces, or kinds of the MCS-API, are read")
 	}
 }
 
-// TestHostileExports: 100,000 exports with labels of 1 MB each take no more than the budget has.
+// TestHostileExports: 100,000 exports of a kind, with labels of 1 MB each, take no more than the budget has.
 func TestHostileExports(t *testing.T) {
 	const most = 8 << 20
-	pool := budget.NewPool(budget.Limits{Cluster: most, All: 4 * most})
-	changes := 0
-	b := pool.Add()
-	before := heap()
-	w := newWorld(t, func(c *Config) { exporting(&changes)(c); c.Budget = b })
 	long := make(map[string]string)
 	for i := range 64 {
 		long[fmt.Sprint("key", i)] = strings.Repeat("x", 16<<10)
 	}
-	for i := range 100_000 {
-		s := labelled(fmt.Sprint("s", i), "mirror=1")
-		if i%1000 == 0 {
-			maps.Copy(s.Labels, long)
-		}
-		if err := w.store("services").Update(s); err != nil {
-			t.Fatal(err)
-		}
-	}
-	took, used := heap()-before, b.Usage().Used
-	if n := len(w.Exports().List); n == 0 || used > most || took > 2*most || w.Health().Err == nil {
-		t.Errorf("%d exports in %d KiB, estimated at %d KiB: %v", n, took>>10, used>>10, w.Health().Err)
+	for name, make := range map[string]func(name string) (runtime.Object, map[string]string){
+		"services": func(name string) (runtime.Object, map[string]string) {
+			s := labelled(name, "mirror=1")
+			return s, s.Labels
+		},
+		"serviceexports": func(name string) (runtime.Object, map[string]string) {
+			e := aServiceExport(name)
+			return e, e.Spec.ExportedLabels
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := budget.NewPool(budget.Limits{Cluster: most, All: 4 * most})
+			changes := 0
+			b := pool.Add()
+			before := heap()
+			w := newWorld(t, func(c *Config) { exportingAll(&changes)(c); c.Budget = b })
+			w.put(labelled("first", "mirror=1"))
+			for i := range 100_000 {
+				o, labels := make(fmt.Sprint("s", i))
+				if i%1000 == 0 {
+					maps.Copy(labels, long)
+				}
+				if err := w.store(name).Update(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			n, used := len(w.Exports().List), b.Usage().Used
+			took := heap() - before
+			failed := slices.ContainsFunc(w.Health().Resources, func(r adminapi.Resource) bool { return r.Resource == name && r.Err != "" })
+			if n < 2 || used > most || took > 2*most || !failed {
+				t.Errorf("%d exports in %d KiB, estimated at %d KiB: %+v", n, took>>10, used>>10, w.Health().Resources)
+			}
+			if outOfUse := w.Health().Err != nil; outOfUse != (name == "services") { // what is served does not depend on ServiceExports
+				t.Errorf("the cluster is out of use: %v", outOfUse)
+			}
+		})
 	}
 }

@@ -26,6 +26,8 @@ var kinds = []struct{ resource, cache, lag string }{
 	{"replicasets", "replicaset", ""},
 	{"jobs", "job", ""},
 	{"namespaces", "namespace", ""},
+	{"serviceexports", "serviceexport", ""},
+	{"serviceimports", "serviceimport", ""},
 }
 
 // Metrics are the metrics that clusters update as they run: one Metrics for all

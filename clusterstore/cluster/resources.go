@@ -30,6 +30,12 @@ func (c *Cluster) newResources() []*follow.Resource {
 	if c.cfg.Exports != nil && c.cfg.own != nil {
 		all = append(all, resource(c, c.namespaces()))
 	}
+	if c.cfg.Exports != nil && c.cfg.Exports.ServiceExports {
+		all = append(all, resource(c, c.serviceExports()))
+		if c.cfg.own != nil {
+			all = append(all, resource(c, c.serviceImports()))
+		}
+	}
 	return all
 }
 

@@ -32,7 +32,7 @@ type Service struct {
 // rare is what few Services have.
 type rare struct {
 	gateway *Gateway     // with Config.GatewaysChanged; nil: it is none
-	export  *plan.Export // with Config.Exports; nil: it is none, and was not written for one
+	export  *plan.Export // with Config.Exports; nil: it is none
 }
 
 func (s *Service) gateway() *Gateway {
