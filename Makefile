@@ -79,6 +79,11 @@ rolling: tools ## ten rolling updates of the Deployments of manifests/ while pro
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
 	  go test -count=1 -timeout 90m -v -run '^TestRollingUpdates$$' . -long
 
+mcs-conformance: $(if $(MCS_API),build) ## the MCS API's own suite against two clusters with a gateway each: MCS_API=DIR, a checkout of kubernetes-sigs/mcs-api
+	@test -n '$(MCS_API)' || { echo 'MCS_API=DIR is missing: give a checkout of https://github.com/kubernetes-sigs/mcs-api, whose suite is built and run'; exit 1; }
+	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/mcs-conformance
+	@$(BIN)/mcs-conformance '$(abspath $(MCS_API))'
+
 sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
 	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed 1 -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
 
@@ -129,4 +134,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build image tools manifests demo test unit e2e faults handover rolling sim screenshots lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help build image tools manifests demo test unit e2e faults handover rolling mcs-conformance sim screenshots lint generate bench growth microbench fuzz vulncheck clean

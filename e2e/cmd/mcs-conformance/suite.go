@@ -1,0 +1,104 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"isthmus/e2e/cmd/internal/cli"
+)
+
+// filter are the specs that need no nodes and no EndpointSlices of imports.
+const filter = "Required || ExportedLabels"
+
+// hollow is the spec that passes here whatever the gateway does.
+const hollow = "Connectivity to a service that is not exported should be inaccessible"
+
+// build compiles the suite in a checkout, in its own module. It writes nothing there.
+func build(ctx context.Context, checkout string) error {
+	version, err := exec.CommandContext(ctx, "git", "-C", checkout, "describe", "--tags", "--always", "--dirty").Output()
+	if err != nil {
+		return fmt.Errorf("%s is no checkout of mcs-api: git describe: %w", checkout, err)
+	}
+	fmt.Printf("Suite of mcs-api %s, label filter %q; logs and reports are in %s\n\n", strings.TrimSpace(string(version)), filter, out)
+	binary, err := filepath.Abs(filepath.Join(state, "suite.test"))
+	if err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, ".")
+	cmd.Dir = filepath.Join(checkout, "conformance")
+	cmd.Env = append(os.Environ(), "GOWORK=off")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build the suite in %s: %w\n%s", cmd.Dir, err, text)
+	}
+	return nil
+}
+
+// test runs the specs against the clusters of these kubeconfigs, and prints what became of each.
+func test(ctx context.Context, kubeconfigs []string) error {
+	cmd := exec.CommandContext(ctx, "./state/suite.test", "-contexts="+strings.Join(names, ","), "-project=Isthmus",
+		"-ginkgo.label-filter="+filter, "-ginkgo.json-report=specs.json", "-ginkgo.no-color", "-ginkgo.v")
+	cmd.Dir = out // where it writes report.html, too
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+strings.Join(kubeconfigs, string(filepath.ListSeparator)))
+	text, failed := cmd.CombinedOutput()
+	if err := errors.Join(os.WriteFile(filepath.Join(out, "suite.log"), text, 0o644), ctx.Err()); err != nil {
+		return err
+	}
+	report, err := os.ReadFile(filepath.Join(out, "specs.json"))
+	if err != nil {
+		return fmt.Errorf("the suite has ended without a report: %w\n%s", failed, text)
+	}
+	var suites []struct{ SpecReports []spec }
+	if err := json.Unmarshal(report, &suites); err != nil || len(suites) != 1 {
+		return fmt.Errorf("the suite's report has %d suites: %w", len(suites), err)
+	}
+	if passed := show(suites[0].SpecReports); failed != nil || passed == 0 {
+		return cli.ErrPrinted
+	}
+	return nil
+}
+
+// spec is what Ginkgo reports of one, and of what comes before and after all of them.
+type spec struct {
+	LeafNodeType, LeafNodeText, State       string
+	ContainerHierarchyTexts, LeafNodeLabels []string
+	ContainerHierarchyLabels                [][]string
+	Failure                                 struct{ Message string }
+}
+
+func words(texts ...string) string {
+	return strings.Join(strings.Fields(strings.Join(texts, " ")), " ")
+}
+
+func (s spec) row() string {
+	name := cmp.Or(words(append(s.ContainerHierarchyTexts, s.LeafNodeText)...), s.LeafNodeType)
+	labels := strings.Join(append(slices.Concat(s.ContainerHierarchyLabels...), s.LeafNodeLabels...), ", ")
+	text := strings.ReplaceAll(words(s.State, s.Failure.Message), "|", "/")
+	if name == hollow && s.State == "passed" {
+		text = "passed, and proves nothing: no request leaves a Pod that does not run"
+	}
+	return fmt.Sprintf("| %.300s | %s | %s |", text, labels, name)
+}
+
+// show prints a table of all specs, of which the filter leaves out those that are skipped. It returns how many passed.
+func show(all []spec) (passed int) {
+	var rows []string
+	for _, s := range all {
+		if s.LeafNodeType == "It" || s.State != "passed" {
+			rows = append(rows, s.row())
+		}
+		if s.LeafNodeType == "It" && s.State == "passed" {
+			passed++
+		}
+	}
+	slices.Sort(rows)
+	fmt.Printf("%s\n\n%d of %d specs have passed.\n", strings.Join(rows, "\n"), passed, len(rows))
+	return passed
+}
