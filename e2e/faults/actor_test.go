@@ -3,7 +3,6 @@ package faults
 import (
 	"net/http"
 	"net/http/httptest"
-	"net/http/httputil"
 	"net/url"
 	"os"
 	"path"
@@ -13,9 +12,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/intercept"
 	"isthmus/e2e/object"
 	"isthmus/internal/apisim"
 )
@@ -47,32 +46,14 @@ func newActor(t *testing.T, name string, does misdeed, objects ...runtime.Object
 	must(t, err)
 	transport := &http.Transport{}
 	a := &actor{name: name, api: api, requests: make(map[string]int), began: time.Now()}
-	a.server = intercept(t, target, transport, func(w http.ResponseWriter, r *http.Request, forward func()) {
+	a.server = intercept.Start(t, target, transport, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
 		resource := path.Base(r.URL.Path)
 		a.count(resource)
 		if does == nil || !does(w, r, resource) {
-			forward()
+			forward(w, r)
 		}
 	})
 	return a
-}
-
-// intercept starts a server in front of another one, until the test ends: answer answers requests, or has them forwarded.
-func intercept(t *testing.T, target *url.URL, transport http.RoundTripper, answer func(w http.ResponseWriter, r *http.Request, forward func())) *httptest.Server {
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, func() {
-			defer func() { _ = recover() }() // how a ReverseProxy ends an answer that breaks off
-			proxy.ServeHTTP(w, r)
-		})
-	}))
-	t.Cleanup(func() {
-		server.Listener.Close()
-		server.CloseClientConnections()
-		server.Close()
-		utilnet.CloseIdleConnectionsFor(transport)
-	})
-	return server
 }
 
 func (a *actor) count(resource string) {

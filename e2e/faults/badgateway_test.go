@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"isthmus/e2e/intercept"
 )
 
 // badGateway is a load balancer in front of an API server. While it is broken, it answers every watch by 502 and a body
@@ -38,7 +40,7 @@ func newBadGateway(t *testing.T, at *site) *badGateway {
 	target, err := url.Parse(config.Host)
 	must(t, err)
 	b := &badGateway{}
-	b.server = intercept(t, target, transport, func(w http.ResponseWriter, r *http.Request, forward func()) {
+	b.server = intercept.Start(t, target, transport, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
 		isWatch := r.URL.Query().Get("watch") == "true"
 		if isWatch && b.broken.Load() {
 			b.answerWithoutEnd(w, r)
@@ -48,7 +50,7 @@ func newBadGateway(t *testing.T, at *site) *badGateway {
 			b.watching.Add(1)
 			defer b.watching.Add(-1)
 		}
-		forward()
+		forward(w, r)
 	})
 	return b
 }
