@@ -152,7 +152,7 @@ func (p *parser) company(words []string) {
 	case "link":
 		plain := len(words) == 4 && words[1] == words[3]
 		p.c.Alone, p.c.Linked = p.c.Alone || !plain || len(p.streams) > 0, true
-	case "relink", "unlink", "gateway", "answers", "metric", "page", "isthmus", "fails", "restart-gateway", "stop", "start", "pause", "resume":
+	case "relink", "unlink", "gateway", "answers", "metric", "page", "isthmus", "fails", "restart-gateway", "another-gateway", "mcs", "stop", "start", "pause", "resume":
 		p.c.Alone = true
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +21,7 @@ func (r *run) end(ctx context.Context) error {
 	for _, s := range r.streams {
 		s.end()
 	}
-	errs := []error{r.undoFaults(ctx), r.eachCluster(func(w *writer) error { return r.removeAll(ctx, w) })}
+	errs := []error{r.stopAnother(), r.undoFaults(ctx), r.eachCluster(func(w *writer) error { return r.removeAll(ctx, w) })}
 	for _, s := range r.answering {
 		errs = append(errs, s.close())
 	}
@@ -30,7 +31,10 @@ func (r *run) end(ctx context.Context) error {
 		errs = append(errs, poll.Pause(ctx, settleTime))
 	}
 	if r.flagged {
-		errs = append(errs, r.restartGateway(ctx, nil), r.removeWritten(ctx))
+		errs = append(errs, r.restartGateway(ctx, nil), r.eachCluster(func(w *writer) error { return r.removeWritten(ctx, w) }))
+	}
+	if len(r.mcs) > 0 {
+		errs = append(errs, r.setMCS(ctx, noMCS, slices.Collect(maps.Keys(r.mcs))))
 	}
 	if r.disturbed {
 		errs = append(errs, r.awaitLocal(ctx))

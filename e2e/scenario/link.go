@@ -28,6 +28,7 @@ type link struct {
 	missing                    []string
 	secretType                 string
 	annotations                map[string]any // added to the Secret
+	in                         string         // the cluster that has the Secret
 }
 
 // parseLink is for: link REMOTE as NAME [options], and relink.
@@ -44,13 +45,13 @@ func parseLink(_ *parser, args []string) (action, error) {
 		if err != nil {
 			return fmt.Errorf("credentials for %s: %w", l.remote, err)
 		}
-		return r.apply(ctx, ClusterNames[0], l.object(kubeconfig))
-	}, knownCluster(args[0])
+		return r.apply(ctx, l.in, l.object(kubeconfig))
+	}, errors.Join(knownCluster(args[0]), knownCluster(l.in))
 }
 
 func readLink(remote, name string, words []string) (link, error) {
 	opt, err := readOptions(words, "user=", "exec", "server=", "ca=", "kubeconfig=", "missing=", "type=", "secret=",
-		"trust-domain=", "cluster-domain=")
+		"trust-domain=", "cluster-domain=", "in=")
 	if err != nil {
 		return link{}, err
 	}
@@ -76,6 +77,7 @@ func readLink(remote, name string, words []string) (link, error) {
 		missing:       opt.values["missing"],
 		secretType:    one("type", k8s.LinkType),
 		annotations:   opt.annotations,
+		in:            one("in", ClusterNames[0]),
 	}
 	for _, m := range l.missing {
 		if !slices.Contains([]string{"label", "trust-domain", "cluster-domain", "kubeconfig"}, m) {
@@ -164,14 +166,10 @@ func (r *run) authInfo(ctx context.Context, w *writer, l link) (user api.AuthInf
 	}}, err
 }
 
-// parseUnlink is for: unlink NAME [secret=SECRET].
+// parseUnlink is for: unlink NAME [options].
 func parseUnlink(_ *parser, args []string) (action, error) {
-	opt, err := readOptions(args[1:], "secret=")
-	if err != nil {
-		return nil, err
-	}
-	secret, err := opt.one("secret", k8s.LinkName(args[0]))
+	l, err := readLink("", args[0], args[1:])
 	return func(ctx context.Context, r *run) error {
-		return r.delete(ctx, ClusterNames[0], "secret", k8s.LinkNamespace, secret, 0)
-	}, err
+		return r.delete(ctx, l.in, "secret", k8s.LinkNamespace, l.secret, 0)
+	}, errors.Join(err, knownCluster(l.in))
 }

@@ -169,7 +169,7 @@ func asAny(texts []string) []any {
 
 // svcObject makes a Service; ports is "-" or [NAME=]PORT[/TARGETPORT],...
 func svcObject(o object, ports string, words []string) error {
-	opt, err := readOptions(words, "selector.", "headless", "cluster-ip=", "external-name=", "internal-traffic=", "family=")
+	opt, err := readOptions(words, "selector.", "headless", "cluster-ip=", "external-name=", "internal-traffic=", "affinity=", "family=")
 	if err != nil {
 		return err
 	}
@@ -222,6 +222,17 @@ func svcSpec(spec object, opt options) error {
 	}
 	if traffic != "" {
 		spec["internalTrafficPolicy"] = traffic
+	}
+	seconds, err := opt.one("affinity", "")
+	if err != nil {
+		return err
+	}
+	if seconds != "" {
+		n, err := number(seconds)
+		if err != nil {
+			return err
+		}
+		spec["sessionAffinity"], spec["sessionAffinityConfig"] = "ClientIP", object{"clientIP": object{"timeoutSeconds": n}}
 	}
 	if families := opt.values["family"]; len(families) > 0 {
 		spec["ipFamilies"], spec["ipFamilyPolicy"] = asAny(families), "SingleStack"

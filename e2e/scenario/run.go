@@ -11,12 +11,12 @@ import (
 	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
 	k8s "isthmus/e2e/object"
 	"isthmus/e2e/proxy"
@@ -33,10 +33,12 @@ type run struct {
 	namespaces map[string]map[string]bool // by cluster: those that are known to be there
 	objects    map[string][]written       // by cluster: in the order in which they were first written
 
-	services        map[string]*corev1.Service // that were noted, by cluster, namespace and name
-	noted           map[string]float64         // by the regular expression of a metric: what it added up to
-	verb            *verbRun                   // the last one; nil: none yet
-	stopped, paused map[string]bool            // clusters
+	written         map[string]seen    // what was noted of objects, by cluster, kind, namespace and name
+	noted           map[string]float64 // by the regular expression of a metric: what it added up to
+	verb            *verbRun           // the last one; nil: none yet
+	another         *gateway.Gateway   // nil: there is none
+	mcs             map[string]bool    // clusters that have got CRDs of the MCS-API
+	stopped, paused map[string]bool    // clusters
 	answering       map[netip.AddrPort]*answering
 	disturbed       bool // the local cluster's API has been stopped or paused
 	flagged         bool // the gateway runs with flags of the case
@@ -46,7 +48,7 @@ func newRun(life context.Context, runner *Runner, c *Case) *run {
 	r := &run{
 		runner: runner, c: c, life: life, streams: map[string]*stream{},
 		namespaces: map[string]map[string]bool{}, objects: map[string][]written{},
-		services: map[string]*corev1.Service{}, noted: map[string]float64{}, stopped: map[string]bool{}, paused: map[string]bool{},
+		written: map[string]seen{}, noted: map[string]float64{}, mcs: map[string]bool{}, stopped: map[string]bool{}, paused: map[string]bool{},
 		answering: map[netip.AddrPort]*answering{},
 	}
 	for name := range runner.writers {
@@ -243,6 +245,9 @@ func (r *run) report() string {
 		if log := g.Log(30); log != "" {
 			fmt.Fprintf(&b, "the gateway's log ends with:\n  %s\n", strings.ReplaceAll(log, "\n", "\n  "))
 		}
+	}
+	if r.another != nil {
+		fmt.Fprintf(&b, "the other gateway's log ends with:\n  %s\n", strings.ReplaceAll(r.another.Log(30), "\n", "\n  "))
 	}
 	return b.String()
 }

@@ -4,62 +4,79 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// wantedService is what a case expects of a Service.
-type wantedService struct {
-	cluster, namespace, name string
-	opt                      options
+// wanted is what a case expects of an object that a gateway writes, or writes to.
+type wanted struct {
+	cluster, kind, namespace, name string
+	opt                            options
+	read                           reader
 }
 
-// parseExpectSvc is for: expect-svc CLUSTER [NS/]NAME [options].
-func parseExpectSvc(p *parser, args []string) (action, error) {
-	opt, err := readOptions(args[2:], "none", "ports=", "without=", "note", "same", "other", "untouched")
-	if err != nil {
-		return nil, err
+// reader reads an object of one kind.
+type reader func(ctx context.Context, w *writer, namespace, name string) (seen, error)
+
+// seen is what there is of an object.
+type seen struct {
+	metav1.Object
+	ip     string            // one that has another is another object
+	fields map[string]string // by the names of options
+}
+
+// parseExpectObject is for: expect-KIND CLUSTER [NS/]NAME [options], where fields= are options too.
+func parseExpectObject(kind string, read reader, fields ...string) func(*parser, []string) (action, error) {
+	return func(p *parser, args []string) (action, error) {
+		opt, err := readOptions(args[2:], append([]string{"none", "without=", "note", "same", "other", "untouched"}, fields...)...)
+		if err != nil {
+			return nil, err
+		}
+		w := wanted{cluster: args[0], kind: kind, opt: opt, read: read}
+		w.namespace, w.name = p.named(args[1])
+		return func(ctx context.Context, r *run) error {
+			return eventually(ctx, wait{limit: r.runner.opt.Timeout, poll: 50 * time.Millisecond, hold: holdTime}, func() (int64, error) {
+				return 0, w.check(ctx, r)
+			})
+		}, knownCluster(args[0])
 	}
-	w := wantedService{cluster: args[0], opt: opt}
-	w.namespace, w.name = p.named(args[1])
-	return func(ctx context.Context, r *run) error {
-		return eventually(ctx, wait{limit: r.runner.opt.Timeout, poll: 50 * time.Millisecond, hold: holdTime}, func() (int64, error) {
-			return 0, w.check(ctx, r)
-		})
-	}, knownCluster(args[0])
 }
 
-func (w wantedService) check(ctx context.Context, r *run) error {
+func (w wanted) check(ctx context.Context, r *run) error {
 	c, err := r.writer(w.cluster)
 	if err != nil {
 		return err
 	}
-	s, err := c.CoreV1().Services(w.namespace).Get(ctx, w.name, metav1.GetOptions{})
+	s, err := w.read(ctx, c, w.namespace, w.name)
 	switch none := w.opt.flags["none"]; {
-	case apierrors.IsNotFound(err) && none:
+	case none && (apierrors.IsNotFound(err) || meta.IsNoMatchError(err)):
 		return nil
+	case none && err == nil:
+		return fmt.Errorf("cluster %s has a %s %s/%s\n%s", w.cluster, w.kind, w.namespace, w.name, s)
 	case err != nil:
-		return fmt.Errorf("cluster %s: service %s/%s: %w", w.cluster, w.namespace, w.name, err)
-	case none:
-		return fmt.Errorf("cluster %s has a service %s/%s\n%s", w.cluster, w.namespace, w.name, shownService(s))
+		return fmt.Errorf("cluster %s: %s %s/%s: %w", w.cluster, w.kind, w.namespace, w.name, err)
 	}
 	return w.compare(s, r)
 }
 
-func (w wantedService) compare(s *corev1.Service, r *run) error {
+func (w wanted) compare(s seen, r *run) error {
 	if err := errors.Join(w.keys(s), w.identity(s, r)); err != nil {
-		return fmt.Errorf("%w\n%s", err, shownService(s))
+		return fmt.Errorf("%w\n%s", err, s)
 	}
 	return nil
 }
 
-// keys compares labels, annotations and ports.
-func (w wantedService) keys(s *corev1.Service) error {
+// keys compares labels, annotations and fields.
+func (w wanted) keys(s seen) error {
 	var errs []error
 	compare := func(what string, want map[string]any, have map[string]string) {
 		for key, value := range want {
@@ -68,37 +85,67 @@ func (w wantedService) keys(s *corev1.Service) error {
 			}
 		}
 	}
-	compare("label", w.opt.labels, s.Labels)
-	compare("annotation", w.opt.annotations, s.Annotations)
+	compare("label", w.opt.labels, s.GetLabels())
+	compare("annotation", w.opt.annotations, s.GetAnnotations())
 	for _, key := range w.opt.values["without"] {
-		_, label := s.Labels[key]
-		if _, annotation := s.Annotations[key]; label || annotation {
+		_, label := s.GetLabels()[key]
+		if _, annotation := s.GetAnnotations()[key]; label || annotation {
 			errs = append(errs, fmt.Errorf("%s is there", key))
 		}
 	}
-	if want := w.opt.values["ports"]; want != nil && want[0] != ports(s) {
-		errs = append(errs, fmt.Errorf("the ports are %s, not %s", ports(s), want[0]))
+	for key, now := range s.fields {
+		if want := w.opt.values[key]; want != nil && want[0] != now && (key != "message" || !regexp.MustCompile(want[0]).MatchString(now)) {
+			errs = append(errs, fmt.Errorf("%s is %q, not %q", key, now, want[0]))
+		}
 	}
 	return errors.Join(errs...)
 }
 
-// identity compares the Service with what was noted of it before, or notes it.
-func (w wantedService) identity(s *corev1.Service, r *run) error {
-	id := w.cluster + "/" + w.namespace + "/" + w.name
-	before := r.services[id]
+// identity compares the object with what was noted of it before, or notes it.
+func (w wanted) identity(s seen, r *run) error {
+	id := w.cluster + "/" + w.kind + "/" + w.namespace + "/" + w.name
+	before, noted := r.written[id]
 	switch {
 	case w.opt.flags["note"]:
-		r.services[id] = s
-	case before == nil && (w.opt.flags["same"] || w.opt.flags["other"] || w.opt.flags["untouched"]):
+		r.written[id] = s
+	case !noted && (w.opt.flags["same"] || w.opt.flags["other"] || w.opt.flags["untouched"]):
 		return final{errors.New("nothing was noted of it")}
-	case w.opt.flags["same"] && (s.UID != before.UID || s.Spec.ClusterIP != before.Spec.ClusterIP):
+	case w.opt.flags["same"] && (s.GetUID() != before.GetUID() || s.ip != before.ip):
 		return errors.New("it is another one")
-	case w.opt.flags["other"] && s.UID == before.UID:
+	case w.opt.flags["other"] && s.GetUID() == before.GetUID():
 		return errors.New("it is the same one")
-	case w.opt.flags["untouched"] && s.ResourceVersion != before.ResourceVersion:
+	case w.opt.flags["untouched"] && s.GetResourceVersion() != before.GetResourceVersion():
 		return errors.New("it has been written")
 	}
 	return nil
+}
+
+func (s seen) String() string {
+	text := fmt.Sprintf("labels %v\nannotations %v", s.GetLabels(), s.GetAnnotations())
+	for _, key := range slices.Sorted(maps.Keys(s.fields)) {
+		text += fmt.Sprintf("\n%s %s", key, s.fields[key])
+	}
+	return text
+}
+
+func readService(ctx context.Context, w *writer, namespace, name string) (seen, error) {
+	s, err := w.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return seen{}, err
+	}
+	return seenService(s), nil
+}
+
+func seenService(s *corev1.Service) seen {
+	return seen{s, s.Spec.ClusterIP, map[string]string{"ports": ports(s), "affinity": affinity(s.Spec.SessionAffinity, s.Spec.SessionAffinityConfig)}}
+}
+
+// affinity is None, or ClientIP and the seconds that it lasts.
+func affinity(of corev1.ServiceAffinity, config *corev1.SessionAffinityConfig) string {
+	if config == nil || config.ClientIP == nil || config.ClientIP.TimeoutSeconds == nil {
+		return string(of)
+	}
+	return fmt.Sprintf("%s/%d", of, *config.ClientIP.TimeoutSeconds)
 }
 
 // ports are a Service's, in their order, as [NAME=]PORT/TARGETPORT[:PROTOCOL][:APPPROTOCOL],...
@@ -118,10 +165,6 @@ func ports(s *corev1.Service) string {
 		all = append(all, text)
 	}
 	return strings.Join(all, ",")
-}
-
-func shownService(s *corev1.Service) string {
-	return fmt.Sprintf("labels %v\nannotations %v\nports %s", s.Labels, s.Annotations, ports(s))
 }
 
 // parsePatch is for: patch CLUSTER KIND [NS/]NAME JSON.
@@ -146,14 +189,14 @@ func parsePatch(p *parser, args []string) (action, error) {
 	}, knownCluster(args[0])
 }
 
-// removeWritten deletes what a gateway has written into the case's namespaces of its own cluster.
-func (r *run) removeWritten(ctx context.Context) error {
+// removeWritten deletes the Services that a gateway has written into the case's namespaces of its own cluster.
+func (r *run) removeWritten(ctx context.Context, w *writer) error {
 	var errs []error
-	for namespace := range r.namespaces[ClusterNames[0]] {
+	for namespace := range r.namespaces[w.Name] {
 		if !strings.HasPrefix(namespace, r.c.Name) {
 			continue
 		}
-		services := r.runner.writers[ClusterNames[0]].CoreV1().Services(namespace)
+		services := w.CoreV1().Services(namespace)
 		all, err := services.List(ctx, metav1.ListOptions{LabelSelector: "isthmus.io/written-by"})
 		if err != nil {
 			errs = append(errs, err)

@@ -12,40 +12,41 @@ import (
 
 // TestExpectSvc: what expect-svc finds wrong with a Service that was noted before.
 func TestExpectSvc(t *testing.T) {
-	service := func(uid, version string) *corev1.Service {
-		return &corev1.Service{
+	service := func(uid, version string) seen {
+		return seenService(&corev1.Service{
 			ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid), ResourceVersion: version, Labels: map[string]string{"a": "1"}, Annotations: map[string]string{"b": "2"}},
 			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
 				{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080), Protocol: "TCP", AppProtocol: new("kubernetes.io/h2c")},
 				{Name: "dns", Port: 53, TargetPort: intstr.FromString("dns"), Protocol: "UDP"},
-			}},
-		}
+			}, SessionAffinity: "ClientIP", SessionAffinityConfig: &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: new(int32(5))}}},
+		})
 	}
 	for options, want := range map[string]string{
-		"label.a=1 annotation.b=2 without=c ports=http=80/8080:kubernetes.io/h2c,dns=53/dns:UDP untouched": "",
+		"label.a=1 annotation.b=2 without=c ports=http=80/8080:kubernetes.io/h2c,dns=53/dns:UDP affinity=ClientIP/5 untouched": "",
 		"label.a=2":                            `label a is "1", not "2"`,
 		"label.b=2":                            `label b is "", not "2"`,
 		"annotation.b=3":                       `annotation b is "2", not "3"`,
 		"without=a":                            "a is there",
 		"without=b":                            "b is there",
-		"ports=http=80/8080:kubernetes.io/h2c": "the ports are ",
+		"ports=http=80/8080:kubernetes.io/h2c": `ports is "http=80/8080:kubernetes.io/h2c,dns=53/dns:UDP", not "`,
+		"affinity=None":                        `affinity is "ClientIP/5", not "None"`,
 		"other":                                "it is the same one",
 	} {
-		opt, err := readOptions(strings.Fields(options), "ports=", "without=", "same", "other", "untouched")
+		opt, err := readOptions(strings.Fields(options), "ports=", "affinity=", "without=", "same", "other", "untouched")
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := wantedService{opt: opt}
+		w := wanted{opt: opt}
 		now := service("u", "1")
-		r := &run{services: map[string]*corev1.Service{"//": now}}
+		r := &run{written: map[string]seen{"///": now}}
 		err = w.compare(now, r)
 		if got := errText(err); !strings.HasPrefix(got, want) || (want == "") != (err == nil) {
 			t.Errorf("%s: %q, not %q", options, got, want)
 		}
 	}
-	r := &run{services: map[string]*corev1.Service{}}
-	compare := func(flag string, s *corev1.Service) string {
-		return errText(wantedService{opt: options{flags: map[string]bool{flag: true}}}.compare(s, r))
+	r := &run{written: map[string]seen{}}
+	compare := func(flag string, s seen) string {
+		return errText(wanted{opt: options{flags: map[string]bool{flag: true}}}.compare(s, r))
 	}
 	if got := compare("same", service("u", "1")); !strings.HasPrefix(got, "nothing was noted") {
 		t.Errorf("before anything was noted: %q", got)

@@ -111,10 +111,14 @@ func (r *run) isthmus(ctx context.Context, args []string) error {
 	if tool.Path == "" {
 		return errors.New("there is no isthmus command to run")
 	}
+	another := ""
+	if r.another != nil {
+		another = r.another.MetricsAddr()
+	}
 	words := []string{}
 	for _, a := range args {
 		if g != nil {
-			a = strings.NewReplacer("$ADMIN", g.MetricsAddr(), "$ADDR", g.Addr()).Replace(a)
+			a = strings.NewReplacer("$ANOTHER", another, "$ADMIN", g.MetricsAddr(), "$ADDR", g.Addr()).Replace(a)
 		}
 		words = append(words, a)
 	}

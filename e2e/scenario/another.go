@@ -1,0 +1,51 @@
+package scenario
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"isthmus/e2e/gateway"
+	k8s "isthmus/e2e/object"
+)
+
+// parseAnother is for: another-gateway CLUSTER [FLAG...].
+func parseAnother(p *parser, args []string) (action, error) {
+	p.c.needs["gateway"] = true
+	return func(ctx context.Context, r *run) error { return r.startAnother(ctx, args[0], args[1:]) }, knownCluster(args[0])
+}
+
+// startAnother starts a gateway beside the one that is there, local to a cluster. It ends with the case.
+func (r *run) startAnother(ctx context.Context, cluster string, flags []string) error {
+	if r.another != nil {
+		return errors.New("there is another gateway already")
+	}
+	w, err := r.writer(cluster)
+	if err != nil {
+		return err
+	}
+	if err := r.ensure(ctx, w, k8s.LinkNamespace); err != nil {
+		return err
+	}
+	text, err := w.Kubeconfig(w.Server(), w.Admin())
+	if err != nil {
+		return err
+	}
+	tool := r.runner.env.Tool
+	path := filepath.Join(tool.Dir, "another-kubeconfig")
+	if err := os.WriteFile(path, text, 0o600); err != nil {
+		return err
+	}
+	r.another, err = gateway.Start(ctx, gateway.Config{
+		Binary: tool.Path, Kubeconfig: path, Hostname: "isthmus-1", Args: append([]string{"-shutdown-delay=0s", "-drain=0s"}, flags...),
+	})
+	return err
+}
+
+func (r *run) stopAnother() error {
+	if r.another == nil {
+		return nil
+	}
+	return r.another.Stop()
+}

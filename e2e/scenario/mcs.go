@@ -1,0 +1,188 @@
+package scenario
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/mcs-api/config/crd"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"isthmus/e2e/kube"
+	"isthmus/e2e/poll"
+)
+
+// The versions of the MCS-API that a cluster may serve.
+const (
+	bothMCS = "both" // v1alpha1 and v1beta1
+	oldMCS  = "v1alpha1"
+	noMCS   = "none"
+)
+
+// parseMCS is for: mcs both|v1alpha1|none CLUSTER....
+func parseMCS(_ *parser, args []string) (action, error) {
+	var errs []error
+	if !slices.Contains([]string{bothMCS, oldMCS, noMCS}, args[0]) {
+		errs = append(errs, fmt.Errorf("%q is none of both, v1alpha1 and none", args[0]))
+	}
+	for _, cluster := range args[1:] {
+		errs = append(errs, knownCluster(cluster))
+	}
+	return func(ctx context.Context, r *run) error { return r.setMCS(ctx, args[0], args[1:]) }, errors.Join(errs...)
+}
+
+// setMCS sets which versions of the MCS-API clusters serve. Objects go with the last one.
+func (r *run) setMCS(ctx context.Context, versions string, clusters []string) error {
+	errs := make([]error, len(clusters))
+	var wg sync.WaitGroup
+	for i, cluster := range clusters {
+		r.mcs[cluster] = true
+		wg.Go(func() { errs[i] = r.runner.writers[cluster].setMCS(ctx, versions) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+func (w *writer) setMCS(ctx context.Context, versions string) error {
+	defer w.Forget()
+	definitions, err := kube.Parse(string(crd.ServiceExportCRD) + "\n---\n" + string(crd.ServiceImportCRD))
+	if err != nil {
+		return err
+	}
+	for _, o := range definitions {
+		if versions == noMCS {
+			if err := w.delete(ctx, "customresourcedefinition", "", o.GetName(), 0); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			continue
+		}
+		all, _, err := unstructured.NestedSlice(o.Object, "spec", "versions")
+		if err != nil {
+			return err
+		}
+		for _, v := range all {
+			v := v.(map[string]any)
+			v["served"] = versions == bothMCS || v["name"] == versions
+		}
+		if err := errors.Join(unstructured.SetNestedSlice(o.Object, all, "spec", "versions"), w.Apply(ctx, o)); err != nil {
+			return err
+		}
+	}
+	want := map[string]bool{oldMCS: versions != noMCS, "v1beta1": versions == bothMCS}
+	return poll.Until(ctx, time.Minute, 20*time.Millisecond, func() error {
+		for version, served := range want {
+			list, err := w.Discovery().ServerResourcesForGroupVersion(mcs.GroupName + "/" + version)
+			if err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+			// With each of the two kinds goes its status.
+			if n := len(list.APIResources); n != map[bool]int{true: 4}[served] {
+				return fmt.Errorf("cluster %s serves %d resources of version %s", w.Name, n, version)
+			}
+		}
+		return nil
+	})
+}
+
+// parseExport is for: export CLUSTER [NS/]NAME [options].
+func parseExport(p *parser, args []string) (action, error) {
+	opt, err := readOptions(args[2:], "v1alpha1")
+	if err != nil {
+		return nil, err
+	}
+	version := "v1beta1"
+	if opt.flags[oldMCS] {
+		version = oldMCS
+	}
+	namespace, name := p.named(args[1])
+	o := object{
+		"apiVersion": mcs.GroupName + "/" + version, "kind": "ServiceExport", "metadata": object{"name": name, "namespace": namespace},
+		"spec": object{"exportedLabels": opt.labels, "exportedAnnotations": opt.annotations},
+	}
+	return func(ctx context.Context, r *run) error {
+		return r.apply(ctx, args[0], &unstructured.Unstructured{Object: o})
+	}, knownCluster(args[0])
+}
+
+// readMCS reads an object in the version that the cluster prefers.
+func (w *writer) readMCS(ctx context.Context, kind, namespace, name string, into any) error {
+	resource, _, err := w.ResourceNamed(kind)
+	if err != nil {
+		return err
+	}
+	o, err := w.In(resource, namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
+}
+
+// readImport reads a ServiceImport. It has the IPs of its derived Service, and is ready when it has them or needs none.
+func readImport(ctx context.Context, w *writer, namespace, name string) (seen, error) {
+	var i mcs.ServiceImport
+	if err := w.readMCS(ctx, "serviceimport", namespace, name, &i); err != nil {
+		return seen{}, err
+	}
+	derived := &corev1.Service{}
+	if name := i.Annotations["multicluster.kubernetes.io/derived-service"]; name != "" {
+		s, err := w.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return seen{}, err
+		}
+		if err == nil && s.Labels["isthmus.io/written-by"] != "" {
+			derived = s
+		}
+	}
+	if !slices.Equal(i.Spec.IPs, derived.Spec.ClusterIPs) || !slices.Equal(i.Spec.IPFamilies, derived.Spec.IPFamilies) {
+		return seen{}, fmt.Errorf("its IPs are %v %v, those of the derived Service %q %v %v", i.Spec.IPs, i.Spec.IPFamilies, derived.Name, derived.Spec.ClusterIPs, derived.Spec.IPFamilies)
+	}
+	if ready := len(i.Spec.IPs) > 0 || i.Spec.Type == mcs.Headless; ready != meta.IsStatusConditionTrue(i.Status.Conditions, "Ready") {
+		return seen{}, fmt.Errorf("its conditions are %+v", i.Status.Conditions)
+	}
+	s := &corev1.Service{}
+	for _, p := range i.Spec.Ports {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+	}
+	var clusters, families []string
+	for _, c := range i.Status.Clusters {
+		clusters = append(clusters, c.Cluster)
+	}
+	for _, f := range i.Spec.IPFamilies {
+		families = append(families, string(f))
+	}
+	return seen{&i, strings.Join(i.Spec.IPs, ","), map[string]string{
+		"type": string(i.Spec.Type), "ports": strings.ReplaceAll(ports(s), "/0", ""), "affinity": affinity(i.Spec.SessionAffinity, i.Spec.SessionAffinityConfig),
+		"families": strings.Join(families, ","), "clusters": strings.Join(clusters, ","),
+	}}, nil
+}
+
+// readExport reads a ServiceExport. Its conditions are about the ServiceExport as it is.
+func readExport(ctx context.Context, w *writer, namespace, name string) (seen, error) {
+	var e mcs.ServiceExport
+	if err := w.readMCS(ctx, "serviceexport", namespace, name, &e); err != nil {
+		return seen{}, err
+	}
+	s := seen{&e, "", map[string]string{"message": ""}}
+	for _, key := range []string{"valid", "ready", "conflict"} {
+		c := cmp.Or(meta.FindStatusCondition(e.Status.Conditions, strings.ToUpper(key[:1])+key[1:]), &metav1.Condition{Status: "none", ObservedGeneration: e.Generation})
+		if c.ObservedGeneration != e.Generation {
+			return seen{}, fmt.Errorf("condition %s is about generation %d of %d", c.Type, c.ObservedGeneration, e.Generation)
+		}
+		s.fields[key] = strings.TrimSuffix(string(c.Status)+"/"+c.Reason, "/")
+		if key == "conflict" {
+			s.fields["message"] = c.Message
+		}
+	}
+	return s, nil
+}
