@@ -1,0 +1,358 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/e2e/admin"
+	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/gateway"
+	"isthmus/e2e/object"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/apisim"
+)
+
+// TestExportsOfOwn: what others do between the gateway's reads and writes, how many writes there are, and how replicas take
+// turns. Statements 17, 41, 43, 59, 60, 62, 64, 72 of services of other clusters. Most of it is about Services of the gateway's own
+// cluster.
+func TestExportsOfOwn(t *testing.T) {
+	t.Parallel()
+	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
+	west := client(t, server)
+	var all sync.WaitGroup // they mostly wait, so they take the place of one test
+	for name, test := range map[string]func(*own){
+		"between": (*own).testBetween, "turns": (*own).testTurns, "members": (*own).testMembers, "rolling": (*own).testRolling,
+		"killed": (*own).testKilled, "frozen": (*own).testFrozen, "cut-off": (*own).testCutOff,
+	} {
+		all.Go(func() {
+			t.Run(name, func(t *testing.T) {
+				must(t, west.Apply(t.Context(), object.Namespace(name)))
+				test(&own{t, west, server.REST(), name})
+			})
+		})
+	}
+	all.Wait()
+}
+
+// request is one that writes a Service.
+type request struct {
+	began, ended time.Time
+	code         int
+}
+
+// requests are those that pass, by method and name.
+type requests struct {
+	mu  sync.Mutex
+	all map[string][]request
+	// before is called before the first such request, and answers it if it returns true.
+	before map[string]func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) bool
+}
+
+var federatedName = regexp.MustCompile(`[a-z0-9-]+-federated`)
+
+func (q *requests) answer(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
+	if r.Method == http.MethodGet || !strings.Contains(r.URL.Path, "/services") {
+		forward(w, r)
+		return
+	}
+	name := path.Base(r.URL.Path)
+	if r.Method == http.MethodPost {
+		body, _ := io.ReadAll(r.Body) // an end that comes too early the API server sees too
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		name = federatedName.FindString(string(body))
+	}
+	key := r.Method + " " + name
+	q.mu.Lock()
+	before := q.before[key]
+	delete(q.before, key)
+	q.mu.Unlock()
+	answer := &statusWriter{ResponseWriter: w}
+	one := request{began: time.Now()}
+	if before == nil || !before(answer, r, forward) {
+		forward(answer, r)
+	}
+	one.ended, one.code = time.Now(), answer.code
+	q.mu.Lock()
+	q.all[key] = append(q.all[key], one)
+	q.mu.Unlock()
+}
+
+// statusWriter keeps the status.
+type statusWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+func (w *statusWriter) WriteHeader(code int) { w.code = code; w.ResponseWriter.WriteHeader(code) }
+
+func (q *requests) of(key string) []request {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return slices.Clone(q.all[key])
+}
+
+// codes are the answers to such requests.
+func (q *requests) codes(key string) (codes []int) {
+	for _, one := range q.of(key) {
+		codes = append(codes, one.code)
+	}
+	return codes
+}
+
+// testBetween: others are faster than the gateway, an answer is not true, and an export changes all the time.
+func (o *own) testBetween() {
+	q := &requests{all: map[string][]request{}}
+	q.before = map[string]func(http.ResponseWriter, *http.Request, http.HandlerFunc) bool{
+		"POST taken-federated": func(http.ResponseWriter, *http.Request, http.HandlerFunc) bool {
+			o.users("taken-federated")
+			return false
+		},
+		"DELETE gone-federated": func(http.ResponseWriter, *http.Request, http.HandlerFunc) bool {
+			o.users("gone-federated")
+			return false
+		},
+		"POST late-federated": func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) bool {
+			forward(httptest.NewRecorder(), r)
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusGatewayTimeout)
+			_, err := io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Timeout","code":504,"message":"it took too long"}`)
+			return err == nil
+		},
+	}
+	g := o.gateway("a", o.intercept(q.answer))
+	for _, name := range []string{"taken", "gone", "late", "flaps"} {
+		o.export(name, "a")
+	}
+	for _, name := range []string{"gone", "late", "flaps"} {
+		o.await(name, "a")
+	}
+	late := o.get("late-federated")
+	must(o.t, o.west.CoreV1().Services(o.namespace).Delete(o.t.Context(), "gone", metav1.DeleteOptions{}))
+	await(o.t, "gone-federated is to be deleted", func() error {
+		if n := len(q.of("DELETE gone-federated")); n != 1 {
+			return fmt.Errorf("%d requests", n)
+		}
+		return nil
+	})
+	n := 0
+	for began := time.Now(); time.Since(began) < 3*time.Second; n++ {
+		o.export("flaps", fmt.Sprint("v", n))
+		time.Sleep(10 * time.Millisecond)
+	}
+	o.await("flaps", fmt.Sprint("v", n-1))
+
+	if got := q.codes("POST taken-federated"); !slices.Equal(got, []int{http.StatusConflict}) {
+		o.t.Errorf("creating what a user has just created is answered by %v", got)
+	}
+	if got := q.codes("DELETE gone-federated"); !slices.Equal(got, []int{http.StatusConflict}) {
+		o.t.Errorf("deleting what a user has just replaced is answered by %v", got)
+	}
+	for _, name := range []string{"taken-federated", "gone-federated"} {
+		if s := o.get(name); s.Spec.Selector["app"] != "users" || len(s.ManagedFields) != 1 {
+			o.t.Errorf("the user's Service is %+v", s)
+		}
+	}
+	if text, err := admin.Get(o.t.Context(), g.MetricsAddr(), "/debug/exports?service="+o.namespace+"/taken"); err != nil || !strings.Contains(text, `"taken"`) {
+		o.t.Errorf("taken-federated is not shown as taken: %v %s", err, text)
+	}
+	if got, now := q.codes("POST late-federated"), o.get("late-federated"); !slices.Equal(got, []int{http.StatusGatewayTimeout}) || now.ResourceVersion != late.ResourceVersion {
+		o.t.Errorf("what was created though the answer says otherwise is created again: %v; it is %+v", got, now)
+	}
+	puts := q.of("PUT flaps-federated")
+	for i, put := range puts[1:] {
+		if pause := put.began.Sub(puts[i].ended); pause < time.Second {
+			o.t.Errorf("%v after a write the next began", pause)
+		}
+	}
+	if len(puts) < 2 {
+		o.t.Errorf("%d writes of what changes all the time", len(puts))
+	}
+}
+
+// testTurns: many exports of five links do not delay that of another.
+func (o *own) testTurns() {
+	const links, many = 5, 300
+	create := func(namespace, name string) {
+		s := object.Service(namespace, name)
+		s.Labels = map[string]string{"mirror.linkerd.io/exported": "remote-discovery"}
+		_, err := o.west.CoreV1().Services(namespace).Create(o.t.Context(), s, metav1.CreateOptions{})
+		must(o.t, err)
+	}
+	kubeconfig, err := o.west.Kubeconfig(o.west.Server(), o.west.Admin())
+	must(o.t, err)
+	for i := range links + 1 {
+		name := fmt.Sprint("turns-", i)
+		must(o.t, o.west.Apply(o.t.Context(), object.Namespace(name)))
+		for n := range many / links {
+			if i < links {
+				create(name, fmt.Sprint("web-", n))
+			}
+		}
+		secret := object.Link(name, kubeconfig)
+		secret.Namespace = o.namespace
+		secret.Annotations["isthmus.io/export-namespaces"] = name
+		must(o.t, o.west.Apply(o.t.Context(), secret))
+	}
+	awaitReady(o.t, o.gateway("a", ""), "turns-5")
+	await(o.t, "writing has begun", func() error { return o.hasWritten(func(n int) bool { return n > 0 }) })
+	create("turns-5", "web")
+	await(o.t, "the export of another link is written", func() error {
+		_, err := o.west.CoreV1().Services("turns-5").Get(o.t.Context(), "web-turns-5", metav1.GetOptions{})
+		return err
+	})
+	must(o.t, o.hasWritten(func(n int) bool { return n < many }))
+	await(o.t, "all are written", func() error { return o.hasWritten(func(n int) bool { return n == many+1 }) })
+}
+
+// testMembers: of 300 members of one name 256 are written.
+func (o *own) testMembers() {
+	const members, most = 300, 256
+	other, err := apisim.Start("other", nil)
+	must(o.t, err)
+	atEnd(o.t, other.Close)
+	s := object.Service(o.namespace+"-shop", "web")
+	s.Labels = map[string]string{"mirror.linkerd.io/federated": "member"}
+	must(o.t, other.Put(s))
+	must(o.t, o.west.Apply(o.t.Context(), object.Namespace(s.Namespace)))
+	kubeconfig, err := other.Kubeconfig(other.Addr(), "token")
+	must(o.t, err)
+	for i := range members {
+		secret := object.Link(fmt.Sprintf("c%03d", i), kubeconfig)
+		secret.Namespace = o.namespace
+		_, err := o.west.CoreV1().Secrets(o.namespace).Create(o.t.Context(), secret, metav1.CreateOptions{})
+		must(o.t, err)
+	}
+	g := o.gateway("a", "")
+	await(o.t, "256 members", func() error {
+		s, err := o.west.CoreV1().Services(s.Namespace).Get(o.t.Context(), "web-federated", metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if n := strings.Count(s.Annotations["multicluster.linkerd.io/remote-discovery"], "@"); n != most {
+			return fmt.Errorf("%d members", n)
+		}
+		text, err := admin.Get(o.t.Context(), g.MetricsAddr(), "/debug/exports")
+		if n := strings.Count(text, `"over the number"`); err == nil && n != members-most {
+			err = fmt.Errorf("%d are named as refused", n)
+		}
+		return err
+	})
+}
+
+// testRolling: three replicas are restarted one after the other while 200 exports change. Each change is written once, and who ends
+// gives the Lease back.
+func (o *own) testRolling() {
+	const exports = 200
+	q := &requests{all: map[string][]request{}}
+	server := o.intercept(q.answer)
+	replicas := map[string]*gateway.Gateway{}
+	for _, name := range []string{"a", "b", "c"} {
+		replicas[name] = o.gateway(name, server)
+	}
+	for i := range exports {
+		o.export(fmt.Sprint("web-", i), "a")
+	}
+	await(o.t, "all are written", func() error { return o.hasWritten(func(n int) bool { return n == exports }) })
+	restarted := make(chan error, 1)
+	go func() {
+		var errs []error
+		for _, g := range replicas {
+			errs = append(errs, g.Restart(o.t.Context()))
+		}
+		restarted <- errors.Join(errs...)
+	}()
+	for i := range exports {
+		o.export(fmt.Sprint("web-", i), "b")
+		time.Sleep(20 * time.Millisecond)
+	}
+	must(o.t, <-restarted)
+	for i := range exports {
+		name := fmt.Sprint("web-", i)
+		o.await(name, "b")
+		if got := slices.DeleteFunc(q.codes("PUT "+name+"-federated"), func(code int) bool { return code != http.StatusOK }); len(got) != 1 {
+			o.t.Errorf("%s: one change is written %d times", name, len(got))
+		}
+	}
+
+	leader := o.holder()
+	must(o.t, replicas[leader].Stop())
+	if o.holder() == leader {
+		o.t.Error("the gateway has ended and not released the Lease")
+	}
+	began := time.Now()
+	o.export("web-0", "c")
+	o.await("web-0", "c")
+	if took := time.Since(began); took > 15*time.Second { // 30 s would be those of the Lease
+		o.t.Errorf("the next one wrote after %v", took)
+	}
+}
+
+func (o *own) testKilled() {
+	a := o.gateway("a", "")
+	o.takeOver(func() {
+		must(o.t, a.Signal(syscall.SIGKILL))
+		must(o.t, a.Stop())
+	})
+}
+
+func (o *own) testFrozen() {
+	a := o.gateway("a", "")
+	b := o.takeOver(func() { must(o.t, a.Signal(syscall.SIGSTOP)) })
+	must(o.t, a.Signal(syscall.SIGCONT))
+	o.staysAway(a, b)
+}
+
+func (o *own) testCutOff() {
+	proxy, err := faultproxy.Start(strings.TrimPrefix(o.west.Server(), "https://"))
+	must(o.t, err)
+	atEnd(o.t, proxy.Close)
+	a := o.gateway("a", "https://"+proxy.Addr())
+	b := o.takeOver(func() { must(o.t, proxy.Set(faultproxy.Silent)) })
+	must(o.t, proxy.Set(faultproxy.Mode{}))
+	o.staysAway(a, b)
+}
+
+// takeOver starts another replica, b, and returns it once it has written a change after the first one, a, has been lost.
+func (o *own) takeOver(lose func()) (b *gateway.Gateway) {
+	o.export("web", "a")
+	o.await("web", "a")
+	b = o.gateway("b", "")
+	lose()
+	began := time.Now()
+	o.export("web", "b")
+	o.await("web", "b")
+	o.t.Logf("the other one has written after %v", time.Since(began))
+	return b
+}
+
+// staysAway checks that a, which is back, writes nothing.
+func (o *own) staysAway(a, b *gateway.Gateway) {
+	o.export("web", "c")
+	o.await("web", "c")
+	await(o.t, "a knows that b writes", func() error {
+		page, err := admin.Read[adminapi.Exports](o.t.Context(), a.MetricsAddr(), "/debug/exports")
+		if err == nil && (page.Writer.Holder != "b" || page.Writer.Leading) {
+			err = fmt.Errorf("the writer is %+v", page.Writer)
+		}
+		return err
+	})
+	o.export("web", "d")
+	o.await("web", "d")
+	if ofA, ofB := o.writes(a), o.writes(b); ofA != 1 || ofB != 3 {
+		o.t.Errorf("a has written %v times, b %v times", ofA, ofB)
+	}
+}
