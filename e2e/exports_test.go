@@ -3,15 +3,18 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"isthmus/e2e/admin"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
@@ -206,4 +209,36 @@ func TestExports(t *testing.T) {
 	if len(list) != 1 || list[0].GetKind() != "Service" || list[0].GetName() != "web-federated" || list[0].GetNamespace() != "shop" {
 		t.Errorf("written are %v", list)
 	}
+
+	// The right to write in two namespaces only: there it is written, elsewhere it is not, nor tried all the time.
+	x.grant(false)
+	for _, namespace := range []string{"rest", "shop", "team"} {
+		must(t, x.west.Apply(t.Context(), object.Namespace(namespace)))
+		if namespace != "rest" {
+			must(t, x.west.ApplyYAML(t.Context(), fmt.Sprintf(mayWrite, namespace)))
+		}
+		s := object.Service(namespace, "new")
+		s.Labels = map[string]string{"mirror.linkerd.io/federated": "member"}
+		must(t, x.west.Apply(t.Context(), s))
+	}
+	x.await(g, []string{"local rest/new-federated: failed", "local shop/new-federated: written", "local shop/web-federated: written", "local team/new-federated: written"},
+		[]string{"create rest/new-federated"})
+	time.Sleep(3 * time.Second) // by then there would be many attempts
+	samples, err := admin.Metrics(t.Context(), g.MetricsAddr())
+	must(t, err)
+	if n, _ := admin.Sum(samples, regexp.MustCompile(`^isthmus_service_writes_total\{.*result="error"`)); n < 2 || n > 8 {
+		t.Errorf("what is forbidden has been tried %v times", n)
+	}
+	if text := x.exports(g, "rest/new").stdout; !strings.Contains(text, "forbidden") {
+		t.Errorf("it is not shown that writing is forbidden: %s", text)
+	}
 }
+
+const mayWrite = `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: isthmus-exports, namespace: %[1]s}, rules: [{apiGroups: [""], resources: [services], verbs: [create, update, delete]}]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: isthmus-exports, namespace: %[1]s}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: isthmus-exports}
+subjects: [{kind: ServiceAccount, name: isthmus, namespace: linkerd}]
+`
