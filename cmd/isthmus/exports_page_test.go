@@ -36,7 +36,7 @@ func exportingShop() exported {
 		panic(err)
 	}
 	cluster := func(name string, services ...*plan.Service) plan.Cluster {
-		c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, Allow: all}
+		c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, SeenServiceExports: true, Allow: all}
 		for _, s := range services {
 			c.Exports = append(c.Exports, plan.Export{ID: s.ID, Service: s, Mirror: name == "east", Federated: s.Name == "web"})
 		}

@@ -134,7 +134,7 @@ func (w *world) read() (plan.World, bool) {
 			}
 		}
 	}
-	own := plan.Cluster{Seen: true}
+	own := plan.Cluster{Seen: true, SeenServiceExports: true}
 	for id, o := range w.exports.all {
 		own.Exports = append(own.Exports, plan.Export{ID: id, Service: exported(id), Exported: object.ReadExport(o, true)})
 	}
@@ -150,7 +150,7 @@ func (w *world) read() (plan.World, bool) {
 // link is a link that exports Services of these names, as namespace/name.
 func link(name string, ids ...plan.ID) plan.Cluster {
 	allow, _ := plan.ParsePatterns("*")
-	c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, Allow: allow}
+	c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, SeenServiceExports: true, Allow: allow}
 	for _, id := range ids {
 		c.Exports = append(c.Exports, plan.Export{ID: id, Mirror: true, Service: exported(id)})
 	}
