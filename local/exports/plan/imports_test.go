@@ -162,6 +162,32 @@ func TestServiceExportsGone(t *testing.T) {
 	}
 }
 
+// TestImportsGone: without ServiceImports as a kind of object their Services go after a while, and as long as it is not known they stay.
+func TestImportsGone(t *testing.T) {
+	for name, tc := range map[string]struct {
+		imports map[ID]*ServiceImport
+		later   string
+	}{
+		"unread":       {nil, "http=80 of west"},
+		"no such kind": {make(map[ID]*ServiceImport), "none"},
+	} {
+		s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
+		s.settle(t)
+		s.Imports, s.MCSVersion = tc.imports, ""
+		s.settle(t)
+		s.want(t, "web-clusterset", "http=80 of west")
+		if got := s.states(); got != "west/web import: no serviceimports" {
+			t.Errorf("%s: %s", name, got)
+		}
+		s.Now = s.Now.Add(s.UnlinkedAfter)
+		s.settle(t)
+		s.want(t, "web-clusterset", tc.later)
+		s.Imports, s.MCSVersion = make(map[ID]*ServiceImport), "v1beta1"
+		s.settle(t)
+		s.want(t, "web-clusterset", "http=80 of west")
+	}
+}
+
 func TestConditionsOfOthersStay(t *testing.T) {
 	theirs := Condition{Type: "Theirs", Reason: "X", True: true}
 	w := ExportConditions{Want: []Condition{{Type: "Valid", True: true}, {Type: "Ready", True: true}, {Type: "Conflict"}}}

@@ -109,7 +109,7 @@ func (m *maker) removeOrHold(c *Cluster, missing []group) {
 	}
 	mass := lost >= massParts && 2*lost > all
 	for _, g := range fresh {
-		if mass || c.Emptied && g.kind == Import {
+		if mass || g.kind == Import && (c.Emptied || m.MCSVersion == "") {
 			m.hold(c, g, m.Now)
 		} else {
 			m.after.went[gone{g, c.Name}] = m.Now

@@ -261,6 +261,8 @@ func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 		return HeadlessJoins, "a headless Service can't join a federated one"
 	case !usable(g.of.Name) || !usable(g.target().Name):
 		return NameRefused, "no Service may have the name " + g.target().Name
+	case g.kind == Import && m.Imports != nil && m.MCSVersion == "":
+		return NoImports, noImports
 	case !m.Namespaces[g.of.Namespace]:
 		return Waiting, "there is no namespace " + g.of.Namespace
 	case c.Joins == Unreadable && !m.have[g][c.Name]: // nor is anything adopted for it

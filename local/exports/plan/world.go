@@ -25,8 +25,8 @@ type World struct {
 	// whose names an export may want. More do no harm.
 	Services map[ID]*Service
 	Imports  map[ID]*ServiceImport
-	// MCSVersion is that in which the own cluster has ServiceImports; empty: it has none, or they are not known. Then nothing is written
-	// of them and for them, nor in ServiceExports.
+	// MCSVersion is that in which the own cluster has ServiceImports; empty: it has none, or, if Imports is nil, they are not known. Then
+	// nothing is written of them and for them, nor in ServiceExports; without the kind, the Services that they had go after UnlinkedAfter.
 	MCSVersion string
 	// LeaseOf is Cluster.Lease of clusters that are not linked. It returns the same for as long as the plan is made; nil: Free.
 	LeaseOf func(cluster string) Lease

@@ -106,6 +106,8 @@ func (m *maker) wins(g, over group) bool {
 	return cmp.Or(rank(g.kind)-rank(over.kind), later(a.link == nil)-later(b.link == nil), olderLink(a, b), compareGroups(g, over)) < 0
 }
 
+const noImports = "this cluster does not have them as a kind of object"
+
 // place decides whether what is at a group's name may be written.
 func (m *maker) place(g, owner group) (s State, detail string) {
 	if m.left(g) {
@@ -116,7 +118,7 @@ func (m *maker) place(g, owner group) (s State, detail string) {
 		case m.Imports == nil:
 			return NoImports, "the ServiceImports of this cluster have not been read"
 		case m.MCSVersion == "":
-			return NoImports, "this cluster does not have them as a kind of object"
+			return NoImports, noImports
 		case o != nil && !m.MarkedImport(o):
 			return Taken, "the ServiceImport is another controller's"
 		case o != nil && o.Deleting:
