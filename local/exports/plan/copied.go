@@ -113,8 +113,8 @@ func recorded(text string) (labels, annotations map[string]string) {
 }
 
 // overlay puts what is copied over what an object has, and returns that and what of it is ours. Keys that were copied before
-// and are no longer go. A value that somebody else has set stays. With adopt, a value that is equal counts as copied.
-func overlay(have, want, before map[string]string, adopt bool) (next, ours map[string]string) {
+// and are no longer go. A value that somebody else has set stays.
+func overlay(have, want, before map[string]string) (next, ours map[string]string) {
 	next, ours = maps.Clone(have), make(map[string]string)
 	if next == nil {
 		next = make(map[string]string)
@@ -125,9 +125,28 @@ func overlay(have, want, before map[string]string, adopt bool) (next, ours map[s
 		}
 	}
 	for key, value := range want {
-		if now, theirs := next[key]; !theirs || adopt && now == value {
+		if _, theirs := next[key]; !theirs {
 			next[key], ours[key] = value, value
 		}
 	}
 	return next, ours
+}
+
+// inherited returns what of a Service that Linkerd's service mirror wrote has the value that it has at a member: it was copied
+// from there.
+func inherited(have *Service, from []*part) *copies {
+	c := &copies{labels: make(map[string]string), annotations: make(map[string]string)}
+	for _, p := range from {
+		addEqual(c.labels, have.Labels, p.export.Service.Labels)
+		addEqual(c.annotations, have.Annotations, p.export.Service.Annotations)
+	}
+	return c
+}
+
+func addEqual(to, a, b map[string]string) {
+	for key, value := range a {
+		if other, ok := b[key]; ok && other == value {
+			to[key] = value
+		}
+	}
 }

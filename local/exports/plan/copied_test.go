@@ -81,7 +81,7 @@ func FuzzRecord(f *testing.F) {
 	f.Add("label:a=0123456789,annotation:b/c=x,=,label:=")
 	f.Fuzz(func(t *testing.T, text string) {
 		labels, annotations := recorded(text)
-		next, ours := overlay(map[string]string{"a": text, "users": "x"}, map[string]string{"a": "new"}, labels, false)
+		next, ours := overlay(map[string]string{"a": text, "users": "x"}, map[string]string{"a": "new"}, labels)
 		if labels["users"] != hash("x", 10) && next["users"] != "x" {
 			t.Errorf("a user's label is %q", next["users"])
 		}

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -91,13 +92,15 @@ func TestNotOurs(t *testing.T) {
 func TestLinkerd(t *testing.T) {
 	s := newSim(cluster("", export("web", "federated", "http=80")), cluster("east", export("web", "federated mirror", "http=80")))
 	mirror := &Service{ID: ID{"shop", "web-east"}, UID: "linkerds", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.9"},
-		Labels:      map[string]string{mirroredLabel: "true", clusterLabel: "east", remoteDiscovery: "east", remoteService: "web", "team": "a", "mine": "b"},
-		Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local", versionKey: "17"},
+		Labels:      map[string]string{mirroredLabel: "true", clusterLabel: "east", remoteDiscovery: "east", remoteService: "web", "team": "a", "mine": "b", "helm.sh/chart": "c"},
+		Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local", versionKey: "17", "example.com/of": "east", "example.com/mine": "d"},
 		Ports:       []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
 	federated := &Service{ID: ID{"shop", "web-federated"}, UID: "linkerds-too", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.8"},
-		Labels: map[string]string{mirroredLabel: "true"}, Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east,web@gone"}, Ports: mirror.Ports}
+		Labels: map[string]string{mirroredLabel: "true", "team": "own"}, Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east,web@gone"}, Ports: mirror.Ports}
 	s.Services[mirror.ID], s.Services[federated.ID] = mirror, federated
-	s.of("east").Exports[0].Service.Labels["team"] = "a"
+	s.of("").Exports[0].Service.Labels["team"] = "own"
+	maps.Copy(s.of("east").Exports[0].Service.Labels, map[string]string{"team": "a", "helm.sh/chart": "c"})
+	s.of("east").Exports[0].Service.Annotations = map[string]string{"example.com/of": "east"}
 	for _, lease := range []Lease{Held, Unknown} {
 		s.of("east").Lease = lease
 		if writes := s.settle(t); len(writes) > 0 {
@@ -119,15 +122,19 @@ func TestLinkerd(t *testing.T) {
 	if o.UID != "linkerds" || o.Labels[markLabel] != "linkerd" || o.Annotations[versionKey] != "0" || o.Labels["mine"] != "b" {
 		t.Errorf("adopted as %+v", o)
 	}
-	// What equals the member's is a copy since then, the rest is the user's.
+	// What equals a member's was copied: what is not to be copied goes, and the rest follows the member. What differs is the user's.
 	s.of("east").Exports[0].Service.Labels["team"] = "c"
 	s.settle(t)
-	if o := s.Services[mirror.ID]; o.Labels["team"] != "c" || o.Labels["mine"] != "b" {
-		t.Errorf("labels %v", o.Labels)
+	if o := s.Services[mirror.ID]; o.Labels["team"] != "c" || o.Labels["mine"] != "b" || o.Labels["helm.sh/chart"] != "" || o.Annotations["example.com/of"] != "" || o.Annotations["example.com/mine"] != "d" {
+		t.Errorf("labels %v, annotations %v", o.Labels, o.Annotations)
 	}
 	s.Now = s.Now.Add(s.UnlinkedAfter)
+	s.of("").Exports[0].Service.Labels["team"] = "other" // it was kept while gone could have decided
 	s.settle(t)
 	s.want(t, "web-federated", "http=80 of local,east")
+	if o := s.Services[federated.ID]; o.Labels["team"] != "other" {
+		t.Errorf("labels %v", o.Labels)
+	}
 }
 
 func TestGoingAway(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 type metadata struct {
 	labels, annotations map[string]string // our own
 	copies              copies
-	keep                bool // what was copied stays: who decides about it is not known
-	adopt               bool // what is equal to what is copied counts as copied
+	keep                bool    // what was copied stays: who decides about it is not known
+	inherited           *copies // of what is adopted: what was copied; nil: nothing is adopted
 }
 
 // ownKeys are the labels and annotations that are ours alone: they go where they are not wanted.
@@ -19,16 +19,21 @@ var ownKeys = []string{markLabel, markAnnotation, mirroredLabel, clusterLabel, f
 
 // over returns the labels and annotations of an object that has these.
 func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextAnnotations map[string]string) {
-	oldLabels, oldAnnotations := recorded(annotations[copiedKey])
+	copied := annotations[copiedKey]
+	if d.inherited != nil {
+		copied = record(d.inherited.labels, d.inherited.annotations)
+	}
 	nextLabels, nextAnnotations = maps.Clone(labels), maps.Clone(annotations)
 	if !d.keep || labels == nil {
+		oldLabels, oldAnnotations := recorded(copied)
 		var ourLabels, ourAnnotations map[string]string
-		nextLabels, ourLabels = overlay(labels, d.copies.labels, oldLabels, d.adopt)
-		nextAnnotations, ourAnnotations = overlay(annotations, d.copies.annotations, oldAnnotations, d.adopt)
-		delete(nextAnnotations, copiedKey)
-		if text := record(ourLabels, ourAnnotations); text != "" {
-			nextAnnotations[copiedKey] = text
-		}
+		nextLabels, ourLabels = overlay(labels, d.copies.labels, oldLabels)
+		nextAnnotations, ourAnnotations = overlay(annotations, d.copies.annotations, oldAnnotations)
+		copied = record(ourLabels, ourAnnotations)
+	}
+	delete(nextAnnotations, copiedKey)
+	if copied != "" {
+		nextAnnotations[copiedKey] = copied
 	}
 	for _, key := range ownKeys {
 		delete(nextLabels, key)

@@ -242,7 +242,7 @@ func (m *maker) want(one *merged) {
 	w.metadata.labels[mirroredLabel] = "true"
 	have := m.Services[w.ID]
 	if have != nil && !m.Marked(have) {
-		w.metadata.adopt, w.adopts = true, have
+		w.metadata.inherited, w.adopts = inherited(have, one.known), have
 	}
 	if one.kind == Federated {
 		discover(w.metadata.annotations, one)
