@@ -93,14 +93,14 @@ func TestLinkerd(t *testing.T) {
 	s := newSim(cluster("", export("web", "federated", "http=80")), cluster("east", export("web", "federated mirror", "http=80")))
 	mirror := &Service{ID: ID{"shop", "web-east"}, UID: "linkerds", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.9"},
 		Labels:      map[string]string{mirroredLabel: "true", clusterLabel: "east", remoteDiscovery: "east", remoteService: "web", "team": "a", "mine": "b", "helm.sh/chart": "c"},
-		Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local", versionKey: "17", "example.com/of": "east", "example.com/mine": "d"},
+		Annotations: map[string]string{fqNameKey: "web.shop.svc.cluster.local", versionKey: "17", "config.linkerd.io/of": "east", "config.linkerd.io/mine": "d"},
 		Ports:       []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
 	federated := &Service{ID: ID{"shop", "web-federated"}, UID: "linkerds-too", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.8"},
 		Labels: map[string]string{mirroredLabel: "true", "team": "own"}, Annotations: map[string]string{localDiscovery: "web", remoteDiscovery: "web@east,web@gone"}, Ports: mirror.Ports}
 	s.Services[mirror.ID], s.Services[federated.ID] = mirror, federated
 	s.of("").Exports[0].Service.Labels["team"] = "own"
 	maps.Copy(s.of("east").Exports[0].Service.Labels, map[string]string{"team": "a", "helm.sh/chart": "c"})
-	s.of("east").Exports[0].Service.Annotations = map[string]string{"example.com/of": "east"}
+	s.of("east").Exports[0].Service.Annotations = map[string]string{"config.linkerd.io/of": "east"}
 	for _, lease := range []Lease{Held, Unknown} {
 		s.of("east").Lease = lease
 		if writes := s.settle(t); len(writes) > 0 {
@@ -125,7 +125,7 @@ func TestLinkerd(t *testing.T) {
 	// What equals a member's was copied: what is not to be copied goes, and the rest follows the member. What differs is the user's.
 	s.of("east").Exports[0].Service.Labels["team"] = "c"
 	s.settle(t)
-	if o := s.Services[mirror.ID]; o.Labels["team"] != "c" || o.Labels["mine"] != "b" || o.Labels["helm.sh/chart"] != "" || o.Annotations["example.com/of"] != "" || o.Annotations["example.com/mine"] != "d" {
+	if o := s.Services[mirror.ID]; o.Labels["team"] != "c" || o.Labels["mine"] != "b" || o.Labels["helm.sh/chart"] != "" || o.Annotations["config.linkerd.io/of"] != "" || o.Annotations["config.linkerd.io/mine"] != "d" {
 		t.Errorf("labels %v, annotations %v", o.Labels, o.Annotations)
 	}
 	s.Now = s.Now.Add(s.UnlinkedAfter)
@@ -540,6 +540,11 @@ func TestNotLinkerds(t *testing.T) {
 		p, _ := Make(s.World, Memory{})
 		if len(p.Services) != 1 || !p.Services[0].Mine(o) {
 			t.Fatalf("it is not adopted: %+v", p.Services)
+		}
+		whole := federated("", "web@east") // worlds have not all of it
+		whole.Annotations["kubectl.kubernetes.io/last-applied-configuration"] = "{}"
+		if !p.Services[0].Mine(whole) {
+			t.Error("it is not adopted as it is read afresh")
 		}
 		another := federated("", "web@east")
 		another.UID = "another"

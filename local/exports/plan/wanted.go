@@ -66,7 +66,15 @@ func (w *WantedService) Mine(have *Service) bool {
 		return false
 	}
 	return w.settings.Marked(have) || w.adopts != nil && have.UID == w.adopts.UID && adoptable(have, w.group) &&
-		maps.Equal(have.Labels, w.adopts.Labels) && maps.Equal(have.Annotations, w.adopts.Annotations)
+		maps.Equal(have.Labels, w.adopts.Labels) && maps.Equal(known(have.Annotations), known(w.adopts.Annotations))
+}
+
+// known returns the annotations that worlds have of Services at least. What is read afresh has others too, of which Linkerd's service
+// mirror copies all.
+func known(annotations map[string]string) map[string]string {
+	all := maps.Clone(annotations)
+	maps.DeleteFunc(all, func(key, _ string) bool { return !within(key, "linkerd.io", "isthmus.io") })
+	return all
 }
 
 // Mine reports whether a Service of that name, as it has just been read, may be deleted.
