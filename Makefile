@@ -84,6 +84,13 @@ mcs-conformance: $(if $(MCS_API),build) ## the MCS API's own suite against two c
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/mcs-conformance
 	@$(BIN)/mcs-conformance '$(abspath $(MCS_API))'
 
+mirror-migration: $(if $(LINKERD2),build) ## from Linkerd's service mirror to the gateway and back, three times; prints a table: LINKERD2=DIR, a checkout of linkerd2
+	@test -n '$(LINKERD2)' || { echo 'LINKERD2=DIR is missing: give a checkout of https://github.com/linkerd/linkerd2, whose service mirror is built and run'; exit 1; }
+	cd '$(LINKERD2)' && go build -o $(BIN)/linkerd-controller ./controller/cmd
+	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane
+	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_LINKERD_CONTROLLER=$(BIN)/linkerd-controller \
+	  go test -count=1 -timeout 20m -v -run '^TestMirrorMigration$$' .
+
 sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
 	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed 1 -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
 
@@ -134,4 +141,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build image tools manifests demo test unit e2e faults handover rolling mcs-conformance sim screenshots lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help build image tools manifests demo test unit e2e faults handover rolling mcs-conformance mirror-migration sim screenshots lint generate bench growth microbench fuzz vulncheck clean
