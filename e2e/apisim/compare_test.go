@@ -107,7 +107,7 @@ func service(name, annotation string) *corev1.Service {
 // newLight starts this package's server.
 func newLight(t *testing.T) *api {
 	a, s := newServer(t)
-	s.TakeWrites(func(runtime.Object, runtime.Object) {})
+	s.TakeWrites(nil, nil)
 	a.put = func(o metav1.Object) { a.must(s.Put(o.(runtime.Object))) }
 	a.delete = func(o metav1.Object) { a.must(s.Delete(o.(runtime.Object))) }
 	return a

@@ -16,6 +16,7 @@ type Scale struct {
 	Hot             HotScale
 	Many            ManyScale
 	Viewers         ViewersScale
+	Exports         ExportsScale
 	Growth          GrowthScale
 
 	Settle time.Duration // how long a fresh server has, at most, to give back memory that it needed to start
@@ -35,6 +36,8 @@ func Full() Scale {
 			Rates: Rates{Node: 0.1, Endpoint: 1, Label: 0.2}, Over: time.Minute},
 		Viewers: ViewersScale{Viewers: 10, ManyScale: ManyScale{Linked: 250, Services: 40, Endpoints: 2, Spread: 2, Streams: 5000, Conns: 500,
 			Rates: Rates{Endpoint: 0.4}, Over: 30 * time.Second}},
+		Exports: ExportsScale{Exports: 500, Changes: 100, ManyScale: ManyScale{Linked: 10, Services: 1000, Endpoints: 5, Spread: 10, Streams: 10_000, Conns: 1000,
+			Rates: Rates{Endpoint: 10}, Over: time.Minute}},
 		Growth: GrowthScale{
 			Endpoints: []int{100, 1000, 10_000}, Clusters: []int{1, 10, 50}, Services: []int{10, 1000, 10_000},
 			Changes: 400, Streams: 10_000, Conns: 100,

@@ -33,7 +33,10 @@ func gatewayArgs() []string {
 }
 
 // start starts a server of the run's kind, with more flags if it is the gateway.
-func (r *run) start(flags ...string) *server {
+func (r *run) start(flags ...string) *server { return r.startReplica("", flags...) }
+
+// startReplica is start for a replica of a name of its own, if it is the gateway.
+func (r *run) startReplica(name string, flags ...string) *server {
 	s := &server{run: r, started: time.Now(), steps: map[string]int{}}
 	switch {
 	case r.kind == Floor:
@@ -41,7 +44,7 @@ func (r *run) start(flags ...string) *server {
 		s.addr, s.pid = s.floor.Addr(), s.floor.Pid()
 		r.atEnd(s.floor.Stop)
 	default:
-		g := must(gateway.Start(r.ctx, gateway.Config{Binary: r.cfg.Isthmus, Kubeconfig: r.kubeconfig, Args: append(gatewayArgs(), flags...)}))
+		g := must(gateway.Start(r.ctx, gateway.Config{Binary: r.cfg.Isthmus, Kubeconfig: r.kubeconfig, Hostname: name, Args: append(gatewayArgs(), flags...)}))
 		s.addr, s.pid, s.admin = g.Addr(), g.Pid(), g.MetricsAddr()
 		r.atEnd(func() error { return errors.Join(g.Check(r.ctx), g.Stop()) })
 	}

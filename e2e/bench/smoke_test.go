@@ -60,6 +60,8 @@ var smokeScale = Scale{
 		Rates: Rates{Node: 1, Endpoint: 3, Label: 3}, Over: 2 * time.Second},
 	Viewers: ViewersScale{Viewers: 2, ManyScale: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
 		Rates: Rates{Endpoint: 3}, Over: 2 * time.Second}},
+	Exports: ExportsScale{Exports: 6, Changes: 5, ManyScale: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
+		Rates: Rates{Endpoint: 3}, Over: 2 * time.Second}},
 	Growth: GrowthScale{
 		Endpoints: []int{100, 300}, Clusters: []int{1, 3}, Services: []int{10, 20}, Changes: 4, Streams: 40, Conns: 4,
 		Crowds: CrowdScale{Services: 10, Endpoints: 2, Streams: []int{480, 960}, Each: 12, Conns: []int{20, 240}, Of: 480},

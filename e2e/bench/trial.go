@@ -73,6 +73,7 @@ func Trials(s Scale) []Trial {
 		hotService(s),
 		manyClusters(s),
 		viewers(s),
+		exports(s),
 	}
 }
 

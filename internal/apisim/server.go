@@ -108,12 +108,27 @@ func (s *Server) Delete(o runtime.Object) error {
 	return nil
 }
 
-// TakeWrites makes the server take writes of clients, and have Leases, from now on. After each write done is called, with the object
-// before (nil: there was none) and after it (nil: it is deleted). It must return soon, and must not call the Server.
-func (s *Server) TakeWrites(done func(before, after runtime.Object)) {
+// TakeWrites makes the server take writes of clients, and have Leases, from now on. before is called before each write is looked at, and
+// may change what there is by Put and Delete. after is called once it is done, with the object before (nil: there was none) and after it
+// (nil: it is deleted); it must return soon, and must not call the Server. Either may be nil.
+func (s *Server) TakeWrites(before func(resource, namespace, name string), after func(before, after runtime.Object)) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	s.store.onWrite = done
+	s.store.writable, s.store.beforeWrite, s.store.afterWrite = true, before, after
+}
+
+// Objects returns those of a namespace, as Put or a client wrote them, with what the server has set, in the order of their names.
+func (s *Server) Objects(resource, namespace string) ([]runtime.Object, error) {
+	i := slices.IndexFunc(kinds[:], func(k kind) bool { return k.resource == resource })
+	list, _ := s.store.snapshot(target{kind: kinds[i]}, func(o *object) bool { return o.namespace == namespace })
+	objects := make([]runtime.Object, len(list))
+	for n, o := range list {
+		var err error
+		if objects[n], err = o.decode(kinds[i]); err != nil {
+			return nil, fmt.Errorf("cluster %s: %w", s.name, err)
+		}
+	}
+	return objects, nil
 }
 
 // Admit accepts a token from now on.
@@ -166,7 +181,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	faults, alive := s.faults, s.alive
 	s.mu.Unlock()
 	ask, err := parse(r)
-	if err == nil && !s.store.takesWrites() && (ask.method != http.MethodGet || ask.name != "" || ask.resource == leases) {
+	if err == nil && !s.store.isWritable() && (ask.method != http.MethodGet || ask.name != "" || ask.resource == leases) {
 		err = errNotServed
 	}
 	switch {

@@ -21,11 +21,14 @@ const keptEvents = 10_000
 // store holds a cluster's objects, and what has lately happened to them.
 type store struct {
 	mu      sync.Mutex
-	version uint64                             // of the newest change of all
-	onWrite func(before, after runtime.Object) // nil: clients write nothing
-	ips     int                                // that have been given to Services
-	tables  map[string]*table                  // by resource
+	version uint64            // of the newest change of all
+	ips     int               // that have been given to Services
+	tables  map[string]*table // by resource
 	pages   pages
+
+	writable    bool // by clients
+	beforeWrite func(resource, namespace, name string)
+	afterWrite  func(before, after runtime.Object)
 }
 
 // table is the objects of one kind.

@@ -30,6 +30,7 @@ func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
 		r.answer(w, 0, nil, apierrors.NewBadRequest(err.Error()))
 		return
 	}
+	s.store.expectWrite(r.target, given)
 	switch r.method {
 	case http.MethodPost:
 		o, err := s.store.create(r.target, given)
@@ -41,6 +42,20 @@ func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
 		o, err := s.store.delete(r.target, given)
 		r.answer(w, http.StatusOK, o, err)
 	}
+}
+
+// expectWrite calls beforeWrite.
+func (s *store) expectWrite(of target, given runtime.Object) {
+	s.mu.Lock()
+	before := s.beforeWrite
+	s.mu.Unlock()
+	if before == nil {
+		return
+	}
+	if m, err := meta.Accessor(given); err == nil && of.name == "" {
+		of.name = m.GetName()
+	}
+	before(of.resource, of.namespace, of.name)
 }
 
 // answer answers with an object, or why there is none.
@@ -184,14 +199,17 @@ func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	}
 }
 
-func (s *store) takesWrites() bool {
+func (s *store) isWritable() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.onWrite != nil
+	return s.writable
 }
 
-// tell calls onWrite. s.mu is held.
+// tell calls afterWrite. s.mu is held.
 func (s *store) tell(k kind, before, after *object) error {
+	if s.afterWrite == nil {
+		return nil
+	}
 	var both [2]runtime.Object
 	for i, o := range []*object{before, after} {
 		if o == nil {
@@ -202,6 +220,6 @@ func (s *store) tell(k kind, before, after *object) error {
 			return err
 		}
 	}
-	s.onWrite(both[0], both[1])
+	s.afterWrite(both[0], both[1])
 	return nil
 }

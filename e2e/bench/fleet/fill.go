@@ -17,6 +17,9 @@ func (c *member) fill(cfg Config) error {
 			return err
 		}
 	}
+	if err := c.fillExports(cfg.Exports); err != nil {
+		return err
+	}
 	if c.number > 0 || !cfg.Nodes {
 		return nil
 	}

@@ -27,6 +27,8 @@ type Config struct {
 	// these alone. 0: all have the same.
 	Spread int
 
+	Exports int // Services of each linked cluster that [Fleet.Export] exports: the even ones as mirrors, the odd ones, of equal names, as members
+
 	Nodes bool // the local cluster has the clients' nodes, in three zones, so that there are three kinds of clients
 	TLS   bool // API servers are reached by TLS and HTTP/2, as real ones are, and not by plain HTTP/1.1, which costs them less
 
@@ -39,6 +41,7 @@ type Config struct {
 type Fleet struct {
 	cfg      Config
 	clusters []*member
+	writes   writes
 }
 
 // member is one cluster.
@@ -48,6 +51,7 @@ type member struct {
 	services map[string]*corev1.Service              // by name
 	slices   map[string][]*discoveryv1.EndpointSlice // by Service
 	pods     int                                     // written so far
+	exports  []*corev1.Service
 }
 
 // Start runs a fleet until Close.
@@ -72,6 +76,9 @@ func Start(cfg Config) (f *Fleet, err error) {
 		api.Admit(user)
 		api.Misbehave(apisim.Faults{NoStreamedLists: true}) // lists in pages are kinder to the memory of both sides
 		c := &member{api: api, number: i, services: map[string]*corev1.Service{}, slices: map[string][]*discoveryv1.EndpointSlice{}}
+		if i == 0 && cfg.Exports > 0 {
+			api.TakeWrites(nil, f.writes.note)
+		}
 		f.clusters = append(f.clusters, c)
 		if err := c.fill(cfg); err != nil {
 			return nil, err
