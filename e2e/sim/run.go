@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -43,7 +44,8 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	defer func() { err = errors.Join(err, s.world.close()) }()
 	s.world.fill()
 	s.world.fillTenant()
-	if s.gateway, err = s.world.startGateway(ctx, append([]string{"-log-level=info", "-cluster-memory=32Mi"}, s.world.flags.args()...)...); err != nil {
+	s.world.fillExports()
+	if s.gateway, err = s.world.startGateway(ctx, slices.Concat([]string{"-log-level=info", "-cluster-memory=32Mi"}, exportArgs, s.world.flags.args())...); err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, s.gateway.Stop()) }()
@@ -94,6 +96,7 @@ func (s *simulation) rounds(ctx context.Context) error {
 // round does some steps and then checks everything.
 func (s *simulation) round(ctx context.Context, round int) error {
 	w := s.world
+	w.exports.begin(s.cfg.Seed, round)
 	// Some rounds are quick, and some last long enough for the gateway to notice silent connections.
 	pace := int64(s.cfg.Pace) * pick(w, []int64{0, 1, 1, 2, 10}) / 2
 	// After many steps changes have met in many ways; after few one that was overlooked still shows.
@@ -119,6 +122,7 @@ func (s *simulation) round(ctx context.Context, round int) error {
 			c.stall(false)
 		}
 	}
+	w.exports.calm()
 	return s.settle(ctx, round)
 }
 
@@ -126,7 +130,7 @@ func (s *simulation) round(ctx context.Context, round int) error {
 func (s *simulation) step() error {
 	w := s.world
 	for { // until there was something to do it with
-		switch n := w.rng.IntN(100); {
+		switch n := w.rng.IntN(120); {
 		case n < 68:
 			if s.change(endpointSteps, pick(w, w.clusters), pick(w, w.services)) {
 				return w.err
@@ -157,6 +161,10 @@ func (s *simulation) step() error {
 			}
 		case n < 95:
 			if s.change(tenantSteps, pick(w, w.clusters), "") {
+				return w.err
+			}
+		case n < 115:
+			if s.change(exportSteps, pick(w, w.clusters), "") {
 				return w.err
 			}
 		default:

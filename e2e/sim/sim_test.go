@@ -26,7 +26,7 @@ func TestSimulation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if report.Rounds != 14 || report.Writes == 0 || report.Messages == 0 {
+	if report.Rounds != 14 || report.Writes == 0 || report.Written == 0 || report.Messages == 0 {
 		t.Error("nothing has happened")
 	}
 }
@@ -53,6 +53,7 @@ func happens(t *testing.T, seed uint64) (texts []string) {
 	}
 	w.fill()
 	w.fillTenant()
+	w.fillExports()
 	s := &simulation{cfg: cfg, world: w, story: newStory(cfg), report: newReport(cfg)}
 	if s.clients, err = newClients(w, "127.0.0.1:1"); err != nil {
 		t.Fatal(err)

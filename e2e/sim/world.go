@@ -23,6 +23,8 @@ type world struct {
 	services []string   // that clusters offer
 	zones    map[string]string
 
+	exports exporting
+
 	written func(service string) // called after each change; empty: it may concern every service
 	writes  int
 	lagging time.Time // until then a fault may show that takes long to get over

@@ -27,6 +27,7 @@ It starts light API servers, a real gateway that is local to the first of them, 
 proxies. Then, step by step, services grow, shrink, move and change; clusters are linked,
 unlinked, cordoned, given other credentials and put behind gateways, which move, die and come
 back; Services prefer some clusters to others;
+clusters export Services, and users have others at the names at which these are written;
 API servers refuse, fall silent, forget or fail; clients reconnect, leave or stop reading.
 Checked are
 
@@ -35,6 +36,8 @@ Checked are
                     used if others do not suffice, is never taken away in between
   no dips           there are never fewer endpoints than there could always be, up to min-ready
   convergence       after each round every client holds exactly what follows from the objects
+  exports           no Service without the gateway's mark is changed, and in the end those
+                    that it has written follow from what is exported
   the gateway       goes on running, and ready
 
   isthmus-sim                                    20 rounds of a seed of its own

@@ -1,0 +1,231 @@
+package sim
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"isthmus/e2e/object"
+	"isthmus/e2e/poll"
+)
+
+// What the gateway writes for exports, in a second, naive way: from what clusters export now alone.
+
+// marked reports whether a Service has the mark of the gateway.
+func marked(o *corev1.Service) bool {
+	return o.Labels[writtenByKey] == object.LinkNamespace && o.Annotations[writtenAsKey] == "Service "+o.Namespace+"/"+o.Name && len(o.Spec.Selector) == 0
+}
+
+// valid returns what is wrong with what the gateway has written in the place of had (nil: there was none).
+func valid(o, had *corev1.Service) error {
+	wrong := func(format string, args ...any) error {
+		return fmt.Errorf("the gateway has written the Service %s/%s %s", o.Namespace, o.Name, fmt.Sprintf(format, args...))
+	}
+	switch {
+	case !marked(o):
+		return wrong("without its mark")
+	case o.Namespace != exportNamespace:
+		return wrong("in a namespace that is not allowed")
+	case o.Spec.Type != corev1.ServiceTypeClusterIP || len(o.Spec.ExternalIPs)+len(o.OwnerReferences)+len(o.Finalizers) > 0:
+		return wrong("with a type, IPs, owners or finalizers")
+	case had != nil && (had.UID != o.UID || had.Labels[usersKey] != o.Labels[usersKey] || had.Spec.ClusterIP != o.Spec.ClusterIP):
+		return wrong("anew, or without what a user has set")
+	case len(o.Spec.Ports) > 100:
+		return wrong("with %d ports", len(o.Spec.Ports))
+	}
+	names, numbers := map[string]bool{}, map[string]bool{}
+	for _, p := range o.Spec.Ports {
+		number := fmt.Sprint(p.Protocol, p.Port)
+		if len(validation.IsDNS1123Label(p.Name))+len(validation.IsValidPortNum(int(p.Port))) > 0 || names[p.Name] || numbers[number] {
+			return wrong("with the ports %v", o.Spec.Ports)
+		}
+		names[p.Name], numbers[number] = true, true
+	}
+	for key, value := range o.Labels {
+		if len(validation.IsQualifiedName(key))+len(validation.IsValidLabelValue(value)) > 0 {
+			return wrong("with the label %s=%s", key, value)
+		}
+	}
+	for _, key := range []string{"argocd.argoproj.io/instance", "service.beta.kubernetes.io/aws-load-balancer-type"} {
+		if o.Labels[key]+o.Annotations[key] != "" {
+			return wrong("with %s", key)
+		}
+	}
+	return nil
+}
+
+// expected is what is to be written at a name.
+type expected struct {
+	members []string // clusters; the local one is ""
+	ports   []string
+	team    string
+	retry   string
+	vague   bool // one of the clusters is not known as it is
+}
+
+// exportsExpected returns what is to be written, by name.
+func (w *world) exportsExpected() (map[string]*expected, error) {
+	all := map[string]*expected{}
+	clusters, err := w.byAge()
+	if err != nil {
+		return nil, err
+	}
+	away := w.away()
+	for _, c := range clusters {
+		list, err := c.api.Objects("services", exportNamespace)
+		if err != nil {
+			return nil, err
+		}
+		joins := cmp.Or(c.annotation(exportsKey), "all")
+		for _, o := range list {
+			o := o.(*corev1.Service)
+			if o.Spec.Type == corev1.ServiceTypeExternalName || o.Labels[writtenByKey]+o.Labels[mirroredKey] != "" || joins == "none" {
+				continue
+			}
+			name, vague := "", away[c] || !c.link.good()
+			if c.number > 0 {
+				name = c.name
+			}
+			if o.Labels[exportedKey] == "remote-discovery" && name != "" {
+				all[o.Name+"-"+name] = all[o.Name+"-"+name].with(name, o, vague)
+			}
+			if o.Labels[memberKey] == "member" && joins != "mirrors" {
+				all[o.Name+"-federated"] = all[o.Name+"-federated"].with(name, o, vague)
+			}
+		}
+	}
+	maps.DeleteFunc(all, func(name string, e *expected) bool {
+		return len(validation.IsDNS1035Label(name)) > 0 || len(e.ports) == 0
+	})
+	return all, nil
+}
+
+// byAge returns the clusters that are linked in the order in which they decide.
+func (w *world) byAge() ([]*cluster, error) {
+	secrets, err := w.clusters[0].api.Objects("secrets", object.LinkNamespace)
+	if err != nil {
+		return nil, err
+	}
+	age := func(c *cluster) int64 {
+		for _, s := range secrets {
+			if s := s.(*corev1.Secret); c.number > 0 && s.Name == c.link.accepted {
+				return s.CreationTimestamp.Unix()
+			}
+		}
+		return 0
+	}
+	list := slices.DeleteFunc(slices.Clone(w.clusters), func(c *cluster) bool { return !c.linked() })
+	slices.SortStableFunc(list, func(a, b *cluster) int { return cmp.Compare(age(a), age(b)) }) // then by name
+	return list, nil
+}
+
+// with adds a member; e is nil if there is none yet.
+func (e *expected) with(cluster string, o *corev1.Service, vague bool) *expected {
+	if e == nil {
+		e = &expected{team: o.Labels["team"], retry: o.Annotations[retryKey]}
+		if len(validation.IsValidLabelValue(e.team)) > 0 {
+			e.team = ""
+		}
+	}
+	e.members, e.vague = append(e.members, cluster), e.vague || vague
+	for _, p := range o.Spec.Ports {
+		name, number := p.Name+" ", fmt.Sprintf(" %d", p.Port)
+		taken := slices.ContainsFunc(e.ports, func(q string) bool { return strings.HasPrefix(q, name) || strings.HasSuffix(q, number) })
+		if !taken && len(e.ports) < 100 && len(validation.IsDNS1123Label(p.Name))+len(validation.IsValidPortNum(int(p.Port))) == 0 {
+			e.ports = append(e.ports, p.Name+number)
+		}
+	}
+	return e
+}
+
+// exported waits until what is written for exports is what it should be, and returns what the gateway must not have written.
+func (s *simulation) exported(ctx context.Context) error {
+	w := s.world
+	err := poll.Until(ctx, exportsWithin, 50*time.Millisecond, w.exportsWrong)
+	w.exports.mu.Lock()
+	defer w.exports.mu.Unlock()
+	return errors.Join(append(w.exports.errs, err)...)
+}
+
+// exportsWithin is longer than the longest pause between two writes of an object, and what is held.
+const exportsWithin = 90 * time.Second
+
+// exportsWrong returns how what is written differs from what is expected.
+func (w *world) exportsWrong() error {
+	want, err := w.exportsExpected()
+	if err != nil {
+		return err
+	}
+	list, err := w.clusters[0].api.Objects("services", exportNamespace)
+	if err != nil {
+		return err
+	}
+	w.exports.right = 0
+	for _, o := range list {
+		o := o.(*corev1.Service)
+		e := want[o.Name]
+		delete(want, o.Name)
+		switch {
+		case !marked(o), w.vague(o, e): // a user's; or not known
+		case e == nil:
+			return fmt.Errorf("the Service %s is there, and nothing is exported to it", o.Name)
+		default:
+			if err := e.differs(o); err != nil {
+				return err
+			}
+			w.exports.right++
+		}
+	}
+	for name, e := range want {
+		if !e.vague {
+			return fmt.Errorf("there is no Service %s of %q", name, e.members)
+		}
+	}
+	return nil
+}
+
+// membersOf returns the clusters that a Service names.
+func membersOf(o *corev1.Service) (list []string) {
+	if c := o.Labels[object.RemoteDiscovery]; c != "" {
+		return []string{c}
+	}
+	if o.Annotations[object.LocalDiscovery] != "" {
+		list = append(list, "")
+	}
+	for item := range strings.SplitSeq(o.Annotations[object.RemoteDiscovery], ",") {
+		if _, c, ok := strings.Cut(item, "@"); ok {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// vague reports whether it is not known what a Service should be.
+func (w *world) vague(o *corev1.Service, e *expected) bool {
+	away := w.away()
+	return e != nil && e.vague || slices.ContainsFunc(membersOf(o), func(name string) bool {
+		c := w.named(name)
+		return c != nil && (away[c] || !c.link.good())
+	})
+}
+
+func (e *expected) differs(o *corev1.Service) error {
+	var ports []string
+	for _, p := range o.Spec.Ports {
+		ports = append(ports, fmt.Sprintf("%s %d", p.Name, p.Port))
+	}
+	got := fmt.Sprintf("of %q with ports %q, team %q, retry %q", membersOf(o), ports, o.Labels["team"], o.Annotations[retryKey])
+	want := fmt.Sprintf("of %q with ports %q, team %q, retry %q", e.members, e.ports, e.team, e.retry)
+	if got != want {
+		return fmt.Errorf("the Service %s is %s, should be %s", o.Name, got, want)
+	}
+	return nil
+}

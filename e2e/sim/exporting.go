@@ -1,0 +1,267 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"isthmus/e2e/object"
+)
+
+// Clusters export Services by Linkerd's labels, from a namespace in which nothing else is, and the gateway writes what they ask for
+// (expected.go). Users have Services at the same names, edit what is written, and take it for themselves; sometimes one is faster than
+// the gateway. No client asks for any of it.
+const (
+	exportNamespace = "shop"
+	exportNames     = 5 // of a round: what changes often, the gateway writes ever less often
+
+	exportsKey   = "isthmus.io/exports"
+	writtenByKey = "isthmus.io/written-by"
+	writtenAsKey = "isthmus.io/written-as"
+	mirroredKey  = "mirror.linkerd.io/mirrored-service"
+	exportedKey  = "mirror.linkerd.io/exported"
+	memberKey    = "mirror.linkerd.io/federated"
+	retryKey     = "retry.linkerd.io/http"
+	usersKey     = "example.com/mine"
+)
+
+// exportArgs are flags of the gateway. What has gone stays for a time that each round waits for.
+var exportArgs = []string{"-exports=on", "-unlinked-after=10s"}
+
+// exportSteps change what clusters export, and what users have at the names of that.
+var exportSteps = []step{
+	{"export", 10, (*world).export},
+	{"unexport", 5, func(w *world, c *cluster, _ string) string { return w.unexport(c, w.exportName()) }},
+	{"unexport all", 1, (*world).unexportAll},
+	{"hostile export", 5, (*world).hostileExport},
+	{"user", 12, (*world).user},
+	{"exports of a link", 2, func(w *world, c *cluster, _ string) string {
+		return w.annotate(c, exportsKey, []string{"", "all", "all", "mirrors", "none"})
+	}},
+}
+
+// fillExports makes what the gateway needs to write.
+func (w *world) fillExports() {
+	for _, name := range []string{exportNamespace, "kube-system", object.LinkNamespace} {
+		w.tenantPut(w.clusters[0], object.Namespace(name))
+	}
+	w.exports.local = w.clusters[0]
+	w.clusters[0].api.TakeWrites(w.exports.before, w.exports.after)
+}
+
+// exportName returns one of this round's names, or of the one before.
+func (w *world) exportName() string {
+	round := w.exports.round
+	if w.chance(6) {
+		round = max(0, round-1)
+	}
+	return fmt.Sprintf("e%d-%d", round, w.rng.IntN(exportNames))
+}
+
+// targets are the names at which a name's exports are written.
+func (w *world) targets(name string) (list []string) {
+	for _, c := range w.clusters[1:] {
+		list = append(list, name+"-"+c.name)
+	}
+	return append(list, name+"-federated")
+}
+
+func exportPort(name string, number int32) corev1.ServicePort {
+	return corev1.ServicePort{Name: name, Port: number, Protocol: corev1.ProtocolTCP}
+}
+
+func (w *world) anyExport() *corev1.Service {
+	o := object.Service(exportNamespace, w.exportName())
+	o.Labels = map[string]string{"team": pick(w, []string{"a", "b"})}
+	o.Annotations = map[string]string{retryKey: pick(w, []string{"5xx", "gateway-error"})}
+	o.Spec.Ports = pick(w, [][]corev1.ServicePort{
+		{exportPort("http", 80)}, {exportPort("http", 80)}, {exportPort("http", 8080)}, {exportPort("metrics", 80)}, {exportPort("http", 80), exportPort("admin", 9090)},
+	})
+	as := w.rng.IntN(5)
+	if as != 0 {
+		o.Labels[memberKey] = "member"
+	}
+	if as < 3 {
+		o.Labels[exportedKey] = "remote-discovery"
+	}
+	return o
+}
+
+func (w *world) export(c *cluster, _ string) string {
+	o := w.anyExport()
+	w.tenantPut(c, o)
+	return fmt.Sprintf("%s %v with %d ports", o.Name, o.Labels, len(o.Spec.Ports))
+}
+
+func (w *world) unexport(c *cluster, name string) string {
+	_ = c.api.Delete(object.Service(exportNamespace, name)) // it may not be there
+	return name
+}
+
+func (w *world) unexportAll(c *cluster, _ string) string {
+	for round := range w.exports.round + 1 {
+		for i := range exportNames {
+			w.unexport(c, fmt.Sprintf("e%d-%d", round, i))
+		}
+	}
+	return "all"
+}
+
+// hostileExport exports what must not be written, or only in part.
+func (w *world) hostileExport(c *cluster, _ string) string {
+	if c.number == 0 {
+		return ""
+	}
+	o := w.anyExport()
+	what := w.rng.IntN(9)
+	switch what {
+	case 0:
+		o.Namespace = pick(w, []string{"kube-system", object.LinkNamespace, "missing"})
+	case 1:
+		o.Name += strings.Repeat("x", 63-len(o.Name))
+	case 2:
+		o.Name = "0" + o.Name
+	case 3:
+		o.Name = pick(w, w.targets(o.Name))
+	case 4:
+		o.Labels[writtenByKey], o.Annotations[writtenAsKey] = object.LinkNamespace, "Service "+exportNamespace+"/"+o.Name
+	case 5:
+		o.Labels[mirroredKey] = "true"
+	case 6:
+		o.Spec.Type, o.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.com"
+	case 7:
+		o.Spec.Ports = append([]corev1.ServicePort{exportPort("http", 0), exportPort("HTTP_", 81), exportPort("http", 70_000)}, o.Spec.Ports...)
+		for i := range 200 {
+			o.Spec.Ports = append(o.Spec.Ports, exportPort(fmt.Sprint("p", i%150), int32(1000+i%170)))
+		}
+	case 8:
+		o.Labels["team"], o.Labels["not/valid/"], o.Labels[strings.Repeat("x", 300)] = strings.Repeat("a", 100), "x", "x"
+		o.Labels["argocd.argoproj.io/instance"], o.Annotations["service.beta.kubernetes.io/aws-load-balancer-type"] = "x", "nlb"
+		o.Finalizers, o.OwnerReferences = []string{"example.com/never"}, []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u"}}
+	}
+	w.tenantPut(c, o)
+	return fmt.Sprintf("%d: %s/%s", what, o.Namespace, o.Name)
+}
+
+// user does something at a name at which the gateway writes.
+func (w *world) user(*cluster, string) string {
+	name, what := pick(w, w.targets(w.exportName())), pick(w, userDeeds)
+	w.err = errors.Join(w.err, w.exports.do(what, name, w.chance(2)))
+	return what + " " + name
+}
+
+var userDeeds = []string{"make", "make", "edit", "edit", "take", "delete", "replace"}
+
+// exporting is what users and the gateway do at the names of exports.
+type exporting struct {
+	local *cluster
+	round int
+
+	mu    sync.Mutex
+	quick *rand.Rand // decides when a user is faster than the gateway; nil: never
+	errs  []error    // what the gateway must not have written
+
+	writes, right int // of Services: the gateway's, and how many were as they should be at the last check
+}
+
+// do does what a user does, whatever is there.
+func (x *exporting) do(what, name string, selector bool) error {
+	have, err := x.find(name)
+	if err != nil {
+		return err
+	}
+	own := object.Service(exportNamespace, name)
+	own.Labels = map[string]string{usersKey: "yes"}
+	if selector {
+		own.Spec.Selector = map[string]string{"app": name}
+	}
+	switch {
+	case what == "make" && have != nil, what != "make" && have == nil:
+		return nil
+	case what == "edit":
+		own = have
+		own.Labels[usersKey], own.Spec.Ports = "yes", []corev1.ServicePort{exportPort("other", 1)}
+	case what == "take":
+		own = have
+		delete(own.Labels, writtenByKey)
+		delete(own.Labels, mirroredKey)
+	case what == "delete", what == "replace":
+		_ = x.local.api.Delete(have) // the gateway may have been faster
+		if what == "delete" {
+			return nil
+		}
+	}
+	return x.local.api.Put(own)
+}
+
+func (x *exporting) find(name string) (*corev1.Service, error) {
+	all, err := x.local.api.Objects("services", exportNamespace)
+	for _, o := range all {
+		if o := o.(*corev1.Service); o.Name == name {
+			return o, err
+		}
+	}
+	return nil, err
+}
+
+// begin begins a round, in which users may be faster than the gateway.
+func (x *exporting) begin(seed uint64, round int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.round, x.quick = round, rand.New(rand.NewPCG(seed, uint64(round)))
+}
+
+// calm ends what users do.
+func (x *exporting) calm() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.quick = nil
+}
+
+// before is called when the gateway is about to write.
+func (x *exporting) before(resource, namespace, name string) {
+	if resource != "services" || namespace != exportNamespace {
+		return
+	}
+	x.mu.Lock()
+	what := ""
+	if x.quick != nil && x.quick.IntN(10) == 0 {
+		what = userDeeds[x.quick.IntN(len(userDeeds))]
+	}
+	x.mu.Unlock()
+	if what != "" {
+		x.note(x.do(what, name, false))
+	}
+}
+
+func (x *exporting) note(err error) {
+	if err != nil {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.errs = append(x.errs, err)
+	}
+}
+
+// after is called when the gateway has written.
+func (x *exporting) after(before, after runtime.Object) {
+	if _, ok := after.(*coordinationv1.Lease); ok {
+		return
+	}
+	x.mu.Lock()
+	x.writes++
+	x.mu.Unlock()
+	if o, ok := before.(*corev1.Service); ok && !marked(o) {
+		x.note(fmt.Errorf("the Service %s/%s has no mark, and the gateway has changed or deleted it", o.Namespace, o.Name))
+	}
+	if o, ok := after.(*corev1.Service); ok {
+		had, _ := before.(*corev1.Service)
+		x.note(valid(o, had))
+	}
+}
