@@ -1,6 +1,7 @@
 package exports
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -40,7 +41,9 @@ type term struct {
 	lease   lease
 	limiter *rate.Limiter
 	results chan result
-	writing map[Object]task // under way
+	writing map[Object]task      // under way
+	seen    time.Time            // when there was the first change that no plan has seen; zero: there was none
+	since   map[Object]time.Time // when it was seen that an object is to be written
 
 	mu      sync.Mutex
 	memory  plan.Memory
@@ -104,6 +107,7 @@ func (t *term) rest(work context.Context, changed <-chan struct{}, wait, batch t
 			timer.Reset(batch)
 		case <-changed:
 			changed = nil
+			t.seen = time.Now()
 			timer.Reset(batch)
 		}
 	}
@@ -202,6 +206,9 @@ func (t *term) begin(work context.Context, tasks []task) (later time.Duration) {
 // done records the end of a write.
 func (t *term) done(r result) {
 	delete(t.writing, r.Object)
+	if since, ok := t.since[r.Object]; ok && r.problem == "" && !r.again && !r.nothing {
+		t.metrics.delay.WithLabelValues(cmp.Or(string(r.For), "unknown")).Observe(time.Since(since).Seconds())
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.objects[r.Object]
@@ -211,15 +218,22 @@ func (t *term) done(r result) {
 
 // forget drops what is remembered of failures where nothing is to be changed any more, and all of what has not been written for long.
 func (t *term) forget(changes []Change) {
-	pending := make(map[Object]bool, len(changes))
-	for i := range changes {
-		pending[changes[i].Object] = true
+	if t.seen.IsZero() {
+		t.seen = time.Now()
 	}
+	pending := make(map[Object]time.Time, len(changes))
+	for i := range changes {
+		id := changes[i].Object
+		if pending[id] = t.since[id]; pending[id].IsZero() {
+			pending[id] = t.seen
+		}
+	}
+	t.seen, t.since = time.Time{}, pending
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, o := range t.objects {
 		switch {
-		case pending[id]:
+		case !pending[id].IsZero():
 		case time.Since(o.at) > changeTime:
 			delete(t.objects, id)
 		case o.failures > 0:

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +47,30 @@ func TestWrites(t *testing.T) {
 		if got := w.take(); len(got) > 0 {
 			t.Errorf("though nothing changes: %q", got)
 		}
+	})
+}
+
+// TestDelay: how long a write takes counts from when the change was seen, also where the object was written just before.
+func TestDelay(t *testing.T) {
+	inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, term *term) {
+		check := func(count uint64, from, to float64) {
+			t.Helper()
+			var m dto.Metric
+			if err := term.metrics.delay.WithLabelValues("mirror").(prometheus.Histogram).Write(&m); err != nil {
+				t.Fatal(err)
+			}
+			if h := m.Histogram; h.GetSampleCount() != count || h.GetSampleSum() < from || h.GetSampleSum() > to {
+				t.Errorf("%d writes took %v s, want %d and %v to %v", h.GetSampleCount(), h.GetSampleSum(), count, from, to)
+			}
+		}
+		time.Sleep(500 * time.Millisecond)
+		check(1, 0, 0.01)
+		w.change(func() { w.links[0].Exports = nil })
+		time.Sleep(5 * time.Second)
+		check(2, 0.4, 0.6) // until it may be written again
+		w.change(func() { w.links = []plan.Cluster{link("east", shop("web"))} })
+		time.Sleep(time.Minute)
+		check(3, 0.4, 5)
 	})
 }
 
