@@ -9,7 +9,8 @@ const (
 	// troublePause is how long nothing must happen before a trouble is over.
 	troublePause = 5 * time.Minute
 	// troubleCount is how often something has to happen before it is a trouble: API
-	// servers end watches early now and then, when they restart for example.
+	// servers end watches early now and then, when they restart for example, and one that
+	// is slow is late with a bookmark.
 	troubleCount = 3
 )
 
@@ -46,7 +47,7 @@ func (t *trouble) add(c cause, text string) bool {
 		t.count, t.text, t.reported = 0, "", make(map[cause]bool)
 	}
 	t.count, t.last = t.count+1, now
-	if t.count < troubleCount && c != silentWatch && c != overdueWatch && c != longList {
+	if t.count < troubleCount && c != overdueWatch && c != longList {
 		return false
 	}
 	before := t.reported[c]
