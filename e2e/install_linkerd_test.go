@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -17,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"isthmus/e2e/kube"
+	"isthmus/e2e/program"
 )
 
 const patchedImage = "registry.example.com/isthmus:v1"
@@ -104,13 +104,13 @@ func TestLinkerdPatch(t *testing.T) {
 			must(t, err)
 			want[len(want)-1] = changed
 			sameObjects(t, "kustomize", patched(t, values), want)
-			sameObjects(t, "post-renderer.sh", postRendered(t, manifestOf(t, rendered(t, values))), want)
+			sameObjects(t, "isthmus post-render", postRendered(t, manifestOf(t, rendered(t, values))), want)
 
 			given := rendered(t, values)
 			for _, o := range append(given, want...) {
 				o.SetNamespace("mesh")
 			}
-			sameObjects(t, "post-renderer.sh in another namespace", postRendered(t, manifestOf(t, given)), want)
+			sameObjects(t, "isthmus post-render in another namespace", postRendered(t, manifestOf(t, given)), want)
 		})
 	}
 }
@@ -164,39 +164,20 @@ func differences(path string, got, want any) (list []string) {
 	return list
 }
 
-// postRendered runs post-renderer.sh.
+// postRendered runs isthmus post-render.
 func postRendered(t *testing.T, text []byte) []*unstructured.Unstructured {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), manifest(t, "linkerd/post-renderer.sh"))
-	cmd.Env = append(userEnvironment(t), "ISTHMUS_IMAGE="+patchedImage)
+	path, err := program.Isthmus.Path(t.Context())
+	must(t, err)
+	cmd := exec.CommandContext(t.Context(), path, "post-render", "--image", patchedImage)
 	cmd.Stdin = bytes.NewReader(text)
 	var complaint strings.Builder
 	cmd.Stderr = &complaint
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("post-renderer.sh: %v\n%s", err, complaint.String())
+		t.Fatalf("isthmus post-render: %v\n%s", err, complaint.String())
 	}
 	objects, err := kube.Parse(string(out))
 	must(t, err)
 	return objects
-}
-
-// TestPostRendererComplains: it ends with what is missing, and prints no objects.
-func TestPostRendererComplains(t *testing.T) {
-	for _, c := range []struct{ env, input, want string }{
-		{"ISTHMUS_IMAGE=", "", "ISTHMUS_IMAGE is not set"},
-		{"KUSTOMIZE=no-such-command build", "", "no-such-command is not in PATH"},
-		{"", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n", "linkerd-destination"},
-	} {
-		cmd := exec.CommandContext(t.Context(), manifest(t, "linkerd/post-renderer.sh"))
-		cmd.Env = append(userEnvironment(t), "ISTHMUS_IMAGE="+patchedImage, "TMPDIR="+t.TempDir(), c.env)
-		cmd.Stdin = strings.NewReader(c.input)
-		var out, complaint strings.Builder
-		cmd.Stdout, cmd.Stderr = &out, &complaint
-		err := cmd.Run()
-		left, _ := filepath.Glob(filepath.Join(strings.TrimPrefix(cmd.Env[len(cmd.Env)-2], "TMPDIR="), "*"))
-		if err == nil || out.Len() > 0 || !strings.Contains(complaint.String(), c.want) || len(left) > 0 {
-			t.Errorf("%s: %v, prints %q, complains %q, leaves %q", c.env, err, out.String(), complaint.String(), left)
-		}
-	}
 }

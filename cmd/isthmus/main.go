@@ -48,7 +48,7 @@ func newProgram(name string) *cli.Program {
 			{Title: "Serve", Verbs: []cli.Verb{gatewayVerb(new(options))}},
 			{Title: "Look into a gateway that runs", Verbs: client.Verbs(ownBuild(), seeFromHere)},
 			{Title: "Link clusters", Verbs: links.Verbs()},
-			{Title: "Other", Verbs: []cli.Verb{client.VersionVerb(ownBuild(), writeVersion)}},
+			{Title: "Other", Verbs: []cli.Verb{postRenderVerb(), client.VersionVerb(ownBuild(), writeVersion)}},
 		},
 		Short: map[string][]string{"-version": {"version", "--client"}, "--version": {"version", "--client"}},
 		Examples: []string{

@@ -20,9 +20,12 @@ func TestMain(m *testing.M) {
 }
 
 // call runs isthmus and returns its exit code and output.
-func call(args ...string) (code int, stdout, stderr string) {
+func call(args ...string) (code int, stdout, stderr string) { return callWith("", args...) }
+
+// callWith is call with a standard input.
+func callWith(stdin string, args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = newProgram("isthmus").Run(context.Background(), cli.Process{Args: args, Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
+	code = newProgram("isthmus").Run(context.Background(), cli.Process{Args: args, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
 	return code, out.String(), err.String()
 }
 
@@ -102,7 +105,7 @@ func TestHelpIsComplete(t *testing.T) {
 // TestUsageErrors: one line on stderr with what to do, and exit code 2.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"serve", `isthmus: unknown verb "serve": gateway, clusters, services, exports, explain, check, get, profile, link, unlink, cordon, uncordon, version, completion and help are known (isthmus --help explains)`},
+		{"serve", `isthmus: unknown verb "serve": gateway, clusters, services, exports, explain, check, get, profile, link, unlink, cordon, uncordon, post-render, version, completion and help are known (isthmus --help explains)`},
 		{"destination --pace=soon", `isthmus destination: --pace is "soon"`},
 		{"gateway --enable-ipv6 false", `isthmus gateway: unexpected argument "false": gateway takes none; flags begin with a dash, and a boolean's value follows "="`},
 		{"gateway --enable-endpoint-slices=false", "--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or"},

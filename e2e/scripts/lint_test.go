@@ -34,7 +34,7 @@ func all(t *testing.T) (list []string) {
 		return err
 	})
 	must(t, err)
-	for _, name := range []string{".ci/run", "manifests/k3d/demo.sh", "manifests/k3d/destroy.sh", "manifests/k3d/lib.sh", "manifests/linkerd/post-renderer.sh"} {
+	for _, name := range []string{".ci/run", "manifests/k3d/demo.sh", "manifests/k3d/destroy.sh", "manifests/k3d/lib.sh"} {
 		if !slices.Contains(list, repository(name)) {
 			t.Errorf("%s is not among %q", name, list)
 		}

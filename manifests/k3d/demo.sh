@@ -158,8 +158,8 @@ has_gateway() {
 # patch puts the gateway into the place of Linkerd's destination in west.
 patch() {
   note "the gateway in the place of Linkerd's destination in west (and back: kubectl apply -f $state/west-linkerd.yaml)"
-  ISTHMUS_IMAGE=$image "$root/manifests/linkerd/post-renderer.sh" <"$state/west-linkerd.yaml" >"$state/west-isthmus.yaml" ||
-    fail "manifests/linkerd/post-renderer.sh has not patched Linkerd's manifest"
+  "$isthmus" post-render --image "$image" <"$state/west-linkerd.yaml" >"$state/west-isthmus.yaml" ||
+    fail "isthmus post-render has not patched Linkerd's manifest"
   kube west apply -f "$state/west-isthmus.yaml" || fail 'the patched Linkerd is not in west'
   await 'the gateway runs in west' kube west -n linkerd rollout status deployment/linkerd-destination --timeout=5s
 }

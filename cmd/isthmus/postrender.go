@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/spf13/pflag"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"isthmus/cmd/isthmus/internal/cli"
+)
+
+const postRenderIntro = `Reads the objects of Linkerd's chart, as Helm renders them, from standard input, and prints them
+with the gateway in the place of Linkerd's destination controller: with another image in the
+container destination of the Deployment linkerd-destination. All other objects stay byte for byte;
+arguments, rights, ports and limits are the chart's.
+
+Usage: isthmus post-render --image IMAGE < RENDERED`
+
+const postRenderEnding = `Examples:
+  isthmus post-render --image registry.example.com/isthmus:v1 < linkerd.yaml | kubectl apply -f -
+  helm upgrade linkerd-control-plane linkerd-edge/linkerd-control-plane -n linkerd --reuse-values \
+    --post-renderer isthmus --post-renderer-args post-render \
+    --post-renderer-args --image=registry.example.com/isthmus:v1        # Helm 3
+
+For Helm 4, where post-renderers are plugins, docs/install.md has the one that runs this verb.`
+
+// postRenderVerb is for Helm and for pipes.
+func postRenderVerb() cli.Verb {
+	var image string
+	return cli.Verb{
+		Use:     "post-render",
+		Summary: "put the gateway in the place of Linkerd's destination controller in Linkerd's rendered chart",
+		Intro:   postRenderIntro,
+		Ending:  postRenderEnding,
+		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
+			s.StringVar(&image, "image", "", "The gateway's `IMAGE`, with :TAG or @sha256:DIGEST.")
+		})},
+		Run: func(_ context.Context, p cli.Process) error {
+			if !strings.ContainsAny(path.Base(image), ":@") || strings.ContainsAny(image, " \t\n") {
+				return cli.Usagef("--image=%q: give the gateway's image with its tag or digest, such as registry.example.com/isthmus:v1", image)
+			}
+			if p.Stdin == nil || p.Interactive {
+				return cli.Usagef("standard input has no objects: pipe into it what helm template prints of Linkerd's chart")
+			}
+			text, err := postRender(p.Stdin, image)
+			if err == nil {
+				_, err = p.Stdout.Write(text)
+			}
+			return err
+		},
+	}
+}
+
+// postRender returns the objects with another image in Linkerd's destination container.
+func postRender(from io.Reader, image string) ([]byte, error) {
+	var out bytes.Buffer
+	found := 0
+	for documents := utilyaml.NewYAMLReader(bufio.NewReader(from)); ; {
+		text, err := documents.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		object := make(map[string]any)
+		if err := yaml.Unmarshal(text, &object); err != nil {
+			return nil, fmt.Errorf("standard input is not what Helm renders: %w", err)
+		}
+		if setImage(object, image) {
+			found++
+			if text, err = yaml.Marshal(object); err != nil {
+				return nil, err
+			}
+		}
+		fmt.Fprintf(&out, "---\n%s\n", bytes.TrimSpace(text))
+	}
+	if found != 1 {
+		return nil, fmt.Errorf("standard input has %d Deployments linkerd-destination with a container destination, not one: is it Linkerd's control plane, as its chart renders it?", found)
+	}
+	return out.Bytes(), nil
+}
+
+// setImage sets the image of the container, and reports whether the object has it.
+func setImage(object map[string]any, image string) bool {
+	o := unstructured.Unstructured{Object: object}
+	if o.GroupVersionKind() != appsv1.SchemeGroupVersion.WithKind("Deployment") || o.GetName() != "linkerd-destination" {
+		return false
+	}
+	containers, _, _ := unstructured.NestedFieldNoCopy(object, "spec", "template", "spec", "containers")
+	list, _ := containers.([]any)
+	for _, c := range list {
+		if c, _ := c.(map[string]any); c["name"] == "destination" {
+			c["image"] = image
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const linkerdRendered = `# Source: linkerd-control-plane/templates/namespace.yaml
+kind: Namespace
+apiVersion: v1
+metadata: {name: linkerd} # as it is
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: linkerd-destination}
+spec:
+  template:
+    spec:
+      containers:
+      - {name: linkerd-proxy, image: proxy:v2}
+      - {name: destination, image: controller:v2, args: [destination]}
+`
+
+// TestPostRender: one image is another one, and other objects stay byte for byte.
+func TestPostRender(t *testing.T) {
+	code, out, err := callWith(linkerdRendered, "post-render", "--image", "registry.example.com:5000/isthmus:v1")
+	if code != 0 {
+		t.Fatalf("exit code %d, %s", code, err)
+	}
+	before, after, _ := strings.Cut(out, "\n---\n")
+	if want, _, _ := strings.Cut(linkerdRendered, "\n---\n"); before != "---\n"+want {
+		t.Errorf("the first object is\n%s", before)
+	}
+	for _, line := range []string{"image: registry.example.com:5000/isthmus:v1", "image: proxy:v2", "- destination"} {
+		if strings.Count(after, line) != 1 {
+			t.Errorf("not one line %q in\n%s", line, after)
+		}
+	}
+}
+
+// TestPostRenderRefuses: what can't be done prints no objects, so that Helm applies none.
+func TestPostRenderRefuses(t *testing.T) {
+	for _, c := range []struct {
+		image, input string
+		code         int
+		want         string
+	}{
+		{"", linkerdRendered, 2, "give the gateway's image with its tag or digest"},
+		{"registry.example.com:5000/isthmus", linkerdRendered, 2, "give the gateway's image with its tag or digest"},
+		{"isthmus:v1", "kind: Namespace\n", 1, "has 0 Deployments linkerd-destination"},
+		{"isthmus:v1", linkerdRendered + "---\n" + linkerdRendered, 1, "has 2 Deployments linkerd-destination"},
+		{"isthmus:v1", "Error: {", 1, "is not what Helm renders"},
+		{"isthmus:v1", strings.Replace(linkerdRendered, "name: destination", "name: policy", 1), 1, "has 0 Deployments"},
+	} {
+		code, out, err := callWith(c.input, "post-render", "--image", c.image)
+		if code != c.code || out != "" || !strings.Contains(err, c.want) {
+			t.Errorf("%s: exit code %d, prints %q and %q; want %d, %q", c.image, code, out, err, c.code, c.want)
+		}
+	}
+}
