@@ -3,6 +3,7 @@
 //   - install: the gateway on its own, with its rights in its own cluster (rbac.yaml);
 //   - install/exports: what it needs to write Services for what clusters export, with a guard by which the API server refuses others;
 //   - install/mcs-crds: ServiceExport and ServiceImport, as a component;
+//   - chart: the same as a Helm chart;
 //   - linkerd: the gateway in place of a container of Linkerd's; both have policy, as components;
 //   - link: an account for it in a cluster that is linked, with its rights there (remote-access.yaml);
 //   - link.yaml: an example of a link Secret;

@@ -33,15 +33,17 @@ var (
 	Controlplane = Program{Name: "controlplane", Env: "ISTHMUS_CONTROLPLANE", module: "e2e", source: "./cmd/controlplane"}
 	// Prometheus is a Prometheus server, without the service discoveries of
 	// clouds. Its first build takes minutes too.
-	Prometheus = tool("prometheus", "ISTHMUS_PROMETHEUS")
+	Prometheus = tool("prometheus", "ISTHMUS_PROMETHEUS", "github.com/prometheus/prometheus/cmd/prometheus")
 	// Promtool checks rules and runs their tests.
-	Promtool = tool("promtool", "ISTHMUS_PROMTOOL")
+	Promtool = tool("promtool", "ISTHMUS_PROMTOOL", "github.com/prometheus/prometheus/cmd/promtool")
+	// Helm is Helm 4.
+	Helm = tool("helm", "ISTHMUS_HELM", "helm.sh/helm/v4/cmd/helm")
 )
 
-// tool is a tool of the module e2e/tools, which keeps what Prometheus depends on
+// tool is a tool of the module e2e/tools, which keeps what Prometheus and Helm depend on
 // apart from everything else.
-func tool(name, env string) Program {
-	return Program{Name: name, Env: env, module: "e2e/tools", source: "github.com/prometheus/prometheus/cmd/" + name, flags: []string{"-tags=remove_all_sd"}}
+func tool(name, env, source string) Program {
+	return Program{Name: name, Env: env, module: "e2e/tools", source: source, flags: []string{"-tags=remove_all_sd"}}
 }
 
 // Path returns the path of the command, once it is there and up to date. Several

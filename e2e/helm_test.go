@@ -1,0 +1,257 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
+	"isthmus/e2e/program"
+)
+
+// helm is Helm 4, with a home of its own, as somebody uses it who has isthmus in $PATH.
+type helm struct{ path, kubeconfig, home string }
+
+func newHelm(t *testing.T, kubeconfig string) helm {
+	t.Helper()
+	path, err := program.Helm.Path(t.Context())
+	must(t, err)
+	return helm{path, kubeconfig, t.TempDir()}
+}
+
+// try runs Helm with an input, and returns what it prints, or its complaint as an error.
+func (h helm) try(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	isthmus, err := program.Isthmus.Path(t.Context())
+	must(t, err)
+	bin := filepath.Join(h.home, "bin")
+	must(t, os.MkdirAll(bin, 0o755))
+	if err := os.Symlink(isthmus, filepath.Join(bin, "isthmus")); !os.IsExist(err) {
+		must(t, err)
+	}
+	cmd := exec.CommandContext(t.Context(), h.path, args...)
+	cmd.Env = append(userEnvironment(t), "HOME="+h.home, "HELM_CACHE_HOME="+h.home, "HELM_CONFIG_HOME="+h.home, "HELM_DATA_HOME="+h.home,
+		"KUBECONFIG="+h.kubeconfig, "PATH="+bin+":"+os.Getenv("PATH"))
+	var out, complaint bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &complaint
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("helm %s: %w: %s", strings.Join(args, " "), err, complaint.String())
+	}
+	return out.String(), nil
+}
+
+func (h helm) run(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := h.try(t, args...)
+	must(t, err)
+	return out
+}
+
+// template returns what the chart is rendered to, for the namespace linkerd.
+func (h helm) template(t *testing.T, args ...string) []*unstructured.Unstructured {
+	t.Helper()
+	objects, err := kube.Parse(h.run(t, slices.Concat([]string{"template", "isthmus", manifest(t, "chart"), "-n", "linkerd"}, args)...))
+	must(t, err)
+	return objects
+}
+
+// chartLabels are those that the chart's objects have and those of manifests/install have not.
+var chartLabels = []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"}
+
+// asBase changes what the chart renders to what manifests/install would have in its place: objects that are of no namespace have the
+// release's in their name, and all have labels of Helm's.
+func asBase(objects []*unstructured.Unstructured) {
+	for _, o := range objects {
+		labels := o.GetLabels()
+		for _, key := range chartLabels {
+			delete(labels, key)
+		}
+		o.SetLabels(labels)
+		global := func(fields ...string) {
+			if name, found, _ := unstructured.NestedString(o.Object, fields...); found {
+				_ = unstructured.SetNestedField(o.Object, strings.Replace(name, "isthmus-linkerd", "isthmus", 1), fields...)
+			}
+		}
+		global("metadata", "name")
+		global("roleRef", "name")
+		global("spec", "policyName")
+	}
+}
+
+// with returns all that is in one of two maps.
+func with(a, b map[string]string) map[string]string {
+	all := maps.Clone(b)
+	maps.Copy(all, a)
+	return all
+}
+
+// TestChartIsTheBase: the chart's default rendering is manifests/install, field by field, and with exports on and a PodMonitor also
+// the components and the guard.
+func TestChartIsTheBase(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, "")
+	got := h.template(t)
+	asBase(got)
+	sameObjects(t, "the chart", got, build(t, manifest(t, "install")))
+
+	got = h.template(t, "--set", "exports.mode=on,exports.linkerdNamespace=linkerd-multicluster,podMonitor.enabled=true,exports.mcsCRDs=true", "--set", "extraArgs={--log-level=debug}")
+	asBase(got)
+	want := build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/exports", "install/mcs-crds", "install/podmonitor"}}, nil))
+	want = slices.Concat(want, build(t, manifest(t, "install/exports/guard")), build(t, manifest(t, "install/exports/linkerd")))
+	for _, o := range want {
+		if o.GetKind() == "CustomResourceDefinition" {
+			o.SetAnnotations(with(o.GetAnnotations(), map[string]string{"helm.sh/resource-policy": "keep"}))
+			continue
+		}
+		o.SetLabels(with(o.GetLabels(), map[string]string{"app.kubernetes.io/name": "isthmus", "app.kubernetes.io/part-of": "isthmus"}))
+		// The chart's gateway is not in Linkerd's place.
+		if subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects"); len(subjects) == 2 {
+			_ = unstructured.SetNestedSlice(o.Object, subjects[:1], "subjects")
+		}
+		if o.GetKind() == "Deployment" {
+			d := find[appsv1.Deployment](t, want, "Deployment", "isthmus")
+			c := &d.Spec.Template.Spec.Containers[0]
+			c.Args = append(c.Args, "--exports=on", "--multicluster-namespace=linkerd-multicluster", "--log-level=debug")
+			changed, err := kube.Unstructured(d)
+			must(t, err)
+			o.Object = changed.Object
+		}
+	}
+	sameObjects(t, "the chart with all of it", got, want)
+}
+
+// TestChartValues: each value arrives where its name says, and one that the chart does not have is refused.
+func TestChartValues(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, "")
+	digest := "sha256:" + strings.Repeat("0a", 32)
+	objects := h.template(t, "--set", "image.repository=registry.example.com/isthmus,image.digest="+digest+",image.pullPolicy=Always,imagePullSecrets[0].name=registry",
+		"--set", "replicaCount=3,priorityClassName=high,commonLabels.team=mesh,podLabels.pod=label,podAnnotations.pod=annotation,nodeSelector.disk=ssd,networkPolicy.enabled=false",
+		"--set", "tolerations[0].key=dedicated,resources.limits.memory=1Gi", "--set-json", `affinity={"podAntiAffinity":{}}`)
+	d := find[appsv1.Deployment](t, objects, "Deployment", "isthmus")
+	s, c := d.Spec.Template.Spec, d.Spec.Template.Spec.Containers[0]
+	for what, ok := range map[string]bool{
+		"image":    c.Image == "registry.example.com/isthmus@"+digest && c.ImagePullPolicy == "Always" && s.ImagePullSecrets[0].Name == "registry",
+		"replicas": *d.Spec.Replicas == 3, "priority": s.PriorityClassName == "high", "node": s.NodeSelector["disk"] == "ssd",
+		"labels":      d.Labels["team"] == "mesh" && d.Spec.Template.Labels["team"] == "mesh" && d.Spec.Template.Labels["pod"] == "label",
+		"annotations": d.Spec.Template.Annotations["pod"] == "annotation" && d.Spec.Template.Annotations["kubectl.kubernetes.io/default-container"] == "isthmus",
+		"tolerations": len(s.Tolerations) == 1 && s.Affinity != nil, "memory": c.Resources.Limits.Memory().String() == "1Gi",
+		"policy": !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "NetworkPolicy" }),
+	} {
+		if !ok {
+			t.Errorf("%s: %+v", what, d)
+		}
+	}
+	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe", "extraArgs={exports}", "image.pullPolicy=Sometimes"} {
+		if _, err := h.try(t, "template", "isthmus", manifest(t, "chart"), "--set", wrong); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}
+
+// TestHelm: Helm moves what kubectl has applied to a release, changes it, rolls it back, and removes it; what the gateway has written stays.
+func TestHelm(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := startClusters(t, nil, "own")[0]
+	c := client(t, server)
+	must(t, c.Apply(ctx, restricted("linkerd"), object.Namespace("shop")))
+	apply(t, c, build(t, manifest(t, "install")))
+	before, err := c.AppsV1().Deployments("linkerd").Get(ctx, "isthmus", metav1.GetOptions{})
+	must(t, err)
+	deployed := func() *appsv1.Deployment {
+		d, err := c.AppsV1().Deployments("linkerd").Get(ctx, "isthmus", metav1.GetOptions{})
+		must(t, err)
+		return d
+	}
+
+	h := newHelm(t, server.Kubeconfig())
+	chart := []string{"isthmus", manifest(t, "chart"), "-n", "linkerd"}
+	if _, err := h.try(t, append([]string{"install"}, chart...)...); err == nil || !strings.Contains(err.Error(), "exists and cannot be imported") {
+		t.Errorf("Helm takes what kubectl has applied: %v", err)
+	}
+	notes := h.run(t, append([]string{"install", "--take-ownership", "--force-conflicts"}, chart...)...)
+	if d := deployed(); d.UID != before.UID || *d.Spec.Replicas != 2 || !strings.Contains(notes, "It only looks on") {
+		t.Errorf("taken over: %+v\n%s", d, notes)
+	}
+	h.run(t, slices.Concat([]string{"upgrade", "--force-conflicts"}, chart, []string{"--set", "replicaCount=3,exports.mode=on,exports.mcsCRDs=true"})...)
+	if d := deployed(); d.UID != before.UID || *d.Spec.Replicas != 3 || !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--exports=on") {
+		t.Errorf("upgraded: %+v", d)
+	}
+	if _, err := c.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "isthmus-linkerd-exports", metav1.GetOptions{}); err != nil {
+		t.Errorf("the guard: %v", err)
+	}
+	h.run(t, "rollback", "isthmus", "1", "-n", "linkerd")
+	if d := deployed(); d.UID != before.UID || *d.Spec.Replicas != 2 || slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--exports=on") {
+		t.Errorf("rolled back: %+v", d)
+	}
+
+	must(t, c.Apply(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "shop", Name: "web-east", Labels: map[string]string{"isthmus.io/written-by": "linkerd"}, Annotations: map[string]string{"isthmus.io/written-as": "Service shop/web-east"},
+	}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}))
+	h.run(t, "uninstall", "isthmus", "-n", "linkerd")
+	if _, err := c.AppsV1().Deployments("linkerd").Get(ctx, "isthmus", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the Deployment after uninstall: %v", err)
+	}
+	if _, err := c.CoreV1().Services("shop").Get(ctx, "web-east", metav1.GetOptions{}); err != nil {
+		t.Errorf("what the gateway has written: %v", err)
+	}
+	if _, err := c.Discovery().ServerResourcesForGroupVersion("multicluster.x-k8s.io/v1beta1"); err != nil {
+		t.Errorf("the definitions of the MCS-API after uninstall: %v", err)
+	}
+	left, err := c.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=isthmus"})
+	must(t, err)
+	if i := slices.IndexFunc(left.Items, func(r rbacv1.ClusterRole) bool { return r.Name != "isthmus" }); i >= 0 { // that one is kubectl's
+		t.Errorf("uninstall leaves ClusterRole %s", left.Items[i].Name)
+	}
+}
+
+// TestHelmPostRenderer: Helm 4 keeps Isthmus in Linkerd's place by the plugin, and a rollback brings Linkerd's own destination back.
+func TestHelmPostRenderer(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := startClusters(t, nil, "own")[0]
+	c := client(t, server)
+	must(t, c.Apply(ctx, object.Namespace("linkerd")))
+	chart := t.TempDir()
+	must(t, os.Mkdir(filepath.Join(chart, "templates"), 0o755))
+	must(t, os.WriteFile(filepath.Join(chart, "Chart.yaml"), []byte("apiVersion: v2\nname: linkerd-control-plane\nversion: 1.0.0\n"), 0o600))
+	text := bytes.ReplaceAll(manifestOf(t, rendered(t, "plain")), []byte("{{"), []byte(`{{"{{"}}`))
+	must(t, os.WriteFile(filepath.Join(chart, "templates", "linkerd.yaml"), text, 0o600))
+	image := func() string {
+		d, err := c.AppsV1().Deployments("linkerd").Get(ctx, "linkerd-destination", metav1.GetOptions{})
+		must(t, err)
+		return destination(d).Image
+	}
+
+	h := newHelm(t, server.Kubeconfig())
+	h.run(t, "plugin", "install", "--verify=false", manifest(t, "linkerd/helm-plugin"))
+	h.run(t, "install", "linkerd-control-plane", chart, "-n", "linkerd")
+	linkerds := image()
+	with := []string{"upgrade", "linkerd-control-plane", chart, "-n", "linkerd", "--post-renderer", "isthmus-post-render", "--post-renderer-args"}
+	h.run(t, append(with, "--image="+patchedImage)...)
+	if got := image(); got != patchedImage {
+		t.Errorf("upgraded with the post-renderer: %s", got)
+	}
+	if _, err := h.try(t, append(with, "--image=isthmus")...); err == nil || image() != patchedImage {
+		t.Errorf("without a tag: %v, %s", err, image())
+	}
+	h.run(t, "rollback", "linkerd-control-plane", "1", "-n", "linkerd")
+	if got := image(); got != linkerds {
+		t.Errorf("rolled back: %s, not %s", got, linkerds)
+	}
+}
