@@ -8,7 +8,10 @@ SMALL := grpcnotrace
 # bin/isthmus is what an image has for the platform, byte for byte: no paths of this machine are in it, and the commit is, if
 # this is git's and git may read it.
 COMMIT  := $(shell git ls-files --error-unmatch go.mod >/dev/null 2>&1 && echo true || echo false)
-GATEWAY := -trimpath -buildvcs=$(COMMIT) -tags=$(SMALL) -ldflags='-s -w$(if $(VERSION), -X main.release=$(VERSION))' ./cmd/isthmus
+# The version that was asked for: that of VERSION, or else of the tag in IMAGE.
+TAGGED   = $(word 2,$(subst :, ,$(lastword $(subst /, ,$(firstword $(subst @, ,$(IMAGE)))))))
+RELEASE  = $(or $(VERSION),$(TAGGED))
+GATEWAY  = -trimpath -buildvcs=$(COMMIT) -tags=$(SMALL) -ldflags='-s -w$(if $(RELEASE), -X main.release=$(RELEASE))' ./cmd/isthmus
 COMMA   := ,
 
 help: ## print this
@@ -18,7 +21,7 @@ build: export CGO_ENABLED := 0
 build: ## build bin/isthmus, which needs no other file
 	go build -o $(BIN)/isthmus $(GATEWAY)
 
-PLATFORMS ?= linux/amd64,linux/arm64
+PLATFORMS ?= linux/$(shell go env GOARCH)
 IMAGE     ?= isthmus
 target     = GOOS=$(firstword $(subst /, ,$1)) GOARCH=$(lastword $(subst /, ,$1))
 binary     = out/image/isthmus-$(subst /,-,$1)
@@ -31,9 +34,18 @@ image: ## a container image in out/image, and in docker where there is one (IMAG
 	cd e2e/image && go build -o $(BIN)/image .
 	rm -rf out/image
 	$(foreach p,$(subst $(COMMA), ,$(PLATFORMS)),$(call platform,$p))
-	$(BIN)/image -tag '$(IMAGE)' -version '$(VERSION)' $(foreach p,$(subst $(COMMA), ,$(PLATFORMS)),$(call binary,$p))
+	$(BIN)/image -tag '$(IMAGE)' -version '$(RELEASE)' $(foreach p,$(subst $(COMMA), ,$(PLATFORMS)),$(call binary,$p))
 
-tools: build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus
+RELEASED := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+release: export CGO_ENABLED := 0
+release: ## all that is installed without a clone, in out/release: VERSION=v0.1.0 REGISTRY=registry.example.com/mesh
+	cd e2e/image && go build -o $(BIN)/image .
+	cd e2e && go build -o $(BIN)/manifests ./cmd/manifests
+	rm -rf out/image out/release
+	$(foreach p,$(RELEASED),$(call platform,$p))
+	$(BIN)/image release -version '$(VERSION)' -registry '$(REGISTRY)' -manifests $(BIN)/manifests $(foreach p,$(RELEASED),$(call binary,$p))
+
+tools: build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus, Helm
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/bench ./cmd/controlplane ./cmd/demo ./cmd/isthmus-sim ./cmd/scenario
 	cd e2e/tools && go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ tool
 
@@ -63,7 +75,7 @@ else
 	@for c in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$c >/dev/null && exit; done; \
 	  echo 'There is no Chromium in $$PATH: the gateway'"'"'s page is NOT tested in one (with CI=true that fails)'
 	cd e2e/image && go test ./...
-	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool \
+	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool ISTHMUS_HELM=$(BIN)/helm \
 	  go test -p 3 -parallel 4 -count=1 -timeout 40m ./...
 endif
 
@@ -141,4 +153,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build image tools manifests demo test unit e2e faults handover rolling mcs-conformance mirror-migration sim screenshots lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help build image release tools manifests demo test unit e2e faults handover rolling mcs-conformance mirror-migration sim screenshots lint generate bench growth microbench fuzz vulncheck clean

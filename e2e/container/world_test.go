@@ -39,6 +39,12 @@ func sources(t *testing.T, to string) {
 			return nil
 		case d.IsDir():
 			return os.MkdirAll(target, 0o755)
+		case d.Type()&fs.ModeSymlink != 0:
+			to, err := os.Readlink(path)
+			if err != nil {
+				return err
+			}
+			return os.Symlink(to, target)
 		case !d.Type().IsRegular():
 			return nil
 		}
@@ -95,7 +101,7 @@ func withDocker(t *testing.T, script string) []string {
 	must(t, os.WriteFile(filepath.Join(bin, "docker"), []byte("#!/bin/sh\n"+script), 0o755))
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "VERSION", "IMAGE", "PLATFORMS", "SOURCE_DATE_EPOCH"}, name)
+		return slices.Contains([]string{"MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "VERSION", "IMAGE", "PLATFORMS", "REGISTRY", "SOURCE_DATE_EPOCH"}, name)
 	})
 	return append(env, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 }
@@ -167,13 +173,25 @@ type file struct {
 // unpack reads a layer, of which the uncompressed digest is known.
 func unpack(t *testing.T, layer []byte, diffID string) map[string]file {
 	t.Helper()
-	unzipped, err := gzip.NewReader(bytes.NewReader(layer))
-	must(t, err)
-	text, err := io.ReadAll(unzipped)
-	must(t, err)
+	text := unzip(t, layer)
 	if got := digest(text); got != diffID {
 		t.Errorf("the layer is %s, and the configuration has %s", got, diffID)
 	}
+	return untar(t, text)
+}
+
+func unzip(t *testing.T, data []byte) []byte {
+	t.Helper()
+	unzipped, err := gzip.NewReader(bytes.NewReader(data))
+	must(t, err)
+	text, err := io.ReadAll(unzipped)
+	must(t, err)
+	return text
+}
+
+// untar returns the files of an archive.
+func untar(t *testing.T, text []byte) map[string]file {
+	t.Helper()
 	files := make(map[string]file)
 	for r := tar.NewReader(bytes.NewReader(text)); ; {
 		header, err := r.Next()

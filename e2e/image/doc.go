@@ -2,7 +2,11 @@
 //
 //	image -tag isthmus -version v1 out/image/isthmus-linux-amd64 out/image/isthmus-linux-arm64
 //
-// Beside the binaries it writes the folder layout, an OCI image layout with one index, and for each binary an SBOM. Where a
+//	image release -version v0.1.0 -registry registry.example.com/mesh -manifests bin/manifests out/image/isthmus-*
+//
+// The second, `make release`, writes a folder with all that users install without a clone: docs/install.md.
+//
+// Beside the binaries the first writes the folder layout, an OCI image layout with one index, and for each binary an SBOM. Where a
 // docker daemon answers it is also given the image for its platform. Nothing is pushed.
 //
 // What an image has:

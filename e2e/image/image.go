@@ -21,29 +21,35 @@ type platformImage struct {
 	sbom     []byte
 }
 
-// image makes the image of one binary.
-func (b *binary) image(ctx context.Context) (platformImage, error) {
-	fail := func(err error) (platformImage, error) { return platformImage{}, err }
+// papers returns what goes with a program: its SBOM, and the licences and notices of all that is linked in, by file name.
+func (b *binary) papers(ctx context.Context) (texts map[string][]byte, sbom []byte, err error) {
 	packages, err := b.packages(ctx)
 	if err != nil {
-		return fail(err)
+		return nil, nil, err
 	}
 	goroot, err := output(ctx, "go", "env", "GOROOT")
 	if err != nil {
-		return fail(err)
+		return nil, nil, err
 	}
-	texts, err := notices(packages, goroot)
-	if err != nil {
-		return fail(err)
+	if texts, err = notices(packages, goroot); err != nil {
+		return nil, nil, err
 	}
-	sbom, err := b.sbom(dependencies(packages))
+	sbom, err = b.sbom(dependencies(packages))
+	texts["isthmus.cdx.json"] = sbom
+	return texts, sbom, err
+}
+
+// image makes the image of one binary.
+func (b *binary) image(ctx context.Context) (platformImage, error) {
+	fail := func(err error) (platformImage, error) { return platformImage{}, err }
+	texts, sbom, err := b.papers(ctx)
 	if err != nil {
 		return fail(err)
 	}
 	if texts["licenses/"+rootsModule+"/LICENSE"], err = rootsLicence(ctx); err != nil {
 		return fail(err)
 	}
-	texts["etc/ssl/certs/ca-certificates.crt"], texts["isthmus.cdx.json"] = roots(), sbom
+	texts["etc/ssl/certs/ca-certificates.crt"] = roots()
 	beside, err := layer(texts, 0o444, b.time)
 	if err != nil {
 		return fail(err)

@@ -18,6 +18,17 @@ import (
 
 // layer has some files, which anybody may read and nobody write.
 func layer(files map[string][]byte, mode fs.FileMode, when time.Time) (v1.Layer, error) {
+	text, err := archive(files, func(string) fs.FileMode { return mode }, when)
+	if err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(
+		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil },
+		tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching, tarball.WithMediaType(types.OCILayer))
+}
+
+// archive is a tar file of some files, with the folders that they are in. The same files make the same bytes.
+func archive(files map[string][]byte, mode func(name string) fs.FileMode, when time.Time) ([]byte, error) {
 	var text bytes.Buffer
 	w := tar.NewWriter(&text)
 	made := make(map[string]bool)
@@ -31,19 +42,15 @@ func layer(files map[string][]byte, mode fs.FileMode, when time.Time) (v1.Layer,
 				return nil, err
 			}
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode), ModTime: when, Size: int64(len(files[name]))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode(name)), ModTime: when, Size: int64(len(files[name]))}); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(files[name]); err != nil {
 			return nil, err
 		}
 	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return tarball.LayerFromOpener(
-		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text.Bytes())), nil },
-		tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching, tarball.WithMediaType(types.OCILayer))
+	err := w.Close()
+	return text.Bytes(), err
 }
 
 // folders returns the folders that a file is in, outermost first.

@@ -17,17 +17,32 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	tag := flag.String("tag", "isthmus", "The image's name. Its tag, if it has none, is the version, or dev.")
-	version := flag.String("version", "", "The program's version, if the linker was given one.")
-	flag.Usage = func() {
-		fmt.Fprintln(flag.CommandLine.Output(), "Usage: image [-tag NAME[:TAG]] [-version VERSION] BINARY...")
-		flag.PrintDefaults()
-	}
-	flag.Parse()
-	if err := run(ctx, *tag, *version, flag.Args()); err != nil {
+	if err := command(ctx, os.Args[1:]); err != nil {
 		fmt.Fprintln(os.Stderr, "image:", err)
 		os.Exit(1)
 	}
+}
+
+// command does what the arguments ask for.
+func command(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet("image", flag.ExitOnError)
+	version := flags.String("version", "", "The program's version, if the linker was given one.")
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "Usage: image [-tag NAME[:TAG]] [-version VERSION] BINARY...\n       image release -version VERSION [-registry REGISTRY] -manifests PROGRAM -out DIR BINARY...")
+		flags.PrintDefaults()
+	}
+	if len(args) > 0 && args[0] == "release" {
+		r := release{}
+		flags.StringVar(&r.registry, "registry", "", "Where image and chart will be, such as registry.example.com/mesh.")
+		flags.StringVar(&r.manifests, "manifests", "manifests", "The program that prints manifests.")
+		flags.StringVar(&r.out, "out", "out/release", "The folder that is written. It must not be there.")
+		_ = flags.Parse(args[1:]) // it exits
+		r.version = *version
+		return r.make(ctx, flags.Args())
+	}
+	tag := flags.String("tag", "isthmus", "The image's name. Its tag, if it has none, is the version, or dev.")
+	_ = flags.Parse(args) // it exits
+	return run(ctx, *tag, *version, flags.Args())
 }
 
 // run makes the image of some binaries, and prints where it is.
@@ -39,22 +54,20 @@ func run(ctx context.Context, tagged, version string, paths []string) error {
 	if len(paths) == 0 {
 		return errors.New("no binary is given")
 	}
-	images := make(map[string]platformImage)
+	var binaries []*binary
 	for _, path := range paths {
 		b, err := readBinary(path, version)
 		if err != nil {
 			return err
 		}
-		image, err := b.image(ctx)
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
-		}
-		platform := b.platform().String()
-		if _, twice := images[platform]; twice {
-			return fmt.Errorf("%s: there are two binaries for %s", path, platform)
-		}
-		images[platform] = image
-		if err := os.WriteFile(path+".cdx.json", image.sbom, 0o644); err != nil {
+		binaries = append(binaries, b)
+	}
+	images, err := imagesOf(ctx, binaries)
+	if err != nil {
+		return err
+	}
+	for _, b := range binaries {
+		if err := os.WriteFile(b.path+".cdx.json", images[b.platform().String()].sbom, 0o644); err != nil {
 			return err
 		}
 	}
@@ -67,6 +80,23 @@ func run(ctx context.Context, tagged, version string, paths []string) error {
 	fmt.Printf("  OCI layout  %s\n", layout)
 	fmt.Printf("  SBOM        %s\n", strings.Join(paths, ".cdx.json, ")+".cdx.json")
 	return load(ctx, os.Stdout, tag, images)
+}
+
+// imagesOf makes the images of binaries, by platform.
+func imagesOf(ctx context.Context, binaries []*binary) (map[string]platformImage, error) {
+	images := make(map[string]platformImage)
+	for _, b := range binaries {
+		image, err := b.image(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", b.path, err)
+		}
+		platform := b.platform().String()
+		if _, twice := images[platform]; twice {
+			return nil, fmt.Errorf("%s: there are two binaries for %s", b.path, platform)
+		}
+		images[platform] = image
+	}
+	return images, nil
 }
 
 // named returns the image's name and tag, which is the version if the name has none.

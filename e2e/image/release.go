@@ -1,0 +1,265 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/mod/semver"
+)
+
+// release is all that a user installs without a clone. The same commit makes the same bytes.
+type release struct {
+	version   string // as v0.1.0
+	registry  string // of image and chart; empty: the image is called isthmus
+	manifests string // the program that prints manifests
+	out       string // the folder with all of it
+
+	when time.Time // of all that is in it
+}
+
+// make makes a release of binaries. The working directory is the root of the sources.
+func (r *release) make(ctx context.Context, paths []string) error {
+	if semver.Canonical(r.version) != r.version || r.version == "" {
+		return fmt.Errorf("VERSION=%s is no version: give it as v0.1.0, or v0.2.0-rc.1", r.version)
+	}
+	changes, err := os.ReadFile("CHANGELOG.md")
+	if err != nil {
+		return err
+	}
+	notes, err := notesOf(string(changes), r.version)
+	if err != nil {
+		return err
+	}
+	if err := os.Mkdir(r.out, 0o755); err != nil {
+		return err
+	}
+	var linux []*binary
+	for _, path := range paths {
+		b, err := readBinary(path, r.version)
+		if err == nil {
+			err = r.archive(ctx, b)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		if b.platform().OS == "linux" {
+			linux = append(linux, b)
+		}
+		r.when = b.time
+	}
+	digest, err := r.image(ctx, linux)
+	if err != nil {
+		return err
+	}
+	if err := r.install(ctx, digest); err != nil {
+		return err
+	}
+	if err := r.chart(digest); err != nil {
+		return err
+	}
+	if err := r.plugin(); err != nil {
+		return err
+	}
+	if err := r.write("notes.md", []byte(notes)); err != nil {
+		return err
+	}
+	return r.sums()
+}
+
+// number is the version as it is in names of files.
+func (r *release) number() string { return strings.TrimPrefix(r.version, "v") }
+
+func (r *release) write(name string, data []byte) error {
+	return os.WriteFile(filepath.Join(r.out, name), data, 0o644)
+}
+
+// packed writes files as NAME, a compressed archive.
+func (r *release) packed(name string, files map[string][]byte, when time.Time) error {
+	data, err := archive(files, func(name string) fs.FileMode {
+		if name == "isthmus" {
+			return 0o755
+		}
+		return 0o644
+	}, when)
+	if err != nil {
+		return err
+	}
+	var small bytes.Buffer
+	w, err := gzip.NewWriterLevel(&small, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(data); err != nil {
+		return err
+	}
+	if err := w.Close(); err != nil {
+		return err
+	}
+	return r.write(name, small.Bytes())
+}
+
+// archive packs a program with its licences and SBOM, which is also written beside it.
+func (r *release) archive(ctx context.Context, b *binary) error {
+	if b.settings["vcs.revision"] == "" || b.settings["vcs.modified"] != "false" {
+		return errors.New("it was not built from a commit alone: commit what is changed, and build it in a clone")
+	}
+	files, sbom, err := b.papers(ctx)
+	if err != nil {
+		return err
+	}
+	licence, err := os.ReadFile("LICENSE")
+	if err != nil {
+		return err
+	}
+	files["isthmus"], files["LICENSE"] = b.data, licence
+	name := fmt.Sprintf("isthmus_%s_%s_%s", r.number(), b.platform().OS, b.platform().Architecture)
+	if err := r.write(name+".cdx.json", sbom); err != nil {
+		return err
+	}
+	return r.packed(name+".tar.gz", files, b.time)
+}
+
+// image writes the image's layout as one file, and returns its digest.
+func (r *release) image(ctx context.Context, binaries []*binary) (digest string, err error) {
+	images, err := imagesOf(ctx, binaries)
+	if err != nil {
+		return "", err
+	}
+	tag, err := named(r.imageName(), r.version)
+	if err != nil {
+		return "", err
+	}
+	dir, err := os.MkdirTemp("", "isthmus-layout-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	hash, err := writeLayout(dir, tag, images)
+	if err != nil {
+		return "", err
+	}
+	files, err := readAll(dir)
+	if err != nil {
+		return "", err
+	}
+	data, err := archive(files, func(string) fs.FileMode { return 0o644 }, r.when)
+	if err != nil {
+		return "", err
+	}
+	fmt.Printf("%s@%s\n", tag, hash)
+	return hash.String(), r.write("isthmus_"+r.number()+"_image.tar", data)
+}
+
+func (r *release) imageName() string {
+	if r.registry == "" {
+		return "isthmus"
+	}
+	return strings.TrimSuffix(r.registry, "/") + "/isthmus"
+}
+
+// install writes what is applied to a cluster. Without a registry nobody can pull a digest.
+func (r *release) install(ctx context.Context, digest string) error {
+	image := r.imageName() + ":" + r.version
+	if r.registry != "" {
+		image += "@" + digest
+	}
+	cmd := exec.CommandContext(ctx, r.manifests, "manifests", "IMAGE="+image, "VERSION="+r.version)
+	cmd.Stderr = os.Stderr
+	text, err := cmd.Output()
+	if err != nil {
+		return fmt.Errorf("%s: %w", r.manifests, err)
+	}
+	return r.write("install.yaml", text)
+}
+
+// chart packs the Helm chart, with the release's version and image.
+func (r *release) chart(digest string) error {
+	files, err := readAll("manifests/chart")
+	if err != nil {
+		return err
+	}
+	if r.registry == "" {
+		digest = ""
+	}
+	err = errors.Join(set(files, "Chart.yaml", "version", r.number()), set(files, "Chart.yaml", "appVersion", r.version),
+		set(files, "values.yaml", "repository", r.imageName()), set(files, "values.yaml", "digest", fmt.Sprintf("%q", digest)))
+	if err != nil {
+		return fmt.Errorf("manifests/chart: %w", err)
+	}
+	packed := make(map[string][]byte)
+	for name, text := range files {
+		packed["isthmus/"+name] = text
+	}
+	return r.packed("isthmus-"+r.number()+".tgz", packed, r.when)
+}
+
+// plugin packs the plugin by which Helm 4 runs isthmus post-render.
+func (r *release) plugin() error {
+	files, err := readAll("manifests/linkerd/helm-plugin")
+	if err != nil {
+		return err
+	}
+	if err := set(files, "plugin.yaml", "version", r.number()); err != nil {
+		return err
+	}
+	return r.packed("isthmus-post-render-"+r.number()+".tgz", files, r.when)
+}
+
+// set sets what a file, of those that are packed, has on its only line that begins with a key.
+func set(files map[string][]byte, file, key, value string) error {
+	line := regexp.MustCompile(`(?m)^( *` + key + `: ).*$`)
+	if found := line.FindAll(files[file], -1); len(found) != 1 {
+		return fmt.Errorf("%s has %d lines with the key %s", file, len(found), key)
+	}
+	files[file] = line.ReplaceAll(files[file], []byte("${1}"+value))
+	return nil
+}
+
+// sums writes SHA256SUMS, which sha256sum --check reads.
+func (r *release) sums() error {
+	files, err := readAll(r.out)
+	if err != nil {
+		return err
+	}
+	var lines []string
+	for name, data := range files {
+		lines = append(lines, fmt.Sprintf("%x  %s\n", sha256.Sum256(data), name))
+	}
+	slices.SortFunc(lines, func(a, b string) int { return cmp.Compare(a[64:], b[64:]) })
+	return r.write("SHA256SUMS", []byte(strings.Join(lines, "")))
+}
+
+// notesOf returns what CHANGELOG.md says of a version.
+func notesOf(changes, version string) (string, error) {
+	_, after, found := strings.Cut("\n"+changes, "\n## "+version+"\n")
+	if !found {
+		return "", fmt.Errorf("CHANGELOG.md has no section %q: write it, out of what is \"Not released yet\"", "## "+version)
+	}
+	text, _, _ := strings.Cut(after, "\n## ")
+	return strings.TrimSpace(text) + "\n", nil
+}
+
+// readAll reads all files below a folder, by their path in it.
+func readAll(dir string) (map[string][]byte, error) {
+	files, tree := make(map[string][]byte), os.DirFS(dir)
+	err := fs.WalkDir(tree, ".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			files[path], err = fs.ReadFile(tree, path)
+		}
+		return err
+	})
+	return files, err
+}
