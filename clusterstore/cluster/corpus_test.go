@@ -117,7 +117,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 	cfg := testConfig()
 	cfg.Rules.LoopbackGateways = true
 	cfg.own, cfg.GatewaysChanged = ownConfig(), func() {}
-	cfg.Exports = &ExportConfig{Changed: func() {}, Selectors: func() plan.Selectors {
+	cfg.Exports = &ExportConfig{ServiceExports: true, Changed: func() {}, Selectors: func() plan.Selectors {
 		return plan.Selectors{Mirror: func(map[string]string) bool { return true }}
 	}}
 	c := newOn(newFakeAPI(), cfg)

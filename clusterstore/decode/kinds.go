@@ -90,13 +90,20 @@ func serviceTable(r *room) table[corev1.Service] {
 				4: sub(targetPort, func(p *corev1.ServicePort) *intstr.IntOrString { return &p.TargetPort }),
 				6: optional(r, text("ports.appProtocol", maxText, self[string]), func(p *corev1.ServicePort) **string { return &p.AppProtocol }),
 			}, func(s *corev1.ServiceSpec) *[]corev1.ServicePort { return &s.Ports }),
-			2:  mapping(r, "labels of its selector", maxLabels, maxText, nil, lend[string], func(s *corev1.ServiceSpec) *map[string]string { return &s.Selector }),
-			3:  text("spec.clusterIP", maxText, func(s *corev1.ServiceSpec) *string { return &s.ClusterIP }),
-			4:  text("spec.type", maxText, func(s *corev1.ServiceSpec) *corev1.ServiceType { return &s.Type }),
-			5:  texts(r, "externalIPs", bound{20_000, 20_000}, func(s *corev1.ServiceSpec) *[]string { return &s.ExternalIPs }),
+			2: mapping(r, "labels of its selector", maxLabels, maxText, nil, lend[string], func(s *corev1.ServiceSpec) *map[string]string { return &s.Selector }),
+			3: text("spec.clusterIP", maxText, func(s *corev1.ServiceSpec) *string { return &s.ClusterIP }),
+			4: text("spec.type", maxText, func(s *corev1.ServiceSpec) *corev1.ServiceType { return &s.Type }),
+			5: texts(r, "externalIPs", bound{20_000, 20_000}, func(s *corev1.ServiceSpec) *[]string { return &s.ExternalIPs }),
+			7: text("spec.sessionAffinity", maxText, func(s *corev1.ServiceSpec) *corev1.ServiceAffinity { return &s.SessionAffinity }),
+			14: optional(r, sub(table[corev1.SessionAffinityConfig]{
+				1: optional(r, sub(table[corev1.ClientIPConfig]{
+					1: optional(r, number(self[int32]), func(c *corev1.ClientIPConfig) **int32 { return &c.TimeoutSeconds }),
+				}, self[corev1.ClientIPConfig]), func(c *corev1.SessionAffinityConfig) **corev1.ClientIPConfig { return &c.ClientIP }),
+			}, self[corev1.SessionAffinityConfig]), func(s *corev1.ServiceSpec) **corev1.SessionAffinityConfig { return &s.SessionAffinityConfig }),
 			18: texts(r, "clusterIPs", fewTexts, func(s *corev1.ServiceSpec) *[]string { return &s.ClusterIPs }),
 			19: texts(r, "ipFamilies", fewTexts, func(s *corev1.ServiceSpec) *[]corev1.IPFamily { return &s.IPFamilies }),
 			22: optional(r, text("spec.internalTrafficPolicy", maxText, self[corev1.ServiceInternalTrafficPolicy]), func(s *corev1.ServiceSpec) **corev1.ServiceInternalTrafficPolicy { return &s.InternalTrafficPolicy }),
+			23: optional(r, text("spec.trafficDistribution", maxText, self[string]), func(s *corev1.ServiceSpec) **string { return &s.TrafficDistribution }),
 		}, func(o *corev1.Service) *corev1.ServiceSpec { return &o.Spec }),
 		3: sub(table[corev1.ServiceStatus]{
 			1: sub(table[corev1.LoadBalancerStatus]{

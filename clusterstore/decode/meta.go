@@ -31,6 +31,7 @@ func metadata(r *room) table[metav1.ObjectMeta] {
 		13: list(r, "ownerReferences", bound{maxOwners, maxOwners}, table[metav1.OwnerReference]{
 			1: text("ownerReferences.kind", maxText, func(o *metav1.OwnerReference) *string { return &o.Kind }),
 			3: text("ownerReferences.name", maxText, func(o *metav1.OwnerReference) *string { return &o.Name }),
+			4: text("ownerReferences.uid", maxText, func(o *metav1.OwnerReference) *types.UID { return &o.UID }),
 		}, func(m *metav1.ObjectMeta) *[]metav1.OwnerReference { return &m.OwnerReferences }),
 		17: updates(r),
 	}

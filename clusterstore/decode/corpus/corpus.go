@@ -90,7 +90,7 @@ func (m Maker) Make(o metav1.Object) {
 
 // UsedMeta has the paths of the fields that are used of all kinds.
 const UsedMeta = "ObjectMeta.Name ObjectMeta.Namespace ObjectMeta.UID ObjectMeta.ResourceVersion ObjectMeta.CreationTimestamp ObjectMeta.DeletionTimestamp " +
-	"ObjectMeta.Labels ObjectMeta.Annotations ObjectMeta.OwnerReferences.Kind ObjectMeta.OwnerReferences.Name ObjectMeta.ManagedFields "
+	"ObjectMeta.Labels ObjectMeta.Annotations ObjectMeta.OwnerReferences.Kind ObjectMeta.OwnerReferences.Name ObjectMeta.OwnerReferences.UID ObjectMeta.ManagedFields "
 
 const usedContainer = "Spec.%[1]s.Name Spec.%[1]s.Ports.Name Spec.%[1]s.Ports.HostPort Spec.%[1]s.Ports.ContainerPort Spec.%[1]s.Ports.Protocol " +
 	"Spec.%[1]s.Env.Name Spec.%[1]s.Env.Value "
@@ -100,7 +100,7 @@ var (
 	UsedPod = UsedMeta + fmt.Sprintf(usedContainer, "Containers") + fmt.Sprintf(usedContainer, "InitContainers") +
 		"Spec.ServiceAccountName Spec.NodeName Spec.HostNetwork Status.Phase Status.HostIP Status.PodIP Status.PodIPs.IP Status.HostIPs.IP"
 	UsedService = UsedMeta + "Spec.Ports.Name Spec.Ports.Protocol Spec.Ports.Port Spec.Ports.TargetPort Spec.Ports.AppProtocol Spec.Selector Spec.IPFamilies Spec.ClusterIP Spec.ClusterIPs Spec.Type Spec.ExternalIPs " +
-		"Spec.InternalTrafficPolicy Status.LoadBalancer.Ingress.IP Status.LoadBalancer.Ingress.Hostname"
+		"Spec.SessionAffinity Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds Spec.InternalTrafficPolicy Spec.TrafficDistribution Status.LoadBalancer.Ingress.IP Status.LoadBalancer.Ingress.Hostname"
 	UsedSlice = UsedMeta + "AddressType Endpoints.Addresses Endpoints.Conditions.Ready Endpoints.Conditions.Terminating Endpoints.Hostname " +
 		"Endpoints.TargetRef.Kind Endpoints.TargetRef.Namespace Endpoints.TargetRef.Name Endpoints.NodeName Endpoints.Zone Endpoints.Hints.ForZones.Name Ports.Name Ports.Port"
 	UsedEndpoints = UsedMeta + usedCore("Addresses") + usedCore("NotReadyAddresses") + "Subsets.NotReadyAddresses.NodeName " + "Subsets.Ports.Name Subsets.Ports.Port"
