@@ -49,7 +49,7 @@ func TestImport(t *testing.T) {
 	t.Run("one exporter goes, then both", func(t *testing.T) {
 		ips := o.IPs
 		s.of("west").Exports = nil
-		s.settle(t)
+		s.settleSoon(t)
 		if o := s.imported(t, "web"); !slices.Equal(o.IPs, ips) || !slices.Equal(o.Clusters, []string{"local"}) || len(o.Ports) != 1 {
 			t.Errorf("import %+v", o)
 		}
@@ -101,7 +101,7 @@ func TestImportKeepsItsType(t *testing.T) {
 		t.Error(got)
 	}
 	s.of("").Exports = nil
-	s.settle(t)
+	s.settleSoon(t)
 	if o := s.imported(t, "web"); o.Type != "Headless" || len(o.IPs) > 0 || len(o.Ports) > 0 || len(s.Services) > 0 {
 		t.Errorf("import %+v, Services %v", o, s.Services)
 	}
@@ -133,14 +133,16 @@ func TestImportOfOthers(t *testing.T) {
 }
 
 // TestServiceExportsGone: while ServiceExports of a cluster can't be read nothing of ServiceImports is removed, and where they are no kind
-// of object that waits. Mirrors go at once both times.
+// of object, or turn out to be none soon after they have gone, that waits. Mirrors go at once all times.
 func TestServiceExportsGone(t *testing.T) {
 	for name, tc := range map[string]struct {
-		seen, emptied bool
-		state, later  string
+		seen, emptied, soon      bool
+		state, inSeconds, inTime string
 	}{
-		"unread":       {false, false, "kept", "http=80 of local,west"},
-		"no such kind": {true, true, "held", "http=80 of local"},
+		"unread":       {false, false, false, "kept", "http=80 of local,west", "http=80 of local,west"},
+		"gone":         {true, false, false, "held", "http=80 of local", "http=80 of local"},
+		"no such kind": {true, true, true, "held", "http=80 of local,west", "http=80 of local"},
+		"one by one":   {true, false, true, "held", "http=80 of local,west", "http=80 of local"},
 	} {
 		s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "mirror import", "http=80")))
 		s.settle(t)
@@ -156,9 +158,16 @@ func TestServiceExportsGone(t *testing.T) {
 		if there := s.Imports[empty] != nil; there == tc.seen {
 			t.Errorf("%s: the ServiceImport without members is there: %v", name, there)
 		}
+		s.Now = s.Now.Add(kindTime - 1)
+		west.Emptied = tc.soon
+		s.settle(t)
+		s.want(t, "web-clusterset", "http=80 of local,west")
+		s.Now = s.Now.Add(1)
+		s.settle(t)
+		s.want(t, "web-clusterset", tc.inSeconds)
 		s.Now = s.Now.Add(s.UnlinkedAfter)
 		s.settle(t)
-		s.want(t, "web-clusterset", tc.later)
+		s.want(t, "web-clusterset", tc.inTime)
 	}
 }
 

@@ -11,11 +11,16 @@ const (
 	massTime  = time.Minute
 )
 
+// kindTime is how long what a ServiceExport had of a ServiceImport stays after it. Where the kind of object is taken away, its objects go
+// one by one before that shows.
+const kindTime = 3 * time.Second
+
 // Memory is what a plan takes over from the one before: since when something has been missing. The zero value is that of
 // a writer that has just begun, which waits from then on.
 type Memory struct {
 	unlinked map[string]time.Time // when a cluster was first seen to be linked no longer
 	held     map[gone]time.Time   // when a part was lost, together with most of its cluster's
+	leaving  map[gone]time.Time   // when a part of a ServiceImport was lost that is removed soon
 	went     map[gone]time.Time   // what was removed within the last minute
 }
 
@@ -26,7 +31,7 @@ type gone struct {
 }
 
 func newMemory() Memory {
-	return Memory{make(map[string]time.Time), make(map[gone]time.Time), make(map[gone]time.Time)}
+	return Memory{make(map[string]time.Time), make(map[gone]time.Time), make(map[gone]time.Time), make(map[gone]time.Time)}
 }
 
 // keepMissing decides on parts that are there and that no export asks for: they are kept, or go.
@@ -109,10 +114,20 @@ func (m *maker) removeOrHold(c *Cluster, missing []group) {
 	}
 	mass := lost >= massParts && 2*lost > all
 	for _, g := range fresh {
-		if mass || g.kind == Import && (c.Emptied || m.MCSVersion == "") {
+		what := gone{g, c.Name}
+		since, leaves := m.before.leaving[what]
+		if !leaves {
+			since = m.Now
+		}
+		_, asks := m.verdicts[what] // and may not have it
+		switch until := since.Add(kindTime); {
+		case mass || g.kind == Import && (c.Emptied || m.MCSVersion == ""):
 			m.hold(c, g, m.Now)
-		} else {
-			m.after.went[gone{g, c.Name}] = m.Now
+		case g.kind == Import && !asks && m.Now.Before(until):
+			m.after.leaving[what] = since
+			m.keep(g, c.Name, OnHold, until)
+		default:
+			m.after.went[what] = m.Now
 		}
 	}
 }

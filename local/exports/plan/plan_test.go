@@ -386,7 +386,7 @@ func TestKeysTaken(t *testing.T) {
 	}
 	strip()
 	s.of("east").Exports = nil
-	s.settle(t)
+	s.settleSoon(t)
 	if len(s.Services) > 0 {
 		t.Errorf("left: %v", s.Services)
 	}

@@ -126,6 +126,13 @@ func (s *sim) settle(t testing.TB) []string {
 	return s.writes
 }
 
+// settleSoon settles when a ServiceExport that has gone is known to have.
+func (s *sim) settleSoon(t testing.TB) {
+	s.settle(t)
+	s.Now = s.Now.Add(kindTime)
+	s.settle(t)
+}
+
 // service describes a Service of the own cluster: its ports, and its members or the cluster that it mirrors.
 func (s *sim) service(name string) string {
 	o := s.Services[ID{"shop", name}]
