@@ -65,7 +65,7 @@ func (x *exporting) grant(mayWrite bool) {
 }
 
 func (x *exporting) gateway(args ...string) *gateway.Gateway {
-	g := startGateway(x.t, gateway.Config{Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: append(args, "-shutdown-delay=0s", "-drain=0s")})
+	g := startGateway(x.t, gateway.Config{Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: append(args, "-export-sources=labels", "-shutdown-delay=0s", "-drain=0s")})
 	awaitReady(x.t, g, "east")
 	return g
 }
