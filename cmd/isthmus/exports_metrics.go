@@ -29,7 +29,7 @@ func newExportMetrics(e *exporter) *exportMetrics {
 		held:      desc("isthmus_exports_held", "What is written for exports that are gone, and stays for --unlinked-after; cluster empty: since it is linked no longer.", "cluster"),
 		written:   desc("isthmus_written_services", "Services that this gateway has written for exports.", "kind"),
 		conflicts: desc("isthmus_export_conflicts", "Differences between exports of one name.", "kind", "reason"),
-		pending:   desc("isthmus_exports_pending", "Services that are to be created, updated or deleted for exports, or would be with --exports=on."),
+		pending:   desc("isthmus_exports_pending", "Objects that are to be written or deleted for exports, or would be with --exports=on."),
 	}
 }
 

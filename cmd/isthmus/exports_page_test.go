@@ -194,7 +194,7 @@ isthmus_exports{cluster="west",kind="federated"} 1
 isthmus_exports_held{cluster="east"} 0
 isthmus_exports_held{cluster="local"} 0
 isthmus_exports_held{cluster="west"} 0
-# HELP isthmus_exports_pending Services that are to be created, updated or deleted for exports, or would be with --exports=on.
+# HELP isthmus_exports_pending Objects that are to be written or deleted for exports, or would be with --exports=on.
 # TYPE isthmus_exports_pending gauge
 isthmus_exports_pending 2
 # HELP isthmus_exports_refused Exports of which nothing is written, by reason: those states of docs/exports.md that are not written, being written, would be written, kept or held.

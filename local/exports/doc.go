@@ -1,5 +1,6 @@
-// Package exports writes the Services by which clients reach what other clusters export. What is to be written is
-// decided by local/exports/plan; of all replicas one writes at a time, the [Writer] that holds the Lease, by local/election.
+// Package exports writes the Services and ServiceImports by which clients reach what other clusters export, and the conditions of the
+// own cluster's ServiceExports. What is to be written is decided by local/exports/plan, and listed by [Changes]; of all replicas one writes
+// at a time, the [Writer] that holds the Lease, by local/election.
 //
 //	w, err := exports.New(exports.Options{
 //		Services: client.Services, Leases: client.Leases, Namespace: "linkerd", Identity: podName, World: world, Changed: changed, Log: log,
@@ -19,7 +20,7 @@
 //     namespace.
 //   - A write that fails delays its own object only: it is tried again after 1 s and then ever later, up to 5 min, for ever.
 //     Nothing is deleted while a write of the same name fails.
-//   - What is equal is not written.
+//   - What is equal is not written, nor what the API does not keep: a kind may be older, and have less fields.
 //
 // New and Run are called once, Status at any time. Run has its goroutine, that of the election, and one for each write.
 //
