@@ -29,8 +29,19 @@ func (s *Seen) checkExports(r *report) {
 	default:
 		add(OK, "there are no exports to write Services for", "")
 	}
-	if x.MCS == "none" {
-		add(OK, "ServiceExports are not imported: this cluster does not have the kinds of the MCS-API, or they can't be read; labels are followed",
+	var missing []string
+	for _, resource := range []string{"serviceexports", "serviceimports"} {
+		right := Right{Group: "multicluster.x-k8s.io", Resource: resource, Verbs: read}
+		if s.Local.API != nil && len(right.missing(s.Local.API.Refused)) > 0 {
+			missing = append(missing, right.String())
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		add(Warning, "not permitted: "+strings.Join(missing, ", ")+" (ServiceExports are not imported; labels are followed)",
+			"kubectl apply -k manifests/install/exports; or --export-sources=labels")
+	case x.MCS == "none":
+		add(OK, "ServiceExports are not imported: this cluster does not have the kinds of the MCS-API; labels are followed",
 			"to import them: docs/mcs.md; else --export-sources=labels")
 	}
 	for _, note := range x.Notes {
