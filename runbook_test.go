@@ -93,7 +93,7 @@ func TestExportStatesAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{adminapi.ExportWouldBeWritten, adminapi.ExportBeingWritten, adminapi.ExportFailed, adminapi.ExportChangedBack}
-	for _, s := range []plan.State{plan.Written, plan.Kept, plan.OnHold, plan.LeftToLinkerd, plan.Taken, plan.Waiting, plan.NotAllowed, plan.NameRefused, plan.NoPort, plan.OverNumber, plan.HeadlessJoins, plan.Unset} {
+	for _, s := range []plan.State{plan.Written, plan.Kept, plan.OnHold, plan.LeftToLinkerd, plan.Taken, plan.Waiting, plan.NotAllowed, plan.NameRefused, plan.NoPort, plan.OverNumber, plan.HeadlessJoins, plan.Unset, plan.Invalid, plan.NoImports} {
 		want = append(want, string(s))
 	}
 	got := firstCells(t, string(text), "| STATE | means | do |\n|---|---|---|")
