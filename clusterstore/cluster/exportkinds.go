@@ -57,7 +57,7 @@ func (c *Cluster) serviceImports() follow.Kind[*mcs.ServiceImport, *plan.Service
 	return ofMCS(c, ofServiceImports, exportKind(c, ofServiceImports, "serviceimports", c.cfg.Client.Sources.ServiceImports, c.state.exports.imports,
 		func(o *mcs.ServiceImport) (*plan.ServiceImport, bool) {
 			if !plan.IsWritten(o.Labels) {
-				return &plan.ServiceImport{ID: plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)}}, true
+				return &plan.ServiceImport{ID: plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)}, Manager: object.Manager(o)}, true
 			}
 			kept := object.ReadImport(o)
 			kept.Version = ""

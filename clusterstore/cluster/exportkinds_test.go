@@ -111,9 +111,11 @@ func TestOwnImports(t *testing.T) {
 	}
 	changes = 0
 	ours := aServiceImport("web", "isthmus.io/written-by", "team")
-	w.put(ours, aServiceImport("api", "team"))
+	theirs := aServiceImport("api", "team")
+	theirs.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "agent", Subresource: "status"}, {Manager: "cilium"}}
+	w.put(ours, theirs)
 	const all = "import ns/api with 0, import ns/web with 2, namespace ns, ns/web exported, ns/web there, read"
-	if x := w.Exports(); x.text() != all || x.MCSVersion != "v1beta1" || changes != 2 || len(x.Imports[plan.ID{Namespace: "ns", Name: "web"}].IPs) != 1 {
+	if x := w.Exports(); x.text() != all || x.MCSVersion != "v1beta1" || x.Imports[plan.ID{Namespace: "ns", Name: "api"}].Manager != "cilium" || changes != 2 || len(x.Imports[plan.ID{Namespace: "ns", Name: "web"}].IPs) != 1 {
 		t.Errorf("%s after %d reports, %+v", x.text(), changes, x)
 	}
 	ours.ResourceVersion = "7"

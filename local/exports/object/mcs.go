@@ -48,6 +48,16 @@ func ReadImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	return i
 }
 
+// Manager returns who wrote an object first, by its managedFields, as long as a field manager's name may be; empty: not known.
+func Manager(o metav1.Object) string {
+	for _, f := range o.GetManagedFields() {
+		if f.Subresource == "" {
+			return strings.Clone(f.Manager[:min(len(f.Manager), 128)])
+		}
+	}
+	return ""
+}
+
 // WriteImport returns the ServiceImport as a plan wants it where there is have, which may be nil. What plans don't know stays.
 // Conditions that change do so now.
 func WriteImport(next *plan.ServiceImport, have *mcs.ServiceImport, now metav1.Time) *mcs.ServiceImport {

@@ -122,9 +122,9 @@ func TestImportKeepsItsPorts(t *testing.T) {
 func TestImportOfOthers(t *testing.T) {
 	s := newSim(cluster("west", export("web", "import", "http=80")))
 	id := ID{"shop", "web"}
-	s.Imports[id] = &ServiceImport{ID: id, UID: "theirs"}
-	if w := s.settle(t); len(w) > 0 || s.states() != "west/web import: taken" {
-		t.Errorf("written %q: %s", w, s.states())
+	s.Imports[id] = &ServiceImport{ID: id, UID: "theirs", Manager: "cilium"}
+	if w := s.settle(t); len(w) > 0 || s.states() != "west/web import: taken" || !strings.HasSuffix(s.last.Verdicts[0].Detail, "written by cilium") {
+		t.Errorf("written %q: %s, %s", w, s.states(), s.last.Verdicts[0].Detail)
 	}
 	s.of("west").Exports = nil
 	if w := s.settle(t); len(w) > 0 {

@@ -152,6 +152,7 @@ type ServiceImport struct {
 	Ports               []Port
 	Traffic
 	Clusters   []string // status.clusters
+	Manager    string   // who wrote it, of one that no gateway wrote; empty: not known
 	Conditions []Condition
 }
 

@@ -120,7 +120,7 @@ func (m *maker) place(g, owner group) (s State, detail string) {
 		case m.MCSVersion == "":
 			return NoImports, noImports
 		case o != nil && !m.MarkedImport(o):
-			return Taken, "the ServiceImport is another controller's"
+			return Taken, "the ServiceImport is somebody else's: it was written by " + cmp.Or(cut(o.Manager), "another controller")
 		case o != nil && o.Deleting:
 			return Waiting, "the ServiceImport is being deleted"
 		}
