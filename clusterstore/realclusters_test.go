@@ -19,6 +19,7 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/crd"
@@ -68,11 +69,21 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 	e.store.opts.Rules.EndpointSlices = true
 }
 
-// withoutCustom makes the sources those of a cluster that does not have Linkerd's resources.
+// withoutCustom makes the sources those of a cluster that does not have Linkerd's resources, and has a ServiceExport and a ServiceImport
+// shop/web.
 func withoutCustom(s *decode.Sources) {
 	s.Servers = decodetest.New[*crd.Server](absent[*crd.ServerList]{})
 	s.Workloads = decodetest.New[*crd.ExternalWorkload](absent[*crd.ExternalWorkloadList]{})
 	s.Profiles = decodetest.New[*crd.ServiceProfile](absent[*crd.ServiceProfileList]{})
+	still := func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }
+	web := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
+	s.ServiceExports = decodetest.Fake[*mcs.ServiceExport](func(context.Context, metav1.ListOptions) (*mcs.ServiceExportList, error) {
+		return &mcs.ServiceExportList{Items: []mcs.ServiceExport{{ObjectMeta: web}}}, nil
+	}, still)
+	s.ServiceImports = decodetest.Fake[*mcs.ServiceImport](func(context.Context, metav1.ListOptions) (*mcs.ServiceImportList, error) {
+		return &mcs.ServiceImportList{Items: []mcs.ServiceImport{{ObjectMeta: web}}}, nil
+	}, still)
+	s.MCSVersion = func() string { return "v1alpha1" }
 }
 
 // absent is a client of a custom resource that the cluster does not have.
