@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -26,6 +27,7 @@ type world struct {
 	t   *testing.T
 	api *fake.Clientset
 
+	slow    atomic.Int64 // how long it takes to read, as a duration
 	mu      sync.Mutex
 	changed chan struct{}
 	links   []plan.Cluster
@@ -111,6 +113,7 @@ func (w *world) watch() <-chan struct{} {
 }
 
 func (w *world) read() (plan.World, bool) {
+	time.Sleep(time.Duration(w.slow.Load()))
 	all, err := w.api.CoreV1().Services("").List(context.Background(), metav1.ListOptions{})
 	if err != nil {
 		w.t.Error(err)

@@ -42,6 +42,7 @@ type term struct {
 	limiter *rate.Limiter
 	results chan result
 	writing map[Object]task      // under way
+	queue   []task               // of the last plan, that have not begun
 	seen    time.Time            // when there was the first change that no plan has seen; zero: there was none
 	since   map[Object]time.Time // when it was seen that an object is to be written
 
@@ -83,8 +84,10 @@ func (t *term) run(work context.Context) {
 			return
 		}
 		took := time.Since(began)
-		if later := t.begin(work, tasks); later > 0 {
-			wait = min(wait, later)
+		t.queue = tasks
+		t.begin(work)
+		if t.dropDeletes() {
+			wait = 0
 		}
 		if !t.rest(work, changed, max(wait, batchDelay, planShare*took), max(batchDelay, planShare*took)) {
 			return
@@ -92,25 +95,41 @@ func (t *term) run(work context.Context) {
 	}
 }
 
-// rest waits for a change, and then for others, or until there is something to do. It returns false once work has ended.
+// rest waits for a change, and then for others, or until there is something to do. Meanwhile it goes on with what the plan has to be
+// written, however long a plan takes. It returns false once work has ended.
 func (t *term) rest(work context.Context, changed <-chan struct{}, wait, batch time.Duration) bool {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	due := time.Now().Add(wait)
 	for {
+		var more <-chan time.Time
+		if len(t.queue) > 0 {
+			more = time.After(time.Second / writeRate)
+		}
 		select {
 		case <-work.Done():
 			return false
-		case <-timer.C:
+		case <-time.After(time.Until(due)):
 			return true
+		case <-more:
+			t.begin(work)
+			continue
 		case r := <-t.results:
 			t.done(r)
-			timer.Reset(batch)
 		case <-changed:
 			changed = nil
 			t.seen = time.Now()
-			timer.Reset(batch)
+		}
+		if at := time.Now().Add(batch); at.Before(due) {
+			due = at
 		}
 	}
+}
+
+// dropDeletes leaves deletions that could not begin at once to the next plan, since what they are for may be back. It returns whether
+// there were any.
+func (t *term) dropDeletes() bool {
+	all := len(t.queue)
+	t.queue = slices.DeleteFunc(t.queue, func(one task) bool { return one.Verb == Delete })
+	return len(t.queue) < all
 }
 
 // finish waits for the writes that are under way.
@@ -181,26 +200,25 @@ func inTurn(tasks []task) []task {
 	return turn(turn(tasks, func(one task) string { return one.link + "\x00" + one.Namespace }), func(one task) string { return one.link })
 }
 
-// begin begins as many writes as there may be. It returns when more of them may begin; 0: as one ends, or none is left.
-func (t *term) begin(work context.Context, tasks []task) (later time.Duration) {
+// begin begins as many of the writes that are left as there may be.
+func (t *term) begin(work context.Context) {
 	ofLink := make(map[string]int)
 	for _, one := range t.writing {
 		ofLink[one.link]++
 	}
-	for _, one := range tasks {
-		switch {
-		case work.Err() != nil || len(t.writing) == writesAtOnce:
-			return 0
-		case ofLink[one.link] == writesOfLink:
-			continue
-		case !t.limiter.Allow():
-			return time.Second / writeRate
+	full := work.Err() != nil
+	t.queue = slices.DeleteFunc(t.queue, func(one task) bool {
+		if full || ofLink[one.link] == writesOfLink {
+			return false
+		}
+		if full = len(t.writing) == writesAtOnce || !t.limiter.Allow(); full {
+			return false
 		}
 		ofLink[one.link]++
 		t.writing[one.Object] = one
 		go func() { t.results <- result{one, t.write(one)} }()
-	}
-	return 0
+		return true
+	})
 }
 
 // done records the end of a write.

@@ -74,6 +74,26 @@ func TestDelay(t *testing.T) {
 	})
 }
 
+// TestSlowPlans: where plans take long, 50 are written a second all the same.
+func TestSlowPlans(t *testing.T) {
+	var links []plan.Cluster
+	for i := range 10 {
+		l := link(fmt.Sprint("l", i))
+		for n := range 20 {
+			l.Exports = append(l.Exports, link("x", shop(fmt.Sprint("web", n))).Exports...)
+		}
+		links = append(links, l)
+	}
+	inWorld(t, nil, func(w *world, _ *term) {
+		w.slow.Store(int64(time.Second))
+		w.change(func() { w.links = links })
+		time.Sleep(7 * time.Second)
+		if got := w.take(); len(got) < 190 {
+			t.Errorf("%d of 200 are written", len(got))
+		}
+	})
+}
+
 // A fresh read decides: what is somebody else's by now is left alone, whatever was read before.
 func TestFreshReadDecides(t *testing.T) {
 	users := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-east", UID: "users"}, Spec: corev1.ServiceSpec{Selector: map[string]string{"a": "b"}}}
@@ -193,10 +213,10 @@ func TestFlapping(t *testing.T) {
 	for name, flap := range map[string]func(w *world, i int){
 		"its port": func(w *world, i int) {
 			w.links = []plan.Cluster{link("east", shop("web"))}
-			w.links[0].Exports[0].Service.Ports[0].Number = uint16(80 + i%2)
+			w.links[0].Exports[0].Service.Ports[0].Number = uint16(80 + i%7%2) // not in step with plans
 		},
 		"itself": func(w *world, i int) {
-			w.links = []plan.Cluster{link("east", []plan.ID{shop("web")}[i%2:]...)}
+			w.links = []plan.Cluster{link("east", []plan.ID{shop("web")}[i%7%2:]...)}
 		},
 	} {
 		inWorld(t, nil, func(w *world, _ *term) {
