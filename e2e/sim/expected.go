@@ -68,7 +68,6 @@ type expected struct {
 	ports   []string
 	team    string
 	retry   string
-	vague   bool // one of the clusters is not known as it is
 }
 
 // exportsExpected returns what is to be written, by name.
@@ -78,7 +77,6 @@ func (w *world) exportsExpected() (map[string]*expected, error) {
 	if err != nil {
 		return nil, err
 	}
-	away := w.away()
 	for _, c := range clusters {
 		list, err := c.api.Objects("services", exportNamespace)
 		if err != nil {
@@ -90,15 +88,15 @@ func (w *world) exportsExpected() (map[string]*expected, error) {
 			if o.Spec.Type == corev1.ServiceTypeExternalName || o.Labels[writtenByKey]+o.Labels[mirroredKey] != "" || joins == "none" {
 				continue
 			}
-			name, vague := "", away[c] || !c.link.good()
+			name := ""
 			if c.number > 0 {
 				name = c.name
 			}
 			if o.Labels[exportedKey] == "remote-discovery" && name != "" {
-				all[o.Name+"-"+name] = all[o.Name+"-"+name].with(name, o, vague)
+				all[o.Name+"-"+name] = all[o.Name+"-"+name].with(name, o)
 			}
 			if o.Labels[memberKey] == "member" && joins != "mirrors" {
-				all[o.Name+"-federated"] = all[o.Name+"-federated"].with(name, o, vague)
+				all[o.Name+"-federated"] = all[o.Name+"-federated"].with(name, o)
 			}
 		}
 	}
@@ -128,14 +126,14 @@ func (w *world) byAge() ([]*cluster, error) {
 }
 
 // with adds a member; e is nil if there is none yet.
-func (e *expected) with(cluster string, o *corev1.Service, vague bool) *expected {
+func (e *expected) with(cluster string, o *corev1.Service) *expected {
 	if e == nil {
 		e = &expected{team: o.Labels["team"], retry: o.Annotations[retryKey]}
 		if len(validation.IsValidLabelValue(e.team)) > 0 {
 			e.team = ""
 		}
 	}
-	e.members, e.vague = append(e.members, cluster), e.vague || vague
+	e.members = append(e.members, cluster)
 	for _, p := range o.Spec.Ports {
 		name, number := p.Name+" ", fmt.Sprintf(" %d", p.Port)
 		taken := slices.ContainsFunc(e.ports, func(q string) bool { return strings.HasPrefix(q, name) || strings.HasSuffix(q, number) })
@@ -174,7 +172,7 @@ func (w *world) exportsWrong() error {
 		e := want[o.Name]
 		delete(want, o.Name)
 		switch {
-		case !marked(o), w.vague(o, e): // a user's; or not known
+		case !marked(o), w.vague(membersOf(o)), e != nil && w.vague(e.members): // a user's; or not known
 		case e == nil:
 			return fmt.Errorf("the Service %s is there, and nothing is exported to it", o.Name)
 		default:
@@ -185,7 +183,7 @@ func (w *world) exportsWrong() error {
 		}
 	}
 	for name, e := range want {
-		if !e.vague {
+		if !w.vague(e.members) {
 			return fmt.Errorf("there is no Service %s of %q", name, e.members)
 		}
 	}
@@ -208,10 +206,10 @@ func membersOf(o *corev1.Service) (list []string) {
 	return list
 }
 
-// vague reports whether it is not known what a Service should be.
-func (w *world) vague(o *corev1.Service, e *expected) bool {
+// vague reports whether one of the clusters is not known as it is.
+func (w *world) vague(members []string) bool {
 	away := w.away()
-	return e != nil && e.vague || slices.ContainsFunc(membersOf(o), func(name string) bool {
+	return slices.ContainsFunc(members, func(name string) bool {
 		c := w.named(name)
 		return c != nil && (away[c] || !c.link.good())
 	})

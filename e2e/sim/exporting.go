@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -168,7 +167,7 @@ type exporting struct {
 	quick *rand.Rand // decides when a user is faster than the gateway; nil: never
 	errs  []error    // what the gateway must not have written
 
-	writes, right int // of Services: the gateway's, and how many were as they should be at the last check
+	right int // Services that were as they should be at the last check
 }
 
 // do does what a user does, whatever is there.
@@ -187,7 +186,8 @@ func (x *exporting) do(what, name string, selector bool) error {
 		return nil
 	case what == "edit":
 		own = have
-		own.Labels[usersKey], own.Spec.Ports = "yes", []corev1.ServicePort{exportPort("other", 1)}
+		own.Spec.Ports = []corev1.ServicePort{exportPort("other", 1)}
+		metav1.SetMetaDataLabel(&own.ObjectMeta, usersKey, "yes")
 	case what == "take":
 		own = have
 		delete(own.Labels, writtenByKey)
@@ -211,18 +211,11 @@ func (x *exporting) find(name string) (*corev1.Service, error) {
 	return nil, err
 }
 
-// begin begins a round, in which users may be faster than the gateway.
-func (x *exporting) begin(seed uint64, round int) {
+// race lets users be faster than the gateway now and then; nil: no longer.
+func (x *exporting) race(quick *rand.Rand) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.round, x.quick = round, rand.New(rand.NewPCG(seed, uint64(round)))
-}
-
-// calm ends what users do.
-func (x *exporting) calm() {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.quick = nil
+	x.quick = quick
 }
 
 // before is called when the gateway is about to write.
@@ -251,12 +244,6 @@ func (x *exporting) note(err error) {
 
 // after is called when the gateway has written.
 func (x *exporting) after(before, after runtime.Object) {
-	if _, ok := after.(*coordinationv1.Lease); ok {
-		return
-	}
-	x.mu.Lock()
-	x.writes++
-	x.mu.Unlock()
 	if o, ok := before.(*corev1.Service); ok && !marked(o) {
 		x.note(fmt.Errorf("the Service %s/%s has no mark, and the gateway has changed or deleted it", o.Namespace, o.Name))
 	}

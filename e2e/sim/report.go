@@ -19,7 +19,6 @@ type Report struct {
 	Away     int            // of them with clusters that stayed away
 	Steps    map[string]int // how often each thing was done
 	Writes   int            // of objects
-	Exports  int            // writes of the gateway for exports
 	Written  int            // Services for exports that were as they should be, in all checks
 	Opens    int64          // of streams
 	Messages int64          // to clients
@@ -57,9 +56,6 @@ func (r *Report) settled(round int, took time.Duration, w *world, cs *clients) {
 	r.times = append(r.times, took)
 	slices.Sort(r.times)
 	r.Median = r.times[len(r.times)/2]
-	w.exports.mu.Lock()
-	r.Exports = w.exports.writes
-	w.exports.mu.Unlock()
 	r.Written += w.exports.right
 	r.Writes, r.Opens, r.Messages = w.writes, cs.opens.Load(), 0
 	for _, c := range cs.all {
@@ -75,8 +71,8 @@ func (r Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d clusters, %d services, %d clients; %d rounds in %v, %d of them with clusters away\n",
 		r.Seed, r.Clusters, r.Services, r.Clients, r.Rounds, r.Took.Round(time.Second), r.Away)
-	fmt.Fprintf(&b, "%d objects written, %d streams opened, %d messages; exports: %d writes of the gateway, %d Services as they should be\n",
-		r.Writes, r.Opens, r.Messages, r.Exports, r.Written)
+	fmt.Fprintf(&b, "%d objects written, %d streams opened, %d messages; %d Services for exports as they should be\n",
+		r.Writes, r.Opens, r.Messages, r.Written)
 	fmt.Fprintf(&b, "convergence: median %v, worst %v (round %d); worst after optional resources were refused, or answers did not end, %v\n",
 		r.Median.Round(time.Millisecond), r.Worst.Round(time.Millisecond), r.WorstIn, r.Lagging.Round(time.Millisecond))
 	fmt.Fprintf(&b, "the simulator was paused for %v at most; first messages that were late in rounds like that: %d\n", r.Gap.Round(time.Millisecond), r.Late)

@@ -96,7 +96,8 @@ func (s *simulation) rounds(ctx context.Context) error {
 // round does some steps and then checks everything.
 func (s *simulation) round(ctx context.Context, round int) error {
 	w := s.world
-	w.exports.begin(s.cfg.Seed, round)
+	w.exports.round = round
+	w.exports.race(rand.New(rand.NewPCG(s.cfg.Seed, uint64(round))))
 	// Some rounds are quick, and some last long enough for the gateway to notice silent connections.
 	pace := int64(s.cfg.Pace) * pick(w, []int64{0, 1, 1, 2, 10}) / 2
 	// After many steps changes have met in many ways; after few one that was overlooked still shows.
@@ -122,7 +123,7 @@ func (s *simulation) round(ctx context.Context, round int) error {
 			c.stall(false)
 		}
 	}
-	w.exports.calm()
+	w.exports.race(nil)
 	return s.settle(ctx, round)
 }
 
