@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -44,9 +42,7 @@ func (o *own) gateway(name, server string) *gateway.Gateway {
 	}
 	text, err := o.west.Kubeconfig(server, user)
 	must(o.t, err)
-	path := filepath.Join(o.t.TempDir(), "kubeconfig")
-	must(o.t, os.WriteFile(path, text, 0o600))
-	return startGateway(o.t, gateway.Config{Kubeconfig: path, Hostname: name, Args: []string{
+	return startGateway(o.t, gateway.Config{Kubeconfig: writeKubeconfig(o.t, text), Hostname: name, Args: []string{
 		"-controller-namespace=" + o.namespace, "-exports=on", "-unlinked-after=10s", "-local-federated-selector=for=" + o.namespace,
 		"-shutdown-delay=0s", "-drain=0s", "-log-level=info",
 	}})

@@ -50,7 +50,13 @@ func gatewayKubeconfig(t *testing.T, c *kube.Client) string {
 	must(t, err)
 	text, err := c.Kubeconfig(c.Server(), clientcmdapi.AuthInfo{Token: token})
 	must(t, err)
-	path := filepath.Join(t.TempDir(), "kubeconfig")
+	return writeKubeconfig(t, text)
+}
+
+// writeKubeconfig writes a kubeconfig into a file that is there until the test ends.
+func writeKubeconfig(t *testing.T, text []byte) (path string) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, text, 0o600))
 	return path
 }

@@ -127,9 +127,6 @@ func (c *Client) ResourceNamed(name string) (schema.GroupVersionResource, bool, 
 	return c.Resource(kind)
 }
 
-// Forget makes the client ask anew which resources there are, after CRDs have been changed.
-func (c *Client) Forget() { meta.MaybeResetRESTMapper(c.mapper) }
-
 // In returns the API of a resource in a namespace, or (empty) of one whose objects have none.
 func (c *Client) In(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
 	if namespace == "" {

@@ -38,7 +38,7 @@ func (p *parser) command(words []string) (action, error) {
 		"pod":             {parseObject(podObject), 3, -1, "CLUSTER [NS/]NAME IP[,IP] [options]"},
 		"svc":             {parseObject(svcObject), 3, -1, "CLUSTER [NS/]NAME PORTS [options]"},
 		"export":          {parseExport, 2, -1, "CLUSTER [NS/]NAME [options]"},
-		"mcs":             {parseMCS, 2, -1, "both|v1alpha1|none CLUSTER..."},
+		"mcs":             {parseMCS, 2, -1, "both|v1alpha1|unserved|none CLUSTER..."},
 		"slice":           {parseSlice, 4, -1, "CLUSTER [NS/]NAME SERVICE PORTS [ENDPOINT...] [options]"},
 		"gateway":         {parseObject(gatewayObject), 3, -1, "CLUSTER [NS/]NAME HOSTS [options]"},
 		"answers":         {parseAnswers, 2, 2, "IP:PORT CODE|none"},

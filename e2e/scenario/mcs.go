@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,25 +16,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"sigs.k8s.io/mcs-api/config/crd"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/e2e/kube"
-	"isthmus/e2e/poll"
 )
 
-// The versions of the MCS-API that a cluster may serve.
-const (
-	bothMCS = "both" // v1alpha1 and v1beta1
-	oldMCS  = "v1alpha1"
-	noMCS   = "none"
-)
+// mcsVersions are the versions of the MCS-API that a cluster may be told to serve.
+var mcsVersions = map[string][]string{"both": kube.MCSVersions, "v1alpha1": {"v1alpha1"}, "unserved": nil, noMCS: nil}
 
-// parseMCS is for: mcs both|v1alpha1|none CLUSTER....
+const noMCS = "none"
+
+// parseMCS is for: mcs both|v1alpha1|unserved|none CLUSTER....
 func parseMCS(_ *parser, args []string) (action, error) {
 	var errs []error
-	if !slices.Contains([]string{bothMCS, oldMCS, noMCS}, args[0]) {
-		errs = append(errs, fmt.Errorf("%q is none of both, v1alpha1 and none", args[0]))
+	if _, ok := mcsVersions[args[0]]; !ok {
+		errs = append(errs, fmt.Errorf("%q is none of %q", args[0], slices.Sorted(maps.Keys(mcsVersions))))
 	}
 	for _, cluster := range args[1:] {
 		errs = append(errs, knownCluster(cluster))
@@ -42,57 +38,23 @@ func parseMCS(_ *parser, args []string) (action, error) {
 	return func(ctx context.Context, r *run) error { return r.setMCS(ctx, args[0], args[1:]) }, errors.Join(errs...)
 }
 
-// setMCS sets which versions of the MCS-API clusters serve. Objects go with the last one.
+// setMCS sets which versions of the MCS-API clusters serve.
 func (r *run) setMCS(ctx context.Context, versions string, clusters []string) error {
 	errs := make([]error, len(clusters))
 	var wg sync.WaitGroup
 	for i, cluster := range clusters {
 		r.mcs[cluster] = true
-		wg.Go(func() { errs[i] = r.runner.writers[cluster].setMCS(ctx, versions) })
+		w := r.runner.writers[cluster]
+		wg.Go(func() {
+			if versions == noMCS {
+				errs[i] = w.RemoveMCS(ctx)
+			} else {
+				errs[i] = w.ServeMCS(ctx, mcsVersions[versions]...)
+			}
+		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
-}
-
-func (w *writer) setMCS(ctx context.Context, versions string) error {
-	defer w.Forget()
-	definitions, err := kube.Parse(string(crd.ServiceExportCRD) + "\n---\n" + string(crd.ServiceImportCRD))
-	if err != nil {
-		return err
-	}
-	for _, o := range definitions {
-		if versions == noMCS {
-			if err := w.delete(ctx, "customresourcedefinition", "", o.GetName(), 0); err != nil && !apierrors.IsNotFound(err) {
-				return err
-			}
-			continue
-		}
-		all, _, err := unstructured.NestedSlice(o.Object, "spec", "versions")
-		if err != nil {
-			return err
-		}
-		for _, v := range all {
-			v := v.(map[string]any)
-			v["served"] = versions == bothMCS || v["name"] == versions
-		}
-		if err := errors.Join(unstructured.SetNestedSlice(o.Object, all, "spec", "versions"), w.Apply(ctx, o)); err != nil {
-			return err
-		}
-	}
-	want := map[string]bool{oldMCS: versions != noMCS, "v1beta1": versions == bothMCS}
-	return poll.Until(ctx, time.Minute, 20*time.Millisecond, func() error {
-		for version, served := range want {
-			list, err := w.Discovery().ServerResourcesForGroupVersion(mcs.GroupName + "/" + version)
-			if err != nil && !apierrors.IsNotFound(err) {
-				return err
-			}
-			// With each of the two kinds goes its status.
-			if n := len(list.APIResources); n != map[bool]int{true: 4}[served] {
-				return fmt.Errorf("cluster %s serves %d resources of version %s", w.Name, n, version)
-			}
-		}
-		return nil
-	})
 }
 
 // parseExport is for: export CLUSTER [NS/]NAME [options].
@@ -102,8 +64,8 @@ func parseExport(p *parser, args []string) (action, error) {
 		return nil, err
 	}
 	version := "v1beta1"
-	if opt.flags[oldMCS] {
-		version = oldMCS
+	if old := "v1alpha1"; opt.flags[old] {
+		version = old
 	}
 	namespace, name := p.named(args[1])
 	o := object{

@@ -1,0 +1,91 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/mcs-api/config/crd"
+
+	"isthmus/e2e/poll"
+)
+
+// MCSVersions are those of the MCS-API: of ServiceExports and ServiceImports.
+var MCSVersions = []string{"v1alpha1", "v1beta1"}
+
+// ServeMCS makes the cluster have the CRDs of the MCS-API, and serve these versions; none: the objects stay, and can't be reached. It
+// returns when that is so.
+func (c *Client) ServeMCS(ctx context.Context, versions ...string) error {
+	definitions, err := mcsDefinitions()
+	if err != nil {
+		return err
+	}
+	for _, o := range definitions {
+		all, _, err := unstructured.NestedSlice(o.Object, "spec", "versions")
+		if err != nil {
+			return err
+		}
+		for _, v := range all {
+			v := v.(map[string]any)
+			v["served"] = slices.Contains(versions, v["name"].(string))
+		}
+		if err := unstructured.SetNestedSlice(o.Object, all, "spec", "versions"); err != nil {
+			return err
+		}
+		if err := c.Apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	return c.awaitMCS(ctx, versions)
+}
+
+// RemoveMCS deletes the CRDs of the MCS-API, and with them all objects.
+func (c *Client) RemoveMCS(ctx context.Context) error {
+	definitions, err := mcsDefinitions()
+	if err != nil {
+		return err
+	}
+	resource, _, err := c.ResourceNamed("customresourcedefinition")
+	if err != nil {
+		return err
+	}
+	for _, o := range definitions {
+		if err := c.In(resource, "").Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("cluster %s: delete CRD %s: %w", c.Name, o.GetName(), err)
+		}
+	}
+	return c.awaitMCS(ctx, nil)
+}
+
+func mcsDefinitions() ([]*unstructured.Unstructured, error) {
+	return Parse(string(crd.ServiceExportCRD) + "\n---\n" + string(crd.ServiceImportCRD))
+}
+
+// awaitMCS waits until the API serves these versions and no others.
+func (c *Client) awaitMCS(ctx context.Context, versions []string) error {
+	defer meta.MaybeResetRESTMapper(c.mapper)
+	return poll.Until(ctx, time.Minute, 20*time.Millisecond, func() error {
+		for _, version := range MCSVersions {
+			list, err := c.Discovery().ServerResourcesForGroupVersion("multicluster.x-k8s.io/" + version)
+			if apierrors.IsNotFound(err) {
+				list, err = &metav1.APIResourceList{}, nil
+			}
+			if err != nil {
+				return err
+			}
+			n := 0
+			if slices.Contains(versions, version) {
+				n = 4 // each of the two kinds, and its status
+			}
+			if len(list.APIResources) != n {
+				return fmt.Errorf("cluster %s serves %d resources of version %s", c.Name, len(list.APIResources), version)
+			}
+		}
+		return nil
+	})
+}
