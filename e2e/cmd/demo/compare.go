@@ -48,7 +48,7 @@ func (d *demo) mirror(ctx context.Context) error {
 
 // firstOf opens a stream and checks that its first message holds everything.
 func (d *demo) firstOf(ctx context.Context, authority string, want endpoints) error {
-	stream, closer, err := d.subscribe(ctx, authority)
+	stream, closer, err := d.subscribe(ctx, proxy.Get, authority)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"isthmus/e2e/poll"
+	"isthmus/e2e/proxy"
 	"isthmus/e2e/shop"
 )
 
@@ -20,14 +21,15 @@ const (
 	unlinkedAfter = 10 * time.Second
 )
 
-// exports is the act about a Service that the gateway writes, for a label in a linked cluster.
+// exports is the act about Services that the gateway writes, for a label and for a ServiceExport in a linked cluster.
 func (d *demo) exports(ctx context.Context) error {
-	d.screen.print("\nA Service that nobody has written: the gateway does, for a label in another cluster\n")
+	d.screen.print("\nServices that nobody has written: the gateway does, for a label or a ServiceExport in another cluster\n")
 	for _, part := range []struct {
 		what string
 		do   func(context.Context) error
 	}{
 		{"label cart in east: west has cart-federated, and reaches it", d.exportCart},
+		{"export cart there: west reaches it by its ServiceImport's IP", d.importCart},
 		{"unlink east: " + unlinkedAfter.String() + " later cart-federated goes", d.unlinkExporter},
 		{"link east again: cart-federated is back", d.relinkExporter},
 	} {
@@ -53,17 +55,51 @@ func (d *demo) cartReached(ctx context.Context) error {
 	if err := d.awaitWritten(ctx, seenLimit, true); err != nil {
 		return err
 	}
+	return d.reachCart(ctx, written+".shop.svc.cluster.local")
+}
+
+// reachCart waits until clients in west reach east's cart by a Service of west.
+func (d *demo) reachCart(ctx context.Context, service string) error {
 	addrs, err := d.shops[east].Ready(ctx, "cart")
 	if err != nil {
 		return err
 	}
-	stream, closer, err := d.subscribe(ctx, written+".shop.svc.cluster.local:80")
+	stream, closer, err := d.subscribe(ctx, proxy.Get, service+":80")
 	if err != nil {
 		return err
 	}
 	defer closer.Close()
 	_, err = await(ctx, stream, endpoints{east: addrs}, seenLimit)
 	return err
+}
+
+// importCart reaches cart as a client does whose DNS has answered cart.shop.svc.clusterset.local by the ServiceImport's IP: its proxy asks by that.
+func (d *demo) importCart(ctx context.Context) error {
+	if err := d.shops[east].Export(ctx, "cart"); err != nil {
+		return err
+	}
+	ip, err := d.shops[west].ImportIP(ctx, "cart")
+	if err != nil {
+		return err
+	}
+	stream, closer, err := d.subscribe(ctx, proxy.GetProfile, ip+":80")
+	if err != nil {
+		return err
+	}
+	defer closer.Close()
+	var service string
+	err = poll.Until(ctx, seenLimit, 20*time.Millisecond, func() error {
+		if p := stream.Snapshot().Profile.Profile(); p == nil || p.GetFullyQualifiedName() == "" {
+			return fmt.Errorf("the profile of %s:80 names no Service: %v", ip, p)
+		} else {
+			service = p.GetFullyQualifiedName()
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return d.reachCart(ctx, service)
 }
 
 // awaitWritten waits until the Service is there, or no longer.

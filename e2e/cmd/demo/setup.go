@@ -12,6 +12,7 @@ import (
 
 	"isthmus/e2e/cluster"
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/kube"
 	"isthmus/e2e/program"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/shop"
@@ -86,7 +87,10 @@ func (d *demo) startClusters(ctx context.Context, binary string) error {
 // deploy fills all clusters at the same time.
 func (d *demo) deploy(ctx context.Context) error {
 	web := map[string]int{west: 3, east: 2, north: 2}
-	if err := d.everywhere(func(c *shop.Cluster) error { return c.Deploy(ctx, web[c.Name], 2) }); err != nil {
+	err := d.everywhere(func(c *shop.Cluster) error {
+		return errors.Join(c.Deploy(ctx, web[c.Name], 2), c.ServeMCS(ctx, kube.MCSVersions...))
+	})
+	if err != nil {
 		return err
 	}
 	return d.shops[west].Mirror(ctx)
@@ -156,7 +160,7 @@ func (d *demo) startGateway(ctx context.Context) error {
 		return err
 	}
 	d.later(d.gateway.Stop)
-	stream, closer, err := d.subscribe(ctx, federated)
+	stream, closer, err := d.subscribe(ctx, proxy.Get, federated)
 	if err != nil {
 		return err
 	}
@@ -166,13 +170,13 @@ func (d *demo) startGateway(ctx context.Context) error {
 }
 
 // subscribe opens a stream as the proxy of a Pod in west would.
-func (d *demo) subscribe(ctx context.Context, authority string) (*proxy.Stream, io.Closer, error) {
+func (d *demo) subscribe(ctx context.Context, kind proxy.Kind, authority string) (*proxy.Stream, io.Closer, error) {
 	conn, err := proxy.Dial(d.gateway.Addr())
 	if err != nil {
 		return nil, nil, err
 	}
 	stream := proxy.NewStream(proxy.Config{
-		Conn: conn, Kind: proxy.Get, Authority: authority,
+		Conn: conn, Kind: kind, Authority: authority,
 		Token: fmt.Sprintf(`{"ns":"shop","nodeName":%q,"pod":"demo"}`, d.shops[west].Node()),
 	})
 	// The stream outlives ctx, so that an end by Ctrl-C is no fault of the gateway.
