@@ -129,7 +129,8 @@ func (w *ExportConditions) Over(have []Condition) (next []Condition, differs boo
 	return next, !slices.Equal(next, have)
 }
 
-// conditions adds those of the own cluster's ServiceExports.
+// conditions adds those of the own cluster's ServiceExports, but not where the ServiceImport is somebody else's: who writes that writes
+// them too.
 func (m *maker) conditions() {
 	own := m.clusters[""]
 	if own == nil || !m.ServiceExports || m.MCSVersion == "" {
@@ -149,7 +150,7 @@ func (m *maker) conditions() {
 	}
 	for i := range own.Exports {
 		e := &own.Exports[i]
-		if e.Exported == nil {
+		if o := m.Imports[e.ID]; e.Exported == nil || o != nil && !m.MarkedImport(o) {
 			continue
 		}
 		target := group{kind: Import, of: e.ID}.target()

@@ -36,7 +36,7 @@ func TestImport(t *testing.T) {
 	if derived == nil || o.Type != "ClusterSetIP" || !slices.Equal(o.IPs, derived.ClusterIPs) || !slices.Equal(o.Clusters, []string{"local", "west"}) {
 		t.Fatalf("import %+v, derived Service %+v", o, derived)
 	}
-	if derived.OwnerName != "web" || derived.Labels[importLabel] != "web" || derived.Labels[mirroredLabel] != "true" && derived.Ports[0].Target != "80" {
+	if derived.OwnerName != "web" || derived.Labels[importLabel] != "web" || derived.Labels[mirroredLabel] == "true" || derived.Ports[0].Target != "80" {
 		t.Errorf("derived Service %+v", derived)
 	}
 	s.want(t, "web-clusterset", "http=80,admin=90 of local,west")
@@ -194,6 +194,29 @@ func TestImportsGone(t *testing.T) {
 		s.Imports, s.MCSVersion = make(map[ID]*ServiceImport), "v1beta1"
 		s.settle(t)
 		s.want(t, "web-clusterset", "http=80 of west")
+	}
+}
+
+// TestConditionsOfOneOnly: of two gateways in a cluster only the one whose ServiceImport it is writes conditions, and none does beside another
+// implementation's.
+func TestConditionsOfOneOnly(t *testing.T) {
+	first, second := newSim(cluster("", export("web", "import", "http=80"))), newSim(cluster("", export("web", "import", "http=80")))
+	first.settle(t)
+	second.Controller, second.Imports, second.Services = "linkerd-2", first.Imports, first.Services
+	second.settle(t)
+	if len(first.last.Exports) != 1 || len(second.last.Exports) != 0 || second.states() != "local/web import: taken" {
+		t.Errorf("the first one's conditions: %v, the second one's: %v (%s)", first.last.Exports, second.last.Exports, second.states())
+	}
+	delete(second.Imports, ID{"shop", "web"})
+	delete(second.Services, ID{"shop", "web-clusterset"})
+	second.settle(t)
+	if len(second.last.Exports) != 1 {
+		t.Errorf("once the first has gone: %v", second.last.Exports)
+	}
+	id := ID{"shop", "web"}
+	first.Imports[id] = &ServiceImport{ID: id}
+	if first.settle(t); len(first.last.Exports) > 0 {
+		t.Errorf("beside another implementation: %v", first.last.Exports)
 	}
 }
 
