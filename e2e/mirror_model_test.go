@@ -140,18 +140,11 @@ func (m *modelMirror) mirror(ctx context.Context, s *corev1.Service) error {
 	}
 	want.Annotations[mirrorOfService] = object.FullName(s.Namespace, s.Name)
 	want.Annotations[mirrorOfVersion] = s.ResourceVersion
-	services := m.own.CoreV1().Services(s.Namespace)
-	have, err := services.Get(ctx, want.Name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		_, err = services.Create(ctx, want, metav1.CreateOptions{})
-		return err
-	}
-	if err != nil || have.Annotations[mirrorOfVersion] == "" || have.Annotations[mirrorOfVersion] == s.ResourceVersion {
-		return err
-	}
-	have.Labels, have.Annotations, have.Spec.Ports = want.Labels, want.Annotations, want.Spec.Ports
-	_, err = services.Update(ctx, have, metav1.UpdateOptions{})
-	return err
+	return m.put(ctx, want, func(have *corev1.Service) {
+		if of := have.Annotations[mirrorOfVersion]; of != "" && of != s.ResourceVersion {
+			have.Labels, have.Annotations, have.Spec.Ports = want.Labels, want.Annotations, want.Spec.Ports
+		}
+	})
 }
 
 // federate has a remote Service join its federated Service. The own cluster's decides about labels, annotations and ports, and where
@@ -161,10 +154,25 @@ func (m *modelMirror) federate(ctx context.Context, s *corev1.Service) error {
 		return nil
 	}
 	want := copyOf(s, s.Name+"-federated")
-	services := m.own.CoreV1().Services(s.Namespace)
+	m.join(want, s.Name)
+	return m.put(ctx, want, func(have *corev1.Service) {
+		if _, local := have.Annotations[object.LocalDiscovery]; m.link == "" || !local {
+			for _, key := range []string{object.LocalDiscovery, object.RemoteDiscovery} {
+				if value, ok := have.Annotations[key]; ok {
+					want.Annotations[key] = value
+				}
+			}
+			have.Labels, have.Annotations, have.Spec.Ports = want.Labels, want.Annotations, want.Spec.Ports
+		}
+		m.join(have, s.Name)
+	})
+}
+
+// put creates a Service, or changes the one that is there.
+func (m *modelMirror) put(ctx context.Context, want *corev1.Service, change func(have *corev1.Service)) error {
+	services := m.own.CoreV1().Services(want.Namespace)
 	have, err := services.Get(ctx, want.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		m.join(want, s.Name)
 		_, err = services.Create(ctx, want, metav1.CreateOptions{})
 		return err
 	}
@@ -172,15 +180,7 @@ func (m *modelMirror) federate(ctx context.Context, s *corev1.Service) error {
 		return err
 	}
 	next := have.DeepCopy()
-	if _, local := have.Annotations[object.LocalDiscovery]; m.link == "" || !local {
-		for _, key := range []string{object.LocalDiscovery, object.RemoteDiscovery} {
-			if value, ok := have.Annotations[key]; ok {
-				want.Annotations[key] = value
-			}
-		}
-		next.Labels, next.Annotations, next.Spec.Ports = want.Labels, want.Annotations, want.Spec.Ports
-	}
-	if m.join(next, s.Name); reflect.DeepEqual(have, next) {
+	if change(next); reflect.DeepEqual(have, next) {
 		return nil
 	}
 	_, err = services.Update(ctx, next, metav1.UpdateOptions{})
