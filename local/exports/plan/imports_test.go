@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -169,6 +170,55 @@ func TestServiceExportsGone(t *testing.T) {
 		s.settle(t)
 		s.want(t, "web-clusterset", tc.inTime)
 	}
+}
+
+// What is removed is not begun anew, nor written back, though not all of it can be removed at once.
+func TestRemovedSlowly(t *testing.T) {
+	for refused, tc := range map[string]struct {
+		own  []Export
+		left string // of the derived Service
+	}{
+		"delete import shop/web": {nil, "none"},
+		"import shop/web":        {[]Export{export("web", "import", "http=80")}, "http=80 of local"},
+	} {
+		t.Run(refused, func(t *testing.T) {
+			s := newSim(cluster("", tc.own...), cluster("west", export("web", "import", "http=80")))
+			s.settle(t)
+			s.of("west").Exports = nil
+			s.refuse = func(write string) bool { return write == refused }
+			s.settleSoon(t)
+			s.want(t, "web-clusterset", tc.left)
+			for range 100 {
+				s.Now = s.Now.Add(time.Second)
+				if w := s.settle(t); len(w) > 0 {
+					t.Fatalf("written %q", w)
+				}
+			}
+			s.refuse = nil
+			if s.settle(t); len(s.writes) != 1 || s.writes[0] != refused {
+				t.Errorf("written %q once it is not refused any more", s.writes)
+			}
+		})
+	}
+	t.Run("a few in each pass", func(t *testing.T) {
+		var all []Export
+		for i := range 200 {
+			all = append(all, export(fmt.Sprint("web-", i), "import", "http=80"))
+		}
+		s := newSim(cluster(""), cluster("west", all...))
+		s.settle(t)
+		s.of("west").Exports = all[80:]
+		s.settle(t)
+		s.Now = s.Now.Add(kindTime)
+		passes, n := 0, 0
+		s.refuse = func(string) bool { n++; return n > 4 }
+		for s.pass() {
+			passes, n = passes+1, 0
+		}
+		if passes != 40 || len(s.Imports) != 120 || len(s.Services) != 120 {
+			t.Errorf("after %d passes there are %d ServiceImports and %d Services", passes, len(s.Imports), len(s.Services))
+		}
+	})
 }
 
 // TestImportsGone: without ServiceImports as a kind of object their Services go after a while, and as long as it is not known they stay.

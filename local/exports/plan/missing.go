@@ -19,19 +19,21 @@ const kindTime = 3 * time.Second
 // a writer that has just begun, which waits from then on.
 type Memory struct {
 	unlinked map[string]time.Time // when a cluster was first seen to be linked no longer
-	held     map[gone]time.Time   // when a part was lost, together with most of its cluster's
-	leaving  map[gone]time.Time   // when a part of a ServiceImport was lost that is removed soon
-	went     map[gone]time.Time   // what was removed within the last minute
+	lost     map[gone]loss        // parts that no export asks for any more, while they are in what is written, and for massTime at least
 }
 
-// gone is a part that was removed.
+// loss is when a part was lost, and until when it stays. Once that is over it does not begin anew, however long it takes to remove the
+// part.
+type loss struct{ since, until time.Time }
+
+// gone is a part of a cluster.
 type gone struct {
 	group
 	from string // the cluster
 }
 
 func newMemory() Memory {
-	return Memory{make(map[string]time.Time), make(map[gone]time.Time), make(map[gone]time.Time), make(map[gone]time.Time)}
+	return Memory{make(map[string]time.Time), make(map[gone]loss)}
 }
 
 // keepMissing decides on parts that are there and that no export asks for: they are kept, or go.
@@ -58,13 +60,17 @@ func (m *maker) keepMissing() {
 			}
 		}
 	}
-	for what, at := range m.before.went {
-		if m.Now.Sub(at) < massTime && !offered[what] {
-			m.after.went[what] = at
+	went := make(map[string]int) // how many parts of a cluster have been removed
+	for what, l := range m.before.lost {
+		if m.Now.Sub(l.since) < massTime && !offered[what] {
+			m.after.lost[what] = l
+			if !m.have[what.group][what.from] {
+				went[what.from]++
+			}
 		}
 	}
 	for name, groups := range missing {
-		m.removeOrHold(m.clusters[name], groups)
+		m.removeOrHold(m.clusters[name], groups, went[name])
 	}
 }
 
@@ -83,58 +89,46 @@ func (m *maker) keepUnlinked(g group, name string) {
 	}
 }
 
-// removeOrHold lets the parts go that a cluster no longer exports, unless it has lost most of what it had at once. Each part is held
-// from when it was lost.
-func (m *maker) removeOrHold(c *Cluster, missing []group) {
-	all, lost := 0, 0
+// removeOrHold lets the parts go that a cluster no longer exports, unless it has lost most of what it had at once: that it had, with those
+// that went already, and that it has lost are counted within massTime.
+func (m *maker) removeOrHold(c *Cluster, missing []group, went int) {
+	had, lost := went, went
 	for _, clusters := range m.have {
 		if clusters[c.Name] {
-			all++
+			had++
 		}
 	}
-	var fresh []group
 	for _, g := range missing {
-		switch since, held := m.before.held[gone{g, c.Name}]; {
-		case !held:
-			fresh = append(fresh, g)
+		l := m.lose(c, g)
+		m.after.lost[gone{g, c.Name}] = l
+		if m.Now.Sub(l.since) < massTime {
 			lost++
-		case m.Now.Sub(since) < massTime:
-			m.hold(c, g, since)
-			lost++
-		default:
-			m.hold(c, g, since)
-			all--
+		} else {
+			had--
 		}
 	}
-	for what := range m.after.went {
-		if what.from == c.Name && !m.have[what.group][c.Name] {
-			all++
-			lost++
+	mass := lost >= massParts && 2*lost > had
+	for _, g := range missing {
+		l := m.after.lost[gone{g, c.Name}]
+		if mass || g.kind == Import && (c.Emptied || m.MCSVersion == "") {
+			l.until = l.since.Add(m.UnlinkedAfter)
+			m.after.lost[gone{g, c.Name}] = l
 		}
-	}
-	mass := lost >= massParts && 2*lost > all
-	for _, g := range fresh {
-		what := gone{g, c.Name}
-		since, leaves := m.before.leaving[what]
-		if !leaves {
-			since = m.Now
-		}
-		_, asks := m.verdicts[what] // and may not have it
-		switch until := since.Add(kindTime); {
-		case mass || g.kind == Import && (c.Emptied || m.MCSVersion == ""):
-			m.hold(c, g, m.Now)
-		case g.kind == Import && !asks && m.Now.Before(until):
-			m.after.leaving[what] = since
-			m.keep(g, c.Name, OnHold, until)
-		default:
-			m.after.went[what] = m.Now
+		if m.Now.Before(l.until) {
+			m.keep(g, c.Name, OnHold, l.until)
 		}
 	}
 }
 
-func (m *maker) hold(c *Cluster, g group, since time.Time) {
-	m.after.held[gone{g, c.Name}] = since
-	if until := since.Add(m.UnlinkedAfter); m.Now.Before(until) {
-		m.keep(g, c.Name, OnHold, until)
+// lose returns when a part that is missing was lost.
+func (m *maker) lose(c *Cluster, g group) loss {
+	what := gone{g, c.Name}
+	l, known := m.before.lost[what]
+	if _, asks := m.verdicts[what]; !known { // asks: there is an export still, that may not have it
+		l = loss{m.Now, m.Now}
+		if g.kind == Import && !asks {
+			l.until = m.Now.Add(kindTime)
+		}
 	}
+	return l
 }

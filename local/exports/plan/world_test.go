@@ -18,7 +18,8 @@ type sim struct {
 	memory Memory
 	last   *Plan
 	uids   int
-	writes []string // since they were last looked at
+	writes []string                // since they were last looked at
+	refuse func(write string) bool // nil: no write fails
 }
 
 func newSim(clusters ...Cluster) *sim {
@@ -79,19 +80,18 @@ func (s *sim) pass() bool {
 	for i := range s.last.Imports {
 		w := &s.last.Imports[i]
 		next, differs, status := w.Over(s.Imports[w.ID])
-		if !differs && !status {
+		if !differs && !status || s.refused("import "+w.ID.String()) {
 			continue
 		}
 		if next.UID == "" {
 			next.UID, next.Created = s.uid(), s.Now
 		}
 		s.Imports[w.ID] = &next
-		s.writes = append(s.writes, "import "+w.ID.String())
 	}
 	for i := range s.last.Services {
 		w := &s.last.Services[i]
 		next, differs := w.Over(s.Services[w.ID])
-		if !differs {
+		if !differs || s.refused("put "+w.ID.String()) {
 			continue
 		}
 		if next.UID == "" {
@@ -99,17 +99,27 @@ func (s *sim) pass() bool {
 			next.ClusterIPs = []string{"10.96.0." + next.UID}
 		}
 		s.Services[w.ID] = &next
-		s.writes = append(s.writes, "put "+w.ID.String())
 	}
 	for _, u := range s.last.Delete {
-		delete(s.Services, u.ID)
-		s.writes = append(s.writes, "delete "+u.ID.String())
+		if !s.refused("delete " + u.ID.String()) {
+			delete(s.Services, u.ID)
+		}
 	}
 	for _, u := range s.last.DeleteImports {
-		delete(s.Imports, u.ID)
-		s.writes = append(s.writes, "delete import "+u.ID.String())
+		if !s.refused("delete import " + u.ID.String()) {
+			delete(s.Imports, u.ID)
+		}
 	}
 	return len(s.writes) > before
+}
+
+// refused reports whether a write fails. One that does not is recorded.
+func (s *sim) refused(write string) bool {
+	if s.refuse != nil && s.refuse(write) {
+		return true
+	}
+	s.writes = append(s.writes, write)
+	return false
 }
 
 func (s *sim) uid() string { s.uids++; return fmt.Sprint(s.uids) }
