@@ -95,8 +95,12 @@ func TestGuard(t *testing.T) {
 		"ours, with a selector":    {selectsPods, func(*corev1.Service) {}, update, remove},
 		"Linkerd's mirror":         {unmarked, func(*corev1.Service) {}, "", remove},
 		"ours":                     {func(*corev1.Service) {}, func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }, "", ""},
-		"ours, to be unmarked":     {func(*corev1.Service) {}, unmarked, noMark, ""},
-		"ours, to select":          {func(*corev1.Service) {}, selectsPods, selector, ""},
+		"ours, for a ServiceImport": {func(s *corev1.Service) { s.OwnerReferences = nil }, func(s *corev1.Service) {
+			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: "ServiceImport", Name: "web", UID: "an-import"}}
+			s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
+		}, "", ""},
+		"ours, to be unmarked": {func(*corev1.Service) {}, unmarked, noMark, ""},
+		"ours, to select":      {func(*corev1.Service) {}, selectsPods, selector, ""},
 	} {
 		there, err := all.Create(t.Context(), marked("web-east", x.there), metav1.CreateOptions{})
 		must(t, err)

@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"isthmus/e2e/admin"
 	"isthmus/e2e/gateway"
@@ -37,6 +38,12 @@ func newExporting(t *testing.T) *exporting {
 	must(t, err)
 	for _, c := range []*kube.Client{x.west, x.east} {
 		must(t, c.Apply(t.Context(), object.Namespace("linkerd"), object.Namespace("linkerd-multicluster")))
+		apply(t, c, build(t, overlay(t, kustomization{Components: []string{"install/mcs-crds"}}, nil)))
+		await(t, "ServiceExports are served", func() error {
+			c.Forget()
+			_, _, err := c.Resource(schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceExport"})
+			return err
+		})
 	}
 	applyManifest(t, x.east, "link/remote-access.yaml")
 	linkTo(t, x.west, x.east, servers[1])
@@ -65,9 +72,14 @@ func (x *exporting) grant(mayWrite bool) {
 }
 
 func (x *exporting) gateway(args ...string) *gateway.Gateway {
-	g := startGateway(x.t, gateway.Config{Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: append(args, "-export-sources=labels", "-shutdown-delay=0s", "-drain=0s")})
+	g := startGatewayOf(x.t, x.west, args...)
 	awaitReady(x.t, g, "east")
 	return g
+}
+
+// startGatewayOf runs the gateway of a cluster until the test ends.
+func startGatewayOf(t *testing.T, c *kube.Client, args ...string) *gateway.Gateway {
+	return startGateway(t, gateway.Config{Kubeconfig: gatewayKubeconfig(t, c), Args: append(args, "-shutdown-delay=0s", "-drain=0s")})
 }
 
 // exports runs isthmus exports.
