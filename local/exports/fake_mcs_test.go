@@ -23,6 +23,7 @@ type kind[O interface {
 	w    *world
 	name string
 	all  map[plan.ID]O
+	gets int
 	// keep puts into what is written what the write may not change: of the status, or of the rest.
 	keep   func(to, from O, status bool)
 	prune  func(O)       // what an older kind does not have; may be nil
@@ -55,6 +56,7 @@ func (w *world) mcs() map[string]typed.MCS {
 func (k in[O, T]) Get(_ context.Context, name string, _ metav1.GetOptions) (O, error) {
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
+	k.gets++
 	if o := k.all[plan.ID{Namespace: k.namespace, Name: name}]; o != nil {
 		return o.DeepCopy(), nil
 	}

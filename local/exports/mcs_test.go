@@ -122,14 +122,19 @@ func TestPruned(t *testing.T) {
 			}
 		})
 		time.Sleep(10 * time.Second)
+		got := w.take()
 		o := w.imports.all[shop("web")]
-		if got := w.take(); len(got) > 7 || len(o.Spec.IPs) != 1 || len(o.Status.Clusters) != 2 {
+		if len(got) > 7 || len(o.Spec.IPs) != 1 || len(o.Status.Clusters) != 2 {
 			t.Errorf("%q: %+v, %+v", got, o.Spec, o.Status)
 		}
+		w.change(func() { w.imports.gets = 0 })
 		time.Sleep(time.Hour)
-		if got := w.take(); len(got) > 0 {
-			t.Errorf("though nothing changes: %q", got)
-		}
+		got = w.take()
+		w.change(func() {
+			if len(got) > 0 || w.imports.gets > 0 {
+				t.Errorf("though nothing changes: %q, read %d times", got, w.imports.gets)
+			}
+		})
 		world, _ := w.read()
 		p, _ := plan.Make(world, plan.Memory{})
 		changes := Changes(world, p)
