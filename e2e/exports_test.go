@@ -13,7 +13,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"isthmus/e2e/admin"
 	"isthmus/e2e/gateway"
@@ -38,12 +37,7 @@ func newExporting(t *testing.T) *exporting {
 	must(t, err)
 	for _, c := range []*kube.Client{x.west, x.east} {
 		must(t, c.Apply(t.Context(), object.Namespace("linkerd"), object.Namespace("linkerd-multicluster")))
-		apply(t, c, build(t, overlay(t, kustomization{Components: []string{"install/mcs-crds"}}, nil)))
-		await(t, "ServiceExports are served", func() error {
-			c.Forget()
-			_, _, err := c.Resource(schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceExport"})
-			return err
-		})
+		must(t, c.ServeMCS(t.Context(), kube.MCSVersions...))
 	}
 	applyManifest(t, x.east, "link/remote-access.yaml")
 	linkTo(t, x.west, x.east, servers[1])
