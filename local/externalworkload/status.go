@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
@@ -87,13 +88,14 @@ func (w *Writer) setFailure(err error) {
 // changes.
 func (w *Writer) ready() bool {
 	listed, err := w.cluster.Reads(workloadsName)
+	failed := err != nil && !apierrors.IsNotFound(err) // Linkerd's definitions need not be installed
 	w.mu.Lock()
 	before := w.unread
-	w.unread = err != nil
+	w.unread = failed
 	w.mu.Unlock()
 	switch { // reasons may differ from attempt to attempt
-	case (err != nil) == before:
-	case err != nil:
+	case failed == before:
+	case failed:
 		w.log.Error("ExternalWorkloads can't be read, so EndpointSlices stay as they are; still trying", zap.Error(err))
 	default:
 		w.log.Info("ExternalWorkloads can be read again")
