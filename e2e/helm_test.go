@@ -118,10 +118,6 @@ func TestChartIsTheBase(t *testing.T) {
 			continue
 		}
 		o.SetLabels(with(o.GetLabels(), map[string]string{"app.kubernetes.io/name": "isthmus", "app.kubernetes.io/part-of": "isthmus"}))
-		// The chart's gateway is not in Linkerd's place.
-		if subjects, _, _ := unstructured.NestedSlice(o.Object, "subjects"); len(subjects) == 2 {
-			_ = unstructured.SetNestedSlice(o.Object, subjects[:1], "subjects")
-		}
 		if o.GetKind() == "Deployment" {
 			d := find[appsv1.Deployment](t, want, "Deployment", "isthmus")
 			c := &d.Spec.Template.Spec.Containers[0]
@@ -156,9 +152,24 @@ func TestChartValues(t *testing.T) {
 			t.Errorf("%s: %+v", what, d)
 		}
 	}
-	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe", "extraArgs={exports}", "image.pullPolicy=Sometimes"} {
+	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe", "resources.limit.memory=1Gi", "extraArgs={exports}", "image.pullPolicy=Sometimes"} {
 		if _, err := h.try(t, "template", "isthmus", manifest(t, "chart"), "--set", wrong); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}
+
+// TestChartRefuses: what would not do what it says is an error that says what to do.
+func TestChartRefuses(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, "")
+	for want, args := range map[string][]string{
+		"image.tag is set beside image.digest":   {"--set", "image.tag=v1,image.digest=sha256:" + strings.Repeat("0a", 32)},
+		"exports.guard needs Kubernetes 1.30":    {"--set", "exports.mode=on", "--kube-version", "1.29.0"},
+		"is incompatible with Kubernetes v1.26.": {"--kube-version", "1.26.0"},
+	} {
+		if _, err := h.try(t, append([]string{"template", "isthmus", manifest(t, "chart")}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", args, err)
 		}
 	}
 }
