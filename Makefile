@@ -8,9 +8,9 @@ SMALL := grpcnotrace
 # bin/isthmus is what an image has for the platform, byte for byte: no paths of this machine are in it, and the commit is, if
 # this is git's and git may read it.
 COMMIT  := $(shell git ls-files --error-unmatch go.mod >/dev/null 2>&1 && echo true || echo false)
-# The version that was asked for: that of VERSION, or else of the tag in IMAGE.
+# The version that was asked for: that of VERSION, or else, for an image, of the tag in IMAGE.
+RELEASE  = $(VERSION)
 TAGGED   = $(word 2,$(subst :, ,$(lastword $(subst /, ,$(firstword $(subst @, ,$(IMAGE)))))))
-RELEASE  = $(or $(VERSION),$(TAGGED))
 GATEWAY  = -trimpath -buildvcs=$(COMMIT) -tags=$(SMALL) -ldflags='-s -w$(if $(RELEASE), -X main.release=$(RELEASE))' ./cmd/isthmus
 COMMA   := ,
 
@@ -30,6 +30,7 @@ define platform
 
 endef
 image: export CGO_ENABLED := 0
+image: RELEASE = $(or $(VERSION),$(TAGGED))
 image: ## a container image in out/image, and in docker where there is one (IMAGE= VERSION= PLATFORMS=OS/ARCH,...)
 	cd e2e/image && go build -o $(BIN)/image .
 	rm -rf out/image
@@ -38,6 +39,12 @@ image: ## a container image in out/image, and in docker where there is one (IMAG
 
 RELEASED := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 release: export CGO_ENABLED := 0
+# What else could make other bytes of the same commit.
+release: export GOWORK := off
+release: export GOFLAGS := -mod=readonly
+release: export GOAMD64 := v1
+release: export GOARM64 := v8.0
+release: export SOURCE_DATE_EPOCH :=
 release: ## all that is installed without a clone, in out/release: VERSION=v0.1.0 REGISTRY=registry.example.com/mesh
 	cd e2e/image && go build -o $(BIN)/image .
 	cd e2e && go build -o $(BIN)/manifests ./cmd/manifests

@@ -7,8 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path"
-	"strings"
+	"regexp"
 
 	"github.com/spf13/pflag"
 	appsv1 "k8s.io/api/apps/v1"
@@ -34,6 +33,9 @@ const postRenderEnding = `Examples:
 
 For Helm 4, where post-renderers are plugins, docs/install.md has the one that runs this verb.`
 
+// imageName is an image with a tag, a digest or both.
+var imageName = regexp.MustCompile(`^([\w.-]+(:\d+)?/)?[a-z\d._/-]+(:\w[\w.-]{0,127}|(:\w[\w.-]{0,127})?@sha256:[\da-f]{64})$`)
+
 // postRenderVerb is for Helm and for pipes.
 func postRenderVerb() cli.Verb {
 	var image string
@@ -46,7 +48,7 @@ func postRenderVerb() cli.Verb {
 			s.StringVar(&image, "image", "", "The gateway's `IMAGE`, with :TAG or @sha256:DIGEST.")
 		})},
 		Run: func(_ context.Context, p cli.Process) error {
-			if !strings.ContainsAny(path.Base(image), ":@") || strings.ContainsAny(image, " \t\n") {
+			if !imageName.MatchString(image) {
 				return cli.Usagef("--image=%q: give the gateway's image with its tag or digest, such as registry.example.com/isthmus:v1", image)
 			}
 			if p.Stdin == nil || p.Interactive {
@@ -83,7 +85,11 @@ func postRender(from io.Reader, image string) ([]byte, error) {
 				return nil, err
 			}
 		}
-		fmt.Fprintf(&out, "---\n%s\n", bytes.TrimSpace(text))
+		out.WriteString("---\n")
+		out.Write(text)
+		if !bytes.HasSuffix(text, []byte("\n")) {
+			out.WriteString("\n")
+		}
 	}
 	if found != 1 {
 		return nil, fmt.Errorf("standard input has %d Deployments linkerd-destination with a container destination, not one: is it Linkerd's control plane, as its chart renders it?", found)

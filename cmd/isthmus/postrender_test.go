@@ -8,7 +8,12 @@ import (
 const linkerdRendered = `# Source: linkerd-control-plane/templates/namespace.yaml
 kind: Namespace
 apiVersion: v1
-metadata: {name: linkerd} # as it is
+metadata:
+  name: linkerd # as it is
+  annotations:
+    text: |+
+      ends with an empty line
+
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -47,6 +52,8 @@ func TestPostRenderRefuses(t *testing.T) {
 	}{
 		{"", linkerdRendered, 2, "give the gateway's image with its tag or digest"},
 		{"registry.example.com:5000/isthmus", linkerdRendered, 2, "give the gateway's image with its tag or digest"},
+		{"registry.example.com/isthmus:", linkerdRendered, 2, "give the gateway's image with its tag or digest"},
+		{"isthmus@sha256:12", linkerdRendered, 2, "give the gateway's image with its tag or digest"},
 		{"isthmus:v1", "kind: Namespace\n", 1, "has 0 Deployments linkerd-destination"},
 		{"isthmus:v1", linkerdRendered + "---\n" + linkerdRendered, 1, "has 2 Deployments linkerd-destination"},
 		{"isthmus:v1", "Error: {", 1, "is not what Helm renders"},

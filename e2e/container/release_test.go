@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"isthmus/e2e/program"
 )
 
 // TestRelease: make release writes the same bytes in any clone of a commit; the version that was asked for is in all of it, and what
@@ -18,8 +20,18 @@ func TestRelease(t *testing.T) {
 		sources(t, dir)
 		commitAll(t, dir)
 	}
+	tag := func(dir string) { output(t, exec.CommandContext(t.Context(), "git", "-C", dir, "tag", "v0.1.0")) }
 	with := []string{"release", "VERSION=v0.1.0", "REGISTRY=registry.example.com/mesh", "RELEASED=" + thisPlatform}
+	refused := func(what, want string) {
+		cmd := exec.CommandContext(t.Context(), "make", append([]string{"-C", first}, with...)...)
+		cmd.Env = withDocker(t, noDocker)
+		if text, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(text), want) {
+			t.Errorf("%s: %v\n%s", what, err, text)
+		}
+	}
+	refused("without a tag", "give the commit the tag v0.1.0 first")
 	for _, dir := range []string{first, second} {
+		tag(dir)
 		makes(t, dir, noDocker, with...)
 	}
 	out := filepath.Join(first, "out/release")
@@ -42,9 +54,9 @@ func TestRelease(t *testing.T) {
 
 	archive := "isthmus_0.1.0_" + strings.ReplaceAll(thisPlatform, "/", "_")
 	files := untar(t, unzip(t, read(archive+".tar.gz")))
-	program := filepath.Join(t.TempDir(), "isthmus")
-	must(t, os.WriteFile(program, files["isthmus"].data, 0o755))
-	if got := output(t, exec.CommandContext(t.Context(), program, "version", "--client")); !strings.HasPrefix(got, "isthmus v0.1.0\n") {
+	isthmus := filepath.Join(t.TempDir(), "isthmus")
+	must(t, os.WriteFile(isthmus, files["isthmus"].data, 0o755))
+	if got := output(t, exec.CommandContext(t.Context(), isthmus, "version", "--client")); !strings.HasPrefix(got, "isthmus v0.1.0\n") {
 		t.Errorf("it calls itself %s", got)
 	}
 	if string(files["isthmus.cdx.json"].data) != string(read(archive+".cdx.json")) || len(files["LICENSE"].data) < 1000 || len(files["licenses/std/LICENSE"].data) < 1000 {
@@ -70,7 +82,7 @@ func TestRelease(t *testing.T) {
 		"install.yaml": {read("install.yaml"), []string{"image: registry.example.com/mesh/isthmus:v0.1.0@" + i.index.Digest + "\n", "app.kubernetes.io/version: v0.1.0\n"}},
 		"Chart.yaml":   {chart["isthmus/Chart.yaml"].data, []string{"\nversion: 0.1.0\n", "\nappVersion: v0.1.0\n"}},
 		"values.yaml":  {chart["isthmus/values.yaml"].data, []string{"  repository: registry.example.com/mesh/isthmus\n", "  digest: \"" + i.index.Digest + "\"\n"}},
-		"plugin.yaml":  {untar(t, unzip(t, read("isthmus-post-render-0.1.0.tgz")))["plugin.yaml"].data, []string{"\nversion: 0.1.0\n"}},
+		"plugin.yaml":  {untar(t, unzip(t, read("isthmus-post-render-0.1.0.tgz")))["isthmus-post-render/plugin.yaml"].data, []string{"\nversion: 0.1.0\n"}},
 		"notes.md":     {read("notes.md"), []string{"The first release."}},
 	} {
 		for _, want := range c.want {
@@ -80,10 +92,16 @@ func TestRelease(t *testing.T) {
 		}
 	}
 
-	must(t, os.WriteFile(filepath.Join(first, "cmd/isthmus/more.go"), []byte("package main\n"), 0o644))
-	cmd := exec.CommandContext(t.Context(), "make", append([]string{"-C", first}, with...)...)
-	cmd.Env = withDocker(t, noDocker)
-	if text, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(text), "it was not built from a commit alone") {
-		t.Errorf("with changes that no commit has: %v\n%s", err, text)
+	// Helm takes both archives.
+	helm, err := program.Helm.Path(t.Context())
+	must(t, err)
+	home := t.TempDir()
+	for _, args := range [][]string{{"plugin", "install", "--verify=false", "isthmus-post-render-0.1.0.tgz"}, {"template", "isthmus", "isthmus-0.1.0.tgz"}} {
+		cmd := exec.CommandContext(t.Context(), helm, args...)
+		cmd.Dir, cmd.Env = out, append(os.Environ(), "HOME="+home, "HELM_DATA_HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home)
+		output(t, cmd)
 	}
+
+	must(t, os.WriteFile(filepath.Join(first, "cmd/isthmus/more.go"), []byte("package main\n"), 0o644))
+	refused("with changes that no commit has", "it was not built from a commit alone")
 }

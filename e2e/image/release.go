@@ -67,10 +67,10 @@ func (r *release) make(ctx context.Context, paths []string) error {
 	if err := r.install(ctx, digest); err != nil {
 		return err
 	}
-	if err := r.chart(digest); err != nil {
+	if err := r.chart(ctx, digest); err != nil {
 		return err
 	}
-	if err := r.plugin(); err != nil {
+	if err := r.plugin(ctx); err != nil {
 		return err
 	}
 	if err := r.write("notes.md", []byte(notes)); err != nil {
@@ -115,6 +115,9 @@ func (r *release) packed(name string, files map[string][]byte, when time.Time) e
 func (r *release) archive(ctx context.Context, b *binary) error {
 	if b.settings["vcs.revision"] == "" || b.settings["vcs.modified"] != "false" {
 		return errors.New("it was not built from a commit alone: commit what is changed, and build it in a clone")
+	}
+	if b.info.Main.Version != r.version {
+		return fmt.Errorf("it was built from %s: give the commit the tag %s first, which is a part of the program", b.info.Main.Version, r.version)
 	}
 	files, sbom, err := b.papers(ctx)
 	if err != nil {
@@ -186,8 +189,8 @@ func (r *release) install(ctx context.Context, digest string) error {
 }
 
 // chart packs the Helm chart, with the release's version and image.
-func (r *release) chart(digest string) error {
-	files, err := readAll("manifests/chart")
+func (r *release) chart(ctx context.Context, digest string) error {
+	files, err := committed(ctx, "manifests/chart")
 	if err != nil {
 		return err
 	}
@@ -199,23 +202,19 @@ func (r *release) chart(digest string) error {
 	if err != nil {
 		return fmt.Errorf("manifests/chart: %w", err)
 	}
-	packed := make(map[string][]byte)
-	for name, text := range files {
-		packed["isthmus/"+name] = text
-	}
-	return r.packed("isthmus-"+r.number()+".tgz", packed, r.when)
+	return r.packed("isthmus-"+r.number()+".tgz", below("isthmus", files), r.when)
 }
 
 // plugin packs the plugin by which Helm 4 runs isthmus post-render.
-func (r *release) plugin() error {
-	files, err := readAll("manifests/linkerd/helm-plugin")
+func (r *release) plugin(ctx context.Context) error {
+	files, err := committed(ctx, "manifests/linkerd/helm-plugin")
 	if err != nil {
 		return err
 	}
 	if err := set(files, "plugin.yaml", "version", r.number()); err != nil {
 		return err
 	}
-	return r.packed("isthmus-post-render-"+r.number()+".tgz", files, r.when)
+	return r.packed("isthmus-post-render-"+r.number()+".tgz", below("isthmus-post-render", files), r.when)
 }
 
 // set sets what a file, of those that are packed, has on its only line that begins with a key.
@@ -250,6 +249,31 @@ func notesOf(changes, version string) (string, error) {
 	}
 	text, _, _ := strings.Cut(after, "\n## ")
 	return strings.TrimSpace(text) + "\n", nil
+}
+
+// below puts files into a folder, as Helm wants archives.
+func below(dir string, files map[string][]byte) map[string][]byte {
+	packed := make(map[string][]byte)
+	for name, text := range files {
+		packed[dir+"/"+name] = text
+	}
+	return packed
+}
+
+// committed reads the files of a folder that git knows, by their path in it: editors leave others there.
+func committed(ctx context.Context, dir string) (map[string][]byte, error) {
+	list, err := output(ctx, "git", "ls-files", "--", dir)
+	if err != nil {
+		return nil, err
+	}
+	files := make(map[string][]byte)
+	for path := range strings.Lines(list) {
+		path = strings.TrimSpace(path)
+		if files[strings.TrimPrefix(path, dir+"/")], err = os.ReadFile(path); err != nil {
+			return nil, err
+		}
+	}
+	return files, nil
 }
 
 // readAll reads all files below a folder, by their path in it.
