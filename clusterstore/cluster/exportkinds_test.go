@@ -120,9 +120,10 @@ func TestOwnImports(t *testing.T) {
 	}
 	ours.ResourceVersion = "7"
 	before := w.Exports()
+	changes = 0
 	w.del(aServiceImport("api"))
 	w.put(ours)
-	if x := w.Exports(); x.text() != "import ns/web with 2, namespace ns, ns/web exported, ns/web there, read" || len(before.Imports) != 2 {
+	if x := w.Exports(); changes != 1 || x.text() != "import ns/web with 2, namespace ns, ns/web exported, ns/web there, read" || len(before.Imports) != 2 {
 		t.Errorf("%s; before %s", x.text(), before.text())
 	}
 }

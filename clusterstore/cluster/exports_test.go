@@ -162,8 +162,8 @@ func TestExportWhole(t *testing.T) {
 		if e.Name == "loop" {
 			want = ` map[isthmus.io/written-by:linkerd keep:1] map[] [{http TCP  80 80}]`
 		}
-		if got != want {
-			t.Errorf("%s: %s, want %s", e.Name, got, want)
+		if got != want || e.Service.Traffic != (plan.Traffic{}) {
+			t.Errorf("%s: %s, want %s; %+v", e.Name, got, want, e.Service.Traffic)
 		}
 	}
 	if len(w.Exports().List) != 2 {

@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"pgregory.net/rapid"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -43,7 +44,10 @@ func compareCustom[T any, O interface {
 }](from func(Sources) Source[O], version, kind string) func(t testing.TB, data string) {
 	return func(t testing.TB, data string) {
 		var want T
-		whole := unmarshal([]byte(data), O(&want))
+		whole := utiljson.Unmarshal([]byte(data), O(&want))
+		if u, ok := any(&want).(json.Unmarshaler); ok {
+			whole = u.UnmarshalJSON([]byte(data))
+		}
 		n := 0
 		check := func(got O, refused *Refused) error {
 			n++
