@@ -204,7 +204,7 @@ func exportConditions(v Verdict, e *Export, found []Conflict) []Condition {
 }
 
 // differences returns what the exports of a ServiceImport differ in, besides ports: a reason and a text for each field.
-func differences(one *merged) (all []Conflict) {
+func (m *maker) differences(one *merged) (all []Conflict) {
 	add := func(reason, field string, value func(e *Export) string) {
 		by := make(map[string][]string)
 		for _, p := range one.known {
@@ -215,7 +215,10 @@ func differences(one *merged) (all []Conflict) {
 			return
 		}
 		used := value(one.deciding.export)
-		text := fmt.Sprintf("%s: %s (%s, used)", field, cmp.Or(used, "none"), strings.Join(by[used], ", "))
+		if field == "type" {
+			used = m.typeOf(one, m.Imports[one.of])
+		}
+		text := fmt.Sprintf("%s: %s (%s)", field, cmp.Or(used, "none"), strings.Join(append(by[used], "used"), ", "))
 		delete(by, used)
 		for _, other := range sorted(by) {
 			text += fmt.Sprintf(", %s (%s)", cmp.Or(other, "none"), strings.Join(by[other], ", "))

@@ -98,7 +98,7 @@ func TestImportKeepsItsType(t *testing.T) {
 	if o := s.imported(t, "web"); o.Type != "ClusterSetIP" || len(o.IPs) == 0 {
 		t.Errorf("import %+v", o)
 	}
-	if got := s.condition("web", "Conflict"); !strings.HasPrefix(got, "TypeConflict type: Headless (west, used)") {
+	if got := s.condition("web", "Conflict"); got != "TypeConflict type: ClusterSetIP (local, used), Headless (west)" {
 		t.Error(got)
 	}
 	s.of("").Exports = nil

@@ -202,7 +202,7 @@ func (m *maker) merge(g group) *merged {
 		one.refused = append(one.refused, one.metadata.copies.refused...)
 	}
 	if g.kind == Import {
-		one.conflicts = differences(one)
+		one.conflicts = m.differences(one)
 	}
 	for _, text := range conflicts(one.ports, all, g.kind == Import) {
 		one.conflicts = append(one.conflicts, Conflict{g.target(), g.kind, "PortConflict", text})
