@@ -153,8 +153,11 @@ func (m *maker) conditions() {
 		if o := m.Imports[e.ID]; e.Exported == nil || o != nil && !m.MarkedImport(o) {
 			continue
 		}
-		target := group{kind: Import, of: e.ID}.target()
-		want := exportConditions(verdicts[e.ID], e, found[target])
+		g := group{kind: Import, of: e.ID}
+		want := exportConditions(verdicts[e.ID], e, found[g.target()])
+		if slices.ContainsFunc(m.parts[g], func(p *part) bool { return p.export == nil }) {
+			keepConflict(want, e.Exported.Conditions)
+		}
 		for i := range want {
 			want[i].Generation = e.Exported.Generation
 			want[i].Message = message(want[i].Message)
@@ -162,6 +165,15 @@ func (m *maker) conditions() {
 		m.out.Exports = append(m.out.Exports, ExportConditions{e.ID, e.Exported, want})
 	}
 	slices.SortFunc(m.out.Exports, func(a, b ExportConditions) int { return compareIDs(a.ID, b.ID) })
+}
+
+// keepConflict puts the conflict that there was in place of what is wanted: it may be with an export that is not known.
+func keepConflict(want, have []Condition) {
+	for _, c := range have {
+		if i := slices.IndexFunc(want, func(o Condition) bool { return o.Type == c.Type }); i >= 0 && c.Type == "Conflict" && c.True {
+			want[i] = c
+		}
+	}
 }
 
 // message returns a text as the API keeps it in a condition.

@@ -247,6 +247,32 @@ func TestImportsGone(t *testing.T) {
 	}
 }
 
+// TestConflictStays: while an export is not known, as when the gateway has started, a conflict is not over.
+func TestConflictStays(t *testing.T) {
+	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=8080")))
+	conflict := func(what, want string) {
+		t.Helper()
+		s.settle(t)
+		own := s.of("").Exports[0].Exported
+		own.Conditions, _ = s.last.Exports[0].Over(own.Conditions)
+		if got := s.condition("web", "Conflict"); got != want {
+			t.Errorf("%s: %s, want %s", what, got, want)
+		}
+	}
+	const differ = "PortConflict port http: 80 (local, used), 8080 (west)"
+	conflict("both known", differ)
+	west := s.of("west")
+	exports := west.Exports
+	west.Exports, west.Seen, west.SeenServiceExports, s.memory = nil, false, false, Memory{}
+	conflict("west is not known", differ)
+	west.Exports, west.Seen, west.SeenServiceExports = exports, true, true
+	conflict("west is known again", differ)
+	exports[0].Service.Ports[0].Number = 80
+	conflict("they are equal", "NoConflicts")
+	west.Exports, west.Seen, west.SeenServiceExports, s.memory = nil, false, false, Memory{}
+	conflict("equal, and west is not known", "NoConflicts")
+}
+
 // TestConditionsOfOneOnly: of two gateways in a cluster only the one whose ServiceImport it is writes conditions, and none does beside another
 // implementation's.
 func TestConditionsOfOneOnly(t *testing.T) {
