@@ -172,6 +172,23 @@ func TestServiceExportsGone(t *testing.T) {
 	}
 }
 
+// A link that has the name of the own cluster makes no member of what only the other of them exports.
+func TestClusterNameOfLink(t *testing.T) {
+	for who, tc := range map[string]struct{ own, west []Export }{
+		"local": {[]Export{export("web", "import", "http=80")}, nil},
+		"west":  {nil, []Export{export("web", "import", "http=80")}},
+	} {
+		s := newSim(cluster("", tc.own...), cluster("west", tc.west...))
+		s.ClusterName = "west"
+		s.settle(t)
+		s.memory = Memory{}
+		if w := s.settle(t); len(w) != 0 || s.states() != who+"/web import: written" {
+			t.Errorf("of another leader: written %q: %s", w, s.states())
+		}
+		s.want(t, "web-clusterset", "http=80 of "+who)
+	}
+}
+
 // What is removed is not begun anew, nor written back, though not all of it can be removed at once.
 func TestRemovedSlowly(t *testing.T) {
 	for refused, tc := range map[string]struct {

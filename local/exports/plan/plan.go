@@ -134,20 +134,27 @@ func (m *maker) findWritten() {
 		}
 	}
 	for _, o := range m.Imports {
-		if !m.MarkedImport(o) {
-			continue
+		if m.MarkedImport(o) {
+			m.hasParts(group{kind: Import, of: o.ID}, m.inStatus(o), true)
 		}
-		var clusters []string
-		for _, c := range o.Clusters {
-			if c == m.ClusterName {
-				clusters = append(clusters, "")
-			}
-			if c != m.ClusterName || m.clusters[c] != nil { // a link of that name may be meant as well
-				clusters = append(clusters, c)
-			}
-		}
-		m.hasParts(group{kind: Import, of: o.ID}, clusters, true)
 	}
+}
+
+// inStatus returns the clusters that the status of a ServiceImport names.
+func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
+	for _, c := range o.Clusters {
+		own, linked := c == m.ClusterName, m.clusters[c] != nil
+		if own && linked && o.Type != headless {
+			continue // which of them is meant the derived Service says
+		}
+		if own {
+			clusters = append(clusters, "")
+		}
+		if linked || !own {
+			clusters = append(clusters, c)
+		}
+	}
+	return clusters
 }
 
 // adoptExported takes what Linkerd's service mirror wrote, and no longer minds, as written, where something is exported to it. The rest
