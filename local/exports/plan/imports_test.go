@@ -189,6 +189,20 @@ func TestClusterNameOfLink(t *testing.T) {
 	}
 }
 
+// Once the own cluster has another name its former one is no cluster that was unlinked.
+func TestClusterNameChanged(t *testing.T) {
+	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=80")))
+	s.settle(t)
+	s.ClusterName = "east"
+	if w := s.settle(t); !slices.Equal(w, []string{"import shop/web"}) || !slices.Equal(s.imported(t, "web").Clusters, []string{"east", "west"}) {
+		t.Errorf("written %q, %s, import %+v", w, s.states(), s.imported(t, "web"))
+	}
+	s.Clusters = s.Clusters[:1]
+	if w := s.settle(t); len(w) > 0 || s.states() != "local/web import: written; west/web import: held" {
+		t.Errorf("of one that was: written %q, %s", w, s.states())
+	}
+}
+
 // What is removed is not begun anew, nor written back, though not all of it can be removed at once.
 func TestRemovedSlowly(t *testing.T) {
 	for refused, tc := range map[string]struct {

@@ -142,10 +142,14 @@ func (m *maker) findWritten() {
 
 // inStatus returns the clusters that the status of a ServiceImport names.
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
+	derived := m.Services[group{kind: Import, of: o.ID}.target()]
 	for _, c := range o.Clusters {
 		own, linked := c == m.ClusterName, m.clusters[c] != nil
-		if own && linked && o.Type != headless {
+		switch {
+		case own && linked && o.Type != headless:
 			continue // which of them is meant the derived Service says
+		case !own && !linked && derived != nil && m.Marked(derived):
+			continue // as it does for what is linked no longer: this may be a former name of the own cluster
 		}
 		if own {
 			clusters = append(clusters, "")
