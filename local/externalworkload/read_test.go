@@ -8,13 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -191,32 +187,5 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
-	}
-}
-
-// unreadable is a cluster that can't read ExternalWorkloads.
-type unreadable struct {
-	Cluster
-	err error
-}
-
-func (u *unreadable) Reads(string) (bool, error) { return true, u.err }
-
-// TestAbsentKindIsNoError: that Linkerd's definitions are not installed is not logged; that workloads may not be read is, once.
-func TestAbsentKindIsNoError(t *testing.T) {
-	term := newTestTerm(t)
-	core, log := observer.New(zap.DebugLevel)
-	term.log = zap.New(core)
-	kind := schema.GroupResource{Group: "workload.linkerd.io", Resource: "externalworkloads"}
-	is := &unreadable{}
-	term.cluster = is
-	for _, c := range []struct {
-		err  error
-		want int // lines so far
-	}{{apierrors.NewNotFound(kind, ""), 0}, {apierrors.NewForbidden(kind, "", errors.New("no")), 1}, {apierrors.NewForbidden(kind, "", errors.New("still no")), 1}, {apierrors.NewNotFound(kind, ""), 2}, {nil, 2}} {
-		is.err = c.err
-		if ready := term.ready(); ready != (c.err == nil) || log.Len() != c.want {
-			t.Errorf("%v: ready %v, log %v", c.err, ready, log.All())
-		}
 	}
 }
