@@ -203,6 +203,21 @@ func TestClusterNameChanged(t *testing.T) {
 	}
 }
 
+// The label of derived Services makes no derived Service of another one that is written.
+func TestLabelOfDerived(t *testing.T) {
+	s := newSim(cluster("west", export("web", "mirror", "http=80")))
+	s.settle(t)
+	s.Services[ID{"shop", "web-west"}].Labels[importLabel] = "web"
+	s.settle(t)
+	if o := s.Services[ID{"shop", "web-west"}]; o.Labels[importLabel] != "" || s.states() != "west/web mirror: written" {
+		t.Errorf("labels %v, %s", o.Labels, s.states())
+	}
+	s.Services[ID{"shop", "web-west"}].Labels[importLabel] = "web"
+	s.of("west").Exports = nil
+	s.settle(t)
+	s.want(t, "web-west", "none")
+}
+
 // What is removed is not begun anew, nor written back, though not all of it can be removed at once.
 func TestRemovedSlowly(t *testing.T) {
 	for refused, tc := range map[string]struct {

@@ -117,14 +117,15 @@ func Strict(id ID, labels, annotations map[string]string) bool {
 // identify returns what a Service that is written was written for, and the clusters that have a part in
 // it; false: it is no such Service.
 func identify(o *Service) (g group, clusters []string, ok bool) {
-	if name := o.Labels[importLabel]; name != "" {
-		return group{kind: Import, of: ID{o.Namespace, name}}, members(o.Annotations, name), true
+	name := o.Labels[importLabel]
+	if g = (group{kind: Import, of: ID{o.Namespace, name}}); name != "" && g.target() == o.ID { // another one may have the label too
+		return g, members(o.Annotations, name), true
 	}
 	if cluster := o.Labels[remoteDiscovery]; cluster != "" {
 		g = group{kind: Mirror, of: ID{o.Namespace, o.Labels[remoteService]}, cluster: cluster}
 		return g, []string{cluster}, g.target() == o.ID
 	}
-	name, ok := strings.CutSuffix(o.Name, "-federated")
+	name, ok = strings.CutSuffix(o.Name, "-federated")
 	return group{kind: Federated, of: ID{o.Namespace, name}}, members(o.Annotations, name), ok
 }
 
