@@ -133,6 +133,12 @@ func TestImportOfOthers(t *testing.T) {
 	}
 }
 
+// marked returns a ServiceImport that has the mark, and nothing else.
+func marked(name string) *ServiceImport {
+	id := ID{"shop", name}
+	return &ServiceImport{ID: id, Labels: map[string]string{markLabel: "linkerd"}, Annotations: map[string]string{markAnnotation: "ServiceImport " + id.String()}}
+}
+
 // TestServiceExportsGone: while ServiceExports of a cluster can't be read nothing of ServiceImports is removed, and where they are no kind
 // of object, or turn out to be none soon after they have gone, that waits. Mirrors go at once all times.
 func TestServiceExportsGone(t *testing.T) {
@@ -149,7 +155,7 @@ func TestServiceExportsGone(t *testing.T) {
 		s.settle(t)
 		west, empty := s.of("west"), ID{"shop", "empty"}
 		west.Exports, west.SeenServiceExports, west.Emptied = nil, tc.seen, tc.emptied
-		s.Imports[empty] = &ServiceImport{ID: empty, Labels: map[string]string{markLabel: "linkerd"}, Annotations: map[string]string{markAnnotation: "ServiceImport shop/empty"}}
+		s.Imports[empty] = marked(empty.Name)
 		s.settle(t)
 		s.want(t, "web-west", "none")
 		s.want(t, "web-clusterset", "http=80 of local,west")
@@ -275,6 +281,7 @@ func TestImportsGone(t *testing.T) {
 	}{
 		"unread":       {nil, "http=80 of west"},
 		"no such kind": {make(map[ID]*ServiceImport), "none"},
+		"as it was":    {map[ID]*ServiceImport{{"shop", "web"}: marked("web"), {"shop", "other"}: marked("other")}, "none"},
 	} {
 		s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
 		s.settle(t)
@@ -287,6 +294,9 @@ func TestImportsGone(t *testing.T) {
 		s.Now = s.Now.Add(s.UnlinkedAfter)
 		s.settle(t)
 		s.want(t, "web-clusterset", tc.later)
+		if s.writesImports() {
+			t.Errorf("%s: written %q", name, s.writes)
+		}
 		s.Imports, s.MCSVersion = make(map[ID]*ServiceImport), "v1beta1"
 		s.settle(t)
 		s.want(t, "web-clusterset", "http=80 of west")

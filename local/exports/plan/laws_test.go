@@ -58,7 +58,7 @@ func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
 	name := rapid.SampledFrom(links).Draw(t, "cluster")
 	i := slices.IndexFunc(s.Clusters, func(c Cluster) bool { return c.Name == name })
 	written := slices.SortedFunc(maps.Keys(s.Services), compareIDs)
-	switch what := rapid.IntRange(0, 11).Draw(t, "what"); {
+	switch what := rapid.IntRange(0, 12).Draw(t, "what"); {
 	case what == 0:
 		s.Now = s.Now.Add(time.Duration(rapid.IntRange(1, 900).Draw(t, "seconds")) * time.Second)
 	case i < 0:
@@ -71,6 +71,8 @@ func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
 		s.Clusters[i].Seen = !s.Clusters[i].Seen
 	case what == 9:
 		s.Clusters[i].SeenServiceExports = !s.Clusters[i].SeenServiceExports
+	case what == 11:
+		s.MCSVersion = rapid.SampledFrom([]string{"", "v1alpha1", "v1beta1"}).Draw(t, "version")
 	case what == 10:
 		s.Clusters[i].Emptied = !s.Clusters[i].Emptied
 	case what == 3 && name != "":
@@ -124,7 +126,11 @@ func TestLaws(t *testing.T) {
 				}
 			}
 			s.checkValid(t)
+			if s.MCSVersion == "" && s.writesImports() {
+				t.Fatalf("there are no ServiceImports, and written is %q", s.writes)
+			}
 		}
+		s.MCSVersion = "v1beta1"
 		for i := range s.Clusters {
 			s.Clusters[i].Seen, s.Clusters[i].SeenServiceExports, s.Clusters[i].Joins = true, true, JoinsAll
 		}

@@ -122,6 +122,11 @@ func (s *sim) refused(write string) bool {
 	return false
 }
 
+// writesImports reports whether ServiceImports are among what has been written.
+func (s *sim) writesImports() bool {
+	return slices.ContainsFunc(s.writes, func(write string) bool { return strings.Contains(write, "import ") })
+}
+
 func (s *sim) uid() string { s.uids++; return fmt.Sprint(s.uids) }
 
 // settle makes plans until nothing is written, and returns what was.

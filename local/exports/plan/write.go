@@ -76,7 +76,7 @@ func (m *maker) remove(g group) {
 			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, g.of, g.kind, o.UID})
 		}
 	}
-	if o := m.Imports[g.of]; g.kind == Import && o != nil && m.MarkedImport(o) && !o.Deleting {
+	if o := m.Imports[g.of]; g.kind == Import && m.MCSVersion != "" && o != nil && m.MarkedImport(o) && !o.Deleting {
 		m.out.DeleteImports = append(m.out.DeleteImports, Unwanted{o.ID, g.of, g.kind, o.UID})
 	}
 }
