@@ -22,7 +22,8 @@ func (m *maker) wantImport(one *merged) {
 	w.metadata.labels, w.metadata.annotations = m.mark("ServiceImport", w.ID)
 	if one.deciding != nil && !one.metadata.keep {
 		e := one.deciding.export
-		w.traffic = &e.Service.Traffic
+		traffic := e.Service.Traffic.usable()
+		w.traffic = &traffic
 		w.metadata.copies = limited(e.Exported.Labels, e.Exported.Annotations, copyExported, copyExported)
 	}
 	if w.kind == headless {
@@ -47,6 +48,28 @@ func (m *maker) wantImport(one *merged) {
 	if have != nil {
 		m.wantDerived(one, have, &w)
 	}
+}
+
+// usable returns the fields as the API keeps them in a Service, and in few bytes.
+func (t Traffic) usable() Traffic {
+	const longest, standard = 86400, 10800 // seconds
+	switch t.SessionAffinity {
+	case "ClientIP":
+		if t.AffinitySeconds < 1 || t.AffinitySeconds > longest {
+			t.AffinitySeconds = standard
+		}
+	case "":
+		t.AffinitySeconds = 0
+	default:
+		t.SessionAffinity, t.AffinitySeconds = "None", 0
+	}
+	if t.InternalTrafficPolicy != "Local" && t.InternalTrafficPolicy != "Cluster" {
+		t.InternalTrafficPolicy = ""
+	}
+	if !validValue(t.TrafficDistribution) {
+		t.TrafficDistribution = ""
+	}
+	return t
 }
 
 // families returns those of addresses.
@@ -238,10 +261,11 @@ func (m *maker) differences(one *merged) (all []Conflict) {
 		all = append(all, Conflict{one.target(), Import, reason, text})
 	}
 	add("TypeConflict", "type", importType)
-	add("SessionAffinityConflict", "sessionAffinity", func(e *Export) string { return cmp.Or(e.Service.SessionAffinity, "None") })
-	add("SessionAffinityConfigConflict", "sessionAffinityConfig", func(e *Export) string { return fmt.Sprint(e.Service.AffinitySeconds, " s") })
-	add("InternalTrafficPolicyConflict", "internalTrafficPolicy", func(e *Export) string { return cmp.Or(e.Service.InternalTrafficPolicy, "Cluster") })
-	add("TrafficDistributionConflict", "trafficDistribution", func(e *Export) string { return e.Service.TrafficDistribution })
+	traffic := func(e *Export) Traffic { return e.Service.Traffic.usable() }
+	add("SessionAffinityConflict", "sessionAffinity", func(e *Export) string { return cmp.Or(traffic(e).SessionAffinity, "None") })
+	add("SessionAffinityConfigConflict", "sessionAffinityConfig", func(e *Export) string { return fmt.Sprint(traffic(e).AffinitySeconds, " s") })
+	add("InternalTrafficPolicyConflict", "internalTrafficPolicy", func(e *Export) string { return cmp.Or(traffic(e).InternalTrafficPolicy, "Cluster") })
+	add("TrafficDistributionConflict", "trafficDistribution", func(e *Export) string { return traffic(e).TrafficDistribution })
 	add("LabelsConflict", "exportedLabels", func(e *Export) string { return shownMap(e.Exported.Labels) })
 	add("AnnotationsConflict", "exportedAnnotations", func(e *Export) string { return shownMap(e.Exported.Annotations) })
 	return all

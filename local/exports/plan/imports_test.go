@@ -87,6 +87,35 @@ func TestImportOldestDecides(t *testing.T) {
 	}
 }
 
+// TestImportOfHostileTraffic: what no Service may have of the deciding export neither makes the API refuse the derived Service, nor is
+// written again and again, nor large.
+func TestImportOfHostileTraffic(t *testing.T) {
+	for _, tc := range []struct{ is, want Traffic }{
+		{Traffic{SessionAffinity: "Bogus\x1b", AffinitySeconds: 7, InternalTrafficPolicy: "x", TrafficDistribution: strings.Repeat("x", 1<<20)}, Traffic{SessionAffinity: "None"}},
+		{Traffic{SessionAffinity: "None", AffinitySeconds: 7}, Traffic{SessionAffinity: "None"}},
+		{Traffic{SessionAffinity: "ClientIP"}, Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 10800}},
+		{Traffic{SessionAffinity: "ClientIP", AffinitySeconds: -1}, Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 10800}},
+		{Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 86401}, Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 10800}},
+		{Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 86400, InternalTrafficPolicy: "Local", TrafficDistribution: "PreferClose"}, Traffic{"ClientIP", 86400, "Local", "PreferClose"}},
+	} {
+		older, newer := export("web", "import", "http=80"), export("web", "import", "http=80,admin=90")
+		older.Service.Traffic, newer.Exported.Created = tc.is, start.Add(time.Second)
+		s := newSim(cluster("", newer), cluster("west", older))
+		s.settle(t)
+		s.want(t, "web-clusterset", "http=80,admin=90 of local,west")
+		derived := s.Services[ID{"shop", "web-clusterset"}].Traffic
+		if o := s.imported(t, "web"); o.Traffic != tc.want || derived.SessionAffinity != tc.want.SessionAffinity || derived.AffinitySeconds != tc.want.AffinitySeconds {
+			t.Errorf("%.100s: the import has %.100s, its Service %.100s", fmt.Sprint(tc.is), fmt.Sprint(o.Traffic), fmt.Sprint(derived))
+		}
+		if got := s.condition("web", "Ready"); strings.Contains(got, "no Service may have it") != (tc.is != tc.want) {
+			t.Error(got)
+		}
+		if got := s.condition("web", "Conflict"); len(got) > 1000 || strings.Contains(got, "\x1b") {
+			t.Errorf("%.1000q", got)
+		}
+	}
+}
+
 func TestImportKeepsItsType(t *testing.T) {
 	headless := export("web", "import", "http=80")
 	headless.Service.ClusterIPs, headless.Exported.Created = []string{"None"}, start.Add(-time.Hour)

@@ -27,6 +27,10 @@ func drawExport(t *rapid.T, name string) Export {
 		e.Service.Type = "ExternalName"
 	case 2:
 		e.Service.Labels[mirroredLabel] = "true"
+	case 4:
+		e.Service.Traffic = Traffic{SessionAffinity: "Bogus", AffinitySeconds: 7}
+	case 5:
+		e.Service.Traffic = Traffic{SessionAffinity: "ClientIP", AffinitySeconds: 100_000}
 	case 3:
 		if e.Exported != nil {
 			e.Service, e.Mirror, e.Federated = nil, false, false
@@ -181,6 +185,9 @@ func (s *sim) checkValid(t *rapid.T) {
 				t.Fatalf("%v has the ports %v", id, o.Ports)
 			}
 			names[p.Name], numbers[p.Protocol+fmt.Sprint(p.Number)] = true, true
+		}
+		if a, n := o.SessionAffinity, o.AffinitySeconds; (a != "ClientIP" || n < 1 || n > 86400) && (a != "" && a != "None" || n != 0) {
+			t.Fatalf("%v has the sessionAffinity %s of %d s", id, a, n)
 		}
 		for key, value := range o.Labels {
 			if !validKey(key) || !validValue(value) {

@@ -64,11 +64,13 @@ const maxName = validation.DNS1035LabelMaxLength
 // usable reports whether a Service may have that name.
 func usable(name string) bool { return len(validation.IsDNS1035Label(name)) == 0 }
 
-// validKey reports whether the API takes a label or annotation of that key.
-func validKey(key string) bool { return len(validation.IsQualifiedName(key)) == 0 }
+// validKey reports whether the API takes a label or annotation of that key. To judge one in whole that is very long takes long.
+func validKey(key string) bool { return len(key) < 320 && len(validation.IsQualifiedName(key)) == 0 }
 
 // validValue reports whether the API takes that value of a label.
-func validValue(value string) bool { return len(validation.IsValidLabelValue(value)) == 0 }
+func validValue(value string) bool {
+	return len(value) < 64 && len(validation.IsValidLabelValue(value)) == 0
+}
 
 // within reports whether the domain of a key is one of these, or below it.
 func within(key string, domains ...string) bool {

@@ -202,6 +202,9 @@ func (m *maker) merge(g group) *merged {
 		one.refused = append(one.refused, one.metadata.copies.refused...)
 	}
 	if g.kind == Import {
+		if t := one.deciding.export.Service.Traffic; t != t.usable() {
+			one.refused = append(one.refused, fmt.Sprintf("sessionAffinity, internalTrafficPolicy or trafficDistribution of cluster %s: no Service may have it", shown(one.deciding.cluster)))
+		}
 		one.conflicts = m.differences(one)
 	}
 	for _, text := range conflicts(one.ports, all, g.kind == Import) {
