@@ -253,6 +253,25 @@ func TestLabelOfDerived(t *testing.T) {
 	s.want(t, "web-west", "none")
 }
 
+// The derived Service is made again of the ServiceImport while it is not known what is exported.
+func TestDerivedGoneWhileUnknown(t *testing.T) {
+	s := newSim(cluster("west", export("web", "import", "http=80")))
+	s.settle(t)
+	s.of("west").Seen, s.of("west").Exports = false, nil
+	for what, undo := range map[string]func(id ID){
+		"deleted":     func(id ID) { delete(s.Services, id) },
+		"taken apart": func(id ID) { o := *s.Services[id]; o.Ports, s.Services[id] = nil, &o },
+	} {
+		undo(ID{"shop", "web-clusterset"})
+		s.settle(t)
+		s.want(t, "web-clusterset", "http=80 of west")
+		o, derived := s.imported(t, "web"), s.Services[ID{"shop", "web-clusterset"}]
+		if len(o.Ports) != 1 || !slices.Equal(o.IPs, derived.ClusterIPs) || derived.Ports[0].Target != "80" {
+			t.Errorf("%s: import %+v, derived Service %+v", what, o, derived)
+		}
+	}
+}
+
 // What is removed is not begun anew, nor written back, though not all of it can be removed at once.
 func TestRemovedSlowly(t *testing.T) {
 	for refused, tc := range map[string]struct {

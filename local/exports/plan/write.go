@@ -172,10 +172,6 @@ func clustersOf(parts []*part) (names []string) {
 // merge unites the parts of a group. While the exports of one are not known, what is there comes first.
 func (m *maker) merge(g group) *merged {
 	one := &merged{group: g, parts: m.parts[g]}
-	var there []Port
-	if o := m.Services[g.target()]; o != nil {
-		there = o.Ports
-	}
 	var all []offered
 	for i, p := range one.parts {
 		if p.export == nil {
@@ -189,7 +185,7 @@ func (m *maker) merge(g group) *merged {
 	var first []Port
 	switch {
 	case len(one.known) < len(one.parts):
-		first = there
+		first = m.portsThere(g)
 	case g.kind == Import && m.settled(g.of):
 		first = slices.DeleteFunc(slices.Clone(m.Imports[g.of].Ports), func(p Port) bool { return !exportsPort(all, p) })
 	}
@@ -212,6 +208,17 @@ func (m *maker) merge(g group) *merged {
 	}
 	one.ports = named(one.ports)
 	return one
+}
+
+// portsThere returns the ports of what is written for a group.
+func (m *maker) portsThere(g group) []Port {
+	if o := m.Services[g.target()]; o != nil && len(o.Ports) > 0 && (g.kind != Import || m.Marked(o)) {
+		return o.Ports
+	}
+	if o := m.Imports[g.of]; o != nil && g.kind == Import {
+		return o.Ports
+	}
+	return nil
 }
 
 // settled reports whether a ServiceImport is old enough to keep its type and ports while an export has them.
