@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -240,6 +241,9 @@ func exportConditions(v Verdict, e *Export, found []Conflict) []Condition {
 
 // differences returns what the exports of a ServiceImport differ in, besides ports: a reason and a text for each field.
 func (m *maker) differences(one *merged) (all []Conflict) {
+	if len(one.known) < 2 {
+		return nil
+	}
 	add := func(reason, field string, value func(e *Export) string) {
 		by := make(map[string][]string)
 		for _, p := range one.known {
@@ -275,7 +279,7 @@ func (m *maker) differences(one *merged) (all []Conflict) {
 func shownMap(m map[string]string) string {
 	var all []string
 	for _, key := range slices.Sorted(maps.Keys(m)) {
-		all = append(all, key+"="+m[key])
+		all = append(all, strconv.Quote(key+"="+m[key]))
 	}
 	text := strings.Join(all, ",")
 	if len(text) > 100 {

@@ -116,6 +116,25 @@ func TestImportOfHostileTraffic(t *testing.T) {
 	}
 }
 
+// TestTextsOfOthers: what other clusters say is quoted in the conditions of the own cluster's ServiceExports.
+func TestTextsOfOthers(t *testing.T) {
+	west := export("web", "import", "http=80,admin=90")
+	west.Exported.Created = start.Add(time.Second)
+	west.Exported.Labels = map[string]string{"a\x1b[31m": "b (local, used)"}
+	west.Service.Ports[0].AppProtocol, west.Service.Ports[1].Protocol = "h2c (local, used)", "\x1b"
+	s := newSim(cluster("", export("web", "import", "http=80,admin=90/UDP")), cluster("west", west))
+	s.settle(t)
+	if got, want := s.condition("web", "Conflict"), `LabelsConflict,PortConflict exportedLabels: none (local, used), "a\x1b[31m=b (local, used)" (west); `+
+		`port http: 80 (local, used), 80 "h2c (local, used)" (west); port admin: 90/UDP (local, used), 90/"\x1b" (west)`; got != want {
+		t.Errorf("got\n%q, want\n%q", got, want)
+	}
+	long := map[string]string{"x": strings.Repeat("y", 1<<20)}
+	other := map[string]string{"x": strings.Repeat("y", 1<<20) + "z"}
+	if a, b := shownMap(long), shownMap(other); a == b || len(a) > 200 {
+		t.Errorf("%.300s", a)
+	}
+}
+
 func TestImportKeepsItsType(t *testing.T) {
 	headless := export("web", "import", "http=80")
 	headless.Service.ClusterIPs, headless.Exported.Created = []string{"None"}, start.Add(-time.Hour)

@@ -24,7 +24,7 @@ func (p Port) problem() string {
 	switch {
 	case p.Number == 0:
 		return "its number is 0"
-	case p.Name != "" && len(validation.IsDNS1123Label(p.Name)) > 0:
+	case p.Name != "" && (len(p.Name) > maxName || len(validation.IsDNS1123Label(p.Name)) > 0):
 		return "its name is invalid"
 	case p.Protocol != "TCP" && p.Protocol != "UDP" && p.Protocol != "SCTP":
 		return "its protocol is unknown"
@@ -41,7 +41,7 @@ func validTarget(s string) bool {
 	if n, err := strconv.Atoi(s); err == nil {
 		return len(validation.IsValidPortNum(n)) == 0
 	}
-	return len(validation.IsValidPortName(s)) == 0
+	return len(s) <= maxName && len(validation.IsValidPortName(s)) == 0
 }
 
 // unite returns these ports, and then those of all parts, in order: of those with one name, or one protocol and number, the first.
@@ -108,7 +108,7 @@ func conflict(p Port, parts []offered, joined bool) string {
 			case q.Name == p.Name:
 				has = q.text()
 			case q.same(p):
-				has = "named " + strconv.Quote(cut(q.Name))
+				has = "named " + quoted(q.Name)
 			}
 		}
 		if has != "no such port" || joined {
@@ -130,12 +130,20 @@ func conflict(p Port, parts []offered, joined bool) string {
 func (p Port) text() string {
 	text := strconv.Itoa(int(p.Number))
 	if p.Protocol != "TCP" {
-		text += "/" + p.Protocol
+		text += "/" + quoted(p.Protocol, "UDP", "SCTP")
 	}
 	if p.AppProtocol != "" {
-		text += " " + cut(p.AppProtocol)
+		text += " " + quoted(p.AppProtocol)
 	}
 	return text
+}
+
+// quoted is a text of another cluster in messages, unless it is one of these.
+func quoted(text string, plain ...string) string {
+	if slices.Contains(plain, text) {
+		return text
+	}
+	return strconv.Quote(cut(text))
 }
 
 // shown is a cluster's name in messages.
