@@ -30,9 +30,7 @@ func (m *maker) wantImport(one *merged) {
 	if w.kind == headless {
 		w.ready = Condition{Type: "Ready", Reason: "Ready", Message: "a headless ServiceImport has no IPs", True: true}
 		m.out.Imports = append(m.out.Imports, w)
-		if derived != nil && m.Marked(derived) && !derived.Deleting {
-			m.out.Delete = append(m.out.Delete, Unwanted{derived.ID, one.of, Import, derived.UID})
-		}
+		m.removeService(one.group)
 		return
 	}
 	w.metadata.annotations[derivedKey] = one.target().Name

@@ -475,6 +475,38 @@ func TestMembersTakenAway(t *testing.T) {
 }
 
 // TestNoUsablePort: a Service without ports can't be written; one that is there stays as it is.
+// A headless ServiceImport needs no derived Service, so nobody is in the way of it, nor is it in anybody's.
+func TestHeadlessNeedsNoName(t *testing.T) {
+	for who, put := range map[string]func(s *sim){
+		"none": func(s *sim) {
+			s.Services[ID{"shop", "web-clusterset"}] = &Service{ID: ID{"shop", "web-clusterset"}, UID: "users"}
+		},
+		"http=80 of clusterset": func(s *sim) {
+			s.Clusters = append(s.Clusters, newSim(cluster("clusterset", export("web", "mirror", "http=80"))).Clusters[0])
+		},
+	} {
+		e := export("web", "import", "http=90")
+		e.Service.ClusterIPs = []string{"None"}
+		s := newSim(cluster("", e))
+		put(s)
+		for range 2 {
+			s.settle(t)
+			if o := s.imported(t, "web"); o.Type != "Headless" || !strings.Contains(s.states(), "local/web import: written") {
+				t.Errorf("import %+v, %s", o, s.states())
+			}
+			if o := s.Services[ID{"shop", "web-clusterset"}]; o.UID != "users" {
+				s.want(t, "web-clusterset", who)
+			}
+			s.of("").Exports[0].Service.ClusterIPs = []string{"10.0.0.1"} // it is that of others still
+			s.settle(t)
+			if got := s.states(); !strings.Contains(got, "local/web import: taken") {
+				t.Error(got)
+			}
+			s.of("").Exports[0].Service.ClusterIPs = []string{"None"}
+		}
+	}
+}
+
 func TestNoUsablePort(t *testing.T) {
 	hostile := "x" + strings.Repeat("X", 10_000)
 	s := newSim(cluster("east", export("web", "mirror federated", strings.Repeat(hostile+"=1,", 100)+hostile+"=2")), cluster("west", export("api", "mirror", "http=80")))

@@ -12,6 +12,7 @@ import (
 // merged is what the parts of a group make together.
 type merged struct {
 	group
+	headless  bool // a ServiceImport that needs no Service
 	parts     []*part
 	known     []*part // those whose exports are known
 	deciding  *part   // the first of these; nil: there is none
@@ -32,13 +33,17 @@ func (one *merged) why() string {
 
 // write decides on each group that has a part, or had one.
 func (m *maker) write() {
-	wanted := slices.SortedFunc(maps.Keys(m.parts), compareGroups)
-	owners := m.names(wanted)
-	for _, g := range wanted {
+	var wanted []*merged
+	for _, g := range slices.SortedFunc(maps.Keys(m.parts), compareGroups) {
 		one := m.merge(g)
-		why := one.why()
+		one.headless = g.kind == Import && m.typeOf(one, m.Imports[g.of]) == headless
+		wanted = append(wanted, one)
+	}
+	owners := m.names(wanted)
+	for _, one := range wanted {
+		g, why := one.group, one.why()
 		m.out.Conflicts = append(m.out.Conflicts, one.conflicts...)
-		state, detail := m.place(g, owners[g.target()])
+		state, detail := m.place(one, owners[g.target()])
 		if state == Written && g.kind != Import && len(one.ports) == 0 {
 			state, detail = NoPort, why
 		}
@@ -69,24 +74,30 @@ func (m *maker) write() {
 	slices.SortFunc(m.out.Delete, func(a, b Unwanted) int { return compareIDs(a.ID, b.ID) })
 }
 
-// remove deletes what was written for a group. What Linkerd wrote and nothing wants stays.
+// remove deletes what was written for a group.
 func (m *maker) remove(g group) {
-	if o := m.Services[g.target()]; o != nil && m.Marked(o) && !o.Deleting {
-		if is, _, _ := identify(o); is == g {
-			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, g.of, g.kind, o.UID})
-		}
-	}
+	m.removeService(g)
 	if o := m.Imports[g.of]; g.kind == Import && m.MCSVersion != "" && o != nil && m.MarkedImport(o) && !o.Deleting {
 		m.out.DeleteImports = append(m.out.DeleteImports, Unwanted{o.ID, g.of, g.kind, o.UID})
 	}
 }
 
+// removeService deletes the Service of a group. What Linkerd wrote and nothing wants stays.
+func (m *maker) removeService(g group) {
+	if o := m.Services[g.target()]; o != nil && m.Marked(o) && !o.Deleting {
+		if is, _, _ := identify(o); is == g {
+			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, g.of, g.kind, o.UID})
+		}
+	}
+}
+
 // names decides whose a Service's name is that several groups want: that of the group that has it, or else of the first kind, or
 // else of the older link.
-func (m *maker) names(wanted []group) map[ID]group {
+func (m *maker) names(wanted []*merged) map[ID]group {
 	owners := make(map[ID]group)
-	for _, g := range wanted {
-		if now, ok := owners[g.target()]; !ok || m.wins(g, now) {
+	for _, one := range wanted {
+		g := one.group
+		if now, ok := owners[g.target()]; !one.headless && (!ok || m.wins(g, now)) {
 			owners[g.target()] = g
 		}
 	}
@@ -109,7 +120,8 @@ func (m *maker) wins(g, over group) bool {
 const noImports = "this cluster does not have them as a kind of object"
 
 // place decides whether what is at a group's name may be written.
-func (m *maker) place(g, owner group) (s State, detail string) {
+func (m *maker) place(one *merged, owner group) (s State, detail string) {
+	g := one.group
 	if m.left(g) {
 		return LeftToLinkerd, ""
 	}
@@ -123,6 +135,8 @@ func (m *maker) place(g, owner group) (s State, detail string) {
 			return Taken, "the ServiceImport is somebody else's: it was written by " + cmp.Or(cut(o.Manager), "another controller")
 		case o != nil && o.Deleting:
 			return Waiting, "the ServiceImport is being deleted"
+		case one.headless:
+			return Written, ""
 		}
 	}
 	if owner != g {
