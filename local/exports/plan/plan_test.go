@@ -509,11 +509,11 @@ func TestHeadlessNeedsNoName(t *testing.T) {
 
 func TestNoUsablePort(t *testing.T) {
 	hostile := "x" + strings.Repeat("X", 10_000)
-	s := newSim(cluster("east", export("web", "mirror federated", strings.Repeat(hostile+"=1,", 100)+hostile+"=2")), cluster("west", export("api", "mirror", "http=80")))
+	s := newSim(cluster("east", export("web", "mirror federated import", strings.Repeat(hostile+"=1,", 100)+hostile+"=2")), cluster("west", export("api", "mirror", "http=80")))
 	if writes := s.settle(t); !slices.Equal(writes, []string{"put shop/api-west"}) {
 		t.Errorf("written: %q", writes)
 	}
-	if got, want := s.states(), "east/web federated: no usable port; east/web mirror: no usable port; west/api mirror: written"; got != want {
+	if got, want := s.states(), "east/web federated: no usable port; east/web import: no usable port; east/web mirror: no usable port; west/api mirror: written"; got != want {
 		t.Error(got)
 	}
 	for _, v := range s.last.Verdicts {

@@ -44,7 +44,7 @@ func (m *maker) write() {
 		g, why := one.group, one.why()
 		m.out.Conflicts = append(m.out.Conflicts, one.conflicts...)
 		state, detail := m.place(one, owners[g.target()])
-		if state == Written && g.kind != Import && len(one.ports) == 0 {
+		if state == Written && !one.headless && len(one.ports) == 0 {
 			state, detail = NoPort, why
 		}
 		if state == Written {
