@@ -16,7 +16,7 @@ const (
 )
 
 // wantImport adds the ServiceImport of a group, and its derived Service. That one is wanted once the ServiceImport is
-// there, which owns it, and the ServiceImport has its IPs once it has some.
+// there, which owns it, and the ServiceImport has its IPs once it has some. Where its name is taken a ServiceImport that is there has none.
 func (m *maker) wantImport(one *merged) {
 	have, derived := m.Imports[one.of], m.Services[one.target()]
 	w := WantedImport{ID: one.of, Link: one.parts[0].cluster, settings: m.Settings, metadata: one.metadata, kind: m.typeOf(one, have), clusters: m.exporters(one)}
@@ -38,13 +38,13 @@ func (m *maker) wantImport(one *merged) {
 		p.Target = ""
 		w.ports = append(w.ports, p)
 	}
-	w.ready = Condition{Type: "Ready", Reason: "Pending", Message: "the Service " + one.target().Name + " has no IP yet"}
-	if derived != nil && m.Marked(derived) && len(derived.ClusterIPs) > 0 {
+	w.ready = Condition{Type: "Ready", Reason: "Pending", Message: cmp.Or(one.taken, "the Service "+one.target().Name+" has no IP yet")}
+	if one.taken == "" && derived != nil && m.Marked(derived) && len(derived.ClusterIPs) > 0 {
 		w.ips, w.families = derived.ClusterIPs, families(derived.ClusterIPs)
 		w.ready = Condition{Type: "Ready", Reason: "Ready", True: true}
 	}
 	m.out.Imports = append(m.out.Imports, w)
-	if have != nil {
+	if have != nil && one.taken == "" {
 		m.wantDerived(one, have, &w)
 	}
 }

@@ -475,6 +475,30 @@ func TestMembersTakenAway(t *testing.T) {
 }
 
 // TestNoUsablePort: a Service without ports can't be written; one that is there stays as it is.
+// Once somebody else has the name of the derived Service the ServiceImport says so and has no IPs, and follows what is exported still.
+func TestDerivedNameTakenLater(t *testing.T) {
+	s := newSim(cluster("west", export("web", "import", "http=80")))
+	s.settle(t)
+	id := ID{"shop", "web-clusterset"}
+	s.Services[id] = &Service{ID: id, UID: "users"}
+	s.settle(t)
+	s.of("west").Exports[0] = export("web", "import", "http=81")
+	s.settle(t)
+	ready := Condition{Type: "Ready", Reason: "Pending", Message: "the Service web-clusterset is somebody else's"}
+	if o := s.imported(t, "web"); len(o.IPs) > 0 || len(o.Ports) != 1 || o.Ports[0].Number != 81 || !slices.Equal(o.Conditions, []Condition{ready}) {
+		t.Errorf("import %+v", o)
+	}
+	if s.Services[id].UID != "users" || s.states() != "west/web import: taken" {
+		t.Errorf("%+v, %s", s.Services[id], s.states())
+	}
+	delete(s.Services, id)
+	s.settle(t)
+	s.want(t, "web-clusterset", "http=81 of west")
+	if o := s.imported(t, "web"); len(o.IPs) != 1 || !o.Conditions[0].True {
+		t.Errorf("import %+v", o)
+	}
+}
+
 // A headless ServiceImport needs no derived Service, so nobody is in the way of it, nor is it in anybody's.
 func TestHeadlessNeedsNoName(t *testing.T) {
 	for who, put := range map[string]func(s *sim){

@@ -12,7 +12,8 @@ import (
 // merged is what the parts of a group make together.
 type merged struct {
 	group
-	headless  bool // a ServiceImport that needs no Service
+	headless  bool   // a ServiceImport that needs no Service
+	taken     string // why the name of a ServiceImport's Service is; empty: it is not
 	parts     []*part
 	known     []*part // those whose exports are known
 	deciding  *part   // the first of these; nil: there is none
@@ -47,7 +48,10 @@ func (m *maker) write() {
 		if state == Written && !one.headless && len(one.ports) == 0 {
 			state, detail = NoPort, why
 		}
-		if state == Written {
+		if o := m.Imports[g.of]; state == Taken && g.kind == Import && o != nil && m.MarkedImport(o) {
+			one.taken = detail
+		}
+		if state == Written || one.taken != "" {
 			m.want(one)
 		}
 		for _, p := range one.parts {
