@@ -249,9 +249,7 @@ func TestExportsPageOfImports(t *testing.T) {
 	}{
 		"not read":      {"", "none", nil, []string{"local import shop/web-clusterset no serviceimports", "west import shop/web-clusterset no serviceimports"}},
 		"not installed": {"", "none", map[plan.ID]*plan.ServiceImport{}, []string{"local import shop/web-clusterset no serviceimports", "west import shop/web-clusterset no serviceimports"}},
-		"another's": {"v1beta1", "v1beta1", map[plan.ID]*plan.ServiceImport{web: {ID: web}}, []string{
-			"local import shop/web-clusterset taken", "west import shop/web-clusterset taken", "status ServiceExport shop/web",
-		}},
+		"another's":     {"v1beta1", "v1beta1", map[plan.ID]*plan.ServiceImport{web: {ID: web}}, []string{"local import shop/web-clusterset taken", "west import shop/web-clusterset taken"}},
 		"none yet": {"v1beta1", "v1beta1", map[plan.ID]*plan.ServiceImport{}, []string{
 			"local import shop/web-clusterset would be written", "west import shop/web-clusterset would be written", "create ServiceImport shop/web", "status ServiceExport shop/web",
 		}},
