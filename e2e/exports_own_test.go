@@ -21,6 +21,7 @@ import (
 	"isthmus/e2e/admin"
 	"isthmus/e2e/faultproxy"
 	"isthmus/e2e/gateway"
+	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/apisim"
@@ -33,7 +34,8 @@ func TestExportsOfOwn(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	west := client(t, server)
-	var all sync.WaitGroup // they mostly wait, so they take the place of one test
+	must(t, west.ServeMCS(t.Context(), kube.MCSVersions...)) // awaitReady is for all resources
+	var all sync.WaitGroup                                   // they mostly wait, so they take the place of one test
 	for name, test := range map[string]func(*own){
 		"between": (*own).testBetween, "turns": (*own).testTurns, "members": (*own).testMembers, "rolling": (*own).testRolling,
 		"killed": (*own).testKilled, "frozen": (*own).testFrozen, "cut-off": (*own).testCutOff,
