@@ -22,10 +22,8 @@ func (m *maker) wantImport(one *merged) {
 	w := WantedImport{ID: one.of, Link: one.parts[0].cluster, settings: m.Settings, metadata: one.metadata, kind: m.typeOf(one, have), clusters: m.exporters(one)}
 	w.metadata.labels, w.metadata.annotations = m.mark("ServiceImport", w.ID)
 	if one.deciding != nil && !one.metadata.keep {
-		e := one.deciding.export
-		traffic := e.Service.Traffic.usable()
+		traffic := one.deciding.export.Service.Traffic.usable()
 		w.traffic = &traffic
-		w.metadata.copies = limited(e.Exported.Labels, e.Exported.Annotations, copyExported, copyExported)
 	}
 	if w.kind == headless {
 		w.ready = Condition{Type: "Ready", Reason: "Ready", Message: "a headless ServiceImport has no IPs", True: true}

@@ -116,6 +116,24 @@ func TestImportOfHostileTraffic(t *testing.T) {
 	}
 }
 
+// TestExportedRefused: what the API would refuse of exportedLabels is left out, and reported.
+func TestExportedRefused(t *testing.T) {
+	e := export("web", "import", "http=80")
+	e.Exported.Labels, e.Exported.Annotations = map[string]string{"tier": "gold", "team": "not/valid/"}, map[string]string{"not valid": "x"}
+	s := newSim(cluster("", e))
+	s.settle(t)
+	if o := s.imported(t, "web"); o.Labels["tier"] != "gold" || o.Labels["team"] != "" || o.Annotations["not valid"] != "" {
+		t.Errorf("import %+v", o)
+	}
+	const want = `label "team": the API would refuse it; annotation "not valid": the API would refuse it`
+	if got := s.condition("web", "Ready"); got != "Ready the ServiceImport is written: "+want {
+		t.Error(got)
+	}
+	if got := s.last.Verdicts[0].Detail; got != want {
+		t.Error(got)
+	}
+}
+
 // TestTextsOfOthers: what other clusters say is quoted in the conditions of the own cluster's ServiceExports.
 func TestTextsOfOthers(t *testing.T) {
 	west := export("web", "import", "http=80,admin=90")

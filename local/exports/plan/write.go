@@ -211,16 +211,17 @@ func (m *maker) merge(g group) *merged {
 		return one
 	}
 	one.deciding = one.known[0]
+	e := one.deciding.export
 	if g.kind != Import {
-		one.metadata.copies = copyOf(one.deciding.export.Service, one.deciding.cluster == "")
-		one.refused = append(one.refused, one.metadata.copies.refused...)
-	}
-	if g.kind == Import {
-		if t := one.deciding.export.Service.Traffic; t != t.usable() {
+		one.metadata.copies = copyOf(e.Service, one.deciding.cluster == "")
+	} else {
+		one.metadata.copies = limited(e.Exported.Labels, e.Exported.Annotations, copyExported, copyExported)
+		if t := e.Service.Traffic; t != t.usable() {
 			one.refused = append(one.refused, fmt.Sprintf("sessionAffinity, internalTrafficPolicy or trafficDistribution of cluster %s: no Service may have it", shown(one.deciding.cluster)))
 		}
 		one.conflicts = m.differences(one)
 	}
+	one.refused = append(one.refused, one.metadata.copies.refused...)
 	for _, text := range conflicts(one.ports, all, g.kind == Import) {
 		one.conflicts = append(one.conflicts, Conflict{g.target(), g.kind, "PortConflict", text})
 	}
