@@ -110,7 +110,7 @@ func (s *sim) step(t *rapid.T, theirs map[ID]bool) {
 	}
 }
 
-// TestLaws plays random worlds: plans come to rest, never touch what has no mark, do not depend on the order of what is
+// TestLaws plays random worlds, in which writes fail: plans come to rest, never touch what has no mark, do not depend on the order of what is
 // passed in, keep what users have set, and end where a world that was always so would be.
 func TestLaws(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -120,6 +120,8 @@ func TestLaws(t *testing.T) {
 			s.step(t, theirs)
 			before := maps.Clone(s.Services)
 			inAnyOrder(t, s.World, s.memory)
+			fails := rapid.SampledFrom([]string{"nothing", "nothing", "put", "import", "delete", "delete import"}).Draw(t, "fails")
+			s.refuse = func(write string) bool { return strings.HasPrefix(write, fails+" ") }
 			s.settleIn(t)
 			for id, o := range before {
 				switch now := s.Services[id]; {
@@ -134,7 +136,7 @@ func TestLaws(t *testing.T) {
 				t.Fatalf("there are no ServiceImports, and written is %q", s.writes)
 			}
 		}
-		s.MCSVersion = "v1beta1"
+		s.MCSVersion, s.refuse = "v1beta1", nil
 		for i := range s.Clusters {
 			s.Clusters[i].Seen, s.Clusters[i].SeenServiceExports, s.Clusters[i].Joins = true, true, JoinsAll
 		}
@@ -229,6 +231,47 @@ func (s *sim) checkTwin(t *rapid.T) {
 				}
 			}
 			s.compare(t, ID{namespace, name + "-federated"}, len(all) > 0, members, all...)
+			s.compareImport(t, ID{namespace, name})
+		}
+	}
+}
+
+// compareImport compares a ServiceImport likewise: who exports it, and that its derived Service has just these members. Its type and ports may
+// be those of before.
+func (s *sim) compareImport(t *rapid.T, id ID) {
+	var clusters, types []string
+	for _, of := range []string{"", "east", "west"} {
+		if e := s.clusterExports(of, id); e != nil && e.Exported != nil && usableTwin(e) && (of == "" || id.Namespace != "kube-system") {
+			kind := map[bool]string{true: "Headless", false: "ClusterSetIP"}[e.Service.ClusterIPs[0] == "None"]
+			clusters, types = append(clusters, of), append(types, kind)
+		}
+	}
+	o, derived := s.Imports[id], s.Services[ID{id.Namespace, id.Name + "-clusterset"}]
+	taken := derived != nil && (derived.Labels[markLabel] != "linkerd" || derived.Selector)
+	switch {
+	case o == nil && (len(clusters) == 0 || taken):
+		return
+	case o == nil || len(clusters) == 0 || !slices.Contains(types, o.Type):
+		t.Fatalf("%v: import %+v, exported by %q as %q (%s)", id, o, clusters, types, s.states())
+	}
+	names := slices.Clone(clusters)
+	for i := range names {
+		names[i] = shown(names[i])
+	}
+	if slices.Sort(names); !slices.Equal(o.Clusters, names) {
+		t.Fatalf("%v has the clusters %q, not %q", id, o.Clusters, names)
+	}
+	switch {
+	case taken:
+		if len(o.IPs) > 0 {
+			t.Fatalf("%v has the IPs %q, and its Service is somebody else's", id, o.IPs)
+		}
+	case (derived != nil) != (o.Type == "ClusterSetIP"):
+		t.Fatalf("%v is %s, and its Service %+v", id, o.Type, derived)
+	case derived != nil:
+		_, has, _ := identify(derived)
+		if slices.Sort(has); !slices.Equal(has, clusters) || !slices.Equal(o.IPs, derived.ClusterIPs) {
+			t.Fatalf("%v has the members %q, not %q, and the import the IPs %q", derived.ID, has, clusters, o.IPs)
 		}
 	}
 }
