@@ -126,6 +126,11 @@ func TestOwnImports(t *testing.T) {
 	if x := w.Exports(); changes != 1 || x.text() != "import ns/web with 2, namespace ns, ns/web exported, ns/web there, read" || len(before.Imports) != 2 {
 		t.Errorf("%s; before %s", x.text(), before.text())
 	}
+	w.cfg.Client.Sources.MCSVersion = func() string { return "v1alpha1" }
+	w.put(ours)
+	if x := w.Exports(); x.MCSVersion != "v1alpha1" || len(x.Imports) != 1 {
+		t.Errorf("once another version is read: %q, %s", x.MCSVersion, x.text())
+	}
 }
 
 // TestServiceExportsWhole: while a new list is put into the state, others see what they have seen before.

@@ -51,18 +51,19 @@ func (c *Cluster) Exports() *Exports {
 	if x == nil {
 		return nil
 	}
+	version := "" // a list in another one need not change anything else
+	if imports := x.parts[ofServiceImports]; imports.listed && !imports.absent {
+		version = c.cfg.Client.Sources.MCSVersion()
+	}
 	now := x.latest.Load()
-	if now != nil && now.version == x.version || x.pending() {
+	if now != nil && now.version == x.version && now.MCSVersion == version || x.pending() {
 		return now
 	}
-	now = &Exports{version: x.version, ServiceExports: x.parts[ofServiceExports].listed, Emptied: x.parts[ofServiceExports].absent, List: s.exportList()}
+	now = &Exports{version: x.version, MCSVersion: version, ServiceExports: x.parts[ofServiceExports].listed, Emptied: x.parts[ofServiceExports].absent, List: s.exportList()}
 	if imports := x.parts[ofServiceImports]; imports.listed {
 		now.Imports = make(map[plan.ID]*plan.ServiceImport, len(x.imports))
 		for key, i := range x.imports {
 			now.Imports[plan.ID(serviceID(key))] = i
-		}
-		if !imports.absent {
-			now.MCSVersion = c.cfg.Client.Sources.MCSVersion()
 		}
 	}
 	if x.own {
