@@ -193,6 +193,23 @@ func TestImportsForbidden(t *testing.T) {
 	})
 }
 
+// Where a kind has no status to be written by itself, that is a problem, and is tried again ever more seldom.
+func TestNoStatus(t *testing.T) {
+	inMCS(t, nil, []string{"web"}, func(w *world, term *term) {
+		tries := 0
+		w.change(func() {
+			w.exports.refuse = func(o *mcs.ServiceExport) error {
+				tries++
+				return apierrors.NewNotFound(mcsResource, o.Name)
+			}
+		})
+		time.Sleep(time.Hour)
+		if state, _ := term.trouble(&Change{Object: Object{ServiceExport, shop("web"), true}}); state != adminapi.ExportFailed || tries > 30 {
+			t.Errorf("state %q after %d tries", state, tries)
+		}
+	})
+}
+
 // A fresh read decides of these objects too.
 func TestImportOfAnother(t *testing.T) {
 	inWorld(t, nil, func(w *world, _ *term) {

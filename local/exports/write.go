@@ -36,7 +36,7 @@ func (t *term) write(one task) (r outcome) {
 	case err == nil:
 		r.nothing = v == none
 		return r
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && v != Create:
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && v != Create && v != Status: // without a status of its own a kind has none to find
 		return outcome{again: true} // somebody else was faster
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return outcome{nothing: true} // with all that is in it
