@@ -10,7 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/mcs-api/config/crd"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/e2e/poll"
 )
@@ -66,12 +68,13 @@ func mcsDefinitions() ([]*unstructured.Unstructured, error) {
 	return Parse(string(crd.ServiceExportCRD) + "\n---\n" + string(crd.ServiceImportCRD))
 }
 
-// awaitMCS waits until the API serves these versions and no others.
+// awaitMCS waits until the API serves these versions and no others, and its discovery of all groups, which is behind at times, says so
+// too: the mapper keeps what it once had of that.
 func (c *Client) awaitMCS(ctx context.Context, versions []string) error {
-	defer meta.MaybeResetRESTMapper(c.mapper)
 	return poll.Until(ctx, time.Minute, 20*time.Millisecond, func() error {
+		meta.MaybeResetRESTMapper(c.mapper)
 		for _, version := range MCSVersions {
-			list, err := c.Discovery().ServerResourcesForGroupVersion("multicluster.x-k8s.io/" + version)
+			list, err := c.Discovery().ServerResourcesForGroupVersion(mcs.GroupName + "/" + version)
 			if apierrors.IsNotFound(err) {
 				list, err = &metav1.APIResourceList{}, nil
 			}
@@ -84,6 +87,12 @@ func (c *Client) awaitMCS(ctx context.Context, versions []string) error {
 			}
 			if len(list.APIResources) != n {
 				return fmt.Errorf("cluster %s serves %d resources of version %s", c.Name, len(list.APIResources), version)
+			}
+			for _, kind := range []string{"ServiceExport", "ServiceImport"} {
+				_, err := c.mapper.RESTMapping(schema.GroupKind{Group: mcs.GroupName, Kind: kind}, version)
+				if (err == nil) != (n > 0) {
+					return fmt.Errorf("cluster %s, discovery of %s %s: %v", c.Name, version, kind, err)
+				}
 			}
 		}
 		return nil

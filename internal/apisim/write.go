@@ -124,7 +124,7 @@ func (s *store) update(of target, given runtime.Object) (*object, error) {
 	defer s.mu.Unlock()
 	old, err := s.expect(of, m.GetUID(), m.GetResourceVersion())
 	if apierrors.IsNotFound(err) && m.GetUID() != "" {
-		err = apierrors.NewConflict(of.group(), of.name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: ", m.GetUID()))
+		err = apierrors.NewConflict(of.group(), of.name, errUID(m.GetUID(), ""))
 	}
 	if err != nil {
 		return nil, err
@@ -155,6 +155,11 @@ func (s *store) delete(of target, given runtime.Object) (*object, error) {
 	return old, s.tell(of.kind, old, nil)
 }
 
+func errUID(want, have types.UID) error {
+	//lint:ignore ST1005 API servers say it so
+	return fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", want, have)
+}
+
 // expect returns one object, which has to have that UID and version; empty: any. s.mu is held.
 func (s *store) expect(of target, uid types.UID, version string) (*object, error) {
 	o, err := s.find(of)
@@ -162,7 +167,7 @@ func (s *store) expect(of target, uid types.UID, version string) (*object, error
 	case err != nil:
 		return nil, err
 	case uid != "" && uid != o.uid:
-		return nil, apierrors.NewConflict(of.group(), of.name, fmt.Errorf("Precondition failed: UID in precondition: %s, UID in object meta: %s", uid, o.uid))
+		return nil, apierrors.NewConflict(of.group(), of.name, errUID(uid, o.uid))
 	case version != "" && version != strconv.FormatUint(o.version, 10):
 		return nil, apierrors.NewConflict(of.group(), of.name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
 	}
