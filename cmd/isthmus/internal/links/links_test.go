@@ -105,7 +105,7 @@ func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset
 func TestAccess(t *testing.T) {
 	a := newAccess(types.NamespacedName{Namespace: "ns", Name: "reader"})
 	subject := a.binding.Subjects[0]
-	if len(a.role.Rules) != 8 || a.role.Name != "reader" || a.binding.RoleRef.Name != "reader" || subject.Namespace != "ns" || subject.Name != "reader" ||
+	if len(a.role.Rules) != 9 || a.role.Name != "reader" || a.binding.RoleRef.Name != "reader" || subject.Namespace != "ns" || subject.Name != "reader" ||
 		a.token.Type != corev1.SecretTypeServiceAccountToken || key(&a.account) != "ns/reader" {
 		t.Errorf("%+v", a)
 	}
@@ -136,7 +136,7 @@ func TestForeignRights(t *testing.T) {
 	if err := a.ensure(t.Context(), w, c); err != nil {
 		t.Error(err)
 	}
-	if now, err := api.RbacV1().ClusterRoles().Get(t.Context(), a.role.Name, metav1.GetOptions{}); err != nil || len(now.Rules) != 8 {
+	if now, err := api.RbacV1().ClusterRoles().Get(t.Context(), a.role.Name, metav1.GetOptions{}); err != nil || len(now.Rules) != len(a.role.Rules) {
 		t.Errorf("%v, %v", err, now)
 	}
 }
