@@ -115,9 +115,9 @@ func (w *Writer) await(ctx context.Context) bool {
 	return false
 }
 
-// idle reports whether nothing is exported, and nothing written.
+// idle reports whether nothing is exported, nothing written, and nothing of it held until a time.
 func idle(p *plan.Plan) bool {
-	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0
+	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
 }
 
 func (w *Writer) leads() bool { return w.leading() != nil }

@@ -53,7 +53,7 @@ func (m *maker) keepMissing() {
 			case c == nil:
 				m.keepUnlinked(g, name)
 			case !m.allowed(c, g): // somebody said so
-			case !c.knows(g.kind):
+			case !c.knows(g.kind), g.kind == Import && m.Imports == nil: // the latter at a start
 				m.keep(g, name, Kept, time.Time{})
 			case clusters[name]: // what has no mark is not adopted then: place sees to it
 				missing[name] = append(missing[name], g)

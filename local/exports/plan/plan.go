@@ -142,13 +142,18 @@ func (m *maker) findWritten() {
 
 // inStatus returns the clusters that the status of a ServiceImport names.
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
-	derived := m.Services[group{kind: Import, of: o.ID}.target()]
+	g := group{kind: Import, of: o.ID}
+	named := false // the derived Service names members
+	if derived := m.Services[g.target()]; derived != nil && m.Marked(derived) {
+		is, members, ok := identify(derived)
+		named = ok && is == g && len(members) > 0
+	}
 	for _, c := range o.Clusters {
 		own, linked := c == m.ClusterName, m.clusters[c] != nil
 		switch {
 		case own && linked && o.Type != headless:
 			continue // which of them is meant the derived Service says
-		case !own && !linked && derived != nil && m.Marked(derived):
+		case !own && !linked && named:
 			continue // as it does for what is linked no longer: this may be a former name of the own cluster
 		}
 		if own {

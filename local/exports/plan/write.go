@@ -231,10 +231,10 @@ func (m *maker) merge(g group) *merged {
 
 // portsThere returns the ports of what is written for a group.
 func (m *maker) portsThere(g group) []Port {
-	if o := m.Services[g.target()]; o != nil && len(o.Ports) > 0 && (g.kind != Import || m.Marked(o)) {
+	if o := m.Imports[g.of]; g.kind == Import && o != nil && len(o.Ports) > 0 {
 		return o.Ports
 	}
-	if o := m.Imports[g.of]; o != nil && g.kind == Import {
+	if o := m.Services[g.target()]; o != nil && (g.kind != Import || m.Marked(o)) {
 		return o.Ports
 	}
 	return nil
