@@ -217,7 +217,9 @@ func (o *own) testTurns() {
 		return err
 	})
 	must(o.t, o.hasWritten(func(n int) bool { return n < many }))
-	await(o.t, "all are written", func() error { return o.hasWritten(func(n int) bool { return n == many+1 }) })
+	for _, part := range []int{many / 3, many * 2 / 3, many + 1} { // a machine with other work takes minutes
+		await(o.t, fmt.Sprint(part, " are written"), func() error { return o.hasWritten(func(n int) bool { return n >= part }) })
+	}
 }
 
 // testMembers: of 300 members of one name 256 are written.

@@ -21,7 +21,7 @@ func must(t *testing.T, err error) {
 }
 
 var (
-	calls = regexp.MustCompile(`"\$isthmus" ([a-z]+)(.*)`)
+	calls = regexp.MustCompile(`"\$isthmus" ([a-z-]+)(.*)`)
 	flags = regexp.MustCompile(` (--[a-z-]+)`)
 )
 
