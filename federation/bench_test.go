@@ -82,39 +82,3 @@ func BenchmarkChanged(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkChangedInstances: one endpoint changes while clients wait for instances that
-// do not exist.
-func BenchmarkChangedInstances(b *testing.B) {
-	for _, n := range []int{0, 10_000} {
-		b.Run(fmt.Sprint("instances=", n), func(b *testing.B) {
-			table, id := NewTable(Options{}), ServiceID{"ns", "web"}
-			table.Link("c0", Ready, newFlip(0, 3))
-			table.Define(id, &Definition{Members: []Member{{"c0", id}}})
-			defer table.Watch(Key{Service: id, Port: 80}).Close()
-			for i := range n {
-				defer table.Watch(Key{id, 80, Client{Instance: fmt.Sprint("made-up-", i)}}).Close()
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				table.Changed("c0", id, time.Time{})
-			}
-		})
-	}
-}
-
-// BenchmarkChangedNodes: one endpoint of a Service with internalTrafficPolicy: Local, or
-// of another cluster's, changes while clients wait whose nodes do not exist.
-func BenchmarkChangedNodes(b *testing.B) {
-	for _, c := range []ClusterName{Local, "east"} {
-		for _, n := range []int{1, 10_000} {
-			b.Run(fmt.Sprintf("cluster=%s/nodes=%d", c, n), func(b *testing.B) {
-				table, _ := nodeLocal(n)
-				b.ReportAllocs()
-				for b.Loop() {
-					table.Changed(c, webID, time.Time{})
-				}
-			})
-		}
-	}
-}

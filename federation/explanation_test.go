@@ -80,6 +80,8 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 		return slices.ContainsFunc(share.Slices, func(s *Slice) bool { return s.Name == a.Slice && slices.ContainsFunc(s.Unready, e.Equal) })
 	case OutsideRanges:
 		return cluster != Local && !l.Within.Contains(e.Addr.Addr())
+	case Owned:
+		return cluster != Local && m.moments[now.moment].owned[e.Addr.Addr()] != ""
 	case ClusterCordoned:
 		return standing == tierspec.Withdrawn && (l.Lost != Withdrawn || l.Cordon == Withdrawn)
 	case ClusterLost:
@@ -188,37 +190,9 @@ func (w *world) explain(k Key, opts map[string]string) error {
 	return nil
 }
 
-// TestStrict: where a definition is strict, a member has nothing at a port that it does not declare, and that is explained;
-// it has its endpoints as soon as the definition is not.
-func TestStrict(t *testing.T) {
-	east, north := newCluster("east"), newCluster("north")
-	table := NewTable(Options{})
-	for i, c := range []*cluster{east, north} {
-		c.set(webID, "s", Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 0)})
-		table.Link(c.name, Ready, c)
-	}
-	east.service(webID).only80 = true
-	watch := table.Watch(Key{Service: webID, Port: 81})
-	defer watch.Close()
-	for _, strict := range []bool{true, false, true} {
-		table.Define(webID, &Definition{Federated: true, Strict: strict, Members: []Member{{"east", webID}, {"north", webID}}})
-		want := []string{"10.0.0.0 served", "10.0.0.1 served"}
-		if strict {
-			want[0] = "10.0.0.0 port-not-declared"
-		}
-		var got []string
-		for _, a := range explained(t, table, Key{Service: webID, Port: 81}).Addresses {
-			got = append(got, fmt.Sprintf("%v %v", a.Addr.Addr(), a.Verdict))
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("strict %v: got %q, want %q", strict, got, want)
-		}
-	}
-}
-
 // TestExplainRefused: addresses that a linked cluster may not offer, and one that the table has not read.
 func TestExplainRefused(t *testing.T) {
-	local, east := newHome(), newCluster("east")
+	local, east := newCluster(Local), newCluster("east")
 	local.owned[netip.MustParseAddr("10.0.0.2")] = "Pod shop/web-1"
 	var eps []Endpoint
 	for _, ip := range []string{"10.0.0.1", "10.0.0.2", "10.9.0.1"} {

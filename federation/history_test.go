@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ type moment struct {
 	defs   map[ServiceID]*Definition
 	links  map[ClusterName]Link
 	shares map[memberPort]Share
+	owned  map[netip.Addr]string
 }
 
 type memberPort struct {
@@ -150,16 +152,16 @@ func (h *history) member(x instant, d *Definition, mem Member, port uint16) tier
 	if l.State != Ready || share.State != Present || d.Strict && share.Undeclared {
 		return one
 	}
-	within := func(all []*Endpoint) (list []tierspec.Endpoint) {
+	within := func(all []*Endpoint, owned map[netip.Addr]string) (list []tierspec.Endpoint) {
 		for _, e := range all {
-			if mem.Cluster == Local || l.Within.Contains(e.Addr.Addr()) {
+			if mem.Cluster == Local || l.Within.Contains(e.Addr.Addr()) && owned[e.Addr.Addr()] == "" {
 				list = append(list, modelled(e))
 			}
 		}
 		return list
 	}
 	for _, s := range share.Slices {
-		one.Slices = append(one.Slices, tierspec.Slice{Ready: within(s.Endpoints), Unready: within(s.Unready), Behind: (*tierspec.Behind)(s.Behind)})
+		one.Slices = append(one.Slices, tierspec.Slice{Ready: within(s.Endpoints, m.owned), Unready: within(s.Unready, nil), Behind: (*tierspec.Behind)(s.Behind)})
 	}
 	return one
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 )
 
 const crowd = 5000
@@ -12,8 +11,8 @@ const crowd = 5000
 // crowdedTable has 5,000 watched services with a member in a linked cluster: ten endpoints of
 // its own; 10.2.0.1, which two of them have; 10.3.0.1, which a hundred have; and 10.4.0.1, which
 // all have.
-func crowdedTable(b *testing.B) (*Table, *home) {
-	table, h, east := NewTable(Options{}), newHome(), newCluster("east")
+func crowdedTable(b *testing.B) (*Table, *cluster) {
+	table, h, east := NewTable(Options{}), newCluster(Local), newCluster("east")
 	table.Link(Local, Ready, h)
 	table.Link("east", Ready, east)
 	for i := range crowd {
@@ -48,21 +47,5 @@ func BenchmarkOwnerChangedAmongMany(b *testing.B) {
 				h.own(table, addr, "")
 			}
 		})
-	}
-}
-
-// BenchmarkChangedAmongMany: a service that has an address which 5,000 have, and nobody
-// else's, is without endpoints and gets them back.
-func BenchmarkChangedAmongMany(b *testing.B) {
-	table, _ := crowdedTable(b)
-	id := ServiceID{"ns-7", "web-7"}
-	east := table.links["east"].Source.(*cluster)
-	before := east.services[id].slices["s"]
-	b.ReportAllocs()
-	for b.Loop() {
-		for _, list := range [][]Endpoint{nil, before} {
-			east.set(id, "s", list...)
-			table.Changed("east", id, time.Time{})
-		}
 	}
 }

@@ -93,7 +93,7 @@ func TestOfferedAddrs(t *testing.T) {
 // TestAddressOfEveryService: an address that more services offer than are kept of it leaves all of
 // them at once when it gets an owner.
 func TestAddressOfEveryService(t *testing.T) {
-	table, h, east := NewTable(Options{}), newHome(), newCluster("east")
+	table, h, east := NewTable(Options{}), newCluster(Local), newCluster("east")
 	table.Link(Local, Ready, h)
 	table.Link("east", Ready, east)
 	var watches []*Watch[*Set]

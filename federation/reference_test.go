@@ -82,31 +82,6 @@ func TestReferenceOfPods(t *testing.T) {
 	})
 }
 
-// TestReferenceOfFormerMembers: endpoints that were sent while their cluster had a member are in no
-// tier once a preference begins without it, so that they keep no tier in use.
-func TestReferenceOfFormerMembers(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m, id := newModel(t, true), ServiceID{"ns", "a"}
-		for i, c := range []ClusterName{Local, "east", "north"} {
-			m.cluster(c).set(id, "s1", Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i + 1)}), 80), Kind: Pod})
-			m.links[c] = Link{State: Ready, Source: m.cluster(c)}
-			m.table.SetLink(c, m.links[c])
-		}
-		define := func(d *Definition) {
-			m.defs[id] = d
-			m.table.Define(id, d)
-		}
-		define(&Definition{Federated: true, Members: []Member{{Local, id}, {"east", id}}})
-		k := Key{Service: id, Port: 80}
-		m.keys["w"], m.since[k], m.watches["w"] = k, 0, &watched{w: m.table.Watch(k)}
-		defer m.watches["w"].w.Close()
-		m.check(t)
-		tiers := []Tier{{{Kind: LocalCluster}}, {{Kind: Remote}}}
-		define(&Definition{Federated: true, Members: []Member{{Local, id}, {"north", id}}, Preference: &Preference{Tiers: tiers, ReturnAfter: time.Minute}})
-		m.check(t)
-	})
-}
-
 // model is a table beside the history of what it has been given.
 type model struct {
 	*world
@@ -139,6 +114,10 @@ func (m *model) run(t *rapid.T) {
 			id := drawService.Draw(t, "id")
 			delete(m.defs, id)
 			m.table.Define(id, nil)
+		},
+		"own": func(t *rapid.T) {
+			addr := rapid.SampledFrom([]string{"10.0.0.1", "10.0.0.3", "fd00::1"}).Draw(t, "address")
+			m.cluster(Local).own(m.table, addr, rapid.SampledFrom([]string{"", "Pod p", "Pod q"}).Draw(t, "owner"))
 		},
 		"": m.check,
 	}
@@ -252,7 +231,10 @@ func (m *model) watch(t *rapid.T) {
 
 // check adds a moment to the history, and compares all watches with it.
 func (m *model) check(t *rapid.T) {
-	x := moment{m.now, maps.Clone(m.defs), maps.Clone(m.links), make(map[memberPort]Share)}
+	x := moment{m.now, maps.Clone(m.defs), maps.Clone(m.links), make(map[memberPort]Share), nil}
+	if m.links[Local].State == Ready {
+		x.owned = maps.Clone(m.cluster(Local).owned)
+	}
 	for c, l := range m.links {
 		for _, id := range []ServiceID{{"ns", "a"}, {"ns", "b"}} {
 			for _, port := range []uint16{80, 81} {

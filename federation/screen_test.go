@@ -7,41 +7,14 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"pgregory.net/rapid"
 )
-
-// home is the local cluster: a cluster whose addresses have owners.
-type home struct {
-	*cluster
-	owned map[netip.Addr]string // under mu
-}
-
-func newHome() *home { return &home{newCluster(Local), make(map[netip.Addr]string)} }
-
-func (h *home) Owner(a netip.Addr) string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.owned[a]
-}
-
-// own sets the owner of an address, as an event of the local cluster does.
-func (h *home) own(t *Table, a, name string) {
-	ip := netip.MustParseAddr(a)
-	h.mu.Lock()
-	if h.owned[ip] = name; name == "" {
-		delete(h.owned, ip)
-	}
-	h.mu.Unlock()
-	t.OwnerChanged(ip)
-}
 
 // screenWorld is a service with a member here, one in east and one in north, that is
 // watched.
 type screenWorld struct {
 	*testing.T
 	table       *Table
-	home        *home
+	home        *cluster
 	east, north *cluster
 	watch       *Watch[*Set]
 	reports     []string
@@ -50,7 +23,7 @@ type screenWorld struct {
 var webID = ServiceID{"ns", "web"}
 
 func newScreenWorld(t *testing.T) *screenWorld {
-	w := &screenWorld{T: t, home: newHome(), east: newCluster("east"), north: newCluster("north")}
+	w := &screenWorld{T: t, home: newCluster(Local), east: newCluster("east"), north: newCluster("north")}
 	w.table = NewTable(Options{
 		IPv6: true,
 		ReportRefused: func(_ ServiceID, _ uint16, m Member, first Refusal, n int) {
@@ -145,9 +118,9 @@ func TestOwnedAddress(t *testing.T) {
 	w.offer(w.north, "c", "10.1.0.2")
 	w.serves(4, "10.1.0.1:80@east", "10.1.0.3:80@east")
 	w.reported("north: 10.1.0.2:80 belongs to Pod ns/other of the local cluster")
-	w.offer(w.home.cluster, "s", "10.1.0.2") // its own endpoints are not screened
+	w.offer(w.home, "s", "10.1.0.2") // its own endpoints are not screened
 	w.serves(5, "10.1.0.1:80@east", "10.1.0.2:80@local", "10.1.0.3:80@east")
-	w.offer(w.home.cluster, "s")
+	w.offer(w.home, "s")
 	w.serves(6, "10.1.0.1:80@east", "10.1.0.3:80@east")
 	w.home.own(w.table, "10.1.0.2", "")
 	w.serves(7, "10.1.0.1:80@east", "10.1.0.2:80@east", "10.1.0.3:80@east")
@@ -188,88 +161,6 @@ func TestRangesOfLink(t *testing.T) {
 	if w.east.reads != reads {
 		t.Errorf("read %d times", w.east.reads-reads)
 	}
-}
-
-// TestOwnersLate: owners count as soon as the local cluster is linked, also for services
-// without a local member.
-func TestOwnersLate(t *testing.T) {
-	w := newScreenWorld(t)
-	w.table.Unlink(Local)
-	w.table.Define(webID, &Definition{Federated: true, Members: []Member{{"east", webID}}})
-	w.home.own(w.table, "10.1.0.1", "Pod ns/mine")
-	w.offer(w.east, "a", "10.1.0.1", "10.1.0.2")
-	w.serves(2, "10.1.0.1:80@east", "10.1.0.2:80@east")
-	w.table.Link(Local, Ready, w.home)
-	w.serves(3, "10.1.0.2:80@east")
-}
-
-// TestScreenReference: whatever happens in whatever order, what is served is what the
-// rules allow, and what is counted is what is on offer.
-func TestScreenReference(t *testing.T) {
-	addrs := []string{"10.1.0.1", "10.1.0.2", "10.2.0.1", "10.2.0.2", "fd00::1"}
-	rapid.Check(t, func(t *rapid.T) {
-		table, h, east := NewTable(Options{IPv6: true}), newHome(), newCluster("east")
-		table.Define(webID, &Definition{Federated: true, Members: []Member{{"east", webID}}})
-		table.Link(Local, Ready, h)
-		table.Link("east", Ready, east)
-		w := table.Watch(Key{Service: webID, Port: 80})
-		second := table.Watch(Key{Service: webID, Port: 81})
-		var within []netip.Prefix
-		held := make(map[string][]string)
-		addr := rapid.SampledFrom(addrs)
-		t.Repeat(map[string]func(*rapid.T){
-			"offer": func(t *rapid.T) {
-				slice := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "slice")
-				held[slice] = rapid.SliceOfNDistinct(addr, 0, 5, rapid.ID).Draw(t, "addrs")
-				var list []Endpoint
-				for _, a := range held[slice] {
-					list = append(list, Endpoint{Addr: netip.AddrPortFrom(netip.MustParseAddr(a), 0)})
-				}
-				east.set(webID, slice, list...)
-				table.Changed("east", webID, time.Time{})
-			},
-			"own": func(t *rapid.T) {
-				h.own(table, addr.Draw(t, "addr"), rapid.SampledFrom([]string{"", "Pod p", "Pod q"}).Draw(t, "owner"))
-			},
-			"ranges": func(t *rapid.T) {
-				within = nil
-				for _, p := range rapid.SliceOfN(rapid.SampledFrom([]string{"10.1.0.0/16", "10.2.0.1/32", "fd00::/8", "10.0.0.0/8"}), 0, 3).Draw(t, "ranges") {
-					within = append(within, netip.MustParsePrefix(p))
-				}
-				table.SetLink("east", Link{State: Ready, Source: east, Within: NewRanges(within...)})
-			},
-			"watch": func(t *rapid.T) {
-				second.Close()
-				second = table.Watch(Key{Service: webID, Port: uint16(rapid.IntRange(80, 82).Draw(t, "port"))})
-			},
-			"": func(t *rapid.T) {
-				want := make(map[string]bool)
-				for _, list := range held {
-					for _, a := range list {
-						ip := netip.MustParseAddr(a)
-						ok := len(within) == 0 || slices.ContainsFunc(within, func(p netip.Prefix) bool { return p.Contains(ip) })
-						if ok && h.Owner(ip) == "" {
-							want[a] = true
-						}
-					}
-				}
-				set, _ := w.Get()
-				for _, e := range set.Endpoints {
-					if !want[e.Addr.Addr().String()] {
-						t.Errorf("%v is served", e.Addr)
-					}
-				}
-				if len(set.Endpoints) != len(want) {
-					t.Errorf("serves %v, want %v", text(set.Endpoints), want)
-				}
-			},
-		})
-		w.Close()
-		second.Close()
-		if n := len(table.offered.v4) + len(table.offered.v6); n > 0 {
-			t.Errorf("%d addresses are still counted", n)
-		}
-	})
 }
 
 // TestOwnersAtOnce: owners and endpoints that change at the same time leave no address

@@ -16,7 +16,8 @@ type cluster struct {
 
 	mu       sync.Mutex
 	services map[ServiceID]*offered
-	reads    int // of all readers
+	owned    map[netip.Addr]string // addresses of its objects; only those of the local cluster count
+	reads    int                   // of all readers
 }
 
 type offered struct {
@@ -30,7 +31,25 @@ type offered struct {
 }
 
 func newCluster(name ClusterName) *cluster {
-	return &cluster{name: name, services: make(map[ServiceID]*offered)}
+	return &cluster{name: name, services: make(map[ServiceID]*offered), owned: make(map[netip.Addr]string)}
+}
+
+// Owner implements Owner.
+func (c *cluster) Owner(a netip.Addr) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.owned[a]
+}
+
+// own sets the owner of an address, as an event of the local cluster does.
+func (c *cluster) own(t *Table, a, name string) {
+	ip := netip.MustParseAddr(a)
+	c.mu.Lock()
+	if c.owned[ip] = name; name == "" {
+		delete(c.owned, ip)
+	}
+	c.mu.Unlock()
+	t.OwnerChanged(ip)
 }
 
 func (c *cluster) service(id ServiceID) *offered {
