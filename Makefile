@@ -72,7 +72,6 @@ unit: ## the product's tests, with the race detector if there is a C compiler
 	@echo "== unit tests$(if $(RACE),$(COMMA) with the race detector)"
 	go test $(RACE) ./...
 	cd internal/tierspec && go test ./...
-	$(if $(RACE),go test ./grpcapi)
 
 e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these)
 	@echo '== end to end'

@@ -40,23 +40,6 @@ func TestZoneOfTheClient(t *testing.T) {
 	})
 }
 
-// TestZoneMovesWithHints: what another zone does not see goes, what it sees comes.
-func TestZoneMovesWithHints(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1})
-		a, b := pod("10.0.0.1:80"), pod("10.0.0.2:80")
-		a.Hints, b.Hints = &federation.Hints{"a"}, &federation.Hints{"b"}
-		w.offer("", a, b)
-		w.offer("east", pods("10.1.0.1:80")...)
-		w.nodes.move("n1", "a")
-		c := w.get(webAddr, "n1")
-		defer c.hangUp()
-		c.sees(t, "add 10.0.0.1:80 10.1.0.1:80")
-		w.nodes.move("n1", "b")
-		c.sees(t, "add 10.0.0.2:80 10.1.0.1:80; remove 10.0.0.1:80")
-	})
-}
-
 func TestTrafficPolicyOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -92,19 +75,5 @@ func TestTrafficPolicyOfTheNode(t *testing.T) {
 		if all, idle := w.server.getViews.count(); all-idle != 1 {
 			t.Errorf("%d views in use, want one for all nodes again", all-idle)
 		}
-	})
-}
-
-func TestInstance(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1})
-		a, b := pod("10.0.0.1:80"), pod("10.0.0.2:80")
-		a.Hostname, b.Hostname = "web-0", "web-1"
-		w.offer("", a, b)
-		c, other := w.get("web-1."+webAddr, ""), w.get("web-7."+webAddr, "")
-		defer c.hangUp()
-		defer other.hangUp()
-		c.sees(t, "add 10.0.0.2:80")
-		other.sees(t, "no_endpoints(true)")
 	})
 }

@@ -113,31 +113,29 @@ func TestDrainRefusesNobody(t *testing.T) {
 	})
 }
 
-func TestDrainGivesUpWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Drain: 1000 * time.Hour})
-		c := w.get(webAddr, "")
-		defer c.hangUp()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		start := time.Now()
-		w.server.Drain(ctx)
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("took %v", took)
-		}
-	})
-}
-
-// TestWaitUnused: a proxy that comes back in time counts, and the time starts again
-// when it leaves.
+// TestWaitUnused: a server may have been without streams for long enough, and gives up with its
+// context. A proxy that comes back in time counts, and the time starts again when it leaves.
 func TestWaitUnused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
+		w := newWorld(t, Options{Drain: 1000 * time.Hour})
+		time.Sleep(time.Minute)
+		start := time.Now()
+		if !w.server.WaitUnused(t.Context(), time.Second) || time.Since(start) != 0 {
+			t.Errorf("unused after %v", time.Since(start))
+		}
 		w.offer("", pods("10.0.0.1:80")...)
 		one, two := w.get(webAddr, ""), w.get(webAddr, "")
 		synctest.Wait()
-		start, after := time.Now(), make(chan time.Duration, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if w.server.WaitUnused(ctx, time.Second) || time.Since(start) != 5*time.Second {
+			t.Errorf("unused with a stream open, after %v", time.Since(start))
+		}
+		if w.server.Drain(ctx); time.Since(start) != 5*time.Second {
+			t.Errorf("drained after %v", time.Since(start))
+		}
+		start = time.Now()
+		after := make(chan time.Duration, 1)
 		go func() {
 			if !w.server.WaitUnused(t.Context(), time.Second) {
 				t.Error("WaitUnused returned false")
@@ -156,33 +154,6 @@ func TestWaitUnused(t *testing.T) {
 		w.get(webAddr, "").hangUp()
 		if got, want := <-after, 67499*time.Millisecond; got != want {
 			t.Errorf("unused after %v, want %v", got, want)
-		}
-	})
-}
-
-func TestWaitUnusedGivesUpWithItsContext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		c := w.get(webAddr, "")
-		defer c.hangUp()
-		synctest.Wait()
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		defer cancel()
-		start := time.Now()
-		if w.server.WaitUnused(ctx, time.Second) || time.Since(start) != 5*time.Second {
-			t.Errorf("unused with a stream open, after %v", time.Since(start))
-		}
-	})
-}
-
-// TestWaitUnusedFromTheStart: a server that has been without streams for long enough.
-func TestWaitUnusedFromTheStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{})
-		time.Sleep(time.Minute)
-		start := time.Now()
-		if !w.server.WaitUnused(t.Context(), time.Second) || time.Since(start) != 0 {
-			t.Errorf("unused after %v", time.Since(start))
 		}
 	})
 }

@@ -2,16 +2,12 @@ package grpcapi
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -151,107 +147,6 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 	}
 	w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
 	receive(t, good, "add 10.0.0.2:80")
-}
-
-// TestStallOverTheWire: the stream of a client that does not read is ended, other
-// clients are served, and it receives the status once it reads again.
-func TestStallOverTheWire(t *testing.T) {
-	r := prometheus.NewRegistry()
-	w := newWorld(t, Options{Pace: -1, Stall: 2 * time.Second, Registerer: r})
-	w.offer("", wiretest.Many(5000, 0)...)
-	conn := w.dial(t)
-	stuck, _ := get(t, conn, webAddr, "")
-	wiretest.Until(t, "the stream is open", func() bool { return w.server.Streams() == 1 })
-	other, hangUp := get(t, w.dial(t), webAddr, "")
-	if _, err := other.Recv(); err != nil {
-		t.Fatal(err)
-	}
-	var read atomic.Int64
-	var reading sync.WaitGroup
-	reading.Go(func() { // all the time, or it would stall itself while the test does something else
-		for {
-			if _, err := other.Recv(); err != nil {
-				return
-			}
-			read.Add(1)
-		}
-	})
-	defer func() { hangUp(); reading.Wait() }()
-	overflow := func() int { return w.server.metrics.getOverflow.count(webAddr) }
-	for i := 0; overflow() == 0; i++ {
-		before := read.Load()
-		w.offer("", wiretest.Many(5000, 1+i%2)...)
-		wiretest.Until(t, "the other is served", func() bool { return read.Load() > before })
-	}
-	if n := overflow(); n != 1 {
-		t.Fatalf("%v streams stalled", n)
-	}
-	wiretest.Until(t, "only the other is left", func() bool { return w.server.Streams() == 1 })
-	var err error
-	for err == nil {
-		_, err = stuck.Recv()
-	}
-	if s := status.Convert(err); s.Code() != codes.Unavailable || s.Message() != statusStalled.Message() {
-		t.Errorf("the client got %v", err)
-	}
-	wiretest.Until(t, "the call is counted", func() bool { return handled(t, r, "Get", "Unavailable") == 1 })
-}
-
-// handled returns how many calls of a method ended with a code.
-func handled(t testing.TB, r *prometheus.Registry, method, code string) (n float64) {
-	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() != "grpc_server_handled_total" {
-			continue
-		}
-		for _, m := range f.Metric {
-			if s := m.String(); strings.Contains(s, fmt.Sprintf("%q", code)) && strings.Contains(s, fmt.Sprintf("%q", method)) {
-				n += m.GetCounter().GetValue()
-			}
-		}
-	}
-	return n
-}
-
-func TestDrainOverTheWire(t *testing.T) {
-	r := prometheus.NewRegistry()
-	w := newWorld(t, Options{Drain: 50 * time.Millisecond, Registerer: r})
-	w.offer("", pods("10.0.0.1:80")...)
-	conn := w.dial(t)
-	var streams []pb.Destination_GetClient
-	for range 10 {
-		s, _ := get(t, conn, webAddr, "")
-		receive(t, s, "add 10.0.0.1:80")
-		streams = append(streams, s)
-	}
-	// A client may have its message before the server has noted that it is sent.
-	wiretest.Until(t, "all are answered", func() bool { return len(w.server.planEnds()) == 10 })
-	w.server.Drain(t.Context())
-	wiretest.Until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
-	served, _ := get(t, conn, webAddr, "")
-	receive(t, served, "add 10.0.0.1:80")
-	w.server.Finish()
-	late, _ := get(t, conn, webAddr, "")
-	for _, s := range append(streams, served, late) {
-		if _, err := s.Recv(); status.Code(err) != codes.Unavailable || status.Convert(err).Message() != statusDraining.Message() {
-			t.Errorf("got %v", err)
-		}
-	}
-	wiretest.Until(t, "all are counted", func() bool { return handled(t, r, "Get", "Unavailable") == 12 })
-}
-
-func TestHangUpOverTheWire(t *testing.T) {
-	r := prometheus.NewRegistry()
-	w := newWorld(t, Options{Registerer: r})
-	conn := w.dial(t)
-	s, cancel := get(t, conn, webAddr, "")
-	receive(t, s, "no_endpoints(true)")
-	cancel()
-	wiretest.Until(t, "the stream is gone", func() bool { return w.server.Streams() == 0 && handled(t, r, "Get", "Canceled") == 1 })
 }
 
 // TestConcurrentStreams: of one connection, calls beyond the limit wait for others to

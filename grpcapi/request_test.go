@@ -227,23 +227,6 @@ func TestParseDestination(t *testing.T) {
 	}
 }
 
-func TestNamespaceOfTheToken(t *testing.T) {
-	service, addr := federation.ProfileKey{Service: web, Port: 80}, addrKey("10.0.0.1:80")
-	for _, tc := range []struct {
-		key             federation.ProfileKey
-		namespace, want string
-	}{
-		{service, "", ""}, {service, "shop", ""}, {service, "other", "other"},
-		{addr, "", ""}, {addr, "shop", "shop"},
-	} {
-		want := tc.key
-		want.Namespace = tc.want
-		if got := (token{Namespace: tc.namespace}).addNamespace(tc.key); got != want {
-			t.Errorf("%q: got %+v, want %+v", tc.namespace, got, want)
-		}
-	}
-}
-
 func FuzzDestination(f *testing.F) {
 	for _, s := range []string{"web.shop.svc.cluster.local:80", "a.web.shop.svc.cluster.local", "[fd00::1]:80", "10.0.0.1", "[::ffff:10.0.0.1]:1", "[fe80::1%a]:80", ":", ".svc.cluster.local"} {
 		f.Add(s)

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -29,34 +28,18 @@ func connect(t testing.TB, addr string) *grpc.ClientConn {
 	return conn
 }
 
-// openCalls is what the metric isthmus_calls shows.
-func openCalls(t testing.TB, r *prometheus.Registry) int {
-	t.Helper()
-	families, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range families {
-		if f.GetName() == "isthmus_calls" {
-			return int(f.Metric[0].GetGauge().GetValue())
-		}
-	}
-	t.Fatal("there is no isthmus_calls")
-	return 0
-}
-
-// TestCallsWithoutRequest: calls of each kind that never send their request are counted
-// from the start, and end with DeadlineExceeded. A call that has sent its request stays.
+// TestCallsWithoutRequest: calls of each kind that never send their request, or not its end, are
+// counted from the start, and end with DeadlineExceeded. A call that has sent its request stays.
 func TestCallsWithoutRequest(t *testing.T) {
 	const each = 50
 	methods := []string{
 		pb.Destination_Get_FullMethodName, pb.Destination_GetProfile_FullMethodName,
 		healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName,
 	}
-	r := prometheus.NewRegistry()
-	w := newWorld(t, Options{Pace: -1, Request: 10 * time.Second, Registerer: r}) // all are open by then, on a busy machine too
+	w := newWorld(t, Options{Pace: -1, Request: 10 * time.Second}) // all are open by then, on a busy machine too
 	w.offer("", pods("10.0.0.1:80")...)
 	conn := connect(t, listening(t, w.server.GRPC()))
+	calls := w.server.metrics.calls
 	served, _ := get(t, conn, webAddr, "")
 	receive(t, served, "add 10.0.0.1:80")
 
@@ -72,38 +55,24 @@ func TestCallsWithoutRequest(t *testing.T) {
 			silent = append(silent, s)
 		}
 	}
-	for _, method := range methods {
+	open(methods[0], each)
+	if err := silent[0].SendMsg(&pb.GetDestination{Path: webAddr}); err != nil { // without the end of the stream
+		t.Fatal(err)
+	}
+	for _, method := range methods[1:] {
 		open(method, each)
 	}
 	open(reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName, maxReflections)
-	wiretest.Until(t, "all calls are counted", func() bool { return openCalls(t, r) == 1+len(methods)*each+maxReflections })
+	wiretest.Until(t, "all calls are counted", func() bool { return calls.open.Load() == int64(1+len(methods)*each+maxReflections) })
 	for i, s := range silent {
 		if err := s.RecvMsg(&healthpb.HealthCheckResponse{}); status.Code(err) != codes.DeadlineExceeded || ctx.Err() != nil {
 			t.Fatalf("call %d: %v", i, err)
 		}
 	}
-	wiretest.Until(t, "only the call that is served is left", func() bool { return openCalls(t, r) == 1 })
-	wiretest.Until(t, "they are counted", func() bool { return handled(t, r, "Get", "DeadlineExceeded") == each })
+	wiretest.Until(t, "only the call that is served is left", func() bool { return calls.open.Load() == 1 })
+	wiretest.Until(t, "they are counted", func() bool { return value(calls.methods[methods[0]].handled[codes.DeadlineExceeded]) == each })
 	w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
 	receive(t, served, "add 10.0.0.2:80")
-}
-
-// TestHalfARequest: a request whose end does not come is as none.
-func TestHalfARequest(t *testing.T) {
-	w := newWorld(t, Options{Request: time.Second})
-	conn := connect(t, listening(t, w.server.GRPC()))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, pb.Destination_Get_FullMethodName)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.SendMsg(&pb.GetDestination{Path: webAddr}); err != nil { // without the end of the stream
-		t.Fatal(err)
-	}
-	if err := s.RecvMsg(&pb.Update{}); status.Code(err) != codes.DeadlineExceeded || ctx.Err() != nil {
-		t.Error(err)
-	}
 }
 
 // TestConnectionWithoutPreface: a connection on which nothing comes is closed.

@@ -12,7 +12,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
@@ -129,8 +128,7 @@ func (c *bareClient) ended(t *testing.T, n int) map[string]int {
 // a connection may have, also when it is over for the server.
 func TestUntakenAnswers(t *testing.T) {
 	const most, calls = 100, 1000
-	r := prometheus.NewRegistry()
-	w := newWorld(t, Options{ConcurrentStreams: most, Registerer: r})
+	w := newWorld(t, Options{ConcurrentStreams: most})
 	c := newBareClient(t, listening(t, w.server.GRPC()))
 	for range calls {
 		if err := c.call(healthpb.Health_Check_FullMethodName, &healthpb.HealthCheckRequest{}); err != nil {
@@ -140,7 +138,7 @@ func TestUntakenAnswers(t *testing.T) {
 	if got := c.ended(t, calls-most); got["REFUSED_STREAM"] != calls-most {
 		t.Errorf("calls end with %v", got)
 	}
-	wiretest.Until(t, "none is open", func() bool { return openCalls(t, r) == 0 })
+	wiretest.Until(t, "none is open", func() bool { return w.server.metrics.calls.open.Load() == 0 })
 	for range 3 {
 		runtime.GC()
 	}

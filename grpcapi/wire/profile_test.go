@@ -89,6 +89,8 @@ func TestGoldenServiceProfiles(t *testing.T) {
 		"SP-07 status with a minimum only": {sp(response(status(200, 0))), refText + responseText(`status{min:200}`)},
 		"SP-09 timeout": {sp(federation.Route{Name: "r", Condition: path("/"), Timeout: 200 * time.Millisecond}),
 			refText + `routes{condition{path{regex:"/"}} metrics_labels{key:"route" value:"r"} timeout{nanos:200000000}}`},
+		"text that is no UTF-8": {sp(federation.Route{Name: "a\xffb", Condition: anyOf(path("\xff"), method("\xff"))}),
+			refText + `routes{condition{any{matches{path{regex:"\uFFFD"}} matches{method{unregistered:"\uFFFD"}}}} metrics_labels{key:"route" value:"a\uFFFDb"}}`},
 		"all of nothing": {sp(federation.Route{Name: "r"}), refText + `routes{condition{all{}} metrics_labels{key:"route" value:"r"}}`},
 		"no routes":      {sp(), refText},
 		"overrides": {&federation.ServiceProfile{Overrides: []federation.Override{

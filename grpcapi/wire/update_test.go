@@ -80,6 +80,9 @@ func at(addrs ...string) []*federation.Endpoint {
 	return list
 }
 
+// TestSteps: one message for what is put and one for what is gone, whatever the endpoints are.
+//
+// Behaviours.
 func TestSteps(t *testing.T) {
 	e := encoderFor(t, Options{}, "")
 	set := func(exists bool, addrs ...string) *federation.Set {
@@ -93,6 +96,7 @@ func TestSteps(t *testing.T) {
 		{set(true, "10.0.0.1:1"), set(true, "10.0.0.1:1"), false, ""},
 		{set(true, "10.0.0.1:1"), set(true, "10.0.0.1:1"), true, "add 10.0.0.1:1"},
 		{set(true, "10.0.0.1:1"), set(true, "10.0.0.2:1"), true, "add 10.0.0.2:1; remove 10.0.0.1:1"},
+		{set(true, "10.0.0.1:1", "[2001:db8::94]:1"), set(true, "10.0.0.1:1"), false, "remove [2001:db8::94]:1"},
 		{set(true, "10.0.0.1:1"), set(true), true, "no_endpoints(true)"},
 		{set(true, "10.0.0.1:1"), set(false), false, "no_endpoints(false)"},
 		{set(true), set(true), true, ""},
