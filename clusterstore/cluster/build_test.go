@@ -32,7 +32,7 @@ type fakeAPI struct {
 	meta  *metadatafake.FakeMetadataClient
 	crd   *fakeCRDs
 
-	serves func(context.Context, schema.GroupVersionResource) (bool, error) // nil: it has no discovery
+	serves func(context.Context, string, ...schema.GroupVersion) (bool, error) // nil: it has no discovery
 }
 
 func newFakeAPI(objects ...runtime.Object) *fakeAPI {

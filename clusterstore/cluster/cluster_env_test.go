@@ -77,10 +77,10 @@ func (tr *trouble) find(a clienttesting.Action) error {
 }
 
 // serves is API discovery, which has errors for the verb discover. What is absent has none.
-func (tr *trouble) serves(_ context.Context, resource schema.GroupVersionResource) (bool, error) {
+func (tr *trouble) serves(_ context.Context, resource string, _ ...schema.GroupVersion) (bool, error) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	return !apierrors.IsNotFound(tr.errs["* "+resource.Resource]), tr.errs["discover "+resource.Resource]
+	return !apierrors.IsNotFound(tr.errs["* "+resource]), tr.errs["discover "+resource]
 }
 
 func (tr *trouble) set(key string, err error) {

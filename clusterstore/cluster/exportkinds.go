@@ -68,13 +68,11 @@ func (c *Cluster) serviceImports() follow.Kind[*mcs.ServiceImport, *plan.Service
 // ofMCS makes it known whether the API has a kind of the MCS-API.
 func ofMCS[O decode.Object, T any](c *Cluster, part int, k follow.Kind[O, T]) follow.Kind[O, T] {
 	k.Serves = func(ctx context.Context) (bool, error) {
-		for _, v := range decode.MCSVersions {
-			if there, err := c.cfg.Client.Sources.Serves(ctx, v.WithResource(k.Name)); there || err != nil {
-				return there, err
-			}
+		there, err := c.cfg.Client.Sources.Serves(ctx, k.Name, decode.MCSVersions...)
+		if !there && err == nil {
+			c.setAbsent(part, true)
 		}
-		c.setAbsent(part, true)
-		return false, nil
+		return there, err
 	}
 	k.Report = func(err error) {
 		if err == nil {

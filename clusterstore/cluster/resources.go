@@ -46,5 +46,7 @@ func resource[O decode.Object, T any](c *Cluster, k follow.Kind[O, T]) *follow.R
 
 // serves returns what asks whether the cluster has an optional resource.
 func (c *Cluster) serves(resource schema.GroupVersionResource) func(context.Context) (bool, error) {
-	return func(ctx context.Context) (bool, error) { return c.cfg.Client.Sources.Serves(ctx, resource) }
+	return func(ctx context.Context) (bool, error) {
+		return c.cfg.Client.Sources.Serves(ctx, resource.Resource, resource.GroupVersion())
+	}
 }

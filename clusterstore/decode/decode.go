@@ -74,9 +74,10 @@ type Sources struct {
 	// Of these only the metadata is read.
 	ReplicaSets, Jobs, Nodes, Namespaces Source[*metav1.PartialObjectMetadata]
 
-	// Serves asks API discovery whether the API server has a resource in this version. An error means that it is not
-	// known: discovery fails, is forbidden, contradicts itself, or answers what no API server would.
-	Serves func(context.Context, schema.GroupVersionResource) (bool, error)
+	// Serves asks API discovery whether the API server has a resource in one of these versions. An error means that it is not
+	// known: discovery fails, is forbidden, contradicts itself, or answers what no API server would. It takes one request, and
+	// one for each version of the group that the server has.
+	Serves func(ctx context.Context, resource string, in ...schema.GroupVersion) (bool, error)
 
 	// Document asks for a path and decodes what is answered, which is JSON of 1 MiB at most, as encoding/json does.
 	// An answer other than 200 is an error as those of sources are. Fakes have none.

@@ -6,9 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,51 +22,31 @@ const (
 )
 
 // serves implements [Sources].Serves.
-func (a *api) serves(ctx context.Context, resource schema.GroupVersionResource) (there bool, err error) {
-	var list struct {
-		GroupVersion string `json:"groupVersion"`
-		Resources    []struct {
-			Name string `json:"name"`
-		} `json:"resources"`
-	}
-	err = a.document(ctx, pathOf(resource.GroupVersion()), &list)
-	switch {
-	case apierrors.IsNotFound(err) && resource.Group != "":
-		return false, a.lacksVersion(ctx, resource.GroupVersion())
-	case err != nil:
+func (a *api) serves(ctx context.Context, resource string, in ...schema.GroupVersion) (bool, error) {
+	var all metav1.APIGroupList
+	if err := a.document(ctx, "/apis", &all); err != nil {
 		return false, err
-	case list.GroupVersion != resource.GroupVersion().String():
-		return false, fmt.Errorf("API discovery of %s has no list of resources", resource.GroupVersion())
 	}
-	for _, r := range list.Resources {
-		there = there || r.Name == resource.Resource
+	if len(all.Groups) == 0 {
+		return false, errors.New("API discovery has no list of groups")
 	}
-	return there, nil
-}
-
-// lacksVersion returns nil if the API server's list of groups does not have the version.
-func (a *api) lacksVersion(ctx context.Context, version schema.GroupVersion) error {
-	var list struct {
-		Groups []struct {
-			Versions []struct {
-				GroupVersion string `json:"groupVersion"`
-			} `json:"versions"`
-		} `json:"groups"`
-	}
-	if err := a.document(ctx, "/apis", &list); err != nil {
-		return err
-	}
-	if len(list.Groups) == 0 {
-		return errors.New("API discovery has no list of groups")
-	}
-	for _, g := range list.Groups {
-		for _, v := range g.Versions {
-			if v.GroupVersion == version.String() {
-				return fmt.Errorf("API discovery lists %s and does not find it", version)
-			}
+	for _, version := range in {
+		if version.Group != "" && !slices.ContainsFunc(all.Groups, func(g metav1.APIGroup) bool {
+			return slices.ContainsFunc(g.Versions, func(v metav1.GroupVersionForDiscovery) bool { return v.GroupVersion == version.String() })
+		}) {
+			continue
+		}
+		var list metav1.APIResourceList
+		switch err := a.document(ctx, pathOf(version), &list); {
+		case err != nil:
+			return false, fmt.Errorf("API discovery of %s: %w", version, err)
+		case list.GroupVersion != version.String():
+			return false, fmt.Errorf("API discovery of %s has no list of resources", version)
+		case slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }):
+			return true, nil
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // document implements [Sources].Document.

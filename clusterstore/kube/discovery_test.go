@@ -15,47 +15,55 @@ const (
 	notFoundStatus = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
 )
 
-// TestServes: a resource is absent only if discovery has an answer that an API server
-// would give, and which does not have it.
+// TestServes: a resource is absent only if discovery has answers that an API server
+// would give, and which do not have it.
 func TestServes(t *testing.T) {
 	type answer struct {
 		code int
 		text string
 	}
+	groups := func(version string) answer { return answer{200, fmt.Sprintf(groupList, version)} }
+	const list = "/apis/policy.linkerd.io/v1beta3"
 	for name, c := range map[string]struct {
-		version, groups answer
+		groups, version answer // version: of the resources of v1beta3
 		serves, unknown bool
+		asked           string // besides /apis
 	}{
-		"there":                       {version: answer{200, withServers}, serves: true},
-		"another resource":            {version: answer{200, withoutServers}},
-		"no resources":                {version: answer{200, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"policy.linkerd.io/v1beta3","resources":null}`}},
-		"another version":             {version: answer{404, notFoundStatus}, groups: answer{200, fmt.Sprintf(groupList, "v1beta4")}},
-		"a contradiction":             {version: answer{404, notFoundStatus}, groups: answer{200, fmt.Sprintf(groupList, "v1beta3")}, unknown: true},
-		"everything is not found":     {version: answer{404, notFoundStatus}, groups: answer{404, notFoundStatus}, unknown: true},
-		"not found, and no groups":    {version: answer{404, notFoundStatus}, groups: answer{200, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`}, unknown: true},
-		"not found, and another kind": {version: answer{404, notFoundStatus}, groups: answer{200, withServers}, unknown: true},
-		"forbidden":                   {version: answer{403, "{}"}, unknown: true},
-		"groups are forbidden":        {version: answer{404, notFoundStatus}, groups: answer{403, "{}"}, unknown: true},
-		"another kind":                {version: answer{200, `{"kind":"Status","apiVersion":"v1","status":"Success"}`}, unknown: true},
-		"a list of another version":   {version: answer{200, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[]}`}, unknown: true},
-		"a web page":                  {version: answer{200, "<html>"}, unknown: true},
-		"nothing":                     {version: answer{200, ""}, unknown: true},
+		"there":                     {groups("v1beta3"), answer{200, withServers}, true, false, list},
+		"another resource":          {groups("v1beta3"), answer{200, withoutServers}, false, false, list},
+		"no resources":              {groups("v1beta3"), answer{200, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"policy.linkerd.io/v1beta3","resources":null}`}, false, false, list},
+		"another version":           {groups("v1beta4"), answer{}, false, false, ""},
+		"an older version":          {groups("v1beta2"), answer{}, false, true, "/apis/policy.linkerd.io/v1beta2"},
+		"a contradiction":           {groups("v1beta3"), answer{404, notFoundStatus}, false, true, list},
+		"everything is not found":   {answer{404, notFoundStatus}, answer{}, false, true, ""},
+		"no groups":                 {answer{200, `{"kind":"APIGroupList","apiVersion":"v1","groups":[]}`}, answer{}, false, true, ""},
+		"resources for groups":      {answer{200, withServers}, answer{}, false, true, ""},
+		"forbidden":                 {groups("v1beta3"), answer{403, "{}"}, false, true, list},
+		"groups are forbidden":      {answer{403, "{}"}, answer{}, false, true, ""},
+		"another kind":              {groups("v1beta3"), answer{200, `{"kind":"Status","apiVersion":"v1","status":"Success"}`}, false, true, list},
+		"a list of another version": {groups("v1beta3"), answer{200, `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"v1","resources":[]}`}, false, true, list},
+		"a web page":                {answer{200, "<html>"}, answer{}, false, true, ""},
+		"nothing":                   {answer{200, ""}, answer{}, false, true, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
+			asked := ""
 			client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				is := c.groups
-				if r.URL.Path == "/apis/policy.linkerd.io/v1beta3" {
+				if r.URL.Path != "/apis" {
+					asked += r.URL.Path
+					is = answer{404, notFoundStatus}
+				}
+				if r.URL.Path == list {
 					is = c.version
-				} else if r.URL.Path != "/apis" {
-					t.Errorf("%s is requested", r.URL)
 				}
 				w.Header().Set("Content-Type", "application/json")
 				w.WriteHeader(is.code)
 				_, _ = w.Write([]byte(is.text))
 			}), false)
-			serves, err := client.Sources.Serves(t.Context(), schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"})
-			if serves != c.serves || (err != nil) != c.unknown {
-				t.Errorf("%v, %v", serves, err)
+			const group = "policy.linkerd.io"
+			serves, err := client.Sources.Serves(t.Context(), "servers", schema.GroupVersion{Group: group, Version: "v1beta3"}, schema.GroupVersion{Group: group, Version: "v1beta2"})
+			if serves != c.serves || (err != nil) != c.unknown || asked != c.asked {
+				t.Errorf("%v, %v; asked for %s", serves, err, asked)
 			}
 		})
 	}

@@ -89,8 +89,8 @@ func TestGzipBombs(t *testing.T) {
 		"a watch of elements":          {bomb{json, event + `,"x":[`, "{},"}, watchServers, "an object of 16"},
 		"a watch of blanks":            {bomb{json, event + `}}`, "\n"}, watchServers, "blanks"},
 		"a watch in protobuf":          {bomb{protobuf, "", "\x00\xff\xff\xff"}, func(ctx context.Context, c *Client) error { return watchAll(ctx, c.Sources.Pods) }, "of a type that does not exist"},
-		"API discovery": {bomb{json, `{"kind":"APIResourceList","groupVersion":"policy.linkerd.io/v1beta3","resources":[`, `{"name":"x"},`}, func(ctx context.Context, c *Client) error {
-			_, err := c.Sources.Serves(ctx, schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"})
+		"API discovery": {bomb{json, `{"kind":"APIGroupList","groups":[`, `{"name":"x"},`}, func(ctx context.Context, c *Client) error {
+			_, err := c.Sources.Serves(ctx, "servers", schema.GroupVersion{Group: "policy.linkerd.io", Version: "v1beta3"})
 			return err
 		}, "larger than 1 MiB"},
 		"an object": {bomb{protobuf, "", item}, verbs["get"], "more than 1 MiB"},

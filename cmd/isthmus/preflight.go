@@ -138,7 +138,7 @@ func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
 	}
 	for _, k := range []schema.GroupVersionResource{crd.ProfileVersion.WithResource("serviceprofiles"), crd.PolicyVersion.WithResource("servers"), crd.WorkloadVersion.WithResource("externalworkloads")} {
 		refused := adminapi.RefusedRequest{Verb: "get", Resource: k.GroupResource().String(), Status: http.StatusNotFound}
-		switch served, err := api.Sources.Serves(ctx, k); {
+		switch served, err := api.Sources.Serves(ctx, k.Resource, k.GroupVersion()); {
 		case err != nil:
 			refused.Status = http.StatusServiceUnavailable // it is not known
 		case served:

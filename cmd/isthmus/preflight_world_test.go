@@ -125,6 +125,9 @@ func (a *checkedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(append([]byte("k8s\x00"), data...))
 	case path == "/apis":
 		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{{Name: "apps"}}}
+		for version := range a.kinds {
+			list.Groups = append(list.Groups, metav1.APIGroup{Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: version}}})
+		}
 		answer(list)
 	case strings.HasPrefix(path, "/apis/"):
 		version := strings.TrimPrefix(path, "/apis/")

@@ -29,12 +29,12 @@ func TestLargeDiscovery(t *testing.T) {
 		switch {
 		case slices.Contains(optional, resource):
 			return answer(w, http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
-		case !strings.HasPrefix(r.URL.Path, "/apis/") || strings.Count(r.URL.Path, "/") != 3: // not of the resources of a version
+		case r.URL.Path != "/apis": // which is what discovery is asked first
 			return false
 		}
 		defer answered.Add(1)
 		w.Header().Set("Content-Type", "application/json")
-		_, err := io.WriteString(w, `{"kind":"APIResourceList","resources":[`)
+		_, err := io.WriteString(w, `{"kind":"APIGroupList","groups":[`)
 		for sent := 0; err == nil && sent < largeDiscovery; sent += len(item) {
 			_, err = io.WriteString(w, item)
 		}

@@ -31,7 +31,7 @@ func Sources(c *typed.Clients, m metadata.Interface) decode.Sources {
 	}
 	return decode.Sources{
 		NoWatchList: c.NoWatchList,
-		Serves: func(context.Context, schema.GroupVersionResource) (bool, error) {
+		Serves: func(context.Context, string, ...schema.GroupVersion) (bool, error) {
 			return false, errors.New("fakes have no discovery")
 		},
 		Pods:           namespaced(c.Pods)(""),

@@ -67,7 +67,7 @@ func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 			Sources: decode.Sources{
 				NoWatchList: true,
 				Links:       func(string) decode.Source[*crd.Link] { return a },
-				Serves: func(context.Context, schema.GroupVersionResource) (bool, error) {
+				Serves: func(context.Context, string, ...schema.GroupVersion) (bool, error) {
 					a.mu.Lock()
 					defer a.mu.Unlock()
 					a.requests++

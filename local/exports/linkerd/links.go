@@ -106,13 +106,11 @@ func (m *Mirrors) followLinks(ctx context.Context) {
 
 // servesLinks reports whether the API server has Links in some version.
 func (m *Mirrors) servesLinks(ctx context.Context) (bool, error) {
-	for _, v := range crd.LinkVersions {
-		if there, err := m.o.Sources.Serves(ctx, v.WithResource("links")); there || err != nil {
-			return there, err
-		}
+	there, err := m.o.Sources.Serves(ctx, "links", crd.LinkVersions...)
+	if !there && err == nil {
+		m.update(func(time.Time) bool { m.known, m.listed = true, true; return true })
 	}
-	m.update(func(time.Time) bool { m.known, m.listed = true, true; return true })
-	return false, nil
+	return there, err
 }
 
 // choose puts the selectors of Links in force, and returns the clusters that get others by that. m.mu is held.
