@@ -19,6 +19,9 @@ const (
 // there, which owns it, and the ServiceImport has its IPs once it has some. Where its name is taken a ServiceImport that is there has none.
 func (m *maker) wantImport(one *merged) {
 	have, derived := m.Imports[one.of], m.Services[one.target()]
+	if held := !slices.ContainsFunc(one.parts, func(p *part) bool { return p.state != OnHold }); held && (have == nil || derived == nil && !one.headless) {
+		return // what goes is not made anew
+	}
 	w := WantedImport{ID: one.of, Link: one.parts[0].cluster, settings: m.Settings, metadata: one.metadata, kind: m.typeOf(one, have), clusters: m.exporters(one)}
 	w.metadata.labels, w.metadata.annotations = m.mark("ServiceImport", w.ID)
 	if one.deciding != nil && !one.metadata.keep {

@@ -244,20 +244,27 @@ func TestServiceExportsGone(t *testing.T) {
 	}
 }
 
-// A link that has the name of the own cluster makes no member of what only the other of them exports.
+// A link that has the name of the own cluster has no part in ServiceImports, whose status could not say which of them is meant.
 func TestClusterNameOfLink(t *testing.T) {
-	for who, tc := range map[string]struct{ own, west []Export }{
-		"local": {[]Export{export("web", "import", "http=80")}, nil},
-		"west":  {nil, []Export{export("web", "import", "http=80")}},
-	} {
-		s := newSim(cluster("", tc.own...), cluster("west", tc.west...))
+	for _, ips := range []string{"None", "10.0.0.1"} {
+		e := export("web", "mirror import", "http=80")
+		e.Service.ClusterIPs = []string{ips}
+		s := newSim(cluster("", e), cluster("west", e))
 		s.ClusterName = "west"
-		s.settle(t)
-		s.memory = Memory{}
-		if w := s.settle(t); len(w) != 0 || s.states() != who+"/web import: written" {
-			t.Errorf("of another leader: written %q: %s", w, s.states())
+		for range 2 { // two leaders
+			s.settle(t)
+			if got := s.states(); got != "local/web import: written; west/web import: name refused; west/web mirror: written" {
+				t.Errorf("%s: %s", ips, got)
+			}
+			s.memory = Memory{}
 		}
-		s.want(t, "web-clusterset", "http=80 of "+who)
+		if o := s.imported(t, "web"); !slices.Equal(o.Clusters, []string{"west"}) {
+			t.Errorf("import %+v", o)
+		}
+		s.of("").Exports = nil
+		if s.settleSoon(t); len(s.Imports) > 0 {
+			t.Errorf("left: %v", s.Imports)
+		}
 	}
 }
 
@@ -356,6 +363,26 @@ func TestRemovedSlowly(t *testing.T) {
 			t.Errorf("after %d passes there are %d ServiceImports and %d Services", passes, len(s.Imports), len(s.Services))
 		}
 	})
+}
+
+// TestLeaderChanges: a new leader goes on removing what the one before has begun to, and makes nothing of it anew.
+func TestLeaderChanges(t *testing.T) {
+	for name, begin := range map[string]func(s *sim){
+		"the import has gone":  func(s *sim) { clear(s.Imports) },
+		"its Service has gone": func(s *sim) { delete(s.Services, ID{"shop", "web-clusterset"}) },
+	} {
+		s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
+		s.settle(t)
+		s.of("west").Exports, s.memory = nil, Memory{}
+		begin(s)
+		if w := s.settle(t); len(w) > 0 {
+			t.Errorf("%s: written %q", name, w)
+		}
+		s.Now = s.Now.Add(kindTime)
+		if s.settle(t); len(s.Services)+len(s.Imports) > 0 {
+			t.Errorf("%s: left %v, %v", name, s.Services, s.Imports)
+		}
+	}
 }
 
 // TestImportsGone: without ServiceImports as a kind of object their Services go after a while, and as long as it is not known they stay.

@@ -27,6 +27,7 @@ type Unwanted struct {
 	ID
 	Of   ID // what it was written for
 	Kind Kind
+	Link string // one of the clusters that have a part in it; empty: the own one, or it is not known
 	UID  string
 }
 
@@ -53,7 +54,7 @@ const (
 	Taken         State = "taken"             // the name is another object's
 	Waiting       State = "waiting"           // the namespace is missing, or the object of before still goes
 	NotAllowed    State = "not allowed"       // by what is set for the link
-	NameRefused   State = "name refused"      // no Service may have it
+	NameRefused   State = "name refused"      // no Service may have it, or the link has that of the own cluster
 	NoPort        State = "no usable port"    // a Service has to have one
 	OverNumber    State = "over the number"   // of objects or members
 	HeadlessJoins State = "headless"          // it can't join a federated Service
@@ -149,17 +150,10 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		named = ok && is == g && len(members) > 0
 	}
 	for _, c := range o.Clusters {
-		own, linked := c == m.ClusterName, m.clusters[c] != nil
 		switch {
-		case own && linked && o.Type != headless:
-			continue // which of them is meant the derived Service says
-		case !own && !linked && named:
-			continue // as it does for what is linked no longer: this may be a former name of the own cluster
-		}
-		if own {
+		case c == m.ClusterName:
 			clusters = append(clusters, "")
-		}
-		if linked || !own {
+		case m.clusters[c] != nil || !named: // of one not linked the derived Service says whether it is a member: this may be a former name of the own cluster
 			clusters = append(clusters, c)
 		}
 	}
@@ -268,6 +262,9 @@ func (s *Service) unexportable() string {
 func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 	switch {
 	case !m.allowed(c, g):
+		if g.kind == Import && c.Name == m.ClusterName {
+			return NameRefused, "the link has the name of --cluster-name: give one of them another"
+		}
 		return NotAllowed, ""
 	case g.kind == Import && e.Service == nil:
 		return Invalid, "there is no Service of that name"
@@ -293,6 +290,8 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 	case c.own() || c.Joins == Unreadable:
 		return true
 	case c.Joins == JoinsNone || c.Joins == OnlyMirror && g.kind != Mirror:
+		return false
+	case g.kind == Import && c.Name == m.ClusterName: // status.clusters would not say which of the two is meant
 		return false
 	case g.of.Namespace == m.Controller || g.of.Namespace == m.Multicluster:
 		return false

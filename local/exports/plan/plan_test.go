@@ -474,7 +474,6 @@ func TestMembersTakenAway(t *testing.T) {
 	s.want(t, "web-federated", "http=80 of east")
 }
 
-// TestNoUsablePort: a Service without ports can't be written; one that is there stays as it is.
 // Once somebody else has the name of the derived Service the ServiceImport says so and has no IPs, and follows what is exported still.
 func TestDerivedNameTakenLater(t *testing.T) {
 	s := newSim(cluster("west", export("web", "import", "http=80")))
@@ -531,6 +530,7 @@ func TestHeadlessNeedsNoName(t *testing.T) {
 	}
 }
 
+// TestNoUsablePort: a Service without ports can't be written; one that is there keeps those that it has, and no members that have gone.
 func TestNoUsablePort(t *testing.T) {
 	hostile := "x" + strings.Repeat("X", 10_000)
 	s := newSim(cluster("east", export("web", "mirror federated import", strings.Repeat(hostile+"=1,", 100)+hostile+"=2")), cluster("west", export("api", "mirror", "http=80")))
@@ -548,6 +548,13 @@ func TestNoUsablePort(t *testing.T) {
 	s.of("west").Exports = []Export{export("api", "mirror", hostile+"=80")}
 	s.settle(t)
 	s.want(t, "api-west", "http=80 of west")
+
+	s = newSim(cluster("east", export("web", "federated import", "http=80")), cluster("west", export("web", "federated import", "http=80")))
+	s.settle(t)
+	s.of("west").Exports, s.of("east").Exports = []Export{export("web", "federated import", hostile+"=80")}, nil
+	s.settleSoon(t)
+	s.want(t, "web-federated", "http=80 of west")
+	s.want(t, "web-clusterset", "http=80 of west")
 }
 
 // TestLinkWithoutDomain: no more than a part of an annotation is missing.

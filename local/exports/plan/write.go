@@ -47,11 +47,14 @@ func (m *maker) write() {
 		state, detail := m.place(one, owners[g.target()])
 		if state == Written && !one.headless && len(one.ports) == 0 {
 			state, detail = NoPort, why
+			if o := m.Services[g.target()]; o != nil && m.Marked(o) {
+				one.ports = o.Ports // members that have gone do not stay for that
+			}
 		}
 		if o := m.Imports[g.of]; state == Taken && g.kind == Import && o != nil && m.MarkedImport(o) {
 			one.taken = detail
 		}
-		if state == Written || one.taken != "" {
+		if state == Written || one.taken != "" || state == NoPort && len(one.ports) > 0 {
 			m.want(one)
 		}
 		for _, p := range one.parts {
@@ -71,7 +74,7 @@ func (m *maker) write() {
 	}
 	for _, o := range m.unknown {
 		if _, wanted := owners[o.ID]; !wanted && !o.Deleting && m.Labels && m.ServiceExports && m.allKnow(Import) {
-			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, o.ID, "", o.UID})
+			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, o.ID, "", "", o.UID})
 		}
 	}
 	slices.SortFunc(m.out.Services, func(a, b WantedService) int { return compareIDs(a.ID, b.ID) })
@@ -82,15 +85,18 @@ func (m *maker) write() {
 func (m *maker) remove(g group) {
 	m.removeService(g)
 	if o := m.Imports[g.of]; g.kind == Import && m.MCSVersion != "" && o != nil && m.MarkedImport(o) && !o.Deleting {
-		m.out.DeleteImports = append(m.out.DeleteImports, Unwanted{o.ID, g.of, g.kind, o.UID})
+		m.out.DeleteImports = append(m.out.DeleteImports, Unwanted{o.ID, g.of, g.kind, m.firstOf(g), o.UID})
 	}
 }
+
+// firstOf returns one of the clusters that have a part in what is written for a group.
+func (m *maker) firstOf(g group) string { return append(sorted(m.have[g]), "")[0] }
 
 // removeService deletes the Service of a group. What Linkerd wrote and nothing wants stays.
 func (m *maker) removeService(g group) {
 	if o := m.Services[g.target()]; o != nil && m.Marked(o) && !o.Deleting {
 		if is, _, _ := identify(o); is == g {
-			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, g.of, g.kind, o.UID})
+			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, g.of, g.kind, m.firstOf(g), o.UID})
 		}
 	}
 }
@@ -143,17 +149,17 @@ func (m *maker) place(one *merged, owner group) (s State, detail string) {
 			return Written, ""
 		}
 	}
-	if owner != g {
-		return Taken, "it is written for the " + string(owner.kind) + " of " + owner.of.String()
-	}
 	o := m.Services[g.target()]
-	if o == nil {
-		return Written, ""
+	if o != nil && m.Marked(o) {
+		if is, _, ok := identify(o); ok {
+			owner = is
+		}
 	}
-	is, _, ok := identify(o)
 	switch {
-	case m.Marked(o) && ok && is != g:
-		return Taken, "it is written for the " + string(is.kind) + " of " + is.of.String()
+	case owner != g:
+		return Taken, "it is written for the " + string(owner.kind) + " of " + owner.of.String()
+	case o == nil:
+		return Written, ""
 	case o.Deleting:
 		return Waiting, "the Service " + o.Name + " is being deleted"
 	case m.Marked(o):
