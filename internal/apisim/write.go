@@ -152,7 +152,7 @@ func (s *store) delete(of target, given runtime.Object) (*object, error) {
 	if err := s.drop(of.kind, old); err != nil {
 		return nil, err
 	}
-	return old, s.wrote(of.kind, old, nil)
+	return old, s.tell(of.kind, old, nil)
 }
 
 func errUID(want, have types.UID) error {
@@ -189,7 +189,7 @@ func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Ob
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	return made, s.wrote(of.kind, old, made)
+	return made, s.tell(of.kind, old, made)
 }
 
 // giveIP sets the ClusterIP of a Service that needs one: that of before, or a free one.
@@ -210,8 +210,8 @@ func (s *store) isWritable() bool {
 	return s.writable
 }
 
-// wrote calls afterWrite. s.mu is held.
-func (s *store) wrote(k kind, before, after *object) error {
+// tell calls afterWrite. s.mu is held.
+func (s *store) tell(k kind, before, after *object) error {
 	if s.afterWrite == nil {
 		return nil
 	}

@@ -104,11 +104,11 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 		}
 	}
 	for _, u := range p.Delete {
-		all = append(all, Change{Object: Object{Kind: Service, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Services[u.ID],
+		all = append(all, Change{Object: Object{Kind: Service, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Services[u.ID], link: u.Link,
 			do: remove(mcsIn(u.Namespace).services, func(o *corev1.Service) bool { return u.Mine(world.Settings, object.Read(o)) })})
 	}
 	for _, u := range p.DeleteImports {
-		all = append(all, Change{Object: Object{Kind: ServiceImport, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Imports[u.ID], link: importsLink,
+		all = append(all, Change{Object: Object{Kind: ServiceImport, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Imports[u.ID], link: importsLink + u.Link,
 			do: remove(mcsIn(u.Namespace).imports, func(o *mcs.ServiceImport) bool { return u.MineImport(world.Settings, object.ReadImport(o)) })})
 	}
 	return all

@@ -15,9 +15,9 @@
 //   - A write begins only while the Lease is held, and is cancelled when that is lost. When Run's context ends, writes
 //     under way are finished, within 10 s, and then the Lease is released.
 //   - While nothing is exported and nothing is written, no Lease is taken.
-//   - A change waits 50 ms for others. An object is written at most once a second, less often if it goes on changing (down to
-//     once a minute), and all of them together at most 50 times a second, in turn by link and within that by
-//     namespace.
+//   - A change waits 50 ms for others; writes of a plan that does not know it begin for 1 s at most. An object is written at
+//     most once a second, less often if it goes on changing (down to once a minute), and all of them together at most 50
+//     times a second, in turn by link and within that by namespace.
 //   - A write that fails delays its own object only: it is tried again after 1 s and then ever later, up to 5 min, for ever.
 //     Nothing is deleted while a write of the same name fails.
 //   - What is equal is not written, nor what the API does not keep: a kind may be older, and have less fields.

@@ -20,10 +20,11 @@ type kind[O interface {
 	metav1.Object
 	DeepCopy() O
 }, T any] struct {
-	w    *world
-	name string
-	all  map[plan.ID]O
-	gets int
+	w        *world
+	name     string
+	all      map[plan.ID]O
+	gets     int
+	unserved bool // in the version that is asked for
 	// keep puts into what is written what the write may not change: of the status, or of the rest.
 	keep   func(to, from O, status bool)
 	prune  func(O)       // what an older kind does not have; may be nil
@@ -57,7 +58,7 @@ func (k in[O, T]) Get(_ context.Context, name string, _ metav1.GetOptions) (O, e
 	k.w.mu.Lock()
 	defer k.w.mu.Unlock()
 	k.gets++
-	if o := k.all[plan.ID{Namespace: k.namespace, Name: name}]; o != nil {
+	if o := k.all[plan.ID{Namespace: k.namespace, Name: name}]; o != nil && !k.unserved {
 		return o.DeepCopy(), nil
 	}
 	return nil, apierrors.NewNotFound(mcsResource, name)

@@ -17,7 +17,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	"isthmus/clusterstore/typed"
 	"isthmus/clusterstore/typed/typedtest"
+	"isthmus/internal/sleep"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
@@ -29,6 +31,7 @@ type world struct {
 
 	slow    atomic.Int64 // how long it takes to read, as a duration
 	mu      sync.Mutex
+	delay   func(service string) time.Duration // of each read of a Service before it is written; nil: none
 	changed chan struct{}
 	links   []plan.Cluster
 	stale   map[plan.ID]*plan.Service // what is read in place of what there is
@@ -129,8 +132,8 @@ func (w *world) read() (plan.World, bool) {
 		o := object.Read(&all.Items[i])
 		is.Services[o.ID] = o
 	}
-	if is.MCSVersion = w.version; w.version != "" {
-		is.Imports = make(map[plan.ID]*plan.ServiceImport)
+	is.MCSVersion, is.Imports = w.version, make(map[plan.ID]*plan.ServiceImport)
+	if w.version != "" {
 		for id, o := range w.imports.all {
 			if !w.unseen {
 				is.Imports[id] = object.ReadImport(o)
@@ -188,7 +191,7 @@ func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *term)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, links...)
 		ctx, stop := context.WithCancel(t.Context())
-		writer, err := New(Options{Services: typedtest.Clients(w.api).Services, MCS: w.mcs(), Leases: typedtest.Clients(w.api).Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch})
+		writer, err := New(Options{Services: w.services, MCS: w.mcs(), Leases: typedtest.Clients(w.api).Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,6 +203,26 @@ func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *term)) {
 		<-done
 		time.Sleep(time.Second) // what touches the world has ended
 	})
+}
+
+func (w *world) services(namespace string) typed.Resource[*corev1.Service, *corev1.ServiceList] {
+	return slowly{typedtest.Clients(w.api).Services(namespace), w}
+}
+
+// slowly is a client of Services that takes the world's delay.
+type slowly struct {
+	typed.Resource[*corev1.Service, *corev1.ServiceList]
+	w *world
+}
+
+func (s slowly) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Service, error) {
+	s.w.mu.Lock()
+	delay := s.w.delay
+	s.w.mu.Unlock()
+	if delay != nil && !sleep.For(ctx, delay(name)) {
+		return nil, ctx.Err()
+	}
+	return s.Resource.Get(ctx, name, o)
 }
 
 // take returns what has been written since it was last called.

@@ -193,19 +193,56 @@ func TestImportsForbidden(t *testing.T) {
 	})
 }
 
-// Where a kind has no status to be written by itself, that is a problem, and is tried again ever more seldom.
+// Where a kind has no status to be written by itself, or is not served in the version of the other, that is a problem, and is tried again
+// ever more seldom.
 func TestNoStatus(t *testing.T) {
-	inMCS(t, nil, []string{"web"}, func(w *world, term *term) {
-		tries := 0
-		w.change(func() {
-			w.exports.refuse = func(o *mcs.ServiceExport) error {
-				tries++
-				return apierrors.NewNotFound(mcsResource, o.Name)
-			}
+	for name, spoil := range map[string]func(k *kind[*mcs.ServiceExport, mcs.ServiceExport]){
+		"no status": func(k *kind[*mcs.ServiceExport, mcs.ServiceExport]) {
+			k.refuse = func(o *mcs.ServiceExport) error { return apierrors.NewNotFound(mcsResource, o.Name) }
+		},
+		"another version": func(k *kind[*mcs.ServiceExport, mcs.ServiceExport]) { k.unserved = true },
+	} {
+		inMCS(t, nil, []string{"web"}, func(w *world, term *term) {
+			w.change(func() { spoil(w.exports) })
+			time.Sleep(time.Hour)
+			w.change(func() {
+				if state, _ := term.trouble(&Change{Object: Object{ServiceExport, shop("web"), true}}); state != adminapi.ExportFailed || w.exports.gets > 30 {
+					t.Errorf("%s: state %q after %d tries", name, state, w.exports.gets)
+				}
+			})
 		})
+	}
+}
+
+// Nothing is written, or removed, in a version for which there is no client.
+func TestNoClient(t *testing.T) {
+	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, _ *term) {
+		time.Sleep(10 * time.Second)
+		w.take()
+		w.change(func() { w.version, w.links[0].Exports = "v2", nil })
 		time.Sleep(time.Hour)
-		if state, _ := term.trouble(&Change{Object: Object{ServiceExport, shop("web"), true}}); state != adminapi.ExportFailed || tries > 30 {
-			t.Errorf("state %q after %d tries", state, tries)
+		if got := w.take(); len(got) > 0 {
+			t.Errorf("%q", got)
+		}
+	})
+}
+
+// What is held goes when its time is over, also where nothing else is left to do.
+func TestHeldAlone(t *testing.T) {
+	inMCS(t, []string{"west"}, nil, func(w *world, _ *term) {
+		time.Sleep(10 * time.Second)
+		w.take()
+		w.change(func() {
+			w.version, w.links[0].Exports, w.links[0].Emptied = "", nil, true
+			clear(w.imports.all)
+		})
+		time.Sleep(9 * time.Minute)
+		if got := w.take(); len(got) > 0 {
+			t.Errorf("while it is held: %q", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := w.take(); !slices.Equal(got, []string{"delete shop/web-clusterset"}) {
+			t.Errorf("then: %q", got)
 		}
 	})
 }

@@ -10,16 +10,12 @@ import (
 // metrics are those of one Writer.
 type metrics struct {
 	writes *prometheus.CounterVec
-	delay  *prometheus.HistogramVec
 }
 
 func newMetrics(r prometheus.Registerer, leads func() bool) (*metrics, error) {
 	m := &metrics{writes: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "isthmus_service_writes_total", Help: "Writes of Services, ServiceImports and conditions of ServiceExports, by what they are for, what was done and how that ended.",
-	}, []string{"kind", "verb", "result"}), delay: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "isthmus_export_propagation_seconds", Help: "From when a change of what is to be written was seen, or this replica began to write, until it was written, by what it is for.",
-		Buckets: []float64{0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300},
-	}, []string{"kind"})}
+	}, []string{"kind", "verb", "result"})}
 	leader := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_exports_leader", Help: "Whether this replica holds the Lease for writing exported Services: 1 or 0.",
 	}, func() float64 {
@@ -28,7 +24,7 @@ func newMetrics(r prometheus.Registerer, leads func() bool) (*metrics, error) {
 		}
 		return 0
 	})
-	return m, errors.Join(r.Register(m.writes), r.Register(m.delay), r.Register(leader))
+	return m, errors.Join(r.Register(m.writes), r.Register(leader))
 }
 
 func (m *metrics) count(one task, v Verb, err error) {

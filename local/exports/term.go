@@ -1,7 +1,6 @@
 package exports
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -16,8 +15,10 @@ import (
 const (
 	// batchDelay is how long a change waits for others.
 	batchDelay = 50 * time.Millisecond
-	// planShare is how many times as long as a plan has taken passes at least until the next.
+	// planShare is how many times as long as a plan has taken passes at least until the next, or maxBatch.
 	planShare = 10
+	// maxBatch bounds how long after a change writes of a plan begin that does not know it.
+	maxBatch = time.Second
 	// writesAtOnce is how many writes are under way at most, writesOfLink of these for one link: a link whose
 	// writes hang leaves room to the others.
 	writesAtOnce, writesOfLink = 32, 4
@@ -41,10 +42,8 @@ type term struct {
 	lease   lease
 	limiter *rate.Limiter
 	results chan result
-	writing map[Object]task      // under way
-	queue   []task               // of the last plan, that have not begun
-	seen    time.Time            // when there was the first change that no plan has seen; zero: there was none
-	since   map[Object]time.Time // when it was seen that an object is to be written
+	writing map[Object]task // under way
+	queue   []task          // of the last plan, that have not begun
 
 	mu      sync.Mutex
 	memory  plan.Memory
@@ -89,7 +88,8 @@ func (t *term) run(work context.Context) {
 		if t.dropDeletes() {
 			wait = 0
 		}
-		if !t.rest(work, changed, max(wait, batchDelay, planShare*took), max(batchDelay, planShare*took)) {
+		batch := min(max(batchDelay, planShare*took), maxBatch)
+		if !t.rest(work, changed, max(wait, batch), batch) {
 			return
 		}
 	}
@@ -116,7 +116,6 @@ func (t *term) rest(work context.Context, changed <-chan struct{}, wait, batch t
 			t.done(r)
 		case <-changed:
 			changed = nil
-			t.seen = time.Now()
 		}
 		if at := time.Now().Add(batch); at.Before(due) {
 			due = at
@@ -145,6 +144,9 @@ func (t *term) pass() (tasks []task, wait time.Duration) {
 	world, ok := t.World()
 	if !ok {
 		return nil, time.Hour
+	}
+	if v := world.MCSVersion; v != "" && t.MCS[v].ServiceImports == nil {
+		world.MCSVersion, world.Imports = "", nil // nothing is written of what there is no client for
 	}
 	p, memory := plan.Make(world, t.memory)
 	t.mu.Lock()
@@ -224,9 +226,6 @@ func (t *term) begin(work context.Context) {
 // done records the end of a write.
 func (t *term) done(r result) {
 	delete(t.writing, r.Object)
-	if since, ok := t.since[r.Object]; ok && r.problem == "" && !r.again && !r.nothing {
-		t.metrics.delay.WithLabelValues(cmp.Or(string(r.For), "unknown")).Observe(time.Since(since).Seconds())
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o := t.objects[r.Object]
@@ -236,22 +235,15 @@ func (t *term) done(r result) {
 
 // forget drops what is remembered of failures where nothing is to be changed any more, and all of what has not been written for long.
 func (t *term) forget(changes []Change) {
-	if t.seen.IsZero() {
-		t.seen = time.Now()
-	}
-	pending := make(map[Object]time.Time, len(changes))
+	pending := make(map[Object]bool, len(changes))
 	for i := range changes {
-		id := changes[i].Object
-		if pending[id] = t.since[id]; pending[id].IsZero() {
-			pending[id] = t.seen
-		}
+		pending[changes[i].Object] = true
 	}
-	t.seen, t.since = time.Time{}, pending
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for id, o := range t.objects {
 		switch {
-		case !pending[id].IsZero():
+		case pending[id]:
 		case time.Since(o.at) > changeTime:
 			delete(t.objects, id)
 		case o.failures > 0:

@@ -36,7 +36,7 @@ func (t *term) write(one task) (r outcome) {
 	case err == nil:
 		r.nothing = v == none
 		return r
-	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && v != Create && v != Status: // without a status of its own a kind has none to find
+	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && (v == Update || v == Delete): // a status that is not found is not served, or not in that version
 		return outcome{again: true} // somebody else was faster
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		return outcome{nothing: true} // with all that is in it
@@ -64,7 +64,7 @@ func put[O kept](api func(*Writer) (client[O], Verb), over func(have O) O, known
 		var zero, got O
 		have, err := c.Get(ctx, one.Name, metav1.GetOptions{})
 		switch {
-		case apierrors.IsNotFound(err):
+		case apierrors.IsNotFound(err) && v != Status:
 			have = zero
 		case err != nil:
 			return none, err

@@ -11,8 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,46 +48,63 @@ func TestWrites(t *testing.T) {
 	})
 }
 
-// TestDelay: how long a write takes counts from when the change was seen, also where the object was written just before.
-func TestDelay(t *testing.T) {
-	inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, term *term) {
-		check := func(count uint64, from, to float64) {
-			t.Helper()
-			var m dto.Metric
-			if err := term.metrics.delay.WithLabelValues("mirror").(prometheus.Histogram).Write(&m); err != nil {
-				t.Fatal(err)
-			}
-			if h := m.Histogram; h.GetSampleCount() != count || h.GetSampleSum() < from || h.GetSampleSum() > to {
-				t.Errorf("%d writes took %v s, want %d and %v to %v", h.GetSampleCount(), h.GetSampleSum(), count, from, to)
-			}
-		}
-		time.Sleep(500 * time.Millisecond)
-		check(1, 0, 0.01)
-		w.change(func() { w.links[0].Exports = nil })
-		time.Sleep(5 * time.Second)
-		check(2, 0.4, 0.6) // until it may be written again
-		w.change(func() { w.links = []plan.Cluster{link("east", shop("web"))} })
-		time.Sleep(time.Minute)
-		check(3, 0.4, 5)
-	})
-}
-
-// TestSlowPlans: where plans take long, 50 are written a second all the same.
-func TestSlowPlans(t *testing.T) {
-	var links []plan.Cluster
-	for i := range 10 {
+// manyLinks are links with 20 exports each.
+func manyLinks(links int) (all []plan.Cluster) {
+	for i := range links {
 		l := link(fmt.Sprint("l", i))
 		for n := range 20 {
 			l.Exports = append(l.Exports, link("x", shop(fmt.Sprint("web", n))).Exports...)
 		}
-		links = append(links, l)
+		all = append(all, l)
 	}
+	return all
+}
+
+// TestSlowPlans: where plans take long, 50 are written a second all the same.
+func TestSlowPlans(t *testing.T) {
 	inWorld(t, nil, func(w *world, _ *term) {
-		w.slow.Store(int64(time.Second))
-		w.change(func() { w.links = links })
-		time.Sleep(7 * time.Second)
+		w.slow.Store(int64(100 * time.Millisecond))
+		w.change(func() { w.links = manyLinks(10) })
+		time.Sleep(5 * time.Second)
 		if got := w.take(); len(got) < 190 {
 			t.Errorf("%d of 200 are written", len(got))
+		}
+	})
+}
+
+// TestOldPlan: however long a plan takes, its writes begin for a second at most after something has changed.
+func TestOldPlan(t *testing.T) {
+	inWorld(t, nil, func(w *world, _ *term) {
+		w.slow.Store(int64(500 * time.Millisecond))
+		w.change(func() { w.links = manyLinks(20) })
+		time.Sleep(2 * time.Second)
+		w.change(func() { w.links = nil })
+		time.Sleep(maxBatch + 10*time.Millisecond)
+		w.take()
+		time.Sleep(5 * time.Second)
+		if got := w.take(); len(got) > 0 {
+			t.Errorf("once nothing is linked: %q", got)
+		}
+	})
+}
+
+// TestDeletesTakeTurns: deletes of one link that hang leave room to those of another.
+func TestDeletesTakeTurns(t *testing.T) {
+	inWorld(t, nil, func(w *world, _ *term) {
+		w.change(func() {
+			w.links = []plan.Cluster{link("a", shop("w0"), shop("w1"), shop("w2"), shop("w3"), shop("w4")), link("b", shop("x"))}
+		})
+		time.Sleep(2 * time.Second)
+		w.take()
+		w.change(func() {
+			w.links[0].Exports, w.links[1].Exports = nil, nil
+			w.delay = func(name string) time.Duration {
+				return map[bool]time.Duration{true: time.Hour}[strings.HasSuffix(name, "-a")]
+			}
+		})
+		time.Sleep(2 * time.Second)
+		if got := w.take(); !slices.Equal(got, []string{"delete shop/x-b"}) {
+			t.Errorf("%q", got)
 		}
 	})
 }
