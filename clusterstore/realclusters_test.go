@@ -2,14 +2,9 @@ package clusterstore
 
 import (
 	"context"
-	"errors"
-	"slices"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,28 +23,6 @@ import (
 	"isthmus/clusterstore/kube"
 	"isthmus/clusterstore/typed/typedtest"
 )
-
-// shop is a cluster's API with the Service web and one endpoint of it.
-func shop(address string) *fake.Clientset {
-	name, port := "http", int32(80)
-	return fake.NewClientset(
-		&corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: web.Namespace, Name: web.Name},
-			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: name, Port: port}}},
-		},
-		webSlice("web-1", address),
-	)
-}
-
-func webSlice(name string, addresses ...string) *discoveryv1.EndpointSlice {
-	port, number := "http", int32(8080)
-	return &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Namespace: web.Namespace, Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: web.Name}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: addresses}},
-		Ports:       []discoveryv1.EndpointPort{{Name: &port, Port: &number}},
-	}
-}
 
 // onFakes makes the Store's clusters real ones, each with one of these fake APIs, by
 // token. A token without API is refused.
@@ -95,75 +68,6 @@ func (absent[L]) List(context.Context, metav1.ListOptions) (none L, err error) {
 
 func (absent[L]) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
 	return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
-}
-
-// addresses checks the addresses that the table publishes.
-func (e *env) addresses(want ...string) {
-	e.t.Helper()
-	set, _ := e.watch.Get()
-	var got []string
-	for _, ep := range set.Endpoints {
-		got = append(got, ep.Addr.String())
-	}
-	if !slices.Equal(got, want) {
-		e.t.Errorf("served: %v, want %v", got, want)
-	}
-}
-
-// Real clusters: linked, followed, rotated without a change of the set, given wrong
-// credentials, and unlinked.
-func TestRealClusters(t *testing.T) {
-	inBubble(t, func(e *env) {
-		east, north := shop("10.1.0.1"), shop("10.2.0.1")
-		e.onFakes(map[string]*fake.Clientset{"t1": east, "t2": east, "n1": north})
-		e.put(secret("e", "east", "t1", 0))
-		e.put(secret("n", "north", "n1", 0))
-		e.pass(5 * time.Second)
-		e.linked("east=ready north=ready")
-		e.addresses("10.1.0.1:8080", "10.2.0.1:8080")
-		before, _ := e.watch.Get()
-
-		e.put(secret("e", "east", "t2", 0))
-		e.pass(5 * time.Second)
-		e.status("e east ready", "n north ready")
-		if now, _ := e.watch.Get(); now != before {
-			t.Error("the rotation has changed the set")
-		}
-		if _, err := east.DiscoveryV1().EndpointSlices(web.Namespace).Create(t.Context(), webSlice("web-2", "10.1.0.2"), metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		e.pass(time.Second)
-		e.addresses("10.1.0.1:8080", "10.1.0.2:8080", "10.2.0.1:8080")
-
-		e.put(secret("e", "east", "wrong", 0))
-		e.pass(time.Minute)
-		e.addresses("10.1.0.1:8080", "10.1.0.2:8080", "10.2.0.1:8080")
-		e.status("e east ready !new credentials do not work, the old ones are in use: the API server refuses the token: …who are you?; write the link Secret anew", "n north ready")
-		e.remove("e")
-		e.addresses("10.2.0.1:8080")
-	})
-}
-
-// A cluster that forbids a needed resource is unreachable at once, and the reason names
-// the resource. It becomes ready once that is allowed.
-func TestForbiddenResource(t *testing.T) {
-	inBubble(t, func(e *env) {
-		api := shop("10.1.0.1")
-		var allowed atomic.Bool
-		api.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return !allowed.Load(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no RBAC"))
-		})
-		e.onFakes(map[string]*fake.Clientset{"t1": api})
-		e.put(secret("e", "east", "t1", 0))
-		e.linked("east=unreachable")
-		e.status("e east unreachable: pods: …pods is forbidden: no RBAC")
-		e.pass(time.Hour)
-		e.linked("east=unreachable")
-		allowed.Store(true)
-		e.pass(10 * time.Second)
-		e.linked("east=ready")
-		e.addresses("10.1.0.1:8080")
-	})
 }
 
 // While the link Secrets can't be read the Store is not settled.

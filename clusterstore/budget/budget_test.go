@@ -132,16 +132,3 @@ func TestNearAmongMany(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
-
-// BenchmarkKeep is a charge of one of 2,000 clusters.
-func BenchmarkKeep(b *testing.B) {
-	pool := NewPool(Limits{Cluster: 1 << 30, All: 1 << 40})
-	one := pool.Add()
-	for range 1999 {
-		pool.Add()
-	}
-	for b.Loop() {
-		_ = one.Keep(1000, 1000, "x")
-		one.Change(-1000, -1000)
-	}
-}

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"isthmus/clusterstore/crd"
 	"isthmus/federation"
 )
 
@@ -60,41 +59,6 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// BenchmarkReadSame: nothing has changed in 50 slices.
-func BenchmarkReadSame(b *testing.B) {
-	reader := crowd(b, 50).Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80)
-	reader.Read()
-	b.ReportAllocs()
-	for b.Loop() {
-		reader.Read()
-	}
-}
-
-// BenchmarkReadFirst: a reader of 5,000 endpoints that has read nothing yet.
-func BenchmarkReadFirst(b *testing.B) {
-	w := crowd(b, 50)
-	b.ReportAllocs()
-	for b.Loop() {
-		w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80).Read()
-	}
-}
-
-// BenchmarkPodEvent: a pod's status changes, which no client can see.
-func BenchmarkPodEvent(b *testing.B) {
-	w := crowd(b, 1)
-	p := aPod("web-abc-0-0", meshed, ownedBy("ReplicaSet", "web-abc"), podLabel(templateHashLabel, "abc"))
-	feed := w.feed(p)
-	b.ReportAllocs()
-	for b.Loop() {
-		if err := feed.Update(p); err != nil {
-			b.Fatal(err)
-		}
-	}
-	if marked := w.marked(); len(marked) != 1 { // from the filling
-		b.Fatal(marked)
-	}
-}
-
 // BenchmarkMemory: memory of 5,000 pods in no slice, and of 5,000 in slices.
 func BenchmarkMemory(b *testing.B) {
 	for _, slices := range []int{0, 50} {
@@ -113,29 +77,6 @@ func BenchmarkMemory(b *testing.B) {
 						o.Endpoints[i].TargetRef.Name = fmt.Sprintf("web-%d-5f79f964bc-%05d", n/3, n)
 					}
 					w.put(o)
-				}
-				b.ReportMetric(float64(heap()-before)/5000, "B/pod")
-				runtime.KeepAlive(w)
-			}
-		})
-	}
-}
-
-// BenchmarkMemoryAddresses: memory of 5,000 pods with an address each in a cluster that
-// indexes addresses, and in one that doesn't.
-func BenchmarkMemoryAddresses(b *testing.B) {
-	for name, change := range map[string]func(*Config){"asked": withAddresses, "not": nil} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				before := heap()
-				w := newWorld(b, change)
-				for i := range 5000 {
-					o := realPod("ReplicaSet", i)
-					at(fmt.Sprintf("10.1.%d.%d", i/250, 1+i%250))(o)
-					w.put(o)
-				}
-				if w.state.own != nil {
-					w.markedTopics()
 				}
 				b.ReportMetric(float64(heap()-before)/5000, "B/pod")
 				runtime.KeepAlive(w)
@@ -188,59 +129,6 @@ func realPod(kind string, i int) *corev1.Pod {
 		podLabel(templateHashLabel, "5f79f964bc")(o)
 	}
 	return o
-}
-
-// updateInTurn measures updates by these Servers, one after the other again and again.
-func updateInTurn(b *testing.B, w *world, servers ...*crd.Server) {
-	feed := w.store("servers")
-	n := 0
-	b.ReportAllocs()
-	for b.Loop() {
-		n++
-		if err := feed.Update(servers[n%len(servers)]); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkReadPoliced: BenchmarkReadFirst where there are Servers, and every Pod
-// has labels of its own.
-func BenchmarkReadPoliced(b *testing.B) {
-	for _, servers := range []int{0, 1, 10, 100} {
-		b.Run(fmt.Sprintf("servers=%d", servers), func(b *testing.B) {
-			w := newWorld(b, nil)
-			w.put(aService("web", "http=80"))
-			for s := range 50 {
-				w.put(crowdSlice(s, 100))
-				for i := range 100 {
-					o := realPod("StatefulSet", s*100+i)
-					o.Name = fmt.Sprintf("web-abc-%d-%d", s, i)
-					w.put(o)
-				}
-			}
-			for i := range servers {
-				w.put(aServer(fmt.Sprint("s", i), "http", fmt.Sprintf("app.kubernetes.io/name=db-%d,app.kubernetes.io/version", i)))
-			}
-			b.ReportAllocs()
-			for b.Loop() {
-				w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80).Read()
-			}
-		})
-	}
-}
-
-// BenchmarkServerEventInLargeCluster: a Server that selects one Pod is added and removed, in a cluster with
-// 100,000 Pods of 100 namespaces.
-func BenchmarkServerEventInLargeCluster(b *testing.B) {
-	w := newWorld(b, nil)
-	for i := range 100_000 {
-		p := realPod("ReplicaSet", i)
-		p.Namespace = fmt.Sprint("ns-", i%100)
-		w.put(p)
-	}
-	w.put(aPod("p", podLabel("app", "one")), aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
-	with, without := aServer("s", "8080", "app=one"), aServer("s", "8080", "app=none")
-	updateInTurn(b, w, with, without)
 }
 
 func heap() int64 {

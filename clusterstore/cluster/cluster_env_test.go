@@ -3,11 +3,8 @@ package cluster
 import (
 	"context"
 	"errors"
-	"net"
-	"net/url"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,12 +97,6 @@ func (tr *trouble) cut() {
 	}
 	tr.watches = make(map[string][]watch.Interface)
 }
-
-var (
-	errRefused = &url.Error{Op: "Get", URL: "https://east", Err: errDial}
-	errDial    = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-	errTimeout = errors.New("no answer in time")
-)
 
 func forbidden(resource string) error {
 	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no role"))

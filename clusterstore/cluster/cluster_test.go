@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -53,151 +52,7 @@ func TestSliceBeforePod(t *testing.T) {
 	}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2"))
 }
 
-// TestDownAtStart: an API that is down for long is read soon after it is up.
-func TestDownAtStart(t *testing.T) {
-	for name, err := range map[string]error{"dial: connection refused": errRefused, "no answer in time": errTimeout, "who?": apierrors.NewUnauthorized("who?")} {
-		t.Run(name, func(t *testing.T) {
-			inCluster(t, func(_ *Config, tr *trouble) { tr.set("* *", err) }, func(r *running) {
-				if h := r.Health(); h.Err == nil || !strings.HasSuffix(h.Err.Error(), "s: "+name) || !h.StaleSince.IsZero() {
-					t.Errorf("after the first attempts: %+v", h)
-				}
-				time.Sleep(time.Hour)
-				if r.isSynced() {
-					t.Error("synced without an API")
-				}
-				r.trouble.set("* *", nil)
-				r.until("sync", 5*time.Second, r.isSynced)
-				if got := r.addrs(); got != "10.0.0.2:8080" {
-					t.Errorf("got %q", got)
-				}
-				if h := r.Health(); h.Err != nil {
-					t.Errorf("%+v", h)
-				}
-			}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.2"))
-		})
-	}
-}
-
-// TestLost: objects stay while the API can't be reached, and it is watched again soon
-// after it is back, whatever the failure was and however long it took.
-func TestLost(t *testing.T) {
-	for name, err := range map[string]error{"refused": errRefused, "silent": errTimeout} {
-		t.Run(name, func(t *testing.T) {
-			inCluster(t, nil, func(r *running) {
-				time.Sleep(time.Minute)
-				r.trouble.set("* *", err)
-				began := time.Now()
-				r.trouble.cut()
-				changed := r.HealthChanged()
-				r.until("loss", 5*time.Second, func() bool { return !r.Health().StaleSince.IsZero() })
-				select {
-				case <-changed:
-				default:
-					t.Error("HealthChanged was not closed by the loss")
-				}
-				time.Sleep(3 * time.Hour)
-				h := r.Health()
-				if h.Err == nil || h.StaleSince.Before(began) || h.StaleSince.After(began.Add(5*time.Second)) {
-					t.Errorf("lost %v after it began: %+v", h.StaleSince.Sub(began), h)
-				}
-				if got := r.addrs(); got != "10.0.0.2:8080" {
-					t.Errorf("while it is away, got %q", got)
-				}
-				r.trouble.set("* *", nil)
-				r.until("return", 5*time.Second, func() bool { h := r.Health(); return h.Err == nil && h.StaleSince.IsZero() })
-				r.create(aPod("p"))
-				r.until("pod", time.Second, func() bool { return r.addrs() == "10.0.0.1:8080 10.0.0.2:8080" })
-			}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2"))
-		})
-	}
-}
-
-// TestChangedMeanwhile: changes while the API could not be reached are found, also where
-// a watch from the last version would miss them, as after a restored backup, or with
-// these fakes.
-//
-// Behaviours: E-24, E-26, E-28, E-31.
-func TestChangedMeanwhile(t *testing.T) {
-	for name, err := range map[string]error{"refused": errRefused, "silent": errTimeout} {
-		t.Run(name, func(t *testing.T) {
-			inCluster(t, nil, func(r *running) {
-				time.Sleep(time.Minute)
-				r.trouble.set("* *", err)
-				r.trouble.cut()
-				r.create(aPod("p"))
-				if err := r.api.typed.CoreV1().Pods("ns").Delete(context.Background(), "q", metav1.DeleteOptions{}); err != nil {
-					t.Fatal(err)
-				}
-				time.Sleep(time.Hour)
-				if got := r.addrs(); got != "10.0.0.2:8080" {
-					t.Errorf("got %q", got)
-				}
-				r.trouble.set("* *", nil)
-				r.until("return", 5*time.Second, func() bool { return r.addrs() == "10.0.0.1:8080" })
-				if len(r.changes) == 0 {
-					t.Error("the change was not reported")
-				}
-			}, aService("web", "http=80"), aPod("q"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"))
-		})
-	}
-}
-
-// TestForbiddenOptional: optional resources that are forbidden delay nothing and are
-// retried.
-func TestForbiddenOptional(t *testing.T) {
-	inCluster(t, func(c *Config, tr *trouble) {
-		withAddresses(c)
-		for _, resource := range []string{"replicasets", "nodes"} {
-			tr.set("* "+resource, forbidden(resource))
-		}
-		tr.set("* jobs", apierrors.NewNotFound(schema.GroupResource{Resource: "jobs"}, ""))
-	}, func(r *running) {
-		if !r.isSynced() {
-			t.Fatalf("not synced: %+v", r.Health())
-		}
-		for _, name := range []string{"replicasets", "jobs", "nodes"} {
-			if h := r.resource(name); h.Needed || h.Synced || h.Err == "" {
-				t.Errorf("%+v", h)
-			}
-		}
-		if h := r.Health(); h.Err != nil || !h.StaleSince.IsZero() {
-			t.Errorf("%+v", h)
-		}
-		owner := func() string {
-			synctest.Wait()
-			return describe(r.Reader(web80.Service, 80).Read().Slices[0].Endpoints[0])
-		}
-		if got := owner(); !strings.Contains(got, "replicaset:web-1") {
-			t.Errorf("got %s", got)
-		}
-		rs := metadataOf("ReplicaSet", "web-1", "Deployment", "web")
-		rs.APIVersion = "apps/v1"
-		r.create(rs)
-		time.Sleep(time.Hour)
-		r.trouble.set("* replicasets", nil)
-		r.until("owner", 30*time.Second, func() bool { return strings.Contains(owner(), "deployment:web") })
-		if h := r.resource("replicasets"); !h.Synced || h.Err != "" || h.Objects != 1 {
-			t.Errorf("%+v", h)
-		}
-	}, aService("web", "http=80"), aPod("p", ownedBy("ReplicaSet", "web-1")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
-}
-
 var web80 = federation.Key{Service: federation.ServiceID{Namespace: "ns", Name: "web"}, Port: 80}
-
-// TestListedNotWatched: a resource that can be listed but not watched is a failure.
-func TestListedNotWatched(t *testing.T) {
-	inCluster(t, func(_ *Config, tr *trouble) { tr.set("watch pods", forbidden("pods")) }, func(r *running) {
-		if !r.isSynced() {
-			t.Fatalf("not synced: %+v", r.Health())
-		}
-		for range 100 {
-			time.Sleep(time.Second)
-			if h := r.Health(); h.Err == nil || h.StaleSince.IsZero() {
-				t.Fatalf("%+v", h)
-			}
-		}
-	})
-}
 
 // TestCallbacks: ServiceChanged and NodeChanged get all changes in order, and ProfileChanged and
 // OwnerChanged the addresses of a Pod.
@@ -356,29 +211,4 @@ func TestChangedInTurn(t *testing.T) {
 			t.Errorf("reported %v", reported)
 		}
 	})
-}
-
-// TestNoServiceProfiles: where ServiceProfiles can't be listed all else works, and the
-// health has the error.
-func TestNoServiceProfiles(t *testing.T) {
-	inCluster(t, func(c *Config, tr *trouble) {
-		withAddresses(c)
-		tr.set("* serviceprofiles", forbidden("serviceprofiles"))
-	}, func(r *running) {
-		if !r.isSynced() {
-			t.Fatalf("not synced: %+v", r.Health())
-		}
-		if got := describeFound(r.LookupAddress(netip.MustParseAddrPort("10.0.0.1:80"))); got != "10.0.0.1:80"+podDescribed {
-			t.Errorf("got %s", got)
-		}
-		if h := r.resource("serviceprofiles"); h.Needed || h.Synced || !strings.Contains(h.Err, "forbidden") || r.Health().Err != nil {
-			t.Errorf("%+v", h)
-		}
-		r.trouble.set("* serviceprofiles", nil)
-		r.create(aProfile("web.ns", `{}`))
-		r.until("ServiceProfiles", 30*time.Second, func() bool {
-			_, exists := r.ServiceProfile("ns", "web.ns.svc.cluster.local")
-			return exists && r.resource("serviceprofiles").Err == ""
-		})
-	}, aPod("p", at("10.0.0.1")))
 }

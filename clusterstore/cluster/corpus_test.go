@@ -52,18 +52,17 @@ func newKept(o decode.Object, value any) isKept {
 // corpusKind is a kind of which objects are read by client-go's types and by package decode.
 type corpusKind struct {
 	schema.GroupVersionKind
-	resource string
-	used     string
-	make     func(corpus.Maker) []byte                                 // an encoded object
-	old      func(data []byte, change func(decode.Object)) isKept      // decoded as client-go does
-	all      func(t *testing.T, from decode.Sources) (listed []isKept) // decoded by package decode
+	used string
+	make func(corpus.Maker) []byte                                 // an encoded object
+	old  func(data []byte, change func(decode.Object)) isKept      // decoded as client-go does
+	all  func(t *testing.T, from decode.Sources) (listed []isKept) // decoded by package decode
 }
 
 func newCorpusKind[T any, O interface {
 	*T
 	decode.Object
-}](kind schema.GroupVersionKind, resource, used string, spice func(corpus.Maker, O), from func(decode.Sources) decode.Source[O], compact func(O) any) corpusKind {
-	return corpusKind{GroupVersionKind: kind, resource: resource, used: used,
+}](kind schema.GroupVersionKind, used string, spice func(corpus.Maker, O), from func(decode.Sources) decode.Source[O], compact func(O) any) corpusKind {
+	return corpusKind{GroupVersionKind: kind, used: used,
 		make: func(m corpus.Maker) []byte {
 			o := O(new(T))
 			m.Make(o)
@@ -123,11 +122,11 @@ func corpusKinds(t *testing.T) []corpusKind {
 	c := newOn(newFakeAPI(), cfg)
 	partial := schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}
 	return []corpusKind{
-		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Pod"), "pods", corpus.UsedPod, spicePod, func(s decode.Sources) decode.Source[*corev1.Pod] { return s.Pods }, func(o *corev1.Pod) any {
+		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Pod"), corpus.UsedPod, spicePod, func(s decode.Sources) decode.Source[*corev1.Pod] { return s.Pods }, func(o *corev1.Pod) any {
 			p, _ := c.compactPod(o)
 			return p
 		}),
-		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Service"), "services", corpus.UsedService, spiceService, func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services }, func(o *corev1.Service) any {
+		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Service"), corpus.UsedService, spiceService, func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services }, func(o *corev1.Service) any {
 			s := c.cfg.Rules.compactService(o, true)
 			s.rare, s.selecting = c.readRare(o), encodeSelecting(o)
 			maps.DeleteFunc(s.export().Service.Annotations, func(key, _ string) bool {
@@ -135,28 +134,28 @@ func corpusKinds(t *testing.T) []corpusKind {
 			})
 			return s
 		}),
-		newCorpusKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "endpointslices", corpus.UsedSlice, spiceSlice, func(s decode.Sources) decode.Source[*discoveryv1.EndpointSlice] { return s.EndpointSlices }, func(o *discoveryv1.EndpointSlice) any {
+		newCorpusKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), corpus.UsedSlice, spiceSlice, func(s decode.Sources) decode.Source[*discoveryv1.EndpointSlice] { return s.EndpointSlices }, func(o *discoveryv1.EndpointSlice) any {
 			d, ok := compactSlice(o, true)
 			return []any{d, ok}
 		}),
-		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Endpoints"), "endpoints", corpus.UsedEndpoints, spiceEndpoints, func(s decode.Sources) decode.Source[*coreEndpoints] { return s.Endpoints }, func(o *coreEndpoints) any {
+		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Endpoints"), corpus.UsedEndpoints, spiceEndpoints, func(s decode.Sources) decode.Source[*coreEndpoints] { return s.Endpoints }, func(o *coreEndpoints) any {
 			d, ok := compactEndpoints(o, true)
 			return []any{d, ok}
 		}),
-		newCorpusKind(partial, "replicasets", corpus.UsedMeta, func(corpus.Maker, *metav1.PartialObjectMetadata) {}, func(s decode.Sources) decode.Source[*metav1.PartialObjectMetadata] { return s.Nodes }, func(o *metav1.PartialObjectMetadata) any {
+		newCorpusKind(partial, corpus.UsedMeta, func(corpus.Maker, *metav1.PartialObjectMetadata) {}, func(s decode.Sources) decode.Source[*metav1.PartialObjectMetadata] { return s.Nodes }, func(o *metav1.PartialObjectMetadata) any {
 			owner, _ := compactOwner(o)
 			node, _ := compactNode(o)
 			return []any{owner, node}
 		}),
-		newCorpusKind(crd.PolicyVersion.WithKind("Server"), "servers", "", func(corpus.Maker, *crd.Server) {}, func(s decode.Sources) decode.Source[*crd.Server] { return s.Servers }, func(o *crd.Server) any {
+		newCorpusKind(crd.PolicyVersion.WithKind("Server"), "", func(corpus.Maker, *crd.Server) {}, func(s decode.Sources) decode.Source[*crd.Server] { return s.Servers }, func(o *crd.Server) any {
 			f, ok := compactServer(o)
 			return []any{f, ok}
 		}),
-		newCorpusKind(crd.WorkloadVersion.WithKind("ExternalWorkload"), "externalworkloads", "", func(corpus.Maker, *crd.ExternalWorkload) {}, func(s decode.Sources) decode.Source[*crd.ExternalWorkload] { return s.Workloads }, func(o *crd.ExternalWorkload) any {
+		newCorpusKind(crd.WorkloadVersion.WithKind("ExternalWorkload"), "", func(corpus.Maker, *crd.ExternalWorkload) {}, func(s decode.Sources) decode.Source[*crd.ExternalWorkload] { return s.Workloads }, func(o *crd.ExternalWorkload) any {
 			p, _ := c.compactWorkload(o)
 			return p
 		}),
-		newCorpusKind(crd.ProfileVersion.WithKind("ServiceProfile"), "serviceprofiles", "", func(corpus.Maker, *crd.ServiceProfile) {}, func(s decode.Sources) decode.Source[*crd.ServiceProfile] { return s.Profiles }, func(o *crd.ServiceProfile) any {
+		newCorpusKind(crd.ProfileVersion.WithKind("ServiceProfile"), "", func(corpus.Maker, *crd.ServiceProfile) {}, func(s decode.Sources) decode.Source[*crd.ServiceProfile] { return s.Profiles }, func(o *crd.ServiceProfile) any {
 			return serviceprofile.Translate(o)
 		}),
 	}
@@ -269,31 +268,6 @@ func (k corpusKind) compare(t *testing.T, objects [][]byte) {
 	for i, o := range objects {
 		if want := k.old(o, nil); !reflect.DeepEqual(got[i], want) {
 			t.Fatalf("%s: got\n%+v\nwant\n%+v", k.Kind, got[i], want)
-		}
-	}
-}
-
-// TestKeptOfRealServers: so it is with what a real API server has sent.
-func TestKeptOfRealServers(t *testing.T) {
-	all, err := corpus.Recorded()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, k := range corpusKinds(t) {
-		n := 0
-		for _, a := range all {
-			if a.Watch() || a.Resource() != k.resource {
-				continue
-			}
-			objects, err := a.Objects()
-			if err != nil {
-				t.Fatal(err)
-			}
-			k.compare(t, objects)
-			n += len(objects)
-		}
-		if n == 0 {
-			t.Errorf("nothing is recorded of %s", k.resource)
 		}
 	}
 }

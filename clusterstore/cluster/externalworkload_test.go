@@ -3,12 +3,9 @@ package cluster
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/federation"
@@ -117,49 +114,4 @@ func TestWorkloadOfTheSlice(t *testing.T) {
 	if got := addrs(w.read("web", 80)); got != "10.0.0.2:8080" {
 		t.Errorf("got %q", got)
 	}
-}
-
-// TestCustomResourcesLater: without CRDs, or rights, the cluster serves what it can, and
-// the health has the errors; once they are there, the rest is read.
-func TestCustomResourcesLater(t *testing.T) {
-	inCluster(t, func(_ *Config, tr *trouble) {
-		tr.set("* servers", apierrors.NewNotFound(schema.GroupResource{Resource: "servers"}, ""))
-		tr.set("* externalworkloads", forbidden("externalworkloads"))
-	}, func(r *running) {
-		if !r.isSynced() {
-			t.Fatalf("not synced: %+v", r.Health())
-		}
-		if got := r.addrs(); got != "10.0.0.1:8080" {
-			t.Errorf("got %q", got)
-		}
-		r.create(aServer("s", "8080", ""))
-		r.create(aWorkload("v"))
-		time.Sleep(time.Hour)
-		for _, name := range []string{"servers", "externalworkloads"} {
-			if h := r.resource(name); h.Needed || h.Synced || h.Err == "" || h.Objects != 0 {
-				t.Errorf("%+v", h)
-			}
-			r.trouble.set("* "+name, nil)
-		}
-		if h := r.Health(); h.Err != nil || !h.StaleSince.IsZero() {
-			t.Errorf("%+v", h)
-		}
-		r.until("all", 30*time.Second, func() bool { return r.addrs() == "10.0.0.1:8080 10.0.0.2:8080" && r.opaque() == "10.0.0.1:8080" })
-		for _, name := range []string{"servers", "externalworkloads"} {
-			if h := r.resource(name); !h.Synced || h.Err != "" || h.Objects != 1 {
-				t.Errorf("%+v", h)
-			}
-		}
-		if err := r.api.crd.trackers["servers"].Delete(serversResource, "ns", "s"); err != nil {
-			t.Fatal(err)
-		}
-		if r.until("no policy", time.Second, func() bool { return r.opaque() == "" }); len(r.changes) == 0 {
-			t.Error("the change was not reported")
-		}
-	}, aService("web", "http=80"), aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 ew=v"))
-}
-
-func (r *running) opaque() string {
-	w := &world{Own: r.Own, t: r.t}
-	return w.opaqueAt(80)
 }

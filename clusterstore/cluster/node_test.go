@@ -1,21 +1,14 @@
 package cluster
 
 import (
-	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
-
-	"isthmus/clusterstore/budget"
 )
 
 func aNode(name, region string) *metav1.PartialObjectMetadata {
@@ -41,27 +34,6 @@ func newRegions(t testing.TB) *regions {
 		c.RegionChanged = func() { r.reported = append(r.reported, r.Region()) }
 	})
 	return r
-}
-
-// TestRegionOfList: no part of a list counts as the Nodes.
-func TestRegionOfList(t *testing.T) {
-	r := newRegions(t)
-	replace := func(nodes ...any) {
-		t.Helper()
-		if err := r.store("nodes").Replace(nodes, ""); err != nil {
-			t.Fatal(err)
-		}
-	}
-	replace(aNode("a", "north"), aNode("b", "south"))
-	if len(r.reported) > 0 {
-		t.Errorf("reported %q", r.reported)
-	}
-	replace(aNode("c", "north"), aNode("b", "north"))
-	replace(aNode("d", "south"), aNode("e", "south"))
-	replace()
-	if want := []string{"north", "south", ""}; !slices.Equal(r.reported, want) {
-		t.Errorf("reported %q, want %q", r.reported, want)
-	}
 }
 
 // TestRegionReference compares the region after random events with the one that all Nodes have, and
@@ -115,43 +87,6 @@ func TestRegionReference(t *testing.T) {
 	})
 }
 
-// TestRegionOptional: Nodes that can't be read delay nothing, and don't make a cluster
-// stale; the region is known as soon as they can. What was read stays unless the API has
-// no Nodes any more.
-func TestRegionOptional(t *testing.T) {
-	for name, err := range map[string]error{
-		"forbidden": forbidden("nodes"),
-		"absent":    apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, ""),
-	} {
-		t.Run(name, func(t *testing.T) {
-			inCluster(t, func(c *Config, tr *trouble) {
-				c.Nodes = true
-				tr.set("* nodes", err)
-			}, func(r *running) {
-				healthy := func() {
-					t.Helper()
-					if h := r.Health(); !r.isSynced() || h.Err != nil || !h.StaleSince.IsZero() {
-						t.Errorf("%+v", h)
-					}
-				}
-				r.create(aNode("a", "north"))
-				time.Sleep(time.Hour)
-				if healthy(); r.Region() != "" {
-					t.Errorf("%q of Nodes that can't be read", r.Region())
-				}
-				r.trouble.set("* nodes", nil)
-				r.until("region", 30*time.Second, func() bool { return r.Region() == "north" })
-				r.trouble.set("* nodes", forbidden("nodes"))
-				r.trouble.cut()
-				time.Sleep(time.Hour)
-				if healthy(); r.Region() != "north" {
-					t.Errorf("%q when Nodes can't be read any more", r.Region())
-				}
-			})
-		})
-	}
-}
-
 // TestRegionHangingCallback: while RegionChanged runs no lock is held. It holds up nothing
 // but Nodes.
 func TestRegionHangingCallback(t *testing.T) {
@@ -172,43 +107,4 @@ func TestRegionHangingCallback(t *testing.T) {
 			t.Errorf("%q", r.Region())
 		}
 	}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
-}
-
-// TestEndlessNodes: made-up Nodes of a linked cluster are bounded by its budget, and their
-// regions leave nothing behind.
-func TestEndlessNodes(t *testing.T) {
-	const limit = 4 << 20
-	b := budget.NewPool(budget.Limits{Cluster: limit, All: 2 * limit}).Add()
-	w := newWorld(t, func(c *Config) { c.Nodes, c.Budget = true, b })
-	feed := w.store("nodes")
-	before := heap()
-	for i := range 30_000 {
-		if err := feed.Update(aNode(fmt.Sprint("n", i), fmt.Sprint("r", i))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	x := &w.state.nodes
-	if n := len(x.byName); n < 1000 || n > 20_000 || len(x.regions) != n {
-		t.Errorf("%d Nodes and %d regions are kept", n, len(x.regions))
-	}
-	if took := heap() - before; took > limit*3/2 {
-		t.Errorf("they take %d KiB", took>>10)
-	}
-	for name := range maps.Clone(x.byName) {
-		w.del(aNode(name, ""))
-	}
-	for i := range 20_000 { // one Node with ever other regions
-		w.put(aNode("n", fmt.Sprint("s", i)))
-	}
-	if len(x.regions) != 1 {
-		t.Errorf("%d regions are kept", len(x.regions))
-	}
-	took := heap() - before
-	for range 10 { // texts that are unique go once a goroutine of the runtime has noticed that they are garbage
-		took = min(took, heap()-before)
-	}
-	runtime.KeepAlive(w)
-	if took > limit/2 {
-		t.Errorf("%d KiB are left", took>>10)
-	}
 }

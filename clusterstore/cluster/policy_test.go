@@ -341,20 +341,3 @@ func BenchmarkDearPolicy(b *testing.B) {
 		r.Read()
 	}
 }
-
-// BenchmarkManyPorts: Servers make 5,000 ports opaque of Pods with labels of their own. One
-// changes, and a new reader of undeclared ports reads.
-func BenchmarkManyPorts(b *testing.B) {
-	for _, pods := range []int{100, 1000} {
-		b.Run(fmt.Sprint("pods=", pods), func(b *testing.B) {
-			w := manyPorts(b, 5000, distinct(pods)...)
-			n := 0
-			b.ReportAllocs()
-			for b.Loop() {
-				n++
-				w.put(aServer("s0000", fmt.Sprint(2+2*(n%2)), "", forAll))
-				w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, federation.AnyPort).Read()
-			}
-		})
-	}
-}

@@ -28,7 +28,9 @@ func (w *world) replace(resource string, list ...any) {
 }
 
 // TestReplaceAddresses: while a new list is put into the state, an address is never
-// ambiguous because its previous owner has not been dropped yet.
+// ambiguous because its previous owner has not been dropped yet. What it does not have any more is gone.
+//
+// Behaviours: E-24, E-26, E-28, E-31.
 func TestReplaceAddresses(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	looks := 0

@@ -1,8 +1,6 @@
 package cluster
 
 import (
-	"fmt"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -159,28 +157,4 @@ func TestUnreadyChanges(t *testing.T) {
 	}
 	w.del(last)
 	read("")
-}
-
-// BenchmarkMemoryUnready: memory of 5,000 addresses that are not ready, in slices of 100:
-// what is kept of the slices, and of a reader's endpoints.
-func BenchmarkMemoryUnready(b *testing.B) {
-	for b.Loop() {
-		before := heap()
-		w := newWorld(b, nil)
-		w.put(aService("web", "http=80"))
-		for s := range 50 {
-			o := crowdSlice(s, 100)
-			for i := range o.Endpoints {
-				no, node := false, fmt.Sprint("node-", i%20)
-				o.Endpoints[i].Conditions.Ready, o.Endpoints[i].NodeName = &no, &node
-			}
-			w.put(o)
-		}
-		kept := heap()
-		share := w.read("web", 80)
-		b.ReportMetric(float64(kept-before)/50, "B/slice")
-		b.ReportMetric(float64(heap()-kept)/50, "B/slice-read")
-		runtime.KeepAlive(w)
-		runtime.KeepAlive(share)
-	}
 }

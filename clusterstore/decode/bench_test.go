@@ -2,7 +2,6 @@ package decode
 
 import (
 	"fmt"
-	"io"
 	"runtime"
 	"strings"
 	"testing"
@@ -92,20 +91,6 @@ func (r *repeated) Read(p []byte) (int, error) {
 	n := copy(p, r.data[r.at:])
 	r.at = (r.at + n) % len(r.data)
 	return n, nil
-}
-
-// BenchmarkPodEvent reads events of a Pod from a body, and decodes them.
-func BenchmarkPodEvent(b *testing.B) {
-	data, err := meshedPod(1).Marshal()
-	must(b, err)
-	body := &repeated{data: frame(b, "MODIFIED", wrapped(b, podKind, data))}
-	w, err := sends{0, protobufType, io.Reader(body)}.sources().Pods.Watch(b.Context(), metav1.ListOptions{})
-	must(b, err)
-	defer w.Close()
-	b.ReportAllocs()
-	for b.Loop() {
-		must(b, w.Next(func(Event[*corev1.Pod]) error { return nil }))
-	}
 }
 
 // TestRoom: what a decoder keeps for the next object is bounded, whatever the objects before were like.

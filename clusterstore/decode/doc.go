@@ -10,8 +10,7 @@
 // What callers may rely on:
 //
 //   - Of each object is decoded what client-go would decode, of the fields in the kind's table
-//     (kinds.go); tests hold the two against each other, and against what is kept, also for
-//     what a real API server sends. Of annotations those of Linkerd's and Isthmus's domains are
+//     (kinds.go); tests hold the two against each other, and against what is kept. Of annotations those of Linkerd's and Isthmus's domains are
 //     used, of managedFields the time of the newest update, of variables those with the addresses
 //     of a proxy.
 //   - Neither a list nor a page is ever there as a whole. An object that is small (64 KiB) is

@@ -104,13 +104,3 @@ func TestWorkers(t *testing.T) {
 		mu.Unlock()
 	})
 }
-
-func BenchmarkDirty(b *testing.B) {
-	d := NewDirty[string]()
-	at := time.Now()
-	b.ReportAllocs()
-	for b.Loop() {
-		d.Add("shop", "web", at)
-		d.Drain(b.Context(), func(string, time.Time) {})
-	}
-}

@@ -57,7 +57,9 @@ func (s *scripted) List(ctx context.Context, o metav1.ListOptions, each func(*co
 	if err != nil {
 		return meta, err
 	}
-	sleep.For(ctx, pause)
+	if !sleep.For(ctx, pause) {
+		return meta, ctx.Err()
+	}
 	for _, i := range items {
 		if err := each(i.object, i.refused); err != nil {
 			return meta, err

@@ -91,6 +91,18 @@ func TestSilentServer(t *testing.T) {
 	})
 }
 
+// TestSilentList: a list whose answer does not come to its end fails in time.
+func TestSilentList(t *testing.T) {
+	s := &scripted{version: "1", pause: time.Hour}
+	s.run(t, Options{NoWatchList: true}, func(t *testing.T, g *Group, _ texts) {
+		time.Sleep(listTimeout)
+		synctest.Wait()
+		if h := g.Health(); !errors.Is(h.Err, context.DeadlineExceeded) {
+			t.Errorf("health: %+v", h)
+		}
+	})
+}
+
 // TestBusyWatch: events keep a watch, if there are no bookmarks.
 func TestBusyWatch(t *testing.T) {
 	s := &server{}

@@ -121,15 +121,3 @@ func TestTooManyChanges(t *testing.T) {
 		})
 	}
 }
-
-// BenchmarkQueueConcerned: a worker's turn, in a namespace of 10,000 Services, after as many changes as are matched.
-func BenchmarkQueueConcerned(b *testing.B) {
-	term := newTestTerm(b, many(10_000)...)
-	w := aWorkload("vm-1", "10.0.0.1", "8080")
-	for b.Loop() {
-		for range maxChanges {
-			term.workloadChanged(nil, w)
-		}
-		term.queueConcerned(b.Context(), "ns")
-	}
-}

@@ -28,32 +28,6 @@ func (c *cluster) has(namespace, name string) bool {
 	return false
 }
 
-// TestOthersDoNotWait: one namespace has 60 Services whose writes take 500 ms each. A
-// Service of another is written at once.
-func TestOthersDoNotWait(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.slow.takes = func(*discoveryv1.EndpointSlice) time.Duration { return 500 * time.Millisecond }
-		for i := range 60 {
-			c.serviceIn("busy", fmt.Sprint("web-", i))
-		}
-		r := c.start("a")
-		c.until("a leads", 5*time.Second, func() bool { return r.Status().Synced })
-		c.pass(time.Second)
-		c.serviceIn("quiet", "web")
-		c.pass(time.Second)
-		if !c.has("quiet", "web") {
-			t.Error("the Service of the other namespace has no slices after 1 s")
-		}
-		if n := len(c.slices().slices); n > 30 {
-			t.Errorf("%d were written by then", n)
-		}
-		c.pass(time.Minute)
-		if n := len(c.slices().slices); n != 61 {
-			t.Errorf("%d of 61 Services are written", n)
-		}
-	})
-}
-
 // TestHangingWrite: a write that hangs delays its own Service only, and all writes of a
 // namespace delay that only.
 func TestHangingWrite(t *testing.T) {

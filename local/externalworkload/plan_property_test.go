@@ -19,6 +19,8 @@ import (
 // does not change, that holds exactly the right endpoints, and by few
 // writes: never more than to delete all slices and create them anew, and exactly
 // as many as leastWrites returns, which is a lower bound.
+//
+// Behaviours: EW-31, EW-33, EW-34, EW-35, EW-37.
 func TestPlan(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		svc := drawService(rt)

@@ -1,14 +1,12 @@
 package externalworkload
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -95,6 +93,10 @@ func TestSliceShape(t *testing.T) {
 		discoveryv1.LabelManagedBy: "linkerd-external-workloads-controller", corev1.IsHeadlessService: ""}; !maps.Equal(s.Labels, want) {
 		t.Errorf("EW-30: labels %v, want %v", s.Labels, want)
 	}
+	svc.Spec.ClusterIP = "10.96.0.1"
+	if p, _ := newPlan(t.Context(), svc, []*crd.ExternalWorkload{vm}, nil); p.create[0].Labels[corev1.IsHeadlessService] != "" || len(p.create[0].Labels) != 3 {
+		t.Errorf("EW-38: labels %v", p.create[0].Labels)
+	}
 	if s.GenerateName != "linkerd-external-web-" || s.Namespace != "ns" {
 		t.Errorf("name %s, namespace %s", s.GenerateName, s.Namespace)
 	}
@@ -110,112 +112,10 @@ func TestSliceShape(t *testing.T) {
 	}
 }
 
-// TestChangedSlices: the writes after a change.
-func TestChangedSlices(t *testing.T) {
-	all := workloads(300)
-	for _, x := range []struct {
-		name   string
-		before []int // sizes of the slices that are there, filled in order
-		change func(w *world, svc *corev1.Service, list []*crd.ExternalWorkload) []*crd.ExternalWorkload
-		of     int // workloads before
-		writes string
-		sizes  []int
-	}{
-		{name: "EW-32 a zone label", before: []int{2}, of: 2, change: func(_ *world, _ *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			l[0].Labels[corev1.LabelTopologyZone] = "zone-a"
-			return l
-		}, writes: "update 2", sizes: []int{2}},
-		{name: "EW-34 250 at once", change: become(250), writes: "create 100 100 50", sizes: []int{100, 100, 50}},
-		{name: "EW-35 fills what is written", before: []int{62, 61}, of: 123, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			unready(l[0])
-			unready(l[70])
-			return append(l, all[123:250]...)
-		}, writes: "create 50, update 100 100", sizes: []int{100, 100, 50}},
-		{name: "EW-36 another target port", before: []int{100, 100, 50}, of: 250, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			svc.Spec.Ports[0].TargetPort = intstr.FromInt32(81)
-			return l
-		}, writes: "update 100 100 50", sizes: []int{100, 100, 50}},
-		{name: "EW-37 labels of the Service", before: []int{100, 100, 50}, of: 250, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			svc.Labels = map[string]string{"team": "blue"}
-			return l
-		}, writes: "update 100 100 50", sizes: []int{100, 100, 50}},
-		{name: "EW-38 reserved labels of the Service", before: []int{100, 100, 50}, of: 250, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			svc.Labels = map[string]string{discoveryv1.LabelServiceName: "x", discoveryv1.LabelManagedBy: "y", corev1.IsHeadlessService: ""}
-			return l
-		}, writes: "", sizes: []int{100, 100, 50}},
-		{name: "EW-39 another port, many small slices", before: []int{30, 30, 30, 30, 30, 30, 30, 30, 30, 30}, of: 300,
-			change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-				svc.Spec.Ports[0].TargetPort = intstr.FromInt32(81)
-				return l
-			}, writes: "update 100 100 100, delete 30 30 30 30 30 30 30", sizes: []int{100, 100, 100}},
-		{name: "becomes ExternalName", before: []int{100, 50}, of: 150, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			external(svc)
-			return l
-		}, writes: "delete 100 50"},
-		{name: "terminating, one workload less and one more", before: []int{50}, of: 50, change: func(_ *world, svc *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-			svc.DeletionTimestamp = &metav1.Time{}
-			return append(l[1:], all[100:200]...)
-		}, writes: "update 100", sizes: []int{100}},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			w, svc := &world{t: t}, aService("web", "http=80/8080")
-			list := workloads(x.of)
-			for _, w := range list {
-				w.Spec.Ports = append(w.Spec.Ports, crd.PortSpec{Port: 81})
-			}
-			rest := list
-			for _, n := range x.before {
-				w.put(svc, rest[:n]...)
-				rest = rest[n:]
-			}
-			list = x.change(w, svc, list)
-			if got := w.sync(svc, list...).String(); got != x.writes {
-				t.Errorf("writes %q, want %q", got, x.writes)
-			}
-			if got := w.sizes(); !slices.Equal(got, x.sizes) {
-				t.Errorf("sizes %v, want %v", got, x.sizes)
-			}
-		})
-	}
-}
-
-// become changes the number of workloads.
-func become(n int) func(*world, *corev1.Service, []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-	return func(_ *world, _ *corev1.Service, l []*crd.ExternalWorkload) []*crd.ExternalWorkload {
-		more := workloads(max(n, len(l)))
-		for _, w := range more {
-			w.Spec.Ports = append(w.Spec.Ports, crd.PortSpec{Port: 81})
-		}
-		return append(l, more[len(l):]...)[:n]
-	}
-}
-
-// TestBothFamiliesFilled is EW-31: each slice of a dual-stack Service takes the new ones.
-func TestBothFamiliesFilled(t *testing.T) {
-	w, svc := &world{t: t}, families(aService("web", "http=80/8080"), corev1.IPv4Protocol, corev1.IPv6Protocol)
-	one, two := aWorkload("vm-1", "10.0.0.1,2001:db8::1", "8080"), aWorkload("vm-2", "10.0.0.2,2001:db8::2", "8080")
-	w.sync(svc, one)
-	if got := w.sync(svc, one, two).String(); got != "update 2 2" {
-		t.Errorf("EW-31: writes %q", got)
-	}
-}
-
-// TestPortsByName is EW-33: a port with five numbers makes five slices.
-func TestPortsByName(t *testing.T) {
-	w, svc := &world{t: t}, aService("web", "80/http")
-	list := workloads(300)
-	for i, x := range list {
-		x.Spec.Ports[0].Port = int32(8080 + i%5)
-	}
-	if got := w.sync(svc, list...).String(); got != "create 60 60 60 60 60" {
-		t.Errorf("EW-33: writes %q", got)
-	}
-}
-
 // TestStayTogether: a port that changes leaves workloads in their slices, as far as
 // these are full.
 //
-// Behaviours: EW-36.
+// Behaviours: EW-36, EW-39.
 func TestStayTogether(t *testing.T) {
 	for _, x := range []struct {
 		size, more int // of the slices; of workloads that come with the change
@@ -279,23 +179,4 @@ func (w *world) homes() map[string]string {
 		}
 	}
 	return h
-}
-
-// TestPlanWritesNothing: a plan leaves what it was made of as it was.
-func TestPlanWritesNothing(t *testing.T) {
-	w, svc := &world{t: t}, aService("web", "http=80/8080", "b=81/8080", "c=82/8080")
-	list := workloads(250)
-	w.put(svc, list[:62]...)
-	w.put(svc, list[62:123]...)
-	w.slices[0].Ports[0], w.slices[0].Ports[2] = w.slices[0].Ports[2], w.slices[0].Ports[0] // not in the order of a key
-	var copies []*discoveryv1.EndpointSlice
-	for _, s := range w.slices {
-		copies = append(copies, s.DeepCopy())
-	}
-	unready(list[0])
-	svc.Labels = map[string]string{"team": "blue"}
-	newPlan(context.Background(), svc, list, w.slices)
-	if !equality.Semantic.DeepEqual(w.slices, copies) {
-		t.Error("EW-35: the slices have changed")
-	}
 }
