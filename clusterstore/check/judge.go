@@ -14,6 +14,8 @@ type Seen struct {
 	// FromHere: it was not a gateway that has looked, but somebody from another network, with other rights in the own cluster.
 	// Nothing is known of services then, nor of how clusters are followed.
 	FromHere bool
+	// Exports: from here, the rights for --exports=on have been asked for too.
+	Exports bool
 	// NoAccount is the ServiceAccount, NAMESPACE/NAME, that is to have the gateway's rights and is not there yet.
 	NoAccount string
 	// NotAsked is why rights could not be asked for, by cluster.
@@ -32,7 +34,7 @@ func Judge(s Seen) []Result {
 	}
 	clusters[0].own, clusters[0].Cluster.Cluster = true, "local"
 	for _, l := range clusters {
-		l.fromHere = s.FromHere
+		l.fromHere, l.exports = s.FromHere, s.Exports
 		l.checkServer()
 		l.checkClock()
 		if !l.own {

@@ -42,6 +42,21 @@ func LocalRights() []Right {
 	}
 }
 
+// ExportRights are those that it needs besides with --exports=on: manifests/install/exports/rbac.yaml.
+func ExportRights() []Right {
+	const mcs, unwritten = "multicluster.x-k8s.io", "no ServiceImports are written"
+	write, status := []string{"create", "update", "delete"}, []string{"update"}
+	return []Right{
+		{"", "services", write, "", false, Warning, "no Services are written for exports"},
+		{"", "namespaces", read, "", false, Warning, "nothing is written for exports"},
+		{mcs, "serviceexports", read, "", false, Warning, unwritten},
+		{mcs, "serviceimports", read, "", false, Warning, unwritten},
+		{mcs, "serviceimports", write, "", false, Warning, unwritten},
+		{mcs, "serviceimports/status", status, "", false, Warning, "they do not name the clusters that export"},
+		{mcs, "serviceexports/status", status, "", false, Warning, "they have no conditions"},
+	}
+}
+
 // LinkRights are those of a link's credentials in its cluster: manifests/link/remote-access.yaml.
 func LinkRights() []Right {
 	return []Right{
@@ -95,6 +110,9 @@ func (l *clusterCheck) checkRights(noAccount, notAsked string) {
 	rights, hint := LinkRights(), "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
 	if l.own {
 		rights, hint = LocalRights(), "kubectl apply -f manifests/install/rbac.yaml"
+		if l.exports {
+			rights, hint = append(rights, ExportRights()...), hint+", and for --exports=on: kubectl apply -k manifests/install/exports"
+		}
 	}
 	if notAsked != "" {
 		add(Unchecked, notAsked, hint)

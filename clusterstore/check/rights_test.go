@@ -16,7 +16,7 @@ import (
 
 // TestRightsAreThoseOfManifests: what is checked is what users are asked to grant, each once.
 func TestRightsAreThoseOfManifests(t *testing.T) {
-	for file, rights := range map[string][]Right{"install/rbac.yaml": LocalRights(), "link/remote-access.yaml": LinkRights()} {
+	for file, rights := range map[string][]Right{"install/rbac.yaml": LocalRights(), "install/exports/rbac.yaml": ExportRights(), "link/remote-access.yaml": LinkRights()} {
 		granted := readManifest(t, "../../manifests/"+file)
 		var checked []string
 		for _, r := range rights {

@@ -14,9 +14,9 @@ import (
 type clusterCheck struct {
 	*report
 	adminapi.Cluster
-	own      bool
-	fromHere bool // see Seen
-	now      time.Time
+	own               bool
+	fromHere, exports bool // see Seen
+	now               time.Time
 
 	why string // why nothing more can be judged, if that is so
 }

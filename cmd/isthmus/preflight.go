@@ -38,13 +38,16 @@ func seeFromHere(ctx context.Context, p client.Preflight) check.Seen {
 	reading, stop := context.WithTimeout(ctx, clusterLimit)
 	secrets, err := clusterstore.ListSecrets(reading, p.API, p.Namespace, clusterstore.AllLinks)
 	stop()
-	seen := check.Seen{FromHere: true}
+	seen := check.Seen{FromHere: true, Exports: p.Exports}
 	seen.Secrets = adminapi.LinkSecrets{Namespace: p.Namespace, Listed: err == nil}
 	if err != nil {
 		seen.Secrets.Reason = kube.Printable(err).Error()
 	}
 	seen.Local.API = new(adminapi.APIServer)
 	own := &inspection{name: federation.Local, rest: p.Config, namespace: p.Namespace, rights: check.LocalRights(), account: p.Account, pre: p.Pre, found: seen.Local.API}
+	if p.Exports {
+		own.rights = append(own.rights, check.ExportRights()...)
+	}
 	inspections := []*inspection{own}
 	for _, a := range clusterstore.ReadAccesses(secrets) {
 		seen.Clusters.Clusters = append(seen.Clusters.Clusters, a.Cluster)

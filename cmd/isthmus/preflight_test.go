@@ -34,6 +34,10 @@ func TestPreflight(t *testing.T) {
 			w.pre, w.local.refused = true, []string{"list jobs"}
 			w.local.account = "isthmus"
 		}, []string{"warning rights local: not permitted: list jobs.batch (labels do not name CronJobs)"}},
+		"rights for exports": {func(_ *testing.T, w *world) {
+			w.exports, w.local.refused = true, []string{"create services", "update serviceimports/status"}
+		}, []string{"warning rights local: not permitted: create services (no Services are written for exports); update serviceimports/status.multicluster.x-k8s.io (they do not name the clusters that export)"}},
+		"rights for exports that are not asked for": {func(_ *testing.T, w *world) { w.local.refused = []string{"create services"} }, nil},
 		"a right in the linked one": {func(_ *testing.T, w *world) { w.east.refused = []string{"watch services"} },
 			[]string{"failure rights east: not permitted: watch services (the cluster does not join)"}},
 		"an optional right": {func(_ *testing.T, w *world) { w.east.refused = []string{"list externalworkloads"} }, nil},

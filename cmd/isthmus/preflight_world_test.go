@@ -104,7 +104,9 @@ func (a *checkedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			o.Kind, o.APIVersion = "SelfSubjectAccessReview", "authorization.k8s.io/v1"
 			answer(o)
 		case *authorizationv1.SubjectAccessReview:
-			o.Status.Allowed = !slices.Contains(a.refused, strings.TrimPrefix(o.Spec.User, "system:serviceaccount:linkerd:isthmus")+o.Spec.ResourceAttributes.Verb+" "+o.Spec.ResourceAttributes.Resource)
+			asked = o.Spec.ResourceAttributes
+			resource := strings.TrimSuffix(asked.Resource+"/"+asked.Subresource, "/")
+			o.Status.Allowed = !slices.Contains(a.refused, strings.TrimPrefix(o.Spec.User, "system:serviceaccount:linkerd:isthmus")+asked.Verb+" "+resource)
 			o.Kind, o.APIVersion = "SubjectAccessReview", "authorization.k8s.io/v1"
 			answer(o)
 		}
@@ -164,6 +166,7 @@ type world struct {
 	cert, key   []byte // of the link, instead of a token
 	secrets     []corev1.Secret
 	pre         bool
+	exports     bool
 	annotations map[string]string // of the link
 	secret      func(*corev1.Secret)
 }
@@ -201,7 +204,7 @@ func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all = check.Judge(seeFromHere(t.Context(), client.Preflight{Config: config, API: user, Namespace: "linkerd", Account: "isthmus", Pre: w.pre}))
+	all = check.Judge(seeFromHere(t.Context(), client.Preflight{Config: config, API: user, Namespace: "linkerd", Account: "isthmus", Pre: w.pre, Exports: w.exports}))
 	for _, r := range all {
 		if r.Level != check.OK {
 			bad = append(bad, fmt.Sprintf("%s %s %s: %s", r.Level, r.Check, r.Object, r.Text))

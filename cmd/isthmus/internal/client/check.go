@@ -27,6 +27,7 @@ const checkTimeout = 30 * time.Second
 type checkOptions struct {
 	Target
 	pre       bool // what is there before an installation is checked, from here
+	exports   bool // for a gateway with --exports=on
 	wait      time.Duration
 	every     time.Duration // the checks are repeated while it waits
 	account   string
@@ -44,6 +45,7 @@ func checkVerb(own adminapi.Build, preflight Preflighter) cli.Verb {
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 			o.pageFlags(s, checkTimeout, "The checks must be done within this `DURATION`, each time.")
 			s.BoolVar(&o.pre, "pre", false, "Check what is there before an installation: no gateway is looked for, and its rights need not be granted yet.")
+			s.BoolVar(&o.exports, "exports", false, "Where there is no gateway yet or with --pre, check also the rights that --exports=on needs.")
 			s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none has failed, for this `DURATION` at most.")
 			s.StringVar(&o.account, "service-account", "isthmus", "`NAME` of the ServiceAccount that a gateway is to have, where there is none yet or with --pre.")
 		})},
@@ -139,7 +141,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 		}
 		defer cluster.Close()
 		w.on("the checks from here", "at least one cluster")
-		found = o.preflight(ctx, Preflight{cluster.Config(), cluster.API(), o.Namespace, o.account, o.pre})
+		found = o.preflight(ctx, Preflight{cluster.Config(), cluster.API(), o.Namespace, o.account, o.pre, o.exports})
 		return ctx.Err()
 	})
 	if err != nil {

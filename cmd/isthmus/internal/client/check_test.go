@@ -292,7 +292,7 @@ func TestCheckFromHere(t *testing.T) {
 	}
 	pre := false
 	preflight := func(_ context.Context, p Preflight) check.Seen {
-		if p.Config.Host != api.URL || p.Namespace != "mesh" || p.Account != "dst" || p.Pre != pre {
+		if p.Config.Host != api.URL || p.Namespace != "mesh" || p.Account != "dst" || p.Pre != pre || p.Exports != pre {
 			t.Errorf("server %s, %s/%s, before an installation: %v", p.Config.Host, p.Namespace, p.Account, p.Pre)
 		}
 		seen := check.Seen{FromHere: true}
@@ -313,7 +313,7 @@ func TestCheckFromHere(t *testing.T) {
 		}
 	}
 	pre = true
-	if code, out := run("--pre"); code != 0 || !strings.Contains(out, "All is fine: ") || strings.Contains(out, "[fail]") {
+	if code, out := run("--pre", "--exports"); code != 0 || !strings.Contains(out, "All is fine: ") || strings.Contains(out, "[fail]") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	for _, other := range []string{"--admin=127.0.0.1:1", "--pod=isthmus-0"} {

@@ -16,6 +16,7 @@ type Preflight struct {
 	Namespace string         // where a gateway is to run
 	Account   string         // its ServiceAccount there
 	Pre       bool           // before an installation: the account need not be there yet
+	Exports   bool           // it is to write Services for exports
 }
 
 // Preflighter looks from here at what a gateway shows.
