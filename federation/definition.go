@@ -12,6 +12,8 @@ type Definition struct {
 	// Federated: members that are not available (not linked, no such Service,
 	// ExternalName) are skipped, and the service exists without them.
 	Federated bool
+	// Imported: it is the Service of a ServiceImport. That is for readers.
+	Imported bool
 	// Strict: a member has nothing at a port that its Service does not declare. Otherwise its endpoints are used with
 	// the number that a client asks for.
 	Strict bool
@@ -51,7 +53,7 @@ func (d *Definition) equal(o *Definition) bool {
 	if d == nil || o == nil {
 		return d == o
 	}
-	return d.Federated == o.Federated && d.Strict == o.Strict && d.Preference.equal(o.Preference) && slices.Equal(d.Members, o.Members)
+	return d.Federated == o.Federated && d.Imported == o.Imported && d.Strict == o.Strict && d.Preference.equal(o.Preference) && slices.Equal(d.Members, o.Members)
 }
 
 // plain reports whether the member is an ordinary service of the local cluster.

@@ -31,6 +31,7 @@ const (
 func define(id federation.ServiceID, svc *cluster.Service, gateway *federation.Preference) (*federation.Definition, []string) {
 	d, problems := defineMembers(id, svc)
 	d.Strict = plan.Strict(plan.ID(id), svc.Labels, svc.Annotations)
+	d.Imported = d.Strict && plan.ImportOf(plan.ID(id), svc.Labels) != ""
 	p, more := preference(svc, gateway)
 	d.Preference = p
 	return d, append(problems, more...)

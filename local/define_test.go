@@ -155,7 +155,7 @@ func TestTooManyMembers(t *testing.T) {
 	}
 }
 
-// TestDefineStrict: what has the mark of a gateway is strict, and a copy of it is not.
+// TestDefineStrict: what has the mark of a gateway is strict, and imported if it was derived from a ServiceImport; a copy of it is not.
 func TestDefineStrict(t *testing.T) {
 	for name, tt := range map[string]struct {
 		by, as string
@@ -172,8 +172,16 @@ func TestDefineStrict(t *testing.T) {
 			Labels:      map[string]string{remoteDiscovery: "east", remoteService: "web", "isthmus.io/written-by": tt.by},
 			Annotations: map[string]string{"isthmus.io/written-as": tt.as},
 		}, &federation.Preference{})
-		if d.Strict != tt.want {
-			t.Errorf("%s: strict is %v", name, d.Strict)
+		if d.Strict != tt.want || d.Imported {
+			t.Errorf("%s: strict is %v, imported %v", name, d.Strict, d.Imported)
+		}
+		derived := federation.ServiceID{Namespace: "shop", Name: "web-clusterset"}
+		d, _ = define(derived, &cluster.Service{
+			Labels:      map[string]string{"multicluster.kubernetes.io/service-name": "web", "isthmus.io/written-by": tt.by},
+			Annotations: map[string]string{"isthmus.io/written-as": strings.Replace(tt.as, "shop/web", "shop/web-clusterset", 1)},
+		}, &federation.Preference{})
+		if d.Imported != tt.want {
+			t.Errorf("%s: imported is %v", name, d.Imported)
 		}
 	}
 }

@@ -14,7 +14,7 @@ func newExplainPage(x *grpcapi.Explanation, clusters map[federation.ClusterName]
 	page := adminapi.Explanation{
 		Authority: printable(x.Authority),
 		Client:    adminapi.Client{Namespace: printable(x.Namespace), Node: printable(x.Client.Node), Zone: printable(x.Client.Zone), Instance: printable(x.Client.Instance)},
-		Defined:   d != nil, Federated: d != nil && d.Federated, Problems: printables(problems),
+		Defined:   d != nil, Federated: d != nil && d.Federated, Imported: d != nil && d.Imported, Problems: printables(problems),
 		Set:     adminapi.Set{Version: x.Set.Version, Endpoints: len(x.Set.Endpoints), Complete: x.Set.Complete, Changed: x.Set.Changed},
 		Members: []adminapi.ExplainedMember{}, Verdicts: make(map[string]int), More: x.More,
 		Held: append([]adminapi.HeldView{}, x.Held...), MoreHeld: x.MoreHeld,

@@ -60,6 +60,8 @@ func kindOf(d *federation.Definition) string {
 	switch {
 	case d == nil:
 		return "undefined"
+	case d.Imported:
+		return "import"
 	case d.Federated:
 		return "federated"
 	case len(d.Members) == 1 && d.Members[0].Cluster == federation.Local:

@@ -66,7 +66,7 @@ func newServiceEntry(id federation.ServiceID, s *service, known members) *admina
 	if d == nil {
 		return e
 	}
-	e.Federated = d.Federated
+	e.Federated, e.Imported = d.Federated, d.Imported
 	if d.Preference != nil && len(d.Preference.Tiers) > 0 {
 		e.Preference = newPreferenceEntry(d.Preference)
 		e.Preference.Unlinked = known.unlinked(id, d.Preference)

@@ -21,14 +21,14 @@ func TestServicesPage(t *testing.T) {
 	for _, name := range []string{"web", "quiet"} {
 		table.Define(id(name), &federation.Definition{Members: []federation.Member{{Service: id(name)}}})
 	}
-	table.Define(id("all"), &federation.Definition{Federated: true, Members: []federation.Member{{Service: id("web")}, {Cluster: "east", Service: id("web")}}})
+	table.Define(id("all"), &federation.Definition{Federated: true, Imported: true, Members: []federation.Member{{Service: id("web")}, {Cluster: "east", Service: id("web")}}})
 	table.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web", "10.0.0.1:80"))
 	w := table.Watch(federation.Key{Service: id("web"), Port: 80})
 	defer w.Close()
 	views := []grpcapi.ViewStatus{{Service: id("web"), View: adminapi.View{Streams: 2}}, {Service: id("web"), View: adminapi.View{Streams: 1}}, {Service: id("idle")}, {View: adminapi.View{Streams: 5}}}
 	got := newServicesPage(table, views, []adminapi.Problem{{Service: "shop/odd", Problems: []string{"bad"}}, {Service: "shop/quiet", Problems: []string{"worse"}}}, nothing)
 	want := []adminapi.Service{
-		{Service: "shop/all", Federated: true, Members: []adminapi.Member{{Cluster: "local", Service: "shop/web"}, {Cluster: "east", Service: "shop/web", Reason: "cluster is unlinked"}}, Ports: []adminapi.Port{}},
+		{Service: "shop/all", Federated: true, Imported: true, Members: []adminapi.Member{{Cluster: "local", Service: "shop/web"}, {Cluster: "east", Service: "shop/web", Reason: "cluster is unlinked"}}, Ports: []adminapi.Port{}},
 		{Service: "shop/odd", Members: []adminapi.Member{}, Ports: []adminapi.Port{}, Problems: []string{"bad"}},
 		{Service: "shop/quiet", Members: []adminapi.Member{{Cluster: "local", Service: "shop/quiet"}}, Ports: []adminapi.Port{}, Problems: []string{"worse"}},
 		{Service: "shop/web", Members: []adminapi.Member{{Cluster: "local", Service: "shop/web"}}, Streams: 3,

@@ -8,8 +8,9 @@ type Explanation struct {
 	Client     Client             `json:"client"`
 	Defined    bool               `json:"defined"` // the own cluster has such a Service
 	Federated  bool               `json:"federated"`
-	Problems   []string           `json:"problems"`          // of the Service's annotations and labels
-	Refused    string             `json:"refused,omitempty"` // how a new stream would be refused; empty: it would be served
+	Imported   bool               `json:"imported,omitempty"` // it is the Service of a ServiceImport
+	Problems   []string           `json:"problems"`           // of the Service's annotations and labels
+	Refused    string             `json:"refused,omitempty"`  // how a new stream would be refused; empty: it would be served
 	Set        Set                `json:"set"`
 	Preference *Preference        `json:"preference,omitempty"`
 	Tiers      *Clients           `json:"tiers,omitempty"` // that the client uses, if it does not simply get everything

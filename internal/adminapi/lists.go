@@ -54,7 +54,7 @@ type ServiceList struct {
 type ServiceLine struct {
 	Namespace   string       `json:"namespace"`
 	Name        string       `json:"name"`
-	Kind        string       `json:"kind"`                  // federated, mirrored, plain, or undefined: there is no such Service
+	Kind        string       `json:"kind"`                  // import, federated, mirrored, plain, or undefined: there is no such Service
 	Port        uint16       `json:"port,omitempty"`        // the one that Endpoints are about; 0: no port is known
 	Ports       []uint16     `json:"ports,omitempty"`       // those that are known, at most 20
 	Watched     bool         `json:"watched"`               // by proxies: only then the endpoints are known

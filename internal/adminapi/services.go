@@ -7,8 +7,9 @@ import "time"
 type Service struct {
 	Service   string   `json:"service"`
 	Federated bool     `json:"federated"`
-	Members   []Member `json:"members"` // in order of precedence
-	Ports     []Port   `json:"ports"`   // that proxies watch
+	Imported  bool     `json:"imported,omitempty"` // it is the Service of a ServiceImport
+	Members   []Member `json:"members"`            // in order of precedence
+	Ports     []Port   `json:"ports"`              // that proxies watch
 	Streams   int      `json:"streams"`
 
 	Problems   []string    `json:"problems,omitempty"`   // of its annotations and labels

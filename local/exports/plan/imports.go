@@ -240,28 +240,19 @@ func exportConditions(v Verdict, e *Export, found []Conflict) []Condition {
 
 // differences returns what the exports of a ServiceImport differ in, besides ports: a reason and a text for each field.
 func (m *maker) differences(one *merged) (all []Conflict) {
-	if len(one.known) < 2 {
-		return nil
-	}
 	add := func(reason, field string, value func(e *Export) string) {
 		by := make(map[string][]string)
 		for _, p := range one.known {
 			of := value(p.export)
 			by[of] = append(by[of], shown(p.cluster))
 		}
-		if len(by) < 2 {
-			return
-		}
 		used := value(one.deciding.export)
 		if field == "type" {
 			used = m.typeOf(one, m.Imports[one.of])
 		}
-		text := fmt.Sprintf("%s: %s (%s)", field, cmp.Or(used, "none"), strings.Join(append(by[used], "used"), ", "))
-		delete(by, used)
-		for _, other := range sorted(by) {
-			text += fmt.Sprintf(", %s (%s)", cmp.Or(other, "none"), strings.Join(by[other], ", "))
+		if text := differing(field, cmp.Or(used, "none"), used, by); text != "" {
+			all = append(all, Conflict{one.target(), Import, reason, text})
 		}
-		all = append(all, Conflict{one.target(), Import, reason, text})
 	}
 	add("TypeConflict", "type", importType)
 	traffic := func(e *Export) Traffic { return e.Service.Traffic.usable() }

@@ -116,18 +116,26 @@ func Strict(id ID, labels, annotations map[string]string) bool {
 	return Settings{Controller: labels[markLabel]}.marked("Service", id, labels, annotations)
 }
 
+// ImportOf returns the name of the ServiceImport that a Service was derived from; empty: from none.
+func ImportOf(id ID, labels map[string]string) string {
+	name := labels[importLabel]
+	if (group{kind: Import, of: ID{id.Namespace, name}}).target() != id { // another one may have the label too
+		return ""
+	}
+	return name
+}
+
 // identify returns what a Service that is written was written for, and the clusters that have a part in
 // it; false: it is no such Service.
 func identify(o *Service) (g group, clusters []string, ok bool) {
-	name := o.Labels[importLabel]
-	if g = (group{kind: Import, of: ID{o.Namespace, name}}); name != "" && g.target() == o.ID { // another one may have the label too
-		return g, members(o.Annotations, name), true
+	if name := ImportOf(o.ID, o.Labels); name != "" {
+		return group{kind: Import, of: ID{o.Namespace, name}}, members(o.Annotations, name), true
 	}
 	if cluster := o.Labels[remoteDiscovery]; cluster != "" {
 		g = group{kind: Mirror, of: ID{o.Namespace, o.Labels[remoteService]}, cluster: cluster}
 		return g, []string{cluster}, g.target() == o.ID
 	}
-	name, ok = strings.CutSuffix(o.Name, "-federated")
+	name, ok := strings.CutSuffix(o.Name, "-federated")
 	return group{kind: Federated, of: ID{o.Namespace, name}}, members(o.Annotations, name), ok
 }
 

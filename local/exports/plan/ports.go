@@ -115,15 +115,20 @@ func conflict(p Port, parts []offered, joined bool) string {
 			by[has] = append(by[has], shown(part.cluster))
 		}
 	}
-	text := fmt.Sprintf("port %s: %s (%s)", cmp.Or(p.Name, "without a name"), p.text(), strings.Join(append(by[""], "used"), ", "))
-	delete(by, "")
+	return differing("port "+cmp.Or(p.Name, "without a name"), p.text(), "", by)
+}
+
+// differing says which clusters have another value than the one that is used; empty: none has.
+func differing(what, text, used string, by map[string][]string) string {
+	all := fmt.Sprintf("%s: %s (%s)", what, text, strings.Join(append(by[used], "used"), ", "))
+	delete(by, used)
+	for _, other := range sorted(by) {
+		all += fmt.Sprintf(", %s (%s)", cmp.Or(other, "none"), strings.Join(by[other], ", "))
+	}
 	if len(by) == 0 {
 		return ""
 	}
-	for _, other := range sorted(by) {
-		text += fmt.Sprintf(", %s (%s)", other, strings.Join(by[other], ", "))
-	}
-	return text
+	return all
 }
 
 // text is a port without its name.

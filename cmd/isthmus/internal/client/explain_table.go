@@ -78,6 +78,8 @@ func (s *explainState) headline() string {
 	switch {
 	case !p.Defined:
 		text += " (no such Service)"
+	case p.Imported:
+		text += " (import)"
 	case p.Federated:
 		text += " (federated)"
 	}

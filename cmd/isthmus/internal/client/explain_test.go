@@ -16,7 +16,7 @@ import (
 )
 
 var explainJSON = `{
-  "authority": "web.shop.svc.cluster.local:80", "client": {"namespace": "shop", "node": "n1", "zone": "a", "instance": "i"}, "defined": true, "federated": true,
+  "authority": "web.shop.svc.cluster.local:80", "client": {"namespace": "shop", "node": "n1", "zone": "a", "instance": "i"}, "defined": true, "federated": true, "imported": true,
   "problems": ["isthmus.io/min-ready is odd"],
   "set": {"version": 3, "endpoints": 2, "complete": false, "changed": ` + before(time.Minute) + `, "origin": "east"},
   "preference": {"prefer": "local, any", "minReady": "50%", "returnAfter": "30s", "returnOver": "0s"},
@@ -37,7 +37,7 @@ var explainJSON = `{
   "streams": [{"destination": "web.shop.svc.cluster.local:80", "zone": "a", "streams": 4, "version": 3, "endpoints": 2, "upToDate": 1, "waiting": 1, "slow": 2, "lastMessage": ` + before(time.Second) + `}],
   "moreStreamViews": 2}`
 
-const explainTable = `12:00:00.000  ADMIN: web.shop.svc.cluster.local:80 (federated): 2 of 7 addresses served
+const explainTable = `12:00:00.000  ADMIN: web.shop.svc.cluster.local:80 (import): 2 of 7 addresses served
 Client: namespace shop, node n1, zone a, asks for instance i
 Problems of the Service:
   isthmus.io/min-ready is odd

@@ -115,7 +115,7 @@ func (s *servicesState) facts() facts {
 		}
 		slices.Sort(members)
 		kind := kindOf(&e)
-		f[e.Service] = fact{"of " + strings.Join(members, ", "), kind != "federated" && kind != "mirror"}
+		f[e.Service] = fact{"of " + strings.Join(members, ", "), kind == "" || kind == "plain"}
 		for _, p := range e.Ports {
 			var offers []string
 			for _, m := range p.Members {

@@ -94,7 +94,8 @@ NAME is NAME, of any namespace, NAMESPACE/NAME, NAME.NAMESPACE, or what applicat
 dial: NAME.NAMESPACE.svc.DOMAIN:PORT.`
 
 const servicesEnding = `The table:
-  KIND        federated, mirror (of a Service of another cluster), or plain
+  KIND        import (the Service of a ServiceImport), federated, mirror (of a Service of
+              another cluster), or plain
   MEMBERS     the clusters whose Services it is made of
   ENDPOINTS   how many ready ones each member offers to a port that proxies watch
   STREAMS     how many streams of proxies follow it

@@ -90,6 +90,8 @@ func serviceRow(e *adminapi.Service, problems int) []any {
 
 func kindOf(e *adminapi.Service) string {
 	switch {
+	case e.Imported:
+		return "import"
 	case e.Federated:
 		return "federated"
 	case len(e.Members) == 0:

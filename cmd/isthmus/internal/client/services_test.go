@@ -9,6 +9,7 @@ import (
 
 var servicesJSON = `[
   {"service": "shop/odd", "federated": false, "members": [], "ports": [], "streams": 0, "problems": ["bad"]},
+  {"service": "shop/w-clusterset", "federated": true, "imported": true, "members": [{"cluster": "east", "service": "shop/web"}], "ports": [], "streams": 0},
   {"service": "shop/web", "federated": false, "members": [{"cluster": "local", "service": "shop/web"}],
     "ports": [{"port": 80, "members": [{"cluster": "local", "service": "shop/web", "endpoints": 2, "updates": 1}]},
       {"port": 81, "members": []}, {"port": 82, "members": []}, {"port": 83, "members": []}], "streams": 4},
@@ -28,9 +29,10 @@ var servicesJSON = `[
         "since": ` + before(time.Minute) + `, "why": "none ready", "nextStep": ` + before(-90*time.Second) + `}],
     "moreClients": 2}]`
 
-const servicesTable = `12:00:00.000  ADMIN: 4 services
+const servicesTable = `12:00:00.000  ADMIN: 5 services
   SERVICE             KIND       MEMBERS      ENDPOINTS                                     STREAMS  TIERS               PROBLEMS
   shop/odd            -          -            -                                             0        -                   1
+  shop/w-clusterset   import     east         -                                             0        -                   0
   shop/web            plain      local        80: local 2; 81: none; 82: none; 1 more port  4        -                   0
   shop/web-east       mirror     east         -                                             0        -                   0
   shop/web-federated  federated  local, east  80: local 2, east 3                           3        local | local, any  3

@@ -57,7 +57,7 @@ var services = kind[adminapi.ServiceLine]{
 	parts: named[func(*adminapi.ServiceLine) bool]{
 		{"", nil},
 		{"problems", func(s *adminapi.ServiceLine) bool { return s.Severity > adminapi.Fine }},
-		{"federated", ofKind("federated")}, {"mirrored", ofKind("mirrored")}, {"plain", ofKind("plain")},
+		{"import", ofKind("import")}, {"federated", ofKind("federated")}, {"mirrored", ofKind("mirrored")}, {"plain", ofKind("plain")},
 	},
 	order: named[func(a, b *adminapi.ServiceLine) int]{
 		{"problems", func(a, b *adminapi.ServiceLine) int {
@@ -84,7 +84,7 @@ func byService(a, b *adminapi.ServiceLine) int {
 // serviceSeverity is the severity of a service.
 func serviceSeverity(s *adminapi.ServiceLine) adminapi.Severity {
 	switch {
-	case s.Streams > 0 && s.Watched && s.Endpoints == 0, s.Serving == 0 && s.Kind == "federated":
+	case s.Streams > 0 && s.Watched && s.Endpoints == 0, s.Serving == 0 && (s.Kind == "federated" || s.Kind == "import"):
 		return adminapi.Broken
 	case len(s.Problems) > 0 || s.Serving < len(s.Members)+s.MoreMembers && s.Kind != "plain":
 		return adminapi.Partial

@@ -134,7 +134,7 @@ func TestNotAnswered(t *testing.T) {
 	s := NewSnapshot(large(1, 1))
 	for query, want := range map[string]string{
 		"services sort=nonsense":                    `sort is "nonsense": give problems, name, streams, endpoints`,
-		"services show=x":                           `show is "x": give problems, federated, mirrored, plain`,
+		"services show=x":                           `show is "x": give problems, import, federated, mirrored, plain`,
 		"events sort=name":                          `sort is "name": give newest`,
 		"events show=nonsense":                      `show is "nonsense": give cluster, standing,`,
 		"services page=-1":                          `page is "-1": give a number from 1 to 1000000`,
