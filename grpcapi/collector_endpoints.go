@@ -130,12 +130,16 @@ func (c *collector) sendMembers(to results, counts map[memberSeries]memberCount)
 }
 
 // seriesOf returns the series that a view counts for. A view without endpoints counts
-// without its hostname and node: clients can make up any number of them.
+// without its hostname and node, and one without endpoints on its node without that: clients can make up any number of them.
 func seriesOf(m federation.Member, u *viewUse[federation.Key, *federation.Set]) memberSeries {
 	if len(u.newest.Endpoints) == 0 {
 		return memberSeries{member: m, port: u.key.Port}
 	}
-	return memberSeries{m, u.key.Port, u.key.Client.Instance, u.key.Client.Node}
+	node := u.key.Client.Node
+	if !slices.ContainsFunc(u.newest.Endpoints, func(e *federation.Endpoint) bool { return e.Node == node }) {
+		node = ""
+	}
+	return memberSeries{m, u.key.Port, u.key.Client.Instance, node}
 }
 
 // shareOf returns how many of a view's endpoints are the member's. If its cluster has

@@ -176,6 +176,27 @@ func TestZonesAndMadeUpNames(t *testing.T) {
 	})
 }
 
+// TestMadeUpNodes: where the answer depends on the node, nodes without endpoints share their series.
+func TestMadeUpNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newCounted(t)
+		w.define(true, federation.Local, "east")
+		onNode := pod("10.0.0.1:80")
+		onNode.Node = "n1"
+		w.share("", federation.Share{State: federation.Present, NodeLocal: true, Slices: []*federation.Slice{sliceOf("", onNode)}})
+		w.offer("east", pods("10.1.0.1:80")...)
+		for _, node := range []string{"n1", "made-up-1", "made-up-2"} {
+			defer w.get(webAddr, node).hangUp()
+		}
+		var want []string
+		for _, cluster := range []string{"east", "local"} {
+			want = append(want, "endpoints_subscribers cluster="+cluster+" namespace=shop port=80 service=web 2",
+				"endpoints_subscribers cluster="+cluster+" namespace=shop nodename=n1 port=80 service=web 1")
+		}
+		w.expect(t, "endpoints_subscribers", want...)
+	})
+}
+
 // TestWarmProfiles: updates that a warm view has counted are not counted again when
 // the next stream uses it.
 func TestWarmProfiles(t *testing.T) {
