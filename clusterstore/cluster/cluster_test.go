@@ -152,7 +152,7 @@ func TestHangingOptional(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- c.Run(ctx) }()
 		<-c.Synced()
-		if d := time.Since(began); d != 3*time.Second {
+		if d := time.Since(began); d != 5*time.Second {
 			t.Errorf("synced after %v", d)
 		}
 		cancel()

@@ -51,8 +51,8 @@ type Group struct {
 }
 
 // optionalGrace is how long the first sync, once all needed resources are listed,
-// waits for the optional ones.
-const optionalGrace = 3 * time.Second
+// waits for the optional ones: longer than the longest pause after a failure, since what is not known yet would look as if there were none.
+const optionalGrace = 5 * time.Second
 
 // NewGroup returns a Group of these resources, which must not be in another Group. It
 // starts nothing.
@@ -94,7 +94,7 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 }
 
 // firstSync waits until all needed resources are listed, and each optional one is
-// listed, has failed once, or has taken longer than optionalGrace. It returns false
+// listed, is refused, absent or over budget, or has taken longer than optionalGrace. It returns false
 // if ctx ends before.
 func (g *Group) firstSync(ctx context.Context) bool {
 	for _, r := range g.resources {

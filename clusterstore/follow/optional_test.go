@@ -7,6 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"isthmus/clusterstore/budget"
 )
 
@@ -57,5 +61,38 @@ func TestAside(t *testing.T) {
 		if h.Resources[0].Err == "" {
 			t.Errorf("aside %v: the error is not shown", aside)
 		}
+	}
+}
+
+// TestOptionalWaitedFor: the first sync waits for an optional resource that can't be listed for a moment, since none of its objects
+// would look as if there were none; not for one that is refused, nor for longer than optionalGrace.
+func TestOptionalWaitedFor(t *testing.T) {
+	const outage = 2 * time.Second
+	for _, x := range []struct {
+		err    error
+		lasts  time.Duration
+		waits  bool
+		listed bool
+	}{
+		{errors.New("unreachable"), outage, true, true},
+		{errors.New("unreachable"), time.Minute, true, false},
+		{apierrors.NewForbidden(corev1.Resource("secrets"), "", nil), outage, false, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &optionalAPI{err: x.err}
+			a.server.list = func(metav1.ListOptions) (*corev1.SecretList, error) { return nil, a.now() }
+			a.server.watch = func(metav1.ListOptions) error { return a.now() }
+			known := texts{}
+			k := secrets(a.calls().source(), known)
+			k.Needed = false
+			g := NewGroup(Options{}, New(k))
+			began := time.Now()
+			time.AfterFunc(x.lasts, func() { a.set(func() { a.err = nil }) })
+			defer start(t, g, nil)()
+			<-g.Synced()
+			if waited := time.Since(began); (waited > 0) != x.waits || waited > optionalGrace || known.has("a") != x.listed {
+				t.Errorf("%v for %v: synced after %v, listed %v", x.err, x.lasts, waited, known.has("a"))
+			}
+		})
 	}
 }

@@ -27,7 +27,7 @@ type Resource struct {
 	feed   feeder
 	group  *Group
 	lag    *lag          // nil: not measured
-	tried  chan struct{} // closed once listed or, if it is optional, once failed
+	tried  chan struct{} // closed once listed or, if it is optional, once refused, absent or over budget
 
 	triedOnce sync.Once // closes tried
 	objects   atomic.Int64
@@ -135,7 +135,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 	}
 	r.rest = restAfter(err, r.needed)
 	r.crowded = r.crowded || isOver(err)
-	if !r.needed {
+	if !r.needed && r.rest != noRest { // what fails for a moment is waited for
 		r.markTried()
 	}
 	shown := err
