@@ -149,7 +149,7 @@ func TestGolden(t *testing.T) {
 }
 
 // TestSharedLabels: labels that all endpoints of a message have are sent once, except
-// those that name the endpoint. All others are sent with their address.
+// those that name the endpoint and that it is in the client's zone or not. All others are sent with their address.
 func TestSharedLabels(t *testing.T) {
 	type eps = []*federation.Endpoint
 	var addr byte
@@ -161,7 +161,7 @@ func TestSharedLabels(t *testing.T) {
 		return e
 	}
 	same := func(*federation.Endpoint) {}
-	const all = "control_plane_ns deployment namespace pod_template_hash service serviceaccount zone zone_locality"
+	const all = "control_plane_ns deployment namespace pod_template_hash service serviceaccount zone"
 	group := wiretest.Labels("namespace", "simple-app", "service", "simple-app-v1")
 	for name, tc := range map[string]struct {
 		list eps
@@ -173,16 +173,17 @@ func TestSharedLabels(t *testing.T) {
 		"other service": {eps{ep(same), ep(func(e *federation.Endpoint) {
 			e.Common.Group = wiretest.Labels("namespace", "simple-app", "service", "cart")
 		}), ep(same)}, strings.Replace(all, "service ", "", 1)},
-		"no group":         {eps{ep(same), ep(func(e *federation.Endpoint) { e.Common.Group = nil }), ep(same)}, "control_plane_ns deployment pod_template_hash serviceaccount zone zone_locality"},
-		"other zone":       {eps{ep(same), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.TrimSuffix(all, " zone zone_locality")},
-		"two other zones":  {eps{ep(func(e *federation.Endpoint) { e.Zone = "c" }), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.Replace(all, "zone ", "", 1)},
-		"linked":           {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, strings.Replace(all, "zone ", "target_cluster zone ", 1)},
+		"no group":         {eps{ep(same), ep(func(e *federation.Endpoint) { e.Common.Group = nil }), ep(same)}, "control_plane_ns deployment pod_template_hash serviceaccount zone"},
+		"other zone":       {eps{ep(same), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.TrimSuffix(all, " zone")},
+		"two other zones":  {eps{ep(func(e *federation.Endpoint) { e.Zone = "c" }), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.TrimSuffix(all, " zone")},
+		"linked":           {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, strings.Replace(all, "zone", "target_cluster zone", 1)},
 		"two linked":       {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "north" })}, all},
 		"local and linked": {eps{ep(same), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, all},
 		"a bare address": {eps{ep(same), ep(func(e *federation.Endpoint) {
 			e.Kind, e.Twin, e.Common.Labels, e.Zone = federation.Address, "", nil, ""
 		})}, "namespace service"},
-		"no endpoint labels": {eps{ep(func(e *federation.Endpoint) { e.Common.Labels = nil }), ep(func(e *federation.Endpoint) { e.Common.Labels = nil })}, "namespace service zone zone_locality"},
+		"no endpoint labels": {eps{ep(func(e *federation.Endpoint) { e.Common.Labels = nil }), ep(func(e *federation.Endpoint) { e.Common.Labels = nil })}, "namespace service zone"},
+		"no zones":           {eps{ep(func(e *federation.Endpoint) { e.Zone = "" }), ep(func(e *federation.Endpoint) { e.Zone = "" })}, all + " zone_locality"},
 	} {
 		o := Options{TargetClusterLabel: true}
 		enc := encoderFor(t, o, "a")

@@ -36,7 +36,7 @@ func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []fed
 	if ep.Kind != federation.Address {
 		list = append(list, federation.Label{Name: "zone", Value: ep.Zone})
 	}
-	list = append(list, federation.Label{Name: "zone_locality", Value: e.locality(ep)})
+	list = append(list, federation.Label{Name: zoneLocality, Value: e.locality(ep)})
 	if e.options.TargetClusterLabel && ep.Cluster != federation.Local && !slices.ContainsFunc(group, isTargetCluster) {
 		list = append(list, federation.Label{Name: targetCluster, Value: string(ep.Cluster)})
 	}
@@ -72,16 +72,21 @@ func shorten(name string) string {
 	return name[:maxTier] + "..."
 }
 
-// identifies reports whether a label names the endpoint. Such a label is never
-// shared: "linkerd diagnostics endpoints" looks for it on the address.
-func identifies(l federation.Label) bool { return l.Name == "pod" || l.Name == "external_workload" }
+// ofAddress reports whether a label has to be on the address, and so is never shared: "linkerd diagnostics endpoints" looks there for
+// the endpoint's name, and proxies for whether it is in their zone. That is a part of what they compare endpoints by: were it shared in
+// one message and not in the next, they would build the endpoint anew.
+func ofAddress(l federation.Label) bool {
+	return l.Name == "pod" || l.Name == "external_workload" || l.Name == zoneLocality && l.Value != "unknown"
+}
+
+const zoneLocality = "zone_locality"
 
 const targetCluster = "target_cluster"
 
 func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 
 // sharedLabels returns the labels that all endpoints of the list have, which their
-// message carries once: for a typical Deployment all but the Pod's name, so that a
+// message carries once: for a typical Deployment all but the Pod's name and its locality, so that a
 // message is a third smaller. Of a single endpoint it returns the labels of its slice
 // only: then the message has the same form as one of Linkerd's controller.
 func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
@@ -89,7 +94,7 @@ func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 		return list[0].Common.Get().Group
 	}
 	var room [labelRoom]federation.Label
-	shared := slices.DeleteFunc(e.labels(nil, list[0]), identifies)
+	shared := slices.DeleteFunc(e.labels(nil, list[0]), ofAddress)
 	for _, ep := range list[1:] {
 		labels := e.labels(room[:0], ep)
 		shared = slices.DeleteFunc(shared, func(l federation.Label) bool { return !slices.Contains(labels, l) })

@@ -41,6 +41,9 @@ func (p *Proxy) Apply(u *pb.Update) {
 			if labels == nil {
 				labels = make(map[string]string)
 			}
+			if labels["zone_locality"] != "unknown" {
+				delete(labels, "zone_locality") // a proxy reads it from the address only
+			}
 			maps.Copy(labels, a.MetricLabels)
 			a := proto.Clone(a).(*pb.WeightedAddr)
 			a.MetricLabels = labels
