@@ -21,6 +21,12 @@ const (
 // Label is one metric label.
 type Label struct{ Name, Value string }
 
+// PlainLabel reports whether a text can be a label's value: proxies write values into their metrics without escapes, so that a
+// quotation mark, backslash or line break would spoil or forge these.
+func PlainLabel(text string) bool {
+	return strings.IndexByte(text, '"') < 0 && strings.IndexByte(text, '\\') < 0 && strings.IndexByte(text, '\n') < 0
+}
+
 // Identity is the name that a peer's TLS certificate must bear. The zero value
 // is none. At most one of DNS and URI is set.
 type Identity struct {

@@ -22,7 +22,7 @@ func (p *pod) labels(t *template) []federation.Label {
 	if hash, ok := t.labels.templateHash(); ok && !t.external() {
 		labels = append(labels, federation.Label{Name: "pod_template_hash", Value: hash})
 	}
-	if owner := p.topOwner(t); !reserved(owner.kind) {
+	if owner := p.topOwner(t); labelName(owner.kind) && !reserved(owner.kind) {
 		if owner.kind == kindJob && !t.external() {
 			owner.kind = "k8s_job" // "job" is a label of Prometheus itself
 		}
@@ -32,10 +32,16 @@ func (p *pod) labels(t *template) []federation.Label {
 	return labels
 }
 
+// labelName reports whether a kind of owner may be the name of a label. Proxies put names into their metrics as they are.
+func labelName(kind string) bool {
+	return !strings.ContainsFunc(kind, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }) &&
+		kind != "" && (kind[0] < '0' || kind[0] > '9')
+}
+
 // reserved reports whether a kind of owner would hide another label.
 func reserved(kind string) bool {
 	switch kind {
-	case "", "pod", "external_workload", "serviceaccount", "control_plane_ns", "pod_template_hash", "zone", "zone_locality",
+	case "pod", "external_workload", "serviceaccount", "control_plane_ns", "pod_template_hash", "zone", "zone_locality",
 		"service", "namespace", "target_cluster", "target_service", "target_service_namespace":
 		return true
 	}
@@ -63,8 +69,8 @@ func groupLabels(d *sliceData, cluster federation.ClusterName) []federation.Labe
 // maxText is the longest text that proxies are sent, in bytes.
 const maxText = 1 << 10
 
-// sendable reports whether all texts of an endpoint are UTF-8 and not too long. Others
-// can't be encoded, and must not spoil the message for other clusters' endpoints.
+// sendable reports whether all texts of an endpoint can be sent. Others can't be encoded, and must not spoil the message for
+// other clusters' endpoints, or the metrics of proxies.
 func sendable(e *federation.Endpoint) bool {
 	c := e.Common.Get()
 	for _, list := range [...][]federation.Label{c.Group, c.Labels} {
@@ -83,4 +89,6 @@ func sendable(e *federation.Endpoint) bool {
 	return true
 }
 
-func sendableText(text string) bool { return len(text) <= maxText && utf8.ValidString(text) }
+func sendableText(text string) bool {
+	return len(text) <= maxText && utf8.ValidString(text) && federation.PlainLabel(text)
+}

@@ -69,6 +69,7 @@ func TestExplain(t *testing.T) {
 		{"ExternalWorkload not known", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")}, "s 10.0.0.1:8080 pod-not-known, ExternalWorkload ns/v"},
 		{"unusable", 80, []runtime.Object{web, invalid, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")}, "s 10.0.0.1:8080 unusable, ExternalWorkload ns/v, spec is strange"},
 		{"text that can't be sent", 80, []runtime.Object{web, aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p zone=\xff")}, "s 10.0.0.1:8080 unusable-text, Pod ns/p"},
+		{"text that would forge metrics", 80, []runtime.Object{web, aPod("p"), aSlice("s", "web", "http=8080", `10.0.0.1 pod=p zone=a"}`)}, "s 10.0.0.1:8080 unusable-text, Pod ns/p"},
 		{"two slices", 80, []runtime.Object{web, aSlice("b", "web", "http=1", "10.0.0.1"), aSlice("a", "web", "http=2", "10.0.0.1")}, "a 10.0.0.1:2 served | b 10.0.0.1:1 served"},
 		{"another Service's", 80, []runtime.Object{web, aSlice("s", "other", "http=8080", "10.0.0.1")}, ""},
 		{"names", 80, []runtime.Object{web, names}, ""},

@@ -231,6 +231,7 @@ func TestOwners(t *testing.T) {
 		{"Job that is not known", [2]string{"Job", "j"}, []runtime.Object{metadataOf("ReplicaSet", "j", "Deployment", "d")}, "k8s_job:j"},
 		{"ReplicationController", [2]string{"ReplicationController", "rc"}, nil, "replicationcontroller:rc"},
 		{"DaemonSet", [2]string{"DaemonSet", "d"}, nil, "daemonset:d"},
+		{"kind that is no name of a label", [2]string{`X="} 1`, "x"}, nil, ""},
 	} {
 		for _, first := range []string{"pod", "owner"} {
 			t.Run(x.name+", first the "+first, func(t *testing.T) {

@@ -109,7 +109,7 @@ func withPort(authority string, port uint16) string {
 }
 
 func route(r *federation.Route) *pb.Route {
-	to := &pb.Route{Condition: requestMatch(&r.Condition), MetricsLabels: map[string]string{"route": valid(r.Name)}, IsRetryable: r.Retryable}
+	to := &pb.Route{Condition: requestMatch(&r.Condition), MetricsLabels: map[string]string{"route": labelText(r.Name)}, IsRetryable: r.Retryable}
 	for i := range r.Classes {
 		to.ResponseClasses = append(to.ResponseClasses, &pb.ResponseClass{
 			Condition: responseMatch(&r.Classes[i].Condition), IsFailure: r.Classes[i].Failure,
@@ -119,6 +119,14 @@ func route(r *federation.Route) *pb.Route {
 		to.Timeout = durationpb.New(r.Timeout)
 	}
 	return to
+}
+
+// labelText returns a text as a label may have it.
+func labelText(s string) string {
+	if s = valid(s); federation.PlainLabel(s) {
+		return s
+	}
+	return strings.NewReplacer("\"", "\uFFFD", "\\", "\uFFFD", "\n", "\uFFFD").Replace(s)
 }
 
 func requestMatch(m *federation.Match) *pb.RequestMatch {

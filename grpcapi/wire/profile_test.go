@@ -91,6 +91,8 @@ func TestGoldenServiceProfiles(t *testing.T) {
 			refText + `routes{condition{path{regex:"/"}} metrics_labels{key:"route" value:"r"} timeout{nanos:200000000}}`},
 		"text that is no UTF-8": {sp(federation.Route{Name: "a\xffb", Condition: anyOf(path("\xff"), method("\xff"))}),
 			refText + `routes{condition{any{matches{path{regex:"\uFFFD"}} matches{method{unregistered:"\uFFFD"}}}} metrics_labels{key:"route" value:"a\uFFFDb"}}`},
+		"name that would forge metrics": {sp(federation.Route{Name: "r\"} 1\n", Condition: path("/")}),
+			refText + `routes{condition{path{regex:"/"}} metrics_labels{key:"route" value:"r\uFFFD} 1\uFFFD"}}`},
 		"all of nothing": {sp(federation.Route{Name: "r"}), refText + `routes{condition{all{}} metrics_labels{key:"route" value:"r"}}`},
 		"no routes":      {sp(), refText},
 		"overrides": {&federation.ServiceProfile{Overrides: []federation.Override{
