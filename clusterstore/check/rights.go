@@ -36,7 +36,7 @@ func LocalRights() []Right {
 		{"policy.linkerd.io", "servers", read, "", false, Warning, "Servers make no port opaque"},
 		{"workload.linkerd.io", "externalworkloads", read, "", false, Warning, "ExternalWorkloads are not served"},
 		{"networking.k8s.io", "servicecidrs", []string{"list"}, "", false, Unchecked, "Linkerd gateways that linked clusters name at addresses for its Services may be probed"},
-		{"", "secrets", read, "", true, Failure, "no cluster is linked"},
+		{"", "secrets", read, "", true, Failure, "no cluster is linked, and a gateway that starts does not get ready"},
 		{"coordination.k8s.io", "leases", []string{"create", "get", "update", "patch"}, "", true, Warning, "no EndpointSlices are written for ExternalWorkloads"},
 		{"", "configmaps", []string{"get"}, anchorsConfigMap, true, Unchecked, "trust anchors can't be compared"},
 	}

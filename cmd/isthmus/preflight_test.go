@@ -23,7 +23,7 @@ func TestPreflight(t *testing.T) {
 	}{
 		"all is well": {func(*testing.T, *world) {}, nil},
 		"a right in the own cluster": {func(_ *testing.T, w *world) { w.local.refused = []string{"list secrets", "watch pods"} },
-			[]string{"failure rights local: not permitted: watch pods (the gateway does not get ready); list secrets (no cluster is linked)"}},
+			[]string{"failure rights local: not permitted: watch pods (the gateway does not get ready); list secrets (no cluster is linked, and a gateway that starts does not get ready)"}},
 		"a right of the account": {func(_ *testing.T, w *world) {
 			w.local.refused = []string{"list jobs"}
 		}, []string{"warning rights local: not permitted: list jobs.batch (labels do not name CronJobs)"}},
