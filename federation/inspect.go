@@ -33,9 +33,7 @@ func (t *Table) Definitions() map[ServiceID]*Definition {
 
 // Defined reports whether a service has a definition.
 func (t *Table) Defined(id ServiceID) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.definitions[id] != nil
+	return t.definition(id) != nil
 }
 
 // Unserved is a member that does not serve.

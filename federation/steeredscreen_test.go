@@ -18,7 +18,7 @@ func TestUnreadyScreened(t *testing.T) {
 	})
 	known := func(want int) {
 		t.Helper()
-		if got := w.table.Steered()[0].Clients[0].Tiers[0].Known; got != want {
+		if got := w.table.Steered(true)[0].Clients[0].Tiers[0].Known; got != want {
 			t.Errorf("%d known, want %d", got, want)
 		}
 	}

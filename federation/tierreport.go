@@ -119,13 +119,8 @@ func (s SteeredService) TiersFor(zone string) string { return s.Preference.first
 // maxClients is how many kinds of clients of a service a page shows.
 const maxClients = 100
 
-// Steered lists the watched services that are steered, sorted.
-func (t *Table) Steered() []SteeredService { return t.steered(maxClients) }
-
-// TiersInUse is Steered without what takes long: Clients and MoreClients.
-func (t *Table) TiersInUse() []SteeredService { return t.steered(0) }
-
-func (t *Table) steered(clients int) []SteeredService {
+// Steered lists the watched services that are steered, sorted. clients: with Clients and MoreClients, which take long.
+func (t *Table) Steered(clients bool) []SteeredService {
 	t.mu.Lock()
 	services := slices.Collect(maps.Values(t.watched))
 	t.mu.Unlock()
@@ -139,9 +134,9 @@ func (t *Table) steered(clients int) []SteeredService {
 	return list
 }
 
-// describeSteered describes the service, with the first so many kinds of clients. If it is not
-// steered, Preference is nil.
-func (s *watchedService) describeSteered(clients int) SteeredService {
+// describeSteered describes the service, with its first kinds of clients if that is asked for. If
+// it is not steered, Preference is nil.
+func (s *watchedService) describeSteered(clients bool) SteeredService {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := SteeredService{Service: s.id, Spills: s.tiers.spills, Returns: s.tiers.returns}
@@ -153,8 +148,8 @@ func (s *watchedService) describeSteered(clients int) SteeredService {
 		one.Preference = p.steering.preference
 		for to := range p.all {
 			switch {
-			case clients == 0:
-			case len(one.Clients) < clients:
+			case !clients:
+			case len(one.Clients) < maxClients:
 				one.Clients = append(one.Clients, *p.clients(to))
 			default:
 				one.MoreClients++

@@ -113,7 +113,7 @@ func (l *listContent) services(views []grpcapi.ViewStatus) []adminapi.ServiceLin
 		s.Ports, s.Port = l.knownPorts(id, of.ports)
 		list = append(list, s)
 	}
-	addTiers(list, l.table.TiersInUse())
+	addTiers(list, l.table.Steered(false))
 	return list
 }
 

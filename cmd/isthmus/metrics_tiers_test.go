@@ -20,7 +20,7 @@ func TestTierMetrics(t *testing.T) {
 	w.Define(unwatched, w.Definitions()[w.web])
 	// A cluster of last resort makes tiers, but no preference.
 	w.SetLink("east", federation.Link{State: federation.Ready, Source: newOffers("east", "web", "10.1.0.1:80"), Cordon: federation.LastResort})
-	if list := w.TiersInUse(); len(list) != 2 || list[0].Service != plain {
+	if list := w.Steered(false); len(list) != 2 || list[0].Service != plain {
 		t.Fatalf("steered services: %+v", list)
 	}
 	w.Link("east", federation.Ready, newOffers("east", "web", "10.1.0.1:80"))

@@ -35,7 +35,7 @@ func newServicesPage(t *federation.Table, views []grpcapi.ViewStatus, problems [
 	for id, s := range services {
 		page[id] = newServiceEntry(id, s, known)
 	}
-	for _, one := range t.Steered() {
+	for _, one := range t.Steered(true) {
 		s := page[one.Service]
 		if s == nil {
 			continue // it has come to be watched since
