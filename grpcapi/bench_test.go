@@ -13,6 +13,7 @@ import (
 
 	"isthmus/federation"
 	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/grpcapi/wire"
 )
 
 // fanout is many streams whose messages are only counted.
@@ -43,7 +44,7 @@ func (v *void) WriteStatus(*status.Status) error { return nil }
 // newFanout opens n Get streams of a service with 50 endpoints in each of three
 // clusters, and waits until all have their first message.
 func newFanout(t testing.TB, n int) *fanout {
-	f := &fanout{world: newWorld(t, Options{Pace: -1, H2Upgrade: true, Log: zap.NewNop()})}
+	f := &fanout{world: newWorld(t, Options{Pace: -1, Messages: wire.Options{H2Upgrade: true}, Log: zap.NewNop()})}
 	for i, c := range []federation.ClusterName{"", "east", "north"} {
 		f.offer(c, fifty(i)...)
 	}
@@ -59,7 +60,7 @@ func newFanout(t testing.TB, n int) *fanout {
 
 // newProfileFanout likewise opens GetProfile streams of a service.
 func newProfileFanout(t testing.TB, n int) *fanout {
-	f := &fanout{world: newWorld(t, Options{Pace: -1, H2Upgrade: true, Log: zap.NewNop()})}
+	f := &fanout{world: newWorld(t, Options{Pace: -1, Messages: wire.Options{H2Upgrade: true}, Log: zap.NewNop()})}
 	profiles := [2]*federation.Profile{wiretest.WebProfile("a", "b", "c"), with(wiretest.WebProfile("a", "b", "c"), opaque)}
 	f.change = func(turn int) { f.profiles.put(webKey, profiles[turn]) }
 	f.change(0)

@@ -1,11 +1,11 @@
 package grpcapi
 
 import (
+	"cmp"
 	"testing"
 	"testing/synctest"
 
 	"isthmus/federation"
-	"isthmus/grpcapi/internal/wiretest"
 )
 
 func TestZoneOfTheClient(t *testing.T) {
@@ -17,9 +17,8 @@ func TestZoneOfTheClient(t *testing.T) {
 		c := w.get(webAddr, "n1")
 		defer c.hangUp()
 		locality := func(m received) string {
-			var p wiretest.Proxy
-			p.Apply(m.update)
-			return p.Endpoints[a.Addr].MetricLabels["zone_locality"] + " " + p.Endpoints[b.Addr].MetricLabels["zone_locality"]
+			add, name := m.update.GetAdd(), "zone_locality"
+			return cmp.Or(add.MetricLabels[name], add.Addrs[0].MetricLabels[name]) + " " + cmp.Or(add.MetricLabels[name], add.Addrs[1].MetricLabels[name])
 		}
 		for _, step := range []struct{ zone, want string }{{"a", "local remote"}, {"b", "remote local"}, {"", "unknown unknown"}} {
 			if step.zone == "a" {

@@ -41,15 +41,8 @@ func newCollector(s *Server) *collector {
 	}
 }
 
-// Describe implements prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		c.subscribers, c.updates, c.pods, c.exists, c.profileSubscribers, c.profileUpdates, c.serviceSubscribers,
-		c.workloadSubscribers, c.calls, c.streams, c.views, c.evicted, c.endpointsSent,
-	} {
-		ch <- d
-	}
-}
+// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {

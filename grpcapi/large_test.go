@@ -10,6 +10,7 @@ import (
 
 	"isthmus/federation"
 	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/grpcapi/wire"
 )
 
 // TestStepOfLargeSet: the number of allocations depends on the size of the change, not
@@ -26,7 +27,7 @@ func TestStepOfLargeSet(t *testing.T) {
 // largeSet acquires a view of n endpoints, and returns a function that changes some of
 // them and encodes the step.
 func largeSet(b testing.TB, clusters, changed, n int) (step func()) {
-	w := newWorld(b, Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params(), Log: zap.NewNop()})
+	w := newWorld(b, Options{Messages: wire.Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, Log: zap.NewNop()})
 	shares := map[federation.ClusterName][]*federation.Slice{}
 	names := []federation.ClusterName{"", "east", "north"}[:clusters]
 	w.define(true, names...)

@@ -2,25 +2,19 @@ package grpcapi
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
-	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"isthmus/grpcapi/wire"
 )
 
-// Options are a Server's. Zero fields mean the default.
+// Options are a Server's. Zero fields mean the default. Negative ones have a meaning only where they say so.
 type Options struct {
 	ClusterDomain string // the DNS domain of the cluster; default cluster.local
 
-	H2Upgrade            bool                  // hint that meshed pods accept HTTP/2
-	ForceOpaqueTransport bool                  // send to every meshed endpoint through its proxy's inbound port
-	ZoneWeights          bool                  // endpoints in the client's zone get ten times the weight
-	TargetClusterLabel   bool                  // endpoints of linked clusters get the label target_cluster
-	MeshedHTTP2          *pb.Http2ClientParams // for connections to meshed endpoints; nil: none
+	Messages wire.Options // how endpoints are described to proxies
 
 	Pace       time.Duration // the least time from the beginning of one message to the next change; default 50ms, negative: none
 	Stall      time.Duration // ends a stream whose proxy does not take a message for this long; default 60s
@@ -44,8 +38,8 @@ type Options struct {
 	Registerer prometheus.Registerer // default: metrics are not exported
 }
 
-// validate fills in the defaults, and returns an error for values out of range.
-func (o Options) validate() (Options, error) {
+// withDefaults fills in the defaults.
+func (o Options) withDefaults() Options {
 	o.ClusterDomain = cmp.Or(o.ClusterDomain, "cluster.local")
 	o.Pace = cmp.Or(o.Pace, 50*time.Millisecond)
 	o.Stall = cmp.Or(o.Stall, time.Minute)
@@ -67,27 +61,5 @@ func (o Options) validate() (Options, error) {
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()
 	}
-	switch {
-	case o.Stall < 0:
-		return o, fmt.Errorf("stall timeout is negative: %v", o.Stall)
-	case o.Request < 0:
-		return o, fmt.Errorf("request timeout is negative: %v", o.Request)
-	case o.FirstFrame < 0:
-		return o, fmt.Errorf("first frame timeout is negative: %v", o.FirstFrame)
-	case o.ViewBytes < 0:
-		return o, fmt.Errorf("bytes of calls and views are negative: %d", o.ViewBytes)
-	case o.IdleViews < 0:
-		return o, fmt.Errorf("number of idle views is negative: %d", o.IdleViews)
-	case o.IdleBytes < 0:
-		return o, fmt.Errorf("bytes of idle views are negative: %d", o.IdleBytes)
-	}
-	return o, nil
-}
-
-// wire returns the options for encoding.
-func (o Options) wire() wire.Options {
-	return wire.Options{
-		H2Upgrade: o.H2Upgrade, ForceOpaqueTransport: o.ForceOpaqueTransport, ZoneWeights: o.ZoneWeights,
-		TargetClusterLabel: o.TargetClusterLabel, MeshedHTTP2: o.MeshedHTTP2,
-	}
+	return o
 }

@@ -53,11 +53,8 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if table == nil || dir == nil {
 		return nil, errors.New("the Destination server needs a table and a directory")
 	}
-	o, err := o.validate()
-	if err != nil {
-		return nil, fmt.Errorf("options of the Destination server: %w", err)
-	}
-	enc, err := wire.NewEncoder(o.wire())
+	o = o.withDefaults()
+	enc, err := wire.NewEncoder(o.Messages)
 	if err != nil {
 		return nil, fmt.Errorf("HTTP/2 parameters: %w", err)
 	}

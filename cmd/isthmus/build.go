@@ -25,6 +25,7 @@ import (
 	"isthmus/cmd/isthmus/internal/logging"
 	"isthmus/federation"
 	"isthmus/grpcapi"
+	"isthmus/grpcapi/wire"
 	"isthmus/internal/adminapi"
 	"isthmus/local"
 )
@@ -198,20 +199,19 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 // server returns the options of the Destination server.
 func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi.Options {
 	return grpcapi.Options{
-		ClusterDomain:        o.domain,
-		H2Upgrade:            o.h2Upgrade,
-		ForceOpaqueTransport: o.forceTransport,
-		ZoneWeights:          o.zoneWeights,
-		TargetClusterLabel:   o.targetCluster,
-		MeshedHTTP2:          o.http2Params,
-		Pace:                 noneIfZero(o.pace),
-		Stall:                o.stall,
-		Drain:                noneIfZero(o.drain),
-		ConnectionAge:        noneIfZero(o.maxAge),
-		ConcurrentStreams:    uint32(o.maxCalls),
-		ViewBytes:            viewLimit(usableMemory(), o.viewBytes),
-		Log:                  log,
-		Registerer:           registry,
+		ClusterDomain: o.domain,
+		Messages: wire.Options{
+			H2Upgrade: o.h2Upgrade, ForceOpaqueTransport: o.forceTransport, ZoneWeights: o.zoneWeights,
+			TargetClusterLabel: o.targetCluster, MeshedHTTP2: o.http2Params,
+		},
+		Pace:              noneIfZero(o.pace),
+		Stall:             o.stall,
+		Drain:             noneIfZero(o.drain),
+		ConnectionAge:     noneIfZero(o.maxAge),
+		ConcurrentStreams: uint32(o.maxCalls),
+		ViewBytes:         viewLimit(usableMemory(), o.viewBytes),
+		Log:               log,
+		Registerer:        registry,
 	}
 }
 

@@ -42,15 +42,8 @@ func newFederationMetrics(t *federation.Table, byService bool) *federationMetric
 	}
 }
 
-func (m *federationMetrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{m.members, m.unavailable, m.offered, m.yielded, m.refused} {
-		ch <- d
-	}
-	if m.byService {
-		ch <- m.serviceMember
-		ch <- m.serviceOffered
-	}
-}
+// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+func (m *federationMetrics) Describe(chan<- *prometheus.Desc) {}
 
 func (m *federationMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {

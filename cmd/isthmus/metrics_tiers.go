@@ -25,13 +25,11 @@ func newTierMetrics(t *federation.Table) *tierMetrics {
 	}
 }
 
-func (m *tierMetrics) Describe(ch chan<- *prometheus.Desc) {
-	ch <- m.inUse
-	ch <- m.changes
-}
+// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+func (m *tierMetrics) Describe(chan<- *prometheus.Desc) {}
 
 func (m *tierMetrics) Collect(ch chan<- prometheus.Metric) {
-	for _, s := range m.table.TiersInUse() {
+	for _, s := range m.table.Steered(false) {
 		if len(s.Preference.Tiers) == 0 {
 			continue // a cluster of last resort makes it one of those
 		}

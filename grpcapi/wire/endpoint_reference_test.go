@@ -33,7 +33,7 @@ func TestEndpointReference(t *testing.T) {
 			t.Fatal(err)
 		}
 		e = e.InZone(zone)
-		var got, want wiretest.Proxy
+		var got, want proxy
 		for _, f := range e.add(list) {
 			u := &pb.Update{}
 			if err := proto.Unmarshal(f.data.Materialize(), u); err != nil {

@@ -191,7 +191,7 @@ func TestSharedLabels(t *testing.T) {
 		if got := strings.Join(slices.Sorted(maps.Keys(u.MetricLabels)), " "); got != tc.want {
 			t.Errorf("%s: set labels %s, want %s", name, got, tc.want)
 		}
-		p := wiretest.Proxy{}
+		p := proxy{}
 		p.Apply(&pb.Update{Update: &pb.Update_Add{Add: u}})
 		for i, e := range tc.list {
 			if got, want := p.Endpoints[e.Addr].MetricLabels, reference(o, "a", e).MetricLabels; !maps.Equal(got, want) {

@@ -127,11 +127,11 @@ func TestReconnectToLargeSet(t *testing.T) {
 		}
 		e := encoderFor(t, Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params(), TargetClusterLabel: true}, "a")
 		updates := wiretest.Decode(t, NewCodec(), e.Full(&federation.Set{Endpoints: list}))
-		p := wiretest.Proxy{}
+		p := proxy{}
 		for _, u := range updates {
 			p.Apply(u)
 		}
-		p.Reopen()
+		p.Opened = false
 		p.Apply(updates[0])
 		if kept := len(p.Endpoints); kept < tc.fit {
 			t.Errorf("of %d endpoints a proxy keeps %d", tc.n, kept)

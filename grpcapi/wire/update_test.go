@@ -26,7 +26,7 @@ func TestLargeSets(t *testing.T) {
 		if len(frames) != tc.want {
 			t.Errorf("%v: %d messages", tc, len(frames))
 		}
-		p := wiretest.Proxy{}
+		p := proxy{}
 		one := len(e.add(list[:1])[0].data.Materialize()) // about the size of one endpoint
 		for i, u := range wiretest.Decode(t, NewCodec(), frames) {
 			size := frames[i].data.Len()
@@ -56,7 +56,7 @@ func TestLargeSteps(t *testing.T) {
 	if len(frames) != 2 { // two removes
 		t.Fatalf("%d messages", len(frames))
 	}
-	p := wiretest.Proxy{Opened: true, Endpoints: map[netip.AddrPort]*pb.WeightedAddr{}}
+	p := proxy{Opened: true, Endpoints: map[netip.AddrPort]*pb.WeightedAddr{}}
 	for _, ep := range from.Endpoints {
 		p.Endpoints[ep.Addr] = nil
 	}

@@ -1,6 +1,5 @@
-// Package wiretest has what the tests of grpcapi and grpcapi/wire share: a model of
-// the proxy, a short notation of messages, and endpoints and profiles to make
-// messages of. It does not import what it tests.
+// Package wiretest has what the tests of grpcapi and grpcapi/wire share: a short
+// notation of messages, and endpoints and profiles to make messages of. It does not import what it tests.
 package wiretest
 
 import (
