@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"io"
 	"net"
 	"net/http"
@@ -171,15 +170,6 @@ func TestLargeHeaders(t *testing.T) {
 			t.Errorf("a header of %d bytes: %s", size, resp.Status)
 		}
 		conn.Close()
-	}
-}
-
-func TestClustersIsJSON(t *testing.T) {
-	a, _ := newAdmin(false)
-	w := httptest.NewRecorder()
-	a.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/debug/clusters", nil))
-	if got := w.Header().Get("Content-Type"); got != "application/json" || !json.Valid(w.Body.Bytes()) {
-		t.Errorf("%s: %s", got, w.Body)
 	}
 }
 

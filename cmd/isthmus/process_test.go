@@ -122,7 +122,7 @@ func startReady(t *testing.T, args ...string) *gatewayProcess {
 }
 
 // TestProcess runs the whole gateway on a small API: it becomes ready, answers
-// "isthmus get" with the endpoint's tier, and drains on a signal.
+// "isthmus get" with the endpoint's tier, shows the stream on its pages, and drains on a signal.
 func TestProcess(t *testing.T) {
 	p := startReady(t, "--shutdown-delay=1ms", "--drain=1ms")
 	code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once")
@@ -144,6 +144,14 @@ func TestProcess(t *testing.T) {
 	}
 
 	live, _, end := p.follow(t)
+	var streams adminapi.Streams
+	if err := json.Unmarshal([]byte(p.get("/debug/streams")), &streams); err != nil || streams.Streams != 1 || streams.Views[0].Destination != "web.shop.svc.cluster.local:80" || streams.Views[0].Endpoints != 1 {
+		t.Errorf("%+v, %v", streams, err)
+	}
+	var services []adminapi.Service
+	if err := json.Unmarshal([]byte(p.get("/debug/services")), &services); err != nil || len(services) != 1 || services[0].Streams != 1 || services[0].Ports[0].Members[0].Endpoints != 1 {
+		t.Errorf("%+v, %v", services, err)
+	}
 	p.signals <- syscall.SIGTERM
 	if c := <-p.code; c != 0 {
 		t.Errorf("exit code %d", c)
@@ -197,24 +205,6 @@ func TestProcessWithoutAPI(t *testing.T) {
 			t.Errorf("not JSON: %s", line)
 		}
 	}
-}
-
-// TestServesDuringShutdown: clients that connect after SIGTERM are served, and once
-// none is left the process ends at once.
-func TestServesDuringShutdown(t *testing.T) {
-	p := startReady(t, "--shutdown-delay=1h", "--drain=1h")
-	_, quit, end := p.follow(t)
-	p.signals <- syscall.SIGTERM
-	p.log.Await(t, "waiting for clients")
-	if code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once"); code != 0 || !strings.Contains(out, "10.0.0.1:8080  local") {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
-	}
-	quit <- syscall.SIGINT
-	<-end
-	if c := <-p.code; c != 0 {
-		t.Errorf("exit code %d", c)
-	}
-	p.log.Await(t, "all clients have gone elsewhere")
 }
 
 // TestSilentConnection: a connection on which nothing comes does not keep the

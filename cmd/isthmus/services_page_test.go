@@ -1,14 +1,10 @@
 package main
 
 import (
-	"encoding/json"
 	"net/netip"
 	"reflect"
-	"syscall"
 	"testing"
 
-	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/cmd/isthmus/internal/cli/clitest"
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
@@ -66,26 +62,4 @@ func TestRefusedOnPages(t *testing.T) {
 		"shop/web of east, offered to shop/web: 10.1.0.1:80 is outside the address ranges of the link"}}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("clusters: %+v, want %+v", got, want)
 	}
-}
-
-// TestPagesOfProcess: the pages show a stream that is open.
-func TestPagesOfProcess(t *testing.T) {
-	p := startProcess(t, startAPI(t), "--shutdown-delay=1ms", "--drain=1ms")
-	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
-	live, end := clitest.NewOutput(), make(chan int, 1)
-	go func() {
-		end <- newProgram("isthmus").Run(t.Context(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live})
-	}()
-	live.Await(t, "1 endpoint ")
-	var streams adminapi.Streams
-	if err := json.Unmarshal([]byte(p.get("/debug/streams")), &streams); err != nil || streams.Streams != 1 || streams.Views[0].Destination != "web.shop.svc.cluster.local:80" || streams.Views[0].Endpoints != 1 {
-		t.Errorf("%+v, %v", streams, err)
-	}
-	var services []adminapi.Service
-	if err := json.Unmarshal([]byte(p.get("/debug/services")), &services); err != nil || len(services) != 1 || services[0].Streams != 1 || services[0].Ports[0].Members[0].Endpoints != 1 {
-		t.Errorf("%+v, %v", services, err)
-	}
-	p.signals <- syscall.SIGTERM
-	<-p.code
-	<-end
 }

@@ -78,31 +78,6 @@ func TestTiersOnPage(t *testing.T) {
 		Tiers: []adminapi.Tier{{Tier: "local", InUse: true, Ready: 2, Sent: 2}, {Tier: "east+north", InUse: true, Ready: 1, Sent: 1}}})
 }
 
-// TestPercentOnPage: with a limit in percent the page shows how many endpoints are known.
-func TestPercentOnPage(t *testing.T) {
-	w := newTiered(t, federation.Preference{MinReady: federation.MinReady{Percent: 50}}, federation.Options{})
-	mine := newOffers(federation.Local, "web", "10.0.0.1:80")
-	mine.slice.Unready = newOffers(federation.Local, "web", "10.0.0.2:80", "10.0.0.3:80").slice.Endpoints
-	w.Link(federation.Local, federation.Ready, mine)
-	const why = "local: 1 of 3 ready, min-ready is 50%"
-	got := w.clients()[0]
-	if want := []adminapi.Tier{{Tier: "local", InUse: true, Ready: 1, Known: 3, Sent: 1}, {Tier: "east+north", InUse: true, Ready: 1, Known: 1, Sent: 1}}; !reflect.DeepEqual(got.Tiers, want) || got.Why != why || got.WaitsFor != why {
-		t.Errorf("%+v, want tiers %+v", got, want)
-	}
-}
-
-// TestLastResortOnPage: a cluster of last resort is one more tier, also of a service
-// without preference.
-func TestLastResortOnPage(t *testing.T) {
-	w := newTiered(t, federation.Preference{Tiers: []federation.Tier{}}, federation.Options{})
-	w.SetLink("east", federation.Link{State: federation.Ready, Source: newOffers("east", "web", "10.1.0.1:80"), Cordon: federation.LastResort})
-	w.local()
-	got := w.clients()[0]
-	if want := []adminapi.Tier{{Tier: "any", InUse: true}, {Tier: "last-resort", InUse: true, Ready: 1, Sent: 1}}; !reflect.DeepEqual(got.Tiers, want) || got.WaitsFor != "any: none is ready" {
-		t.Errorf("%+v, want tiers %+v", got, want)
-	}
-}
-
 // TestTiersOnPageAreBounded: clients that make up names of instances do not make the page
 // grow without end.
 func TestTiersOnPageAreBounded(t *testing.T) {

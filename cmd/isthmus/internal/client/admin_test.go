@@ -201,7 +201,7 @@ func checkHarmless(t *testing.T, c content) {
 // TestJSONLine: characters that are escaped are the same to programs.
 func TestJSONLine(t *testing.T) {
 	texts := []string{"a b", "\x1b\u009b\u202e\u2028\U000e0001\u00a0\u007f", "ünï"}
-	line, err := jsonLine(texts)
+	line, err := JSONLine(texts)
 	if err != nil || string(line) != `["a b","\u001b\u009b\u202e\u2028\udb40\udc01\u00a0\u007f","ünï"]`+"\n" {
 		t.Errorf("%s, %v", line, err)
 	}

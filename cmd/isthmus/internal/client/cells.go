@@ -84,13 +84,13 @@ func (t *cells) write(b *bytes.Buffer, indent string) {
 			if i == len(widths) {
 				widths = append(widths, 0)
 			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(printable(c.text)))
+			widths[i] = max(widths[i], utf8.RuneCountInString(Printable(c.text)))
 		}
 	}
 	for _, row := range t.rows {
 		b.WriteString(indent)
 		for i, c := range row {
-			text := printable(c.text)
+			text := Printable(c.text)
 			padding := widths[i] + 2 - utf8.RuneCountInString(text)
 			b.WriteString(c.colour.when(t.colours, text))
 			if i < len(row)-1 {
@@ -127,7 +127,7 @@ func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
 	}
 	fmt.Fprintf(b, "%s:\n", title)
 	for _, line := range lines[:min(limit, len(lines))] {
-		fmt.Fprintf(b, "  %s\n", printable(line))
+		fmt.Fprintf(b, "  %s\n", Printable(line))
 	}
 	if more := len(lines) - limit; more > 0 {
 		fmt.Fprintf(b, "  … and %d more: -o json has all\n", more)

@@ -60,7 +60,7 @@ func (s *checkState) why(err error) string {
 	}
 	for _, r := range s.Results {
 		if r.Level == check.Failure {
-			return fmt.Sprintf("%s, first %s", legible.Count(s.Failures, "failure", "failures"), printable(resultLine(r)))
+			return fmt.Sprintf("%s, first %s", legible.Count(s.Failures, "failure", "failures"), Printable(resultLine(r)))
 		}
 	}
 	return ""

@@ -44,7 +44,7 @@ func (s *checkState) table() []byte {
 		b.WriteString("No gateway was asked: what follows was checked from here, not from its network.\n\n")
 	}
 	for _, section := range runs(s.Results, func(r check.Result) string { return r.Section }) {
-		fmt.Fprintf(&b, "%s\n", printable(section[0].Section))
+		fmt.Fprintf(&b, "%s\n", Printable(section[0].Section))
 		for _, one := range runs(section, func(r check.Result) string { return r.Check }) {
 			s.writeCheck(&b, one)
 		}
@@ -110,7 +110,7 @@ func (s *checkState) writeBad(b *bytes.Buffer, bad []check.Result) {
 	for i, r := range bad[:min(len(bad), maxLines)] {
 		s.writeLine(b, r.Level, resultLine(r))
 		if last := i == min(len(bad), maxLines)-1; r.Hint != "" && (last || bad[i+1].Hint != r.Hint) {
-			fmt.Fprintf(b, "      %s %s\n", s.marks.hint, printable(r.Hint))
+			fmt.Fprintf(b, "      %s %s\n", s.marks.hint, Printable(r.Hint))
 		}
 	}
 	if more := len(bad) - maxLines; more > 0 {
@@ -123,7 +123,7 @@ func (s *checkState) writeLine(b *bytes.Buffer, level check.Level, text string) 
 	if s.colours {
 		mark = levelColours[level].paint(mark)
 	}
-	fmt.Fprintf(b, "  %s %s\n", mark, printable(text))
+	fmt.Fprintf(b, "  %s %s\n", mark, Printable(text))
 }
 
 // summary counts what is not fine.

@@ -342,7 +342,7 @@ func FuzzCheckPage(f *testing.F) {
 		s.marks = asciiMarks
 		s.merge(answers, "v1")
 		s.finish()
-		line, err := jsonLine(s.CheckOutput)
+		line, err := JSONLine(s.CheckOutput)
 		if err != nil || !json.Valid(line) {
 			t.Fatalf("%v: %s", err, line)
 		}

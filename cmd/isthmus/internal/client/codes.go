@@ -21,7 +21,7 @@ func (m codeMeanings) explainEnd(from replica, err error) error {
 		return fmt.Errorf("%s ended the stream without an error: a proxy opens it again", from.name)
 	}
 	s := status.Convert(err)
-	return fmt.Errorf("%s: %s\n  %s", s.Code(), printable(s.Message()), m.explain(s.Code(), from))
+	return fmt.Errorf("%s: %s\n  %s", s.Code(), Printable(s.Message()), m.explain(s.Code(), from))
 }
 
 func (m codeMeanings) explain(c codes.Code, from replica) string {

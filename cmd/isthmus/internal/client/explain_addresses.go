@@ -29,7 +29,7 @@ func (s *explainState) writeAddresses(b *bytes.Buffer) {
 		t.row(a.Cluster, a.Slice, a.Address, cell{a.Verdict, verdictColour(a.Verdict)}, standsFor(&a),
 			a.Zone, a.Tier, age(s.at, a.Changed), whyOf(&a))
 	}
-	t.writeUnder(b, printable(title)+":\n")
+	t.writeUnder(b, Printable(title)+":\n")
 	if more > 0 {
 		fmt.Fprintf(b, "  … and %d more: --address IP shows one, -o json %d of them\n", more, len(s.page.Addresses))
 	}

@@ -33,11 +33,11 @@ func (s *explainState) unserved() error {
 	case s.address.IsValid() && p.Verdicts[served] > 0 && p.Refused == "":
 		return nil
 	case s.address.IsValid() && totalOf(p) == 0:
-		return fmt.Errorf("no EndpointSlice of %s has %v\n  Is it a Pod of that Service, in a cluster of the table? One that is not selected has no EndpointSlice", printable(p.Authority), s.address)
+		return fmt.Errorf("no EndpointSlice of %s has %v\n  Is it a Pod of that Service, in a cluster of the table? One that is not selected has no EndpointSlice", Printable(p.Authority), s.address)
 	case s.address.IsValid():
 		return fmt.Errorf("this client does not get %v", s.address)
 	case p.Refused != "":
-		return fmt.Errorf("a new stream of this client is refused: %s", printable(p.Refused))
+		return fmt.Errorf("a new stream of this client is refused: %s", Printable(p.Refused))
 	case p.Set.Endpoints == 0:
 		return errors.New("this client gets no endpoint")
 	}
@@ -56,9 +56,9 @@ func totalOf(p *adminapi.Explanation) (n int) {
 func (s *explainState) table() (string, []byte) {
 	var b bytes.Buffer
 	p := &s.page
-	fmt.Fprintf(&b, "Client: %s\n", printable(s.client()))
+	fmt.Fprintf(&b, "Client: %s\n", Printable(s.client()))
 	if p.Refused != "" {
-		fmt.Fprintf(&b, "A new stream is refused: %s\n", printable(p.Refused))
+		fmt.Fprintf(&b, "A new stream is refused: %s\n", Printable(p.Refused))
 	}
 	writeList(&b, "Problems of the Service", p.Problems, maxLines)
 	if p.Tiers != nil {

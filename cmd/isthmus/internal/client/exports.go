@@ -71,7 +71,7 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	case shown.Err != nil:
 		return shown.Err
 	case shown.Value.Unread != "":
-		return fmt.Errorf("%s: %s", shown.Gateway, printable(shown.Value.Unread))
+		return fmt.Errorf("%s: %s", shown.Gateway, Printable(shown.Value.Unread))
 	}
 	return o.print(p, shown)
 }

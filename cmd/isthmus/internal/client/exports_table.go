@@ -87,16 +87,16 @@ func (s *exportsState) printDiff(w io.Writer) error {
 		case "delete":
 			after = "/dev/null"
 		}
-		fmt.Fprintf(&b, "--- %s\n+++ %s\n@@ %s, for the %s of %s @@\n", printable(before), printable(after), printable(c.Verb), printable(c.Kind), printable(c.Of))
+		fmt.Fprintf(&b, "--- %s\n+++ %s\n@@ %s, for the %s of %s @@\n", Printable(before), Printable(after), Printable(c.Verb), Printable(c.Kind), Printable(c.Of))
 		if c.Error != "" {
-			fmt.Fprintf(&b, " # tried, and failed: %s\n", printable(c.Error))
+			fmt.Fprintf(&b, " # tried, and failed: %s\n", Printable(c.Error))
 		}
 		for _, f := range c.Fields {
 			if f.Before != "" {
-				b.WriteString(red.when(s.colours, "-"+printable(f.Field+": "+f.Before)) + "\n")
+				b.WriteString(red.when(s.colours, "-"+Printable(f.Field+": "+f.Before)) + "\n")
 			}
 			if f.After != "" {
-				b.WriteString(green.when(s.colours, "+"+printable(f.Field+": "+f.After)) + "\n")
+				b.WriteString(green.when(s.colours, "+"+Printable(f.Field+": "+f.After)) + "\n")
 			}
 		}
 	}
@@ -116,7 +116,7 @@ func (s *exportsState) printWritten(w io.Writer) error {
 	}{{"v1", "Service", s.page.Written}, {"multicluster.x-k8s.io/" + s.page.Writer.MCS, "ServiceImport", s.page.WrittenImports}} {
 		for _, id := range kind.ids {
 			namespace, name, _ := strings.Cut(id, "/")
-			line, err := jsonLine(map[string]any{"apiVersion": kind.version, "kind": kind.name, "metadata": map[string]string{"namespace": namespace, "name": name}})
+			line, err := JSONLine(map[string]any{"apiVersion": kind.version, "kind": kind.name, "metadata": map[string]string{"namespace": namespace, "name": name}})
 			if err != nil {
 				return err
 			}

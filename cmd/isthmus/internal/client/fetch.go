@@ -59,14 +59,14 @@ func (t replica) fetch(ctx context.Context, path string, into any) (at time.Time
 // unanswered returns the error for a request that has no answer.
 func (t replica) unanswered(ctx context.Context, conn *reach.Conn, err error) error {
 	if conn == nil {
-		return fmt.Errorf("%s\n  Is the gateway running? --admin is the address of its admin server (--metrics-addr of the gateway)", printable(err.Error()))
+		return fmt.Errorf("%s\n  Is the gateway running? --admin is the address of its admin server (--metrics-addr of the gateway)", Printable(err.Error()))
 	}
 	if ctx.Err() == nil {
 		if failure := conn.Failure(); failure != nil {
 			return failure
 		}
 	}
-	return fmt.Errorf("%s: %s", t.name, printable(strings.TrimPrefix(err.Error(), "net/http: ")))
+	return fmt.Errorf("%s: %s", t.name, Printable(strings.TrimPrefix(err.Error(), "net/http: ")))
 }
 
 // decode reads an answer into a value.
@@ -83,13 +83,13 @@ func (t replica) decode(answer *http.Response, page string, into any) (at time.T
 	case http.StatusBadRequest:
 		return at, cli.Usagef("%s", refusal(body))
 	default:
-		return at, statusError{answer.StatusCode, fmt.Sprintf("%s answers %s for %s: %s", t.name, printable(answer.Status), page, another)}
+		return at, statusError{answer.StatusCode, fmt.Sprintf("%s answers %s for %s: %s", t.name, Printable(answer.Status), page, another)}
 	}
 	if err := json.NewDecoder(guard.JSON(body, pageLimits)).Decode(into); err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return at, fmt.Errorf("%s of %s has more than %d bytes", page, t.name, tooLarge.Limit)
 		}
-		return at, fmt.Errorf("%s of %s can't be read: %s: %s", page, t.name, printable(err.Error()), another)
+		return at, fmt.Errorf("%s of %s can't be read: %s: %s", page, t.name, Printable(err.Error()), another)
 	}
 	if at, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
 		at = time.Now()
@@ -114,5 +114,5 @@ func pageOf(path string) string {
 // refusal is the text in place of a page.
 func refusal(body io.Reader) string {
 	text, _ := io.ReadAll(io.LimitReader(body, 1000))
-	return printable(strings.TrimSpace(string(text)))
+	return Printable(strings.TrimSpace(string(text)))
 }

@@ -44,7 +44,7 @@ func (o *Target) find(ctx context.Context, w *waiting, port func(reach.Gateway) 
 	for _, g := range gateways {
 		t := replica{name: g.String(), dial: func(ctx context.Context) (*reach.Conn, error) { return g.Dial(ctx, port(g)) }}
 		if g.NotReady != "" {
-			t.notReady = &notReadyError{g.String(), g.NotReady, fmt.Sprintf("kubectl describe pod -n %s %s shows why; --pod %[2]s asks it all the same", printable(g.Namespace), printable(g.Name))}
+			t.notReady = &notReadyError{g.String(), g.NotReady, fmt.Sprintf("kubectl describe pod -n %s %s shows why; --pod %[2]s asks it all the same", Printable(g.Namespace), Printable(g.Name))}
 		}
 		replicas = append(replicas, t)
 	}

@@ -50,7 +50,7 @@ func (s *screen) show(c content, now time.Time) error {
 		return printJSON(s.w, c.snapshot(now, s.authority))
 	}
 	headline, lines := c.table()
-	shown := fmt.Sprintf("%s  %s: %s\n%s", now.Format("15:04:05.000"), printable(s.authority), printable(headline), lines)
+	shown := fmt.Sprintf("%s  %s: %s\n%s", now.Format("15:04:05.000"), Printable(s.authority), Printable(headline), lines)
 	if s.redraw {
 		shown = clearScreen + shown
 	}
@@ -62,7 +62,7 @@ func (s *screen) show(c content, now time.Time) error {
 
 // printJSON prints a value as one line.
 func printJSON(w io.Writer, v any) error {
-	line, err := jsonLine(v)
+	line, err := JSONLine(v)
 	if err == nil {
 		_, err = w.Write(line)
 	}

@@ -44,7 +44,7 @@ func (s *servicesState) choose() (missing []string) {
 	})
 	for i, n := range s.names {
 		if !found[i] {
-			missing = append(missing, printable(n.typed))
+			missing = append(missing, Printable(n.typed))
 		}
 	}
 	return missing
@@ -180,8 +180,8 @@ func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time, colours b
 	if e.Preference == nil {
 		return
 	}
-	fmt.Fprintf(b, "%s prefers %s (min-ready %s, return-after %s, return-over %s):\n", printable(e.Service), printable(e.Preference.Prefer),
-		printable(e.Preference.MinReady), printable(e.Preference.ReturnAfter), printable(e.Preference.ReturnOver))
+	fmt.Fprintf(b, "%s prefers %s (min-ready %s, return-after %s, return-over %s):\n", Printable(e.Service), Printable(e.Preference.Prefer),
+		Printable(e.Preference.MinReady), Printable(e.Preference.ReturnAfter), Printable(e.Preference.ReturnOver))
 	if len(e.Clients) == 0 {
 		b.WriteString("  no clients\n")
 		return

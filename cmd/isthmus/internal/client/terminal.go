@@ -26,18 +26,18 @@ func wantsColour(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
-// printable returns s as a cell of a table: quoted if it has characters that a
+// Printable returns s as a cell of a table: quoted if it has characters that a
 // terminal might obey, since servers send what they like, and "-" if it is empty.
-func printable(s string) string {
+func Printable(s string) string {
 	if s == "" {
 		return "-"
 	}
 	return legible.Quoted(s)
 }
 
-// jsonLine returns a value as a line of JSON, in which characters that a terminal might
+// JSONLine returns a value as a line of JSON, in which characters that a terminal might
 // obey are escaped.
-func jsonLine(v any) ([]byte, error) {
+func JSONLine(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -54,9 +54,3 @@ func jsonLine(v any) ([]byte, error) {
 	}
 	return append(line, '\n'), nil
 }
-
-// Printable is [printable] for verbs of other packages.
-func Printable(text string) string { return printable(text) }
-
-// JSONLine is [jsonLine] for verbs of other packages.
-func JSONLine(v any) ([]byte, error) { return jsonLine(v) }

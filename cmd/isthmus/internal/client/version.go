@@ -74,7 +74,7 @@ func printVersions(p cli.Process, v adminapi.VersionOutput) {
 			fmt.Fprintf(p.Stderr, "%s: the version of gateways is not known: %s\n", p.Name, g.Error)
 			continue
 		}
-		text := fmt.Sprintf("gateway %s: %s, commit %s, %s", g.Gateway, printable(g.Version), printable(g.Commit), printable(g.Go))
+		text := fmt.Sprintf("gateway %s: %s, commit %s, %s", g.Gateway, Printable(g.Version), Printable(g.Commit), Printable(g.Go))
 		if g.Version != v.Client.Version || g.Commit != v.Client.Commit {
 			text += " (not that of this program)"
 		}

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -73,8 +74,7 @@ type buckets struct {
 }
 
 type bucket struct {
-	tokens  int
-	since   time.Time // when there were that many
+	*rate.Limiter
 	dropped int
 }
 
@@ -90,18 +90,13 @@ func (b *buckets) take(message string, now time.Time) (dropped int, ok bool) {
 		one = b.byMessage[message]
 	}
 	if one == nil {
-		one = &bucket{tokens: Burst, since: now}
+		one = &bucket{Limiter: rate.NewLimiter(rate.Every(refillEvery), Burst)}
 		b.byMessage[strings.Clone(message)] = one // a clone: the key must not keep the whole message alive
 	}
-	if n := int(now.Sub(one.since) / refillEvery); n > 0 {
-		one.tokens = min(Burst, one.tokens+n)
-		one.since = one.since.Add(time.Duration(n) * refillEvery)
-	}
-	if one.tokens == 0 {
+	if !one.AllowN(now, 1) {
 		one.dropped++
 		return 0, false
 	}
-	one.tokens--
 	dropped, one.dropped = one.dropped, 0
 	return dropped, true
 }

@@ -34,6 +34,9 @@ func TestLimit(t *testing.T) {
 		burst("a broken cluster", Burst, func() { east.Info("lost") })
 		burst("another one", Burst, func() { north.Info("lost") })
 		burst("a library with the same message", Burst, func() { library.Warn("stalled") })
+		names := NewPerName(log)
+		burst("of a name", Burst, func() { names.Logger("a").Warn("stalled") })
+		burst("of the same name", 0, func() { names.Logger("a").Warn("stalled") })
 		burst("debug lines", 1000, func() { log.Debug("get") })
 		burst("at once again", 0, func() { log.Warn("stalled") })
 
