@@ -26,10 +26,10 @@
 //     finds out in time: until it has, they are no more than better than nothing. A round waits for that too.
 //   - What is behind a cluster that always has some gateway has a way there, whichever: while the cluster goes to another network
 //     and back, and its gateways come, go, move and die, clients are never left with none for as long as a Pod stays.
-//   - The gateway writes Services for what clusters export (exporting.go), while users and hostile clusters have others at the same
+//   - The gateway writes Services and ServiceImports for what clusters export (exporting.go, imports.go), while users and hostile clusters have others at the same
 //     names, and users sometimes write between the gateway's read and its write. Each of its writes is checked: it changes and deletes
 //     nothing without its mark. In the end there is what a reference computes from what clusters export by then (expected.go), whatever
-//     came before; but not where a cluster is cut off, or its link can't be used.
+//     came before, and the gateway's page has nothing to change; but not where a cluster is cut off, or its link can't be used.
 //   - Limits of time apply when the machine is fast enough: a first message that is late counts only in rounds in which the
 //     simulator itself was never paused for long, and is counted in others.
 //

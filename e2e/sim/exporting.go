@@ -9,17 +9,18 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/e2e/object"
 )
 
-// Clusters export Services by Linkerd's labels, from a namespace in which nothing else is, and the gateway writes what they ask for
+// Clusters export Services by Linkerd's labels and by ServiceExports (imports.go), from a namespace in which nothing else is, and the gateway writes what they ask for
 // (expected.go). Users have Services at the same names, edit what is written, and take it for themselves; sometimes one is faster than
 // the gateway. No client asks for any of it.
 const (
 	exportNamespace = "shop"
-	exportNames     = 5 // of a round: what changes often, the gateway writes ever less often
+	exportNames     = 6 // of a round: what changes often, the gateway writes ever less often
 
 	exportsKey   = "isthmus.io/exports"
 	writtenByKey = "isthmus.io/written-by"
@@ -36,11 +37,17 @@ var exportArgs = []string{"-exports=on", "-unlinked-after=10s"}
 
 // exportSteps change what clusters export, and what users have at the names of that.
 var exportSteps = []step{
-	{"export", 10, (*world).export},
+	{"export", 12, (*world).export},
 	{"unexport", 5, func(w *world, c *cluster, _ string) string { return w.unexport(c, w.exportName()) }},
 	{"unexport all", 1, (*world).unexportAll},
 	{"hostile export", 5, (*world).hostileExport},
 	{"user", 12, (*world).user},
+	{"service export", 5, (*world).serviceExport},
+	{"user's import", 2, func(w *world, _ *cluster, _ string) string {
+		name, what := w.exportName(), pick(w, []string{"make", "delete", "delete"})
+		w.err = errors.Join(w.err, w.exports.usersImport(what, name))
+		return what + " " + name
+	}},
 	{"exports of a link", 2, func(w *world, c *cluster, _ string) string {
 		return w.annotate(c, exportsKey, []string{"", "all", "all", "mirrors", "none"})
 	}},
@@ -69,7 +76,7 @@ func (w *world) targets(name string) (list []string) {
 	for _, c := range w.clusters[1:] {
 		list = append(list, name+"-"+c.name)
 	}
-	return append(list, name+"-federated")
+	return append(list, name+"-federated", name+derivedSuffix)
 }
 
 func exportPort(name string, number int32) corev1.ServicePort {
@@ -83,6 +90,9 @@ func (w *world) anyExport() *corev1.Service {
 	o.Spec.Ports = pick(w, [][]corev1.ServicePort{
 		{exportPort("http", 80)}, {exportPort("http", 80)}, {exportPort("http", 8080)}, {exportPort("metrics", 80)}, {exportPort("http", 80), exportPort("admin", 9090)},
 	})
+	if w.chance(6) {
+		headless(o)
+	}
 	as := w.rng.IntN(5)
 	if as != 0 {
 		o.Labels[memberKey] = "member"
@@ -96,6 +106,9 @@ func (w *world) anyExport() *corev1.Service {
 func (w *world) export(c *cluster, _ string) string {
 	o := w.anyExport()
 	w.tenantPut(c, o)
+	if w.chance(2) {
+		w.serviceExport(c, o.Name)
+	}
 	return fmt.Sprintf("%s %v with %d ports", o.Name, o.Labels, len(o.Spec.Ports))
 }
 
@@ -172,10 +185,11 @@ type exporting struct {
 
 // do does what a user does, whatever is there.
 func (x *exporting) do(what, name string, selector bool) error {
-	have, err := x.find(name)
+	all, err := x.services()
 	if err != nil {
 		return err
 	}
+	have := all[name]
 	own := object.Service(exportNamespace, name)
 	own.Labels = map[string]string{usersKey: "yes"}
 	if selector {
@@ -201,14 +215,15 @@ func (x *exporting) do(what, name string, selector bool) error {
 	return x.local.api.Put(own)
 }
 
-func (x *exporting) find(name string) (*corev1.Service, error) {
-	all, err := x.local.api.Objects("services", exportNamespace)
-	for _, o := range all {
-		if o := o.(*corev1.Service); o.Name == name {
-			return o, err
-		}
+// services returns those at the names of exports, by name.
+func (x *exporting) services() (map[string]*corev1.Service, error) {
+	list, err := x.local.api.Objects("services", exportNamespace)
+	all := make(map[string]*corev1.Service)
+	for _, o := range list {
+		s := o.(*corev1.Service)
+		all[s.Name] = s
 	}
-	return nil, err
+	return all, err
 }
 
 // race lets users be faster than the gateway now and then; nil: no longer.
@@ -220,7 +235,7 @@ func (x *exporting) race(quick *rand.Rand) {
 
 // before is called when the gateway is about to write.
 func (x *exporting) before(resource, namespace, name string) {
-	if resource != "services" || namespace != exportNamespace {
+	if namespace != exportNamespace || resource != "services" && resource != "serviceimports" {
 		return
 	}
 	x.mu.Lock()
@@ -229,8 +244,12 @@ func (x *exporting) before(resource, namespace, name string) {
 		what = userDeeds[x.quick.IntN(len(userDeeds))]
 	}
 	x.mu.Unlock()
-	if what != "" {
+	switch {
+	case what == "":
+	case resource == "services":
 		x.note(x.do(what, name, false))
+	default:
+		x.note(x.usersImport(what, name))
 	}
 }
 
@@ -250,5 +269,9 @@ func (x *exporting) after(before, after runtime.Object) {
 	if o, ok := after.(*corev1.Service); ok {
 		had, _ := before.(*corev1.Service)
 		x.note(valid(o, had))
+	}
+	was, _ := before.(*unstructured.Unstructured)
+	if now, _ := after.(*unstructured.Unstructured); was != nil || now != nil {
+		x.note(lawful(was, now))
 	}
 }

@@ -64,7 +64,7 @@ var lastingFaults = []faultKind{
 		return c.misbehave(apisim.Faults{Forbidden: []string{pick(w, []string{"services", "pods", "endpointslices"})}})
 	}},
 	{optional, true, func(w *world, c *cluster) error {
-		return c.misbehave(apisim.Faults{Forbidden: []string{pick(w, []string{"servers", "replicasets", "*"})}})
+		return c.misbehave(apisim.Faults{Forbidden: []string{pick(w, []string{"servers", "replicasets", "serviceexports", "*"})}})
 	}},
 	{"failing", true, func(w *world, c *cluster) error {
 		return c.misbehave(apisim.Faults{Failing: pick(w, []int{429, 500, 503, 504})})

@@ -62,7 +62,7 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 			c.troubled = c.fault != nil || time.Now().Before(w.lagging) // an answer that does not end may still be under way
 		}
 	}
-	if err := s.exported(ctx); err != nil {
+	if err := s.exported(ctx, round); err != nil {
 		return s.failure(round, nil, err)
 	}
 	s.report.settled(round, took, w, s.clients)

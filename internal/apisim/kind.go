@@ -30,6 +30,8 @@ var kinds = [...]kind{
 	{schema.GroupVersionKind{Group: "policy.linkerd.io", Version: "v1beta3", Kind: "Server"}, "servers"},
 	{schema.GroupVersionKind{Group: "workload.linkerd.io", Version: "v1beta1", Kind: "ExternalWorkload"}, "externalworkloads"},
 	{schema.GroupVersionKind{Group: "linkerd.io", Version: "v1alpha2", Kind: "ServiceProfile"}, "serviceprofiles"},
+	{schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceExport"}, "serviceexports"},
+	{schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceImport"}, "serviceimports"},
 }
 
 const leases = "leases"
@@ -72,6 +74,7 @@ type target struct {
 	kind
 	namespace string // empty: all, or the object is in none
 	name      string // empty: all
+	status    bool   // the object's status alone
 }
 
 // parsePath reads the path of a request.
@@ -89,6 +92,7 @@ func parsePath(path string) (target, bool) {
 			return t, true
 		}
 		t.name, ok = strings.CutPrefix(rest, k.resource+"/")
+		t.name, t.status = strings.CutSuffix(t.name, "/status")
 		if ok && t.name != "" && !strings.Contains(t.name, "/") {
 			return t, true
 		}

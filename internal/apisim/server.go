@@ -243,7 +243,7 @@ func parse(r *http.Request) (*request, error) {
 	case http.MethodPost:
 		ok = ok && of.name == ""
 	case http.MethodPut, http.MethodDelete:
-		ok = ok && of.name != ""
+		ok = ok && of.name != "" && (!of.status || r.Method == http.MethodPut)
 	default:
 		ok = false
 	}

@@ -1,6 +1,7 @@
 package apisim
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -24,7 +26,7 @@ func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
 	body, err := io.ReadAll(io.LimitReader(from, maxBody))
 	var given runtime.Object = &metav1.DeleteOptions{}
 	if err == nil && len(body) > 0 {
-		given, _, err = scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+		given, err = readBody(body, r.method)
 	}
 	if err != nil {
 		r.answer(w, 0, nil, apierrors.NewBadRequest(err.Error()))
@@ -42,6 +44,20 @@ func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
 		o, err := s.store.delete(r.target, given)
 		r.answer(w, http.StatusOK, o, err)
 	}
+}
+
+// readBody reads what a request gives. Kinds of CRDs come in JSON.
+func readBody(body []byte, method string) (runtime.Object, error) {
+	given, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
+	switch {
+	case !runtime.IsNotRegisteredError(err):
+		return given, err
+	case method == http.MethodDelete:
+		o := &metav1.DeleteOptions{}
+		return o, json.Unmarshal(body, o)
+	}
+	u := &unstructured.Unstructured{}
+	return u, json.Unmarshal(body, &u.Object)
 }
 
 // expectWrite calls beforeWrite.
@@ -185,11 +201,34 @@ func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Ob
 		}
 		s.giveIP(&service.Spec, &before.Spec)
 	}
+	if custom, ok := given.(*unstructured.Unstructured); ok {
+		if err := splitStatus(of, old, custom); err != nil {
+			return nil, err
+		}
+	}
 	made, err := s.replace(of.kind, m, given)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
 	return made, s.tell(of.kind, old, made)
+}
+
+// splitStatus leaves an object with the status of old, which is nil if there was none, or with all else of it where the status is written.
+func splitStatus(of target, old *object, given *unstructured.Unstructured) error {
+	var have unstructured.Unstructured
+	if old != nil {
+		if err := json.Unmarshal(old.json, &have.Object); err != nil {
+			return err
+		}
+	}
+	status := have.Object["status"]
+	if of.status {
+		status, given.Object = given.Object["status"], have.Object
+	}
+	if delete(given.Object, "status"); status != nil {
+		given.Object["status"] = status
+	}
+	return nil
 }
 
 // giveIP sets the ClusterIP of a Service that needs one: that of before, or a free one.

@@ -36,8 +36,9 @@ Checked are
                     used if others do not suffice, is never taken away in between
   no dips           there are never fewer endpoints than there could always be, up to min-ready
   convergence       after each round every client holds exactly what follows from the objects
-  exports           no Service without the gateway's mark is changed, and in the end those
-                    that it has written follow from what is exported
+  exports           no Service or ServiceImport without the gateway's mark is changed, and in
+                    the end those that it has written follow from what is exported, and its plan
+                    changes nothing
   the gateway       goes on running, and ready
 
   isthmus-sim                                    20 rounds of a seed of its own
