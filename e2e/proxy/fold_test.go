@@ -53,6 +53,8 @@ func TestGetFold(t *testing.T) {
 		{name: "a message without update", steps: []any{&pb.Update{}}, faults: []proxy.Fault{proxy.NoUpdate}},
 		{name: "an address that is none", steps: []any{bad}, exists: true, addrs: []string{"10.0.0.1:80"},
 			faults: []proxy.Fault{proxy.BadAddress}},
+		{name: "an address twice", steps: []any{Add("10.0.0.1:80", "10.0.0.1:80")}, exists: true, addrs: []string{"10.0.0.1:80"},
+			faults: []proxy.Fault{proxy.TwiceInOne}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -20,6 +20,7 @@ const (
 	EmptyAdd    Fault = "an add without addresses: a proxy drops it"
 	LateFirst   Fault = "the first message came too late: a proxy has given up by then"
 	BadAddress  Fault = "an invalid address"
+	TwiceInOne  Fault = "an address twice in one message"
 	NoUpdate    Fault = "a message without an update"
 	TooDeep     Fault = "a message nested too deeply: a proxy cannot read it"
 )
@@ -94,7 +95,8 @@ func (s *GetState) add(set *pb.WeightedAddrSet) (faults []Fault) {
 	if len(set.GetAddrs()) == 0 {
 		return []Fault{EmptyAdd}
 	}
-	if !s.replaced || s.endpoints == nil {
+	whole := !s.replaced || s.endpoints == nil
+	if whole {
 		s.endpoints = make(map[netip.AddrPort]Endpoint, len(set.GetAddrs()))
 	}
 	s.known, s.exists, s.replaced = true, true, true
@@ -105,6 +107,9 @@ func (s *GetState) add(set *pb.WeightedAddrSet) (faults []Fault) {
 			continue
 		}
 		s.endpoints[addr] = Endpoint{Weighted: w, SetLabels: set.GetMetricLabels()}
+	}
+	if whole && len(s.endpoints)+len(faults) < len(set.GetAddrs()) {
+		faults = append(faults, TwiceInOne)
 	}
 	return faults
 }
