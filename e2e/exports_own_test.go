@@ -24,11 +24,10 @@ import (
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/apisim"
 )
 
 // TestExportsOfOwn: what others do between the gateway's reads and writes, how many writes there are, and how replicas take
-// turns. Statements 17, 41, 43, 59, 60, 62, 64, 72 of services of other clusters. Most of it is about Services of the gateway's own
+// turns. Statements 41, 43, 59, 60, 62, 64, 72 of services of other clusters. Most of it is about Services of the gateway's own
 // cluster.
 func TestExportsOfOwn(t *testing.T) {
 	t.Parallel()
@@ -37,7 +36,7 @@ func TestExportsOfOwn(t *testing.T) {
 	must(t, west.ServeMCS(t.Context(), kube.MCSVersions...)) // awaitReady is for all resources
 	var all sync.WaitGroup                                   // they mostly wait, so they take the place of one test
 	for name, test := range map[string]func(*own){
-		"between": (*own).testBetween, "turns": (*own).testTurns, "members": (*own).testMembers, "rolling": (*own).testRolling,
+		"between": (*own).testBetween, "turns": (*own).testTurns, "rolling": (*own).testRolling,
 		"killed": (*own).testKilled, "frozen": (*own).testFrozen, "cut-off": (*own).testCutOff,
 	} {
 		all.Go(func() {
@@ -174,6 +173,13 @@ func (o *own) testBetween() {
 	if got, now := q.codes("POST late-federated"), o.get("late-federated"); !slices.Equal(got, []int{http.StatusGatewayTimeout}) || now.ResourceVersion != late.ResourceVersion {
 		o.t.Errorf("what was created though the answer says otherwise is created again: %v; it is %+v", got, now)
 	}
+	o.export("late", "b") // which the gateway knows to be its own
+	o.await("late", "b")
+	samples, err := admin.Metrics(o.t.Context(), g.MetricsAddr())
+	must(o.t, err)
+	if n, _ := admin.Sum(samples, regexp.MustCompile(`^isthmus_service_writes_total\{.*result="ok",verb="create"`)); n != 2 {
+		o.t.Errorf("%v creations are counted, not those of gone and flaps alone", n)
+	}
 	puts := q.of("PUT flaps-federated")
 	for i, put := range puts[1:] {
 		if pause := put.began.Sub(puts[i].ended); pause < time.Second {
@@ -220,41 +226,6 @@ func (o *own) testTurns() {
 	for _, part := range []int{many / 3, many * 2 / 3, many + 1} { // a machine with other work takes minutes
 		await(o.t, fmt.Sprint(part, " are written"), func() error { return o.hasWritten(func(n int) bool { return n >= part }) })
 	}
-}
-
-// testMembers: of 300 members of one name 256 are written.
-func (o *own) testMembers() {
-	const members, most = 300, 256
-	other, err := apisim.Start("other", nil)
-	must(o.t, err)
-	atEnd(o.t, other.Close)
-	s := object.Service(o.namespace+"-shop", "web")
-	s.Labels = map[string]string{"mirror.linkerd.io/federated": "member"}
-	must(o.t, other.Put(s))
-	must(o.t, o.west.Apply(o.t.Context(), object.Namespace(s.Namespace)))
-	kubeconfig, err := other.Kubeconfig(other.Addr(), "token")
-	must(o.t, err)
-	for i := range members {
-		secret := object.Link(fmt.Sprintf("c%03d", i), kubeconfig)
-		secret.Namespace = o.namespace
-		_, err := o.west.CoreV1().Secrets(o.namespace).Create(o.t.Context(), secret, metav1.CreateOptions{})
-		must(o.t, err)
-	}
-	g := o.gateway("a", "")
-	await(o.t, "256 members", func() error {
-		s, err := o.west.CoreV1().Services(s.Namespace).Get(o.t.Context(), "web-federated", metav1.GetOptions{})
-		if err != nil {
-			return err
-		}
-		if n := strings.Count(s.Annotations["multicluster.linkerd.io/remote-discovery"], "@"); n != most {
-			return fmt.Errorf("%d members", n)
-		}
-		text, err := admin.Get(o.t.Context(), g.MetricsAddr(), "/debug/exports")
-		if n := strings.Count(text, `"over the number"`); err == nil && n != members-most {
-			err = fmt.Errorf("%d are named as refused", n)
-		}
-		return err
-	})
 }
 
 // testRolling: three replicas are restarted one after the other while 200 exports change. Each change is written once, and who ends

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"isthmus/e2e/admin"
 	"isthmus/e2e/gateway"
@@ -66,14 +66,9 @@ func (x *exporting) grant(mayWrite bool) {
 }
 
 func (x *exporting) gateway(args ...string) *gateway.Gateway {
-	g := startGatewayOf(x.t, x.west, args...)
+	g := startGateway(x.t, gateway.Config{Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: append(args, "-shutdown-delay=0s", "-drain=0s")})
 	awaitReady(x.t, g, "east")
 	return g
-}
-
-// startGatewayOf runs the gateway of a cluster until the test ends.
-func startGatewayOf(t *testing.T, c *kube.Client, args ...string) *gateway.Gateway {
-	return startGateway(t, gateway.Config{Kubeconfig: gatewayKubeconfig(t, c), Args: append(args, "-shutdown-delay=0s", "-drain=0s")})
 }
 
 // exports runs isthmus exports.
@@ -162,7 +157,7 @@ func TestExports(t *testing.T) {
 	must(t, g.Stop())
 
 	x.grant(true)
-	g = x.gateway("-exports=on", "-unlinked-after=10s")
+	g = x.gateway("-exports=on")
 	x.await(g, []string{"local shop/web-federated: written", "east shop/taken-east: taken", "east shop/web-federated: written", "east shop/web-east: written"}, nil)
 	if got := x.written(); !slices.Equal(got, []string{"web-east", "web-federated"}) {
 		t.Errorf("written are %q", got)
@@ -170,50 +165,35 @@ func TestExports(t *testing.T) {
 	if diff := x.exports(g, "--diff"); diff.code != 0 || diff.stdout != "" {
 		t.Errorf("exit code %d, %s%s", diff.code, diff.stderr, diff.stdout)
 	}
-	mirror, err := x.west.CoreV1().Services("shop").Get(t.Context(), "web-east", metav1.GetOptions{})
-	must(t, err)
-	if mirror.Labels["mirror.linkerd.io/cluster-name"] != "east" || mirror.Labels["team"] != "a" || mirror.Spec.Type != corev1.ServiceTypeClusterIP {
-		t.Errorf("web-east is %+v", mirror)
-	}
-	s := openShop(t, g)
-	awaitShop(t, s, "10.1.0.1", "10.2.0.1")
+	awaitShop(t, openShop(t, g), "10.1.0.1", "10.2.0.1")
 
-	// A user's annotation stays. The label goes, and with it the mirror; the member too.
-	mirror.Annotations["users"] = "own"
-	_, err = x.west.CoreV1().Services("shop").Update(t.Context(), mirror, metav1.UpdateOptions{})
+	// By ServiceExports too, for which there are ServiceImports with their Services, and conditions: the rights and the guard are enough.
+	exports := schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceexports"}
+	for _, c := range []*kube.Client{x.east, x.west} {
+		must(t, c.ApplyYAML(t.Context(), "{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, metadata: {name: web, namespace: shop}}"))
+	}
+	x.await(g, []string{"local shop/web-federated: written", "local shop/web-clusterset: written", "east shop/taken-east: taken", "east shop/web-federated: written", "east shop/web-clusterset: written", "east shop/web-east: written"}, nil)
+	list, err := kube.Parse(x.exports(g, "--written").stdout)
 	must(t, err)
-	both["team"] = "b"
-	label(t, x.east, "web", both)
-	await(t, "the label is copied", func() error {
-		now, err := x.west.CoreV1().Services("shop").Get(t.Context(), "web-east", metav1.GetOptions{})
-		if err == nil && (now.Labels["team"] != "b" || now.Annotations["users"] != "own" || now.UID != mirror.UID) {
-			err = fmt.Errorf("it is %+v", now)
-		}
-		return err
-	})
+	var names []string
+	for _, o := range list {
+		names = append(names, o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName())
+	}
+	if slices.Sort(names); !slices.Equal(names, []string{"Service shop/web-clusterset", "Service shop/web-east", "Service shop/web-federated", "ServiceImport shop/web"}) {
+		t.Errorf("written are %q", names)
+	}
+	for _, c := range []*kube.Client{x.east, x.west} {
+		must(t, c.In(exports, "shop").Delete(t.Context(), "web", metav1.DeleteOptions{}))
+	}
 	label(t, x.east, "web", nil)
 	x.await(g, []string{"local shop/web-federated: written", "east shop/taken-east: taken"}, nil)
-	awaitShop(t, s, "10.1.0.1")
-
-	// The link goes: what is left of it is removed, and the user's Service was never touched.
-	label(t, x.east, "web", both)
-	awaitShop(t, s, "10.1.0.1", "10.2.0.1")
-	must(t, x.west.CoreV1().Secrets("linkerd").Delete(t.Context(), object.LinkName("east"), metav1.DeleteOptions{}))
-	await(t, "the mirror of a cluster that is linked no longer is removed", func() error {
-		if got := x.written(); !slices.Equal(got, []string{"web-federated"}) {
-			return fmt.Errorf("written are %q", got)
-		}
-		return nil
-	})
+	if got := x.written(); !slices.Equal(got, []string{"web-federated"}) {
+		t.Errorf("written are %q", got)
+	}
 	after, err := x.west.CoreV1().Services("shop").Get(t.Context(), "taken-east", metav1.GetOptions{})
 	must(t, err)
 	if after.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the user's Service was changed: %+v", after)
-	}
-	list, err := kube.Parse(x.exports(g, "--written").stdout)
-	must(t, err)
-	if len(list) != 1 || list[0].GetKind() != "Service" || list[0].GetName() != "web-federated" || list[0].GetNamespace() != "shop" {
-		t.Errorf("written are %v", list)
 	}
 
 	// The right to write in two namespaces only: there it is written, elsewhere it is not, nor tried all the time.
@@ -227,7 +207,7 @@ func TestExports(t *testing.T) {
 		s.Labels = map[string]string{"mirror.linkerd.io/federated": "member"}
 		must(t, x.west.Apply(t.Context(), s))
 	}
-	x.await(g, []string{"local rest/new-federated: failed", "local shop/new-federated: written", "local shop/web-federated: written", "local team/new-federated: written"},
+	x.await(g, []string{"local rest/new-federated: failed", "local shop/new-federated: written", "local shop/web-federated: written", "local team/new-federated: written", "east shop/taken-east: taken"},
 		[]string{"create rest/new-federated"})
 	time.Sleep(3 * time.Second) // by then there would be many attempts
 	samples, err := admin.Metrics(t.Context(), g.MetricsAddr())

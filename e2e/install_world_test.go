@@ -67,16 +67,10 @@ func offerShop(t *testing.T, c *kube.Client, ip string) {
 // openShop opens a proxy's stream of shop/web-federated.
 func openShop(t *testing.T, g *gateway.Gateway) *proxy.Stream {
 	t.Helper()
-	return openService(t, g, "web-federated")
-}
-
-// openService opens one of another Service in namespace shop.
-func openService(t *testing.T, g *gateway.Gateway, name string) *proxy.Stream {
-	t.Helper()
 	conn, err := proxy.Dial(g.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: object.Authority("shop", name), Token: `{"ns":"shop"}`})
+	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: object.Authority("shop", "web-federated"), Token: `{"ns":"shop"}`})
 	t.Cleanup(s.Close)
 	must(t, s.Open(t.Context()))
 	return s
