@@ -4,7 +4,6 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
@@ -27,7 +26,7 @@ func (c clientsIn) services(w *Writer) (client[*corev1.Service], Verb) {
 }
 
 func (c clientsIn) imports(w *Writer) (client[*mcs.ServiceImport], Verb) {
-	return oneIP{w.MCS[c.version].ServiceImports(c.namespace)}, Update
+	return w.MCS[c.version].ServiceImports(c.namespace), Update
 }
 
 func (c clientsIn) importStatus(w *Writer) (client[*mcs.ServiceImport], Verb) {
@@ -43,34 +42,4 @@ type statusOf[O any] struct{ typed.WithStatus[O] }
 
 func (c statusOf[O]) Update(ctx context.Context, o O, options metav1.UpdateOptions) (O, error) {
 	return c.UpdateStatus(ctx, o, options)
-}
-
-// oneIP writes ServiceImports with one IP where the kind that is served is so old that two are refused.
-type oneIP struct {
-	typed.WithStatus[*mcs.ServiceImport]
-}
-
-func (c oneIP) Create(ctx context.Context, o *mcs.ServiceImport, options metav1.CreateOptions) (*mcs.ServiceImport, error) {
-	got, err := c.WithStatus.Create(ctx, o, options)
-	if reduced(o, err) {
-		return c.WithStatus.Create(ctx, o, options)
-	}
-	return got, err
-}
-
-func (c oneIP) Update(ctx context.Context, o *mcs.ServiceImport, options metav1.UpdateOptions) (*mcs.ServiceImport, error) {
-	got, err := c.WithStatus.Update(ctx, o, options)
-	if reduced(o, err) {
-		return c.WithStatus.Update(ctx, o, options)
-	}
-	return got, err
-}
-
-// reduced reports whether a ServiceImport was refused, and has fewer IPs now.
-func reduced(o *mcs.ServiceImport, err error) bool {
-	if !apierrors.IsInvalid(err) || len(o.Spec.IPs) < 2 {
-		return false
-	}
-	o.Spec.IPs, o.Spec.IPFamilies = o.Spec.IPs[:1], nil
-	return true
 }

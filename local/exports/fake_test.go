@@ -42,7 +42,6 @@ type world struct {
 	version string // of the MCS-API; empty: there is none
 	imports *kind[*mcs.ServiceImport, mcs.ServiceImport]
 	exports *kind[*mcs.ServiceExport, mcs.ServiceExport]
-	dual    bool // Services get two IPs
 	unseen  bool // ServiceImports have been listed when there was none
 }
 
@@ -84,9 +83,6 @@ func newWorld(t *testing.T, links ...plan.Cluster) *world {
 			w.uids++
 			o := c.Object.(*corev1.Service)
 			o.UID, o.Spec.ClusterIPs = types.UID(fmt.Sprint("uid-", w.uids)), []string{fmt.Sprint("10.96.0.", w.uids)}
-			if w.dual {
-				o.Spec.ClusterIPs = append(o.Spec.ClusterIPs, fmt.Sprint("fd00::", w.uids))
-			}
 		}
 		w.writes = append(w.writes, a.GetVerb()+" "+id.String())
 		w.touch()

@@ -159,12 +159,6 @@ func (m *maker) conditions() {
 	if own == nil || !m.ServiceExports || m.MCSVersion == "" {
 		return
 	}
-	verdicts := make(map[ID]Verdict)
-	for _, v := range m.out.Verdicts {
-		if v.Cluster == "" && v.Kind == Import {
-			verdicts[v.Export] = v
-		}
-	}
 	found := make(map[ID][]Conflict)
 	for _, c := range m.out.Conflicts {
 		if c.Kind == Import {
@@ -177,7 +171,7 @@ func (m *maker) conditions() {
 			continue
 		}
 		g := group{kind: Import, of: e.ID}
-		want := exportConditions(verdicts[e.ID], e, found[g.target()])
+		want := exportConditions(m.verdicts[gone{g, ""}], e, found[g.target()])
 		if slices.ContainsFunc(m.parts[g], func(p *part) bool { return p.export == nil }) {
 			keepConflict(want, e.Exported.Conditions)
 		}
