@@ -109,6 +109,18 @@ mirror-migration: $(if $(LINKERD2),build) ## from Linkerd's service mirror to th
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_LINKERD_CONTROLLER=$(BIN)/linkerd-controller \
 	  go test -count=1 -timeout 20m -v -run '^TestMirrorMigration$$' .
 
+KUBERNETES = $(shell cd e2e/nodes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBEVAR   := -X k8s.io/component-base/version
+nodes: export CGO_ENABLED := 0
+nodes: build ## the gateway on real nodes, root and containerd needed: prints a table (EVENTS=REGEX: only these; LINKERD2=DIR: also in the place of that checkout's controller)
+	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/nodes
+	@$(BIN)/nodes -look
+	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane
+	cd e2e/nodes && go build -ldflags='-s -w $(KUBEVAR).gitVersion=$(KUBERNETES) $(KUBEVAR).gitMajor=1 $(KUBEVAR).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))' -o $(BIN)/node/ tool ./coredns ./pause
+	$(MAKE) image IMAGE=registry.example.com/isthmus:v1
+	$(if $(LINKERD2),cd '$(LINKERD2)' && go build -ldflags='-s -w' -o $(BIN)/linkerd-controller ./controller/cmd)
+	@$(BIN)/nodes -run '$(EVENTS)' $(if $(LINKERD2),-linkerd $(BIN)/linkerd-controller)
+
 sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
 	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed 1 -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
 
@@ -121,6 +133,7 @@ lint: ## gofmt, vet, staticcheck, in all modules; shell scripts
 	go vet ./... && go tool staticcheck ./... isthmus/internal/adminapi isthmus/internal/apisim isthmus/internal/tierspec
 	cd e2e && go vet ./... && go tool staticcheck ./...
 	cd e2e/image && go vet ./... && go tool staticcheck ./...
+	cd e2e/nodes && go mod tidy -diff && go vet ./...
 	cd internal/adminapi && go vet ./...
 	cd internal/apisim && go vet ./...
 	cd internal/tierspec && go vet ./...

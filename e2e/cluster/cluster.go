@@ -26,6 +26,7 @@ const startLimit = 5 * time.Minute
 type Config struct {
 	Name        string    // the cluster's name, also that of its kubeconfig context
 	Dir         string    // its state; the same folder again is the same cluster
+	Host        string    // the IP address that it listens on; empty: 127.0.0.1
 	Binary      string    // the controlplane command; empty: program.Controlplane
 	Controllers []string  // controllers to run; nil: those the command runs by default
 	Output      io.Writer // what the process logs; nil: appended to Dir/log
@@ -206,6 +207,9 @@ func (c *Cluster) spawn() (*program.Process, error) {
 		return nil, errors.New("is closed")
 	}
 	args := []string{"serve", "--name", c.cfg.Name, "--dir", c.cfg.Dir, "--until-eof"}
+	if c.cfg.Host != "" {
+		args = append(args, "--host", c.cfg.Host)
+	}
 	if c.cfg.Controllers != nil {
 		args = append(args, "--controllers", strings.Join(c.cfg.Controllers, ","))
 	}

@@ -183,8 +183,10 @@ func (s *Subscriber) noteEnd(begun bool, addr string, last Status) {
 }
 
 // Connect connects to a replica. When that connection ends, no other takes its place.
-func Connect(ctx context.Context, addr string) (Conn, error) {
-	var dialer net.Dialer
+func Connect(ctx context.Context, addr string) (Conn, error) { return ConnectBy(ctx, net.Dialer{}, addr) }
+
+// ConnectBy is Connect, with sockets of this dialer.
+func ConnectBy(ctx context.Context, dialer net.Dialer, addr string) (Conn, error) {
 	tcp, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", addr, err)

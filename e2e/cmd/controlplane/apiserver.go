@@ -32,12 +32,16 @@ type apiServerOptions struct {
 }
 
 func (o apiServerOptions) args() []string {
-	c := o.credentials
+	c, host := o.credentials, o.listener.Addr().(*net.TCPAddr).IP
+	reconciler := "lease"
+	if host.IsLoopback() {
+		reconciler = "none" // an endpoint on loopback would be refused
+	}
 	return []string{
 		"--etcd-servers=" + etcdURL,
-		"--bind-address=127.0.0.1",
-		"--advertise-address=127.0.0.1",
-		"--endpoint-reconciler-type=none", // an endpoint on loopback would be refused
+		"--bind-address=" + host.String(),
+		"--advertise-address=" + host.String(),
+		"--endpoint-reconciler-type=" + reconciler,
 		"--cert-dir=" + o.dir.Certificates(),
 		"--tls-cert-file=" + c.ServerCert,
 		"--tls-private-key-file=" + c.ServerKey,

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -23,7 +24,7 @@ import (
 const help = `controlplane serve --name NAME --dir DIR [flags]
 
 Runs a Kubernetes control plane in the foreground: etcd, kube-apiserver and a few
-controllers, reachable on 127.0.0.1 only. There are no nodes; Pods are what you write
+controllers, reachable on one address only. There are no nodes; Pods are what you write
 to the API. It logs to standard error. When the cluster is ready, one line of JSON on
 standard output holds its address; DIR/kubeconfig holds an administrator's credentials,
 DIR/pid the process. It ends on any signal; the same DIR again is the same cluster, at
@@ -41,6 +42,7 @@ Flags:
 type serveOptions struct {
 	name        string
 	dir         state.Dir
+	host        net.IP
 	controllers []string
 }
 
@@ -62,6 +64,7 @@ func serveCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	dir := flags.String("dir", "", "the `folder` of its state; made if need be")
 	list := flags.String("controllers", strings.Join(defaultControllers, ","),
 		"comma-separated `list` of the controllers to run, of: "+strings.Join(controllerNames(), ", "))
+	host := flags.String("host", "127.0.0.1", "the `IP` address to listen on")
 	untilEOF := flags.Bool("until-eof", false, "also end when standard input ends, which it does with the process at its other end")
 	err := cli.Parse(flags, args, help, stdout)
 	if err != nil {
@@ -77,6 +80,9 @@ func serveCommand(ctx context.Context, args []string, stdout io.Writer) error {
 		return cli.Usagef("serve: --name %q: a name has lower-case letters, digits and dashes", opts.name)
 	case *dir == "":
 		return cli.Usagef("serve: --dir is missing")
+	}
+	if opts.host = net.ParseIP(*host); opts.host == nil {
+		return cli.Usagef("serve: --host %q is no IP address", *host)
 	}
 	absolute, err := filepath.Abs(*dir)
 	if err != nil {
@@ -111,11 +117,11 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	listener, err := opts.dir.Listen()
+	listener, err := opts.dir.Listen(opts.host)
 	if err != nil {
 		return err
 	}
-	credentials, err := opts.dir.Credentials()
+	credentials, err := opts.dir.Credentials(opts.host)
 	if err != nil {
 		return err
 	}

@@ -27,12 +27,12 @@ type Credentials struct {
 // validity is long: a cluster's folder is kept for days, not years.
 const validity = 10 * 365 * 24 * time.Hour
 
-// Credentials returns the cluster's credentials, and makes them if there are
-// none yet.
-func (d Dir) Credentials() (Credentials, error) {
+// Credentials returns the cluster's credentials, and makes them, for a server on
+// that host, if there are none yet.
+func (d Dir) Credentials(host net.IP) (Credentials, error) {
 	dir := d.path("pki")
 	if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) {
-		if err := makeCredentials(dir); err != nil {
+		if err := makeCredentials(dir, host); err != nil {
 			return Credentials{}, fmt.Errorf("make credentials: %w", err)
 		}
 	} else if err != nil {
@@ -52,7 +52,7 @@ func credentialsIn(dir string) Credentials {
 }
 
 // makeCredentials fills the folder, which appears only when it is complete.
-func makeCredentials(dir string) error {
+func makeCredentials(dir string, host net.IP) error {
 	unfinished := dir + ".new"
 	if err := os.RemoveAll(unfinished); err != nil {
 		return err
@@ -72,7 +72,7 @@ func makeCredentials(dir string) error {
 		return err
 	}
 	server := leaf(now, pkix.Name{CommonName: "kube-apiserver"}, x509.ExtKeyUsageServerAuth)
-	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}
+	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, host, net.IPv4(10, 0, 0, 1)} // the last is that of the Service kubernetes
 	server.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
 	if _, err := sign(server, ca, caKey, c.ServerCert, c.ServerKey); err != nil {
 		return err

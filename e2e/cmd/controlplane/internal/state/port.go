@@ -15,16 +15,16 @@ import (
 // port of a cluster that is down, or even connect to itself.
 const firstPort, lastPort = 20000, 29999
 
-// Listen binds the cluster's port on loopback: the one of last time, or a free one. It remembers the port.
-func (d Dir) Listen() (net.Listener, error) {
+// Listen binds the cluster's port: the one of last time, or a free one. It remembers the port.
+func (d Dir) Listen(host net.IP) (net.Listener, error) {
 	port, err := d.port()
 	if err != nil {
 		return nil, err
 	}
 	if port != 0 {
-		return listen(port)
+		return listen(host, port)
 	}
-	listener, err := listenAny()
+	listener, err := listenAny(host)
 	if err != nil {
 		return nil, err
 	}
@@ -51,16 +51,16 @@ func (d Dir) port() (int, error) {
 	return port, nil
 }
 
-func listen(port int) (net.Listener, error) {
-	return net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+func listen(host net.IP, port int) (net.Listener, error) {
+	return net.Listen("tcp", net.JoinHostPort(host.String(), strconv.Itoa(port)))
 }
 
-func listenAny() (net.Listener, error) {
+func listenAny(host net.IP) (net.Listener, error) {
 	const tries = 100
 	var err error
 	for range tries {
 		var listener net.Listener
-		if listener, err = listen(firstPort + rand.IntN(lastPort-firstPort+1)); err == nil {
+		if listener, err = listen(host, firstPort+rand.IntN(lastPort-firstPort+1)); err == nil {
 			return listener, nil
 		}
 	}

@@ -21,6 +21,8 @@ import (
 // input ends, as a serving process does.
 const holdEnv = "STATE_TEST_HOLD"
 
+var loopback = net.IPv4(127, 0, 0, 1)
+
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(holdEnv); dir != "" {
 		if _, err := Dir(dir).Lock(); err != nil {
@@ -73,7 +75,7 @@ func TestLock(t *testing.T) {
 
 func TestListenRemembersThePort(t *testing.T) {
 	dir := Dir(t.TempDir())
-	first, err := dir.Listen()
+	first, err := dir.Listen(loopback)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,13 +83,13 @@ func TestListenRemembersThePort(t *testing.T) {
 	if port := first.Addr().(*net.TCPAddr).Port; port < firstPort || port > lastPort {
 		t.Errorf("port %d is outside %d–%d", port, firstPort, lastPort)
 	}
-	if _, err := dir.Listen(); err == nil {
+	if _, err := dir.Listen(loopback); err == nil {
 		t.Error("the port was bound twice")
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := dir.Listen()
+	again, err := dir.Listen(loopback)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,11 +101,11 @@ func TestListenRemembersThePort(t *testing.T) {
 
 func TestKubeconfigFitsTheServer(t *testing.T) {
 	dir := Dir(t.TempDir())
-	c, err := dir.Credentials()
+	c, err := dir.Credentials(loopback)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := dir.Credentials(); err != nil || again != c {
+	if again, err := dir.Credentials(loopback); err != nil || again != c {
 		t.Fatalf("the second time: %v, %v", again, err)
 	}
 	if err := dir.WriteKubeconfig("west", "https://127.0.0.1:1234", c); err != nil {
@@ -181,7 +183,7 @@ func TestUnfinishedCredentialsAreMadeAnew(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(unfinished, "ca.crt"), []byte("half"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c, err := dir.Credentials()
+	c, err := dir.Credentials(loopback)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,234 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+	"golang.org/x/sys/unix"
+
+	"isthmus/e2e/proxy"
+)
+
+// Opening is a stream that has begun; see [proxy.Opening].
+type Opening struct {
+	Addr        string
+	Lost, First time.Time
+	Why         string
+}
+
+// Report is what one client knows of its stream.
+type Report struct {
+	Name     string
+	Open     bool // and has had a message
+	Openings []Opening
+	Refused  int
+	Faults   []proxy.Fault
+	Addrs    []string // of a Get stream
+	Fewest   int      // addresses since the mark
+}
+
+const subscribers = 10 // of each kind, in a Pod
+
+var asked = []struct {
+	kind      proxy.Kind
+	authority string
+}{
+	{proxy.Get, "web-federated.shop.svc.cluster.local:80"},
+	{proxy.Get, "web.shop.svc.cluster.local:80"},
+	{proxy.GetProfile, "web-federated.shop.svc.cluster.local:80"},
+}
+
+// runClient runs clients of the replicas of a Service, and reports at port 8080 what they see: since the last request with ?mark,
+// as far as it is about how many endpoints there were.
+func runClient(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	host, port, err := net.SplitHostPort(args[0])
+	if err != nil {
+		return err
+	}
+	server, err := nameserver()
+	if err != nil {
+		return err
+	}
+	var clients []*proxy.Subscriber
+	for range subscribers {
+		for _, a := range asked {
+			records := proxy.NewRecords()
+			go follow(ctx, server, host, port, records)
+			// The time to live is that of DNS: follow looks up no earlier.
+			c := proxy.NewSubscriber(proxy.SubscriberConfig{Records: records, TTL: 50 * time.Millisecond, Kind: a.kind, Authority: a.authority, Connect: connect})
+			go c.Run(ctx)
+			clients = append(clients, c)
+		}
+	}
+	http.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
+		var all []Report
+		for i, c := range clients {
+			all = append(all, reportOf(c, i))
+			if r.URL.Query().Has("mark") {
+				c.Stream().Mark()
+			}
+		}
+		json.NewEncoder(rw).Encode(all)
+	})
+	return listen(ctx)
+}
+
+func reportOf(c *proxy.Subscriber, i int) Report {
+	a, now := asked[i%len(asked)], c.Stream().Snapshot()
+	r := Report{Name: fmt.Sprintf("%s %s %d", a.kind, a.authority, i/len(asked)), Open: now.Phase == proxy.Open && now.First != nil, Refused: len(c.Refusals()), Faults: now.Faults}
+	for _, o := range c.Openings() {
+		why := ""
+		if o.Why != nil {
+			why = o.Why.Error()
+		}
+		r.Openings = append(r.Openings, Opening{o.Addr, o.Lost, o.First, why})
+	}
+	if a.kind == proxy.Get {
+		for _, addr := range now.Get.Addrs() {
+			r.Addrs = append(r.Addrs, addr.String())
+		}
+		r.Fewest, _ = c.Stream().Fewest()
+	}
+	return r
+}
+
+// connect connects as Linkerd's proxies do by default: within a second, with a keepalive of 10 s and a user timeout of 30 s.
+func connect(ctx context.Context, addr string) (proxy.Conn, error) {
+	return proxy.ConnectBy(ctx, net.Dialer{Timeout: time.Second, KeepAlive: 10 * time.Second, Control: func(_, _ string, c syscall.RawConn) (err error) {
+		return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 30000) }), err)
+	}}, addr)
+}
+
+// follow keeps the records as DNS has them, and looks up whenever the answer's time to live is over.
+func follow(ctx context.Context, server, host, port string, records *proxy.Records) {
+	for ctx.Err() == nil {
+		addrs, ttl, err := lookUp(server, host)
+		if err != nil {
+			ttl = time.Second
+		} else {
+			for i := range addrs {
+				addrs[i] = net.JoinHostPort(addrs[i], port)
+			}
+			records.Set(addrs...)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(ttl, 100*time.Millisecond)):
+		}
+	}
+}
+
+// lookUp asks for a name's IPv4 addresses. A name without any is an answer too.
+func lookUp(server, host string) (addrs []string, ttl time.Duration, err error) {
+	name, err := dnsmessage.NewName(host + ".")
+	if err != nil {
+		return nil, 0, err
+	}
+	query := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: uint16(rand.Uint32()), RecursionDesired: true},
+		Questions: []dnsmessage.Question{{Name: name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET}},
+	}
+	packed, err := query.Pack()
+	if err != nil {
+		return nil, 0, err
+	}
+	conn, err := net.Dial("udp", server)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(2 * time.Second))
+	answer := make([]byte, 4096)
+	if _, err := conn.Write(packed); err != nil {
+		return nil, 0, err
+	}
+	n, err := conn.Read(answer)
+	if err != nil {
+		return nil, 0, err
+	}
+	var m dnsmessage.Message
+	if err := m.Unpack(answer[:n]); err != nil {
+		return nil, 0, err
+	}
+	if m.ID != query.ID || m.RCode != dnsmessage.RCodeSuccess && m.RCode != dnsmessage.RCodeNameError {
+		return nil, 0, fmt.Errorf("the answer is %v", m.RCode)
+	}
+	ttl = 5 * time.Second // of no answer
+	for i, r := range m.Answers {
+		if a, ok := r.Body.(*dnsmessage.AResource); ok {
+			addrs = append(addrs, net.IP(a.A[:]).String())
+		}
+		if t := time.Duration(r.Header.TTL) * time.Second; i == 0 || t < ttl {
+			ttl = t
+		}
+	}
+	return addrs, ttl, nil
+}
+
+func nameserver() (string, error) {
+	text, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil {
+		return "", err
+	}
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); len(fields) == 2 && fields[0] == "nameserver" {
+			return net.JoinHostPort(fields[1], "53"), nil
+		}
+	}
+	return "", errors.New("/etc/resolv.conf has no nameserver")
+}
+
+// runWeb answers at port 8080; with a URL, only if that answers.
+func runWeb(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	http.HandleFunc("/", func(rw http.ResponseWriter, r *http.Request) {
+		for _, url := range args {
+			answer, err := http.Get(url)
+			if err != nil {
+				http.Error(rw, err.Error(), http.StatusBadGateway)
+				return
+			}
+			answer.Body.Close()
+		}
+	})
+	return listen(ctx)
+}
+
+func listen(ctx context.Context) error {
+	server := &http.Server{Addr: ":8080"}
+	context.AfterFunc(ctx, func() { server.Close() })
+	if err := server.ListenAndServe(); ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// runHog joins a memory cgroup, given as its path, and uses that many MiB there. The kernel rather kills the container's process: the kubelet has offered that.
+func runHog(args []string) error {
+	size, err := strconv.Atoi(args[1])
+	if err == nil {
+		err = os.WriteFile(args[0]+"/cgroup.procs", []byte(strconv.Itoa(os.Getpid())), 0)
+	}
+	if err != nil {
+		return err
+	}
+	for memory := make([]byte, size<<20); len(memory) > 0; memory = memory[min(4096, len(memory)):] {
+		memory[0] = 1
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"isthmus/e2e/cmd/internal/cli"
+)
+
+const help = `nodes [flags]
+
+Runs two clusters with real nodes (containerd, kubelet, kube-proxy, CNI plugins, CoreDNS), installs the gateway in the first one by the
+README's commands, links the second one, and prints a table of what clients in Pods notice while a gateway is killed, an API server is
+killed, a node is drained and lost, and the gateway is updated. make nodes builds all that it needs, but for containerd, runc, nft and
+ip, which are the distribution's. It needs Linux and root, and leaves nothing behind.
+
+Flags:
+`
+
+type options struct {
+	repository, bin, linkerd, run string
+	look                          bool
+	inside                        string // the folder of this run: this is the process inside
+}
+
+func main() {
+	if len(os.Args) > 1 {
+		if inPod := map[string]func([]string) error{"client": runClient, "web": runWeb, "hog": runHog}[os.Args[1]]; inPod != nil {
+			if err := inPod(os.Args[2:]); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
+		}
+	}
+	cli.Main("nodes", func(ctx context.Context) error {
+		var o options
+		flags := flag.NewFlagSet("nodes", flag.ContinueOnError)
+		flags.StringVar(&o.repository, "repository", ".", "the repository's `folder`, in whose bin and out everything has been built")
+		flags.StringVar(&o.linkerd, "linkerd", "", "the `binary` of Linkerd's controller, whose place the gateway then takes too")
+		flags.StringVar(&o.run, "run", "", "a `regex`: only these events")
+		flags.BoolVar(&o.look, "look", false, "only look whether the machine has what is needed")
+		flags.StringVar(&o.inside, "inside", "", "for the command itself")
+		if err := cli.Parse(flags, os.Args[1:], help, os.Stdout); err != nil {
+			return err
+		}
+		var err error
+		if o.repository, err = filepath.Abs(o.repository); err != nil {
+			return err
+		}
+		if _, err := regexp.Compile(o.run); err != nil {
+			return cli.Usagef("-run: %w", err)
+		}
+		o.bin = filepath.Join(o.repository, "bin", "node")
+		if o.inside != "" {
+			return runInside(ctx, o)
+		}
+		return runOutside(ctx, o)
+	})
+}
+
+// missing lists what the machine has not.
+func missing() (list []string) {
+	if os.Geteuid() != 0 {
+		list = append(list, "root: namespaces and mounts are made")
+	}
+	for _, program := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "nft", "ip", "unshare", "mount", "awk"} {
+		if _, err := exec.LookPath(program); err != nil {
+			list = append(list, program+": of the distribution's package, for Debian's: apt-get install containerd runc nftables iproute2 mount util-linux")
+		}
+	}
+	if text, _ := os.ReadFile("/proc/filesystems"); !strings.Contains(string(text), "overlay") {
+		list = append(list, "overlayfs, in the kernel: modprobe overlay")
+	}
+	return list
+}
+
+// runOutside runs the process inside, and removes what is left of it.
+func runOutside(ctx context.Context, o options) (err error) {
+	if list := missing(); len(list) > 0 || o.look {
+		if len(list) == 0 {
+			return nil
+		}
+		return fmt.Errorf("this machine has not\n  %s", strings.Join(list, "\n  "))
+	}
+	const prefix = "isthmus-nodes-"
+	parent := filepath.Join(o.repository, "out", "nodes")
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		return err
+	}
+	removeCgroups(prefix) // of runs that were killed
+	dir, err := os.MkdirTemp(parent, prefix)
+	if err != nil {
+		return err
+	}
+	inside := exec.CommandContext(ctx, "/proc/self/exe", append(os.Args[1:], "-inside", dir)...)
+	inside.Stdout, inside.Stderr = os.Stdout, os.Stderr
+	inside.Cancel = func() error { return inside.Process.Signal(syscall.SIGTERM) }
+	inside.WaitDelay = 10 * time.Second
+	inside.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
+		Setpgid:    true, // Ctrl-C is this process's to handle
+		Pdeathsig:  syscall.SIGKILL,
+	}
+	err = inside.Run()
+	err = errors.Join(err, removeCgroups(filepath.Base(dir)))
+	if ctx.Err() != nil {
+		return errors.Join(cli.ErrInterrupted, os.RemoveAll(dir))
+	}
+	if err != nil {
+		return fmt.Errorf("%w: logs are in %s, which is yours to remove", err, dir)
+	}
+	return os.RemoveAll(dir)
+}
+
+// removeCgroups removes all cgroups in trees whose name has a prefix, and which have no process.
+func removeCgroups(prefix string) error {
+	remaining := func() (paths []string) {
+		filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
+			if err == nil && d.IsDir() && strings.Contains(path, "/"+prefix) {
+				paths = append(paths, path)
+			}
+			return nil // what has gone meanwhile need not be removed
+		})
+		slices.SortFunc(paths, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+		return paths
+	}
+	var err error
+	for range 50 {
+		paths := remaining()
+		if len(paths) == 0 {
+			return nil
+		}
+		for _, path := range paths {
+			err = os.Remove(path)
+		}
+		time.Sleep(100 * time.Millisecond) // processes that were killed take their time
+	}
+	if len(remaining()) == 0 {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// row is what the streams noticed of an event.
+type row struct {
+	name, note   string
+	took         time.Duration
+	streams      int
+	moved        int
+	median, most time.Duration // blind: from the end of a stream until the next message
+	short        int           // streams that had fewer endpoints than stay
+	faults       int           // of messages
+	failed       bool
+}
+
+// rowOf counts. The clients' marks were made at the event's begin.
+func rowOf(name string, n *window, took time.Duration, streams map[string]Report, err error) row {
+	r := row{name: name, note: n.note, took: took, streams: len(streams), failed: err != nil}
+	var blind []time.Duration
+	for name, s := range streams {
+		for i, o := range s.Openings {
+			if o.Lost.Before(n.began) {
+				continue
+			}
+			lost := o.Lost
+			if i > 0 && s.Openings[i-1].Addr == n.address && lost.After(n.silent) {
+				lost = n.silent
+			}
+			blind = append(blind, o.First.Sub(lost))
+		}
+		// Two Pods of each cluster stay.
+		stays := 2
+		if strings.Contains(name, "federated") {
+			stays = 4
+		}
+		if strings.Contains(name, " Get ") && s.Fewest < stays {
+			r.short++
+		}
+		r.faults += len(s.Faults)
+	}
+	slices.Sort(blind)
+	if r.moved = len(blind); r.moved > 0 {
+		r.median, r.most = blind[r.moved/2], blind[r.moved-1]
+	}
+	return r
+}
+
+func (r row) cells() string {
+	blind := "-\t-"
+	if r.moved > 0 {
+		blind = fmt.Sprintf("%.1f s\t%.1f s", r.median.Seconds(), r.most.Seconds())
+	}
+	end := r.note
+	if r.failed {
+		end = strings.TrimSpace("FAILED " + end)
+	}
+	return fmt.Sprintf("%s\t%.0f s\t%d of %d\t%s\t%d\t%s", r.name, r.took.Seconds(), r.moved, r.streams, blind, r.short, end)
+}
+
+func (r row) String() string { return strings.ReplaceAll(r.cells(), "\t", "  ") }
+
+func printTable(rows []row) {
+	fmt.Println()
+	t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "event\ttook\tstreams moved\tblind: median\tlongest\tshort sets\t")
+	for _, r := range rows {
+		fmt.Fprintln(t, r.cells())
+	}
+	t.Flush()
+	fmt.Println()
+}
