@@ -183,7 +183,9 @@ func (s *Subscriber) noteEnd(begun bool, addr string, last Status) {
 }
 
 // Connect connects to a replica. When that connection ends, no other takes its place.
-func Connect(ctx context.Context, addr string) (Conn, error) { return ConnectBy(ctx, net.Dialer{}, addr) }
+func Connect(ctx context.Context, addr string) (Conn, error) {
+	return ConnectBy(ctx, net.Dialer{}, addr)
+}
 
 // ConnectBy is Connect, with sockets of this dialer.
 func ConnectBy(ctx context.Context, dialer net.Dialer, addr string) (Conn, error) {

@@ -42,6 +42,7 @@ func (o apiServerOptions) args() []string {
 		"--bind-address=" + host.String(),
 		"--advertise-address=" + host.String(),
 		"--endpoint-reconciler-type=" + reconciler,
+		"--kubelet-preferred-address-types=InternalIP", // no DNS has the names of nodes
 		"--cert-dir=" + o.dir.Certificates(),
 		"--tls-cert-file=" + c.ServerCert,
 		"--tls-private-key-file=" + c.ServerKey,

@@ -69,6 +69,11 @@ func (w *world) play(ctx context.Context, events []event) error {
 		if !chosen.MatchString(e.name) {
 			continue
 		}
+		if len(rows) > 0 { // until DNS has all replicas again
+			if err := poll.Pause(ctx, 35*time.Second); err != nil {
+				return err
+			}
+		}
 		if _, err := w.reports(ctx, true); err != nil {
 			return err
 		}
@@ -188,7 +193,7 @@ func (w *world) awaitRestart(ctx context.Context, n *window, before corev1.Pod) 
 		}
 		ended := now.LastTerminationState.Terminated
 		n.note = fmt.Sprintf("%s, exit code %d; ended after %.0f s, ready again after %.0f s", ended.Reason, ended.ExitCode,
-			ended.FinishedAt.Sub(n.began).Seconds(), time.Since(n.began).Seconds())
+			max(0, ended.FinishedAt.Sub(n.began).Seconds()), time.Since(n.began).Seconds())
 		return nil
 	})
 	return err
