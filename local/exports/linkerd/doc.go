@@ -25,7 +25,7 @@
 //     of its cluster is added or removed. That of a Link that goes stays in force for UnlinkedAfter.
 //   - After selectors have changed, nothing of linked clusters is added or removed for 1 s: they have to be applied first.
 //   - Leases take a request in 5 s. Links are watched; where they may not be read or the kind does not exist, they take three requests in
-//     25 s, or questions for API discovery in 5 s.
+//     25 s, or one to API discovery in 5 s.
 //
 // Leases are not watched: each mirror renews its own every 2 s, which would be as many events for each replica of the gateway, and
 // a watch that falls silent looks like mirrors that have ended.
