@@ -152,19 +152,15 @@ func aliases(w http.ResponseWriter, _ *http.Request) {
 // TestHostileCluster: whatever a cluster answers, no verb takes more than some memory for it.
 func TestHostileCluster(t *testing.T) {
 	const system, config = "GET /api/v1/namespaces/kube-system", "GET /api/v1/namespaces/linkerd/configmaps/linkerd-config"
-	review := "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 	for name, c := range map[string]struct {
 		verb, path string
 		answer     http.HandlerFunc
 		want       string
 	}{
-		"endless object":        {"link", system, endless(200, `{"metadata":{"name":"`, "x", 400<<20), "the answer has more than 1 MiB"},
-		"endless review":        {"link", review, endless(201, `{"status":{"reason":"`, "x", 400<<20), "the answer has more than 1 MiB"},
-		"endless error":         {"link", system, endless(403, `{"message":"`, "x", 400<<20), "you may not read namespace kube-system"},
-		"elements of an object": {"link", system, endless(200, `{"metadata":{"finalizers":[`, `"",`, 400<<20), "too many elements"},
-		"endless list":          {"link", "GET " + tokens, endless(200, `{"items":[{"metadata":{"name":"`, "x", 400<<20), "the answer has more than 16 MiB"},
-		"large list":            {"link", "GET " + tokens, ending(200, `{"items":[`, "{},", 33_000_000, "{}]}"), "too many elements"},
-		"large list to revoke":  {"unlink", "GET " + tokens, ending(200, `{"items":[`, "{},", 33_000_000, "{}]}"), "too many elements"},
+		"endless object":       {"link", system, endless(200, `{"metadata":{"name":"`, "x", 400<<20), "the answer has more than 1 MiB"},
+		"endless error":        {"link", system, endless(403, `{"message":"`, "x", 400<<20), "you may not read namespace kube-system"},
+		"large list":           {"link", "GET " + tokens, ending(200, `{"items":[`, "{},", 33_000_000, "{}]}"), "too many elements"},
+		"large list to revoke": {"unlink", "GET " + tokens, ending(200, `{"items":[`, "{},", 33_000_000, "{}]}"), "too many elements"},
 		"pages without end": {"unlink", "GET " + tokens, func(w http.ResponseWriter, _ *http.Request) {
 			endless(200, `{"metadata":{"continue":"more"},"items":[{}]}`, " ", 1)(w, nil)
 		}, "there are more than 4000"},
@@ -194,30 +190,6 @@ func TestHostileCluster(t *testing.T) {
 				t.Errorf("a token is shown: %s%s", out, errs)
 			}
 		})
-	}
-}
-
-// TestRedirects: what a cluster answers to any request by a redirect goes nowhere, and least of all with a token.
-func TestRedirects(t *testing.T) {
-	for _, verb := range []string{"link east --apply", "unlink east --revoke --yes"} {
-		for _, first := range []bool{true, false} {
-			other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-				t.Errorf("%s: %s %s with token %q", verb, r.Method, r.URL.Path, r.Header.Get("Authorization"))
-			}))
-			defer other.Close()
-			redirect := func(w http.ResponseWriter, r *http.Request) {
-				http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
-			}
-			path := "GET /api/v1/namespaces/kube-system"
-			if !first { // a POST, with a body that can be sent again
-				path = "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-			}
-			kubeconfig, east, _ := hostileWorld(t, map[string]http.HandlerFunc{path: redirect})
-			code, _, errs := call(t, append(strings.Fields(verb), "--context", "east", "--kubeconfig", kubeconfig)...)
-			if code != 1 || !strings.Contains(errs, "answers with status 307, which is not followed") || len(east.requests()) == 0 {
-				t.Errorf("%s: exit code %d, %s", verb, code, errs)
-			}
-		}
 	}
 }
 
