@@ -44,6 +44,7 @@ type term struct {
 	results chan result
 	writing map[Object]task // under way
 	queue   []task          // of the last plan, that have not begun
+	passes  int             // that have been made
 
 	mu      sync.Mutex
 	memory  plan.Memory
@@ -173,7 +174,9 @@ func (t *term) pass() (tasks []task, wait time.Duration) {
 		}
 	}
 	t.forget(changes)
-	return inTurn(tasks), max(wait, 0)
+	tasks = inTurn(tasks, t.passes)
+	t.passes++
+	return tasks, max(wait, 0)
 }
 
 // exportsFor are the exports of one name, by labels or by ServiceExports: writes of one sort don't wait for the other's.
@@ -182,14 +185,18 @@ type exportsFor struct {
 	imports bool
 }
 
-// inTurn orders tasks: one of each link, then another of each; those of a link likewise by namespace.
-func inTurn(tasks []task) []task {
+// inTurn orders tasks: one of each link, then another of each; those of a link likewise by namespace. Each pass begins with another one:
+// there may be fewer writes than links, and deletions that do not begin with a pass wait for the next.
+func inTurn(tasks []task, pass int) []task {
 	turn := func(tasks []task, of func(task) string) []task {
 		by := make(map[string][]task)
 		for _, one := range tasks {
 			by[of(one)] = append(by[of(one)], one)
 		}
 		keys, all := slices.Sorted(maps.Keys(by)), make([]task, 0, len(tasks))
+		if first := pass % max(len(keys), 1); first > 0 {
+			keys = slices.Concat(keys[first:], keys[:first])
+		}
 		for n := 0; len(all) < len(tasks); n++ {
 			for _, key := range keys {
 				if n < len(by[key]) {

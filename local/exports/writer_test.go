@@ -352,3 +352,22 @@ func TestDeletesWait(t *testing.T) {
 		}
 	})
 }
+
+// TestTurnsOfPasses: each link's and namespace's writes have the first place in turn, however many others have.
+func TestTurnsOfPasses(t *testing.T) {
+	var tasks []task
+	for _, of := range []string{"a/1 x", "a/1 y", "a/2 z", "b/1 x", "c/1 x"} {
+		link, object, _ := strings.Cut(of, "/")
+		namespace, name, _ := strings.Cut(object, " ")
+		tasks = append(tasks, task{Change: Change{Object: Object{Kind: Service, ID: plan.ID{Namespace: namespace, Name: name}}, link: link}})
+	}
+	for pass, want := range []string{"a/x b/x c/x a/z a/y", "b/x c/x a/z a/x a/y", "c/x a/x b/x a/z a/y"} {
+		var got []string
+		for _, one := range inTurn(tasks, pass) {
+			got = append(got, one.link+"/"+one.Name)
+		}
+		if text := strings.Join(got, " "); text != want {
+			t.Errorf("pass %d: %s, want %s", pass, text, want)
+		}
+	}
+}

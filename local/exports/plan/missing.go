@@ -62,11 +62,12 @@ func (m *maker) keepMissing() {
 	}
 	went := make(map[string]int) // how many parts of a cluster have been removed
 	for what, l := range m.before.lost {
-		if m.Now.Sub(l.since) < massTime && !offered[what] {
+		recent, there := m.Now.Sub(l.since) < massTime, m.have[what.group][what.from]
+		if !offered[what] && (recent || there && m.Now.Before(l.until)) { // the latter also while the cluster is not known
 			m.after.lost[what] = l
-			if !m.have[what.group][what.from] {
-				went[what.from]++
-			}
+		}
+		if recent && !there && !offered[what] {
+			went[what.from]++
 		}
 	}
 	for name, groups := range missing {

@@ -172,6 +172,28 @@ func TestGoingAway(t *testing.T) {
 			t.Errorf("%d are left", written(s))
 		}
 	})
+	t.Run("a few of these while the cluster is not known for a moment", func(t *testing.T) {
+		s := newSim(cluster("east", many(40)...))
+		s.settle(t)
+		s.of("east").Exports = many(15)
+		s.settle(t)
+		s.Now = s.Now.Add(2 * massTime)
+		s.of("east").Exports = many(31)
+		s.settle(t)
+		before := s.of("east").Joins
+		s.of("east").Joins = Unreadable
+		s.settle(t)
+		s.of("east").Joins = before
+		s.settle(t)
+		if written(s) != 40 {
+			t.Errorf("removed early: %d", written(s))
+		}
+		s.Now = start.Add(s.UnlinkedAfter)
+		s.settle(t)
+		if written(s) != 31 {
+			t.Errorf("%d are left", written(s))
+		}
+	})
 	t.Run("most of the rest while some are held", func(t *testing.T) {
 		s := newSim(cluster("east", many(60)...))
 		s.settle(t)
