@@ -81,12 +81,16 @@ func TestCallbacks(t *testing.T) {
 		s := aService("web", "http=80")
 		for _, text := range []string{"1", "1", "2"} { // the second changes nothing
 			s.Annotations = map[string]string{"mirror.linkerd.io/x": text, "isthmus.io/x": "+" + text, "other": "noise"}
+			s.Labels = map[string]string{"multicluster.kubernetes.io/service-name": "web", "app": "web"}
 			if _, err := services.Update(ctx, s, metav1.UpdateOptions{}); err != nil {
 				t.Fatal(err)
 			}
 			synctest.Wait()
 			if kept := r.Service(web80.Service).Annotations; len(kept) != 2 || kept["isthmus.io/x"] != "+"+text {
 				t.Errorf("annotations %v", kept)
+			}
+			if kept := r.Service(web80.Service).Labels; len(kept) != 1 || kept["multicluster.kubernetes.io/service-name"] != "web" {
+				t.Errorf("labels %v", kept)
 			}
 		}
 		if err := services.Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {

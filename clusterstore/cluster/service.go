@@ -102,7 +102,7 @@ func (c *Cluster) readRare(o *corev1.Service) *rare {
 
 // keptMetadata has the prefixes of those labels and annotations of Services that the
 // gateway reads.
-var keptMetadata = [...]string{"multicluster.linkerd.io/", "mirror.linkerd.io/", "isthmus.io/"}
+var keptMetadata = [...]string{"multicluster.linkerd.io/", "mirror.linkerd.io/", "isthmus.io/", "multicluster.kubernetes.io/service-name"}
 
 func (r Rules) compactService(o *corev1.Service, full bool) *Service {
 	s := &Service{

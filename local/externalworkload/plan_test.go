@@ -67,6 +67,17 @@ func TestFirstSlices(t *testing.T) {
 	}
 }
 
+// TestTerminatingService: the slices of a Service that is being deleted follow its workloads, and no other one is created.
+func TestTerminatingService(t *testing.T) {
+	w, svc := &world{t: t}, aService("web", "80/8080")
+	w.sync(svc, aWorkload("vm-1", "10.0.0.1", "8080"), aWorkload("vm-2", "10.0.0.2", "8080"))
+	svc.DeletionTimestamp = &metav1.Time{}
+	w.sync(svc, aWorkload("vm-2", "10.0.0.2", "8080"), aWorkload("vm-3", "10.0.0.3", "8080"))
+	if got, want := w.String(), "IPv4 =8080/TCP: vm-2=10.0.0.2 vm-3=10.0.0.3"; got != want {
+		t.Errorf("slices\n%s\nwant\n%s", got, want)
+	}
+}
+
 // change applies changes to an object and returns it.
 func change[T any](o T, fs ...func(T)) T {
 	for _, f := range fs {
