@@ -136,7 +136,7 @@ func seriesOf(m federation.Member, u *viewUse[federation.Key, *federation.Set]) 
 		return memberSeries{member: m, port: u.key.Port}
 	}
 	node := u.key.Client.Node
-	if !slices.ContainsFunc(u.newest.Endpoints, func(e *federation.Endpoint) bool { return e.Node == node }) {
+	if node != "" && !slices.ContainsFunc(u.newest.Endpoints, func(e *federation.Endpoint) bool { return e.Node == node }) {
 		node = ""
 	}
 	return memberSeries{m, u.key.Port, u.key.Client.Instance, node}
