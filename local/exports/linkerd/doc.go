@@ -1,4 +1,4 @@
-// Package linkerd tells where Linkerd's service mirrors work, whose Services the gateway leaves to them, and which Services of linked
+// Package linkerd finds out where Linkerd's service mirrors work, whose Services the gateway leaves to them, and which Services of linked
 // clusters are exported, by the Links in Linkerd's multicluster namespace.
 //
 //	m := linkerd.New(linkerd.Options{

@@ -22,7 +22,7 @@ const (
 
 // lease is a Lease that is held, or was.
 type lease struct {
-	renewed metav1.MicroTime // as it says
+	renewed metav1.MicroTime // by the holder's clock
 	until   time.Time        // when it ended, or ends unless it is renewed
 }
 
@@ -69,7 +69,7 @@ func (m *Mirrors) readLeases(ctx context.Context) {
 	})
 }
 
-// lease returns what the Lease of a name says. m.mu is held.
+// lease returns the state of the Lease of a name. m.mu is held.
 func (m *Mirrors) lease(name string, now time.Time) plan.Lease {
 	until := m.leases[name].until
 	switch {

@@ -31,7 +31,7 @@ type Options struct {
 	UnlinkedAfter time.Duration
 	// SelectorsChanged is called when [Mirrors.Selectors] returns others for a cluster than before. It must not block.
 	SelectorsChanged func(cluster string)
-	// Changed is called when Complete may do something else than before. What time alone changes is told of within 5 s. It must not
+	// Changed is called when Complete may do something else than before. It is called within 5 s for what time alone changes. It must not
 	// block.
 	Changed func()
 }
@@ -67,7 +67,7 @@ func (m *Mirrors) Run(ctx context.Context) {
 	links.Wait()
 }
 
-// update makes a change, and tells of it if there is something to tell of.
+// update makes a change, and calls Changed if there is a difference.
 func (m *Mirrors) update(change func(now time.Time) (tell bool)) {
 	m.mu.Lock()
 	now := time.Now()
@@ -93,7 +93,7 @@ func (m *Mirrors) Selectors(cluster string) plan.Selectors {
 	return deciding(m.links, cluster).selectors
 }
 
-// Complete sets of a cluster what Linkerd's objects say: its Lease, its Age if it has a Link, and that it is Unreadable what it joins.
+// Complete sets of a cluster what Linkerd's objects have: its Lease, its Age if it has a Link, and that it is Unreadable what it joins.
 func (m *Mirrors) Complete(c *plan.Cluster) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -117,7 +117,7 @@ func (m *Mirrors) Complete(c *plan.Cluster) {
 	}
 }
 
-// Notes say, for people, what can't be read.
+// Notes are for people: what can't be read.
 func (m *Mirrors) Notes() (all []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -108,7 +108,7 @@ func TestLeaseOfLink(t *testing.T) {
 	})
 }
 
-// TestChanged: what changes by time alone is told of within 5 s; and nothing is told of that can't have changed.
+// TestChanged: Changed is called within 5 s for what changes by time alone, and not for what can't have changed.
 func TestChanged(t *testing.T) {
 	run(t, nothing, func(a *api) {
 		told := func(within time.Duration) bool {

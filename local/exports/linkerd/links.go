@@ -96,7 +96,7 @@ func (m *Mirrors) followLinks(ctx context.Context) {
 		Report: func(err error) {
 			m.update(func(time.Time) bool {
 				tell := (err == nil) != (m.linksErr == nil) || !m.known
-				m.linksErr = err // what there is, Applied says, which follows
+				m.linksErr = err // what there is comes with Applied, which follows
 				m.known = m.known || apierrors.IsForbidden(err)
 				return tell
 			})

@@ -133,7 +133,7 @@ func (m *maker) exporters(one *merged) (names []string) {
 	return slices.Compact(names)
 }
 
-// ExportConditions are what the status of a ServiceExport of the own cluster is to say.
+// ExportConditions are the conditions that a ServiceExport of the own cluster is to have.
 type ExportConditions struct {
 	ID
 	Have *ServiceExport

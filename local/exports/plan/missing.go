@@ -52,7 +52,7 @@ func (m *maker) keepMissing() {
 			case offered[gone{g, name}]:
 			case c == nil:
 				m.keepUnlinked(g, name)
-			case !m.allowed(c, g): // somebody said so
+			case !m.allowed(c, g): // by a flag or annotation
 			case !c.knows(g.kind), g.kind == Import && m.Imports == nil: // the latter at a start
 				m.keep(g, name, Kept, time.Time{})
 			case clusters[name]: // what has no mark is not adopted then: place sees to it

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Patterns say which namespaces a link may export to: those that one pattern matches and no excluding
+// Patterns choose the namespaces that a link may export to: those that one pattern matches and no excluding
 // one does. The zero value allows none.
 type Patterns struct{ allow, deny []string }
 

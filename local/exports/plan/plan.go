@@ -31,7 +31,7 @@ type Unwanted struct {
 	UID  string
 }
 
-// Verdict says what becomes of an export.
+// Verdict is what becomes of an export.
 type Verdict struct {
 	Cluster string // empty: the own one
 	Export  ID
@@ -153,7 +153,7 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		switch {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")
-		case m.clusters[c] != nil || !named: // of one not linked the derived Service says whether it is a member: this may be a former name of the own cluster
+		case m.clusters[c] != nil || !named: // of one not linked the derived Service has whether it is a member: this may be a former name of the own cluster
 			clusters = append(clusters, c)
 		}
 	}

@@ -86,7 +86,7 @@ func named(ports []Port) []Port {
 	return ports
 }
 
-// conflicts says how parts differ about each port: which have another number or another name for it and, with joined, which do not
+// conflicts returns how parts differ about each port: which have another number or another name for it and, with joined, which do not
 // have it.
 func conflicts(ports []Port, parts []offered, joined bool) (all []string) {
 	for _, p := range ports {
@@ -118,7 +118,7 @@ func conflict(p Port, parts []offered, joined bool) string {
 	return differing("port "+cmp.Or(p.Name, "without a name"), p.text(), "", by)
 }
 
-// differing says which clusters have another value than the one that is used; empty: none has.
+// differing names the clusters that have another value than the one that is used; empty: none has.
 func differing(what, text, used string, by map[string][]string) string {
 	all := fmt.Sprintf("%s: %s (%s)", what, text, strings.Join(append(by[used], "used"), ", "))
 	delete(by, used)

@@ -2,7 +2,7 @@ package plan
 
 import "maps"
 
-// Selectors say which Services of a cluster are exported, by their labels. The functions are called by several goroutines, must
+// Selectors choose which Services of a cluster are exported, by their labels. The functions are called by several goroutines, must
 // not block, and neither change nor keep what they get. The zero value selects nothing.
 type Selectors struct {
 	Mirror, Federated func(labels map[string]string) bool // nil: none

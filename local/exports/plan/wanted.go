@@ -94,7 +94,7 @@ func (w *WantedService) Content() string {
 }
 
 // Over returns the Service as it is to be where there is have, which may be nil, and whether that differs. What others have
-// set, labels and annotations among it, stays. Where have may be written at all, [WantedService.Mine] tells.
+// set, labels and annotations among it, stays. [WantedService.Mine] returns whether have may be written at all.
 func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if have != nil {
 		next = *have

@@ -34,7 +34,7 @@ type World struct {
 
 // Settings are those of the gateway.
 type Settings struct {
-	Controller   string // the gateway's namespace, by which its mark is told from that of another gateway
+	Controller   string // the gateway's namespace, which its mark has, unlike that of another gateway
 	Multicluster string // the namespace of Linkerd's Links; empty: none
 	ClusterName  string // of the own cluster, in status.clusters of ServiceImports
 	// Labels and ServiceExports are what is exported by.
@@ -80,10 +80,10 @@ const (
 	Unreadable // a setting of the link can't be read: nothing is added or removed
 )
 
-// Lease is what the Lease of Linkerd's service mirror for a link says, or of the local one for the own cluster.
+// Lease is the state of the Lease of Linkerd's service mirror for a link, or of the local one for the own cluster.
 type Lease int
 
-// What a Lease may say.
+// The states of a Lease.
 const (
 	Free    Lease = iota // there is none, or nobody has held it for UnlinkedAfter: what it wrote may be adopted
 	Unknown              // it can't be read, or was held a while ago: what it wrote is left alone

@@ -23,7 +23,7 @@ type merged struct {
 	refused   []string
 }
 
-// why says what of the parts can't be used; empty: all can.
+// why has what of the parts can't be used; empty: all can.
 func (one *merged) why() string {
 	const most = 10
 	if n := len(one.refused) - most; n > 0 {
