@@ -74,37 +74,6 @@ func TestGatewaysMissing(t *testing.T) {
 	}, with(secret("s", "east", "t1", 0), "network", "far"))
 }
 
-// TestGatewaysDie: dead gateways leave while another of the service is left, of their cluster
-// or another.
-func TestGatewaysDie(t *testing.T) {
-	inBubble(t, func(e *env) {
-		f := e.linkBehind(probed(gateway("192.0.2.1", "192.0.2.2")), "network", "far")
-		e.sync(1)
-		defer e.neverEmpty()()
-		both := []string{through("192.0.2.1:4143"), through("192.0.2.2:4143")}
-		e.reached(both...)
-		f.kill("192.0.2.1")
-		e.pass(1500 * time.Millisecond)
-		e.reached(both...)
-		e.pass(3 * time.Second)
-		e.reached(both[1])
-		f.kill("192.0.2.1", "192.0.2.2")
-		e.pass(4 * time.Second)
-		e.reached(both...) // the last ones stay
-		e.standing("s", "last-resort: none of its Linkerd gateways answers")
-		e.put(secret("n", "north", "t1", 0))
-		e.sync(2)
-		e.reached("10.0.0.2:80")
-		f.kill("192.0.2.1")
-		e.pass(3 * time.Second)
-		e.reached("10.0.0.2:80", both[1])
-		f.kill()
-		e.pass(3 * time.Second)
-		e.reached("10.0.0.2:80", both[0], both[1])
-		e.standing("s", "in-service")
-	})
-}
-
 // TestGatewaysOutsideRanges: gateways outside the link's address ranges are neither probed nor
 // used, and do not keep a dead one within these from being the last that stays.
 func TestGatewaysOutsideRanges(t *testing.T) {
@@ -128,34 +97,6 @@ func TestGatewaysOutsideRanges(t *testing.T) {
 		e.pass(5 * time.Second)
 		e.reached(through("192.0.2.2:4143"), through("192.0.2.3:4143"))
 		e.standing("s", "in-service")
-	})
-}
-
-// TestGatewayNames: names are resolved every 30 s, and what they were resolved to last stays
-// while that fails.
-func TestGatewayNames(t *testing.T) {
-	inBubble(t, func(e *env) {
-		f := e.linkBehind(named("lb.example"), "network", "far")
-		f.resolve("lb.example", "192.0.2.1", "127.0.0.1", "::ffff:192.0.2.2")
-		e.sync(1)
-		e.reached(through("192.0.2.1:4143"), through("192.0.2.2:4143"))
-		defer e.neverEmpty()()
-		f.resolve("lb.example", "192.0.2.7")
-		e.pass(31 * time.Second)
-		e.reached(through("192.0.2.7:4143"))
-		f.resolve("lb.example")
-		e.pass(31 * time.Second)
-		e.reached(through("192.0.2.7:4143"))
-		e.status("s east ready !Linkerd gateway lb.example: no such host !Linkerd gateways that…")
-		f.resolve("lb.example", "0.0.0.0")
-		e.pass(31 * time.Second)
-		e.reached(through("192.0.2.7:4143"))
-		e.status("s east ready !Linkerd gateway lb.example: it has no address that could be another host's !Linkerd gateways that…")
-		e.made[0].setGateways(named("new.example")) // not there yet
-		e.reached(through("192.0.2.7:4143"))
-		f.resolve("new.example", "192.0.2.8")
-		e.pass(31 * time.Second)
-		e.reached(through("192.0.2.8:4143"))
 	})
 }
 

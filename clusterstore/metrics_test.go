@@ -67,16 +67,6 @@ func TestMetrics(t *testing.T) {
 		with(secret("n", "north", "t1", 0), "cordon", "last-resort"), bad, opaque)
 }
 
-func TestMetricsOnce(t *testing.T) {
-	registry := prometheus.NewRegistry()
-	if err := registerStore(&Store{}, registry); err != nil {
-		t.Fatal(err)
-	}
-	if err := registerStore(&Store{}, registry); err == nil {
-		t.Error("registered twice")
-	}
-}
-
 // TestForgottenWithItsLink: metrics of requests to a cluster are removed with its last
 // Secret, and not before.
 func TestForgottenWithItsLink(t *testing.T) {

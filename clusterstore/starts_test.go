@@ -70,40 +70,6 @@ func TestStartsAreBounded(t *testing.T) {
 	}, many(all)...)
 }
 
-// TestHungClustersHoldUpNone: half of the clusters accept connections and never answer. All
-// others are ready soon, in whatever order they are started.
-func TestHungClustersHoldUpNone(t *testing.T) {
-	const all, reading = 100, 100 * time.Millisecond
-	inBubble(t, func(e *env) {
-		began := time.Now()
-		for ready := 0; ready < all/2; e.pass(reading / 10) {
-			for _, c := range e.begun() {
-				answers := c.cfg.Name.String() >= fmt.Sprintf("c%04d", all/2)
-				if answers && !closed(c.synced) && time.Since(c.began) >= reading {
-					c.sync()
-					ready++
-				}
-			}
-			underWay := 0
-			for _, c := range e.begun() {
-				if !closed(c.synced) && time.Since(c.began) < startTurn {
-					underWay++
-				}
-			}
-			if underWay > maxStarts {
-				e.t.Fatalf("%d clusters are being started", underWay)
-			}
-		}
-		turns := time.Duration((all/2 + maxStarts - 1) / maxStarts)
-		if took := time.Since(began); took > turns*(startTurn+reading) {
-			t.Errorf("all that answer are ready after %v", took)
-		}
-		e.settled(false)
-		e.pass(turns*startTurn + DefaultGrace)
-		e.settled(true)
-	}, many(all)...)
-}
-
 // TestTheGraceBeginsWithTheTurn: a cluster that has waited for its turn has as much time to
 // sync as any other.
 func TestTheGraceBeginsWithTheTurn(t *testing.T) {

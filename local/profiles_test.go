@@ -3,7 +3,6 @@ package local
 import (
 	"fmt"
 	"net/netip"
-	"sync"
 	"testing"
 	"time"
 
@@ -147,50 +146,6 @@ func TestProfilesReference(t *testing.T) {
 			},
 		})
 	})
-}
-
-// TestProfilesAreNeverMissed: a watch that begins while things change ends up with the
-// newest profile.
-func TestProfilesAreNeverMissed(t *testing.T) {
-	var mu sync.Mutex
-	var port uint16
-	p := newProfiles(func(federation.ProfileKey) *federation.Profile {
-		mu.Lock()
-		defer mu.Unlock()
-		return &federation.Profile{Port: port}
-	})
-	const last = 2000
-	var all sync.WaitGroup
-	for range 2 { // as changes of services and of addresses have a goroutine each
-		all.Go(func() {
-			for range last / 2 {
-				mu.Lock()
-				port++
-				mu.Unlock()
-				p.changed(cluster.Topic{Service: shopWeb})
-			}
-		})
-	}
-	for i := range 4 {
-		all.Go(func() {
-			for {
-				w := p.watch(federation.ProfileKey{Service: shopWeb, Port: uint16(i % 2)})
-				for range 10 {
-					now, replaced := w.Get()
-					if now.Port == last {
-						w.Close()
-						return
-					}
-					<-replaced
-				}
-				w.Close()
-			}
-		})
-	}
-	all.Wait()
-	if n := len(p.watched) + len(p.topics); n != 0 {
-		t.Errorf("%d left behind", n)
-	}
 }
 
 // TestProfilesAfterPanic: a profile whose build has panicked leaves nothing behind,

@@ -2,7 +2,6 @@ package local
 
 import (
 	"strconv"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,12 +67,6 @@ func TestZone(t *testing.T) {
 	want("n2", "d")
 }
 
-func TestZoneOfNoNode(t *testing.T) {
-	if zone, changed := localWithZones().Zone(""); zone != "" || changed != nil {
-		t.Errorf("zone %q, changed %v", zone, changed)
-	}
-}
-
 func TestUnknownNodesLeaveNothing(t *testing.T) {
 	l := localWithZones()
 	_, first := l.Zone("x")
@@ -85,29 +78,6 @@ func TestUnknownNodesLeaveNothing(t *testing.T) {
 	if len(l.zones.nodes) != 0 {
 		t.Errorf("%d nodes are known", len(l.zones.nodes))
 	}
-}
-
-// TestZoneIsNeverMissed: a caller that asks again whenever the channel is closed ends
-// up with the newest zone.
-func TestZoneIsNeverMissed(t *testing.T) {
-	l := localWithZones()
-	var all sync.WaitGroup
-	for range 4 {
-		all.Go(func() {
-			for {
-				zone, changed := l.Zone("n")
-				if zone == "last" {
-					return
-				}
-				<-changed
-			}
-		})
-	}
-	for i := range 1000 {
-		l.zones.setNow("n", strconv.Itoa(i), i%3 > 0)
-	}
-	l.zones.setNow("n", "last", true)
-	all.Wait()
 }
 
 // TestRestlessZones: a Node whose zone changes all the time, or that comes and goes, wakes its clients once a

@@ -53,6 +53,8 @@ func drawPlaced(t *rapid.T, resource string) (string, runtime.Object) {
 // TestAddressReference applies random events in random order, compares the owner of every
 // address and hostname with the reference's, and checks that every change of one was
 // reported.
+//
+// Behaviours: P-09, P-10, P-11, P-13, P-14, P-17, P-23, P-24, P-25, I-01, I-02, I-03, W-01, W-02, W-03.
 func TestAddressReference(t *testing.T) { rapid.Check(t, compareAddresses) }
 
 // FuzzAddressReference is TestAddressReference with events of the fuzzer's choice.

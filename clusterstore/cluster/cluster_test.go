@@ -11,13 +11,10 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/metadata"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode/decodetest"
-	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/federation"
 )
 
@@ -116,37 +113,16 @@ func TestCallbacks(t *testing.T) {
 	}, aService("web", "http=80"))
 }
 
-// hanging is a client whose lists get no answer.
-type hanging[L runtime.Object] struct{ decodetest.Lister[L] }
-
-func (hanging[L]) List(ctx context.Context, _ metav1.ListOptions) (none L, err error) {
-	<-ctx.Done()
-	return none, ctx.Err()
-}
-
-// hangingMetadata is one for metadata.
-type hangingMetadata struct{ metadata.Interface }
-
-func (h hangingMetadata) Resource(r schema.GroupVersionResource) metadata.Getter {
-	return hangingGetter{h.Interface.Resource(r)}
-}
-
-type hangingGetter struct{ metadata.Getter }
-
-func (g hangingGetter) List(ctx context.Context, o metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
-	return hanging[*metav1.PartialObjectMetadataList]{g.Getter}.List(ctx, o)
-}
-
 // TestHangingOptional: an optional resource without answer delays the first sync only for
 // optionalGrace.
 func TestHangingOptional(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := testConfig()
-		api := newFakeAPI()
-		cfg.Client = api.client()
-		cfg.Client.Sources = decodetest.Sources(typedtest.Clients(api.typed), hangingMetadata{api.meta})
-		cfg.Client.Sources.Servers = decodetest.New[*crd.Server](hanging[*crd.ServerList]{api.crd.servers()})
-		cfg.Client.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](hanging[*crd.ExternalWorkloadList]{api.crd.workloads()})
+		cfg.Client = newFakeAPI().client()
+		cfg.Client.Sources.Servers = decodetest.Fake[*crd.Server](func(ctx context.Context, _ metav1.ListOptions) (*crd.ServerList, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}, nil)
 		c, err := New(cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -55,10 +55,7 @@ func TestWorkloadFacts(t *testing.T) {
 		server  *crd.Server
 		want    string
 	}{
-		{"plain", 8080, nil, nil, sa + id + " inbound=4143"},
-		{"default opaque port", 3306, nil, nil, sa + id + " opaque inbound=4143"},
 		{"annotated", 8080, options{workloadAnnotation(opaqueAnnotation, "1,8000-8080")}, nil, sa + id + " opaque inbound=4143"},
-		{"annotated by name", 8080, options{workloadAnnotation(opaqueAnnotation, "http")}, nil, sa + id + " opaque inbound=4143"},
 		{"annotation in place of the defaults", 3306, options{workloadAnnotation(opaqueAnnotation, "")}, nil, sa + id + " inbound=4143"},
 		{"ports to skip mean nothing here", 8080, options{workloadAnnotation(skipAnnotation, "8080")}, nil, sa + id + " inbound=4143"},
 		{"proxy's port", 8080, options{func(o *crd.ExternalWorkload) { o.Spec.Ports[1].Name = proxyPortName }}, nil, sa + id + " inbound=9090"},
@@ -66,17 +63,9 @@ func TestWorkloadFacts(t *testing.T) {
 			o.Spec.Ports[1] = crd.PortSpec{Name: proxyPortName, Port: 70000}
 		}}, nil, sa + id + " inbound=4143"},
 		{"owner", 8080, options{workloadOwner("Job", "j")}, nil, sa + "job:j " + id + " inbound=4143"},
-		{"owner that is not looked up", 8080, options{workloadOwner("ReplicaSet", "r")}, nil, sa + "replicaset:r " + id + " inbound=4143"},
 		{"two owners", 8080, options{workloadOwner("A", "a"), workloadOwner("B", "b")}, nil, sa + id + " inbound=4143"},
 		{"owner whose kind is a label of ours", 8080, options{workloadOwner("External_Workload", "x")}, nil, sa + id + " inbound=4143"},
 		{"no identity", 8080, options{func(o *crd.ExternalWorkload) { o.Spec.MeshTLS = crd.MeshTLS{} }}, nil, sa + "twin=workload/ns/v meshed inbound=4143"},
-		{"Server by number", 8080, nil, aServer("s", "8080", "", forWorkloads), sa + id + " opaque inbound=4143"},
-		{"Server by name", 8080, nil, aServer("s", "http", "", forWorkloads), sa + id + " opaque inbound=4143"},
-		{"Server by another name", 8080, nil, aServer("s", "admin", "", forWorkloads), sa + id + " inbound=4143"},
-		{"Server by label", 8080, options{workloadLabel("app", "vm")}, aServer("s", "http", "app=vm", forWorkloads), sa + id + " opaque inbound=4143"},
-		{"Server by another label", 8080, options{workloadLabel("app", "x")}, aServer("s", "http", "app=vm", forWorkloads), sa + id + " inbound=4143"},
-		{"Server for Pods", 8080, nil, aServer("s", "8080", ""), sa + id + " inbound=4143"},
-		{"Server of another namespace", 8080, nil, aServer("s", "8080", "", forWorkloads, in("workload")), sa + id + " inbound=4143"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			v := aWorkload("v", "http=8080", "admin=9090")

@@ -80,29 +80,6 @@ func TestSiblingsShare(t *testing.T) {
 	}
 }
 
-// TestSiblingsShareAfterARestart: Pods that come one by one, while others go, share what they have in common.
-func TestSiblingsShareAfterARestart(t *testing.T) {
-	w := newWorld(t, nil)
-	w.put(aService("web", "http=80"))
-	var addrs []string
-	reader := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80)
-	for round, hash := range []string{"old", "new"} {
-		for i := range 5 {
-			name := fmt.Sprint(hash, i)
-			w.put(aPod(name, meshed, podLabel("pod-template-hash", hash)))
-			addrs = append(addrs[min(round, len(addrs)):], fmt.Sprintf("10.0.%d.%d pod=%s", round, i, name))
-			w.put(aSlice("s", "web", "http=8080", addrs...))
-			different := make(map[*federation.Common]bool)
-			for _, e := range reader.Read().Slices[0].Endpoints {
-				different[e.Common] = true
-			}
-			if want := min(1+round, 5-i); len(different) != want {
-				t.Errorf("with %s, %d endpoints have %d different things in common, not %d", name, len(addrs), len(different), want)
-			}
-		}
-	}
-}
-
 // TestPodEndpoint: the whole endpoint of a Pod's address.
 func TestPodEndpoint(t *testing.T) {
 	w := newWorld(t, nil)
@@ -154,9 +131,6 @@ func TestPodFacts(t *testing.T) {
 		want string
 	}{
 		{"unmeshed", 8080, nil, "pod:p " + sa},
-		{"unmeshed, default opaque port", 3306, nil, "pod:p " + sa + " opaque"},
-		{"meshed", 8080, options{meshed}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
-		{"default opaque port", 25, options{meshed}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed opaque inbound=4143"},
 		{"annotated opaque port", 8080, options{meshed, podAnnotation(opaqueAnnotation, "8080")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed opaque inbound=4143"},
 		{"annotation in place of the defaults", 25, options{meshed, podAnnotation(opaqueAnnotation, "8080")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
 		{"empty annotation", 25, options{meshed, podAnnotation(opaqueAnnotation, "")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},

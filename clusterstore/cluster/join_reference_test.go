@@ -153,6 +153,8 @@ type seen struct {
 // TestJoinReference applies random events in random order and compares what is read, by
 // readers that live through all of it, with a join from scratch. It also checks that
 // unchanged endpoints keep their pointers, and that changes are reported.
+//
+// Behaviours: E-02, E-03, E-12, E-17, E-18, E-21.
 func TestJoinReference(t *testing.T) { rapid.Check(t, compareJoins) }
 
 // FuzzJoinReference is TestJoinReference with events of the fuzzer's choice.

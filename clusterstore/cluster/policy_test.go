@@ -1,11 +1,9 @@
 package cluster
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -134,49 +132,6 @@ func TestPolicyBeforeSync(t *testing.T) {
 	w.state.goLive()
 	if got := w.opaqueAt(8080); got != "10.0.0.1:8080" {
 		t.Errorf("%q is opaque", got)
-	}
-}
-
-// TestPolicyWhileItChanges: Pods and Servers change all the time while a worker evaluates. In the end
-// all is as if nothing had changed meanwhile.
-func TestPolicyWhileItChanges(t *testing.T) {
-	w := newWorld(t, nil)
-	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.0 pod=p0", "10.0.0.1 pod=p1", "10.0.0.2 pod=p2"))
-	ctx, stop := context.WithCancel(t.Context())
-	var workers, writers sync.WaitGroup
-	workers.Go(func() { w.state.dirtyPolicies.Run(ctx, w.state.evaluatePolicy) })
-	update := func(o runtime.Object) {
-		if err := w.feed(o).Update(o); err != nil {
-			t.Error(err)
-		}
-	}
-	const rounds = 300
-	writers.Go(func() {
-		for i := range rounds {
-			update(aPod(fmt.Sprint("p", i%3), podLabel("n", fmt.Sprint(i%5))))
-		}
-	})
-	writers.Go(func() {
-		for i := range rounds {
-			update(aServer("s", "8080", fmt.Sprint("n=", i%5)))
-			if i%7 == 0 {
-				w.store("servers").Delete(aServer("s", "", ""))
-			}
-		}
-	})
-	writers.Wait()
-	stop()
-	workers.Wait()
-	w.state.dirtyPolicies.Drain(t.Context(), w.state.evaluatePolicy)
-	update(aServer("s", "8080", "n=4")) // as it is
-	var want []string
-	for i := range 3 {
-		if (rounds-3+i)%5 == 4 {
-			want = append(want, fmt.Sprintf("10.0.0.%d:8080", i))
-		}
-	}
-	if got := w.opaqueAt(8080); got != strings.Join(want, " ") || len(want) == 0 {
-		t.Errorf("%q is opaque, want %q", got, want)
 	}
 }
 

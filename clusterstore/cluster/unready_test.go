@@ -33,21 +33,11 @@ func TestUnready(t *testing.T) {
 		want string
 	}{
 		{"Pod that is not known", 80, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p zone=z node=n host=h hint=z unready"), web},
-		{"ExternalWorkload", 80, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v zone=z node=n unready"), "unready workload 10.0.0.1:8080 zone=z twin=workload/ns/v"},
 		{"Pod in a namespace of a telling name", 80, inWorkload, "unready pod 10.0.0.1:8080 twin=workload/p"},
-		{"bare address", 80, aSlice("s", "web", "http=8080", "10.0.0.1 zone=z node=n host=h unready"), "unready address 10.0.0.1:8080 zone=z host=h"},
-		{"something else behind it", 80, aSlice("s", "web", "http=8080", "10.0.0.1 kind=Node unready"), ""},
-		{"terminating", 80, aSlice("s", "web", "http=8080", "10.0.0.1 unready terminating"), ""},
-		{"ready too", 80, aSlice("s", "web", "http=8080", "10.0.0.1 unready", "10.0.0.1", "10.0.0.2 unready"), "unready address 10.0.0.2:8080"},
-		{"twice", 80, aSlice("s", "web", "http=8080", "10.0.0.1 host=h unready", "10.0.0.1 host=i unready"), "unready address 10.0.0.1:8080 host=h"},
-		{"sorted", 80, aSlice("s", "web", "http=8080", "10.0.0.2 unready", "10.0.0.1 unready"), "unready address 10.0.0.1:8080, unready address 10.0.0.2:8080"},
 		{"several addresses", 80, aSlice("s", "web", "http=8080", "10.0.0.1+fd00::1 unready"), "unready address 10.0.0.1:8080, unready address [fd00::1]:8080"},
 		{"addresses that no endpoint has", 80, aSlice("s", "web", "http=8080", "127.0.0.1 unready", "x unready"), ""},
 		{"zone that can't be sent", 80, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p zone=\xff unready"), ""},
-		{"no port of that name", 80, aSlice("s", "web", "other=8080", "10.0.0.1 unready"), ""},
-		{"port that is not declared", 99, aSlice("s", "web", "other=8080", "10.0.0.1 unready"), "unready address 10.0.0.1:99"},
 		{"any port", federation.AnyPort, aSlice("s", "web", "other=8080", "10.0.0.1 unready"), "unready address 10.0.0.1:0"},
-		{"another Service's", 80, aSlice("s", "other", "http=8080", "10.0.0.1 unready"), ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			for _, change := range []func(*Config){nil, withAddresses} {

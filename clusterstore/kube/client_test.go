@@ -23,21 +23,6 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestNoWarnings: client-go does not get an API server's warnings, which it would log.
-func TestNoWarnings(t *testing.T) {
-	client := http.Client{Transport: singleTry{roundTrip(func(*http.Request) (*http.Response, error) {
-		return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Warning": {`299 - "deprecated"`}}, Body: http.NoBody}, nil
-	})}}
-	response, err := client.Get("https://east/api/v1/pods")
-	if err != nil {
-		t.Fatal(err)
-	}
-	response.Body.Close()
-	if w := response.Header.Get("Warning"); w != "" {
-		t.Errorf("client-go gets %s", w)
-	}
-}
-
 // TestNoRedirect: no other server gets a request, least of all with the credentials.
 func TestNoRedirect(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {

@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -181,35 +180,6 @@ func testEndlessError(t *testing.T, all *sync.WaitGroup, verb string, status int
 	})
 }
 
-// TestUnreadableWatch: a watch answered by content that can't be read is an error, and
-// leaves no connection open.
-func TestUnreadableWatch(t *testing.T) {
-	for _, contentType := range []string{"text/html; charset=utf-8", "application/yaml", "application/octet-stream"} {
-		for _, http2 := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s http2=%v", contentType, http2), func(t *testing.T) {
-				t.Parallel()
-				h := &hostile{status: http.StatusOK, contentType: contentType, pauses: true}
-				var open sync.WaitGroup
-				client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					open.Add(1)
-					defer open.Done()
-					h.ServeHTTP(w, r)
-				}), http2)
-				began := time.Now()
-				for _, verb := range []string{"watch", "watch of a custom resource", "list"} {
-					if err := verbs[verb](t.Context(), client); err == nil || !strings.Contains(err.Error(), "content of") {
-						t.Errorf("%s: %v", verb, err)
-					}
-				}
-				open.Wait()
-				if took := time.Since(began); took > hostileTime/2 {
-					t.Errorf("the answers were left open for %v", took)
-				}
-			})
-		}
-	}
-}
-
 // TestUnrequestedUpgrade: a server that switches protocols is an error at once. What
 // comes after that is no body, and no limit of one would end it.
 func TestUnrequestedUpgrade(t *testing.T) {
@@ -294,28 +264,5 @@ func TestPausingAnswers(t *testing.T) {
 				t.Errorf("%s, %d: the body ends after %v: %v", c.method, c.status, took, err)
 			}
 		})
-	}
-}
-
-// TestHonestErrors: an error of an honest server comes through as it was sent.
-func TestHonestErrors(t *testing.T) {
-	const message = `pods is forbidden: User "gateway" cannot watch resource "pods"`
-	for _, http2 := range []bool{false, true} {
-		client := hostileClient(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusForbidden)
-			fmt.Fprintf(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"reason":"Forbidden","code":403}`, message)
-		}), http2)
-		for _, verb := range slices.Sorted(func(yield func(string) bool) {
-			for verb := range verbs {
-				if !yield(verb) {
-					return
-				}
-			}
-		}) {
-			if err := verbs[verb](t.Context(), client); !apierrors.IsForbidden(err) || err.Error() != message {
-				t.Errorf("%s: %v", verb, err)
-			}
-		}
 	}
 }

@@ -165,7 +165,10 @@ func TestDeadAfterThree(t *testing.T) {
 		dead(true)
 		x.Set([]Target{target("192.0.2.1")})
 		x.has("?192.0.2.1:4143") // after one failure it is not known
-		x.changed(1)             // settled
+		x.changed(1)
+		if !isClosed(x.Settled()) {
+			t.Error("it is not settled")
+		}
 		x.pass(time.Second)
 		x.has("?192.0.2.1:4143")
 		dead(false)
@@ -191,37 +194,6 @@ func TestDeadAfterThree(t *testing.T) {
 		x.pass(time.Second)
 		x.has("192.0.2.1:4143")
 		x.changed(1)
-	})
-}
-
-// TestOneProbeAtATime: a slow gateway is not probed more often; one that has gone, or is not to
-// be probed any more, not at all.
-func TestOneProbeAtATime(t *testing.T) {
-	track(t, func(x *tracked) {
-		x.out.probeTake = 4 * time.Second
-		first, same := target("192.0.2.1"), target("192.0.2.1")
-		same.Port++ // another address of the same gateway
-		x.Set([]Target{first, same})
-		x.pass(41 * time.Second)
-		x.out.set(func() {
-			if n := x.out.probes["192.0.2.1"]; n != 10 {
-				t.Errorf("%d probes in 41 s, want 10", n)
-			}
-			clear(x.out.probes)
-		})
-		x.has("192.0.2.1:4143", "192.0.2.1:4144")
-		unprobed := target("192.0.2.1")
-		unprobed.Probe = cluster.Probe{}
-		x.Set([]Target{unprobed})
-		x.pass(5 * time.Second)
-		x.out.set(func() { clear(x.out.probes) })
-		x.pass(time.Minute)
-		x.has("?192.0.2.1:4143")
-		x.out.set(func() {
-			if len(x.out.probes) > 0 {
-				t.Errorf("probed are %v", x.out.probes)
-			}
-		})
 	})
 }
 
@@ -290,58 +262,6 @@ func TestHostsTakeTurns(t *testing.T) {
 	})
 }
 
-// TestPathsChange: however a cluster changes where and how an address is probed, it is probed once a
-// second; outside checks that.
-func TestPathsChange(t *testing.T) {
-	track(t, func(x *tracked) {
-		for i := range 100 {
-			one := target("192.0.2.1")
-			one.Probe.Path = fmt.Sprintf("/%d", i)
-			x.Set([]Target{one})
-			x.pass(130 * time.Millisecond)
-			if i%7 == 0 {
-				x.Set(nil)
-				x.pass(130 * time.Millisecond)
-			}
-		}
-		x.out.set(func() {
-			if n := x.out.probes["192.0.2.1"]; n < 10 {
-				t.Errorf("%d probes in 15 s", n)
-			}
-		})
-	})
-}
-
-// TestOwnIsNotProbed: what has an address in the own cluster is not probed, and is as alive as one that it
-// is not known how to probe.
-func TestOwnIsNotProbed(t *testing.T) {
-	track(t, func(x *tracked) {
-		own := func(what string) { x.out.set(func() { x.out.own["192.0.2.1"] = what; clear(x.out.probes) }) }
-		own("Pod shop/web")
-		x.out.dead["192.0.2.1"] = true
-		x.Set([]Target{target("192.0.2.1"), target("192.0.2.2")})
-		x.pass(10 * time.Second)
-		x.has("=192.0.2.1:4143", "192.0.2.2:4143")
-		if a := x.Addresses()[0]; a.Own != "Pod shop/web" || !a.Since.IsZero() || a.Failure != "" {
-			t.Errorf("%+v", a)
-		}
-		x.changed(1)
-		x.out.set(func() {
-			if x.out.probes["192.0.2.1"] != 0 || x.out.probes["192.0.2.2"] == 0 {
-				t.Errorf("probes: %v", x.out.probes)
-			}
-		})
-		own("")
-		x.pass(4 * time.Second)
-		x.has("!192.0.2.1:4143", "192.0.2.2:4143")
-		x.changed(1)
-		own("Node n")
-		x.pass(time.Second)
-		x.has("=192.0.2.1:4143", "192.0.2.2:4143")
-		x.changed(1)
-	})
-}
-
 // TestOwnUnknown: while it is not known whether something has an address, it is not probed, which holds up
 // nothing.
 func TestOwnUnknown(t *testing.T) {
@@ -371,39 +291,6 @@ func TestOwnUnknown(t *testing.T) {
 			}
 		})
 	})
-}
-
-// TestSettled: with names, it takes until these have been resolved, or can't be.
-func TestSettled(t *testing.T) {
-	for _, known := range []bool{true, false} {
-		track(t, func(x *tracked) {
-			x.out.takes = 3 * time.Second
-			if known {
-				x.out.names["lb.example"] = []string{"192.0.2.1"}
-			}
-			x.pass(time.Minute)
-			if isClosed(x.Settled()) {
-				t.Error("it is settled without targets")
-			}
-			x.Set([]Target{target("lb.example")})
-			x.pass(2 * time.Second)
-			if isClosed(x.Settled()) {
-				t.Error("it is settled before the name is resolved")
-			}
-			x.pass(2 * time.Second)
-			if !isClosed(x.Settled()) {
-				t.Error("it is not settled")
-			}
-			x.changed(1)
-			x.out.set(func() { x.out.takes = time.Hour }) // a resolver that hangs
-			x.Set([]Target{target("slow.example"), target("192.0.2.5")})
-			x.has("192.0.2.5:4143") // it holds up no other
-			x.pass(resolveTake)
-			if got := x.Problems(); !slices.Equal(got, []string{"Linkerd gateway slow.example: context deadline exceeded"}) {
-				t.Errorf("%q", got)
-			}
-		})
-	}
 }
 
 // TestTrackerBounded: many names with many addresses come to few that are used and probed.

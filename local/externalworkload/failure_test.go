@@ -2,7 +2,6 @@ package externalworkload
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -41,30 +40,6 @@ func TestRefused(t *testing.T) {
 		c.pass(time.Second)
 		if got := c.written(); got != "a update" {
 			t.Errorf("writes %q", got)
-		}
-	})
-}
-
-// TestBrokenBesideHealthy: a Service that fails once does not wait behind others that
-// fail all the time, and these are not tried all the time.
-func TestBrokenBesideHealthy(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.running().stop()
-		c.fail("* create endpointslices", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))
-		for i := range 300 {
-			c.put(aService(fmt.Sprintf("broken-%d", i), "80/8080"))
-		}
-		b := c.start("b")
-		c.until("all fail", 20*time.Second, func() bool { return testutil.ToFloat64(b.metrics.queue.retries) >= 900 })
-		c.fail("* update endpointslices", errAway)
-		c.put(unready(aWorkload("vm-1", "10.0.0.1", "8080")))
-		c.pass(100 * time.Millisecond)
-		c.fail("* update endpointslices", nil)
-		c.until("the retry", 2*time.Second, func() bool { return strings.Contains(c.written(), "b update") })
-		before := testutil.ToFloat64(b.metrics.queue.retries)
-		c.pass(time.Minute)
-		if n := testutil.ToFloat64(b.metrics.queue.retries) - before; n > 300*6 {
-			t.Errorf("%v retries of 300 Services within a minute", n)
 		}
 	})
 }
@@ -164,24 +139,4 @@ func TestNoWorkloads(t *testing.T) {
 
 func forbidden(r schema.GroupResource, name string) error {
 	return apierrors.NewForbidden(r, name, errors.New("no role"))
-}
-
-// TestLeftOver: slices of workloads that were deleted while no replica ran are deleted, however long that fails.
-func TestLeftOver(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.running().stop()
-		c.deleteWorkload("vm-1")
-		c.deleteWorkload("vm-2")
-		c.fail("* delete endpointslices", errAway)
-		c.start("b")
-		c.pass(3 * time.Minute)
-		if got := len(c.slices().slices); got != 1 {
-			t.Errorf("%d slices", got)
-		}
-		c.fail("* delete endpointslices", nil)
-		c.pass(maxBackoff)
-		if got := c.written(); got != "b delete" {
-			t.Errorf("writes %q", got)
-		}
-	})
 }

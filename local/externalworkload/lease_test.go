@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,39 +11,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clienttesting "k8s.io/client-go/testing"
-
-	"isthmus/clusterstore/crd"
 )
 
 // retryPeriod is how often local/election looks at the Lease.
 const retryPeriod = 2 * time.Second
 
 var errAway = errors.New("no answer")
-
-// refused is a lease by which no write may begin.
-type refused struct{ why error }
-
-func (r refused) Write(func(context.Context) error) error { return r.why }
-
-// TestNoLease: nothing is written unless the lease lets a write begin.
-func TestNoLease(t *testing.T) {
-	svc := aService("web", "80/8080")
-	term := newTestTerm(t, svc)
-	term.still.workloads = []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "8080")}
-	writes := func() int {
-		return len(slices.DeleteFunc(term.api.Actions(), func(a clienttesting.Action) bool { return a.GetVerb() == "list" }))
-	}
-	allowed := term.lease
-	term.lease = refused{errAway}
-	if err := term.sync(t.Context(), nameOf(svc)); !errors.Is(err, errAway) || writes() > 0 {
-		t.Errorf("%v, requests %v", err, term.api.Actions())
-	}
-	term.lease = allowed
-	if err := term.sync(t.Context(), nameOf(svc)); err != nil || writes() != 1 {
-		t.Errorf("%v, requests %v", err, term.api.Actions())
-	}
-}
 
 // TestRegained is EW-26: a slice deleted while no replica led is created again, and
 // the former term does not prevent it.

@@ -1,8 +1,6 @@
 package externalworkload
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -15,7 +13,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/typed"
 )
 
 // TestReadsOnce: however many slices a Service has, one request reads them, in their present version, and no others.
@@ -70,37 +67,6 @@ func TestNothingToRead(t *testing.T) {
 	if n := len(term.api.Actions()); n != 1 {
 		t.Errorf("with a slice: %d requests", n)
 	}
-}
-
-// hanging has lists that take an hour.
-type hanging struct {
-	typed.Resource[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList]
-}
-
-func (hanging) List(ctx context.Context, _ metav1.ListOptions) (*discoveryv1.EndpointSliceList, error) {
-	select {
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-time.After(time.Hour):
-		return nil, errAway
-	}
-}
-
-// TestReadHangs: a read that hangs is given up after 10 s.
-func TestReadHangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		svc := aService("web", "80/8080")
-		term := newTestTerm(t, svc)
-		term.still.marked = 200
-		term.o.Client.EndpointSlices = func(string) typed.Resource[*discoveryv1.EndpointSlice, *discoveryv1.EndpointSliceList] {
-			return hanging{}
-		}
-		began := time.Now()
-		err := term.sync(t.Context(), nameOf(svc))
-		if took := time.Since(began); !errors.Is(err, context.DeadlineExceeded) || took != requestTimeout {
-			t.Errorf("%v after %v", err, took)
-		}
-	})
 }
 
 // TestUnseen: what this term has created counts though the cluster has not seen it yet, and is made anew once it is gone.
