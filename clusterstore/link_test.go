@@ -66,23 +66,6 @@ func TestRemoved(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// A Secret removed before its cluster has synced leaves nothing behind.
-func TestRemovedRightAfter(t *testing.T) {
-	inBubble(t, func(e *env) {
-		east := e.last(1)
-		e.settled(false)
-		e.remove("s")
-		e.linked("")
-		e.settled(true)
-		if !east.isStopped() {
-			t.Error("the cluster was not stopped")
-		}
-		if len(e.store.links) != 0 {
-			t.Error("the link is still there")
-		}
-	}, secret("s", "east", "t1", 0))
-}
-
 // Behaviours: S-03.
 func TestRejected(t *testing.T) {
 	noLabel, local, empty := secret("a", "", "t", 0), secret("b", "local", "t", 0), secret("c", "", "t", 0)
@@ -120,17 +103,6 @@ func TestRejected(t *testing.T) {
 			t.Errorf("reported again: %d", n)
 		}
 	}, noLabel, local, empty, noTrust, noDomain, noData, broken, opaque)
-}
-
-func TestLabelTakenAway(t *testing.T) {
-	inBubble(t, func(e *env) {
-		e.sync(1)
-		s := secret("s", "", "t1", 0)
-		delete(s.Labels, ClusterNameLabel)
-		e.put(s)
-		e.linked("")
-		e.status("s - rejected: label…")
-	}, secret("s", "east", "t1", 0))
 }
 
 func TestLabelMoved(t *testing.T) {

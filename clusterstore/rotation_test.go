@@ -178,31 +178,6 @@ func TestInvalidUpdateKeepsTheCluster(t *testing.T) {
 	}
 }
 
-// Links that have not synced yet are treated like others: the accepted credentials
-// stay in use.
-func TestInvalidUpdateOfPendingLink(t *testing.T) {
-	inBubble(t, func(e *env) {
-		bad := secret("s", "east", "t1", 0)
-		bad.Data = nil
-		e.put(bad)
-		e.linked("east=pending")
-		e.served(e.sync(1))
-	}, secret("s", "east", "t1", 0))
-}
-
-// A stale cluster is replaced by one that works.
-func TestStaleRotated(t *testing.T) {
-	inBubble(t, func(e *env) {
-		first := e.sync(1)
-		first.lose("certificate has expired")
-		e.put(secret("s", "east", "t2", 0))
-		e.linked("east=ready")
-		e.served(first)
-		e.served(e.sync(2))
-		e.status("s east ready")
-	}, secret("s", "east", "t1", 0))
-}
-
 func TestDuplicates(t *testing.T) {
 	inBubble(t, func(e *env) {
 		first := e.last(1)

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -11,38 +10,6 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
-
-// TestProfilesAreShared: equal keys share one profile, which is gone with the last
-// watch of it.
-func TestProfilesAreShared(t *testing.T) {
-	l := &Local{cluster: &scripted{known: aShop()}, domain: "test.local"}
-	l.profiles = newProfiles(l.profile)
-	var watches []*federation.Watch[*federation.Profile]
-	for i := range 1000 {
-		watches = append(watches,
-			l.Profile(federation.ProfileKey{Service: shopWeb, Port: 80}),
-			l.Profile(federation.ProfileKey{Addr: netip.MustParseAddrPort(podAddr)}),
-			l.Profile(federation.ProfileKey{Service: federation.ServiceID{Name: fmt.Sprint(i)}, Port: 80}))
-	}
-	first, _ := watches[0].Get()
-	if again, _ := watches[3].Get(); again != first || first == nil {
-		t.Errorf("%+v and %+v", first, again)
-	}
-	if n := len(l.profiles.watched); n != 1002 {
-		t.Errorf("%d profiles are kept", n)
-	}
-	for _, w := range watches {
-		w.Close()
-		w.Close()
-	}
-	if n := len(l.profiles.watched) + len(l.profiles.topics); n != 0 {
-		t.Errorf("%d left behind", n)
-	}
-	if p, _ := watches[0].Get(); p != first {
-		t.Error("a watch that is closed does not return its last value")
-	}
-	l.profiles.changed(cluster.Topic{Service: shopWeb}) // as late as that
-}
 
 // TestChangesOfTheCluster: a change of the cluster refreshes the profiles it concerns.
 func TestChangesOfTheCluster(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -132,27 +131,6 @@ func TestPolicyBeforeSync(t *testing.T) {
 	w.state.goLive()
 	if got := w.opaqueAt(8080); got != "10.0.0.1:8080" {
 		t.Errorf("%q is opaque", got)
-	}
-}
-
-// TestServicesDoNotWaitForPolicy: who reports changes of services evaluates no policy.
-func TestServicesDoNotWaitForPolicy(t *testing.T) {
-	w := newWorld(t, nil)
-	w.put(aService("web"), aPod("p", podLabel("app", "web")))
-	w.marked()
-	server, slice := aServer("s", "8080", "app=web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")
-	for _, o := range []runtime.Object{server, slice} {
-		if err := w.feed(o).Update(o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var list []federation.ServiceID
-	w.state.dirty.Drain(t.Context(), func(id federation.ServiceID, _ time.Time) { list = append(list, id) })
-	if got := w.opaqueAt(8080); got != "" || !slices.Equal(list, []federation.ServiceID{{Namespace: "ns", Name: "web"}}) {
-		t.Errorf("%v were reported, and %q is opaque", list, got)
-	}
-	if list := w.marked(); w.opaqueAt(8080) != "10.0.0.1:8080" || !slices.Equal(list, []string{"web"}) {
-		t.Errorf("%v were reported once the policy was evaluated, and %q is opaque", list, w.opaqueAt(8080))
 	}
 }
 

@@ -109,57 +109,6 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// TestServersLive: a reader sees every change, and nothing else is reported.
-func TestServersLive(t *testing.T) {
-	w := newWorld(t, nil)
-	w.put(
-		aService("web"), aService("db"), aService("far"),
-		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"),
-		aSlice("d", "db", "http=8080", "10.0.0.3 pod=d"),
-		aPod("p", podLabel("app", "web"), namedPort("http", 8080, 0)), aPod("q", podLabel("app", "other")),
-		aPod("d", podLabel("app", "db")), aPod("unused", podLabel("app", "web")),
-	)
-	w.marked()
-	step := func(what, want, marked string, change func()) {
-		t.Helper()
-		change()
-		if got := w.opaqueAt(8080); got != want {
-			t.Errorf("%s: %q is opaque, want %q", what, got, want)
-		}
-		got := w.marked()
-		if slices.Sort(got); strings.Join(got, " ") != marked {
-			t.Errorf("%s: reported %q, want %q", what, got, marked)
-		}
-	}
-	put := func(o ...runtime.Object) func() { return func() { w.put(o...) } }
-	const p, q = "10.0.0.1:8080", "10.0.0.2:8080"
-	step("opaque", p, "web", put(aServer("s", "http", "app=web")))
-	step("the same again", p, "", put(aServer("s", "http", "app=web")))
-	step("detected", "", "web", put(aServer("s", "http", "app=web", protocol("HTTP/1"))))
-	step("detected in another way", "", "", put(aServer("s", "http", "app=web", protocol("HTTP/2"))))
-	step("opaque again", p, "web", put(aServer("s", "8080", "app=web")))
-	step("another selector", q, "web", put(aServer("s", "8080", "app=other")))
-	step("all but db", p+" "+q, "web", put(aServer("s", "8080", "app notin (db)")))
-	step("about db", "", "db web", put(aServer("s", "8080", "app=db")))
-	step("a second one", p, "web", put(aServer("t", "8080", "app=web")))
-	step("a third one, about the same", p, "", put(aServer("u", "http", "app=web")))
-	step("the second is gone", p, "", func() { w.del(aServer("t", "", "")) })
-	step("Pod relabelled", "", "web", put(aPod("p", podLabel("app", "x"), namedPort("http", 8080, 0))))
-	step("and back", p, "web", put(aPod("p", podLabel("app", "web"), namedPort("http", 8080, 0))))
-	step("port renamed", "", "web", put(aPod("p", podLabel("app", "web"), namedPort("https", 8080, 0))))
-	step("and back", p, "web", put(aPod("p", podLabel("app", "web"), namedPort("http", 8080, 0))))
-	step("one of another namespace", p, "", put(aServer("s", "8080", "", in("n"))))
-	step("can no longer be used", "", "web", put(aServer("u", "http", "app=web", odd(func(s *crd.ServerSpec) {
-		s.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}
-	}))))
-	step("and can again", p, "web", put(aServer("u", "http", "app=web")))
-	step("all gone by a new list", "", "db web", func() {
-		if err := w.store("servers").Replace(nil, ""); err != nil {
-			t.Fatal(err)
-		}
-	})
-}
-
 // TestServersOfTheirNamespace: a slice may have Pods of several namespaces. Each has the
 // identity of its own namespace, and the Servers of that apply to it.
 //

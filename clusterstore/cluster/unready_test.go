@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -77,74 +76,15 @@ func TestUnreadyOfEndpoints(t *testing.T) {
 	}
 }
 
-// TestUnreadyChanges: each change of an address that is not ready is reported and read;
-// what is the same keeps its pointer. Its Pod is not looked at.
-func TestUnreadyChanges(t *testing.T) {
+// TestUnreadyAlone: an address that is not ready is not connected with its Pod, whose changes are none of it.
+func TestUnreadyAlone(t *testing.T) {
 	w := newWorld(t, nil)
-	r := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80)
-	var before *federation.Slice
-	read := func(want string) *federation.Slice {
-		t.Helper()
-		share := r.Read()
-		var got []string
-		if len(share.Slices) == 1 {
-			got = describeAll(share.Slices[0])
-		}
-		if text := strings.Join(got, ", "); text != want || len(share.Slices) > 1 {
-			t.Fatalf("got %q, want %q", text, want)
-		}
-		if len(got) == 0 {
-			return nil
-		}
-		return share.Slices[0]
-	}
-	const bare, twin = "10.0.0.2:8080 namespace:ns service:web", " twin=ns/p"
-	w.put(aService("web", "http=80"))
-	steps := []struct{ first, want string }{ // of the slice's addresses
-		{"10.0.0.1 pod=p node=n unready", "unready pod 10.0.0.1:8080 node=n" + twin},
-		{"10.0.0.1 pod=p node=m unready", "unready pod 10.0.0.1:8080 node=m" + twin},
-		{"10.0.0.1 pod=p node=m zone=z unready", "unready pod 10.0.0.1:8080 zone=z node=m" + twin},
-		{"10.0.0.1 pod=p node=m zone=z host=h unready", "unready pod 10.0.0.1:8080 zone=z node=m host=h" + twin},
-		{"10.0.0.1 host=h unready", "unready address 10.0.0.1:8080 host=h"},
-		{"10.0.0.3 host=h unready", "unready address 10.0.0.3:8080 host=h"},
-		{"10.0.0.3 host=h unready terminating", ""},
-	}
-	for i, step := range steps {
-		w.marked()
-		w.put(aSlice("s", "web", "http=8080", "10.0.0.2", step.first))
-		if marked := w.marked(); !slices.Equal(marked, []string{"web"}) {
-			t.Errorf("%s: reported %q", step.first, marked)
-		}
-		want := bare
-		if step.want != "" {
-			want += ", " + step.want
-		}
-		now := read(want)
-		if i > 0 && (now == before || now.Endpoints[0] != before.Endpoints[0]) {
-			t.Errorf("%s: the pointers are wrong", step.first)
-		}
-		before = now
-	}
 	last := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p node=n unready")
-	w.put(last)
-	before = read("unready pod 10.0.0.1:8080 node=n" + twin)
+	w.put(aService("web", "http=80"), last)
 	w.marked()
 	w.put(last, aPod("p"), aPod("p", meshed), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p node=n unready hint=a"))
 	w.del(aPod("p"))
 	if marked := w.marked(); len(marked) > 0 || w.state.size() != 2 {
 		t.Errorf("reported %q, %d objects are kept", marked, w.state.size())
 	}
-	if now := read("unready pod 10.0.0.1:8080 node=n" + twin); now != before {
-		t.Error("another pointer")
-	}
-	w.put(aSlice("s", "web", "http=8080", "10.0.0.1 pod=p node=n unready", "10.0.0.5 unready"))
-	if now := read("unready pod 10.0.0.1:8080 node=n" + twin + ", unready address 10.0.0.5:8080"); now.Unready[0] != before.Unready[0] {
-		t.Error("another pointer to an equal address")
-	}
-	w.put(aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
-	if now := read("10.0.0.1:8080 namespace:ns service:web pod:p serviceaccount:default node=node-1 twin=ns/p"); now.Endpoints[0].Twin != before.Unready[0].Twin {
-		t.Error("another Twin once it is ready")
-	}
-	w.del(last)
-	read("")
 }
