@@ -1,16 +1,19 @@
 package cluster
 
 import (
+	"context"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/gentype"
 	clienttesting "k8s.io/client-go/testing"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/decode/decodetest"
 )
 
@@ -46,48 +49,18 @@ var (
 	importsResource   = mcs.SchemeGroupVersion.WithResource("serviceimports")
 )
 
-func (f *fakeCRDs) servers() decodetest.Lister[*crd.ServerList] {
-	return gentype.NewFakeClientWithList(f.Fake, "", serversResource, schema.GroupVersionKind(crd.PolicyVersion.WithKind("Server")),
-		func() *crd.Server { return &crd.Server{} }, func() *crd.ServerList { return &crd.ServerList{} },
-		func(dst, src *crd.ServerList) { dst.ListMeta = src.ListMeta },
-		func(l *crd.ServerList) []*crd.Server { return gentype.ToPointerSlice(l.Items) },
-		func(l *crd.ServerList, items []*crd.Server) { l.Items = gentype.FromPointerSlice(items) })
-}
-
-func (f *fakeCRDs) workloads() decodetest.Lister[*crd.ExternalWorkloadList] {
-	return gentype.NewFakeClientWithList(f.Fake, "", workloadsResource, schema.GroupVersionKind(crd.WorkloadVersion.WithKind("ExternalWorkload")),
-		func() *crd.ExternalWorkload { return &crd.ExternalWorkload{} }, func() *crd.ExternalWorkloadList { return &crd.ExternalWorkloadList{} },
-		func(dst, src *crd.ExternalWorkloadList) { dst.ListMeta = src.ListMeta },
-		func(l *crd.ExternalWorkloadList) []*crd.ExternalWorkload { return gentype.ToPointerSlice(l.Items) },
-		func(l *crd.ExternalWorkloadList, items []*crd.ExternalWorkload) {
-			l.Items = gentype.FromPointerSlice(items)
-		})
-}
-
-func (f *fakeCRDs) profiles() decodetest.Lister[*crd.ServiceProfileList] {
-	return gentype.NewFakeClientWithList(f.Fake, "", profilesResource, schema.GroupVersionKind(crd.ProfileVersion.WithKind("ServiceProfile")),
-		func() *crd.ServiceProfile { return &crd.ServiceProfile{} }, func() *crd.ServiceProfileList { return &crd.ServiceProfileList{} },
-		func(dst, src *crd.ServiceProfileList) { dst.ListMeta = src.ListMeta },
-		func(l *crd.ServiceProfileList) []*crd.ServiceProfile { return gentype.ToPointerSlice(l.Items) },
-		func(l *crd.ServiceProfileList, items []*crd.ServiceProfile) {
-			l.Items = gentype.FromPointerSlice(items)
-		})
-}
-
-func (f *fakeCRDs) serviceExports() decodetest.Lister[*mcs.ServiceExportList] {
-	return gentype.NewFakeClientWithList(f.Fake, "", exportsResource, schema.GroupVersionKind(mcs.SchemeGroupVersion.WithKind("ServiceExport")),
-		func() *mcs.ServiceExport { return &mcs.ServiceExport{} }, func() *mcs.ServiceExportList { return &mcs.ServiceExportList{} },
-		func(dst, src *mcs.ServiceExportList) { dst.ListMeta = src.ListMeta },
-		func(l *mcs.ServiceExportList) []*mcs.ServiceExport { return gentype.ToPointerSlice(l.Items) },
-		func(l *mcs.ServiceExportList, items []*mcs.ServiceExport) { l.Items = gentype.FromPointerSlice(items) })
-}
-
-func (f *fakeCRDs) serviceImports() decodetest.Lister[*mcs.ServiceImportList] {
-	return gentype.NewFakeClientWithList(f.Fake, "", importsResource, schema.GroupVersionKind(mcs.SchemeGroupVersion.WithKind("ServiceImport")),
-		func() *mcs.ServiceImport { return &mcs.ServiceImport{} }, func() *mcs.ServiceImportList { return &mcs.ServiceImportList{} },
-		func(dst, src *mcs.ServiceImportList) { dst.ListMeta = src.ListMeta },
-		func(l *mcs.ServiceImportList) []*mcs.ServiceImport { return gentype.ToPointerSlice(l.Items) },
-		func(l *mcs.ServiceImportList, items []*mcs.ServiceImport) { l.Items = gentype.FromPointerSlice(items) })
+// custom is a source of the custom resources of one kind.
+func custom[O decode.Object, L runtime.Object](f *fakeCRDs, of schema.GroupVersionResource, kind string) decode.Source[O] {
+	return decodetest.Fake[O](func(_ context.Context, o metav1.ListOptions) (L, error) {
+		var none L
+		list, err := f.Invokes(clienttesting.NewRootListActionWithOptions(of, of.GroupVersion().WithKind(kind), o), none)
+		if err != nil {
+			return none, err
+		}
+		return list.(L), nil
+	}, func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
+		return f.InvokesWatch(clienttesting.NewRootWatchActionWithOptions(of, o))
+	})
 }
 
 // aServer makes a port of the Pods with these labels ("key=value,key=value")

@@ -45,11 +45,11 @@ func newFakeAPI(objects ...runtime.Object) *fakeAPI {
 
 func (a *fakeAPI) client() *kube.Client {
 	c := &kube.Client{Sources: decodetest.Sources(typedtest.Clients(a.typed), a.meta)}
-	c.Sources.Servers = decodetest.New[*crd.Server](a.crd.servers())
-	c.Sources.Workloads = decodetest.New[*crd.ExternalWorkload](a.crd.workloads())
-	c.Sources.Profiles = decodetest.New[*crd.ServiceProfile](a.crd.profiles())
-	c.Sources.ServiceExports = decodetest.New[*mcs.ServiceExport](a.crd.serviceExports())
-	c.Sources.ServiceImports = decodetest.New[*mcs.ServiceImport](a.crd.serviceImports())
+	c.Sources.Servers = custom[*crd.Server, *crd.ServerList](a.crd, serversResource, "Server")
+	c.Sources.Workloads = custom[*crd.ExternalWorkload, *crd.ExternalWorkloadList](a.crd, workloadsResource, "ExternalWorkload")
+	c.Sources.Profiles = custom[*crd.ServiceProfile, *crd.ServiceProfileList](a.crd, profilesResource, "ServiceProfile")
+	c.Sources.ServiceExports = custom[*mcs.ServiceExport, *mcs.ServiceExportList](a.crd, exportsResource, "ServiceExport")
+	c.Sources.ServiceImports = custom[*mcs.ServiceImport, *mcs.ServiceImportList](a.crd, importsResource, "ServiceImport")
 	c.Sources.MCSVersion = func() string { return "v1beta1" }
 	if a.serves != nil {
 		c.Sources.Serves = a.serves

@@ -17,10 +17,6 @@ func workloadAnnotation(key, value string) workloadOption {
 	return func(o *crd.ExternalWorkload) { o.Annotations = with(o.Annotations, key, value) }
 }
 
-func workloadLabel(key, value string) workloadOption {
-	return func(o *crd.ExternalWorkload) { o.Labels = with(o.Labels, key, value) }
-}
-
 func workloadOwner(kind, name string) workloadOption {
 	return func(o *crd.ExternalWorkload) {
 		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{Kind: kind, Name: name})

@@ -71,30 +71,6 @@ func testOverBudget(t *testing.T, streams, needed bool) {
 	}
 }
 
-// TestOverSince: a resource that has been over budget since the start is lost since then, however often it is tried,
-// until it fits.
-func TestOverSince(t *testing.T) {
-	s := &scripted{version: "1", items: []item{labelled("a", strings.Repeat("x", 2<<10))}}
-	s.run(t, Options{NoWatchList: true, Budget: newBudget(1 << 10)}, func(t *testing.T, g *Group, known texts) {
-		began := time.Now()
-		for range 3 {
-			time.Sleep(time.Minute)
-			if h := g.Health(); !h.StaleSince.Equal(began) || h.Err == nil || h.Resources[0].Synced {
-				t.Errorf("%+v, began %v", h, began)
-			}
-		}
-		if n := s.count(); n < 10 {
-			t.Errorf("%d attempts", n)
-		}
-		s.become("2", labelled("a", "1"))
-		time.Sleep(maxOverPause)
-		synctest.Wait()
-		if h := g.Health(); !h.StaleSince.IsZero() || h.Err != nil || known["ns/a"] != "1" {
-			t.Errorf("afterwards: %+v", h)
-		}
-	})
-}
-
 // TestStaged: what is staged counts beside what is kept. Objects that are as they were take next to nothing, and
 // a list all of which differs fits if it fits alone.
 func TestStaged(t *testing.T) {

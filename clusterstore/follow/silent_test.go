@@ -103,20 +103,6 @@ func TestSilentList(t *testing.T) {
 	})
 }
 
-// TestBusyWatch: events keep a watch, if there are no bookmarks.
-func TestBusyWatch(t *testing.T) {
-	s := &server{}
-	s.run(t, func(g *Group, _ texts, troubles func() []string) {
-		for range 3 { // less than timeoutSeconds in all
-			s.opened()[0].Modify(secret("a"))
-			time.Sleep(watchSilence - time.Second)
-		}
-		if reported := troubles(); len(s.opened()) != 1 || len(reported) > 0 {
-			t.Errorf("%d watches; %q", len(s.opened()), reported)
-		}
-	})
-}
-
 // TestEndlessWatch: a watch that the server does not end at the time-out that was
 // requested is ended, and goes on from its last version.
 func TestEndlessWatch(t *testing.T) {

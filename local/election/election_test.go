@@ -346,22 +346,3 @@ func TestLastWrite(t *testing.T) {
 		}
 	})
 }
-
-// TestAgain: a replica that has taken part may do so again, and elections for different Leases do not affect each other.
-func TestAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		one, other := &leaseAPI{}, &leaseAPI{}
-		b := lead(t, &leaseClient{api: other}, "a")
-		defer b.stop()
-		term := <-b.terms
-		for range 2 {
-			a := lead(t, &leaseClient{api: one}, "a")
-			<-a.terms
-			a.stop()
-			if *one.spec().HolderIdentity != "" || *other.spec().HolderIdentity != "a" || !held(term) {
-				t.Errorf("the Leases are held by %q and %q", *one.spec().HolderIdentity, *other.spec().HolderIdentity)
-			}
-			time.Sleep(time.Minute)
-		}
-	})
-}

@@ -1,7 +1,6 @@
 package externalworkload
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -193,15 +192,6 @@ func describe(s *discoveryv1.EndpointSlice) string {
 		words = append(words, word)
 	}
 	return strings.Join(words, " ")
-}
-
-// sizes are the numbers of endpoints, the largest first.
-func (w *world) sizes() (list []int) {
-	for _, s := range w.slices {
-		list = append(list, len(s.Endpoints))
-	}
-	slices.SortFunc(list, func(a, b int) int { return cmp.Compare(b, a) })
-	return list
 }
 
 // put adds a slice of the Service with the endpoints of these workloads.

@@ -16,8 +16,6 @@ import (
 // retryPeriod is how often local/election looks at the Lease.
 const retryPeriod = 2 * time.Second
 
-var errAway = errors.New("no answer")
-
 // TestRegained is EW-26: a slice deleted while no replica led is created again, and
 // the former term does not prevent it.
 func TestRegained(t *testing.T) {

@@ -157,29 +157,6 @@ func TestTerminatingSlice(t *testing.T) {
 	})
 }
 
-// TestBurst: many changes of one Service are few writes.
-func TestBurst(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.put(aService("web", "http=80/8080"))
-		r := c.start("a")
-		c.until("a leads", 5*time.Second, func() bool { return r.Status().Synced })
-		for _, w := range workloads(1000) {
-			c.put(w)
-			time.Sleep(1300 * time.Microsecond)
-		}
-		c.until("all are there", 3*time.Second, func() bool {
-			n := 0
-			for _, size := range c.slices().sizes() {
-				n += size
-			}
-			return n == 1000
-		})
-		if got := len(strings.Split(c.written(), ",")); got != 11 {
-			t.Errorf("%d writes for 1,000 workloads within 1.3 s, sizes %v", got, c.slices().sizes())
-		}
-	})
-}
-
 // TestProblemsReported: what is left out is reported, logged once, and bounded.
 func TestProblemsReported(t *testing.T) {
 	inCluster(t, func(c *cluster) {
