@@ -69,13 +69,7 @@ type Clients struct {
 
 	// REST makes requests of other paths. Fakes have none.
 	REST rest.Interface
-
-	// NoWatchList: the API can't stream a list (test fakes can't).
-	NoWatchList bool
 }
-
-// IsWatchListSemanticsUnSupported is how client-go's informers ask for NoWatchList.
-func (c *Clients) IsWatchListSemanticsUnSupported() bool { return c.NoWatchList }
 
 // New makes the clients of an API server. They share the connections of client.
 func New(config *rest.Config, client *http.Client) (*Clients, error) {

@@ -30,7 +30,7 @@ func Sources(c *typed.Clients, m metadata.Interface) decode.Sources {
 		return New[*metav1.PartialObjectMetadata](from)
 	}
 	return decode.Sources{
-		NoWatchList: c.NoWatchList,
+		NoWatchList: true,
 		Serves: func(context.Context, string, ...schema.GroupVersion) (bool, error) {
 			return false, errors.New("fakes have no discovery")
 		},

@@ -7,9 +7,7 @@ import (
 	"isthmus/clusterstore/typed"
 )
 
-// Clients are those of a fake. They have no REST, and can't stream lists.
+// Clients are those of a fake. They have no REST.
 func Clients(api kubernetes.Interface) *typed.Clients {
-	c := typed.Of(api.CoreV1(), api.AuthenticationV1(), api.AuthorizationV1(), api.CoordinationV1(), api.DiscoveryV1(), api.RbacV1())
-	c.NoWatchList = true
-	return c
+	return typed.Of(api.CoreV1(), api.AuthenticationV1(), api.AuthorizationV1(), api.CoordinationV1(), api.DiscoveryV1(), api.RbacV1())
 }
