@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,11 +10,8 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
@@ -39,47 +35,13 @@ func TestNoRedirect(t *testing.T) {
 	defer server.Close()
 	c := newClient(t, "east", &rest.Config{Host: server.URL, BearerToken: "secret"}, nil)
 	defer c.Close()
-	type calls struct {
-		list  func(context.Context, metav1.ListOptions) error
-		watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	}
-	for name, ask := range map[string]calls{
-		"services":          {listed(c.Services("").List), c.Services("").Watch},
-		"externalworkloads": {listedFrom(c.Sources.Workloads), watchedFrom(c.Sources.Workloads)},
-		"pods":              {listedFrom(c.Sources.Pods), watchedFrom(c.Sources.Pods)},
-		"replicasets":       {listedFrom(c.Sources.ReplicaSets), watchedFrom(c.Sources.ReplicaSets)},
-		"servers":           {listedFrom(c.Sources.Servers), watchedFrom(c.Sources.Servers)},
-	} {
-		if err := ask.list(t.Context(), metav1.ListOptions{}); err == nil {
-			t.Errorf("%s: a redirect was followed", name)
-		}
-		if _, err := ask.watch(t.Context(), metav1.ListOptions{}); err == nil {
+	for name, ask := range verbs {
+		if err := ask(t.Context(), c); err == nil {
 			t.Errorf("%s: a redirect was followed", name)
 		}
 	}
 	if !asked.Load() {
 		t.Error("the server got no request with token and user agent")
-	}
-}
-
-func listedFrom[O decode.Object](s decode.Source[O]) func(context.Context, metav1.ListOptions) error {
-	return func(ctx context.Context, o metav1.ListOptions) error {
-		_, err := s.List(ctx, o, func(O, *decode.Refused) error { return nil })
-		return err
-	}
-}
-
-func watchedFrom[O decode.Object](s decode.Source[O]) func(context.Context, metav1.ListOptions) (watch.Interface, error) {
-	return func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-		_, err := s.Watch(ctx, o)
-		return nil, err
-	}
-}
-
-func listed[L any](list func(context.Context, metav1.ListOptions) (L, error)) func(context.Context, metav1.ListOptions) error {
-	return func(ctx context.Context, o metav1.ListOptions) error {
-		_, err := list(ctx, o)
-		return err
 	}
 }
 
