@@ -227,6 +227,9 @@ func (s *seen) check(t *rapid.T, all objects, marked bool) {
 	name := fmt.Sprintf("%s:%d", s.service, s.port)
 	now := s.reader.Read()
 	state, nodeLocal, parts := all.referenceRead(s.service, s.port)
+	if r := s.reader.(*reader); r.state.serviceState(r.service) != state {
+		t.Fatalf("%s: state %v, want %v", name, r.state.serviceState(r.service), state)
+	}
 	var keys []string
 	for key := range parts {
 		keys = append(keys, key)

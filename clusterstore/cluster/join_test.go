@@ -98,34 +98,6 @@ func TestEndpoints(t *testing.T) {
 	check(80, "")
 }
 
-// TestServiceStates: the state of the Service, and its flags.
-func TestServiceStates(t *testing.T) {
-	local, external := corev1.ServiceInternalTrafficPolicyLocal, aService("external", "http=80")
-	external.Spec.Type = corev1.ServiceTypeExternalName
-	nodeLocal := aService("local", "http=80")
-	nodeLocal.Spec.InternalTrafficPolicy = &local
-	w := newWorld(t, nil)
-	w.put(external, nodeLocal, aService("plain", "http=80"))
-	for _, name := range []string{"external", "local", "plain", "lingering"} {
-		w.put(aSlice(name, name, "http=8080", "10.0.0.1"))
-	}
-	for name, want := range map[string]federation.Share{
-		"external":  {State: federation.ExternalName},
-		"local":     {State: federation.Present, NodeLocal: true},
-		"plain":     {State: federation.Present},
-		"lingering": {State: federation.Missing}, // slices, but no Service
-		"nothing":   {State: federation.Missing},
-	} {
-		share := w.read(name, 80)
-		if share.State != want.State || share.NodeLocal != want.NodeLocal || (len(share.Slices) == 1) != (want.State == federation.Present) {
-			t.Errorf("%s: %+v", name, share)
-		}
-		if state := w.State(federation.ServiceID{Namespace: "ns", Name: name}); state != want.State {
-			t.Errorf("%s: state %v, want %v", name, state, want.State)
-		}
-	}
-}
-
 // TestGateway: addresses of a gateway to another cluster, in the local cluster's slices.
 // A slice of a linked cluster can't name another one.
 //
