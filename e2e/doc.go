@@ -10,6 +10,7 @@
 //   - scripts: the repository's shell scripts.
 //   - sim: many clusters that change at random, by a seed.
 //   - bench: what a gateway costs.
+//   - cmd/nodes, with the module nodes: the gateway on real nodes; no test, but a command that people run.
 //
 // What tests are made of:
 //

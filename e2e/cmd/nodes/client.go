@@ -37,6 +37,7 @@ type Report struct {
 	Faults   []proxy.Fault
 	Addrs    []string // of a Get stream
 	Fewest   int      // addresses since the mark
+	Thinner  string   // the replica that sent so few
 }
 
 const subscribers = 10 // of each kind, in a Pod
@@ -101,7 +102,13 @@ func reportOf(c *proxy.Subscriber, i int) Report {
 		for _, addr := range now.Get.Addrs() {
 			r.Addrs = append(r.Addrs, addr.String())
 		}
-		r.Fewest, _ = c.Stream().Fewest()
+		fewest, thinned := c.Stream().Fewest()
+		r.Fewest = fewest
+		for _, o := range r.Openings {
+			if !o.First.After(thinned.At) {
+				r.Thinner = o.Addr
+			}
+		}
 	}
 	return r
 }

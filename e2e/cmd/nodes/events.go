@@ -34,6 +34,9 @@ type window struct {
 	// silent is since when the replica at this address has been silent, although connections to it were not closed.
 	silent  time.Time
 	address string
+
+	restarted bool            // one replica was not ready
+	linkerds  map[string]bool // addresses of Linkerd's own replicas
 }
 
 // gateway is the Deployment that is asked: its name and the labels of its Pods.
@@ -69,11 +72,6 @@ func (w *world) play(ctx context.Context, events []event) error {
 		if !chosen.MatchString(e.name) {
 			continue
 		}
-		if len(rows) > 0 { // until DNS has all replicas again
-			if err := poll.Pause(ctx, 35*time.Second); err != nil {
-				return err
-			}
-		}
 		if _, err := w.reports(ctx, true); err != nil {
 			return err
 		}
@@ -92,6 +90,11 @@ func (w *world) play(ctx context.Context, events []event) error {
 		r := rowOf(e.name, n, took, w.streams, err)
 		w.log("  %s", r)
 		rows = append(rows, r)
+		if n.restarted { // until DNS has all replicas again
+			if err := poll.Pause(ctx, 35*time.Second); err != nil {
+				return err
+			}
+		}
 	}
 	printTable(rows)
 	for _, r := range rows {
@@ -182,6 +185,7 @@ func processOf(pod corev1.Pod) (pid int, err error) {
 
 // awaitRestart waits until the Pod's container has been started again, and serves.
 func (w *world) awaitRestart(ctx context.Context, n *window, before corev1.Pod) error {
+	n.restarted = true
 	err := await(ctx, before.Name+" is restarted", func() error {
 		pod, err := w.clients["west"].CoreV1().Pods("linkerd").Get(ctx, before.Name, metav1.GetOptions{})
 		if err != nil {

@@ -57,10 +57,22 @@ func (w *world) inLinkerdsPlace(ctx context.Context) error {
 func (w *world) change(args ...string) func(context.Context, *window) error {
 	return func(ctx context.Context, n *window) error {
 		began := time.Now()
+		before, err := w.pods(ctx, 2)
+		if err != nil {
+			return err
+		}
 		if _, err := w.kubectl(ctx, "", "west", append(args, "-n", "linkerd")...); err != nil {
 			return err
 		}
-		return w.finish(ctx, n, began)
+		if err := w.finish(ctx, n, began); err != nil {
+			return err
+		}
+		after, err := w.pods(ctx, 2)
+		n.linkerds = map[string]bool{}
+		for _, pod := range slices.Concat(before, after) {
+			n.linkerds[addressOf(pod)] = pod.Spec.Containers[0].Image == linkerdImage
+		}
+		return err
 	}
 }
 

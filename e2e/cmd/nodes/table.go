@@ -25,6 +25,7 @@ type row struct {
 func rowOf(name string, n *window, took time.Duration, streams map[string]Report, err error) row {
 	r := row{name: name, note: n.note, took: took, streams: len(streams), failed: err != nil}
 	var blind []time.Duration
+	theirs := 0
 	for name, s := range streams {
 		for i, o := range s.Openings {
 			if o.Lost.Before(n.began) {
@@ -42,9 +43,16 @@ func rowOf(name string, n *window, took time.Duration, streams map[string]Report
 			stays = 4
 		}
 		if strings.Contains(name, " Get ") && s.Fewest < stays {
-			r.short++
+			if n.linkerds[s.Thinner] {
+				theirs++
+			} else {
+				r.short++
+			}
 		}
 		r.faults += len(s.Faults)
+	}
+	if theirs > 0 {
+		r.note += fmt.Sprintf("; %d short sets by Linkerd's", theirs)
 	}
 	slices.Sort(blind)
 	if r.moved = len(blind); r.moved > 0 {
