@@ -44,18 +44,19 @@ type gateway struct{ deployment, selector string }
 
 var own = gateway{"isthmus", "app.kubernetes.io/name=isthmus"}
 
-// events makes all events happen to the gateway on its own, and prints the table.
+// events makes all events happen to the gateway on its own, and prints the table. Drained, and updated, are replicas that clients have
+// spread over: who loses a replica goes to the other one, and stays.
 func (w *world) events(ctx context.Context) error {
 	return w.play(ctx, []event{
 		{"nothing, for 20 s", func(ctx context.Context, _ *window) error { return poll.Pause(ctx, 20*time.Second) }},
 		{"isthmus check", w.check},
+		{"a node is drained", w.drain},
+		{"rolling update, DNS with a TTL of 30 s", w.update},
 		{"a gateway hangs: its liveness probe", w.hang},
 		{"a gateway is killed", w.kill},
 		{"a gateway is out of memory", w.outOfMemory},
 		{"west's API server is killed, back after 10 s", w.killAPI("west")},
 		{"east's API server is killed, back after 10 s", w.killAPI("east")},
-		{"a node is drained", w.drain},
-		{"rolling update, DNS with a TTL of 30 s", w.update},
 		{"rolling update, DNS with a TTL of 5 s", func(ctx context.Context, n *window) error {
 			return errors.Join(w.setTTL(ctx, "5"), w.update(ctx, n))
 		}},
@@ -180,7 +181,7 @@ func processOf(pod corev1.Pod) (pid int, err error) {
 			return pid, err
 		}
 	}
-	return 0, fmt.Errorf("Pod %s has no process isthmus", pod.Name)
+	return 0, fmt.Errorf("no process isthmus in Pod %s", pod.Name)
 }
 
 // awaitRestart waits until the Pod's container has been started again, and serves.
