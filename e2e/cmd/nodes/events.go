@@ -331,7 +331,9 @@ func (w *world) lose(ctx context.Context, n *window) error {
 		return errors.New("no replica is on west-2")
 	}
 	n.silent, n.address = time.Now(), addressOf(pods[i])
-	w.loseNode("west-2")
+	if err := w.loseNode(ctx, "west-2"); err != nil {
+		return err
+	}
 	p := places[1]
 	if err := w.awaitNode(ctx, p, false); err != nil {
 		return err

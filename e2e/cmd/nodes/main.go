@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -125,31 +124,44 @@ func runOutside(ctx context.Context, o options) (err error) {
 	return os.RemoveAll(dir)
 }
 
-// removeCgroups removes all cgroups in trees whose name has a prefix, and which have no process.
+// removeCgroups removes all trees of cgroups whose name has a prefix. One with processes stays: another run is under way, or, for a
+// name, they take long to end.
 func removeCgroups(prefix string) error {
-	remaining := func() (paths []string) {
+	var trees []string
+	for range 50 {
+		trees = nil
 		filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-			if err == nil && d.IsDir() && strings.Contains(path, "/"+prefix) {
-				paths = append(paths, path)
+			if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), prefix) {
+				trees = append(trees, path)
+				return fs.SkipDir
 			}
 			return nil // what has gone meanwhile need not be removed
 		})
-		slices.SortFunc(paths, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
-		return paths
-	}
-	var err error
-	for range 50 {
-		paths := remaining()
-		if len(paths) == 0 {
+		for _, tree := range trees {
+			removeTree(tree)
+		}
+		if len(trees) == 0 || strings.HasSuffix(prefix, "-") {
 			return nil
 		}
-		for _, path := range paths {
-			err = os.Remove(path)
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("cgroups can't be removed: %q", trees)
+}
+
+func removeTree(tree string) {
+	var paths []string
+	used := false
+	filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			processes, _ := os.ReadFile(filepath.Join(path, "cgroup.procs"))
+			used = used || len(processes) > 0
+			paths = append(paths, path)
 		}
-		time.Sleep(100 * time.Millisecond) // processes that were killed take their time
+		return nil // what has gone meanwhile need not be removed
+	})
+	if !used {
+		for _, path := range slices.Backward(paths) {
+			os.Remove(path) // again a moment later, if it can't be yet
+		}
 	}
-	if len(remaining()) == 0 {
-		return nil
-	}
-	return err
 }

@@ -199,10 +199,12 @@ func (w *world) startNode(ctx context.Context, p place) error {
 	return nil
 }
 
-// loseNode ends a node with all of its Pods, as when its power is cut.
-func (w *world) loseNode(name string) {
+// loseNode ends a node with all of its Pods, as when its power is cut: nobody hears of their end.
+func (w *world) loseNode(ctx context.Context, name string) error {
+	_, err := run(ctx, "", "ip", "link", "set", name, "down")
 	w.nodes[name].Process.Kill()
 	w.nodes[name].Wait() // its error is the kill
+	return err
 }
 
 func (w *world) awaitNode(ctx context.Context, p place, ready bool) error {
