@@ -1,0 +1,25 @@
+package cluster
+
+import "testing"
+
+// TestSliceEqual: slices are equal only if their addresses have the same hostnames and places.
+func TestSliceEqual(t *testing.T) {
+	data := func(address string) *sliceData {
+		d, ok := compactSlice(aSlice("s", "web", "http=80", address), false)
+		if !ok {
+			t.Fatalf("%s is left out", address)
+		}
+		return d
+	}
+	for _, address := range []string{"10.0.0.1", "10.0.0.1 host=a", "10.0.0.1 zone=a"} {
+		if !data(address).equal(data(address)) {
+			t.Errorf("%s is not equal to itself", address)
+		}
+		if other := data("10.0.0.1 host=b zone=b"); other.equal(data(address)) || data(address).equal(other) {
+			t.Errorf("%s is equal to another", address)
+		}
+	}
+	if data("10.0.0.1").equal(data("10.0.0.1 host=a")) {
+		t.Error("without a hostname it is equal to one with it")
+	}
+}
