@@ -111,14 +111,13 @@ mirror-migration: $(if $(LINKERD2),build) ## from Linkerd's service mirror to th
 
 KUBERNETES = $(shell cd e2e/nodes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
 KUBEVAR   := -X k8s.io/component-base/version
-nodes: export CGO_ENABLED := 0
 nodes: build ## the gateway on real nodes, root and containerd needed: prints a table (EVENTS=REGEX: only these; LINKERD2=DIR: also in the place of that checkout's controller)
-	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/nodes
+	cd e2e && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/ ./cmd/nodes
 	@$(BIN)/nodes -look
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane
-	cd e2e/nodes && go build -ldflags='-s -w $(KUBEVAR).gitVersion=$(KUBERNETES) $(KUBEVAR).gitMajor=1 $(KUBEVAR).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))' -o $(BIN)/node/ tool ./coredns ./pause
+	cd e2e/nodes && CGO_ENABLED=0 go build -ldflags='-s -w $(KUBEVAR).gitVersion=$(KUBERNETES) $(KUBEVAR).gitMajor=1 $(KUBEVAR).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))' -o $(BIN)/node/ tool ./coredns ./pause
 	$(MAKE) image IMAGE=registry.example.com/isthmus:v1
-	$(if $(LINKERD2),cd '$(LINKERD2)' && go build -ldflags='-s -w' -o $(BIN)/linkerd-controller ./controller/cmd)
+	$(if $(LINKERD2),cd '$(LINKERD2)' && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/linkerd-controller ./controller/cmd)
 	@$(BIN)/nodes -run '$(EVENTS)' $(if $(LINKERD2),-linkerd $(BIN)/linkerd-controller)
 
 sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
