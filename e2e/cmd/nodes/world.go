@@ -53,7 +53,7 @@ type world struct {
 
 func runInside(ctx context.Context, o options) error {
 	w := &world{options: o, clusters: map[string]*cluster.Cluster{}, clients: map[string]*kube.Client{}, nodes: map[string]*exec.Cmd{}, began: time.Now(), gateway: own}
-	if err := errors.Join(os.Chdir(o.repository),
+	if err := errors.Join(os.Chdir(o.repository), os.Unsetenv("MAKELEVEL"), os.Unsetenv("MAKEFLAGS"), // the README's make is one of its own
 		os.Setenv("KUBECONFIG", o.inside+"/west/kubeconfig:"+o.inside+"/east/kubeconfig"), os.Setenv("KUBECACHEDIR", o.inside+"/kubecache"),
 		os.Setenv("PATH", strings.Join([]string{o.bin, filepath.Join(o.repository, "bin"), os.Getenv("PATH")}, ":"))); err != nil {
 		return err
