@@ -28,7 +28,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestExplain: that credentials are refused is said, and of which kind they are; other errors stay as they are.
+// TestExplain: the error names refused credentials and their kind; other errors stay as they are.
 func TestExplain(t *testing.T) {
 	token, certificate := &rest.Config{BearerToken: "t"}, &rest.Config{TLSClientConfig: rest.TLSClientConfig{CertData: []byte("c")}}
 	both := &rest.Config{BearerToken: "t", TLSClientConfig: certificate.TLSClientConfig}

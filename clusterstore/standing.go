@@ -13,7 +13,7 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// Annotations of a link Secret that decide how far its cluster is used, and tell where
+// Annotations of a link Secret that decide how far its cluster is used, and where
 // it is. What can't be read counts as absent.
 const (
 	CordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true

@@ -18,7 +18,7 @@ const (
 // for as long as its content has not changed: the table finds changes by comparing
 // pointers.
 type Slice struct {
-	Name      string      // tells it from others of its Share, for explanations
+	Name      string      // distinguishes it from others of its Share, for explanations
 	Endpoints []*Endpoint // sorted by Addr, one per Addr
 	// Unready are the addresses that are known and not ready, without those that are
 	// terminating. They are counted, and never served. Only Addr, Kind, Cluster, Zone,

@@ -90,7 +90,7 @@ var verdictWords = [...]string{
 // String is the verdict in words, as programs may rely on.
 func (v Verdict) String() string { return verdictWords[v] }
 
-// Explainer may be implemented by a Source: it says of addresses that are in none of its
+// Explainer may be implemented by a Source: it explains addresses that are in none of its
 // Shares why. It is safe for concurrent use and never calls back into the Table.
 type Explainer interface {
 	// Explain iterates over the addresses of all slices of a Service, as they are now, with

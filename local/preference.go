@@ -58,7 +58,7 @@ func DefaultPreference() federation.Preference {
 
 // SetPreference reads one value of a preference, as users write it, into p. name is
 // prefer, min-ready, return-after or return-over, as in annotations and flags. With
-// an error p stays as it was; the error tells users what to write.
+// an error p stays as it was; the error has what to write.
 func SetPreference(p *federation.Preference, name, value string) error {
 	for _, f := range preferenceFields {
 		if f.name == name {

@@ -62,7 +62,7 @@
 //   - gateways: Services that are gateways of the cluster, by name, for Gateways. The store of
 //     Services keeps it.
 //   - exports, with Config.Exports only: the Services that labels export, by key, ServiceExports, and of the own cluster Namespaces
-//     and ServiceImports. Their stores keep it, and say at the end of each
+//     and ServiceImports. Their stores keep it, and report at the end of each
 //     list or event that it has changed; Exports makes what others see when it is asked, and then joins ServiceExports with
 //     their Services. So that these are there whichever comes first, the little that ServiceExports need is kept of every Service:
 //     half a KiB of each. To list Services again for a ServiceExport would take less memory, but whoever may write ServiceExports

@@ -17,7 +17,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestKeep: once the server has answered its facts are read, and again and again; what may not be read is said, and is no
+// TestKeep: once the server has answered its facts are read, and again and again; what may not be read is shown, and is no
 // reason to read sooner.
 func TestKeep(t *testing.T) {
 	var asked atomic.Int64

@@ -12,7 +12,7 @@
 //     decompression, and nothing but JSON is decoded: no YAML, whose aliases grow.
 //   - The elements of JSON are counted while they come, before anything is decoded: three
 //     bytes can stand for a struct of a kilobyte.
-//   - What a server's certificate lacks is said in words ([Certificate]), and so is that the server
+//   - What a server's certificate lacks is named ([Certificate]), and so is that the server
 //     refuses the client's ([RefusedCertificate]).
 //
 // How long an answer may take is for the context of the request. The package starts no

@@ -222,7 +222,7 @@ func countValue(t *testing.T, d *json.Decoder, n *Limits) {
 	}
 }
 
-// TestCertificate: a certificate of another authority is told from one that is bad otherwise, and from other errors.
+// TestCertificate: a certificate of another authority is distinguished from one that is bad otherwise, and from other errors.
 func TestCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()

@@ -115,7 +115,7 @@ func (l *limitedReader) Read(b []byte) (int, error) {
 	if l.left < 0 {
 		return 0, l.beyond
 	}
-	// One byte more than there may be tells a body of just that size from a larger one.
+	// One byte more than there may be distinguishes a body of just that size from a larger one.
 	n, err := l.from.Read(b[:min(int64(len(b)), l.left+1)])
 	if l.left -= int64(n); l.left < 0 {
 		return n - 1, l.beyond

@@ -32,7 +32,7 @@ func TestPreferenceFlags(t *testing.T) {
 }
 
 // TestPreferenceFlagErrors: the gateway does not start with values that it can't use, and
-// tells what to give.
+// names what to give.
 func TestPreferenceFlagErrors(t *testing.T) {
 	for arg, want := range map[string]string{
 		"--prefer=":            `--prefer: it is empty: write tiers, best first, such as "local, any"`,

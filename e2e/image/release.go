@@ -241,7 +241,7 @@ func (r *release) sums() error {
 	return r.write("SHA256SUMS", []byte(strings.Join(lines, "")))
 }
 
-// notesOf returns what CHANGELOG.md says of a version.
+// notesOf returns the part of CHANGELOG.md about a version.
 func notesOf(changes, version string) (string, error) {
 	_, after, found := strings.Cut("\n"+changes, "\n## "+version+"\n")
 	if !found {

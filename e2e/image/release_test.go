@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestNotes: what CHANGELOG.md says of a version are the release's notes; a version that it does not name is none.
+// TestNotes: the part of CHANGELOG.md about a version is the release's notes; a version that it does not name is none.
 func TestNotes(t *testing.T) {
 	const changes = "# Changes\n\n## Not released yet\n\n- more\n\n## v0.2.0\n\n- two\n\n**Serving**\n\n## v0.1.0\n\n- one\n"
 	for version, want := range map[string]string{"v0.2.0": "- two\n\n**Serving**\n", "v0.1.0": "- one\n"} {

@@ -21,7 +21,7 @@ import (
 	"isthmus/e2e/kube"
 )
 
-// mcsVersions are the versions of the MCS-API that a cluster may be told to serve.
+// mcsVersions are the versions of the MCS-API that a cluster can serve.
 var mcsVersions = map[string][]string{"both": kube.MCSVersions, "v1alpha1": {"v1alpha1"}, "unserved": nil, noMCS: nil}
 
 const noMCS = "none"

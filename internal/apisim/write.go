@@ -168,7 +168,7 @@ func (s *store) delete(of target, given runtime.Object) (*object, error) {
 	if err := s.drop(of.kind, old); err != nil {
 		return nil, err
 	}
-	return old, s.tell(of.kind, old, nil)
+	return old, s.wrote(of.kind, old, nil)
 }
 
 func errUID(want, have types.UID) error {
@@ -210,7 +210,7 @@ func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Ob
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	return made, s.tell(of.kind, old, made)
+	return made, s.wrote(of.kind, old, made)
 }
 
 // splitStatus leaves an object with the status of old, which is nil if there was none, or with all else of it where the status is written.
@@ -249,8 +249,8 @@ func (s *store) isWritable() bool {
 	return s.writable
 }
 
-// tell calls afterWrite. s.mu is held.
-func (s *store) tell(k kind, before, after *object) error {
+// wrote calls afterWrite. s.mu is held.
+func (s *store) wrote(k kind, before, after *object) error {
 	if s.afterWrite == nil {
 		return nil
 	}

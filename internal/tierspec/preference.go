@@ -17,7 +17,7 @@ type Preference struct {
 // Explicit is what a term begins with that names a linked cluster.
 const Explicit = "cluster/"
 
-// Cluster is what tells a cluster from others in terms.
+// Cluster is what distinguishes a cluster from others in terms.
 type Cluster struct {
 	Name   string // empty: the gateway's own
 	Region bool   // it is known to be in the gateway's region, as the own one always is

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Link is what has been said about a cluster's cordon from a time on.
+// Link is a cluster's cordon as it is set from a time on.
 type Link struct {
 	At     time.Time
 	Linked bool

@@ -81,7 +81,7 @@ func (t *Term) renewed() bool {
 }
 
 // Run takes part in elections until ctx ends, and calls lead each time that this replica is
-// elected. The context of lead ends with ctx and when the Lease is lost, which its cause tells;
+// elected. The context of lead ends with ctx and when the Lease is lost, its cause is which;
 // lead then returns once its last write has ended. Run returns nil when ctx has ended and the Lease,
 // if it was held, is released; an error only if the Config can't be used.
 func Run(ctx context.Context, c Config, lead func(context.Context, *Term)) error {

@@ -23,7 +23,7 @@
 //     to standard output. So does "completion SHELL", and verbs that are almost right
 //     are suggested.
 //   - All texts have the program's name as the user typed it: they are written with
-//     "isthmus", and say "kubectl isthmus" to those who called it so.
+//     "isthmus", and name "kubectl isthmus" for those who called it so.
 //   - Flags take one dash or two, and stand before, between or after other arguments;
 //     after "--" all are arguments. Only flags of one letter may be given together.
 //   - A signal ends the context of the verb, unless it has [Verb].OwnSignals. Arguments are

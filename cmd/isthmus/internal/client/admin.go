@@ -39,7 +39,7 @@ func readOne[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 }
 
 // ReadAll reads a page of every gateway. Those that fail are answers too; there is an error if none
-// could be asked at all. It tells on standard error what it waits for.
+// could be asked at all. It prints on standard error what it waits for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
 	return ask(ctx, p, t, pageOf(path), math.MaxInt, pageReader[T](path))
 }

@@ -88,7 +88,7 @@ func TestAdminFails(t *testing.T) {
 	}
 }
 
-// TestAdminWaits: who waits for longer than a second is told what for, and may give up.
+// TestAdminWaits: who waits for longer than a second sees what for, and may give up.
 func TestAdminWaits(t *testing.T) {
 	asked, release := make(chan bool, 1), make(chan bool)
 	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/services": func(w http.ResponseWriter, r *http.Request) {

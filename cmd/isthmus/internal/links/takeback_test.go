@@ -52,7 +52,7 @@ func TestTakenBack(t *testing.T) {
 	}
 }
 
-// TestTryWithoutTime: whose time is over while the link is tried is told nothing of another run, and has no token left.
+// TestTryWithoutTime: whose time is over while the link is tried is not advised to run again, and has no token left.
 func TestTryWithoutTime(t *testing.T) {
 	hang := make(chan bool)
 	defer close(hang)
