@@ -134,7 +134,9 @@ func (w *world) importsWrong(want map[string]*imported, services map[string]*exp
 		return err
 	}
 	for name := range have {
-		want[name] = want[name] // which may be nil
+		if _, ok := want[name]; !ok {
+			want[name] = nil
+		}
 	}
 	for name, e := range want {
 		i, s := have[name], there[name+derivedSuffix]
