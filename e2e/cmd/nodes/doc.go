@@ -1,4 +1,4 @@
-// The command nodes runs clusters with real nodes, installs the gateway in them as the README has it, and prints what clients in
+// Command nodes runs clusters with real nodes, installs the gateway in them as the README has it, and prints what clients in
 // Pods notice of what happens to it. See e2e/nodes/README.md.
 //
 // All of it is below one process, which is the first in namespaces of its own for mounts, network and processes: what it makes ends
@@ -6,5 +6,5 @@
 // left: cgroups, and the folder of the nodes.
 //
 // Files: main is the process outside, world the clusters and their nodes, image what nodes run, client what runs in Pods, install
-// the gateway, events what happens to it, table what comes of that.
+// the gateway, events and moves what happens to it, table what comes of that.
 package main

@@ -1,4 +1,4 @@
-// The command coredns is CoreDNS with the plugins that a cluster's DNS needs.
+// Command coredns is CoreDNS with the plugins that a cluster's DNS needs.
 package main
 
 import (

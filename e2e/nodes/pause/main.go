@@ -1,4 +1,4 @@
-// The command pause is what holds a Pod's namespaces.
+// Command pause is what holds a Pod's namespaces.
 package main
 
 import (
