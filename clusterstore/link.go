@@ -28,7 +28,7 @@ type link struct {
 	level zapcore.Level          // fixed; of lines about problems of the state
 
 	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
-	region    *cluster.PacedSignal              // of its clusters
+	changed   *cluster.PacedSignal              // its clusters' region or gateways, or what is known of these
 	gateways  linkGateways
 	published atomic.Pointer[linkSnapshot] // for status and metrics
 	settled   bool                         // under store.mu: it has been something else than pending, or waits for names of gateways only
@@ -45,8 +45,7 @@ type link struct {
 // newLink makes a link without Secrets. That its cluster is stale or unreachable is logged at that level.
 func (s *Store) newLink(name federation.ClusterName, level zapcore.Level) *link {
 	return &link{
-		store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), level: level, region: cluster.NewPacedSignal(),
-		gateways: linkGateways{found: cluster.NewPacedSignal(), changed: cluster.NewPacedSignal()},
+		store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), level: level, changed: cluster.NewPacedSignal(),
 	}
 }
 
@@ -118,9 +117,7 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-overdue:
 	case <-l.standing.untilLost():
 	case <-l.gateways.untilLate():
-	case <-l.region.C:
-	case <-l.gateways.found.C:
-	case <-l.gateways.changed.C:
+	case <-l.changed.C:
 	}
 }
 
@@ -189,9 +186,9 @@ func (l *link) config(creds *credentials) cluster.Config {
 			l.store.opts.Table.Changed(l.name, svc, at)
 		},
 		Nodes:         true, // also with a region by annotation, which may be removed
-		RegionChanged: l.region.Changed,
+		RegionChanged: l.changed.Changed,
 
-		GatewaysChanged: l.gateways.found.Changed, // also with its own network's, which may be replaced
+		GatewaysChanged: l.changed.Changed, // also with its own network's, which may be replaced
 	}
 }
 

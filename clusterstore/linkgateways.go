@@ -16,17 +16,15 @@ import (
 // linkGateways is how a link's cluster is reached if it is on another network than the
 // gateway. Its link's goroutine writes it.
 type linkGateways struct {
-	found   *cluster.PacedSignal // the cluster has other gateway Services
-	changed *cluster.PacedSignal // there are other addresses, or one has died or come to life
-	tracker *mcgateway.Tracker   // nil: the cluster's Pods are reached themselves
-	targets []mcgateway.Target   // that the tracker has
-	named   bool                 // the link Secret has a part in targets
-	problem []string             // why there are none, or not all
-	began   time.Time            // with tracker
-	cancel  context.CancelFunc   // with tracker
-	done    chan struct{}        // with tracker
-	source  *mcgateway.Source    // that the table has; nil: none yet
-	dead    map[string]bool      // addresses, as they were logged
+	tracker *mcgateway.Tracker // nil: the cluster's Pods are reached themselves
+	targets []mcgateway.Target // that the tracker has
+	named   bool               // the link Secret has a part in targets
+	problem []string           // why there are none, or not all
+	began   time.Time          // with tracker
+	cancel  context.CancelFunc // with tracker
+	done    chan struct{}      // with tracker
+	source  *mcgateway.Source  // that the table has; nil: none yet
+	dead    map[string]bool    // addresses, as they were logged
 }
 
 // useGateways makes the tracker follow what leads to the cluster, if its Pods can't be
@@ -45,7 +43,7 @@ func (l *link) useGateways(ctx context.Context) {
 	}
 	if g.tracker == nil {
 		g.start(ctx, mcgateway.Config{
-			Changed: g.changed.Changed,
+			Changed: l.changed.Changed,
 			Probed:  func(took time.Duration) { l.store.probed(l.name, took) },
 			Resolve: l.store.lookUp, Probe: l.store.probe, Own: l.store.own.owner,
 			Routable: l.store.opts.Rules.GatewayRoutable, IPv4Only: !l.store.opts.IPv6,
@@ -90,7 +88,7 @@ func (g *linkGateways) end() bool {
 	}
 	g.cancel()
 	<-g.done
-	*g = linkGateways{found: g.found, changed: g.changed}
+	*g = linkGateways{}
 	return true
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -37,7 +38,7 @@ const (
 // gateways of a linked cluster must not make this process send probes there, to its own admin port for example.
 //
 // Nodes and ServiceCIDRs are listed, not followed: they change rarely, and only gateways that are probed
-// need them. While there are none, nothing is listed.
+// need them. Until there is one, nothing is listed.
 type ownNetwork struct {
 	client     *kube.Client // of the own cluster
 	local      Local        // nil: no Pod or Service is known
@@ -46,13 +47,14 @@ type ownNetwork struct {
 	services   func(context.Context) ([]string, error) // its ServiceCIDRs
 	log        *zap.Logger
 
-	asked  chan struct{} // latest has become old; it has room for one
-	latest federation.Latest[*ownAddresses]
+	asked  chan struct{}                    // closed by ask
+	ask    func()                           // says that there is a gateway to be probed
+	latest federation.Latest[*ownAddresses] // nil: not read yet
 }
 
 // ownAddresses is what was read at one time. It is immutable.
 type ownAddresses struct {
-	due      time.Time // when it has become old
+	lasts    time.Duration // until it is read again
 	host     []netip.Addr
 	nodes    map[netip.Addr]string // names
 	pods     federation.Ranges     // of Nodes; nil: none
@@ -61,27 +63,33 @@ type ownAddresses struct {
 }
 
 func newOwnNetwork(client *kube.Client, local Local, log *zap.Logger) *ownNetwork {
-	return &ownNetwork{
-		client: client, local: local, log: log, asked: make(chan struct{}, 1), interfaces: net.InterfaceAddrs,
+	o := &ownNetwork{
+		client: client, local: local, log: log, asked: make(chan struct{}), interfaces: net.InterfaceAddrs,
 		nodes:    client.Sources.NodeRanges,
 		services: func(ctx context.Context) ([]string, error) { return serviceCIDRs(ctx, client) },
 	}
+	o.ask = sync.OnceFunc(func() { close(o.asked) })
+	return o
 }
 
-// run reads what is asked for, until ctx ends.
+// run reads all again and again, once there is a gateway to be probed, until ctx ends.
 func (o *ownNetwork) run(ctx context.Context) {
+	select {
+	case <-ctx.Done():
+		return
+	case <-o.asked:
+	}
 	for {
+		before, _ := o.latest.Get()
+		now := o.read(ctx, before)
+		if ctx.Err() != nil {
+			return
+		}
+		o.latest.Set(now)
 		select {
 		case <-ctx.Done():
 			return
-		case <-o.asked:
-		}
-		before, _ := o.latest.Get()
-		if before != nil && time.Now().Before(before.due) {
-			continue
-		}
-		if now := o.read(ctx, before); ctx.Err() == nil {
-			o.latest.Set(now)
+		case <-time.After(now.lasts):
 		}
 	}
 }
@@ -89,15 +97,10 @@ func (o *ownNetwork) run(ctx context.Context) {
 // owner describes what has an address; empty: nothing of the own cluster or host, as far as that is known.
 // It waits until there has been a try to find out, or ctx ends.
 func (o *ownNetwork) owner(ctx context.Context, ip netip.Addr) string {
+	o.ask()
 	for {
 		now, newer := o.latest.Get()
-		if now == nil || !time.Now().Before(now.due) {
-			select {
-			case o.asked <- struct{}{}:
-			default:
-			}
-		}
-		if now != nil && time.Now().Before(now.due.Add(ownEvery)) {
+		if now != nil {
 			return o.ownerBy(ctx, now, ip)
 		}
 		select {
@@ -148,10 +151,10 @@ func (o *ownNetwork) read(ctx context.Context, before *ownAddresses) *ownAddress
 		*now = *before
 		now.problems = nil
 	}
-	now.due = time.Now().Add(ownEvery)
+	now.lasts = ownEvery
 	failed := func(what string, err error) {
 		if !apierrors.IsForbidden(err) {
-			now.due = time.Now().Add(ownRetry)
+			now.lasts = ownRetry
 		}
 		err = o.client.Printable(err)
 		now.problems = append(now.problems, fmt.Sprintf("%s of the gateway's own cluster can't be listed (%v): %s", what, err, ownNoFact))

@@ -142,11 +142,6 @@ func TestOwnNetworkIsNotProbed(t *testing.T) {
 		if n := lists.nodes(nil); n != 24 { // each of two pages
 			t.Errorf("%d lists of Nodes in an hour", n)
 		}
-		e.remove("s")
-		e.pass(time.Hour)
-		if n := lists.nodes(nil); n > 1 {
-			t.Errorf("%d lists of Nodes in an hour without gateways", n)
-		}
 	})
 }
 

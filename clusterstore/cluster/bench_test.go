@@ -39,17 +39,12 @@ func BenchmarkRead(b *testing.B) {
 			w := crowd(b, slices)
 			reader := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80)
 			reader.Read()
-			var states [2]*sliceData
-			states[0], _ = compactSlice(crowdSlice(slices/2, 100), false)
-			states[1], _ = compactSlice(crowdSlice(slices/2, 99), false)
 			n := 0
 			b.ReportAllocs()
 			for b.Loop() {
 				b.StopTimer()
 				n++
-				w.state.lock()
-				w.state.putSlice(fmt.Sprintf("ns/s%03d", slices/2), states[n%2])
-				w.state.mu.Unlock()
+				w.put(crowdSlice(slices/2, 99+n%2))
 				b.StartTimer()
 				if reader.Read().State != federation.Present {
 					b.Fatal("no service")

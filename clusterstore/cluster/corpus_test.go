@@ -135,12 +135,11 @@ func corpusKinds(t *testing.T) []corpusKind {
 			return s
 		}),
 		newCorpusKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), corpus.UsedSlice, spiceSlice, func(s decode.Sources) decode.Source[*discoveryv1.EndpointSlice] { return s.EndpointSlices }, func(o *discoveryv1.EndpointSlice) any {
-			d, ok := compactSlice(o, true)
+			d, ok := compactSlice(o, true, "")
 			return []any{d, ok}
 		}),
 		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Endpoints"), corpus.UsedEndpoints, spiceEndpoints, func(s decode.Sources) decode.Source[*coreEndpoints] { return s.Endpoints }, func(o *coreEndpoints) any {
-			d, ok := compactEndpoints(o, true)
-			return []any{d, ok}
+			return compactEndpoints(o, true)
 		}),
 		newCorpusKind(partial, corpus.UsedMeta, func(corpus.Maker, *metav1.PartialObjectMetadata) {}, func(s decode.Sources) decode.Source[*metav1.PartialObjectMetadata] { return s.Nodes }, func(o *metav1.PartialObjectMetadata) any {
 			owner, _ := compactOwner(o)

@@ -10,9 +10,9 @@
 //	share := c.Reader(federation.ServiceID{Namespace: "shop", Name: "web"}, 80).Read()
 //
 // Each kind of object has a file with what is kept of it and how it is indexed:
-// pod.go (and podspec.go, its containers and ports), slice.go, unready.go, service.go, owner.go
-// (ReplicaSets and Jobs), node.go, policyserver.go (with selector.go and policy.go, which
-// match Servers), externalworkload.go, serviceprofile.go, endpoints.go, exportkinds.go (Namespaces, ServiceExports, ServiceImports). resources.go lists them.
+// pod.go (and podspec.go, its containers and ports), slice.go, service.go, owner.go
+// (ReplicaSets and Jobs), node.go, policyserver.go (with policy.go, which
+// matches Servers), externalworkload.go, serviceprofile.go, endpoints.go, exportkinds.go (Namespaces, ServiceExports, ServiceImports). resources.go lists them.
 // reader.go and join.go make endpoints; explain.go has what becomes of each address of a Service,
 // from the same join. What only the own cluster has begins in own.go.
 //
@@ -45,7 +45,7 @@
 //     show members, Service for these, definitions and profiles; Selecting and Marked for what writes
 //     slices for ExternalWorkloads. The stores of Services and slices put and remove; an entry with
 //     neither is removed.
-//   - slices: each EndpointSlice or Endpoints object, by key. Only its store asks; readers come by
+//   - slices: each EndpointSlice or Endpoints object, by key. Its store asks, and what explains; readers come by
 //     services. A slice has a stamp, new after each change behind it, by which readers see what
 //     to join again.
 //   - pods: Pods and ExternalWorkloads, by key, in 64 parts by namespace. A slice asks once, when it
@@ -56,11 +56,8 @@
 //     owner's change touches its Pods. attachOwner and detachOwner keep both sides alike.
 //   - policies: the Servers that make ports opaque, by namespace and name, with what they make opaque
 //     of each Pod. The join asks for each Pod. setServer and evaluatePolicy keep it right after a
-//     change of a Server, putEvaluated and dropPod after one of a Pod.
-//   - nodes: zone and region, by name, and how many Nodes have each region. Region asks for the
-//     one that all have. The store of Nodes keeps both.
-//   - gateways: Services that are gateways of the cluster, by name, for Gateways. The store of
-//     Services keeps it.
+//     change of a Server, putEvaluated after one of a Pod.
+//   - nodes: zone and region, by name. After each change of Nodes the region that all have is looked for.
 //   - exports, with Config.Exports only: the Services that labels export, by key, ServiceExports, and of the own cluster Namespaces
 //     and ServiceImports. Their stores keep it, and report at the end of each
 //     list or event that it has changed; Exports makes what others see when it is asked, and then joins ServiceExports with
@@ -74,8 +71,7 @@
 //     same; which Services have a cluster IP; and ServiceProfiles by key. LookupAddress, Instance,
 //     Owner and ServiceProfile ask. setLocation, setServiceAddresses and setProfile keep it right,
 //     and mark what profiles and the table have to ask again. Besides, by namespace, what slices have
-//     of ExternalWorkloads, for Workloads, and the Services with a selector, for SelectingIn;
-//     setSelected and setSelecting keep them (ownworkloads.go).
+//     of ExternalWorkloads, for Workloads; setSelected keeps it (ownworkloads.go).
 //
 // All methods but Run are safe for concurrent use. One mutex guards the objects
 // (state.mu): it is held for map access and, shared, while a slice is joined; never

@@ -52,13 +52,13 @@ func reserved(kind string) bool {
 // the local cluster's slices may name the cluster behind a gateway, as the service
 // mirror there writes it: what a linked cluster has written about other clusters could
 // pass its endpoints off as another's.
-func groupLabels(d *sliceData, cluster federation.ClusterName) []federation.Label {
-	labels := []federation.Label{{Name: "namespace", Value: d.service.Namespace}, {Name: "service", Value: d.service.Name}}
-	if d.mirror.cluster == "" || cluster != federation.Local {
+func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
+	labels := []federation.Label{{Name: "namespace", Value: l.service.Namespace}, {Name: "service", Value: l.service.Name}}
+	if l.mirror.cluster == "" || cluster != federation.Local {
 		return labels
 	}
-	labels = append(labels, federation.Label{Name: "target_cluster", Value: d.mirror.cluster})
-	if parts := strings.SplitN(d.mirror.remoteName, ".", 3); len(parts) > 1 {
+	labels = append(labels, federation.Label{Name: "target_cluster", Value: l.mirror.cluster})
+	if parts := strings.SplitN(l.mirror.remoteName, ".", 3); len(parts) > 1 {
 		labels = append(labels,
 			federation.Label{Name: "target_service", Value: parts[0]},
 			federation.Label{Name: "target_service_namespace", Value: parts[1]})

@@ -17,20 +17,11 @@ import (
 // exportKind follows one of the kinds that exports are made of, besides Services. Of an object what compact returns is put into all.
 func exportKind[O decode.Object, T any](c *Cluster, part int, name string, from decode.Source[O], all map[string]T, compact func(O) (T, bool)) follow.Kind[O, T] {
 	same := func(a, b T) bool { return reflect.DeepEqual(a, b) }
-	get := func(key string) (value T, exists bool) { value, exists = all[key]; return value, exists }
-	set := func(key string, value T, exists bool) {
-		c.state.exports.parts[part].changed = true
-		if exists {
-			all[key] = value
-		} else {
-			delete(all, key)
-		}
-	}
 	return follow.Kind[O, T]{
 		Name: name, Aside: true,
 		Source:  from,
 		Compact: compact,
-		Into:    lockedStore[T]{c.state, newStoreFuncs(get, same, set, keysOf(all, func(T) bool { return true }))},
+		Into:    mapStore(c.state, all, same, func(string, T, T) { c.state.exports.parts[part].changed = true }),
 		Same:    same,
 		Applied: func() { c.exportsApplied(part) },
 	}

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"strings"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
@@ -34,7 +33,7 @@ func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
 		Shared:  placedPod.shared,
 		Same:    placedPod.same,
 		Compact: c.compactWorkload,
-		Into:    lockedStore[placedPod]{c.state, c.state.workloadStore()},
+		Into:    c.state.podStore(workloadPrefix),
 	}
 	if c.cfg.sliceManager() != "" {
 		k.Changed = func(_ string, p placedPod, _ bool) { c.cfg.own.WorkloadChanged(c.state.own.replaced, p.selected) }
@@ -109,40 +108,12 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 	return workloadPrefix + follow.JoinKey(namespace, ref.Name), true
 }
 
-// workloadStore keeps ExternalWorkloads among the Pods.
-func (s *state) workloadStore() storeFuncs[placedPod] {
-	return storeFuncs[placedPod]{
-		prepare: func(key string, o placedPod) func() follow.Effect {
-			put := s.evaluated(workloadPrefix+key, o)
-			return func() follow.Effect {
-				s.setUnusable("ExternalWorkload "+key, o.facts.template.Value().invalid)
-				if effect := put(); !s.own.setSelected(key, o.selected) || effect != follow.Same {
-					return effect
-				}
-				return follow.Replaced
-			}
-		},
-		get: func(key string) (placedPod, bool) {
-			o, ok := s.placed(workloadPrefix + key)
-			if s.own != nil {
-				namespace, name := follow.SplitKey(key)
-				o.selected = s.own.selected[namespace][name]
-			}
-			return o, ok
-		},
-		drop: func(key string) bool {
-			s.own.setSelected(key, nil)
-			s.setUnusable("ExternalWorkload "+key, "")
-			return s.dropPod(workloadPrefix + key)
-		},
-		prepareDrop: func(key string) { s.setLocation(s.pods.get(workloadPrefix+key), nil) },
-		keys: func(yield func(string) bool) {
-			for p := range s.pods.all {
-				key, ok := strings.CutPrefix(p.key, workloadPrefix)
-				if ok && p.facts.isRead() && p.facts.external() && !yield(key) {
-					return
-				}
-			}
-		},
+// setWorkload keeps what only ExternalWorkloads have; without facts there is none with that key.
+func (s *state) setWorkload(key string, to placedPod) {
+	invalid := ""
+	if to.facts.isRead() {
+		invalid = to.facts.template.Value().invalid
 	}
+	s.setUnusable("ExternalWorkload "+key, invalid)
+	s.own.setSelected(key, to.selected)
 }

@@ -182,31 +182,14 @@ func (g *Gateway) equal(o *Gateway) bool {
 		g.Port == o.Port && g.Identity == o.Identity && g.Probe == o.Probe && g.More == o.More
 }
 
-// gateways are the cluster's, with those that can't be used.
-type gateways struct {
-	byService map[federation.ServiceID]*Gateway
-	changed   bool // since updateGateways was called last
-}
-
-// set sets what a Service is as a gateway; nil: none.
-func (x *gateways) set(id federation.ServiceID, to *Gateway) {
-	switch before := x.byService[id]; {
-	case before.equal(to):
-		return
-	case to == nil:
-		delete(x.byService, id)
-	default:
-		x.byService[id] = to
-	}
-	x.changed = true
-}
-
 // Gateways returns the cluster's Linkerd gateways, sorted by namespace and name, and how many more
 // there are.
 func (c *Cluster) Gateways() (list []*Gateway, more int) {
 	c.state.mu.RLock()
-	for _, g := range c.state.gateways.byService {
-		list = append(list, g)
+	for _, e := range c.state.services {
+		if g := e.spec.gateway(); g != nil {
+			list = append(list, g)
+		}
 	}
 	c.state.mu.RUnlock()
 	slices.SortFunc(list, func(a, b *Gateway) int {
@@ -222,8 +205,8 @@ func (c *Cluster) Gateways() (list []*Gateway, more int) {
 func (c *Cluster) updateGateways() {
 	s := c.state
 	s.mu.Lock()
-	changed := s.gateways.changed
-	s.gateways.changed = false
+	changed := s.gateways
+	s.gateways = false
 	s.mu.Unlock()
 	if changed {
 		c.cfg.GatewaysChanged()

@@ -10,8 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"isthmus/federation"
 )
 
 const chartIdentity = "linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local"
@@ -159,15 +157,11 @@ func TestLoopbackGateways(t *testing.T) {
 // TestFollowGateways: the cluster's gateways follow its Services, each change is reported once,
 // and what is no gateway reports nothing.
 func TestFollowGateways(t *testing.T) {
-	c := &Cluster{state: newState("east", "", ""), cfg: Config{}}
 	changes := 0
-	c.cfg.GatewaysChanged = func() { changes++ }
-	store := c.state.serviceStore()
+	w := newWorld(t, func(c *Config) { c.GatewaysChanged = func() { changes++ } })
 	expect := func(reported bool, want ...string) {
 		t.Helper()
-		changes = 0
-		c.updateGateways()
-		list, more := c.Gateways()
+		list, more := w.Gateways()
 		var got []string
 		for _, g := range list {
 			got = append(got, g.Service.String())
@@ -175,40 +169,37 @@ func TestFollowGateways(t *testing.T) {
 		if !slices.Equal(got, want) || more != 0 || (changes == 1) != reported || changes > 1 {
 			t.Errorf("%q and %d more after %d reports, want %q", got, more, changes, want)
 		}
-	}
-	set := func(s *corev1.Service) {
-		v := c.cfg.Rules.compactService(s, false)
-		v.rare = c.readRare(s)
-		store.put(s.Namespace+"/"+s.Name, v)
+		changes = 0
 	}
 	expect(false)
-	set(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
+	w.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
 	expect(false)
-	set(chartGateway())
+	w.put(chartGateway())
 	expect(true, "linkerd-multicluster/linkerd-gateway")
-	set(chartGateway())
+	w.put(chartGateway())
 	expect(false, "linkerd-multicluster/linkerd-gateway")
-	set(chartGateway(balancedBy("192.0.2.1")...))
+	w.put(chartGateway(balancedBy("192.0.2.1")...))
 	expect(true, "linkerd-multicluster/linkerd-gateway")
 	second := chartGateway()
 	second.Namespace = "a"
-	set(second)
+	w.put(second)
 	expect(true, "a/linkerd-gateway", "linkerd-multicluster/linkerd-gateway")
 	second.Annotations = nil
-	set(second)
+	w.put(second)
 	expect(true, "linkerd-multicluster/linkerd-gateway")
-	store.drop("linkerd-multicluster/linkerd-gateway")
+	w.del(chartGateway())
 	expect(true)
 }
 
 // TestManyGateways: of many gateway Services the first by name are used.
 func TestManyGateways(t *testing.T) {
-	c := &Cluster{state: newState("east", "", "")}
+	w := newWorld(t, func(c *Config) { c.GatewaysChanged = func() {} })
 	for i := range 100 {
-		id := federation.ServiceID{Namespace: "x", Name: fmt.Sprintf("g%02d", 99-i)}
-		c.state.gateways.set(id, &Gateway{Service: id})
+		s := chartGateway()
+		s.Name = fmt.Sprintf("g%02d", 99-i)
+		w.put(s)
 	}
-	list, more := c.Gateways()
+	list, more := w.Gateways()
 	if len(list) != maxGateways || more != 100-maxGateways || list[0].Service.Name != "g00" || list[15].Service.Name != "g15" {
 		t.Errorf("%d and %d more, %v first", len(list), more, list[0].Service)
 	}

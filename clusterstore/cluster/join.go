@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"unique"
@@ -13,8 +14,8 @@ import (
 // and the proxy's ports are the Pod's; the zone is the slice's.
 type joiner struct {
 	state     *state
-	requested uint16 // the service port
-	data      *sliceData
+	requested uint16  // the service port
+	mirror    *mirror // of the slice
 	group     []federation.Label
 
 	made   federation.Endpoint // in the making
@@ -37,45 +38,61 @@ type joiner struct {
 	hints     *federation.Hints
 }
 
-// endpoint returns the endpoint of an address, or an equal one from before; nil: there
-// is none that can be served, and why.
-func (j *joiner) endpoint(a *address, port uint16, before []*federation.Endpoint) (*federation.Endpoint, federation.Verdict) {
-	if j.at != a.place {
-		j.at, j.place = a.place, a.place.Value()
+// usePlace sets the joiner's fields that depend on where an address is.
+func (j *joiner) usePlace(at unique.Handle[place]) {
+	if j.at != at {
+		j.at, j.place = at, at.Value()
 		j.hints = splitHints(j.place.hints)
 	}
+}
+
+// endpoint adds the endpoint of an address to a list, or an equal one from before, unless there
+// is none that can be served. It returns why.
+func (j *joiner) endpoint(list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint) ([]*federation.Endpoint, federation.Verdict) {
 	j.made = federation.Endpoint{
 		Addr:     netip.AddrPortFrom(a.ip, port),
 		Cluster:  j.state.cluster,
 		Hostname: value(a.hostname),
 		Hints:    j.hints,
 	}
-	if a.target == "" {
-		j.bare(&j.made)
-		if zone := j.place.zone; sendableText(zone) {
-			j.made.Zone = zone
+	zone := j.place.zone
+	if a.target != "" {
+		if why := j.pod(&j.made, a.pod); why != federation.Served {
+			return list, why
 		}
-		return j.take(before)
+	} else if j.bare(&j.made); !sendableText(zone) {
+		zone = ""
 	}
-	if why := j.pod(&j.made, a.pod); why != federation.Served {
-		return nil, why
-	}
-	j.made.Zone = j.place.zone
-	return j.take(before)
+	j.made.Zone = zone
+	return j.take(list, before)
 }
 
-// take returns the endpoint in the making, or an equal one from before; nil: it can't be
-// sent, and why.
-func (j *joiner) take(before []*federation.Endpoint) (*federation.Endpoint, federation.Verdict) {
+// unready adds what is counted of an address that is not ready, unless, were it ready, it could not be sent.
+func (j *joiner) unready(list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint) []*federation.Endpoint {
+	j.made = federation.Endpoint{
+		Addr:     netip.AddrPortFrom(a.ip, port),
+		Kind:     targetKind(a.target),
+		Cluster:  j.state.cluster,
+		Zone:     j.place.zone,
+		Node:     j.place.node,
+		Hostname: value(a.hostname),
+		Twin:     a.target,
+	}
+	list, _ = j.take(list, before)
+	return list
+}
+
+// take adds the endpoint in the making to a list, or an equal one from before, unless it can't be sent. It returns why.
+func (j *joiner) take(list, before []*federation.Endpoint) ([]*federation.Endpoint, federation.Verdict) {
 	if i, ok := findAddr(before, j.made.Addr); ok && before[i].Equal(&j.made) {
 		j.common = before[i].Common // not the equal one that share may have made
-		return before[i], federation.Served
+		return append(list, before[i]), federation.Served
 	}
 	if !sendable(&j.made) {
-		return nil, federation.UnusableText
+		return list, federation.UnusableText
 	}
 	e := j.made
-	return &e, federation.Served
+	return append(list, &e), federation.Served
 }
 
 // share returns what an endpoint has in common with its siblings: that of the previous one, if
@@ -93,8 +110,8 @@ func (j *joiner) share(c federation.Common) *federation.Common {
 // was written by hand, or a gateway to another cluster.
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
-	common := federation.Common{Identity: federation.Identity{DNS: j.data.mirror.identity}}
-	name := j.data.mirror.remoteName
+	common := federation.Common{Identity: federation.Identity{DNS: j.mirror.identity}}
+	name := j.mirror.remoteName
 	switch {
 	case j.requested == federation.AnyPort:
 		e.Ports = &federation.PortRules{RemoteName: name}
@@ -186,4 +203,15 @@ func splitHints(s string) *federation.Hints {
 		return nil
 	}
 	return new(federation.Hints(strings.Split(strings.TrimSuffix(s, hintEnd), hintEnd)))
+}
+
+// sortByAddr sorts a list, and keeps the first endpoint of each address.
+func sortByAddr(list []*federation.Endpoint) []*federation.Endpoint {
+	slices.SortStableFunc(list, func(a, b *federation.Endpoint) int { return a.Addr.Compare(b.Addr) })
+	return slices.CompactFunc(list, func(a, b *federation.Endpoint) bool { return a.Addr == b.Addr })
+}
+
+// findAddr returns where an address is in a sorted list.
+func findAddr(list []*federation.Endpoint, at netip.AddrPort) (int, bool) {
+	return slices.BinarySearchFunc(list, at, func(e *federation.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) })
 }

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -9,7 +10,6 @@ import (
 
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
-	"isthmus/internal/adminapi"
 )
 
 // kinds are the resources, with their names in the metrics NAME_cache_size and
@@ -77,64 +77,59 @@ func (m *Metrics) Requests() *kube.Requests {
 	return m.requests
 }
 
-// series describes the metrics that Series makes when they are scraped.
-var series = newDescs()
+// The metrics that Series makes when they are scraped.
+var (
+	stateDesc = desc("isthmus_cluster_state",
+		"1 for the state that a cluster is in: rejected, pending, unreachable, ready or stale.", "state")
+	staleDesc = desc("isthmus_cluster_stale_seconds",
+		"For how long a cluster that was ready has not been followed, or one that was ready or not has been over its budget; else 0.")
+	standingDesc = desc("isthmus_cluster_standing",
+		"1 for how far a cluster's endpoints are taken out of all services: in-service, last-resort or withdrawn.", "standing")
+	memoryDesc = desc("isthmus_cluster_memory_bytes",
+		"What the gateway keeps of a linked cluster, with lists that are being read.")
+	mostMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
+		"What may be kept of a linked cluster: --cluster-memory, or less where many clusters share the memory.")
+	refusedDesc = desc("isthmus_objects_refused",
+		"Objects of a cluster that are too large, or beyond a bound, to be read. Earlier versions of them stay.", "resource")
+	driftDesc = desc("isthmus_drift_total",
+		"Objects of which something else was kept than a cluster's API had, and that have been corrected (--relist).", "resource")
+	cacheDescs = newCacheDescs()
+)
 
-type descs struct {
-	state, stale, standing *prometheus.Desc
-	memory, mostMemory     *prometheus.Desc
-	refused, drift         *prometheus.Desc
-	caches                 []*prometheus.Desc // as kinds
+// newCacheDescs returns those of the sizes, by resource.
+func newCacheDescs() map[string]*prometheus.Desc {
+	all := make(map[string]*prometheus.Desc)
+	for _, k := range kinds {
+		all[k.resource] = desc(k.cache+"_cache_size", fmt.Sprintf("Number of %s kept of a cluster.", k.resource))
+	}
+	return all
 }
 
-func newDescs() descs {
-	d := descs{
-		state: prometheus.NewDesc("isthmus_cluster_state",
-			"1 for the state that a cluster is in: rejected, pending, unreachable, ready or stale.", []string{"cluster", "state"}, nil),
-		stale: prometheus.NewDesc("isthmus_cluster_stale_seconds",
-			"For how long a cluster that was ready has not been followed, or one that was ready or not has been over its budget; else 0.", []string{"cluster"}, nil),
-	}
-	d.standing = prometheus.NewDesc("isthmus_cluster_standing",
-		"1 for how far a cluster's endpoints are taken out of all services: in-service, last-resort or withdrawn.", []string{"cluster", "standing"}, nil)
-	d.memory = prometheus.NewDesc("isthmus_cluster_memory_bytes",
-		"What the gateway keeps of a linked cluster, with lists that are being read.", []string{"cluster"}, nil)
-	d.mostMemory = prometheus.NewDesc("isthmus_cluster_memory_limit_bytes",
-		"What may be kept of a linked cluster: --cluster-memory, or less where many clusters share the memory.", []string{"cluster"}, nil)
-	d.refused = prometheus.NewDesc("isthmus_objects_refused",
-		"Objects of a cluster that are too large, or beyond a bound, to be read. Earlier versions of them stay.", []string{"cluster", "resource"}, nil)
-	d.drift = prometheus.NewDesc("isthmus_drift_total",
-		"Objects of which something else was kept than a cluster's API had, and that have been corrected (--relist).", []string{"cluster", "resource"}, nil)
-	for _, k := range kinds {
-		d.caches = append(d.caches, prometheus.NewDesc(k.cache+"_cache_size",
-			fmt.Sprintf("Number of %s kept of a cluster.", k.resource), []string{"cluster"}, nil))
-	}
-	return d
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, append([]string{"cluster"}, labels...), nil)
 }
 
 // Describe describes the metrics that [Series] and [StandingSeries] return. Of all collectors that collect
 // those of clusters, only one may call it.
 func Describe(ch chan<- *prometheus.Desc) {
-	ch <- series.state
-	ch <- series.stale
-	ch <- series.standing
-	ch <- series.memory
-	ch <- series.mostMemory
-	ch <- series.refused
-	ch <- series.drift
-	for _, c := range series.caches {
-		ch <- c
+	for _, d := range slices.AppendSeq([]*prometheus.Desc{stateDesc, staleDesc, standingDesc, memoryDesc, mostMemoryDesc, refusedDesc, driftDesc}, maps.Values(cacheDescs)) {
+		ch <- d
 	}
+}
+
+func gauge(d *prometheus.Desc, value float64, name federation.ClusterName, labels ...string) prometheus.Metric {
+	return prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, append([]string{name.String()}, labels...)...)
 }
 
 // StateSeries returns the metric of a cluster's state alone.
 func StateSeries(name federation.ClusterName, s State) prometheus.Metric {
-	return prometheus.MustNewConstMetric(series.state, prometheus.GaugeValue, 1, name.String(), string(s))
+	return gauge(stateDesc, 1, name, string(s))
 }
 
 // StandingSeries returns the metric of a cluster's standing: that of its cordon, or of
 // being lost if that is greater.
 func StandingSeries(name federation.ClusterName, s federation.Standing) prometheus.Metric {
-	return prometheus.MustNewConstMetric(series.standing, prometheus.GaugeValue, 1, name.String(), s.String())
+	return gauge(standingDesc, 1, name, s.String())
 }
 
 // Series returns the metrics of a cluster's health, linked or local, now.
@@ -143,30 +138,23 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 	if (s == Stale || s == Unreachable) && !h.StaleSince.IsZero() {
 		seconds = time.Since(h.StaleSince).Seconds()
 	}
-	list := []prometheus.Metric{
-		StateSeries(name, s),
-		prometheus.MustNewConstMetric(series.stale, prometheus.GaugeValue, seconds, name.String()),
-	}
+	list := []prometheus.Metric{StateSeries(name, s), gauge(staleDesc, seconds, name)}
 	if m := h.Memory; m.Limit > 0 {
-		list = append(list,
-			prometheus.MustNewConstMetric(series.memory, prometheus.GaugeValue, float64(m.Used), name.String()),
-			prometheus.MustNewConstMetric(series.mostMemory, prometheus.GaugeValue, float64(m.Limit), name.String()))
+		list = append(list, gauge(memoryDesc, float64(m.Used), name), gauge(mostMemoryDesc, float64(m.Limit), name))
+	}
+	sizes := make(map[string]int)
+	if len(h.Resources) > 0 { // of these two, the one that is not read is 0
+		sizes["endpoints"], sizes["endpointslices"] = 0, 0
 	}
 	for _, r := range h.Resources {
-		list = append(list,
-			prometheus.MustNewConstMetric(series.refused, prometheus.GaugeValue, float64(r.Refused), name.String(), r.Resource),
-			prometheus.MustNewConstMetric(series.drift, prometheus.CounterValue, float64(r.Drifted), name.String(), r.Resource))
+		sizes[r.Resource] = r.Objects
+		list = append(list, gauge(refusedDesc, float64(r.Refused), name, r.Resource),
+			prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(r.Drifted), name.String(), r.Resource))
 	}
-	for i, k := range kinds {
-		at := slices.IndexFunc(h.Resources, func(r adminapi.Resource) bool { return r.Resource == k.resource })
-		size := 0
-		switch {
-		case at >= 0:
-			size = h.Resources[at].Objects
-		case len(h.Resources) == 0 || k.resource != "endpoints" && k.resource != "endpointslices":
-			continue // not read; but of endpoints and endpointslices, the one that is not read is 0
+	for resource, n := range sizes {
+		if d := cacheDescs[resource]; d != nil {
+			list = append(list, gauge(d, float64(n), name))
 		}
-		list = append(list, prometheus.MustNewConstMetric(series.caches[i], prometheus.GaugeValue, float64(size), name.String()))
 	}
 	return list
 }

@@ -42,7 +42,7 @@ func TestStaleSeries(t *testing.T) {
 	for state, want := range map[State]float64{Stale: 3600, Unreachable: 3600, Ready: 0} {
 		for _, m := range Series("east", state, lost) {
 			var d dto.Metric
-			if m.Desc() != series.stale {
+			if m.Desc() != staleDesc {
 				continue
 			}
 			if err := m.Write(&d); err != nil || d.GetGauge().GetValue() < want || d.GetGauge().GetValue() > want+60 {

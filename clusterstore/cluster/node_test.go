@@ -81,8 +81,8 @@ func TestRegionReference(t *testing.T) {
 			},
 		})
 		must(rt, r.store("nodes").Replace(nil, ""))
-		if x := r.state.nodes; len(x.byName)+len(x.regions) > 0 || x.region != "" {
-			rt.Fatalf("left behind: %+v", x)
+		if s := r.state; len(s.nodes) > 0 || s.region != "" {
+			rt.Fatalf("left behind: %v, %q", s.nodes, s.region)
 		}
 	})
 }

@@ -45,8 +45,8 @@ func (c *Cluster) owners(source decode.Source[*metav1.PartialObjectMetadata], gr
 		Source:  source,
 		Serves:  c.serves(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}),
 		Compact: compactOwner,
-		Into:    lockedStore[unique.Handle[reference]]{c.state, c.state.ownerStore(kind)},
-		Same:    func(a, b unique.Handle[reference]) bool { return a == b },
+		Into:    c.state.ownerStore(kind),
+		Same:    sameParent,
 	}
 }
 
@@ -115,28 +115,38 @@ func sweepOwner(all map[string]*owner, o *owner) {
 	}
 }
 
-func (s *state) ownerStore(kindName string) storeFuncs[unique.Handle[reference]] {
-	all := s.owners(kindName)
-	get := func(key string) (parent unique.Handle[reference], exists bool) {
-		if o := all[key]; o != nil {
-			return o.parent, o.isRead()
-		}
-		return parent, false
+func sameParent(a, b unique.Handle[reference]) bool { return a == b }
+
+func (s *state) ownerStore(kind string) store[unique.Handle[reference]] {
+	all := s.owners(kind)
+	return store[unique.Handle[reference]]{
+		state: s, same: sameParent,
+		get: func(key string) (parent unique.Handle[reference], exists bool) {
+			if o := all[key]; o != nil {
+				return o.parent, o.isRead()
+			}
+			return parent, false
+		},
+		set: func(key string, parent unique.Handle[reference], _ bool) {
+			o := all[key]
+			if o == nil {
+				o = &owner{key: key}
+				all[key] = o
+			}
+			o.parent = parent
+			for _, p := range o.pods {
+				s.touchPod(p)
+			}
+			sweepOwner(all, o)
+		},
+		keys: func(yield func(string) bool) {
+			for key, o := range all {
+				if o.isRead() && !yield(key) {
+					return
+				}
+			}
+		},
 	}
-	set := func(key string, parent unique.Handle[reference], _ bool) {
-		o := all[key]
-		if o == nil {
-			o = &owner{key: key}
-			all[key] = o
-		}
-		o.parent = parent
-		for _, p := range o.pods {
-			s.touchPod(p)
-		}
-		sweepOwner(all, o)
-	}
-	same := func(a, b unique.Handle[reference]) bool { return a == b }
-	return newStoreFuncs(get, same, set, keysOf(all, (*owner).isRead))
 }
 
 // ownersOfReplicaSets are the kinds of a ReplicaSet's owner that topOwner accepts.

@@ -19,10 +19,9 @@ type ownIndex struct {
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
 	services  map[netip.Addr][]federation.ServiceID // Services with that cluster IP
 	profiles  map[string]*serviceprofile.Translated
-	rejected  int                                // number of profiles that can't be used at all
-	selecting byNamespace[*Service]              // Services that have a selector
-	selected  byNamespace[*crd.ExternalWorkload] // what slices have of ExternalWorkloads
-	replaced  *crd.ExternalWorkload              // what was there of the one that was put or dropped last; of the goroutine that does so
+	rejected  int                                         // number of profiles that can't be used at all
+	selected  map[string]map[string]*crd.ExternalWorkload // what slices have of ExternalWorkloads, by namespace and name; a namespace without any has no map
+	replaced  *crd.ExternalWorkload                       // what was there of the one that was put or dropped last; of the goroutine that does so
 }
 
 // Topic is what a change of profiles is about: an address, or else a Service and
@@ -42,8 +41,7 @@ func newOwnIndex() *ownIndex {
 		workloads: make(map[netip.Addr][]*pod),
 		services:  make(map[netip.Addr][]federation.ServiceID),
 		profiles:  make(map[string]*serviceprofile.Translated),
-		selecting: make(byNamespace[*Service]),
-		selected:  make(byNamespace[*crd.ExternalWorkload]),
+		selected:  make(map[string]map[string]*crd.ExternalWorkload),
 	}
 }
 
@@ -113,7 +111,7 @@ func (s *state) setLocation(p *pod, to *location) bool {
 		s.markOwner(namespace, ip)
 	}
 	for _, l := range p.slices { // some may have it with a hostname
-		s.markInstances(l.data.service)
+		s.markInstances(l.service)
 	}
 	return true
 }

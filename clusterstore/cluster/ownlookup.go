@@ -68,7 +68,7 @@ func (c *Own) Instance(id federation.ServiceID, hostname string, port uint16) *f
 	case a.target == "":
 		addr := netip.AddrPortFrom(a.ip, port)
 		made := c.bareAddress(addr)
-		j := joiner{state: s, requested: port, data: l.data}
+		j := joiner{state: s, requested: port, mirror: &l.mirror}
 		if j.bare(made); !sendable(made) {
 			return c.bareAddress(addr)
 		}

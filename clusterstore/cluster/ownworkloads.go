@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/crd"
@@ -27,24 +26,18 @@ func (c *Own) Selecting(id federation.ServiceID) *corev1.Service {
 
 // SelectingIn returns the Services of a namespace that have a selector.
 func (c *Own) SelectingIn(namespace string) (list []*corev1.Service) {
+	found := make(map[federation.ServiceID]*Service)
 	c.state.mu.RLock()
-	found := maps.Clone(c.state.own.selecting[namespace])
+	for id, e := range c.state.services {
+		if id.Namespace == namespace && e.spec != nil && e.spec.selecting != nil {
+			found[id] = e.spec
+		}
+	}
 	c.state.mu.RUnlock()
-	for name, s := range found {
-		list = append(list, s.decodeSelecting(federation.ServiceID{Namespace: namespace, Name: name}))
+	for id, s := range found {
+		list = append(list, s.decodeSelecting(id))
 	}
 	return list
-}
-
-// setSelecting keeps a Service if it has a selector; nil: there is no such Service.
-func (x *ownIndex) setSelecting(id federation.ServiceID, to *Service) {
-	switch {
-	case x == nil:
-	case to == nil || to.selecting == nil:
-		x.selecting.drop(id.Namespace, id.Name)
-	default:
-		x.selecting.set(id.Namespace, id.Name, to)
-	}
 }
 
 // encodeSelecting keeps what slices are made of; nil: the Service selects nothing. Encoded it takes some
@@ -116,39 +109,32 @@ func sameSelected(a, b *crd.ExternalWorkload) bool {
 		slices.Equal(a.Spec.WorkloadIPs, b.Spec.WorkloadIPs) && slices.Equal(a.Status.Conditions, b.Status.Conditions)
 }
 
-// setSelected keeps what slices have of the ExternalWorkload with that key; nil: nothing. It returns
-// whether that is a change.
-func (x *ownIndex) setSelected(key string, to *crd.ExternalWorkload) bool {
+// selectedAt returns what slices have of the ExternalWorkload with that key; nil: nothing. x may be nil.
+func (x *ownIndex) selectedAt(key string) *crd.ExternalWorkload {
 	if x == nil {
-		return false
+		return nil
 	}
 	namespace, name := follow.SplitKey(key)
-	x.replaced = x.selected[namespace][name]
-	switch {
-	case sameSelected(x.replaced, to):
-		return false
-	case to == nil:
-		x.selected.drop(namespace, name)
-	default:
-		x.selected.set(namespace, name, to)
-	}
-	return true
+	return x.selected[namespace][name]
 }
 
-// byNamespace has something of objects, by namespace and name. Namespaces without any have no map.
-type byNamespace[V any] map[string]map[string]V
-
-func (b byNamespace[V]) set(namespace, name string, v V) {
-	if b[namespace] == nil {
-		b[namespace] = make(map[string]V)
+// setSelected keeps what slices have of the ExternalWorkload with that key; nil: nothing. x may be nil.
+func (x *ownIndex) setSelected(key string, to *crd.ExternalWorkload) {
+	if x == nil {
+		return
 	}
-	b[namespace][name] = v
-}
-
-func (b byNamespace[V]) drop(namespace, name string) {
-	if delete(b[namespace], name); len(b[namespace]) == 0 {
-		delete(b, namespace)
+	x.replaced = x.selectedAt(key)
+	namespace, name := follow.SplitKey(key)
+	if to == nil {
+		if delete(x.selected[namespace], name); len(x.selected[namespace]) == 0 {
+			delete(x.selected, namespace)
+		}
+		return
 	}
+	if x.selected[namespace] == nil {
+		x.selected[namespace] = make(map[string]*crd.ExternalWorkload)
+	}
+	x.selected[namespace][name] = to
 }
 
 // Marked returns how many of a Service's slices have the mark.
@@ -176,21 +162,9 @@ func (e *service) marked() (n int) {
 		return 0
 	}
 	for _, l := range e.slices {
-		if x := l.data.notServed; x != nil && x.marked != "" {
+		if l.marked != "" {
 			n++
 		}
 	}
 	return n
-}
-
-// setMarked keeps a slice's version if it has the mark, so that each change of it counts as one.
-func (d *sliceData) setMarked(o *discoveryv1.EndpointSlice, mark string) (marked bool) {
-	if mark == "" || o.Labels[discoveryv1.LabelManagedBy] != mark {
-		return false
-	}
-	if d.notServed == nil {
-		d.notServed = &notServed{}
-	}
-	d.notServed.marked = string([]byte(o.ResourceVersion))
-	return true
 }

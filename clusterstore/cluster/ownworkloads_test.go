@@ -78,8 +78,8 @@ func TestSelecting(t *testing.T) {
 	selecting.Spec.Selector = map[string]string{"app": "web"}
 	w.put(selecting)
 	w.del(selecting)
-	if got := w.Selecting(serviceID("ns/web")); got != nil || len(w.state.own.selecting) > 0 {
-		t.Errorf("deleted: %v, kept %v", got, w.state.own.selecting)
+	if got := w.Selecting(serviceID("ns/web")); got != nil || len(w.SelectingIn("ns")) > 0 {
+		t.Errorf("deleted: %v, kept %v", got, w.SelectingIn("ns"))
 	}
 }
 
@@ -190,7 +190,7 @@ func TestNothingForSlices(t *testing.T) {
 		s := aSlice("s", "web", "http=8080", "10.0.0.1")
 		s.ResourceVersion = "1"
 		w.put(svc, s, aWorkload("v", "http=8080"))
-		if e := w.state.services[serviceID("ns/web")]; e.spec.selecting != nil || e.slices[0].data.notServed != nil || w.state.own != nil && len(w.state.own.selected)+len(w.state.own.selecting) > 0 {
+		if e := w.state.services[serviceID("ns/web")]; e.spec.selecting != nil || e.slices[0].marked != "" || w.state.own != nil && len(w.state.own.selected) > 0 {
 			t.Errorf("%s: something is kept", name)
 		}
 	}

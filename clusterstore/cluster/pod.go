@@ -125,7 +125,7 @@ func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
 		Name: "pods", Needed: true,
 		Source:  c.cfg.Client.Sources.Pods,
 		Compact: c.compactPod,
-		Into:    lockedStore[placedPod]{c.state, c.state.podStore()},
+		Into:    c.state.podStore(""),
 		Refers:  placedPod.refers,
 		Shared:  placedPod.shared,
 		Same:    placedPod.same,
@@ -139,6 +139,10 @@ type placedPod struct {
 	facts    podFacts
 	location *location
 	selected *crd.ExternalWorkload // with OwnConfig.SliceManager: what slices have of an ExternalWorkload
+
+	// What the namespace's Servers say of it, while it is put into the state:
+	by     *compiledServers // nil: there are none, or it is as it was
+	opaque Ports
 }
 
 func (c *Cluster) compactPod(o *corev1.Pod) (p placedPod, ok bool) {

@@ -3,8 +3,7 @@ package cluster
 import (
 	"hash/maphash"
 	"iter"
-
-	"isthmus/clusterstore/follow"
+	"strings"
 )
 
 // podShards is the number of parts that a cluster's pods are in.
@@ -73,34 +72,31 @@ func (s *state) sweepPod(p *pod) {
 	}
 }
 
-func (s *state) podStore() storeFuncs[placedPod] {
-	return storeFuncs[placedPod]{
-		prepare:     s.evaluated,
-		get:         s.placed,
-		drop:        s.dropPod,
-		prepareDrop: func(key string) { s.setLocation(s.pods.get(key), nil) },
+// podStore is the store of Pods or, with workloadPrefix, of ExternalWorkloads.
+func (s *state) podStore(prefix string) store[placedPod] {
+	return store[placedPod]{
+		state: s, same: placedPod.same,
+		get: func(key string) (o placedPod, ok bool) {
+			if o, ok = s.placed(prefix + key); prefix != "" {
+				o.selected = s.own.selectedAt(key)
+			}
+			return o, ok
+		},
+		set: func(key string, to placedPod, _ bool) {
+			if s.setPod(prefix+key, to); prefix != "" {
+				s.setWorkload(key, to)
+			}
+		},
+		prepare: func(key string, to placedPod) placedPod { return s.evaluate(prefix+key, to) },
+		release: func(key string) { s.setLocation(s.pods.get(prefix+key), nil) },
 		keys: func(yield func(string) bool) {
 			for p := range s.pods.all {
-				if p.facts.isRead() && !p.facts.external() && !yield(p.key) {
+				if p.facts.isRead() && p.facts.external() == (prefix != "") && !yield(strings.TrimPrefix(p.key, prefix)) {
 					return
 				}
 			}
 		},
 	}
-}
-
-// evaluated returns what puts a Pod or ExternalWorkload, with what its namespace's Servers say of it.
-func (s *state) evaluated(key string, o placedPod) func() follow.Effect {
-	by, opaque := s.evaluate(key, o.facts)
-	return func() follow.Effect { return s.putPlaced(key, o, by, opaque) }
-}
-
-func (s *state) putPlaced(key string, o placedPod, by *compiledServers, opaque Ports) follow.Effect {
-	result := s.putPod(key, o.facts, by, opaque)
-	if s.setLocation(s.pods.get(key), o.location) && result == follow.Same {
-		return follow.Replaced
-	}
-	return result
 }
 
 // placed returns what was put.
@@ -116,56 +112,35 @@ func (p placedPod) same(o placedPod) bool {
 	return p.facts == o.facts && p.location.equal(o.location) && sameSelected(p.selected, o.selected)
 }
 
-func (s *state) putPod(key string, facts podFacts, by *compiledServers, opaque Ports) follow.Effect {
+// setPod puts a Pod or ExternalWorkload into the state; without facts it is gone.
+func (s *state) setPod(key string, to placedPod) {
 	p := s.podFor(key)
-	if p.facts == facts {
-		return follow.Same
+	if p.facts != to.facts {
+		s.setFacts(p, to)
 	}
-	if facts.traits == s.traits {
-		facts.traits = s.traits // Pods are listed by name, siblings one after the other: they share one copy
-	}
-	s.traits = facts.traits
-	result := follow.Replaced
-	if p.facts.isRead() {
-		s.countMalformed(p.facts, -1)
-		s.detachOwner(p)
-	} else {
-		result = follow.Added
-	}
-	alike := p.facts.siblings(facts)
-	p.facts = facts
-	s.countMalformed(facts, 1)
-	s.attachOwner(p)
-	if !alike {
-		s.putEvaluated(p, by, opaque)
-	}
-	s.touchPod(p)
-	return result
-}
-
-// policyFor returns the policy of the namespace of the Pod with that key; nil: that has no Servers.
-func (s *state) policyFor(key string) *policy {
-	if len(s.policies) == 0 {
-		return nil
-	}
-	return s.policies[namespaceOfPod(key)]
-}
-
-func (s *state) dropPod(key string) bool {
-	p := s.pods.get(key)
-	if p == nil || !p.facts.isRead() {
-		return false
-	}
-	s.countMalformed(p.facts, -1)
-	s.detachOwner(p)
-	if policy := s.policyFor(key); policy != nil {
-		s.setOpaque(policy, p, Ports{}, Ports{})
-	}
-	p.facts = podFacts{}
-	s.touchPod(p)
-	s.setLocation(p, nil)
+	s.setLocation(p, to.location)
 	s.sweepPod(p)
-	return true
+}
+
+func (s *state) setFacts(p *pod, to placedPod) {
+	before := p.facts
+	if before.isRead() {
+		s.countMalformed(before, -1)
+		s.detachOwner(p)
+	}
+	p.facts = to.facts
+	if p.facts.isRead() {
+		if p.facts.traits == s.traits {
+			p.facts.traits = s.traits // Pods are listed by name, siblings one after the other: they share one copy
+		}
+		s.traits = p.facts.traits
+		s.countMalformed(p.facts, 1)
+		s.attachOwner(p)
+	}
+	if !before.siblings(p.facts) {
+		s.putEvaluated(p, to)
+	}
+	s.touchPod(p)
 }
 
 func (s *state) countMalformed(f podFacts, n int) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"isthmus/clusterstore/follow"
 )
@@ -22,26 +23,20 @@ type policy struct {
 	servers map[string]*serverFacts // by name
 	cost    int                     // of them all
 	logged  bool                    // that not all are used
-	changed bool                    // a Server has, since a worker evaluated them
+	changed bool                    // all Pods are to be evaluated: a Server has changed, or there may be room
 	used    *compiledServers        // by which Pods were evaluated last; nil: never
 	busy    bool                    // a worker evaluates
 	changes []*pod                  // that have changed meanwhile
-	opaque  map[*pod]*opaquePorts   // of those that have others than their own
-	sets    map[Ports]*opaquePorts  // those of opaque: equal ones share memory
+	opaque  map[*pod]Ports          // of those that have others than their own
+	sets    map[Ports]Ports         // what was put into opaque since all were evaluated last: equal ones share memory
 	full    bool                    // some have their own opaque ports only, for maxRemembered
 
-	remembered int // bytes that opaque takes
-}
-
-// opaquePorts are all that are opaque of so many Pods.
-type opaquePorts struct {
-	ports Ports
-	pods  int
+	remembered int // bytes that sets take
 }
 
 const (
 	// maxPolicy is how much the Servers of one namespace may cost: those beyond it, by
-	// name, are ignored. Matching a Pod with 500 labels against that much takes 0.1 ms, with
+	// name, are ignored. Matching a Pod with 500 labels against that much takes 0.4 ms, with
 	// a port of its own for each Server some tenths more, and each change of a Server has all
 	// Pods of its namespace matched again.
 	maxPolicy = 10_000
@@ -56,80 +51,83 @@ func (f podFacts) alike() podFacts { return podFacts{template: f.template, trait
 // portsOf returns all opaque ports of a Pod of the namespace, given its own. p may be nil.
 func (p *policy) portsOf(of *pod, own Ports) Ports {
 	if p != nil {
-		if set := p.opaque[of]; set != nil {
-			return set.ports
+		if ports, ok := p.opaque[of]; ok {
+			return ports
 		}
 	}
 	return own
 }
 
-// evaluate evaluates a Pod that is to be put into the state, and returns by which Servers; nil: there
-// are none, or the Pod is as it was. state.mu is not held.
-func (s *state) evaluate(key string, facts podFacts) (by *compiledServers, opaque Ports) {
+// policyFor returns the policy of the namespace of the Pod with that key; nil: that has no Servers.
+func (s *state) policyFor(key string) *policy {
+	if len(s.policies) == 0 {
+		return nil
+	}
+	return s.policies[namespaceOfPod(key)]
+}
+
+// evaluate evaluates a Pod that is to be put into the state. state.mu is not held.
+func (s *state) evaluate(key string, o placedPod) placedPod {
 	s.mu.RLock()
 	if p := s.policyFor(key); p != nil {
-		if old := s.pods.get(key); old == nil || !old.facts.siblings(facts) {
-			by = p.used
+		if old := s.pods.get(key); old == nil || !old.facts.siblings(o.facts) {
+			o.by = p.used
 		}
 	}
 	s.mu.RUnlock()
-	if by != nil {
-		t := facts.fullTemplate()
-		opaque = by.opaque(&t, newObjectLabels(by.keys))
+	if o.by != nil {
+		t := o.facts.fullTemplate()
+		o.opaque = o.by.opaque(&t)
 	}
-	return by, opaque
+	return o
 }
 
-// putEvaluated stores what was evaluated of a Pod that is put into the state.
-func (s *state) putEvaluated(of *pod, by *compiledServers, opaque Ports) {
+// putEvaluated stores what was evaluated of a Pod that is put into the state, or has gone.
+func (s *state) putEvaluated(of *pod, o placedPod) {
 	p := s.policyFor(of.key)
-	if p == nil || p.used == nil && !p.busy { // a worker will evaluate all
-		return
-	}
-	if by != nil {
-		s.setOpaque(p, of, of.facts.template.Value().opaque, opaque)
-	}
-	if p.busy || p.used != by {
-		p.changes = append(p.changes, of)
-		s.markPolicy(of.namespace())
+	switch {
+	case p == nil:
+	case !of.facts.isRead():
+		if delete(p.opaque, of); p.full { // there may be room for others now
+			p.changed = true
+			s.markPolicy(of.namespace())
+		}
+	case p.used != nil || p.busy: // otherwise a worker will evaluate all
+		if o.by != nil {
+			s.setOpaque(p, of, o.opaque)
+		}
+		if p.busy || p.used != o.by {
+			p.changes = append(p.changes, of)
+			s.markPolicy(of.namespace())
+		}
 	}
 }
 
 // setOpaque stores the opaque ports of a Pod, and reports whether they are others than before. It
 // forgets those that are the Pod's own.
-func (s *state) setOpaque(p *policy, of *pod, own, ports Ports) bool {
+func (s *state) setOpaque(p *policy, of *pod, ports Ports) bool {
+	own := of.facts.template.Value().opaque
 	before := p.portsOf(of, own)
-	if set := p.opaque[of]; set != nil {
-		delete(p.opaque, of)
-		if set.pods--; set.pods == 0 {
-			delete(p.sets, set.ports)
-			p.remembered -= set.size()
-			if p.full && !p.busy { // there may be room for others now
-				p.changed = true
-				s.markPolicy(of.namespace())
-			}
-		}
-	}
-	set := p.sets[ports]
-	if set == nil && ports != own {
-		set = &opaquePorts{ports: ports}
-		if p.remembered+set.size() > maxRemembered {
-			p.full = true
-			s.setUnusable("Servers of namespace "+of.namespace(), p.excess())
-			return before != own
-		}
-		p.sets[ports] = set
-		p.remembered += set.size()
-	}
 	if ports != own {
-		p.opaque[of] = set
-		set.pods++
+		kept, ok := p.sets[ports]
+		if size := 64 + len(ports.ranges); !ok && p.remembered+size <= maxRemembered {
+			kept, ok = ports, true
+			p.sets[ports], p.remembered = ports, p.remembered+size
+		}
+		if ok {
+			p.opaque[of] = kept
+			return before != kept
+		}
+		p.full = true
+		s.setUnusable("Servers of namespace "+of.namespace(), p.excess())
+		if !p.busy { // sets may have some that no Pod has any longer
+			p.changed = true
+			s.markPolicy(of.namespace())
+		}
 	}
-	return before != ports
+	delete(p.opaque, of)
+	return before != own
 }
-
-// size is what it takes, in bytes.
-func (o *opaquePorts) size() int { return 64 + len(o.ports.ranges) }
 
 // markPolicy has the worker evaluate a namespace's policy.
 func (s *state) markPolicy(namespace string) {
@@ -150,6 +148,7 @@ func (s *state) evaluatePolicy(namespace string, _ time.Time) {
 	by, pods, servers := p.used, p.changes, map[string]*serverFacts(nil)
 	if p.changed {
 		pods, servers, p.full = slices.Collect(s.podsOf(namespace)), maps.Clone(p.servers), false
+		p.sets, p.remembered = make(map[Ports]Ports), 0
 	}
 	p.changes, p.changed, p.busy = nil, false, true
 	asked := make(map[podFacts]Ports)
@@ -162,7 +161,10 @@ func (s *state) evaluatePolicy(namespace string, _ time.Time) {
 	if servers != nil {
 		by = compileServers(servers)
 	}
-	by.evaluate(asked)
+	for about := range asked {
+		t := about.fullTemplate()
+		asked[about] = by.opaque(&t)
+	}
 	s.lock()
 	defer s.mu.Unlock()
 	if s.policies[namespace] != p {
@@ -171,7 +173,7 @@ func (s *state) evaluatePolicy(namespace string, _ time.Time) {
 	p.used = by
 	defer func() { p.busy = false }()
 	for _, of := range pods { // some may have changed again
-		if ports, ok := asked[of.facts.alike()]; ok && s.setOpaque(p, of, of.facts.template.Value().opaque, ports) {
+		if ports, ok := asked[of.facts.alike()]; ok && s.setOpaque(p, of, ports) {
 			s.touchPod(of)
 		}
 	}
@@ -210,37 +212,31 @@ func (c *Cluster) logExcess(key string) {
 // compiledServers are the Servers of a namespace, by the ports that they are about. They are
 // immutable.
 type compiledServers struct {
-	keys     vocabulary
 	byNumber []portServers // sorted, so that sets of ports are made in their order
-	byName   map[string][]*selectors
+	byName   map[string][]*serverFacts
 }
 
 // portServers are the Servers about one port number.
 type portServers struct {
 	port    uint16
-	servers []*selectors
+	servers []*serverFacts
 }
-
-// selectors are a Server's.
-type selectors struct{ pods, workloads matcher }
 
 // compileServers leaves out malformed Servers, and those beyond maxPolicy.
 func compileServers(servers map[string]*serverFacts) *compiledServers {
-	c := &compiledServers{keys: make(vocabulary), byName: make(map[string][]*selectors)}
-	byNumber, cost := make(map[uint16][]*selectors), 0
+	c := &compiledServers{byName: make(map[string][]*serverFacts)}
+	byNumber, cost := make(map[uint16][]*serverFacts), 0
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		f := servers[name]
 		if cost += f.cost(); cost > maxPolicy {
 			break
 		}
-		if f.invalid != "" {
-			continue
-		}
-		r := &selectors{newMatcher(f.pods, c.keys), newMatcher(f.workloads, c.keys)}
-		if f.name != "" {
-			c.byName[f.name] = append(c.byName[f.name], r)
-		} else {
-			byNumber[f.number] = append(byNumber[f.number], r)
+		switch {
+		case f.invalid != "":
+		case f.name != "":
+			c.byName[f.name] = append(c.byName[f.name], f)
+		default:
+			byNumber[f.number] = append(byNumber[f.number], f)
 		}
 	}
 	for _, port := range slices.Sorted(maps.Keys(byNumber)) {
@@ -249,24 +245,15 @@ func compileServers(servers map[string]*serverFacts) *compiledServers {
 	return c
 }
 
-// evaluate stores the opaque ports of each subject.
-func (c *compiledServers) evaluate(asked map[podFacts]Ports) {
-	labels := newObjectLabels(c.keys)
-	for about := range asked {
-		t := about.fullTemplate()
-		asked[about] = c.opaque(&t, labels)
-	}
-}
-
 // opaque returns the opaque ports of a template: its own, and those that a Server makes
 // so, by number or by name.
-func (c *compiledServers) opaque(t *template, labels *objectLabels) Ports {
-	labels.read(&t.labels)
-	selects := func(r *selectors) bool {
+func (c *compiledServers) opaque(t *template) Ports {
+	of := labels.Set(maps.Collect(t.labels.all))
+	selects := func(f *serverFacts) bool {
 		if t.external() {
-			return r.workloads.selects(labels)
+			return f.workloads.Matches(of)
 		}
-		return r.pods.selects(labels)
+		return f.pods.Matches(of)
 	}
 	var more []portRange
 	for _, n := range c.byNumber {

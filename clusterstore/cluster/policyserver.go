@@ -4,18 +4,21 @@ import (
 	"fmt"
 	"reflect"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/follow"
+	"isthmus/clusterstore/kube"
 )
 
 // serverFacts is what is kept of a Server that makes a port opaque, or is malformed: a
 // malformed one has no effect and is reported ([Health]). It is immutable.
 type serverFacts struct {
 	spec      crd.ServerSpec // the source of the other fields
-	pods      *selector
-	workloads *selector
+	pods      labels.Selector
+	workloads labels.Selector
 	name      string // of the port; empty: it is a number
 	number    uint16
 	invalid   string // why it can't be used; empty: it can
@@ -28,7 +31,7 @@ func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
 		Source:  c.cfg.Client.Sources.Servers,
 		Serves:  c.serves(crd.PolicyVersion.WithResource("servers")),
 		Compact: compactServer,
-		Into:    lockedStore[*serverFacts]{c.state, c.state.serverStore()},
+		Into:    c.state.serverStore(),
 		Same:    (*serverFacts).equal,
 		Changed: func(key string, _ *serverFacts, _ bool) { c.logExcess(key) },
 	}
@@ -73,37 +76,61 @@ func (f *serverFacts) equal(o *serverFacts) bool {
 }
 
 // cost is what the Server counts in its namespace's policy: one, and one more for each
-// key and value of its selectors.
+// key and value of its selectors. A malformed one has none.
 func (f *serverFacts) cost() int {
-	n := 1
-	for _, s := range [...]*selector{f.pods, f.workloads} {
-		if s != nil {
-			n += s.size
-		}
+	if f.invalid != "" {
+		return 1
 	}
-	return n
+	return 1 + selectorSize(f.spec.PodSelector) + selectorSize(f.spec.ExternalWorkloadSelector)
 }
 
-func (s *state) serverStore() storeFuncs[*serverFacts] {
-	keys := func(yield func(string) bool) {
-		for namespace, p := range s.policies {
-			for name := range p.servers {
-				if !yield(follow.JoinKey(namespace, name)) {
-					return
+// maxSelectorSize is how many keys and values a selector may have.
+const maxSelectorSize = 500
+
+// readSelector reads a selector; nil selects nothing.
+func readSelector(s *metav1.LabelSelector) (labels.Selector, error) {
+	if size := selectorSize(s); size > maxSelectorSize { // an error would list them all
+		return nil, fmt.Errorf("the selector has %d keys and values, more than %d", size, maxSelectorSize)
+	}
+	made, err := metav1.LabelSelectorAsSelector(s)
+	if err != nil {
+		return nil, kube.Printable(err)
+	}
+	return made, nil
+}
+
+// selectorSize is how many keys and values a selector has.
+func selectorSize(s *metav1.LabelSelector) int {
+	if s == nil {
+		return 0
+	}
+	size := len(s.MatchLabels) + len(s.MatchExpressions)
+	for i := range s.MatchExpressions {
+		size += len(s.MatchExpressions[i].Values)
+	}
+	return size
+}
+
+func (s *state) serverStore() store[*serverFacts] {
+	return store[*serverFacts]{
+		state: s, same: (*serverFacts).equal, set: s.setServer,
+		get: func(key string) (f *serverFacts, exists bool) {
+			namespace, name := follow.SplitKey(key)
+			if p := s.policies[namespace]; p != nil {
+				f = p.servers[name]
+			}
+			return f, f != nil
+		},
+		keys: func(yield func(string) bool) {
+			for namespace, p := range s.policies {
+				for name := range p.servers {
+					if !yield(follow.JoinKey(namespace, name)) {
+						return
+					}
 				}
 			}
-		}
+		},
 	}
-	return newStoreFuncs(s.server, (*serverFacts).equal, s.setServer, keys)
-}
-
-// server returns the Server with that key.
-func (s *state) server(key string) (f *serverFacts, exists bool) {
-	namespace, name := follow.SplitKey(key)
-	if p := s.policies[namespace]; p != nil {
-		f = p.servers[name]
-	}
-	return f, f != nil
 }
 
 // setServer changes a Server.
@@ -111,7 +138,7 @@ func (s *state) setServer(key string, f *serverFacts, exists bool) {
 	namespace, name := follow.SplitKey(key)
 	p := s.policies[namespace]
 	if p == nil {
-		p = &policy{servers: make(map[string]*serverFacts), opaque: make(map[*pod]*opaquePorts), sets: make(map[Ports]*opaquePorts)}
+		p = &policy{servers: make(map[string]*serverFacts), opaque: make(map[*pod]Ports), sets: make(map[Ports]Ports)}
 		s.policies[namespace] = p
 	}
 	if old := p.servers[name]; old != nil {
@@ -138,7 +165,6 @@ func (s *state) dropPolicy(namespace string, p *policy) {
 	delete(s.policies, namespace)
 	s.setUnusable("Servers of namespace "+namespace, "")
 	for of := range p.opaque {
-		s.setOpaque(p, of, Ports{}, Ports{})
 		s.touchPod(of)
 	}
 }

@@ -94,36 +94,33 @@ func (r *reader) read(list []*slice, ref portRef) {
 // result: it is returned if nothing has changed, and otherwise its equal endpoints are
 // used again.
 func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federation.Slice {
-	j := joiner{state: r.state, requested: r.port, data: l.data, group: groupLabels(l.data, r.state.cluster)}
+	j := joiner{state: r.state, requested: r.port, mirror: &l.mirror, group: groupLabels(l, r.state.cluster)}
 	if len(before.Endpoints) > 0 {
 		j.common = before.Endpoints[0].Common // what changes shares it with what does not
 	}
 	made := &federation.Slice{Name: l.key}
-	for i := range l.data.subsets {
-		sub := &l.data.subsets[i]
-		waiting := l.data.unready(i)
+	for i := range l.subsets {
+		sub := &l.subsets[i]
 		port, ok := sub.port(ref)
-		if !ok {
-			r.explainAll(l, sub.addresses, waiting, federation.NoSuchPort)
-			continue
+		if ok {
+			made.Endpoints = slices.Grow(made.Endpoints, sub.ready)
 		}
-		made.Endpoints = slices.Grow(made.Endpoints, len(sub.addresses))
 		for k := range sub.addresses {
-			e, why := j.endpoint(&sub.addresses[k], port, before.Endpoints)
-			if e != nil {
-				made.Endpoints = append(made.Endpoints, e)
+			a := &sub.addresses[k]
+			j.usePlace(a.place)
+			why, at := j.place.why, port
+			switch {
+			case j.place.left:
+				at = 0
+			case !ok:
+				why, at = federation.NoSuchPort, 0
+			case k < sub.ready:
+				made.Endpoints, why = j.endpoint(made.Endpoints, a, port, before.Endpoints)
+			default:
+				made.Unready = j.unready(made.Unready, a, port, before.Unready)
 			}
 			if r.explained != nil {
-				r.explain(l, &sub.addresses[k], port, why)
-			}
-		}
-		made.Unready = slices.Grow(made.Unready, len(waiting))
-		for k := range waiting {
-			if e := j.unready(&waiting[k], port, before.Unready); e != nil {
-				made.Unready = append(made.Unready, e)
-			}
-			if r.explained != nil {
-				r.explainUnready(l, &waiting[k], port, federation.NotReady)
+				r.explain(l, a, &j.place, at, why)
 			}
 		}
 	}

@@ -68,7 +68,7 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 			}
 			return s, true
 		},
-		Into: lockedStore[*Service]{c.state, c.state.serviceStore()},
+		Into: c.state.serviceStore(),
 		Same: (*Service).equal,
 	}
 	k.Applied = func() {

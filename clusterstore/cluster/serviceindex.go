@@ -51,26 +51,27 @@ func serviceID(key string) federation.ServiceID {
 	return federation.ServiceID{Namespace: namespace, Name: name}
 }
 
-func (s *state) serviceStore() storeFuncs[*Service] {
-	get := func(key string) (*Service, bool) {
-		if e := s.services[serviceID(key)]; e != nil {
-			return e.spec, e.spec != nil
-		}
-		return nil, false
-	}
-	keys := func(yield func(string) bool) {
-		for id, e := range s.services {
-			if e.spec != nil && !yield(follow.JoinKey(id.Namespace, id.Name)) {
-				return
+func (s *state) serviceStore() store[*Service] {
+	return store[*Service]{
+		state: s, same: (*Service).equal, set: s.setService,
+		get: func(key string) (*Service, bool) {
+			if e := s.services[serviceID(key)]; e != nil {
+				return e.spec, e.spec != nil
 			}
-		}
+			return nil, false
+		},
+		keys: func(yield func(string) bool) {
+			for id, e := range s.services {
+				if e.spec != nil && !yield(follow.JoinKey(id.Namespace, id.Name)) {
+					return
+				}
+			}
+		},
+		release: func(key string) {
+			id := serviceID(key)
+			s.setServiceAddresses(id, s.services[id].spec, nil)
+		},
 	}
-	all := newStoreFuncs(get, (*Service).equal, s.setService, keys)
-	all.prepareDrop = func(key string) {
-		id := serviceID(key)
-		s.setServiceAddresses(id, s.services[id].spec, nil)
-	}
-	return all
 }
 
 // setService changes a Service.
@@ -78,14 +79,13 @@ func (s *state) setService(key string, to *Service, _ bool) {
 	id := serviceID(key)
 	e := s.serviceFor(id)
 	from := e.spec
-	s.own.setSelecting(id, to)
 	s.exports.setService(key, from, to)
 	e.spec = to
 	if from != nil && to != nil && from.servedAs(to) {
 		return
 	}
 	s.setServiceAddresses(id, from, to)
-	s.gateways.set(id, to.gateway())
+	s.gateways = s.gateways || !from.gateway().equal(to.gateway())
 	s.sweepService(id)
 	s.mark(id)
 }
@@ -117,18 +117,17 @@ func (s *state) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 // if none of these has it, of the others, which are not ready, or in a slice without
 // ports. (The Pods of a StatefulSet find each other before they are ready.)
 func (e *service) byHostname(hostname string) (*slice, *address) {
-	named := func(a address) bool { return value(a.hostname) == hostname }
-	for _, l := range e.slices {
-		for _, sub := range l.data.subsets {
-			if i := slices.IndexFunc(sub.addresses, named); i >= 0 {
-				return l, &sub.addresses[i]
+	for _, ready := range []bool{true, false} {
+		for _, l := range e.slices {
+			for _, sub := range l.subsets {
+				list := sub.addresses[:sub.ready]
+				if !ready {
+					list = sub.addresses[sub.ready:]
+				}
+				if i := slices.IndexFunc(list, func(a address) bool { return value(a.hostname) == hostname }); i >= 0 {
+					return l, &list[i]
+				}
 			}
-		}
-	}
-	for _, l := range e.slices {
-		list := l.data.hosts()
-		if i := slices.IndexFunc(list, named); i >= 0 {
-			return l, &list[i]
 		}
 	}
 	return nil, nil

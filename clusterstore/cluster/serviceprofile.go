@@ -22,7 +22,7 @@ func (c *Cluster) profiles() follow.Kind[*crd.ServiceProfile, *serviceprofile.Tr
 		Compact: func(o *crd.ServiceProfile) (*serviceprofile.Translated, bool) {
 			return serviceprofile.Translate(o), true
 		},
-		Into:    lockedStore[*serviceprofile.Translated]{c.state, c.state.profileStore()},
+		Into:    mapStore(c.state, c.state.own.profiles, (*serviceprofile.Translated).Equal, c.state.setProfile),
 		Same:    (*serviceprofile.Translated).Equal,
 		Changed: c.logUnusable,
 	}
@@ -39,28 +39,18 @@ func (c *Cluster) logUnusable(key string, f *serviceprofile.Translated, ok bool)
 	}
 }
 
-func (s *state) profileStore() storeFuncs[*serviceprofile.Translated] {
-	all := s.own.profiles
-	get := func(key string) (*serviceprofile.Translated, bool) { return all[key], all[key] != nil }
-	return newStoreFuncs(get, (*serviceprofile.Translated).Equal, s.setProfile, keysOf(all, func(*serviceprofile.Translated) bool { return true }))
-}
-
-// setProfile stores or deletes a ServiceProfile.
-func (s *state) setProfile(key string, f *serviceprofile.Translated, exists bool) {
-	a := s.own
-	if old := a.profiles[key]; old != nil && old.Profile == nil {
-		a.rejected--
+// setProfile follows a change of the ServiceProfile with that key; nil: there was, or is, none.
+func (s *state) setProfile(key string, before, now *serviceprofile.Translated) {
+	if before != nil && before.Profile == nil {
+		s.own.rejected--
 	}
-	if !exists {
-		delete(a.profiles, key)
-		s.setUnusable("ServiceProfile "+key, "")
-	} else {
-		a.profiles[key] = f
-		s.setUnusable("ServiceProfile "+key, f.Problem)
-		if f.Profile == nil {
-			a.rejected++
+	problem := ""
+	if now != nil {
+		if problem = now.Problem; now.Profile == nil {
+			s.own.rejected++
 		}
 	}
+	s.setUnusable("ServiceProfile "+key, problem)
 	namespace, name := follow.SplitKey(key)
 	if id, ok := profiled(name); ok {
 		s.markTopic(namespace, Topic{Service: id})

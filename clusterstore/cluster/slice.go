@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -15,22 +16,27 @@ import (
 	"isthmus/federation"
 )
 
-// sliceData is what is kept of an EndpointSlice or Endpoints object: one entry for each
-// address.
-type sliceData struct {
-	service   federation.ServiceID
-	mirror    mirror
-	subsets   []subset   // an EndpointSlice has one
-	notServed *notServed // nil: all addresses are served
+// slice is what is kept of an EndpointSlice or Endpoints object. What is read of the object does not change.
+type slice struct {
+	service federation.ServiceID
+	mirror  mirror
+	subsets []subset // an EndpointSlice has one
+	marked  string   // its version, if it has the mark of OwnConfig.SliceManager
+
+	// Only in the state:
+	key     string
+	stamp   uint64 // state.clock when the slice, a Pod, owner or Server behind it last changed; a reader joins it again only if it is another one
+	changed int64  // when the slice itself last did or was first read, in Unix nanoseconds
 }
 
 // mirror is what Linkerd's service mirror writes about a gateway to another cluster.
 type mirror struct{ cluster, identity, remoteName string }
 
-// subset is a list of addresses with the same ports.
+// subset is a list of addresses with the same ports: first those that are ready, then the others.
 type subset struct {
 	ports     []slicePort
 	addresses []address
+	ready     int // how many are
 }
 
 type slicePort struct {
@@ -38,42 +44,37 @@ type slicePort struct {
 	number uint16
 }
 
-// address is one address that is to be served.
+// address is one address of a slice.
 type address struct {
-	ip       netip.Addr
+	ip       netip.Addr           // not valid: place.text has what is written there
 	target   string               // key of its Pod or ExternalWorkload; empty: a bare address
 	place    unique.Handle[place] // most addresses of a zone have the same
-	hostname *string              // nil or empty: none, as most
-	pod      *pod                 // the target, while the slice is in the state
+	hostname *string              // nil: none, as most
+	pod      *pod                 // the target, while the slice is in the state and the address is connected
 }
 
-// place is where an address is, as the slice has it.
+// place is where an address is, as the slice has it, and why no client gets it.
 type place struct {
 	zone  string
-	hints string // zones, sorted, each followed by hintEnd
+	hints string             // zones, sorted, each followed by hintEnd
+	node  string             // only of a Pod that is not ready; others are where their Pod is
+	why   federation.Verdict // Served if it is ready
+	left  bool               // no endpoint is made of it, whatever the port: only explanations have it, and profiles that ask for its hostname
+	other string             // what it stands for, if that is neither a Pod nor an ExternalWorkload
+	text  string             // what is written in place of an IP
 }
 
 const hintEnd = "\x00"
 
 // slices follows EndpointSlices.
-func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *sliceData] {
-	return follow.Kind[*discoveryv1.EndpointSlice, *sliceData]{
-		Name: "endpointslices", Needed: true,
-		Source: c.cfg.Client.Sources.EndpointSlices,
-		Compact: func(o *discoveryv1.EndpointSlice) (*sliceData, bool) {
-			d, ok := compactSlice(o, c.state.own != nil)
-			return d, d != nil && d.setMarked(o, c.cfg.sliceManager()) || ok
-		},
-		Into:     lockedStore[*sliceData]{c.state, c.state.sliceStore()},
-		Refers:   (*sliceData).refers,
-		Shared:   (*sliceData).shared,
-		Same:     (*sliceData).same,
-		Together: func(a, b *sliceData) int { return compareServices(a.service, b.service) }, // an endpoint may move from slice to slice
+func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *slice] {
+	k := sliceKind(c, "endpointslices", c.cfg.Client.Sources.EndpointSlices, func(o *discoveryv1.EndpointSlice) (*slice, bool) {
+		return compactSlice(o, c.cfg.own != nil, c.cfg.sliceManager())
+	})
+	k.Together = func(a, b *slice) int { // an endpoint may move from slice to slice
+		return cmp.Or(strings.Compare(a.service.Namespace, b.service.Namespace), strings.Compare(a.service.Name, b.service.Name))
 	}
-}
-
-func compareServices(a, b federation.ServiceID) int {
-	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+	return k
 }
 
 // What Linkerd's service mirror writes on the endpoints of a gateway.
@@ -83,87 +84,34 @@ const (
 	remoteNameAnnotation      = "mirror.linkerd.io/remote-svc-fq-name"
 )
 
-// compactSlice keeps the addresses of an EndpointSlice; hosts: also for profiles that ask
-// for a hostname. Slices of DNS names (FQDN) or without service have no endpoints and are
-// left out; of those without ports only what explanations need is kept. (To API servers, an
-// empty list of ports is the same as a missing one.)
-func compactSlice(o *discoveryv1.EndpointSlice, hosts bool) (*sliceData, bool) {
+func readMirror(o *metav1.ObjectMeta) mirror {
+	return mirror{
+		cluster:    strings.Clone(o.Labels[mirrorClusterLabel]),
+		identity:   strings.Clone(o.Annotations[gatewayIdentityAnnotation]),
+		remoteName: strings.Clone(o.Annotations[remoteNameAnnotation]),
+	}
+}
+
+// compactSlice keeps the addresses of an EndpointSlice. Slices of DNS names (FQDN) or without service have no endpoints and
+// are left out, and so are those with neither ports nor addresses, unless they have the mark. (To API servers, an empty
+// list of ports is the same as a missing one.)
+func compactSlice(o *discoveryv1.EndpointSlice, own bool, mark string) (*slice, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
 		return nil, false
 	}
-	d := &sliceData{service: federation.ServiceID{Namespace: shared(o.Namespace), Name: strings.Clone(service)}, mirror: readMirror(&o.ObjectMeta)}
-	var named []address
-	if hosts {
-		named = hostsOf(o)
+	l := &slice{service: federation.ServiceID{Namespace: shared(o.Namespace), Name: strings.Clone(service)}, mirror: readMirror(&o.ObjectMeta)}
+	if mark != "" && o.Labels[discoveryv1.LabelManagedBy] == mark {
+		l.marked = strings.Clone(o.ResourceVersion)
 	}
-	var left leftOuts
-	if len(o.Ports) == 0 {
-		for i := range o.Endpoints {
-			left.add(o.Endpoints[i].TargetRef, federation.NoSuchPort, o.Endpoints[i].Addresses...)
-		}
-		d.setNotServed(named, left)
-		return d, d.notServed != nil
-	}
-	sub := subset{addresses: make([]address, 0, len(o.Endpoints))}
+	ports := make([]slicePort, 0, len(o.Ports))
 	for _, p := range o.Ports {
 		number, _ := portNumber(p.Port) // a port without number (0) is not served
-		sub.ports = append(sub.ports, slicePort{name: shared(value(p.Name)), number: number})
+		ports = append(ports, slicePort{name: shared(value(p.Name)), number: number})
 	}
-	var waiting []unready
-	for i := range o.Endpoints {
-		if e := &o.Endpoints[i]; ready(e) {
-			sub.addEndpoint(e, o.Namespace, &left)
-		} else {
-			waiting = addUnready(waiting, e, o.Namespace, &left)
-		}
-	}
-	sub.ports, sub.addresses = slices.Clip(sub.ports), trim(sub.addresses)
-	d.subsets = []subset{sub}
-	d.setNotServed(named, left, waiting)
-	return d, true
-}
-
-// addEndpoint adds all addresses of an endpoint. Kubernetes writes one, and gives
-// further ones no meaning; in a slice that has several, all are served. left gets what
-// can't be; it may be nil.
-func (s *subset) addEndpoint(e *discoveryv1.Endpoint, namespace string, left *leftOuts) {
-	target, ok := endpointTarget(e.TargetRef, namespace)
-	if !ok {
-		left.add(e.TargetRef, federation.OtherTarget, e.Addresses...)
-		return
-	}
-	a := address{
-		target: target,
-		place:  unique.Make(place{zone: value(e.Zone), hints: zoneHints(e.Hints)}),
-	}
-	if e.Hostname != nil {
-		a.hostname = new(strings.Clone(*e.Hostname))
-	}
-	s.add(a, e.TargetRef, left, e.Addresses...)
-}
-
-func (s *subset) add(a address, ref *corev1.ObjectReference, left *leftOuts, ips ...string) {
-	for _, text := range ips {
-		if ip, why := readIP(text); why == federation.Served {
-			a.ip = ip
-			s.addresses = append(s.addresses, a)
-		} else {
-			left.add(ref, why, text)
-		}
-	}
-}
-
-// hostsOf returns the addresses with a hostname that are not ready, or all of those with
-// a hostname if the slice has no ports.
-func hostsOf(o *discoveryv1.EndpointSlice) []address {
-	var kept subset
-	for i := range o.Endpoints {
-		if e := &o.Endpoints[i]; value(e.Hostname) != "" && (len(o.Ports) == 0 || !ready(e)) {
-			kept.addEndpoint(e, o.Namespace, nil)
-		}
-	}
-	return kept.addresses
+	r := endpointReader{namespace: o.Namespace, target: endpointTarget, noPort: len(o.Ports) == 0, own: own}
+	l.subsets = []subset{r.read(ports, o.Endpoints)}
+	return l, len(ports) > 0 || len(l.subsets[0].addresses) > 0 || l.marked != ""
 }
 
 // sliceService returns the name of the slice's Service: from the label or, for slices
@@ -180,7 +128,75 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 	return ""
 }
 
-func ready(e *discoveryv1.Endpoint) bool { return e.Conditions.Ready == nil || *e.Conditions.Ready }
+// endpointReader reads the endpoints of an object.
+type endpointReader struct {
+	namespace string
+	target    func(ref *corev1.ObjectReference, namespace string) (key string, ok bool)
+	noPort    bool // the slice has none: its addresses are in no share
+	own       bool // profiles may ask for hostnames of whatever has one
+}
+
+// read reads a subset. Kubernetes writes one address for an endpoint, and gives further ones no
+// meaning; in a slice that has several, all are served.
+func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoint) subset {
+	ready, others := make([]address, 0, len(endpoints)), []address(nil)
+	for i := range endpoints {
+		a, at := r.readEndpoint(&endpoints[i])
+		for _, text := range endpoints[i].Addresses {
+			if a := a.withIP(text, at); a.place.Value().why == federation.Served {
+				ready = append(ready, a)
+			} else {
+				others = append(others, a)
+			}
+		}
+	}
+	return subset{ports: ports, ready: len(ready), addresses: trim(append(ready, others...))}
+}
+
+// readEndpoint reads what the addresses of an endpoint have in common.
+func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at place) {
+	target, known := r.target(e.TargetRef, r.namespace)
+	a.target = target
+	switch ready := e.Conditions.Ready == nil || *e.Conditions.Ready; {
+	case r.noPort:
+		at.why, at.left = federation.NoSuchPort, true
+	case !ready && e.Conditions.Terminating != nil && *e.Conditions.Terminating:
+		at.why, at.left = federation.Terminating, true
+	case !ready:
+		at.why, at.left = federation.NotReady, !known
+	case !known:
+		at.why, at.left = federation.OtherTarget, true
+	}
+	switch {
+	case !known:
+		at.other = beginning(strings.Trim(e.TargetRef.Kind+" "+strings.Trim(e.TargetRef.Namespace+"/"+e.TargetRef.Name, "/"), " "))
+	case at.left:
+	case at.why == federation.Served:
+		at.zone, at.hints = value(e.Zone), zoneHints(e.Hints)
+	default:
+		if at.zone = value(e.Zone); targetKind(target) == federation.Pod {
+			at.node = value(e.NodeName)
+		}
+	}
+	if name := value(e.Hostname); name != "" && known && (r.own || !at.left) {
+		a.hostname = new(strings.Clone(name))
+	}
+	return a, at
+}
+
+// withIP returns one of the addresses of an endpoint at a place. One that can't be used has no hostname, and is left out.
+func (a address) withIP(text string, at place) address {
+	ip, why := readIP(text)
+	if a.ip = ip; why != federation.Served {
+		a.hostname = nil
+		at.zone, at.hints, at.node, at.left, at.why = "", "", "", true, cmp.Or(at.why, why)
+		if !ip.IsValid() {
+			at.text = beginning(text)
+		}
+	}
+	a.place = unique.Make(at)
+	return a
+}
 
 // endpointTarget returns the key of an address's ExternalWorkload or Pod, as podTarget
 // does.
@@ -209,6 +225,17 @@ func podTarget(ref *corev1.ObjectReference, namespace string) (string, bool) {
 // a key of another kind (workloadPrefix).
 func nameable(name string) bool { return name != "" && !strings.Contains(name, "/") }
 
+// targetKind returns what an address's target is.
+func targetKind(target string) federation.Kind {
+	switch {
+	case target == "":
+		return federation.Address
+	case strings.HasPrefix(target, workloadPrefix) && strings.Count(target, "/") > 1:
+		return federation.Workload
+	}
+	return federation.Pod
+}
+
 func zoneHints(h *discoveryv1.EndpointHints) string {
 	if h == nil || len(h.ForZones) == 0 {
 		return ""
@@ -221,14 +248,6 @@ func zoneHints(h *discoveryv1.EndpointHints) string {
 	return strings.Join(slices.Compact(zones), "")
 }
 
-func readMirror(o *metav1.ObjectMeta) mirror {
-	return mirror{
-		cluster:    strings.Clone(o.Labels[mirrorClusterLabel]),
-		identity:   strings.Clone(o.Annotations[gatewayIdentityAnnotation]),
-		remoteName: strings.Clone(o.Annotations[remoteNameAnnotation]),
-	}
-}
-
 // trim frees unused capacity: many endpoints may be not ready.
 func trim[T any](list []T) []T {
 	if cap(list)-len(list) > 4 {
@@ -237,39 +256,60 @@ func trim[T any](list []T) []T {
 	return list
 }
 
-// all iterates over all addresses that are connected with their Pods.
-func (d *sliceData) all(yield func(*address) bool) {
-	for _, sub := range d.subsets {
-		if !each(sub.addresses, yield) {
-			return
+// connected iterates over the addresses that are connected with their Pods: those that are ready, and in the own cluster, where
+// profiles ask for them, those with a hostname. Changes of the Pods of others cost nothing.
+func (l *slice) connected(own bool) iter.Seq[*address] {
+	return func(yield func(*address) bool) {
+		for _, sub := range l.subsets {
+			for i := range sub.addresses {
+				if a := &sub.addresses[i]; (i < sub.ready || own && a.hostname != nil) && !yield(a) {
+					return
+				}
+			}
 		}
 	}
-	each(d.hosts(), yield)
 }
 
-// each reports whether yield has always returned true.
-func each(list []address, yield func(*address) bool) bool {
-	for i := range list {
-		if !yield(&list[i]) {
-			return false
+// refers returns how many objects a slice names, for the budget.
+func (l *slice) refers() (n int) {
+	for range l.connected(true) {
+		n++
+	}
+	return n
+}
+
+// shared has where the addresses are, once for those one after the other that are at the same place.
+func (l *slice) shared(yield func(any) bool) {
+	var last unique.Handle[place]
+	for _, sub := range l.subsets {
+		for i := range sub.addresses {
+			if at := sub.addresses[i].place; at != last {
+				if last = at; !yield(at) {
+					return
+				}
+			}
 		}
 	}
-	return true
 }
 
-// equal compares what comes from the objects, not the pods in the state, and not what only
-// explanations need.
-func (d *sliceData) equal(o *sliceData) bool {
-	return d.service == o.service && d.mirror == o.mirror && d.notServed.equal(o.notServed) &&
-		slices.EqualFunc(d.subsets, o.subsets, func(a, b subset) bool {
-			return slices.Equal(a.ports, b.ports) && slices.EqualFunc(a.addresses, b.addresses, address.same)
-		})
+// same compares all that comes from the object.
+func (l *slice) same(o *slice) bool { return l.alike(o, false) }
+
+// alike compares slices; shown: only what readers and profiles are made of, and whoever writes slices goes by, not what only
+// explanations have.
+func (l *slice) alike(o *slice, shown bool) bool {
+	return l.service == o.service && l.mirror == o.mirror && l.marked == o.marked && slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool {
+		others := [2][]address{a.addresses[a.ready:], b.addresses[b.ready:]}
+		for i, list := range others {
+			if shown && len(list) > 0 {
+				others[i] = slices.DeleteFunc(slices.Clone(list), func(x address) bool { return x.hostname == nil && x.place.Value().left })
+			}
+		}
+		return slices.Equal(a.ports, b.ports) && slices.EqualFunc(a.addresses[:a.ready], b.addresses[:b.ready], address.same) &&
+			slices.EqualFunc(others[0], others[1], address.same)
+	})
 }
 
 func (a address) same(b address) bool {
-	if value(a.hostname) != value(b.hostname) {
-		return false
-	}
-	a.pod, b.pod, a.hostname, b.hostname = nil, nil, nil, nil
-	return a == b
+	return a.ip == b.ip && a.target == b.target && a.place == b.place && value(a.hostname) == value(b.hostname)
 }

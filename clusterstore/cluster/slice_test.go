@@ -4,22 +4,22 @@ import "testing"
 
 // TestSliceEqual: slices are equal only if their addresses have the same hostnames and places.
 func TestSliceEqual(t *testing.T) {
-	data := func(address string) *sliceData {
-		d, ok := compactSlice(aSlice("s", "web", "http=80", address), false)
+	data := func(address string) *slice {
+		d, ok := compactSlice(aSlice("s", "web", "http=80", address), false, "")
 		if !ok {
 			t.Fatalf("%s is left out", address)
 		}
 		return d
 	}
 	for _, address := range []string{"10.0.0.1", "10.0.0.1 host=a", "10.0.0.1 zone=a"} {
-		if !data(address).equal(data(address)) {
+		if !data(address).alike(data(address), true) {
 			t.Errorf("%s is not equal to itself", address)
 		}
-		if other := data("10.0.0.1 host=b zone=b"); other.equal(data(address)) || data(address).equal(other) {
+		if other := data("10.0.0.1 host=b zone=b"); other.alike(data(address), true) || data(address).alike(other, true) {
 			t.Errorf("%s is equal to another", address)
 		}
 	}
-	if data("10.0.0.1").equal(data("10.0.0.1 host=a")) {
+	if data("10.0.0.1").alike(data("10.0.0.1 host=a"), true) {
 		t.Error("without a hostname it is equal to one with it")
 	}
 }

@@ -40,8 +40,9 @@ type state struct {
 	unusable    map[string]string  // reasons why objects can't be used, by kind and key
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
-	nodes       nodeIndex
-	gateways    gateways
+	nodes       map[string]nodeLabels
+	region      string       // of all Nodes, when a list or event was last complete
+	gateways    bool         // the Services that are gateways have changed since updateGateways
 	exports     *exportIndex // nil: nothing is kept for it
 }
 
@@ -59,8 +60,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		unusable:            make(map[string]string),
 		replicaSets:         make(map[string]*owner),
 		jobs:                make(map[string]*owner),
-		nodes:               newNodeIndex(),
-		gateways:            gateways{byService: make(map[federation.ServiceID]*Gateway)},
+		nodes:               make(map[string]nodeLabels),
 	}
 }
 
@@ -71,97 +71,93 @@ func (s *state) lock() {
 	s.now = now
 }
 
-// storeFuncs puts objects of one kind into the state, and drops them. state.mu is held
-// when they are called.
-type storeFuncs[T any] struct {
-	put func(key string, value T) follow.Effect
-	// prepare is for kinds that have no put: what it returns puts the object. state.mu is not held when
-	// prepare is called.
-	prepare func(key string, value T) (put func() follow.Effect)
-	get     func(key string) (T, bool) // state.mu is held shared
-	drop    func(key string) (existed bool)
-	// prepareDrop, if set, releases the addresses of an object.
-	prepareDrop func(key string)
-	keys        func(yield func(key string) bool)
-}
-
-// newStoreFuncs returns those of a kind of which nothing but get and set know how it is kept. set puts
-// an object in place of the one that get returns, or removes that: then to is the zero value.
-func newStoreFuncs[T any](get func(key string) (T, bool), same func(a, b T) bool, set func(key string, to T, exists bool), keys func(yield func(string) bool)) storeFuncs[T] {
-	return storeFuncs[T]{
-		put: func(key string, to T) follow.Effect {
-			before, existed := get(key)
-			switch {
-			case !existed:
-				set(key, to, true)
-				return follow.Added
-			case same(before, to):
-				return follow.Same
-			}
-			set(key, to, true)
-			return follow.Replaced
-		},
-		get: get,
-		drop: func(key string) bool {
-			_, existed := get(key)
-			if existed {
-				var none T
-				set(key, none, false)
-			}
-			return existed
-		},
-		keys: keys,
-	}
-}
-
-// lockedStore is the [follow.Store] of a kind of object. It locks state.mu.
-type lockedStore[T any] struct {
+// store is the [follow.Store] of a kind of object. It locks the state: its functions are called with state.mu held, but for prepare.
+type store[T any] struct {
 	state *state
-	funcs storeFuncs[T]
+	get   func(key string) (T, bool) // state.mu is held shared
+	keys  func(yield func(key string) bool)
+	same  func(a, b T) bool
+	// set puts an object in place of the one that get returns, or removes that: then to is the zero value.
+	set     func(key string, to T, exists bool)
+	prepare func(key string, to T) T // if set, completes an object that is to be put
+	release func(key string)         // if set, releases the addresses of an object that is to be dropped
 }
 
-func (l lockedStore[T]) Put(key string, value T) follow.Effect {
-	put := func() follow.Effect { return l.funcs.put(key, value) }
-	if l.funcs.prepare != nil {
-		put = l.funcs.prepare(key, value)
+// mapStore is the store of a kind that is a map. changed is called after each change of it, and gets zero values for what is not there.
+func mapStore[T any](s *state, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T)) store[T] {
+	return store[T]{
+		state: s, same: same, keys: maps.Keys(all),
+		get: func(key string) (value T, exists bool) { value, exists = all[key]; return value, exists },
+		set: func(key string, to T, exists bool) {
+			before := all[key]
+			if exists {
+				all[key] = to
+			} else {
+				delete(all, key)
+			}
+			changed(key, before, to)
+		},
 	}
-	l.state.lock()
-	defer l.state.mu.Unlock()
-	return put()
 }
 
-func (l lockedStore[T]) Get(key string) (T, bool) {
-	l.state.mu.RLock()
-	defer l.state.mu.RUnlock()
-	return l.funcs.get(key)
+func (s store[T]) Put(key string, to T) follow.Effect {
+	if s.prepare != nil {
+		to = s.prepare(key, to)
+	}
+	s.state.lock()
+	defer s.state.mu.Unlock()
+	return s.put(key, to)
+}
+
+func (s store[T]) put(key string, to T) follow.Effect {
+	before, existed := s.get(key)
+	switch {
+	case existed && s.same(before, to):
+		return follow.Same
+	case existed:
+		s.set(key, to, true)
+		return follow.Replaced
+	}
+	s.set(key, to, true)
+	return follow.Added
+}
+
+func (s store[T]) Get(key string) (T, bool) {
+	s.state.mu.RLock()
+	defer s.state.mu.RUnlock()
+	return s.get(key)
 }
 
 // PutTogether makes f's puts one step to readers.
-func (l lockedStore[T]) PutTogether(f func(put func(string, T) follow.Effect)) {
-	l.state.lock()
-	defer l.state.mu.Unlock()
-	f(l.funcs.put)
+func (s store[T]) PutTogether(f func(put func(string, T) follow.Effect)) {
+	s.state.lock()
+	defer s.state.mu.Unlock()
+	f(s.put)
 }
 
-func (l lockedStore[T]) Drop(key string) (existed bool) {
-	l.state.lock()
-	defer l.state.mu.Unlock()
-	return l.funcs.drop(key)
+func (s store[T]) Drop(key string) (existed bool) {
+	s.state.lock()
+	defer s.state.mu.Unlock()
+	if _, existed = s.get(key); existed {
+		var none T
+		s.set(key, none, false)
+	}
+	return existed
 }
 
-func (l lockedStore[T]) PrepareDrop(key string) {
-	if l.funcs.prepareDrop == nil {
+func (s store[T]) PrepareDrop(key string) {
+	if s.release == nil {
 		return
 	}
-	l.state.lock()
-	defer l.state.mu.Unlock()
-	l.funcs.prepareDrop(key)
+	s.state.lock()
+	defer s.state.mu.Unlock()
+	s.release(key)
 }
 
-func (l lockedStore[T]) Keys(yield func(string) bool) {
-	l.state.mu.RLock()
-	defer l.state.mu.RUnlock()
-	l.funcs.keys(yield)
+func (s store[T]) Keys(yield func(string) bool) {
+	s.state.mu.RLock()
+	defer s.state.mu.RUnlock()
+	s.keys(yield)
 }
 
 // goLive evaluates all policies, and makes the state report changes from now on.
@@ -199,7 +195,7 @@ func (s *state) mark(id federation.ServiceID) {
 func (s *state) touch(l *slice) {
 	s.clock++
 	l.stamp = s.clock
-	s.mark(l.data.service)
+	s.mark(l.service)
 }
 
 // without removes an element and does not keep the order. An empty list is nil, to
@@ -217,16 +213,6 @@ func without[T comparable](list []T, x T) []T {
 	var zero T
 	list[last] = zero
 	return list[:last]
-}
-
-func keysOf[V any](m map[string]V, known func(V) bool) func(yield func(string) bool) {
-	return func(yield func(string) bool) {
-		for key, v := range m {
-			if known(v) && !yield(key) {
-				return
-			}
-		}
-	}
 }
 
 // setUnusable records why an object can't be used. Without a reason it is usable, or
