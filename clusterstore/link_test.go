@@ -1,17 +1,14 @@
 package clusterstore
 
 import (
-	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -46,24 +43,6 @@ func TestLinkedAtStart(t *testing.T) {
 		e.put(secret("late", "west", "t", 0))
 		e.settled(true)
 	}, secret("a", "east", "t1", 0), secret("b", "north", "t1", 0))
-}
-
-// Behaviours: S-01.
-func TestRemoved(t *testing.T) {
-	inBubble(t, func(e *env) {
-		east := e.sync(1)
-		e.remove("s")
-		e.linked("")
-		e.served()
-		e.status()
-		if !east.isStopped() {
-			t.Error("the cluster was not stopped")
-		}
-		e.put(secret("s", "east", "t1", 0))
-		e.linked("east=pending")
-		e.served(e.sync(2))
-		e.logged("cluster linked", "cluster ready", "cluster unlinked", "cluster linked", "cluster ready")
-	}, secret("s", "east", "t1", 0))
 }
 
 // Behaviours: S-03.
@@ -103,19 +82,6 @@ func TestRejected(t *testing.T) {
 			t.Errorf("reported again: %d", n)
 		}
 	}, noLabel, local, empty, noTrust, noDomain, noData, broken, opaque)
-}
-
-func TestLabelMoved(t *testing.T) {
-	inBubble(t, func(e *env) {
-		first := e.sync(1)
-		e.put(secret("s", "north", "t1", 0))
-		e.linked("north=pending")
-		if !first.isStopped() {
-			t.Error("the cluster of the old name was not stopped")
-		}
-		e.served(e.sync(2))
-		e.status("s north ready")
-	}, secret("s", "east", "t1", 0))
 }
 
 func TestDeadAtStart(t *testing.T) {
@@ -183,30 +149,6 @@ func TestEditsDoNotProlongTheGrace(t *testing.T) {
 				t.Error("a replaced cluster was not stopped")
 			}
 		}
-	}, secret("s", "east", "t1", 0))
-}
-
-func TestStale(t *testing.T) {
-	inBubble(t, func(e *env) {
-		east := e.sync(1)
-		e.logs.TakeAll()
-		set, _ := e.watch.Get()
-		lost := time.Now()
-		east.lose("connection refused")
-		e.pass(time.Minute)
-		east.health.Set(healthOf(follow.Health{Err: errors.New("no route to host"), StaleSince: lost}))
-		synctest.Wait()
-		e.status("s east stale: no route to host")
-		if st := e.store.Status()[0]; !st.Since.Equal(lost) {
-			t.Errorf("stale since %v, not %v", st.Since, lost)
-		}
-		e.linked("east=ready")
-		east.recover()
-		e.status("s east ready")
-		if now, _ := e.watch.Get(); now != set {
-			t.Error("the table has published a new set")
-		}
-		e.logged("cluster is stale: its API is not followed, and its endpoints stay as they were", "cluster is back")
 	}, secret("s", "east", "t1", 0))
 }
 

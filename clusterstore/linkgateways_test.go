@@ -3,7 +3,6 @@ package clusterstore
 import (
 	"context"
 	"net/netip"
-	"slices"
 	"testing"
 	"time"
 
@@ -74,32 +73,6 @@ func TestGatewaysMissing(t *testing.T) {
 	}, with(secret("s", "east", "t1", 0), "network", "far"))
 }
 
-// TestGatewaysOutsideRanges: gateways outside the link's address ranges are neither probed nor
-// used, and do not keep a dead one within these from being the last that stays.
-func TestGatewaysOutsideRanges(t *testing.T) {
-	inBubble(t, func(e *env) {
-		g := probed(gateway("192.0.2.1", "192.0.2.2"))
-		g.Names = []string{"lb.example"}
-		f := e.linkBehind(g, "network", "far", "address-ranges", "192.0.2.1/32")
-		f.resolve("lb.example", "192.0.2.3")
-		e.sync(1)
-		e.reached(through("192.0.2.1:4143"))
-		e.pass(5 * time.Second)
-		if got := f.probedAddresses(); !slices.Equal(got, []string{"192.0.2.1"}) {
-			t.Errorf("probed are %q", got)
-		}
-		e.status("s east ready !Linkerd gateways outside the address ranges of the link (annotation isthmus.io/address-ranges), which are not used: 2")
-		f.kill("192.0.2.1")
-		e.pass(5 * time.Second)
-		e.reached(through("192.0.2.1:4143"))
-		e.standing("s", "last-resort: none of its Linkerd gateways answers")
-		e.put(with(secret("s", "east", "t1", 0), "network", "far", "address-ranges", "192.0.2.0/24"))
-		e.pass(5 * time.Second)
-		e.reached(through("192.0.2.2:4143"), through("192.0.2.3:4143"))
-		e.standing("s", "in-service")
-	})
-}
-
 // TestGatewaysFirst: a cluster is served once its gateways are known, which are not asked for
 // before the cluster is: clients do not get an answer without it.
 func TestGatewaysFirst(t *testing.T) {
@@ -167,50 +140,6 @@ func TestGatewaysOfNamelessNetwork(t *testing.T) {
 			t.Errorf("the status has network %q", got)
 		}
 	})
-}
-
-// TestGatewaysOfBothFamilies: where clients get IPv4 addresses only, gateways at IPv6 ones are neither probed nor used,
-// and do not keep a dead one from being the last that stays.
-func TestGatewaysOfBothFamilies(t *testing.T) {
-	inBubble(t, func(e *env) {
-		f := e.linkBehind(probed(gateway("192.0.2.1", "2001:db8::1")), "network", "far")
-		f.kill("192.0.2.1")
-		e.sync(1)
-		e.pass(5 * time.Second)
-		e.reached(through("192.0.2.1:4143"))
-		e.standing("s", "last-resort: none of its Linkerd gateways answers")
-		if got := f.probedAddresses(); !slices.Equal(got, []string{"192.0.2.1"}) {
-			t.Errorf("probed are %q", got)
-		}
-		e.status("s east ready")
-		e.made[0].setGateways(probed(gateway("2001:db8::1")))
-		e.reached()
-		e.status("s east ready !Linkerd gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): 1")
-	})
-}
-
-// TestGatewaysUnreadable: an edit that makes the annotations for gateways unreadable takes no gateway out, unless
-// others are found.
-func TestGatewaysUnreadable(t *testing.T) {
-	s := func(pairs ...string) *corev1.Secret {
-		return with(secret("s", "east", "t1", 0), append(pairs, "network", "far")...)
-	}
-	inBubble(t, func(e *env) {
-		const named = "198.51.100.1:443 link.example web.shop.svc.cluster.test:80"
-		e.sync(1)
-		e.reached(named)
-		e.put(s("gateway-addresses", "198.51.100.1", "gateway-identity", "link.example"))
-		e.reached(named)
-		e.status(`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is no HOST:PORT…; the gateways that they named before stay in use !Linkerd gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service), and are used also when they are dead: 198.51.100.1:443`)
-		e.put(s("gateway-addresses", "198.51.100.1:443", "gateway-identity", "no name"))
-		e.reached(named)
-		e.made[0].setGateways(gateway("192.0.2.1"))
-		e.reached("198.51.100.1:443 " + gatewayIdentity + " web.shop.svc.cluster.test:80")
-		e.put(s("gateway-addresses", "198.51.100.1"))
-		e.reached(through("192.0.2.1:4143"))
-		e.made[0].setGateways()
-		e.reached() // these were not the link's
-	}, s("gateway-addresses", "198.51.100.1:443", "gateway-identity", "link.example"))
 }
 
 // TestGatewaysNeedDomain: without a domain of the cluster nothing can be addressed through gateways.

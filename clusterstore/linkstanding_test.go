@@ -279,29 +279,6 @@ func TestLostEndsWithRotation(t *testing.T) {
 	}, s("t1"))
 }
 
-// TestRegion: the annotation comes before the label of Nodes, and may come and go
-// without a new connection.
-func TestRegion(t *testing.T) {
-	inBubble(t, func(e *env) {
-		east := e.last(1)
-		if !east.cfg.Nodes {
-			t.Error("Nodes are not followed")
-		}
-		east.move("us")
-		east.sync()
-		e.standing("s", "in-service in us")
-		e.put(with(secret("s", "east", "t1", 0), "region", "eu"))
-		e.standing("s", "in-service in eu")
-		east.move("asia")
-		e.put(secret("s", "east", "t1", 0))
-		e.last(1)
-		e.pass(2 * cluster.SignalPause)
-		east.move("")
-		e.standing("s", "in-service")
-		e.steps("east pending", "east pending region=us", "east ready-t1 region=us", "east ready-t1 region=eu", "east ready-t1 region=asia", "east ready-t1")
-	}, secret("s", "east", "t1", 0))
-}
-
 // TestRestlessRegion: whoever writes a cluster's Nodes can't make the table look at all
 // its services all the time. The last region is not missed.
 func TestRestlessRegion(t *testing.T) {

@@ -13,8 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/federation"
 )
 
@@ -111,38 +109,6 @@ func TestCallbacks(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}, aService("web", "http=80"))
-}
-
-// TestHangingOptional: an optional resource without answer delays the first sync only for
-// optionalGrace.
-func TestHangingOptional(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cfg := testConfig()
-		cfg.Client = newFakeAPI().client()
-		cfg.Client.Sources.Servers = decodetest.Fake[*crd.Server](func(ctx context.Context, _ metav1.ListOptions) (*crd.ServerList, error) {
-			<-ctx.Done()
-			return nil, ctx.Err()
-		}, nil)
-		c, err := New(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- c.Run(ctx) }()
-		<-c.Synced()
-		if d := time.Since(began); d != 5*time.Second {
-			t.Errorf("synced after %v", d)
-		}
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := c.Run(t.Context()); err == nil {
-			t.Error("a second Run was not refused")
-		}
-	})
 }
 
 func TestNewRefuses(t *testing.T) {

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"pgregory.net/rapid"
 
 	"isthmus/federation"
 )
@@ -134,39 +132,4 @@ func TestExplainLeftOutIsNoChange(t *testing.T) {
 			t.Errorf("step %d: reported %q", i, marked)
 		}
 	}
-}
-
-// TestExplainIsTheShare: over random objects, what is explained as served or not ready is
-// what a reader reads.
-func TestExplainIsTheShare(t *testing.T) {
-	word := rapid.SampledFrom([]string{"", " pod=p", " pod=q", " ew=v", " kind=Node"})
-	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(t, nil)
-		w.put(aService("web", "http=80", "=81"), aPod("p"))
-		for i := range rapid.IntRange(0, 3).Draw(rt, "slices") {
-			var list []string
-			for range rapid.IntRange(0, 5).Draw(rt, "addresses") {
-				list = append(list, rapid.SampledFrom([]string{"10.0.0.1", "10.0.0.2", "fd00::1", "127.0.0.1", "x"}).Draw(rt, "ip")+
-					word.Draw(rt, "target")+rapid.SampledFrom([]string{"", "", " unready", " unready terminating", " zone=\xff"}).Draw(rt, "state"))
-			}
-			w.put(aSlice(fmt.Sprint("s", i), "web", rapid.SampledFrom([]string{"http=8080", "other=1", "http=", "", "http=8080,=2"}).Draw(rt, "ports"), list...))
-		}
-		port := rapid.SampledFrom([]uint16{80, 81, 99, federation.AnyPort}).Draw(rt, "port")
-		var served, offered []string
-		for x := range w.Explain(federation.ServiceID{Namespace: "ns", Name: "web"}, port) {
-			if text := fmt.Sprint(x.Slice, x.Addr); x.Verdict == federation.Served && !slices.Contains(served, text) {
-				served = append(served, text)
-			}
-		}
-		for _, l := range w.read("web", port).Slices {
-			for _, e := range l.Endpoints {
-				offered = append(offered, fmt.Sprint(l.Name, e.Addr))
-			}
-		}
-		slices.Sort(served)
-		slices.Sort(offered)
-		if !slices.Equal(served, offered) {
-			rt.Errorf("explained as served: %q; read: %q", served, offered)
-		}
-	})
 }

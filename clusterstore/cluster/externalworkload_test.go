@@ -8,7 +8,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/crd"
-	"isthmus/federation"
 )
 
 type workloadOption = func(*crd.ExternalWorkload)
@@ -20,23 +19,6 @@ func workloadAnnotation(key, value string) workloadOption {
 func workloadOwner(kind, name string) workloadOption {
 	return func(o *crd.ExternalWorkload) {
 		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{Kind: kind, Name: name})
-	}
-}
-
-// TestWorkloadEndpoint: the whole endpoint of an ExternalWorkload's address.
-func TestWorkloadEndpoint(t *testing.T) {
-	w := newWorld(t, nil)
-	v := aWorkload("v", "http=8080")
-	workloadOwner("WorkloadGroup", "vms")(v)
-	w.put(aService("web", "http=80"), v, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v zone=z1 hint=z1 host=h"))
-	want := "10.0.0.1:8080 namespace:ns service:web external_workload:v workloadgroup:vms " +
-		"zone=z1 host=h twin=workload/ns/v hints=z1 uri=spiffe://root/v sni=v.example meshed inbound=4143"
-	e := w.read("web", 80).Slices[0].Endpoints[0]
-	if got := describe(e); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	if e.Kind != federation.Workload || e.Cluster != "east" {
-		t.Errorf("kind %v, cluster %v", e.Kind, e.Cluster)
 	}
 }
 

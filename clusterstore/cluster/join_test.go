@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -96,49 +95,6 @@ func TestEndpoints(t *testing.T) {
 	}
 	w.del(o)
 	check(80, "")
-}
-
-// TestGateway: addresses of a gateway to another cluster, in the local cluster's slices.
-// A slice of a linked cluster can't name another one.
-//
-// Behaviours: M-02, M-03.
-func TestGateway(t *testing.T) {
-	for _, x := range []struct {
-		name, cluster, identity, remote string
-		want                            string
-	}{
-		{"plain", "", "", "", ""},
-		{"all", "east", "gw.id", "web.ns.svc.east.local", " target_cluster:east target_service:web target_service_namespace:ns zone=z host=h hints=z id=gw.id authority=web.ns.svc.east.local:80"},
-		{"no identity", "east", "", "web.ns.svc.east.local", " target_cluster:east target_service:web target_service_namespace:ns zone=z host=h hints=z authority=web.ns.svc.east.local:80"},
-		{"name without dots", "east", "gw.id", "web", " target_cluster:east zone=z host=h hints=z id=gw.id authority=web:80"},
-		{"no cluster", "", "gw.id", "web.ns.svc.east.local", " zone=z host=h hints=z id=gw.id authority=web.ns.svc.east.local:80"},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			w, linked := newWorld(t, func(c *Config) { c.Name = federation.Local }), newWorld(t, nil)
-			o := aSlice("s", "web", "http=4143", "10.0.0.1 zone=z host=h hint=z")
-			if x.cluster != "" {
-				o.Labels = with(o.Labels, mirrorClusterLabel, x.cluster)
-			}
-			if x.identity != "" {
-				o.Annotations = with(o.Annotations, gatewayIdentityAnnotation, x.identity)
-			}
-			if x.remote != "" {
-				o.Annotations = with(o.Annotations, remoteNameAnnotation, x.remote)
-			}
-			w.put(aService("web", "http=80"), o)
-			want := "10.0.0.1:4143 namespace:ns service:web" + x.want
-			if x.want == "" {
-				want += " zone=z host=h hints=z"
-			}
-			if got := describe(w.read("web", 80).Slices[0].Endpoints[0]); got != want {
-				t.Errorf("got\n%s\nwant\n%s", got, want)
-			}
-			linked.put(aService("web", "http=80"), o)
-			if got := describe(linked.read("web", 80).Slices[0].Endpoints[0]); strings.Contains(got, "target_") {
-				t.Errorf("in a linked cluster:\n%s", got)
-			}
-		})
-	}
 }
 
 // TestNotText: an endpoint that can't be sent is left out, and no other.

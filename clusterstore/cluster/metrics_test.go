@@ -9,7 +9,6 @@ import (
 
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/internal/metricstest"
-	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
 
@@ -51,26 +50,6 @@ func TestStaleSeries(t *testing.T) {
 		}
 	}
 }
-
-// TestStandingSeries: whoever collects it has described it.
-func TestStandingSeries(t *testing.T) {
-	for standing, want := range map[federation.Standing]string{
-		federation.InService:  "isthmus_cluster_standing cluster=local standing=in-service 1",
-		federation.LastResort: "isthmus_cluster_standing cluster=local standing=last-resort 1",
-		federation.Withdrawn:  "isthmus_cluster_standing cluster=local standing=withdrawn 1",
-	} {
-		registry := prometheus.NewRegistry()
-		registry.MustRegister(described{StandingSeries(federation.Local, standing)})
-		metricstest.Check(t, registry, want)
-	}
-}
-
-// described is a collector that describes what Describe does, so that a registry refuses
-// metrics beyond that.
-type described []prometheus.Metric
-
-func (d described) Describe(ch chan<- *prometheus.Desc) { Describe(ch) }
-func (d described) Collect(ch chan<- prometheus.Metric) { collectorOf(d).Collect(ch) }
 
 type collectorOf []prometheus.Metric
 

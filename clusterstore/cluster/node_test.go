@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
@@ -85,26 +84,4 @@ func TestRegionReference(t *testing.T) {
 			rt.Fatalf("left behind: %v, %q", s.nodes, s.region)
 		}
 	})
-}
-
-// TestRegionHangingCallback: while RegionChanged runs no lock is held. It holds up nothing
-// but Nodes.
-func TestRegionHangingCallback(t *testing.T) {
-	var hang chan struct{}
-	inCluster(t, func(c *Config, _ *trouble) {
-		hang, c.Nodes = make(chan struct{}), true
-		c.RegionChanged = func() { <-hang }
-	}, func(r *running) {
-		r.create(aNode("a", "north"))
-		r.create(aPod("p"))
-		r.create(aNode("b", "south"))
-		if got := r.addrs(); got != "10.0.0.1:8080" || r.Region() != "north" {
-			t.Errorf("%q, region %q", got, r.Region())
-		}
-		close(hang)
-		synctest.Wait()
-		if r.Region() != "" {
-			t.Errorf("%q", r.Region())
-		}
-	}, aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
 }

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	k8sruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/federation"
 )
@@ -17,37 +16,6 @@ func unreadyOfShare(s federation.Share) string {
 		parts = append(parts, strings.Join(describeUnready(l), ", "))
 	}
 	return strings.Join(parts, " | ")
-}
-
-// TestUnready: which addresses are known and not ready, at which port, and what is known
-// of them.
-func TestUnready(t *testing.T) {
-	const web = "unready pod 10.0.0.1:8080 zone=z node=n host=h twin=ns/p"
-	inWorkload := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p unready")
-	inWorkload.Endpoints[0].TargetRef.Namespace = "workload"
-	for _, x := range []struct {
-		name string
-		port uint16
-		o    k8sruntime.Object
-		want string
-	}{
-		{"Pod that is not known", 80, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p zone=z node=n host=h hint=z unready"), web},
-		{"Pod in a namespace of a telling name", 80, inWorkload, "unready pod 10.0.0.1:8080 twin=workload/p"},
-		{"several addresses", 80, aSlice("s", "web", "http=8080", "10.0.0.1+fd00::1 unready"), "unready address 10.0.0.1:8080, unready address [fd00::1]:8080"},
-		{"addresses that no endpoint has", 80, aSlice("s", "web", "http=8080", "127.0.0.1 unready", "x unready"), ""},
-		{"zone that can't be sent", 80, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p zone=\xff unready"), ""},
-		{"any port", federation.AnyPort, aSlice("s", "web", "other=8080", "10.0.0.1 unready"), "unready address 10.0.0.1:0"},
-	} {
-		t.Run(x.name, func(t *testing.T) {
-			for _, change := range []func(*Config){nil, withAddresses} {
-				w := newWorld(t, change)
-				w.put(aService("web", "http=80"), x.o)
-				if got := unreadyOfShare(w.read("web", x.port)); got != x.want {
-					t.Errorf("got %q, want %q", got, x.want)
-				}
-			}
-		})
-	}
 }
 
 // TestUnreadyOfEndpoints: the same for the older Endpoints objects.
