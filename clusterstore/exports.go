@@ -71,8 +71,9 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 	return changed
 }
 
-// exportsMayDiffer is called after a change that may be one of Exports.
-func (s *Store) exportsMayDiffer() {
+// LookAgain closes the channel of ExportsChanged. It is called after each change that may be one of Exports, and for changes elsewhere of
+// what plans depend on.
+func (s *Store) LookAgain() {
 	if s.exportsChanged != nil {
 		s.exportsChanged.Set(struct{}{})
 	}
@@ -145,6 +146,6 @@ func (l *link) exports() *cluster.ExportConfig {
 	return &cluster.ExportConfig{
 		Selectors:      func() plan.Selectors { return o.Selectors(string(l.name)) },
 		ServiceExports: o.ServiceExports,
-		Changed:        l.store.exportsMayDiffer,
+		Changed:        l.store.LookAgain,
 	}
 }

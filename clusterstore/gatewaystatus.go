@@ -5,13 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
 
@@ -109,18 +107,4 @@ func newProbes() *prometheus.HistogramVec {
 		Help:    "How long probes of a linked cluster's gateways take, whatever comes of them.",
 		Buckets: []float64{.001, .005, .025, .1, .5, 1, 5},
 	}, []string{"cluster"})
-}
-
-// probed counts a probe.
-func (s *Store) probed(name federation.ClusterName, took time.Duration) {
-	if s.probes != nil {
-		s.probes.WithLabelValues(string(name)).Observe(took.Seconds())
-	}
-}
-
-// forgetProbes forgets those of a cluster that is linked no more.
-func (s *Store) forgetProbes(name federation.ClusterName) {
-	if s.probes != nil {
-		s.probes.DeleteLabelValues(string(name))
-	}
 }

@@ -238,7 +238,7 @@ func (l *link) unlink() {
 	serving.stop()
 	l.store.opts.Metrics.Requests().Forget(l.name)
 	if l.gateways.end() {
-		l.store.forgetProbes(l.name)
+		l.store.probes.DeleteLabelValues(string(l.name))
 	}
 }
 

@@ -34,7 +34,7 @@ func (l *link) useGateways(ctx context.Context) {
 	from := cmp.Or(l.serving, l.next)
 	if from == nil || !l.elsewhere() {
 		if g.end() {
-			l.store.forgetProbes(l.name)
+			l.store.probes.DeleteLabelValues(string(l.name))
 		}
 		return
 	}
@@ -44,7 +44,7 @@ func (l *link) useGateways(ctx context.Context) {
 	if g.tracker == nil {
 		g.start(ctx, mcgateway.Config{
 			Changed: l.changed.Changed,
-			Probed:  func(took time.Duration) { l.store.probed(l.name, took) },
+			Probed:  func(took time.Duration) { l.store.probes.WithLabelValues(string(l.name)).Observe(took.Seconds()) },
 			Resolve: l.store.lookUp, Probe: l.store.probe, Own: l.store.own.owner,
 			Routable: l.store.opts.Rules.GatewayRoutable, IPv4Only: !l.store.opts.IPv6,
 		})

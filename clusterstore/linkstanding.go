@@ -18,8 +18,6 @@ import (
 type linkStanding struct {
 	settings  linkSettings  // of the Secret in use, as it is now
 	secret    string        // namespace and name of that Secret; empty: there is none
-	turnedAt  time.Time     // since when a change of the cordon takes effect; zero: it has not changed since the cluster was linked
-	turnOver  time.Duration // how long that takes at most
 	linkedAt  time.Time     // since when there is a cluster; zero: there is none
 	lostSince time.Time     // since when its API is not followed; zero: it is followed
 	lost      federation.Standing
@@ -53,19 +51,10 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	if i := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == inUse.secret }); i >= 0 {
 		c = list[i]
 	}
-	overChanged := s.settings.cordonOver != c.standing.cordonOver
-	if s.secret != "" && (s.settings.cordon != c.standing.cordon || overChanged && s.turning()) {
-		s.turnedAt, s.turnOver = time.Now(), c.standing.cordonOver
-	}
 	if w := c.standing.warnings; len(w) > 0 && !slices.Equal(w, s.settings.warnings) {
 		l.log.Warn("annotations of a link Secret can't be read", zap.String("secret", c.secret), zap.Strings("warnings", w))
 	}
 	s.settings, s.secret = c.standing, l.store.opts.Namespace+"/"+c.secret
-}
-
-// turning reports whether a change of the cordon is taking effect, as the table makes it.
-func (s *linkStanding) turning() bool {
-	return !s.turnedAt.IsZero() && time.Since(s.turnedAt) < s.turnOver
 }
 
 // setLink gives the table the link as it is now. It is called whenever that may have
@@ -146,22 +135,15 @@ func (l *link) logStanding() {
 	s.logged = now
 }
 
-// reason describes why the cluster is not in service, or is not with all endpoints yet;
-// empty: it is.
+// reason describes why the cluster is not in service; empty: it is.
 func (s *linkStanding) reason() string {
 	var list []string
-	spread := "" // while a cordon, or its end, takes effect
-	if s.turning() {
-		spread = fmt.Sprintf(" over %v since %s", s.turnOver, s.turnedAt.UTC().Format(time.RFC3339))
-	}
 	by := "by " + cmp.Or(s.settings.cordonBy, fmt.Sprintf("annotation %s of Secret %s", CordonAnnotation, s.secret))
 	switch {
 	case s.settings.cordon == federation.Withdrawn:
-		list = append(list, "cordoned "+by+spread)
+		list = append(list, "cordoned "+by)
 	case s.settings.cordon == federation.LastResort:
-		list = append(list, "cordoned as last resort "+by+spread)
-	case spread != "":
-		list = append(list, "endpoints come back from a cordon"+spread)
+		list = append(list, "cordoned as last resort "+by)
 	}
 	if s.lost != federation.InService {
 		list = append(list, fmt.Sprintf("lost for %v", time.Since(s.lostSince).Truncate(time.Second)))

@@ -85,41 +85,14 @@ func TestCordonEdited(t *testing.T) {
 		e.put(s("cordon", "true"))
 		e.standing("s", "withdrawn: cordoned by annotation isthmus.io/cordon of Secret linkerd/s")
 		e.put(s("cordon", "last-resort", "cordon-over", "10m"))
-		e.standing("s", "last-resort: cordoned as last resort by annotation isthmus.io/cordon of Secret linkerd/s over 10m0s since 20…Z")
-		e.pass(10 * time.Minute)
 		e.standing("s", "last-resort: cordoned as last resort by annotation isthmus.io/cordon of Secret linkerd/s")
 		e.put(s("cordon", "false", "cordon-over", "10m"))
-		e.standing("s", "in-service: endpoints come back from a cordon over 10m0s since 20…Z")
-		e.pass(10 * time.Minute)
 		e.standing("s", "in-service")
 		e.put(s())
 		e.steps("east pending", "east ready-t1", "east ready-t1 cordon=withdrawn/0s", "east ready-t1 cordon=last-resort/10m0s",
 			"east ready-t1 cordon=in-service/10m0s", "east ready-t1")
 		e.served(e.last(1)) // it runs as before
 		e.logged("cluster linked", "cluster ready", changed, changed, changed)
-	}, secret("s", "east", "t1", 0))
-}
-
-// TestCordonOverEdited: cordon-over is for changes of the cordon after it, and for what is
-// under way.
-func TestCordonOverEdited(t *testing.T) {
-	s := func(pairs ...string) *corev1.Secret { return with(secret("s", "east", "t1", 0), pairs...) }
-	const cordoned = "withdrawn: cordoned by annotation isthmus.io/cordon of Secret linkerd/s"
-	inBubble(t, func(e *env) {
-		e.sync(1)
-		e.put(s("cordon", "true"))
-		e.put(s("cordon", "true", "cordon-over", "10m"))
-		e.standing("s", cordoned)
-		e.put(s("cordon-over", "10m"))
-		e.pass(5 * time.Minute)
-		e.standing("s", "in-service: endpoints come back from a cordon over 10m0s since 20…Z")
-		e.put(s("cordon-over", "20m"))
-		e.pass(19 * time.Minute)
-		e.standing("s", "in-service: endpoints come back from a cordon over 20m0s since 20…Z")
-		e.pass(time.Minute)
-		e.standing("s", "in-service")
-		e.put(s("cordon-over", "1h"))
-		e.standing("s", "in-service")
 	}, secret("s", "east", "t1", 0))
 }
 

@@ -100,7 +100,7 @@ func (l *link) publish() {
 		v.cluster, v.readBy, v.waits = l.next.cluster, l.next.creds, l.next.waits
 	}
 	l.published.Store(v)
-	l.store.exportsMayDiffer()
+	l.store.LookAgain()
 }
 
 // publishedLinks returns the links that have published something.

@@ -16,7 +16,6 @@ type storeMetrics struct {
 }
 
 func registerStore(s *Store, r prometheus.Registerer) error {
-	s.probes = newProbes()
 	if err := r.Register(s.probes); err != nil {
 		return err
 	}

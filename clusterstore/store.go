@@ -79,14 +79,8 @@ func (o *Options) validate() error {
 		return errors.New("clusterstore: Options.Namespace, the namespace of the link Secrets, is empty")
 	case o.Table == nil:
 		return errors.New("clusterstore: Options.Table is nil")
-	case o.Grace < 0:
-		return fmt.Errorf("clusterstore: Options.Grace is negative: %v", o.Grace)
-	case o.WhenLost > federation.Withdrawn:
-		return fmt.Errorf("clusterstore: Options.WhenLost is no standing: %d", o.WhenLost)
 	case o.Exports != nil && (o.Exports.Selectors == nil || o.Own == nil || o.Own.link.store.opts.Exports != o.Exports):
 		return errors.New("clusterstore: with Options.Exports its Selectors, and Options.Own, which has the same, are needed")
-	case o.LostAfter < 0:
-		return fmt.Errorf("clusterstore: Options.LostAfter is negative: %v", o.LostAfter)
 	}
 	return nil
 }
@@ -105,7 +99,7 @@ type Store struct {
 	setLink func(federation.ClusterName, federation.Link) // the table's
 	settled chan struct{}
 	starts  starts
-	probes  *prometheus.HistogramVec                               // nil: no metrics
+	probes  *prometheus.HistogramVec
 	lookUp  func(context.Context, string) ([]netip.Addr, error)    // nil: the host's resolver
 	probe   func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
 	own     *ownNetwork
@@ -133,6 +127,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 		settled: make(chan struct{}),
 		setLink: o.Table.SetLink,
 		starts:  newStarts(),
+		probes:  newProbes(),
 		links:   make(map[federation.ClusterName]*link),
 	}
 	if o.Exports != nil {
@@ -210,7 +205,7 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	}
 	s.dispatched = true
 	s.checkSettled()
-	s.exportsMayDiffer()
+	s.LookAgain()
 }
 
 // removeIfUnused removes a link that has no Secrets, unless it has got some meanwhile.
@@ -222,7 +217,7 @@ func (s *Store) removeIfUnused(l *link) bool {
 	}
 	delete(s.links, l.name)
 	s.checkSettled()
-	s.exportsMayDiffer()
+	s.LookAgain()
 	return true
 }
 
@@ -270,9 +265,6 @@ func (s *Store) logRefused(now snapshot, logged map[string]string) {
 		}
 	}
 }
-
-// LookAgain closes the channel of ExportsChanged, for a change elsewhere of what plans depend on.
-func (s *Store) LookAgain() { s.exportsChanged.Set(struct{}{}) }
 
 // closed reports whether a channel that is never sent on is closed.
 func closed(c <-chan struct{}) bool {

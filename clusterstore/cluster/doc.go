@@ -58,7 +58,7 @@
 //     of each Pod. The join asks for each Pod. setServer and evaluatePolicy keep it right after a
 //     change of a Server, putEvaluated after one of a Pod.
 //   - nodes: zone and region, by name. After each change of Nodes the region that all have is looked for.
-//   - exports, with Config.Exports only: the Services that labels export, by key, ServiceExports, and of the own cluster Namespaces
+//   - exports, with Config.Exports only: ServiceExports, by key, and of the own cluster Namespaces
 //     and ServiceImports. Their stores keep it, and report at the end of each
 //     list or event that it has changed; Exports makes what others see when it is asked, and then joins ServiceExports with
 //     their Services. So that these are there whichever comes first, the little that ServiceExports need is kept of every Service:

@@ -58,7 +58,7 @@ func TestServiceExports(t *testing.T) {
 	w.del(labelled("later"), aServiceExport("plain"))
 	expect(2, "ns/later exported without Service, ns/web federated, read")
 	w.del(aServiceExport("later"), labelled("plain"), labelled("web"), labelled("other"), labelled("new"))
-	if x := w.state.exports; len(x.labelled)+len(x.serviceExports)+w.state.size() > 0 {
+	if x := w.state.exports; len(x.serviceExports)+w.state.size() > 0 {
 		t.Errorf("left behind: %+v", x)
 	}
 }

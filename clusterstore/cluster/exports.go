@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
@@ -124,12 +125,12 @@ func (c *Cluster) readExport(o *corev1.Service) *plan.Export {
 // isLabelled reports whether labels say that something is exported.
 func isLabelled(e *plan.Export) bool { return e != nil && (e.Mirror || e.Federated) }
 
-// exportPlaces counts the places that what is exported by labels has in the index, and in what Exports returns.
+// exportPlaces counts the place that what is exported by labels has in what Exports returns.
 func exportPlaces(s *Service) int {
-	if !isLabelled(s.export()) {
-		return 0
+	if isLabelled(s.export()) {
+		return 1
 	}
-	return 2
+	return 0
 }
 
 func sameExport(a, b *plan.Export) bool { return a == b || reflect.DeepEqual(a, b) }
@@ -137,18 +138,21 @@ func sameExport(a, b *plan.Export) bool { return a == b || reflect.DeepEqual(a, 
 // exportList returns what is exported. mu is held.
 func (s *state) exportList() (list []plan.Export) {
 	x := s.exports
-	for key, e := range x.labelled {
-		one := *e
-		one.Exported = x.serviceExports[key]
-		list = append(list, one)
+	for id, e := range s.services {
+		if kept := e.spec.export(); isLabelled(kept) {
+			one := *kept
+			one.Exported = x.serviceExports[follow.JoinKey(id.Namespace, id.Name)]
+			list = append(list, one)
+		}
 	}
 	for key, e := range x.serviceExports {
-		if x.labelled[key] != nil {
-			continue
-		}
 		one := plan.Export{ID: plan.ID(serviceID(key)), Exported: e}
 		if of := s.services[serviceID(key)]; of != nil {
-			if kept := of.spec.export(); kept != nil {
+			kept := of.spec.export()
+			if isLabelled(kept) {
+				continue
+			}
+			if kept != nil {
 				one.Service = kept.Service
 			}
 		}
@@ -162,7 +166,6 @@ type exportIndex struct {
 	own bool // fixed
 
 	// Under state.mu, by key:
-	labelled       map[string]*plan.Export
 	namespaces     map[string]bool // false: it is being deleted
 	serviceExports map[string]*plan.ServiceExport
 	imports        map[string]*plan.ServiceImport
@@ -189,7 +192,7 @@ const (
 
 func newExportIndex(own bool) *exportIndex {
 	x := &exportIndex{
-		own: own, labelled: make(map[string]*plan.Export), namespaces: make(map[string]bool),
+		own: own, namespaces: make(map[string]bool),
 		serviceExports: make(map[string]*plan.ServiceExport), imports: make(map[string]*plan.ServiceImport),
 	}
 	x.parts[ofNamespaces].listed = !own
@@ -212,11 +215,6 @@ func (x *exportIndex) setService(key string, from, to *Service) {
 		return
 	}
 	before, now := from.export(), to.export()
-	if isLabelled(now) {
-		x.labelled[key] = now
-	} else {
-		delete(x.labelled, key)
-	}
 	matters := func(e *plan.Export) bool {
 		return isLabelled(e) || x.serviceExports[key] != nil || x.own && e != nil && plan.IsWritten(e.Service.Labels)
 	}

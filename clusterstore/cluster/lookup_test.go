@@ -74,7 +74,7 @@ func TestLookupAddress(t *testing.T) {
 
 // size is the number of entries in all indexes.
 func (a *ownIndex) size() int {
-	return len(a.locations) + len(a.pods) + len(a.workloads) + len(a.services) + len(a.profiles) + a.rejected
+	return len(a.locations) + len(a.pods) + len(a.workloads) + len(a.services) + len(a.profiles)
 }
 
 // TestInstance: the owner of a hostname of a service.

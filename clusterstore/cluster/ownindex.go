@@ -19,7 +19,6 @@ type ownIndex struct {
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
 	services  map[netip.Addr][]federation.ServiceID // Services with that cluster IP
 	profiles  map[string]*serviceprofile.Translated
-	rejected  int                                         // number of profiles that can't be used at all
 	selected  map[string]map[string]*crd.ExternalWorkload // what slices have of ExternalWorkloads, by namespace and name; a namespace without any has no map
 	replaced  *crd.ExternalWorkload                       // what was there of the one that was put or dropped last; of the goroutine that does so
 }

@@ -39,16 +39,11 @@ func (c *Cluster) logUnusable(key string, f *serviceprofile.Translated, ok bool)
 	}
 }
 
-// setProfile follows a change of the ServiceProfile with that key; nil: there was, or is, none.
-func (s *state) setProfile(key string, before, now *serviceprofile.Translated) {
-	if before != nil && before.Profile == nil {
-		s.own.rejected--
-	}
+// setProfile follows a change of the ServiceProfile with that key; nil: there is none any longer.
+func (s *state) setProfile(key string, _, now *serviceprofile.Translated) {
 	problem := ""
 	if now != nil {
-		if problem = now.Problem; now.Profile == nil {
-			s.own.rejected++
-		}
+		problem = now.Problem
 	}
 	s.setUnusable("ServiceProfile "+key, problem)
 	namespace, name := follow.SplitKey(key)

@@ -231,7 +231,11 @@ func (s *state) unusableObjects() (list []string, profiles int) {
 	s.mu.RLock()
 	reasons := maps.Clone(s.unusable) // there may be many: they are sorted without the lock
 	if s.own != nil {
-		profiles = s.own.rejected
+		for _, p := range s.own.profiles {
+			if p.Profile == nil {
+				profiles++
+			}
+		}
 	}
 	s.mu.RUnlock()
 	list = make([]string, 0, len(reasons))
