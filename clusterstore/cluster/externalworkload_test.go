@@ -22,7 +22,7 @@ func workloadOwner(kind, name string) workloadOption {
 	}
 }
 
-// TestWorkloadFacts: which fields of an ExternalWorkload or a Server decide what.
+// TestWorkloadFacts: which fields of an ExternalWorkload decide what, as far as TestJoinReference does not draw it.
 func TestWorkloadFacts(t *testing.T) {
 	const sa, id = "external_workload:v ", "twin=workload/ns/v uri=spiffe://root/v sni=v.example meshed"
 	type options = []workloadOption
@@ -30,20 +30,16 @@ func TestWorkloadFacts(t *testing.T) {
 		name    string
 		port    uint16
 		options options
-		server  *crd.Server
 		want    string
 	}{
-		{"annotated", 8080, options{workloadAnnotation(opaqueAnnotation, "1,8000-8080")}, nil, sa + id + " opaque inbound=4143"},
-		{"annotation in place of the defaults", 3306, options{workloadAnnotation(opaqueAnnotation, "")}, nil, sa + id + " inbound=4143"},
-		{"ports to skip mean nothing here", 8080, options{workloadAnnotation(skipAnnotation, "8080")}, nil, sa + id + " inbound=4143"},
-		{"proxy's port", 8080, options{func(o *crd.ExternalWorkload) { o.Spec.Ports[1].Name = proxyPortName }}, nil, sa + id + " inbound=9090"},
+		{"annotation in place of the defaults", 3306, options{workloadAnnotation(opaqueAnnotation, "")}, sa + id + " inbound=4143"},
+		{"ports to skip mean nothing here", 8080, options{workloadAnnotation(skipAnnotation, "8080")}, sa + id + " inbound=4143"},
 		{"impossible proxy's port", 8080, options{func(o *crd.ExternalWorkload) {
 			o.Spec.Ports[1] = crd.PortSpec{Name: proxyPortName, Port: 70000}
-		}}, nil, sa + id + " inbound=4143"},
-		{"owner", 8080, options{workloadOwner("Job", "j")}, nil, sa + "job:j " + id + " inbound=4143"},
-		{"two owners", 8080, options{workloadOwner("A", "a"), workloadOwner("B", "b")}, nil, sa + id + " inbound=4143"},
-		{"owner whose kind is a label of ours", 8080, options{workloadOwner("External_Workload", "x")}, nil, sa + id + " inbound=4143"},
-		{"no identity", 8080, options{func(o *crd.ExternalWorkload) { o.Spec.MeshTLS = crd.MeshTLS{} }}, nil, sa + "twin=workload/ns/v meshed inbound=4143"},
+		}}, sa + id + " inbound=4143"},
+		{"two owners", 8080, options{workloadOwner("A", "a"), workloadOwner("B", "b")}, sa + id + " inbound=4143"},
+		{"owner whose kind is a label of ours", 8080, options{workloadOwner("External_Workload", "x")}, sa + id + " inbound=4143"},
+		{"no identity", 8080, options{func(o *crd.ExternalWorkload) { o.Spec.MeshTLS = crd.MeshTLS{} }}, sa + "twin=workload/ns/v meshed inbound=4143"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			v := aWorkload("v", "http=8080", "admin=9090")
@@ -52,9 +48,6 @@ func TestWorkloadFacts(t *testing.T) {
 			}
 			w := newWorld(t, nil)
 			w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 ew=v"), v)
-			if x.server != nil {
-				w.put(x.server)
-			}
 			e := w.read("web", x.port).Slices[0].Endpoints[0]
 			if got, want := describe(e), fmt.Sprintf("10.0.0.1:%d namespace:ns service:web %s", x.port, x.want); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -40,9 +40,6 @@ func TestLookupAddress(t *testing.T) {
 		{"headless", "10.1.0.1:80", []runtime.Object{clusterIP(aService("web", "http=80"), "None")}, "10.1.0.1:80"},
 		{"a Service's address twice", "10.1.0.1:80", []runtime.Object{clusterIP(aService("a"), "10.1.0.1", "10.1.0.1")}, "Service ns/a"},
 		{"a Pod with the older field", "10.0.0.1:8989", []runtime.Object{onlyIP}, "10.0.0.1:8989" + podDescribed},
-		{"P-19 annotated", "10.0.0.1:4242", []runtime.Object{aPod("p", at("10.0.0.1"), meshed, podAnnotation(opaqueAnnotation, "4242"))}, "10.0.0.1:4242" + meshedDescribed + " opaque inbound=4143"},
-		{"P-21 skipped port", "10.0.0.1:24224", []runtime.Object{aPod("p", at("10.0.0.1"), meshed, podAnnotation(skipAnnotation, "24224"))},
-			"10.0.0.1:24224 control_plane_ns:linkerd" + podDescribed + " inbound=4143"},
 		{"W-01 host port of an init container", "192.168.0.1:22344", []runtime.Object{initPort}, "192.168.0.1:22344" + podDescribed},
 		{"W-01 another host port", "[fd00::1]:22346", []runtime.Object{initPort}, "[fd00::1]:22346" + podDescribed},
 		{"the same port of another protocol", "192.168.0.1:7777", []runtime.Object{aliased, overUDP}, "192.168.0.1:7777" + podDescribed},
@@ -77,7 +74,7 @@ func (a *ownIndex) size() int {
 	return len(a.locations) + len(a.pods) + len(a.workloads) + len(a.services) + len(a.profiles)
 }
 
-// TestInstance: the owner of a hostname of a service.
+// TestInstance: the owner of a hostname of a service, as far as TestAddressReference does not draw it.
 func TestInstance(t *testing.T) {
 	gateway := aSlice("s", "web", "http=4143", "10.0.0.9 host=h")
 	gateway.Annotations = map[string]string{gatewayIdentityAnnotation: "gw.id", remoteNameAnnotation: "h.web.ns.svc.east.local"}
@@ -89,9 +86,6 @@ func TestInstance(t *testing.T) {
 		objects []runtime.Object
 		want    string
 	}{
-		{"P-08 a Pod", 8989, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.7", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:8989" + podDescribed},
-		{"no port", 8989, []runtime.Object{aSlice("s", "web", "", "10.0.0.1 pod=p host=h"), aPod("p", at("10.0.0.1"))}, "10.0.0.1:8989" + podDescribed},
-		{"another hostname", 80, []runtime.Object{aSlice("s", "web", "http=80", "10.0.0.1 pod=p host=h2", "10.0.0.2 host=H"), aPod("p", at("10.0.0.1"))}, ""},
 		{"a gateway", 80, []runtime.Object{gateway}, "10.0.0.9:80 id=gw.id authority=h.web.ns.svc.east.local:80"},
 		{"a gateway that can't be sent", 80, []runtime.Object{odd}, "10.0.0.9:80"},
 	} {

@@ -60,8 +60,6 @@ func TestServers(t *testing.T) {
 		servers []*crd.Server
 		want    string
 	}{
-		{"by number", 8080, []*crd.Server{aServer("s", "8080", "app=web")}, p},
-		{"by name", 8080, []*crd.Server{aServer("s", "http", "app=web")}, p},
 		{"by name, on the node", 8888, []*crd.Server{aServer("s", "http", "app=web")}, p},
 		{"by name, in a sidecar", 4000, []*crd.Server{aServer("s", "side", "app=web")}, p},
 		{"a number as a name", 8080, []*crd.Server{aServer("s", "8080", "app=web", odd(func(s *crd.ServerSpec) { s.Port = intstr.FromString("8080") }))}, none},
