@@ -54,15 +54,14 @@ type scripted struct {
 	stopped  chan struct{} // closed when Run returns
 }
 
-func (c *scripted) Run(ctx context.Context) error {
+func (c *scripted) Run(ctx context.Context) {
 	defer close(c.stopped)
 	if ctx.Err() != nil {
-		return nil
+		return
 	}
 	c.began = time.Now()
 	close(c.running)
 	<-ctx.Done()
-	return nil
 }
 func (c *scripted) Synced() <-chan struct{} {
 	if c.asked++; c.asked == c.syncAt {
@@ -101,7 +100,7 @@ func (c *scripted) Gateways() (list []*cluster.Gateway, more int) {
 // setGateways sets the cluster's gateways.
 func (c *scripted) setGateways(list ...*cluster.Gateway) {
 	c.gateways.Store(&list)
-	c.cfg.GatewaysChanged()
+	c.cfg.LinkChanged()
 	time.Sleep(cluster.SignalPause) // changes of a second are passed on together
 	synctest.Wait()
 }
@@ -114,7 +113,7 @@ func (c *scripted) Region() string {
 }
 func (c *scripted) move(region string) {
 	c.region.Store(&region)
-	c.cfg.RegionChanged()
+	c.cfg.LinkChanged()
 	synctest.Wait()
 }
 func (c *scripted) isStopped() bool { return closed(c.stopped) }

@@ -78,7 +78,7 @@ func (x *exportWorld) newOwn(o *ExportOptions) *Own {
 		Rules: cluster.Rules{EndpointSlices: true}, Table: x.table, Log: zap.NewNop(), Report: func(cluster.Change) {}, Exports: o,
 		SetLink: func(federation.Link) {}, Prepare: func(context.Context) {},
 		Create: func(cfg cluster.Config) (Cluster, error) {
-			cfg.Client, cfg.GatewaysChanged = client, nil
+			cfg.Client = client
 			return cluster.NewOwn(cfg, cluster.OwnConfig{
 				ServiceChanged: func(federation.ServiceID) {}, NodeChanged: func(string, string, bool) {},
 				ProfileChanged: func(cluster.Topic, time.Time) {}, OwnerChanged: func(netip.Addr) {},

@@ -168,7 +168,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		l.logLinked(creds)
 	}
 	l.publish() // before it reads Services, so that SelectorsChanged finds it
-	l.next.start(ctx, l.store.starts, l.log)
+	l.next.start(ctx, l.store.starts)
 }
 
 // config is what a cluster is made of, besides what it is reached by.
@@ -185,10 +185,7 @@ func (l *link) config(creds *credentials) cluster.Config {
 		Changed: func(svc federation.ServiceID, at time.Time) {
 			l.store.opts.Table.Changed(l.name, svc, at)
 		},
-		Nodes:         true, // also with a region by annotation, which may be removed
-		RegionChanged: l.changed.Changed,
-
-		GatewaysChanged: l.changed.Changed, // also with its own network's, which may be replaced
+		LinkChanged: l.changed.Changed,
 	}
 }
 

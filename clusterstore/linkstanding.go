@@ -16,10 +16,10 @@ import (
 // linkStanding is how far a link's cluster is taken out of all services, why, and where
 // the cluster is. Its link's goroutine writes it; others get copies.
 type linkStanding struct {
-	settings  linkSettings  // of the Secret in use, as it is now
-	secret    string        // namespace and name of that Secret; empty: there is none
-	linkedAt  time.Time     // since when there is a cluster; zero: there is none
-	lostSince time.Time     // since when its API is not followed; zero: it is followed
+	settings  linkSettings // of the Secret in use, as it is now
+	secret    string       // namespace and name of that Secret; empty: there is none
+	linkedAt  time.Time    // since when there is a cluster; zero: there is none
+	lostSince time.Time    // since when its API is not followed; zero: it is followed
 	lost      federation.Standing
 	dead      bool // it is reached through gateways, and none answers
 	region    string

@@ -78,8 +78,8 @@ func TestRefusedCertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- c.Run(ctx) }()
+	ended := make(chan struct{})
+	go func() { defer close(ended); c.Run(ctx) }()
 	defer func() { stop(); <-ended }()
 	for {
 		changed := c.HealthChanged()

@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
@@ -17,7 +15,7 @@ import (
 // Cluster is what a link needs of a [cluster.Cluster]. Tests have their own.
 type Cluster interface {
 	federation.Source
-	Run(context.Context) error
+	Run(context.Context)
 	Synced() <-chan struct{}
 	Health() cluster.Health
 	HealthChanged() <-chan struct{}
@@ -43,7 +41,7 @@ type runningCluster struct {
 }
 
 // start runs the cluster once it has its turn.
-func (r *runningCluster) start(ctx context.Context, turns starts, log *zap.Logger) {
+func (r *runningCluster) start(ctx context.Context, turns starts) {
 	ctx, r.cancel = context.WithCancel(ctx)
 	r.began, r.done = make(chan struct{}), make(chan struct{})
 	synced := r.cluster.Synced()
@@ -55,9 +53,7 @@ func (r *runningCluster) start(ctx context.Context, turns starts, log *zap.Logge
 			close(r.began)
 			turn.Go(func() { turns.giveBack(ctx, r.cluster, synced) })
 		}
-		if err := r.cluster.Run(ctx); err != nil && ctx.Err() == nil {
-			log.Error("cluster ended by itself", zap.Error(err))
-		}
+		r.cluster.Run(ctx)
 	}()
 }
 
@@ -104,8 +100,8 @@ func (r *runningCluster) late() bool {
 // failedCluster takes the place of a Cluster that could not be made.
 type failedCluster struct{ err error }
 
-func (f failedCluster) Run(ctx context.Context) error { <-ctx.Done(); return nil }
-func (f failedCluster) Synced() <-chan struct{}       { return nil }
+func (f failedCluster) Run(ctx context.Context) { <-ctx.Done() }
+func (f failedCluster) Synced() <-chan struct{} { return nil }
 func (f failedCluster) Health() cluster.Health {
 	return cluster.Health{Health: follow.Health{Err: f.err}, API: adminapi.APIServer{Error: f.err.Error()}}
 }

@@ -161,7 +161,6 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report, Exports: o.Exports,
 		SetLink: func(link federation.Link) { l.table.SetLink(federation.Local, link) },
 		Create: func(cfg cluster.Config) (_ clusterstore.Cluster, err error) {
-			cfg.GatewaysChanged = nil // it is reached without
 			if changed := cfg.Changed; o.Writer != nil {
 				cfg.Changed = func(svc federation.ServiceID, at time.Time) {
 					o.Writer.Changed(svc)

@@ -31,11 +31,10 @@ type scripted struct {
 	mu     sync.Mutex // guards the Services of known
 }
 
-func (c *scripted) Run(ctx context.Context) error {
+func (c *scripted) Run(ctx context.Context) {
 	<-ctx.Done()
 	c.health.Set(cluster.Health{Health: follow.Health{Err: ctx.Err(), StaleSince: time.Now()}}) // as requests that are broken off do
 	c.ended = true
-	return nil
 }
 func (c *scripted) Service(id federation.ServiceID) *cluster.Service {
 	c.mu.Lock()

@@ -18,7 +18,7 @@ func TestRegion(t *testing.T) {
 		inBubbleWith(t, Options{Region: given}, func(e *env) {
 			for _, set := range []string{"eu", "us", ""} {
 				e.cluster.region.Set(set)
-				e.cluster.cfg.RegionChanged()
+				e.cluster.cfg.LinkChanged()
 				time.Sleep(2 * cluster.SignalPause)
 				synctest.Wait()
 				want := set

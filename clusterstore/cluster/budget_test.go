@@ -96,7 +96,7 @@ func TestBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := budget.NewPool(budget.Limits{Cluster: small, All: 2 * small}).Add()
 			before := heap()
-			w := newWorld(t, func(c *Config) { c.Budget, c.Nodes = b, true; exportingAll(new(int))(c) })
+			w := newWorld(t, func(c *Config) { c.Budget = b; exportingAll(new(int))(c) })
 			tt.fill(w)
 			took, used := int64(heap()-before), b.Usage().Used
 			runtime.KeepAlive(w)

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -41,16 +40,10 @@ type Config struct {
 	// after Synced: what was read before that is complete.
 	Changed func(svc federation.ServiceID, at time.Time)
 
-	// Nodes makes the cluster follow its Nodes (their metadata), for Region.
-	Nodes bool
-	// RegionChanged, if set, is called after the result of Region has changed, also
+	// LinkChanged, if set, is called after the result of Region or Gateways has changed, also
 	// before Synced. No lock is held then, and it may call methods of the Cluster. It must
 	// not block.
-	RegionChanged func()
-	// GatewaysChanged, if set, is called after the result of Gateways has changed, also
-	// before Synced. No lock is held then, and it may call methods of the Cluster. It must
-	// not block.
-	GatewaysChanged func()
+	LinkChanged func()
 
 	Exports *ExportConfig // nil: nothing of what the cluster exports is kept
 
@@ -77,7 +70,6 @@ type Cluster struct {
 	state     *state
 	resources []*follow.Resource
 	group     *follow.Group // runs the resources
-	started   sync.Once
 	facts     atomic.Pointer[facts.Facts] // nil: not read yet
 }
 
@@ -124,12 +116,7 @@ func (c *Cluster) drifted(d follow.Drift) {
 
 // Run follows the cluster until ctx ends, and returns once all its goroutines
 // have ended. What was read stays readable after that. Call it once.
-func (c *Cluster) Run(ctx context.Context) error {
-	err := errors.New("Run was called before")
-	c.started.Do(func() { err = nil })
-	if err != nil {
-		return fmt.Errorf("cluster %s: %w", c.cfg.Name, err)
-	}
+func (c *Cluster) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for range 2 { // one may wait for a large service that is being read for another reason
 		all.Go(func() { c.state.dirty.Run(ctx, c.cfg.Changed) })
@@ -146,7 +133,6 @@ func (c *Cluster) Run(ctx context.Context) error {
 	all.Wait()
 	c.cfg.Client.Close()
 	c.cfg.Budget.Close()
-	return nil
 }
 
 // Synced returns a channel that is closed once all needed resources (EndpointSlices

@@ -132,14 +132,12 @@ func inCluster(t *testing.T, change func(*Config, *trouble), test func(*running)
 		}
 		r.Own = newOn(api, cfg)
 		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- r.Run(ctx) }()
+		done := make(chan struct{})
+		go func() { defer close(done); r.Run(ctx) }()
 		r.stop = sync.OnceFunc(func() {
 			cancel()
 			before := time.Now()
-			if err := <-done; err != nil {
-				t.Errorf("Run: %v", err)
-			}
+			<-done
 			if d := time.Since(before); d > 0 {
 				t.Errorf("Run went on for %v after its context ended", d)
 			}

@@ -115,7 +115,7 @@ func newCorpusKind[T any, O interface {
 func corpusKinds(t *testing.T) []corpusKind {
 	cfg := testConfig()
 	cfg.Rules.LoopbackGateways = true
-	cfg.own, cfg.GatewaysChanged = ownConfig(), func() {}
+	cfg.own = ownConfig()
 	cfg.Exports = &ExportConfig{ServiceExports: true, Changed: func() {}, Selectors: func() plan.Selectors {
 		return plan.Selectors{Mirror: func(map[string]string) bool { return true }}
 	}}
@@ -129,6 +129,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Service"), corpus.UsedService, spiceService, func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services }, func(o *corev1.Service) any {
 			s := c.cfg.Rules.compactService(o, true)
 			s.rare, s.selecting = c.readRare(o), encodeSelecting(o)
+			s.rare.gateway = c.cfg.Rules.readGateway(o) // as of a linked cluster
 			maps.DeleteFunc(s.export().Service.Annotations, func(key, _ string) bool {
 				return !strings.Contains(key, "linkerd.io/") && !strings.Contains(key, "isthmus.io/")
 			})

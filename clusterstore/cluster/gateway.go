@@ -208,7 +208,7 @@ func (c *Cluster) updateGateways() {
 	changed := s.gateways
 	s.gateways = false
 	s.mu.Unlock()
-	if changed {
-		c.cfg.GatewaysChanged()
+	if changed && c.cfg.LinkChanged != nil {
+		c.cfg.LinkChanged()
 	}
 }

@@ -158,7 +158,7 @@ func TestLoopbackGateways(t *testing.T) {
 // and what is no gateway reports nothing.
 func TestFollowGateways(t *testing.T) {
 	changes := 0
-	w := newWorld(t, func(c *Config) { c.GatewaysChanged = func() { changes++ } })
+	w := newWorld(t, func(c *Config) { c.LinkChanged = func() { changes++ } })
 	expect := func(reported bool, want ...string) {
 		t.Helper()
 		list, more := w.Gateways()
@@ -193,7 +193,7 @@ func TestFollowGateways(t *testing.T) {
 
 // TestManyGateways: of many gateway Services the first by name are used.
 func TestManyGateways(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.GatewaysChanged = func() {} })
+	w := newWorld(t, nil)
 	for i := range 100 {
 		s := chartGateway()
 		s.Name = fmt.Sprintf("g%02d", 99-i)

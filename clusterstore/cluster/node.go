@@ -70,8 +70,8 @@ func (c *Cluster) updateRegion() {
 	changed := now != s.region
 	s.region = now
 	s.mu.Unlock()
-	if changed && c.cfg.RegionChanged != nil {
-		c.cfg.RegionChanged()
+	if changed && c.cfg.LinkChanged != nil {
+		c.cfg.LinkChanged()
 	}
 }
 

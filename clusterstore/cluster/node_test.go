@@ -21,8 +21,7 @@ func TestRegion(t *testing.T) {
 	var reported []string
 	var w *world
 	w = newWorld(t, func(c *Config) {
-		c.Nodes = true
-		c.RegionChanged = func() { reported = append(reported, w.Region()) }
+		c.LinkChanged = func() { reported = append(reported, w.Region()) }
 	})
 	for i, x := range []struct {
 		nodes []any // a new list

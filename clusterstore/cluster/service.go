@@ -31,7 +31,7 @@ type Service struct {
 
 // rare is what few Services have.
 type rare struct {
-	gateway *Gateway     // with Config.GatewaysChanged; nil: it is none
+	gateway *Gateway     // of a linked cluster; nil: it is none
 	export  *plan.Export // with Config.Exports; nil: it is none
 }
 
@@ -72,9 +72,7 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 		Same: (*Service).equal,
 	}
 	k.Applied = func() {
-		if c.cfg.GatewaysChanged != nil {
-			c.updateGateways()
-		}
+		c.updateGateways()
 		c.exportsApplied(ofServices)
 	}
 	if c.cfg.Exports != nil {
@@ -88,7 +86,7 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 
 func (c *Cluster) readRare(o *corev1.Service) *rare {
 	var r rare
-	if c.cfg.GatewaysChanged != nil {
+	if c.cfg.own == nil { // which is reached without
 		r.gateway = c.cfg.Rules.readGateway(o)
 	}
 	if c.cfg.Exports != nil {
