@@ -3,7 +3,6 @@ package clusterstore
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -81,7 +80,7 @@ func (x *exportWorld) newOwn(o *ExportOptions) *Own {
 			cfg.Client = client
 			return cluster.NewOwn(cfg, cluster.OwnConfig{
 				ServiceChanged: func(federation.ServiceID) {}, NodeChanged: func(string, string, bool) {},
-				ProfileChanged: func(cluster.Topic, time.Time) {}, OwnerChanged: func(netip.Addr) {},
+				ProfileChanged: func(cluster.Topic, time.Time) {},
 			})
 		},
 	})

@@ -52,7 +52,6 @@ func NewOwn(o OwnOptions) (*Own, error) {
 		setLink: func(_ federation.ClusterName, l federation.Link) { o.SetLink(l) },
 		settled: make(chan struct{}),
 		starts:  newStarts(),
-		probes:  newProbes(),
 	}
 	if o.Exports != nil {
 		s.exportsChanged = new(federation.Latest[struct{}])

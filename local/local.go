@@ -143,8 +143,12 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 	own := cluster.OwnConfig{
 		ServiceChanged: func(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) },
 		NodeChanged:    l.zones.set,
-		ProfileChanged: func(about cluster.Topic, _ time.Time) { l.profiles.changed(about) },
-		OwnerChanged:   o.Table.OwnerChanged,
+		ProfileChanged: func(about cluster.Topic, _ time.Time) {
+			if about.IP.IsValid() {
+				o.Table.OwnerChanged(about.IP)
+			}
+			l.profiles.changed(about)
+		},
 	}
 	if o.Writer != nil {
 		own.SliceManager, own.WorkloadChanged = externalworkload.Mark, o.Writer.WorkloadChanged

@@ -3,7 +3,6 @@ package cluster
 import (
 	"net/netip"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -13,10 +12,9 @@ func TestOwner(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	is := func(what, addr, want string, reported bool) {
 		t.Helper()
-		changed := make(map[string]bool)
-		w.state.own.owners.Drain(t.Context(), func(ip netip.Addr, _ time.Time) { changed[ip.String()] = true })
-		if got := w.Owner(netip.MustParseAddr(addr)); got != want || reported && !changed[addr] {
-			t.Errorf("%s: %s is %q, want %q; reported %v", what, addr, got, want, changed)
+		ip, topics := netip.MustParseAddr(addr), w.markedTopics()
+		if _, changed := topics[Topic{IP: ip}]; w.Owner(ip) != want || reported && !changed {
+			t.Errorf("%s: %s is %q, want %q; reported %v", what, addr, w.Owner(ip), want, topics)
 		}
 	}
 	is("nothing there", "10.0.0.1", "", false)

@@ -21,7 +21,7 @@ func withAddresses(c *Config) {
 func ownConfig() *OwnConfig {
 	return &OwnConfig{
 		ServiceChanged: func(federation.ServiceID) {}, NodeChanged: func(string, string, bool) {},
-		ProfileChanged: func(Topic, time.Time) {}, OwnerChanged: func(netip.Addr) {},
+		ProfileChanged: func(Topic, time.Time) {},
 	}
 }
 

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -69,7 +68,7 @@ type Cluster struct {
 	cfg       Config
 	state     *state
 	resources []*follow.Resource
-	group     *follow.Group // runs the resources
+	group     *follow.Group               // runs the resources
 	facts     atomic.Pointer[facts.Facts] // nil: not read yet
 }
 
@@ -124,7 +123,6 @@ func (c *Cluster) Run(ctx context.Context) {
 	all.Go(func() { c.state.dirtyPolicies.Run(ctx, c.state.evaluatePolicy) })
 	if own := c.state.own; own != nil {
 		all.Go(func() { own.dirty.Run(ctx, c.cfg.own.ProfileChanged) })
-		all.Go(func() { own.owners.Run(ctx, func(ip netip.Addr, _ time.Time) { c.cfg.own.OwnerChanged(ip) }) })
 	}
 	all.Go(func() {
 		facts.Keep(ctx, c.cfg.Client, c.cfg.Rules.ControllerNamespace, c.Synced(), c.cfg.Relist, c.facts.Store)

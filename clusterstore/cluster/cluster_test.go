@@ -49,13 +49,12 @@ func TestSliceBeforePod(t *testing.T) {
 
 var web80 = federation.Key{Service: federation.ServiceID{Namespace: "ns", Name: "web"}, Port: 80}
 
-// TestCallbacks: ServiceChanged and NodeChanged get all changes in order, and ProfileChanged and
-// OwnerChanged the addresses of a Pod.
+// TestCallbacks: ServiceChanged and NodeChanged get all changes in order, and ProfileChanged
+// the addresses of a Pod.
 func TestCallbacks(t *testing.T) {
 	var got []string
-	var owned chan string
 	inCluster(t, func(c *Config, _ *trouble) {
-		got, owned = nil, make(chan string, 1)
+		got = nil
 		withAddresses(c)
 		c.own.ServiceChanged = func(id federation.ServiceID) { got = append(got, id.String()) }
 		c.own.NodeChanged = func(name, zone string, exists bool) {
@@ -69,7 +68,6 @@ func TestCallbacks(t *testing.T) {
 				got = append(got, about.IP.String())
 			}
 		}
-		c.own.OwnerChanged = func(ip netip.Addr) { owned <- ip.String() }
 	}, func(r *running) {
 		ctx := context.Background()
 		services := r.api.typed.CoreV1().Services("ns")
@@ -102,9 +100,6 @@ func TestCallbacks(t *testing.T) {
 		}
 		synctest.Wait() // Pods have a watch of their own
 		r.create(aPod("p", at("10.0.0.1")))
-		if ip := <-owned; ip != "10.0.0.1" {
-			t.Errorf("the owner of %s has changed", ip)
-		}
 		if got, want := strings.Join(got, ", "), "ns/web, ns/web, ns/web, ns/web, n1 , n1 z1, n1 gone, 10.0.0.1"; got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}

@@ -77,7 +77,7 @@
 // (state.mu): it is held for map access and, shared, while a slice is joined; never
 // during IO, nor while a function of Config runs, nor while selectors are evaluated. Each
 // resource has a goroutine that writes; two more call Config.Changed, one evaluates policy, and of
-// the own cluster one calls OwnConfig.ProfileChanged and one OwnConfig.OwnerChanged, so that none
+// the own cluster one calls OwnConfig.ProfileChanged, so that none
 // waits for another and bursts collapse. They work in turn by namespace, so that none holds up the
 // others. Changes are reported after the first sync only: before it nothing can have been read.
 //

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"net/netip"
 	"time"
 
 	"isthmus/clusterstore/crd"
@@ -19,13 +18,10 @@ type OwnConfig struct {
 	ServiceChanged func(federation.ServiceID)
 	// NodeChanged gets every Node added, changed or deleted, in order, from one goroutine.
 	NodeChanged func(name, zone string, exists bool)
-	// ProfileChanged is called when a result of LookupAddress, Instance, ServiceProfile or Service may
+	// ProfileChanged is called when a result of LookupAddress, Owner, Instance, ServiceProfile or Service may
 	// have changed; at is when the first event behind it came. It has a goroutine of its own, so that
 	// it does not wait for Config.Changed.
 	ProfileChanged func(about Topic, at time.Time)
-	// OwnerChanged is called when the result of Owner for an address may have changed. It has a
-	// goroutine of its own.
-	OwnerChanged func(netip.Addr)
 
 	// SliceManager, if set, is the mark of EndpointSlices that are written for ExternalWorkloads: their
 	// label endpointslice.kubernetes.io/managed-by. The cluster then keeps what these are made of, and

@@ -12,8 +12,7 @@ import (
 // ownIndex is the part of the state that only the own cluster has: the index of addresses, and
 // ServiceProfiles.
 type ownIndex struct {
-	dirty     *fair.Dirty[Topic]      // by the namespace of the object that has changed
-	owners    *fair.Dirty[netip.Addr] // whose Owner may have changed
+	dirty     *fair.Dirty[Topic] // by the namespace of the object that has changed
 	locations map[*pod]*location
 	pods      map[netip.Addr][]*pod                 // Pods with that IP, their own or their node's
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
@@ -34,7 +33,6 @@ type Topic struct {
 func newOwnIndex() *ownIndex {
 	return &ownIndex{
 		dirty:     fair.NewDirty[Topic](),
-		owners:    fair.NewDirty[netip.Addr](),
 		locations: make(map[*pod]*location),
 		pods:      make(map[netip.Addr][]*pod),
 		workloads: make(map[netip.Addr][]*pod),
@@ -77,26 +75,16 @@ func (x *ownIndex) location(p *pod) *location {
 	return x.locations[p]
 }
 
-// markOwner reports that the owner of an address may have changed, because of an object
-// of the namespace.
-func (s *state) markOwner(namespace string, ip netip.Addr) {
-	if s.live {
-		s.own.owners.Add(namespace, ip, s.now)
-	}
-}
-
-// setLocation sets the addresses of a Pod or ExternalWorkload; nil: it has none. It
-// returns whether that is a change.
-func (s *state) setLocation(p *pod, to *location) bool {
+// setLocation sets the addresses of a Pod or ExternalWorkload; nil: it has none.
+func (s *state) setLocation(p *pod, to *location) {
 	a := s.own
 	if a == nil || a.locations[p].equal(to) {
-		return false
+		return
 	}
 	namespace := p.namespace()
 	for ip := range a.locations[p].all {
 		unindex(a.index(a.locations[p]), ip, p)
 		s.markAddress(namespace, ip)
-		s.markOwner(namespace, ip)
 	}
 	if to == nil {
 		delete(a.locations, p)
@@ -107,12 +95,10 @@ func (s *state) setLocation(p *pod, to *location) bool {
 		all := a.index(to)
 		all[ip] = append(all[ip], p)
 		s.markAddress(namespace, ip)
-		s.markOwner(namespace, ip)
 	}
 	for _, l := range p.slices { // some may have it with a hostname
 		s.markInstances(l.service)
 	}
-	return true
 }
 
 // index returns the index that objects with such a location are in.

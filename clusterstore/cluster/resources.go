@@ -19,11 +19,12 @@ func (c *Cluster) newResources() []*follow.Resource {
 	} else {
 		all = append(all, resource(c, c.endpoints()))
 	}
-	all = append(all, resource(c, c.replicaSets()), resource(c, c.jobs()), resource(c, c.nodes()))
+	all = append(all, resource(c, c.replicaSets()), resource(c, c.jobs()))
 	all = append(all, resource(c, c.policyServers()), resource(c, c.workloads()))
 	if c.state.own != nil {
 		all = append(all, resource(c, c.profiles()))
 	}
+	all = append(all, resource(c, c.nodes()))
 	if c.cfg.Exports != nil && c.cfg.own != nil {
 		all = append(all, resource(c, c.namespaces()))
 	}

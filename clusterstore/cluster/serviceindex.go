@@ -101,14 +101,12 @@ func (s *state) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 		for _, ip := range from.ClusterIPs {
 			unindex(a.services, ip, id)
 			s.markAddress(id.Namespace, ip)
-			s.markOwner(id.Namespace, ip)
 		}
 	}
 	if to != nil {
 		for _, ip := range to.ClusterIPs {
 			a.services[ip] = append(a.services[ip], id)
 			s.markAddress(id.Namespace, ip)
-			s.markOwner(id.Namespace, ip)
 		}
 	}
 }

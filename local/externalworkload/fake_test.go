@@ -3,7 +3,6 @@ package externalworkload
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -219,8 +218,8 @@ func (c *cluster) start(identity string) *replica {
 		Changed: func(svc federation.ServiceID, _ time.Time) { w.Changed(svc) },
 	}, own.OwnConfig{
 		ServiceChanged: func(federation.ServiceID) {}, NodeChanged: func(string, string, bool) {},
-		ProfileChanged: func(own.Topic, time.Time) {}, OwnerChanged: func(netip.Addr) {},
-		SliceManager: Mark, WorkloadChanged: w.WorkloadChanged,
+		ProfileChanged: func(own.Topic, time.Time) {},
+		SliceManager:   Mark, WorkloadChanged: w.WorkloadChanged,
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -230,7 +229,7 @@ func (c *cluster) start(identity string) *replica {
 	done := make(chan error, 2)
 	go func() { done <- w.Run(ctx) }()
 	following, forget := context.WithCancel(c.t.Context())
-	go func() { done <- followed.Run(following) }()
+	go func() { followed.Run(following); done <- nil }()
 	r.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
