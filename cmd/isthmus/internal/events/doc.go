@@ -15,8 +15,8 @@
 //   - Texts are shortened, and everything that is no printable character is replaced: they
 //     come from clusters.
 //
-// A Log is safe for concurrent use. Adding takes no longer than a look into a map, as a rule,
-// and calls nothing: so it may be done under any lock.
+// A Log is safe for concurrent use. Adding looks at each event that is kept, which takes some microseconds, and calls nothing: so it may
+// be done under any lock.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package events

@@ -2,7 +2,6 @@ package events
 
 import (
 	"cmp"
-	"container/list"
 	"slices"
 	"sync"
 	"time"
@@ -25,21 +24,11 @@ const (
 type Log struct {
 	mu      sync.Mutex
 	version uint64
-	kept    map[key]*list.Element             // of one of the lists in kinds, whose values are *adminapi.Event
-	kinds   map[adminapi.EventKind]*list.List // the oldest first
-	objects map[key]int                       // how many are kept, by kind and object; the key has no text
-}
-
-// key is what makes two events one.
-type key struct {
-	kind         adminapi.EventKind
-	object, text string
+	kept    []adminapi.Event // the oldest first
 }
 
 // NewLog returns a log without events.
-func NewLog() *Log {
-	return &Log{kept: make(map[key]*list.Element), kinds: make(map[adminapi.EventKind]*list.List), objects: make(map[key]int)}
-}
+func NewLog() *Log { return new(Log) }
 
 // Add adds what happens now. Of the event it reads Kind, Object, Text and Problem.
 func (l *Log) Add(e adminapi.Event) {
@@ -47,58 +36,53 @@ func (l *Log) Add(e adminapi.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.version++
-	now := time.Now() // under the lock, so that the lists are in order
-	k := key{e.Kind, e.Object, e.Text}
-	if at, again := l.kept[k]; again {
-		old := at.Value.(*adminapi.Event)
-		old.At, old.Count, old.Problem = now, old.Count+1, e.Problem
-		l.kinds[e.Kind].MoveToBack(at)
-		return
+	e.At = time.Now() // under the lock, so that the events are in order
+	e.First, e.Count = e.At, 1
+	if i := l.outgoing(&e); i >= 0 {
+		if old := &l.kept[i]; same(old, &e) && old.Text == e.Text {
+			e.First, e.Count = old.First, old.Count+1
+		}
+		l.kept = slices.Delete(l.kept, i, i+1)
 	}
-	e.At, e.First, e.Count = now, now, 1
-	if l.kinds[e.Kind] == nil {
-		l.kinds[e.Kind] = list.New()
-	}
-	l.kept[k] = l.kinds[e.Kind].PushBack(&e)
-	l.objects[key{e.Kind, e.Object, ""}]++
-	switch {
-	case l.objects[key{e.Kind, e.Object, ""}] > MostOfObject:
-		l.remove(l.oldestOf(e.Kind, e.Object))
-	case len(l.kept) > Most:
-		l.remove(l.longest().Front())
-	}
+	l.kept = append(l.kept, e)
 }
 
-// oldestOf returns the oldest event of the kind that is about an object, of which there is
-// one.
-func (l *Log) oldestOf(kind adminapi.EventKind, object string) *list.Element {
-	at := l.kinds[kind].Front()
-	for at.Value.(*adminapi.Event).Object != object {
-		at = at.Next()
-	}
-	return at
-}
+// same reports whether two events are of one kind and about one object.
+func same(a, b *adminapi.Event) bool { return a.Kind == b.Kind && a.Object == b.Object }
 
-// longest returns the kind with most events; of equals, that whose oldest is older.
-func (l *Log) longest() *list.List {
-	var longest *list.List
-	for _, one := range l.kinds {
-		if longest == nil || one.Len() > longest.Len() ||
-			one.Len() == longest.Len() && one.Len() > 0 && one.Front().Value.(*adminapi.Event).At.Before(longest.Front().Value.(*adminapi.Event).At) {
-			longest = one
+// outgoing returns which event goes for a new one: the one that happens again, or else the oldest where one object, or the log,
+// has as many as it may; -1: none.
+func (l *Log) outgoing(e *adminapi.Event) int {
+	ofObject, oldest := 0, -1
+	for i := range l.kept {
+		old := &l.kept[i]
+		if !same(old, e) {
+			continue
+		}
+		if old.Text == e.Text {
+			return i
+		}
+		if ofObject++; oldest < 0 {
+			oldest = i
 		}
 	}
-	return longest
+	switch {
+	case ofObject == MostOfObject:
+		return oldest
+	case len(l.kept) == Most:
+		return l.oldestOfMany()
+	}
+	return -1
 }
 
-func (l *Log) remove(at *list.Element) {
-	e := at.Value.(*adminapi.Event)
-	l.kinds[e.Kind].Remove(at)
-	delete(l.kept, key{e.Kind, e.Object, e.Text})
-	object := key{e.Kind, e.Object, ""}
-	if l.objects[object]--; l.objects[object] == 0 {
-		delete(l.objects, object)
+// oldestOfMany returns the oldest event of the kind with most events; of equals, the oldest of all.
+func (l *Log) oldestOfMany() int {
+	count, most := make(map[adminapi.EventKind]int), 0
+	for i := range l.kept {
+		count[l.kept[i].Kind]++
+		most = max(most, count[l.kept[i].Kind])
 	}
+	return slices.IndexFunc(l.kept, func(e adminapi.Event) bool { return count[e.Kind] == most })
 }
 
 // Version changes with every Add.
@@ -111,12 +95,7 @@ func (l *Log) Version() uint64 {
 // Newest returns all events, the newest first.
 func (l *Log) Newest() []adminapi.Event {
 	l.mu.Lock()
-	all := make([]adminapi.Event, 0, len(l.kept))
-	for _, one := range l.kinds {
-		for at := one.Front(); at != nil; at = at.Next() {
-			all = append(all, *at.Value.(*adminapi.Event))
-		}
-	}
+	all := append([]adminapi.Event{}, l.kept...)
 	l.mu.Unlock()
 	slices.SortFunc(all, func(a, b adminapi.Event) int {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Text, b.Text))

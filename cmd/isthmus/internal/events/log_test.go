@@ -96,10 +96,3 @@ func TestConcurrentUse(t *testing.T) {
 		t.Errorf("%d events", n)
 	}
 }
-
-func BenchmarkAdd(b *testing.B) {
-	log := events.NewLog()
-	for i := 0; b.Loop(); i++ {
-		log.Add(adminapi.Event{Kind: adminapi.EventTier, Object: fmt.Sprint("shop/web-", i%10_000), Text: "clients use more tiers"})
-	}
-}

@@ -225,22 +225,3 @@ func FuzzQuery(f *testing.F) {
 		}
 	})
 }
-
-// BenchmarkAnswer is what a viewer costs that has a new snapshot's four lists.
-func BenchmarkAnswer(b *testing.B) {
-	c := large(250, 5000)
-	for _, query := range []string{"", "q=web-0999&sort=streams"} {
-		b.Run("query="+query, func(b *testing.B) {
-			v, _ := url.ParseQuery(query)
-			q, err := ParseQuery(v)
-			if err != nil {
-				b.Fatal(err)
-			}
-			for b.Loop() {
-				if _, err := NewSnapshot(c).Answer("services", q); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
