@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 )
 
 // Process is what a run gets from the operating system.
@@ -56,6 +57,31 @@ func (p Process) Confirm(ctx context.Context, question string) error {
 		return errors.New("not confirmed: nothing has been changed")
 	case <-ctx.Done():
 		return errors.New("interrupted: nothing has been changed")
+	}
+}
+
+// SlowAfter is when a verb that waits prints what for.
+const SlowAfter = time.Second
+
+// afterLimit is how long work may go on whose time is over. Only work that waits for a program of the kubeconfig takes as long.
+const afterLimit = time.Second
+
+// Await does work, and prints what it waits for if that takes longer than a second: what follows the word "waiting", such as " for x"
+// or ": making x". If the context ends and the work goes on all the same, Await returns: then the results of the work must not be read.
+func (p Process) Await(ctx context.Context, what string, work func() error) error {
+	done, slow, ended := make(chan error, 1), time.After(SlowAfter), ctx.Done()
+	go func() { done <- work() }()
+	for late := (<-chan time.Time)(nil); ; {
+		select {
+		case err := <-done:
+			return err
+		case <-slow:
+			fmt.Fprintf(p.Stderr, "%s: waiting%s\n", p.Name, what)
+		case <-ended:
+			ended, late = nil, time.After(afterLimit)
+		case <-late:
+			return ctx.Err()
+		}
 	}
 }
 

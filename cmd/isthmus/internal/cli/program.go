@@ -126,7 +126,7 @@ func (g *Program) root(p Process) *cobra.Command {
 			c.RunE = func(c *cobra.Command, args []string) error {
 				own := p
 				own.Name, own.Args = called(c), args
-				return v.run(c.Context(), own)
+				return v.run(c.Context(), c.Flags(), own)
 			}
 			root.AddCommand(c)
 			helps[c] = v.Help

@@ -23,6 +23,8 @@ type Verb struct {
 	Intro   string   // the help's text before the flags; empty: the summary
 	Ending  string   // and after them, if there is more to explain
 	Flags   []Section
+	// OneOf are pairs of flags of which only one may be given.
+	OneOf [][2]string
 	// Such is what the only argument of Use may be, for the error if it is missing.
 	Such string
 	// Run runs the verb. Its context ends at a signal, unless the verb has OwnSignals and reads [Process].Signals.
@@ -30,8 +32,13 @@ type Verb struct {
 	OwnSignals bool
 }
 
-// run checks how many arguments there are, and runs the verb.
-func (v *Verb) run(ctx context.Context, p Process) error {
+// run checks the flags and how many arguments there are, and runs the verb.
+func (v *Verb) run(ctx context.Context, given *pflag.FlagSet, p Process) error {
+	for _, of := range v.OneOf {
+		if given.Changed(of[0]) && given.Changed(of[1]) {
+			return Usagef("both --%s and --%s are given: give one of them", of[0], of[1])
+		}
+	}
 	name, want, _ := strings.Cut(v.Use, " ")
 	switch given := len(p.Args); {
 	case strings.Contains(want, "…"):

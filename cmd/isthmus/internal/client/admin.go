@@ -3,12 +3,15 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
 )
 
 // Answer is what one gateway has sent.
@@ -19,9 +22,14 @@ type Answer[T any] struct {
 	Err     error     // why there is no value
 }
 
+// notReadyError is that a gateway has not been asked, since its Pod is not ready.
+type notReadyError string
+
+func (e notReadyError) Error() string { return string(e) }
+
 // NotReady reports whether the gateway has not been asked, since its Pod is not ready: Err has why.
 func (a *Answer[T]) NotReady() bool {
-	_, notReady := errors.AsType[*notReadyError](a.Err)
+	_, notReady := errors.AsType[notReadyError](a.Err)
 	return notReady
 }
 
@@ -44,43 +52,95 @@ func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 	return ask(ctx, p, t, pageOf(path), math.MaxInt, pageReader[T](path))
 }
 
-func pageReader[T any](path string) func(context.Context, replica, *T) (time.Time, error) {
-	return func(ctx context.Context, r replica, into *T) (time.Time, error) { return r.fetch(ctx, path, into) }
+func pageReader[T any](path string) func(context.Context, reach.Gateway, *T) (time.Time, error) {
+	return func(ctx context.Context, g reach.Gateway, into *T) (time.Time, error) {
+		return fetch(ctx, g, path, into)
+	}
 }
 
 // ask asks so many gateways for something, which what describes.
-func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, limit int, one func(context.Context, replica, *T) (time.Time, error)) ([]Answer[T], error) {
-	var answers []Answer[T]
-	err := t.await(ctx, p, func(ctx context.Context, w *waiting) error {
-		replicas, release, err := t.find(ctx, w, adminPort)
-		if err != nil {
-			return err
-		}
-		defer release()
-		replicas = replicas[:min(len(replicas), limit)]
-		w.on(what+" of "+names(replicas), names(replicas))
-		list := make([]Answer[T], len(replicas))
+func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, limit int, one func(context.Context, reach.Gateway, *T) (time.Time, error)) (list []Answer[T], err error) {
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
+	defer cancel()
+	gateways, release, err := t.find(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	gateways = gateways[:min(len(gateways), limit)]
+	list = make([]Answer[T], len(gateways))
+	err = t.await(ctx, p, what+" of "+names(gateways), names(gateways), func() error {
 		var asking errgroup.Group
 		asking.SetLimit(askedAtOnce)
-		for i, r := range replicas {
+		for i, g := range gateways {
 			asking.Go(func() error {
-				a := Answer[T]{Gateway: r.name, Value: new(T)}
-				if a.At, a.Err = one(ctx, r, a.Value); ctx.Err() != nil && a.Err != nil {
-					a.Err = late(r.name, t.Timeout)
+				a := Answer[T]{Gateway: g.String(), Value: new(T)}
+				if a.At, a.Err = one(ctx, g, a.Value); ctx.Err() != nil && a.Err != nil {
+					a.Err = t.late(a.Gateway)
 				}
 				list[i] = a
 				return nil
 			})
 		}
 		_ = asking.Wait() // each has its own error
-		if err := ctx.Err(); errors.Is(err, context.Canceled) {
-			return err
+		if errors.Is(ctx.Err(), context.Canceled) {
+			return ctx.Err()
 		}
-		answers = list
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return answers, nil
+	return list, nil
+}
+
+// find returns the gateways that the flags choose: at least one that can be asked, and after
+// those the replicas that are not ready. The function that it returns must be called once none
+// of them is in use.
+func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Gateway, release func(), err error) {
+	if t.Address != "" {
+		return []reach.Gateway{{Address: t.Address}}, func() {}, nil
+	}
+	cluster, err := t.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	err = t.await(ctx, p, cluster.String(), cluster.String(), func() (err error) {
+		list, err = cluster.Gateways(ctx)
+		return err
+	})
+	if err != nil {
+		cluster.Close()
+		return nil, nil, err
+	}
+	return list, cluster.Close, nil
+}
+
+// await does work that somebody has to answer within the timeout, and prints what it waits for if that takes long.
+func (t *Target) await(ctx context.Context, p cli.Process, what, who string, work func() error) error {
+	err := p.Await(ctx, fmt.Sprintf(" for %s, for %v at most", what, t.Timeout), work)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(ctx.Err(), context.Canceled):
+		return errors.New("interrupted")
+	case ctx.Err() != nil:
+		return t.late(who)
+	}
+	return err
+}
+
+func (t *Target) late(who string) error {
+	return fmt.Errorf("%s has not answered within %v (--timeout)", who, t.Timeout)
+}
+
+// names returns the names of those that are asked, for messages.
+func names(gateways []reach.Gateway) string {
+	list := make([]string, 0, len(gateways))
+	for _, g := range gateways {
+		if g.NotReady == "" {
+			list = append(list, g.String())
+		}
+	}
+	return strings.Join(list, " and ")
 }

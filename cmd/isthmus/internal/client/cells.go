@@ -23,7 +23,7 @@ const (
 	yellow colour = "\x1b[33m"
 )
 
-// paint returns a printable text in a colour.
+// paint returns a printable text in a colour, which printText may take away.
 func (c colour) paint(text string) string {
 	if c == plain {
 		return text
@@ -31,13 +31,8 @@ func (c colour) paint(text string) string {
 	return string(c) + text + "\x1b[0m"
 }
 
-// when returns a printable text, in the colour if there are colours.
-func (c colour) when(colours bool, text string) string {
-	if !colours {
-		return text
-	}
-	return c.paint(text)
-}
+// withoutColours takes colours away from what was painted.
+var withoutColours = strings.NewReplacer(string(red), "", string(green), "", string(yellow), "", "\x1b[0m", "")
 
 // colours are those of a gateway's words.
 var colours = map[string]colour{
@@ -55,10 +50,7 @@ type cell struct {
 }
 
 // cells are rows of texts whose columns are as wide as their widest text.
-type cells struct {
-	rows    [][]cell
-	colours bool
-}
+type cells struct{ rows [][]cell }
 
 // row adds a row, of texts and of cells.
 func (t *cells) row(values ...any) {
@@ -92,7 +84,7 @@ func (t *cells) write(b *bytes.Buffer, indent string) {
 		for i, c := range row {
 			text := Printable(c.text)
 			padding := widths[i] + 2 - utf8.RuneCountInString(text)
-			b.WriteString(c.colour.when(t.colours, text))
+			b.WriteString(c.colour.paint(text))
 			if i < len(row)-1 {
 				b.WriteString(strings.Repeat(" ", padding))
 			}

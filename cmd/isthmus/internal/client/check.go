@@ -37,33 +37,25 @@ type checkOptions struct {
 
 func checkVerb(own adminapi.Build, preflight Preflighter) cli.Verb {
 	o := &checkOptions{every: 2 * time.Second, version: own.Version, preflight: preflight}
-	return cli.Verb{
+	return o.verb(cli.Verb{
 		Use:     "check",
 		Summary: "check all that a gateway needs, before it is installed and while it runs, and what to do",
 		Intro:   checkIntro,
 		Ending:  checkEnding,
-		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-			o.pageFlags(s, checkTimeout, "The checks must be done within this `DURATION`, each time.")
-			s.BoolVar(&o.pre, "pre", false, "Check what is there before an installation: no gateway is looked for, and its rights need not be granted yet.")
-			s.BoolVar(&o.exports, "exports", false, "Where there is no gateway yet or with --pre, check also the rights that --exports=on needs.")
-			s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none has failed, for this `DURATION` at most.")
-			s.StringVar(&o.account, "service-account", "isthmus", "`NAME` of the ServiceAccount that a gateway is to have, where there is none yet or with --pre.")
-		})},
-		Run: func(ctx context.Context, p cli.Process) error { return runCheck(ctx, p, o) },
-	}
+		OneOf:   [][2]string{{"pre", "admin"}, {"pre", "pod"}},
+		Run:     func(ctx context.Context, p cli.Process) error { return runCheck(ctx, p, o) },
+	}, func(s *pflag.FlagSet) {
+		o.pageFlags(s, checkTimeout, "The checks must be done within this `DURATION`, each time.")
+		s.BoolVar(&o.pre, "pre", false, "Check what is there before an installation: no gateway is looked for, and its rights need not be granted yet.")
+		s.BoolVar(&o.exports, "exports", false, "Where there is no gateway yet or with --pre, check also the rights that --exports=on needs.")
+		s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none has failed, for this `DURATION` at most.")
+		s.StringVar(&o.account, "service-account", "isthmus", "`NAME` of the ServiceAccount that a gateway is to have, where there is none yet or with --pre.")
+	})
 }
 
 // runCheck checks once, or until nothing has failed.
 func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	switch {
-	case o.pre && o.Address != "":
-		return cli.Usagef("--pre looks for no gateway, --admin names one: give one of them")
-	case o.pre && o.Pod != "":
-		return cli.Usagef("--pre looks for no gateway, --pod names one: give one of them")
-	case o.wait < 0:
+	if o.wait < 0 {
 		return cli.Usagef("--wait is %v: give a duration, such as 5m", o.wait)
 	}
 	s, err := o.untilFine(ctx, p)
@@ -73,8 +65,8 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	if o.asJSON() {
 		err = printJSON(p.Stdout, s.CheckOutput)
 	} else {
-		s.colours, s.marks = wantsColour(p.Stdout), marksOf(os.Getenv)
-		_, err = p.Stdout.Write(s.table())
+		s.marks = marksOf(os.Getenv)
+		err = printText(p.Stdout, s.table())
 	}
 	if err == nil && s.Failures > 0 {
 		err = fmt.Errorf("%s: what to do is shown beneath each", legible.Count(s.Failures, "check has failed", "checks have failed"))
@@ -106,10 +98,10 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
 	}
-	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services", math.MaxInt, func(ctx context.Context, r replica, seen *check.Seen) (time.Time, error) {
-		at, err := r.fetch(ctx, "/debug/clusters", &seen.Clusters)
+	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services", math.MaxInt, func(ctx context.Context, g reach.Gateway, seen *check.Seen) (time.Time, error) {
+		at, err := fetch(ctx, g, "/debug/clusters", &seen.Clusters)
 		if err == nil {
-			_, err = r.fetch(ctx, "/debug/services", &seen.Services)
+			_, err = fetch(ctx, g, "/debug/services", &seen.Services)
 		}
 		return at, err
 	})
@@ -133,14 +125,15 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 		text, hint, _ := strings.Cut(why.Error(), "\n")
 		s.add(checkGateway, "", check.Failure, text, cmp.Or(strings.TrimSpace(hint), "look for it")+"; before an installation: isthmus check --pre")
 	}
+	cluster, err := o.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer cluster.Close()
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
 	var found check.Seen
-	err := o.await(ctx, p, func(ctx context.Context, w *waiting) error {
-		cluster, err := o.Open()
-		if err != nil {
-			return err
-		}
-		defer cluster.Close()
-		w.on("the checks from here", "at least one cluster")
+	err = o.await(ctx, p, "the checks from here", "at least one cluster", func() error {
 		found = o.preflight(ctx, Preflight{cluster.Config(), cluster.API(), o.Namespace, o.account, o.pre, o.exports})
 		return ctx.Err()
 	})

@@ -2,7 +2,6 @@ package client
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -23,8 +22,7 @@ const (
 // checkState is what all checks have found. Its results are sorted and counted by finish.
 type checkState struct {
 	adminapi.CheckOutput
-	colours bool
-	marks   marks
+	marks marks
 }
 
 func newCheckState(from string) *checkState {
@@ -96,9 +94,6 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 			var hint string
 			g.Error, hint, _ = strings.Cut(a.Err.Error(), "\n")
 			hint = cmp.Or(strings.TrimSpace(hint), "look at its log")
-			if e, ok := errors.AsType[*notReadyError](a.Err); ok {
-				g.Error, hint = "its Pod is not ready: "+e.why, e.hint
-			}
 			s.add(checkGateway, a.Gateway, check.Failure, g.Error, hint)
 			s.Gateways = append(s.Gateways, g)
 			continue

@@ -38,7 +38,7 @@ func marksOf(getenv func(string) string) marks {
 var levelColours = map[check.Level]colour{check.OK: green, check.Warning: yellow, check.Failure: red, check.Unchecked: plain}
 
 // table returns the results by section, and a summary.
-func (s *checkState) table() []byte {
+func (s *checkState) table() string {
 	var b bytes.Buffer
 	if s.From == adminapi.CheckedHere {
 		b.WriteString("No gateway was asked: what follows was checked from here, not from its network.\n\n")
@@ -51,7 +51,7 @@ func (s *checkState) table() []byte {
 		b.WriteByte('\n')
 	}
 	b.WriteString(s.summary() + "\n")
-	return b.Bytes()
+	return b.String()
 }
 
 // runs divides results where something of them changes.
@@ -119,11 +119,7 @@ func (s *checkState) writeBad(b *bytes.Buffer, bad []check.Result) {
 }
 
 func (s *checkState) writeLine(b *bytes.Buffer, level check.Level, text string) {
-	mark := s.marks.byLevel[level]
-	if s.colours {
-		mark = levelColours[level].paint(mark)
-	}
-	fmt.Fprintf(b, "  %s %s\n", mark, Printable(text))
+	fmt.Fprintf(b, "  %s %s\n", levelColours[level].paint(s.marks.byLevel[level]), Printable(text))
 }
 
 // summary counts what is not fine.

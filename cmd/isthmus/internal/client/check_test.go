@@ -19,8 +19,8 @@ import (
 
 	"isthmus/clusterstore/check"
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
 )
 
 // goodPages are those of a gateway whose version is that of this program, and with which nothing is wrong.
@@ -35,14 +35,6 @@ func goodPages() (adminapi.Clusters, []adminapi.Service) {
 		Clusters: []adminapi.Cluster{{Cluster: "east", Secret: "link-east", ClusterStatus: ready}},
 		Writer:   &adminapi.SliceWriter{Identity: "isthmus-0", Holder: "isthmus-0", Leading: true},
 	}, nil
-}
-
-// checkedAdmin serves what is left of good pages once they are spoiled.
-func checkedAdmin(t *testing.T, spoil func(*adminapi.Clusters)) string {
-	t.Helper()
-	clusters, services := goodPages()
-	spoil(&clusters)
-	return startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": text(jsonOf(clusters)), "/debug/services": text(jsonOf(services))})
 }
 
 func jsonOf(v any) string {
@@ -64,69 +56,6 @@ var (
 	fine    = check.Result{Section: "Kubernetes API", Check: "api", Object: "local", Level: "ok", Text: "it answers"}
 	warning = check.Result{Section: "Trust", Check: "trust-anchors", Object: "east", Level: "warning", Text: "they expire", Hint: "rotate them"}
 )
-
-const checkTable = `Gateway
-  ✓ ADMIN: it answers
-  ✓ ADMIN: its version is that of this program, VERSION
-  ✓ EndpointSlices for ExternalWorkloads are written by isthmus-0
-
-Kubernetes API
-  ✓ east, local: its API server answers, version v1.36.3
-  ✓ east, local: its clock agrees
-  ✓ east, local: no right that has been used is missing
-  ✓ local: Linkerd's CRDs are installed
-
-Links
-  ✓ link Secrets can be read: there are 2
-  ✓ link-east: links cluster east
-  ✗ "odd: can't be used: no \x1b[2Jlabel"
-      → write it anew (isthmus link NAME --context CONTEXT --apply), or correct it: kubectl describe secret -n linkerd odd
-  ✓ local: it is ready
-  ‼ east: it is ready and withdrawn: cordoned
-      → if it is no longer wanted: isthmus uncordon east
-  ✓ east: its credentials do not expire
-
-Trust
-  ✓ east: the same trust anchors as here
-  ✓ local: the trust anchor is good until 2100-01-01 00:00 UTC
-
-Networks
-  ? east: not checked: not read yet
-  ? local: not checked: not read yet
-
-Services
-  ✓ there are no federated or mirrored services
-  ✓ all members have the ports that are asked for
-  ✓ no address that proxies watch is offered twice
-  ✓ all annotations and labels can be used
-
-1 failure, 1 warning, 2 not checked.
-`
-
-// TestCheckTable: each level, exit codes, and plain text where the locale has no more.
-func TestCheckTable(t *testing.T) {
-	t.Setenv("LC_ALL", "C.UTF-8")
-	admin := checkedAdmin(t, spoiled)
-	want := strings.NewReplacer("ADMIN", admin, "VERSION", testBuild.Version).Replace(checkTable)
-	code, out, err := call("check", "--admin", admin)
-	if code != 1 || out != want || !strings.Contains(err, "1 check has failed") {
-		t.Errorf("exit code %d, stderr %q, stdout:\n%s\nwant:\n%s", code, err, out, want)
-	}
-	t.Setenv("LC_ALL", "C")
-	plain := strings.NewReplacer("✓", "[ok]  ", "✗", "[fail]", "‼", "[warn]", "  ? ", "  [skip] ", "→", "->").Replace(want)
-	if _, out, _ := call("check", "--admin", admin); out != plain {
-		t.Errorf("stdout:\n%s\nwant:\n%s", out, plain)
-	}
-	admin = checkedAdmin(t, func(c *adminapi.Clusters) { spoiled(c); c.Clusters = c.Clusters[:1] })
-	if code, out, err := call("check", "--admin", admin); code != 0 || err != "" || !strings.Contains(out, "1 warning, 2 not checked.\n") {
-		t.Errorf("exit code %d, stderr %q, stdout:\n%s", code, err, out)
-	}
-	for _, args := range [][]string{{"check", "east"}, {"check", "--wait", "-1s"}, {"check", "--wait", "soon"}, {"check", "-o", "yaml"}, {"check", "--admin", "x"}} {
-		if code, out, _ := call(args...); code != 2 || out != "" {
-			t.Errorf("%q: exit code %d, %s", args, code, out)
-		}
-	}
-}
 
 func TestMarks(t *testing.T) {
 	for _, c := range []struct {
@@ -157,7 +86,7 @@ func TestCheckMany(t *testing.T) {
 	}
 	s.finish()
 	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return strings.Compare(a.Check, b.Check) })
-	out := string(s.table())
+	out := withoutColours.Replace(s.table())
 	for _, want := range []string{"[ok]   c0, c1, c2, c3, c4 and 95 more: it answers\n", "[ok]   100 are fine (link-expiry): -o json has each\n", "[warn] c19: they expire\n      -> rotate them\n  [warn] 80 more like these: -o json has all\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
@@ -201,8 +130,8 @@ func TestCheckReplicas(t *testing.T) {
 			[]string{cordon, "warning version b: its version is v0, that of this program " + testBuild.Version}},
 		"two writers": {[]*check.Seen{leader, leader}, nil, []string{"failure replicas : more than one of them writes EndpointSlices: a, b", cordon}},
 		"no writer":   {[]*check.Seen{other, other}, nil, []string{cordon, "warning replicas : none of them writes EndpointSlices"}},
-		"one that is not ready": {[]*check.Seen{leader, other, nil}, []error{nil, nil, &notReadyError{"ns/c", "CrashLoopBackOff", "look"}},
-			[]string{"failure gateway c: its Pod is not ready: CrashLoopBackOff", cordon}},
+		"one that is not ready": {[]*check.Seen{leader, other, nil}, []error{nil, nil, notReadyError("Pod ns/c is not ready: CrashLoopBackOff\n  look")},
+			[]string{"failure gateway c: Pod ns/c is not ready: CrashLoopBackOff", cordon}},
 		"one silent": {[]*check.Seen{leader, nil}, []error{nil, errors.New("it has not answered\n  Is it there?")},
 			[]string{"failure gateway b: it has not answered", cordon}},
 	} {
@@ -263,7 +192,7 @@ func TestCheckWaits(t *testing.T) {
 	}})
 	run := func(wait time.Duration) (string, string, error) {
 		var out, errs bytes.Buffer
-		o := &checkOptions{Target: Target{Address: admin, Timeout: time.Minute}, wait: wait, every: time.Millisecond, version: testBuild.Version}
+		o := &checkOptions{Target: Target{Options: reach.Options{Address: admin}, Timeout: time.Minute}, wait: wait, every: time.Millisecond, version: testBuild.Version}
 		err := runCheck(t.Context(), cli.Process{Name: "isthmus check", Stdout: &out, Stderr: &errs}, o)
 		return out.String(), errs.String(), err
 	}
@@ -321,35 +250,4 @@ func TestCheckFromHere(t *testing.T) {
 			t.Errorf("%s: exit code %d\n%s", other, code, out)
 		}
 	}
-}
-
-// FuzzCheckPage: whatever gateways send, nothing reaches the terminal that it may obey.
-func FuzzCheckPage(f *testing.F) {
-	clusters, _ := goodPages()
-	good := jsonOf(clusters)
-	spoiled(&clusters)
-	f.Add(jsonOf(clusters), good, `[]`)
-	f.Add(`{"clusters":[{"cluster":"\u001b","secret":"\u202e","api":{"podNetworks":{"cidrs":["x","10.0.0.0/8"]},"clock":{"aheadSeconds":1e300}}}]}`, `{}`, `[{"service":"\u001b","members":[{"reason":"\u001b"}]}]`)
-	f.Fuzz(func(t *testing.T, one, two, services string) {
-		var answers []Answer[check.Seen]
-		for _, text := range []string{one, two} {
-			seen := new(check.Seen)
-			a := Answer[check.Seen]{Gateway: "g", Value: seen}
-			a.Err = errors.Join(json.Unmarshal([]byte(text), &seen.Clusters), json.Unmarshal([]byte(services), &seen.Services))
-			answers = append(answers, a)
-		}
-		s := newCheckState(adminapi.CheckedGateway)
-		s.marks = asciiMarks
-		s.merge(answers, "v1")
-		s.finish()
-		line, err := JSONLine(s.CheckOutput)
-		if err != nil || !json.Valid(line) {
-			t.Fatalf("%v: %s", err, line)
-		}
-		for _, text := range []string{string(s.table()), string(line)} {
-			if strings.ContainsFunc(strings.ReplaceAll(text, "\n", ""), legible.Unprintable) {
-				t.Errorf("%q", text)
-			}
-		}
-	})
 }

@@ -21,24 +21,20 @@ type clustersOptions struct {
 
 func clustersVerb() cli.Verb {
 	o := &clustersOptions{every: 2 * time.Second}
-	return cli.Verb{
+	return o.verb(cli.Verb{
 		Use:     "clusters",
 		Summary: "show every linked cluster: its state, its standing, and why it is not served",
 		Intro:   clustersIntro,
 		Ending:  clustersEnding,
-		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-			o.pageFlags(s, pageTimeout, pageAllowed)
-			s.BoolVarP(&o.watch, "watch", "w", false, "Go on, and print what changes. Ctrl-C ends it.")
-		})},
-		Run: func(ctx context.Context, p cli.Process) error { return runClusters(ctx, p, o) },
-	}
+		Run:     func(ctx context.Context, p cli.Process) error { return runClusters(ctx, p, o) },
+	}, func(s *pflag.FlagSet) {
+		o.pageFlags(s, pageTimeout, pageAllowed)
+		s.BoolVarP(&o.watch, "watch", "w", false, "Go on, and print what changes. Ctrl-C ends it.")
+	})
 }
 
 // runClusters shows the page of clusters once, or until the process gets a signal.
 func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	s, err := o.read(ctx, p)
 	if err != nil {
 		return err
@@ -75,7 +71,7 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*clustersSta
 	if err != nil {
 		return nil, err
 	}
-	return &clustersState{*shown.Value, others, shown.At, wantsColour(p.Stdout)}, nil
+	return &clustersState{*shown.Value, others, shown.At}, nil
 }
 
 // readAgain reads the page of a gateway that has answered before: it may be away for as

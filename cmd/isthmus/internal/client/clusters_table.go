@@ -15,10 +15,9 @@ import (
 
 // clustersState is a page of clusters to be shown.
 type clustersState struct {
-	page    adminapi.Clusters
-	others  []adminapi.OtherGateway
-	at      time.Time // by the gateway's clock
-	colours bool
+	page   adminapi.Clusters
+	others []adminapi.OtherGateway
+	at     time.Time // by the gateway's clock
 }
 
 func (s *clustersState) snapshot(at time.Time, authority string) any {
@@ -47,7 +46,7 @@ func lasting(c adminapi.Cluster) adminapi.Cluster {
 
 // table has a line for each cluster, and one for each problem.
 func (s *clustersState) table() (string, []byte) {
-	t := cells{colours: s.colours}
+	var t cells
 	t.row("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "MEMORY", "LAST EVENT", "WHY NOT")
 	t.row(s.row(s.page.Local)...)
 	for _, c := range s.page.Clusters {
@@ -64,7 +63,7 @@ func (s *clustersState) table() (string, []byte) {
 
 // writeGateways writes a line for each gateway of a cluster on another network.
 func (s *clustersState) writeGateways(b *bytes.Buffer) {
-	t := cells{colours: s.colours}
+	var t cells
 	t.row("CLUSTER", "NETWORK", "GATEWAY", "STATE", "SINCE", "NAME", "IDENTITY", "WHY NOT")
 	for _, c := range s.page.Clusters {
 		for _, g := range c.Gateways {

@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"isthmus/cmd/isthmus/internal/reach"
 )
 
 // codeMeanings explain the status codes that an RPC has a meaning of its own for; of
@@ -16,31 +18,31 @@ type codeMeanings map[codes.Code]string
 
 // explainEnd returns an error with why a stream has ended, and what a proxy does
 // then.
-func (m codeMeanings) explainEnd(from replica, err error) error {
+func (m codeMeanings) explainEnd(from reach.Gateway, err error) error {
 	if errors.Is(err, io.EOF) {
-		return fmt.Errorf("%s ended the stream without an error: a proxy opens it again", from.name)
+		return fmt.Errorf("%s ended the stream without an error: a proxy opens it again", from)
 	}
 	s := status.Convert(err)
 	return fmt.Errorf("%s: %s\n  %s", s.Code(), Printable(s.Message()), m.explain(s.Code(), from))
 }
 
-func (m codeMeanings) explain(c codes.Code, from replica) string {
+func (m codeMeanings) explain(c codes.Code, from reach.Gateway) string {
 	const again = " A proxy asks again, with a backoff."
 	text, ok := m[c]
 	switch {
 	case c == codes.Unavailable:
 		running := "is the gateway running and ready?"
-		if from.dial == nil {
+		if from.Address != "" {
 			running += " --addr is its address"
 		}
 		if ok {
 			text = ", or " + text
 		}
-		return fmt.Sprintf("Either nothing answers at %s (%s), or the gateway is shutting down or ends connections of this age (--max-connection-age)%s.", from.name, running, text) + again
+		return fmt.Sprintf("Either nothing answers at %s (%s), or the gateway is shutting down or ends connections of this age (--max-connection-age)%s.", from, running, text) + again
 	case ok:
 		return text
 	case c == codes.Unimplemented:
-		return fmt.Sprintf("What answers at %s is not a Destination server.", from.name)
+		return fmt.Sprintf("What answers at %s is not a Destination server.", from)
 	case c == codes.ResourceExhausted:
 		text = "Either a message is larger than a proxy accepts, or what proxies have asked for takes all memory that the gateway has for it (--view-memory)."
 	}

@@ -24,20 +24,20 @@ type explainOptions struct {
 
 func explainVerb() cli.Verb {
 	o := new(explainOptions)
-	return cli.Verb{
+	return o.verb(cli.Verb{
 		Use:     "explain AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
 		Summary: "show every address of a service, served or not, and why",
 		Intro:   explainIntro,
 		Ending:  explainEnding,
-		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-			o.pageFlags(s, explainTimeout, "The gateways must have answered within this `DURATION`. Each explains one service at a time, and others wait.")
-			s.StringVar(&o.token, "token", "", "Context token of the client's proxy, as `JSON`"+`: {"ns":"shop","nodeName":"node-1"}.`)
-			s.StringVar(&o.node, "node", "", "`NODE` that the client runs on, in place of a token: it decides on zones.")
-			s.StringVar(&o.address, "address", "", "Only this `IP` address.")
-		})},
-		Run: func(ctx context.Context, p cli.Process) error { return runExplain(ctx, p, o) },
-	}
+		OneOf:   [][2]string{{"token", "node"}},
+		Run:     func(ctx context.Context, p cli.Process) error { return runExplain(ctx, p, o) },
+	}, func(s *pflag.FlagSet) {
+		o.pageFlags(s, explainTimeout, "The gateways must have answered within this `DURATION`. Each explains one service at a time, and others wait.")
+		s.StringVar(&o.token, "token", "", "Context token of the client's proxy, as `JSON`"+`: {"ns":"shop","nodeName":"node-1"}.`)
+		s.StringVar(&o.node, "node", "", "`NODE` that the client runs on, in place of a token: it decides on zones.")
+		s.StringVar(&o.address, "address", "", "Only this `IP` address.")
+	})
 }
 
 // runExplain shows what becomes of the addresses of a service.
@@ -50,7 +50,7 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 	if err != nil {
 		return err
 	}
-	s := &explainState{*answer.Value, ip, o.node, answer.At, wantsColour(p.Stdout)}
+	s := &explainState{*answer.Value, ip, o.node, answer.At}
 	if err := (&screen{w: p.Stdout, authority: o.gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
 		return err
 	}
@@ -59,12 +59,6 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 
 // query returns what to ask the page, and the address that is asked about.
 func (o *explainOptions) query(p cli.Process) (query string, ip netip.Addr, err error) {
-	if err := o.check(); err != nil {
-		return "", ip, err
-	}
-	if o.token != "" && o.node != "" {
-		return "", ip, cli.Usagef("both --token and --node are given: a token has the node as nodeName")
-	}
 	if err := checkToken(o.token); err != nil {
 		return "", ip, err
 	}

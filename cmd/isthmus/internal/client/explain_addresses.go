@@ -23,7 +23,7 @@ func (s *explainState) writeAddresses(b *bytes.Buffer) {
 		list, more = list[:maxAddressLines], n-maxAddressLines
 		title = fmt.Sprintf("Addresses (%s)", countsOf(&s.page))
 	}
-	t := cells{colours: s.colours}
+	var t cells
 	t.row("CLUSTER", "SLICE", "ADDRESS", "VERDICT", "FOR", "ZONE", "TIER", "CHANGED", "WHY")
 	for _, a := range list {
 		t.row(a.Cluster, a.Slice, a.Address, cell{a.Verdict, verdictColour(a.Verdict)}, standsFor(&a),

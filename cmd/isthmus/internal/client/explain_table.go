@@ -19,7 +19,6 @@ type explainState struct {
 	address netip.Addr // that was asked for; not valid: all
 	node    string     // that was asked for
 	at      time.Time  // by the gateway's clock
-	colours bool
 }
 
 func (s *explainState) snapshot(at time.Time, authority string) any {
@@ -63,7 +62,7 @@ func (s *explainState) table() (string, []byte) {
 	writeList(&b, "Problems of the Service", p.Problems, maxLines)
 	if p.Tiers != nil {
 		e := adminapi.Service{Service: p.Authority, Preference: p.Preference, Clients: []adminapi.Clients{*p.Tiers}}
-		writeClients(&e, &b, s.at, s.colours)
+		writeClients(&e, &b, s.at)
 	}
 	s.writeMembers(&b)
 	s.writeAddresses(&b)
@@ -111,7 +110,7 @@ func (s *explainState) client() string {
 }
 
 func (s *explainState) writeMembers(b *bytes.Buffer) {
-	t := cells{colours: s.colours}
+	var t cells
 	t.row("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
 	for _, m := range s.page.Members {
 		t.row(m.Cluster, m.Service, coloured(m.State), age(s.at, m.Since),
@@ -217,7 +216,7 @@ func (s *explainState) writeHeld(b *bytes.Buffer) {
 		b.WriteString("No proxy of this gateway follows the service.\n")
 		return
 	}
-	t := cells{colours: s.colours}
+	var t cells
 	t.row("DESTINATION", "NODE", "ZONE", "STREAMS", "UP TO DATE", "WAIT", "SLOW", "VERSION", "ENDPOINTS", "LAST MESSAGE")
 	for _, h := range s.page.Held[:min(maxLines, len(s.page.Held))] {
 		t.row(h.Destination, h.Node, h.Zone, h.Streams, h.UpToDate,

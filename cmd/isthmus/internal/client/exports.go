@@ -24,28 +24,22 @@ type exportsOptions struct {
 
 func exportsVerb() cli.Verb {
 	o := new(exportsOptions)
-	return cli.Verb{
+	return o.verb(cli.Verb{
 		Use:     "exports [NAME…]",
 		Summary: "show what clusters export, and which Services are written here for it, or would be",
 		Intro:   exportsIntro,
 		Ending:  exportsEnding,
-		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-			o.pageFlags(s, pageTimeout, pageAllowed)
-			s.BoolVar(&o.diff, "diff", false, "Show what is to be changed, object by object. The exit code is 1 if anything is.")
-			s.BoolVar(&o.written, "written", false, "Print the Services and ServiceImports that the gateway has written, for kubectl delete -f -.")
-		})},
-		Run: func(ctx context.Context, p cli.Process) error { return runExports(ctx, p, o) },
-	}
+		OneOf:   [][2]string{{"diff", "written"}},
+		Run:     func(ctx context.Context, p cli.Process) error { return runExports(ctx, p, o) },
+	}, func(s *pflag.FlagSet) {
+		o.pageFlags(s, pageTimeout, pageAllowed)
+		s.BoolVar(&o.diff, "diff", false, "Show what is to be changed, object by object. The exit code is 1 if anything is.")
+		s.BoolVar(&o.written, "written", false, "Print the Services and ServiceImports that the gateway has written, for kubectl delete -f -.")
+	})
 }
 
 // runExports shows the page of exports, or some of it.
 func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
-	if err := o.check(); err != nil {
-		return err
-	}
-	if o.diff && o.written {
-		return cli.Usagef("--diff shows what is to be changed, --written what is there: give one of them")
-	}
 	query := url.Values{}
 	for _, arg := range p.Args {
 		name, ok := parseServiceName(arg)
@@ -93,7 +87,7 @@ func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] 
 }
 
 func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (err error) {
-	s := &exportsState{page: shown.Value, at: shown.At, colours: wantsColour(p.Stdout)}
+	s := &exportsState{shown.Value, shown.At}
 	changes := len(s.page.Changes) + s.page.MoreChanges
 	switch {
 	case o.written:

@@ -16,9 +16,8 @@ import (
 
 // exportsState is a page of exports to be shown.
 type exportsState struct {
-	page    *adminapi.Exports
-	at      time.Time // by the gateway's clock
-	colours bool
+	page *adminapi.Exports
+	at   time.Time // by the gateway's clock
 }
 
 func (s *exportsState) snapshot(at time.Time, authority string) any {
@@ -28,7 +27,7 @@ func (s *exportsState) snapshot(at time.Time, authority string) any {
 // table has a line for each export, what differs between them, and who writes.
 func (s *exportsState) table() (string, []byte) {
 	var b bytes.Buffer
-	t := cells{colours: s.colours}
+	var t cells
 	t.row("EXPORT", "CLUSTER", "KIND", "WRITTEN AS", "STATE", "UNTIL", "DETAIL")
 	for _, e := range s.page.Exports {
 		until := ""
@@ -93,18 +92,17 @@ func (s *exportsState) printDiff(w io.Writer) error {
 		}
 		for _, f := range c.Fields {
 			if f.Before != "" {
-				b.WriteString(red.when(s.colours, "-"+Printable(f.Field+": "+f.Before)) + "\n")
+				b.WriteString(red.paint("-"+Printable(f.Field+": "+f.Before)) + "\n")
 			}
 			if f.After != "" {
-				b.WriteString(green.when(s.colours, "+"+Printable(f.Field+": "+f.After)) + "\n")
+				b.WriteString(green.paint("+"+Printable(f.Field+": "+f.After)) + "\n")
 			}
 		}
 	}
 	if s.page.MoreChanges > 0 {
 		fmt.Fprintf(&b, "# … and %d more: name one, or a namespace\n", s.page.MoreChanges)
 	}
-	_, err := w.Write(b.Bytes())
-	return err
+	return printText(w, b.String())
 }
 
 // printWritten prints the objects that are written, each as what kubectl reads.

@@ -69,17 +69,23 @@ func relay[M any](from <-chan *M, to grpc.ServerStreamingServer[M], end error) e
 // startFake serves a fake gateway for one test and returns its address.
 func startFake(t *testing.T) (*fakeGateway, string) {
 	t.Helper()
+	f := &fakeGateway{updates: make(chan *pb.Update), profiles: make(chan *pb.DestinationProfile), asked: make(chan *pb.GetDestination, 1)}
+	return f, serveGRPC(t, f)
+}
+
+// serveGRPC serves for one test and returns the address.
+func serveGRPC(t *testing.T, of pb.DestinationServer) string {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &fakeGateway{updates: make(chan *pb.Update), profiles: make(chan *pb.DestinationProfile), asked: make(chan *pb.GetDestination, 1)}
 	server := grpc.NewServer()
-	pb.RegisterDestinationServer(server, f)
+	pb.RegisterDestinationServer(server, of)
 	var wg sync.WaitGroup
 	wg.Go(func() { server.Serve(l) })
 	t.Cleanup(func() { server.Stop(); wg.Wait() })
-	return f, l.Addr().String()
+	return l.Addr().String()
 }
 
 // testBuild is what this program was built from.

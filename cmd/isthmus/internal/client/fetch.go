@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,72 +25,72 @@ const maxPage = 32 << 20
 // services has fewer.
 var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
-// fetch reads a page into a value, and returns when the gateway sent it.
-func (t replica) fetch(ctx context.Context, path string, into any) (at time.Time, err error) {
-	if t.notReady != nil {
-		return at, t.notReady
+// fetch reads a page of a gateway into a value, and returns when the gateway sent it.
+func fetch(ctx context.Context, g reach.Gateway, path string, into any) (at time.Time, err error) {
+	if g.NotReady != "" {
+		return at, notReadyError(fmt.Sprintf("Pod %s is not ready: %s\n  kubectl describe pod -n %s %s shows why; --pod %[4]s asks it all the same",
+			g, g.NotReady, Printable(g.Namespace), Printable(g.Name)))
 	}
-	host := t.name
-	transport := &http.Transport{DisableKeepAlives: true} // straight there, without proxy
-	var conn *reach.Conn
-	if t.dial != nil {
-		if conn, err = t.dial(ctx); err != nil {
-			return at, err
-		}
-		defer conn.Close()
-		host = "gateway"
-		transport.DialContext = func(context.Context, string, string) (net.Conn, error) { return conn, nil }
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+path, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(g.Address, "gateway")+path, nil)
 	if err != nil {
-		return at, cli.Usagef("--admin is %q: give HOST:PORT", t.name)
+		return at, cli.Usagef("--admin is %q: give HOST:PORT", g.Address)
 	}
+	conn, err := g.Dial(ctx, g.AdminPort)
+	switch {
+	case err != nil && g.Address != "":
+		return at, unanswered(g, err)
+	case err != nil:
+		return at, err
+	}
+	defer conn.Close()
 	client := http.Client{ // without redirects
-		Transport:     transport,
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext:       func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return at, t.unanswered(ctx, conn, errors.Unwrap(err))
+		return at, unanswered(g, errors.Unwrap(err))
 	}
 	defer answer.Body.Close()
-	return t.decode(answer, pageOf(path), into)
+	return decode(g, answer, pageOf(path), into)
 }
 
 // unanswered returns the error for a request that has no answer.
-func (t replica) unanswered(ctx context.Context, conn *reach.Conn, err error) error {
-	if conn == nil {
+func unanswered(g reach.Gateway, err error) error {
+	broken, ok := errors.AsType[*reach.BrokenError](err)
+	switch {
+	case g.Address != "":
 		return fmt.Errorf("%s\n  Is the gateway running? --admin is the address of its admin server (--metrics-addr of the gateway)", Printable(err.Error()))
+	case ok:
+		return broken
 	}
-	if ctx.Err() == nil {
-		if failure := conn.Failure(); failure != nil {
-			return failure
-		}
-	}
-	return fmt.Errorf("%s: %s", t.name, Printable(strings.TrimPrefix(err.Error(), "net/http: ")))
+	return fmt.Errorf("%s: %s", g, Printable(strings.TrimPrefix(err.Error(), "net/http: ")))
 }
 
 // decode reads an answer into a value.
-func (t replica) decode(answer *http.Response, page string, into any) (at time.Time, err error) {
+func decode(g reach.Gateway, answer *http.Response, page string, into any) (at time.Time, err error) {
 	another := "is it an Isthmus gateway? (-n and --pod choose another)"
-	if t.dial == nil {
+	if g.Address != "" {
 		another = "is it the admin server of an Isthmus gateway? (--admin)"
 	}
 	body := http.MaxBytesReader(nil, answer.Body, maxPage)
 	switch answer.StatusCode {
 	case http.StatusOK:
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		return at, fmt.Errorf("%s is busy: %s", t.name, refusal(body))
+		return at, fmt.Errorf("%s is busy: %s", g, refusal(body))
 	case http.StatusBadRequest:
 		return at, cli.Usagef("%s", refusal(body))
 	default:
-		return at, statusError{answer.StatusCode, fmt.Sprintf("%s answers %s for %s: %s", t.name, Printable(answer.Status), page, another)}
+		return at, statusError{answer.StatusCode, fmt.Sprintf("%s answers %s for %s: %s", g, Printable(answer.Status), page, another)}
 	}
 	if err := json.NewDecoder(guard.JSON(body, pageLimits)).Decode(into); err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return at, fmt.Errorf("%s of %s has more than %d bytes", page, t.name, tooLarge.Limit)
+			return at, fmt.Errorf("%s of %s has more than %d bytes", page, g, tooLarge.Limit)
 		}
-		return at, fmt.Errorf("%s of %s can't be read: %s: %s", page, t.name, Printable(err.Error()), another)
+		return at, fmt.Errorf("%s of %s can't be read: %s: %s", page, g, Printable(err.Error()), another)
 	}
 	if at, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
 		at = time.Now()

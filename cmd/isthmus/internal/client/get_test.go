@@ -16,8 +16,6 @@ import (
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/cli/clitest"
@@ -46,19 +44,6 @@ func TestGetLive(t *testing.T) {
 	signals <- syscall.SIGINT
 	if c := <-code; c != 0 {
 		t.Errorf("exit code %d", c)
-	}
-}
-
-// TestGetOnce: the first state ends it.
-func TestGetOnce(t *testing.T) {
-	f, addr := startFake(t)
-	go func() {
-		<-f.asked
-		f.updates <- add("10.0.0.1:80", "10.0.0.2:80")
-	}()
-	code, out, err := call("get", "web:80", "--once", "-o", "json", "--addr", addr)
-	if code != 0 || err != "" || strings.Count(out, "\n") != 1 || strings.Count(out, `"address"`) != 2 {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
 	}
 }
 
@@ -94,42 +79,6 @@ func TestGetBatches(t *testing.T) {
 			}
 			if (err == nil) != once || !slices.Equal(counts, want) {
 				t.Errorf("once %t: %v; states of %v endpoints, want %v", once, err, counts, want)
-			}
-		})
-	}
-}
-
-// TestGetEnds: why a stream has ended is printed, with what its status means.
-func TestGetEnds(t *testing.T) {
-	for _, c := range []struct {
-		name    string
-		updates []*pb.Update
-		end     error
-		out     string
-		err     string
-	}{
-		{"not found", nil, status.Error(codes.NotFound, "Service web.shop not found"), "", "isthmus get: NotFound: Service web.shop not found\n  There is no such Service"},
-		{"invalid", nil, status.Error(codes.InvalidArgument, "Invalid authority: x"), "", "InvalidArgument: Invalid authority: x\n  This authority can never work"},
-		{"mirror", nil, status.Error(codes.FailedPrecondition, "m"), "", "does not name the remote Service"},
-		{"unavailable", nil, status.Error(codes.Unavailable, "m"), "", "Unavailable: m\n  Either nothing answers at 127.0.0.1:"},
-		{"unavailable for now", nil, status.Error(codes.Unavailable, "m"), "", "or the gateway has not read any of the clusters that the service is in. A proxy asks again"},
-		{"internal", nil, status.Error(codes.Internal, "m"), "", "Internal: m\n  A proxy asks again"},
-		{"after a state", []*pb.Update{add("10.0.0.1:80")}, status.Error(codes.Unavailable, "shutting down"), "1 endpoint ", "Unavailable: shutting down"},
-		{"without an error", []*pb.Update{none(true)}, nil, "no endpoints", "ended the stream without an error"},
-		{"faults", []*pb.Update{remove("10.0.0.1:80"), add()}, nil, "", "isthmus get: the server sent a remove before any add: a proxy ignores it\nisthmus get: the server sent an add without addresses"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			f, addr := startFake(t)
-			f.end = c.end
-			go func() {
-				for _, u := range c.updates {
-					f.updates <- u
-				}
-				close(f.updates)
-			}()
-			code, out, err := call("get", "web:80", "--addr="+addr)
-			if code != 1 || !strings.Contains(out, c.out) || c.out == "" && out != "" || !strings.Contains(err, c.err) {
-				t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
 			}
 		})
 	}

@@ -64,24 +64,3 @@ func TestCompared(t *testing.T) {
 		}
 	}
 }
-
-// TestWithoutKubeconfig: a verb that has neither an address nor a cluster says what to give.
-func TestWithoutKubeconfig(t *testing.T) {
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("KUBECONFIG", t.TempDir()+"/none")
-	for verb, flag := range map[string]string{"clusters": "--admin", "services": "--admin", "get web:80": "--addr", "profile web:80": "--addr"} {
-		code, out, err := call(strings.Fields(verb)...)
-		if code != 1 || out != "" || !strings.Contains(err, "no cluster to look in: there is neither $KUBECONFIG nor ~/.kube/config\n  Name a file by --kubeconfig, or go straight to a gateway by "+flag+"\n") {
-			t.Errorf("%s: exit code %d, %q, %q", verb, code, out, err)
-		}
-	}
-	for args, want := range map[string]string{
-		"clusters --admin a:1 --pod x":        "isthmus clusters: --admin goes straight to a gateway, --pod looks for it: give one of them",
-		"get web:80 --addr a:1 --context x":   "isthmus get: --addr goes straight to a gateway, --context looks for it: give one of them",
-		"services --admin a:1 --kubeconfig x": "isthmus services: --admin goes straight to a gateway, --kubeconfig looks for it: give one of them",
-	} {
-		if code, _, err := call(strings.Fields(args)...); code != 2 || !strings.HasPrefix(err, want) {
-			t.Errorf("%s: exit code %d, %q", args, code, err)
-		}
-	}
-}

@@ -54,7 +54,7 @@ func (s *screen) show(c content, now time.Time) error {
 	if s.redraw {
 		shown = clearScreen + shown
 	}
-	if _, err := io.WriteString(s.w, shown); err != nil {
+	if err := printText(s.w, shown); err != nil {
 		return fmt.Errorf("print the state: %w", err)
 	}
 	return nil

@@ -14,21 +14,17 @@ import (
 
 func servicesVerb() cli.Verb {
 	o := new(Target)
-	return cli.Verb{
+	return o.verb(cli.Verb{
 		Use:     "services [NAME…]",
 		Summary: "show services: their members, endpoints by cluster, streams, tiers in use, problems",
 		Intro:   servicesIntro,
 		Ending:  servicesEnding,
-		Flags:   []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) { o.pageFlags(s, pageTimeout, pageAllowed) })},
 		Run:     func(ctx context.Context, p cli.Process) error { return runServices(ctx, p, o) },
-	}
+	}, func(s *pflag.FlagSet) { o.pageFlags(s, pageTimeout, pageAllowed) })
 }
 
 // runServices shows the page of services, or some of it.
 func runServices(ctx context.Context, p cli.Process, o *Target) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	var names []serviceName
 	for _, arg := range p.Args {
 		name, ok := parseServiceName(arg)
@@ -45,7 +41,7 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 	if err != nil {
 		return err
 	}
-	s := &servicesState{names: names, colours: wantsColour(p.Stdout), services: *shown.Value, at: shown.At, others: others}
+	s := &servicesState{names: names, services: *shown.Value, at: shown.At, others: others}
 	missing := s.choose()
 	if err := (&screen{w: p.Stdout, authority: o.gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
 		return err

@@ -19,7 +19,6 @@ type servicesState struct {
 	others   []adminapi.OtherGateway
 	names    []serviceName // that were asked for; none: all
 	at       time.Time     // by the gateway's clock
-	colours  bool
 }
 
 func (s *servicesState) snapshot(at time.Time, authority string) any {
@@ -55,7 +54,7 @@ func (s *servicesState) choose() (missing []string) {
 func (s *servicesState) table() (string, []byte) {
 	var b bytes.Buffer
 	var problems []string
-	t := cells{colours: s.colours}
+	var t cells
 	t.row("SERVICE", "KIND", "MEMBERS", "ENDPOINTS", "STREAMS", "TIERS", "PROBLEMS")
 	for _, e := range s.services {
 		list := serviceTroubles(&e)
@@ -67,7 +66,7 @@ func (s *servicesState) table() (string, []byte) {
 	if len(s.names) > 0 {
 		limit = len(problems)
 		for _, e := range s.services {
-			writeClients(&e, &b, s.at, s.colours)
+			writeClients(&e, &b, s.at)
 		}
 	}
 	writeList(&b, "Problems", problems, limit)
@@ -176,7 +175,7 @@ func serviceTroubles(e *adminapi.Service) []string {
 
 // writeClients appends what the service's clients use, if they don't simply get
 // everything.
-func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time, colours bool) {
+func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time) {
 	if e.Preference == nil {
 		return
 	}
@@ -186,7 +185,7 @@ func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time, colours b
 		b.WriteString("  no clients\n")
 		return
 	}
-	t := cells{colours: colours}
+	var t cells
 	t.row("PORT", "ZONE", "INSTANCE", "NODE", "IN USE", "AVAILABLE", "SINCE", "WHY", "RETURN")
 	for _, c := range e.Clients {
 		t.row(portOf(&c), c.Zone, c.Instance, c.Node, inUse(&c), available(&c),

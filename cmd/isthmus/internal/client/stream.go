@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
 )
 
 // batchWindow is how long messages are collected after one has come, so that a
@@ -38,30 +39,26 @@ type session[M any] struct {
 	state    state[M]
 	open     func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
 	meanings codeMeanings
-	from     replica       // set by run
-	spent    time.Duration // of the timeout, on finding it
+	from     reach.Gateway    // set by run
+	limit    <-chan time.Time // of the first state, likewise
 }
 
 // streamVerb returns a verb that opens a stream.
 func streamVerb[M any](v cli.Verb, s session[M]) cli.Verb {
-	v.Flags = []cli.Section{cli.NewSection("Flags", func(f *pflag.FlagSet) {
-		s.addressFlag(f, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
+	v.Run = func(ctx context.Context, p cli.Process) error {
+		if err := checkToken(s.token); err != nil {
+			return err
+		}
+		return s.run(ctx, p, p.Args[0])
+	}
+	return s.verb(v, func(f *pflag.FlagSet) {
+		s.AddAddressFlag(f, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
 		s.Options.Flags(f)
 		f.StringVar(&s.token, "token", "", `Context token of the proxy to stand for, as `+"`JSON`"+`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
 			`the node decides on zones, the namespace on ServiceProfiles.`)
 		f.BoolVar(&s.once, "once", false, "Print the first state and exit.")
 		s.outputFlags(f, pageTimeout, "The first state must be there within this `DURATION`.")
-	})}
-	v.Run = func(ctx context.Context, p cli.Process) error {
-		if err := checkToken(s.token); err != nil {
-			return err
-		}
-		if err := s.check(); err != nil {
-			return err
-		}
-		return s.run(ctx, p, p.Args[0])
-	}
-	return v
+	})
 }
 
 // run opens the stream and shows the states until it ends, or the process gets a
@@ -69,15 +66,10 @@ func streamVerb[M any](v cli.Verb, s session[M]) cli.Verb {
 func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) error {
 	out := &screen{w: p.Stdout, authority: authority, asJSON: s.asJSON()}
 	out.redraw = !out.asJSON && !s.once && isTerminal(p.Stdout)
-	began := time.Now()
-	var release func()
-	err := s.await(ctx, p, func(ctx context.Context, w *waiting) error {
-		found, free, err := s.find(ctx, w, grpcPort)
-		if err == nil {
-			s.from, release = found[0], free
-		}
-		return err
-	})
+	s.limit = time.After(s.Timeout)
+	within, cancel := context.WithTimeout(ctx, s.Timeout)
+	found, release, err := s.find(within, p)
+	cancel()
 	switch {
 	case ctx.Err() != nil:
 		return nil
@@ -85,13 +77,13 @@ func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) e
 		return err
 	}
 	defer release()
-	s.spent = time.Since(began)
-	conn, err := s.from.connect()
+	s.from = found[0]
+	conn, err := connect(s.from)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel = context.WithCancel(ctx)
 	messages, ended := make(chan *M), make(chan error, 1)
 	go func() {
 		defer close(messages)
@@ -106,18 +98,11 @@ func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) e
 }
 
 // connect returns a connection to a gateway's gRPC server. It is made when it is used.
-func (t replica) connect() (*grpc.ClientConn, error) {
-	options := []grpc.DialOption{
+func connect(g reach.Gateway) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///gateway",
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
-	}
-	if t.dial == nil {
-		return grpc.NewClient(t.name, options...)
-	}
-	options = append(options, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-		return t.dial(ctx)
-	}))
-	return grpc.NewClient("passthrough:///gateway", options...)
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return g.Dial(ctx, g.GRPCPort) }))
 }
 
 // receive passes messages on and returns why the stream has ended; never nil.
@@ -143,12 +128,13 @@ func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, authori
 // ended has the reason, or the process gets a signal.
 func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error) error {
 	var batchEnds <-chan time.Time
-	first, limit := p.Wait(fmt.Sprintf(" for the first message of %s, for %v at most", s.from.name, s.Timeout)), time.After(s.Timeout-s.spent)
-	defer first.Stop()
+	slow := time.After(cli.SlowAfter)
 	for {
 		select {
-		case <-limit:
-			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.from.name, s.Timeout, s.meanings.explain(codes.Unavailable, s.from))
+		case <-slow:
+			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.from, s.Timeout)
+		case <-s.limit:
+			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.from, s.Timeout, s.meanings.explain(codes.Unavailable, s.from))
 		case m, ok := <-messages:
 			if !ok {
 				return s.finish(out, <-ended)
@@ -160,8 +146,7 @@ func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, me
 				batchEnds = time.After(batchWindow)
 			}
 			if s.state.started() {
-				first.Stop()
-				limit = nil
+				slow, s.limit = nil, nil
 			}
 		case <-batchEnds:
 			batchEnds = nil

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"strings"
@@ -15,7 +16,6 @@ import (
 // Target is how users name gateways, for verbs of this package and of others, and how long a verb waits for them.
 type Target struct {
 	reach.Options
-	Address string        // HOST:PORT of the only gateway; empty: it is found by Options
 	Timeout time.Duration // of all that the verb does; it is above 0
 	output  string        // table or json
 	gateway string        // the one whose page has been read: HOST:PORT, or NAMESPACE/POD
@@ -23,12 +23,7 @@ type Target struct {
 
 // AdminFlag adds --admin, for verbs that read pages.
 func (t *Target) AdminFlag(s *pflag.FlagSet) {
-	t.addressFlag(s, "admin", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr.")
-}
-
-func (t *Target) addressFlag(s *pflag.FlagSet, name, usage string) {
-	t.AddressFlag = "--" + name
-	s.StringVar(&t.Address, name, "", usage+" Without it: it is found in Pods by the kubeconfig, and reached through the API server.")
+	t.AddAddressFlag(s, "admin", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr.")
 }
 
 // pageFlags are those of the verbs that read pages. limit is for how long by default, and allowed what that is for.
@@ -49,19 +44,24 @@ const (
 	pageAllowed = "The gateway must have answered within this `DURATION`."
 )
 
-// check is Check for verbs that need no cluster where they have an address: flags that name one are refused then.
-func (t *Target) check() error {
-	if other := t.Set(); t.Address != "" && other != "" {
-		return cli.Usagef("%s goes straight to a gateway, %s looks for it: give one of them", t.AddressFlag, other)
+// verb returns a verb with these flags, which it checks before it runs: those that name a cluster are refused beside an address.
+func (t *Target) verb(v cli.Verb, flags func(*pflag.FlagSet)) cli.Verb {
+	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
+	for _, other := range []string{"kubeconfig", "context", "pod"} {
+		v.OneOf = append(v.OneOf, [2]string{strings.TrimPrefix(t.AddressFlag, "--"), other})
 	}
-	return t.Check()
+	run := v.Run
+	v.Run = func(ctx context.Context, p cli.Process) error {
+		if err := t.Check(); err != nil {
+			return err
+		}
+		return run(ctx, p)
+	}
+	return v
 }
 
-// Check returns a usage error unless the flags are good.
+// Check returns a usage error unless the values of the flags are good.
 func (t *Target) Check() error {
-	if t.Address != "" && t.Pod != "" {
-		return cli.Usagef("%s goes straight to a gateway, --pod looks for it: give one of them", t.AddressFlag)
-	}
 	if _, _, err := net.SplitHostPort(t.Address); t.Address != "" && err != nil {
 		return cli.Usagef("%s is %q: give HOST:PORT", t.AddressFlag, t.Address)
 	}

@@ -26,6 +26,15 @@ func wantsColour(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
+// printText prints what has been painted, without colours unless w takes them.
+func printText(w io.Writer, text string) error {
+	if !wantsColour(w) {
+		text = withoutColours.Replace(text)
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
 // Printable returns s as a cell of a table: quoted if it has characters that a
 // terminal might obey, since servers send what they like, and "-" if it is empty.
 func Printable(s string) string {

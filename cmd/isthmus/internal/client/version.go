@@ -20,25 +20,21 @@ type versionOptions struct {
 // VersionVerb is the verb "version". Of this program it prints details, or own as JSON.
 func VersionVerb(own adminapi.Build, details func(io.Writer)) cli.Verb {
 	o := new(versionOptions)
-	return cli.Verb{
+	return o.verb(cli.Verb{
 		Use:     "version",
 		Summary: "print the version and what it was built with, and those of gateways: put it into bug reports",
 		Intro:   versionIntro,
 		Ending:  versionEnding,
-		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-			s.BoolVar(&o.clientOnly, "client", false, "Print that of this program only, and ask no gateway.")
-			o.pageFlags(s, pageTimeout, pageAllowed)
-		})},
-		Run: func(ctx context.Context, p cli.Process) error { return runVersion(ctx, p, o, own, details) },
-	}
+		Run:     func(ctx context.Context, p cli.Process) error { return runVersion(ctx, p, o, own, details) },
+	}, func(s *pflag.FlagSet) {
+		s.BoolVar(&o.clientOnly, "client", false, "Print that of this program only, and ask no gateway.")
+		o.pageFlags(s, pageTimeout, pageAllowed)
+	})
 }
 
 // runVersion prints the versions. A gateway that can't be asked is no failure: this
 // program's version is there.
 func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own adminapi.Build, details func(io.Writer)) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	if !o.asJSON() {
 		details(p.Stdout) // whatever the gateways take
 	}

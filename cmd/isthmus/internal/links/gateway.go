@@ -24,31 +24,32 @@ type shows func(adminapi.Clusters) (done bool, why string, err error)
 // awaitGateway waits until every gateway shows what is expected. If none can be asked at
 // all, that is an error at once, since there may be none.
 func awaitGateway(ctx context.Context, w *work, t *client.Target, what string, expected shows) error {
-	began, asked, before := time.Now(), false, ""
-	defer w.p.Wait(fmt.Sprintf(" until the gateway %s, for %v at most", what, t.Timeout)).Stop()
-	for {
-		once := *t
-		once.Timeout = max(t.Timeout-time.Since(began), time.Second)
-		why, reached, err := askAll(ctx, w, &once, expected)
-		if ctx.Err() != nil && err == nil && why != "" && before != "" {
-			why = before // what was asked last was cut off
-		}
-		asked, before = asked || reached, why
-		switch {
-		case err != nil:
-			return err
-		case why == "":
-			return nil
-		case !asked:
-			return errors.New(why)
-		}
-		if !sleep.For(ctx, pollEvery) {
-			if ctx.Err() == context.Canceled {
-				return fmt.Errorf("interrupted before the gateway %s: %s", what, why)
+	return w.p.Await(context.Background(), fmt.Sprintf(" until the gateway %s, for %v at most", what, t.Timeout), func() error {
+		began, asked, before := time.Now(), false, ""
+		for {
+			once := *t
+			once.Timeout = max(t.Timeout-time.Since(began), time.Second)
+			why, reached, err := askAll(ctx, w, &once, expected)
+			if ctx.Err() != nil && err == nil && why != "" && before != "" {
+				why = before // what was asked last was cut off
 			}
-			return fmt.Errorf("not within %v (--timeout) that the gateway %s: %s", t.Timeout, what, why)
+			asked, before = asked || reached, why
+			switch {
+			case err != nil:
+				return err
+			case why == "":
+				return nil
+			case !asked:
+				return errors.New(why)
+			}
+			if !sleep.For(ctx, pollEvery) {
+				if ctx.Err() == context.Canceled {
+					return fmt.Errorf("interrupted before the gateway %s: %s", what, why)
+				}
+				return fmt.Errorf("not within %v (--timeout) that the gateway %s: %s", t.Timeout, what, why)
+			}
 		}
-	}
+	})
 }
 
 // askAll returns why a gateway does not show what is expected (empty: all do), and whether

@@ -43,6 +43,7 @@ func (o *linkOptions) verb() cli.Verb {
 		Summary: "link a cluster of your kubeconfig, or rotate the token of its link",
 		Intro:   linkIntro,
 		Ending:  linkEnding,
+		OneOf:   oneGateway,
 		Flags: []cli.Section{
 			cli.NewSection("Clusters", func(s *pflag.FlagSet) {
 				s.StringVar(&o.there, "context", "", "`CONTEXT` of the cluster to be linked.")
@@ -85,6 +86,9 @@ func gatewayFlags(s *pflag.FlagSet, t *client.Target) {
 	t.PodFlag(s)
 	s.DurationVar(&t.Timeout, "timeout", time.Minute, "All is done within this `DURATION`.")
 }
+
+// oneGateway are the flags of which each names one gateway.
+var oneGateway = [][2]string{{"admin", "pod"}}
 
 var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
 

@@ -128,7 +128,7 @@ func TestForeignRights(t *testing.T) {
 	other := a.role.DeepCopy()
 	other.Labels, other.Rules = nil, other.Rules[:1]
 	c, _ = newFake("east", other)
-	if err := a.ensure(t.Context(), w, c); err == nil || !strings.Contains(err.Error(), "ClusterRole isthmus-remote-access is there, and has other rules") {
+	if err := a.ensure(t.Context(), w, c); err == nil || !strings.Contains(err.Error(), "ClusterRole isthmus-remote-access is there, and differs") {
 		t.Error(err)
 	}
 	other.Labels = a.role.Labels
@@ -261,7 +261,7 @@ func TestUsage(t *testing.T) {
 		"link a --context x --ca-file /nowhere":  "--ca-file: open /nowhere",
 		"link a --context x --timeout 0s":        "--timeout is 0s",
 		"link a --context x --admin x":           `--admin is "x": give HOST:PORT`,
-		"link a --context x --admin h:1 --pod p": "--admin goes straight to a gateway, --pod looks for it: give one of them",
+		"link a --context x --admin h:1 --pod p": "both --admin and --pod are given: give one of them",
 		"cordon a --admin h:1 --pod p":           "give one of them",
 		"unlink a --revoke":                      "--revoke needs --context",
 		"cordon":                                 "no NAME given",

@@ -31,8 +31,7 @@ func (w *work) do(ctx context.Context, c *cluster, verb, object string, step fun
 
 // wait runs a function to its end, and reports what it does if it takes long.
 func (w *work) wait(what string, f func() error) error {
-	defer w.p.Wait(": " + what).Stop()
-	return f()
+	return w.p.Await(context.Background(), ": "+what, f)
 }
 
 // within is wait for a function that has so much time.

@@ -1,7 +1,6 @@
 package reach
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -49,7 +48,7 @@ func newConn(tunnel net.Conn, connection httpstream.Connection, to Gateway, port
 	}()
 	headers.Set(v1.StreamType, v1.StreamTypeData)
 	if c.data, err = connection.CreateStream(headers); err != nil { // a node may be quick to refuse it
-		return nil, c.explain(err)
+		return nil, c.why(err)
 	}
 	return c, nil
 }
@@ -57,7 +56,7 @@ func newConn(tunnel net.Conn, connection httpstream.Connection, to Gateway, port
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.data.Read(b)
 	if err != nil {
-		err = c.explain(err)
+		err = c.why(err)
 	}
 	return n, err
 }
@@ -65,34 +64,22 @@ func (c *Conn) Read(b []byte) (int, error) {
 func (c *Conn) Write(b []byte) (int, error) {
 	n, err := c.data.Write(b)
 	if err != nil {
-		err = c.explain(err)
+		err = c.why(err)
 	}
 	return n, err
 }
 
-// explain returns why the connection has ended: the port can't be reached, or the API
-// server has gone, or err, which is the other side's wish.
-func (c *Conn) explain(err error) error {
-	if failure := c.Failure(); failure != nil {
-		return failure
-	}
-	return err
-}
+// BrokenError is why a connection to a Pod has failed, printable.
+type BrokenError struct{ text string }
 
-// refusedError is the word of a Pod's node about a port.
-type refusedError struct{ text string }
-
-func (e *refusedError) Error() string { return e.text }
+func (e *BrokenError) Error() string { return e.text }
 
 // closing is how long after its streams a connection that is lost may end.
 const closing = 100 * time.Millisecond
 
-// errLost is the end of the connection to the API server.
-var errLost = errors.New("the connection through the API server is lost")
-
-// Failure returns why the connection has failed; nil means that the other side has ended it. It waits for the word of the Pod's node, and may be called once Read or Write
-// has failed.
-func (c *Conn) Failure() error {
+// why returns why the connection has ended: the port can't be reached, or the API server has gone, as a [BrokenError]; or err, which is
+// the other side's wish. It waits for the word of the Pod's node.
+func (c *Conn) why(err error) error {
 	select {
 	case <-c.ended:
 	case <-c.connection.CloseChan():
@@ -101,15 +88,15 @@ func (c *Conn) Failure() error {
 	select {
 	case <-c.ended:
 		if c.message != "" {
-			return &refusedError{fmt.Sprintf("port %d of Pod %s can't be reached: %s\n  Does the gateway listen there? Its container declares ports of other numbers by name (admin, grpc)", c.port, c.to, legible.Quoted(c.message))}
+			return &BrokenError{fmt.Sprintf("port %d of Pod %s can't be reached: %s\n  Does the gateway listen there? Its container declares ports of other numbers by name (admin, grpc)", c.port, c.to, legible.Quoted(c.message))}
 		}
 	default:
 	}
 	select {
 	case <-c.connection.CloseChan():
-		return fmt.Errorf("to Pod %s: %w", c.to, errLost)
+		return &BrokenError{fmt.Sprintf("to Pod %s: the connection through the API server is lost", c.to)}
 	case <-time.After(closing):
-		return nil
+		return err
 	}
 }
 

@@ -33,9 +33,12 @@ const (
 // pings keep load balancers from ending a connection on which nothing happens.
 const pings = 10 * time.Second
 
-// Dial connects to a port of the Pod. The context is that of the dialling only. A program that gets credentials
-// may keep it for longer than that.
-func (g Gateway) Dial(ctx context.Context, port int) (*Conn, error) {
+// Dial connects to a port of the Pod, or to the Address. The context is that of the dialling only. A program that gets credentials
+// may keep it for longer than that. An error of a connection to a Pod's port that has failed is a [BrokenError].
+func (g Gateway) Dial(ctx context.Context, port int) (net.Conn, error) {
+	if g.Address != "" {
+		return new(net.Dialer).DialContext(ctx, "tcp", g.Address)
+	}
 	tunnel, err := g.cluster.tunnel(ctx, g.cluster.api.REST.Post().
 		Resource("pods").Namespace(g.Namespace).Name(g.Name).SubResource("portforward").URL().String())
 	if err != nil {
@@ -50,7 +53,7 @@ func (g Gateway) Dial(ctx context.Context, port int) (*Conn, error) {
 	conn, err := newConn(tunnel, connection, g, port)
 	if err != nil {
 		connection.Close()
-		if _, ok := errors.AsType[*refusedError](err); ok {
+		if _, ok := errors.AsType[*BrokenError](err); ok {
 			return nil, err
 		}
 		return nil, fmt.Errorf("the connection to Pod %s can't be used: %s", g, legible.Quoted(err.Error()))

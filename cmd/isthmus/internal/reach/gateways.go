@@ -21,8 +21,9 @@ var selectors = []string{"app.kubernetes.io/name=isthmus", "linkerd.io/control-p
 // maxPods is how many Pods are read: more gateways than anyone runs.
 const maxPods = 200
 
-// Gateway is a Pod in which a gateway runs.
+// Gateway is a Pod in which a gateway runs, or an address at which one does.
 type Gateway struct {
+	Address             string // HOST:PORT; empty: it is a Pod
 	Namespace, Name     string
 	AdminPort, GRPCPort int // those that its container declares, or the default ones
 	// NotReady is why the Pod is not ready, printable; empty: it is, or it was asked for by name.
@@ -30,8 +31,10 @@ type Gateway struct {
 	cluster  *Cluster
 }
 
-// String returns NAMESPACE/NAME, printable.
-func (g Gateway) String() string { return legible.Quoted(g.Namespace + "/" + g.Name) }
+// String returns the Address or NAMESPACE/NAME, printable.
+func (g Gateway) String() string {
+	return legible.Quoted(cmp.Or(g.Address, g.Namespace+"/"+g.Name))
+}
 
 // NoGateway is the error where no gateway can be asked: there is none, or none is ready.
 type NoGateway struct{ error }

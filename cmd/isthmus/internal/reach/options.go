@@ -25,6 +25,7 @@ type Options struct {
 	Kubeconfig, Context string
 	Namespace           string // of the gateways
 	Pod                 string // the only gateway; empty: all
+	Address             string // HOST:PORT of the only gateway, which no cluster is asked for
 	// ContextFlag is the flag by which users choose Context, for messages; empty: --context.
 	ContextFlag string
 	// AddressFlag is the flag by which users name a gateway's address instead, for messages; empty: there is none.
@@ -60,17 +61,10 @@ func (o *Options) PodFlag(s *pflag.FlagSet) {
 	s.StringVar(&o.Pod, "pod", "", "`NAME` of the gateway's Pod. Without it: those that are ready.")
 }
 
-// Set returns the first of the flags that has been given a value of its own, or "".
-func (o *Options) Set() string {
-	switch {
-	case o.Kubeconfig != "":
-		return "--kubeconfig"
-	case o.Context != "":
-		return "--context"
-	case o.Pod != "":
-		return "--pod"
-	}
-	return ""
+// AddAddressFlag adds the one by which users name a gateway's address instead.
+func (o *Options) AddAddressFlag(s *pflag.FlagSet, name, usage string) {
+	o.AddressFlag = "--" + name
+	s.StringVar(&o.Address, name, "", usage+" Without it: it is found in Pods by the kubeconfig, and reached through the API server.")
 }
 
 func (o *Options) loader() clientcmd.ClientConfig {

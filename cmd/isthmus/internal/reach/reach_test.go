@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -105,29 +106,6 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-func TestNotReady(t *testing.T) {
-	pod := func(change func(*v1.Pod)) *v1.Pod { p := &v1.Pod{}; change(p); return p }
-	for want, p := range map[string]*v1.Pod{
-		"": pod(func(p *v1.Pod) {
-			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
-		}),
-		"terminating": pod(func(p *v1.Pod) {
-			p.DeletionTimestamp = &metav1.Time{Time: time.Now()}
-			p.Status.Conditions = []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
-		}),
-		"container a waits: CrashLoopBackOff": pod(func(p *v1.Pod) {
-			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "a", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}}}}
-		}),
-		"pending":            pod(func(p *v1.Pod) { p.Status.Phase = v1.PodPending }),
-		"running, not ready": pod(func(p *v1.Pod) { p.Status.Phase = v1.PodRunning }),
-		"no status":          pod(func(*v1.Pod) {}),
-	} {
-		if got := notReady(p); got != want {
-			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
 // TestGateways: those that are ready come first, then those that may become so, with the reason; neither what ends nor what has ended.
 func TestGateways(t *testing.T) {
 	pod := func(name string, phase v1.PodPhase, ready v1.ConditionStatus, change func(*v1.Pod)) v1.Pod {
@@ -214,7 +192,7 @@ func serve(t *testing.T, websockets bool, forward func(data, failures httpstream
 	return open(t, server.URL)
 }
 
-func dial(t *testing.T, c *Cluster) *Conn {
+func dial(t *testing.T, c *Cluster) net.Conn {
 	t.Helper()
 	gateways, err := c.Gateways(t.Context())
 	if err != nil || len(gateways) != 1 || gateways[0].String() != "linkerd/isthmus-0" {
@@ -273,35 +251,6 @@ func TestHeaders(t *testing.T) {
 	}
 	if err == nil || sent.Load() > 32<<20 {
 		t.Errorf("%v, after %d bytes", err, sent.Load())
-	}
-}
-
-// TestConnRefused: reads end with the word of the Pod's node, printable.
-func TestConnRefused(t *testing.T) {
-	c := serve(t, false, func(data, failures httpstream.Stream) {
-		io.WriteString(failures, "connection \x1b refused")
-		failures.Close()
-		data.Close()
-	})
-	conn := dial(t, c)
-	defer conn.Close()
-	_, err := io.ReadAll(conn)
-	if err == nil || !strings.HasPrefix(err.Error(), `port 9996 of Pod linkerd/isthmus-0 can't be reached: "connection \x1b refused"`) {
-		t.Error(err)
-	}
-}
-
-// TestConnLost: so do they when the connection to the API server ends.
-func TestConnLost(t *testing.T) {
-	lose := make(chan bool)
-	var conn *Conn
-	c := serve(t, false, func(httpstream.Stream, httpstream.Stream) { <-lose })
-	conn = dial(t, c)
-	defer conn.Close()
-	conn.connection.Close()
-	close(lose)
-	if _, err := io.ReadAll(conn); err == nil || !strings.Contains(err.Error(), "Pod linkerd/isthmus-0: the connection through the API server is lost") {
-		t.Error(err)
 	}
 }
 

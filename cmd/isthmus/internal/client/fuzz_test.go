@@ -1,0 +1,124 @@
+package client
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"isthmus/clusterstore/check"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
+)
+
+// firstPage is the first page of testdata/verbs/VERB.
+func firstPage(t testing.TB, verb string) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/verbs/" + verb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ := strings.Cut(string(text), "\npage ")
+	_, page, _ = strings.Cut(page, "\n")
+	page, _, _ = strings.Cut(page, "\n----")
+	return page
+}
+
+// contentOf returns what a verb shows of a page; nil: the page can't be read.
+func contentOf(verb, page, node string, address netip.Addr) content {
+	read := func(c content, into any) content {
+		if json.Unmarshal([]byte(page), into) != nil {
+			return nil
+		}
+		return c
+	}
+	switch verb {
+	case "clusters":
+		c := &clustersState{at: noon}
+		return read(c, &c.page)
+	case "services":
+		s := &servicesState{at: noon, names: []serviceName{{name: "web"}}}
+		return read(s, &s.services)
+	case "exports":
+		x := &exportsState{page: new(adminapi.Exports), at: noon}
+		return read(x, x.page)
+	}
+	e := &explainState{at: noon, node: node, address: address}
+	return read(e, &e.page)
+}
+
+// FuzzPages: whatever a page holds, nothing reaches the terminal that it would obey.
+func FuzzPages(f *testing.F) {
+	hostile := strings.NewReplacer("shop", `\u001b]0;\u009b\u202e\n`, "east", "\u009b\U000e0001", "dial", `\u0000`, "Pod", `\u001b`)
+	for _, verb := range []string{"clusters", "services", "explain", "exports"} {
+		f.Add(verb, firstPage(f, verb), "n1", true)
+		f.Add(verb, hostile.Replace(firstPage(f, verb)), "\x1b[2J", false)
+	}
+	f.Fuzz(func(t *testing.T, verb, page, node string, one bool) {
+		var address netip.Addr
+		if one {
+			address = netip.MustParseAddr("10.0.0.1")
+		}
+		c := contentOf(verb, page, node, address)
+		if c == nil {
+			return
+		}
+		checkHarmless(t, c)
+		if e, ok := c.(*explainState); ok {
+			if err := e.unserved(); err != nil && strings.ContainsFunc(strings.ReplaceAll(err.Error(), "\n  ", ""), legible.Unprintable) {
+				t.Fatalf("%q", err)
+			}
+		}
+	})
+}
+
+// checkHarmless checks that what is printed of a content does nothing to a terminal.
+func checkHarmless(t *testing.T, c content) {
+	t.Helper()
+	for _, asJSON := range []bool{true, false} {
+		var b bytes.Buffer
+		if err := (&screen{w: &b, asJSON: asJSON}).show(c, noon); err != nil {
+			return // a year that JSON can't have
+		}
+		if strings.ContainsFunc(strings.ReplaceAll(b.String(), "\n", ""), legible.Unprintable) {
+			t.Fatalf("%q", b.String())
+		}
+		if asJSON && !json.Valid(b.Bytes()) {
+			t.Fatalf("no JSON: %s", b.String())
+		}
+	}
+}
+
+// FuzzCheckPage: likewise of what two gateways show for check.
+func FuzzCheckPage(f *testing.F) {
+	clusters, _ := goodPages()
+	good := jsonOf(clusters)
+	spoiled(&clusters)
+	f.Add(jsonOf(clusters), good, `[]`)
+	f.Add(`{"clusters":[{"cluster":"\u001b","secret":"\u202e","api":{"podNetworks":{"cidrs":["x","10.0.0.0/8"]},"clock":{"aheadSeconds":1e300}}}]}`, `{}`, `[{"service":"\u001b","members":[{"reason":"\u001b"}]}]`)
+	f.Fuzz(func(t *testing.T, one, two, services string) {
+		var answers []Answer[check.Seen]
+		for _, text := range []string{one, two} {
+			seen := new(check.Seen)
+			a := Answer[check.Seen]{Gateway: "g", Value: seen}
+			a.Err = errors.Join(json.Unmarshal([]byte(text), &seen.Clusters), json.Unmarshal([]byte(services), &seen.Services))
+			answers = append(answers, a)
+		}
+		s := newCheckState(adminapi.CheckedGateway)
+		s.marks = asciiMarks
+		s.merge(answers, "v1")
+		s.finish()
+		line, err := JSONLine(s.CheckOutput)
+		if err != nil || !json.Valid(line) {
+			t.Fatalf("%v: %s", err, line)
+		}
+		for _, text := range []string{withoutColours.Replace(s.table()), string(line)} {
+			if strings.ContainsFunc(strings.ReplaceAll(text, "\n", ""), legible.Unprintable) {
+				t.Errorf("%q", text)
+			}
+		}
+	})
+}
