@@ -156,14 +156,14 @@ func TestIdleViewsMakeRoom(t *testing.T) {
 		for i := range 500 {
 			open(i).hangUp()
 		}
-		if all, idle := w.server.getViews.count(); idle < 10 || all != idle || w.server.getViews.evictions() != uint64(500-idle) {
+		if all, idle, evicted := w.server.getViews.count(); idle < 10 || all != idle || evicted != uint64(500-idle) {
 			t.Errorf("%d views are kept, %d of them idle", all, idle)
 		}
 		var served []*caller
 		for i := range 40 {
 			served = append(served, open(1000+i))
 		}
-		if _, idle := w.server.profileViews.count(); idle != 0 {
+		if _, idle, _ := w.server.profileViews.count(); idle != 0 {
 			t.Error("an idle view of a profile is kept")
 		}
 		for i := range 10 {

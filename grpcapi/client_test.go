@@ -33,7 +33,7 @@ func TestZoneOfTheClient(t *testing.T) {
 			w.nodes.move("n1", step.zone) // the same again
 			c.sees(t, "")
 		}
-		if all, idle := w.server.getViews.count(); all-idle != 1 {
+		if all, idle, _ := w.server.getViews.count(); all-idle != 1 {
 			t.Errorf("%d views in use", all-idle)
 		}
 	})
@@ -57,7 +57,7 @@ func TestTrafficPolicyOfTheNode(t *testing.T) {
 		for _, c := range []*caller{one, two, none} {
 			c.sees(t, "add 10.0.0.1:80 10.0.0.2:80 10.1.0.1:80")
 		}
-		if all, _ := w.server.getViews.count(); all != 1 {
+		if all, _, _ := w.server.getViews.count(); all != 1 {
 			t.Errorf("%d views, want one for all nodes", all)
 		}
 		policy(true)
@@ -71,7 +71,7 @@ func TestTrafficPolicyOfTheNode(t *testing.T) {
 		one.sees(t, "add 10.0.0.2:80")
 		two.sees(t, "add 10.0.0.1:80")
 		none.sees(t, "add 10.0.0.1:80 10.0.0.2:80")
-		if all, idle := w.server.getViews.count(); all-idle != 1 {
+		if all, idle, _ := w.server.getViews.count(); all-idle != 1 {
 			t.Errorf("%d views in use, want one for all nodes again", all-idle)
 		}
 	})

@@ -1,74 +1,119 @@
 package grpcapi
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"strconv"
 
-// collector makes the series about open streams and views when it is scraped, from
-// what streams share. So they cost streams nothing, and the series of a service end
-// with its streams.
-type collector struct {
-	server *Server
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
-	subscribers, updates, pods, exists     *prometheus.Desc // of a member of a service
-	profileSubscribers, profileUpdates     *prometheus.Desc
-	serviceSubscribers                     *prometheus.Desc
-	workloadSubscribers                    *prometheus.Desc
-	calls                                  *prometheus.Desc
-	streams, views, evicted, endpointsSent *prometheus.Desc
-}
+	"isthmus/federation"
+)
 
-func newCollector(s *Server) *collector {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
-	member := []string{"cluster", "namespace", "service", "port", "hostname", "nodename"}
-	profile := []string{"namespace", "profile"}
-	return &collector{
-		server:              s,
-		subscribers:         desc("endpoints_subscribers", "Get streams that a Service's endpoints go to.", member...),
-		updates:             desc("endpoints_updates", "How often a Service's endpoints have changed while there were Get streams.", member...),
-		pods:                desc("endpoints_pods", "Endpoints of a Service that a Get stream is sent; the maximum, if that depends on the client's zone.", member...),
-		exists:              desc("endpoints_exists", "1 if a Service with Get streams exists in its cluster.", member...),
-		profileSubscribers:  desc("profile_subscribers", "GetProfile streams that a ServiceProfile of this name applies to, if it exists.", profile...),
-		profileUpdates:      desc("profile_updates", "How often the profile that such streams see has changed.", profile...),
-		serviceSubscribers:  desc("service_subscribers", "GetProfile streams of a Service.", "namespace", "name"),
-		workloadSubscribers: desc("workload_subscribers", "GetProfile streams of an endpoint, or of an address whose owner is not known."),
-		calls:               desc("isthmus_calls", "Open calls of all methods, also those whose request has not come."),
-		streams:             desc("isthmus_streams", "Open Get and GetProfile streams."),
-		views: desc("isthmus_views", "Views, which streams share: open while a stream uses it, warm while it is kept for the next one.",
-			"grpc_method", "state"),
-		evicted:       desc("isthmus_views_evicted_total", "Warm views that were closed to make room.", "grpc_method"),
-		endpointsSent: desc("isthmus_endpoints_sent", "Endpoints that open Get streams should have by now, counted once for every stream.", "cluster"),
-	}
-}
+// scraped is a prometheus.Collector of series about open streams and views, which are made when they are
+// scraped, from what streams share. So they cost streams nothing, and the series of a service end with its
+// streams.
+type scraped func(chan<- prometheus.Metric)
 
 // Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
-func (c *collector) Describe(chan<- *prometheus.Desc) {}
+func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	to := results{ch}
-	to.gauge(c.calls, int(c.server.metrics.calls.open.Load()))
-	to.gauge(c.streams, c.server.Streams())
-	for method, views := range map[string]interface {
-		count() (all, idle int)
-		evictions() uint64
-	}{"Get": c.server.getViews, "GetProfile": c.server.profileViews} {
-		all, idle := views.count()
-		to.gauge(c.views, all-idle, method, "open")
-		to.gauge(c.views, idle, method, "warm")
-		to.counter(c.evicted, views.evictions(), method)
+func (c scraped) Collect(ch chan<- prometheus.Metric) { c(ch) }
+
+// gauges returns the series of one name for a scrape, none as yet.
+func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+var evictedDesc = prometheus.NewDesc("isthmus_views_evicted_total", "Warm views that were closed to make room.", []string{"grpc_method"}, nil)
+
+func (s *Server) collectStreams(ch chan<- prometheus.Metric) {
+	calls := gauges("isthmus_calls", "Open calls of all methods, also those whose request has not come.")
+	streams := gauges("isthmus_streams", "Open Get and GetProfile streams.")
+	views := gauges("isthmus_views", "Views, which streams share: open while a stream uses it, warm while it is kept for the next one.", "grpc_method", "state")
+	calls.WithLabelValues().Set(float64(s.metrics.calls.open.Load()))
+	streams.WithLabelValues().Set(float64(s.Streams()))
+	for method, of := range map[string]interface {
+		count() (all, idle int, evicted uint64)
+	}{"Get": s.getViews, "GetProfile": s.profileViews} {
+		all, idle, evicted := of.count()
+		views.WithLabelValues(method, "open").Set(float64(all - idle))
+		views.WithLabelValues(method, "warm").Set(float64(idle))
+		ch <- prometheus.MustNewConstMetric(evictedDesc, prometheus.CounterValue, float64(evicted), method)
 	}
-	c.collectEndpoints(to)
-	c.collectProfiles(to)
+	calls.Collect(ch)
+	streams.Collect(ch)
+	views.Collect(ch)
 }
 
-// results sends series to a scrape.
-type results struct{ ch chan<- prometheus.Metric }
+// memberLabels are those of series about one member of a service, as one kind of client sees it.
+var memberLabels = []string{"cluster", "namespace", "service", "port", "hostname", "nodename"}
 
-func (r results) gauge(d *prometheus.Desc, n int, labels ...string) {
-	r.ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(n), labels...)
+var (
+	subscribersDesc = prometheus.NewDesc("endpoints_subscribers", "Get streams that a Service's endpoints go to.", memberLabels, nil)
+	updatesDesc     = prometheus.NewDesc("endpoints_updates", "How often a Service's endpoints have changed while there were Get streams.", memberLabels, nil)
+	podsDesc        = prometheus.NewDesc("endpoints_pods", "Endpoints of a Service that a Get stream is sent; the maximum, if that depends on the client's zone.", memberLabels, nil)
+	existsDesc      = prometheus.NewDesc("endpoints_exists", "1 if a Service with Get streams exists in its cluster.", memberLabels, nil)
+)
+
+// memberSeries are the values of memberLabels.
+type memberSeries struct {
+	member         federation.Member
+	port           uint16
+	hostname, node string
 }
 
-func (r results) counter(d *prometheus.Desc, n uint64, labels ...string) {
-	r.ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+type memberCount struct {
+	subscribers, pods int
+	updates           uint64 // in all services that have the member
+	exists            bool
+}
+
+// sendMembers sends the series about members. Unlike series of prometheus.NewConstMetric, they share their
+// labels: there are as many as members of services.
+func sendMembers(ch chan<- prometheus.Metric, counts map[memberSeries]memberCount) {
+	pairs := make(map[[2]string]*dto.LabelPair) // each label once
+	pair := func(name, value string) *dto.LabelPair {
+		p := pairs[[2]string{name, value}]
+		if p == nil {
+			p = &dto.LabelPair{Name: &name, Value: &value}
+			pairs[[2]string{name, value}] = p
+		}
+		return p
+	}
+	for s, m := range counts {
+		labels := []*dto.LabelPair{
+			pair("cluster", s.member.Cluster.String()), pair("hostname", s.hostname), pair("namespace", s.member.Service.Namespace),
+			pair("nodename", s.node), pair("port", strconv.Itoa(int(s.port))), pair("service", s.member.Service.Name),
+		}
+		exists := 0.0
+		if m.exists {
+			exists = 1
+		}
+		ch <- &constSeries{subscribersDesc, labels, float64(m.subscribers), false}
+		ch <- &constSeries{updatesDesc, labels, float64(m.updates), true}
+		ch <- &constSeries{podsDesc, labels, float64(m.pods), false}
+		ch <- &constSeries{existsDesc, labels, exists, false}
+	}
+}
+
+// constSeries is one series of a scrape.
+type constSeries struct {
+	desc    *prometheus.Desc
+	labels  []*dto.LabelPair // sorted by name; read only
+	value   float64
+	counter bool // or else a gauge
+}
+
+// Desc implements prometheus.Metric.
+func (s *constSeries) Desc() *prometheus.Desc { return s.desc }
+
+// Write implements prometheus.Metric.
+func (s *constSeries) Write(to *dto.Metric) error {
+	if to.Label = s.labels; s.counter {
+		to.Counter = &dto.Counter{Value: &s.value}
+	} else {
+		to.Gauge = &dto.Gauge{Value: &s.value}
+	}
+	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"isthmus/federation"
 )
 
@@ -31,10 +33,10 @@ func (u *profileUpdates) inc(s profileSeries) {
 }
 
 // keep forgets what has no streams, and returns a copy of the rest.
-func (u *profileUpdates) keep(streams map[profileSeries]int) map[profileSeries]uint64 {
+func (u *profileUpdates) keep(open map[profileSeries]bool) map[profileSeries]uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	maps.DeleteFunc(u.by, func(s profileSeries, _ uint64) bool { return streams[s] == 0 })
+	maps.DeleteFunc(u.by, func(s profileSeries, _ uint64) bool { return !open[s] })
 	return maps.Clone(u.by)
 }
 
@@ -66,30 +68,36 @@ func (s *Server) profileSeriesOf(k federation.ProfileKey, p *federation.Profile)
 	return list, true
 }
 
-func (c *collector) collectProfiles(to results) {
-	profiles, services, workloads := make(map[profileSeries]int), make(map[federation.ServiceID]int), 0
-	for _, u := range c.server.profileViews.uses() {
+var profileUpdatesDesc = prometheus.NewDesc("profile_updates", "How often the profile that such streams see has changed.", []string{"namespace", "profile"}, nil)
+
+func (s *Server) collectProfiles(ch chan<- prometheus.Metric) {
+	profiles := gauges("profile_subscribers", "GetProfile streams that a ServiceProfile of this name applies to, if it exists.", "namespace", "profile")
+	services := gauges("service_subscribers", "GetProfile streams of a Service.", "namespace", "name")
+	workloads := gauges("workload_subscribers", "GetProfile streams of an endpoint, or of an address whose owner is not known.")
+	workloads.WithLabelValues()
+	open := make(map[profileSeries]bool)
+	for _, u := range s.profileViews.uses() {
 		if u.streams == 0 {
 			continue
 		}
-		of, ok := c.server.profileSeriesOf(u.key, u.newest)
+		streams := float64(u.streams)
+		of, ok := s.profileSeriesOf(u.key, u.newest)
 		if !ok {
-			workloads += u.streams
+			workloads.WithLabelValues().Add(streams)
 			continue
 		}
-		service, _ := serviceOf(u.key, u.newest)
-		services[service.service] += u.streams
-		for _, s := range of {
-			profiles[s] += u.streams
+		to, _ := serviceOf(u.key, u.newest)
+		services.WithLabelValues(to.service.Namespace, to.service.Name).Add(streams)
+		for _, one := range of {
+			open[one] = true
+			profiles.WithLabelValues(one.namespace, one.profile).Add(streams)
 		}
 	}
-	updates := c.server.metrics.profileUpdates.keep(profiles)
-	for s, n := range profiles {
-		to.gauge(c.profileSubscribers, n, s.namespace, s.profile)
-		to.counter(c.profileUpdates, updates[s], s.namespace, s.profile)
+	updates := s.metrics.profileUpdates.keep(open)
+	for one := range open {
+		ch <- prometheus.MustNewConstMetric(profileUpdatesDesc, prometheus.CounterValue, float64(updates[one]), one.namespace, one.profile)
 	}
-	for service, n := range services {
-		to.gauge(c.serviceSubscribers, n, service.Namespace, service.Name)
-	}
-	to.gauge(c.workloadSubscribers, workloads)
+	profiles.Collect(ch)
+	services.Collect(ch)
+	workloads.Collect(ch)
 }

@@ -15,9 +15,9 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// scraped returns the series of the families whose name begins with one of the
+// scrape returns the series of the families whose name begins with one of the
 // prefixes as lines: name, label values, value (of a histogram: how many).
-func scraped(t *testing.T, r *prometheus.Registry, prefixes ...string) (lines []string) {
+func scrape(t *testing.T, r *prometheus.Registry, prefixes ...string) (lines []string) {
 	t.Helper()
 	families, err := r.Gather()
 	if err != nil {
@@ -57,7 +57,7 @@ func newCounted(t *testing.T) countedWorld {
 func (w countedWorld) expect(t *testing.T, prefix string, want ...string) {
 	t.Helper()
 	synctest.Wait()
-	if got := scraped(t, w.registry, prefix); !slices.Equal(got, want) {
+	if got := scrape(t, w.registry, prefix); !slices.Equal(got, want) {
 		t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 	}
 }
@@ -86,7 +86,7 @@ func TestEndpointsMetrics(t *testing.T) {
 			want := slices.Concat(series...)
 			slices.Sort(want)
 			synctest.Wait()
-			got := scraped(t, w.registry, "endpoints_")
+			got := scrape(t, w.registry, "endpoints_")
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
 				t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
@@ -138,7 +138,7 @@ func TestProfileUpdatesAreForgotten(t *testing.T) {
 	here, gone := profileSeries{"shop", "web"}, profileSeries{"client", "web"}
 	u.inc(here)
 	u.inc(gone)
-	if now := u.keep(map[profileSeries]int{here: 1}); len(now) != 1 || now[here] != 1 || len(u.by) != 1 {
+	if now := u.keep(map[profileSeries]bool{here: true}); len(now) != 1 || now[here] != 1 || len(u.by) != 1 {
 		t.Errorf("kept %v of %v", now, u.by)
 	}
 	for i := range 2 * maxProfileUpdates {
@@ -311,7 +311,7 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 func TestSeriesGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
-		size := func() int { synctest.Wait(); return len(scraped(t, w.registry, "")) }
+		size := func() int { synctest.Wait(); return len(scrape(t, w.registry, "")) }
 		w.offer("", pods("10.0.0.1:80")...)
 		w.get(webAddr, "").hangUp()
 		before := size()

@@ -38,7 +38,7 @@ func TestExplanation(t *testing.T) {
 		if n := w.server.Streams(); n != 0 {
 			t.Errorf("%d streams after it", n)
 		}
-		if all, _ := w.server.getViews.count(); all != 0 {
+		if all, _, _ := w.server.getViews.count(); all != 0 {
 			t.Errorf("%d views are left", all)
 		}
 

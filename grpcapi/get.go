@@ -16,8 +16,6 @@ type getStream struct {
 	target target
 	client federation.Client
 
-	preparedAt  int64           // as Server.clock
-	firstSet    *federation.Set // for the first messages; nil: not known yet, or sent
 	zoneChanged <-chan struct{} // closed once the client's zone may have changed; nil: never
 	view        *getView        // of the client's key
 	fits        bool            // the view is within the budget
@@ -88,8 +86,7 @@ func (st *getStream) produce() []*wire.Frame {
 // Options.FirstFrame, as a first message would be: that cluster may have endpoints,
 // but the proxy must not use the old ones for long.
 func (st *getStream) advance(set *federation.Set) []*wire.Frame {
-	zone := st.view.key.Client.Zone
-	all := st.explaining.outdated(set) || zone != st.sentZone
+	all := st.explaining.outdated(set) || st.view.key.Client.Zone != st.sentZone
 	if set == st.sent && !all {
 		return nil
 	}
@@ -104,29 +101,31 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 		st.heldBack = true
 		return nil
 	}
-	st.explaining.use(set)
-	frames := st.step(st.sent, set, all)
-	st.sent, st.sentZone, st.viewChanged = set, zone, false
-	st.heldSet.Store(set)
-	return frames
+	return st.step(set, all)
 }
 
 func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.now() - st.emptySince) }
 
-// step returns the messages of a step.
-func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
-	if !from.AnyPort && !to.AnyPort && st.explaining == nil {
-		return st.view.step(from, to, all)
+// step returns the messages of a step to a set of the view, and stores it as sent. With all
+// every endpoint is sent.
+func (st *getStream) step(to *federation.Set, all bool) []*wire.Frame {
+	from := st.sent
+	st.sent, st.sentZone, st.viewChanged = to, st.view.key.Client.Zone, false
+	st.heldSet.Store(to)
+	st.explaining.use(to)
+	if !st.isAlone(from, to) {
+		return st.view.messages(from, to, all)
 	}
-	return st.view.stepFor(st.alone(), from, to, all)
+	enc := st.view.enc.AtPort(st.target.port)
+	if st.explaining != nil {
+		enc = enc.Explaining(st.explaining.tiers)
+	}
+	return st.view.messagesFor(enc, from, to, all)
 }
 
-func (st *getStream) alone() alone {
-	a := alone{port: st.target.port, budget: st.server.budget}
-	if st.explaining != nil {
-		a.tiers = st.explaining.tiers
-	}
-	return a
+// isAlone reports whether the messages of a step are encoded for this stream alone.
+func (st *getStream) isAlone(from, to *federation.Set) bool {
+	return to.AnyPort || from != nil && from.AnyPort || st.explaining != nil
 }
 
 // emptyTimeout returns a channel that fires when an empty set has been held back for

@@ -11,67 +11,54 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// prepare implements producer.
-func (st *getStream) prepare() (ready bool) {
-	st.updateZone()
-	st.preparedAt = st.server.now()
-	return st.pickFirst()
-}
-
-// pickFirst takes the newest set as the first, if it is complete. It does not wait
-// for clusters that are unreachable: their sets are complete.
-func (st *getStream) pickFirst() bool {
-	set, replaced, ok := st.newest()
-	st.replaced = replaced
-	if !set.Complete || !ok {
-		return false
-	}
-	st.firstSet = set
-	return true
-}
-
-// wait implements producer. After Options.FirstFrame it takes the set as it is.
-func (st *getStream) wait(ctx context.Context) error {
-	late := st.after(st.server.opts.FirstFrame)
-	for !st.pickFirst() {
-		select {
-		case <-st.done:
-			return st.endError(ctx)
-		case <-st.replaced:
-		case <-st.zoneChanged:
-			st.updateZone()
-		case <-late:
-			st.firstSet, st.replaced, _ = st.newest()
-			st.server.metrics.late.Inc()
-			return nil
-		}
-	}
-	return nil
-}
-
 // first implements producer.
-func (st *getStream) first() ([]*wire.Frame, error) {
-	set := st.firstSet
-	st.firstSet = nil
+func (st *getStream) first(ctx context.Context) ([]*wire.Frame, error) {
+	st.updateZone()
+	began := st.server.now()
+	set, err := st.firstSet(ctx)
+	if err != nil {
+		return nil, err
+	}
 	st.now = st.server.now()
-	st.server.metrics.first.Observe(time.Duration(st.now - st.preparedAt).Seconds())
+	st.server.metrics.first.Observe(time.Duration(st.now - began).Seconds())
 	if err := st.refusal(set); err != nil {
 		return nil, err
 	}
-	isAlone, alone := set.AnyPort || st.explaining != nil, 0
-	if isAlone {
+	alone := 0
+	if st.isAlone(nil, set) {
 		alone = costOfSet(set)
 	}
 	if err := st.admit(st.name(), st.fits, st.began, alone); err != nil {
 		return nil, err
 	}
-	st.sent, st.sentZone, st.viewChanged = set, st.view.key.Client.Zone, false
-	st.heldSet.Store(set)
-	st.explaining.use(set)
-	if isAlone {
-		return st.view.fullFramesFor(st.alone(), set), nil
+	return st.step(set, false), nil
+}
+
+// firstSet waits for a complete set, after Options.FirstFrame for any. It does not wait
+// for clusters that are unreachable: their sets are complete.
+func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
+	var late <-chan time.Time
+	for {
+		set, replaced, ok := st.newest()
+		st.replaced = replaced
+		if set.Complete && ok {
+			return set, nil
+		}
+		if late == nil {
+			late = st.after(st.server.opts.FirstFrame)
+		}
+		select {
+		case <-st.done:
+			return nil, st.endError(ctx)
+		case <-replaced:
+		case <-st.zoneChanged:
+			st.updateZone()
+		case <-late:
+			set, st.replaced, _ = st.newest()
+			st.server.metrics.late.Inc()
+			return set, nil
+		}
 	}
-	return st.view.fullFrames(set), nil
 }
 
 // refusal returns the error with which a call is refused whose first set is this one;

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +29,6 @@ type getView struct {
 	enc wire.Encoder
 
 	// under mu
-	full    *lazyFrames   // of the newest set; nil: not needed lately
 	steps   []*lazyFrames // to the newest set, the latest last
 	charged uint64        // the version of the set that the budget has last been charged for
 }
@@ -75,72 +75,34 @@ func (v *getView) becomeIdle() int {
 
 // lazyFrames are the messages of a step, encoded when frames is called first.
 type lazyFrames struct {
-	from, to *federation.Set // from is nil: the whole set
+	from, to *federation.Set // from is nil: the whole set, for a stream that begins
 	all      bool
 	frames   func() []*wire.Frame
 }
 
-// fullFrames returns the first messages of a stream that begins with the set.
-func (v *getView) fullFrames(set *federation.Set) []*wire.Frame { return v.lazyFull(set).frames() }
-
-// alone is how messages are encoded for one stream alone.
-type alone struct {
-	port   uint16           // that the stream has asked for
-	tiers  federation.Tiers // for a client that wants to know them
-	budget *budget          // for what the client has not taken
+// messages returns the messages of the step from one set (of this or of another view; nil:
+// none) to a set of this view; see wire.Encoder.Step.
+func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
+	return v.lazy(from, to, all).frames()
 }
 
-func (a alone) encoder(v *getView) wire.Encoder { return v.enc.AtPort(a.port).Explaining(a.tiers) }
-
-// fullFramesFor returns those of one stream alone that begins with the set.
-func (v *getView) fullFramesFor(a alone, set *federation.Set) []*wire.Frame {
-	enc := a.encoder(v)
-	return a.budget.hold(enc.Full(set))
-}
-
-// stepFor returns the messages of a step for one stream alone.
-func (v *getView) stepFor(a alone, from, to *federation.Set, all bool) []*wire.Frame {
+// messagesFor returns those for one stream alone. gRPC keeps them until the client takes them, so they
+// count for the budget.
+func (v *getView) messagesFor(enc wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {
 	v.mu.Lock()
 	v.chargeFor(to)
 	v.mu.Unlock()
-	enc := a.encoder(v)
-	return a.budget.hold(enc.Step(from, to, all))
+	return v.budget.hold(encode(&enc, from, to, all))
 }
 
-func (v *getView) lazyFull(set *federation.Set) *lazyFrames {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	v.chargeFor(set)
-	if v.full != nil && v.full.to == set {
-		return v.full
+func encode(enc *wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {
+	if from == nil {
+		return enc.Full(to)
 	}
-	f := &lazyFrames{to: set, frames: sync.OnceValue(func() []*wire.Frame { return v.enc.Full(set) })}
-	if v.full == nil || v.full.to.Version < set.Version {
-		v.full = f
-		if len(set.Endpoints) >= manyEndpoints {
-			version := set.Version // not f, which would be kept for as long, whatever comes
-			time.AfterFunc(firstKept, func() { v.forgetFull(version) })
-		}
-	}
-	return f
+	return enc.Step(from, to, all)
 }
 
-// forgetFull forgets first messages, unless those of another set are there by now.
-func (v *getView) forgetFull(version uint64) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if v.full != nil && v.full.to.Version == version {
-		v.full = nil
-	}
-}
-
-// step returns the messages of the step from one set (of this or of another view) to
-// a set of this view; see wire.Encoder.Step.
-func (v *getView) step(from, to *federation.Set, all bool) []*wire.Frame {
-	return v.lazyStep(from, to, all).frames()
-}
-
-func (v *getView) lazyStep(from, to *federation.Set, all bool) *lazyFrames {
+func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.chargeFor(to)
@@ -149,27 +111,34 @@ func (v *getView) lazyStep(from, to *federation.Set, all bool) *lazyFrames {
 			return f
 		}
 	}
-	f := &lazyFrames{from: from, to: to, all: all, frames: sync.OnceValue(func() []*wire.Frame { return v.enc.Step(from, to, all) })}
-	v.keepStep(f)
+	f := &lazyFrames{from: from, to: to, all: all, frames: sync.OnceValue(func() []*wire.Frame { return encode(&v.enc, from, to, all) })}
+	if v.keep(f) && from == nil && len(to.Endpoints) >= manyEndpoints {
+		version := to.Version // not f, which would be kept for as long, whatever comes
+		time.AfterFunc(firstKept, func() { v.forgetFirst(version) })
+	}
 	return f
 }
 
-// keepStep remembers a step, and forgets those to older sets. v.mu is held.
-func (v *getView) keepStep(f *lazyFrames) {
+// keep remembers a step, and forgets those to older sets. It returns false for one to an older
+// set. v.mu is held.
+func (v *getView) keep(f *lazyFrames) bool {
 	if n := len(v.steps); n > 0 {
 		switch newest := v.steps[n-1].to; {
 		case newest.Version > f.to.Version:
-			return
+			return false
 		case newest != f.to:
-			clear(v.steps)
-			v.steps = v.steps[:0]
+			v.steps = nil
 		case n == maxSteps:
-			copy(v.steps, v.steps[1:])
-			v.steps = v.steps[:n-1]
+			v.steps = slices.Delete(v.steps, 0, 1)
 		}
 	}
 	v.steps = append(v.steps, f)
-	if v.full != nil && v.full.to.Version < f.to.Version {
-		v.full = nil // no stream begins with an older set from now on
-	}
+	return true
+}
+
+// forgetFirst forgets first messages, unless those of another set are there by now.
+func (v *getView) forgetFirst(version uint64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.steps = slices.DeleteFunc(v.steps, func(f *lazyFrames) bool { return f.from == nil && f.to.Version == version })
 }

@@ -142,7 +142,7 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 		t.Errorf("%v panics counted", n)
 	}
 	wiretest.Until(t, "the stream is gone", func() bool { return w.server.Streams() == 1 })
-	if all, idle := w.server.getViews.count(); all-idle != 1 {
+	if all, idle, _ := w.server.getViews.count(); all-idle != 1 {
 		t.Errorf("%d views in use", all-idle)
 	}
 	w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)

@@ -15,33 +15,11 @@ const (
 	maxHeld = 100
 )
 
-// heldView is a HeldView while its streams are counted.
-type heldView struct {
-	adminapi.HeldView
-	newest *federation.Set
-}
-
 // heldViews describes the views of a service that streams use, and counts those that are
 // left out.
 func (s *Server) heldViews(svc federation.ServiceID) (list []adminapi.HeldView, more int) {
-	views := make(map[*getView]*heldView)
-	now := s.now()
-	for _, st := range s.streamsOf(svc) {
-		v := st.usedView.Load()
-		held := views[v]
-		if held == nil {
-			set, _ := v.get()
-			k := v.key
-			held = &heldView{newest: set, HeldView: adminapi.HeldView{
-				Destination: target{k.Service, k.Client.Instance, k.Port}.authority(s.opts.ClusterDomain),
-				Node:        k.Client.Node, Zone: k.Client.Zone, Version: set.Version, Endpoints: len(set.Endpoints),
-			}}
-			views[v] = held
-		}
-		held.count(s, st, now)
-	}
-	for _, held := range views {
-		list = append(list, held.HeldView)
+	for v, streams := range s.streamsOf(svc) {
+		list = append(list, s.heldView(v, streams))
 	}
 	slices.SortFunc(list, func(a, b adminapi.HeldView) int {
 		return cmp.Or(cmp.Compare(b.Streams, a.Streams), cmp.Compare(a.Destination, b.Destination), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Zone, b.Zone))
@@ -50,33 +28,42 @@ func (s *Server) heldViews(svc federation.ServiceID) (list []adminapi.HeldView, 
 	return list[:n], len(list) - n
 }
 
-// streamsOf returns the Get streams of a service.
-func (s *Server) streamsOf(svc federation.ServiceID) (list []*stream) {
+// streamsOf returns the Get streams of a service, by view.
+func (s *Server) streamsOf(svc federation.ServiceID) map[*getView][]*stream {
+	all := make(map[*getView][]*stream)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for st := range s.streams {
 		if v := st.usedView.Load(); v != nil && v.key.Service == svc {
-			list = append(list, st)
+			all[v] = append(all[v], st)
 		}
 	}
-	return list
+	return all
 }
 
-// count counts a stream of the view.
-func (h *heldView) count(s *Server, st *stream, now int64) {
-	h.Streams++
-	switch st.heldSet.Load() {
-	case nil:
-		h.Waiting++
-	case h.newest:
-		h.UpToDate++
+// heldView describes a view with these streams.
+func (s *Server) heldView(v *getView, streams []*stream) adminapi.HeldView {
+	newest, _ := v.get()
+	k, now := v.key, s.now()
+	held := adminapi.HeldView{
+		Destination: target{k.Service, k.Client.Instance, k.Port}.authority(s.opts.ClusterDomain),
+		Node:        k.Client.Node, Zone: k.Client.Zone, Streams: len(streams), Version: newest.Version, Endpoints: len(newest.Endpoints),
 	}
-	if since := st.sending.Load(); since != 0 && time.Duration(now-since) >= slowAfter {
-		h.Slow++
-	}
-	if at := st.takenAt.Load(); at != 0 {
-		if last := s.began.Add(time.Duration(at)); last.After(h.LastMessage) {
-			h.LastMessage = last
+	for _, st := range streams {
+		switch st.heldSet.Load() {
+		case nil:
+			held.Waiting++
+		case newest:
+			held.UpToDate++
+		}
+		if since := st.sending.Load(); since != 0 && time.Duration(now-since) >= slowAfter {
+			held.Slow++
+		}
+		if at := st.takenAt.Load(); at != 0 {
+			if last := s.began.Add(time.Duration(at)); last.After(held.LastMessage) {
+				held.LastMessage = last
+			}
 		}
 	}
+	return held
 }

@@ -55,7 +55,7 @@ func largeSet(b testing.TB, clusters, changed, n int) (step func()) {
 		w.clusters[""].put(web, federation.Share{State: federation.Present, Slices: turns[turn]})
 		w.table.Changed("", web, time.Time{})
 		now, _ := v.get()
-		if len(v.step(before, now, false)) != 1 {
+		if len(v.messages(before, now, false)) != 1 {
 			b.Fatal("not one message")
 		}
 		before = now

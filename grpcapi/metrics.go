@@ -9,7 +9,7 @@ import (
 )
 
 // metrics are the series that are updated as events happen. The series about open
-// streams are made when scraped: see collector.
+// streams are made when scraped: see scraped.
 type metrics struct {
 	calls                   *callMetrics
 	getOverflow             *overflows // by service
@@ -54,7 +54,8 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 	for _, reason := range []string{closedStalled, closedReflection} {
 		m.closed.WithLabelValues(reason)
 	}
-	own := []prometheus.Collector{m.getOverflow, m.profileOverflow, m.endpointProfileOverflow, m.stalled, m.closed, m.panics, m.first, m.late, m.workloadUpdates, m.propagation, s.budget.refused, newCollector(s)}
+	own := []prometheus.Collector{m.getOverflow, m.profileOverflow, m.endpointProfileOverflow, m.stalled, m.closed, m.panics, m.first, m.late, m.workloadUpdates, m.propagation, s.budget.refused,
+		scraped(s.collectStreams), scraped(s.collectEndpoints), scraped(s.collectProfiles)}
 	for _, c := range append(m.calls.collectors(), own...) {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics of the Destination server: %w", err)

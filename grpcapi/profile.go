@@ -16,7 +16,7 @@ import (
 type profileStream struct {
 	stream
 	key        federation.ProfileKey
-	view       *profileView    // nil: not prepared yet
+	view       *profileView    // nil: first has not begun
 	fits       bool            // the view is within the budget
 	began      int             // what the view takes, if this stream was the first to need it
 	replaced   <-chan struct{} // closed once the profile of the newest variant is replaced
@@ -30,18 +30,10 @@ func (s *Server) newProfile(key federation.ProfileKey, out sink, transport statu
 	return st
 }
 
-// prepare implements producer.
-func (st *profileStream) prepare() (ready bool) {
+// first implements producer. Profiles are known at once.
+func (st *profileStream) first(context.Context) ([]*wire.Frame, error) {
 	st.view = st.server.profileViews.acquire(st.key)
 	st.fits, st.began = st.view.startWatch(st.server.dir.Profile, st.server.budget, costOfProfile)
-	return true
-}
-
-// wait implements producer. Profiles are known at once.
-func (st *profileStream) wait(context.Context) error { return nil }
-
-// first implements producer.
-func (st *profileStream) first() ([]*wire.Frame, error) {
 	var newest *profileVariant
 	newest, st.replaced = st.view.variant(st.sentRoutes)
 	if err := st.refusal(newest.profile); err != nil {

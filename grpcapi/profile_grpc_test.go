@@ -43,7 +43,7 @@ func TestPanicOfOneProfile(t *testing.T) {
 		t.Errorf("%v panics counted", n)
 	}
 	wiretest.Until(t, "its streams are gone", func() bool { return w.server.Streams() == 1 })
-	if all, idle := w.server.profileViews.count(); all != 1 || idle != 0 {
+	if all, idle, _ := w.server.profileViews.count(); all != 1 || idle != 0 {
 		t.Errorf("%d views, %d idle", all, idle)
 	}
 	w.profiles.put(webKey, wiretest.WebProfile("a"))
@@ -92,5 +92,5 @@ func TestProfilesUnderLoad(t *testing.T) {
 		})
 		c.hangUp()
 	}
-	wiretest.Until(t, "no views are left", func() bool { all, _ := w.server.profileViews.count(); return all == 0 && w.profiles.open() == 0 })
+	wiretest.Until(t, "no views are left", func() bool { all, _, _ := w.server.profileViews.count(); return all == 0 && w.profiles.open() == 0 })
 }

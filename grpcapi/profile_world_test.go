@@ -92,7 +92,7 @@ func endpointProfile(e *federation.Endpoint) *federation.Profile {
 func (w *world) profileViews(t *testing.T, all, idle int) {
 	t.Helper()
 	synctest.Wait()
-	if a, i := w.server.profileViews.count(); a != all || i != idle {
+	if a, i, _ := w.server.profileViews.count(); a != all || i != idle {
 		t.Fatalf("%d views, %d of them idle; want %d, %d", a, i, all, idle)
 	}
 	if n := w.profiles.open(); n != all {

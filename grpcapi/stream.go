@@ -16,18 +16,13 @@ import (
 // sink sends a stream's messages; it is a part of grpc.ServerStream.
 type sink interface{ SendMsg(m any) error }
 
-// producer produces the messages of one stream: a getStream or a profileStream.
-// prepare is called first; then wait, unless it is ready; then first; then next again
-// and again. Errors end the stream, and have a gRPC code.
+// producer produces the messages of one stream: a getStream or a profileStream. first is
+// called once, then next again and again. Errors end the stream, and have a gRPC code.
 type producer interface {
 	common() *stream
-	// prepare acquires the stream's view, and returns whether the first messages are
-	// known.
-	prepare() (ready bool)
-	// wait waits until they are.
-	wait(context.Context) error
-	// first returns the first messages, or the error with which the call is refused.
-	first() ([]*wire.Frame, error)
+	// first waits until the first messages are known, and returns them, or the error with
+	// which the call is refused.
+	first(context.Context) ([]*wire.Frame, error)
 	// next waits until there are messages to send, and returns them.
 	next(context.Context) ([]*wire.Frame, error)
 	// close releases the view and the timers.
@@ -88,17 +83,41 @@ func (st *stream) init(s *Server, out sink, transport statusWriter, onStall func
 
 func (st *stream) common() *stream { return st }
 
-// sendUpdates sends all that comes after the first messages, until the stream ends.
-// The error has a gRPC code.
-func sendUpdates(ctx context.Context, p producer) error {
+// serve serves one Get or GetProfile whose request has been received: it sends the first
+// messages as soon as they are known, and then updates until the call ends.
+func (s *Server) serve(ctx context.Context, p producer) error {
+	st := p.common()
+	st.done, st.conn = ctx.Done(), connectionOf(ctx)
+	st.endAt.Store(s.endOfAge(st.conn))
+	if !s.addStream(st) {
+		return statusDraining.Err()
+	}
+	defer s.release(p)
+	frames, err := p.first(ctx)
+	if err != nil {
+		return err
+	}
+	if err := st.sendAll(ctx, frames); err != nil {
+		return err
+	}
+	st.markAnswered()
 	for {
-		frames, err := p.next(ctx)
-		if err != nil {
+		if frames, err = p.next(ctx); err != nil {
 			return err
 		}
-		if err := p.common().sendAll(ctx, frames); err != nil {
+		if err := st.sendAll(ctx, frames); err != nil {
 			return err
 		}
+	}
+}
+
+// release closes a producer, and notes a stall.
+func (s *Server) release(p producer) {
+	st := p.common()
+	defer s.removeStream(st)
+	p.close()
+	if st.endedBy.Load() == statusStalled {
+		s.noteStall(st.conn)
 	}
 }
 

@@ -225,18 +225,12 @@ func (c *viewCache[K, T, V]) expire(v V, lease uint64) {
 	}
 }
 
-// count returns the number of views, and of those among them that are idle.
-func (c *viewCache[K, T, V]) count() (all, idle int) {
+// count returns the number of views, of those among them that are idle, and of those that were
+// closed to make room.
+func (c *viewCache[K, T, V]) count() (all, idle int, evicted uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.all), c.idle.Len()
-}
-
-// evictions returns the number of views that were closed to make room.
-func (c *viewCache[K, T, V]) evictions() uint64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.evicted
+	return len(c.all), c.idle.Len(), c.evicted
 }
 
 // viewUse is a copy of what a view has, for metrics and debug pages.

@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,7 +17,7 @@ import (
 func (w *world) views(t *testing.T, all, idle int) {
 	t.Helper()
 	synctest.Wait()
-	if a, i := w.server.getViews.count(); a != all || i != idle {
+	if a, i, _ := w.server.getViews.count(); a != all || i != idle {
 		t.Fatalf("%d views, %d of them idle; want %d, %d", a, i, all, idle)
 	}
 }
@@ -159,36 +160,22 @@ func TestStepsAreBounded(t *testing.T) {
 	}
 	v := &getView{}
 	newest := set(100)
-	v.fullFrames(set(1))
+	v.messages(nil, set(1), false)
 	for i := range uint64(20) {
-		v.step(set(i), newest, false)
+		v.messages(set(i), newest, false)
 	}
-	one, other := v.lazyStep(set(0), newest, false), v.lazyStep(set(0), newest, false)
+	one, other := v.lazy(set(0), newest, false), v.lazy(set(0), newest, false)
 	if one == other {
 		t.Error("steps from different sets are one")
 	}
-	if from := one.from; v.lazyStep(from, newest, true) == v.lazyStep(from, newest, false) {
+	if from := one.from; v.lazy(from, newest, true) == v.lazy(from, newest, false) {
 		t.Error("a step that sends everything and one that does not are one")
 	}
-	if len(v.steps) != maxSteps {
-		t.Errorf("%d steps", len(v.steps))
+	v.messages(set(1), set(2), false) // for a late stream
+	if len(v.steps) != maxSteps || slices.ContainsFunc(v.steps, func(f *lazyFrames) bool { return f.to != newest }) {
+		t.Errorf("%d steps are kept, or some to an older set", len(v.steps))
 	}
-	if v.full != nil {
-		t.Error("the first messages of an older set are still there")
-	}
-	v.step(set(1), set(2), false) // for a late stream
-	for _, m := range v.steps {
-		if m.to != newest {
-			t.Error("a step to an older set was kept")
-		}
-	}
-	v.fullFrames(newest)
-	v.fullFrames(set(3))
-	if v.full.to != newest {
-		t.Error("the newest set's first messages were replaced by older ones")
-	}
-	v.step(newest, set(101), false)
-	if len(v.steps) != 1 {
+	if v.messages(newest, set(101), false); len(v.steps) != 1 {
 		t.Errorf("%d steps to the newest set", len(v.steps))
 	}
 }
@@ -201,29 +188,29 @@ func TestFirstMessagesAreShared(t *testing.T) {
 			return &federation.Set{Version: version, Endpoints: make([]*federation.Endpoint, endpoints)}
 		}
 		v, newest := &getView{}, set(1, manyEndpoints)
-		kept := func() *lazyFrames {
+		kept := func(f *lazyFrames) bool {
 			synctest.Wait()
 			v.mu.Lock()
 			defer v.mu.Unlock()
-			return v.full
+			return slices.Contains(v.steps, f)
 		}
-		one := v.lazyFull(newest)
+		one := v.lazy(nil, newest, false)
 		time.Sleep(firstKept - time.Nanosecond)
-		if v.lazyFull(newest) != one {
+		if v.lazy(nil, newest, false) != one {
 			t.Error("they were encoded again")
 		}
-		other := v.lazyFull(set(2, manyEndpoints))
+		other := v.lazy(nil, set(2, manyEndpoints), false)
 		time.Sleep(time.Nanosecond)
-		if kept() != other {
+		if !kept(other) {
 			t.Error("those of a newer set went early")
 		}
 		time.Sleep(firstKept)
-		if kept() != nil {
+		if kept(other) {
 			t.Error("those of a large set are kept")
 		}
-		small := v.lazyFull(set(3, manyEndpoints-1))
+		small := v.lazy(nil, set(3, manyEndpoints-1), false)
 		time.Sleep(2 * firstKept)
-		if kept() != small {
+		if !kept(small) {
 			t.Error("those of a small set are not kept")
 		}
 	})
