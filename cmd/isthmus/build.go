@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +20,6 @@ import (
 	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
-	"isthmus/cmd/isthmus/internal/events"
 	"isthmus/cmd/isthmus/internal/logging"
 	"isthmus/federation"
 	"isthmus/grpcapi"
@@ -39,50 +37,46 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	registry := newRegistry()
-	refused, conflict := reportAddresses(log)
-	record := eventLog{events.NewLog()}
+	registry, reports := newRegistry(), newReports(log)
 	table := federation.NewTable(federation.Options{
-		IPv6: o.ipv6, Report: reportMember(log), ReportRefused: refused, ReportConflict: conflict, ReportTiers: record.alsoTiers(reportTiers(log)),
+		IPv6: o.ipv6, Report: reports.member, ReportRefused: reports.refused, ReportConflict: reports.conflict, ReportTiers: reports.tiers,
 	})
-	registry.MustRegister(newFederationMetrics(table, o.serviceMetrics), newTierMetrics(table))
+	registry.MustRegister(federationMetrics(table, o.serviceMetrics), tierMetrics(table))
 	metrics, err := cluster.NewMetrics(registry)
 	if err != nil {
 		return nil, err
 	}
-	writer, err := newSliceWriter(sliceWriterConfig{cfg, o, log, registry, metrics})
+	writer, err := newSliceWriter(o, cfg, metrics, registry, log)
 	if err != nil {
 		return nil, err
 	}
-	var store *clusterstore.Store
-	mirrors, err := newMirrors(o, cfg, metrics, func() *clusterstore.Store { return store })
+	exporter, err := newExporter(o, cfg, metrics)
 	if err != nil {
 		return nil, err
 	}
-	rules, exported := o.rules(log), o.kept(mirrors)
+	rules, exported := o.rules(log), exporter.kept()
 	here, err := local.New(local.Options{
 		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
-		Preference: o.preference, Cordon: o.cordon, Region: o.region, Relist: o.relist, Report: record.clusterChanged,
+		Preference: &o.preference, Cordon: o.cordon, Region: o.region, Relist: o.relist, Report: reports.cluster,
 		Writer: writer.Writer, Exports: exported,
 	})
 	if err != nil {
 		return nil, err
 	}
 	registry.MustRegister(here)
-	store, err = newStore(cfg, clusterstore.Options{
+	store, err := newStore(cfg, clusterstore.Options{
 		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6, Local: here,
-		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterBytes)), WhenLost: o.lost, LostAfter: o.lostAfter, Relist: o.relist, Report: record.clusterChanged,
+		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterMemory)), WhenLost: o.whenLost, LostAfter: o.lostAfter, Relist: o.relist, Report: reports.cluster,
 		Exports: exported, Own: here.Own(),
 	})
 	if err != nil {
 		return nil, err
 	}
-	exporter, err := newExporter(exporterConfig{o, log, registry, store, mirrors})
-	if err != nil {
+	if err := exporter.begin(store, registry, log); err != nil {
 		return nil, err
 	}
 	serving := o.server(log, registry)
-	serving.Stalled = record.stalled
+	serving.Stalled = reports.stalled
 	api, err := grpcapi.New(table, here, serving)
 	if err != nil {
 		return nil, err
@@ -97,24 +91,20 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		alongside: []part{
 			{name: "preferences", run: func(ctx context.Context) error { return runTicks(ctx, table) }},
 		},
-		endFirst: slices.Concat(writer.parts(), exporter.parts(), mirrors.parts()),
+		endFirst: slices.Concat(writer.parts(), exporter.parts()),
 		ready:    new(atomic.Bool),
 		traces:   newTracing(o.traces, log),
 		log:      log,
 	}
 	g.server = api.GRPC(g.traces.options()...)
 	g.shutdown = newShutdown(o, api, g.server, log)
-	self := o.self(g.ready.Load)
+	shown := &pages{
+		self: o.self(g.ready.Load), domain: o.domain, table: table, here: here, links: store, streams: api, events: reports.events, writer: writer, exporter: exporter,
+	}
 	g.admin = &admin{
-		ready: g.ready.Load, pages: debugPages(self, here, store, table, api, writer, exporter, record), explain: newExplainer(o, here, store, api).handler(),
-		impact: &impactPage{table, api.Views}, exports: exporter.page(self),
+		ready: g.ready.Load, pages: shown.handlers(),
 		hosts: newAdminHosts(o.domain, o.namespace, o.hosts), metrics: registry, pprof: o.pprof, log: logging.WithOwnLimit(log),
 	}
-	content := &listContent{
-		table: table, log: record, views: api.Views, here: here.Status, links: store.Status, problems: here.Problems, portsOf: here.Ports,
-		self: self,
-	}
-	g.admin.lists = newListPages(content.now)
 	return g, nil
 }
 
@@ -130,45 +120,8 @@ func newRegistry() *prometheus.Registry {
 func (o *options) self(ready func() bool) func() adminapi.Replica {
 	name, _ := os.Hostname()
 	return func() adminapi.Replica {
-		return adminapi.Replica{Name: name, Version: ownBuild().Version, Ready: ready(), Domain: cmp.Or(o.domain, "cluster.local")}
+		return adminapi.Replica{Name: name, Version: ownBuild().Version, Ready: ready(), Domain: o.domain}
 	}
-}
-
-// debugPages returns the pages of the admin server, by path.
-func debugPages(self func() adminapi.Replica, here *local.Local, store *clusterstore.Store, table *federation.Table, api *grpcapi.Server, writer sliceWriter, exporter *exporter, record eventLog) map[string]func() any {
-	return map[string]func() any{
-		"/debug/version":  func() any { return ownBuild() },
-		"/debug/clusters": func() any { return exporter.addTo(writer.addTo(newClustersPage(self(), here, store, table))) },
-		"/debug/services": func() any { return newServicesPage(table, api.Views(), here.Problems(), members{here, store}) },
-		"/debug/streams":  func() any { return newStreamsPage(api.Views()) },
-		"/debug/events":   func() any { return newEventsPage(record) },
-	}
-}
-
-// newExplainer returns what answers /debug/explain.
-func newExplainer(o *options, here *local.Local, store *clusterstore.Store, api *grpcapi.Server) *explainer {
-	return &explainer{
-		authorities: authorities{o.domain, here.Ports, here.OwnerOf},
-		explain:     api.Explain,
-		clusters: func() map[federation.ClusterName]cluster.Status {
-			return statusByCluster(here.Status().ClusterStatus, store.Status())
-		},
-		problems: here.ProblemsOf,
-	}
-}
-
-// statusByCluster has the status of each cluster. Of several link Secrets for one, at most one
-// is in use; the others are rejected.
-func statusByCluster(here cluster.Status, links []adminapi.Cluster) map[federation.ClusterName]cluster.Status {
-	all := make(map[federation.ClusterName]cluster.Status, len(links)+1)
-	for _, l := range links {
-		name := federation.ClusterName(l.Cluster)
-		if old, known := all[name]; !known || old.State == cluster.Rejected {
-			all[name] = l.ClusterStatus
-		}
-	}
-	all[federation.Local] = here // also in place of Secrets without a cluster's name
-	return all
 }
 
 // newShutdown returns how a gateway stops server, which serves api.
@@ -186,6 +139,15 @@ const inPodVariable = "KUBERNETES_SERVICE_HOST"
 // inPod returns whether this is a Pod's container, and so may be a replica that proxies find by DNS.
 func inPod() bool { return os.Getenv(inPodVariable) != "" }
 
+// newTypedClient returns a client of the own cluster that can write.
+func newTypedClient(cfg *rest.Config, metrics *cluster.Metrics) (*kube.Client, error) {
+	api, err := kube.New(federation.Local, cfg, metrics.Requests())
+	if err == nil {
+		err = api.AddTyped()
+	}
+	return api, err
+}
+
 // newStore returns the store of linked clusters, with a client of its own for
 // the Secrets.
 func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, error) {
@@ -201,15 +163,15 @@ func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi
 	return grpcapi.Options{
 		ClusterDomain: o.domain,
 		Messages: wire.Options{
-			H2Upgrade: o.h2Upgrade, ForceOpaqueTransport: o.forceTransport, ZoneWeights: o.zoneWeights,
-			TargetClusterLabel: o.targetCluster, MeshedHTTP2: o.http2Params,
+			H2Upgrade: o.h2Upgrade, ForceOpaqueTransport: o.transport == "transport-header", ZoneWeights: o.zoneWeights,
+			TargetClusterLabel: o.targetCluster, MeshedHTTP2: o.http2,
 		},
 		Pace:              noneIfZero(o.pace),
 		Stall:             o.stall,
 		Drain:             noneIfZero(o.drain),
 		ConnectionAge:     noneIfZero(o.maxAge),
-		ConcurrentStreams: uint32(o.maxCalls),
-		ViewBytes:         viewLimit(usableMemory(), o.viewBytes),
+		ConcurrentStreams: o.maxCalls,
+		ViewBytes:         viewLimit(usableMemory(), o.viewMemory),
 		Log:               log,
 		Registerer:        registry,
 	}

@@ -5,12 +5,40 @@ import (
 	"fmt"
 	"slices"
 
-	"isthmus/clusterstore"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
-	"isthmus/local"
 )
+
+func (p *pages) clustersPage() adminapi.Clusters {
+	listed, err := p.links.SecretsListed()
+	page := adminapi.Clusters{
+		Replica: p.self(), Secrets: adminapi.LinkSecrets{Namespace: p.links.Namespace(), Listed: listed}, Local: p.here.Status(), Clusters: p.links.Status(),
+		Unserved: []adminapi.Unserved{}, Refused: newRefused(p.table.Watched()), Problems: p.here.Problems(), Exports: p.exporter.summary(),
+	}
+	if err != nil {
+		page.Secrets.Reason = err.Error()
+	}
+	for _, u := range p.table.Unserved() {
+		page.Unserved = append(page.Unserved, adminapi.Unserved{
+			Service: u.Service.String(),
+			Cluster: u.Member.Cluster.String(),
+			Member:  u.Member.Service.String(),
+			Reason:  u.Status.String(),
+		})
+	}
+	// What the own cluster's API server has refused of requests other than those that follow the cluster.
+	refused := slices.Clone(p.links.OwnRefused())
+	if p.writer.Writer != nil {
+		page.Writer = new(p.writer.Status())
+		refused = append(refused, p.writer.api.Server().Refused...)
+	}
+	if api := page.Local.API; api != nil {
+		api.Refused = append(api.Refused, refused...)
+		kube.SortRefused(api.Refused)
+	}
+	return page
+}
 
 // newRefused sums up by cluster what is refused of watched ports.
 func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
@@ -32,31 +60,4 @@ func newRefused(watched []federation.WatchedPort) []adminapi.Refused {
 		}
 	}
 	return list
-}
-
-func newClustersPage(self adminapi.Replica, here *local.Local, store *clusterstore.Store, table *federation.Table) adminapi.Clusters {
-	listed, err := store.SecretsListed()
-	links := adminapi.LinkSecrets{Namespace: store.Namespace(), Listed: listed}
-	if err != nil {
-		links.Reason = err.Error()
-	}
-	page := adminapi.Clusters{Replica: self, Secrets: links, Local: here.Status(), Clusters: store.Status(), Unserved: []adminapi.Unserved{}, Refused: newRefused(table.Watched()), Problems: here.Problems()}
-	addRefused(&page, store.OwnRefused())
-	for _, u := range table.Unserved() {
-		page.Unserved = append(page.Unserved, adminapi.Unserved{
-			Service: u.Service.String(),
-			Cluster: u.Member.Cluster.String(),
-			Member:  u.Member.Service.String(),
-			Reason:  u.Status.String(),
-		})
-	}
-	return page
-}
-
-// addRefused adds what the own cluster's API server has refused of requests other than those that follow the cluster.
-func addRefused(page *adminapi.Clusters, list []adminapi.RefusedRequest) {
-	if api := page.Local.API; api != nil {
-		api.Refused = append(api.Refused, list...)
-		kube.SortRefused(api.Refused)
-	}
 }

@@ -12,44 +12,33 @@ import (
 	"isthmus/internal/legible"
 )
 
-// authorities reads what people write for a service.
-type authorities struct {
-	domain string // of the cluster
-	// ports returns the ports that a Service of the own cluster declares; none: there is no
-	// such Service.
-	ports func(federation.ServiceID) []uint16
-	// owner names what has an address in the own cluster, and the Service if it is one's
-	// cluster IP; empty: nothing has.
-	owner func(netip.Addr) (string, *federation.ServiceID)
-}
-
 // authorityForms is what is accepted besides the name that applications dial.
 const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the application dials, such as web.shop.svc.cluster.local:80"
 
-// complete returns the authority that a text stands for, as proxies send it. Short are
+// authority returns the authority that a text stands for, as proxies send it. Short are
 // NAMESPACE/NAME and NAME.NAMESPACE, also with .svc, each with or without :PORT; without, it
 // is the Service's only port, or 80 if that is one of several. A cluster IP stands for its
 // Service. A name that ends with the cluster's domain is left as it is. Errors are for people.
-func (a *authorities) complete(text string) (string, error) {
+func (p *pages) authority(text string) (string, error) {
 	host, port := text, ""
 	if h, p, err := net.SplitHostPort(text); err == nil {
 		host, port = h, p
 	}
 	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil && ip.Zone() == "" {
-		return a.ofAddress(ip.Unmap(), port)
+		return p.ofAddress(ip.Unmap(), port)
 	}
-	id, instance, short := a.shortName(host)
+	id, instance, short := shortName(host)
 	if !short {
-		if !strings.HasSuffix(host, ".svc."+a.domain) {
-			return "", fmt.Errorf("%q is no service of the cluster domain %s: %s", legible.Beginning(text, maxRepeated), a.domain, authorityForms)
+		if !strings.HasSuffix(host, ".svc."+p.domain) {
+			return "", fmt.Errorf("%q is no service of the cluster domain %s: %s", legible.Beginning(text, maxRepeated), p.domain, authorityForms)
 		}
 		return text, nil
 	}
-	return a.withPort(id, instance, port)
+	return p.withPort(id, instance, port)
 }
 
 // shortName reads a name without the cluster's domain.
-func (a *authorities) shortName(host string) (id federation.ServiceID, instance string, ok bool) {
+func shortName(host string) (id federation.ServiceID, instance string, ok bool) {
 	if namespace, name, slash := strings.Cut(host, "/"); slash {
 		id = federation.ServiceID{Namespace: namespace, Name: name}
 		return id, "", nameable(namespace) && nameable(name)
@@ -68,9 +57,9 @@ func (a *authorities) shortName(host string) (id federation.ServiceID, instance 
 func nameable(label string) bool { return label != "" && !strings.ContainsAny(label, "./:") }
 
 // withPort returns a service's authority.
-func (a *authorities) withPort(id federation.ServiceID, instance, port string) (string, error) {
+func (p *pages) withPort(id federation.ServiceID, instance, port string) (string, error) {
 	if port == "" {
-		ports := a.ports(id)
+		ports := p.here.Ports(id)
 		switch {
 		case len(ports) == 1:
 			port = strconv.Itoa(int(ports[0]))
@@ -80,7 +69,7 @@ func (a *authorities) withPort(id federation.ServiceID, instance, port string) (
 			return "", fmt.Errorf("%v has several ports: add one of %s, such as %v:%d", id, portList(ports), id, ports[0])
 		}
 	}
-	host := id.Name + "." + id.Namespace + ".svc." + a.domain
+	host := id.Name + "." + id.Namespace + ".svc." + p.domain
 	if instance != "" {
 		host = instance + "." + host
 	}
@@ -102,11 +91,11 @@ func portList(ports []uint16) string {
 
 // ofAddress returns the authority of the Service with that cluster IP. Clients connect to
 // all other addresses as they are, whatever services those belong to.
-func (a *authorities) ofAddress(ip netip.Addr, port string) (string, error) {
-	owner, service := a.owner(ip)
+func (p *pages) ofAddress(ip netip.Addr, port string) (string, error) {
+	owner, service := p.here.OwnerOf(ip)
 	switch {
 	case service != nil:
-		return a.withPort(*service, "", port)
+		return p.withPort(*service, "", port)
 	case owner != "":
 		return "", fmt.Errorf("%v belongs to %s of the gateway's cluster, not to a Service: clients that dial it connect straight to it. "+
 			"Name the service that they dial, and give this address by address (--address)", ip, printable(owner))

@@ -1,36 +1,13 @@
 package main
 
 import (
-	"net/netip"
 	"strings"
 	"testing"
-
-	"isthmus/federation"
 )
-
-// someAuthorities know web with port 80, api with 8080, multi with 81 and 82, and both with
-// 80 and 81.
-func someAuthorities() *authorities {
-	return &authorities{
-		domain: "cluster.local",
-		ports: func(id federation.ServiceID) []uint16 {
-			return map[string][]uint16{"shop/web": {80}, "shop/api": {8080}, "shop/multi": {81, 82}, "shop/both": {81, 80}}[id.String()]
-		},
-		owner: func(ip netip.Addr) (string, *federation.ServiceID) {
-			switch ip.String() {
-			case "10.1.0.1":
-				return "Service shop/api", &federation.ServiceID{Namespace: "shop", Name: "api"}
-			case "10.0.0.1":
-				return "Pod shop/web-1", nil
-			}
-			return "", nil
-		},
-	}
-}
 
 // TestAuthorities: what people write stands for one service, or it is not taken.
 func TestAuthorities(t *testing.T) {
-	a := someAuthorities()
+	a := newShop(nil)
 	for text, want := range map[string]string{
 		"shop/web": "web.shop.svc.cluster.local:80", "shop/web:81": "web.shop.svc.cluster.local:81", "web.shop": "web.shop.svc.cluster.local:80",
 		"web.shop.svc": "web.shop.svc.cluster.local:80", "web.shop.svc:90": "web.shop.svc.cluster.local:90", "shop/api": "api.shop.svc.cluster.local:8080",
@@ -39,7 +16,7 @@ func TestAuthorities(t *testing.T) {
 		"x.web.shop.svc.cluster.local": "x.web.shop.svc.cluster.local", "10.1.0.1": "api.shop.svc.cluster.local:8080", "10.1.0.1:9": "api.shop.svc.cluster.local:9",
 		"::ffff:10.1.0.1": "api.shop.svc.cluster.local:8080", "[::ffff:10.1.0.1]:9": "api.shop.svc.cluster.local:9",
 	} {
-		if got, err := a.complete(text); got != want || err != nil {
+		if got, err := a.authority(text); got != want || err != nil {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
 		}
 	}
@@ -50,7 +27,7 @@ func TestAuthorities(t *testing.T) {
 		"10.0.0.1:80": "10.0.0.1 belongs to Pod shop/web-1 of the gateway's cluster, not to a Service", "10.9.9.9": "10.9.9.9 is no Service's cluster IP",
 		"[fd00::1]:80": "fd00::1 is no Service's cluster IP", strings.Repeat("x", 10_000): strings.Repeat("x", maxRepeated) + "…",
 	} {
-		if got, err := a.complete(text); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 {
+		if got, err := a.authority(text); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
 		}
 	}

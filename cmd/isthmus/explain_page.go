@@ -30,7 +30,7 @@ func newExplainPage(x *grpcapi.Explanation, clusters map[federation.ClusterName]
 		page.Set.Origin = x.Set.Origin.String()
 	}
 	if d != nil && d.Preference != nil && len(d.Preference.Tiers) > 0 {
-		page.Preference = newPreferenceEntry(d.Preference)
+		page.Preference = newPreference(d.Preference)
 	}
 	if page.Tiers = x.Tiers; page.Tiers != nil {
 		t := page.Tiers

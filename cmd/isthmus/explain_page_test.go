@@ -17,7 +17,6 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 	"isthmus/grpcapi"
-	"isthmus/internal/adminapi"
 )
 
 // explained is a source with one slice, and what it leaves out.
@@ -42,7 +41,7 @@ const hostile = "\x1b[31m</script><b>\u009b\u202e\xff\n"
 func newExplainedGateway(t testing.TB) http.Handler {
 	t.Helper()
 	table := federation.NewTable(federation.Options{})
-	web := federation.ServiceID{Namespace: "shop", Name: "web"}
+	web := shopID("web")
 	table.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web", "10.0.0.1:80"))
 	table.Link("east", federation.Ready, explained{newOffers("east", "web", "10.0.0.1:80", "10.1.0.1:80"), []federation.Considered{
 		{Slice: "shop/web-x", Text: hostile, Target: hostile, Verdict: federation.UnusableText, Detail: hostile},
@@ -59,16 +58,13 @@ func newExplainedGateway(t testing.TB) http.Handler {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return (&explainer{
-		authorities: *someAuthorities(), explain: api.Explain,
-		clusters: func() map[federation.ClusterName]cluster.Status {
-			return statusByCluster(cluster.Status{State: cluster.Ready}, []adminapi.Cluster{
-				{Cluster: "north", ClusterStatus: cluster.Status{State: cluster.Rejected}},
-				{Cluster: "north", ClusterStatus: cluster.Status{State: cluster.Unreachable, Reason: "dial" + hostile}},
-			})
-		},
-		problems: func(id federation.ServiceID) []string { return []string{"about " + id.String()} },
-	}).handler()
+	s := newShop(table)
+	s.linked = linkedShops{
+		{Cluster: "north", ClusterStatus: cluster.Status{State: cluster.Rejected}},
+		{Cluster: "north", ClusterStatus: cluster.Status{State: cluster.Unreachable, Reason: "dial" + hostile}},
+	}
+	s.served.explain = api.Explain
+	return s.explainHandler()
 }
 
 func getExplain(h http.Handler, query url.Values) *httptest.ResponseRecorder {

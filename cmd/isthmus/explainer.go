@@ -11,8 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"isthmus/clusterstore/cluster"
-	"isthmus/federation"
 	"isthmus/grpcapi"
 )
 
@@ -27,66 +25,61 @@ const (
 	maxExplainClients = 8
 )
 
-// explainer answers /debug/explain.
-type explainer struct {
-	authorities authorities
-	explain     func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
-	clusters    func() map[federation.ClusterName]cluster.Status
-	problems    func(federation.ServiceID) []string
-
-	making *limiter // of answers; a client that takes its own slowly keeps no other one waiting
+// explains explains what clients get. It is a *grpcapi.Server.
+type explains interface {
+	Explain(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
 }
 
-// handler returns the page's handler.
-func (x *explainer) handler() http.Handler {
-	x.making = newLimiter(maxExplains, explainWait, 0)
+// explainHandler returns what answers /debug/explain.
+func (p *pages) explainHandler() http.Handler {
+	making := newLimiter(maxExplains, explainWait, 0) // a client that takes its answer slowly keeps no other one waiting
 	clients := newLimiter(maxExplainClients, pageWait, explainWait+explainLimit+pageTake)
-	return clients.limit(http.HandlerFunc(x.serve))
+	return clients.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serveExplain(w, r, making) }))
 }
 
-func (x *explainer) serve(w http.ResponseWriter, r *http.Request) {
-	q, err := x.question(r.URL.Query())
+func (p *pages) serveExplain(w http.ResponseWriter, r *http.Request, making *limiter) {
+	q, err := p.question(r.URL.Query())
 	if err != nil {
 		http.Error(w, printable(err.Error()), http.StatusBadRequest)
 		return
 	}
-	end, ok := x.making.turn(w, r)
+	end, ok := making.turn(w, r)
 	if !ok {
 		return
 	}
-	page, err := x.page(r.Context(), q)
+	page, err := p.explanation(r.Context(), q)
 	end()
 	switch {
 	case status.Code(err) == codes.InvalidArgument:
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusBadRequest)
 	case err != nil:
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusServiceUnavailable)
-	case !page.small():
+	case len(page.text) > maxKept:
 		http.Error(w, "the answer has too long texts to be made: ask for one address, by address=10.0.0.1", http.StatusInsufficientStorage)
 	default:
 		page.serve(w)
 	}
 }
 
-// page answers a question.
-func (x *explainer) page(ctx context.Context, q grpcapi.Question) (encodedPage, error) {
+// explanation answers a question.
+func (p *pages) explanation(ctx context.Context, q grpcapi.Question) (encodedPage, error) {
 	ctx, cancel := context.WithTimeout(ctx, explainLimit)
 	defer cancel()
-	answer, err := x.explain(ctx, q)
+	answer, err := p.streams.Explain(ctx, q)
 	if err != nil {
 		return encodedPage{}, err
 	}
-	return encodePage(newExplainPage(answer, x.clusters(), x.problems(answer.Service))), nil
+	return encodePage(newExplainPage(answer, p.statusByCluster(), p.here.ProblemsOf(answer.Service))), nil
 }
 
 // question reads what is asked.
-func (x *explainer) question(asked url.Values) (grpcapi.Question, error) {
+func (p *pages) question(asked url.Values) (grpcapi.Question, error) {
 	q := grpcapi.Question{Token: asked.Get("token"), Limit: maxExplained}
 	if asked.Get("authority") == "" {
 		return q, errors.New(`authority is missing: ask for /debug/explain?authority=web.shop.svc.cluster.local:80, with token={"ns":"shop","nodeName":"node-1"} for a client there, and address=10.0.0.1 for one address`)
 	}
 	var err error
-	if q.Authority, err = x.authorities.complete(asked.Get("authority")); err != nil {
+	if q.Authority, err = p.authority(asked.Get("authority")); err != nil {
 		return q, err
 	}
 	if text := asked.Get("address"); text != "" {

@@ -37,13 +37,14 @@ func TestExplainRefusals(t *testing.T) {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 		}
 	}
-	late := &explainer{authorities: *someAuthorities(), explain: func(ctx context.Context, _ grpcapi.Question) (*grpcapi.Explanation, error) {
+	late := newShop(nil)
+	late.served.explain = func(ctx context.Context, _ grpcapi.Question) (*grpcapi.Explanation, error) {
 		if _, ok := ctx.Deadline(); !ok {
 			t.Error("an explanation may take any time")
 		}
 		return nil, status.Error(codes.DeadlineExceeded, "too much")
-	}}
-	if w := getExplain(late.handler(), url.Values{"authority": {"shop/web"}}); w.Code != http.StatusServiceUnavailable || w.Body.String() != "too much\n" {
+	}
+	if w := getExplain(late.explainHandler(), url.Values{"authority": {"shop/web"}}); w.Code != http.StatusServiceUnavailable || w.Body.String() != "too much\n" {
 		t.Errorf("too late: %d %s", w.Code, w.Body)
 	}
 }
@@ -59,12 +60,14 @@ func askExplain(h http.Handler, w http.ResponseWriter, addr string) {
 func TestExplainsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, refused atomic.Int64
-		h := (&explainer{authorities: *someAuthorities(), explain: func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error) {
+		s := newShop(nil)
+		s.served.explain = func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error) {
 			most.Store(max(most.Load(), running.Add(1)))
 			time.Sleep(time.Second)
 			running.Add(-1)
 			return nil, status.Error(codes.InvalidArgument, "done")
-		}}).handler()
+		}
+		h := s.explainHandler()
 		for i := range 200 {
 			go func() {
 				w := httptest.NewRecorder()

@@ -23,18 +23,27 @@ import (
 
 // exporter knows what is to be written for exports: its writer writes that, pages and metrics show it. nil: --exports is off.
 type exporter struct {
-	settings plan.Settings
-	store    interface {
-		Exports() (clusterstore.Exports, bool)
-	}
+	options *options
+	api     *kube.Client
 	linkerd linkerdState
+	store   exportStore
 	writer  *exports.Writer // nil: --exports is plan
 	now     *shared[*exportsView]
 	memory  plan.Memory // of the plan that was shown last
 }
 
+// exportStore has what clusters export. It is a *clusterstore.Store.
+type exportStore interface {
+	Exports() (clusterstore.Exports, bool)
+	ExportsChanged() <-chan struct{}
+	SelectorsChanged(cluster string)
+	LookAgain()
+}
+
 // linkerdState is what is known of Linkerd's service mirrors. It is a [linkerd.Mirrors].
 type linkerdState interface {
+	Run(context.Context)
+	Selectors(cluster string) plan.Selectors
 	Complete(*plan.Cluster)
 	Notes() []string
 }
@@ -63,80 +72,71 @@ func (a trouble) over(b trouble) bool {
 	return slices.Index(order, a.state) > slices.Index(order, b.state)
 }
 
-type exporterConfig struct {
-	options  *options
-	log      *zap.Logger
-	registry *prometheus.Registry
-	store    *clusterstore.Store
-	mirrors  *mirrors
-}
-
-// mirrors are Linkerd's service mirrors, and the client by which they are read.
-type mirrors struct {
-	api *kube.Client
-	*linkerd.Mirrors
-}
-
-// newMirrors returns nil if --exports is off. of is asked for the Store once it is there.
-func newMirrors(o *options, from *rest.Config, metrics *cluster.Metrics, of func() *clusterstore.Store) (*mirrors, error) {
+// newExporter returns nil if --exports is off. It can be used once begin has been called.
+func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*exporter, error) {
 	if o.exports == exportsOff {
 		return nil, nil
 	}
-	api, err := kube.New(federation.Local, from, metrics.Requests())
-	if err == nil {
-		err = api.AddTyped()
-	}
+	api, err := newTypedClient(from, metrics)
 	if err != nil {
 		return nil, fmt.Errorf("client for exported Services: %w", err)
 	}
-	return &mirrors{api, linkerd.New(linkerd.Options{
+	e := &exporter{options: o, api: api}
+	e.now = newShared(time.Second, listRestFor, e.look)
+	e.linkerd = linkerd.New(linkerd.Options{
 		Sources: api.Sources, Leases: api.Leases, Printable: api.Printable, Namespace: o.multiclusterNamespace, UnlinkedAfter: o.unlinkedAfter,
-		SelectorsChanged: func(cluster string) { of().SelectorsChanged(cluster) }, Changed: func() { of().LookAgain() },
-	})}, nil
+		SelectorsChanged: func(cluster string) { e.store.SelectorsChanged(cluster) }, Changed: func() { e.store.LookAgain() },
+	})
+	return e, nil
 }
 
-func newExporter(c exporterConfig) (*exporter, error) {
-	o := c.options
-	if c.mirrors == nil {
-		return nil, nil
+// kept is what is kept of clusters for exports; nil: nothing.
+func (e *exporter) kept() *clusterstore.ExportOptions {
+	if e == nil {
+		return nil
 	}
-	e := &exporter{store: c.store, linkerd: c.mirrors, settings: plan.Settings{
-		Controller: o.namespace, Multicluster: o.multiclusterNamespace, ClusterName: o.clusterName, Labels: o.labels, ServiceExports: o.serviceExports, UnlinkedAfter: o.unlinkedAfter,
+	return &clusterstore.ExportOptions{Namespaces: e.options.exportTo, ServiceExports: e.options.sources.serviceExports, Selectors: func(cluster string) plan.Selectors {
+		if cluster == "" {
+			return e.options.ownExport
+		}
+		return e.linkerd.Selectors(cluster)
 	}}
-	e.now = newShared(time.Second, listRestFor, nil, e.look)
-	c.registry.MustRegister(newExportMetrics(e))
-	if o.exports == exportsPlan {
-		return e, nil
+}
+
+// begin makes the writer of what a store's clusters export, if there is to be one.
+func (e *exporter) begin(store exportStore, registry *prometheus.Registry, log *zap.Logger) error {
+	if e == nil {
+		return nil
+	}
+	e.store = store
+	registry.MustRegister(scraped(e.collect))
+	if e.options.exports == exportsPlan {
+		return nil
 	}
 	name, err := replicaName()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	clients, err := c.mirrors.api.MCS()
+	clients, err := e.api.MCS()
 	if err != nil {
-		return nil, fmt.Errorf("client for ServiceImports: %w", err)
+		return fmt.Errorf("client for ServiceImports: %w", err)
 	}
 	e.writer, err = exports.New(exports.Options{
-		Services: c.mirrors.api.Services, MCS: clients, Leases: c.mirrors.api.Leases, Namespace: o.namespace, Identity: name,
-		World: e.world, Changed: c.store.ExportsChanged, Registerer: c.registry, Log: c.log,
+		Services: e.api.Services, MCS: clients, Leases: e.api.Leases, Namespace: e.options.namespace, Identity: name,
+		World: e.world, Changed: store.ExportsChanged, Registerer: registry, Log: log,
 	})
-	return e, err
+	return err
 }
 
-// parts returns the reader as a part of the gateway, or none.
-func (m *mirrors) parts() []part {
-	if m == nil {
+// parts returns the writer, and the reader of what it depends on, as parts of the gateway, or none.
+func (e *exporter) parts() (all []part) {
+	if e == nil {
 		return nil
 	}
-	return []part{{name: "reader of Linkerd's Links and Leases", run: func(ctx context.Context) error { m.Run(ctx); return nil }}}
-}
-
-// parts returns the writer as a part of the gateway, or none.
-func (e *exporter) parts() []part {
-	if e == nil || e.writer == nil {
-		return nil
+	if e.writer != nil {
+		all = append(all, part{name: "writer of exported Services", run: e.writer.Run})
 	}
-	return []part{{name: "writer of exported Services", run: e.writer.Run}}
+	return append(all, part{name: "reader of Linkerd's Links and Leases", run: func(ctx context.Context) error { e.linkerd.Run(ctx); return nil }})
 }
 
 // world returns what plans depend on.
@@ -145,8 +145,13 @@ func (e *exporter) world() (plan.World, bool) {
 	if !ok {
 		return plan.World{}, false
 	}
+	o := e.options
 	w := plan.World{
-		Settings: e.settings, Now: time.Now(), Clusters: slices.Clone(all.Clusters),
+		Settings: plan.Settings{
+			Controller: o.namespace, Multicluster: o.multiclusterNamespace, ClusterName: o.clusterName, UnlinkedAfter: o.unlinkedAfter,
+			Labels: o.sources.labels, ServiceExports: o.sources.serviceExports,
+		},
+		Now: time.Now(), Clusters: slices.Clone(all.Clusters),
 		Namespaces: all.Namespaces, Services: all.Services, Imports: all.Imports, MCSVersion: all.MCSVersion,
 	}
 	for i := range w.Clusters {
@@ -176,7 +181,7 @@ func (e *exporter) look() *exportsView {
 		return v
 	}
 	v.plan, e.memory = plan.Make(v.world, e.memory)
-	if v.writer.MCS = v.world.MCSVersion; v.writer.MCS == "" && e.settings.ServiceExports {
+	if v.writer.MCS = v.world.MCSVersion; v.writer.MCS == "" && v.world.ServiceExports {
 		v.writer.MCS = "none"
 	}
 	for i := range v.plan.Services {
@@ -213,25 +218,25 @@ func (e *exporter) look() *exportsView {
 	return v
 }
 
-// addTo adds to a page what is wrong.
-func (e *exporter) addTo(page adminapi.Clusters) adminapi.Clusters {
+// summary is what the page of clusters shows; nil: --exports is off.
+func (e *exporter) summary() *adminapi.ExportsSummary {
 	if e == nil {
-		return page
+		return nil
 	}
 	const examples = 5
 	v := e.now.get().value
-	page.Exports = &adminapi.ExportsSummary{ExportsWriter: v.writer, Pending: len(v.changes), Unwritten: make(map[string][]string)}
+	page := &adminapi.ExportsSummary{ExportsWriter: v.writer, Pending: len(v.changes), Unwritten: make(map[string][]string)}
 	if v.plan == nil {
-		page.Exports.Unread = unreadExports
+		page.Unread = unreadExports
 		return page
 	}
 	for _, of := range v.plan.Verdicts {
-		if state := string(of.State); slices.Contains(unwritten, of.State) && len(page.Exports.Unwritten[state]) < examples {
+		if state := string(of.State); slices.Contains(unwritten, of.State) && len(page.Unwritten[state]) < examples {
 			text := fmt.Sprintf("%v of %s", of.Object, federation.ClusterName(of.Cluster))
 			if of.Detail != "" {
 				text += " (" + of.Detail + ")"
 			}
-			page.Exports.Unwritten[state] = append(page.Exports.Unwritten[state], printable(text))
+			page.Unwritten[state] = append(page.Unwritten[state], printable(text))
 		}
 	}
 	return page

@@ -23,16 +23,11 @@ const (
 
 const unreadExports = "the Services and Namespaces of the gateway's cluster, or the link Secrets, have not been read as a whole yet: isthmus clusters shows why"
 
-// page returns what answers /debug/exports, or nil.
-func (e *exporter) page(self func() adminapi.Replica) http.Handler {
-	if e == nil {
-		return nil
-	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		page := newExportsPage(e.now.get().value, r.URL.Query()["service"])
-		page.Replica = self()
-		encodePage(page).serve(w)
-	})
+// serveExports answers /debug/exports.
+func (p *pages) serveExports(w http.ResponseWriter, r *http.Request) {
+	page := newExportsPage(p.exporter.now.get().value, r.URL.Query()["service"])
+	page.Replica = p.self()
+	encodePage(page).serve(w)
 }
 
 // newExportsPage returns what there is about exports, or what they are written as, with one of these names, each of them NAME,

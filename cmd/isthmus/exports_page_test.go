@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"net/http/httptest"
 	"reflect"
@@ -23,6 +24,10 @@ type exported clusterstore.Exports
 func (e exported) Exports() (clusterstore.Exports, bool) {
 	return clusterstore.Exports(e), e.Services != nil
 }
+
+func (exported) ExportsChanged() <-chan struct{} { return nil }
+func (exported) SelectorsChanged(string)         {}
+func (exported) LookAgain()                      {}
 
 func shopService(name string, number uint16, labels map[string]string) *plan.Service {
 	return &plan.Service{ID: plan.ID{Namespace: "shop", Name: name}, UID: "u", Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}, Labels: labels,
@@ -55,8 +60,10 @@ func exportingShop() exported {
 // quiet is a cluster in which Linkerd's service mirrors have not run for long.
 type quiet struct{}
 
-func (quiet) Complete(*plan.Cluster) {}
-func (quiet) Notes() []string        { return []string{"Links can't be read"} }
+func (quiet) Run(context.Context)             {}
+func (quiet) Selectors(string) plan.Selectors { return plan.Selectors{} }
+func (quiet) Complete(*plan.Cluster)          {}
+func (quiet) Notes() []string                 { return []string{"Links can't be read"} }
 
 // working is one in which that for west does.
 type working struct{ quiet }
@@ -68,8 +75,8 @@ func (working) Complete(c *plan.Cluster) {
 }
 
 func testExporter(store exported) *exporter {
-	e := &exporter{store: store, linkerd: quiet{}, settings: plan.Settings{Controller: "linkerd", Labels: true, UnlinkedAfter: 1e9}}
-	e.now = newShared(0, 0, nil, e.look)
+	e := &exporter{store: store, linkerd: quiet{}, options: &options{namespace: "linkerd", exportOptions: exportOptions{unlinkedAfter: 1e9, sources: exportSources{labels: true}}}}
+	e.now = newShared(0, 0, e.look)
 	return e
 }
 
@@ -79,7 +86,7 @@ func TestExportsPage(t *testing.T) {
 	ask := func(query string) (page adminapi.Exports) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		e.page(func() adminapi.Replica { return adminapi.Replica{Name: "me"} }).ServeHTTP(w, httptest.NewRequest("GET", "/debug/exports"+query, nil))
+		(&pages{exporter: e, self: func() adminapi.Replica { return adminapi.Replica{} }}).serveExports(w, httptest.NewRequest("GET", "/debug/exports"+query, nil))
 		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil {
 			t.Fatal(err)
 		}
@@ -201,19 +208,19 @@ isthmus_exports_pending 2
 # TYPE isthmus_exports_refused gauge
 isthmus_exports_refused{cluster="east",reason="taken"} 1
 `
-	if err := testutil.CollectAndCompare(newExportMetrics(e), strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(scraped(e.collect), strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestExportsSummary(t *testing.T) {
 	e := testExporter(exportingShop())
-	got := e.addTo(adminapi.Clusters{}).Exports
+	got := e.summary()
 	if got == nil || got.Pending != 2 || got.Mode != "plan" ||
 		!reflect.DeepEqual(got.Unwritten, map[string][]string{"taken": {"shop/taken-east of east (the Service taken-east is somebody else's)"}}) {
 		t.Errorf("%+v", got)
 	}
-	if (*exporter)(nil).addTo(adminapi.Clusters{}).Exports != nil {
+	if (*exporter)(nil).summary() != nil {
 		t.Error("a summary though exports are off")
 	}
 }
@@ -229,7 +236,7 @@ func TestExportsPageOfImports(t *testing.T) {
 		}
 	}
 	e := testExporter(store)
-	e.settings.ServiceExports, e.settings.ClusterName = true, "local"
+	e.options.sources.serviceExports, e.options.clusterName = true, "local"
 	look := func() (v *exportsView, page *adminapi.Exports, got []string) {
 		e.store = store
 		v = e.look()
@@ -294,7 +301,7 @@ func TestExportsPageOfImports(t *testing.T) {
 	}
 	for _, metric := range []string{`isthmus_exports{cluster="west",kind="import"} 1`, `isthmus_written_services{kind="import"} 1`} {
 		name, _, _ := strings.Cut(metric, "{")
-		text, err := testutil.CollectAndFormat(newExportMetrics(e), expfmt.TypeTextPlain, name)
+		text, err := testutil.CollectAndFormat(scraped(e.collect), expfmt.TypeTextPlain, name)
 		if err != nil || !strings.Contains(string(text), metric) {
 			t.Errorf("no %s in %s (%v)", metric, text, err)
 		}

@@ -5,21 +5,15 @@ import (
 	"net/http"
 
 	"isthmus/federation"
-	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
 )
-
-// impactPage answers /debug/impact.
-type impactPage struct {
-	table *federation.Table
-	views func() []grpcapi.ViewStatus
-}
 
 var standings = map[string]federation.Standing{
 	adminapi.InService: federation.InService, adminapi.LastResort: federation.LastResort, adminapi.Withdrawn: federation.Withdrawn,
 }
 
-func (p *impactPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// serveImpact answers /debug/impact.
+func (p *pages) serveImpact(w http.ResponseWriter, r *http.Request) {
 	page := adminapi.Impact{Cluster: r.FormValue("cluster"), Standing: r.FormValue("standing")}
 	standing, known := standings[page.Standing]
 	if !known || page.Cluster == "" {
@@ -35,7 +29,7 @@ func (p *impactPage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // the client has gone
 	}
 	streams := make(map[string]int)
-	for _, v := range p.views() {
+	for _, v := range p.streams.Views() {
 		streams[v.Service.String()] += v.Streams
 	}
 	for i := range page.Services {

@@ -16,12 +16,11 @@ func TestImpactPage(t *testing.T) {
 	table.Define(web, &federation.Definition{Federated: true, Members: []federation.Member{{Cluster: federation.Local, Service: web}, {Cluster: "east", Service: web}}})
 	w := table.Watch(federation.Key{Service: web, Port: 80, Client: federation.Client{Zone: "z1"}})
 	defer w.Close()
-	page := &impactPage{table, func() []grpcapi.ViewStatus {
-		return []grpcapi.ViewStatus{{Service: web, View: adminapi.View{Streams: 2}}, {Service: web, View: adminapi.View{Streams: 3}}, {View: adminapi.View{Streams: 9}}}
-	}}
+	page := newShop(table)
+	page.served.views = []grpcapi.ViewStatus{{Service: web, View: adminapi.View{Streams: 2}}, {Service: web, View: adminapi.View{Streams: 3}}, {View: adminapi.View{Streams: 9}}}
 	ask := func(query string) (code int, got adminapi.Impact) {
 		answer := httptest.NewRecorder()
-		page.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/impact"+query, nil))
+		page.serveImpact(answer, httptest.NewRequest(http.MethodGet, "/debug/impact"+query, nil))
 		if answer.Code == http.StatusOK {
 			if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
 				t.Error(err)

@@ -8,7 +8,6 @@ import (
 	"isthmus/cmd/isthmus/internal/events"
 	"isthmus/cmd/isthmus/internal/lists"
 	"isthmus/federation"
-	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
 )
@@ -31,25 +30,21 @@ func shownAll(texts []string) []string {
 	return list
 }
 
-// listContent is what the lists are made from.
-type listContent struct {
-	table    *federation.Table
-	log      eventLog
-	views    func() []grpcapi.ViewStatus
-	here     func() adminapi.Cluster
-	links    func() []adminapi.Cluster
-	problems func() []adminapi.Problem
-	portsOf  func(federation.ServiceID) []uint16 // that a Service declares
-	self     func() adminapi.Replica
-}
-
-// now returns the gateway as it is now.
-func (l *listContent) now() lists.Content {
-	views, clusters := l.views(), shownClusters(l.here(), l.links())
-	c := lists.Content{
-		Replica: l.self(), Clusters: clusters, Services: l.services(views), Events: l.log.Newest(), MostEvents: events.Most,
+// lists returns what the lists are made from: the gateway as it is now.
+func (p *pages) lists() lists.Content {
+	views := p.streams.Views()
+	c := lists.Content{Replica: p.self(), Clusters: p.shownClusters(), Events: p.events.Newest(), MostEvents: events.Most}
+	standings, tiers := make(map[string]string), p.shownTiers()
+	for _, one := range c.Clusters {
+		if one.Standing != adminapi.InService {
+			standings[one.Cluster] = one.Standing
+		}
 	}
-	addStandings(c.Services, clusters)
+	for _, s := range p.services(views) {
+		line := p.line(s, standings)
+		line.Tiers = tiers[s.id]
+		c.Services = append(c.Services, line)
+	}
 	for _, v := range views {
 		if v.Streams > 0 {
 			one := v.View
@@ -60,27 +55,10 @@ func (l *listContent) now() lists.Content {
 	return c
 }
 
-// addStandings adds, to members, the standing of their cluster if that is taken out.
-func addStandings(services []adminapi.ServiceLine, clusters []adminapi.Cluster) {
-	out := make(map[string]string)
-	for _, c := range clusters {
-		if c.Standing != adminapi.InService && c.Standing != "" {
-			out[c.Cluster] = c.Standing
-		}
-	}
-	if len(out) == 0 {
-		return
-	}
-	for _, s := range services {
-		for i := range s.Members {
-			s.Members[i].Standing = out[s.Members[i].Cluster]
-		}
-	}
-}
-
-func shownClusters(here adminapi.Cluster, links []adminapi.Cluster) []adminapi.Cluster {
+func (p *pages) shownClusters() []adminapi.Cluster {
+	here := p.here.Status()
 	here.Cluster = federation.Local.String()
-	list := append([]adminapi.Cluster{here}, links...)
+	list := append([]adminapi.Cluster{here}, p.links.Status()...)
 	for i := range list {
 		c := &list[i]
 		c.Cluster, c.Secret, c.Reason, c.Region = shown(c.Cluster), shown(c.Secret), shown(c.Reason), shown(c.Region)
@@ -96,73 +74,58 @@ func shownClusters(here adminapi.Cluster, links []adminapi.Cluster) []adminapi.C
 	return list
 }
 
-// services lists those that /debug/services lists.
-func (l *listContent) services(views []grpcapi.ViewStatus) []adminapi.ServiceLine {
-	services := newServices(l.table, views, l.problems())
-	list := make([]adminapi.ServiceLine, 0, len(services))
-	for id, of := range services {
-		d := of.definition
-		s := adminapi.ServiceLine{
-			Namespace: shown(id.Namespace), Name: shown(id.Name), Kind: kindOf(d), Watched: len(of.ports) > 0,
-			Streams: of.streams, Problems: shownAll(of.problems),
-		}
-		if d != nil && d.Preference != nil && len(d.Preference.Tiers) > 0 {
-			s.Prefer = shown(d.Preference.String())
-		}
-		addMembers(&s, d, of.ports, of.unserved)
-		s.Ports, s.Port = l.knownPorts(id, of.ports)
-		list = append(list, s)
+// line returns a service in short. standings are those of clusters that are taken out.
+func (p *pages) line(s *service, standings map[string]string) adminapi.ServiceLine {
+	line := adminapi.ServiceLine{
+		Namespace: shown(s.id.Namespace), Name: shown(s.id.Name), Kind: kindOf(s.definition), Watched: len(s.Ports) > 0,
+		Streams: s.Streams, Problems: shownAll(s.Problems),
 	}
-	addTiers(list, l.table.Steered(false))
-	return list
+	if s.Preference != nil {
+		line.Prefer = shown(s.Preference.Prefer)
+	}
+	line.Ports, line.Port = knownPorts(s.Ports, p.here.Ports(s.id))
+	addMembers(&line, s, standings)
+	return line
 }
 
 // maxMembers is how many members of a service a line has.
 const maxMembers = 12
 
 // addMembers adds the members, with the endpoints of the first of the watched ports.
-func addMembers(s *adminapi.ServiceLine, d *federation.Definition, ports []federation.WatchedPort, unserved map[federation.Member]string) {
-	s.Members = []adminapi.MemberLine{}
-	if d == nil {
-		return
-	}
-	s.Members = make([]adminapi.MemberLine, 0, len(d.Members))
-	var idle []adminapi.MemberLine // that do not serve
-	for i, m := range d.Members {
-		shownMember := adminapi.MemberLine{Cluster: shown(m.Cluster.String())}
-		if m.Service.Namespace != s.Namespace || m.Service.Name != s.Name {
-			shownMember.Service = shown(m.Service.String())
+func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]string) {
+	line.Members = make([]adminapi.MemberLine, 0, len(s.Members))
+	for i, m := range s.Members {
+		one := adminapi.MemberLine{Cluster: shown(m.Cluster), Reason: shown(m.Reason), Standing: standings[m.Cluster]}
+		if m.Service != s.Service.Service {
+			one.Service = shown(m.Service)
 		}
-		if len(ports) > 0 && i < len(ports[0].Members) && ports[0].Members[i].Member == m {
-			shownMember.Endpoints = ports[0].Members[i].Offered - ports[0].Members[i].Refused.Outside - ports[0].Members[i].Refused.Owned
-			s.Endpoints += shownMember.Endpoints
+		if len(s.Ports) > 0 && i < len(s.Ports[0].Members) {
+			if of := s.Ports[0].Members[i]; of.Cluster == m.Cluster && of.Service == m.Service {
+				one.Endpoints = of.Endpoints - of.Refused
+			}
 		}
-		if shownMember.Reason = shown(unserved[m]); shownMember.Reason != "" {
-			idle = append(idle, shownMember)
-		} else {
-			s.Serving++
+		line.Endpoints += one.Endpoints
+		if one.Reason == "" {
+			line.Serving++
 		}
-		s.Members = append(s.Members, shownMember)
+		line.Members = append(line.Members, one)
 	}
-	if s.MoreMembers = len(s.Members) - maxMembers; s.MoreMembers <= 0 {
-		s.MoreMembers = 0
-		return
+	if line.MoreMembers = max(0, len(line.Members)-maxMembers); line.MoreMembers > 0 { // those that do not serve stay
+		slices.SortStableFunc(line.Members, func(a, b adminapi.MemberLine) int { return cmp.Compare(min(1, len(b.Reason)), min(1, len(a.Reason))) })
+		line.Members = slices.Clone(line.Members[:maxMembers])
 	}
-	serving := slices.DeleteFunc(slices.Clone(s.Members), func(m adminapi.MemberLine) bool { return m.Reason != "" })
-	s.Members = slices.Concat(idle, serving)[:maxMembers:maxMembers]
 }
 
 // knownPorts returns the ports that proxies watch, and those that the Service declares, and which of
 // them the page is about: that of addMembers.
-func (l *listContent) knownPorts(id federation.ServiceID, watched []federation.WatchedPort) (all []uint16, first uint16) {
+func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first uint16) {
 	const limit = 20
 	for _, w := range watched {
 		if w.Port != 0 { // 0 stands for all that are not declared
 			all = append(all, w.Port)
 		}
 	}
-	all = append(all, l.portsOf(id)...)
-	if len(all) == 0 {
+	if all = append(all, declared...); len(all) == 0 {
 		return nil, 0
 	}
 	first = all[0]
@@ -171,11 +134,11 @@ func (l *listContent) knownPorts(id federation.ServiceID, watched []federation.W
 	return all[:min(len(all), limit)], first
 }
 
-// addTiers adds the tiers in use where clients do not simply get everything.
-func addTiers(list []adminapi.ServiceLine, steered []federation.SteeredService) {
+// shownTiers returns the tiers in use where clients do not simply get everything.
+func (p *pages) shownTiers() map[federation.ServiceID][]adminapi.ZoneTiers {
 	const limit = 6 // zones
-	tiers := make(map[string][]adminapi.ZoneTiers, len(steered))
-	for _, one := range steered {
+	tiers := make(map[federation.ServiceID][]adminapi.ZoneTiers)
+	for _, one := range p.table.Steered(false) {
 		var use []adminapi.ZoneTiers
 		for zone, n := range one.InUse {
 			use = append(use, adminapi.ZoneTiers{Zone: shown(zone), InUse: shown(one.TiersFor(zone)), Count: n})
@@ -183,9 +146,7 @@ func addTiers(list []adminapi.ServiceLine, steered []federation.SteeredService) 
 		slices.SortFunc(use, func(a, b adminapi.ZoneTiers) int {
 			return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Zone, b.Zone))
 		})
-		tiers[one.Service.String()] = use[:min(len(use), limit)]
+		tiers[one.Service] = use[:min(len(use), limit)]
 	}
-	for i := range list {
-		list[i].Tiers = tiers[list[i].Namespace+"/"+list[i].Name]
-	}
+	return tiers
 }

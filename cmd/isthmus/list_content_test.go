@@ -1,14 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/cmd/isthmus/internal/events"
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
@@ -34,41 +32,30 @@ type sharing struct{ federation.Share }
 
 func (s sharing) Read() federation.Share { return s.Share }
 
-// testContent is a table with so many clusters and federated services of three members each, all
-// of them watched.
-func testContent(tb testing.TB, clusters, services int) *listContent {
-	table := federation.NewTable(federation.Options{})
-	o := &listContent{
-		table: table, log: eventLog{events.NewLog()}, here: func() adminapi.Cluster {
-			return adminapi.Cluster{ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}}
-		},
-		self: func() adminapi.Replica { return adminapi.Replica{Ready: true, Domain: "cluster.local"} }, portsOf: func(federation.ServiceID) []uint16 { return []uint16{80, 8080} },
-		problems: func() []adminapi.Problem { return nil },
-	}
-	var links []adminapi.Cluster
+// manyShops has so many clusters and federated services of three members each, all of them watched.
+func manyShops(tb testing.TB, clusters, services int) *shop {
+	o := newShop(federation.NewTable(federation.Options{}))
+	o.own.ports = []uint16{80, 8080}
 	for i := range clusters {
 		name := federation.ClusterName(fmt.Sprintf("c%03d", i))
-		links = append(links, adminapi.Cluster{Cluster: string(name), Secret: "s", ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}})
-		table.Link(name, federation.Ready, offering{cluster: i, missing: i % 2})
+		o.linked = append(o.linked, adminapi.Cluster{Cluster: string(name), Secret: "s", ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}})
+		o.table.Link(name, federation.Ready, offering{cluster: i, missing: i % 2})
 	}
-	o.links = func() []adminapi.Cluster { return links }
-	var views []grpcapi.ViewStatus
 	for i := range services {
 		id := federation.ServiceID{Namespace: fmt.Sprint("ns-", i%100), Name: fmt.Sprint("web-", i)}
 		d := &federation.Definition{Federated: true}
 		for m := range 3 {
-			d.Members = append(d.Members, federation.Member{Cluster: federation.ClusterName(links[(i+m)%clusters].Cluster), Service: id})
+			d.Members = append(d.Members, federation.Member{Cluster: federation.ClusterName(o.linked[(i+m)%clusters].Cluster), Service: id})
 		}
-		table.Define(id, d)
-		tb.Cleanup(table.Watch(federation.Key{Service: id, Port: 80}).Close)
-		views = append(views, grpcapi.ViewStatus{Service: id, View: adminapi.View{Method: "Get", Destination: id.Name, Streams: 1 + i%3}})
+		o.table.Define(id, d)
+		tb.Cleanup(o.table.Watch(federation.Key{Service: id, Port: 80}).Close)
+		o.served.views = append(o.served.views, grpcapi.ViewStatus{Service: id, View: adminapi.View{Method: "Get", Destination: id.Name, Streams: 1 + i%3}})
 	}
-	o.views = func() []grpcapi.ViewStatus { return views }
 	return o
 }
 
 func TestListContent(t *testing.T) {
-	o := testContent(t, 4, 8)
+	o := manyShops(t, 4, 8)
 	plain, mirrored, typo := federation.ServiceID{Namespace: "a", Name: "plain"}, federation.ServiceID{Namespace: "a", Name: "cart-c001"}, federation.ServiceID{Namespace: "a", Name: "typo"}
 	for id, member := range map[federation.ServiceID]federation.Member{
 		plain: {Service: plain}, mirrored: {Cluster: "c001", Service: federation.ServiceID{Namespace: "a", Name: "cart"}}, typo: {Service: typo},
@@ -77,12 +64,9 @@ func TestListContent(t *testing.T) {
 	}
 	unknown := federation.ServiceID{Namespace: "a", Name: "unknown"}
 	defer o.table.Watch(federation.Key{Service: unknown, Port: 81}).Close()
-	o.problems = func() []adminapi.Problem {
-		return []adminapi.Problem{{Service: "a/typo", Problems: []string{"<b>\x1b[1m"}}}
-	}
-	links := o.links()
-	links[2].Standing, links[2].StandingReason = "withdrawn", "cordoned\n"
-	w := o.now()
+	o.own.problems = []adminapi.Problem{{Service: "a/typo", Problems: []string{"<b>\x1b[1m"}}}
+	o.linked[2].Standing, o.linked[2].StandingReason = "withdrawn", "cordoned\n"
+	w := o.lists()
 	if len(w.Clusters) != 5 || w.Clusters[0].Cluster != "local" || w.Clusters[3].StandingReason != "cordoned " || len(w.Streams) != 8 {
 		t.Errorf("%+v", w.Clusters)
 	}
@@ -110,7 +94,7 @@ func TestListContent(t *testing.T) {
 
 // TestManyMembers: those that do not serve are listed, whatever the number of others.
 func TestManyMembers(t *testing.T) {
-	o := testContent(t, 60, 1)
+	o := manyShops(t, 60, 1)
 	id := federation.ServiceID{Namespace: "a", Name: "web-7"}
 	d := &federation.Definition{Federated: true}
 	for i := range 60 {
@@ -118,48 +102,10 @@ func TestManyMembers(t *testing.T) {
 	}
 	d.Members = append(d.Members[:40:40], d.Members[58:]...)
 	o.table.Define(id, d)
-	for _, s := range o.now().Services {
+	for _, s := range o.lists().Services {
 		if s.Name == "web-7" && (len(s.Members) != maxMembers || s.MoreMembers != 30 || s.Serving != 21 || s.Members[0].Reason == "") {
 			t.Errorf("%+v", s)
 		}
-	}
-}
-
-func TestEventsPage(t *testing.T) {
-	l := eventLog{events.NewLog()}
-	l.clusterChanged(cluster.Change{Cluster: "east", Text: "stale: gone", Problem: true})
-	l.clusterChanged(cluster.Change{Cluster: "east", Kind: cluster.StandingChanged, Text: "withdrawn: lost"})
-	l.clusterChanged(cluster.Change{Kind: cluster.CredentialsChanged, Text: "new credentials are in use"})
-	l.clusterChanged(cluster.Change{Cluster: "east", Kind: cluster.ObjectDrifted, Text: "pods shop/web-1: it was missing", Problem: true})
-	l.stalled("web.shop.svc.cluster.local:80")
-	reported := 0
-	web := federation.ServiceID{Namespace: "shop", Name: "web"}
-	tiers := l.alsoTiers(func(federation.TierChange) { reported++ })
-	tiers(federation.TierChange{Service: web, Zone: "a", Preference: &federation.Preference{}, From: 1, To: 2, Why: "why"})
-	tiers(federation.TierChange{Service: web, Preference: &federation.Preference{}, From: 2, To: 1, Why: "why"})
-	text := encodePage(newEventsPage(l)).text
-	var page struct {
-		Most   int
-		Events []map[string]any
-	}
-	if err := json.Unmarshal(text, &page); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]bool{}
-	for _, e := range page.Events {
-		got[fmt.Sprint(e["kind"], " ", e["object"], " ", e["problem"], " ", e["text"])] = true
-	}
-	for _, want := range []string{
-		"cluster east true stale: gone", "standing east false withdrawn: lost", "rotation local false new credentials are in use",
-		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates", "drift east true pods shop/web-1: it was missing",
-		"tier shop/web true clients in zone a use more tiers: any, last-resort (why)", "tier shop/web false clients use fewer tiers: any (why)",
-	} {
-		if !got[want] {
-			t.Errorf("%q is not there: %v", want, got)
-		}
-	}
-	if page.Most != events.Most || len(page.Events) != 7 || reported != 2 {
-		t.Errorf("%d of %d events, %d reported", len(page.Events), page.Most, reported)
 	}
 }
 
@@ -167,10 +113,10 @@ func TestEventsPage(t *testing.T) {
 func BenchmarkListContent(b *testing.B) {
 	for _, n := range []struct{ clusters, services int }{{3, 100}, {250, 10_000}} {
 		b.Run(fmt.Sprintf("clusters=%d/services=%d", n.clusters, n.services), func(b *testing.B) {
-			o := testContent(b, n.clusters, n.services)
+			o := manyShops(b, n.clusters, n.services)
 			b.ReportAllocs()
 			for b.Loop() {
-				if w := o.now(); len(w.Services) != n.services {
+				if w := o.lists(); len(w.Services) != n.services {
 					b.Fatal(len(w.Services))
 				}
 			}

@@ -15,9 +15,6 @@ const (
 	listRestFor = 50          // times as long as making it has taken, if that is more: lists are read all the time
 )
 
-// listed are the pages that have lists.
-var listed = []string{"/debug/clusters", "/debug/services", "/debug/streams", "/debug/events"}
-
 // listPages answers view=list of the pages that have it: lines that are searched, sorted and cut. The
 // page at / shows them. All clients get theirs from one snapshot.
 type listPages struct {
@@ -25,7 +22,7 @@ type listPages struct {
 }
 
 func newListPages(content func() lists.Content) *listPages {
-	return &listPages{newShared(listFor, listRestFor, nil, func() *lists.Snapshot { return lists.NewSnapshot(content()) })}
+	return &listPages{newShared(listFor, listRestFor, func() *lists.Snapshot { return lists.NewSnapshot(content()) })}
 }
 
 // or returns a handler of a page and its list, which the last element of the path names.

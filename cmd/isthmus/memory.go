@@ -59,19 +59,21 @@ func clusterLimits(usable, cluster int64) budget.Limits {
 	return budget.Limits{Cluster: cluster, All: max(usable/2, 2*cluster)}
 }
 
-// parseMemory parses a quantity of so many bytes at least. Empty is 0.
-func parseMemory(text string, least int64) (int64, error) {
-	if text == "" {
-		return 0, nil
+// memory reads a quantity of so many bytes at least. Empty is 0.
+func memory(least int64) func(string) (int64, error) {
+	return func(text string) (int64, error) {
+		if text == "" {
+			return 0, nil
+		}
+		q, err := resource.ParseQuantity(text)
+		switch {
+		case err != nil:
+			return 0, errors.New("give a number of bytes such as 64Mi")
+		case q.CmpInt64(least) < 0:
+			return 0, fmt.Errorf("give %dMi or more", least>>20)
+		}
+		return q.Value(), nil
 	}
-	q, err := resource.ParseQuantity(text)
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("is %q: give a number of bytes such as 64Mi", text)
-	case q.CmpInt64(least) < 0:
-		return 0, fmt.Errorf("is %s: give %dMi or more", text, least>>20)
-	}
-	return q.Value(), nil
 }
 
 // viewLimit returns what calls and views may take of a process that may use so much

@@ -44,12 +44,12 @@ func TestViewLimit(t *testing.T) {
 
 func TestParseMemory(t *testing.T) {
 	for text, want := range map[string]int64{"": 0, "64Mi": 64 << 20, "1G": 1e9, "16777216": 16 << 20} {
-		if got, err := parseMemory(text, minClusterMemory); err != nil || got != want {
+		if got, err := memory(minClusterMemory)(text); err != nil || got != want {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"x", "64MB", "-64Mi", "0", "3Mi"} {
-		if _, err := parseMemory(text, minClusterMemory); err == nil || !strings.Contains(err.Error(), "give") {
+		if _, err := memory(minClusterMemory)(text); err == nil || !strings.Contains(err.Error(), "give") {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

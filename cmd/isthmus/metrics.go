@@ -8,128 +8,134 @@ import (
 	"isthmus/federation"
 )
 
-// federationMetrics collects the members and endpoints of services when scraped. A
-// cluster that is not linked has an empty label: annotations may name any number.
-type federationMetrics struct {
-	table     *federation.Table
-	byService bool
-
-	members, unavailable, offered, yielded, refused *prometheus.Desc
-	serviceMember, serviceOffered                   *prometheus.Desc // with byService only
-}
-
-func newFederationMetrics(t *federation.Table, byService bool) *federationMetrics {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
-	}
-	return &federationMetrics{
-		table: t, byService: byService,
-		members: desc("isthmus_members",
-			"Members of federated and mirrored services, by cluster; empty: it is not linked.", "cluster"),
-		unavailable: desc("isthmus_member_unavailable",
-			"Members of those that contribute nothing; /debug/clusters shows the reason.", "cluster"),
-		offered: desc("isthmus_endpoints_offered",
-			"Endpoints that clusters offer of the service ports that proxies watch.", "cluster"),
-		yielded: desc("isthmus_address_conflicts",
-			"Offered addresses that are sent from another member of the service.", "cluster"),
-		refused: desc("isthmus_endpoints_refused",
-			"Offered endpoints that are not taken from a linked cluster, by reason: outside its address ranges, or at an address of the local cluster. "+
-				"/debug/clusters has examples.", "cluster", "reason"),
-		serviceMember: desc("isthmus_service_member",
-			"1 for a member of a federated or mirrored service that serves, 0 for one that does not.", "namespace", "service", "cluster", "member"),
-		serviceOffered: desc("isthmus_service_endpoints_offered",
-			"Endpoints that a cluster offers of a service port that proxies watch.", "namespace", "service", "port", "cluster", "member"),
-	}
-}
+// scraped is a prometheus.Collector of series that are made when they are scraped.
+type scraped func(chan<- prometheus.Metric)
 
 // Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
-func (m *federationMetrics) Describe(chan<- *prometheus.Desc) {}
+func (scraped) Describe(chan<- *prometheus.Desc) {}
 
-func (m *federationMetrics) Collect(ch chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-	}
-	linked := m.table.Linked()
-	m.collectMembers(linked, gauge)
-	m.collectWatched(linked, gauge)
+// Collect implements prometheus.Collector.
+func (s scraped) Collect(ch chan<- prometheus.Metric) { s(ch) }
+
+// gauges returns the series of one name for a scrape, none as yet.
+func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
-// gaugeFunc exports one series.
-type gaugeFunc func(d *prometheus.Desc, v float64, labels ...string)
+// federationMetrics collects the members and endpoints of services; by service only if that is asked for. A
+// cluster that is not linked has an empty label: annotations may name any number.
+func federationMetrics(t *federation.Table, byService bool) scraped {
+	return func(ch chan<- prometheus.Metric) {
+		linked := t.Linked()
+		collectMembers(ch, t, linked, byService)
+		collectWatched(ch, t, linked, byService)
+	}
+}
+
+// clusterGauges returns gauges by cluster, 0 for each that is linked.
+func clusterGauges(linked map[federation.ClusterName]federation.LinkState, name, help string) *prometheus.GaugeVec {
+	all := gauges(name, help, "cluster")
+	for c := range linked {
+		all.WithLabelValues(c.String())
+	}
+	return all
+}
 
 // collectMembers collects the members of all services, watched or not.
-func (m *federationMetrics) collectMembers(linked map[federation.ClusterName]federation.LinkState, gauge gaugeFunc) {
-	type key struct {
-		service federation.ServiceID
-		member  federation.Member
-	}
-	faulty := make(map[key]bool)
-	for _, u := range m.table.Unserved() {
-		faulty[key{u.Service, u.Member}] = true
-	}
-	members, unavailable := perCluster(linked), perCluster(linked)
-	for id, d := range m.table.Definitions() {
-		for _, member := range d.Members {
-			if !d.Federated && member.Cluster == federation.Local {
+func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked map[federation.ClusterName]federation.LinkState, byService bool) {
+	members := clusterGauges(linked, "isthmus_members", "Members of federated and mirrored services, by cluster; empty: it is not linked.")
+	unavailable := clusterGauges(linked, "isthmus_member_unavailable", "Members of those that contribute nothing; /debug/clusters shows the reason.")
+	serving := gauges("isthmus_service_member", "1 for a member of a federated or mirrored service that serves, 0 for one that does not.",
+		"namespace", "service", "cluster", "member")
+	for id, d := range t.Definitions() {
+		for _, m := range d.Members {
+			if !d.Federated && m.Cluster == federation.Local {
 				continue // a plain Service: it is its own only member
 			}
-			cluster := ""
-			if linked[member.Cluster] != federation.Unlinked {
-				cluster = member.Cluster.String()
-			}
-			members[cluster]++
-			serving := 1
-			if faulty[key{id, member}] {
-				unavailable[cluster]++
-				serving = 0
-			}
-			if m.byService {
-				gauge(m.serviceMember, float64(serving), id.Namespace, id.Name, member.Cluster.String(), member.Service.String())
+			members.WithLabelValues(ifLinked(m.Cluster, linked)).Inc()
+			if byService {
+				serving.WithLabelValues(id.Namespace, id.Name, m.Cluster.String(), m.Service.String()).Set(1)
 			}
 		}
 	}
-	each(m.members, members, gauge)
-	each(m.unavailable, unavailable, gauge)
+	for _, u := range t.Unserved() {
+		unavailable.WithLabelValues(ifLinked(u.Member.Cluster, linked)).Inc()
+		if byService {
+			serving.WithLabelValues(u.Service.Namespace, u.Service.Name, u.Member.Cluster.String(), u.Member.Service.String()).Set(0)
+		}
+	}
+	members.Collect(ch)
+	unavailable.Collect(ch)
+	serving.Collect(ch)
+}
+
+func ifLinked(c federation.ClusterName, linked map[federation.ClusterName]federation.LinkState) string {
+	if linked[c] == federation.Unlinked {
+		return ""
+	}
+	return c.String()
 }
 
 // collectWatched collects the endpoints of the service ports that proxies watch.
-func (m *federationMetrics) collectWatched(linked map[federation.ClusterName]federation.LinkState, gauge gaugeFunc) {
-	offered, yielded := perCluster(linked), perCluster(linked)
-	outside, owned := perCluster(linked), perCluster(linked)
-	for w := range m.table.EachWatched() {
-		for _, p := range w.Members {
-			if p.Status.Link == federation.Unlinked {
+func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked map[federation.ClusterName]federation.LinkState, byService bool) {
+	offered := clusterGauges(linked, "isthmus_endpoints_offered", "Endpoints that clusters offer of the service ports that proxies watch.")
+	yielded := clusterGauges(linked, "isthmus_address_conflicts", "Offered addresses that are sent from another member of the service.")
+	refused := gauges("isthmus_endpoints_refused",
+		"Offered endpoints that are not taken from a linked cluster, by reason: outside its address ranges, or at an address of the local cluster. "+
+			"/debug/clusters has examples.", "cluster", "reason")
+	byMember := gauges("isthmus_service_endpoints_offered", "Endpoints that a cluster offers of a service port that proxies watch.",
+		"namespace", "service", "port", "cluster", "member")
+	for c := range linked {
+		if c != federation.Local { // nothing of it is refused
+			refused.WithLabelValues(c.String(), "ranges")
+			refused.WithLabelValues(c.String(), "local")
+		}
+	}
+	for w := range t.EachWatched() {
+		for _, m := range w.Members {
+			if m.Status.Link == federation.Unlinked {
 				continue
 			}
-			cluster := p.Member.Cluster.String()
-			offered[cluster] += p.Offered
-			yielded[cluster] += p.Yielded
-			outside[cluster] += p.Refused.Outside
-			owned[cluster] += p.Refused.Owned
-			if m.byService {
-				gauge(m.serviceOffered, float64(p.Offered), w.Service.Namespace, w.Service.Name, strconv.Itoa(int(w.Port)), cluster, p.Member.Service.String())
+			cluster := m.Member.Cluster.String()
+			offered.WithLabelValues(cluster).Add(float64(m.Offered))
+			yielded.WithLabelValues(cluster).Add(float64(m.Yielded))
+			if m.Member.Cluster != federation.Local {
+				refused.WithLabelValues(cluster, "ranges").Add(float64(m.Refused.Outside))
+				refused.WithLabelValues(cluster, "local").Add(float64(m.Refused.Owned))
+			}
+			if byService {
+				byMember.WithLabelValues(w.Service.Namespace, w.Service.Name, strconv.Itoa(int(w.Port)), cluster, m.Member.Service.String()).Set(float64(m.Offered))
 			}
 		}
 	}
-	each(m.offered, offered, gauge)
-	each(m.yielded, yielded, gauge)
-	delete(outside, federation.Local.String()) // nothing of it is refused
-	delete(owned, federation.Local.String())
-	each(m.refused, outside, gauge, "ranges")
-	each(m.refused, owned, gauge, "local")
+	offered.Collect(ch)
+	yielded.Collect(ch)
+	refused.Collect(ch)
+	byMember.Collect(ch)
 }
 
-func each(d *prometheus.Desc, counts map[string]int, gauge gaugeFunc, labels ...string) {
-	for cluster, n := range counts {
-		gauge(d, float64(n), append([]string{cluster}, labels...)...)
-	}
-}
+var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
+	"How often clients of a zone have come to use more tiers (spill), or fewer (return), while the service was watched.",
+	[]string{"namespace", "service", "direction"}, nil)
 
-// perCluster returns a count of 0 for each cluster that is linked.
-func perCluster(linked map[federation.ClusterName]federation.LinkState) map[string]int {
-	counts := make(map[string]int, len(linked))
-	for c := range linked {
-		counts[c.String()] = 0
+// tierMetrics collects which tiers are in use of watched services with a preference. Zones are those of
+// the local cluster's Nodes; empty: not known.
+func tierMetrics(t *federation.Table) scraped {
+	return func(ch chan<- prometheus.Metric) {
+		inUse := gauges("isthmus_tier_in_use",
+			"How many tiers besides the first clients of a zone use of a service with a preference, at the port where they use most; /debug/services shows why.",
+			"namespace", "service", "zone")
+		for _, s := range t.Steered(false) {
+			if len(s.Preference.Tiers) == 0 {
+				continue // a cluster of last resort makes it one of those
+			}
+			id := s.Service
+			for zone, n := range s.InUse {
+				inUse.WithLabelValues(id.Namespace, id.Name, zone).Set(float64(n - 1))
+			}
+			ch <- prometheus.MustNewConstMetric(tierChanges, prometheus.CounterValue, float64(s.Spills), id.Namespace, id.Name, "spill")
+			ch <- prometheus.MustNewConstMetric(tierChanges, prometheus.CounterValue, float64(s.Returns), id.Namespace, id.Name, "return")
+		}
+		inUse.Collect(ch)
 	}
-	return counts
 }

@@ -49,7 +49,7 @@ func scrapedWorld(b *testing.B) http.Handler {
 	if err != nil {
 		b.Fatal(err)
 	}
-	registry.MustRegister(newFederationMetrics(table, false), newTierMetrics(table))
+	registry.MustRegister(federationMetrics(table, false), tierMetrics(table))
 	for i := range 250 {
 		name := federation.ClusterName(fmt.Sprintf("c%03d", i))
 		table.Link(name, federation.Ready, tens{name, i})

@@ -122,7 +122,7 @@ func TestFederationMetrics(t *testing.T) {
 	}
 	expect := func(asked bool, want []string) {
 		t.Helper()
-		if got := scrape(t, newFederationMetrics(table, asked)); !slices.Equal(got, want) {
+		if got := scrape(t, federationMetrics(table, asked)); !slices.Equal(got, want) {
 			t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 		}
 	}

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
-	"net"
 	"strings"
 	"time"
 
@@ -21,35 +19,26 @@ import (
 
 // options are the values of the gateway's flags.
 type options struct {
-	addr, metricsAddr, adminHosts  string
-	kubeconfig, namespace          string
-	trustDomain, domain            string
-	opaquePorts, transport, http2  string
-	slices, ipv6, h2Upgrade        bool
-	zoneWeights, targetCluster     bool
-	pace, stall, delay, drain      time.Duration
-	queue                          int
-	clusterMemory                  string
-	maxAge                         time.Duration
-	maxCalls                       uint
-	viewMemory                     string
-	logLevel, logFormat            string
-	traces                         string
-	serviceMetrics                 bool
-	pprof, queueMetrics, isVersion bool
-	relistText, audit              string
+	addr, metricsAddr            string
+	hosts                        []string // --admin-hosts
+	kubeconfig, namespace        string
+	trustDomain, domain          string
+	opaquePorts, transport       string
+	http2                        *pb.Http2ClientParams // nil: none
+	slices, ipv6, h2Upgrade      bool
+	zoneWeights, targetCluster   bool
+	pace, stall, delay, drain    time.Duration
+	maxAge, relist               time.Duration
+	maxCalls                     uint32
+	clusterMemory, viewMemory    int64 // 0: not given
+	level                        logging.Level
+	logFormat, traces, audit     string
+	serviceMetrics, queueMetrics bool
+	pprof, isVersion             bool
 	preferenceOptions
 	exportOptions
 
-	// derived from the flags by check
-	level          logging.Level
-	hosts          []string              // --admin-hosts
-	viewBytes      int64                 // --view-memory; 0: not given
-	http2Params    *pb.Http2ClientParams // nil: none
-	forceTransport bool
-	clusterBytes   int64 // --cluster-memory; 0: not given
-	relist         time.Duration
-	notes          []note // to be logged once there is a logger
+	notes []note // to be logged once there is a logger
 }
 
 // note is a remark on the flags: the gateway starts all the same.
@@ -73,23 +62,23 @@ func gatewayVerb(o *options) cli.Verb {
 		v.Flags = append(v.Flags, cli.NewSection(title, define))
 	}
 	section("Addresses", func(s *pflag.FlagSet) {
-		s.StringVar(&o.addr, "addr", ":8086", "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
-		s.StringVar(&o.metricsAddr, "metrics-addr", ":9996", "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, a page for people at /, /debug/clusters, /debug/services, /debug/streams, /debug/events, /debug/explain, /debug/impact, /debug/version and, with --exports, /debug/exports.")
-		s.StringVar(&o.adminHosts, "admin-hosts", "", "`NAMES`, divided by commas, by which browsers may reach the admin server's pages too, such as gateway.example.com. Without it they may by IP addresses, localhost, names without a dot, and names below the cluster domain, .svc and the gateway's namespace. Others are refused, since a site can make its own name resolve to the gateway. /metrics, /ping and /ready are answered by any name.")
+		parse(s, &o.addr, "addr", ":8086", hostPort, "`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
+		parse(s, &o.metricsAddr, "metrics-addr", ":9996", hostPort, "`HOST:PORT` of the admin HTTP server: /ping, /ready, /metrics, a page for people at /, /debug/clusters, /debug/services, /debug/streams, /debug/events, /debug/explain, /debug/impact, /debug/version and, with --exports, /debug/exports.")
+		parse(s, &o.hosts, "admin-hosts", "", parseAdminHosts, "`NAMES`, divided by commas, by which browsers may reach the admin server's pages too, such as gateway.example.com. Without it they may by IP addresses, localhost, names without a dot, and names below the cluster domain, .svc and the gateway's namespace. Others are refused, since a site can make its own name resolve to the gateway. /metrics, /ping and /ready are answered by any name.")
 	})
 	section("The cluster the gateway runs in", func(s *pflag.FlagSet) {
 		s.StringVar(&o.kubeconfig, "kubeconfig", "", "Kubeconfig `FILE` to reach the cluster with. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
-		s.StringVar(&o.namespace, "controller-namespace", "linkerd", "`NAMESPACE` of Linkerd's control plane: link Secrets are read there, and Pods of that control plane get an identity.")
+		parse(s, &o.namespace, "controller-namespace", "linkerd", notEmpty("the namespace of Linkerd's control plane"), "`NAMESPACE` of Linkerd's control plane: link Secrets are read there, and Pods of that control plane get an identity.")
 		s.StringVar(&o.domain, "cluster-domain", "", "DNS `DOMAIN` of the cluster. Empty: cluster.local, with a warning.")
 		s.StringVar(&o.trustDomain, "identity-trust-domain", "", "Trust `DOMAIN` of the cluster's identities. Empty: cluster.local, with a warning.")
 		s.BoolVar(&o.slices, "enable-endpoint-slices", true, "Read EndpointSlices, in all clusters; otherwise core Endpoints. Also write EndpointSlices for Services that select ExternalWorkloads, in turns with the other replicas.")
 	})
 	section("Linked clusters", func(s *pflag.FlagSet) {
-		s.StringVar(&o.clusterMemory, "cluster-memory", "", "`QUANTITY` of memory, such as 64Mi, that may be kept of one linked cluster. Beyond it the cluster keeps what it had, and is stale until it is small again. The gateway's own cluster has no such limit. "+
+		parse(s, &o.clusterMemory, "cluster-memory", "", memory(minClusterMemory), "`QUANTITY` of memory, such as 64Mi, that may be kept of one linked cluster. Beyond it the cluster keeps what it had, and is stale until it is small again. The gateway's own cluster has no such limit. "+
 			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 1Gi. All linked clusters together may take half of what the process may use.")
 	})
 	section("Whether what is known is right", func(s *pflag.FlagSet) {
-		s.StringVar(&o.relistText, "relist", "1h", "`INTERVAL`, from 10s to 168h, in which each resource of a cluster is listed once, more or less, while its watch goes on. "+
+		parse(s, &o.relist, "relist", "1h", parseRelist, "`INTERVAL`, from 10s to 168h, in which each resource of a cluster is listed once, more or less, while its watch goes on. "+
 			"Objects of which something else is kept than is listed, though the watch has brought all that there was, are corrected, counted in isthmus_drift_total, and logged. off: nothing is listed again.")
 		s.StringVar(&o.audit, "audit", "", "A `DURATION`; without effect, with a warning: --relist has taken its place. For arguments of older versions.")
 	})
@@ -101,24 +90,24 @@ func gatewayVerb(o *options) cli.Verb {
 		s.BoolVar(&o.h2Upgrade, "enable-h2-upgrade", true, "Hint that meshed Pods take HTTP/2, so that proxies upgrade.")
 		s.StringVar(&o.transport, "outbound-transport-mode", "transparent", "`MODE` transport-header sends traffic to every meshed Pod through its proxy's inbound port, transparent does so for opaque ports only.")
 		s.StringVar(&o.opaquePorts, "default-opaque-ports", "", "`PORTS` (a comma-separated list of numbers and LOW-HIGH ranges) whose protocol proxies do not detect, unless an annotation of the Pod or Service replaces the list. Invalid items are warned about and skipped.")
-		s.StringVar(&o.http2, "meshed-http2-client-params", "", "HTTP/2 parameters for connections to meshed Pods, as `JSON` like "+
+		parse(s, &o.http2, "meshed-http2-client-params", "", o.parseHTTP2, "HTTP/2 parameters for connections to meshed Pods, as `JSON` like "+
 			`{"keep_alive":{"interval":{"seconds":10}}}. Unknown keys are warned about and skipped.`)
 		s.BoolVar(&o.zoneWeights, "ext-endpoint-zone-weights", false, "Experimental: endpoints in the client's zone get ten times the weight.")
 		s.BoolVar(&o.targetCluster, "target-cluster-label", true, "Label the metrics of endpoints in linked clusters target_cluster=NAME.")
 	})
 	section("Streams", func(s *pflag.FlagSet) {
-		s.DurationVar(&o.pace, "pace", 50*time.Millisecond, "After a message, wait this `DURATION` before looking for the next change, so that many changes become few messages. 0: do not wait.")
-		s.DurationVar(&o.stall, "stream-stall-timeout", time.Minute, "End a stream whose proxy has taken nothing for this `DURATION` although there is something to send.")
-		s.DurationVar(&o.maxAge, "max-connection-age", 30*time.Minute, "Move the streams of a connection that is older than this `DURATION`, more or less, to new connections one by one, so that a replica that has been restarted gets proxies again. Proxies keep their endpoints meanwhile. 0: never.")
-		s.UintVar(&o.maxCalls, "max-concurrent-streams", 10_000, "A connection may have this `NUMBER` of open calls; more wait for one of them to end. A proxy has one connection, and some calls for each destination that it uses: few have more than 100. Raise it if a meshed client talks to more than 10,000 Pods and ports, as a Prometheus server may.")
-		s.StringVar(&o.viewMemory, "view-memory", "", "`QUANTITY` of memory, such as 512Mi, that the calls of proxies, and the sets and profiles that they have asked for, may take, by estimate. Beyond it, calls get ResourceExhausted, those of the client address with most first, and those that ask for something new; those that are open stay. Empty: half of what the process may use (see --cluster-memory), at most 2Gi.")
-		s.DurationVar(&o.delay, "shutdown-delay", 23*time.Second, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. With --drain it must be at least a second less than the Pod's terminationGracePeriodSeconds. The safest choice is a grace of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
-		s.DurationVar(&o.drain, "drain", 6*time.Second, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
+		parse(s, &o.pace, "pace", "50ms", notNegative, "After a message, wait this `DURATION` before looking for the next change, so that many changes become few messages. 0: do not wait.")
+		parse(s, &o.stall, "stream-stall-timeout", "1m", duration(1, longest, "a duration above 0, such as 60s"), "End a stream whose proxy has taken nothing for this `DURATION` although there is something to send.")
+		parse(s, &o.maxAge, "max-connection-age", "30m", parseAge, "Move the streams of a connection that is older than this `DURATION`, more or less, to new connections one by one, so that a replica that has been restarted gets proxies again. Proxies keep their endpoints meanwhile. 0: never.")
+		parse(s, &o.maxCalls, "max-concurrent-streams", "10000", number, "A connection may have this `NUMBER` of open calls; more wait for one of them to end. A proxy has one connection, and some calls for each destination that it uses: few have more than 100. Raise it if a meshed client talks to more than 10,000 Pods and ports, as a Prometheus server may.")
+		parse(s, &o.viewMemory, "view-memory", "", memory(minViewMemory), "`QUANTITY` of memory, such as 512Mi, that the calls of proxies, and the sets and profiles that they have asked for, may take, by estimate. Beyond it, calls get ResourceExhausted, those of the client address with most first, and those that ask for something new; those that are open stay. Empty: half of what the process may use (see --cluster-memory), at most 2Gi.")
+		parse(s, &o.delay, "shutdown-delay", "23s", notNegative, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. With --drain it must be at least a second less than the Pod's terminationGracePeriodSeconds. The safest choice is a grace of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
+		parse(s, &o.drain, "drain", "6s", notNegative, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
 			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod sets it). Outside of a Pod both are skipped while no stream is open.")
-		s.IntVar(&o.queue, "stream-queue-capacity", 100, "A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
+		parse(s, new(uint32), "stream-queue-capacity", "100", number, "A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
 	})
 	section("Logs, metrics, traces", func(s *pflag.FlagSet) {
-		s.StringVar(&o.logLevel, "log-level", "info", "`LEVEL` of the log: "+logging.LevelNames+". With debug and trace, client libraries log more too.")
+		parse(s, &o.level, "log-level", "info", parseLevel, "`LEVEL` of the log: "+logging.LevelNames+". With debug and trace, client libraries log more too.")
 		s.StringVar(&o.logFormat, "log-format", "plain", "`FORMAT` of the log: plain or json.")
 		s.StringVar(&o.traces, "trace-collector", "", "`HOST:PORT` of an OpenTelemetry collector, which gets a span for every call (OTLP over gRPC, no TLS). Empty: no traces.")
 		s.BoolVar(&o.serviceMetrics, "service-metrics", false, "Export the members of every federated service, and what each offers, as series of their own: some for each service and cluster.")
@@ -156,73 +145,18 @@ In a container with a memory limit, GOMEMLIMIT is 90 % of that unless set: rathe
 than be killed, the gateway then collects garbage more often. GOGC follows what is
 in use unless set: 200 with little in use, 15 with much.`
 
-// check returns what is wrong with the flags' values, and sets the fields that are
-// derived from them.
-func (o *options) check() error {
+// accept checks the gateway's arguments, once its flags are read. done: they ask for the
+// version, which is printed.
+func (o *options) accept(p cli.Process) (done bool, err error) {
 	switch {
+	case o.isVersion:
+		writeVersion(p.Stdout)
+		return true, nil
 	case o.ipv6 && !o.slices:
-		return cli.Usagef("--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or --enable-endpoint-slices=true")
-	case o.queue <= 0:
-		return cli.Usagef("--stream-queue-capacity is %d: give a number above 0", o.queue)
-	case o.namespace == "":
-		return cli.Usagef("--controller-namespace is empty: give the namespace of Linkerd's control plane")
-	case o.maxCalls == 0 || o.maxCalls > math.MaxUint32:
-		return cli.Usagef("--max-concurrent-streams is %d: give a number from 1 to %d", o.maxCalls, uint32(math.MaxUint32))
-	case o.maxAge != 0 && o.maxAge < time.Second:
-		return cli.Usagef("--max-connection-age is %v: give a duration of a second or more, such as 30m, or 0 for none", o.maxAge)
-	case o.stall <= 0:
-		return cli.Usagef("--stream-stall-timeout is %v: give a duration above 0, such as 60s", o.stall)
-	}
-	for _, x := range []struct {
-		name  string
-		value time.Duration
-	}{{"pace", o.pace}, {"shutdown-delay", o.delay}, {"drain", o.drain}} {
-		if x.value < 0 {
-			return cli.Usagef("--%s is %v: give a duration of 0 or more", x.name, x.value)
-		}
-	}
-	for _, x := range []struct{ name, value string }{{"addr", o.addr}, {"metrics-addr", o.metricsAddr}} {
-		if _, _, err := net.SplitHostPort(x.value); err != nil {
-			return cli.Usagef("--%s is %q: give HOST:PORT, or :PORT for all of this machine's addresses", x.name, x.value)
-		}
-	}
-	var ok bool
-	if o.level, ok = logging.ParseLevel(o.logLevel); !ok {
-		return cli.Usagef("--log-level is %q: give %s", o.logLevel, logging.LevelNames)
-	}
-	var err error
-	if o.hosts, err = parseAdminHosts(o.adminHosts); err != nil {
-		return err
-	}
-	if o.clusterBytes, err = parseMemory(o.clusterMemory, minClusterMemory); err != nil {
-		return cli.Usagef("--cluster-memory %w", err)
-	}
-	if o.viewBytes, err = parseMemory(o.viewMemory, minViewMemory); err != nil {
-		return cli.Usagef("--view-memory %w", err)
-	}
-	if err := o.parseHTTP2(); err != nil {
-		return err
-	}
-	if err := cmp.Or(o.preferenceOptions.check(), o.exportOptions.check()); err != nil {
-		return err
-	}
-	if o.relist, err = parseRelist(o.relistText); err != nil {
-		return err
+		return false, cli.Usagef("--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or --enable-endpoint-slices=true")
 	}
 	o.complete()
-	return nil
-}
-
-// parseRelist parses --relist; off is 0.
-func parseRelist(text string) (time.Duration, error) {
-	if text == "off" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 10*time.Second || d > 7*24*time.Hour {
-		return 0, cli.Usagef("--relist is %q: give off, or a duration from 10s to 168h, such as 1h", text)
-	}
-	return d, nil
+	return false, nil
 }
 
 // complete replaces missing and unknown values by their defaults, and notes that.
@@ -239,11 +173,7 @@ func (o *options) complete() {
 		warn("--cluster-domain is not given: %s is used", fallback)
 	}
 	o.trustDomain, o.domain = cmp.Or(o.trustDomain, fallback), cmp.Or(o.domain, fallback)
-	switch o.transport {
-	case "transport-header":
-		o.forceTransport = true
-	case "transparent":
-	default:
+	if o.transport != "transport-header" && o.transport != "transparent" {
 		o.notes = append(o.notes, note{fmt.Sprintf("--outbound-transport-mode is %q: transparent is used; transport-header would be the other mode", o.transport), true})
 	}
 	if o.logFormat != "plain" && o.logFormat != "json" {
@@ -253,34 +183,23 @@ func (o *options) complete() {
 
 // parseHTTP2 parses --meshed-http2-client-params. Unknown keys are not an error: a
 // Linkerd install must not fail because of a setting that is newer than this gateway.
-func (o *options) parseHTTP2() error {
-	if o.http2 == "" {
-		return nil
+func (o *options) parseHTTP2(text string) (*pb.Http2ClientParams, error) {
+	if text == "" {
+		return nil, nil
 	}
 	var p pb.Http2ClientParams
-	if err := json.Unmarshal([]byte(o.http2), &p); err != nil {
-		return cli.Usagef(`--meshed-http2-client-params: %w: give JSON like {"keep_alive":{"interval":{"seconds":10}}}`, err)
+	if err := json.Unmarshal([]byte(text), &p); err != nil {
+		return nil, fmt.Errorf(`%w: give JSON like {"keep_alive":{"interval":{"seconds":10}}}`, err)
 	}
 	if err := errors.Join(checkPositive("interval", p.GetKeepAlive().GetInterval()), checkPositive("timeout", p.GetKeepAlive().GetTimeout())); err != nil {
-		return cli.Usagef("--meshed-http2-client-params: %w", err)
+		return nil, err
 	}
-	o.http2Params = &p
-	strict := json.NewDecoder(strings.NewReader(o.http2))
+	strict := json.NewDecoder(strings.NewReader(text))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&pb.Http2ClientParams{}); err != nil {
 		o.notes = append(o.notes, note{text: fmt.Sprintf("--meshed-http2-client-params: %v: skipped", err)})
 	}
-	return nil
-}
-
-// accept checks the gateway's arguments, once its flags are read. done: they ask for the
-// version, which is printed.
-func (o *options) accept(p cli.Process) (done bool, err error) {
-	if o.isVersion {
-		writeVersion(p.Stdout)
-		return true, nil
-	}
-	return false, o.check()
+	return &p, nil
 }
 
 // checkPositive checks that a proxy can use a duration, if there is one.

@@ -5,9 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
-	"maps"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,92 +15,46 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/federation"
 )
 
-// accepted has a value other than the default for every flag of the gateway.
-var accepted = map[string]string{
-	"addr":                       "127.0.0.1:1",
-	"metrics-addr":               "127.0.0.1:2",
-	"admin-hosts":                "gateway.example.com",
-	"kubeconfig":                 "/k",
-	"controller-namespace":       "l5d",
-	"outbound-transport-mode":    "transport-header",
-	"enable-h2-upgrade":          "false",
-	"enable-endpoint-slices":     "false",
-	"enable-ipv6":                "false",
-	"identity-trust-domain":      "trust.example",
-	"cluster-domain":             "cluster.example",
-	"default-opaque-ports":       "25,100-200",
-	"enable-pprof":               "true",
-	"export-queue-metrics":       "false",
-	"stream-queue-capacity":      "7",
-	"trace-collector":            "collector:4317",
-	"ext-endpoint-zone-weights":  "true",
-	"meshed-http2-client-params": `{"keep_alive":{"while_idle":true}}`,
-	"log-level":                  "debug",
-	"log-format":                 "json",
-	"version":                    "true",
-	"target-cluster-label":       "false",
-	"service-metrics":            "true",
-	"pace":                       "1ms",
-	"stream-stall-timeout":       "2s",
-	"shutdown-delay":             "3s",
-	"drain":                      "4s",
-	"cluster-memory":             "64Mi",
-	"max-connection-age":         "5s",
-	"max-concurrent-streams":     "6",
-	"view-memory":                "7Mi",
-	"prefer":                     "zone, local, any",
-	"min-ready":                  "50%",
-	"return-after":               "8s",
-	"return-over":                "9s",
-	"cordon-local":               "last-resort",
-	"region":                     "eu-1",
-	"network":                    "dc-1",
-	"when-lost":                  "withdraw",
-	"lost-after":                 "1h0m0s",
-	"audit":                      "10m",
-	"relist":                     "10m",
-	"exports":                    "plan",
-	"export-sources":             "labels",
-	"cluster-name":               "west",
-	"export-namespaces":          "shop,team-*,!team-x",
-	"unlinked-after":             "1h0m0s",
-	"local-federated-selector":   "exported in (yes)",
-	"local-excluded-labels":      "a,example.com/*",
-	"local-excluded-annotations": "example.com/b",
-	"multicluster-namespace":     "multicluster",
+// linkerdFlags are those of Linkerd's destination controller.
+var linkerdFlags = []string{
+	"addr", "metrics-addr", "kubeconfig", "controller-namespace", "outbound-transport-mode", "enable-h2-upgrade", "enable-endpoint-slices", "enable-ipv6",
+	"identity-trust-domain", "cluster-domain", "default-opaque-ports", "enable-pprof", "export-queue-metrics", "stream-queue-capacity", "trace-collector",
+	"ext-endpoint-zone-weights", "meshed-http2-client-params", "log-level", "log-format", "version",
 }
 
-// TestAccepted: each flag with one dash and two, the value after "=" or, unless
-// it is a boolean, a space.
+// TestAccepted: there are all flags of Linkerd's destination controller, and each flag is read with one dash and two, its value after
+// "=" or, unless it is a boolean, a space.
 func TestAccepted(t *testing.T) {
-	names := map[string]string{} // with their defaults
+	var names []string
 	for _, section := range gatewayVerb(&options{}).Flags {
-		section.Flags.VisitAll(func(f *pflag.Flag) { names[f.Name] = f.DefValue })
-	}
-	if got, want := slices.Sorted(maps.Keys(names)), slices.Sorted(maps.Keys(accepted)); !slices.Equal(got, want) {
-		t.Fatalf("flags %v, want %v", got, want)
-	}
-	for name, value := range accepted {
-		forms := [][]string{{"-" + name + "=" + value}, {"--" + name + "=" + value}}
-		if value != "true" && value != "false" {
-			forms = append(forms, []string{"-" + name, value}, []string{"--" + name, value})
-		}
-		for _, args := range forms {
-			got := ""
-			v := gatewayVerb(&options{})
-			err := run(v, args, func(cli.Process) error {
-				for _, section := range v.Flags {
-					if f := section.Flags.Lookup(name); f != nil {
-						got = f.Value.String()
-					}
-				}
-				return nil
-			})
-			if err != nil || got != value || names[name] == value {
-				t.Errorf("%v: %v, is %q, by default %q", args, err, got, names[name])
+		section.Flags.VisitAll(func(f *pflag.Flag) {
+			names = append(names, f.Name)
+			forms := [][]string{{"-" + f.Name + "=" + f.DefValue}, {"--" + f.Name + "=" + f.DefValue}}
+			if f.Value.Type() != "bool" {
+				forms = append(forms, []string{"-" + f.Name, f.DefValue}, []string{"--" + f.Name, f.DefValue})
 			}
+			for _, args := range forms {
+				got, v := "", gatewayVerb(&options{})
+				err := run(v, args, func(cli.Process) error {
+					for _, section := range v.Flags {
+						if f := section.Flags.Lookup(f.Name); f != nil {
+							got = f.Value.String()
+						}
+					}
+					return nil
+				})
+				if err != nil || got != f.DefValue {
+					t.Errorf("%q: %v, is %q", args, err, got)
+				}
+			}
+		})
+	}
+	for _, name := range linkerdFlags {
+		if !slices.Contains(names, name) {
+			t.Errorf("there is no flag %s", name)
 		}
 	}
 }
@@ -118,35 +70,13 @@ func run(v cli.Verb, args []string, do func(cli.Process) error) (err error) {
 	return err
 }
 
-func parsed(t *testing.T, args ...string) *options {
+func flagsOf(t *testing.T, args ...string) *options {
 	t.Helper()
 	o := new(options)
 	if err := run(gatewayVerb(o), args, func(p cli.Process) error { _, err := o.accept(p); return err }); err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
 	return o
-}
-
-func TestDefaults(t *testing.T) {
-	o := parsed(t)
-	type flat struct {
-		addr, metricsAddr, namespace, trust, domain, level, format string
-		slices, ipv6, h2, force, weights, label, pprof             bool
-		pace, stall, delay, drain, age                             time.Duration
-		calls                                                      uint
-	}
-	got := flat{o.addr, o.metricsAddr, o.namespace, o.trustDomain, o.domain, o.logLevel, o.logFormat,
-		o.slices, o.ipv6, o.h2Upgrade, o.forceTransport, o.zoneWeights, o.targetCluster, o.pprof,
-		o.pace, o.stall, o.delay, o.drain, o.maxAge, o.maxCalls}
-	want := flat{":8086", ":9996", "linkerd", "cluster.local", "cluster.local", "info", "plain",
-		true, true, true, false, false, true, false,
-		50 * time.Millisecond, time.Minute, 23 * time.Second, 6 * time.Second, 30 * time.Minute, 10_000}
-	if got != want {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	if o.http2Params != nil || o.opaquePorts != "" {
-		t.Errorf("HTTP/2 parameters %v, opaque ports %q: want none", o.http2Params, o.opaquePorts)
-	}
 }
 
 // TestNotes: values that are replaced or skipped.
@@ -164,40 +94,60 @@ func TestNotes(t *testing.T) {
 		{append(domains, "--log-format=xml"), []note{{`--log-format is "xml": plain is used; json would be the other format`, false}}},
 		{append(domains, `--meshed-http2-client-params={"keepAlive":{}}`), []note{{`--meshed-http2-client-params: json: unknown field "keepAlive": skipped`, false}}},
 	} {
-		if got := parsed(t, c.args...).notes; !slices.Equal(got, c.want) {
+		if got := flagsOf(t, c.args...).notes; !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.args, got, c.want)
 		}
 	}
 }
 
-// TestRelistFlag: off, and durations that make sense.
-func TestRelistFlag(t *testing.T) {
-	for text, want := range map[string]time.Duration{"off": 0, "1h": time.Hour, "10s": 10 * time.Second, "168h": 168 * time.Hour} {
-		if o := parsed(t, "--relist="+text); o.relist != want {
-			t.Errorf("%s: %v", text, o.relist)
+// TestPreferenceFlags: how words stand for standings, and that the four flags make one preference.
+func TestPreferenceFlags(t *testing.T) {
+	o := flagsOf(t, "--prefer=zone, east+north", "--min-ready=50%", "--return-after=0s", "--return-over=2m", "--cordon-local=last-resort", "--when-lost=withdraw")
+	p := o.preference
+	if p.String() != "zone, east+north" || p.MinReady.String() != "50%" || p.ReturnAfter != 0 || p.ReturnOver != 2*time.Minute {
+		t.Errorf("preference %+v", p)
+	}
+	other := flagsOf(t, "--cordon-local=true", "--when-lost=last-resort", "--relist=off")
+	if o.cordon != federation.LastResort || o.whenLost != federation.Withdrawn || other.cordon != federation.Withdrawn || other.whenLost != federation.LastResort || other.relist != 0 || o.relist != time.Hour {
+		t.Errorf("%+v, %+v", o.preferenceOptions, other.preferenceOptions)
+	}
+}
+
+// TestExportFlags: what is kept of clusters for exports.
+func TestExportFlags(t *testing.T) {
+	kept := func(o *options) *exporter { return &exporter{options: o} }
+	if o := flagsOf(t); !o.sources.labels || !kept(o).kept().ServiceExports || (*exporter)(nil).kept() != nil {
+		t.Errorf("defaults: %+v", o.exportOptions)
+	}
+	o := flagsOf(t, "--export-sources=labels", "--local-federated-selector=a=b", "--local-excluded-labels=x, example.com/*", "--local-excluded-annotations=y")
+	if kept(o).kept().ServiceExports || flagsOf(t, "--export-sources=serviceexports").sources.labels {
+		t.Error("a source that is left out is read")
+	}
+	own := kept(o).kept().Selectors("")
+	if own.Mirror != nil || !own.Federated(map[string]string{"a": "b"}) || own.Federated(map[string]string{"mirror.linkerd.io/federated": "member"}) {
+		t.Error("what is selected of the own cluster")
+	}
+	for key, excluded := range map[string]bool{"x": true, "xy": false, "example.com/a": true, "example.comx/a": false, "y": false} {
+		if own.ExcludedLabels(key) != excluded || own.ExcludedAnnotations(key) != (key == "y") {
+			t.Errorf("%s excluded: label %v", key, !excluded)
 		}
 	}
-	for _, text := range []string{"", "on", "0", "0s", "9s", "169h", "-1h", "1"} {
-		if _, err := parseRelist(text); err == nil || !strings.Contains(err.Error(), "--relist is ") {
-			t.Errorf("%q is accepted: %v", text, err)
-		}
+	if kept(flagsOf(t, "--local-federated-selector=")).kept().Selectors("").Federated != nil {
+		t.Error("an empty selector selects something")
 	}
 }
 
 // TestChartArguments: those of a default install of Linkerd, as its chart
 // writes them.
 func TestChartArguments(t *testing.T) {
-	o := parsed(t, "-addr=:8086", "-controller-namespace=linkerd", "-outbound-transport-mode=transport-header",
+	o := flagsOf(t, "-addr=:8086", "-controller-namespace=linkerd", "-outbound-transport-mode=transport-header",
 		"-enable-h2-upgrade=true", "-log-level=info", "-log-format=plain", "-enable-endpoint-slices=true",
 		"-cluster-domain=cluster.local", "-identity-trust-domain=cluster.local",
 		"-default-opaque-ports=25,587,3306,4444,5432,6379,9300,11211", "-enable-ipv6=false", "-enable-pprof=false",
 		`--meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`)
 	want := &pb.Http2ClientParams{KeepAlive: &pb.Http2ClientParams_KeepAlive{
 		Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second), WhileIdle: true}}
-	if !proto.Equal(o.http2Params, want) {
-		t.Errorf("HTTP/2 parameters %v, want %v", o.http2Params, want)
-	}
-	if len(o.notes) > 0 || !o.forceTransport || o.ipv6 {
-		t.Errorf("notes %v, transport forced %t, IPv6 %t", o.notes, o.forceTransport, o.ipv6)
+	if !proto.Equal(o.http2, want) || len(o.notes) > 0 || o.transport != "transport-header" || o.ipv6 {
+		t.Errorf("HTTP/2 parameters %v, notes %v, transport %s, IPv6 %t", o.http2, o.notes, o.transport, o.ipv6)
 	}
 }

@@ -3,11 +3,9 @@ package main
 import (
 	"encoding/json"
 	"net/http"
-	"runtime"
 )
 
-// maxKept is how large a page may be, in bytes, that stays in memory between readers. It is
-// also how large an explanation may be: four times what one of 500 addresses has with long texts.
+// maxKept is how large an explanation may be, in bytes: four times what one of 500 addresses has with long texts.
 const maxKept = 16 << 20
 
 // encodedPage is a page as indented JSON, or why there is none.
@@ -21,8 +19,6 @@ func encodePage(page any) encodedPage {
 	return encodedPage{append(text, '\n'), err}
 }
 
-func (p encodedPage) small() bool { return len(p.text) <= maxKept }
-
 func (p encodedPage) serve(w http.ResponseWriter) {
 	if p.err != nil {
 		http.Error(w, "the page can't be written: "+printable(p.err.Error()), http.StatusInternalServerError)
@@ -35,10 +31,6 @@ func (p encodedPage) serve(w http.ResponseWriter) {
 
 // sharedPage returns a handler of a page that its readers share.
 func sharedPage(page func() any) http.Handler {
-	s := newShared(0, restFor, encodedPage.small, func() encodedPage { return encodePage(page()) })
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		m := s.get()
-		m.value.serve(w)
-		runtime.KeepAlive(m) // others share it until it is written
-	})
+	s := newShared(0, restFor, func() encodedPage { return encodePage(page()) })
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { s.get().value.serve(w) })
 }

@@ -1,10 +1,6 @@
 package main
 
-import (
-	"sync/atomic"
-	"time"
-	"weak"
-)
+import "time"
 
 // shareMost is how old a shared value gets.
 const shareMost = 30 * time.Second
@@ -15,46 +11,48 @@ type shared[T any] struct {
 	make  func() T      // not called again before it has returned
 	least time.Duration // for so long a value is good
 	times int           // as long as making it has taken, if that is more: for so long it is good then, up to shareMost
-	small func(T) bool  // whether it may stay in memory between its users; nil: any may
 
 	making chan struct{} // has a value while somebody has newest; making may take long
-	number uint64        // of newest
-	newest weak.Pointer[made[T]]
-	kept   atomic.Pointer[made[T]] // newest while it is good, if it is small
+	newest *made[T]      // nil: there is none that is good
+	number uint64        // of the last one
 }
 
-// made is a value, which goes once nobody uses it or it is no longer good.
+// made is a value.
 type made[T any] struct {
 	value  T
 	number uint64 // grows, also when the gateway starts anew
 	until  time.Time
 }
 
-func newShared[T any](least time.Duration, times int, small func(T) bool, make func() T) *shared[T] {
-	return &shared[T]{make: make, least: least, times: times, small: small, making: newSlot()}
+func newShared[T any](least time.Duration, times int, make func() T) *shared[T] {
+	return &shared[T]{make: make, least: least, times: times, making: newSlot()}
 }
 
 func newSlot() chan struct{} { return make(chan struct{}, 1) }
 
-// get returns the value as it was a moment ago. Callers share it, for as long as one of them has the pointer.
+// get returns the value as it was a moment ago. Callers share it.
 func (s *shared[T]) get() *made[T] {
 	s.making <- struct{}{}
 	defer func() { <-s.making }()
-	last := s.newest.Value()
-	if last != nil && time.Now().Before(last.until) {
-		return last
+	if s.newest != nil && time.Now().Before(s.newest.until) {
+		return s.newest
 	}
-	last = nil // it may go while its successor is made
+	s.newest = nil // it may go while its successor is made
 	began := time.Now()
 	s.number = max(s.number+1, uint64(began.UnixNano()))
 	m := &made[T]{value: s.make(), number: s.number}
-	now := time.Now()
-	good := min(shareMost, max(s.least, time.Duration(s.times)*now.Sub(began)))
-	m.until = now.Add(good)
-	s.newest = weak.Make(m)
-	if s.small == nil || s.small(m.value) {
-		s.kept.Store(m)
-		time.AfterFunc(good, func() { s.kept.CompareAndSwap(m, nil) })
-	}
+	good := min(shareMost, max(s.least, time.Duration(s.times)*time.Since(began)))
+	m.until = time.Now().Add(good)
+	s.newest = m
+	time.AfterFunc(good, func() { s.drop(m) })
 	return m
+}
+
+// drop forgets a value that is no longer good.
+func (s *shared[T]) drop(m *made[T]) {
+	s.making <- struct{}{}
+	defer func() { <-s.making }()
+	if s.newest == m {
+		s.newest = nil
+	}
 }

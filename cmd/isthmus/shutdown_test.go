@@ -141,7 +141,7 @@ func TestShutdownAtOnce(t *testing.T) {
 // leave something of Kubernetes' default grace. That a process ends within it is
 // tested by the end-to-end tests of a handover.
 func TestShutdownWithinTheGrace(t *testing.T) {
-	o := parsed(t)
+	o := flagsOf(t)
 	if worst := o.delay + o.drain + stopLimit + lastLimit; worst >= 30*time.Second {
 		t.Errorf("shutdown may take %v", worst)
 	}

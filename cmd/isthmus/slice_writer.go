@@ -10,8 +10,6 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
-	"isthmus/federation"
-	"isthmus/internal/adminapi"
 	"isthmus/local/externalworkload"
 )
 
@@ -22,22 +20,11 @@ type sliceWriter struct {
 	api                      *kube.Client
 }
 
-type sliceWriterConfig struct {
-	rest     *rest.Config
-	options  *options
-	log      *zap.Logger
-	registry *prometheus.Registry
-	metrics  *cluster.Metrics
-}
-
-func newSliceWriter(c sliceWriterConfig) (sliceWriter, error) {
-	if !c.options.slices {
+func newSliceWriter(o *options, cfg *rest.Config, metrics *cluster.Metrics, registry *prometheus.Registry, log *zap.Logger) (sliceWriter, error) {
+	if !o.slices {
 		return sliceWriter{}, nil
 	}
-	api, err := kube.New(federation.Local, c.rest, c.metrics.Requests())
-	if err == nil {
-		err = api.AddTyped()
-	}
+	api, err := newTypedClient(cfg, metrics)
 	if err != nil {
 		return sliceWriter{}, fmt.Errorf("client for EndpointSlices: %w", err)
 	}
@@ -46,12 +33,7 @@ func newSliceWriter(c sliceWriterConfig) (sliceWriter, error) {
 		return sliceWriter{}, err
 	}
 	w, err := externalworkload.New(externalworkload.Options{
-		Client:       api.Clients,
-		Namespace:    c.options.namespace,
-		Identity:     name,
-		QueueMetrics: c.options.queueMetrics,
-		Registerer:   c.registry,
-		Log:          c.log,
+		Client: api.Clients, Namespace: o.namespace, Identity: name, QueueMetrics: o.queueMetrics, Registerer: registry, Log: log,
 	})
 	return sliceWriter{w, api}, err
 }
@@ -74,13 +56,4 @@ func (w sliceWriter) parts() []part {
 		return nil
 	}
 	return []part{{name: "EndpointSlice writer", run: w.Run}}
-}
-
-// addTo adds the writer's status to a page.
-func (w sliceWriter) addTo(page adminapi.Clusters) adminapi.Clusters {
-	if w.Writer != nil {
-		page.Writer = new(w.Status())
-		addRefused(&page, w.api.Server().Refused)
-	}
-	return page
 }

@@ -7,8 +7,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
-
-	"isthmus/internal/adminapi"
 )
 
 // TestReplicaName: the name is $HOSTNAME, or else the machine's.
@@ -33,11 +31,11 @@ func TestWriterFollowsFlags(t *testing.T) {
 	}{{true, true, 1, 12}, {true, false, 1, 4}, {false, true, 0, 0}} {
 		registry := prometheus.NewRegistry()
 		o := &options{namespace: "linkerd", slices: x.slices, queueMetrics: x.metrics}
-		w, err := newSliceWriter(sliceWriterConfig{rest: &rest.Config{Host: "http://127.0.0.1:1"}, options: o, log: zap.NewNop(), registry: registry})
+		w, err := newSliceWriter(o, &rest.Config{Host: "http://127.0.0.1:1"}, nil, registry, zap.NewNop())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := len(w.parts()); n != x.parts || (w.addTo(adminapi.Clusters{}).Writer != nil) != x.slices {
+		if n := len(w.parts()); n != x.parts {
 			t.Errorf("%+v: %d parts", x, n)
 		}
 		families, err := registry.Gather()

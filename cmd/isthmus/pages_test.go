@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/cmd/isthmus/internal/events"
+	"isthmus/federation"
+	"isthmus/grpcapi"
+	"isthmus/internal/adminapi"
+)
+
+// shop is a gateway's parts as its pages see them.
+type shop struct {
+	*pages
+	own    ownShop
+	linked linkedShops
+	served servedShop
+}
+
+// newShop has a table, and nothing else.
+func newShop(table *federation.Table) *shop {
+	s := &shop{}
+	s.own.status = adminapi.Cluster{ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}}
+	s.pages = &pages{
+		self:   func() adminapi.Replica { return adminapi.Replica{Name: "me", Ready: true, Domain: "cluster.local"} },
+		domain: "cluster.local", table: table, here: &s.own, links: &s.linked, streams: &s.served, events: events.NewLog(),
+	}
+	return s
+}
+
+// ownShop is an own cluster. Each Service without ports of its own declares ports.
+type ownShop struct {
+	status   adminapi.Cluster
+	services map[federation.ServiceID]*cluster.Service
+	ports    []uint16
+	problems []adminapi.Problem
+}
+
+func (o *ownShop) Status() adminapi.Cluster                         { return o.status }
+func (o *ownShop) Service(id federation.ServiceID) *cluster.Service { return o.services[id] }
+func (o *ownShop) Problems() []adminapi.Problem                     { return o.problems }
+func (o *ownShop) ProblemsOf(id federation.ServiceID) []string {
+	return []string{"about " + id.String()}
+}
+
+func (o *ownShop) Ports(id federation.ServiceID) []uint16 {
+	if own := map[string][]uint16{"shop/web": {80}, "shop/api": {8080}, "shop/multi": {81, 82}, "shop/both": {81, 80}}[id.String()]; own != nil {
+		return own
+	}
+	return o.ports
+}
+
+// OwnerOf: Service api has 10.1.0.1, Pod web-1 10.0.0.1.
+func (o *ownShop) OwnerOf(ip netip.Addr) (string, *federation.ServiceID) {
+	switch ip.String() {
+	case "10.1.0.1":
+		return "Service shop/api", &federation.ServiceID{Namespace: "shop", Name: "api"}
+	case "10.0.0.1":
+		return "Pod shop/web-1", nil
+	}
+	return "", nil
+}
+
+// linkedShops are linked clusters that are not read yet.
+type linkedShops []adminapi.Cluster
+
+func (l *linkedShops) Status() []adminapi.Cluster { return *l }
+func (l *linkedShops) Namespace() string          { return "linkerd" }
+func (l *linkedShops) SecretsListed() (bool, error) {
+	return true, nil
+}
+func (l *linkedShops) OwnRefused() []adminapi.RefusedRequest { return nil }
+
+func (l *linkedShops) Followed(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
+	if slices.ContainsFunc(*l, func(c adminapi.Cluster) bool { return c.Cluster == string(name) }) {
+		return nil, cluster.Pending
+	}
+	return nil, ""
+}
+
+// servedShop is what proxies get.
+type servedShop struct {
+	views   []grpcapi.ViewStatus
+	explain func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
+}
+
+func (s *servedShop) Views() []grpcapi.ViewStatus { return s.views }
+func (s *servedShop) Explain(ctx context.Context, q grpcapi.Question) (*grpcapi.Explanation, error) {
+	return s.explain(ctx, q)
+}
+
+// TestPages: each page that there is without --exports is answered as JSON, and not to a POST; one that can't be encoded is an error.
+func TestPages(t *testing.T) {
+	mux := http.NewServeMux()
+	for path, page := range newShop(federation.NewTable(federation.Options{})).handlers() {
+		mux.Handle("GET "+path, page)
+	}
+	for path, want := range map[string]string{
+		"/debug/version": `"version": `, "/debug/clusters": `"name": "me"`, "/debug/services": "[]\n", "/debug/streams": `"streams": 0`, "/debug/events": `"most": `, "/debug/exports": "404",
+	} {
+		w := httptest.NewRecorder()
+		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		if !strings.Contains(w.Body.String(), want) || w.Code == http.StatusOK && (w.Header().Get("Content-Type") != "application/json" || w.Header().Get("X-Content-Type-Options") != "nosniff") {
+			t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
+		}
+	}
+	w := httptest.NewRecorder()
+	encodePage(func() {}).serve(w)
+	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "the page can't be written") {
+		t.Errorf("a page that can't be encoded: %d %s", w.Code, w.Body)
+	}
+}
