@@ -21,7 +21,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/clusterstore", "isthmus/clusterstore/budget", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube",
 	}
 	notPlan := []string{ // what clusters export is kept as plans need it
-		"isthmus/local", "isthmus/local/election", "isthmus/local/exports", "isthmus/local/externalworkload/...",
+		"isthmus/local", "isthmus/local/election", "isthmus/local/exports", "isthmus/local/externalworkload/...", "isthmus/local/writes",
 	}
 	but := func(more ...string) []string { return append(more, serving...) }
 	for pkg, forbidden := range map[string][]string{
@@ -41,6 +41,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/local/exports/linkerd":       but("isthmus/local", "isthmus/local/exports", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube"),
 		"isthmus/local/externalworkload":      but("isthmus/local", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube"),
 		"isthmus/local/election":              but("isthmus/local", "isthmus/local/externalworkload", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation"),
+		"isthmus/local/writes":                but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/exports/...", "isthmus/local/externalworkload", "k8s.io/..."),
 		"isthmus/grpcapi":                     {"isthmus/local/...", "isthmus/clusterstore/...", "k8s.io/..."},
 		"isthmus/cmd/isthmus":                 {"isthmus/e2e/..."},
 		"isthmus/clusterstore/fair":           {outside},

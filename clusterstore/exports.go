@@ -38,13 +38,10 @@ type Exports struct {
 	MCSVersion string
 }
 
-// Exports returns what there is now; false: exports are not kept, or the own cluster's Services or Namespaces, or the link
-// Secrets, have not been listed yet. It takes a time that grows with the number of links and, after a change, of what has
+// Exports returns what there is now; false: the own cluster's Services or Namespaces, or the link
+// Secrets, have not been listed yet. It and the methods below are for a Store with Options.Exports. It takes a time that grows with the number of links and, after a change, of what has
 // changed of a cluster.
 func (s *Store) Exports() (Exports, bool) {
-	if s.opts.Exports == nil {
-		return Exports{}, false
-	}
 	own := s.opts.Own.link.published.Load().exports()
 	s.mu.Lock()
 	dispatched, links := s.dispatched, maps.Clone(s.links)
@@ -64,9 +61,6 @@ func (s *Store) Exports() (Exports, bool) {
 
 // ExportsChanged returns a channel that is closed when Exports may return something else than before the call.
 func (s *Store) ExportsChanged() <-chan struct{} {
-	if s.exportsChanged == nil {
-		return nil
-	}
 	_, changed := s.exportsChanged.Get()
 	return changed
 }
@@ -82,9 +76,6 @@ func (s *Store) LookAgain() {
 // SelectorsChanged makes a cluster's Services be judged again, since ExportOptions.Selectors returns others for it; an empty name is
 // that of the own cluster. It does not block.
 func (s *Store) SelectorsChanged(name string) {
-	if s.opts.Exports == nil {
-		return
-	}
 	l := s.opts.Own.link
 	if name != "" {
 		s.mu.Lock()

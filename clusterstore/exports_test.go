@@ -36,14 +36,14 @@ type exportWorld struct {
 
 // inExports runs a test with a Store of these clusters, by name, whose exports have the label export, and with an own cluster
 // that has these objects.
-func inExports(t *testing.T, apis map[string]*fake.Clientset, serviceExports bool, f func(*exportWorld), own ...runtime.Object) {
+func inExports(t *testing.T, apis map[string]*fake.Clientset, f func(*exportWorld), own ...runtime.Object) {
 	inBubble(t, func(e *env) {
 		x := &exportWorld{env: e, own: fake.NewClientset(own...), selector: make(map[string]string)}
 		all, err := plan.ParsePatterns("*")
 		if err != nil {
 			t.Fatal(err)
 		}
-		o := &ExportOptions{Namespaces: all, ServiceExports: serviceExports, Selectors: func(cluster string) plan.Selectors {
+		o := &ExportOptions{Namespaces: all, Selectors: func(cluster string) plan.Selectors {
 			e.mu.Lock()
 			defer e.mu.Unlock()
 			key := x.selector[cluster]
@@ -138,7 +138,7 @@ func exported(name string, labels ...string) *corev1.Service {
 // TestStoreExports: an own and a linked cluster, from before it is read until it is linked no longer.
 func TestStoreExports(t *testing.T) {
 	east := fake.NewClientset(exported("api", "other"), exported("web"))
-	inExports(t, map[string]*fake.Clientset{"t1": east, "t2": east}, false, func(x *exportWorld) {
+	inExports(t, map[string]*fake.Clientset{"t1": east, "t2": east}, func(x *exportWorld) {
 		x.expect(": web")
 		now, _ := x.store.Exports()
 		if s := now.Services[plan.ID{Namespace: "shop", Name: "plain"}]; len(now.Services) != 2 || s == nil || s.Labels != nil || !now.Namespaces["shop"] {
@@ -179,24 +179,6 @@ func TestStoreExports(t *testing.T) {
 	}, exported("web"), &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "plain"}})
 }
 
-// TestStoreServiceExports: they are kept of the own and a linked cluster, ServiceImports of the own one.
-func TestStoreServiceExports(t *testing.T) {
-	inExports(t, map[string]*fake.Clientset{"t1": fake.NewClientset(exported("api"))}, true, func(x *exportWorld) {
-		x.reported(func() { x.put(secret("e", "east", "t1", 5)) })
-		x.expect(": web", "east: api web")
-		now, _ := x.store.Exports()
-		for _, c := range now.Clusters {
-			web := c.Exports[slices.IndexFunc(c.Exports, func(e plan.Export) bool { return e.Name == "web" })]
-			if !c.SeenServiceExports || c.Emptied || web.Exported == nil || (web.Service == nil) != (c.Name == "east") {
-				t.Errorf("%+v of %+v", web, c)
-			}
-		}
-		if len(now.Imports) != 1 || now.MCSVersion != "v1alpha1" {
-			t.Errorf("%v of version %q", now.Imports, now.MCSVersion)
-		}
-	}, &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"}})
-}
-
 // change changes or, with nil, deletes a Service.
 func (x *exportWorld) change(api *fake.Clientset, name string, to *corev1.Service) {
 	x.t.Helper()
@@ -214,7 +196,7 @@ func (x *exportWorld) change(api *fake.Clientset, name string, to *corev1.Servic
 // TestStoreExportsKept: nothing counts as gone of a cluster that can't be used or read, whatever the reason.
 func TestStoreExportsKept(t *testing.T) {
 	east := fake.NewClientset(exported("web"))
-	inExports(t, map[string]*fake.Clientset{"t1": east}, false, func(x *exportWorld) {
+	inExports(t, map[string]*fake.Clientset{"t1": east}, func(x *exportWorld) {
 		x.put(secret("n", "north", "unknown", 0)) // its API refuses everything
 		invalid := secret("w", "west", "t1", 0)
 		delete(invalid.Annotations, TrustDomainAnnotation)
@@ -241,16 +223,6 @@ func TestStoreExportsKept(t *testing.T) {
 		x.pass(time.Minute)
 		x.expect(":", "east: unseen", "north: unseen", "west: unseen unreadable")
 	})
-}
-
-// TestStoreWithoutExports: the methods say so.
-func TestStoreWithoutExports(t *testing.T) {
-	inBubble(t, func(e *env) {
-		e.store.SelectorsChanged("east")
-		if _, ok := e.store.Exports(); ok || e.store.ExportsChanged() != nil {
-			t.Error("exports are kept")
-		}
-	}, secret("e", "east", "t1", 0))
 }
 
 func TestReadExports(t *testing.T) {

@@ -82,16 +82,10 @@ type localCluster interface {
 	ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool)
 }
 
-// localTable is what a Local writes to: a federation.Table.
-type localTable interface {
-	Define(federation.ServiceID, *federation.Definition)
-	SetLink(federation.ClusterName, federation.Link)
-}
-
 // Local is the cluster that the gateway runs in.
 type Local struct {
 	// fixed
-	table    localTable
+	table    *federation.Table
 	log      *zap.Logger
 	cluster  localCluster
 	own      *clusterstore.Own      // runs cluster

@@ -26,7 +26,6 @@ type scripted struct {
 	own    cluster.OwnConfig
 	synced chan struct{}
 	health federation.Latest[cluster.Health]
-	region federation.Latest[string]
 	ended  bool
 	mu     sync.Mutex // guards the Services of known
 }
@@ -44,76 +43,34 @@ func (c *scripted) Service(id federation.ServiceID) *cluster.Service {
 func (c *scripted) Synced() <-chan struct{}                               { return c.synced }
 func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
 func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
-func (c *scripted) Region() string                                        { region, _ := c.region.Get(); return region }
+func (c *scripted) Region() string                                        { return "" }
 func (c *scripted) Gateways() ([]*cluster.Gateway, int)                   { return nil, 0 }
 func (c *scripted) Exposed(netip.Addr) string                             { return "" }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
 func (c *scripted) Read() federation.Share                                { return federation.Share{State: federation.Present} }
 
-// writtenTable is a table that keeps what was last written to it.
-type writtenTable struct {
-	*federation.Table
-	mu          sync.Mutex
-	link        federation.Link
-	definitions map[federation.ServiceID]*federation.Definition
-}
-
-func (w *writtenTable) SetLink(c federation.ClusterName, l federation.Link) {
-	w.Table.SetLink(c, l)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if c == federation.Local {
-		w.link = l
-	}
-}
-
-func (w *writtenTable) Define(id federation.ServiceID, d *federation.Definition) {
-	w.Table.Define(id, d)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.definitions[id] = d
-}
-
-func (w *writtenTable) definition(id federation.ServiceID) *federation.Definition {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.definitions[id]
-}
-
-func (w *writtenTable) localLink() federation.Link {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.link
-}
-
 type env struct {
 	*testing.T
 	local   *Local
 	cluster *scripted
 	table   *federation.Table
-	written *writtenTable // the same table
 	logs    *observer.ObservedLogs
 }
 
-func inBubble(t *testing.T, f func(*env)) { inBubbleWith(t, Options{}, f) }
-
-// inBubbleWith runs f with a Local that has these options, and a table and log of its own.
-func inBubbleWith(t *testing.T, o Options, f func(*env)) {
+// inBubble runs f with a Local that has a table and log of its own.
+func inBubble(t *testing.T, f func(*env)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
 		e := &env{T: t, table: federation.NewTable(federation.Options{}), logs: logs}
-		e.written = &writtenTable{Table: e.table, definitions: make(map[federation.ServiceID]*federation.Definition)}
-		o.Table, o.Log, o.TrustDomain = e.table, zap.New(core), "trust.test"
 		var err error
-		e.local, err = create(o, func(cfg cluster.Config, own cluster.OwnConfig) (localCluster, error) {
+		e.local, err = create(Options{Table: e.table, Log: zap.New(core), TrustDomain: "trust.test"}, func(cfg cluster.Config, own cluster.OwnConfig) (localCluster, error) {
 			e.cluster = &scripted{known: &known{}, cfg: cfg, own: own, synced: make(chan struct{})}
 			return e.cluster, nil
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.local.table = e.written
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- e.local.Run(ctx) }()
@@ -200,35 +157,6 @@ func TestLife(t *testing.T) {
 	})
 }
 
-// A Service's definition follows it from kind to kind, and out of existence.
-func TestServiceChangesKind(t *testing.T) {
-	inBubble(t, func(e *env) {
-		w := e.table.Watch(federation.Key{Service: shopWeb, Port: 80})
-		defer w.Close()
-		set := func(want federation.Set) {
-			t.Helper()
-			if got, _ := w.Get(); got.Exists != want.Exists || got.Reason != want.Reason {
-				t.Errorf("exists %v, reason %v; want %v, %v", got.Exists, got.Reason, want.Exists, want.Reason)
-			}
-		}
-		service := func(labels, annotations map[string]string) {
-			e.service(shopWeb, &cluster.Service{Labels: labels, Annotations: annotations})
-		}
-		e.sync()
-		set(federation.Set{Reason: federation.Undefined})
-		service(nil, nil)
-		set(federation.Set{Exists: true})
-		service(map[string]string{remoteDiscovery: "east", remoteService: "web"}, nil)
-		set(federation.Set{Reason: federation.NotLinked})
-		service(map[string]string{remoteDiscovery: "east"}, nil)
-		set(federation.Set{Exists: true, Reason: federation.NoRemoteService})
-		service(nil, map[string]string{remoteDiscovery: "web@east"})
-		set(federation.Set{Exists: true})
-		e.service(shopWeb, nil)
-		set(federation.Set{Reason: federation.Undefined})
-	})
-}
-
 func TestProblemsAreReportedOnce(t *testing.T) {
 	inBubble(t, func(e *env) {
 		put := func(annotation string) {
@@ -256,19 +184,4 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 			t.Errorf("problems of a Service that is gone: %v", p)
 		}
 	})
-}
-
-func TestClusterIsMadeAsLocal(t *testing.T) {
-	inBubble(t, func(e *env) {
-		if c := e.cluster.cfg; c.Name != federation.Local || c.TrustDomain != "trust.test" {
-			t.Errorf("made from %+v", c)
-		}
-	})
-	if _, err := New(Options{}); err == nil {
-		t.Error("made without a table")
-	}
-	_, err := create(Options{Table: federation.NewTable(federation.Options{})}, func(cluster.Config, cluster.OwnConfig) (localCluster, error) { return nil, errors.New("no") })
-	if err == nil {
-		t.Error("made without a cluster")
-	}
 }

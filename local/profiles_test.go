@@ -3,55 +3,12 @@ package local
 import (
 	"net/netip"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
-
-// TestChangesOfTheCluster: a change of the cluster refreshes the profiles it concerns.
-func TestChangesOfTheCluster(t *testing.T) {
-	inBubble(t, func(e *env) {
-		e.sync()
-		byName := e.local.Profile(federation.ProfileKey{Service: shopWeb, Port: 80})
-		defer byName.Close()
-		byIP := e.local.Profile(federation.ProfileKey{Addr: netip.MustParseAddrPort(webAddr)})
-		defer byIP.Close()
-		byHostname := e.local.Profile(federation.ProfileKey{Service: shopWeb, Instance: "web-0", Port: 80})
-		defer byHostname.Close()
-		reason := func(w *federation.Watch[*federation.Profile]) federation.ProfileReason {
-			p, _ := w.Get()
-			return p.Reason
-		}
-		if reason(byName) != federation.NoService || reason(byIP) != federation.Resolved {
-			t.Errorf("at first %v and %v", reason(byName), reason(byIP))
-		}
-		web := &cluster.Service{Ports: []cluster.ServicePort{{Number: 80}}}
-		e.cluster.known = &known{
-			services: map[federation.ServiceID]*cluster.Service{shopWeb: web},
-			found:    map[netip.AddrPort]cluster.Found{netip.MustParseAddrPort(webAddr): {ID: shopWeb, Service: web}},
-		}
-		changed := e.cluster.own.ProfileChanged
-		e.cluster.cfg.Changed(shopWeb, time.Now()) // of endpoints
-		changed(cluster.Topic{Service: shopWeb, Instances: true}, time.Now())
-		if reason(byName) != federation.NoService || reason(byHostname) != federation.NoInstance {
-			t.Errorf("after a change of hostnames %v and %v", reason(byName), reason(byHostname))
-		}
-		changed(cluster.Topic{Service: shopWeb}, time.Now())
-		if p, _ := byName.Get(); p.Name != "web.shop.svc.cluster.local" {
-			t.Errorf("%+v", p)
-		}
-		if p, _ := byIP.Get(); p.Name != "" {
-			t.Errorf("without a change of its topic it is %+v", p)
-		}
-		changed(cluster.Topic{IP: netip.MustParseAddr("10.1.0.1")}, time.Now())
-		if p, _ := byIP.Get(); p.Name != "web.shop.svc.cluster.local" || p.Port != 80 {
-			t.Errorf("%+v", p)
-		}
-	})
-}
 
 // TestProfilesReference changes objects at random, while watches are opened and closed, and
 // compares the watched profiles with a reference.

@@ -27,31 +27,16 @@ var (
 	ErrDeleted    = errors.New("the Lease was deleted")
 )
 
-// Config is of an election. Leases, Namespace, Name and Identity are needed.
+// Config is of an election. All fields are needed.
 type Config struct {
 	Leases          typed.Namespaced[*coordinationv1.Lease, *coordinationv1.LeaseList]
 	Namespace, Name string // of the Lease, which is created if it does not exist
 	// Identity is the holder's name in the Lease. No other replica may have the same.
 	Identity string
-	// Observe, if set, is called after each request about the Lease: with its holder (empty: it
+	// Observe is called after each request about the Lease: with its holder (empty: it
 	// has none), or with why it can't be used. It is not called by two goroutines at a time, and must
 	// not block.
 	Observe func(holder string, err error)
-}
-
-func (c *Config) validate() error {
-	switch {
-	case c.Leases == nil:
-		return errors.New("election: Config.Leases is nil")
-	case c.Namespace == "" || c.Name == "":
-		return errors.New("election: Config has no namespace or no name of the Lease")
-	case c.Identity == "":
-		return errors.New("election: Config.Identity is empty: it is the name of the Lease's holder")
-	}
-	if c.Observe == nil {
-		c.Observe = func(string, error) {}
-	}
-	return nil
 }
 
 // Term is the time in which one replica holds the Lease without a break. Its methods are safe
@@ -85,9 +70,6 @@ func (t *Term) renewed() bool {
 // lead then returns once its last write has ended. Run returns nil when ctx has ended and the Lease,
 // if it was held, is released; an error only if the Config can't be used.
 func Run(ctx context.Context, c Config, lead func(context.Context, *Term)) error {
-	if err := c.validate(); err != nil {
-		return err
-	}
 	for ctx.Err() == nil {
 		if err := elect(ctx, c, lead); err != nil {
 			return err

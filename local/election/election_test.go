@@ -9,7 +9,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
@@ -42,81 +41,11 @@ func lead(t *testing.T, c *leaseClient, identity string) led {
 
 func held(t *Term) bool { return t.Write(func(context.Context) error { return nil }) == nil }
 
-// TestConfig: what a Config lacks is an error, and lead is not called.
-func TestConfig(t *testing.T) {
-	for name, spoil := range map[string]func(*Config){
-		"leases":    func(c *Config) { c.Leases = nil },
-		"namespace": func(c *Config) { c.Namespace = "" },
-		"name":      func(c *Config) { c.Name = "" },
-		"identity":  func(c *Config) { c.Identity = "" },
-	} {
-		c := (&leaseClient{api: &leaseAPI{}}).config("a")
-		spoil(&c)
-		if err := Run(t.Context(), c, func(context.Context, *Term) { t.Error("elected") }); err == nil {
-			t.Errorf("no error without %s", name)
-		}
-	}
-}
-
-// TestClaim: what is in a Lease that was taken is what Linkerd's controller writes.
-func TestClaim(t *testing.T) {
-	before := metav1.NewMicroTime(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC))
-	heldBy := func(by string) func(*coordinationv1.Lease) {
-		return func(l *coordinationv1.Lease) {
-			l.Labels = map[string]string{"of": "others"}
-			l.Spec = coordinationv1.LeaseSpec{
-				HolderIdentity: &by, LeaseDurationSeconds: new(int32(0)), AcquireTime: &before, RenewTime: &before, LeaseTransitions: new(int32(7)),
-			}
-		}
-	}
-	for name, x := range map[string]struct {
-		is          func(*coordinationv1.Lease) // nil: there is none
-		transitions int32
-		kept        bool // the time of acquisition
-	}{
-		"none":    {nil, 0, false},
-		"empty":   {func(*coordinationv1.Lease) {}, 1, false},
-		"free":    {heldBy(""), 8, false},
-		"expired": {heldBy("other"), 8, false},
-		"ours":    {heldBy("a"), 7, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				api := &leaseAPI{}
-				if x.is != nil {
-					api.edit(x.is)
-				}
-				a := lead(t, &leaseClient{api: api}, "a")
-				defer a.stop()
-				<-a.terms
-				l, err := api.get()
-				if err != nil {
-					t.Fatal(err)
-				}
-				s := l.Spec
-				if *s.HolderIdentity != "a" || *s.LeaseDurationSeconds != 30 || *s.LeaseTransitions != x.transitions {
-					t.Errorf("%+v", s)
-				}
-				if time.Since(s.RenewTime.Time) > time.Millisecond || s.AcquireTime.Equal(&before) != x.kept {
-					t.Errorf("renewed %v, acquired %v", s.RenewTime, s.AcquireTime)
-				}
-				if x.is != nil && name != "empty" && l.Labels["of"] != "others" {
-					t.Errorf("labels %v", l.Labels)
-				}
-			})
-		})
-	}
-}
-
 // alone is the Lease of a replica that does not run.
 func alone(t *testing.T, client *leaseClient) *lock {
 	t.Helper()
-	c := client.config("a")
-	if err := c.validate(); err != nil {
-		t.Fatal(err)
-	}
 	ctx, end := context.WithCancelCause(t.Context())
-	return newLock(c, &Term{ctx: ctx}, end)
+	return newLock(client.config("a"), &Term{ctx: ctx}, end)
 }
 
 var mine = resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 30}
@@ -336,7 +265,7 @@ func TestLastWrite(t *testing.T) {
 				}); err != nil {
 					t.Error(err)
 				}
-				if s := api.spec(); *s.HolderIdentity != "a" || time.Since(s.RenewTime.Time) > 2*retryPeriod {
+				if s := api.spec(); *s.HolderIdentity != "a" || *s.LeaseDurationSeconds != 30 || time.Since(s.RenewTime.Time) > 2*retryPeriod {
 					t.Errorf("after the write: %+v", s)
 				}
 			})

@@ -164,7 +164,7 @@ func (c *leaseClient) dated(l *coordinationv1.Lease) *coordinationv1.Lease {
 func (c *leaseClient) config(identity string) Config {
 	return Config{
 		Leases:    func(string) typed.Resource[*coordinationv1.Lease, *coordinationv1.LeaseList] { return c },
-		Namespace: "linkerd", Name: leaseName, Identity: identity,
+		Namespace: "linkerd", Name: leaseName, Identity: identity, Observe: func(string, error) {},
 	}
 }
 

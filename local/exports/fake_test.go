@@ -175,8 +175,6 @@ func importing(name string, ids ...plan.ID) plan.Cluster {
 
 func shop(name string) plan.ID { return plan.ID{Namespace: "shop", Name: name} }
 
-func ofService(name string) *Change { return &Change{Object: Object{Kind: Service, ID: shop(name)}} }
-
 // always is a Lease that is held.
 type always struct{ ctx context.Context }
 

@@ -270,10 +270,9 @@ func TestNoKinds(t *testing.T) {
 		}
 		w.change(func() { w.links = w.links[:1] })
 		time.Sleep(time.Hour)
-		term.mu.Lock()
-		defer term.mu.Unlock()
-		if !idle(term.current) {
-			t.Errorf("there is something to do: %+v", term.current)
+		world, _ := w.read()
+		if p, _ := plan.Make(world, plan.Memory{}); !idle(p) {
+			t.Errorf("there is something to do: %+v", p)
 		}
 	})
 }

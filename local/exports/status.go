@@ -34,15 +34,13 @@ func (w *Writer) Trouble(c *Change) (state, detail string) {
 }
 
 func (t *term) trouble(c *Change) (state, detail string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch o := t.objects[c.Object]; {
-	case o.isLeft(c):
+	switch o := t.loop.History(c.Object); {
+	case isLeft(&o, c):
 		return "", ""
-	case o.problem != "":
-		return adminapi.ExportFailed, o.problem
-	case o.changedBack():
-		return adminapi.ExportChangedBack, "by " + cmp.Or(o.managers, "somebody who deletes it")
+	case o.Problem != "":
+		return adminapi.ExportFailed, o.Problem
+	case o.ChangedBack():
+		return adminapi.ExportChangedBack, "by " + cmp.Or(o.Managers, "somebody who deletes it")
 	}
 	return adminapi.ExportBeingWritten, ""
 }

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/local/writes"
 )
 
 const (
@@ -20,8 +22,14 @@ const (
 	fieldManager = "isthmus"
 )
 
+// task is a change to be made.
+type task struct {
+	Change
+	written, left string // what was written last, and what then was known of it, as in a History
+}
+
 // write does one task.
-func (t *term) write(one task) (r outcome) {
+func (t *term) write(one task) (r writes.Outcome) {
 	v := none
 	err := t.lease.Write(func(ctx context.Context) (err error) {
 		ctx, stop := context.WithTimeout(ctx, writeTimeout)
@@ -34,21 +42,21 @@ func (t *term) write(one task) (r outcome) {
 	}
 	switch {
 	case err == nil:
-		r.nothing = v == none
+		r.Nothing, r.Unseen = v == none, true
 		return r
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && (v == Update || v == Delete): // a status that is not found is not served, or not in that version
-		return outcome{again: true} // somebody else was faster
+		return writes.Outcome{Again: true} // somebody else was faster
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return outcome{nothing: true} // with all that is in it
+		return writes.Outcome{Nothing: true, Unseen: true} // with all that is in it
 	case errors.Is(err, context.Canceled):
-		return outcome{again: true} // the Lease is lost
+		return writes.Outcome{Again: true} // the Lease is lost
 	}
 	t.Log.Warn("what is exported can't be written", zap.Stringer("object", one.Object), zap.String("verb", string(v)), zap.Error(err))
-	return outcome{problem: err.Error()}
+	return writes.Outcome{Problem: err.Error()}
 }
 
 // do is what a task does. It returns what it has tried.
-type do func(context.Context, *Writer, task, *outcome) (Verb, error)
+type do func(context.Context, *Writer, task, *writes.Outcome) (Verb, error)
 
 // kept is an object of the API.
 type kept interface {
@@ -59,7 +67,7 @@ type kept interface {
 // put makes an object what it is to be. over returns what is to be written where there is have, as it is read now, or the zero value if
 // there is none; the zero value if nothing is, since it is as it is to be, or is not ours. known is that of a Change.
 func put[O kept](api func(*Writer) (client[O], Verb), over func(have O) O, known func(O) string) do {
-	return func(ctx context.Context, w *Writer, one task, r *outcome) (v Verb, err error) {
+	return func(ctx context.Context, w *Writer, one task, r *writes.Outcome) (v Verb, err error) {
 		c, v := api(w)
 		var zero, got O
 		have, err := c.Get(ctx, one.Name, metav1.GetOptions{})
@@ -74,16 +82,16 @@ func put[O kept](api func(*Writer) (client[O], Verb), over func(have O) O, known
 		if next == zero || again && have != zero && known != nil && one.left == known(have) {
 			return none, nil
 		}
-		*r = outcome{content: content, reverted: again}
+		*r = writes.Outcome{Content: content, Reverted: again}
 		if have == zero {
 			v = Create
 			got, err = c.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
 		} else {
-			r.managers = managers(have)
+			r.Managers = managers(have)
 			got, err = c.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 		}
 		if err == nil && known != nil && over(got) != zero {
-			r.left = known(got) // the kind that is served does not have all fields
+			r.Left = known(got) // the kind that is served does not have all fields
 		}
 		return v, err
 	}
@@ -91,7 +99,7 @@ func put[O kept](api func(*Writer) (client[O], Verb), over func(have O) O, known
 
 // remove deletes an object, if it is ours as it is read now.
 func remove[O kept](api func(*Writer) (client[O], Verb), mine func(O) bool) do {
-	return func(ctx context.Context, w *Writer, one task, r *outcome) (Verb, error) {
+	return func(ctx context.Context, w *Writer, one task, r *writes.Outcome) (Verb, error) {
 		c, _ := api(w)
 		have, err := c.Get(ctx, one.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -100,7 +108,7 @@ func remove[O kept](api func(*Writer) (client[O], Verb), mine func(O) bool) do {
 		if err != nil || !mine(have) {
 			return none, err
 		}
-		*r = outcome{managers: managers(have)}
+		*r = writes.Outcome{Managers: managers(have)}
 		uid, version := have.GetUID(), have.GetResourceVersion()
 		return Delete, c.Delete(ctx, one.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	}

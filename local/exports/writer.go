@@ -15,6 +15,7 @@ import (
 	"isthmus/internal/sleep"
 	"isthmus/local/election"
 	"isthmus/local/exports/plan"
+	"isthmus/local/writes"
 )
 
 // leaseName is not that of the EndpointSlice writer: Linkerd's destination controller may hold that one.
@@ -109,7 +110,7 @@ func (w *Writer) await(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 		case <-changed:
-			sleep.For(ctx, max(batchDelay, planShare*took))
+			sleep.For(ctx, max(writes.BatchDelay, writes.PassShare*took))
 		}
 	}
 	return false

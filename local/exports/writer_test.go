@@ -17,36 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"isthmus/clusterstore/typed/typedtest"
-	"isthmus/internal/adminapi"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
+	"isthmus/local/writes"
 )
-
-func TestWrites(t *testing.T) {
-	inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *term) {
-		time.Sleep(time.Second)
-		if got := w.take(); !slices.Equal(got, []string{"create shop/web-east"}) {
-			t.Fatalf("%q", got)
-		}
-		w.change(func() {
-			w.links = []plan.Cluster{link("east", shop("web"))}
-			w.links[0].Exports[0].Service.Ports[0].Number = 81
-		})
-		time.Sleep(2 * time.Second)
-		if got := w.take(); !slices.Equal(got, []string{"update shop/web-east"}) || w.service("web-east").Spec.Ports[0].Port != 81 {
-			t.Fatalf("%q", got)
-		}
-		w.change(func() { w.links[0].Exports = nil })
-		time.Sleep(5 * time.Second)
-		if got := w.take(); !slices.Equal(got, []string{"delete shop/web-east"}) {
-			t.Fatalf("%q", got)
-		}
-		time.Sleep(time.Hour)
-		if got := w.take(); len(got) > 0 {
-			t.Errorf("though nothing changes: %q", got)
-		}
-	})
-}
 
 // manyLinks are links with 20 exports each.
 func manyLinks(links int) (all []plan.Cluster) {
@@ -79,32 +53,11 @@ func TestOldPlan(t *testing.T) {
 		w.change(func() { w.links = manyLinks(20) })
 		time.Sleep(2 * time.Second)
 		w.change(func() { w.links = nil })
-		time.Sleep(maxBatch + 10*time.Millisecond)
+		time.Sleep(writes.MaxBatch + 10*time.Millisecond)
 		w.take()
 		time.Sleep(5 * time.Second)
 		if got := w.take(); len(got) > 0 {
 			t.Errorf("once nothing is linked: %q", got)
-		}
-	})
-}
-
-// TestDeletesTakeTurns: deletes of one link that hang leave room to those of another.
-func TestDeletesTakeTurns(t *testing.T) {
-	inWorld(t, nil, func(w *world, _ *term) {
-		w.change(func() {
-			w.links = []plan.Cluster{link("a", shop("w0"), shop("w1"), shop("w2"), shop("w3"), shop("w4")), link("b", shop("x"))}
-		})
-		time.Sleep(2 * time.Second)
-		w.take()
-		w.change(func() {
-			w.links[0].Exports, w.links[1].Exports = nil, nil
-			w.delay = func(name string) time.Duration {
-				return map[bool]time.Duration{true: time.Hour}[strings.HasSuffix(name, "-a")]
-			}
-		})
-		time.Sleep(2 * time.Second)
-		if got := w.take(); !slices.Equal(got, []string{"delete shop/x-b"}) {
-			t.Errorf("%q", got)
 		}
 	})
 }
@@ -163,44 +116,6 @@ func TestFreshReadDecides(t *testing.T) {
 	})
 }
 
-// A write that fails delays its own object only, ever longer, and is tried for ever.
-func TestFailure(t *testing.T) {
-	inWorld(t, nil, func(w *world, term *term) {
-		var tries []time.Duration
-		start := time.Now()
-		w.before = func(_ string, id plan.ID) error {
-			if id.Name == "bad-east" {
-				w.mu.Lock()
-				tries = append(tries, time.Since(start).Round(time.Second))
-				w.mu.Unlock()
-				return apierrors.NewForbidden(corev1.Resource("services"), id.Name, errors.New("exceeded quota"))
-			}
-			return nil
-		}
-		w.change(func() { w.links = []plan.Cluster{link("east", shop("bad"), shop("good"))} })
-		time.Sleep(10 * time.Minute)
-		if got := w.take(); !slices.Equal(got, []string{"create shop/good-east"}) {
-			t.Errorf("%q", got)
-		}
-		w.mu.Lock()
-		if got := fmt.Sprint(tries[:6]); got != "[0s 1s 3s 7s 15s 31s]" || len(tries) > 12 {
-			t.Errorf("tries at %v", tries)
-		}
-		w.before = nil
-		w.mu.Unlock()
-		if state, why := term.trouble(ofService("bad-east")); state != adminapi.ExportFailed || !strings.Contains(why, "quota") {
-			t.Errorf("state %q: %s", state, why)
-		}
-		time.Sleep(10 * time.Minute)
-		if got := w.take(); !slices.Equal(got, []string{"create shop/bad-east"}) {
-			t.Errorf("once it may be written: %q", got)
-		}
-		if state, _ := term.trouble(ofService("bad-east")); state != adminapi.ExportBeingWritten {
-			t.Errorf("once it is written: state %q", state)
-		}
-	})
-}
-
 // Links take turns: one with many exports does not hold up another.
 func TestTurns(t *testing.T) {
 	var many []plan.ID
@@ -244,26 +159,6 @@ func TestFlapping(t *testing.T) {
 			}
 		})
 	}
-}
-
-// What others undo again and again is written once a minute at most.
-func TestChangedBack(t *testing.T) {
-	inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, term *term) {
-		time.Sleep(time.Second)
-		w.take()
-		for range 600 {
-			if o := w.service("web-east"); len(o.Spec.Ports) > 0 {
-				w.edit("web-east", func(o *corev1.Service) { o.Spec.Ports = nil })
-			}
-			time.Sleep(time.Second)
-		}
-		if got := w.take(); len(got) < 10 || len(got) > 16 {
-			t.Errorf("%d writes within ten minutes", len(got))
-		}
-		if state, _ := term.trouble(ofService("web-east")); state != adminapi.ExportChangedBack {
-			t.Errorf("state %q", state)
-		}
-	})
 }
 
 // TestRun: no Lease is taken while there is nothing to write; it is given back a minute after all has gone.
@@ -351,23 +246,4 @@ func TestDeletesWait(t *testing.T) {
 			t.Errorf("%q", got)
 		}
 	})
-}
-
-// TestTurnsOfPasses: each link's and namespace's writes have the first place in turn, however many others have.
-func TestTurnsOfPasses(t *testing.T) {
-	var tasks []task
-	for _, of := range []string{"a/1 x", "a/1 y", "a/2 z", "b/1 x", "c/1 x"} {
-		link, object, _ := strings.Cut(of, "/")
-		namespace, name, _ := strings.Cut(object, " ")
-		tasks = append(tasks, task{Change: Change{Object: Object{Kind: Service, ID: plan.ID{Namespace: namespace, Name: name}}, link: link}})
-	}
-	for pass, want := range []string{"a/x b/x c/x a/z a/y", "b/x c/x a/z a/x a/y", "c/x a/x b/x a/z a/y"} {
-		var got []string
-		for _, one := range inTurn(tasks, pass) {
-			got = append(got, one.link+"/"+one.Name)
-		}
-		if text := strings.Join(got, " "); text != want {
-			t.Errorf("pass %d: %s, want %s", pass, text, want)
-		}
-	}
 }

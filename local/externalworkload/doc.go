@@ -27,9 +27,8 @@
 //     written, and their retries do not wait. What fails is tried again for ever, 1 s to 5 min apart.
 //     What an API server would refuse is left out and reported by Status and one log line;
 //     the rest is written.
-//   - No namespace holds up the others: they are served in turn, by several workers, of
-//     which each has a few at most (order.go). These also find out which Services a
-//     changed workload concerns (concern.go). A write that hangs is given up after
+//   - No namespace holds up the others: they take turns, and each has a few writes under way
+//     at most; local/writes has the rules. A write that hangs is given up after
 //     10 s, and delays its own Service only, unless several of the namespace do.
 //   - Nothing is deleted after a write of the same Service has failed.
 //   - Writes are few: a change waits 50 ms for others, a Service is written at most

@@ -22,12 +22,10 @@ type plan struct {
 // slices as they are. It changes none of them. After the end of ctx the plan is
 // incomplete.
 //
-// Endpoints that do not change stay in their slice, and under that condition there is
-// no plan with fewer writes, unless slices name a workload twice. Only slices that
-// differ are written. New endpoints go first into those, then into slices that would
-// be deleted, then into one slice that has room for all of them, then into new
-// slices. So full slices stay full, but sparse ones are not merged: that would take
-// addresses away for a moment.
+// Endpoints that do not change stay in their slice, and only slices that differ are
+// written. New endpoints go into those first, then into others with room, then into slices
+// that would be deleted, then into new ones. So full slices stay full, but sparse ones are
+// not merged: that would take addresses away for a moment.
 //
 // A Service that is being deleted gets no new slices; those that it has are kept up
 // to date. Garbage collection removes them after it.
@@ -47,10 +45,7 @@ func newPlan(ctx context.Context, svc *corev1.Service, workloads []*crd.External
 		}
 	}
 	for _, t := range slices.Sorted(maps.Keys(groups)) {
-		pk := newPacking(svc, t, groups[t], owned[t])
-		pk.fill()
-		pk.place(pk.chunks())
-		pk.addTo(&p)
+		p.pack(svc, t, groups[t], owned[t])
 	}
 	if svc.DeletionTimestamp != nil {
 		p.create = nil
@@ -58,123 +53,91 @@ func newPlan(ctx context.Context, svc *corev1.Service, workloads []*crd.External
 	return p, left
 }
 
-// packing distributes the endpoints of one address type over slices.
-type packing struct {
-	svc    *corev1.Service
-	kind   discoveryv1.AddressType
-	groups map[portsKey]*group // endpoints that have no slice yet
-	keys   []portsKey          // of the groups, in order
-
-	unchanged []*packed // slices that need no write
-	updated   []*packed // slices that are written and keep endpoints
-	spare     []*packed // slices that keep no endpoint: to be reused, or deleted
-	created   []*packed
-}
-
-// packed is a slice and the endpoints that it is to have.
+// packed is a slice that keeps endpoints, and those that it is to have.
 type packed struct {
-	slice     *discoveryv1.EndpointSlice // nil: it does not exist yet
+	slice     *discoveryv1.EndpointSlice
 	group     *group
 	endpoints []discoveryv1.Endpoint
+	differs   bool
 }
 
-func (x *packed) room() int { return maxEndpoints - len(x.endpoints) }
-
-// newPacking sorts the slices by what has to be done with them. Those that are up to
-// date keep their endpoints first, the fuller before the emptier: so a workload that
-// is in several slices is taken out of those that are written anyway, or that have
-// fewer endpoints.
-func newPacking(svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, existing []*discoveryv1.EndpointSlice) *packing {
-	pk := &packing{svc: svc, kind: t, groups: groups, keys: slices.Sorted(maps.Keys(groups))}
-	type candidate struct {
-		slice    *discoveryv1.EndpointSlice
-		group    *group
-		upToDate bool
-	}
-	list := make([]candidate, 0, len(existing))
-	for _, s := range existing {
-		g := groups[newPortsKey(s.Ports)]
-		list = append(list, candidate{s, g, g != nil && pk.isUpToDate(s, g)})
-	}
-	slices.SortFunc(list, func(a, b candidate) int {
-		if a.upToDate != b.upToDate {
-			if a.upToDate {
-				return -1
-			}
-			return 1
-		}
-		return cmp.Or(cmp.Compare(len(b.slice.Endpoints), len(a.slice.Endpoints)), cmp.Compare(a.slice.Name, b.slice.Name))
+// pack distributes the endpoints of one address type over slices. Those that keep nothing are spare.
+func (p *plan) pack(svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, existing []*discoveryv1.EndpointSlice) {
+	slices.SortFunc(existing, func(a, b *discoveryv1.EndpointSlice) int { // the fullest first
+		return cmp.Or(cmp.Compare(len(b.Endpoints), len(a.Endpoints)), cmp.Compare(a.Name, b.Name))
 	})
-	for _, c := range list {
-		x := &packed{slice: c.slice, group: c.group}
-		whole := x.keep()
-		switch {
-		case len(x.endpoints) == 0:
-			pk.spare = append(pk.spare, x)
-		case whole && c.upToDate:
-			pk.unchanged = append(pk.unchanged, x)
-		default:
-			pk.updated = append(pk.updated, x)
-		}
-	}
-	return pk
-}
-
-// isUpToDate reports whether all endpoints and labels of a slice are as they should
-// be.
-func (pk *packing) isUpToDate(s *discoveryv1.EndpointSlice, g *group) bool {
-	for i := range s.Endpoints {
-		e := &s.Endpoints[i]
-		want, ok := g.endpoints[workloadOf(s, e)]
-		if !ok || !equality.Semantic.DeepEqual(*e, want) {
-			return false
-		}
-	}
-	return maps.Equal(s.Labels, sliceLabels(pk.svc))
-}
-
-// keep moves the endpoints that the slice has already from its group to the slice, as
-// they should be, and reports whether the slice has no others.
-func (x *packed) keep() (whole bool) {
-	if x.group == nil {
-		return false
-	}
-	for i := range x.slice.Endpoints {
-		name := workloadOf(x.slice, &x.slice.Endpoints[i])
-		if e, ok := x.group.endpoints[name]; ok && x.room() > 0 {
-			x.endpoints = append(x.endpoints, e)
-			delete(x.group.endpoints, name)
-		}
-	}
-	return len(x.endpoints) == len(x.slice.Endpoints)
-}
-
-// fill puts new endpoints into the slices that are written anyway, the fullest first.
-func (pk *packing) fill() {
-	slices.SortStableFunc(pk.updated, func(a, b *packed) int { return cmp.Compare(len(b.endpoints), len(a.endpoints)) })
-	for _, x := range pk.updated {
-		if x.room() == 0 || len(x.group.endpoints) == 0 {
+	var kept []*packed
+	var spare []*discoveryv1.EndpointSlice
+	home := make(map[string]int) // workload → the spare slice that has it, counted from the last
+	for _, s := range existing {
+		if x := keep(s, groups[newPortsKey(s.Ports)]); len(x.endpoints) > 0 {
+			x.differs = !maps.Equal(s.Labels, sliceLabels(svc)) || !equality.Semantic.DeepEqual(s.Endpoints, x.endpoints)
+			kept = append(kept, x)
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(x.group.endpoints)) {
-			if x.room() == 0 {
-				break
+		for i := range s.Endpoints {
+			home[workloadOf(s, &s.Endpoints[i])] = len(spare) - len(existing)
+		}
+		spare = append(spare, s)
+	}
+	var updated []*discoveryv1.EndpointSlice // of spare slices: what they had comes into others first
+	for _, key := range slices.Sorted(maps.Keys(groups)) {
+		g := groups[key]
+		// What is together in a spare slice, under other ports, stays together.
+		names := slices.SortedFunc(maps.Keys(g.endpoints), func(a, b string) int {
+			return cmp.Or(cmp.Compare(home[a], home[b]), cmp.Compare(a, b))
+		})
+		names = g.fill(kept, names)
+		for part := range slices.Chunk(names, maxEndpoints) {
+			if len(spare) == 0 {
+				p.create = append(p.create, newSlice(svc, t, g.ports, g.take(part)))
+				continue
 			}
-			x.endpoints = append(x.endpoints, x.group.endpoints[name])
-			delete(x.group.endpoints, name)
+			updated = append(updated, withContents(spare[0], svc, g.ports, g.take(part)))
+			spare = spare[1:]
 		}
 	}
+	for _, x := range kept {
+		if x.differs {
+			p.update = append(p.update, withContents(x.slice, svc, x.group.ports, x.endpoints))
+		}
+	}
+	p.update, p.remove = append(p.update, updated...), append(p.remove, spare...)
 }
 
-// addTo turns the packing into writes.
-func (pk *packing) addTo(p *plan) {
-	for _, x := range pk.created {
-		p.create = append(p.create, newSlice(pk.svc, pk.kind, x.group.ports, x.endpoints))
+// keep moves the endpoints that a slice has already from its group, which may be nil, to the slice, as they should be.
+func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
+	x := &packed{slice: s, group: g}
+	if g == nil {
+		return x
 	}
-	for _, x := range pk.updated {
-		p.update = append(p.update, withContents(x.slice, pk.svc, x.group.ports, x.endpoints))
+	for i := range s.Endpoints {
+		name := workloadOf(s, &s.Endpoints[i])
+		if _, ok := g.endpoints[name]; ok && len(x.endpoints) < maxEndpoints {
+			x.endpoints = append(x.endpoints, g.take([]string{name})...)
+		}
 	}
-	for _, x := range pk.spare {
-		p.remove = append(p.remove, x.slice)
+	return x
+}
+
+// fill puts endpoints into slices of the group that have room: those that are written anyway first. It returns what has none.
+func (g *group) fill(kept []*packed, names []string) []string {
+	for _, written := range []bool{true, false} {
+		for _, x := range kept {
+			if n := min(len(names), maxEndpoints-len(x.endpoints)); x.group == g && x.differs == written && n > 0 {
+				x.endpoints, x.differs = append(x.endpoints, g.take(names[:n])...), true
+				names = names[n:]
+			}
+		}
 	}
+	return names
+}
+
+// take moves endpoints out of the group.
+func (g *group) take(names []string) (list []discoveryv1.Endpoint) {
+	for _, name := range names {
+		list = append(list, g.endpoints[name])
+		delete(g.endpoints, name)
+	}
+	return list
 }

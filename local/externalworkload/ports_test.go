@@ -2,7 +2,6 @@ package externalworkload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,8 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"isthmus/clusterstore/crd"
 )
 
 // TestPortsOf: which of a workload's ports a Service's port refers to.
@@ -73,23 +70,5 @@ func TestManyPorts(t *testing.T) {
 	}
 	if got := left.list(); !slices.Equal(got, []string{"web: has 300 ports, of which the first 100 are used"}) {
 		t.Errorf("problems %q", got)
-	}
-}
-
-// TestPlanBrokenOff: a plan for many workloads ends with its context.
-func TestPlanBrokenOff(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	stop()
-	list := workloads(10)
-	list[9] = change(list[9], func(w *crd.ExternalWorkload) { w.Invalid = "not to be read" })
-	if _, left := newPlan(ctx, aService("web", "80/8080"), list, nil); len(left.list()) != 0 {
-		t.Errorf("went on: %q", left.list())
-	}
-	svc := aService("web", "80/8080")
-	term := newTestTerm(t, svc)
-	term.still.workloads = list
-	term.report(nameOf(svc), []string{"as before"})
-	if err := term.sync(ctx, nameOf(svc)); !errors.Is(err, context.Canceled) || len(term.Status().Problems) != 1 {
-		t.Errorf("%v; status %+v", err, term.Status())
 	}
 }

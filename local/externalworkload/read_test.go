@@ -1,9 +1,10 @@
 package externalworkload
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -11,35 +12,34 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
-
-	"isthmus/clusterstore/crd"
 )
 
-// TestReadsOnce: however many slices a Service has, one request reads them, in their present version, and no others.
+// TestReadsOnce: however many slices a Service has, one request reads them, in their present version, and no others, nor those that
+// are being deleted. A Service that selects no workloads and has no slices takes no request.
+//
+// Behaviours: EW-08.
 func TestReadsOnce(t *testing.T) {
 	svc := aService("web", "80/8080")
 	term := newTestTerm(t, svc)
-	var ours []*discoveryv1.EndpointSlice
-	for i := range 5 {
-		s := newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil)
-		s.Name = fmt.Sprint("s-", i)
-		ours = append(ours, s)
+	term.report(nameOf(svc), []string{"vm-1: no"})
+	if term.sync(svc); len(term.api.Actions()) > 0 || term.hasProblems(nameOf(svc)) {
+		t.Errorf("requests %v, problems %v", term.api.Actions(), term.problems)
 	}
-	going := change(ours[0].DeepCopy(), func(s *discoveryv1.EndpointSlice) {
-		s.Name, s.DeletionTimestamp, s.Finalizers = "going", &metav1.Time{Time: time.Now()}, []string{"example.org/slow"}
-	})
-	others := change(ours[0].DeepCopy(), func(s *discoveryv1.EndpointSlice) {
-		s.Name, s.Labels[discoveryv1.LabelManagedBy] = "others", "others"
-	})
-	elsewhere := change(ours[0].DeepCopy(), func(s *discoveryv1.EndpointSlice) {
-		s.Name, s.Labels[discoveryv1.LabelServiceName] = "elsewhere", "db"
-	})
-	for _, s := range append(ours, going, others, elsewhere) {
-		must(t, term.api.Tracker().Add(s))
+	for i := range 5 {
+		must(t, term.tracker.Add(change(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil), func(s *discoveryv1.EndpointSlice) { s.Name = fmt.Sprint("s-", i) })))
+	}
+	for name, edit := range map[string]func(s *discoveryv1.EndpointSlice){
+		"going": func(s *discoveryv1.EndpointSlice) {
+			s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.org/slow"}
+		},
+		"others":    func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "others" },
+		"elsewhere": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "db" },
+	} {
+		must(t, term.tracker.Add(change(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil), edit, func(s *discoveryv1.EndpointSlice) { s.Name = name })))
 	}
 	list, err := term.slicesOf(t.Context(), nameOf(svc))
 	must(t, err)
-	if len(list) != len(ours) || list[0].Name != "s-0" || list[4].Name != "s-4" {
+	if len(list) != 5 || list[0].Name != "s-0" || list[4].Name != "s-4" {
 		t.Errorf("%d slices: %v", len(list), list)
 	}
 	requests := term.api.Actions()
@@ -53,52 +53,11 @@ func TestReadsOnce(t *testing.T) {
 	}
 }
 
-// TestNothingToRead: a Service that selects no workloads and has no slices takes no request.
-func TestNothingToRead(t *testing.T) {
-	svc := aService("web", "80/8080")
-	term := newTestTerm(t, svc)
-	term.report(nameOf(svc), []string{"vm-1: no"})
-	must(t, term.sync(t.Context(), nameOf(svc)))
-	if n := len(term.api.Actions()); n > 0 || term.hasProblems(nameOf(svc)) {
-		t.Errorf("%d requests, problems %v", n, term.problems)
-	}
-	term.still.marked = 1
-	must(t, term.sync(t.Context(), nameOf(svc)))
-	if n := len(term.api.Actions()); n != 1 {
-		t.Errorf("with a slice: %d requests", n)
-	}
-}
-
-// TestUnseen: what this term has created counts though the cluster has not seen it yet, and is made anew once it is gone.
-func TestUnseen(t *testing.T) {
-	svc := aService("web", "80/8080")
-	term := newTestTerm(t, svc)
-	term.still.workloads = []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "8080")}
-	created := 0
-	term.api.PrependReactor("create", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		created++
-		a.(clienttesting.CreateActionImpl).Object.(*discoveryv1.EndpointSlice).Name = "s"
-		return false, nil, nil
-	})
-	for i, want := range []int{1, 1, 2} {
-		if i == 2 {
-			must(t, term.api.DiscoveryV1().EndpointSlices("ns").Delete(t.Context(), "s", metav1.DeleteOptions{}))
-		}
-		if must(t, term.sync(t.Context(), nameOf(svc))); created != want {
-			t.Errorf("sync %d: %d slices were created, want %d", i, created, want)
-		}
-	}
-	term.still.workloads = nil
-	if must(t, term.sync(t.Context(), nameOf(svc))); term.api.Actions()[len(term.api.Actions())-1].GetVerb() != "delete" {
-		t.Error("it is not deleted once its Service selects nothing")
-	}
-}
-
 // TestVersions: a slice is updated and deleted only as it was read.
 func TestVersions(t *testing.T) {
 	svc := aService("web", "80/8080")
 	term := newTestTerm(t, svc)
-	term.still.workloads = []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "8080")}
+	term.put(aWorkload("vm-1", "10.0.0.1", "8080"))
 	read := func(name string, kind discoveryv1.AddressType) discoveryv1.EndpointSlice {
 		s := newSlice(svc, kind, nil, nil)
 		s.Name, s.UID, s.ResourceVersion = name, types.UID("uid-of-"+name), "version-of-"+name
@@ -125,33 +84,21 @@ func TestVersions(t *testing.T) {
 		}
 		return false, nil, nil
 	})
-	if must(t, term.sync(t.Context(), nameOf(svc))); update != 1 || remove != 1 {
+	if term.sync(svc); update != 1 || remove != 1 {
 		t.Errorf("%d updates, %d deletes", update, remove)
 	}
 }
 
-// TestProblemsForgotten: a Service with unusable workloads only, and so without slices, is deleted together with the last
-// of them.
-func TestProblemsForgotten(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.put(aService("web", "http=80/8080"))
-		c.put(aWorkload("vm-1", "nowhere", "8080"))
-		r := c.start("a")
-		c.until("the problem is shown", 5*time.Second, func() bool { return len(r.Status().Problems) == 1 })
-		c.pass(time.Second)
-		c.deleteWorkload("vm-1")
-		synctest.Wait()
-		must(t, c.api.CoreV1().Services("ns").Delete(t.Context(), "web", metav1.DeleteOptions{}))
-		c.pass(time.Minute)
-		if s := r.Status(); len(s.Problems) > 0 || c.written() != "" {
-			t.Errorf("%+v", s.Problems)
-		}
-	})
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
+// TestBrokenOff: a plan for many workloads ends with its context, and what is left out stays as it was.
+func TestBrokenOff(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	svc := aService("web", "80/8080")
+	term := newTestTerm(t, svc)
+	term.workloads = workloads(10)
+	term.workloads[9].Invalid = "not to be read"
+	term.report(nameOf(svc), []string{"as before"})
+	if _, err := term.term.sync(ctx, nameOf(svc)); !errors.Is(err, context.Canceled) || term.problems[nameOf(svc)][0] != "as before" {
+		t.Errorf("%v; problems %v", err, term.problems)
 	}
 }

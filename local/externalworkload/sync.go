@@ -21,31 +21,33 @@ import (
 // requestTimeout bounds one request about slices.
 const requestTimeout = 10 * time.Second
 
-// sync makes a Service's slices what they should be. No write begins after the end of
+// sync makes a Service's slices what they should be, and returns whether it has written any. No write begins after the end of
 // work, or once the Lease is not held. Slices are read anew first, and updated and deleted only
 // in the version that was read. A Service that selects no workloads and has no slices takes no request.
-func (t *term) sync(work context.Context, name federation.ServiceID) error {
+func (t *term) sync(work context.Context, name federation.ServiceID) (wrote bool, err error) {
 	svc := t.cluster.Selecting(name)
 	if svc == nil { // deleted: garbage collection removes its slices
 		t.report(name, nil)
-		t.writes.forget(name)
-		return nil
+		t.mu.Lock()
+		delete(t.written, name)
+		t.mu.Unlock()
+		return false, nil
 	}
 	selected := t.selected(svc)
 	if len(selected) == 0 && !t.mayHaveSlices(name) {
 		t.report(name, nil)
-		return nil
+		return false, nil
 	}
 	existing, err := t.slicesOf(work, name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	p, left := newPlan(work, svc, selected, existing)
 	if work.Err() != nil { // so the plan may be incomplete
-		return work.Err()
+		return false, work.Err()
 	}
 	t.report(name, left.list())
-	return t.execute(work, p, name)
+	return len(p.create)+len(p.update)+len(p.remove) > 0, t.execute(work, p, name)
 }
 
 // slicesOf reads the slices of a Service that are marked as ours, without those that are being
@@ -104,7 +106,9 @@ func (t *term) execute(work context.Context, p plan, name federation.ServiceID) 
 				return work.Err()
 			}
 			err := t.lease.Write(func(ctx context.Context) error {
-				t.writes.set(name)
+				t.mu.Lock()
+				t.written[name] = true
+				t.mu.Unlock()
 				return t.write(ctx, x.op, s)
 			})
 			switch {

@@ -2,109 +2,88 @@ package externalworkload
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/client-go/util/workqueue"
 
+	"isthmus/clusterstore/crd"
 	"isthmus/federation"
+	"isthmus/local/writes"
 )
 
 const (
-	// batchDelay is how long a Service waits for more changes before it is synced.
-	// With writeInterval, a single change is written after 50 ms, and of a thousand
-	// within a second two or three writes remain.
-	batchDelay = 50 * time.Millisecond
-	// writeInterval is how long a Service is not written again after a write.
+	// writeInterval is how long a Service is not written again after a write. So a single change is written after 50 ms, and of
+	// a thousand within a second two or three writes remain.
 	writeInterval = time.Second
-	// A Service that fails is tried again after minBackoff, and after twice as long each
-	// time, up to maxBackoff. Retries of one Service never wait for those of another.
-	minBackoff, maxBackoff = time.Second, 5 * time.Minute
 	// manyFailures in a row, which take four minutes, are logged as an error.
 	manyFailures = 8
 	// readyCheck is the time between checks whether ExternalWorkloads can be read.
 	readyCheck = time.Second
+	// maxChanges is how many changes of the workloads of one namespace are matched against its Services. If there are more at
+	// a time, all its Services are synced, which takes no longer.
+	maxChanges = 1000
 )
 
-// lease lets a write begin only while this replica holds the Lease. The context of write ends
-// when that is lost. It is an [election.Term].
-type lease interface {
-	Write(write func(context.Context) error) error
-}
-
-// term is one term of leadership: the queue of Services to sync, and what has been written.
+// term is one term of leadership: the Services to sync, and what has been written.
 // It is dropped with the Lease.
 type term struct {
 	// fixed
 	*Writer
-	lease   lease
-	queue   workqueue.TypedDelayingInterface[federation.ServiceID]
-	order   *order // of the queue
-	backoff workqueue.TypedRateLimiter[federation.ServiceID]
+	lease writes.Lease
+	loop  *writes.Loop[federation.ServiceID]
 
-	changes changes // of workloads, for the queue's keys workloadsOf
-	writes  writes
+	changed federation.Latest[struct{}] // replaced when a pass has something to do
+
+	mu      sync.Mutex
+	waiting map[federation.ServiceID]time.Time // to be synced, and since when
+	begun   map[federation.ServiceID]time.Time // being synced, and since when
+	written map[federation.ServiceID]bool      // of which this term has written slices
+	changes map[string][]map[string]string     // by namespace, labels that workloads have or had; with maxChanges+1 others have been left out
 }
 
-func newTerm(w *Writer, lease lease) *term {
-	order := newOrder()
-	return &term{
-		Writer: w,
-		lease:  lease,
-		queue: workqueue.NewTypedDelayingQueueWithConfig(workqueue.TypedDelayingQueueConfig[federation.ServiceID]{
-			Name: queueName, MetricsProvider: w.metrics.queue,
-			Queue: workqueue.NewTypedWithConfig(workqueue.TypedQueueConfig[federation.ServiceID]{
-				Name: queueName, MetricsProvider: w.metrics.queue, Queue: order,
-			}),
-		}),
-		order:   order,
-		backoff: workqueue.NewTypedItemExponentialFailureRateLimiter[federation.ServiceID](minBackoff, maxBackoff),
+func newTerm(w *Writer, lease writes.Lease) *term {
+	t := &term{
+		Writer: w, lease: lease, waiting: make(map[federation.ServiceID]time.Time), begun: make(map[federation.ServiceID]time.Time),
+		written: make(map[federation.ServiceID]bool), changes: make(map[string][]map[string]string),
 	}
+	t.loop = writes.NewLoop(writes.Options[federation.ServiceID]{
+		Changed: func() <-chan struct{} { _, changed := t.changed.Get(); return changed }, Pass: t.pass, MaxPause: writeInterval,
+	})
+	return t
 }
 
 // run syncs all Services that have workloads or slices, and those that change, until work
 // ends. It returns when the last writes have ended.
 func (t *term) run(work context.Context) {
-	var all sync.WaitGroup
 	select {
 	case <-work.Done():
+		return
 	case <-t.cluster.Synced():
-		for _, w := range t.cluster.Workloads("") {
-			t.workloadChanged(nil, w)
-		}
-		for svc := range t.cluster.AllMarked() {
-			t.mark(svc)
-		}
-		for range workers {
-			all.Go(func() {
-				for t.next(work) {
-				}
-			})
-		}
-		<-work.Done()
 	}
-	t.queue.ShutDown() // so that the workers end
-	all.Wait()
-	t.metrics.queue.reset()
+	for _, w := range t.cluster.Workloads("") {
+		t.workloadChanged(nil, w)
+	}
+	for svc := range t.cluster.AllMarked() {
+		t.mark(svc)
+	}
+	t.loop.Run(work)
 }
 
-// writes has when this term last wrote slices, by Service. Its zero value has nothing, and it is safe
-// for concurrent use.
-type writes struct{ all sync.Map }
-
-func (w *writes) last(svc federation.ServiceID) (at time.Time, ok bool) {
-	x, ok := w.all.Load(svc)
-	at, _ = x.(time.Time)
-	return at, ok
+// mark has a Service synced.
+func (t *term) mark(svc federation.ServiceID) {
+	t.mu.Lock()
+	if _, ok := t.waiting[svc]; !ok {
+		t.waiting[svc] = time.Now()
+		t.metrics.adds.Inc()
+	}
+	t.mu.Unlock()
+	t.changed.Set(struct{}{})
 }
-
-func (w *writes) set(svc federation.ServiceID)    { w.all.Store(svc, time.Now()) }
-func (w *writes) forget(svc federation.ServiceID) { w.all.Delete(svc) }
-
-// mark adds a Service to the queue.
-func (t *term) mark(svc federation.ServiceID) { t.queue.AddAfter(svc, batchDelay) }
 
 // serviceChanged marks a Service if it may have to do with ExternalWorkloads. Most have not, and whoever
 // follows the cluster waits for this: it takes no longer where there are many objects.
@@ -114,62 +93,107 @@ func (t *term) serviceChanged(svc federation.ServiceID) {
 	}
 }
 
+// workloadChanged notes that a workload has changed; before is nil for a new one, after for one that was deleted. Which Services
+// that concerns is for the next pass to find out: a namespace may have many thousands of both.
+func (t *term) workloadChanged(before, after *crd.ExternalWorkload) {
+	t.mu.Lock()
+	for i, w := range []*crd.ExternalWorkload{before, after} {
+		if w == nil || i == 1 && before != nil && maps.Equal(before.Labels, after.Labels) {
+			continue
+		}
+		if list := t.changes[w.Namespace]; len(list) <= maxChanges {
+			t.changes[w.Namespace] = append(list, w.Labels)
+		}
+	}
+	t.mu.Unlock()
+	t.changed.Set(struct{}{})
+}
+
+// markConcerned marks the Services that select workloads that have changed, as they were or as they are.
+func (t *term) markConcerned() {
+	t.mu.Lock()
+	changes := t.changes
+	t.changes = make(map[string][]map[string]string)
+	t.mu.Unlock()
+	for namespace, list := range changes {
+		for _, svc := range t.cluster.SelectingIn(namespace) {
+			if len(list) > maxChanges || slices.ContainsFunc(list, func(labels map[string]string) bool { return isSelected(svc, labels) }) {
+				t.mark(nameOf(svc))
+			}
+		}
+	}
+}
+
+// isSelected reports whether a Service selects workloads of its namespace that have these labels; none: it
+// does not.
+func isSelected(svc *corev1.Service, labels map[string]string) bool {
+	for key, want := range svc.Spec.Selector {
+		if value, ok := labels[key]; !ok || value != want {
+			return false
+		}
+	}
+	return selects(svc)
+}
+
+func nameOf(svc *corev1.Service) federation.ServiceID {
+	return federation.ServiceID{Namespace: svc.Namespace, Name: svc.Name}
+}
+
 // mayHaveSlices reports whether a Service may have slices that are marked as ours. The cluster may not have
 // seen yet what this term has written.
 func (t *term) mayHaveSlices(svc federation.ServiceID) bool {
-	_, written := t.writes.last(svc)
+	t.mu.Lock()
+	written := t.written[svc]
+	t.mu.Unlock()
 	return written || t.cluster.Marked(svc) > 0
 }
 
-// next takes one Service from the queue and syncs it. It returns false once the
-// queue is shut down.
-func (t *term) next(work context.Context) bool {
-	svc, shutdown := t.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer func() {
-		t.order.done(svc)
-		t.queue.Done(svc)
-	}()
-	if work.Err() != nil {
-		return true
-	}
+// pass returns the Services that are to be synced; namespaces take turns.
+func (t *term) pass() writes.Pass[federation.ServiceID] {
 	if !t.ready() {
-		t.queue.AddAfter(svc, readyCheck)
-		return true
+		return writes.Pass[federation.ServiceID]{Due: time.Now().Add(readyCheck)}
 	}
-	if svc == workloadsOf(svc.Namespace) {
-		t.queueConcerned(work, svc.Namespace)
-		return true
+	t.markConcerned()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var pass writes.Pass[federation.ServiceID]
+	for svc := range t.waiting {
+		pass.Tasks = append(pass.Tasks, writes.Task[federation.ServiceID]{
+			Key: svc, Turn: svc.Namespace, Do: func(work context.Context) writes.Outcome { return t.do(work, svc) },
+		})
 	}
-	written, _ := t.writes.last(svc)
-	if wait := time.Until(written.Add(writeInterval)); wait > 0 {
-		t.queue.AddAfter(svc, wait)
-		return true
-	}
-	if err := t.sync(work, svc); work.Err() == nil {
-		t.finish(svc, err)
-	}
-	return true
+	return pass
 }
 
-// finish adds a Service to the queue again if syncing it has failed.
-func (t *term) finish(svc federation.ServiceID, err error) {
-	if err == nil {
-		t.backoff.Forget(svc)
-		return
+// do syncs one Service. What fails is to be synced again.
+func (t *term) do(work context.Context, svc federation.ServiceID) writes.Outcome {
+	now := time.Now()
+	t.mu.Lock()
+	t.metrics.waited.Observe(now.Sub(t.waiting[svc]).Seconds())
+	delete(t.waiting, svc)
+	t.begun[svc] = now
+	t.mu.Unlock()
+	wrote, err := t.sync(work, svc)
+	t.mu.Lock()
+	delete(t.begun, svc)
+	t.mu.Unlock()
+	t.metrics.worked.Observe(time.Since(now).Seconds())
+	switch {
+	case work.Err() != nil:
+		return writes.Outcome{Again: true}
+	case err == nil:
+		return writes.Outcome{Nothing: !wrote}
 	}
 	t.setFailure(err)
-	wait := t.backoff.When(svc)
+	t.metrics.retries.Inc()
+	t.mark(svc)
 	if apierrors.IsConflict(err) { // another writer was faster
-		wait = writeInterval
+		return writes.Outcome{Again: true}
 	}
-	if t.backoff.NumRequeues(svc) == manyFailures {
+	if t.loop.History(svc).Failures+1 == manyFailures {
 		t.log.Error("EndpointSlices can't be written; still trying", zap.Stringer("service", svc), zap.Error(err))
 	} else {
 		t.log.Debug("EndpointSlices are not as they should be yet", zap.Stringer("service", svc), zap.Error(err))
 	}
-	t.metrics.queue.retries.Inc()
-	t.queue.AddAfter(svc, wait)
+	return writes.Outcome{Problem: err.Error()}
 }

@@ -14,6 +14,7 @@ import (
 	"isthmus/clusterstore/typed"
 	"isthmus/federation"
 	"isthmus/local/election"
+	"isthmus/local/writes"
 )
 
 // leaseName is the name that Linkerd's controller uses.
@@ -88,7 +89,7 @@ func New(o Options) (*Writer, error) {
 		o: o, log: o.Log, problems: make(map[federation.ServiceID][]string),
 		standing: election.NewStanding[term]("EndpointSlices for ExternalWorkloads", o.Identity, o.Log),
 	}
-	m, err := newMetrics(o.Registerer, o.QueueMetrics, func() bool { return w.leading() != nil })
+	m, err := newMetrics(o.Registerer, o.QueueMetrics, w.leading)
 	if err != nil {
 		return nil, fmt.Errorf("EndpointSlice writer: %w", err)
 	}
@@ -125,7 +126,7 @@ func (w *Writer) Run(ctx context.Context) error {
 }
 
 // lead writes until work ends. The writes under way are then finished, unless the Lease is lost.
-func (w *Writer) lead(work context.Context, lease lease) {
+func (w *Writer) lead(work context.Context, lease writes.Lease) {
 	t := newTerm(w, lease)
 	w.standing.Lead(work, t, t.run)
 	w.mu.Lock()

@@ -1,183 +1,111 @@
 package externalworkload
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	dto "github.com/prometheus/client_model/go"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"isthmus/clusterstore/crd"
 )
 
-// TestWrites: a replica that is alone leads and writes.
+// TestWrites: a replica that leads writes what differs, soon and by one write, and nothing else; it gives the Lease back in the end.
+//
+// Behaviours: EW-07.
 func TestWrites(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.put(aService("web", "http=80/8080"))
-		c.put(aWorkload("vm-1", "10.0.0.1", "8080"))
-		other := change(aWorkload("vm-2", "10.0.0.2", "8080"))
-		other.Labels["app"] = "other"
-		c.put(other)
-		elsewhere := aWorkload("vm-3", "10.0.0.3", "8080")
-		elsewhere.Namespace = "other"
-		c.put(elsewhere)
-		r := c.start("a")
-		c.until("EW-07: written", 5*time.Second, func() bool { return c.slices().String() == "IPv4 http=8080/TCP: vm-1=10.0.0.1" })
+	running(t, func(r *replica) {
 		if s := r.Status(); !s.Leading || !s.Synced || s.Services != 1 || s.Slices != 1 || s.Holder != "a" || s.Error != "" || len(s.Problems) != 0 {
 			t.Errorf("status %+v", s)
 		}
-		c.pass(15 * time.Minute)
-		if got := c.written(); got != "a create" {
-			t.Errorf("later writes: %s", got)
-		}
+		vm := unready(aWorkload("vm-1", "10.0.0.1", "8080"))
+		r.put(vm)
+		r.pass(100*time.Millisecond, "update")
+		r.pass(15*time.Minute, "")
+		other := aWorkload("vm-3", "10.0.0.3", "8080")
+		other.Labels["app"] = "other"
+		r.put(change(aWorkload("vm-1", "10.0.0.1", "8080"), unreadied, func(w *crd.ExternalWorkload) { w.Annotations = map[string]string{"x": "y"} }), other)
+		r.pass(time.Minute, "")
+		r.put(external(aService("web", "http=80/8080")))
+		r.pass(100*time.Millisecond, "delete")
 		r.stop()
-		if got := c.lease(); got != "" {
-			t.Errorf("%q holds the Lease still", got)
+		if s := r.Status(); s.Leading || s.Holder != "" {
+			t.Errorf("in the end: %+v", s)
 		}
 	})
 }
 
-// running is a replica that has written vm-1 and vm-2 of Service web.
-func (c *cluster) running() *replica {
-	c.t.Helper()
-	c.put(aService("web", "http=80/8080"))
-	c.put(aWorkload("vm-1", "10.0.0.1", "8080"))
-	c.put(aWorkload("vm-2", "10.0.0.2", "8080"))
-	r := c.start("a")
-	c.until("written", 5*time.Second, func() bool { return c.slices().String() == "IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2" })
-	c.pass(2 * time.Second)
-	c.written()
-	return r
-}
+func unreadied(w *crd.ExternalWorkload) { unready(w) }
 
-// TestFollows: changes of the Service and its workloads reach the slices soon, by
-// one write each.
-func TestFollows(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.running()
-		vm1, web := aWorkload("vm-1", "10.0.0.1", "8080"), aService("web", "http=80/8080")
-		step := func(what, want string) {
-			t.Helper()
-			c.pass(100 * time.Millisecond)
-			if got := c.written(); got != want {
-				t.Errorf("%s: writes %q, want %q\n%s", what, got, want, c.slices())
-			}
-			c.pass(2 * time.Second)
-			if got := c.written(); got != "" {
-				t.Errorf("%s: later writes %q", what, got)
-			}
-		}
-		c.put(unready(vm1))
-		step("not ready", "a update")
-		vm1.Labels[corev1.LabelTopologyZone] = "zone-a"
-		c.put(vm1)
-		step("zone", "a update")
-		vm1.Annotations = map[string]string{"x": "y"}
-		c.put(vm1)
-		step("annotation", "")
-		vm1.Labels["app"] = "other"
-		c.put(vm1)
-		step("label", "a update")
-		c.deleteWorkload("vm-1")
-		step("gone", "")
-		c.put(external(web))
-		step("ExternalName", "a delete")
-		c.put(aService("web", "http=80/8080"))
-		step("a ClusterIP again", "a create")
-		web = aService("web", "http=80/8080")
-		web.Spec.Selector = nil
-		c.put(web)
-		step("no selector", "a delete")
-	})
-}
-
-// TestCorrects: changes that others make to slices are undone.
+// TestCorrects: changes that others make to slices are undone; so is what they did while this replica did not lead.
+//
+// Behaviours: EW-26.
 func TestCorrects(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		c.running()
+	running(t, func(r *replica) {
 		const right = "IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2"
+		ours := func() *discoveryv1.EndpointSlice {
+			return slices.DeleteFunc(r.slices(), func(s *discoveryv1.EndpointSlice) bool {
+				return s.Labels[discoveryv1.LabelManagedBy] != Mark || s.Labels[discoveryv1.LabelServiceName] != "web"
+			})[0]
+		}
 		for _, x := range []struct {
-			name   string
 			edit   func(*discoveryv1.EndpointSlice)
 			writes string
 		}{
-			{"an endpoint", func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[:1] }, "a update"},
-			{"a label", func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" }, "a update"},
-			{"the owner", func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil }, "a create, a delete"},
-			{"the Service's name", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "other" }, "a create"},
-			{"who manages it", func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "other" }, "a create"},
+			{func(s *discoveryv1.EndpointSlice) { s.Endpoints = s.Endpoints[:1] }, "update"},
+			{func(s *discoveryv1.EndpointSlice) { s.Labels["x"] = "y" }, "update"},
+			{func(s *discoveryv1.EndpointSlice) { s.OwnerReferences = nil }, "create, delete"},
+			{func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "other" }, "create"},
+			{func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "other" }, "create"},
 		} {
-			s := c.ours()
+			s := ours().DeepCopy()
 			x.edit(s)
-			c.put(s)
-			c.pass(5 * time.Second)
-			if got := c.written(); got != x.writes || describe(c.ours()) != right {
-				t.Errorf("%s: writes %q, slices\n%s", x.name, got, c.slices())
-			}
+			r.put(s)
+			r.pass(5*time.Second, x.writes)
+			r.want(right)
 		}
-		if err := c.api.DiscoveryV1().EndpointSlices("ns").Delete(context.Background(), c.ours().Name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		c.pass(5 * time.Second)
-		if got := c.written(); got != "a create" || describe(c.ours()) != right {
-			t.Errorf("deleted: writes %q, slices\n%s", got, c.slices())
-		}
+		r.remove(ours())
+		r.pass(5*time.Second, "create")
+		r.want(right)
+		r.fail("leases", errors.New("no answer"))
+		time.Sleep(15 * time.Second)
+		r.remove(ours())
+		r.pass(time.Minute, "")
+		r.fail("leases", nil)
+		r.pass(10*time.Second, "create")
+		r.want(right)
 	})
 }
 
-// ours is the only slice of web that is ours.
-func (c *cluster) ours() *discoveryv1.EndpointSlice {
-	c.t.Helper()
-	list := slices.DeleteFunc(c.slices().slices, func(s *discoveryv1.EndpointSlice) bool {
-		return s.Labels[discoveryv1.LabelManagedBy] != Mark || s.Labels[discoveryv1.LabelServiceName] != "web"
-	})
-	if len(list) != 1 {
-		c.t.Fatalf("%d slices", len(list))
-	}
-	return list[0]
-}
-
-// TestTerminatingSlice is EW-08: a slice that is being deleted does not count, however
-// long that takes.
-func TestTerminatingSlice(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		r := c.running()
-		s := c.ours()
-		s.DeletionTimestamp, s.Finalizers = &metav1.Time{Time: time.Now()}, []string{"example.org/slow"}
-		c.put(s)
-		c.pass(time.Minute)
-		if got, st := c.written(), r.Status(); got != "a create" || st.Error != "" {
-			t.Errorf("EW-08: writes %q, status %+v", got, st)
-		}
-	})
-}
-
-// TestProblemsReported: what is left out is reported, logged once, and bounded.
+// TestProblemsReported: what is left out is reported, logged once, and bounded, and forgotten with the Service.
 func TestProblemsReported(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		r := c.running()
+	running(t, func(r *replica) {
 		for i := range 30 {
-			c.put(aWorkload(fmt.Sprintf("x-%02d", i), "nowhere", "8080"))
+			r.put(aWorkload(fmt.Sprintf("x-%02d", i), "nowhere", "8080"))
 		}
-		c.pass(time.Minute)
+		r.pass(15*time.Minute, "")
 		s := r.Status()
 		if len(s.Problems) != 1 || s.Problems[0].Service != "ns/web" || len(s.Problems[0].Problems) != maxProblems+1 ||
 			s.Problems[0].Problems[0] != `x-00: "nowhere" is no IP address` || s.Problems[0].Problems[maxProblems] != "20 more" {
 			t.Errorf("problems %+v", s.Problems)
 		}
-		c.pass(15 * time.Minute)
 		if n := r.log.FilterMessageSnippet("left out").Len(); n != 1 {
 			t.Errorf("logged %d times", n)
 		}
-		for i := range 30 {
-			c.deleteWorkload(fmt.Sprintf("x-%02d", i))
-		}
-		c.pass(time.Minute)
+		r.cluster.mu.Lock()
+		r.services, r.workloads = nil, nil
+		r.cluster.mu.Unlock()
+		r.Changed(nameOf(aService("web")))
+		r.pass(time.Minute, "")
 		if s := r.Status(); len(s.Problems) != 0 {
 			t.Errorf("problems %+v", s.Problems)
 		}
@@ -186,35 +114,174 @@ func TestProblemsReported(t *testing.T) {
 
 // TestMetrics: the series of the queue are there from the start, if asked for.
 func TestMetrics(t *testing.T) {
-	inCluster(t, func(c *cluster) {
-		r := c.running()
-		names := []string{
-			"workqueue_depth", "workqueue_adds_total", "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds",
-			"workqueue_unfinished_work_seconds", "workqueue_longest_running_processor_seconds", "workqueue_retries_total", "workqueue_drops_total",
+	running(t, func(r *replica) {
+		for name, want := range map[string]float64{"workqueue_depth": 0, "workqueue_unfinished_work_seconds": 0, "workqueue_longest_running_processor_seconds": 0, "isthmus_endpointslice_writer_leading": 1} {
+			if got := gathered(t, r, name); got != want {
+				t.Errorf("%s is %v", name, got)
+			}
 		}
-		if n, err := testutil.GatherAndCount(r.registry, names...); err != nil || n != len(names) {
-			t.Errorf("%d series of %d: %v", n, len(names), err)
+		term := r.leading()
+		term.mu.Lock()
+		term.begun[nameOf(aService("web"))], term.begun[nameOf(aService("db"))] = time.Now().Add(-3*time.Second), time.Now().Add(-time.Second)
+		term.waiting[nameOf(aService("web"))] = time.Now()
+		term.mu.Unlock()
+		for name, want := range map[string]float64{"workqueue_depth": 1, "workqueue_unfinished_work_seconds": 4, "workqueue_longest_running_processor_seconds": 3} {
+			if got := gathered(t, r, name); got != want {
+				t.Errorf("%s is %v", name, got)
+			}
 		}
-		if got := testutil.ToFloat64(r.metrics.queue.adds); got == 0 {
-			t.Error("no adds are counted")
+		if n, err := testutil.GatherAndCount(r.registry, "workqueue_queue_duration_seconds", "workqueue_work_duration_seconds", "workqueue_drops_total"); n != 3 || err != nil {
+			t.Errorf("%d series: %v", n, err)
 		}
-		if got := testutil.ToFloat64(r.metrics.writes.WithLabelValues("create")); got != 1 {
-			t.Errorf("%v creates", got)
+		if adds, creates := testutil.ToFloat64(r.metrics.adds), testutil.ToFloat64(r.metrics.writes.WithLabelValues("create")); adds == 0 || creates != 1 {
+			t.Errorf("%v adds, %v creates", adds, creates)
 		}
-		const leading = "isthmus_endpointslice_writer_leading"
-		if err := testutil.GatherAndCompare(r.registry, strings.NewReader("# HELP "+leading+" 1 while this replica writes the EndpointSlices for ExternalWorkloads.\n# TYPE "+leading+" gauge\n"+leading+" 1\n"), leading); err != nil {
-			t.Error(err)
-		}
-		r.metrics.queue.depth.Set(7) // as if keys were left
 		r.stop()
-		if got := testutil.ToFloat64(r.metrics.queue.depth); got != 0 {
-			t.Errorf("depth %v after the end", got)
+		if depth, leading := gathered(t, r, "workqueue_depth"), gathered(t, r, "isthmus_endpointslice_writer_leading"); depth+leading != 0 {
+			t.Errorf("in the end: depth %v, leading %v", depth, leading)
 		}
 	})
-	term := newTestTerm(t)
-	if n, err := testutil.GatherAndCount(term.o.Registerer.(interface {
-		Gather() ([]*dto.MetricFamily, error)
-	})); err != nil || n != 4 {
-		t.Errorf("%d series without those of the queue: %v", n, err)
+}
+
+func gathered(t *testing.T, r *replica, name string) float64 {
+	t.Helper()
+	all, err := r.registry.Gather()
+	must(t, err)
+	for _, f := range all {
+		if f.GetName() == name {
+			return f.GetMetric()[0].GetGauge().GetValue()
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return 0
+}
+
+// TestFails: a Service whose slices can't be written is tried again for ever, while others are written; nothing of it is deleted meanwhile.
+func TestFails(t *testing.T) {
+	terminating := apierrors.NewForbidden(schema.GroupResource{Resource: "endpointslices"}, "x", errors.New("going"))
+	terminating.ErrStatus.Details.Causes = []metav1.StatusCause{{Type: corev1.NamespaceTerminatingCause}}
+	for name, x := range map[string]struct {
+		err                error
+		retries, inMinutes float64
+		lines              int // that it can't be written
+	}{
+		"refused":                   {apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil), 11, 20, 1},
+		"conflict":                  {apierrors.NewConflict(schema.GroupResource{Resource: "endpointslices"}, "x", errors.New("another version")), 60, 1, 0},
+		"the namespace is going":    {terminating, 0, 10, 0},
+		"the API server is in need": {errors.New("no answer"), 11, 20, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			running(t, func(r *replica) {
+				r.fail("create", x.err)
+				r.put(change(aService("web", "http=80/8080"), func(s *corev1.Service) { s.UID = "another" }))
+				r.pass(time.Duration(x.inMinutes*float64(time.Minute)), "")
+				if got := testutil.ToFloat64(r.metrics.retries); got < x.retries-1 || got > x.retries+1 {
+					t.Errorf("%v retries in %v minutes", got, x.inMinutes)
+				}
+				if s := r.Status(); (s.Error == "") != (x.retries == 0) || s.ErrorAt.IsZero() != (s.Error == "") {
+					t.Errorf("status %+v", s)
+				}
+				if n := r.log.FilterMessageSnippet("can't be written").Len(); n != x.lines {
+					t.Errorf("%d lines that it can't be written", n)
+				}
+				r.fail("create", nil)
+				r.put(unready(aWorkload("vm-2", "10.0.0.2", "8080")))
+				r.pass(6*time.Minute, "create, delete")
+			})
+		})
+	}
+}
+
+// TestNoWorkloads: where ExternalWorkloads can't be read that is shown, logged once unless they are no kind of object, and slices stay as
+// they are until they can be.
+func TestNoWorkloads(t *testing.T) {
+	resource := schema.GroupResource{Resource: workloadsName}
+	for lines, err := range []error{apierrors.NewNotFound(resource, ""), apierrors.NewForbidden(resource, "", errors.New("no role"))} {
+		running(t, func(r *replica) {
+			set := func(err error) { r.cluster.mu.Lock(); r.cluster.unread = err; r.cluster.mu.Unlock() }
+			set(err)
+			r.put(aWorkload("vm-3", "10.0.0.3", "8080"))
+			r.pass(5*time.Minute, "")
+			if s := r.Status(); !s.Leading || s.Synced || len(s.Unread) != 1 || s.Unread[workloadsName] == "" {
+				t.Errorf("status %+v", s)
+			}
+			if n := r.log.FilterMessageSnippet("can't be read").Len(); n != lines {
+				t.Errorf("%d lines: %v", n, r.log.All())
+			}
+			set(nil)
+			r.pass(5*time.Second, "update")
+		})
+	}
+}
+
+// TestConcerned: which Services a workload's change concerns.
+//
+// Behaviours: EW-23, EW-24, EW-25.
+func TestConcerned(t *testing.T) {
+	blue, red := map[string]string{"app": "vm", "team": "blue"}, map[string]string{"app": "vm", "team": "red"}
+	vm := func(labels map[string]string) *crd.ExternalWorkload {
+		return change(aWorkload("vm-1", "10.0.0.1", "8080"), func(w *crd.ExternalWorkload) { w.Labels = labels })
+	}
+	for _, x := range []struct {
+		name          string
+		before, after *crd.ExternalWorkload
+		times         int
+		want          string
+	}{
+		{"new", nil, vm(blue), 1, "all blue"},
+		{"gone", vm(red), nil, 1, "all red"},
+		{"EW-24 the same labels", vm(blue), vm(blue), 1, "all blue"},
+		{"EW-23 EW-25 other labels", vm(blue), vm(red), 1, "all blue red"},
+		{"as many as are matched", nil, vm(blue), maxChanges, "all blue"},
+		{"too many", nil, vm(blue), 3 * maxChanges, "all blue empty none red"},
+	} {
+		var services []*corev1.Service
+		for name, selector := range map[string]map[string]string{"all": {"app": "vm"}, "blue": {"team": "blue"}, "red": {"team": "red"}, "none": nil, "empty": {}} {
+			services = append(services, change(aService(name, "80/8080"), func(s *corev1.Service) { s.Spec.Selector = selector }))
+		}
+		services = append(services, change(aService("elsewhere", "80/8080"), func(s *corev1.Service) { s.Namespace = "other" }))
+		term := newTestTerm(t, services...)
+		for range x.times {
+			term.workloadChanged(x.before, x.after)
+		}
+		if n := len(term.changes["ns"]); n > maxChanges+1 || len(term.waiting) > 0 {
+			t.Errorf("%s: %d changes are kept", x.name, n)
+		}
+		term.markConcerned()
+		var got []string
+		for svc := range term.waiting {
+			got = append(got, svc.Name)
+		}
+		slices.Sort(got)
+		if got := strings.Join(got, " "); got != x.want || len(term.changes) > 0 {
+			t.Errorf("%s: %q, want %q; %d changes are left", x.name, got, x.want, len(term.changes))
+		}
+	}
+}
+
+// TestServiceChanged: a Service is marked if it may have to do with ExternalWorkloads, which is found out
+// without a walk over objects.
+func TestServiceChanged(t *testing.T) {
+	web := aService("web", "80/8080")
+	for name, x := range map[string]struct {
+		with func(testTerm)
+		want int
+	}{
+		"nothing":   {func(testTerm) {}, 0},
+		"workloads": {func(x testTerm) { x.put(aWorkload("vm-1", "10.0.0.1", "8080")) }, 1},
+		"slices": {func(x testTerm) {
+			must(t, x.tracker.Add(newSlice(web, discoveryv1.AddressTypeIPv4, nil, nil)))
+		}, 1},
+		"what this term has written": {func(x testTerm) { x.written[nameOf(web)] = true }, 1},
+		"problems that are shown":    {func(x testTerm) { x.report(nameOf(web), []string{"vm: no"}) }, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			term := newTestTerm(t)
+			x.with(term)
+			term.serviceChanged(nameOf(web))
+			if got := len(term.waiting); got != x.want || term.walks > 0 {
+				t.Errorf("%s: %d wait, want %d; %d walks over all workloads", name, got, x.want, term.walks)
+			}
+		})
 	}
 }

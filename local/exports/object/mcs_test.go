@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
-	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/local/exports/plan"
 )
@@ -67,20 +66,5 @@ func TestConditionsChange(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-}
-
-// TestReadExport: conditions are read of own ServiceExports only.
-func TestReadExport(t *testing.T) {
-	o := &mcs.ServiceExport{Spec: mcs.ServiceExportSpec{ExportedLabels: map[string]string{"a": "b"}}}
-	o.UID, o.Generation, o.CreationTimestamp = "1", 2, metav1.NewTime(time.Unix(1000, 0))
-	o.Status.Conditions = []metav1.Condition{{Type: "Valid", Status: metav1.ConditionTrue}}
-	want := &plan.ServiceExport{UID: "1", Created: time.Unix(1000, 0), Generation: 2, Labels: map[string]string{"a": "b"}, Annotations: map[string]string{}}
-	if got := ReadExport(o, false); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	want.Conditions = []plan.Condition{{Type: "Valid", True: true}}
-	if got := ReadExport(o, true); !reflect.DeepEqual(got, want) {
-		t.Errorf("own: got %+v, want %+v", got, want)
 	}
 }

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 )
@@ -31,37 +30,6 @@ func TestCopied(t *testing.T) {
 	}
 	if d := s.last.Verdicts[0].Detail; !strings.Contains(d, `"bad key"`) {
 		t.Errorf("detail %q", d)
-	}
-}
-
-// What users set stays, over a copy too; what was copied follows, and is put back.
-func TestUsersKeys(t *testing.T) {
-	e := export("web", "mirror", "http=80")
-	e.Service.Labels, e.Service.Annotations = map[string]string{"team": "a", "tier": "gold"}, map[string]string{"retry.linkerd.io/http": "5xx"}
-	s := newSim(cluster("east", e))
-	s.settle(t)
-	id := ID{"shop", "web-east"}
-	edit := func(change func(o *Service)) {
-		o := *s.Services[id]
-		o.Labels, o.Annotations = maps.Clone(o.Labels), maps.Clone(o.Annotations)
-		change(&o)
-		s.Services[id] = &o
-		s.settle(t)
-	}
-	edit(func(o *Service) {
-		o.Labels["team"], o.Labels["mine"], o.Annotations["isthmus.io/prefer"] = "users", "yes", "east"
-		delete(o.Labels, "tier")
-		delete(o.Labels, mirroredLabel)
-	})
-	o := s.Services[id]
-	if o.Labels["team"] != "users" || o.Labels["mine"] != "yes" || o.Annotations["isthmus.io/prefer"] != "east" || o.Labels["tier"] != "gold" || o.Labels[mirroredLabel] != "true" {
-		t.Errorf("labels %v, annotations %v", o.Labels, o.Annotations)
-	}
-	e.Service.Labels, e.Service.Annotations = map[string]string{"team": "b"}, nil
-	s.settle(t)
-	o = s.Services[id]
-	if _, has := o.Labels["tier"]; has || o.Labels["team"] != "users" || o.Annotations["retry.linkerd.io/http"] != "" || o.Annotations["isthmus.io/prefer"] != "east" {
-		t.Errorf("after a change of the export: labels %v, annotations %v", o.Labels, o.Annotations)
 	}
 }
 

@@ -29,64 +29,6 @@ func (s *sim) condition(name, kind string) string {
 	return ""
 }
 
-func TestImport(t *testing.T) {
-	s := newSim(cluster("", export("web", "import", "http=80")), cluster("west", export("web", "import", "http=80,admin=90")))
-	s.settle(t)
-	o := s.imported(t, "web")
-	derived := s.Services[ID{"shop", "web-clusterset"}]
-	if derived == nil || o.Type != "ClusterSetIP" || !slices.Equal(o.IPs, derived.ClusterIPs) || !slices.Equal(o.Clusters, []string{"local", "west"}) {
-		t.Fatalf("import %+v, derived Service %+v", o, derived)
-	}
-	if derived.OwnerName != "web" || derived.Labels[importLabel] != "web" || derived.Labels[mirroredLabel] == "true" || derived.Ports[0].Target != "80" {
-		t.Errorf("derived Service %+v", derived)
-	}
-	s.want(t, "web-clusterset", "http=80,admin=90 of local,west")
-	if got, want := s.condition("web", "Conflict"), "PortConflict port admin: 90 (west, used), no such port (local)"; got != want {
-		t.Errorf("%q", got)
-	}
-	if got, want := s.condition("web", "Ready"), "Ready the ServiceImport is written"; got != want {
-		t.Errorf("%q", got)
-	}
-	t.Run("one exporter goes, then both", func(t *testing.T) {
-		ips := o.IPs
-		s.of("west").Exports = nil
-		s.settleSoon(t)
-		if o := s.imported(t, "web"); !slices.Equal(o.IPs, ips) || !slices.Equal(o.Clusters, []string{"local"}) || len(o.Ports) != 1 {
-			t.Errorf("import %+v", o)
-		}
-		s.of("").Exports[0].Service = nil
-		s.settle(t)
-		if len(s.Imports) > 0 || len(s.Services) > 0 {
-			t.Errorf("left: %v, %v", s.Imports, s.Services)
-		}
-		if got := s.condition("web", "Valid"); got != "NoService there is no Service of that name" {
-			t.Error(got)
-		}
-		if got := s.condition("web", "Conflict"); got != "" {
-			t.Errorf("an export that is not valid has the conflict %q", got)
-		}
-	})
-}
-
-func TestImportOldestDecides(t *testing.T) {
-	older, newer := export("web", "import", "http=80"), export("web", "import", "http=8080")
-	newer.Exported.Created = start.Add(time.Second)
-	newer.Service.SessionAffinity, newer.Service.AffinitySeconds = "ClientIP", 300
-	newer.Exported.Labels = map[string]string{"tier": "gold"}
-	older.Exported.Labels = map[string]string{"tier": "silver", "kubernetes.io/x": "y"}
-	for _, s := range []*sim{newSim(cluster("", older), cluster("west", newer)), newSim(cluster("", newer), cluster("west", older))} {
-		s.settle(t)
-		s.want(t, "web-clusterset", "http=80 of local,west")
-		if o := s.imported(t, "web"); o.SessionAffinity != "" || o.Labels["tier"] != "silver" || o.Labels["kubernetes.io/x"] != "" {
-			t.Errorf("import %+v", o)
-		}
-		got := s.condition("web", "Conflict")
-		if !strings.HasPrefix(got, "SessionAffinityConflict,SessionAffinityConfigConflict,LabelsConflict,PortConflict ") {
-			t.Error(got)
-		}
-	}
-}
-
 // TestImportOfHostileTraffic: what no Service may have of the deciding export neither makes the API refuse the derived Service, nor is
 // written again and again, nor large.
 func TestImportOfHostileTraffic(t *testing.T) {
@@ -184,19 +126,6 @@ func TestImportKeepsItsPorts(t *testing.T) {
 	s.of("west").Exports = []Export{claims}
 	s.settle(t)
 	s.want(t, "web-clusterset", "http=80 of local,west")
-}
-
-func TestImportOfOthers(t *testing.T) {
-	s := newSim(cluster("west", export("web", "import", "http=80")))
-	id := ID{"shop", "web"}
-	s.Imports[id] = &ServiceImport{ID: id, UID: "theirs", Manager: "cilium"}
-	if w := s.settle(t); len(w) > 0 || s.states() != "west/web import: taken" || !strings.HasSuffix(s.last.Verdicts[0].Detail, "written by cilium") {
-		t.Errorf("written %q: %s, %s", w, s.states(), s.last.Verdicts[0].Detail)
-	}
-	s.of("west").Exports = nil
-	if w := s.settle(t); len(w) > 0 {
-		t.Errorf("written %q", w)
-	}
 }
 
 // marked returns a ServiceImport that has the mark, and nothing else.
@@ -461,21 +390,5 @@ func TestConditionsOfOneOnly(t *testing.T) {
 	first.Imports[id] = &ServiceImport{ID: id}
 	if first.settle(t); len(first.last.Exports) > 0 {
 		t.Errorf("beside another implementation: %v", first.last.Exports)
-	}
-}
-
-func TestConditionsOfOthersStay(t *testing.T) {
-	theirs := Condition{Type: "Theirs", Reason: "X", True: true}
-	w := ExportConditions{Want: []Condition{{Type: "Valid", True: true}, {Type: "Ready", True: true}, {Type: "Conflict"}}}
-	all, differs := w.Over([]Condition{theirs})
-	if !differs || len(all) != 4 || all[0] != theirs {
-		t.Errorf("%v", all)
-	}
-	if _, differs := w.Over(all); differs {
-		t.Error("they differ after they were written")
-	}
-	w.Want = w.Want[:2]
-	if all, differs := w.Over(all); !differs || len(all) != 3 {
-		t.Errorf("of an export that is not valid: %v", all)
 	}
 }

@@ -9,30 +9,6 @@ import (
 	"time"
 )
 
-func TestMirrorAndFederated(t *testing.T) {
-	s := newSim(cluster("", export("web", "federated", "http=80")), cluster("east", export("web", "federated mirror", "http=80")), cluster("west", export("web", "federated", "http=80,admin=9090")))
-	s.settle(t)
-	s.want(t, "web-federated", "http=80,admin=9090 of local,east,west")
-	s.want(t, "web-east", "http=80 of east")
-	o := s.Services[ID{"shop", "web-east"}]
-	for key, want := range map[string]string{mirroredLabel: "true", clusterLabel: "east", remoteDiscovery: "east", remoteService: "web"} {
-		if o.Labels[key] != want {
-			t.Errorf("label %s is %q", key, o.Labels[key])
-		}
-	}
-	uid := s.Services[ID{"shop", "web-federated"}].UID
-	s.of("west").Exports = nil
-	s.settle(t)
-	s.want(t, "web-federated", "http=80 of local,east")
-	if now := s.Services[ID{"shop", "web-federated"}].UID; now != uid {
-		t.Error("it was made anew")
-	}
-	s.of("east").Exports, s.of("").Exports = nil, nil
-	s.settle(t)
-	s.want(t, "web-federated", "none")
-	s.want(t, "web-east", "none")
-}
-
 func TestPortsUnited(t *testing.T) {
 	for _, c := range []struct{ east, west, want, conflict string }{
 		{"http=80", "http=8080", "http=80", "port http: 80 (east, used), 8080 (west)"},
@@ -137,146 +113,57 @@ func TestLinkerd(t *testing.T) {
 	}
 }
 
+// TestGoingAway: where most exports of a cluster go at once, what is written for them stays for its time.
 func TestGoingAway(t *testing.T) {
-	many := func(n int) (all []Export) {
-		for i := range n {
-			all = append(all, export("web"+string(rune('a'+i/26))+string(rune('a'+i%26)), "mirror", "http=80"))
+	const later, known, unknown = 2 * massTime, -1, -2 // of exports: the cluster is known again, or is not
+	for name, tc := range map[string]struct {
+		first int
+		steps []step
+	}{
+		"most at once": {40, []step{{0, 5, 40}, {10*time.Minute - 1, 5, 40}, {1, 5, 5}}},
+		"a few of these while the cluster is not known for a moment": {40, []step{
+			{0, 15, 40}, {later, 31, 40}, {0, unknown, 40}, {0, known, 40}, {10*time.Minute - later, 31, 31},
+		}},
+		"most of the rest while some are held": {60, []step{
+			{0, 25, 60}, {10*time.Minute - time.Second, 5, 60}, {time.Second, 5, 25}, {10*time.Minute - time.Second, 5, 5},
+		}},
+		"one by one: 9 of 12 are not yet a mass, 12 of 12 within a minute are": {12, []step{
+			{time.Second, 11, 11}, {time.Second, 10, 10}, {time.Second, 9, 9}, {time.Second, 8, 8}, {time.Second, 7, 7}, {time.Second, 6, 6}, {time.Second, 5, 5},
+			{time.Second, 4, 4}, {time.Second, 3, 3}, {time.Second, 0, 3},
+		}},
+	} {
+		s := newSim(cluster("east"))
+		export := func(n int) {
+			s.of("east").Exports = nil
+			for i := range n {
+				s.of("east").Exports = append(s.of("east").Exports, export(fmt.Sprintf("web%02d", i), "mirror", "http=80"))
+			}
 		}
-		return all
+		export(tc.first)
+		s.settle(t)
+		for i, step := range tc.steps {
+			s.Now = s.Now.Add(step.after)
+			switch step.exports {
+			case unknown:
+				s.of("east").Joins = Unreadable
+			case known:
+				s.of("east").Joins = JoinsAll
+			default:
+				export(step.exports)
+			}
+			if s.settle(t); len(s.Services) != step.left {
+				t.Errorf("%s: after step %d %d are left, not %d", name, i, len(s.Services), step.left)
+			}
+			if name == "most at once" && i == 0 && s.last.Due != start.Add(s.UnlinkedAfter) {
+				t.Errorf("due at %v", s.last.Due)
+			}
+		}
 	}
-	written := func(s *sim) int { return len(s.Services) }
-
-	s := newSim(cluster("east", many(40)...))
-	s.settle(t)
-	if written(s) != 40 {
-		t.Fatalf("%d are written (%s)", written(s), s.states())
-	}
-	t.Run("most at once", func(t *testing.T) {
-		s := newSim(cluster("east", many(40)...))
-		s.settle(t)
-		s.of("east").Exports = many(5)
-		if w := s.settle(t); len(w) > 0 {
-			t.Fatalf("removed at once: %q", w)
-		}
-		if s.last.Due != start.Add(s.UnlinkedAfter) {
-			t.Errorf("due at %v", s.last.Due)
-		}
-		s.Now = s.Now.Add(s.UnlinkedAfter - 1)
-		s.settle(t)
-		if written(s) != 40 {
-			t.Errorf("removed early: %d", written(s))
-		}
-		s.Now = s.Now.Add(1)
-		s.settle(t)
-		if written(s) != 5 {
-			t.Errorf("%d are left", written(s))
-		}
-	})
-	t.Run("a few of these while the cluster is not known for a moment", func(t *testing.T) {
-		s := newSim(cluster("east", many(40)...))
-		s.settle(t)
-		s.of("east").Exports = many(15)
-		s.settle(t)
-		s.Now = s.Now.Add(2 * massTime)
-		s.of("east").Exports = many(31)
-		s.settle(t)
-		before := s.of("east").Joins
-		s.of("east").Joins = Unreadable
-		s.settle(t)
-		s.of("east").Joins = before
-		s.settle(t)
-		if written(s) != 40 {
-			t.Errorf("removed early: %d", written(s))
-		}
-		s.Now = start.Add(s.UnlinkedAfter)
-		s.settle(t)
-		if written(s) != 31 {
-			t.Errorf("%d are left", written(s))
-		}
-	})
-	t.Run("most of the rest while some are held", func(t *testing.T) {
-		s := newSim(cluster("east", many(60)...))
-		s.settle(t)
-		s.of("east").Exports = many(25)
-		s.settle(t)
-		s.Now = s.Now.Add(s.UnlinkedAfter - time.Second)
-		s.of("east").Exports = many(5)
-		s.settle(t)
-		if written(s) != 60 {
-			t.Fatalf("removed at once: %d are left", written(s))
-		}
-		s.Now = s.Now.Add(time.Second)
-		s.settle(t)
-		if written(s) != 25 {
-			t.Errorf("%d are left when the first have been held for long enough", written(s))
-		}
-		s.Now = s.Now.Add(s.UnlinkedAfter - time.Second)
-		s.settle(t)
-		if written(s) != 5 {
-			t.Errorf("%d are left in the end", written(s))
-		}
-	})
-	t.Run("one by one", func(t *testing.T) {
-		s := newSim(cluster("east", many(12)...))
-		for i := range 10 {
-			s.of("east").Exports = many(12 - i)
-			s.settle(t)
-			s.Now = s.Now.Add(time.Second)
-		}
-		if written(s) != 3 {
-			t.Errorf("%d are left: 9 of 12 are not yet a mass", written(s))
-		}
-		s.of("east").Exports = nil
-		s.settle(t)
-		if written(s) != 3 {
-			t.Errorf("%d are left, after 12 of 12 within a minute", written(s))
-		}
-	})
-	t.Run("not seen yet", func(t *testing.T) {
-		s.memory, s.of("east").Seen, s.of("east").Exports = Memory{}, false, many(37)
-		if w := s.settle(t); len(w) > 0 || !strings.Contains(s.states(), "kept") {
-			t.Errorf("of a cluster that has not been seen: %q", w)
-		}
-	})
-	t.Run("narrowed", func(t *testing.T) {
-		s.of("east").Joins = JoinsNone
-		s.settle(t)
-		if written(s) != 0 {
-			t.Errorf("%d are left", written(s))
-		}
-	})
-	t.Run("unlinked", func(t *testing.T) {
-		s := newSim(cluster("", export("web", "federated", "http=80")), cluster("east", export("web", "federated mirror", "http=80")))
-		s.settle(t)
-		east := *s.of("east")
-		s.Clusters = slices.DeleteFunc(s.Clusters, func(c Cluster) bool { return c.Name == "east" })
-		if w := s.settle(t); len(w) > 0 {
-			t.Fatalf("written: %q", w)
-		}
-		s.Clusters = append(s.Clusters, east)
-		if w := s.settle(t); len(w) > 0 {
-			t.Fatalf("written as it is back: %q", w)
-		}
-		s.Clusters = s.Clusters[:1]
-		s.settle(t)
-		s.Now = s.Now.Add(s.UnlinkedAfter)
-		s.settle(t)
-		s.want(t, "web-federated", "http=80 of local")
-		s.want(t, "web-east", "none")
-	})
 }
 
-func TestSettingUnreadable(t *testing.T) {
-	s := newSim(cluster("east", export("web", "mirror", "http=80")))
-	s.settle(t)
-	s.of("east").Joins = Unreadable
-	s.of("east").Exports = []Export{export("new", "mirror", "http=80")}
-	if w := s.settle(t); len(w) > 0 {
-		t.Errorf("written: %q", w)
-	}
-	if got := s.states(); got != "east/new mirror: setting unusable; east/web mirror: kept" {
-		t.Error(got)
-	}
+type step = struct {
+	after         time.Duration // since the one before
+	exports, left int           // exported from then on, and written still
 }
 
 func TestNames(t *testing.T) {
@@ -291,65 +178,6 @@ func TestNames(t *testing.T) {
 			t.Errorf("the ServiceImport is %+v", o)
 		}
 	})
-	t.Run("two of ours", func(t *testing.T) {
-		s := newSim(cluster("c", export("a-b", "mirror", "http=80")), cluster("b-c", export("a", "mirror", "http=80")))
-		s.settle(t)
-		s.want(t, "a-b-c", "http=80 of c") // the older link
-		s.of("c").Exports = nil
-		s.settle(t)
-		s.want(t, "a-b-c", "http=80 of b-c")
-		s.of("c").Exports = []Export{export("a-b", "mirror", "http=80")}
-		s.settle(t)
-		s.of("b-c").Exports = []Export{export("a", "mirror", "http=81")}
-		s.settle(t)
-		s.want(t, "a-b-c", "http=81 of b-c") // the one that is there
-	})
-	t.Run("not allowed", func(t *testing.T) {
-		var all []Export
-		for _, namespace := range []string{"kube-system", "linkerd", "linkerd-multicluster", "other", "missing"} {
-			e := export("web", "mirror", "http=80")
-			e.Namespace, e.Service.Namespace = namespace, namespace
-			all = append(all, e)
-		}
-		s := newSim(cluster("east", all...))
-		s.Namespaces["linkerd-multicluster"] = true
-		s.settle(t)
-		if len(s.Services) != 1 || s.Services[ID{"other", "web-east"}] == nil {
-			t.Error(s.states())
-		}
-	})
-}
-
-// What was written is no export, or it would go round for ever.
-func TestNoCircle(t *testing.T) {
-	for _, key := range []string{mirroredLabel, markLabel} {
-		e := export("web", "mirror federated", "http=80")
-		e.Service.Labels[key] = "true"
-		s := newSim(cluster("east", e))
-		if w := s.settle(t); len(w) > 0 {
-			t.Errorf("%s: %q", key, w)
-		}
-	}
-}
-
-// While it is not known what the member exports that decides, what was copied of it stays, and the ports.
-func TestDecidingUnknown(t *testing.T) {
-	first, second := export("web", "federated", "http=80"), export("web", "federated", "http=8080,admin=90")
-	first.Service.Labels["team"], second.Service.Labels["team"] = "first", "second"
-	for what, lose := range map[string]func(s *sim){
-		"not seen": func(s *sim) { s.of("a").Seen, s.of("a").Exports = false, nil },
-		"unlinked": func(s *sim) { s.Clusters = s.Clusters[1:] },
-	} {
-		s := newSim(cluster("a", first), cluster("b"))
-		s.settle(t)
-		lose(s)
-		s.of("b").Exports = []Export{second}
-		s.settle(t)
-		o := s.Services[ID{"shop", "web-federated"}]
-		if _, members, _ := identify(o); o.Labels["team"] != "first" || len(members) != 2 || len(o.Ports) != 2 || o.Ports[0].Number != 80 {
-			t.Errorf("%s: labels %v, members %v, ports %v", what, o.Labels, members, o.Ports)
-		}
-	}
 }
 
 // What is being deleted is neither changed nor made again until it is gone.
@@ -366,25 +194,6 @@ func TestDeleting(t *testing.T) {
 	}
 	s.of("east").Exports = nil
 	if w := s.settle(t); len(w) > 0 {
-		t.Errorf("written: %q", w)
-	}
-}
-
-// A mirror of a link that is called clusterset may have the name of a derived Service.
-func TestDerivedNameTaken(t *testing.T) {
-	s := newSim(cluster("clusterset", export("web", "mirror", "http=80")))
-	s.settle(t)
-	s.Clusters = append(s.Clusters, newSim(cluster("east", export("web", "import", "http=90"))).Clusters[0])
-	s.settle(t)
-	s.want(t, "web-clusterset", "http=80 of clusterset")
-	if len(s.Imports) > 0 {
-		t.Errorf("%v", s.Imports)
-	}
-	id := ID{"shop", "web"}
-	labels, annotations := (&maker{World: s.World}).mark("ServiceImport", id)
-	s.Imports[id] = &ServiceImport{ID: id, Labels: labels, Annotations: annotations}
-	s.of("east").Exports = nil
-	if w := s.settle(t); len(w) != 1 || w[0] != "delete import shop/web" {
 		t.Errorf("written: %q", w)
 	}
 }

@@ -1,0 +1,80 @@
+package writes
+
+import (
+	"time"
+)
+
+const (
+	// minPause is how long an object is not written again; each further write within changeTime doubles that, up to the
+	// Loop's MaxPause.
+	minPause   = time.Second
+	changeTime = 10 * time.Minute
+	// maxReverts is how often others may undo what was written, within changeTime, before it is written once in MaxPause.
+	maxReverts = 3
+	// A write that fails is tried again after minRetry, which then doubles up to maxRetry.
+	minRetry, maxRetry = time.Second, 5 * time.Minute
+)
+
+// Outcome is how a task has ended. The zero value: the object has been written.
+type Outcome struct {
+	Problem  string // why it has failed; empty: it has not
+	Nothing  bool   // there was nothing to write: it was as it is to be, or is somebody else's
+	Unseen   bool   // with Nothing: what there is is not what was thought to be there, and is to be seen before the next attempt
+	Again    bool   // somebody else was faster: it is to be read again
+	Reverted bool   // somebody else had undone what was written
+	Managers string // who has written to it, but for the gateway
+	Content  string // what was written, as a hash
+	Left     string // what is known of the object as that has left it, if it differs from what is to be; empty: it does not
+}
+
+// History is what is remembered of an object that was written.
+type History struct {
+	at, next time.Time // when it was last written, and may be again
+	pause    time.Duration
+	reverts  []time.Time
+
+	Failures      int    // since it was last written
+	Problem       string // why the last write has failed; empty: it has not
+	Managers      string // who has undone it
+	Content, Left string // as in the last Outcome
+}
+
+// ChangedBack reports whether others undo again and again what is written.
+func (h *History) ChangedBack() bool { return len(h.reverts) >= maxReverts }
+
+// add records how a write has ended.
+func (h *History) add(r Outcome, now time.Time, maxPause time.Duration) {
+	switch {
+	case r.Again:
+		h.next = now.Add(minRetry)
+		return
+	case r.Problem != "":
+		h.Failures++
+		h.Problem = r.Problem
+		h.next = now.Add(min(maxRetry, minRetry<<min(h.Failures-1, 20)))
+		return
+	}
+	h.Failures, h.Problem = 0, ""
+	if r.Nothing {
+		if h.next = now; r.Unseen {
+			h.next = now.Add(minPause)
+		}
+		return
+	}
+	for len(h.reverts) > 0 && now.Sub(h.reverts[0]) > changeTime {
+		h.reverts = h.reverts[1:]
+	}
+	if r.Reverted {
+		h.reverts, h.Managers = append(h.reverts, now), r.Managers
+	}
+	switch {
+	case now.Sub(h.at) > changeTime:
+		h.pause = minPause
+	default:
+		h.pause = min(maxPause, 2*h.pause)
+	}
+	if h.ChangedBack() {
+		h.pause = maxPause
+	}
+	h.at, h.next, h.Content, h.Left = now, now.Add(h.pause), r.Content, r.Left
+}
