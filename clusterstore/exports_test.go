@@ -11,13 +11,10 @@ import (
 
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/decode/decodetest"
@@ -191,38 +188,6 @@ func (x *exportWorld) change(api *fake.Clientset, name string, to *corev1.Servic
 	if err != nil {
 		x.t.Fatal(err)
 	}
-}
-
-// TestStoreExportsKept: nothing counts as gone of a cluster that can't be used or read, whatever the reason.
-func TestStoreExportsKept(t *testing.T) {
-	east := fake.NewClientset(exported("web"))
-	inExports(t, map[string]*fake.Clientset{"t1": east}, func(x *exportWorld) {
-		x.put(secret("n", "north", "unknown", 0)) // its API refuses everything
-		invalid := secret("w", "west", "t1", 0)
-		delete(invalid.Annotations, TrustDomainAnnotation)
-		x.put(invalid)
-		x.put(with(secret("e", "east", "t1", 0), "exports", "nome"))
-		x.pass(time.Minute)
-		x.expect(":", "east: unreadable web", "north: unseen", "west: unseen unreadable")
-		if now, _ := x.store.Exports(); !now.Clusters[3].Age.Equal(invalid.CreationTimestamp.Time) {
-			t.Errorf("a link that can't be used is as old as its Secret, not %v", now.Clusters[3].Age)
-		}
-		x.status(`e east ready !annotation isthmus.io/exports: "nome" is none of all, mirrors, none; what is written for the cluster's exports stays as it is`,
-			"n north unreachable: …", "w west rejected: …")
-
-		east.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(schema.GroupResource{}, "", nil)
-		})
-		x.mu.Lock()
-		x.selector["east"] = "other"
-		x.mu.Unlock()
-		x.store.SelectorsChanged("east") // it can't be listed now
-		invalid = with(secret("e", "east", "t1", 0), "exports", "all")
-		delete(invalid.Annotations, TrustDomainAnnotation)
-		x.put(invalid) // the credentials stay in use, and settings are followed
-		x.pass(time.Minute)
-		x.expect(":", "east: unseen", "north: unseen", "west: unseen unreadable")
-	})
 }
 
 func TestReadExports(t *testing.T) {

@@ -19,6 +19,7 @@ import (
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 	"isthmus/local/externalworkload"
+	"isthmus/local/problems"
 )
 
 // Options are a Local's.
@@ -95,9 +96,7 @@ type Local struct {
 	services *fair.Dirty[federation.ServiceID] // to be defined; by namespace
 	zones    zones
 	profiles profiles
-
-	mu       sync.Mutex
-	problems map[federation.ServiceID][]string // by Service
+	problems *problems.Store // of annotations and labels
 }
 
 // New checks the options. It does no network IO and starts nothing.
@@ -131,8 +130,8 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
 		services: fair.NewDirty[federation.ServiceID](),
 		zones:    newZones(),
-		problems: make(map[federation.ServiceID][]string),
 	}
+	l.problems = problems.New(l.log, "annotations or labels of the Service can't be used")
 	l.profiles = newProfiles(l.profile)
 	own := cluster.OwnConfig{
 		ServiceChanged: func(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) },
@@ -233,10 +232,17 @@ func (l *Local) define(id federation.ServiceID, _ time.Time) {
 	svc := l.cluster.Service(id)
 	if svc == nil {
 		l.table.Define(id, nil)
-		l.report(id, nil)
+		l.problems.Set(id, nil)
 		return
 	}
-	d, problems := define(id, svc, l.prefer)
+	d, list := define(id, svc, l.prefer)
 	l.table.Define(id, d)
-	l.report(id, problems)
+	l.problems.Set(id, list)
 }
+
+// Problems lists the Services whose annotations or labels can't be used, wholly or
+// in part, sorted by name.
+func (l *Local) Problems() []adminapi.Problem { return l.problems.All() }
+
+// ProblemsOf lists what can't be used of the annotations and labels of one Service.
+func (l *Local) ProblemsOf(id federation.ServiceID) []string { return l.problems.Of(id) }

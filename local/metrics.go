@@ -31,9 +31,6 @@ func (l *Local) Collect(ch chan<- prometheus.Metric) {
 		ch <- m
 	}
 	ch <- cluster.StandingSeries(federation.Local, l.cordon)
-	l.mu.Lock()
-	n := len(l.problems)
-	l.mu.Unlock()
-	ch <- prometheus.MustNewConstMetric(newProblemsDesc(), prometheus.GaugeValue, float64(n))
+	ch <- prometheus.MustNewConstMetric(newProblemsDesc(), prometheus.GaugeValue, float64(len(l.Problems())))
 	ch <- prometheus.MustNewConstMetric(newProfilesDesc(), prometheus.GaugeValue, float64(h.RejectedProfiles))
 }

@@ -50,9 +50,7 @@ func (c *Cluster) serviceImports() follow.Kind[*mcs.ServiceImport, *plan.Service
 			if !plan.IsWritten(o.Labels) {
 				return &plan.ServiceImport{ID: plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)}, Manager: object.Manager(o)}, true
 			}
-			kept := object.ReadImport(o)
-			kept.Version = ""
-			return kept, true
+			return object.ReadImport(o), true
 		}))
 }
 

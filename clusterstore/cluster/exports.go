@@ -101,8 +101,8 @@ func (c *Cluster) SelectorsChanged() {
 }
 
 // readExport returns a Service that is exported by its labels or, in the own cluster, was written for exports, and what ServiceExports
-// need of any other; nil: there is nothing to keep. Its version is left out, since most changes of a Service don't matter here, and so
-// is what only ServiceImports have of it where ServiceExports are not read.
+// need of any other; nil: there is nothing to keep. What only ServiceImports have
+// of it is left out where ServiceExports are not read.
 func (c *Cluster) readExport(o *corev1.Service) *plan.Export {
 	selectors := c.cfg.Exports.Selectors()
 	mirror, federated := selectors.Match(o.Labels)
@@ -111,7 +111,6 @@ func (c *Cluster) readExport(o *corev1.Service) *plan.Export {
 		return nil
 	}
 	kept := object.Read(o)
-	kept.Version = ""
 	if !c.cfg.Exports.ServiceExports {
 		kept.Traffic = plan.Traffic{}
 	}

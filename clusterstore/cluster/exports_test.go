@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -224,29 +223,6 @@ func TestOwnExports(t *testing.T) {
 	if got := w.Exports().text(); got != "namespace ns, ns/new there, ns/web-federated kept with 1, ns/x-east kept with 2" || changes != 4 {
 		t.Errorf("got %s after %d reports", got, changes)
 	}
-}
-
-// TestSelectorsChanged: Services are listed again, and judged by the selectors there are then. What is served stays.
-func TestSelectorsChanged(t *testing.T) {
-	label := "before"
-	inCluster(t, func(c *Config, _ *trouble) {
-		c.Exports = &ExportConfig{Changed: func() {}, Selectors: func() plan.Selectors { return plan.Selectors{Mirror: labelSelects(label)} }}
-	}, func(r *running) {
-		if got := r.Exports().text(); !r.isSynced() || got != "ns/web mirror" {
-			t.Fatalf("exports %s", got)
-		}
-		label = "after"
-		r.SelectorsChanged()
-		if x := r.Exports(); x != nil { // else what was selected before would be taken for all there is, and the rest be removed
-			t.Errorf("before the list: %s", x.text())
-		}
-		r.until("the other Service is exported", time.Second, func() bool { return r.Exports().text() == "ns/api mirror" })
-		if h := r.Health(); h.Err != nil || len(r.changes) > 0 {
-			t.Errorf("%v; changes reported of %v", h.Err, r.changes)
-		}
-		r.create(labelled("new", "after=1"))
-		r.until("it is watched", time.Second, func() bool { return r.Exports().text() == "ns/api mirror, ns/new mirror" })
-	}, labelled("web", "before=1"), labelled("api", "after=1"))
 }
 
 // TestSelectorsStale: an event that comes before Services have been listed anew does not make what was judged by other selectors

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
@@ -130,7 +132,7 @@ func exportFields(of any, status bool) map[string]string {
 			addFields(fields, o.Type, o.Labels, o.Annotations, o.Ports, o.Traffic)
 			fields["ips"] = strings.Join(o.IPs, ", ")
 		}
-	case []plan.Condition:
+	case []metav1.Condition:
 		addConditions(fields, o)
 	}
 	return fields
@@ -163,8 +165,8 @@ func addFields(fields map[string]string, kind string, labels, annotations map[st
 	fields["internalTrafficPolicy"], fields["trafficDistribution"] = t.InternalTrafficPolicy, t.TrafficDistribution
 }
 
-func addConditions(fields map[string]string, all []plan.Condition) {
+func addConditions(fields map[string]string, all []metav1.Condition) {
 	for _, c := range all {
-		fields["condition "+c.Type] = strings.TrimSpace(fmt.Sprintf("%v %s %s", c.True, c.Reason, c.Message))
+		fields["condition "+c.Type] = strings.TrimSpace(fmt.Sprintf("%s %s %s", strings.ToLower(string(c.Status)), c.Reason, c.Message))
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/common/expfmt"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore"
 	"isthmus/internal/adminapi"
@@ -251,7 +252,7 @@ func TestExportsPageOfImports(t *testing.T) {
 					kept.Clusters, kept.Conditions = nil, nil
 				}
 				store.Imports[c.ID] = &kept
-			case []plan.Condition:
+			case []metav1.Condition:
 				store.Clusters[0].Exports[0].Exported.Conditions = after
 			}
 			for _, f := range page.Changes[i].Fields {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/local/exports/object"
@@ -45,7 +44,7 @@ type Change struct {
 	Verb Verb
 	Of   plan.ID   // the exports
 	For  plan.Kind // of what is written for them; empty: it is not known
-	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []plan.Condition; nil: there is none.
+	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []metav1.Condition; nil: there is none.
 	Before, After any
 
 	link    string        // by which writes take turns
@@ -140,7 +139,7 @@ func overImport(want *plan.WantedImport, status bool) func(have *mcs.ServiceImpo
 		}
 		next, specDiffers, statusDiffers := want.Over(now)
 		if !status && specDiffers || status && statusDiffers && have != nil {
-			return object.WriteImport(&next, have, metav1.Now())
+			return object.WriteImport(&next, have)
 		}
 		return nil
 	}
@@ -156,7 +155,7 @@ func overExport(want *plan.ExportConditions) func(have *mcs.ServiceExport) *mcs.
 			return nil
 		}
 		o := have.DeepCopy()
-		o.Status.Conditions = object.WriteConditions(next, have.Status.Conditions, metav1.Now())
+		o.Status.Conditions = next
 		return o
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -185,7 +187,7 @@ func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *term)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, links...)
 		ctx, stop := context.WithCancel(t.Context())
-		writer, err := New(Options{Services: w.services, MCS: w.mcs(), Leases: typedtest.Clients(w.api).Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch})
+		writer, err := New(Options{Services: w.services, MCS: w.mcs(), Leases: typedtest.Clients(w.api).Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch, Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,44 +41,6 @@ func conditionsOf(o *mcs.ServiceExport) (all []string) {
 	return all
 }
 
-// The import, then its Service, then the import's IPs, its status and the condition of the own export; each once.
-func TestWritesImports(t *testing.T) {
-	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, _ *term) {
-		time.Sleep(10 * time.Second)
-		got := w.take()
-		if !slices.Contains(got[:2], "create import shop/web") || !slices.Contains(got, "create shop/web-clusterset") || !slices.Contains(got, "status export shop/web") || len(got) > 7 {
-			t.Errorf("%q", got)
-		}
-		o, derived := w.imports.all[shop("web")], w.service("web-clusterset")
-		if !slices.Equal(o.Spec.IPs, derived.Spec.ClusterIPs) || len(o.Spec.Ports) != 1 || len(o.Status.Clusters) != 2 || o.Status.Clusters[0].Cluster != "local" {
-			t.Errorf("import %+v, %+v", o.Spec, o.Status)
-		}
-		owner := derived.OwnerReferences[0]
-		if owner.UID != o.UID || owner.APIVersion != "multicluster.x-k8s.io/v1beta1" || owner.Controller != nil || owner.BlockOwnerDeletion != nil || len(derived.OwnerReferences) != 1 {
-			t.Errorf("owner %+v of %q", owner, o.UID)
-		}
-		if got := conditionsOf(w.exports.all[shop("web")]); !slices.Equal(got, []string{"Valid=True Valid", "Ready=True Ready", "Conflict=False NoConflicts"}) {
-			t.Errorf("conditions %q", got)
-		}
-		time.Sleep(time.Hour)
-		if got := w.take(); len(got) > 0 {
-			t.Errorf("though nothing changes: %q", got)
-		}
-		w.change(func() { w.links[0].Exports = nil })
-		time.Sleep(5 * time.Second)
-		if got := w.take(); !slices.Contains(got, "status import shop/web") || !slices.Equal(w.imports.all[shop("web")].Spec.IPs, derived.Spec.ClusterIPs) || len(w.imports.all[shop("web")].Status.Clusters) != 1 {
-			t.Errorf("once west has gone: %q", got)
-		}
-		w.change(func() { clear(w.exports.all) })
-		time.Sleep(5 * time.Second)
-		got = w.take()
-		slices.Sort(got)
-		if !slices.Equal(got, []string{"delete import shop/web", "delete shop/web-clusterset"}) {
-			t.Errorf("once no cluster exports: %q", got)
-		}
-	})
-}
-
 // Conditions of others stay, and ours are put back where others undo them.
 func TestConditions(t *testing.T) {
 	inMCS(t, nil, []string{"web"}, func(w *world, _ *term) {
@@ -206,39 +168,6 @@ func TestNoStatus(t *testing.T) {
 	}
 }
 
-// Nothing is written, or removed, in a version for which there is no client.
-func TestNoClient(t *testing.T) {
-	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, _ *term) {
-		time.Sleep(10 * time.Second)
-		w.take()
-		w.change(func() { w.version, w.links[0].Exports = "v2", nil })
-		time.Sleep(time.Hour)
-		if got := w.take(); len(got) > 0 {
-			t.Errorf("%q", got)
-		}
-	})
-}
-
-// What is held goes when its time is over, also where nothing else is left to do.
-func TestHeldAlone(t *testing.T) {
-	inMCS(t, []string{"west"}, nil, func(w *world, _ *term) {
-		time.Sleep(10 * time.Second)
-		w.take()
-		w.change(func() {
-			w.version, w.links[0].Exports, w.links[0].Emptied = "", nil, true
-			clear(w.imports.all)
-		})
-		time.Sleep(9 * time.Minute)
-		if got := w.take(); len(got) > 0 {
-			t.Errorf("while it is held: %q", got)
-		}
-		time.Sleep(2 * time.Minute)
-		if got := w.take(); !slices.Equal(got, []string{"delete shop/web-clusterset"}) {
-			t.Errorf("then: %q", got)
-		}
-	})
-}
-
 // A fresh read decides of these objects too.
 func TestImportOfAnother(t *testing.T) {
 	inWorld(t, nil, func(w *world, _ *term) {
@@ -253,26 +182,6 @@ func TestImportOfAnother(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got := w.take(); len(got) > 0 || w.imports.all[shop("web")] != users {
 			t.Errorf("%q", got)
-		}
-	})
-}
-
-// Where the kinds are not installed nothing is tried of them, and for them no Lease is needed.
-func TestNoKinds(t *testing.T) {
-	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, term *term) {
-		w.change(func() { w.version = "" })
-		time.Sleep(10 * time.Second)
-		w.take()
-		w.change(func() { w.links = append(w.links, link("east", shop("web"))) })
-		time.Sleep(time.Minute)
-		if got := w.take(); !slices.Equal(got, []string{"create shop/web-east"}) {
-			t.Errorf("%q", got)
-		}
-		w.change(func() { w.links = w.links[:1] })
-		time.Sleep(time.Hour)
-		world, _ := w.read()
-		if p, _ := plan.Make(world, plan.Memory{}); !idle(p) {
-			t.Errorf("there is something to do: %+v", p)
 		}
 	})
 }

@@ -48,9 +48,6 @@ func (t *term) pass() writes.Pass[Object] {
 	if !ok {
 		return writes.Pass[Object]{}
 	}
-	if v := world.MCSVersion; v != "" && t.MCS[v].ServiceImports == nil {
-		world.MCSVersion, world.Imports = "", nil // nothing is written of what there is no client for
-	}
 	p, memory := plan.Make(world, t.memory)
 	t.mu.Lock()
 	t.memory = memory

@@ -2,7 +2,6 @@ package exports
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -24,7 +23,7 @@ const leaseName = "isthmus-exports-write"
 // idleTime is how long nothing is exported and nothing written before the Lease is given back.
 const idleTime = time.Minute
 
-// Options are a Writer's.
+// Options are a Writer's. All are needed.
 type Options struct {
 	Services            typed.Namespaced[*corev1.Service, *corev1.ServiceList]
 	MCS                 map[string]typed.MCS // by version: all those that World has
@@ -34,26 +33,8 @@ type Options struct {
 	World func() (plan.World, bool)
 	// Changed returns a channel that is closed when World may return something else than before the call.
 	Changed    func() <-chan struct{}
-	Registerer prometheus.Registerer // nil: no metrics
-	Log        *zap.Logger           // nil: no logs
-}
-
-func (o *Options) validate() error {
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	if o.Registerer == nil {
-		o.Registerer = prometheus.NewRegistry()
-	}
-	switch {
-	case o.Services == nil || o.Leases == nil:
-		return errors.New("Options.Services or Options.Leases is nil")
-	case o.Namespace == "" || o.Identity == "":
-		return errors.New("Options.Namespace, of the Lease, or Options.Identity, of its holder, is empty")
-	case o.World == nil || o.Changed == nil:
-		return errors.New("Options.World or Options.Changed is nil")
-	}
-	return nil
+	Registerer prometheus.Registerer
+	Log        *zap.Logger
 }
 
 // Writer writes Services and ServiceImports, and conditions of ServiceExports, while it holds the Lease.
@@ -63,11 +44,8 @@ type Writer struct {
 	standing *election.Standing[term]
 }
 
-// New checks the options. It does no network IO and starts nothing.
+// New registers the metrics. It does no network IO and starts nothing.
 func New(o Options) (*Writer, error) {
-	if err := o.validate(); err != nil {
-		return nil, fmt.Errorf("writer of exported Services: %w", err)
-	}
 	w := &Writer{Options: o, standing: election.NewStanding[term]("exported Services", o.Identity, o.Log)}
 	m, err := newMetrics(o.Registerer, w.leads)
 	if err != nil {

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,7 +169,7 @@ func TestRun(t *testing.T) {
 		w := newWorld(t)
 		ctx, stop := context.WithCancel(t.Context())
 		client := typedtest.Clients(w.api)
-		writer, err := New(Options{Services: client.Services, Leases: client.Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch})
+		writer, err := New(Options{Services: client.Services, Leases: client.Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch, Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -200,13 +202,6 @@ func TestRun(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 	})
-}
-
-func TestManagers(t *testing.T) {
-	o := &corev1.Service{ObjectMeta: metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}, {Manager: fieldManager}, {Manager: "argocd"}, {Manager: "kubectl"}}}}
-	if got := managers(o); got != "argocd, kubectl" {
-		t.Error(got)
-	}
 }
 
 // Nothing goes while what is to be in its place can't be written.

@@ -196,7 +196,7 @@ func (held) Write(write func(context.Context) error) error { return write(contex
 func newTestTerm(t testing.TB, services ...*corev1.Service) testTerm {
 	t.Helper()
 	c := newCluster(t, services...)
-	w, err := New(Options{Client: typedtest.Clients(c.api), Namespace: "linkerd", Identity: "a"})
+	w, err := New(Options{Client: typedtest.Clients(c.api), Namespace: "linkerd", Identity: "a", Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
 	must(t, err)
 	w.Follow(c)
 	return testTerm{newTerm(w, held{}), c}

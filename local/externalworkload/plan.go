@@ -29,10 +29,10 @@ type plan struct {
 //
 // A Service that is being deleted gets no new slices; those that it has are kept up
 // to date. Garbage collection removes them after it.
-func newPlan(ctx context.Context, svc *corev1.Service, workloads []*crd.ExternalWorkload, existing []*discoveryv1.EndpointSlice) (plan, problems) {
+func newPlan(ctx context.Context, svc *corev1.Service, workloads []*crd.ExternalWorkload, existing []*discoveryv1.EndpointSlice) (plan, leftOut) {
 	var p plan
 	var groups endpointGroups
-	var left problems
+	var left leftOut
 	if selects(svc) {
 		groups, left = newEndpointGroups(ctx, svc, workloads)
 	}

@@ -43,7 +43,7 @@ type portSets struct {
 }
 
 // newPortSets uses the first maxPorts ports, and reports if there are more.
-func newPortSets(svc *corev1.Service, left *problems) *portSets {
+func newPortSets(svc *corev1.Service, left *leftOut) *portSets {
 	ports := svc.Spec.Ports
 	if len(ports) > maxPorts {
 		left.add(svc.Name, "has %d ports, of which the first %d are used", len(ports), maxPorts)

@@ -21,9 +21,9 @@ import (
 func TestReadsOnce(t *testing.T) {
 	svc := aService("web", "80/8080")
 	term := newTestTerm(t, svc)
-	term.report(nameOf(svc), []string{"vm-1: no"})
-	if term.sync(svc); len(term.api.Actions()) > 0 || term.hasProblems(nameOf(svc)) {
-		t.Errorf("requests %v, problems %v", term.api.Actions(), term.problems)
+	term.problems.Set(nameOf(svc), []string{"vm-1: no"})
+	if term.sync(svc); len(term.api.Actions()) > 0 || len(term.problems.Of(nameOf(svc))) > 0 {
+		t.Errorf("requests %v, problems %v", term.api.Actions(), term.problems.All())
 	}
 	for i := range 5 {
 		must(t, term.tracker.Add(change(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil), func(s *discoveryv1.EndpointSlice) { s.Name = fmt.Sprint("s-", i) })))
@@ -97,8 +97,8 @@ func TestBrokenOff(t *testing.T) {
 	term := newTestTerm(t, svc)
 	term.workloads = workloads(10)
 	term.workloads[9].Invalid = "not to be read"
-	term.report(nameOf(svc), []string{"as before"})
-	if _, err := term.term.sync(ctx, nameOf(svc)); !errors.Is(err, context.Canceled) || term.problems[nameOf(svc)][0] != "as before" {
-		t.Errorf("%v; problems %v", err, term.problems)
+	term.problems.Set(nameOf(svc), []string{"as before"})
+	if _, err := term.term.sync(ctx, nameOf(svc)); !errors.Is(err, context.Canceled) || term.problems.Of(nameOf(svc))[0] != "as before" {
+		t.Errorf("%v; problems %v", err, term.problems.All())
 	}
 }

@@ -1,8 +1,6 @@
 package externalworkload
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -42,39 +40,13 @@ func (w *Writer) Status() adminapi.SliceWriter {
 	defer w.mu.Unlock()
 	s := adminapi.SliceWriter{
 		Identity: w.o.Identity, Holder: seen.Holder, Leading: seen.Leading, Since: seen.Since, LeaseError: seen.Problem,
-		Error: w.lastFailure.text, ErrorAt: w.lastFailure.at, Problems: make([]adminapi.Problem, 0, len(w.problems)),
+		Error: w.lastFailure.text, ErrorAt: w.lastFailure.at, Problems: w.problems.All(),
 		Unread: unread, Synced: synced, Services: len(slicesOf),
 	}
 	for _, n := range slicesOf {
 		s.Slices += n
 	}
-	for svc, list := range w.problems {
-		s.Problems = append(s.Problems, adminapi.Problem{Service: svc.String(), Problems: list})
-	}
-	slices.SortFunc(s.Problems, func(a, b adminapi.Problem) int { return cmp.Compare(a.Service, b.Service) })
 	return s
-}
-
-// report stores what is left out of a Service's slices, and logs it if it has changed.
-func (w *Writer) report(svc federation.ServiceID, problems []string) {
-	w.mu.Lock()
-	before := w.problems[svc]
-	if len(problems) == 0 {
-		delete(w.problems, svc)
-	} else {
-		w.problems[svc] = problems
-	}
-	w.mu.Unlock()
-	if len(problems) > 0 && !slices.Equal(before, problems) {
-		w.log.Warn("a part of the Service's ExternalWorkloads is left out of its EndpointSlices", zap.Stringer("service", svc), zap.Strings("problems", problems))
-	}
-}
-
-// hasProblems reports whether something is left out of a Service's slices.
-func (w *Writer) hasProblems(svc federation.ServiceID) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.problems[svc]) > 0
 }
 
 // setFailure stores the last error, for Status.

@@ -27,7 +27,7 @@ const requestTimeout = 10 * time.Second
 func (t *term) sync(work context.Context, name federation.ServiceID) (wrote bool, err error) {
 	svc := t.cluster.Selecting(name)
 	if svc == nil { // deleted: garbage collection removes its slices
-		t.report(name, nil)
+		t.problems.Set(name, nil)
 		t.mu.Lock()
 		delete(t.written, name)
 		t.mu.Unlock()
@@ -35,7 +35,7 @@ func (t *term) sync(work context.Context, name federation.ServiceID) (wrote bool
 	}
 	selected := t.selected(svc)
 	if len(selected) == 0 && !t.mayHaveSlices(name) {
-		t.report(name, nil)
+		t.problems.Set(name, nil)
 		return false, nil
 	}
 	existing, err := t.slicesOf(work, name)
@@ -46,7 +46,7 @@ func (t *term) sync(work context.Context, name federation.ServiceID) (wrote bool
 	if work.Err() != nil { // so the plan may be incomplete
 		return false, work.Err()
 	}
-	t.report(name, left.list())
+	t.problems.Set(name, left.list())
 	return len(p.create)+len(p.update)+len(p.remove) > 0, t.execute(work, p, name)
 }
 

@@ -88,7 +88,7 @@ func (t *term) mark(svc federation.ServiceID) {
 // serviceChanged marks a Service if it may have to do with ExternalWorkloads. Most have not, and whoever
 // follows the cluster waits for this: it takes no longer where there are many objects.
 func (t *term) serviceChanged(svc federation.ServiceID) {
-	if t.cluster.HasWorkloads(svc.Namespace) || t.mayHaveSlices(svc) || t.hasProblems(svc) {
+	if t.cluster.HasWorkloads(svc.Namespace) || t.mayHaveSlices(svc) || len(t.problems.Of(svc)) > 0 {
 		t.mark(svc)
 	}
 }

@@ -2,7 +2,6 @@ package externalworkload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -14,21 +13,22 @@ import (
 	"isthmus/clusterstore/typed"
 	"isthmus/federation"
 	"isthmus/local/election"
+	"isthmus/local/problems"
 	"isthmus/local/writes"
 )
 
 // leaseName is the name that Linkerd's controller uses.
 const leaseName = "linkerd-destination-endpoint-write"
 
-// Options are a Writer's.
+// Options are a Writer's. All are needed.
 type Options struct {
 	Client    *typed.Clients // of the own cluster
 	Namespace string         // of the control plane: the Lease is there
 	Identity  string         // by which the Lease is held; no other replica may have the same
 	// QueueMetrics exports the metrics of the work queue.
 	QueueMetrics bool
-	Registerer   prometheus.Registerer // nil: no metrics
-	Log          *zap.Logger           // nil: no logs
+	Registerer   prometheus.Registerer
+	Log          *zap.Logger
 }
 
 // Cluster is what a Writer reads of the own cluster, which follows the objects. It is a
@@ -46,24 +46,6 @@ type Cluster interface {
 	AllMarked() map[federation.ServiceID]int
 }
 
-func (o *Options) validate() error {
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	if o.Registerer == nil {
-		o.Registerer = prometheus.NewRegistry()
-	}
-	switch {
-	case o.Client == nil:
-		return errors.New("Options.Client is nil")
-	case o.Namespace == "":
-		return errors.New("Options.Namespace, the namespace of the Lease, is empty")
-	case o.Identity == "":
-		return errors.New("Options.Identity, the name of the Lease's holder, is empty")
-	}
-	return nil
-}
-
 // Writer writes EndpointSlices while it holds the Lease.
 type Writer struct {
 	// fixed
@@ -73,20 +55,17 @@ type Writer struct {
 	cluster Cluster // set by Follow
 
 	standing *election.Standing[term]
+	problems *problems.Store // what is left out, in the present term
 
 	mu          sync.Mutex // the rest is of the present term
 	lastFailure failure
-	problems    map[federation.ServiceID][]string // what is left out, by Service
-	unread      bool                              // it is logged that ExternalWorkloads can't be read
+	unread      bool // it is logged that ExternalWorkloads can't be read
 }
 
-// New checks the options. It does no network IO and starts nothing.
+// New registers the metrics. It does no network IO and starts nothing.
 func New(o Options) (*Writer, error) {
-	if err := o.validate(); err != nil {
-		return nil, fmt.Errorf("EndpointSlice writer: %w", err)
-	}
 	w := &Writer{
-		o: o, log: o.Log, problems: make(map[federation.ServiceID][]string),
+		o: o, log: o.Log, problems: problems.New(o.Log, "a part of the Service's ExternalWorkloads is left out of its EndpointSlices"),
 		standing: election.NewStanding[term]("EndpointSlices for ExternalWorkloads", o.Identity, o.Log),
 	}
 	m, err := newMetrics(o.Registerer, o.QueueMetrics, w.leading)
@@ -129,10 +108,10 @@ func (w *Writer) Run(ctx context.Context) error {
 func (w *Writer) lead(work context.Context, lease writes.Lease) {
 	t := newTerm(w, lease)
 	w.standing.Lead(work, t, t.run)
+	w.problems.Clear()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unread, w.lastFailure = false, failure{}
-	clear(w.problems)
 }
 
 // leading returns the present term; nil: this replica does not lead.

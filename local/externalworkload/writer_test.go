@@ -273,7 +273,7 @@ func TestServiceChanged(t *testing.T) {
 			must(t, x.tracker.Add(newSlice(web, discoveryv1.AddressTypeIPv4, nil, nil)))
 		}, 1},
 		"what this term has written": {func(x testTerm) { x.written[nameOf(web)] = true }, 1},
-		"problems that are shown":    {func(x testTerm) { x.report(nameOf(web), []string{"vm: no"}) }, 1},
+		"problems that are shown":    {func(x testTerm) { x.problems.Set(nameOf(web), []string{"vm: no"}) }, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			term := newTestTerm(t)

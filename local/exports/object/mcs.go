@@ -26,8 +26,8 @@ func ReadExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
 // ReadImport returns what plans know of a ServiceImport. It shares nothing with it.
 func ReadImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	i := &plan.ServiceImport{
-		ID:  plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
-		UID: strings.Clone(string(o.UID)), Version: strings.Clone(o.ResourceVersion),
+		ID:      plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
+		UID:     strings.Clone(string(o.UID)),
 		Created: o.CreationTimestamp.Time, Deleting: o.DeletionTimestamp != nil,
 		Labels: clone(o.Labels), Annotations: clone(o.Annotations),
 		Type: strings.Clone(string(o.Spec.Type)), IPs: texts(o.Spec.IPs), IPFamilies: texts(o.Spec.IPFamilies),
@@ -59,8 +59,7 @@ func Manager(o metav1.Object) string {
 }
 
 // WriteImport returns the ServiceImport as a plan wants it where there is have, which may be nil. What plans don't know stays.
-// Conditions that change do so now.
-func WriteImport(next *plan.ServiceImport, have *mcs.ServiceImport, now metav1.Time) *mcs.ServiceImport {
+func WriteImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
 	o := &mcs.ServiceImport{}
 	if have != nil {
 		o = have.DeepCopy()
@@ -91,36 +90,14 @@ func WriteImport(next *plan.ServiceImport, have *mcs.ServiceImport, now metav1.T
 	for _, c := range next.Clusters {
 		o.Status.Clusters = append(o.Status.Clusters, mcs.ClusterStatus{Cluster: c})
 	}
-	o.Status.Conditions = WriteConditions(next.Conditions, o.Status.Conditions, now)
+	o.Status.Conditions = next.Conditions
 	return o
 }
 
-func conditions(all []metav1.Condition) (list []plan.Condition) {
+func conditions(all []metav1.Condition) (list []metav1.Condition) {
 	for _, c := range all {
-		list = append(list, plan.Condition{
-			Type: strings.Clone(c.Type), Reason: strings.Clone(c.Reason), Message: strings.Clone(c.Message),
-			True: c.Status == metav1.ConditionTrue, Generation: c.ObservedGeneration,
-		})
-	}
-	return list
-}
-
-// WriteConditions returns the conditions as a plan wants them where there is have. Those whose status changes do so now.
-func WriteConditions(next []plan.Condition, have []metav1.Condition, now metav1.Time) (list []metav1.Condition) {
-	for _, c := range next {
-		o := metav1.Condition{Type: c.Type, Status: metav1.ConditionFalse, Reason: c.Reason, Message: c.Message, ObservedGeneration: c.Generation, LastTransitionTime: now}
-		if c.True {
-			o.Status = metav1.ConditionTrue
-		}
-		for i, before := range conditions(have) {
-			switch {
-			case before == c: // also a status that is neither, which only others set
-				o = have[i]
-			case before.Type == c.Type && before.True == c.True:
-				o.LastTransitionTime = have[i].LastTransitionTime
-			}
-		}
-		list = append(list, o)
+		c.Type, c.Reason, c.Message, c.Status = strings.Clone(c.Type), strings.Clone(c.Reason), strings.Clone(c.Message), metav1.ConditionStatus(strings.Clone(string(c.Status)))
+		list = append(list, c)
 	}
 	return list
 }

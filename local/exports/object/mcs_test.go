@@ -3,7 +3,6 @@ package object
 import (
 	"reflect"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
@@ -33,9 +32,9 @@ func TestImportThereAndBack(t *testing.T) {
 			})
 		}
 		for _, kind := range few("conditions", "Ready", "Other") {
-			want.Conditions = append(want.Conditions, plan.Condition{Type: kind, Reason: "Ready", True: rapid.Bool().Draw(t, "true"), Generation: 3})
+			want.Conditions = append(want.Conditions, metav1.Condition{Type: kind, Reason: "Ready", Status: rapid.SampledFrom([]metav1.ConditionStatus{"True", "False"}).Draw(t, "status"), ObservedGeneration: 3})
 		}
-		got := ReadImport(WriteImport(want, nil, metav1.Now()))
+		got := ReadImport(WriteImport(want, nil))
 		for _, list := range []*[]string{&want.IPs, &want.IPFamilies, &want.Clusters} {
 			if len(*list) == 0 {
 				*list = nil
@@ -45,26 +44,4 @@ func TestImportThereAndBack(t *testing.T) {
 			t.Fatalf("got  %+v\nwant %+v", got, want)
 		}
 	})
-}
-
-// TestConditionsChange: the time of a condition changes with its status alone, and what others set stays as it is.
-func TestConditionsChange(t *testing.T) {
-	before, now := metav1.NewTime(time.Unix(1000, 0)), metav1.NewTime(time.Unix(2000, 0))
-	others := metav1.Condition{Type: "Theirs", Status: metav1.ConditionUnknown, Reason: "Why", LastTransitionTime: before}
-	have := []metav1.Condition{
-		others,
-		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", LastTransitionTime: before},
-		{Type: "Valid", Status: metav1.ConditionTrue, Reason: "Valid", LastTransitionTime: before},
-	}
-	got := WriteConditions([]plan.Condition{
-		{Type: "Theirs", Reason: "Why"}, {Type: "Ready", Reason: "Ready", Message: "more", True: true}, {Type: "Valid", Reason: "NoService"},
-	}, have, now)
-	want := []metav1.Condition{
-		others,
-		{Type: "Ready", Status: metav1.ConditionTrue, Reason: "Ready", Message: "more", LastTransitionTime: before},
-		{Type: "Valid", Status: metav1.ConditionFalse, Reason: "NoService", LastTransitionTime: now},
-	}
-	if !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
 }

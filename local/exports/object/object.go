@@ -25,7 +25,6 @@ func Read(o *corev1.Service) *plan.Service {
 	s := &plan.Service{
 		ID:          plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
 		UID:         strings.Clone(string(o.UID)),
-		Version:     strings.Clone(o.ResourceVersion),
 		Deleting:    o.DeletionTimestamp != nil,
 		Type:        strings.Clone(cmp.Or(string(o.Spec.Type), string(corev1.ServiceTypeClusterIP))),
 		ClusterIPs:  texts(o.Spec.ClusterIPs),

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // The types of a ServiceImport.
@@ -29,7 +32,7 @@ func (m *maker) wantImport(one *merged) {
 		w.traffic = &traffic
 	}
 	if w.kind == headless {
-		w.ready = Condition{Type: "Ready", Reason: "Ready", Message: "a headless ServiceImport has no IPs", True: true}
+		w.ready = condition("Ready", true, "Ready", "a headless ServiceImport has no IPs")
 		m.out.Imports = append(m.out.Imports, w)
 		m.removeService(one.group)
 		return
@@ -39,10 +42,10 @@ func (m *maker) wantImport(one *merged) {
 		p.Target = ""
 		w.ports = append(w.ports, p)
 	}
-	w.ready = Condition{Type: "Ready", Reason: "Pending", Message: cmp.Or(one.taken, "the Service "+one.target().Name+" has no IP yet")}
+	w.ready = condition("Ready", false, "Pending", cmp.Or(one.taken, "the Service "+one.target().Name+" has no IP yet"))
 	if one.taken == "" && derived != nil && m.Marked(derived) && len(derived.ClusterIPs) > 0 {
 		w.ips, w.families = derived.ClusterIPs, families(derived.ClusterIPs)
-		w.ready = Condition{Type: "Ready", Reason: "Ready", True: true}
+		w.ready = condition("Ready", true, "Ready", "")
 	}
 	m.out.Imports = append(m.out.Imports, w)
 	if have != nil && one.taken == "" {
@@ -137,19 +140,20 @@ func (m *maker) exporters(one *merged) (names []string) {
 type ExportConditions struct {
 	ID
 	Have *ServiceExport
-	Want []Condition // of the types that are ours
+	Want []metav1.Condition // of the types that are ours
 }
 
 // Content is as that of a WantedService.
 func (w *ExportConditions) Content() string { return hash(fmt.Sprintf("%#v", w.Want), 20) }
 
 // Over returns the conditions of a ServiceExport that has these, and whether they differ. Those of other types stay.
-func (w *ExportConditions) Over(have []Condition) (next []Condition, differs bool) {
-	next = slices.DeleteFunc(slices.Clone(have), func(c Condition) bool { return c.Type == "Conflict" && len(w.Want) < 3 })
+func (w *ExportConditions) Over(have []metav1.Condition) (next []metav1.Condition, differs bool) {
+	next = slices.DeleteFunc(slices.Clone(have), func(c metav1.Condition) bool { return c.Type == "Conflict" && len(w.Want) < 3 })
+	differs = len(next) < len(have)
 	for _, c := range w.Want {
-		next = withCondition(next, c)
+		differs = meta.SetStatusCondition(&next, c) || differs
 	}
-	return next, !slices.Equal(next, have)
+	return next, differs
 }
 
 // conditions adds those of the own cluster's ServiceExports, but not where the ServiceImport is somebody else's: who writes that writes
@@ -176,7 +180,7 @@ func (m *maker) conditions() {
 			keepConflict(want, e.Exported.Conditions)
 		}
 		for i := range want {
-			want[i].Generation = e.Exported.Generation
+			want[i].ObservedGeneration = e.Exported.Generation
 			want[i].Message = message(want[i].Message)
 		}
 		m.out.Exports = append(m.out.Exports, ExportConditions{e.ID, e.Exported, want})
@@ -185,9 +189,9 @@ func (m *maker) conditions() {
 }
 
 // keepConflict puts the conflict that there was in place of what is wanted: it may be with an export that is not known.
-func keepConflict(want, have []Condition) {
+func keepConflict(want, have []metav1.Condition) {
 	for _, c := range have {
-		if i := slices.IndexFunc(want, func(o Condition) bool { return o.Type == c.Type }); i >= 0 && c.Type == "Conflict" && c.True {
+		if i := slices.IndexFunc(want, func(o metav1.Condition) bool { return o.Type == c.Type }); i >= 0 && c.Type == "Conflict" && c.Status == metav1.ConditionTrue {
 			want[i] = c
 		}
 	}
@@ -203,24 +207,21 @@ func message(text string) string {
 }
 
 // exportConditions follow KEP-1645.
-func exportConditions(v Verdict, e *Export, found []Conflict) []Condition {
+func exportConditions(v Verdict, e *Export, found []Conflict) []metav1.Condition {
 	if v.State == Invalid {
 		reason := "InvalidServiceType"
 		if e.Service == nil || e.Service.Deleting {
 			reason = "NoService"
 		}
-		return []Condition{
-			{Type: "Valid", Reason: reason, Message: v.Detail},
-			{Type: "Ready", Reason: "Pending", Message: "the ServiceExport is not valid"},
-		}
+		return []metav1.Condition{condition("Valid", false, reason, v.Detail), condition("Ready", false, "Pending", "the ServiceExport is not valid")}
 	}
 	message := "the ServiceImport is " + string(v.State)
 	if v.Detail != "" {
 		message += ": " + v.Detail
 	}
-	all := []Condition{{Type: "Valid", Reason: "Valid", True: true}, {Type: "Ready", Reason: "Ready", Message: message, True: true}}
+	all := []metav1.Condition{condition("Valid", true, "Valid", ""), condition("Ready", true, "Ready", message)}
 	if len(found) == 0 {
-		return append(all, Condition{Type: "Conflict", Reason: "NoConflicts"})
+		return append(all, condition("Conflict", false, "NoConflicts", ""))
 	}
 	var reasons, messages []string
 	for _, c := range found {
@@ -229,7 +230,7 @@ func exportConditions(v Verdict, e *Export, found []Conflict) []Condition {
 		}
 		messages = append(messages, c.Message)
 	}
-	return append(all, Condition{Type: "Conflict", Reason: strings.Join(reasons, ","), Message: strings.Join(messages, "; "), True: true})
+	return append(all, condition("Conflict", true, strings.Join(reasons, ","), strings.Join(messages, "; ")))
 }
 
 // differences returns what the exports of a ServiceImport differ in, besides ports: a reason and a text for each field.

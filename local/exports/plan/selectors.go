@@ -27,7 +27,7 @@ func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 
 // Reduce drops of a Service what a ServiceExport of its name has no use for. It is still known to be written if it is.
 func (s *Service) Reduce() {
-	s.UID, s.Version, s.OwnerUID, s.ClusterIPs = "", "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
+	s.UID, s.OwnerUID, s.ClusterIPs = "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
 	exclude(s.Labels, func(key string) bool { return key != markLabel && key != mirroredLabel })
 	exclude(s.Annotations, func(key string) bool { return !copyAnnotation(key, true) })
 	if len(s.Labels) == 0 {

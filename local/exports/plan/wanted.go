@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // metadata is what an object is to have of labels and annotations.
@@ -127,7 +130,7 @@ type WantedImport struct {
 	families []string
 	traffic  *Traffic // nil: as it is
 	clusters []string
-	ready    Condition
+	ready    metav1.Condition
 }
 
 // Mine reports whether a ServiceImport of that name, as it has just been read, may be written.
@@ -138,6 +141,7 @@ func (w *WantedImport) Mine(have *ServiceImport) bool {
 // Content is as that of a WantedService.
 func (w *WantedImport) Content() string {
 	i, _, _ := w.Over(nil)
+	i.Conditions = []metav1.Condition{w.ready} // without a time
 	return hash(fmt.Sprintf("%#v", i), 20)
 }
 
@@ -152,21 +156,21 @@ func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, s
 		next.Traffic = *w.traffic
 	}
 	next.Labels, next.Annotations = w.metadata.over(next.Labels, next.Annotations)
-	next.Conditions = withCondition(next.Conditions, w.ready)
+	next.Conditions = slices.Clone(next.Conditions)
+	changed := meta.SetStatusCondition(&next.Conditions, w.ready)
 	if have == nil {
 		return next, true, true
 	}
 	differs = next.Type != have.Type || next.Traffic != have.Traffic || !slices.Equal(next.Ports, have.Ports) || !slices.Equal(next.IPs, have.IPs) ||
 		!slices.Equal(next.IPFamilies, have.IPFamilies) || !maps.Equal(next.Labels, have.Labels) || !maps.Equal(next.Annotations, have.Annotations)
-	return next, differs, !slices.Equal(next.Clusters, have.Clusters) || !slices.Equal(next.Conditions, have.Conditions)
+	return next, differs, changed || !slices.Equal(next.Clusters, have.Clusters)
 }
 
-// withCondition returns the conditions with this one in place of that of its type; those of other types stay.
-func withCondition(all []Condition, c Condition) []Condition {
-	all = slices.Clone(all)
-	if i := slices.IndexFunc(all, func(o Condition) bool { return o.Type == c.Type }); i >= 0 {
-		all[i] = c
-		return all
+// condition returns one that has no time yet: that is when it is written with another status than before.
+func condition(kind string, is bool, reason, message string) metav1.Condition {
+	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+	if is {
+		c.Status = metav1.ConditionTrue
 	}
-	return append(all, c)
+	return c
 }

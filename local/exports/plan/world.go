@@ -3,6 +3,8 @@ package plan
 import (
 	"cmp"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // ID names an object within a cluster.
@@ -103,14 +105,14 @@ type ServiceExport struct {
 	UID                 string
 	Created             time.Time
 	Generation          int64
-	Labels, Annotations map[string]string // exportedLabels and exportedAnnotations
-	Conditions          []Condition       // of the own cluster only
+	Labels, Annotations map[string]string  // exportedLabels and exportedAnnotations
+	Conditions          []metav1.Condition // of the own cluster only
 }
 
 // Service is what is read of a Service, as an export or as an object that may be written.
 type Service struct {
 	ID
-	UID, Version         string
+	UID                  string
 	Deleting             bool
 	Type                 string // "ClusterIP" and so on
 	ClusterIPs           []string
@@ -143,7 +145,7 @@ type Port struct {
 // ServiceImport is what is read of a ServiceImport.
 type ServiceImport struct {
 	ID
-	UID, Version        string
+	UID                 string
 	Created             time.Time
 	Deleting            bool
 	Labels, Annotations map[string]string
@@ -153,12 +155,5 @@ type ServiceImport struct {
 	Traffic
 	Clusters   []string // status.clusters
 	Manager    string   // who wrote it, of one that no gateway wrote; empty: not known
-	Conditions []Condition
-}
-
-// Condition is one of a ServiceExport's or ServiceImport's status.
-type Condition struct {
-	Type, Reason, Message string
-	True                  bool
-	Generation            int64
+	Conditions []metav1.Condition
 }

@@ -5,15 +5,15 @@ import "fmt"
 // maxProblems is how many problems of one Service have a text.
 const maxProblems = 10
 
-// problems are what is left out of a Service's slices, and why. The first ones have a
+// leftOut is what is left out of a Service's slices, and why. The first ones have a
 // text; the others are counted.
-type problems struct {
+type leftOut struct {
 	named []string
 	more  int
 }
 
 // add adds a problem of an object.
-func (p *problems) add(object, format string, args ...any) {
+func (p *leftOut) add(object, format string, args ...any) {
 	if len(p.named) == maxProblems {
 		p.more++
 		return
@@ -22,7 +22,7 @@ func (p *problems) add(object, format string, args ...any) {
 }
 
 // list returns the texts, and how many problems more there are.
-func (p *problems) list() []string {
+func (p *leftOut) list() []string {
 	if p.more == 0 {
 		return p.named
 	}

@@ -1,0 +1,68 @@
+// Package problems keeps what can't be used of Services, and why. Each is logged once, when it appears or changes.
+package problems
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+)
+
+// Store has problems by Service. [New] makes one. Its methods are safe for concurrent use.
+type Store struct {
+	log     *zap.Logger
+	message string
+
+	mu  sync.Mutex
+	all map[federation.ServiceID][]string
+}
+
+// New returns a Store without problems. message is what is logged of a Service.
+func New(log *zap.Logger, message string) *Store {
+	return &Store{log: log, message: message, all: make(map[federation.ServiceID][]string)}
+}
+
+// Set sets the problems of a Service; none: it has none any more.
+func (s *Store) Set(svc federation.ServiceID, list []string) {
+	s.mu.Lock()
+	before := s.all[svc]
+	if len(list) == 0 {
+		delete(s.all, svc)
+	} else {
+		s.all[svc] = list
+	}
+	s.mu.Unlock()
+	if len(list) > 0 && !slices.Equal(before, list) {
+		s.log.Warn(s.message, zap.Stringer("service", svc), zap.Strings("problems", list))
+	}
+}
+
+// Clear forgets all problems.
+func (s *Store) Clear() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	clear(s.all)
+}
+
+// Of returns the problems of a Service.
+func (s *Store) Of(svc federation.ServiceID) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all[svc]
+}
+
+// All returns those of all Services that have some, sorted by name.
+func (s *Store) All() []adminapi.Problem {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]adminapi.Problem, 0, len(s.all))
+	for svc, problems := range s.all {
+		list = append(list, adminapi.Problem{Service: svc.String(), Problems: problems})
+	}
+	slices.SortFunc(list, func(a, b adminapi.Problem) int { return cmp.Compare(a.Service, b.Service) })
+	return list
+}
