@@ -2,6 +2,7 @@ package mcgateway
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -45,12 +46,17 @@ type Tracker struct {
 	targets federation.Latest[*[]Target] // nil: not set yet
 	settled chan struct{}
 
+	// of Run
+	probing    sync.WaitGroup
+	stopProbes func() // waits until they have ended
+
 	mu        sync.Mutex
 	resolved  map[string]resolved // by name
 	list      []Address
-	left      int // how many addresses are not in it, since it has MostAddresses
+	left      int                        // how many addresses are not in it, since it has MostAddresses
+	periods   map[probeKey]time.Duration // of what is probed now; not written to
 	probed    map[probeKey]*probed
-	hosts     map[netip.Addr]*host // that are probed
+	own       map[netip.Addr]string // what of the own cluster or host has an IP, which is not probed
 	published federation.Latest[[]Address]
 }
 
@@ -73,7 +79,10 @@ func New(cfg Config) *Tracker {
 	if cfg.Own == nil {
 		cfg.Own = func(context.Context, netip.Addr) string { return "" }
 	}
-	return &Tracker{cfg: cfg, settled: make(chan struct{}), resolved: make(map[string]resolved), probed: make(map[probeKey]*probed), hosts: make(map[netip.Addr]*host)}
+	return &Tracker{
+		cfg: cfg, settled: make(chan struct{}), stopProbes: func() {},
+		resolved: make(map[string]resolved), probed: make(map[probeKey]*probed), own: make(map[netip.Addr]string),
+	}
 }
 
 // Set sets what leads to the cluster. It does not block.
@@ -92,15 +101,12 @@ func (t *Tracker) Addresses() []Address {
 
 // Run follows the targets until ctx ends. What was known last stays readable.
 func (t *Tracker) Run(ctx context.Context) {
-	var hosts sync.WaitGroup
-	defer hosts.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	defer func() { t.stopProbes() }()
 	for ctx.Err() == nil {
 		var again <-chan time.Time
 		targets, newer := t.targets.Get()
 		if targets != nil {
-			again = t.follow(ctx, &hosts, *targets)
+			again = t.follow(ctx, *targets)
 		}
 		select {
 		case <-ctx.Done():
@@ -111,12 +117,12 @@ func (t *Tracker) Run(ctx context.Context) {
 }
 
 // follow follows up targets, and returns when names are to be resolved again.
-func (t *Tracker) follow(ctx context.Context, running *sync.WaitGroup, targets []Target) (again <-chan time.Time) {
-	t.use(ctx, running, targets) // names that are known need not wait for those that are not
+func (t *Tracker) follow(ctx context.Context, targets []Target) (again <-chan time.Time) {
+	t.use(ctx, targets) // names that are known need not wait for those that are not
 	names := namesOf(targets)
 	known := t.resolve(ctx, names)
 	if len(names) > 0 {
-		t.use(ctx, running, targets)
+		t.use(ctx, targets)
 		again = time.After(resolveEvery)
 	}
 	if !known {
@@ -139,16 +145,30 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// use makes the list of addresses, and probes those that are to be.
-func (t *Tracker) use(ctx context.Context, running *sync.WaitGroup, targets []Target) {
+// use makes the list of addresses, and probes those that are to be. If these are others than before, or are probed in another way,
+// the probes that are under way begin anew.
+func (t *Tracker) use(ctx context.Context, targets []Target) {
+	list, left := t.addresses(targets)
+	if len(list) == 0 && len(targets) > 0 { // names that are new can't be resolved (yet): those before stay
+		list, left = t.list, t.left
+	}
+	periods := periodsOf(list)
+	others := !maps.Equal(periods, t.periods)
+	if others {
+		t.stopProbes()
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	before := t.list
-	if list, left := t.addresses(targets); len(list) > 0 || len(targets) == 0 {
-		t.list, t.left = list, left // otherwise names that are new can't be resolved (yet): those before stay
-	}
-	t.useProbes(ctx, running, before, t.list)
+	t.list, t.left, t.periods = list, left, periods
+	t.remember(before)
+	maps.DeleteFunc(t.own, func(ip netip.Addr, _ string) bool {
+		return !slices.ContainsFunc(list, func(a Address) bool { return a.Addr.Addr() == ip })
+	})
 	t.publish()
+	if others {
+		t.startProbes(ctx)
+	}
 }
 
 // addresses returns the targets' addresses as far as they are known, each once, and how many
@@ -189,11 +209,11 @@ func (t *Tracker) publish() {
 	list := slices.Clone(t.list)
 	for i := range list {
 		a := &list[i]
-		h := t.hosts[a.Addr.Addr()]
-		switch p := t.probed[keyOf(a.Addr.Addr(), a.Probe)]; {
-		case p == nil || p.period == 0:
-		case h != nil && h.own != "":
-			a.Own = h.own
+		own, key := t.own[a.Addr.Addr()], keyOf(a.Addr.Addr(), a.Probe)
+		switch p := t.probed[key]; {
+		case t.periods[key] == 0:
+		case own != "":
+			a.Own = own
 		default:
 			a.Dead, a.Since, a.Failure = p.failures >= deadAfter, p.since, p.failure
 		}

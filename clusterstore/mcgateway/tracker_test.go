@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"isthmus/clusterstore/cluster"
+	"isthmus/internal/sleep"
 )
 
 // outside is what names are resolved to, and which addresses answer probes.
@@ -51,7 +52,7 @@ func (o *outside) resolve(ctx context.Context, name string) (list []netip.Addr, 
 	return list, nil
 }
 
-func (o *outside) probe(_ context.Context, ip netip.Addr, p cluster.Probe) error {
+func (o *outside) probe(ctx context.Context, ip netip.Addr, p cluster.Probe) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	a := ip.String()
@@ -64,7 +65,7 @@ func (o *outside) probe(_ context.Context, ip netip.Addr, p cluster.Probe) error
 	o.began[a] = time.Now()
 	take := o.probeTake
 	o.mu.Unlock()
-	time.Sleep(take)
+	sleep.For(ctx, take)
 	o.mu.Lock()
 	o.atOnce[a]--
 	o.probes[a]++
