@@ -29,33 +29,27 @@ type ServiceProfileSpec struct {
 // RouteSpec is one route: a class of requests.
 type RouteSpec struct {
 	Name            string           `json:"name"`
-	Condition       *RequestMatch    `json:"condition"`
+	Condition       *Match           `json:"condition"`
 	ResponseClasses []*ResponseClass `json:"responseClasses,omitempty"`
 	IsRetryable     bool             `json:"isRetryable,omitempty"`
 	Timeout         string           `json:"timeout,omitempty"` // a Go duration
 }
 
-// RequestMatch holds for a request if all fields that are set do.
-type RequestMatch struct {
-	All       []*RequestMatch `json:"all,omitempty"`
-	Not       *RequestMatch   `json:"not,omitempty"`
-	Any       []*RequestMatch `json:"any,omitempty"`
-	PathRegex string          `json:"pathRegex,omitempty"`
-	Method    string          `json:"method,omitempty"`
+// Match holds for a request or a response if all fields that are set do. Requests have no status; responses have neither a path nor
+// a method.
+type Match struct {
+	All       []*Match `json:"all,omitempty"`
+	Not       *Match   `json:"not,omitempty"`
+	Any       []*Match `json:"any,omitempty"`
+	PathRegex string   `json:"pathRegex,omitempty"`
+	Method    string   `json:"method,omitempty"`
+	Status    *Range   `json:"status,omitempty"`
 }
 
 // ResponseClass is a class of responses.
 type ResponseClass struct {
-	Condition *ResponseMatch `json:"condition"`
-	IsFailure bool           `json:"isFailure,omitempty"`
-}
-
-// ResponseMatch holds for a response if all fields that are set do.
-type ResponseMatch struct {
-	All    []*ResponseMatch `json:"all,omitempty"`
-	Not    *ResponseMatch   `json:"not,omitempty"`
-	Any    []*ResponseMatch `json:"any,omitempty"`
-	Status *Range           `json:"status,omitempty"`
+	Condition *Match `json:"condition"`
+	IsFailure bool   `json:"isFailure,omitempty"`
 }
 
 // Range is a range of status codes, both ends included. Zero is no bound.

@@ -98,7 +98,7 @@ func (t *translator) route(r *crd.RouteSpec) (made madeRoute, err error) {
 	if err := t.spend(r.Name); err != nil {
 		return made, err
 	}
-	if made.Condition, err = t.request(r.Condition, 1); err != nil {
+	if made.Condition, err = t.condition(r.Condition, ofRequest, 1); err != nil {
 		return made, fmt.Errorf("condition: %w", err)
 	}
 	for i, c := range r.ResponseClasses {
@@ -108,7 +108,7 @@ func (t *translator) route(r *crd.RouteSpec) (made madeRoute, err error) {
 		if err := t.spend(""); err != nil {
 			return made, err
 		}
-		m, err := t.response(c.Condition, 1)
+		m, err := t.condition(c.Condition, ofResponse, 1)
 		if err != nil {
 			return made, fmt.Errorf("responseClasses[%d]: condition: %w", i, err)
 		}

@@ -192,8 +192,8 @@ func TestServiceProfileBounds(t *testing.T) {
 		}
 	}
 	for _, o := range []*crd.ServiceProfile{
-		{Spec: crd.ServiceProfileSpec{Routes: []*crd.RouteSpec{{Name: "\xff", Condition: &crd.RequestMatch{Method: "GET"}}}}},
-		{Spec: crd.ServiceProfileSpec{Routes: []*crd.RouteSpec{{Condition: &crd.RequestMatch{PathRegex: "\xff"}}}}},
+		{Spec: crd.ServiceProfileSpec{Routes: []*crd.RouteSpec{{Name: "\xff", Condition: &crd.Match{Method: "GET"}}}}},
+		{Spec: crd.ServiceProfileSpec{Routes: []*crd.RouteSpec{{Condition: &crd.Match{PathRegex: "\xff"}}}}},
 		{Spec: crd.ServiceProfileSpec{DstOverrides: []*crd.WeightedDst{{Authority: "\xff"}}}},
 		{Spec: crd.ServiceProfileSpec{RetryBudget: &crd.RetryBudget{TTL: "1s", RetryRatio: float32(math.NaN())}}},
 		{Spec: crd.ServiceProfileSpec{RetryBudget: &crd.RetryBudget{TTL: "1s", RetryRatio: float32(math.Inf(1))}}},
