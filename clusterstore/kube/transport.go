@@ -53,13 +53,14 @@ func newRoundTripper(name federation.ClusterName, cfg *rest.Config) (http.RoundT
 	if err != nil {
 		return nil, nil, err
 	}
-	open := new(connections)
-	transport.DialContext = open.counted(transport.DialContext)
+	open, end := context.WithCancel(context.Background())
+	transport.DialContext = closedWith(open, transport.DialContext)
 	wrapped, err := rest.HTTPWrappersForConfig(cfg, &firstAlone{next: transport})
 	if err != nil {
+		end()
 		return nil, nil, fmt.Errorf("credentials: %w", err)
 	}
-	return wrapped, func() { transport.CloseIdleConnections(); open.close() }, nil
+	return wrapped, func() { transport.CloseIdleConnections(); end() }, nil
 }
 
 // newHTTPClient returns a client that follows no redirects: API servers don't redirect, and a
