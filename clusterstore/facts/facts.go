@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/version"
 
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/kube"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 const (
@@ -87,9 +91,8 @@ func Read(ctx context.Context, client *kube.Client, namespace string) (f *Facts,
 		return client.Printable(err).Error()
 	}
 	var err error
-	if f.version, err = client.Version(ctx); err != nil {
-		f.versionError = kube.Printable(err).Error()
-		complete = apierrors.IsForbidden(err) || apierrors.IsNotFound(err) // it stays so
+	if f.version, err = Version(ctx, client.Sources); err != nil {
+		f.versionError, complete = client.Printable(err).Error(), false
 	}
 	if f.anchors.List, err = readAnchors(ctx, client.Sources, namespace); err != nil {
 		f.anchors.Error = failed(fmt.Sprintf("ConfigMap %s/%s", namespace, AnchorsConfigMap), err)
@@ -98,4 +101,18 @@ func Read(ctx context.Context, client *kube.Client, namespace string) (f *Facts,
 		f.networks = adminapi.PodNetworks{Error: failed("Nodes", err)}
 	}
 	return f, complete
+}
+
+// Version asks an API server for its version, such as v1.36.3.
+func Version(ctx context.Context, from decode.Sources) (string, error) {
+	var info version.Info
+	err := from.Document(ctx, "/version", &info)
+	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
+		code := int(status.ErrStatus.Code)
+		return "", fmt.Errorf("the API server answers %d %s for its version", code, http.StatusText(code))
+	}
+	if err == nil && info.GitVersion == "" {
+		err = errors.New("the answer about its version is not that of an API server")
+	}
+	return legible.Text(info.GitVersion, legible.Short), err
 }

@@ -25,7 +25,7 @@ func TestKeep(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case r.URL.Path == "/version":
-			fmt.Fprintf(w, `{"gitVersion":"v%d"}`, asked.Add(1))
+			fmt.Fprintf(w, `{"gitVersion":"v%d\u001b"}`, asked.Add(1))
 		case strings.HasSuffix(r.URL.Path, "/configmaps/"+AnchorsConfigMap):
 			w.WriteHeader(http.StatusNotFound)
 			io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
@@ -52,10 +52,10 @@ func TestKeep(t *testing.T) {
 			}
 		})
 	}()
-	if _, err := client.Version(ctx); err != nil { // the first answer
+	if _, err := Version(ctx, client.Sources); err != nil { // the first answer
 		t.Fatal(err)
 	}
-	for _, version := range []string{"v2", "v3"} {
+	for _, version := range []string{"v2\ufffd", "v3\ufffd"} {
 		var s adminapi.APIServer
 		(<-stored).AddTo(&s)
 		if s.Version != version || s.VersionError != "" || s.Anchors.Error != "ConfigMap mesh/linkerd-identity-trust-roots is not there" || s.Networks.Error != "the credentials may not read Nodes" {

@@ -107,7 +107,7 @@ func (x *inspection) run(ctx context.Context) {
 	defer func() { x.found.Expiry = expiry }()
 	first, stop := context.WithTimeout(ctx, firstAnswer)
 	defer stop()
-	_, err = api.Version(first)
+	_, err = facts.Version(first, api.Sources)
 	*x.found = api.Server()
 	switch {
 	case err == nil:
@@ -118,7 +118,7 @@ func (x *inspection) run(ctx context.Context) {
 		x.askRights(ctx, api)
 		x.askKinds(ctx, api)
 	case !x.found.Answered.IsZero():
-		x.found.VersionError = err.Error()
+		x.found.VersionError = api.Printable(err).Error()
 	case first.Err() != nil:
 		x.found.Error = fmt.Sprintf("no answer within %v", firstAnswer)
 	}
