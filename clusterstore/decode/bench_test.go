@@ -69,7 +69,7 @@ func BenchmarkPod(b *testing.B) {
 		b.ReportAllocs()
 		b.SetBytes(int64(len(data)))
 		for range b.N {
-			must(b, pods.use(func(d *decoder[corev1.Pod]) error { return d.table.decode(&d.object, data) }))
+			must(b, pods.use(func(d *decoder[corev1.Pod]) error { return d.decode(data) }))
 		}
 	})
 	b.Run("client-go", func(b *testing.B) {
@@ -121,11 +121,11 @@ func TestRoom(t *testing.T) {
 	for range decoders {
 		p, e := pods.decoders.New().(*decoder[corev1.Pod]), endpointSlices.decoders.New().(*decoder[discoveryv1.EndpointSlice])
 		for _, data := range objects {
-			must(t, p.table.decode(&p.object, data))
+			must(t, p.decode(data))
 			p.object = corev1.Pod{}
 			p.room.clear()
 		}
-		must(t, e.table.decode(&e.object, slice))
+		must(t, e.decode(slice))
 		e.object = discoveryv1.EndpointSlice{}
 		e.room.clear()
 		kept = append(kept, p, e)

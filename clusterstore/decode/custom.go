@@ -1,8 +1,7 @@
 package decode
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"encoding/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -30,67 +29,52 @@ func (custom[T, O]) accept(string) string { return runtime.ContentTypeJSON }
 
 // list reads a list, in which metadata and kind may come after the items.
 func (c custom[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
-	v := values{in}
-	var version, kind string
-	err = v.members(func(key string) (err error) {
-		switch key {
-		case "items":
-			return v.elements('[', ']', func() error { return v.value(each) })
-		case "metadata":
-			return v.value(func(data []byte, whole error) error {
-				if whole != nil || len(data) > maxStatus || utiljson.Unmarshal(data, &all) != nil {
-					return errNoJSON
-				}
-				return nil
-			})
-		case "kind":
-			kind, err = v.text()
-		case "apiVersion":
-			version, err = v.text()
+	v := in.values()
+	defer v.end()
+	if t, err := v.token(); err != nil || t != json.Delim('{') {
+		return all, unexpected(cmp.Or(err, errNoJSON))
+	}
+	var of metav1.TypeMeta
+	for v.more() {
+		key, err := v.token()
+		switch {
+		case err != nil:
+		case key == "items":
+			err = v.elements(each)
+		case key == "kind":
+			err = v.next(&of.Kind)
+		case key == "apiVersion":
+			err = v.next(&of.APIVersion)
 		default:
-			err = v.skip()
+			if err = v.next(&v.raw); err == nil && key == "metadata" && (len(v.raw) > maxStatus || utiljson.Unmarshal(v.raw, &all) != nil) {
+				err = errNoJSON
+			}
 		}
-		return err
-	})
-	if err == nil && (version != c.GroupVersion().String() || kind != c.Kind+"List") {
+		if err != nil {
+			return all, unexpected(err)
+		}
+	}
+	if _, err = v.token(); err == nil && (of.APIVersion != c.GroupVersion().String() || of.Kind != c.Kind+"List") {
 		err = errKind("a list", c.Kind+"List")
 	}
-	return all, err
+	return all, unexpected(err)
 }
 
-// next reads an object with a type and then an object, as API servers send them in this order.
+// next reads an object with a type and an object. Its decoder is its own, since it keeps the memory that the largest value took.
 func (c custom[T, O]) next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error {
-	v := values{in}
-	if _, err := v.first(); err != nil {
+	v := in.values()
+	defer v.end()
+	var event struct {
+		Type   string          `json:"type"`
+		Object json.RawMessage `json:"object"`
+	}
+	if err := v.next(&event); err != nil {
 		return err // of which io.EOF is the regular end
 	}
-	var name string
-	members, objects := 0, 0
-	err := v.members(func(key string) (err error) {
-		if members++; members > 10 {
-			return errNoJSON
-		}
-		switch key {
-		case "type":
-			name, err = v.text()
-		case "object":
-			if objects++; objects > 1 {
-				return errNoJSON
-			}
-			return v.value(func(data []byte, whole error) error {
-				var o metav1.PartialObjectMetadata
-				readJSONNames(data, &o)
-				return f(eventType([]byte(name)), o.GroupVersionKind(), data, whole)
-			})
-		default:
-			err = v.skip()
-		}
-		return err
-	})
-	if err == nil && objects == 0 {
-		err = errNoJSON
+	if event.Object == nil {
+		return errNoJSON
 	}
-	return unexpected(err)
+	return f(eventType([]byte(event.Type)), namesOf(event.Object).GroupVersionKind(), event.Object, countable(event.Object))
 }
 
 func (custom[T, O]) decode(data []byte, whole error, f func(O, error) error) error {
@@ -99,8 +83,11 @@ func (custom[T, O]) decode(data []byte, whole error, f func(O, error) error) err
 		err = unmarshal(data, o)
 	}
 	if err != nil {
+		names := namesOf(data)
 		o = new(T)
-		readJSONNames(data, o)
+		o.SetNamespace(names.Metadata.Namespace)
+		o.SetName(names.Metadata.Name)
+		o.SetResourceVersion(names.Metadata.ResourceVersion)
 	}
 	return f(o, err)
 }
@@ -112,32 +99,21 @@ func unmarshal(data []byte, o Object) error {
 	return utiljson.Unmarshal(data, o)
 }
 
-// readJSONNames sets the kind, the names and the version of an object that may be cut off, as far as it can.
-func readJSONNames(data []byte, o Object) {
-	v := values{&input{Reader: bufio.NewReader(bytes.NewReader(data))}}
-	var version, kind string
-	defer func() { o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(version, kind)) }()
-	_ = v.members(func(key string) (err error) {
-		switch key {
-		case "apiVersion":
-			version, err = v.text()
-		case "kind":
-			kind, err = v.text()
-		case "metadata":
-			err = v.members(func(key string) error {
-				set := map[string]func(string){"name": o.SetName, "namespace": o.SetNamespace, "resourceVersion": o.SetResourceVersion}[key]
-				if set == nil {
-					return v.skip()
-				}
-				text, err := v.text()
-				set(text)
-				return err
-			})
-		default:
-			err = v.skip()
-		}
-		return err
-	})
+// names are all that is decoded of an object that is refused, or whose kind is not known yet.
+type names struct {
+	metav1.TypeMeta `json:",inline"`
+	Metadata        struct {
+		Name            string `json:"name"`
+		Namespace       string `json:"namespace"`
+		ResourceVersion string `json:"resourceVersion"`
+	} `json:"metadata"`
+}
+
+// namesOf reads them as far as they can be read.
+func namesOf(data []byte) *names {
+	var n names
+	_ = utiljson.Unmarshal(data, &n) // goes on after what is of the wrong form
+	return &n
 }
 
 func (custom[T, O]) status(data []byte) error { return jsonStatus(data) }

@@ -1,11 +1,9 @@
 package decode
 
 import (
+	"reflect"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
@@ -19,34 +17,24 @@ type kind[T any] struct {
 // decoder decodes objects, one after the other, into the same one.
 type decoder[T any] struct {
 	object T
-	table  table[T]
+	table  table
 	room   room
 }
 
-// The kinds. All clusters share their decoders.
-var (
-	pods           = newKind(corev1.SchemeGroupVersion.WithKind("Pod"), podTable)
-	services       = newKind(corev1.SchemeGroupVersion.WithKind("Service"), serviceTable)
-	endpointSlices = newKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), sliceTable)
-	endpoints      = newKind(corev1.SchemeGroupVersion.WithKind("Endpoints"), endpointsTable)
-	secrets        = newKind(corev1.SchemeGroupVersion.WithKind("Secret"), secretTable)
-	nodes          = newKind(corev1.SchemeGroupVersion.WithKind("Node"), nodeTable)
-	partials       = newKind(partialVersion.WithKind("PartialObjectMetadata"), partialTable)
-)
-
-func init() { secrets.copies = true }
-
-// partialVersion has the group that [metav1.SchemeGroupVersion] lacks.
-var partialVersion = schema.GroupVersion{Group: metav1.GroupName, Version: "v1"}
-
-func newKind[T any](of schema.GroupVersionKind, table func(*room) table[T]) *kind[T] {
-	k := &kind[T]{GroupVersionKind: of}
+// newKind returns a kind of which those fields are decoded that the text has: see kinds.go.
+func newKind[T any](of schema.GroupVersionKind, text string) *kind[T] {
+	k, fields := &kind[T]{GroupVersionKind: of}, usedFields(text)
 	k.decoders.New = func() any {
 		d := &decoder[T]{}
-		d.table = table(&d.room)
+		d.table = tableOf(&d.room, reflect.TypeFor[T](), fields)
 		return d
 	}
 	return k
+}
+
+// decode sets the object.
+func (d *decoder[T]) decode(data []byte) error {
+	return d.table.decode(reflect.ValueOf(&d.object).Elem(), data)
 }
 
 // use lends a decoder for one object.

@@ -17,19 +17,19 @@
 //     read into a buffer that all share, a larger one by itself: of one API server one at a time,
 //     so that one which pauses within large objects takes the memory of one. A watch in which
 //     nothing comes has 1 KiB, and no object.
-//   - An object is refused if it is larger than 4 MiB, has a list or text beyond its bound, or can't
+//   - An object is refused if it is larger than 4 MiB in protobuf, has a list or text beyond its bound, or can't
 //     be decoded: the caller learns its name and version, and the answer goes on. Bounds are those
 //     of the API's own validation, where it has one. DELETED events and bookmarks are never
 //     refused: if need be they have names and a version only.
 //   - What no API server sends ends the answer: an object without a name, or with one longer than
-//     253 bytes, as no refusal could name it; one larger than 16 MiB; an answer or event of another
-//     kind; a list of more than 256 MiB; 64 KiB of blanks between two values of JSON; Kubernetes' own
-//     kinds in JSON. So does a list that is cut off: it is no short list.
+//     253 bytes, as no refusal could name it; one larger than 16 MiB, or than 4 MiB of JSON; an answer or
+//     event of another kind; a list of more than 256 MiB; 64 KiB of blanks between two values of JSON;
+//     Kubernetes' own kinds in JSON. So does a list that is cut off: it is no short list.
 //   - ERROR events, and answers with another status than 200, are the error that client-go makes of
 //     them. Of both, 64 KiB are decoded.
 //   - What is no list, such as API discovery, has 1 MiB at most ([Sources].Document).
-//   - JSON is decoded only where it has 50,000 values at most: 3 bytes can stand for a struct of a
-//     hundred.
+//   - JSON is decoded only where it has 50,000 elements and as many members at most: 3 bytes can stand
+//     for a struct of a hundred.
 //
 // Sources are safe for concurrent use. The package starts no goroutine. Decoders, and the memory
 // that they use again, are shared by all API servers; what one keeps is bounded (room.go).

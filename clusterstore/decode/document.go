@@ -1,11 +1,11 @@
 package decode
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -59,14 +59,15 @@ func (a *api) document(ctx context.Context, path string, into any) error {
 		return err
 	}
 	defer body.Close()
-	v := values{&input{bufio.NewReader(&bounded{body, maxDocument, maxDocument}), a, ctx}}
-	return cutOff(v.value(func(data []byte, whole error) error {
-		switch {
-		case whole != nil:
-			return fmt.Errorf("the API server's answer can't be read: %w: check that the server is an API server", whole)
-		case json.Unmarshal(data, into) != nil:
-			return errNoJSON
-		}
-		return nil
-	}))
+	data, err := io.ReadAll(&bounded{body, maxDocument, maxDocument})
+	if err == nil {
+		err = countable(data)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("the API server's answer can't be read: %w: check that the server is an API server", cutOff(err))
+	case json.Unmarshal(data, into) != nil:
+		return errNoJSON
+	}
+	return nil
 }

@@ -1,215 +1,131 @@
 package decode
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+
+	"isthmus/clusterstore/guard"
 )
 
 const (
-	// maxValues is how many values an object in JSON may have: 3 bytes can stand for a struct of a hundred.
+	// maxValues is how many elements, and how many members, an object in JSON may have: 3 bytes can stand for a struct of a hundred.
 	maxValues = 50_000
 	// maxBlanks is how many blanks may stand between two values, in bytes. API servers send one at most.
 	maxBlanks = 64 << 10
+	// maxAhead is how much is read at a time, in bytes.
+	maxAhead = 4 << 10
 )
 
-var errNoJSON = errors.New("the API server's answer is not the JSON that API servers send: check that the server is an API server")
+var (
+	errNoJSON = errors.New("the API server's answer is not the JSON that API servers send: check that the server is an API server")
+	errBlanks = fmt.Errorf("the API server sent more than %d KiB of blanks: check that the server is an API server", maxBlanks>>10)
+)
 
-// values are values of JSON that are read as they come. What is not valid within one is found when that is decoded.
-type values struct{ *input }
+// values are values of JSON that are read as they come, by encoding/json, which looks through blanks between two of them anew
+// with each part that comes: so these are bounded, before a value is read. One may have maxObject bytes.
+type values struct {
+	*json.Decoder
+	from *portions
+	raw  json.RawMessage // the last one
+}
 
-// first returns the next byte that is no blank, and leaves it there.
-func (v values) first() (byte, error) {
-	for range maxBlanks {
-		c, err := v.ReadByte()
-		if err != nil {
+func (in *input) values() *values {
+	from := &portions{input: in}
+	return &values{Decoder: json.NewDecoder(from), from: from}
+}
+
+// end gives back what values have, and keeps what comes after the last one for those that are next.
+func (v *values) end() {
+	ahead, _ := io.ReadAll(v.Buffered())
+	v.from.rest = append(ahead, v.from.rest...)
+	if v.from.held {
+		<-v.from.api.large
+	}
+}
+
+// more reports whether something comes before the end of the list or object, as [json.Decoder.More] does.
+func (v *values) more() bool {
+	v.from.read, v.from.limit, v.from.beyond = 0, maxBlanks, errBlanks
+	return v.More()
+}
+
+// token returns the next delimiter or key, or null.
+func (v *values) token() (json.Token, error) {
+	v.more()
+	t, err := v.Token()
+	return t, noJSON(err)
+}
+
+// next reads the next value.
+func (v *values) next(into any) error {
+	v.more()
+	v.from.read, v.from.limit, v.from.beyond = 0, maxObject, errFrame(maxObject)
+	return noJSON(v.Decode(into))
+}
+
+// elements calls each for those of the next value, which is a list or null.
+func (v *values) elements(each func(data []byte, whole error) error) error {
+	switch t, err := v.token(); {
+	case err != nil || t == nil:
+		return err
+	case t != json.Delim('['):
+		return errNoJSON
+	}
+	for v.more() {
+		if err := v.next(&v.raw); err != nil {
+			return err
+		}
+		if err := each(v.raw, countable(v.raw)); err != nil {
+			return err
+		}
+	}
+	_, err := v.token()
+	return err
+}
+
+// portions is what values are read from.
+type portions struct {
+	*input
+	read, limit int   // how much has come of a value, and may come
+	beyond      error // if more comes
+	held        bool
+}
+
+func (p *portions) Read(b []byte) (n int, err error) {
+	if n = copy(b, p.rest); n > 0 {
+		p.rest = p.rest[n:]
+		return n, nil
+	}
+	if p.read >= p.limit {
+		return 0, p.beyond
+	}
+	if p.read > maxSmall && !p.held {
+		if _, err := p.hold(); err != nil {
 			return 0, err
 		}
-		if !isBlank(c) {
-			return c, v.UnreadByte()
-		}
+		p.held = true
 	}
-	return 0, fmt.Errorf("the API server sent more than %d KiB of blanks: check that the server is an API server", maxBlanks>>10)
+	n, err = p.Reader.Read(b[:min(len(b), maxAhead)])
+	p.read += n
+	return n, err
 }
 
-// expect reads a byte that must be next.
-func (v values) expect(wanted byte) error {
-	c, err := v.first()
-	if err == nil && c != wanted {
-		err = errNoJSON
+// countable returns why an object is refused that has too many values.
+func countable(data []byte) error {
+	limits := guard.Limits{Elements: maxValues, Fields: maxValues}
+	if _, err := io.Copy(io.Discard, guard.JSON(bytes.NewReader(data), limits)); err != nil {
+		return fmt.Errorf("it has more than %d values", maxValues)
 	}
-	if err == nil {
-		_, err = v.Discard(1)
+	return nil
+}
+
+// noJSON returns an error that says so of what is not valid JSON.
+func noJSON(err error) error {
+	if errors.As(err, new(*json.SyntaxError)) || errors.As(err, new(*json.UnmarshalTypeError)) {
+		return errNoJSON
 	}
 	return err
 }
-
-// elements calls next before each element of an object or list, which it reads. null has none.
-func (v values) elements(open, end byte, next func() error) error {
-	if c, err := v.first(); err == nil && c == 'n' {
-		return v.skip()
-	}
-	if err := v.expect(open); err != nil {
-		return err
-	}
-	for first := true; ; first = false {
-		c, err := v.first()
-		if err != nil {
-			return err
-		}
-		if c == end {
-			return v.expect(end)
-		}
-		if !first {
-			if err := v.expect(','); err != nil {
-				return err
-			}
-		}
-		if err := next(); err != nil {
-			return err
-		}
-	}
-}
-
-// members calls member before the value of each member of an object, which it reads.
-func (v values) members(member func(key string) error) error {
-	return v.elements('{', '}', func() error {
-		key, err := v.text()
-		if err == nil {
-			err = v.expect(':')
-		}
-		if err != nil {
-			return err
-		}
-		return member(key)
-	})
-}
-
-// skip reads the next value.
-func (v values) skip() error {
-	_, err := v.scan(func([]byte) error { return nil })
-	return err
-}
-
-// text reads a short text.
-func (v values) text() (text string, err error) {
-	var data []byte
-	_, err = v.scan(func(part []byte) error {
-		if data = append(data, part...); len(data) > maxText {
-			return errNoJSON
-		}
-		return nil
-	})
-	if err == nil && json.Unmarshal(data, &text) != nil {
-		err = errNoJSON
-	}
-	return text, err
-}
-
-// value reads the next value, as [input.part] does. One with too many values is refused too.
-func (v values) value(f func(data []byte, whole error) error) error {
-	buffer := buffers.Get().(*[maxSmall]byte)
-	defer buffers.Put(buffer)
-	data, held := buffer[:0], false
-	s, err := v.scan(func(part []byte) error {
-		if !held && len(data)+len(part) > maxSmall {
-			if _, err := v.hold(); err != nil {
-				return err
-			}
-			held = true
-		}
-		data = append(data, part[:min(len(part), maxObject-len(data))]...)
-		return nil
-	})
-	if held {
-		defer func() { <-v.api.large }()
-	}
-	switch {
-	case err != nil:
-		return err
-	case s.size > len(data):
-		return f(data, tooLarge(uint64(s.size)))
-	case s.values > maxValues:
-		return f(data, fmt.Errorf("it has more than %d values", maxValues))
-	}
-	return f(data, nil)
-}
-
-// scan reads the next value, and calls keep for each part of it.
-func (v values) scan(keep func(part []byte) error) (s scanner, err error) {
-	if _, err := v.first(); err != nil {
-		return s, err
-	}
-	for ended := false; !ended; {
-		if _, err := v.Peek(1); err == io.EOF && s.scalar {
-			break
-		} else if err != nil {
-			return s, unexpected(err)
-		}
-		part, _ := v.Peek(v.Buffered())
-		var n int
-		n, ended = s.scan(part)
-		if s.size += n; s.size > maxFrame {
-			return s, errFrame(uint64(s.size))
-		}
-		if err := keep(part[:n]); err != nil {
-			return s, err
-		}
-		if _, err := v.Discard(n); err != nil {
-			return s, err
-		}
-	}
-	if s.size == 0 {
-		return s, errNoJSON
-	}
-	return s, nil
-}
-
-// scanner finds the end of one value.
-type scanner struct {
-	size            int // in bytes
-	values          int // about how many are in it
-	depth           int
-	quoted, escaped bool
-	begun, scalar   bool
-}
-
-// scan returns how many of the bytes belong to the value, and whether they end it. The first byte
-// of the value is no blank.
-func (s *scanner) scan(data []byte) (n int, ended bool) {
-	for i, c := range data {
-		switch {
-		case s.escaped:
-			s.escaped = false
-		case s.quoted:
-			s.escaped = c == '\\'
-			if c == '"' {
-				if s.quoted = false; s.depth == 0 {
-					return i + 1, true
-				}
-			}
-		case s.scalar:
-			if isBlank(c) || c == ',' || c == ']' || c == '}' {
-				return i, true
-			}
-		case c == '"':
-			s.quoted = true
-		case c == ',':
-			s.values++
-		case c == '{' || c == '[':
-			s.values++
-			s.depth++
-		case c == '}' || c == ']':
-			if s.depth--; s.depth <= 0 {
-				return i + 1, true
-			}
-		case !s.begun:
-			s.scalar = true
-		}
-		s.begun = true
-	}
-	return len(data), false
-}
-
-func isBlank(c byte) bool { return c == ' ' || c == '\n' || c == '\t' || c == '\r' }

@@ -40,7 +40,7 @@ func prune(o Object, used string) {
 	case *corev1.Pod:
 		for _, list := range [][]corev1.Container{o.Spec.Containers, o.Spec.InitContainers} {
 			for i := range list {
-				list[i].Env = slices.DeleteFunc(list[i].Env, func(e corev1.EnvVar) bool { return !usedVariable(&e) })
+				list[i].Env = slices.DeleteFunc(list[i].Env, func(e corev1.EnvVar) bool { return !usedVariable(e.Name) })
 			}
 		}
 	case *corev1.Secret:

@@ -26,6 +26,9 @@ type protobuf[T any, O interface {
 	Object
 }] struct{ *kind[T] }
 
+// metadataNumber is that of the field, in all kinds.
+const metadataNumber = 1
+
 func newProtobuf[T any, O interface {
 	*T
 	Object
@@ -158,7 +161,7 @@ func (p protobuf[T, O]) decode(data []byte, whole error, f func(O, error) error)
 	return p.use(func(d *decoder[T]) error {
 		o, err := O(&d.object), whole
 		if err == nil {
-			err = d.table.decode(&d.object, data)
+			err = d.decode(data)
 		}
 		if err != nil {
 			var zero T

@@ -1,6 +1,9 @@
 package decode
 
-import "unsafe"
+import (
+	"reflect"
+	"unsafe"
+)
 
 // room is the memory of one decoder that is used again for each object, so that decoding
 // leaves no garbage. What it keeps is bounded: an object that needs more gets memory of its
@@ -23,50 +26,65 @@ const (
 
 // shelf has the values of one field, all of one object. A list is in one piece: it is complete
 // before the next one begins.
-type shelf[E any] struct {
-	all  []E // those on the shelf
-	more int // those that had no place there
+type shelf struct {
+	all  reflect.Value // a slice of zero values
+	used int           // how many of them have been taken
+	more int           // those that had no place there
 }
 
-func newShelf[E any](r *room) *shelf[E] {
-	s := &shelf[E]{}
+func newShelf(r *room, of reflect.Type) *shelf {
+	s := &shelf{all: reflect.MakeSlice(reflect.SliceOf(of), 0, 0)}
 	r.clears = append(r.clears, s.clear)
 	return s
 }
 
-func (s *shelf[E]) clear() {
-	clear(s.all)
+func (s *shelf) clear() {
+	for i := range s.used {
+		s.all.Index(i).SetZero()
+	}
 	if s.more > 0 { // the next object may be as large
-		var e E
-		wanted := min(s.used(), keptShelf/max(1, int(unsafe.Sizeof(e))))
-		if wanted > cap(s.all) {
-			s.all = make([]E, 0, wanted)
+		of := s.all.Type()
+		if wanted := min(s.count(), keptShelf/int(of.Elem().Size())); wanted > s.all.Len() {
+			s.all = reflect.MakeSlice(of, wanted, wanted)
 		}
 	}
-	s.all, s.more = s.all[:0], 0
+	s.used, s.more = 0, 0
 }
 
-// used is how many values there are.
-func (s *shelf[E]) used() int { return len(s.all) + s.more }
+// count is how many values there are.
+func (s *shelf) count() int { return s.used + s.more }
 
-// grow adds a zero value to a list; nil: it begins a new one.
-func (s *shelf[E]) grow(list []E) []E {
-	var zero E
-	if cap(list) == 0 {
-		list = s.all[len(s.all):]
+// grow adds a zero value to a list, and returns that.
+func (s *shelf) grow(list reflect.Value) reflect.Value {
+	n := list.Len()
+	if n == 0 && s.used < s.all.Len() {
+		list.Set(s.all.Slice(s.used, s.all.Len()))
+		list.SetLen(0)
 	}
-	if s.next(list) {
-		s.all = s.all[:len(s.all)+1]
+	if s.holds(list, n) {
+		s.used++
 	} else {
 		s.more++
+		list.Grow(1)
 	}
-	return append(list, zero)
+	list.SetLen(n + 1)
+	return list.Index(n)
 }
 
-// next reports whether the place after the list is the next one of the shelf.
-func (s *shelf[E]) next(list []E) bool {
-	return len(list) < cap(list) && len(s.all) < cap(s.all) && &list[:len(list)+1][len(list)] == &s.all[:len(s.all)+1][len(s.all)]
+// holds reports whether the place n of a list is the next one of the shelf.
+func (s *shelf) holds(list reflect.Value, n int) bool {
+	if s.used == s.all.Len() || n == list.Cap() {
+		return false
+	}
+	return unsafe.Add(list.UnsafePointer(), n*int(s.all.Type().Elem().Size())) == s.all.Index(s.used).Addr().UnsafePointer()
 }
 
-// one returns a zero value.
-func (s *shelf[E]) one() *E { return &s.grow(nil)[0] }
+// one returns a pointer to a zero value.
+func (s *shelf) one() reflect.Value {
+	if s.used == s.all.Len() {
+		s.more++
+		return reflect.New(s.all.Type().Elem())
+	}
+	s.used++
+	return s.all.Index(s.used - 1).Addr()
+}

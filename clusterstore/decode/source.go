@@ -53,7 +53,7 @@ func (s *source[O]) List(ctx context.Context, o metav1.ListOptions, each func(O,
 	defer readers.Put(from)
 	from.Reset(&bounded{body, maxList, maxList})
 	defer from.Reset(nil)
-	all, err = s.list(&input{from, s.api, ctx}, func(data []byte, whole error) error { return s.object(data, whole, each) })
+	all, err = s.list(&input{Reader: from, api: s.api, ctx: ctx}, func(data []byte, whole error) error { return s.object(data, whole, each) })
 	return all, cutOff(err)
 }
 
@@ -81,7 +81,7 @@ func (s *source[O]) Watch(ctx context.Context, o metav1.ListOptions) (Events[O],
 	if err != nil {
 		return nil, err
 	}
-	return &events[O]{s, body, input{bufio.NewReaderSize(body, 1<<10), s.api, ctx}}, nil
+	return &events[O]{s, body, input{Reader: bufio.NewReaderSize(body, 1<<10), api: s.api, ctx: ctx}}, nil
 }
 
 // events are those of one watch.
@@ -190,8 +190,9 @@ func isKey(o metav1.Object) bool {
 // input is an answer as it comes.
 type input struct {
 	*bufio.Reader
-	api *api
-	ctx context.Context
+	api  *api
+	ctx  context.Context
+	rest []byte // of JSON, which comes before what the Reader has
 }
 
 // buffers are for small objects.

@@ -1,29 +1,37 @@
 package decode
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"time"
+	"reflect"
+	"strconv"
+	"strings"
 	"unsafe"
 
 	"google.golang.org/protobuf/encoding/protowire"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// table decodes a message of protobuf into a struct T of Kubernetes: the fields that it lists,
-// by their numbers. It skips all others.
-type table[T any] []field[T]
+// table decodes a message of protobuf into a struct of Kubernetes: the fields that it lists, by their numbers. It skips all
+// others.
+type table []field
 
-// field is how one field is decoded: set gets its number, or the bytes of a text or message.
-type field[T any] struct {
-	wire protowire.Type
-	set  func(into *T, number uint64, data []byte) error
+// field is how one field is decoded.
+type field struct {
+	index int // in the struct
+	wire  protowire.Type
+	set   setter // nil: it is not
 }
+
+// setter sets a field to a number, or by the bytes of a text or message.
+type setter func(into reflect.Value, number uint64, data []byte) error
 
 var errMalformed = errors.New("it is not valid protobuf")
 
-// decode adds to into what data has, as the types' own Unmarshal does.
-func (t table[T]) decode(into *T, data []byte) error {
+// decode adds to a struct what data has, as the types' own Unmarshal does.
+func (t table) decode(into reflect.Value, data []byte) error {
 	for len(data) > 0 {
 		number, wire, n := protowire.ConsumeTag(data)
 		if n < 0 {
@@ -51,7 +59,7 @@ func (t table[T]) decode(into *T, data []byte) error {
 		if n < 0 {
 			return errMalformed
 		}
-		if err := f.set(into, value, part); err != nil {
+		if err := f.set(into.Field(f.index), value, part); err != nil {
 			return err
 		}
 		data = data[n:]
@@ -64,164 +72,145 @@ const (
 	maxName       = 253       // of an object, as API servers have it
 	maxText       = 16 << 10  // more than any field that is used may have
 	maxAnnotation = 256 << 10 // as much as all those of an object may have
-	unbounded     = maxObject // what is looked at and never kept
 )
 
 // lend returns a text that has the memory of data.
-func lend[S ~string](data []byte) S { return S(unsafe.String(unsafe.SliceData(data), len(data))) }
+func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len(data)) }
 
-// text is a field that is a text of a number of bytes at most.
-func text[T any, S ~string](name string, limit int, at func(*T) *S) field[T] {
-	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error {
-		if len(data) > limit {
-			return fmt.Errorf("its %s is longer than %d bytes", name, limit)
+// used is a field that is used.
+type used struct {
+	path      string // as errors have it
+	each, all int    // how many elements a list may have, and all lists of the field in one object; how many bytes a text, or 0
+	below     map[string]*used
+}
+
+// usedFields reads a text as those in kinds.go.
+func usedFields(text string) *used {
+	open := []*used{{below: make(map[string]*used)}}
+	var last *used
+	for word := range strings.FieldsSeq(text) {
+		in := open[len(open)-1]
+		switch n, err := strconv.Atoi(word); {
+		case word == "{":
+			open = append(open, last)
+		case word == "}":
+			open = open[:len(open)-1]
+		case err == nil:
+			last.each, last.all = cmp.Or(last.each, n), n
+		default:
+			last = &used{path: strings.TrimPrefix(in.path+"."+word, "."), below: make(map[string]*used)}
+			in.below[word] = last
 		}
-		*at(into) = lend[S](data)
-		return nil
-	}}
-}
-
-func boolean[T any](at func(*T) *bool) field[T] {
-	return field[T]{protowire.VarintType, func(into *T, value uint64, _ []byte) error {
-		*at(into) = value != 0
-		return nil
-	}}
-}
-
-func number[T any](at func(*T) *int32) field[T] {
-	return field[T]{protowire.VarintType, func(into *T, value uint64, _ []byte) error {
-		*at(into) = int32(value)
-		return nil
-	}}
-}
-
-// sub is a message within the struct.
-func sub[T, E any](t table[E], at func(*T) *E) field[T] {
-	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error { return t.decode(at(into), data) }}
-}
-
-// optional is a field that the struct refers to.
-func optional[T, E any](r *room, f field[E], at func(*T) **E) field[T] {
-	all := newShelf[E](r)
-	return field[T]{f.wire, func(into *T, number uint64, data []byte) error {
-		p := at(into)
-		if *p == nil {
-			*p = all.one()
-		}
-		return f.set(*p, number, data)
-	}}
-}
-
-// self is where a field is that is all of what a struct refers to.
-func self[E any](e *E) *E { return e }
-
-// bound is how many elements a list may have, and all lists of the field in one object.
-type bound struct{ each, all int }
-
-func (b bound) check(name string, list, all int) error {
-	if list > b.each || all > b.all {
-		return fmt.Errorf("it has more than %d %s", min(b.each, b.all), name)
 	}
-	return nil
+	return open[0]
 }
 
-// list is a list of messages.
-func list[T, E any](r *room, name string, b bound, t table[E], at func(*T) *[]E) field[T] {
-	all := newShelf[E](r)
-	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error {
-		l := at(into)
-		*l = all.grow(*l)
-		if err := b.check(name, len(*l), all.used()); err != nil {
-			return err
+// tableOf returns the table for a struct, whose tags have the numbers and names of its fields.
+func tableOf(r *room, of reflect.Type, u *used) (t table) {
+	found := 0
+	for i := range of.NumField() {
+		tag := of.Field(i).Tag.Get("protobuf")
+		_, name, _ := strings.Cut(tag, "name=")
+		name, _, _ = strings.Cut(name, ",")
+		field := u.below[name]
+		if field == nil {
+			continue
 		}
-		return t.decode(&(*l)[len(*l)-1], data)
-	}}
-}
-
-// filtered is a field of which only those elements are decoded that keep wants.
-func filtered[T, E any](t table[E], keep func(*E) bool, f field[T]) field[T] {
-	one := new(E)
-	return field[T]{f.wire, func(into *T, number uint64, data []byte) error {
-		var zero E
-		*one = zero
-		if err := t.decode(one, data); err != nil || !keep(one) {
-			return err
+		found++
+		number, err := strconv.Atoi(strings.Split(tag, ",")[1])
+		if err != nil {
+			panic(err)
 		}
-		return f.set(into, number, data)
-	}}
-}
-
-// texts is a list of texts.
-func texts[T any, S ~string](r *room, name string, b bound, at func(*T) *[]S) field[T] {
-	all := newShelf[S](r)
-	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error {
-		l := at(into)
-		*l = all.grow(*l)
-		if len(data) > maxText {
-			return fmt.Errorf("one of its %s is longer than %d bytes", name, maxText)
-		}
-		(*l)[len(*l)-1] = lend[S](data)
-		return b.check(name, len(*l), all.used())
-	}}
-}
-
-// mapping is a map with texts as keys, of which those are kept that keep wants, if it is set.
-func mapping[T, V any](r *room, name string, limit, longest int, keep func(string) bool, value func([]byte) V, at func(*T) *map[string]V) field[T] {
-	var kept map[string]V
-	r.clears = append(r.clears, func() {
-		if len(kept) > maxMap {
-			kept = nil
-		}
-		clear(kept)
-	})
-	var key, text []byte
-	entry := table[struct{}]{
-		1: {protowire.BytesType, func(_ *struct{}, _ uint64, data []byte) error { key = data; return nil }},
-		2: {protowire.BytesType, func(_ *struct{}, _ uint64, data []byte) error { text = data; return nil }},
+		t = append(t, make(table, max(0, number+1-len(t)))...)
+		t[number].index = i
+		t[number].wire, t[number].set = setterOf(r, of.Field(i).Type, field)
 	}
-	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error {
-		key, text = nil, nil
-		err := entry.decode(nil, data)
-		k, v := lend[string](key), text
-		key, text = nil, nil
-		switch {
-		case err != nil || keep != nil && !keep(k):
-			return err
-		case len(k) > maxText || len(v) > longest:
-			return fmt.Errorf("one of its %s is longer than %d bytes", name, longest)
+	if found != len(u.below) {
+		panic(fmt.Sprintf("%v does not have all fields of %s", of, u.path))
+	}
+	return t
+}
+
+// setterOf returns how a field of that type is set.
+func setterOf(r *room, of reflect.Type, u *used) (protowire.Type, setter) {
+	switch of {
+	case reflect.TypeFor[metav1.Time]():
+		return protowire.BytesType, momentSetter(r)
+	case reflect.TypeFor[[]metav1.ManagedFieldsEntry]():
+		return protowire.BytesType, updatesSetter(r)
+	case reflect.TypeFor[[]byte]():
+		return protowire.BytesType, func(into reflect.Value, _ uint64, data []byte) error { into.SetBytes(data); return nil }
+	case reflect.TypeFor[map[string]string]():
+		var keep func(string) bool
+		longest := maxText
+		if u.path == "metadata.annotations" {
+			keep, longest = usedAnnotation, maxAnnotation
 		}
-		m := at(into)
-		if *m == nil {
-			if kept == nil {
-				kept = make(map[string]V)
+		return protowire.BytesType, mapSetter(r, u, longest, keep, lend)
+	case reflect.TypeFor[map[string][]byte](): // a Secret's data
+		return protowire.BytesType, mapSetter(r, u, maxObject, func(key string) bool { return key == "kubeconfig" }, func(data []byte) []byte { return data })
+	}
+	switch of.Kind() {
+	case reflect.String:
+		return protowire.BytesType, textSetter(u)
+	case reflect.Bool:
+		return protowire.VarintType, func(into reflect.Value, number uint64, _ []byte) error { into.SetBool(number != 0); return nil }
+	case reflect.Int32:
+		return protowire.VarintType, func(into reflect.Value, number uint64, _ []byte) error { into.SetInt(int64(int32(number))); return nil }
+	case reflect.Int64:
+		return protowire.VarintType, func(into reflect.Value, number uint64, _ []byte) error { into.SetInt(int64(number)); return nil }
+	case reflect.Struct:
+		t := tableOf(r, of, u)
+		return protowire.BytesType, func(into reflect.Value, _ uint64, data []byte) error { return t.decode(into, data) }
+	case reflect.Pointer:
+		all := newShelf(r, of.Elem())
+		wire, set := setterOf(r, of.Elem(), u)
+		return wire, func(into reflect.Value, number uint64, data []byte) error {
+			if into.IsNil() {
+				into.Set(all.one())
 			}
-			*m = kept
+			return set(into.Elem(), number, data)
 		}
-		(*m)[k] = value(v)
-		if len(*m) > limit {
-			return fmt.Errorf("it has more than %d %s", limit, name)
+	case reflect.Slice:
+		set := listSetter(r, of.Elem(), u)
+		if of == reflect.TypeFor[[]corev1.EnvVar]() {
+			set = variablesSetter(set)
 		}
-		return nil
-	}}
+		return protowire.BytesType, set
+	}
+	panic(fmt.Sprintf("%s is a %v", u.path, of))
 }
 
-// moment is a time, of which Kubernetes reads whole seconds.
-func moment[T any](at func(*T) *metav1.Time) field[T] {
-	return field[T]{protowire.BytesType, func(into *T, _ uint64, data []byte) error {
-		if len(data) == 0 {
-			*at(into) = metav1.Time{}
-			return nil
+func textSetter(u *used) setter {
+	longest := u.each
+	if longest == 0 {
+		longest = maxText
+	}
+	return func(into reflect.Value, _ uint64, data []byte) error {
+		if len(data) > longest {
+			return fmt.Errorf("its %s is longer than %d bytes", u.path, longest)
 		}
-		var seconds int64
-		if err := timestamp.decode(&seconds, data); err != nil {
+		into.SetString(lend(data))
+		return nil
+	}
+}
+
+// listSetter adds an element to a list of texts or messages.
+func listSetter(r *room, of reflect.Type, u *used) setter {
+	all := newShelf(r, of)
+	element := *u
+	if of.Kind() == reflect.String {
+		element.each = 0
+	}
+	_, set := setterOf(r, of, &element)
+	return func(into reflect.Value, number uint64, data []byte) error {
+		e := all.grow(into)
+		if err := set(e, number, data); err != nil {
 			return err
 		}
-		*at(into) = metav1.Time{Time: time.Unix(seconds, 0).Local()}
+		if into.Len() > u.each || all.count() > u.all {
+			return fmt.Errorf("it has more than %d %s", min(u.each, u.all), u.path)
+		}
 		return nil
-	}}
+	}
 }
-
-var timestamp = table[int64]{1: {protowire.VarintType, func(into *int64, value uint64, _ []byte) error {
-	*into = int64(value)
-	return nil
-}}}

@@ -36,7 +36,7 @@ func hold[T any, O interface {
 }](k *kind[T], used string) held {
 	return held{k.Kind, used, func() message { return O(new(T)) }, func(data []byte, each func(Object) error) error {
 		return k.use(func(d *decoder[T]) error {
-			if err := d.table.decode(&d.object, data); err != nil {
+			if err := d.decode(data); err != nil {
 				return err
 			}
 			return each(O(&d.object))

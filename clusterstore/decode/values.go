@@ -1,0 +1,107 @@
+package decode
+
+import (
+	"fmt"
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"reflect"
+	"time"
+)
+
+// mapEntry is how maps come.
+type mapEntry struct {
+	Key   []byte `protobuf:"bytes,1,opt,name=key"`
+	Value []byte `protobuf:"bytes,2,opt,name=value"`
+}
+
+// mapSetter adds to a map with texts as keys, of which those are kept that keep wants, if it is set.
+func mapSetter[V any](r *room, u *used, longest int, keep func(string) bool, value func([]byte) V) setter {
+	var kept map[string]V
+	r.clears = append(r.clears, func() {
+		if len(kept) > maxMap {
+			kept = nil
+		}
+		clear(kept)
+	})
+	var one mapEntry
+	entry, v := tableOf(r, reflect.TypeOf(one), usedFields("key value")), reflect.ValueOf(&one).Elem()
+	return func(into reflect.Value, _ uint64, data []byte) error {
+		one = mapEntry{}
+		if err := entry.decode(v, data); err != nil {
+			return err
+		}
+		key, data := lend(one.Key), one.Value
+		switch {
+		case keep != nil && !keep(key):
+			return nil
+		case len(key) > maxText || len(data) > longest:
+			return fmt.Errorf("one of its %s is longer than %d bytes", u.path, longest)
+		}
+		m := into.Addr().Interface().(*map[string]V)
+		if *m == nil {
+			if kept == nil {
+				kept = make(map[string]V)
+			}
+			*m = kept
+		}
+		(*m)[key] = value(data)
+		if len(*m) > u.each {
+			return fmt.Errorf("it has more than %d %s", u.each, u.path)
+		}
+		return nil
+	}
+}
+
+// momentSetter sets a time, of which Kubernetes reads whole seconds.
+func momentSetter(r *room) setter {
+	var at metav1.Timestamp
+	t, v := tableOf(r, reflect.TypeOf(at), usedFields("seconds")), reflect.ValueOf(&at).Elem()
+	return func(into reflect.Value, _ uint64, data []byte) error {
+		at = metav1.Timestamp{}
+		if err := t.decode(v, data); err != nil {
+			return err
+		}
+		var when metav1.Time
+		if len(data) > 0 {
+			when = metav1.Time{Time: time.Unix(at.Seconds, 0).Local()}
+		}
+		*into.Addr().Interface().(*metav1.Time) = when
+		return nil
+	}
+}
+
+// updatesSetter is for who has written what when. Of all updates only the time of the newest one is used.
+func updatesSetter(r *room) setter {
+	var one metav1.ManagedFieldsEntry
+	t, v := tableOf(r, reflect.TypeOf(one), usedFields("operation time")), reflect.ValueOf(&one).Elem()
+	list, newest := make([]metav1.ManagedFieldsEntry, 1), new(metav1.Time)
+	return func(into reflect.Value, _ uint64, data []byte) error {
+		one.Operation, one.Time = "", nil
+		if err := t.decode(v, data); err != nil || one.Operation != metav1.ManagedFieldsOperationUpdate || one.Time.IsZero() {
+			return err
+		}
+		if m := into.Addr().Interface().(*[]metav1.ManagedFieldsEntry); *m == nil {
+			*m, *newest = list, *one.Time
+			list[0] = metav1.ManagedFieldsEntry{Operation: metav1.ManagedFieldsOperationUpdate, Time: newest}
+		} else if one.Time.After(newest.Time) {
+			*newest = *one.Time
+		}
+		return nil
+	}
+}
+
+// variablesSetter adds an environment variable if it is used. Most are not: of these just the name is looked at.
+func variablesSetter(add setter) setter {
+	return func(into reflect.Value, number uint64, data []byte) error {
+		wanted := false
+		eachPart(data, func(number protowire.Number, data []byte) {
+			if number == 1 {
+				wanted = usedVariable(lend(data))
+			}
+		})
+		if !wanted {
+			return nil
+		}
+		return add(into, number, data)
+	}
+}
