@@ -14,12 +14,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Nodes are read in pages, since each has some ten kilobytes.
 const (
-	nodePage = 100
+	// maxNodes of one cluster are read. They come one by one, so that what that takes does not depend on how many there are.
 	maxNodes = 5000
-	// maxPoor pages may have fewer Nodes than asked for, and not be the last: of such pages there need not be an end.
-	maxPoor = 5
 	// maxRanges of one cluster are kept: comparing takes more the more there are.
 	maxRanges = 1000
 )
@@ -30,36 +27,23 @@ var errEnough = errors.New("there are more Nodes than are read")
 // readNetworks reads the Pod CIDRs of a cluster's Nodes.
 func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n adminapi.PodNetworks, err error) {
 	ranges := make(map[netip.Prefix]bool)
-	options, poor := metav1.ListOptions{Limit: nodePage}, 0
-	for {
-		before := n.Nodes
-		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
-			switch {
-			case refused != nil:
-				return fmt.Errorf("of Node %s: %w", refused.Name, refused.Err)
-			case n.Nodes == maxNodes:
-				return errEnough
-			}
-			for _, text := range append(node.Spec.PodCIDRs, node.Spec.PodCIDR) {
-				if p, err := netip.ParsePrefix(text); err == nil && len(ranges) < maxNodes {
-					ranges[p.Masked()] = true
-				}
-			}
-			n.Nodes++
-			return nil
-		})
-		if n.Partly = errors.Is(err, errEnough); err != nil && !n.Partly {
-			return n, err
+	_, err = from.List(ctx, metav1.ListOptions{}, func(node *corev1.Node, refused *decode.Refused) error {
+		switch {
+		case refused != nil:
+			return fmt.Errorf("of Node %s: %w", refused.Name, refused.Err)
+		case n.Nodes == maxNodes:
+			return errEnough
 		}
-		if options.Continue = page.Continue; n.Partly || options.Continue == "" {
-			break
-		}
-		if n.Nodes < before+nodePage {
-			if poor++; poor == maxPoor {
-				n.Partly = true
-				break
+		for _, text := range append(node.Spec.PodCIDRs, node.Spec.PodCIDR) {
+			if p, err := netip.ParsePrefix(text); err == nil && len(ranges) < maxNodes {
+				ranges[p.Masked()] = true
 			}
 		}
+		n.Nodes++
+		return nil
+	})
+	if n.Partly = errors.Is(err, errEnough); err != nil && !n.Partly {
+		return n, err
 	}
 	joined := join(ranges)
 	for _, p := range joined[:min(len(joined), maxRanges)] {
