@@ -131,67 +131,29 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// TestJSON: what is counted, whatever is within strings.
-func TestJSON(t *testing.T) {
-	for text, want := range map[string]Limits{
-		"":                           {},
-		"1":                          {},
-		"[]":                         {},
-		"{ }":                        {},
-		"[1]":                        {1, 0},
-		"[[],[ ],{}]":                {3, 0},
-		"[1,[2,3]]":                  {4, 0},
-		`{"a":1, "b":[1,2]}`:         {2, 2},
-		`{"a":{"b":{"c":[]}}}`:       {0, 3},
-		`["a,b","[{,\",","\\",null]`: {4, 0},
-		"{}, {}":                     {},
-		"]]]":                        {},
-	} {
-		if got := parts(t, text); got != want {
-			t.Errorf("%s: %+v, want %+v", text, got, want)
-		}
-		for _, less := range []Limits{{want.Elements - 1, want.Fields}, {want.Elements, want.Fields - 1}} {
-			if less.Elements < 0 || less.Fields < 0 {
-				continue
-			}
-			if _, err := io.ReadAll(JSON(strings.NewReader(text), less)); err != errElements && err != errFields {
-				t.Errorf("%s with %+v: %v", text, less, err)
-			}
-		}
-	}
-	if _, err := io.ReadAll(JSON(strings.NewReader(strings.Repeat("[", maxDepth+1)), Limits{1e6, 1e6})); err != errDepth {
-		t.Error(err)
-	}
-}
-
-// parts returns the least limits with which a text can be read.
-func parts(t *testing.T, text string) Limits {
-	t.Helper()
-	c := &counter{from: strings.NewReader(text), left: Limits{1e6, 1e6}}
-	if got, err := io.ReadAll(c); err != nil || string(got) != text {
-		t.Fatalf("%s: %q, %v", text, got, err)
-	}
-	return Limits{1e6 - c.left.Elements, 1e6 - c.left.Fields}
-}
-
-// FuzzJSON: of what is JSON exactly the parts are counted that a decoder finds.
+// FuzzJSON: of what is JSON exactly the parts are counted that a decoder finds, whatever is within strings, and all bytes
+// are let through; with one less of either kind not.
 func FuzzJSON(f *testing.F) {
-	for _, text := range []string{"", "[1,{\"a\":[]}]", `{"a":"\"}]","b":[[],[1, 2]]}`, "[}", `"\`, "[,]", "{},{}"} {
+	for _, text := range []string{"", "1", "[1,{\"a\":[]}]", `{"a":"\"}]","b":[[],[1, 2]]}`, "[}", `"\`, "[,]", "{},{}", "[[],[ ],{}]", "{ }", `["a,b","[{,\",","\\",null]`, "]]]"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
 		got := &counter{from: strings.NewReader(text), left: Limits{1e6, 1e6}}
-		if _, err := io.ReadAll(got); err != nil && err != errDepth {
-			t.Fatal(err)
+		if read, err := io.ReadAll(got); err != errDepth && (err != nil || string(read) != text) {
+			t.Fatalf("%s: %s, %v", text, read, err)
 		}
 		if !json.Valid([]byte(text)) {
 			return
 		}
 		var want Limits
-		d := json.NewDecoder(strings.NewReader(text))
-		countValue(t, d, &want)
+		countValue(t, json.NewDecoder(strings.NewReader(text)), &want)
 		if counted := (Limits{1e6 - got.left.Elements, 1e6 - got.left.Fields}); counted != want {
 			t.Errorf("%s: %+v, want %+v", text, counted, want)
+		}
+		for _, less := range []Limits{{want.Elements - 1, want.Fields}, {want.Elements, want.Fields - 1}} {
+			if _, err := io.ReadAll(JSON(strings.NewReader(text), less)); min(less.Elements, less.Fields) >= 0 && err != errElements && err != errFields {
+				t.Errorf("%s with %+v: %v", text, less, err)
+			}
 		}
 	})
 }
