@@ -1,8 +1,8 @@
 package kube
 
 import (
+	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -16,49 +16,35 @@ const (
 	errorTimeout = 5 * time.Second // from the end of the header on
 )
 
-var errLate = errors.New("the body of an error did not come to an end")
-
-// boundBody limits the body of an error, which is cut off: the status is the error, and the text is only shorter. cancel
-// ends the request's ctx; it is called once the body is closed.
-func boundBody(ctx context.Context, cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
-	from, status := response.Body, response.StatusCode
-	switch {
+// boundBody reads the body of an error, of which what has come is enough: the status is the error, and the text is only
+// shorter. cancel ends the request's ctx; for other answers it is called once the body is closed.
+func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
+	switch status := response.StatusCode; {
 	case status == http.StatusSwitchingProtocols:
 		// What comes after this status is the connection itself, which does not end
 		// with the request's context.
 		return fmt.Errorf("API server %s switched protocols, which was not requested: check that the kubeconfig's server is an API server", request.URL.Host)
 	case status == http.StatusOK, status/100 == 2 && request.Method != http.MethodGet:
-		response.Body = &body{from, from, func() { cancel(nil) }}
-	default:
-		timer := time.AfterFunc(errorTimeout, func() { cancel(errLate) })
-		response.Body = &body{cutOff{ctx, io.LimitReader(from, maxError)}, from, func() { timer.Stop(); cancel(nil) }}
+		response.Body = body{response.Body, cancel}
+		return nil
 	}
+	// Nothing but the context of its request ends a Read that waits, for the connection or within the decompression.
+	late := time.AfterFunc(errorTimeout, func() { cancel(nil) })
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
+	late.Stop()
+	response.Body.Close()
+	cancel(nil)
+	response.Body = io.NopCloser(bytes.NewReader(text))
 	return nil
 }
 
 // body is one that ends its request when it is closed.
 type body struct {
-	io.Reader
-	from io.Closer
-	end  func()
+	io.ReadCloser
+	cancel context.CancelCauseFunc
 }
 
-func (b *body) Close() error {
-	defer b.end()
-	return b.from.Close()
-}
-
-// cutOff ends what is late. Nothing but the context of its request ends a Read that waits, for the connection or within the
-// decompression.
-type cutOff struct {
-	ctx context.Context // of the request
-	io.Reader
-}
-
-func (c cutOff) Read(p []byte) (int, error) {
-	n, err := c.Reader.Read(p)
-	if err != nil && context.Cause(c.ctx) == errLate {
-		err = io.EOF
-	}
-	return n, err
+func (b body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
 }

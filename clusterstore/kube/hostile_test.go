@@ -255,10 +255,10 @@ func TestPausingAnswers(t *testing.T) {
 			defer cancel()
 			request, err := http.NewRequestWithContext(ctx, c.method, "https://east.example/api/v1/pods", nil)
 			must(t, err)
+			began := time.Now()
 			response, err := client.Do(request)
 			must(t, err)
 			defer response.Body.Close()
-			began := time.Now()
 			_, err = io.ReadAll(response.Body)
 			if took := time.Since(began); took != c.after || (err == nil) != (c.after == errorTimeout) {
 				t.Errorf("%s, %d: the body ends after %v: %v", c.method, c.status, took, err)

@@ -127,7 +127,7 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 	}
 	response.Header.Del("Retry-After")
 	response.Header.Del("Warning")
-	if err := boundBody(ctx, cancel, request, response); err != nil {
+	if err := boundBody(cancel, request, response); err != nil {
 		response.Body.Close()
 		cancel(nil)
 		return nil, err
