@@ -62,9 +62,11 @@ type check[T any] struct {
 	size       int64           // of the candidates
 	more       bool            // there are more of them
 	version    string          // of the list
-	read       bool            // the list is
-	late       *time.Timer     // ends it; nil while the list is read
+	until      time.Time       // when it is over; zero: the list is being read
 }
+
+// over reports whether the watch has taken too long to come as far as the list.
+func (c *check[T]) over() bool { return !c.until.IsZero() && !time.Now().Before(c.until) }
 
 // checkDrift lists the objects beside the watch. Once that has come as far as the list, run
 // corrects what differs and was not changed meanwhile. It reports whether another check is to follow soon: there is more than
@@ -90,14 +92,7 @@ func (f *feed[O, T]) checkDrift(ctx context.Context) (again bool) {
 		f.endCheck()
 		return false
 	}
-	c.read, c.listed = true, nil
-	c.late = time.AfterFunc(checkPatience, func() {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if f.check == c {
-			f.endCheck()
-		}
-	})
+	c.until, c.listed = time.Now().Add(checkPatience), nil
 	return c.more
 }
 
@@ -105,6 +100,9 @@ func (f *feed[O, T]) checkDrift(ctx context.Context) (again bool) {
 func (f *feed[O, T]) beginCheck() (c *check[T], busy bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if f.check != nil && f.check.over() {
+		f.endCheck()
+	}
 	if !f.whole || f.check != nil {
 		return nil, f.check != nil
 	}
@@ -114,21 +112,10 @@ func (f *feed[O, T]) beginCheck() (c *check[T], busy bool) {
 
 // endCheck ends the check that there may be. f.mu is held.
 func (f *feed[O, T]) endCheck() {
-	c := f.check
-	if f.check = nil; c == nil {
-		return
+	if f.check != nil {
+		f.resource.group.candidates.Add(-f.check.size)
+		f.check = nil
 	}
-	f.resource.group.candidates.Add(-c.size)
-	if c.late != nil {
-		c.late.Stop()
-	}
-}
-
-// endChecks ends the check that waits for the watch.
-func (f *feed[O, T]) endChecks() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.endCheck()
 }
 
 // checkPage reads one page, and compares its objects with those in the Store.
@@ -200,7 +187,11 @@ func (f *feed[O, T]) touch(key string) {
 // held.
 func (f *feed[O, T]) reached(version string) (corrected []Drift, err error) {
 	c := f.check
-	if c == nil || !c.read {
+	switch {
+	case c == nil || c.until.IsZero():
+		return nil, nil
+	case c.over():
+		f.endCheck()
 		return nil, nil
 	}
 	switch order, err := resourceversion.CompareResourceVersion(version, c.version); {

@@ -87,6 +87,5 @@ func TestRepeating(t *testing.T) {
 		if again := f.checkDrift(t.Context()); !again || from.pages > unknownObjects/100+2 {
 			t.Errorf("a check reads %d pages; %v", from.pages, again)
 		}
-		f.endChecks()
 	})
 }

@@ -35,7 +35,6 @@ const (
 
 // run lists and watches until ctx ends.
 func (r *Resource) run(ctx context.Context) {
-	defer r.feed.endChecks()
 	delay := backoff.DelayWithReset(clock.RealClock{}, backoffReset)
 	for next := listLater; ctx.Err() == nil; {
 		next = r.once(ctx, next)

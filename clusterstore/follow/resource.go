@@ -65,7 +65,6 @@ type feeder interface {
 	clear()
 	useBudget()
 	checkDrift(context.Context) (again bool)
-	endChecks()
 }
 
 // New returns a Resource for a kind of object. Pass it to [NewGroup]: the Group starts

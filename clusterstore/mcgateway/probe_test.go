@@ -117,7 +117,7 @@ func TestProbeTakes(t *testing.T) {
 			saved := transport
 			defer func() { transport = saved }()
 			transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return here, nil }, DisableKeepAlives: true}
-			tracker := New(Config{})
+			tracker := New(Config{Probed: func(time.Duration) {}})
 			began := time.Now()
 			err := tracker.probe(t.Context(), netip.MustParseAddr("192.0.2.1"), cluster.Probe{Port: 1, Path: "/"})
 			if fmt.Sprint(err) != "no answer within 5s" || time.Since(began) != probeTake {

@@ -27,16 +27,14 @@ type Config struct {
 	// Changed is called when Addresses has another list of addresses to use, or gateways in
 	// it have died or come to life. It must not block.
 	Changed func()
-	// Probed is called after each probe. nil: it is not.
-	Probed func(took time.Duration)
+	Probed  func(took time.Duration) // is called after each probe
 
 	Resolve  func(ctx context.Context, name string) ([]netip.Addr, error)          // nil: by the host's resolver
 	Probe    func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil: an HTTP request
-	Routable func(netip.Addr) bool                                                 // of what names are resolved to; nil: cluster.Routable
+	Routable func(netip.Addr) bool                                                 // of what names are resolved to
 	IPv4Only bool                                                                  // clients get no IPv6 addresses
 	// Own names what of the gateway's own cluster or host has an address, which is not probed then;
 	// empty: nothing. It is called before each probe, and may block until that is known or ctx ends.
-	// nil: nothing has any address.
 	Own func(ctx context.Context, ip netip.Addr) string
 }
 
@@ -69,15 +67,6 @@ func New(cfg Config) *Tracker {
 	}
 	if cfg.Probe == nil {
 		cfg.Probe = get
-	}
-	if cfg.Routable == nil {
-		cfg.Routable = cluster.Routable
-	}
-	if cfg.Probed == nil {
-		cfg.Probed = func(time.Duration) {}
-	}
-	if cfg.Own == nil {
-		cfg.Own = func(context.Context, netip.Addr) string { return "" }
 	}
 	return &Tracker{
 		cfg: cfg, settled: make(chan struct{}), stopProbes: func() {},

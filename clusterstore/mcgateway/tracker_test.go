@@ -99,7 +99,7 @@ func track(t *testing.T, f func(x *tracked)) {
 			probes: make(map[string]int), began: make(map[string]time.Time), atOnce: make(map[string]int),
 		}
 		x := &tracked{t: t, out: out}
-		x.Tracker = New(Config{Changed: func() { out.set(func() { x.changes++ }) }, Resolve: out.resolve, Probe: out.probe, Own: out.owner})
+		x.Tracker = New(Config{Changed: func() { out.set(func() { x.changes++ }) }, Resolve: out.resolve, Probe: out.probe, Probed: func(time.Duration) {}, Routable: cluster.Routable, Own: out.owner})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); x.Run(ctx) }()
