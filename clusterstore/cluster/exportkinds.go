@@ -22,7 +22,6 @@ func exportKind[O decode.Object, T any](c *Cluster, part int, name string, from 
 		Source:  from,
 		Compact: compact,
 		Into:    mapStore(c.state, all, same, func(string, T, T) { c.state.exports.parts[part].changed = true }),
-		Same:    same,
 		Applied: func() { c.exportsApplied(part) },
 	}
 }

@@ -133,23 +133,6 @@ func TestOwnImports(t *testing.T) {
 	}
 }
 
-// TestServiceExportsWhole: while a new list is put into the state, others see what they have seen before.
-func TestServiceExportsWhole(t *testing.T) {
-	w := newWorld(t, exportingAll(new(int)))
-	w.put(labelled("a"), labelled("b"), aServiceExport("a"))
-	w.Exports()
-	looks := 0
-	watching(w, w.serviceExports(), func() {
-		if looks++; w.Exports().text() != "ns/a exported, read" {
-			t.Error(w.Exports().text())
-		}
-	})
-	w.replace("serviceexports", aServiceExport("b"), aServiceExport("c"))
-	if got := w.Exports().text(); got != "ns/b exported, ns/c exported without Service, read" || looks != 3 {
-		t.Errorf("%s after %d changes", got, looks)
-	}
-}
-
 // TestServiceExportsForbidden: exports by labels do not wait for ServiceExports, which are there soon after the right is. What was read
 // stays when it is taken away again.
 func TestServiceExportsForbidden(t *testing.T) {

@@ -9,9 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 	"isthmus/local/exports/plan"
@@ -251,51 +249,5 @@ func TestNoExports(t *testing.T) {
 	exported := []string{"namespaces", "serviceexports", "serviceimports"}
 	if slices.ContainsFunc(w.Health().Resources, func(r adminapi.Resource) bool { return slices.Contains(exported, r.Resource) }) {
 		t.Error("Namespaces, or kinds of the MCS-API, are read")
-	}
-}
-
-// TestHostileExports: 100,000 exports of a kind, with labels of 1 MB each, take no more than the budget has.
-func TestHostileExports(t *testing.T) {
-	const most = 8 << 20
-	long := make(map[string]string)
-	for i := range 64 {
-		long[fmt.Sprint("key", i)] = strings.Repeat("x", 16<<10)
-	}
-	for name, make := range map[string]func(name string) (runtime.Object, map[string]string){
-		"services": func(name string) (runtime.Object, map[string]string) {
-			s := labelled(name, "mirror=1")
-			return s, s.Labels
-		},
-		"serviceexports": func(name string) (runtime.Object, map[string]string) {
-			e := aServiceExport(name)
-			return e, e.Spec.ExportedLabels
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pool := budget.NewPool(budget.Limits{Cluster: most, All: 4 * most})
-			changes := 0
-			b := pool.Add()
-			before := heap()
-			w := newWorld(t, func(c *Config) { exportingAll(&changes)(c); c.Budget = b })
-			w.put(labelled("first", "mirror=1"))
-			for i := range 100_000 {
-				o, labels := make(fmt.Sprint("s", i))
-				if i%1000 == 0 {
-					maps.Copy(labels, long)
-				}
-				if err := w.store(name).Update(o); err != nil {
-					t.Fatal(err)
-				}
-			}
-			n, used := len(w.Exports().List), b.Usage().Used
-			took := heap() - before
-			failed := slices.ContainsFunc(w.Health().Resources, func(r adminapi.Resource) bool { return r.Resource == name && r.Err != "" })
-			if n < 2 || used > most || took > 2*most || !failed {
-				t.Errorf("%d exports in %d KiB, estimated at %d KiB: %+v", n, took>>10, used>>10, w.Health().Resources)
-			}
-			if outOfUse := w.Health().Err != nil; outOfUse != (name == "services") { // what is served does not depend on ServiceExports
-				t.Errorf("the cluster is out of use: %v", outOfUse)
-			}
-		})
 	}
 }

@@ -31,7 +31,6 @@ func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
 		Serves:  c.serves(crd.WorkloadVersion.WithResource("externalworkloads")),
 		Refers:  placedPod.refers,
 		Shared:  placedPod.shared,
-		Same:    placedPod.same,
 		Compact: c.compactWorkload,
 		Into:    c.state.podStore(workloadPrefix),
 	}

@@ -20,15 +20,13 @@ type nodeLabels struct{ zone, region unique.Handle[string] }
 
 // nodes follows Nodes.
 func (c *Cluster) nodes() follow.Kind[*metav1.PartialObjectMetadata, nodeLabels] {
-	same := func(a, b nodeLabels) bool { return a == b }
 	k := follow.Kind[*metav1.PartialObjectMetadata, nodeLabels]{
 		Name: "nodes", Aside: c.cfg.Name != federation.Local, // of linked clusters only the region follows from them
 		Source:  c.cfg.Client.Sources.Nodes,
 		Serves:  c.serves(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}),
 		Compact: compactNode,
-		Into:    mapStore(c.state, c.state.nodes, same, func(string, nodeLabels, nodeLabels) {}),
+		Into:    mapStore(c.state, c.state.nodes, func(a, b nodeLabels) bool { return a == b }, func(string, nodeLabels, nodeLabels) {}),
 		Shared:  nodeLabels.shared,
-		Same:    same,
 		Applied: c.updateRegion,
 	}
 	if own := c.cfg.own; own != nil {

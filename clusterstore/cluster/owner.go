@@ -46,7 +46,6 @@ func (c *Cluster) owners(source decode.Source[*metav1.PartialObjectMetadata], gr
 		Serves:  c.serves(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}),
 		Compact: compactOwner,
 		Into:    c.state.ownerStore(kind),
-		Same:    sameParent,
 	}
 }
 
@@ -115,12 +114,10 @@ func sweepOwner(all map[string]*owner, o *owner) {
 	}
 }
 
-func sameParent(a, b unique.Handle[reference]) bool { return a == b }
-
 func (s *state) ownerStore(kind string) store[unique.Handle[reference]] {
 	all := s.owners(kind)
 	return store[unique.Handle[reference]]{
-		state: s, same: sameParent,
+		state: s, same: func(a, b unique.Handle[reference]) bool { return a == b },
 		get: func(key string) (parent unique.Handle[reference], exists bool) {
 			if o := all[key]; o != nil {
 				return o.parent, o.isRead()

@@ -180,18 +180,3 @@ func TestMarked(t *testing.T) {
 		t.Error("a slice that was deleted is there, or that is no change")
 	}
 }
-
-// TestNothingForSlices: a cluster for which nothing is written keeps nothing for that.
-func TestNothingForSlices(t *testing.T) {
-	for name, change := range map[string]func(*Config){"linked": nil, "own": withAddresses} {
-		w := newWorld(t, change)
-		svc := aService("web", "http=80")
-		svc.Spec.Selector = map[string]string{"app": "web"}
-		s := aSlice("s", "web", "http=8080", "10.0.0.1")
-		s.ResourceVersion = "1"
-		w.put(svc, s, aWorkload("v", "http=8080"))
-		if e := w.state.services[serviceID("ns/web")]; e.spec.selecting != nil || e.slices[0].marked != "" || w.state.own != nil && len(w.state.own.selected) > 0 {
-			t.Errorf("%s: something is kept", name)
-		}
-	}
-}

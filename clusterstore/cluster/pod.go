@@ -128,7 +128,6 @@ func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
 		Into:    c.state.podStore(""),
 		Refers:  placedPod.refers,
 		Shared:  placedPod.shared,
-		Same:    placedPod.same,
 		Changed: c.logMalformed,
 	}
 }

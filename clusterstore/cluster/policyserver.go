@@ -32,7 +32,6 @@ func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
 		Serves:  c.serves(crd.PolicyVersion.WithResource("servers")),
 		Compact: compactServer,
 		Into:    c.state.serverStore(),
-		Same:    (*serverFacts).equal,
 		Changed: func(key string, _ *serverFacts, _ bool) { c.logExcess(key) },
 	}
 }

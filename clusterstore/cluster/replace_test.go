@@ -13,7 +13,7 @@ import (
 
 // watching calls look after each object of one kind that is put into the state.
 func watching[O decode.Object, T any](w *world, k follow.Kind[O, T], look func()) {
-	k.Changed = func(string, T, bool) { look() }
+	k.Changed, k.Same = func(string, T, bool) { look() }, k.Into.(store[T]).same
 	r := follow.New(k)
 	follow.NewGroup(follow.Options{}, r)
 	at := slices.IndexFunc(w.resources, func(r *follow.Resource) bool { return r.Name() == k.Name })

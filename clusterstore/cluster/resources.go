@@ -38,7 +38,7 @@ func (c *Cluster) newResources() []*follow.Resource {
 }
 
 func resource[O decode.Object, T any](c *Cluster, k follow.Kind[O, T]) *follow.Resource {
-	k.Lag = c.cfg.Metrics.lag(k.Name)
+	k.Lag, k.Same = c.cfg.Metrics.lag(k.Name), k.Into.(store[T]).same
 	return follow.New(k)
 }
 

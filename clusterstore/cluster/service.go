@@ -69,7 +69,6 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 			return s, true
 		},
 		Into: c.state.serviceStore(),
-		Same: (*Service).equal,
 	}
 	k.Applied = func() {
 		c.updateGateways()

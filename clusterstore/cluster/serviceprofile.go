@@ -23,7 +23,6 @@ func (c *Cluster) profiles() follow.Kind[*crd.ServiceProfile, *serviceprofile.Tr
 			return serviceprofile.Translate(o), true
 		},
 		Into:    mapStore(c.state, c.state.own.profiles, (*serviceprofile.Translated).Equal, c.state.setProfile),
-		Same:    (*serviceprofile.Translated).Equal,
 		Changed: c.logUnusable,
 	}
 }

@@ -17,7 +17,6 @@ func sliceKind[O decode.Object](c *Cluster, name string, from decode.Source[O], 
 		Into:    mapStore(c.state, c.state.slices, (*slice).same, c.state.setSlice),
 		Refers:  (*slice).refers,
 		Shared:  (*slice).shared,
-		Same:    (*slice).same,
 	}
 }
 
