@@ -87,15 +87,7 @@ endif
 
 faults: tools ## what happens to clusters, links and proxies, at length (FAULT=REGEX: only the faults of these names)
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
-	  go test -count=1 -timeout 60m -v ./faults -long $(if $(FAULT),-run '^(TestFaults|TestOwnCluster)$$' -fault '$(FAULT)')
-
-handover: tools ## how a gateway that goes hands its proxies over, for many flags: prints tables (BEFORE=FILE: also for that binary)
-	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane HANDOVER_BEFORE=$(abspath $(BEFORE)) \
-	  go test -count=1 -timeout 60m -v -run '^Test(Tables|Handover|ConnectionAge)$$' ./handover -long
-
-rolling: tools ## ten rolling updates of the Deployments of manifests/ while proxies use them: half an hour; prints figures
-	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
-	  go test -count=1 -timeout 90m -v -run '^TestRollingUpdates$$' . -long
+	  go test -count=1 -timeout 60m -v ./faults -long $(if $(FAULT),-run '^Test(Faults|OwnCluster)$$/^($(FAULT))$$')
 
 mcs-conformance: $(if $(MCS_API),build) ## the MCS API's own suite against two clusters with a gateway each: MCS_API=DIR, a checkout of kubernetes-sigs/mcs-api
 	@test -n '$(MCS_API)' || { echo 'MCS_API=DIR is missing: give a checkout of https://github.com/kubernetes-sigs/mcs-api, whose suite is built and run'; exit 1; }
@@ -171,4 +163,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build image release tools manifests demo test unit e2e faults handover rolling mcs-conformance mirror-migration sim screenshots lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help build image release tools manifests demo test unit e2e faults mcs-conformance mirror-migration sim screenshots lint generate bench growth microbench fuzz vulncheck clean

@@ -5,8 +5,8 @@
 //
 //   - testdata/cases: what a proxy must be sent, as scripts that package scenario runs (TestConformance).
 //   - This package besides: manifests and installs, recipes of the README, metrics and dashboards, sets and profiles that are large, EndpointSlices for
-//     ExternalWorkloads.
-//   - faults, handover: clusters, links and proxies that fail; gateways that end while proxies are connected.
+//     ExternalWorkloads, a gateway that ends while proxies are connected.
+//   - faults: clusters, links and proxies that fail.
 //   - scripts: the repository's shell scripts.
 //   - sim: many clusters that change at random, by a seed.
 //   - bench: what a gateway costs.

@@ -50,16 +50,15 @@ func (c *cache) known() []string {
 	return slices.Clone(c.addrs)
 }
 
-// run looks the records up again whenever their time to live is over, first after a part of it.
-func (c *cache) run(ctx context.Context, first, ttl time.Duration) {
-	next := time.NewTimer(first)
-	defer next.Stop()
+// run looks the records up again whenever their time to live is over.
+func (c *cache) run(ctx context.Context, ttl time.Duration) {
+	over := time.NewTicker(ttl)
+	defer over.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-next.C:
-			next.Reset(ttl)
+		case <-over.C:
 			c.refresh()
 		}
 	}

@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-
-	"isthmus/e2e/pulse"
 )
 
 const (
@@ -32,12 +30,10 @@ type Conn interface {
 type SubscriberConfig struct {
 	Records   *Records
 	TTL       time.Duration // of the records
-	Age       time.Duration // of what the proxy's cache holds when it starts
 	Kind      Kind
 	Authority string
 	Token     string
 	Connect   func(ctx context.Context, addr string) (Conn, error) // nil: Connect
-	Pulse     *pulse.Pulse                                         // as of a Stream's Config
 }
 
 // Opening is a stream that has begun.
@@ -78,7 +74,7 @@ func NewSubscriber(cfg SubscriberConfig) *Subscriber {
 	}
 	s := &Subscriber{cfg: cfg, cache: cache{records: cfg.Records}}
 	s.cache.refresh()
-	s.stream = NewStream(Config{Conn: &s.conn, Kind: cfg.Kind, Authority: cfg.Authority, Token: cfg.Token, Pulse: cfg.Pulse})
+	s.stream = NewStream(Config{Conn: &s.conn, Kind: cfg.Kind, Authority: cfg.Authority, Token: cfg.Token})
 	return s
 }
 
@@ -105,7 +101,7 @@ func (s *Subscriber) Run(ctx context.Context) {
 	defer caching.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	caching.Go(func() { s.cache.run(ctx, s.cfg.TTL-s.cfg.Age, s.cfg.TTL) })
+	caching.Go(func() { s.cache.run(ctx, s.cfg.TTL) })
 	pause := FirstPause
 	for ctx.Err() == nil {
 		if s.subscribe(ctx) {

@@ -59,7 +59,6 @@ var controllers = map[string]func(context.Context, *controllerDeps) (controllerL
 	"clusterrole":    newClusterRoleController,
 	"deployment":     newDeploymentController,
 	"replicaset":     newReplicaSetController,
-	"disruption":     newDisruptionController,
 }
 
 func controllerNames() []string { return slices.Sorted(maps.Keys(controllers)) }
