@@ -46,10 +46,8 @@ Checked are
   isthmus-sim -seeds 10                          ten seeds, the first given by -seed
   isthmus-sim -clusters 200 -services 5 -duration 5m
   isthmus-sim -faults '^(refuse|silent)$'        only those faults; -faults none: none
-  isthmus-sim -bulkhead                          no rounds, but figures: what 50,000 pods of a
-                                                 linked cluster cost, for each kind of owner,
-                                                 and how long one cluster's changes take amid
-                                                 another's flood
+  isthmus-sim -bulkhead                          no rounds, but what 50,000 pods of a linked
+                                                 cluster cost, for each kind of owner
 
 What happens, and in which order, follows from the seed and the flags for how much
 there is; when exactly, and what meets what in the gateway, does not. So a failure is
@@ -64,13 +62,6 @@ type arguments struct {
 	seeds    int
 	bulkhead bool
 }
-
-// What -bulkhead measures with.
-const (
-	junkPods     = 50_000
-	floodChanges = 300
-	floodRate    = 500
-)
 
 func parse(args []string, out io.Writer) (arguments, error) {
 	var a arguments
@@ -93,7 +84,7 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	flags.DurationVar(&s.Duration, "duration", 0, "no round begins after that")
 	flags.DurationVar(&s.Within, "within", 20*time.Second, "how long it may take until all is right once all is healed")
 	flags.StringVar(&s.Gateway, "gateway", "", "`path` of the isthmus command; built from the repository unless given")
-	flags.BoolVar(&a.bulkhead, "bulkhead", false, "measure what one cluster costs the others")
+	flags.BoolVar(&a.bulkhead, "bulkhead", false, "measure what pods of one cluster cost")
 	flags.BoolVar(&s.Verbose, "v", false, "show each step")
 	faults := flags.String("faults", ".", "`regular expression` of the faults that may happen")
 	if err := flags.Parse(args); err != nil {
@@ -128,7 +119,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if a.bulkhead {
-		return bulkhead(ctx, a.sim, out)
+		const pods = 50_000
+		junk, err := sim.MeasureJunk(ctx, a.sim, pods)
+		for _, j := range junk {
+			fmt.Fprintln(out, j)
+		}
+		return err
 	}
 	for range a.seeds {
 		fmt.Fprintf(out, "seed %d\n", a.sim.Seed)
@@ -144,21 +140,5 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		}
 		a.sim.Seed++
 	}
-	return nil
-}
-
-func bulkhead(ctx context.Context, cfg sim.Config, out io.Writer) error {
-	junk, err := sim.MeasureJunk(ctx, cfg, junkPods)
-	if err != nil {
-		return err
-	}
-	for _, j := range junk {
-		fmt.Fprintln(out, j)
-	}
-	flood, err := sim.MeasureFlood(ctx, cfg, floodChanges, floodRate)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(out, flood)
 	return nil
 }
