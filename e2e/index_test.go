@@ -108,7 +108,7 @@ func (x *index) addTests(t *testing.T) {
 var anyID = regexp.MustCompile(`\b[A-Z]{1,2}-\d\d\b`)
 
 // addFile finds the tests in a Go file that have IDs of behaviours in their doc comments or in their strings, most often in
-// the names of subtests, and the faults (structs with a name) whose field proves has some.
+// the names of subtests.
 func (x *index) addFile(folder, text string) error {
 	groups := map[string]bool{}
 	for _, id := range x.ids {
@@ -127,39 +127,18 @@ func (x *index) addFile(folder, text string) error {
 	}
 	for _, d := range file.Decls {
 		f, ok := d.(*ast.FuncDecl)
-		isTest := ok && f.Recv == nil && strings.HasPrefix(f.Name.Name, "Test")
-		if isTest {
-			add(f.Name.Name, f.Doc.Text())
+		if !ok || f.Recv != nil || !strings.HasPrefix(f.Name.Name, "Test") {
+			continue
 		}
+		add(f.Name.Name, f.Doc.Text())
 		ast.Inspect(d, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.BasicLit:
-				if isTest && n.Kind == token.STRING {
-					add(f.Name.Name, n.Value)
-				}
-			case *ast.CompositeLit:
-				if name := field(n, "name"); !isTest && name != "" {
-					add(strings.Trim(name, `"`), field(n, "proves"))
-				}
+			if n, ok := n.(*ast.BasicLit); ok && n.Kind == token.STRING {
+				add(f.Name.Name, n.Value)
 			}
 			return true
 		})
 	}
 	return nil
-}
-
-// field returns the literal that a field of a struct has in the source; empty: there is none.
-func field(of *ast.CompositeLit, name string) string {
-	for _, e := range of.Elts {
-		if pair, ok := e.(*ast.KeyValueExpr); ok {
-			key, isName := pair.Key.(*ast.Ident)
-			value, isLiteral := pair.Value.(*ast.BasicLit)
-			if isName && isLiteral && key.Name == name {
-				return value.Value
-			}
-		}
-	}
-	return ""
 }
 
 func group(id string) string { return id[:strings.Index(id, "-")] }

@@ -39,7 +39,6 @@ type Proxy struct {
 	changed  chan struct{} // closed, and replaced, when mode is another
 	listener net.Listener  // nil while refusing
 	pairs    map[*pair]struct{}
-	accepted int
 	closed   bool
 }
 
@@ -63,13 +62,6 @@ const firstPort, lastPort = 30000, 32767
 
 // Addr returns the address that clients connect to.
 func (p *Proxy) Addr() string { return p.port.Addr() }
-
-// Accepted returns how many connections there have been.
-func (p *Proxy) Accepted() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.accepted
-}
 
 // Set changes what the Proxy does. It fails when another process has taken the port while it refused.
 func (p *Proxy) Set(m Mode) error {
@@ -145,7 +137,6 @@ func (p *Proxy) enter(client *net.TCPConn) {
 		c.abort()
 		return
 	}
-	p.accepted++
 	p.pairs[c] = struct{}{}
 	p.all.Go(func() {
 		c.run(p.target)

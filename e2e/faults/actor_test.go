@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -24,7 +23,6 @@ type actor struct {
 	name   string
 	api    *apisim.Server
 	server *httptest.Server
-	began  time.Time
 
 	mu       sync.Mutex
 	requests map[string]int // lists and watches, by resource
@@ -45,7 +43,7 @@ func newActor(t *testing.T, name string, does misdeed, objects ...runtime.Object
 	target, err := url.Parse("http://" + api.Addr())
 	must(t, err)
 	transport := &http.Transport{}
-	a := &actor{name: name, api: api, requests: make(map[string]int), began: time.Now()}
+	a := &actor{name: name, api: api, requests: make(map[string]int)}
 	a.server = intercept.Start(t, target, transport, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
 		resource := path.Base(r.URL.Path)
 		a.count(resource)
@@ -62,11 +60,11 @@ func (a *actor) count(resource string) {
 	a.requests[resource]++
 }
 
-// requested returns how often a resource has been requested, and within which time.
-func (a *actor) requested(resource string) (int, time.Duration) {
+// requested returns how often a resource has been requested.
+func (a *actor) requested(resource string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.requests[resource], time.Since(a.began)
+	return a.requests[resource]
 }
 
 func isWatch(r *http.Request) bool { return r.URL.Query().Get("watch") == "true" }
@@ -76,12 +74,6 @@ func isStreamedList(r *http.Request) bool { return r.URL.Query().Get("sendInitia
 // newActors starts a gateway whose own cluster is a light API server, with links to these. It returns that API server
 // too.
 func newActors(t *testing.T, actors ...*actor) (*world, *apisim.Server) {
-	t.Helper()
-	return newActorsOf(t, gateway.Config{}, actors...)
-}
-
-// newActorsOf is as newActors, with a gateway of that configuration.
-func newActorsOf(t *testing.T, config gateway.Config, actors ...*actor) (*world, *apisim.Server) {
 	t.Helper()
 	own, err := apisim.Start("own", nil)
 	must(t, err)
@@ -95,8 +87,7 @@ func newActorsOf(t *testing.T, config gateway.Config, actors ...*actor) (*world,
 	must(t, err)
 	file := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(file, kubeconfig, 0o600))
-	config.Kubeconfig = file
-	g, err := gateway.Start(t.Context(), config)
+	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: file, Env: []string{"GOMEMLIMIT=" + endlessMemory}})
 	must(t, err)
 	t.Cleanup(func() { must(t, g.Stop()) })
 	return &world{gateway: g}, own

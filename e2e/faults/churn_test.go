@@ -88,16 +88,6 @@ func (m *member) now() []netip.AddrPort {
 	return addrs
 }
 
-// add writes a slice with one more address.
-func (m *member) add(ctx context.Context, last int) (netip.AddrPort, error) {
-	addr := m.addr(last)
-	if _, err := m.site.slice(ctx, m.namespace, m.service, fmt.Sprintf("extra-%d", last), addr); err != nil {
-		return addr, err
-	}
-	m.has(addr)
-	return addr, nil
-}
-
 // has notes addresses that are in the cluster besides those that move.
 func (m *member) has(addrs ...netip.AddrPort) {
 	m.mu.Lock()

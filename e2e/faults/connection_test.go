@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-	"time"
 
 	"isthmus/e2e/faultproxy"
 	"isthmus/e2e/object"
@@ -14,58 +13,30 @@ import (
 
 // connectionFaults are those of what lies between the gateway and an API server that is well.
 func connectionFaults() []fault {
-	cut := func(m faultproxy.Mode) func(context.Context, *stage) error {
-		return func(_ context.Context, s *stage) error { return s.cut(m) }
-	}
-	become := func(m faultproxy.Mode) func(context.Context, *stage) error {
-		return func(_ context.Context, s *stage) error { return s.proxy.Set(m) }
-	}
-	mend := become(faultproxy.Mode{})
-	slow := faultproxy.Path{Delay: 250 * time.Millisecond}
 	return []fault{{
-		name: "refused", state: "stale", reason: "connection refused",
-		inject: cut(faultproxy.Mode{Refuse: true}), heal: mend,
-	}, {
-		name: "silent", state: "stale", // connections that are open fall silent
-		inject: become(faultproxy.Silent), heal: mend,
-	}, {
-		name: "half-open", state: "stale", // new ones are accepted, and that is all
-		inject: cut(faultproxy.Silent), heal: mend,
-	}, {
-		name: "heard-but-not-answered", state: "stale",
-		inject: become(faultproxy.Mode{Down: faultproxy.Path{Stop: true}}), heal: mend,
-	}, {
-		name: "slow", state: "ready", sees: true,
-		inject: become(faultproxy.Mode{Up: slow, Down: slow}), heal: mend,
-	}, {
-		name: "slow-from-the-start", state: "ready", sees: true,
-		inject: cut(faultproxy.Mode{Up: slow, Down: slow}), heal: mend,
-	}, {
-		name: "little-gets-through", state: "ready", sees: true,
-		inject: cut(faultproxy.Mode{Up: faultproxy.Path{Rate: 64 << 10}, Down: faultproxy.Path{Rate: 64 << 10}}), heal: mend,
-	}, {
-		name: "reset", state: "ready", sees: true,
-		inject: cut(faultproxy.Mode{}), heal: nothing,
-	}, {
-		name:   "reset-again-and-again",
-		inject: resetRepeatedly, heal: nothing,
-	}, {
-		name: "deleted-unseen", proves: "N-04", state: "stale",
+		name: "deleted-unseen", state: "stale",
 		inject: deleteUnseen, heal: mend, verify: servesPlainly,
 	}, endlessErrors()}
 }
 
-func resetRepeatedly(ctx context.Context, s *stage) error {
-	for range either(10, 100) {
-		s.proxy.ResetAll()
-		select {
-		case <-time.After(200 * time.Millisecond):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+// ownFaults are those of the gateway's own cluster.
+func ownFaults() []fault {
+	cut := func(m faultproxy.Mode) func(context.Context, *stage) error {
+		return func(_ context.Context, s *stage) error { return s.cut(m) }
 	}
-	return nil
+	return []fault{{
+		name: "killed", state: "stale",
+		inject: func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Kill() }, heal: restart,
+	}, {
+		name: "refused", state: "stale", reason: "connection refused",
+		inject: cut(faultproxy.Mode{Refuse: true}), heal: mend,
+	}, {
+		name: "half-open", state: "stale", // new connections are accepted, and that is all
+		inject: cut(faultproxy.Silent), heal: mend,
+	}}
 }
+
+func mend(_ context.Context, s *stage) error { return s.proxy.Set(faultproxy.Mode{}) }
 
 // deleteUnseen deletes objects of every kind while the cluster can't be watched. The gateway does not learn of it from
 // events, but by their absence from what it lists afterwards.

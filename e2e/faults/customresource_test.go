@@ -38,7 +38,7 @@ func definitionDeleted() fault {
 			})
 			return err
 		},
-		heal: func(_ context.Context, s *stage) error { return s.proxy.Set(faultproxy.Mode{}) },
+		heal: mend,
 		verify: func(ctx context.Context, s *stage) error {
 			if definition == nil {
 				return s.isOpaque(true)

@@ -1,5 +1,5 @@
 // Package faults makes everything around the gateway fail while proxies are connected to it: API servers, the
-// connections to them, credentials, link Secrets, and the proxies themselves. There is nothing in it but tests.
+// connections to them, link Secrets, and the proxies themselves. What simulated API servers can show is package sim's. There is nothing in it but tests.
 //
 // TestFaults plays faults. Each has a stage of its own: a cluster name that is linked for it, by a connection that can be
 // spoiled, a federated Service over that cluster, the gateway's own and one that stays well, a mirror of the faulty
@@ -16,7 +16,7 @@
 // tests. That a first message comes within 3 s is checked with -long only.
 //
 // The suite is short by default: every fault once, and no longer than it takes to be seen. With -long the faults last,
-// and the floods of proxies are larger. With -fault only those faults are played whose names match.
+// and the floods of proxies are larger.
 //
 // ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
 package faults

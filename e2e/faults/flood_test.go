@@ -72,7 +72,7 @@ func TestEventFlood(t *testing.T) {
 	}
 	flooded, other := subscribe(flood), subscribe(calm)
 	await(t, patience, func() error { // the watch has begun
-		if n, _ := flood.requested("endpointslices"); n < 3 || !flooded.Snapshot().Get.Has(address(before)) {
+		if n := flood.requested("endpointslices"); n < 3 || !flooded.Snapshot().Get.Has(address(before)) {
 			return fmt.Errorf("%d requests for the slices of the flood", n)
 		}
 		return nil

@@ -1,25 +1,18 @@
 package faults
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"regexp"
-	"slices"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 )
 
-var (
-	long = flag.Bool("long", false, "let faults last, and let more proxies come")
-	only = regexp.MustCompile("") // of the names of faults
-)
+var long = flag.Bool("long", false, "let faults last, and let more proxies come")
 
 func TestMain(m *testing.M) {
-	flag.Func("fault", "play only the faults whose whole name matches the `regular expression`", choose)
 	flag.Parse()
 	if *long {
 		promise()
@@ -41,17 +34,6 @@ func inTurn(t *testing.T) {
 	t.Parallel()
 	turns <- struct{}{}
 	t.Cleanup(func() { <-turns })
-}
-
-// choose sets which faults are played. It refuses what would play none.
-func choose(expr string) (err error) {
-	if only, err = regexp.Compile("^(?:" + expr + ")$"); err != nil {
-		return err
-	}
-	if len(chosen(slices.Concat(serverFaults(), connectionFaults(), credentialFaults(), secretFaults()))) == 0 {
-		return errors.New("there is no such fault")
-	}
-	return nil
 }
 
 // either returns what goes with the form of the suite that is run.

@@ -96,9 +96,9 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 	shown := map[string]string{}
 	for name, o := range links {
 		await(t, notice, func() error {
-			all, err := w.statuses(t.Context(), name)
-			if err == nil && (len(all) != 1 || all[0].State == "pending") {
-				err = fmt.Errorf("Secret %s is %+v", o.Name, all)
+			c, err := w.cluster(t.Context(), name)
+			if err == nil && (c.State == "absent" || c.State == "pending") {
+				err = fmt.Errorf("Secret %s is %+v", o.Name, c)
 			}
 			return err
 		})

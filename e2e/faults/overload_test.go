@@ -29,7 +29,7 @@ func TestOverload(t *testing.T) {
 	t.Run("random-names", func(t *testing.T) { randomNames(t, s) })
 	s.churn.finish(s)
 	s.converge()
-	s.verify(false)
+	s.verify()
 	await(t, recovery, func() error { return s.streams(t.Context(), s.open()) })
 }
 

@@ -24,46 +24,15 @@ import (
 // serverFaults are those of the API server itself.
 func serverFaults() []fault {
 	return []fault{{
-		name:   "killed",
-		state:  "stale",
-		inject: func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Kill() },
-		heal:   restart,
-	}, {
-		name:   "restarted",
-		inject: restart,
-		heal:   restart,
-	}, {
-		name:   "paused",
-		state:  "stale",
-		inject: func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Pause() },
-		heal:   func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Resume() },
-	}, {
-		// The key that signs ServiceAccounts' tokens is another for a while: all of them are refused.
-		name:   "unauthorized",
-		state:  "stale",
-		reason: "nauthorized",
-		inject: func(ctx context.Context, s *stage) error {
-			return s.restartWith(ctx, func(dir string) error {
-				key := filepath.Join(dir, "pki", "serviceaccount.key")
-				return errors.Join(os.Rename(key, key+".before"), writeKey(key))
-			})
-		},
-		heal: func(ctx context.Context, s *stage) error {
-			return s.restartWith(ctx, func(dir string) error {
-				key := filepath.Join(dir, "pki", "serviceaccount.key")
-				return os.Rename(key+".before", key)
-			})
-		},
-	}, {
 		name:   "history-forgotten",
 		state:  "stale",
 		inject: forgetHistory,
-		heal:   func(_ context.Context, s *stage) error { return s.proxy.Set(faultproxy.Mode{}) },
+		heal:   mend,
 	}, {
 		name:   "restored-from-a-backup",
 		state:  "stale",
 		inject: restoreBackup,
-		heal:   func(_ context.Context, s *stage) error { return s.proxy.Set(faultproxy.Mode{}) },
+		heal:   mend,
 	}, {
 		// Certificates and keys are all made anew; new credentials are rotated in.
 		name:   "another-authority",
@@ -75,8 +44,6 @@ func serverFaults() []fault {
 		heal: func(ctx context.Context, s *stage) error { return s.relink(ctx) },
 	}, definitionDeleted()}
 }
-
-func nothing(context.Context, *stage) error { return nil }
 
 func restart(ctx context.Context, s *stage) error { return s.faulty.site.cluster().Restart(ctx) }
 

@@ -124,24 +124,15 @@ func (w *world) page(ctx context.Context, path string) (string, error) {
 	return admin.Get(ctx, w.gateway.MetricsAddr(), path)
 }
 
-// statuses returns what /debug/clusters shows of all Secrets for a cluster.
-func (w *world) statuses(ctx context.Context, name string) ([]adminapi.Cluster, error) {
+// cluster returns what /debug/clusters shows of a cluster.
+func (w *world) cluster(ctx context.Context, name string) (adminapi.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	page, err := w.clusters.read(func() (adminapi.Clusters, error) { return admin.ReadClusters(ctx, w.gateway.MetricsAddr()) })
-	return admin.Named(page, name), err
-}
-
-// cluster returns what /debug/clusters shows of a cluster: of the Secret that counts, if there are several.
-func (w *world) cluster(ctx context.Context, name string) (adminapi.Cluster, error) {
-	all, err := w.statuses(ctx, name)
-	one := adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{State: "absent"}}
-	for i, c := range all {
-		if i == 0 || c.State != "rejected" {
-			one = c
-		}
+	if all := admin.Named(page, name); len(all) > 0 {
+		return all[0], err
 	}
-	return one, err
+	return adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{State: "absent"}}, err
 }
 
 // metric adds up the samples whose name and labels match.
