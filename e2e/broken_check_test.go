@@ -2,21 +2,14 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"math/big"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
@@ -26,13 +19,10 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
 	"isthmus/e2e/program"
@@ -100,45 +90,6 @@ func (w *checkedWorld) link(server string, authority []byte, good time.Duration)
 	return text
 }
 
-// put writes objects, and deletes them when the case is over.
-func (w *checkedWorld) put(t *testing.T, to *kube.Client, objects ...runtime.Object) {
-	t.Helper()
-	must(t, to.Apply(t.Context(), objects...))
-	for _, o := range objects {
-		u, err := kube.Unstructured(o)
-		must(t, err)
-		resource, _, err := to.Resource(u.GroupVersionKind())
-		must(t, err)
-		t.Cleanup(func() {
-			err := to.In(resource, u.GetNamespace()).Delete(w.Context(), u.GetName(), metav1.DeleteOptions{})
-			if err != nil && !apierrors.IsNotFound(err) {
-				t.Error(err)
-			}
-		})
-	}
-}
-
-// instead writes an object, and the one before it when the case is over.
-func (w *checkedWorld) instead(t *testing.T, to *kube.Client, before, now runtime.Object) {
-	t.Helper()
-	must(t, to.Apply(t.Context(), now))
-	t.Cleanup(func() { must(t, to.Apply(w.Context(), before)) })
-}
-
-// service is a Service with one endpoint at an address.
-func (w *checkedWorld) service(t *testing.T, to *kube.Client, name, ip string) {
-	t.Helper()
-	w.put(t, to, object.Service("shop", name), object.Slice("shop", name, "a", object.Endpoint(ip)))
-}
-
-// watch keeps a stream open for a service until the case is over.
-func (w *checkedWorld) watch(t *testing.T, g *gateway.Gateway, name string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), w.isthmus, "get", object.Authority("shop", name), "--addr", g.Addr())
-	must(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Wait() }) // killed by the context
-}
-
 // check runs isthmus check, and returns its exit code and what is not fine.
 func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []string, out adminapi.CheckOutput) {
 	t.Helper()
@@ -164,26 +115,6 @@ func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []stri
 	return cmd.ProcessState.ExitCode(), bad, out
 }
 
-// ahead is a proxy before the linked cluster's API server whose clock is ahead by so much. It returns its address and
-// certificate authority.
-func (w *checkedWorld) ahead(t *testing.T, by time.Duration) (server string, authority []byte) {
-	t.Helper()
-	target, err := url.Parse(w.east.Server())
-	must(t, err)
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(w.eastServer.REST().CAData)
-	proxy := httputil.NewSingleHostReverseProxy(target)
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}
-	proxy.Transport, proxy.FlushInterval = transport, -1
-	proxy.ModifyResponse = func(r *http.Response) error {
-		r.Header.Set("Date", time.Now().Add(by).UTC().Format(http.TimeFormat))
-		return nil
-	}
-	s := httptest.NewTLSServer(proxy)
-	t.Cleanup(func() { s.CloseClientConnections(); s.Close(); transport.CloseIdleConnections() })
-	return s.URL, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
-}
-
 // anchorPEM returns a trust anchor that is good for so long.
 func anchorPEM(t *testing.T, good time.Duration) string {
 	t.Helper()
@@ -203,16 +134,4 @@ func selfSigned(t *testing.T, good time.Duration) (certificate, key []byte) {
 	private, err := x509.MarshalPKCS8PrivateKey(made)
 	must(t, err)
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
-}
-
-// without applies a manifest in which a text is another, and the manifest as it is when the case is over.
-func (w *checkedWorld) without(t *testing.T, apply func(context.Context, string) error, file, text, other string) {
-	t.Helper()
-	manifest, err := os.ReadFile(filepath.Join("..", "manifests", file))
-	must(t, err)
-	if !strings.Contains(string(manifest), text) {
-		t.Fatalf("%s does not contain %s", file, text)
-	}
-	must(t, apply(t.Context(), strings.Replace(string(manifest), text, other, 1)))
-	t.Cleanup(func() { must(t, apply(w.Context(), string(manifest))) })
 }
