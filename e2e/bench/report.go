@@ -49,19 +49,6 @@ func NewReport(results []Result) *Report {
 	return &Report{Machine{Cores: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()}, results}
 }
 
-// ReadReport reads what Write has written.
-func ReadReport(path string) (*Report, error) {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	r := &Report{}
-	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return r, nil
-}
-
 // Write keeps the report as JSON.
 func (r *Report) Write(path string) error {
 	text, err := json.MarshalIndent(r, "", "\t")

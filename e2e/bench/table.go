@@ -42,15 +42,6 @@ func number(v float64, unit string) string {
 	return strings.TrimSpace(fmt.Sprintf("%.*f %s", digits, v, unit))
 }
 
-// UpdatePage puts the figures of make bench, and those of make growth, in their places on a page.
-func UpdatePage(page string, figures, growth *Report) (string, error) {
-	page, err := replace(page, "figures", figures.Table())
-	if err != nil {
-		return "", err
-	}
-	return replace(page, "growth", growth.Table())
-}
-
 // Table returns the figures as a page has them.
 func (r *Report) Table() string {
 	head := fmt.Sprintf("Measured with %v:\n\n", r.Machine)
@@ -84,15 +75,4 @@ func (r *Report) bySize() string {
 		}
 	}
 	return b.String()
-}
-
-// replace replaces what stands between the two comments of that name.
-func replace(page, name, text string) (string, error) {
-	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
-	before, rest, ok := strings.Cut(page, begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok || !ok2 {
-		return "", fmt.Errorf("the page has no lines %q and %q to put the %s between", begin, end, name)
-	}
-	return before + begin + text + end + after, nil
 }

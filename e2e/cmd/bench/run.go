@@ -35,7 +35,6 @@ busy then, the log has how much of them is in use.
 
   bench [FLAGS]           measure
   bench growth [FLAGS]    measure how costs grow
-  bench page [FLAGS]      write the results of both to e2e/bench/README.md
   bench floor FILE        the floor; what FILE holds is recorded by bench
   bench list KUBECONFIG   the floor of a cold start; lists what the gateway reads
 
@@ -44,14 +43,13 @@ Flags:
 
 // options are the command line.
 type options struct {
-	bin, out, docs, run string
+	bin, out, run string
 }
 
 func parse(args []string, p process) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "", "the `folder` with the program isthmus (default: that of bench)")
 	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results")
-	flags.StringVar(&o.docs, "docs", filepath.Join("e2e", "bench"), "the `folder` of the page")
 	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches")
 	if err := cli.Parse(flags, args, help, p.stdout); err != nil {
 		return o, err
@@ -115,8 +113,6 @@ func run(ctx context.Context, args []string, p process) error {
 		return measure(ctx, o, cfg, bench.Trials(cfg.Scale), reportFile, p.stdout)
 	case "growth":
 		return measure(ctx, o, cfg, bench.Growth(cfg.Scale), growthFile, p.stdout)
-	case "page":
-		return page(o)
 	}
 	return cli.Usagef("%q is no verb; see bench -help", verb)
 }
@@ -149,26 +145,4 @@ func keep(report *bench.Report, took time.Duration, path string, stdout io.Write
 	}
 	fmt.Fprintf(stdout, "%s\nmeasured in %.0f s; all of it is in %s\n", report.Table(), took.Seconds(), path)
 	return report.Err()
-}
-
-// page brings the page of the bench up to date with the results.
-func page(o options) error {
-	report, err := bench.ReadReport(filepath.Join(o.out, reportFile))
-	if err != nil {
-		return err
-	}
-	growth, err := bench.ReadReport(filepath.Join(o.out, growthFile))
-	if err != nil {
-		return err
-	}
-	path := filepath.Join(o.docs, "README.md")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	updated, err := bench.UpdatePage(string(text), report, growth)
-	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return os.WriteFile(path, []byte(updated), 0o644)
 }
