@@ -3,9 +3,7 @@ package proxy_test
 import (
 	"context"
 	"net/netip"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,12 +11,9 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"isthmus/e2e/proxy"
 	. "isthmus/e2e/proxy/destinationtest"
-	"isthmus/e2e/pulse"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -111,45 +106,6 @@ func TestStreamFoldsAndKeepsStateOverReconnect(t *testing.T) {
 	}
 }
 
-func TestStreamEndsWithStatus(t *testing.T) {
-	s := subscribe(t, Start(t), proxy.GetProfile)
-	snap := until(t, s, "end", func(s proxy.Snapshot) bool { return s.Phase == proxy.Ended })
-	if status.Code(snap.Err) != codes.NotFound {
-		t.Errorf("ended with %v", snap.Err)
-	}
-}
-
-func TestStreamNotesFaultsOfProfiles(t *testing.T) {
-	server := Start(t)
-	server.OnProfile("web:80", func(stream grpc.ServerStreamingServer[pb.DestinationProfile]) error {
-		if err := stream.Send(&pb.DestinationProfile{Endpoint: &pb.WeightedAddr{}}); err != nil {
-			return err
-		}
-		<-stream.Context().Done()
-		return stream.Context().Err()
-	})
-	snap := until(t, subscribe(t, server, proxy.GetProfile), "the profile", messages(1))
-	if !slices.Equal(snap.Faults, []proxy.Fault{proxy.BadAddress}) || !slices.Equal(snap.First.Faults, snap.Faults) {
-		t.Errorf("faults %q, of the first message %q", snap.Faults, snap.First.Faults)
-	}
-}
-
-func TestStreamOfNobody(t *testing.T) {
-	conn, err := proxy.Dial("127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	s := proxy.NewStream(proxy.Config{Conn: conn, Authority: "web:80"})
-	if err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	if snap := s.Snapshot(); snap.Phase != proxy.Ended || status.Code(snap.Err) != codes.Unavailable {
-		t.Errorf("phase %v, %v", snap.Phase, snap.Err)
-	}
-}
-
 func TestFlaps(t *testing.T) {
 	server := Start(t)
 	updates := make(chan *pb.Update)
@@ -192,83 +148,6 @@ func TestFlaps(t *testing.T) {
 	fails("", "10.0.0.1:80")
 }
 
-func TestParts(t *testing.T) {
-	server := Start(t)
-	updates := make(chan *pb.Update)
-	server.OnGet("web:80", Send(updates))
-	s := subscribe(t, server, proxy.Get)
-	if _, _, err := s.Parts(); err == nil {
-		t.Error("parts are counted without a mark")
-	}
-	updates <- Add("10.0.0.1:80")
-	until(t, s, "messages", messages(1))
-	s.Mark()
-	for _, u := range []*pb.Update{
-		Add("10.0.0.1:80"), Add("10.0.0.2:80", "10.0.0.3:80"), Remove("10.0.0.1:80", "10.0.0.2:80"), Remove("10.0.0.9:80"), None(true), Add("10.0.0.1:80"),
-	} {
-		updates <- u
-	}
-	until(t, s, "messages", messages(7))
-	if left, joined, err := s.Parts(); left != 2 || joined != 2 || err != nil {
-		t.Errorf("left in %d messages, joined in %d: %v", left, joined, err)
-	}
-}
-
-func TestStall(t *testing.T) {
-	server := Start(t)
-	const count = 200
-	sent := make(chan int, count)
-	big := Add()
-	for i := range 1000 {
-		big.GetAdd().Addrs = append(big.GetAdd().GetAddrs(), &pb.WeightedAddr{
-			Addr: TCP(netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(i / 250), byte(i % 250)}), 80).String()),
-		})
-	}
-	server.OnGet("web:80", func(stream grpc.ServerStreamingServer[pb.Update]) error {
-		if err := stream.Send(Add("10.9.0.1:80")); err != nil {
-			return err
-		}
-		for i := range count {
-			if err := stream.Send(big); err != nil {
-				return err
-			}
-			sent <- i
-		}
-		<-stream.Context().Done()
-		return stream.Context().Err()
-	})
-	conn, err := proxy.Dial(server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	s := proxy.NewStream(proxy.Config{Conn: conn, Authority: "web:80"})
-	s.Stall()
-	if err := s.Open(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	// The server can fill the windows and its own buffers, no more: it stops long before the end.
-	for quiet := false; !quiet; {
-		select {
-		case i := <-sent:
-			if i == count-1 {
-				t.Fatal("the server could send everything to a stalled client")
-			}
-		case <-time.After(300 * time.Millisecond):
-			quiet = true
-		}
-	}
-	if snap := s.Snapshot(); snap.Messages != 0 {
-		t.Errorf("a stalled stream took %d messages", snap.Messages)
-	}
-	s.Unstall()
-	until(t, s, "all messages", messages(count+1))
-	if kept := s.Recent(); len(kept) != 64 || kept[63].Number != count+1 || kept[63].More == 0 {
-		t.Errorf("%d messages kept, the last is %v", len(kept), kept[len(kept)-1])
-	}
-}
-
 // lateConn is a connection whose only message comes after a delay.
 type lateConn struct {
 	grpc.ClientConnInterface
@@ -299,24 +178,6 @@ func (s *lateStream) RecvMsg(m any) error {
 	return nil
 }
 
-// TestLateForThePause: a first message is not late if this process stood still until it came.
-func TestLateForThePause(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var standing pulse.Pulse
-		ended, end := context.WithCancel(t.Context())
-		end()
-		standing.Run(ended) // one beat, and no other
-		s := proxy.NewStream(proxy.Config{Conn: lateConn{delay: 2 * proxy.FirstMessageLimit}, Authority: "web:80", Pulse: &standing})
-		if err := s.Open(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if snap := until(t, s, "message", messages(1)); len(snap.Faults) > 0 {
-			t.Errorf("faults %v", snap.Faults)
-		}
-		s.Close()
-	})
-}
-
 func TestLateFirstMessage(t *testing.T) {
 	for delay, late := range map[time.Duration]bool{3 * time.Second: false, 3*time.Second + 1: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -331,23 +192,4 @@ func TestLateFirstMessage(t *testing.T) {
 			s.Close()
 		})
 	}
-}
-
-// TestCloseAmidOpens closes a stream that another goroutine opens whenever it is not open. It hangs if Close waits for
-// a call that nothing ends.
-func TestCloseAmidOpens(t *testing.T) {
-	s := proxy.NewStream(proxy.Config{Conn: lateConn{}, Authority: "web:80"})
-	ctx, stop := context.WithCancel(t.Context())
-	var opener sync.WaitGroup
-	opener.Go(func() {
-		for ctx.Err() == nil {
-			_ = s.Open(ctx) // which fails while it is open
-		}
-	})
-	for range 10_000 {
-		s.Close()
-	}
-	stop()
-	opener.Wait()
-	s.Close()
 }
