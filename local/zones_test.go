@@ -23,50 +23,6 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-func TestZone(t *testing.T) {
-	l := localWithZones()
-	want := func(node, zone string) <-chan struct{} {
-		t.Helper()
-		got, changed := l.Zone(node)
-		if got != zone {
-			t.Errorf("zone %q, want %q", got, zone)
-		}
-		if isClosed(changed) {
-			t.Error("the channel is closed already")
-		}
-		return changed
-	}
-	moved := func(what string, c <-chan struct{}, want bool) {
-		t.Helper()
-		if isClosed(c) != want {
-			t.Errorf("%s: channel closed: %v", what, !want)
-		}
-	}
-	unknown := want("n1", "")
-	l.zones.setNow("n2", "b", true)
-	moved("another node appears", unknown, true)
-	unknown = want("n1", "")
-	n2 := want("n2", "b")
-	l.zones.setNow("n2", "b", true)
-	moved("no change", n2, false)
-	l.zones.setNow("n2", "c", true)
-	moved("relabelled", n2, true)
-	moved("another node is relabelled", unknown, false)
-	l.zones.setNow("n1", "", true)
-	moved("it appears", unknown, true)
-	n1, n2 := want("n1", ""), want("n2", "c")
-	l.zones.setNow("n1", "a", true)
-	moved("labelled", n1, true)
-	l.zones.setNow("n2", "", false)
-	moved("gone", n2, true)
-	n2 = want("n2", "")
-	l.zones.setNow("n2", "", false)
-	moved("gone again", n2, false)
-	l.zones.setNow("n2", "d", true)
-	moved("back", n2, true)
-	want("n2", "d")
-}
-
 func TestUnknownNodesLeaveNothing(t *testing.T) {
 	l := localWithZones()
 	_, first := l.Zone("x")

@@ -45,7 +45,7 @@ func newEndpointGroups(ctx context.Context, svc *corev1.Service, workloads []*cr
 	for _, t := range addressTypes(svc) {
 		byType[t] = make(map[portsKey]*group)
 	}
-	ports := newPortSets(svc, &left)
+	ports := usedPorts(svc, &left)
 	for _, w := range workloads {
 		if ctx.Err() != nil {
 			break
@@ -55,16 +55,17 @@ func newEndpointGroups(ctx context.Context, svc *corev1.Service, workloads []*cr
 			problem("can't be read: %s", w.Invalid)
 			continue
 		}
-		set := ports.of(w, problem)
+		at := portsAt(ports, w, problem)
+		key := newPortsKey(at)
 		for t, addresses := range addressesOf(w, problem) {
 			groups, ok := byType[t]
 			if !ok {
 				continue
 			}
-			g := groups[set.key]
+			g := groups[key]
 			if g == nil {
-				g = &group{ports: set.ports, endpoints: make(map[string]discoveryv1.Endpoint)}
-				groups[set.key] = g
+				g = &group{ports: at, endpoints: make(map[string]discoveryv1.Endpoint)}
+				groups[key] = g
 			}
 			g.endpoints[w.Name] = newEndpoint(svc, w, addresses)
 		}

@@ -1,7 +1,6 @@
 package externalworkload
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,59 +29,29 @@ func newPortsKey(ports []discoveryv1.EndpointPort) portsKey {
 	return portsKey(strings.Join(parts, ","))
 }
 
-// portSet is ports in the form of slices.
-type portSet struct {
-	key   portsKey
-	ports []discoveryv1.EndpointPort
-}
-
-// portSets resolves a Service's ports for workloads, most of which have the same.
-type portSets struct {
-	ports []corev1.ServicePort
-	known map[string]portSet // by the port numbers, in the Service's order
-}
-
-// newPortSets uses the first maxPorts ports, and reports if there are more.
-func newPortSets(svc *corev1.Service, left *leftOut) *portSets {
+// usedPorts returns the first maxPorts ports of a Service, and reports if there are more.
+func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 	ports := svc.Spec.Ports
 	if len(ports) > maxPorts {
 		left.add(svc.Name, "has %d ports, of which the first %d are used", len(ports), maxPorts)
 		ports = ports[:maxPorts]
 	}
-	return &portSets{ports, make(map[string]portSet)}
+	return ports
 }
 
-// of returns the ports of one workload. It leaves out and reports those that the
+// portsAt returns a Service's ports as one workload has them. It leaves out and reports those that the
 // workload does not have.
-func (s *portSets) of(w *crd.ExternalWorkload, problem func(string, ...any)) portSet {
-	var key []byte
-	numbers := make([]int32, len(s.ports)) // 0: it has no such port
-	has := portsOf(w)
-	for i := range s.ports {
-		p := &s.ports[i]
-		if numbers[i] = has[targetOf(p)]; numbers[i] == 0 {
+func portsAt(ports []corev1.ServicePort, w *crd.ExternalWorkload, problem func(string, ...any)) []discoveryv1.EndpointPort {
+	has, list := portsOf(w), make([]discoveryv1.EndpointPort, 0, len(ports))
+	for i := range ports {
+		p := &ports[i]
+		if n := has[targetOf(p)]; n == 0 {
 			problem("has no port %s/%s", targetPort(p), protocolOf(p))
+		} else {
+			list = append(list, discoveryv1.EndpointPort{Name: &p.Name, Port: &n, Protocol: new(protocolOf(p))})
 		}
-		key = binary.BigEndian.AppendUint32(key, uint32(numbers[i]))
 	}
-	set, ok := s.known[string(key)]
-	if !ok {
-		set = s.newSet(numbers)
-		s.known[string(key)] = set
-	}
-	return set
-}
-
-func (s *portSets) newSet(numbers []int32) portSet {
-	ports := make([]discoveryv1.EndpointPort, 0, len(numbers))
-	for i, n := range numbers {
-		if n == 0 {
-			continue
-		}
-		p := &s.ports[i]
-		ports = append(ports, discoveryv1.EndpointPort{Name: &p.Name, Port: &n, Protocol: new(protocolOf(p))})
-	}
-	return portSet{newPortsKey(ports), ports}
+	return list
 }
 
 // target is how a Service refers to a workload's port.
