@@ -11,9 +11,6 @@ import (
 
 func localWithZones() *Local { return &Local{zones: newZones()} }
 
-// setNow sets a node's zone, which is passed on at once.
-func (z *zones) setNow(node, zone string, exists bool) { z.set(node, zone, exists); z.apply() }
-
 func isClosed(c <-chan struct{}) bool {
 	select {
 	case <-c:

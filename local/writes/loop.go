@@ -141,6 +141,7 @@ func (l *Loop[K]) rest(work context.Context, changed <-chan struct{}, wait, batc
 			continue
 		case r := <-l.results:
 			l.done(r)
+			l.begin(work) // there is room for another
 		case <-changed:
 			changed = nil
 		}
