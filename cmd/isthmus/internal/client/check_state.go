@@ -94,6 +94,9 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 			var hint string
 			g.Error, hint, _ = strings.Cut(a.Err.Error(), "\n")
 			hint = cmp.Or(strings.TrimSpace(hint), "look at its log")
+			if rest, ok := strings.CutPrefix(g.Error, "Pod "+a.Gateway); ok { // which the result names anyway
+				g.Error = "its Pod" + rest
+			}
 			s.add(checkGateway, a.Gateway, check.Failure, g.Error, hint)
 			s.Gateways = append(s.Gateways, g)
 			continue
