@@ -14,63 +14,53 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestRightsAreThoseOfManifests: what is checked is what users are asked to grant, each once.
-func TestRightsAreThoseOfManifests(t *testing.T) {
-	for file, rights := range map[string][]Right{"install/rbac.yaml": LocalRights(), "install/exports/rbac.yaml": ExportRights(), "link/remote-access.yaml": LinkRights()} {
-		granted := readManifest(t, "../../manifests/"+file)
-		var checked []string
-		for _, r := range rights {
-			scope := "everywhere"
-			if r.InNamespace {
-				scope = "in the namespace"
-			}
-			for _, verb := range r.Verbs {
-				checked = append(checked, strings.Join([]string{verb, r.String(), scope}, " "))
-			}
-			if r.Lost == "" || r.Level == OK {
-				t.Errorf("%s: %v: a right that nobody misses", file, r)
-			}
-		}
-		slices.Sort(checked)
-		if !slices.Equal(checked, granted) {
-			t.Errorf("%s grants\n%s\nchecked are\n%s", file, strings.Join(granted, "\n"), strings.Join(checked, "\n"))
-		}
-	}
-}
-
-// TestRightsAreDocumented: docs/operations.md lists what is checked, and so what manifests grant, with what is lost without it,
-// each once.
-func TestRightsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../docs/operations.md")
+// TestRights: what is checked is what users are asked to grant, and what docs/operations.md lists with what is lost without it, each once.
+func TestRights(t *testing.T) {
+	docs, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z, ]+) \\| (everywhere|its namespace) \\| .+ \\| (.+) \\|$")
-	for title, rights := range map[string][]Right{"Rights in its own cluster": LocalRights(), "Rights in a linked cluster": LinkRights()} {
-		_, section, found := strings.Cut(string(text), "\n### "+title+"\n")
-		if !found {
-			t.Errorf("docs/operations.md has no section %q", title)
+	for _, c := range []struct {
+		file, title string
+		rights      []Right
+	}{{"install/rbac.yaml", "Rights in its own cluster", LocalRights()}, {"install/exports/rbac.yaml", "", ExportRights()}, {"link/remote-access.yaml", "Rights in a linked cluster", LinkRights()}} {
+		var checked, rows, documented []string
+		for _, r := range c.rights {
+			scope := "everywhere"
+			if r.InNamespace {
+				scope = "its namespace"
+			}
+			for _, verb := range r.Verbs {
+				checked = append(checked, strings.Join([]string{verb, r.String(), scope}, " "))
+			}
+			rows = append(rows, strings.Join([]string{r.String(), strings.Join(r.Verbs, ", "), scope, r.Lost}, " | "))
+			if r.Lost == "" || r.Level == OK {
+				t.Errorf("%s: %v: a right that nobody misses", c.file, r)
+			}
 		}
+		equal(t, c.file, readManifest(t, "../../manifests/"+c.file), checked)
+		if c.title == "" {
+			continue
+		}
+		_, section, _ := strings.Cut(string(docs), "\n### "+c.title+"\n")
 		section, _, _ = strings.Cut(section, "\n##")
-		var documented, checked []string
 		for _, r := range row.FindAllStringSubmatch(section, -1) {
 			documented = append(documented, strings.Join(r[1:], " | "))
 		}
 		if n := strings.Count(section, "\n| `"); n != len(documented) {
-			t.Errorf("%s: of %d rows %d can be read", title, n, len(documented))
+			t.Errorf("%s: of %d rows %d can be read", c.title, n, len(documented))
 		}
-		for _, r := range rights {
-			where := "everywhere"
-			if r.InNamespace {
-				where = "its namespace"
-			}
-			checked = append(checked, strings.Join([]string{r.String(), strings.Join(r.Verbs, ", "), where, r.Lost}, " | "))
-		}
-		slices.Sort(documented)
-		slices.Sort(checked)
-		if !slices.Equal(documented, checked) {
-			t.Errorf("%s: documented are\n%s\nchecked are\n%s", title, strings.Join(documented, "\n"), strings.Join(checked, "\n"))
-		}
+		equal(t, c.title, documented, rows)
+	}
+}
+
+func equal(t *testing.T, where string, got, checked []string) {
+	t.Helper()
+	slices.Sort(got)
+	slices.Sort(checked)
+	if !slices.Equal(got, checked) {
+		t.Errorf("%s has\n%s\nchecked are\n%s", where, strings.Join(got, "\n"), strings.Join(checked, "\n"))
 	}
 }
 
@@ -90,7 +80,7 @@ func readManifest(t *testing.T, path string) []string {
 		} else if err != nil {
 			t.Fatal(err)
 		}
-		scope, ok := map[string]string{"Role": "in the namespace", "ClusterRole": "everywhere"}[role.Kind]
+		scope, ok := map[string]string{"Role": "its namespace", "ClusterRole": "everywhere"}[role.Kind]
 		if !ok {
 			continue
 		}

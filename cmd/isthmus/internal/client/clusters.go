@@ -41,7 +41,7 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	}
 	out := &screen{w: p.Stdout, asJSON: o.asJSON()}
 	out.redraw = o.watch && !out.asJSON && isTerminal(p.Stdout)
-	for {
+	for away := ""; ; {
 		out.authority = o.gateway
 		if err := out.show(s, s.at); err != nil || !o.watch {
 			return err
@@ -49,10 +49,15 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 		if !sleep.For(ctx, o.every) {
 			return nil
 		}
-		if s, err = o.readAgain(ctx, p); ctx.Err() != nil {
+		next, err := o.read(ctx, p)
+		switch {
+		case ctx.Err() != nil:
 			return nil
-		} else if err != nil {
-			return err
+		case err == nil:
+			s, away = next, ""
+		case err.Error() != away:
+			away = err.Error()
+			fmt.Fprintf(p.Stderr, "%s: %s\n  Trying again.\n", p.Name, away)
 		}
 	}
 }
@@ -72,27 +77,6 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*clustersSta
 		return nil, err
 	}
 	return &clustersState{*shown.Value, others, shown.At}, nil
-}
-
-// readAgain reads the page of a gateway that has answered before: it may be away for as
-// long as the timeout.
-func (o *clustersOptions) readAgain(ctx context.Context, p cli.Process) (*clustersState, error) {
-	began := time.Now()
-	for left := o.Timeout; ; left = o.Timeout - time.Since(began) {
-		once := *o
-		once.Timeout = left
-		s, err := once.read(ctx, p)
-		o.gateway = once.gateway
-		if err == nil || ctx.Err() != nil {
-			return s, err
-		}
-		if left == o.Timeout {
-			fmt.Fprintf(p.Stderr, "%s: %v\n  Trying again, for %v at most.\n", p.Name, err, o.Timeout)
-		}
-		if time.Since(began)+o.every >= o.Timeout || !sleep.For(ctx, o.every) {
-			return nil, err
-		}
-	}
 }
 
 const clustersIntro = `isthmus clusters shows every cluster that a gateway reads: its own, and one for each

@@ -62,7 +62,7 @@ func TestClustersWatch(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	away.Store(true)
-	errs.Await(t, "is busy: -\n  Trying again, for 1m0s at most.\n")
+	errs.Await(t, "is busy: -\n  Trying again.\n")
 	away.Store(false)
 	set(strings.ReplaceAll(later, `"state": "stale"`, `"state": "ready"`))
 	lines := out.Await(t, `"secret":"cluster-credentials-east","state":"ready"`)
@@ -72,22 +72,5 @@ func TestClustersWatch(t *testing.T) {
 	signal()
 	if err := <-end; err != nil {
 		t.Error(err)
-	}
-}
-
-// TestClustersWatchEnds: a gateway that is away for longer than the timeout ends it.
-func TestClustersWatchEnds(t *testing.T) {
-	var reads atomic.Int64
-	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": func(w http.ResponseWriter, r *http.Request) {
-		if reads.Add(1) > 1 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-		text(firstPage(t, "clusters"))(w, r)
-	}})
-	var out, errs bytes.Buffer
-	o := &clustersOptions{Target: Target{Options: reach.Options{Address: admin}, Timeout: 2 * time.Second}, watch: true, every: time.Millisecond}
-	err := runClusters(t.Context(), cli.Process{Name: "isthmus clusters", Stdout: &out, Stderr: &errs}, o)
-	if err == nil || reads.Load() < 3 || strings.Count(errs.String(), "Trying again") != 1 || strings.Count(out.String(), "CLUSTER") != 1 {
-		t.Errorf("%v after %d reads, stderr %q, stdout:\n%s", err, reads.Load(), errs.String(), out.String())
 	}
 }

@@ -23,7 +23,7 @@
 //   - get and profile open one stream and end with it: exit code 1, the status code,
 //     and what that code means for this RPC and what a proxy does then. A signal ends
 //     them with exit code 0; with --once, so does the first state. A signal also ends
-//     clusters --watch, which lives through an outage of --timeout.
+//     clusters --watch, which goes on while the gateway is away.
 //   - Messages are applied as a proxy applies them. A message that no gateway may
 //     send is reported on standard error, and its usable parts are applied.
 //   - A state that is equal to the one before is not printed again, and messages

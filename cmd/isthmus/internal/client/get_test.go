@@ -4,18 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"net"
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"google.golang.org/grpc"
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/cli/clitest"
@@ -81,24 +78,5 @@ func TestGetBatches(t *testing.T) {
 				t.Errorf("once %t: %v; states of %v endpoints, want %v", once, err, counts, want)
 			}
 		})
-	}
-}
-
-// TestGetOtherServer: an address at which something else, or nothing, answers.
-func TestGetOtherServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := grpc.NewServer()
-	var wg sync.WaitGroup
-	wg.Go(func() { server.Serve(l) })
-	defer wg.Wait()
-	if code, _, err := call("get", "web:80", "--addr", l.Addr().String()); code != 1 || !strings.Contains(err, "is not a Destination server") {
-		t.Errorf("exit code %d, %q", code, err)
-	}
-	server.Stop()
-	if code, _, err := call("get", "web:80", "--addr", l.Addr().String()); code != 1 || !strings.Contains(err, "is the gateway running and ready?") {
-		t.Errorf("exit code %d, %q", code, err)
 	}
 }

@@ -3,7 +3,6 @@ package events_test
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -75,24 +74,5 @@ func TestTextsAreBoundedAndPrintable(t *testing.T) {
 	e := log.Newest()[0]
 	if len(e.Object) > 253 || len(e.Text) > 400 || !strings.HasSuffix(e.Text, "ü…") || !strings.HasPrefix(e.Text, "\ufffd[31m\ufffdred ü") {
 		t.Errorf("%q %q", e.Object, e.Text)
-	}
-}
-
-func TestConcurrentUse(t *testing.T) {
-	log := events.NewLog()
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			for n := range 500 {
-				log.Add(adminapi.Event{Kind: adminapi.EventKind(fmt.Sprint(i % 3)), Object: fmt.Sprint(n % 50), Text: fmt.Sprint(n)})
-				if n%50 == 0 {
-					log.Newest()
-				}
-			}
-		})
-	}
-	all.Wait()
-	if n := len(log.Newest()); n != events.Most {
-		t.Errorf("%d events", n)
 	}
 }

@@ -1,16 +1,10 @@
 package links
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
 	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -225,29 +218,4 @@ func TestWrongAuthority(t *testing.T) {
 	if want := "issued by O=Acme Co, which is not the certificate authority that the kubeconfig has"; code != 1 || !strings.Contains(errs, want) {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
-	kubeconfig, east, _ := hostileWorld(t, nil)
-	code, _, errs = call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig, "--ca-file", otherAuthority(t))
-	if code != 1 || !strings.Contains(errs, "is not good for this link: it was issued by O=Acme Co") || !slices.Contains(east.requests(), "DELETE "+tokens+"/t1") {
-		t.Errorf("exit code %d, %s, asked %v", code, errs, east.requests())
-	}
-}
-
-// otherAuthority returns a file with a certificate authority that no server's certificate is of.
-func otherAuthority(t *testing.T) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "other"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "ca.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
 }

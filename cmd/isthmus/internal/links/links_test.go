@@ -58,14 +58,6 @@ func (b *buffer) String() string {
 	return b.b.String()
 }
 
-func TestHelp(t *testing.T) {
-	for _, v := range Verbs() {
-		if !strings.Contains(v.Ending, "Exit code 1") || !strings.Contains(v.Ending, "Rights that you need") {
-			t.Errorf("the help of %s lacks exit code or rights", v.Use)
-		}
-	}
-}
-
 // newWork returns what steps are reported by, and the report.
 func newWork() (*work, *buffer) {
 	out := new(buffer)
@@ -99,16 +91,6 @@ func newOptions(t *testing.T, flags ...string) (*linkOptions, context.Context) {
 func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset) {
 	api := fake.NewClientset(objects...)
 	return &cluster{title: title, api: typedtest.Clients(api), uid: types.UID("uid-" + title)}, api
-}
-
-// TestAccess: what is made is what manifests/link/remote-access.yaml has, under the names that were asked for.
-func TestAccess(t *testing.T) {
-	a := newAccess(types.NamespacedName{Namespace: "ns", Name: "reader"})
-	subject := a.binding.Subjects[0]
-	if len(a.role.Rules) != 9 || a.role.Name != "reader" || a.binding.RoleRef.Name != "reader" || subject.Namespace != "ns" || subject.Name != "reader" ||
-		a.token.Type != corev1.SecretTypeServiceAccountToken || key(&a.account) != "ns/reader" {
-		t.Errorf("%+v", a)
-	}
 }
 
 // TestForeignRights: objects of others are used if they fit, and never changed.
