@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"isthmus/clusterstore/fair"
-	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -100,26 +99,19 @@ func mapStore[T any](s *state, all map[string]T, same func(a, b T) bool, changed
 	}
 }
 
-func (s store[T]) Put(key string, to T) follow.Effect {
+func (s store[T]) Put(key string, to T) {
 	if s.prepare != nil {
 		to = s.prepare(key, to)
 	}
 	s.state.lock()
 	defer s.state.mu.Unlock()
-	return s.put(key, to)
+	s.put(key, to)
 }
 
-func (s store[T]) put(key string, to T) follow.Effect {
-	before, existed := s.get(key)
-	switch {
-	case existed && s.same(before, to):
-		return follow.Same
-	case existed:
+func (s store[T]) put(key string, to T) {
+	if before, existed := s.get(key); !existed || !s.same(before, to) {
 		s.set(key, to, true)
-		return follow.Replaced
 	}
-	s.set(key, to, true)
-	return follow.Added
 }
 
 func (s store[T]) Get(key string) (T, bool) {
@@ -129,20 +121,17 @@ func (s store[T]) Get(key string) (T, bool) {
 }
 
 // PutTogether makes f's puts one step to readers.
-func (s store[T]) PutTogether(f func(put func(string, T) follow.Effect)) {
+func (s store[T]) PutTogether(f func(put func(string, T))) {
 	s.state.lock()
 	defer s.state.mu.Unlock()
 	f(s.put)
 }
 
-func (s store[T]) Drop(key string) (existed bool) {
+func (s store[T]) Drop(key string) {
 	s.state.lock()
 	defer s.state.mu.Unlock()
-	if _, existed = s.get(key); existed {
-		var none T
-		s.set(key, none, false)
-	}
-	return existed
+	var none T
+	s.set(key, none, false)
 }
 
 func (s store[T]) PrepareDrop(key string) {

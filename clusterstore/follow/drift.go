@@ -139,7 +139,7 @@ func (f *feed[O, T]) checkPage(ctx context.Context, opts metav1.ListOptions, c *
 		}
 		c.objects++
 		c.listed[f.prints.of(one.key)] = struct{}{}
-		if one.refused == "" && !f.same(one) {
+		if one.refused == "" && !f.same(f.stored(one.key), one) {
 			f.suspect(c, one, sizeOf(one.key, one.value, 0, false))
 		}
 		return nil

@@ -124,72 +124,88 @@ func (f *feed[O, T]) store(c *compacted[T]) error {
 	case !c.ok:
 		f.drop(c.key)
 	default:
-		if err := f.kept.put(c.key, c.size, f.handles(c.value), f.handlesOf(c.key)); err != nil {
+		before := f.stored(c.key)
+		if err := f.kept.put(c.key, c.size, f.handles(c.value), f.handlesOf(before)); err != nil {
 			return err
 		}
-		f.put(c)
+		f.kind.Into.Put(c.key, c.value)
+		f.hasPut(c, before)
 	}
 	f.forgive(c.key)
 	return nil
 }
 
-// same reports whether the Store has that very value.
-func (f *feed[O, T]) same(c *compacted[T]) bool {
-	value, ok := f.kind.Into.Get(c.key)
-	return ok && f.kind.Same(value, c.value)
+// stored is what the Store has with a key.
+type stored[T any] struct {
+	value T
+	there bool
+}
+
+func (f *feed[O, T]) stored(key string) (s stored[T]) {
+	s.value, s.there = f.kind.Into.Get(key)
+	return s
+}
+
+// same reports whether that is the very value of an object.
+func (f *feed[O, T]) same(s stored[T], c *compacted[T]) bool {
+	return s.there && f.kind.Same(s.value, c.value)
 }
 
 // putAll puts the objects of a list, those that belong together in one step.
 func (f *feed[O, T]) putAll(list []*compacted[T]) {
-	together := f.kind.Together
-	if together == nil {
-		for _, c := range list {
-			before := f.handlesOf(c.key)
-			f.put(c)
-			f.kept.keep(c.key, c.size, before)
-		}
-		return
+	compare := func(a, b *compacted[T]) int { return 1 }
+	if together := f.kind.Together; together != nil {
+		compare = func(a, b *compacted[T]) int { return together(a.value, b.value) }
+		slices.SortStableFunc(list, compare)
 	}
-	compare := func(a, b *compacted[T]) int { return together(a.value, b.value) }
-	slices.SortStableFunc(list, compare)
 	for len(list) > 0 {
 		n := 1
 		for n < len(list) && compare(list[0], list[n]) == 0 {
 			n++
 		}
-		effects, before := make([]Effect, n), make([]handles, n)
-		for i, c := range list[:n] {
-			before[i] = f.handlesOf(c.key)
-		}
-		f.kind.Into.(Joint[T]).PutTogether(func(put func(string, T) Effect) {
-			for i, c := range list[:n] {
-				effects[i] = put(c.key, c.value)
-			}
-		})
-		for i, c := range list[:n] {
-			f.hasPut(c, effects[i])
-			f.kept.keep(c.key, c.size, before[i])
-		}
+		f.putStep(list[:n])
 		list = list[n:]
 	}
 }
 
-func (f *feed[O, T]) put(c *compacted[T]) { f.hasPut(c, f.kind.Into.Put(c.key, c.value)) }
+// putStep puts objects of a list in one step.
+func (f *feed[O, T]) putStep(list []*compacted[T]) {
+	before := make([]stored[T], len(list))
+	for i, c := range list {
+		before[i] = f.stored(c.key)
+	}
+	if f.kind.Together != nil {
+		f.kind.Into.(Joint[T]).PutTogether(func(put func(string, T)) {
+			for _, c := range list {
+				put(c.key, c.value)
+			}
+		})
+	} else {
+		f.kind.Into.Put(list[0].key, list[0].value)
+	}
+	for i, c := range list {
+		f.hasPut(c, before[i])
+		f.kept.keep(c.key, c.size, f.handlesOf(before[i]))
+	}
+}
 
-func (f *feed[O, T]) hasPut(c *compacted[T], effect Effect) {
-	if effect == Added {
+// hasPut records that an object has been put in place of what was stored before.
+func (f *feed[O, T]) hasPut(c *compacted[T], before stored[T]) {
+	if !before.there {
 		f.resource.objects.Add(1)
 	}
-	if effect != Same && f.kind.Changed != nil {
+	if f.kind.Changed != nil && !f.same(before, c) {
 		f.kind.Changed(c.key, c.value, true)
 	}
 }
 
 func (f *feed[O, T]) drop(key string) {
-	f.kept.drop(key, f.handlesOf(key))
-	if existed := f.kind.Into.Drop(key); !existed {
+	before := f.stored(key)
+	f.kept.drop(key, f.handlesOf(before))
+	if !before.there {
 		return
 	}
+	f.kind.Into.Drop(key)
 	f.resource.objects.Add(-1)
 	if f.kind.Changed != nil {
 		var zero T

@@ -190,14 +190,10 @@ func (f *feed[O, T]) handles(value T) handles {
 	return func(yield func(any) bool) { f.kind.Shared(value, yield) }
 }
 
-// handlesOf returns those of what is in the Store with that key.
-func (f *feed[O, T]) handlesOf(key string) handles {
-	if f.kept == nil || f.kind.Shared == nil {
+// handlesOf returns those of what is stored.
+func (f *feed[O, T]) handlesOf(s stored[T]) handles {
+	if !s.there {
 		return nil
 	}
-	value, ok := f.kind.Into.Get(key)
-	if !ok {
-		return nil
-	}
-	return f.handles(value)
+	return f.handles(s.value)
 }

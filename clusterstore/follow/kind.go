@@ -54,33 +54,23 @@ type Kind[O decode.Object, T any] struct {
 
 // Joint is a Store into which several objects can be put in one step.
 type Joint[T any] interface {
-	// PutTogether calls f, which may call put for any number of objects.
-	PutTogether(f func(put func(key string, value T) Effect))
+	// PutTogether calls f, which may call put for any number of objects, and nothing else of the Store.
+	PutTogether(f func(put func(key string, value T)))
 }
 
 // Store keeps the objects of a Kind. Its methods are called by one goroutine at a time;
 // keys are those of [JoinKey].
 type Store[T any] interface {
-	Put(key string, value T) Effect
+	Put(key string, value T)
 	// Get returns the value that was put last, unless that was dropped.
 	Get(key string) (value T, ok bool)
-	Drop(key string) (existed bool)
+	Drop(key string) // one that Get returns
 	// PrepareDrop is called for each object that is in the Store and not in a new
 	// list, before any object of that list is put. It is dropped after that.
 	PrepareDrop(key string)
 	// Keys iterates over the keys of all objects in the Store.
 	Keys(yield func(key string) bool)
 }
-
-// Effect is what putting an object into a Store has changed.
-type Effect uint8
-
-// The effects of Put.
-const (
-	Same     Effect = iota // nothing that others could see: the Store had an equal one
-	Replaced               // the Store had another one with that key
-	Added
-)
 
 // JoinKey names an object within its kind: namespace/name, or the name alone. It is a copy.
 func JoinKey(namespace, name string) string {

@@ -6,14 +6,7 @@ import "maps"
 type Map[T any] map[string]T
 
 // Put implements [Store].
-func (m Map[T]) Put(key string, value T) Effect {
-	effect := Added
-	if _, existed := m[key]; existed {
-		effect = Replaced
-	}
-	m[key] = value
-	return effect
-}
+func (m Map[T]) Put(key string, value T) { m[key] = value }
 
 // Get implements [Store].
 func (m Map[T]) Get(key string) (value T, ok bool) {
@@ -22,11 +15,7 @@ func (m Map[T]) Get(key string) (value T, ok bool) {
 }
 
 // Drop implements [Store].
-func (m Map[T]) Drop(key string) (existed bool) {
-	_, existed = m[key]
-	delete(m, key)
-	return existed
-}
+func (m Map[T]) Drop(key string) { delete(m, key) }
 
 // PrepareDrop implements [Store].
 func (m Map[T]) PrepareDrop(string) {}

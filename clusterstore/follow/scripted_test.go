@@ -179,25 +179,18 @@ type texts map[string]string
 // textsMu is for tests that read a Store while it is filled.
 var textsMu sync.Mutex
 
-func (n texts) Put(key, value string) Effect {
+func (n texts) Put(key, value string) {
 	textsMu.Lock()
 	defer textsMu.Unlock()
-	_, had := n[key]
 	n[key] = value
-	if had {
-		return Replaced
-	}
-	return Added
 }
 
 func (n texts) Get(key string) (string, bool) { text, had := n[key]; return text, had }
 
-func (n texts) Drop(key string) bool {
+func (n texts) Drop(key string) {
 	textsMu.Lock()
 	defer textsMu.Unlock()
-	_, had := n[key]
 	delete(n, key)
-	return had
 }
 
 func (n texts) PrepareDrop(string) {}

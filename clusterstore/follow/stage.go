@@ -133,7 +133,7 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	}
 	f.resource.lag.seen(c.updated)
 	f.mu.Lock()
-	same := f.same(c)
+	same := f.same(f.stored(c.key), c)
 	f.mu.Unlock()
 	if same {
 		s.same[s.prints.of(c.key)] = struct{}{}

@@ -2,7 +2,6 @@ package follow
 
 import (
 	"fmt"
-	"maps"
 	"strings"
 	"testing"
 	"unique"
@@ -11,26 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// shares is a Store of what objects share.
-type shares map[string]unique.Handle[string]
-
-func (s shares) Put(key string, value unique.Handle[string]) Effect {
-	_, had := s[key]
-	s[key] = value
-	if had {
-		return Replaced
-	}
-	return Added
-}
-func (s shares) Get(key string) (unique.Handle[string], bool) { h, had := s[key]; return h, had }
-func (s shares) Drop(key string) bool                         { _, had := s[key]; delete(s, key); return had }
-func (s shares) PrepareDrop(string)                           {}
-func (s shares) Keys(yield func(string) bool)                 { maps.Keys(s)(yield) }
-
 // sharingFeed is a feed that no Group runs, with a budget, whose objects share their label.
 func sharingFeed(limit int64) *feed[*corev1.Secret, unique.Handle[string]] {
 	r := New(Kind[*corev1.Secret, unique.Handle[string]]{
-		Name: "secrets", Into: shares{}, Same: sameAs[unique.Handle[string]],
+		Name: "secrets", Into: Map[unique.Handle[string]]{}, Same: sameAs[unique.Handle[string]],
 		Compact: func(o *corev1.Secret) (unique.Handle[string], bool) { return unique.Make(o.Labels["x"]), true },
 		Shared:  func(h unique.Handle[string], yield func(any) bool) { yield(h) },
 	})
