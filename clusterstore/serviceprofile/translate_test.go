@@ -2,7 +2,6 @@ package serviceprofile
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"reflect"
 	"strings"
@@ -27,135 +26,71 @@ func aProfile(service, spec string) *crd.ServiceProfile {
 	return o
 }
 
-// renderMatch renders a condition as text.
-func renderMatch(m federation.Match) string {
-	var parts []string
-	for _, s := range m.Sub {
-		parts = append(parts, renderMatch(s))
-	}
-	sub := "(" + strings.Join(parts, " ") + ")"
-	switch m.Kind {
-	case federation.MatchAll:
-		return "all" + sub
-	case federation.MatchAny:
-		return "any" + sub
-	case federation.MatchNot:
-		return "not" + sub
-	case federation.MatchMethod:
-		return "method:" + m.Text
-	case federation.MatchPath:
-		return "path:" + m.Text
-	}
-	return fmt.Sprintf("%d-%d", m.Min, m.Max)
-}
-
-// renderProfile renders a ServiceProfile as text, a line for each part.
-func renderProfile(f *Translated) string {
-	if f.Profile == nil {
-		return "refused: " + f.Problem
-	}
-	var lines []string
-	for _, r := range f.Profile.Routes {
-		line := fmt.Sprintf("%s: %s", r.Name, renderMatch(r.Condition))
-		if r.Retryable {
-			line += " retryable"
-		}
-		if r.Timeout != 0 {
-			line += " " + r.Timeout.String()
-		}
-		for _, c := range r.Classes {
-			line += fmt.Sprintf(" [%s %v]", renderMatch(c.Condition), c.Failure)
-		}
-		lines = append(lines, line)
-	}
-	if b := f.Profile.Budget; b != nil {
-		lines = append(lines, fmt.Sprintf("budget %v %d %v", b.Ratio, b.MinPerSecond, b.TTL))
-	}
-	for _, o := range f.Profile.Overrides {
-		lines = append(lines, fmt.Sprintf("%s %d", o.Authority, o.Weight))
-	}
-	if f.Problem != "" {
-		lines = append(lines, "but "+f.Problem)
-	}
-	return strings.Join(lines, "\n")
-}
-
-// TestServiceProfile: the translation of specs, valid and malformed.
-func TestServiceProfile(t *testing.T) {
+// TestRefused: what is wrong with a spec is named, with where.
+func TestRefused(t *testing.T) {
 	route := func(condition string) string { return `{"routes":[{"name":"r","condition":` + condition + `}]}` }
 	response := func(condition string) string {
-		return `{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[{"isFailure":true,"condition":` + condition + `}]}]}`
+		return `{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[{"condition":` + condition + `}]}]}`
 	}
 	override := func(weight string) string {
 		return `{"dstOverrides":[{"authority":"a.ns:80","weight":` + weight + `}]}`
 	}
 	budget := func(rest string) string { return `{"retryBudget":{"minRetriesPerSecond":5,` + rest + `}}` }
-	for _, x := range []struct{ name, spec, want string }{
-		{"nothing", `{}`, ""},
-		{"SP-01 all, not, method, path, any, status", `{"routes":[{"name":"GET /a","isRetryable":true,"timeout":"1s","condition":{"all":[{"method":"GET"},{"not":{"pathRegex":"/x"}}]},
-			"responseClasses":[{"condition":{"any":[{"status":{"min":500,"max":599}},{"status":{"min":404,"max":404}}]},"isFailure":true}]},{"name":"b","condition":{"pathRegex":"/b"}}]}`,
-			"GET /a: all(method:GET not(path:/x)) retryable 1s [any(500-599 404-404) true]\nb: path:/b"},
-		{"SP-02 method and path", route(`{"pathRegex":"/a","method":"GET"}`), "r: all(method:GET path:/a)"},
-		{"all fields, in order", route(`{"pathRegex":"/a","not":{"method":"PUT"},"method":"GET","any":[{"method":"A"}],"all":[{"method":"B"}]}`),
-			"r: all(all(method:B) any(method:A) method:GET not(method:PUT) path:/a)"},
-		{"SP-03 V-01 empty request condition", route(`{}`), `refused: routes[0] "r": condition: no field is set`},
-		{"V-01 no request condition", route(`null`), `refused: routes[0] "r": condition: null or missing`},
-		{"null among all", route(`{"all":[{"method":"GET"},null]}`), `refused: routes[0] "r": condition: all[1]: null or missing`},
-		{"null among any", route(`{"not":{"any":[null]}}`), `refused: routes[0] "r": condition: not: any[0]: null or missing`},
-		{"an empty one inside", route(`{"all":[{"not":{}}]}`), `refused: routes[0] "r": condition: all[0]: not: no field is set`},
-		{"all of nothing", route(`{"all":[]}`), "r: all()"},
-		{"null is not set", route(`{"all":null,"any":null,"not":null,"method":"GET"}`), "r: method:GET"},
-		{"a null route", `{"routes":[{"name":"r","condition":{"method":"GET"}},null]}`, "refused: routes[1] is null"},
-		{"a route without name", `{"routes":[{"condition":{"method":"GET"}}]}`, ": method:GET"},
-		{"SP-04 status and not", response(`{"not":{"status":{"min":501,"max":501}},"status":{"min":500,"max":599}}`), "r: method:GET [all(500-599 not(501-501)) true]"},
-		{"all of a response, in order", response(`{"not":{"status":{"max":100}},"status":{"min":500},"any":[{"status":{}}],"all":[{"status":{"min":100}}]}`),
-			"r: method:GET [all(all(100-0) any(0-0) 500-0 not(0-100)) true]"},
-		{"deep inside", response(`{"all":[{"any":[{"status":{"min":1}}]}]}`),
-			`refused: routes[0] "r": responseClasses[0]: condition: all[0]: any[0]: status: code 1 is not from 100 to 599`},
-		{"SP-05 empty response condition", response(`{}`), `refused: routes[0] "r": responseClasses[0]: condition: no field is set`},
-		{"no response condition", response(`null`), `refused: routes[0] "r": responseClasses[0]: condition: null or missing`},
-		{"a null class", `{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[null]}]}`, `refused: routes[0] "r": responseClasses[0] is null`},
-		{"SP-06 V-01 the other way round", response(`{"status":{"min":201,"max":200}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: range 201-200 is empty`},
-		{"SP-07 min only", response(`{"status":{"min":500}}`), "r: method:GET [500-0 true]"},
-		{"max only", response(`{"status":{"max":200}}`), "r: method:GET [0-200 true]"},
-		{"V-01 too low", response(`{"status":{"min":99}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: code 99 is not from 100 to 599`},
-		{"V-01 too high", response(`{"status":{"max":600}}`), `refused: routes[0] "r": responseClasses[0]: condition: status: code 600 is not from 100 to 599`},
-		{"V-01 wrong type", `{"routes":{}}`, "refused: spec: "},
-		{"V-01 unknown field", `{"routes":[],"unknown":1}`, ""},
-		{"SP-09 timeout", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"200ms"}]}`, "r: method:GET 200ms"},
-		{"no timeout", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"0s"}]}`, "r: method:GET"},
-		{"negative timeout", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"-1s"}]}`, "r: method:GET"},
-		{"V-01 timeout that is none", `{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"soon"}]}`, "r: method:GET\nbut routes[0] \"r\": timeout: \"soon\" is not a duration"},
-		{"budget", budget(`"retryRatio":0.5,"ttl":"10s"`), "budget 0.5 5 10s"},
-		{"V-01 no ttl", budget(`"retryRatio":0.5`), `refused: retryBudget: ttl: "" is not a duration`},
-		{"V-01 ttl that is none", budget(`"retryRatio":0.5,"ttl":"x"`), `refused: retryBudget: ttl: "x" is not a duration`},
-		{"negative ttl", budget(`"ttl":"-1s"`), "refused: retryBudget: ttl: -1s is negative"},
-		{"negative ratio", budget(`"retryRatio":-0.1,"ttl":"1s"`), "refused: retryBudget: retryRatio is -0.10000000149011612: it must be a finite number, 0 or more"},
-		{"override", `{"dstOverrides":[{"authority":"a.ns:80","weight":1},{"authority":"b.ns","weight":"500m"}]}`, "a.ns:80 10000\nb.ns 5000"},
-		{"no weight", `{"dstOverrides":[{"authority":"a.ns"}]}`, "a.ns 0"},
-		{"weight rounded up", override(`"0.0001"`), "a.ns:80 10"},
-		{"the most", override(`"429496"`), "a.ns:80 4294960000"},
-		{"more than the most", override(`429497`), "a.ns:80 4294967295"},
-		{"far more", override(`"9E"`), "a.ns:80 4294967295"},
-		{"with exponent", override(`1e2`), "a.ns:80 1000000"},
-		{"with a great exponent", override(`1e99`), "a.ns:80 4294967295"},
-		{"with an exponent that takes for ever", override(`1e999999999`), `refused: dstOverrides[0]: weight: "1e999999999" is too long`},
-		{"negative weight", override(`-1`), "refused: dstOverrides[0]: weight: -1 is negative"},
-		{"a weight that is none", override(`"heavy"`), `refused: dstOverrides[0]: weight: "heavy" is not a quantity`},
-		{"no authority", `{"dstOverrides":[{"weight":1}]}`, "refused: dstOverrides[0]: authority is missing"},
-		{"null override", `{"dstOverrides":[null]}`, "refused: dstOverrides[0]: null or missing"},
-		{"opaque ports are the Service's", `{"opaquePorts":{"80":{}}}`, ""},
-		{"whatever they are here", `{"opaquePorts":"80"}`, ""},
+	for spec, want := range map[string]string{
+		route(`{}`):                              `routes[0] "r": condition: no field is set`,
+		route(`null`):                            `routes[0] "r": condition: null or missing`,
+		route(`{"all":[{"method":"GET"},null]}`): `routes[0] "r": condition: all[1]: null or missing`,
+		route(`{"not":{"any":[null]}}`):          `routes[0] "r": condition: not: any[0]: null or missing`,
+		route(`{"all":[{"not":{}}]}`):            `routes[0] "r": condition: all[0]: not: no field is set`,
+		route(`{"status":{"min":500}}`):          `routes[0] "r": condition: no field is set`,
+		`{"routes":[{"name":"r","condition":{"method":"G"}},null]}`:                       "routes[1] is null",
+		response(`{"method":"GET"}`):                                                      `routes[0] "r": responseClasses[0]: condition: no field is set`,
+		response(`{"all":[{"any":[{"status":{"min":1}}]}]}`):                              `routes[0] "r": responseClasses[0]: condition: all[0]: any[0]: status: code 1 is not from 100 to 599`,
+		response(`{"status":{"min":201,"max":200}}`):                                      `routes[0] "r": responseClasses[0]: condition: status: range 201-200 is empty`,
+		response(`{"status":{"max":600}}`):                                                `routes[0] "r": responseClasses[0]: condition: status: code 600 is not from 100 to 599`,
+		`{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[null]}]}`: `routes[0] "r": responseClasses[0] is null`,
+		budget(`"retryRatio":0.5`):                                                        `retryBudget: ttl: "" is not a duration`,
+		budget(`"ttl":"-1s"`):                                                             "retryBudget: ttl: -1s is negative",
+		budget(`"retryRatio":-0.1,"ttl":"1s"`):                                            "retryBudget: retryRatio is -0.10000000149011612: it must be a finite number, 0 or more",
+		override(`1e999999999`):                                                           `dstOverrides[0]: weight: "1e999999999" is too long`,
+		override(`-1`):                                                                    "dstOverrides[0]: weight: -1 is negative",
+		override(`"heavy"`):                                                               `dstOverrides[0]: weight: "heavy" is not a quantity`,
+		`{"dstOverrides":[{"weight":1}]}`:                                                 "dstOverrides[0]: authority is missing",
+		`{"dstOverrides":[null]}`:                                                         "dstOverrides[0]: null or missing",
 	} {
-		t.Run(x.name, func(t *testing.T) {
-			f := Translate(aProfile("web.ns", x.spec))
-			if got := renderProfile(f); got != x.want && !(strings.HasSuffix(x.want, "spec: ") && strings.HasPrefix(got, x.want)) {
-				t.Errorf("got\n%s\nwant\n%s", got, x.want)
-			}
-			if p := f.Profile; p != nil && (p.Namespace != "ns" || p.Name != "web.ns.svc.cluster.local") {
-				t.Errorf("of %s/%s", p.Namespace, p.Name)
-			}
-		})
+		if got := Translate(aProfile("web.ns", spec)); got.Profile != nil || got.Problem != want {
+			t.Errorf("%s: %+v, want %s", spec, got, want)
+		}
+	}
+}
+
+// TestAccepted: what is not set, or is of no use here, is left out; of a timeout that is none that is said.
+func TestAccepted(t *testing.T) {
+	get := federation.Match{Kind: federation.MatchMethod, Text: "GET"}
+	for spec, want := range map[string]federation.Route{
+		`{"condition":{"method":"GET"},"timeout":"-1s"}`:                            {Condition: get},
+		`{"condition":{"all":null,"any":null,"not":null,"method":"GET"},"other":1}`: {Condition: get},
+		`{"condition":{"method":"GET","status":{"min":7}}}`:                         {Condition: get},
+		`{"condition":{"all":[]}}`:                                                  {Condition: federation.Match{Kind: federation.MatchAll}},
+		`{"condition":{"method":"GET"},"timeout":"soon"}`:                           {Condition: get},
+	} {
+		problem := ""
+		if strings.Contains(spec, "soon") {
+			problem = `routes[0] "": timeout: "soon" is not a duration`
+		}
+		got := Translate(aProfile("web.ns", `{"routes":[`+spec+`],"opaquePorts":"80"}`))
+		if got.Profile == nil || !reflect.DeepEqual(got.Profile.Routes, []federation.Route{want}) || got.Problem != problem || got.Profile.Name != "web.ns.svc.cluster.local" || got.Profile.Namespace != "ns" {
+			t.Errorf("%s: %+v, %+v", spec, got, got.Profile)
+		}
+	}
+}
+
+// TestWeight: weights are quantities, in ten-thousandths, rounded up.
+func TestWeight(t *testing.T) {
+	for text, want := range map[string]uint32{"": 0, "1": 10_000, "500m": 5000, "0.0001": 10, "429496": 4_294_960_000, "429497": 4_294_967_295, "9E": 4_294_967_295, "1e2": 1_000_000, "1e99": 4_294_967_295} {
+		if got, err := weight(text); err != nil || got != want {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
 	}
 }
 
