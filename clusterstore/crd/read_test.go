@@ -2,14 +2,12 @@ package crd
 
 import (
 	"encoding/json"
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -27,34 +25,28 @@ var odd = map[string]string{
 	`{"proxyProtocol":["opaque"]}`:                               "proxyProtocol",
 }
 
-// TestOddServers: a malformed object does not keep the others of a list, as API servers
-// send it, from being read.
-func TestOddServers(t *testing.T) {
-	scheme := NewScheme()
+// TestServers: specs of Servers, malformed and valid; of malformed ones the metadata is read.
+func TestServers(t *testing.T) {
+	read := func(spec string) (s Server) {
+		if err := json.Unmarshal([]byte(`{"metadata":{"name":"n","labels":{"a":"b"}},"spec":`+spec+`}`), &s); err != nil || s.Name != "n" || s.Labels["a"] != "b" {
+			t.Errorf("%s is read as %+v, %v", spec, s, err)
+		}
+		return s
+	}
 	for spec, reason := range odd {
-		list := fmt.Sprintf(`{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{"resourceVersion":"7"},"items":[
-			{"metadata":{"namespace":"ns","name":"good"},"spec":{"port":"http","proxyProtocol":"opaque","podSelector":{"matchLabels":{"app":"web"}}}},
-			{"metadata":{"namespace":"ns","name":"odd","labels":{"a":"b"}},"spec":%s},
-			{"metadata":{"namespace":"ns","name":"number"},"spec":{"port":80,"unknown":{"field":1}}}]}`, spec)
-		o, err := runtime.Decode(serializer.NewCodecFactory(scheme).UniversalDeserializer(), []byte(list))
-		if err != nil {
-			t.Errorf("%s spoils the list: %v", spec, err)
-			continue
-		}
-		items := o.(*ServerList).Items
-		good := ServerSpec{
-			Port: intstr.FromString("http"), ProxyProtocol: ProtocolOpaque,
-			PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-		}
-		if len(items) != 3 || items[0].Invalid != "" || !reflect.DeepEqual(items[0].Spec, good) {
-			t.Fatalf("%s: %+v", spec, items)
-		}
-		if s := items[1]; s.Name != "odd" || s.Labels["a"] != "b" || !strings.Contains(s.Invalid, reason) || !reflect.DeepEqual(s.Spec, ServerSpec{}) {
+		if s := read(spec); !strings.Contains(s.Invalid, reason) || !reflect.DeepEqual(s.Spec, ServerSpec{}) {
 			t.Errorf("%s is read as %+v", spec, s)
 		}
-		if s := items[2]; s.Invalid != "" || s.Spec.Port != intstr.FromInt32(80) {
-			t.Errorf("%+v", s)
-		}
+	}
+	good := ServerSpec{
+		Port: intstr.FromString("http"), ProxyProtocol: ProtocolOpaque,
+		PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+	}
+	if s := read(`{"port":"http","proxyProtocol":"opaque","podSelector":{"matchLabels":{"app":"web"}}}`); s.Invalid != "" || !reflect.DeepEqual(s.Spec, good) {
+		t.Errorf("%+v", s)
+	}
+	if s := read(`{"port":80,"unknown":{"field":1}}`); s.Invalid != "" || s.Spec.Port != intstr.FromInt32(80) {
+		t.Errorf("%+v", s)
 	}
 }
 
