@@ -177,28 +177,6 @@ func TestUndeclaredPort(t *testing.T) {
 	}
 }
 
-// TestEndpoints: a gateway is rendered as that of a mirror is.
-func TestEndpoints(t *testing.T) {
-	b := new(behind)
-	b.set([]string{"10.0.0.1"}, nil)
-	e := gatewaySource(b, "192.0.2.1").Reader(web, 8080).Read().Slices[0].Endpoints[0]
-	if e.Common.Authority != "web.shop.svc.east.local:8080" || e.Common.Identity.DNS != "gw.example" || e.Cluster != "east" || e.Kind != federation.Address || e.Zone != "" || e.Hostname != "" {
-		t.Errorf("%+v", e)
-	}
-	labels := make(map[string]string)
-	for i, l := range e.Common.Group {
-		labels[l.Name] = l.Value
-		if i > 0 && e.Common.Group[i-1].Name >= l.Name {
-			t.Errorf("%s is not sorted", l.Name)
-		}
-	}
-	for name, want := range map[string]string{"target_cluster": "east", "target_service": "web", "target_service_namespace": "shop"} {
-		if labels[name] != want {
-			t.Errorf("%s is %q", name, labels[name])
-		}
-	}
-}
-
 // TestExplain: what is explained as served is what is served, and each of the others has its
 // reason.
 func TestExplain(t *testing.T) {
