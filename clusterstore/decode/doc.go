@@ -36,9 +36,11 @@
 //
 // Decisions:
 //
-//   - Tables are written by hand, and set Kubernetes' own structs, because the generated Unmarshal
-//     makes all of an object: more than three times the processor time, and 21 kB of garbage for a
-//     Pod. A filter over the bytes before it was tried: it took too long for what it saved.
+//   - Tables are made of a text that has what is used, and of the protobuf tags of Kubernetes' own structs, which they set by
+//     reflection, because the generated Unmarshal makes all of an object: more than three times the processor time, and 21 kB
+//     of garbage for a Pod. A function for each field took as long as reflection, and more lines. A filter over the bytes was
+//     tried too: it took too long for what it saved.
+//   - JSON is read by encoding/json, from a reader that ends what is too large.
 //   - Texts are lent from the buffer ([unsafe.String]): most are compared or looked up, and few are
 //     kept. Secrets' texts are not lent, since of these most are kept.
 //   - Custom resources come in JSON only. They are few, and are decoded as a whole: Linkerd's by package crd, those of the
