@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,9 +68,11 @@ func TestAddresses(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Rules.EndpointSlices = false })
 	o := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
-		Ports:             []corev1.EndpointPort{{Name: "http", Port: 8080}, {Name: "admin", Port: 9000}},
-		Addresses:         []corev1.EndpointAddress{{IP: "10.0.0.2", Hostname: "h2"}, {IP: "10.0.0.1", TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "p"}}},
-		NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.0.0.9"}},
+		Ports:     []corev1.EndpointPort{{Name: "http", Port: 8080}, {Name: "admin", Port: 9000}},
+		Addresses: []corev1.EndpointAddress{{IP: "10.0.0.2", Hostname: "h2"}, {IP: "10.0.0.1", TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "p"}}},
+		NotReadyAddresses: []corev1.EndpointAddress{
+			{IP: "10.0.0.9", Hostname: "h9", NodeName: new("n"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "q"}},
+			{IP: "10.0.0.8", TargetRef: &corev1.ObjectReference{Kind: "Node", Name: "x"}}, {IP: "10.0.0.2"}},
 	}, {
 		Ports:     []corev1.EndpointPort{{Name: "http", Port: 8081}},
 		Addresses: []corev1.EndpointAddress{{IP: "10.0.0.3"}},
@@ -84,6 +87,9 @@ func TestEndpoints(t *testing.T) {
 		}
 	}
 	check(80, "10.0.0.2:8080 10.0.0.3:8081")
+	if got := strings.Join(describeUnready(w.read("web", 80).Slices[0]), ", "); got != "unready pod 10.0.0.9:8080 node=n host=h9 twin=ns/q" {
+		t.Errorf("not ready: %s", got)
+	}
 	w.put(aPod("p"))
 	check(80, "10.0.0.1:8080 10.0.0.2:8080 10.0.0.3:8081")
 	check(90, "10.0.0.1:9000 10.0.0.2:9000")

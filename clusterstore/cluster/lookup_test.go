@@ -116,26 +116,6 @@ func (w *world) instance(port uint16) string {
 	return ""
 }
 
-// TestInstanceOfEndpoints: the same for the older Endpoints objects.
-func TestInstanceOfEndpoints(t *testing.T) {
-	w := newWorld(t, func(c *Config) { withAddresses(c); c.Rules.EndpointSlices = false })
-	address := coreEndpointAddress{IP: "10.0.0.1", Hostname: "h", TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "p"}}
-	o := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{Addresses: []coreEndpointAddress{{IP: "10.0.0.2"}, address}}}}
-	w.put(o, aPod("p", at("10.0.0.1")))
-	if got, want := w.instance(80), "10.0.0.1:80"+podDescribed; got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
-	o = o.DeepCopy()
-	o.Subsets[0].Addresses, o.Subsets[0].NotReadyAddresses = nil, o.Subsets[0].Addresses
-	w.put(o, aService("web", "http=80"))
-	if got, want := w.instance(80), "10.0.0.1:80"+podDescribed; got != want {
-		t.Errorf("not ready: got  %s\nwant %s", got, want)
-	}
-	if got := addrs(w.read("web", 81)); got != "" {
-		t.Errorf("offered although not ready: %s", got)
-	}
-}
-
 // TestUnservedStay: addresses that are not ready, but have a hostname, are never offered,
 // and clusters that don't index addresses don't keep them as hosts.
 func TestUnservedStay(t *testing.T) {

@@ -23,3 +23,16 @@ func TestSliceEqual(t *testing.T) {
 		t.Error("without a hostname it is equal to one with it")
 	}
 }
+
+// TestUnreadyAlone: an address that is not ready is not connected with its Pod, whose changes are none of it.
+func TestUnreadyAlone(t *testing.T) {
+	w := newWorld(t, nil)
+	last := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p node=n unready")
+	w.put(aService("web", "http=80"), last)
+	w.marked()
+	w.put(last, aPod("p"), aPod("p", meshed), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p node=n unready hint=a"))
+	w.del(aPod("p"))
+	if marked := w.marked(); len(marked) > 0 || w.state.size() != 2 {
+		t.Errorf("reported %q, %d objects are kept", marked, w.state.size())
+	}
+}
