@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -112,13 +111,11 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 	}()
 	limitMemory()
 	signal.Ignore(syscall.SIGPIPE) // who read our output may go before us
-	release, err := opts.dir.Lock()
+	listener, err := opts.dir.Listen(opts.host)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, release()) }()
-	listener, err := opts.dir.Listen(opts.host)
-	if err != nil {
+	if err := opts.dir.WritePID(); err != nil {
 		return err
 	}
 	credentials, err := opts.dir.Credentials(opts.host)

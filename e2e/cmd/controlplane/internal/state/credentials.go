@@ -1,8 +1,7 @@
 package state
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
+	"crypto"
 	"crypto/rand"
 	"crypto/x509"
 	"crypto/x509/pkix"
@@ -14,6 +13,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"k8s.io/client-go/util/keyutil"
 )
 
 // Credentials are the paths of a cluster's PEM files.
@@ -38,17 +39,13 @@ func (d Dir) Credentials(host net.IP) (Credentials, error) {
 	} else if err != nil {
 		return Credentials{}, err
 	}
-	return credentialsIn(dir), nil
-}
-
-func credentialsIn(dir string) Credentials {
 	in := func(name string) string { return filepath.Join(dir, name) }
 	return Credentials{
 		CA:         in("ca.crt"),
 		ServerCert: in("server.crt"), ServerKey: in("server.key"),
 		AdminCert: in("admin.crt"), AdminKey: in("admin.key"),
 		AccountKey: in("serviceaccount.key"),
-	}
+	}, nil
 }
 
 // makeCredentials fills the folder, which appears only when it is complete.
@@ -60,76 +57,51 @@ func makeCredentials(dir string, host net.IP) error {
 	if err := os.Mkdir(unfinished, 0o700); err != nil {
 		return err
 	}
-	c := credentialsIn(unfinished)
-	now := time.Now()
 	ca := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "controlplane"},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validity),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+		Subject: pkix.Name{CommonName: "controlplane"},
+		IsCA:    true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}
-	caKey, err := sign(ca, ca, nil, c.CA, "")
+	authority, err := issue(unfinished, "ca", ca, ca, nil)
 	if err != nil {
 		return err
 	}
-	server := leaf(now, pkix.Name{CommonName: "kube-apiserver"}, x509.ExtKeyUsageServerAuth)
-	server.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, host, net.IPv4(10, 0, 0, 1)} // the last is that of the Service kubernetes
-	server.DNSNames = []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"}
-	if _, err := sign(server, ca, caKey, c.ServerCert, c.ServerKey); err != nil {
-		return err
-	}
-	admin := leaf(now, pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}, x509.ExtKeyUsageClientAuth)
-	if _, err := sign(admin, ca, caKey, c.AdminCert, c.AdminKey); err != nil {
-		return err
-	}
-	account, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return err
-	}
-	if err := writeKey(c.AccountKey, account); err != nil {
-		return err
+	for name, leaf := range map[string]*x509.Certificate{
+		"server": {
+			Subject: pkix.Name{CommonName: "kube-apiserver"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, host, net.IPv4(10, 0, 0, 1)}, // the last is that of the Service kubernetes
+			DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
+		},
+		"admin":          {Subject: pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}},
+		"serviceaccount": {}, // of which the key is used
+	} {
+		leaf.KeyUsage = x509.KeyUsageDigitalSignature
+		if _, err := issue(unfinished, name, leaf, ca, authority); err != nil {
+			return err
+		}
 	}
 	return os.Rename(unfinished, dir)
 }
 
-func leaf(now time.Time, subject pkix.Name, usage x509.ExtKeyUsage) *x509.Certificate {
-	return &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: subject,
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(validity),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{usage},
-	}
-}
-
-// sign makes a key and a certificate for it and writes them. Without parentKey
-// the certificate signs itself; without keyPath the key is not kept.
-func sign(cert, parent *x509.Certificate, parentKey *ecdsa.PrivateKey, certPath, keyPath string) (*ecdsa.PrivateKey, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+// issue makes a key and a certificate for it, and writes both. Without an authority's key the certificate signs itself.
+func issue(dir, name string, cert, parent *x509.Certificate, authority crypto.Signer) (crypto.Signer, error) {
+	text, err := keyutil.MakeEllipticPrivateKeyPEM()
 	if err != nil {
 		return nil, err
 	}
-	if parentKey == nil {
-		parentKey = key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, cert, parent, key.Public(), parentKey)
+	parsed, err := keyutil.ParsePrivateKeyPEM(text)
 	if err != nil {
 		return nil, err
 	}
-	if err := writePEM(certPath, "CERTIFICATE", der); err != nil {
+	key := parsed.(crypto.Signer)
+	if authority == nil {
+		authority = key
+	}
+	now := time.Now()
+	cert.SerialNumber, cert.NotBefore, cert.NotAfter = big.NewInt(now.UnixNano()), now.Add(-time.Hour), now.Add(validity)
+	der, err := x509.CreateCertificate(rand.Reader, cert, parent, key.Public(), authority)
+	if err != nil {
 		return nil, err
 	}
-	if keyPath == "" {
-		return key, nil
-	}
-	return key, writeKey(keyPath, key)
-}
-
-func writeKey(path string, key *ecdsa.PrivateKey) error {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return err
-	}
-	return writePEM(path, "EC PRIVATE KEY", der)
-}
-
-func writePEM(path, kind string, der []byte) error {
-	return os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600)
+	path := filepath.Join(dir, name)
+	return key, errors.Join(os.WriteFile(path+".key", text, 0o600), os.WriteFile(path+".crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
 }

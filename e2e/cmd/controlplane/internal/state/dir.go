@@ -1,12 +1,9 @@
 package state
 
 import (
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
-	"syscall"
 )
 
 // Dir is the folder of one cluster.
@@ -24,34 +21,9 @@ func (d Dir) EtcdData() string { return d.path("etcd") }
 // certificates to. It needs none there, but requires the flag.
 func (d Dir) Certificates() string { return d.path("certificates") }
 
-func (d Dir) pidFile() string { return d.path("pid") }
-
-// Lock makes the folder if need be and claims it for this process until
-// release is called or the process ends. It fails if another process serves
-// the folder.
-func (d Dir) Lock() (release func() error, err error) {
-	if err := os.MkdirAll(string(d), 0o700); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(d.pidFile(), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	claim := syscall.Flock_t{Type: syscall.F_WRLCK}
-	if err := syscall.FcntlFlock(file.Fd(), syscall.F_SETLK, &claim); err != nil {
-		if errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.EACCES) {
-			err = fmt.Errorf("%s is being served by another process", d)
-		}
-		return nil, errors.Join(err, file.Close())
-	}
-	err = file.Truncate(0)
-	if err == nil {
-		_, err = file.WriteString(strconv.Itoa(os.Getpid()) + "\n") // for people to read
-	}
-	if err != nil {
-		return nil, errors.Join(err, file.Close())
-	}
-	return file.Close, nil
+// WritePID notes this process, for people to read.
+func (d Dir) WritePID() error {
+	return writeFile(d.path("pid"), []byte(strconv.Itoa(os.Getpid())+"\n"))
 }
 
 // writeFile writes a file as a whole: a reader sees the old text or the new.

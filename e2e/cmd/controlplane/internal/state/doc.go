@@ -5,8 +5,7 @@
 // same address and with the same credentials, even after the process was
 // killed in the middle of a write.
 //
-// Two decisions are behind it. A cluster runs as long as a process holds the
-// lock on its pid file; the kernel lets go of it with the process, so that
-// neither a stale number nor a second server can do harm. And credentials
+// A cluster runs as long as a process has its port, which the kernel lets go of
+// with the process, so that a second server can do no harm. And credentials
 // appear as a whole, by one rename.
 package state

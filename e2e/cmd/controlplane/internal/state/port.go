@@ -15,8 +15,12 @@ import (
 // port of a cluster that is down, or even connect to itself.
 const firstPort, lastPort = 20000, 29999
 
-// Listen binds the cluster's port: the one of last time, or a free one. It remembers the port.
+// Listen binds the cluster's port: the one of last time, or a free one. It remembers the port, and makes the folder if need be. While another
+// process serves the folder, it fails.
 func (d Dir) Listen(host net.IP) (net.Listener, error) {
+	if err := os.MkdirAll(string(d), 0o700); err != nil {
+		return nil, err
+	}
 	port, err := d.port()
 	if err != nil {
 		return nil, err
