@@ -1,43 +1,11 @@
 package grpcapi
 
 import (
-	"cmp"
 	"testing"
 	"testing/synctest"
 
 	"isthmus/federation"
 )
-
-func TestZoneOfTheClient(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1})
-		a, b := pod("10.0.0.1:80"), pod("10.0.0.2:80")
-		a.Zone, b.Zone = "a", "b"
-		w.offer("", a, b)
-		c := w.get(webAddr, "n1")
-		defer c.hangUp()
-		locality := func(m received) string {
-			add, name := m.update.GetAdd(), "zone_locality"
-			return cmp.Or(add.MetricLabels[name], add.Addrs[0].MetricLabels[name]) + " " + cmp.Or(add.MetricLabels[name], add.Addrs[1].MetricLabels[name])
-		}
-		for _, step := range []struct{ zone, want string }{{"a", "local remote"}, {"b", "remote local"}, {"", "unknown unknown"}} {
-			if step.zone == "a" {
-				if got := locality(c.sees(t, "add 10.0.0.1:80 10.0.0.2:80")[0]); got != "unknown unknown" {
-					t.Fatalf("without a zone: %s", got)
-				}
-			}
-			w.nodes.move("n1", step.zone)
-			if got := locality(c.sees(t, "add 10.0.0.1:80 10.0.0.2:80")[0]); got != step.want {
-				t.Fatalf("zone %q: %s, want %s", step.zone, got, step.want)
-			}
-			w.nodes.move("n1", step.zone) // the same again
-			c.sees(t, "")
-		}
-		if all, idle, _ := w.server.getViews.count(); all-idle != 1 {
-			t.Errorf("%d views in use", all-idle)
-		}
-	})
-}
 
 func TestTrafficPolicyOfTheNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

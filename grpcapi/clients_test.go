@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"runtime"
 	"runtime/debug"
@@ -12,13 +11,9 @@ import (
 	"testing"
 	"time"
 
-	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
-	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
@@ -132,79 +127,6 @@ func TestCallsThatAreOver(t *testing.T) {
 		t.Fatal("one call more is not refused")
 	}
 	wiretest.Until(t, "nothing is in use", func() bool { return b.used.Load() == 0 })
-}
-
-// TestViewOfASmallClient: when there is no more memory for views either, those that a client
-// needs which takes less than others are served, and not those of the one that takes most.
-func TestViewOfASmallClient(t *testing.T) {
-	const limit = 10 * callBytes
-	w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: limit})
-	w.offer("", pods("10.0.0.1:80")...)
-	addr := listening(t, w.server.GRPC())
-	large, small := connectFrom(t, "127.0.0.1", addr), connectFrom(t, "127.0.0.2", addr)
-	w.server.budget.used.Add(limit)
-	w.server.budget.clients.add(netip.MustParseAddr("127.0.0.1"), limit)
-	s, _ := get(t, large, webAddr, "")
-	endsWith(t, s, "a view of the large client", codes.ResourceExhausted)
-	s, _ = get(t, small, webAddr, "")
-	receive(t, s, "add 10.0.0.1:80")
-}
-
-// connectFrom connects from an address of this machine until the end of the test.
-func connectFrom(t *testing.T, client, addr string) *grpc.ClientConn {
-	t.Helper()
-	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(client)}}
-	conn, err := grpc.NewClient("passthrough:///"+addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) { return from.DialContext(ctx, "tcp", addr) }))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
-}
-
-// TestLargeHeaders: a client that opens calls of every kind with headers as large as they may
-// be, also without a request, takes no more memory than there is, and no other's place.
-func TestLargeHeaders(t *testing.T) {
-	const limit, calls = 8 << 20, 1000
-	w := newWorld(t, Options{Pace: -1, ViewBytes: limit, Request: time.Hour})
-	w.offer("", pods("10.0.0.1:80")...)
-	addr := listening(t, w.server.GRPC())
-	hostile, proxy := connectFrom(t, "127.0.0.1", addr), connectFrom(t, "127.0.0.2", addr)
-
-	headers := metadata.Pairs("large", strings.Repeat("x", 3000))
-	ctx, hangUp := context.WithCancel(metadata.NewOutgoingContext(t.Context(), headers)) // without a deadline: gRPC has a timer for it
-	defer hangUp()
-	refused := make(chan error, calls)
-	methods := []string{
-		pb.Destination_Get_FullMethodName, pb.Destination_GetProfile_FullMethodName, healthpb.Health_Check_FullMethodName,
-		healthpb.Health_Watch_FullMethodName, reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName,
-	}
-	for i := range calls {
-		s, err := hostile.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, methods[i%len(methods)])
-		if err != nil {
-			t.Fatal(err)
-		}
-		go func() { refused <- s.RecvMsg(new(healthpb.HealthCheckResponse)) }()
-	}
-	for range calls * 2 / 5 { // of reflection a fifth is, whatever their headers
-		if err := <-refused; status.Code(err) != codes.ResourceExhausted {
-			t.Fatal(err)
-		}
-	}
-	wiretest.Until(t, "calls take what there is, but for the call that is being judged", func() bool {
-		used := w.server.budget.used.Load()
-		return limit/2 <= used && used <= limit
-	})
-	for range 20 {
-		s, _ := get(t, proxy, webAddr, "")
-		receive(t, s, "add 10.0.0.1:80")
-	}
-	hangUp()
-	wiretest.Until(t, "what is left are the proxy's calls", func() bool {
-		runtime.GC()
-		return w.server.budget.calls.Load() < limit/20 // gRPC may keep the last few of a connection
-	})
 }
 
 // TestTooLargeHeaders: a call with larger headers is refused before the server sees it.

@@ -197,42 +197,6 @@ func TestMadeUpNodes(t *testing.T) {
 	})
 }
 
-// TestWarmProfiles: updates that a warm view has counted are not counted again when
-// the next stream uses it.
-func TestWarmProfiles(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCounted(t)
-		key := webKey
-		key.Namespace = "client"
-		workload := federation.ProfileKey{Addr: netip.MustParseAddrPort("10.0.0.1:80")}
-		for _, k := range []federation.ProfileKey{webKey, key} {
-			w.profiles.put(k, wiretest.WebProfile())
-		}
-		w.profiles.put(workload, endpointProfile(pod("10.0.0.1:80")))
-		stays := w.getProfile(webAddr, "shop") // so that the Service's series stays
-		for i := range 3 {
-			calls := []*caller{w.getProfile(webAddr, "client"), w.getProfile("10.0.0.1:80", "")}
-			expect := func(n int) {
-				t.Helper()
-				w.expect(t, "profile_updates", fmt.Sprint("profile_updates namespace=client profile=web.shop.svc.cluster.local ", n-i),
-					fmt.Sprint("profile_updates namespace=shop profile=web.shop.svc.cluster.local ", n), noOverflow)
-				w.expect(t, "workload_updates", fmt.Sprint("workload_updates ", n))
-			}
-			expect(i)
-			other := wiretest.WebProfile()
-			other.Opaque = other.Opaque != (i%2 == 0)
-			w.profiles.put(key, other)
-			w.profiles.put(workload, endpointProfile(pod(fmt.Sprintf("10.0.1.%d:80", i))))
-			expect(i + 1)
-			for _, c := range calls {
-				c.hangUp()
-			}
-			w.expect(t, "workload_subscribers", "workload_subscribers 0")
-		}
-		stays.hangUp()
-	})
-}
-
 // TestProfileMetrics: a stream of a service counts for the ServiceProfiles that may
 // apply, a stream of an endpoint as a workload's.
 func TestProfileMetrics(t *testing.T) {

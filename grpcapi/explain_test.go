@@ -1,7 +1,6 @@
 package grpcapi
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,7 +10,6 @@ import (
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 
 	"isthmus/federation"
 )
@@ -155,27 +153,4 @@ func TestExplainIsBounded(t *testing.T) {
 		defer again.hangUp()
 		again.sees(t, "add 10.0.0.1:80")
 	})
-}
-
-// TestExplainOverTheWire: only a call with that metadata is explained.
-func TestExplainOverTheWire(t *testing.T) {
-	w := newWorld(t, Options{})
-	w.prefer()
-	w.offer("", pods("10.0.0.1:80")...)
-	client := pb.NewDestinationClient(w.dial(t))
-	for want, with := range map[string][]string{
-		"0:local/in-service": {explainKey, explainTiers},
-		"0:/":                {explainKey, "all", explainKey, explainTiers},
-	} {
-		ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(t.Context(), with...))
-		defer cancel()
-		s, err := client.Get(ctx, &pb.GetDestination{Path: webAddr})
-		if err != nil {
-			t.Fatal(err)
-		}
-		u, err := s.Recv()
-		if err != nil || !slices.Equal(tiers(u.GetAdd()), []string{want}) {
-			t.Errorf("%v: %v, %v, want %s", with, u, err, want)
-		}
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -41,6 +42,21 @@ func (w *world) dial(t testing.TB) *grpc.ClientConn {
 		}
 	})
 	return conn
+}
+
+// listening serves until the test ends, and returns the address.
+func listening(t testing.TB, g *grpc.Server) string {
+	lis, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = g.Serve(lis) })
+	t.Cleanup(func() {
+		g.Stop()
+		serving.Wait()
+	})
+	return lis.Addr().String()
 }
 
 // openCall calls a method of the Destination service, and ends the call with the test.

@@ -44,21 +44,6 @@ func TestEmptyWhilePending(t *testing.T) {
 	})
 }
 
-// TestEmptySetIsDue: the time for which an empty set is held back may be over before the
-// stream begins to wait for that.
-func TestEmptySetIsDue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := newWorld(t, Options{}).server.newGet(target{}, token{}, nil, nil)
-		defer st.close()
-		st.heldBack, st.emptySince = true, st.server.now()-int64(time.Hour)
-		<-st.emptyTimeout()
-		st.heldBack = false
-		if st.emptyTimeout() != nil {
-			t.Error("waits for a set that is not held back")
-		}
-	})
-}
-
 // TestHeldBackDespiteChange: when something else wakes the stream meanwhile, here its client's
 // zone, an empty set is still sent once it is due.
 func TestHeldBackDespiteChange(t *testing.T) {
@@ -80,29 +65,4 @@ func TestHeldBackDespiteChange(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		c.sees(t, "no_endpoints(true)")
 	})
-}
-
-// TestBetweenPolicies: while a Service changes between traffic policies, a stream gives its
-// turn back and waits for the next set only.
-func TestBetweenPolicies(t *testing.T) {
-	w := newWorld(t, Options{})
-	st := w.server.newGet(target{service: web, port: 80}, token{Node: "n1"}, nil, nil)
-	defer st.close()
-	st.updateZone()
-	var latest federation.Latest[*federation.Set]
-	latest.Set(&federation.Set{ByNode: true}) // for clients of the other policy
-	watch := st.view.watch
-	st.view.watch = federation.NewWatch(&latest, func() {})
-	defer func() { st.view.watch = watch }()
-	st.heldBack = true
-	w.server.turns <- struct{}{}
-	if frames := st.produce(); frames != nil {
-		t.Errorf("%d messages", len(frames))
-	}
-	if n := len(w.server.turns); n != 0 {
-		t.Errorf("%d turns are taken", n)
-	}
-	if st.emptyTimeout() != nil {
-		t.Error("waits for a set that is not held back any more")
-	}
 }

@@ -30,13 +30,3 @@ func TestMetricsAreRegisteredOnce(t *testing.T) {
 		t.Error("a second server registered the same metrics")
 	}
 }
-
-func TestWhatNewNeeds(t *testing.T) {
-	w := newWorld(t, Options{})
-	if _, err := New(nil, w.server.dir, Options{}); err == nil {
-		t.Error("no table was accepted")
-	}
-	if _, err := New(w.table, nil, Options{}); err == nil {
-		t.Error("no directory was accepted")
-	}
-}

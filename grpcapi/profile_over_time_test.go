@@ -8,49 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/zap"
-	"go.uber.org/zap/zaptest/observer"
-
 	"isthmus/federation"
 	"isthmus/grpcapi/internal/wiretest"
-	"isthmus/grpcapi/wire"
 )
-
-// TestLargeProfile: no message is larger than proxies accept. Each ServiceProfile that
-// is too large is logged once.
-func TestLargeProfile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		core, logs := observer.New(zap.WarnLevel)
-		w := newWorld(t, Options{Pace: -1, Log: zap.New(core)})
-		routes := func(bytes int) *federation.Profile {
-			p := wiretest.WebProfile("a")
-			p.Routes.Routes[0].Condition.Text = strings.Repeat("x", bytes)
-			return p
-		}
-		const most = 4 << 20
-		w.profiles.put(webKey, routes(most-2<<10)) // the exact limit is wire.TestLargeRouting's
-		c := w.getProfile(webAddr, "")
-		defer c.hangUp()
-		if data, err := wire.NewCodec().Marshal(c.sees(t, "web routes a")[0].frame); err != nil || data.Len() <= most-2<<10 || data.Len() > most {
-			t.Errorf("%d bytes, %v", data.Len(), err)
-		}
-		large, other := routes(most), webKey
-		other.Namespace = "other"
-		w.profiles.put(webKey, large)
-		w.profiles.put(other, with(large, opaque))
-		c.sees(t, "web")
-		theirs := w.getProfile(webAddr, "other")
-		defer theirs.hangUp()
-		theirs.sees(t, "web opaque")
-		w.profiles.put(webKey, with(large, opaque))
-		c.sees(t, "web opaque")
-		if n := logs.FilterMessageSnippet("too large").Len(); n != 1 {
-			t.Errorf("logged %d times", n)
-		}
-		w.profiles.put(webKey, wiretest.WebProfile("b"))
-		c.sees(t, "web routes b")
-	})
-}
 
 // TestProfileOfManyNamespaces: an encoded ServiceProfile is in memory once, however many
 // namespaces its clients are in, or pretend to be in, and not at all without streams.

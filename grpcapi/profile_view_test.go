@@ -66,20 +66,12 @@ func TestMadeUpDestinations(t *testing.T) {
 		kept int
 		max  int // of their bytes; 0: the default
 	}{
-		"addresses without an owner": {
-			func(w *world, i int) *caller { return w.getProfile(fmt.Sprintf("10.0.1.%d:80", i), "made-up") },
-			func(i int) string { return fmt.Sprintf("endpoint 10.0.1.%d:80", i) }, 0, 0,
-		},
 		"undeclared ports": {
 			func(w *world, i int) *caller {
 				w.profiles.put(federation.ProfileKey{Service: web, Port: uint16(1000 + i)}, &federation.Profile{Reason: federation.NoPort})
 				return w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1000+i), "")
 			},
 			func(int) string { return "nothing" }, 0, 0,
-		},
-		"namespaces of an instance's clients": {
-			func(w *world, i int) *caller { return w.getProfile("web-0."+webAddr, fmt.Sprint("made-up", i)) },
-			func(int) string { return "endpoint 10.0.0.1:80" }, 1, 0,
 		},
 		"namespaces of a service's clients": {
 			func(w *world, i int) *caller {

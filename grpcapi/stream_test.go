@@ -9,8 +9,6 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-
-	"isthmus/federation"
 )
 
 // sees fails unless these are the caller's messages since the last call.
@@ -36,71 +34,6 @@ func (c *caller) fails(t *testing.T, code codes.Code, text string) {
 	}
 	if s := status.Convert(c.err); s.Code() != code || !strings.Contains(s.Message(), text) {
 		t.Fatalf("ended with %v, want %v %q", c.err, code, text)
-	}
-}
-
-func TestStepsOfOneStream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1})
-		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
-		w.offer("east", pods("10.1.0.1:80")...)
-		c := w.get(webAddr, "")
-		defer c.hangUp()
-		c.sees(t, "add 10.0.0.1:80 10.0.0.2:80 10.1.0.1:80")
-
-		w.offer("north", pods("10.2.0.1:80")...)
-		c.sees(t, "add 10.2.0.1:80")
-		w.offer("", pods("10.0.0.2:80", "10.0.0.3:80")...)
-		c.sees(t, "add 10.0.0.3:80; remove 10.0.0.1:80")
-		changed := pod("10.1.0.1:80")
-		changed.Opaque = true
-		w.offer("east", changed)
-		c.sees(t, "add 10.1.0.1:80")
-		w.link("north", federation.Unlinked)
-		c.sees(t, "remove 10.2.0.1:80")
-		w.define(true, "east")
-		c.sees(t, "remove 10.0.0.2:80 10.0.0.3:80")
-		w.offer("east")
-		c.sees(t, "no_endpoints(true)")
-		w.offer("east")
-		c.sees(t, "")
-		w.table.Define(web, nil)
-		c.sees(t, "no_endpoints(false)")
-		w.define(false, "")
-		c.sees(t, "add 10.0.0.2:80 10.0.0.3:80")
-		w.table.Define(web, nil)
-		c.sees(t, "no_endpoints(false)")
-		w.define(true, "north") // not linked
-		c.sees(t, "no_endpoints(true)")
-	})
-}
-
-// TestConditionsUnderALiveStream: a code comes instead of the first message only.
-func TestConditionsUnderALiveStream(t *testing.T) {
-	for name, tc := range map[string]struct {
-		happens func(*world)
-		want    string
-	}{
-		"service gone":       {func(w *world) { w.table.Define(web, nil) }, "no_endpoints(false)"},
-		"no remote service":  {func(w *world) { w.table.Define(web, &federation.Definition{}) }, "no_endpoints(true)"},
-		"cluster unlinked":   {func(w *world) { w.link("east", federation.Unlinked) }, "no_endpoints(false)"},
-		"remote one missing": {func(w *world) { w.share("east", federation.Share{}) }, "no_endpoints(false)"},
-		"external name":      {func(w *world) { w.share("east", federation.Share{State: federation.ExternalName}) }, "no_endpoints(true)"},
-		"unreachable":        {func(w *world) { w.link("east", federation.Unreachable) }, "no_endpoints(true)"},
-		"pending":            {func(w *world) { w.link("east", federation.Pending) }, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, Options{Pace: -1})
-				w.define(false, "east")
-				w.offer("east", pods("10.1.0.1:80")...)
-				c := w.get(webAddr, "")
-				defer c.hangUp()
-				c.sees(t, "add 10.1.0.1:80")
-				tc.happens(w)
-				c.sees(t, tc.want)
-			})
-		})
 	}
 }
 

@@ -163,16 +163,14 @@ func (a *checkedAPI) start(t *testing.T) *httptest.Server {
 type world struct {
 	local, east *checkedAPI
 	token       string // of the link
-	cert, key   []byte // of the link, instead of a token
 	secrets     []corev1.Secret
 	pre         bool
 	exports     bool
 	annotations map[string]string // of the link
-	secret      func(*corev1.Secret)
 }
 
 func newWorld(t *testing.T) *world {
-	anchor, _ := pemCertificate(t, time.Hour*24*365)
+	anchor := pemCertificate(t, time.Hour*24*365)
 	return &world{local: newCheckedAPI(anchor, "10.1.0.0/16"), east: newCheckedAPI(anchor, "10.2.0.0/16"), token: jwt(time.Now().Add(30 * 24 * time.Hour))}
 }
 
@@ -190,9 +188,6 @@ func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 	local, east := w.local.start(t), w.east.start(t)
 	secret := linkSecret(t, "link-east", "east", east, w)
 	maps.Copy(secret.Annotations, w.annotations)
-	if w.secret != nil {
-		w.secret(&secret)
-	}
 	w.local.secrets = append([]corev1.Secret{secret}, w.secrets...)
 	config := &rest.Config{Host: local.URL, BearerToken: "local-token", TLSClientConfig: rest.TLSClientConfig{CAData: authority(local)}}
 	asking, err := rest.HTTPClientFor(config)
@@ -223,9 +218,6 @@ func authority(s *httptest.Server) []byte {
 func linkSecret(t *testing.T, name, cluster string, server *httptest.Server, w *world) corev1.Secret {
 	t.Helper()
 	user := map[string]any{"token": w.token}
-	if w.cert != nil {
-		user = map[string]any{"client-certificate-data": w.cert, "client-key-data": w.key}
-	}
 	text, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
@@ -244,8 +236,8 @@ func linkSecret(t *testing.T, name, cluster string, server *httptest.Server, w *
 	}
 }
 
-// pemCertificate returns one that is good for so long, and its key, in PEM.
-func pemCertificate(t *testing.T, good time.Duration) (cert, key string) {
+// pemCertificate returns one that is good for so long, in PEM.
+func pemCertificate(t *testing.T, good time.Duration) string {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -259,11 +251,7 @@ func pemCertificate(t *testing.T, good time.Duration) (cert, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
 func jwt(exp time.Time) string {

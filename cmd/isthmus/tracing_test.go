@@ -7,7 +7,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	v1 "go.opentelemetry.io/proto/otlp/trace/v1"
@@ -78,26 +77,6 @@ func TestTraces(t *testing.T) {
 	if names := s.names("linkerd-destination"); !slices.Contains(names, "io.linkerd.proxy.destination.Destination/Get") {
 		t.Errorf("spans %q", names)
 	}
-}
-
-// TestTracesWithoutCollector: with a collector that is not there, the gateway serves,
-// and ends after a moment.
-func TestTracesWithoutCollector(t *testing.T) {
-	p := startProcess(t, startAPI(t), "--shutdown-delay=1ms", "--drain=1ms", "--trace-collector="+freeAddr(t))
-	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
-	if code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once"); code != 0 {
-		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
-	}
-	p.signals <- syscall.SIGTERM
-	select {
-	case c := <-p.code:
-		if c != 0 {
-			t.Errorf("exit code %d", c)
-		}
-	case <-time.After(10 * time.Second):
-		t.Fatal("the gateway waits for its collector")
-	}
-	p.log.Await(t, "the last traces are lost")
 }
 
 // TestNoTraces: without a collector, calls pass no code of OpenTelemetry.

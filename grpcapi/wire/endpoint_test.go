@@ -47,18 +47,6 @@ func label(name, value string) string {
 //
 // Behaviours: X-08.
 func TestGolden(t *testing.T) {
-	vm := &federation.Endpoint{
-		Addr: netip.MustParseAddrPort("200.1.1.1:80"), Kind: federation.Workload,
-		Common: &federation.Common{
-			Labels:   wiretest.Labels("external_workload", "wlkd-1", "workloadgroup", "wg-name"),
-			Identity: federation.Identity{URI: "spiffe://root/wlkd-1", ServerName: "wlkd-1.vm.example"},
-		},
-		Meshed: true, InboundPort: 4143,
-	}
-	vmText := func(hint string) string {
-		return `addrs{addr{ip{ipv4:3355508993} port:80} weight:10000 ` + label("external_workload", "wlkd-1") + label("workloadgroup", "wg-name") + noZone +
-			`tls_identity{uri_like_identity{uri:"spiffe://root/wlkd-1"} server_name{name:"wlkd-1.vm.example"}} protocol_hint{` + hint + `}}`
-	}
 	gateway := &federation.Endpoint{
 		Addr: netip.MustParseAddrPort("192.0.2.7:4143"), Kind: federation.Address,
 		Common: &federation.Common{
@@ -76,7 +64,6 @@ func TestGolden(t *testing.T) {
 		f(e)
 		return e
 	}
-	h2 := Options{H2Upgrade: true}
 	for _, tc := range []struct {
 		name string
 		o    Options
@@ -84,53 +71,13 @@ func TestGolden(t *testing.T) {
 		ep   *federation.Endpoint
 		want string // the WeightedAddrSet
 	}{
-		{"golden: transparent", h2, "", wiretest.Shop(),
-			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
 		{"golden: chart defaults", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, "", wiretest.Shop(),
 			`addrs{` + shopAddr + shopLabels + noZone + shopID + chart2 + `protocol_hint{h2{} opaque_transport{inbound_port:4143}}}` + shopSet},
-		{"no H2 upgrade: an empty hint", Options{}, "", wiretest.Shop(),
-			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{}}` + shopSet},
-		{"G-06 empty http2 params", Options{H2Upgrade: true, MeshedHTTP2: &pb.Http2ClientParams{}}, "", wiretest.Shop(),
-			`addrs{` + shopAddr + shopLabels + noZone + shopID + `http2{} protocol_hint{h2{}}}` + shopSet},
-		{"G-07 unmeshed", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, "",
-			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Meshed, e.Common.Identity = false, federation.Identity{} }),
-			`addrs{` + shopAddr + shopLabels + noZone + `}` + shopSet},
-		{"meshed by another control plane", h2, "",
-			with(wiretest.Shop(), func(e *federation.Endpoint) { e.Common.Identity = federation.Identity{} }),
-			`addrs{` + shopAddr + shopLabels + noZone + `protocol_hint{h2{}}}` + shopSet},
-		{"X-09 no inbound port", Options{H2Upgrade: true, ForceOpaqueTransport: true}, "",
-			with(wiretest.Shop(), func(e *federation.Endpoint) { e.InboundPort = 0 }),
-			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"X-12 opaque", h2, "", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Opaque = true }),
-			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{opaque{} opaque_transport{inbound_port:4143}}}` + shopSet},
-		{"opaque port of the proxy itself", h2, "", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Opaque, e.InboundPort = true, 0 }),
-			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{opaque{}}}` + shopSet},
-		{"X-20 zone, no weights", h2, "west-1a", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Zone = "west-1a" }),
-			`addrs{` + shopAddr + shopLabels + label("zone", "west-1a") + label("zone_locality", "local") + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"X-21 zone weights, same zone", Options{H2Upgrade: true, ZoneWeights: true}, "west-1a", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Zone = "west-1a" }),
-			`addrs{addr{ip{ipv4:169279515} port:5678} weight:100000 ` + shopLabels + label("zone", "west-1a") + label("zone_locality", "local") + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"X-21 zone weights, other zone", Options{H2Upgrade: true, ZoneWeights: true}, "west-1a", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Zone = "west-1b" }),
-			`addrs{` + shopAddr + shopLabels + label("zone", "west-1b") + label("zone_locality", "remote") + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"zone weights, zones unknown", Options{H2Upgrade: true, ZoneWeights: true}, "", wiretest.Shop(),
-			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"target cluster", Options{H2Upgrade: true, TargetClusterLabel: true}, "", with(wiretest.Shop(), func(e *federation.Endpoint) { e.Cluster = "east" }),
-			`addrs{` + shopAddr + shopLabels + label("target_cluster", "east") + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
-		{"target cluster, local", Options{H2Upgrade: true, TargetClusterLabel: true}, "", wiretest.Shop(),
-			`addrs{` + shopAddr + shopLabels + noZone + shopID + `protocol_hint{h2{}}}` + shopSet},
 		{"target cluster, set by the slice", Options{H2Upgrade: true, TargetClusterLabel: true}, "",
 			with(gateway, func(e *federation.Endpoint) { e.Cluster = "north"; e.Common.Identity = federation.Identity{} }),
 			`addrs{` + gatewayText + `authority_override{authority_override:"some-auth.com:2"}}` + gatewaySet},
 		{"X-04 gateway", Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params()}, "west-1a", gateway,
 			`addrs{` + gatewayText + `tls_identity{dns_like_identity{name:"some-identity"}} ` + chart2 + `protocol_hint{h2{}} authority_override{authority_override:"some-auth.com:2"}}` + gatewaySet},
-		{"X-03 gateway, no H2 upgrade", Options{}, "", with(gateway, func(e *federation.Endpoint) { e.Common.Authority = "" }),
-			`addrs{` + gatewayText + `tls_identity{dns_like_identity{name:"some-identity"}}}` + gatewaySet},
-		{"X-05 bare, IPv6", Options{H2Upgrade: true, MeshedHTTP2: wiretest.HTTP2Params()}, "", bare,
-			`addrs{addr{ip{ipv6{first:2306139568115548160 last:148}} port:8989} weight:10000 ` + label("zone_locality", "unknown") + `}`},
-		{"X-15, X-16 external workload", Options{}, "", vm, vmText(`h2{}`)},
-		{"X-17 external workload, opaque", h2, "", with(vm, func(e *federation.Endpoint) { e.Opaque = true }), vmText(`opaque{} opaque_transport{inbound_port:4143}`)},
-		{"X-18 external workload, forced", Options{ForceOpaqueTransport: true}, "", vm, vmText(`h2{} opaque_transport{inbound_port:4143}`)},
-		{"X-19 external workload, own inbound port", Options{ForceOpaqueTransport: true}, "", with(vm, func(e *federation.Endpoint) { e.InboundPort = 1111 }),
-			vmText(`h2{} opaque_transport{inbound_port:1111}`)},
 		{"text that is no UTF-8", Options{}, "", &federation.Endpoint{Addr: bare.Addr, Common: &federation.Common{Labels: wiretest.Labels("pod", "a\xffb")}},
 			`addrs{addr{ip{ipv6{first:2306139568115548160 last:148}} port:8989} weight:10000 ` + label("pod", "a\uFFFDb") + label("zone_locality", "unknown") + `}`},
 	} {

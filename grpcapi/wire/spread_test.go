@@ -6,11 +6,9 @@ import (
 	"slices"
 	"testing"
 
-	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"pgregory.net/rapid"
 
 	"isthmus/federation"
-	"isthmus/grpcapi/internal/wiretest"
 )
 
 // TestSpread: however many endpoints fit into a message, each cluster has its share of
@@ -113,54 +111,4 @@ func addresses(list []*federation.Endpoint) []netip.AddrPort {
 	}
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
 	return addrs
-}
-
-// TestReconnectToLargeSet: a proxy that has a whole set and reconnects loses what does
-// not fit into the first message: nothing of a set that fits, and of a larger set the
-// same share of each cluster and zone. It has everything again after the last message.
-func TestReconnectToLargeSet(t *testing.T) {
-	clusters := []federation.ClusterName{federation.Local, "east", "north"}
-	for _, tc := range []struct{ n, fit int }{{5000, 5000}, {15_000, 15_000}, {40_000, 16_000}} {
-		list := wiretest.Many(tc.n, 0)
-		for i, ep := range list {
-			ep.Cluster, ep.Zone = clusters[i%3], []string{"a", "b"}[i/3%2]
-		}
-		e := encoderFor(t, Options{H2Upgrade: true, ForceOpaqueTransport: true, MeshedHTTP2: wiretest.HTTP2Params(), TargetClusterLabel: true}, "a")
-		updates := wiretest.Decode(t, NewCodec(), e.Full(&federation.Set{Endpoints: list}))
-		p := proxy{}
-		for _, u := range updates {
-			p.Apply(u)
-		}
-		p.Opened = false
-		p.Apply(updates[0])
-		if kept := len(p.Endpoints); kept < tc.fit {
-			t.Errorf("of %d endpoints a proxy keeps %d", tc.n, kept)
-		}
-		kept := map[clusterZone]int{}
-		for _, ep := range list {
-			if _, ok := p.Endpoints[ep.Addr]; ok {
-				kept[clusterZone{ep.Cluster, ep.Zone}]++
-			}
-		}
-		for z, n := range kept {
-			if due := len(p.Endpoints) / 6; n < due-2 || n > due+2 {
-				t.Errorf("of %d endpoints, %v keeps %d of %d that are kept", tc.n, z, n, len(p.Endpoints))
-			}
-		}
-		for _, u := range updates[1:] {
-			p.Apply(u)
-		}
-		if len(p.Endpoints) != tc.n || len(kept) != 6 || len(p.Faults) > 0 {
-			t.Errorf("%d of %d endpoints at last, %d zones, faults %v", len(p.Endpoints), tc.n, len(kept), p.Faults)
-		}
-		t.Logf("%d endpoints: %d messages, %d bytes for each, the first message holds %d", tc.n, len(updates),
-			sizeOf(e.add(list))/tc.n, len(updates[0].GetUpdate().(*pb.Update_Add).Add.Addrs))
-	}
-}
-
-func sizeOf(frames []*Frame) (n int) {
-	for _, f := range frames {
-		n += f.data.Len()
-	}
-	return n
 }
