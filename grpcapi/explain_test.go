@@ -22,7 +22,7 @@ func (w *world) explained(authority, node string) *caller {
 			return err
 		}
 		st := w.server.newGet(to, token{Node: node}, c, c)
-		st.explaining = new(explaining)
+		st.explains = true
 		return serve(c.ctx, st)
 	}, nil)
 }

@@ -22,14 +22,16 @@ type getStream struct {
 	began       int             // what the view takes, if this stream was the first to need it
 	replaced    <-chan struct{} // closed once the set returned by newest last is replaced
 
-	sent        *federation.Set // the set that the proxy has, or is being sent; nil: none yet
-	sentZone    string          // the zone for which sent was encoded
-	anyPort     bool            // no member declares the port: the view is of AnyPort
-	viewChanged bool            // sent is a set of another view than the current one
-	isUpdate    bool            // sent is a newer set of the same view as the one sent before
-	explaining  *explaining     // nil: the client is a proxy
-	emptySince  int64           // since when the set is empty while a cluster is pending, as Server.clock; 0: it is not
-	heldBack    bool            // the newest set is not sent for that reason
+	sent        *federation.Set  // the set that the proxy has, or is being sent; nil: none yet
+	sentZone    string           // the zone for which sent was encoded
+	anyPort     bool             // no member declares the port: the view is of AnyPort
+	viewChanged bool             // sent is a set of another view than the current one
+	isUpdate    bool             // sent is a newer set of the same view as the one sent before
+	explains    bool             // the client is no proxy, and asks for tiers
+	tiers       federation.Tiers // that its endpoints have been sent with
+	otherTiers  <-chan struct{}  // closed once there are others
+	emptySince  int64            // since when the set is empty while a cluster is pending, as Server.clock; 0: it is not
+	heldBack    bool             // the newest set is not sent for that reason
 }
 
 func (s *Server) newGet(to target, who token, out sink, transport statusWriter) *getStream {
@@ -49,8 +51,8 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 			return nil, st.endError(ctx)
 		case <-st.emptyTimeout():
 		case <-st.replaced:
-		case <-st.explaining.changes():
-			st.explaining.changed = nil // closed; outdated gets the next
+		case <-st.otherTiers:
+			st.otherTiers = nil // closed; tiersChanged gets the next
 		case <-st.zoneChanged:
 			st.updateZone()
 		}
@@ -86,7 +88,7 @@ func (st *getStream) produce() []*wire.Frame {
 // Options.FirstFrame, as a first message would be: that cluster may have endpoints,
 // but the proxy must not use the old ones for long.
 func (st *getStream) advance(set *federation.Set) []*wire.Frame {
-	all := st.explaining.outdated(set) || st.view.key.Client.Zone != st.sentZone
+	all := st.tiersChanged(set) || st.view.key.Client.Zone != st.sentZone
 	if set == st.sent && !all {
 		return nil
 	}
@@ -112,20 +114,18 @@ func (st *getStream) step(to *federation.Set, all bool) []*wire.Frame {
 	from := st.sent
 	st.sent, st.sentZone, st.viewChanged = to, st.view.key.Client.Zone, false
 	st.heldSet.Store(to)
-	st.explaining.use(to)
+	if st.explains {
+		st.tiers, st.otherTiers = to.Tiers()
+	}
 	if !st.isAlone(from, to) {
 		return st.view.messages(from, to, all)
 	}
-	enc := st.view.enc.AtPort(st.target.port)
-	if st.explaining != nil {
-		enc = enc.Explaining(st.explaining.tiers)
-	}
-	return st.view.messagesFor(enc, from, to, all)
+	return st.view.messagesFor(st.view.enc.AtPort(st.target.port).Explaining(st.tiers), from, to, all)
 }
 
 // isAlone reports whether the messages of a step are encoded for this stream alone.
 func (st *getStream) isAlone(from, to *federation.Set) bool {
-	return to.AnyPort || from != nil && from.AnyPort || st.explaining != nil
+	return to.AnyPort || from != nil && from.AnyPort || st.explains
 }
 
 // emptyTimeout returns a channel that fires when an empty set has been held back for

@@ -29,9 +29,7 @@ func (s destinationService) Get(req *pb.GetDestination, out pb.Destination_GetSe
 		return err
 	}
 	st := s.newGet(to, who, out, transport)
-	if asksForTiers(out.Context()) {
-		st.explaining = new(explaining)
-	}
+	st.explains = asksForTiers(out.Context())
 	return s.serve(out.Context(), st)
 }
 

@@ -54,7 +54,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 	for _, reason := range []string{closedStalled, closedReflection} {
 		m.closed.WithLabelValues(reason)
 	}
-	own := []prometheus.Collector{m.getOverflow, m.profileOverflow, m.endpointProfileOverflow, m.stalled, m.closed, m.panics, m.first, m.late, m.workloadUpdates, m.propagation, s.budget.refused,
+	own := []prometheus.Collector{scraped(m.getOverflow.collect), scraped(m.profileOverflow.collect), m.endpointProfileOverflow, m.stalled, m.closed, m.panics, m.first, m.late, m.workloadUpdates, m.propagation, s.budget.refused,
 		scraped(s.collectStreams), scraped(s.collectEndpoints), scraped(s.collectProfiles)}
 	for _, c := range append(m.calls.collectors(), own...) {
 		if err := r.Register(c); err != nil {

@@ -75,30 +75,25 @@ func (o *overflows) inc(service federation.ServiceID, labels ...string) {
 	one.n++
 }
 
-// Describe implements prometheus.Collector.
-func (o *overflows) Describe(ch chan<- *prometheus.Desc) { ch <- o.desc }
-
-// Collect implements prometheus.Collector.
-func (o *overflows) Collect(ch chan<- prometheus.Metric) {
+// collect sends the series.
+func (o *overflows) collect(ch chan<- prometheus.Metric) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	sent := make(map[string]bool)
-	send := func(key string, labels []string, n uint64) {
-		if !sent[key] {
-			sent[key] = true
-			ch <- prometheus.MustNewConstMetric(o.desc, prometheus.CounterValue, float64(n), labels...)
-		}
-	}
+	counts := make(map[string]*overflow)
 	for _, key := range o.byLabels.Keys() {
-		one, _ := o.byLabels.Peek(key)
-		if !o.table.Defined(one.service) {
+		if one, _ := o.byLabels.Peek(key); o.table.Defined(one.service) {
+			counts[key] = one
+		} else {
 			o.byLabels.Remove(key)
-			continue
 		}
-		send(key, one.labels, one.n)
 	}
 	for labels := range o.open {
-		send(keyOf(labels), labels, 0)
+		if key := keyOf(labels); counts[key] == nil {
+			counts[key] = &overflow{labels: labels}
+		}
+	}
+	for _, one := range counts {
+		ch <- prometheus.MustNewConstMetric(o.desc, prometheus.CounterValue, float64(one.n), one.labels...)
 	}
 }
 

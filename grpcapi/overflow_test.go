@@ -38,7 +38,7 @@ func TestOverflowsAreBounded(t *testing.T) {
 			o.inc(web, "web.shop.svc.cluster.local", "80")
 		}
 	}
-	if n := series(o); n != maxOverflows {
+	if n := series(scraped(o.collect)); n != maxOverflows {
 		t.Errorf("%d series", n)
 	}
 	for name, want := range map[string]int{"web.shop.svc.cluster.local": 6, made(0): 0, made(2 * maxOverflows): 0, made(3*maxOverflows - 1): 1} {
@@ -47,7 +47,7 @@ func TestOverflowsAreBounded(t *testing.T) {
 		}
 	}
 	table.Define(web, nil)
-	if n := series(o); n != 0 {
+	if n := series(scraped(o.collect)); n != 0 {
 		t.Errorf("%d series of a service that is gone", n)
 	}
 }

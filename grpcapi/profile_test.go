@@ -200,7 +200,7 @@ func TestProfileStall(t *testing.T) {
 				if !slices.Equal(stalled, []string{tc.authority}) {
 					t.Errorf("reported as %q", stalled)
 				}
-				services, endpoints := series(m.profileOverflow), value(m.endpointProfileOverflow)
+				services, endpoints := series(scraped(m.profileOverflow.collect)), value(m.endpointProfileOverflow)
 				if tc.service {
 					services += m.profileOverflow.count("web.shop.svc.cluster.local", "80")
 				}

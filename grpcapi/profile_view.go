@@ -14,9 +14,7 @@ import (
 // once for all streams that need it.
 type profileView struct {
 	viewBase[federation.ProfileKey, *federation.Profile]
-	enc      *wire.Encoder                                    // of all profiles
-	routings *wire.Routings                                   // of all profiles
-	updated  func(federation.ProfileKey, *federation.Profile) // called when streams are about to get another profile
+	server *Server
 
 	variants []*profileVariant // under mu: all of one profile, the newest that a stream has asked for
 }
@@ -65,19 +63,15 @@ func (v *profileView) variant(last sentRoutes) (newest *profileVariant, replaced
 	}
 	if len(v.variants) > 0 && v.variants[0].profile != p {
 		v.variants = nil
-		v.updated(v.key, p)
+		v.server.countProfile(v.key, p) // streams are about to get another profile
 	}
-	r := v.routings.Of(routes, p.Port)
+	r := v.server.routings.Of(routes, p.Port)
 	for _, x := range v.variants {
 		if x.routing == r {
 			return x, replaced
 		}
 	}
-	newest = v.encode(p, r)
+	newest = &profileVariant{profile: p, routing: r, frames: []*wire.Frame{v.server.enc.Profile(p, r)}}
 	v.variants = append(v.variants, newest)
 	return newest, replaced
-}
-
-func (v *profileView) encode(p *federation.Profile, r *wire.Routing) *profileVariant {
-	return &profileVariant{profile: p, routing: r, frames: []*wire.Frame{v.enc.Profile(p, r)}}
 }

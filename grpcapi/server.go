@@ -36,6 +36,8 @@ type Server struct {
 	budget       *budget
 	getViews     *viewCache[federation.Key, *federation.Set, *getView]
 	profileViews *viewCache[federation.ProfileKey, *federation.Profile, *profileView]
+	enc          wire.Encoder
+	routings     *wire.Routings
 	metrics      *metrics
 	health       *health.Server
 	turns        turns
@@ -70,9 +72,9 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if s.getViews, err = newViewCache(o, s.budget, func(k federation.Key) *getView { return newGetView(k, enc) }); err != nil {
 		return nil, err
 	}
-	routings := wire.NewRoutings(s.profileTooLarge)
+	s.enc, s.routings = enc, wire.NewRoutings(s.profileTooLarge)
 	if s.profileViews, err = newViewCache(o, s.budget, func(k federation.ProfileKey) *profileView {
-		v := &profileView{enc: &enc, routings: routings, updated: s.countProfile}
+		v := &profileView{server: s}
 		v.key = k
 		return v
 	}); err != nil {
