@@ -79,6 +79,26 @@ func flagsOf(t *testing.T, args ...string) *options {
 	return o
 }
 
+// TestDefaults: those that docs and the peer's chart count on.
+func TestDefaults(t *testing.T) {
+	want := map[string]string{
+		"addr": ":8086", "metrics-addr": ":9996", "controller-namespace": "linkerd", "log-level": "info", "log-format": "plain",
+		"enable-endpoint-slices": "true", "enable-ipv6": "true", "enable-h2-upgrade": "true", "enable-pprof": "false",
+		"pace": "50ms", "stream-stall-timeout": "1m", "shutdown-delay": "23s", "drain": "6s", "max-connection-age": "30m", "max-concurrent-streams": "10000",
+	}
+	for _, s := range gatewayVerb(new(options)).Flags {
+		s.Flags.VisitAll(func(f *pflag.Flag) {
+			if value, ok := want[f.Name]; ok && f.DefValue != value {
+				t.Errorf("--%s is %s, not %s", f.Name, f.DefValue, value)
+			}
+			delete(want, f.Name)
+		})
+	}
+	if len(want) > 0 {
+		t.Errorf("no flags: %v", want)
+	}
+}
+
 // TestNotes: values that are replaced or skipped.
 func TestNotes(t *testing.T) {
 	domains := []string{"--identity-trust-domain=t", "--cluster-domain=c"}

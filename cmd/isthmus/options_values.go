@@ -64,9 +64,9 @@ func hostPort(text string) (string, error) {
 	return text, nil
 }
 
-// number reads one from 1.
+// number reads one from 1, as package flag does.
 func number(text string) (uint32, error) {
-	n, err := strconv.ParseUint(text, 10, 32)
+	n, err := strconv.ParseUint(text, 0, 32)
 	if err != nil || n == 0 {
 		return 0, fmt.Errorf("give a number from 1 to %d", uint32(math.MaxUint32))
 	}

@@ -23,7 +23,7 @@ type Verb struct {
 	Intro   string   // the help's text before the flags; empty: the summary
 	Ending  string   // and after them, if there is more to explain
 	Flags   []Section
-	// OneOf are pairs of flags of which only one may be given.
+	// OneOf are pairs of flags of which only one may be given. One that has its default value is not.
 	OneOf [][2]string
 	// Such is what the only argument of Use may be, for the error if it is missing.
 	Such string
@@ -34,8 +34,9 @@ type Verb struct {
 
 // run checks the flags and how many arguments there are, and runs the verb.
 func (v *Verb) run(ctx context.Context, given *pflag.FlagSet, p Process) error {
+	set := func(name string) bool { f := given.Lookup(name); return f.Changed && f.Value.String() != f.DefValue }
 	for _, of := range v.OneOf {
-		if given.Changed(of[0]) && given.Changed(of[1]) {
+		if set(of[0]) && set(of[1]) {
 			return Usagef("both --%s and --%s are given: give one of them", of[0], of[1])
 		}
 	}

@@ -42,7 +42,9 @@ func readOne[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 	if err != nil {
 		return Answer[T]{}, err
 	}
-	t.gateway = answers[0].Gateway
+	if answers[0].Err == nil {
+		t.gateway = answers[0].Gateway
+	}
 	return answers[0], answers[0].Err
 }
 
@@ -59,7 +61,7 @@ func pageReader[T any](path string) func(context.Context, reach.Gateway, *T) (ti
 }
 
 // ask asks so many gateways for something, which what describes.
-func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, limit int, one func(context.Context, reach.Gateway, *T) (time.Time, error)) (list []Answer[T], err error) {
+func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, limit int, one func(context.Context, reach.Gateway, *T) (time.Time, error)) ([]Answer[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	gateways, release, err := t.find(ctx, p)
@@ -68,7 +70,7 @@ func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, limi
 	}
 	defer release()
 	gateways = gateways[:min(len(gateways), limit)]
-	list = make([]Answer[T], len(gateways))
+	list := make([]Answer[T], len(gateways)) // those who are late write to it, whatever is returned
 	err = t.await(ctx, p, what+" of "+names(gateways), names(gateways), func() error {
 		var asking errgroup.Group
 		asking.SetLimit(askedAtOnce)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -99,7 +100,7 @@ func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) e
 
 // connect returns a connection to a gateway's gRPC server. It is made when it is used.
 func connect(g reach.Gateway) (*grpc.ClientConn, error) {
-	return grpc.NewClient("passthrough:///gateway",
+	return grpc.NewClient("passthrough:///"+cmp.Or(g.Address, "gateway"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return g.Dial(ctx, g.GRPCPort) }))

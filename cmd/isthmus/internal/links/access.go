@@ -65,45 +65,56 @@ func newAccess(of types.NamespacedName) *access {
 // ensure makes what is missing, and brings what "isthmus link" has made up to date.
 func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.account.Namespace}}
-	if err := ensure(ctx, w, c, c.api.Namespaces, "Namespace "+namespace.Name, namespace, nil); err != nil {
+	if _, err := ensureOne(ctx, w, c, c.api.Namespaces, "Namespace "+namespace.Name, namespace); err != nil {
 		return err
 	}
-	if err := ensure(ctx, w, c, c.api.ServiceAccounts(namespace.Name), "ServiceAccount "+key(&a.account), &a.account, nil); err != nil {
+	if _, err := ensureOne(ctx, w, c, c.api.ServiceAccounts(namespace.Name), "ServiceAccount "+key(&a.account), &a.account); err != nil {
 		return err
 	}
-	err := ensure(ctx, w, c, c.api.ClusterRoles, "ClusterRole "+a.role.Name, &a.role, func(r *rbacv1.ClusterRole) bool {
-		return equality.Semantic.DeepEqual(r.Rules, a.role.Rules)
-	})
-	if err != nil {
+	if err := a.ensureRole(ctx, w, c); err != nil {
 		return err
 	}
-	return ensure(ctx, w, c, c.api.ClusterRoleBindings, "ClusterRoleBinding "+a.binding.Name, &a.binding, func(b *rbacv1.ClusterRoleBinding) bool {
-		return b.RoleRef == a.binding.RoleRef && equality.Semantic.DeepEqual(b.Subjects, a.binding.Subjects)
+	name := "ClusterRoleBinding " + a.binding.Name
+	found, err := ensureOne(ctx, w, c, c.api.ClusterRoleBindings, name, &a.binding)
+	if found != nil && err == nil && (found.RoleRef != a.binding.RoleRef || !equality.Semantic.DeepEqual(found.Subjects, a.binding.Subjects)) {
+		return c.foreign(name, "binds another role or account")
+	}
+	return err
+}
+
+// ensureOne creates an object, unless there is one of its name, which it returns.
+func ensureOne[T metav1.Object, L any](ctx context.Context, w *work, c *cluster, of typed.Resource[T, L], title string, want T) (found T, err error) {
+	there, err := of.Get(ctx, want.GetName(), metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return there, nil
+	case !apierrors.IsNotFound(err):
+		return found, c.failed("read "+title, err)
+	}
+	return found, w.do(ctx, c, "create", title, func(ctx context.Context) error {
+		_, err := of.Create(ctx, want, metav1.CreateOptions{})
+		return err
 	})
 }
 
-// ensure creates an object. One that is there already stays if it does as well, which fits reports (nil: any does); else it is
-// updated, or refused if "isthmus link" has not made it.
-func ensure[T metav1.Object, L any](ctx context.Context, w *work, c *cluster, of typed.Resource[T, L], title string, want T, fits func(T) bool) error {
-	there, err := of.Get(ctx, want.GetName(), metav1.GetOptions{})
+func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
+	roles, name := c.api.ClusterRoles, "ClusterRole "+a.role.Name
+	found, err := ensureOne(ctx, w, c, roles, name, &a.role)
 	switch {
-	case apierrors.IsNotFound(err):
-		return w.do(ctx, c, "create", title, func(ctx context.Context) error {
-			_, err := of.Create(ctx, want, metav1.CreateOptions{})
-			return err
-		})
-	case err != nil:
-		return c.failed("read "+title, err)
-	case fits == nil || fits(there):
-		return nil
-	case !managed(there):
-		return fmt.Errorf("%s: %s is there, and differs: choose another --service-account, or make it what manifests/link/remote-access.yaml has", c.title, title)
+	case err != nil || found == nil || equality.Semantic.DeepEqual(found.Rules, a.role.Rules):
+		return err
+	case !managed(found):
+		return c.foreign(name, "has other rules")
 	}
-	want.SetResourceVersion(there.GetResourceVersion())
-	return w.do(ctx, c, "update", title, func(ctx context.Context) error {
-		_, err := of.Update(ctx, want, metav1.UpdateOptions{})
+	found.Rules = a.role.Rules
+	return w.do(ctx, c, "update", name, func(ctx context.Context) error {
+		_, err := roles.Update(ctx, found, metav1.UpdateOptions{})
 		return err
 	})
+}
+
+func (c *cluster) foreign(object, why string) error {
+	return fmt.Errorf("%s: %s is there, and %s: choose another --service-account, or make it what manifests/link/remote-access.yaml has", c.title, object, why)
 }
 
 func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }

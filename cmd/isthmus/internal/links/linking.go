@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"slices"
 	"time"
 
@@ -75,6 +74,14 @@ func (l *linking) read(ctx context.Context, w *work) (err error) {
 	}
 	l.content = content{link: o.name, cluster: there.uid, account: chooseAccount(o.account, named(all, o.name)), server: o.chooseServer(there, l.existing), ranges: o.ranges, network: o.network}
 	l.access = newAccess(l.content.account)
+	if err := there.require(ctx, remoteRights(l.access, o.duration > 0)); err != nil {
+		return err
+	}
+	if o.apply {
+		if err := here.require(ctx, localRights(o.Namespace, "create update")); err != nil {
+			return err
+		}
+	}
 	d := o.chooseDomains(ctx, w, there, l.existing)
 	l.content.trustDomain, l.content.clusterDomain = d.trust, d.cluster
 	l.linkKey = linkKey{link: o.name, namespace: o.Namespace, by: here.uid}
@@ -126,11 +133,23 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 	}
 	err = w.do(ctx, l.here, verb, "link Secret "+key(secret), func(ctx context.Context) error {
 		written, err = l.content.write(ctx, l.here, l.o.Namespace, l.existing)
-		refused, answered := errors.AsType[*apierrors.StatusError](err)
-		l.unsure = err != nil && err != errChanged && (!answered || refused.ErrStatus.Code >= http.StatusInternalServerError)
+		l.unsure = mayBeDone(err)
 		return err
 	})
 	return written, err
+}
+
+// mayBeDone reports whether a write that has failed may have been done all the same: the
+// API server has not answered, or its answer leaves that open.
+func mayBeDone(err error) bool {
+	if err == nil || errors.Is(err, errChanged) {
+		return false
+	}
+	switch apierrors.ReasonForError(err) {
+	case metav1.StatusReasonUnknown, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:
+		return true
+	}
+	return false
 }
 
 func printSecret(w io.Writer, s *corev1.Secret, format string) (err error) {

@@ -110,7 +110,7 @@ func TestForeignRights(t *testing.T) {
 	other := a.role.DeepCopy()
 	other.Labels, other.Rules = nil, other.Rules[:1]
 	c, _ = newFake("east", other)
-	if err := a.ensure(t.Context(), w, c); err == nil || !strings.Contains(err.Error(), "ClusterRole isthmus-remote-access is there, and differs") {
+	if err := a.ensure(t.Context(), w, c); err == nil || !strings.Contains(err.Error(), "ClusterRole isthmus-remote-access is there, and has other rules") {
 		t.Error(err)
 	}
 	other.Labels = a.role.Labels

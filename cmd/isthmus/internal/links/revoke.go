@@ -24,6 +24,9 @@ type revocation struct {
 }
 
 func newRevocation(ctx context.Context, there *cluster, account types.NamespacedName, of linkKey) (*revocation, error) {
+	if err := there.require(ctx, revokeRights(account.Namespace)); err != nil {
+		return nil, err
+	}
 	r := &revocation{there: there, account: account}
 	all, err := clusterstore.ListSecrets(ctx, there.api, account.Namespace, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy})
 	if err != nil {

@@ -110,6 +110,11 @@ func (o *unlinkOptions) read(ctx context.Context, here, there *cluster) (links [
 		return nil, nil, err
 	}
 	links = named(all, o.name)
+	if len(links) > 0 {
+		if err := here.require(ctx, localRights(o.Namespace, "delete")); err != nil {
+			return nil, nil, err
+		}
+	}
 	if o.revoke {
 		if r, err = o.readThere(ctx, here, there, links); err != nil {
 			return nil, nil, err
