@@ -176,6 +176,8 @@ func TestNoIdentityWithoutTrustDomain(t *testing.T) {
 }
 
 // TestOwners: the owner in a Pod's labels, where it is odd. Cases of e2e (labels-*, live-owners) have the others.
+//
+// Behaviours: K-02, K-07.
 func TestOwners(t *testing.T) {
 	for _, x := range []struct {
 		name   string
@@ -183,6 +185,7 @@ func TestOwners(t *testing.T) {
 		parent runtime.Object
 		want   string
 	}{
+		{"ReplicaSet that is not known", [2]string{"ReplicaSet", "r"}, metadataOf("ReplicaSet", "other", "Deployment", "d"), "replicaset:r"},
 		{"ReplicaSet of something odd", [2]string{"ReplicaSet", "r"}, metadataOf("ReplicaSet", "r", "Invalid", "x"), "replicaset:r"},
 		{"ReplicaSet of a Job", [2]string{"ReplicaSet", "r"}, metadataOf("ReplicaSet", "r", "Job", "j"), "k8s_job:j"},
 		{"Job that is not known", [2]string{"Job", "j"}, metadataOf("ReplicaSet", "j", "Deployment", "d"), "k8s_job:j"},

@@ -94,8 +94,13 @@ func TestSelected(t *testing.T) {
 		{"EW-14 an IP more", func(o *crd.ExternalWorkload) {
 			o.Spec.WorkloadIPs = append(o.Spec.WorkloadIPs, crd.WorkloadIP{IP: "10.0.0.3"})
 		}, true},
+		{"EW-15 an IP less", func(o *crd.ExternalWorkload) { o.Spec.WorkloadIPs = o.Spec.WorkloadIPs[:1] }, true},
+		{"EW-16 another IP", func(o *crd.ExternalWorkload) { o.Spec.WorkloadIPs[0].IP = "10.0.0.3" }, true},
 		{"EW-17 a port more", func(o *crd.ExternalWorkload) { o.Spec.Ports = append(o.Spec.Ports, crd.PortSpec{Port: 1}) }, true},
+		{"EW-18 a port less", func(o *crd.ExternalWorkload) { o.Spec.Ports = o.Spec.Ports[:1] }, true},
+		{"EW-19 another port number", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Port = 1 }, true},
 		{"EW-20 another port name", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Name = "other" }, true},
+		{"EW-21 a port name less", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Name = "" }, true},
 		{"another protocol", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Protocol = "UDP" }, true},
 		{"not ready", func(o *crd.ExternalWorkload) { o.Status.Conditions[0].Status = "False" }, true},
 		{"another zone", func(o *crd.ExternalWorkload) { o.Labels = with(o.Labels, corev1.LabelTopologyZone, "z") }, true},
