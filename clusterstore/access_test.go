@@ -42,7 +42,7 @@ func statuses(s *Store) (list []Access) {
 	return list
 }
 
-// TestAccesses: what a Store shows of its Secrets, and what they show by themselves, are the same but for a Secret
+// TestAccesses: what a Store shows of its Secrets, and what they show by themselves, are the same, except for a Secret
 // that has become invalid, and for credentials, which a Store does not show.
 func TestAccesses(t *testing.T) {
 	odd := secret("odd", "north", "x", 3)

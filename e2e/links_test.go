@@ -328,7 +328,7 @@ func (w *linked) refusals(t *testing.T) {
 		{1, "link plain --context east --apply", "Secret linkerd/cluster-credentials-plain is there, and is no link"},
 		{1, "link south --context east --apply", "south is linked already, by Secret linkerd/by-hand"},
 		{1, "link east --context stranger --apply", "refuses your credentials: log in"},
-		{1, "link east --context nobody --apply", `you may not read namespace kube-system, by which clusters are told apart`},
+		{1, "link east --context nobody --apply", `you may not read namespace kube-system, which identifies a cluster`},
 		{1, "link east --context east --apply --server https://127.0.0.1:1/?x", "server is a URL with a query"},
 		{1, "link east --context east --apply --address-ranges x", `the gateway would not use this link: annotation isthmus.io/address-ranges`},
 	} {

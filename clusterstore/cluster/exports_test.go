@@ -137,7 +137,7 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// TestExportWhole: a Service is kept in whole, but for what is excluded; the loops' marks are no less kept then.
+// TestExportWhole: a Service is kept whole, except what is excluded; the loops' marks are no less kept then.
 func TestExportWhole(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
 		c.Exports = &ExportConfig{Changed: func() {}, Selectors: func() plan.Selectors {

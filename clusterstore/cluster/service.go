@@ -183,7 +183,7 @@ func keepMetadata(from map[string]string) map[string]string {
 
 func (s *Service) equal(o *Service) bool { return s.servedAs(o) && sameExport(s.export(), o.export()) }
 
-// servedAs reports whether two Services differ in nothing, but for what they are exported as.
+// servedAs reports whether two Services differ in nothing except what they are exported as.
 func (s *Service) servedAs(o *Service) bool {
 	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
 		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.External, o.External) && s.OpaquePorts == o.OpaquePorts && s.gateway().equal(o.gateway()) &&

@@ -70,7 +70,7 @@ func (s *state) lock() {
 	s.now = now
 }
 
-// store is the [follow.Store] of a kind of object. It locks the state: its functions are called with state.mu held, but for prepare.
+// store is the [follow.Store] of a kind of object. It locks the state: its functions are called with state.mu held, except prepare.
 type store[T any] struct {
 	state *state
 	get   func(key string) (T, bool) // state.mu is held shared

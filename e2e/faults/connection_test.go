@@ -15,7 +15,7 @@ import (
 func connectionFaults() []fault {
 	return []fault{{
 		name: "deleted-unseen", state: "stale",
-		inject: deleteUnseen, heal: mend, verify: servesPlainly,
+		inject: deleteUnseen, heal: restore, verify: servesPlainly,
 	}, endlessErrors()}
 }
 
@@ -29,14 +29,14 @@ func ownFaults() []fault {
 		inject: func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Kill() }, heal: restart,
 	}, {
 		name: "refused", state: "stale", reason: "connection refused",
-		inject: cut(faultproxy.Mode{Refuse: true}), heal: mend,
+		inject: cut(faultproxy.Mode{Refuse: true}), heal: restore,
 	}, {
 		name: "half-open", state: "stale", // new connections are accepted, and that is all
-		inject: cut(faultproxy.Silent), heal: mend,
+		inject: cut(faultproxy.Silent), heal: restore,
 	}}
 }
 
-func mend(_ context.Context, s *stage) error { return s.proxy.Set(faultproxy.Mode{}) }
+func restore(_ context.Context, s *stage) error { return s.proxy.Set(faultproxy.Mode{}) }
 
 // deleteUnseen deletes objects of every kind while the cluster can't be watched. The gateway does not learn of it from
 // events, but by their absence from what it lists afterwards.

@@ -38,7 +38,7 @@ func definitionDeleted() fault {
 			})
 			return err
 		},
-		heal: mend,
+		heal: restore,
 		verify: func(ctx context.Context, s *stage) error {
 			if definition == nil {
 				return s.isOpaque(true)

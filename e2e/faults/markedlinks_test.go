@@ -34,7 +34,7 @@ func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secre
 		links[name] = object.Link(name, kubeconfig)
 		links[name].Data["more"] = []byte(marker)
 	}
-	// change makes a kubeconfig that is good but for what is changed.
+	// change makes a kubeconfig that is good except for what is changed.
 	change := func(name string, how func(config, cluster, user fields)) {
 		cluster := fields{"server": admin.Host, "certificate-authority-data": admin.CAData}
 		user := fields{"token": marker}

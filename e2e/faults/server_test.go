@@ -22,12 +22,12 @@ func serverFaults() []fault {
 		name:   "history-forgotten",
 		state:  "stale",
 		inject: forgetHistory,
-		heal:   mend,
+		heal:   restore,
 	}, {
 		name:   "restored-from-a-backup",
 		state:  "stale",
 		inject: restoreBackup,
-		heal:   mend,
+		heal:   restore,
 	}, {
 		// Certificates and keys are all made anew; new credentials are rotated in.
 		name:   "another-authority",

@@ -92,7 +92,7 @@ func (b *browser) listen(event any) {
 	}
 }
 
-// noFaults checks that nothing went wrong, but for those that contain one of these texts, and that
+// noFaults checks that nothing went wrong, except those that contain one of these texts, and that
 // nothing was asked of anybody but the gateway. It begins anew.
 func (b *browser) noFaults(origin string, but ...string) {
 	b.t.Helper()

@@ -95,7 +95,7 @@ func (s *stage) receive(updates ...*pb.Update) {
 	}
 }
 
-// add is an add of addresses with the labels that they should have, but for those changed.
+// add is an add of addresses with the labels that they should have, except those changed.
 func add(change func(map[string]string), ips ...string) *pb.Update {
 	set := &pb.WeightedAddrSet{}
 	for _, ip := range ips {

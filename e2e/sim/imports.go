@@ -89,7 +89,7 @@ type offered struct {
 	export  *mcs.ServiceExport
 }
 
-// older orders exports by age. The gateway tells those of one age, and UID, by their ports.
+// older orders exports by age. Those of one age and UID have no order for the gateway but their ports.
 func (a offered) older(b offered) int {
 	return cmp.Or(a.export.CreationTimestamp.Compare(b.export.CreationTimestamp.Time), cmp.Compare(a.export.UID, b.export.UID),
 		slices.CompareFunc(a.service.Spec.Ports, b.service.Spec.Ports, func(p, q corev1.ServicePort) int {

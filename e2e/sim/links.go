@@ -131,7 +131,7 @@ func (w *world) relink(c *cluster) string {
 	return "linked"
 }
 
-// rotate writes new credentials that work, and so mends what is wrong with the Secret.
+// rotate writes new credentials that work, and so corrects what is wrong with the Secret.
 func (w *world) rotate(c *cluster) string {
 	if len(c.link.secrets) == 0 {
 		return ""

@@ -14,7 +14,7 @@ type Link struct {
 }
 
 // Cordoned returns how far each part of a cluster is cordoned at a time, and when more parts change. Changes take effect part by
-// part over a time, but for the first one after the cluster was linked.
+// part over a time, except the first one after the cluster was linked.
 func Cordoned(links []Link, now time.Time) (list Standings, next []time.Time) {
 	var from Standings
 	var was Link // with the time since when it applies

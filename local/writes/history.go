@@ -22,7 +22,7 @@ type Outcome struct {
 	Unseen   bool   // with Nothing: what there is is not what was thought to be there, and is to be seen before the next attempt
 	Again    bool   // somebody else was faster: it is to be read again
 	Reverted bool   // somebody else had undone what was written
-	Managers string // who has written to it, but for the gateway
+	Managers string // who has written to it, except the gateway
 	Content  string // what was written, as a hash
 	Left     string // what is known of the object as that has left it, if it differs from what is to be; empty: it does not
 }

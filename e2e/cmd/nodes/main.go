@@ -22,7 +22,7 @@ const help = `nodes [flags]
 
 Runs two clusters with real nodes (containerd, kubelet, kube-proxy, CNI plugins, CoreDNS), installs the gateway in the first one by the
 README's commands, links the second one, and prints a table of what clients in Pods notice while a gateway is killed, an API server is
-killed, a node is drained and lost, and the gateway is updated. make nodes builds all that it needs, but for containerd, runc, nft and
+killed, a node is drained and lost, and the gateway is updated. make nodes builds all that it needs, except containerd, runc, nft and
 ip, which are the distribution's. It needs Linux and root, and leaves nothing behind.
 
 Flags:

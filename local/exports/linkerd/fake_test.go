@@ -49,7 +49,7 @@ type api struct {
 	changed   chan struct{} // of links
 	version   int
 	requests  int
-	told      federation.Latest[struct{}] // of what may have changed
+	reported  federation.Latest[struct{}] // of what may have changed
 	selectors []string                    // clusters whose selectors have changed
 }
 
@@ -75,7 +75,7 @@ func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 				},
 			},
 			Leases: typedtest.Clients(a.client).Leases, Printable: func(err error) error { return err }, Namespace: "mc", UnlinkedAfter: after,
-			Changed: func() { a.told.Set(struct{}{}) },
+			Changed: func() { a.reported.Set(struct{}{}) },
 			SelectorsChanged: func(cluster string) {
 				a.Selectors(cluster) // it may be asked
 				a.mu.Lock()
@@ -161,10 +161,10 @@ func (a *api) anew() []string {
 	return slices.Clone(a.selectors)
 }
 
-// tells returns a channel that is closed when something may have changed.
-func (a *api) tells() <-chan struct{} {
-	_, told := a.told.Get()
-	return told
+// reports returns a channel that is closed when something may have changed.
+func (a *api) reports() <-chan struct{} {
+	_, reported := a.reported.Get()
+	return reported
 }
 
 // set changes what the API server has.

@@ -111,9 +111,9 @@ func TestLeaseOfLink(t *testing.T) {
 // TestChanged: Changed is called within 5 s for what changes by time alone, and not for what can't have changed.
 func TestChanged(t *testing.T) {
 	run(t, nothing, func(a *api) {
-		told := func(within time.Duration) bool {
+		reported := func(within time.Duration) bool {
 			select {
-			case <-a.tells():
+			case <-a.reports():
 				return true
 			case <-time.After(within):
 				return false
@@ -122,7 +122,7 @@ func TestChanged(t *testing.T) {
 		wait := func(want plan.Lease, most time.Duration) {
 			t.Helper()
 			for began := time.Now(); a.cluster("east").Lease != want; {
-				if changed := a.tells(); a.cluster("east").Lease != want {
+				if changed := a.reports(); a.cluster("east").Lease != want {
 					<-changed
 				}
 				if time.Since(began) > most {
@@ -132,22 +132,22 @@ func TestChanged(t *testing.T) {
 		}
 		wait(plan.Free, after+pollEvery)
 		time.Sleep(2 * after)
-		if told(10 * time.Minute) {
-			t.Error("told of nothing")
+		if reported(10 * time.Minute) {
+			t.Error("reported, and nothing has changed")
 		}
 		a.hold("service-mirror-write-east", 0)
 		a.hold("service-mirror-write-east", time.Second)
 		wait(plan.Held, pollEvery)
 		wait(plan.Free, 30*time.Second+after+pollEvery)
 		time.Sleep(2 * after)
-		if told(10 * time.Minute) {
-			t.Error("told of nothing")
+		if reported(10 * time.Minute) {
+			t.Error("reported, and nothing has changed")
 		}
 		a.put("east", "east", "")
-		if synctest.Wait(); !told(0) {
-			// The Link was there before tells was called: its age is.
+		if synctest.Wait(); !reported(0) {
+			// The Link was there before reports was called: its age is.
 			if a.cluster("east").Age.IsZero() {
-				t.Error("not told of a Link")
+				t.Error("a Link is not reported")
 			}
 		}
 	})

@@ -44,7 +44,7 @@ func identify(ctx context.Context, clusters ...*cluster) error {
 	for _, c := range clusters {
 		system, err := c.api.Namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil {
-			return c.failed("read namespace kube-system, by which clusters are told apart", err)
+			return c.failed("read namespace kube-system, which identifies a cluster", err)
 		}
 		c.uid = system.UID
 	}
