@@ -57,7 +57,8 @@
 //   - policies: the Servers that make ports opaque, by namespace and name, with what they make opaque
 //     of each Pod. The join asks for each Pod. setServer and evaluatePolicy keep it right after a
 //     change of a Server, putEvaluated after one of a Pod.
-//   - nodes: zone and region, by name. After each change of Nodes the region that all have is looked for.
+//   - nodes: zone and region, by name, and how many Nodes have each region. Region asks for the one
+//     that all have.
 //   - exports, with Config.Exports only: ServiceExports, by key, and of the own cluster Namespaces
 //     and ServiceImports. Their stores keep it, and report at the end of each
 //     list or event that it has changed; Exports makes what others see when it is asked, and then joins ServiceExports with

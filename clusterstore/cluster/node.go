@@ -25,7 +25,7 @@ func (c *Cluster) nodes() follow.Kind[*metav1.PartialObjectMetadata, nodeLabels]
 		Source:  c.cfg.Client.Sources.Nodes,
 		Serves:  c.serves(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}),
 		Compact: compactNode,
-		Into:    mapStore(c.state, c.state.nodes, func(a, b nodeLabels) bool { return a == b }, func(string, nodeLabels, nodeLabels) {}),
+		Into:    mapStore(c.state, c.state.nodes, func(a, b nodeLabels) bool { return a == b }, c.state.countRegions),
 		Shared:  nodeLabels.shared,
 		Applied: c.updateRegion,
 	}
@@ -74,15 +74,25 @@ func (c *Cluster) updateRegion() {
 }
 
 func (s *state) commonRegion() string {
-	var none, region unique.Handle[string]
-	for _, n := range s.nodes {
-		if region != none && n.region != region {
-			return ""
-		}
-		region = n.region
-	}
-	if region == none {
+	if len(s.regions) != 1 {
 		return ""
 	}
-	return region.Value()
+	for region := range s.regions {
+		return region.Value()
+	}
+	return ""
+}
+
+// countRegions is called after a change of a Node.
+func (s *state) countRegions(_ string, before, now nodeLabels) {
+	s.countRegion(before.region, -1)
+	s.countRegion(now.region, 1)
+}
+
+// countRegion adds to the number of Nodes with a region. The zero handle is that of no Node.
+func (s *state) countRegion(region unique.Handle[string], n int) {
+	var none unique.Handle[string]
+	if s.regions[region] += n; s.regions[region] == 0 || region == none {
+		delete(s.regions, region)
+	}
 }

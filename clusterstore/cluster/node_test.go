@@ -3,6 +3,7 @@ package cluster
 import (
 	"strings"
 	"testing"
+	"unique"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -43,5 +44,19 @@ func TestRegion(t *testing.T) {
 			t.Errorf("step %d: %q, want %q; reported %q", i, got, x.want, reported)
 		}
 		reported = nil
+	}
+}
+
+// TestRegionOfMany: an event of one Node is taken up without a look at the others: a cluster may have 200,000.
+func TestRegionOfMany(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(aNode("a", "north"))
+	w.state.nodes["b"] = nodeLabels{region: unique.Make("south")} // seen only by who looks at all
+	node := aNode("a", "north")
+	for _, zone := range []string{"z", "y"} {
+		node.Labels[zoneLabel] = zone
+		if w.put(node); w.Region() != "north" {
+			t.Errorf("zone %s: region %q", zone, w.Region())
+		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"time"
+	"unique"
 
 	"isthmus/clusterstore/fair"
 	"isthmus/federation"
@@ -40,9 +41,10 @@ type state struct {
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
 	nodes       map[string]nodeLabels
-	region      string       // of all Nodes, when a list or event was last complete
-	gateways    bool         // the Services that are gateways have changed since updateGateways
-	exports     *exportIndex // nil: nothing is kept for it
+	regions     map[unique.Handle[string]]int // how many Nodes have that region; there is none with 0
+	region      string                        // of all Nodes, when a list or event was last complete
+	gateways    bool                          // the Services that are gateways have changed since updateGateways
+	exports     *exportIndex                  // nil: nothing is kept for it
 }
 
 func newState(cluster federation.ClusterName, trustDomain, controllerNamespace string) *state {
@@ -60,6 +62,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		replicaSets:         make(map[string]*owner),
 		jobs:                make(map[string]*owner),
 		nodes:               make(map[string]nodeLabels),
+		regions:             make(map[unique.Handle[string]]int),
 	}
 }
 
