@@ -72,7 +72,8 @@
 //     same; which Services have a cluster IP; and ServiceProfiles by key. LookupAddress, Instance,
 //     Owner and ServiceProfile ask. setLocation, setServiceAddresses and setProfile keep it right,
 //     and mark what profiles and the table have to ask again. Besides, by namespace, what slices have
-//     of ExternalWorkloads, for Workloads; setSelected keeps it (ownworkloads.go).
+//     of ExternalWorkloads, for Workloads, and the Services with a selector, for SelectingIn;
+//     setSelected and setSelecting keep them (ownworkloads.go).
 //
 // All methods but Run are safe for concurrent use. One mutex guards the objects
 // (state.mu): it is held for map access and, shared, while a slice is joined; never

@@ -18,8 +18,9 @@ type ownIndex struct {
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
 	services  map[netip.Addr][]federation.ServiceID // Services with that cluster IP
 	profiles  map[string]*serviceprofile.Translated
-	selected  map[string]map[string]*crd.ExternalWorkload // what slices have of ExternalWorkloads, by namespace and name; a namespace without any has no map
-	replaced  *crd.ExternalWorkload                       // what was there of the one that was put or dropped last; of the goroutine that does so
+	selecting byNamespace[*Service]              // Services that have a selector
+	selected  byNamespace[*crd.ExternalWorkload] // what slices have of ExternalWorkloads
+	replaced  *crd.ExternalWorkload              // what was there of the one that was put or dropped last; of the goroutine that does so
 }
 
 // Topic is what a change of profiles is about: an address, or else a Service and
@@ -38,7 +39,8 @@ func newOwnIndex() *ownIndex {
 		workloads: make(map[netip.Addr][]*pod),
 		services:  make(map[netip.Addr][]federation.ServiceID),
 		profiles:  make(map[string]*serviceprofile.Translated),
-		selected:  make(map[string]map[string]*crd.ExternalWorkload),
+		selecting: make(byNamespace[*Service]),
+		selected:  make(byNamespace[*crd.ExternalWorkload]),
 	}
 }
 

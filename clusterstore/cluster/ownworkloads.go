@@ -26,18 +26,24 @@ func (c *Own) Selecting(id federation.ServiceID) *corev1.Service {
 
 // SelectingIn returns the Services of a namespace that have a selector.
 func (c *Own) SelectingIn(namespace string) (list []*corev1.Service) {
-	found := make(map[federation.ServiceID]*Service)
 	c.state.mu.RLock()
-	for id, e := range c.state.services {
-		if id.Namespace == namespace && e.spec != nil && e.spec.selecting != nil {
-			found[id] = e.spec
-		}
-	}
+	found := maps.Clone(c.state.own.selecting[namespace])
 	c.state.mu.RUnlock()
-	for id, s := range found {
-		list = append(list, s.decodeSelecting(id))
+	for name, s := range found {
+		list = append(list, s.decodeSelecting(federation.ServiceID{Namespace: namespace, Name: name}))
 	}
 	return list
+}
+
+// setSelecting keeps a Service if it has a selector; nil: there is no such Service. x may be nil.
+func (x *ownIndex) setSelecting(id federation.ServiceID, to *Service) {
+	switch {
+	case x == nil:
+	case to == nil || to.selecting == nil:
+		x.selecting.drop(id.Namespace, id.Name)
+	default:
+		x.selecting.set(id.Namespace, id.Name, to)
+	}
 }
 
 // encodeSelecting keeps what slices are made of; nil: the Service selects nothing. Encoded it takes some
@@ -126,15 +132,26 @@ func (x *ownIndex) setSelected(key string, to *crd.ExternalWorkload) {
 	x.replaced = x.selectedAt(key)
 	namespace, name := follow.SplitKey(key)
 	if to == nil {
-		if delete(x.selected[namespace], name); len(x.selected[namespace]) == 0 {
-			delete(x.selected, namespace)
-		}
-		return
+		x.selected.drop(namespace, name)
+	} else {
+		x.selected.set(namespace, name, to)
 	}
-	if x.selected[namespace] == nil {
-		x.selected[namespace] = make(map[string]*crd.ExternalWorkload)
+}
+
+// byNamespace has something of objects, by namespace and name. Namespaces without any have no map.
+type byNamespace[V any] map[string]map[string]V
+
+func (b byNamespace[V]) set(namespace, name string, v V) {
+	if b[namespace] == nil {
+		b[namespace] = make(map[string]V)
 	}
-	x.selected[namespace][name] = to
+	b[namespace][name] = v
+}
+
+func (b byNamespace[V]) drop(namespace, name string) {
+	if delete(b[namespace], name); len(b[namespace]) == 0 {
+		delete(b, namespace)
+	}
 }
 
 // Marked returns how many of a Service's slices have the mark.

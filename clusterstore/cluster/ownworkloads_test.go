@@ -70,6 +70,11 @@ func TestSelecting(t *testing.T) {
 	if list := w.SelectingIn("ns"); len(list) != 1 || len(w.SelectingIn("other")) != 0 {
 		t.Errorf("%v", list)
 	}
+	w.state.services[serviceID("ns/unseen")] = w.state.services[serviceID("ns/web")] // seen only by who looks at all of the cluster
+	if list := w.SelectingIn("ns"); len(list) != 1 {
+		t.Errorf("the Services of all namespaces are looked at for those of one: %v", list)
+	}
+	delete(w.state.services, serviceID("ns/unseen"))
 	w.put(aService("web", "http=80"))
 	if list := w.SelectingIn("ns"); len(list) > 0 {
 		t.Errorf("the selector removed: %v", list)
@@ -78,8 +83,8 @@ func TestSelecting(t *testing.T) {
 	selecting.Spec.Selector = map[string]string{"app": "web"}
 	w.put(selecting)
 	w.del(selecting)
-	if got := w.Selecting(serviceID("ns/web")); got != nil || len(w.SelectingIn("ns")) > 0 {
-		t.Errorf("deleted: %v, kept %v", got, w.SelectingIn("ns"))
+	if got := w.Selecting(serviceID("ns/web")); got != nil || len(w.SelectingIn("ns")) > 0 || len(w.state.own.selecting) > 0 {
+		t.Errorf("deleted: %v, kept %v", got, w.state.own.selecting)
 	}
 }
 

@@ -79,6 +79,7 @@ func (s *state) setService(key string, to *Service, _ bool) {
 	id := serviceID(key)
 	e := s.serviceFor(id)
 	from := e.spec
+	s.own.setSelecting(id, to)
 	s.exports.setService(key, from, to)
 	e.spec = to
 	if from != nil && to != nil && from.servedAs(to) {
