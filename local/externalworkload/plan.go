@@ -24,8 +24,9 @@ type plan struct {
 //
 // Endpoints that do not change stay in their slice, and only slices that differ are
 // written. New endpoints go into those first, then into others with room, then into slices
-// that would be deleted, then into new ones. So full slices stay full, but sparse ones are
-// not merged: that would take addresses away for a moment.
+// that would be deleted, as far as what these had is in others by then, then into new ones. So
+// full slices stay full, but sparse ones are not merged: that would take addresses away for a
+// moment.
 //
 // A Service that is being deleted gets no new slices; those that it has are kept up
 // to date. Garbage collection removes them after it.
@@ -61,48 +62,80 @@ type packed struct {
 	differs   bool
 }
 
-// pack distributes the endpoints of one address type over slices. Those that keep nothing are spare.
+// pack distributes the endpoints of one address type over slices.
 func (p *plan) pack(svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, existing []*discoveryv1.EndpointSlice) {
 	slices.SortFunc(existing, func(a, b *discoveryv1.EndpointSlice) int { // the fullest first
 		return cmp.Or(cmp.Compare(len(b.Endpoints), len(a.Endpoints)), cmp.Compare(a.Name, b.Name))
 	})
 	var kept []*packed
-	var spare []*discoveryv1.EndpointSlice
-	home := make(map[string]int) // workload → the spare slice that has it, counted from the last
+	var spare []*discoveryv1.EndpointSlice // those that keep nothing
 	for _, s := range existing {
 		if x := keep(s, groups[newPortsKey(s.Ports)]); len(x.endpoints) > 0 {
 			x.differs = !maps.Equal(s.Labels, sliceLabels(svc)) || !equality.Semantic.DeepEqual(s.Endpoints, x.endpoints)
 			kept = append(kept, x)
-			continue
+		} else {
+			spare = append(spare, s)
 		}
-		for i := range s.Endpoints {
-			home[workloadOf(s, &s.Endpoints[i])] = len(spare) - len(existing)
-		}
-		spare = append(spare, s)
 	}
-	var updated []*discoveryv1.EndpointSlice // of spare slices: what they had comes into others first
-	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		g := groups[key]
-		// What is together in a spare slice, under other ports, stays together.
-		names := slices.SortedFunc(maps.Keys(g.endpoints), func(a, b string) int {
-			return cmp.Or(cmp.Compare(home[a], home[b]), cmp.Compare(a, b))
-		})
-		names = g.fill(kept, names)
-		for part := range slices.Chunk(names, maxEndpoints) {
-			if len(spare) == 0 {
-				p.create = append(p.create, newSlice(svc, t, g.ports, g.take(part)))
-				continue
-			}
-			updated = append(updated, withContents(spare[0], svc, g.ports, g.take(part)))
-			spare = spare[1:]
-		}
+	for _, g := range groups {
+		g.fill(kept)
 	}
 	for _, x := range kept {
 		if x.differs {
 			p.update = append(p.update, withContents(x.slice, svc, x.group.ports, x.endpoints))
 		}
 	}
-	p.update, p.remove = append(p.update, updated...), append(p.remove, spare...)
+	p.place(svc, t, groups, spare)
+}
+
+// place puts what is left of the groups into spare slices and new ones. A spare slice is written once all that it had has come into
+// others, or comes into it.
+func (p *plan) place(svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) {
+	home := make(map[string]int) // workload → the spare slice that has it
+	for i, s := range spare {
+		for j := range s.Endpoints {
+			home[workloadOf(s, &s.Endpoints[j])] = i
+		}
+	}
+	homeOf := func(name string) int {
+		if i, ok := home[name]; ok {
+			return i
+		}
+		return len(spare)
+	}
+	awaited := make([]int, len(spare)+1) // how many of a spare slice's endpoints have no slice yet
+	for _, g := range groups {
+		for name := range g.endpoints {
+			awaited[homeOf(name)]++
+		}
+	}
+	var free []*discoveryv1.EndpointSlice
+	for i, s := range spare {
+		if awaited[i] == 0 {
+			free = append(free, s)
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(groups)) {
+		g := groups[key]
+		// What is together in a spare slice, under other ports, stays together.
+		names := slices.SortedFunc(maps.Keys(g.endpoints), func(a, b string) int {
+			return cmp.Or(cmp.Compare(homeOf(a), homeOf(b)), cmp.Compare(a, b))
+		})
+		for part := range slices.Chunk(names, maxEndpoints) {
+			for _, name := range part {
+				at := homeOf(name)
+				if awaited[at]--; awaited[at] == 0 && at < len(spare) {
+					free = append(free, spare[at])
+				}
+			}
+			if last := len(free) - 1; last < 0 {
+				p.create = append(p.create, newSlice(svc, t, g.ports, g.take(part)))
+			} else {
+				p.update, free = append(p.update, withContents(free[last], svc, g.ports, g.take(part))), free[:last]
+			}
+		}
+	}
+	p.remove = append(p.remove, free...)
 }
 
 // keep moves the endpoints that a slice has already from its group, which may be nil, to the slice, as they should be.
@@ -120,8 +153,9 @@ func keep(s *discoveryv1.EndpointSlice, g *group) *packed {
 	return x
 }
 
-// fill puts endpoints into slices of the group that have room: those that are written anyway first. It returns what has none.
-func (g *group) fill(kept []*packed, names []string) []string {
+// fill puts endpoints into slices of the group that have room: those that are written anyway first.
+func (g *group) fill(kept []*packed) {
+	names := slices.Sorted(maps.Keys(g.endpoints))
 	for _, written := range []bool{true, false} {
 		for _, x := range kept {
 			if n := min(len(names), maxEndpoints-len(x.endpoints)); x.group == g && x.differs == written && n > 0 {
@@ -130,7 +164,6 @@ func (g *group) fill(kept []*packed, names []string) []string {
 			}
 		}
 	}
-	return names
 }
 
 // take moves endpoints out of the group.

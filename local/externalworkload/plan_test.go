@@ -1,6 +1,7 @@
 package externalworkload
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -135,7 +136,7 @@ func TestStayTogether(t *testing.T) {
 	}{
 		{100, 0, "update 100 100 100", 300},
 		{100, 20, "create 20, update 100 100 100", 300},
-		{30, 0, "update 100 100 100, delete 30 30 30 30 30 30 30", 30},
+		{30, 0, "update 100 100 100, delete 30 30 30 30 30 30 30", 90},
 	} {
 		w, svc, list := &world{t: t}, aService("web", "80/http"), workloads(300+x.more)
 		slices.Reverse(list)
@@ -157,6 +158,45 @@ func TestStayTogether(t *testing.T) {
 		}
 		if stay != x.stay {
 			t.Errorf("%d of %d workloads stay in slices of %d, %d should", stay, len(before), x.size, x.stay)
+		}
+	}
+}
+
+// TestNoneMissing: while one write after the other is made for ports of other names, each workload stays in a slice.
+func TestNoneMissing(t *testing.T) {
+	at := func(port int, names ...string) (list []*crd.ExternalWorkload) {
+		for _, name := range names {
+			list = append(list, aWorkload(name, "10.0.0."+name, fmt.Sprint("http=", port)))
+		}
+		return list
+	}
+	for _, x := range []struct {
+		name          string
+		before, after [][]*crd.ExternalWorkload
+		writes        string
+	}{
+		{"each slice keeps its workloads", [][]*crd.ExternalWorkload{at(8080, "1", "2"), at(9090, "3", "4", "5")},
+			[][]*crd.ExternalWorkload{at(8080, "1", "2"), at(9090, "3", "4", "5")}, "update 2 3"},
+		{"each has workloads of both", [][]*crd.ExternalWorkload{at(8080, "1", "3"), at(9090, "2", "4")},
+			[][]*crd.ExternalWorkload{at(8080, "1", "2"), at(9090, "3", "4")}, "create 2, update 2, delete 2"},
+	} {
+		w := &world{t: t}
+		for _, list := range x.before {
+			w.put(aService("web", "old=80/http"), list...)
+		}
+		before := w.homes()
+		p, _ := newPlan(t.Context(), aService("web", "new=80/http"), slices.Concat(x.after...), w.slices)
+		if got := p.String(); got != x.writes {
+			t.Errorf("%s: writes %q, want %q", x.name, got, x.writes)
+		}
+		w.apply(plan{create: p.create})
+		for _, s := range p.update {
+			w.apply(plan{update: []*discoveryv1.EndpointSlice{s}})
+			for name := range before {
+				if w.homes()[name] == "" {
+					t.Errorf("%s: %s is in no slice for a while:\n%s", x.name, name, w)
+				}
+			}
 		}
 	}
 }
