@@ -46,7 +46,7 @@ func (t *term) run(work context.Context) { t.loop.Run(work) }
 func (t *term) pass() writes.Pass[Object] {
 	world, ok := t.World()
 	if !ok {
-		return writes.Pass[Object]{}
+		return writes.Pass[Object]{Unknown: true}
 	}
 	p, memory := plan.Make(world, t.memory)
 	t.mu.Lock()

@@ -151,7 +151,7 @@ func (t *term) mayHaveSlices(svc federation.ServiceID) bool {
 // pass returns the Services that are to be synced; namespaces take turns.
 func (t *term) pass() writes.Pass[federation.ServiceID] {
 	if !t.ready() {
-		return writes.Pass[federation.ServiceID]{Due: time.Now().Add(readyCheck)}
+		return writes.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
 	}
 	t.markConcerned()
 	t.mu.Lock()

@@ -46,6 +46,8 @@ type Pass[K comparable] struct {
 	Tasks []Task[K] // also those whose time has not come: the Loop sees to that
 	Due   time.Time // when there is more to do though nothing changes; zero: never
 	Idle  bool      // nothing is left to be done, and nothing is that was
+	// Unknown is whether it can't be said what there is to be done: there are no Tasks, and what is remembered of objects stays.
+	Unknown bool
 }
 
 // Options are a Loop's.
@@ -160,6 +162,10 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.queue = nil
+	if p.Unknown {
+		return max(wait, 0), false
+	}
 	pending, tasks := make(map[K]bool, len(p.Tasks)), p.Tasks[:0:0]
 	for _, t := range p.Tasks {
 		pending[t.Key] = true

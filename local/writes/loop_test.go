@@ -72,13 +72,13 @@ func TestHanging(t *testing.T) {
 	})
 }
 
-// TestHistory: a failure is forgotten once nothing is to be done for it any more; what fails is tried ever later.
+// TestHistory: a failure is forgotten once nothing is to be done for it any more, not while that is unknown; what fails is tried ever later.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		begin, tries, over := time.Now(), []time.Duration(nil), new(atomic.Bool)
+		begin, tries, over, unknown := time.Now(), []time.Duration(nil), new(atomic.Bool), new(atomic.Bool)
 		l := NewLoop(Options[string]{Changed: func() <-chan struct{} { return nil }, MaxPause: time.Second})
 		l.Pass = func() (p Pass[string]) {
-			if !over.Load() {
+			if p.Unknown = unknown.Load(); !over.Load() && !p.Unknown {
 				p.Tasks = []Task[string]{{Key: "x", Do: func(context.Context) Outcome {
 					tries = append(tries, time.Since(begin).Round(time.Second))
 					return Outcome{Problem: "no"}
@@ -95,6 +95,14 @@ func TestHistory(t *testing.T) {
 		if got := fmt.Sprint(tries[:7]); got != "[0s 1s 3s 7s 15s 31s 1m3s]" || len(tries) < 18 || len(tries) > 22 {
 			t.Errorf("tries at %v", tries)
 		}
+		failures := l.History("x").Failures
+		unknown.Store(true)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if h := l.History("x"); h.Failures < failures || h.Problem != "no" {
+			t.Errorf("it is forgotten while nothing is known: %+v", h)
+		}
+		unknown.Store(false)
 		over.Store(true)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
