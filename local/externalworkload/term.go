@@ -165,8 +165,12 @@ func (t *term) pass() writes.Pass[federation.ServiceID] {
 	return pass
 }
 
-// do syncs one Service. What fails is to be synced again.
+// do syncs one Service, if ExternalWorkloads can still be read: since the pass some time may have gone by. What fails is to be
+// synced again.
 func (t *term) do(work context.Context, svc federation.ServiceID) writes.Outcome {
+	if !t.ready() {
+		return writes.Outcome{Again: true}
+	}
 	now := time.Now()
 	t.mu.Lock()
 	t.metrics.waited.Observe(now.Sub(t.waiting[svc]).Seconds())

@@ -214,6 +214,19 @@ func TestNoWorkloads(t *testing.T) {
 	}
 }
 
+// TestNoLongerReady: a Service whose turn comes once ExternalWorkloads can't be read any more, and all are gone, is left to later.
+func TestNoLongerReady(t *testing.T) {
+	svc := aService("web", "http=80/8080")
+	term := newTestTerm(t, svc)
+	must(t, term.tracker.Add(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil)))
+	term.mark(nameOf(svc))
+	task := term.pass().Tasks[0]
+	term.unread = apierrors.NewNotFound(schema.GroupResource{Resource: workloadsName}, "")
+	if o := task.Do(t.Context()); !o.Again || len(term.writes) > 0 || len(term.waiting) != 1 {
+		t.Errorf("%+v, writes %v, %d wait", o, term.writes, len(term.waiting))
+	}
+}
+
 // TestConcerned: which Services a workload's change concerns.
 //
 // Behaviours: EW-23, EW-24, EW-25.
