@@ -31,7 +31,8 @@
 //     at most; local/writes has the rules. A write that hangs is given up after
 //     10 s, and delays its own Service only, unless several of the namespace do.
 //   - Nothing is deleted after a write of the same Service has failed.
-//   - Writes are few: a change waits 50 ms for others, a Service is written at most
+//   - Writes are few: a change waits 50 ms for others, and one of a workload as long again
+//     once it is known which Services select it; a Service is written at most
 //     once a second, and each slice that differs takes one write (plan.go).
 //
 // The Lease, the mark on slices, their names and their contents are those of

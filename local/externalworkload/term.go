@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// writeInterval is how long a Service is not written again after a write. So a single change is written after 50 ms, and of
-	// a thousand within a second two or three writes remain.
+	// writeInterval is how long a Service is not written again after a write. So a single change is written after 50 ms, one
+	// of a workload after 100 ms, and of a thousand within a second two or three writes remain.
 	writeInterval = time.Second
 	// manyFailures in a row, which take four minutes, are logged as an error.
 	manyFailures = 8
@@ -94,7 +94,7 @@ func (t *term) serviceChanged(svc federation.ServiceID) {
 }
 
 // workloadChanged notes that a workload has changed; before is nil for a new one, after for one that was deleted. Which Services
-// that concerns is for the next pass to find out: a namespace may have many thousands of both.
+// that concerns is found out in the namespace's turn: it may have many thousands of both.
 func (t *term) workloadChanged(before, after *crd.ExternalWorkload) {
 	t.mu.Lock()
 	for i, w := range []*crd.ExternalWorkload{before, after} {
@@ -109,17 +109,15 @@ func (t *term) workloadChanged(before, after *crd.ExternalWorkload) {
 	t.changed.Set(struct{}{})
 }
 
-// markConcerned marks the Services that select workloads that have changed, as they were or as they are.
-func (t *term) markConcerned() {
+// markConcerned marks the Services that select workloads of a namespace that have changed, as they were or as they are.
+func (t *term) markConcerned(namespace string) {
 	t.mu.Lock()
-	changes := t.changes
-	t.changes = make(map[string][]map[string]string)
+	list := t.changes[namespace]
+	delete(t.changes, namespace)
 	t.mu.Unlock()
-	for namespace, list := range changes {
-		for _, svc := range t.cluster.SelectingIn(namespace) {
-			if len(list) > maxChanges || slices.ContainsFunc(list, func(labels map[string]string) bool { return isSelected(svc, labels) }) {
-				t.mark(nameOf(svc))
-			}
+	for _, svc := range t.cluster.SelectingIn(namespace) {
+		if len(list) > maxChanges || slices.ContainsFunc(list, func(labels map[string]string) bool { return isSelected(svc, labels) }) {
+			t.mark(nameOf(svc))
 		}
 	}
 }
@@ -148,15 +146,23 @@ func (t *term) mayHaveSlices(svc federation.ServiceID) bool {
 	return written || t.cluster.Marked(svc) > 0
 }
 
-// pass returns the Services that are to be synced; namespaces take turns.
+// pass returns the Services that are to be synced, and for each namespace whose workloads have changed a task without a name that
+// finds out which of its Services are; namespaces take turns.
 func (t *term) pass() writes.Pass[federation.ServiceID] {
 	if !t.ready() {
 		return writes.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
 	}
-	t.markConcerned()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var pass writes.Pass[federation.ServiceID]
+	for namespace := range t.changes {
+		pass.Tasks = append(pass.Tasks, writes.Task[federation.ServiceID]{
+			Key: federation.ServiceID{Namespace: namespace}, Turn: namespace, Do: func(context.Context) writes.Outcome {
+				t.markConcerned(namespace)
+				return writes.Outcome{Nothing: true}
+			},
+		})
+	}
 	for svc := range t.waiting {
 		pass.Tasks = append(pass.Tasks, writes.Task[federation.ServiceID]{
 			Key: svc, Turn: svc.Namespace, Do: func(work context.Context) writes.Outcome { return t.do(work, svc) },

@@ -227,7 +227,7 @@ func TestNoLongerReady(t *testing.T) {
 	}
 }
 
-// TestConcerned: which Services a workload's change concerns.
+// TestConcerned: which Services a workload's change concerns, which is found out in its namespace's turn.
 //
 // Behaviours: EW-23, EW-24, EW-25.
 func TestConcerned(t *testing.T) {
@@ -260,7 +260,11 @@ func TestConcerned(t *testing.T) {
 		if n := len(term.changes["ns"]); n > maxChanges+1 || len(term.waiting) > 0 {
 			t.Errorf("%s: %d changes are kept", x.name, n)
 		}
-		term.markConcerned()
+		tasks := term.pass().Tasks
+		if len(tasks) != 1 || tasks[0].Turn != "ns" || len(term.waiting) > 0 {
+			t.Fatalf("%s: %d tasks, %d wait", x.name, len(tasks), len(term.waiting))
+		}
+		tasks[0].Do(t.Context())
 		var got []string
 		for svc := range term.waiting {
 			got = append(got, svc.Name)
