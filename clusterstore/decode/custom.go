@@ -1,7 +1,6 @@
 package decode
 
 import (
-	"cmp"
 	"encoding/json"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,52 +28,48 @@ func (custom[T, O]) accept(string) string { return runtime.ContentTypeJSON }
 
 // list reads a list, in which metadata and kind may come after the items.
 func (c custom[T, O]) list(in *input, each func(data []byte, whole error) error) (all metav1.ListMeta, err error) {
-	v := in.values()
-	defer v.end()
-	if t, err := v.token(); err != nil || t != json.Delim('{') {
-		return all, unexpected(cmp.Or(err, errNoJSON))
-	}
+	v := values{in}
 	var of metav1.TypeMeta
-	for v.more() {
-		key, err := v.token()
-		switch {
-		case err != nil:
-		case key == "items":
-			err = v.elements(each)
-		case key == "kind":
-			err = v.next(&of.Kind)
-		case key == "apiVersion":
-			err = v.next(&of.APIVersion)
+	err = v.members(func(key string) (err error) {
+		switch key {
+		case "items":
+			return v.elements('[', ']', func() error {
+				return v.value(func(data []byte) error { return each(data, countable(data)) })
+			})
+		case "metadata":
+			return v.value(func(data []byte) error {
+				if len(data) > maxStatus || utiljson.Unmarshal(data, &all) != nil {
+					return errNoJSON
+				}
+				return nil
+			})
+		case "kind":
+			of.Kind, err = v.text()
+		case "apiVersion":
+			of.APIVersion, err = v.text()
 		default:
-			if err = v.next(&v.raw); err == nil && key == "metadata" && (len(v.raw) > maxStatus || utiljson.Unmarshal(v.raw, &all) != nil) {
-				err = errNoJSON
-			}
+			err = v.skip()
 		}
-		if err != nil {
-			return all, unexpected(err)
-		}
-	}
-	if _, err = v.token(); err == nil && (of.APIVersion != c.GroupVersion().String() || of.Kind != c.Kind+"List") {
+		return err
+	})
+	if err == nil && (of.APIVersion != c.GroupVersion().String() || of.Kind != c.Kind+"List") {
 		err = errKind("a list", c.Kind+"List")
 	}
-	return all, unexpected(err)
+	return all, err
 }
 
-// next reads an object with a type and an object. Its decoder is its own, since it keeps the memory that the largest value took.
+// next reads an object with a type and an object.
 func (c custom[T, O]) next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error {
-	v := in.values()
-	defer v.end()
-	var event struct {
-		Type   string          `json:"type"`
-		Object json.RawMessage `json:"object"`
-	}
-	if err := v.next(&event); err != nil {
-		return err // of which io.EOF is the regular end
-	}
-	if event.Object == nil {
-		return errNoJSON
-	}
-	return f(eventType([]byte(event.Type)), namesOf(event.Object).GroupVersionKind(), event.Object, countable(event.Object))
+	return values{in}.value(func(data []byte) error {
+		var event struct {
+			Type   string          `json:"type"`
+			Object json.RawMessage `json:"object"`
+		}
+		if json.Unmarshal(data, &event) != nil || event.Object == nil {
+			return errNoJSON
+		}
+		return f(eventType([]byte(event.Type)), namesOf(event.Object).GroupVersionKind(), event.Object, countable(event.Object))
+	})
 }
 
 func (custom[T, O]) decode(data []byte, whole error, f func(O, error) error) error {

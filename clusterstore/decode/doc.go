@@ -40,7 +40,8 @@
 //     reflection, because the generated Unmarshal makes all of an object: more than three times the processor time, and 21 kB
 //     of garbage for a Pod. A function for each field took as long as reflection, and more lines. A filter over the bytes was
 //     tried too: it took too long for what it saved.
-//   - JSON is read by encoding/json, from a reader that ends what is too large.
+//   - Of JSON the ends of values are found here, and all else is encoding/json's. Its Decoder looks through blanks anew with each part
+//     that comes, and keeps the memory of the largest value until the list ends: a server that sends blanks kept a processor busy.
 //   - Texts are lent from the buffer ([unsafe.String]): most are compared or looked up, and few are
 //     kept. Secrets' texts are not lent, since of these most are kept.
 //   - Custom resources come in JSON only. They are few, and are decoded as a whole: Linkerd's by package crd, those of the

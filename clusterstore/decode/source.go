@@ -190,9 +190,8 @@ func isKey(o metav1.Object) bool {
 // input is an answer as it comes.
 type input struct {
 	*bufio.Reader
-	api  *api
-	ctx  context.Context
-	rest []byte // of JSON, which comes before what the Reader has
+	api *api
+	ctx context.Context
 }
 
 // buffers are for small objects.

@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"isthmus/clusterstore/crd"
 )
 
 // sends is an API server that answers every request by the same.
@@ -193,7 +195,7 @@ func TestEndlessValues(t *testing.T) {
 		return err != nil && !utilnet.IsProbableEOF(err) && (err == errBlanks || strings.Contains(err.Error(), "an object of 4194304 bytes, or more"))
 	}
 	for before, list := range map[string]bool{
-		"": true, "{": true, `{"items":[`: true, `{"items":[` + object: true, `{"items":[` + object + ",": true, `{"items":[],"metadata":{`: true, `{"kind":`: true, `{"items"`: true,
+		"": true, "{": true, `{"items":[`: true, `{"items":[` + object: true, `{"items":[` + object + ",": true, `{"items":[],"metadata":{`: true, `{"kind":`: true, `{"kind"`: true, `{"items"`: true,
 		event: false, event + "{": false, `{"type":`: false, `{"type":"ADDED","object":`: false, `{"type":"ADDED","object":` + object: false,
 	} {
 		for begun, endless := range map[string]string{"": " ", `"`: "x"} {
@@ -208,6 +210,40 @@ func TestEndlessValues(t *testing.T) {
 				t.Errorf("%q after %q: %v", endless, before+begun, err)
 			}
 		}
+	}
+}
+
+// watching calls look before each read.
+type watching struct {
+	io.Reader
+	look func()
+}
+
+func (w watching) Read(p []byte) (int, error) { w.look(); return w.Reader.Read(p) }
+
+// TestBlanksBounded: wherever blanks stand between two values, 64 KiB are read, and what comes with them.
+func TestBlanksBounded(t *testing.T) {
+	object := fmt.Sprintf(serverText, "a")
+	for _, before := range []string{"", "{", `{"kind"`, `{"kind":`, `{"kind":"a"`, `{"kind":"a",`, `{"items":[`, `{"items":[` + object, `{"items":[` + object + ",", `{"items":[]`} {
+		blanks := &io.LimitedReader{R: &repeated{data: bytes.Repeat([]byte("\n \t\r"), 1<<12)}, N: maxObject}
+		_, _, err := listed(sends{0, "application/json", io.MultiReader(strings.NewReader(before), blanks)}.sources().Servers)
+		if n := maxObject - blanks.N; err != errBlanks || n > maxBlanks+64<<10 {
+			t.Errorf("after %q: %d bytes, %v", before, n, err)
+		}
+	}
+}
+
+// TestLargeGoesOn: a list holds up others' large objects for no longer than it has one itself.
+func TestLargeGoesOn(t *testing.T) {
+	large := strings.Replace(fmt.Sprintf(serverText, "a"), `"port":80`, `"x":"`+strings.Repeat("x", 2*maxSmall)+`"`, 1)
+	var a *api
+	most, last := 0, 0
+	body := watching{io.MultiReader(strings.NewReader(`{"items":[`+large+","), strings.NewReader(large+"]")), func() { last = len(a.large); most = max(most, last) }}
+	from := sends{0, "application/json", body}.sources()
+	a = from.Servers.(*source[*crd.Server]).api
+	got, _, _ := listed(from.Servers)
+	if equal(t, got, "ns/a@1", "ns/a@1"); most != 1 || last != 0 {
+		t.Errorf("%d, in the end %d are held", most, last)
 	}
 }
 
