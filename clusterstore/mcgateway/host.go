@@ -94,17 +94,25 @@ func (t *Tracker) healthOf(before []Address, addr netip.AddrPort) health {
 	return health{}
 }
 
-// startProbes probes what is needed until stopProbes, each IP by one goroutine: its ports and paths take turns.
-func (t *Tracker) startProbes(ctx context.Context) {
-	ctx, cancel := context.WithCancel(ctx)
-	t.stopProbes = func() { cancel(); t.probing.Wait() }
+// hostsOf returns the IPs of which other things are to be probed than before, or at another pace.
+func hostsOf(before, now map[probeKey]time.Duration) map[netip.Addr]bool {
 	ips := make(map[netip.Addr]bool)
-	for key := range t.periods {
-		ips[key.ip] = true
+	for _, periods := range []map[probeKey]time.Duration{before, now} {
+		for key := range periods {
+			if before[key] != now[key] {
+				ips[key.ip] = true
+			}
+		}
 	}
-	for ip := range ips {
-		t.probing.Go(func() { t.probeHost(ctx, ip) })
-	}
+	return ips
+}
+
+// startProbes probes an IP until stopProbes[ip] is called: its ports and paths take turns.
+func (t *Tracker) startProbes(ctx context.Context, ip netip.Addr) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	t.stopProbes[ip] = func() { cancel(); <-done }
+	go func() { defer close(done); t.probeHost(ctx, ip) }()
 }
 
 // probeHost probes an IP until ctx ends.

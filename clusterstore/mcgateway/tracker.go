@@ -44,9 +44,7 @@ type Tracker struct {
 	targets federation.Latest[*[]Target] // nil: not set yet
 	settled chan struct{}
 
-	// of Run
-	probing    sync.WaitGroup
-	stopProbes func() // waits until they have ended
+	stopProbes map[netip.Addr]func() // of Run, by IP; waits until they have ended
 
 	mu        sync.Mutex
 	resolved  map[string]resolved // by name
@@ -69,7 +67,7 @@ func New(cfg Config) *Tracker {
 		cfg.Probe = get
 	}
 	return &Tracker{
-		cfg: cfg, settled: make(chan struct{}), stopProbes: func() {},
+		cfg: cfg, settled: make(chan struct{}), stopProbes: make(map[netip.Addr]func()),
 		resolved: make(map[string]resolved), probed: make(map[probeKey]*probed), own: make(map[netip.Addr]string),
 	}
 }
@@ -90,7 +88,11 @@ func (t *Tracker) Addresses() []Address {
 
 // Run follows the targets until ctx ends. What was known last stays readable.
 func (t *Tracker) Run(ctx context.Context) {
-	defer func() { t.stopProbes() }()
+	defer func() {
+		for _, stop := range t.stopProbes {
+			stop()
+		}
+	}()
 	for ctx.Err() == nil {
 		var again <-chan time.Time
 		targets, newer := t.targets.Get()
@@ -134,17 +136,20 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// use makes the list of addresses, and probes those that are to be. If these are others than before, or are probed in another way,
-// the probes that are under way begin anew.
+// use makes the list of addresses, and probes those that are to be. Where an IP is probed in another way than before, its probes begin
+// anew; those of others go on.
 func (t *Tracker) use(ctx context.Context, targets []Target) {
 	list, left := t.addresses(targets)
 	if len(list) == 0 && len(targets) > 0 { // names that are new can't be resolved (yet): those before stay
 		list, left = t.list, t.left
 	}
 	periods := periodsOf(list)
-	others := !maps.Equal(periods, t.periods)
-	if others {
-		t.stopProbes()
+	changed := hostsOf(t.periods, periods)
+	for ip := range changed {
+		if stop := t.stopProbes[ip]; stop != nil {
+			stop()
+			delete(t.stopProbes, ip)
+		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,8 +160,10 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 		return !slices.ContainsFunc(list, func(a Address) bool { return a.Addr.Addr() == ip })
 	})
 	t.publish()
-	if others {
-		t.startProbes(ctx)
+	for key := range periods {
+		if changed[key.ip] && t.stopProbes[key.ip] == nil {
+			t.startProbes(ctx, key.ip)
+		}
 	}
 }
 

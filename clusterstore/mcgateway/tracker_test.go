@@ -233,6 +233,22 @@ func TestProbeEdited(t *testing.T) {
 	})
 }
 
+// TestProbesGoOn: however often what is probed of one IP changes, and whatever other IPs come and go, the others' probes take their time.
+func TestProbesGoOn(t *testing.T) {
+	track(t, func(x *tracked) {
+		x.out.dead["192.0.2.1"], x.out.probeTake = true, probeTake
+		first, second := target("192.0.2.1"), target("192.0.2.2")
+		for i := range 20 {
+			second.Probe.Path = fmt.Sprint("/", i)
+			x.Set([]Target{first, second, target(fmt.Sprint("192.0.2.", 10+i))})
+			x.pass(time.Second)
+		}
+		if a := x.Addresses()[0]; !a.Dead {
+			t.Errorf("%+v is not dead", a)
+		}
+	})
+}
+
 // TestHostsTakeTurns: each port and path of an address has a turn, and a health of its own, also when it
 // comes back.
 func TestHostsTakeTurns(t *testing.T) {
