@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxNodes of one cluster are read. They come one by one, so that what that takes does not depend on how many there are.
-	maxNodes = 5000
+	// maxNodes of one cluster are read. Each has some ten kilobytes: an API server is not asked to encode all of them at once.
+	maxNodes, nodePage = 5000, 500
 	// maxRanges of one cluster are kept: comparing takes more the more there are.
 	maxRanges = 1000
 )
@@ -27,23 +27,29 @@ var errEnough = errors.New("there are more Nodes than are read")
 // readNetworks reads the Pod CIDRs of a cluster's Nodes.
 func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n adminapi.PodNetworks, err error) {
 	ranges := make(map[netip.Prefix]bool)
-	_, err = from.List(ctx, metav1.ListOptions{}, func(node *corev1.Node, refused *decode.Refused) error {
-		switch {
-		case refused != nil:
-			return fmt.Errorf("of Node %s: %w", refused.Name, refused.Err)
-		case n.Nodes == maxNodes:
-			return errEnough
-		}
-		for _, text := range append(node.Spec.PodCIDRs, node.Spec.PodCIDR) {
-			if p, err := netip.ParsePrefix(text); err == nil && len(ranges) < maxNodes {
-				ranges[p.Masked()] = true
+	options := metav1.ListOptions{Limit: nodePage}
+	for range maxNodes / nodePage { // a hostile server's pages may be empty, and have no end
+		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
+			switch {
+			case refused != nil:
+				return fmt.Errorf("of Node %s: %w", refused.Name, refused.Err)
+			case n.Nodes == maxNodes:
+				return errEnough
 			}
+			for _, text := range append(node.Spec.PodCIDRs, node.Spec.PodCIDR) {
+				if p, err := netip.ParsePrefix(text); err == nil && len(ranges) < maxNodes {
+					ranges[p.Masked()] = true
+				}
+			}
+			n.Nodes++
+			return nil
+		})
+		if n.Partly = errors.Is(err, errEnough) || page.Continue != ""; err != nil && !errors.Is(err, errEnough) {
+			return n, err
 		}
-		n.Nodes++
-		return nil
-	})
-	if n.Partly = errors.Is(err, errEnough); err != nil && !n.Partly {
-		return n, err
+		if options.Continue = page.Continue; err != nil || options.Continue == "" {
+			break
+		}
 	}
 	joined := join(ranges)
 	for _, p := range joined[:min(len(joined), maxRanges)] {

@@ -1,10 +1,12 @@
 package facts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,40 +16,52 @@ import (
 	"isthmus/clusterstore/decode"
 )
 
-// nodes is a source of so many Nodes.
+// nodes is a source of so many Nodes, in pages.
 type nodes struct {
 	decode.Source[*corev1.Node]
-	n int
+	n, ofPage int // 0: as many as are asked for
+	asked     int
 }
 
-func (s nodes) List(_ context.Context, _ metav1.ListOptions, each func(*corev1.Node, *decode.Refused) error) (meta metav1.ListMeta, err error) {
-	for i := range s.n {
+func (s *nodes) List(_ context.Context, o metav1.ListOptions, each func(*corev1.Node, *decode.Refused) error) (meta metav1.ListMeta, err error) {
+	s.asked++
+	from, _ := strconv.Atoi(o.Continue)
+	to := min(from+cmp.Or(s.ofPage, int(o.Limit)), s.n)
+	for i := from; i < to; i++ {
 		cidr := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 0}), 24).String()
 		if err := each(&corev1.Node{Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr, "none"}}}, nil); err != nil {
 			return meta, err
 		}
 	}
+	if to < s.n {
+		meta.Continue = strconv.Itoa(to)
+	}
 	return meta, nil
 }
 
-// TestReadNetworks: the ranges of a cluster are joined, and an endless list is not read to the end.
+// TestReadNetworks: the ranges of a cluster are joined, and neither an endless page nor endless pages are read to the end.
 func TestReadNetworks(t *testing.T) {
 	for _, c := range []struct {
-		there, nodes int
+		from         nodes
+		nodes, asked int
 		cidrs        string // the first and the last
 		part         bool
 	}{
-		{300, 300, "[10.0.0.0/16 10.1.40.0/22]", false},
-		{1 << 30, maxNodes, "[10.0.0.0/12 10.19.128.0/21]", true},
-		{0, 0, "", false},
+		{nodes{n: 300}, 300, 1, "[10.0.0.0/16 10.1.40.0/22]", false},
+		{nodes{n: 1024}, 1024, 3, "[10.0.0.0/14 10.0.0.0/14]", false},
+		{nodes{n: maxNodes}, maxNodes, 10, "[10.0.0.0/12 10.19.128.0/21]", false},
+		{nodes{n: maxNodes + 1}, maxNodes, 10, "[10.0.0.0/12 10.19.128.0/21]", true},
+		{nodes{n: 1 << 30, ofPage: 1 << 30}, maxNodes, 1, "[10.0.0.0/12 10.19.128.0/21]", true},
+		{nodes{n: 1 << 30, ofPage: 1}, 10, 10, "[10.0.0.0/21 10.0.8.0/23]", true},
+		{nodes{}, 0, 1, "", false},
 	} {
-		n, err := readNetworks(t.Context(), nodes{n: c.there})
+		n, err := readNetworks(t.Context(), &c.from)
 		cidrs := ""
 		if len(n.CIDRs) > 0 {
 			cidrs = fmt.Sprint([]string{n.CIDRs[0], n.CIDRs[len(n.CIDRs)-1]})
 		}
-		if err != nil || n.Nodes != c.nodes || n.Partly != c.part || cidrs != c.cidrs {
-			t.Errorf("%d Nodes, partly: %v, %s, %v", n.Nodes, n.Partly, cidrs, err)
+		if err != nil || n.Nodes != c.nodes || c.from.asked != c.asked || n.Partly != c.part || cidrs != c.cidrs {
+			t.Errorf("%d Nodes of %d pages, partly: %v, %s, %v", n.Nodes, c.from.asked, n.Partly, cidrs, err)
 		}
 	}
 }
