@@ -28,7 +28,8 @@ type link struct {
 	level zapcore.Level          // fixed; of lines about problems of the state
 
 	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
-	changed   *cluster.PacedSignal              // its clusters' region or gateways, or what is known of these
+	changed   *cluster.PacedSignal              // its clusters' region or gateways
+	probed    *cluster.PacedSignal              // what is known of the gateways: it must not wait for what has just made them known
 	gateways  linkGateways
 	published atomic.Pointer[linkSnapshot] // for status and metrics
 	settled   bool                         // under store.mu: it has been something else than pending, or waits for names of gateways only
@@ -45,7 +46,7 @@ type link struct {
 // newLink makes a link without Secrets. That its cluster is stale or unreachable is logged at that level.
 func (s *Store) newLink(name federation.ClusterName, level zapcore.Level) *link {
 	return &link{
-		store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), level: level, changed: cluster.NewPacedSignal(),
+		store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), level: level, changed: cluster.NewPacedSignal(), probed: cluster.NewPacedSignal(),
 	}
 }
 
@@ -118,6 +119,7 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-l.standing.untilLost():
 	case <-l.gateways.untilLate():
 	case <-l.changed.C:
+	case <-l.probed.C:
 	}
 }
 

@@ -43,7 +43,7 @@ func (l *link) useGateways(ctx context.Context) {
 	}
 	if g.tracker == nil {
 		g.start(ctx, mcgateway.Config{
-			Changed: l.changed.Changed,
+			Changed: l.probed.Changed,
 			Probed:  func(took time.Duration) { l.store.probes.WithLabelValues(string(l.name)).Observe(took.Seconds()) },
 			Resolve: l.store.lookUp, Probe: l.store.probe, Own: l.store.own.owner,
 			Routable: l.store.opts.Rules.GatewayRoutable, IPv4Only: !l.store.opts.IPv6,
