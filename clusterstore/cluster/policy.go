@@ -23,16 +23,25 @@ type policy struct {
 	servers map[string]*serverFacts // by name
 	cost    int                     // of them all
 	logged  bool                    // that not all are used
-	changed bool                    // all Pods are to be evaluated: a Server has changed, or there may be room
+	changed bool                    // all Pods are to be evaluated: a Server has changed, or there is room for more of opaque
 	used    *compiledServers        // by which Pods were evaluated last; nil: never
 	busy    bool                    // a worker evaluates
 	changes []*pod                  // that have changed meanwhile
-	opaque  map[*pod]Ports          // of those that have others than their own
-	sets    map[Ports]Ports         // what was put into opaque since all were evaluated last: equal ones share memory
-	full    bool                    // some have their own opaque ports only, for maxRemembered
+	opaque  map[*pod]*opaquePorts   // of those that have others than their own
+	sets    map[Ports]*opaquePorts  // those of opaque: equal ones share memory
+	full    bool                    // some had their own opaque ports only, for maxRemembered, since all were evaluated last
 
 	remembered int // bytes that sets take
 }
+
+// opaquePorts are all that are opaque of so many Pods.
+type opaquePorts struct {
+	ports Ports
+	pods  int
+}
+
+// size is what it takes, in bytes.
+func (o *opaquePorts) size() int { return 64 + len(o.ports.ranges) }
 
 const (
 	// maxPolicy is how much the Servers of one namespace may cost: those beyond it, by
@@ -51,8 +60,8 @@ func (f podFacts) alike() podFacts { return podFacts{template: f.template, trait
 // portsOf returns all opaque ports of a Pod of the namespace, given its own. p may be nil.
 func (p *policy) portsOf(of *pod, own Ports) Ports {
 	if p != nil {
-		if ports, ok := p.opaque[of]; ok {
-			return ports
+		if set := p.opaque[of]; set != nil {
+			return set.ports
 		}
 	}
 	return own
@@ -88,10 +97,7 @@ func (s *state) putEvaluated(of *pod, o placedPod) {
 	switch {
 	case p == nil:
 	case !of.facts.isRead():
-		if delete(p.opaque, of); p.full { // there may be room for others now
-			p.changed = true
-			s.markPolicy(of.namespace())
-		}
+		s.forgetOpaque(p, of)
 	case p.used != nil || p.busy: // otherwise a worker will evaluate all
 		if o.by != nil {
 			s.setOpaque(p, of, o.opaque)
@@ -108,25 +114,46 @@ func (s *state) putEvaluated(of *pod, o placedPod) {
 func (s *state) setOpaque(p *policy, of *pod, ports Ports) bool {
 	own := of.facts.template.Value().opaque
 	before := p.portsOf(of, own)
-	if ports != own {
-		kept, ok := p.sets[ports]
-		if size := 64 + len(ports.ranges); !ok && p.remembered+size <= maxRemembered {
-			kept, ok = ports, true
-			p.sets[ports], p.remembered = ports, p.remembered+size
+	if ports != own && ports == before { // it has them already
+		return false
+	}
+	s.forgetOpaque(p, of)
+	if ports == own {
+		return before != own
+	}
+	set := p.sets[ports]
+	if set == nil {
+		set = &opaquePorts{ports: ports}
+		if p.remembered+set.size() > maxRemembered {
+			p.full = true
+			s.setUnusable("Servers of namespace "+of.namespace(), p.excess())
+			return before != own
 		}
-		if ok {
-			p.opaque[of] = kept
-			return before != kept
-		}
-		p.full = true
-		s.setUnusable("Servers of namespace "+of.namespace(), p.excess())
-		if !p.busy { // sets may have some that no Pod has any longer
-			p.changed = true
-			s.markPolicy(of.namespace())
-		}
+		p.sets[ports] = set
+		p.remembered += set.size()
+	}
+	set.pods++
+	p.opaque[of] = set
+	return true
+}
+
+// forgetOpaque leaves a Pod its own opaque ports. Where that makes room for those of others, all are
+// evaluated again.
+func (s *state) forgetOpaque(p *policy, of *pod) {
+	set := p.opaque[of]
+	if set == nil {
+		return
 	}
 	delete(p.opaque, of)
-	return before != own
+	if set.pods--; set.pods > 0 {
+		return
+	}
+	delete(p.sets, set.ports)
+	p.remembered -= set.size()
+	if p.full {
+		p.changed = true
+		s.markPolicy(of.namespace())
+	}
 }
 
 // markPolicy has the worker evaluate a namespace's policy.
@@ -148,7 +175,6 @@ func (s *state) evaluatePolicy(namespace string, _ time.Time) {
 	by, pods, servers := p.used, p.changes, map[string]*serverFacts(nil)
 	if p.changed {
 		pods, servers, p.full = slices.Collect(s.podsOf(namespace)), maps.Clone(p.servers), false
-		p.sets, p.remembered = make(map[Ports]Ports), 0
 	}
 	p.changes, p.changed, p.busy = nil, false, true
 	asked := make(map[podFacts]Ports)

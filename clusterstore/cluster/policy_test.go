@@ -207,29 +207,63 @@ func TestPolicyWhileItIsMade(t *testing.T) {
 	}
 }
 
+// ownPort makes one port of a Pod opaque.
+func ownPort(port int) func(*corev1.Pod) {
+	return func(o *corev1.Pod) { o.Annotations = with(o.Annotations, opaqueAnnotation, fmt.Sprint(port)) }
+}
+
 // TestRemembered: what is remembered is bounded. Pods beyond the bound keep their own opaque ports,
-// which is reported, and what is gone is forgotten.
+// which is reported, and what is gone is forgotten. All are evaluated again when there is room, and only then.
 func TestRemembered(t *testing.T) {
 	const servers = 5000
 	const fit = maxRemembered / (4*servers + 4 + 64)
 	var pods []*corev1.Pod
-	for i := range fit + 5 { // an even port each is their own
-		pods = append(pods, aPod(fmt.Sprint("p", i), func(o *corev1.Pod) { o.Annotations = with(o.Annotations, opaqueAnnotation, fmt.Sprint(20_000+2*i)) }))
+	for i := range 2 * (fit + 5) { // two each have an even port of their own
+		pods = append(pods, aPod(fmt.Sprint("p", i), ownPort(20_000+i&^1)))
 	}
 	w := manyPorts(t, servers, pods...)
-	opaque, policy := 0, w.state.policies["ns"]
-	for _, e := range w.read("web", 1).Slices[0].Endpoints {
-		if e.Opaque {
-			opaque++
+	policy := w.state.policies["ns"]
+	check := func() {
+		t.Helper()
+		opaque := 0
+		for _, e := range w.read("web", 3).Slices[0].Endpoints {
+			if e.Opaque {
+				opaque++
+			}
+		}
+		if opaque != 2*fit || policy.remembered > maxRemembered {
+			t.Errorf("Servers apply to %d Pods, %d bytes", opaque, policy.remembered)
 		}
 	}
-	if opaque != fit || policy.remembered > maxRemembered {
-		t.Errorf("Servers apply to %d Pods, %d bytes", opaque, policy.remembered)
-	}
+	check()
 	if list := w.Health().Unusable; len(list) != 1 || !strings.Contains(list[0], "of further Pods they make no port opaque") {
 		t.Errorf("reported: %q", list)
 	}
-	for _, p := range pods[:10] {
+	fits := slices.IndexFunc(pods, func(p *corev1.Pod) bool {
+		_, ok := policy.opaque[w.state.pods.get("ns/"+p.Name)]
+		return ok
+	})
+	for _, x := range []struct {
+		name   string
+		change func(...runtime.Object)
+		pod    *corev1.Pod
+		all    bool // all Pods are evaluated again
+	}{
+		{"one more comes that does not fit", w.put, aPod("more", ownPort(60_000)), false},
+		{"it goes", w.del, aPod("more"), false},
+		{"one of two that fit changes", w.put, aPod(pods[fits].Name, ownPort(1)), false},
+		{"the other too", w.put, aPod(pods[fits+1].Name, ownPort(1)), true},
+	} {
+		before := policy.used
+		x.change(x.pod)
+		if w.marked(); (policy.used != before) != x.all {
+			t.Errorf("%s: all Pods are evaluated again: %v", x.name, !x.all)
+		}
+	}
+	w.put(aServer("s0000", "65001", "", forAll)) // all have other ports
+	w.marked()
+	check()
+	for _, p := range pods[:20] {
 		w.del(p)
 	}
 	w.marked() // all are evaluated again

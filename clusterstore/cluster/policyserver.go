@@ -137,7 +137,7 @@ func (s *state) setServer(key string, f *serverFacts, exists bool) {
 	namespace, name := follow.SplitKey(key)
 	p := s.policies[namespace]
 	if p == nil {
-		p = &policy{servers: make(map[string]*serverFacts), opaque: make(map[*pod]Ports), sets: make(map[Ports]Ports)}
+		p = &policy{servers: make(map[string]*serverFacts), opaque: make(map[*pod]*opaquePorts), sets: make(map[Ports]*opaquePorts)}
 		s.policies[namespace] = p
 	}
 	if old := p.servers[name]; old != nil {
