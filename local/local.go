@@ -137,10 +137,11 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		ServiceChanged: func(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) },
 		NodeChanged:    l.zones.set,
 		ProfileChanged: func(about cluster.Topic, _ time.Time) {
-			if about.IP.IsValid() {
+			if about.Owner {
 				o.Table.OwnerChanged(about.IP)
+			} else {
+				l.profiles.changed(about)
 			}
-			l.profiles.changed(about)
 		},
 	}
 	if o.Writer != nil {

@@ -79,6 +79,9 @@ func compareAddresses(t *rapid.T) {
 
 func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, marked map[Topic]time.Time) {
 	for _, ip := range askedIPs {
+		a := netip.MustParseAddr(ip)
+		_, reported := marked[Topic{IP: a, Owner: true}]
+		checkReported(t, last, "the owner of "+ip, w.Owner(a), reported)
 		for _, port := range askedPorts {
 			addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
 			got, want := describeFound(w.LookupAddress(addr)), all.referenceAt(addr)

@@ -7,19 +7,24 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// TestOwner: who owns an address, and that every change of that is reported.
+// TestOwner: who owns an address, and that every change of that is reported, and no other one of a Pod.
 func TestOwner(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	is := func(what, addr, want string, reported bool) {
 		t.Helper()
 		ip, topics := netip.MustParseAddr(addr), w.markedTopics()
-		if _, changed := topics[Topic{IP: ip}]; w.Owner(ip) != want || reported && !changed {
+		if _, changed := topics[Topic{IP: ip, Owner: true}]; w.Owner(ip) != want || reported && !changed {
 			t.Errorf("%s: %s is %q, want %q; reported %v", what, addr, w.Owner(ip), want, topics)
 		}
 	}
 	is("nothing there", "10.0.0.1", "", false)
 	w.put(aPod("p", at("10.0.0.1")))
 	is("a Pod", "10.0.0.1", "Pod ns/p", true)
+	w.put(aPod("p", at("10.0.0.1"), podLabel("app", "web")))
+	ip := netip.MustParseAddr("10.0.0.1")
+	if _, changed := w.markedTopics()[Topic{IP: ip, Owner: true}]; changed {
+		t.Error("other labels are reported as another owner")
+	}
 	s := clusterIP(aService("web", "http=80"), "10.0.9.1", "fd00::9")
 	w.put(s)
 	is("a Service", "10.0.9.1", "Service ns/web", true)

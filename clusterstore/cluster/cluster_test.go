@@ -64,7 +64,7 @@ func TestCallbacks(t *testing.T) {
 			got = append(got, name+" "+zone)
 		}
 		c.own.ProfileChanged = func(about Topic, _ time.Time) {
-			if about.IP.IsValid() {
+			if about.IP.IsValid() && !about.Owner {
 				got = append(got, about.IP.String())
 			}
 		}

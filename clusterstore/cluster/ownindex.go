@@ -23,10 +23,11 @@ type ownIndex struct {
 	replaced  *crd.ExternalWorkload              // what was there of the one that was put or dropped last; of the goroutine that does so
 }
 
-// Topic is what a change of profiles is about: an address, or else a Service and
+// Topic is what a change is about: an address or, with Owner, only who has it, or else a Service and
 // its ServiceProfiles, or, with Instances, the Service's hostnames.
 type Topic struct {
 	IP        netip.Addr
+	Owner     bool
 	Service   federation.ServiceID
 	Instances bool
 }
@@ -52,7 +53,7 @@ func (s *state) markTopic(namespace string, t Topic) {
 	}
 }
 
-// markAddress reports that the owner of an address, or its endpoint, may have changed,
+// markAddress reports that what LookupAddress returns for an address may have changed,
 // because of an object of the namespace.
 func (s *state) markAddress(namespace string, ip netip.Addr) { s.markTopic(namespace, Topic{IP: ip}) }
 
@@ -60,6 +61,12 @@ func (s *state) markAddress(namespace string, ip netip.Addr) { s.markTopic(names
 // may have changed.
 func (s *state) markInstances(id federation.ServiceID) {
 	s.markTopic(id.Namespace, Topic{Service: id, Instances: true})
+}
+
+// markOwner reports besides that the result of Owner may have changed.
+func (s *state) markOwner(namespace string, ip netip.Addr) {
+	s.markAddress(namespace, ip)
+	s.markTopic(namespace, Topic{IP: ip, Owner: true})
 }
 
 func (s *state) markLocation(p *pod) {
@@ -86,7 +93,7 @@ func (s *state) setLocation(p *pod, to *location) {
 	namespace := p.namespace()
 	for ip := range a.locations[p].all {
 		unindex(a.index(a.locations[p]), ip, p)
-		s.markAddress(namespace, ip)
+		s.markOwner(namespace, ip)
 	}
 	if to == nil {
 		delete(a.locations, p)
@@ -96,7 +103,7 @@ func (s *state) setLocation(p *pod, to *location) {
 	for ip := range to.all {
 		all := a.index(to)
 		all[ip] = append(all[ip], p)
-		s.markAddress(namespace, ip)
+		s.markOwner(namespace, ip)
 	}
 	for _, l := range p.slices { // some may have it with a hostname
 		s.markInstances(l.service)

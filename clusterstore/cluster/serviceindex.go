@@ -101,13 +101,13 @@ func (s *state) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 	if from != nil {
 		for _, ip := range from.ClusterIPs {
 			unindex(a.services, ip, id)
-			s.markAddress(id.Namespace, ip)
+			s.markOwner(id.Namespace, ip)
 		}
 	}
 	if to != nil {
 		for _, ip := range to.ClusterIPs {
 			a.services[ip] = append(a.services[ip], id)
-			s.markAddress(id.Namespace, ip)
+			s.markOwner(id.Namespace, ip)
 		}
 	}
 }
