@@ -147,7 +147,7 @@ microbench: ## benchmarks of the hot paths
 # times as long, only to look at the counters. So fuzz tests are built with those of the code that they are about. Inputs that
 # find something new are kept as they are: to make them small would take a minute for each.
 FUZZED  := isthmus/... sigs.k8s.io/json/... sigs.k8s.io/yaml/... go.yaml.in/yaml/...
-MILLION := FuzzJoin|FuzzJoinReference|FuzzPolicy|FuzzSelector
+MILLION := FuzzJoin|FuzzJoinReference|FuzzPolicy|FuzzLabelSet
 
 fuzz: ## every fuzz test for FUZZTIME (default 20s, and a million executions of joins and policy; FUZZ=REGEX: only these)
 	@mkdir -p $(BIN); for d in $$(grep -rl '^func Fuzz' --include='*_test.go' --exclude-dir=e2e . | xargs -n1 dirname | sort -u); do \
