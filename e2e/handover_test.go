@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -20,35 +21,45 @@ import (
 )
 
 // TestHandover: proxies find two gateways by DNS, where one leaves as it gets SIGTERM. It serves all of them, and all changes, for as long as
-// its flags say. Then they find the other. Half of them know by then that there is only that one. `make nodes` does so with real nodes and DNS.
+// its flags say. Then they find the other. Half of them know by then that there is only that one, and some know the first alone. `make nodes`
+// does so with real nodes and DNS. And a third gateway moves the streams of connections that are older than it is told to let them be.
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	const delay, drain = 3 * time.Second, 2 * time.Second
 	server := startClusters(t, []string{"namespace"}, "west")[0]
 	west := client(t, server)
 	must(t, west.Apply(t.Context(), object.Namespace(object.LinkNamespace), object.Namespace("ns"), object.Service("ns", "web")))
-	start := func(name string) *gateway.Gateway {
-		return startGateway(t, gateway.Config{Kubeconfig: server.Kubeconfig(), Hostname: name, Args: []string{
-			fmt.Sprintf("-shutdown-delay=%v", delay), fmt.Sprintf("-drain=%v", drain)}})
+	start := func(name string, flags ...string) *gateway.Gateway {
+		return startGateway(t, gateway.Config{Kubeconfig: server.Kubeconfig(), Hostname: name, Args: flags})
 	}
-	goes, stays := start("goes"), start("stays")
+	goes := start("goes", fmt.Sprintf("-shutdown-delay=%v", delay), fmt.Sprintf("-drain=%v", drain))
+	stays, ages := start("stays"), start("ages", "-max-connection-age=2s")
 	records := proxy.NewRecords(goes.Addr(), stays.Addr())
+	config := proxy.SubscriberConfig{TTL: time.Minute, Authority: object.Authority("ns", "web"), MayBeLate: true}
 	crowd := runSubscribers(t, 16, func(i int) proxy.SubscriberConfig {
-		ttl := time.Second
-		if i%2 == 0 {
-			ttl = time.Minute
+		config := config
+		config.Records = records
+		if i%2 == 1 {
+			config.TTL = time.Second
 		}
-		return proxy.SubscriberConfig{Records: records, TTL: ttl, Authority: object.Authority("ns", "web")}
+		return config
 	})
+	at := func(g *gateway.Gateway) func(int) proxy.SubscriberConfig {
+		config := config
+		config.Records = proxy.NewRecords(g.Addr())
+		return func(int) proxy.SubscriberConfig { return config }
+	}
+	loyal := runSubscribers(t, 4, at(goes)) // or goes would end early, once no proxy is left
+	moves := runSubscribers(t, 1, at(ages))[0]
 	always := netip.MustParseAddrPort("10.1.0.1:8080")
-	change := func(n byte) { // and wait until all proxies have it
+	change := func(n byte, proxies ...*proxy.Subscriber) { // and wait until these have it
 		t.Helper()
 		moving := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 2, 0, n}), object.Port)
 		_, err := kube.Put(t.Context(), west.DiscoveryV1().EndpointSlices("ns"),
 			object.Slice("ns", "web", "1", object.Endpoint(always.Addr().String()), object.Endpoint(moving.Addr().String())))
 		must(t, err)
 		await(t, "all proxies have a change", func() error {
-			for i, one := range crowd {
+			for i, one := range proxies {
 				if now := one.Stream().Snapshot(); now.Phase != proxy.Open || !slices.Equal(now.Get.Addrs(), []netip.AddrPort{always, moving}) {
 					return fmt.Errorf("proxy %d has %v", i, now.Get.Addrs())
 				}
@@ -56,28 +67,30 @@ func TestHandover(t *testing.T) {
 			return nil
 		})
 	}
-	change(1)
-	for _, one := range crowd {
+	all := slices.Concat(crowd, loyal)
+	change(1, all...)
+	for _, one := range all {
 		one.Stream().Mark()
 	}
 
 	began := time.Now()
 	must(t, goes.Signal(syscall.SIGTERM))
 	records.Set(stays.Addr())
-	n := byte(2)
-	for going := true; going; n++ {
-		select {
-		case <-goes.Exited():
-			going = false
-		case <-time.After(100 * time.Millisecond):
+	change(2, crowd...)
+	await(t, "streams are ended", func() error {
+		if !slices.ContainsFunc(all, func(one *proxy.Subscriber) bool { return len(one.Openings()) > 1 }) {
+			return errors.New("all proxies have their first stream")
 		}
-		change(n)
+		return nil
+	})
+	change(3, crowd...)
+	<-goes.Exited()
+	if took := time.Since(began); took < delay+drain {
+		t.Errorf("it had ended after %v", took)
 	}
-	if n < 10 || time.Since(began) < delay+drain {
-		t.Errorf("after %v and %d changes it had ended", time.Since(began), n)
-	}
+	change(4, crowd...)
 	moved := 0
-	for i, one := range crowd {
+	for i, one := range all {
 		if err := one.Stream().Flapped(always); err != nil {
 			t.Errorf("proxy %d: %v", i, err)
 		}
@@ -89,22 +102,28 @@ func TestHandover(t *testing.T) {
 				t.Errorf("proxy %d was refused after %v: %v", i, r.At.Sub(began), r.Err)
 			}
 		}
-		all := one.Openings()
-		if at := all[len(all)-1].Addr; at != stays.Addr() {
+		openings := one.Openings()
+		if at := openings[len(openings)-1].Addr; i < len(crowd) && at != stays.Addr() {
 			t.Errorf("proxy %d is at %s", i, at)
 		}
-		for _, o := range all[1:] {
+		for _, o := range openings[1:] {
 			if moved++; status.Code(o.Why) != codes.Unavailable || o.Lost.Sub(began) < delay {
 				t.Errorf("proxy %d lost its stream after %v by %v", i, o.Lost.Sub(began), o.Why)
 			}
 		}
-		if len(all) > 3 {
-			t.Errorf("proxy %d was sent away %d times", i, len(all)-1)
+		if len(openings) > 3 {
+			t.Errorf("proxy %d was sent away %d times", i, len(openings)-1)
 		}
 	}
 	if moved == 0 {
 		t.Error("no proxy was at the gateway that went")
 	}
+	await(t, "a stream moves to a new connection", func() error {
+		if n := len(moves.Openings()); n < 2 {
+			return fmt.Errorf("the proxy has had %d streams", n)
+		}
+		return nil
+	})
 }
 
 // runSubscribers runs proxies until the test ends.

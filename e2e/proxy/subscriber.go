@@ -32,7 +32,7 @@ type SubscriberConfig struct {
 	TTL       time.Duration // of the records
 	Kind      Kind
 	Authority string
-	Token     string
+	MayBeLate bool                                                 // as of a Stream's Config
 	Connect   func(ctx context.Context, addr string) (Conn, error) // nil: Connect
 }
 
@@ -46,9 +46,8 @@ type Opening struct {
 
 // Refusal is a stream that has ended before its first message, on a connection that there was.
 type Refusal struct {
-	Addr string // of the replica
-	At   time.Time
-	Err  error // its gRPC status; nil: OK
+	At  time.Time
+	Err error // its gRPC status; nil: OK
 }
 
 // Subscriber is a proxy that keeps one subscription, at any of the replicas that it knows by DNS. When the stream ends
@@ -74,7 +73,7 @@ func NewSubscriber(cfg SubscriberConfig) *Subscriber {
 	}
 	s := &Subscriber{cfg: cfg, cache: cache{records: cfg.Records}}
 	s.cache.refresh()
-	s.stream = NewStream(Config{Conn: &s.conn, Kind: cfg.Kind, Authority: cfg.Authority, Token: cfg.Token})
+	s.stream = NewStream(Config{Conn: &s.conn, Kind: cfg.Kind, Authority: cfg.Authority, MayBeLate: cfg.MayBeLate})
 	return s
 }
 
@@ -137,7 +136,7 @@ func (s *Subscriber) subscribe(ctx context.Context) (begun bool) {
 			s.noteBegin(addr, now.First.At)
 		}
 		if now.Phase != Open {
-			s.noteEnd(begun, addr, now)
+			s.noteEnd(begun, now)
 			return begun
 		}
 		select {
@@ -168,13 +167,13 @@ func (s *Subscriber) noteBegin(addr string, first time.Time) {
 	s.openings = append(s.openings, Opening{Addr: addr, Lost: s.lost, Why: s.why, First: first})
 }
 
-func (s *Subscriber) noteEnd(begun bool, addr string, last Status) {
+func (s *Subscriber) noteEnd(begun bool, last Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if begun {
 		s.lost, s.why = last.EndedAt, last.Err
 	} else {
-		s.refusals = append(s.refusals, Refusal{addr, last.EndedAt, last.Err})
+		s.refusals = append(s.refusals, Refusal{last.EndedAt, last.Err})
 	}
 }
 
