@@ -28,14 +28,13 @@ const (
 
 // Config is what to run.
 type Config struct {
-	Binary     string        // the isthmus command; empty: program.Isthmus
-	Kubeconfig string        // of the cluster that the gateway is local to
-	Args       []string      // flags after those of BaseArgs
-	Env        []string      // KEY=VALUE, beyond the environment of this process
-	Hostname   string        // identifies it among replicas; empty: isthmus-0
-	Pod        *Pod          // instead of the fields above; nil: a process of this machine
-	Output     io.Writer     // gets the log as well; nil: nothing does
-	StopLimit  time.Duration // instead of the constant of this name; 0: that
+	Binary     string    // the isthmus command; empty: program.Isthmus
+	Kubeconfig string    // of the cluster that the gateway is local to
+	Args       []string  // flags after those of BaseArgs
+	Env        []string  // KEY=VALUE, beyond the environment of this process
+	Hostname   string    // identifies it among replicas; empty: isthmus-0
+	Pod        *Pod      // instead of the fields above; nil: a process of this machine
+	Output     io.Writer // gets the log as well; nil: nothing does
 }
 
 // Pod is a gateway as a container runs it: with these arguments and this environment, and nothing else. But it has the
@@ -171,7 +170,7 @@ func (g *Gateway) end() error {
 	if proc == nil {
 		return nil
 	}
-	if err := proc.Stop(cmp.Or(g.cfg.StopLimit, StopLimit)); err != nil {
+	if err := proc.Stop(StopLimit); err != nil {
 		return fmt.Errorf("stop the gateway: %w\nits log ends with:\n%s", err, g.Log(20))
 	}
 	return nil

@@ -50,12 +50,12 @@ func Mesh(pod *corev1.Pod) *corev1.Pod {
 		pod.Labels = map[string]string{}
 	}
 	pod.Labels[MeshLabel] = LinkNamespace
-	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "linkerd-proxy", Image: "none", Env: ProxyEnv()})
+	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "linkerd-proxy", Image: "none", Env: proxyEnv()})
 	return pod
 }
 
-// ProxyEnv returns the variables of a proxy's container that configure where it listens.
-func ProxyEnv() []corev1.EnvVar {
+// proxyEnv returns the variables of a proxy's container that configure where it listens.
+func proxyEnv() []corev1.EnvVar {
 	return []corev1.EnvVar{
 		{Name: "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", Value: "0.0.0.0:4143"},
 		{Name: "LINKERD2_PROXY_ADMIN_LISTEN_ADDR", Value: "0.0.0.0:4191"},

@@ -18,7 +18,7 @@ import (
 // Serve runs a server of a recording on a free port of 127.0.0.1. It writes its address to out as the first line, takes
 // steps from in, one a line ("NUMBER METHOD AUTHORITY"), and ends with in.
 func Serve(recording string, in io.Reader, out io.Writer) (err error) {
-	r, err := ReadRecording(recording)
+	r, err := readRecording(recording)
 	if err != nil {
 		return err
 	}

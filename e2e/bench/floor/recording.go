@@ -34,8 +34,8 @@ func (r Recording) Write(path string) error {
 	return os.WriteFile(path, text, 0o600)
 }
 
-// ReadRecording reads what Write has written.
-func ReadRecording(path string) (r Recording, err error) {
+// readRecording reads what Write has written.
+func readRecording(path string) (r Recording, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return r, err
