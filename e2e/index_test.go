@@ -24,7 +24,7 @@ import (
 var update = flag.Bool("update", false, "write files anew that follow from others")
 
 // TestIndex: testdata/README.md lists all cases and, for each behaviour, what proves it. Both follow from the cases' first
-// lines and from the IDs of behaviours in Go tests and faults; make generate writes them. Every behaviour has a proof.
+// lines and from the IDs of behaviours in Go tests; make generate writes them. Every behaviour has a proof.
 func TestIndex(t *testing.T) {
 	path := filepath.Join("testdata", "README.md")
 	text, err := os.ReadFile(path)
@@ -90,7 +90,7 @@ func (x *index) addCases(t *testing.T) {
 	}
 }
 
-// addTests finds the Go tests of both modules, and the faults, that prove behaviours.
+// addTests finds the Go tests of both modules that prove behaviours.
 func (x *index) addTests(t *testing.T) {
 	must(t, filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {

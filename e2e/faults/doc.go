@@ -1,5 +1,6 @@
 // Package faults makes everything around the gateway fail while proxies are connected to it: API servers, the
-// connections to them, link Secrets, and the proxies themselves. What simulated API servers can show is package sim's. There is nothing in it but tests.
+// connections to them, link Secrets, and the proxies themselves. Some tests have simulated API servers, that send what real ones can't be made to. There is
+// nothing in it but tests.
 //
 // TestFaults plays faults. Each has a stage of its own: a cluster name that is linked for it, by a connection that can be
 // spoiled, a federated Service over that cluster, the gateway's own and one that stays well, a mirror of the faulty
@@ -7,7 +8,7 @@
 // the time in all three clusters. Checked of every fault is that
 //
 //   - changes of the other clusters arrive within [patience], as ever;
-//   - no endpoint that is there throughout is ever taken from a proxy, unless its cluster has been unlinked;
+//   - no endpoint that is there throughout is ever taken from a proxy;
 //   - a proxy that subscribes meanwhile is sent all that is known within the 3 s that a proxy waits;
 //   - /debug/clusters and the metrics show the true state, and the gateway stays ready;
 //   - afterwards the cluster is followed again within 10 s, and every proxy has exactly what the clusters offer.
