@@ -6,6 +6,7 @@
 // killed in the middle of a write.
 //
 // A cluster runs as long as a process has its port, which the kernel lets go of
-// with the process, so that a second server can do no harm. And credentials
-// appear as a whole, by one rename.
+// with the process, so that a second server can do no harm. That does not hold
+// for two that serve a new folder, which has no port yet, at the same time. And
+// credentials appear as a whole, by one rename.
 package state

@@ -15,8 +15,8 @@ import (
 // port of a cluster that is down, or even connect to itself.
 const firstPort, lastPort = 20000, 29999
 
-// Listen binds the cluster's port: the one of last time, or a free one. It remembers the port, and makes the folder if need be. While another
-// process serves the folder, it fails.
+// Listen binds the cluster's port: the one of last time, or a free one. It remembers the port, and makes the folder if need be. Once it has
+// a port, it fails while another process serves the folder.
 func (d Dir) Listen(host net.IP) (net.Listener, error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return nil, err
@@ -26,7 +26,11 @@ func (d Dir) Listen(host net.IP) (net.Listener, error) {
 		return nil, err
 	}
 	if port != 0 {
-		return listen(host, port)
+		listener, err := listen(host, port)
+		if err != nil {
+			return nil, fmt.Errorf("the port of %s: %w: does another process serve that folder?", d, err)
+		}
+		return listener, nil
 	}
 	listener, err := listenAny(host)
 	if err != nil {
