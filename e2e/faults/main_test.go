@@ -4,6 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,12 +20,29 @@ func TestMain(m *testing.M) {
 	if *long {
 		promise()
 	}
+	if err := chosen(flag.Lookup("test.run").Value.String()); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
 	// Tests and faults wait most of the time: they need not take turns.
 	if err := flag.Set("test.parallel", "40"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(2)
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// chosen returns an error when -run is as make faults FAULT=REGEX sets it, and there is no such fault.
+func chosen(run string) error {
+	_, names, ok := strings.Cut(run, "Test(Faults|OwnCluster)$/")
+	if !ok {
+		return nil
+	}
+	pattern, err := regexp.Compile(names)
+	if err == nil && !slices.ContainsFunc(slices.Concat(serverFaults(), connectionFaults(), ownFaults()), func(f fault) bool { return pattern.MatchString(f.name) }) {
+		err = fmt.Errorf("there is no fault whose name matches %s", names)
+	}
+	return err
 }
 
 // turns lets two of the tests that keep all processors busy run at a time.
