@@ -12,6 +12,15 @@ import (
 // TestJudge: of what a gateway shows exactly what is wrong is found.
 func TestJudge(t *testing.T) {
 	const silent = "its API server does not answer"
+	old, soon, late := time.Unix(0, 0), time.Now().Add(72*time.Hour), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)
+	clock := func(at time.Time) string { return at.UTC().Format("2006-01-02 15:04 MST") }
+	anchors := func(expires ...time.Time) *adminapi.TrustAnchors {
+		a := new(adminapi.TrustAnchors)
+		for _, at := range expires {
+			a.List = append(a.List, adminapi.Anchor{SHA256: at.String(), Expires: at})
+		}
+		return a
+	}
 	for name, c := range map[string]struct {
 		change func(own, east *adminapi.Cluster, s *Seen)
 		want   []string
@@ -79,6 +88,27 @@ func TestJudge(t *testing.T) {
 			east.API.Expiry = &adminapi.Expiry{What: "token", At: time.Unix(0, 0)}
 		},
 			[]string{"failure link-expiry east: its token has expired, at 1970-01-01 00:00 UTC"}},
+		"a client certificate that expires soon": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.API.Expiry = &adminapi.Expiry{What: "client certificate", At: soon}
+		}, []string{"warning link-expiry east: its client certificate expires in 3 days, at " + clock(soon)}},
+		"an anchor that has expired": {func(own, east *adminapi.Cluster, _ *Seen) {
+			own.API.Anchors, east.API.Anchors = anchors(old), anchors(old)
+		}, []string{"failure trust-anchors east: the trust anchor has expired, at 1970-01-01 00:00 UTC", "failure trust-anchors local: the trust anchor has expired, at 1970-01-01 00:00 UTC"}},
+		"an anchor that expires soon": {func(own, east *adminapi.Cluster, _ *Seen) {
+			own.API.Anchors, east.API.Anchors = anchors(soon), anchors(soon)
+		}, []string{"warning trust-anchors east: the trust anchor expires in 3 days, at " + clock(soon), "warning trust-anchors local: the trust anchor expires in 3 days, at " + clock(soon)}},
+		"an old anchor among good ones": {func(own, east *adminapi.Cluster, _ *Seen) {
+			own.API.Anchors, east.API.Anchors = anchors(old, late), anchors(late, old)
+		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; one is good until 2100-01-01 00:00 UTC", "warning trust-anchors local: 1 of 2 trust anchors have expired; one is good until 2100-01-01 00:00 UTC"}},
+		"more anchors": {func(own, east *adminapi.Cluster, _ *Seen) {
+			own.API.Anchors, east.API.Anchors = anchors(late), anchors(late, late.Add(time.Hour))
+		}, []string{"warning trust-anchors east: 1 of 1 trust anchors here and of 2 there are the same: proxies with a certificate by another one are refused"}},
+		"fewer anchors": {func(own, east *adminapi.Cluster, _ *Seen) {
+			own.API.Anchors, east.API.Anchors = anchors(late, late.Add(time.Hour)), anchors(late)
+		}, []string{"warning trust-anchors east: 1 of 2 trust anchors here and of 1 there are the same: proxies with a certificate by another one are refused"}},
+		"no Nodes": {func(_, east *adminapi.Cluster, _ *Seen) { east.API.Networks = &adminapi.PodNetworks{} }, nil},
+		"Nodes without a Pod CIDR": {func(_, east *adminapi.Cluster, _ *Seen) { east.API.Networks = &adminapi.PodNetworks{Nodes: 1} },
+			[]string{"unchecked pod-networks east: its Nodes have no Pod CIDR"}},
 	} {
 		seen := goodSeen()
 		c.change(&seen.Local, &seen.Clusters.Clusters[0], &seen)

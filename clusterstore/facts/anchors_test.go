@@ -50,6 +50,11 @@ func TestManyCertificates(t *testing.T) {
 	if _, err := parseAnchors(all + one); err == nil || !strings.Contains(err.Error(), "more than 100") {
 		t.Error(err)
 	}
+	for _, text := range []string{"", "\x1b[2Jnone"} {
+		if _, err := parseAnchors(text); err == nil || !strings.HasSuffix(err.Error(), "ca-bundle.crt has no certificate") {
+			t.Errorf("of %q: %v", text, err)
+		}
+	}
 }
 
 func FuzzAnchors(f *testing.F) {
