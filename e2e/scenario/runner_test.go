@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,6 +83,10 @@ func newDouble(t *testing.T) *double {
 	var calls atomic.Int64
 	server.OnGet("changes", func(stream grpc.ServerStreamingServer[pb.Update]) error {
 		return play(destinationtest.Add(fmt.Sprintf("10.0.0.%d:80", calls.Add(1))))(stream)
+	})
+	var swings atomic.Int64
+	server.OnGet("swings", func(stream grpc.ServerStreamingServer[pb.Update]) error {
+		return play(destinationtest.Add([]string{"10.0.0.1:80", "10.0.0.2:80"}[:2-swings.Add(1)%2]...))(stream)
 	})
 	server.OnProfile("profile", func(stream grpc.ServerStreamingServer[pb.DestinationProfile]) error {
 		if err := stream.Send(&pb.DestinationProfile{FullyQualifiedName: "web", OpaqueProtocol: true}); err != nil {
@@ -168,7 +173,8 @@ func TestStreamCommands(t *testing.T) {
 		{"another count", "get a two\nexpect-count a 3..4", "there are 2 addresses, expected are 3 to 4"},
 		{"count of a profile", "profile a profile\nexpect-count a 0..1", "only a Get stream"},
 		{"count of a stream that has ended", "get a ends\nexpect-count a 5..6", "the stream has ended with OK"},
-		{"parts", "get a steps\nmark a\nexpect-addrs a 10.0.0.2:80\nparts a joined 0..2\nparts a left 0..1", ""},
+		{"parts", "get a swings\nfirst a add\nmark a\nreconnect a\nexpect-count a 2..2\nreconnect a\nexpect-count a 1..1\nreconnect a\n" +
+			"expect-count a 2..2\nparts a joined 2..2\nparts a left 1..1", ""},
 		{"other parts", "get a steps\nmark a\nexpect-addrs a 10.0.0.2:80\nparts a joined 3..4", "messages, expected are 3 to 4"},
 		{"parts without mark", "get a two\nparts a left 0..1", "no mark"},
 		{"within", "get a two\nwithin 20s expect-addrs a 10.0.0.1:80 [fd00::1]:80", ""},
@@ -277,5 +283,23 @@ func TestSkips(t *testing.T) {
 		if err := errors.Join(result.Err, runner.Close()); err != nil || (want == "") != (result.Skipped == "") || !strings.Contains(result.Skipped, want) {
 			t.Errorf("%q: skipped %q, %v", script, result.Skipped, err)
 		}
+	}
+}
+
+func TestUnasked(t *testing.T) {
+	addr := netip.MustParseAddrPort("127.0.0.1:1")
+	unasked, err := parseUnasked(nil, []string{addr.String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &answering{}
+	s.code.Store(http.StatusOK)
+	r := &run{answering: map[netip.AddrPort]*answering{addr: s}}
+	if err := unasked(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+	s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/ready", nil))
+	if err := unasked(t.Context(), r); err == nil || !strings.Contains(err.Error(), "asked 1 times") {
+		t.Errorf("once it has been asked: %v", err)
 	}
 }

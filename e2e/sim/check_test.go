@@ -1,6 +1,8 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"regexp"
@@ -231,6 +233,35 @@ func TestDips(t *testing.T) {
 			expect(t, s.audit.dips(s.client), x.want)
 		})
 	}
+}
+
+// TestLasted: an endpoint counts once, whoever offers it, and only if it was there at the mark already.
+func TestLasted(t *testing.T) {
+	of := func(ip, cluster string) offer {
+		return offer{netip.MustParseAddrPort(ip + ":8080"), cluster, "pod"}
+	}
+	k := known{
+		always: map[offer]grade{of(first, "east"): certain, of(first, "south"): reserved, of(second, "east"): reserved,
+			of("10.0.0.3", "east"): useful, of("10.0.0.4", "east"): unused, of("10.0.0.5", "east"): certain},
+		before: map[offer]bool{of(first, "east"): true, of(first, "south"): true, of(second, "east"): true,
+			of("10.0.0.3", "east"): true, of("10.0.0.4", "east"): true, of("10.0.0.5", "east"): false},
+	}
+	if usable, inService := k.lasted(); usable != 3 || inService != 2 {
+		t.Errorf("%d can be used, %d of them in service", usable, inService)
+	}
+}
+
+// TestReadiness: that the gateway was not ready once is known at the end.
+func TestReadiness(t *testing.T) {
+	var r readiness
+	asked := 0
+	r.run(t.Context(), func(context.Context) error {
+		if asked++; asked < 3 {
+			return r.err()
+		}
+		return errors.New("not ready")
+	})
+	expect(t, r.err(), "not ready")
 }
 
 func expect(t *testing.T, err error, want string) {
