@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"isthmus/e2e/admin"
@@ -77,8 +78,8 @@ func (s *simulation) healthy(ctx context.Context) error {
 	return s.ready.err()
 }
 
-// linked waits until the gateway shows all linked clusters as ready, with the newest credentials if those work. That it
-// does not answer is an error at once.
+// linked waits until the gateway shows all linked clusters as ready, with the newest credentials if those work, and warns of
+// Servers that cost too much. That it does not answer is an error at once.
 func (s *simulation) linked(ctx context.Context, within time.Duration) error {
 	var failed error
 	late := poll.Until(ctx, within, 50*time.Millisecond, func() error {
@@ -90,6 +91,9 @@ func (s *simulation) linked(ctx context.Context, within time.Duration) error {
 			if err := c.ready(page); err != nil {
 				return err
 			}
+		}
+		if about := "Servers of namespace " + tenantNamespace; s.world.clusters[0].costly && !strings.Contains(strings.Join(page.Local.Warnings, " "), about) {
+			return fmt.Errorf("the page has no warning about %s", about)
 		}
 		return nil
 	})

@@ -49,9 +49,11 @@ func (w *world) fillTenant() {
 	w.tenantDefinition(w.clusters[0])
 }
 
-// tenantPolicy edits Servers with many terms, and Pods with many labels, all of which they select.
+// tenantPolicy edits Servers with many terms, and Pods with many labels, all of which they select. The Servers cost more than the gateway
+// accepts of a namespace.
 func (w *world) tenantPolicy(c *cluster, _ string) string {
-	const pods, servers, labels = 20, 20, 100
+	const pods, servers, labels = 20, 40, 100
+	c.costly = true
 	values := w.rng.IntN(1000)
 	for i := range pods {
 		o := object.Pod(tenantNamespace, fmt.Sprintf("web-%d", i), "tenant")

@@ -44,6 +44,7 @@ type cluster struct {
 	link     link
 	made     int             // Pods and addresses so far
 	tenant   *corev1.Service // of the local cluster: the tenant's federated one
+	costly   bool            // the tenant has Servers in it that cost more than is accepted
 
 	spreadUntil time.Time // a change of its cordon may take effect until then
 
