@@ -17,7 +17,7 @@
 // tests. That a first message comes within 3 s is checked with -long only.
 //
 // The suite is short by default: every fault once, and no longer than it takes to be seen. With -long the faults last,
-// and the floods of proxies are larger.
+// and the floods of proxies are larger. The faults are the same: TestOwnCluster, of the gateway's own cluster, has three.
 //
 // ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
 package faults
