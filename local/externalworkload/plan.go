@@ -60,6 +60,7 @@ type packed struct {
 	group     *group
 	endpoints []discoveryv1.Endpoint
 	differs   bool
+	loses     bool // some that it had
 }
 
 // pack distributes the endpoints of one address type over slices.
@@ -71,6 +72,7 @@ func (p *plan) pack(svc *corev1.Service, t discoveryv1.AddressType, groups map[p
 	var spare []*discoveryv1.EndpointSlice // those that keep nothing
 	for _, s := range existing {
 		if x := keep(s, groups[newPortsKey(s.Ports)]); len(x.endpoints) > 0 {
+			x.loses = len(x.endpoints) < len(s.Endpoints)
 			x.differs = !maps.Equal(s.Labels, sliceLabels(svc)) || !equality.Semantic.DeepEqual(s.Endpoints, x.endpoints)
 			kept = append(kept, x)
 		} else {
@@ -80,21 +82,29 @@ func (p *plan) pack(svc *corev1.Service, t discoveryv1.AddressType, groups map[p
 	for _, g := range groups {
 		g.fill(kept)
 	}
+	var losing []*discoveryv1.EndpointSlice // written last: what they lose may come into others
 	for _, x := range kept {
+		list := &p.update
+		if x.loses {
+			list = &losing
+		}
 		if x.differs {
-			p.update = append(p.update, withContents(x.slice, svc, x.group.ports, x.endpoints))
+			*list = append(*list, withContents(x.slice, svc, x.group.ports, x.endpoints))
 		}
 	}
 	p.place(svc, t, groups, spare)
+	p.update = append(p.update, losing...)
 }
 
 // place puts what is left of the groups into spare slices and new ones. A spare slice is written once all that it had has come into
-// others, or comes into it.
+// others, or comes into it; at once if there can't be others, since the Service is being deleted.
 func (p *plan) place(svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) {
 	home := make(map[string]int) // workload → the spare slice that has it
 	for i, s := range spare {
 		for j := range s.Endpoints {
-			home[workloadOf(s, &s.Endpoints[j])] = i
+			if svc.DeletionTimestamp == nil {
+				home[workloadOf(s, &s.Endpoints[j])] = i
+			}
 		}
 	}
 	homeOf := func(name string) int {
