@@ -1,3 +1,4 @@
+// Package apisim_test compares the simulated API server of internal/apisim with real ones.
 package apisim_test
 
 import (

@@ -28,7 +28,9 @@ import (
 
 func TestMain(m *testing.M) {
 	// A connection that is closed twice waits a second for somebody who asks why the second time failed.
-	goleak.VerifyTestMain(tests{m}, goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"))
+	goleak.VerifyTestMain(tests{m}, goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"),
+		// The kubelet's library waits 30 s for the second stream of a pair, also if the connection has ended.
+		goleak.IgnoreTopFunction("k8s.io/cri-streaming/pkg/streaming/portforward.(*httpStreamHandler).monitorStreamPair"))
 }
 
 // tests are all tests, one after the other, beside one API server.
