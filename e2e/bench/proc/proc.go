@@ -6,10 +6,9 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"time"
 
+	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 
 	"isthmus/e2e/poll"
@@ -32,41 +31,31 @@ type Memory struct {
 }
 
 // ReadMemory reads a process's memory.
-func ReadMemory(pid int) (m Memory, err error) {
-	m.RSS, err = readField(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Rss")
-	return m, err
+func ReadMemory(pid int) (Memory, error) {
+	p, err := procfs.NewProc(pid)
+	if err != nil {
+		return Memory{}, err
+	}
+	all, err := p.ProcSMapsRollup()
+	return Memory{all.Rss}, some(all.Rss, pid, err)
 }
 
 // Peak returns the most resident memory that a process has had, in bytes.
-func Peak(pid int) (uint64, error) { return readField(fmt.Sprintf("/proc/%d/status", pid), "VmHWM") }
-
-// readField reads the line "NAME: N kB" of a file, and returns the bytes.
-func readField(path, name string) (uint64, error) {
-	text, err := os.ReadFile(path)
+func Peak(pid int) (uint64, error) {
+	p, err := procfs.NewProc(pid)
 	if err != nil {
 		return 0, err
 	}
-	n, err := parseField(string(text), name)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", path, err)
-	}
-	return n, nil
+	status, err := p.NewStatus()
+	return status.VmHWM, some(status.VmHWM, pid, err)
 }
 
-func parseField(text, name string) (uint64, error) {
-	for line := range strings.Lines(text) {
-		value, ok := strings.CutPrefix(line, name+":")
-		if !ok {
-			continue
-		}
-		kilobytes, ok := strings.CutSuffix(strings.TrimSpace(value), " kB")
-		n, err := strconv.ParseUint(kilobytes, 10, 54)
-		if err != nil || !ok {
-			return 0, fmt.Errorf("%s is %q, not kilobytes", name, strings.TrimSpace(value))
-		}
-		return n * 1024, nil
+// some returns an error if a process has no memory: it has ended, and its parent has not asked how yet.
+func some(bytes uint64, pid int, err error) error {
+	if err == nil && bytes == 0 {
+		err = fmt.Errorf("process %d has no memory: it has ended", pid)
 	}
-	return 0, fmt.Errorf("there is no line %s", name)
+	return err
 }
 
 // ResetPeak lets a process's Peak begin anew, at what it has now.
