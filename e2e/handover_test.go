@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -34,21 +35,14 @@ func TestHandover(t *testing.T) {
 	}
 	goes := start("goes", fmt.Sprintf("-shutdown-delay=%v", delay), fmt.Sprintf("-drain=%v", drain))
 	stays, ages := start("stays"), start("ages", "-max-connection-age=2s")
-	records := proxy.NewRecords(goes.Addr(), stays.Addr())
-	config := proxy.SubscriberConfig{TTL: time.Minute, Authority: object.Authority("ns", "web"), MayBeLate: true}
-	crowd := runSubscribers(t, 16, func(i int) proxy.SubscriberConfig {
-		config := config
-		config.Records = records
-		if i%2 == 1 {
-			config.TTL = time.Second
+	var left atomic.Bool // and DNS says so
+	crowd := runSubscribers(t, 16, func(i int) []string {
+		if i%2 == 1 && left.Load() {
+			return []string{stays.Addr()}
 		}
-		return config
+		return []string{goes.Addr(), stays.Addr()}
 	})
-	at := func(g *gateway.Gateway) func(int) proxy.SubscriberConfig {
-		config := config
-		config.Records = proxy.NewRecords(g.Addr())
-		return func(int) proxy.SubscriberConfig { return config }
-	}
+	at := func(g *gateway.Gateway) func(int) []string { return func(int) []string { return []string{g.Addr()} } }
 	loyal := runSubscribers(t, 4, at(goes)) // or goes would end early, once no proxy is left
 	moves := runSubscribers(t, 1, at(ages))[0]
 	always := netip.MustParseAddrPort("10.1.0.1:8080")
@@ -75,7 +69,7 @@ func TestHandover(t *testing.T) {
 
 	began := time.Now()
 	must(t, goes.Signal(syscall.SIGTERM))
-	records.Set(stays.Addr())
+	left.Store(true)
 	change(2, crowd...)
 	await(t, "streams are ended", func() error {
 		if !slices.ContainsFunc(all, func(one *proxy.Subscriber) bool { return len(one.Openings()) > 1 }) {
@@ -126,8 +120,8 @@ func TestHandover(t *testing.T) {
 	})
 }
 
-// runSubscribers runs proxies until the test ends.
-func runSubscribers(t *testing.T, n int, config func(i int) proxy.SubscriberConfig) (all []*proxy.Subscriber) {
+// runSubscribers runs proxies until the test ends, each with the addresses that it knows.
+func runSubscribers(t *testing.T, n int, known func(i int) []string) (all []*proxy.Subscriber) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	t.Cleanup(func() {
@@ -135,7 +129,9 @@ func runSubscribers(t *testing.T, n int, config func(i int) proxy.SubscriberConf
 		running.Wait()
 	})
 	for i := range n {
-		one := proxy.NewSubscriber(config(i))
+		one := proxy.NewSubscriber(proxy.SubscriberConfig{
+			Known: func() []string { return known(i) }, Authority: object.Authority("ns", "web"), MayBeLate: true,
+		})
 		all = append(all, one)
 		running.Go(func() { one.Run(ctx) })
 	}

@@ -28,8 +28,7 @@ type Conn interface {
 
 // SubscriberConfig is what to subscribe to, and how to find the servers.
 type SubscriberConfig struct {
-	Records   *Records
-	TTL       time.Duration // of the records
+	Known     func() []string // the addresses of the replicas that it knows at the moment
 	Kind      Kind
 	Authority string
 	MayBeLate bool                                                 // as of a Stream's Config
@@ -50,14 +49,13 @@ type Refusal struct {
 	Err error // its gRPC status; nil: OK
 }
 
-// Subscriber is a proxy that keeps one subscription, at any of the replicas that it knows by DNS. When the stream ends
+// Subscriber is a proxy that keeps one subscription, at any of the replicas that it knows. When the stream ends
 // it waits, tries all replicas that it knows, in any order, and stays with the first one that connects. The pause
 // doubles each time, and starts over with any message.
 type Subscriber struct {
 	cfg    SubscriberConfig
 	stream *Stream
-	conn   exchange
-	cache  cache
+	conn   Exchange
 
 	mu       sync.Mutex
 	openings []Opening
@@ -66,13 +64,12 @@ type Subscriber struct {
 	why      error
 }
 
-// NewSubscriber returns a Subscriber that knows the records as they are now. It does nothing until Run.
+// NewSubscriber returns a Subscriber, which does nothing until Run.
 func NewSubscriber(cfg SubscriberConfig) *Subscriber {
 	if cfg.Connect == nil {
 		cfg.Connect = Connect
 	}
-	s := &Subscriber{cfg: cfg, cache: cache{records: cfg.Records}}
-	s.cache.refresh()
+	s := &Subscriber{cfg: cfg}
 	s.stream = NewStream(Config{Conn: &s.conn, Kind: cfg.Kind, Authority: cfg.Authority, MayBeLate: cfg.MayBeLate})
 	return s
 }
@@ -96,11 +93,6 @@ func (s *Subscriber) Refusals() []Refusal {
 
 // Run subscribes until ctx ends.
 func (s *Subscriber) Run(ctx context.Context) {
-	var caching sync.WaitGroup
-	defer caching.Wait()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	caching.Go(func() { s.cache.run(ctx, s.cfg.TTL) })
 	pause := FirstPause
 	for ctx.Err() == nil {
 		if s.subscribe(ctx) {
@@ -121,7 +113,7 @@ func (s *Subscriber) subscribe(ctx context.Context) (begun bool) {
 		return false
 	}
 	defer conn.Close()
-	s.conn.set(conn)
+	s.conn.Set(conn)
 	if s.stream.Open(ctx) != nil {
 		return false
 	}
@@ -151,7 +143,7 @@ func (s *Subscriber) subscribe(ctx context.Context) (begun bool) {
 
 // connect returns a connection to any of the replicas that are known and can be connected to; nil: there is none.
 func (s *Subscriber) connect(ctx context.Context) (Conn, string) {
-	known := s.cache.known()
+	known := slices.Clone(s.cfg.Known())
 	rand.Shuffle(len(known), func(i, j int) { known[i], known[j] = known[j], known[i] })
 	for _, addr := range known {
 		if conn, err := s.cfg.Connect(ctx, addr); err == nil {
@@ -217,28 +209,32 @@ func (s *single) Close() error {
 	return err
 }
 
-// exchange is a connection that can be replaced.
-type exchange struct {
+// Exchange is a connection that can be replaced: calls that begin later go over the new one. Its methods may be called concurrently.
+type Exchange struct {
 	mu  sync.Mutex
 	now Conn
 }
 
-func (e *exchange) set(c Conn) {
+// Set replaces the connection, and returns the one before, which it does not close; nil: there was none.
+func (e *Exchange) Set(c Conn) (before Conn) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.now = c
+	before, e.now = e.now, c
+	return before
 }
 
-func (e *exchange) current() Conn {
+func (e *Exchange) current() Conn {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.now
 }
 
-func (e *exchange) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
+// Invoke makes a call.
+func (e *Exchange) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
 	return e.current().Invoke(ctx, method, args, reply, opts...)
 }
 
-func (e *exchange) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+// NewStream makes a call. There must be a connection.
+func (e *Exchange) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	return e.current().NewStream(ctx, desc, method, opts...)
 }

@@ -57,11 +57,10 @@ func newStage(t *testing.T) *stage {
 			}
 		}
 	})
-	conn, err := proxy.Dial(server.Addr())
+	cs, err := connect(server.Addr(), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cs := &clients{links: []*connection{{addr: server.Addr(), now: conn}}}
 	s.client = newClient(cs.links[0], proxy.Get, "s00", "", "")
 	s.client.wanted.Store(true)
 	cs.all = []*client{s.client}

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -35,55 +34,42 @@ type client struct {
 
 // clients are all clients, on some connections.
 type clients struct {
+	addr  string // of the gateway
 	all   []*client
-	links []*connection
+	links []*proxy.Exchange
 	opens atomic.Int64
 	keep  sync.WaitGroup
 }
 
-// connection is one that can be cut: calls that begin later go over a new one.
-type connection struct {
-	addr string
-	mu   sync.Mutex
-	now  *grpc.ClientConn
-}
-
-func (c *connection) current() *grpc.ClientConn {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-// cut ends the connection and all streams on it.
-func (c *connection) cut() error {
-	fresh, err := proxy.Dial(c.addr)
-	if err != nil {
-		return err
-	}
-	c.mu.Lock()
-	old := c.now
-	c.now = fresh
-	c.mu.Unlock()
-	return old.Close()
-}
-
-func (c *connection) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {
-	return c.current().Invoke(ctx, method, args, reply, opts...)
-}
-
-func (c *connection) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
-	return c.current().NewStream(ctx, desc, method, opts...)
-}
-
-// newClients makes clients of any services and zones, none of them open.
-func newClients(w *world, addr string) (*clients, error) {
-	cs := &clients{}
-	for range max(1, w.cfg.Clients/20) {
+// connect returns clients, none so far, with connections for them.
+func connect(addr string, connections int) (*clients, error) {
+	cs := &clients{addr: addr}
+	for range connections {
 		conn, err := proxy.Dial(addr)
 		if err != nil {
 			return nil, errors.Join(err, cs.close())
 		}
-		cs.links = append(cs.links, &connection{addr: addr, now: conn})
+		link := &proxy.Exchange{}
+		link.Set(conn)
+		cs.links = append(cs.links, link)
+	}
+	return cs, nil
+}
+
+// cut ends a connection and all streams on it. A new one takes its place.
+func (cs *clients) cut(i int) error {
+	fresh, err := proxy.Dial(cs.addr)
+	if err != nil {
+		return err
+	}
+	return cs.links[i].Set(fresh).Close()
+}
+
+// newClients makes clients of any services and zones, none of them open.
+func newClients(w *world, addr string) (*clients, error) {
+	cs, err := connect(addr, max(1, w.cfg.Clients/20))
+	if err != nil {
+		return nil, err
 	}
 	for i := range w.cfg.Clients {
 		kind, node := proxy.Get, pick(w, []string{"", "node-1", "node-2", "node-3"})
@@ -95,7 +81,7 @@ func newClients(w *world, addr string) (*clients, error) {
 	return cs, nil
 }
 
-func newClient(conn *connection, kind proxy.Kind, service, node, zone string) *client {
+func newClient(conn *proxy.Exchange, kind proxy.Kind, service, node, zone string) *client {
 	return &client{kind: kind, service: service, zone: zone, stream: proxy.NewStream(proxy.Config{
 		Conn:      conn,
 		Kind:      kind,
@@ -183,7 +169,7 @@ func (cs *clients) stop() error {
 func (cs *clients) close() error {
 	var errs []error
 	for _, l := range cs.links {
-		errs = append(errs, l.current().Close())
+		errs = append(errs, l.Set(nil).Close())
 	}
 	return errors.Join(errs...)
 }
@@ -219,7 +205,7 @@ var clientSteps = []clientStep{
 	}},
 	{"cut a connection", 1, func(cs *clients, w *world) (string, error) {
 		i := w.rng.IntN(len(cs.links))
-		return fmt.Sprintf("connection %d", i), cs.links[i].cut()
+		return fmt.Sprintf("connection %d", i), cs.cut(i)
 	}},
 }
 

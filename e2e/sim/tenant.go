@@ -186,19 +186,17 @@ func (w *world) tenantNonsense(c *cluster, _ string) string {
 
 // tenantClients are those of the tenant: of its Services, of ports that these do not declare, and of names that it has made up.
 func tenantClients(addr string) (*clients, error) {
-	conn, err := proxy.Dial(addr)
+	cs, err := connect(addr, 1)
 	if err != nil {
 		return nil, err
 	}
-	link := &connection{addr: addr, now: conn}
-	cs := &clients{links: []*connection{link}}
 	joined := object.FullName(tenantNamespace, tenantJoined)
 	for i := range 20 {
 		for _, authority := range []string{
 			object.Authority(tenantNamespace, tenantJoined), fmt.Sprintf("%s:%d", joined, 10_000+i), fmt.Sprintf("made-up-%d.%s:80", i, joined),
 		} {
 			cs.all = append(cs.all, &client{service: authority, stream: proxy.NewStream(proxy.Config{
-				Conn: link, Kind: proxy.Get, Authority: authority, Token: `{"ns":"` + tenantNamespace + `"}`,
+				Conn: cs.links[0], Kind: proxy.Get, Authority: authority, Token: `{"ns":"` + tenantNamespace + `"}`,
 			})})
 		}
 	}

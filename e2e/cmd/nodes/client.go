@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -67,10 +68,11 @@ func runClient(args []string) error {
 	var clients []*proxy.Subscriber
 	for range subscribers {
 		for _, a := range asked {
-			records := proxy.NewRecords()
+			records := &atomic.Value{}
+			records.Store([]string{})
 			go follow(ctx, server, host, port, records)
-			// The time to live is that of DNS: follow looks up no earlier.
-			c := proxy.NewSubscriber(proxy.SubscriberConfig{Records: records, TTL: 50 * time.Millisecond, Kind: a.kind, Authority: a.authority, Connect: connect})
+			known := func() []string { return records.Load().([]string) }
+			c := proxy.NewSubscriber(proxy.SubscriberConfig{Known: known, Kind: a.kind, Authority: a.authority, Connect: connect})
 			go c.Run(ctx)
 			clients = append(clients, c)
 		}
@@ -121,7 +123,7 @@ func connect(ctx context.Context, addr string) (proxy.Conn, error) {
 }
 
 // follow keeps the records as DNS has them, and looks up whenever the answer's time to live is over.
-func follow(ctx context.Context, server, host, port string, records *proxy.Records) {
+func follow(ctx context.Context, server, host, port string, records *atomic.Value) {
 	for ctx.Err() == nil {
 		addrs, ttl, err := lookUp(server, host)
 		if err != nil {
@@ -130,7 +132,7 @@ func follow(ctx context.Context, server, host, port string, records *proxy.Recor
 			for i := range addrs {
 				addrs[i] = net.JoinHostPort(addrs[i], port)
 			}
-			records.Set(addrs...)
+			records.Store(addrs)
 		}
 		select {
 		case <-ctx.Done():
