@@ -17,7 +17,8 @@
 //   - cluster and gateway run a real API server and the gateway, each as a process; prometheus does so with Prometheus. pod runs
 //     the gateway as the container of a Pod would.
 //   - apisim is a simulated API server, of which hundreds fit into one process. A test compares it with a real one.
-//   - proxy is the model of a proxy, faultproxy a network that fails, intercept what stands in front of an API server.
+//   - proxy is the model of a proxy, faultproxy a network that fails, intercept what stands in front of an API server, probed a
+//     Linkerd gateway as far as its probe.
 //   - kubelet is a node that forwards ports; reach has the tests of how people get at gateways.
 //   - object builds Kubernetes objects, kube writes them to real API servers, kubectl does what users do there,
 //     admin reads the gateway's metrics and debug pages, poll waits.

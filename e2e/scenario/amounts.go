@@ -29,9 +29,6 @@ func (a amount) has(n int) bool { return a.low <= n && n <= a.high }
 
 // parseExpectCount is for: expect-count ID N..M.
 func parseExpectCount(p *parser, args []string) (action, error) {
-	if err := p.stream(args[0]); err != nil {
-		return nil, err
-	}
 	want, err := parseAmount(args[1])
 	return func(ctx context.Context, r *run) error { return r.streams[args[0]].expectCount(ctx, want) }, err
 }
@@ -55,9 +52,6 @@ func (s *stream) expectCount(ctx context.Context, want amount) error {
 
 // parseParts is for: parts ID left|joined N..M.
 func parseParts(p *parser, args []string) (action, error) {
-	if err := p.stream(args[0]); err != nil {
-		return nil, err
-	}
 	if !slices.Contains([]string{"left", "joined"}, args[1]) {
 		return nil, fmt.Errorf("%q is neither left nor joined", args[1])
 	}

@@ -19,7 +19,7 @@ func TestParseMistakes(t *testing.T) {
 		"expect-svc west s prots=1":               "unknown option",
 		"gateway west g - prots=1":                "unknown option",
 		"slice west s web 80 10.0.0.1,colour=red": "unknown word",
-		"link east as east missing=hope":          "no such part",
+		"link east as east missing=hope":          "missing=hope: the value must be one of",
 		"repeat 2 s\n-- s --\nnonsense":           "c.txtar:3: nonsense",
 		"settle\n-- s --\n-- s --\n":              "there are two sections",
 	} {

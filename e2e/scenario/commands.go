@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -95,6 +96,16 @@ func (p *parser) command(words []string) (action, error) {
 	if len(args) < c.min || c.max >= 0 && len(args) > c.max {
 		return nil, fmt.Errorf("wrong number of words, it is: %s %s", name, c.synopsis)
 	}
+	switch first, _, _ := strings.Cut(c.synopsis, " "); first {
+	case "ID":
+		if opens := name == "get" || name == "profile"; !opens && !p.streams[args[0]] {
+			return nil, fmt.Errorf("there is no stream %q yet", args[0])
+		}
+	case "CLUSTER":
+		if err := knownCluster(args[0]); err != nil {
+			return nil, err
+		}
+	}
 	return c.parse(p, args)
 }
 
@@ -147,14 +158,6 @@ func parseRepeat(p *parser, args []string) (action, error) {
 	return nil, nil
 }
 
-// stream notes that a command uses a stream, which must have been opened before.
-func (p *parser) stream(id string) error {
-	if !p.streams[id] {
-		return fmt.Errorf("there is no stream %q yet", id)
-	}
-	return nil
-}
-
 func parseSubscribe(kind proxy.Kind) func(*parser, []string) (action, error) {
 	return func(p *parser, args []string) (action, error) {
 		p.streams[args[0]] = true
@@ -168,33 +171,23 @@ func parseSubscribe(kind proxy.Kind) func(*parser, []string) (action, error) {
 
 // onStream is for commands that have nothing but a stream's id.
 func onStream(do func(*stream, context.Context) error) func(*parser, []string) (action, error) {
-	return func(p *parser, args []string) (action, error) {
-		id := args[0]
-		return func(ctx context.Context, r *run) error { return do(r.streams[id], ctx) }, p.stream(id)
+	return func(_ *parser, args []string) (action, error) {
+		return func(ctx context.Context, r *run) error { return do(r.streams[args[0]], ctx) }, nil
 	}
 }
 
 func parseExpect(p *parser, args []string) (action, error) {
-	if err := p.stream(args[0]); err != nil {
-		return nil, err
-	}
 	want, err := p.jsonSection(args[1])
 	return func(ctx context.Context, r *run) error { return r.streams[args[0]].expect(ctx, want) }, err
 }
 
 func parseExpectAddrs(p *parser, args []string) (action, error) {
-	if err := p.stream(args[0]); err != nil {
-		return nil, err
-	}
 	want, err := addresses(args[1:])
 	slices.SortFunc(want, netip.AddrPort.Compare)
 	return func(ctx context.Context, r *run) error { return r.streams[args[0]].expectAddrs(ctx, want) }, err
 }
 
 func parseFirst(p *parser, args []string) (action, error) {
-	if err := p.stream(args[0]); err != nil {
-		return nil, err
-	}
 	kinds := []string{"add", "remove", "no_endpoints(true)", "no_endpoints(false)", "profile"}
 	if !slices.Contains(kinds, args[1]) {
 		return nil, fmt.Errorf("%q is none of %q", args[1], kinds)
@@ -205,9 +198,6 @@ func parseFirst(p *parser, args []string) (action, error) {
 }
 
 func parseExpectError(p *parser, args []string) (action, error) {
-	if err := p.stream(args[0]); err != nil {
-		return nil, err
-	}
 	code, ok := codeByName(args[1])
 	if !ok {
 		return nil, fmt.Errorf("%q is no gRPC code", args[1])
@@ -233,17 +223,11 @@ func codeByName(name string) (codes.Code, bool) {
 }
 
 func parseNoFlap(p *parser, args []string) (action, error) {
-	if err := p.stream(args[0]); err != nil {
-		return nil, err
-	}
 	addrs, err := addresses(args[1:])
 	return func(_ context.Context, r *run) error { return r.streams[args[0]].Flapped(addrs...) }, err
 }
 
 func parseQuiet(p *parser, args []string) (action, error) {
-	if err := p.stream(args[0]); err != nil {
-		return nil, err
-	}
 	d, err := duration(args[1])
 	return func(ctx context.Context, r *run) error { return r.streams[args[0]].quiet(ctx, d) }, err
 }
@@ -256,7 +240,7 @@ func parseRestart(p *parser, args []string) (action, error) {
 func parseFault(do func(*run, context.Context, string) error) func(*parser, []string) (action, error) {
 	return func(p *parser, args []string) (action, error) {
 		p.c.needs["faults"] = true
-		return func(ctx context.Context, r *run) error { return do(r, ctx, args[0]) }, knownCluster(args[0])
+		return func(ctx context.Context, r *run) error { return do(r, ctx, args[0]) }, nil
 	}
 }
 

@@ -50,39 +50,35 @@ func parseLink(_ *parser, args []string) (action, error) {
 }
 
 func readLink(remote, name string, words []string) (link, error) {
-	opt, err := readOptions(words, "user=", "exec", "server=", "ca=", "kubeconfig=", "missing=", "type=", "secret=",
+	opt, err := readOptions(words, "user=", "exec", "server=", "ca=", "kubeconfig=", "missing=...", "type=", "secret=",
 		"trust-domain=", "cluster-domain=", "in=")
 	if err != nil {
 		return link{}, err
 	}
 	var errs []error
-	one := func(key, otherwise string, only ...string) string {
-		v, err := opt.one(key, otherwise)
-		if err == nil && len(only) > 0 && v != otherwise && !slices.Contains(only, v) {
-			err = fmt.Errorf("%s=%s: the value must be one of %q", key, v, only)
+	for key, only := range map[string][]string{
+		"server": {"dead", "silent"}, "ca": {"other"}, "kubeconfig": {"broken"}, "missing": {"label", "trust-domain", "cluster-domain", "kubeconfig"},
+	} {
+		for _, v := range opt.values[key] {
+			if !slices.Contains(only, v) {
+				errs = append(errs, fmt.Errorf("%s=%s: the value must be one of %q", key, v, only))
+			}
 		}
-		errs = append(errs, err)
-		return v
 	}
 	l := link{
 		remote: remote, name: name,
-		secret:        one("secret", k8s.LinkName(name)),
-		trustDomain:   one("trust-domain", domain),
-		clusterDomain: one("cluster-domain", domain),
-		user:          one("user", ""),
+		secret:        opt.one("secret", k8s.LinkName(name)),
+		trustDomain:   opt.one("trust-domain", domain),
+		clusterDomain: opt.one("cluster-domain", domain),
+		user:          opt.one("user", ""),
 		exec:          opt.flags["exec"],
-		server:        one("server", "", "dead", "silent"),
-		otherCA:       one("ca", "", "other") != "",
-		broken:        one("kubeconfig", "", "broken") != "",
+		server:        opt.one("server", ""),
+		otherCA:       opt.one("ca", "") != "",
+		broken:        opt.one("kubeconfig", "") != "",
 		missing:       opt.values["missing"],
-		secretType:    one("type", k8s.LinkType),
+		secretType:    opt.one("type", k8s.LinkType),
 		annotations:   opt.annotations,
-		in:            one("in", ClusterNames[0]),
-	}
-	for _, m := range l.missing {
-		if !slices.Contains([]string{"label", "trust-domain", "cluster-domain", "kubeconfig"}, m) {
-			errs = append(errs, fmt.Errorf("missing=%s: there is no such part", m))
-		}
+		in:            opt.one("in", ClusterNames[0]),
 	}
 	if l.user != "" && l.user != "nobody" && !strings.Contains(l.user, "/") {
 		errs = append(errs, fmt.Errorf("user=%s is neither NS/SA nor nobody", l.user))
@@ -127,9 +123,9 @@ func (r *run) kubeconfig(ctx context.Context, l link) ([]byte, error) {
 	server := w.Server()
 	switch l.server {
 	case "dead":
-		server = "https://" + r.runner.dead.addr
+		server = "https://" + r.runner.dead.Addr()
 	case "silent":
-		server = "https://" + r.runner.silent.addr
+		server = "https://" + r.runner.silent.Addr().String()
 	}
 	if l.otherCA {
 		if w, err = r.writer(ClusterNames[0]); err != nil {

@@ -4,41 +4,38 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
+	"time"
+
+	"isthmus/e2e/poll"
+	"isthmus/e2e/probed"
 )
 
 // gatewayObject makes a Service of Linkerd's gateway, as Linkerd's multicluster chart does; hosts is "-" or the addresses
 // and names of its load balancer.
 func gatewayObject(o object, hosts string, words []string) error {
-	opt, err := readOptions(words, "external-ip=", "identity=", "port=", "probe=")
+	opt, err := readOptions(words, "external-ip=...", "identity=", "port=", "probe=")
 	if err != nil {
 		return err
 	}
-	var errs []error
-	one := func(key, otherwise string) string {
-		v, err := opt.one(key, otherwise)
-		errs = append(errs, err)
-		return v
-	}
-	identity := one("identity", "gateway.identity.example")
 	annotations := object{"mirror.linkerd.io/multicluster-gateway": "true"}
-	if identity != "" {
+	if identity := opt.one("identity", "gateway.identity.example"); identity != "" {
 		annotations["mirror.linkerd.io/gateway-identity"] = identity
 	}
 	var ports []any
+	var errs []error
 	add := func(name, text string) {
 		n, err := number(text)
 		errs = append(errs, err)
 		ports = append(ports, object{"name": name, "port": n, "protocol": "TCP"})
 	}
-	add("mc-gateway", one("port", "4143"))
-	if probe := one("probe", ""); probe != "" {
+	add("mc-gateway", opt.one("port", "4143"))
+	if probe := opt.one("probe", ""); probe != "" {
 		add("mc-probe", probe)
 		annotations["mirror.linkerd.io/probe-path"], annotations["mirror.linkerd.io/probe-period"] = "/ready", "1s"
 	}
-	for key, value := range opt.annotations {
-		annotations[key] = value
-	}
+	maps.Copy(annotations, opt.annotations)
 	opt.annotations = annotations
 	setKind(o, "v1", "Service", opt, nil)
 	spec := object{"type": "LoadBalancer", "allocateLoadBalancerNodePorts": false, "ports": ports}
@@ -86,7 +83,7 @@ func parseUnasked(_ *parser, args []string) (action, error) {
 		if s == nil {
 			return fmt.Errorf("nothing answers at %s", addr)
 		}
-		if n := s.asked.Load(); n > 0 {
+		if n := s.Asked(); n > 0 {
 			return fmt.Errorf("%s has been asked %d times", addr, n)
 		}
 		return nil
@@ -118,14 +115,20 @@ func (r *run) answers(ctx context.Context, addr netip.AddrPort, code int) error 
 		return fmt.Errorf("nothing answers at %s", addr)
 	case code == 0:
 		delete(r.answering, addr)
-		return s.close()
+		s.Close()
+		return nil
 	case s == nil:
-		s, err := startAnswering(ctx, addr, code)
-		if err == nil {
-			r.answering[addr] = s
+		// Another run on this machine may have the address for the length of a case.
+		err := poll.Until(ctx, time.Minute, 100*time.Millisecond, func() (err error) {
+			s, err = probed.Start(addr.String(), code)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("a server at %s: %w", addr, err)
 		}
-		return err
+		r.answering[addr] = s
+		return nil
 	}
-	s.code.Store(int64(code))
+	s.Answer(code)
 	return nil
 }

@@ -74,7 +74,7 @@ func parseExport(p *parser, args []string) (action, error) {
 	}
 	return func(ctx context.Context, r *run) error {
 		return r.apply(ctx, args[0], &unstructured.Unstructured{Object: o})
-	}, knownCluster(args[0])
+	}, nil
 }
 
 // readMCS reads an object in the version that the cluster prefers.

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"strconv"
@@ -33,7 +32,7 @@ func parseApply(p *parser, args []string) (action, error) {
 			}
 		}
 		return nil
-	}, knownCluster(args[0])
+	}, nil
 }
 
 // parseDelete is for any object.
@@ -50,13 +49,13 @@ func parseDelete(p *parser, args []string) (action, error) {
 	namespace, name := p.named(args[2])
 	return func(ctx context.Context, r *run) error {
 		return r.delete(ctx, args[0], args[1], namespace, name, grace)
-	}, knownCluster(args[0])
+	}, nil
 }
 
 // parseOwns is for an object that the case has others write: it is deleted after the case.
 func parseOwns(p *parser, args []string) (action, error) {
 	namespace, name := p.named(args[2])
-	return func(_ context.Context, r *run) error { return r.own(args[0], args[1], namespace, name) }, knownCluster(args[0])
+	return func(_ context.Context, r *run) error { return r.own(args[0], args[1], namespace, name) }, nil
 }
 
 // parseObject is for the shorthands whose words are all that the object depends on.
@@ -70,7 +69,7 @@ func parseObject(build func(o object, what string, more []string) error) func(*p
 		}
 		return func(ctx context.Context, r *run) error {
 			return r.apply(ctx, args[0], &unstructured.Unstructured{Object: o})
-		}, knownCluster(args[0])
+		}, nil
 	}
 }
 
@@ -169,7 +168,7 @@ func asAny(texts []string) []any {
 
 // svcObject makes a Service; ports is "-" or [NAME=]PORT[/TARGETPORT],...
 func svcObject(o object, ports string, words []string) error {
-	opt, err := readOptions(words, "selector.", "headless", "cluster-ip=", "external-name=", "internal-traffic=", "affinity=", "family=")
+	opt, err := readOptions(words, "selector.", "headless", "cluster-ip=...", "external-name=", "internal-traffic=", "affinity=", "family=...")
 	if err != nil {
 		return err
 	}
@@ -209,25 +208,13 @@ func svcObject(o object, ports string, words []string) error {
 
 // svcSpec sets the parts of a Service's spec that are options by themselves.
 func svcSpec(spec object, opt options) error {
-	external, err := opt.one("external-name", "")
-	if err != nil {
-		return err
-	}
-	if external != "" {
+	if external := opt.one("external-name", ""); external != "" {
 		spec["type"], spec["externalName"] = "ExternalName", external
 	}
-	traffic, err := opt.one("internal-traffic", "")
-	if err != nil {
-		return err
-	}
-	if traffic != "" {
+	if traffic := opt.one("internal-traffic", ""); traffic != "" {
 		spec["internalTrafficPolicy"] = traffic
 	}
-	seconds, err := opt.one("affinity", "")
-	if err != nil {
-		return err
-	}
-	if seconds != "" {
+	if seconds := opt.one("affinity", ""); seconds != "" {
 		n, err := number(seconds)
 		if err != nil {
 			return err
@@ -245,19 +232,16 @@ func svcSpec(spec object, opt options) error {
 
 // ewObject makes an ExternalWorkload.
 func ewObject(o object, ips string, words []string) error {
-	opt, err := readOptions(words, "port=", "identity=", "server-name=", "owner=", "unready")
+	opt, err := readOptions(words, "port=...", "identity=", "server-name=", "owner=...", "unready")
 	if err != nil {
 		return err
 	}
 	setKind(o, "workload.linkerd.io/v1beta1", "ExternalWorkload", opt, nil)
 	name := metadata(o)["name"].(string)
-	identity, err1 := opt.one("identity", "spiffe://root/"+name)
-	serverName, err2 := opt.one("server-name", name+".vm.example")
-	err3 := setOwners(o, opt.values["owner"], func(string) string { return "example.com/v1" })
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err := setOwners(o, opt.values["owner"], func(string) string { return "example.com/v1" }); err != nil {
 		return err
 	}
-	spec := object{"meshTLS": object{"identity": identity, "serverName": serverName}}
+	spec := object{"meshTLS": object{"identity": opt.one("identity", "spiffe://root/"+name), "serverName": opt.one("server-name", name+".vm.example")}}
 	var addrs, ports []any
 	for _, ip := range list(ips) {
 		addrs = append(addrs, object{"ip": ip})

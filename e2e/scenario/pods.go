@@ -9,7 +9,7 @@ import (
 
 // podObject makes a Pod, with its status.
 func podObject(o object, ips string, words []string) error {
-	opt, err := readOptions(words, "unmeshed", "port=", "owner=", "sa=", "node=", "host-ip=", "host-network", "phase=",
+	opt, err := readOptions(words, "unmeshed", "port=...", "owner=...", "sa=", "node=", "host-ip=", "host-network", "phase=",
 		"inbound=", "no-env", "native-sidecar")
 	if err != nil {
 		return err
@@ -23,15 +23,12 @@ func podObject(o object, ips string, words []string) error {
 	if err := setOwners(o, opt.values["owner"], podOwnerVersion); err != nil {
 		return err
 	}
-	node, err1 := opt.one("node", "node-1")
-	account, err2 := opt.one("sa", "")
-	status, err3 := podStatus(ips, opt)
-	ports, err4 := containerPorts(opt.values["port"])
-	proxy, err5 := proxyContainer(opt)
-	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+	status, err1 := podStatus(ips, opt)
+	ports, err2 := containerPorts(opt.values["port"])
+	if err := errors.Join(err1, err2); err != nil {
 		return err
 	}
-	app := object{"name": "app", "image": "none"}
+	app, proxy := object{"name": "app", "image": "none"}, proxyContainer(opt)
 	if len(ports) > 0 {
 		app["ports"] = ports
 	}
@@ -44,10 +41,10 @@ func podObject(o object, ips string, words []string) error {
 	case meshed:
 		spec["containers"] = []any{app, proxy}
 	}
-	if node != "" {
+	if node := opt.one("node", "node-1"); node != "" {
 		spec["nodeName"] = node
 	}
-	if account != "" {
+	if account := opt.one("sa", ""); account != "" {
 		spec["serviceAccountName"] = account
 	}
 	if opt.flags["host-network"] {
@@ -69,12 +66,8 @@ func podOwnerVersion(kind string) string {
 }
 
 func podStatus(ips string, opt options) (object, error) {
-	phase, err1 := opt.one("phase", "Running")
-	host, err2 := opt.one("host-ip", "192.168.0.1")
-	if err := errors.Join(err1, err2); err != nil {
-		return nil, err
-	}
-	status := object{"phase": phase, "hostIP": host, "hostIPs": []any{object{"ip": host}}}
+	host := opt.one("host-ip", "192.168.0.1")
+	status := object{"phase": opt.one("phase", "Running"), "hostIP": host, "hostIPs": []any{object{"ip": host}}}
 	var all []any
 	for _, ip := range list(ips) {
 		if _, err := netip.ParseAddr(ip); err != nil {
@@ -108,18 +101,14 @@ func containerPorts(texts []string) ([]any, error) {
 	return ports, nil
 }
 
-func proxyContainer(opt options) (object, error) {
-	inbound, err := opt.one("inbound", "0.0.0.0:4143")
-	if err != nil {
-		return nil, err
-	}
+func proxyContainer(opt options) object {
 	proxy := object{"name": "linkerd-proxy", "image": "none"}
 	if !opt.flags["no-env"] {
 		proxy["env"] = []any{
-			object{"name": "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", "value": inbound},
+			object{"name": "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", "value": opt.one("inbound", "0.0.0.0:4143")},
 			object{"name": "LINKERD2_PROXY_ADMIN_LISTEN_ADDR", "value": "0.0.0.0:4191"},
 			object{"name": "LINKERD2_PROXY_CONTROL_LISTEN_ADDR", "value": "0.0.0.0:4190"},
 		}
 	}
-	return proxy, nil
+	return proxy
 }

@@ -19,6 +19,7 @@ import (
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
 	k8s "isthmus/e2e/object"
+	"isthmus/e2e/probed"
 	"isthmus/e2e/proxy"
 )
 
@@ -39,7 +40,7 @@ type run struct {
 	another         *gateway.Gateway   // nil: there is none
 	mcs             map[string]bool    // clusters that have got CRDs of the MCS-API
 	stopped, paused map[string]bool    // clusters
-	answering       map[netip.AddrPort]*answering
+	answering       map[netip.AddrPort]*probed.Gateway
 	disturbed       bool // the local cluster's API has been stopped or paused
 	flagged         bool // the gateway runs with flags of the case
 }
@@ -49,7 +50,7 @@ func newRun(life context.Context, runner *Runner, c *Case) *run {
 		runner: runner, c: c, life: life, streams: map[string]*stream{},
 		namespaces: map[string]map[string]bool{}, objects: map[string][]written{},
 		written: map[string]seen{}, noted: map[string]float64{}, mcs: map[string]bool{}, stopped: map[string]bool{}, paused: map[string]bool{},
-		answering: map[netip.AddrPort]*answering{},
+		answering: map[netip.AddrPort]*probed.Gateway{},
 	}
 	for name := range runner.writers {
 		r.namespaces[name] = map[string]bool{}

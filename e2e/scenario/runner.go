@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"k8s.io/client-go/rest"
+
+	"isthmus/e2e/port"
 )
 
 // Environment is what cases are run against.
@@ -53,10 +56,11 @@ type Options struct {
 
 // Runner runs cases one after the other.
 type Runner struct {
-	env          Environment
-	opt          Options
-	writers      map[string]*writer
-	dead, silent *sink
+	env     Environment
+	opt     Options
+	writers map[string]*writer
+	dead    *port.Port   // refuses connections: it is reserved, and nothing listens
+	silent  net.Listener // never answers: the kernel accepts its connections, and nothing reads
 }
 
 // Result is what came of a case.
@@ -84,21 +88,24 @@ func NewRunner(env Environment, opt Options) (*Runner, error) {
 		r.writers[name] = w
 	}
 	var err error
-	if r.dead, err = deadSink(); err != nil {
+	if r.dead, err = port.Reserve(firstPort, lastPort); err != nil {
 		return nil, err
 	}
-	if r.silent, err = silentSink(); err != nil {
-		return nil, errors.Join(err, r.dead.close())
+	if r.silent, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, errors.Join(err, r.dead.Release())
 	}
 	return r, nil
 }
+
+// Ports that refuse. Those of Prometheus lie above.
+const firstPort, lastPort = 9000, 9099
 
 // Close gives back what the runner holds. The environment stays.
 func (r *Runner) Close() error {
 	for _, w := range r.writers {
 		w.Close()
 	}
-	return errors.Join(r.dead.close(), r.silent.close())
+	return errors.Join(r.dead.Release(), r.silent.Close())
 }
 
 func (r *Runner) trace(format string, args ...any) {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"isthmus/e2e/probed"
 	"isthmus/e2e/proxy/destinationtest"
 )
 
@@ -287,14 +288,16 @@ func TestSkips(t *testing.T) {
 }
 
 func TestUnasked(t *testing.T) {
-	addr := netip.MustParseAddrPort("127.0.0.1:1")
-	unasked, err := parseUnasked(nil, []string{addr.String()})
+	s, err := probed.Start("127.0.0.1:0", http.StatusOK)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &answering{}
-	s.code.Store(http.StatusOK)
-	r := &run{answering: map[netip.AddrPort]*answering{addr: s}}
+	t.Cleanup(s.Close)
+	unasked, err := parseUnasked(nil, []string{s.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &run{answering: map[netip.AddrPort]*probed.Gateway{s.Addr(): s}}
 	if err := unasked(t.Context(), r); err != nil {
 		t.Error(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -106,8 +107,8 @@ type options struct {
 	annotations map[string]any
 }
 
-// readOptions reads options. keys ending in = take a value, those ending in . take a value under any longer name, others
-// are flags; label. and annotation. are known everywhere.
+// readOptions reads options. Keys ending in = take a value, those ending in =... several, those ending in . a value under any
+// longer name; others are flags. label. and annotation. are known everywhere.
 func readOptions(words []string, keys ...string) (options, error) {
 	o := options{values: map[string][]string{}, flags: map[string]bool{}, labels: map[string]any{}, annotations: map[string]any{}}
 	for _, word := range words {
@@ -117,9 +118,11 @@ func readOptions(words []string, keys ...string) (options, error) {
 			o.labels[strings.TrimPrefix(key, "label.")] = value
 		case hasValue && strings.HasPrefix(key, "annotation."):
 			o.annotations[strings.TrimPrefix(key, "annotation.")] = value
+		case hasValue && slices.Contains(keys, key+"=") && o.values[key] != nil:
+			return o, fmt.Errorf("option %s= given twice", key)
 		case hasValue && knownKey(key, keys):
 			o.values[key] = append(o.values[key], value)
-		case !hasValue && knownFlag(key, keys):
+		case !hasValue && slices.Contains(keys, key):
 			o.flags[key] = true
 		default:
 			return o, fmt.Errorf("unknown option %q", word)
@@ -130,16 +133,7 @@ func readOptions(words []string, keys ...string) (options, error) {
 
 func knownKey(key string, keys []string) bool {
 	for _, k := range keys {
-		if key+"=" == k || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k) && len(key) > len(k) {
-			return true
-		}
-	}
-	return false
-}
-
-func knownFlag(key string, keys []string) bool {
-	for _, k := range keys {
-		if key == k && !strings.HasSuffix(k, "=") && !strings.HasSuffix(k, ".") {
+		if key+"=" == k || key+"=..." == k || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k) && len(key) > len(k) {
 			return true
 		}
 	}
@@ -147,15 +141,11 @@ func knownFlag(key string, keys []string) bool {
 }
 
 // one returns the only value of a key, or otherwise where there is none.
-func (o options) one(key, otherwise string) (string, error) {
-	switch values := o.values[key]; len(values) {
-	case 0:
-		return otherwise, nil
-	case 1:
-		return values[0], nil
-	default:
-		return "", fmt.Errorf("option %s= given %d times", key, len(values))
+func (o options) one(key, otherwise string) string {
+	if values := o.values[key]; len(values) > 0 {
+		return values[0]
 	}
+	return otherwise
 }
 
 // under returns the values of PREFIX.NAME=VALUE options by name.

@@ -2,13 +2,10 @@ package sim
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,12 +14,13 @@ import (
 	"isthmus/e2e/admin"
 	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
+	"isthmus/e2e/probed"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/tierspec"
 )
 
 // Some linked clusters are on another network than the gateway: clients reach them through Linkerd's gateways, which come and
-// go, move, die and are back. They are HTTP servers of the simulator as far as probes.
+// go, move, die and are back. They are HTTP servers of the simulator as far as their probes.
 
 // networkKey is the annotation of a link Secret for the network of a cluster's Pods.
 const networkKey = "isthmus.io/network"
@@ -39,45 +37,27 @@ const (
 
 // played is a Linkerd gateway of a cluster. It answers probes from the beginning, whether there is a Service of it or not.
 type played struct {
+	*probed.Gateway
 	number int
 	moved  bool // to another port
-	dead   atomic.Bool
-	probe  uint16 // port
-	server http.Server
-	ended  chan error
 }
 
 // playGateways starts the gateways that a cluster can have.
 func (c *cluster) playGateways() error {
 	for i := range mostGateways {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		g, err := probed.Start("127.0.0.1:0", http.StatusOK)
 		if err != nil {
 			return fmt.Errorf("a gateway: %w", err)
 		}
-		g := &played{number: i, probe: l.Addr().(*net.TCPAddr).AddrPort().Port(), ended: make(chan error, 1)}
-		g.server.Handler, g.server.ReadHeaderTimeout = g, 10*time.Second
-		go func() { g.ended <- g.server.Serve(l) }()
-		c.gateways = append(c.gateways, g)
+		c.gateways = append(c.gateways, &played{Gateway: g, number: i})
 	}
 	return nil
 }
 
-// ServeHTTP answers a probe.
-func (g *played) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	if g.dead.Load() {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
-}
-
-func (c *cluster) closeGateways() error {
-	var errs []error
+func (c *cluster) closeGateways() {
 	for _, g := range c.gateways {
-		errs = append(errs, g.server.Close())
-		if err := <-g.ended; !errors.Is(err, http.ErrServerClosed) {
-			errs = append(errs, err)
-		}
+		g.Close()
 	}
-	return errors.Join(errs...)
 }
 
 // addr is where clients reach a gateway of a cluster. They never do.
@@ -98,7 +78,7 @@ func (c *cluster) service(g *played) *corev1.Service {
 		"mirror.linkerd.io/multicluster-gateway": "true", "mirror.linkerd.io/gateway-identity": gatewayIdentity,
 		"mirror.linkerd.io/probe-path": "/ready", "mirror.linkerd.io/probe-period": fmt.Sprint(probePeriod),
 	}}})
-	o.Spec.Ports = []corev1.ServicePort{port("mc-gateway", c.addr(g).Port()), port("mc-probe", g.probe)}
+	o.Spec.Ports = []corev1.ServicePort{port("mc-gateway", c.addr(g).Port()), port("mc-probe", g.Addr().Port())}
 	o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: c.addr(g).Addr().String()}}
 	return o
 }
@@ -109,7 +89,7 @@ func (c *cluster) there() (all, alive []*played) {
 		if c.services[fmt.Sprintf("%s%d", gatewayName, g.number)] == nil {
 			continue
 		}
-		if all = append(all, g); !g.dead.Load() {
+		if all = append(all, g); g.Alive() {
 			alive = append(alive, g)
 		}
 	}
@@ -196,9 +176,9 @@ var gatewaySteps = []step{
 	{"gateway dies or is back", 4, func(w *world, c *cluster, _ string) string {
 		g := pick(w, c.gateways)
 		c.probing = true
-		g.dead.Store(!g.dead.Load())
+		g.Live(!g.Alive())
 		w.written("")
-		return fmt.Sprintf("%s%d dead=%v", gatewayName, g.number, g.dead.Load())
+		return fmt.Sprintf("%s%d dead=%v", gatewayName, g.number, !g.Alive())
 	}},
 }
 
@@ -238,7 +218,7 @@ func (w *world) probed(c *cluster, page adminapi.Clusters) error {
 	want, got := map[string]string{}, map[string]string{}
 	all, _ := c.there()
 	for _, g := range all {
-		want[c.addr(g).String()] = map[bool]string{false: "alive", true: "dead"}[g.dead.Load()]
+		want[c.addr(g).String()] = map[bool]string{true: "alive", false: "dead"}[g.Alive()]
 	}
 	for _, x := range page.Clusters {
 		for _, g := range x.Gateways {

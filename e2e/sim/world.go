@@ -83,7 +83,8 @@ func newCluster(number int, authority *apisim.Authority) (*cluster, error) {
 	}
 	if number > 0 {
 		if err := c.playGateways(); err != nil {
-			return nil, errors.Join(err, c.closeGateways(), c.proxy.Close(), c.api.Close())
+			c.closeGateways()
+			return nil, errors.Join(err, c.proxy.Close(), c.api.Close())
 		}
 	}
 	return c, nil
@@ -93,7 +94,10 @@ func (w *world) close() error {
 	errs := make([]error, len(w.clusters))
 	var all sync.WaitGroup
 	for i, c := range w.clusters {
-		all.Go(func() { errs[i] = errors.Join(c.closeGateways(), c.proxy.Close(), c.api.Close()) })
+		all.Go(func() {
+			c.closeGateways()
+			errs[i] = errors.Join(c.proxy.Close(), c.api.Close())
+		})
 	}
 	all.Wait()
 	return errors.Join(errs...)

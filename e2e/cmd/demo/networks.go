@@ -2,14 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
+	"slices"
 	"time"
 
+	"isthmus/e2e/probed"
 	"isthmus/e2e/shop"
 )
 
@@ -19,7 +18,7 @@ var gatewayPorts = []uint16{4143, 4144}
 // playedGateway is a Linkerd gateway as far as its probe: an HTTP server of the demo.
 type playedGateway struct {
 	shop.LinkerdGateway
-	dead atomic.Bool
+	*probed.Gateway
 }
 
 // networks is the act about a cluster on another network: north's Pods can no longer be reached from west, its
@@ -56,41 +55,24 @@ func (d *demo) networks(ctx context.Context) error {
 func (d *demo) playGateways(ctx context.Context) error {
 	var list []shop.LinkerdGateway
 	for i, port := range gatewayPorts {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		g, err := probed.Start("127.0.0.1:0", http.StatusOK)
 		if err != nil {
 			return fmt.Errorf("a gateway of north: %w", err)
 		}
-		at := l.Addr().(*net.TCPAddr).AddrPort()
-		g := &playedGateway{LinkerdGateway: shop.LinkerdGateway{
-			Name: fmt.Sprintf("linkerd-gateway-%d", i+1), Addr: netip.AddrPortFrom(at.Addr(), port), Probe: at.Port(),
-		}}
-		server := &http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second}
-		ended := make(chan error, 1)
-		go func() { ended <- server.Serve(l) }()
-		d.later(func() error {
-			err := server.Close()
-			if why := <-ended; !errors.Is(why, http.ErrServerClosed) {
-				err = errors.Join(err, why)
-			}
-			return err
+		d.later(func() error { g.Close(); return nil })
+		list = append(list, shop.LinkerdGateway{
+			Name: fmt.Sprintf("linkerd-gateway-%d", i+1), Addr: netip.AddrPortFrom(g.Addr().Addr(), port), Probe: g.Addr().Port(),
 		})
-		d.gateways, list = append(d.gateways, g), append(list, g.LinkerdGateway)
+		d.gateways = append(d.gateways, &playedGateway{list[i], g})
 	}
 	return d.shops[north].Gateways(ctx, list...)
-}
-
-// ServeHTTP answers a probe.
-func (g *playedGateway) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	if g.dead.Load() {
-		w.WriteHeader(http.StatusServiceUnavailable)
-	}
 }
 
 // expectGateways has the proxy see these of north's gateways in place of its Pods.
 func (d *demo) expectGateways(numbers ...int) {
 	delete(d.want, north)
 	for _, i := range numbers {
-		d.want[north] = append(d.want[north], d.gateways[i].Addr)
+		d.want[north] = append(d.want[north], d.gateways[i].LinkerdGateway.Addr)
 	}
 }
 
@@ -123,11 +105,8 @@ func (d *demo) scaleNorth(to int, seen ...int) func(context.Context) (time.Time,
 // gatewaysAlive lets only these gateways answer.
 func (d *demo) gatewaysAlive(numbers ...int) func(context.Context) (time.Time, string, error) {
 	return func(context.Context) (time.Time, string, error) {
-		for _, g := range d.gateways {
-			g.dead.Store(true)
-		}
-		for _, i := range numbers {
-			d.gateways[i].dead.Store(false)
+		for i, g := range d.gateways {
+			g.Live(slices.Contains(numbers, i))
 		}
 		d.expectGateways(numbers...)
 		note := ""
