@@ -43,7 +43,7 @@ type observed struct {
 func newObserved(t *testing.T) *observed {
 	o := &observed{t: t, shops: map[string]*shop.Cluster{}}
 	names := []string{"west", "east", "north"}
-	servers := startClusters(t, []string{"namespace", "serviceaccount", "token", "endpointslice", "gc"}, names...)
+	servers := startClusters(t, shop.Controllers, names...)
 	for i, server := range servers {
 		c, err := shop.New(server.Name(), byte(i+1), server.REST())
 		must(o.t, err)

@@ -32,7 +32,7 @@ func newWorld(t *testing.T) *world {
 	var configs []cluster.Config
 	names := []string{"west", "east", "north"}
 	for _, name := range names {
-		configs = append(configs, cluster.Config{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: []string{"namespace", "serviceaccount", "token", "endpointslice", "gc"}})
+		configs = append(configs, cluster.Config{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: shop.Controllers})
 	}
 	servers, err := cluster.StartAll(t.Context(), configs...)
 	w.must(err)

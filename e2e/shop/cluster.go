@@ -19,6 +19,9 @@ import (
 	"isthmus/e2e/poll"
 )
 
+// Controllers are those of a real cluster that the shop needs.
+var Controllers = []string{"namespace", "serviceaccount", "token", "endpointslice", "gc", "deployment", "replicaset"}
+
 const (
 	// Namespace is where the shop is, in every cluster.
 	Namespace = "shop"
@@ -36,9 +39,10 @@ type Cluster struct {
 	subnet byte // its Pods have addresses of 10.subnet.0.0/16
 
 	mu      sync.Mutex
-	lastPod int       // the number that the newest Pod's address is made of
-	changed time.Time // when a Pod was last made ready, or deleted
-	lost    error     // why Run does not follow the cluster at the moment
+	lastPod int            // the number that the newest Pod's address is made of
+	placed  map[string]int // Pods that have got a node, by Deployment
+	started time.Time      // when a Pod was last made ready
+	lost    error          // why Run does not follow the cluster at the moment
 }
 
 // New returns the cluster behind an administrator's client configuration. Its Pods will have addresses of
@@ -149,9 +153,9 @@ func annotationPatch(annotations map[string]string) ([]byte, error) {
 }
 
 // Scale changes how many Pods a Deployment has. It returns when they are there,
-// or gone, and returns when the last of them became ready or was deleted.
+// or gone, and returns when the last of them became ready, or else when that was asked for.
 func (c *Cluster) Scale(ctx context.Context, deployment string, replicas int) (time.Time, error) {
-	patch := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas)
+	patch, asked := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), time.Now()
 	_, err := c.AppsV1().Deployments(Namespace).Patch(ctx, deployment, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cluster %s: scale %s: %w", c.Name, deployment, err)
@@ -161,7 +165,10 @@ func (c *Cluster) Scale(ctx context.Context, deployment string, replicas int) (t
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.changed, nil
+	if c.started.After(asked) {
+		return c.started, nil
+	}
+	return asked, nil
 }
 
 func (c *Cluster) awaitReady(ctx context.Context, deployment string, replicas int) error {

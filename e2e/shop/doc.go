@@ -9,11 +9,12 @@
 // The decisions behind it:
 //
 //   - What can be real is real. Objects are written to real API servers,
-//     EndpointSlices come from the real controller, and credentials are tokens
-//     of ServiceAccounts that may do what Linkerd grants them and no more.
+//     Pods and EndpointSlices come from the real [Controllers], and credentials
+//     are tokens of ServiceAccounts that may do what Linkerd grants them and no
+//     more.
 //   - What a control plane without nodes lacks, [Cluster.Run] stands in for: it
-//     turns Deployments into ReplicaSets and Pods, and Pods into running ones
-//     with addresses of 10.0.0.0/8 that nothing ever dials.
+//     turns Pods into running ones, on nodes that there are not, with addresses
+//     of 10.0.0.0/8 that nothing ever dials.
 //   - Objects are YAML templates, written by server-side apply: they can be read
 //     as what a person would have applied.
 package shop

@@ -4,20 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"net/netip"
-	"slices"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Run stands in for the Deployment controller, the scheduler and the nodes
-// until ctx ends. It takes up again what it did when an API server was away.
+// Run stands in for the scheduler and the nodes until ctx ends. It takes up again what it did when an API server was away.
 func (c *Cluster) Run(ctx context.Context) {
 	retry := time.NewTicker(100 * time.Millisecond)
 	defer retry.Stop()
@@ -34,154 +30,41 @@ func (c *Cluster) Run(ctx context.Context) {
 	}
 }
 
-// follow reconciles whenever something changes, until that fails.
+// follow does what each Pod waits for, those that there are first, until that fails.
 func (c *Cluster) follow(ctx context.Context) error {
-	deployments, err := c.AppsV1().Deployments(Namespace).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("watch Deployments: %w", err)
-	}
-	defer deployments.Stop()
 	pods, err := c.CoreV1().Pods(Namespace).Watch(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("watch Pods: %w", err)
 	}
 	defer pods.Stop()
-	for {
-		if err := c.reconcile(ctx); err != nil {
-			return err
+	for event := range pods.ResultChan() {
+		pod, ok := event.Object.(*corev1.Pod)
+		if !ok {
+			return fmt.Errorf("watch Pods: %w", apierrors.FromObject(event.Object))
 		}
-		if err := anyEvent(ctx, deployments, pods); err != nil {
-			return err
+		if event.Type == watch.Deleted {
+			continue
+		}
+		if err := c.advance(ctx, pod); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("Pod %s: %w", pod.Name, err)
 		}
 	}
+	return errors.New("the API server ended a watch")
 }
 
-// anyEvent returns at the next event of one of the watches.
-func anyEvent(ctx context.Context, a, b watch.Interface) error {
-	var event watch.Event
-	var open bool
-	select {
-	case event, open = <-a.ResultChan():
-	case event, open = <-b.ResultChan():
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if !open || event.Type == watch.Error {
-		return errors.New("the API server ended a watch")
+// advance brings a Pod to what comes next: a node, an address, or its end. Then it is seen again.
+func (c *Cluster) advance(ctx context.Context, pod *corev1.Pod) error {
+	c.seen(pod)
+	pods := c.CoreV1().Pods(Namespace)
+	switch {
+	case pod.DeletionTimestamp != nil: // it had its time to end
+		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
+	case pod.Spec.NodeName == "":
+		return pods.Bind(ctx, &corev1.Binding{ObjectMeta: pod.ObjectMeta, Target: corev1.ObjectReference{Kind: "Node", Name: c.nextNode(pod.Labels["app"])}}, metav1.CreateOptions{})
+	case pod.Status.PodIP == "":
+		return c.start(ctx, pod)
 	}
 	return nil
-}
-
-func (c *Cluster) reconcile(ctx context.Context) error {
-	list, err := c.AppsV1().Deployments(Namespace).List(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("list Deployments: %w", err)
-	}
-	for i := range list.Items {
-		if err := c.roll(ctx, &list.Items[i]); err != nil {
-			return fmt.Errorf("roll out %s: %w", list.Items[i].Name, err)
-		}
-	}
-	return nil
-}
-
-// roll brings a Deployment's Pods to the number it asks for.
-func (c *Cluster) roll(ctx context.Context, d *appsv1.Deployment) error {
-	rs, err := c.replicaSet(ctx, d)
-	if err != nil {
-		return err
-	}
-	pods, err := c.pods(ctx, d.Name)
-	if err != nil {
-		return err
-	}
-	var live []*corev1.Pod
-	for i := range pods {
-		pod := &pods[i]
-		c.seen(pod)
-		switch {
-		case pod.DeletionTimestamp != nil: // it had its time to end
-			err = c.delete(ctx, pod, 0)
-		case pod.Status.PodIP == "":
-			err = c.start(ctx, pod)
-			fallthrough
-		default:
-			live = append(live, pod)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for n := len(live); n < int(*d.Spec.Replicas); n++ {
-		if err := c.add(ctx, rs, n); err != nil {
-			return err
-		}
-	}
-	slices.SortStableFunc(live, func(a, b *corev1.Pod) int { return a.CreationTimestamp.Compare(b.CreationTimestamp.Time) })
-	for _, pod := range live[min(len(live), int(*d.Spec.Replicas)):] {
-		if err := c.delete(ctx, pod, *pod.Spec.TerminationGracePeriodSeconds); err != nil {
-			return err
-		}
-	}
-	return c.report(ctx, d, rs, int32(len(readyAddrs(pods))))
-}
-
-// report writes the number of ready Pods where people look for it.
-func (c *Cluster) report(ctx context.Context, d *appsv1.Deployment, rs *appsv1.ReplicaSet, ready int32) error {
-	apps := c.AppsV1()
-	if rs.Status.ReadyReplicas != ready {
-		rs.Status.Replicas, rs.Status.ReadyReplicas, rs.Status.AvailableReplicas = ready, ready, ready
-		if _, err := apps.ReplicaSets(Namespace).UpdateStatus(ctx, rs, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("status of ReplicaSet %s: %w", rs.Name, err)
-		}
-	}
-	if s := &d.Status; s.ReadyReplicas != ready {
-		s.Replicas, s.UpdatedReplicas, s.ReadyReplicas, s.AvailableReplicas = ready, ready, ready, ready
-		if _, err := apps.Deployments(Namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("status of Deployment %s: %w", d.Name, err)
-		}
-	}
-	return nil
-}
-
-// replicaSet returns the Deployment's ReplicaSet. It creates it, or sets its number of replicas, where needed.
-func (c *Cluster) replicaSet(ctx context.Context, d *appsv1.Deployment) (*appsv1.ReplicaSet, error) {
-	sets := c.AppsV1().ReplicaSets(Namespace)
-	hash := fnv.New32a()
-	hash.Write([]byte(d.Name))
-	generation := fmt.Sprintf("%08x", hash.Sum32())
-	rs, err := sets.Get(ctx, d.Name+"-"+generation, metav1.GetOptions{})
-	if err == nil && *rs.Spec.Replicas != *d.Spec.Replicas {
-		rs.Spec.Replicas = d.Spec.Replicas
-		return sets.Update(ctx, rs, metav1.UpdateOptions{})
-	}
-	if !apierrors.IsNotFound(err) {
-		return rs, err
-	}
-	rs = &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{
-		Replicas: d.Spec.Replicas,
-		Selector: d.Spec.Selector.DeepCopy(),
-		Template: *d.Spec.Template.DeepCopy(),
-	}}
-	rs.Spec.Selector.MatchLabels[appsv1.DefaultDeploymentUniqueLabelKey] = generation
-	rs.Spec.Template.Labels[appsv1.DefaultDeploymentUniqueLabelKey] = generation
-	rs.Name, rs.Labels = d.Name+"-"+generation, rs.Spec.Template.Labels
-	rs.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(d, appsv1.SchemeGroupVersion.WithKind("Deployment"))}
-	return sets.Create(ctx, rs, metav1.CreateOptions{})
-}
-
-// add makes the n-th Pod of a ReplicaSet and starts it.
-func (c *Cluster) add(ctx context.Context, rs *appsv1.ReplicaSet, n int) error {
-	pod := &corev1.Pod{ObjectMeta: *rs.Spec.Template.ObjectMeta.DeepCopy(), Spec: *rs.Spec.Template.Spec.DeepCopy()}
-	pod.GenerateName = rs.Name + "-"
-	pod.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(rs, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))}
-	zones := c.zones()
-	pod.Spec.NodeName = zones[n%len(zones)].Node
-	pod, err := c.CoreV1().Pods(Namespace).Create(ctx, pod, metav1.CreateOptions{})
-	if err != nil {
-		return fmt.Errorf("create a Pod: %w", err)
-	}
-	return c.start(ctx, pod)
 }
 
 // start gives a Pod an address and makes it ready.
@@ -201,30 +84,24 @@ func (c *Cluster) start(ctx context.Context, pod *corev1.Pod) error {
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
 		})
 	}
-	c.touch()
-	if _, err := c.CoreV1().Pods(Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{}); err != nil {
-		return fmt.Errorf("start Pod %s: %w", pod.Name, err)
-	}
-	return nil
+	c.mu.Lock()
+	c.started = time.Now()
+	c.mu.Unlock()
+	_, err := c.CoreV1().Pods(Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+	return err
 }
 
-// delete deletes a Pod with a grace period in seconds, and does not wait for its end.
-func (c *Cluster) delete(ctx context.Context, pod *corev1.Pod, grace int64) error {
-	if grace > 0 {
-		c.touch()
-	}
-	err := c.CoreV1().Pods(Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &grace})
-	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("delete Pod %s: %w", pod.Name, err)
-	}
-	return nil
-}
-
-// touch notes that the set of ready Pods changes now.
-func (c *Cluster) touch() {
+// nextNode returns the node of a Deployment's next Pod: they take turns.
+func (c *Cluster) nextNode(deployment string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.changed = time.Now()
+	if c.placed == nil {
+		c.placed = map[string]int{}
+	}
+	zones := c.zones()
+	node := zones[c.placed[deployment]%len(zones)].Node
+	c.placed[deployment]++
+	return node
 }
 
 // seen notes a Pod's address, so that no later one gets it.

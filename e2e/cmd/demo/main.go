@@ -36,8 +36,9 @@ proxy and prints what the proxy sees while it
   has web prefer its own cluster, scales that below what is enough and back,
   cordons a cluster whose API server is dead, and loses one of last resort.
 
-The table's "seen after" is the time from the last write that makes a change (a
-Pod's readiness, a link's Secret) until the proxy has the message that shows it;
+The table's "seen after" is the time from the demo's last write that makes a
+change (a Pod's readiness, a smaller Deployment, a link's Secret) until the proxy
+has the message that shows it;
 "flaps" are endpoints that were there before and after a step, but not all along.
 
 Ctrl-C ends it at any time. Whatever it started ends with it.

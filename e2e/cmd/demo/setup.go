@@ -18,9 +18,6 @@ import (
 	"isthmus/e2e/shop"
 )
 
-// controllers are those of a real cluster that the shop needs.
-var controllers = []string{"namespace", "serviceaccount", "token", "endpointslice", "gc"}
-
 // firstToken names the token that a cluster is linked by first.
 const firstToken = "remote-access-token-1"
 
@@ -61,7 +58,7 @@ func (d *demo) startClusters(ctx context.Context, binary string) error {
 	var configs []cluster.Config
 	for _, name := range names {
 		configs = append(configs, cluster.Config{
-			Name: name, Dir: filepath.Join(d.dir, name), Binary: binary, Controllers: controllers,
+			Name: name, Dir: filepath.Join(d.dir, name), Binary: binary, Controllers: shop.Controllers,
 		})
 	}
 	servers, err := cluster.StartAll(ctx, configs...)
