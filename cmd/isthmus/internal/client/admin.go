@@ -16,21 +16,11 @@ import (
 
 // Answer is what one gateway has sent.
 type Answer[T any] struct {
-	Gateway string // HOST:PORT, or NAMESPACE/POD
-	Value   *T
-	At      time.Time // by the gateway's clock
-	Err     error     // why there is no value
-}
-
-// notReadyError is that a gateway has not been asked, since its Pod is not ready.
-type notReadyError string
-
-func (e notReadyError) Error() string { return string(e) }
-
-// NotReady reports whether the gateway has not been asked, since its Pod is not ready: Err has why.
-func (a *Answer[T]) NotReady() bool {
-	_, notReady := errors.AsType[notReadyError](a.Err)
-	return notReady
+	Gateway  string // HOST:PORT, or NAMESPACE/POD
+	NotReady bool   // it has not been asked, since its Pod is not ready: Err has why
+	Value    *T
+	At       time.Time // by the gateway's clock
+	Err      error     // why there is no value
 }
 
 // askedAtOnce is how many gateways are asked at a time: each may answer 32 MiB.
@@ -41,9 +31,6 @@ func readOne[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 	answers, err := ask(ctx, p, t, pageOf(path), 1, pageReader[T](path))
 	if err != nil {
 		return Answer[T]{}, err
-	}
-	if answers[0].Err == nil {
-		t.gateway = answers[0].Gateway
 	}
 	return answers[0], answers[0].Err
 }
@@ -76,7 +63,7 @@ func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, limi
 		asking.SetLimit(askedAtOnce)
 		for i, g := range gateways {
 			asking.Go(func() error {
-				a := Answer[T]{Gateway: g.String(), Value: new(T)}
+				a := Answer[T]{Gateway: g.String(), NotReady: g.NotReady != "", Value: new(T)}
 				if a.At, a.Err = one(ctx, g, a.Value); ctx.Err() != nil && a.Err != nil {
 					a.Err = t.late(a.Gateway)
 				}

@@ -134,7 +134,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	defer cancel()
 	var found check.Seen
 	err = o.await(ctx, p, "the checks from here", "at least one cluster", func() error {
-		found = o.preflight(ctx, Preflight{cluster.Config(), cluster.API(), o.Namespace, o.account, o.pre, o.exports})
+		found = o.preflight(ctx, Preflight{cluster.Config(), cluster.API, o.Namespace, o.account, o.pre, o.exports})
 		return ctx.Err()
 	})
 	if err != nil {

@@ -143,25 +143,21 @@ func (s *checkState) mergeResults(found [][]check.Result, names []string) (diffe
 	}
 	for _, k := range order {
 		lists := byKey[k]
-		all := slices.Concat(lists...)
-		worst := slices.MaxFunc(all, func(a, b check.Result) int { return check.Rank(a.Level) - check.Rank(b.Level) })
-		switch {
-		case alike(lists):
+		if alike(lists) {
 			for _, r := range lists[0] { // a Service may have several of one check
 				r.Gateway = ""
 				s.Results = append(s.Results, r)
 			}
-		case worst.Level != check.OK:
+			continue
+		}
+		all := slices.Concat(lists...)
+		shown := slices.DeleteFunc(slices.Clone(all), func(r check.Result) bool { return r.Level == check.OK })
+		if len(shown) == 0 && k.object != "" {
+			shown = all[:1]
+		}
+		if len(shown) > 0 { // or it is a summary, which others do not have since they find something
 			differing = append(differing, strings.TrimSpace(k.check+" "+k.object))
-			for _, r := range all {
-				if r.Level != check.OK {
-					s.Results = append(s.Results, r)
-				}
-			}
-		case k.object != "":
-			differing = append(differing, k.check+" "+k.object)
-			s.Results = append(s.Results, worst)
-		default: // a summary, which others do not have since they find something
+			s.Results = append(s.Results, shown...)
 		}
 	}
 	return differing

@@ -130,7 +130,7 @@ func TestCheckReplicas(t *testing.T) {
 			[]string{cordon, "warning version b: its version is v0, that of this program " + testBuild.Version}},
 		"two writers": {[]*check.Seen{leader, leader}, nil, []string{"failure replicas : more than one of them writes EndpointSlices: a, b", cordon}},
 		"no writer":   {[]*check.Seen{other, other}, nil, []string{cordon, "warning replicas : none of them writes EndpointSlices"}},
-		"one that is not ready": {[]*check.Seen{leader, other, nil}, []error{nil, nil, notReadyError("Pod c is not ready: CrashLoopBackOff\n  look")},
+		"one that is not ready": {[]*check.Seen{leader, other, nil}, []error{nil, nil, errors.New("Pod c is not ready: CrashLoopBackOff\n  look")},
 			[]string{"failure gateway c: its Pod is not ready: CrashLoopBackOff", cordon}},
 		"one silent": {[]*check.Seen{leader, nil}, []error{nil, errors.New("it has not answered\n  Is it there?")},
 			[]string{"failure gateway b: it has not answered", cordon}},

@@ -42,7 +42,7 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	out := &screen{w: p.Stdout, asJSON: o.asJSON()}
 	out.redraw = o.watch && !out.asJSON && isTerminal(p.Stdout)
 	for away := ""; ; {
-		out.authority = o.gateway
+		out.authority = s.gateway
 		if err := out.show(s, s.at); err != nil || !o.watch {
 			return err
 		}
@@ -76,7 +76,7 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*clustersSta
 	if err != nil {
 		return nil, err
 	}
-	return &clustersState{*shown.Value, others, shown.At}, nil
+	return &clustersState{*shown.Value, others, shown.Gateway, shown.At}, nil
 }
 
 const clustersIntro = `isthmus clusters shows every cluster that a gateway reads: its own, and one for each

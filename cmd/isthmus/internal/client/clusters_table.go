@@ -15,9 +15,10 @@ import (
 
 // clustersState is a page of clusters to be shown.
 type clustersState struct {
-	page   adminapi.Clusters
-	others []adminapi.OtherGateway
-	at     time.Time // by the gateway's clock
+	page    adminapi.Clusters
+	others  []adminapi.OtherGateway
+	gateway string    // whose page it is
+	at      time.Time // by its clock
 }
 
 func (s *clustersState) snapshot(at time.Time, authority string) any {

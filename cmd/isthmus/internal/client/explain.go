@@ -51,7 +51,7 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 		return err
 	}
 	s := &explainState{*answer.Value, ip, o.node, answer.At}
-	if err := (&screen{w: p.Stdout, authority: o.gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
+	if err := (&screen{w: p.Stdout, authority: answer.Gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
 		return err
 	}
 	return s.unserved()

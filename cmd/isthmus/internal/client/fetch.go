@@ -28,8 +28,8 @@ var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 // fetch reads a page of a gateway into a value, and returns when the gateway sent it.
 func fetch(ctx context.Context, g reach.Gateway, path string, into any) (at time.Time, err error) {
 	if g.NotReady != "" {
-		return at, notReadyError(fmt.Sprintf("Pod %s is not ready: %s\n  kubectl describe pod -n %s %s shows why; --pod %[4]s asks it all the same",
-			g, g.NotReady, Printable(g.Namespace), Printable(g.Name)))
+		return at, fmt.Errorf("Pod %s is not ready: %s\n  kubectl describe pod -n %s %s shows why; --pod %[4]s asks it all the same",
+			g, g.NotReady, Printable(g.Namespace), Printable(g.Name))
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(g.Address, "gateway")+path, nil)
 	if err != nil {

@@ -32,7 +32,6 @@ func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string,
 		return shown, nil, answers[0].Err
 	}
 	shown = answers[first]
-	o.gateway = shown.Gateway
 	for _, a := range slices.Delete(answers, first, first+1) {
 		other := adminapi.OtherGateway{Gateway: a.Gateway}
 		if a.Err != nil {

@@ -43,11 +43,11 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 	}
 	s := &servicesState{names: names, services: *shown.Value, at: shown.At, others: others}
 	missing := s.choose()
-	if err := (&screen{w: p.Stdout, authority: o.gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
+	if err := (&screen{w: p.Stdout, authority: shown.Gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
 		return err
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("not on %s: %s\n  There are services that are federated or mirrored, that proxies watch, or that have problems; isthmus get shows any", o.gateway, strings.Join(missing, ", "))
+		return fmt.Errorf("not on %s: %s\n  There are services that are federated or mirrored, that proxies watch, or that have problems; isthmus get shows any", shown.Gateway, strings.Join(missing, ", "))
 	}
 	return nil
 }

@@ -18,7 +18,6 @@ type Target struct {
 	reach.Options
 	Timeout time.Duration // of all that the verb does; it is above 0
 	output  string        // table or json
-	gateway string        // the one whose page has been read: HOST:PORT, or NAMESPACE/POD
 }
 
 // AdminFlag adds --admin, for verbs that read pages.

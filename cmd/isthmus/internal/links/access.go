@@ -65,17 +65,17 @@ func newAccess(of types.NamespacedName) *access {
 // ensure makes what is missing, and brings what "isthmus link" has made up to date.
 func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.account.Namespace}}
-	if _, err := ensureOne(ctx, w, c, c.api.Namespaces, "Namespace "+namespace.Name, namespace); err != nil {
+	if _, err := ensureOne(ctx, w, c, c.API.Namespaces, "Namespace "+namespace.Name, namespace); err != nil {
 		return err
 	}
-	if _, err := ensureOne(ctx, w, c, c.api.ServiceAccounts(namespace.Name), "ServiceAccount "+key(&a.account), &a.account); err != nil {
+	if _, err := ensureOne(ctx, w, c, c.API.ServiceAccounts(namespace.Name), "ServiceAccount "+key(&a.account), &a.account); err != nil {
 		return err
 	}
 	if err := a.ensureRole(ctx, w, c); err != nil {
 		return err
 	}
 	name := "ClusterRoleBinding " + a.binding.Name
-	found, err := ensureOne(ctx, w, c, c.api.ClusterRoleBindings, name, &a.binding)
+	found, err := ensureOne(ctx, w, c, c.API.ClusterRoleBindings, name, &a.binding)
 	if found != nil && err == nil && (found.RoleRef != a.binding.RoleRef || !equality.Semantic.DeepEqual(found.Subjects, a.binding.Subjects)) {
 		return c.foreign(name, "binds another role or account")
 	}
@@ -98,7 +98,7 @@ func ensureOne[T metav1.Object, L any](ctx context.Context, w *work, c *cluster,
 }
 
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
-	roles, name := c.api.ClusterRoles, "ClusterRole "+a.role.Name
+	roles, name := c.API.ClusterRoles, "ClusterRole "+a.role.Name
 	found, err := ensureOne(ctx, w, c, roles, name, &a.role)
 	switch {
 	case err != nil || found == nil || equality.Semantic.DeepEqual(found.Rules, a.role.Rules):

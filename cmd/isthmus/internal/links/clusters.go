@@ -11,38 +11,31 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/guard"
-	"isthmus/clusterstore/typed"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
 // cluster is one that a verb works with, as the user may reach it.
 type cluster struct {
-	title string // for messages
-	api   *typed.Clients
-	uid   types.UID // of its namespace kube-system, which stands for the cluster; empty: not read
+	*reach.Cluster
 	kube  *rest.Config
-	close func() // connections that are not in use
+	title string    // for messages
+	uid   types.UID // of its namespace kube-system, which stands for the cluster; empty: not read
 }
 
 // open returns a cluster. It sends nothing.
 func open(by reach.Options) (*cluster, error) {
-	config, name, err := by.Config()
+	c, err := by.Open()
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.UserAgent = -1, "isthmus-links"
-	c := &cluster{title: "context " + client.Printable(name), kube: config}
-	if c.api, c.close, err = reach.Clients(config); err != nil {
-		return nil, c.failed("use the kubeconfig", err)
-	}
-	return c, nil
+	return &cluster{Cluster: c, kube: c.Config(), title: "context " + client.Printable(c.Context)}, nil
 }
 
 // identify reads the identities of clusters.
 func identify(ctx context.Context, clusters ...*cluster) error {
 	for _, c := range clusters {
-		system, err := c.api.Namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		system, err := c.API.Namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil {
 			return c.failed("read namespace kube-system, which identifies a cluster", err)
 		}

@@ -28,7 +28,7 @@ func checkNewName(name string) error {
 
 // listLinks returns all link Secrets of a namespace.
 func listLinks(ctx context.Context, here *cluster, namespace string) ([]corev1.Secret, error) {
-	list, err := clusterstore.ListSecrets(ctx, here.api, namespace, clusterstore.AllLinks)
+	list, err := clusterstore.ListSecrets(ctx, here.API, namespace, clusterstore.AllLinks)
 	if err != nil {
 		return nil, here.failed("list link Secrets in namespace "+namespace, err)
 	}
@@ -47,7 +47,7 @@ func named(list []corev1.Secret, name string) (of []corev1.Secret) {
 
 // findLink returns the Secret of a link; nil: there is none yet, and nothing is in the way.
 func findLink(ctx context.Context, here *cluster, namespace, name string) (existing *corev1.Secret, all []corev1.Secret, err error) {
-	existing, err = here.api.Secrets(namespace).Get(ctx, secretName(name), metav1.GetOptions{})
+	existing, err = here.API.Secrets(namespace).Get(ctx, secretName(name), metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		existing = nil
 	} else if err != nil {

@@ -88,7 +88,7 @@ func (o *cordonOptions) run(ctx context.Context, p cli.Process) error {
 	if err != nil {
 		return err
 	}
-	defer here.close()
+	defer here.Close()
 	return o.cordon(ctx, &work{p: p, out: p.Stdout, dry: o.dryRun}, here)
 }
 
@@ -210,7 +210,7 @@ func (o *cordonOptions) write(ctx context.Context, w *work, here *cluster, s *co
 		return err
 	}
 	return w.do(ctx, here, "update", "link Secret "+key(s), func(ctx context.Context) error {
-		written, err := here.api.Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		written, err := here.API.Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err == nil {
 			*s = *written
 		}

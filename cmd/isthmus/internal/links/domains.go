@@ -36,7 +36,7 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, there *cluster
 // readDomains reads what Linkerd was installed with.
 func readDomains(ctx context.Context, w *work, c *cluster) domains {
 	const namespace, name = "linkerd", "linkerd-config"
-	config, err := c.api.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	config, err := c.API.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		w.warn("%s has no ConfigMap %s/%s of a Linkerd: its domains are taken to be %s (--trust-domain, --cluster-domain)", c.title, namespace, name, defaultDomain)

@@ -81,7 +81,7 @@ func askAll(ctx context.Context, w *work, t *client.Target, expected shows) (why
 func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) (before bool, err error) {
 	with, without := 0, 0
 	err = awaitGateway(ctx, w, &o.Target, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (bool, string, error) {
-		now, err := here.api.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
+		now, err := here.API.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
 		if err != nil {
 			return false, "", here.failed("read the link Secret again", err)
 		}

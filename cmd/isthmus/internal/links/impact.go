@@ -52,24 +52,18 @@ func worse(i, than *adminapi.ServiceImpact) bool {
 	return adminapi.Total(i.Then) < adminapi.Total(than.Then)
 }
 
-// impactText is the service, what it has and, unless the cluster comes back, what becomes of that.
+// impactText is the service, what it has and, unless the cluster comes back, what becomes of that: of endpoints, or of clusters that serve it.
 func impactText(i *adminapi.ServiceImpact, back bool) string {
 	name := client.Printable(i.Service)
-	var now, left string
+	one, many, now := "cluster", "clusters", counts(i.Now)+", without streams"
 	if i.Watched {
 		name = fmt.Sprintf("%s port %d", name, i.Port)
 		if i.Zone != "" {
 			name += " in zone " + client.Printable(i.Zone)
 		}
-		now = counts(i.Now) + ", " + legible.Count(i.Streams, "stream", "streams")
-		left = fmt.Sprintf("%d of %s", adminapi.Total(i.Then), legible.Count(adminapi.Total(i.Now), "endpoint", "endpoints"))
-		if gains(i) {
-			left = fmt.Sprintf("%s instead of %d: %s", legible.Count(adminapi.Total(i.Then), "endpoint", "endpoints"), adminapi.Total(i.Now), counts(i.Then))
-		}
-	} else {
-		now = counts(i.Now) + ", without streams"
-		left = "served by " + legible.Count(adminapi.Total(i.Then), "cluster", "clusters")
+		one, many, now = "endpoint", "endpoints", counts(i.Now)+", "+legible.Count(i.Streams, "stream", "streams")
 	}
+	left := fmt.Sprintf("%s instead of %d: %s", legible.Count(adminapi.Total(i.Then), one, many), adminapi.Total(i.Now), counts(i.Then))
 	switch {
 	case back:
 		return fmt.Sprintf("%s (%s)", name, now)
@@ -77,13 +71,6 @@ func impactText(i *adminapi.ServiceImpact, back bool) string {
 		left = "NOTHING"
 	}
 	return fmt.Sprintf("%s: %s (now %s)", name, left, now)
-}
-
-// gains reports whether some cluster would be used for more than now.
-func gains(i *adminapi.ServiceImpact) bool {
-	return slices.ContainsFunc(i.Then, func(then adminapi.ImpactCount) bool {
-		return !slices.ContainsFunc(i.Now, func(now adminapi.ImpactCount) bool { return now.Cluster == then.Cluster && now.Count >= then.Count })
-	})
 }
 
 func counts(list []adminapi.ImpactCount) string {

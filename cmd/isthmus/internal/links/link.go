@@ -136,12 +136,12 @@ func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
 	if err != nil {
 		return err
 	}
-	defer there.close()
+	defer there.Close()
 	here, err := open(o.Options)
 	if err != nil {
 		return err
 	}
-	defer here.close()
+	defer here.Close()
 	w := &work{p: p, out: p.Stderr, dry: o.dryRun}
 	if o.apply {
 		w.out = p.Stdout

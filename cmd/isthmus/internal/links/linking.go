@@ -205,7 +205,7 @@ func (l *linking) restore(ctx context.Context, w *work, written *corev1.Secret) 
 	was := l.existing.DeepCopy()
 	was.ResourceVersion = written.ResourceVersion
 	err := w.do(ctx, l.here, "restore", "link Secret "+key(was), func(ctx context.Context) error {
-		_, err := l.here.api.Secrets(was.Namespace).Update(ctx, was, metav1.UpdateOptions{})
+		_, err := l.here.API.Secrets(was.Namespace).Update(ctx, was, metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {

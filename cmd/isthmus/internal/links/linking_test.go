@@ -1,7 +1,6 @@
 package links
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,21 +54,6 @@ func TestUnsureWrite(t *testing.T) {
 		}
 		if list, err := api.CoreV1().Secrets("linkerd").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
 			t.Errorf("%v, %v", err, list.Items)
-		}
-	}
-}
-
-// TestNetworkOfLink: --network is written as the annotation, and an annotation stays without
-// the flag.
-func TestNetworkOfLink(t *testing.T) {
-	var s *corev1.Secret
-	for _, flag := range []string{"far", "", "farther"} {
-		var err error
-		if s, err = (&content{link: "east", network: flag, server: server{Server: "https://api.example:6443"}}).into(s, "linkerd"); err != nil {
-			t.Fatal(err)
-		}
-		if got, want := s.Annotations["isthmus.io/network"], cmp.Or(flag, "far"); got != want {
-			t.Errorf("--network=%s: the network is %q, want %q", flag, got, want)
 		}
 	}
 }

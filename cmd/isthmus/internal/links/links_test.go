@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +26,7 @@ import (
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -90,7 +90,7 @@ func newOptions(t *testing.T, flags ...string) (*linkOptions, context.Context) {
 
 func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset) {
 	api := fake.NewClientset(objects...)
-	return &cluster{title: title, api: typedtest.Clients(api), uid: types.UID("uid-" + title)}, api
+	return &cluster{Cluster: &reach.Cluster{API: typedtest.Clients(api)}, title: title, uid: types.UID("uid-" + title)}, api
 }
 
 // TestForeignRights: objects of others are used if they fit, and never changed.
@@ -251,27 +251,6 @@ func TestUsage(t *testing.T) {
 	} {
 		if code, out, errs := call(t, strings.Fields(args)...); code != 2 || out != "" || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, %q, %q", args, code, out, errs)
-		}
-	}
-}
-
-// TestContextFlags: an error names the flag by which that cluster is chosen.
-func TestContextFlags(t *testing.T) {
-	kubeconfig := filepath.Join(t.TempDir(), "config")
-	text := `{"kind":"Config","apiVersion":"v1","clusters":[{"name":"c","cluster":{"server":"https://127.0.0.1:1"}}],"contexts":[{"name":"a","context":{"cluster":"c"}}]}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for args, want := range map[string]string{
-		"link e --context none":                           "no context none\n  Choose one by --context: a",
-		"link e --context a":                              "no current context\n  Choose one by --to-context: a",
-		"link e --context a --to-context none":            "no context none\n  Choose one by --to-context: a",
-		"unlink e --yes --to-context none":                "no context none\n  Choose one by --to-context: a",
-		"unlink e --to-context a --revoke --context none": "no context none\n  Choose one by --context: a",
-		"cordon e --yes --context none":                   "no context none\n  Choose one by --context: a",
-	} {
-		if code, _, errs := call(t, append(strings.Fields(args), "--kubeconfig", kubeconfig)...); code != 1 || !strings.Contains(errs, want) {
-			t.Errorf("%s: exit code %d, %q", args, code, errs)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func newRevocation(ctx context.Context, there *cluster, account types.Namespaced
 		return nil, err
 	}
 	r := &revocation{there: there, account: account}
-	all, err := clusterstore.ListSecrets(ctx, there.api, account.Namespace, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy})
+	all, err := clusterstore.ListSecrets(ctx, there.API, account.Namespace, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy})
 	if err != nil {
 		return nil, there.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
 	}
@@ -58,7 +58,7 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 		fmt.Fprintf(w.out, "%s: kept ServiceAccount %s and its rights: other links have %d tokens of it\n", r.there.title, r.account, r.others)
 		return nil
 	}
-	api, name := r.there.api, r.account.Name
+	api, name := r.there.API, r.account.Name
 	if err := revoke(ctx, w, r.there, api.ClusterRoleBindings, "ClusterRoleBinding "+name, name); err != nil {
 		return err
 	}

@@ -158,7 +158,7 @@ var errChanged = errors.New("somebody else has changed its credentials meanwhile
 // write creates the link Secret, or changes the one that is there: what others change of
 // it meanwhile stays. It returns the Secret as it is then.
 func (c *content) write(ctx context.Context, here *cluster, namespace string, existing *corev1.Secret) (written *corev1.Secret, err error) {
-	secrets, before := here.api.Secrets(namespace), existing
+	secrets, before := here.API.Secrets(namespace), existing
 	for {
 		s, err := c.into(existing, namespace)
 		if err != nil {

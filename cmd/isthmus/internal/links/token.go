@@ -43,7 +43,7 @@ func (k linkKey) labels() labels.Set {
 
 // tokens lists the Secrets of all tokens of a link, the oldest first.
 func (k linkKey) tokens(ctx context.Context, c *cluster, namespace string) ([]corev1.Secret, error) {
-	list, err := clusterstore.ListSecrets(ctx, c.api, namespace, metav1.ListOptions{LabelSelector: k.labels().String()})
+	list, err := clusterstore.ListSecrets(ctx, c.API, namespace, metav1.ListOptions{LabelSelector: k.labels().String()})
 	if err != nil {
 		return nil, c.failed("list the Secrets of tokens in namespace "+namespace, err)
 	}
@@ -69,7 +69,7 @@ func (a *access) newToken(ctx context.Context, w *work, c *cluster, of linkKey, 
 	}
 	made.text = placeholder
 	err = w.do(ctx, c, "create", what, func(ctx context.Context) error {
-		secret, err := c.api.Secrets(want.Namespace).Create(ctx, want, metav1.CreateOptions{})
+		secret, err := c.API.Secrets(want.Namespace).Create(ctx, want, metav1.CreateOptions{})
 		if err != nil {
 			return err
 		}
@@ -92,7 +92,7 @@ func (a *access) newToken(ctx context.Context, w *work, c *cluster, of linkKey, 
 // request asks for a token that is bound to a Secret.
 func (t *token) request(ctx context.Context, c *cluster, bound *corev1.Secret, duration time.Duration) error {
 	account := bound.Annotations[corev1.ServiceAccountNameKey]
-	answer, err := c.api.CreateToken(ctx, bound.Namespace, account, &authenticationv1.TokenRequest{
+	answer, err := c.API.CreateToken(ctx, bound.Namespace, account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: new(int64(duration / time.Second)),
 			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: bound.Name, UID: bound.UID},
@@ -108,7 +108,7 @@ func (t *token) request(ctx context.Context, c *cluster, bound *corev1.Secret, d
 // await waits until the cluster has filled in the token.
 func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 	for {
-		secret, err := c.api.Secrets(namespace).Get(ctx, t.secret, metav1.GetOptions{})
+		secret, err := c.API.Secrets(namespace).Get(ctx, t.secret, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
@@ -129,7 +129,7 @@ func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := c.api.Secrets(a.token.Namespace).Delete(ctx, t.secret, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	if err := c.API.Secrets(a.token.Namespace).Delete(ctx, t.secret, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		w.warn("%v", c.failed("delete the unused token's Secret "+a.token.Namespace+"/"+t.secret, err))
 	}
 }
@@ -137,7 +137,7 @@ func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
 // deleteTokens deletes these Secrets. Each token ends with its Secret; API servers may accept it for some seconds more.
 func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret) error {
 	for _, s := range list {
-		if err := deleteObject(ctx, w, c, "token Secret "+key(&s), &s, c.api.Secrets(s.Namespace).Delete); err != nil {
+		if err := deleteObject(ctx, w, c, "token Secret "+key(&s), &s, c.API.Secrets(s.Namespace).Delete); err != nil {
 			return err
 		}
 	}

@@ -30,7 +30,6 @@ func (c *content) try(ctx context.Context, w *work, s *corev1.Secret) error {
 	if err != nil {
 		return err
 	}
-	config.UserAgent = "isthmus-links"
 	reach.Guard(config)
 	api, done, err := reach.Clients(config)
 	if err != nil {

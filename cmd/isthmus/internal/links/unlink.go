@@ -66,13 +66,13 @@ func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
 	if err != nil {
 		return err
 	}
-	defer here.close()
+	defer here.Close()
 	var there *cluster
 	if o.revoke {
 		if there, err = open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.there}); err != nil {
 			return err
 		}
-		defer there.close()
+		defer there.Close()
 	}
 	return o.unlink(ctx, &work{p: p, out: p.Stdout, dry: o.dryRun}, here, there)
 }
@@ -96,7 +96,7 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluste
 	ctx, cancel := context.WithTimeout(ctx, o.timeout)
 	defer cancel()
 	for _, s := range links {
-		if err := deleteObject(ctx, w, here, "link Secret "+key(&s), &s, here.api.Secrets(s.Namespace).Delete); err != nil {
+		if err := deleteObject(ctx, w, here, "link Secret "+key(&s), &s, here.API.Secrets(s.Namespace).Delete); err != nil {
 			return err
 		}
 	}

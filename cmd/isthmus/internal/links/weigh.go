@@ -47,7 +47,7 @@ func (o *cordonOptions) foresee(ctx context.Context, w *work) (list []*adminapi.
 	}
 	for _, a := range answers {
 		switch {
-		case a.NotReady(): // it may know little, and must not keep a cluster from being taken out
+		case a.NotReady: // it may know little, and must not keep a cluster from being taken out
 			w.warn("what this leaves of proxies of %s is not known: %v", client.Printable(a.Gateway), a.Err)
 		case a.Err != nil:
 			return nil, a.Err

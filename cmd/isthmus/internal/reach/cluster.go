@@ -18,26 +18,23 @@ import (
 // Cluster is where gateways are looked for. Its methods may be called from several
 // goroutines.
 type Cluster struct {
+	Context string         // of the kubeconfig; empty: that of this Pod
+	API     *typed.Clients // guarded: see [Guard]
 	options Options
-	name    string // for messages
 	config  *rest.Config
-	api     *typed.Clients
 	close   func()
 }
 
 // Open reads the kubeconfig, and asks no server. The Cluster must be closed.
 func (o *Options) Open() (*Cluster, error) {
-	config, chosen, err := o.Config()
+	config, chosen, err := o.load()
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{options: *o, config: config, name: "the API server of this Pod's cluster"}
-	if chosen != "" {
-		c.name = fmt.Sprintf("the API server of context %s", legible.Quoted(chosen))
-	}
+	c := &Cluster{Context: chosen, options: *o, config: config}
 	upgrading := rest.CopyConfig(config)
 	upgrading.NextProtos = []string{"http/1.1"} // whose connections can be upgraded
-	if c.api, c.close, err = Clients(upgrading); err != nil {
+	if c.API, c.close, err = Clients(upgrading); err != nil {
 		return nil, unreadable(err)
 	}
 	return c, nil
@@ -62,11 +59,13 @@ func (c *Cluster) Config() *rest.Config {
 	return config
 }
 
-// API returns the cluster's clients, which are guarded: see [Guard].
-func (c *Cluster) API() *typed.Clients { return c.api }
-
 // String returns the API server's name, for messages.
-func (c *Cluster) String() string { return c.name }
+func (c *Cluster) String() string {
+	if c.Context == "" {
+		return "the API server of this Pod's cluster"
+	}
+	return "the API server of context " + legible.Quoted(c.Context)
+}
 
 // Close closes connections that are not in use. Those of [Gateway.Dial] stay.
 func (c *Cluster) Close() { c.close() }
@@ -78,19 +77,19 @@ func (c *Cluster) explain(err error, does, right string) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s does not accept the credentials of the kubeconfig\n  Log in again, or choose another context by %s", c.name, c.options.contextFlag())
+		return fmt.Errorf("%s does not accept the credentials of the kubeconfig\n  Log in again, or choose another context by %s", c, c.options.contextFlag())
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s does not let you %s: %s\n  What is missing is the right to %s, in namespace %s; a Role with all that is needed is in docs/operations.md",
-			c.name, does, legible.Quoted(err.Error()), right, legible.Quoted(c.options.Namespace))
+			c, does, legible.Quoted(err.Error()), right, legible.Quoted(c.options.Namespace))
 	}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
-		return fmt.Errorf("%s does not %s: %s", c.name, does, legible.Quoted(status.ErrStatus.Message))
+		return fmt.Errorf("%s does not %s: %s", c, does, legible.Quoted(status.ErrStatus.Message))
 	}
 	if invalid, _ := guard.Certificate(err); invalid != "" {
-		return fmt.Errorf("%s can't be used, since its certificate is not good: %s\n  Correct its server or its certificate authority in the kubeconfig, or choose another context by %s", c.name, invalid, c.options.contextFlag())
+		return fmt.Errorf("%s can't be used, since its certificate is not good: %s\n  Correct its server or its certificate authority in the kubeconfig, or choose another context by %s", c, invalid, c.options.contextFlag())
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok { // without the request: that is no help
 		err = failed.Err
 	}
-	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c.name, legible.Quoted(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))
+	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c, legible.Quoted(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))
 }

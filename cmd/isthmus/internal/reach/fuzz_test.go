@@ -67,7 +67,7 @@ func FuzzGateways(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c := &Cluster{options: Options{Namespace: "linkerd", Pod: pod}, name: "the API server", config: config, api: api}
+		c := &Cluster{options: Options{Namespace: "linkerd", Pod: pod}, config: config, API: api}
 		gateways, err := c.Gateways(t.Context())
 		if err == nil && len(gateways) == 0 {
 			t.Error("neither a gateway nor an error")

@@ -83,7 +83,7 @@ func ends(pod *v1.Pod) bool {
 // name.
 func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
 	for _, selector := range selectors {
-		list, err := c.api.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
+		list, err := c.API.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
 		if err != nil {
 			return nil, err
 		}
@@ -101,7 +101,7 @@ func (c *Cluster) noPods(ctx context.Context) error {
 	hint := "-n names another namespace, " + c.options.contextFlag() + " another cluster"
 	var namespaces []string
 	for _, selector := range selectors {
-		if list, err := c.api.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods}); err == nil {
+		if list, err := c.API.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods}); err == nil {
 			for _, p := range list.Items {
 				namespaces = append(namespaces, p.Namespace)
 			}
@@ -111,13 +111,13 @@ func (c *Cluster) noPods(ctx context.Context) error {
 		slices.Sort(namespaces)
 		hint = "There are such Pods in namespace " + some(slices.Compact(namespaces)) + ": name it by -n"
 	}
-	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s", legible.Quoted(c.options.Namespace), c.name, strings.Join(selectors, " or "), hint)
+	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s", legible.Quoted(c.options.Namespace), c, strings.Join(selectors, " or "), hint)
 }
 
 // named returns the gateway that the options name.
 func (c *Cluster) named(ctx context.Context) ([]Gateway, error) {
 	o := c.options
-	pod, err := c.api.Pods(o.Namespace).Get(ctx, o.Pod, metav1.GetOptions{})
+	pod, err := c.API.Pods(o.Namespace).Get(ctx, o.Pod, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		hint := "-n names another namespace"
@@ -128,7 +128,7 @@ func (c *Cluster) named(ctx context.Context) ([]Gateway, error) {
 			}
 			hint = "Gateways in this namespace: " + some(names)
 		}
-		return nil, fmt.Errorf("no Pod %s in namespace %s, by %s\n  %s", legible.Quoted(o.Pod), legible.Quoted(o.Namespace), c.name, hint)
+		return nil, fmt.Errorf("no Pod %s in namespace %s, by %s\n  %s", legible.Quoted(o.Pod), legible.Quoted(o.Namespace), c, hint)
 	case err != nil:
 		return nil, c.explain(err, "read Pods", "get pods")
 	}

@@ -67,17 +67,13 @@ func (o *Options) AddAddressFlag(s *pflag.FlagSet, name, usage string) {
 	s.StringVar(&o.Address, name, "", usage+" Without it: it is found in Pods by the kubeconfig, and reached through the API server.")
 }
 
-func (o *Options) loader() clientcmd.ClientConfig {
+// load returns how to reach the cluster, and the name of the context; "" is that
+// of the Pod in which this process runs. Its clients are guarded: see [Guard].
+func (o *Options) load() (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
 	rules.WarnIfAllMissing = false
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
-}
-
-// Config returns how to reach the cluster, and the name of the context; "" is that
-// of the Pod in which this process runs. Its clients are guarded: see [Guard].
-func (o *Options) Config() (*rest.Config, string, error) {
-	loader := o.loader()
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
 	kubeconfig, err := loader.RawConfig()
 	if err != nil {
 		return nil, "", unreadable(err)
@@ -97,6 +93,7 @@ func (o *Options) Config() (*rest.Config, string, error) {
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, "", unreadable(err)
 	}
+	config.QPS = -1 // a verb asks little: no limit on this side
 	Guard(config)
 	return config, chosen, nil
 }
