@@ -31,7 +31,7 @@ import (
 // newGateway puts the parts together. It does no network IO and starts nothing.
 func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	for _, n := range o.notes {
-		n.log(log)
+		log.Log(n.level, n.text)
 	}
 	cfg, err := restConfig(o.kubeconfig)
 	if err != nil {
@@ -233,13 +233,4 @@ func restConfig(path string) (*rest.Config, error) {
 	cfg.QPS = -1 // a handful of watches and lists: no client-side limit
 	cfg.UserAgent = "isthmus"
 	return cfg, nil
-}
-
-// log logs a note.
-func (n note) log(log *zap.Logger) {
-	if n.isError {
-		log.Error(n.text)
-		return
-	}
-	log.Warn(n.text)
 }

@@ -25,11 +25,6 @@ const (
 	maxExplainClients = 8
 )
 
-// explains explains what clients get. It is a *grpcapi.Server.
-type explains interface {
-	Explain(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
-}
-
 // explainHandler returns what answers /debug/explain.
 func (p *pages) explainHandler() http.Handler {
 	making := newLimiter(maxExplains, explainWait, 0) // a client that takes its answer slowly keeps no other one waiting

@@ -11,6 +11,8 @@ import (
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/spf13/pflag"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"isthmus/cmd/isthmus/internal/cli"
@@ -43,8 +45,8 @@ type options struct {
 
 // note is a remark on the flags: the gateway starts all the same.
 type note struct {
-	text    string
-	isError bool // or else a warning
+	level zapcore.Level
+	text  string
 }
 
 // gatewayVerb is the verb that serves. Its flags store into o.
@@ -161,7 +163,9 @@ func (o *options) accept(p cli.Process) (done bool, err error) {
 
 // complete replaces missing and unknown values by their defaults, and notes that.
 func (o *options) complete() {
-	warn := func(format string, args ...any) { o.notes = append(o.notes, note{text: fmt.Sprintf(format, args...)}) }
+	warn := func(format string, args ...any) {
+		o.notes = append(o.notes, note{zap.WarnLevel, fmt.Sprintf(format, args...)})
+	}
 	const fallback = "cluster.local"
 	if o.trustDomain == "" {
 		warn("--identity-trust-domain is not given: %s is used", fallback)
@@ -174,7 +178,7 @@ func (o *options) complete() {
 	}
 	o.trustDomain, o.domain = cmp.Or(o.trustDomain, fallback), cmp.Or(o.domain, fallback)
 	if o.transport != "transport-header" && o.transport != "transparent" {
-		o.notes = append(o.notes, note{fmt.Sprintf("--outbound-transport-mode is %q: transparent is used; transport-header would be the other mode", o.transport), true})
+		o.notes = append(o.notes, note{zap.ErrorLevel, fmt.Sprintf("--outbound-transport-mode is %q: transparent is used; transport-header would be the other mode", o.transport)})
 	}
 	if o.logFormat != "plain" && o.logFormat != "json" {
 		warn("--log-format is %q: plain is used; json would be the other format", o.logFormat)
@@ -197,7 +201,7 @@ func (o *options) parseHTTP2(text string) (*pb.Http2ClientParams, error) {
 	strict := json.NewDecoder(strings.NewReader(text))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&pb.Http2ClientParams{}); err != nil {
-		o.notes = append(o.notes, note{text: fmt.Sprintf("--meshed-http2-client-params: %v: skipped", err)})
+		o.notes = append(o.notes, note{zap.WarnLevel, fmt.Sprintf("--meshed-http2-client-params: %v: skipped", err)})
 	}
 	return &p, nil
 }

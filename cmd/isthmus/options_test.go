@@ -11,6 +11,7 @@ import (
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/spf13/pflag"
+	"go.uber.org/zap"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
@@ -107,12 +108,12 @@ func TestNotes(t *testing.T) {
 		want []note
 	}{
 		{domains, nil},
-		{nil, []note{{"--identity-trust-domain is not given: cluster.local is used", false}, {"--cluster-domain is not given: cluster.local is used", false}}},
-		{append(domains, "--outbound-transport-mode=x"), []note{{`--outbound-transport-mode is "x": transparent is used; transport-header would be the other mode`, true}}},
+		{nil, []note{{zap.WarnLevel, "--identity-trust-domain is not given: cluster.local is used"}, {zap.WarnLevel, "--cluster-domain is not given: cluster.local is used"}}},
+		{append(domains, "--outbound-transport-mode=x"), []note{{zap.ErrorLevel, `--outbound-transport-mode is "x": transparent is used; transport-header would be the other mode`}}},
 		{append(domains, "--outbound-transport-mode=transport-header", "--log-format=json"), nil},
-		{append(domains, "--audit=1h"), []note{{"--audit is without effect, since --relist has taken its place: remove it from the arguments", false}}},
-		{append(domains, "--log-format=xml"), []note{{`--log-format is "xml": plain is used; json would be the other format`, false}}},
-		{append(domains, `--meshed-http2-client-params={"keepAlive":{}}`), []note{{`--meshed-http2-client-params: json: unknown field "keepAlive": skipped`, false}}},
+		{append(domains, "--audit=1h"), []note{{zap.WarnLevel, "--audit is without effect, since --relist has taken its place: remove it from the arguments"}}},
+		{append(domains, "--log-format=xml"), []note{{zap.WarnLevel, `--log-format is "xml": plain is used; json would be the other format`}}},
+		{append(domains, `--meshed-http2-client-params={"keepAlive":{}}`), []note{{zap.WarnLevel, `--meshed-http2-client-params: json: unknown field "keepAlive": skipped`}}},
 	} {
 		if got := flagsOf(t, c.args...).notes; !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.args, got, c.want)

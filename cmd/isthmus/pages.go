@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/netip"
 
@@ -47,7 +48,7 @@ type linkedClusters interface {
 // streams is what is shown of what proxies get. It is a *grpcapi.Server.
 type streams interface {
 	Views() []grpcapi.ViewStatus
-	explains
+	Explain(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
 }
 
 // handlers returns what answers each path.

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"syscall"
@@ -25,57 +23,34 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/cli/clitest"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/apisim"
 )
 
-// objects are what the fake API server holds, by path.
-var objects = map[string][]byte{
-	"/api/v1/services": inProtobuf("v1", "ServiceList", &corev1.ServiceList{ListMeta: atOne, Items: []corev1.Service{{
-		ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: map[string]string{"isthmus.io/prefer": "zone, any"}},
-		Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}}},
-	}}}),
-	"/apis/discovery.k8s.io/v1/endpointslices": inProtobuf("discovery.k8s.io/v1", "EndpointSliceList", &discoveryv1.EndpointSliceList{ListMeta: atOne, Items: []discoveryv1.EndpointSlice{{
-		ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
-		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)}},
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
-	}}}),
-	"/api/v1/pods":                       inProtobuf("v1", "PodList", &corev1.PodList{ListMeta: atOne}),
-	"/api/v1/namespaces/linkerd/secrets": inProtobuf("v1", "SecretList", &corev1.SecretList{ListMeta: atOne}),
-	"/api/v1/nodes":                      inProtobuf("meta.k8s.io/v1", "PartialObjectMetadataList", &metav1.PartialObjectMetadataList{ListMeta: atOne}),
-	"/apis/apps/v1/replicasets":          inProtobuf("meta.k8s.io/v1", "PartialObjectMetadataList", &metav1.PartialObjectMetadataList{ListMeta: atOne}),
-	"/apis/batch/v1/jobs":                inProtobuf("meta.k8s.io/v1", "PartialObjectMetadataList", &metav1.PartialObjectMetadataList{ListMeta: atOne}),
-}
-
-var atOne = metav1.ListMeta{ResourceVersion: "1"}
-
-// startAPI serves lists of objects, and watches in which nothing happens.
+// startAPI serves a cluster that has the Service shop/web with one endpoint.
 func startAPI(t *testing.T) (addr string) {
 	t.Helper()
-	stop := make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		list, ok := objects[r.URL.Path]
-		q := r.URL.Query()
-		switch {
-		case !ok:
-			http.NotFound(w, r)
-		case q.Get("sendInitialEvents") == "true": // not here: list first
-			w.WriteHeader(http.StatusUnprocessableEntity)
-			io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`)
-		case q.Get("watch") == "true":
-			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
-			w.(http.Flusher).Flush()
-			select {
-			case <-r.Context().Done():
-			case <-stop:
-			}
-		default:
-			w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
-			_, _ = w.Write(list)
+	api, err := apisim.Start("west", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { api.Close() })
+	for _, o := range []runtime.Object{
+		&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: map[string]string{"isthmus.io/prefer": "zone, any"}},
+			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}}},
+		},
+		&discoveryv1.EndpointSlice{
+			ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			AddressType: discoveryv1.AddressTypeIPv4,
+			Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)}},
+			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+		},
+	} {
+		if err := api.Put(o); err != nil {
+			t.Fatal(err)
 		}
-	}))
-	t.Cleanup(func() { close(stop); server.Close() })
-	return strings.TrimPrefix(server.URL, "http://")
+	}
+	return api.Addr()
 }
 
 // gatewayProcess is a whole gateway, run as main would.
@@ -241,6 +216,8 @@ func TestSecondSignal(t *testing.T) {
 	}
 	p.log.Await(t, "a second signal: ended at once")
 	quit <- syscall.SIGINT // what main would leave to the end of the process ends by itself here
-	<-end
+	if c := <-end; c != 0 {
+		t.Errorf("get: exit code %d after a signal", c)
+	}
 	p.log.Await(t, "shutdown: done")
 }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -16,12 +15,15 @@ import (
 	"isthmus/federation"
 )
 
-// observed returns reports, and the lines that they log, each with the fields named.
+// observed returns reports, and the lines that they log, each with the fields named, or all.
 func observed() (*reports, func(fields ...string) []string) {
 	core, seen := observer.New(zap.InfoLevel)
 	return newReports(zap.New(logging.Limit(core))), func(fields ...string) (lines []string) {
 		for _, e := range seen.TakeAll() {
 			line := []any{e.Message}
+			if len(fields) == 0 {
+				line = append(line, e.ContextMap())
+			}
 			for _, f := range fields {
 				line = append(line, e.ContextMap()[f])
 			}
@@ -31,7 +33,7 @@ func observed() (*reports, func(fields ...string) []string) {
 	}
 }
 
-// TestReports: what is logged of members and their addresses.
+// TestReports: what is logged of members, of their addresses, and of tiers.
 func TestReports(t *testing.T) {
 	r, lines := observed()
 	id, addr := shopID("web-federated"), netip.MustParseAddrPort("10.0.0.1:80")
@@ -40,14 +42,16 @@ func TestReports(t *testing.T) {
 	r.member(id, m, federation.MemberStatus{Link: federation.Ready, Service: federation.Present})
 	r.refused(id, 80, m, federation.Refusal{Addr: addr, Owner: "Pod shop/mine"}, 2)
 	r.conflict(id, 80, m, federation.Conflict{Addr: addr, Winner: federation.Member{Cluster: "north", Service: shopID("web")}})
-	const of = " shop/web-federated east shop/web "
+	r.tiers(federation.TierChange{Service: id, Zone: "a", Preference: &federation.Preference{Tiers: []federation.Tier{{{Kind: federation.LocalCluster}}}}, From: 1, To: 2, Why: "spill"})
+	const of = "cluster:east%s member:shop/web%s service:shop/web-federated]\n"
 	want := []string{
-		"member of a service does not serve" + of + "no such Service in the cluster <nil> <nil> <nil>\n",
-		"member of a service serves again" + of + "<nil> <nil> <nil> <nil>\n",
-		"addresses that a cluster offers are refused" + of + "<nil> 80 2 10.0.0.1:80 belongs to Pod shop/mine of the local cluster\n",
-		"an address that a member offers is another member's" + of + "<nil> 80 <nil> 10.0.0.1:80 is sent from shop/web of cluster north\n",
+		"member of a service does not serve map[" + fmt.Sprintf(of, "", " reason:no such Service in the cluster"),
+		"member of a service serves again map[" + fmt.Sprintf(of, "", ""),
+		"addresses that a cluster offers are refused map[" + fmt.Sprintf(of, " first:10.0.0.1:80 belongs to Pod shop/mine of the local cluster", " port:80 refused:2"),
+		"an address that a member offers is another member's map[" + fmt.Sprintf(of, " first:10.0.0.1:80 is sent from shop/web of cluster north", " port:80"),
+		"clients use more tiers of a service map[from:1 service:shop/web-federated tiers:local, last-resort to:2 why:spill zone:a]\n",
 	}
-	if got := lines("service", "cluster", "member", "reason", "port", "refused", "first"); !slices.Equal(got, want) {
+	if got := lines(); !slices.Equal(got, want) {
 		t.Errorf("lines\n %q, want\n %q", got, want)
 	}
 }
@@ -78,27 +82,6 @@ func TestReportsHaveLimits(t *testing.T) {
 		if n := count[line]; n < want || n > want+10 { // one more each second
 			t.Errorf("%d times %q", n, line)
 		}
-	}
-}
-
-// TestReportsOfTiers: a line for each change names the tiers in use since then, and why.
-func TestReportsOfTiers(t *testing.T) {
-	r, lines := observed()
-	w := newTiered(t, federation.Preference{ReturnAfter: time.Minute}, federation.Options{ReportTiers: r.tiers})
-	w.local()
-	w.local("10.0.0.1:80")
-	w.now = w.now.Add(time.Minute)
-	w.Tick()
-	var want []string
-	for _, zone := range []string{"", "a"} {
-		want = append(want, fmt.Sprintf("clients use more tiers of a service shop/web %s 1 2 local, east+north local: 0 ready, min-ready is 1\n", zone),
-			fmt.Sprintf("clients use fewer tiers of a service shop/web %s 2 1 local local: 1 ready, min-ready is 1\n", zone))
-	}
-	got := lines("service", "zone", "from", "to", "tiers", "why")
-	slices.Sort(got) // zones come in any order
-	slices.Sort(want)
-	if !slices.Equal(got, want) {
-		t.Errorf("lines\n %q, want\n %q", got, want)
 	}
 }
 

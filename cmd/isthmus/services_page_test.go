@@ -72,41 +72,25 @@ func TestRefusedOnPages(t *testing.T) {
 	}
 }
 
-// tiered is a table with one watched service that prefers the own cluster to east and
-// north, and a clock.
-type tiered struct {
-	*federation.Table
-	now time.Time
-	web federation.ServiceID
-}
-
-func newTiered(t *testing.T, p federation.Preference, o federation.Options) *tiered {
-	w := &tiered{now: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), web: shopID("web")}
-	o.Now = func() time.Time { return w.now }
-	w.Table = federation.NewTable(o)
-	p.Tiers = []federation.Tier{{{Kind: federation.LocalCluster}}, {{Kind: federation.Named, Cluster: "east"}, {Kind: federation.Named, Cluster: "north"}}}
-	w.Define(w.web, &federation.Definition{Federated: true, Preference: &p, Members: []federation.Member{{Service: w.web}, {Cluster: "east", Service: w.web}}})
-	w.local("10.0.0.1:80", "10.0.0.2:80")
-	w.Link("east", federation.Ready, newOffers("east", "web", "10.1.0.1:80"))
-	for _, zone := range []string{"a", ""} {
-		t.Cleanup(w.Watch(federation.Key{Service: w.web, Port: 80, Client: federation.Client{Zone: zone}}).Close)
-	}
-	return w
-}
-
-// local links the own cluster with these endpoints.
-func (w *tiered) local(addrs ...string) {
-	w.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web", addrs...))
-}
-
 // TestTiersOnPage: the page shows the preference, which clusters that the Service itself names are not linked, and what clients
 // use: of those who make up names of instances some. The gateway's own preference may name any cluster.
 func TestTiersOnPage(t *testing.T) {
-	w := newTiered(t, federation.Preference{MinReady: federation.MinReady{Count: 2}, ReturnAfter: 10 * time.Second}, federation.Options{})
-	s := newShop(w.Table)
+	table, web := federation.NewTable(federation.Options{}), shopID("web")
+	p := &federation.Preference{MinReady: federation.MinReady{Count: 2}, ReturnAfter: 10 * time.Second, Tiers: []federation.Tier{
+		{{Kind: federation.LocalCluster}}, {{Kind: federation.Named, Cluster: "east"}, {Kind: federation.Named, Cluster: "north"}},
+	}}
+	table.Define(web, &federation.Definition{Federated: true, Preference: p, Members: []federation.Member{{Service: web}, {Cluster: "east", Service: web}}})
+	table.Link(federation.Local, federation.Ready, newOffers(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"))
+	table.Link("east", federation.Ready, newOffers("east", "web", "10.1.0.1:80"))
+	watch := func(c federation.Client) {
+		t.Cleanup(table.Watch(federation.Key{Service: web, Port: 80, Client: c}).Close)
+	}
+	watch(federation.Client{Zone: "a"})
+	watch(federation.Client{})
+	s := newShop(table)
 	s.linked = linkedShops{{Cluster: "east"}}
 	own := &cluster.Service{}
-	s.own.services = map[federation.ServiceID]*cluster.Service{w.web: own}
+	s.own.services = map[federation.ServiceID]*cluster.Service{web: own}
 	want := &adminapi.Preference{Prefer: "local, east+north", MinReady: "2", ReturnAfter: "10s", ReturnOver: "0s"}
 	for _, unlinked := range [][]string{nil, {"north"}} {
 		want.Unlinked = unlinked
@@ -119,7 +103,7 @@ func TestTiersOnPage(t *testing.T) {
 		t.Errorf("clients %+v", got)
 	}
 	for i := range 500 {
-		t.Cleanup(w.Watch(federation.Key{Service: w.web, Port: 80, Client: federation.Client{Instance: fmt.Sprint("no-such-", i)}}).Close)
+		watch(federation.Client{Instance: fmt.Sprint("no-such-", i)})
 	}
 	if s := s.servicesPage()[0]; len(s.Clients) != 100 || s.MoreClients != 402 || s.Clients[0].Instance != "" {
 		t.Errorf("%d kinds of clients and %d more, the first are %+v", len(s.Clients), s.MoreClients, s.Clients[:2])

@@ -2,12 +2,9 @@ package client
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,34 +12,7 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 
 	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/cmd/isthmus/internal/cli/clitest"
 )
-
-// TestGetLive: a state for each change, until a signal ends it.
-func TestGetLive(t *testing.T) {
-	f, addr := startFake(t)
-	out, signals, code := clitest.NewOutput(), make(chan os.Signal, 1), make(chan int)
-	go func() {
-		code <- newProgram().Run(context.Background(), cli.Process{
-			Args:   []string{"get", "--token", `{"ns":"shop"}`, "web.shop.svc.cluster.local", "--addr", addr},
-			Stdout: out, Stderr: out, Signals: signals,
-		})
-	}()
-	q := <-f.asked
-	if q.GetPath() != "web.shop.svc.cluster.local" || q.GetContextToken() != `{"ns":"shop"}` {
-		t.Errorf("asked for %v", q)
-	}
-	f.updates <- add("10.0.0.1:80", "10.0.0.2:80")
-	out.Await(t, "2 endpoints")
-	f.updates <- remove("10.0.0.1:80")
-	out.Await(t, "1 endpoint ")
-	f.updates <- none(false)
-	out.Await(t, "does not exist")
-	signals <- syscall.SIGINT
-	if c := <-code; c != 0 {
-		t.Errorf("exit code %d", c)
-	}
-}
 
 // TestGetBatches: messages that come right after each other are shown as one state, the first ones too.
 func TestGetBatches(t *testing.T) {

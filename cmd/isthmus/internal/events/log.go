@@ -22,9 +22,8 @@ const (
 
 // Log has the last events.
 type Log struct {
-	mu      sync.Mutex
-	version uint64
-	kept    []adminapi.Event // the oldest first
+	mu   sync.Mutex
+	kept []adminapi.Event // the oldest first
 }
 
 // NewLog returns a log without events.
@@ -35,7 +34,6 @@ func (l *Log) Add(e adminapi.Event) {
 	e.Object, e.Text = legible.Text(e.Object, maxObject), legible.Text(e.Text, maxText)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.version++
 	e.At = time.Now() // under the lock, so that the events are in order
 	e.First, e.Count = e.At, 1
 	if i := l.outgoing(&e); i >= 0 {
@@ -83,13 +81,6 @@ func (l *Log) oldestOfMany() int {
 		most = max(most, count[l.kept[i].Kind])
 	}
 	return slices.IndexFunc(l.kept, func(e adminapi.Event) bool { return count[e.Kind] == most })
-}
-
-// Version changes with every Add.
-func (l *Log) Version() uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.version
 }
 
 // Newest returns all events, the newest first.

@@ -20,24 +20,15 @@ const LevelNames = "panic, fatal, error, warn, info, debug or trace"
 // ParseLevel returns the level of a name, in upper or lower case. It is not ok
 // unless the name is one of LevelNames or "warning".
 func ParseLevel(name string) (l Level, ok bool) {
-	switch strings.ToLower(name) {
-	case "panic":
-		return Level{zapcore.PanicLevel, 0}, true
-	case "fatal":
-		return Level{zapcore.FatalLevel, 0}, true
-	case "error":
-		return Level{zapcore.ErrorLevel, 0}, true
-	case "warn", "warning":
-		return Level{zapcore.WarnLevel, 0}, true
-	case "info":
-		return Level{zapcore.InfoLevel, 2}, true
-	case "debug":
-		return Level{zapcore.DebugLevel, 6}, true
-	case "trace":
-		// From 8 on client-go logs headers of answers, in which an API server may send back a token.
-		return Level{zapcore.DebugLevel, 7}, true
-	}
-	return Level{}, false
+	l, ok = levels[strings.ToLower(name)]
+	return l, ok
+}
+
+// levels are the levels by name. From 8 on client-go logs headers of answers, in which an API server may send back a token.
+var levels = map[string]Level{
+	"panic": {zapcore.PanicLevel, 0}, "fatal": {zapcore.FatalLevel, 0}, "error": {zapcore.ErrorLevel, 0},
+	"warn": {zapcore.WarnLevel, 0}, "warning": {zapcore.WarnLevel, 0}, "info": {zapcore.InfoLevel, 2},
+	"debug": {zapcore.DebugLevel, 6}, "trace": {zapcore.DebugLevel, 7},
 }
 
 // New returns a logger that writes lines to w: as JSON if that is the format, or

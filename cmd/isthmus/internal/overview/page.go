@@ -17,10 +17,10 @@ const policy = "default-src 'self'; object-src 'none'; frame-ancestors 'none'; b
 // Handler returns the page's handler, for / and what is under /page/.
 func Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/{$}", file("index.html", "text/html; charset=utf-8"))
-	mux.Handle("/page/style.css", file("style.css", "text/css; charset=utf-8"))
-	mux.Handle("/page/icon.svg", file("icon.svg", "image/svg+xml"))
-	mux.Handle("/page/main.js", file("main.js", "text/javascript; charset=utf-8"))
+	mux.Handle("GET /{$}", file("index.html", "text/html; charset=utf-8"))
+	mux.Handle("GET /page/style.css", file("style.css", "text/css; charset=utf-8"))
+	mux.Handle("GET /page/icon.svg", file("icon.svg", "image/svg+xml"))
+	mux.Handle("GET /page/main.js", file("main.js", "text/javascript; charset=utf-8"))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy)
@@ -30,12 +30,6 @@ func Handler() http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
-		if r.Method != http.MethodGet && r.Method != http.MethodHead {
-			h.Set("Allow", "GET, HEAD")
-			h.Set("Connection", "close") // there may be a body, which is not read
-			http.Error(w, "the page changes nothing: GET and HEAD only", http.StatusMethodNotAllowed)
-			return
-		}
 		mux.ServeHTTP(w, r)
 	})
 }
