@@ -27,7 +27,7 @@ func TestPreflight(t *testing.T) {
 		}, []string{"unchecked rights local: there is no ServiceAccount linkerd/isthmus yet"}},
 		"before an installation, with an account that lacks a right": {func(_ *testing.T, w *world) {
 			w.pre, w.local.refused = true, []string{"list jobs"}
-			w.local.account = "isthmus"
+			w.local.answers["/api/v1/namespaces/linkerd/serviceaccounts/isthmus"] = corev1.ServiceAccount{}
 		}, []string{"warning rights local: not permitted: list jobs.batch (labels do not name CronJobs)"}},
 		"rights for exports": {func(_ *testing.T, w *world) {
 			w.exports, w.local.refused = true, []string{"create services", "update serviceimports/status"}
@@ -36,7 +36,7 @@ func TestPreflight(t *testing.T) {
 		"a right in the linked one": {func(_ *testing.T, w *world) { w.east.refused = []string{"watch services"} },
 			[]string{"failure rights east: not permitted: watch services (the cluster does not join)"}},
 		"an optional right": {func(_ *testing.T, w *world) { w.east.refused = []string{"list externalworkloads"} }, nil},
-		"a CRD":             {func(_ *testing.T, w *world) { delete(w.local.kinds, "policy.linkerd.io/v1beta3") }, []string{"warning crds local: not installed: servers.policy.linkerd.io"}},
+		"a CRD":             {func(_ *testing.T, w *world) { w.local.answers[serversPath] = resources(serversPath) }, []string{"warning crds local: not installed: servers.policy.linkerd.io"}},
 		"an invalid Secret": {func(_ *testing.T, w *world) {
 			w.secrets = []corev1.Secret{{Type: "mirror.linkerd.io/remote-kubeconfig"}}
 			w.secrets[0].Name = "odd"
@@ -47,20 +47,21 @@ func TestPreflight(t *testing.T) {
 			w.secrets = []corev1.Secret{bad}
 		}, []string{"failure link-secret bad: can't be used: kubeconfig has an exec plugin (exec), which is not allowed in a link: use an inline token or client certificate"}},
 		"two annotations that can't be read": {func(_ *testing.T, w *world) {
-			w.annotate("isthmus.io/cordon", "yes")
-			w.annotate("isthmus.io/lost-after", "10")
+			w.annotations = map[string]string{"isthmus.io/cordon": "yes", "isthmus.io/lost-after": "10"}
 		}, []string{`failure link-secret link-east: annotation isthmus.io/cordon: "yes" is none of false, last-resort, true; it counts as absent`,
 			`failure link-secret link-east: annotation isthmus.io/lost-after: "10" is no duration such as 90s or 5m; it counts as absent`}},
 		"an expired token": {func(_ *testing.T, w *world) { w.token = jwt(time.Unix(1e9, 0)) },
 			[]string{"failure link-expiry east: its token has expired, at 2001-09-09 01:46 UTC"}},
 		"a clock that is ahead": {func(_ *testing.T, w *world) { w.east.ahead = 2 * time.Minute }, []string{"warning clock-skew east: its clock is 2 minutes ahead"}},
-		"other anchors": {func(_ *testing.T, w *world) { w.east.anchors = other },
+		"other anchors": {func(_ *testing.T, w *world) {
+			w.east.answers[anchorsPath] = corev1.ConfigMap{Data: map[string]string{"ca-bundle.crt": other}}
+		},
 			[]string{"failure trust-anchors east: no trust anchor in common with the local cluster: proxies refuse each other's identities"}},
-		"anchors that may not be read": {func(_ *testing.T, w *world) { w.east.mayRead = func(r string) bool { return r != "configmaps" } },
+		"anchors that may not be read": {func(_ *testing.T, w *world) { w.east.answers[anchorsPath] = http.StatusForbidden },
 			[]string{"unchecked trust-anchors east: the credentials may not read ConfigMap linkerd/linkerd-identity-trust-roots"}},
-		"networks that overlap": {func(_ *testing.T, w *world) { w.east.cidrs = []string{"10.9.0.0/24", "10.1.4.0/24"} },
+		"networks that overlap": {func(_ *testing.T, w *world) { w.east.answers[nodesPath] = nodes("10.9.0.0/24", "10.1.4.0/24") },
 			[]string{"warning pod-networks east: Pod CIDRs overlap: 10.1.4.0/24 overlaps 10.1.0.0/16 of local"}},
-		"Nodes that may not be read": {func(_ *testing.T, w *world) { w.east.mayRead = func(r string) bool { return r != "nodes" } },
+		"Nodes that may not be read": {func(_ *testing.T, w *world) { w.east.answers[nodesPath] = http.StatusForbidden },
 			[]string{"unchecked pod-networks east: the credentials may not read Nodes"}},
 		"credentials that are refused": {func(_ *testing.T, w *world) {
 			w.east.status, w.east.body = http.StatusUnauthorized, "your token is "+w.token

@@ -34,29 +34,54 @@ import (
 	"isthmus/cmd/isthmus/internal/client"
 )
 
-// api is an API server with what checks ask for.
+// checkedAPI is an API server with what checks ask for.
 type checkedAPI struct {
-	refused []string // rights of ServiceAccount isthmus or of a link, as "list pods"
-	kinds   map[string][]string
-	anchors string // nil: the ConfigMap is not there
-	cidrs   []string
-	account string        // a ServiceAccount in namespace linkerd
-	ahead   time.Duration // of its clock
-	status  int           // of all answers; 0: as asked for
-	body    string        // with status
-	mayRead func(resource string) bool
-	silent  bool            // it answers nothing
-	secrets []corev1.Secret // in namespace linkerd
+	answers map[string]any // by path: an object, a list in protobuf, or the code of a failure; others are not found
+	refused []string       // rights of ServiceAccount isthmus or of a link, as "list pods"
+	ahead   time.Duration  // of its clock
+	status  int            // of all answers; 0: as asked for
+	body    string         // with status
+	silent  bool           // it answers nothing
 	unblock chan struct{}
 }
 
+const (
+	anchorsPath = "/api/v1/namespaces/linkerd/configmaps/" + facts.AnchorsConfigMap
+	nodesPath   = "/api/v1/nodes"
+	serversPath = "/apis/policy.linkerd.io/v1beta3"
+)
+
 func newCheckedAPI(anchors, cidr string) *checkedAPI {
-	return &checkedAPI{
-		kinds: map[string][]string{
-			"linkerd.io/v1alpha2": {"serviceprofiles"}, "policy.linkerd.io/v1beta3": {"servers"}, "workload.linkerd.io/v1beta1": {"externalworkloads"},
-		},
-		anchors: anchors, cidrs: []string{cidr}, unblock: make(chan struct{}),
+	groups := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{{Name: "apps"}}}
+	a := &checkedAPI{unblock: make(chan struct{}), answers: map[string]any{
+		"/version": map[string]string{"gitVersion": "v1.36.3"}, nodesPath: nodes(cidr), anchorsPath: corev1.ConfigMap{Data: map[string]string{"ca-bundle.crt": anchors}},
+	}}
+	for path, resource := range map[string]string{"/apis/linkerd.io/v1alpha2": "serviceprofiles", serversPath: "servers", "/apis/workload.linkerd.io/v1beta1": "externalworkloads"} {
+		a.answers[path] = resources(path, resource)
+		groups.Groups = append(groups.Groups, metav1.APIGroup{Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: strings.TrimPrefix(path, "/apis/")}}})
 	}
+	a.answers["/apis"] = groups
+	return a
+}
+
+// resources is what discovery has at a path.
+func resources(path string, names ...string) metav1.APIResourceList {
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: strings.TrimPrefix(path, "/apis/"), APIResources: []metav1.APIResource{}}
+	for _, n := range names {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: n})
+	}
+	return list
+}
+
+// nodes is a list of Nodes with these Pod CIDRs, in protobuf.
+func nodes(cidrs ...string) []byte {
+	var list corev1.NodeList
+	for i, cidr := range cidrs {
+		list.Items = append(list.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}, Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}}})
+	}
+	raw, _ := list.Marshal()
+	data, _ := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Raw: raw}).Marshal()
+	return append([]byte("k8s\x00"), data...)
 }
 
 func (a *checkedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -73,79 +98,43 @@ func (a *checkedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, a.body)
 		return
 	}
+	answer := a.answers[r.URL.Path]
+	if strings.HasSuffix(r.URL.Path, "accessreviews") {
+		answer = a.review(r.Body)
+	} else if answer == nil {
+		answer = http.StatusNotFound
+	}
 	w.Header().Set("Content-Type", "application/json")
-	answer := func(v any) { _ = json.NewEncoder(w).Encode(v) }
-	fail := func(code int, reason metav1.StatusReason) {
-		w.WriteHeader(code)
-		answer(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: reason, Code: int32(code), Message: string(reason)})
+	switch x := answer.(type) {
+	case []byte:
+		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+		w.Write(x)
+		return
+	case int:
+		w.WriteHeader(x)
+		reason := metav1.StatusReason(strings.ReplaceAll(http.StatusText(x), " ", ""))
+		answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: reason, Code: int32(x), Message: string(reason)}
 	}
-	path := r.URL.Path
-	for _, resource := range []string{"configmaps", "nodes"} {
-		if strings.Contains(path, "/"+resource) && a.mayRead != nil && !a.mayRead(resource) {
-			fail(http.StatusForbidden, metav1.StatusReasonForbidden)
-			return
-		}
+	_ = json.NewEncoder(w).Encode(answer)
+}
+
+// review answers whether the credentials, or ServiceAccount isthmus, have a right.
+func (a *checkedAPI) review(body io.Reader) any {
+	text, _ := io.ReadAll(body)
+	o, _, err := scheme.Codecs.UniversalDeserializer().Decode(text, nil, nil)
+	if err != nil {
+		return http.StatusBadRequest
 	}
-	switch {
-	case path == "/version":
-		answer(map[string]string{"gitVersion": "v1.36.3"})
-	case strings.HasSuffix(path, "accessreviews"):
-		body, _ := io.ReadAll(r.Body)
-		o, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
-		if err != nil {
-			fail(http.StatusBadRequest, metav1.StatusReasonBadRequest)
-			return
-		}
-		var asked *authorizationv1.ResourceAttributes
-		switch o := o.(type) {
-		case *authorizationv1.SelfSubjectAccessReview:
-			asked, o.Status.Allowed = o.Spec.ResourceAttributes, true
-			o.Status.Allowed = !slices.Contains(a.refused, asked.Verb+" "+asked.Resource)
-			o.Kind, o.APIVersion = "SelfSubjectAccessReview", "authorization.k8s.io/v1"
-			answer(o)
-		case *authorizationv1.SubjectAccessReview:
-			asked = o.Spec.ResourceAttributes
-			resource := strings.TrimSuffix(asked.Resource+"/"+asked.Subresource, "/")
-			o.Status.Allowed = !slices.Contains(a.refused, strings.TrimPrefix(o.Spec.User, "system:serviceaccount:linkerd:isthmus")+asked.Verb+" "+resource)
-			o.Kind, o.APIVersion = "SubjectAccessReview", "authorization.k8s.io/v1"
-			answer(o)
-		}
-	case path == "/api/v1/namespaces/linkerd/secrets":
-		answer(corev1.SecretList{TypeMeta: metav1.TypeMeta{Kind: "SecretList", APIVersion: "v1"}, Items: a.secrets})
-	case path == "/api/v1/namespaces/linkerd/configmaps/"+facts.AnchorsConfigMap && a.anchors != "":
-		answer(corev1.ConfigMap{TypeMeta: metav1.TypeMeta{Kind: "ConfigMap", APIVersion: "v1"}, Data: map[string]string{"ca-bundle.crt": a.anchors}})
-	case path == "/api/v1/namespaces/linkerd/serviceaccounts/"+a.account && a.account != "":
-		answer(corev1.ServiceAccount{TypeMeta: metav1.TypeMeta{Kind: "ServiceAccount", APIVersion: "v1"}})
-	case path == "/api/v1/nodes":
-		var list corev1.NodeList
-		for i, cidr := range a.cidrs {
-			list.Items = append(list.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}, Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}}})
-		}
-		raw, _ := list.Marshal()
-		data, _ := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Raw: raw}).Marshal()
-		w.Header().Set("Content-Type", "application/vnd.kubernetes.protobuf")
-		_, _ = w.Write(append([]byte("k8s\x00"), data...))
-	case path == "/apis":
-		list := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{{Name: "apps"}}}
-		for version := range a.kinds {
-			list.Groups = append(list.Groups, metav1.APIGroup{Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: version}}})
-		}
-		answer(list)
-	case strings.HasPrefix(path, "/apis/"):
-		version := strings.TrimPrefix(path, "/apis/")
-		names, ok := a.kinds[version]
-		if !ok {
-			fail(http.StatusNotFound, metav1.StatusReasonNotFound)
-			return
-		}
-		list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: version}
-		for _, n := range names {
-			list.APIResources = append(list.APIResources, metav1.APIResource{Name: n})
-		}
-		answer(list)
-	default:
-		fail(http.StatusNotFound, metav1.StatusReasonNotFound)
+	allowed := func(user string, asked *authorizationv1.ResourceAttributes) bool {
+		return !slices.Contains(a.refused, user+asked.Verb+" "+strings.TrimSuffix(asked.Resource+"/"+asked.Subresource, "/"))
 	}
+	switch o := o.(type) {
+	case *authorizationv1.SelfSubjectAccessReview:
+		o.Status.Allowed = allowed("", o.Spec.ResourceAttributes)
+	case *authorizationv1.SubjectAccessReview:
+		o.Status.Allowed = allowed(strings.TrimPrefix(o.Spec.User, "system:serviceaccount:linkerd:isthmus"), o.Spec.ResourceAttributes)
+	}
+	return o
 }
 
 // start serves an API until the test ends.
@@ -174,21 +163,13 @@ func newWorld(t *testing.T) *world {
 	return &world{local: newCheckedAPI(anchor, "10.1.0.0/16"), east: newCheckedAPI(anchor, "10.2.0.0/16"), token: jwt(time.Now().Add(30 * 24 * time.Hour))}
 }
 
-// annotate adds an annotation to the link Secret.
-func (w *world) annotate(name, value string) {
-	if w.annotations == nil {
-		w.annotations = make(map[string]string)
-	}
-	w.annotations[name] = value
-}
-
 // run runs the checks and returns those that are not OK, one in a line.
 func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 	t.Helper()
 	local, east := w.local.start(t), w.east.start(t)
 	secret := linkSecret(t, "link-east", "east", east, w)
 	maps.Copy(secret.Annotations, w.annotations)
-	w.local.secrets = append([]corev1.Secret{secret}, w.secrets...)
+	w.local.answers["/api/v1/namespaces/linkerd/secrets"] = corev1.SecretList{Items: append([]corev1.Secret{secret}, w.secrets...)}
 	config := &rest.Config{Host: local.URL, BearerToken: "local-token", TLSClientConfig: rest.TLSClientConfig{CAData: authority(local)}}
 	asking, err := rest.HTTPClientFor(config)
 	if err != nil {

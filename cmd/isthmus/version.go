@@ -36,9 +36,10 @@ func buildInfo() *debug.BuildInfo {
 // newBuildMetric returns the series that shows what each gateway was built from, as Prometheus' own programs have it. The
 // library that they take it from makes the linker keep a third more, because it has a template.
 func newBuildMetric(info *debug.BuildInfo) prometheus.Collector {
+	built, _ := revision(info)
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_build_info", Help: "1, by what the gateway was built from.",
-		ConstLabels: prometheus.Labels{"version": cmp.Or(info.Main.Version, "unknown"), "revision": revision(info), "goversion": runtime.Version()},
+		ConstLabels: prometheus.Labels{"version": cmp.Or(info.Main.Version, "unknown"), "revision": built, "goversion": runtime.Version()},
 	}, func() float64 { return 1 })
 }
 
@@ -51,7 +52,7 @@ var libraries = []struct{ title, module string }{
 
 // printVersion prints what the Go tool has written into the program.
 func printVersion(w io.Writer, info *debug.BuildInfo) {
-	fmt.Fprintln(w, version(info))
+	fmt.Fprintln(w, "isthmus", cmp.Or(info.Main.Version, "unknown"))
 	line := func(title, value string) { fmt.Fprintf(w, "  %-18s %s\n", title, value) }
 	line("commit", commit(info))
 	line("Go", fmt.Sprintf("%s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH))
@@ -60,39 +61,24 @@ func printVersion(w io.Writer, info *debug.BuildInfo) {
 	}
 }
 
-// version returns the program's name and version.
-func version(info *debug.BuildInfo) string {
-	return "isthmus " + cmp.Or(info.Main.Version, "unknown")
-}
-
-// settings are what the Go tool has noted about how the program was built.
-func settings(info *debug.BuildInfo) map[string]string {
+// revision returns the commit that the program was built from, and when that was made.
+func revision(info *debug.BuildInfo) (text, at string) {
 	all := make(map[string]string)
 	for _, s := range info.Settings {
 		all[s.Key] = s.Value
 	}
-	return all
-}
-
-// revision returns the commit that the program was built from, for a label.
-func revision(info *debug.BuildInfo) string {
-	settings := settings(info)
-	text := cmp.Or(settings["vcs.revision"], "unknown")
-	if settings["vcs.modified"] == "true" {
+	text = cmp.Or(all["vcs.revision"], "unknown")
+	if all["vcs.modified"] == "true" {
 		text += "-modified"
 	}
-	return text
+	return text, all["vcs.time"]
 }
 
-// commit describes what the program was built from.
+// commit is the revision, for people.
 func commit(info *debug.BuildInfo) string {
-	settings := settings(info)
-	text := cmp.Or(settings["vcs.revision"], "unknown")
-	if at := settings["vcs.time"]; at != "" {
+	text, at := revision(info)
+	if at != "" {
 		text += " of " + at
-	}
-	if settings["vcs.modified"] == "true" {
-		text += ", with changes that are not committed"
 	}
 	return text
 }
