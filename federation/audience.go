@@ -6,20 +6,18 @@ import "slices"
 // instance of it, by their node.
 type audience map[string][]*published
 
-// all iterates over all kinds of clients, and reports whether it has come to the end.
-func (a audience) all(yield func(*published) bool) bool {
-	for _, list := range a {
-		for _, to := range list {
-			if !yield(to) {
-				return false
-			}
+// clients appends the kinds of clients of these nodes to a list; nil: of all.
+func (a audience) clients(list []*published, nodes map[string]bool) []*published {
+	if nodes == nil {
+		for _, of := range a {
+			list = append(list, of...)
 		}
 	}
-	return true
+	for node := range nodes {
+		list = append(list, a[node]...)
+	}
+	return list
 }
-
-// each is all, to range over.
-func (a audience) each(yield func(*published) bool) { a.all(yield) }
 
 // published is the newest set for one kind of client.
 type published struct {
@@ -78,111 +76,50 @@ func (p *port) leave(c Client) {
 	}
 }
 
-// publishAll publishes to all clients what has changed for them.
-func (p *port) publishAll(ipv6 bool, why origin) {
-	p.publishTo(p.whole, ipv6, p.merged, why)
-	if len(p.instances) == 0 {
-		return
+// all lists all kinds of clients.
+func (p *port) all() []*published {
+	list := p.whole.clients(nil, nil)
+	for _, a := range p.instances {
+		list = a.clients(list, nil)
 	}
-	byHostname := make(map[string][]*Endpoint)
-	for _, e := range p.merged {
-		byHostname[e.Hostname] = append(byHostname[e.Hostname], e)
-	}
-	for instance, a := range p.instances {
-		p.publishTo(a, ipv6, byHostname[instance], why)
-	}
+	return list
 }
 
-// publishChange publishes what has changed between the merged list of before and the
-// one now, while the summary is the same. Clients of an instance, or of a node, are
-// concerned if its endpoints have changed: clients may ask for any number of names that
-// no endpoint has, and so must not make changes slow for others.
-func (p *port) publishChange(ipv6 bool, before []*Endpoint, why origin) {
+// concerned lists the clients that a change of these lists to those of now may concern, while the
+// summary and the steering are the same. Clients of an instance are concerned if its endpoints have
+// changed and, where traffic stays on nodes, clients of a node if its endpoints or those of other
+// clusters have: clients may ask for any number of names that no endpoint has, and so must not make
+// changes slow for others.
+func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	if len(p.instances) == 0 && !p.summary.byNode {
-		p.publishTo(p.whole, ipv6, p.merged, why)
-		return
+		return p.whole.clients(nil, nil)
 	}
-	var changed []*Endpoint
-	concerned := make(map[string][]*Endpoint) // what has changed, by instance
-	note := func(e *Endpoint) {
-		if e == nil {
-			return
-		}
-		changed = append(changed, e)
-		if p.instances[e.Hostname] != nil {
-			concerned[e.Hostname] = append(concerned[e.Hostname], e)
-		}
-	}
-	forEachChange(before, p.merged, func(a, b *Endpoint) {
-		note(a)
-		note(b)
-	})
-	p.publishChanged(p.whole, ipv6, p.merged, changed, why)
-	if len(concerned) == 0 {
-		return
-	}
-	now := make(map[string][]*Endpoint, len(concerned))
-	for _, e := range p.merged {
-		if concerned[e.Hostname] != nil {
-			now[e.Hostname] = append(now[e.Hostname], e)
-		}
-	}
-	for instance, changed := range concerned {
-		p.publishChanged(p.instances[instance], ipv6, now[instance], changed, why)
-	}
-}
-
-// publishChanged publishes to one audience what has changed: these endpoints, as they
-// were and as they are. If clients see only their node's and other clusters', clients of
-// other nodes are not concerned.
-func (p *port) publishChanged(a audience, ipv6 bool, of, changed []*Endpoint, why origin) {
-	if !p.summary.byNode || slices.ContainsFunc(changed, func(e *Endpoint) bool { return e.Cluster != Local }) {
-		p.publishTo(a, ipv6, of, why)
-		return
-	}
-	nodes := make(map[string]struct{})
-	for _, e := range changed {
-		nodes[e.Node] = struct{}{}
-	}
-	for node := range nodes {
-		for _, to := range a[node] {
-			p.publish(to, choose(of, ipv6, true, to.client), why)
-		}
-	}
-}
-
-// publishTo publishes to one audience. of are all endpoints, or for clients of an
-// instance those that it has.
-func (p *port) publishTo(a audience, ipv6 bool, of []*Endpoint, why origin) {
-	if !p.summary.byNode || len(a) < 2 {
-		for _, list := range a {
-			for _, to := range list {
-				p.publish(to, choose(of, ipv6, p.summary.byNode, to.client), why)
-			}
-		}
-		return
-	}
-	nodes := make(map[string]struct{})
-	for _, e := range of {
-		nodes[e.Node] = struct{}{}
-	}
-	nowhere := choose(of, ipv6, true, Client{}) // for all nodes without endpoints: there may be any number
-	for node, list := range a {
-		for _, to := range list {
-			if _, ok := nodes[node]; ok {
-				p.publish(to, choose(of, ipv6, true, to.client), why)
-			} else {
-				p.publish(to, nowhere, why)
+	instances, nodes, everywhere := make(map[string]bool), make(map[string]bool), !p.summary.byNode
+	note := func(a, b *Endpoint) {
+		for _, e := range [...]*Endpoint{a, b} {
+			if e != nil {
+				instances[e.Hostname], nodes[e.Node] = true, true
+				everywhere = everywhere || e.Cluster != Local
 			}
 		}
 	}
+	forEachChange(merged, p.merged, note)
+	forEachChange(unready, p.unready, note)
+	if everywhere {
+		nodes = nil
+	}
+	list := p.whole.clients(nil, nodes)
+	for instance := range instances {
+		list = p.instances[instance].clients(list, nodes)
+	}
+	return list
 }
 
 // publish publishes these endpoints for one kind of client, if that differs from what
 // was published last.
 func (p *port) publish(to *published, chosen []*Endpoint, why origin) {
 	to.publishSteering(p.steering)
-	now := &Set{
+	now := Set{
 		Version: 1, Exists: p.summary.exists, Complete: p.summary.complete, ByNode: p.summary.byNode, Changed: why.at, Origin: why.cluster,
 		Endpoints: chosen, Members: len(p.members),
 		AnyPort: p.number == AnyPort, Undeclared: p.summary.undeclared, declared: p.declared,
@@ -199,5 +136,5 @@ func (p *port) publish(to *published, chosen []*Endpoint, why origin) {
 		}
 		now.Version = old.Version + 1
 	}
-	to.latest.Set(now)
+	to.latest.Set(new(now))
 }

@@ -2,40 +2,6 @@ package federation
 
 import "slices"
 
-// choose returns the endpoints that one kind of client sees of all the endpoints
-// on offer, in the same order. When nothing has to be left out it returns all
-// itself, so that most kinds of clients share one list.
-//
-// It filters in this order: the requested instance; then, for endpoints of the
-// local cluster only, internalTrafficPolicy: Local (nodeLocal) or else zone hints;
-// then the address family. Where clients are steered, a pass does this instead.
-func choose(all []*Endpoint, ipv6, nodeLocal bool, c Client) []*Endpoint {
-	return omitted(nil).choose(all, ipv6, nodeLocal, c)
-}
-
-// choose is choose, and notes what it leaves out.
-func (o omitted) choose(all []*Endpoint, ipv6, nodeLocal bool, c Client) []*Endpoint {
-	list := all
-	if c.Instance != "" {
-		list = o.note(OtherInstance, list, keep(list, func(e *Endpoint) bool { return e.Hostname == c.Instance }))
-	}
-	if nodeLocal {
-		list = o.note(OtherNode, list, onNode(list, c.Node))
-	} else {
-		list = o.note(OtherZones, list, inZone(list, c.Zone))
-	}
-	return o.family(list, ipv6)
-}
-
-// family is family, and notes what it leaves out.
-func (o omitted) family(list []*Endpoint, ipv6 bool) []*Endpoint {
-	why := IPv6Off
-	if ipv6 {
-		why = OtherFamily
-	}
-	return o.note(why, list, family(list, ipv6))
-}
-
 // onNode keeps the endpoints of other clusters, and of the local one those Pods that run on
 // the node.
 func onNode(list []*Endpoint, node string) []*Endpoint {

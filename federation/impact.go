@@ -31,7 +31,7 @@ func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]admina
 		if in.definition == nil {
 			continue // it has just gone
 		}
-		watched := services[id].trials()
+		watched := services[id].trials(in.definition.Members)
 		for _, x := range watched {
 			list = append(list, x.impact(id, in.cordoned(c, s), t.opts))
 		}
@@ -74,8 +74,9 @@ type trial struct {
 	clients map[Client][]*Endpoint
 }
 
-// trials copies the service's ports, by number. nil has none.
-func (s *watchedService) trials() (list []*trial) {
+// trials copies the service's ports, by number. nil has none, nor has one whose members have just
+// become others.
+func (s *watchedService) trials(of []Member) (list []*trial) {
 	if s == nil {
 		return nil
 	}
@@ -83,59 +84,42 @@ func (s *watchedService) trials() (list []*trial) {
 	defer s.mu.Unlock()
 	for _, number := range slices.Sorted(maps.Keys(s.ports)) {
 		p, x := s.ports[number], &trial{clients: make(map[Client][]*Endpoint)}
+		if !slices.EqualFunc(p.members, of, func(c contribution, m Member) bool { return c.member == m }) {
+			continue
+		}
 		p.copyTo(&x.port)
-		for to := range p.whole.each {
+		for _, to := range p.whole.clients(nil, nil) {
 			set, _ := to.latest.Get()
 			x.clients[to.client] = set.Endpoints
 		}
 		if len(x.clients) == 0 { // those of instances only: what the service has counts
-			x.clients[Client{}] = choose(p.merged, s.table.opts.IPv6, false, Client{})
+			x.clients[Client{}] = family(inZone(p.merged, ""), s.table.opts.IPv6)
 		}
 		list = append(list, x)
 	}
 	return list
 }
 
-// after returns what the clients would get if the service were made of in: they are published to as
-// the first watches of a new port, whose members offer what they were read to offer.
-func (x *trial) after(in inputs, o Options) audience {
-	for i := range in.links {
-		if l := &in.links[i]; l.Source != nil {
-			l.Source, l.within = &offering{x, in.definition.Members[i].Cluster}, nil
-		}
+// after returns what the clients would get if the service were made of in, and they began to watch it then.
+func (x *trial) after(in inputs, o Options) map[Client][]*Endpoint {
+	p, kept := x.port, make([]offer, len(x.members))
+	for i := range kept {
+		kept[i] = x.members[i].kept
 	}
-	in.owner = nil // what is refused is not offered
-	p := &port{number: x.number, whole: make(audience), returning: make(map[*published]struct{})}
+	p.steering, p.returning = newSteering(in, o.Now), make(map[*published]struct{})
+	p.offers = p.steering.offers(kept)
+	p.merged, _ = merge(p.offers)
+	p.unready = p.steering.unready(p.offers, p.merged)
+	p.summary = summarize(in.definition, p.members, p.steering)
+	pass, got := newPass(&p, o.IPv6), make(map[Client][]*Endpoint, len(x.clients))
 	for c := range x.clients {
-		p.join(c)
+		to := &published{client: c}
+		pass.publish(to, o.Now(), origin{})
+		set, _ := to.latest.Get()
+		got[c] = set.Endpoints
 	}
-	s := &watchedService{table: NewTable(Options{IPv6: o.IPv6, Now: o.Now})}
-	s.rebuildPort(p, in)
-	return p.whole
+	return got
 }
-
-// offering is the Source of a cluster that offers what its members were read to offer, without what was refused.
-type offering struct {
-	*trial
-	cluster ClusterName
-}
-
-func (o *offering) State(id ServiceID) ServiceState { return o.share(id).State }
-
-func (o *offering) Reader(id ServiceID, _ uint16) Reader { return o.share(id) }
-
-func (o *offering) share(id ServiceID) lastRead {
-	c := memberIn(o.members, Member{o.cluster, id})
-	if c == nil {
-		return lastRead{} // its definition has just changed
-	}
-	return lastRead{State: c.status.Service, NodeLocal: c.nodeLocal, Undeclared: c.undeclared, Declared: c.declared, Slices: c.kept}
-}
-
-// lastRead is a Reader of the same Share again and again.
-type lastRead Share
-
-func (r lastRead) Read() Share { return Share(r) }
 
 // impact finds out which of the clients are left with least.
 func (x *trial) impact(id ServiceID, in inputs, o Options) adminapi.ServiceImpact {
@@ -143,10 +127,9 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) adminapi.ServiceImpac
 	var worst *adminapi.ServiceImpact
 	alike := true
 	for c, now := range x.clients {
-		then, _ := after.find(c).latest.Get()
 		one := adminapi.ServiceImpact{
 			Service: id.String(), Watched: true, Port: x.number, Zone: c.Zone, Node: c.Node,
-			Now: in.count(now), Then: in.count(then.Endpoints),
+			Now: in.count(now), Then: in.count(after[c]),
 		}
 		alike = alike && (worst == nil || slices.Equal(one.Now, worst.Now) && slices.Equal(one.Then, worst.Then))
 		if worst == nil || compareImpacts(&one, worst) < 0 {

@@ -16,7 +16,7 @@ type inquiry struct {
 	port    *port // a copy, without clients
 	use     use   // how much of each tier the clients get
 	won     []*Endpoint
-	offered map[*Endpoint]struct{} // where clients are steered: what is not withdrawn, and may be in a tier
+	offered map[*Endpoint]struct{} // what is not withdrawn, and may be in a tier
 	omitted omitted
 	result  *Explanation
 
@@ -58,10 +58,6 @@ func (x *inquiry) choose() {
 	p := x.port
 	x.result.Members = p.describe(nil)
 	x.won, _ = merge(p.offers)
-	if p.steering == nil {
-		x.omitted.choose(p.merged, x.ipv6, p.summary.byNode, x.Key.Client)
-		return
-	}
 	x.offered = make(map[*Endpoint]struct{}, len(x.won))
 	for _, o := range p.offers {
 		for _, l := range o.offer {
@@ -186,7 +182,7 @@ func (x *inquiry) judge(kept *Slice, a *ExplainedAddress) Verdict {
 		}
 		return Owned
 	}
-	if _, ok := x.offered[a.Endpoint]; st != nil && !ok {
+	if _, ok := x.offered[a.Endpoint]; !ok {
 		switch p := &st.members[a.Member]; {
 		case p.standingOf(a.Endpoint) != Withdrawn:
 			return Unpreferred

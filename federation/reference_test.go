@@ -260,7 +260,7 @@ func checkReturning(t *rapid.T, table *Table) {
 	for _, s := range table.watched {
 		for _, p := range s.ports {
 			returning := make(map[*published]struct{})
-			for to := range p.all {
+			for _, to := range p.all() {
 				if to.tiers != nil && !to.tiers.due.IsZero() {
 					returning[to] = struct{}{}
 				}

@@ -1,7 +1,6 @@
 package federation
 
 import (
-	"iter"
 	"slices"
 	"time"
 )
@@ -32,7 +31,7 @@ func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint
 // setSteering sets what steers the port's clients.
 func (p *port) setSteering(st *steering) {
 	if st == nil && p.steering != nil {
-		for to := range p.all {
+		for _, to := range p.all() {
 			to.tiers = nil
 		}
 		clear(p.returning)
@@ -40,63 +39,25 @@ func (p *port) setSteering(st *steering) {
 	p.steering = st
 }
 
-// all iterates over all kinds of clients.
-func (p *port) all(yield func(*published) bool) {
-	if !p.whole.all(yield) {
-		return
-	}
-	for _, a := range p.instances {
-		if !a.all(yield) {
-			return
-		}
-	}
-}
-
-// concerned iterates over the clients of a steered port that a change may concern: all of the
-// whole service, and those of the instances that have changed. There may be any number of
-// instances without endpoints.
-func (p *port) concerned(merged, unready []*Endpoint) iter.Seq[*published] {
-	changed := make(map[string]bool)
-	if len(p.instances) > 0 {
-		note := func(a, b *Endpoint) {
-			for _, e := range [...]*Endpoint{a, b} {
-				if e != nil {
-					changed[e.Hostname] = true
-				}
-			}
-		}
-		forEachChange(merged, p.merged, note)
-		forEachChange(unready, p.unready, note)
-	}
-	return func(yield func(*published) bool) {
-		if !p.whole.all(yield) {
-			return
-		}
-		for instance := range changed {
-			if !p.instances[instance].all(yield) {
-				return
-			}
-		}
-	}
-}
-
-// publishSteered publishes to clients of a steered port what has changed for them.
-func (s *watchedService) publishSteered(p *port, clients iter.Seq[*published], why origin) {
+// publish publishes to clients of a port what has changed for them.
+func (s *watchedService) publish(p *port, clients []*published, why origin) {
 	now, x := s.table.opts.Now(), newPass(p, s.table.opts.IPv6)
-	for to := range clients {
+	for _, to := range clients {
 		x.publish(to, now, why)
-		s.tiers.changed = s.tiers.changed || to.tiers.reported != to.tiers.inUse && to.client.Instance == ""
+		s.tiers.changed = s.tiers.changed || to.tiers != nil && to.tiers.reported != to.tiers.inUse && to.client.Instance == ""
 	}
 }
 
 // publish publishes to one kind of client what has changed for it.
 func (x *pass) publish(to *published, now time.Time, why origin) {
-	t := x.tally(to.client)
-	use := to.decide(x.port.steering, t, now)
-	if to.tiers.due.IsZero() {
-		delete(x.port.returning, to)
-	} else {
-		x.port.returning[to] = struct{}{}
+	t, use := x.tally(to.client), use("")
+	if x.port.steering != nil {
+		use = to.decide(x.port.steering, t, now)
+		if to.tiers.due.IsZero() {
+			delete(x.port.returning, to)
+		} else {
+			x.port.returning[to] = struct{}{}
+		}
 	}
 	x.port.publish(to, x.get(t, use, to.client.Zone), why)
 }
@@ -126,22 +87,20 @@ func (s *watchedService) tick() {
 			s.rebuildPort(p, s.table.inputs(s.id))
 		}
 		if p.steering != nil {
-			s.publishSteered(p, p.dueBy(now), origin{})
+			s.publish(p, p.dueBy(now), origin{})
 		}
 	}
 	s.settle()
 }
 
-// dueBy iterates over the clients for whom something changes by itself at that time, or
-// before.
-func (p *port) dueBy(now time.Time) iter.Seq[*published] {
-	return func(yield func(*published) bool) {
-		for to := range p.returning {
-			if !to.tiers.due.After(now) && !yield(to) {
-				return
-			}
+// dueBy lists the clients for whom something changes by itself at that time, or before.
+func (p *port) dueBy(now time.Time) (list []*published) {
+	for to := range p.returning {
+		if !to.tiers.due.After(now) {
+			list = append(list, to)
 		}
 	}
+	return list
 }
 
 // settle sets when the service is due next, and reports changes of tiers. It is called once

@@ -22,8 +22,7 @@ type useAndZone struct {
 	zone string
 }
 
-// pass is one time of publishing to the clients of a steered port. What they have in common
-// is computed once.
+// pass is one time of publishing to the clients of a port. What they have in common is computed once.
 type pass struct {
 	port            *port
 	ipv6            bool
@@ -45,7 +44,9 @@ func newPass(p *port, ipv6 bool) *pass {
 			x.nodes[e.Node] = true
 		}
 	}
-	x.linkerdGateways = p.linkerdGateways()
+	if p.steering != nil {
+		x.linkerdGateways = p.linkerdGateways()
+	}
 	return x
 }
 
@@ -87,7 +88,7 @@ func (x *pass) tally(c Client) *tally {
 
 // count makes a tally. The instance and the node come first, and so limit what is counted.
 // Zone hints do not: tiers are chosen from all zones, and hints apply to what is served then.
-// A Pod with addresses of two families counts once.
+// A Pod with addresses of two families counts once. Where clients are not steered nothing is counted.
 func (x *pass) count(c Client) *tally {
 	st, ready, unready := x.port.steering, x.port.merged, x.port.unready
 	if c.Instance != "" {
@@ -97,10 +98,11 @@ func (x *pass) count(c Client) *tally {
 	if x.port.summary.byNode {
 		ready, unready = x.omitted.note(OtherNode, ready, onNode(ready, c.Node)), onNode(unready, c.Node)
 	}
-	t := &tally{
-		zone: c.Zone, list: ready, places: st.places(ready, c.Zone),
-		used: make(map[use][]*Endpoint), got: make(map[useAndZone][]*Endpoint),
+	t := &tally{zone: c.Zone, list: ready, got: make(map[useAndZone][]*Endpoint)}
+	if st == nil {
+		return t
 	}
+	t.places, t.used = st.places(ready, c.Zone), make(map[use][]*Endpoint)
 	one, places := family(ready, x.ipv6), t.places
 	if !same(one, ready) {
 		places = st.places(one, c.Zone)
@@ -120,7 +122,10 @@ func (x *pass) count(c Client) *tally {
 }
 
 // zoned reports whether the client's zone is a term of the preference.
-func (x *pass) zoned() bool { return x.port.steering.zone != x.port.steering.unnamed() }
+func (x *pass) zoned() bool {
+	st := x.port.steering
+	return st != nil && st.zone != st.unnamed()
+}
 
 // places returns the tiers that endpoints belong to: see tierOf.
 func (st *steering) places(list []*Endpoint, zone string) []int {
@@ -153,16 +158,23 @@ func mergeSorted(a, b []*Endpoint) []*Endpoint {
 	return append(append(list, a...), b...)
 }
 
-// get returns the endpoints that clients of a zone get if so much of each tier is in use: the
-// whole list if that is all. Zone hints apply to it, unless zones are a term of the preference.
+// get returns the endpoints that clients of a zone get if so much of each tier is in use, where they are
+// steered: the whole list if that is all. Hints apply to it, which are for the own cluster's endpoints,
+// unless those stay on their nodes or zones are a term of the preference; and then the address family.
 func (x *pass) get(t *tally, u use, zone string) []*Endpoint {
 	list, ok := t.got[useAndZone{u, zone}]
 	if !ok {
-		list = x.omitted.note(TierNotUsed, t.list, t.inUse(u))
+		if list = t.list; x.port.steering != nil {
+			list = x.omitted.note(TierNotUsed, list, t.inUse(u))
+		}
 		if !x.port.summary.byNode && !x.zoned() {
 			list = x.omitted.note(OtherZones, list, inZone(list, zone))
 		}
-		list = x.omitted.family(list, x.ipv6)
+		why := IPv6Off
+		if x.ipv6 {
+			why = OtherFamily
+		}
+		list = x.omitted.note(why, list, family(list, x.ipv6))
 		t.got[useAndZone{u, zone}] = list
 	}
 	return list

@@ -46,7 +46,7 @@ func (s *watchedService) worst() (now map[string]tierUser, before map[string]int
 		if p.steering == nil {
 			continue
 		}
-		for to := range p.whole.each {
+		for _, to := range p.whole.clients(nil, nil) {
 			zone := to.client.Zone
 			before[zone] = max(before[zone], to.tiers.reported)
 			if u, w := (tierUser{p.number, p.steering, to}), now[zone]; w.published == nil || u.worse(w) {
@@ -84,7 +84,7 @@ func (s *watchedService) reportTiers() {
 		if p.steering == nil {
 			continue
 		}
-		for to := range p.whole.each {
+		for _, to := range p.whole.clients(nil, nil) {
 			to.tiers.reported = to.tiers.inUse
 		}
 	}
@@ -146,7 +146,7 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 			continue
 		}
 		one.Preference = p.steering.preference
-		for to := range p.all {
+		for _, to := range p.all() {
 			switch {
 			case !clients:
 			case len(one.Clients) < maxClients:

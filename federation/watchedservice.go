@@ -73,12 +73,8 @@ func (s *watchedService) watch(k Key) *Latest[*Set] {
 		s.ports[k.Port] = p // not before: a source that panics must leave nothing half built
 	}
 	to, added := p.join(k.Client)
-	switch {
-	case !added:
-	case p.steering != nil:
+	if added {
 		newPass(p, s.table.opts.IPv6).publish(to, s.table.opts.Now(), origin{})
-	default:
-		p.publish(to, choose(p.merged, s.table.opts.IPv6, p.summary.byNode, k.Client), origin{})
 	}
 	if to.refs++; added && k.concernsService(p) {
 		s.settle()
@@ -139,15 +135,10 @@ func (s *watchedService) update(p *port, d *Definition, merged []*Endpoint, whol
 	}
 	p.unready = p.steering.unready(p.offers, merged)
 	switch {
-	case p.steering != nil && all:
-		s.publishSteered(p, p.all, why)
-	case p.steering != nil && (!same(before, merged) || !same(unready, p.unready)):
-		s.publishSteered(p, p.concerned(before, unready), why)
-	case p.steering != nil:
 	case all:
-		p.publishAll(s.table.opts.IPv6, why)
-	case !same(before, merged):
-		p.publishChange(s.table.opts.IPv6, before, why)
+		s.publish(p, p.all(), why)
+	case !same(before, merged) || !same(unready, p.unready):
+		s.publish(p, p.concerned(before, unready), why)
 	}
 }
 
