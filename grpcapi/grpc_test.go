@@ -16,7 +16,6 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
-	"isthmus/federation"
 	"isthmus/grpcapi/internal/wiretest"
 )
 
@@ -59,67 +58,37 @@ func listening(t testing.TB, g *grpc.Server) string {
 	return lis.Addr().String()
 }
 
-// openCall calls a method of the Destination service, and ends the call with the test.
-func openCall[Stream any](t testing.TB, method func(context.Context, *pb.GetDestination, ...grpc.CallOption) (Stream, error), authority, token string) (Stream, context.CancelFunc) {
+// get opens a Get, and ends it with the test.
+func get(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Destination_GetClient, context.CancelFunc) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	s, err := method(ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
+	s, err := pb.NewDestinationClient(conn).Get(ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return s, cancel
 }
 
-// receiveLine receives a message, and fails unless it is the one wanted.
-func receiveLine[Message any](t testing.TB, s grpc.ServerStreamingClient[Message], line func(*Message) string, want string) {
+// receive receives a message, and fails unless it is the one wanted.
+func receive(t testing.TB, s pb.Destination_GetClient, want string) {
 	t.Helper()
 	m, err := s.Recv()
 	if err != nil {
 		t.Fatalf("got %v, want %s", err, want)
 	}
-	if got := line(m); got != want {
+	if got := wiretest.Line(m); got != want {
 		t.Fatalf("got %s, want %s", got, want)
 	}
 }
 
-// endsWith fails unless the stream ends with that code before any message.
-func endsWith[Message any](t testing.TB, s grpc.ServerStreamingClient[Message], authority string, code codes.Code) {
-	t.Helper()
-	if _, err := s.Recv(); status.Code(err) != code {
-		t.Errorf("%q: %v, want %v", authority, err, code)
+// TestHugeRequest: a request is refused that is larger than any needs to be.
+func TestHugeRequest(t *testing.T) {
+	w := newWorld(t, Options{})
+	s, _ := get(t, w.dial(t), strings.Repeat("x", maxRequest), "")
+	if _, err := s.Recv(); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("it ends with %v", err)
 	}
-}
-
-func get(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Destination_GetClient, context.CancelFunc) {
-	t.Helper()
-	return openCall(t, pb.NewDestinationClient(conn).Get, authority, token)
-}
-
-func receive(t testing.TB, s pb.Destination_GetClient, want string) {
-	t.Helper()
-	receiveLine(t, s, wiretest.Line, want)
-}
-
-func TestCodesOverTheWire(t *testing.T) {
-	w := newWorld(t, Options{FirstFrame: time.Millisecond})
-	conn := w.dial(t)
-	for authority, code := range map[string]codes.Code{
-		"linkerd.io":                        codes.InvalidArgument,
-		"":                                  codes.InvalidArgument,
-		"nothing.shop.svc.cluster.local:80": codes.NotFound,
-	} {
-		s, _ := get(t, conn, authority, "{no json")
-		endsWith(t, s, authority, code)
-	}
-	profile, _ := getProfile(t, conn, webAddr, "{no json")
-	endsWith(t, profile, webAddr, codes.NotFound)
-	w.link("east", federation.Pending)
-	s, _ := get(t, conn, webAddr, "")
-	endsWith(t, s, "pending", codes.Unavailable)
-	s, _ = get(t, conn, strings.Repeat("x", maxRequest), "")
-	endsWith(t, s, "a huge request", codes.ResourceExhausted)
-	wiretest.Until(t, "no streams left", func() bool { return w.server.Streams() == 0 })
 }
 
 func TestHealth(t *testing.T) {

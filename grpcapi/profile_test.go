@@ -10,6 +10,7 @@ import (
 
 	"isthmus/federation"
 	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/grpcapi/wire"
 )
 
 func TestProfileFirst(t *testing.T) {
@@ -52,21 +53,27 @@ func TestProfileFirst(t *testing.T) {
 }
 
 // TestProfileOfTheClientsNamespace: the client's namespace is a part of the key unless
-// it is the service's (P-05).
+// it is the service's (P-05). A ServiceProfile is encoded once, whatever namespaces its clients are in, or pretend
+// to be in.
 func TestProfileOfTheClientsNamespace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{})
-		other, addr := webKey, addrKey("10.0.0.1:80")
-		other.Namespace, addr.Namespace = "client-ns", "shop"
-		w.profiles.put(webKey, wiretest.WebProfile("ours"))
+		other, third, addr, ours := webKey, webKey, addrKey("10.0.0.1:80"), wiretest.WebProfile("ours")
+		other.Namespace, third.Namespace, addr.Namespace = "client-ns", "third-ns", "shop"
+		w.profiles.put(webKey, ours)
+		w.profiles.put(third, with(ours, func(*federation.Profile) {}))
 		w.profiles.put(other, wiretest.WebProfile("theirs"))
 		w.profiles.put(addr, wiretest.WebProfile("by address"))
-		for _, x := range [][3]string{{webAddr, "", "ours"}, {webAddr, "shop", "ours"}, {webAddr, "client-ns", "theirs"}, {"10.0.0.1:80", "shop", "by address"}} {
+		for _, x := range [][3]string{{webAddr, "", "ours"}, {webAddr, "shop", "ours"}, {webAddr, "client-ns", "theirs"}, {webAddr, "third-ns", "ours"}, {"10.0.0.1:80", "shop", "by address"}} {
 			c := w.getProfile(x[0], x[1])
 			defer c.hangUp()
 			c.sees(t, "web routes "+x[2])
 		}
-		w.profileViews(t, 3, 0)
+		w.profileViews(t, 4, 0)
+		routing := func(k federation.ProfileKey) *wire.Routing { return w.server.profileViews.all[k].variants[0].routing }
+		if routing(webKey) != routing(third) {
+			t.Error("a ServiceProfile is encoded twice")
+		}
 	})
 }
 
@@ -147,23 +154,6 @@ func TestProfileUnderALiveStream(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestProfilePace: what follows a change at once waits, and only the last is sent.
-func TestProfilePace(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: time.Second})
-		w.profiles.put(webKey, wiretest.WebProfile())
-		c := w.getProfile(webAddr, "")
-		defer c.hangUp()
-		c.sees(t, "web")
-		w.profiles.put(webKey, wiretest.WebProfile("a"))
-		time.Sleep(time.Second - time.Nanosecond)
-		w.profiles.put(webKey, wiretest.WebProfile("b"))
-		c.sees(t, "")
-		time.Sleep(time.Nanosecond)
-		c.sees(t, "web routes b")
-	})
 }
 
 // TestProfileStall: a stalled stream counts for its service, or as an endpoint's.

@@ -3,8 +3,11 @@ package wire
 import (
 	"bytes"
 	"runtime"
+	"slices"
 	"testing"
 	"weak"
+
+	"google.golang.org/grpc/mem"
 
 	"isthmus/federation"
 	"isthmus/grpcapi/internal/wiretest"
@@ -22,6 +25,13 @@ func TestRoutings(t *testing.T) {
 	}
 	if &one.data()[0] != &same.data()[0] {
 		t.Error("encoded twice")
+	}
+	enc := encoderFor(t, Options{}, "")
+	for _, client := range []bool{false, true} { // each namespace's clients have a profile of their own
+		frame := enc.Profile(&federation.Profile{Name: "web", Opaque: client}, one)
+		if !slices.ContainsFunc(frame.data, func(b mem.Buffer) bool { return &b.ReadOnlyData()[0] == &one.data()[0] }) {
+			t.Error("a profile has a copy of its routing")
+		}
 	}
 	if rs.Of(nil, 80) != rs.Of(nil, 81) {
 		t.Error("more than one default")
