@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/protobuf/encoding/prototext"
@@ -14,23 +15,40 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-// TestHostileProfiles: what proxies would reject, or write into their metrics as it is, is replaced.
-func TestHostileProfiles(t *testing.T) {
-	p := wiretest.WebProfile("a\xffb", "r\"} 1\n")
-	p.Routes.Routes[0].Condition = federation.Match{Kind: federation.MatchAny, Sub: []federation.Match{{Kind: federation.MatchPath, Text: "\xff"}, {Kind: federation.MatchMethod, Text: "\xff"}}}
-	want, got := &pb.DestinationProfile{}, decoded(t, p)
-	if err := prototext.Unmarshal([]byte(`
-		routes{condition{any{matches{path{regex:"\uFFFD"}} matches{method{unregistered:"\uFFFD"}}}} metrics_labels{key:"route" value:"a\uFFFDb"}}
-		routes{condition{path{regex:"/r\"} 1\n"}} metrics_labels{key:"route" value:"r\uFFFD} 1\uFFFD"}}`), want); err != nil {
+// TestServiceProfile: a ServiceProfile with everything. What proxies would reject, or write into their metrics as it
+// is, is replaced.
+func TestServiceProfile(t *testing.T) {
+	type M = federation.Match
+	method := func(name string) M { return M{Kind: federation.MatchMethod, Text: name} }
+	path := func(regex string) M { return M{Kind: federation.MatchPath, Text: regex} }
+	status := func(low, high uint32) M { return M{Kind: federation.MatchStatus, Min: low, Max: high} }
+	anyOf := func(sub ...M) M { return M{Kind: federation.MatchAny, Sub: sub} }
+	not := func(sub ...M) M { return M{Kind: federation.MatchNot, Sub: sub} }
+	p, want := wiretest.WebProfile(), &pb.DestinationProfile{}
+	p.Routes = &federation.ServiceProfile{
+		Namespace: "shop", Name: "web", Budget: &federation.RetryBudget{Ratio: 0.5, MinPerSecond: 3, TTL: 7500 * time.Millisecond},
+		Overrides: []federation.Override{{Authority: "a.shop", Weight: 5000}, {Authority: "b.shop:8080", Weight: 1}},
+		Routes: []federation.Route{
+			{Name: "r\"} 1\n", Condition: M{Sub: []M{not(path("\xff")), method("GET")}}, Retryable: true, Timeout: 200 * time.Millisecond},
+			{Name: "a\xffb", Condition: anyOf(not(), method("\xff")), Classes: []federation.ResponseClass{
+				{Condition: anyOf(status(500, 0), status(400, 499)), Failure: true}, {Condition: M{Sub: []M{not(status(200, 299)), not()}}},
+			}},
+		},
+	}
+	if err := prototext.Unmarshal([]byte(`fully_qualified_name:"web.shop.svc.cluster.local"
+		parent_ref{resource{group:"core" kind:"Service" name:"web" namespace:"shop" port:80}}
+		profile_ref{resource{group:"linkerd.io" kind:"ServiceProfile" name:"web" namespace:"shop"}}
+		retry_budget{retry_ratio:0.5 min_retries_per_second:3 ttl{seconds:7 nanos:500000000}}
+		dst_overrides{authority:"a.shop:80" weight:5000} dst_overrides{authority:"b.shop:8080" weight:1}
+		routes{metrics_labels{key:"route" value:"r\uFFFD} 1\uFFFD"} is_retryable:true timeout{nanos:200000000}
+			condition{all{matches{not{path{regex:"\uFFFD"}}} matches{method{registered:GET}}}}}
+		routes{metrics_labels{key:"route" value:"a\uFFFDb"} condition{any{matches{not{}} matches{method{unregistered:"\uFFFD"}}}}
+			response_classes{condition{any{matches{status{min:500}} matches{status{min:400 max:499}}}} is_failure:true}
+			response_classes{condition{all{matches{not{status{min:200 max:299}}} matches{not{}}}}}}`), want); err != nil {
 		t.Fatal(err)
 	}
-	for i, r := range got.Routes {
-		if !proto.Equal(r, want.Routes[i]) {
-			t.Errorf("got  %v\nwant %v", r, want.Routes[i])
-		}
-	}
-	if len(got.Routes) != 2 {
-		t.Errorf("%d routes", len(got.Routes))
+	if got := decoded(t, p); !proto.Equal(got, want) {
+		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
 
