@@ -31,7 +31,6 @@ import (
 	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
-	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/federation"
 )
 
@@ -156,8 +155,7 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 				e.put(s)
 			}
 		}
-		clients := typedtest.Clients(e.client)
-		store, err := NewStore(&kube.Client{Sources: decodetest.Sources(clients, nil)}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report})
+		store, err := NewStore(&kube.Client{Sources: decodetest.Sources(e.client, nil)}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,6 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/kube"
-	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/federation"
 	"isthmus/local/exports/plan"
 )
@@ -68,7 +67,7 @@ func (x *exportWorld) newOwn(o *ExportOptions) *Own {
 		x.t.Fatal(err)
 	}
 	namespace := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
-	client := &kube.Client{Sources: decodetest.Sources(typedtest.Clients(x.own), metadatafake.NewSimpleMetadataClient(scheme, namespace))}
+	client := &kube.Client{Sources: decodetest.Sources(x.own, metadatafake.NewSimpleMetadataClient(scheme, namespace))}
 	withoutCustom(&client.Sources)
 	made, err := NewOwn(OwnOptions{
 		Rules: cluster.Rules{EndpointSlices: true}, Table: x.table, Log: zap.NewNop(), Report: func(cluster.Change) {}, Exports: o,

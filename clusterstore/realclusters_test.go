@@ -21,7 +21,6 @@ import (
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/kube"
-	"isthmus/clusterstore/typed/typedtest"
 )
 
 // onFakes makes the Store's clusters real ones, each with one of these fake APIs, by
@@ -35,7 +34,7 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 				return true, nil, apierrors.NewUnauthorized("who are you?")
 			})
 		}
-		cfg.Client = &kube.Client{Sources: decodetest.Sources(typedtest.Clients(api), metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()))}
+		cfg.Client = &kube.Client{Sources: decodetest.Sources(api, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme()))}
 		withoutCustom(&cfg.Client.Sources)
 		return cluster.New(cfg)
 	}

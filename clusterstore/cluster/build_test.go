@@ -22,7 +22,6 @@ import (
 	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
-	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/federation"
 )
 
@@ -44,7 +43,7 @@ func newFakeAPI(objects ...runtime.Object) *fakeAPI {
 }
 
 func (a *fakeAPI) client() *kube.Client {
-	c := &kube.Client{Sources: decodetest.Sources(typedtest.Clients(a.typed), a.meta)}
+	c := &kube.Client{Sources: decodetest.Sources(a.typed, a.meta)}
 	c.Sources.Servers = custom[*crd.Server, *crd.ServerList](a.crd, serversResource, "Server")
 	c.Sources.Workloads = custom[*crd.ExternalWorkload, *crd.ExternalWorkloadList](a.crd, workloadsResource, "ExternalWorkload")
 	c.Sources.Profiles = custom[*crd.ServiceProfile, *crd.ServiceProfileList](a.crd, profilesResource, "ServiceProfile")

@@ -1,6 +1,6 @@
-// Package typed has client-go's clients of those kinds of Kubernetes' own that Isthmus reads or
-// writes by itself, as one struct: tests fill in fakes, and a cluster has clients of six API
-// groups, not of all.
+// Package typed has client-go's clients of those API groups of Kubernetes' own that Isthmus reads or
+// writes by itself, as one struct: a cluster has clients of six groups, not of all. Beside these it has
+// clients of the MCS-API.
 //
 //	clients, err := typed.New(config, httpClient)
 //	pods, err := clients.Pods("linkerd").List(ctx, metav1.ListOptions{})

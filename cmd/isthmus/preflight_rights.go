@@ -63,13 +63,13 @@ func (x *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Right,
 		asked.Namespace = x.namespace
 	}
 	if x.account == "" {
-		answer, err := api.SelfSubjectAccessReviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		answer, err := api.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked},
 		}, metav1.CreateOptions{})
 		return err == nil && answer.Status.Allowed, err
 	}
 	accounts := "system:serviceaccounts"
-	answer, err := api.SubjectAccessReviews.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+	answer, err := api.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		ResourceAttributes: asked, User: strings.Join([]string{"system:serviceaccount", x.namespace, x.account}, ":"),
 		Groups: []string{accounts, accounts + ":" + x.namespace, "system:authenticated"},
 	}}, metav1.CreateOptions{})

@@ -7,11 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/klog/v2"
-
-	"isthmus/clusterstore/typed"
 )
 
 const (
@@ -29,7 +27,7 @@ var (
 
 // Config is of an election. All fields are needed.
 type Config struct {
-	Leases          typed.Namespaced[*coordinationv1.Lease, *coordinationv1.LeaseList]
+	Leases          func(namespace string) coordinationv1.LeaseInterface
 	Namespace, Name string // of the Lease, which is created if it does not exist
 	// Identity is the holder's name in the Lease. No other replica may have the same.
 	Identity string

@@ -12,9 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/utils/ptr"
-
-	"isthmus/clusterstore/typed"
 )
 
 const leaseName = "writer"
@@ -109,9 +108,9 @@ func (a *leaseAPI) spec() coordinationv1.LeaseSpec {
 
 // leaseClient is one replica's client of a leaseAPI.
 type leaseClient struct {
-	typed.Resource[*coordinationv1.Lease, *coordinationv1.LeaseList] // nil
-	api                                                              *leaseAPI
-	skew                                                             time.Duration // of the replica's clock, as it shows in the Lease
+	coordinationclient.LeaseInterface // nil
+	api                               *leaseAPI
+	skew                              time.Duration // of the replica's clock, as it shows in the Lease
 
 	mu  sync.Mutex
 	way way // of requests; nil: they are carried out
@@ -163,7 +162,7 @@ func (c *leaseClient) dated(l *coordinationv1.Lease) *coordinationv1.Lease {
 // config is of a replica's elections.
 func (c *leaseClient) config(identity string) Config {
 	return Config{
-		Leases:    func(string) typed.Resource[*coordinationv1.Lease, *coordinationv1.LeaseList] { return c },
+		Leases:    func(string) coordinationclient.LeaseInterface { return c },
 		Namespace: "linkerd", Name: leaseName, Identity: identity, Observe: func(string, error) {},
 	}
 }

@@ -10,9 +10,8 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-
-	"isthmus/clusterstore/typed"
 )
 
 const (
@@ -27,7 +26,7 @@ const (
 type lock struct {
 	// fixed
 	c      Config
-	leases typed.Resource[*coordinationv1.Lease, *coordinationv1.LeaseList]
+	leases coordinationclient.LeaseInterface
 	term   *Term
 	end    context.CancelCauseFunc // of the term
 

@@ -16,11 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	clienttesting "k8s.io/client-go/testing"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"isthmus/clusterstore/typed"
-	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/internal/sleep"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
@@ -187,7 +186,7 @@ func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *term)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, links...)
 		ctx, stop := context.WithCancel(t.Context())
-		writer, err := New(Options{Services: w.services, MCS: w.mcs(), Leases: typedtest.Clients(w.api).Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch, Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
+		writer, err := New(Options{Services: w.services, MCS: w.mcs(), Leases: w.api.CoordinationV1().Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch, Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -201,13 +200,13 @@ func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *term)) {
 	})
 }
 
-func (w *world) services(namespace string) typed.Resource[*corev1.Service, *corev1.ServiceList] {
-	return slowly{typedtest.Clients(w.api).Services(namespace), w}
+func (w *world) services(namespace string) corev1client.ServiceInterface {
+	return slowly{w.api.CoreV1().Services(namespace), w}
 }
 
 // slowly is a client of Services that takes the world's delay.
 type slowly struct {
-	typed.Resource[*corev1.Service, *corev1.ServiceList]
+	corev1client.ServiceInterface
 	w *world
 }
 
@@ -218,7 +217,7 @@ func (s slowly) Get(ctx context.Context, name string, o metav1.GetOptions) (*cor
 	if delay != nil && !sleep.For(ctx, delay(name)) {
 		return nil, ctx.Err()
 	}
-	return s.Resource.Get(ctx, name, o)
+	return s.ServiceInterface.Get(ctx, name, o)
 }
 
 // take returns what has been written since it was last called.

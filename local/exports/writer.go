@@ -7,8 +7,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"isthmus/clusterstore/typed"
 	"isthmus/internal/sleep"
@@ -25,9 +25,9 @@ const idleTime = time.Minute
 
 // Options are a Writer's. All are needed.
 type Options struct {
-	Services            typed.Namespaced[*corev1.Service, *corev1.ServiceList]
+	Services            func(namespace string) corev1.ServiceInterface
 	MCS                 map[string]typed.MCS // by version: all those that World has
-	Leases              typed.Namespaced[*coordinationv1.Lease, *coordinationv1.LeaseList]
+	Leases              func(namespace string) coordinationv1.LeaseInterface
 	Namespace, Identity string // of the Lease, and by which it is held
 	// World returns what there is now; false: not all of it has been read. What it returns is not changed.
 	World func() (plan.World, bool)

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 	"isthmus/local/writes"
@@ -168,8 +167,7 @@ func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		ctx, stop := context.WithCancel(t.Context())
-		client := typedtest.Clients(w.api)
-		writer, err := New(Options{Services: client.Services, Leases: client.Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch, Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
+		writer, err := New(Options{Services: w.api.CoreV1().Services, Leases: w.api.CoordinationV1().Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch, Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
 		if err != nil {
 			t.Fatal(err)
 		}

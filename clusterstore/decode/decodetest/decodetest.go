@@ -7,21 +7,22 @@ import (
 	"io"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 
 	"isthmus/clusterstore/decode"
-	"isthmus/clusterstore/typed"
 )
 
 // Sources are those of Kubernetes' own kinds. Without metadata there are none of which only
 // that is read.
-func Sources(c *typed.Clients, m metadata.Interface) decode.Sources {
+func Sources(c kubernetes.Interface, m metadata.Interface) decode.Sources {
 	partial := func(group, resource string) decode.Source[*metav1.PartialObjectMetadata] {
 		if m == nil {
 			return nil
@@ -34,19 +35,20 @@ func Sources(c *typed.Clients, m metadata.Interface) decode.Sources {
 		Serves: func(context.Context, string, ...schema.GroupVersion) (bool, error) {
 			return false, errors.New("fakes have no discovery")
 		},
-		Pods:           namespaced(c.Pods)(""),
-		Services:       namespaced(c.Services)(""),
-		EndpointSlices: namespaced(c.EndpointSlices)(""),
-		Endpoints:      namespaced(c.Endpoints)(""),
-		Secrets:        namespaced(c.Secrets),
-		NodeRanges:     New[*corev1.Node](c.Nodes),
-		ReplicaSets:    partial("apps", "replicasets"), Jobs: partial("batch", "jobs"), Nodes: partial("", "nodes"), Namespaces: partial("", "namespaces"),
+		Pods:           New[*corev1.Pod](c.CoreV1().Pods("")),
+		Services:       New[*corev1.Service](c.CoreV1().Services("")),
+		EndpointSlices: New[*discoveryv1.EndpointSlice](c.DiscoveryV1().EndpointSlices("")),
+		Endpoints:      New[*coreEndpoints](c.CoreV1().Endpoints("")),
+		Secrets: func(namespace string) decode.Source[*corev1.Secret] {
+			return New[*corev1.Secret](c.CoreV1().Secrets(namespace))
+		},
+		NodeRanges:  New[*corev1.Node](c.CoreV1().Nodes()),
+		ReplicaSets: partial("apps", "replicasets"), Jobs: partial("batch", "jobs"), Nodes: partial("", "nodes"), Namespaces: partial("", "namespaces"),
 	}
 }
 
-func namespaced[O decode.Object, L runtime.Object](from typed.Namespaced[O, L]) func(string) decode.Source[O] {
-	return func(namespace string) decode.Source[O] { return New[O](from(namespace)) }
-}
+//lint:ignore SA1019 they are read with --enable-endpoint-slices=false
+type coreEndpoints = corev1.Endpoints
 
 // Lister is a client of one kind.
 type Lister[L runtime.Object] interface {

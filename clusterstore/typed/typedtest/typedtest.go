@@ -7,7 +7,10 @@ import (
 	"isthmus/clusterstore/typed"
 )
 
-// Clients are those of a fake. They have no REST.
+// Clients are those of a fake.
 func Clients(api kubernetes.Interface) *typed.Clients {
-	return typed.Of(api.CoreV1(), api.AuthenticationV1(), api.AuthorizationV1(), api.CoordinationV1(), api.DiscoveryV1(), api.RbacV1())
+	return &typed.Clients{
+		AuthenticationV1Interface: api.AuthenticationV1(), AuthorizationV1Interface: api.AuthorizationV1(), CoordinationV1Interface: api.CoordinationV1(),
+		CoreV1Interface: api.CoreV1(), DiscoveryV1Interface: api.DiscoveryV1(), RbacV1Interface: api.RbacV1(),
+	}
 }

@@ -24,7 +24,6 @@ import (
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode"
-	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/federation"
 	"isthmus/local/exports/plan"
 )
@@ -74,7 +73,7 @@ func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 					return a.linksErr != errAbsent, nil
 				},
 			},
-			Leases: typedtest.Clients(a.client).Leases, Printable: func(err error) error { return err }, Namespace: "mc", UnlinkedAfter: after,
+			Leases: a.client.CoordinationV1().Leases, Printable: func(err error) error { return err }, Namespace: "mc", UnlinkedAfter: after,
 			Changed: func() { a.reported.Set(struct{}{}) },
 			SelectorsChanged: func(cluster string) {
 				a.Selectors(cluster) // it may be asked

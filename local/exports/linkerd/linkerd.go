@@ -6,10 +6,9 @@ import (
 	"sync"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"isthmus/clusterstore/decode"
-	"isthmus/clusterstore/typed"
 	"isthmus/internal/sleep"
 	"isthmus/local/exports/plan"
 )
@@ -25,7 +24,7 @@ const (
 // Options are a Mirrors'. All are needed.
 type Options struct {
 	Sources       decode.Sources // of the own cluster
-	Leases        typed.Namespaced[*coordinationv1.Lease, *coordinationv1.LeaseList]
+	Leases        func(namespace string) coordinationv1.LeaseInterface
 	Printable     func(error) error // cleans what is shown of errors
 	Namespace     string            // where the Links and Leases are
 	UnlinkedAfter time.Duration

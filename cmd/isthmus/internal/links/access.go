@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
-	"isthmus/clusterstore/typed"
 	"isthmus/manifests"
 )
 
@@ -65,7 +64,7 @@ func newAccess(of types.NamespacedName) *access {
 // ensure makes what is missing, and brings what "isthmus link" has made up to date.
 func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: a.account.Namespace}}
-	if _, err := ensureOne(ctx, w, c, c.API.Namespaces, "Namespace "+namespace.Name, namespace); err != nil {
+	if _, err := ensureOne(ctx, w, c, c.API.Namespaces(), "Namespace "+namespace.Name, namespace); err != nil {
 		return err
 	}
 	if _, err := ensureOne(ctx, w, c, c.API.ServiceAccounts(namespace.Name), "ServiceAccount "+key(&a.account), &a.account); err != nil {
@@ -75,15 +74,22 @@ func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
 		return err
 	}
 	name := "ClusterRoleBinding " + a.binding.Name
-	found, err := ensureOne(ctx, w, c, c.API.ClusterRoleBindings, name, &a.binding)
+	found, err := ensureOne(ctx, w, c, c.API.ClusterRoleBindings(), name, &a.binding)
 	if found != nil && err == nil && (found.RoleRef != a.binding.RoleRef || !equality.Semantic.DeepEqual(found.Subjects, a.binding.Subjects)) {
 		return c.foreign(name, "binds another role or account")
 	}
 	return err
 }
 
+// resource is a client of one kind.
+type resource[T any] interface {
+	Get(context.Context, string, metav1.GetOptions) (T, error)
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+}
+
 // ensureOne creates an object, unless there is one of its name, which it returns.
-func ensureOne[T metav1.Object, L any](ctx context.Context, w *work, c *cluster, of typed.Resource[T, L], title string, want T) (found T, err error) {
+func ensureOne[T metav1.Object](ctx context.Context, w *work, c *cluster, of resource[T], title string, want T) (found T, err error) {
 	there, err := of.Get(ctx, want.GetName(), metav1.GetOptions{})
 	switch {
 	case err == nil:
@@ -98,7 +104,7 @@ func ensureOne[T metav1.Object, L any](ctx context.Context, w *work, c *cluster,
 }
 
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
-	roles, name := c.API.ClusterRoles, "ClusterRole "+a.role.Name
+	roles, name := c.API.ClusterRoles(), "ClusterRole "+a.role.Name
 	found, err := ensureOne(ctx, w, c, roles, name, &a.role)
 	switch {
 	case err != nil || found == nil || equality.Semantic.DeepEqual(found.Rules, a.role.Rules):

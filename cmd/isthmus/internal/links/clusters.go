@@ -35,7 +35,7 @@ func open(by reach.Options) (*cluster, error) {
 // identify reads the identities of clusters.
 func identify(ctx context.Context, clusters ...*cluster) error {
 	for _, c := range clusters {
-		system, err := c.API.Namespaces.Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		system, err := c.API.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
 		if err != nil {
 			return c.failed("read namespace kube-system, which identifies a cluster", err)
 		}

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"isthmus/clusterstore"
-	"isthmus/clusterstore/typed"
 )
 
 // revocation is what is deleted in a cluster that was linked.
@@ -59,17 +58,17 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 		return nil
 	}
 	api, name := r.there.API, r.account.Name
-	if err := revoke(ctx, w, r.there, api.ClusterRoleBindings, "ClusterRoleBinding "+name, name); err != nil {
+	if err := revoke(ctx, w, r.there, api.ClusterRoleBindings(), "ClusterRoleBinding "+name, name); err != nil {
 		return err
 	}
-	if err := revoke(ctx, w, r.there, api.ClusterRoles, "ClusterRole "+name, name); err != nil {
+	if err := revoke(ctx, w, r.there, api.ClusterRoles(), "ClusterRole "+name, name); err != nil {
 		return err
 	}
 	return revoke(ctx, w, r.there, api.ServiceAccounts(r.account.Namespace), "ServiceAccount "+r.account.String(), name)
 }
 
 // revoke deletes an object, if it is there and "isthmus link" has made it.
-func revoke[T metav1.Object, L any](ctx context.Context, w *work, c *cluster, of typed.Resource[T, L], title, name string) error {
+func revoke[T metav1.Object](ctx context.Context, w *work, c *cluster, of resource[T], title, name string) error {
 	o, err := of.Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

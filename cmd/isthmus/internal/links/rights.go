@@ -72,7 +72,7 @@ func (c *cluster) require(ctx context.Context, rights []right) error {
 
 func (c *cluster) allowed(ctx context.Context, verb string, r right) (bool, error) {
 	resource, sub, _ := strings.Cut(r.resource, "/")
-	review, err := c.API.SelfSubjectAccessReviews.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+	review, err := c.API.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
 			Namespace: r.namespace, Verb: verb, Group: r.group, Resource: resource, Subresource: sub, Name: r.name,
 		}},

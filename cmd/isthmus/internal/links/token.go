@@ -92,12 +92,12 @@ func (a *access) newToken(ctx context.Context, w *work, c *cluster, of linkKey, 
 // request asks for a token that is bound to a Secret.
 func (t *token) request(ctx context.Context, c *cluster, bound *corev1.Secret, duration time.Duration) error {
 	account := bound.Annotations[corev1.ServiceAccountNameKey]
-	answer, err := c.API.CreateToken(ctx, bound.Namespace, account, &authenticationv1.TokenRequest{
+	answer, err := c.API.ServiceAccounts(bound.Namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: new(int64(duration / time.Second)),
 			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: bound.Name, UID: bound.UID},
 		},
-	})
+	}, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,7 @@ func (c *content) try(ctx context.Context, w *work, s *corev1.Secret) error {
 // tried again: one of several API servers may not know it yet.
 func (c *content) whoami(ctx context.Context, api *typed.Clients) (string, error) {
 	for {
-		review, err := api.SelfSubjectReviews.Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		review, err := api.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err == nil {
 			return review.Status.UserInfo.Username, nil
 		}

@@ -39,7 +39,7 @@ func (g Gateway) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if g.Address != "" {
 		return new(net.Dialer).DialContext(ctx, "tcp", g.Address)
 	}
-	tunnel, err := g.cluster.tunnel(ctx, g.cluster.API.REST.Post().
+	tunnel, err := g.cluster.tunnel(ctx, g.cluster.API.CoreV1Interface.RESTClient().Post().
 		Resource("pods").Namespace(g.Namespace).Name(g.Name).SubResource("portforward").URL().String())
 	if err != nil {
 		return nil, g.explain(err)
@@ -78,7 +78,7 @@ func (g Gateway) explain(err error) error {
 
 // tunnel asks for a connection that carries SPDY: within a websocket, as newer API servers have it, or by itself.
 func (c *Cluster) tunnel(ctx context.Context, to string) (net.Conn, error) {
-	client := c.API.REST.(*rest.RESTClient).Client
+	client := c.API.CoreV1Interface.RESTClient().(*rest.RESTClient).Client
 	ws, answer, err := websocket.Dial(ctx, to, &websocket.DialOptions{HTTPClient: client, Subprotocols: []string{tunnelled}})
 	switch {
 	case err == nil && ws.Subprotocol() == tunnelled:
