@@ -29,7 +29,7 @@ type policy struct {
 	changes []*pod                  // that have changed meanwhile
 	opaque  map[*pod]*opaquePorts   // of those that have others than their own
 	sets    map[Ports]*opaquePorts  // those of opaque: equal ones share memory
-	full    bool                    // some had their own opaque ports only, for maxRemembered, since all were evaluated last
+	lacking map[*pod]struct{}       // those that have their own opaque ports only, for maxRemembered
 
 	remembered int // bytes that sets take
 }
@@ -98,9 +98,11 @@ func (s *state) putEvaluated(of *pod, o placedPod) {
 	case p == nil:
 	case !of.facts.isRead():
 		s.forgetOpaque(p, of)
+		s.reportPolicy(of.namespace(), p)
 	case p.used != nil || p.busy: // otherwise a worker will evaluate all
 		if o.by != nil {
-			s.setOpaque(p, of, o.opaque)
+			s.setOpaque(p, map[*pod]Ports{of: o.opaque})
+			s.reportPolicy(of.namespace(), p)
 		}
 		if p.busy || p.used != o.by {
 			p.changes = append(p.changes, of)
@@ -109,37 +111,54 @@ func (s *state) putEvaluated(of *pod, o placedPod) {
 	}
 }
 
-// setOpaque stores the opaque ports of a Pod, and reports whether they are others than before. It
-// forgets those that are the Pod's own.
-func (s *state) setOpaque(p *policy, of *pod, ports Ports) bool {
-	own := of.facts.template.Value().opaque
-	before := p.portsOf(of, own)
-	if ports != own && ports == before { // it has them already
-		return false
+// reportPolicy notes why not all Servers are used, or not for all Pods.
+func (s *state) reportPolicy(namespace string, p *policy) {
+	s.setUnusable("Servers of namespace "+namespace, p.excess())
+}
+
+// setOpaque stores the opaque ports of Pods, and returns those that have others than before. It forgets what they
+// had first: so what takes no more fits.
+func (s *state) setOpaque(p *policy, all map[*pod]Ports) (changed []*pod) {
+	before := make(map[*pod]Ports)
+	for of, ports := range all {
+		own := of.facts.template.Value().opaque
+		if has := p.portsOf(of, own); ports != has || ports == own {
+			before[of] = has
+			s.forgetOpaque(p, of)
+		}
 	}
-	s.forgetOpaque(p, of)
-	if ports == own {
-		return before != own
+	for of, had := range before {
+		own := of.facts.template.Value().opaque
+		if ports := all[of]; ports != own {
+			p.remember(of, ports)
+		}
+		if p.portsOf(of, own) != had {
+			changed = append(changed, of)
+		}
 	}
+	return changed
+}
+
+// remember stores the opaque ports of a Pod of which none are stored, if there is room.
+func (p *policy) remember(of *pod, ports Ports) {
 	set := p.sets[ports]
 	if set == nil {
 		set = &opaquePorts{ports: ports}
 		if p.remembered+set.size() > maxRemembered {
-			p.full = true
-			s.setUnusable("Servers of namespace "+of.namespace(), p.excess())
-			return before != own
+			p.lacking[of] = struct{}{}
+			return
 		}
 		p.sets[ports] = set
 		p.remembered += set.size()
 	}
 	set.pods++
 	p.opaque[of] = set
-	return true
 }
 
 // forgetOpaque leaves a Pod its own opaque ports. Where that makes room for those of others, all are
 // evaluated again.
 func (s *state) forgetOpaque(p *policy, of *pod) {
+	delete(p.lacking, of)
 	set := p.opaque[of]
 	if set == nil {
 		return
@@ -150,7 +169,7 @@ func (s *state) forgetOpaque(p *policy, of *pod) {
 	}
 	delete(p.sets, set.ports)
 	p.remembered -= set.size()
-	if p.full {
+	if len(p.lacking) > 0 {
 		p.changed = true
 		s.markPolicy(of.namespace())
 	}
@@ -174,7 +193,7 @@ func (s *state) evaluatePolicy(namespace string, _ time.Time) {
 	}
 	by, pods, servers := p.used, p.changes, map[string]*serverFacts(nil)
 	if p.changed {
-		pods, servers, p.full = slices.Collect(s.podsOf(namespace)), maps.Clone(p.servers), false
+		pods, servers = slices.Collect(s.podsOf(namespace)), maps.Clone(p.servers)
 	}
 	p.changes, p.changed, p.busy = nil, false, true
 	asked := make(map[podFacts]Ports)
@@ -196,14 +215,20 @@ func (s *state) evaluatePolicy(namespace string, _ time.Time) {
 	if s.policies[namespace] != p {
 		return
 	}
-	p.used = by
-	defer func() { p.busy = false }()
+	p.used, p.busy = by, false
+	if servers != nil {
+		clear(p.lacking) // each is asked for
+	}
+	found := make(map[*pod]Ports)
 	for _, of := range pods { // some may have changed again
-		if ports, ok := asked[of.facts.alike()]; ok && s.setOpaque(p, of, ports) {
-			s.touchPod(of)
+		if ports, ok := asked[of.facts.alike()]; ok {
+			found[of] = ports
 		}
 	}
-	s.setUnusable("Servers of namespace "+namespace, p.excess())
+	for _, of := range s.setOpaque(p, found) {
+		s.touchPod(of)
+	}
+	s.reportPolicy(namespace, p)
 }
 
 // excess describes, for people, why not all Servers are used, or not for all Pods; empty: all are.
@@ -213,7 +238,7 @@ func (p *policy) excess() string {
 		return fmt.Sprintf("the %d that make ports opaque cost %d (each 1, and 1 for each key and value of its selectors), more than %d: "+
 			"in the order of their names, those from the first that goes beyond it make no port opaque; use fewer Servers or shorter selectors",
 			len(p.servers), p.cost, maxPolicy)
-	case p.full:
+	case len(p.lacking) > 0:
 		return fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: of further Pods they make no port opaque; "+
 			"let Servers select more Pods alike, or name fewer ports", maxRemembered>>20)
 	}

@@ -137,7 +137,7 @@ func (s *state) setServer(key string, f *serverFacts, exists bool) {
 	namespace, name := follow.SplitKey(key)
 	p := s.policies[namespace]
 	if p == nil {
-		p = &policy{servers: make(map[string]*serverFacts), opaque: make(map[*pod]*opaquePorts), sets: make(map[Ports]*opaquePorts)}
+		p = &policy{servers: make(map[string]*serverFacts), opaque: make(map[*pod]*opaquePorts), sets: make(map[Ports]*opaquePorts), lacking: make(map[*pod]struct{})}
 		s.policies[namespace] = p
 	}
 	if old := p.servers[name]; old != nil {
@@ -152,7 +152,7 @@ func (s *state) setServer(key string, f *serverFacts, exists bool) {
 	}
 	p.changed = true
 	s.setUnusable("Server "+key, reason)
-	s.setUnusable("Servers of namespace "+namespace, p.excess())
+	s.reportPolicy(namespace, p)
 	s.markPolicy(namespace)
 	if len(p.servers) == 0 {
 		s.dropPolicy(namespace, p)
