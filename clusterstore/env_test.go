@@ -39,6 +39,7 @@ var web = federation.ServiceID{Namespace: "shop", Name: "web"}
 // scripted is a cluster that the test controls. It offers one endpoint, with an address
 // that no other one has.
 type scripted struct {
+	Cluster  // nil: of what is not asked for
 	rest     *rest.Config
 	cfg      cluster.Config
 	endpoint *federation.Endpoint

@@ -86,28 +86,20 @@ func (s *Store) SelectorsChanged(name string) {
 		return
 	}
 	if v := l.published.Load(); v != nil {
-		for _, c := range []Cluster{v.cluster, v.next} {
-			if c, ok := c.(exporter); ok {
-				c.SelectorsChanged()
+		for _, r := range []*runningCluster{v.serving, v.next} {
+			if r != nil {
+				r.cluster.SelectorsChanged()
 			}
 		}
 	}
 }
 
-// exporter is a Cluster of which exports are kept.
-type exporter interface {
-	Exports() *cluster.Exports
-	SelectorsChanged()
-}
-
 // exports returns what the link's cluster exports; nil: it is not known. v may be nil.
-func (v *linkSnapshot) exports() *cluster.Exports {
-	if v != nil {
-		if c, ok := v.cluster.(exporter); ok {
-			return c.Exports()
-		}
+func (v *linkState) exports() *cluster.Exports {
+	if v == nil || v.shown() == nil {
+		return nil
 	}
-	return nil
+	return v.shown().cluster.Exports()
 }
 
 // asCluster returns a link as plans have it. Nothing is removed for one that can't be used: what its Secret says is not known.

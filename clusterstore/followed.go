@@ -18,6 +18,9 @@ func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster
 	if v == nil {
 		return nil, cluster.Pending
 	}
-	c, _ := v.cluster.(*cluster.Cluster)
-	return c, v.state
+	if at := v.shown(); at != nil {
+		c, _ := at.cluster.(*cluster.Cluster)
+		return c, v.state
+	}
+	return nil, v.state
 }

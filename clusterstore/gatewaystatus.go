@@ -40,14 +40,14 @@ func (l *link) logGateways() {
 // describeGateways fills in how a cluster on another network is reached.
 //
 // ownProblems is what is not known of the own network.
-func (v *linkSnapshot) describeGateways(st *cluster.Status, ownProblems []string) {
-	if v.tracker == nil {
+func (v *linkState) describeGateways(st *cluster.Status, ownProblems []string) {
+	if v.gateways.tracker == nil {
 		return
 	}
 	st.Network = cmp.Or(v.standing.settings.network, namelessNetwork)
 	outside, ipv6 := 0, 0
 	var unknown, own []string // that are not probed
-	for _, a := range v.tracker.Addresses() {
+	for _, a := range v.gateways.tracker.Addresses() {
 		x := adminapi.ClusterGateway{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: adminapi.GatewayAlive, Since: a.Since, Reason: a.Failure}
 		switch {
 		case a.Outside:
@@ -69,7 +69,7 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status, ownProblems []string
 		}
 		st.Gateways = append(st.Gateways, x)
 	}
-	problems := slices.Concat(v.problem, v.tracker.Problems(), own)
+	problems := slices.Concat(v.gateways.problem, v.gateways.tracker.Problems(), own)
 	if outside > 0 {
 		problems = append(problems, fmt.Sprintf("Linkerd gateways outside the address ranges of the link (annotation %s), which are not used: %d", RangesAnnotation, outside))
 	}
@@ -87,12 +87,12 @@ func (v *linkSnapshot) describeGateways(st *cluster.Status, ownProblems []string
 }
 
 // probed returns which of the cluster's gateways are alive, of those that have been probed.
-func (v *linkSnapshot) probed() map[string]bool {
-	if v.tracker == nil {
+func (v *linkState) probed() map[string]bool {
+	if v.gateways.tracker == nil {
 		return nil
 	}
 	list := make(map[string]bool)
-	for _, a := range v.tracker.Addresses() {
+	for _, a := range v.gateways.tracker.Addresses() {
 		if a.Probe != (cluster.Probe{}) && a.Own == "" && !a.Since.IsZero() {
 			list[a.Addr.String()] = !a.Dead
 		}

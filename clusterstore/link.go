@@ -30,17 +30,22 @@ type link struct {
 	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
 	changed   *cluster.PacedSignal              // its clusters' region or gateways
 	probed    *cluster.PacedSignal              // what is known of the gateways: it must not wait for what has just made them known
-	gateways  linkGateways
-	published atomic.Pointer[linkSnapshot] // for status and metrics
-	settled   bool                         // under store.mu: it has been something else than pending, or waits for names of gateways only
+	published atomic.Pointer[linkState]         // for status and metrics
+	settled   bool                              // under store.mu: it has been something else than pending, or waits for names of gateways only
 
-	accepted   *credentials // what next or, without next, serving is made from
-	serving    *runningCluster
-	next       *runningCluster
-	state      cluster.State // empty: it has had none
-	since      time.Time     // since when it has that state
-	standing   linkStanding
+	linkState
 	duplicates []string // names of Secrets logged as duplicates
+}
+
+// linkState is what others see copies of.
+type linkState struct {
+	accepted *credentials // what next or, without next, serving is made from
+	serving  *runningCluster
+	next     *runningCluster
+	gateways linkGateways
+	state    cluster.State // empty: it has had none
+	since    time.Time     // since when it has that state
+	standing linkStanding
 }
 
 // newLink makes a link without Secrets. That its cluster is stale or unreachable is logged at that level.

@@ -1,12 +1,12 @@
 package clusterstore
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/mcgateway"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
@@ -41,7 +41,7 @@ func (s *Store) Status() []adminapi.Cluster {
 	return list
 }
 
-func (s *Store) status(c *credentials, v *linkSnapshot) adminapi.Cluster {
+func (s *Store) status(c *credentials, v *linkState) adminapi.Cluster {
 	var used *credentials
 	if v != nil {
 		used = v.accepted
@@ -51,7 +51,9 @@ func (s *Store) status(c *credentials, v *linkSnapshot) adminapi.Cluster {
 	switch {
 	case used != nil && used.secret == c.secret:
 		v.describe(&st, s.opts.Grace, s.own.problems())
-		st.SecretVersion = v.version
+		if v.serving != nil && v.serving.creds.secret == c.secret {
+			st.SecretVersion = v.serving.creds.version
+		}
 		if c.refused != nil {
 			st.Warnings = append(st.Warnings, fmt.Sprintf("the Secret as it is now can't be used: %v; its previous version is used", c.refused))
 		}
@@ -65,49 +67,26 @@ func (s *Store) status(c *credentials, v *linkSnapshot) adminapi.Cluster {
 	return st
 }
 
-// linkSnapshot is a link as other goroutines see it. It is immutable.
-type linkSnapshot struct {
-	state    cluster.State
-	since    time.Time
-	accepted *credentials
-	version  string       // of the Secret, that the serving cluster is read with; empty: none serves
-	cluster  Cluster      // the serving one or, if there is none yet, the next one
-	readBy   *credentials // what cluster is read with
-	next     Cluster      // in a rotation: the one that will replace cluster
-	nextBy   *credentials // what next is read with
-	failed   bool         // next has not worked so far
-	waits    bool         // for its turn to start: next or, if there is none, cluster
-	standing linkStanding
-
-	// Only if the cluster is on another network:
-	tracker *mcgateway.Tracker
-	problem []string // of its gateways
-}
-
 // publish makes the link's present fields visible to other goroutines.
 func (l *link) publish() {
-	v := &linkSnapshot{state: l.state, since: l.since, accepted: l.accepted, standing: l.standing, tracker: l.gateways.tracker, problem: l.gateways.problem}
-	switch {
-	case l.serving != nil:
-		v.cluster, v.readBy = l.serving.cluster, l.serving.creds
-		if l.accepted != nil && l.accepted.secret == l.serving.creds.secret {
-			v.version = l.serving.creds.version
+	v := l.linkState
+	for _, r := range []**runningCluster{&v.serving, &v.next} {
+		if *r != nil {
+			*r = new(**r)
 		}
-		if l.next != nil {
-			v.next, v.nextBy, v.failed, v.waits = l.next.cluster, l.next.creds, l.next.failed, l.next.waits
-		}
-	case l.next != nil:
-		v.cluster, v.readBy, v.waits = l.next.cluster, l.next.creds, l.next.waits
 	}
-	l.published.Store(v)
+	l.published.Store(&v)
 	l.store.LookAgain()
 }
 
+// shown returns the serving cluster or, if there is none yet, the next one; nil: there is neither.
+func (v *linkState) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
+
 // publishedLinks returns the links that have published something.
-func (s *Store) publishedLinks() map[federation.ClusterName]*linkSnapshot {
+func (s *Store) publishedLinks() map[federation.ClusterName]*linkState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	links := make(map[federation.ClusterName]*linkSnapshot, len(s.links))
+	links := make(map[federation.ClusterName]*linkState, len(s.links))
 	for name, l := range s.links {
 		if v := l.published.Load(); v != nil {
 			links[name] = v
@@ -117,10 +96,11 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkSnapshot {
 }
 
 // describe fills in the status of a link's cluster.
-func (v *linkSnapshot) describe(st *adminapi.Cluster, grace time.Duration, ownProblems []string) {
-	h := v.cluster.Health()
-	h.Err = v.readBy.explain(h.Err)
-	h.API.Expiry = v.readBy.expiry
+func (v *linkState) describe(st *adminapi.Cluster, grace time.Duration, ownProblems []string) {
+	at := v.shown()
+	h := at.cluster.Health()
+	h.Err = at.creds.explain(h.Err)
+	h.API.Expiry = at.creds.expiry
 	st.API = &h.API
 	st.State, st.Since, st.Server = v.state, v.since, v.accepted.server
 	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
@@ -132,20 +112,20 @@ func (v *linkSnapshot) describe(st *adminapi.Cluster, grace time.Duration, ownPr
 	case v.state == cluster.Ready:
 	case h.Err != nil:
 		st.Reason = h.Err.Error()
-	case v.waits && v.next == nil:
+	case v.serving == nil && at.waits:
 		st.Reason = fmt.Sprintf("waits for its turn: %d clusters at a time are connected to", maxStarts)
 	case v.state == cluster.Unreachable && grace > 0:
 		st.Reason = fmt.Sprintf("not synced within %v", grace)
 	}
 	switch {
-	case v.next == nil:
-	case v.waits && !v.failed:
+	case v.serving == nil || v.next == nil:
+	case v.next.waits && !v.next.failed:
 		st.Warnings = append(st.Warnings, fmt.Sprintf("new credentials wait for their turn to be tried: %d clusters at a time are connected to; the old ones are in use", maxStarts))
-	case !v.failed:
+	case !v.next.failed:
 		st.Warnings = append(st.Warnings, "new credentials are being tried; the old ones are in use")
 	default:
 		st.NewCredentials = "new credentials do not work, the old ones are in use"
-		if err := v.nextBy.explain(v.next.Health().Err); err != nil {
+		if err := v.next.creds.explain(v.next.cluster.Health().Err); err != nil {
 			st.NewCredentials += ": " + err.Error()
 		}
 		st.Warnings = append(st.Warnings, st.NewCredentials)

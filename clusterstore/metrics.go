@@ -53,11 +53,11 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 			continue
 		}
 		size++
-		for _, x := range cluster.Series(name, v.state, v.cluster.Health()) {
+		for _, x := range cluster.Series(name, v.state, v.shown().cluster.Health()) {
 			ch <- x
 		}
 		ch <- cluster.StandingSeries(name, v.standing.effective())
-		gauge(m.rotation, boolToFloat(v.failed), string(name))
+		gauge(m.rotation, boolToFloat(v.next != nil && v.next.failed), string(name))
 		for address, alive := range v.probed() {
 			gauge(m.alive, boolToFloat(alive), string(name), address)
 		}
@@ -78,7 +78,7 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 
 // rejected counts the Secrets that can't be used, by reason, and returns the clusters
 // that have no others. Every reason has an entry.
-func (s *Store) rejected(links map[federation.ClusterName]*linkSnapshot) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
+func (s *Store) rejected(links map[federation.ClusterName]*linkState) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
 	reasons = map[string]int{reasonLabel: 0, reasonAnnotation: 0, reasonKubeconfig: 0, reasonDuplicate: 0}
 	clusters = make(map[federation.ClusterName]bool)
 	now, _ := s.secrets.Get()

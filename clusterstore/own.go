@@ -68,8 +68,8 @@ func NewOwn(o OwnOptions) (*Own, error) {
 	s.create = func(*rest.Config, cluster.Config) (Cluster, error) { return made, nil }
 	own.link.own = own
 	own.link.mailbox.Set([]*credentials{creds})
-	own.link.published.Store(&linkSnapshot{
-		state: cluster.Pending, accepted: creds, cluster: made, readBy: creds, standing: linkStanding{settings: creds.standing},
+	own.link.published.Store(&linkState{
+		state: cluster.Pending, accepted: creds, next: &runningCluster{cluster: made, creds: creds}, standing: linkStanding{settings: creds.standing},
 	})
 	return own, nil
 }

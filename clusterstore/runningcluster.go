@@ -21,6 +21,8 @@ type Cluster interface {
 	HealthChanged() <-chan struct{}
 	Region() string
 	Gateways() (list []*cluster.Gateway, more int)
+	Exports() *cluster.Exports // nil: they are not known, or not kept
+	SelectorsChanged()         // if exports are kept
 }
 
 // runningCluster is a Cluster made from one version of credentials. It runs from
@@ -108,6 +110,8 @@ func (f failedCluster) Health() cluster.Health {
 func (f failedCluster) HealthChanged() <-chan struct{}      { return nil }
 func (f failedCluster) Region() string                      { return "" }
 func (f failedCluster) Gateways() ([]*cluster.Gateway, int) { return nil, 0 }
+func (f failedCluster) Exports() *cluster.Exports           { return nil }
+func (f failedCluster) SelectorsChanged()                   {}
 
 func (f failedCluster) State(federation.ServiceID) federation.ServiceState { return federation.Missing }
 func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"isthmus/clusterstore"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
@@ -21,6 +22,7 @@ import (
 
 // scripted is a cluster that does what the test sets.
 type scripted struct {
+	clusterstore.Cluster // nil: of what is not asked for
 	*known
 	cfg    cluster.Config
 	own    cluster.OwnConfig
@@ -44,7 +46,6 @@ func (c *scripted) Synced() <-chan struct{}                               { retu
 func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
 func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
 func (c *scripted) Region() string                                        { return "" }
-func (c *scripted) Gateways() ([]*cluster.Gateway, int)                   { return nil, 0 }
 func (c *scripted) Exposed(netip.Addr) string                             { return "" }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
