@@ -42,12 +42,12 @@ func (t *term) write(one task) (r writes.Outcome) {
 	}
 	switch {
 	case err == nil:
-		r.Nothing, r.Unseen = v == none, true
+		r.Nothing, r.Later = v == none, true
 		return r
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && (v == Update || v == Delete): // a status that is not found is not served, or not in that version
 		return writes.Outcome{Again: true} // somebody else was faster
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return writes.Outcome{Nothing: true, Unseen: true} // with all that is in it
+		return writes.Outcome{Nothing: true, Later: true} // with all that is in it
 	case errors.Is(err, context.Canceled):
 		return writes.Outcome{Again: true} // the Lease is lost
 	}

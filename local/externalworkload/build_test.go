@@ -101,26 +101,34 @@ type world struct {
 	names  int
 }
 
-// apply executes a plan, as an API server would.
-func (w *world) apply(p plan) {
+// apply executes a plan, as an API server would, and calls the functions after each write.
+func (w *world) apply(p plan, after ...func()) {
 	w.t.Helper()
+	written := func() {
+		for _, f := range after {
+			f()
+		}
+	}
 	for _, s := range p.create {
 		w.names++
 		made := s.DeepCopy()
 		made.Name, made.Generation = fmt.Sprintf("%s%04d", s.GenerateName, w.names), 1
 		made.UID = types.UID("uid-of-" + made.Name)
 		w.slices = append(w.slices, made)
+		written()
 	}
-	for _, s := range p.update {
+	for _, s := range slices.Concat(p.update, p.move) {
 		i := w.index(s)
 		if w.slices[i].AddressType != s.AddressType {
 			w.t.Fatalf("slice %s turns from %s into %s", s.Name, w.slices[i].AddressType, s.AddressType)
 		}
 		w.slices[i] = s.DeepCopy()
+		written()
 	}
 	for _, s := range p.remove {
 		i := w.index(s)
 		w.slices = slices.Delete(w.slices, i, i+1)
+		written()
 	}
 }
 
@@ -145,7 +153,7 @@ func (w *world) sync(svc *corev1.Service, workloads ...*crd.ExternalWorkload) pl
 	return p
 }
 
-func (p plan) size() int { return len(p.create) + len(p.update) + len(p.remove) }
+func (p plan) size() int { return len(p.create) + len(p.update) + len(p.move) + len(p.remove) }
 
 // String gives the writes as "create 100 100 50, update 3, delete 1": the sizes
 // of the slices.
@@ -154,7 +162,7 @@ func (p plan) String() string {
 	for _, x := range []struct {
 		name string
 		list []*discoveryv1.EndpointSlice
-	}{{"create", p.create}, {"update", p.update}, {"delete", p.remove}} {
+	}{{"create", p.create}, {"update", slices.Concat(p.update, p.move)}, {"delete", p.remove}} {
 		if len(x.list) == 0 {
 			continue
 		}

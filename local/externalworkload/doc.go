@@ -30,10 +30,12 @@
 //   - No namespace holds up the others: they take turns, and each has a few writes under way
 //     at most; local/writes has the rules. A write that hangs is given up after
 //     10 s, and delays its own Service only, unless several of the namespace do.
-//   - Nothing is deleted after a write of the same Service has failed.
+//   - No endpoint is missing between two writes of slices; once one has failed, none of the same Service
+//     is deleted, nor loses endpoints that were to come into others first (order.go).
 //   - Writes are few: a change waits 50 ms for others, and one of a workload as long again
-//     once it is known which Services select it; a Service is written at most
-//     once a second, and each slice that differs takes one write (plan.go).
+//     once it is known which Services select it, or up to a second in a namespace with more than 500
+//     of them; a Service is written at most once a second, and each slice that differs takes one write,
+//     or two where slices exchange endpoints (plan.go).
 //
 // The Lease, the mark on slices, their names and their contents are those of
 // Linkerd's controller: either takes over from the other without a write, unless a

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,6 +40,7 @@ type cluster struct {
 	unread    error            // why workloads can't be read
 	errs      map[string]error // of writes of slices, by verb; of leases
 	walks     int              // calls of Workloads
+	matches   atomic.Int64     // calls of SelectingIn
 	names     int
 	writes    []string // "create" and so on
 }
@@ -100,15 +102,17 @@ func (c *cluster) Reads(resource string) (listed bool, err error) {
 }
 
 func (c *cluster) Selecting(id federation.ServiceID) *corev1.Service {
-	for _, svc := range c.SelectingIn(id.Namespace) {
-		if nameOf(svc) == id {
-			return svc
-		}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	i := slices.IndexFunc(c.services, func(svc *corev1.Service) bool { return nameOf(svc) == id })
+	if i < 0 {
+		return nil
 	}
-	return nil
+	return c.services[i]
 }
 
 func (c *cluster) SelectingIn(namespace string) []*corev1.Service {
+	c.matches.Add(1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.DeleteFunc(slices.Clone(c.services), func(svc *corev1.Service) bool { return svc.Namespace != namespace })

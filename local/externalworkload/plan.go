@@ -13,9 +13,12 @@ import (
 	"isthmus/clusterstore/crd"
 )
 
-// plan is the writes that make a Service's slices what they should be.
+// plan is the writes that make a Service's slices what they should be, in this order.
 type plan struct {
-	create, update, remove []*discoveryv1.EndpointSlice
+	create, update []*discoveryv1.EndpointSlice
+	// move are updates of slices that give endpoints to others, which have these by then.
+	move   []*discoveryv1.EndpointSlice
+	remove []*discoveryv1.EndpointSlice
 }
 
 // newPlan plans the writes for a Service, given the workloads that it selects and its
@@ -24,9 +27,9 @@ type plan struct {
 //
 // Endpoints that do not change stay in their slice, and only slices that differ are
 // written. New endpoints go into those first, then into others with room, then into slices
-// that would be deleted, as far as what these had is in others by then, then into new ones. So
-// full slices stay full, but sparse ones are not merged: that would take addresses away for a
-// moment.
+// that would be deleted, then into new ones. So full slices stay full, but sparse ones are not
+// merged. No endpoint is missing between two writes: a slice that gives some to others is written
+// after these (order.go).
 //
 // A Service that is being deleted gets no new slices; those that it has are kept up
 // to date. Garbage collection removes them after it.
@@ -54,13 +57,16 @@ func newPlan(ctx context.Context, svc *corev1.Service, workloads []*crd.External
 	return p, left
 }
 
-// packed is a slice that keeps endpoints, and those that it is to have.
+// packed is a slice as it is to be.
 type packed struct {
-	slice     *discoveryv1.EndpointSlice
+	slice     *discoveryv1.EndpointSlice // as it is; nil: it is to be made
+	spare     bool                       // nothing of what it has stays in it
 	group     *group
 	endpoints []discoveryv1.Endpoint
 	differs   bool
-	loses     bool // some that it had
+	gives     []discoveryv1.Endpoint // that it has, and others are to have
+	begun     bool                   // its write is being planned, or has been
+	has       bool                   // there is a write by which it has its endpoints
 }
 
 // pack distributes the endpoints of one address type over slices.
@@ -68,84 +74,53 @@ func (p *plan) pack(svc *corev1.Service, t discoveryv1.AddressType, groups map[p
 	slices.SortFunc(existing, func(a, b *discoveryv1.EndpointSlice) int { // the fullest first
 		return cmp.Or(cmp.Compare(len(b.Endpoints), len(a.Endpoints)), cmp.Compare(a.Name, b.Name))
 	})
-	var kept []*packed
+	var all []*packed
 	var spare []*discoveryv1.EndpointSlice // those that keep nothing
 	for _, s := range existing {
 		if x := keep(s, groups[newPortsKey(s.Ports)]); len(x.endpoints) > 0 {
-			x.loses = len(x.endpoints) < len(s.Endpoints)
 			x.differs = !maps.Equal(s.Labels, sliceLabels(svc)) || !equality.Semantic.DeepEqual(s.Endpoints, x.endpoints)
-			kept = append(kept, x)
+			all = append(all, x)
 		} else {
 			spare = append(spare, s)
 		}
 	}
 	for _, g := range groups {
-		g.fill(kept)
+		g.fill(all)
 	}
-	var losing []*discoveryv1.EndpointSlice // written last: what they lose may come into others
-	for _, x := range kept {
-		list := &p.update
-		if x.loses {
-			list = &losing
-		}
-		if x.differs {
-			*list = append(*list, withContents(x.slice, svc, x.group.ports, x.endpoints))
-		}
-	}
-	p.place(svc, t, groups, spare)
-	p.update = append(p.update, losing...)
+	p.order(svc, t, append(all, p.place(groups, spare)...))
 }
 
-// place puts what is left of the groups into spare slices and new ones. A spare slice is written once all that it had has come into
-// others, or comes into it; at once if there can't be others, since the Service is being deleted.
-func (p *plan) place(svc *corev1.Service, t discoveryv1.AddressType, groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) {
-	home := make(map[string]int) // workload → the spare slice that has it
+// place puts what is left of the groups into spare slices and new ones. What is together in a spare slice, under other ports, stays
+// together, in that slice if it can.
+func (p *plan) place(groups map[portsKey]*group, spare []*discoveryv1.EndpointSlice) (all []*packed) {
+	home := make(map[string]int) // workload → the spare slice that has it, less len(spare)
 	for i, s := range spare {
 		for j := range s.Endpoints {
-			if svc.DeletionTimestamp == nil {
-				home[workloadOf(s, &s.Endpoints[j])] = i
-			}
-		}
-	}
-	homeOf := func(name string) int {
-		if i, ok := home[name]; ok {
-			return i
-		}
-		return len(spare)
-	}
-	awaited := make([]int, len(spare)+1) // how many of a spare slice's endpoints have no slice yet
-	for _, g := range groups {
-		for name := range g.endpoints {
-			awaited[homeOf(name)]++
-		}
-	}
-	var free []*discoveryv1.EndpointSlice
-	for i, s := range spare {
-		if awaited[i] == 0 {
-			free = append(free, s)
+			home[workloadOf(s, &s.Endpoints[j])] = i - len(spare)
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(groups)) {
 		g := groups[key]
-		// What is together in a spare slice, under other ports, stays together.
 		names := slices.SortedFunc(maps.Keys(g.endpoints), func(a, b string) int {
-			return cmp.Or(cmp.Compare(homeOf(a), homeOf(b)), cmp.Compare(a, b))
+			return cmp.Or(cmp.Compare(home[a], home[b]), cmp.Compare(a, b))
 		})
 		for part := range slices.Chunk(names, maxEndpoints) {
-			for _, name := range part {
-				at := homeOf(name)
-				if awaited[at]--; awaited[at] == 0 && at < len(spare) {
-					free = append(free, spare[at])
-				}
+			x := &packed{group: g, endpoints: g.take(part), differs: true}
+			if at := home[part[len(part)/2]] + len(spare); at < len(spare) {
+				x.slice, spare[at] = spare[at], nil // nil if another part has it
 			}
-			if last := len(free) - 1; last < 0 {
-				p.create = append(p.create, newSlice(svc, t, g.ports, g.take(part)))
-			} else {
-				p.update, free = append(p.update, withContents(free[last], svc, g.ports, g.take(part))), free[:last]
-			}
+			all = append(all, x)
 		}
 	}
-	p.remove = append(p.remove, free...)
+	spare = slices.DeleteFunc(spare, func(s *discoveryv1.EndpointSlice) bool { return s == nil })
+	for _, x := range all {
+		if x.slice == nil && len(spare) > 0 {
+			x.slice, spare = spare[0], spare[1:]
+		}
+		x.spare = x.slice != nil
+	}
+	p.remove = append(p.remove, spare...)
+	return all
 }
 
 // keep moves the endpoints that a slice has already from its group, which may be nil, to the slice, as they should be.

@@ -76,7 +76,7 @@ func changeInputs(rt *rapid.T, svc *corev1.Service, list []*crd.ExternalWorkload
 		if len(list) > 0 {
 			w = rapid.SampledFrom(list).Draw(rt, "workload")
 		}
-		switch rapid.IntRange(0, 6).Draw(rt, "change") {
+		switch rapid.IntRange(0, 8).Draw(rt, "change") {
 		case 0:
 			svc.Labels = map[string]string{"team": rapid.SampledFrom([]string{"blue", "green"}).Draw(rt, "team")}
 		case 1:
@@ -97,6 +97,13 @@ func changeInputs(rt *rapid.T, svc *corev1.Service, list []*crd.ExternalWorkload
 			}
 		case 6:
 			svc.UID += "x"
+		case 7:
+			svc.Spec.Ports[0].Name = rapid.SampledFrom([]string{"http", "web"}).Draw(rt, "name")
+		case 8: // two exchange ports
+			if len(list) > 0 {
+				other := rapid.SampledFrom(list).Draw(rt, "other")
+				w.Spec.Ports, other.Spec.Ports = other.Spec.Ports, w.Spec.Ports
+			}
 		}
 	}
 }

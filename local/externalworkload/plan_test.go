@@ -162,61 +162,44 @@ func TestStayTogether(t *testing.T) {
 	}
 }
 
-// TestNoneMissing: while one write after the other is made for other ports, each workload stays in a slice.
-func TestNoneMissing(t *testing.T) {
-	at := func(port int, names ...string) (list []*crd.ExternalWorkload) {
-		for _, name := range names {
-			list = append(list, aWorkload(name, "10.0.0."+name, fmt.Sprint("http=", port)))
-		}
-		return list
+// atPort are workloads of these names with that port.
+func atPort(port int, names ...string) (list []*crd.ExternalWorkload) {
+	for _, name := range names {
+		list = append(list, aWorkload(name, "10.0.0."+name, fmt.Sprint("http=", port)))
 	}
+	return list
+}
+
+// TestNoneMissing: while one write after the other is made, each workload stays in a slice, also where two slices wait for each other; but
+// not where no slice may be made first, since the Service is being deleted.
+func TestNoneMissing(t *testing.T) {
 	for _, x := range []struct {
-		name          string
-		before, after [][]*crd.ExternalWorkload
-		port          string // of the Service, which was old
-		writes        string
+		name    string
+		after   [][]*crd.ExternalWorkload // before, slices have 1 and 2 at 8080, and 3 and 4 at 9090
+		port    string                    // of the Service, which was old
+		deleted bool
+		writes  string
 	}{
-		{"one gets another port number", [][]*crd.ExternalWorkload{at(8080, "1", "2"), at(9090, "3")},
-			[][]*crd.ExternalWorkload{at(8080, "1"), at(9090, "2", "3")}, "old", "update 2 1"},
-		{"each slice keeps its workloads", [][]*crd.ExternalWorkload{at(8080, "1", "2"), at(9090, "3", "4", "5")},
-			[][]*crd.ExternalWorkload{at(8080, "1", "2"), at(9090, "3", "4", "5")}, "new", "update 2 3"},
-		{"each has workloads of both", [][]*crd.ExternalWorkload{at(8080, "1", "3"), at(9090, "2", "4")},
-			[][]*crd.ExternalWorkload{at(8080, "1", "2"), at(9090, "3", "4")}, "new", "create 2, update 2, delete 2"},
+		{"each has workloads of both", [][]*crd.ExternalWorkload{atPort(8080, "1", "3"), atPort(9090, "2", "4")}, "new", false, "create 2, update 2, delete 2"},
+		{"each gets a workload of the other", [][]*crd.ExternalWorkload{atPort(8080, "1", "4"), atPort(9090, "2", "3")}, "old", false, "update 3 2 2"},
+		{"no slice can be made", [][]*crd.ExternalWorkload{atPort(8080, "1", "3"), atPort(9090, "2", "4")}, "new", true, "update 2 2"},
 	} {
-		w := &world{t: t}
-		for _, list := range x.before {
-			w.put(aService("web", "old=80/http"), list...)
+		w, svc := &world{t: t}, aService("web", "old=80/http")
+		w.put(svc, atPort(8080, "1", "2")...)
+		w.put(svc, atPort(9090, "3", "4")...)
+		svc = aService("web", x.port+"=80/http")
+		if x.deleted {
+			svc.DeletionTimestamp = new(metav1.Now())
 		}
-		before := w.homes()
-		p, _ := newPlan(t.Context(), aService("web", x.port+"=80/http"), slices.Concat(x.after...), w.slices)
+		p, _ := newPlan(t.Context(), svc, slices.Concat(x.after...), w.slices)
 		if got := p.String(); got != x.writes {
 			t.Errorf("%s: writes %q, want %q", x.name, got, x.writes)
 		}
-		w.apply(plan{create: p.create})
-		for _, s := range p.update {
-			w.apply(plan{update: []*discoveryv1.EndpointSlice{s}})
-			for name := range before {
-				if w.homes()[name] == "" {
-					t.Errorf("%s: %s is in no slice for a while:\n%s", x.name, name, w)
-				}
+		w.apply(p, func() {
+			if n := len(w.homes()); n < 4 && !x.deleted {
+				t.Errorf("%s: %d are in a slice for a while:\n%s", x.name, n, w)
 			}
-		}
-	}
-}
-
-// TestDeletedMoves: a Service that is being deleted, and so gets no new slices, keeps all workloads where no slice can be written first.
-func TestDeletedMoves(t *testing.T) {
-	w := &world{t: t}
-	a, b, c, d := aWorkload("a", "10.0.0.1", "http=8080"), aWorkload("b", "10.0.0.2", "http=9090"), aWorkload("c", "10.0.0.3", "http=8080"), aWorkload("d", "10.0.0.4", "http=9090")
-	svc := aService("web", "old=80/http")
-	w.put(svc, a, c)
-	w.put(svc, b, d)
-	svc = aService("web", "new=80/http")
-	svc.DeletionTimestamp = new(metav1.Now())
-	b.Spec.Ports, c.Spec.Ports = c.Spec.Ports, b.Spec.Ports
-	p, _ := newPlan(t.Context(), svc, []*crd.ExternalWorkload{a, b, c, d}, w.slices)
-	if got := p.String(); got != "update 2 2" {
-		t.Errorf("writes %q", got)
+		})
 	}
 }
 

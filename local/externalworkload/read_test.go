@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 )
@@ -86,6 +90,27 @@ func TestVersions(t *testing.T) {
 	})
 	if term.sync(svc); update != 1 || remove != 1 {
 		t.Errorf("%d updates, %d deletes", update, remove)
+	}
+}
+
+// TestRefused: once a slice was found invalid none is overwritten whose endpoints were to come into that one first.
+func TestRefused(t *testing.T) {
+	svc := aService("web", "old=80/http")
+	w, term := &world{t: t}, newTestTerm(t, svc)
+	w.put(svc, atPort(8080, "1", "2")...)
+	w.put(svc, atPort(9090, "3", "4")...)
+	for _, s := range w.slices {
+		must(t, term.tracker.Add(s))
+	}
+	svc.Spec.Ports[0].Name = "new"
+	term.workloads = slices.Concat(atPort(8080, "1", "3"), atPort(9090, "2", "4"))
+	term.fail("create", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))
+	if _, err := term.term.sync(t.Context(), nameOf(svc)); !apierrors.IsInvalid(err) || len(term.writes) > 0 {
+		t.Errorf("%v; writes %q", err, term.writes)
+	}
+	term.fail("create", nil)
+	if term.sync(svc); strings.Join(term.writes, " ") != "create update delete" {
+		t.Errorf("then: %q", term.writes)
 	}
 }
 

@@ -47,7 +47,7 @@ func (t *term) sync(work context.Context, name federation.ServiceID) (wrote bool
 		return false, work.Err()
 	}
 	t.problems.Set(name, left.list())
-	return len(p.create)+len(p.update)+len(p.remove) > 0, t.execute(work, p, name)
+	return len(p.create)+len(p.update)+len(p.move)+len(p.remove) > 0, t.execute(work, p, name)
 }
 
 // slicesOf reads the slices of a Service that are marked as ours, without those that are being
@@ -89,21 +89,21 @@ const (
 	removes operation = "delete"
 )
 
-// execute executes a plan: first the writes that add endpoints, so that none is missing
-// in between. The first error ends it, unless the API server refuses the slice itself:
-// then the others are written, but nothing is deleted.
+// execute executes a plan. The first error ends it, unless the API server refuses the slice itself: then
+// the others are written, except those that take endpoints away which others were to have first.
 func (t *term) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
 	for _, x := range []struct {
-		op   operation
-		list []*discoveryv1.EndpointSlice
-	}{{creates, p.create}, {updates, p.update}, {removes, p.remove}} {
-		if x.op == removes && len(refused) > 0 {
-			break
-		}
+		op    operation
+		list  []*discoveryv1.EndpointSlice
+		takes bool // endpoints away
+	}{{creates, p.create, false}, {updates, p.update, false}, {updates, p.move, true}, {removes, p.remove, true}} {
 		for _, s := range x.list {
-			if work.Err() != nil {
+			switch {
+			case work.Err() != nil:
 				return work.Err()
+			case x.takes && len(refused) > 0:
+				return errors.Join(refused...)
 			}
 			err := t.lease.Write(func(ctx context.Context) error {
 				t.mu.Lock()

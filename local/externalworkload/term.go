@@ -27,6 +27,9 @@ const (
 	// maxChanges is how many changes of the workloads of one namespace are matched against its Services. If there are more at
 	// a time, all its Services are synced, which takes no longer.
 	maxChanges = 1000
+	// manyServices is beyond how many Services of a namespace, which are all read for it, changes of its workloads are matched once a
+	// second only: one of 5,000 would else keep a core busy.
+	manyServices = 500
 )
 
 // term is one term of leadership: the Services to sync, and what has been written.
@@ -109,17 +112,20 @@ func (t *term) workloadChanged(before, after *crd.ExternalWorkload) {
 	t.changed.Set(struct{}{})
 }
 
-// markConcerned marks the Services that select workloads of a namespace that have changed, as they were or as they are.
-func (t *term) markConcerned(namespace string) {
+// markConcerned marks the Services that select workloads of a namespace that have changed, as they were or as they are. It returns
+// whether that has taken long.
+func (t *term) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
 	list := t.changes[namespace]
 	delete(t.changes, namespace)
 	t.mu.Unlock()
-	for _, svc := range t.cluster.SelectingIn(namespace) {
+	all := t.cluster.SelectingIn(namespace)
+	for _, svc := range all {
 		if len(list) > maxChanges || slices.ContainsFunc(list, func(labels map[string]string) bool { return isSelected(svc, labels) }) {
 			t.mark(nameOf(svc))
 		}
 	}
+	return len(all) > manyServices
 }
 
 // isSelected reports whether a Service selects workloads of its namespace that have these labels; none: it
@@ -158,8 +164,7 @@ func (t *term) pass() writes.Pass[federation.ServiceID] {
 	for namespace := range t.changes {
 		pass.Tasks = append(pass.Tasks, writes.Task[federation.ServiceID]{
 			Key: federation.ServiceID{Namespace: namespace}, Turn: namespace, Do: func(context.Context) writes.Outcome {
-				t.markConcerned(namespace)
-				return writes.Outcome{Nothing: true}
+				return writes.Outcome{Nothing: true, Later: t.markConcerned(namespace)}
 			},
 		})
 	}

@@ -276,6 +276,27 @@ func TestConcerned(t *testing.T) {
 	}
 }
 
+// TestManyServices: in a namespace with many Services changes of workloads are matched once a second, however many there are.
+func TestManyServices(t *testing.T) {
+	for services, want := range map[int]int{manyServices: 40, 2 * manyServices: 3} {
+		running(t, func(r *replica) {
+			for i := range services - 1 {
+				r.put(change(aService(fmt.Sprint("s-", i), "80/8080"), func(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "none"} }))
+			}
+			r.pass(5*time.Second, "")
+			before := r.matches.Load()
+			for range 40 { // 2.4 s
+				r.WorkloadChanged(nil, aWorkload("vm-1", "10.0.0.1", "8080"))
+				time.Sleep(60 * time.Millisecond)
+			}
+			if got := int(r.matches.Load() - before); got != want {
+				t.Errorf("%d matches with %d Services, want %d", got, services, want)
+			}
+			r.pass(5*time.Second, "")
+		})
+	}
+}
+
 // TestServiceChanged: a Service is marked if it may have to do with ExternalWorkloads, which is found out
 // without a walk over objects.
 func TestServiceChanged(t *testing.T) {

@@ -19,7 +19,7 @@ const (
 type Outcome struct {
 	Problem  string // why it has failed; empty: it has not
 	Nothing  bool   // there was nothing to write: it was as it is to be, or is somebody else's
-	Unseen   bool   // with Nothing: what there is is not what was thought to be there, and is to be seen before the next attempt
+	Later    bool   // with Nothing: the next attempt waits as after a write, since what there is is to be seen first, or it took long to find out
 	Again    bool   // somebody else was faster: it is to be read again
 	Reverted bool   // somebody else had undone what was written
 	Managers string // who has written to it, except the gateway
@@ -56,7 +56,7 @@ func (h *History) add(r Outcome, now time.Time, maxPause time.Duration) {
 	}
 	h.Failures, h.Problem = 0, ""
 	if r.Nothing {
-		if h.next = now; r.Unseen {
+		if h.next = now; r.Later {
 			h.next = now.Add(minPause)
 		}
 		return
