@@ -5,14 +5,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 )
 
-// Standing is what a replica knows of its election: who holds the Lease, and the term T in which it leads. It logs
-// what changes. [NewStanding] makes one. Its methods are safe for concurrent use.
+// Standing is a replica's part in elections, and what it knows of them: who holds the Lease, and the term T in which it leads. It
+// logs what changes. [NewStanding] makes one. Its methods are safe for concurrent use.
 type Standing[T any] struct {
-	what, identity string
-	log            *zap.Logger
+	// fixed
+	config Config
+	what   string
+	log    *zap.Logger
 
 	mu   sync.Mutex
 	term *T
@@ -27,13 +30,19 @@ type Seen struct {
 	Since   time.Time // it leads, or does not
 }
 
-// NewStanding returns that of a replica which does not lead yet. what is what the leader writes, for the log.
-func NewStanding[T any](what, identity string, log *zap.Logger) *Standing[T] {
-	return &Standing[T]{what: what, identity: identity, log: log, seen: Seen{Since: time.Now()}}
+// NewStanding returns that of a replica which does not lead yet. what is what the leader writes, for the log. Config.Observe is set.
+func NewStanding[T any](what string, c Config, log *zap.Logger) *Standing[T] {
+	s := &Standing[T]{config: c, what: what, log: log, seen: Seen{Since: time.Now()}}
+	s.config.Observe = s.observe
+	return s
 }
 
-// Observe is for Config.Observe.
-func (s *Standing[T]) Observe(holder string, err error) {
+// Run is [Run]. It has the term that begin returns as long as lead runs.
+func (s *Standing[T]) Run(ctx context.Context, begin func(*Term) *T, lead func(context.Context, *T)) error {
+	return Run(ctx, s.config, func(work context.Context, lease *Term) { s.lead(work, begin(lease), lead) })
+}
+
+func (s *Standing[T]) observe(holder string, err error) {
 	s.mu.Lock()
 	before := s.seen.Problem
 	s.seen.Holder, s.seen.Problem = holder, ""
@@ -50,11 +59,10 @@ func (s *Standing[T]) Observe(holder string, err error) {
 	}
 }
 
-// Lead calls run, and has the term as long as that runs.
-func (s *Standing[T]) Lead(work context.Context, term *T, run func(context.Context)) {
-	s.log.Info("this replica holds the Lease and writes "+s.what, zap.String("identity", s.identity))
+func (s *Standing[T]) lead(work context.Context, term *T, lead func(context.Context, *T)) {
+	s.log.Info("this replica holds the Lease and writes "+s.what, zap.String("identity", s.config.Identity))
 	s.set(term)
-	run(work)
+	lead(work, term)
 	s.set(nil)
 	s.log.Info("this replica no longer writes "+s.what, zap.NamedError("reason", context.Cause(work)))
 }
@@ -77,4 +85,14 @@ func (s *Standing[T]) Seen() Seen {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.seen
+}
+
+// Gauge returns a metric with a value of the present term; 0 while there is none.
+func (s *Standing[T]) Gauge(name, help string, labels prometheus.Labels, value func(*T) float64) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
+		if t := s.Term(); t != nil {
+			return value(t)
+		}
+		return 0
+	})
 }

@@ -16,21 +16,21 @@ import (
 func TestStanding(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.DebugLevel)
-		s := NewStanding[int]("things", "me", zap.New(core))
+		s := NewStanding[int]("things", Config{Identity: "me"}, zap.New(core))
 		start := time.Now()
 		time.Sleep(time.Second)
-		s.Observe("other", nil)
+		s.observe("other", nil)
 		if got, want := s.Seen(), (Seen{Holder: "other", Since: start}); got != want {
 			t.Errorf("%+v, want %+v", got, want)
 		}
-		s.Observe("", errors.New("forbidden"))
-		s.Observe("", errors.New("forbidden, again"))
+		s.observe("", errors.New("forbidden"))
+		s.observe("", errors.New("forbidden, again"))
 		if got := s.Seen().Problem; got != "forbidden, again" {
 			t.Errorf("problem %q", got)
 		}
-		s.Observe("me", nil)
+		s.observe("me", nil)
 		work, end := context.WithCancelCause(t.Context())
-		s.Lead(work, new(7), func(context.Context) {
+		s.lead(work, new(7), func(context.Context, *int) {
 			if got, want := s.Seen(), (Seen{Holder: "me", Leading: true, Since: time.Now()}); got != want || *s.Term() != 7 {
 				t.Errorf("%+v with term %d, want %+v", got, *s.Term(), want)
 			}

@@ -192,7 +192,7 @@ func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *term)) {
 		}
 		one := newTerm(writer, always{ctx})
 		done := make(chan struct{})
-		go func() { one.run(ctx); close(done) }()
+		go func() { one.loop.Run(ctx); close(done) }()
 		f(w, one)
 		stop()
 		<-done

@@ -15,7 +15,7 @@ func (w *Writer) Status() adminapi.ExportsWriter {
 
 // Memory returns what the plans of the writer remember; false: this replica does not write.
 func (w *Writer) Memory() (plan.Memory, bool) {
-	t := w.leading()
+	t := w.standing.Term()
 	if t == nil {
 		return plan.Memory{}, false
 	}
@@ -27,7 +27,7 @@ func (w *Writer) Memory() (plan.Memory, bool) {
 // Trouble returns why a change has not been made, as far as this replica knows: a state, and that in words; empty: it was made as far
 // as that is possible, since the kind that is served does not have all fields.
 func (w *Writer) Trouble(c *Change) (state, detail string) {
-	if t := w.leading(); t != nil {
+	if t := w.standing.Term(); t != nil {
 		return t.trouble(c)
 	}
 	return adminapi.ExportBeingWritten, ""

@@ -25,7 +25,7 @@ const (
 type term struct {
 	*Writer
 	lease writes.Lease
-	loop  *writes.Loop[Object]
+	loop  *writes.Loop[Object] // runs until nothing has been left to do for a while
 
 	mu     sync.Mutex
 	memory plan.Memory
@@ -38,9 +38,6 @@ func newTerm(w *Writer, lease writes.Lease) *term {
 	})
 	return t
 }
-
-// run writes until work ends, or nothing has been left to do for a while. Then no write is under way.
-func (t *term) run(work context.Context) { t.loop.Run(work) }
 
 // pass makes a plan, and returns what it takes.
 func (t *term) pass() writes.Pass[Object] {

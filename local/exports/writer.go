@@ -46,8 +46,10 @@ type Writer struct {
 
 // New registers the metrics. It does no network IO and starts nothing.
 func New(o Options) (*Writer, error) {
-	w := &Writer{Options: o, standing: election.NewStanding[term]("exported Services", o.Identity, o.Log)}
-	m, err := newMetrics(o.Registerer, w.leads)
+	w := &Writer{Options: o, standing: election.NewStanding[term]("exported Services", election.Config{
+		Leases: o.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
+	}, o.Log)}
+	m, err := newMetrics(o.Registerer, w.standing)
 	if err != nil {
 		return nil, fmt.Errorf("writer of exported Services: %w", err)
 	}
@@ -60,13 +62,11 @@ func New(o Options) (*Writer, error) {
 func (w *Writer) Run(ctx context.Context) error {
 	for w.await(ctx) {
 		busy, stop := context.WithCancel(ctx)
-		err := election.Run(busy, election.Config{Leases: w.Leases, Namespace: w.Namespace, Name: leaseName, Identity: w.Identity, Observe: w.standing.Observe},
-			func(work context.Context, lease *election.Term) {
-				t := newTerm(w, lease)
-				if w.standing.Lead(work, t, t.run); work.Err() == nil { // nothing is left to be done
-					stop()
-				}
-			})
+		err := w.standing.Run(busy, func(lease *election.Term) *term { return newTerm(w, lease) }, func(work context.Context, t *term) {
+			if t.loop.Run(work); work.Err() == nil { // nothing is left to be done
+				stop()
+			}
+		})
 		stop()
 		if err != nil {
 			return err
@@ -98,8 +98,3 @@ func (w *Writer) await(ctx context.Context) bool {
 func idle(p *plan.Plan) bool {
 	return len(p.Services)+len(p.Imports)+len(p.Delete)+len(p.DeleteImports)+len(p.Exports) == 0 && p.Due.IsZero()
 }
-
-func (w *Writer) leads() bool { return w.leading() != nil }
-
-// leading returns the present term; nil: this replica does not lead.
-func (w *Writer) leading() *term { return w.standing.Term() }

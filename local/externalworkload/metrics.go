@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"isthmus/local/election"
 )
 
 // queueName is the queue's name in the metrics of Linkerd's controller.
@@ -17,16 +19,8 @@ type metrics struct {
 	waited, worked       prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer, withQueue bool, leading func() *term) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, withQueue bool, s *election.Standing[term]) (*metrics, error) {
 	labels := prometheus.Labels{"name": queueName}
-	gauge := func(name, help string, labels prometheus.Labels, value func(*term) float64) prometheus.Collector {
-		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help, ConstLabels: labels}, func() float64 {
-			if t := leading(); t != nil {
-				return value(t)
-			}
-			return 0
-		})
-	}
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "workqueue_" + name, Help: help, ConstLabels: labels})
 	}
@@ -49,16 +43,16 @@ func newMetrics(r prometheus.Registerer, withQueue bool, leading func() *term) (
 	for _, op := range []operation{creates, updates, removes} {
 		m.writes.WithLabelValues(string(op))
 	}
-	all := []prometheus.Collector{m.writes, gauge("isthmus_endpointslice_writer_leading", "1 while this replica writes the EndpointSlices for ExternalWorkloads.", nil, func(*term) float64 { return 1 })}
+	all := []prometheus.Collector{m.writes, s.Gauge("isthmus_endpointslice_writer_leading", "1 while this replica writes the EndpointSlices for ExternalWorkloads.", nil, func(*term) float64 { return 1 })}
 	if withQueue {
 		all = append(all, m.adds, m.retries, m.drops, m.waited, m.worked,
-			gauge("workqueue_depth", "Keys in the work queue.", labels, func(t *term) float64 {
+			s.Gauge("workqueue_depth", "Keys in the work queue.", labels, func(t *term) float64 {
 				t.mu.Lock()
 				defer t.mu.Unlock()
 				return float64(len(t.waiting))
 			}),
-			gauge("workqueue_unfinished_work_seconds", "For how long all keys being worked on have been so.", labels, func(t *term) float64 { sum, _ := t.underWay(); return sum }),
-			gauge("workqueue_longest_running_processor_seconds", "For how long the oldest key being worked on has been so.", labels, func(t *term) float64 { _, longest := t.underWay(); return longest }))
+			s.Gauge("workqueue_unfinished_work_seconds", "For how long all keys being worked on have been so.", labels, func(t *term) float64 { sum, _ := t.underWay(); return sum }),
+			s.Gauge("workqueue_longest_running_processor_seconds", "For how long the oldest key being worked on has been so.", labels, func(t *term) float64 { _, longest := t.underWay(); return longest }))
 	}
 	for _, c := range all {
 		if err := r.Register(c); err != nil {

@@ -14,7 +14,6 @@ import (
 	"isthmus/federation"
 	"isthmus/local/election"
 	"isthmus/local/problems"
-	"isthmus/local/writes"
 )
 
 // leaseName is the name that Linkerd's controller uses.
@@ -66,9 +65,11 @@ type Writer struct {
 func New(o Options) (*Writer, error) {
 	w := &Writer{
 		o: o, log: o.Log, problems: problems.New(o.Log, "a part of the Service's ExternalWorkloads is left out of its EndpointSlices"),
-		standing: election.NewStanding[term]("EndpointSlices for ExternalWorkloads", o.Identity, o.Log),
+		standing: election.NewStanding[term]("EndpointSlices for ExternalWorkloads", election.Config{
+			Leases: o.Client.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
+		}, o.Log),
 	}
-	m, err := newMetrics(o.Registerer, o.QueueMetrics, w.leading)
+	m, err := newMetrics(o.Registerer, o.QueueMetrics, w.standing)
 	if err != nil {
 		return nil, fmt.Errorf("EndpointSlice writer: %w", err)
 	}
@@ -99,15 +100,12 @@ func (w *Writer) WorkloadChanged(before, after *crd.ExternalWorkload) {
 // Then it finishes the write under way, releases the Lease if it holds it, and
 // returns nil, within some seconds. Run is called once.
 func (w *Writer) Run(ctx context.Context) error {
-	return election.Run(ctx, election.Config{
-		Leases: w.o.Client.Leases, Namespace: w.o.Namespace, Name: leaseName, Identity: w.o.Identity, Observe: w.standing.Observe,
-	}, func(work context.Context, lease *election.Term) { w.lead(work, lease) })
+	return w.standing.Run(ctx, func(lease *election.Term) *term { return newTerm(w, lease) }, w.lead)
 }
 
 // lead writes until work ends. The writes under way are then finished, unless the Lease is lost.
-func (w *Writer) lead(work context.Context, lease writes.Lease) {
-	t := newTerm(w, lease)
-	w.standing.Lead(work, t, t.run)
+func (w *Writer) lead(work context.Context, t *term) {
+	t.run(work)
 	w.problems.Clear()
 	w.mu.Lock()
 	defer w.mu.Unlock()
