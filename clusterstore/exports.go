@@ -20,36 +20,19 @@ type ExportOptions struct {
 	ServiceExports bool
 }
 
-// Exports is what the own and all linked clusters export, and what is there under the names of exports. It is not changed
-// afterwards, and must not be.
-type Exports struct {
-	// Clusters are sorted by name, the own one (whose name is empty) first. Their Lease is not set.
-	Clusters []plan.Cluster
-	// Namespaces are those of the own cluster that are not being deleted.
-	Namespaces map[string]bool
-	// Services are all of the own cluster. Of those that neither this gateway nor Linkerd's service mirror wrote, there is
-	// no more than that they are there.
-	Services map[plan.ID]*plan.Service
-	// Imports are the own cluster's ServiceImports. Of those that no gateway wrote, there is no more than that they are there. nil:
-	// ServiceExports are not read, or ServiceImports have not been listed yet, so that nothing may be written for them.
-	Imports map[plan.ID]*plan.ServiceImport
-	// MCSVersion is the version in which the own cluster has ServiceImports, such as "v1beta1"; empty: it does not have them as a kind
-	// of object, or Imports is nil.
-	MCSVersion string
-}
-
-// Exports returns what there is now; false: the own cluster's Services or Namespaces, or the link
-// Secrets, have not been listed yet. It and the methods below are for a Store with Options.Exports. It takes a time that grows with the number of links and, after a change, of what has
-// changed of a cluster.
-func (s *Store) Exports() (Exports, bool) {
+// Exports returns what the own and all linked clusters export, and what is there under the names of exports, without what else a plan
+// depends on: Settings, Now, LeaseOf, and the Lease of each cluster. false: the own cluster's Services or Namespaces, or the link Secrets,
+// have not been listed yet. Only its Clusters, sorted by name, the own one first, may be changed. It and the methods below are for a Store
+// with Options.Exports. It takes a time that grows with the number of links and, after a change, of what has changed of a cluster.
+func (s *Store) Exports() (plan.World, bool) {
 	own := s.opts.Own.link.published.Load().exports()
 	s.mu.Lock()
 	dispatched, links := s.dispatched, maps.Clone(s.links)
 	s.mu.Unlock()
 	if own == nil || !dispatched {
-		return Exports{}, false
+		return plan.World{}, false
 	}
-	all := Exports{
+	all := plan.World{
 		Clusters:   []plan.Cluster{{Seen: true, SeenServiceExports: own.ServiceExports, Emptied: own.Emptied, Exports: own.List}},
 		Namespaces: own.Namespaces, Services: own.Services, Imports: own.Imports, MCSVersion: own.MCSVersion,
 	}

@@ -34,7 +34,7 @@ type exporter struct {
 
 // exportStore has what clusters export. It is a *clusterstore.Store.
 type exportStore interface {
-	Exports() (clusterstore.Exports, bool)
+	Exports() (plan.World, bool)
 	ExportsChanged() <-chan struct{}
 	SelectorsChanged(cluster string)
 	LookAgain()
@@ -141,18 +141,14 @@ func (e *exporter) parts() (all []part) {
 
 // world returns what plans depend on.
 func (e *exporter) world() (plan.World, bool) {
-	all, ok := e.store.Exports()
+	w, ok := e.store.Exports()
 	if !ok {
 		return plan.World{}, false
 	}
 	o := e.options
-	w := plan.World{
-		Settings: plan.Settings{
-			Controller: o.namespace, Multicluster: o.multiclusterNamespace, ClusterName: o.clusterName, UnlinkedAfter: o.unlinkedAfter,
-			Labels: o.sources.labels, ServiceExports: o.sources.serviceExports,
-		},
-		Now: time.Now(), Clusters: slices.Clone(all.Clusters),
-		Namespaces: all.Namespaces, Services: all.Services, Imports: all.Imports, MCSVersion: all.MCSVersion,
+	w.Now, w.Settings = time.Now(), plan.Settings{
+		Controller: o.namespace, Multicluster: o.multiclusterNamespace, ClusterName: o.clusterName, UnlinkedAfter: o.unlinkedAfter,
+		Labels: o.sources.labels, ServiceExports: o.sources.serviceExports,
 	}
 	for i := range w.Clusters {
 		e.linkerd.Complete(&w.Clusters[i])

@@ -13,18 +13,15 @@ import (
 	"github.com/prometheus/common/expfmt"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore"
 	"isthmus/internal/adminapi"
 	"isthmus/local/exports"
 	"isthmus/local/exports/plan"
 )
 
 // exported is a Store: what clusters export.
-type exported clusterstore.Exports
+type exported plan.World
 
-func (e exported) Exports() (clusterstore.Exports, bool) {
-	return clusterstore.Exports(e), e.Services != nil
-}
+func (e exported) Exports() (plan.World, bool) { return plan.World(e), e.Services != nil }
 
 func (exported) ExportsChanged() <-chan struct{} { return nil }
 func (exported) SelectorsChanged(string)         {}
