@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,9 +45,9 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 // withoutCustom makes the sources those of a cluster that does not have Linkerd's resources, and has a ServiceExport and a ServiceImport
 // shop/web.
 func withoutCustom(s *decode.Sources) {
-	s.Servers = decodetest.New[*crd.Server](absent[*crd.ServerList]{})
-	s.Workloads = decodetest.New[*crd.ExternalWorkload](absent[*crd.ExternalWorkloadList]{})
-	s.Profiles = decodetest.New[*crd.ServiceProfile](absent[*crd.ServiceProfileList]{})
+	s.Servers = decodetest.New[*crd.Server](absent{})
+	s.Workloads = decodetest.New[*crd.ExternalWorkload](absent{})
+	s.Profiles = decodetest.New[*crd.ServiceProfile](absent{})
 	still := func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }
 	web := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
 	s.ServiceExports = decodetest.Fake[*mcs.ServiceExport](func(context.Context, metav1.ListOptions) (*mcs.ServiceExportList, error) {
@@ -59,13 +60,13 @@ func withoutCustom(s *decode.Sources) {
 }
 
 // absent is a client of a custom resource that the cluster does not have.
-type absent[L runtime.Object] struct{}
+type absent struct{}
 
-func (absent[L]) List(context.Context, metav1.ListOptions) (none L, err error) {
-	return none, apierrors.NewNotFound(schema.GroupResource{}, "")
+func (absent) List(context.Context, metav1.ListOptions) (*corev1.List, error) {
+	return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
 }
 
-func (absent[L]) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+func (absent) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
 	return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"maps"
 	"net/netip"
 	"slices"
@@ -9,7 +10,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
 
 	"isthmus/clusterstore/crd"
@@ -23,7 +23,7 @@ var (
 	askedHostnames = []string{"h", "i"}
 )
 
-func drawPlaced(t *rapid.T, resource string) (string, runtime.Object) {
+func drawPlaced(t *rapid.T, resource string) (string, metav1.Object) {
 	key, o := draw(t, resource)
 	ips := rapid.SliceOfNDistinct(rapid.SampledFrom(askedIPs), 0, 2, rapid.ID[string]).Draw(t, "ips")
 	switch o := o.(type) {

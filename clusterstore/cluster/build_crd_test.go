@@ -2,66 +2,77 @@ package cluster
 
 import (
 	"context"
+	"io"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
-	clienttesting "k8s.io/client-go/testing"
-	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode"
-	"isthmus/clusterstore/decode/decodetest"
+	"isthmus/federation"
 )
 
-// fakeCRDs is a fake API of custom resources.
-type fakeCRDs struct {
-	*clienttesting.Fake
-	trackers map[string]clienttesting.ObjectTracker // by resource
+// custom is a Source of custom resources, to which a test adds.
+type custom[O decode.Object] struct {
+	name    string
+	trouble *trouble // nil: nobody reads it
+	all     federation.Latest[[]O]
 }
 
-func newFakeCRDs() *fakeCRDs {
-	f := &fakeCRDs{Fake: &clienttesting.Fake{}, trackers: make(map[string]clienttesting.ObjectTracker)}
-	scheme := crd.NewScheme()
-	if err := mcs.Install(scheme); err != nil {
-		panic(err)
-	}
-	for _, resource := range []string{"servers", "externalworkloads", "serviceprofiles", "serviceexports", "serviceimports"} {
-		tracker := clienttesting.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())
-		f.trackers[resource] = tracker
-		f.AddReactor("*", resource, clienttesting.ObjectReaction(tracker))
-		f.AddWatchReactor(resource, func(a clienttesting.Action) (bool, watch.Interface, error) {
-			w, err := tracker.Watch(a.GetResource(), a.GetNamespace())
-			return true, w, err
-		})
-	}
-	return f
+// read makes it one of an API that has trouble.
+func (c *custom[O]) read(tr *trouble, name string) { c.trouble, c.name = tr, name }
+
+func (c *custom[O]) add(o O) {
+	list, _ := c.all.Get()
+	c.all.Set(append(slices.Clone(list), o))
 }
 
-var (
-	serversResource   = crd.PolicyVersion.WithResource("servers")
-	workloadsResource = crd.WorkloadVersion.WithResource("externalworkloads")
-	profilesResource  = crd.ProfileVersion.WithResource("serviceprofiles")
-	exportsResource   = mcs.SchemeGroupVersion.WithResource("serviceexports")
-	importsResource   = mcs.SchemeGroupVersion.WithResource("serviceimports")
-)
+func (c *custom[O]) List(_ context.Context, _ metav1.ListOptions, each func(O, *decode.Refused) error) (metav1.ListMeta, error) {
+	list, _ := c.all.Get()
+	err := c.trouble.find("list", c.name)
+	for i := 0; err == nil && i < len(list); i++ {
+		err = each(list[i], nil)
+	}
+	return metav1.ListMeta{}, err
+}
 
-// custom is a source of the custom resources of one kind.
-func custom[O decode.Object, L runtime.Object](f *fakeCRDs, of schema.GroupVersionResource, kind string) decode.Source[O] {
-	return decodetest.Fake[O](func(_ context.Context, o metav1.ListOptions) (L, error) {
-		var none L
-		list, err := f.Invokes(clienttesting.NewRootListActionWithOptions(of, of.GroupVersion().WithKind(kind), o), none)
-		if err != nil {
-			return none, err
+func (c *custom[O]) Watch(ctx context.Context, _ metav1.ListOptions) (decode.Events[O], error) {
+	if err := c.trouble.find("watch", c.name); err != nil {
+		return nil, err
+	}
+	list, _ := c.all.Get()
+	_, ended := c.trouble.ended.Get()
+	return &customEvents[O]{c, ctx, ended, len(list)}, nil
+}
+
+// customEvents are those of one watch, of which so many objects have come.
+type customEvents[O decode.Object] struct {
+	*custom[O]
+	ctx   context.Context
+	ended <-chan struct{}
+	come  int
+}
+
+func (e *customEvents[O]) Next(each func(decode.Event[O]) error) error {
+	for {
+		list, newer := e.all.Get()
+		if e.come < len(list) {
+			e.come++
+			return each(decode.Event[O]{Type: watch.Added, Object: list[e.come-1]})
 		}
-		return list.(L), nil
-	}, func(_ context.Context, o metav1.ListOptions) (watch.Interface, error) {
-		return f.InvokesWatch(clienttesting.NewRootWatchActionWithOptions(of, o))
-	})
+		select {
+		case <-newer:
+		case <-e.ended:
+			return io.EOF
+		case <-e.ctx.Done():
+			return e.ctx.Err()
+		}
+	}
 }
+
+func (e *customEvents[O]) Close() error { return nil }
 
 // aServer makes a port of the Pods with these labels ("key=value,key=value")
 // opaque; the port is a number or a name.

@@ -29,7 +29,12 @@ import (
 type fakeAPI struct {
 	typed *fake.Clientset
 	meta  *metadatafake.FakeMetadataClient
-	crd   *fakeCRDs
+
+	servers   custom[*crd.Server]
+	workloads custom[*crd.ExternalWorkload]
+	profiles  custom[*crd.ServiceProfile]
+	exports   custom[*mcs.ServiceExport]
+	imports   custom[*mcs.ServiceImport]
 
 	serves func(context.Context, string, ...schema.GroupVersion) (bool, error) // nil: it has no discovery
 }
@@ -39,16 +44,13 @@ func newFakeAPI(objects ...runtime.Object) *fakeAPI {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		panic(err)
 	}
-	return &fakeAPI{typed: fake.NewClientset(objects...), meta: metadatafake.NewSimpleMetadataClient(scheme), crd: newFakeCRDs()}
+	return &fakeAPI{typed: fake.NewClientset(objects...), meta: metadatafake.NewSimpleMetadataClient(scheme)}
 }
 
 func (a *fakeAPI) client() *kube.Client {
 	c := &kube.Client{Sources: decodetest.Sources(a.typed, a.meta)}
-	c.Sources.Servers = custom[*crd.Server, *crd.ServerList](a.crd, serversResource, "Server")
-	c.Sources.Workloads = custom[*crd.ExternalWorkload, *crd.ExternalWorkloadList](a.crd, workloadsResource, "ExternalWorkload")
-	c.Sources.Profiles = custom[*crd.ServiceProfile, *crd.ServiceProfileList](a.crd, profilesResource, "ServiceProfile")
-	c.Sources.ServiceExports = custom[*mcs.ServiceExport, *mcs.ServiceExportList](a.crd, exportsResource, "ServiceExport")
-	c.Sources.ServiceImports = custom[*mcs.ServiceImport, *mcs.ServiceImportList](a.crd, importsResource, "ServiceImport")
+	c.Sources.Servers, c.Sources.Workloads, c.Sources.Profiles = &a.servers, &a.workloads, &a.profiles
+	c.Sources.ServiceExports, c.Sources.ServiceImports = &a.exports, &a.imports
 	c.Sources.MCSVersion = func() string { return "v1beta1" }
 	if a.serves != nil {
 		c.Sources.Serves = a.serves
@@ -107,7 +109,7 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	return w
 }
 
-func (w *world) feed(o runtime.Object) follow.Feed {
+func (w *world) feed(o metav1.Object) follow.Feed {
 	name := ""
 	switch o := o.(type) {
 	case *corev1.Pod:
@@ -145,7 +147,7 @@ func (w *world) store(name string) follow.Feed {
 	return nil
 }
 
-func (w *world) put(objects ...runtime.Object) {
+func (w *world) put(objects ...metav1.Object) {
 	w.t.Helper()
 	for _, o := range objects {
 		if err := w.feed(o).Update(o); err != nil {
@@ -155,7 +157,7 @@ func (w *world) put(objects ...runtime.Object) {
 	w.evaluate()
 }
 
-func (w *world) del(objects ...runtime.Object) {
+func (w *world) del(objects ...metav1.Object) {
 	w.t.Helper()
 	for _, o := range objects {
 		if err := w.feed(o).Delete(o); err != nil {

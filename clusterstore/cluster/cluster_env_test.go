@@ -29,17 +29,18 @@ type trouble struct {
 	mu      sync.Mutex
 	errs    map[string]error
 	watches map[string][]watch.Interface
+	ended   federation.Latest[struct{}] // set when all watches end
 }
 
 func troubled(api *fakeAPI) *trouble {
 	tr := &trouble{errs: make(map[string]error), watches: make(map[string][]watch.Interface)}
 	react := func(a clienttesting.Action) (bool, runtime.Object, error) {
-		err := tr.find(a)
+		err := tr.find(a.GetVerb(), a.GetResource().Resource)
 		return err != nil, nil, err
 	}
 	reactWatch := func(tracker clienttesting.ObjectTracker) clienttesting.WatchReactionFunc {
 		return func(a clienttesting.Action) (bool, watch.Interface, error) {
-			if err := tr.find(a); err != nil {
+			if err := tr.find(a.GetVerb(), a.GetResource().Resource); err != nil {
 				return true, nil, err
 			}
 			w, err := tracker.Watch(a.GetResource(), a.GetNamespace())
@@ -50,10 +51,11 @@ func troubled(api *fakeAPI) *trouble {
 			return true, w, err
 		}
 	}
-	for resource, tracker := range api.crd.trackers {
-		api.crd.PrependReactor("list", resource, react)
-		api.crd.PrependWatchReactor(resource, reactWatch(tracker))
-	}
+	api.servers.read(tr, "servers")
+	api.workloads.read(tr, "externalworkloads")
+	api.profiles.read(tr, "serviceprofiles")
+	api.exports.read(tr, "serviceexports")
+	api.imports.read(tr, "serviceimports")
 	api.typed.PrependReactor("list", "*", react)
 	api.meta.PrependReactor("list", "*", react)
 	api.typed.PrependWatchReactor("*", reactWatch(api.typed.Tracker()))
@@ -61,11 +63,10 @@ func troubled(api *fakeAPI) *trouble {
 	return tr
 }
 
-func (tr *trouble) find(a clienttesting.Action) error {
+func (tr *trouble) find(verb, resource string) error {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
-	resource := a.GetResource().Resource
-	for _, key := range []string{a.GetVerb() + " " + resource, "* " + resource, a.GetVerb() + " *", "* *"} {
+	for _, key := range []string{verb + " " + resource, "* " + resource, verb + " *", "* *"} {
 		if err := tr.errs[key]; err != nil {
 			return err
 		}
@@ -96,6 +97,7 @@ func (tr *trouble) cut() {
 		}
 	}
 	tr.watches = make(map[string][]watch.Interface)
+	tr.ended.Set(struct{}{})
 }
 
 func forbidden(resource string) error {
@@ -176,7 +178,7 @@ func (r *running) addrs() string {
 	return addrs(r.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80).Read())
 }
 
-func (r *running) create(o runtime.Object) {
+func (r *running) create(o metav1.Object) {
 	r.t.Helper()
 	var err error
 	switch o := o.(type) {
@@ -185,13 +187,13 @@ func (r *running) create(o runtime.Object) {
 	case *corev1.Service:
 		_, err = r.api.typed.CoreV1().Services("ns").Create(context.Background(), o, metav1.CreateOptions{})
 	case *crd.Server:
-		err = r.api.crd.trackers["servers"].Create(serversResource, o, "ns")
+		r.api.servers.add(o)
 	case *crd.ExternalWorkload:
-		err = r.api.crd.trackers["externalworkloads"].Create(workloadsResource, o, "ns")
+		r.api.workloads.add(o)
 	case *crd.ServiceProfile:
-		err = r.api.crd.trackers["serviceprofiles"].Create(profilesResource, o, "ns")
+		r.api.profiles.add(o)
 	case *mcs.ServiceExport:
-		err = r.api.crd.trackers["serviceexports"].Create(exportsResource, o, "ns")
+		r.api.exports.add(o)
 	case *metav1.PartialObjectMetadata:
 		gvr := schema.GroupVersionResource{Group: o.GroupVersionKind().Group, Version: "v1", Resource: strings.ToLower(o.Kind) + "s"}
 		err = r.api.meta.Tracker().Create(gvr, o, o.Namespace)

@@ -72,7 +72,7 @@ func newCorpusKind[T any, O interface {
 			if p, ok := any(o).(interface{ Marshal() ([]byte, error) }); ok {
 				data, err = p.Marshal()
 			} else {
-				o.GetObjectKind().SetGroupVersionKind(kind)
+				any(o).(schema.ObjectKind).SetGroupVersionKind(kind)
 				data, err = json.Marshal(o)
 			}
 			if err != nil {

@@ -1,7 +1,7 @@
 package cluster
 
 import (
-	"k8s.io/apimachinery/pkg/runtime"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 )
 
@@ -9,14 +9,14 @@ import (
 type events struct {
 	*world
 	all       objects // there are
-	draw      func(t *rapid.T, resource string) (key string, o runtime.Object)
+	draw      func(t *rapid.T, resource string) (key string, o metav1.Object)
 	resources []string // of the events; one that is listed several times comes more often
 }
 
 func (e *events) put(t *rapid.T, resource string) {
 	key, o := e.draw(t, resource)
 	e.all.set(resource, key, o)
-	must(t, e.store(resource).Update(o.DeepCopyObject()))
+	must(t, e.store(resource).Update(o))
 }
 
 func (e *events) drop(t *rapid.T, resource string) {
@@ -33,7 +33,7 @@ func (e *events) relist(t *rapid.T, resource string) {
 	}
 	var list []any
 	for _, o := range e.all[resource] {
-		list = append(list, o.DeepCopyObject())
+		list = append(list, o)
 	}
 	must(t, e.store(resource).Replace(list, ""))
 }

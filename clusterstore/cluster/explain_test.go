@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"slices"
 	"strings"
 	"testing"
@@ -9,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/federation"
 )
@@ -45,32 +45,32 @@ func TestExplain(t *testing.T) {
 	for _, x := range []struct {
 		name    string
 		port    uint16
-		objects []runtime.Object
+		objects []metav1.Object
 		want    string
 	}{
-		{"served", 80, []runtime.Object{web, aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2")}, "s 10.0.0.1:8080 served, Pod ns/p | s 10.0.0.2:8080 served"},
-		{"no Service", 80, []runtime.Object{aSlice("s", "web", "http=8080", "10.0.0.1", "10.0.0.2 unready")}, "s 10.0.0.1:0 no-such-service | s 10.0.0.2:0 no-such-service"},
-		{"ExternalName", 80, []runtime.Object{external, aSlice("s", "web", "http=8080", "10.0.0.1")}, "s 10.0.0.1:0 no-such-service"},
-		{"no such port", 80, []runtime.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1", "10.0.0.2 unready")}, "s 10.0.0.1:0 no-such-port | s 10.0.0.2:0 no-such-port"},
-		{"no ports", 80, []runtime.Object{web, aSlice("s", "web", "", "10.0.0.1", "10.0.0.2 pod=p")}, "s 10.0.0.1:0 no-such-port | s 10.0.0.2:0 no-such-port, Pod ns/p"},
-		{"port that is not declared", 99, []runtime.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1")}, "s 10.0.0.1:99 served"},
-		{"any port", federation.AnyPort, []runtime.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1")}, "s 10.0.0.1:0 served"},
-		{"not ready", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p unready")}, "s 10.0.0.1:8080 not-ready, Pod ns/p"},
-		{"terminating", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p unready terminating")}, "s 10.0.0.1:0 terminating, Pod ns/p"},
-		{"stands for something else", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 kind=Node", "10.0.0.2 kind=Node unready")}, "s 10.0.0.1:0 stands-for-something-else, Node ns/x | s 10.0.0.2:0 not-ready, Node ns/x"},
-		{"no address", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "nonsense", "10.0.0.300 unready", long)},
+		{"served", 80, []metav1.Object{web, aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2")}, "s 10.0.0.1:8080 served, Pod ns/p | s 10.0.0.2:8080 served"},
+		{"no Service", 80, []metav1.Object{aSlice("s", "web", "http=8080", "10.0.0.1", "10.0.0.2 unready")}, "s 10.0.0.1:0 no-such-service | s 10.0.0.2:0 no-such-service"},
+		{"ExternalName", 80, []metav1.Object{external, aSlice("s", "web", "http=8080", "10.0.0.1")}, "s 10.0.0.1:0 no-such-service"},
+		{"no such port", 80, []metav1.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1", "10.0.0.2 unready")}, "s 10.0.0.1:0 no-such-port | s 10.0.0.2:0 no-such-port"},
+		{"no ports", 80, []metav1.Object{web, aSlice("s", "web", "", "10.0.0.1", "10.0.0.2 pod=p")}, "s 10.0.0.1:0 no-such-port | s 10.0.0.2:0 no-such-port, Pod ns/p"},
+		{"port that is not declared", 99, []metav1.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1")}, "s 10.0.0.1:99 served"},
+		{"any port", federation.AnyPort, []metav1.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1")}, "s 10.0.0.1:0 served"},
+		{"not ready", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p unready")}, "s 10.0.0.1:8080 not-ready, Pod ns/p"},
+		{"terminating", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p unready terminating")}, "s 10.0.0.1:0 terminating, Pod ns/p"},
+		{"stands for something else", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 kind=Node", "10.0.0.2 kind=Node unready")}, "s 10.0.0.1:0 stands-for-something-else, Node ns/x | s 10.0.0.2:0 not-ready, Node ns/x"},
+		{"no address", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "nonsense", "10.0.0.300 unready", long)},
 			"s nonsense unusable-text | s 10.0.0.300 not-ready | s " + long[:maxLeftText] + "… unusable-text"},
-		{"not routable", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "127.0.0.1", "224.0.0.1")}, "s 127.0.0.1:0 not-routable | s 224.0.0.1:0 not-routable"},
-		{"no host's", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "0.0.0.5", "255.255.255.255", "240.0.0.1")},
+		{"not routable", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "127.0.0.1", "224.0.0.1")}, "s 127.0.0.1:0 not-routable | s 224.0.0.1:0 not-routable"},
+		{"no host's", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "0.0.0.5", "255.255.255.255", "240.0.0.1")},
 			"s 240.0.0.1:8080 served | s 0.0.0.5:0 not-routable | s 255.255.255.255:0 not-routable"},
-		{"Pod not known", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")}, "s 10.0.0.1:8080 pod-not-known, Pod ns/p"},
-		{"ExternalWorkload not known", 80, []runtime.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")}, "s 10.0.0.1:8080 pod-not-known, ExternalWorkload ns/v"},
-		{"unusable", 80, []runtime.Object{web, invalid, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")}, "s 10.0.0.1:8080 unusable, ExternalWorkload ns/v, spec is strange"},
-		{"text that can't be sent", 80, []runtime.Object{web, aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p zone=\xff")}, "s 10.0.0.1:8080 unusable-text, Pod ns/p"},
-		{"text that would forge metrics", 80, []runtime.Object{web, aPod("p"), aSlice("s", "web", "http=8080", `10.0.0.1 pod=p zone=a"}`)}, "s 10.0.0.1:8080 unusable-text, Pod ns/p"},
-		{"two slices", 80, []runtime.Object{web, aSlice("b", "web", "http=1", "10.0.0.1"), aSlice("a", "web", "http=2", "10.0.0.1")}, "a 10.0.0.1:2 served | b 10.0.0.1:1 served"},
-		{"another Service's", 80, []runtime.Object{web, aSlice("s", "other", "http=8080", "10.0.0.1")}, ""},
-		{"names", 80, []runtime.Object{web, names}, ""},
+		{"Pod not known", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")}, "s 10.0.0.1:8080 pod-not-known, Pod ns/p"},
+		{"ExternalWorkload not known", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")}, "s 10.0.0.1:8080 pod-not-known, ExternalWorkload ns/v"},
+		{"unusable", 80, []metav1.Object{web, invalid, aSlice("s", "web", "http=8080", "10.0.0.1 ew=v")}, "s 10.0.0.1:8080 unusable, ExternalWorkload ns/v, spec is strange"},
+		{"text that can't be sent", 80, []metav1.Object{web, aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p zone=\xff")}, "s 10.0.0.1:8080 unusable-text, Pod ns/p"},
+		{"text that would forge metrics", 80, []metav1.Object{web, aPod("p"), aSlice("s", "web", "http=8080", `10.0.0.1 pod=p zone=a"}`)}, "s 10.0.0.1:8080 unusable-text, Pod ns/p"},
+		{"two slices", 80, []metav1.Object{web, aSlice("b", "web", "http=1", "10.0.0.1"), aSlice("a", "web", "http=2", "10.0.0.1")}, "a 10.0.0.1:2 served | b 10.0.0.1:1 served"},
+		{"another Service's", 80, []metav1.Object{web, aSlice("s", "other", "http=8080", "10.0.0.1")}, ""},
+		{"names", 80, []metav1.Object{web, names}, ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			for _, change := range []func(*Config){nil, withAddresses} {

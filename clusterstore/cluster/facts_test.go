@@ -2,12 +2,12 @@ package cluster
 
 import (
 	"fmt"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/federation"
 )
@@ -182,7 +182,7 @@ func TestOwners(t *testing.T) {
 	for _, x := range []struct {
 		name   string
 		owner  [2]string
-		parent runtime.Object
+		parent metav1.Object
 		want   string
 	}{
 		{"ReplicaSet that is not known", [2]string{"ReplicaSet", "r"}, metadataOf("ReplicaSet", "other", "Deployment", "d"), "replicaset:r"},

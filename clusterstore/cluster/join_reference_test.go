@@ -11,7 +11,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"pgregory.net/rapid"
 
 	"isthmus/clusterstore/crd"
@@ -119,7 +118,7 @@ func drawService(t *rapid.T, name string) *corev1.Service {
 	return o
 }
 
-func draw(t *rapid.T, resource string) (key string, o runtime.Object) {
+func draw(t *rapid.T, resource string) (key string, o metav1.Object) {
 	names := map[string][]string{"endpointslices": {"s1", "s2", "s3"}, "pods": {"p", "q", "r"}, "services": {"a", "b"}, "replicasets": {"r1", "r2"},
 		"servers": {"s", "t"}, "externalworkloads": {"p", "v"}}
 	name := rapid.SampledFrom(names[resource]).Draw(t, "name")

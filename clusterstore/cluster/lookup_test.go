@@ -2,12 +2,12 @@ package cluster
 
 import (
 	"fmt"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/federation"
 )
@@ -34,16 +34,16 @@ func TestLookupAddress(t *testing.T) {
 	refused.Invalid = "spec: odd"
 	for _, x := range []struct {
 		name, addr string
-		objects    []runtime.Object
+		objects    []metav1.Object
 		want       string
 	}{
-		{"headless", "10.1.0.1:80", []runtime.Object{clusterIP(aService("web", "http=80"), "None")}, "10.1.0.1:80"},
-		{"a Service's address twice", "10.1.0.1:80", []runtime.Object{clusterIP(aService("a"), "10.1.0.1", "10.1.0.1")}, "Service ns/a"},
-		{"a Pod with the older field", "10.0.0.1:8989", []runtime.Object{onlyIP}, "10.0.0.1:8989" + podDescribed},
-		{"W-01 host port of an init container", "192.168.0.1:22344", []runtime.Object{initPort}, "192.168.0.1:22344" + podDescribed},
-		{"W-01 another host port", "[fd00::1]:22346", []runtime.Object{initPort}, "[fd00::1]:22346" + podDescribed},
-		{"the same port of another protocol", "192.168.0.1:7777", []runtime.Object{aliased, overUDP}, "192.168.0.1:7777" + podDescribed},
-		{"can't be sent", "10.0.0.1:80", []runtime.Object{aPod("p", at("10.0.0.1"), podLabel(templateHashLabel, "\xff"))}, "10.0.0.1:80"},
+		{"headless", "10.1.0.1:80", []metav1.Object{clusterIP(aService("web", "http=80"), "None")}, "10.1.0.1:80"},
+		{"a Service's address twice", "10.1.0.1:80", []metav1.Object{clusterIP(aService("a"), "10.1.0.1", "10.1.0.1")}, "Service ns/a"},
+		{"a Pod with the older field", "10.0.0.1:8989", []metav1.Object{onlyIP}, "10.0.0.1:8989" + podDescribed},
+		{"W-01 host port of an init container", "192.168.0.1:22344", []metav1.Object{initPort}, "192.168.0.1:22344" + podDescribed},
+		{"W-01 another host port", "[fd00::1]:22346", []metav1.Object{initPort}, "[fd00::1]:22346" + podDescribed},
+		{"the same port of another protocol", "192.168.0.1:7777", []metav1.Object{aliased, overUDP}, "192.168.0.1:7777" + podDescribed},
+		{"can't be sent", "10.0.0.1:80", []metav1.Object{aPod("p", at("10.0.0.1"), podLabel(templateHashLabel, "\xff"))}, "10.0.0.1:80"},
 	} {
 		for _, reversed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, reversed %v", x.name, reversed), func(t *testing.T) {
@@ -83,11 +83,11 @@ func TestInstance(t *testing.T) {
 	for _, x := range []struct {
 		name    string
 		port    uint16
-		objects []runtime.Object
+		objects []metav1.Object
 		want    string
 	}{
-		{"a gateway", 80, []runtime.Object{gateway}, "10.0.0.9:80 id=gw.id authority=h.web.ns.svc.east.local:80"},
-		{"a gateway that can't be sent", 80, []runtime.Object{odd}, "10.0.0.9:80"},
+		{"a gateway", 80, []metav1.Object{gateway}, "10.0.0.9:80 id=gw.id authority=h.web.ns.svc.east.local:80"},
+		{"a gateway that can't be sent", 80, []metav1.Object{odd}, "10.0.0.9:80"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			for _, reversed := range []bool{false, true} {

@@ -119,10 +119,13 @@ func TestSelected(t *testing.T) {
 	} {
 		var changed []string
 		w := newWorld(t, withSlices(&changed))
-		before := aWorkload("v", "http=8080", "db=3306")
-		before.Spec.WorkloadIPs = []crd.WorkloadIP{{IP: "10.0.0.1"}, {IP: "10.0.0.2"}}
-		before.Status.Conditions = []crd.WorkloadCondition{{Type: "Ready", Status: "True"}}
-		after := before.DeepCopy()
+		made := func() *crd.ExternalWorkload {
+			o := aWorkload("v", "http=8080", "db=3306")
+			o.Spec.WorkloadIPs = []crd.WorkloadIP{{IP: "10.0.0.1"}, {IP: "10.0.0.2"}}
+			o.Status.Conditions = []crd.WorkloadCondition{{Type: "Ready", Status: "True"}}
+			return o
+		}
+		before, after := made(), made()
 		x.change(after)
 		w.put(before, after)
 		was, is := workloadText(keepSelected(before)), workloadText(keepSelected(after))

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/federation"
@@ -86,7 +85,7 @@ func TestPolicyMeanwhile(t *testing.T) {
 	w.put(aService("web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"))
 	w.marked()
 	const p, q = "10.0.0.1:8080", "10.0.0.2:8080"
-	put := func(o runtime.Object) func() {
+	put := func(o metav1.Object) func() {
 		return func() {
 			if err := w.feed(o).Update(o); err != nil {
 				t.Fatal(err)
@@ -121,7 +120,7 @@ func TestPolicyMeanwhile(t *testing.T) {
 // TestPolicyBeforeSync: what was read before the first sync is evaluated when that is over.
 func TestPolicyBeforeSync(t *testing.T) {
 	w := &world{t: t, Own: newOn(unused(), testConfig())}
-	for _, o := range []runtime.Object{
+	for _, o := range []metav1.Object{
 		aService("web"), aServer("s", "8080", "app=web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"),
 	} {
 		if err := w.feed(o).Update(o); err != nil {
@@ -245,7 +244,7 @@ func TestRemembered(t *testing.T) {
 	})
 	for _, x := range []struct {
 		name   string
-		change func(...runtime.Object)
+		change func(...metav1.Object)
 		pod    *corev1.Pod
 		all    bool // all Pods are evaluated again
 	}{

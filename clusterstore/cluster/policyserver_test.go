@@ -8,7 +8,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"isthmus/clusterstore/crd"
@@ -71,7 +70,7 @@ func TestServers(t *testing.T) {
 		for _, first := range []string{"Servers", "Pods"} {
 			t.Run(x.name+", first the "+first, func(t *testing.T) {
 				w := newWorld(t, nil)
-				rest := []runtime.Object{
+				rest := []metav1.Object{
 					aService("web"),
 					aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"),
 					aPod("p", podLabel("app", "web"), podLabel("tier", "db"), namedPort("http", 8080, 8888), sidecarPort("side", 4000)),

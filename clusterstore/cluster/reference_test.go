@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"isthmus/clusterstore/crd"
@@ -18,11 +17,11 @@ import (
 )
 
 // objects has all objects, by resource and key: what the reference reads.
-type objects map[string]map[string]runtime.Object
+type objects map[string]map[string]metav1.Object
 
-func (o objects) set(resource, key string, x runtime.Object) {
+func (o objects) set(resource, key string, x metav1.Object) {
 	if o[resource] == nil {
-		o[resource] = make(map[string]runtime.Object)
+		o[resource] = make(map[string]metav1.Object)
 	}
 	o[resource][key] = x
 }
@@ -57,7 +56,7 @@ func (o objects) referenceRead(service string, port uint16) (state federation.Se
 }
 
 // referenceSliceService returns the name of a slice's Service.
-func referenceSliceService(x runtime.Object) (l *discoveryv1.EndpointSlice, name string) {
+func referenceSliceService(x metav1.Object) (l *discoveryv1.EndpointSlice, name string) {
 	l = x.(*discoveryv1.EndpointSlice)
 	name = l.Labels["kubernetes.io/service-name"]
 	for _, owner := range l.OwnerReferences {
@@ -68,7 +67,7 @@ func referenceSliceService(x runtime.Object) (l *discoveryv1.EndpointSlice, name
 	return l, name
 }
 
-func (o objects) referenceSlice(x runtime.Object, svc *corev1.Service, port uint16) []string {
+func (o objects) referenceSlice(x metav1.Object, svc *corev1.Service, port uint16) []string {
 	l, name := referenceSliceService(x)
 	if name != svc.Name || l.AddressType == "FQDN" || len(l.Ports) == 0 {
 		return nil

@@ -23,12 +23,7 @@
 // written. The package starts no goroutine.
 //
 // They are not imported from Linkerd, whose Go module would bring the dependencies of
-// its control plane for a few small structs. Deep copies are generated (make
-// generate), and a test checks that they are up to date.
-//
-// +k8s:deepcopy-gen=package
+// its control plane for a few small structs.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package crd
-
-//go:generate go tool deepcopy-gen --output-file zz_generated.deepcopy.go .

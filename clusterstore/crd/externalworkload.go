@@ -3,15 +3,7 @@ package crd
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 // ExternalWorkload is a process outside of the cluster that runs with a proxy.
-//
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-type ExternalWorkload struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              ExternalWorkloadSpec   `json:"spec"`
-	Status            ExternalWorkloadStatus `json:"status,omitzero"`
-	Invalid           string                 `json:"-"` // why the spec can't be read; empty: it can
-}
+type ExternalWorkload = Resource[ExternalWorkloadSpec, ExternalWorkloadStatus]
 
 // ExternalWorkloadSpec has the workload's addresses, ports and identity.
 type ExternalWorkloadSpec struct {
@@ -50,26 +42,4 @@ type WorkloadCondition struct {
 	LastTransitionTime metav1.Time `json:"lastTransitionTime,omitzero"`
 	Reason             string      `json:"reason,omitempty"`
 	Message            string      `json:"message,omitempty"`
-}
-
-// ExternalWorkloadList is a list of ExternalWorkloads.
-//
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-type ExternalWorkloadList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-	Items           []ExternalWorkload `json:"items"`
-}
-
-// UnmarshalJSON reads an ExternalWorkload, whatever its spec and status contain. A
-// status that can't be read is empty.
-func (w *ExternalWorkload) UnmarshalJSON(data []byte) error {
-	o, err := readObject(data)
-	if err != nil {
-		return err
-	}
-	*w = ExternalWorkload{TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta}
-	w.Spec, w.Invalid = part[ExternalWorkloadSpec]("spec", o.Spec)
-	w.Status, _ = part[ExternalWorkloadStatus]("status", o.Status)
-	return nil
 }

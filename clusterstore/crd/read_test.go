@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
 
@@ -97,7 +96,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// FuzzSpec: no content of a spec or status is an error, and deep copies have all of it.
+// FuzzSpec: no content of a spec or status is an error.
 func FuzzSpec(f *testing.F) {
 	for spec := range odd {
 		f.Add(spec, spec)
@@ -109,13 +108,9 @@ func FuzzSpec(f *testing.F) {
 			return
 		}
 		data := []byte(`{"metadata":{"name":"n"},"spec":` + spec + `,"status":` + status + `}`)
-		for _, o := range []runtime.Object{&Server{}, &ExternalWorkload{}, &ServiceProfile{}, &Link{}} {
+		for _, o := range []any{&Server{}, &ExternalWorkload{}, &ServiceProfile{}, &Link{}} {
 			if err := json.Unmarshal(data, o); err != nil {
 				t.Errorf("%T: %v", o, err)
-			}
-			c := o.DeepCopyObject()
-			if !reflect.DeepEqual(o, c) {
-				t.Errorf("%+v is copied as %+v", o, c)
 			}
 		}
 	})

@@ -3,20 +3,12 @@ package crd
 import (
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 )
 
 // ServiceProfile has the routes of a Service: how proxies classify, retry and split
 // requests to it. Its name is the Service's DNS name, with the cluster's domain.
-//
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-type ServiceProfile struct {
-	metav1.TypeMeta   `json:",inline"`
-	metav1.ObjectMeta `json:"metadata"`
-	Spec              ServiceProfileSpec `json:"spec"`
-	Invalid           string             `json:"-"` // why the spec can't be read; empty: it can
-}
+type ServiceProfile = Resource[ServiceProfileSpec, struct{}]
 
 // ServiceProfileSpec is a profile's content. Elements of its lists are nil where the
 // object has null, which is never valid.
@@ -85,25 +77,5 @@ func (a *Amount) UnmarshalJSON(data []byte) error {
 	case string(data) != "null":
 		return fmt.Errorf("%.20q is not a quantity", data)
 	}
-	return nil
-}
-
-// ServiceProfileList is a list of ServiceProfiles.
-//
-// +k8s:deepcopy-gen:interfaces=k8s.io/apimachinery/pkg/runtime.Object
-type ServiceProfileList struct {
-	metav1.TypeMeta `json:",inline"`
-	metav1.ListMeta `json:"metadata"`
-	Items           []ServiceProfile `json:"items"`
-}
-
-// UnmarshalJSON reads a ServiceProfile, whatever its spec contains.
-func (p *ServiceProfile) UnmarshalJSON(data []byte) error {
-	o, err := readObject(data)
-	if err != nil {
-		return err
-	}
-	*p = ServiceProfile{TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta}
-	p.Spec, p.Invalid = part[ServiceProfileSpec]("spec", o.Spec)
 	return nil
 }

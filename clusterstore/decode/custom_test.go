@@ -67,7 +67,7 @@ func compareCustom[T any, O interface {
 		if err != nil || n != 2 {
 			t.Errorf("%s: %d objects, %v", list, n, err)
 		}
-		if O(&want).GetObjectKind().GroupVersionKind() != from(textSource("")).(*source[O]).kind {
+		if any(&want).(schema.ObjectKind).GroupVersionKind() != from(textSource("")).(*source[O]).kind {
 			return
 		}
 		w, err := from(textSource(`{"type":"MODIFIED","object":`+data+`}`)).Watch(t.Context(), metav1.ListOptions{})
@@ -104,7 +104,7 @@ var customKinds = []schema.GroupVersionKind{crd.PolicyVersion.WithKind("Server")
 func customObject(m corpus.Maker, t interface{ Fatal(...any) }, kind int) string {
 	o := []Object{&crd.Server{}, &crd.ExternalWorkload{}, &crd.ServiceProfile{}, &crd.Link{}, &mcs.ServiceExport{}, &mcs.ServiceImport{}}[kind]
 	m.Make(o)
-	o.GetObjectKind().SetGroupVersionKind(customKinds[kind])
+	o.(schema.ObjectKind).SetGroupVersionKind(customKinds[kind])
 	data, err := json.Marshal(o)
 	if err != nil {
 		t.Fatal(err)

@@ -6,7 +6,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
@@ -16,10 +15,7 @@ import (
 
 // Object is what is decoded: a struct of Kubernetes, of the MCS-API or of package crd, in which only the
 // fields that are used are set.
-type Object interface {
-	runtime.Object
-	metav1.Object
-}
+type Object interface{ metav1.Object }
 
 // Source lists and watches one kind of an API server. It is safe for concurrent use.
 type Source[O Object] interface {

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
@@ -156,7 +157,7 @@ func (c *cluster) slices() (all []*discoveryv1.EndpointSlice) {
 }
 
 // put changes an object as others do.
-func (c *cluster) put(objects ...runtime.Object) {
+func (c *cluster) put(objects ...metav1.Object) {
 	c.t.Helper()
 	for _, o := range objects {
 		c.mu.Lock()
