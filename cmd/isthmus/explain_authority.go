@@ -78,15 +78,11 @@ func (p *pages) withPort(id federation.ServiceID, instance, port string) (string
 
 // portList lists the first ports.
 func portList(ports []uint16) string {
-	const limit = 10
-	var list []string
-	for _, p := range ports[:min(limit, len(ports))] {
-		list = append(list, ":"+strconv.Itoa(int(p)))
+	list := make([]string, len(ports))
+	for i, p := range ports {
+		list[i] = fmt.Sprint(":", p)
 	}
-	if len(ports) > limit {
-		list = append(list, "…")
-	}
-	return strings.Join(list, ", ")
+	return legible.Some(list, 10)
 }
 
 // ofAddress returns the authority of the Service with that cluster IP. Clients connect to

@@ -48,10 +48,8 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 			query.Add("service", arg)
 		case !ok:
 			return cli.Usagef("%q is no service's name: give NAME, NAMESPACE/NAME, NAME.NAMESPACE, or NAMESPACE/ for all of a namespace", arg)
-		case name.namespace == "":
-			query.Add("service", name.name)
 		default:
-			query.Add("service", name.namespace+"/"+name.name)
+			query.Add("service", strings.TrimPrefix(name.namespace+"/"+name.name, "/"))
 		}
 	}
 	answers, err := ReadAll[adminapi.Exports](ctx, p, &o.Target, "/debug/exports?"+query.Encode())

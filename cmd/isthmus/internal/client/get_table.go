@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // table has a line for each endpoint.
@@ -52,8 +53,5 @@ func headline(exists bool, list []adminapi.Endpoint) string {
 	for _, c := range slices.Sorted(maps.Keys(per)) {
 		parts = append(parts, fmt.Sprintf("%s %d", c, per[c]))
 	}
-	if len(list) == 1 {
-		return fmt.Sprintf("1 endpoint (%s)", parts[0])
-	}
-	return fmt.Sprintf("%d endpoints (%s)", len(list), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s (%s)", legible.Count(len(list), "endpoint", "endpoints"), strings.Join(parts, ", "))
 }

@@ -1,7 +1,6 @@
 package events
 
 import (
-	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -88,8 +87,6 @@ func (l *Log) Newest() []adminapi.Event {
 	l.mu.Lock()
 	all := append([]adminapi.Event{}, l.kept...)
 	l.mu.Unlock()
-	slices.SortFunc(all, func(a, b adminapi.Event) int {
-		return cmp.Or(b.At.Compare(a.At), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Object, b.Object), cmp.Compare(a.Text, b.Text))
-	})
+	slices.Reverse(all)
 	return all
 }

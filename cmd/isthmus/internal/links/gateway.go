@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,16 +106,12 @@ func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, wri
 
 // describeCluster returns a cluster's state, and what is wrong with it.
 func describeCluster(c *adminapi.Cluster) string {
-	text := client.Printable(string(c.State))
+	texts := slices.Concat([]string{string(c.State)}, c.Warnings[:min(len(c.Warnings), 5)])
+	for i, text := range texts {
+		texts[i] = client.Printable(text)
+	}
 	if c.Reason != "" {
-		text += ": " + client.Printable(c.Reason)
+		texts[0] += ": " + client.Printable(c.Reason)
 	}
-	var warnings []string
-	for _, w := range c.Warnings[:min(len(c.Warnings), 5)] {
-		warnings = append(warnings, client.Printable(w))
-	}
-	if len(warnings) > 0 {
-		text += "; " + strings.Join(warnings, "; ")
-	}
-	return text
+	return strings.Join(texts, "; ")
 }

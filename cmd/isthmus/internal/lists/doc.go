@@ -9,7 +9,6 @@
 //
 //   - A line has a severity, and the worst lines are first unless another order is asked for. All lines are searched and sorted
 //     before a page of them is cut, which has [MaxLimit] lines at most.
-//   - The same question to a snapshot is answered once; of the answers [maxKept] bytes are kept, as long as the snapshot is.
 //   - A query that can't be answered is an error that names what can.
 //
 // A Snapshot is safe for concurrent use. Its content must not be changed.

@@ -10,7 +10,7 @@ import (
 
 // list is lines that can be asked for.
 type list[T any] struct {
-	lines []T
+	lines []*T // in the first order of the kind
 	kind  *kind[T]
 	texts func() []string // of all lines, in lower case; made when they are first searched
 }
@@ -23,10 +23,17 @@ type kind[T any] struct {
 }
 
 func newList[T any](k *kind[T], lines []T) list[T] {
-	return list[T]{lines, k, sync.OnceValue(func() []string {
-		texts := make([]string, len(lines))
-		for i := range lines {
-			texts[i] = strings.ToLower(k.text(&lines[i]))
+	all := make([]*T, len(lines))
+	for i := range lines {
+		all[i] = &lines[i]
+	}
+	if first := k.order[0].value; first != nil { // that of most answers
+		slices.SortFunc(all, first)
+	}
+	return list[T]{all, k, sync.OnceValue(func() []string {
+		texts := make([]string, len(all))
+		for i, line := range all {
+			texts[i] = strings.ToLower(k.text(line))
 		}
 		return texts
 	})}
@@ -49,12 +56,12 @@ func (l *list[T]) find(q Query) (adminapi.List[T], error) {
 		texts = l.texts()
 	}
 	var found []*T
-	for i := range l.lines {
-		if line := &l.lines[i]; (part == nil || part(line)) && (len(words) == 0 || hasAll(texts[i], words)) {
+	for i, line := range l.lines {
+		if (part == nil || part(line)) && (len(words) == 0 || hasAll(texts[i], words)) {
 			found = append(found, line)
 		}
 	}
-	if order != nil {
+	if order != nil && q.Sort != "" && q.Sort != l.kind.order[0].name {
 		slices.SortFunc(found, order)
 	}
 	return cut(found, len(l.lines), q), nil

@@ -26,8 +26,7 @@ type Query struct {
 
 // ParseQuery reads the parameters q, sort, show, page and limit.
 func ParseQuery(v url.Values) (Query, error) {
-	// Copies: a query is kept with its answer, and the parameters are parts of the whole request.
-	q := Query{Search: strings.Clone(strings.ToLower(v.Get("q"))), Sort: strings.Clone(v.Get("sort")), Show: strings.Clone(v.Get("show"))}
+	q := Query{Search: strings.ToLower(v.Get("q")), Sort: v.Get("sort"), Show: v.Get("show")}
 	if len(q.Search) > maxSearch {
 		return q, fmt.Errorf("q has %d bytes: give at most %d", len(q.Search), maxSearch)
 	}

@@ -3,16 +3,9 @@ package lists
 import (
 	"encoding/json"
 	"fmt"
-	"sync"
 
 	"isthmus/internal/adminapi"
 )
-
-// maxKept is how many bytes of answers a snapshot keeps.
-const maxKept = 4 << 20
-
-// ofAnswer is what an answer takes besides its bytes and those of its query.
-const ofAnswer = 200
 
 // Content is the gateway as it is at one moment.
 type Content struct {
@@ -24,18 +17,9 @@ type Content struct {
 	MostEvents int              // that are kept
 }
 
-// Snapshot answers queries about a Content.
+// Snapshot answers queries about a Content. It does not change.
 type Snapshot struct {
-	lists map[string]func(Query) (any, error) // by name; fixed
-
-	mu      sync.Mutex
-	answers map[asked][]byte
-	kept    int // bytes of answers
-}
-
-type asked struct {
-	list string
-	Query
+	lists map[string]func(Query) (any, error) // by name
 }
 
 // NewSnapshot returns a snapshot of a content. It sets the severities of its services.
@@ -45,7 +29,7 @@ func NewSnapshot(c Content) *Snapshot {
 	for _, v := range c.Streams {
 		inStreams.Streams += v.Streams
 	}
-	return &Snapshot{answers: make(map[asked][]byte), lists: map[string]func(Query) (any, error){
+	return &Snapshot{map[string]func(Query) (any, error){
 		"clusters": finder(&clusters, lines, inClusters, func(a *adminapi.ClusterList) *adminapi.List[adminapi.ClusterLine] { return &a.List }),
 		"services": finder(&services, c.Services, inServices, func(a *adminapi.ServiceList) *adminapi.List[adminapi.ServiceLine] { return &a.List }),
 		"streams":  finder(&streams, c.Streams, inStreams, func(a *adminapi.StreamList) *adminapi.List[adminapi.View] { return &a.List }),
@@ -93,15 +77,8 @@ func serviceTotals(lines []adminapi.ServiceLine) (totals adminapi.ServiceList) {
 	return totals
 }
 
-// Answer returns the JSON of a list, which is clusters, services, streams or events. It must not be changed.
+// Answer returns the JSON of a list, which is clusters, services, streams or events.
 func (s *Snapshot) Answer(list string, q Query) ([]byte, error) {
-	key := asked{list, q}
-	s.mu.Lock()
-	answer := s.answers[key]
-	s.mu.Unlock()
-	if answer != nil {
-		return answer, nil
-	}
 	find := s.lists[list]
 	if find == nil {
 		return nil, fmt.Errorf("there is no list of %s", list)
@@ -110,13 +87,9 @@ func (s *Snapshot) Answer(list string, q Query) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if answer, err = json.Marshal(found); err != nil {
+	answer, err := json.Marshal(found)
+	if err != nil {
 		return nil, fmt.Errorf("list of %s: %w", list, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if size := len(answer) + len(q.Search) + len(q.Sort) + len(q.Show) + ofAnswer; s.kept+size <= maxKept {
-		s.answers[key], s.kept = answer, s.kept+size
 	}
 	return answer, nil
 }

@@ -81,16 +81,11 @@ const closing = 100 * time.Millisecond
 // the other side's wish. It waits for the word of the Pod's node.
 func (c *Conn) why(err error) error {
 	select {
-	case <-c.ended:
-	case <-c.connection.CloseChan():
-	case <-time.After(time.Second): // a node that sends none
-	}
-	select {
-	case <-c.ended:
+	case <-c.ended: // also once the connection is lost
 		if c.message != "" {
 			return &BrokenError{fmt.Sprintf("port %d of Pod %s can't be reached: %s\n  Does the gateway listen there? Its container declares ports of other numbers by name (admin, grpc)", c.port, c.to, legible.Quoted(c.message))}
 		}
-	default:
+	case <-time.After(time.Second): // a node that sends none
 	}
 	select {
 	case <-c.connection.CloseChan():
