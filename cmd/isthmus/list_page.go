@@ -46,6 +46,11 @@ func (l *listPages) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m := l.snapshots.get()
+	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // of all lists: queries differ by their URL
+	if r.Header.Get("If-None-Match") == w.Header().Get("ETag") {
+		w.WriteHeader(http.StatusNotModified) // before an answer is made
+		return
+	}
 	answer, err := m.value.Answer(path.Base(r.URL.Path), q)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -53,6 +58,5 @@ func (l *listPages) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // of all lists: queries differ by their URL
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(answer))
 }
