@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -110,30 +111,18 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 }
 
 func (w *world) feed(o metav1.Object) follow.Feed {
-	name := ""
+	kind := reflect.TypeOf(o).Elem().Name()
 	switch o := o.(type) {
-	case *corev1.Pod:
-		name = "pods"
-	case *corev1.Service:
-		name = "services"
-	case *discoveryv1.EndpointSlice:
-		name = "endpointslices"
-	case *coreEndpoints:
-		name = "endpoints"
 	case *metav1.PartialObjectMetadata:
-		name = strings.ToLower(o.Kind) + "s"
+		kind = o.Kind
 	case *crd.Server:
-		name = "servers"
+		kind = "server"
 	case *crd.ExternalWorkload:
-		name = "externalworkloads"
+		kind = "externalworkload"
 	case *crd.ServiceProfile:
-		name = "serviceprofiles"
-	case *mcs.ServiceExport:
-		name = "serviceexports"
-	case *mcs.ServiceImport:
-		name = "serviceimports"
+		kind = "serviceprofile"
 	}
-	return w.store(name)
+	return w.store(strings.TrimSuffix(strings.ToLower(kind), "s") + "s")
 }
 
 func (w *world) store(name string) follow.Feed {
@@ -150,9 +139,7 @@ func (w *world) store(name string) follow.Feed {
 func (w *world) put(objects ...metav1.Object) {
 	w.t.Helper()
 	for _, o := range objects {
-		if err := w.feed(o).Update(o); err != nil {
-			w.t.Fatal(err)
-		}
+		w.feed(o).Update(o)
 	}
 	w.evaluate()
 }
@@ -160,9 +147,7 @@ func (w *world) put(objects ...metav1.Object) {
 func (w *world) del(objects ...metav1.Object) {
 	w.t.Helper()
 	for _, o := range objects {
-		if err := w.feed(o).Delete(o); err != nil {
-			w.t.Fatal(err)
-		}
+		w.feed(o).Delete(o)
 	}
 	w.evaluate()
 }

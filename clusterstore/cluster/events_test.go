@@ -16,13 +16,13 @@ type events struct {
 func (e *events) put(t *rapid.T, resource string) {
 	key, o := e.draw(t, resource)
 	e.all.set(resource, key, o)
-	must(t, e.store(resource).Update(o))
+	e.store(resource).Update(o)
 }
 
 func (e *events) drop(t *rapid.T, resource string) {
 	key, o := e.draw(t, resource)
 	delete(e.all[resource], key)
-	must(t, e.store(resource).Delete(o))
+	e.store(resource).Delete(o)
 }
 
 func (e *events) relist(t *rapid.T, resource string) {
@@ -35,7 +35,7 @@ func (e *events) relist(t *rapid.T, resource string) {
 	for _, o := range e.all[resource] {
 		list = append(list, o)
 	}
-	must(t, e.store(resource).Replace(list, ""))
+	e.store(resource).Replace(list...)
 }
 
 // run makes events, checks after each, and removes all objects in the end.
@@ -51,12 +51,6 @@ func (e *events) run(t *rapid.T, check func(*rapid.T)) {
 		"":       func(t *rapid.T) { e.evaluate(); check(t) },
 	})
 	for name := range e.all {
-		must(t, e.store(name).Replace(nil, ""))
-	}
-}
-
-func must(t *rapid.T, err error) {
-	if err != nil {
-		t.Fatal(err)
+		e.store(name).Replace()
 	}
 }

@@ -187,9 +187,7 @@ func TestOwnExports(t *testing.T) {
 		}
 		changes = 0
 		clear(meanwhile)
-		if err := w.store("services").Replace(objects, "1"); err != nil {
-			t.Fatal(err)
-		}
+		w.store("services").Replace(objects...)
 	}
 	list(labelled("web", "federated=1"))
 	if got := w.Exports().text(); got != "unknown" {

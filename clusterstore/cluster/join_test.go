@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/federation"
@@ -14,12 +13,6 @@ import (
 // TestAddresses: which addresses are offered, at which port, as far as TestJoinReference does not draw it.
 func TestAddresses(t *testing.T) {
 	web := aService("web", "http=80", "=81", "admin=90")
-	byOwner := aSlice("s", "", "http=8080", "10.0.0.1")
-	byOwner.OwnerReferences = []metav1.OwnerReference{{Kind: "Other", Name: "x"}, {Kind: "Service", Name: "web"}}
-	labelWins := aSlice("s", "web", "http=8080", "10.0.0.1")
-	labelWins.OwnerReferences = []metav1.OwnerReference{{Kind: "Service", Name: "other"}}
-	fqdn := aSlice("s", "web", "http=8080", "10.0.0.1")
-	fqdn.AddressType = discoveryv1.AddressTypeFQDN
 	nilName := aSlice("s", "web", "=8081", "10.0.0.1")
 	nilName.Ports[0].Name = nil
 	elsewhere := aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")

@@ -26,12 +26,8 @@ func TestLookupAddress(t *testing.T) {
 	initPort.Spec.InitContainers[0].Ports[0].HostPort = 22344
 	overUDP := aPod("q", at("10.0.0.2"), onHost("192.168.0.1"), namedPort("dns", 53, 7777))
 	overUDP.Spec.Containers[0].Ports[0].Protocol = corev1.ProtocolUDP
-	external := clusterIP(aService("web", "http=80"), "10.1.0.1")
-	external.Spec.Type = corev1.ServiceTypeExternalName
 	onlyIP := aPod("p", at("10.0.0.1"))
 	onlyIP.Status.PodIPs = nil
-	refused := workloadAt(aWorkload("v", "http=80"), "10.2.0.1")
-	refused.Invalid = "spec: odd"
 	for _, x := range []struct {
 		name, addr string
 		objects    []metav1.Object

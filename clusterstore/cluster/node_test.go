@@ -39,7 +39,7 @@ func TestRegion(t *testing.T) {
 		{nil, ""},
 	} {
 		before := w.Region()
-		w.replace("nodes", x.nodes...)
+		w.store("nodes").Replace(x.nodes...)
 		if got := w.Region(); got != x.want || len(reported) > 1 || (len(reported) == 1) != (got != before) || len(reported) == 1 && reported[0] != got {
 			t.Errorf("step %d: %q, want %q; reported %q", i, got, x.want, reported)
 		}

@@ -85,13 +85,7 @@ func TestPolicyMeanwhile(t *testing.T) {
 	w.put(aService("web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"))
 	w.marked()
 	const p, q = "10.0.0.1:8080", "10.0.0.2:8080"
-	put := func(o metav1.Object) func() {
-		return func() {
-			if err := w.feed(o).Update(o); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
+	put := func(o metav1.Object) func() { return func() { w.feed(o).Update(o) } }
 	for _, x := range []struct {
 		name     string
 		change   func()
@@ -123,9 +117,7 @@ func TestPolicyBeforeSync(t *testing.T) {
 	for _, o := range []metav1.Object{
 		aService("web"), aServer("s", "8080", "app=web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"),
 	} {
-		if err := w.feed(o).Update(o); err != nil {
-			t.Fatal(err)
-		}
+		w.feed(o).Update(o)
 	}
 	w.state.goLive()
 	if got := w.opaqueAt(8080); got != "10.0.0.1:8080" {
@@ -145,9 +137,7 @@ func manyPorts(t testing.TB, servers int, pods ...*corev1.Pod) *world {
 	w.put(aService("web"), aSlice("s", "web", "http=8080", list...))
 	for i := range servers {
 		s := aServer(fmt.Sprintf("s%04d", i), fmt.Sprint(1+2*i), "", forAll)
-		if err := w.feed(s).Update(s); err != nil {
-			t.Fatal(err)
-		}
+		w.feed(s).Update(s)
 	}
 	w.evaluate()
 	return w
@@ -191,14 +181,10 @@ func TestPolicyWhileItIsMade(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=late"))
 	o, late := aServer("s", "8080", "app=late"), aPod("late", podLabel("app", "late"))
-	if err := w.feed(o).Update(o); err != nil {
-		t.Fatal(err)
-	}
+	w.feed(o).Update(o)
 	p := w.state.policies["ns"]
 	p.changed, p.busy = false, true // as while a worker evaluates what was there before
-	if err := w.feed(late).Update(late); err != nil {
-		t.Fatal(err)
-	}
+	w.feed(late).Update(late)
 	p.used, p.busy = compileServers(p.servers), false
 	w.marked()
 	if got := w.opaqueAt(8080); got != "10.0.0.1:8080" {
@@ -272,7 +258,7 @@ func TestRemembered(t *testing.T) {
 	if list := w.Health().Unusable; len(list) != 0 || policy.used != before {
 		t.Errorf("reported: %q", list)
 	}
-	w.replace("servers")
+	w.store("servers").Replace()
 	if len(w.state.policies) != 0 {
 		t.Error("something is remembered without Servers")
 	}

@@ -20,13 +20,6 @@ func watching[O decode.Object, T any](w *world, k follow.Kind[O, T], look func()
 	w.resources[at] = r
 }
 
-func (w *world) replace(resource string, list ...any) {
-	w.t.Helper()
-	if err := w.store(resource).Replace(list, ""); err != nil {
-		w.t.Fatal(err)
-	}
-}
-
 // TestReplaceAddresses: while a new list is put into the state, an address is never
 // ambiguous because its previous owner has not been dropped yet. What it does not have any more is gone.
 //
@@ -46,16 +39,16 @@ func TestReplaceAddresses(t *testing.T) {
 	watching(w, w.services(), look)
 	watching(w, w.workloads(), look)
 	for _, name := range []string{"b", "a", "c"} {
-		w.replace("pods", aPod(name, at("10.0.0.1"), onHost("192.168.0.1"), namedPort("", 80, 7777)))
-		w.replace("services", clusterIP(aService(name), "10.1.0.1"))
-		w.replace("externalworkloads", workloadAt(aWorkload(name, "http=80"), "10.2.0.1"))
+		w.store("pods").Replace(aPod(name, at("10.0.0.1"), onHost("192.168.0.1"), namedPort("", 80, 7777)))
+		w.store("services").Replace(clusterIP(aService(name), "10.1.0.1"))
+		w.store("externalworkloads").Replace(workloadAt(aWorkload(name, "http=80"), "10.2.0.1"))
 	}
 	if want := "Service ns/c"; looks != 15 || w.at("10.1.0.1:80") != want {
 		t.Errorf("looked %d times; in the end %s", looks, w.at("10.1.0.1:80"))
 	}
-	w.replace("pods")
-	w.replace("services")
-	w.replace("externalworkloads")
+	w.store("pods").Replace()
+	w.store("services").Replace()
+	w.store("externalworkloads").Replace()
 	if n := w.state.size() + w.state.own.size(); n != 0 {
 		t.Errorf("%d left behind", n)
 	}
@@ -91,12 +84,12 @@ func TestReplaceKeeps(t *testing.T) {
 	watching(w, w.policyServers(), look)
 	watching(w, w.workloads(), look)
 	watching(w, w.profiles(), look)
-	w.replace("pods", aPod("q", at("10.0.0.2")))
-	w.replace("servers", aServer("t", "8080", ""))
-	w.replace("externalworkloads", aWorkload("v"))
-	w.replace("pods")
-	w.replace("externalworkloads", aWorkload("w"))
-	w.replace("serviceprofiles", theirs)
+	w.store("pods").Replace(aPod("q", at("10.0.0.2")))
+	w.store("servers").Replace(aServer("t", "8080", ""))
+	w.store("externalworkloads").Replace(aWorkload("v"))
+	w.store("pods").Replace()
+	w.store("externalworkloads").Replace(aWorkload("w"))
+	w.store("serviceprofiles").Replace(theirs)
 	if looks != 10 {
 		t.Errorf("looked %d times", looks)
 	}
@@ -118,8 +111,8 @@ func TestReplaceMoved(t *testing.T) {
 			}
 		}
 	})
-	w.replace("endpointslices", aSlice("a", "web", "http=8080"), aSlice("c", "other", "http=8080"), aSlice("b", "web", "http=8080", "10.0.0.2", "10.0.0.1"))
-	w.replace("endpointslices", aSlice("a", "web", "http=8080", "10.0.0.1", "10.0.0.2"), aSlice("b", "web", "http=8080"))
+	w.store("endpointslices").Replace(aSlice("a", "web", "http=8080"), aSlice("c", "other", "http=8080"), aSlice("b", "web", "http=8080", "10.0.0.2", "10.0.0.1"))
+	w.store("endpointslices").Replace(aSlice("a", "web", "http=8080", "10.0.0.1", "10.0.0.2"), aSlice("b", "web", "http=8080"))
 	if looks != 6 { // one of them as a slice is dropped
 		t.Errorf("looked %d times", looks)
 	}

@@ -87,11 +87,7 @@ func TestServiceProfilesLive(t *testing.T) {
 	step("of another Service", func() { w.put(aProfile("web", good)) }, "refused", false, 1, 0)
 	step("R-03 R-04 gone", func() { w.del(aProfile("web.ns", good)) }, "none", true, 0, 0)
 	step("back", put(good), "r: method:GET", true, 0, 0)
-	step("gone with a new list", func() {
-		if err := w.store("serviceprofiles").Replace(nil, ""); err != nil {
-			t.Error(err)
-		}
-	}, "none", true, 0, 0)
+	step("gone with a new list", func() { w.store("serviceprofiles").Replace() }, "none", true, 0, 0)
 	if len(w.Health().Unusable) != 0 {
 		t.Errorf("unusable: %q", w.Health().Unusable)
 	}

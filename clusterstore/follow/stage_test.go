@@ -25,9 +25,7 @@ func sharingFeed(limit int64) *feed[*corev1.Secret, unique.Handle[string]] {
 func TestStageRefused(t *testing.T) {
 	f := sharingFeed(64 << 10)
 	text := strings.Repeat("x", 40<<10)
-	if err := f.Update(labelled("a", text).object); err != nil {
-		t.Fatal(err)
-	}
+	f.Update(labelled("a", text).object)
 	before := f.kept.budget.Usage().Used
 	f.beginList()
 	staged, err := 0, error(nil)
