@@ -72,7 +72,7 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 	p.members, p.offers, p.contested = members, offers, contested
 	p.setSteering(st)
 	s.update(p, in.definition, keepPointers(p.merged, merged), steered, origin{})
-	s.table.report(s.id, in.definition, p.members)
+	s.report(in.definition, p.members)
 	s.reportConflict(p)
 }
 
@@ -147,7 +147,7 @@ func (s *watchedService) setMembers(p *port, list []memberChange, why origin) {
 		d := s.table.definition(s.id)
 		s.update(p, d, merged, recount, why)
 		if report {
-			s.table.report(s.id, d, p.members)
+			s.report(d, p.members)
 		}
 	}
 	for k := range list {
