@@ -73,7 +73,6 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 	p.setSteering(st)
 	s.update(p, in.definition, keepPointers(p.merged, merged), steered, origin{})
 	s.report(in.definition, p.members)
-	s.reportConflict(p)
 }
 
 // readMember reads one member again, and publishes what has changed.
@@ -153,7 +152,6 @@ func (s *watchedService) setMembers(p *port, list []memberChange, why origin) {
 	for k := range list {
 		s.reportRefused(p, &p.members[list[k].place], &list[k].contribution)
 	}
-	s.reportConflict(p)
 }
 
 // replaceOffer stores what is kept of a member's offer, and returns the merged list that

@@ -1,7 +1,5 @@
 package federation
 
-import "net/netip"
-
 // serving is the status of a member of which nothing has been reported.
 var serving = MemberStatus{Link: Ready, Service: Present}
 
@@ -40,41 +38,4 @@ func (s *watchedService) reportRefused(p *port, now, before *contribution) {
 		return // only of addresses that are not ready
 	}
 	s.table.opts.ReportRefused(s.id, p.number, now.member, all.Examples[0], all.total())
-}
-
-// reportConflict calls Options.ReportConflict when two members offer the same address
-// and no two did before.
-func (s *watchedService) reportConflict(p *port) {
-	if s.table.opts.ReportConflict == nil || len(p.contested) == 0 {
-		p.conflict = false
-		return
-	}
-	if p.conflict {
-		return
-	}
-	left := maxExamples // of the addresses in several slices, nearly all are in several members'
-	for addr := range p.contested {
-		if m, c, ok := p.conflictAt(addr); ok {
-			p.conflict = true
-			s.table.opts.ReportConflict(s.id, p.number, m, c)
-			return
-		}
-		if left--; left == 0 {
-			return
-		}
-	}
-}
-
-// conflictAt returns the first two members that offer the address, if two do.
-func (p *port) conflictAt(addr netip.AddrPort) (loser Member, c Conflict, ok bool) {
-	winner := -1
-	for i := range p.offers.at(addr) {
-		switch {
-		case winner < 0:
-			winner = i
-		case i != winner:
-			return p.members[i].member, Conflict{addr, p.members[winner].member}, true
-		}
-	}
-	return loser, c, false
 }

@@ -24,9 +24,6 @@ type Options struct {
 	ReportTiers func(TierChange)
 	// Now is the time by which preferences and cordons are followed; nil: time.Now.
 	Now func() time.Time
-	// ReportConflict is called, as Report, when two members of a watched port offer
-	// the same address and no two did before.
-	ReportConflict func(id ServiceID, port uint16, m Member, first Conflict)
 }
 
 // Table joins definitions with clusters and publishes what clients see. All

@@ -40,7 +40,6 @@ type port struct {
 	merged    []*Endpoint
 	unready   []*Endpoint // known besides merged, if that makes a difference
 	contested contested   // among the offers
-	conflict  bool        // a conflict has been reported, and there is still one
 	summary   summary
 	declared  []uint16                // of AnyPort: the ports that members declare, sorted
 	whole     audience                // the clients of the service

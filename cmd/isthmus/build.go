@@ -39,7 +39,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	}
 	registry, reports := newRegistry(), newReports(log)
 	table := federation.NewTable(federation.Options{
-		IPv6: o.ipv6, Report: reports.member, ReportRefused: reports.refused, ReportConflict: reports.conflict, ReportTiers: reports.tiers,
+		IPv6: o.ipv6, Report: reports.member, ReportRefused: reports.refused, ReportTiers: reports.tiers,
 	})
 	registry.MustRegister(federationMetrics(table, o.serviceMetrics), tierMetrics(table))
 	metrics, err := cluster.NewMetrics(registry)

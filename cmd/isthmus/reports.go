@@ -42,17 +42,8 @@ func (r *reports) member(id federation.ServiceID, m federation.Member, s federat
 
 // refused is a federation.Options.ReportRefused: a member's first addresses are refused.
 func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Member, first federation.Refusal, n int) {
-	r.address("addresses that a cluster offers are refused", id, port, m, zap.Int("refused", n), zap.Stringer("first", first))
-}
-
-// conflict is a federation.Options.ReportConflict: the first address of a member is sent from another one.
-func (r *reports) conflict(id federation.ServiceID, port uint16, m federation.Member, first federation.Conflict) {
-	r.address("an address that a member offers is another member's", id, port, m, zap.Stringer("first", first))
-}
-
-func (r *reports) address(message string, id federation.ServiceID, port uint16, m federation.Member, more ...zap.Field) {
-	r.clusters.Logger(m.Cluster.String()).Warn(message,
-		append([]zap.Field{zap.Stringer("service", id), zap.Uint16("port", port), zap.Stringer("cluster", m.Cluster), zap.Stringer("member", m.Service)}, more...)...)
+	r.clusters.Logger(m.Cluster.String()).Warn("addresses that a cluster offers are refused", zap.Stringer("service", id), zap.Uint16("port", port),
+		zap.Stringer("cluster", m.Cluster), zap.Stringer("member", m.Service), zap.Int("refused", n), zap.Stringer("first", first))
 }
 
 // tiers is a federation.Options.ReportTiers: clients come to use more tiers of a service, or fewer.

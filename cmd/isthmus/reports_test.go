@@ -41,14 +41,12 @@ func TestReports(t *testing.T) {
 	r.member(id, m, federation.MemberStatus{Link: federation.Ready, Service: federation.Missing})
 	r.member(id, m, federation.MemberStatus{Link: federation.Ready, Service: federation.Present})
 	r.refused(id, 80, m, federation.Refusal{Addr: addr, Owner: "Pod shop/mine"}, 2)
-	r.conflict(id, 80, m, federation.Conflict{Addr: addr, Winner: federation.Member{Cluster: "north", Service: shopID("web")}})
 	r.tiers(federation.TierChange{Service: id, Zone: "a", Preference: &federation.Preference{Tiers: []federation.Tier{{{Kind: federation.LocalCluster}}}}, From: 1, To: 2, Why: "spill"})
 	const of = "cluster:east%s member:shop/web%s service:shop/web-federated]\n"
 	want := []string{
 		"member of a service does not serve map[" + fmt.Sprintf(of, "", " reason:no such Service in the cluster"),
 		"member of a service serves again map[" + fmt.Sprintf(of, "", ""),
 		"addresses that a cluster offers are refused map[" + fmt.Sprintf(of, " first:10.0.0.1:80 belongs to Pod shop/mine of the local cluster", " port:80 refused:2"),
-		"an address that a member offers is another member's map[" + fmt.Sprintf(of, " first:10.0.0.1:80 is sent from shop/web of cluster north", " port:80"),
 		"clients use more tiers of a service map[from:1 service:shop/web-federated tiers:local, last-resort to:2 why:spill zone:a]\n",
 	}
 	if got := lines(); !slices.Equal(got, want) {
