@@ -114,31 +114,6 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-// TestExplainLongTier: a tier of many clusters is not written out at each of its endpoints.
-func TestExplainLongTier(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1, Linger: -1})
-		w.offer("", pods("10.0.0.1:80")...)
-		d := *w.table.Definitions()[web]
-		tier := federation.Tier{{Kind: federation.LocalCluster}}
-		for i := range 63 {
-			tier = append(tier, federation.Term{Kind: federation.Named, Cluster: federation.ClusterName(fmt.Sprintf("%063d", i))})
-		}
-		d.Preference = &federation.Preference{Tiers: []federation.Tier{tier}}
-		w.table.Define(web, &d)
-		c := w.explained(webAddr, "")
-		defer c.hangUp()
-		synctest.Wait()
-		m := c.take()
-		if len(m) != 1 {
-			t.Fatalf("%d messages", len(m))
-		}
-		if got := tiers(m[0].update.GetAdd()); len(got) != 1 || !strings.HasPrefix(got[0], "0:local+000") || !strings.HasSuffix(got[0], "0.../in-service") || len(got[0]) > 120 {
-			t.Errorf("%q", got)
-		}
-	})
-}
-
 // TestExplainIsBounded: what is encoded for such a client alone takes memory of the budget,
 // and is refused if there is none.
 func TestExplainIsBounded(t *testing.T) {

@@ -31,6 +31,15 @@ func TestNoUTF8(t *testing.T) {
 	}
 }
 
+// TestShorten: a tier of many clusters is not written out at each of its endpoints.
+func TestShorten(t *testing.T) {
+	for n, want := range map[int]int{maxTier: maxTier, maxTier + 1: maxTier + 3, 4000: maxTier + 3} {
+		if got := shorten(strings.Repeat("x", n)); len(got) != want {
+			t.Errorf("a name of %d bytes has %d", n, len(got))
+		}
+	}
+}
+
 // TestSharedLabels: labels that all endpoints of a message have are sent once, except
 // those that name the endpoint and that it is in the client's zone or not. All others are sent with their address.
 func TestSharedLabels(t *testing.T) {
