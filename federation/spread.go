@@ -1,7 +1,7 @@
 package federation
 
 import (
-	"net/netip"
+	"hash/fnv"
 	"time"
 )
 
@@ -13,27 +13,17 @@ const parts = 10
 // name or, without a Pod, of the address: so it is the same in all replicas, and all
 // addresses and ports of a Pod are in one part.
 func partOf(e *Endpoint) int {
-	const offset, prime = 14695981039346656037, 1099511628211 // FNV-1a
-	h := uint64(offset)
+	hash := fnv.New64a()
 	if e.Twin == "" {
-		h = hashAddr(h, e.Addr.Addr())
+		addr := e.Addr.Addr().As16()
+		_, _ = hash.Write(addr[:])
 	}
-	for _, text := range [...]string{e.Twin, string(e.Cluster)} {
-		for i := range len(text) {
-			h = (h ^ uint64(text[i])) * prime
-		}
-	}
+	_, _ = hash.Write([]byte(e.Twin))
+	_, _ = hash.Write([]byte(e.Cluster))
+	h := hash.Sum64()
 	h ^= h >> 33 // FNV's low bits are alike for texts that are alike
 	h *= 0xff51afd7ed558ccd
 	return int((h >> 33) % parts)
-}
-
-func hashAddr(h uint64, a netip.Addr) uint64 {
-	const prime = 1099511628211
-	for _, b := range a.As16() {
-		h = (h ^ uint64(b)) * prime
-	}
-	return h
 }
 
 // standings are those of each part of a cluster's endpoints.
