@@ -28,14 +28,6 @@ type published struct {
 	steering Latest[*steering] // of the port, for Set.Tiers
 }
 
-// audience returns that of an instance, or of the whole service (empty).
-func (p *port) audience(instance string) audience {
-	if instance == "" {
-		return p.whole
-	}
-	return p.instances[instance]
-}
-
 // find returns what is published for one kind of client; nil: it is not there.
 func (a audience) find(c Client) *published {
 	if i := slices.IndexFunc(a[c.Node], func(to *published) bool { return to.client == c }); i >= 0 {
@@ -46,10 +38,10 @@ func (a audience) find(c Client) *published {
 
 // join returns what is published for one kind of client, which it adds if there is none.
 func (p *port) join(c Client) (to *published, added bool) {
-	a := p.audience(c.Instance)
+	a := p.audiences[c.Instance]
 	if a == nil {
 		a = make(audience)
-		p.instances[c.Instance] = a
+		p.audiences[c.Instance] = a
 	}
 	if to := a.find(c); to != nil {
 		return to, false
@@ -61,7 +53,7 @@ func (p *port) join(c Client) (to *published, added bool) {
 
 // leave ends one watch of a kind of client.
 func (p *port) leave(c Client) {
-	a := p.audience(c.Instance)
+	a := p.audiences[c.Instance]
 	i := slices.IndexFunc(a[c.Node], func(to *published) bool { return to.client == c })
 	to := a[c.Node][i]
 	if to.refs--; to.refs > 0 {
@@ -71,30 +63,32 @@ func (p *port) leave(c Client) {
 	if a[c.Node] = slices.Delete(a[c.Node], i, i+1); len(a[c.Node]) == 0 {
 		delete(a, c.Node)
 	}
-	if c.Instance != "" && len(a) == 0 {
-		delete(p.instances, c.Instance)
+	if len(a) == 0 {
+		delete(p.audiences, c.Instance)
 	}
 }
 
 // all lists all kinds of clients.
-func (p *port) all() []*published {
-	list := p.whole.clients(nil, nil)
-	for _, a := range p.instances {
+func (p *port) all() (list []*published) {
+	for _, a := range p.audiences {
 		list = a.clients(list, nil)
 	}
 	return list
 }
+
+// whole lists the kinds of clients of the whole service.
+func (p *port) whole() []*published { return p.audiences[""].clients(nil, nil) }
 
 // concerned lists the clients that a change of these lists to those of now may concern, while the
 // summary and the steering are the same. Clients of an instance are concerned if its endpoints have
 // changed and, where traffic stays on nodes, clients of a node if its endpoints or those of other
 // clusters have: clients may ask for any number of names that no endpoint has, and so must not make
 // changes slow for others.
-func (p *port) concerned(merged, unready []*Endpoint) []*published {
-	if len(p.instances) == 0 && !p.summary.byNode {
-		return p.whole.clients(nil, nil)
+func (p *port) concerned(merged, unready []*Endpoint) (list []*published) {
+	if len(p.audiences) == 1 && p.audiences[""] != nil && !p.summary.byNode {
+		return p.whole()
 	}
-	instances, nodes, everywhere := make(map[string]bool), make(map[string]bool), !p.summary.byNode
+	instances, nodes, everywhere := map[string]bool{"": true}, make(map[string]bool), !p.summary.byNode
 	note := func(a, b *Endpoint) {
 		for _, e := range [...]*Endpoint{a, b} {
 			if e != nil {
@@ -108,9 +102,8 @@ func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	if everywhere {
 		nodes = nil
 	}
-	list := p.whole.clients(nil, nodes)
 	for instance := range instances {
-		list = p.instances[instance].clients(list, nodes)
+		list = p.audiences[instance].clients(list, nodes)
 	}
 	return list
 }

@@ -88,7 +88,7 @@ func (s *watchedService) trials(of []Member) (list []*trial) {
 			continue
 		}
 		p.copyTo(&x.port)
-		for _, to := range p.whole.clients(nil, nil) {
+		for _, to := range p.whole() {
 			set, _ := to.latest.Get()
 			x.clients[to.client] = set.Endpoints
 		}
@@ -111,12 +111,15 @@ func (x *trial) after(in inputs, o Options) map[Client][]*Endpoint {
 	p.merged, _ = merge(p.offers)
 	p.unready = p.steering.unready(p.offers, p.merged)
 	p.summary = summarize(in.definition, p.members, p.steering)
-	pass, got := newPass(&p, o.IPv6), make(map[Client][]*Endpoint, len(x.clients))
+	var clients []*published
 	for c := range x.clients {
-		to := &published{client: c}
+		clients = append(clients, &published{client: c})
+	}
+	pass, got := newPass(&p, o.IPv6, clients...), make(map[Client][]*Endpoint, len(clients))
+	for _, to := range clients {
 		pass.publish(to, o.Now(), origin{})
 		set, _ := to.latest.Get()
-		got[c] = set.Endpoints
+		got[to.client] = set.Endpoints
 	}
 	return got
 }

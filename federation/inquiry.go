@@ -38,7 +38,7 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	if p == nil {
 		return nil, false
 	}
-	to := p.audience(q.Key.Client.Instance).find(q.Key.Client)
+	to := p.audiences[q.Key.Client.Instance].find(q.Key.Client)
 	if to == nil {
 		return nil, false
 	}
@@ -66,7 +66,7 @@ func (x *inquiry) choose() {
 			}
 		}
 	}
-	pass := newPass(p, x.ipv6)
+	pass := newPass(p, x.ipv6, &published{client: x.Key.Client})
 	pass.omitted = x.omitted
 	pass.get(pass.tally(x.Key.Client), x.use, x.Key.Client.Zone)
 }

@@ -41,7 +41,7 @@ func (p *port) setSteering(st *steering) {
 
 // publish publishes to clients of a port what has changed for them.
 func (s *watchedService) publish(p *port, clients []*published, why origin) {
-	now, x := s.table.opts.Now(), newPass(p, s.table.opts.IPv6)
+	now, x := s.table.opts.Now(), newPass(p, s.table.opts.IPv6, clients...)
 	for _, to := range clients {
 		x.publish(to, now, why)
 		s.tiers.changed = s.tiers.changed || to.tiers != nil && to.tiers.reported != to.tiers.inUse && to.client.Instance == ""

@@ -26,8 +26,8 @@ type useAndZone struct {
 type pass struct {
 	port            *port
 	ipv6            bool
-	byHostname      map[string]hosted // of all instances; nil until hosted is called
-	nodes           map[string]bool   // that have endpoints, if clients see only their node's
+	byHostname      map[string]hosted // of the instances that clients ask for
+	nodes           map[string]bool   // that have endpoints, if clients see only their node's; nil: they do not, or there is one client
 	tallies         map[tallyKey]*tally
 	linkerdGateways []linkerdGateways // that the port's members have on offer
 	omitted         omitted           // of one client's explanation; nil: nothing is explained
@@ -36,9 +36,10 @@ type pass struct {
 // hosted is what an instance has.
 type hosted struct{ ready, unready []*Endpoint }
 
-func newPass(p *port, ipv6 bool) *pass {
-	x := &pass{port: p, ipv6: ipv6, tallies: make(map[tallyKey]*tally)}
-	if p.summary.byNode {
+// newPass returns one for these clients.
+func newPass(p *port, ipv6 bool, clients ...*published) *pass {
+	x := &pass{port: p, ipv6: ipv6, tallies: make(map[tallyKey]*tally), byHostname: hostedBy(p, clients)}
+	if p.summary.byNode && len(clients) > 1 {
 		x.nodes = make(map[string]bool)
 		for _, e := range slices.Concat(p.merged, p.unready) {
 			x.nodes[e.Node] = true
@@ -50,22 +51,28 @@ func newPass(p *port, ipv6 bool) *pass {
 	return x
 }
 
-// hosted returns what an instance has.
-func (x *pass) hosted(instance string) hosted {
-	if x.byHostname == nil {
-		x.byHostname = make(map[string]hosted)
-		for _, e := range x.port.merged {
-			h := x.byHostname[e.Hostname]
-			h.ready = append(h.ready, e)
-			x.byHostname[e.Hostname] = h
-		}
-		for _, e := range x.port.unready {
-			h := x.byHostname[e.Hostname]
-			h.unready = append(h.unready, e)
-			x.byHostname[e.Hostname] = h
+// hostedBy returns what the instances have that clients ask for.
+func hostedBy(p *port, clients []*published) map[string]hosted {
+	all := make(map[string]hosted)
+	for _, to := range clients {
+		if to.client.Instance != "" {
+			all[to.client.Instance] = hosted{}
 		}
 	}
-	return x.byHostname[instance]
+	if len(all) == 0 {
+		return nil
+	}
+	for _, e := range p.merged {
+		if h, asked := all[e.Hostname]; asked {
+			all[e.Hostname] = hosted{append(h.ready, e), h.unready}
+		}
+	}
+	for _, e := range p.unready {
+		if h, asked := all[e.Hostname]; asked {
+			all[e.Hostname] = hosted{h.ready, append(h.unready, e)}
+		}
+	}
+	return all
 }
 
 // tally returns that of a client. Clients of all nodes without endpoints share one: there
@@ -75,7 +82,7 @@ func (x *pass) tally(c Client) *tally {
 	if x.zoned() {
 		key.zone = c.Zone
 	}
-	if x.nodes[c.Node] {
+	if x.port.summary.byNode && (x.nodes == nil || x.nodes[c.Node]) {
 		key.node = c.Node
 	}
 	t := x.tallies[key]
@@ -92,7 +99,7 @@ func (x *pass) tally(c Client) *tally {
 func (x *pass) count(c Client) *tally {
 	st, ready, unready := x.port.steering, x.port.merged, x.port.unready
 	if c.Instance != "" {
-		h := x.hosted(c.Instance)
+		h := x.byHostname[c.Instance]
 		ready, unready = x.omitted.note(OtherInstance, ready, h.ready), h.unready
 	}
 	if x.port.summary.byNode {

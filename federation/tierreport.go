@@ -46,7 +46,7 @@ func (s *watchedService) worst() (now map[string]tierUser, before map[string]int
 		if p.steering == nil {
 			continue
 		}
-		for _, to := range p.whole.clients(nil, nil) {
+		for _, to := range p.whole() {
 			zone := to.client.Zone
 			before[zone] = max(before[zone], to.tiers.reported)
 			if u, w := (tierUser{p.number, p.steering, to}), now[zone]; w.published == nil || u.worse(w) {
@@ -84,7 +84,7 @@ func (s *watchedService) reportTiers() {
 		if p.steering == nil {
 			continue
 		}
-		for _, to := range p.whole.clients(nil, nil) {
+		for _, to := range p.whole() {
 			to.tiers.reported = to.tiers.inUse
 		}
 	}

@@ -42,8 +42,7 @@ type port struct {
 	contested contested   // among the offers
 	summary   summary
 	declared  []uint16                // of AnyPort: the ports that members declare, sorted
-	whole     audience                // the clients of the service
-	instances map[string]audience     // those of one instance of it, by its name
+	audiences map[string]audience     // by the name of the instance that clients ask for; empty: the whole service
 	returning map[*published]struct{} // clients for whom a tier leaves by itself: see tierView.due
 }
 
@@ -68,13 +67,13 @@ func (s *watchedService) watch(k Key) *Latest[*Set] {
 	defer s.mu.Unlock()
 	p := s.ports[k.Port]
 	if p == nil {
-		p = &port{number: k.Port, whole: make(audience), instances: make(map[string]audience), returning: make(map[*published]struct{})}
+		p = &port{number: k.Port, audiences: make(map[string]audience), returning: make(map[*published]struct{})}
 		s.rebuildPort(p, s.table.inputs(s.id))
 		s.ports[k.Port] = p // not before: a source that panics must leave nothing half built
 	}
 	to, added := p.join(k.Client)
 	if added {
-		newPass(p, s.table.opts.IPv6).publish(to, s.table.opts.Now(), origin{})
+		newPass(p, s.table.opts.IPv6, to).publish(to, s.table.opts.Now(), origin{})
 	}
 	if to.refs++; added && k.concernsService(p) {
 		s.settle()
@@ -88,7 +87,7 @@ func (s *watchedService) unwatch(k Key) {
 	defer s.mu.Unlock()
 	p := s.ports[k.Port]
 	p.leave(k.Client)
-	if len(p.whole)+len(p.instances) == 0 {
+	if len(p.audiences) == 0 {
 		delete(s.ports, k.Port)
 		s.countOffered(p.members, nil)
 		s.table.countUpdates(k.Port, p.members, nil)
@@ -105,7 +104,7 @@ func (s *watchedService) unwatch(k Key) {
 // service is due, or what is reported of it. Those of one more instance do not: there may be
 // any number, and they are due only after something else has changed.
 func (k Key) concernsService(p *port) bool {
-	return k.Client.Instance == "" || len(p.whole) == 0 && len(p.instances) <= 1
+	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }
 
 // rebuild publishes what a new definition, or another link of a member's cluster,
