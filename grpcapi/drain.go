@@ -40,14 +40,14 @@ func (s *Server) Drain(ctx context.Context) {
 
 // WaitUnused returns true when no stream has been open for the given time, and false
 // when the context is done before that. The time must be longer than the 0.1 s that a
-// proxy waits before it reconnects. One caller at a time.
+// proxy waits before it reconnects.
 func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		since, empty := s.emptySince()
+		since, changed := s.unused.Get()
 		var elapsed <-chan time.Time
-		if empty {
+		if !since.IsZero() {
 			left := d - time.Since(since)
 			if left <= 0 {
 				return true
@@ -58,7 +58,7 @@ func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-s.emptied:
+		case <-changed:
 		case <-elapsed:
 		}
 	}

@@ -44,9 +44,8 @@ type Server struct {
 
 	mu       sync.Mutex
 	streams  map[*stream]struct{}
-	emptyAt  time.Time     // when the last stream ended, if there is none now
-	finished bool          // new streams are refused
-	emptied  chan struct{} // gets a value when the last stream ends; has room for one
+	finished bool                         // new streams are refused
+	unused   federation.Latest[time.Time] // since when no stream is open; zero: some are. It is set under mu
 }
 
 // New returns a Server that serves what the table publishes. It starts nothing; see
@@ -65,9 +64,8 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		health:  health.NewServer(),
 		turns:   newTurns(),
 		streams: make(map[*stream]struct{}),
-		emptyAt: time.Now(),
-		emptied: make(chan struct{}, 1),
 	}
+	s.unused.Set(time.Now())
 	s.budget = newBudget(o)
 	if s.getViews, err = newViewCache(o, s.budget, func(k federation.Key) *getView { return newGetView(k, enc) }); err != nil {
 		return nil, err
@@ -113,6 +111,9 @@ func (s *Server) addStream(st *stream) bool {
 	if s.finished {
 		return false
 	}
+	if len(s.streams) == 0 {
+		s.unused.Set(time.Time{})
+	}
 	s.streams[st] = struct{}{}
 	return true
 }
@@ -120,20 +121,7 @@ func (s *Server) addStream(st *stream) bool {
 func (s *Server) removeStream(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.streams, st)
-	if len(s.streams) > 0 {
-		return
+	if delete(s.streams, st); len(s.streams) == 0 {
+		s.unused.Set(time.Now())
 	}
-	s.emptyAt = time.Now()
-	select {
-	case s.emptied <- struct{}{}:
-	default: // a value is there already
-	}
-}
-
-// emptySince returns whether no stream is open, and since when.
-func (s *Server) emptySince() (since time.Time, empty bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.emptyAt, len(s.streams) == 0
 }
