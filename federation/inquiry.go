@@ -16,7 +16,6 @@ type inquiry struct {
 	port    *port // a copy, without clients
 	use     use   // how much of each tier the clients get
 	won     []*Endpoint
-	offered map[*Endpoint]struct{} // what is not withdrawn, and may be in a tier
 	omitted omitted
 	result  *Explanation
 
@@ -58,14 +57,6 @@ func (x *inquiry) choose() {
 	p := x.port
 	x.result.Members = p.describe(nil)
 	x.won, _ = merge(p.offers)
-	x.offered = make(map[*Endpoint]struct{}, len(x.won))
-	for _, o := range p.offers {
-		for _, l := range o.offer {
-			for _, e := range l.Endpoints {
-				x.offered[e] = struct{}{}
-			}
-		}
-	}
 	pass := newPass(p, x.ipv6, &published{client: x.Key.Client})
 	pass.omitted = x.omitted
 	pass.get(pass.tally(x.Key.Client), x.use, x.Key.Client.Zone)
@@ -182,14 +173,15 @@ func (x *inquiry) judge(kept *Slice, a *ExplainedAddress) Verdict {
 		}
 		return Owned
 	}
-	if _, ok := x.offered[a.Endpoint]; !ok {
+	if st != nil { // see divide
 		switch p := &st.members[a.Member]; {
-		case p.standingOf(a.Endpoint) != Withdrawn:
-			return Unpreferred
-		case p.lost:
+		case p.standingOf(a.Endpoint) == Withdrawn && p.lost:
 			return ClusterLost
+		case p.standingOf(a.Endpoint) == Withdrawn:
+			return ClusterCordoned
+		case p.unused:
+			return Unpreferred
 		}
-		return ClusterCordoned
 	}
 	if at, _ := find(x.won, a.Addr); x.won[at] != a.Endpoint {
 		return Taken
