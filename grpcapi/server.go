@@ -67,17 +67,13 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	}
 	s.unused.Set(time.Now())
 	s.budget = newBudget(o)
-	if s.getViews, err = newViewCache(o, s.budget, func(k federation.Key) *getView { return newGetView(k, enc) }); err != nil {
-		return nil, err
-	}
+	s.getViews = newViewCache(o, s.budget, func(k federation.Key) *getView { return newGetView(k, enc) })
 	s.enc, s.routings = enc, wire.NewRoutings(s.profileTooLarge)
-	if s.profileViews, err = newViewCache(o, s.budget, func(k federation.ProfileKey) *profileView {
+	s.profileViews = newViewCache(o, s.budget, func(k federation.ProfileKey) *profileView {
 		v := &profileView{server: s}
 		v.key = k
 		return v
-	}); err != nil {
-		return nil, err
-	}
+	})
 	if s.metrics, err = newMetrics(s, o.Registerer); err != nil {
 		return nil, err
 	}

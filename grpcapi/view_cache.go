@@ -1,7 +1,6 @@
 package grpcapi
 
 import (
-	"fmt"
 	"sync"
 	"time"
 
@@ -105,15 +104,12 @@ type viewCache[K comparable, T any, V cachedView[K, T]] struct {
 	evicted uint64               // closed to make room
 }
 
-func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *budget, create func(K) V) (*viewCache[K, T, V], error) {
-	idle, err := simplelru.NewLRU[K, V](o.IdleViews, nil)
-	if err != nil {
-		return nil, fmt.Errorf("idle views: %w", err)
-	}
+func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *budget, create func(K) V) *viewCache[K, T, V] {
+	idle, _ := simplelru.NewLRU[K, V](max(1, o.IdleViews), nil) // fails for a size of zero only
 	return &viewCache[K, T, V]{
-		create: create, budget: of, linger: o.Linger, maxIdle: o.IdleViews, maxWeight: o.IdleBytes,
+		create: create, budget: of, linger: o.Linger, maxIdle: max(1, o.IdleViews), maxWeight: o.IdleBytes,
 		all: make(map[K]V), idle: idle,
-	}, nil
+	}
 }
 
 // acquire returns the key's view, for one stream to use and release. The caller calls
