@@ -29,6 +29,7 @@ type Config struct {
 	Host        string    // the IP address that it listens on; empty: 127.0.0.1
 	Binary      string    // the controlplane command; empty: program.Controlplane
 	Controllers []string  // controllers to run; nil: those the command runs by default
+	OpenAPI     bool      // serve the API's description, which kubectl asks for
 	Output      io.Writer // what the process logs; nil: appended to Dir/log
 }
 
@@ -206,7 +207,7 @@ func (c *Cluster) spawn() (*program.Process, error) {
 	if c.closed {
 		return nil, errors.New("is closed")
 	}
-	args := []string{"serve", "--name", c.cfg.Name, "--dir", c.cfg.Dir, "--until-eof"}
+	args := []string{"serve", "--name", c.cfg.Name, "--dir", c.cfg.Dir, "--until-eof", fmt.Sprintf("--openapi=%t", c.cfg.OpenAPI)}
 	if c.cfg.Host != "" {
 		args = append(args, "--host", c.cfg.Host)
 	}

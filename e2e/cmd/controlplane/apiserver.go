@@ -29,6 +29,7 @@ type apiServerOptions struct {
 	listener    net.Listener
 	credentials state.Credentials
 	dir         state.Dir
+	openAPI     bool // serve /openapi
 }
 
 func (o apiServerOptions) args() []string {
@@ -91,6 +92,10 @@ func newAPIServer(ctx context.Context, o apiServerOptions) (*aggregator.APIAggre
 		config.KubeAPIs.ControlPlane.Generic, &config.ApiExtensions.GenericConfig.Config, &config.Aggregator.GenericConfig.Config,
 	} {
 		generic.EffectiveVersion = published{generic.EffectiveVersion}
+	}
+	if !o.openAPI { // the API server of CRDs keeps its own, by which it merges what is applied
+		config.KubeAPIs.ControlPlane.Generic.SkipOpenAPIInstallation = true
+		config.Aggregator.GenericConfig.OpenAPIConfig = nil
 	}
 	chain, err := config.Complete()
 	if err != nil {
