@@ -2,7 +2,8 @@ package exports
 
 import (
 	"context"
-	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,97 +14,82 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
-	clienttesting "k8s.io/client-go/testing"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"isthmus/internal/sleep"
+	"isthmus/clusterstore/typed"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
 
 // world is a cluster in memory, with links to others.
 type world struct {
-	t   *testing.T
-	api *fake.Clientset
+	t        *testing.T
+	services *kind[*corev1.Service, corev1.Service]
+	imports  *kind[*mcs.ServiceImport, mcs.ServiceImport]
+	exports  *kind[*mcs.ServiceExport, mcs.ServiceExport]
+	leases   *fake.Clientset
+	slow     atomic.Int64 // how long it takes to read, as a duration
 
-	slow    atomic.Int64 // how long it takes to read, as a duration
-	mu      sync.Mutex
-	delay   func(service string) time.Duration // of each read of a Service before it is written; nil: none
+	mu      sync.Mutex // not held while objects are read or written
 	changed chan struct{}
 	links   []plan.Cluster
 	stale   map[plan.ID]*plan.Service // what is read in place of what there is
 	writes  []string
-	uids    int
-	before  func(verb string, id plan.ID) error // each write; may be nil
-
-	version string // of the MCS-API; empty: there is none
-	imports *kind[*mcs.ServiceImport, mcs.ServiceImport]
-	exports *kind[*mcs.ServiceExport, mcs.ServiceExport]
-	unseen  bool // ServiceImports have been listed when there was none
+	before  func(request string, id plan.ID) error // "create", "get import", "status export"; may be nil
+	prune   func(o metav1.Object)                  // takes off what an older kind does not have; may be nil
+	version string                                 // of the MCS-API; empty: there is none
+	unseen  bool                                   // ServiceImports have been listed when there was none
 }
 
 func newWorld(t *testing.T, links ...plan.Cluster) *world {
-	w := &world{t: t, api: fake.NewClientset(), changed: make(chan struct{}), links: links, stale: make(map[plan.ID]*plan.Service)}
-	w.imports = &kind[*mcs.ServiceImport, mcs.ServiceImport]{w: w, name: "import", all: make(map[plan.ID]*mcs.ServiceImport), keep: func(to, from *mcs.ServiceImport, status bool) {
-		if status {
-			to.ObjectMeta, to.Spec = from.ObjectMeta, from.Spec
-		} else {
-			to.Status = from.Status
-		}
-	}}
-	w.exports = &kind[*mcs.ServiceExport, mcs.ServiceExport]{w: w, name: "export", all: make(map[plan.ID]*mcs.ServiceExport), keep: func(to, from *mcs.ServiceExport, _ bool) {
-		to.ObjectMeta, to.Spec = from.ObjectMeta, from.Spec
-	}}
-	w.api.PrependReactor("*", "services", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		id := plan.ID{Namespace: a.GetNamespace()}
-		switch a := a.(type) {
-		case clienttesting.CreateActionImpl: // updates too
-			id.Name = a.Object.(*corev1.Service).Name
-		case clienttesting.UpdateActionImpl:
-			id.Name = a.Object.(*corev1.Service).Name
-		case clienttesting.DeleteActionImpl:
-			id.Name = a.Name
-		default:
-			return false, nil, nil
-		}
-		w.mu.Lock()
-		before := w.before
-		w.mu.Unlock()
-		if before != nil {
-			if err := before(a.GetVerb(), id); err != nil {
-				return true, nil, err
-			}
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if c, ok := a.(clienttesting.CreateActionImpl); ok && a.GetVerb() == "create" {
-			w.uids++
-			o := c.Object.(*corev1.Service)
-			o.UID, o.Spec.ClusterIPs = types.UID(fmt.Sprint("uid-", w.uids)), []string{fmt.Sprint("10.96.0.", w.uids)}
-		}
-		w.writes = append(w.writes, a.GetVerb()+" "+id.String())
-		w.touch()
-		return false, nil, nil
-	})
+	w := &world{t: t, changed: make(chan struct{}), links: links, stale: make(map[plan.ID]*plan.Service)}
+	w.services = newKind[*corev1.Service](w, "", nil)
+	w.imports = newKind[*mcs.ServiceImport](w, " import", func(to, from *mcs.ServiceImport) { to.Status = from.Status })
+	w.exports = newKind[*mcs.ServiceExport](w, " export", func(to, from *mcs.ServiceExport) { to.Status = from.Status })
+	w.leases = fake.NewClientset()
 	return w
 }
 
-// touch has the writer look again, once what is being written is there. w.mu is held.
-func (w *world) touch() {
+// newKind is a kind of object, whose requests end with that text.
+func newKind[T pointer[O], O any](w *world, name string, status func(to, from T)) *kind[T, O] {
+	return &kind[T, O]{
+		all: make(map[plan.ID]T), status: status,
+		asked: func(verb string, id plan.ID) error {
+			w.mu.Lock()
+			before, version := w.before, w.version
+			w.mu.Unlock()
+			if name != "" && version == "" {
+				w.t.Errorf("%s%s %v though there is no such kind", verb, name, id)
+			}
+			if before == nil {
+				return nil
+			}
+			return before(verb+name, id)
+		},
+		stored: func(verb string, o T) {
+			w.change(func() {
+				w.writes = append(w.writes, verb+name+" "+o.GetNamespace()+"/"+o.GetName())
+				if w.prune != nil {
+					w.prune(o)
+				}
+				if s, ok := any(o).(*corev1.Service); ok && verb == "create" {
+					s.Spec.ClusterIPs = []string{"10.96.0." + strings.TrimPrefix(string(s.UID), "uid-")}
+				}
+			})
+		},
+	}
+}
+
+// change changes the world, and has the writer look again, once what is being written is there.
+func (w *world) change(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
 	changed := w.changed
 	w.changed = make(chan struct{})
 	time.AfterFunc(time.Millisecond, func() { close(changed) })
-}
-
-func (w *world) change(f func()) {
-	w.mu.Lock()
-	f()
-	w.touch()
-	w.mu.Unlock()
 }
 
 func (w *world) watch() <-chan struct{} {
@@ -114,31 +100,26 @@ func (w *world) watch() <-chan struct{} {
 
 func (w *world) read() (plan.World, bool) {
 	time.Sleep(time.Duration(w.slow.Load()))
-	all, err := w.api.CoreV1().Services("").List(context.Background(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Error(err)
-		return plan.World{}, false
-	}
+	services, imports, exports := w.services.list(), w.imports.list(), w.exports.list()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	is := plan.World{
 		Settings: plan.Settings{Controller: "linkerd", ClusterName: "local", Labels: true, ServiceExports: true, UnlinkedAfter: 10 * time.Minute},
-		Now:      time.Now(), Clusters: append([]plan.Cluster{}, w.links...), Namespaces: map[string]bool{"shop": true, "other": true}, Services: make(map[plan.ID]*plan.Service),
+		Now:      time.Now(), Clusters: slices.Clone(w.links), Namespaces: map[string]bool{"shop": true, "other": true},
+		Services: make(map[plan.ID]*plan.Service), Imports: make(map[plan.ID]*plan.ServiceImport), MCSVersion: w.version,
 	}
-	for i := range all.Items {
-		o := object.Read(&all.Items[i])
-		is.Services[o.ID] = o
+	for _, o := range services {
+		s := object.Read(o)
+		is.Services[s.ID] = s
 	}
-	is.MCSVersion, is.Imports = w.version, make(map[plan.ID]*plan.ServiceImport)
-	if w.version != "" {
-		for id, o := range w.imports.all {
-			if !w.unseen {
-				is.Imports[id] = object.ReadImport(o)
-			}
+	for _, o := range imports {
+		if i := object.ReadImport(o); !w.unseen {
+			is.Imports[i.ID] = i
 		}
 	}
 	own := plan.Cluster{Seen: true, SeenServiceExports: true}
-	for id, o := range w.exports.all {
+	for _, o := range exports {
+		id := plan.ID{Namespace: o.Namespace, Name: o.Name}
 		own.Exports = append(own.Exports, plan.Export{ID: id, Service: exported(id), Exported: object.ReadExport(o, true)})
 	}
 	is.Clusters = append(is.Clusters, own)
@@ -148,6 +129,38 @@ func (w *world) read() (plan.World, bool) {
 		}
 	}
 	return is, true
+}
+
+// serviceClient has the methods that are used of client-go's.
+type serviceClient struct {
+	in[*corev1.Service, corev1.Service]
+	below
+}
+
+// below is one level below, so that methods above it are before its own.
+type below struct{ corev1client.ServiceInterface }
+
+// writer is one that has not begun.
+func (w *world) writer() *Writer {
+	api := typed.MCS{
+		ServiceImports: func(namespace string) typed.WithStatus[*mcs.ServiceImport] {
+			return in[*mcs.ServiceImport, mcs.ServiceImport]{w.imports, namespace}
+		},
+		ServiceExports: func(namespace string) typed.WithStatus[*mcs.ServiceExport] {
+			return in[*mcs.ServiceExport, mcs.ServiceExport]{w.exports, namespace}
+		},
+	}
+	made, err := New(Options{
+		Services: func(namespace string) corev1client.ServiceInterface {
+			return serviceClient{in: in[*corev1.Service, corev1.Service]{w.services, namespace}}
+		},
+		Leases: w.leases.CoordinationV1().Leases, MCS: map[string]typed.MCS{"v1beta1": api}, Namespace: "linkerd", Identity: "me",
+		World: w.read, Changed: w.watch, Registerer: prometheus.NewRegistry(), Log: zap.NewNop(),
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return made
 }
 
 // link is a link that exports Services of these names, as namespace/name.
@@ -186,11 +199,7 @@ func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *term)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, links...)
 		ctx, stop := context.WithCancel(t.Context())
-		writer, err := New(Options{Services: w.services, MCS: w.mcs(), Leases: w.api.CoordinationV1().Leases, Namespace: "linkerd", Identity: "me", World: w.read, Changed: w.watch, Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
-		if err != nil {
-			t.Fatal(err)
-		}
-		one := newTerm(writer, always{ctx})
+		one := newTerm(w.writer(), always{ctx})
 		done := make(chan struct{})
 		go func() { one.loop.Run(ctx); close(done) }()
 		f(w, one)
@@ -198,26 +207,6 @@ func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *term)) {
 		<-done
 		time.Sleep(time.Second) // what touches the world has ended
 	})
-}
-
-func (w *world) services(namespace string) corev1client.ServiceInterface {
-	return slowly{w.api.CoreV1().Services(namespace), w}
-}
-
-// slowly is a client of Services that takes the world's delay.
-type slowly struct {
-	corev1client.ServiceInterface
-	w *world
-}
-
-func (s slowly) Get(ctx context.Context, name string, o metav1.GetOptions) (*corev1.Service, error) {
-	s.w.mu.Lock()
-	delay := s.w.delay
-	s.w.mu.Unlock()
-	if delay != nil && !sleep.For(ctx, delay(name)) {
-		return nil, ctx.Err()
-	}
-	return s.ServiceInterface.Get(ctx, name, o)
 }
 
 // take returns what has been written since it was last called.
@@ -229,27 +218,12 @@ func (w *world) take() []string {
 	return all
 }
 
-func (w *world) service(name string) *corev1.Service {
-	o, err := w.api.CoreV1().Services("shop").Get(context.Background(), name, metav1.GetOptions{})
-	if err != nil {
-		return nil
-	}
-	return o
-}
-
-// add puts a Service there as a user would.
-func (w *world) add(o *corev1.Service) {
-	if err := w.api.Tracker().Add(o.DeepCopy()); err != nil {
-		w.t.Error(err)
-	}
-}
+func (w *world) service(name string) *corev1.Service { return w.services.find(name) }
 
 // edit changes a Service as a user would.
 func (w *world) edit(name string, change func(o *corev1.Service)) {
-	o := w.service(name).DeepCopy()
+	o := w.service(name)
 	change(o)
-	if err := w.api.Tracker().Update(corev1.SchemeGroupVersion.WithResource("services"), o, "shop"); err != nil {
-		w.t.Error(err)
-	}
+	w.services.put(o)
 	w.change(func() {})
 }

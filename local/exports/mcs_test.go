@@ -5,11 +5,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/internal/adminapi"
@@ -19,19 +21,27 @@ import (
 // inMCS runs a term in a world with ServiceExports and ServiceImports, and one of each of these names in the own cluster.
 func inMCS(t *testing.T, links []string, own []string, f func(w *world, t *term)) {
 	inWorld(t, nil, func(w *world, t *term) {
+		for _, name := range own {
+			w.exports.put(&mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: name, UID: "own", Generation: 3, CreationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)),
+			}})
+		}
 		w.change(func() {
 			w.version = "v1beta1"
 			for _, name := range links {
 				w.links = append(w.links, importing(name, shop("web")))
 			}
-			for _, name := range own {
-				w.exports.all[shop(name)] = &mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{
-					Namespace: "shop", Name: name, UID: "own", ResourceVersion: "1", Generation: 3, CreationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)),
-				}}
-			}
 		})
 		f(w, t)
 	})
+}
+
+// edited changes an object as others do.
+func edited[T pointer[O], O any](w *world, all *kind[T, O], change func(T)) {
+	o := all.find("web")
+	change(o)
+	all.put(o)
+	w.change(func() {})
 }
 
 func conditionsOf(o *mcs.ServiceExport) (all []string) {
@@ -45,20 +55,16 @@ func conditionsOf(o *mcs.ServiceExport) (all []string) {
 func TestConditions(t *testing.T) {
 	inMCS(t, nil, []string{"web"}, func(w *world, _ *term) {
 		theirs := metav1.Condition{Type: "Theirs", Status: metav1.ConditionUnknown, Reason: "Why", LastTransitionTime: metav1.NewTime(time.Unix(1000, 0))}
-		w.change(func() { w.exports.all[shop("web")].Status.Conditions = []metav1.Condition{theirs} })
+		edited(w, w.exports, func(o *mcs.ServiceExport) { o.Status.Conditions = []metav1.Condition{theirs} })
 		time.Sleep(10 * time.Second)
 		w.take()
-		o := w.exports.all[shop("web")]
+		o := w.exports.find("web")
 		if got := conditionsOf(o); !slices.Equal(got, []string{"Theirs=Unknown Why", "Valid=True Valid", "Ready=True Ready", "Conflict=False NoConflicts"}) || !o.Status.Conditions[0].LastTransitionTime.Equal(&theirs.LastTransitionTime) || o.Status.Conditions[1].ObservedGeneration != 3 {
 			t.Errorf("conditions %q: %+v", got, o.Status.Conditions)
 		}
-		w.change(func() {
-			o := o.DeepCopy()
-			o.Status.Conditions[1].Status, o.ResourceVersion = metav1.ConditionFalse, "x"
-			w.exports.all[shop("web")] = o
-		})
+		edited(w, w.exports, func(o *mcs.ServiceExport) { o.Status.Conditions[1].Status = metav1.ConditionFalse })
 		time.Sleep(5 * time.Second)
-		if got := w.take(); !slices.Equal(got, []string{"status export shop/web"}) || w.exports.all[shop("web")].Status.Conditions[1].Status != metav1.ConditionTrue {
+		if got := w.take(); !slices.Equal(got, []string{"status export shop/web"}) || w.exports.find("web").Status.Conditions[1].Status != metav1.ConditionTrue {
 			t.Errorf("once another has changed it: %q", got)
 		}
 	})
@@ -68,27 +74,31 @@ func TestConditions(t *testing.T) {
 func TestPruned(t *testing.T) {
 	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, term *term) {
 		w.change(func() {
-			w.imports.prune = func(o *mcs.ServiceImport) { o.Spec.IPFamilies, o.Status.Conditions = nil, nil }
-			w.exports.prune = func(o *mcs.ServiceExport) {
-				for i := range o.Status.Conditions {
-					o.Status.Conditions[i].ObservedGeneration = 0
+			w.prune = func(o metav1.Object) {
+				switch o := o.(type) {
+				case *mcs.ServiceImport:
+					o.Spec.IPFamilies, o.Status.Conditions = nil, nil
+				case *mcs.ServiceExport:
+					for i := range o.Status.Conditions {
+						o.Status.Conditions[i].ObservedGeneration = 0
+					}
 				}
 			}
 		})
 		time.Sleep(10 * time.Second)
 		got := w.take()
-		o := w.imports.all[shop("web")]
+		o := w.imports.find("web")
 		if len(got) > 7 || len(o.Spec.IPs) == 0 || len(o.Status.Clusters) != 2 {
 			t.Errorf("%q: %+v, %+v", got, o.Spec, o.Status)
 		}
-		w.change(func() { w.imports.gets = 0 })
-		time.Sleep(time.Hour)
-		got = w.take()
 		w.change(func() {
-			if len(got) > 0 || w.imports.gets > 0 {
-				t.Errorf("though nothing changes: %q, read %d times", got, w.imports.gets)
+			w.before = func(request string, id plan.ID) error {
+				t.Errorf("though nothing changes: %s %v", request, id)
+				return nil
 			}
 		})
+		time.Sleep(time.Hour)
+		w.change(func() { w.before = nil })
 		world, _ := w.read()
 		p, _ := plan.Make(world, plan.Memory{})
 		changes := Changes(world, p)
@@ -109,11 +119,7 @@ func TestPruned(t *testing.T) {
 		if got := w.take(); !slices.Contains(got, "update import shop/web") {
 			t.Errorf("once another port is exported: %q", got)
 		}
-		w.change(func() {
-			o := w.imports.all[shop("web")].DeepCopy()
-			o.Spec.Ports, o.ResourceVersion = nil, "x"
-			w.imports.all[shop("web")] = o
-		})
+		edited(w, w.imports, func(o *mcs.ServiceImport) { o.Spec.Ports = nil })
 		time.Sleep(5 * time.Second)
 		if got := w.take(); !slices.Equal(got, []string{"update import shop/web"}) {
 			t.Errorf("once others have taken the port away: %q", got)
@@ -126,8 +132,11 @@ func TestImportsForbidden(t *testing.T) {
 	inMCS(t, []string{"west"}, nil, func(w *world, term *term) {
 		w.change(func() {
 			w.links = append(w.links, link("east", shop("web")))
-			w.imports.refuse = func(o *mcs.ServiceImport) error {
-				return apierrors.NewForbidden(mcsResource, o.Name, errors.New("no right"))
+			w.before = func(request string, id plan.ID) error {
+				if strings.HasSuffix(request, " import") && request != "get import" {
+					return apierrors.NewForbidden(schema.GroupResource{}, id.Name, errors.New("no right"))
+				}
+				return nil
 			}
 		})
 		time.Sleep(3 * time.Second)
@@ -139,7 +148,7 @@ func TestImportsForbidden(t *testing.T) {
 		if state, why := term.trouble(&Change{Object: Object{Kind: ServiceImport, ID: shop("web")}}); state != adminapi.ExportFailed || !strings.Contains(why, "no right") {
 			t.Errorf("state %q: %s", state, why)
 		}
-		w.change(func() { w.imports.refuse = nil })
+		w.change(func() { w.before = nil })
 		time.Sleep(10 * time.Second)
 		if got := w.take(); len(got) < 4 || got[0] != "create import shop/web" {
 			t.Errorf("once it is granted: %q", got)
@@ -150,20 +159,23 @@ func TestImportsForbidden(t *testing.T) {
 // Where a kind has no status to be written by itself, or is not served in the version of the other, that is a problem, and is tried again
 // ever more seldom.
 func TestNoStatus(t *testing.T) {
-	for name, spoil := range map[string]func(k *kind[*mcs.ServiceExport, mcs.ServiceExport]){
-		"no status": func(k *kind[*mcs.ServiceExport, mcs.ServiceExport]) {
-			k.refuse = func(o *mcs.ServiceExport) error { return apierrors.NewNotFound(mcsResource, o.Name) }
-		},
-		"another version": func(k *kind[*mcs.ServiceExport, mcs.ServiceExport]) { k.unserved = true },
-	} {
+	for name, absent := range map[string]string{"no status": "status export", "another version": "get export"} {
 		inMCS(t, nil, []string{"web"}, func(w *world, term *term) {
-			w.change(func() { spoil(w.exports) })
-			time.Sleep(time.Hour)
+			tries := 0
 			w.change(func() {
-				if state, _ := term.trouble(&Change{Object: Object{ServiceExport, shop("web"), true}}); state != adminapi.ExportFailed || w.exports.gets > 30 {
-					t.Errorf("%s: state %q after %d tries", name, state, w.exports.gets)
+				w.before = func(request string, id plan.ID) error {
+					if request != absent {
+						return nil
+					}
+					tries++
+					return apierrors.NewNotFound(schema.GroupResource{}, id.Name)
 				}
 			})
+			time.Sleep(time.Hour)
+			synctest.Wait()
+			if state, _ := term.trouble(&Change{Object: Object{ServiceExport, shop("web"), true}}); state != adminapi.ExportFailed || tries > 30 {
+				t.Errorf("%s: state %q after %d tries", name, state, tries)
+			}
 		})
 	}
 }
@@ -172,16 +184,16 @@ func TestNoStatus(t *testing.T) {
 func TestImportOfAnother(t *testing.T) {
 	inWorld(t, nil, func(w *world, _ *term) {
 		users := &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "users"}}
-		theirs := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-clusterset"}}
-		w.add(theirs)
+		w.services.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-clusterset"}})
+		w.imports.put(users)
 		w.change(func() {
-			w.version, w.imports.all[shop("web")] = "v1beta1", users
+			w.version = "v1beta1"
 			w.links = []plan.Cluster{importing("west", shop("web"))}
 			w.stale[shop("web-clusterset")], w.unseen = nil, true
 		})
 		time.Sleep(time.Minute)
-		if got := w.take(); len(got) > 0 || w.imports.all[shop("web")] != users {
-			t.Errorf("%q", got)
+		if got, now := w.take(), w.imports.find("web"); len(got) > 0 || now == nil || now.UID != "users" {
+			t.Errorf("%q, and there is %+v", got, now)
 		}
 	})
 }
