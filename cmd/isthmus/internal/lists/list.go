@@ -55,14 +55,17 @@ func (l *list[T]) find(q Query) (adminapi.List[T], error) {
 	if len(words) > 0 {
 		texts = l.texts()
 	}
-	var found []*T
-	for i, line := range l.lines {
-		if (part == nil || part(line)) && (len(words) == 0 || hasAll(texts[i], words)) {
-			found = append(found, line)
+	found := l.lines
+	if part != nil || len(words) > 0 {
+		found = nil
+		for i, line := range l.lines {
+			if (part == nil || part(line)) && (len(words) == 0 || hasAll(texts[i], words)) {
+				found = append(found, line)
+			}
 		}
 	}
 	if order != nil && q.Sort != "" && q.Sort != l.kind.order[0].name {
-		slices.SortFunc(found, order)
+		found = slices.SortedFunc(slices.Values(found), order)
 	}
 	return cut(found, len(l.lines), q), nil
 }

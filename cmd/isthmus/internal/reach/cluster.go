@@ -18,7 +18,7 @@ import (
 // Cluster is where gateways are looked for. Its methods may be called from several
 // goroutines.
 type Cluster struct {
-	Context string         // of the kubeconfig; empty: that of this Pod
+	Context string         // its name in the kubeconfig; empty: the cluster of this Pod
 	API     *typed.Clients // guarded: see [Guard]
 	options Options
 	config  *rest.Config
