@@ -53,7 +53,7 @@ func coldStart(s Scale, name string, c ColdScale) Trial {
 func (r *run) list(c ColdScale) {
 	began := time.Now()
 	p := must(program.Start(program.Config{
-		Path: r.cfg.List[0], Args: append(slices.Clip(r.cfg.List[1:]), r.kubeconfig), Output: os.Stderr, Announces: true,
+		Path: r.List[0], Args: append(slices.Clip(r.List[1:]), r.kubeconfig), Output: os.Stderr, Announces: true,
 	}))
 	r.atEnd(p.Close)
 	line := must(p.AwaitLine(r.ctx))

@@ -11,6 +11,7 @@ import (
 
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
+	"isthmus/e2e/bench/proc"
 	"isthmus/e2e/poll"
 )
 
@@ -99,7 +100,7 @@ func (l *Lab) Run(ctx context.Context, trials []Trial) (results []Result, err er
 			if r.Samples, err = l.sample(ctx, t, size); err != nil {
 				return results, fmt.Errorf("%s: %w", r.name(), err)
 			}
-			l.cfg.Log("%s: %.0f s", r.name(), time.Since(began).Seconds())
+			l.Log("%s: %.0f s", r.name(), time.Since(began).Seconds())
 			results = append(results, r)
 		}
 	}
@@ -108,7 +109,7 @@ func (l *Lab) Run(ctx context.Context, trials []Trial) (results []Result, err er
 
 // sample makes a trial at one size, as often as it is to be made.
 func (l *Lab) sample(ctx context.Context, t Trial, size int) (samples map[Kind][]Sample, err error) {
-	r := run{Lab: l, size: size, kubeconfig: filepath.Join(l.cfg.Dir, "fleet.kubeconfig"), recording: filepath.Join(l.cfg.Dir, "fleet.json")}
+	r := run{Lab: l, size: size, kubeconfig: filepath.Join(l.Dir, "fleet.kubeconfig"), recording: filepath.Join(l.Dir, "fleet.json")}
 	if r.fleet, err = fleet.Start(t.fleet(size)); err != nil {
 		return nil, err
 	}
@@ -143,19 +144,19 @@ func (l *Lab) awaitIdle(ctx context.Context, run string) error {
 	const enough, look = 0.1, 250 * time.Millisecond
 	runtime.GC()
 	busy := 0.0
-	for began := time.Now(); time.Since(began) < l.cfg.Scale.Idle; {
+	for began := time.Now(); time.Since(began) < l.Scale.Idle; {
 		var err error
-		if busy, err = l.busy(ctx, min(look, l.cfg.Scale.Idle)); ctx.Err() != nil {
+		if busy, err = proc.Busy(ctx, min(look, l.Scale.Idle)); ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
-			l.cfg.Log("%s: whether the processors are idle is not known: %v", run, err)
+			l.Log("%s: whether the processors are idle is not known: %v", run, err)
 			return nil
 		} else if busy < enough {
 			return nil
 		}
 	}
 	if busy > 0 {
-		l.cfg.Log("%s: other work has %.0f %% of the processors: the figures are not reliable", run, 100*busy)
+		l.Log("%s: other work has %.0f %% of the processors: the figures are not reliable", run, 100*busy)
 	}
 	return nil
 }

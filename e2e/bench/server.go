@@ -40,11 +40,11 @@ func (r *run) startReplica(name string, flags ...string) *server {
 	s := &server{run: r, started: time.Now(), steps: map[string]int{}}
 	switch {
 	case r.kind == Floor:
-		s.floor = must(floor.Start(r.ctx, append(slices.Clip(r.cfg.Floor), r.recording)...))
+		s.floor = must(floor.Start(r.ctx, append(slices.Clip(r.Floor), r.recording)...))
 		s.addr, s.pid = s.floor.Addr(), s.floor.Pid()
 		r.atEnd(s.floor.Stop)
 	default:
-		g := must(gateway.Start(r.ctx, gateway.Config{Binary: r.cfg.Isthmus, Kubeconfig: r.kubeconfig, Hostname: name, Args: append(gatewayArgs(), flags...)}))
+		g := must(gateway.Start(r.ctx, gateway.Config{Binary: r.Isthmus, Kubeconfig: r.kubeconfig, Hostname: name, Args: append(gatewayArgs(), flags...)}))
 		s.addr, s.pid, s.admin = g.Addr(), g.Pid(), g.MetricsAddr()
 		r.atEnd(func() error { return errors.Join(g.Check(r.ctx), g.Stop()) })
 	}
@@ -60,7 +60,7 @@ func (s *server) rss() float64 { return float64(must(proc.ReadMemory(s.pid)).RSS
 
 // settled is rss once that sinks no more.
 func (s *server) settled() float64 {
-	return float64(must(proc.Settled(s.ctx, s.pid, s.cfg.Scale.Settle)).RSS)
+	return float64(must(proc.Settled(s.ctx, s.pid, s.Scale.Settle)).RSS)
 }
 
 // peak returns the server's highest resident memory since its start, or since resetPeak.

@@ -75,10 +75,7 @@ func smoke(t *testing.T, trials []Trial, check func(*testing.T, []Result)) {
 	for _, trial := range trials {
 		t.Run(trial.Name, func(t *testing.T) {
 			t.Parallel()
-			lab, err := NewLab(Config{Dir: t.TempDir(), Floor: selfCommand("floor"), List: selfCommand("list"), Log: t.Logf, Scale: smokeScale})
-			if err != nil {
-				t.Fatal(err)
-			}
+			lab := &Lab{Dir: t.TempDir(), Floor: selfCommand("floor"), List: selfCommand("list"), Log: t.Logf, Scale: smokeScale}
 			results, err := lab.Run(t.Context(), []Trial{trial})
 			if err != nil {
 				t.Fatal(err)

@@ -29,7 +29,7 @@ const (
 	Port = 8080
 
 	// waitLimit bounds how long what a cluster does by itself may take.
-	waitLimit = 20 * time.Second
+	waitLimit = time.Minute
 )
 
 // Cluster is a running cluster that the shop is in, or will be, and an administrator's client of it. Its methods may be

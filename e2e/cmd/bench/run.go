@@ -68,16 +68,16 @@ func parse(args []string, p process) (o options, err error) {
 	return o, err
 }
 
-func (o options) config(p process) (bench.Config, error) {
+func (o options) lab(p process) (*bench.Lab, error) {
 	self, err := os.Executable()
 	if err != nil {
-		return bench.Config{}, err
+		return nil, err
 	}
-	cfg := bench.Config{
+	lab := &bench.Lab{
 		Scale: bench.Full(), Dir: o.out, Isthmus: filepath.Join(o.bin, "isthmus"), Floor: []string{self, "floor"}, List: []string{self, "list"},
 		Log: func(format string, args ...any) { fmt.Fprintf(p.stderr, format+"\n", args...) },
 	}
-	return cfg, os.MkdirAll(o.out, 0o755)
+	return lab, os.MkdirAll(o.out, 0o755)
 }
 
 // run is the command without its process. When it returns, nothing that it started is left.
@@ -104,21 +104,21 @@ func run(ctx context.Context, args []string, p process) error {
 	if err != nil {
 		return err
 	}
-	cfg, err := o.config(p)
+	lab, err := o.lab(p)
 	if err != nil {
 		return err
 	}
 	switch verb {
 	case "":
-		return measure(ctx, o, cfg, bench.Trials(cfg.Scale), reportFile, p.stdout)
+		return measure(ctx, o, lab, bench.Trials(lab.Scale), reportFile, p.stdout)
 	case "growth":
-		return measure(ctx, o, cfg, bench.Growth(cfg.Scale), growthFile, p.stdout)
+		return measure(ctx, o, lab, bench.Growth(lab.Scale), growthFile, p.stdout)
 	}
 	return cli.Usagef("%q is no verb; see bench -help", verb)
 }
 
 // measure makes those of the trials that are asked for, and prints the table and keeps the results, be it not of all.
-func measure(ctx context.Context, o options, cfg bench.Config, trials []bench.Trial, file string, stdout io.Writer) error {
+func measure(ctx context.Context, o options, lab *bench.Lab, trials []bench.Trial, file string, stdout io.Writer) error {
 	asked, err := regexp.Compile(o.run)
 	if err != nil {
 		return cli.Usagef("-run: %w", err)
@@ -127,10 +127,6 @@ func measure(ctx context.Context, o options, cfg bench.Config, trials []bench.Tr
 		return cli.Usagef("-run %q matches no trial", o.run)
 	}
 	began := time.Now()
-	lab, err := bench.NewLab(cfg)
-	if err != nil {
-		return err
-	}
 	results, failed := lab.Run(ctx, trials)
 	if len(results) == 0 {
 		return failed

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -13,7 +14,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
-	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/descriptorpb"
 	"google.golang.org/protobuf/types/dynamicpb"
 
@@ -72,7 +72,7 @@ func (d *demo) byReflection(ctx context.Context) error {
 	return d.same("a call by reflection", addrs)
 }
 
-// reflectGet asks the server for the description of its method Get.
+// reflectGet asks the server for the description of its method Get, which comes with all that it depends on.
 func reflectGet(ctx context.Context, conn grpc.ClientConnInterface) (protoreflect.MethodDescriptor, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -80,56 +80,9 @@ func reflectGet(ctx context.Context, conn grpc.ClientConnInterface) (protoreflec
 	if err != nil {
 		return nil, err
 	}
-	set, seen := &descriptorpb.FileDescriptorSet{}, map[string]bool{}
-	ask := func(r *grpc_reflection_v1.ServerReflectionRequest) error {
-		files, err := askFiles(stream, r)
-		for _, file := range files {
-			if !seen[file.GetName()] {
-				seen[file.GetName()] = true
-				set.File = append(set.File, file)
-			}
-		}
-		return err
-	}
-	if err := ask(&grpc_reflection_v1.ServerReflectionRequest{
+	if err := stream.Send(&grpc_reflection_v1.ServerReflectionRequest{
 		MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_FileContainingSymbol{FileContainingSymbol: destination},
-	}); err != nil {
-		return nil, err
-	}
-	for i := 0; i < len(set.File); i++ { // what they import comes behind them
-		for _, name := range set.File[i].GetDependency() {
-			if seen[name] {
-				continue
-			}
-			if err := ask(&grpc_reflection_v1.ServerReflectionRequest{
-				MessageRequest: &grpc_reflection_v1.ServerReflectionRequest_FileByFilename{FileByFilename: name},
-			}); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return findGet(set)
-}
-
-func findGet(set *descriptorpb.FileDescriptorSet) (protoreflect.MethodDescriptor, error) {
-	files, err := protodesc.NewFiles(set)
-	if err != nil {
-		return nil, err
-	}
-	found, err := files.FindDescriptorByName(destination)
-	if err != nil {
-		return nil, err
-	}
-	service, ok := found.(protoreflect.ServiceDescriptor)
-	if !ok || service.Methods().ByName("Get") == nil {
-		return nil, fmt.Errorf("%s: %w", destination, protoregistry.NotFound)
-	}
-	return service.Methods().ByName("Get"), nil
-}
-
-// askFiles makes one request on a reflection stream.
-func askFiles(stream grpc_reflection_v1.ServerReflection_ServerReflectionInfoClient, r *grpc_reflection_v1.ServerReflectionRequest) ([]*descriptorpb.FileDescriptorProto, error) {
-	if err := stream.Send(r); err != nil && err != io.EOF { // EOF: Recv returns why
+	}); err != nil && err != io.EOF { // EOF: Recv returns why
 		return nil, err
 	}
 	reply, err := stream.Recv()
@@ -137,15 +90,27 @@ func askFiles(stream grpc_reflection_v1.ServerReflection_ServerReflectionInfoCli
 		return nil, err
 	}
 	if e := reply.GetErrorResponse(); e != nil {
-		return nil, fmt.Errorf("%s: %s", r, e.GetErrorMessage())
+		return nil, errors.New(e.GetErrorMessage())
 	}
-	var files []*descriptorpb.FileDescriptorProto
+	set := &descriptorpb.FileDescriptorSet{}
 	for _, text := range reply.GetFileDescriptorResponse().GetFileDescriptorProto() {
 		file := &descriptorpb.FileDescriptorProto{}
 		if err := proto.Unmarshal(text, file); err != nil {
 			return nil, err
 		}
-		files = append(files, file)
+		set.File = append(set.File, file)
 	}
-	return files, nil
+	files, err := protodesc.NewFiles(set)
+	if err != nil {
+		return nil, err
+	}
+	found, err := files.FindDescriptorByName(destination + ".Get")
+	if err != nil {
+		return nil, err
+	}
+	get, ok := found.(protoreflect.MethodDescriptor)
+	if !ok {
+		return nil, fmt.Errorf("%s is no method", found.FullName())
+	}
+	return get, nil
 }

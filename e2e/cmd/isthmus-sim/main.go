@@ -66,11 +66,6 @@ type arguments struct {
 func parse(args []string, out io.Writer) (arguments, error) {
 	var a arguments
 	flags := flag.NewFlagSet("isthmus-sim", flag.ContinueOnError)
-	flags.SetOutput(out)
-	flags.Usage = func() {
-		fmt.Fprintf(out, "%s%s\n\nflags:\n", overview, strings.Join(sim.FaultNames(), ", "))
-		flags.PrintDefaults()
-	}
 	s := &a.sim
 	flags.Uint64Var(&s.Seed, "seed", 0, "`number` that all follows from; 0: one of the time")
 	flags.IntVar(&a.seeds, "seeds", 1, "so many seeds, one after the other")
@@ -87,11 +82,9 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	flags.BoolVar(&a.bulkhead, "bulkhead", false, "measure what pods of one cluster cost")
 	flags.BoolVar(&s.Verbose, "v", false, "show each step")
 	faults := flags.String("faults", ".", "`regular expression` of the faults that may happen")
-	if err := flags.Parse(args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return a, err
-		}
-		return a, cli.Usage(err)
+	err := cli.Parse(flags, args, overview+strings.Join(sim.FaultNames(), ", ")+"\n\nflags:\n", out)
+	if err != nil {
+		return a, err
 	}
 	if flags.NArg() > 0 {
 		return a, cli.Usagef("%q is no flag; see -help", flags.Arg(0))
@@ -99,7 +92,6 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	if a.seeds < 1 {
 		return a, cli.Usagef("-seeds must be at least 1")
 	}
-	var err error
 	if s.Faults, err = regexp.Compile(*faults); err != nil {
 		return a, cli.Usagef("-faults: %w", err)
 	}

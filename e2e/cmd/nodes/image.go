@@ -4,10 +4,9 @@ import (
 	"archive/tar"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"runtime"
 )
 
@@ -42,22 +41,12 @@ func writeImage(path, name, program string) (err error) {
 
 // writeLayout writes what is in a folder, such as an image's layout, as one file.
 func writeLayout(path, dir string) error {
-	files := map[string][]byte{}
-	err := filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		name, err := filepath.Rel(dir, file)
-		if err != nil {
-			return err
-		}
-		files[name], err = os.ReadFile(file)
-		return err
-	})
+	f, err := os.Create(path)
 	if err != nil {
 		return err
 	}
-	return writeTar(path, files)
+	archive := tar.NewWriter(f)
+	return errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close(), f.Close())
 }
 
 func writeTar(path string, files map[string][]byte) error {
