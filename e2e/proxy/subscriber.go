@@ -39,7 +39,7 @@ type SubscriberConfig struct {
 type Opening struct {
 	Addr  string    // of the replica
 	Lost  time.Time // when the stream before it ended; zero for the first
-	Why   error     // how that ended: its gRPC status; nil: OK
+	Why   error     `json:"-"` // how that ended: its gRPC status; nil: OK
 	First time.Time // when its first message came
 }
 

@@ -36,7 +36,7 @@ func (r *run) end(ctx context.Context) error {
 	if len(r.mcs) > 0 {
 		errs = append(errs, r.setMCS(ctx, noMCS, slices.Collect(maps.Keys(r.mcs))))
 	}
-	if r.disturbed {
+	if r.disturbed[ClusterNames[0]] {
 		errs = append(errs, r.awaitLocal(ctx))
 	}
 	return errors.Join(errs...)
@@ -69,13 +69,15 @@ func (r *run) linked() bool {
 	})
 }
 
+// undoFaults has the clusters answer that the case has stopped or paused.
 func (r *run) undoFaults(ctx context.Context) error {
 	var errs []error
-	for cluster := range r.paused {
-		errs = append(errs, r.resume(ctx, cluster))
-	}
-	for cluster := range r.stopped {
-		errs = append(errs, r.start(ctx, cluster))
+	for cluster := range r.disturbed {
+		f := r.runner.env.Clusters[cluster].(Faulty)
+		_ = f.Resume() // it may be stopped
+		if r.runner.writers[cluster].answers(ctx) != nil {
+			errs = append(errs, f.Restart(ctx))
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -102,64 +104,22 @@ func (r *run) removeAll(ctx context.Context, w *writer) error {
 	return errors.Join(errs...)
 }
 
-// faulty returns the cluster as one that can be made to fail.
-func (r *run) faulty(cluster string) (Faulty, error) {
+// faultCommands are what commands do to clusters' API servers.
+var faultCommands = map[string]func(context.Context, Faulty) error{
+	"stop":   func(_ context.Context, f Faulty) error { return f.Kill() },
+	"start":  func(ctx context.Context, f Faulty) error { return f.Restart(ctx) },
+	"pause":  func(_ context.Context, f Faulty) error { return f.Pause() },
+	"resume": func(_ context.Context, f Faulty) error { return f.Resume() },
+}
+
+// fault does what a command says to a cluster, of which the end of the case undoes what is left.
+func (r *run) fault(ctx context.Context, command, cluster string) error {
 	f, ok := r.runner.env.Clusters[cluster].(Faulty)
 	if !ok {
-		return nil, fmt.Errorf("cluster %s cannot be stopped or paused: not started by this run", cluster)
+		return fmt.Errorf("cluster %s cannot be stopped or paused: not started by this run", cluster)
 	}
-	return f, nil
-}
-
-func (r *run) stop(_ context.Context, cluster string) error {
-	f, err := r.faulty(cluster)
-	if err != nil {
-		return err
-	}
-	r.stopped[cluster] = true
-	r.disturbed = r.disturbed || cluster == ClusterNames[0]
-	delete(r.paused, cluster)
-	return f.Kill()
-}
-
-func (r *run) start(ctx context.Context, cluster string) error {
-	f, err := r.faulty(cluster)
-	if err != nil {
-		return err
-	}
-	if !r.stopped[cluster] {
-		return fmt.Errorf("cluster %s is not stopped", cluster)
-	}
-	if err := f.Restart(ctx); err != nil {
-		return err
-	}
-	delete(r.stopped, cluster)
-	return r.runner.writers[cluster].answers(ctx)
-}
-
-func (r *run) pause(_ context.Context, cluster string) error {
-	f, err := r.faulty(cluster)
-	if err != nil {
-		return err
-	}
-	r.paused[cluster] = true
-	r.disturbed = r.disturbed || cluster == ClusterNames[0]
-	return f.Pause()
-}
-
-func (r *run) resume(_ context.Context, cluster string) error {
-	f, err := r.faulty(cluster)
-	if err != nil {
-		return err
-	}
-	if !r.paused[cluster] {
-		return fmt.Errorf("cluster %s is not paused", cluster)
-	}
-	if err := f.Resume(); err != nil {
-		return err
-	}
-	delete(r.paused, cluster)
-	return nil
+	r.disturbed[cluster] = true
+	return faultCommands[command](ctx, f)
 }
 
 func (r *run) restartGateway(ctx context.Context, args []string) error {

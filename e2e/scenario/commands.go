@@ -81,10 +81,10 @@ func (p *parser) command(words []string) (action, error) {
 		"patch":           {parsePatch, 4, 4, "CLUSTER KIND [NS/]NAME JSON"},
 		"expect-slices":   {parseExpectSlices, 4, 4, "CLUSTER NS SERVICE SECTION"},
 		"within":          {parseWithin, 2, -1, "DURATION EXPECTATION..."},
-		"stop":            {parseFault((*run).stop), 1, 1, "CLUSTER"},
-		"start":           {parseFault((*run).start), 1, 1, "CLUSTER"},
-		"pause":           {parseFault((*run).pause), 1, 1, "CLUSTER"},
-		"resume":          {parseFault((*run).resume), 1, 1, "CLUSTER"},
+		"stop":            {parseFault("stop"), 1, 1, "CLUSTER"},
+		"start":           {parseFault("start"), 1, 1, "CLUSTER"},
+		"pause":           {parseFault("pause"), 1, 1, "CLUSTER"},
+		"resume":          {parseFault("resume"), 1, 1, "CLUSTER"},
 		"restart-gateway": {parseRestart, 0, -1, "[FLAG|NAME=VALUE...]"},
 		"another-gateway": {parseAnother, 1, -1, "CLUSTER [FLAG...]"},
 		"skip-unless":     {parseSkipUnless, 1, 1, "gateway|faults"},
@@ -237,10 +237,10 @@ func parseRestart(p *parser, args []string) (action, error) {
 	return func(ctx context.Context, r *run) error { return r.restartGateway(ctx, args) }, nil
 }
 
-func parseFault(do func(*run, context.Context, string) error) func(*parser, []string) (action, error) {
+func parseFault(command string) func(*parser, []string) (action, error) {
 	return func(p *parser, args []string) (action, error) {
 		p.c.needs["faults"] = true
-		return func(ctx context.Context, r *run) error { return do(r, ctx, args[0]) }, nil
+		return func(ctx context.Context, r *run) error { return r.fault(ctx, command, args[0]) }, nil
 	}
 }
 

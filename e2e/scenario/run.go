@@ -34,22 +34,21 @@ type run struct {
 	namespaces map[string]map[string]bool // by cluster: those that are known to be there
 	objects    map[string][]written       // by cluster: in the order in which they were first written
 
-	written         map[string]seen    // what was noted of objects, by cluster, kind, namespace and name
-	noted           map[string]float64 // by the regular expression of a metric: what it added up to
-	verb            *verbRun           // the last one; nil: none yet
-	another         *gateway.Gateway   // nil: there is none
-	mcs             map[string]bool    // clusters that have got CRDs of the MCS-API
-	stopped, paused map[string]bool    // clusters
-	answering       map[netip.AddrPort]*probed.Gateway
-	disturbed       bool // the local cluster's API has been stopped or paused
-	flagged         bool // the gateway runs with flags of the case
+	written   map[string]seen    // what was noted of objects, by cluster, kind, namespace and name
+	noted     map[string]float64 // by the regular expression of a metric: what it added up to
+	verb      *verbRun           // the last one; nil: none yet
+	another   *gateway.Gateway   // nil: there is none
+	mcs       map[string]bool    // clusters that have got CRDs of the MCS-API
+	disturbed map[string]bool    // clusters whose API has been stopped or paused
+	answering map[netip.AddrPort]*probed.Gateway
+	flagged   bool // the gateway runs with flags of the case
 }
 
 func newRun(life context.Context, runner *Runner, c *Case) *run {
 	r := &run{
 		runner: runner, c: c, life: life, streams: map[string]*stream{},
 		namespaces: map[string]map[string]bool{}, objects: map[string][]written{},
-		written: map[string]seen{}, noted: map[string]float64{}, mcs: map[string]bool{}, stopped: map[string]bool{}, paused: map[string]bool{},
+		written: map[string]seen{}, noted: map[string]float64{}, mcs: map[string]bool{}, disturbed: map[string]bool{},
 		answering: map[netip.AddrPort]*probed.Gateway{},
 	}
 	for name := range runner.writers {

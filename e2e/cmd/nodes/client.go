@@ -22,19 +22,11 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// Opening is a stream that has begun; see [proxy.Opening].
-type Opening struct {
-	Addr        string
-	Lost, First time.Time
-	Why         string
-}
-
 // Report is what one client knows of its stream.
 type Report struct {
 	Name     string
 	Open     bool // and has had a message
-	Openings []Opening
-	Refused  int
+	Openings []proxy.Opening
 	Faults   []proxy.Fault
 	Addrs    []string // of a Get stream
 	Fewest   int      // addresses since the mark
@@ -92,14 +84,7 @@ func runClient(args []string) error {
 
 func reportOf(c *proxy.Subscriber, i int) Report {
 	a, now := asked[i%len(asked)], c.Stream().Snapshot()
-	r := Report{Name: fmt.Sprintf("%s %s %d", a.kind, a.authority, i/len(asked)), Open: now.Phase == proxy.Open && now.First != nil, Refused: len(c.Refusals()), Faults: now.Faults}
-	for _, o := range c.Openings() {
-		why := ""
-		if o.Why != nil {
-			why = o.Why.Error()
-		}
-		r.Openings = append(r.Openings, Opening{o.Addr, o.Lost, o.First, why})
-	}
+	r := Report{Name: fmt.Sprintf("%s %s %d", a.kind, a.authority, i/len(asked)), Open: now.Phase == proxy.Open && now.First != nil, Openings: c.Openings(), Faults: now.Faults}
 	if a.kind == proxy.Get {
 		for _, addr := range now.Get.Addrs() {
 			r.Addrs = append(r.Addrs, addr.String())
