@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -88,19 +89,14 @@ func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 // given. When one of them cannot be started, none is left running.
 func StartAll(ctx context.Context, cfgs ...Config) ([]*Cluster, error) {
 	clusters := make([]*Cluster, len(cfgs))
-	errs := make([]error, len(cfgs))
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var wg sync.WaitGroup
+	starting, ctx := errgroup.WithContext(ctx)
 	for i, cfg := range cfgs {
-		wg.Go(func() {
-			if clusters[i], errs[i] = Start(ctx, cfg); errs[i] != nil {
-				cancel()
-			}
+		starting.Go(func() (err error) {
+			clusters[i], err = Start(ctx, cfg)
+			return err
 		})
 	}
-	wg.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := starting.Wait(); err != nil {
 		for _, c := range clusters {
 			if c != nil {
 				err = errors.Join(err, c.Close())

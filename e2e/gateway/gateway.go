@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"isthmus/e2e/admin"
 	"isthmus/e2e/port"
 	"isthmus/e2e/program"
 )
@@ -244,23 +244,12 @@ func (g *Gateway) command(more []string) program.Config {
 	}
 }
 
-// ready returns an error unless /ready answers with 200. It keeps no connections: a gateway that has been restarted must
-// not be asked by an old one.
+// ready returns an error unless /ready answers with 200.
 func ready(ctx context.Context, addr string) error {
-	admin := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/ready", nil)
-	if err != nil {
-		return err
-	}
-	resp, err := admin.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("/ready: %s", resp.Status)
-	}
-	return nil
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	_, err := admin.Get(ctx, addr, "/ready")
+	return err
 }
 
 // Accepts returns an error when no server accepts connections at an address.

@@ -8,8 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,21 +40,18 @@ func parseMCS(_ *parser, args []string) (action, error) {
 
 // setMCS sets which versions of the MCS-API clusters serve.
 func (r *run) setMCS(ctx context.Context, versions string, clusters []string) error {
-	errs := make([]error, len(clusters))
-	var wg sync.WaitGroup
-	for i, cluster := range clusters {
+	var all errgroup.Group
+	for _, cluster := range clusters {
 		r.mcs[cluster] = true
 		w := r.runner.writers[cluster]
-		wg.Go(func() {
+		all.Go(func() error {
 			if versions == noMCS {
-				errs[i] = w.RemoveMCS(ctx)
-			} else {
-				errs[i] = w.ServeMCS(ctx, mcsVersions[versions]...)
+				return w.RemoveMCS(ctx)
 			}
+			return w.ServeMCS(ctx, mcsVersions[versions]...)
 		})
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return all.Wait()
 }
 
 // parseExport is for: export CLUSTER [NS/]NAME [options].

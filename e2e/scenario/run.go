@@ -3,14 +3,13 @@ package scenario
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -67,13 +66,11 @@ func (r *run) writer(cluster string) (*writer, error) {
 
 // eachCluster runs a function for all clusters at the same time.
 func (r *run) eachCluster(do func(*writer) error) error {
-	errs := make([]error, len(r.runner.writers))
-	var wg sync.WaitGroup
-	for i, name := range slices.Sorted(maps.Keys(r.runner.writers)) {
-		wg.Go(func() { errs[i] = do(r.runner.writers[name]) })
+	var all errgroup.Group
+	for _, w := range r.runner.writers {
+		all.Go(func() error { return do(w) })
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return all.Wait()
 }
 
 // ensure makes a namespace unless it is known to be there.

@@ -174,39 +174,32 @@ func (cs *clients) close() error {
 	return errors.Join(errs...)
 }
 
-// clientStep is something that clients do.
-type clientStep struct {
-	name   string
-	weight int
-	do     func(*clients, *world) (string, error)
-}
-
-var clientSteps = []clientStep{
-	{"reconnect", 8, func(cs *clients, w *world) (string, error) {
-		c := pick(w, cs.all)
-		c.stream.Close() // and the keeper opens it again
-		return c.service, nil
-	}},
-	{"leave or come", 4, func(cs *clients, w *world) (string, error) {
-		c := pick(w, cs.all)
-		on := !c.wanted.Load()
-		c.wanted.Store(on)
-		if !on {
-			c.stream.Close()
-			return c.service + " leaves", nil
-		}
-		c.stream.Close() // wakes the keeper
-		return c.service + " comes", nil
-	}},
-	{"stop or go on reading", 5, func(cs *clients, w *world) (string, error) {
-		c := pick(w, cs.all)
-		c.stall(!c.stalled)
-		return fmt.Sprintf("%s stalled=%v", c.service, c.stalled), nil
-	}},
-	{"cut a connection", 1, func(cs *clients, w *world) (string, error) {
-		i := w.rng.IntN(len(cs.links))
-		return fmt.Sprintf("connection %d", i), cs.cut(i)
-	}},
+// clientSteps are what clients do.
+func clientSteps(cs *clients) []step {
+	return []step{
+		{"reconnect", 8, func(w *world, _ *cluster, _ string) string {
+			c := pick(w, cs.all)
+			c.stream.Close() // and the keeper opens it again
+			return c.service
+		}},
+		{"leave or come", 4, func(w *world, _ *cluster, _ string) string {
+			c := pick(w, cs.all)
+			on := !c.wanted.Load()
+			c.wanted.Store(on)
+			c.stream.Close() // or wakes the keeper
+			return c.service + map[bool]string{false: " leaves", true: " comes"}[on]
+		}},
+		{"stop or go on reading", 5, func(w *world, _ *cluster, _ string) string {
+			c := pick(w, cs.all)
+			c.stall(!c.stalled)
+			return fmt.Sprintf("%s stalled=%v", c.service, c.stalled)
+		}},
+		{"cut a connection", 1, func(w *world, _ *cluster, _ string) string {
+			i := w.rng.IntN(len(cs.links))
+			w.err = errors.Join(w.err, cs.cut(i))
+			return fmt.Sprintf("connection %d", i)
+		}},
+	}
 }
 
 func (c *client) stall(on bool) {

@@ -169,18 +169,16 @@ func (s *simulation) step() error {
 				return w.err
 			}
 		default:
-			k := weighted(w, clientSteps, func(k clientStep) int { return k.weight })
-			text, err := k.do(s.clients, w)
-			s.report.Steps[k.name]++
-			s.story.note("", k.name+": "+text)
-			return err
+			if s.change(clientSteps(s.clients), w.clusters[0], "") {
+				return w.err
+			}
 		}
 	}
 }
 
 // change does one of the steps to a service of a cluster; false: it could not.
 func (s *simulation) change(from []step, c *cluster, service string) bool {
-	k := weighted(s.world, from, func(k step) int { return k.weight })
+	k := weighted(s.world, from)
 	text := k.do(s.world, c, service)
 	if text == "" {
 		return false
@@ -191,14 +189,14 @@ func (s *simulation) change(from []step, c *cluster, service string) bool {
 }
 
 // weighted picks one of the list, by weight.
-func weighted[K any](w *world, list []K, weight func(K) int) K {
+func weighted(w *world, list []step) step {
 	sum := 0
 	for _, k := range list {
-		sum += weight(k)
+		sum += k.weight
 	}
 	n := w.rng.IntN(sum)
 	for _, k := range list {
-		if n -= weight(k); n < 0 {
+		if n -= k.weight; n < 0 {
 			return k
 		}
 	}

@@ -190,9 +190,7 @@ func (c *conn) data(f *http2.DataFrame) error {
 	}
 	c.mu.Unlock()
 	c.load.bytes.Add(int64(size))
-	for range done {
-		c.load.arrived()
-	}
+	c.load.total.Add(int64(done))
 	if c.unacked += size; c.unacked <= connWindow/2 && window == 0 {
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"isthmus/e2e/poll"
 )
 
 // Config is what to open.
@@ -30,17 +32,15 @@ type Load struct {
 	conns []*conn
 	total atomic.Int64 // messages that have come
 	bytes atomic.Int64 // of HTTP/2 data
-	goal  atomic.Int64 // how many are awaited
 
 	mu      sync.Mutex
-	woken   chan struct{} // closed, and replaced, when the goal is reached or a stream has ended
-	err     error         // why the first stream has ended
+	err     error // why the first stream has ended
 	running sync.WaitGroup
 }
 
 // Open makes connections and calls, and returns once each stream has had its first message. When it fails, nothing is left open.
 func Open(ctx context.Context, cfg Config) (*Load, error) {
-	l := &Load{woken: make(chan struct{})}
+	l := &Load{}
 	for range min(cfg.Conns, len(cfg.Targets)) {
 		c, err := dial(ctx, cfg, l)
 		if err != nil {
@@ -77,28 +77,18 @@ func (l *Load) Close() error {
 	return errors.Join(errs...)
 }
 
-// Await returns once each stream has had n messages or more since it was opened. Only one goroutine at a time may wait.
+// Await returns once each stream has had n messages or more since it was opened. It looks every millisecond.
 func (l *Load) Await(ctx context.Context, n int) error {
 	for {
-		l.mu.Lock()
-		woken, err := l.woken, l.err
-		l.mu.Unlock()
-		if err != nil {
+		if err := l.failed(); err != nil {
 			return err
 		}
 		total := l.total.Load()
-		missing := l.missing(n)
-		if missing == 0 {
+		if total >= int64(n*l.Streams()) && l.missing(n) == 0 {
 			return nil
 		}
-		goal := total + missing
-		if l.goal.Store(goal); l.total.Load() >= goal {
-			continue
-		}
-		select {
-		case <-woken:
-		case <-ctx.Done():
-			return fmt.Errorf("%d messages have come, %d are missing: %w", total, missing, ctx.Err())
+		if err := poll.Pause(ctx, time.Millisecond); err != nil {
+			return fmt.Errorf("%d messages have come, %d are missing: %w", total, l.missing(n), err)
 		}
 	}
 }
@@ -109,29 +99,20 @@ func (l *Load) missing(n int) (missing int64) {
 	return missing
 }
 
-// arrived counts a message.
-func (l *Load) arrived() {
-	if l.total.Add(1) == l.goal.Load() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.wake()
-	}
-}
-
 // fail notes that a stream has ended, which none should.
 func (l *Load) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.err == nil {
 		l.err = err
-		l.wake()
 	}
 }
 
-// wake makes Await look again. l.mu is held.
-func (l *Load) wake() {
-	close(l.woken)
-	l.woken = make(chan struct{})
+// failed returns why the first stream has ended; nil: none has.
+func (l *Load) failed() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.err
 }
 
 // Streams returns the number of streams.

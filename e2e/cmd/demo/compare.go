@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"os/exec"
 	"slices"
-	"time"
 
 	"isthmus/e2e/proxy"
 	"isthmus/internal/adminapi"
@@ -16,20 +15,14 @@ import (
 // compare looks at the end's state in other ways.
 func (d *demo) compare(ctx context.Context) error {
 	d.screen.print("\n")
-	for _, way := range []struct {
-		what string
-		do   func(context.Context) error
-	}{
+	err := d.parts(ctx, []part{
 		{"a proxy that connects now is sent the same, in one message", d.newProxy},
 		{"isthmus get shows the same", d.byGet},
 		{"a client that knows only gRPC reflection gets the same", d.byReflection},
 		{"cart-east, a mirror by remote discovery, has east's Pods", d.mirror},
-	} {
-		start := time.Now()
-		if err := way.do(ctx); err != nil {
-			return d.explain(way.what, err)
-		}
-		d.screen.done(way.what, time.Since(start))
+	})
+	if err != nil {
+		return err
 	}
 	status := d.stream.Snapshot().Status
 	d.screen.print("  %-61s %10d\n", "messages on the one stream, none of them faulty", status.Messages)

@@ -24,22 +24,12 @@ const (
 // exports is the act about Services that the gateway writes, for a label and for a ServiceExport in a linked cluster.
 func (d *demo) exports(ctx context.Context) error {
 	d.screen.print("\nServices that nobody has written: the gateway does, for a label or a ServiceExport in another cluster\n")
-	for _, part := range []struct {
-		what string
-		do   func(context.Context) error
-	}{
+	return d.parts(ctx, []part{
 		{"label cart in east: west has cart-federated, and reaches it", d.exportCart},
 		{"export cart there: west reaches it by its ServiceImport's IP", d.importCart},
 		{"unlink east: " + unlinkedAfter.String() + " later cart-federated goes", d.unlinkExporter},
 		{"link east again: cart-federated is back", d.relinkExporter},
-	} {
-		start := time.Now()
-		if err := part.do(ctx); err != nil {
-			return d.explain(part.what, err)
-		}
-		d.screen.done(part.what, time.Since(start))
-	}
-	return nil
+	})
 }
 
 func (d *demo) exportCart(ctx context.Context) error {

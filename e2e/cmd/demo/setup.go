@@ -7,8 +7,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"isthmus/e2e/cluster"
 	"isthmus/e2e/gateway"
@@ -36,20 +37,27 @@ func (d *demo) setUp(ctx context.Context) error {
 		}
 	}
 	d.isthmus = isthmus
-	for _, part := range []struct {
-		what string
-		do   func(context.Context) error
-	}{
+	return d.parts(ctx, []part{
 		{"start the API servers of west, east and north", func(ctx context.Context) error { return d.startClusters(ctx, controlplane) }},
 		{"deploy the Services web and cart in each", d.deploy},
 		{"link east and north to west", d.link},
 		{"start the gateway in west", d.startGateway},
-	} {
+	})
+}
+
+// part is one line of what is done besides the table.
+type part struct {
+	what string
+	do   func(context.Context) error
+}
+
+func (d *demo) parts(ctx context.Context, list []part) error {
+	for _, p := range list {
 		start := time.Now()
-		if err := part.do(ctx); err != nil {
-			return fmt.Errorf("%s: %w", part.what, err)
+		if err := p.do(ctx); err != nil {
+			return d.explain(p.what, err)
 		}
-		d.screen.done(part.what, time.Since(start))
+		d.screen.done(p.what, time.Since(start))
 	}
 	return nil
 }
@@ -94,13 +102,11 @@ func (d *demo) deploy(ctx context.Context) error {
 }
 
 func (d *demo) everywhere(do func(*shop.Cluster) error) error {
-	errs := make([]error, len(names))
-	var wg sync.WaitGroup
-	for i, name := range names {
-		wg.Go(func() { errs[i] = do(d.shops[name]) })
+	var all errgroup.Group
+	for _, name := range names {
+		all.Go(func() error { return do(d.shops[name]) })
 	}
-	wg.Wait()
-	return errors.Join(errs...)
+	return all.Wait()
 }
 
 func (d *demo) link(ctx context.Context) error {

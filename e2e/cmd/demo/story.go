@@ -185,6 +185,9 @@ func (d *demo) explain(title string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
+	if d.stream == nil {
+		return fmt.Errorf("%s: %w", title, err)
+	}
 	text := "the newest messages on the stream:\n"
 	recent := d.stream.Recent()
 	for _, m := range recent[max(0, len(recent)-8):] {

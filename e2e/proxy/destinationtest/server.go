@@ -80,21 +80,18 @@ func (s *Server) OnProfile(authority string, answer func(grpc.ServerStreamingSer
 
 // Get serves the RPC of that name.
 func (s *Server) Get(req *pb.GetDestination, stream grpc.ServerStreamingServer[pb.Update]) error {
-	s.mu.Lock()
-	s.tokens = append(s.tokens, req.GetContextToken())
-	answer := s.gets[req.GetPath()]
-	s.mu.Unlock()
-	if answer == nil {
-		return status.Errorf(codes.NotFound, "%s not found", req.GetPath())
-	}
-	return answer(stream)
+	return serve(s, s.gets, req, stream)
 }
 
 // GetProfile serves the RPC of that name.
 func (s *Server) GetProfile(req *pb.GetDestination, stream grpc.ServerStreamingServer[pb.DestinationProfile]) error {
+	return serve(s, s.profiles, req, stream)
+}
+
+func serve[S any](s *Server, answers map[string]func(S) error, req *pb.GetDestination, stream S) error {
 	s.mu.Lock()
 	s.tokens = append(s.tokens, req.GetContextToken())
-	answer := s.profiles[req.GetPath()]
+	answer := answers[req.GetPath()]
 	s.mu.Unlock()
 	if answer == nil {
 		return status.Errorf(codes.NotFound, "%s not found", req.GetPath())
