@@ -3,8 +3,6 @@ package scenario
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
 
 	"isthmus/e2e/gateway"
 	k8s "isthmus/e2e/object"
@@ -28,17 +26,9 @@ func (r *run) startAnother(ctx context.Context, cluster string, flags []string) 
 	if err := r.ensure(ctx, w, k8s.LinkNamespace); err != nil {
 		return err
 	}
-	text, err := w.Kubeconfig(w.Server(), w.Admin())
-	if err != nil {
-		return err
-	}
 	tool := r.runner.env.Tool
-	path := filepath.Join(tool.Dir, "another-kubeconfig")
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		return err
-	}
 	r.another, err = gateway.Start(ctx, gateway.Config{
-		Binary: tool.Path, Kubeconfig: path, Hostname: "isthmus-1", Args: append([]string{"-shutdown-delay=0s", "-drain=0s"}, flags...),
+		Binary: tool.Path, Kubeconfig: tool.kubeconfig(cluster), Hostname: "isthmus-1", Args: append([]string{"-shutdown-delay=0s", "-drain=0s"}, flags...),
 	})
 	return err
 }

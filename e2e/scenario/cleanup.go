@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -31,7 +32,12 @@ func (r *run) end(ctx context.Context) error {
 		errs = append(errs, poll.Pause(ctx, settleTime))
 	}
 	if r.flagged {
-		errs = append(errs, r.restartGateway(ctx, nil), r.eachCluster(func(w *writer) error { return r.removeWritten(ctx, w) }))
+		errs = append(errs, r.restartGateway(ctx, nil), r.eachCluster(func(w *writer) (err error) {
+			for namespace := range r.ownNamespaces(w) {
+				err = errors.Join(err, w.removeEach(ctx, servicesResource, namespace, "isthmus.io/written-by"))
+			}
+			return err
+		}))
 	}
 	if len(r.mcs) > 0 {
 		errs = append(errs, r.setMCS(ctx, noMCS, slices.Collect(maps.Keys(r.mcs))))
@@ -92,16 +98,24 @@ func (r *run) removeAll(ctx context.Context, w *writer) error {
 			errs = append(errs, err)
 		}
 	}
-	for namespace := range r.namespaces[w.Name] {
-		if !strings.HasPrefix(namespace, r.c.Name) {
-			continue
-		}
-		errs = append(errs, w.removeSlices(ctx, namespace))
+	for namespace := range r.ownNamespaces(w) {
+		errs = append(errs, w.removeEach(ctx, slicesResource, namespace, ""))
 		if _, ours := r.runner.env.Clusters[w.Name].(Faulty); !ours {
 			errs = append(errs, w.removeNamespace(ctx, namespace))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ownNamespaces are the case's in a cluster.
+func (r *run) ownNamespaces(w *writer) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for namespace := range r.namespaces[w.Name] {
+			if strings.HasPrefix(namespace, r.c.Name) && !yield(namespace) {
+				return
+			}
+		}
+	}
 }
 
 // faultCommands are what commands do to clusters' API servers.

@@ -188,25 +188,3 @@ func parsePatch(p *parser, args []string) (action, error) {
 		return nil
 	}, nil
 }
-
-// removeWritten deletes the Services that a gateway has written into the case's namespaces of its own cluster.
-func (r *run) removeWritten(ctx context.Context, w *writer) error {
-	var errs []error
-	for namespace := range r.namespaces[w.Name] {
-		if !strings.HasPrefix(namespace, r.c.Name) {
-			continue
-		}
-		services := w.CoreV1().Services(namespace)
-		all, err := services.List(ctx, metav1.ListOptions{LabelSelector: "isthmus.io/written-by"})
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		for _, s := range all.Items {
-			if err := services.Delete(ctx, s.Name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-				errs = append(errs, err)
-			}
-		}
-	}
-	return errors.Join(errs...)
-}

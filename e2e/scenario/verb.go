@@ -13,18 +13,13 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
-	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-
 	"isthmus/e2e/program"
 )
 
 // Tool is the isthmus command as cases run it.
 type Tool struct {
-	Path       string
-	Dir        string // its working and home directory
-	Kubeconfig string // a context for each cluster; that of the gateway's own is the current one
+	Path string
+	Dir  string // its working and home directory, with a kubeconfig for each cluster
 }
 
 // verbRun is what a run of the command printed, and its exit code.
@@ -127,7 +122,7 @@ func (r *run) isthmus(ctx context.Context, args []string) error {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, tool.Path, words...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = tool.Dir, &stdout, &stderr
-	cmd.Env = []string{"KUBECONFIG=" + tool.Kubeconfig, "HOME=" + tool.Dir, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8"}
+	cmd.Env = []string{"KUBECONFIG=" + tool.kubeconfigs(), "HOME=" + tool.Dir, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8"}
 	if err := cmd.Run(); err != nil && (cmd.ProcessState == nil || !cmd.ProcessState.Exited()) {
 		return fmt.Errorf("isthmus %s: %w\n%s%s", strings.Join(words, " "), err, stdout.String(), stderr.String())
 	}
@@ -146,20 +141,29 @@ func newTool(ctx context.Context, binary, dir string, clusters map[string]Cluste
 	if binary, err = filepath.Abs(binary); err != nil {
 		return Tool{}, err
 	}
-	cfg := clientcmdapi.NewConfig()
-	cfg.CurrentContext = ClusterNames[0]
-	for name, c := range clusters {
-		addContext(cfg, name, c.REST())
+	t := Tool{Path: binary, Dir: dir}
+	for _, name := range ClusterNames {
+		w, err := newWriter(name, clusters[name].REST())
+		if err != nil {
+			return Tool{}, err
+		}
+		text, err := w.Kubeconfig(w.Server(), w.Admin())
+		w.Close()
+		if err := errors.Join(err, os.WriteFile(t.kubeconfig(name), text, 0o600)); err != nil {
+			return Tool{}, err
+		}
 	}
-	t := Tool{Path: binary, Dir: dir, Kubeconfig: filepath.Join(dir, "kubeconfig")}
-	return t, clientcmd.WriteToFile(*cfg, t.Kubeconfig)
+	return t, nil
 }
 
-// addContext adds a context, and the cluster and user of the same name.
-func addContext(to *clientcmdapi.Config, name string, from *rest.Config) {
-	to.Clusters[name] = &clientcmdapi.Cluster{Server: from.Host, CertificateAuthority: from.CAFile, CertificateAuthorityData: from.CAData, TLSServerName: from.ServerName}
-	to.AuthInfos[name] = &clientcmdapi.AuthInfo{
-		ClientCertificate: from.CertFile, ClientCertificateData: from.CertData, ClientKey: from.KeyFile, ClientKeyData: from.KeyData, Token: from.BearerToken, TokenFile: from.BearerTokenFile,
+// kubeconfig is the file for one cluster.
+func (t Tool) kubeconfig(cluster string) string { return filepath.Join(t.Dir, cluster+".kubeconfig") }
+
+// kubeconfigs are the files of all clusters, as one: the context of the gateway's own is the current one.
+func (t Tool) kubeconfigs() string {
+	var paths []string
+	for _, name := range ClusterNames {
+		paths = append(paths, t.kubeconfig(name))
 	}
-	to.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	return strings.Join(paths, string(filepath.ListSeparator))
 }

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,7 +16,10 @@ import (
 	"isthmus/e2e/poll"
 )
 
-var slicesResource = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
+var (
+	slicesResource   = schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}
+	servicesResource = schema.GroupVersionResource{Version: "v1", Resource: "services"}
+)
 
 // writer writes the objects of cases to one cluster. It is used by one case at a time.
 type writer struct{ *kube.Client }
@@ -58,47 +62,34 @@ func (w *writer) remove(ctx context.Context, o written, grace int64) error {
 // ensureNamespace returns when the namespace and its ServiceAccount default are there. A namespace on its way out is
 // waited for and made anew.
 func (w *writer) ensureNamespace(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
-	namespaces := w.CoreV1().Namespaces()
-	for {
-		err := kube.Create(ctx, namespaces, k8s.Namespace(name))
-		if err == nil {
-			break
-		}
+	err := poll.Until(ctx, time.Minute, 50*time.Millisecond, func() error {
+		err := kube.Create(ctx, w.CoreV1().Namespaces(), k8s.Namespace(name))
 		if !apierrors.IsAlreadyExists(err) {
-			return fmt.Errorf("cluster %s: create namespace %s: %w", w.Name, name, err)
+			return err
 		}
-		found, err := namespaces.Get(ctx, name, metav1.GetOptions{})
-		if err == nil && found.DeletionTimestamp == nil {
-			break
+		found, err := w.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
+		if err == nil && found.DeletionTimestamp != nil {
+			err = errors.New("that of before is still being deleted")
 		}
-		if err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("cluster %s: namespace %s: %w", w.Name, name, err)
-		}
-		if err := poll.Pause(ctx, 50*time.Millisecond); err != nil {
-			return fmt.Errorf("cluster %s: namespace %s of before is still being deleted: %w", w.Name, name, err)
-		}
+		return err
+	})
+	if err == nil {
+		err = poll.Until(ctx, time.Minute, 5*time.Millisecond, func() error {
+			_, err := w.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
+			return err
+		})
 	}
-	for {
-		_, err := w.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-		if err == nil {
-			return nil
-		}
-		if !apierrors.IsNotFound(err) {
-			return fmt.Errorf("cluster %s: service account default of %s: %w", w.Name, name, err)
-		}
-		if err := poll.Pause(ctx, 5*time.Millisecond); err != nil {
-			return fmt.Errorf("cluster %s: no service account default in %s: %w", w.Name, name, err)
-		}
+	if err != nil {
+		return fmt.Errorf("cluster %s: namespace %s: %w", w.Name, name, err)
 	}
+	return nil
 }
 
-// removeSlices deletes the EndpointSlices of a namespace.
-func (w *writer) removeSlices(ctx context.Context, namespace string) error {
-	err := w.In(slicesResource, namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+// removeEach deletes the objects of a kind in a namespace that have these labels; empty: any.
+func (w *writer) removeEach(ctx context.Context, of schema.GroupVersionResource, namespace, labels string) error {
+	err := w.In(of, namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: labels})
 	if err != nil && !apierrors.IsNotFound(err) {
-		return fmt.Errorf("cluster %s: delete the slices of %s: %w", w.Name, namespace, err)
+		return fmt.Errorf("cluster %s: delete the %s of %s: %w", w.Name, of.Resource, namespace, err)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 func discover(w http.ResponseWriter, path string, absent []string) bool {
 	there := slices.DeleteFunc(slices.Clone(kinds[:]), func(k kind) bool { return slices.Contains(absent, k.resource) })
 	if path == "/apis" {
-		answerJSON(w, groupsOf(there))
+		answerJSON(w, http.StatusOK, groupsOf(there))
 		return true
 	}
 	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}}
@@ -29,7 +29,7 @@ func discover(w http.ResponseWriter, path string, absent []string) bool {
 	if len(list.APIResources) == 0 {
 		return false
 	}
-	answerJSON(w, list)
+	answerJSON(w, http.StatusOK, list)
 	return true
 }
 
@@ -47,12 +47,13 @@ func groupsOf(there []kind) metav1.APIGroupList {
 	return list
 }
 
-func answerJSON(w http.ResponseWriter, o any) {
+func answerJSON(w http.ResponseWriter, code int, o any) {
 	text, err := json.Marshal(o)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
 	_, _ = w.Write(text) // fails if the client has gone
 }

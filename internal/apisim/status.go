@@ -1,7 +1,6 @@
 package apisim
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -28,13 +27,4 @@ func unauthorized() *metav1.Status {
 }
 
 // refuse answers with a Status.
-func refuse(w http.ResponseWriter, s *metav1.Status) {
-	text, err := json.Marshal(s)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(int(s.Code))
-	_, _ = w.Write(text) // fails if the client has gone
-}
+func refuse(w http.ResponseWriter, s *metav1.Status) { answerJSON(w, int(s.Code), s) }
