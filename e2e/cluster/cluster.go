@@ -23,7 +23,7 @@ import (
 // to three seconds on an idle machine, and minutes on one that is busy with others.
 const startLimit = 5 * time.Minute
 
-// Config is how to run one cluster.
+// Config is how to run one cluster. Name and Dir have to be set.
 type Config struct {
 	Name        string    // the cluster's name, also that of its kubeconfig context
 	Dir         string    // its state; the same folder again is the same cluster
@@ -32,16 +32,6 @@ type Config struct {
 	Controllers []string  // controllers to run; nil: those the command runs by default
 	OpenAPI     bool      // serve the API's description, which kubectl asks for
 	Output      io.Writer // what the process logs; nil: appended to Dir/log
-}
-
-func (c *Config) validate() error {
-	switch {
-	case c.Name == "":
-		return errors.New("cluster: no name given")
-	case c.Dir == "":
-		return fmt.Errorf("cluster %s: no folder for its state given", c.Name)
-	}
-	return nil
 }
 
 // Cluster is a control plane run by this process. Its methods may be called
@@ -59,9 +49,6 @@ type Cluster struct {
 // served. ctx bounds the wait only; the cluster runs until
 // Close or the end of this process.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
 	if cfg.Binary == "" {
 		binary, err := program.Controlplane.Path(ctx)
 		if err != nil {

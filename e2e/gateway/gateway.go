@@ -121,9 +121,7 @@ func (g *Gateway) Log(lines int) string { return g.log.Lines(lines) }
 
 // Check returns an error when the gateway has exited or does not accept connections any more.
 func (g *Gateway) Check(ctx context.Context) error {
-	g.mu.Lock()
-	proc := g.proc
-	g.mu.Unlock()
+	proc := g.process()
 	if proc == nil {
 		return errors.New("the gateway is stopped")
 	}
@@ -135,12 +133,17 @@ func (g *Gateway) Check(ctx context.Context) error {
 
 // Pid returns the process id of the gateway, 0 while it is stopped.
 func (g *Gateway) Pid() int {
+	if proc := g.process(); proc != nil {
+		return proc.Pid()
+	}
+	return 0
+}
+
+// process returns the one that runs, or has ended by itself; nil: the gateway is stopped.
+func (g *Gateway) process() *program.Process {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.proc == nil {
-		return 0
-	}
-	return g.proc.Pid()
+	return g.proc
 }
 
 // Restart stops the gateway and starts it again at the same addresses, with these flags after those of its Config. Words
@@ -178,22 +181,19 @@ func (g *Gateway) end() error {
 
 // Exited returns a channel that is closed when the process that runs now has ended; nil: it is stopped.
 func (g *Gateway) Exited() <-chan struct{} {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.proc == nil {
-		return nil
+	if proc := g.process(); proc != nil {
+		return proc.Exited()
 	}
-	return g.proc.Exited()
+	return nil
 }
 
 // Signal sends a signal to the gateway.
 func (g *Gateway) Signal(sig syscall.Signal) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.proc == nil {
+	proc := g.process()
+	if proc == nil {
 		return errors.New("the gateway is stopped")
 	}
-	if err := g.proc.Signal(sig); err != nil {
+	if err := proc.Signal(sig); err != nil {
 		return fmt.Errorf("gateway: %w", err)
 	}
 	return nil

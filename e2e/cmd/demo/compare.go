@@ -41,11 +41,11 @@ func (d *demo) mirror(ctx context.Context) error {
 
 // firstOf opens a stream and checks that its first message holds everything.
 func (d *demo) firstOf(ctx context.Context, authority string, want endpoints) error {
-	stream, closer, err := d.subscribe(ctx, proxy.Get, authority)
+	stream, closes, err := d.subscribe(ctx, proxy.Get, authority)
 	if err != nil {
 		return err
 	}
-	defer closer.Close()
+	defer closes()
 	if _, err := await(ctx, stream, want, proxy.FirstMessageLimit); err != nil {
 		return fmt.Errorf("%s: %w", authority, err)
 	}

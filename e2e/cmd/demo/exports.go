@@ -54,11 +54,11 @@ func (d *demo) reachCart(ctx context.Context, service string) error {
 	if err != nil {
 		return err
 	}
-	stream, closer, err := d.subscribe(ctx, proxy.Get, service+":80")
+	stream, closes, err := d.subscribe(ctx, proxy.Get, service+":80")
 	if err != nil {
 		return err
 	}
-	defer closer.Close()
+	defer closes()
 	_, err = await(ctx, stream, endpoints{east: addrs}, seenLimit)
 	return err
 }
@@ -72,11 +72,11 @@ func (d *demo) importCart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	stream, closer, err := d.subscribe(ctx, proxy.GetProfile, ip+":80")
+	stream, closes, err := d.subscribe(ctx, proxy.GetProfile, ip+":80")
 	if err != nil {
 		return err
 	}
-	defer closer.Close()
+	defer closes()
 	var service string
 	err = poll.Until(ctx, seenLimit, 20*time.Millisecond, func() error {
 		if p := stream.Snapshot().Profile.Profile(); p == nil || p.GetFullyQualifiedName() == "" {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"time"
@@ -163,22 +162,22 @@ func (d *demo) startGateway(ctx context.Context) error {
 		return err
 	}
 	d.later(d.gateway.Stop)
-	stream, closer, err := d.subscribe(ctx, proxy.Get, federated)
+	stream, closes, err := d.subscribe(ctx, proxy.Get, federated)
 	if err != nil {
 		return err
 	}
 	d.stream = stream
-	d.later(closer.Close)
+	d.later(closes)
 	return nil
 }
 
 // subscribe opens a stream as the proxy of a Pod in west would.
-func (d *demo) subscribe(ctx context.Context, kind proxy.Kind, authority string) (*proxy.Stream, io.Closer, error) {
+func (d *demo) subscribe(ctx context.Context, kind proxy.Kind, authority string) (stream *proxy.Stream, closes func() error, err error) {
 	conn, err := proxy.Dial(d.gateway.Addr())
 	if err != nil {
 		return nil, nil, err
 	}
-	stream := proxy.NewStream(proxy.Config{
+	stream = proxy.NewStream(proxy.Config{
 		Conn: conn, Kind: kind, Authority: authority,
 		Token: fmt.Sprintf(`{"ns":"shop","nodeName":%q,"pod":"demo"}`, d.shops[west].Node()),
 	})
@@ -186,12 +185,8 @@ func (d *demo) subscribe(ctx context.Context, kind proxy.Kind, authority string)
 	if err := stream.Open(context.WithoutCancel(ctx)); err != nil {
 		return nil, nil, errors.Join(err, conn.Close())
 	}
-	return stream, closer(func() error {
+	return stream, func() error {
 		stream.Close()
 		return conn.Close()
-	}), nil
+	}, nil
 }
-
-type closer func() error
-
-func (c closer) Close() error { return c() }
