@@ -8,5 +8,5 @@ import (
 )
 
 func main() {
-	cli.Main("bench", func(ctx context.Context) error { return run(ctx, os.Args[1:], process{os.Stdin, os.Stdout, os.Stderr}) })
+	cli.Main("bench", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }

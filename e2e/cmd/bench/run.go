@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -18,12 +17,6 @@ import (
 	"isthmus/e2e/bench/floor"
 	"isthmus/e2e/cmd/internal/cli"
 )
-
-// process is what the command has of its own.
-type process struct {
-	stdin          io.Reader
-	stdout, stderr io.Writer
-}
 
 // Files in the folder for results.
 const reportFile, growthFile = "bench.json", "growth.json"
@@ -46,12 +39,12 @@ type options struct {
 	bin, out, run string
 }
 
-func parse(args []string, p process) (o options, err error) {
+func parse(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "", "the `folder` with the program isthmus (default: that of bench)")
 	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results")
 	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches")
-	if err := cli.Parse(flags, args, help, p.stdout); err != nil {
+	if err := cli.Parse(flags, args, help, os.Stdout); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
@@ -68,57 +61,57 @@ func parse(args []string, p process) (o options, err error) {
 	return o, err
 }
 
-func (o options) lab(p process) (*bench.Lab, error) {
+func (o options) lab() (*bench.Lab, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
 	lab := &bench.Lab{
 		Scale: bench.Full(), Dir: o.out, Isthmus: filepath.Join(o.bin, "isthmus"), Floor: []string{self, "floor"}, List: []string{self, "list"},
-		Log: func(format string, args ...any) { fmt.Fprintf(p.stderr, format+"\n", args...) },
+		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	}
 	return lab, os.MkdirAll(o.out, 0o755)
 }
 
 // run is the command without its process. When it returns, nothing that it started is left.
-func run(ctx context.Context, args []string, p process) error {
+func run(ctx context.Context, args []string) error {
 	verb := ""
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		verb, args = args[0], args[1:]
 	}
 	switch {
 	case verb == "floor" && len(args) == 1:
-		return floor.Serve(args[0], p.stdin, p.stdout)
+		return floor.Serve(args[0], os.Stdin, os.Stdout)
 	case verb == "floor":
 		return cli.Usagef("floor takes one argument, the file with the recording")
 	case verb == "list" && len(args) == 1:
 		n, err := fleet.List(ctx, args[0])
 		if err == nil {
-			fmt.Fprintln(p.stdout, n)
+			fmt.Println(n)
 		}
 		return err
 	case verb == "list":
 		return cli.Usagef("list takes one argument, the kubeconfig of a simulated cluster")
 	}
-	o, err := parse(args, p)
+	o, err := parse(args)
 	if err != nil {
 		return err
 	}
-	lab, err := o.lab(p)
+	lab, err := o.lab()
 	if err != nil {
 		return err
 	}
 	switch verb {
 	case "":
-		return measure(ctx, o, lab, bench.Trials(lab.Scale), reportFile, p.stdout)
+		return measure(ctx, o, lab, bench.Trials(lab.Scale), reportFile)
 	case "growth":
-		return measure(ctx, o, lab, bench.Growth(lab.Scale), growthFile, p.stdout)
+		return measure(ctx, o, lab, bench.Growth(lab.Scale), growthFile)
 	}
 	return cli.Usagef("%q is no verb; see bench -help", verb)
 }
 
 // measure makes those of the trials that are asked for, and prints the table and keeps the results, be it not of all.
-func measure(ctx context.Context, o options, lab *bench.Lab, trials []bench.Trial, file string, stdout io.Writer) error {
+func measure(ctx context.Context, o options, lab *bench.Lab, trials []bench.Trial, file string) error {
 	asked, err := regexp.Compile(o.run)
 	if err != nil {
 		return cli.Usagef("-run: %w", err)
@@ -131,14 +124,14 @@ func measure(ctx context.Context, o options, lab *bench.Lab, trials []bench.Tria
 	if len(results) == 0 {
 		return failed
 	}
-	return errors.Join(failed, keep(bench.NewReport(results), time.Since(began), filepath.Join(o.out, file), stdout))
+	return errors.Join(failed, keep(bench.NewReport(results), time.Since(began), filepath.Join(o.out, file)))
 }
 
 // keep writes and prints what has been measured. It is an error if a target is missed.
-func keep(report *bench.Report, took time.Duration, path string, stdout io.Writer) error {
+func keep(report *bench.Report, took time.Duration, path string) error {
 	if err := report.Write(path); err != nil {
 		return err
 	}
-	fmt.Fprintf(stdout, "%s\nmeasured in %.0f s; all of it is in %s\n", report.Table(), took.Seconds(), path)
+	fmt.Printf("%s\nmeasured in %.0f s; all of it is in %s\n", report.Table(), took.Seconds(), path)
 	return report.Err()
 }
