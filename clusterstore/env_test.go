@@ -162,7 +162,7 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 		}
 		store.create, store.setLink = e.create, e.setLink
 		store.own.interfaces = func() ([]net.Addr, error) { return nil, nil }
-		store.own.services = func(context.Context) ([]string, error) { return nil, nil }
+		store.client.Sources.Document = func(context.Context, string, any) error { return nil }
 		e.store = store
 		e.table.Define(web, &federation.Definition{Federated: true, Members: []federation.Member{{Cluster: "east", Service: web}, {Cluster: "north", Service: web}}})
 		e.watch = e.table.Watch(federation.Key{Service: web, Port: 80})

@@ -18,6 +18,7 @@ import (
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/sleep"
 )
 
 // Local is the gateway's own cluster.
@@ -43,8 +44,6 @@ type ownNetwork struct {
 	client     *kube.Client // of the own cluster
 	local      Local        // nil: no Pod or Service is known
 	interfaces func() ([]net.Addr, error)
-	nodes      decode.Source[*corev1.Node]             // of the own cluster
-	services   func(context.Context) ([]string, error) // its ServiceCIDRs
 	log        *zap.Logger
 
 	asked  chan struct{}                    // closed by ask
@@ -63,11 +62,7 @@ type ownAddresses struct {
 }
 
 func newOwnNetwork(client *kube.Client, local Local, log *zap.Logger) *ownNetwork {
-	o := &ownNetwork{
-		client: client, local: local, log: log, asked: make(chan struct{}), interfaces: net.InterfaceAddrs,
-		nodes:    client.Sources.NodeRanges,
-		services: func(ctx context.Context) ([]string, error) { return serviceCIDRs(ctx, client) },
-	}
+	o := &ownNetwork{client: client, local: local, log: log, asked: make(chan struct{}), interfaces: net.InterfaceAddrs}
 	o.ask = sync.OnceFunc(func() { close(o.asked) })
 	return o
 }
@@ -79,18 +74,14 @@ func (o *ownNetwork) run(ctx context.Context) {
 		return
 	case <-o.asked:
 	}
-	for {
+	for ctx.Err() == nil {
 		before, _ := o.latest.Get()
 		now := o.read(ctx, before)
 		if ctx.Err() != nil {
 			return
 		}
 		o.latest.Set(now)
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(now.lasts):
-		}
+		sleep.For(ctx, now.lasts)
 	}
 }
 
@@ -162,10 +153,10 @@ func (o *ownNetwork) read(ctx context.Context, before *ownAddresses) *ownAddress
 	if err := now.readHost(o.interfaces); err != nil {
 		now.problems = append(now.problems, fmt.Sprintf("the addresses of the gateway's own host can't be listed (%v): %s", err, ownNoFact))
 	}
-	if err := now.readNodes(ctx, o.nodes); err != nil {
+	if err := now.readNodes(ctx, o.client.Sources.NodeRanges); err != nil {
 		failed("Nodes", err)
 	}
-	if err := now.readServices(ctx, o.services); err != nil {
+	if err := now.readServices(ctx, o.client.Sources); err != nil {
 		failed("ServiceCIDRs", err)
 	}
 	if len(now.problems) > 0 && (before == nil || !slices.Equal(before.problems, now.problems)) && ctx.Err() == nil {
@@ -219,18 +210,8 @@ func (a *ownAddresses) readNodes(ctx context.Context, from decode.Source[*corev1
 	return nil
 }
 
-// readServices reads the ServiceCIDRs. API servers before Kubernetes 1.33 have none.
-func (a *ownAddresses) readServices(ctx context.Context, list func(context.Context) ([]string, error)) error {
-	texts, err := list(ctx)
-	if err != nil && !apierrors.IsNotFound(err) {
-		return err
-	}
-	a.services = federation.NewRanges(appendPrefixes(nil, texts)...)
-	return nil
-}
-
-// serviceCIDRs lists ServiceCIDRs, of which there are few.
-func serviceCIDRs(ctx context.Context, client *kube.Client) (texts []string, err error) {
+// readServices reads the ServiceCIDRs, of which there are few. API servers before Kubernetes 1.33 have none.
+func (a *ownAddresses) readServices(ctx context.Context, from decode.Sources) error {
 	var list struct {
 		Items []struct {
 			Spec struct {
@@ -238,11 +219,15 @@ func serviceCIDRs(ctx context.Context, client *kube.Client) (texts []string, err
 			} `json:"spec"`
 		} `json:"items"`
 	}
-	err = client.Sources.Document(ctx, "/apis/networking.k8s.io/v1/servicecidrs", &list)
-	for _, o := range list.Items {
-		texts = append(texts, o.Spec.CIDRs...)
+	if err := from.Document(ctx, "/apis/networking.k8s.io/v1/servicecidrs", &list); err != nil && !apierrors.IsNotFound(err) {
+		return err
 	}
-	return texts, err
+	var all []netip.Prefix
+	for _, o := range list.Items {
+		all = appendPrefixes(all, o.Spec.CIDRs)
+	}
+	a.services = federation.NewRanges(all...)
+	return nil
 }
 
 // appendPrefixes appends those of the texts that are prefixes.

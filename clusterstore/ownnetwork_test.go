@@ -1,7 +1,9 @@
 package clusterstore
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -14,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,7 +73,8 @@ func (e *env) setOwn() *ownLists {
 		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeHostName, Address: "n1"}, {Type: corev1.NodeInternalIP, Address: "192.0.2.11"}}},
 	}
 	lists := &ownLists{count: make(map[string]int), fail: make(map[string]error)}
-	e.store.own.nodes = decodetest.Fake[*corev1.Node](func(_ context.Context, page metav1.ListOptions) (*corev1.NodeList, error) {
+	from := &e.store.client.Sources
+	from.NodeRanges = decodetest.Fake[*corev1.Node](func(_ context.Context, page metav1.ListOptions) (*corev1.NodeList, error) {
 		if err := lists.note("nodes"); err != nil {
 			return nil, err
 		}
@@ -81,7 +83,9 @@ func (e *env) setOwn() *ownLists {
 		}
 		return &corev1.NodeList{Items: []corev1.Node{*node}}, nil
 	}, nil)
-	e.store.own.services = func(context.Context) ([]string, error) { return []string{"10.96.0.0/16"}, lists.note("servicecidrs") }
+	from.Document = func(_ context.Context, _ string, into any) error {
+		return cmp.Or(json.Unmarshal([]byte(`{"items":[{"spec":{"cidrs":["10.96.0.0/16"]}}]}`), into), lists.note("servicecidrs"))
+	}
 	e.store.own.interfaces = func() ([]net.Addr, error) {
 		return []net.Addr{
 			&net.IPNet{IP: net.ParseIP("127.0.0.1"), Mask: net.CIDRMask(8, 32)},
@@ -222,7 +226,6 @@ func TestServiceCIDRs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	o := newOwnNetwork(client, nil, zap.NewNop())
 	for _, c := range []struct {
 		code         int
 		answer, want string
@@ -234,7 +237,7 @@ func TestServiceCIDRs(t *testing.T) {
 	} {
 		answer, code = c.answer, c.code
 		var a ownAddresses
-		err := a.readServices(t.Context(), o.services)
+		err := a.readServices(t.Context(), client.Sources)
 		if got := fmt.Sprint(a.services, " ", err); got != c.want {
 			t.Errorf("%d %s: %s, want %s", c.code, c.answer, got, c.want)
 		}

@@ -14,6 +14,7 @@ import (
 	"isthmus/clusterstore/kube"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
+	"isthmus/internal/sleep"
 )
 
 const (
@@ -56,16 +57,11 @@ func Keep(ctx context.Context, client *kube.Client, namespace string, listed <-c
 			return
 		}
 		store(facts)
-		var again <-chan time.Time // never
-		switch {
-		case !complete:
-			again = time.After(retryAfter)
-		case every > 0:
-			again = time.After(every)
+		wait := every
+		if !complete {
+			wait = retryAfter
 		}
-		select {
-		case <-again:
-		case <-ctx.Done():
+		if wait == 0 || !sleep.For(ctx, wait) {
 			return
 		}
 	}
