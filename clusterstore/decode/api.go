@@ -21,6 +21,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/guard"
 )
 
 const (
@@ -189,17 +190,7 @@ func errFrame(size uint64) error {
 	return fmt.Errorf("the API server sent an object of %d bytes, or more, which none has: check that the server is an API server", size)
 }
 
-// bounded fails after a number of bytes.
-type bounded struct {
-	io.Reader
-	left, limit int64
-}
-
-func (b *bounded) Read(p []byte) (int, error) {
-	if b.left <= 0 {
-		return 0, fmt.Errorf("the API server's answer is larger than %d MiB", b.limit>>20)
-	}
-	n, err := b.Reader.Read(p[:min(int64(len(p)), b.left)])
-	b.left -= int64(n)
-	return n, err
+// limited fails after a number of bytes.
+func limited(from io.Reader, limit int64) io.Reader {
+	return guard.Limited(from, limit, fmt.Errorf("the API server's answer is larger than %d MiB", limit>>20))
 }

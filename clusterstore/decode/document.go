@@ -59,7 +59,7 @@ func (a *api) document(ctx context.Context, path string, into any) error {
 		return err
 	}
 	defer body.Close()
-	data, err := io.ReadAll(&bounded{body, maxDocument, maxDocument})
+	data, err := io.ReadAll(limited(body, maxDocument))
 	if err == nil {
 		err = countable(data)
 	}

@@ -51,7 +51,7 @@ func (s *source[O]) List(ctx context.Context, o metav1.ListOptions, each func(O,
 	defer body.Close()
 	from := readers.Get().(*bufio.Reader)
 	defer readers.Put(from)
-	from.Reset(&bounded{body, maxList, maxList})
+	from.Reset(limited(body, maxList))
 	defer from.Reset(nil)
 	all, err = s.list(&input{Reader: from, api: s.api, ctx: ctx}, func(data []byte, whole error) error { return s.object(data, whole, each) })
 	return all, cutOff(err)

@@ -83,9 +83,9 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 		response.Body = body{http.NoBody, response.Body}
 		return nil
 	case status >= 400:
-		limited(response, MaxError, io.EOF)
+		response.Body = body{Limited(response.Body, MaxError, io.EOF), response.Body}
 	case isJSON || protobuf && err == nil && kind == "application/vnd.kubernetes.protobuf":
-		limited(response, limit, fmt.Errorf("the answer has more than %d MiB", limit>>20))
+		response.Body = body{Limited(response.Body, limit, fmt.Errorf("the answer has more than %d MiB", limit>>20)), response.Body}
 	default:
 		return fmt.Errorf("answers with content that is not JSON: is it an API server?")
 	}
@@ -95,10 +95,8 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 	return nil
 }
 
-// limited lets size bytes of a body be read, and one read beyond that fail.
-func limited(response *http.Response, size int64, beyond error) {
-	response.Body = body{&limitedReader{response.Body, size, beyond}, response.Body}
-}
+// Limited returns a reader of the first size bytes, with the error beyond where there are more.
+func Limited(from io.Reader, size int64, beyond error) io.Reader { return &limitedReader{from, size, beyond} }
 
 type body struct {
 	io.Reader
