@@ -1,49 +1,41 @@
 package clusterstore
 
 import (
+	"errors"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
 
-// storeMetrics is a collector that reads the store when scraped, so that series come
-// and go with their clusters.
-type storeMetrics struct {
-	store                                         *Store
-	size, secrets, rotation, rejected, unreadable *prometheus.Desc
-	alive                                         *prometheus.Desc
-}
+// The metrics of a Store that are made when they are scraped, so that series come and go with their clusters.
+var (
+	sizeDesc = prometheus.NewDesc("cluster_store_size",
+		"Number of linked clusters: those with a usable Secret, whatever their state.", nil, nil)
+	secretsDesc = prometheus.NewDesc("isthmus_link_secrets",
+		"Number of link Secrets, usable or not.", nil, nil)
+	rotationDesc = prometheus.NewDesc("isthmus_cluster_rotation_failing",
+		"1 while a linked cluster's new credentials do not work and the old ones are used.", []string{"cluster"}, nil)
+	rejectedDesc = prometheus.NewDesc("isthmus_link_rejected",
+		"Number of link Secrets that can't be used as they are, by reason.", []string{"reason"}, nil)
+	unreadableDesc = prometheus.NewDesc("isthmus_link_secrets_unreadable",
+		"1 while link Secrets can't be read, so that links stay as they are.", nil, nil)
+	aliveDesc = prometheus.NewDesc("isthmus_gateway_alive",
+		"1 while an address of a gateway of a cluster on another network answers probes, 0 while it does not; absent for those that are not probed.", []string{"cluster", "address"}, nil)
+)
 
 func registerStore(s *Store, r prometheus.Registerer) error {
-	if err := r.Register(s.probes); err != nil {
-		return err
-	}
-	return r.Register(&storeMetrics{
-		store: s,
-		size: prometheus.NewDesc("cluster_store_size",
-			"Number of linked clusters: those with a usable Secret, whatever their state.", nil, nil),
-		secrets: prometheus.NewDesc("isthmus_link_secrets",
-			"Number of link Secrets, usable or not.", nil, nil),
-		rotation: prometheus.NewDesc("isthmus_cluster_rotation_failing",
-			"1 while a linked cluster's new credentials do not work and the old ones are used.", []string{"cluster"}, nil),
-		rejected: prometheus.NewDesc("isthmus_link_rejected",
-			"Number of link Secrets that can't be used as they are, by reason.", []string{"reason"}, nil),
-		unreadable: prometheus.NewDesc("isthmus_link_secrets_unreadable",
-			"1 while link Secrets can't be read, so that links stay as they are.", nil, nil),
-		alive: prometheus.NewDesc("isthmus_gateway_alive",
-			"1 while an address of a gateway of a cluster on another network answers probes, 0 while it does not; absent for those that are not probed.", []string{"cluster", "address"}, nil),
-	})
+	return errors.Join(r.Register(s.probes), r.Register(storeMetrics{s}))
 }
 
-func (m *storeMetrics) Describe(ch chan<- *prometheus.Desc) {
-	cluster.Describe(ch)
-	for _, d := range []*prometheus.Desc{m.size, m.secrets, m.rotation, m.rejected, m.unreadable, m.alive} {
-		ch <- d
-	}
-}
+// storeMetrics collects a Store's metrics.
+type storeMetrics struct{ store *Store }
 
-func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
+// Describe describes nothing: that is checked when metrics are read.
+func (m storeMetrics) Describe(chan<- *prometheus.Desc) {}
+
+func (m storeMetrics) Collect(ch chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
@@ -57,23 +49,23 @@ func (m *storeMetrics) Collect(ch chan<- prometheus.Metric) {
 			ch <- x
 		}
 		ch <- cluster.StandingSeries(name, v.standing.effective())
-		gauge(m.rotation, boolToFloat(v.next != nil && v.next.failed), string(name))
+		gauge(rotationDesc, boolToFloat(v.next != nil && v.next.failed), string(name))
 		for address, alive := range v.probed() {
-			gauge(m.alive, boolToFloat(alive), string(name), address)
+			gauge(aliveDesc, boolToFloat(alive), string(name), address)
 		}
 	}
-	gauge(m.size, float64(size))
+	gauge(sizeDesc, float64(size))
 	now, _ := m.store.secrets.Get()
-	gauge(m.secrets, float64(len(now.secrets)))
+	gauge(secretsDesc, float64(len(now.secrets)))
 	reasons, clusters := m.store.rejected(links)
 	for reason, n := range reasons {
-		gauge(m.rejected, float64(n), reason)
+		gauge(rejectedDesc, float64(n), reason)
 	}
 	for name := range clusters {
 		ch <- cluster.StateSeries(name, cluster.Rejected)
 	}
 	_, err := m.store.SecretsListed()
-	gauge(m.unreadable, boolToFloat(err != nil))
+	gauge(unreadableDesc, boolToFloat(err != nil))
 }
 
 // rejected counts the Secrets that can't be used, by reason, and returns the clusters

@@ -7,22 +7,14 @@ import (
 	"isthmus/federation"
 )
 
-func newProblemsDesc() *prometheus.Desc {
-	return prometheus.NewDesc("isthmus_services_rejected",
+var (
+	problemsDesc = prometheus.NewDesc("isthmus_services_rejected",
 		"Services whose federation annotations or labels can't be used, wholly or in part.", nil, nil)
-}
+	profilesDesc = prometheus.NewDesc("isthmus_service_profiles_rejected", "ServiceProfiles that can't be used.", nil, nil)
+)
 
-func newProfilesDesc() *prometheus.Desc {
-	return prometheus.NewDesc("isthmus_service_profiles_rejected", "ServiceProfiles that can't be used.", nil, nil)
-}
-
-// Describe implements prometheus.Collector. It describes only what the store of
-// linked clusters does not: the other series of Collect belong to metrics that the
-// store describes, with this cluster's name.
-func (l *Local) Describe(ch chan<- *prometheus.Desc) {
-	ch <- newProblemsDesc()
-	ch <- newProfilesDesc()
-}
+// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+func (l *Local) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (l *Local) Collect(ch chan<- prometheus.Metric) {
@@ -31,6 +23,6 @@ func (l *Local) Collect(ch chan<- prometheus.Metric) {
 		ch <- m
 	}
 	ch <- cluster.StandingSeries(federation.Local, l.cordon)
-	ch <- prometheus.MustNewConstMetric(newProblemsDesc(), prometheus.GaugeValue, float64(len(l.Problems())))
-	ch <- prometheus.MustNewConstMetric(newProfilesDesc(), prometheus.GaugeValue, float64(h.RejectedProfiles))
+	ch <- prometheus.MustNewConstMetric(problemsDesc, prometheus.GaugeValue, float64(len(l.Problems())))
+	ch <- prometheus.MustNewConstMetric(profilesDesc, prometheus.GaugeValue, float64(h.RejectedProfiles))
 }

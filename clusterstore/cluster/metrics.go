@@ -2,8 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -107,14 +105,6 @@ func newCacheDescs() map[string]*prometheus.Desc {
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, append([]string{"cluster"}, labels...), nil)
-}
-
-// Describe describes the metrics that [Series] and [StandingSeries] return. Of all collectors that collect
-// those of clusters, only one may call it.
-func Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range slices.AppendSeq([]*prometheus.Desc{stateDesc, staleDesc, standingDesc, memoryDesc, mostMemoryDesc, refusedDesc, driftDesc}, maps.Values(cacheDescs)) {
-		ch <- d
-	}
 }
 
 func gauge(d *prometheus.Desc, value float64, name federation.ClusterName, labels ...string) prometheus.Metric {

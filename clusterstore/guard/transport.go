@@ -96,7 +96,9 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 }
 
 // Limited returns a reader of the first size bytes, with the error beyond where there are more.
-func Limited(from io.Reader, size int64, beyond error) io.Reader { return &limitedReader{from, size, beyond} }
+func Limited(from io.Reader, size int64, beyond error) io.Reader {
+	return &limitedReader{from, size, beyond}
+}
 
 type body struct {
 	io.Reader

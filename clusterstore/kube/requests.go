@@ -26,8 +26,6 @@ const (
 // from [New] to [Requests.Forget]; an answer that comes after that brings none back.
 // It is a [prometheus.Collector]; nil counts nothing.
 type Requests struct {
-	described *clusterRequests // for Describe; it counts nothing
-
 	mu        sync.Mutex
 	byCluster map[string]*clusterRequests // under mu
 }
@@ -41,7 +39,7 @@ type clusterRequests struct {
 
 // NewRequests returns Requests without clusters. The caller registers them.
 func NewRequests() *Requests {
-	return &Requests{described: newClusterRequests(""), byCluster: make(map[string]*clusterRequests)}
+	return &Requests{byCluster: make(map[string]*clusterRequests)}
 }
 
 func newClusterRequests(cluster string) *clusterRequests {
@@ -68,16 +66,8 @@ func newClusterRequests(cluster string) *clusterRequests {
 	}
 }
 
-func (c *clusterRequests) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.total, c.errors, c.latency, c.inFlight, c.qps, c.burst}
-}
-
-// Describe implements prometheus.Collector.
-func (m *Requests) Describe(ch chan<- *prometheus.Desc) {
-	for _, v := range m.described.collectors() {
-		v.Describe(ch)
-	}
-}
+// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+func (m *Requests) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (m *Requests) Collect(ch chan<- prometheus.Metric) {
@@ -85,7 +75,7 @@ func (m *Requests) Collect(ch chan<- prometheus.Metric) {
 	clusters := slices.Collect(maps.Values(m.byCluster))
 	m.mu.Unlock()
 	for _, c := range clusters {
-		for _, v := range c.collectors() {
+		for _, v := range []prometheus.Collector{c.total, c.errors, c.latency, c.inFlight, c.qps, c.burst} {
 			v.Collect(ch)
 		}
 	}
