@@ -1,6 +1,7 @@
 package local
 
 import (
+	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,8 +14,9 @@ import (
 // slowReader is a source whose members take long to read.
 type slowReader struct {
 	time.Duration
-	mu    sync.Mutex
-	reads int
+	slices []*federation.Slice
+	mu     sync.Mutex
+	reads  int
 }
 
 func (s *slowReader) State(federation.ServiceID) federation.ServiceState { return federation.Present }
@@ -28,7 +30,7 @@ func (s *slowReader) Read() federation.Share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reads++
-	return federation.Share{State: federation.Present}
+	return federation.Share{State: federation.Present, Slices: s.slices}
 }
 
 // TestDefinedBeforeReady: once the cluster is ready, all Services are defined.
@@ -72,6 +74,28 @@ func TestDefinitionsCollapse(t *testing.T) {
 		synctest.Wait()
 		if members := membersOf(e, shopWeb); len(members) != 1 || members[0].Member.Cluster != "far" || slow.reads > 12 {
 			t.Errorf("members %+v, after %d definitions", members, slow.reads)
+		}
+	})
+}
+
+// TestOwnersChange: an address that gets an owner is taken from linked clusters, which is asked for once its owner may have changed,
+// and not when it is looked up for profiles.
+func TestOwnersChange(t *testing.T) {
+	inBubble(t, func(e *env) {
+		addr := netip.MustParseAddrPort(podAddr)
+		e.table.Link("far", federation.Ready, &slowReader{slices: []*federation.Slice{{Endpoints: []*federation.Endpoint{{Addr: addr, Cluster: "far"}}}}})
+		e.service(shopWeb, &cluster.Service{Annotations: map[string]string{remoteDiscovery: "web@far"}})
+		e.sync()
+		w := e.table.Watch(federation.Key{Service: shopWeb, Port: 80})
+		defer w.Close()
+		e.cluster.owners = map[netip.Addr]string{addr.Addr(): "Pod shop/web-1"}
+		for _, owner := range []bool{false, true} {
+			e.cluster.asked = 0
+			e.cluster.own.ProfileChanged(cluster.Topic{IP: addr.Addr(), Owner: owner}, time.Now())
+			synctest.Wait()
+			if set, _ := w.Get(); (e.cluster.asked > 0) != owner || (len(set.At(80)) == 0) != owner {
+				t.Errorf("owner %v: asked %d times, %d endpoints", owner, e.cluster.asked, len(set.At(80)))
+			}
 		}
 	})
 }

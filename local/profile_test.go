@@ -15,6 +15,7 @@ type known struct {
 	found     map[netip.AddrPort]cluster.Found
 	instances map[string]*federation.Endpoint // by hostname
 	owners    map[netip.Addr]string
+	asked     int // calls of Owner
 }
 
 func (k *known) Service(id federation.ServiceID) *cluster.Service { return k.services[id] }
@@ -32,7 +33,7 @@ func (k *known) LookupAddress(addr netip.AddrPort) cluster.Found {
 }
 
 // Owner implements federation.Owner.
-func (k *known) Owner(ip netip.Addr) string { return k.owners[ip] }
+func (k *known) Owner(ip netip.Addr) string { k.asked++; return k.owners[ip] }
 
 func (k *known) Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	if e := k.instances[hostname]; e != nil && svc == shopWeb {
