@@ -2,7 +2,7 @@
 // which members a service has, in which zone a node is, and which profile a
 // destination has.
 //
-//	l, err := local.New(local.Options{REST: cfg, TrustDomain: "cluster.local", Table: table, Log: log})
+//	l, err := local.New(local.Options{REST: cfg, TrustDomain: "cluster.local", Table: table, Log: log, …})
 //	go l.Run(ctx)
 //	<-l.Synced()
 //	watch := l.Profile(federation.ProfileKey{Service: id, Port: 80})

@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -22,18 +21,17 @@ import (
 	"isthmus/local/problems"
 )
 
-// Options are a Local's.
+// Options are a Local's. All are needed, unless noted otherwise.
 type Options struct {
 	REST          *rest.Config      // how to reach the cluster
 	TrustDomain   string            // of its identities
-	ClusterDomain string            // of its services' names; empty: cluster.local
+	ClusterDomain string            // of its services' names
 	Rules         cluster.Rules     // as for linked clusters
 	Table         *federation.Table // gets the services' definitions and the cluster's link
-	Log           *zap.Logger       // nil: no logs
-	Metrics       *cluster.Metrics  // as for linked clusters; nil: none
+	Log           *zap.Logger
+	Metrics       *cluster.Metrics // as for linked clusters; nil: none
 
-	// Preference is that of Services without annotations; nil: DefaultPreference. It must
-	// not be written after New.
+	// Preference is that of Services without annotations. It must not be written after New.
 	Preference *federation.Preference
 	// Cordon is how far the cluster's endpoints are taken out of all services.
 	Cordon federation.Standing
@@ -48,27 +46,7 @@ type Options struct {
 	Exports *clusterstore.ExportOptions
 	// Report is called when the cluster's state changes, with a standing that is not in
 	// service, and when an object had drifted. It must not block.
-	Report func(cluster.Change) // nil: not called
-}
-
-func (o *Options) validate() error {
-	if o.Log == nil {
-		o.Log = zap.NewNop()
-	}
-	if o.ClusterDomain == "" {
-		o.ClusterDomain = "cluster.local"
-	}
-	if o.Preference == nil {
-		p := DefaultPreference()
-		o.Preference = &p
-	}
-	if o.Report == nil {
-		o.Report = func(cluster.Change) {}
-	}
-	if o.Table == nil {
-		return errors.New("local: Options.Table is nil")
-	}
-	return nil
+	Report func(cluster.Change)
 }
 
 // localCluster is what a Local needs of a cluster.Own.
@@ -99,12 +77,9 @@ type Local struct {
 	problems *problems.Store // of annotations and labels
 }
 
-// New checks the options. It does no network IO and starts nothing.
+// New does no network IO and starts nothing.
 func New(o Options) (*Local, error) {
 	return create(o, func(c cluster.Config, own cluster.OwnConfig) (localCluster, error) {
-		if o.REST == nil {
-			return nil, errors.New("Options.REST is nil")
-		}
 		client, err := kube.New(federation.Local, o.REST, o.Metrics.Requests())
 		if err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", federation.Local, err)
@@ -119,9 +94,6 @@ func New(o Options) (*Local, error) {
 }
 
 func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (localCluster, error)) (*Local, error) {
-	if err := o.validate(); err != nil {
-		return nil, err
-	}
 	l := &Local{
 		table:    o.Table,
 		domain:   o.ClusterDomain,
@@ -148,10 +120,8 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		own.SliceManager, own.WorkloadChanged = externalworkload.Mark, o.Writer.WorkloadChanged
 	}
 	server := ""
-	if o.REST != nil {
-		if u, err := url.Parse(o.REST.Host); err == nil {
-			server = u.Host
-		}
+	if u, err := url.Parse(o.REST.Host); err == nil {
+		server = u.Host
 	}
 	var err error
 	l.own, err = clusterstore.NewOwn(clusterstore.OwnOptions{

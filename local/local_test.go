@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
+	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/cluster"
@@ -65,7 +66,9 @@ func inBubble(t *testing.T, f func(*env)) {
 		core, logs := observer.New(zapcore.InfoLevel)
 		e := &env{T: t, table: federation.NewTable(federation.Options{}), logs: logs}
 		var err error
-		e.local, err = create(Options{Table: e.table, Log: zap.New(core), TrustDomain: "trust.test"}, func(cfg cluster.Config, own cluster.OwnConfig) (localCluster, error) {
+		e.local, err = create(Options{
+			REST: &rest.Config{}, Table: e.table, Log: zap.New(core), TrustDomain: "trust.test", Preference: new(DefaultPreference()), Report: func(cluster.Change) {},
+		}, func(cfg cluster.Config, own cluster.OwnConfig) (localCluster, error) {
 			e.cluster = &scripted{known: &known{}, cfg: cfg, own: own, synced: make(chan struct{})}
 			return e.cluster, nil
 		})
