@@ -56,7 +56,7 @@ func (t *term) pass() writes.Pass[Object] {
 		failing[of] = failing[of] || c.Verb != Delete && 0 < o.Failures && o.Failures < failuresDelay
 		one := writes.Task[Object]{Key: c.Object, Turn: c.link, Within: c.Namespace, Passing: c.Verb == Delete}
 		if waits := c.Verb == Delete && failing[of]; !waits && !isLeft(&o, &c) { // nothing goes before what is to be in its place is there
-			one.Do = func(context.Context) writes.Outcome { return t.write(task{c, o.Content, o.Left}) }
+			one.Do = func(context.Context) writes.Outcome { return t.write(&c, &o) }
 		}
 		pass.Tasks = append(pass.Tasks, one)
 	}

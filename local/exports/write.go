@@ -22,23 +22,17 @@ const (
 	fieldManager = "isthmus"
 )
 
-// task is a change to be made.
-type task struct {
-	Change
-	written, left string // what was written last, and what then was known of it, as in a History
-}
-
-// write does one task.
-func (t *term) write(one task) (r writes.Outcome) {
+// write makes a change of an object, of which that is remembered.
+func (t *term) write(c *Change, of *writes.History) (r writes.Outcome) {
 	v := none
 	err := t.lease.Write(func(ctx context.Context) (err error) {
 		ctx, stop := context.WithTimeout(ctx, writeTimeout)
 		defer stop()
-		v, err = one.do(ctx, t.Writer, one, &r)
+		v, err = c.do(ctx, t.Writer, c, of, &r)
 		return err
 	})
 	if v != none {
-		t.metrics.count(one, v, err)
+		t.count(c, v, err)
 	}
 	switch {
 	case err == nil:
@@ -51,12 +45,12 @@ func (t *term) write(one task) (r writes.Outcome) {
 	case errors.Is(err, context.Canceled):
 		return writes.Outcome{Again: true} // the Lease is lost
 	}
-	t.Log.Warn("what is exported can't be written", zap.Stringer("object", one.Object), zap.String("verb", string(v)), zap.Error(err))
+	t.Log.Warn("what is exported can't be written", zap.Stringer("object", c.Object), zap.String("verb", string(v)), zap.Error(err))
 	return writes.Outcome{Problem: err.Error()}
 }
 
-// do is what a task does. It returns what it has tried.
-type do func(context.Context, *Writer, task, *writes.Outcome) (Verb, error)
+// do makes a change. It returns what it has tried.
+type do func(context.Context, *Writer, *Change, *writes.History, *writes.Outcome) (Verb, error)
 
 // kept is an object of the API.
 type kept interface {
@@ -67,28 +61,28 @@ type kept interface {
 // put makes an object what it is to be. over returns what is to be written where there is have, as it is read now, or the zero value if
 // there is none; the zero value if nothing is, since it is as it is to be, or is not ours. known is that of a Change.
 func put[O kept](api func(*Writer) (client[O], Verb), over func(have O) O, known func(O) string) do {
-	return func(ctx context.Context, w *Writer, one task, r *writes.Outcome) (v Verb, err error) {
-		c, v := api(w)
+	return func(ctx context.Context, w *Writer, c *Change, of *writes.History, r *writes.Outcome) (v Verb, err error) {
+		objects, v := api(w)
 		var zero, got O
-		have, err := c.Get(ctx, one.Name, metav1.GetOptions{})
+		have, err := objects.Get(ctx, c.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err) && v != Status:
 			have = zero
 		case err != nil:
 			return none, err
 		}
-		next, content := over(have), one.content()
-		again := one.written == content
-		if next == zero || again && have != zero && known != nil && one.left == known(have) {
+		next, content := over(have), c.content()
+		again := of.Content == content
+		if next == zero || again && have != zero && known != nil && of.Left == known(have) {
 			return none, nil
 		}
 		*r = writes.Outcome{Content: content, Reverted: again}
 		if have == zero {
 			v = Create
-			got, err = c.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
+			got, err = objects.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
 		} else {
 			r.Managers = managers(have)
-			got, err = c.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+			got, err = objects.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 		}
 		if err == nil && known != nil && over(got) != zero {
 			r.Left = known(got) // the kind that is served does not have all fields
@@ -99,9 +93,9 @@ func put[O kept](api func(*Writer) (client[O], Verb), over func(have O) O, known
 
 // remove deletes an object, if it is ours as it is read now.
 func remove[O kept](api func(*Writer) (client[O], Verb), mine func(O) bool) do {
-	return func(ctx context.Context, w *Writer, one task, r *writes.Outcome) (Verb, error) {
-		c, _ := api(w)
-		have, err := c.Get(ctx, one.Name, metav1.GetOptions{})
+	return func(ctx context.Context, w *Writer, c *Change, _ *writes.History, r *writes.Outcome) (Verb, error) {
+		objects, _ := api(w)
+		have, err := objects.Get(ctx, c.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return none, nil
 		}
@@ -110,7 +104,7 @@ func remove[O kept](api func(*Writer) (client[O], Verb), mine func(O) bool) do {
 		}
 		*r = writes.Outcome{Managers: managers(have)}
 		uid, version := have.GetUID(), have.GetResourceVersion()
-		return Delete, c.Delete(ctx, one.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
+		return Delete, objects.Delete(ctx, c.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	}
 }
 

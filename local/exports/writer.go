@@ -40,7 +40,7 @@ type Options struct {
 // Writer writes Services and ServiceImports, and conditions of ServiceExports, while it holds the Lease.
 type Writer struct {
 	Options
-	metrics  *metrics
+	writes   *prometheus.CounterVec
 	standing *election.Standing[term]
 }
 
@@ -49,11 +49,10 @@ func New(o Options) (*Writer, error) {
 	w := &Writer{Options: o, standing: election.NewStanding[term]("exported Services", election.Config{
 		Leases: o.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
 	}, o.Log)}
-	m, err := newMetrics(o.Registerer, w.standing)
-	if err != nil {
+	var err error
+	if w.writes, err = newWriteMetric(o.Registerer, w.standing); err != nil {
 		return nil, fmt.Errorf("writer of exported Services: %w", err)
 	}
-	w.metrics = m
 	return w, nil
 }
 
