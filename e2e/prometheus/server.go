@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"time"
 
+	"isthmus/e2e/admin"
 	"isthmus/e2e/port"
 	"isthmus/e2e/program"
 )
@@ -29,9 +29,8 @@ const firstPort, lastPort = 9100, 9999
 
 // Server is a running Prometheus. Its methods may be called from several goroutines.
 type Server struct {
-	port   *port.Port
-	client *http.Client
-	proc   *program.Process
+	port *port.Port
+	proc *program.Process
 }
 
 // Start runs a server and returns when it is ready. ctx bounds the wait only: the server runs until Stop or the end of this
@@ -49,7 +48,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{port: reserved, client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}}
+	s := &Server{port: reserved}
 	var log program.Tail
 	s.proc, err = program.Start(program.Config{Path: binary, Output: &log, Args: []string{
 		"--config.file=" + config, "--storage.tsdb.path=" + filepath.Join(cfg.Dir, "data"),
@@ -60,7 +59,10 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
-	if err := s.proc.Await(ctx, func(ctx context.Context) error { return s.get(ctx, "/-/ready", nil) }); err != nil {
+	if err := s.proc.Await(ctx, func(ctx context.Context) error {
+		_, err := admin.Get(ctx, reserved.Addr(), "/-/ready")
+		return err
+	}); err != nil {
 		return nil, errors.Join(fmt.Errorf("prometheus %w\n%s", err, log.Lines(20)), s.Stop())
 	}
 	return s, nil

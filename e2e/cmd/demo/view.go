@@ -77,31 +77,28 @@ func (e endpoints) differs(seen endpoints) string {
 	return strings.Join(lines, "\n")
 }
 
-// look returns what the stream shows at the moment, and an error if it is not
-// as it should be.
-func look(stream *proxy.Stream, want endpoints) (endpoints, error) {
+// look returns an error if the stream does not show what it should.
+func look(stream *proxy.Stream, want endpoints) error {
 	snap := stream.Snapshot()
-	seen := byCluster(snap.Get)
-	if snap.Phase != proxy.Open {
-		return seen, fmt.Errorf("the stream has ended: %v", snap.Err)
+	diff := want.differs(byCluster(snap.Get))
+	switch {
+	case snap.Phase != proxy.Open:
+		return fmt.Errorf("the stream has ended: %v", snap.Err)
+	case len(snap.Faults) > 0:
+		return fmt.Errorf("the gateway sent what it must not: %s", snap.Faults[0])
+	case snap.First == nil:
+		return fmt.Errorf("no message has come yet")
+	case diff != "":
+		return fmt.Errorf("the proxy does not see what it should:\n%s", diff)
 	}
-	if len(snap.Faults) > 0 {
-		return seen, fmt.Errorf("the gateway sent what it must not: %s", snap.Faults[0])
-	}
-	if snap.First == nil {
-		return seen, fmt.Errorf("no message has come yet")
-	}
-	if diff := want.differs(seen); diff != "" {
-		return seen, fmt.Errorf("the proxy does not see what it should:\n%s", diff)
-	}
-	return seen, nil
+	return nil
 }
 
 // await returns when the stream shows what it should, and the time of the
 // message that made it so.
 func await(ctx context.Context, stream *proxy.Stream, want endpoints, limit time.Duration) (at time.Time, err error) {
 	err = stream.Until(ctx, limit, func() error {
-		_, err := look(stream, want)
+		err := look(stream, want)
 		if err == nil {
 			recent := stream.Recent()
 			at = recent[len(recent)-1].At
@@ -113,8 +110,5 @@ func await(ctx context.Context, stream *proxy.Stream, want endpoints, limit time
 
 // hold returns an error as soon as the stream shows something else.
 func hold(ctx context.Context, stream *proxy.Stream, want endpoints, duration time.Duration) error {
-	return stream.Stays(ctx, duration, func() error {
-		_, err := look(stream, want)
-		return err
-	})
+	return stream.Stays(ctx, duration, func() error { return look(stream, want) })
 }
