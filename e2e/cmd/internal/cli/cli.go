@@ -32,17 +32,15 @@ var (
 // flag.ErrHelp. A mistake in the arguments is a UsageError.
 func Parse(flags *flag.FlagSet, args []string, help string, out io.Writer) error {
 	flags.SetOutput(io.Discard)
-	flags.Usage = func() {
+	err := flags.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
 		fmt.Fprint(out, help)
 		flags.SetOutput(out)
 		flags.PrintDefaults()
-		flags.SetOutput(io.Discard)
+	} else if err != nil {
+		return Usage(err)
 	}
-	err := flags.Parse(args)
-	if err == nil || errors.Is(err, flag.ErrHelp) {
-		return err
-	}
-	return Usage(err)
+	return err
 }
 
 // Main runs a command and ends the process. SIGINT, SIGTERM, SIGHUP and more signals, if given, cancel the context; a second
