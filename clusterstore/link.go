@@ -169,7 +169,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 	if err != nil {
 		made = failedCluster{err}
 	}
-	l.next = &runningCluster{cluster: made, creds: creds, grace: l.store.opts.Grace, deadline: deadline}
+	l.next = &runningCluster{cluster: made, creds: creds, deadline: deadline}
 	if l.serving == nil && l.state != cluster.Pending {
 		l.setState(cluster.Pending, nil)
 		l.logLinked(creds)

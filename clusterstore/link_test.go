@@ -106,7 +106,7 @@ func TestDeadAtStart(t *testing.T) {
 // grace, and delays no other cluster.
 func TestBlackHoled(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.pass(DefaultGrace - time.Nanosecond)
+		e.pass(syncGrace - time.Nanosecond)
 		e.linked("east=pending")
 		e.settled(false)
 		e.put(secret("n", "north", "t1", 0))
@@ -131,11 +131,11 @@ func TestBlackHoled(t *testing.T) {
 func TestEditsDoNotProlongTheGrace(t *testing.T) {
 	inBubble(t, func(e *env) {
 		for _, token := range []string{"t2", "t3", "t4"} {
-			e.pass(DefaultGrace / 4)
+			e.pass(syncGrace / 4)
 			e.put(secret("s", "east", token, 0))
 			e.linked("east=pending")
 		}
-		e.pass(DefaultGrace/4 - time.Nanosecond)
+		e.pass(syncGrace/4 - time.Nanosecond)
 		e.settled(false)
 		e.pass(time.Nanosecond)
 		e.settled(true)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"time"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
@@ -50,7 +49,7 @@ func (s *Store) status(c *credentials, v *linkState) adminapi.Cluster {
 	st.State, st.Since, st.Server = cluster.Rejected, c.read, c.server
 	switch {
 	case used != nil && used.secret == c.secret:
-		v.describe(&st, s.opts.Grace, s.own.problems())
+		v.describe(&st, s.own.problems())
 		if v.serving != nil && v.serving.creds.secret == c.secret {
 			st.SecretVersion = v.serving.creds.version
 		}
@@ -96,7 +95,7 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkState {
 }
 
 // describe fills in the status of a link's cluster.
-func (v *linkState) describe(st *adminapi.Cluster, grace time.Duration, ownProblems []string) {
+func (v *linkState) describe(st *adminapi.Cluster, ownProblems []string) {
 	at := v.shown()
 	h := at.cluster.Health()
 	h.Err = at.creds.explain(h.Err)
@@ -114,8 +113,8 @@ func (v *linkState) describe(st *adminapi.Cluster, grace time.Duration, ownProbl
 		st.Reason = h.Err.Error()
 	case v.serving == nil && at.waits:
 		st.Reason = fmt.Sprintf("waits for its turn: %d clusters at a time are connected to", maxStarts)
-	case v.state == cluster.Unreachable && grace > 0:
-		st.Reason = fmt.Sprintf("not synced within %v", grace)
+	case v.state == cluster.Unreachable && at.creds.rest != nil:
+		st.Reason = fmt.Sprintf("not synced within %v", syncGrace)
 	}
 	switch {
 	case v.serving == nil || v.next == nil:

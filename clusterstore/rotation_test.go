@@ -82,7 +82,7 @@ func TestRotationThatWorksInTheEnd(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
 		e.put(secret("s", "east", "t2", 0))
-		e.pass(DefaultGrace - time.Nanosecond)
+		e.pass(syncGrace - time.Nanosecond)
 		e.status("s east ready !new credentials are being tried; the old ones are in use")
 		e.pass(time.Nanosecond)
 		e.status("s east ready !new credentials do not work, the old ones are in use")

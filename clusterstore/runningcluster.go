@@ -30,7 +30,6 @@ type Cluster interface {
 type runningCluster struct {
 	cluster       Cluster
 	creds         *credentials
-	grace         time.Duration   // in which it should sync; 0: in any
 	waits         bool            // problem has seen that it has not had its turn
 	deadline      time.Time       // when it should have synced; zero: not known before its turn
 	overdue       bool            // problem has seen that the deadline is over
@@ -85,7 +84,7 @@ func (r *runningCluster) problem() error {
 	case h.Err != nil:
 		return h.Err
 	case r.overdue:
-		return fmt.Errorf("not synced within %v", r.grace)
+		return fmt.Errorf("not synced within %v", syncGrace)
 	}
 	return nil
 }
@@ -93,8 +92,8 @@ func (r *runningCluster) problem() error {
 // late returns whether the deadline is over, which counts from the cluster's turn on.
 func (r *runningCluster) late() bool {
 	r.waits = !closed(r.began)
-	if r.deadline.IsZero() && !r.waits && r.grace > 0 {
-		r.deadline = time.Now().Add(r.grace)
+	if r.deadline.IsZero() && !r.waits && r.creds.rest != nil { // the own cluster has as long as it takes
+		r.deadline = time.Now().Add(syncGrace)
 	}
 	return !r.deadline.IsZero() && !time.Now().Before(r.deadline)
 }

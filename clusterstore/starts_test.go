@@ -81,7 +81,7 @@ func TestTheGraceBeginsWithTheTurn(t *testing.T) {
 		if got, want := e.states(), fmt.Sprintf("map[pending :%d]", maxStarts+1); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
-		e.pass(DefaultGrace - time.Nanosecond)
+		e.pass(syncGrace - time.Nanosecond)
 		if got, want := e.states(), fmt.Sprintf("map[pending :1 unreachable not synced within 30s:%d]", maxStarts); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}

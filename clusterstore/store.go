@@ -20,9 +20,9 @@ import (
 	"isthmus/federation"
 )
 
-// DefaultGrace is how long a new link may take to sync before it counts as
+// syncGrace is how long a new link may take to sync before it counts as
 // unreachable.
-const DefaultGrace = 30 * time.Second
+const syncGrace = 30 * time.Second
 
 // DefaultLostAfter is for how long a cluster's API is not followed before the cluster
 // counts as lost.
@@ -36,7 +36,6 @@ type Options struct {
 	Log        *zap.Logger           // nil: no logs
 	Registerer prometheus.Registerer // for the Store's own metrics; nil: no metrics
 	Metrics    *cluster.Metrics      // of its clusters; nil: no metrics
-	Grace      time.Duration         // 0: DefaultGrace
 	Memory     *budget.Pool          // that the linked clusters may take; nil: no limit
 	Network    string                // that the gateway is on: Pods of linked clusters on others can't be reached
 	IPv6       bool                  // clients get IPv6 addresses, as by the Table's Options
@@ -62,9 +61,6 @@ type Options struct {
 }
 
 func (o *Options) validate() error {
-	if o.Grace == 0 {
-		o.Grace = DefaultGrace
-	}
 	if o.LostAfter == 0 {
 		o.LostAfter = DefaultLostAfter
 	}
