@@ -128,8 +128,8 @@ func corpusKinds(t *testing.T) []corpusKind {
 		}),
 		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Service"), corpus.UsedService, spiceService, func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services }, func(o *corev1.Service) any {
 			s := c.cfg.Rules.compactService(o, true)
-			s.rare, s.selecting = c.readRare(o), encodeSelecting(o)
-			s.rare.gateway = c.cfg.Rules.readGateway(o) // as of a linked cluster
+			s.exported, s.selecting = c.readExport(o), encodeSelecting(o)
+			s.leads = c.cfg.Rules.readGateway(o) // as of a linked cluster
 			maps.DeleteFunc(s.export().Service.Annotations, func(key, _ string) bool {
 				return !strings.Contains(key, "linkerd.io/") && !strings.Contains(key, "isthmus.io/")
 			})

@@ -241,8 +241,8 @@ func TestSelectorsStale(t *testing.T) {
 func TestNoExports(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	w.put(labelled("web", "federated=1", "isthmus.io/written-by=linkerd"))
-	if s := w.Service(serviceID("ns/web")); s.rare != nil || w.state.exports != nil || w.Exports() != nil {
-		t.Errorf("kept %+v", s.rare)
+	if s := w.Service(serviceID("ns/web")); s.exported != nil || w.state.exports != nil || w.Exports() != nil {
+		t.Errorf("kept %+v", s.exported)
 	}
 	exported := []string{"namespaces", "serviceexports", "serviceimports"}
 	if slices.ContainsFunc(w.Health().Resources, func(r adminapi.Resource) bool { return slices.Contains(exported, r.Resource) }) {

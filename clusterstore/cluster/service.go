@@ -18,7 +18,8 @@ type Service struct {
 	ExternalName bool // of type ExternalName
 	NodeLocal    bool // internalTrafficPolicy is Local
 	Ports        []ServicePort
-	rare         *rare // nil: it has nothing of that
+	leads        *Gateway     // of a linked cluster; nil: it is no gateway
+	exported     *plan.Export // with Config.Exports; nil: nothing is kept for it
 
 	// Only of the own cluster:
 	ClusterIPs  []netip.Addr
@@ -29,24 +30,18 @@ type Service struct {
 	selecting   *string           // with OwnConfig.SliceManager: what slices are made of, encoded; nil: it selects nothing
 }
 
-// rare is what few Services have.
-type rare struct {
-	gateway *Gateway     // of a linked cluster; nil: it is none
-	export  *plan.Export // with Config.Exports; nil: it is none
-}
-
 func (s *Service) gateway() *Gateway {
-	if s == nil || s.rare == nil {
+	if s == nil {
 		return nil
 	}
-	return s.rare.gateway
+	return s.leads
 }
 
 func (s *Service) export() *plan.Export {
-	if s == nil || s.rare == nil {
+	if s == nil {
 		return nil
 	}
-	return s.rare.export
+	return s.exported
 }
 
 // ServicePort is one port of a Service.
@@ -62,7 +57,12 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 		Source: c.cfg.Client.Sources.Services,
 		Compact: func(o *corev1.Service) (*Service, bool) {
 			s := c.cfg.Rules.compactService(o, c.cfg.own != nil)
-			s.rare = c.readRare(o)
+			if c.cfg.own == nil { // which is reached without
+				s.leads = c.cfg.Rules.readGateway(o)
+			}
+			if c.cfg.Exports != nil {
+				s.exported = c.readExport(o)
+			}
 			if c.cfg.sliceManager() != "" {
 				s.selecting = encodeSelecting(o)
 			}
@@ -81,20 +81,6 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 		k.Changed = func(key string, _ *Service, _ bool) { own.ServiceChanged(serviceID(key)) }
 	}
 	return k
-}
-
-func (c *Cluster) readRare(o *corev1.Service) *rare {
-	var r rare
-	if c.cfg.own == nil { // which is reached without
-		r.gateway = c.cfg.Rules.readGateway(o)
-	}
-	if c.cfg.Exports != nil {
-		r.export = c.readExport(o)
-	}
-	if r == (rare{}) {
-		return nil
-	}
-	return &r
 }
 
 // keptMetadata has the prefixes of those labels and annotations of Services that the
