@@ -25,7 +25,7 @@ func drawPreference(t *rapid.T) *Preference {
 	if !rapid.Bool().Draw(t, "preference") {
 		return nil
 	}
-	tiers := []string{"local, any", "zone, any", "zone, local, region, any", "local, east+north", "east, north", "zone+local, region", "region, remote", "any", "cluster/east, zone, local"}
+	tiers := []string{"local, any", "zone, any", "zone, local, region, any", "local, east+north", "east, north", "zone+local, region", "region, remote", "remote, local", "any", "cluster/east, zone, local"}
 	times := rapid.SampledFrom([]time.Duration{0, 0, 3*time.Second + 1, 10 * time.Second})
 	p := &Preference{ReturnAfter: times.Draw(t, "after"), ReturnOver: times.Draw(t, "over")}
 	if s := rapid.SampledFrom(tiers).Draw(t, "prefer"); s != "any" {

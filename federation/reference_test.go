@@ -46,8 +46,9 @@ func TestReferenceOfPods(t *testing.T) {
 			m.cluster(c).setUnready(id, "s1", eps[1]...)
 			m.table.Changed(c, id, m.now)
 		}
+		regions := map[ClusterName]string{Local: "r1", "east": rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "region")}
 		setLink := func(c ClusterName, l Link) {
-			l.State, l.Source = Ready, m.cluster(c)
+			l.State, l.Source, l.Region = Ready, m.cluster(c), regions[c]
 			m.links[c] = l
 			m.table.SetLink(c, l)
 		}
@@ -56,6 +57,10 @@ func TestReferenceOfPods(t *testing.T) {
 			unready[c] = make([]bool, 5)
 			write(c)
 			setLink(c, Link{})
+		}
+		m.cluster(Local).service(id).nodeLocal = rapid.IntRange(0, 4).Draw(t, "node-local") == 0
+		if rapid.IntRange(0, 4).Draw(t, "mirror") == 0 {
+			d.Federated, d.Members = false, d.Members[1:2]
 		}
 		m.defs[id] = d
 		m.table.Define(id, d)
