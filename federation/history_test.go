@@ -27,6 +27,7 @@ type memberPort struct {
 type history struct {
 	ipv6    bool
 	moments []moment
+	steps   [][]time.Time      // of each moment: when parts of cordons change; of those that have been asked for
 	states  map[stateKey]state // of before, to compute each once
 }
 
@@ -54,19 +55,27 @@ func (h *history) instants(from int, now time.Time) (list []instant) {
 		if i+1 < len(h.moments) {
 			end = h.moments[i+1].at
 		}
-		var steps []time.Time
-		for c := range h.moments[i].links {
-			_, next := h.cordon(c, instant{i, h.moments[i].at})
-			steps = append(steps, next...)
-		}
-		slices.SortFunc(steps, time.Time.Compare)
-		for _, at := range steps {
+		for _, at := range h.stepsOf(i) {
 			if !at.After(end) {
 				list = append(list, instant{i, at})
 			}
 		}
 	}
 	return list
+}
+
+// stepsOf returns when parts of cordons change, as known at a moment. What has been computed stays: only moments are added.
+func (h *history) stepsOf(moment int) []time.Time {
+	for i := len(h.steps); i <= moment; i++ {
+		var steps []time.Time
+		for c := range h.moments[i].links {
+			_, next := h.cordon(c, instant{i, h.moments[i].at})
+			steps = append(steps, next...)
+		}
+		slices.SortFunc(steps, time.Time.Compare)
+		h.steps = append(h.steps, steps)
+	}
+	return h.steps[moment]
 }
 
 // cordon returns how far each part of a cluster is cordoned, and when more parts change.

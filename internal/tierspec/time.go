@@ -59,28 +59,33 @@ func Sent(instants []Instant, now time.Time) []Endpoint {
 	var seen []Instant // since when tiers have been decided by the same preference
 	var sent []Endpoint
 	used := 0 // tiers
-	send := func(now time.Time) {
-		st := seen[len(seen)-1]
-		for used > st.Needed() && left(seen, used-1, now) == Parts {
+	leave := func(now time.Time) {
+		for used > seen[len(seen)-1].Needed() && left(seen, used-1, now) == Parts {
 			used--
 		}
+	}
+	send := func(now time.Time) []Endpoint {
+		st := seen[len(seen)-1]
 		var list []Endpoint
 		for _, e := range st.Ready {
 			if tier := st.TierOf(e); tier < used && (tier == 0 || e.Part >= left(seen, tier, now)) {
 				list = append(list, e)
 			}
 		}
-		sent = st.finish(list)
+		return st.finish(list)
 	}
 	for _, x := range instants {
 		if len(seen) > 0 {
-			send(x.At)
+			leave(x.At)
 		}
 		switch {
 		case !x.steered():
 			seen, sent = nil, x.finish(x.Ready)
 			continue
 		case len(seen) == 0 || !sameTiers(seen[0].State, x.State):
+			if len(seen) > 0 {
+				sent = send(x.At)
+			}
 			// What clients have got so far leaves as after a return, if a tier names it.
 			seen, used = nil, 1
 			for _, e := range sent {
@@ -89,10 +94,11 @@ func Sent(instants []Instant, now time.Time) []Endpoint {
 		}
 		seen = append(seen, x)
 		used = max(used, x.Needed())
-		send(x.At)
+		leave(x.At)
 	}
 	if len(seen) > 0 {
-		send(now)
+		leave(now)
+		sent = send(now)
 	}
 	return sent
 }
