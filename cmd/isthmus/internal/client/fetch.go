@@ -28,6 +28,7 @@ var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 // fetch reads a page of a gateway into a value, and returns when the gateway sent it.
 func fetch(ctx context.Context, g reach.Gateway, path string, into any) (at time.Time, err error) {
 	if g.NotReady != "" {
+		//lint:ignore ST1005 Pod is the name of a kind
 		return at, fmt.Errorf("Pod %s is not ready: %s\n  kubectl describe pod -n %s %s shows why; --pod %[4]s asks it all the same",
 			g, g.NotReady, Printable(g.Namespace), Printable(g.Name))
 	}
