@@ -68,10 +68,13 @@ func (p *port) leave(c Client) {
 	}
 }
 
-// all lists all kinds of clients.
-func (p *port) all() (list []*published) {
-	for _, a := range p.audiences {
-		list = a.clients(list, nil)
+// all lists all kinds of clients, those of the whole service first: names of instances may be made up.
+func (p *port) all() []*published {
+	list := p.whole()
+	for instance, a := range p.audiences {
+		if instance != "" {
+			list = a.clients(list, nil)
+		}
 	}
 	return list
 }
@@ -79,16 +82,16 @@ func (p *port) all() (list []*published) {
 // whole lists the kinds of clients of the whole service.
 func (p *port) whole() []*published { return p.audiences[""].clients(nil, nil) }
 
-// concerned lists the clients that a change of these lists to those of now may concern, while the
+// concerned lists, as all, the clients that a change of these lists to those of now may concern, while the
 // summary and the steering are the same. Clients of an instance are concerned if its endpoints have
 // changed and, where traffic stays on nodes, clients of a node if its endpoints or those of other
 // clusters have: clients may ask for any number of names that no endpoint has, and so must not make
 // changes slow for others.
-func (p *port) concerned(merged, unready []*Endpoint) (list []*published) {
+func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	if len(p.audiences) == 1 && p.audiences[""] != nil && !p.summary.byNode {
 		return p.whole()
 	}
-	instances, nodes, everywhere := map[string]bool{"": true}, make(map[string]bool), !p.summary.byNode
+	instances, nodes, everywhere := make(map[string]bool), make(map[string]bool), !p.summary.byNode
 	note := func(a, b *Endpoint) {
 		for _, e := range [...]*Endpoint{a, b} {
 			if e != nil {
@@ -102,8 +105,11 @@ func (p *port) concerned(merged, unready []*Endpoint) (list []*published) {
 	if everywhere {
 		nodes = nil
 	}
+	list := p.audiences[""].clients(nil, nodes)
 	for instance := range instances {
-		list = p.audiences[instance].clients(list, nodes)
+		if instance != "" {
+			list = p.audiences[instance].clients(list, nodes)
+		}
 	}
 	return list
 }

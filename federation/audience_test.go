@@ -2,6 +2,7 @@ package federation
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 	"time"
 )
@@ -50,5 +51,20 @@ func TestMadeUpNodes(t *testing.T) {
 	there.Close()
 	if len(table.watched) != 0 {
 		t.Error("something is watched")
+	}
+}
+
+// TestServiceFirst: clients may make up names of instances. Those of the whole service come before these, once each.
+func TestServiceFirst(t *testing.T) {
+	p := &port{audiences: make(map[string]audience), merged: []*Endpoint{{Addr: netip.MustParseAddrPort("10.0.0.0:80")}}}
+	for i := range 50 {
+		p.join(Client{Instance: fmt.Sprint(i)})
+		p.merged = append(p.merged, &Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 80), Hostname: fmt.Sprint(i)})
+	}
+	p.join(Client{})
+	for name, list := range map[string][]*published{"all": p.all(), "concerned": p.concerned(nil, nil)} {
+		if len(list) != 51 || list[0].client.Instance != "" {
+			t.Errorf("%s: %d kinds of clients, first one of instance %q", name, len(list), list[0].client.Instance)
+		}
 	}
 }
