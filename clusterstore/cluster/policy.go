@@ -117,7 +117,7 @@ func (s *state) reportPolicy(namespace string, p *policy) {
 }
 
 // setOpaque stores the opaque ports of Pods, and returns those that have others than before. It forgets what they
-// had first: so what takes no more fits.
+// had first: so what takes no more fits. Those that had others than their own get theirs before the rest.
 func (s *state) setOpaque(p *policy, all map[*pod]Ports) (changed []*pod) {
 	before := make(map[*pod]Ports)
 	for of, ports := range all {
@@ -127,13 +127,18 @@ func (s *state) setOpaque(p *policy, all map[*pod]Ports) (changed []*pod) {
 			s.forgetOpaque(p, of)
 		}
 	}
-	for of, had := range before {
-		own := of.facts.template.Value().opaque
-		if ports := all[of]; ports != own {
-			p.remember(of, ports)
-		}
-		if p.portsOf(of, own) != had {
-			changed = append(changed, of)
+	for _, more := range []bool{true, false} {
+		for of, had := range before {
+			own := of.facts.template.Value().opaque
+			if (had != own) != more {
+				continue
+			}
+			if ports := all[of]; ports != own {
+				p.remember(of, ports)
+			}
+			if p.portsOf(of, own) != had {
+				changed = append(changed, of)
+			}
 		}
 	}
 	return changed

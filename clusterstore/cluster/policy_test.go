@@ -198,7 +198,8 @@ func ownPort(port int) func(*corev1.Pod) {
 }
 
 // TestRemembered: what is remembered is bounded. Pods beyond the bound keep their own opaque ports,
-// which is reported while there are such Pods, and what is gone is forgotten. All are evaluated again when there is room, and only then.
+// which is reported while there are such Pods, and what is gone is forgotten. All are evaluated again when there is room, and only then,
+// or when a Server changes, by which no Pod loses its place to another.
 func TestRemembered(t *testing.T) {
 	const servers = 5000
 	const fit = maxRemembered / (4*servers + 4 + 64)
@@ -208,17 +209,13 @@ func TestRemembered(t *testing.T) {
 	}
 	w := manyPorts(t, servers, pods...)
 	policy := w.state.policies["ns"]
-	check := func() {
+	check := func() string {
 		t.Helper()
-		opaque := 0
-		for _, e := range w.read("web", 3).Slices[0].Endpoints {
-			if e.Opaque {
-				opaque++
-			}
+		opaque := w.opaqueAt(3)
+		if n := len(strings.Fields(opaque)); n != 2*fit || policy.remembered > maxRemembered {
+			t.Errorf("Servers apply to %d Pods, %d bytes", n, policy.remembered)
 		}
-		if opaque != 2*fit || policy.remembered > maxRemembered {
-			t.Errorf("Servers apply to %d Pods, %d bytes", opaque, policy.remembered)
-		}
+		return opaque
 	}
 	check()
 	if list := w.Health().Unusable; len(list) != 1 || !strings.Contains(list[0], "of further Pods they make no port opaque") {
@@ -245,8 +242,11 @@ func TestRemembered(t *testing.T) {
 			t.Errorf("%s: all Pods are evaluated again: %v", x.name, !x.all)
 		}
 	}
+	had := check()
 	w.put(aServer("s0000", "65001", "", forAll)) // all have other ports, for which there is room at once
-	check()
+	if has := check(); has != had || policy.changed {
+		t.Errorf("Servers apply to %s\nand before to %s\nall are to be evaluated again: %v", has, had, policy.changed)
+	}
 	w.marked()
 	before := policy.used
 	for _, p := range pods {
@@ -257,6 +257,15 @@ func TestRemembered(t *testing.T) {
 	w.marked()
 	if list := w.Health().Unusable; len(list) != 0 || policy.used != before {
 		t.Errorf("reported: %q", list)
+	}
+	for _, x := range []struct {
+		own      string
+		reported int
+	}{{"60000", 1}, {"1-65535", 0}} { // the first that does not fit; then no Server adds a port
+		w.put(aPod("more", func(o *corev1.Pod) { o.Annotations = with(nil, opaqueAnnotation, x.own) }))
+		if list := w.Health().Unusable; len(list) != x.reported {
+			t.Errorf("with ports %s of its own: reported %q", x.own, list)
+		}
 	}
 	w.store("servers").Replace()
 	if len(w.state.policies) != 0 {
