@@ -46,7 +46,7 @@ func (c *Cluster) follow(ctx context.Context) error {
 			continue
 		}
 		if err := c.advance(ctx, pod); err != nil && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("Pod %s: %w", pod.Name, err)
+			return fmt.Errorf("advance Pod %s: %w", pod.Name, err)
 		}
 	}
 	return errors.New("the API server ended a watch")
