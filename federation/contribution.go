@@ -72,7 +72,7 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 	p.members, p.offers, p.contested = members, offers, contested
 	p.setSteering(st)
 	s.update(p, in.definition, keepPointers(p.merged, merged), steered, origin{})
-	s.report(in.definition, p.members)
+	s.table.report(s.id, in.definition, p.members)
 }
 
 // readMember reads one member again, and publishes what has changed.
@@ -146,7 +146,7 @@ func (s *watchedService) setMembers(p *port, list []memberChange, why origin) {
 		d := s.table.definition(s.id)
 		s.update(p, d, merged, recount, why)
 		if report {
-			s.report(d, p.members)
+			s.table.report(s.id, d, p.members)
 		}
 	}
 	for k := range list {

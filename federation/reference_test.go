@@ -134,6 +134,11 @@ func (m *model) run(t *rapid.T) {
 		x.w.Close()
 	}
 	m.checkReleased(t)
+	for f := range m.table.reported {
+		if d := m.defs[f.service]; d == nil || !slices.Contains(d.Members, f.member) {
+			t.Errorf("the report of %v is kept, which is no longer a member", f)
+		}
+	}
 }
 
 // pass lets time pass.

@@ -1,29 +1,51 @@
 package federation
 
-// serving is the status of a member of which nothing has been reported.
-var serving = MemberStatus{Link: Ready, Service: Present}
+import "slices"
 
-// report calls Options.Report for members whose status is another than was reported last. A cluster that
-// is pending or unreachable concerns all its services, so it is not reported for each of them. s.mu is held.
-func (s *watchedService) report(d *Definition, members []contribution) {
-	if s.table.opts.Report == nil || d == nil {
+// report calls Options.Report for members whose status has changed. A cluster that
+// is pending or unreachable concerns all its services, so it is not reported for
+// each of them.
+func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
+	if t.opts.Report == nil || d == nil {
 		return
 	}
 	for _, c := range members {
-		if d.plain(c.member) || c.status.Link == Pending || c.status.Link == Unreachable {
+		if s := c.status; d.plain(c.member) || s.Link == Pending || s.Link == Unreachable {
 			continue
 		}
-		last, known := s.reported[c.member]
-		if !known {
-			last = serving
+		if t.statusChanged(serviceMember{id, c.member}, c.status) {
+			t.opts.Report(id, c.member, c.status)
 		}
-		if c.status == last {
-			continue
+	}
+}
+
+// statusChanged remembers a member's status, and returns whether it differs from
+// the one last reported. A member without a report counts as serving.
+func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d := t.definitions[m.service]; d == nil || !slices.Contains(d.Members, m.member) {
+		return false // no longer a member
+	}
+	old, reported := t.reported[m]
+	if s.Serving() {
+		delete(t.reported, m)
+		return reported
+	}
+	t.reported[m] = s
+	return !reported || old != s
+}
+
+// forgetReports drops the reports of those members of old that are not in now.
+// t.mu is held.
+func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
+	if old == nil {
+		return
+	}
+	for _, m := range old.Members {
+		if now == nil || !slices.Contains(now.Members, m) {
+			delete(t.reported, serviceMember{id, m})
 		}
-		if s.reported[c.member] = c.status; c.status == serving {
-			delete(s.reported, c.member)
-		}
-		s.table.opts.Report(s.id, c.member, c.status)
 	}
 }
 

@@ -13,8 +13,8 @@ type Options struct {
 	// IPv6: sets contain IPv6 addresses. Otherwise they are left out.
 	IPv6 bool
 	// Report is called when a member of a watched service stops serving, does not
-	// serve for another reason than before, or serves again, and when the service is
-	// watched anew while one does not. It must neither block nor call the Table. nil: not called.
+	// serve for another reason than before, or serves again. It must neither
+	// block nor call the Table. nil: not called.
 	Report func(ServiceID, Member, MemberStatus)
 	// ReportRefused is called, as Report, when an address that a linked cluster
 	// offers to a watched port is refused and none of that member was before. n is
@@ -41,10 +41,17 @@ type Table struct {
 	numbered    map[uint32]*watchedService // those of watched, by number
 	lastNumber  uint32
 	byMember    map[ClusterName]map[ServiceID][]*watchedService // the lists are replaced, not written
+	reported    map[serviceMember]MemberStatus                  // members that do not serve, as last reported
 	updates     map[updateKey]*updateCount                      // of the members of watched services
 
 	offered  offeredAddrs // by linked clusters, to watched ports
 	schedule schedule     // of watched services that change by themselves
+}
+
+// serviceMember is one member of one service.
+type serviceMember struct {
+	service ServiceID
+	member  Member
 }
 
 // NewTable returns an empty table.
@@ -58,6 +65,7 @@ func NewTable(o Options) *Table {
 		links:       make(map[ClusterName]link),
 		watched:     make(map[ServiceID]*watchedService),
 		byMember:    make(map[ClusterName]map[ServiceID][]*watchedService),
+		reported:    make(map[serviceMember]MemberStatus),
 		updates:     make(map[updateKey]*updateCount),
 		numbered:    make(map[uint32]*watchedService),
 		offered:     newOfferedAddrs(),
@@ -83,6 +91,7 @@ func (t *Table) Define(id ServiceID, d *Definition) {
 		t.unindex(s, old)
 		t.index(s, d)
 	}
+	t.forgetReports(id, old, d)
 	t.mu.Unlock()
 	if s != nil {
 		s.rebuild()
@@ -170,7 +179,7 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	t.mu.Lock()
 	s := t.watched[k.Service]
 	if s == nil {
-		s = &watchedService{table: t, id: k.Service, number: t.newNumber(), ports: make(map[uint16]*port), reported: make(map[Member]MemberStatus)}
+		s = &watchedService{table: t, id: k.Service, number: t.newNumber(), ports: make(map[uint16]*port)}
 		t.watched[k.Service], t.numbered[s.number] = s, s
 		t.index(s, t.definitions[k.Service])
 	}

@@ -23,11 +23,10 @@ type watchedService struct {
 
 	// mu is held while sources are read, and while the result is merged and
 	// published.
-	mu       sync.Mutex
-	ports    map[uint16]*port
-	reported map[Member]MemberStatus // what was reported last of members that do not serve
-	steered  bool                    // a port is, or has been when settle was called last
-	tiers    tierReport
+	mu      sync.Mutex
+	ports   map[uint16]*port
+	steered bool // a port is, or has been when settle was called last
+	tiers   tierReport
 }
 
 // port is one watched port of a service: what its members offer, the merged list,
