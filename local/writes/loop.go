@@ -181,7 +181,7 @@ func (l *Loop[K]) pass() (wait time.Duration, idle bool) {
 		_, busy := l.writing[key]
 		switch {
 		case pending[key] || busy:
-		case time.Since(o.at) > changeTime:
+		case time.Since(o.at) > changeTime && (o.Failures > 0 || time.Until(o.next) <= 0):
 			delete(l.objects, key)
 		case o.Failures > 0:
 			o.Failures, o.Problem = 0, ""
