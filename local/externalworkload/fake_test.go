@@ -2,6 +2,7 @@ package externalworkload
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -75,8 +77,12 @@ func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
 		s.Name += s.GenerateName + string(rune('a'+c.names%26)) + strings.Repeat("z", c.names/26)
 		s.UID, s.ResourceVersion = types.UID("uid-of-"+s.Name), strconv.Itoa(c.names)
 	case clienttesting.UpdateActionImpl:
+		s := a.Object.(*discoveryv1.EndpointSlice)
+		if have, err := c.tracker.Get(a.GetResource(), s.Namespace, s.Name); err == nil && have.(*discoveryv1.EndpointSlice).ResourceVersion != s.ResourceVersion {
+			return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), s.Name, errors.New("another version"))
+		}
 		c.names++
-		a.Object.(*discoveryv1.EndpointSlice).ResourceVersion = strconv.Itoa(c.names)
+		s.ResourceVersion = strconv.Itoa(c.names)
 	}
 	c.writes = append(c.writes, verb)
 	if w := c.writer; w != nil {

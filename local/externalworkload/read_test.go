@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,8 +94,8 @@ func TestVersions(t *testing.T) {
 	}
 }
 
-// TestRefused: once a slice was found invalid none is overwritten whose endpoints were to come into that one first.
-func TestRefused(t *testing.T) {
+// inTwoSlices is a term of web, whose slices have 1 and 2 at 8080, and 3 and 4 at 9090.
+func inTwoSlices(t *testing.T) (*corev1.Service, testTerm) {
 	svc := aService("web", "old=80/http")
 	w, term := &world{t: t}, newTestTerm(t, svc)
 	w.put(svc, atPort(8080, "1", "2")...)
@@ -102,6 +103,26 @@ func TestRefused(t *testing.T) {
 	for _, s := range w.slices {
 		must(t, term.tracker.Add(s))
 	}
+	return svc, term
+}
+
+// text describes the slices that there are.
+func (c *cluster) text() string { return (&world{slices: c.slices()}).String() }
+
+// TestExchange: slices each of which gets a workload of the other are right after one sync, which writes one of them twice.
+func TestExchange(t *testing.T) {
+	svc, term := inTwoSlices(t)
+	term.workloads = slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"))
+	term.sync(svc)
+	want := "IPv4 old=8080/TCP: 1=10.0.0.1 4=10.0.0.4\nIPv4 old=9090/TCP: 3=10.0.0.3 2=10.0.0.2"
+	if got := term.text(); got != want || len(term.writes) != 3 {
+		t.Errorf("writes %q, slices\n%s\nwant\n%s", term.writes, got, want)
+	}
+}
+
+// TestRefused: once a slice was found invalid none is overwritten whose endpoints were to come into that one first.
+func TestRefused(t *testing.T) {
+	svc, term := inTwoSlices(t)
 	svc.Spec.Ports[0].Name = "new"
 	term.workloads = slices.Concat(atPort(8080, "1", "3"), atPort(9090, "2", "4"))
 	term.fail("create", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))

@@ -93,6 +93,7 @@ const (
 // the others are written, except those that take endpoints away which others were to have first.
 func (t *term) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
+	versions := make(map[string]string) // by name, of slices that have been written: some are twice
 	for _, x := range []struct {
 		op    operation
 		list  []*discoveryv1.EndpointSlice
@@ -105,14 +106,20 @@ func (t *term) execute(work context.Context, p plan, name federation.ServiceID) 
 			case x.takes && len(refused) > 0:
 				return errors.Join(refused...)
 			}
-			err := t.lease.Write(func(ctx context.Context) error {
+			if version, ok := versions[s.Name]; ok {
+				s.ResourceVersion = version
+			}
+			now := s
+			err := t.lease.Write(func(ctx context.Context) (err error) {
 				t.mu.Lock()
 				t.written[name] = true
 				t.mu.Unlock()
-				return t.write(ctx, x.op, s)
+				now, err = t.write(ctx, x.op, s)
+				return err
 			})
 			switch {
 			case err == nil:
+				versions[s.Name] = now.ResourceVersion
 				t.metrics.writes.WithLabelValues(string(x.op)).Inc()
 			case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 				return nil // the namespace is being deleted, with all that is in it
@@ -126,21 +133,21 @@ func (t *term) execute(work context.Context, p plan, name federation.ServiceID) 
 	return errors.Join(refused...)
 }
 
-// write writes one slice.
-func (t *term) write(ctx context.Context, op operation, s *discoveryv1.EndpointSlice) (err error) {
+// write writes one slice, and returns it as the API server has it now, or had it until it was deleted.
+func (t *term) write(ctx context.Context, op operation, s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	api := t.o.Client.EndpointSlices(s.Namespace)
 	switch op {
 	case removes:
-		err = api.Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}})
+		err := api.Delete(ctx, s.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &s.UID, ResourceVersion: &s.ResourceVersion}})
 		if apierrors.IsNotFound(err) {
 			err = nil
 		}
+		return s, err
 	case creates:
-		_, err = api.Create(ctx, s, metav1.CreateOptions{})
+		return api.Create(ctx, s, metav1.CreateOptions{})
 	default:
-		_, err = api.Update(ctx, s, metav1.UpdateOptions{})
+		return api.Update(ctx, s, metav1.UpdateOptions{})
 	}
-	return err
 }
