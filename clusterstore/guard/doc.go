@@ -1,6 +1,7 @@
 // Package guard is for who asks a server that may be hostile, once: it bounds what an
 // answer may take, and sends credentials nowhere else. The verbs use it for API servers and
-// for gateways; what the gateway itself follows has limits of its own (clusterstore/kube).
+// for gateways; what the gateway itself follows has limits of its own (clusterstore/decode),
+// where [Limited] bounds each list and document.
 //
 //	config.Wrap(guard.Transport) // all clients of config, with exec plugins, proxies, upgrades
 //	err := json.NewDecoder(guard.JSON(body, limits)).Decode(&page)
