@@ -40,7 +40,8 @@ func (l *listPages) or(page http.Handler) http.Handler {
 }
 
 func (l *listPages) serve(w http.ResponseWriter, r *http.Request) {
-	q, err := lists.ParseQuery(r.URL.Query())
+	list := path.Base(r.URL.Path)
+	q, err := lists.ParseQuery(list, r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
@@ -51,9 +52,9 @@ func (l *listPages) serve(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotModified) // before an answer is made
 		return
 	}
-	answer, err := m.value.Answer(path.Base(r.URL.Path), q)
+	answer, err := m.value.Answer(list, q)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")

@@ -43,21 +43,23 @@ func TestListPages(t *testing.T) {
 		}
 		time.Sleep(2 * time.Second)
 		service.Serving = 0
-		if later := ask("/debug/services?view=list&q=web", etag); later.Code != http.StatusOK || later.Header().Get("ETag") == etag || !strings.Contains(later.Body.String(), `"severity":3`) {
+		later := ask("/debug/services?view=list&q=web", etag)
+		if later.Code != http.StatusOK || later.Header().Get("ETag") == etag || !strings.Contains(later.Body.String(), `"severity":3`) {
 			t.Errorf("of the next snapshot: %d %s", later.Code, later.Body)
 		}
 		for path, want := range map[string]string{
 			"/debug/services":                       `"everything"`,
 			"/debug/services?view=all":              `view is "all": give list`,
 			"/debug/services?view=list&sort=colour": `sort is "colour": give problems, name`,
+			"/debug/services?view=list&show=Get":    `show is "Get": give problems, import`,
 			"/debug/services?view=list&limit=0":     `limit is "0": give a number from 1`,
 		} {
 			code := http.StatusBadRequest
 			if path == "/debug/services" {
 				code = http.StatusOK
 			}
-			if w := ask(path, ""); w.Code != code || !strings.HasPrefix(w.Body.String(), want) {
-				t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			if w := ask(path, later.Header().Get("ETag")); w.Code != code || !strings.HasPrefix(w.Body.String(), want) || w.Header().Get("ETag") != "" {
+				t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
 			}
 		}
 		time.Sleep(time.Hour) // the last snapshot is dropped
