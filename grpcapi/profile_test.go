@@ -149,6 +149,23 @@ func TestProfileUnderALiveStream(t *testing.T) {
 	}
 }
 
+// TestProfilePace: what follows a change at once waits, and only the last is sent.
+func TestProfilePace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: time.Second})
+		w.profiles.put(webKey, wiretest.WebProfile())
+		c := w.getProfile(webAddr, "")
+		defer c.hangUp()
+		c.sees(t, "web")
+		w.profiles.put(webKey, wiretest.WebProfile("a"))
+		time.Sleep(time.Second - time.Nanosecond)
+		w.profiles.put(webKey, wiretest.WebProfile("b"))
+		c.sees(t, "")
+		time.Sleep(time.Nanosecond)
+		c.sees(t, "web routes b")
+	})
+}
+
 // TestProfileStall: a stalled stream counts for its service, or as an endpoint's.
 func TestProfileStall(t *testing.T) {
 	for name, tc := range map[string]struct {
