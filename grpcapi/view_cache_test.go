@@ -251,3 +251,22 @@ func TestLateExpiry(t *testing.T) {
 		}
 	})
 }
+
+// TestNoWatch: a view whose watch can't begin is gone with the stream that needed it.
+func TestNoWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Linger: time.Minute})
+		w.profiles.cursed = webKey
+		for range 2 {
+			func() {
+				defer func() {
+					if cause := recover(); cause != "cursed destination" {
+						t.Errorf("it ends with %v", cause)
+					}
+				}()
+				serve(t.Context(), w.server.newProfile(webKey, nil, nil))
+			}()
+			w.profileViews(t, 0, 0)
+		}
+	})
+}
