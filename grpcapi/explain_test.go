@@ -50,8 +50,8 @@ func (w *world) prefer() {
 }
 
 // TestExplain: a client that asks for them gets the endpoints' tiers and standings, also
-// when nothing else changes, and at undeclared ports. Proxies beside it do not, and are
-// sent nothing then.
+// when nothing else changes, and at undeclared ports. A tier of many clusters is not written out
+// at each of its endpoints. Proxies beside it do not get them, and are sent nothing then.
 func TestExplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})
@@ -78,6 +78,13 @@ func TestExplain(t *testing.T) {
 			}
 		}
 		expect("0:/", "1:/")
+		d, x := *w.table.Definitions()[web], strings.Repeat("x", 100)
+		d.Preference = &federation.Preference{Tiers: []federation.Tier{{
+			{Kind: federation.LocalCluster}, {Kind: federation.Named, Cluster: "east"}, {Kind: federation.Named, Cluster: federation.ClusterName(x)},
+		}}}
+		w.table.Define(web, &d)
+		long := ("local+east+" + x)[:100] + ".../in-service"
+		expect("0:"+long, "1:"+long)
 		w.prefer()
 		expect("0:local/in-service", "1:zone/in-service")
 		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"], Cordon: federation.LastResort})
