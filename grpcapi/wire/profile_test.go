@@ -61,10 +61,10 @@ func TestProfileHasNoZone(t *testing.T) {
 	}
 }
 
-// decoded is a profile as a proxy has it that has received no routes before.
+// decoded is a profile as a proxy of zone a has it that has received no routes before.
 func decoded(t *testing.T, p *federation.Profile) *pb.DestinationProfile {
 	t.Helper()
-	e, got := encoderFor(t, Options{ZoneWeights: true}, ""), &pb.DestinationProfile{}
+	e, got := encoderFor(t, Options{ZoneWeights: true}, "a"), &pb.DestinationProfile{}
 	if err := proto.Unmarshal(e.Profile(p, NewRoutings(anySize).Of(p.Routes, p.Port)).data.Materialize(), got); err != nil {
 		t.Fatal(err)
 	}
