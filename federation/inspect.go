@@ -109,7 +109,7 @@ type Conflict struct {
 	Winner Member
 }
 
-// String is the address and who wins it, in words for a log.
+// String is the address and who wins it, in words for a page.
 func (c Conflict) String() string {
 	return fmt.Sprintf("%v is sent from %v of cluster %v", c.Addr, c.Winner.Service, c.Winner.Cluster)
 }

@@ -32,20 +32,6 @@ func endpoints(cluster int, zones string) (l Slice) {
 	return l
 }
 
-// three is a service of the own cluster and of two linked ones, of which the first is in the gateway's region: each has an
-// endpoint in zone a and one in zone b, of which the last one's is not ready.
-func three(prefer string) *Service {
-	s := &Service{Federated: true, Members: []Member{
-		{Cluster: Cluster{"", true}, Slices: []Slice{endpoints(0, "a b")}},
-		{Cluster: Cluster{"c1", true}, Slices: []Slice{endpoints(1, "a b")}},
-		{Cluster: Cluster{"c2", false}, Slices: []Slice{endpoints(2, "a -b")}},
-	}}
-	if prefer != "" {
-		s.Tiers = tiers(prefer)
-	}
-	return s
-}
-
 // text is each address as its cluster's number and its own.
 func text(list []Endpoint) string {
 	var words []string
@@ -65,14 +51,13 @@ func TestInvariants(t *testing.T) {
 		p := Preference{Tiers: tiers([]string{"local, any", "cluster/c1, local, cluster/c2", "zone, region, any", "local+cluster/c1, remote"}[r.IntN(4)]),
 			Count: r.IntN(4), Percent: []int{0, 0, 50}[r.IntN(3)], ReturnAfter: time.Duration(r.IntN(3)) * time.Second, ReturnOver: time.Duration(r.IntN(3)) * time.Second}
 		for i := range 1 + r.IntN(8) {
-			s := three("")
-			s.Preference, s.Zone = p, "a"
+			s := &Service{Preference: p, Zone: "a", Federated: true, Members: []Member{{Cluster: Cluster{"", true}}, {Cluster: Cluster{"c1", true}}, {Cluster: Cluster{"c2", false}}}}
 			for m := range s.Members {
 				zones := ""
 				for range r.IntN(5) {
 					zones += []string{"a ", "b ", "-a "}[r.IntN(3)]
 				}
-				s.Members[m].Slices[0], s.Members[m].Standings = endpoints(m, zones), All(Standing(max(0, r.IntN(6)-3)))
+				s.Members[m].Slices, s.Members[m].Standings = []Slice{endpoints(m, zones)}, All(Standing(max(0, r.IntN(6)-3)))
 				if r.IntN(4) == 0 { // a cordon is under way
 					s.Members[m].Standings, s.Members[m].Spreading = Standings{LastResort, 2: LastResort}, true
 				}
