@@ -49,6 +49,9 @@ type Cluster struct {
 // served. ctx bounds the wait only; the cluster runs until
 // Close or the end of this process.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
+	if cfg.Dir == "" {
+		return nil, fmt.Errorf("cluster %s: no Dir", cfg.Name)
+	}
 	if cfg.Binary == "" {
 		binary, err := program.Controlplane.Path(ctx)
 		if err != nil {
