@@ -16,6 +16,7 @@ func TestParseMistakes(t *testing.T) {
 		"within 1s settle 1s":                     "\"settle\" is none of",
 		"pod south p 10.0.0.1":                    "none of the clusters",
 		"pod west p 10.0.0.1 prot=1":              "unknown option",
+		"svc west s 80 selector.":                 "unknown option",
 		"expect-svc west s prots=1":               "unknown option",
 		"gateway west g - prots=1":                "unknown option",
 		"slice west s web 80 10.0.0.1,colour=red": "unknown word",

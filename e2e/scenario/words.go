@@ -122,7 +122,7 @@ func readOptions(words []string, keys ...string) (options, error) {
 			return o, fmt.Errorf("option %s= given twice", key)
 		case hasValue && knownKey(key, keys):
 			o.values[key] = append(o.values[key], value)
-		case !hasValue && slices.Contains(keys, key):
+		case !hasValue && !strings.HasSuffix(key, ".") && slices.Contains(keys, key):
 			o.flags[key] = true
 		default:
 			return o, fmt.Errorf("unknown option %q", word)
