@@ -42,7 +42,7 @@ func (r *run) end(ctx context.Context) error {
 	if len(r.mcs) > 0 {
 		errs = append(errs, r.setMCS(ctx, noMCS, slices.Collect(maps.Keys(r.mcs))))
 	}
-	if r.disturbed[ClusterNames[0]] {
+	if _, disturbed := r.states[ClusterNames[0]]; disturbed {
 		errs = append(errs, r.awaitLocal(ctx))
 	}
 	return errors.Join(errs...)
@@ -78,7 +78,7 @@ func (r *run) linked() bool {
 // undoFaults has the clusters answer that the case has stopped or paused.
 func (r *run) undoFaults(ctx context.Context) error {
 	var errs []error
-	for cluster := range r.disturbed {
+	for cluster := range r.states {
 		f := r.runner.env.Clusters[cluster].(Faulty)
 		_ = f.Resume() // it may be stopped
 		if r.runner.writers[cluster].answers(ctx) != nil {
@@ -118,12 +118,15 @@ func (r *run) ownNamespaces(w *writer) iter.Seq[string] {
 	}
 }
 
-// faultCommands are what commands do to clusters' API servers.
-var faultCommands = map[string]func(context.Context, Faulty) error{
-	"stop":   func(_ context.Context, f Faulty) error { return f.Kill() },
-	"start":  func(ctx context.Context, f Faulty) error { return f.Restart(ctx) },
-	"pause":  func(_ context.Context, f Faulty) error { return f.Pause() },
-	"resume": func(_ context.Context, f Faulty) error { return f.Resume() },
+// faultCommands are what commands do to clusters' API servers, from one state (empty: any) to another.
+var faultCommands = map[string]struct {
+	from, to string
+	do       func(context.Context, Faulty) error
+}{
+	"stop":   {"", "stopped", func(_ context.Context, f Faulty) error { return f.Kill() }},
+	"start":  {"stopped", "running", func(ctx context.Context, f Faulty) error { return f.Restart(ctx) }},
+	"pause":  {"", "paused", func(_ context.Context, f Faulty) error { return f.Pause() }},
+	"resume": {"paused", "running", func(_ context.Context, f Faulty) error { return f.Resume() }},
 }
 
 // fault does what a command says to a cluster, of which the end of the case undoes what is left.
@@ -132,8 +135,12 @@ func (r *run) fault(ctx context.Context, command, cluster string) error {
 	if !ok {
 		return fmt.Errorf("cluster %s cannot be stopped or paused: not started by this run", cluster)
 	}
-	r.disturbed[cluster] = true
-	return faultCommands[command](ctx, f)
+	c := faultCommands[command]
+	if c.from != "" && c.from != r.states[cluster] {
+		return fmt.Errorf("cluster %s is not %s", cluster, c.from)
+	}
+	r.states[cluster] = c.to
+	return c.do(ctx, f)
 }
 
 func (r *run) restartGateway(ctx context.Context, args []string) error {

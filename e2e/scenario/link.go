@@ -123,7 +123,7 @@ func (r *run) kubeconfig(ctx context.Context, l link) ([]byte, error) {
 	server := w.Server()
 	switch l.server {
 	case "dead":
-		server = "https://" + r.runner.dead.Addr()
+		server = "https://" + r.runner.dead.LocalAddr().String()
 	case "silent":
 		server = "https://" + r.runner.silent.Addr().String()
 	}

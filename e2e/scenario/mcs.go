@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -40,18 +39,18 @@ func parseMCS(_ *parser, args []string) (action, error) {
 
 // setMCS sets which versions of the MCS-API clusters serve.
 func (r *run) setMCS(ctx context.Context, versions string, clusters []string) error {
-	var all errgroup.Group
 	for _, cluster := range clusters {
 		r.mcs[cluster] = true
-		w := r.runner.writers[cluster]
-		all.Go(func() error {
-			if versions == noMCS {
-				return w.RemoveMCS(ctx)
-			}
-			return w.ServeMCS(ctx, mcsVersions[versions]...)
-		})
 	}
-	return all.Wait()
+	return r.eachCluster(func(w *writer) error {
+		switch {
+		case !slices.Contains(clusters, w.Name):
+			return nil
+		case versions == noMCS:
+			return w.RemoveMCS(ctx)
+		}
+		return w.ServeMCS(ctx, mcsVersions[versions]...)
+	})
 }
 
 // parseExport is for: export CLUSTER [NS/]NAME [options].

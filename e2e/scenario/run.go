@@ -3,13 +3,14 @@ package scenario
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -38,7 +39,7 @@ type run struct {
 	verb      *verbRun           // the last one; nil: none yet
 	another   *gateway.Gateway   // nil: there is none
 	mcs       map[string]bool    // clusters that have got CRDs of the MCS-API
-	disturbed map[string]bool    // clusters whose API has been stopped or paused
+	states    map[string]string  // of clusters that have been stopped or paused
 	answering map[netip.AddrPort]*probed.Gateway
 	flagged   bool // the gateway runs with flags of the case
 }
@@ -47,7 +48,7 @@ func newRun(life context.Context, runner *Runner, c *Case) *run {
 	r := &run{
 		runner: runner, c: c, life: life, streams: map[string]*stream{},
 		namespaces: map[string]map[string]bool{}, objects: map[string][]written{},
-		written: map[string]seen{}, noted: map[string]float64{}, mcs: map[string]bool{}, disturbed: map[string]bool{},
+		written: map[string]seen{}, noted: map[string]float64{}, mcs: map[string]bool{}, states: map[string]string{},
 		answering: map[netip.AddrPort]*probed.Gateway{},
 	}
 	for name := range runner.writers {
@@ -64,13 +65,17 @@ func (r *run) writer(cluster string) (*writer, error) {
 	return w, nil
 }
 
-// eachCluster runs a function for all clusters at the same time.
+// eachCluster runs a function for all clusters at the same time. Its error is all of theirs.
 func (r *run) eachCluster(do func(*writer) error) error {
-	var all errgroup.Group
-	for _, w := range r.runner.writers {
-		all.Go(func() error { return do(w) })
+	errs := make([]error, len(ClusterNames))
+	var all sync.WaitGroup
+	for i, name := range ClusterNames {
+		if w := r.runner.writers[name]; w != nil {
+			all.Go(func() { errs[i] = do(w) })
+		}
 	}
-	return all.Wait()
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // ensure makes a namespace unless it is known to be there.

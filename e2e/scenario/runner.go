@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"k8s.io/client-go/rest"
-
-	"isthmus/e2e/port"
 )
 
 // Environment is what cases are run against.
@@ -59,7 +57,7 @@ type Runner struct {
 	env     Environment
 	opt     Options
 	writers map[string]*writer
-	dead    *port.Port   // refuses connections: it is reserved, and nothing listens
+	dead    net.Conn     // its own address refuses connections: it is taken, and nothing listens
 	silent  net.Listener // never answers: the kernel accepts its connections, and nothing reads
 }
 
@@ -88,24 +86,22 @@ func NewRunner(env Environment, opt Options) (*Runner, error) {
 		r.writers[name] = w
 	}
 	var err error
-	if r.dead, err = port.Reserve(firstPort, lastPort); err != nil {
+	if r.silent, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		return nil, err
 	}
-	if r.silent, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
-		return nil, errors.Join(err, r.dead.Release())
+	bound := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}
+	if r.dead, err = bound.Dial("tcp", r.silent.Addr().String()); err != nil {
+		return nil, errors.Join(err, r.silent.Close())
 	}
 	return r, nil
 }
-
-// Ports that refuse. Those of Prometheus lie above.
-const firstPort, lastPort = 9000, 9099
 
 // Close gives back what the runner holds. The environment stays.
 func (r *Runner) Close() error {
 	for _, w := range r.writers {
 		w.Close()
 	}
-	return errors.Join(r.dead.Release(), r.silent.Close())
+	return errors.Join(r.dead.Close(), r.silent.Close())
 }
 
 func (r *Runner) trace(format string, args ...any) {

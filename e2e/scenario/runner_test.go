@@ -1,14 +1,17 @@
 package scenario
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,7 +20,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
 
+	"isthmus/e2e/kube"
 	"isthmus/e2e/probed"
 	"isthmus/e2e/proxy/destinationtest"
 )
@@ -283,6 +289,78 @@ func TestSkips(t *testing.T) {
 		result := runner.Run(t.Context(), c)
 		if err := errors.Join(result.Err, runner.Close()); err != nil || (want == "") != (result.Skipped == "") || !strings.Contains(result.Skipped, want) {
 			t.Errorf("%q: skipped %q, %v", script, result.Skipped, err)
+		}
+	}
+}
+
+func TestEachClusterReturnsAllErrors(t *testing.T) {
+	r := &run{runner: &Runner{writers: map[string]*writer{"west": {&kube.Client{Name: "west"}}, "north": {&kube.Client{Name: "north"}}}}}
+	if err := r.eachCluster(func(w *writer) error { return errors.New(w.Name) }); fmt.Sprint(err) != "west\nnorth" {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestEnsureNamespaceRefused: what is refused isn't tried again.
+func TestEnsureNamespaceRefused(t *testing.T) {
+	for _, code := range []int{http.StatusForbidden, http.StatusUnprocessableEntity} {
+		var asked atomic.Int64
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			asked.Add(1)
+			w.WriteHeader(code)
+		}))
+		w, err := newWriter("west", &rest.Config{Host: server.URL})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		err = w.ensureNamespace(ctx, "web")
+		cancel()
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) || asked.Load() != 1 {
+			t.Errorf("%d requests, then %v", asked.Load(), err)
+		}
+		w.Close()
+		server.Close()
+	}
+}
+
+// TestDeadAddress: it refuses connections, and no other process can get it.
+func TestDeadAddress(t *testing.T) {
+	runner, err := NewRunner(Environment{}, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer runner.Close()
+	dead := runner.dead.LocalAddr().String()
+	if c, err := net.Dial("tcp", dead); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("a connection to it: %v, %v", c, err)
+	}
+	if l, err := net.Listen("tcp", dead); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a listener at it: %v, %v", l, err)
+	}
+}
+
+// faulty is a cluster to which nothing happens.
+type faulty struct{ Cluster }
+
+func (faulty) Kill() error                   { return nil }
+func (faulty) Restart(context.Context) error { return nil }
+func (faulty) Pause() error                  { return nil }
+func (faulty) Resume() error                 { return nil }
+
+func TestFaultMistakes(t *testing.T) {
+	for script, want := range map[string]string{
+		"resume": "cluster west is not paused", "start": "cluster west is not stopped",
+		"stop resume": "cluster west is not paused", "pause start": "cluster west is not stopped",
+		"stop start start": "cluster west is not stopped", "pause resume resume": "cluster west is not paused",
+		"pause resume stop start pause stop start": "",
+	} {
+		r := newRun(t.Context(), &Runner{env: Environment{Clusters: map[string]Cluster{"west": faulty{}}}}, nil)
+		var err error
+		for _, command := range strings.Fields(script) {
+			err = errors.Join(err, r.fault(t.Context(), command, "west"))
+		}
+		if got := fmt.Sprint(err); got != cmp.Or(want, "<nil>") {
+			t.Errorf("%q: %v, want %q", script, err, want)
 		}
 	}
 }

@@ -62,21 +62,29 @@ func (w *writer) remove(ctx context.Context, o written, grace int64) error {
 // ensureNamespace returns when the namespace and its ServiceAccount default are there. A namespace on its way out is
 // waited for and made anew.
 func (w *writer) ensureNamespace(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	final := func(err error) error { // ends the wait if that can't help
+		if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
+			cancel()
+		}
+		return err
+	}
 	err := poll.Until(ctx, time.Minute, 50*time.Millisecond, func() error {
 		err := kube.Create(ctx, w.CoreV1().Namespaces(), k8s.Namespace(name))
 		if !apierrors.IsAlreadyExists(err) {
-			return err
+			return final(err)
 		}
 		found, err := w.CoreV1().Namespaces().Get(ctx, name, metav1.GetOptions{})
 		if err == nil && found.DeletionTimestamp != nil {
 			err = errors.New("that of before is still being deleted")
 		}
-		return err
+		return final(err)
 	})
 	if err == nil {
 		err = poll.Until(ctx, time.Minute, 5*time.Millisecond, func() error {
 			_, err := w.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
-			return err
+			return final(err)
 		})
 	}
 	if err != nil {
