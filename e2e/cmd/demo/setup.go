@@ -100,6 +100,7 @@ func (d *demo) deploy(ctx context.Context) error {
 	return d.shops[west].Mirror(ctx)
 }
 
+// everywhere does something in all clusters at the same time. Its error is that of the first that fails.
 func (d *demo) everywhere(do func(*shop.Cluster) error) error {
 	var all errgroup.Group
 	for _, name := range names {
