@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -169,14 +168,14 @@ func (s *simulation) step() error {
 				return w.err
 			}
 		default:
-			if s.change(clientSteps(s.clients), w.clusters[0], "") {
+			if s.change(clientSteps(s.clients), nil, "") {
 				return w.err
 			}
 		}
 	}
 }
 
-// change does one of the steps to a service of a cluster; false: it could not.
+// change does one of the steps to a service of a cluster (nil: those of clients are about none); false: it could not.
 func (s *simulation) change(from []step, c *cluster, service string) bool {
 	k := weighted(s.world, from)
 	text := k.do(s.world, c, service)
@@ -184,7 +183,11 @@ func (s *simulation) change(from []step, c *cluster, service string) bool {
 		return false
 	}
 	s.report.Steps[cmp.Or(k.name, text)]++
-	s.story.note(service, fmt.Sprintf("%s %s %s: %s", c.name, service, cmp.Or(k.name, "fault"), text))
+	of := ""
+	if c != nil {
+		of = c.name + " " + service + " "
+	}
+	s.story.note(service, of+cmp.Or(k.name, "fault")+": "+text)
 	return true
 }
 

@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -41,6 +42,13 @@ func TestSameSeed(t *testing.T) {
 	}
 	if len(one) != len(again) || slices.Equal(one, other) {
 		t.Errorf("%d steps, then %d, and those of another seed are the same: %v", len(one), len(again), slices.Equal(one, other))
+	}
+}
+
+// TestStoryOfClients: what clients do is not said of a cluster.
+func TestStoryOfClients(t *testing.T) {
+	if !slices.ContainsFunc(happens(t, 7), func(text string) bool { return strings.HasPrefix(text, "reconnect: ") }) {
+		t.Error("no client reconnects, or a cluster is said to")
 	}
 }
 
