@@ -68,12 +68,12 @@ demo: build ## three real clusters, linked, and a live view of a federated servi
 test: lint unit e2e ## everything
 	@echo 'All tests have passed.'
 
-unit: ## the product's tests, with the race detector if there is a C compiler
+unit: ## the product's tests, with the race detector if there is a C compiler (lint vets them)
 	@echo "== unit tests$(if $(RACE),$(COMMA) with the race detector)"
 	go test $(RACE) -vet=off ./...
 	cd internal/tierspec && go test ./...
 
-e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these)
+e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these; lint vets the tests)
 	@echo '== end to end'
 ifdef E2E
 	$(BIN)/scenario -gateway $(BIN)/isthmus -controlplane $(BIN)/controlplane -run '$(E2E)' e2e/testdata/cases
