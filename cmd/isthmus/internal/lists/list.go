@@ -10,9 +10,10 @@ import (
 
 // list is lines that can be asked for.
 type list[T any] struct {
-	lines []*T // in the first order of the kind
-	kind  *kind[T]
-	texts func() []string // of all lines, in lower case; made when they are first searched
+	lines  []T
+	kind   *kind[T]
+	orders named[func() []int] // indices of lines; each is sorted when it is first asked for
+	texts  func() []string     // of lines, in lower case; made when they are first searched
 }
 
 // kind is how lines of a type are searched and sorted.
@@ -23,26 +24,35 @@ type kind[T any] struct {
 }
 
 func newList[T any](k *kind[T], lines []T) list[T] {
-	all := make([]*T, len(lines))
-	for i := range lines {
-		all[i] = &lines[i]
-	}
-	if first := k.order[0].value; first != nil { // that of most answers
-		slices.SortFunc(all, first)
-	}
-	return list[T]{all, k, sync.OnceValue(func() []string {
-		texts := make([]string, len(all))
-		for i, line := range all {
-			texts[i] = strings.ToLower(k.text(line))
+	l := list[T]{lines: lines, kind: k, texts: sync.OnceValue(func() []string {
+		texts := make([]string, len(lines))
+		for i := range lines {
+			texts[i] = strings.ToLower(k.text(&lines[i]))
 		}
 		return texts
 	})}
+	for _, by := range k.order {
+		l.orders = append(l.orders, option[func() []int]{by.name, sync.OnceValue(func() []int { return sorted(lines, by.value) })})
+	}
+	return l
+}
+
+// sorted returns the indices of lines in an order; nil: as they are.
+func sorted[T any](lines []T, order func(a, b *T) int) []int {
+	all := make([]int, len(lines))
+	for i := range all {
+		all[i] = i
+	}
+	if order != nil {
+		slices.SortFunc(all, func(a, b int) int { return order(&lines[a], &lines[b]) })
+	}
+	return all
 }
 
 // find returns the lines that a query asks for.
 func (l *list[T]) find(q Query) (adminapi.List[T], error) {
 	var none adminapi.List[T]
-	order, err := l.kind.order.get("sort", q.Sort)
+	order, err := l.orders.get("sort", q.Sort)
 	if err != nil {
 		return none, err
 	}
@@ -55,28 +65,26 @@ func (l *list[T]) find(q Query) (adminapi.List[T], error) {
 	if len(words) > 0 {
 		texts = l.texts()
 	}
-	found := l.lines
+	found := order()
 	if part != nil || len(words) > 0 {
+		all := found
 		found = nil
-		for i, line := range l.lines {
-			if (part == nil || part(line)) && (len(words) == 0 || hasAll(texts[i], words)) {
-				found = append(found, line)
+		for _, i := range all {
+			if (part == nil || part(&l.lines[i])) && (len(words) == 0 || hasAll(texts[i], words)) {
+				found = append(found, i)
 			}
 		}
 	}
-	if order != nil && q.Sort != "" && q.Sort != l.kind.order[0].name {
-		found = slices.SortedFunc(slices.Values(found), order)
-	}
-	return cut(found, len(l.lines), q), nil
+	return l.cut(found, q), nil
 }
 
-// cut returns one page.
-func cut[T any](found []*T, all int, q Query) adminapi.List[T] {
-	answer := adminapi.List[T]{All: all, Matching: len(found), Pages: max(1, (len(found)+q.Limit-1)/q.Limit), Lines: []T{}}
+// cut returns one page of the lines that were found.
+func (l *list[T]) cut(found []int, q Query) adminapi.List[T] {
+	answer := adminapi.List[T]{All: len(l.lines), Matching: len(found), Pages: max(1, (len(found)+q.Limit-1)/q.Limit), Lines: []T{}}
 	answer.Page = min(q.Page, answer.Pages)
 	first := (answer.Page - 1) * q.Limit
-	for _, line := range found[first:min(first+q.Limit, len(found))] {
-		answer.Lines = append(answer.Lines, *line)
+	for _, i := range found[first:min(first+q.Limit, len(found))] {
+		answer.Lines = append(answer.Lines, l.lines[i])
 	}
 	return answer
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,6 +65,17 @@ func TestServices(t *testing.T) {
 	c.Services[6].Kind = "mirrored"
 	c.Services[9].Tiers = []adminapi.ZoneTiers{{Count: 2}}
 	s := NewSnapshot(c)
+	var clients sync.WaitGroup
+	for _, sort := range []string{"problems", "name", "streams", "endpoints"} { // all of them sort and search the same lines
+		clients.Go(func() {
+			for _, sort := range []string{sort, "name"} {
+				if got, err := ask[adminapi.ServiceList](t, s, "services", "q=web&sort="+sort); err != nil || got.Matching != 120 {
+					t.Errorf("by %s: %v, %d match", sort, err, got.Matching)
+				}
+			}
+		})
+	}
+	clients.Wait()
 	for _, c := range []struct {
 		query           string
 		matching, pages int
@@ -90,6 +102,27 @@ func TestServices(t *testing.T) {
 		}
 		if got.Troubled != 2 || got.Unserved != 1 {
 			t.Errorf("%q: %d troubled, %d unserved", c.query, got.Troubled, got.Unserved)
+		}
+	}
+}
+
+// TestSortedOnce: lines are sorted when an order is first asked for, and not again.
+func TestSortedOnce(t *testing.T) {
+	compared := 0
+	up := func(a, b *int) int { compared++; return *a - *b }
+	down := func(a, b *int) int { return up(b, a) }
+	l := newList(&kind[int]{parts: named[func(*int) bool]{{"", nil}}, order: named[func(a, b *int) int]{{"up", up}, {"down", down}}}, []int{3, 1, 2})
+	if compared > 0 {
+		t.Errorf("%d comparisons before anybody asks", compared)
+	}
+	for _, c := range []struct {
+		sort, want string
+		compares   bool
+	}{{"down", "[3 2 1]", true}, {"down", "[3 2 1]", false}, {"", "[1 2 3]", true}, {"up", "[1 2 3]", false}} {
+		compared = 0
+		got, err := l.find(Query{Sort: c.sort, Page: 1, Limit: 3})
+		if err != nil || fmt.Sprint(got.Lines) != c.want || (compared > 0) != c.compares {
+			t.Errorf("%q: %v %v after %d comparisons", c.sort, err, got.Lines, compared)
 		}
 	}
 }
@@ -179,6 +212,34 @@ func TestSeverity(t *testing.T) {
 			}
 		}
 	}
+}
+
+// BenchmarkAnswer is a list in an order, and a snapshot of which the services are asked for once.
+func BenchmarkAnswer(b *testing.B) {
+	c := large(250, 5000)
+	s := NewSnapshot(c)
+	for _, query := range []string{"services", "services sort=name", "services sort=streams", "services q=web-01&sort=streams", "clusters", "streams"} {
+		list, query, _ := strings.Cut(query, " ")
+		v, _ := url.ParseQuery(query)
+		q, err := ParseQuery(list, v)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Run(list+"/"+query, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.Answer(list, q); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	b.Run("snapshot", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := NewSnapshot(c).Answer("services", Query{Page: 1, Limit: defaultLimit}); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
 
 func FuzzQuery(f *testing.F) {

@@ -17,7 +17,7 @@ type Content struct {
 	MostEvents int              // that are kept
 }
 
-// Snapshot answers queries about a Content. It does not change.
+// Snapshot answers queries about a Content. It keeps what it has sorted, and nothing of queries.
 type Snapshot struct {
 	lists map[string]func(Query) (any, error) // by name
 }
