@@ -104,7 +104,7 @@ func TestHistory(t *testing.T) {
 		}
 		unknown.Store(false)
 		over.Store(true)
-		time.Sleep(2 * time.Minute)
+		time.Sleep(61 * time.Second) // before it would be tried again
 		synctest.Wait()
 		if h := l.History("x"); h.Failures > 0 || h.Problem != "" {
 			t.Errorf("it is remembered: %+v", h)
