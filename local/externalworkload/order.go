@@ -57,8 +57,7 @@ func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {
 	case !x.spare:
-		both := slices.Concat(x.endpoints, x.gives)
-		p.update = append(p.update, withContents(x.slice, svc, x.group.ports, both[:min(len(both), maxKept)]))
+		p.update = append(p.update, x.both(svc))
 	case svc.DeletionTimestamp == nil:
 		p.remove = append(p.remove, x.slice)
 		x.slice, x.gives = nil, nil
@@ -75,6 +74,16 @@ func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) 
 	case len(x.gives) == 0:
 		p.update = append(p.update, withContents(x.slice, svc, x.group.ports, x.endpoints))
 	default:
-		p.move = append(p.move, withContents(x.slice, svc, x.group.ports, x.endpoints))
+		s := withContents(x.slice, svc, x.group.ports, x.endpoints)
+		p.move = append(p.move, s)
+		if !x.spare {
+			p.instead[s] = x.both(svc)
+		}
 	}
+}
+
+// both returns the slice with what it is to have and, as far as API servers take that, what it gives to others.
+func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
+	all := slices.Concat(x.endpoints, x.gives)
+	return withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
 }

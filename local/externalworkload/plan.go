@@ -19,6 +19,9 @@ type plan struct {
 	// move are updates of slices that give endpoints to others, which have these by then.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
+	// instead has what is written in place of a move once a slice was refused, with the endpoints that it gives; none if ports change:
+	// they would be under wrong ones.
+	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
 // newPlan plans the writes for a Service, given the workloads that it selects and its
@@ -29,12 +32,13 @@ type plan struct {
 // written. New endpoints go into those first, then into others with room, then into slices
 // that would be deleted, then into new ones. So full slices stay full, but sparse ones are not
 // merged. No endpoint is missing between two writes: a slice that gives some to others is written
-// after these (order.go).
+// after these (order.go). Only of a slice with more than 900, which others have made, some may be where slices
+// exchange endpoints, or one was refused: API servers take no more than 1,000 in a slice.
 //
 // A Service that is being deleted gets no new slices; those that it has are kept up
 // to date. Garbage collection removes them after it.
 func newPlan(ctx context.Context, svc *corev1.Service, workloads []*crd.ExternalWorkload, existing []*discoveryv1.EndpointSlice) (plan, leftOut) {
-	var p plan
+	p := plan{instead: make(map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice)}
 	var groups endpointGroups
 	var left leftOut
 	if selects(svc) {

@@ -203,6 +203,18 @@ func TestNoneMissing(t *testing.T) {
 	}
 }
 
+// TestWriteFirst: a slice that gets endpoints, and keeps for now what it gives to others, has no more than API servers take.
+func TestWriteFirst(t *testing.T) {
+	svc, w := aService("web", "80/8080"), &world{t: t}
+	s := w.put(svc, aWorkload("vm-1", "10.0.0.1", "8080"))
+	var p plan
+	p.writeFirst(svc, &packed{slice: s, group: &group{}, endpoints: s.Endpoints, gives: make([]discoveryv1.Endpoint, maxKept)})
+	got := p.update[0].Endpoints
+	if len(got) != maxKept || got[0].TargetRef == nil {
+		t.Errorf("%d endpoints, the first is %+v", len(got), got[0])
+	}
+}
+
 // homes returns which slice each workload is in.
 func (w *world) homes() map[string]string {
 	h := make(map[string]string)

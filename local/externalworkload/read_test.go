@@ -17,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
+
+	"isthmus/clusterstore/crd"
 )
 
 // TestReadsOnce: however many slices a Service has, one request reads them, in their present version, and no others, nor those that
@@ -120,18 +122,38 @@ func TestExchange(t *testing.T) {
 	}
 }
 
-// TestRefused: once a slice was found invalid none is overwritten whose endpoints were to come into that one first.
+// TestRefused: once a slice was found invalid others keep the endpoints that were to come into that one first, and get what is new; one
+// whose ports change stays as it is.
 func TestRefused(t *testing.T) {
-	svc, term := inTwoSlices(t)
-	svc.Spec.Ports[0].Name = "new"
-	term.workloads = slices.Concat(atPort(8080, "1", "3"), atPort(9090, "2", "4"))
-	term.fail("create", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))
-	if _, err := term.term.sync(t.Context(), nameOf(svc)); !apierrors.IsInvalid(err) || len(term.writes) > 0 {
-		t.Errorf("%v; writes %q", err, term.writes)
-	}
-	term.fail("create", nil)
-	if term.sync(svc); strings.Join(term.writes, " ") != "create update delete" {
-		t.Errorf("then: %q", term.writes)
+	for _, x := range []struct {
+		name, port    string // of the Service, which was old
+		workloads     []*crd.ExternalWorkload
+		refused, then string // the slices
+		writes        string // then
+	}{
+		{"all change ports", "new", slices.Concat(atPort(8080, "1", "3"), atPort(9090, "2", "4")),
+			"IPv4 old=8080/TCP: 1=10.0.0.1 2=10.0.0.2\nIPv4 old=9090/TCP: 3=10.0.0.3 4=10.0.0.4",
+			"IPv4 new=8080/TCP: 1=10.0.0.1 3=10.0.0.3\nIPv4 new=9090/TCP: 2=10.0.0.2 4=10.0.0.4", "create update delete"},
+		{"one changes its port, others their readiness", "old", slices.Concat(atPort(8080, "2"), atPort(7070, "1"), atPort(9090, "3", "4")),
+			"IPv4 old=8080/TCP: 2=10.0.0.2! 1=10.0.0.1\nIPv4 old=9090/TCP: 3=10.0.0.3! 4=10.0.0.4",
+			"IPv4 old=7070/TCP: 1=10.0.0.1\nIPv4 old=8080/TCP: 2=10.0.0.2!\nIPv4 old=9090/TCP: 3=10.0.0.3! 4=10.0.0.4", "create update"},
+	} {
+		svc, term := inTwoSlices(t)
+		svc.Spec.Ports[0].Name = x.port
+		term.workloads = x.workloads
+		if x.port == "old" {
+			unready(x.workloads[0])
+			unready(x.workloads[2])
+		}
+		term.fail("create", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))
+		if _, err := term.term.sync(t.Context(), nameOf(svc)); !apierrors.IsInvalid(err) || term.text() != x.refused {
+			t.Errorf("%s: %v; slices\n%s\nwant\n%s", x.name, err, term.text(), x.refused)
+		}
+		term.fail("create", nil)
+		term.writes = nil
+		if term.sync(svc); strings.Join(term.writes, " ") != x.writes || term.text() != x.then {
+			t.Errorf("%s: then writes %q, slices\n%s\nwant\n%s", x.name, term.writes, term.text(), x.then)
+		}
 	}
 }
 

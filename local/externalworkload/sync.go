@@ -90,7 +90,7 @@ const (
 )
 
 // execute executes a plan. The first error ends it, unless the API server refuses the slice itself: then
-// the others are written, except those that take endpoints away which others were to have first.
+// the others are written, but none is deleted, and none loses endpoints that others were to have first.
 func (t *term) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
 	versions := make(map[string]string) // by name, of slices that have been written: some are twice
@@ -100,11 +100,13 @@ func (t *term) execute(work context.Context, p plan, name federation.ServiceID) 
 		takes bool // endpoints away
 	}{{creates, p.create, false}, {updates, p.update, false}, {updates, p.move, true}, {removes, p.remove, true}} {
 		for _, s := range x.list {
-			switch {
-			case work.Err() != nil:
+			if work.Err() != nil {
 				return work.Err()
-			case x.takes && len(refused) > 0:
-				return errors.Join(refused...)
+			}
+			if x.takes && len(refused) > 0 {
+				if s = p.instead[s]; s == nil {
+					continue
+				}
 			}
 			if version, ok := versions[s.Name]; ok {
 				s.ResourceVersion = version
