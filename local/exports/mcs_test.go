@@ -180,6 +180,33 @@ func TestNoStatus(t *testing.T) {
 	}
 }
 
+// A ServiceImport is deleted once nothing is exported to it any more, unless somebody takes it over between read and delete.
+func TestImportDeleted(t *testing.T) {
+	for _, takenOver := range []bool{false, true} {
+		inMCS(t, []string{"west"}, nil, func(w *world, _ *term) {
+			time.Sleep(10 * time.Second)
+			tries := 0
+			w.change(func() {
+				w.links = []plan.Cluster{importing("west")}
+				w.before = func(request string, _ plan.ID) error {
+					if request == "delete import" {
+						if tries++; takenOver {
+							o := w.imports.find("web")
+							o.Labels, o.Annotations = nil, nil
+							w.imports.put(o)
+						}
+					}
+					return nil
+				}
+			})
+			time.Sleep(time.Minute)
+			if there := w.imports.find("web") != nil; there != takenOver || tries != 1 {
+				t.Errorf("taken over: %v; there: %v after %d tries", takenOver, there, tries)
+			}
+		})
+	}
+}
+
 // A fresh read decides of these objects too.
 func TestImportOfAnother(t *testing.T) {
 	inWorld(t, nil, func(w *world, _ *term) {

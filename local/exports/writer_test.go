@@ -67,7 +67,9 @@ func TestFreshReadDecides(t *testing.T) {
 	untouched := func(t *testing.T, w *world) {
 		t.Helper()
 		now := w.service("web-east")
-		now.ResourceVersion = ""
+		if now != nil {
+			now.ResourceVersion = ""
+		}
 		if got := w.take(); len(got) > 0 || !reflect.DeepEqual(now, users) {
 			t.Errorf("%q, and there is %+v", got, now)
 		}
@@ -113,6 +115,27 @@ func TestFreshReadDecides(t *testing.T) {
 			}
 			w.mu.Unlock()
 			w.change(func() { w.links = []plan.Cluster{link("east", shop("web"))} })
+			time.Sleep(time.Minute)
+			if untouched(t, w); tries != 1 {
+				t.Errorf("%d writes were tried", tries)
+			}
+		})
+	})
+	t.Run("replaced between read and delete", func(t *testing.T) {
+		inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *term) {
+			time.Sleep(time.Second)
+			w.take()
+			tries := 0
+			w.change(func() {
+				w.links[0].Exports = nil
+				w.before = func(request string, id plan.ID) error {
+					if request == "delete" {
+						tries++
+						w.services.put(users)
+					}
+					return nil
+				}
+			})
 			time.Sleep(time.Minute)
 			if untouched(t, w); tries != 1 {
 				t.Errorf("%d writes were tried", tries)
