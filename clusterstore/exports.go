@@ -22,8 +22,9 @@ type ExportOptions struct {
 
 // Exports returns what the own and all linked clusters export, and what is there under the names of exports, without what else a plan
 // depends on: Settings, Now, LeaseOf, and the Lease of each cluster. false: the own cluster's Services or Namespaces, or the link Secrets,
-// have not been listed yet. Only its Clusters, sorted by name, the own one first, may be changed. It and the methods below are for a Store
-// with Options.Exports. It takes a time that grows with the number of links and, after a change, of what has changed of a cluster.
+// have not been listed yet. Only the elements of its Clusters, which are sorted by name, the own one first, may be changed, not their
+// Exports. It and the methods below are for a Store with Options.Exports. It takes a time that grows with the number of links and, after a
+// change, of what has changed of a cluster.
 func (s *Store) Exports() (plan.World, bool) {
 	own := s.opts.Own.link.published.Load().exports()
 	s.mu.Lock()

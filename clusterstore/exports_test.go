@@ -101,8 +101,7 @@ func (x *exportWorld) expect(want ...string) {
 			text += " unseen"
 		}
 		text += []string{"", " mirrors", " none", " unreadable"}[c.Joins]
-		slices.SortFunc(c.Exports, func(a, b plan.Export) int { return strings.Compare(a.Name, b.Name) })
-		for _, e := range c.Exports {
+		for _, e := range slices.SortedFunc(slices.Values(c.Exports), func(a, b plan.Export) int { return strings.Compare(a.Name, b.Name) }) {
 			text += " " + e.Name
 		}
 		got = append(got, text)
