@@ -40,24 +40,19 @@ func (l *listPages) or(page http.Handler) http.Handler {
 }
 
 func (l *listPages) serve(w http.ResponseWriter, r *http.Request) {
-	list := path.Base(r.URL.Path)
-	q, err := lists.ParseQuery(list, r.URL.Query())
+	q, err := lists.ParseQuery(r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	m := l.snapshots.get()
-	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // of all lists: queries differ by their URL
-	if r.Header.Get("If-None-Match") == w.Header().Get("ETag") {
-		w.WriteHeader(http.StatusNotModified) // before an answer is made
-		return
-	}
-	answer, err := m.value.Answer(list, q)
+	answer, err := m.value.Answer(path.Base(r.URL.Path), q)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
+		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // of all lists: queries differ by their URL
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(answer))
 }

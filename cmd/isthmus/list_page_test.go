@@ -35,7 +35,7 @@ func TestListPages(t *testing.T) {
 			t.Errorf("%v: %d %s", err, first.Code, first.Body)
 		}
 		etag := first.Header().Get("ETag")
-		if again := ask("/debug/services?view=list&q=web", etag); again.Code != http.StatusNotModified || again.Body.Len() > 0 || again.Header().Get("ETag") != etag {
+		if again := ask("/debug/services?view=list&q=web", etag); again.Code != http.StatusNotModified || again.Body.Len() > 0 || again.Header().Get("ETag") != etag || again.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("of the same snapshot: %d %v %s", again.Code, again.Header(), again.Body)
 		}
 		if other := ask("/debug/clusters?view=list", ""); other.Header().Get("ETag") != etag || made != 1 {
