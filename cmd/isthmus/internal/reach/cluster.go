@@ -15,11 +15,11 @@ import (
 	"isthmus/internal/legible"
 )
 
-// Cluster is where gateways are looked for. Its methods may be called from several
-// goroutines.
+// Cluster is one that a verb works with: gateways are looked for in it, and links written. Its
+// methods may be called from several goroutines.
 type Cluster struct {
 	Context string         // its name in the kubeconfig; empty: the cluster of this Pod
-	API     *typed.Clients // guarded: see [Guard]
+	API     *typed.Clients // guarded: see [Guard]; by HTTP/1.1 only
 	options Options
 	config  *rest.Config
 	close   func()
@@ -35,7 +35,7 @@ func (o *Options) Open() (*Cluster, error) {
 	upgrading := rest.CopyConfig(config)
 	upgrading.NextProtos = []string{"http/1.1"} // whose connections can be upgraded
 	if c.API, c.close, err = Clients(upgrading); err != nil {
-		return nil, unreadable(err)
+		return nil, unreadable(fmt.Errorf("context %s: %w", chosen, err))
 	}
 	return c, nil
 }

@@ -1,5 +1,6 @@
-// Package reach finds gateways in a cluster that a kubeconfig names, and connects to
-// ports of their Pods through the cluster's API server, as kubectl port-forward does.
+// Package reach opens a cluster that a kubeconfig names: it has clients of its API server, by HTTP/1.1
+// only, for all verbs (also those that write links), finds gateways in it, and connects to ports of
+// their Pods through the API server, as kubectl port-forward does.
 //
 //	cluster, err := options.Open()
 //	…

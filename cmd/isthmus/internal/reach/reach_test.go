@@ -63,6 +63,7 @@ func TestKubeconfig(t *testing.T) {
 		{"another kind", "SECRETs", "", "kubeconfig: "},
 		{"a token that is no text", strings.Replace(good, `"SECRET"`, `["SECRET"]`, 1), "", "kubeconfig: "},
 		{"a key that is no key", strings.Replace(good, `"token":"SECRET"`, `"client-key-data":"SECRET!","client-certificate-data":"U0VDUkVU"`, 1), "", "kubeconfig: "},
+		{"a CA that is not to be used", strings.Replace(good, `{"server":"http:`, `{"insecure-skip-tls-verify":true,"certificate-authority-data":"U0VDUkVU","server":"https:`, 1), "", "kubeconfig: context west: "},
 		{"no such user", strings.Replace(good, `"user":"u"`, `"user":"v"`, 1), "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
