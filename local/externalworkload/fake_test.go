@@ -70,25 +70,36 @@ func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
 	if err := c.errs[verb]; err != nil || verb == "list" || verb == "get" {
 		return err != nil, nil, err
 	}
+	var now *discoveryv1.EndpointSlice // a copy: what the caller has stays as it is
+	var write func() error
 	switch a := a.(type) {
 	case clienttesting.CreateActionImpl:
-		c.names++
-		s := a.Object.(*discoveryv1.EndpointSlice)
-		s.Name += s.GenerateName + string(rune('a'+c.names%26)) + strings.Repeat("z", c.names/26)
-		s.UID, s.ResourceVersion = types.UID("uid-of-"+s.Name), strconv.Itoa(c.names)
-	case clienttesting.UpdateActionImpl:
-		s := a.Object.(*discoveryv1.EndpointSlice)
-		if have, err := c.tracker.Get(a.GetResource(), s.Namespace, s.Name); err == nil && have.(*discoveryv1.EndpointSlice).ResourceVersion != s.ResourceVersion {
-			return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), s.Name, errors.New("another version"))
+		now = a.Object.(*discoveryv1.EndpointSlice).DeepCopy()
+		if now.ResourceVersion != "" {
+			return true, nil, apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
 		}
 		c.names++
-		s.ResourceVersion = strconv.Itoa(c.names)
+		now.Name += now.GenerateName + string(rune('a'+c.names%26)) + strings.Repeat("z", c.names/26)
+		now.UID = types.UID("uid-of-" + now.Name)
+		write = func() error { return c.tracker.Create(a.GetResource(), now, now.Namespace) }
+	case clienttesting.UpdateActionImpl:
+		now = a.Object.(*discoveryv1.EndpointSlice).DeepCopy()
+		if have, err := c.tracker.Get(a.GetResource(), now.Namespace, now.Name); err == nil && have.(*discoveryv1.EndpointSlice).ResourceVersion != now.ResourceVersion {
+			return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), now.Name, errors.New("another version"))
+		}
+		c.names++
+		write = func() error { return c.tracker.Update(a.GetResource(), now, now.Namespace) }
 	}
 	c.writes = append(c.writes, verb)
 	if w := c.writer; w != nil {
 		time.AfterFunc(time.Millisecond, func() { w.Changed(federation.ServiceID{Namespace: "ns", Name: "web"}) })
 	}
-	return false, nil, nil
+	if now == nil {
+		return false, nil, nil
+	}
+	now.ResourceVersion = strconv.Itoa(c.names)
+	err := write()
+	return true, now, err
 }
 
 // The methods of a Cluster.

@@ -122,6 +122,17 @@ func TestExchange(t *testing.T) {
 	}
 }
 
+// TestSeveralNew: one sync makes all the slices that are needed.
+func TestSeveralNew(t *testing.T) {
+	svc, term := inTwoSlices(t)
+	svc.Name = "another"
+	term.workloads = slices.Concat(atPort(8080, "1"), atPort(9090, "2"), atPort(7070, "3"))
+	term.writes = nil
+	if term.sync(svc); len(term.writes) != 3 {
+		t.Errorf("writes %q", term.writes)
+	}
+}
+
 // TestRefused: once a slice was found invalid others keep the endpoints that were to come into that one first, and get what is new; one
 // whose ports change stays as it is.
 func TestRefused(t *testing.T) {

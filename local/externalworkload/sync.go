@@ -93,7 +93,7 @@ const (
 // the others are written, but none is deleted, and none loses endpoints that others were to have first.
 func (t *term) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
-	versions := make(map[string]string) // by name, of slices that have been written: some are twice
+	versions := make(map[string]string) // by name, of slices that have been written: some are written twice
 	for _, x := range []struct {
 		op    operation
 		list  []*discoveryv1.EndpointSlice
@@ -121,7 +121,7 @@ func (t *term) execute(work context.Context, p plan, name federation.ServiceID) 
 			})
 			switch {
 			case err == nil:
-				versions[s.Name] = now.ResourceVersion
+				versions[now.Name] = now.ResourceVersion
 				t.metrics.writes.WithLabelValues(string(x.op)).Inc()
 			case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 				return nil // the namespace is being deleted, with all that is in it
