@@ -40,19 +40,24 @@ func (l *listPages) or(page http.Handler) http.Handler {
 }
 
 func (l *listPages) serve(w http.ResponseWriter, r *http.Request) {
-	q, err := lists.ParseQuery(r.URL.Query())
+	list := path.Base(r.URL.Path)
+	q, err := lists.ParseQuery(list, r.URL.Query())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
 	m := l.snapshots.get()
-	answer, err := m.value.Answer(path.Base(r.URL.Path), q)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // of all lists: queries differ by their URL
+	if r.Header.Get("If-None-Match") == w.Header().Get("ETag") {
+		w.WriteHeader(http.StatusNotModified) // before an answer is made
+		return
+	}
+	answer, err := m.value.Answer(list, q)
 	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
+		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // of all lists: queries differ by their URL
 	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(answer))
 }

@@ -2,7 +2,7 @@
 // view=list, which the page at / shows.
 //
 //	s := lists.NewSnapshot(lists.Content{Clusters: clusters, Services: services})
-//	q, err := lists.ParseQuery(request.URL.Query())
+//	q, err := lists.ParseQuery("services", request.URL.Query())
 //	answer, err := s.Answer("services", q) // JSON of an adminapi.ServiceList
 //
 // Guarantees:

@@ -36,7 +36,7 @@ func large(clusters, services int) Content {
 func ask[A any](t testing.TB, s *Snapshot, list, query string) (answer A, err error) {
 	t.Helper()
 	v, _ := url.ParseQuery(query)
-	q, err := ParseQuery(v)
+	q, err := ParseQuery(list, v)
 	if err != nil {
 		return answer, err
 	}
@@ -221,7 +221,7 @@ func BenchmarkAnswer(b *testing.B) {
 	for _, query := range []string{"services", "services sort=name", "services sort=streams", "services q=web-01&sort=streams", "clusters", "streams"} {
 		list, query, _ := strings.Cut(query, " ")
 		v, _ := url.ParseQuery(query)
-		q, err := ParseQuery(v)
+		q, err := ParseQuery(list, v)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -248,13 +248,13 @@ func FuzzQuery(f *testing.F) {
 	s := NewSnapshot(large(5, 130))
 	f.Fuzz(func(t *testing.T, text string) {
 		v, _ := url.ParseQuery(text)
-		q, err := ParseQuery(v)
+		q, err := ParseQuery("services", v)
 		if err != nil {
 			return
 		}
 		answer, err := s.lists["services"](q)
 		got, ok := answer.(adminapi.ServiceList)
-		if err == nil && (!ok || len(got.Lines) > MaxLimit || len(got.Lines) > q.Limit || got.Page < 1 || got.Page > got.Pages || got.Matching > got.All) {
+		if err != nil || !ok || len(got.Lines) > MaxLimit || len(got.Lines) > q.Limit || got.Page < 1 || got.Page > got.Pages || got.Matching > got.All {
 			t.Errorf("%q: %d lines, page %d of %d", text, len(got.Lines), got.Page, got.Pages)
 		}
 	})

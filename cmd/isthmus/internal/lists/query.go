@@ -24,8 +24,11 @@ type Query struct {
 	Limit  int    // lines of a page
 }
 
-// ParseQuery reads the parameters q, sort, show, page and limit.
-func ParseQuery(v url.Values) (Query, error) {
+// empty has no lines, and refuses what every Snapshot does.
+var empty = NewSnapshot(Content{})
+
+// ParseQuery reads the parameters q, sort, show, page and limit for a list, which is clusters, services, streams or events.
+func ParseQuery(list string, v url.Values) (Query, error) {
 	q := Query{Search: strings.ToLower(v.Get("q")), Sort: v.Get("sort"), Show: v.Get("show")}
 	if len(q.Search) > maxSearch {
 		return q, fmt.Errorf("q has %d bytes: give at most %d", len(q.Search), maxSearch)
@@ -34,7 +37,10 @@ func ParseQuery(v url.Values) (Query, error) {
 	if q.Page, err = number(v, "page", 1, 1_000_000); err != nil {
 		return q, err
 	}
-	q.Limit, err = number(v, "limit", defaultLimit, MaxLimit)
+	if q.Limit, err = number(v, "limit", defaultLimit, MaxLimit); err != nil {
+		return q, err
+	}
+	_, err = empty.Answer(list, q)
 	return q, err
 }
 
