@@ -124,10 +124,11 @@ func (c *Cluster) readExport(o *corev1.Service) *plan.Export {
 // isLabelled reports whether labels say that something is exported.
 func isLabelled(e *plan.Export) bool { return e != nil && (e.Mirror || e.Federated) }
 
-// exportPlaces counts the place that what is exported by labels has in what Exports returns.
+// exportPlaces counts what is exported by labels: its place in what Exports returns, and the
+// room that maps of Services have too much when they have just grown.
 func exportPlaces(s *Service) int {
 	if isLabelled(s.export()) {
-		return 1
+		return 2
 	}
 	return 0
 }
