@@ -1,10 +1,13 @@
 package externalworkload
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 )
 
 // maxKept is how many endpoints API servers take in a slice.
@@ -57,6 +60,7 @@ func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	x.has = true
 	switch {
 	case !x.spare:
+		x.first = true
 		p.update = append(p.update, x.both(svc))
 	case svc.DeletionTimestamp == nil:
 		p.remove = append(p.remove, x.slice)
@@ -76,8 +80,8 @@ func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) 
 	default:
 		s := withContents(x.slice, svc, x.group.ports, x.endpoints)
 		p.move = append(p.move, s)
-		if !x.spare {
-			p.instead[s] = x.both(svc)
+		if both := x.both(svc); !x.spare && !x.first && !sameContents(both, x.slice) {
+			p.instead[s] = both
 		}
 	}
 }
@@ -86,4 +90,12 @@ func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) 
 func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	all := slices.Concat(x.endpoints, x.gives)
 	return withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
+}
+
+// sameContents reports whether two slices have equal endpoints, in whatever order, and labels.
+func sameContents(a, b *discoveryv1.EndpointSlice) bool {
+	sorted := func(s *discoveryv1.EndpointSlice) []discoveryv1.Endpoint {
+		return slices.SortedFunc(slices.Values(s.Endpoints), func(x, y discoveryv1.Endpoint) int { return cmp.Compare(workloadOf(s, &x), workloadOf(s, &y)) })
+	}
+	return maps.Equal(a.Labels, b.Labels) && equality.Semantic.DeepEqual(sorted(a), sorted(b))
 }

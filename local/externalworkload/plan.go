@@ -19,8 +19,8 @@ type plan struct {
 	// move are updates of slices that give endpoints to others, which have these by then.
 	move   []*discoveryv1.EndpointSlice
 	remove []*discoveryv1.EndpointSlice
-	// instead has what is written in place of a move once a slice was refused, with the endpoints that it gives; none if ports change:
-	// they would be under wrong ones.
+	// instead has what is written in place of a move once a slice was refused, with the endpoints that it gives; none if that is what
+	// there is by then, or if ports change: they would be under wrong ones.
 	instead map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice
 }
 
@@ -70,6 +70,7 @@ type packed struct {
 	differs   bool
 	gives     []discoveryv1.Endpoint // that it has, and others are to have
 	begun     bool                   // its write is being planned, or has been
+	first     bool                   // it is written first with all that it has and is to have
 	has       bool                   // there is a write by which it has its endpoints
 }
 

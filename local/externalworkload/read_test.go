@@ -160,11 +160,25 @@ func TestRefused(t *testing.T) {
 		if _, err := term.term.sync(t.Context(), nameOf(svc)); !apierrors.IsInvalid(err) || term.text() != x.refused {
 			t.Errorf("%s: %v; slices\n%s\nwant\n%s", x.name, err, term.text(), x.refused)
 		}
-		term.fail("create", nil)
 		term.writes = nil
+		if _, err := term.term.sync(t.Context(), nameOf(svc)); !apierrors.IsInvalid(err) || len(term.writes) > 0 {
+			t.Errorf("%s: %v; writes of what there is %q", x.name, err, term.writes)
+		}
+		term.fail("create", nil)
 		if term.sync(svc); strings.Join(term.writes, " ") != x.writes || term.text() != x.then {
 			t.Errorf("%s: then writes %q, slices\n%s\nwant\n%s", x.name, term.writes, term.text(), x.then)
 		}
+	}
+}
+
+// TestRefusedOnce: of slices each of which gets a workload of the other, and that are refused, each is tried and named once.
+func TestRefusedOnce(t *testing.T) {
+	svc, term := inTwoSlices(t)
+	term.workloads = slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"))
+	term.fail("update", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))
+	_, err := term.term.sync(t.Context(), nameOf(svc))
+	if !apierrors.IsInvalid(err) || strings.Count(err.Error(), "update EndpointSlice ") != 2 {
+		t.Errorf("%v", err)
 	}
 }
 
