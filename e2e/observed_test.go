@@ -77,7 +77,7 @@ func (o *observed) get(t *testing.T) {
 	isthmus, err := program.Isthmus.Path(t.Context())
 	must(t, err)
 	text, err := exec.CommandContext(t.Context(), isthmus, "get", federatedShop, "--addr", o.gateways[0].Addr(), "--once", "-o", "json").CombinedOutput()
-	if err != nil || !strings.Contains(string(text), `,"tier":"local","standing":"in-service"}`) {
+	if err != nil || !strings.Contains(string(text), `"isthmus_standing":"in-service","isthmus_tier":"local"`) {
 		t.Errorf("isthmus get: %v\n%s", err, text)
 	}
 	for _, e := range o.stream.Snapshot().Get.Endpoints() {

@@ -94,77 +94,19 @@ type GetOutput struct {
 
 // Endpoint is what a proxy knows about one address.
 type Endpoint struct {
-	Address     netip.AddrPort    `json:"address"`
-	Weight      uint32            `json:"weight"`
-	Labels      map[string]string `json:"labels,omitempty"` // its own, and those of the whole message
-	Identity    *PeerIdentity     `json:"identity,omitempty"`
-	Protocol    string            `json:"protocol,omitempty"`    // h2 or opaque
-	InboundPort uint32            `json:"inboundPort,omitempty"` // of the peer's proxy, through which it is reached; 0: straight
-	Authority   string            `json:"authority,omitempty"`   // to use in place of the request's
-	HTTP2       json.RawMessage   `json:"http2,omitempty"`       // Http2ClientParams, as protobuf has them in JSON
-
-	// Tier is that of the service's preference, and Standing that of the endpoint's cluster. Proxies are not sent these.
-	Tier     string `json:"tier,omitempty"`
-	Standing string `json:"standing,omitempty"`
-}
-
-// PeerIdentity is what the TLS certificate of a peer must have, and the name to ask it by.
-type PeerIdentity struct {
-	DNS        string `json:"dns,omitempty"`
-	URI        string `json:"uri,omitempty"`
-	ServerName string `json:"serverName,omitempty"`
+	Address netip.AddrPort `json:"address"`
+	Cluster string         `json:"cluster"` // local, unless the gateway labels it as of another
+	// Sent is what was sent: a WeightedAddr of linkerd2-proxy-api in protobuf's JSON. Its metricLabels have those of the whole
+	// message too, and isthmus_tier, the tier of the service's preference, and isthmus_standing, that of the endpoint's cluster:
+	// proxies are not sent these two.
+	Sent json.RawMessage `json:"sent"`
 }
 
 // ProfileOutput is what "isthmus profile -o json" prints for each profile.
 type ProfileOutput struct {
-	Time      time.Time `json:"time"`
-	Authority string    `json:"authority"` // that was asked for
-	Profile
-}
-
-// Profile is what a proxy knows about a destination.
-type Profile struct {
-	Name      string           `json:"name,omitempty"`
-	Opaque    bool             `json:"opaque"` // the protocol is not detected
-	Routes    []Route          `json:"routes,omitempty"`
-	Budget    *RetryBudget     `json:"retryBudget,omitempty"`
-	Overrides []Override       `json:"overrides,omitempty"` // where requests go instead
-	Service   *ObjectReference `json:"service,omitempty"`
-	Profile   *ObjectReference `json:"profile,omitempty"`  // nil: defaults apply
-	Endpoint  *Endpoint        `json:"endpoint,omitempty"` // of an address that is no Service's
-}
-
-// Route is for the requests that meet its condition, unless a route before it is.
-type Route struct {
-	Name      string          `json:"name"`
-	Condition string          `json:"condition"` // in words
-	Responses []ResponseClass `json:"responses,omitempty"`
-	Retryable bool            `json:"retryable"`
-	Timeout   string          `json:"timeout,omitempty"`
-}
-
-// ResponseClass is for the responses that meet its condition, unless a class before it is.
-type ResponseClass struct {
-	Condition string `json:"condition"` // in words
-	Failure   bool   `json:"failure"`
-}
-
-// RetryBudget is how many requests may be retries.
-type RetryBudget struct {
-	Ratio        float32 `json:"ratio"` // of the requests of the last TTL
-	MinPerSecond uint32  `json:"minPerSecond"`
-	TTL          string  `json:"ttl"`
-}
-
-// Override is a destination, and its share of the requests.
-type Override struct {
-	Authority string `json:"authority"`
-	Weight    uint32 `json:"weight"`
-}
-
-// ObjectReference names an object of Kubernetes.
-type ObjectReference struct {
-	Name      string `json:"name"`
-	Namespace string `json:"namespace"`
-	Port      uint32 `json:"port,omitempty"` // that was asked for
+	Time      time.Time      `json:"time"`
+	Authority string         `json:"authority"`        // that was asked for
+	Address   netip.AddrPort `json:"address,omitzero"` // of its endpoint, if it is that of an address that is no Service's
+	// Sent is what was sent: a DestinationProfile of linkerd2-proxy-api in protobuf's JSON.
+	Sent json.RawMessage `json:"sent"`
 }

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -35,15 +36,14 @@ func clustersVerb() cli.Verb {
 
 // runClusters shows the page of clusters once, or until the process gets a signal.
 func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
-	s, err := o.read(ctx, p)
+	page, err := o.read(ctx, p)
 	if err != nil {
 		return err
 	}
-	out := &screen{w: p.Stdout, asJSON: o.asJSON()}
+	out := o.screen(p)
 	out.redraw = o.watch && !out.asJSON && isTerminal(p.Stdout)
 	for away := ""; ; {
-		out.authority = s.gateway
-		if err := out.show(s, s.at); err != nil || !o.watch {
+		if err := showClusters(out, page); err != nil || !o.watch {
 			return err
 		}
 		if !sleep.For(ctx, o.every) {
@@ -54,7 +54,7 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
-			s, away = next, ""
+			page, away = next, ""
 		case err.Error() != away:
 			away = err.Error()
 			fmt.Fprintf(p.Stderr, "%s: %s\n  Trying again.\n", p.Name, away)
@@ -63,7 +63,7 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 }
 
 // read reads the page of clusters: of every gateway, or of one that is watched.
-func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*clustersState, error) {
+func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.ClustersOutput, error) {
 	const path = "/debug/clusters"
 	var shown Answer[adminapi.Clusters]
 	var others []adminapi.OtherGateway
@@ -76,7 +76,38 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*clustersSta
 	if err != nil {
 		return nil, err
 	}
-	return &clustersState{*shown.Value, others, shown.Gateway, shown.At}, nil
+	return &adminapi.ClustersOutput{Time: shown.At, Gateway: shown.Gateway, Clusters: *shown.Value, Others: others}, nil
+}
+
+// showClusters prints a page unless it is like the one before, in what lasts of it unless it replaces that.
+func showClusters(out *screen, page *adminapi.ClustersOutput) error {
+	compared := page.Clusters
+	if !out.redraw {
+		compared = lastingPage(compared)
+	}
+	if changed, err := out.changed(compared); err != nil || !changed {
+		return err
+	}
+	return out.show(page.Time, page.Gateway, page, func() (string, []byte) { return clustersTable(page) })
+}
+
+// lastingPage is a page without what changes all the time.
+func lastingPage(page adminapi.Clusters) adminapi.Clusters {
+	page.Local = lasting(page.Local)
+	page.Clusters = slices.Clone(page.Clusters)
+	for i, c := range page.Clusters {
+		page.Clusters[i] = lasting(c)
+	}
+	return page
+}
+
+func lasting(c adminapi.Cluster) adminapi.Cluster {
+	c.LastEvent, c.Memory, c.API = time.Time{}, adminapi.Memory{}, nil
+	c.Resources = slices.Clone(c.Resources)
+	for i := range c.Resources {
+		c.Resources[i].Objects = 0
+	}
+	return c
 }
 
 const clustersIntro = `isthmus clusters shows every cluster that a gateway reads: its own, and one for each

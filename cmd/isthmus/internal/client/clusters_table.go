@@ -7,80 +7,42 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
 )
 
-// clustersState is a page of clusters to be shown.
-type clustersState struct {
-	page    adminapi.Clusters
-	others  []adminapi.OtherGateway
-	gateway string    // whose page it is
-	at      time.Time // by its clock
-}
-
-func (s *clustersState) snapshot(at time.Time, authority string) any {
-	return adminapi.ClustersOutput{Time: at, Gateway: authority, Clusters: s.page, Others: s.others}
-}
-
-// lasting is the page without what changes all the time.
-func (s *clustersState) lasting() any {
-	page := s.page
-	page.Local = lasting(page.Local)
-	page.Clusters = slices.Clone(page.Clusters)
-	for i, c := range page.Clusters {
-		page.Clusters[i] = lasting(c)
-	}
-	return page
-}
-
-func lasting(c adminapi.Cluster) adminapi.Cluster {
-	c.LastEvent, c.Memory, c.API = time.Time{}, adminapi.Memory{}, nil
-	c.Resources = slices.Clone(c.Resources)
-	for i := range c.Resources {
-		c.Resources[i].Objects = 0
-	}
-	return c
-}
-
-// table has a line for each cluster, and one for each problem.
-func (s *clustersState) table() (string, []byte) {
+// clustersTable has a line for each cluster, and one for each problem.
+func clustersTable(o *adminapi.ClustersOutput) (string, []byte) {
 	var t cells
 	t.row("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "MEMORY", "LAST EVENT", "WHY NOT")
-	t.row(s.row(s.page.Local)...)
-	for _, c := range s.page.Clusters {
-		t.row(s.row(c)...)
+	for _, c := range append([]adminapi.Cluster{o.Local}, o.Clusters.Clusters...) {
+		t.row(
+			c.Cluster, coloured(string(c.State)), age(o.Time, c.Since), coloured(c.Standing), c.Region,
+			objectsOf(&c, "services"), objectsOf(&c, "endpointslices", "endpoints"), objectsOf(&c, "pods"),
+			cell{memoryShare(c.Memory), memoryColour(c.Memory)}, age(o.Time, c.LastEvent), whyNotReady(&c),
+		)
 	}
 	var b bytes.Buffer
 	t.write(&b, "  ")
-	s.writeGateways(&b)
-	s.writeTroubles(&b)
-	summary, lines := compared(s.others)
+	writeGateways(&b, o)
+	writeTroubles(&b, &o.Clusters)
+	summary, lines := compared(o.Others)
 	writeList(&b, "Where the other gateways differ", lines, maxLines)
-	return clustersHeadline(&s.page) + summary, b.Bytes()
+	return clustersHeadline(&o.Clusters) + summary, b.Bytes()
 }
 
 // writeGateways writes a line for each gateway of a cluster on another network.
-func (s *clustersState) writeGateways(b *bytes.Buffer) {
+func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	var t cells
 	t.row("CLUSTER", "NETWORK", "GATEWAY", "STATE", "SINCE", "NAME", "IDENTITY", "WHY NOT")
-	for _, c := range s.page.Clusters {
+	for _, c := range o.Clusters.Clusters {
 		for _, g := range c.Gateways {
-			t.row(c.Cluster, c.Network, g.Address, coloured(g.State), age(s.at, g.Since),
+			t.row(c.Cluster, c.Network, g.Address, coloured(g.State), age(o.Time, g.Since),
 				g.Name, g.Identity, g.Reason)
 		}
 	}
 	t.writeUnder(b, "\n")
-}
-
-func (s *clustersState) row(c adminapi.Cluster) []any {
-	return []any{
-		c.Cluster, coloured(string(c.State)), age(s.at, c.Since), coloured(c.Standing), c.Region,
-		objectsOf(&c, "services"), objectsOf(&c, "endpointslices", "endpoints"), objectsOf(&c, "pods"),
-		cell{memoryShare(c.Memory), memoryColour(c.Memory)}, age(s.at, c.LastEvent), whyNotReady(&c),
-	}
 }
 
 // objectsOf counts what the gateway has of the first of these resources that it reads.
@@ -135,8 +97,8 @@ func clustersHeadline(p *adminapi.Clusters) string {
 }
 
 // writeTroubles writes everything that the table has no room for.
-func (s *clustersState) writeTroubles(b *bytes.Buffer) {
-	p, links, services, unserved := &s.page, []string{}, []string{}, []string{}
+func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
+	var links, services, unserved []string
 	switch {
 	case p.Secrets.Reason != "":
 		links = append(links, "link Secrets can't be read: "+p.Secrets.Reason)

@@ -18,7 +18,11 @@ import (
 
 // TestColours: words of a gateway have their colours, which do not count for the width of a column.
 func TestColours(t *testing.T) {
-	_, painted := contentOf("clusters", firstPage(t, "clusters"), "", netip.Addr{}).table()
+	c, err := contentOf("clusters", firstPage(t, "clusters"), "", netip.Addr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, painted := c.table()
 	for _, want := range []string{"\x1b[32mready\x1b[0m     3h", "\x1b[31mstale\x1b[0m     90s", "\x1b[33mwithdrawn\x1b[0m   -"} {
 		if !strings.Contains(string(painted), want) {
 			t.Errorf("no %q in\n%s", want, painted)
@@ -28,8 +32,7 @@ func TestColours(t *testing.T) {
 
 // TestClustersLong: a list that nobody asked for by name is short.
 func TestClustersLong(t *testing.T) {
-	s := clustersState{page: adminapi.Clusters{Unserved: make([]adminapi.Unserved, 50)}}
-	_, lines := s.table()
+	_, lines := clustersTable(&adminapi.ClustersOutput{Clusters: adminapi.Clusters{Unserved: make([]adminapi.Unserved, 50)}})
 	if n := bytes.Count(lines, []byte("\n")); n != 2+2+1+maxLines+1 || !strings.HasSuffix(string(lines), "  … and 30 more: -o json has all\n") {
 		t.Errorf("%d lines:\n%s", n, lines)
 	}

@@ -30,7 +30,7 @@
 //     that come within 50 ms are shown as one state: a large set, and a step with
 //     both an add and a remove, are several messages.
 //   - Field names of -o json are stable: one object a line, whose types are in
-//     internal/adminapi (verbs.go).
+//     internal/adminapi (verbs.go); of get and profile they have what was sent, in protobuf's JSON.
 //   - Whatever a server sends, no control character reaches the terminal, nor does
 //     colour anything else: not files, nor a terminal if NO_COLOR is set.
 //
@@ -39,7 +39,7 @@
 //
 // To add a verb: a file with its name that has its flags, help and run function,
 // and an entry in [Verbs]. A verb that opens a stream is a session (stream.go)
-// with a state of its own, as get_state.go and get_table.go are those of get. One that
+// with a state of its own, as get_state.go and get_table.go are those of get: it keeps messages as they are sent. One that
 // reads a page embeds [Target] (target.go), by which readOne asks one gateway and
 // [ReadAll] every one (admin.go), and has the types of the page and of what it prints
 // in internal/adminapi.

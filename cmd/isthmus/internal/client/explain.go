@@ -50,8 +50,8 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 	if err != nil {
 		return err
 	}
-	s := &explainState{*answer.Value, ip, o.node, answer.At}
-	if err := (&screen{w: p.Stdout, authority: answer.Gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
+	s := &explainState{adminapi.ExplainOutput{Time: answer.At, Gateway: answer.Gateway, Explanation: *answer.Value}, ip, o.node}
+	if err := o.screen(p).show(s.Time, s.Gateway, s.ExplainOutput, s.table); err != nil {
 		return err
 	}
 	return s.unserved()

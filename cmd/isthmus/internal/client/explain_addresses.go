@@ -16,22 +16,22 @@ import (
 const maxAddressLines = 40
 
 func (s *explainState) writeAddresses(b *bytes.Buffer) {
-	list := slices.Clone(s.page.Addresses)
+	list := slices.Clone(s.Addresses)
 	title, more := "Addresses", 0
-	if n := totalOf(&s.page); len(list) > maxAddressLines && !s.address.IsValid() {
+	if n := totalOf(&s.Explanation); len(list) > maxAddressLines && !s.address.IsValid() {
 		slices.SortStableFunc(list, func(a, b adminapi.ExplainedAddress) int { return cmp.Compare(rankOf(&a), rankOf(&b)) })
 		list, more = list[:maxAddressLines], n-maxAddressLines
-		title = fmt.Sprintf("Addresses (%s)", countsOf(&s.page))
+		title = fmt.Sprintf("Addresses (%s)", countsOf(&s.Explanation))
 	}
 	var t cells
 	t.row("CLUSTER", "SLICE", "ADDRESS", "VERDICT", "FOR", "ZONE", "TIER", "CHANGED", "WHY")
 	for _, a := range list {
 		t.row(a.Cluster, a.Slice, a.Address, cell{a.Verdict, verdictColour(a.Verdict)}, standsFor(&a),
-			a.Zone, a.Tier, age(s.at, a.Changed), whyOf(&a))
+			a.Zone, a.Tier, age(s.Time, a.Changed), whyOf(&a))
 	}
 	t.writeUnder(b, Printable(title)+":\n")
 	if more > 0 {
-		fmt.Fprintf(b, "  … and %d more: --address IP shows one, -o json %d of them\n", more, len(s.page.Addresses))
+		fmt.Fprintf(b, "  … and %d more: --address IP shows one, -o json %d of them\n", more, len(s.Addresses))
 	}
 }
 

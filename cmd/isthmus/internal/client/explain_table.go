@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
-	"time"
 
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
@@ -15,19 +14,14 @@ import (
 
 // explainState is a page about a service to be shown.
 type explainState struct {
-	page    adminapi.Explanation
+	adminapi.ExplainOutput
 	address netip.Addr // that was asked for; not valid: all
 	node    string     // that was asked for
-	at      time.Time  // by the gateway's clock
-}
-
-func (s *explainState) snapshot(at time.Time, authority string) any {
-	return adminapi.ExplainOutput{Time: at, Gateway: authority, Explanation: s.page}
 }
 
 // unserved returns an error if the client does not get what was asked about.
 func (s *explainState) unserved() error {
-	p := &s.page
+	p := &s.Explanation
 	switch {
 	case s.address.IsValid() && p.Verdicts[served] > 0 && p.Refused == "":
 		return nil
@@ -54,7 +48,7 @@ func totalOf(p *adminapi.Explanation) (n int) {
 // table has what the service is made of, its addresses, what to do, and what proxies have.
 func (s *explainState) table() (string, []byte) {
 	var b bytes.Buffer
-	p := &s.page
+	p := &s.Explanation
 	fmt.Fprintf(&b, "Client: %s\n", Printable(s.client()))
 	if p.Refused != "" {
 		fmt.Fprintf(&b, "A new stream is refused: %s\n", Printable(p.Refused))
@@ -62,7 +56,7 @@ func (s *explainState) table() (string, []byte) {
 	writeList(&b, "Problems of the Service", p.Problems, maxLines)
 	if p.Tiers != nil {
 		e := adminapi.Service{Service: p.Authority, Preference: p.Preference, Clients: []adminapi.Clients{*p.Tiers}}
-		writeClients(&e, &b, s.at)
+		writeClients(&e, &b, s.Time)
 	}
 	s.writeMembers(&b)
 	s.writeAddresses(&b)
@@ -72,7 +66,7 @@ func (s *explainState) table() (string, []byte) {
 }
 
 func (s *explainState) headline() string {
-	p := &s.page
+	p := &s.Explanation
 	text := p.Authority
 	switch {
 	case !p.Defined:
@@ -94,7 +88,7 @@ func (s *explainState) headline() string {
 
 // client is whom the answer is for.
 func (s *explainState) client() string {
-	c := s.page.Client
+	c := s.Client
 	with := func(what, value string) string {
 		if value == "" {
 			return ""
@@ -112,9 +106,9 @@ func (s *explainState) client() string {
 func (s *explainState) writeMembers(b *bytes.Buffer) {
 	var t cells
 	t.row("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
-	for _, m := range s.page.Members {
-		t.row(m.Cluster, m.Service, coloured(m.State), age(s.at, m.Since),
-			coloured(m.Standing), portsOf(&m), servedOf(&s.page, m), age(s.at, m.Changed), whyNotServed(&s.page, m))
+	for _, m := range s.Members {
+		t.row(m.Cluster, m.Service, coloured(m.State), age(s.Time, m.Since),
+			coloured(m.Standing), portsOf(&m), servedOf(&s.Explanation, m), age(s.Time, m.Changed), whyNotServed(&s.Explanation, m))
 	}
 	t.writeUnder(b, "Members:\n")
 }
@@ -212,19 +206,19 @@ func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 }
 
 func (s *explainState) writeHeld(b *bytes.Buffer) {
-	if len(s.page.Held) == 0 {
+	if len(s.Held) == 0 {
 		b.WriteString("No proxy of this gateway follows the service.\n")
 		return
 	}
 	var t cells
 	t.row("DESTINATION", "NODE", "ZONE", "STREAMS", "UP TO DATE", "WAIT", "SLOW", "VERSION", "ENDPOINTS", "LAST MESSAGE")
-	for _, h := range s.page.Held[:min(maxLines, len(s.page.Held))] {
+	for _, h := range s.Held[:min(maxLines, len(s.Held))] {
 		t.row(h.Destination, h.Node, h.Zone, h.Streams, h.UpToDate,
-			troubled(h.Waiting), troubled(h.Slow), h.Version, h.Endpoints, age(s.at, h.LastMessage))
+			troubled(h.Waiting), troubled(h.Slow), h.Version, h.Endpoints, age(s.Time, h.LastMessage))
 	}
 	t.writeUnder(b, "Proxies:\n")
-	if more := len(s.page.Held) - maxLines; more > 0 || s.page.MoreHeld > 0 {
-		fmt.Fprintf(b, "  … and %d more: -o json lists %d of them\n", max(0, more)+s.page.MoreHeld, len(s.page.Held))
+	if more := len(s.Held) - maxLines; more > 0 || s.MoreHeld > 0 {
+		fmt.Fprintf(b, "  … and %d more: -o json lists %d of them\n", max(0, more)+s.MoreHeld, len(s.Held))
 	}
 }
 

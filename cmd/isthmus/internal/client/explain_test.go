@@ -24,7 +24,7 @@ func manyPage(n int) adminapi.Explanation {
 // TestExplainMany: of many addresses those that are not served come first, and the rest is
 // counted. Who asks for one address gets all that have it.
 func TestExplainMany(t *testing.T) {
-	s := &explainState{page: manyPage(100), at: noon}
+	s := &explainState{ExplainOutput: adminapi.ExplainOutput{Time: noon, Explanation: manyPage(100)}}
 	headline, lines := s.table()
 	if headline != "web:80: 100 of 101 addresses served" {
 		t.Errorf("%q", headline)

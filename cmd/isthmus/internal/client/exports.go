@@ -85,15 +85,15 @@ func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] 
 }
 
 func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (err error) {
-	s := &exportsState{shown.Value, shown.At}
-	changes := len(s.page.Changes) + s.page.MoreChanges
+	s := &exportsState{adminapi.ExportsOutput{Time: shown.At, Gateway: shown.Gateway, Exports: *shown.Value}}
+	changes := len(s.Changes) + s.MoreChanges
 	switch {
 	case o.written:
 		return s.printWritten(p.Stdout)
 	case o.diff && !o.asJSON():
 		err = s.printDiff(p.Stdout)
 	default:
-		err = (&screen{w: p.Stdout, authority: shown.Gateway, asJSON: o.asJSON()}).show(s, shown.At)
+		err = o.screen(p).show(s.Time, s.Gateway, s.ExportsOutput, s.table)
 	}
 	if err == nil && o.diff && changes > 0 {
 		err = fmt.Errorf("%s to be changed", legible.Count(changes, "object is", "objects are"))

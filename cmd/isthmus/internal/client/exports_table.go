@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -15,24 +14,17 @@ import (
 )
 
 // exportsState is a page of exports to be shown.
-type exportsState struct {
-	page *adminapi.Exports
-	at   time.Time // by the gateway's clock
-}
-
-func (s *exportsState) snapshot(at time.Time, authority string) any {
-	return adminapi.ExportsOutput{Time: at, Gateway: authority, Exports: *s.page}
-}
+type exportsState struct{ adminapi.ExportsOutput }
 
 // table has a line for each export, what differs between them, and who writes.
 func (s *exportsState) table() (string, []byte) {
 	var b bytes.Buffer
 	var t cells
 	t.row("EXPORT", "CLUSTER", "KIND", "WRITTEN AS", "STATE", "UNTIL", "DETAIL")
-	for _, e := range s.page.Exports {
+	for _, e := range s.Exports.Exports {
 		until := ""
 		if !e.Until.IsZero() {
-			until = duration.HumanDuration(max(0, e.Until.Sub(s.at)))
+			until = duration.HumanDuration(max(0, e.Until.Sub(s.Time)))
 		}
 		_, object, _ := strings.Cut(e.Object, "/")
 		state := cell{e.State, yellow}
@@ -42,17 +34,17 @@ func (s *exportsState) table() (string, []byte) {
 		t.row(e.Export, e.Cluster, e.Kind, object, state, until, e.Detail)
 	}
 	t.writeUnder(&b, "")
-	if s.page.MoreExports > 0 {
-		fmt.Fprintf(&b, "  … and %d more: name one, or a namespace\n", s.page.MoreExports)
+	if s.MoreExports > 0 {
+		fmt.Fprintf(&b, "  … and %d more: name one, or a namespace\n", s.MoreExports)
 	}
 	var lines []string
-	for _, c := range s.page.Conflicts {
+	for _, c := range s.Conflicts {
 		lines = append(lines, fmt.Sprintf("%s: %s: %s", c.Object, c.Reason, c.Message))
 	}
 	writeList(&b, "Conflicts", lines, maxLines)
-	writeList(&b, "Linkerd", s.page.Writer.Notes, maxLines)
-	changes := len(s.page.Changes) + s.page.MoreChanges
-	headline := legible.Count(len(s.page.Exports)+s.page.MoreExports, "export", "exports") + ", " + s.writer()
+	writeList(&b, "Linkerd", s.Writer.Notes, maxLines)
+	changes := len(s.Changes) + s.MoreChanges
+	headline := legible.Count(len(s.Exports.Exports)+s.MoreExports, "export", "exports") + ", " + s.writer()
 	if changes > 0 {
 		headline += "; " + legible.Count(changes, "object is", "objects are") + " to be changed: --diff shows it"
 	}
@@ -61,7 +53,7 @@ func (s *exportsState) table() (string, []byte) {
 
 // writer says who writes.
 func (s *exportsState) writer() string {
-	switch w := s.page.Writer; {
+	switch w := s.Writer; {
 	case w.Mode == "plan":
 		return "nothing is written (--exports=plan)"
 	case w.LeaseError != "":
@@ -77,7 +69,7 @@ func (s *exportsState) writer() string {
 // printDiff prints each change like a unified diff.
 func (s *exportsState) printDiff(w io.Writer) error {
 	var b bytes.Buffer
-	for _, c := range s.page.Changes {
+	for _, c := range s.Changes {
 		before := cmp.Or(c.ObjectKind, "Service") + " " + c.Object
 		after := before
 		switch c.Verb {
@@ -99,8 +91,8 @@ func (s *exportsState) printDiff(w io.Writer) error {
 			}
 		}
 	}
-	if s.page.MoreChanges > 0 {
-		fmt.Fprintf(&b, "# … and %d more: name one, or a namespace\n", s.page.MoreChanges)
+	if s.MoreChanges > 0 {
+		fmt.Fprintf(&b, "# … and %d more: name one, or a namespace\n", s.MoreChanges)
 	}
 	return printText(w, b.String())
 }
@@ -111,7 +103,7 @@ func (s *exportsState) printWritten(w io.Writer) error {
 	for _, kind := range []struct {
 		version, name string
 		ids           []string
-	}{{"v1", "Service", s.page.Written}, {"multicluster.x-k8s.io/" + s.page.Writer.MCS, "ServiceImport", s.page.WrittenImports}} {
+	}{{"v1", "Service", s.Written}, {"multicluster.x-k8s.io/" + s.Writer.MCS, "ServiceImport", s.WrittenImports}} {
 		for _, id := range kind.ids {
 			namespace, name, _ := strings.Cut(id, "/")
 			line, err := JSONLine(map[string]any{"apiVersion": kind.version, "kind": kind.name, "metadata": map[string]string{"namespace": namespace, "name": name}})

@@ -53,8 +53,10 @@ const getEnding = `The table:
   IDENTITY  that the peer's TLS certificate must have
 
 -o json prints one object a line for each state: go doc
-isthmus/internal/adminapi.GetOutput explains its fields. Tier and standing are for
-this client only: proxies are not sent them.
+isthmus/internal/adminapi.GetOutput explains its fields. Each endpoint has, as "sent",
+the WeightedAddr of linkerd2-proxy-api as protobuf has it in JSON. Tier and standing
+are among its labels, as isthmus_tier and isthmus_standing, for this client only:
+proxies are not sent them.
 
 Exit code 1 if the stream ends, with what its status means.
 

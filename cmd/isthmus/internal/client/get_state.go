@@ -3,11 +3,13 @@ package client
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/protobuf/proto"
 
 	"isthmus/internal/adminapi"
 )
@@ -23,8 +25,8 @@ const (
 // value is that of a proxy before the first message.
 type getState struct {
 	known, exists bool
-	endpoints     map[netip.AddrPort]endpoint
-	bytes         int // of the endpoints
+	endpoints     map[netip.AddrPort]*pb.WeightedAddr // with the labels of their messages
+	bytes         int                                 // of the endpoints
 }
 
 // apply does what a proxy does with a message: the first add replaces what it
@@ -50,26 +52,46 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 		return errors.New("an add without addresses: a proxy drops it")
 	}
 	if s.endpoints == nil {
-		s.endpoints = make(map[netip.AddrPort]endpoint)
+		s.endpoints = make(map[netip.AddrPort]*pb.WeightedAddr)
 	}
 	s.known, s.exists = true, true
 	var bad error
 	for _, w := range set.GetAddrs() {
-		e, err := decodeEndpoint(w, set.GetMetricLabels())
+		addr, err := completed(w, set.GetMetricLabels())
 		if err != nil {
 			bad = err
 			continue
 		}
-		before, known := s.endpoints[e.Address]
+		before, known := s.endpoints[addr]
+		size := s.bytes - proto.Size(before) + proto.Size(w)
 		switch {
 		case !known && len(s.endpoints) == maxEndpoints:
 			return fmt.Errorf("more than %d endpoints: the others are not shown", maxEndpoints)
-		case s.bytes-before.size+e.size > maxBytes:
+		case size > maxBytes:
 			return fmt.Errorf("endpoints of more than %d MiB: the others are not shown", maxBytes>>20)
 		}
-		s.endpoints[e.Address], s.bytes = e, s.bytes-before.size+e.size
+		s.endpoints[addr], s.bytes = w, size
 	}
 	return bad
+}
+
+// completed adds the labels of a whole add to one address of it, whose own go before those of the same name.
+func completed(w *pb.WeightedAddr, setLabels map[string]string) (netip.AddrPort, error) {
+	addr, err := decodeAddress(w.GetAddr())
+	if err != nil {
+		return addr, err
+	}
+	if len(setLabels)+len(w.GetMetricLabels()) > maxLabels {
+		return addr, fmt.Errorf("endpoint %v with more than %d labels", addr, maxLabels)
+	}
+	if _, err := messageJSON(w.GetHttp2()); err != nil { // nothing else can be so that there is no JSON
+		return addr, fmt.Errorf("HTTP/2 parameters of %v that have no JSON, such as a duration out of range", addr)
+	}
+	labels := make(map[string]string)
+	maps.Copy(labels, setLabels)
+	maps.Copy(labels, w.GetMetricLabels())
+	w.MetricLabels = labels
+	return addr, nil
 }
 
 func (s *getState) remove(set *pb.AddrSet) error {
@@ -83,22 +105,23 @@ func (s *getState) remove(set *pb.AddrSet) error {
 			bad = err
 			continue
 		}
-		s.bytes -= s.endpoints[addr].size
+		s.bytes -= proto.Size(s.endpoints[addr])
 		delete(s.endpoints, addr)
 	}
 	return bad
 }
 
-// list returns the endpoints by address; it is never nil.
-func (s *getState) list() []adminapi.Endpoint {
-	list := make([]adminapi.Endpoint, 0, len(s.endpoints))
-	for _, e := range s.endpoints {
-		list = append(list, e.Endpoint)
-	}
-	slices.SortFunc(list, func(a, b adminapi.Endpoint) int { return a.Address.Compare(b.Address) })
-	return list
+// addresses are those of the endpoints, sorted.
+func (s *getState) addresses() []netip.AddrPort {
+	return slices.SortedFunc(maps.Keys(s.endpoints), netip.AddrPort.Compare)
 }
 
-func (s *getState) snapshot(at time.Time, authority string) any {
-	return adminapi.GetOutput{Time: at, Authority: authority, Exists: s.exists, Endpoints: s.list()}
+func (s *getState) output(at time.Time, authority string) any {
+	o := adminapi.GetOutput{Time: at, Authority: authority, Exists: s.exists, Endpoints: []adminapi.Endpoint{}}
+	for _, addr := range s.addresses() {
+		w := s.endpoints[addr]
+		sent, _ := messageJSON(w) // completed has tried it
+		o.Endpoints = append(o.Endpoints, adminapi.Endpoint{Address: addr, Cluster: clusterOf(w), Sent: sent})
+	}
+	return o
 }

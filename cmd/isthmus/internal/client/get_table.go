@@ -7,51 +7,51 @@ import (
 	"slices"
 	"strings"
 
-	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
 )
 
 // table has a line for each endpoint.
 func (s *getState) table() (string, []byte) {
-	list := s.list()
-	if len(list) == 0 {
-		return headline(s.exists, list), nil
+	if len(s.endpoints) == 0 {
+		return s.headline(), nil
 	}
-	takenOut := slices.ContainsFunc(list, func(e adminapi.Endpoint) bool { return e.Standing != "" && e.Standing != "in-service" })
-	row := func(values ...any) []any {
-		if !takenOut {
-			values = slices.Delete(values, standingColumn, standingColumn+1)
-		}
-		return values
-	}
+	takenOut := false
 	var t cells
-	t.row(row("ADDRESS", "CLUSTER", "ZONE", "TIER", "STANDING", "WEIGHT", "HINTS", "POD", "IDENTITY")...)
-	for _, e := range list {
-		t.row(row(e.Address, clusterOf(&e), zoneOf(&e), e.Tier, e.Standing, e.Weight, hintsOf(&e), podOf(&e), peerOf(&e))...)
+	t.row("ADDRESS", "CLUSTER", "ZONE", "TIER", "STANDING", "WEIGHT", "HINTS", "POD", "IDENTITY")
+	for _, addr := range s.addresses() {
+		w := s.endpoints[addr]
+		tier, standing := w.GetMetricLabels()["isthmus_tier"], w.GetMetricLabels()["isthmus_standing"]
+		takenOut = takenOut || standing != "" && standing != "in-service"
+		t.row(addr, clusterOf(w), zoneOf(w), tier, standing, w.GetWeight(), hintsOf(w), podOf(w), peerOf(w))
+	}
+	if !takenOut {
+		for i, row := range t.rows {
+			t.rows[i] = slices.Delete(row, standingColumn, standingColumn+1)
+		}
 	}
 	var b bytes.Buffer
 	t.write(&b, "  ")
-	return headline(s.exists, list), b.Bytes()
+	return s.headline(), b.Bytes()
 }
 
 // standingColumn is that of STANDING, which is left out while all are in service.
 const standingColumn = 4
 
 // headline counts the endpoints, also by cluster.
-func headline(exists bool, list []adminapi.Endpoint) string {
+func (s *getState) headline() string {
 	switch {
-	case !exists:
+	case !s.exists:
 		return "no endpoints: the service does not exist"
-	case len(list) == 0:
+	case len(s.endpoints) == 0:
 		return "no endpoints"
 	}
 	per := make(map[string]int)
-	for _, e := range list {
-		per[clusterOf(&e)]++
+	for _, w := range s.endpoints {
+		per[clusterOf(w)]++
 	}
 	var parts []string
 	for _, c := range slices.Sorted(maps.Keys(per)) {
 		parts = append(parts, fmt.Sprintf("%s %d", c, per[c]))
 	}
-	return fmt.Sprintf("%s (%s)", legible.Count(len(list), "endpoint", "endpoints"), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s (%s)", legible.Count(len(s.endpoints), "endpoint", "endpoints"), strings.Join(parts, ", "))
 }

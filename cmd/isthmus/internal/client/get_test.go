@@ -18,12 +18,12 @@ import (
 func TestGetBatches(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f := session[pb.Update]{once: once, Target: Target{Timeout: time.Minute}, state: &getState{}}
+			f := session[pb.Update]{once: once, Target: Target{Timeout: time.Minute}, of: "web:80", state: &getState{}}
 			var out bytes.Buffer
 			messages, ended := make(chan *pb.Update), make(chan error, 1)
 			done := make(chan error)
 			go func() {
-				done <- f.display(t.Context(), cli.Process{Stdout: &out, Stderr: &out}, &screen{w: &out, authority: "web:80", asJSON: true}, messages, ended)
+				done <- f.display(t.Context(), cli.Process{Stdout: &out, Stderr: &out}, &screen{w: &out, asJSON: true}, messages, ended)
 			}()
 			messages <- add("10.0.0.1:80")
 			time.Sleep(batchWindow - 1)

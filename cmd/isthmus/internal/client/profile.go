@@ -46,7 +46,8 @@ const profileEnding = `What is shown:
 Service that has been deleted.
 
 -o json prints one object a line for each profile: go doc
-isthmus/internal/adminapi.ProfileOutput explains its fields.
+isthmus/internal/adminapi.ProfileOutput explains its fields. It has, as "sent", the
+DestinationProfile of linkerd2-proxy-api as protobuf has it in JSON.
 
 Exit code 1 if the stream ends, with what its status means.
 

@@ -7,68 +7,71 @@ import (
 	"slices"
 	"strings"
 
-	"isthmus/internal/adminapi"
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/linkerd/linkerd2-proxy-api/go/meta"
 )
 
 // table has a line for each field that has a value, and one for each route.
 func (p *profile) table() (string, []byte) {
 	headline := "no profile"
 	switch {
-	case p.Endpoint != nil:
-		headline = "endpoint " + p.Endpoint.Address.String()
-	case p.Name != "":
-		headline = "service " + p.Name
-	case p.Budget != nil:
+	case p.address.IsValid():
+		headline = "endpoint " + p.address.String()
+	case p.GetFullyQualifiedName() != "":
+		headline = "service " + p.GetFullyQualifiedName()
+	case p.GetRetryBudget() != nil:
 		headline = "profile"
 	default:
 		return headline, nil
 	}
 	var t cells
-	row := func(name, value string) { t.row(name, value) }
-	row("opaque", yesOrNo(p.Opaque))
-	row("retries", retriesText(p.Budget))
-	if p.Endpoint != nil {
-		endpointRows(p.Endpoint, row)
+	t.row("opaque", yesOrNo(p.GetOpaqueProtocol()))
+	t.row("retries", retriesText(p.GetRetryBudget()))
+	if e := p.GetEndpoint(); p.address.IsValid() {
+		t.row("endpoint", fmt.Sprintf("%s weight %d", p.address, e.GetWeight()))
+		t.row("labels", labelsText(e.GetMetricLabels()))
+		t.row("identity", peerOf(e))
+		t.row("hints", hintsOf(e))
 	} else {
-		row("service", referenceText(p.Service))
-		row("profile", referenceText(p.Profile.Profile))
+		t.row("service", referenceText(p.GetParentRef()))
+		t.row("profile", referenceText(p.GetProfileRef()))
 	}
-	for _, o := range p.Overrides {
-		row("overrides", fmt.Sprintf("%s weight %d", o.Authority, o.Weight))
+	for _, o := range p.GetDstOverrides() {
+		t.row("overrides", fmt.Sprintf("%s weight %d", o.GetAuthority(), o.GetWeight()))
 	}
 	var b bytes.Buffer
 	t.write(&b, "  ")
-	writeRoutes(&b, p.Routes)
+	writeRoutes(&b, p.GetRoutes())
 	return headline, b.Bytes()
 }
 
-func writeRoutes(b *bytes.Buffer, routes []adminapi.Route) {
+func writeRoutes(b *bytes.Buffer, routes []*pb.Route) {
 	var t cells
 	t.row("ROUTE", "RETRY", "TIMEOUT", "CONDITION", "RESPONSES")
 	for _, r := range routes {
 		var classes []string
-		for _, c := range r.Responses {
+		for _, c := range r.GetResponseClasses() {
 			outcome := " succeeds"
-			if c.Failure {
+			if c.GetIsFailure() {
 				outcome = " fails"
 			}
-			classes = append(classes, c.Condition+outcome)
+			classes = append(classes, responseCondition(c.GetCondition())+outcome)
 		}
-		t.row(r.Name, yesOrNo(r.Retryable), r.Timeout, r.Condition, strings.Join(classes, ", "))
+		timeout := ""
+		if d := r.GetTimeout(); d != nil {
+			timeout = d.AsDuration().String()
+		}
+		t.row(r.GetMetricsLabels()["route"], yesOrNo(r.GetIsRetryable()), timeout, requestCondition(r.GetCondition()), strings.Join(classes, ", "))
 	}
 	t.writeUnder(b, "")
 }
 
-// endpointRows adds the lines of an endpoint in the table of a profile.
-func endpointRows(e *adminapi.Endpoint, row func(name, value string)) {
-	row("endpoint", fmt.Sprintf("%s weight %d", e.Address, e.Weight))
-	var labels []string
-	for _, name := range slices.Sorted(maps.Keys(e.Labels)) {
-		labels = append(labels, name+"="+e.Labels[name])
+func labelsText(labels map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, name+"="+labels[name])
 	}
-	row("labels", strings.Join(labels, " "))
-	row("identity", peerOf(e))
-	row("hints", hintsOf(e))
+	return strings.Join(list, " ")
 }
 
 func yesOrNo(b bool) string {
@@ -79,20 +82,21 @@ func yesOrNo(b bool) string {
 }
 
 // retriesText returns the budget in one line. There may be none.
-func retriesText(b *adminapi.RetryBudget) string {
+func retriesText(b *pb.RetryBudget) string {
 	if b == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%v%% of the requests of the last %s, and %d a second", 100*b.Ratio, b.TTL, b.MinPerSecond)
+	return fmt.Sprintf("%v%% of the requests of the last %s, and %d a second", 100*b.GetRetryRatio(), b.GetTtl().AsDuration(), b.GetMinRetriesPerSecond())
 }
 
 // referenceText returns the object in one line. There may be none.
-func referenceText(r *adminapi.ObjectReference) string {
+func referenceText(m *meta.Metadata) string {
+	r := m.GetResource()
 	switch {
-	case r == nil:
+	case r.GetName() == "":
 		return "none"
-	case r.Port != 0:
-		return fmt.Sprintf("%s/%s port %d", r.Namespace, r.Name, r.Port)
+	case r.GetPort() != 0:
+		return fmt.Sprintf("%s/%s port %d", r.GetNamespace(), r.GetName(), r.GetPort())
 	}
-	return r.Namespace + "/" + r.Name
+	return r.GetNamespace() + "/" + r.GetName()
 }

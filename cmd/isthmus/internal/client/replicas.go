@@ -99,11 +99,11 @@ func clusterFact(c *adminapi.Cluster) fact {
 	return fact{text: joined(" ", string(c.State), c.Standing, c.Region)}
 }
 
-// facts are the services that do not depend on a gateway's proxies, with their members,
+// serviceFacts are the services that do not depend on a gateway's proxies, with their members,
 // and how many endpoints each offers to ports that proxies of both watch.
-func (s *servicesState) facts() facts {
+func serviceFacts(services []adminapi.Service) facts {
 	f := facts{}
-	for _, e := range s.services {
+	for _, e := range services {
 		var members []string
 		for _, m := range e.Members {
 			text := m.Cluster

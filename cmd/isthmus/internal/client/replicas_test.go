@@ -17,7 +17,7 @@ func TestDifferences(t *testing.T) {
 		}
 		return p
 	}
-	services := func(list ...adminapi.Service) *servicesState { return &servicesState{services: list} }
+	services := func(list ...adminapi.Service) facts { return serviceFacts(list) }
 	web := func(port uint16, endpoints int, members ...string) adminapi.Service {
 		e := adminapi.Service{Service: "shop/web", Federated: true, Ports: []adminapi.Port{{Port: port, Members: []adminapi.PortMember{{Cluster: "east", Endpoints: endpoints}}}}}
 		for _, m := range members {
@@ -35,12 +35,12 @@ func TestDifferences(t *testing.T) {
 		{"another state", clusterFacts(clusters("ready")), clusterFacts(clusters("stale")), "cluster east: stale in-service, and not ready in-service"},
 		{"missing", clusterFacts(clusters("ready")), clusterFacts(clusters("")), "cluster east is not there"},
 		{"more", clusterFacts(clusters("")), clusterFacts(clusters("ready")), "cluster east is there only: ready in-service"},
-		{"fewer members", services(web(80, 3, "east", "local")).facts(), services(web(80, 3, "local")).facts(), "shop/web: of local, and not of east, local"},
-		{"the order of members", services(web(80, 3, "east", "local")).facts(), services(web(80, 3, "local", "east")).facts(), ""},
-		{"endpoints", services(web(80, 3)).facts(), services(web(80, 2)).facts(), "shop/web port 80: east 2, and not east 3"},
-		{"another port is watched", services(web(80, 3)).facts(), services(web(81, 2)).facts(), ""},
-		{"only one has proxies of a plain service", services(plain).facts(), services().facts(), ""},
-		{"no federated service", services(web(80, 3, "east")).facts(), services().facts(), "shop/web is not there"},
+		{"fewer members", services(web(80, 3, "east", "local")), services(web(80, 3, "local")), "shop/web: of local, and not of east, local"},
+		{"the order of members", services(web(80, 3, "east", "local")), services(web(80, 3, "local", "east")), ""},
+		{"endpoints", services(web(80, 3)), services(web(80, 2)), "shop/web port 80: east 2, and not east 3"},
+		{"another port is watched", services(web(80, 3)), services(web(81, 2)), ""},
+		{"only one has proxies of a plain service", services(plain), services(), ""},
+		{"no federated service", services(web(80, 3, "east")), services(), "shop/web is not there"},
 	} {
 		if got := strings.Join(c.here.differences(c.there), "\n"); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)

@@ -8,49 +8,32 @@ import (
 	"time"
 )
 
-// content is what a screen shows.
-type content interface {
-	// snapshot returns the content for -o json, to be encoded as one line.
-	snapshot(at time.Time, authority string) any
-	// table returns the content for people: a headline, then lines that are indented.
-	table() (headline string, lines []byte)
-}
-
-// passing is content of which some is of the moment, such as the time of the last event.
-type passing interface {
-	// lasting returns the rest: a change of it is worth another line.
-	lasting() any
-}
-
-// screen prints contents, each that differs from the one before.
+// screen prints what a verb has to show, once or again and again.
 type screen struct {
-	w         io.Writer
-	authority string
-	asJSON    bool // one line of JSON a state, instead of a table
-	redraw    bool // each table replaces the one before, as a terminal can
-	last      []byte
+	w      io.Writer
+	asJSON bool   // one line of JSON a state, instead of a table
+	redraw bool   // each table replaces the one before, as a terminal can
+	last   []byte // that changed was asked about
 }
 
-// show prints the content if it differs from the last one, in what lasts of it unless
-// it replaces that.
-func (s *screen) show(c content, now time.Time) error {
-	compared := c.snapshot(time.Time{}, s.authority)
-	if p, ok := c.(passing); ok && !s.redraw {
-		compared = p.lasting()
-	}
-	text, err := json.Marshal(compared)
+// changed reports whether a state differs from the one before, in what it is given of it.
+func (s *screen) changed(state any) (bool, error) {
+	text, err := json.Marshal(state)
 	if err != nil {
-		return fmt.Errorf("print the state: %w", err)
+		return false, fmt.Errorf("print the state: %w", err)
 	}
-	if bytes.Equal(text, s.last) {
-		return nil
-	}
+	same := bytes.Equal(text, s.last)
 	s.last = text
+	return !same, nil
+}
+
+// show prints a state: output for programs, or the table, which is a headline and lines that are indented, under what it is of.
+func (s *screen) show(at time.Time, of string, output any, table func() (headline string, lines []byte)) error {
 	if s.asJSON {
-		return printJSON(s.w, c.snapshot(now, s.authority))
+		return printJSON(s.w, output)
 	}
-	headline, lines := c.table()
-	shown := fmt.Sprintf("%s  %s: %s\n%s", now.Format("15:04:05.000"), Printable(s.authority), Printable(headline), lines)
+	headline, lines := table()
+	shown := fmt.Sprintf("%s  %s: %s\n%s", at.Format("15:04:05.000"), Printable(of), Printable(headline), lines)
 	if s.redraw {
 		shown = clearScreen + shown
 	}

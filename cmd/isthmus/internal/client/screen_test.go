@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 )
 
 var noon = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
@@ -14,9 +16,9 @@ var noon = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
 func TestShowOnlyChanges(t *testing.T) {
 	for _, redraw := range []bool{false, true} {
 		var b bytes.Buffer
-		s := &screen{w: &b, authority: "web:80", redraw: redraw}
+		out := &screen{w: &b, redraw: redraw}
 		var state getState
-		prints := 0
+		s := session[pb.Update]{of: "web:80", state: &state}
 		for _, u := range []struct {
 			apply  func() error
 			change bool
@@ -28,7 +30,7 @@ func TestShowOnlyChanges(t *testing.T) {
 			{func() error { return state.apply(none(false)) }, false},
 		} {
 			b.Reset()
-			if err := errors.Join(u.apply(), s.show(&state, noon.Add(time.Duration(prints)*time.Second))); err != nil {
+			if err := errors.Join(u.apply(), s.show(out)); err != nil {
 				t.Fatal(err)
 			}
 			if got := b.Len() > 0; got != u.change {
@@ -37,7 +39,6 @@ func TestShowOnlyChanges(t *testing.T) {
 			if u.change && strings.HasPrefix(b.String(), "\x1b[H\x1b[2J") != redraw {
 				t.Errorf("redraw %t: %q", redraw, b.String())
 			}
-			prints++
 		}
 	}
 }
@@ -47,8 +48,8 @@ type broken struct{}
 func (broken) Write([]byte) (int, error) { return 0, errors.New("the pipe is closed") }
 
 func TestShowFails(t *testing.T) {
-	s := &screen{w: broken{}}
-	if err := s.show(&getState{}, noon); err == nil || !strings.Contains(err.Error(), "the pipe is closed") {
+	s := session[pb.Update]{state: &getState{}}
+	if err := s.show(&screen{w: broken{}}); err == nil || !strings.Contains(err.Error(), "the pipe is closed") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -34,16 +34,16 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 		names = append(names, name)
 	}
 	shown, others, err := readEach(ctx, p, o, "/debug/services", func(page *[]adminapi.Service) facts {
-		s := servicesState{names: names, services: slices.Clone(*page)}
-		s.choose()
-		return s.facts()
+		list, _ := chosen(*page, names)
+		return serviceFacts(list)
 	})
 	if err != nil {
 		return err
 	}
-	s := &servicesState{names: names, services: *shown.Value, at: shown.At, others: others}
-	missing := s.choose()
-	if err := (&screen{w: p.Stdout, authority: shown.Gateway, asJSON: o.asJSON()}).show(s, s.at); err != nil {
+	list, missing := chosen(*shown.Value, names)
+	page := &adminapi.ServicesOutput{Time: shown.At, Gateway: shown.Gateway, Services: list, Others: others}
+	err = o.screen(p).show(page.Time, page.Gateway, page, func() (string, []byte) { return servicesTable(page, len(names) > 0) })
+	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
@@ -79,6 +79,25 @@ func parseServiceName(typed string) (serviceName, bool) {
 func (n serviceName) is(service string) bool {
 	namespace, name, _ := strings.Cut(service, "/")
 	return name == n.name && (n.namespace == "" || n.namespace == namespace)
+}
+
+// chosen returns the services that have one of these names, all if there are none, and the names that there is no service for.
+func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Service, missing []string) {
+	if len(names) == 0 {
+		return append([]adminapi.Service{}, all...), nil
+	}
+	list = []adminapi.Service{}
+	for _, e := range all {
+		if slices.ContainsFunc(names, func(n serviceName) bool { return n.is(e.Service) }) {
+			list = append(list, e)
+		}
+	}
+	for _, n := range names {
+		if !slices.ContainsFunc(list, func(e adminapi.Service) bool { return n.is(e.Service) }) {
+			missing = append(missing, Printable(n.typed))
+		}
+	}
+	return list, missing
 }
 
 const servicesIntro = `isthmus services shows the services of a gateway that are federated or mirrored, that

@@ -13,66 +13,29 @@ import (
 	"isthmus/internal/legible"
 )
 
-// servicesState is a page of services to be shown.
-type servicesState struct {
-	services []adminapi.Service
-	others   []adminapi.OtherGateway
-	names    []serviceName // that were asked for; none: all
-	at       time.Time     // by the gateway's clock
-}
-
-func (s *servicesState) snapshot(at time.Time, authority string) any {
-	return adminapi.ServicesOutput{Time: at, Gateway: authority, Services: append([]adminapi.Service{}, s.services...), Others: s.others}
-}
-
-// choose keeps the services that were asked for, and returns the names that there are
-// none for.
-func (s *servicesState) choose() (missing []string) {
-	if len(s.names) == 0 {
-		return nil
-	}
-	found := make([]bool, len(s.names))
-	s.services = slices.DeleteFunc(s.services, func(e adminapi.Service) bool {
-		keep := false
-		for i, n := range s.names {
-			if n.is(e.Service) {
-				found[i], keep = true, true
-			}
-		}
-		return !keep
-	})
-	for i, n := range s.names {
-		if !found[i] {
-			missing = append(missing, Printable(n.typed))
-		}
-	}
-	return missing
-}
-
-// table has a line for each service, what is wrong with them and, of those that were
-// asked for, what their clients use.
-func (s *servicesState) table() (string, []byte) {
+// servicesTable has a line for each service, what is wrong with them and, if they are named, what their clients use.
+func servicesTable(o *adminapi.ServicesOutput, named bool) (string, []byte) {
 	var b bytes.Buffer
 	var problems []string
 	var t cells
 	t.row("SERVICE", "KIND", "MEMBERS", "ENDPOINTS", "STREAMS", "TIERS", "PROBLEMS")
-	for _, e := range s.services {
+	for _, e := range o.Services {
 		list := serviceTroubles(&e)
 		problems = append(problems, list...)
 		t.row(serviceRow(&e, len(list))...)
 	}
 	t.writeUnder(&b, "")
 	limit := maxLines
-	if len(s.names) > 0 {
+	if named {
 		limit = len(problems)
-		for _, e := range s.services {
-			writeClients(&e, &b, s.at)
+		for _, e := range o.Services {
+			writeClients(&e, &b, o.Time)
 		}
 	}
 	writeList(&b, "Problems", problems, limit)
-	summary, lines := compared(s.others)
+	summary, lines := compared(o.Others)
 	writeList(&b, "Where the other gateways differ", lines, limit)
-	return legible.Count(len(s.services), "service", "services") + summary, b.Bytes()
+	return legible.Count(len(o.Services), "service", "services") + summary, b.Bytes()
 }
 
 func serviceRow(e *adminapi.Service, problems int) []any {

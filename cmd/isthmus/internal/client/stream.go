@@ -24,12 +24,14 @@ const batchWindow = 50 * time.Millisecond
 
 // state is what a proxy holds after the messages M of one stream.
 type state[M any] interface {
-	content
 	// apply changes the state as a message asks for. The error names what a server
 	// must not send.
 	apply(*M) error
 	// started reports whether there is anything to show yet.
 	started() bool
+	// output is what is held, for -o json, and table the same for people.
+	output(at time.Time, authority string) any
+	table() (headline string, lines []byte)
 }
 
 // session is one run of a verb that opens a stream.
@@ -40,6 +42,7 @@ type session[M any] struct {
 	state    state[M]
 	open     func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
 	meanings codeMeanings
+	of       string           // the authority; set by Run
 	from     reach.Gateway    // set by run
 	limit    <-chan time.Time // of the first state, likewise
 }
@@ -50,7 +53,8 @@ func streamVerb[M any](v cli.Verb, s session[M]) cli.Verb {
 		if err := checkToken(s.token); err != nil {
 			return err
 		}
-		return s.run(ctx, p, p.Args[0])
+		s.of = p.Args[0]
+		return s.run(ctx, p)
 	}
 	return s.verb(v, func(f *pflag.FlagSet) {
 		s.AddAddressFlag(f, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
@@ -64,8 +68,8 @@ func streamVerb[M any](v cli.Verb, s session[M]) cli.Verb {
 
 // run opens the stream and shows the states until it ends, or the process gets a
 // signal.
-func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) error {
-	out := &screen{w: p.Stdout, authority: authority, asJSON: s.asJSON()}
+func (s *session[M]) run(ctx context.Context, p cli.Process) error {
+	out := s.screen(p)
 	out.redraw = !out.asJSON && !s.once && isTerminal(p.Stdout)
 	s.limit = time.After(s.Timeout)
 	within, cancel := context.WithTimeout(ctx, s.Timeout)
@@ -88,7 +92,7 @@ func (s *session[M]) run(ctx context.Context, p cli.Process, authority string) e
 	messages, ended := make(chan *M), make(chan error, 1)
 	go func() {
 		defer close(messages)
-		ended <- s.receive(ctx, conn, authority, messages)
+		ended <- s.receive(ctx, conn, messages)
 	}()
 	defer func() { // wait for that goroutine
 		cancel()
@@ -107,8 +111,8 @@ func connect(g reach.Gateway) (*grpc.ClientConn, error) {
 }
 
 // receive passes messages on and returns why the stream has ended; never nil.
-func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, authority string, to chan<- *M) error {
-	stream, err := s.open(pb.NewDestinationClient(conn), ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: s.token})
+func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan<- *M) error {
+	stream, err := s.open(pb.NewDestinationClient(conn), ctx, &pb.GetDestination{Scheme: "k8s", Path: s.of, ContextToken: s.token})
 	if err != nil {
 		return err
 	}
@@ -151,7 +155,7 @@ func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, me
 			}
 		case <-batchEnds:
 			batchEnds = nil
-			if err := out.show(s.state, time.Now()); err != nil || s.once && s.state.started() {
+			if err := s.show(out); err != nil || s.once && s.state.started() {
 				return err
 			}
 		case <-ctx.Done(): // at a signal
@@ -160,10 +164,19 @@ func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, me
 	}
 }
 
+// show prints what is held, if that has changed.
+func (s *session[M]) show(out *screen) error {
+	if changed, err := out.changed(s.state.output(time.Time{}, s.of)); err != nil || !changed {
+		return err
+	}
+	now := time.Now()
+	return out.show(now, s.of, s.state.output(now, s.of), s.state.table)
+}
+
 // finish shows the last state, and returns why the stream has ended.
 func (s *session[M]) finish(out *screen, ended error) error {
 	if s.state.started() {
-		if err := out.show(s.state, time.Now()); err != nil || s.once {
+		if err := s.show(out); err != nil || s.once {
 			return err
 		}
 	}

@@ -72,6 +72,8 @@ func (t *Target) Check() error {
 
 func (t *Target) asJSON() bool { return t.output == "json" }
 
+func (t *Target) screen(p cli.Process) *screen { return &screen{w: p.Stdout, asJSON: t.asJSON()} }
+
 // checkToken checks a context token, as far as users can get it wrong.
 func checkToken(text string) error {
 	var token struct {
