@@ -259,6 +259,7 @@ func TestUsage(t *testing.T) {
 func FuzzDomains(f *testing.F) {
 	f.Add("identityTrustDomain: a.test\nclusterDomain: b.test")
 	f.Add("identityTrustDomain: [1]")
+	f.Add("a: &a {clusterDomain: b.test}\nb: &b {<<: [*a, *a]}\n<<: [*b, *b]\nidentityTrustDomain: *a")
 	f.Add("identityTrustDomain: \"\\e[31m\"\nclusterDomain: a b")
 	f.Fuzz(func(t *testing.T, values string) {
 		for _, d := range []string{parseDomains(values).trust, parseDomains(values).cluster} {
