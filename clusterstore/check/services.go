@@ -2,39 +2,34 @@ package check
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
 )
 
-// serviceChecks are the checks of services. Those with a result that is not OK are in bad.
-type serviceChecks struct {
-	*report
-	bad map[string]bool
-}
-
-func (c *serviceChecks) add(check, service string, level Level, text, hint string) {
-	c.bad[check] = true
-	c.about(sectionServices, check, service)(level, text, hint)
+// ofService adds a result of one check of a service.
+func (r *report) ofService(check, service string, level Level, text, hint string) {
+	r.about(sectionServices, check, service)(level, text, hint)
 }
 
 // checkServices reports what is wrong with federated and mirrored services.
 func (s *Seen) checkServices(r *report) {
-	c, federated := serviceChecks{r, make(map[string]bool)}, 0
+	federated := 0
 	for i := range s.Services {
 		x := &s.Services[i]
 		if isFederated(x) {
 			federated++
 		}
-		c.members(x)
-		c.addresses(x)
+		r.checkMembers(x)
+		r.checkAddresses(x)
 		for _, problem := range x.Problems {
-			c.add(Definitions, x.Service, Warning, problem, "correct the Service's annotations and labels; docs/links.md and docs/preference.md have what they may be")
+			r.ofService(Definitions, x.Service, Warning, problem, "correct the Service's annotations and labels; docs/links.md and docs/preference.md have what they may be")
 		}
 		if x.Preference != nil {
 			for _, cluster := range x.Preference.Unlinked {
-				c.add(Definitions, x.Service, Warning, fmt.Sprintf("annotation isthmus.io/prefer: no cluster %s is linked", cluster),
+				r.ofService(Definitions, x.Service, Warning, fmt.Sprintf("annotation isthmus.io/prefer: no cluster %s is linked", cluster),
 					"correct the name in the annotation, or link it: isthmus link NAME --context CONTEXT --apply")
 			}
 		}
@@ -43,20 +38,15 @@ func (s *Seen) checkServices(r *report) {
 		{Members, services(federated)}, {Ports, "all members have the ports that are asked for"},
 		{Addresses, "no address that proxies watch is offered twice"}, {Definitions, "all annotations and labels can be used"},
 	} {
-		if !c.bad[fine.check] {
-			r.about(sectionServices, fine.check, "")(OK, fine.text, "")
+		if !slices.ContainsFunc(r.results, func(x Result) bool { return x.Check == fine.check }) {
+			r.ofService(fine.check, "", OK, fine.text, "")
 		}
 	}
 }
 
 // isFederated reports whether the service is federated or mirrored.
 func isFederated(s *adminapi.Service) bool {
-	for _, m := range s.Members {
-		if m.Cluster != "local" {
-			return true
-		}
-	}
-	return s.Federated
+	return s.Federated || slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Cluster != "local" })
 }
 
 func services(n int) string {
@@ -66,20 +56,18 @@ func services(n int) string {
 	return legible.Count(n, "federated or mirrored service", "federated or mirrored services") + ": all members serve"
 }
 
-// members reports those that do not serve, and those that lack ports. A service of which no member serves has failed.
-func (c *serviceChecks) members(s *adminapi.Service) {
+// checkMembers reports those that do not serve, and those that lack ports. A service of which no member serves has failed.
+func (r *report) checkMembers(s *adminapi.Service) {
 	level := Failure
-	for _, m := range s.Members {
-		if m.Reason == "" {
-			level = Warning
-		}
+	if slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Reason == "" }) {
+		level = Warning
 	}
 	for _, m := range s.Members {
 		if m.Reason != "" {
-			c.add(Members, s.Service, level, fmt.Sprintf("%s of cluster %s does not serve: %s", m.Service, m.Cluster, m.Reason), memberHint(s.Service, m.Reason))
+			r.ofService(Members, s.Service, level, fmt.Sprintf("%s of cluster %s does not serve: %s", m.Service, m.Cluster, m.Reason), memberHint(s.Service, m.Reason))
 		}
 		if len(m.LacksPorts) > 0 {
-			c.add(Ports, s.Service, Warning, fmt.Sprintf("%s of cluster %s has no port %s: clients of that port are sent to that port of its Pods", m.Service, m.Cluster, strings.Join(m.LacksPorts, ", ")),
+			r.ofService(Ports, s.Service, Warning, fmt.Sprintf("%s of cluster %s has no port %s: clients of that port are sent to that port of its Pods", m.Service, m.Cluster, strings.Join(m.LacksPorts, ", ")),
 				"give both Services the same port numbers; their target ports may differ")
 		}
 	}
@@ -98,8 +86,8 @@ func memberHint(service, reason string) string {
 	return "see why the cluster can't be read, among the checks of links and API servers, and by: isthmus clusters"
 }
 
-// addresses reports what two members offer at the same address.
-func (c *serviceChecks) addresses(s *adminapi.Service) {
+// checkAddresses reports what two members offer at the same address.
+func (r *report) checkAddresses(s *adminapi.Service) {
 	for _, p := range s.Ports {
 		for _, m := range p.Members {
 			if m.Conflicts == 0 {
@@ -109,7 +97,7 @@ func (c *serviceChecks) addresses(s *adminapi.Service) {
 			if len(m.ConflictsWith) > 0 {
 				text += ": " + m.ConflictsWith[0]
 			}
-			c.add(Addresses, s.Service, Warning, text,
+			r.ofService(Addresses, s.Service, Warning, text,
 				"either two clusters use the same addresses, or one of them is linked twice; isthmus.io/address-ranges on link Secrets keeps them apart (docs/links.md)")
 		}
 	}
