@@ -45,23 +45,20 @@ func named(list []corev1.Secret, name string) (of []corev1.Secret) {
 	return of
 }
 
-// findLink returns the Secret of a link; nil: there is none yet, and nothing is in the way.
+// findLink returns the Secret of a link (nil: there is none yet, and nothing is in the way) and all link Secrets.
 func findLink(ctx context.Context, here *cluster, namespace, name string) (existing *corev1.Secret, all []corev1.Secret, err error) {
 	existing, err = here.API.Secrets(namespace).Get(ctx, secretName(name), metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		existing = nil
-	} else if err != nil {
+	case err != nil:
 		return nil, nil, here.failed("read Secret "+namespace+"/"+secretName(name), err)
-	}
-	if existing != nil {
-		if existing.Type != clusterstore.SecretType {
-			return nil, nil, fmt.Errorf("%s: Secret %s is there, and is no link but of type %s: delete it, or choose another NAME",
-				here.title, key(existing), client.Printable(string(existing.Type)))
-		}
-		if label := existing.Labels[clusterstore.ClusterNameLabel]; label != name {
-			return nil, nil, fmt.Errorf("%s: Secret %s links the cluster %s, by its label %s: delete it, or choose another NAME",
-				here.title, key(existing), client.Printable(label), clusterstore.ClusterNameLabel)
-		}
+	case existing.Type != clusterstore.SecretType:
+		return nil, nil, fmt.Errorf("%s: Secret %s is there, and is no link but of type %s: delete it, or choose another NAME",
+			here.title, key(existing), client.Printable(string(existing.Type)))
+	case existing.Labels[clusterstore.ClusterNameLabel] != name:
+		return nil, nil, fmt.Errorf("%s: Secret %s links the cluster %s, by its label %s: delete it, or choose another NAME",
+			here.title, key(existing), client.Printable(existing.Labels[clusterstore.ClusterNameLabel]), clusterstore.ClusterNameLabel)
 	}
 	if all, err = listLinks(ctx, here, namespace); err != nil {
 		return nil, nil, err

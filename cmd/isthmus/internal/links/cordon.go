@@ -31,34 +31,32 @@ type cordonOptions struct {
 
 func cordonVerb() cli.Verb {
 	o := new(cordonOptions)
-	return cli.Verb{
+	return o.verb(cli.Verb{
 		Use:     "cordon NAME",
-		Such:    "east",
 		Summary: "take a linked cluster's endpoints out of all services, by one switch",
 		Intro:   cordonIntro,
 		Ending:  cordonEnding,
-		OneOf:   oneGateway,
-		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
-			s.BoolVar(&o.lastResort, "last-resort", false, "Leave them to services that have no other ready endpoint.")
-			s.BoolVar(&o.force, "force", false, "Do it even if that leaves a service with nothing, or if what it leaves can't be found out.")
-			o.flags(s)
-		})},
-		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
-	}
+	}, func(s *pflag.FlagSet) {
+		s.BoolVar(&o.lastResort, "last-resort", false, "Leave them to services that have no other ready endpoint.")
+		s.BoolVar(&o.force, "force", false, "Do it even if that leaves a service with nothing, or if what it leaves can't be found out.")
+		o.flags(s)
+	})
 }
 
 func uncordonVerb() cli.Verb {
 	o := &cordonOptions{back: true}
-	return cli.Verb{
+	return o.verb(cli.Verb{
 		Use:     "uncordon NAME",
-		Such:    "east",
 		Summary: "end a cordon",
 		Intro:   uncordonIntro,
 		Ending:  uncordonEnding,
-		OneOf:   oneGateway,
-		Flags:   []cli.Section{cli.NewSection("Flags", o.flags)},
-		Run:     func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
-	}
+	}, o.flags)
+}
+
+func (o *cordonOptions) verb(v cli.Verb, flags func(*pflag.FlagSet)) cli.Verb {
+	v.Such, v.OneOf, v.Run = "east", oneGateway, o.run
+	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
+	return v
 }
 
 func (o *cordonOptions) flags(s *pflag.FlagSet) {
@@ -115,7 +113,7 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) erro
 	if w.dry {
 		return nil
 	}
-	err = awaitGateway(ctx, w, &o.Target, "follows", func(page adminapi.Clusters) (bool, string, error) { return o.followed(page, links) })
+	err = awaitGateway(ctx, w, &o.Target, "follows", func(page adminapi.Clusters) (string, error) { return o.lacks(page, links), nil })
 	if err != nil {
 		return fmt.Errorf("it is written, but not known to have reached the gateway: %w", err)
 	}
@@ -154,18 +152,30 @@ func linkNames(all []corev1.Secret) string {
 	return ": there are " + legible.Some(names, 10)
 }
 
+// aim is what the verb gives a cluster.
+type aim struct {
+	standing   string
+	annotation any    // isthmus.io/cordon of the link Secret; nil: none
+	does       string // what endpoints do
+	title      string // of what that leaves; %s: the cluster
+}
+
+func (o *cordonOptions) aim() aim {
+	switch {
+	case o.back:
+		return aim{adminapi.InService, nil, "come back", "Services with a member in %s, which will be used again:"}
+	case o.lastResort:
+		return aim{adminapi.LastResort, "last-resort", "leave services that have others", "Where other clusters have endpoints, these services do without %s:"}
+	}
+	return aim{adminapi.Withdrawn, "true", "leave all services", "Without %s services have:"}
+}
+
 func (o *cordonOptions) effect() string {
-	over, does := "at once", "leave all services"
+	over := "at once"
 	if o.over > 0 {
 		over = fmt.Sprintf("over %v", o.over)
 	}
-	switch {
-	case o.back:
-		does = "come back"
-	case o.lastResort:
-		does = "leave services that have others"
-	}
-	return fmt.Sprintf("endpoints of %s %s %s", o.name, does, over)
+	return fmt.Sprintf("endpoints of %s %s %s", o.name, o.aim().does, over)
 }
 
 func (o *cordonOptions) question() string {
@@ -176,36 +186,14 @@ func (o *cordonOptions) question() string {
 	return fmt.Sprintf("%s %s? The %s.", verb, o.name, o.effect())
 }
 
-// standing is what the cluster is to have.
-func (o *cordonOptions) standing() string {
-	switch {
-	case o.back:
-		return adminapi.InService
-	case o.lastResort:
-		return adminapi.LastResort
-	}
-	return adminapi.Withdrawn
-}
-
-// annotations are what the switch comes to; nil: there is none of that name.
-func (o *cordonOptions) annotations() map[string]*string {
-	is := map[string]*string{clusterstore.CordonAnnotation: nil, clusterstore.CordonOverAnnotation: nil}
-	switch o.standing() {
-	case adminapi.Withdrawn:
-		is[clusterstore.CordonAnnotation] = new("true")
-	case adminapi.LastResort:
-		is[clusterstore.CordonAnnotation] = new("last-resort")
-	}
-	if o.over > 0 {
-		is[clusterstore.CordonOverAnnotation] = new(o.over.String())
-	}
-	return is
-}
-
-// write patches these two annotations, so that what others change meanwhile stays. It makes
+// write patches the two annotations, so that what others change meanwhile stays. It makes
 // s the Secret as it is then.
 func (o *cordonOptions) write(ctx context.Context, w *work, here *cluster, s *corev1.Secret) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID, "annotations": o.annotations()}})
+	annotations := map[string]any{clusterstore.CordonAnnotation: o.aim().annotation, clusterstore.CordonOverAnnotation: nil}
+	if o.over > 0 {
+		annotations[clusterstore.CordonOverAnnotation] = o.over.String()
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID, "annotations": annotations}})
 	if err != nil {
 		return err
 	}
@@ -218,21 +206,21 @@ func (o *cordonOptions) write(ctx context.Context, w *work, here *cluster, s *co
 	})
 }
 
-// followed reports whether the gateway shows what was written: the standing, or that it has
+// lacks returns what a gateway does not show yet of what was written: the standing, or that it has
 // read that version of a Secret.
-func (o *cordonOptions) followed(page adminapi.Clusters, links []corev1.Secret) (done bool, why string, err error) {
+func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (why string) {
 	why = "it has no such link: does it read link Secrets of namespace " + o.Namespace + "?"
 	for _, c := range page.Clusters {
 		if c.Cluster != o.name || c.Standing == "" {
 			continue
 		}
-		why = "its standing of " + o.name + " is " + client.Printable(c.Standing)
 		switch {
-		case c.Standing == o.standing(), o.lastResort && c.Standing != adminapi.InService:
-			return true, "", nil
+		case c.Standing == o.aim().standing, o.lastResort && c.Standing != adminapi.InService:
+			return ""
 		case slices.ContainsFunc(links, func(s corev1.Secret) bool { return s.Name == c.Secret && s.ResourceVersion == c.SecretVersion }):
-			return true, "", nil
+			return ""
 		}
+		why = "its standing of " + o.name + " is " + client.Printable(c.Standing)
 	}
-	return false, why, nil
+	return why
 }

@@ -19,29 +19,25 @@ import (
 // pollEvery is how often a page is read while something is awaited.
 const pollEvery = 500 * time.Millisecond
 
-// shows is what a gateway's page must show: why is what it lacks, and err that it never will.
-type shows func(adminapi.Clusters) (done bool, why string, err error)
+// lacks returns what a gateway's page does not show yet of what is awaited (empty: it shows all), or an error if it never will.
+type lacks func(adminapi.Clusters) (string, error)
 
-// awaitGateway waits until every gateway shows what is expected. If none can be asked at
+// awaitGateway waits until no page of a gateway lacks anything. If none can be asked at
 // all, that is an error at once, since there may be none.
-func awaitGateway(ctx context.Context, w *work, t *client.Target, what string, expected shows) error {
+func awaitGateway(ctx context.Context, w *work, t *client.Target, what string, page lacks) error {
 	return w.p.Await(context.Background(), fmt.Sprintf(" until the gateway %s, for %v at most", what, t.Timeout), func() error {
-		began, asked, before := time.Now(), false, ""
+		why, reached := "", false
 		for {
-			once := *t
-			once.Timeout = max(t.Timeout-time.Since(began), time.Second)
-			why, reached, err := askAll(ctx, w, &once, expected)
-			if ctx.Err() != nil && err == nil && why != "" && before != "" {
-				why = before // what was asked last was cut off
-			}
-			asked, before = asked || reached, why
-			switch {
-			case err != nil:
+			now, answered, err := askAll(ctx, w, t, page)
+			if err != nil || now == "" {
 				return err
-			case why == "":
-				return nil
-			case !asked:
-				return errors.New(why)
+			}
+			reached = reached || answered
+			if !reached {
+				return errors.New(now)
+			}
+			if ctx.Err() == nil || why == "" { // what is asked last may be cut off
+				why = now
 			}
 			if !sleep.For(ctx, pollEvery) {
 				if ctx.Err() == context.Canceled {
@@ -53,53 +49,52 @@ func awaitGateway(ctx context.Context, w *work, t *client.Target, what string, e
 	})
 }
 
-// askAll returns why a gateway does not show what is expected (empty: all do), and whether
-// any has answered.
-func askAll(ctx context.Context, w *work, t *client.Target, expected shows) (why string, reached bool, err error) {
+// askAll returns what a gateway lacks, and whether any has answered.
+func askAll(ctx context.Context, w *work, t *client.Target, page lacks) (why string, answered bool, err error) {
 	answers, err := client.ReadAll[adminapi.Clusters](ctx, w.p, t, "/debug/clusters")
 	if err != nil {
 		return err.Error(), false, nil
 	}
 	for _, a := range answers {
-		done, lacks := false, ""
+		answered = answered || a.Err == nil
 		if a.Err != nil {
-			lacks = a.Err.Error()
-		} else {
-			reached = true
-			if done, lacks, err = expected(*a.Value); err != nil {
-				return "", true, err
-			}
-		}
-		if !done {
-			why = client.Printable(a.Gateway) + ": " + lacks
+			why = client.Printable(a.Gateway) + ": " + a.Err.Error()
+		} else if text, err := page(*a.Value); err != nil {
+			return "", true, err
+		} else if text != "" {
+			why = client.Printable(a.Gateway) + ": " + text
 		}
 	}
-	return why, reached, nil
+	return why, answered, nil
 }
 
 // awaitLink waits until the gateway reads the cluster with the credentials of this Secret.
 // If it does not, before is whether all gateways that were asked went on with those before.
 func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) (before bool, err error) {
 	with, without := 0, 0
-	err = awaitGateway(ctx, w, &o.Target, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (bool, string, error) {
+	err = awaitGateway(ctx, w, &o.Target, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (string, error) {
 		now, err := here.API.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
 		if err != nil {
-			return false, "", here.failed("read the link Secret again", err)
+			return "", here.failed("read the link Secret again", err)
 		}
 		if !sameCredentials(now, written) {
-			return false, "", fmt.Errorf("link Secret %s: %w", key(written), errChanged)
+			return "", fmt.Errorf("link Secret %s: %w", key(written), errChanged)
 		}
 		for _, c := range page.Clusters {
-			if c.Secret == written.Name {
-				if c.State == "ready" {
-					with++
-				} else {
-					without++
-				}
-				return c.SecretVersion == now.ResourceVersion && c.State == "ready", describeCluster(&c), nil
+			if c.Secret != written.Name {
+				continue
 			}
+			if c.State == adminapi.Ready {
+				with++
+			} else {
+				without++
+			}
+			if c.State == adminapi.Ready && c.SecretVersion == now.ResourceVersion {
+				return "", nil
+			}
+			return describeCluster(&c), nil
 		}
-		return false, fmt.Sprintf("it has no link Secret %s: does it read those of namespace %s?", written.Name, written.Namespace), nil
+		return fmt.Sprintf("it has no link Secret %s: does it read those of namespace %s?", written.Name, written.Namespace), nil
 	})
 	return with > 0 && without == 0, err
 }

@@ -1,13 +1,78 @@
 package links
 
 import (
+	"context"
 	"fmt"
+	"net/url"
 	"slices"
 
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
 )
+
+// maxShown is how many services are listed.
+const maxShown = 20
+
+// weigh shows what the change leaves each service with, and refuses to leave one with
+// nothing.
+func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
+	gateways, err := o.foresee(ctx, w)
+	switch {
+	case err == nil:
+	case o.back || o.force:
+		w.warn("what this leaves is not known: %v", err)
+		return nil
+	default:
+		return fmt.Errorf("what this leaves can't be found out: %w\n  --force does it all the same", err)
+	}
+	list := impacts(gateways)
+	o.show(w, list)
+	nothing := 0
+	for i := range list {
+		if list[i].Bare() {
+			nothing++
+		}
+	}
+	if nothing == 0 || o.back || o.lastResort || o.force {
+		return nil
+	}
+	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", nothing)
+}
+
+// foresee asks every gateway what the change leaves.
+func (o *cordonOptions) foresee(ctx context.Context, w *work) (list []*adminapi.Impact, err error) {
+	path := "/debug/impact?" + url.Values{"cluster": {o.name}, "standing": {o.aim().standing}}.Encode()
+	answers, err := client.ReadAll[adminapi.Impact](ctx, w.p, &o.Target, path)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range answers {
+		switch {
+		case a.NotReady: // it may know little, and must not keep a cluster from being taken out
+			w.warn("what this leaves of proxies of %s is not known: %v", client.Printable(a.Gateway), a.Err)
+		case a.Err != nil:
+			return nil, a.Err
+		default:
+			list = append(list, a.Value)
+		}
+	}
+	return list, nil
+}
+
+func (o *cordonOptions) show(w *work, list []adminapi.ServiceImpact) {
+	if len(list) == 0 {
+		fmt.Fprintf(w.out, "No service has a member in %s.\n", o.name)
+		return
+	}
+	fmt.Fprintf(w.out, o.aim().title+"\n", o.name)
+	for i := range list[:min(len(list), maxShown)] {
+		fmt.Fprintf(w.out, "  %s\n", impactText(&list[i], o.back))
+	}
+	if more := len(list) - maxShown; more > 0 {
+		fmt.Fprintf(w.out, "  … and %d more\n", more)
+	}
+}
 
 // impacts joins what gateways foresee for services, those that would be left with nothing first.
 // Each gateway has proxies of its own: where several foresee something for a port, their streams

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
+	"isthmus/clusterstore"
 	"isthmus/cmd/isthmus/internal/client"
 )
 
@@ -107,7 +108,14 @@ func (l *linking) preview(w *work) error {
 	if err != nil {
 		return err
 	}
-	return check(w, secret)
+	_, warnings, err := clusterstore.CheckLink(secret)
+	if err != nil {
+		return fmt.Errorf("the gateway would not use this link: %w", err)
+	}
+	for _, warning := range warnings {
+		w.warn("%s", warning)
+	}
+	return nil
 }
 
 // deliver tries the link, and writes or prints its Secret.

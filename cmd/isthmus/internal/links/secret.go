@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
@@ -140,42 +139,28 @@ func (c *content) into(existing *corev1.Secret, namespace string) (*corev1.Secre
 	return s, nil
 }
 
-// check returns why the gateway could not use a Secret, or reports what it warns of.
-func check(w *work, s *corev1.Secret) error {
-	_, warnings, err := clusterstore.CheckLink(s)
-	if err != nil {
-		return fmt.Errorf("the gateway would not use this link: %w", err)
-	}
-	for _, warning := range warnings {
-		w.warn("%s", warning)
-	}
-	return nil
-}
-
 // errChanged is for a link Secret whose credentials have changed since they were read.
 var errChanged = errors.New("somebody else has changed its credentials meanwhile: run this again")
 
 // write creates the link Secret, or changes the one that is there: what others change of
 // it meanwhile stays. It returns the Secret as it is then.
 func (c *content) write(ctx context.Context, here *cluster, namespace string, existing *corev1.Secret) (written *corev1.Secret, err error) {
-	secrets, before := here.API.Secrets(namespace), existing
+	secrets, now := here.API.Secrets(namespace), existing
 	for {
-		s, err := c.into(existing, namespace)
+		s, err := c.into(now, namespace)
 		if err != nil {
 			return nil, err
 		}
 		if existing == nil {
-			written, err = secrets.Create(ctx, s, metav1.CreateOptions{})
-		} else {
-			written, err = secrets.Update(ctx, s, metav1.UpdateOptions{})
+			return secrets.Create(ctx, s, metav1.CreateOptions{})
 		}
-		if !apierrors.IsConflict(err) || before == nil {
+		if written, err = secrets.Update(ctx, s, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
 			return written, err
 		}
-		if existing, err = secrets.Get(ctx, before.Name, metav1.GetOptions{}); err != nil {
+		if now, err = secrets.Get(ctx, existing.Name, metav1.GetOptions{}); err != nil {
 			return nil, err
 		}
-		if !sameCredentials(existing, before) {
+		if !sameCredentials(now, existing) {
 			return nil, errChanged
 		}
 	}

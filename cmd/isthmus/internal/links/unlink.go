@@ -10,17 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
 // unlinkOptions are those of "isthmus unlink".
 type unlinkOptions struct {
-	reach.Options
+	client.Target
 	name                string
 	there               string // context of the linked cluster
 	revoke, dryRun, yes bool
 	account             types.NamespacedName // what is empty is not given
-	timeout             time.Duration
 }
 
 func unlinkVerb() cli.Verb {
@@ -39,7 +39,7 @@ func unlinkVerb() cli.Verb {
 			s.StringVar(&o.account.Namespace, "service-account-namespace", "", "Its `NAMESPACE`. Without it: likewise, or else "+defaultAccount.Namespace+".")
 			s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be deleted.")
 			s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
-			s.DurationVar(&o.timeout, "timeout", time.Minute, "All is done within this `DURATION`. It does not count while you are asked.")
+			s.DurationVar(&o.Timeout, "timeout", time.Minute, "All is done within this `DURATION`. It does not count while you are asked.")
 		})},
 		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
 	}
@@ -52,10 +52,8 @@ func (o *unlinkOptions) check(p cli.Process) error {
 		return cli.Usagef("--revoke needs --context: name the linked cluster by a context of your kubeconfig")
 	case !o.revoke && o.there != "":
 		return cli.Usagef("--context names the linked cluster, for --revoke: the gateway's cluster is --to-context")
-	case o.timeout <= 0:
-		return cli.Usagef("--timeout is %v: give a duration above 0, such as 1m", o.timeout)
 	}
-	return nil
+	return o.Target.Check()
 }
 
 func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
@@ -81,7 +79,7 @@ func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
 func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluster) error {
 	var links []corev1.Secret
 	var r *revocation
-	err := w.within(ctx, o.timeout, "reading the clusters", func(ctx context.Context) (err error) {
+	err := w.within(ctx, o.Timeout, "reading the clusters", func(ctx context.Context) (err error) {
 		links, r, err = o.read(ctx, here, there)
 		return err
 	})
@@ -93,7 +91,7 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluste
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	for _, s := range links {
 		if err := deleteObject(ctx, w, here, "link Secret "+key(&s), &s, here.API.Secrets(s.Namespace).Delete); err != nil {
