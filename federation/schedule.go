@@ -1,81 +1,69 @@
 package federation
 
 import (
-	"container/heap"
+	"slices"
 	"sync"
 	"time"
 )
 
-// schedule has the watched services that change by themselves, by the time when they do.
+// schedule has the watched services that change by themselves, and when the first of them does. There are
+// few: those whose clients are about to return, or of which a cordon takes endpoints out step by step.
 type schedule struct {
 	mu    sync.Mutex // a leaf in the lock order
-	queue queue
-	first Latest[time.Time] // when the first of them is due; zero: none
-}
-
-// queue is a heap of services, the first due first.
-type queue []*watchedService
-
-func (q queue) Len() int           { return len(q) }
-func (q queue) Less(i, j int) bool { return q[i].due.Before(q[j].due) }
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].place, q[j].place = i+1, j+1
-}
-
-func (q *queue) Push(x any) {
-	s := x.(*watchedService)
-	*q = append(*q, s)
-	s.place = len(*q)
-}
-
-func (q *queue) Pop() any {
-	old := *q
-	s := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q, s.place = old[:len(old)-1], 0
-	return s
+	due   map[*watchedService]time.Time
+	first Latest[time.Time] // the earliest of due; zero: there is none
 }
 
 // set sets when a service is due; zero: not.
-func (c *schedule) set(s *watchedService, due time.Time) {
+func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.due.Equal(due) && (s.place > 0) == !due.IsZero() {
+	was := c.due[s]
+	if was.Equal(at) {
 		return
 	}
-	s.due = due
-	switch {
-	case due.IsZero():
-		heap.Remove(&c.queue, s.place-1)
-	case s.place == 0:
-		heap.Push(&c.queue, s)
-	default:
-		heap.Fix(&c.queue, s.place-1)
+	if at.IsZero() {
+		delete(c.due, s)
+	} else {
+		c.due[s] = at
 	}
-	c.announce()
+	switch first, _ := c.first.Get(); {
+	case !at.IsZero() && (first.IsZero() || at.Before(first)):
+		c.first.Set(at)
+	case was.Equal(first):
+		c.findFirst()
+	}
 }
 
-// takeDue removes and returns the services that are due.
+// takeDue removes and returns the services that are due, by name.
 func (c *schedule) takeDue(now time.Time) (list []*watchedService) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(c.queue) > 0 && !c.queue[0].due.After(now) {
-		s := heap.Pop(&c.queue).(*watchedService)
-		s.due = time.Time{}
-		list = append(list, s)
+	for s, at := range c.due {
+		if !at.After(now) {
+			list = append(list, s)
+			delete(c.due, s)
+		}
 	}
-	c.announce()
+	c.findFirst()
+	slices.SortFunc(list, func(a, b *watchedService) int { return a.id.compare(b.id) })
 	return list
 }
 
-// announce publishes when the first service is due, if that has changed.
-func (c *schedule) announce() {
+// findFirst finds out what is due first, since that may be later than before. Often as much is due at
+// the same time.
+func (c *schedule) findFirst() {
+	old, _ := c.first.Get()
 	var first time.Time
-	if len(c.queue) > 0 {
-		first = c.queue[0].due
+	for _, at := range c.due {
+		if at.Equal(old) {
+			return
+		}
+		if first.IsZero() || at.Before(first) {
+			first = at
+		}
 	}
-	if old, _ := c.first.Get(); !old.Equal(first) {
+	if !first.Equal(old) {
 		c.first.Set(first)
 	}
 }

@@ -38,7 +38,7 @@ func newScreenWorld(t *testing.T) *screenWorld {
 	w.watch = w.table.Watch(Key{Service: webID, Port: 80})
 	t.Cleanup(func() {
 		w.watch.Close()
-		if n := len(w.table.offered.v4) + len(w.table.offered.v6); n > 0 {
+		if n := w.table.offered.size(); n > 0 {
 			t.Errorf("%d addresses are still counted", n)
 		}
 	})

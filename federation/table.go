@@ -69,6 +69,7 @@ func NewTable(o Options) *Table {
 		updates:     make(map[updateKey]*updateCount),
 		numbered:    make(map[uint32]*watchedService),
 		offered:     newOfferedAddrs(),
+		schedule:    schedule{due: make(map[*watchedService]time.Time)},
 	}
 }
 
@@ -198,12 +199,11 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	})
 }
 
-// newNumber returns a number that no watched service has, and that is not everyService. t.mu
-// is held.
+// newNumber returns a number that no watched service has. t.mu is held.
 func (t *Table) newNumber() uint32 {
 	for {
 		t.lastNumber++
-		if t.lastNumber != everyService && t.numbered[t.lastNumber] == nil {
+		if t.numbered[t.lastNumber] == nil {
 			return t.lastNumber
 		}
 	}

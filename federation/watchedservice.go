@@ -18,9 +18,6 @@ type watchedService struct {
 	// declared are the ports that members declare, sorted; nil: AnyPort is not watched.
 	declared atomic.Pointer[[]uint16]
 
-	due   time.Time // under schedule.mu: when tick is to be called; zero: not
-	place int       // under schedule.mu: in its queue, from 1; 0: not there
-
 	// mu is held while sources are read, and while the result is merged and
 	// published.
 	mu      sync.Mutex
