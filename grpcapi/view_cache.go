@@ -15,10 +15,9 @@ type viewBase[K comparable, T any] struct {
 	key K
 
 	// under viewCache.mu
-	refs   int         // streams that use it
-	leases uint64      // how often it has become idle
-	expiry *time.Timer // of the newest lease; nil: it is in use
-	weight int         // what becomeIdle returned last
+	refs   int       // streams that use it
+	weight int       // what becomeIdle returned last
+	until  time.Time // when it is closed, while it is idle
 
 	mu     sync.Mutex
 	watch  *federation.Watch[T] // fixed once startWatch has returned, as is budget
@@ -88,7 +87,7 @@ type cachedView[K comparable, T any] interface {
 // exceed Options.IdleViews and Options.IdleBytes. While views take as much memory as they
 // may, none is kept, and those that are idle make room for others.
 //
-// Idle views are in a plain LRU, each with a timer: the expirable LRU of the same
+// Idle views are in a plain LRU, with one timer for the oldest: the expirable LRU of the same
 // library starts a goroutine that never ends.
 type viewCache[K comparable, T any, V cachedView[K, T]] struct {
 	create    func(K) V // fixed, as are budget, linger, maxIdle and maxWeight
@@ -100,16 +99,19 @@ type viewCache[K comparable, T any, V cachedView[K, T]] struct {
 	mu      sync.Mutex
 	all     map[K]V
 	idle    *simplelru.LRU[K, V] // those of all that no stream uses
+	expiry  *time.Timer          // calls expire when the oldest of these has been idle for linger, or earlier
 	weight  int                  // of the idle ones
 	evicted uint64               // closed to make room
 }
 
 func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *budget, create func(K) V) *viewCache[K, T, V] {
 	idle, _ := simplelru.NewLRU[K, V](max(1, o.IdleViews), nil) // fails for a size of zero only
-	return &viewCache[K, T, V]{
+	c := &viewCache[K, T, V]{
 		create: create, budget: of, linger: o.Linger, maxIdle: max(1, o.IdleViews), maxWeight: o.IdleBytes,
 		all: make(map[K]V), idle: idle,
 	}
+	c.expiry = time.AfterFunc(c.linger, c.expire)
+	return c
 }
 
 // acquire returns the key's view, for one stream to use and release. The caller calls
@@ -123,18 +125,16 @@ func (c *viewCache[K, T, V]) acquire(k K) V {
 		c.all[k] = v
 	}
 	b := v.root()
-	if b.refs++; b.expiry != nil {
-		c.removeIdle(b)
-	}
+	b.refs++
+	c.removeIdle(b)
 	return v
 }
 
-// removeIdle removes a view from the idle ones. c.mu is held.
+// removeIdle removes a view from the idle ones, if it is one. c.mu is held.
 func (c *viewCache[K, T, V]) removeIdle(b *viewBase[K, T]) {
-	b.expiry.Stop()
-	b.expiry = nil
-	c.idle.Remove(b.key)
-	c.addWeight(-b.weight)
+	if c.idle.Remove(b.key) {
+		c.addWeight(-b.weight)
+	}
 }
 
 // addWeight changes what the idle views take. c.mu is held.
@@ -170,25 +170,37 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	for c.idle.Len() == c.maxIdle || c.weight+b.weight > c.maxWeight {
 		old = append(old, c.evictOldest())
 	}
+	if c.idle.Len() == 0 {
+		c.expiry.Reset(c.linger)
+	}
 	c.idle.Add(b.key, v)
 	c.addWeight(b.weight)
-	b.leases++
-	lease := b.leases
-	b.expiry = time.AfterFunc(c.linger, func() { c.expire(v, lease) })
+	b.until = time.Now().Add(c.linger)
 	return old
 }
 
-// evictOldest removes the view that has been idle for longest, to be closed; nil: none is
-// idle. c.mu is held.
-func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
+// oldest returns the view that has been idle for longest; nil: none is idle. c.mu is held.
+func (c *viewCache[K, T, V]) oldest() *viewBase[K, T] {
 	_, oldest, ok := c.idle.GetOldest()
 	if !ok {
 		return nil
 	}
-	b := oldest.root()
+	return oldest.root()
+}
+
+// remove removes an idle view, to be closed. c.mu is held.
+func (c *viewCache[K, T, V]) remove(b *viewBase[K, T]) {
 	c.removeIdle(b)
 	delete(c.all, b.key)
-	c.evicted++
+}
+
+// evictOldest removes the oldest view to make room; nil: none is idle. c.mu is held.
+func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
+	b := c.oldest()
+	if b != nil {
+		c.remove(b)
+		c.evicted++
+	}
 	return b
 }
 
@@ -205,18 +217,20 @@ func (c *viewCache[K, T, V]) makeRoom(bytes int64) {
 	}
 }
 
-// expire closes an idle view when a lease ends, unless it has been used since that
-// lease began, or has been closed.
-func (c *viewCache[K, T, V]) expire(v V, lease uint64) {
-	b := v.root()
+// expire closes the views that have been idle for linger.
+func (c *viewCache[K, T, V]) expire() {
+	var over []*viewBase[K, T]
 	c.mu.Lock()
-	due := c.all[b.key] == v && b.refs == 0 && b.leases == lease
-	if due {
-		delete(c.all, b.key)
-		c.removeIdle(b)
+	for b := c.oldest(); b != nil; b = c.oldest() {
+		if left := time.Until(b.until); left > 0 {
+			c.expiry.Reset(left)
+			break
+		}
+		c.remove(b)
+		over = append(over, b)
 	}
 	c.mu.Unlock()
-	if due {
+	for _, b := range over {
 		b.close()
 	}
 }

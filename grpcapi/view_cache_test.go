@@ -216,38 +216,27 @@ func TestFirstMessagesAreShared(t *testing.T) {
 	})
 }
 
-// TestLateExpiry: the timer of an earlier lease closes nothing.
-func TestLateExpiry(t *testing.T) {
+// TestIdleViewsExpireOneByOne: each view is closed when it has been idle for long enough itself, and not one that was used
+// meanwhile.
+func TestIdleViewsExpireOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Linger: time.Hour})
+		w := newWorld(t, Options{Pace: -1, Linger: 10 * time.Second})
 		w.offer("", pods("10.0.0.1:80")...)
-		vs := w.server.getViews
-		use := func() *getView {
-			v := vs.acquire(federation.Key{Service: web, Port: 80})
-			v.startWatch(w.table.Watch, w.server.budget, costOfSet)
-			return v
+		use := func(port int) {
+			c := w.get(webAt(port), "")
+			c.sees(t, "add 10.0.0.1:80")
+			c.hangUp()
 		}
-		v := use()
-		vs.release(v)
-		if use() != v {
-			t.Fatal("an idle view was not used again")
+		for i := range 3 {
+			use(80 + i)
+			time.Sleep(time.Second)
 		}
-		vs.expire(v, 1) // in use
-		w.views(t, 1, 0)
-		vs.release(v)
-		vs.expire(v, 1) // idle for the second time
-		w.views(t, 1, 1)
-		vs.expire(v, 2)
-		w.views(t, 0, 0)
-		vs.expire(v, 2) // again
-		w.views(t, 0, 0)
-		if again := use(); again == v {
-			t.Error("a closed view was used")
-		} else {
-			vs.expire(v, 2)
-			w.views(t, 1, 0)
-			vs.release(again)
-			vs.expire(again, 1)
+		use(80)
+		time.Sleep(8*time.Second - time.Nanosecond)
+		w.views(t, 3, 3)
+		for i, after := range []time.Duration{time.Nanosecond, time.Second, time.Second} { // ports 81, 82, 80
+			time.Sleep(after)
+			w.views(t, 2-i, 2-i)
 		}
 	})
 }
