@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	"isthmus/clusterstore/typed"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
@@ -56,9 +57,18 @@ type Change struct {
 // importsLink is before the link by which writes of ServiceImports and ServiceExports take turns: the API may be slow for these alone.
 const importsLink = "MCS "
 
+// client returns that of a kind of object, in a namespace.
+type client[O any] func(w *Writer, namespace string) typed.WithStatus[O]
+
 // Changes returns what is to be done so that there is what a plan of that world wants: what is deleted comes last.
 func Changes(world plan.World, p *plan.Plan) (all []Change) {
-	mcsIn := func(namespace string) clientsIn { return clientsIn{world.MCSVersion, namespace} }
+	services := client[*corev1.Service](func(w *Writer, namespace string) typed.WithStatus[*corev1.Service] { return w.Services(namespace) })
+	imports := client[*mcs.ServiceImport](func(w *Writer, namespace string) typed.WithStatus[*mcs.ServiceImport] {
+		return w.MCS[world.MCSVersion].ServiceImports(namespace)
+	})
+	serviceExports := client[*mcs.ServiceExport](func(w *Writer, namespace string) typed.WithStatus[*mcs.ServiceExport] {
+		return w.MCS[world.MCSVersion].ServiceExports(namespace)
+	})
 	for i := range p.Services {
 		want := &p.Services[i]
 		have := world.Services[want.ID]
@@ -67,7 +77,9 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 			if have != nil {
 				c.Verb, c.Before = Update, have
 			}
-			c.do = put(mcsIn(want.Namespace).services, overService(want, world.MCSVersion), nil)
+			c.do = put(services, over(object.Read, want.Mine, want.Over, func(next *plan.Service, have *corev1.Service) *corev1.Service {
+				return object.Write(next, have, world.MCSVersion)
+			}), nil)
 			all = append(all, c)
 		}
 	}
@@ -83,12 +95,18 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 			if c.Verb = Create; have != nil {
 				c.Verb, c.known = Update, func() string { return knownSpec(have) }
 			}
-			c.do = put(mcsIn(want.Namespace).imports, overImport(want, false), func(o *mcs.ServiceImport) string { return knownSpec(object.ReadImport(o)) })
+			c.do = put(imports, over(object.ReadImport, want.Mine, func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
+				next, differs, _ := want.Over(have)
+				return next, differs
+			}, object.WriteImport), func(o *mcs.ServiceImport) string { return knownSpec(object.ReadImport(o)) })
 			all = append(all, c)
 		}
 		if status && have != nil {
 			c.Verb, c.Status, c.known = Status, true, func() string { return knownStatus(have) }
-			c.do = put(mcsIn(want.Namespace).importStatus, overImport(want, true), func(o *mcs.ServiceImport) string { return knownStatus(object.ReadImport(o)) })
+			c.do = put(imports, over(object.ReadImport, want.Mine, func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
+				next, _, differs := want.Over(have)
+				return next, differs
+			}, object.WriteImport), func(o *mcs.ServiceImport) string { return knownStatus(object.ReadImport(o)) })
 			all = append(all, c)
 		}
 	}
@@ -98,56 +116,43 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 			all = append(all, Change{
 				Object: Object{ServiceExport, want.ID, true}, Verb: Status, Of: want.ID, For: plan.Import, Before: want.Have.Conditions, After: next, link: importsLink,
 				content: want.Content, known: func() string { return knownConditions(want.Have) },
-				do: put(mcsIn(want.Namespace).exportStatus, overExport(want), func(o *mcs.ServiceExport) string { return knownConditions(object.ReadExport(o, true)) }),
+				do: put(serviceExports, overExport(want), func(o *mcs.ServiceExport) string { return knownConditions(object.ReadExport(o, true)) }),
 			})
 		}
 	}
 	for _, u := range p.Delete {
 		all = append(all, Change{Object: Object{Kind: Service, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Services[u.ID], link: u.Link,
-			do: remove(mcsIn(u.Namespace).services, func(o *corev1.Service) bool { return u.Mine(world.Settings, object.Read(o)) })})
+			do: remove(services, func(o *corev1.Service) bool { return u.Mine(world.Settings, object.Read(o)) })})
 	}
 	for _, u := range p.DeleteImports {
 		all = append(all, Change{Object: Object{Kind: ServiceImport, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Imports[u.ID], link: importsLink + u.Link,
-			do: remove(mcsIn(u.Namespace).imports, func(o *mcs.ServiceImport) bool { return u.MineImport(world.Settings, object.ReadImport(o)) })})
+			do: remove(imports, func(o *mcs.ServiceImport) bool { return u.MineImport(world.Settings, object.ReadImport(o)) })})
 	}
 	return all
 }
 
-// overService returns what is to be written where there is have, which may be nil; nil: nothing is. The other functions do likewise.
-func overService(want *plan.WantedService, version string) func(have *corev1.Service) *corev1.Service {
-	return func(have *corev1.Service) *corev1.Service {
-		var now *plan.Service
-		if have != nil {
-			if now = object.Read(have); !want.Mine(now) {
-				return nil
+// over returns what is to be written where there is have, which may be nil; nil: nothing is. next returns what a plan wants in place of what
+// is read of it, and whether that differs.
+func over[O kept, P any](read func(O) *P, mine func(*P) bool, next func(*P) (P, bool), write func(*P, O) O) func(have O) O {
+	return func(have O) O {
+		var none O
+		var now *P
+		if have != none {
+			if now = read(have); !mine(now) {
+				return none
 			}
 		}
-		if next, differs := want.Over(now); differs {
-			return object.Write(&next, have, version)
+		if next, differs := next(now); differs {
+			return write(&next, have)
 		}
-		return nil
+		return none
 	}
 }
 
-func overImport(want *plan.WantedImport, status bool) func(have *mcs.ServiceImport) *mcs.ServiceImport {
-	return func(have *mcs.ServiceImport) *mcs.ServiceImport {
-		var now *plan.ServiceImport
-		if have != nil {
-			if now = object.ReadImport(have); !want.Mine(now) {
-				return nil
-			}
-		}
-		next, specDiffers, statusDiffers := want.Over(now)
-		if !status && specDiffers || status && statusDiffers && have != nil {
-			return object.WriteImport(&next, have)
-		}
-		return nil
-	}
-}
-
+// overExport does likewise.
 func overExport(want *plan.ExportConditions) func(have *mcs.ServiceExport) *mcs.ServiceExport {
 	return func(have *mcs.ServiceExport) *mcs.ServiceExport {
-		if have == nil || have.DeletionTimestamp != nil || string(have.UID) != want.Have.UID {
+		if have.DeletionTimestamp != nil || string(have.UID) != want.Have.UID {
 			return nil
 		}
 		next, differs := want.Over(object.ReadExport(have, true).Conditions)

@@ -60,10 +60,14 @@ type kept interface {
 
 // put makes an object what it is to be. over returns what is to be written where there is have, as it is read now, or the zero value if
 // there is none; the zero value if nothing is, since it is as it is to be, or is not ours. known is that of a Change.
-func put[O kept](api func(*Writer) (client[O], Verb), over func(have O) O, known func(O) string) do {
+func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 	return func(ctx context.Context, w *Writer, c *Change, of *writes.History, r *writes.Outcome) (v Verb, err error) {
-		objects, v := api(w)
 		var zero, got O
+		objects, v := api(w, c.Namespace), Update
+		update := objects.Update
+		if c.Status {
+			v, update = Status, objects.UpdateStatus
+		}
 		have, err := objects.Get(ctx, c.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err) && v != Status:
@@ -82,7 +86,7 @@ func put[O kept](api func(*Writer) (client[O], Verb), over func(have O) O, known
 			got, err = objects.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
 		} else {
 			r.Managers = managers(have)
-			got, err = objects.Update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
+			got, err = update(ctx, next, metav1.UpdateOptions{FieldManager: fieldManager})
 		}
 		if err == nil && known != nil && over(got) != zero {
 			r.Left = known(got) // the kind that is served does not have all fields
@@ -92,9 +96,9 @@ func put[O kept](api func(*Writer) (client[O], Verb), over func(have O) O, known
 }
 
 // remove deletes an object, if it is ours as it is read now.
-func remove[O kept](api func(*Writer) (client[O], Verb), mine func(O) bool) do {
+func remove[O kept](api client[O], mine func(O) bool) do {
 	return func(ctx context.Context, w *Writer, c *Change, _ *writes.History, r *writes.Outcome) (Verb, error) {
-		objects, _ := api(w)
+		objects := api(w, c.Namespace)
 		have, err := objects.Get(ctx, c.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
 			return none, nil
