@@ -96,8 +96,8 @@ func unready(w *crd.ExternalWorkload) *crd.ExternalWorkload {
 
 // world is an API server that only keeps slices, as they are written.
 type world struct {
-	t      *testing.T
-	slices []*discoveryv1.EndpointSlice
+	t      testing.TB
+	slices []*discoveryv1.EndpointSlice // each is replaced when it changes
 	names  int
 }
 
@@ -110,33 +110,52 @@ func (w *world) apply(p plan, after ...func()) {
 		}
 	}
 	for _, s := range p.create {
-		w.names++
-		made := s.DeepCopy()
-		made.Name, made.Generation = fmt.Sprintf("%s%04d", s.GenerateName, w.names), 1
-		made.UID = types.UID("uid-of-" + made.Name)
-		w.slices = append(w.slices, made)
+		w.create(s)
 		written()
 	}
 	for _, s := range slices.Concat(p.update, p.move) {
-		i := w.index(s)
-		if w.slices[i].AddressType != s.AddressType {
-			w.t.Fatalf("slice %s turns from %s into %s", s.Name, w.slices[i].AddressType, s.AddressType)
-		}
-		w.slices[i] = s.DeepCopy()
+		w.update(s)
 		written()
 	}
 	for _, s := range p.remove {
-		i := w.index(s)
-		w.slices = slices.Delete(w.slices, i, i+1)
+		w.remove(s.Name)
 		written()
 	}
 }
 
-func (w *world) index(s *discoveryv1.EndpointSlice) int {
+// create keeps a slice, which gets a name unless it has one.
+func (w *world) create(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
+	w.names++
+	made := s.DeepCopy()
+	if made.Generation = 1; made.Name == "" {
+		made.Name = fmt.Sprintf("%s%04d", s.GenerateName, w.names)
+	}
+	made.UID = types.UID("uid-of-" + made.Name)
+	w.slices = append(w.slices, made)
+	return made
+}
+
+func (w *world) update(s *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 	w.t.Helper()
-	i := slices.IndexFunc(w.slices, func(x *discoveryv1.EndpointSlice) bool { return x.Name == s.Name })
+	i := w.index(s.Name)
+	if w.slices[i].AddressType != s.AddressType {
+		w.t.Fatalf("slice %s turns from %s into %s", s.Name, w.slices[i].AddressType, s.AddressType)
+	}
+	w.slices[i] = s.DeepCopy()
+	return w.slices[i]
+}
+
+func (w *world) remove(name string) {
+	w.t.Helper()
+	i := w.index(name)
+	w.slices = slices.Delete(slices.Clone(w.slices), i, i+1)
+}
+
+func (w *world) index(name string) int {
+	w.t.Helper()
+	i := slices.IndexFunc(w.slices, func(x *discoveryv1.EndpointSlice) bool { return x.Name == name })
 	if i < 0 {
-		w.t.Fatalf("no slice %q to be written", s.Name)
+		w.t.Fatalf("no slice %q to be written", name)
 	}
 	return i
 }

@@ -32,9 +32,8 @@ import (
 
 // cluster is the own cluster in memory: what a writer reads of it, and where it writes.
 type cluster struct {
-	t       testing.TB
-	api     *fake.Clientset
-	tracker clienttesting.ObjectTracker
+	t   testing.TB
+	api *fake.Clientset
 
 	mu        sync.Mutex
 	writer    *Writer // that is told of changes; may be nil
@@ -44,62 +43,70 @@ type cluster struct {
 	errs      map[string]error // of writes of slices, by verb; of leases
 	walks     int              // calls of Workloads
 	matches   atomic.Int64     // calls of SelectingIn
-	names     int
+	has       *world
 	writes    []string // "create" and so on
 }
 
 func newCluster(t testing.TB, services ...*corev1.Service) *cluster {
-	// The tracker of a new clientset keeps managed fields, which takes most of the test's time.
-	tracker := clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())
-	c := &cluster{t: t, api: new(fake.Clientset), tracker: tracker, services: services, errs: make(map[string]error)}
+	c := &cluster{t: t, api: new(fake.Clientset), has: &world{t: t}, services: services, errs: make(map[string]error)}
 	c.api.AddReactor("*", "endpointslices", c.react)
 	c.api.AddReactor("*", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		return c.errs["leases"] != nil, nil, c.errs["leases"]
 	})
-	c.api.AddReactor("*", "*", clienttesting.ObjectReaction(tracker))
+	// The tracker of a new clientset keeps managed fields, which takes most of the test's time.
+	c.api.AddReactor("*", "*", clienttesting.ObjectReaction(clienttesting.NewObjectTracker(scheme.Scheme, scheme.Codecs.UniversalDecoder())))
 	return c
 }
 
-// react does what an API server does and the fake does not: names, versions, and the failures that the test sets.
+// react does what an API server does about slices, and the failures that the test sets.
 func (c *cluster) react(a clienttesting.Action) (bool, runtime.Object, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	verb := a.GetVerb()
-	if err := c.errs[verb]; err != nil || verb == "list" || verb == "get" {
-		return err != nil, nil, err
+	if err := c.errs[a.GetVerb()]; err != nil {
+		return true, nil, err
 	}
-	var now *discoveryv1.EndpointSlice // a copy: what the caller has stays as it is
-	var write func() error
+	now := new(discoveryv1.EndpointSlice)
 	switch a := a.(type) {
+	case clienttesting.ListActionImpl:
+		list := new(discoveryv1.EndpointSliceList)
+		for _, s := range c.has.slices {
+			list.Items = append(list.Items, *s.DeepCopy())
+		}
+		return true, list, nil
 	case clienttesting.CreateActionImpl:
-		now = a.Object.(*discoveryv1.EndpointSlice).DeepCopy()
-		if now.ResourceVersion != "" {
+		if now = a.Object.(*discoveryv1.EndpointSlice); now.ResourceVersion != "" {
 			return true, nil, apierrors.NewInternalError(errors.New("resourceVersion should not be set on objects to be created"))
 		}
-		c.names++
-		now.Name += now.GenerateName + string(rune('a'+c.names%26)) + strings.Repeat("z", c.names/26)
-		now.UID = types.UID("uid-of-" + now.Name)
-		write = func() error { return c.tracker.Create(a.GetResource(), now, now.Namespace) }
+		now = c.has.create(now)
 	case clienttesting.UpdateActionImpl:
-		now = a.Object.(*discoveryv1.EndpointSlice).DeepCopy()
-		if have, err := c.tracker.Get(a.GetResource(), now.Namespace, now.Name); err == nil && have.(*discoveryv1.EndpointSlice).ResourceVersion != now.ResourceVersion {
-			return true, nil, apierrors.NewConflict(a.GetResource().GroupResource(), now.Name, errors.New("another version"))
+		now = a.Object.(*discoveryv1.EndpointSlice)
+		if !c.isRead(now.Name, &now.UID, &now.ResourceVersion) {
+			return true, nil, errChanged
 		}
-		c.names++
-		write = func() error { return c.tracker.Update(a.GetResource(), now, now.Namespace) }
+		now = c.has.update(now)
+		c.has.names++
+	case clienttesting.DeleteActionImpl:
+		if p := a.DeleteOptions.Preconditions; p == nil || !c.isRead(a.Name, p.UID, p.ResourceVersion) {
+			return true, nil, errChanged
+		}
+		c.has.remove(a.Name)
 	}
-	c.writes = append(c.writes, verb)
+	now.ResourceVersion = strconv.Itoa(c.has.names)
+	c.writes = append(c.writes, a.GetVerb())
 	if w := c.writer; w != nil {
 		time.AfterFunc(time.Millisecond, func() { w.Changed(federation.ServiceID{Namespace: "ns", Name: "web"}) })
 	}
-	if now == nil {
-		return false, nil, nil
-	}
-	now.ResourceVersion = strconv.Itoa(c.names)
-	err := write()
-	return true, now, err
+	return true, now.DeepCopy(), nil
+}
+
+var errChanged = apierrors.NewConflict(discoveryv1.Resource("endpointslices"), "x", errors.New("another version"))
+
+// isRead reports whether the slice of a name is that one, in that version.
+func (c *cluster) isRead(name string, uid *types.UID, version *string) bool {
+	have := c.has.slices[c.has.index(name)]
+	return uid != nil && *uid == have.UID && version != nil && *version == have.ResourceVersion
 }
 
 // The methods of a Cluster.
@@ -162,15 +169,10 @@ func (c *cluster) AllMarked() map[federation.ServiceID]int {
 }
 
 // slices returns those that there are.
-func (c *cluster) slices() (all []*discoveryv1.EndpointSlice) {
-	list, err := c.tracker.List(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), "")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	for i := range list.(*discoveryv1.EndpointSliceList).Items {
-		all = append(all, &list.(*discoveryv1.EndpointSliceList).Items[i])
-	}
-	return all
+func (c *cluster) slices() []*discoveryv1.EndpointSlice {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.has.slices)
 }
 
 // put changes an object as others do.
@@ -191,10 +193,7 @@ func (c *cluster) put(objects ...metav1.Object) {
 			c.workloads = append(c.workloads, o)
 			changed = func() { w.WorkloadChanged(before, o) }
 		case *discoveryv1.EndpointSlice:
-			c.mu.Unlock()
-			err := c.tracker.Update(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), o, o.Namespace)
-			must(c.t, err)
-			c.mu.Lock()
+			c.has.update(o)
 			changed = func() { w.Changed(federation.ServiceID{Namespace: "ns", Name: "web"}) }
 		}
 		c.mu.Unlock()
@@ -298,7 +297,9 @@ func (c *cluster) fail(verb string, err error) {
 
 // remove removes a slice as others do.
 func (c *cluster) remove(s *discoveryv1.EndpointSlice) {
-	must(c.t, c.tracker.Delete(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), s.Namespace, s.Name))
+	c.mu.Lock()
+	c.has.remove(s.Name)
+	c.mu.Unlock()
 	c.writer.Changed(federation.ServiceID{Namespace: "ns", Name: "web"})
 }
 

@@ -13,9 +13,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clienttesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore/crd"
@@ -33,7 +31,7 @@ func TestReadsOnce(t *testing.T) {
 		t.Errorf("requests %v, problems %v", term.api.Actions(), term.problems.All())
 	}
 	for i := range 5 {
-		must(t, term.tracker.Add(change(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil), func(s *discoveryv1.EndpointSlice) { s.Name = fmt.Sprint("s-", i) })))
+		term.has.create(change(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil), func(s *discoveryv1.EndpointSlice) { s.Name = fmt.Sprint("s-", i) }))
 	}
 	for name, edit := range map[string]func(s *discoveryv1.EndpointSlice){
 		"going": func(s *discoveryv1.EndpointSlice) {
@@ -42,7 +40,7 @@ func TestReadsOnce(t *testing.T) {
 		"others":    func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelManagedBy] = "others" },
 		"elsewhere": func(s *discoveryv1.EndpointSlice) { s.Labels[discoveryv1.LabelServiceName] = "db" },
 	} {
-		must(t, term.tracker.Add(change(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil), edit, func(s *discoveryv1.EndpointSlice) { s.Name = name })))
+		term.has.create(change(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil), edit, func(s *discoveryv1.EndpointSlice) { s.Name = name }))
 	}
 	list, err := term.slicesOf(t.Context(), nameOf(svc))
 	must(t, err)
@@ -60,56 +58,14 @@ func TestReadsOnce(t *testing.T) {
 	}
 }
 
-// TestVersions: a slice is updated and deleted only as it was read.
-func TestVersions(t *testing.T) {
-	svc := aService("web", "80/8080")
-	term := newTestTerm(t, svc)
-	term.put(aWorkload("vm-1", "10.0.0.1", "8080"))
-	read := func(name string, kind discoveryv1.AddressType) discoveryv1.EndpointSlice {
-		s := newSlice(svc, kind, nil, nil)
-		s.Name, s.UID, s.ResourceVersion = name, types.UID("uid-of-"+name), "version-of-"+name
-		return *s
-	}
-	list := &discoveryv1.EndpointSliceList{Items: []discoveryv1.EndpointSlice{read("a", discoveryv1.AddressTypeIPv4), read("b", discoveryv1.AddressTypeIPv6)}}
-	term.api.PrependReactor("list", "endpointslices", func(clienttesting.Action) (bool, runtime.Object, error) { return true, list, nil })
-	update, remove := 0, 0
-	term.api.PrependReactor("*", "endpointslices", func(a clienttesting.Action) (bool, runtime.Object, error) {
-		switch a := a.(type) {
-		case clienttesting.UpdateActionImpl:
-			update++
-			if s := a.Object.(*discoveryv1.EndpointSlice); s.Name != "a" || s.UID != "uid-of-a" || s.ResourceVersion != "version-of-a" {
-				t.Errorf("updated: %+v", s.ObjectMeta)
-			}
-			return true, a.Object, nil
-		case clienttesting.DeleteActionImpl:
-			remove++
-			p := a.DeleteOptions.Preconditions
-			if a.Name != "b" || p == nil || p.UID == nil || *p.UID != "uid-of-b" || p.ResourceVersion == nil || *p.ResourceVersion != "version-of-b" {
-				t.Errorf("%s deleted with %+v", a.Name, p)
-			}
-			return true, nil, nil
-		}
-		return false, nil, nil
-	})
-	if term.sync(svc); update != 1 || remove != 1 {
-		t.Errorf("%d updates, %d deletes", update, remove)
-	}
-}
-
 // inTwoSlices is a term of web, whose slices have 1 and 2 at 8080, and 3 and 4 at 9090.
 func inTwoSlices(t *testing.T) (*corev1.Service, testTerm) {
 	svc := aService("web", "old=80/http")
-	w, term := &world{t: t}, newTestTerm(t, svc)
-	w.put(svc, atPort(8080, "1", "2")...)
-	w.put(svc, atPort(9090, "3", "4")...)
-	for _, s := range w.slices {
-		must(t, term.tracker.Add(s))
-	}
+	term := newTestTerm(t, svc)
+	term.has.put(svc, atPort(8080, "1", "2")...)
+	term.has.put(svc, atPort(9090, "3", "4")...)
 	return svc, term
 }
-
-// text describes the slices that there are.
-func (c *cluster) text() string { return (&world{slices: c.slices()}).String() }
 
 // TestExchange: slices each of which gets a workload of the other are right after one sync, which writes one of them twice.
 func TestExchange(t *testing.T) {
@@ -117,7 +73,7 @@ func TestExchange(t *testing.T) {
 	term.workloads = slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"))
 	term.sync(svc)
 	want := "IPv4 old=8080/TCP: 1=10.0.0.1 4=10.0.0.4\nIPv4 old=9090/TCP: 3=10.0.0.3 2=10.0.0.2"
-	if got := term.text(); got != want || len(term.writes) != 3 {
+	if got := term.has.String(); got != want || len(term.writes) != 3 {
 		t.Errorf("writes %q, slices\n%s\nwant\n%s", term.writes, got, want)
 	}
 }
@@ -157,16 +113,16 @@ func TestRefused(t *testing.T) {
 			unready(x.workloads[2])
 		}
 		term.fail("create", apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil))
-		if _, err := term.term.sync(t.Context(), nameOf(svc)); !apierrors.IsInvalid(err) || term.text() != x.refused {
-			t.Errorf("%s: %v; slices\n%s\nwant\n%s", x.name, err, term.text(), x.refused)
+		if _, err := term.term.sync(t.Context(), nameOf(svc)); !apierrors.IsInvalid(err) || term.has.String() != x.refused {
+			t.Errorf("%s: %v; slices\n%s\nwant\n%s", x.name, err, term.has.String(), x.refused)
 		}
 		term.writes = nil
 		if _, err := term.term.sync(t.Context(), nameOf(svc)); !apierrors.IsInvalid(err) || len(term.writes) > 0 {
 			t.Errorf("%s: %v; writes of what there is %q", x.name, err, term.writes)
 		}
 		term.fail("create", nil)
-		if term.sync(svc); strings.Join(term.writes, " ") != x.writes || term.text() != x.then {
-			t.Errorf("%s: then writes %q, slices\n%s\nwant\n%s", x.name, term.writes, term.text(), x.then)
+		if term.sync(svc); strings.Join(term.writes, " ") != x.writes || term.has.String() != x.then {
+			t.Errorf("%s: then writes %q, slices\n%s\nwant\n%s", x.name, term.writes, term.has.String(), x.then)
 		}
 	}
 }

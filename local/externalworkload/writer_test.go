@@ -166,7 +166,7 @@ func TestFails(t *testing.T) {
 		lines              int // that it can't be written
 	}{
 		"refused":                   {apierrors.NewInvalid(schema.GroupKind{Kind: "EndpointSlice"}, "x", nil), 11, 20, 1},
-		"conflict":                  {apierrors.NewConflict(schema.GroupResource{Resource: "endpointslices"}, "x", errors.New("another version")), 60, 1, 0},
+		"conflict":                  {errChanged, 60, 1, 0},
 		"the namespace is going":    {terminating, 0, 10, 0},
 		"the API server is in need": {errors.New("no answer"), 11, 20, 1},
 	} {
@@ -218,7 +218,7 @@ func TestNoWorkloads(t *testing.T) {
 func TestNoLongerReady(t *testing.T) {
 	svc := aService("web", "http=80/8080")
 	term := newTestTerm(t, svc)
-	must(t, term.tracker.Add(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil)))
+	term.has.create(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil))
 	term.mark(nameOf(svc))
 	task := term.pass().Tasks[0]
 	term.unread = apierrors.NewNotFound(schema.GroupResource{Resource: workloadsName}, "")
@@ -313,11 +313,9 @@ func TestServiceChanged(t *testing.T) {
 		with func(testTerm)
 		want int
 	}{
-		"nothing":   {func(testTerm) {}, 0},
-		"workloads": {func(x testTerm) { x.put(aWorkload("vm-1", "10.0.0.1", "8080")) }, 1},
-		"slices": {func(x testTerm) {
-			must(t, x.tracker.Add(newSlice(web, discoveryv1.AddressTypeIPv4, nil, nil)))
-		}, 1},
+		"nothing":                    {func(testTerm) {}, 0},
+		"workloads":                  {func(x testTerm) { x.put(aWorkload("vm-1", "10.0.0.1", "8080")) }, 1},
+		"slices":                     {func(x testTerm) { x.has.create(newSlice(web, discoveryv1.AddressTypeIPv4, nil, nil)) }, 1},
 		"what this term has written": {func(x testTerm) { x.written[nameOf(web)] = true }, 1},
 		"problems that are shown":    {func(x testTerm) { x.problems.Set(nameOf(web), []string{"vm: no"}) }, 1},
 	} {
