@@ -9,6 +9,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/legible"
 	"isthmus/local/exports/plan"
 )
 
@@ -78,7 +79,7 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	var problems []string
 	if local = strings.TrimSpace(local); local != "" {
 		if why := invalidName(local); why != "" {
-			problems = append(problems, fmt.Sprintf("annotation %s: %q is no Service name: %s", localDiscovery, clip(local), why))
+			problems = append(problems, fmt.Sprintf("annotation %s: %q is no Service name: %s", localDiscovery, legible.Beginning(local, legible.Short), why))
 		} else {
 			d.Members = append(d.Members, member(namespace, local, ""))
 		}
@@ -95,7 +96,7 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 		m, why := parseItem(namespace, item)
 		switch {
 		case why != "":
-			problems = append(problems, fmt.Sprintf("annotation %s: item %q: %s", remoteDiscovery, clip(item), why))
+			problems = append(problems, fmt.Sprintf("annotation %s: item %q: %s", remoteDiscovery, legible.Beginning(item, legible.Short), why))
 		case !seen[m]:
 			seen[m] = true
 			d.Members = append(d.Members, m)
@@ -144,23 +145,10 @@ func invalidName(s string) string {
 	return ""
 }
 
-// clip shortens a text that a message quotes.
-func clip(s string) string {
-	const longest = 80
-	if len(s) > longest {
-		return s[:longest] + "…"
-	}
-	return s
-}
-
 // compact removes duplicates, and replaces all problems beyond the first ten by
 // their number.
 func compact(problems []string) []string {
 	const listed = 10
 	slices.Sort(problems)
-	problems = slices.Compact(problems)
-	if more := len(problems) - listed; more > 0 {
-		problems = append(problems[:listed:listed], fmt.Sprintf("and %d more", more))
-	}
-	return problems
+	return legible.First(slices.Compact(problems), listed)
 }

@@ -58,7 +58,7 @@ func (p *profiles) watch(k federation.ProfileKey) *federation.Watch[*federation.
 			watch.Close()
 		}
 	}()
-	w.buildOnce(p.build)
+	w.publish(p.build, false)
 	built = true
 	return watch
 }
@@ -104,26 +104,20 @@ func (p *profiles) changed(t cluster.Topic) {
 	}
 	p.mu.Unlock()
 	for _, w := range list {
-		w.refresh(p.build)
+		w.publish(p.build, true)
 	}
 }
 
-// buildOnce builds and publishes the profile, unless it was built before.
-func (w *watched) buildOnce(build func(federation.ProfileKey) *federation.Profile) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if known, _ := w.latest.Get(); known == nil {
-		w.latest.Set(build(w.key))
-	}
-}
-
-// refresh builds the profile again and publishes it if it has changed. Of several
+// publish builds the profile, if it was built before only again, and publishes it if it has changed. Of several
 // concurrent calls the last one sees the newest objects.
-func (w *watched) refresh(build func(federation.ProfileKey) *federation.Profile) {
+func (w *watched) publish(build func(federation.ProfileKey) *federation.Profile, again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	now := build(w.key)
-	if before, _ := w.latest.Get(); !now.Equal(before) {
+	before, _ := w.latest.Get()
+	if before != nil && !again {
+		return
+	}
+	if now := build(w.key); !now.Equal(before) {
 		w.latest.Set(now)
 	}
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"isthmus/cmd/isthmus/internal/events"
@@ -19,15 +18,7 @@ const maxShownText = 500
 func shown(text string) string { return legible.Text(text, maxShownText) }
 
 func shownAll(texts []string) []string {
-	const limit = 5
-	var list []string
-	for _, t := range texts[:min(len(texts), limit)] {
-		list = append(list, shown(t))
-	}
-	if more := len(texts) - limit; more > 0 {
-		list = append(list, fmt.Sprintf("and %d more", more))
-	}
-	return list
+	return legible.Texts(legible.First(texts, 5), maxShownText)
 }
 
 // lists returns what the lists are made from: the gateway as it is now.

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"isthmus/internal/legible"
 )
 
 // What a written object has at most of what is copied.
@@ -12,6 +14,9 @@ const (
 	maxCopied      = 64 // labels, and as many annotations
 	maxCopiedBytes = 32 << 10
 )
+
+// mostRefused is how much that can't be used is named.
+const mostRefused = 10
 
 // copies is what is copied from an export, and what can't be.
 type copies struct {
@@ -61,9 +66,9 @@ func limited(labels, annotations map[string]string, label, annotation func(key s
 			switch size := len(key) + len(value); {
 			case !want(key):
 			case !validKey(key) || !valid(value):
-				c.refused = append(c.refused, fmt.Sprintf("%s %q: the API would refuse it", what, cut(key)))
+				c.refused = append(c.refused, fmt.Sprintf("%s %q: the API would refuse it", what, legible.Beginning(key, legible.Short)))
 			case len(chosen) == maxCopied || size > left:
-				c.refused = append(c.refused, fmt.Sprintf("%s %q: more than %d, or %d bytes in all", what, cut(key), maxCopied, maxCopiedBytes))
+				c.refused = append(c.refused, fmt.Sprintf("%s %q: more than %d, or %d bytes in all", what, legible.Beginning(key, legible.Short), maxCopied, maxCopiedBytes))
 			default:
 				chosen[key] = value
 				left -= size
@@ -73,14 +78,9 @@ func limited(labels, annotations map[string]string, label, annotation func(key s
 	}
 	c.labels = choose("label", labels, label, validValue)
 	c.annotations = choose("annotation", annotations, annotation, func(string) bool { return true })
-	if len(c.refused) > 10 {
-		c.refused = append(c.refused[:10:10], fmt.Sprintf("and %d more", len(c.refused)-10))
-	}
+	c.refused = legible.First(c.refused, mostRefused)
 	return c
 }
-
-// cut shortens a text that a message quotes.
-func cut(s string) string { return s[:min(len(s), 80)] }
 
 func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 

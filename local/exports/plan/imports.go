@@ -10,6 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/internal/legible"
 )
 
 // The types of a ServiceImport.
@@ -181,7 +183,7 @@ func (m *maker) conditions() {
 		}
 		for i := range want {
 			want[i].ObservedGeneration = e.Exported.Generation
-			want[i].Message = message(want[i].Message)
+			want[i].Message = strings.ToValidUTF8(legible.Beginning(want[i].Message, maxMessage), "")
 		}
 		m.out.Exports = append(m.out.Exports, ExportConditions{e.ID, e.Exported, want})
 	}
@@ -197,14 +199,8 @@ func keepConflict(want, have []metav1.Condition) {
 	}
 }
 
-// message returns a text as the API keeps it in a condition.
-func message(text string) string {
-	const most = 8 << 10
-	if len(text) > most {
-		text = text[:most] + "…"
-	}
-	return strings.ToValidUTF8(text, "")
-}
+// maxMessage is how much of a message there is, in bytes: a condition may have 32 KiB.
+const maxMessage = 8 << 10
 
 // exportConditions follow KEP-1645.
 func exportConditions(v Verdict, e *Export, found []Conflict) []metav1.Condition {
@@ -268,7 +264,7 @@ func shownMap(m map[string]string) string {
 	}
 	text := strings.Join(all, ",")
 	if len(text) > 100 {
-		text = cut(text) + "… (" + hash(text, 8) + ")"
+		text = legible.Beginning(text, legible.Short) + " (" + hash(text, 8) + ")"
 	}
 	return text
 }

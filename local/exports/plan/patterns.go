@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"path"
 	"strings"
+
+	"isthmus/internal/legible"
 )
 
 // Patterns choose the namespaces that a link may export to: those that one pattern matches and no excluding
@@ -21,7 +23,7 @@ func ParsePatterns(list string) (Patterns, error) {
 		}
 		name, deny := strings.CutPrefix(item, "!")
 		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*?") != "" || name == "" {
-			return Patterns{}, fmt.Errorf("%q is no pattern of namespaces: use their names, with * for any characters, and ! before what is left out, such as shop,team-*,!team-x", cut(item))
+			return Patterns{}, fmt.Errorf("%q is no pattern of namespaces: use their names, with * for any characters, and ! before what is left out, such as shop,team-*,!team-x", legible.Beginning(item, legible.Short))
 		}
 		if deny {
 			p.deny = append(p.deny, name)

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"isthmus/internal/legible"
 )
 
 // maxPorts is how many ports a written object has at most.
@@ -52,10 +54,10 @@ func unite(first []Port, parts []offered) (ports []Port, refused []string) {
 		for _, p := range part.ports {
 			switch why := p.problem(); {
 			case why != "":
-				refused = append(refused, fmt.Sprintf("port %q of cluster %s: %s", cut(p.Name), shown(part.cluster), why))
+				refused = append(refused, fmt.Sprintf("port %q of cluster %s: %s", legible.Beginning(p.Name, legible.Short), shown(part.cluster), why))
 			case slices.ContainsFunc(ports, func(q Port) bool { return q.Name == p.Name || q.same(p) }):
 			case len(ports) == maxPorts:
-				refused = append(refused, fmt.Sprintf("port %q of cluster %s: there are %d ports already", cut(p.Name), shown(part.cluster), maxPorts))
+				refused = append(refused, fmt.Sprintf("port %q of cluster %s: there are %d ports already", legible.Beginning(p.Name, legible.Short), shown(part.cluster), maxPorts))
 			default:
 				ports = append(ports, p)
 			}
@@ -148,7 +150,7 @@ func quoted(text string, plain ...string) string {
 	if slices.Contains(plain, text) {
 		return text
 	}
-	return strconv.Quote(cut(text))
+	return strconv.Quote(legible.Beginning(text, legible.Short))
 }
 
 // shown is a cluster's name in messages.

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -110,12 +111,7 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if w.owner != "" {
 		next.OwnerKind, next.OwnerName, next.OwnerUID = "ServiceImport", w.Of.Name, w.owner
 	}
-	return next, have == nil || !next.equal(have)
-}
-
-func (s *Service) equal(t *Service) bool {
-	return s.Type == t.Type && slices.Equal(s.Ports, t.Ports) && s.Traffic == t.Traffic && s.OwnerKind == t.OwnerKind && s.OwnerName == t.OwnerName && s.OwnerUID == t.OwnerUID &&
-		maps.Equal(s.Labels, t.Labels) && maps.Equal(s.Annotations, t.Annotations)
+	return next, have == nil || !equality.Semantic.DeepEqual(&next, have)
 }
 
 // WantedImport is a ServiceImport as it is to be.

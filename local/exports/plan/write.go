@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"isthmus/internal/legible"
 )
 
 // merged is what the parts of a group make together.
@@ -20,16 +22,7 @@ type merged struct {
 	ports     []Port
 	metadata  metadata // what is copied
 	conflicts []Conflict
-	refused   []string
-}
-
-// why has what of the parts can't be used; empty: all can.
-func (one *merged) why() string {
-	const most = 10
-	if n := len(one.refused) - most; n > 0 {
-		return strings.Join(one.refused[:most], "; ") + fmt.Sprintf("; and %d more", n)
-	}
-	return strings.Join(one.refused, "; ")
+	refused   []string // what of the parts can't be used
 }
 
 // write decides on each group that has a part, or had one.
@@ -42,7 +35,7 @@ func (m *maker) write() {
 	}
 	owners := m.names(wanted)
 	for _, one := range wanted {
-		g, why := one.group, one.why()
+		g, why := one.group, strings.Join(legible.First(one.refused, mostRefused), "; ")
 		m.out.Conflicts = append(m.out.Conflicts, one.conflicts...)
 		state, detail := m.place(one, owners[g.target()])
 		if state == Written && !one.headless && len(one.ports) == 0 {
@@ -142,7 +135,7 @@ func (m *maker) place(one *merged, owner group) (s State, detail string) {
 		case m.MCSVersion == "":
 			return NoImports, noImports
 		case o != nil && !m.MarkedImport(o):
-			return Taken, "the ServiceImport is somebody else's: it was written by " + cmp.Or(cut(o.Manager), "another controller")
+			return Taken, "the ServiceImport is somebody else's: it was written by " + cmp.Or(legible.Beginning(o.Manager, legible.Short), "another controller")
 		case o != nil && o.Deleting:
 			return Waiting, "the ServiceImport is being deleted"
 		case one.headless:
