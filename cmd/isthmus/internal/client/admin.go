@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -26,29 +25,16 @@ type Answer[T any] struct {
 // askedAtOnce is how many gateways are asked at a time: each may answer 32 MiB.
 const askedAtOnce = 4
 
-// readOne reads a page of one gateway.
-func readOne[T any](ctx context.Context, p cli.Process, t *Target, path string) (Answer[T], error) {
-	answers, err := ask(ctx, p, t, pageOf(path), 1, pageReader[T](path))
-	if err != nil {
-		return Answer[T]{}, err
-	}
-	return answers[0], answers[0].Err
-}
-
-// ReadAll reads a page of every gateway. Those that fail are answers too; there is an error if none
+// ReadAll reads a page of every gateway that the flags choose. Those that fail are answers too; there is an error if none
 // could be asked at all. It prints on standard error what it waits for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
-	return ask(ctx, p, t, pageOf(path), math.MaxInt, pageReader[T](path))
-}
-
-func pageReader[T any](path string) func(context.Context, reach.Gateway, *T) (time.Time, error) {
-	return func(ctx context.Context, g reach.Gateway, into *T) (time.Time, error) {
+	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Gateway, into *T) (time.Time, error) {
 		return fetch(ctx, g, path, into)
-	}
+	})
 }
 
-// ask asks so many gateways for something, which what describes.
-func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, limit int, one func(context.Context, reach.Gateway, *T) (time.Time, error)) ([]Answer[T], error) {
+// ask asks gateways for something, which what describes.
+func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, one func(context.Context, reach.Gateway, *T) (time.Time, error)) ([]Answer[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	gateways, release, err := t.find(ctx, p)
@@ -56,7 +42,9 @@ func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, limi
 		return nil, err
 	}
 	defer release()
-	gateways = gateways[:min(len(gateways), limit)]
+	if t.first {
+		gateways = gateways[:1]
+	}
 	list := make([]Answer[T], len(gateways)) // those who are late write to it, whatever is returned
 	err = t.await(ctx, p, what+" of "+names(gateways), names(gateways), func() error {
 		var asking errgroup.Group
@@ -71,11 +59,7 @@ func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, limi
 				return nil
 			})
 		}
-		_ = asking.Wait() // each has its own error
-		if errors.Is(ctx.Err(), context.Canceled) {
-			return ctx.Err()
-		}
-		return nil
+		return asking.Wait() // each has its own error
 	})
 	if err != nil {
 		return nil, err
@@ -109,10 +93,10 @@ func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Gateway,
 func (t *Target) await(ctx context.Context, p cli.Process, what, who string, work func() error) error {
 	err := p.Await(ctx, fmt.Sprintf(" for %s, for %v at most", what, t.Timeout), work)
 	switch {
-	case err == nil:
-		return nil
 	case errors.Is(ctx.Err(), context.Canceled):
 		return errors.New("interrupted")
+	case err == nil:
+		return nil
 	case ctx.Err() != nil:
 		return t.late(who)
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"strings"
 	"time"
@@ -98,7 +97,7 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
 	}
-	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services", math.MaxInt, func(ctx context.Context, g reach.Gateway, seen *check.Seen) (time.Time, error) {
+	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services", func(ctx context.Context, g reach.Gateway, seen *check.Seen) (time.Time, error) {
 		at, err := fetch(ctx, g, "/debug/clusters", &seen.Clusters)
 		if err == nil {
 			_, err = fetch(ctx, g, "/debug/services", &seen.Services)

@@ -62,17 +62,10 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	}
 }
 
-// read reads the page of clusters: of every gateway, or of one that is watched.
+// read reads the page of clusters: of every gateway, or of the one that is watched.
 func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.ClustersOutput, error) {
-	const path = "/debug/clusters"
-	var shown Answer[adminapi.Clusters]
-	var others []adminapi.OtherGateway
-	var err error
-	if o.watch {
-		shown, err = readOne[adminapi.Clusters](ctx, p, &o.Target, path)
-	} else {
-		shown, others, err = readEach(ctx, p, &o.Target, path, clusterFacts)
-	}
+	o.first = o.watch
+	shown, others, err := readEach(ctx, p, &o.Target, "/debug/clusters", clusterFacts)
 	if err != nil {
 		return nil, err
 	}

@@ -40,8 +40,8 @@
 // To add a verb: a file with its name that has its flags, help and run function,
 // and an entry in [Verbs]. A verb that opens a stream is a session (stream.go)
 // with a state of its own, as get_state.go and get_table.go are those of get: it keeps messages as they are sent. One that
-// reads a page embeds [Target] (target.go), by which readOne asks one gateway and
-// [ReadAll] every one (admin.go), and has the types of the page and of what it prints
+// reads a page embeds [Target] (target.go), by which [ReadAll] asks every
+// gateway (admin.go), and has the types of the page and of what it prints
 // in internal/adminapi.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.

@@ -23,7 +23,7 @@ type explainOptions struct {
 }
 
 func explainVerb() cli.Verb {
-	o := new(explainOptions)
+	o := &explainOptions{Target: Target{first: true}}
 	return o.verb(cli.Verb{
 		Use:     "explain AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
@@ -46,7 +46,7 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 	if err != nil {
 		return err
 	}
-	answer, err := readOne[adminapi.Explanation](ctx, p, &o.Target, "/debug/explain?"+query)
+	answer, _, err := readEach[adminapi.Explanation](ctx, p, &o.Target, "/debug/explain?"+query, nil)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type fact struct {
 	own bool
 }
 
-// readEach reads a page of every gateway. It returns the first that answers, and how the
+// readEach reads a page of every gateway that the flags choose. It returns the first that answers, and how the
 // others differ from it; there is an error if none answers.
 func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts) (shown Answer[T], others []adminapi.OtherGateway, err error) {
 	answers, err := ReadAll[T](ctx, p, o, path)

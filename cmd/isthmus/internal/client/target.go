@@ -18,6 +18,7 @@ type Target struct {
 	reach.Options
 	Timeout time.Duration // of all that the verb does; it is above 0
 	output  string        // table or json
+	first   bool          // only the first gateway is asked
 }
 
 // AdminFlag adds --admin, for verbs that read pages.
