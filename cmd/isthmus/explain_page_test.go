@@ -21,19 +21,13 @@ import (
 
 // explained is a source with one slice, and what it leaves out.
 type explained struct {
-	*offers
+	*source
 	left []federation.Considered
 }
 
 func (x explained) Explain(federation.ServiceID, uint16) iter.Seq[federation.Considered] {
 	return slices.Values(x.left)
 }
-
-// nowhere is a Directory of no nodes and no profiles.
-type nowhere struct{}
-
-func (nowhere) Zone(string) (string, <-chan struct{})                                { return "z1", nil }
-func (nowhere) Profile(federation.ProfileKey) *federation.Watch[*federation.Profile] { return nil }
 
 const hostile = "\x1b[31m</script><b>\u009b\u202e\xff\n"
 
@@ -54,7 +48,7 @@ func newExplainedGateway(t testing.TB) http.Handler {
 		d.Members = append(d.Members, federation.Member{Cluster: c, Service: web})
 	}
 	table.Define(web, d)
-	api, err := grpcapi.New(table, nowhere{}, grpcapi.Options{Linger: -1})
+	api, err := grpcapi.New(table, directory{}, grpcapi.Options{Linger: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,26 +12,6 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// offering is a source with every Service, each with one endpoint that no other has.
-type offering struct{ cluster, missing int }
-
-func (o offering) State(id federation.ServiceID) federation.ServiceState {
-	if o.missing > 0 && strings.HasSuffix(id.Name, "7") {
-		return federation.Missing
-	}
-	return federation.Present
-}
-func (o offering) Reader(id federation.ServiceID, _ uint16) federation.Reader {
-	var n int
-	_, _ = fmt.Sscanf(id.Name, "web-%d", &n) // other names have number 0
-	addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(o.cluster), byte(n >> 8), byte(n)}), 80)
-	return sharing{federation.Share{State: o.State(id), Slices: []*federation.Slice{{Endpoints: []*federation.Endpoint{{Addr: addr}}}}}}
-}
-
-type sharing struct{ federation.Share }
-
-func (s sharing) Read() federation.Share { return s.Share }
-
 // manyShops has so many clusters and federated services of three members each, all of them watched.
 func manyShops(tb testing.TB, clusters, services int) *shop {
 	o := newShop(federation.NewTable(federation.Options{}))
@@ -39,7 +19,16 @@ func manyShops(tb testing.TB, clusters, services int) *shop {
 	for i := range clusters {
 		name := federation.ClusterName(fmt.Sprintf("c%03d", i))
 		o.linked = append(o.linked, adminapi.Cluster{Cluster: string(name), Secret: "s", ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}})
-		o.table.Link(name, federation.Ready, offering{cluster: i, missing: i % 2})
+		from := numbered(name, i, 1)
+		if all := from.offers; i%2 == 1 {
+			from.offers = func(id federation.ServiceID) []netip.AddrPort {
+				if strings.HasSuffix(id.Name, "7") {
+					return nil
+				}
+				return all(id)
+			}
+		}
+		o.table.Link(name, federation.Ready, from)
 	}
 	for i := range services {
 		id := federation.ServiceID{Namespace: fmt.Sprint("ns-", i%100), Name: fmt.Sprint("web-", i)}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"testing"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -16,43 +15,18 @@ import (
 	"isthmus/grpcapi"
 )
 
-// tens is a source with every Service, each with ten endpoints that no other has.
-type tens struct {
-	federation.ClusterName
-	number int
-}
-
-func (s tens) State(federation.ServiceID) federation.ServiceState { return federation.Present }
-func (s tens) Reader(id federation.ServiceID, _ uint16) federation.Reader {
-	var n int
-	_, _ = fmt.Sscanf(id.Name, "web-%d", &n)
-	slice := &federation.Slice{}
-	for i := range 10 {
-		n := n*10 + i
-		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(s.number), byte(n >> 8), byte(n)}), 80)
-		slice.Endpoints = append(slice.Endpoints, &federation.Endpoint{Addr: addr, Cluster: s.ClusterName})
-	}
-	return sharing{federation.Share{State: federation.Present, Slices: []*federation.Slice{slice}}}
-}
-
-// nodeZones has Nodes whose zones have their names, and no profiles.
-type nodeZones struct{}
-
-func (nodeZones) Zone(node string) (string, <-chan struct{})                           { return node, nil }
-func (nodeZones) Profile(federation.ProfileKey) *federation.Watch[*federation.Profile] { return nil }
-
 // scrapedWorld serves the metrics of a gateway with 250 linked clusters of 1,000 endpoints each, and 1,000 federated
 // services of 25 members, each with a Get stream from each of three zones.
 func scrapedWorld(b *testing.B) http.Handler {
 	registry, table := prometheus.NewRegistry(), federation.NewTable(federation.Options{})
-	server, err := grpcapi.New(table, nodeZones{}, grpcapi.Options{Registerer: registry, Log: zap.NewNop()})
+	server, err := grpcapi.New(table, directory{}, grpcapi.Options{Registerer: registry, Log: zap.NewNop()})
 	if err != nil {
 		b.Fatal(err)
 	}
 	registry.MustRegister(federationMetrics(table, false), tierMetrics(table))
 	for i := range 250 {
 		name := federation.ClusterName(fmt.Sprintf("c%03d", i))
-		table.Link(name, federation.Ready, tens{name, i})
+		table.Link(name, federation.Ready, numbered(name, i, 10))
 	}
 	conn := connect(b, server)
 	for i := range 1000 {

@@ -12,48 +12,6 @@ import (
 	"isthmus/federation"
 )
 
-// offers is a cluster that offers the same of every Service that it has.
-type offers struct {
-	has   federation.ServiceID
-	slice *federation.Slice
-}
-
-func newOffers(cluster federation.ClusterName, has string, addrs ...string) *offers {
-	o := &offers{federation.ServiceID{Namespace: "shop", Name: has}, &federation.Slice{}}
-	for _, a := range addrs {
-		o.slice.Endpoints = append(o.slice.Endpoints, &federation.Endpoint{Addr: netip.MustParseAddrPort(a), Cluster: cluster})
-	}
-	return o
-}
-
-func (o *offers) State(id federation.ServiceID) federation.ServiceState {
-	if id == o.has {
-		return federation.Present
-	}
-	return federation.Missing
-}
-
-func (o *offers) Reader(id federation.ServiceID, _ uint16) federation.Reader {
-	return reader{o, id}
-}
-
-// Owner: a Pod has 10.0.0.99.
-func (o *offers) Owner(a netip.Addr) string {
-	if a == netip.MustParseAddr("10.0.0.99") {
-		return "Pod shop/mine"
-	}
-	return ""
-}
-
-type reader struct {
-	*offers
-	id federation.ServiceID
-}
-
-func (r reader) Read() federation.Share {
-	return federation.Share{State: r.State(r.id), Slices: []*federation.Slice{r.slice}}
-}
-
 // scrape returns every series as a line: name, label values, value.
 func scrape(t *testing.T, c prometheus.Collector) (lines []string) {
 	t.Helper()
