@@ -250,14 +250,3 @@ func TestExplainListsWhatIsMissing(t *testing.T) {
 		}
 	}
 }
-
-// TestVerdictWords: each verdict has words of its own.
-func TestVerdictWords(t *testing.T) {
-	seen := make(map[string]bool)
-	for v := range OtherFamily + 1 {
-		if w := v.String(); w == "" || seen[w] {
-			t.Errorf("verdict %d is %q", v, w)
-		}
-		seen[v.String()] = true
-	}
-}

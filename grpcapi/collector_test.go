@@ -63,7 +63,8 @@ func (w countedWorld) expect(t *testing.T, prefix string, want ...string) {
 }
 
 // TestEndpointsMetrics: streams are counted for each member of their service, with the
-// member's cluster and name, until they end.
+// member's cluster and name, until they end. Those of several zones are in one series, which counts a
+// change once. Streams without endpoints make no series with their hostname.
 func TestEndpointsMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
@@ -72,7 +73,8 @@ func TestEndpointsMetrics(t *testing.T) {
 		local[0].Hostname = "web-0"
 		w.offer("", local...)
 		w.offer("east", pods("10.1.0.1:80")...)
-		calls := []*caller{w.get(webAddr, ""), w.get(webAddr, "n1"), w.get("web-0."+webAddr, "")}
+		w.nodes.move("n1", "a")
+		calls := []*caller{w.get(webAddr, ""), w.get(webAddr, "n1"), w.get("web-0."+webAddr, ""), w.get("made-up."+webAddr, "")}
 		of := func(cluster, host string, subscribers, pods, updates int) (lines []string) {
 			if host != "" {
 				host = " hostname=" + host
@@ -92,14 +94,15 @@ func TestEndpointsMetrics(t *testing.T) {
 				t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 			}
 		}
-		expect(of("local", "", 2, 2, 0), of("local", "web-0", 1, 1, 0), of("east", "", 2, 1, 0), of("east", "web-0", 1, 0, 0))
+		expect(of("local", "", 3, 2, 0), of("local", "web-0", 1, 1, 0), of("east", "", 3, 1, 0), of("east", "web-0", 1, 0, 0))
+		calls[3].hangUp()
 		w.offer("east", pods("10.1.0.1:80", "10.1.0.2:80")...)
 		expect(of("local", "", 2, 2, 0), of("local", "web-0", 1, 1, 0), of("east", "", 2, 2, 1), of("east", "web-0", 1, 0, 1))
 		w.expect(t, "isthmus_endpoints_sent", "isthmus_endpoints_sent cluster=east 4", "isthmus_endpoints_sent cluster=local 5", "isthmus_endpoints_sent cluster=north 0")
 		calls[2].hangUp()
 		calls[1].hangUp()
 		expect(of("local", "", 1, 2, 0), of("east", "", 1, 2, 1))
-		w.expect(t, "isthmus_views", "isthmus_views grpc_method=Get state=open 1", "isthmus_views grpc_method=Get state=warm 1",
+		w.expect(t, "isthmus_views", "isthmus_views grpc_method=Get state=open 1", "isthmus_views grpc_method=Get state=warm 2",
 			"isthmus_views grpc_method=GetProfile state=open 0", "isthmus_views grpc_method=GetProfile state=warm 0",
 			"isthmus_views_evicted_total grpc_method=Get 0", "isthmus_views_evicted_total grpc_method=GetProfile 0")
 		w.table.Define(web, nil)
@@ -146,34 +149,6 @@ func TestProfileUpdatesAreForgotten(t *testing.T) {
 			t.Fatal("there is no bound")
 		}
 	}
-}
-
-// TestZonesAndMadeUpNames: streams of several zones are in one series, which counts
-// a change once. Streams without endpoints make no series with their hostname.
-func TestZonesAndMadeUpNames(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newCounted(t)
-		w.define(true, federation.Local)
-		w.offer("", pods("10.0.0.1:80")...)
-		var calls []*caller
-		for _, node := range []string{"n1", "n2", "n3"} {
-			w.nodes.move(node, "zone-of-"+node)
-			calls = append(calls, w.get(webAddr, node))
-		}
-		const labels = " cluster=local namespace=shop port=80 service=web "
-		w.expect(t, "endpoints_updates", "endpoints_updates"+labels+"0")
-		w.expect(t, "endpoints_subscribers", "endpoints_subscribers"+labels+"3")
-		for i := range 5 {
-			calls = append(calls, w.get(fmt.Sprintf("made-up-%d.%s", i, webAddr), ""))
-		}
-		w.expect(t, "endpoints_subscribers", "endpoints_subscribers"+labels+"8")
-		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
-		w.expect(t, "endpoints_updates", "endpoints_updates"+labels+"1")
-		w.expect(t, "endpoints_pods", "endpoints_pods"+labels+"2")
-		for _, c := range calls {
-			c.hangUp()
-		}
-	})
 }
 
 // TestMadeUpNodes: where the answer depends on the node, nodes without endpoints share their series.

@@ -95,6 +95,8 @@ func TestExplain(t *testing.T) {
 		expect("1:zone/in-service")
 		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"], Lost: federation.LastResort})
 		expect("1:last-resort/last-resort")
+		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"], Lost: federation.LastResort, Cordon: federation.LastResort, Region: "r"})
+		expect() // its standing and its tier are the same
 		synctest.Wait()
 		for _, m := range proxy.take() {
 			if text := m.update.String(); strings.Contains(text, "isthmus") {
@@ -103,6 +105,11 @@ func TestExplain(t *testing.T) {
 		}
 		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"]})
 		expect("1:zone/in-service")
+		d = *w.table.Definitions()[web]
+		d.Preference = new(*d.Preference)
+		d.Preference.MinReady.Count = 2 // which is no change of tiers
+		w.table.Define(web, &d)
+		expect()
 		proxy.sees(t, "")
 		w.offer("east", inA, pod("10.2.0.1:80"))
 		expect("2:any/in-service") // no more than what has changed

@@ -74,17 +74,10 @@ func TestExplanation(t *testing.T) {
 	})
 }
 
-// TestExplanationRefused: questions that can't be answered, and services that are not served.
+// TestExplanationRefused: an explanation, too, needs memory for its view. TestExplainRefusals of cmd/isthmus has what else can't be answered.
 func TestExplanationRefused(t *testing.T) {
 	w := newWorld(t, Options{Linger: -1, ViewBytes: 1})
-	for authority, code := range map[string]codes.Code{"web": codes.InvalidArgument, "10.0.0.1:80": codes.InvalidArgument, webAddr: codes.ResourceExhausted} {
-		if _, err := w.server.Explain(t.Context(), Question{Authority: authority}); status.Code(err) != code {
-			t.Errorf("%s: %v, want %v", authority, err, code)
-		}
-	}
-	w = newWorld(t, Options{Linger: -1})
-	x, err := w.server.Explain(t.Context(), Question{Authority: "none.shop.svc.cluster.local"})
-	if err != nil || status.Code(x.Refusal) != codes.NotFound || x.Definition != nil || x.Port != 80 {
-		t.Errorf("a service that is not there: %+v, %v", x, err)
+	if _, err := w.server.Explain(t.Context(), Question{Authority: webAddr}); status.Code(err) != codes.ResourceExhausted {
+		t.Error(err)
 	}
 }

@@ -51,41 +51,40 @@ func TestRejectedProfileByHistory(t *testing.T) {
 
 // TestMadeUpDestinations: views of destinations that do not exist are not kept. For
 // those that exist, clients can make up namespaces and the ports of a Pod: such views
-// are kept, within the bounds.
+// are kept, within the bounds, of which TestIdleViewsAreBounded has the others.
 func TestMadeUpDestinations(t *testing.T) {
 	at := func(port int) string { return fmt.Sprintf("10.0.0.1:%d", port) }
 	instance := federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}
-	portsOfAPod := func(w *world, i int) *caller {
-		w.profiles.put(addrKey(at(1000+i)), endpointProfile(pod(at(1000+i))))
-		return w.getProfile(at(1000+i), "")
-	}
-	portOfAPod := func(i int) string { return "endpoint " + at(1000+i) }
 	for name, x := range map[string]struct {
 		open func(w *world, i int) *caller
 		want func(i int) string
 		kept int
-		max  int // of their bytes; 0: the default
 	}{
 		"undeclared ports": {
 			func(w *world, i int) *caller {
 				w.profiles.put(federation.ProfileKey{Service: web, Port: uint16(1000 + i)}, &federation.Profile{Reason: federation.NoPort})
 				return w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1000+i), "")
 			},
-			func(int) string { return "nothing" }, 0, 0,
+			func(int) string { return "nothing" }, 0,
 		},
 		"namespaces of a service's clients": {
 			func(w *world, i int) *caller {
 				w.profiles.put(federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("made-up", i)}, wiretest.WebProfile())
 				return w.getProfile(webAddr, fmt.Sprint("made-up", i))
 			},
-			func(int) string { return "web" }, 3, 0,
+			func(int) string { return "web" }, 3,
 		},
-		"a pod's ports":               {portsOfAPod, portOfAPod, 3, 0},
-		"a pod's ports, within bytes": {portsOfAPod, portOfAPod, 2, 2500},
+		"a pod's ports": {
+			func(w *world, i int) *caller {
+				w.profiles.put(addrKey(at(1000+i)), endpointProfile(pod(at(1000+i))))
+				return w.getProfile(at(1000+i), "")
+			},
+			func(i int) string { return "endpoint " + at(1000+i) }, 3,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, Options{IdleViews: 3, IdleBytes: x.max})
+				w := newWorld(t, Options{IdleViews: 3})
 				w.profiles.put(instance, endpointProfile(pod(at(80))))
 				for i := range 50 {
 					w.getProfile(fmt.Sprintf("x%d.shop.svc.cluster.local", i), "").fails(t, codes.NotFound, "")

@@ -59,11 +59,20 @@ func TestParseAuthority(t *testing.T) {
 		longest + "x.shop.svc.cluster.local":        invalid,
 		longest + "x.web.shop.svc.cluster.local:80": invalid,
 		strings.Repeat("x", 1<<20) + webAddr[3:]:    invalid,
+		strings.Repeat("é", 5000):                   invalid,
+
+		"[fe80::1%" + strings.Repeat("x", 5000) + "]:80": ip + "fe80::1%x",
 	}
 	for authority, message := range bad {
 		got, err := parseAuthority(authority, "cluster.local")
 		if status.Code(err) != codes.InvalidArgument || !strings.HasPrefix(status.Convert(err).Message(), message) {
 			t.Errorf("%q: got %+v, %v; want InvalidArgument, %s", authority, got, err, message)
+		}
+		_, other := parseDestination(authority, "cluster.local")
+		for _, err := range []error{err, other} { // it repeats a bounded part of what was asked
+			if text := status.Convert(err).Message(); len(text) > 2*maxQuoted || !utf8.ValidString(text) {
+				t.Errorf("%.20q...: a text of %d bytes", authority, len(text))
+			}
 		}
 	}
 }

@@ -6,18 +6,15 @@ import (
 	"io"
 	"net"
 	"runtime"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf8"
 
 	"golang.org/x/net/http2"
 	"golang.org/x/net/http2/hpack"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"isthmus/grpcapi/internal/wiretest"
@@ -158,19 +155,6 @@ func TestUntakenAnswers(t *testing.T) {
 		t.Errorf("a later call ends with %v", got)
 	}
 	wiretest.Until(t, "nothing counts any more", func() bool { runtime.GC(); return w.server.budget.used.Load() == 0 })
-}
-
-// TestLongQuote: the status of a call repeats a bounded part of what was asked.
-func TestLongQuote(t *testing.T) {
-	for _, authority := range []string{strings.Repeat("x", 10_000), strings.Repeat("é", 5000), "[fe80::1%" + strings.Repeat("x", 5000) + "]:80"} {
-		_, err := parseAuthority(authority, "cluster.local")
-		_, err2 := parseDestination(authority, "cluster.local")
-		for _, err := range []error{err, err2} {
-			if s := status.Convert(err); s.Code() != codes.InvalidArgument || len(s.Message()) > 2*maxQuoted || !utf8.ValidString(s.Message()) {
-				t.Errorf("%.20q...: %v, %d bytes", authority, s.Code(), len(s.Message()))
-			}
-		}
-	}
 }
 
 // TestStalledConnection: the connection of many streams that have stalled is closed,

@@ -11,12 +11,15 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestVerbKnowsVerdicts: isthmus explain has a sentence for each verdict of the gateway.
+// TestVerbKnowsVerdicts: isthmus explain has a sentence for each verdict of the gateway, which has words of its own.
 func TestVerbKnowsVerdicts(t *testing.T) {
 	page := adminapi.Explanation{Authority: "web:80", Verdicts: map[string]int{}}
 	for v := range federation.OtherFamily + 1 {
 		page.Verdicts[v.String()] = 1
 		page.Addresses = append(page.Addresses, adminapi.ExplainedAddress{Address: "10.0.0.1", Verdict: v.String()})
+	}
+	if len(page.Verdicts) != int(federation.OtherFamily)+1 || page.Verdicts[""] > 0 {
+		t.Errorf("words of verdicts: %v", page.Verdicts)
 	}
 	page.Set.Endpoints = 1
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { encodePage(page).serve(w) }))
