@@ -62,7 +62,10 @@ func reflect(ctx context.Context, t *testing.T, addr string) (reflectionStream, 
 	if err := s.Send(reflectionRequest()); err != nil && err != io.EOF {
 		return nil, err
 	}
-	_, err = s.Recv()
+	answer, err := s.Recv()
+	if err == nil && len(answer.GetFileDescriptorResponse().GetFileDescriptorProto()) == 0 {
+		t.Errorf("the answer describes nothing: %v", answer)
+	}
 	return s, err
 }
 

@@ -18,7 +18,6 @@ func (d *demo) compare(ctx context.Context) error {
 	err := d.parts(ctx, []part{
 		{"a proxy that connects now is sent the same, in one message", d.newProxy},
 		{"isthmus get shows the same", d.byGet},
-		{"a client that knows only gRPC reflection gets the same", d.byReflection},
 		{"cart-east, a mirror by remote discovery, has east's Pods", d.mirror},
 	})
 	if err != nil {

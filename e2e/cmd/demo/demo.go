@@ -44,9 +44,7 @@ type demo struct {
 
 	want     endpoints              // what the proxy should see by now
 	tiers    func(endpoints) string // that the table shows; nil: it shows none
-	cordoned []netip.AddrPort       // north's endpoints before its cordon
 	gateways []*playedGateway       // north's
-	eastGone time.Time              // when its API server was killed
 	undo     []func() error
 }
 

@@ -7,9 +7,8 @@
 // Each step prints what is done and what the proxy saw, and is checked: the
 // endpoints must become exactly those of the Pods that are ready in the linked
 // clusters that the Service prefers, and no endpoint that a step leaves alone may be
-// missing for even one message. Steps also check how many messages brought a change,
-// and when. The first step that is not as it should be ends the demo with
-// an explanation and exit status 1.
+// missing for even one message. The first step that is not as it should be ends the demo
+// with an explanation and exit status 1.
 //
 // The decisions behind it:
 //

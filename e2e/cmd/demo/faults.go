@@ -10,27 +10,44 @@ import (
 	"isthmus/internal/adminapi"
 )
 
+// kill kills a cluster's API server. It returns once the gateway has noticed.
+func (d *demo) kill(ctx context.Context, name string) (note string, err error) {
+	if err := d.servers[name].Kill(); err != nil {
+		return "", err
+	}
+	gone := time.Now()
+	if err := d.awaitLink(ctx, name, "stale"); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("after %s the gateway calls it stale; its endpoints stay", short(time.Since(gone))), nil
+}
+
+// restart brings API servers back. It returns once the gateway follows them, and returns when the last one was started.
+func (d *demo) restart(ctx context.Context, clusters ...string) (started time.Time, err error) {
+	for _, name := range clusters {
+		started = time.Now()
+		if err := d.servers[name].Restart(ctx); err != nil {
+			return started, err
+		}
+	}
+	for _, name := range clusters {
+		if err := d.awaitLink(ctx, name, adminapi.Ready); err != nil {
+			return started, err
+		}
+	}
+	return started, nil
+}
+
 func (d *demo) killEast(ctx context.Context) (none time.Time, note string, err error) {
-	if err := d.servers[east].Kill(); err != nil {
+	if note, err = d.kill(ctx, east); err != nil {
 		return none, "", err
 	}
-	d.eastGone = time.Now()
-	if err := d.awaitLink(ctx, east, "stale"); err != nil {
-		return none, "", err
-	}
-	note = fmt.Sprintf("after %s the gateway calls it stale; its endpoints stay", short(time.Since(d.eastGone)))
 	return none, note, hold(ctx, d.stream, d.want, outage)
 }
 
 func (d *demo) startEast(ctx context.Context) (none time.Time, note string, err error) {
-	if err := d.servers[east].Restart(ctx); err != nil {
-		return none, "", err
-	}
-	back := time.Now()
-	if err := d.awaitLink(ctx, east, "ready"); err != nil {
-		return none, "", err
-	}
-	return none, fmt.Sprintf("it was away for %s; the gateway calls it ready again %s later", short(back.Sub(d.eastGone)), short(time.Since(back))), nil
+	started, err := d.restart(ctx, east)
+	return none, fmt.Sprintf("%s later the gateway calls it ready", short(time.Since(started))), err
 }
 
 func (d *demo) rotateNorth(ctx context.Context) (none time.Time, note string, err error) {
@@ -47,19 +64,11 @@ func (d *demo) rotateNorth(ctx context.Context) (none time.Time, note string, er
 // restartNorth proves that the new credentials are in use: what was connected
 // by the old ones is no more.
 func (d *demo) restartNorth(ctx context.Context) (none time.Time, note string, err error) {
-	if err := d.servers[north].Kill(); err != nil {
+	if _, err := d.kill(ctx, north); err != nil {
 		return none, "", err
 	}
-	if err := d.awaitLink(ctx, north, "stale"); err != nil {
-		return none, "", err
-	}
-	if err := d.servers[north].Restart(ctx); err != nil {
-		return none, "", err
-	}
-	if err := d.awaitLink(ctx, north, adminapi.Ready); err != nil {
-		return none, "", err
-	}
-	return none, "so that the gateway had to log in again, which only the new token lets it", nil
+	_, err = d.restart(ctx, north)
+	return none, "so that the gateway had to log in again, which only the new token lets it", err
 }
 
 // awaitLink returns when the gateway shows a linked cluster in a state.

@@ -17,7 +17,7 @@ func (d *demo) lookAround(ctx context.Context) {
 	ways := [][2]string{
 		{"what a proxy sees, live", bin + "/isthmus get " + federated + " --addr " + d.gateway.Addr()},
 		{"of a remote-discovery mirror", bin + "/isthmus get " + mirror + " --addr " + d.gateway.Addr()},
-		{"the same by reflection", `grpcurl -plaintext -d '{"path":"` + federated + `"}' ` + d.gateway.Addr() + " " + destination + "/Get"},
+		{"the same by reflection", `grpcurl -plaintext -d '{"path":"` + federated + `"}' ` + d.gateway.Addr() + " io.linkerd.proxy.destination.Destination/Get"},
 		{"the links and their states", "curl -s http://" + d.gateway.MetricsAddr() + "/debug/clusters"},
 		{"the metrics", "curl -s http://" + d.gateway.MetricsAddr() + "/metrics"},
 		{"scale east", "kubectl --kubeconfig " + d.servers[east].Kubeconfig() + " -n shop scale deployment web --replicas 6"},

@@ -33,22 +33,20 @@ func (d *demo) networks(ctx context.Context) error {
 		return err
 	}
 	both := []int{0, 1}
-	for _, s := range []step{
-		{"annotate north's link with its network", d.northBehind, d.newBeforeGone},
-		{"scale north from 4 to 1", d.scaleNorth(1, both...), note("the gateways are served while one endpoint behind them is ready")},
-		{"scale north from 1 to 0", d.scaleNorth(0), d.oneMessage},
-		{"scale north from 0 to 1", d.scaleNorth(1, both...), d.oneMessage},
-		{"scale north from 1 to 4", d.scaleNorth(4, both...), nil},
-		{"the first gateway fails its probes", d.gatewaysAlive(1), d.oneMessage},
-		{"the other one fails too", d.gatewaysAlive(), d.oneMessage},
-		{"both answer again", d.gatewaysAlive(both...), nil},
-		{"take the network away", d.northFlat, d.newBeforeGone},
-	} {
-		if err := d.step(ctx, s); err != nil {
-			return d.explain(s.title, err)
-		}
-	}
-	return nil
+	return d.steps(ctx, []step{
+		{"annotate north's link with its network", d.annotateNorth("isthmus.io/network", "far", "", func(context.Context) error {
+			d.expectGateways(both...)
+			return nil
+		})},
+		{"scale north from 4 to 1", d.scaleNorth(1, "the gateways are served while one endpoint behind them is ready", both...)},
+		{"scale north from 1 to 0", d.scaleNorth(0, "")},
+		{"scale north from 0 to 1", d.scaleNorth(1, "", both...)},
+		{"scale north from 1 to 4", d.scaleNorth(4, "", both...)},
+		{"the first gateway fails its probes", d.gatewaysAlive("", 1)},
+		{"the other one fails too", d.gatewaysAlive("while web has other endpoints, a cluster none of whose gateways answers is not used")},
+		{"both answer again", d.gatewaysAlive("", both...)},
+		{"take the network away", d.annotateNorth("isthmus.io/network", "", "", func(ctx context.Context) error { return d.expectPods(ctx, north) })},
+	})
 }
 
 // playGateways starts north's gateways and writes their Services.
@@ -76,60 +74,25 @@ func (d *demo) expectGateways(numbers ...int) {
 	}
 }
 
-func (d *demo) northBehind(ctx context.Context) (changed time.Time, note string, err error) {
-	d.expectGateways(0, 1)
-	changed, err = d.shops[west].AnnotateLink(ctx, north, map[string]string{"isthmus.io/network": "far"})
-	return changed, "", err
-}
-
-func (d *demo) northFlat(ctx context.Context) (changed time.Time, note string, err error) {
-	if err := d.expectPods(ctx, north); err != nil {
-		return changed, "", err
-	}
-	changed, err = d.shops[west].AnnotateLink(ctx, north, map[string]string{"isthmus.io/network": ""})
-	return changed, "", err
-}
-
 // scaleNorth leaves so many Pods behind the gateways, with which the proxy sees these of them.
-func (d *demo) scaleNorth(to int, seen ...int) func(context.Context) (time.Time, string, error) {
-	return func(ctx context.Context) (changed time.Time, note string, err error) {
+func (d *demo) scaleNorth(to int, note string, seen ...int) deed {
+	return func(ctx context.Context) (changed time.Time, _ string, err error) {
 		before := len(d.want[north])
 		changed, err = d.shops[north].Scale(ctx, "web", to)
-		if d.expectGateways(seen...); err == nil && len(seen) == before {
-			return time.Time{}, "", nil
+		if d.expectGateways(seen...); len(seen) == before {
+			changed = time.Time{}
 		}
-		return changed, "", err
+		return changed, note, err
 	}
 }
 
 // gatewaysAlive lets only these gateways answer.
-func (d *demo) gatewaysAlive(numbers ...int) func(context.Context) (time.Time, string, error) {
+func (d *demo) gatewaysAlive(note string, numbers ...int) deed {
 	return func(context.Context) (time.Time, string, error) {
 		for i, g := range d.gateways {
 			g.Live(slices.Contains(numbers, i))
 		}
 		d.expectGateways(numbers...)
-		note := ""
-		if len(numbers) == 0 {
-			note = "while web has other endpoints, a cluster none of whose gateways answers is not used"
-		}
 		return time.Now(), note, nil
 	}
-}
-
-// note is a check that adds something to the row, and checks nothing more.
-func note(text string) func(change) (string, error) {
-	return func(change) (string, error) { return text, nil }
-}
-
-// newBeforeGone checks that what takes north's place was there, in one message, before anything of it left.
-func (d *demo) newBeforeGone(c change) (note string, err error) {
-	joined, err := c.together(c.to[north])
-	if err != nil {
-		return "", err
-	}
-	if left := c.countBefore(joined, c.from[north]); left < len(c.from[north]) {
-		return "", fmt.Errorf("of %d endpoints of north the proxy had %d when the others came by %s", len(c.from[north]), left, joined)
-	}
-	return "", nil
 }

@@ -155,7 +155,7 @@ func (d *demo) startGateway(ctx context.Context) error {
 			`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`,
 			"-log-level=info",
 			"-target-cluster-label=true", // by which the table knows clusters
-			"-exports=on", "-unlinked-after=" + unlinkedAfter.String(),
+			"-exports=on",
 			"-shutdown-delay=0s", "-drain=1s", // no proxy has to be sent elsewhere at the end
 		},
 	})

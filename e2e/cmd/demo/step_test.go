@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"flag"
-	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -94,7 +93,7 @@ func TestStep(t *testing.T) {
 				}
 				d.want = grown
 				return time.Now(), "a remark", nil
-			}, nil})
+			}})
 			if test.want == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -115,39 +114,14 @@ func TestStep(t *testing.T) {
 	}
 }
 
-// TestStepChecked: what a step checks of its own is part of its row.
-func TestStepChecked(t *testing.T) {
-	for name, test := range map[string]struct{ note, err string }{
-		"as it should be": {note: "looked at"},
-		"not":             {err: "not so"},
+func TestTiers(t *testing.T) {
+	for want, e := range map[string]endpoints{
+		"none": {}, "local": {west: addrs("10.1.0.1:80")}, "any": {north: addrs("10.3.0.1:80")},
+		"local, any": {west: addrs("10.1.0.1:80"), east: addrs("10.2.0.1:80")},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			d, updates := subscribed(t, &out)
-			began := time.Now()
-			d.tiers = endpoints.tiers
-			err := d.step(t.Context(), step{"grow", func(context.Context) (time.Time, string, error) {
-				updates <- of("north", "10.3.0.1:80")
-				d.want = endpoints{west: d.want[west], east: d.want[east], north: addrs("10.3.0.1:80")}
-				return time.Now(), "", nil
-			}, func(c change) (string, error) {
-				if len(c.messages) != 1 || c.messages[0].Number != 3 || c.began.Before(began) || c.changed.Before(c.began) ||
-					len(c.from[north]) != 0 || len(c.to[north]) != 1 {
-					t.Errorf("it is given %+v", c)
-				}
-				if test.err != "" {
-					return "", errors.New(test.err)
-				}
-				return test.note, nil
-			}})
-			if got := fmt.Sprint(err); test.err != "" && got != test.err || test.err == "" && err != nil {
-				t.Errorf("got %v, want %q", err, test.err)
-			}
-			printed := out.String()
-			if !strings.Contains(printed, "local, any") || strings.Contains(printed, "FAILED") != (test.err != "") || !strings.Contains(printed, test.note) {
-				t.Errorf("it printed %q", printed)
-			}
-		})
+		if got := e.tiers(); got != want {
+			t.Errorf("%v: %q, not %q", e, got, want)
+		}
 	}
 }
 
@@ -157,7 +131,7 @@ func TestStepOnEndedStream(t *testing.T) {
 	err := d.step(t.Context(), step{"end", func(ctx context.Context) (time.Time, string, error) {
 		close(updates)
 		return time.Time{}, "", hold(ctx, d.stream, d.want, seenLimit)
-	}, nil})
+	}})
 	if err == nil || !strings.Contains(err.Error(), "the stream has ended") {
 		t.Errorf("got %v", err)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"maps"
 	"time"
 )
 
@@ -24,12 +24,12 @@ const (
 // step is one row of the table.
 type step struct {
 	title string
-	// do changes something and sets what the proxy should see. It returns when the
-	// change was made, or zero if the proxy should see none, and what there is to add.
-	do func(context.Context) (changed time.Time, note string, err error)
-	// check looks at how the proxy came to see it, beyond what is checked of every step; nil: nothing does.
-	check func(change) (note string, err error)
+	do    deed
 }
+
+// deed changes something and sets what the proxy should see. It returns when the change was made, or zero if the proxy should see
+// none, and what there is to add.
+type deed func(context.Context) (changed time.Time, note string, err error)
 
 func (d *demo) story(ctx context.Context) error {
 	d.screen.print("\n%s, as one proxy in west sees it on one stream:\n\n", federated)
@@ -37,19 +37,24 @@ func (d *demo) story(ctx context.Context) error {
 	if err := d.first(ctx); err != nil {
 		return d.explain("the first message", err)
 	}
-	for _, s := range []step{
+	return d.steps(ctx, []step{
 		d.scale(east, 2, 5),
 		d.scale(east, 5, 1),
-		{"unlink north", d.unlinkNorth, nil},
-		{"link north again", d.relinkNorth, nil},
-		{"kill east's API server", d.killEast, nil},
+		{"unlink north", d.unlinkNorth},
+		{"link north again", d.relinkNorth},
+		{"kill east's API server", d.killEast},
 		d.scale(west, 3, 4),
-		{"start east's API server again", d.startEast, nil},
+		{"start east's API server again", d.startEast},
 		d.scale(east, 1, 3),
-		{"rotate the credentials of north's link", d.rotateNorth, nil},
-		{"restart north's API server", d.restartNorth, nil},
+		{"rotate the credentials of north's link", d.rotateNorth},
+		{"restart north's API server", d.restartNorth},
 		d.scale(north, 2, 4),
-	} {
+	})
+}
+
+// steps takes one step after the other.
+func (d *demo) steps(ctx context.Context, list []step) error {
+	for _, s := range list {
 		if err := d.step(ctx, s); err != nil {
 			return d.explain(s.title, err)
 		}
@@ -91,20 +96,14 @@ func (d *demo) expectPods(ctx context.Context, name string) error {
 
 // step takes one step and checks what the proxy sees of it.
 func (d *demo) step(ctx context.Context, s step) error {
-	c := change{from: endpoints{}, began: time.Now()}
-	for name, addrs := range d.want {
-		c.from[name] = slices.Clone(addrs)
-	}
+	from := maps.Clone(d.want)
 	d.stream.Mark()
-	r := row{title: s.title, before: c.from.counts()}
+	r := row{title: s.title, before: from.counts()}
 	stop := d.drawLive(r)
-	notes, seen, err := d.take(ctx, s, &c)
+	when, note, err := d.take(ctx, s, from)
 	stop()
 	d.fill(&r)
-	r.when, r.verdict = "no change", "none"
-	if !c.changed.IsZero() {
-		r.when = short(seen.Sub(c.changed))
-	}
+	r.when, r.verdict = when, "none"
 	switch {
 	case ctx.Err() != nil:
 		r.when, r.verdict = "", "interrupted"
@@ -112,36 +111,30 @@ func (d *demo) step(ctx context.Context, s step) error {
 		r.when, r.verdict = "", "FAILED"
 	}
 	d.screen.finish(r)
-	for _, note := range notes {
-		if err == nil && note != "" {
-			d.screen.note(note)
-		}
+	if err == nil && note != "" {
+		d.screen.note(note)
 	}
 	return err
 }
 
-// take takes a step, notes what has changed, and returns when the proxy saw it.
-func (d *demo) take(ctx context.Context, s step, c *change) (notes []string, seen time.Time, err error) {
-	last := d.stream.Snapshot().Messages
+// take takes a step, and returns how long after it the proxy saw the change, and what there is to add.
+func (d *demo) take(ctx context.Context, s step, from endpoints) (when, note string, err error) {
 	changed, note, err := s.do(ctx)
 	if err != nil {
-		return nil, seen, err
+		return "", "", err
 	}
-	c.changed, c.to = changed, d.want
-	if seen, err = await(ctx, d.stream, d.want, seenLimit); err != nil {
-		return nil, seen, err
+	seen, err := await(ctx, d.stream, d.want, seenLimit)
+	if err != nil {
+		return "", "", err
 	}
 	if err := hold(ctx, d.stream, d.want, calm); err != nil {
-		return nil, seen, err
+		return "", "", err
 	}
-	if err := d.stream.Flapped(c.from.kept(d.want)...); err != nil || s.check == nil {
-		return []string{note}, seen, err
+	when = "no change"
+	if !changed.IsZero() {
+		when = short(seen.Sub(changed))
 	}
-	if c.messages, err = since(d.stream, last); err != nil {
-		return nil, seen, err
-	}
-	more, err := s.check(*c)
-	return []string{note, more}, seen, err
+	return when, note, d.stream.Flapped(from.kept(d.want)...)
 }
 
 // fill puts what the stream shows now into a row.
@@ -197,14 +190,13 @@ func (d *demo) explain(title string, err error) error {
 }
 
 func (d *demo) scale(name string, from, to int) step {
-	title := fmt.Sprintf("scale %s from %d to %d", name, from, to)
-	return step{title, func(ctx context.Context) (time.Time, string, error) {
+	return step{fmt.Sprintf("scale %s from %d to %d", name, from, to), func(ctx context.Context) (time.Time, string, error) {
 		changed, err := d.shops[name].Scale(ctx, "web", to)
 		if err != nil {
 			return changed, "", err
 		}
 		return changed, "", d.expectPods(ctx, name)
-	}, nil}
+	}}
 }
 
 func (d *demo) unlinkNorth(ctx context.Context) (time.Time, string, error) {
