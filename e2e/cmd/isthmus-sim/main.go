@@ -46,8 +46,6 @@ Checked are
   isthmus-sim -seeds 10                          ten seeds, the first given by -seed
   isthmus-sim -clusters 200 -services 5 -duration 5m
   isthmus-sim -faults '^(refuse|silent)$'        only those faults; -faults none: none
-  isthmus-sim -bulkhead                          no rounds, but what 50,000 pods of a linked
-                                                 cluster cost, for each kind of owner
 
 What happens, and in which order, follows from the seed and the flags for how much
 there is; when exactly, and what meets what in the gateway, does not. So a failure is
@@ -58,9 +56,8 @@ the end of the gateway's log. The exit code is 1 then.
 faults: `
 
 type arguments struct {
-	sim      sim.Config
-	seeds    int
-	bulkhead bool
+	sim   sim.Config
+	seeds int
 }
 
 func parse(args []string, out io.Writer) (arguments, error) {
@@ -79,7 +76,6 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	flags.DurationVar(&s.Duration, "duration", 0, "no round begins after that")
 	flags.DurationVar(&s.Within, "within", 20*time.Second, "how long it may take until all is right once all is healed")
 	flags.StringVar(&s.Gateway, "gateway", "", "`path` of the isthmus command; built from the repository unless given")
-	flags.BoolVar(&a.bulkhead, "bulkhead", false, "measure what pods of one cluster cost")
 	flags.BoolVar(&s.Verbose, "v", false, "show each step")
 	faults := flags.String("faults", ".", "`regular expression` of the faults that may happen")
 	err := cli.Parse(flags, args, overview+strings.Join(sim.FaultNames(), ", ")+"\n\nflags:\n", out)
@@ -108,14 +104,6 @@ func parse(args []string, out io.Writer) (arguments, error) {
 func run(ctx context.Context, args []string, out io.Writer) error {
 	a, err := parse(args, out)
 	if err != nil {
-		return err
-	}
-	if a.bulkhead {
-		const pods = 50_000
-		junk, err := sim.MeasureJunk(ctx, a.sim, pods)
-		for _, j := range junk {
-			fmt.Fprintln(out, j)
-		}
 		return err
 	}
 	for range a.seeds {
