@@ -16,7 +16,7 @@ func connectionFaults() []fault {
 	return []fault{{
 		name: "deleted-unseen", state: "stale",
 		inject: deleteUnseen, heal: restore, verify: servesPlainly,
-	}, endlessErrors()}
+	}}
 }
 
 // ownFaults are those of the gateway's own cluster.

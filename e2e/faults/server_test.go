@@ -37,7 +37,7 @@ func serverFaults() []fault {
 			return s.far.site.renew(ctx, func(dir string) error { return os.RemoveAll(filepath.Join(dir, "pki")) })
 		},
 		heal: func(ctx context.Context, s *stage) error { return s.relink(ctx) },
-	}, definitionDeleted()}
+	}}
 }
 
 func restart(ctx context.Context, s *stage) error { return s.faulty.site.cluster().Restart(ctx) }

@@ -1,0 +1,66 @@
+package faults
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"isthmus/e2e/intercept"
+	"isthmus/e2e/object"
+	"isthmus/internal/apisim"
+)
+
+// optional are the kinds that a cluster with a vast API discovery does not have, so that the gateway asks that for all of them at once.
+var optional = []string{"replicasets", "jobs", "servers", "externalworkloads"}
+
+// TestVastDiscovery: what API discovery answers counts for its cluster's budget: the gateway takes no more memory than it has in an HA
+// install of Linkerd.
+func TestVastDiscovery(t *testing.T) {
+	inTurn(t)
+	start := func(name string) *endlessCluster {
+		s, err := apisim.Start(name, nil)
+		must(t, err)
+		t.Cleanup(func() { must(t, s.Close()) })
+		s.Admit("good")
+		return &endlessCluster{Server: s, name: name}
+	}
+	own, vast := start("own"), start("vast")
+	target, err := url.Parse("http://" + vast.Addr())
+	must(t, err)
+	var discovered atomic.Int32
+	server := intercept.Start(t, target, &http.Transport{}, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case slices.Contains(optional, path.Base(r.URL.Path)):
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+		case r.URL.Path == "/apis": // which is what API discovery is asked first
+			_, err := io.WriteString(w, `{"kind":"APIGroupList","groups":[`)
+			item := `{"name":"` + strings.Repeat("x", 256) + `"},`
+			for sent := 0; err == nil && sent < 200<<20; sent += len(item) { // less than an answer may have at all
+				_, err = io.WriteString(w, item)
+			}
+			discovered.Add(1)
+		default:
+			w.Header().Del("Content-Type")
+			forward(w, r)
+		}
+	})
+	kubeconfig, err := vast.Kubeconfig(server.Listener.Addr().String(), "good")
+	must(t, err)
+	must(t, own.Put(object.Link(vast.name, kubeconfig)))
+	w := startBeside(t, own)
+	w.awaitState(t, vast.name, "ready", recovery)
+	await(t, patience, func() error {
+		if n := int(discovered.Load()); n < len(optional) {
+			return fmt.Errorf("API discovery has been asked %d times", n)
+		}
+		return nil
+	})
+}
