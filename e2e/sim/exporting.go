@@ -268,7 +268,7 @@ func (x *exporting) after(before, after runtime.Object) {
 	}
 	if o, ok := after.(*corev1.Service); ok {
 		had, _ := before.(*corev1.Service)
-		x.note(valid(o, had))
+		x.note(lawfulService(o, had))
 	}
 	was, _ := before.(*unstructured.Unstructured)
 	if now, _ := after.(*unstructured.Unstructured); was != nil || now != nil {
