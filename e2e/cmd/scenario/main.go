@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +24,7 @@ const overview = `scenario runs case files (*.txtar) against three Kubernetes AP
 
 usage: scenario [flags] FILE|DIR...
 
-Without flags it starts three clusters (west, east, north) and a gateway that is local
+It starts three clusters (west, east, north) and a gateway that is local
 to west, builds the commands for both where they are missing, runs every case, and
 stops all again. The commands of cases are described in e2e/testdata/README.md.
 
@@ -33,10 +32,6 @@ stops all again. The commands of cases are described in e2e/testdata/README.md.
   scenario -run '^plain-' -v e2e/testdata/cases   some, showing each command
   scenario -count 20 mine.txtar                   one case again and again
   scenario -gateway ./isthmus mine.txtar          another build of the gateway
-  scenario -cluster west=W -cluster east=E -cluster north=N -addr 127.0.0.1:8086 \
-      -metrics 127.0.0.1:9996 mine.txtar          clusters (by kubeconfig) and a
-                                                  gateway that run already; cases that
-                                                  stop or restart them are skipped
 
 A failed case prints the command, what was expected and found, the recent messages of its
 streams, and the end of the gateway's log. The exit code is 1 when a case failed.
@@ -55,21 +50,11 @@ type arguments struct {
 }
 
 func parse(args []string, out io.Writer) (arguments, error) {
-	a := arguments{start: scenario.StartConfig{Kubeconfigs: map[string]string{}}}
+	var a arguments
 	flags := flag.NewFlagSet("scenario", flag.ContinueOnError)
 	run := flags.String("run", "", "run only the cases whose name matches this regular expression")
 	flags.StringVar(&a.start.Gateway, "gateway", "", "`path` of the isthmus command; built from the repository unless given")
 	flags.StringVar(&a.start.Controlplane, "controlplane", "", "`path` of the controlplane command; built from the repository unless given")
-	flags.StringVar(&a.start.Addr, "addr", "", "gRPC `address` of a gateway that runs already; goes with -cluster and -metrics")
-	flags.StringVar(&a.start.Metrics, "metrics", "", "HTTP `address` of that gateway")
-	flags.Func("cluster", "`NAME=KUBECONFIG` of a cluster that runs already; give all three", func(text string) error {
-		name, path, ok := strings.Cut(text, "=")
-		if !ok || !slices.Contains(scenario.ClusterNames, name) {
-			return fmt.Errorf("give NAME=KUBECONFIG, NAME being one of %q", scenario.ClusterNames)
-		}
-		a.start.Kubeconfigs[name] = path
-		return nil
-	})
 	flags.StringVar(&a.start.Dir, "dir", "", "`folder` for the clusters' state, kept; a temporary one unless given")
 	flags.StringVar(&a.log, "log", "", "`file` for the whole log of the gateway")
 	flags.IntVar(&a.count, "count", 1, "run the cases that many times")
@@ -81,23 +66,13 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	if a.only, err = regexp.Compile(*run); err != nil {
 		return a, cli.Usagef("-run: %w", err)
 	}
-	a.paths = flags.Args()
-	return a, a.validate()
-}
-
-func (a *arguments) validate() error {
-	clusters := len(a.start.Kubeconfigs)
-	switch {
-	case len(a.paths) == 0:
-		return cli.Usagef("no case files given; see -help")
-	case clusters != 0 && clusters != len(scenario.ClusterNames):
-		return cli.Usagef("-cluster is needed for each of %q", scenario.ClusterNames)
-	case a.start.Addr != "" && (clusters == 0 || a.start.Metrics == ""):
-		return cli.Usagef("-addr goes with -cluster and -metrics: a running gateway knows its own clusters")
-	case a.count < 1:
-		return cli.Usagef("-count must be at least 1")
+	if a.paths = flags.Args(); len(a.paths) == 0 {
+		return a, cli.Usagef("no case files given; see -help")
 	}
-	return nil
+	if a.count < 1 {
+		return a, cli.Usagef("-count must be at least 1")
+	}
+	return a, nil
 }
 
 // load parses all cases; mistakes in any of them are reported together.
