@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/program"
 )
 
 func main() {
@@ -56,7 +57,7 @@ type options struct {
 func parse(args []string, stdout io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
-	flags.StringVar(&o.bin, "bin", "", "the `folder` with the programs isthmus and controlplane (default: that of demo, or else they are built)")
+	flags.StringVar(&o.bin, "bin", "", "the `folder` with the programs isthmus and controlplane (default: they are built)")
 	flags.StringVar(&o.dir, "dir", "", "the `folder` for state and logs; it stays (default: a temporary one, removed at the end)")
 	flags.BoolVar(&o.networks, "networks", false, "have north on another network for a while, where web is reached through gateways")
 	flags.BoolVar(&o.keep, "keep", false, "leave everything running at the end, until Ctrl-C")
@@ -69,26 +70,19 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	return o, nil
 }
 
-// programs returns the paths of isthmus and controlplane. Empty ones have to be
-// built.
-func (o options) programs() (isthmus, controlplane string, err error) {
-	bin := o.bin
-	if bin == "" {
-		self, err := os.Executable()
-		if err != nil {
-			return "", "", nil
+// programs returns the paths of isthmus and controlplane, which it brings up to date unless their folder is given.
+func (o options) programs(ctx context.Context) (isthmus, controlplane string, err error) {
+	if o.bin == "" {
+		if controlplane, err = program.Controlplane.Path(ctx); err == nil {
+			isthmus, err = program.Isthmus.Path(ctx)
 		}
-		bin = filepath.Dir(self)
+		return isthmus, controlplane, err
 	}
-	isthmus, controlplane = filepath.Join(bin, "isthmus"), filepath.Join(bin, "controlplane")
+	isthmus, controlplane = filepath.Join(o.bin, "isthmus"), filepath.Join(o.bin, "controlplane")
 	for _, path := range []string{isthmus, controlplane} {
-		if _, err := os.Stat(path); err == nil {
-			continue
-		}
-		if o.bin != "" {
+		if _, err := os.Stat(path); err != nil {
 			return "", "", cli.Usagef("--bin: there is no %s; make tools builds it", path)
 		}
-		return "", "", nil
 	}
 	return isthmus, controlplane, nil
 }

@@ -13,7 +13,6 @@ import (
 	"isthmus/e2e/cluster"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
-	"isthmus/e2e/program"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/shop"
 )
@@ -22,18 +21,12 @@ import (
 const firstToken = "remote-access-token-1"
 
 func (d *demo) setUp(ctx context.Context) error {
-	isthmus, controlplane, err := d.options.programs()
+	if d.options.bin == "" {
+		d.screen.print("  building the programs; the first time takes some minutes\n")
+	}
+	isthmus, controlplane, err := d.options.programs(ctx)
 	if err != nil {
 		return err
-	}
-	if isthmus == "" {
-		d.screen.print("  building the programs; the first time takes some minutes\n")
-		if controlplane, err = program.Controlplane.Path(ctx); err != nil {
-			return err
-		}
-		if isthmus, err = program.Isthmus.Path(ctx); err != nil {
-			return err
-		}
 	}
 	d.isthmus = isthmus
 	return d.parts(ctx, []part{
