@@ -159,7 +159,7 @@ func hostThatHangs(t *testing.T, s *stage) {
 	defer conn.Close()
 	var hanging []*proxy.Stream
 	for range 100 {
-		one := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: "all.overload.svc.cluster.local:80", Pulse: &s.pulse, MayBeLate: !*long})
+		one := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: "all.overload.svc.cluster.local:80", MayBeLate: !*long})
 		defer one.Close()
 		must(t, one.Open(t.Context()))
 		hanging = append(hanging, one)

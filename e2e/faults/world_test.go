@@ -21,7 +21,6 @@ import (
 	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
 	"isthmus/e2e/proxy"
-	"isthmus/e2e/pulse"
 	"isthmus/internal/adminapi"
 )
 
@@ -35,7 +34,6 @@ type world struct {
 	stages      atomic.Int32
 	clusters    reading[adminapi.Clusters]
 	metrics     reading[[]admin.Sample]
-	pulse       pulse.Pulse // of this process, which runs on the gateway's machine
 }
 
 const calm = "calm"
@@ -70,7 +68,6 @@ func newWorld(t *testing.T, flags []string, more ...string) *world {
 func (w *world) watch(t *testing.T) {
 	life, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var watching sync.WaitGroup
-	watching.Go(func() { w.pulse.Run(life) })
 	watching.Go(func() {
 		for poll.Pause(life, 200*time.Millisecond) == nil {
 			if err := w.well(life); err != nil && life.Err() == nil {
@@ -189,7 +186,7 @@ func (w *world) subscribe(t *testing.T, kind proxy.Kind, service, namespace stri
 	conn, err := proxy.Dial(w.gateway.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: service + "." + namespace + ".svc.cluster.local:80", Pulse: &w.pulse, MayBeLate: !*long})
+	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: service + "." + namespace + ".svc.cluster.local:80", MayBeLate: !*long})
 	t.Cleanup(s.Close)
 	must(t, s.Open(t.Context()))
 	return s

@@ -11,8 +11,7 @@
 //   - A remove before it is ignored, and an add without addresses changes nothing. Both are faults of the sender: the
 //     proxy would go on with stale endpoints.
 //   - A profile in which messages are nested more than 100 deep cannot be read at all.
-//   - A first message that takes longer than FirstMessageLimit is a fault too: the proxy has given up by then. Pauses
-//     of this process do not count where a Stream has a Pulse.
+//   - A first message that takes longer than FirstMessageLimit is a fault too: the proxy has given up by then.
 //
 // Subscriber is a proxy that keeps a Stream open although replicas of the server come and go: it tries again after a pause
 // that doubles from 0.1 s up to a minute and starts over with any message; and it takes any replica that connects, of those

@@ -11,8 +11,6 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
-
-	"isthmus/e2e/pulse"
 )
 
 const (
@@ -62,8 +60,6 @@ type Config struct {
 	Kind      Kind
 	Authority string
 	Token     string // context token
-	// Pulse runs in this process; nil: none does. The first message may be late by its pauses.
-	Pulse *pulse.Pulse
 	// MayBeLate is for streams of tests that run beside others: that the first message is late is no fault. On a machine
 	// that is busy it may be for no fault of the server.
 	MayBeLate bool
@@ -201,7 +197,7 @@ func (s *Stream) take(m any, at time.Time) {
 		empty = msg.Detail == "{}"
 	}
 	if s.status.First == nil {
-		if s.waited(at) > FirstMessageLimit && !s.cfg.MayBeLate {
+		if at.Sub(s.status.Opened) > FirstMessageLimit && !s.cfg.MayBeLate {
 			msg.Faults = append(msg.Faults, LateFirst)
 		}
 		s.status.First = &msg
@@ -216,14 +212,6 @@ func (s *Stream) take(m any, at time.Time) {
 		s.history.note(&s.get, empty, msg.brief())
 	}
 	s.notify()
-}
-
-// waited returns how long the first message took that came at a moment.
-func (s *Stream) waited(at time.Time) time.Duration {
-	if s.cfg.Pulse == nil {
-		return at.Sub(s.status.Opened)
-	}
-	return s.cfg.Pulse.Between(s.status.Opened, at)
 }
 
 // end notes that the call is over, unless this side closed it.
