@@ -150,20 +150,20 @@ func (g *Gateway) process() *program.Process {
 // that do not begin with a dash are NAME=VALUE of its environment, after those of its Config. It returns when the gateway
 // is ready again.
 func (g *Gateway) Restart(ctx context.Context, args ...string) error {
-	if err := g.end(); err != nil {
+	if err := g.Halt(); err != nil {
 		return err
 	}
 	return g.launch(ctx, args)
 }
 
-// Stop ends the gateway by SIGTERM, and by SIGKILL when it is there after StopLimit still, which is an error. It is none when
-// it has ended already. Its ports are free from then on.
+// Stop ends the gateway for good, as Halt does. Its ports are free from then on.
 func (g *Gateway) Stop() error {
-	return errors.Join(g.end(), g.grpc.Release(), g.admin.Release())
+	return errors.Join(g.Halt(), g.grpc.Release(), g.admin.Release())
 }
 
-// end ends the process.
-func (g *Gateway) end() error {
+// Halt ends the process by SIGTERM, and by SIGKILL when it is there after StopLimit still, which is an error. It is none when it
+// has ended already. Restart starts it again.
+func (g *Gateway) Halt() error {
 	g.life.Lock()
 	defer g.life.Unlock()
 	g.mu.Lock()

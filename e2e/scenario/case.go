@@ -23,6 +23,7 @@ type Case struct {
 
 	EveryServer bool     // not only Isthmus has to pass it
 	Alone       bool     // no other case may run at the same time in the same clusters
+	Restarts    bool     // it begins by restarting the gateway
 	Linked      bool     // it has links; those that are not Alone have all the same
 	Proves      []string // the IDs of behaviours
 
@@ -148,6 +149,7 @@ func (p *parser) script(text string, from int) {
 // company notes whether other cases may run beside this one. They may if all that it writes has names of its own, except for
 // links, of which each cluster has one for all, and if it has these before it opens streams.
 func (p *parser) company(words []string) {
+	p.c.Restarts = p.c.Restarts || len(p.c.steps) == 0 && words[0] == "restart-gateway"
 	switch words[0] {
 	case "link":
 		plain := len(words) == 4 && words[1] == words[3]

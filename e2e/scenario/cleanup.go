@@ -31,8 +31,11 @@ func (r *run) end(ctx context.Context) error {
 		// would be a rotation.
 		errs = append(errs, poll.Pause(ctx, settleTime))
 	}
-	if r.flagged {
-		errs = append(errs, r.restartGateway(ctx, nil), r.eachCluster(func(w *writer) (err error) {
+	if _, disturbed := r.states[ClusterNames[0]]; disturbed {
+		errs = append(errs, r.awaitLocal(ctx))
+	}
+	if r.flagged { // to start it without them is up to the next case, which may have some of its own
+		errs = append(errs, r.runner.env.Gateway.(Restarter).Halt(), r.eachCluster(func(w *writer) (err error) {
 			for namespace := range r.ownNamespaces(w) {
 				err = errors.Join(err, w.removeEach(ctx, servicesResource, namespace, "isthmus.io/written-by"))
 			}
@@ -41,9 +44,6 @@ func (r *run) end(ctx context.Context) error {
 	}
 	if len(r.mcs) > 0 {
 		errs = append(errs, r.setMCS(ctx, noMCS, slices.Collect(maps.Keys(r.mcs))))
-	}
-	if _, disturbed := r.states[ClusterNames[0]]; disturbed {
-		errs = append(errs, r.awaitLocal(ctx))
 	}
 	return errors.Join(errs...)
 }

@@ -3,7 +3,8 @@
 //
 // Parse reads a case and reports all its mistakes with file and line before anything is run. A Runner runs cases one
 // after the other against an Environment: three clusters and a gateway. Afterwards it leaves the environment as it
-// found it, whatever the case did and however it ended. Cases that are not Alone may run at the same time, each by a Runner.
+// found it, whatever the case did and however it ended, but for a gateway with the case's flags, which is halted until a
+// case needs it. Cases that are not Alone may run at the same time, each by a Runner.
 //
 // Decisions:
 //

@@ -39,8 +39,9 @@ type Gateway interface {
 }
 
 // Restarter is a Gateway that can be started anew, with more flags. Words NAME=VALUE, which flags can't be, go into its
-// environment.
+// environment. A Gateway that is halted fails its Check.
 type Restarter interface {
+	Halt() error
 	Restart(ctx context.Context, args ...string) error
 }
 
@@ -136,7 +137,7 @@ func (r *Runner) skip(c *Case) string {
 func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 	caseCtx, cancel := context.WithTimeout(ctx, r.opt.Limit)
 	defer cancel()
-	if err := r.revive(caseCtx); err != nil {
+	if err := r.revive(caseCtx, c.Restarts); err != nil {
 		return fmt.Errorf("before the case: %w", err)
 	}
 	one := newRun(caseCtx, r, c)
@@ -145,7 +146,7 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		defer cancel()
 		undo := one.end(ctx)
-		if r.env.Gateway != nil && err == nil { // else it has been looked at, or may have
+		if r.env.Gateway != nil && !one.flagged && err == nil { // else it is halted, or has been looked at, or may have
 			undo = errors.Join(undo, r.env.Gateway.Check(ctx))
 		}
 		if undo != nil {
@@ -162,8 +163,9 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 	return nil
 }
 
-// revive starts anew what has died since the last case, which has failed for that.
-func (r *Runner) revive(ctx context.Context) error {
+// revive starts anew what has died since the last case, which has failed for that, and the gateway if that case has left it
+// halted and the next does not begin by starting it.
+func (r *Runner) revive(ctx context.Context, restarted bool) error {
 	for name, w := range r.writers {
 		err := w.answers(ctx)
 		if err == nil {
@@ -178,7 +180,7 @@ func (r *Runner) revive(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.env.Gateway == nil {
+	if r.env.Gateway == nil || restarted {
 		return nil
 	}
 	err := r.env.Gateway.Check(ctx)

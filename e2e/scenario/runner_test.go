@@ -47,6 +47,11 @@ func (d *double) Check(context.Context) error {
 	return nil
 }
 
+func (d *double) Halt() error {
+	d.sick.Store(true)
+	return nil
+}
+
 func (d *double) Restart(_ context.Context, args ...string) error {
 	d.restarts = append(d.restarts, fmt.Sprint(args))
 	d.sick.Store(false)
@@ -236,15 +241,25 @@ func TestFailureShowsWhatThereIsToKnow(t *testing.T) {
 	}
 }
 
+// A case that has given the gateway flags leaves it halted, and one that does not begin by a start of its own has it without them.
 func TestGatewayRestartsAreUndone(t *testing.T) {
 	gateway := newDouble(t)
-	result, _ := runScript(t, gateway, "restart-gateway\nrestart-gateway -a=b '-c=d e'", false)
-	if got := fmt.Sprint(gateway.restarts); result.Err != nil || got != "[[] [-a=b -c=d e] []]" {
-		t.Errorf("restarts %s, %v", got, result.Err)
-	}
-	gateway.restarts = nil
-	if result, _ := runScript(t, gateway, "restart-gateway", false); result.Err != nil || len(gateway.restarts) != 1 {
-		t.Errorf("restarts %v, %v", gateway.restarts, result.Err)
+	for _, x := range []struct {
+		script, restarts string
+		halted           bool
+	}{
+		{"restart-gateway\nrestart-gateway -a=b '-c=d e'", "[[] [-a=b -c=d e]]", true},
+		{"restart-gateway -a=c", "[[-a=c]]", true},
+		{"settle 1ms\nrestart-gateway -a=d", "[[] [-a=d]]", true},
+		{"settle 1ms", "[[]]", false},
+		{"restart-gateway", "[[]]", false},
+		{"settle 1ms", "[]", false},
+	} {
+		gateway.restarts = nil
+		result, _ := runScript(t, gateway, x.script, false)
+		if got := fmt.Sprint(gateway.restarts); result.Err != nil || got != x.restarts || gateway.sick.Load() != x.halted {
+			t.Errorf("%q: restarts %s, halted %t, %v", x.script, got, gateway.sick.Load(), result.Err)
+		}
 	}
 }
 
