@@ -290,21 +290,6 @@ func TestLeaseOfUnlinked(t *testing.T) {
 	s.want(t, "web-federated", "http=80 of local,east")
 }
 
-// TestMembersTakenAway: of what has no member left that can be read, nobody knows whose it is until all clusters are seen.
-func TestMembersTakenAway(t *testing.T) {
-	s := newSim(cluster("east", export("web", "federated", "http=80")))
-	s.settle(t)
-	delete(s.Services[ID{"shop", "web-federated"}].Annotations, remoteDiscovery)
-	east := s.of("east").Exports
-	s.of("east").Seen, s.of("east").Exports = false, nil
-	if writes := s.settle(t); len(writes) > 0 {
-		t.Errorf("written: %q", writes)
-	}
-	s.of("east").Seen, s.of("east").Exports = true, east
-	s.settle(t)
-	s.want(t, "web-federated", "http=80 of east")
-}
-
 // Once somebody else has the name of the derived Service the ServiceImport says so and has no IPs, and follows what is exported still.
 func TestDerivedNameTakenLater(t *testing.T) {
 	s := newSim(cluster("west", export("web", "import", "http=80")))

@@ -27,20 +27,6 @@ func TestStartUnread(t *testing.T) {
 	}
 }
 
-// TestPortTakenWhileUnknown: a port that somebody takes from a derived Service is put back, though its exporter is not known.
-func TestPortTakenWhileUnknown(t *testing.T) {
-	s := newSim(cluster("west", export("web", "import", "http=80,admin=90")))
-	s.settle(t)
-	s.of("west").Seen, s.of("west").SeenServiceExports, s.of("west").Exports = false, false, nil
-	o := *s.Services[ID{"shop", "web-clusterset"}]
-	o.Ports = o.Ports[:1]
-	s.Services[o.ID] = &o
-	s.settle(t)
-	if of := s.Services[o.ID]; len(of.Ports) != 2 || len(s.Imports[ID{"shop", "web"}].Ports) != 2 || of.Ports[1].Target != "90" {
-		t.Errorf("%+v, %+v", of.Ports, s.Imports[ID{"shop", "web"}].Ports)
-	}
-}
-
 // TestMembersTakenWhileUnlinked: what a cluster had that is linked no longer stays for its time, though somebody takes the members' names
 // from the derived Service.
 func TestMembersTakenWhileUnlinked(t *testing.T) {
