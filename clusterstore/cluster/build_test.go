@@ -154,11 +154,7 @@ func (w *world) del(objects ...metav1.Object) {
 
 // evaluate evaluates the policy of all namespaces, as workers do.
 func (w *world) evaluate() {
-	for namespace, p := range w.state.policies {
-		if p.changed || len(p.changes) > 0 {
-			w.state.evaluatePolicy(namespace, time.Time{})
-		}
-	}
+	w.state.dirtyPolicies.Drain(context.Background(), w.evaluatePolicy)
 }
 
 func (w *world) read(service string, port uint16) federation.Share {
@@ -178,7 +174,7 @@ func (s *state) size() int {
 func (w *world) marked() []string {
 	var list []string
 	w.cfg.Changed = func(id federation.ServiceID, _ time.Time) { list = append(list, id.Name) }
-	w.state.dirtyPolicies.Drain(context.Background(), w.state.evaluatePolicy)
+	w.evaluate()
 	w.state.dirty.Drain(context.Background(), w.cfg.Changed)
 	return list
 }

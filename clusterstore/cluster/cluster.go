@@ -120,7 +120,7 @@ func (c *Cluster) Run(ctx context.Context) {
 	for range 2 { // one may wait for a large service that is being read for another reason
 		all.Go(func() { c.state.dirty.Run(ctx, c.cfg.Changed) })
 	}
-	all.Go(func() { c.state.dirtyPolicies.Run(ctx, c.state.evaluatePolicy) })
+	all.Go(func() { c.state.dirtyPolicies.Run(ctx, c.evaluatePolicy) })
 	if own := c.state.own; own != nil {
 		all.Go(func() { own.dirty.Run(ctx, c.cfg.own.ProfileChanged) })
 	}

@@ -54,9 +54,10 @@
 //     the two sides alike, and sweepPod removes placeholders that nothing names.
 //   - replicaSets, jobs: owners of Pods, by key, each with its Pods. A Pod asks when it is put, an
 //     owner's change touches its Pods. attachOwner and detachOwner keep both sides alike.
-//   - policies: the Servers that make ports opaque, by namespace and name, with what they make opaque
-//     of each Pod. The join asks for each Pod. setServer and evaluatePolicy keep it right after a
-//     change of a Server, putEvaluated after one of a Pod.
+//   - servers: the Servers that make ports opaque, by key. Only their store asks.
+//   - policies: the same by namespace and name, with the sets of Pods that have the same labels and ports, and what is
+//     opaque of each set. The join asks for each Pod. setServer and evaluatePolicy keep it right after
+//     a change of a Server, regroup after one of a Pod.
 //   - nodes: zone and region, by name, and how many Nodes have each region. Region asks for the one
 //     that all have.
 //   - exports, with Config.Exports only: ServiceExports, by key, and of the own cluster Namespaces

@@ -138,10 +138,7 @@ type placedPod struct {
 	facts    podFacts
 	location *location
 	selected *crd.ExternalWorkload // with OwnConfig.SliceManager: what slices have of an ExternalWorkload
-
-	// What the namespace's Servers say of it, while it is put into the state:
-	by     *compiledServers // nil: there are none, or it is as it was
-	opaque Ports
+	set      *podSet               // while it is put into the state: what the namespace's Servers say of it; nil: there are none, or another is like it
 }
 
 func (c *Cluster) compactPod(o *corev1.Pod) (p placedPod, ok bool) {

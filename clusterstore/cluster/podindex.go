@@ -138,7 +138,7 @@ func (s *state) setFacts(p *pod, to placedPod) {
 		s.attachOwner(p)
 	}
 	if !before.siblings(p.facts) {
-		s.putEvaluated(p, to)
+		s.regroup(p, to.set)
 	}
 	s.touchPod(p)
 }

@@ -5,43 +5,43 @@ import (
 	"maps"
 	"slices"
 	"time"
+	"unique"
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/labels"
-
-	"isthmus/clusterstore/follow"
 )
 
 // policy is the Servers of one namespace that make ports opaque, or can't be read, and which
 // ports these make opaque of its Pods and ExternalWorkloads. All is under state.mu.
 //
-// When a Server changes, a worker evaluates each distinct set of labels and ports once, in the
-// namespace's turn; until then, Pods have the opaque ports that they had. That worker does nothing
-// else, so that no change of a service waits for it. When a Pod changes, its set is evaluated before it
-// is put into the state. Neither holds state.mu.
+// Pods with the same labels and ports are a set, which is evaluated once. When a Server changes, a worker
+// evaluates all sets, in the namespace's turn; until then, Pods have the opaque ports that they had. That
+// worker does nothing else, so that no change of a service waits for it. When a Pod changes, and no other is
+// like it, its set is evaluated before it is put into the state. Neither holds state.mu.
 type policy struct {
 	servers map[string]*serverFacts // by name
-	cost    int                     // of them all
+	changed bool                    // a Server has changed since the worker has read them
 	logged  bool                    // that not all are used
-	changed bool                    // all Pods are to be evaluated: a Server has changed, or there is room for more of opaque
-	used    *compiledServers        // by which Pods were evaluated last; nil: never
-	busy    bool                    // a worker evaluates
-	changes []*pod                  // that have changed meanwhile
-	opaque  map[*pod]*opaquePorts   // of those that have others than their own
-	sets    map[Ports]*opaquePorts  // those of opaque: equal ones share memory
-	lacking map[*pod]struct{}       // those that have their own opaque ports only, for maxRemembered
-
-	remembered int // bytes that sets take
+	used    *usedServers            // by which sets are evaluated; nil: the worker has not been here
+	pods    map[*pod]*podSet        // nil: the worker has not been here
+	sets    map[podFacts]*podSet    // those of pods
+	lists   map[opaquePorts]bool    // which sets have, or have had since the worker has been here
+	size    int                     // of lists, in bytes
+	lacking bool                    // there is no room in lists for those of all sets
 }
 
-// opaquePorts are all that are opaque of so many Pods.
-type opaquePorts struct {
-	ports Ports
-	pods  int
+// podSet is so many Pods or ExternalWorkloads of a namespace with the same labels and ports.
+type podSet struct {
+	facts  podFacts // without node
+	pods   int
+	by     *usedServers // by which it was evaluated last
+	opaque opaquePorts
+	lacks  bool // there is no room for what Servers make opaque of it
 }
 
-// size is what it takes, in bytes.
-func (o *opaquePorts) size() int { return 64 + len(o.ports.ranges) }
+// opaquePorts are all opaque ports of Pods of which Servers make some opaque; zero: they have their own only.
+// Equal ones share memory.
+type opaquePorts = unique.Handle[Ports]
 
 const (
 	// maxPolicy is how much the Servers of one namespace may cost: those beyond it, by
@@ -60,124 +60,78 @@ func (f podFacts) alike() podFacts { return podFacts{template: f.template, trait
 // portsOf returns all opaque ports of a Pod of the namespace, given its own. p may be nil.
 func (p *policy) portsOf(of *pod, own Ports) Ports {
 	if p != nil {
-		if set := p.opaque[of]; set != nil {
-			return set.ports
+		if set := p.pods[of]; set != nil && set.opaque != (opaquePorts{}) {
+			return set.opaque.Value()
 		}
 	}
 	return own
 }
 
-// policyFor returns the policy of the namespace of the Pod with that key; nil: that has no Servers.
-func (s *state) policyFor(key string) *policy {
-	if len(s.policies) == 0 {
-		return nil
-	}
-	return s.policies[namespaceOfPod(key)]
-}
-
-// evaluate evaluates a Pod that is to be put into the state. state.mu is not held.
+// evaluate evaluates a Pod that is to be put into the state, if no other is like it. state.mu is not held.
 func (s *state) evaluate(key string, o placedPod) placedPod {
+	var by *usedServers
 	s.mu.RLock()
-	if p := s.policyFor(key); p != nil {
-		if old := s.pods.get(key); old == nil || !old.facts.siblings(o.facts) {
-			o.by = p.used
-		}
+	if p := s.policies[namespaceOfPod(key)]; p != nil && p.sets[o.facts.alike()] == nil {
+		by = p.used
 	}
 	s.mu.RUnlock()
-	if o.by != nil {
-		t := o.facts.fullTemplate()
-		o.opaque = o.by.opaque(&t)
+	if by != nil {
+		o.set = &podSet{facts: o.facts.alike(), by: by, opaque: by.opaque(o.facts)}
 	}
 	return o
 }
 
-// putEvaluated stores what was evaluated of a Pod that is put into the state, or has gone.
-func (s *state) putEvaluated(of *pod, o placedPod) {
-	p := s.policyFor(of.key)
-	switch {
-	case p == nil:
-	case !of.facts.isRead():
-		s.forgetOpaque(p, of)
-		s.reportPolicy(of.namespace(), p)
-	case p.used != nil || p.busy: // otherwise a worker will evaluate all
-		if o.by != nil {
-			s.setOpaque(p, map[*pod]Ports{of: o.opaque})
-			s.reportPolicy(of.namespace(), p)
-		}
-		if p.busy || p.used != o.by {
-			p.changes = append(p.changes, of)
-			s.markPolicy(of.namespace())
-		}
-	}
-}
-
-// reportPolicy notes why not all Servers are used, or not for all Pods.
-func (s *state) reportPolicy(namespace string, p *policy) {
-	s.setUnusable("Servers of namespace "+namespace, p.excess())
-}
-
-// setOpaque stores the opaque ports of Pods, and returns those that have others than before. It forgets what they
-// had first: so what takes no more fits. Those that had others than their own get theirs before the rest.
-func (s *state) setOpaque(p *policy, all map[*pod]Ports) (changed []*pod) {
-	before := make(map[*pod]Ports)
-	for of, ports := range all {
-		own := of.facts.template.Value().opaque
-		if has := p.portsOf(of, own); ports != has || ports == own {
-			before[of] = has
-			s.forgetOpaque(p, of)
-		}
-	}
-	for _, more := range []bool{true, false} {
-		for of, had := range before {
-			own := of.facts.template.Value().opaque
-			if (had != own) != more {
-				continue
-			}
-			if ports := all[of]; ports != own {
-				p.remember(of, ports)
-			}
-			if p.portsOf(of, own) != had {
-				changed = append(changed, of)
-			}
-		}
-	}
-	return changed
-}
-
-// remember stores the opaque ports of a Pod of which none are stored, if there is room.
-func (p *policy) remember(of *pod, ports Ports) {
-	set := p.sets[ports]
-	if set == nil {
-		set = &opaquePorts{ports: ports}
-		if p.remembered+set.size() > maxRemembered {
-			p.lacking[of] = struct{}{}
-			return
-		}
-		p.sets[ports] = set
-		p.remembered += set.size()
-	}
-	set.pods++
-	p.opaque[of] = set
-}
-
-// forgetOpaque leaves a Pod its own opaque ports. Where that makes room for those of others, all are
-// evaluated again.
-func (s *state) forgetOpaque(p *policy, of *pod) {
-	delete(p.lacking, of)
-	set := p.opaque[of]
-	if set == nil {
+// regroup moves a Pod that is put into the state, or has gone, to the set of those like it. If there is none yet, it
+// is the one that was evaluated, or nil.
+func (s *state) regroup(of *pod, evaluated *podSet) {
+	p := s.policies[of.namespace()]
+	if p == nil || p.pods == nil { // the worker will
 		return
 	}
-	delete(p.opaque, of)
-	if set.pods--; set.pods > 0 {
-		return
+	if old := p.pods[of]; old != nil {
+		delete(p.pods, of)
+		if old.pods--; old.pods == 0 {
+			delete(p.sets, old.facts)
+		}
 	}
-	delete(p.sets, set.ports)
-	p.remembered -= set.size()
-	if len(p.lacking) > 0 {
-		p.changed = true
+	current := true
+	if of.facts.isRead() {
+		current = p.join(of, evaluated).by == p.used
+	}
+	if !current || p.lacking { // or there may be room now
 		s.markPolicy(of.namespace())
 	}
+}
+
+// join adds a Pod to the set of those like it.
+func (p *policy) join(of *pod, evaluated *podSet) *podSet {
+	facts := of.facts.alike()
+	set := p.sets[facts]
+	if set == nil {
+		if set = evaluated; set == nil {
+			set = &podSet{facts: facts}
+		}
+		p.sets[facts] = set
+		p.remember(set)
+	}
+	set.pods++
+	p.pods[of] = set
+	return set
+}
+
+// remember keeps what is opaque of a set, if there is room.
+func (p *policy) remember(set *podSet) {
+	set.lacks = false
+	if set.opaque == (opaquePorts{}) || p.lists[set.opaque] {
+		return
+	}
+	size := 64 + len(set.opaque.Value().ranges)
+	if p.size+size > maxRemembered {
+		set.opaque, set.lacks, p.lacking = opaquePorts{}, true, true
+		return
+	}
+	p.lists[set.opaque] = true
+	p.size += size
 }
 
 // markPolicy has the worker evaluate a namespace's policy.
@@ -187,143 +141,147 @@ func (s *state) markPolicy(namespace string) {
 	}
 }
 
-// evaluatePolicy evaluates what has changed of a namespace's Pods, or all after a change of a
-// Server. It is not called twice at the same time for a namespace.
-func (s *state) evaluatePolicy(namespace string, _ time.Time) {
+// evaluatePolicy evaluates the sets of a namespace's Pods that were evaluated by other Servers than there are, and
+// those for which there was no room. It returns why not all Servers are used, the first time that it finds that.
+// It is not called twice at the same time for a namespace.
+func (s *state) evaluatePolicy(namespace string) (excess string) {
 	s.lock()
 	p := s.policies[namespace]
 	if p == nil {
 		s.mu.Unlock()
-		return
+		return ""
 	}
-	by, pods, servers := p.used, p.changes, map[string]*serverFacts(nil)
+	if p.pods == nil {
+		p.pods, p.sets = make(map[*pod]*podSet), make(map[podFacts]*podSet)
+		for of := range s.podsOf(namespace) {
+			p.join(of, nil)
+		}
+	}
+	by, servers := p.used, map[string]*serverFacts(nil)
 	if p.changed {
-		pods, servers = slices.Collect(s.podsOf(namespace)), maps.Clone(p.servers)
+		servers, p.changed = maps.Clone(p.servers), false
 	}
-	p.changes, p.changed, p.busy = nil, false, true
-	asked := make(map[podFacts]Ports)
-	for _, of := range pods {
-		if of.facts.isRead() {
-			asked[of.facts.alike()] = Ports{}
+	found := make(map[*podSet]opaquePorts)
+	for _, set := range p.sets {
+		if servers != nil || set.by != by || set.lacks {
+			found[set] = opaquePorts{}
 		}
 	}
 	s.mu.Unlock()
 	if servers != nil {
-		by = compileServers(servers)
+		by = useServers(servers)
 	}
-	for about := range asked {
-		t := about.fullTemplate()
-		asked[about] = by.opaque(&t)
+	for set := range found {
+		found[set] = by.opaque(set.facts)
 	}
 	s.lock()
 	defer s.mu.Unlock()
 	if s.policies[namespace] != p {
-		return
+		return ""
 	}
-	p.used, p.busy = by, false
-	if servers != nil {
-		clear(p.lacking) // each is asked for
-	}
-	found := make(map[*pod]Ports)
-	for _, of := range pods { // some may have changed again
-		if ports, ok := asked[of.facts.alike()]; ok {
-			found[of] = ports
+	p.used = by
+	had := p.setOpaque(found)
+	for of, set := range p.pods {
+		if set.opaque != had[set] {
+			s.touchPod(of)
+		}
+		if set.by != by { // it is new
+			s.markPolicy(namespace)
 		}
 	}
-	for _, of := range s.setOpaque(p, found) {
-		s.touchPod(of)
+	excess = p.excess()
+	s.setUnusable("Servers of namespace "+namespace, excess)
+	if p.logged {
+		return ""
 	}
-	s.reportPolicy(namespace, p)
+	p.logged = excess != ""
+	return excess
+}
+
+// setOpaque stores what was found by the Servers that are used, and returns what all sets had before. Those of Pods that
+// had others than their own ports get theirs before the rest.
+func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePorts {
+	had := make(map[*podSet]opaquePorts)
+	for _, set := range p.sets {
+		had[set] = set.opaque
+	}
+	for set, opaque := range found {
+		set.by, set.opaque = p.used, opaque
+	}
+	p.lists, p.size, p.lacking = make(map[opaquePorts]bool), 0, false
+	for _, some := range []bool{true, false} {
+		for set, before := range had {
+			if (before != opaquePorts{}) == some {
+				p.remember(set)
+			}
+		}
+	}
+	return had
+}
+
+// evaluatePolicy evaluates a namespace's policy, and logs once that it is too large.
+func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
+	if excess := c.state.evaluatePolicy(namespace); excess != "" {
+		c.cfg.Log.Warn("not all Servers of a namespace are used", zap.String("namespace", namespace), zap.String("reason", excess))
+	}
 }
 
 // excess describes, for people, why not all Servers are used, or not for all Pods; empty: all are.
 func (p *policy) excess() string {
 	switch {
-	case p.cost > maxPolicy:
+	case p.used.cost > maxPolicy:
 		return fmt.Sprintf("the %d that make ports opaque cost %d (each 1, and 1 for each key and value of its selectors), more than %d: "+
 			"in the order of their names, those from the first that goes beyond it make no port opaque; use fewer Servers or shorter selectors",
-			len(p.servers), p.cost, maxPolicy)
-	case len(p.lacking) > 0:
+			len(p.servers), p.used.cost, maxPolicy)
+	case p.lacking:
 		return fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: of further Pods they make no port opaque; "+
 			"let Servers select more Pods alike, or name fewer ports", maxRemembered>>20)
 	}
 	return ""
 }
 
-// logExcess logs once that a namespace's policy is too large.
-func (c *Cluster) logExcess(key string) {
-	namespace, _ := follow.SplitKey(key)
-	c.state.mu.Lock()
-	p, reason := c.state.policies[namespace], ""
-	if p != nil && !p.logged {
-		reason = p.excess()
-		p.logged = reason != ""
-	}
-	c.state.mu.Unlock()
-	if reason != "" {
-		c.cfg.Log.Warn("not all Servers of a namespace are used", zap.String("namespace", namespace), zap.String("reason", reason))
-	}
+// usedServers are the Servers of a namespace that are used. They are immutable.
+type usedServers struct {
+	list []*serverFacts
+	cost int // of all Servers
 }
 
-// compiledServers are the Servers of a namespace, by the ports that they are about. They are
-// immutable.
-type compiledServers struct {
-	byNumber []portServers // sorted, so that sets of ports are made in their order
-	byName   map[string][]*serverFacts
-}
-
-// portServers are the Servers about one port number.
-type portServers struct {
-	port    uint16
-	servers []*serverFacts
-}
-
-// compileServers leaves out malformed Servers, and those beyond maxPolicy.
-func compileServers(servers map[string]*serverFacts) *compiledServers {
-	c := &compiledServers{byName: make(map[string][]*serverFacts)}
-	byNumber, cost := make(map[uint16][]*serverFacts), 0
+// useServers leaves out malformed Servers, and in the order of their names those beyond maxPolicy.
+func useServers(servers map[string]*serverFacts) *usedServers {
+	used := &usedServers{}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		f := servers[name]
-		if cost += f.cost(); cost > maxPolicy {
-			break
-		}
-		switch {
-		case f.invalid != "":
-		case f.name != "":
-			c.byName[f.name] = append(c.byName[f.name], f)
-		default:
-			byNumber[f.number] = append(byNumber[f.number], f)
+		used.cost += f.cost()
+		if used.cost <= maxPolicy && f.invalid == "" {
+			used.list = append(used.list, f)
 		}
 	}
-	for _, port := range slices.Sorted(maps.Keys(byNumber)) {
-		c.byNumber = append(c.byNumber, portServers{port, byNumber[port]})
-	}
-	return c
+	return used
 }
 
-// opaque returns the opaque ports of a template: its own, and those that a Server makes
-// so, by number or by name.
-func (c *compiledServers) opaque(t *template) Ports {
-	of := labels.Set(maps.Collect(t.labels.all))
-	selects := func(f *serverFacts) bool {
-		if t.external() {
-			return f.workloads.Matches(of)
-		}
-		return f.pods.Matches(of)
-	}
-	var more []portRange
-	for _, n := range c.byNumber {
-		if slices.ContainsFunc(n.servers, selects) {
-			more = append(more, portRange{n.port, n.port})
-		}
-	}
+// opaque returns the opaque ports of Pods with these facts: their own, and those that a Server makes so, by number
+// or by name.
+func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
+	t := facts.fullTemplate()
+	of, ports, named := labels.Set(maps.Collect(t.labels.all)), t.opaque.appendTo(nil), make(map[string][]portRange)
 	for name, port := range t.ports.all {
-		if slices.ContainsFunc(c.byName[name], selects) {
-			more = append(more, portRange{port, port})
+		named[name] = append(named[name], portRange{port, port})
+	}
+	for _, f := range u.list {
+		selector := f.pods
+		if t.external() {
+			selector = f.workloads
+		}
+		switch {
+		case !selector.Matches(of):
+		case f.name != "":
+			ports = append(ports, named[f.name]...)
+		default:
+			ports = append(ports, portRange{f.number, f.number})
 		}
 	}
-	if more == nil {
-		return t.opaque
+	if made := newPorts(ports); made != t.opaque {
+		all = unique.Make(made)
 	}
-	return newPorts(t.opaque.appendTo(more))
+	return all
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"isthmus/clusterstore/crd"
 	"isthmus/federation"
@@ -159,9 +160,8 @@ func distinct(n int, options ...func(*corev1.Pod)) (pods []*corev1.Pod) {
 func TestManyPorts(t *testing.T) {
 	const pods, servers = 20, 1000
 	w := manyPorts(t, servers, distinct(pods)...)
-	p := w.state.policies["ns"]
-	if len(p.opaque) != pods || len(p.sets) != 1 {
-		t.Errorf("%d lists of ports for %d Pods", len(p.sets), len(p.opaque))
+	if p := w.state.policies["ns"]; len(p.sets) != pods || len(p.lists) != 1 {
+		t.Errorf("%d lists of ports for %d Pods", len(p.lists), len(p.sets))
 	}
 	list := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, federation.AnyPort).Read().Slices[0].Endpoints
 	for _, port := range []uint16{1, 3, 2*servers - 1, 2, 2 * servers, 2*servers + 1} {
@@ -176,18 +176,29 @@ func TestManyPorts(t *testing.T) {
 	}
 }
 
-// TestPolicyWhileItIsMade: a Pod that comes while the first Servers of its namespace are evaluated is evaluated too.
+// meanwhile is a selector of all Pods, and does something while they are evaluated.
+type meanwhile struct {
+	labels.Selector
+	do func()
+}
+
+func (m meanwhile) Matches(l labels.Labels) bool {
+	m.do()
+	return m.Selector.Matches(l)
+}
+
+// TestPolicyWhileItIsMade: Pods that come while the first Servers of their namespace are evaluated are evaluated too.
 func TestPolicyWhileItIsMade(t *testing.T) {
 	w := newWorld(t, nil)
-	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=late"))
-	o, late := aServer("s", "8080", "app=late"), aPod("late", podLabel("app", "late"))
-	w.feed(o).Update(o)
-	p := w.state.policies["ns"]
-	p.changed, p.busy = false, true // as while a worker evaluates what was there before
-	w.feed(late).Update(late)
-	p.used, p.busy = compileServers(p.servers), false
+	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=late"), aPod("p"))
+	f, _ := compactServer(aServer("s", "8080", "", forAll))
+	f.pods = meanwhile{f.pods, func() {
+		late := aPod("late", podLabel("app", "late"))
+		w.feed(late).Update(late)
+	}}
+	mapStore(w.state, w.state.servers, (*serverFacts).equal, w.state.setServer).Put("ns/s", f)
 	w.marked()
-	if got := w.opaqueAt(8080); got != "10.0.0.1:8080" {
+	if got := w.opaqueAt(8080); got != "10.0.0.1:8080 10.0.0.2:8080" {
 		t.Errorf("%q is opaque", got)
 	}
 }
@@ -198,7 +209,7 @@ func ownPort(port int) func(*corev1.Pod) {
 }
 
 // TestRemembered: what is remembered is bounded. Pods beyond the bound keep their own opaque ports,
-// which is reported while there are such Pods, and what is gone is forgotten. All are evaluated again when there is room, and only then,
+// which is reported while there are such Pods, and what is gone is forgotten. They are evaluated again when there is room,
 // or when a Server changes, by which no Pod loses its place to another.
 func TestRemembered(t *testing.T) {
 	const servers = 5000
@@ -209,53 +220,42 @@ func TestRemembered(t *testing.T) {
 	}
 	w := manyPorts(t, servers, pods...)
 	policy := w.state.policies["ns"]
-	check := func() string {
+	check := func(what string) string {
 		t.Helper()
+		w.marked()
 		opaque := w.opaqueAt(3)
-		if n := len(strings.Fields(opaque)); n != 2*fit || policy.remembered > maxRemembered {
-			t.Errorf("Servers apply to %d Pods, %d bytes", n, policy.remembered)
+		if n := len(strings.Fields(opaque)); n != 2*fit || policy.size > maxRemembered {
+			t.Errorf("%s: Servers apply to %d Pods, %d bytes", what, n, policy.size)
 		}
 		return opaque
 	}
-	check()
+	first := check("at first")
 	if list := w.Health().Unusable; len(list) != 1 || !strings.Contains(list[0], "of further Pods they make no port opaque") {
 		t.Errorf("reported: %q", list)
 	}
-	fits := slices.IndexFunc(pods, func(p *corev1.Pod) bool {
-		_, ok := policy.opaque[w.state.pods.get("ns/"+p.Name)]
-		return ok
-	})
-	for _, x := range []struct {
-		name   string
-		change func(...metav1.Object)
-		pod    *corev1.Pod
-		all    bool // all Pods are evaluated again
-	}{
-		{"one more comes that does not fit", w.put, aPod("more", ownPort(60_000)), false},
-		{"it goes", w.del, aPod("more"), false},
-		{"one of two that fit changes", w.put, aPod(pods[fits].Name, ownPort(1)), false},
-		{"the other too", w.put, aPod(pods[fits+1].Name, ownPort(1)), true},
-	} {
-		before := policy.used
-		x.change(x.pod)
-		if w.marked(); (policy.used != before) != x.all {
-			t.Errorf("%s: all Pods are evaluated again: %v", x.name, !x.all)
-		}
+	fits := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return !policy.pods[w.state.pods.get("ns/"+p.Name)].lacks })
+	w.put(aPod("more", ownPort(60_000)))
+	if has := check("one more"); has != first {
+		t.Errorf("one more: Servers apply to %s\nand before to %s", has, first)
 	}
-	had := check()
+	w.del(aPod("more"))
+	w.put(aPod(pods[fits].Name, ownPort(1)))
+	if w.marked(); len(strings.Fields(w.opaqueAt(3))) != 2*fit-1 {
+		t.Errorf("one of two that fit has changed: Servers apply to %s", w.opaqueAt(3))
+	}
+	w.put(aPod(pods[fits+1].Name, ownPort(1)))
+	had := check("the other too")
 	w.put(aServer("s0000", "65001", "", forAll)) // all have other ports, for which there is room at once
-	if has := check(); has != had || policy.changed {
+	if has := check("another port"); has != had || policy.changed {
 		t.Errorf("Servers apply to %s\nand before to %s\nall are to be evaluated again: %v", has, had, policy.changed)
 	}
-	w.marked()
-	before := policy.used
 	for _, p := range pods {
-		if _, lacks := policy.lacking[w.state.pods.get("ns/"+p.Name)]; lacks {
+		if set := policy.pods[w.state.pods.get("ns/"+p.Name)]; set.lacks {
 			w.del(p)
 		}
 	}
 	w.marked()
-	if list := w.Health().Unusable; len(list) != 0 || policy.used != before {
+	if list := w.Health().Unusable; len(list) != 0 {
 		t.Errorf("reported: %q", list)
 	}
 	for _, x := range []struct {

@@ -31,8 +31,7 @@ func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
 		Source:  c.cfg.Client.Sources.Servers,
 		Serves:  c.serves(crd.PolicyVersion.WithResource("servers")),
 		Compact: compactServer,
-		Into:    c.state.serverStore(),
-		Changed: func(key string, _ *serverFacts, _ bool) { c.logExcess(key) },
+		Into:    mapStore(c.state, c.state.servers, (*serverFacts).equal, c.state.setServer),
 	}
 }
 
@@ -110,60 +109,31 @@ func selectorSize(s *metav1.LabelSelector) int {
 	return size
 }
 
-func (s *state) serverStore() store[*serverFacts] {
-	return store[*serverFacts]{
-		state: s, same: (*serverFacts).equal, set: s.setServer,
-		get: func(key string) (f *serverFacts, exists bool) {
-			namespace, name := follow.SplitKey(key)
-			if p := s.policies[namespace]; p != nil {
-				f = p.servers[name]
-			}
-			return f, f != nil
-		},
-		keys: func(yield func(string) bool) {
-			for namespace, p := range s.policies {
-				for name := range p.servers {
-					if !yield(follow.JoinKey(namespace, name)) {
-						return
-					}
-				}
-			}
-		},
-	}
-}
-
-// setServer changes a Server.
-func (s *state) setServer(key string, f *serverFacts, exists bool) {
+// setServer keeps a Server that has changed for its namespace's policy.
+func (s *state) setServer(key string, _, f *serverFacts) {
 	namespace, name := follow.SplitKey(key)
 	p := s.policies[namespace]
 	if p == nil {
-		p = &policy{servers: make(map[string]*serverFacts), opaque: make(map[*pod]*opaquePorts), sets: make(map[Ports]*opaquePorts), lacking: make(map[*pod]struct{})}
+		p = &policy{servers: make(map[string]*serverFacts)}
 		s.policies[namespace] = p
 	}
-	if old := p.servers[name]; old != nil {
-		p.cost -= old.cost()
-	}
 	reason := ""
-	if !exists {
+	if f == nil {
 		delete(p.servers, name)
 	} else {
-		p.cost += f.cost()
 		p.servers[name], reason = f, f.invalid
 	}
-	p.changed = true
 	s.setUnusable("Server "+key, reason)
-	s.reportPolicy(namespace, p)
+	p.changed = true
 	s.markPolicy(namespace)
-	if len(p.servers) == 0 {
-		s.dropPolicy(namespace, p)
+	if len(p.servers) > 0 {
+		return
 	}
-}
-
-// dropPolicy leaves the Pods of a namespace without Servers their own opaque ports.
-func (s *state) dropPolicy(namespace string, p *policy) {
 	delete(s.policies, namespace)
 	s.setUnusable("Servers of namespace "+namespace, "")
-	for of := range p.opaque {
-		s.touchPod(of)
+	for of, set := range p.pods { // they are left with their own opaque ports
+		if set.opaque != (opaquePorts{}) {
+			s.touchPod(of)
+		}
 	}
 }

@@ -35,7 +35,8 @@ type state struct {
 	traits      string    // of the Pod that was put last
 	services    map[federation.ServiceID]*service
 	slices      map[string]*slice
-	pods        *podIndex          // and ExternalWorkloads
+	pods        *podIndex // and ExternalWorkloads
+	servers     map[string]*serverFacts
 	policies    map[string]*policy // by namespace: its Servers, and what they say of its Pods
 	unusable    map[string]string  // reasons why objects can't be used, by kind and key
 	replicaSets map[string]*owner
@@ -57,6 +58,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		services:            make(map[federation.ServiceID]*service),
 		slices:              make(map[string]*slice),
 		pods:                newPodIndex(),
+		servers:             make(map[string]*serverFacts),
 		policies:            make(map[string]*policy),
 		unusable:            make(map[string]string),
 		replicaSets:         make(map[string]*owner),
@@ -158,7 +160,7 @@ func (s *state) goLive() {
 	namespaces := slices.Collect(maps.Keys(s.policies))
 	s.mu.RUnlock()
 	for _, namespace := range namespaces {
-		s.evaluatePolicy(namespace, time.Time{})
+		s.evaluatePolicy(namespace)
 	}
 	s.lock()
 	defer s.mu.Unlock()
