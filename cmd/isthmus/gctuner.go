@@ -25,27 +25,22 @@ const (
 // runGCTuner sets GOGC after each collection, until ctx ends. ready is whether the gateway is.
 func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	if os.Getenv("GOGC") == "" {
-		var over atomic.Bool
-		debug.SetGCPercent(mostGCPercent)
-		afterEachGC(&over, ready)
-		defer over.Store(true)
+		tuneGC(ctx, ready)
 	}
 	<-ctx.Done()
 	return nil
 }
 
-// afterEachGC sets GOGC by what the next collection finds in use, and so on.
-func afterEachGC(over, ready *atomic.Bool) {
-	runtime.AddCleanup(new([64]byte), func(over *atomic.Bool) {
-		if over.Load() {
-			return
-		}
-		// What GOGC is a percentage of.
-		inUse := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
-		metrics.Read(inUse)
-		debug.SetGCPercent(gcPercentOf(inUse[0].Value.Uint64()+inUse[1].Value.Uint64()+inUse[2].Value.Uint64(), ready.Load()))
-		afterEachGC(over, ready)
-	}, over)
+// tuneGC sets GOGC by what the last collection has left in use, now and after each one.
+func tuneGC(ctx context.Context, ready *atomic.Bool) {
+	if ctx.Err() != nil {
+		return
+	}
+	// What GOGC is a percentage of.
+	inUse := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(inUse)
+	debug.SetGCPercent(gcPercentOf(inUse[0].Value.Uint64()+inUse[1].Value.Uint64()+inUse[2].Value.Uint64(), ready.Load()))
+	runtime.AddCleanup(new([64]byte), func(ctx context.Context) { tuneGC(ctx, ready) }, ctx)
 }
 
 func gcPercentOf(inUse uint64, ready bool) int {
