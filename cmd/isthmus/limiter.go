@@ -64,26 +64,23 @@ func (l *limiter) turn(w http.ResponseWriter, r *http.Request) (end func(), ok b
 	from := l.count(addr, 1)
 	ctx, cancel := context.WithTimeout(r.Context(), l.wait)
 	defer cancel()
-	err := from.turns.Acquire(ctx, 1)
-	if err == nil {
-		if err = l.all.Acquire(ctx, 1); err != nil {
-			from.turns.Release(1)
+	if from.turns.Acquire(ctx, 1) == nil {
+		if l.all.Acquire(ctx, 1) == nil {
+			began := time.Now()
+			return func() {
+				time.AfterFunc(min(restMost, restFor*time.Since(began)), func() {
+					l.all.Release(1)
+					from.turns.Release(1)
+					l.count(addr, -1)
+				})
+			}, true
 		}
+		from.turns.Release(1)
 	}
-	if err != nil {
-		l.count(addr, -1)
-		w.Header().Set("Retry-After", "5")
-		http.Error(w, "too many requests are being served: try again", http.StatusServiceUnavailable)
-		return nil, false
-	}
-	began := time.Now()
-	return func() {
-		time.AfterFunc(min(restMost, restFor*time.Since(began)), func() {
-			l.all.Release(1)
-			from.turns.Release(1)
-			l.count(addr, -1)
-		})
-	}, true
+	l.count(addr, -1)
+	w.Header().Set("Retry-After", "5")
+	http.Error(w, "too many requests are being served: try again", http.StatusServiceUnavailable)
+	return nil, false
 }
 
 // count adds n to the requests of an address, and forgets an address without any.
