@@ -8,9 +8,27 @@ import (
 	"net/url"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	clientcmdlatest "k8s.io/client-go/tools/clientcmd/api/latest"
 )
+
+// maxKubeconfig is in bytes. A kubeconfig of one cluster has a few kilobytes, most of them certificates.
+const maxKubeconfig = 64 << 10
+
+// strictCodec is that of clientcmd, but refuses unknown fields and fields that are
+// there twice.
+var strictCodec = func() runtime.Codec {
+	scheme := clientcmdlatest.Scheme
+	s := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
+	return versioning.NewDefaultingCodecForScheme(scheme, s, s, schema.GroupVersion{Version: clientcmdlatest.Version}, runtime.InternalGroupVersioner)
+}()
+
+var errUnparsable = errors.New("kubeconfig can't be parsed")
 
 // ReadKubeconfig reads a link's kubeconfig and returns an error if it can't be used.
 // A user who may write the Secret must not get the gateway to run a program, read its
@@ -60,6 +78,27 @@ func ReadKubeconfig(data []byte) (cfg *rest.Config, warnings []string, err error
 		warnings = append(warnings, "insecure-skip-tls-verify: anybody on the network path can impersonate this cluster")
 	}
 	return cfg, warnings, nil
+}
+
+// decodeKubeconfig decodes YAML within limits, and strictly. No data is an empty
+// kubeconfig. Errors do not quote it.
+func decodeKubeconfig(data []byte) (*clientcmdapi.Config, error) {
+	if len(data) > maxKubeconfig {
+		return nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d: keep only the cluster, the user and the context that the link needs", len(data), maxKubeconfig)
+	}
+	plain, err := plainYAML(data)
+	if err != nil {
+		return nil, err
+	}
+	decoded, _, err := strictCodec.Decode(plain, &schema.GroupVersionKind{Version: clientcmdlatest.Version, Kind: "Config"}, clientcmdapi.NewConfig())
+	config, ok := decoded.(*clientcmdapi.Config)
+	switch {
+	case runtime.IsStrictDecodingError(err):
+		return nil, errors.New("kubeconfig has a field that is unknown or there twice: check the spelling and the indentation of its fields")
+	case err != nil || !ok:
+		return nil, errUnparsable
+	}
+	return config, nil
 }
 
 // currentContext returns the cluster and the user of the current context or, if
