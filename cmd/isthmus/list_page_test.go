@@ -65,3 +65,18 @@ func TestListPages(t *testing.T) {
 		time.Sleep(time.Hour) // the last snapshot is dropped
 	})
 }
+
+// TestListThatClientHas: an answer is not made for a client that has it. This one can't be made.
+func TestListThatClientHas(t *testing.T) {
+	h := newListPages(func() lists.Content {
+		return lists.Content{Events: []adminapi.Event{{At: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}}} // JSON has no such year
+	}).or(nil)
+	r := httptest.NewRequest(http.MethodGet, "/debug/events?view=list", nil)
+	for _, code := range []int{http.StatusInternalServerError, http.StatusNotModified} {
+		w := httptest.NewRecorder()
+		if h.ServeHTTP(w, r); w.Code != code {
+			t.Errorf("%d %s, want %d", w.Code, w.Body, code)
+		}
+		r.Header.Set("If-None-Match", w.Header().Get("ETag"))
+	}
+}
