@@ -21,8 +21,9 @@ type caller struct {
 	done   chan struct{} // closed when the handler has returned
 	err    error         // its result
 
-	profile bool          // a GetProfile, not a Get
-	gate    chan struct{} // nil: messages are taken at once; else one per value, all once it is closed
+	profile  bool          // a GetProfile, not a Get
+	explains bool          // of a Get: it has the metadata that asks for tiers
+	gate     chan struct{} // nil: messages are taken at once; else one per value, all once it is closed
 
 	mu       sync.Mutex
 	messages []received
@@ -45,6 +46,7 @@ func (w *world) get(authority, node string, with ...func(*caller)) *caller {
 			return err
 		}
 		st := w.server.newGet(to, token{Node: node}, c, c)
+		st.explains = c.explains
 		return serve(c.ctx, st)
 	}, with)
 }

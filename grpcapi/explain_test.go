@@ -14,18 +14,8 @@ import (
 	"isthmus/federation"
 )
 
-// explained opens a stream of a client that wants to know tiers.
-func (w *world) explained(authority, node string) *caller {
-	return newCaller(func(c *caller) error {
-		to, err := parseAuthority(authority, w.server.opts.ClusterDomain)
-		if err != nil {
-			return err
-		}
-		st := w.server.newGet(to, token{Node: node}, c, c)
-		st.explains = true
-		return serve(c.ctx, st)
-	}, nil)
-}
+// explains makes a caller one that wants to know tiers.
+func explains(c *caller) { c.explains = true }
 
 // tiers has the endpoints that an add names, with what it explains.
 func tiers(add *pb.WeightedAddrSet) (list []string) {
@@ -60,7 +50,7 @@ func TestExplain(t *testing.T) {
 		inA.Zone = "a"
 		w.offer("", pods("10.0.0.1:80")...)
 		w.offer("east", inA)
-		proxy, c := w.get(webAddr, "n1"), w.explained(webAddr, "n1")
+		proxy, c := w.get(webAddr, "n1"), w.get(webAddr, "n1", explains)
 		defer proxy.hangUp()
 		defer c.hangUp()
 		expect := func(want ...string) {
@@ -119,7 +109,7 @@ func TestExplain(t *testing.T) {
 
 		w.declare("", 80)
 		w.declare("east", 80)
-		odd := w.explained(webAt(1000), "")
+		odd := w.get(webAt(1000), "", explains)
 		defer odd.hangUp()
 		synctest.Wait()
 		if m := odd.take(); len(m) != 1 || !slices.Equal(tiers(m[0].update.GetAdd()), []string{"1:any/in-service"}) {
@@ -137,7 +127,7 @@ func TestExplainIsBounded(t *testing.T) {
 		proxy := w.get(webAddr, "")
 		defer proxy.hangUp()
 		proxy.sees(t, "add 10.0.0.1:80")
-		w.explained(webAddr, "").fails(t, codes.ResourceExhausted, "memory")
+		w.get(webAddr, "", explains).fails(t, codes.ResourceExhausted, "memory")
 		again := w.get(webAddr, "")
 		defer again.hangUp()
 		again.sees(t, "add 10.0.0.1:80")
