@@ -10,7 +10,6 @@ import (
 
 // parseAnother is for: another-gateway CLUSTER [FLAG...].
 func parseAnother(p *parser, args []string) (action, error) {
-	p.c.needs["gateway"] = true
 	return func(ctx context.Context, r *run) error { return r.startAnother(ctx, args[0], args[1:]) }, nil
 }
 

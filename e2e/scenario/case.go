@@ -28,7 +28,6 @@ type Case struct {
 	Proves      []string // the IDs of behaviours
 
 	steps []step
-	needs map[string]bool // gateway, faults: what it cannot be run without
 }
 
 // step is one command of a script.
@@ -61,7 +60,7 @@ func Parse(path string, data []byte) (*Case, error) {
 	archive := txtar.Parse([]byte(text))
 	p := &parser{
 		file:     path,
-		c:        &Case{Name: name, needs: map[string]bool{}},
+		c:        &Case{Name: name},
 		sections: map[string]section{},
 		streams:  map[string]bool{},
 	}

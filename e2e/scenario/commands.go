@@ -87,7 +87,6 @@ func (p *parser) command(words []string) (action, error) {
 		"resume":          {parseFault("resume"), 1, 1, "CLUSTER"},
 		"restart-gateway": {parseRestart, 0, -1, "[FLAG|NAME=VALUE...]"},
 		"another-gateway": {parseAnother, 1, -1, "CLUSTER [FLAG...]"},
-		"skip-unless":     {parseSkipUnless, 1, 1, "gateway|faults"},
 	}
 	c, ok := commands[name]
 	if !ok {
@@ -233,23 +232,13 @@ func parseQuiet(p *parser, args []string) (action, error) {
 }
 
 func parseRestart(p *parser, args []string) (action, error) {
-	p.c.needs["gateway"] = true
 	return func(ctx context.Context, r *run) error { return r.restartGateway(ctx, args) }, nil
 }
 
 func parseFault(command string) func(*parser, []string) (action, error) {
 	return func(p *parser, args []string) (action, error) {
-		p.c.needs["faults"] = true
 		return func(ctx context.Context, r *run) error { return r.fault(ctx, command, args[0]) }, nil
 	}
-}
-
-func parseSkipUnless(p *parser, args []string) (action, error) {
-	if args[0] != "gateway" && args[0] != "faults" {
-		return nil, fmt.Errorf("%q is neither gateway nor faults", args[0])
-	}
-	p.c.needs[args[0]] = true
-	return nil, nil
 }
 
 // ClusterNames are the clusters that a case may name; the gateway is local to the first.

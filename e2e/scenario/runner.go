@@ -64,10 +64,9 @@ type Runner struct {
 
 // Result is what came of a case.
 type Result struct {
-	Case    *Case
-	Skipped string // why it was not run
-	Err     error  // what failed, with all there is to know about it
-	Took    time.Duration
+	Case *Case
+	Err  error // what failed, with all there is to know about it
+	Took time.Duration
 }
 
 // NewRunner returns a Runner for an environment. Close it when done.
@@ -113,25 +112,9 @@ func (r *Runner) trace(format string, args ...any) {
 
 // Run runs a case and leaves the environment as it was before.
 func (r *Runner) Run(ctx context.Context, c *Case) Result {
-	if why := r.skip(c); why != "" {
-		return Result{Case: c, Skipped: why}
-	}
 	start := time.Now()
 	err := r.run(ctx, c)
 	return Result{Case: c, Err: err, Took: time.Since(start)}
-}
-
-// skip returns why a case cannot be run here; empty: it can.
-func (r *Runner) skip(c *Case) string {
-	if _, ok := r.env.Gateway.(Restarter); c.needs["gateway"] && !ok {
-		return "it restarts the gateway, which was not started by this run"
-	}
-	for name, cluster := range r.env.Clusters {
-		if _, ok := cluster.(Faulty); c.needs["faults"] && !ok {
-			return fmt.Sprintf("it makes clusters fail, and %s was not started by this run", name)
-		}
-	}
-	return ""
 }
 
 func (r *Runner) run(ctx context.Context, c *Case) (err error) {

@@ -287,27 +287,6 @@ func TestDeadGatewayFailsTheCaseAndIsMended(t *testing.T) {
 	}
 }
 
-func TestSkips(t *testing.T) {
-	for script, want := range map[string]string{
-		"skip-unless gateway": "restarts the gateway",
-		"restart-gateway -x":  "restarts the gateway",
-		"settle 1ms":          "",
-	} {
-		c, err := Parse("c.txtar", []byte(script))
-		if err != nil {
-			t.Fatal(err)
-		}
-		runner, err := NewRunner(Environment{Clusters: map[string]Cluster{}}, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		result := runner.Run(t.Context(), c)
-		if err := errors.Join(result.Err, runner.Close()); err != nil || (want == "") != (result.Skipped == "") || !strings.Contains(result.Skipped, want) {
-			t.Errorf("%q: skipped %q, %v", script, result.Skipped, err)
-		}
-	}
-}
-
 func TestEachClusterReturnsAllErrors(t *testing.T) {
 	r := &run{runner: &Runner{writers: map[string]*writer{"west": {&kube.Client{Name: "west"}}, "north": {&kube.Client{Name: "north"}}}}}
 	if err := r.eachCluster(func(w *writer) error { return errors.New(w.Name) }); fmt.Sprint(err) != "west\nnorth" {

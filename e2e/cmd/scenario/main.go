@@ -151,7 +151,7 @@ func runCases(ctx context.Context, a arguments, env scenario.Environment, cases 
 	}
 	defer func() { err = errors.Join(err, runner.Close()) }()
 	began := time.Now()
-	var passed, skipped int
+	passed := 0
 	var failed []string
 	for range a.count {
 		for _, c := range cases {
@@ -159,21 +159,17 @@ func runCases(ctx context.Context, a arguments, env scenario.Environment, cases 
 				return ctx.Err()
 			}
 			result := runner.Run(ctx, c)
-			switch {
-			case result.Skipped != "":
-				skipped++
-				fmt.Fprintf(out, "skip  %s: %s\n", c.Name, result.Skipped)
-			case result.Err != nil:
+			if result.Err != nil {
 				failed = append(failed, c.Name)
 				text := strings.TrimRight(result.Err.Error(), "\n")
 				fmt.Fprintf(out, "FAIL  %s %.1fs\n      %s\n", c.Name, result.Took.Seconds(), strings.ReplaceAll(text, "\n", "\n      "))
-			default:
-				passed++
-				fmt.Fprintf(out, "ok    %s %.1fs\n", c.Name, result.Took.Seconds())
+				continue
 			}
+			passed++
+			fmt.Fprintf(out, "ok    %s %.1fs\n", c.Name, result.Took.Seconds())
 		}
 	}
-	fmt.Fprintf(out, "\n%d passed, %d failed, %d skipped in %.1fs\n", passed, len(failed), skipped, time.Since(began).Seconds())
+	fmt.Fprintf(out, "\n%d passed, %d failed in %.1fs\n", passed, len(failed), time.Since(began).Seconds())
 	if len(failed) > 0 {
 		fmt.Fprintf(out, "failed: %s\n", strings.Join(failed, " "))
 		return cli.ErrPrinted
