@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"sync"
 	"testing"
 
@@ -32,6 +33,8 @@ func TestConformance(t *testing.T) {
 		c, err := scenario.Load(file)
 		must(t, err)
 		switch {
+		case c.Alone && c.Restarts: // before the others, which need a gateway without flags
+			alone = slices.Insert(alone, 0, c)
 		case c.Alone:
 			alone = append(alone, c)
 		case c.Linked:

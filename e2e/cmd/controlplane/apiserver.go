@@ -44,6 +44,7 @@ func (o apiServerOptions) args() []string {
 		"--advertise-address=" + host.String(),
 		"--endpoint-reconciler-type=" + reconciler,
 		"--kubelet-preferred-address-types=InternalIP", // no DNS has the names of nodes
+		"--enable-priority-and-fairness=false",         // --max-requests-inflight bounds requests without its work
 		"--cert-dir=" + o.dir.Certificates(),
 		"--tls-cert-file=" + c.ServerCert,
 		"--tls-private-key-file=" + c.ServerKey,

@@ -173,8 +173,9 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 	}
 }
 
-// Garbage in percent of what is in use, at the start and later. To collect more often would take a third of what a start costs.
-const starting, garbage = 400, 100
+// Garbage in percent of what is in use, at the start and later. To collect more often would take a third of what a start costs,
+// and a tenth of what clusters of tests cost afterwards.
+const starting, garbage = 400, 200
 
 // limitMemory bounds peaks, unless the environment sets another limit. With 5,000 Pods, and some minutes of many writes,
 // 240 MiB are in use. A limit near that lets the garbage collector take half of all processors.
