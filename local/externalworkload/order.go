@@ -61,7 +61,9 @@ func (p *plan) writeFirst(svc *corev1.Service, x *packed) {
 	switch {
 	case !x.spare:
 		x.first = true
-		p.update = append(p.update, x.both(svc))
+		if both := x.both(svc); both != nil {
+			p.update = append(p.update, both)
+		}
 	case svc.DeletionTimestamp == nil:
 		p.remove = append(p.remove, x.slice)
 		x.slice, x.gives = nil, nil
@@ -80,16 +82,21 @@ func (p *plan) write(svc *corev1.Service, t discoveryv1.AddressType, x *packed) 
 	default:
 		s := withContents(x.slice, svc, x.group.ports, x.endpoints)
 		p.move = append(p.move, s)
-		if both := x.both(svc); !x.spare && !x.first && !sameContents(both, x.slice) {
+		if both := x.both(svc); both != nil && !x.spare && !x.first {
 			p.instead[s] = both
 		}
 	}
 }
 
-// both returns the slice with what it is to have and, as far as API servers take that, what it gives to others.
+// both returns the slice with what it is to have and, as far as API servers take that, what it gives to others; nil: it has that
+// already, since a slice was refused before.
 func (x *packed) both(svc *corev1.Service) *discoveryv1.EndpointSlice {
 	all := slices.Concat(x.endpoints, x.gives)
-	return withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
+	both := withContents(x.slice, svc, x.group.ports, all[:min(len(all), maxKept)])
+	if sameContents(both, x.slice) {
+		return nil
+	}
+	return both
 }
 
 // sameContents reports whether two slices have equal endpoints, in whatever order, and labels.

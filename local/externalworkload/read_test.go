@@ -104,6 +104,9 @@ func TestRefused(t *testing.T) {
 		{"one changes its port, others their readiness", "old", slices.Concat(atPort(8080, "2"), atPort(7070, "1"), atPort(9090, "3", "4")),
 			"IPv4 old=8080/TCP: 2=10.0.0.2! 1=10.0.0.1\nIPv4 old=9090/TCP: 3=10.0.0.3! 4=10.0.0.4",
 			"IPv4 old=7070/TCP: 1=10.0.0.1\nIPv4 old=8080/TCP: 2=10.0.0.2!\nIPv4 old=9090/TCP: 3=10.0.0.3! 4=10.0.0.4", "create update"},
+		{"two exchange workloads, one gets a new one", "old", slices.Concat(atPort(8080, "1", "4"), atPort(9090, "2", "3"), atPort(7070, "5")),
+			"IPv4 old=8080/TCP: 1=10.0.0.1! 4=10.0.0.4 2=10.0.0.2\nIPv4 old=9090/TCP: 3=10.0.0.3 2=10.0.0.2! 4=10.0.0.4",
+			"IPv4 old=7070/TCP: 5=10.0.0.5\nIPv4 old=8080/TCP: 1=10.0.0.1! 4=10.0.0.4\nIPv4 old=9090/TCP: 3=10.0.0.3 2=10.0.0.2!", "create update update"},
 	} {
 		svc, term := inTwoSlices(t)
 		svc.Spec.Ports[0].Name = x.port
