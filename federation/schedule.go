@@ -6,32 +6,29 @@ import (
 	"time"
 )
 
-// schedule has the watched services that change by themselves, and when the first of them does. There are
+// schedule has the watched services that change by themselves, and when to look at them next. There are
 // few: those whose clients are about to return, or of which a cordon takes endpoints out step by step.
 type schedule struct {
-	mu    sync.Mutex // a leaf in the lock order
-	due   map[*watchedService]time.Time
-	first Latest[time.Time] // the earliest of due; zero: there is none
+	mu   sync.Mutex // a leaf in the lock order
+	due  map[*watchedService]time.Time
+	next Latest[time.Time] // the earliest of due, or earlier: of a service that has changed since; zero: there is none
 }
 
-// set sets when a service is due; zero: not.
+// set sets when a service is due; zero: not. It takes as long however many there are: that nothing is due
+// at next any more is found out then.
 func (c *schedule) set(s *watchedService, at time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was := c.due[s]
-	if was.Equal(at) {
-		return
-	}
 	if at.IsZero() {
 		delete(c.due, s)
 	} else {
 		c.due[s] = at
 	}
-	switch first, _ := c.first.Get(); {
-	case !at.IsZero() && (first.IsZero() || at.Before(first)):
-		c.first.Set(at)
-	case was.Equal(first):
-		c.findFirst()
+	switch next, _ := c.next.Get(); {
+	case len(c.due) == 0:
+		c.setNext(time.Time{})
+	case !at.IsZero() && (next.IsZero() || at.Before(next)):
+		c.setNext(at)
 	}
 }
 
@@ -39,38 +36,31 @@ func (c *schedule) set(s *watchedService, at time.Time) {
 func (c *schedule) takeDue(now time.Time) (list []*watchedService) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	var next time.Time
 	for s, at := range c.due {
-		if !at.After(now) {
+		switch {
+		case !at.After(now):
 			list = append(list, s)
 			delete(c.due, s)
+		case next.IsZero() || at.Before(next):
+			next = at
 		}
 	}
-	c.findFirst()
+	c.setNext(next)
 	slices.SortFunc(list, func(a, b *watchedService) int { return a.id.compare(b.id) })
 	return list
 }
 
-// findFirst finds out what is due first, since that may be later than before. Often as much is due at
-// the same time.
-func (c *schedule) findFirst() {
-	old, _ := c.first.Get()
-	var first time.Time
-	for _, at := range c.due {
-		if at.Equal(old) {
-			return
-		}
-		if first.IsZero() || at.Before(first) {
-			first = at
-		}
-	}
-	if !first.Equal(old) {
-		c.first.Set(first)
+// setNext publishes when to look next, if that has changed. c.mu is held.
+func (c *schedule) setNext(at time.Time) {
+	if next, _ := c.next.Get(); !at.Equal(next) {
+		c.next.Set(at)
 	}
 }
 
-// Due returns when Tick has to be called next, and a channel that is closed once that
+// Due returns when Tick is to be called next, and a channel that is closed once that
 // is another time. Zero: there is no need to call it.
-func (t *Table) Due() (time.Time, <-chan struct{}) { return t.schedule.first.Get() }
+func (t *Table) Due() (time.Time, <-chan struct{}) { return t.schedule.next.Get() }
 
 // Tick publishes what changes by the passing of time: endpoints that clients return
 // from, or that a cordon takes out step by step.

@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,7 +52,7 @@ type world struct {
 	watches  map[string]*watched
 	now      time.Time // of the table
 	start    time.Time
-	out      strings.Builder
+	out      bytes.Buffer
 }
 
 type watched struct {

@@ -24,10 +24,12 @@ func (w *world) tick(d time.Duration, step func()) error {
 		}
 		w.now = due
 		w.table.Tick()
-		if w.out.Len() == 0 || !strings.HasSuffix(w.out.String(), ":\n") {
-			fmt.Fprintf(&w.out, "%v:\n", w.now.Sub(w.start))
+		before := w.out.Len()
+		fmt.Fprintf(&w.out, "%v:\n", w.now.Sub(w.start))
+		at := w.out.Len()
+		if step(); w.out.Len() == at {
+			w.out.Truncate(before)
 		}
-		step()
 	}
 }
 
