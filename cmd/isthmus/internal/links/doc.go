@@ -17,8 +17,8 @@
 //
 //   - A verb that fails leaves no token that is not used, nor a link that its cluster refuses:
 //     running it again completes it. A rotation that the gateway does not follow is undone.
-//   - Clusters are asked by guarded clients (clusterstore/guard), and of YAML of theirs
-//     two texts are decoded, so that aliases do not grow.
+//   - Clusters are asked by guarded clients (clusterstore/guard), and YAML of theirs is not
+//     decoded, so that neither aliases nor equal keys grow.
 //   - The gateway's own reader checks a link Secret before it is written.
 //   - No write loses what somebody else has written meanwhile, and no token ends before the
 //     gateway reads the cluster with the one that replaces it.

@@ -51,17 +51,26 @@ func readDomains(ctx context.Context, w *work, c *cluster) domains {
 // maxValues bounds the values of a Linkerd install that are read, in bytes.
 const maxValues = 256 << 10
 
-// parseDomains reads the values of a Linkerd install. What can't be read or used is left
-// out. Only two of them are decoded, as text: of lists and maps each YAML alias would be a copy.
-func parseDomains(text string) domains {
-	var values struct {
-		Trust   string `yaml:"identityTrustDomain"`
-		Cluster string `yaml:"clusterDomain"`
+// parseDomains reads the values of a Linkerd install. What can't be read or used is left out. The text is parsed,
+// and not decoded: that would copy what each YAML alias stands for, and compare each key with all others.
+func parseDomains(text string) (d domains) {
+	var document yaml.Node
+	if len(text) > maxValues || yaml.Unmarshal([]byte(text), &document) != nil || len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
+		return d
 	}
-	if len(text) <= maxValues {
-		_ = yaml.Unmarshal([]byte(text), &values) // an error leaves out what it is about
+	values := document.Content[0].Content
+	for i := 0; i+1 < len(values); i += 2 {
+		if values[i+1].Kind != yaml.ScalarNode {
+			continue
+		}
+		switch values[i].Value {
+		case "identityTrustDomain":
+			d.trust = domain(values[i+1].Value)
+		case "clusterDomain":
+			d.cluster = domain(values[i+1].Value)
+		}
 	}
-	return domains{domain(values.Trust), domain(values.Cluster)}
+	return d
 }
 
 func domain(text string) string {

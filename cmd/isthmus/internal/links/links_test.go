@@ -274,6 +274,13 @@ func TestDomains(t *testing.T) {
 	if d := parseDomains("identityTrustDomain: a.test\nclusterDomain: b.test\nmore: [1]"); d != (domains{"a.test", "b.test"}) {
 		t.Errorf("%+v", d)
 	}
+	if d := parseDomains("clusterDomain: &a b.test\nidentityTrustDomain: *a"); d != (domains{cluster: "b.test"}) {
+		t.Errorf("%+v", d)
+	}
+	// What is decoded has an error for each two keys that are equal: of these gigabytes.
+	if d := parseDomains("identityTrustDomain: a.test\n" + strings.Repeat("x:\n", 50_000)); d != (domains{trust: "a.test"}) {
+		t.Errorf("%+v", d)
+	}
 	if d := parseDomains("clusterDomain: b.test\nx: " + strings.Repeat("x", maxValues)); d != (domains{}) {
 		t.Errorf("%+v", d)
 	}
