@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,16 +19,27 @@ import (
 const (
 	maxEndpoints = 100_000
 	maxLabels    = 64        // of an endpoint, with those of its message
-	maxBytes     = 128 << 20 // of all endpoints, as they are sent
+	maxBytes     = 128 << 20 // of all endpoints
 )
+
+var errTooLarge = fmt.Errorf("endpoints of more than %d MiB: the others are not shown", maxBytes>>20)
 
 // getState is what a proxy holds after the messages of one Get stream. Its zero
 // value is that of a proxy before the first message.
 type getState struct {
 	known, exists bool
-	endpoints     map[netip.AddrPort]*pb.WeightedAddr // with the labels of their messages
-	bytes         int                                 // of the endpoints
+	endpoints     map[netip.AddrPort]endpoint
+	bytes         int // of the endpoints
 }
+
+// endpoint is what a proxy knows about one address.
+type endpoint struct {
+	*pb.WeightedAddr                 // with the labels of its message
+	sent             json.RawMessage // the same
+}
+
+// size is that of the message, with what JSON has not, and that of its JSON, where a character may be six.
+func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
 // apply does what a proxy does with a message: the first add replaces what it
 // held, a remove before that is ignored, an empty add is dropped. The error names
@@ -52,25 +64,35 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 		return errors.New("an add without addresses: a proxy drops it")
 	}
 	if s.endpoints == nil {
-		s.endpoints = make(map[netip.AddrPort]*pb.WeightedAddr)
+		s.endpoints = make(map[netip.AddrPort]endpoint)
 	}
 	s.known, s.exists = true, true
 	var bad error
+	decoded := 0 // bytes: an address may be there again and again, with labels that all of them share
 	for _, w := range set.GetAddrs() {
 		addr, err := completed(w, set.GetMetricLabels())
 		if err != nil {
 			bad = err
 			continue
 		}
+		if decoded += proto.Size(w); decoded > maxBytes {
+			return errTooLarge
+		}
+		sent, err := messageJSON(w)
+		if err != nil {
+			bad = fmt.Errorf("endpoint %v that has no JSON, such as HTTP/2 parameters with a duration out of range", addr)
+			continue
+		}
 		before, known := s.endpoints[addr]
-		size := s.bytes - proto.Size(before) + proto.Size(w)
+		e := endpoint{w, sent}
+		size := s.bytes - before.size() + e.size()
 		switch {
 		case !known && len(s.endpoints) == maxEndpoints:
 			return fmt.Errorf("more than %d endpoints: the others are not shown", maxEndpoints)
 		case size > maxBytes:
-			return fmt.Errorf("endpoints of more than %d MiB: the others are not shown", maxBytes>>20)
+			return errTooLarge
 		}
-		s.endpoints[addr], s.bytes = w, size
+		s.endpoints[addr], s.bytes = e, size
 	}
 	return bad
 }
@@ -83,9 +105,6 @@ func completed(w *pb.WeightedAddr, setLabels map[string]string) (netip.AddrPort,
 	}
 	if len(setLabels)+len(w.GetMetricLabels()) > maxLabels {
 		return addr, fmt.Errorf("endpoint %v with more than %d labels", addr, maxLabels)
-	}
-	if _, err := messageJSON(w.GetHttp2()); err != nil { // nothing else can be so that there is no JSON
-		return addr, fmt.Errorf("HTTP/2 parameters of %v that have no JSON, such as a duration out of range", addr)
 	}
 	labels := make(map[string]string)
 	maps.Copy(labels, setLabels)
@@ -105,7 +124,7 @@ func (s *getState) remove(set *pb.AddrSet) error {
 			bad = err
 			continue
 		}
-		s.bytes -= proto.Size(s.endpoints[addr])
+		s.bytes -= s.endpoints[addr].size()
 		delete(s.endpoints, addr)
 	}
 	return bad
@@ -119,9 +138,8 @@ func (s *getState) addresses() []netip.AddrPort {
 func (s *getState) output(at time.Time, authority string) any {
 	o := adminapi.GetOutput{Time: at, Authority: authority, Exists: s.exists, Endpoints: []adminapi.Endpoint{}}
 	for _, addr := range s.addresses() {
-		w := s.endpoints[addr]
-		sent, _ := messageJSON(w) // completed has tried it
-		o.Endpoints = append(o.Endpoints, adminapi.Endpoint{Address: addr, Cluster: clusterOf(w), Sent: sent})
+		e := s.endpoints[addr]
+		o.Endpoints = append(o.Endpoints, adminapi.Endpoint{Address: addr, Cluster: clusterOf(e.WeightedAddr), Sent: e.sent})
 	}
 	return o
 }

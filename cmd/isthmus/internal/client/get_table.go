@@ -19,7 +19,7 @@ func (s *getState) table() (string, []byte) {
 	var t cells
 	t.row("ADDRESS", "CLUSTER", "ZONE", "TIER", "STANDING", "WEIGHT", "HINTS", "POD", "IDENTITY")
 	for _, addr := range s.addresses() {
-		w := s.endpoints[addr]
+		w := s.endpoints[addr].WeightedAddr
 		tier, standing := w.GetMetricLabels()["isthmus_tier"], w.GetMetricLabels()["isthmus_standing"]
 		takenOut = takenOut || standing != "" && standing != "in-service"
 		t.row(addr, clusterOf(w), zoneOf(w), tier, standing, w.GetWeight(), hintsOf(w), podOf(w), peerOf(w))
@@ -46,8 +46,8 @@ func (s *getState) headline() string {
 		return "no endpoints"
 	}
 	per := make(map[string]int)
-	for _, w := range s.endpoints {
-		per[clusterOf(w)]++
+	for _, e := range s.endpoints {
+		per[clusterOf(e.WeightedAddr)]++
 	}
 	var parts []string
 	for _, c := range slices.Sorted(maps.Keys(per)) {

@@ -1,10 +1,12 @@
 package client
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -83,21 +85,26 @@ func TestHostileSet(t *testing.T) {
 	}
 	s = getState{}
 	large := map[string]string{"label": strings.Repeat("x", 4<<20)}
-	for i := range maxBytes / (4 << 20) {
-		if err := add(i%10, 1, large); err != nil || s.bytes > 11*(4<<20) { // those that are replaced count once
+	for i := range 1 + maxBytes/2/(4<<20) {
+		if err := add(i%10, 1, large); err != nil || s.bytes > 11*2*(4<<20) { // those that are replaced count once, as sent and as JSON
 			t.Fatalf("%d: %d bytes, %v", i, s.bytes, err)
 		}
 	}
-	for i := 0; ; i++ {
-		if err := add(i, 1, large); err != nil {
-			break
-		}
+	s = getState{}
+	for add(len(s.endpoints), 1, map[string]string{"label": strings.Repeat("\x01", 4<<20)}) == nil {
 		if s.bytes > maxBytes {
 			t.Fatalf("%d bytes are kept", s.bytes)
 		}
 	}
+	if len(s.endpoints) > maxBytes/6/(4<<20) {
+		t.Errorf("%d endpoints whose JSON has six bytes for one", len(s.endpoints))
+	}
 	s.apply(&pb.Update{Update: &pb.Update_NoEndpoints{NoEndpoints: &pb.NoEndpoints{}}})
 	if s.bytes != 0 {
 		t.Errorf("%d bytes of no endpoints", s.bytes)
+	}
+	again := &pb.WeightedAddrSet{MetricLabels: large, Addrs: slices.Repeat([]*pb.WeightedAddr{{Addr: tcp("10.0.0.1:80")}}, 100_000)}
+	if err := s.add(again); !errors.Is(err, errTooLarge) {
+		t.Errorf("one address again and again: %v", err)
 	}
 }
