@@ -25,7 +25,8 @@
 //     them with exit code 0; with --once, so does the first state. A signal also ends
 //     clusters --watch, which goes on while the gateway is away.
 //   - Messages are applied as a proxy applies them. A message that no gateway may
-//     send is reported on standard error, and its usable parts are applied.
+//     send is reported on standard error, and its usable parts are applied: nothing of
+//     an endpoint or a profile that has no JSON.
 //   - A state that is equal to the one before is not printed again, and messages
 //     that come within 50 ms are shown as one state: a large set, and a step with
 //     both an add and a remove, are several messages.

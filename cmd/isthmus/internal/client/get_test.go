@@ -3,6 +3,7 @@ package client
 import (
 	"bytes"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,8 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 )
 
-// TestGetBatches: messages that come right after each other are shown as one state, the first ones too.
+// TestGetBatches: messages that come right after each other are shown as one state, the first ones too. Nothing is shown
+// of a message before these that a proxy drops.
 func TestGetBatches(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -23,8 +25,10 @@ func TestGetBatches(t *testing.T) {
 			messages, ended := make(chan *pb.Update), make(chan error, 1)
 			done := make(chan error)
 			go func() {
-				done <- f.display(t.Context(), cli.Process{Stdout: &out, Stderr: &out}, &screen{w: &out, asJSON: true}, messages, ended)
+				done <- f.display(t.Context(), cli.Process{Stdout: &out, Stderr: io.Discard}, &screen{w: &out, asJSON: true}, messages, ended)
 			}()
+			messages <- remove("10.0.0.1:80")
+			time.Sleep(time.Second)
 			messages <- add("10.0.0.1:80")
 			time.Sleep(batchWindow - 1)
 			messages <- add("10.0.0.2:80")

@@ -155,7 +155,10 @@ func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, me
 			}
 		case <-batchEnds:
 			batchEnds = nil
-			if err := s.show(out); err != nil || s.once && s.state.started() {
+			if !s.state.started() {
+				continue
+			}
+			if err := s.show(out); err != nil || s.once {
 				return err
 			}
 		case <-ctx.Done(): // at a signal
