@@ -2,6 +2,8 @@ package kube
 
 import (
 	"bytes"
+	"crypto/rsa"
+	"crypto/x509"
 	"encoding/asn1"
 	"encoding/pem"
 	"errors"
@@ -61,11 +63,18 @@ func checkNode(n *yaml.Node, depth int) error {
 }
 
 // checkKeyLengths returns an error if a text in PEM has a certificate or a private key
-// whose RSA key is too long, without reading it: crypto/x509 calculates with all numbers of a key before
+// whose RSA key is too long, without reading the private key: crypto/x509 calculates with all its numbers before
 // it finds that they do not belong together.
 func checkKeyLengths(text []byte) error {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
-		if hasLongNumber(block.Bytes) {
+		long := false
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil { // which calculates nothing
+			key, isRSA := cert.PublicKey.(*rsa.PublicKey)
+			long = isRSA && key.N.BitLen() > maxRSA
+		} else {
+			long = hasLongNumber(block.Bytes)
+		}
+		if long {
 			return errLongKey
 		}
 	}
@@ -82,7 +91,7 @@ func hasLongNumber(der []byte) bool {
 			return false
 		case isNumber && new(big.Int).SetBytes(v.Bytes).BitLen() > maxRSA:
 			return true
-		case !isNumber && hasLongNumber(bytes.TrimPrefix(v.Bytes, []byte{0})): // which begins strings of bits
+		case !isNumber && hasLongNumber(v.Bytes):
 			return true
 		}
 		der = rest

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/rsa"
 	"crypto/x509"
@@ -8,6 +9,7 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +77,35 @@ func rsaCert(t testing.TB, bits int) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
+// shifted is a certificate whose key begins at the second bit of its string of bits, as DER allows.
+func shifted(t testing.TB, cert []byte) []byte {
+	t.Helper()
+	block, _ := pem.Decode(cert)
+	parsed, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info struct {
+		Algorithm asn1.RawValue
+		Key       asn1.BitString
+	}
+	if _, err := asn1.Unmarshal(parsed.RawSubjectPublicKeyInfo, &info); err != nil {
+		t.Fatal(err)
+	}
+	key := slices.Clone(info.Key.Bytes)
+	for i, b := range info.Key.Bytes { // the first bit is not set
+		if key[i] = b << 1; i > 0 {
+			key[i-1] |= b >> 7
+		}
+	}
+	info.Key = asn1.BitString{Bytes: key, BitLength: 8*len(key) - 1}
+	now, err := asn1.Marshal(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: bytes.Replace(block.Bytes, parsed.RawSubjectPublicKeyInfo, now, 1)})
+}
+
 // TestLongKeys: a kubeconfig whose RSA keys would take long to read or to use is refused
 // before they are read. The longest one here would take hours.
 func TestLongKeys(t *testing.T) {
@@ -92,6 +123,7 @@ func TestLongKeys(t *testing.T) {
 		"PKCS #8":             user(cert, inPKCS8(t, rsaKey(t, 2048, 200_000, 2))),
 		"second block":        user(cert, append(key, rsaKey(t, 2048, 200_000, 2)...)),
 		"certificate":         user(rsaCert(t, 8200), key),
+		"shifted certificate": user(shifted(t, rsaCert(t, 8200)), key),
 		"authority":           file(current, server+", certificate-authority-data: "+b64(rsaCert(t, 100_000)), token),
 		"second authority":    file(current, server+", certificate-authority-data: "+b64(append(cert, rsaCert(t, 8193)...)), token),
 	} {
