@@ -142,7 +142,7 @@ func (s *state) markPolicy(namespace string) {
 }
 
 // evaluatePolicy evaluates the sets of a namespace's Pods that were evaluated by other Servers than there are, and
-// those for which there was no room. It returns why not all Servers are used, the first time that it finds that.
+// those for which there was no room. It returns why not all Servers are used, the first time that it finds that once the state is live.
 // It is not called twice at the same time for a namespace.
 func (s *state) evaluatePolicy(namespace string) (excess string) {
 	s.lock()
@@ -191,7 +191,7 @@ func (s *state) evaluatePolicy(namespace string) (excess string) {
 	}
 	excess = p.excess()
 	s.setUnusable("Servers of namespace "+namespace, excess)
-	if p.logged {
+	if p.logged || !s.live { // the worker will find it again
 		return ""
 	}
 	p.logged = excess != ""

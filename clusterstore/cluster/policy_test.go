@@ -79,6 +79,23 @@ func TestTooMuchPolicy(t *testing.T) {
 	}
 }
 
+// TestTooMuchPolicyAtStart: Servers beyond what a policy may cost are logged, once, if they were there before the first sync, too.
+func TestTooMuchPolicyAtStart(t *testing.T) {
+	logs, lines := observer.New(zap.WarnLevel)
+	cfg := testConfig()
+	cfg.Log = zap.New(logs)
+	w := &world{t: t, Own: newOn(unused(), cfg)}
+	for i := range maxPolicy/500 + 1 {
+		s := aServer(fmt.Sprintf("s%02d", i), "8080", "", expensive(499))
+		w.feed(s).Update(s)
+	}
+	w.state.goLive()
+	w.evaluate()
+	if w.evaluate(); lines.Len() != 1 {
+		t.Errorf("logged: %v", lines.All())
+	}
+}
+
 // TestPolicyMeanwhile: until a worker has evaluated a change of Servers, Pods keep the opaque ports
 // that they had. A Pod that changes is evaluated before others see that.
 func TestPolicyMeanwhile(t *testing.T) {
