@@ -20,7 +20,7 @@ func text(list []*Endpoint) (s []string) {
 // both of its branches run.
 func TestRemerge(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	for range 300 {
+	for range 100 {
 		offers := make(offers, 3)
 		for i := range offers {
 			for range 1 + r.IntN(6) {
