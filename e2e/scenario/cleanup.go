@@ -22,25 +22,21 @@ func (r *run) end(ctx context.Context) error {
 	for _, s := range r.streams {
 		s.end()
 	}
-	errs := []error{r.stopAnother(), r.undoFaults(ctx), r.eachCluster(func(w *writer) error { return r.removeAll(ctx, w) })}
+	errs := []error{r.stopAnother(), r.undoFaults(ctx)}
+	if r.flagged { // to start it without them is up to the next case, which may have some of its own
+		errs = append(errs, r.runner.env.Gateway.(Restarter).Halt())
+	}
+	errs = append(errs, r.eachCluster(func(w *writer) error { return r.removeAll(ctx, w) }))
 	for _, s := range r.answering {
 		s.Close()
 	}
-	if r.linked() {
+	if r.linked() && !r.flagged {
 		// The next case may link another cluster by the same name; to a gateway that has not seen the name go yet that
 		// would be a rotation.
 		errs = append(errs, poll.Pause(ctx, settleTime))
 	}
-	if _, disturbed := r.states[ClusterNames[0]]; disturbed {
+	if _, disturbed := r.states[ClusterNames[0]]; disturbed && !r.flagged {
 		errs = append(errs, r.awaitLocal(ctx))
-	}
-	if r.flagged { // to start it without them is up to the next case, which may have some of its own
-		errs = append(errs, r.runner.env.Gateway.(Restarter).Halt(), r.eachCluster(func(w *writer) (err error) {
-			for namespace := range r.ownNamespaces(w) {
-				err = errors.Join(err, w.removeEach(ctx, servicesResource, namespace, "isthmus.io/written-by"))
-			}
-			return err
-		}))
 	}
 	if len(r.mcs) > 0 {
 		errs = append(errs, r.setMCS(ctx, noMCS, slices.Collect(maps.Keys(r.mcs))))
@@ -88,9 +84,9 @@ func (r *run) undoFaults(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeAll deletes the case's objects, the newest first, and the slices that the gateway has written. Of clusters that were not
-// started by this run the case's namespaces go too; others end with the run, and to delete a namespace costs them half of what
-// a case does.
+// removeAll deletes the case's objects, the newest first, and what the gateway has written: slices, and Services unless it runs and
+// deletes them itself. Of clusters that were not started by this run the case's namespaces go too; others end with the run, and to
+// delete a namespace costs them half of what a case does.
 func (r *run) removeAll(ctx context.Context, w *writer) error {
 	var errs []error
 	for _, o := range slices.Backward(r.objects[w.Name]) {
@@ -100,6 +96,9 @@ func (r *run) removeAll(ctx context.Context, w *writer) error {
 	}
 	for namespace := range r.ownNamespaces(w) {
 		errs = append(errs, w.removeEach(ctx, slicesResource, namespace, ""))
+		if r.flagged {
+			errs = append(errs, w.removeEach(ctx, servicesResource, namespace, "isthmus.io/written-by"))
+		}
 		if _, ours := r.runner.env.Clusters[w.Name].(Faulty); !ours {
 			errs = append(errs, w.removeNamespace(ctx, namespace))
 		}
