@@ -30,7 +30,7 @@ type Config struct {
 	Host        string    // the IP address that it listens on; empty: 127.0.0.1
 	Binary      string    // the controlplane command; empty: program.Controlplane
 	Controllers []string  // controllers to run; nil: those the command runs by default
-	OpenAPI     bool      // serve the API's description, which kubectl asks for
+	All         bool      // serve all API groups, and the API's description, which kubectl asks for; else what tests need
 	Output      io.Writer // what the process logs; nil: appended to Dir/log
 }
 
@@ -193,7 +193,7 @@ func (c *Cluster) spawn() (*program.Process, error) {
 	if c.closed {
 		return nil, errors.New("is closed")
 	}
-	args := []string{"serve", "--name", c.cfg.Name, "--dir", c.cfg.Dir, "--until-eof", fmt.Sprintf("--openapi=%t", c.cfg.OpenAPI)}
+	args := []string{"serve", "--name", c.cfg.Name, "--dir", c.cfg.Dir, "--until-eof", fmt.Sprintf("--all=%t", c.cfg.All)}
 	if c.cfg.Host != "" {
 		args = append(args, "--host", c.cfg.Host)
 	}

@@ -43,7 +43,7 @@ type serveOptions struct {
 	dir         state.Dir
 	host        net.IP
 	controllers []string
-	openAPI     bool
+	all         bool
 }
 
 // announcement is what serve prints when the cluster is ready.
@@ -65,7 +65,7 @@ func serveCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	list := flags.String("controllers", strings.Join(defaultControllers, ","),
 		"comma-separated `list` of the controllers to run, of: "+strings.Join(controllerNames(), ", "))
 	host := flags.String("host", "127.0.0.1", "the `IP` address to listen on")
-	flags.BoolVar(&opts.openAPI, "openapi", true, "serve the API's description, which kubectl asks for; that takes a third of a start")
+	flags.BoolVar(&opts.all, "all", true, "serve all API groups, and the API's description, which kubectl asks for; that takes two fifths of a start")
 	untilEOF := flags.Bool("until-eof", false, "also end when standard input ends, which it does with the process at its other end")
 	err := cli.Parse(flags, args, help, stdout)
 	if err != nil {
@@ -132,7 +132,7 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 	if err != nil {
 		return fmt.Errorf("etcd: %w", err)
 	}
-	server, err := newAPIServer(ctx, apiServerOptions{listener: listener, credentials: credentials, dir: opts.dir, openAPI: opts.openAPI})
+	server, err := newAPIServer(ctx, apiServerOptions{listener: listener, credentials: credentials, dir: opts.dir, all: opts.all})
 	if err != nil {
 		return fmt.Errorf("API server: %w", err)
 	}

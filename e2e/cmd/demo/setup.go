@@ -58,7 +58,7 @@ func (d *demo) startClusters(ctx context.Context, binary string) error {
 	var configs []cluster.Config
 	for _, name := range names {
 		configs = append(configs, cluster.Config{
-			Name: name, Dir: filepath.Join(d.dir, name), Binary: binary, Controllers: shop.Controllers, OpenAPI: d.options.keep,
+			Name: name, Dir: filepath.Join(d.dir, name), Binary: binary, Controllers: shop.Controllers, All: d.options.keep,
 		})
 	}
 	servers, err := cluster.StartAll(ctx, configs...)

@@ -46,7 +46,9 @@ func (w *world) close() (err error) {
 func (w *world) start(ctx context.Context) error {
 	var configs []cluster.Config
 	for _, name := range names {
-		configs = append(configs, cluster.Config{Name: name, Dir: filepath.Join(state, name), Binary: filepath.Join(bin, "controlplane"), Controllers: controllers})
+		configs = append(configs, cluster.Config{
+			Name: name, Dir: filepath.Join(state, name), Binary: filepath.Join(bin, "controlplane"), Controllers: controllers, All: true,
+		})
 	}
 	servers, err := cluster.StartAll(ctx, configs...)
 	if err != nil {

@@ -124,7 +124,8 @@ func (w *world) startClusters(ctx context.Context) error {
 	var configs []cluster.Config
 	for _, name := range []string{"west", "east"} {
 		configs = append(configs, cluster.Config{
-			Name: name, Dir: filepath.Join(w.inside, name), Host: hub, Binary: filepath.Join(w.repository, "bin/controlplane"), Controllers: []string{},
+			Name: name, Dir: filepath.Join(w.inside, name), Host: hub, Binary: filepath.Join(w.repository, "bin/controlplane"),
+			Controllers: []string{}, All: true,
 		})
 	}
 	started, err := cluster.StartAll(ctx, configs...)
