@@ -1,6 +1,7 @@
 package apisim
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
@@ -95,92 +96,95 @@ func (r *request) typeMeta(suffix string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: r.Kind + suffix, APIVersion: r.GroupVersion().String()}
 }
 
-// writeList writes a list of n objects. In protobuf all must be as large as the first one, or there is no telling how large
-// the list is before it is made.
+// writeList writes a list of n objects. In protobuf each is made twice: how long the list is comes first.
 func (r *request) writeList(w io.Writer, head metav1.ListMeta, n int, object func(i int) ([]byte, error)) error {
-	begin, before, end := "", "", "]}"
-	of := r.typeMeta("List")
-	if r.protobuf {
-		text, err := head.Marshal()
-		if err != nil {
-			return err
-		}
-		one, err := object(0)
-		if err != nil {
-			return err
-		}
-		before = string(protowire.AppendVarint(protowire.AppendTag(nil, 2, protowire.BytesType), uint64(len(one))))
-		begin, err = r.beginList(text, n*(len(before)+len(one)))
-		if end = ""; err != nil {
-			return err
-		}
-	} else {
-		text, err := json.Marshal(head)
-		if err != nil {
-			return err
-		}
-		begin = fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, of.Kind, of.APIVersion, text)
-	}
-	_, err := io.WriteString(w, begin)
-	for i := range n {
-		var text []byte
-		if err == nil {
-			text, err = object(i)
-		}
-		if err == nil {
-			_, err = io.WriteString(w, before)
-		}
-		if err == nil {
-			_, err = w.Write(text)
-		}
-		if !r.protobuf {
-			before = ","
-		}
-	}
-	if err == nil {
-		_, err = io.WriteString(w, end)
-	}
-	return err
-}
-
-// beginList returns what is before the objects of a list, which have so many bytes. A list is encoded as that of every kind is:
-// field 1 is its metadata, field 2 are the objects.
-func (r *request) beginList(head []byte, objects int) (string, error) {
-	of := r.typeMeta("List")
-	list := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), head)
-	typed, err := (&runtime.TypeMeta{APIVersion: of.APIVersion, Kind: of.Kind}).Marshal()
+	out := bufio.NewWriter(w)
+	begin, err := r.beginList(head, n, object)
 	if err != nil {
-		return "", err
+		return err
 	}
-	begin := protowire.AppendBytes(protowire.AppendTag(bytes.Clone(protobufPrefix), 1, protowire.BytesType), typed)
-	begin = protowire.AppendVarint(protowire.AppendTag(begin, 2, protowire.BytesType), uint64(len(list)+objects))
-	return string(append(begin, list...)), nil
+	_, _ = out.Write(begin) // an error comes again below
+	for i := range n {
+		text, err := object(i)
+		if err != nil {
+			return err
+		}
+		switch {
+		case r.protobuf:
+			text = appendField(nil, 2, text)
+		case i > 0:
+			_ = out.WriteByte(',')
+		}
+		if _, err := out.Write(text); err != nil {
+			return err
+		}
+	}
+	if !r.protobuf {
+		_, _ = out.WriteString("]}")
+	}
+	return out.Flush()
 }
 
-func (r *request) encodeList(head metav1.ListMeta, objects []*object) ([]byte, error) {
-	var list []byte
-	if !r.protobuf {
-		var text bytes.Buffer
-		err := r.writeList(&text, head, len(objects), func(i int) ([]byte, error) { return r.text(objects[i]) })
-		return text.Bytes(), err
-	}
-	for _, o := range objects {
-		list = protowire.AppendBytes(protowire.AppendTag(list, 2, protowire.BytesType), r.raw(o))
-	}
-	text, err := head.Marshal()
+// beginList returns what is before the objects of a list. In protobuf a list is encoded as that of every kind is:
+// field 1 is its metadata, field 2 are the objects.
+func (r *request) beginList(head metav1.ListMeta, n int, object func(i int) ([]byte, error)) ([]byte, error) {
+	of := r.typeMeta("List")
+	text, err := r.marshal(&head)
 	if err != nil {
 		return nil, err
 	}
-	begin, err := r.beginList(text, len(list))
-	return append([]byte(begin), list...), err
+	if !r.protobuf {
+		return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":%s,"items":[`, of.Kind, of.APIVersion, text), nil
+	}
+	list, size := appendField(nil, 1, text), 0
+	for i := range n {
+		one, err := object(i)
+		if err != nil {
+			return nil, err
+		}
+		size += protowire.SizeTag(2) + protowire.SizeBytes(len(one))
+	}
+	typed, err := (&runtime.TypeMeta{APIVersion: of.APIVersion, Kind: of.Kind}).Marshal()
+	begin := appendField(bytes.Clone(protobufPrefix), 1, typed)
+	begin = protowire.AppendVarint(protowire.AppendTag(begin, 2, protowire.BytesType), uint64(len(list)+size))
+	return append(begin, list...), err
 }
 
-// raw returns the object in protobuf, or its metadata, which is field 1 of all kinds.
-func (r *request) raw(o *object) []byte {
-	if !r.metadata {
-		return o.protobuf
+func appendField(to []byte, number protowire.Number, field []byte) []byte {
+	return protowire.AppendBytes(protowire.AppendTag(to, number, protowire.BytesType), field)
+}
+
+// marshal encodes something that is not stored, as it was asked for.
+func (r *request) marshal(o marshaler) ([]byte, error) {
+	if r.protobuf {
+		return o.Marshal()
 	}
-	for rest := o.protobuf; len(rest) > 0; {
+	return json.Marshal(o)
+}
+
+// encode returns an object, or its metadata, as it was asked for.
+func (r *request) encode(o *object) ([]byte, error) {
+	if r.protobuf && r.metadata {
+		return metadata(o.protobuf), nil
+	}
+	if r.protobuf {
+		return o.protobuf, nil
+	}
+	text, err := o.text(r.kind)
+	if !r.metadata || err != nil {
+		return text, err
+	}
+	var partial metav1.PartialObjectMetadata
+	if err := json.Unmarshal(text, &partial); err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.Kind, o.key(), err)
+	}
+	partial.TypeMeta = r.typeMeta("")
+	return json.Marshal(&partial)
+}
+
+// metadata returns that of an object in protobuf, which is field 1 of all kinds.
+func metadata(object []byte) []byte {
+	for rest := object; len(rest) > 0; {
 		number, _, n := protowire.ConsumeField(rest)
 		if n < 0 {
 			return nil
@@ -201,64 +205,20 @@ func wrap(of metav1.TypeMeta, raw []byte) ([]byte, error) {
 	return append(bytes.Clone(protobufPrefix), text...), err
 }
 
-// text returns the object's JSON, or that of its metadata, as it was asked for.
-func (r *request) text(o *object) ([]byte, error) {
-	text, err := o.text(r.kind)
-	if !r.metadata || err != nil {
-		return text, err
+// writeEvent writes an event of an encoded object, as watches send it.
+func (r *request) writeEvent(w io.Writer, kind watch.EventType, of metav1.TypeMeta, object []byte) error {
+	if !r.protobuf {
+		_, err := fmt.Fprintf(w, "{\"type\":%q,\"object\":%s}\n", kind, object)
+		return err
 	}
-	var partial metav1.PartialObjectMetadata
-	if err := json.Unmarshal(text, &partial); err != nil {
-		return nil, fmt.Errorf("%s %s: %w", r.Kind, o.key(), err)
-	}
-	partial.TypeMeta = r.typeMeta("")
-	return json.Marshal(&partial)
-}
-
-// event returns what a watch sends about an object.
-func (r *request) event(e event) ([]byte, error) {
-	if r.protobuf {
-		return r.encodeEvent(e.kind, r.raw(e.object))
-	}
-	text, err := r.text(e.object)
+	object, err := wrap(of, object)
 	if err != nil {
-		return nil, err
-	}
-	return r.encodeEvent(e.kind, text)
-}
-
-// encodeEvent is event for an object that is encoded.
-func (r *request) encodeEvent(kind watch.EventType, object []byte) ([]byte, error) {
-	if r.protobuf {
-		return frame(kind, r.typeMeta(""), object)
-	}
-	return line(kind, object), nil
-}
-
-// extra returns what a watch sends besides: a bookmark or why it ends.
-func (r *request) extra(kind watch.EventType, of metav1.TypeMeta, o marshaler) ([]byte, error) {
-	if r.protobuf {
-		raw, err := o.Marshal()
-		if err != nil {
-			return nil, err
-		}
-		return frame(kind, of, raw)
-	}
-	text, err := json.Marshal(o)
-	return line(kind, text), err
-}
-
-// frame returns an event as watches send it to whom they answer in protobuf.
-func frame(kind watch.EventType, of metav1.TypeMeta, raw []byte) ([]byte, error) {
-	object, err := wrap(of, raw)
-	if err != nil {
-		return nil, err
+		return err
 	}
 	text, err := (&metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: object}}).Marshal()
-	return append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...), err
-}
-
-// line returns an event as watches send it to whom they answer in JSON.
-func line(kind watch.EventType, object []byte) []byte {
-	return fmt.Appendf(nil, "{\"type\":%q,\"object\":%s}\n", kind, object)
+	if err != nil {
+		return err
+	}
+	_, err = w.Write(append(binary.BigEndian.AppendUint32(nil, uint32(len(text))), text...))
+	return err
 }

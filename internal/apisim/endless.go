@@ -3,14 +3,12 @@ package apisim
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protowire"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -53,66 +51,60 @@ const (
 // filler is what makes an object large.
 var filler = strings.Repeat("x", 256)
 
-var blanks = strings.Repeat("\n", len(filler))
-
-// answers reports whether a request is answered without end.
-func (e Endless) answers(r *request) bool {
-	switch streams := r.options.Watch && r.initialEvents(); e {
-	case EndlessEvent, EndlessObject, EndlessElements:
-		return r.options.Watch || e == EndlessElements
-	case EndlessInitialEvents:
-		return streams
-	case EndlessPages, EndlessLists, EndlessRepeats:
-		return streams || !r.options.Watch
-	case EndlessBlanks:
-		return !r.protobuf
-	}
-	return false
+// inPages reports whether lists are not streamed.
+func (e Endless) inPages() bool {
+	return e == EndlessPages || e == EndlessLists || e == EndlessElements
 }
 
-// answer answers such a request. It fails only if the client has gone.
-func (e Endless) answer(w http.ResponseWriter, r *request) error {
-	w.Header().Set("Content-Type", r.contentType())
-	switch {
-	case e == EndlessEvent:
-		return r.endlessEvent(w)
-	case e == EndlessObject, e == EndlessElements && r.options.Watch && !r.initialEvents():
-		text, err := r.encodeEvent(watch.Added, r.manyElements())
-		if err == nil {
-			_, err = w.Write(text)
+// answer returns what answers a request without end; nil: it is answered as ever.
+func (e Endless) answer(r *request) func(http.ResponseWriter) error {
+	head := metav1.ListMeta{ResourceVersion: "1"}
+	switch watches := r.options.Watch; {
+	case e == EndlessEvent && watches:
+		return r.endlessEvent
+	case (e == EndlessObject || e == EndlessElements) && watches:
+		return func(w http.ResponseWriter) error {
+			return r.writeEvent(w, watch.Added, r.typeMeta(""), r.manyElements())
 		}
-		return err
-	case e == EndlessBlanks:
-		return r.endlessBlanks(w)
-	case e == EndlessInitialEvents:
-		return r.endlessEvents(w, r.endlessObjects(""))
-	case e == EndlessRepeats && r.options.Watch:
+	case e == EndlessBlanks && !r.protobuf:
+		return r.endlessBlanks
+	case e == EndlessInitialEvents && r.initialEvents():
+		return r.endlessEvents(r.endlessObjects(""))
+	case e == EndlessRepeats && r.initialEvents():
 		one := r.endlessObjects("")
-		return r.endlessEvents(w, func(i int) ([]byte, error) { return one(i % endlessPage) })
-	case r.options.Watch: // lists are not streamed
-		refuse(w, failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"))
+		return r.endlessEvents(func(i int) ([]byte, error) { return one(i % endlessPage) })
+	case watches:
 		return nil
 	case e == EndlessPages:
 		// Objects that no page has had, and a token for the next one.
-		token := fmt.Sprint(time.Now().UnixNano())
-		return r.writeList(w, metav1.ListMeta{ResourceVersion: "1", Continue: token}, endlessPage, r.endlessObjects(token))
+		head.Continue = fmt.Sprint(time.Now().UnixNano())
+		return r.endlessList(head, endlessPage, r.endlessObjects(head.Continue))
 	case e == EndlessRepeats:
-		return r.writeList(w, metav1.ListMeta{ResourceVersion: "1", Continue: "again"}, endlessPage, r.endlessObjects(""))
+		head.Continue = "again"
+		return r.endlessList(head, endlessPage, r.endlessObjects(""))
 	case e == EndlessElements:
-		return r.writeList(w, metav1.ListMeta{ResourceVersion: "1"}, endlessEmpty, func(int) ([]byte, error) {
-			if r.protobuf {
-				return nil, nil
+		return r.endlessList(head, endlessEmpty, func(int) ([]byte, error) { return r.marshal(empty{}) })
+	case e == EndlessLists:
+		return func(w http.ResponseWriter) error {
+			w.Header().Set("Content-Encoding", "gzip")
+			z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
+			if err != nil {
+				return err
 			}
-			return []byte("{}"), nil
-		})
+			defer z.Close()
+			return r.writeList(z, head, endlessList/len(filler), r.endlessObjects(""))
+		}
 	}
-	w.Header().Set("Content-Encoding", "gzip")
-	z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
-	if err != nil {
-		return err
-	}
-	defer z.Close()
-	return r.writeList(z, metav1.ListMeta{ResourceVersion: "1"}, endlessList/len(filler), r.endlessObjects(""))
+	return nil
+}
+
+// empty is an object without anything.
+type empty struct{}
+
+func (empty) Marshal() ([]byte, error) { return nil, nil }
+
+func (r *request) endlessList(head metav1.ListMeta, n int, object func(i int) ([]byte, error)) func(http.ResponseWriter) error {
+	return func(w http.ResponseWriter) error { return r.writeList(w, head, n, object) }
 }
 
 // manyElements returns an object with many empty elements.
@@ -121,69 +113,64 @@ func (r *request) manyElements() []byte {
 		return fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":{"name":"x","managedFields":[%s{}]}}`,
 			r.typeMeta("").Kind, r.typeMeta("").APIVersion, strings.Repeat("{},", endlessEmpty))
 	}
-	name, element := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "x"), protowire.AppendBytes(protowire.AppendTag(nil, 17, protowire.BytesType), nil)
-	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), append(name, bytes.Repeat(element, endlessEmpty)...))
+	name, element := appendField(nil, 1, []byte("x")), appendField(nil, 17, nil)
+	return appendField(nil, 1, append(name, bytes.Repeat(element, endlessEmpty)...))
 }
 
-func (r *request) endlessEvent(w io.Writer) error {
+func (r *request) endlessEvent(w http.ResponseWriter) error {
 	begin := `{"type":"ADDED","object":{"metadata":{"name":"`
 	if r.protobuf {
 		begin = "\x7f\xff\xff\xff" // the length of what comes
 	}
+	return repeat(w, begin, filler)
+}
+
+func (r *request) endlessBlanks(w http.ResponseWriter) error {
+	begin := ""
+	if of := r.typeMeta("List"); !r.options.Watch {
+		begin = fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{},"items":[`, of.Kind, of.APIVersion)
+	}
+	return repeat(w, begin, strings.Repeat("\n", len(filler)))
+}
+
+// repeat writes one text, and another one again and again.
+func repeat(w io.Writer, begin, text string) error {
 	_, err := io.WriteString(w, begin)
-	for sent := 0; err == nil && sent < endlessBytes; sent += len(filler) {
-		_, err = io.WriteString(w, filler)
+	for sent := 0; err == nil && sent < endlessBytes; sent += len(text) {
+		_, err = io.WriteString(w, text)
 	}
 	return err
 }
 
-func (r *request) endlessBlanks(w io.Writer) error {
-	text := ""
-	if !r.options.Watch {
-		of := r.typeMeta("List")
-		text = fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{},"items":[`, of.Kind, of.APIVersion)
+func (r *request) endlessEvents(object func(i int) ([]byte, error)) func(http.ResponseWriter) error {
+	return func(w http.ResponseWriter) error {
+		for i, sent := 0, 0; sent < endlessBytes; i++ {
+			raw, err := object(i)
+			if err != nil {
+				return err
+			}
+			sent += len(raw)
+			if err := r.writeEvent(w, watch.Added, r.typeMeta(""), raw); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
-	_, err := io.WriteString(w, text)
-	for sent := 0; err == nil && sent < endlessBytes; sent += len(filler) {
-		_, err = io.WriteString(w, blanks)
-	}
-	return err
 }
 
-func (r *request) endlessEvents(w io.Writer, object func(i int) ([]byte, error)) error {
-	for i, sent := 0, 0; sent < endlessBytes; i++ {
-		raw, err := object(i)
-		if err != nil {
-			return err
-		}
-		text, err := r.encodeEvent(watch.Added, raw)
-		if err != nil {
-			return err
-		}
-		n, err := w.Write(text)
-		if sent += n; err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// endlessObjects makes objects of the kind that is asked for, as large as one another. Their names begin with the text.
+// endlessObjects makes objects of the kind that is asked for. Their names begin with the text.
 func (r *request) endlessObjects(names string) func(i int) ([]byte, error) {
 	return func(i int) ([]byte, error) {
 		o := &metav1.PartialObjectMetadata{TypeMeta: r.typeMeta(""), ObjectMeta: metav1.ObjectMeta{
 			Namespace: "endless", Name: fmt.Sprintf("%sn%09d", names, i), ResourceVersion: "1",
 			Labels: map[string]string{"kubernetes.io/service-name": "web", "x": filler},
 		}}
-		switch {
-		case r.protobuf && r.resource == "endpointslices": // one without an address is not kept
-			return (&discoveryv1.EndpointSlice{
-				ObjectMeta: o.ObjectMeta, AddressType: discoveryv1.AddressTypeIPv4,
+		if r.resource == "endpointslices" { // one without an address is not kept
+			return r.marshal(&discoveryv1.EndpointSlice{
+				TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta, AddressType: discoveryv1.AddressTypeIPv4,
 				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.99.0.1"}}}, Ports: []discoveryv1.EndpointPort{{Port: new(int32(80))}},
-			}).Marshal()
-		case r.protobuf:
-			return o.Marshal()
+			})
 		}
-		return json.Marshal(o)
+		return r.marshal(o)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -17,14 +18,9 @@ type request struct {
 	keep     func(*object) bool
 }
 
-// pages are the lists that have been sent in part. Old ones are forgotten: they have expired.
-type pages struct {
-	next  uint64
-	lists map[uint64]page
-}
-
-// page is the rest of a list.
+// page is the rest of a list that has been sent in part. The newest ones are kept; older ones have expired.
 type page struct {
+	token   uint64
 	objects []*object
 	version uint64
 }
@@ -35,51 +31,38 @@ const keptPages = 64
 func (s *store) keepPage(p page) (token string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.pages.lists == nil {
-		s.pages.lists = make(map[uint64]page)
-	}
-	s.pages.next++
-	s.pages.lists[s.pages.next] = p
-	delete(s.pages.lists, s.pages.next-keptPages)
-	return strconv.FormatUint(s.pages.next, 10)
+	s.lastPage++
+	p.token = s.lastPage
+	s.pages[p.token%keptPages] = p
+	return strconv.FormatUint(p.token, 10)
 }
 
-func (s *store) takePage(token string) (page, bool) {
+func (s *store) findPage(token string) (page, bool) {
 	id, err := strconv.ParseUint(token, 10, 64)
-	if err != nil {
-		return page{}, false
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p, ok := s.pages.lists[id]
-	delete(s.pages.lists, id)
-	return p, ok
+	p := s.pages[id%keptPages]
+	return p, err == nil && id > 0 && p.token == id
 }
 
 // list answers with a page of a list.
 func (s *Server) list(w http.ResponseWriter, r *request) {
 	var p page
-	if token := r.options.Continue; token != "" {
-		var ok bool
-		if p, ok = s.store.takePage(token); !ok {
-			refuse(w, expired("The provided continue parameter is too old to display a consistent list result."))
-			return
-		}
-	} else {
+	if token := r.options.Continue; token == "" {
 		p.objects, p.version = s.store.snapshot(r.target, r.keep)
+	} else if kept, ok := s.store.findPage(token); ok {
+		p = kept
+	} else {
+		refuse(w, apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result."))
+		return
 	}
 	head := metav1.ListMeta{ResourceVersion: strconv.FormatUint(p.version, 10)}
 	now := p.objects
 	if limit := int(r.options.Limit); limit > 0 && limit < len(now) {
 		now = now[:limit]
 		left := int64(len(p.objects) - limit)
-		head.Continue, head.RemainingItemCount = s.store.keepPage(page{p.objects[limit:], p.version}), &left
-	}
-	body, err := r.encodeList(head, now)
-	if err != nil {
-		refuse(w, failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error()))
-		return
+		head.Continue, head.RemainingItemCount = s.store.keepPage(page{objects: p.objects[limit:], version: p.version}), &left
 	}
 	w.Header().Set("Content-Type", r.contentType())
-	_, _ = w.Write(body) // fails if the client has gone
+	_ = r.writeList(w, head, len(now), func(i int) ([]byte, error) { return r.encode(now[i]) }) // fails if the client has gone
 }

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -94,15 +95,32 @@ func (s *Server) Addr() string { return s.addr }
 
 // Put creates an object, or replaces the one of its name. The server sets version, UID and time of creation.
 func (s *Server) Put(o runtime.Object) error {
-	if err := s.store.put(o); err != nil {
-		return fmt.Errorf("cluster %s: %w", s.name, err)
-	}
-	return nil
+	return s.change(o, func(k kind, m metav1.Object) error {
+		_, err := s.store.replace(k, m, o)
+		return err
+	})
 }
 
 // Delete deletes the object of that kind, namespace and name.
 func (s *Server) Delete(o runtime.Object) error {
-	if err := s.store.remove(o); err != nil {
+	return s.change(o, func(k kind, m metav1.Object) error {
+		old, err := s.store.find(target{kind: k, namespace: m.GetNamespace(), name: m.GetName()})
+		if err != nil {
+			return err
+		}
+		return s.store.drop(k, old)
+	})
+}
+
+// change calls f, which may use what needs the store's lock.
+func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) error {
+	k, m, err := describe(o)
+	if err == nil {
+		s.store.mu.Lock()
+		defer s.store.mu.Unlock()
+		err = f(k, m)
+	}
+	if err != nil {
 		return fmt.Errorf("cluster %s: %w", s.name, err)
 	}
 	return nil
@@ -114,7 +132,7 @@ func (s *Server) Delete(o runtime.Object) error {
 func (s *Server) TakeWrites(before func(resource, namespace, name string), after func(before, after runtime.Object)) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
-	s.store.writable, s.store.beforeWrite, s.store.afterWrite = true, before, after
+	s.store.writes = &writes{before, after}
 }
 
 // Objects returns those of a namespace, as Put or a client wrote them, with what the server has set, in the order of their names.
@@ -181,36 +199,41 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	faults, alive := s.faults, s.alive
 	s.mu.Unlock()
 	ask, err := parse(r)
-	if err == nil && !s.store.isWritable() && (ask.method != http.MethodGet || ask.name != "" || ask.resource == leases) {
+	if err == nil && s.store.taken() == nil && (ask.method != http.MethodGet || ask.name != "" || ask.resource == leases) {
 		err = errNotServed
+	}
+	var endless func(http.ResponseWriter) error
+	if err == nil {
+		endless = faults.Endless.answer(ask)
 	}
 	switch {
 	case faults.Failing != 0:
-		refuse(w, failure(faults.Failing, metav1.StatusReasonInternalError, "the server fails"))
+		refuse(w, failing(faults.Failing))
 	case !admitted || faults.Unauthorized:
-		refuse(w, unauthorized())
+		refuse(w, apierrors.NewUnauthorized("Unauthorized"))
 	case errors.Is(err, errNotServed):
 		if r.Method != http.MethodGet || !discover(w, r.URL.Path, faults.Absent) {
 			http.NotFound(w, r)
 		}
 	case err != nil:
-		refuse(w, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error()))
+		refuse(w, apierrors.NewBadRequest(err.Error()))
 	case slices.Contains(faults.Absent, ask.resource):
 		http.NotFound(w, r)
 	case slices.Contains(faults.Forbidden, ask.resource) || slices.Contains(faults.Forbidden, "*"):
-		refuse(w, forbidden(ask.target))
+		refuse(w, apierrors.NewForbidden(ask.group(), ask.name, errors.New("no rights")))
 	case ask.method != http.MethodGet:
 		s.write(w, r.Body, ask)
 	case ask.name != "":
 		o, err := s.store.get(ask.target)
 		ask.answer(w, http.StatusOK, o, err)
-	case faults.Endless.answers(ask):
+	case ask.options.Watch && ask.options.SendInitialEvents != nil && (faults.NoStreamedLists || faults.Endless.inPages()):
+		refuse(w, errNotStreamed)
+	case endless != nil:
 		defer cutWith(alive, w)()
-		_ = faults.Endless.answer(w, ask) // fails if the client has gone, or watches are cut
+		w.Header().Set("Content-Type", ask.contentType())
+		_ = endless(w) // fails if the client has gone, or watches are cut
 	case !ask.options.Watch:
 		s.list(w, ask)
-	case faults.NoStreamedLists && ask.options.SendInitialEvents != nil:
-		refuse(w, failure(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid, "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"))
 	default:
 		ctx, stop := context.WithCancel(r.Context())
 		defer stop()

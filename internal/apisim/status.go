@@ -1,30 +1,39 @@
 package apisim
 
 import (
-	"fmt"
+	"errors"
 	"net/http"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-func failure(code int, reason metav1.StatusReason, message string) *metav1.Status {
-	return &metav1.Status{
-		TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
-		Status:   metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message,
+// statusOf returns the Status of an error.
+func statusOf(err error) *metav1.Status {
+	known := apierrors.APIStatus(nil)
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
 	}
+	status := known.Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	return &status
 }
 
-func expired(message string) *metav1.Status {
-	return failure(http.StatusGone, metav1.StatusReasonExpired, message)
+// refuse answers with the Status of an error.
+func refuse(w http.ResponseWriter, err error) {
+	status := statusOf(err)
+	answerJSON(w, int(status.Code), status)
 }
 
-func forbidden(t target) *metav1.Status {
-	return failure(http.StatusForbidden, metav1.StatusReasonForbidden, fmt.Sprintf("%s is forbidden", t.resource))
+// failing is the error of a server that answers everything with a code.
+func failing(code int) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status: metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReasonInternalError, Message: "the server fails",
+	}}
 }
 
-func unauthorized() *metav1.Status {
-	return failure(http.StatusUnauthorized, metav1.StatusReasonUnauthorized, "Unauthorized")
-}
-
-// refuse answers with a Status.
-func refuse(w http.ResponseWriter, s *metav1.Status) { answerJSON(w, int(s.Code), s) }
+// errNotStreamed is how a server answers that can't stream lists.
+var errNotStreamed = &apierrors.StatusError{ErrStatus: metav1.Status{
+	Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
+	Message: "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
+}}

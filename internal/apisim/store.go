@@ -20,23 +20,26 @@ const keptEvents = 10_000
 
 // store holds a cluster's objects, and what has lately happened to them.
 type store struct {
-	mu      sync.Mutex
-	version uint64            // of the newest change of all
-	ips     int               // that have been given to Services
-	tables  map[string]*table // by resource
-	pages   pages
+	mu        sync.Mutex
+	version   uint64            // of the newest change of all
+	compacted uint64            // the oldest version that a watch may begin at
+	ips       int               // that have been given to Services
+	tables    map[string]*table // by resource
+	pages     [keptPages]page   // by token
+	lastPage  uint64            // its token
+	writes    *writes           // by clients; nil: none are taken
+}
 
-	writable    bool // by clients
-	beforeWrite func(resource, namespace, name string)
-	afterWrite  func(before, after runtime.Object)
+type writes struct {
+	before func(resource, namespace, name string)
+	after  func(before, after runtime.Object)
 }
 
 // table is the objects of one kind.
 type table struct {
 	objects *btree.BTreeG[*object] // in the order of their keys, so that a list of tens of thousands is not sorted
 	events  []event                // the newest ones, of ascending versions
-	dropped int                    // how many there were before these
-	oldest  uint64                 // the oldest version that can be watched from
+	oldest  uint64                 // the oldest version that a watch can go on from
 	changed chan struct{}          // closed, and replaced, after each event
 }
 
@@ -65,26 +68,14 @@ type event struct {
 }
 
 func newStore() *store {
-	s := &store{version: 1, tables: make(map[string]*table)}
+	s := &store{version: 1, compacted: 1, tables: make(map[string]*table)}
 	for _, k := range kinds {
-		s.tables[k.resource] = &table{objects: btree.NewG(treeDegree, (*object).before), oldest: 1, changed: make(chan struct{})}
+		s.tables[k.resource] = &table{objects: btree.NewG(treeDegree, (*object).before), changed: make(chan struct{})}
 	}
 	return s
 }
 
-// put creates the object or replaces the one of its name.
-func (s *store) put(o runtime.Object) error {
-	k, m, err := describe(o)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	_, err = s.replace(k, m, o)
-	return err
-}
-
-// replace is put for who holds s.mu. It returns what is there now.
+// replace creates an object or replaces the one of its name, and returns what is there now. s.mu is held.
 func (s *store) replace(k kind, m metav1.Object, o runtime.Object) (*object, error) {
 	t := s.tables[k.resource]
 	made := &object{namespace: m.GetNamespace(), name: m.GetName(), version: s.version + 1}
@@ -104,23 +95,7 @@ func (s *store) replace(k kind, m metav1.Object, o runtime.Object) (*object, err
 	return made, nil
 }
 
-// remove deletes the object of that name.
-func (s *store) remove(o runtime.Object) error {
-	k, m, err := describe(o)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.tables[k.resource]
-	old, had := t.objects.Get(&object{namespace: m.GetNamespace(), name: m.GetName()})
-	if !had {
-		return fmt.Errorf("%s %s/%s to delete does not exist", k.Kind, m.GetNamespace(), m.GetName())
-	}
-	return s.drop(k, old)
-}
-
-// drop deletes an object that there is, for who holds s.mu.
+// drop deletes an object that there is. s.mu is held.
 func (s *store) drop(k kind, old *object) error {
 	t := s.tables[k.resource]
 	last, err := old.decode(k)
@@ -151,7 +126,6 @@ func (s *store) note(t *table, e event) {
 // drop forgets the oldest n events, which is at least one.
 func (t *table) drop(n int) {
 	t.oldest = t.events[n-1].version
-	t.dropped += n
 	t.events = slices.Clone(t.events[n:])
 }
 
@@ -159,12 +133,11 @@ func (t *table) drop(n int) {
 func (s *store) compact() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pages = pages{}
+	s.pages, s.compacted = [keptPages]page{}, s.version
 	for _, t := range s.tables {
 		if len(t.events) > 0 {
 			t.drop(len(t.events))
 		}
-		t.oldest = s.version
 	}
 }
 
@@ -183,36 +156,23 @@ func (s *store) snapshot(of target, keep func(*object) bool) ([]*object, uint64)
 	return list, s.version
 }
 
-// position returns where in a kind's events those after a version begin. Not ok: that version has expired.
-func (s *store) position(resource string, version uint64) (position int, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.tables[resource]
-	if version < t.oldest {
-		return 0, false
-	}
-	i, _ := slices.BinarySearchFunc(t.events, version+1, func(e event, v uint64) int { return cmp.Compare(e.version, v) })
-	return t.dropped + i, true
-}
-
-// changes are the events since a position, up to a version. Next is the position after them.
+// changes are the events since one version, up to another.
 type changes struct {
 	events  []event
-	next    int
 	version uint64
 	changed <-chan struct{} // closed when there is more
 }
 
-// since returns the changes since a position. Not ok: they have been forgotten.
-func (s *store) since(resource string, position int) (changes, bool) {
+// since returns the changes since a version, at which a watch begins or has come to. Not ok: they have been forgotten.
+func (s *store) since(resource string, version uint64, begins bool) (changes, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.tables[resource]
-	i := position - t.dropped
-	if i < 0 {
+	if version < t.oldest || begins && version < s.compacted {
 		return changes{}, false
 	}
-	return changes{slices.Clone(t.events[i:]), t.dropped + len(t.events), s.version, t.changed}, true
+	i, _ := slices.BinarySearchFunc(t.events, version+1, func(e event, v uint64) int { return cmp.Compare(e.version, v) })
+	return changes{slices.Clone(t.events[i:]), s.version, t.changed}, true
 }
 
 func describe(o runtime.Object) (kind, metav1.Object, error) {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -18,18 +19,17 @@ const bookmarkEvery = 10 * time.Second
 type watcher struct {
 	*request
 	store *store
-	w     *http.ResponseController
 	out   http.ResponseWriter
 	at    uint64 // the version that the client has
 }
 
 // watch answers with events until the client goes, the time is over, or the server ends its watches.
 func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
-	v := &watcher{request: r, store: s.store, w: http.NewResponseController(w), out: w}
+	v := &watcher{request: r, store: s.store, out: w}
 	if text := r.options.ResourceVersion; text != "" {
 		var err error
 		if v.at, err = strconv.ParseUint(text, 10, 64); err != nil {
-			refuse(w, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, "resourceVersion is no number"))
+			refuse(w, apierrors.NewBadRequest("resourceVersion is no number"))
 			return
 		}
 	}
@@ -40,7 +40,7 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 	}
 	w.Header().Set("Content-Type", r.contentType())
 	w.WriteHeader(http.StatusOK)
-	if (v.initialEvents() || v.at == 0) && v.begin() != nil || v.w.Flush() != nil {
+	if (v.initialEvents() || v.at == 0) && v.begin() != nil {
 		return // the client has gone
 	}
 	v.follow(ctx)
@@ -48,7 +48,7 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 
 // initialEvents reports whether the watch begins with all objects and a bookmark after them.
 func (r *request) initialEvents() bool {
-	return r.options.SendInitialEvents != nil && *r.options.SendInitialEvents
+	return r.options.Watch && r.options.SendInitialEvents != nil && *r.options.SendInitialEvents
 }
 
 // begin sends all objects there are.
@@ -70,19 +70,14 @@ func (v *watcher) begin() error {
 func (v *watcher) follow(ctx context.Context) {
 	tick := time.NewTicker(bookmarkEvery)
 	defer tick.Stop()
-	position, ok := v.store.position(v.resource, v.at)
-	for ok {
-		var now changes
-		if now, ok = v.store.since(v.resource, position); !ok {
-			break
-		}
-		position, v.at = now.next, now.version
+	for now, ok := v.store.since(v.resource, v.at, true); ok; now, ok = v.store.since(v.resource, v.at, false) {
+		v.at = now.version
 		for _, e := range now.events {
 			if err := v.send(e); err != nil {
 				return
 			}
 		}
-		if err := v.w.Flush(); err != nil {
+		if err := http.NewResponseController(v.out).Flush(); err != nil {
 			return
 		}
 		select {
@@ -95,34 +90,35 @@ func (v *watcher) follow(ctx context.Context) {
 			return
 		}
 	}
-	status := expired(fmt.Sprintf("too old resource version: %d", v.at))
-	if text, err := v.extra(watch.Error, status.TypeMeta, status); err == nil {
-		_, _ = v.out.Write(text) // fails if the client has gone
-	}
+	status := statusOf(apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d", v.at)))
+	_ = v.write(watch.Error, status.TypeMeta, status) // fails if the client has gone
 }
 
 func (v *watcher) send(e event) error {
 	if !v.keep(e.object) {
 		return nil
 	}
-	text, err := v.event(e)
+	text, err := v.encode(e.object)
 	if err != nil {
 		return err
 	}
-	_, err = v.out.Write(text)
-	return err
+	return v.writeEvent(v.out, e.kind, v.typeMeta(""), text)
 }
 
 // bookmark sends the client the version that it has.
 func (v *watcher) bookmark(annotations map[string]string) error {
 	of := v.typeMeta("")
 	// Metadata is field 1 of every kind, and so the same as that of a whole object which has nothing else.
-	text, err := v.extra(watch.Bookmark, of, &metav1.PartialObjectMetadata{TypeMeta: of, ObjectMeta: metav1.ObjectMeta{
+	return v.write(watch.Bookmark, of, &metav1.PartialObjectMetadata{TypeMeta: of, ObjectMeta: metav1.ObjectMeta{
 		ResourceVersion: strconv.FormatUint(v.at, 10), Annotations: annotations,
 	}})
+}
+
+// write sends an event of what is not stored.
+func (v *watcher) write(kind watch.EventType, of metav1.TypeMeta, o marshaler) error {
+	text, err := v.marshal(o)
 	if err != nil {
 		return err
 	}
-	_, err = v.out.Write(text)
-	return err
+	return v.writeEvent(v.out, kind, of, text)
 }

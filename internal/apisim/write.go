@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -23,31 +22,40 @@ const maxBody = 3 << 20
 
 // write answers a request that creates, updates or deletes an object.
 func (s *Server) write(w http.ResponseWriter, from io.Reader, r *request) {
-	body, err := io.ReadAll(io.LimitReader(from, maxBody))
-	var given runtime.Object = &metav1.DeleteOptions{}
-	if err == nil && len(body) > 0 {
-		given, err = readBody(body, r.method)
+	given, err := readBody(from, r.method)
+	m, isObject := given.(metav1.Object)
+	if err == nil && !isObject && r.method != http.MethodDelete {
+		err = errors.New("the body has no object")
 	}
 	if err != nil {
-		r.answer(w, 0, nil, apierrors.NewBadRequest(err.Error()))
+		refuse(w, apierrors.NewBadRequest(err.Error()))
 		return
 	}
-	s.store.expectWrite(r.target, given)
+	if r.method == http.MethodPost {
+		r.name = m.GetName()
+	}
+	if before := s.store.taken().before; before != nil {
+		before(r.resource, r.namespace, r.name)
+	}
+	code, o := http.StatusOK, (*object)(nil)
 	switch r.method {
 	case http.MethodPost:
-		o, err := s.store.create(r.target, given)
-		r.answer(w, http.StatusCreated, o, err)
+		code = http.StatusCreated
+		o, err = s.store.create(r.target, m, given)
 	case http.MethodPut:
-		o, err := s.store.update(r.target, given)
-		r.answer(w, http.StatusOK, o, err)
+		o, err = s.store.update(r.target, m, given)
 	default:
-		o, err := s.store.delete(r.target, given)
-		r.answer(w, http.StatusOK, o, err)
+		o, err = s.store.delete(r.target, given)
 	}
+	r.answer(w, code, o, err)
 }
 
 // readBody reads what a request gives. Kinds of CRDs come in JSON.
-func readBody(body []byte, method string) (runtime.Object, error) {
+func readBody(from io.Reader, method string) (runtime.Object, error) {
+	body, err := io.ReadAll(io.LimitReader(from, maxBody))
+	if err != nil || len(body) == 0 {
+		return &metav1.DeleteOptions{}, err
+	}
 	given, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, nil)
 	switch {
 	case !runtime.IsNotRegisteredError(err):
@@ -60,36 +68,17 @@ func readBody(body []byte, method string) (runtime.Object, error) {
 	return u, json.Unmarshal(body, &u.Object)
 }
 
-// expectWrite calls beforeWrite.
-func (s *store) expectWrite(of target, given runtime.Object) {
-	s.mu.Lock()
-	before := s.beforeWrite
-	s.mu.Unlock()
-	if before == nil {
-		return
-	}
-	if m, err := meta.Accessor(given); err == nil && of.name == "" {
-		of.name = m.GetName()
-	}
-	before(of.resource, of.namespace, of.name)
-}
-
 // answer answers with an object, or why there is none.
 func (r *request) answer(w http.ResponseWriter, code int, o *object, err error) {
 	var body []byte
-	switch {
-	case err != nil:
-	case r.protobuf:
-		body, err = wrap(r.typeMeta(""), r.raw(o))
-	default:
-		body, err = r.text(o)
+	if err == nil {
+		body, err = r.encode(o)
+	}
+	if err == nil && r.protobuf {
+		body, err = wrap(r.typeMeta(""), body)
 	}
 	if err != nil {
-		status := *failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, err.Error())
-		if known := apierrors.APIStatus(nil); errors.As(err, &known) {
-			status = known.Status()
-		}
-		refuse(w, &status)
+		refuse(w, err)
 		return
 	}
 	w.Header().Set("Content-Type", r.contentType())
@@ -112,13 +101,7 @@ func (s *store) find(of target) (*object, error) {
 	return o, nil
 }
 
-func (s *store) create(of target, given runtime.Object) (*object, error) {
-	m, err := meta.Accessor(given)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	m.SetNamespace(of.namespace)
-	of.name = m.GetName()
+func (s *store) create(of target, m metav1.Object, given runtime.Object) (*object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, err := s.find(of); err == nil {
@@ -127,12 +110,7 @@ func (s *store) create(of target, given runtime.Object) (*object, error) {
 	return s.accept(of, nil, m, given)
 }
 
-func (s *store) update(of target, given runtime.Object) (*object, error) {
-	m, err := meta.Accessor(given)
-	if err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
-	}
-	m.SetNamespace(of.namespace)
+func (s *store) update(of target, m metav1.Object, given runtime.Object) (*object, error) {
 	if m.GetName() != of.name {
 		return nil, apierrors.NewBadRequest("the name of the object does not match that of the URL")
 	}
@@ -192,6 +170,7 @@ func (s *store) expect(of target, uid types.UID, version string) (*object, error
 
 // accept stores what a client has written in the place of old, which is nil if there was none. s.mu is held.
 func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Object) (*object, error) {
+	m.SetNamespace(of.namespace)
 	if service, ok := given.(*corev1.Service); ok {
 		before := &corev1.Service{}
 		if old != nil {
@@ -243,15 +222,16 @@ func (s *store) giveIP(spec, before *corev1.ServiceSpec) {
 	}
 }
 
-func (s *store) isWritable() bool {
+// taken returns how writes of clients are taken; nil: none are.
+func (s *store) taken() *writes {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.writable
+	return s.writes
 }
 
-// wrote calls afterWrite. s.mu is held.
+// wrote calls what is to be called after a write. s.mu is held.
 func (s *store) wrote(k kind, before, after *object) error {
-	if s.afterWrite == nil {
+	if s.writes.after == nil {
 		return nil
 	}
 	var both [2]runtime.Object
@@ -264,6 +244,6 @@ func (s *store) wrote(k kind, before, after *object) error {
 			return err
 		}
 	}
-	s.afterWrite(both[0], both[1])
+	s.writes.after(both[0], both[1])
 	return nil
 }
