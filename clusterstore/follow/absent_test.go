@@ -4,24 +4,24 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // optionalAPI has an optional kind with one object, unless list and watch fail.
 type optionalAPI struct {
-	server
-	mu       sync.Mutex
-	err      error // of lists and watches
+	*scripted
 	serves   bool  // what discovery answers
 	unknown  error // why it does not
 	discover int   // how often it was asked
+}
+
+func newOptional(err error) *optionalAPI {
+	return &optionalAPI{scripted: &scripted{version: "1", items: []item{labelled("a", "")}, err: err}, serves: true}
 }
 
 func (a *optionalAPI) set(f func()) {
@@ -30,37 +30,33 @@ func (a *optionalAPI) set(f func()) {
 	f()
 }
 
-func (a *optionalAPI) now() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.err
-}
-
 // cutOff ends the watches, and makes requests fail: the cluster can't be reached.
 func (a *optionalAPI) cutOff() {
 	a.set(func() { a.err = errors.New("unreachable") })
 	for _, w := range a.opened() {
-		w.Stop()
+		w.stop()
 	}
 	time.Sleep(10 * time.Second)
 }
 
-func (a *optionalAPI) run(t *testing.T, f func(g *Group, known texts)) {
-	a.server.list = func(metav1.ListOptions) (*corev1.SecretList, error) { return nil, a.now() }
-	a.server.watch = func(metav1.ListOptions) error { return a.now() }
-	a.serves = true
-	serves := func(context.Context) (bool, error) {
+// follow follows it until the result is called.
+func (a *optionalAPI) follow(t *testing.T) (g *Group, known texts, end func()) {
+	known = texts{}
+	k := secrets(a, known)
+	k.Needed, k.Serves = false, func(context.Context) (bool, error) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		a.discover++
 		return a.serves, a.unknown
 	}
+	g = NewGroup(Options{}, New(k))
+	return g, known, start(t, g, nil)
+}
+
+func (a *optionalAPI) run(t *testing.T, f func(g *Group, known texts)) {
 	synctest.Test(t, func(t *testing.T) {
-		known := texts{}
-		k := secrets(a.calls().source(), known)
-		k.Needed, k.Serves = false, serves
-		g := NewGroup(Options{}, New(k))
-		defer start(t, g, nil)()
+		g, known, end := a.follow(t)
+		defer end()
 		if !known.has("a") {
 			t.Fatal("not followed")
 		}
@@ -87,7 +83,7 @@ func TestAbsent(t *testing.T) {
 		"still unreachable, and not in discovery": {err: errors.New("unreachable"), kept: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a := &optionalAPI{}
+			a := newOptional(nil)
 			a.run(t, func(g *Group, known texts) {
 				a.set(func() { a.err, a.serves, a.unknown = c.err, c.serves, c.unknown })
 				time.Sleep(5 * time.Second) // the backoff
@@ -112,7 +108,7 @@ func TestAbsent(t *testing.T) {
 // TestAbsentReturns: a kind that was absent is followed within 10 s of its return, and
 // discovery is asked for it with measure.
 func TestAbsentReturns(t *testing.T) {
-	a := &optionalAPI{}
+	a := newOptional(nil)
 	a.run(t, func(g *Group, known texts) {
 		a.set(func() { a.err, a.serves = errNotFound, false })
 		for _, after := range []time.Duration{time.Minute, 61 * time.Second, 67 * time.Second, 73 * time.Second} {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,22 +14,12 @@ import (
 
 // driftWorld is a resource that is listed again once in an interval, more or less.
 func driftWorld(t *testing.T, s *scripted, interval time.Duration, f func(t *testing.T, g *Group, known texts, found func() []string)) {
-	var mu sync.Mutex
-	var seen []string
+	var seen notes
 	o := Options{NoWatchList: true, Relist: interval, Budget: newBudget(1 << 20), Drift: func(d Drift) {
-		mu.Lock()
-		defer mu.Unlock()
-		seen = append(seen, fmt.Sprint(d.Resource, " ", d.Object, " ", d.Problem))
+		seen.add(fmt.Sprint(d.Resource, " ", d.Object, " ", d.Problem))
 	}}
 	s.run(t, o, func(t *testing.T, g *Group, known texts) {
-		f(t, g, known, func() []string {
-			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			list := slices.Sorted(slices.Values(seen))
-			seen = nil
-			return list
-		})
+		f(t, g, known, func() []string { return slices.Sorted(slices.Values(seen.take())) })
 	})
 }
 

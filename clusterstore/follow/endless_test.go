@@ -1,64 +1,43 @@
 package follow
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
-
-	"isthmus/clusterstore/decode"
-	"isthmus/internal/sleep"
 )
 
-// repeating is a Source whose lists have the same objects on every page, for ten minutes.
-type repeating struct{ pages int }
-
-func (r *repeating) List(ctx context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (metav1.ListMeta, error) {
-	r.pages++
-	sleep.For(ctx, time.Second)
-	if len(o.Continue) > 600 {
-		return metav1.ListMeta{}, errors.New("it has no end")
+// repeating is a Source whose lists have the same objects on every page, for ten minutes, and whose watches have one object once a second.
+func repeating() *scripted {
+	same := make([]item, 100)
+	for i := range same {
+		same[i] = labelled(fmt.Sprint("n", i), "x")
 	}
-	for i := range 100 {
-		if err := each(labelled(fmt.Sprint("n", i), "x").object, nil); err != nil {
-			return metav1.ListMeta{}, err
-		}
+	return &scripted{
+		pause: time.Second,
+		onList: func(o metav1.ListOptions) (meta metav1.ListMeta, _ []item, err error) {
+			if len(o.Continue) > 600 {
+				return meta, nil, errors.New("it has no end")
+			}
+			return metav1.ListMeta{ResourceVersion: "5", Continue: o.Continue + "x"}, same, nil
+		},
+		onEvents: func(_ metav1.ListOptions, w *scriptedEvents, _ int) {
+			for time.Sleep(time.Second); w.event(watch.Added, "2", same[0]); time.Sleep(time.Second) {
+			}
+		},
 	}
-	return metav1.ListMeta{ResourceVersion: "5", Continue: o.Continue + "x"}, nil
 }
-
-func (r *repeating) Watch(ctx context.Context, _ metav1.ListOptions) (decode.Events[*corev1.Secret], error) {
-	ctx, stop := context.WithCancel(ctx)
-	return &repeatingEvents{ctx, stop}, nil
-}
-
-// repeatingEvents are of one object, one a second.
-type repeatingEvents struct {
-	ctx  context.Context
-	stop context.CancelFunc
-}
-
-func (r *repeatingEvents) Next(each func(decode.Event[*corev1.Secret]) error) error {
-	if !sleep.For(r.ctx, time.Second) {
-		return r.ctx.Err()
-	}
-	return each(decode.Event[*corev1.Secret]{Type: watch.Added, Object: labelled("n", "x").object})
-}
-
-func (r *repeatingEvents) Close() error { r.stop(); return nil }
 
 // TestRepeating: a list that has the same objects again and again soon is over budget. Where there is no budget it fails after some
 // minutes, and before that the health has that it lasts. A check ends once that is more than it knows by far.
 func TestRepeating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := sharingFeed(1 << 20)
-		from := &repeating{}
+		from := repeating()
 		f.kind.Source = from
 		f.resource.group.options.NoWatchList = true
 		if _, err := f.resource.list(t.Context()); !isOver(err) {
@@ -83,9 +62,9 @@ func TestRepeating(t *testing.T) {
 			}
 			time.Sleep(2 * troublePause)
 		}
-		from.pages, f.whole = 0, true
-		if again := f.checkDrift(t.Context()); !again || from.pages > unknownObjects/100+2 {
-			t.Errorf("a check reads %d pages; %v", from.pages, again)
+		from.lists, from.requests, f.whole = 0, 0, true
+		if again := f.checkDrift(t.Context()); !again || from.lists > unknownObjects/100+2 {
+			t.Errorf("a check reads %d pages; %v", from.lists, again)
 		}
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,34 +24,24 @@ func secret(name string) *corev1.Secret {
 func TestApplied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, known := &scripted{version: "1", items: []item{labelled("a", ""), labelled("b", "")}, err: errors.New("refused by s3cret")}, texts{}
-		var mu sync.Mutex
-		var seen []string
-		see := func(what string) {
-			mu.Lock()
-			defer mu.Unlock()
-			seen = append(seen, what)
-		}
+		var seen notes
 		failing := false
 		k := secrets(s, known)
 		k.Fields = "type=x"
-		k.Applied = func() { see(fmt.Sprint(slices.Sorted(maps.Keys(known)))) }
+		k.Applied = func() { seen.add(fmt.Sprint(slices.Sorted(maps.Keys(known)))) }
 		k.Report = func(err error) {
 			if now := err != nil; now != failing {
 				failing = now
-				see(fmt.Sprint("failing ", now))
+				seen.add(fmt.Sprint("failing ", now))
 			}
 		}
 		g := NewGroup(Options{NoWatchList: true, Printable: func(error) error { return errors.New("refused") }}, New(k))
-		defer start(t, g, func() { see("synced") })()
+		defer start(t, g, func() { seen.add("synced") })()
 		expect := func(what string, want ...string) {
 			t.Helper()
-			synctest.Wait()
-			mu.Lock()
-			defer mu.Unlock()
-			if !slices.Equal(seen, want) {
-				t.Errorf("%s: %q, want %q", what, seen, want)
+			if got := seen.take(); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", what, got, want)
 			}
-			seen = nil
 		}
 		expect("at first", "failing true")
 		if h := g.Health(); h.Err == nil || h.Err.Error() != "secrets: refused" || h.Resources[0].Err != "refused" || h.Resources[0].Synced {

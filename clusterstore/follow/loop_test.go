@@ -19,17 +19,17 @@ import (
 // objects are listed.
 func TestAfterWatch(t *testing.T) {
 	busy, broken, unreachable := apierrors.NewTooManyRequestsError("later"), apierrors.NewInternalError(errors.New("connection reset by peer")), errors.New("connection refused")
-	sends := func(status *apierrors.StatusError) func(*watch.RaceFreeFakeWatcher) {
-		return func(w *watch.RaceFreeFakeWatcher) { w.Error(&status.ErrStatus) }
+	sends := func(err error) func(*scriptedEvents) {
+		return func(w *scriptedEvents) { w.fail(err) }
 	}
 	for name, c := range map[string]struct {
-		start error                            // of the first watch
-		watch func(*watch.RaceFreeFakeWatcher) // the first one
+		start error                 // of the first watch
+		watch func(*scriptedEvents) // the first one
 		next  string
 	}{
-		"ended after an event": {watch: func(w *watch.RaceFreeFakeWatcher) { w.Modify(secret("a")); w.Stop() }, next: "watch 2"},
-		"ended after a while":  {watch: func(w *watch.RaceFreeFakeWatcher) { time.AfterFunc(emptyWatch, w.Stop) }, next: "watch 1"},
-		"ended at once":        {watch: (*watch.RaceFreeFakeWatcher).Stop, next: "list"},
+		"ended after an event": {watch: func(w *scriptedEvents) { w.event(watch.Modified, "2", labelled("a", "")); w.stop() }, next: "watch 2"},
+		"ended after a while":  {watch: func(w *scriptedEvents) { time.AfterFunc(emptyWatch, w.stop) }, next: "watch 1"},
+		"ended at once":        {watch: (*scriptedEvents).stop, next: "list"},
 		"ended by 410":         {watch: sends(gone()), next: "list"},
 		"ended by 429":         {watch: sends(busy), next: "watch 1"},
 		"ended by 500":         {watch: sends(broken), next: "list"},
@@ -40,9 +40,12 @@ func TestAfterWatch(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log []string
-			s := &server{noWatchList: true}
-			s.list = func(metav1.ListOptions) (*corev1.SecretList, error) { log = append(log, "list"); return nil, nil }
-			s.watch = func(o metav1.ListOptions) error {
+			s := &scripted{}
+			s.onList = func(metav1.ListOptions) (metav1.ListMeta, []item, error) {
+				log = append(log, "list")
+				return s.all()
+			}
+			s.onWatch = func(o metav1.ListOptions) error {
 				log = append(log, "watch "+o.ResourceVersion)
 				if !o.AllowWatchBookmarks || *o.TimeoutSeconds < 300 || *o.TimeoutSeconds > 600 {
 					t.Errorf("%+v", o)
@@ -52,12 +55,12 @@ func TestAfterWatch(t *testing.T) {
 				}
 				return nil
 			}
-			s.stream = func(_ metav1.ListOptions, w *watch.RaceFreeFakeWatcher, n int) {
+			s.onEvents = func(_ metav1.ListOptions, w *scriptedEvents, n int) {
 				if n == 0 && c.watch != nil {
 					c.watch(w)
 				}
 			}
-			s.run(t, func(g *Group, _ texts, _ func() []string) {
+			s.runNoting(t, inPages, func(g *Group, _ texts, _ func() []string) {
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				want := []string{"list", "watch 1", c.next}
@@ -76,24 +79,24 @@ func TestAfterWatch(t *testing.T) {
 // lists go on to be streamed.
 func TestOutdatedAtTimes(t *testing.T) {
 	refused := 0
-	s := &server{
-		list: func(metav1.ListOptions) (*corev1.SecretList, error) {
+	s := &scripted{
+		onList: func(metav1.ListOptions) (metav1.ListMeta, []item, error) {
 			t.Error("a list in pages")
-			return nil, nil
+			return metav1.ListMeta{}, nil, nil
 		},
-		watch: func(o metav1.ListOptions) error {
+		onWatch: func(o metav1.ListOptions) error {
 			if streamsList(o) {
 				return nil
 			}
 			refused++
 			return gone()
 		},
-		stream: func(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) {
+		onEvents: func(o metav1.ListOptions, w *scriptedEvents, _ int) {
 			sendInitial(o, w)
-			time.AfterFunc(time.Minute, w.Stop)
+			time.AfterFunc(time.Minute, w.stop)
 		},
 	}
-	s.run(t, func(g *Group, _ texts, _ func() []string) {
+	s.runNoting(t, Options{}, func(g *Group, _ texts, _ func() []string) {
 		<-g.Synced()
 		changed := g.HealthChanged()
 		time.Sleep(20 * time.Minute)

@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/budget"
 )
@@ -79,16 +78,11 @@ func TestOptionalWaitedFor(t *testing.T) {
 		{apierrors.NewForbidden(corev1.Resource("secrets"), "", nil), outage, false, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			a := &optionalAPI{err: x.err}
-			a.server.list = func(metav1.ListOptions) (*corev1.SecretList, error) { return nil, a.now() }
-			a.server.watch = func(metav1.ListOptions) error { return a.now() }
-			known := texts{}
-			k := secrets(a.calls().source(), known)
-			k.Needed = false
-			g := NewGroup(Options{}, New(k))
+			a := newOptional(x.err)
 			began := time.Now()
 			time.AfterFunc(x.lasts, func() { a.set(func() { a.err = nil }) })
-			defer start(t, g, nil)()
+			g, known, end := a.follow(t)
+			defer end()
 			<-g.Synced()
 			if waited := time.Since(began); (waited > 0) != x.waits || waited > optionalGrace || known.has("a") != x.listed {
 				t.Errorf("%v for %v: synced after %v, listed %v", x.err, x.lasts, waited, known.has("a"))

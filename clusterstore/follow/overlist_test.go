@@ -66,7 +66,7 @@ func (f *flooded) List(_ context.Context, o metav1.ListOptions, each func(*corev
 func (f *flooded) Watch(ctx context.Context, o metav1.ListOptions) (decode.Events[*corev1.Secret], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.events = newEvents(ctx)
+	f.events = newEvents(ctx, o)
 	if streamsList(o) {
 		f.streamed++
 		go func(e *scriptedEvents, objects int, label string) {

@@ -1,10 +1,12 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
 	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -35,25 +37,60 @@ func tooLarge(name string) item {
 	return item{refused: &decode.Refused{Namespace: "ns", Name: name, ResourceVersion: "2", Err: errors.New("it is larger than 4 MiB")}}
 }
 
-// scripted is a Source whose lists and events a test makes.
+// scripted is a Source whose lists and events a test makes. A func that is nil leaves the answer as it is.
 type scripted struct {
-	mu      sync.Mutex
-	err     error // of all requests
-	fields  string
-	items   []item
-	version string
-	pause   time.Duration                  // before the items of a list
-	stream  []decode.Event[*corev1.Secret] // that a streamed list begins with; nil: the items
-	lists   int
-	watches []*scriptedEvents
+	onList   func(metav1.ListOptions) (metav1.ListMeta, []item, error)
+	onWatch  func(metav1.ListOptions) error                       // whether one begins
+	onEvents func(o metav1.ListOptions, w *scriptedEvents, n int) // sends the first events of the n-th watch; from 0
+
+	mu       sync.Mutex
+	err      error // of all requests
+	fields   string
+	items    []item
+	version  string
+	pause    time.Duration                  // before the items of a list
+	stream   []decode.Event[*corev1.Secret] // that a streamed list begins with; nil: the items
+	requests int
+	lists    int
+	watches  []*scriptedEvents
 }
 
-func (s *scripted) List(ctx context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (metav1.ListMeta, error) {
+// tooMany is how many requests are answered at most: a loop without pauses takes no
+// time in a bubble, and would not end.
+const tooMany = 1000
+
+// request returns the error that a request is answered with.
+func (s *scripted) request(ctx context.Context) error {
 	s.mu.Lock()
-	items, meta, pause, err := s.items, metav1.ListMeta{ResourceVersion: s.version}, s.pause, s.err
+	s.requests++
+	enough, err := s.requests > tooMany, s.err
+	s.mu.Unlock()
+	if enough {
+		<-ctx.Done()
+	}
+	return cmp.Or(ctx.Err(), err)
+}
+
+// all is a list of the items.
+func (s *scripted) all() (metav1.ListMeta, []item, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return metav1.ListMeta{ResourceVersion: s.version}, s.items, nil
+}
+
+func (s *scripted) List(ctx context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (meta metav1.ListMeta, err error) {
+	if err := s.request(ctx); err != nil {
+		return meta, err
+	}
+	s.mu.Lock()
+	list, pause := s.onList, s.pause
 	s.lists++
 	s.fields = o.FieldSelector
 	s.mu.Unlock()
+	if list == nil {
+		list = func(metav1.ListOptions) (metav1.ListMeta, []item, error) { return s.all() }
+	}
+	meta, items, err := list(o)
 	if err != nil {
 		return meta, err
 	}
@@ -69,28 +106,48 @@ func (s *scripted) List(ctx context.Context, o metav1.ListOptions, each func(*co
 }
 
 func (s *scripted) Watch(ctx context.Context, o metav1.ListOptions) (decode.Events[*corev1.Secret], error) {
+	if err := s.request(ctx); err != nil {
+		return nil, err
+	}
+	if s.onWatch != nil {
+		if err := s.onWatch(o); err != nil {
+			return nil, err
+		}
+	}
+	e := newEvents(ctx, o)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.err != nil {
-		return nil, s.err
-	}
-	e := newEvents(ctx)
+	n, events := len(s.watches), s.onEvents
 	s.watches = append(s.watches, e)
-	if streamsList(o) {
-		first := s.stream
-		for _, i := range s.items {
-			if s.stream == nil {
-				first = append(first, decode.Event[*corev1.Secret]{Type: watch.Added, Object: i.object, Refused: i.refused})
-			}
-		}
-		go func() {
-			for _, one := range first {
-				e.send(one)
-			}
-			e.bookmark(s.version, true)
-		}()
+	if events == nil {
+		events = s.begin
 	}
+	go events(o, e, n)
 	return e, nil
+}
+
+// begin sends the events that a watch begins with.
+func (s *scripted) begin(o metav1.ListOptions, e *scriptedEvents, _ int) {
+	if !streamsList(o) {
+		return
+	}
+	s.mu.Lock()
+	first, version := s.stream, s.version
+	for _, i := range s.items {
+		if s.stream == nil {
+			first = append(first, decode.Event[*corev1.Secret]{Type: watch.Added, Object: i.object, Refused: i.refused})
+		}
+	}
+	s.mu.Unlock()
+	for _, one := range first {
+		e.send(one)
+	}
+	e.bookmark(version, true)
+}
+
+// streamsList reports whether a watch begins with all objects.
+func streamsList(o metav1.ListOptions) bool {
+	return o.SendInitialEvents != nil && *o.SendInitialEvents
 }
 
 // become changes what is listed.
@@ -100,32 +157,47 @@ func (s *scripted) become(version string, items ...item) {
 	s.version, s.items = version, items
 }
 
-// newest returns the newest watch, once nothing is under way.
-func (s *scripted) newest() *scriptedEvents {
+// opened returns the watches that have been answered, once nothing is under way.
+func (s *scripted) opened() []*scriptedEvents {
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.watches[len(s.watches)-1]
+	return slices.Clone(s.watches)
+}
+
+// newest returns the newest watch, once nothing is under way.
+func (s *scripted) newest() *scriptedEvents {
+	all := s.opened()
+	return all[len(all)-1]
 }
 
 // scriptedEvents are those of one watch, and may be sent to after its end.
 type scriptedEvents struct {
+	metav1.ListOptions
 	ctx  context.Context
-	next chan decode.Event[*corev1.Secret]
+	next chan scriptedEvent
 	done chan struct{}
 	once sync.Once
 }
 
-func newEvents(ctx context.Context) *scriptedEvents {
-	return &scriptedEvents{ctx: ctx, next: make(chan decode.Event[*corev1.Secret]), done: make(chan struct{})}
+type scriptedEvent struct {
+	decode.Event[*corev1.Secret]
+	err error // in the place of the event
+}
+
+func newEvents(ctx context.Context, o metav1.ListOptions) *scriptedEvents {
+	return &scriptedEvents{ListOptions: o, ctx: ctx, next: make(chan scriptedEvent), done: make(chan struct{})}
 }
 
 func (e *scriptedEvents) Next(each func(decode.Event[*corev1.Secret]) error) error {
 	select {
 	case event := <-e.next:
-		return each(event)
+		if event.err != nil {
+			return event.err
+		}
+		return each(event.Event)
 	case <-e.done:
-		return io.ErrClosedPipe
+		return io.EOF
 	case <-e.ctx.Done():
 		return e.ctx.Err()
 	}
@@ -136,7 +208,26 @@ func (e *scriptedEvents) Close() error {
 	return nil
 }
 
+// stop ends the watch, as a server does.
+func (e *scriptedEvents) stop() { _ = e.Close() }
+
+func (e *scriptedEvents) isClosed() bool {
+	select {
+	case <-e.done:
+		return true
+	default:
+		return false
+	}
+}
+
 func (e *scriptedEvents) send(event decode.Event[*corev1.Secret]) (sent bool) {
+	return e.sendOr(scriptedEvent{Event: event})
+}
+
+// fail sends an error.
+func (e *scriptedEvents) fail(err error) { e.sendOr(scriptedEvent{err: err}) }
+
+func (e *scriptedEvents) sendOr(event scriptedEvent) (sent bool) {
 	select {
 	case e.next <- event:
 		return true
@@ -171,6 +262,37 @@ func (s *scripted) run(t *testing.T, o Options, f func(t *testing.T, g *Group, k
 		synctest.Wait()
 		f(t, g, known)
 	})
+}
+
+// runNoting is run for what is found to be troubles, of a Secret if the test gives nothing else.
+func (s *scripted) runNoting(t *testing.T, o Options, f func(g *Group, known texts, troubles func() []string)) {
+	var seen notes
+	o.Trouble = func(resource, text string) { seen.add(resource + ": " + text) }
+	if s.version == "" {
+		s.version, s.items = "1", []item{labelled("a", "")}
+	}
+	s.run(t, o, func(_ *testing.T, g *Group, known texts) { f(g, known, seen.take) })
+}
+
+// notes are what has been called since a test has last asked.
+type notes struct {
+	mu   sync.Mutex
+	seen []string
+}
+
+func (n *notes) add(text string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.seen = append(n.seen, text)
+}
+
+// take returns them once nothing is under way.
+func (n *notes) take() (list []string) {
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	list, n.seen = n.seen, nil
+	return list
 }
 
 // texts is a Store of labels.
@@ -229,3 +351,5 @@ func newBudget(limit int64) *budget.Budget {
 func secretsFeed(r *Resource) *feed[*corev1.Secret, string] {
 	return r.feed.(*feed[*corev1.Secret, string])
 }
+
+func sameAs[T comparable](a, b T) bool { return a == b }

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
@@ -25,38 +24,26 @@ func TestSilentWatch(t *testing.T) {
 		for mode, noWatchList := range map[string]bool{"streamed": false, "in pages": true} {
 			t.Run(name+"/"+mode, func(t *testing.T) {
 				const missed = "missed"
-				s := &server{noWatchList: noWatchList}
-				s.list = func(metav1.ListOptions) (*corev1.SecretList, error) {
-					list := &corev1.SecretList{ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []corev1.Secret{*secret("a")}}
-					if len(s.watches) > 0 { // a resource does one thing at a time
-						list.Items = append(list.Items, *secret(missed))
-					}
-					return list, nil
-				}
-				s.stream = func(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher, n int) {
-					if n > 0 && streamsList(o) {
-						w.Add(secret(missed))
-					}
-					sendInitial(o, w)
-				}
-				s.run(t, func(g *Group, known texts, troubles func() []string) {
+				s := &scripted{}
+				s.runNoting(t, Options{NoWatchList: noWatchList}, func(g *Group, known texts, troubles func() []string) {
 					for range bookmarks {
-						s.opened()[0].Action(watch.Bookmark, bookmark(nil))
+						s.newest().bookmark("2", false)
 						time.Sleep(time.Minute)
 					}
 					if n := len(s.opened()); n != 1 || known.has(missed) {
 						t.Fatalf("%d watches while bookmarks come", n)
 					}
+					s.become("2", labelled("a", ""), labelled(missed, ""))
 					time.Sleep(noticed)
 					reported, opened := troubles(), s.opened()
-					if len(opened) != 2 || !known.has(missed) || !known.has("a") || !opened[0].IsStopped() {
+					if len(opened) != 2 || !known.has(missed) || !known.has("a") || !opened[0].isClosed() {
 						t.Errorf("%d watches", len(opened))
 					}
 					h := g.Health()
 					if h.Err != nil || !h.StaleSince.IsZero() || len(reported) > 0 || h.Resources[0].Trouble != "" {
 						t.Errorf("health: %+v; %q", h, reported)
 					}
-					opened[1].Add(secret("later"))
+					opened[1].event(watch.Added, "3", labelled("later", ""))
 					if !known.has("later") {
 						t.Error("the new watch is not followed")
 					}
@@ -75,12 +62,12 @@ func TestSilentWatch(t *testing.T) {
 // watch fails, and the resource is lost within two minutes.
 func TestSilentServer(t *testing.T) {
 	var silent atomic.Bool
-	s := &server{stream: func(o metav1.ListOptions, w *watch.RaceFreeFakeWatcher, _ int) {
+	s := &scripted{onEvents: func(o metav1.ListOptions, w *scriptedEvents, _ int) {
 		if !silent.Load() {
 			sendInitial(o, w)
 		}
 	}}
-	s.run(t, func(g *Group, known texts, _ func() []string) {
+	s.runNoting(t, Options{}, func(g *Group, known texts, _ func() []string) {
 		<-g.Synced()
 		silent.Store(true)
 		time.Sleep(noticed)
@@ -106,15 +93,15 @@ func TestSilentList(t *testing.T) {
 // TestEndlessWatch: a watch that the server does not end at the time-out that was
 // requested is ended, and goes on from its last version.
 func TestEndlessWatch(t *testing.T) {
-	s := &server{}
-	s.run(t, func(g *Group, _ texts, troubles func() []string) {
+	s := &scripted{}
+	s.runNoting(t, Options{}, func(g *Group, _ texts, troubles func() []string) {
 		end := time.Now().Add(time.Duration(*s.opened()[0].TimeoutSeconds)*time.Second + watchOverrun)
 		for time.Until(end) > 0 {
 			all := s.opened()
 			if len(all) != 1 {
 				t.Fatalf("%d watches, %v too early", len(all), time.Until(end))
 			}
-			all[0].Action(watch.Bookmark, bookmark(nil))
+			all[0].bookmark("2", false)
 			time.Sleep(min(time.Minute, time.Until(end)))
 		}
 		opened, reported := s.opened(), troubles()
