@@ -63,7 +63,7 @@ func FuzzAddressReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareAddresses
 func compareAddresses(t *rapid.T) {
 	cfg := testConfig()
 	withAddresses(&cfg)
-	w := &world{Own: newOn(unused(), cfg)}
+	w := &world{Own: newOn(newFakeAPI(), cfg)}
 	w.state.goLive()
 	all, last := make(objects), make(map[string]string)
 	e := events{world: w, all: all, draw: drawPlaced, resources: []string{"endpointslices", "pods", "pods", "pods", "services", "services", "replicasets", "servers", "servers", "externalworkloads"}}

@@ -142,7 +142,6 @@ func realPod(kind string, i int) *corev1.Pod {
 }
 
 func heap() int64 {
-	unused() // is there before, for all of them
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

@@ -1,78 +1,11 @@
 package cluster
 
 import (
-	"context"
-	"io"
-	"slices"
-
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/decode"
-	"isthmus/federation"
 )
-
-// custom is a Source of custom resources, to which a test adds.
-type custom[O decode.Object] struct {
-	name    string
-	trouble *trouble // nil: nobody reads it
-	all     federation.Latest[[]O]
-}
-
-// read makes it one of an API that has trouble.
-func (c *custom[O]) read(tr *trouble, name string) { c.trouble, c.name = tr, name }
-
-func (c *custom[O]) add(o O) {
-	list, _ := c.all.Get()
-	c.all.Set(append(slices.Clone(list), o))
-}
-
-func (c *custom[O]) List(_ context.Context, _ metav1.ListOptions, each func(O, *decode.Refused) error) (metav1.ListMeta, error) {
-	list, _ := c.all.Get()
-	err := c.trouble.find("list", c.name)
-	for i := 0; err == nil && i < len(list); i++ {
-		err = each(list[i], nil)
-	}
-	return metav1.ListMeta{}, err
-}
-
-func (c *custom[O]) Watch(ctx context.Context, _ metav1.ListOptions) (decode.Events[O], error) {
-	if err := c.trouble.find("watch", c.name); err != nil {
-		return nil, err
-	}
-	list, _ := c.all.Get()
-	_, ended := c.trouble.ended.Get()
-	return &customEvents[O]{c, ctx, ended, len(list)}, nil
-}
-
-// customEvents are those of one watch, of which so many objects have come.
-type customEvents[O decode.Object] struct {
-	*custom[O]
-	ctx   context.Context
-	ended <-chan struct{}
-	come  int
-}
-
-func (e *customEvents[O]) Next(each func(decode.Event[O]) error) error {
-	for {
-		list, newer := e.all.Get()
-		if e.come < len(list) {
-			e.come++
-			return each(decode.Event[O]{Type: watch.Added, Object: list[e.come-1]})
-		}
-		select {
-		case <-newer:
-		case <-e.ended:
-			return io.EOF
-		case <-e.ctx.Done():
-			return e.ctx.Err()
-		}
-	}
-}
-
-func (e *customEvents[O]) Close() error { return nil }
 
 // aServer makes a port of the Pods with these labels ("key=value,key=value")
 // opaque; the port is a number or a name.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -13,51 +12,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
-	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
-
-// fakeAPI is a fake of a cluster's API.
-type fakeAPI struct {
-	typed *fake.Clientset
-	meta  *metadatafake.FakeMetadataClient
-
-	servers   custom[*crd.Server]
-	workloads custom[*crd.ExternalWorkload]
-	profiles  custom[*crd.ServiceProfile]
-	exports   custom[*mcs.ServiceExport]
-	imports   custom[*mcs.ServiceImport]
-
-	serves func(context.Context, string, ...schema.GroupVersion) (bool, error) // nil: it has no discovery
-}
-
-func newFakeAPI(objects ...runtime.Object) *fakeAPI {
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		panic(err)
-	}
-	return &fakeAPI{typed: fake.NewClientset(objects...), meta: metadatafake.NewSimpleMetadataClient(scheme)}
-}
-
-func (a *fakeAPI) client() *kube.Client {
-	c := &kube.Client{Sources: decodetest.Sources(a.typed, a.meta)}
-	c.Sources.Servers, c.Sources.Workloads, c.Sources.Profiles = &a.servers, &a.workloads, &a.profiles
-	c.Sources.ServiceExports, c.Sources.ServiceImports = &a.exports, &a.imports
-	c.Sources.MCSVersion = func() string { return "v1beta1" }
-	if a.serves != nil {
-		c.Sources.Serves = a.serves
-	}
-	return c
-}
 
 var testRules = Rules{ControllerNamespace: "linkerd", DefaultOpaquePorts: ports("25,3306"), EndpointSlices: true}
 
@@ -82,7 +42,7 @@ func testConfig() Config {
 // newOn makes a cluster that reads the fake API; without withAddresses it is a linked one, and only
 // the methods of Cluster may be called.
 func newOn(api *fakeAPI, cfg Config) *Own {
-	cfg.Client = api.client()
+	cfg.Client = &kube.Client{Sources: api.Sources}
 	c, err := New(cfg)
 	if err != nil {
 		panic(err)
@@ -96,16 +56,12 @@ type world struct {
 	*Own
 }
 
-// unused is the API of all clusters that get their objects from a test. To make one takes
-// longer than most tests.
-var unused = sync.OnceValue(func() *fakeAPI { return newFakeAPI() })
-
 func newWorld(t testing.TB, change func(*Config)) *world {
 	cfg := testConfig()
 	if change != nil {
 		change(&cfg)
 	}
-	w := &world{t: t, Own: newOn(unused(), cfg)}
+	w := &world{t: t, Own: newOn(newFakeAPI(), cfg)}
 	w.state.goLive()
 	return w
 }

@@ -1,18 +1,16 @@
 package cluster
 
 import (
-	"context"
-	"errors"
 	"net/netip"
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
 
@@ -53,7 +51,7 @@ var web80 = federation.Key{Service: federation.ServiceID{Namespace: "ns", Name: 
 // the addresses of a Pod.
 func TestCallbacks(t *testing.T) {
 	var got []string
-	inCluster(t, func(c *Config, _ *trouble) {
+	inCluster(t, func(c *Config, _ *fakeAPI) {
 		got = nil
 		withAddresses(c)
 		c.own.ServiceChanged = func(id federation.ServiceID) { got = append(got, id.String()) }
@@ -69,16 +67,11 @@ func TestCallbacks(t *testing.T) {
 			}
 		}
 	}, func(r *running) {
-		ctx := context.Background()
-		services := r.api.typed.CoreV1().Services("ns")
 		s := aService("web", "http=80")
 		for _, text := range []string{"1", "1", "2"} { // the second changes nothing
 			s.Annotations = map[string]string{"mirror.linkerd.io/x": text, "isthmus.io/x": "+" + text, "other": "noise"}
 			s.Labels = map[string]string{"multicluster.kubernetes.io/service-name": "web", "app": "web"}
-			if _, err := services.Update(ctx, s, metav1.UpdateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
+			r.send(watch.Modified, s.DeepCopy())
 			if kept := r.Service(web80.Service).Annotations; len(kept) != 2 || kept["isthmus.io/x"] != "+"+text {
 				t.Errorf("annotations %v", kept)
 			}
@@ -86,19 +79,14 @@ func TestCallbacks(t *testing.T) {
 				t.Errorf("labels %v", kept)
 			}
 		}
-		if err := services.Delete(ctx, "web", metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
-		nodes, gvr := r.api.meta.Tracker(), schema.GroupVersionResource{Version: "v1", Resource: "nodes"}
+		r.send(watch.Deleted, s)
 		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
 		r.create(node)
 		node = node.DeepCopy()
 		node.Labels = map[string]string{zoneLabel: "z1"}
-		if err := errors.Join(nodes.Update(gvr, node, ""), nodes.Update(gvr, node.DeepCopy(), ""), nodes.Delete(gvr, "", "n1")); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait() // Pods have a watch of their own
+		r.send(watch.Modified, node)
+		r.send(watch.Modified, node.DeepCopy())
+		r.send(watch.Deleted, node)
 		r.create(aPod("p", at("10.0.0.1")))
 		if got, want := strings.Join(got, ", "), "ns/web, ns/web, ns/web, ns/web, n1 , n1 z1, n1 gone, 10.0.0.1"; got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -111,7 +99,7 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := New(cfg); err == nil {
 		t.Error("no client was accepted")
 	}
-	cfg.Client = newFakeAPI().client()
+	cfg.Client = &kube.Client{Sources: newFakeAPI().Sources}
 	if _, err := New(cfg); err != nil {
 		t.Error(err)
 	}
@@ -126,7 +114,7 @@ func TestChangedInTurn(t *testing.T) {
 	var held chan struct{}
 	var mu sync.Mutex
 	reported := make(map[string]int)
-	inCluster(t, func(c *Config, _ *trouble) {
+	inCluster(t, func(c *Config, _ *fakeAPI) {
 		held = make(chan struct{})
 		c.Changed = func(svc federation.ServiceID, _ time.Time) {
 			if svc.Namespace == "slow" {
@@ -141,10 +129,7 @@ func TestChangedInTurn(t *testing.T) {
 		for _, id := range []federation.ServiceID{{Namespace: "slow", Name: "a"}, {Namespace: "slow", Name: "b"}, {Namespace: "quick", Name: "web"}} {
 			s := aService(id.Name, "http=80")
 			s.Namespace = id.Namespace
-			if _, err := r.api.typed.CoreV1().Services(id.Namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
-				t.Fatal(err)
-			}
-			synctest.Wait()
+			r.create(s)
 		}
 		mu.Lock()
 		defer mu.Unlock()

@@ -136,7 +136,7 @@ func TestOwnImports(t *testing.T) {
 // TestServiceExportsForbidden: exports by labels do not wait for ServiceExports, which are there soon after the right is. What was read
 // stays when it is taken away again.
 func TestServiceExportsForbidden(t *testing.T) {
-	inCluster(t, func(c *Config, tr *trouble) {
+	inCluster(t, func(c *Config, tr *fakeAPI) {
 		exportingAll(new(int))(c)
 		tr.set("* serviceexports", forbidden("serviceexports"))
 	}, func(r *running) {
@@ -148,11 +148,11 @@ func TestServiceExportsForbidden(t *testing.T) {
 		}
 		r.create(aServiceExport("web"))
 		time.Sleep(time.Hour)
-		r.trouble.set("* serviceexports", nil)
+		r.api.set("* serviceexports", nil)
 		const all = "ns/web mirror exported, read"
 		r.until("ServiceExports are read", time.Minute, func() bool { return r.Exports().text() == all })
-		r.trouble.set("* serviceexports", forbidden("serviceexports"))
-		r.trouble.cut()
+		r.api.set("* serviceexports", forbidden("serviceexports"))
+		r.api.cut()
 		for range 100 {
 			time.Sleep(time.Minute)
 			if got := r.Exports().text(); got != all {
@@ -166,7 +166,7 @@ func TestServiceExportsForbidden(t *testing.T) {
 // answer that discovery does not confirm removes nothing.
 func TestServiceExportsAbsent(t *testing.T) {
 	var seen []string
-	inCluster(t, func(c *Config, tr *trouble) {
+	inCluster(t, func(c *Config, tr *fakeAPI) {
 		exportingAll(new(int))(c)
 		tr.set("* serviceexports", apierrors.NewNotFound(schema.GroupResource{Resource: "serviceexports"}, ""))
 	}, func(r *running) {
@@ -176,18 +176,18 @@ func TestServiceExportsAbsent(t *testing.T) {
 		}
 		r.create(aServiceExport("web"))
 		r.create(aServiceExport("api"))
-		r.trouble.set("* serviceexports", nil)
+		r.api.set("* serviceexports", nil)
 		const all = "ns/api exported without Service, ns/web mirror exported, read"
 		r.until("the kind is found", 10*time.Second, func() bool { return r.Exports().text() == all })
-		r.trouble.set("discover serviceexports", errors.New("no discovery"))
-		r.trouble.set("* serviceexports", apierrors.NewNotFound(schema.GroupResource{Resource: "serviceexports"}, ""))
-		r.trouble.cut()
+		r.api.set("discover serviceexports", errors.New("no discovery"))
+		r.api.set("* serviceexports", apierrors.NewNotFound(schema.GroupResource{Resource: "serviceexports"}, ""))
+		r.api.cut()
 		time.Sleep(time.Hour)
 		if got := r.Exports().text(); got != all {
 			t.Fatalf("while it is not known whether the kind is gone: %s", got)
 		}
 		seen = nil
-		r.trouble.set("discover serviceexports", nil)
+		r.api.set("discover serviceexports", nil)
 		r.until("it is", time.Minute, func() bool { return r.Exports().text() == "emptied, ns/web mirror" })
 		time.Sleep(time.Hour)
 		if got := slices.Compact(seen); len(got) > 2 || got[len(got)-1] != "emptied, ns/web mirror" {

@@ -161,7 +161,7 @@ func FuzzJoinReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareJoins)) }
 
 func compareJoins(t *rapid.T) {
 	cfg := testConfig()
-	w := &world{Own: newOn(unused(), cfg)}
+	w := &world{Own: newOn(newFakeAPI(), cfg)}
 	w.state.goLive()
 	all := make(objects)
 	var readers []*seen

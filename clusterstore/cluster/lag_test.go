@@ -2,12 +2,12 @@ package cluster
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 )
 
 // TestLagOfWatch: only updates are measured, and neither lists nor new objects.
@@ -29,20 +29,19 @@ func TestLagOfWatch(t *testing.T) {
 		}
 		return n
 	}
-	pod := func(name, app string) *corev1.Pod { // the fake API writes managedFields itself
-		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"app": app}}}
+	pod := func(name, app string) *corev1.Pod {
+		now := metav1.Now()
+		return aPod(name, podLabel("app", app), func(o *corev1.Pod) {
+			o.ManagedFields = []metav1.ManagedFieldsEntry{{Operation: metav1.ManagedFieldsOperationUpdate, Time: &now}}
+		})
 	}
-	inCluster(t, func(c *Config, _ *trouble) { c.Metrics = m }, func(r *running) {
+	inCluster(t, func(c *Config, _ *fakeAPI) { c.Metrics = m }, func(r *running) {
 		r.create(pod("b", "x"))
 		if n := observed(); n != 0 {
 			t.Errorf("%d observations after a list and a new Pod", n)
 		}
 		time.Sleep(time.Minute)
-		edited := pod("b", "y")
-		if _, err := r.api.typed.CoreV1().Pods("ns").Update(t.Context(), edited, metav1.UpdateOptions{}); err != nil {
-			t.Fatal(err)
-		}
-		synctest.Wait()
+		r.send(watch.Modified, pod("b", "y"))
 		if n := observed(); n != 1 {
 			t.Errorf("%d observations after an update", n)
 		}
