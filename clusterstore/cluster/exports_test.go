@@ -128,6 +128,13 @@ func TestExports(t *testing.T) {
 	if len(before.List) != 2 || slices.ContainsFunc(before.List, func(e plan.Export) bool { return len(e.Service.Labels) > 2 || e.Service.Labels["team"] != "" }) {
 		t.Errorf("what was returned before has changed: %v", before.List)
 	}
+	renumbered := labelled("a", "mirror=1", "team=x")
+	renumbered.Spec.Ports[0].Port = 81
+	w.put(renumbered)
+	expect(1, "ns/a mirror, ns/b mirror federated")
+	if !slices.ContainsFunc(w.Exports().List, func(e plan.Export) bool { return e.Service.Ports[0].Number == 81 }) {
+		t.Errorf("the port has not changed: %v", w.Exports().List)
+	}
 	w.put(labelled("a"))
 	expect(1, "ns/b mirror federated")
 	w.del(labelled("b"), labelled("a"), labelled("plain"), labelled("other"))
