@@ -37,8 +37,8 @@ Checked are
   no dips           there are never fewer endpoints than there could always be, up to min-ready
   convergence       after each round every client holds exactly what follows from the objects
   exports           no Service or ServiceImport without the gateway's mark is changed, and in
-                    the end those that it has written follow from what is exported, and its plan
-                    changes nothing
+                    the end there are those that follow from what is exported, each of the clusters
+                    that export it, and the gateway's plan changes nothing
   the gateway       goes on running, and ready
 
   isthmus-sim                                    20 rounds of a seed of its own
