@@ -24,7 +24,7 @@ func (r *run) end(ctx context.Context) error {
 	}
 	errs := []error{r.stopAnother(), r.undoFaults(ctx)}
 	if r.flagged { // to start it without them is up to the next case, which may have some of its own
-		errs = append(errs, r.runner.env.Gateway.(Restarter).Halt())
+		errs = append(errs, r.runner.env.Gateway.Halt())
 	}
 	errs = append(errs, r.eachCluster(func(w *writer) error { return r.removeAll(ctx, w) }))
 	for _, s := range r.answering {
@@ -47,9 +47,6 @@ func (r *run) end(ctx context.Context) error {
 // awaitLocal waits until the gateway reads all of the local cluster again. After a restart of its API server that takes
 // longer for kinds which the gateway can do without, such as ExternalWorkloads, and the next case may be about those.
 func (r *run) awaitLocal(ctx context.Context) error {
-	if _, ours := r.runner.env.Gateway.(Restarter); !ours {
-		return nil // it may lack the page
-	}
 	return poll.Until(ctx, time.Minute, 100*time.Millisecond, func() error {
 		page, err := admin.ReadClusters(ctx, r.runner.env.Gateway.MetricsAddr())
 		for _, resource := range page.Local.Resources {
@@ -75,7 +72,7 @@ func (r *run) linked() bool {
 func (r *run) undoFaults(ctx context.Context) error {
 	var errs []error
 	for cluster := range r.states {
-		f := r.runner.env.Clusters[cluster].(Faulty)
+		f := r.runner.env.Clusters[cluster]
 		_ = f.Resume() // it may be stopped
 		if r.runner.writers[cluster].answers(ctx) != nil {
 			errs = append(errs, f.Restart(ctx))
@@ -85,8 +82,7 @@ func (r *run) undoFaults(ctx context.Context) error {
 }
 
 // removeAll deletes the case's objects, the newest first, and what the gateway has written: slices, and Services unless it runs and
-// deletes them itself. Of clusters that were not started by this run the case's namespaces go too; others end with the run, and to
-// delete a namespace costs them half of what a case does.
+// deletes them itself. The case's namespaces end with the run: to delete one costs half of what a case does.
 func (r *run) removeAll(ctx context.Context, w *writer) error {
 	var errs []error
 	for _, o := range slices.Backward(r.objects[w.Name]) {
@@ -98,9 +94,6 @@ func (r *run) removeAll(ctx context.Context, w *writer) error {
 		errs = append(errs, w.removeEach(ctx, slicesResource, namespace, ""))
 		if r.flagged {
 			errs = append(errs, w.removeEach(ctx, servicesResource, namespace, "isthmus.io/written-by"))
-		}
-		if _, ours := r.runner.env.Clusters[w.Name].(Faulty); !ours {
-			errs = append(errs, w.removeNamespace(ctx, namespace))
 		}
 	}
 	return errors.Join(errs...)
@@ -120,33 +113,29 @@ func (r *run) ownNamespaces(w *writer) iter.Seq[string] {
 // faultCommands are what commands do to clusters' API servers, from one state (empty: any) to another.
 var faultCommands = map[string]struct {
 	from, to string
-	do       func(context.Context, Faulty) error
+	do       func(context.Context, Cluster) error
 }{
-	"stop":   {"", "stopped", func(_ context.Context, f Faulty) error { return f.Kill() }},
-	"start":  {"stopped", "running", func(ctx context.Context, f Faulty) error { return f.Restart(ctx) }},
-	"pause":  {"", "paused", func(_ context.Context, f Faulty) error { return f.Pause() }},
-	"resume": {"paused", "running", func(_ context.Context, f Faulty) error { return f.Resume() }},
+	"stop":   {"", "stopped", func(_ context.Context, k Cluster) error { return k.Kill() }},
+	"start":  {"stopped", "running", func(ctx context.Context, k Cluster) error { return k.Restart(ctx) }},
+	"pause":  {"", "paused", func(_ context.Context, k Cluster) error { return k.Pause() }},
+	"resume": {"paused", "running", func(_ context.Context, k Cluster) error { return k.Resume() }},
 }
 
 // fault does what a command says to a cluster, of which the end of the case undoes what is left.
 func (r *run) fault(ctx context.Context, command, cluster string) error {
-	f, ok := r.runner.env.Clusters[cluster].(Faulty)
+	k, ok := r.runner.env.Clusters[cluster]
 	if !ok {
-		return fmt.Errorf("cluster %s cannot be stopped or paused: not started by this run", cluster)
+		return fmt.Errorf("there is no cluster %s", cluster)
 	}
 	c := faultCommands[command]
 	if c.from != "" && c.from != r.states[cluster] {
 		return fmt.Errorf("cluster %s is not %s", cluster, c.from)
 	}
 	r.states[cluster] = c.to
-	return c.do(ctx, f)
+	return c.do(ctx, k)
 }
 
 func (r *run) restartGateway(ctx context.Context, args []string) error {
-	g, ok := r.runner.env.Gateway.(Restarter)
-	if !ok {
-		return errors.New("the gateway cannot be restarted: not started by this run")
-	}
 	r.flagged = len(args) > 0
-	return g.Restart(ctx, args...)
+	return r.runner.env.Gateway.Restart(ctx, args...)
 }

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"strconv"
@@ -80,9 +79,6 @@ func parsePage(_ *parser, args []string) (action, error) {
 // fromAdmin waits until what the gateway's admin server shows is right.
 func fromAdmin(check func(context.Context, *run) error) action {
 	return func(ctx context.Context, r *run) error {
-		if r.runner.env.Gateway == nil {
-			return errors.New("there is no gateway to ask for metrics and pages")
-		}
 		return eventually(ctx, wait{limit: r.runner.opt.Timeout, poll: 100 * time.Millisecond}, func() (int64, error) {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()

@@ -13,17 +13,13 @@ import (
 // Environment is what cases are run against.
 type Environment struct {
 	Clusters map[string]Cluster // by the names of ClusterNames
-	Gateway  Gateway            // nil: none, for cases that only write
-	Tool     Tool               // without Path: none
+	Gateway  Gateway
+	Tool     Tool // without Path: none
 }
 
-// Cluster is a Kubernetes API.
+// Cluster is a Kubernetes API, whose server can be made to fail.
 type Cluster interface {
 	REST() *rest.Config // an administrator's
-}
-
-// Faulty is a Cluster whose API server can be made to fail.
-type Faulty interface {
 	Kill() error
 	Restart(context.Context) error
 	Pause() error
@@ -32,16 +28,12 @@ type Faulty interface {
 
 // Gateway is the server under test.
 type Gateway interface {
-	Addr() string        // of gRPC
-	MetricsAddr() string // of HTTP
-	Check(context.Context) error
+	Addr() string                // of gRPC
+	MetricsAddr() string         // of HTTP
+	Check(context.Context) error // fails while it is halted
 	Log(lines int) string
-}
-
-// Restarter is a Gateway that can be started anew, with more flags. Words NAME=VALUE, which flags can't be, go into its
-// environment. A Gateway that is halted fails its Check.
-type Restarter interface {
 	Halt() error
+	// Restart starts it anew, with more flags. Words NAME=VALUE, which flags can't be, go into its environment.
 	Restart(ctx context.Context, args ...string) error
 }
 
@@ -129,18 +121,14 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
 		defer cancel()
 		undo := one.end(ctx)
-		if r.env.Gateway != nil && !one.flagged && err == nil { // else it is halted, or has been looked at, or may have
+		if !one.flagged && err == nil { // else it is halted, or has been looked at, or may have
 			undo = errors.Join(undo, r.env.Gateway.Check(ctx))
 		}
 		if undo != nil {
 			err = errors.Join(err, fmt.Errorf("after the case: %w", undo))
 		}
 	}()
-	err = one.steps(caseCtx)
-	if r.env.Gateway != nil {
-		err = errors.Join(err, r.env.Gateway.Check(caseCtx))
-	}
-	if err != nil {
+	if err = errors.Join(one.steps(caseCtx), r.env.Gateway.Check(caseCtx)); err != nil {
 		return fmt.Errorf("%w\n%s", err, one.report())
 	}
 	return nil
@@ -154,26 +142,18 @@ func (r *Runner) revive(ctx context.Context, restarted bool) error {
 		if err == nil {
 			continue
 		}
-		f, ok := r.env.Clusters[name].(Faulty)
-		if !ok {
-			return err
-		}
 		r.trace("cluster %s is started anew: %v", name, err)
-		if err := f.Restart(ctx); err != nil {
+		if err := r.env.Clusters[name].Restart(ctx); err != nil {
 			return err
 		}
 	}
-	if r.env.Gateway == nil || restarted {
+	if restarted {
 		return nil
 	}
 	err := r.env.Gateway.Check(ctx)
 	if err == nil {
 		return nil
 	}
-	g, ok := r.env.Gateway.(Restarter)
-	if !ok {
-		return err
-	}
 	r.trace("the gateway is started anew: %v", err)
-	return g.Restart(ctx)
+	return r.env.Gateway.Restart(ctx)
 }

@@ -102,15 +102,6 @@ func (w *writer) removeEach(ctx context.Context, of schema.GroupVersionResource,
 	return nil
 }
 
-// removeNamespace deletes a namespace. It does not wait until that is gone.
-func (w *writer) removeNamespace(ctx context.Context, name string) error {
-	err := w.CoreV1().Namespaces().Delete(ctx, name, metav1.DeleteOptions{})
-	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-		return fmt.Errorf("cluster %s: delete namespace %s: %w", w.Name, name, err)
-	}
-	return nil
-}
-
 // answers returns an error unless the API server answers that it is ready.
 func (w *writer) answers(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
