@@ -35,6 +35,25 @@ func TestOwnerConcernsOneService(t *testing.T) {
 	}
 }
 
+// TestOwnerConcernsAll: an address leaves all services that have it when it gets an owner, and comes back to all.
+func TestOwnerConcernsAll(t *testing.T) {
+	w := newScreenWorld(t)
+	other := ServiceID{"ns", "other"}
+	w.table.Define(other, &Definition{Federated: true, Members: []Member{{"east", other}}})
+	w.east.set(other, "s", Endpoint{Addr: netip.MustParseAddrPort("10.1.0.1:0"), Kind: Pod})
+	watch := w.table.Watch(Key{Service: other, Port: 80})
+	defer watch.Close()
+	w.offer(w.east, "a", "10.1.0.1")
+	for _, owner := range []string{"Pod ns/p", ""} {
+		w.home.own(w.table, "10.1.0.1", owner)
+		a, _ := w.watch.Get()
+		b, _ := watch.Get()
+		if served := owner == ""; len(a.Endpoints) == 1 != served || len(b.Endpoints) == 1 != served {
+			t.Errorf("owner %q: %d and %d endpoints", owner, len(a.Endpoints), len(b.Endpoints))
+		}
+	}
+}
+
 // TestOfferedAddrs: the index has the services that a map of maps has, and nothing is left of what is offered no longer.
 func TestOfferedAddrs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -100,6 +100,14 @@ func TestExplain(t *testing.T) {
 		d.Preference.MinReady.Count = 2 // which is no change of tiers
 		w.table.Define(web, &d)
 		expect()
+		named := d
+		named.Preference = new(*d.Preference)
+		named.Preference.Tiers = slices.Clone(d.Preference.Tiers)
+		named.Preference.Tiers[0] = federation.Tier{{Kind: federation.ClientZone}, {Kind: federation.Named, Cluster: "elsewhere"}}
+		w.table.Define(web, &named)
+		expect("1:zone+elsewhere/in-service") // the same tier by another name
+		w.table.Define(web, &d)
+		expect("1:zone/in-service")
 		proxy.sees(t, "")
 		w.offer("east", inA, pod("10.2.0.1:80"))
 		expect("2:any/in-service") // no more than what has changed
