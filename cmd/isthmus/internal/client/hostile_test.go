@@ -108,3 +108,26 @@ func TestHostileSet(t *testing.T) {
 		t.Errorf("one address again and again: %v", err)
 	}
 }
+
+// TestDeepConditions: a condition of a profile is described to some depth. Two are shown beside each other, so that a text that
+// doubled would be seen too.
+func TestDeepConditions(t *testing.T) {
+	path := &pb.RequestMatch{Match: &pb.RequestMatch_Path{Path: &pb.PathMatch{Regex: "/x"}}}
+	m, kept := path, ""
+	for range 5000 {
+		if kept = requestCondition(m, 0); len(kept) > 1000 {
+			t.Fatalf("%d bytes", len(kept))
+		}
+		m = &pb.RequestMatch{Match: &pb.RequestMatch_All{All: &pb.RequestMatch_Seq{Matches: []*pb.RequestMatch{path, {Match: &pb.RequestMatch_Not{Not: m}}}}}}
+	}
+	if !strings.HasPrefix(kept, `(path "/x" and not (path "/x" and not (`) || !strings.Contains(kept, "not …)") {
+		t.Error(kept)
+	}
+	status := &pb.ResponseMatch{Match: &pb.ResponseMatch_Status{Status: &pb.HttpStatusRange{Min: 500}}}
+	for range 5000 {
+		status = &pb.ResponseMatch{Match: &pb.ResponseMatch_Not{Not: status}}
+	}
+	if text := responseCondition(status, 0); text != strings.Repeat("not ", maxNesting+1)+"…" {
+		t.Error(text)
+	}
+}

@@ -8,15 +8,23 @@ import (
 	"github.com/linkerd/linkerd2-proxy-api/go/http_types"
 )
 
-// requestCondition describes which requests a route is for, in one line.
-func requestCondition(m *pb.RequestMatch) string {
+// maxNesting is how deep conditions are described: the text of each is a part of that around it, so all together would
+// take the square of a depth that a hostile gateway chooses.
+const maxNesting = 16
+
+// requestCondition describes which requests a route is for, in one line. Conditions within maxNesting others are "…".
+func requestCondition(m *pb.RequestMatch, nesting int) string {
+	if nesting > maxNesting {
+		return "…"
+	}
+	within := func(m *pb.RequestMatch) string { return requestCondition(m, nesting+1) }
 	switch x := m.GetMatch().(type) {
 	case *pb.RequestMatch_All:
-		return joinConditions(x.All.GetMatches(), " and ", "every request", requestCondition)
+		return joinConditions(x.All.GetMatches(), " and ", "every request", within)
 	case *pb.RequestMatch_Any:
-		return joinConditions(x.Any.GetMatches(), " or ", "no request", requestCondition)
+		return joinConditions(x.Any.GetMatches(), " or ", "no request", within)
 	case *pb.RequestMatch_Not:
-		return "not " + requestCondition(x.Not)
+		return "not " + within(x.Not)
 	case *pb.RequestMatch_Path:
 		return fmt.Sprintf("path %q", x.Path.GetRegex())
 	case *pb.RequestMatch_Method:
@@ -28,15 +36,19 @@ func requestCondition(m *pb.RequestMatch) string {
 	return "?"
 }
 
-// responseCondition describes which responses a class is for, in one line.
-func responseCondition(m *pb.ResponseMatch) string {
+// responseCondition describes which responses a class is for, likewise.
+func responseCondition(m *pb.ResponseMatch, nesting int) string {
+	if nesting > maxNesting {
+		return "…"
+	}
+	within := func(m *pb.ResponseMatch) string { return responseCondition(m, nesting+1) }
 	switch x := m.GetMatch().(type) {
 	case *pb.ResponseMatch_All:
-		return joinConditions(x.All.GetMatches(), " and ", "every response", responseCondition)
+		return joinConditions(x.All.GetMatches(), " and ", "every response", within)
 	case *pb.ResponseMatch_Any:
-		return joinConditions(x.Any.GetMatches(), " or ", "no response", responseCondition)
+		return joinConditions(x.Any.GetMatches(), " or ", "no response", within)
 	case *pb.ResponseMatch_Not:
-		return "not " + responseCondition(x.Not)
+		return "not " + within(x.Not)
 	case *pb.ResponseMatch_Status:
 		return "status " + statusRange(x.Status.GetMin(), x.Status.GetMax())
 	}

@@ -55,13 +55,13 @@ func writeRoutes(b *bytes.Buffer, routes []*pb.Route) {
 			if c.GetIsFailure() {
 				outcome = " fails"
 			}
-			classes = append(classes, responseCondition(c.GetCondition())+outcome)
+			classes = append(classes, responseCondition(c.GetCondition(), 0)+outcome)
 		}
 		timeout := ""
 		if d := r.GetTimeout(); d != nil {
 			timeout = d.AsDuration().String()
 		}
-		t.row(r.GetMetricsLabels()["route"], yesOrNo(r.GetIsRetryable()), timeout, requestCondition(r.GetCondition()), strings.Join(classes, ", "))
+		t.row(r.GetMetricsLabels()["route"], yesOrNo(r.GetIsRetryable()), timeout, requestCondition(r.GetCondition(), 0), strings.Join(classes, ", "))
 	}
 	t.writeUnder(b, "")
 }
