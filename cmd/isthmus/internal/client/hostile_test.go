@@ -109,8 +109,7 @@ func TestHostileSet(t *testing.T) {
 	}
 }
 
-// TestDeepConditions: a condition of a profile is described to some depth. Two are shown beside each other, so that a text that
-// doubled would be seen too.
+// TestDeepConditions: a condition of a profile is described to some depth only.
 func TestDeepConditions(t *testing.T) {
 	path := &pb.RequestMatch{Match: &pb.RequestMatch_Path{Path: &pb.PathMatch{Regex: "/x"}}}
 	m, kept := path, ""
@@ -120,7 +119,7 @@ func TestDeepConditions(t *testing.T) {
 		}
 		m = &pb.RequestMatch{Match: &pb.RequestMatch_All{All: &pb.RequestMatch_Seq{Matches: []*pb.RequestMatch{path, {Match: &pb.RequestMatch_Not{Not: m}}}}}}
 	}
-	if !strings.HasPrefix(kept, `(path "/x" and not (path "/x" and not (`) || !strings.Contains(kept, "not …)") {
+	if !strings.HasPrefix(kept, `(path "/x" and not (path "/x" and not (`) || !strings.Contains(kept, "(… and …)") {
 		t.Error(kept)
 	}
 	status := &pb.ResponseMatch{Match: &pb.ResponseMatch_Status{Status: &pb.HttpStatusRange{Min: 500}}}
