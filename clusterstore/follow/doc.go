@@ -22,6 +22,10 @@
 //     4 s; a resource that is optional, and forbidden or absent, within 30 s, and
 //     within 10 s of the moment that discovery has it; one that is over budget after
 //     four times as long as reading it took, 30 s at most.
+//   - After an outage of less than a minute a watch goes on from its last version, if a list of one object shows that the
+//     server's version is not lower. Otherwise the objects are listed: the server was restored from a backup, and after a
+//     longer outage it could have passed the last version again.
+//   - The backoff starts over once a watch has lasted for 30 s.
 //   - What is kept, and lists on their way, never take more than
 //     [Options].Budget. A list that is too large changes nothing, and an event that makes
 //     the objects too many is left out until the next list. The Group is then unhealthy,

@@ -41,6 +41,7 @@ func (r *Resource) list(ctx context.Context) (*opened, error) {
 		return nil, err
 	}
 	r.version, r.streams, r.crowded = version, 0, false
+	r.heard = time.Now()
 	r.listedFor.Store(wanted)
 	r.feed.commit(w != nil)
 	return w, nil
@@ -102,6 +103,15 @@ func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (meta
 	ctx, stop := context.WithTimeout(ctx, listTimeout)
 	defer stop()
 	return read(ctx, opts)
+}
+
+// newestVersion returns the server's present version, with a list of one object.
+func (r *Resource) newestVersion(ctx context.Context) (string, error) {
+	if err := r.admit(ctx); err != nil {
+		return "", err
+	}
+	list, _, err := readPage(ctx, metav1.ListOptions{Limit: 1, FieldSelector: r.fields}, r.feed.skipPage)
+	return list.ResourceVersion, err
 }
 
 // stream stages the objects that a watch begins with, and returns that watch. errNoStream: the list is to be read

@@ -3,50 +3,66 @@ package follow
 import (
 	"cmp"
 	"context"
+	"io"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/utils/clock"
 
 	"isthmus/internal/sleep"
 )
 
-// backoff is the time between attempts. It is always less than 4 s, so that a cluster
-// that is back is watched within 10 s however long it was away. It is copied and
-// never written.
+// backoff is the pause between attempts. It is always less than 4 s, so that a cluster that is back is watched within
+// 10 s, however long it was away. The loop works on a copy.
 var backoff = wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Cap: 3 * time.Second, Steps: 10, Jitter: 0.3}
 
-// backoffReset is how long nothing must fail before the backoff starts over.
-const backoffReset = 30 * time.Second
+// steadyWatch is how long a watch must last before the backoff starts over.
+const steadyWatch = 30 * time.Second
 
-// emptyWatch is how long a watch lasts at least that may end without having brought anything, and be followed by
-// another one: a server that answers every watch by nothing would hide all changes.
+// emptyWatch is how long a watch must last to show that the server is there, unless it brings something. A server that
+// ends each watch before that hides all changes.
 const emptyWatch = time.Second
 
-// step is what follows the end of a list or watch.
+// resumeWithin is how long after the last sign of the server a watch may be resumed. After a longer outage the server
+// may have been restored from a backup and have counted past the last version again, which no version would show.
+const resumeWithin = time.Minute
+
+// step is what the loop does next.
 type step uint8
 
 const (
-	listLater  step = iota // after a pause
-	watchOn                // from the version that came last
-	watchLater             // the same, after a pause
+	listLater   step = iota // list after a pause
+	watchOn                 // watch from the last version
+	watchLater              // watch from the last version after a pause
+	resumeLater             // after a pause, watch from the last version if the server still knows it, or else list
 )
 
 // run lists and watches until ctx ends.
 func (r *Resource) run(ctx context.Context) {
-	delay := backoff.DelayWithReset(clock.RealClock{}, backoffReset)
+	r.backoff = backoff
 	for next := listLater; ctx.Err() == nil; {
 		next = r.once(ctx, next)
 		if next != watchOn && ctx.Err() == nil {
 			r.pause(ctx)
-			sleep.For(ctx, delay())
+			sleep.For(ctx, r.backoff.Step())
 		}
 	}
 }
 
-// once lists, unless a watch is to go on, and watches until that ends.
+// once lists if need be, and watches until the watch ends.
 func (r *Resource) once(ctx context.Context, do step) step {
+	if do == resumeLater {
+		same, err := r.sameHistory(ctx)
+		if err != nil {
+			r.failed(ctx, err)
+			return afterNoAnswer(err, do)
+		}
+		if !same {
+			do = listLater
+		}
+	}
 	var w *opened
 	var err error
 	if do == listLater {
@@ -58,7 +74,7 @@ func (r *Resource) once(ctx context.Context, do step) step {
 	if w == nil {
 		if w, err = r.open(ctx, r.version, false); err != nil {
 			r.failed(ctx, err)
-			return afterNoWatch(err)
+			return afterNoAnswer(err, watchLater)
 		}
 		r.readable(true)
 	}
@@ -66,20 +82,39 @@ func (r *Resource) once(ctx context.Context, do step) step {
 	return r.watch(ctx, w)
 }
 
-// watch applies what comes by a watch until that ends.
+// sameHistory reports whether a watch from the last version would miss nothing. It asks the server for its present
+// version, which is lower than the last one after a restore from a backup.
+func (r *Resource) sameHistory(ctx context.Context) (bool, error) {
+	if time.Since(r.heard) > resumeWithin {
+		return false, nil
+	}
+	version, err := r.newestVersion(ctx)
+	if err != nil {
+		return false, err
+	}
+	order, err := resourceversion.CompareResourceVersion(version, r.version)
+	return err == nil && order >= 0, nil
+}
+
+// watch applies the events of a watch until it ends.
 func (r *Resource) watch(ctx context.Context, w *opened) step {
 	r.watching.Store(w)
 	defer r.watching.Store(nil)
+	began := time.Now()
 	for {
 		if r.Stale() {
 			return listLater
 		}
 		e, err := w.next()
 		if err == nil {
+			r.heard = time.Now()
 			err = r.pace(ctx)
 		}
 		if err != nil {
-			return w.after(err)
+			if time.Since(began) >= steadyWatch {
+				r.backoff = backoff
+			}
+			return r.afterWatch(w, err)
 		}
 		if err := r.feed.apply(e); err != nil { // the budget's: the rest is left to a list
 			r.failed(ctx, err)
@@ -89,24 +124,37 @@ func (r *Resource) watch(ctx context.Context, w *opened) step {
 	}
 }
 
-// afterNoWatch returns what follows a watch that could not be started. If the server could not be reached
-// it may have been restored from a backup meanwhile, and its versions count from there: a watch from the last one would
-// miss changes. So the objects are listed again.
-func afterNoWatch(err error) step {
-	if apierrors.IsTooManyRequests(err) {
-		return watchLater
+// afterNoAnswer returns what follows a watch that could not be opened, or a version that could not be read. again is the
+// step to repeat if the server only asks for patience. If the server refuses the request itself, it may have lost the
+// kind, or no longer know the version: the objects are listed.
+func afterNoAnswer(err error, again step) step {
+	switch {
+	case apierrors.IsTooManyRequests(err):
+		return again
+	case answered(err), outdated(err):
+		return listLater
 	}
-	return listLater
+	return resumeLater
 }
 
-// after returns what follows a watch that has ended by an error. One that has fallen silent gives way to a list, which
-// shows whether the server still answers, and what has been missed: a new watch could be as silent.
-func (w *opened) after(err error) step {
+// afterWatch returns what follows a watch that has ended by an error. A silent watch gives way to a list, which shows
+// whether the server still answers, and what was missed: a new watch could be as silent.
+func (r *Resource) afterWatch(w *opened, err error) step {
+	lost := utilnet.IsHTTP2ConnectionLost(err)
+	empty := !w.brought && time.Since(w.began) < emptyWatch
 	switch {
 	case apierrors.IsTooManyRequests(err):
 		return watchLater
-	case broken(err) && (w.brought || time.Since(w.began) >= emptyWatch):
-		return watchOn
+	case !broken(err) && !lost, empty && err == io.EOF:
+		return listLater
+	case empty:
+		return resumeLater
 	}
-	return listLater
+	if err != errOverdue {
+		r.heard = time.Now() // pings have shown until a moment ago that the connection was alive
+	}
+	if lost {
+		return resumeLater
+	}
+	return watchOn
 }

@@ -19,8 +19,13 @@ import (
 // objects are listed.
 func TestAfterWatch(t *testing.T) {
 	busy, broken, unreachable := apierrors.NewTooManyRequestsError("later"), apierrors.NewInternalError(errors.New("connection reset by peer")), errors.New("connection refused")
+	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "", nil)
+	reset, lost := errors.New("read: connection reset by peer"), errors.New("http2: client connection lost")
 	sends := func(err error) func(*scriptedEvents) {
 		return func(w *scriptedEvents) { w.fail(err) }
+	}
+	later := func(err error) func(*scriptedEvents) {
+		return func(w *scriptedEvents) { time.AfterFunc(emptyWatch, func() { w.fail(err) }) }
 	}
 	for name, c := range map[string]struct {
 		start error                 // of the first watch
@@ -35,14 +40,22 @@ func TestAfterWatch(t *testing.T) {
 		"ended by 500":         {watch: sends(broken), next: "list"},
 		"not begun for 410":    {start: gone(), next: "list"},
 		"not begun for 429":    {start: busy, next: "watch 1"},
-		"not begun for 500":    {start: broken, next: "list"},
-		"without an answer":    {start: unreachable, next: "list"},
+		"not begun for 403":    {start: forbidden, next: "list"},
+		"not begun for 500":    {start: broken, next: "version"},
+		"without an answer":    {start: unreachable, next: "version"},
+		"reset at once":        {watch: sends(reset), next: "version"},
+		"reset after a while":  {watch: later(reset), next: "watch 1"},
+		"lost after a while":   {watch: later(lost), next: "version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log []string
 			s := &scripted{}
-			s.onList = func(metav1.ListOptions) (metav1.ListMeta, []item, error) {
-				log = append(log, "list")
+			s.onList = func(o metav1.ListOptions) (metav1.ListMeta, []item, error) {
+				what := "list"
+				if o.Limit == 1 {
+					what = "version"
+				}
+				log = append(log, what)
 				return s.all()
 			}
 			s.onWatch = func(o metav1.ListOptions) error {
@@ -64,7 +77,7 @@ func TestAfterWatch(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				want := []string{"list", "watch 1", c.next}
-				if c.next == "list" {
+				if c.next == "list" || c.next == "version" {
 					want = append(want, "watch 1")
 				}
 				if h := g.Health(); !slices.Equal(log, want) || h.Err != nil {
@@ -73,6 +86,59 @@ func TestAfterWatch(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestNewestVersion: a watch is resumed if the server's version can be compared and is not lower than the last one.
+func TestNewestVersion(t *testing.T) {
+	for newest, resumed := range map[string]bool{"100": true, "101": true, "1000": true, "99": false, "20": false, "": false, "0": false, "x101": false} {
+		t.Run(newest, func(t *testing.T) {
+			s := &scripted{version: "100"}
+			s.run(t, inPages, func(t *testing.T, g *Group, _ texts) {
+				time.Sleep(emptyWatch)
+				s.become(newest)
+				s.newest().fail(errors.New("http2: client connection lost"))
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				if lists := s.lists - 1; (lists == 1) != resumed { // one for the version
+					t.Errorf("%d lists", lists)
+				}
+			})
+		})
+	}
+}
+
+// TestBackoff: pauses grow and do not start over while nothing works, or after a short watch. A watch of 30 s starts them
+// over.
+func TestBackoff(t *testing.T) {
+	s := &scripted{version: "1"}
+	s.run(t, inPages, func(t *testing.T, _ *Group, _ texts) {
+		// outage lets all requests fail for a while, and returns the pauses between them.
+		outage := func(d time.Duration) (pauses []time.Duration) {
+			s.fail(errors.New("connection refused"))
+			s.newest().fail(errors.New("connection reset by peer"))
+			time.Sleep(d)
+			synctest.Wait()
+			times := s.fail(nil)
+			for i := range times[1:] {
+				pauses = append(pauses, times[i+1].Sub(times[i]))
+			}
+			time.Sleep(5 * time.Second)
+			return pauses
+		}
+		time.Sleep(steadyWatch)
+		long := outage(10 * time.Minute)
+		if long[0] > 300*time.Millisecond || slices.Min(long[4:]) < backoff.Cap || slices.Max(long) >= 4*time.Second {
+			t.Errorf("pauses: %v", long)
+		}
+		time.Sleep(steadyWatch / 2)
+		if pauses := outage(time.Minute); slices.Min(pauses) < backoff.Cap {
+			t.Errorf("pauses after a short watch: %v", pauses)
+		}
+		time.Sleep(steadyWatch)
+		if pauses := outage(time.Minute); pauses[0] > 300*time.Millisecond {
+			t.Errorf("pauses after a long watch: %v", pauses)
+		}
+	})
 }
 
 // TestOutdatedAtTimes: that a version is too old is no failure, however often, as long as watches begin in between; and

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"isthmus/clusterstore/decode"
 )
@@ -50,6 +51,9 @@ type Resource struct {
 	crowded   bool          // the budget has refused something, and no list has fitted since
 	took      time.Duration // reading the newest list
 	relists   bool          // of a list some objects have come: further lists are paced
+
+	backoff wait.Backoff // what is left of it
+	heard   time.Time    // when the last list ended, or a watch last showed that the server was there
 }
 
 // feeder decodes what a Resource requests, and has its Store.
@@ -59,6 +63,7 @@ type feeder interface {
 	apply(event) error
 	beginList()
 	stagePage(context.Context, metav1.ListOptions) (metav1.ListMeta, int, error)
+	skipPage(context.Context, metav1.ListOptions) (metav1.ListMeta, int, error)
 	stageEvent(context.Context, event) error
 	abandonList()
 	commit(watched bool)

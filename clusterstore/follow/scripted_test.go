@@ -51,6 +51,7 @@ type scripted struct {
 	pause    time.Duration                  // before the items of a list
 	stream   []decode.Event[*corev1.Secret] // that a streamed list begins with; nil: the items
 	requests int
+	times    []time.Time // of requests, since the last call of fail
 	lists    int
 	watches  []*scriptedEvents
 }
@@ -63,12 +64,23 @@ const tooMany = 1000
 func (s *scripted) request(ctx context.Context) error {
 	s.mu.Lock()
 	s.requests++
+	s.times = append(s.times, time.Now())
 	enough, err := s.requests > tooMany, s.err
 	s.mu.Unlock()
 	if enough {
 		<-ctx.Done()
 	}
 	return cmp.Or(ctx.Err(), err)
+}
+
+// fail answers all requests by an error from now on, unless it is nil. It returns when there were requests since it was
+// last called.
+func (s *scripted) fail(err error) []time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	times := s.times
+	s.err, s.times = err, nil
+	return times
 }
 
 // all is a list of the items.

@@ -85,6 +85,12 @@ func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (me
 	return list, n, err
 }
 
+// skipPage reads one page and ignores its objects.
+func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
+	list, err := f.kind.Source.List(ctx, opts, func(O, *decode.Refused) error { return nil })
+	return list, 0, err
+}
+
 // stageEvent stages what has happened before the end of a list that is streamed.
 func (f *feed[O, T]) stageEvent(ctx context.Context, e event) error {
 	if err := f.paceList(ctx); err != nil {

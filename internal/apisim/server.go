@@ -67,6 +67,11 @@ func Start(name string, authority *Authority) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("API server %s: %w", name, err)
 	}
+	return StartAt(l, name, authority), nil
+}
+
+// StartAt is like Start, but the server accepts the connections of a listener, and closes it.
+func StartAt(l net.Listener, name string, authority *Authority) *Server {
 	s := &Server{name: name, authority: authority, addr: l.Addr().String(), store: newStore(), tokens: make(map[string]bool)}
 	s.alive, s.cut = context.WithCancel(context.Background())
 	s.http = &http.Server{
@@ -75,11 +80,11 @@ func Start(name string, authority *Authority) (*Server, error) {
 	}
 	if authority == nil {
 		s.serving.Go(func() { _ = s.http.Serve(l) }) // until Close, which is what the error is about
-		return s, nil
+		return s
 	}
 	s.http.TLSConfig = &tls.Config{Certificates: []tls.Certificate{authority.certificate}}
 	s.serving.Go(func() { _ = s.http.ServeTLS(l, "", "") })
-	return s, nil
+	return s
 }
 
 // Close ends the server and all connections.
@@ -180,6 +185,10 @@ func (s *Server) CutWatches() {
 
 // Compact forgets what has happened so far: watches and lists that go on from before have expired.
 func (s *Server) Compact() { s.store.compact() }
+
+// Backup returns a function that restores the present objects. Versions count on from the present one then, and nothing
+// earlier can be watched. Call CutWatches beside it, as a restart would.
+func (s *Server) Backup() (restore func()) { return s.store.backup() }
 
 // Kubeconfig returns a kubeconfig by which to reach the server at an address: its own, or that of a proxy before it.
 func (s *Server) Kubeconfig(addr, token string) ([]byte, error) {

@@ -141,6 +141,29 @@ func (s *store) compact() {
 	}
 }
 
+// backup returns a function that restores the present objects and version.
+func (s *store) backup() (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	version := s.version
+	objects := make(map[string]*btree.BTreeG[*object])
+	for resource, t := range s.tables {
+		objects[resource] = t.objects.Clone()
+	}
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.version, s.compacted = version, version
+		s.pages = [keptPages]page{}
+		for resource, t := range s.tables {
+			t.objects = objects[resource].Clone()
+			t.events, t.oldest = nil, version
+			close(t.changed)
+			t.changed = make(chan struct{})
+		}
+	}
+}
+
 // snapshot returns the objects of a table in the order of their keys, and the version of the whole.
 func (s *store) snapshot(of target, keep func(*object) bool) ([]*object, uint64) {
 	s.mu.Lock()
