@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/poll"
 )
 
 // serverFaults are those of the API server itself.
@@ -27,6 +28,11 @@ func serverFaults() []fault {
 		name:   "restored-from-a-backup",
 		state:  "stale",
 		inject: restoreBackup,
+		heal:   restore,
+	}, {
+		name:   "restored-and-written-past",
+		state:  "stale",
+		inject: restoreAndWrite,
 		heal:   restore,
 	}, {
 		// Certificates and keys are all made anew; new credentials are rotated in.
@@ -84,6 +90,33 @@ func forgetHistory(ctx context.Context, s *stage) error {
 	}
 	return nil
 }
+
+// restoreAndWrite is restoreBackup for longer than the minute within which a watch is resumed. Meanwhile more is written than
+// was lost, so that the version from which a watch would go on exists again, and a watch would miss what is older.
+func restoreAndWrite(ctx context.Context, s *stage) error {
+	if err := restoreBackup(ctx, s); err != nil {
+		return err
+	}
+	cut := time.Now() // or a moment before
+	slices := s.far.site.client().DiscoveryV1().EndpointSlices(s.name)
+	old, err := s.far.site.slice(ctx, s.name, "far", "old", s.far.addr(231))
+	if err != nil {
+		return err
+	}
+	for i := range 1500 {
+		old.Labels["turn"] = strconv.Itoa(i)
+		if old, err = slices.Update(ctx, old, metav1.UpdateOptions{}); err != nil {
+			return err
+		}
+	}
+	if err := slices.Delete(ctx, old.Name, metav1.DeleteOptions{}); err != nil {
+		return err
+	}
+	return poll.Pause(ctx, time.Until(cut.Add(resumeWithin)))
+}
+
+// resumeWithin is longer than an outage may be after which watches are resumed.
+const resumeWithin = 75 * time.Second
 
 // restoreBackup takes the API server back to an older state of its data. Versions of objects begin to count from there
 // again, so that those that the gateway knows lie in the future, and what has been made since is gone without a trace. A

@@ -1,0 +1,107 @@
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/intercept"
+	"isthmus/e2e/object"
+	"isthmus/e2e/poll"
+	"isthmus/e2e/proxy"
+)
+
+// TestOutageLists: after an outage of seconds watches are resumed. A real API server is asked for no list of all objects, while
+// its connections are refused for 2 s, and for two at most while they flap.
+func TestOutageLists(t *testing.T) {
+	inTurn(t)
+	w := newWorld(t, nil, "east")
+	east := w.more[0]
+	var lists atomic.Int32
+	between, err := faultproxy.Start(countLists(t, east, &lists))
+	must(t, err)
+	t.Cleanup(func() { must(t, between.Close()) })
+	const name = "outage"
+	far := newMember(east, name, "far", 200)
+	must(t, east.apply(t.Context(), name, object.Service(name, "far")))
+	must(t, w.west.apply(t.Context(), name, object.Mirror(name, "mirror", name, "far")))
+	must(t, far.begin(t.Context()))
+	text, err := object.Kubeconfig(name, clientcmdapi.Cluster{Server: "http://" + between.Addr()}, clientcmdapi.AuthInfo{Token: "t"})
+	must(t, err)
+	must(t, w.writeLink(t.Context(), object.Link(name, text)))
+	w.awaitState(t, name, "ready", recovery)
+	stream := w.subscribeToNew(t, proxy.Get, "mirror", name)
+	slice := 0
+	// followed waits until changes arrive again.
+	followed := func() {
+		t.Helper()
+		w.awaitState(t, name, "ready", recovery)
+		slice++
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, east.subnet, 201, byte(slice)}), object.Port)
+		_, err := east.slice(t.Context(), name, "far", fmt.Sprint("new", slice), addr)
+		must(t, err)
+		await(t, patience, func() error {
+			if now := stream.Snapshot(); !now.Get.Has(addr) {
+				return fmt.Errorf("%v has not arrived", addr)
+			}
+			return nil
+		})
+	}
+	down := func(d time.Duration) {
+		t.Helper()
+		must(t, between.Set(faultproxy.Mode{Refuse: true}))
+		between.ResetAll()
+		must(t, poll.Pause(t.Context(), d))
+		must(t, between.Set(faultproxy.Mode{}))
+	}
+	followed()
+	for _, c := range []struct {
+		what  string
+		most  int32
+		fails func()
+	}{
+		{"connections refused for 2 s", 0, func() { down(2 * time.Second) }},
+		{"flapping connections", 2, func() {
+			for range 20 {
+				down(500 * time.Millisecond)
+				must(t, poll.Pause(t.Context(), 700*time.Millisecond))
+			}
+		}},
+	} {
+		before := lists.Load()
+		c.fails()
+		followed()
+		n := lists.Load() - before
+		t.Logf("%s: %d lists", c.what, n)
+		if n > c.most {
+			t.Errorf("%s: %d lists, want %d at most", c.what, n, c.most)
+		}
+	}
+}
+
+// countLists starts a server in front of an API server, to which everybody is the administrator. It counts lists of all objects,
+// in pages and streamed. It returns the server's address.
+func countLists(t *testing.T, s *site, lists *atomic.Int32) (addr string) {
+	t.Helper()
+	target, err := url.Parse(s.cluster().REST().Host)
+	must(t, err)
+	transport, err := rest.TransportFor(s.cluster().REST())
+	must(t, err)
+	return intercept.Start(t, target, transport, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
+		q := r.URL.Query()
+		isWatch, limit := q.Get("watch") == "true" || q.Get("watch") == "1", q.Get("limit")
+		if q.Get("sendInitialEvents") == "true" || limit != "" && limit != "1" && !isWatch {
+			lists.Add(1)
+		}
+		r.Header.Del("Authorization") // the administrator's comes in its place
+		forward(w, r)
+	}).Listener.Addr().String()
+}
