@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -143,8 +144,43 @@ func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string)
 	return response.Body, nil
 }
 
-// failure returns the error that an answer is, as client-go does.
+// failure returns the error that an answer is, as client-go does. It has the answer's Retry-After.
 func (r *endpoint) failure(response *http.Response, contentType string) error {
+	err := r.statusError(response, contentType)
+	seconds := retryAfter(response.Header.Get("Retry-After"), time.Now())
+	status, ok := errors.AsType[*apierrors.StatusError](err)
+	if !ok || seconds == 0 {
+		return err
+	}
+	if status.ErrStatus.Details == nil {
+		status.ErrStatus.Details = &metav1.StatusDetails{}
+	}
+	status.ErrStatus.Details.RetryAfterSeconds = seconds
+	return err
+}
+
+// maxRetryAfter is the longest Retry-After that is understood, in seconds. A longer one counts as this.
+const maxRetryAfter = 3600
+
+// retryAfter returns the seconds that a header Retry-After asks for: a number or a date. Zero means that it asks for nothing, or
+// is malformed.
+func retryAfter(text string, now time.Time) int32 {
+	if digits := strings.TrimSpace(text); digits != "" && strings.Trim(digits, "0123456789") == "" {
+		seconds, err := strconv.Atoi(digits)
+		if err != nil { // too large
+			return maxRetryAfter
+		}
+		return int32(min(seconds, maxRetryAfter))
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
+		return 0
+	}
+	return int32(max(0, min(at.Sub(now).Seconds()+1, maxRetryAfter)))
+}
+
+// statusError returns the Status of an answer as an error.
+func (r *endpoint) statusError(response *http.Response, contentType string) error {
 	text, _ := io.ReadAll(io.LimitReader(response.Body, maxStatus)) // what has come is enough
 	var err error
 	switch contentType {

@@ -65,12 +65,13 @@ func (r *Resource) pause(ctx context.Context) {
 		there, err := r.serves(ctx)
 		switch {
 		case err != nil: // not known
+			r.throttle(err)
 		case !there:
 			r.feed.clear()
 		case !first:
 			return // it is there again
 		}
-		if !sleep.For(ctx, discoveryPause) || err == nil && there {
+		if !sleep.For(ctx, max(discoveryPause, time.Until(r.throttled))) || err == nil && there {
 			return
 		}
 	}

@@ -25,6 +25,8 @@
 //   - After an outage of less than a minute a watch goes on from its last version, if a list of one object shows that the
 //     server's version is not lower. Otherwise the objects are listed: the server was restored from a backup, and after a
 //     longer outage it could have passed the last version again.
+//   - A server that asks for a pause by Retry-After gets no request of the resource meanwhile: up to 60 s for 429, and up to
+//     10 s otherwise. The Health has until when.
 //   - The backoff starts over once a watch has lasted for 30 s.
 //   - What is kept, and lists on their way, never take more than
 //     [Options].Budget. A list that is too large changes nothing, and an event that makes

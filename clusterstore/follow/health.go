@@ -25,6 +25,8 @@ type resourceState struct {
 	since    time.Time // of the first failure since it was healthy
 	lastSeen time.Time // when err was last reported
 	over     time.Time // since when err is that it is over budget; zero: it is not
+
+	throttled time.Time // until when the server wants no request; zero if it never said
 }
 
 // update changes the health, and reports whether that is for HealthChanged.
@@ -57,6 +59,14 @@ func (g *Group) setFailed(s *resourceState, err error) {
 		}
 		s.err, s.lastSeen = err, now
 		return changed
+	})
+}
+
+// setThrottled records until when the server wants no request.
+func (g *Group) setThrottled(s *resourceState, until time.Time) {
+	g.update(func() bool {
+		s.throttled = until
+		return false
 	})
 }
 
@@ -113,6 +123,9 @@ func (g *Group) Health() Health {
 		one.Refused, all.Refused = n, append(all.Refused, some...)
 		if s.err != nil {
 			one.Err = s.err.Error()
+		}
+		if time.Now().Before(s.throttled) {
+			one.ThrottledUntil = s.throttled
 		}
 		all.Resources = append(all.Resources, one)
 		lost := s.since

@@ -46,7 +46,7 @@ func (r *Resource) run(ctx context.Context) {
 		next = r.once(ctx, next)
 		if next != watchOn && ctx.Err() == nil {
 			r.pause(ctx)
-			sleep.For(ctx, r.backoff.Step())
+			sleep.For(ctx, max(r.backoff.Step(), time.Until(r.throttled)))
 		}
 	}
 }
@@ -114,6 +114,7 @@ func (r *Resource) watch(ctx context.Context, w *opened) step {
 			if time.Since(began) >= steadyWatch {
 				r.backoff = backoff
 			}
+			r.throttle(err)
 			return r.afterWatch(w, err)
 		}
 		if err := r.feed.apply(e); err != nil { // the budget's: the rest is left to a list

@@ -54,6 +54,8 @@ type Resource struct {
 
 	backoff wait.Backoff // what is left of it
 	heard   time.Time    // when the last list ended, or a watch last showed that the server was there
+
+	throttled time.Time // until when the server wants no request, by Retry-After; zero if it never said
 }
 
 // feeder decodes what a Resource requests, and has its Store.
@@ -131,6 +133,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
 	}
+	r.throttle(err)
 	if outdated(err) {
 		r.note(expiredAtOnce, nil)
 		if r.outdated++; r.outdated <= maxOutdated {

@@ -62,7 +62,7 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 // AddTyped makes the clients that use client-go. Call it once, before others use the Client. client-go reads answers as
 // a whole: those of linked clusters are bounded by [guard.Sized].
 func (c *Client) AddTyped() (err error) {
-	client := c.http
+	client := c.singleTries()
 	if !c.own {
 		client = newHTTPClient(guard.Sized(client.Transport))
 	}
@@ -70,11 +70,16 @@ func (c *Client) AddTyped() (err error) {
 	return err
 }
 
+// singleTries returns the client for client-go, which never retries a request.
+func (c *Client) singleTries() *http.Client {
+	return newHTTPClient(withoutRetryAfter{c.http.Transport})
+}
+
 // MCS returns clients of the MCS-API by version. They are those of the own cluster: answers are not bounded.
 func (c *Client) MCS() (map[string]typed.MCS, error) {
 	all := make(map[string]typed.MCS)
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
-		one, err := typed.NewMCS(version, c.config, c.http)
+		one, err := typed.NewMCS(version, c.config, c.singleTries())
 		if err != nil {
 			return nil, err
 		}

@@ -27,7 +27,7 @@
 //   - Of the body of an error 64 KiB are read, for 5 s at most; the error has the status in any
 //     case (body.go). net/http keeps 512 KiB at most of an answer that nobody reads.
 //   - No redirect is followed, no protocol switched, and client-go retries nothing by
-//     itself, whatever Retry-After a server sends.
+//     itself: it does not see Retry-After. Errors of [Client].Sources have it (package decode).
 //   - A resource is absent ([decode.Sources].Serves) only if API discovery reports that in a form in
 //     which API servers report it: not by a 404 alone, nor by an empty list of groups.
 //   - [Client.Server] has what answers show besides what was asked for: refused requests by verb and

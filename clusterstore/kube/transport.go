@@ -112,10 +112,20 @@ func newDialer() *net.Dialer {
 	}
 }
 
-// singleTry keeps client-go from retrying a request by itself, up to ten times and for
-// as long as the server's Retry-After asks for: the resource's loop decides when to
-// retry, and the health has to show each failure. It bounds how often net/http does so.
-// It also drops warnings, which client-go would log, and bounds the bodies of errors.
+// withoutRetryAfter hides Retry-After from client-go, which would retry a request by itself, up to ten times and for as long
+// as the server asks for. Writers decide when to retry, and a Lease is lost if its holder waits.
+type withoutRetryAfter struct{ next http.RoundTripper }
+
+func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := w.next.RoundTrip(request)
+	if err == nil {
+		response.Header.Del("Retry-After")
+	}
+	return response, err
+}
+
+// singleTry bounds how often net/http retries a request by itself. It also drops warnings, which client-go would log, and
+// bounds the bodies of errors.
 type singleTry struct{ next http.RoundTripper }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -125,7 +135,6 @@ func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {
 		cancel(nil)
 		return nil, err
 	}
-	response.Header.Del("Retry-After")
 	response.Header.Del("Warning")
 	if err := boundBody(cancel, request, response); err != nil {
 		response.Body.Close()

@@ -141,6 +141,8 @@ type Resource struct {
 	// Trouble is what the API server does that is no failure and yet makes the
 	// resource be requested again and again, once a second at most.
 	Trouble string `json:"trouble,omitempty"`
+	// ThrottledUntil is until when the resource is not requested, since the API server asked for a pause by Retry-After.
+	ThrottledUntil time.Time `json:"throttledUntil,omitzero"`
 }
 
 // Unserved is a member of a service that does not serve, or can't be reached.

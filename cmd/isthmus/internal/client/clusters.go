@@ -98,7 +98,7 @@ func lasting(c adminapi.Cluster) adminapi.Cluster {
 	c.LastEvent, c.Memory, c.API = time.Time{}, adminapi.Memory{}, nil
 	c.Resources = slices.Clone(c.Resources)
 	for i := range c.Resources {
-		c.Resources[i].Objects = 0
+		c.Resources[i].Objects, c.Resources[i].ThrottledUntil = 0, time.Time{}
 	}
 	return c
 }
@@ -131,7 +131,7 @@ it: in links, and their states, standings and regions. --watch asks the first on
 
 -o json prints one object in a line, with --watch one for each change: go doc
 isthmus/internal/adminapi.ClustersOutput explains its fields. What is a change: not
-lastEvent, memory, api, nor objects.
+lastEvent, memory, api, throttledUntil, nor objects.
 
 Exit code 1 if no gateway can be asked, whatever they have to show.
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
@@ -134,7 +135,30 @@ func clusterTroubles(c *adminapi.Cluster) []string {
 			}
 		}
 	}
+	if text := throttled(c); text != "" {
+		list = append(list, text)
+	}
 	return prefixed(c.Cluster, list)
+}
+
+// throttled returns which resources are not requested because the API server asked for a pause, and until when all of them are
+// requested again.
+func throttled(c *adminapi.Cluster) string {
+	var names []string
+	var until time.Time
+	for _, r := range c.Resources {
+		if r.ThrottledUntil.IsZero() {
+			continue
+		}
+		names = append(names, r.Resource)
+		if r.ThrottledUntil.After(until) {
+			until = r.ThrottledUntil
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("throttled until %s by the API server: %s", until.UTC().Format("15:04:05 UTC"), strings.Join(names, ", "))
 }
 
 func writerTroubles(w *adminapi.SliceWriter) (list []string) {

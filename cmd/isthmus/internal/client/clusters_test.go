@@ -38,6 +38,24 @@ func TestClustersLong(t *testing.T) {
 	}
 }
 
+// TestThrottled: a cluster whose API server asks for a pause has one line, with the end of the longest pause.
+func TestThrottled(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	east := adminapi.Cluster{Cluster: "east"}
+	east.Resources = []adminapi.Resource{
+		{Resource: "pods", ThrottledUntil: at},
+		{Resource: "services"},
+		{Resource: "endpointslices", ThrottledUntil: at.Add(time.Minute)},
+	}
+	_, lines := clustersTable(&adminapi.ClustersOutput{Clusters: adminapi.Clusters{Clusters: []adminapi.Cluster{east}}})
+	if want := "east: throttled until 03:05:05 UTC by the API server: pods, endpointslices\n"; !strings.Contains(string(lines), want) {
+		t.Errorf("no %q in\n%s", want, lines)
+	}
+	if kept := lasting(east).Resources[0].ThrottledUntil; !kept.IsZero() {
+		t.Errorf("a change of the pause is shown as a change of the cluster")
+	}
+}
+
 // TestClustersWatch: a line for each change of what lasts, through an outage, until a signal.
 func TestClustersWatch(t *testing.T) {
 	var reads atomic.Int64
