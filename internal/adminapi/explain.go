@@ -10,6 +10,7 @@ type Explanation struct {
 	Federated  bool               `json:"federated"`
 	Imported   bool               `json:"imported,omitempty"` // it is the Service of a ServiceImport
 	Problems   []string           `json:"problems"`           // of the Service's annotations and labels
+	Failures   []Failure          `json:"failures,omitempty"` // why Isthmus can't update it; addresses are not explained then
 	Refused    string             `json:"refused,omitempty"`  // how a new stream would be refused; empty: it would be served
 	Set        Set                `json:"set"`
 	Preference *Preference        `json:"preference,omitempty"`

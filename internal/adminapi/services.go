@@ -13,6 +13,7 @@ type Service struct {
 	Streams   int      `json:"streams"`
 
 	Problems   []string    `json:"problems,omitempty"`   // of its annotations and labels
+	Failures   []Failure   `json:"failures,omitempty"`   // why Isthmus can't update it
 	Preference *Preference `json:"preference,omitempty"` // that is asked for, whether or not it makes a difference
 	Clients    []Clients   `json:"clients,omitempty"`    // what they use, if they don't simply get everything
 	// MoreClients is how many kinds of clients are left out.

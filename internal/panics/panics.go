@@ -1,0 +1,314 @@
+package panics
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"go.uber.org/zap"
+
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
+)
+
+const (
+	MinPause = time.Second     // before the first retry
+	MaxPause = 5 * time.Minute // between two retries
+
+	logAgain  = time.Hour // after which the same stack is logged again
+	maxStacks = 1000      // that are remembered as logged; further ones are only counted
+)
+
+// Where is a kind of work, and the value of the metric's label.
+type Where string
+
+const (
+	Stream     Where = "stream"     // a call of a proxy; the call ends
+	Service    Where = "service"    // an update of a watched service
+	Definition Where = "definition" // the definition of a Service of the local cluster
+	Profile    Where = "profile"    // an update of a watched profile
+	Change     Where = "change"     // a cluster's change on its way to what it concerns
+	Policy     Where = "policy"     // the Servers of a namespace
+	Resource   Where = "resource"   // a linked cluster's lists and watches; the cluster is replaced
+)
+
+var everywhere = []Where{Stream, Service, Definition, Profile, Change, Policy, Resource}
+
+// Work is a piece of work that is retried by itself.
+type Work struct {
+	Where   Where
+	Service federation.ServiceID // that the work is for; zero if the work is for none
+	Object  string               // what else the work is for, such as an address, a namespace or a cluster
+}
+
+// Failure is work that has panicked and has not succeeded since.
+type Failure struct {
+	Work
+	adminapi.Failure
+}
+
+// Supervisor runs work and recovers from its panics. A nil Supervisor runs work too, but does not recover. All methods
+// are safe for concurrent use.
+type Supervisor struct {
+	log   *zap.Logger
+	count *prometheus.CounterVec
+	wake  chan struct{} // holds a token if the next retry may be earlier than Run knows
+
+	failing atomic.Int64 // the size of failures
+
+	mu       sync.Mutex // a leaf in the lock order
+	failures map[Work]*failure
+	panics   uint64               // how many there were, of all work
+	logged   map[uint64]time.Time // by the hash of the stack
+	seed     maphash.Seed
+}
+
+// failure is the state of work that has panicked.
+type failure struct {
+	adminapi.Failure
+	number uint64 // of the newest panic
+	again  func() // nil while the retry is under way
+}
+
+// New returns a Supervisor. It starts nothing.
+func New(log *zap.Logger) *Supervisor {
+	s := &Supervisor{
+		log:      log,
+		count:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "isthmus_panics_total", Help: "Panics that Isthmus has recovered from, by the kind of work."}, []string{"where"}),
+		wake:     make(chan struct{}, 1),
+		failures: make(map[Work]*failure),
+		logged:   make(map[uint64]time.Time),
+		seed:     maphash.MakeSeed(),
+	}
+	for _, where := range everywhere {
+		s.count.WithLabelValues(string(where))
+	}
+	return s
+}
+
+// Describe implements prometheus.Collector.
+func (s *Supervisor) Describe(ch chan<- *prometheus.Desc) { s.count.Describe(ch) }
+
+// Collect implements prometheus.Collector.
+func (s *Supervisor) Collect(ch chan<- prometheus.Metric) { s.count.Collect(ch) }
+
+// Count returns how many panics of a kind of work have been counted.
+func (s *Supervisor) Count(where Where) int {
+	var m dto.Metric
+	if err := s.count.WithLabelValues(string(where)).Write(&m); err != nil {
+		return 0
+	}
+	return int(m.GetCounter().GetValue())
+}
+
+// Do calls f. If f panics, Run calls again after a pause: again is expected to lead to another Do of the same work. A Do
+// that returns without a panic ends the failure, unless the work has panicked elsewhere since that Do began.
+func (s *Supervisor) Do(w Work, f, again func()) {
+	if s == nil {
+		f()
+		return
+	}
+	before := s.newestPanic(w)
+	reason := s.call(w, f)
+	switch {
+	case reason != nil:
+		s.failed(w, reason, again)
+	case before != 0:
+		s.succeeded(w, before)
+	}
+}
+
+// call calls f and returns the reason of its panic. If there was none, the reason is nil.
+func (s *Supervisor) call(w Work, f func()) (reason any) {
+	defer func() {
+		if reason = recover(); reason != nil {
+			s.Report(w, reason)
+		}
+	}()
+	f()
+	return nil
+}
+
+// Report counts and logs a panic that the caller has just recovered from, in a deferred function.
+func (s *Supervisor) Report(w Work, reason any) {
+	s.count.WithLabelValues(string(w.Where)).Inc()
+	if !s.newStack() {
+		return
+	}
+	fields := []zap.Field{zap.String("where", string(w.Where))}
+	if w.Service != (federation.ServiceID{}) {
+		fields = append(fields, zap.Stringer("service", w.Service))
+	}
+	if w.Object != "" {
+		fields = append(fields, zap.String("object", legible.Text(w.Object, legible.Short)))
+	}
+	fields = append(fields, zap.String("panic", Text(reason)), zap.ByteString("stack", debug.Stack()))
+	s.log.Error("panic: this is a bug in Isthmus; the same stack is logged once an hour", fields...)
+}
+
+// Text is the reason of a panic, for logs and pages. It may contain text that a cluster or a client has chosen.
+func Text(reason any) string { return legible.Text(fmt.Sprint(reason), legible.Long) }
+
+// newStack reports whether the stack of the panic has not been logged within an hour.
+func (s *Supervisor) newStack() bool {
+	pcs := make([]uintptr, 64)
+	pcs = pcs[:runtime.Callers(2, pcs)]
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var h maphash.Hash
+	h.SetSeed(s.seed)
+	for _, pc := range pcs {
+		maphash.WriteComparable(&h, pc)
+	}
+	stack := h.Sum64()
+	if at, ok := s.logged[stack]; ok && now.Sub(at) < logAgain {
+		return false
+	}
+	if len(s.logged) >= maxStacks {
+		maps.DeleteFunc(s.logged, func(_ uint64, at time.Time) bool { return now.Sub(at) >= logAgain })
+	}
+	if len(s.logged) >= maxStacks {
+		return false
+	}
+	s.logged[stack] = now
+	return true
+}
+
+// newestPanic returns the number of the work's newest panic. Zero means that the work has succeeded since, or has never
+// panicked.
+func (s *Supervisor) newestPanic(w Work) uint64 {
+	if s.failing.Load() == 0 { // as nearly always
+		return 0
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f := s.failures[w]; f != nil {
+		return f.number
+	}
+	return 0
+}
+
+// failed records a panic and when the work is retried.
+func (s *Supervisor) failed(w Work, reason any, again func()) {
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.failures[w]
+	if f == nil {
+		f = &failure{Failure: adminapi.Failure{Where: string(w.Where), Since: now}}
+		s.failures[w] = f
+		s.failing.Store(int64(len(s.failures)))
+	}
+	s.panics++
+	f.number = s.panics
+	f.Panics++
+	f.Panic = Text(reason)
+	f.Next = now.Add(PauseAfter(f.Panics))
+	f.again = again
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// PauseAfter returns the pause before the next attempt, after so many panics in a row.
+func PauseAfter(panics int) time.Duration {
+	pause := MinPause
+	for range panics - 1 {
+		if pause *= 2; pause >= MaxPause {
+			return MaxPause
+		}
+	}
+	return pause
+}
+
+// succeeded ends a failure if before is still the newest panic of the work.
+func (s *Supervisor) succeeded(w Work, before uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.failures[w]
+	if f == nil || f.number != before {
+		return
+	}
+	delete(s.failures, w)
+	s.failing.Store(int64(len(s.failures)))
+	s.log.Info("work that has panicked succeeds again", zap.String("where", string(w.Where)), zap.Stringer("service", w.Service),
+		zap.Int("panics", f.Panics), zap.Time("since", f.Since))
+}
+
+// Run calls the retries that are due, one after the other, until ctx ends.
+func (s *Supervisor) Run(ctx context.Context) error {
+	for {
+		due, next := s.due(time.Now())
+		for _, again := range due {
+			if ctx.Err() == nil {
+				again()
+			}
+		}
+		if len(due) > 0 {
+			continue // some may have become due meanwhile
+		}
+		var timer <-chan time.Time
+		if !next.IsZero() {
+			timer = time.After(time.Until(next))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-s.wake:
+		case <-timer:
+		}
+	}
+}
+
+// due takes the retries that are due, in the order of their time. If there are none, it returns when the next is.
+func (s *Supervisor) due(now time.Time) (due []func(), next time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*failure
+	for _, f := range s.failures {
+		switch {
+		case f.again == nil:
+		case !f.Next.After(now):
+			list = append(list, f)
+		case next.IsZero() || f.Next.Before(next):
+			next = f.Next
+		}
+	}
+	slices.SortFunc(list, func(a, b *failure) int { return a.Next.Compare(b.Next) })
+	for _, f := range list {
+		due = append(due, f.again)
+		f.again = nil
+	}
+	return due, next
+}
+
+// Failures lists the work that has panicked and has not succeeded since, by service.
+func (s *Supervisor) Failures() []Failure {
+	if s == nil || s.failing.Load() == 0 {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]Failure, 0, len(s.failures))
+	for w, f := range s.failures {
+		list = append(list, Failure{w, f.Failure})
+	}
+	slices.SortFunc(list, func(a, b Failure) int {
+		return cmp.Or(cmp.Compare(a.Service.Namespace, b.Service.Namespace), cmp.Compare(a.Service.Name, b.Service.Name),
+			cmp.Compare(a.Work.Where, b.Work.Where), cmp.Compare(a.Object, b.Object))
+	})
+	return list
+}

@@ -1,0 +1,194 @@
+package panics
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"isthmus/federation"
+)
+
+var web = Work{Where: Service, Service: federation.ServiceID{Namespace: "shop", Name: "web"}}
+
+// supervised runs f with a Supervisor that retries, and with its log.
+func supervised(t *testing.T, f func(*Supervisor, *observer.ObservedLogs)) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		s := New(zap.New(core))
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_ = s.Run(ctx)
+		}()
+		f(s, logs)
+		end()
+		<-done
+	})
+}
+
+// TestPauses: work that goes on panicking is retried after 1 s, then after twice the pause before, up to 5 min. Once it has
+// succeeded, the pauses begin anew.
+func TestPauses(t *testing.T) {
+	supervised(t, func(s *Supervisor, _ *observer.ObservedLogs) {
+		broken := true
+		var tries []time.Duration
+		start := time.Now()
+		var do func()
+		do = func() {
+			s.Do(web, func() {
+				tries = append(tries, time.Since(start))
+				if broken {
+					panic("boom")
+				}
+			}, do)
+		}
+		want := []time.Duration{0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 811, 1111}
+		for range 2 {
+			start, tries, broken = time.Now(), nil, true
+			do()
+			time.Sleep(1112 * time.Second)
+			var seconds []time.Duration
+			for _, at := range tries {
+				seconds = append(seconds, at/time.Second)
+			}
+			if !slices.Equal(seconds, want) {
+				t.Errorf("tried after %v s, want %v", seconds, want)
+			}
+			broken = false
+			if list := s.Failures(); len(list) != 1 || list[0].Panics != len(want) || list[0].Panic != "boom" || list[0].Service != web.Service || !list[0].Since.Equal(start) {
+				t.Errorf("failures: %+v", list)
+			}
+			time.Sleep(MaxPause)
+			if list := s.Failures(); len(list) != 0 {
+				t.Errorf("failures after success: %+v", list)
+			}
+		}
+	})
+}
+
+// TestOthersAreNotRetried: work of another name succeeds and changes nothing, and a failure ends by any Do of the work.
+func TestOthersAreNotRetried(t *testing.T) {
+	supervised(t, func(s *Supervisor, _ *observer.ObservedLogs) {
+		again := func() { t.Error("retried after a success") }
+		s.Do(web, func() { panic("boom") }, again)
+		other := web
+		other.Service.Name = "api"
+		s.Do(other, func() {}, again)
+		if len(s.Failures()) != 1 {
+			t.Error("the success of other work has ended the failure")
+		}
+		s.Do(web, func() {}, again)
+		if len(s.Failures()) != 0 {
+			t.Error("a success has not ended the failure")
+		}
+		time.Sleep(time.Hour)
+	})
+}
+
+// TestPanicMeanwhile: a success does not end a failure that began meanwhile, which the success need not have repaired.
+func TestPanicMeanwhile(t *testing.T) {
+	supervised(t, func(s *Supervisor, _ *observer.ObservedLogs) {
+		retried := 0
+		again := func() { retried++ }
+		for range 2 { // without a failure before, and with one
+			s.Do(web, func() { s.Do(web, func() { panic("boom") }, again) }, again)
+			if len(s.Failures()) != 1 {
+				t.Fatal("the failure was ended")
+			}
+		}
+		time.Sleep(time.Minute)
+		if retried != 1 {
+			t.Errorf("retried %d times", retried)
+		}
+	})
+}
+
+// TestLoggedOnceAnHour: each stack is logged once an hour, with its text, however often it panics, and all are counted.
+func TestLoggedOnceAnHour(t *testing.T) {
+	supervised(t, func(s *Supervisor, logs *observer.ObservedLogs) {
+		one := func() { panic("one") }
+		two := func() { panic("two\x1b[31m" + strings.Repeat("!", 10000)) }
+		start := time.Now()
+		for time.Since(start) < 150*time.Minute {
+			for _, f := range []func(){one, two} {
+				s.Do(web, f, func() {})
+			}
+			time.Sleep(time.Minute)
+		}
+		lines := logs.FilterMessageSnippet("panic:").All()
+		if len(lines) != 6 {
+			t.Fatalf("%d lines for two stacks in 150 min", len(lines))
+		}
+		fields := lines[1].ContextMap()
+		if stack := fmt.Sprint(fields["stack"]); !strings.Contains(stack, "TestLoggedOnceAnHour") || fields["service"] != "shop/web" || fields["where"] != "service" {
+			t.Errorf("logged %v", fields)
+		}
+		if text := fmt.Sprint(fields["panic"]); len(text) > 600 || strings.Contains(text, "\x1b") {
+			t.Errorf("logged as %d bytes: %q", len(text), text)
+		}
+		if s.Count(Service) != 300 || s.Count(Stream) != 0 {
+			t.Errorf("counted %d and %d", s.Count(Service), s.Count(Stream))
+		}
+	})
+}
+
+// TestManyStacks: the memory for stacks is bounded.
+func TestManyStacks(t *testing.T) {
+	s := New(zap.NewNop())
+	var deep func(n int)
+	deep = func(n int) {
+		if n == 0 {
+			panic("deep")
+		}
+		deep(n - 1)
+	}
+	for i := range 60 {
+		s.Do(web, func() { deep(i) }, func() {})
+	}
+	if n := len(s.logged); n < 40 || n > maxStacks {
+		t.Errorf("%d stacks", n)
+	}
+	for i := range uint64(maxStacks) {
+		s.logged[i] = time.Now()
+	}
+	s.Do(web, func() { panic("one more") }, func() {})
+	if n := len(s.logged); n > maxStacks+60 {
+		t.Errorf("%d stacks", n)
+	}
+}
+
+// TestWithinAPanic: work that succeeds while its goroutine is panicking does not recover from that panic.
+func TestWithinAPanic(t *testing.T) {
+	s := New(zap.NewNop())
+	defer func() {
+		if reason := recover(); reason != "outer" {
+			t.Errorf("recovered %v", reason)
+		}
+		if len(s.Failures()) != 0 {
+			t.Error("the work has failed")
+		}
+	}()
+	defer s.Do(web, func() {}, func() {})
+	panic("outer")
+}
+
+// TestNil: a nil Supervisor runs work, and lets panics go up.
+func TestNil(t *testing.T) {
+	var s *Supervisor
+	ran := false
+	s.Do(web, func() { ran = true }, nil)
+	defer func() {
+		if reason := recover(); reason != "boom" || !ran || s.Failures() != nil {
+			t.Errorf("recovered %v, ran %v", reason, ran)
+		}
+	}()
+	s.Do(web, func() { panic("boom") }, nil)
+}
