@@ -36,31 +36,42 @@ func (a audience) find(c Client) *published {
 	return nil
 }
 
-// join returns what is published for one kind of client, which it adds if there is none.
-func (p *port) join(c Client) (to *published, added bool) {
+// join adds a kind of client, which has no watch yet.
+func (p *port) join(c Client) *published {
 	a := p.audiences[c.Instance]
 	if a == nil {
 		a = make(audience)
 		p.audiences[c.Instance] = a
 	}
-	if to := a.find(c); to != nil {
-		return to, false
-	}
-	to = &published{client: c}
+	to := &published{client: c}
 	a[c.Node] = append(a[c.Node], to)
-	return to, true
+	return to
+}
+
+// removeUnwatched removes the kinds of clients that have no watch: see watchedService.publishFirst.
+func (p *port) removeUnwatched() {
+	for _, to := range p.all() {
+		if to.refs == 0 {
+			p.remove(to)
+		}
+	}
 }
 
 // leave ends one watch of a kind of client.
 func (p *port) leave(c Client) {
-	a := p.audiences[c.Instance]
-	i := slices.IndexFunc(a[c.Node], func(to *published) bool { return to.client == c })
-	to := a[c.Node][i]
-	if to.refs--; to.refs > 0 {
-		return
+	to := p.audiences[c.Instance].find(c)
+	if to.refs--; to.refs == 0 {
+		p.remove(to)
 	}
+}
+
+// remove removes a kind of client.
+func (p *port) remove(to *published) {
+	c := to.client
+	a := p.audiences[c.Instance]
 	delete(p.returning, to)
-	if a[c.Node] = slices.Delete(a[c.Node], i, i+1); len(a[c.Node]) == 0 {
+	a[c.Node] = slices.DeleteFunc(a[c.Node], func(o *published) bool { return o == to })
+	if len(a[c.Node]) == 0 {
 		delete(a, c.Node)
 	}
 	if len(a) == 0 {

@@ -26,22 +26,22 @@ type contribution struct {
 }
 
 // rebuildPort reads the members of a port that are new, or have another source or another Strict, and
-// keeps the contributions of the others. It writes to the port only once all have
-// been read: a source may panic.
-func (s *watchedService) rebuildPort(p *port, in inputs) {
-	members, kept := make([]contribution, 0, len(in.links)), make([]offer, 0, len(in.links))
+// keeps the contributions of the others. scratch: it reads all, counts all as offered, and publishes to all clients. It
+// stores what the port is made of in one step, after everything that may panic: those who describe a port rely on that.
+func (s *watchedService) rebuildPort(p *port, in inputs, scratch bool) {
+	members := make([]contribution, 0, len(in.links))
 	for i, l := range in.links {
 		c := contribution{member: in.definition.Members[i], src: l.Source, strict: in.definition.Strict}
 		before := memberIn(p.members, c.member)
 		if before != nil {
 			c.updates, c.total, c.changed = before.updates, before.total, before.changed
-			if before.src != c.src {
+			if scratch || before.src != c.src {
 				c.noteChange(s.table.opts.Now())
 			}
 		}
 		switch {
 		case l.Source == nil:
-		case before != nil && before.src == c.src && before.strict == c.strict:
+		case !scratch && before != nil && before.src == c.src && before.strict == c.strict:
 			c = *before
 		default:
 			c.reader = l.Source.Reader(c.member.Service, p.number)
@@ -51,8 +51,13 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 		c.status.Link = l.State
 		members = append(members, c)
 	}
-	s.countOffered(p.members, members)
-	s.table.countUpdates(p.number, p.members, members)
+	before := p.members
+	if scratch {
+		s.countOffered(nil, members)
+	} else {
+		s.countOffered(before, members)
+	}
+	kept := make([]offer, 0, len(in.links))
 	for i, l := range in.links {
 		c := &members[i]
 		if b := l.bounds(c.member.Cluster, in.owner); c.bounds != b {
@@ -61,58 +66,62 @@ func (s *watchedService) rebuildPort(p *port, in inputs) {
 		}
 		kept = append(kept, c.kept)
 	}
-	for i := range members {
-		s.reportRefused(p, &members[i], memberIn(p.members, members[i].member))
-	}
 	st := newSteering(in, s.table.opts.Now)
 	offers := st.offers(kept)
 	merged, contested := merge(offers)
-	steered := p.steering != nil || st != nil
+	merged = keepPointers(p.merged, merged)
+	whole := scratch || p.steering != nil || st != nil
+
+	s.table.countUpdates(p.number, before, members)
 	s.steered = s.steered || st != nil
 	p.members, p.offers, p.contested = members, offers, contested
 	p.setSteering(st)
-	s.update(p, in.definition, keepPointers(p.merged, merged), steered, origin{})
+
+	s.update(p, in.definition, merged, whole, origin{})
+	for i := range members {
+		s.reportRefused(p, &members[i], memberIn(before, members[i].member))
+	}
 	s.table.report(s.id, in.definition, p.members)
 }
 
 // readMember reads one member again, and publishes what has changed.
 func (s *watchedService) readMember(m Member, at time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.ports {
-		i := slices.IndexFunc(p.members, func(c contribution) bool { return c.member == m })
-		if i < 0 || p.members[i].reader == nil {
-			continue // no longer a member, or its cluster is not ready: rebuild publishes that
+	s.publishLocked(func() {
+		for _, p := range s.ports {
+			i := slices.IndexFunc(p.members, func(c contribution) bool { return c.member == m })
+			if i < 0 || p.members[i].reader == nil {
+				continue // no longer a member, or its cluster is not ready: rebuild publishes that
+			}
+			now := p.members[i]
+			raw := now.read()
+			if m.Cluster != Local {
+				s.table.offered.replace(s.number, now.raw, raw) // before it asks for owners: see OwnerChanged
+			}
+			now.replace(raw)
+			s.setMembers(p, []memberChange{{i, now}}, origin{m.Cluster, at})
 		}
-		now := p.members[i]
-		raw := now.read()
-		if m.Cluster != Local {
-			s.table.offered.replace(s.number, now.raw, raw) // before it asks for owners: see OwnerChanged
-		}
-		now.replace(raw)
-		s.setMembers(p, []memberChange{{i, now}}, origin{m.Cluster, at})
-	}
-	s.settle()
+		s.settle()
+	})
 }
 
 // screenAddr screens again what linked clusters offer at an address, and publishes what
 // has changed: once for all members, since otherwise an address that two of them offer, and that
 // has got an owner, would be taken from the second one for a moment.
 func (s *watchedService) screenAddr(a netip.Addr) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, p := range s.ports {
-		var now []memberChange
-		for i, c := range p.members {
-			has := func(l *Slice) bool { return l.hasAddr(a) }
-			if c.bounds.owner != nil && slices.ContainsFunc(c.raw, has) {
-				c.screen(c.raw, func(_ int, l *Slice) bool { return has(l) })
-				now = append(now, memberChange{i, c})
+	s.publishLocked(func() {
+		for _, p := range s.ports {
+			var now []memberChange
+			for i, c := range p.members {
+				has := func(l *Slice) bool { return l.hasAddr(a) }
+				if c.bounds.owner != nil && slices.ContainsFunc(c.raw, has) {
+					c.screen(c.raw, func(_ int, l *Slice) bool { return has(l) })
+					now = append(now, memberChange{i, c})
+				}
 			}
+			s.setMembers(p, now, origin{})
 		}
-		s.setMembers(p, now, origin{})
-	}
-	s.settle()
+		s.settle()
+	})
 }
 
 // memberChange is what a member contributes now.

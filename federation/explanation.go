@@ -18,6 +18,7 @@ type Question struct {
 type Explanation struct {
 	Definition *Definition        // nil: the service is not defined
 	Set        *Set               // what clients get
+	Broken     bool               // an update has panicked; clients keep Set, and nothing else is explained
 	Tiers      *adminapi.Clients  // that they use; nil: they are not steered
 	Members    []WatchedMember    // in definition order
 	Addresses  []ExplainedAddress // by member and slice, within one slice those of the Share first; if there is no room for all, those that are not served come before all others
@@ -38,15 +39,16 @@ type ExplainedAddress struct {
 // lock, and does all else without. Where a source says nothing of what is not in its
 // Shares, that is missing.
 func (t *Table) Explain(ctx context.Context, q Question) (*Explanation, bool) {
-	t.mu.Lock()
-	s := t.watched[q.Key.Service]
-	t.mu.Unlock()
+	s := t.watchedService(q.Key.Service)
 	if s == nil {
 		return nil, false
 	}
 	x, ok := s.inquire(q)
 	if !ok {
 		return nil, false
+	}
+	if x.result.Broken {
+		return x.result, true
 	}
 	x.choose()
 	for i := range x.port.members {

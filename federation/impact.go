@@ -74,7 +74,7 @@ type trial struct {
 	clients map[Client][]*Endpoint
 }
 
-// trials copies the service's ports, by number. nil has none, nor has one whose members have just
+// trials copies the service's ports, by number. nil has none, nor has one that is broken, or whose members have just
 // become others.
 func (s *watchedService) trials(of []Member) (list []*trial) {
 	if s == nil {
@@ -82,6 +82,9 @@ func (s *watchedService) trials(of []Member) (list []*trial) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.broken {
+		return nil
+	}
 	for _, number := range slices.Sorted(maps.Keys(s.ports)) {
 		p, x := s.ports[number], &trial{clients: make(map[Client][]*Endpoint)}
 		if !slices.EqualFunc(p.members, of, func(c contribution, m Member) bool { return c.member == m }) {

@@ -42,9 +42,12 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 		return nil, false
 	}
 	x = &inquiry{Question: q, ipv6: s.table.opts.IPv6, port: new(port), omitted: make(omitted), result: &Explanation{Verdicts: make(map[Verdict]int)}}
-	p.copyTo(x.port)
 	x.result.Definition = s.table.inputs(s.id).definition
 	x.result.Set, _ = to.latest.Get()
+	if x.result.Broken = s.broken; x.result.Broken {
+		return x, x.result.Set != nil
+	}
+	p.copyTo(x.port)
 	if p.steering != nil {
 		x.use = to.tiers.use
 		x.result.Tiers = p.clients(to)

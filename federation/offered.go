@@ -69,6 +69,26 @@ func (o *offeredAddrs) add(a netip.Addr, service uint32, n int) {
 	}
 }
 
+// forget forgets all addresses of a service. It looks at the addresses of all services: that is for services whose count
+// a panic may have left wrong.
+func (o *offeredAddrs) forget(service uint32) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.v4.forget(service)
+	o.v6.forget(service)
+}
+
+func (u addrUses[K]) forget(service uint32) {
+	for a, more := range u.more {
+		u.setMore(a, slices.DeleteFunc(more, func(x addrUse) bool { return x.service == service }))
+	}
+	for a, first := range u.first {
+		if first.service == service {
+			u.removeFirst(a)
+		}
+	}
+}
+
 func (u addrUses[K]) services(a K) (numbers []uint32) {
 	if first, ok := u.first[a]; ok {
 		numbers = append(numbers, first.service)
@@ -93,16 +113,23 @@ func (u addrUses[K]) add(a K, service uint32, n int) {
 		return
 	}
 	first.service = service
-	switch first.count += uint32(n); {
-	case first.count > 0:
+	if first.count += uint32(n); first.count > 0 {
 		u.first[a] = first
-	case len(more) > 0: // the last one takes its place
-		last := len(more) - 1
-		u.first[a] = more[last]
-		u.setMore(a, more[:last])
-	default:
-		delete(u.first, a)
+	} else {
+		u.removeFirst(a)
 	}
+}
+
+// removeFirst removes the service that is the first of an address. The last one of the others takes its place.
+func (u addrUses[K]) removeFirst(a K) {
+	more := u.more[a]
+	if len(more) == 0 {
+		delete(u.first, a)
+		return
+	}
+	last := len(more) - 1
+	u.first[a] = more[last]
+	u.setMore(a, more[:last])
 }
 
 func (u addrUses[K]) setMore(a K, more []addrUse) {
@@ -118,21 +145,24 @@ func (u addrUses[K]) setMore(a K, more []addrUse) {
 // one that has lost it comes back. It costs one look-up unless a linked cluster offers
 // the address to a watched port.
 func (t *Table) OwnerChanged(a netip.Addr) {
-	numbers := t.offered.services(a)
-	if len(numbers) == 0 {
-		return
+	for _, s := range t.withNumbers(t.offered.services(a)) {
+		t.update(s, func() { s.screenAddr(a) })
 	}
-	var services []*watchedService
+}
+
+// withNumbers returns the watched services that have these numbers.
+func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
+	if len(numbers) == 0 {
+		return nil
+	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, n := range numbers {
 		if s := t.numbered[n]; s != nil {
 			services = append(services, s)
 		}
 	}
-	t.mu.Unlock()
-	for _, s := range services {
-		s.screenAddr(a)
-	}
+	return services
 }
 
 // countOffered counts what members offer in place of what others did before.

@@ -68,6 +68,6 @@ func (t *Table) Tick() {
 	due := t.schedule.takeDue(t.opts.Now())
 	mixNamespaces(due)
 	for _, s := range due {
-		s.tick()
+		t.update(s, s.tick)
 	}
 }

@@ -53,6 +53,7 @@ type world struct {
 	now      time.Time // of the table
 	start    time.Time
 	out      bytes.Buffer
+	fuse     fuse // of all that the table calls
 }
 
 type watched struct {
@@ -64,11 +65,18 @@ func newWorld(o Options) *world {
 	w := &world{clusters: make(map[ClusterName]*cluster), watches: make(map[string]*watched)}
 	w.start = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	w.now = w.start
-	o.Now = func() time.Time { return w.now }
+	o.Now = func() time.Time {
+		w.fuse.burn()
+		return w.now
+	}
 	o.ReportTiers = func(c TierChange) {
+		w.fuse.burn()
 		fmt.Fprintf(&w.out, "tiers of %v in zone %q: %d -> %d (%s)\n", c.Service, c.Zone, c.From, c.To, c.Why)
 	}
-	o.Report = func(id ServiceID, m Member, s MemberStatus) { fmt.Fprintf(&w.out, "report %v: %v: %v\n", id, m, s) }
+	o.Report = func(id ServiceID, m Member, s MemberStatus) {
+		w.fuse.burn()
+		fmt.Fprintf(&w.out, "report %v: %v: %v\n", id, m, s)
+	}
 	w.table = NewTable(o)
 	return w
 }
@@ -76,6 +84,7 @@ func newWorld(o Options) *world {
 func (w *world) cluster(name ClusterName) *cluster {
 	if w.clusters[name] == nil {
 		w.clusters[name] = newCluster(name)
+		w.clusters[name].fuse = &w.fuse
 	}
 	return w.clusters[name]
 }

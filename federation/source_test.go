@@ -18,6 +18,7 @@ type cluster struct {
 	services map[ServiceID]*offered
 	owned    map[netip.Addr]string // addresses of its objects; only those of the local cluster count
 	reads    int                   // of all readers
+	fuse     *fuse
 }
 
 type offered struct {
@@ -38,6 +39,7 @@ func newCluster(name ClusterName) *cluster {
 func (c *cluster) Owner(a netip.Addr) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.fuse.burn()
 	return c.owned[a]
 }
 
@@ -97,6 +99,7 @@ func (c *cluster) State(id ServiceID) ServiceState {
 }
 
 func (c *cluster) Reader(id ServiceID, port uint16) Reader {
+	c.fuse.burn()
 	return &clusterReader{c: c, id: id, port: port, last: make(map[string]*Slice)}
 }
 
@@ -112,6 +115,7 @@ func (r *clusterReader) Read() Share {
 	r.c.mu.Lock()
 	defer r.c.mu.Unlock()
 	r.c.reads++
+	r.c.fuse.burn()
 	s := r.c.services[r.id]
 	if s == nil {
 		return Share{}

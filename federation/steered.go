@@ -79,18 +79,18 @@ func (to *published) decide(st *steering, t *tally, now time.Time) use {
 
 // tick publishes what has changed by the passing of time.
 func (s *watchedService) tick() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.table.opts.Now()
-	for _, p := range s.ports {
-		if p.steering != nil && !p.steering.next.IsZero() && !p.steering.next.After(now) {
-			s.rebuildPort(p, s.table.inputs(s.id))
+	s.publishLocked(func() {
+		now := s.table.opts.Now()
+		for _, p := range s.ports {
+			if p.steering != nil && !p.steering.next.IsZero() && !p.steering.next.After(now) {
+				s.rebuildPort(p, s.table.inputs(s.id), false)
+			}
+			if p.steering != nil {
+				s.publish(p, p.dueBy(now), origin{})
+			}
 		}
-		if p.steering != nil {
-			s.publish(p, p.dueBy(now), origin{})
-		}
-	}
-	s.settle()
+		s.settle()
+	})
 }
 
 // dueBy lists the clients for whom something changes by itself at that time, or before.

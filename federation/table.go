@@ -22,6 +22,10 @@ type Options struct {
 	ReportRefused func(id ServiceID, port uint16, m Member, first Refusal, n int)
 	// ReportTiers is called, as Report, when the tiers that clients of a zone use change.
 	ReportTiers func(TierChange)
+	// Supervise calls update, which brings a watched service up to date. If update panics, Supervise recovers, and
+	// calls again after a pause. again calls Supervise. Until then clients keep what they have. If Supervise is nil,
+	// a panic goes up to the caller of the Table's method.
+	Supervise func(id ServiceID, update, again func())
 	// Now is the time by which preferences and cordons are followed; nil: time.Now.
 	Now func() time.Time
 }
@@ -59,6 +63,9 @@ func NewTable(o Options) *Table {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Supervise == nil {
+		o.Supervise = func(_ ServiceID, update, _ func()) { update() }
+	}
 	return &Table{
 		opts:        o,
 		definitions: make(map[ServiceID]*Definition),
@@ -76,45 +83,52 @@ func NewTable(o Options) *Table {
 // Define sets the definition of a service, and publishes what that changes; nil
 // removes it. The table keeps d, which must no longer be written.
 func (t *Table) Define(id ServiceID, d *Definition) {
+	if s := t.define(id, d); s != nil {
+		t.rebuild(s)
+	}
+}
+
+// define stores a definition, and returns the watched service that it changes; nil: there is none. The definition is
+// stored last, so that a call after a panic does all of it again.
+func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	old := t.definitions[id]
 	if old.equal(d) {
-		t.mu.Unlock()
-		return
+		return nil
 	}
+	s := t.watched[id]
+	if s != nil {
+		t.unindex(s, old)
+		t.unindex(s, d) // what a call that has panicked may have left
+		t.index(s, d)
+	}
+	t.forgetReports(id, old, d)
 	if d == nil {
 		delete(t.definitions, id)
 	} else {
 		t.definitions[id] = d
 	}
-	s := t.watched[id]
-	if s != nil {
-		t.unindex(s, old)
-		t.index(s, d)
-	}
-	t.forgetReports(id, old, d)
-	t.mu.Unlock()
-	if s != nil {
-		s.rebuild()
-	}
+	return s
 }
 
 // SetLink sets a cluster's link, and publishes what that changes. Ready with another
 // source than before replaces the old one in one step. So to rotate credentials, link the
 // new source first, and stop the old one after that.
 func (t *Table) SetLink(c ClusterName, l Link) {
+	for _, s := range t.replaceLink(c, l) {
+		t.rebuild(s)
+	}
+}
+
+// replaceLink stores a link, and returns the watched services that it changes, in the order in which they are rebuilt.
+func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) {
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	old := t.links[c]
 	if old.Link.equal(l) {
-		t.mu.Unlock()
-		return
+		return nil
 	}
-	if l.State == Unlinked {
-		delete(t.links, c)
-	} else {
-		t.links[c] = old.replace(l, t.opts.Now)
-	}
-	var affected []*watchedService
 	if c == Local { // it has addresses that no other cluster's members may take
 		affected = slices.Collect(maps.Values(t.watched))
 	} else {
@@ -122,10 +136,23 @@ func (t *Table) SetLink(c ClusterName, l Link) {
 			affected = append(affected, list...)
 		}
 	}
-	t.mu.Unlock()
 	mixNamespaces(affected)
-	for _, s := range affected {
-		s.rebuild()
+	if l.State == Unlinked {
+		delete(t.links, c)
+	} else {
+		t.links[c] = old.replace(l, t.opts.Now)
+	}
+	return affected
+}
+
+// rebuild rebuilds a watched service, under supervision.
+func (t *Table) rebuild(s *watchedService) { t.opts.Supervise(s.id, s.rebuild, s.again) }
+
+// update has a watched service publish one change, under supervision. A broken service does not: it is rebuilt soon,
+// and its lock shows that the rebuild begins after the change.
+func (t *Table) update(s *watchedService, publish func()) {
+	if !s.isBroken() {
+		t.opts.Supervise(s.id, publish, s.again)
 	}
 }
 
@@ -145,12 +172,16 @@ func mixNamespaces(list []*watchedService) {
 // is watched, and publishes what has changed. at is when the change happened. It is
 // passed on in Set.Changed, for metrics, and may be zero.
 func (t *Table) Changed(c ClusterName, svc ServiceID, at time.Time) {
-	t.mu.Lock()
-	affected := t.byMember[c][svc]
-	t.mu.Unlock()
-	for _, s := range affected {
-		s.readMember(Member{c, svc}, at)
+	for _, s := range t.havingMember(c, svc) {
+		t.update(s, func() { s.readMember(Member{c, svc}, at) })
 	}
+}
+
+// havingMember returns the watched services with that member. The list must not be written.
+func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.byMember[c][svc]
 }
 
 // Key returns the coarsest key that has the same answer for this client, so that
@@ -159,9 +190,7 @@ func (t *Table) Changed(c ClusterName, svc ServiceID, at time.Time) {
 // no member declares, as far as the table knows now. It knows ports only while
 // AnyPort is watched. See Set.ByNode, Set.Undeclared and Set.Declares.
 func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
-	t.mu.Lock()
-	s := t.watched[id]
-	t.mu.Unlock()
+	s := t.watchedService(id)
 	if s == nil || !s.byNode.Load() {
 		c.Node = ""
 	}
@@ -173,30 +202,46 @@ func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	return Key{Service: id, Port: port, Client: c}
 }
 
+// watchedService returns a service that is watched; nil: it is not.
+func (t *Table) watchedService(id ServiceID) *watchedService {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.watched[id]
+}
+
 // Watch returns a watch of the sets for a key. There is always a Set, also for a
 // service that is not defined. Watches of equal keys share everything. If a source
 // panics while it is read, so does Watch.
 func (t *Table) Watch(k Key) *Watch[*Set] {
-	t.mu.Lock()
-	s := t.watched[k.Service]
-	if s == nil {
-		s = &watchedService{table: t, id: k.Service, number: t.newNumber(), ports: make(map[uint16]*port)}
-		t.watched[k.Service], t.numbered[s.number] = s, s
-		t.index(s, t.definitions[k.Service])
-	}
-	s.refs++
-	t.mu.Unlock()
+	s := t.acquire(k.Service)
 	var latest *Latest[*Set]
 	defer func() {
 		if latest == nil { // a source has panicked
-			t.release(s)
+			defer t.release(s)
+			t.rebuild(s) // for those who watch the service already
 		}
 	}()
 	latest = s.watch(k)
 	return NewWatch(latest, func() {
-		s.unwatch(k)
-		t.release(s)
+		defer t.release(s)
+		if s.unwatch(k) {
+			t.update(s, s.settleLocked)
+		}
 	})
+}
+
+// acquire returns the watched service of that name, and counts one watch more.
+func (t *Table) acquire(id ServiceID) *watchedService {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := t.watched[id]
+	if s == nil {
+		s = newWatchedService(t, id, t.newNumber())
+		t.watched[id], t.numbered[s.number] = s, s
+		t.index(s, t.definitions[id])
+	}
+	s.refs++
+	return s
 }
 
 // newNumber returns a number that no watched service has. t.mu is held.
@@ -272,6 +317,9 @@ func (t *Table) unindex(s *watchedService, d *Definition) {
 	}
 	for _, m := range d.Members {
 		services := t.byMember[m.Cluster]
+		if services == nil {
+			continue
+		}
 		rest := slices.DeleteFunc(slices.Clone(services[m.Service]), func(o *watchedService) bool { return o == s })
 		if services[m.Service] = rest; len(rest) == 0 {
 			delete(services, m.Service)

@@ -135,11 +135,14 @@ func (t *Table) Steered(clients bool) []SteeredService {
 }
 
 // describeSteered describes the service, with its first kinds of clients if that is asked for. If
-// it is not steered, Preference is nil.
+// it is not steered, or broken, Preference is nil.
 func (s *watchedService) describeSteered(clients bool) SteeredService {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	one := SteeredService{Service: s.id, Spills: s.tiers.spills, Returns: s.tiers.returns}
+	if s.broken {
+		return one
+	}
 	for _, number := range slices.Sorted(maps.Keys(s.ports)) {
 		p := s.ports[number]
 		if p.steering == nil {

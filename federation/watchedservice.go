@@ -9,9 +9,10 @@ import (
 
 // watchedService is a service that has at least one watch.
 type watchedService struct {
-	table  *Table // fixed, as are id and number
+	table  *Table // fixed, as are id, number and again
 	id     ServiceID
 	number uint32 // in Table.numbered
+	again  func() // rebuilds the service, under supervision
 
 	refs   int         // under table.mu: its watches
 	byNode atomic.Bool // its sets depend on the client's node
@@ -22,6 +23,7 @@ type watchedService struct {
 	// published.
 	mu      sync.Mutex
 	ports   map[uint16]*port
+	broken  bool // a panic has left ports half changed: see restore
 	steered bool // a port is, or has been when settle was called last
 	tiers   tierReport
 }
@@ -42,6 +44,10 @@ type port struct {
 	returning map[*published]struct{} // clients for whom a tier leaves by itself: see tierView.due
 }
 
+func newPort(number uint16) *port {
+	return &port{number: number, audiences: make(map[string]audience), returning: make(map[*published]struct{})}
+}
+
 // origin is the cluster and the time of the change that causes sets to be
 // published. The zero value: not one cluster's change, but a definition or a link.
 type origin struct {
@@ -56,33 +62,122 @@ type summary struct {
 	cluster                              ClusterName // that the reason is about
 }
 
-// watch returns the sets published for the key, which it adds if it is the first
-// watch of that key.
-func (s *watchedService) watch(k Key) *Latest[*Set] {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	p := s.ports[k.Port]
-	if p == nil {
-		p = &port{number: k.Port, audiences: make(map[string]audience), returning: make(map[*published]struct{})}
-		s.rebuildPort(p, s.table.inputs(s.id))
-		s.ports[k.Port] = p // not before: a source that panics must leave nothing half built
-	}
-	to, added := p.join(k.Client)
-	if added {
-		newPass(p, s.table.opts.IPv6, to).publish(to, s.table.opts.Now(), origin{})
-	}
-	if to.refs++; added && k.concernsService(p) {
-		s.settle()
-	}
-	return &to.latest
+func newWatchedService(t *Table, id ServiceID, number uint32) *watchedService {
+	s := &watchedService{table: t, id: id, number: number, ports: make(map[uint16]*port)}
+	s.again = func() { t.rebuild(s) }
+	return s
 }
 
-// unwatch ends one watch of the key.
-func (s *watchedService) unwatch(k Key) {
+// locked calls f with s.mu held. If f panics, the service is broken.
+func (s *watchedService) locked(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done := false
+	defer func() { s.broken = s.broken || !done }()
+	f()
+	done = true
+}
+
+// isBroken reports whether the service is broken. It waits for the end of an update.
+func (s *watchedService) isBroken() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken
+}
+
+// publishLocked calls f, which publishes a change, with s.mu held. If the service is broken, it is restored instead, which
+// publishes all changes.
+func (s *watchedService) publishLocked(f func()) {
+	s.locked(func() {
+		if s.broken {
+			f = s.restore
+		}
+		f()
+	})
+}
+
+// restore rebuilds a broken service from scratch. Of what there is, it uses only who watches and what was published
+// last: a panic may have left everything else half changed.
+func (s *watchedService) restore() {
+	s.table.offered.forget(s.number)
+	in := s.table.inputs(s.id)
+	for number, p := range s.ports {
+		p.removeUnwatched()
+		if len(p.audiences) == 0 {
+			delete(s.ports, number)
+			s.table.countUpdates(number, p.members, nil)
+			continue
+		}
+		for _, to := range p.all() {
+			to.tiers = nil // it begins anew, with what clients have
+		}
+		clear(p.returning)
+		s.rebuildPort(p, in, true)
+	}
+	if s.ports[AnyPort] == nil {
+		s.declared.Store(nil)
+	}
+	s.steered = true // settle finds out
+	s.settle()
+	s.broken = false
+}
+
+// watch returns the sets published for the key, which it adds if it is the first
+// watch of that key. If the service is broken, there are further watches of the keys that have sets, which may be out
+// of date. For another key the service is restored first.
+func (s *watchedService) watch(k Key) (latest *Latest[*Set]) {
+	s.locked(func() {
+		to := s.published(k)
+		if to == nil {
+			to = s.publishFirst(k)
+		}
+		to.refs++
+		latest = &to.latest
+	})
+	return latest
+}
+
+// published returns what is published for a watched key. If the key is not watched, it returns nil.
+func (s *watchedService) published(k Key) *published {
+	p := s.ports[k.Port]
+	if p == nil {
+		return nil
+	}
+	if to := p.audiences[k.Client.Instance].find(k.Client); to != nil && to.refs > 0 {
+		return to
+	}
+	return nil
+}
+
+// publishFirst publishes the first set for a key. After a panic in it, restore removes what it has added, which has no
+// watches.
+func (s *watchedService) publishFirst(k Key) *published {
+	if s.broken {
+		s.restore()
+	}
+	p := s.ports[k.Port]
+	if p == nil {
+		p = newPort(k.Port)
+		s.ports[k.Port] = p
+		s.rebuildPort(p, s.table.inputs(s.id), false)
+	}
+	to := p.join(k.Client)
+	newPass(p, s.table.opts.IPv6, to).publish(to, s.table.opts.Now(), origin{})
+	if k.concernsService(p) {
+		s.settle()
+	}
+	return to
+}
+
+// unwatch ends one watch of the key, and reports whether settle must be called. A broken service is left to restore.
+func (s *watchedService) unwatch(k Key) (unsettled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.ports[k.Port]
 	p.leave(k.Client)
+	if s.broken {
+		return false
+	}
 	if len(p.audiences) == 0 {
 		delete(s.ports, k.Port)
 		s.countOffered(p.members, nil)
@@ -91,10 +186,10 @@ func (s *watchedService) unwatch(k Key) {
 			s.declared.Store(nil)
 		}
 	}
-	if k.concernsService(p) {
-		s.settle()
-	}
+	return s.steered && k.concernsService(p)
 }
+
+func (s *watchedService) settleLocked() { s.publishLocked(s.settle) }
 
 // concernsService reports whether a watch that begins or has ended may change when the
 // service is due, or what is reported of it. Those of one more instance do not: there may be
@@ -106,13 +201,13 @@ func (k Key) concernsService(p *port) bool {
 // rebuild publishes what a new definition, or another link of a member's cluster,
 // changes.
 func (s *watchedService) rebuild() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	in := s.table.inputs(s.id)
-	for _, p := range s.ports {
-		s.rebuildPort(p, in)
-	}
-	s.settle()
+	s.publishLocked(func() {
+		in := s.table.inputs(s.id)
+		for _, p := range s.ports {
+			s.rebuildPort(p, in, false)
+		}
+		s.settle()
+	})
 }
 
 // update stores a port's merged list and summary, and publishes what that changes; whole:

@@ -1,0 +1,280 @@
+package federation
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// fuse panics once, when burn is called for the left-th time during an update. Zero never panics.
+type fuse struct {
+	left    int
+	updates int // that are under way
+}
+
+func (f *fuse) burn() {
+	if f == nil || f.left == 0 || f.updates == 0 {
+		return
+	}
+	if f.left--; f.left == 0 {
+		panic(f)
+	}
+}
+
+// supervisor is an Options.Supervise that retries when a test says so.
+type supervisor struct {
+	fuse   *fuse
+	panics int
+	again  map[ServiceID]func()
+}
+
+func (s *supervisor) supervise(id ServiceID, update, again func()) {
+	s.fuse.updates++
+	defer func() {
+		s.fuse.updates--
+		if reason := recover(); reason != nil {
+			if reason != s.fuse {
+				panic(reason)
+			}
+			s.panics++
+			s.again[id] = again
+		}
+	}()
+	update()
+}
+
+// retry calls all retries.
+func (s *supervisor) retry() {
+	due := s.again
+	s.again = make(map[ServiceID]func())
+	for _, again := range due {
+		again()
+	}
+}
+
+// panickyModel is a model whose sources, clock and reports panic now and then.
+type panickyModel struct {
+	*model
+	*supervisor
+}
+
+func newPanickyModel(t *rapid.T, steered bool) panickyModel {
+	m := panickyModel{model: newModel(t, steered)}
+	m.supervisor = &supervisor{fuse: &m.model.fuse, again: make(map[ServiceID]func())}
+	m.table.opts.Supervise = m.supervise
+	return m
+}
+
+// during does something while one call of the table may panic, checks what clients have until the retry, and retries.
+func (m panickyModel) during(t *rapid.T, do func(*rapid.T)) {
+	before := make(map[string]*Set)
+	for name, x := range m.watches {
+		before[name], _ = x.w.Get()
+	}
+	m.supervisor.fuse.left = rapid.IntRange(0, 15).Draw(t, "until a panic")
+	do(t)
+	m.supervisor.fuse.left = 0
+	meanwhile := make(map[string]*Set)
+	for name, x := range m.watches {
+		meanwhile[name], _ = x.w.Get()
+	}
+	m.describe()
+	m.retry()
+	if len(m.again) > 0 {
+		t.Fatal("the retry of a service panicked")
+	}
+	for name, old := range before {
+		if x := m.watches[name]; x == nil || meanwhile[name] == nil {
+			continue
+		}
+		now, _ := m.watches[name].w.Get()
+		if got := meanwhile[name]; got != old && got != now && !m.steered {
+			t.Fatalf("%s: until the retry it has neither the set of before nor that of now", name)
+		}
+	}
+	for _, s := range m.table.watched {
+		if s.broken {
+			t.Fatalf("%v stays broken", s.id)
+		}
+	}
+}
+
+// describe calls everything that describes services, which may be broken.
+func (m panickyModel) describe() {
+	m.table.Watched()
+	m.table.Steered(true)
+	m.table.Unserved()
+	for name, k := range m.keys {
+		if m.watches[name] != nil {
+			m.table.Explain(context.Background(), Question{Key: k, Limit: 10})
+		}
+	}
+	_, _ = m.table.Impact(context.Background(), "east", Withdrawn)
+}
+
+// watch replaces a watch. If the table panics, the second attempt must not.
+func (m panickyModel) watchAgain(t *rapid.T) {
+	name := rapid.SampledFrom([]string{"u", "v", "w", "x"}).Draw(t, "name")
+	if old := m.watches[name]; old != nil {
+		old.w.Close()
+		delete(m.watches, name)
+		delete(m.keys, name)
+	}
+	k := Key{drawService.Draw(t, "id"), uint16(rapid.IntRange(80, 81).Draw(t, "port")), Client{
+		Zone:     rapid.SampledFrom([]string{"", "z1", "z2"}).Draw(t, "zone"),
+		Instance: rapid.SampledFrom([]string{"", "", "h1"}).Draw(t, "instance"),
+	}}
+	watch := func() (w *Watch[*Set]) {
+		m.supervisor.fuse.updates++
+		defer func() {
+			m.supervisor.fuse.updates--
+			if reason := recover(); reason != nil && reason != m.supervisor.fuse {
+				panic(reason)
+			}
+		}()
+		return m.table.Watch(k)
+	}
+	w := watch()
+	for w == nil {
+		m.supervisor.fuse.left = 0
+		w = watch()
+	}
+	m.keys[name], m.watches[name] = k, &watched{w: w}
+}
+
+func (m panickyModel) actions() map[string]func(*rapid.T) {
+	all := map[string]func(*rapid.T){
+		"write": m.write, "define": m.define, "link": m.link, "watch": m.watchAgain, "pass": m.passTime,
+		"undefine": func(t *rapid.T) {
+			id := drawService.Draw(t, "id")
+			delete(m.defs, id)
+			m.table.Define(id, nil)
+		},
+		"own": func(t *rapid.T) {
+			addr := rapid.SampledFrom([]string{"10.0.0.1", "10.0.0.3", "fd00::1"}).Draw(t, "address")
+			m.cluster(Local).own(m.table, addr, rapid.SampledFrom([]string{"", "Pod p", "Pod q"}).Draw(t, "owner"))
+		},
+		"close": func(t *rapid.T) {
+			name := rapid.SampledFrom([]string{"u", "v", "w", "x"}).Draw(t, "name")
+			if x := m.watches[name]; x != nil {
+				x.w.Close()
+				delete(m.watches, name)
+				delete(m.keys, name)
+			}
+		},
+	}
+	for name, do := range all {
+		all[name] = func(t *rapid.T) { m.during(t, do) }
+	}
+	return all
+}
+
+// passTime lets a minute pass, in steps of ten seconds.
+func (m panickyModel) passTime(*rapid.T) {
+	for range 6 {
+		m.now = m.now.Add(10 * time.Second)
+		m.table.Tick()
+	}
+}
+
+// end closes all watches, and checks that nothing is left.
+func (m panickyModel) end(t *rapid.T) {
+	for _, x := range m.watches {
+		x.w.Close()
+	}
+	m.checkReleased(t)
+}
+
+// TestPanics: whatever a source, a report or the clock panics at, the call returns, clients keep what they have until
+// the retry, and then they have what follows from what there is, and the table has counted what it has.
+func TestPanics(t *testing.T) {
+	panics := 0
+	rapid.Check(t, func(t *rapid.T) {
+		m := newPanickyModel(t, false)
+		actions := m.actions()
+		actions[""] = m.checkNow
+		t.Repeat(actions)
+		m.end(t)
+		panics += m.panics
+	})
+	if panics == 0 {
+		t.Error("nothing panicked")
+	}
+}
+
+// TestPanicsOfSteered: as TestPanics. What clients of steered services get depends on what has happened, so that it is compared
+// with a new table's once nothing is under way.
+func TestPanicsOfSteered(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newPanickyModel(t, true)
+		actions := m.actions()
+		actions[""] = func(t *rapid.T) { checkReturning(t, m.table) }
+		t.Repeat(actions)
+		m.passTime(t)
+		m.checkNow(t)
+		m.end(t)
+	})
+}
+
+// checkNow compares all watches with those of a new table.
+func (m panickyModel) checkNow(t *rapid.T) {
+	fresh := NewTable(Options{IPv6: m.ipv6, Now: func() time.Time { return m.now }})
+	for c, l := range m.links {
+		l.CordonOver = 0
+		fresh.SetLink(c, l)
+	}
+	for id, d := range m.defs {
+		fresh.Define(id, d)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.watches)) {
+		w := fresh.Watch(m.keys[name])
+		want, _ := w.Get()
+		now, _ := m.watches[name].w.Get()
+		if now.Exists != want.Exists || now.Complete != want.Complete || now.ByNode != want.ByNode || now.Reason != want.Reason {
+			t.Fatalf("%s: %+v, want %+v", name, now, want)
+		}
+		if !slices.EqualFunc(now.Endpoints, want.Endpoints, (*Endpoint).Equal) {
+			t.Fatalf("%s: endpoints %v, want %v", name, text(now.Endpoints), text(want.Endpoints))
+		}
+		w.Close()
+	}
+	m.checkOffered(t)
+}
+
+// checkOffered checks that the addresses are counted that linked clusters offer, and no others.
+func (m panickyModel) checkOffered(t *rapid.T) {
+	want := make(map[string]int)
+	for _, s := range m.table.watched {
+		for _, p := range s.ports {
+			for _, c := range p.members {
+				for _, l := range c.raw {
+					for _, e := range l.Endpoints {
+						if c.member.Cluster != Local {
+							want[e.Addr.Addr().String()+" "+s.id.String()]++
+						}
+					}
+				}
+			}
+		}
+	}
+	got := make(map[string]int)
+	count := func(a string, uses ...addrUse) {
+		for _, u := range uses {
+			got[a+" "+m.table.numbered[u.service].id.String()] += int(u.count)
+		}
+	}
+	for a, u := range m.table.offered.v4.first {
+		count(netip.AddrFrom4(a).String(), append(slices.Clone(m.table.offered.v4.more[a]), u)...)
+	}
+	for a, u := range m.table.offered.v6.first {
+		count(netip.AddrFrom16(a).String(), append(slices.Clone(m.table.offered.v6.more[a]), u)...)
+	}
+	if !maps.Equal(got, want) {
+		t.Fatalf("addresses are counted as offered %v, want %v", got, want)
+	}
+}
