@@ -33,14 +33,14 @@ func NewDirty[K comparable]() *Dirty[K] {
 
 // Add adds a key as work of a tenant. at is passed on to the handler. Add never blocks.
 func (d *Dirty[K]) Add(tenant string, key K, at time.Time) {
+	defer d.signal()
 	o := tenantKey[K]{tenant, key}
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if _, ok := d.since[o]; !ok {
 		d.since[o] = at
 		d.queue.Push(tenant, key)
 	}
-	d.mu.Unlock()
-	d.signal()
 }
 
 // Run handles keys, one by one, until ctx ends. Several goroutines may call it: then
@@ -63,10 +63,22 @@ func (d *Dirty[K]) Drain(ctx context.Context, handle func(key K, at time.Time)) 
 		if !ok {
 			return
 		}
-		handle(key, at)
-		d.mu.Lock()
-		d.queue.Done(tenant)
-		d.mu.Unlock()
+		d.handle(tenant, key, at, handle)
+	}
+}
+
+// handle handles one key. The tenant's next key can be handled after that, also if handle panics.
+func (d *Dirty[K]) handle(tenant string, key K, at time.Time, handle func(K, time.Time)) {
+	defer d.done(tenant)
+	handle(key, at)
+}
+
+func (d *Dirty[K]) done(tenant string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queue.Done(tenant)
+	if d.queue.Len() > 0 {
+		d.signal() // if handle has panicked, this worker takes nothing more
 	}
 }
 

@@ -104,3 +104,29 @@ func TestWorkers(t *testing.T) {
 		mu.Unlock()
 	})
 }
+
+// TestPanic: a key whose handler panics blocks neither its tenant nor other workers.
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := NewDirty[string]()
+		d.Add("shop", "broken", time.Now())
+		d.Add("shop", "web", time.Now())
+		func() {
+			defer func() {
+				if recover() != "broken" {
+					t.Error("the panic was swallowed")
+				}
+			}()
+			d.Drain(t.Context(), func(key string, _ time.Time) { panic(key) })
+		}()
+		var handled []string
+		end := work(t, d, 1, func(key string, _ time.Time) { handled = append(handled, key) })
+		synctest.Wait()
+		d.Add("shop", "api", time.Now())
+		synctest.Wait()
+		end()
+		if fmt.Sprint(handled) != "[web api]" {
+			t.Errorf("handled %v", handled)
+		}
+	})
+}
