@@ -189,6 +189,7 @@ func (l *link) config(creds *credentials) cluster.Config {
 		Metrics:     l.store.opts.Metrics,
 		Relist:      l.store.opts.Relist,
 		Drifted:     l.store.opts.Report,
+		Supervisor:  l.store.opts.Supervisor,
 		Changed: func(svc federation.ServiceID, at time.Time) {
 			l.store.opts.Table.Changed(l.name, svc, at)
 		},

@@ -11,6 +11,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/panics"
 )
 
 // OwnOptions are an Own's. Table, Log, Report, SetLink, Create and Prepare are needed.
@@ -30,6 +31,8 @@ type OwnOptions struct {
 	Report  func(cluster.Change)
 	Exports *ExportOptions
 
+	Supervisor *panics.Supervisor
+
 	// SetLink gets the cluster's link whenever it may have changed.
 	SetLink func(federation.Link)
 	// Create makes the cluster.
@@ -48,7 +51,7 @@ type Own struct {
 // NewOwn makes the cluster. It does no IO and starts nothing.
 func NewOwn(o OwnOptions) (*Own, error) {
 	s := &Store{
-		opts:    Options{Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report, Exports: o.Exports},
+		opts:    Options{Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report, Exports: o.Exports, Supervisor: o.Supervisor},
 		setLink: func(_ federation.ClusterName, l federation.Link) { o.SetLink(l) },
 		settled: make(chan struct{}),
 		starts:  newStarts(),

@@ -18,6 +18,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/panics"
 )
 
 // syncGrace is how long a new link may take to sync before it counts as
@@ -54,6 +55,9 @@ type Options struct {
 	// has the same.
 	Exports *ExportOptions
 	Own     *Own
+
+	// Supervisor recovers from panics while a cluster's changes are passed on. If it is nil, these end the process.
+	Supervisor *panics.Supervisor
 
 	// Report is called, by several goroutines, when a link's state or standing or the
 	// credentials in use change, when a link Secret is refused, and when an object had drifted. It must not block.

@@ -17,6 +17,7 @@ import (
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/panics"
 	"isthmus/local/externalworkload"
 	"isthmus/local/problems"
 )
@@ -44,6 +45,9 @@ type Options struct {
 	// Exports makes it keep what the cluster exports, and what is there under the names of exports: for the Store that gets
 	// the same options and Own. nil: nothing is kept for it.
 	Exports *clusterstore.ExportOptions
+	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change is passed on. If it is
+	// nil, these end the process.
+	Supervisor *panics.Supervisor
 	// Report is called when the cluster's state changes, with a standing that is not in
 	// service, and when an object had drifted. It must not block.
 	Report func(cluster.Change)
@@ -75,6 +79,8 @@ type Local struct {
 	zones    zones
 	profiles profiles
 	problems *problems.Store // of annotations and labels
+
+	supervisor *panics.Supervisor
 }
 
 // New does no network IO and starts nothing.
@@ -102,11 +108,13 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
 		services: fair.NewDirty[federation.ServiceID](),
 		zones:    newZones(),
+
+		supervisor: o.Supervisor,
 	}
 	l.problems = problems.New(l.log, "annotations or labels of the Service can't be used")
-	l.profiles = newProfiles(l.profile)
+	l.profiles = newProfiles(l.profile, o.Supervisor)
 	own := cluster.OwnConfig{
-		ServiceChanged: func(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) },
+		ServiceChanged: l.defineSoon,
 		NodeChanged:    l.zones.set,
 		ProfileChanged: func(about cluster.Topic, _ time.Time) {
 			if about.Owner {
@@ -126,7 +134,7 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 	var err error
 	l.own, err = clusterstore.NewOwn(clusterstore.OwnOptions{
 		TrustDomain: o.TrustDomain, Server: server, Cordon: o.Cordon, CordonBy: "--cordon-local", Region: o.Region,
-		Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report, Exports: o.Exports,
+		Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report, Exports: o.Exports, Supervisor: o.Supervisor,
 		SetLink: func(link federation.Link) { l.table.SetLink(federation.Local, link) },
 		Create: func(cfg cluster.Config) (_ clusterstore.Cluster, err error) {
 			if changed := cfg.Changed; o.Writer != nil {
@@ -149,7 +157,7 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 // prepare makes everything ready for clients, which are served next.
 func (l *Local) prepare(ctx context.Context) {
 	l.zones.apply()
-	l.services.Drain(ctx, l.define)
+	l.services.Drain(ctx, l.superviseDefine)
 }
 
 // Run follows the cluster until ctx ends, and returns once all its goroutines have
@@ -164,7 +172,7 @@ func (l *Local) Run(ctx context.Context) error {
 			select {
 			case <-ctx.Done():
 			case <-l.Synced():
-				l.services.Run(ctx, l.define)
+				l.services.Run(ctx, l.superviseDefine)
 			}
 		})
 	}
@@ -196,10 +204,18 @@ func (l *Local) Profile(k federation.ProfileKey) *federation.Watch[*federation.P
 // namespace. A large one may take long, since it reads all of its members.
 const maxDefiners = 4
 
+// superviseDefine calls define. After a panic the Service keeps its definition, and is defined again later, in its namespace's
+// turn.
+func (l *Local) superviseDefine(id federation.ServiceID, _ time.Time) {
+	l.supervisor.Do(panics.Work{Where: panics.Definition, Service: id}, func() { l.define(id) }, func() { l.defineSoon(id) })
+}
+
+func (l *Local) defineSoon(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) }
+
 // define stores the definition that follows from the Service as it is now, or removes
 // that of a Service that is gone. It is not called twice at the same time for one
 // Service.
-func (l *Local) define(id federation.ServiceID, _ time.Time) {
+func (l *Local) define(id federation.ServiceID) {
 	svc := l.cluster.Service(id)
 	if svc == nil {
 		l.table.Define(id, nil)

@@ -19,6 +19,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
+	"isthmus/internal/panics"
 )
 
 // scripted is a cluster that does what the test sets.
@@ -31,6 +32,7 @@ type scripted struct {
 	health federation.Latest[cluster.Health]
 	ended  bool
 	mu     sync.Mutex // guards the Services of known
+	cursed federation.ServiceID
 }
 
 func (c *scripted) Run(ctx context.Context) {
@@ -41,6 +43,9 @@ func (c *scripted) Run(ctx context.Context) {
 func (c *scripted) Service(id federation.ServiceID) *cluster.Service {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if id == c.cursed {
+		panic("cursed")
+	}
 	return c.known.Service(id)
 }
 func (c *scripted) Synced() <-chan struct{}                               { return c.synced }
@@ -58,16 +63,19 @@ type env struct {
 	cluster *scripted
 	table   *federation.Table
 	logs    *observer.ObservedLogs
+
+	supervisor *panics.Supervisor
 }
 
 // inBubble runs f with a Local that has a table and log of its own.
 func inBubble(t *testing.T, f func(*env)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
-		e := &env{T: t, table: federation.NewTable(federation.Options{}), logs: logs}
+		e := &env{T: t, table: federation.NewTable(federation.Options{}), logs: logs, supervisor: startSupervisor(t)}
 		var err error
 		e.local, err = create(Options{
 			REST: &rest.Config{}, Table: e.table, Log: zap.New(core), TrustDomain: "trust.test", Preference: new(DefaultPreference()), Report: func(cluster.Change) {},
+			Supervisor: e.supervisor,
 		}, func(cfg cluster.Config, own cluster.OwnConfig) (localCluster, error) {
 			e.cluster = &scripted{known: &known{}, cfg: cfg, own: own, synced: make(chan struct{})}
 			return e.cluster, nil
@@ -187,5 +195,33 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 		if p := e.local.Problems(); len(p) != 0 {
 			t.Errorf("problems of a Service that is gone: %v", p)
 		}
+	})
+}
+
+// TestPanicOfDefinition: a Service whose definition panics stays undefined, or as it was, until a retry succeeds. It holds up neither
+// the start nor other Services of its namespace.
+func TestPanicOfDefinition(t *testing.T) {
+	inBubble(t, func(e *env) {
+		bad, good := federation.ServiceID{Namespace: "shop", Name: "bad"}, federation.ServiceID{Namespace: "shop", Name: "good"}
+		e.cluster.cursed = bad
+		e.change(bad, &cluster.Service{})
+		e.change(good, &cluster.Service{})
+		e.sync()
+		check := func(defined bool, failures int) {
+			e.Helper()
+			if e.table.Defined(bad) != defined || !e.table.Defined(good) {
+				e.Errorf("defined: %v and %v", e.table.Defined(bad), e.table.Defined(good))
+			}
+			if list := e.supervisor.Failures(); len(list) != failures || failures > 0 && list[0].Service != bad {
+				e.Errorf("failures %+v", list)
+			}
+		}
+		check(false, 1)
+		e.cluster.mu.Lock()
+		e.cluster.cursed = federation.ServiceID{}
+		e.cluster.mu.Unlock()
+		time.Sleep(panics.MinPause)
+		synctest.Wait()
+		check(true, 0)
 	})
 }

@@ -1,10 +1,14 @@
 package local
 
 import (
+	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/panics"
 )
 
 // profiles are the profiles that clients watch.
@@ -14,7 +18,8 @@ import (
 // changes before it is built for the first time. Changes of endpoints do not concern
 // the profiles of service ports.
 type profiles struct {
-	build func(federation.ProfileKey) *federation.Profile // fixed; from the objects as they are now
+	build      func(federation.ProfileKey) *federation.Profile // fixed; from the objects as they are now
+	supervisor *panics.Supervisor                              // fixed
 
 	// mu is a leaf: it is held for map access only.
 	mu      sync.Mutex
@@ -25,6 +30,7 @@ type profiles struct {
 // watched is one profile with its watches.
 type watched struct {
 	key    federation.ProfileKey // fixed
+	work   panics.Work           // fixed
 	latest federation.Latest[*federation.Profile]
 
 	refs int        // under profiles.mu: the number of watches
@@ -39,12 +45,27 @@ func topicOf(k federation.ProfileKey) cluster.Topic {
 	return cluster.Topic{Service: k.Service, Instances: k.Instance != ""}
 }
 
-func newProfiles(build func(federation.ProfileKey) *federation.Profile) profiles {
+func newProfiles(build func(federation.ProfileKey) *federation.Profile, supervisor *panics.Supervisor) profiles {
 	return profiles{
-		build:   build,
-		watched: make(map[federation.ProfileKey]*watched),
-		topics:  make(map[cluster.Topic]map[*watched]struct{}),
+		build:      build,
+		supervisor: supervisor,
+		watched:    make(map[federation.ProfileKey]*watched),
+		topics:     make(map[cluster.Topic]map[*watched]struct{}),
 	}
+}
+
+// workOf returns the work of updating a profile. Different keys have different work.
+func workOf(k federation.ProfileKey) panics.Work {
+	w := panics.Work{Where: panics.Profile, Service: k.Service}
+	if k.Addr.IsValid() {
+		w.Object = k.Addr.String()
+	} else {
+		w.Object = fmt.Sprintf("%s:%d", k.Instance, k.Port)
+	}
+	if k.Namespace != "" {
+		w.Object += " for namespace " + k.Namespace
+	}
+	return w
 }
 
 // watch watches one profile. Watches of equal keys share it, and the last one that
@@ -69,7 +90,7 @@ func (p *profiles) acquire(k federation.ProfileKey) *watched {
 	defer p.mu.Unlock()
 	w := p.watched[k]
 	if w == nil {
-		w = &watched{key: k}
+		w = &watched{key: k, work: workOf(k)}
 		p.watched[k] = w
 		t := topicOf(k)
 		if p.topics[t] == nil {
@@ -97,15 +118,21 @@ func (p *profiles) release(w *watched) {
 
 // changed refreshes the profiles that a change concerns.
 func (p *profiles) changed(t cluster.Topic) {
+	for _, w := range p.about(t) {
+		p.refresh(w)
+	}
+}
+
+// refresh publishes a profile again. After a panic clients keep the one that they have, until a retry succeeds.
+func (p *profiles) refresh(w *watched) {
+	p.supervisor.Do(w.work, func() { w.publish(p.build, true) }, func() { p.refresh(w) })
+}
+
+// about returns the profiles that changes of a topic concern.
+func (p *profiles) about(t cluster.Topic) []*watched {
 	p.mu.Lock()
-	list := make([]*watched, 0, len(p.topics[t]))
-	for w := range p.topics[t] {
-		list = append(list, w)
-	}
-	p.mu.Unlock()
-	for _, w := range list {
-		w.publish(p.build, true)
-	}
+	defer p.mu.Unlock()
+	return slices.Collect(maps.Keys(p.topics[t]))
 }
 
 // publish builds the profile, if it was built before only again, and publishes it if it has changed. Of several

@@ -3,11 +3,15 @@ package local
 import (
 	"net/netip"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"go.uber.org/zap"
 	"pgregory.net/rapid"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/panics"
 )
 
 // TestProfilesReference changes objects at random, while watches are opened and closed, and
@@ -17,7 +21,7 @@ func TestProfilesReference(t *testing.T) {
 		now := make(map[cluster.Topic]int) // a version of each topic, which profiles show as their port
 		p := newProfiles(func(k federation.ProfileKey) *federation.Profile {
 			return &federation.Profile{Port: uint16(now[topicOf(k)])}
-		})
+		}, nil)
 		keys := rapid.SampledFrom([]federation.ProfileKey{
 			{Service: shopWeb, Port: 80}, {Service: shopWeb, Port: 81}, {Service: shopWeb, Port: 80, Namespace: "a"}, {Service: shopWeb, Port: 80, Instance: "h"},
 			{Addr: netip.MustParseAddrPort(podAddr)}, {Addr: netip.MustParseAddrPort("10.0.0.1:81")}, {Addr: netip.MustParseAddrPort(webAddr)},
@@ -81,7 +85,7 @@ func TestProfilesAfterPanic(t *testing.T) {
 			panic("broken")
 		}
 		return &federation.Profile{Name: "web"}
-	})
+	}, nil)
 	k := federation.ProfileKey{Service: federation.ServiceID{Namespace: "shop", Name: "web"}, Port: 80}
 	func() {
 		defer func() {
@@ -100,4 +104,46 @@ func TestProfilesAfterPanic(t *testing.T) {
 	if got, _ := w.Get(); got == nil || got.Name != "web" {
 		t.Errorf("got %+v", got)
 	}
+}
+
+// TestPanicOfProfile: a profile whose build panics stays as it was until a retry succeeds, and others of the topic are updated.
+func TestPanicOfProfile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startSupervisor(t)
+		broken, name := false, "before"
+		p := newProfiles(func(k federation.ProfileKey) *federation.Profile {
+			if broken && k.Port == 80 {
+				panic("boom")
+			}
+			return &federation.Profile{Name: name}
+		}, s)
+		bad := p.watch(federation.ProfileKey{Service: shopWeb, Port: 80})
+		good := p.watch(federation.ProfileKey{Service: shopWeb, Port: 81})
+		defer bad.Close()
+		defer good.Close()
+		check := func(bads, goods string, failures int) {
+			t.Helper()
+			b, _ := bad.Get()
+			g, _ := good.Get()
+			if b.Name != bads || g.Name != goods || len(s.Failures()) != failures {
+				t.Errorf("profiles %q and %q, failures %+v", b.Name, g.Name, s.Failures())
+			}
+		}
+		broken, name = true, "after"
+		p.changed(cluster.Topic{Service: shopWeb})
+		check("before", "after", 1)
+		broken = false
+		time.Sleep(2 * time.Second)
+		check("after", "after", 0)
+		if s.Count(panics.Profile) != 1 {
+			t.Errorf("counted %d", s.Count(panics.Profile))
+		}
+	})
+}
+
+// startSupervisor returns a Supervisor that runs until the end of the test.
+func startSupervisor(t *testing.T) *panics.Supervisor {
+	s := panics.New(zap.NewNop())
+	go func() { _ = s.Run(t.Context()) }()
+	return s
 }

@@ -64,7 +64,7 @@ func compareAddresses(t *rapid.T) {
 	cfg := testConfig()
 	withAddresses(&cfg)
 	w := &world{Own: newOn(newFakeAPI(), cfg)}
-	w.state.goLive()
+	w.goLive()
 	all, last := make(objects), make(map[string]string)
 	e := events{world: w, all: all, draw: drawPlaced, resources: []string{"endpointslices", "pods", "pods", "pods", "services", "services", "replicasets", "servers", "servers", "externalworkloads"}}
 	e.run(t, func(t *rapid.T) {

@@ -62,7 +62,7 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 		change(&cfg)
 	}
 	w := &world{t: t, Own: newOn(newFakeAPI(), cfg)}
-	w.state.goLive()
+	w.goLive()
 	return w
 }
 

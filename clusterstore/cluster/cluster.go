@@ -15,6 +15,7 @@ import (
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/legible"
+	"isthmus/internal/panics"
 )
 
 // Config configures a Cluster. Client, Log and Changed are needed.
@@ -26,6 +27,9 @@ type Config struct {
 	Log         *zap.Logger
 	Metrics     *Metrics       // the same for all clusters; nil: no metrics
 	Budget      *budget.Budget // of what is kept, closed when Run returns; nil: no limit
+	// Supervisor recovers from panics of Changed and the like, and of the evaluation of Servers. If it is nil, these end
+	// the process.
+	Supervisor *panics.Supervisor
 
 	// Relist is the time in which each resource is listed once beside its watch, so that what has
 	// drifted is corrected. 0: never.
@@ -118,19 +122,39 @@ func (c *Cluster) drifted(d follow.Drift) {
 func (c *Cluster) Run(ctx context.Context) {
 	var all sync.WaitGroup
 	for range 2 { // one may wait for a large service that is being read for another reason
-		all.Go(func() { c.state.dirty.Run(ctx, c.cfg.Changed) })
+		all.Go(func() { c.state.dirty.Run(ctx, c.changed) })
 	}
 	all.Go(func() { c.state.dirtyPolicies.Run(ctx, c.evaluatePolicy) })
 	if own := c.state.own; own != nil {
-		all.Go(func() { own.dirty.Run(ctx, c.cfg.own.ProfileChanged) })
+		all.Go(func() { own.dirty.Run(ctx, c.profileChanged) })
 	}
 	all.Go(func() {
 		facts.Keep(ctx, c.cfg.Client, c.cfg.Rules.ControllerNamespace, c.Synced(), c.cfg.Relist, c.facts.Store)
 	})
-	c.group.Run(ctx, c.state.goLive)
+	c.group.Run(ctx, c.goLive)
 	all.Wait()
 	c.cfg.Client.Close()
 	c.cfg.Budget.Close()
+}
+
+// goLive evaluates all policies, and then lets changes be reported.
+func (c *Cluster) goLive() {
+	for _, namespace := range c.state.policyNamespaces() {
+		c.evaluatePolicy(namespace, time.Now())
+	}
+	c.state.reportChanges()
+}
+
+// changed reports that what the cluster offers of a service may have changed.
+func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
+	work := panics.Work{Where: panics.Change, Service: svc, Object: c.cfg.Name.String()}
+	c.cfg.Supervisor.Do(work, func() { c.cfg.Changed(svc, at) }, func() { c.changed(svc, at) })
+}
+
+// profileChanged reports that what profiles are made of may have changed.
+func (c *Cluster) profileChanged(about Topic, at time.Time) {
+	work := panics.Work{Where: panics.Change, Service: about.Service, Object: about.String()}
+	c.cfg.Supervisor.Do(work, func() { c.cfg.own.ProfileChanged(about, at) }, func() { c.profileChanged(about, at) })
 }
 
 // Synced returns a channel that is closed once all needed resources (EndpointSlices

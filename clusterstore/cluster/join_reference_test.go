@@ -162,7 +162,7 @@ func FuzzJoinReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareJoins)) }
 func compareJoins(t *rapid.T) {
 	cfg := testConfig()
 	w := &world{Own: newOn(newFakeAPI(), cfg)}
-	w.state.goLive()
+	w.goLive()
 	all := make(objects)
 	var readers []*seen
 	for _, service := range []string{"a", "b"} {

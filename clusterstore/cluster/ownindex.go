@@ -32,6 +32,19 @@ type Topic struct {
 	Instances bool
 }
 
+// String names the topic: different topics have different names.
+func (t Topic) String() string {
+	switch {
+	case t.Owner:
+		return "owner of " + t.IP.String()
+	case t.IP.IsValid():
+		return t.IP.String()
+	case t.Instances:
+		return "hostnames"
+	}
+	return "profiles"
+}
+
 func newOwnIndex() *ownIndex {
 	return &ownIndex{
 		dirty:     fair.NewDirty[Topic](),

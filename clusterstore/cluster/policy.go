@@ -9,6 +9,8 @@ import (
 
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"isthmus/internal/panics"
 )
 
 // policy is the Servers of one namespace that make ports opaque, or can't be read, and which
@@ -21,6 +23,7 @@ import (
 type policy struct {
 	servers map[string]*serverFacts // by name
 	changed bool                    // a Server has changed since the worker has read them
+	failed  bool                    // an evaluation has panicked: the next one evaluates all sets, and touches all Pods
 	logged  bool                    // that not all are used
 	used    *usedServers            // by which sets are evaluated; nil: the worker has not been here
 	pods    map[*pod]*podSet        // nil: the worker has not been here
@@ -69,16 +72,20 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 
 // evaluate evaluates a Pod that is to be put into the state, if no other is like it. state.mu is not held.
 func (s *state) evaluate(key string, o placedPod) placedPod {
-	var by *usedServers
-	s.mu.RLock()
-	if p := s.policies[namespaceOfPod(key)]; p != nil && p.sets[o.facts.alike()] == nil {
-		by = p.used
-	}
-	s.mu.RUnlock()
-	if by != nil {
+	if by := s.serversFor(key, o); by != nil {
 		o.set = &podSet{facts: o.facts.alike(), by: by, opaque: by.opaque(o.facts)}
 	}
 	return o
+}
+
+// serversFor returns the Servers by which a Pod must be evaluated. If another one is like it, that is nil.
+func (s *state) serversFor(key string, o placedPod) *usedServers {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if p := s.policies[namespaceOfPod(key)]; p != nil && p.sets[o.facts.alike()] == nil {
+		return p.used
+	}
+	return nil
 }
 
 // regroup moves a Pod that is put into the state, or has gone, to the set of those like it. If there is none yet, it
@@ -145,35 +152,62 @@ func (s *state) markPolicy(namespace string) {
 // those for which there was no room. It returns why not all Servers are used, the first time that it finds that once the state is live.
 // It is not called twice at the same time for a namespace.
 func (s *state) evaluatePolicy(namespace string) (excess string) {
-	s.lock()
-	p := s.policies[namespace]
+	p, servers, found := s.policyToEvaluate(namespace)
 	if p == nil {
-		s.mu.Unlock()
 		return ""
 	}
-	if p.pods == nil {
-		p.pods, p.sets = make(map[*pod]*podSet), make(map[podFacts]*podSet)
-		for of := range s.podsOf(namespace) {
-			p.join(of, nil)
+	done := false
+	defer func() {
+		if !done {
+			s.policyFailed(namespace, p)
 		}
-	}
-	by, servers := p.used, map[string]*serverFacts(nil)
-	if p.changed {
-		servers, p.changed = maps.Clone(p.servers), false
-	}
-	found := make(map[*podSet]opaquePorts)
-	for _, set := range p.sets {
-		if servers != nil || set.by != by || set.lacks {
-			found[set] = opaquePorts{}
-		}
-	}
-	s.mu.Unlock()
+	}()
+	by := p.used // which this goroutine alone writes
 	if servers != nil {
 		by = useServers(servers)
 	}
 	for set := range found {
 		found[set] = by.opaque(set.facts)
 	}
+	excess = s.usePolicy(namespace, p, by, found)
+	done = true
+	return excess
+}
+
+// policyToEvaluate returns a namespace's policy, its Servers if they have changed, and the sets that are to be evaluated. If
+// the namespace has no policy, all are nil.
+func (s *state) policyToEvaluate(namespace string) (p *policy, servers map[string]*serverFacts, found map[*podSet]opaquePorts) {
+	s.lock()
+	defer s.mu.Unlock()
+	if p = s.policies[namespace]; p == nil {
+		return nil, nil, nil
+	}
+	if p.pods == nil || p.failed {
+		before := p.sets
+		p.pods, p.sets = make(map[*pod]*podSet), make(map[podFacts]*podSet)
+		for of := range s.podsOf(namespace) {
+			var evaluated *podSet
+			if set := before[of.facts.alike()]; set != nil {
+				evaluated = &podSet{facts: set.facts, opaque: set.opaque}
+			}
+			p.join(of, evaluated)
+		}
+	}
+	if p.changed || p.failed {
+		servers, p.changed = maps.Clone(p.servers), false
+	}
+	found = make(map[*podSet]opaquePorts)
+	for _, set := range p.sets {
+		if servers != nil || set.by != p.used || set.lacks {
+			found[set] = opaquePorts{}
+		}
+	}
+	return p, servers, found
+}
+
+// usePolicy stores what was found, and touches the Pods whose opaque ports differ. It returns why not all Servers are used, as
+// evaluatePolicy does.
+func (s *state) usePolicy(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (excess string) {
 	s.lock()
 	defer s.mu.Unlock()
 	if s.policies[namespace] != p {
@@ -182,13 +216,14 @@ func (s *state) evaluatePolicy(namespace string) (excess string) {
 	p.used = by
 	had := p.setOpaque(found)
 	for of, set := range p.pods {
-		if set.opaque != had[set] {
+		if p.failed || set.opaque != had[set] {
 			s.touchPod(of)
 		}
 		if set.by != by { // it is new
 			s.markPolicy(namespace)
 		}
 	}
+	p.failed = false
 	excess = p.excess()
 	s.setUnusable("Servers of namespace "+namespace, excess)
 	if p.logged || !s.live { // the worker will find it again
@@ -196,6 +231,17 @@ func (s *state) evaluatePolicy(namespace string) (excess string) {
 	}
 	p.logged = excess != ""
 	return excess
+}
+
+// policyFailed records that the evaluation of a policy has panicked. Pods keep the opaque ports that they had, as far as they
+// have not got others yet.
+func (s *state) policyFailed(namespace string, p *policy) {
+	s.lock()
+	defer s.mu.Unlock()
+	if s.policies[namespace] == p {
+		p.failed = true
+		s.setUnusable("Servers of namespace "+namespace, "Isthmus panics when it evaluates them, which is a bug; it retries, and until then ports stay as opaque as they were")
+	}
 }
 
 // setOpaque stores what was found by the Servers that are used, and returns what all sets had before. Those of Pods that
@@ -221,9 +267,13 @@ func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePort
 
 // evaluatePolicy evaluates a namespace's policy, and logs once that it is too large.
 func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
-	if excess := c.state.evaluatePolicy(namespace); excess != "" {
-		c.cfg.Log.Warn("not all Servers of a namespace are used", zap.String("namespace", namespace), zap.String("reason", excess))
+	evaluate := func() {
+		if excess := c.state.evaluatePolicy(namespace); excess != "" {
+			c.cfg.Log.Warn("not all Servers of a namespace are used", zap.String("namespace", namespace), zap.String("reason", excess))
+		}
 	}
+	work := panics.Work{Where: panics.Policy, Object: c.cfg.Name.String() + ": namespace " + namespace}
+	c.cfg.Supervisor.Do(work, evaluate, func() { c.state.dirtyPolicies.Add(namespace, namespace, time.Now()) })
 }
 
 // excess describes, for people, why not all Servers are used, or not for all Pods; empty: all are.

@@ -89,7 +89,7 @@ func TestTooMuchPolicyAtStart(t *testing.T) {
 		s := aServer(fmt.Sprintf("s%02d", i), "8080", "", expensive(499))
 		w.feed(s).Update(s)
 	}
-	w.state.goLive()
+	w.goLive()
 	w.evaluate()
 	if w.evaluate(); lines.Len() != 1 {
 		t.Errorf("logged: %v", lines.All())
@@ -137,7 +137,7 @@ func TestPolicyBeforeSync(t *testing.T) {
 	} {
 		w.feed(o).Update(o)
 	}
-	w.state.goLive()
+	w.goLive()
 	if got := w.opaqueAt(8080); got != "10.0.0.1:8080" {
 		t.Errorf("%q is opaque", got)
 	}

@@ -154,20 +154,20 @@ func (s store[T]) Keys(yield func(string) bool) {
 	s.keys(yield)
 }
 
-// goLive evaluates all policies, and makes the state report changes from now on.
-func (s *state) goLive() {
-	s.mu.RLock()
-	namespaces := slices.Collect(maps.Keys(s.policies))
-	s.mu.RUnlock()
-	for _, namespace := range namespaces {
-		s.evaluatePolicy(namespace)
-	}
+// reportChanges makes the state report changes from now on. All policies have been evaluated.
+func (s *state) reportChanges() {
 	s.lock()
 	defer s.mu.Unlock()
 	s.live = true
 	for namespace := range s.policies { // what has changed meanwhile
 		s.markPolicy(namespace)
 	}
+}
+
+func (s *state) policyNamespaces() []string {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Collect(maps.Keys(s.policies))
 }
 
 func (s *state) malformedProxies() int {

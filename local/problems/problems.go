@@ -28,17 +28,22 @@ func New(log *zap.Logger, message string) *Store {
 
 // Set sets the problems of a Service; none: it has none any more.
 func (s *Store) Set(svc federation.ServiceID, list []string) {
+	if before := s.replace(svc, list); len(list) > 0 && !slices.Equal(before, list) {
+		s.log.Warn(s.message, zap.Stringer("service", svc), zap.Strings("problems", list))
+	}
+}
+
+// replace sets the problems of a Service, and returns those that it had before.
+func (s *Store) replace(svc federation.ServiceID, list []string) (before []string) {
 	s.mu.Lock()
-	before := s.all[svc]
+	defer s.mu.Unlock()
+	before = s.all[svc]
 	if len(list) == 0 {
 		delete(s.all, svc)
 	} else {
 		s.all[svc] = list
 	}
-	s.mu.Unlock()
-	if len(list) > 0 && !slices.Equal(before, list) {
-		s.log.Warn(s.message, zap.Stringer("service", svc), zap.Strings("problems", list))
-	}
+	return before
 }
 
 // Clear forgets all problems.
