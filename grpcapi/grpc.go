@@ -1,11 +1,9 @@
 package grpcapi
 
 import (
-	"runtime/debug"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -13,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"isthmus/grpcapi/wire"
+	"isthmus/internal/panics"
 )
 
 const (
@@ -62,7 +61,6 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 
 // panicked reports a panic, and returns what it is for the client.
 func (s *Server) panicked(method string, r any) error {
-	s.metrics.panics.Inc()
-	s.log.Error("panic in a call", zap.String("method", method), zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+	s.opts.Supervisor.Report(panics.Work{Where: panics.Stream, Object: method}, r)
 	return status.Error(codes.Internal, "the gateway failed to handle this call")
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc/test/bufconn"
 
 	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/internal/panics"
 )
 
 // dial serves the world, and connects to it as a proxy does.
@@ -111,7 +113,8 @@ func TestHealth(t *testing.T) {
 
 // TestPanicEndsOneStreamOnly: other streams go on, and its view is released.
 func TestPanicEndsOneStreamOnly(t *testing.T) {
-	w := newWorld(t, Options{Pace: -1})
+	supervisor := panics.New(zap.NewNop())
+	w := newWorld(t, Options{Pace: -1, Supervisor: supervisor})
 	w.offer("", pods("10.0.0.1:80")...)
 	conn := w.dial(t)
 	good, _ := get(t, conn, webAddr, "")
@@ -123,7 +126,7 @@ func TestPanicEndsOneStreamOnly(t *testing.T) {
 	if _, err := bad.Recv(); status.Code(err) != codes.Internal {
 		t.Fatalf("got %v", err)
 	}
-	if n := value(w.server.metrics.panics); n != 1 {
+	if n := supervisor.Count(panics.Stream); n != 1 {
 		t.Errorf("%v panics counted", n)
 	}
 	wiretest.Until(t, "the stream is gone", func() bool { return w.server.Streams() == 1 })

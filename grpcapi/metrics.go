@@ -17,7 +17,6 @@ type metrics struct {
 	endpointProfileOverflow prometheus.Counter
 	stalled                 prometheus.Counter     // the sum of these three
 	closed                  *prometheus.CounterVec // by reason
-	panics                  prometheus.Counter
 	first                   prometheus.Histogram
 	late                    prometheus.Counter
 	profileUpdates          profileUpdates
@@ -41,7 +40,6 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "isthmus_connections_closed_total", Help: "Connections that were closed because their client takes no answers.",
 		}, []string{"reason"}),
-		panics: counter("isthmus_stream_panics_total", "Streams and calls that ended because of a panic in the gateway."),
 		first: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "isthmus_first_frame_seconds",
 			Help:    "How long the first messages of Get streams waited for clusters.",
@@ -54,7 +52,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 	for _, reason := range []string{closedStalled, closedReflection} {
 		m.closed.WithLabelValues(reason)
 	}
-	own := []prometheus.Collector{scraped(m.getOverflow.collect), scraped(m.profileOverflow.collect), m.endpointProfileOverflow, m.stalled, m.closed, m.panics, m.first, m.late, m.workloadUpdates, m.propagation, s.budget.refused,
+	own := []prometheus.Collector{scraped(m.getOverflow.collect), scraped(m.profileOverflow.collect), m.endpointProfileOverflow, m.stalled, m.closed, m.first, m.late, m.workloadUpdates, m.propagation, s.budget.refused,
 		scraped(s.collectStreams), scraped(s.collectEndpoints), scraped(s.collectProfiles)}
 	for _, c := range append(m.calls.collectors(), own...) {
 		if err := r.Register(c); err != nil {

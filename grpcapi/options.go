@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"isthmus/grpcapi/wire"
+	"isthmus/internal/panics"
 )
 
 // Options are a Server's. Zero fields mean the default. Negative ones have a meaning only where they say so.
@@ -34,6 +35,9 @@ type Options struct {
 	// must not block. Default: not called.
 	Stalled func(destination string)
 
+	// Supervisor counts and logs panics. Each ends the call that it comes from. Default: one that is not registered.
+	Supervisor *panics.Supervisor
+
 	Log        *zap.Logger           // default: none
 	Registerer prometheus.Registerer // default: metrics are not exported
 }
@@ -57,6 +61,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Stalled == nil {
 		o.Stalled = func(string) {}
+	}
+	if o.Supervisor == nil {
+		o.Supervisor = panics.New(o.Log)
 	}
 	if o.Registerer == nil {
 		o.Registerer = prometheus.NewRegistry()

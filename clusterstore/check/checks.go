@@ -32,10 +32,11 @@ const (
 	Ports       = "ports"       // that they have the ports
 	Addresses   = "addresses"   // that none is offered twice
 	Definitions = "definitions" // annotations and labels
+	Updates     = "updates"     // that Isthmus can update what clients get
 
 	SliceWriter = "slice-writer" // that one replica writes EndpointSlices, and can
 	Exports     = "exports"      // that one replica writes what clusters export, and can
 )
 
 // Checks are the names of all checks, in the order of results.
-var Checks = []string{API, ClockSkew, Rights, CRDs, LinkSecrets, LinkSecret, LinkState, Objects, Gateways, LinkExpiry, Anchors, PodNetworks, SliceWriter, Exports, Members, Ports, Addresses, Definitions}
+var Checks = []string{API, ClockSkew, Rights, CRDs, LinkSecrets, LinkSecret, LinkState, Objects, Gateways, LinkExpiry, Anchors, PodNetworks, SliceWriter, Exports, Members, Ports, Addresses, Definitions, Updates}

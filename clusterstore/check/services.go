@@ -24,6 +24,9 @@ func (s *Seen) checkServices(r *report) {
 		}
 		r.checkMembers(x)
 		r.checkAddresses(x)
+		for _, f := range x.Failures {
+			r.ofService(Updates, x.Service, Failure, f.String(), "report this bug with the stack from the log (message \"panic: this is a bug in Isthmus\"); docs/operations.md says what to do meanwhile")
+		}
 		for _, problem := range x.Problems {
 			r.ofService(Definitions, x.Service, Warning, problem, "correct the Service's annotations and labels; docs/links.md and docs/preference.md have what they may be")
 		}
@@ -37,6 +40,7 @@ func (s *Seen) checkServices(r *report) {
 	for _, fine := range []struct{ check, text string }{
 		{Members, services(federated)}, {Ports, "all members have the ports that are asked for"},
 		{Addresses, "no address that proxies watch is offered twice"}, {Definitions, "all annotations and labels can be used"},
+		{Updates, "no update of a service has panicked"},
 	} {
 		if !slices.ContainsFunc(r.results, func(x Result) bool { return x.Check == fine.check }) {
 			r.ofService(fine.check, "", OK, fine.text, "")

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
@@ -48,7 +49,9 @@ func TestServiceChecks(t *testing.T) {
 			[]string{"warning ports shop/web: shop/web of cluster east has no port 80 (http is 8080 there), 81: clients of that port are sent to that port of its Pods"}},
 		"a preference": {preferring, nil, []string{"warning definitions shop/web: annotation isthmus.io/prefer: no cluster esat is linked"}},
 		"a problem":    {adminapi.Service{Service: "shop/odd", Problems: []string{"bad"}}, nil, []string{"warning definitions shop/odd: bad"}},
-		"addresses":    {twice, nil, []string{"warning addresses shop/web: port 80: another member too offers 2 addresses of shop/web of cluster north"}},
+		"a panic": {adminapi.Service{Service: "shop/odd", Failures: []adminapi.Failure{{Where: "service", Since: time.Unix(0, 0), Panics: 2, Panic: "boom"}}}, nil, []string{
+			"failure updates shop/odd: Isthmus can't update it, because of a bug: it has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); clients keep what they were sent before"}},
+		"addresses": {twice, nil, []string{"warning addresses shop/web: port 80: another member too offers 2 addresses of shop/web of cluster north"}},
 		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},
 			[]string{"warning slice-writer : the Lease of the replica that writes EndpointSlices can't be used: forbidden"}},
 		"nobody's Lease":       {web(), &adminapi.SliceWriter{}, []string{"warning slice-writer : no replica holds the Lease for writing EndpointSlices"}},

@@ -25,6 +25,7 @@ import (
 	"isthmus/grpcapi"
 	"isthmus/grpcapi/wire"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/panics"
 	"isthmus/local"
 )
 
@@ -38,10 +39,14 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		return nil, err
 	}
 	registry, reports := newRegistry(), newReports(log)
+	supervisor := panics.New(logging.WithOwnLimit(log))
 	table := federation.NewTable(federation.Options{
 		IPv6: o.ipv6, Report: reports.member, ReportRefused: reports.refused, ReportTiers: reports.tiers,
+		Supervise: func(id federation.ServiceID, update, again func()) {
+			supervisor.Do(panics.Work{Where: panics.Service, Service: id}, update, again)
+		},
 	})
-	registry.MustRegister(federationMetrics(table, o.serviceMetrics), tierMetrics(table))
+	registry.MustRegister(supervisor, federationMetrics(table, o.serviceMetrics), tierMetrics(table))
 	metrics, err := cluster.NewMetrics(registry)
 	if err != nil {
 		return nil, err
@@ -58,7 +63,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	here, err := local.New(local.Options{
 		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
 		Preference: &o.preference, Cordon: o.cordon, Region: o.region, Relist: o.relist, Report: reports.cluster,
-		Writer: writer.Writer, Exports: exported,
+		Writer: writer.Writer, Exports: exported, Supervisor: supervisor,
 	})
 	if err != nil {
 		return nil, err
@@ -67,7 +72,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	store, err := newStore(cfg, clusterstore.Options{
 		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6, Local: here,
 		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterMemory)), WhenLost: o.whenLost, LostAfter: o.lostAfter, Relist: o.relist, Report: reports.cluster,
-		Exports: exported, Own: here.Own(),
+		Exports: exported, Own: here.Own(), Supervisor: supervisor,
 	})
 	if err != nil {
 		return nil, err
@@ -77,6 +82,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	}
 	serving := o.server(log, registry)
 	serving.Stalled = reports.stalled
+	serving.Supervisor = supervisor
 	api, err := grpcapi.New(table, here, serving)
 	if err != nil {
 		return nil, err
@@ -90,6 +96,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		},
 		alongside: []part{
 			{name: "preferences", run: func(ctx context.Context) error { return runTicks(ctx, table) }},
+			{name: "retries after panics", run: supervisor.Run},
 		},
 		endFirst: slices.Concat(writer.parts(), exporter.parts()),
 		ready:    new(atomic.Bool),
@@ -99,7 +106,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	g.server = api.GRPC(g.traces.options()...)
 	g.shutdown = newShutdown(o, api, g.server, log)
 	shown := &pages{
-		self: o.self(g.ready.Load), domain: o.domain, table: table, here: here, links: store, streams: api, events: reports.events, writer: writer, exporter: exporter,
+		self: o.self(g.ready.Load), domain: o.domain, table: table, here: here, links: store, streams: api, events: reports.events, writer: writer, exporter: exporter, failures: supervisor.Failures,
 	}
 	g.admin = &admin{
 		ready: g.ready.Load, pages: shown.handlers(),

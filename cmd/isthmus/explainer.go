@@ -64,7 +64,7 @@ func (p *pages) explanation(ctx context.Context, q grpcapi.Question) (encodedPag
 	if err != nil {
 		return encodedPage{}, err
 	}
-	return encodePage(newExplainPage(answer, p.statusByCluster(), p.here.ProblemsOf(answer.Service))), nil
+	return encodePage(newExplainPage(answer, p.statusByCluster(), p.here.ProblemsOf(answer.Service), p.failuresOf(answer.Service))), nil
 }
 
 // question reads what is asked.

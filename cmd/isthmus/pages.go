@@ -11,6 +11,7 @@ import (
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/panics"
 )
 
 // pages makes the debug pages and the lists from what the gateway's parts know.
@@ -24,6 +25,7 @@ type pages struct {
 	events   *events.Log
 	writer   sliceWriter
 	exporter *exporter
+	failures func() []panics.Failure
 }
 
 // ownCluster is what is shown of the gateway's own cluster. It is a *local.Local.
@@ -83,6 +85,16 @@ func (p *pages) streamsPage() (page adminapi.Streams) {
 
 func (p *pages) eventsPage() adminapi.Events {
 	return adminapi.Events{Most: events.Most, Events: p.events.Newest()}
+}
+
+// failuresOf returns why a service can't be updated.
+func (p *pages) failuresOf(id federation.ServiceID) (list []adminapi.Failure) {
+	for _, f := range p.failures() {
+		if f.Service == id {
+			list = append(list, f.Failure)
+		}
+	}
+	return list
 }
 
 // statusByCluster has the status of each cluster. Of several link Secrets for one, at most one

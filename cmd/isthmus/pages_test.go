@@ -14,6 +14,7 @@ import (
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/panics"
 )
 
 // shop is a gateway's parts as its pages see them.
@@ -22,6 +23,8 @@ type shop struct {
 	own    ownShop
 	linked linkedShops
 	served servedShop
+
+	failures []panics.Failure
 }
 
 // newShop has a table, and nothing else.
@@ -29,8 +32,9 @@ func newShop(table *federation.Table) *shop {
 	s := &shop{}
 	s.own.status = adminapi.Cluster{ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}}
 	s.pages = &pages{
-		self:   func() adminapi.Replica { return adminapi.Replica{Name: "me", Ready: true, Domain: "cluster.local"} },
-		domain: "cluster.local", table: table, here: &s.own, links: &s.linked, streams: &s.served, events: events.NewLog(),
+		failures: func() []panics.Failure { return s.failures },
+		self:     func() adminapi.Replica { return adminapi.Replica{Name: "me", Ready: true, Domain: "cluster.local"} },
+		domain:   "cluster.local", table: table, here: &s.own, links: &s.linked, streams: &s.served, events: events.NewLog(),
 	}
 	return s
 }

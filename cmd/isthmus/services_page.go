@@ -11,6 +11,7 @@ import (
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/panics"
 )
 
 // service is what is shown of a service, by its page and by lists.
@@ -26,7 +27,7 @@ func (p *pages) services(views []grpcapi.ViewStatus) []*service {
 	all := make(map[federation.ServiceID]*service)
 	of := func(id federation.ServiceID) *service {
 		if all[id] == nil {
-			all[id] = &service{id: id, Service: adminapi.Service{Service: id.String(), Members: []adminapi.Member{}, Ports: []adminapi.Port{}}}
+			all[id] = &service{id: id, Service: adminapi.Service{Service: strings.TrimPrefix(id.String(), "/"), Members: []adminapi.Member{}, Ports: []adminapi.Port{}}}
 		}
 		return all[id]
 	}
@@ -42,6 +43,15 @@ func (p *pages) services(views []grpcapi.ViewStatus) []*service {
 	for _, one := range p.here.Problems() {
 		namespace, name, _ := strings.Cut(one.Service, "/")
 		of(federation.ServiceID{Namespace: namespace, Name: name}).Problems = one.Problems
+	}
+	for _, f := range p.failures() {
+		id := f.Service
+		if id == (federation.ServiceID{}) {
+			id.Name = f.Object // such as an address
+		}
+		if f.Work.Where != panics.Policy { // which is shown as an object of its cluster that can't be used
+			of(id).Failures = append(of(id).Failures, f.Failure)
+		}
 	}
 	for id, d := range p.table.Definitions() {
 		if all[id] != nil || kindOf(d) != "plain" {

@@ -12,6 +12,7 @@ import (
 	"isthmus/federation"
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/panics"
 )
 
 func shopID(name string) federation.ServiceID {
@@ -43,6 +44,24 @@ func TestServicesPage(t *testing.T) {
 	}
 	if p := s.streamsPage(); p.Streams != 8 || len(p.Views) != 4 {
 		t.Errorf("page of streams %+v", p)
+	}
+}
+
+// TestFailuresOnPages: the pages name the services that can't be updated, since when and why, also those that nobody watches.
+func TestFailuresOnPages(t *testing.T) {
+	s := newShop(federation.NewTable(federation.Options{}))
+	f := adminapi.Failure{Where: "service", Since: time.Unix(1e9, 0), Panics: 2, Panic: "boom"}
+	s.failures = []panics.Failure{
+		{Work: panics.Work{Where: panics.Profile, Object: "10.0.0.1:80"}, Failure: f},
+		{Work: panics.Work{Where: panics.Policy, Object: "east: namespace shop"}, Failure: f},
+		{Work: panics.Work{Where: panics.Service, Service: shopID("web")}, Failure: f},
+	}
+	page := s.servicesPage()
+	if len(page) != 2 || page[0].Service != "10.0.0.1:80" || page[1].Service != "shop/web" || !reflect.DeepEqual(page[1].Failures, []adminapi.Failure{f}) {
+		t.Errorf("page %+v", page)
+	}
+	if list := s.failuresOf(shopID("web")); !reflect.DeepEqual(list, []adminapi.Failure{f}) || s.failuresOf(shopID("api")) != nil {
+		t.Errorf("to explain: %+v", list)
 	}
 }
 

@@ -54,6 +54,7 @@ func (s *explainState) table() (string, []byte) {
 		fmt.Fprintf(&b, "A new stream is refused: %s\n", Printable(p.Refused))
 	}
 	writeList(&b, "Problems of the Service", p.Problems, maxLines)
+	writeList(&b, "Problems of Isthmus", failuresOf(p), maxLines)
 	if p.Tiers != nil {
 		e := adminapi.Service{Service: p.Authority, Preference: p.Preference, Clients: []adminapi.Clients{*p.Tiers}}
 		writeClients(&e, &b, s.Time)
@@ -63,6 +64,14 @@ func (s *explainState) table() (string, []byte) {
 	writeList(&b, "What to do", remedies(p, cmp.Or(s.node, p.Client.Node, p.Client.Zone) != ""), maxLines)
 	s.writeHeld(&b)
 	return s.headline(), b.Bytes()
+}
+
+// failuresOf returns why Isthmus can't update the service.
+func failuresOf(p *adminapi.Explanation) (list []string) {
+	for _, f := range p.Failures {
+		list = append(list, f.String())
+	}
+	return list
 }
 
 func (s *explainState) headline() string {
@@ -75,6 +84,9 @@ func (s *explainState) headline() string {
 		text += " (import)"
 	case p.Federated:
 		text += " (federated)"
+	}
+	if len(p.Failures) > 0 && totalOf(p) == 0 {
+		return fmt.Sprintf("%s: not explained, since Isthmus can't update it; this client keeps %s", text, legible.Count(p.Set.Endpoints, "endpoint", "endpoints"))
 	}
 	n, behind := totalOf(p), p.Verdicts[behindGateway]
 	if behind > 0 && !s.address.IsValid() {

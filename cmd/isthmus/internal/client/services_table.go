@@ -117,6 +117,9 @@ func inUse(c *adminapi.Clients) string {
 // serviceTroubles returns all that is wrong with the service.
 func serviceTroubles(e *adminapi.Service) []string {
 	list := prefixed(e.Service, e.Problems)
+	for _, f := range e.Failures {
+		list = append(list, e.Service+": "+f.String())
+	}
 	for _, m := range e.Members {
 		if m.Reason != "" {
 			list = append(list, fmt.Sprintf("%s: %s of %s is not served: %s", e.Service, m.Service, m.Cluster, m.Reason))
