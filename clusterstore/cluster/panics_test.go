@@ -1,0 +1,89 @@
+package cluster
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"isthmus/federation"
+	"isthmus/internal/panics"
+)
+
+// TestPanicOfPolicy: while the evaluation of a namespace's Servers panics, ports stay as opaque as they were, and the Servers are
+// shown as unusable. Then all changes of that time take effect.
+func TestPanicOfPolicy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := panics.New(zap.NewNop())
+		go func() { _ = s.Run(t.Context()) }()
+		w := newWorld(t, func(c *Config) { c.Supervisor = s })
+		w.put(aService("web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aServer("a", "8080", ""))
+		w.marked()
+		check := func(what, at8080, at9090 string, failures int) {
+			t.Helper()
+			if got := [2]string{w.opaqueAt(8080), w.opaqueAt(9090)}; got != [2]string{at8080, at9090} {
+				t.Errorf("%s: opaque %q", what, got)
+			}
+			if n := len(s.Failures()); n != failures {
+				t.Errorf("%s: %d failures", what, n)
+			}
+			if list := w.Health().Unusable; len(list) != failures || failures > 0 && !strings.Contains(list[0], "Isthmus panics") {
+				t.Errorf("%s: unusable %q", what, list)
+			}
+		}
+		check("before", "10.0.0.1:8080", "", 0)
+		servers := w.state.policies["ns"].servers
+		servers["broken"] = &serverFacts{number: 1} // without a selector, which no decoded Server lacks
+		w.put(aServer("b", "9090", ""))
+		w.del(aServer("a", "", ""))
+		check("broken", "10.0.0.1:8080", "", 1)
+		delete(servers, "broken")
+		time.Sleep(time.Minute)
+		if list := w.marked(); !slices.Contains(list, "web") {
+			t.Errorf("marked %q", list)
+		}
+		check("repaired", "", "10.0.0.1:9090", 0)
+	})
+}
+
+// TestPanicOfChange: a change that panics on its way does not hold up others of its namespace, and is reported again.
+func TestPanicOfChange(t *testing.T) {
+	var mu sync.Mutex
+	broken, tries := true, 0
+	inCluster(t, func(c *Config, _ *fakeAPI) {
+		report := c.Changed
+		c.Supervisor = panics.New(zap.NewNop())
+		c.Changed = func(svc federation.ServiceID, at time.Time) {
+			mu.Lock()
+			defer mu.Unlock()
+			if svc.Name == "bad" {
+				if tries++; broken {
+					panic("boom")
+				}
+			}
+			report(svc, at)
+		}
+	}, func(r *running) {
+		go func() { _ = r.cfg.Supervisor.Run(r.t.Context()) }()
+		r.until("synced", time.Minute, r.isSynced)
+		r.api.send(watch.Added, aService("bad"))
+		r.api.send(watch.Added, aService("good"))
+		synctest.Wait()
+		mu.Lock()
+		if !slices.Equal(r.changes, []string{"good"}) || tries != 1 {
+			t.Errorf("reported %q, tried %d times", r.changes, tries)
+		}
+		broken = false
+		mu.Unlock()
+		time.Sleep(panics.MinPause)
+		synctest.Wait()
+		if !slices.Equal(r.changes, []string{"good", "bad"}) || len(r.cfg.Supervisor.Failures()) != 0 {
+			t.Errorf("reported %q, failures %+v", r.changes, r.cfg.Supervisor.Failures())
+		}
+	})
+}
