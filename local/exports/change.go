@@ -48,14 +48,20 @@ type Change struct {
 	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []metav1.Condition; nil: there is none.
 	Before, After any
 
-	link    string        // by which writes take turns
+	turn    string        // by which writes take turns
 	content func() string // differs for what is to be different
 	known   func() string // differs for what is there; nil: the API keeps all that is written
 	do      do
 }
 
-// importsLink is before the link by which writes of ServiceImports and ServiceExports take turns: the API may be slow for these alone.
-const importsLink = "MCS "
+// turnOfImport returns the turn of writes of ServiceImports and ServiceExports. They have turns of their own, since the API may be slow for
+// these alone. Only objects that no export asks for share one turn, whatever their kind.
+func turnOfImport(turn string) string {
+	if turn == plan.SharedTurn {
+		return turn
+	}
+	return "MCS " + turn
+}
 
 // client returns that of a kind of object, in a namespace.
 type client[O any] func(w *Writer, namespace string) typed.WithStatus[O]
@@ -73,7 +79,7 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 		want := &p.Services[i]
 		have := world.Services[want.ID]
 		if next, differs := want.Over(have); differs {
-			c := Change{Object: Object{Kind: Service, ID: want.ID}, Verb: Create, Of: want.Of, For: want.Kind, After: &next, link: want.Link, content: want.Content}
+			c := Change{Object: Object{Kind: Service, ID: want.ID}, Verb: Create, Of: want.Of, For: want.Kind, After: &next, turn: want.Turn, content: want.Content}
 			if have != nil {
 				c.Verb, c.Before = Update, have
 			}
@@ -87,7 +93,7 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 		want := &p.Imports[i]
 		have := world.Imports[want.ID]
 		next, differs, status := want.Over(have)
-		c := Change{Object: Object{Kind: ServiceImport, ID: want.ID}, Of: want.ID, For: plan.Import, After: &next, link: importsLink + want.Link, content: want.Content}
+		c := Change{Object: Object{Kind: ServiceImport, ID: want.ID}, Of: want.ID, For: plan.Import, After: &next, turn: turnOfImport(want.Turn), content: want.Content}
 		if have != nil {
 			c.Before = have
 		}
@@ -114,18 +120,18 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 		want := &p.Exports[i]
 		if next, differs := want.Over(want.Have.Conditions); differs {
 			all = append(all, Change{
-				Object: Object{ServiceExport, want.ID, true}, Verb: Status, Of: want.ID, For: plan.Import, Before: want.Have.Conditions, After: next, link: importsLink,
+				Object: Object{ServiceExport, want.ID, true}, Verb: Status, Of: want.ID, For: plan.Import, Before: want.Have.Conditions, After: next, turn: turnOfImport(""),
 				content: want.Content, known: func() string { return knownConditions(want.Have) },
 				do: put(serviceExports, overExport(want), func(o *mcs.ServiceExport) string { return knownConditions(object.ReadExport(o, true)) }),
 			})
 		}
 	}
 	for _, u := range p.Delete {
-		all = append(all, Change{Object: Object{Kind: Service, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Services[u.ID], link: u.Link,
+		all = append(all, Change{Object: Object{Kind: Service, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Services[u.ID], turn: u.Turn,
 			do: remove(services, func(o *corev1.Service) bool { return u.Mine(world.Settings, object.Read(o)) })})
 	}
 	for _, u := range p.DeleteImports {
-		all = append(all, Change{Object: Object{Kind: ServiceImport, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Imports[u.ID], link: importsLink + u.Link,
+		all = append(all, Change{Object: Object{Kind: ServiceImport, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Imports[u.ID], turn: turnOfImport(u.Turn),
 			do: remove(imports, func(o *mcs.ServiceImport) bool { return u.MineImport(world.Settings, object.ReadImport(o)) })})
 	}
 	return all
@@ -155,7 +161,7 @@ func overExport(want *plan.ExportConditions) func(have *mcs.ServiceExport) *mcs.
 		if have.DeletionTimestamp != nil || string(have.UID) != want.Have.UID {
 			return nil
 		}
-		next, differs := want.Over(object.ReadExport(have, true).Conditions)
+		next, differs := want.Over(have.Status.Conditions)
 		if !differs {
 			return nil
 		}

@@ -54,7 +54,7 @@ func (t *term) pass() writes.Pass[Object] {
 	for _, c := range Changes(world, p) {
 		o, of := t.loop.History(c.Object), exportsFor{c.Of, c.For == plan.Import}
 		failing[of] = failing[of] || c.Verb != Delete && 0 < o.Failures && o.Failures < failuresDelay
-		one := writes.Task[Object]{Key: c.Object, Turn: c.link, Within: c.Namespace, Passing: c.Verb == Delete}
+		one := writes.Task[Object]{Key: c.Object, Turn: c.turn, Within: c.Namespace, Passing: c.Verb == Delete}
 		if waits := c.Verb == Delete && failing[of]; !waits && !isLeft(&o, &c) { // nothing goes before what is to be in its place is there
 			one.Do = func(context.Context) writes.Outcome { return t.write(&c, &o) }
 		}

@@ -2,6 +2,7 @@ package object
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,6 +12,12 @@ import (
 	"isthmus/local/exports/plan"
 )
 
+// How much of a status is read: anybody may have written it.
+const (
+	maxClusters   = 256
+	maxConditions = 32
+)
+
 // ReadExport returns what plans know of a ServiceExport, with its conditions if own. It shares nothing with it.
 func ReadExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
 	e := &plan.ServiceExport{
@@ -18,7 +25,7 @@ func ReadExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
 		Labels: clone(o.Spec.ExportedLabels), Annotations: clone(o.Spec.ExportedAnnotations),
 	}
 	if own {
-		e.Conditions = conditions(o.Status.Conditions)
+		e.Conditions = conditions(o.Status.Conditions, "Valid", "Ready", "Conflict")
 	}
 	return e
 }
@@ -35,14 +42,14 @@ func ReadImport(o *mcs.ServiceImport) *plan.ServiceImport {
 			SessionAffinity: o.Spec.SessionAffinity, SessionAffinityConfig: o.Spec.SessionAffinityConfig,
 			InternalTrafficPolicy: o.Spec.InternalTrafficPolicy, TrafficDistribution: o.Spec.TrafficDistribution,
 		}),
-		Conditions: conditions(o.Status.Conditions),
+		Conditions: conditions(o.Status.Conditions, "Ready"),
 	}
 	for _, p := range o.Spec.Ports {
 		q := port(&corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
 		q.Target = ""
 		i.Ports = append(i.Ports, q)
 	}
-	for _, c := range o.Status.Clusters {
+	for _, c := range o.Status.Clusters[:min(len(o.Status.Clusters), maxClusters)] {
 		i.Clusters = append(i.Clusters, strings.Clone(c.Cluster))
 	}
 	return i
@@ -90,12 +97,27 @@ func WriteImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.Service
 	for _, c := range next.Clusters {
 		o.Status.Clusters = append(o.Status.Clusters, mcs.ClusterStatus{Cluster: c})
 	}
-	o.Status.Conditions = next.Conditions
+	for _, c := range next.Conditions { // others stay, also those that are not read
+		i := slices.IndexFunc(o.Status.Conditions, func(have metav1.Condition) bool { return have.Type == c.Type })
+		if i < 0 {
+			o.Status.Conditions = append(o.Status.Conditions, c)
+		} else {
+			o.Status.Conditions[i] = c
+		}
+	}
 	return o
 }
 
-func conditions(all []metav1.Condition) (list []metav1.Condition) {
+// conditions returns the conditions of an object: those of these types, and others up to maxConditions in all.
+func conditions(all []metav1.Condition, ours ...string) (list []metav1.Condition) {
+	others := maxConditions - len(ours)
 	for _, c := range all {
+		if !slices.Contains(ours, c.Type) {
+			if others == 0 {
+				continue
+			}
+			others--
+		}
 		c.Type, c.Reason, c.Message, c.Status = strings.Clone(c.Type), strings.Clone(c.Reason), strings.Clone(c.Message), metav1.ConditionStatus(strings.Clone(string(c.Status)))
 		list = append(list, c)
 	}

@@ -1,11 +1,13 @@
 package object
 
 import (
+	"fmt"
 	"reflect"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/local/exports/plan"
 )
@@ -44,4 +46,27 @@ func TestImportThereAndBack(t *testing.T) {
 			t.Fatalf("got  %+v\nwant %+v", got, want)
 		}
 	})
+}
+
+// TestStatusBounds: of a status that anybody may have written a bounded amount is read, the condition that matters among it, and what is
+// not read stays when the rest is written.
+func TestStatusBounds(t *testing.T) {
+	have := &mcs.ServiceImport{}
+	for i := range 1000 {
+		have.Status.Clusters = append(have.Status.Clusters, mcs.ClusterStatus{Cluster: fmt.Sprint("cluster-", i)})
+		have.Status.Conditions = append(have.Status.Conditions, metav1.Condition{Type: fmt.Sprint("Other", i)})
+	}
+	have.Status.Conditions = append(have.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse})
+	read := ReadImport(have)
+	if n := len(read.Clusters); n != maxClusters {
+		t.Errorf("%d clusters are read", n)
+	}
+	if n := len(read.Conditions); n != maxConditions || read.Conditions[n-1].Type != "Ready" {
+		t.Fatalf("%d conditions are read, the last one is %+v", n, read.Conditions[n-1])
+	}
+	read.Conditions[maxConditions-1].Status = metav1.ConditionTrue
+	written := WriteImport(read, have).Status.Conditions
+	if n := len(written); n != 1001 || written[1000].Status != metav1.ConditionTrue {
+		t.Errorf("%d conditions are written, the last one is %+v", n, written[n-1])
+	}
 }

@@ -126,12 +126,13 @@ func affinity(t plan.Traffic) (corev1.ServiceAffinity, *corev1.SessionAffinityCo
 
 // ports returns those of a plan. What plans don't know of a port stays.
 func ports(want []plan.Port, have []corev1.ServicePort) (all []corev1.ServicePort) {
+	known := make(map[plan.Port]corev1.ServicePort, len(have))
+	for i := range have {
+		known[port(&have[i])] = have[i]
+	}
 	for i := range want {
 		p := &want[i]
-		q := corev1.ServicePort{}
-		if at := slices.IndexFunc(have, func(h corev1.ServicePort) bool { return port(&h) == *p }); at >= 0 {
-			q = have[at]
-		}
+		q := known[*p]
 		q.Name, q.Protocol, q.Port = p.Name, corev1.Protocol(p.Protocol), int32(p.Number)
 		q.AppProtocol, q.TargetPort = nil, intstr.IntOrString{}
 		if p.AppProtocol != "" {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"isthmus/internal/legible"
 )
@@ -77,7 +78,7 @@ func limited(labels, annotations map[string]string, label, annotation func(key s
 		return chosen
 	}
 	c.labels = choose("label", labels, label, validValue)
-	c.annotations = choose("annotation", annotations, annotation, func(string) bool { return true })
+	c.annotations = choose("annotation", annotations, annotation, utf8.ValidString)
 	c.refused = legible.First(c.refused, mostRefused)
 	return c
 }
@@ -101,7 +102,7 @@ func record(labels, annotations map[string]string) string {
 // recorded returns the record's hashes, by key.
 func recorded(text string) (labels, annotations map[string]string) {
 	labels, annotations = make(map[string]string), make(map[string]string)
-	for item := range strings.SplitSeq(text, ",") {
+	for item := range strings.SplitSeq(firstItems(text, maxRecordBytes), ",") {
 		what, hash, _ := strings.Cut(item, "=")
 		if key, ok := strings.CutPrefix(what, "label:"); ok {
 			labels[key] = hash

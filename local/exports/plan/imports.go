@@ -27,7 +27,7 @@ func (m *maker) wantImport(one *merged) {
 	if held := !slices.ContainsFunc(one.parts, func(p *part) bool { return p.state != OnHold }); held && (have == nil || derived == nil && !one.headless) {
 		return // what goes is not made anew
 	}
-	w := WantedImport{ID: one.of, Link: one.parts[0].cluster, settings: m.Settings, metadata: one.metadata, kind: m.typeOf(one, have), clusters: m.exporters(one)}
+	w := WantedImport{ID: one.of, Turn: m.turn(one.parts, one.group), settings: m.Settings, metadata: one.metadata, kind: m.typeOf(one, have), clusters: m.exporters(one)}
 	w.metadata.labels, w.metadata.annotations = m.mark("ServiceImport", w.ID)
 	if one.deciding != nil && !one.metadata.keep {
 		traffic := one.deciding.export.Service.Traffic.usable()

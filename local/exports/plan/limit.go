@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -12,67 +13,155 @@ import (
 // not start.
 const (
 	maxOfLink      = 1000 // objects that a link has a part in
-	maxOfNamespace = 250  // of these, in one namespace
+	maxOfNamespace = 250  // of these, in one namespace; also of the local cluster's exports
 	maxObjects     = 5000
 	maxMembers     = 256 // of one object
 )
 
-// limit leaves out what is too much: what is written already comes first, then by name.
+// How much of an object with the mark is read: anybody may have written it. What is written is never more than that.
+const (
+	maxMembersBytes = 32 << 10 // of the list of members: maxMembers of the longest names
+	maxRecordBytes  = 64 << 10 // of the record of what was copied
+)
+
+// limit leaves out what is too much.
+//
+// How many places a namespace gets depends on exports and on the Memory alone, so that forged objects of one namespace take
+// no places from another. Within a namespace, written objects come first, then names in order. A limit refuses what is new:
+// an object that is written stays while something is exported for it.
 func (m *maker) limit() {
-	ofLink := make(map[string][]gone)
+	m.limitClusters()
+	m.limitAll()
+	m.followRead()
+	m.limitMembers()
+	for g, parts := range m.parts {
+		m.remember(g, parts)
+	}
+}
+
+// claim is a part or a group that asks for a place in a limit.
+type claim struct {
+	gone
+	placed bool // it had a place in the plan before
+	had    bool // an object has it
+}
+
+// limitClusters limits the objects that each cluster has a part in.
+func (m *maker) limitClusters() {
+	claims := make(map[string]map[string][]claim) // by cluster and namespace
+	for g, parts := range m.parts {
+		for _, p := range parts {
+			what := gone{g, p.cluster}
+			if claims[p.cluster] == nil {
+				claims[p.cluster] = make(map[string][]claim)
+			}
+			of := claims[p.cluster]
+			of[g.of.Namespace] = append(of[g.of.Namespace], claim{what, m.before.seen[what] || m.after.lost[what].place, m.hasMarked(what)})
+		}
+	}
+	for name, of := range claims {
+		most, whose := maxOfLink, "for this link"
+		if name == "" {
+			most, whose = math.MaxInt, "of this cluster"
+		}
+		places(of, most, maxOfNamespace, func(c claim, n int) {
+			switch {
+			case c.had:
+				m.unplaced[c.gone] = true
+			case n >= maxOfNamespace:
+				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s in one namespace", maxOfNamespace, whose))
+			default:
+				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s", most, whose))
+			}
+		})
+	}
+}
+
+// hasMarked reports whether an object with the mark names the cluster of a part.
+func (m *maker) hasMarked(what gone) bool {
+	had := m.have[what.group]
+	return had.has(what.from) && had.marked
+}
+
+// limitAll limits the objects that are written in all.
+func (m *maker) limitAll() {
+	claims := make(map[string][]claim)
+	for g, parts := range m.parts {
+		c := claim{gone: gone{group: g}}
+		counts := false
+		for _, p := range parts {
+			what := gone{g, p.cluster}
+			counts = counts || !m.unplaced[what]
+			c.placed = c.placed || m.before.seen[what] || m.after.lost[what].place
+		}
+		if had := m.have[g]; had != nil {
+			c.had = had.marked && len(had.clusters) > 0
+		}
+		if counts {
+			claims[g.of.Namespace] = append(claims[g.of.Namespace], c)
+		}
+	}
+	places(claims, maxObjects, math.MaxInt, func(c claim, _ int) {
+		for _, p := range slices.Clone(m.parts[c.group]) {
+			what := gone{c.group, p.cluster}
+			if c.had {
+				m.unplaced[what] = true
+			} else {
+				m.leaveOut(what, fmt.Sprintf("there are more than %d in all", maxObjects))
+			}
+		}
+	})
+}
+
+// places gives at most most places to claims, and at most ofNamespace of them to one namespace: first to claims that had one,
+// then in the order of the namespaces. It calls over for each claim that gets none, with how many of its namespace come before.
+func places(claims map[string][]claim, most, ofNamespace int, over func(c claim, n int)) {
+	kept := make(map[string]int) // places of before, by namespace
+	for namespace, all := range claims {
+		slices.SortFunc(all, func(a, b claim) int {
+			return cmp.Or(later(!a.placed)-later(!b.placed), later(!a.had)-later(!b.had), compareGroups(a.group, b.group))
+		})
+		n := slices.IndexFunc(all, func(c claim) bool { return !c.placed })
+		if n < 0 {
+			n = len(all)
+		}
+		kept[namespace] = min(n, ofNamespace)
+		most -= kept[namespace]
+	}
+	for _, namespace := range slices.Sorted(maps.Keys(claims)) {
+		all := claims[namespace]
+		more := max(0, min(len(all), ofNamespace)-kept[namespace])
+		more = min(more, max(0, most))
+		most -= more
+		for n := kept[namespace] + more; n < len(all); n++ {
+			over(all[n], n)
+		}
+	}
+}
+
+// limitMembers limits the parts of each object.
+func (m *maker) limitMembers() {
 	for g, parts := range m.parts {
 		slices.SortFunc(parts, func(a, b *part) int { return decides(g, a, b) })
-		if len(parts) > maxMembers {
-			for _, p := range parts[maxMembers:] {
-				m.verdict(g, p.cluster, OverNumber, fmt.Sprintf("there are more than %d members", maxMembers), p.until)
-			}
-			m.parts[g] = parts[:maxMembers]
+		if len(parts) <= maxMembers {
+			continue
 		}
-		for _, p := range m.parts[g] {
-			ofLink[p.cluster] = append(ofLink[p.cluster], gone{g, p.cluster})
+		for _, p := range parts[maxMembers:] {
+			m.verdict(g, p.cluster, OverNumber, fmt.Sprintf("there are more than %d members", maxMembers), p.until)
 		}
-	}
-	for name, all := range ofLink {
-		if name != "" {
-			m.limitLink(all)
-		}
-	}
-	m.limitAll()
-}
-
-func (m *maker) limitLink(all []gone) {
-	slices.SortFunc(all, func(a, b gone) int { return m.first(a.group, b.group, a.from) })
-	ofNamespace := make(map[string]int)
-	n := 0
-	for _, one := range all {
-		in := one.of.Namespace
-		switch {
-		case n == maxOfLink:
-			m.leaveOut(one, fmt.Sprintf("there are more than %d for this link", maxOfLink))
-		case ofNamespace[in] == maxOfNamespace:
-			m.leaveOut(one, fmt.Sprintf("there are more than %d for this link in one namespace", maxOfNamespace))
-		default:
-			n++
-			ofNamespace[in]++
-		}
+		m.parts[g] = parts[:maxMembers]
 	}
 }
 
-func (m *maker) limitAll() {
-	all := slices.SortedFunc(maps.Keys(m.parts), func(a, b group) int { return m.first(a, b, "") })
-	for _, g := range all[min(len(all), maxObjects):] {
-		for _, p := range slices.Clone(m.parts[g]) {
-			m.leaveOut(gone{g, p.cluster}, fmt.Sprintf("there are more than %d in all", maxObjects))
+// remember records for the next plan which parts an export asked for.
+func (m *maker) remember(g group, parts []*part) {
+	for _, p := range parts {
+		what := gone{g, p.cluster}
+		_, seen := m.before.seen[what]
+		if _, lost := m.after.lost[what]; !lost && (seen || p.export != nil) {
+			m.after.seen[what] = !m.unplaced[what]
 		}
 	}
-}
-
-// first orders groups by whether the cluster (empty: any) has a part in what is written, then by name.
-func (m *maker) first(a, b group, cluster string) int {
-	had := func(g group) bool {
-		return m.have[g][cluster] || cluster == "" && slices.Contains(slices.Collect(maps.Values(m.have[g])), true)
-	}
-	return cmp.Or(later(!had(a))-later(!had(b)), compareGroups(a, b))
 }
 
 func compareGroups(a, b group) int {

@@ -15,16 +15,29 @@ const (
 // one by one before that shows.
 const kindTime = 3 * time.Second
 
-// Memory is what a plan takes over from the one before: since when something has been missing. The zero value is that of
-// a writer that has just begun, which waits from then on.
+// Memory is what a plan takes over from the plan before it. The zero value is that of a leader that has just begun.
+//
+// Anybody who may create Services in one namespace can forge the mark and name any cluster in an object. So Memory
+// tells parts that an export asked for from parts that only an object names.
 type Memory struct {
-	unlinked map[string]time.Time // when a cluster was first seen to be linked no longer
-	lost     map[gone]loss        // parts that no export asks for any more, while they are in what is written, and for massTime at least
+	// seen holds the parts that an export asked for while this leader led, and that are still wanted or kept. The value
+	// says whether the part has a place in the limits.
+	seen map[gone]bool
+	// lost holds the parts that no export asks for any more, while an object has them and for massTime at least.
+	lost map[gone]loss
+	// unlinked says when this leader first saw a part of a cluster that is not linked.
+	unlinked map[gone]time.Time
+	// crowded says when this leader first saw an object with more parts of clusters that are not linked than are followed.
+	crowded map[group]time.Time
 }
 
 // loss is when a part was lost, and until when it stays. Once that is over it does not begin anew, however long it takes to remove the
 // part.
-type loss struct{ since, until time.Time }
+type loss struct {
+	since, until time.Time
+	seen         bool // an export asked for the part while this leader led
+	place        bool // the part has a place in the limits
+}
 
 // gone is a part of a cluster.
 type gone struct {
@@ -33,103 +46,191 @@ type gone struct {
 }
 
 func newMemory() Memory {
-	return Memory{make(map[string]time.Time), make(map[gone]loss)}
+	return Memory{
+		seen:     make(map[gone]bool),
+		lost:     make(map[gone]loss),
+		unlinked: make(map[gone]time.Time),
+		crowded:  make(map[group]time.Time),
+	}
 }
 
-// keepMissing decides on parts that are there and that no export asks for: they are kept, or go.
+// keepMissing decides on parts that objects have and that no export asks for: they are kept, held or removed.
 func (m *maker) keepMissing() {
-	offered := make(map[gone]bool)
-	for g, parts := range m.parts {
-		for _, p := range parts {
-			offered[gone{g, p.cluster}] = true
-		}
-	}
-	missing := make(map[string][]group) // by cluster, of those that are in sync
-	for g, clusters := range m.have {
-		for name := range clusters {
+	offered := m.offered()
+	m.carryLosses(offered)
+	var missing []gone // in objects, of clusters in sync
+	for g, had := range m.have {
+		for _, name := range had.clusters {
+			what := gone{g, name}
 			c := m.clusters[name]
 			switch {
-			case offered[gone{g, name}]:
+			case offered[what]:
+			case c == nil && m.confirmed(what):
+				m.keepUnlinked(what)
 			case c == nil:
-				m.keepUnlinked(g, name)
+				m.unlinked[g] = append(m.unlinked[g], name)
 			case !m.allowed(c, g): // by a flag or annotation
-			case !c.knows(g.kind), g.kind == Import && m.Imports == nil: // the latter at a start
-				m.keep(g, name, Kept, time.Time{})
-			case clusters[name]: // what has no mark is not adopted then: place sees to it
-				missing[name] = append(missing[name], g)
+			case !m.knows(c, g.kind):
+				m.keep(what, Kept, time.Time{})
+			case had.marked: // what has no mark is not adopted then: place sees to it
+				missing = append(missing, what)
+				m.lose(what)
 			}
 		}
 	}
-	went := make(map[string]int) // how many parts of a cluster have been removed
+	m.removeOrHold(missing, offered)
+}
+
+// offered returns the parts that exports ask for.
+func (m *maker) offered() map[gone]bool {
+	all := make(map[gone]bool)
+	for g, parts := range m.parts {
+		for _, p := range parts {
+			all[gone{g, p.cluster}] = true
+		}
+	}
+	return all
+}
+
+// knows reports whether what a linked cluster exports for a kind is known, and what is written for that kind.
+func (m *maker) knows(c *Cluster, k Kind) bool {
+	return c.knows(k) && (k != Import || m.Imports != nil) // not read yet after a start
+}
+
+// carryLosses takes over losses from the plan before, and records parts of known clusters that an export asked for until now.
+func (m *maker) carryLosses(offered map[gone]bool) {
 	for what, l := range m.before.lost {
-		recent, there := m.Now.Sub(l.since) < massTime, m.have[what.group][what.from]
-		if !offered[what] && (recent || there && m.Now.Before(l.until)) { // the latter also while the cluster is not known
+		recent := l.seen && m.Now.Sub(l.since) < massTime
+		held := m.has(what) && m.Now.Before(l.until) // also while the cluster is not known
+		if !offered[what] && (recent || held) {
 			m.after.lost[what] = l
 		}
-		if recent && !there && !offered[what] {
-			went[what.from]++
-		}
 	}
-	for name, groups := range missing {
-		m.removeOrHold(m.clusters[name], groups, went[name])
-	}
-}
-
-func (m *maker) keep(g group, cluster string, s State, until time.Time) {
-	m.parts[g] = append(m.parts[g], &part{cluster: cluster, link: m.clusters[cluster], state: s, until: until})
-}
-
-func (m *maker) keepUnlinked(g group, name string) {
-	since, ok := m.before.unlinked[name]
-	if !ok {
-		since = m.Now
-	}
-	m.after.unlinked[name] = since
-	if until := since.Add(m.UnlinkedAfter); m.Now.Before(until) {
-		m.keep(g, name, OnHold, until)
-	}
-}
-
-// removeOrHold lets the parts go that a cluster no longer exports, unless it has lost most of what it had at once: that it had, with those
-// that went already, and that it has lost are counted within massTime.
-func (m *maker) removeOrHold(c *Cluster, missing []group, went int) {
-	had, lost := went, went
-	for _, clusters := range m.have {
-		if clusters[c.Name] {
-			had++
-		}
-	}
-	for _, g := range missing {
-		l := m.lose(c, g)
-		m.after.lost[gone{g, c.Name}] = l
-		if m.Now.Sub(l.since) < massTime {
-			lost++
-		} else {
-			had--
-		}
-	}
-	mass := lost >= massParts && 2*lost > had
-	for _, g := range missing {
-		l := m.after.lost[gone{g, c.Name}]
-		if mass || g.kind == Import && (c.Emptied || m.MCSVersion == "") {
-			l.until = l.since.Add(m.UnlinkedAfter)
-			m.after.lost[gone{g, c.Name}] = l
-		}
-		if m.Now.Before(l.until) {
-			m.keep(g, c.Name, OnHold, l.until)
+	for what := range m.before.seen {
+		c := m.clusters[what.from]
+		if c != nil && !offered[what] && m.allowed(c, what.group) && m.knows(c, what.kind) {
+			m.lose(what)
 		}
 	}
 }
 
-// lose returns when a part that is missing was lost.
-func (m *maker) lose(c *Cluster, g group) loss {
-	what := gone{g, c.Name}
+// has reports whether an object names the cluster of a part.
+func (m *maker) has(what gone) bool { return m.have[what.group].has(what.from) }
+
+// confirmed reports whether an export asked for a part while this leader led. Only an object names any other part that
+// no export asks for.
+func (m *maker) confirmed(what gone) bool {
+	_, seen := m.before.seen[what]
+	return seen || m.after.lost[what].seen
+}
+
+// keep adds a part that no export asks for.
+func (m *maker) keep(what gone, s State, until time.Time) {
+	p := &part{cluster: what.from, link: m.clusters[what.from], state: s, until: until}
+	if m.confirmed(what) {
+		m.parts[what.group] = append(m.parts[what.group], p)
+	} else {
+		m.read[what.group] = append(m.read[what.group], p)
+	}
+}
+
+// keepUnlinked holds a part of a cluster that is not linked.
+func (m *maker) keepUnlinked(what gone) {
+	since := m.sinceUnlinked(what)
+	until := since.Add(m.UnlinkedAfter)
+	if !m.Now.Before(until) {
+		m.after.crowded[what.group] = since // one time for all of an object, however long it takes to remove them
+		return
+	}
+	m.after.unlinked[what] = since
+	m.keep(what, OnHold, until)
+}
+
+// sinceUnlinked returns when this leader first saw a part of a cluster that is not linked.
+func (m *maker) sinceUnlinked(what gone) time.Time {
+	if since, ok := m.before.unlinked[what]; ok {
+		return since
+	}
+	if since, ok := m.before.crowded[what.group]; ok {
+		return since
+	}
+	return m.Now
+}
+
+// lose records when a part was lost.
+func (m *maker) lose(what gone) {
+	if _, known := m.after.lost[what]; known {
+		return
+	}
 	l, known := m.before.lost[what]
-	if _, asks := m.verdicts[what]; !known { // asks: there is an export still, that may not have it
-		l = loss{m.Now, m.Now}
-		if g.kind == Import && !asks {
+	if !known {
+		l = loss{since: m.Now, until: m.Now}
+		l.place, l.seen = m.before.seen[what]
+		_, asks := m.verdicts[what] // there is an export still, that may not have the part
+		if what.kind == Import && !asks {
 			l.until = m.Now.Add(kindTime)
 		}
 	}
-	return l
+	m.after.lost[what] = l
+}
+
+// removeOrHold lets the parts go that a cluster no longer exports, unless the cluster has lost most of its exports at once.
+func (m *maker) removeOrHold(missing []gone, offered map[gone]bool) {
+	mass := m.massLosses(missing, offered)
+	for _, what := range missing {
+		l := m.after.lost[what]
+		if mass[m.tallyOf(what, l.seen)] || what.kind == Import && (m.clusters[what.from].Emptied || m.MCSVersion == "") {
+			l.until = l.since.Add(m.UnlinkedAfter)
+			m.after.lost[what] = l
+		}
+		if m.Now.Before(l.until) {
+			m.keep(what, OnHold, l.until)
+		}
+	}
+}
+
+// tally names what is counted together to find a mass loss: the exports of a cluster that this leader has seen, or what
+// only the objects of one namespace say about a cluster.
+type tally struct{ cluster, namespace string }
+
+func (m *maker) tallyOf(what gone, seen bool) tally {
+	if seen {
+		return tally{cluster: what.from}
+	}
+	return tally{what.from, what.of.Namespace}
+}
+
+// massLosses returns where more than half was lost within massTime, and massParts at least. Objects that somebody else has
+// written count for their own namespace only.
+func (m *maker) massLosses(missing []gone, offered map[gone]bool) map[tally]bool {
+	lost := make(map[tally]int)
+	count := func(what gone, l loss) {
+		if m.Now.Sub(l.since) < massTime {
+			lost[m.tallyOf(what, l.seen)]++
+		}
+	}
+	for what, l := range m.after.lost {
+		if l.seen { // also if no object has the part any more
+			count(what, l)
+		}
+	}
+	for _, what := range missing {
+		if l := m.after.lost[what]; !l.seen {
+			count(what, l)
+		}
+	}
+	left := make(map[tally]int)
+	for what := range offered {
+		if _, seen := m.before.seen[what]; seen {
+			left[m.tallyOf(what, true)]++
+		}
+		if m.hasMarked(what) {
+			left[m.tallyOf(what, false)]++
+		}
+	}
+	mass := make(map[tally]bool)
+	for of, n := range lost {
+		mass[of] = n >= massParts && n > left[of]
+	}
+	return mass
 }

@@ -139,17 +139,32 @@ func identify(o *Service) (g group, clusters []string, ok bool) {
 	return group{kind: Federated, of: ID{o.Namespace, name}}, members(o.Annotations, name), ok
 }
 
-// members returns the clusters that annotations name as members, with a Service of that name.
+// members returns the clusters that annotations name as members, with a Service of that name: as many as an object may have.
 func members(annotations map[string]string, name string) (clusters []string) {
 	if annotations[localDiscovery] == name {
 		clusters = append(clusters, "")
 	}
-	for item := range strings.SplitSeq(annotations[remoteDiscovery], ",") {
-		if of, cluster, ok := strings.Cut(strings.TrimSpace(item), "@"); ok && of == name && cluster != "" {
-			clusters = append(clusters, cluster)
+	list := firstItems(annotations[remoteDiscovery], maxMembersBytes)
+	for item := range strings.SplitSeq(list, ",") {
+		of, cluster, ok := strings.Cut(strings.TrimSpace(item), "@")
+		if !ok || of != name || cluster == "" {
+			continue
 		}
+		if len(clusters) == maxMembers {
+			break
+		}
+		clusters = append(clusters, cluster)
 	}
 	return clusters
+}
+
+// firstItems returns as many items of a list, divided by commas, as fit into that many bytes.
+func firstItems(list string, most int) string {
+	if len(list) <= most {
+		return list
+	}
+	end := strings.LastIndexByte(list[:most+1], ',')
+	return list[:max(end, 0)]
 }
 
 // adoptable reports whether Linkerd's service mirror wrote a Service for the group.

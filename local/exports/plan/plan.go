@@ -27,7 +27,7 @@ type Unwanted struct {
 	ID
 	Of   ID // what it was written for
 	Kind Kind
-	Link string // one of the clusters that have a part in it; empty: the own one, or it is not known
+	Turn string // by which writes take turns
 	UID  string
 }
 
@@ -76,10 +76,14 @@ type maker struct {
 	World
 	before, after Memory
 	clusters      map[string]*Cluster
-	have          map[group]map[string]bool // the clusters that have a part in what is written; false: in what has no mark yet
-	parts         map[group][]*part
-	unknown       []*Service       // with the mark, but without what they were written for
-	verdicts      map[gone]Verdict // one for each part
+	have          map[group]*holders // the clusters that have a part in what is written
+	parts         map[group][]*part  // that exports ask for, or asked for while this leader led; later also those of read and unlinked
+	read          map[group][]*part  // of linked clusters, that only objects name
+	unlinked      map[group][]string // clusters that are not linked, and that only objects name
+	unplaced      map[gone]bool      // parts that stay in what is written, and have no place in the limits
+	frozen        map[group]bool     // what is written for them is left as it is
+	unknown       []*Service         // with the mark, but without what they were written for
+	verdicts      map[gone]Verdict   // one for each part
 	out           Plan
 }
 
@@ -96,7 +100,8 @@ type part struct {
 func Make(w World, before Memory) (*Plan, Memory) {
 	m := &maker{
 		World: w, before: before, after: newMemory(), clusters: make(map[string]*Cluster),
-		have: make(map[group]map[string]bool), parts: make(map[group][]*part), verdicts: make(map[gone]Verdict),
+		have: make(map[group]*holders), parts: make(map[group][]*part), verdicts: make(map[gone]Verdict),
+		read: make(map[group][]*part), unlinked: make(map[group][]string), unplaced: make(map[gone]bool), frozen: make(map[group]bool),
 	}
 	for i := range w.Clusters {
 		m.clusters[w.Clusters[i].Name] = &w.Clusters[i]
@@ -127,10 +132,12 @@ func (m *maker) enabled(k Kind) bool {
 // findWritten finds who has a part in what is written.
 func (m *maker) findWritten() {
 	for _, o := range m.Services {
-		switch g, clusters, ok := identify(o); {
-		case ok && m.Marked(o):
+		if !m.Marked(o) {
+			continue
+		}
+		if g, clusters, ok := identify(o); ok {
 			m.hasParts(g, clusters, true)
-		case m.Marked(o):
+		} else {
 			m.unknown = append(m.unknown, o)
 		}
 	}
@@ -179,12 +186,14 @@ func (m *maker) hasParts(g group, clusters []string, marked bool) {
 	if !m.enabled(g.kind) || !m.Namespaces[g.of.Namespace] {
 		return
 	}
-	if m.have[g] == nil {
-		m.have[g] = make(map[string]bool)
+	had := m.have[g]
+	if had == nil {
+		had = &holders{marked: marked}
+		m.have[g] = had
 	}
-	for _, c := range clusters {
-		m.have[g][c] = marked
-	}
+	had.clusters = append(had.clusters, clusters...)
+	slices.Sort(had.clusters)
+	had.clusters = slices.Compact(had.clusters)
 }
 
 // mayAdopt reports whether Linkerd's service mirror no longer minds what it wrote for these clusters.
@@ -209,7 +218,10 @@ func (m *maker) left(g group) bool {
 	if g.kind == Import {
 		return false
 	}
-	return slices.ContainsFunc(m.parts[g], func(p *part) bool { return held(p.cluster) }) || slices.ContainsFunc(slices.Collect(maps.Keys(m.have[g])), held)
+	if had := m.have[g]; had != nil && slices.ContainsFunc(had.clusters, held) {
+		return true
+	}
+	return slices.ContainsFunc(m.parts[g], func(p *part) bool { return held(p.cluster) })
 }
 
 // offers adds the parts that a cluster's exports are to have.
@@ -278,7 +290,7 @@ func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 		return NoImports, noImports
 	case !m.Namespaces[g.of.Namespace]:
 		return Waiting, "there is no namespace " + g.of.Namespace
-	case c.Joins == Unreadable && !m.have[g][c.Name]: // nor is anything adopted for it
+	case c.Joins == Unreadable && !m.have[g].has(c.Name): // nor is anything adopted for it
 		return Unset, ""
 	}
 	return Written, ""

@@ -15,6 +15,9 @@ import (
 // maxPorts is how many ports a written object has at most.
 const maxPorts = 100
 
+// maxExportedPorts is how many ports of an exported Service are read.
+const maxExportedPorts = 256
+
 // offered are the ports of one part.
 type offered struct {
 	cluster string // empty: the own one

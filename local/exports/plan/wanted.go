@@ -53,7 +53,7 @@ type WantedService struct {
 	ID
 	Kind     Kind
 	Of       ID     // the exports
-	Link     string // the cluster that decides; empty: the own one
+	Turn     string // by which writes take turns: a cluster, empty for the local one, or SharedTurn
 	settings Settings
 	group    group
 	metadata metadata
@@ -117,7 +117,7 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 // WantedImport is a ServiceImport as it is to be.
 type WantedImport struct {
 	ID
-	Link     string // as of a WantedService
+	Turn     string // as of a WantedService
 	settings Settings
 	metadata metadata
 	kind     string // its type

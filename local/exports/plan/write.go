@@ -41,7 +41,7 @@ func (m *maker) write() {
 		if state == Written && !one.headless && len(one.ports) == 0 {
 			state, detail = NoPort, why
 			if o := m.Services[g.target()]; o != nil && m.Marked(o) {
-				one.ports = o.Ports // members that have gone do not stay for that
+				one.ports = firstPorts(o.Ports) // members that have gone do not stay for that
 			}
 		}
 		if o := m.Imports[g.of]; state == Taken && g.kind == Import && o != nil && m.MarkedImport(o) {
@@ -61,13 +61,13 @@ func (m *maker) write() {
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(m.have), compareGroups) {
 		// Of an object without members, which others have taken away, nobody knows whose it is until all clusters are seen.
-		if len(m.parts[g]) == 0 && !m.left(g) && (len(m.have[g]) > 0 || m.allKnow(g.kind)) {
+		if len(m.parts[g]) == 0 && !m.frozen[g] && !m.left(g) && (len(m.have[g].clusters) > 0 || m.allKnow(g.kind)) {
 			m.remove(g)
 		}
 	}
 	for _, o := range m.unknown {
 		if _, wanted := owners[o.ID]; !wanted && !o.Deleting && m.Labels && m.ServiceExports && m.allKnow(Import) {
-			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, o.ID, "", "", o.UID})
+			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, o.ID, "", SharedTurn, o.UID})
 		}
 	}
 	slices.SortFunc(m.out.Services, func(a, b WantedService) int { return compareIDs(a.ID, b.ID) })
@@ -78,18 +78,41 @@ func (m *maker) write() {
 func (m *maker) remove(g group) {
 	m.removeService(g)
 	if o := m.Imports[g.of]; g.kind == Import && m.MCSVersion != "" && o != nil && m.MarkedImport(o) && !o.Deleting {
-		m.out.DeleteImports = append(m.out.DeleteImports, Unwanted{o.ID, g.of, g.kind, m.firstOf(g), o.UID})
+		m.out.DeleteImports = append(m.out.DeleteImports, Unwanted{o.ID, g.of, g.kind, m.turnOfGone(g), o.UID})
 	}
 }
 
-// firstOf returns one of the clusters that have a part in what is written for a group.
-func (m *maker) firstOf(g group) string { return append(sorted(m.have[g]), "")[0] }
+// SharedTurn is the turn of all writes of objects that no export asks for, and asked for while this leader led. No cluster
+// has that name. So the clusters that objects name get no turns of their own.
+const SharedTurn = "no export"
+
+// turn returns the turn of a group's writes: the first cluster of which an export asks, or asked, for a part.
+func (m *maker) turn(parts []*part, g group) string {
+	for _, p := range parts {
+		if p.export != nil || m.confirmed(gone{g, p.cluster}) {
+			return p.cluster
+		}
+	}
+	return SharedTurn
+}
+
+// turnOfGone returns the turn of the deletion of what is written for a group.
+func (m *maker) turnOfGone(g group) string {
+	if had := m.have[g]; had != nil {
+		for _, name := range had.clusters {
+			if m.confirmed(gone{g, name}) {
+				return name
+			}
+		}
+	}
+	return SharedTurn
+}
 
 // removeService deletes the Service of a group. What Linkerd wrote and nothing wants stays.
 func (m *maker) removeService(g group) {
 	if o := m.Services[g.target()]; o != nil && m.Marked(o) && !o.Deleting {
 		if is, _, _ := identify(o); is == g {
-			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, g.of, g.kind, m.firstOf(g), o.UID})
+			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, g.of, g.kind, m.turnOfGone(g), o.UID})
 		}
 	}
 }
@@ -166,7 +189,7 @@ func (m *maker) place(one *merged, owner group) (s State, detail string) {
 		return Taken, "the Service " + o.Name + " has no member that may be written"
 	}
 	members := clustersOf(m.parts[g])
-	for _, name := range slices.Sorted(maps.Keys(m.have[g])) {
+	for _, name := range m.have[g].clusters {
 		if m.clusters[name] != nil && !slices.Contains(members, name) {
 			return Taken, "the Service " + o.Name + " has a member that is not exported: that of " + shown(name)
 		}
@@ -197,16 +220,23 @@ func (m *maker) merge(g group) *merged {
 			continue
 		}
 		one.known = append(one.known, p)
-		all = append(all, offered{p.cluster, p.export.Service.Ports})
+		ports := p.export.Service.Ports
+		if len(ports) > maxExportedPorts {
+			ports = ports[:maxExportedPorts]
+			one.refused = append(one.refused, fmt.Sprintf("cluster %s: only the first %d ports are read", shown(p.cluster), maxExportedPorts))
+		}
+		all = append(all, offered{p.cluster, ports})
 	}
 	var first []Port
 	switch {
 	case len(one.known) < len(one.parts):
 		first = m.portsThere(g)
 	case g.kind == Import && m.settled(g.of):
-		first = slices.DeleteFunc(slices.Clone(m.Imports[g.of].Ports), func(p Port) bool { return !exportsPort(all, p) })
+		first = slices.DeleteFunc(slices.Clone(firstPorts(m.Imports[g.of].Ports)), func(p Port) bool { return !exportsPort(all, p) })
 	}
-	if one.ports, one.refused = unite(first, all); len(one.known) == 0 {
+	ports, refused := unite(first, all)
+	one.ports, one.refused = ports, append(one.refused, refused...)
+	if len(one.known) == 0 {
 		return one
 	}
 	one.deciding = one.known[0]
@@ -231,13 +261,16 @@ func (m *maker) merge(g group) *merged {
 // portsThere returns the ports of what is written for a group.
 func (m *maker) portsThere(g group) []Port {
 	if o := m.Imports[g.of]; g.kind == Import && o != nil && len(o.Ports) > 0 {
-		return o.Ports
+		return firstPorts(o.Ports)
 	}
 	if o := m.Services[g.target()]; o != nil && (g.kind != Import || m.Marked(o)) {
-		return o.Ports
+		return firstPorts(o.Ports)
 	}
 	return nil
 }
+
+// firstPorts returns the ports of an object that are read.
+func firstPorts(ports []Port) []Port { return ports[:min(len(ports), maxPorts)] }
 
 // settled reports whether a ServiceImport is old enough to keep its type and ports while an export has them.
 func (m *maker) settled(id ID) bool {
@@ -288,7 +321,7 @@ func (m *maker) want(one *merged) {
 
 // service returns the Service of a group, with its mark alone.
 func (m *maker) service(one *merged) WantedService {
-	w := WantedService{ID: one.target(), Kind: one.kind, Of: one.of, Link: one.parts[0].cluster, settings: m.Settings, group: one.group, metadata: one.metadata}
+	w := WantedService{ID: one.target(), Kind: one.kind, Of: one.of, Turn: m.turn(one.parts, one.group), settings: m.Settings, group: one.group, metadata: one.metadata}
 	w.metadata.labels, w.metadata.annotations = m.mark("Service", w.ID)
 	return w
 }

@@ -1,0 +1,100 @@
+package plan
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// forgedWorlds are what somebody may put into one namespace, each of that size.
+var forgedWorlds = []struct {
+	name string
+	size int
+	make func(s *sim, n int)
+}{
+	{"objects of a cluster each", 5000, func(s *sim, n int) {
+		for i := range n {
+			ghost := fmt.Sprint("ghost", i)
+			s.Services[ID{"evil", "x-" + ghost}] = s.forge("x-"+ghost, ghost)
+		}
+	}},
+	{"objects of 30,000 members", 100, func(s *sim, n int) {
+		for i := range n {
+			var list strings.Builder
+			name := fmt.Sprint("x", i)
+			for k := range 30_000 {
+				fmt.Fprintf(&list, "%s@%d,", name, k)
+			}
+			s.forgeFederated(name, "", list.String())
+		}
+	}},
+	{"members of an object, its ports and conditions", 50_000, func(s *sim, n int) {
+		var list strings.Builder
+		for k := range n {
+			fmt.Fprintf(&list, "x@east%d,", k)
+		}
+		o := s.forgeFederated("x", "x", list.String())
+		for i := range n {
+			o.Ports = append(o.Ports, Port{Protocol: "TCP", Number: uint16(i)})
+		}
+	}},
+	{"exports of the local cluster", 5000, func(s *sim, n int) {
+		for i := range n {
+			e := export(fmt.Sprint("m", i), "federated import", "http=80")
+			e.Namespace, e.Service.Namespace = "evil", "evil"
+			s.of("").Exports = append(s.of("").Exports, e)
+		}
+	}},
+	{"ports of exports", 20_000, func(s *sim, n int) {
+		for i := range 5 {
+			e := export(fmt.Sprint("m", i), "federated mirror import", "http=80")
+			e.Namespace, e.Service.Namespace = "evil", "evil"
+			for k := range n {
+				e.Service.Ports = append(e.Service.Ports, Port{Protocol: "TCP", Number: uint16(k), Name: strings.Repeat("\xff", k%2)})
+			}
+			s.of("east").Exports = append(s.of("east").Exports, e)
+			s.of("").Exports = append(s.of("").Exports, e)
+		}
+	}},
+}
+
+// TestCostGrowsWithSize: what a plan allocates grows no faster than what somebody has forged.
+func TestCostGrowsWithSize(t *testing.T) {
+	for _, w := range forgedWorlds {
+		allocated := func(n int) uint64 {
+			s := newSim(cluster(""), cluster("east", export("web", "mirror", "http=80")))
+			s.Namespaces["evil"] = true
+			w.make(s, n)
+			_, s.memory = Make(s.World, Memory{})
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			Make(s.World, s.memory)
+			runtime.ReadMemStats(&after)
+			return after.TotalAlloc - before.TotalAlloc
+		}
+		part, all := allocated(w.size/4), allocated(w.size)
+		t.Logf("%d %s: %d KiB, a quarter of them %d KiB", w.size, w.name, all>>10, part>>10)
+		if all > 8*part {
+			t.Errorf("%d %s: a plan allocates %d KiB, and with a quarter of them %d KiB", w.size, w.name, all>>10, part>>10)
+		}
+		if all > 200<<20 {
+			t.Errorf("%d %s: a plan allocates %d MiB", w.size, w.name, all>>20)
+		}
+	}
+}
+
+func BenchmarkForged(b *testing.B) {
+	for _, w := range forgedWorlds {
+		b.Run(w.name, func(b *testing.B) {
+			s := newSim(cluster(""), cluster("east", export("web", "mirror", "http=80")))
+			s.Namespaces["evil"] = true
+			w.make(s, w.size)
+			_, s.memory = Make(s.World, Memory{})
+			b.ReportAllocs()
+			for b.Loop() {
+				Make(s.World, s.memory)
+			}
+		})
+	}
+}

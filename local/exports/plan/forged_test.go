@@ -1,0 +1,334 @@
+package plan
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// forge puts a Service with the mark into the namespace evil, as a mirror of x for that cluster.
+func (s *sim) forge(name, cluster string) *Service {
+	o := &Service{ID: ID{"evil", name}, UID: s.uid(), Type: "ClusterIP", ClusterIPs: []string{"None"},
+		Labels: map[string]string{markLabel: "linkerd", mirroredLabel: "true", clusterLabel: cluster, remoteDiscovery: cluster, remoteService: strings.TrimSuffix(name, "-"+cluster)}}
+	o.Annotations = map[string]string{markAnnotation: "Service " + o.ID.String()}
+	return s.addForged(o)
+}
+
+// forgeFederated puts a federated Service with the mark into the namespace evil, with these members.
+func (s *sim) forgeFederated(name, local, remote string) *Service {
+	o := &Service{ID: ID{"evil", name + "-federated"}, UID: s.uid(), Type: "ClusterIP", ClusterIPs: []string{"10.96.9.9"}, Labels: map[string]string{markLabel: "linkerd", mirroredLabel: "true"}}
+	o.Annotations = map[string]string{markAnnotation: "Service " + o.ID.String(), localDiscovery: local, remoteDiscovery: remote}
+	return s.addForged(o)
+}
+
+func (s *sim) addForged(o *Service) *Service {
+	s.Namespaces["evil"] = true
+	s.Services = maps.Clone(s.Services)
+	s.Services[o.ID] = o
+	return o
+}
+
+// evil returns how many Services there are in the namespace evil.
+func (s *sim) evil() (n int) {
+	for id := range s.Services {
+		if id.Namespace == "evil" {
+			n++
+		}
+	}
+	return n
+}
+
+// TestForgedClusters: Services with the mark for thousands of clusters that are not linked neither delete what is written in other
+// namespaces nor keep new exports from being written. 250 of them are followed, none is deleted before its time, and all share one turn.
+func TestForgedClusters(t *testing.T) {
+	s := newSim(cluster("east", export("web", "mirror", "http=80")))
+	s.settle(t)
+	for i := range maxObjects + 1 {
+		ghost := fmt.Sprint("ghost", i)
+		s.forge("x-"+ghost, ghost)
+	}
+	s.of("east").Exports = append(s.of("east").Exports, export("new", "mirror", "http=80"))
+	s.settle(t)
+	s.want(t, "web-east", "http=80 of east")
+	s.want(t, "new-east", "http=80 of east")
+	if n := s.evil(); n != maxObjects+1 {
+		t.Errorf("%d forged Services are left before their time", n)
+	}
+	if n := len(s.memory.unlinked); n != maxRead {
+		t.Errorf("%d parts are followed", n)
+	}
+	s.Now = s.Now.Add(s.UnlinkedAfter)
+	s.last, s.memory = Make(s.World, s.memory)
+	for _, u := range s.last.Delete {
+		if u.Turn != SharedTurn || u.Namespace != "evil" {
+			t.Fatalf("%v is deleted in the turn %q", u.ID, u.Turn)
+		}
+	}
+	s.settle(t)
+	if n := s.evil(); n != 0 {
+		t.Errorf("%d forged Services are left after their time", n)
+	}
+	s.want(t, "web-east", "http=80 of east")
+}
+
+// TestForgedHoldsNothing: Services with the mark that name a linked cluster are no exports that it has lost: they delay only their own
+// deletion, whether the leader has just begun or not.
+func TestForgedHoldsNothing(t *testing.T) {
+	for _, first := range []bool{false, true} {
+		s := newSim(cluster("east", export("web", "mirror federated", "http=80"), export("api", "mirror", "http=80")), cluster(""))
+		s.settle(t)
+		if first {
+			s.memory = Memory{}
+		}
+		for i := range 30 {
+			s.forge(fmt.Sprintf("x%d-east", i), "east")
+			s.forgeFederated(fmt.Sprint("y", i), fmt.Sprint("y", i), fmt.Sprintf("y%d@east", i))
+		}
+		s.of("east").Exports = s.of("east").Exports[1:]
+		s.settle(t)
+		s.want(t, "web-east", "none")
+		s.want(t, "web-federated", "none")
+		s.want(t, "api-east", "http=80 of east")
+		if n := s.evil(); n != 60 {
+			t.Errorf("first plan %v: %d forged Services are left before their time", first, n)
+		}
+		s.Now = s.Now.Add(s.UnlinkedAfter)
+		s.settle(t)
+		if n := s.evil(); n != 0 {
+			t.Errorf("first plan %v: %d forged Services are left", first, n)
+		}
+	}
+}
+
+// TestLossBeforeLeader: what was lost before the first plan of a leader is held where it is a mass loss of one namespace.
+func TestLossBeforeLeader(t *testing.T) {
+	s := newSim(cluster("east"))
+	for i := range 12 {
+		s.of("east").Exports = append(s.of("east").Exports, s.in(1, fmt.Sprint("a", i), "mirror"), s.in(10+i, "b", "mirror"))
+	}
+	s.settle(t)
+	s.of("east").Exports, s.memory = nil, Memory{}
+	s.settle(t)
+	count := make(map[string]int)
+	for id := range s.Services {
+		count[id.Namespace]++
+	}
+	if want := map[string]int{"ns-01": 12}; !maps.Equal(count, want) {
+		t.Errorf("left: %v, not %v", count, want)
+	}
+}
+
+// TestUnlinkedKeepsPlace: a cluster that was linked while this leader led keeps its place in the limits for its time.
+func TestUnlinkedKeepsPlace(t *testing.T) {
+	s := newSim(cluster(""), cluster("east"))
+	for n := range 4 {
+		for i := range maxOfNamespace {
+			s.of("east").Exports = append(s.of("east").Exports, s.in(n, fmt.Sprintf("m%03d", i), "mirror"))
+		}
+	}
+	s.settle(t)
+	s.Clusters = s.Clusters[:1]
+	s.settle(t)
+	if n := len(s.Services); n != maxOfLink {
+		t.Errorf("%d are left", n)
+	}
+	for what, placed := range s.memory.seen {
+		if !placed {
+			t.Errorf("%v has lost its place", what)
+		}
+	}
+	s.Now = s.Now.Add(s.UnlinkedAfter)
+	s.settle(t)
+	if n := len(s.Services); n != 0 || len(s.memory.unlinked)+len(s.memory.crowded)+len(s.memory.seen) != 0 {
+		t.Errorf("%d are left, and %+v is remembered", n, s.memory)
+	}
+}
+
+// TestLimitOfLocal: of the local cluster's exports 250 of a namespace are written. What is written before that stays while it is exported.
+func TestLimitOfLocal(t *testing.T) {
+	s := newSim(cluster(""))
+	for i := range 300 {
+		name := fmt.Sprintf("z%03d", i)
+		o := s.forgeFederated(name, name, "")
+		o.Ports = []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "8080"}}
+		e := export(name, "federated", "http=80")
+		e.Namespace, e.Service.Namespace = "evil", "evil"
+		s.of("").Exports = append(s.of("").Exports, e)
+	}
+	for i := range 50 {
+		s.of("").Exports = append(s.of("").Exports, s.in(1, fmt.Sprintf("a%03d", i), "federated"))
+		e := export(fmt.Sprintf("a%03d", i), "federated", "http=80")
+		e.Namespace, e.Service.Namespace = "evil", "evil"
+		s.of("").Exports = append(s.of("").Exports, e)
+	}
+	for range 2 {
+		s.settle(t)
+		if n, all := s.evil(), len(s.Services); n != 300 || all != 350 {
+			t.Errorf("%d are written there, %d in all", n, all)
+		}
+		s.memory = Memory{}
+	}
+	s.of("").Exports = slices.DeleteFunc(s.of("").Exports, func(e Export) bool { return strings.HasPrefix(e.Name, "z") && e.Name >= "z150" })
+	s.settle(t)
+	s.Now = s.Now.Add(s.UnlinkedAfter) // it was a mass loss
+	s.settle(t)
+	if n := s.evil(); n != 200 {
+		t.Errorf("%d are written once 150 are exported no longer", n)
+	}
+}
+
+// TestLeaderOverLimits: a new leader neither deletes what is written and exported, nor writes more of it.
+func TestLeaderOverLimits(t *testing.T) {
+	s := newSim(cluster("east"))
+	for n := range 8 {
+		for i := range 300 {
+			s.of("east").Exports = append(s.of("east").Exports, s.in(n, fmt.Sprintf("m%03d", i), "mirror"))
+		}
+	}
+	s.settle(t)
+	s.memory = Memory{}
+	if w := s.settle(t); len(w) > 0 || len(s.Services) != maxOfLink {
+		t.Errorf("of %d: written %.3q", len(s.Services), w)
+	}
+}
+
+// TestMarkHasNoInfluence is the law: an object with the mark influences nothing but itself. Plans of two worlds, one of which has forged
+// objects in one namespace besides, say the same about everything else, over time, and across changes of the leader.
+func TestMarkHasNoInfluence(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		plain := newSim(cluster("", drawExports(t)...), cluster("east", drawExports(t)...), cluster("west", drawExports(t)...))
+		for i := range 14 { // enough for a mass loss
+			plain.of("east").Exports = append(plain.of("east").Exports, plain.in(i%2, fmt.Sprint("many", i), "mirror"))
+		}
+		plain.Namespaces["evil"] = true
+		plain.settleIn(t)
+		forged := *plain
+		forged.uids = 1_000_000
+		for n := range rapid.IntRange(1, 4).Draw(t, "steps") {
+			drawForged(t, &forged, n)
+			if rapid.Bool().Draw(t, "leader") {
+				plain.memory, forged.memory = Memory{}, Memory{}
+			}
+			plain.step(t, make(map[ID]bool))
+			forged.World.Clusters, forged.Now, forged.MCSVersion = plain.Clusters, plain.Now, plain.MCSVersion
+			forged.Services = withForged(plain.Services, forged.Services)
+			forged.Imports = withForged(plain.Imports, forged.Imports)
+			for range 3 {
+				plain.pass()
+				forged.pass()
+				if got, want := about(&forged), about(plain); got != want {
+					t.Fatalf("with forged objects the plan is\n%s\nnot\n%s", got, want)
+				}
+				// The two must not differ by what tests count, such as UIDs.
+				forged.Services = withForged(plain.Services, forged.Services)
+				forged.Imports = withForged(plain.Imports, forged.Imports)
+			}
+		}
+	})
+}
+
+// withForged returns the objects of a world, and those of the namespace evil in the other one.
+func withForged[O any](plain, forged map[ID]O) map[ID]O {
+	all := maps.Clone(plain)
+	for id, o := range forged {
+		if id.Namespace == "evil" {
+			all[id] = o
+		}
+	}
+	return all
+}
+
+// drawForged forges some objects in the namespace evil.
+func drawForged(t *rapid.T, s *sim, n int) {
+	names := []string{"east", "west", "ghost", "other"}
+	for i := range rapid.SampledFrom([]int{1, 12, 40, 300}).Draw(t, "forged") {
+		name := fmt.Sprintf("x%d-%d", n, i)
+		of := names[rapid.IntRange(0, 3).Draw(t, "of")]
+		switch rapid.IntRange(0, 3).Draw(t, "kind") {
+		case 0:
+			s.forge(name+"-"+of, of)
+		case 1:
+			s.forgeFederated(name, rapid.SampledFrom([]string{"", name}).Draw(t, "local"), fmt.Sprintf("%s@%s,%s@ghost%d", name, of, name, i))
+		case 2:
+			s.forge(fmt.Sprintf("%s-ghost%d", name, i), fmt.Sprint("ghost", i))
+		case 3:
+			id := ID{"evil", name}
+			s.Imports = maps.Clone(s.Imports)
+			s.Imports[id] = &ServiceImport{ID: id, UID: s.uid(), Created: s.Now, Type: "ClusterSetIP", Clusters: []string{"local", of, fmt.Sprint("ghost", i)},
+				Labels: map[string]string{markLabel: "linkerd"}, Annotations: map[string]string{markAnnotation: "ServiceImport " + id.String()}}
+		}
+	}
+}
+
+// about describes a plan without what it says about the namespace evil.
+func about(s *sim) string {
+	var all []string
+	for i := range s.last.Services {
+		if w := &s.last.Services[i]; w.Namespace != "evil" {
+			all = append(all, fmt.Sprintf("put %v %s %s", w.ID, w.Turn, w.Content()))
+		}
+	}
+	for i := range s.last.Imports {
+		if w := &s.last.Imports[i]; w.Namespace != "evil" {
+			all = append(all, fmt.Sprintf("put import %v %s %s", w.ID, w.Turn, w.Content()))
+		}
+	}
+	for _, u := range slices.Concat(s.last.Delete, s.last.DeleteImports) {
+		if u.Namespace != "evil" {
+			all = append(all, fmt.Sprintf("delete %+v", u))
+		}
+	}
+	for _, v := range s.last.Verdicts {
+		if v.Export.Namespace != "evil" {
+			all = append(all, fmt.Sprintf("%+v", v))
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// TestHugeObjects: of an object with the mark a bounded amount is read, whatever it contains.
+func TestHugeObjects(t *testing.T) {
+	s := newSim(cluster(""), cluster("east", export("web", "mirror", "http=80")))
+	var list strings.Builder
+	for i := range 30_000 {
+		fmt.Fprintf(&list, "x@%d,", i)
+	}
+	huge := s.forgeFederated("x", "", list.String())
+	huge.Annotations[copiedKey] = strings.Repeat("label:a=b,", 20_000)
+	for i := range 30_000 {
+		huge.Ports = append(huge.Ports, Port{Name: fmt.Sprint("p", i), Protocol: "TCP", Number: uint16(i + 1)})
+	}
+	if _, clusters, _ := identify(huge); len(clusters) != maxMembers {
+		t.Errorf("%d members are read", len(clusters))
+	}
+	if labels, _ := recorded(huge.Annotations[copiedKey]); len(labels) != 1 {
+		t.Errorf("recorded: %v", labels)
+	}
+	s.settle(t)
+	if s.Services[huge.ID] != huge {
+		t.Error("it was changed")
+	}
+	if n := len(s.memory.unlinked) + len(s.memory.crowded); n != 1 {
+		t.Errorf("%d times are remembered", n)
+	}
+	// One that is exported, and so followed, has no more than is read.
+	s.of("").Exports = []Export{export("x", "federated", "http=80")}
+	s.of("").Exports[0].Namespace, s.of("").Exports[0].Service.Namespace = "evil", "evil"
+	small := *huge
+	small.Annotations = maps.Clone(huge.Annotations)
+	small.Annotations[remoteDiscovery] = "x@1,x@2"
+	s.Services[huge.ID] = &small
+	s.settle(t)
+	if o := s.Services[huge.ID]; len(o.Ports) > maxPorts || !reflect.DeepEqual(o.Annotations[remoteDiscovery], "x@1,x@2") {
+		t.Errorf("%d ports, members %q", len(o.Ports), o.Annotations[remoteDiscovery])
+	}
+	s.Now = s.Now.Add(time.Hour)
+	s.settle(t)
+	s.want(t, "web-east", "http=80 of east")
+}
