@@ -211,9 +211,16 @@ func TestHelm(t *testing.T) {
 		t.Errorf("rolled back: %+v", d)
 	}
 
-	must(t, c.Apply(ctx, &corev1.Service{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "shop", Name: "web-east", Labels: map[string]string{"isthmus.io/written-by": "linkerd"}, Annotations: map[string]string{"isthmus.io/written-as": "Service shop/web-east"},
-	}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}}}))
+	await(t, "the guard is gone", func() error {
+		return c.Apply(ctx, &corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "shop", Name: "web-east",
+				Labels:      map[string]string{"isthmus.io/written-by": "linkerd"},
+				Annotations: map[string]string{"isthmus.io/written-as": "Service shop/web-east"},
+			},
+			Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: 80}}},
+		})
+	})
 	h.run(t, "uninstall", "isthmus", "-n", "linkerd")
 	if _, err := c.AppsV1().Deployments("linkerd").Get(ctx, "isthmus", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the Deployment after uninstall: %v", err)

@@ -48,9 +48,21 @@ type kustomization struct {
 	Components         []string         `json:"components,omitempty"`
 	Namespace          string           `json:"namespace,omitempty"`
 	Images             []map[string]any `json:"images,omitempty"`
+	Patches            []patch          `json:"patches,omitempty"`
 	ConfigMapGenerator []struct {
 		Files []string `json:"files"`
 	} `json:"configMapGenerator,omitempty"`
+}
+
+// patch is a JSON patch of one object.
+type patch struct {
+	Target patchTarget `json:"target,omitzero"`
+	Patch  string      `json:"patch,omitempty"`
+}
+
+type patchTarget struct {
+	Kind string `json:"kind,omitempty"`
+	Name string `json:"name,omitempty"`
 }
 
 // overlay writes a kustomization as users do, into a folder of its own with some files, and returns that. Resources and
