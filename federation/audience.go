@@ -6,15 +6,30 @@ import "slices"
 // instance of it, by their node.
 type audience map[string][]*published
 
-// clients appends the kinds of clients of these nodes to a list; nil: of all.
+// clients appends the kinds of clients of these nodes to a list. If nodes is nil, it appends those of all nodes:
+// first those without node, as Set.HintedTo says.
 func (a audience) clients(list []*published, nodes map[string]bool) []*published {
 	if nodes == nil {
-		for _, of := range a {
-			list = append(list, of...)
+		list = append(list, a[""]...)
+		for node, of := range a {
+			if node != "" {
+				list = append(list, of...)
+			}
 		}
 	}
 	for node := range nodes {
 		list = append(list, a[node]...)
+	}
+	return list
+}
+
+// unlessHinted is clients(list, nil) without those for which node hints choose endpoints, unless they are on
+// one of these nodes.
+func (a audience) unlessHinted(list []*published, nodes map[string]bool) []*published {
+	for _, to := range a.clients(nil, nil) {
+		if set, _ := to.latest.Get(); nodes[to.client.Node] || !set.Hinted {
+			list = append(list, to)
+		}
 	}
 	return list
 }
@@ -97,37 +112,53 @@ func (p *port) whole() []*published { return p.audiences[""].clients(nil, nil) }
 // summary and the steering are the same. Clients of an instance are concerned if its endpoints have
 // changed and, where traffic stays on nodes, clients of a node if its endpoints or those of other
 // clusters have: clients may ask for any number of names that no endpoint has, and so must not make
-// changes slow for others.
+// changes slow for others. Clients for which node hints choose endpoints are concerned if endpoints that
+// are hinted to their node have changed, or others that make node hints count or not.
 func (p *port) concerned(merged, unready []*Endpoint) []*published {
-	if len(p.audiences) == 1 && p.audiences[""] != nil && !p.summary.byNode {
+	byNode, whole := p.summary.byNode, p.audiences[""]
+	if len(p.audiences) == 1 && whole != nil && !byNode && len(whole) == 1 && whole[""] != nil {
 		return p.whole()
 	}
-	instances, nodes, everywhere := make(map[string]bool), make(map[string]bool), !p.summary.byNode
+	instances, nodes, everywhere := make(map[string]bool), make(map[string]bool), !byNode && p.steering != nil
 	note := func(a, b *Endpoint) {
 		for _, e := range [...]*Endpoint{a, b} {
-			if e != nil {
-				instances[e.Hostname], nodes[e.Node] = true, true
-				everywhere = everywhere || e.Cluster != Local
+			if e == nil {
+				continue
+			}
+			instances[e.Hostname] = true
+			on := []string{e.Node}
+			if !byNode {
+				on = e.Hints.Nodes()
+			}
+			everywhere = everywhere || e.Cluster != Local || len(on) == 0
+			for _, node := range on {
+				nodes[node] = true
 			}
 		}
 	}
 	forEachChange(merged, p.merged, note)
 	forEachChange(unready, p.unready, note)
-	if everywhere {
-		nodes = nil
+	concerned := func(list []*published, a audience) []*published {
+		switch {
+		case everywhere:
+			return a.clients(list, nil)
+		case byNode:
+			return a.clients(list, nodes)
+		}
+		return a.unlessHinted(list, nodes)
 	}
-	list := p.audiences[""].clients(nil, nodes)
+	list := concerned(nil, whole)
 	for instance := range instances {
 		if instance != "" {
-			list = p.audiences[instance].clients(list, nodes)
+			list = concerned(list, p.audiences[instance])
 		}
 	}
 	return list
 }
 
 // publish publishes these endpoints for one kind of client, if that differs from what
-// was published last.
-func (p *port) publish(to *published, chosen []*Endpoint, why origin) {
+// was published last. hinted has all endpoints in use, by the nodes that node hints choose them for.
+func (p *port) publish(to *published, chosen []*Endpoint, hinted map[string][]*Endpoint, why origin) {
 	to.publishSteering(p.steering)
 	now := Set{
 		Version: 1, Exists: p.summary.exists, Complete: p.summary.complete, ByNode: p.summary.byNode, Changed: why.at, Origin: why.cluster,
@@ -135,11 +166,17 @@ func (p *port) publish(to *published, chosen []*Endpoint, why origin) {
 		AnyPort: p.number == AnyPort, Undeclared: p.summary.undeclared, declared: p.declared,
 		steering: &to.steering,
 	}
+	if node := to.client.Node; node != "" {
+		now.Hinted = hinted[node] != nil
+	} else {
+		now.hinted = hinted
+	}
 	if len(now.Endpoints) == 0 {
 		now.Reason, now.Cluster = p.summary.reason, p.summary.cluster
 	}
 	if old, _ := to.latest.Get(); old != nil {
 		if old.Exists == now.Exists && old.Complete == now.Complete && old.ByNode == now.ByNode &&
+			old.Hinted == now.Hinted && sameNodes(old.hinted, now.hinted) &&
 			old.Undeclared == now.Undeclared && slices.Equal(old.declared, now.declared) &&
 			old.Reason == now.Reason && old.Cluster == now.Cluster && same(old.Endpoints, now.Endpoints) {
 			return
@@ -147,4 +184,17 @@ func (p *port) publish(to *published, chosen []*Endpoint, why origin) {
 		now.Version = old.Version + 1
 	}
 	to.latest.Set(new(now))
+}
+
+// sameNodes reports whether two maps have the same nodes.
+func sameNodes(a, b map[string][]*Endpoint) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for node := range a {
+		if _, ok := b[node]; !ok {
+			return false
+		}
+	}
+	return true
 }

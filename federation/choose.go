@@ -10,6 +10,33 @@ func onNode(list []*Endpoint, node string) []*Endpoint {
 	})
 }
 
+// hintIndex has the endpoints of a list by the nodes that they are hinted to. It is made anew only for
+// another list: making it takes longer than a stream needs otherwise to begin.
+type hintIndex struct {
+	list   []*Endpoint
+	byNode map[string][]*Endpoint // nil: node hints do not count
+}
+
+// of returns the endpoints of a list by the nodes that they are hinted to. As in kube-proxy, node hints count only
+// if every endpoint has one. They also count only if all endpoints are local: one endpoint on the client's
+// node would otherwise compete with all those of other clusters. If they do not count, of returns nil.
+func (x *hintIndex) of(list []*Endpoint) map[string][]*Endpoint {
+	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
+	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
+		return nil
+	}
+	if len(x.list) == len(list) && &x.list[0] == &list[0] {
+		return x.byNode
+	}
+	x.list, x.byNode = list, make(map[string][]*Endpoint, len(list))
+	for _, e := range list {
+		for _, node := range e.Hints.Nodes() {
+			x.byNode[node] = append(x.byNode[node], e)
+		}
+	}
+	return x.byNode
+}
+
 // inZone keeps those local endpoints that are hinted to the zone. As in
 // kube-proxy, hints count only if every local endpoint has one and at least one is
 // for the zone. Endpoints of other clusters are all kept.

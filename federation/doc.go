@@ -34,6 +34,8 @@
 //     changes, the sets do, in one step.
 //   - Keys of AnyPort share the set of all ports that no member declares. A change of one
 //     endpoint does not depend on how many instances are watched that do not exist.
+//   - Clients for which node hints choose endpoints have a Key with their node. A change of endpoints that are
+//     hinted to other nodes does not concern them. Clients on all other nodes share the sets of their zone.
 //   - Clients of a service with a Preference have the endpoints of the shortest row of
 //     tiers that suffices, or else of all tiers, in the same step as the change that makes
 //     them needed. Those of further tiers leave once that row has sufficed for ReturnAfter,

@@ -48,10 +48,19 @@ func drawEndpoints(t *rapid.T) []Endpoint {
 			Hostname: rapid.SampledFrom([]string{"", "h1"}).Draw(t, "host"),
 			Twin:     pod[0],
 			Zone:     pod[1],
-			Hints:    rapid.SampledFrom([]*Hints{nil, {"z1"}, {"z1", "z2"}}).Draw(t, "hints"),
+			Hints:    drawHints(t),
 			Common:   &Common{Identity: Identity{DNS: rapid.SampledFrom([]string{"", "i"}).Draw(t, "identity")}},
 		}
 	}), 0, 4, func(e Endpoint) netip.AddrPort { return e.Addr }).Draw(t, "endpoints")
+}
+
+// drawHints draws hints of an endpoint. Most have some for nodes: these count only if all have.
+func drawHints(t *rapid.T) *Hints {
+	return rapid.SampledFrom([]*Hints{
+		nil, {ForZones: []string{"z1"}}, {ForZones: []string{"z1", "z2"}},
+		{ForNodes: []string{"n1"}}, {ForZones: []string{"z1"}, ForNodes: []string{"n1"}}, {ForZones: []string{"z2"}, ForNodes: []string{"n2"}},
+		{ForZones: []string{"z1"}, ForNodes: []string{"n2"}}, {ForZones: []string{"z1", "z2"}, ForNodes: []string{"n1", "n3"}},
+	}).Draw(t, "hints")
 }
 
 // drawGateways draws those of a service: each service has its own authority.

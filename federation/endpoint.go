@@ -65,15 +65,31 @@ func (c *Common) Equal(o *Common) bool {
 	return a == b || a.Identity == b.Identity && a.Authority == b.Authority && slices.Equal(a.Group, b.Group) && slices.Equal(a.Labels, b.Labels)
 }
 
-// Hints are the zones of an endpoint's hints.forZones, sorted. They are immutable.
-type Hints []string
+// Hints are the hints of an endpoint, each list sorted. They are immutable.
+type Hints struct {
+	ForZones []string
+	ForNodes []string // of endpoints of the local cluster only
+}
 
 // Zones returns the zones. Nil has none.
 func (h *Hints) Zones() []string {
 	if h == nil {
 		return nil
 	}
-	return *h
+	return h.ForZones
+}
+
+// Nodes returns the names of the nodes. Nil has none.
+func (h *Hints) Nodes() []string {
+	if h == nil {
+		return nil
+	}
+	return h.ForNodes
+}
+
+// Equal reports whether the two have the same content. Nil is equal to the zero value.
+func (h *Hints) Equal(o *Hints) bool {
+	return h == o || slices.Equal(h.Zones(), o.Zones()) && slices.Equal(h.Nodes(), o.Nodes())
 }
 
 // Endpoint is everything that is sent to a proxy about one address, except what
@@ -116,7 +132,7 @@ func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e == o || e.Addr == o.Addr && e.Kind == o.Kind && e.Cluster == o.Cluster &&
 		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin &&
 		e.Meshed == o.Meshed && e.Opaque == o.Opaque && e.InboundPort == o.InboundPort && sameRules(e.Ports, o.Ports) &&
-		slices.Equal(e.Hints.Zones(), o.Hints.Zones()) && e.Common.Equal(o.Common)
+		e.Hints.Equal(o.Hints) && e.Common.Equal(o.Common)
 }
 
 // NameLabel returns the label with the name of its Pod or Workload. It returns false if it

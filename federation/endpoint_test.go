@@ -14,7 +14,7 @@ func TestEndpointEqual(t *testing.T) {
 	}
 	others := Endpoint{
 		Addr: netip.MustParseAddrPort("10.0.0.2:80"), Kind: Pod, Cluster: "east", Zone: "a", Node: "n", Hostname: "h", Twin: "t",
-		Hints: &Hints{"a"}, Common: &Common{Labels: []Label{{Name: "pod", Value: "q"}}}, Meshed: true, Opaque: true, InboundPort: 4143, Ports: &PortRules{RemoteName: "x"},
+		Hints: &Hints{ForZones: []string{"a"}}, Common: &Common{Labels: []Label{{Name: "pod", Value: "q"}}}, Meshed: true, Opaque: true, InboundPort: 4143, Ports: &PortRules{RemoteName: "x"},
 	}
 	checkEqual(t, endpoint, others, (*Endpoint).Equal)
 }
@@ -28,6 +28,15 @@ func TestCommonEqual(t *testing.T) {
 	}
 	checkEqual(t, common, others, (*Common).Equal)
 	if none := (*Common)(nil); !none.Equal(new(Common)) || !new(Common).Equal(none) || none.Equal(&others) {
+		t.Error("nil is not equal to nothing")
+	}
+}
+
+// TestHintsEqual: so are hints.
+func TestHintsEqual(t *testing.T) {
+	hints := func() Hints { return Hints{ForZones: []string{"a"}} }
+	checkEqual(t, hints, Hints{ForZones: []string{"b"}, ForNodes: []string{"n"}}, (*Hints).Equal)
+	if none := (*Hints)(nil); !none.Equal(new(Hints)) || !new(Hints).Equal(none) {
 		t.Error("nil is not equal to nothing")
 	}
 }

@@ -96,8 +96,10 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 		return tier < 0
 	case TierNotUsed:
 		return tier > 0 || standing == tierspec.LastResort
+	case HintedToOtherNodes:
+		return x.Set.Hinted && cluster == Local && !slices.Contains(e.Hints.Nodes(), k.Client.Node)
 	case OtherZones:
-		return !s.Zoned() && cluster == Local && !set.ByNode && !slices.Contains(e.Hints.Zones(), k.Client.Zone)
+		return !x.Set.Hinted && !s.Zoned() && cluster == Local && !set.ByNode && !slices.Contains(e.Hints.Zones(), k.Client.Zone)
 	case IPv6Off:
 		return !m.ipv6 && e.Addr.Addr().Is6()
 	case OtherFamily:

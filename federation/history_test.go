@@ -88,8 +88,9 @@ func (h *history) cordon(c ClusterName, x instant) (now tierspec.Standings, next
 	return tierspec.Cordoned(links, x.at)
 }
 
-// view returns the set that a view must publish now that has been watched since a moment.
-func (h *history) view(k Key, since int, now time.Time) (set Set) {
+// view returns the set that a view must publish now that has been watched since a moment, and the nodes among
+// these whose clients node hints choose endpoints for.
+func (h *history) view(k Key, since int, now time.Time, nodes ...string) (set Set, hinted []string) {
 	var list []tierspec.Instant
 	for _, x := range h.instants(since, now) {
 		st, known := h.states[stateKey{x, k}]
@@ -107,7 +108,14 @@ func (h *history) view(k Key, since int, now time.Time) (set Set) {
 	if len(set.Endpoints) > 0 {
 		set.Reason, set.Cluster = None, ""
 	}
-	return set
+	last, inUse := list[len(list)-1], tierspec.InUse(list, now)
+	set.Hinted = last.HintedTo(inUse, k.Client.Node)
+	for _, node := range nodes {
+		if last.HintedTo(inUse, node) {
+			hinted = append(hinted, node)
+		}
+	}
+	return set, hinted
 }
 
 // facts returns what clients could get at an instant: a set without endpoints, and those that there are.
@@ -178,7 +186,7 @@ func (h *history) member(x instant, d *Definition, mem Member, port uint16) tier
 func modelled(e *Endpoint) tierspec.Endpoint {
 	c := e.Common.Get()
 	x := tierspec.Endpoint{
-		Addr: e.Addr, Zone: e.Zone, Hostname: e.Hostname, Pod: e.Twin, Hints: e.Hints.Zones(), Part: partOf(e), Of: e,
+		Addr: e.Addr, Zone: e.Zone, Hostname: e.Hostname, Pod: e.Twin, Zones: e.Hints.Zones(), Nodes: e.Hints.Nodes(), Part: partOf(e), Of: e,
 		Text: string(rune(e.Kind)) + c.Authority + " " + c.Identity.DNS,
 	}
 	if e.Kind == Pod {

@@ -62,7 +62,7 @@ func (x *inquiry) choose() {
 	x.won, _ = merge(p.offers)
 	pass := newPass(p, x.ipv6, &published{client: x.Key.Client})
 	pass.omitted = x.omitted
-	pass.get(pass.tally(x.Key.Client), x.use, x.Key.Client.Zone)
+	pass.get(pass.tally(x.Key.Client), x.use, x.Key.Client)
 }
 
 // member explains a member's addresses.

@@ -28,10 +28,14 @@ func TestReferenceOfPods(t *testing.T) {
 		clusters := []ClusterName{Local, "east", "north"}
 		d := &Definition{Federated: true, Preference: rapid.Custom(drawPreference).Filter(func(p *Preference) bool { return p != nil }).Draw(t, "preference")}
 		unready, far := make(map[ClusterName][]bool), rapid.Bool().Draw(t, "far") // Pods; whether east is on another network
+		hinted := rapid.Bool().Draw(t, "hinted")                                  // whether local Pods have node hints
 		write := func(c ClusterName) {
 			var eps [2][]Endpoint
 			for i, not := range unready[c] {
 				e := Endpoint{Kind: Pod, Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(slices.Index(clusters, c)), byte(i)}), 0), Zone: []string{"z1", "z2"}[i%2]}
+				if hinted && c == Local {
+					e.Hints = &Hints{ForNodes: []string{[]string{"n1", "n2"}[i%2]}}
+				}
 				if not {
 					eps[1] = append(eps[1], e)
 				} else {
@@ -64,7 +68,7 @@ func TestReferenceOfPods(t *testing.T) {
 		}
 		m.defs[id] = d
 		m.table.Define(id, d)
-		k := Key{id, 80, Client{Zone: rapid.SampledFrom([]string{"", "z1"}).Draw(t, "zone")}}
+		k := Key{id, 80, Client{Zone: rapid.SampledFrom([]string{"", "z1"}).Draw(t, "zone"), Node: rapid.SampledFrom([]string{"", "n1", "n3"}).Draw(t, "node")}}
 		m.keys["w"], m.since[k], m.watches["w"] = k, 0, &watched{w: m.table.Watch(k)}
 		t.Repeat(map[string]func(*rapid.T){
 			"pods": func(t *rapid.T) {
@@ -253,7 +257,17 @@ func (m *model) check(t *rapid.T) {
 	for name, x := range m.watches {
 		now, _ := x.w.Get()
 		k := m.keys[name]
-		check(t, name, x.last, now, m.view(k, m.since[k], m.now))
+		nodes := []string{"", "n1", "n2", "n3"}
+		if k.Client.Node != "" {
+			nodes = []string{k.Client.Node}
+		}
+		want, hinted := m.view(k, m.since[k], m.now, nodes...)
+		check(t, name, x.last, now, want)
+		for _, node := range nodes {
+			if now.HintedTo(node) != slices.Contains(hinted, node) {
+				t.Fatalf("%s: hinted to %q: %t, want those to %q", name, node, now.HintedTo(node), hinted)
+			}
+		}
 		m.checkExplained(t, k, now)
 		x.last = now
 	}
@@ -278,7 +292,7 @@ func checkReturning(t *rapid.T, table *Table) {
 }
 
 func check(t *rapid.T, name string, last, now *Set, want Set) {
-	if now.Exists != want.Exists || now.Complete != want.Complete || now.ByNode != want.ByNode || now.Reason != want.Reason || now.Cluster != want.Cluster {
+	if now.Exists != want.Exists || now.Complete != want.Complete || now.ByNode != want.ByNode || now.Hinted != want.Hinted || now.Reason != want.Reason || now.Cluster != want.Cluster {
 		t.Fatalf("%s: %+v, want %+v", name, now, want)
 	}
 	if !slices.EqualFunc(now.Endpoints, want.Endpoints, (*Endpoint).Equal) {
@@ -292,7 +306,7 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 		t.Fatalf("%s: version %d after %d", name, now.Version, last.Version)
 	}
 	added, removed := Diff(last, now, AnyPort)
-	if len(added)+len(removed) == 0 && last.Exists == now.Exists && last.Complete == now.Complete && last.ByNode == now.ByNode && last.Undeclared == now.Undeclared && last.Reason == now.Reason && last.Cluster == now.Cluster {
+	if len(added)+len(removed) == 0 && last.Exists == now.Exists && last.Complete == now.Complete && last.ByNode == now.ByNode && last.Hinted == now.Hinted && sameNodes(last.hinted, now.hinted) && last.Undeclared == now.Undeclared && last.Reason == now.Reason && last.Cluster == now.Cluster {
 		t.Fatalf("%s: version %d is the same as the one before", name, now.Version)
 	}
 	known := make(map[netip.AddrPort]*Endpoint)

@@ -31,8 +31,11 @@ type Set struct {
 	Version  uint64 // one more than the Set it replaced
 	Exists   bool   // the service is defined and, for remote discovery, its remote Service too
 	Complete bool   // no member's cluster is pending
-	ByNode   bool   // the answer depends on the client's node. If the Key in use has a node and this is false, or the other way round, call Table.Key again
-	AnyPort  bool   // it is a set of AnyPort: see Endpoint.At. If it Declares the port that a client has asked for, it is not for that client
+	// ByNode is set if internalTrafficPolicy is Local. If the Key in use has no node, and the client has one, call
+	// Table.Key again.
+	ByNode  bool
+	Hinted  bool // node hints have chosen the endpoints, for the node of the Key
+	AnyPort bool // it is a set of AnyPort: see Endpoint.At. If it Declares the port that a client has asked for, it is not for that client
 	// Undeclared: no member declares the port, so that the set of AnyPort has the same
 	// endpoints at it.
 	Undeclared bool
@@ -43,8 +46,16 @@ type Set struct {
 	Endpoints  []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
 	Members    int         // how many members the service has, serving or not. Sets that differ in nothing else are not published
 
-	declared []uint16           // with AnyPort: the ports that members declare; sorted
-	steering *Latest[*steering] // see Tiers
+	hinted   map[string][]*Endpoint // if the Key has no node: the nodes for which node hints choose endpoints
+	declared []uint16               // with AnyPort: the ports that members declare; sorted
+	steering *Latest[*steering]     // see Tiers
+}
+
+// HintedTo reports whether node hints choose endpoints for the clients on a node. If the Key of the set has a
+// node, it must be that one. If HintedTo or ByNode is true, the Key of these clients has their node. While
+// the table publishes a change, the set of the Key without node is the first of the two that is right.
+func (s *Set) HintedTo(node string) bool {
+	return s.Hinted || node != "" && s.hinted[node] != nil
 }
 
 // Diff returns the step from one set's endpoints to another's: the endpoints to

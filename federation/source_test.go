@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -156,7 +157,7 @@ func (r *clusterReader) at(eps []Endpoint) (list []*Endpoint) {
 
 func equalLists(a, b []*Endpoint) bool { return slices.EqualFunc(a, b, (*Endpoint).Equal) }
 
-// endpoint reads ADDRESS[,node=][,zone=][,host=][,hint=A+B][,twin=][,id=][,bare].
+// endpoint reads ADDRESS[,node=][,zone=][,host=][,hint=A+B][,nodehint=A+B][,twin=][,id=][,bare].
 func endpoint(s string) (Endpoint, error) {
 	words := strings.Split(s, ",")
 	ip, err := netip.ParseAddr(words[0])
@@ -174,7 +175,11 @@ func endpoint(s string) (Endpoint, error) {
 		case "host":
 			e.Hostname = v
 		case "hint":
-			e.Hints = new(Hints(strings.Split(v, "+")))
+			e.Hints = cmp.Or(e.Hints, new(Hints))
+			e.Hints.ForZones = strings.Split(v, "+")
+		case "nodehint":
+			e.Hints = cmp.Or(e.Hints, new(Hints))
+			e.Hints.ForNodes = strings.Split(v, "+")
 		case "twin":
 			e.Twin = v
 		case "id":

@@ -59,7 +59,7 @@ func (x *pass) publish(to *published, now time.Time, why origin) {
 			x.port.returning[to] = struct{}{}
 		}
 	}
-	x.port.publish(to, x.get(t, use, to.client.Zone), why)
+	x.port.publish(to, x.get(t, use, to.client), x.byHintedNode(t, use), why)
 }
 
 // decide returns how much of each tier clients of this kind get.

@@ -188,7 +188,8 @@ func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 // as many clients as possible share it. It has Zone and Instance always, Node only
 // if the service's internalTrafficPolicy is Local, and AnyPort instead of a port that
 // no member declares, as far as the table knows now. It knows ports only while
-// AnyPort is watched. See Set.ByNode, Set.Undeclared and Set.Declares.
+// AnyPort is watched. See Set.ByNode, Set.Undeclared and Set.Declares. Only the Set of the
+// key knows whether node hints choose endpoints for the client. If so, add Node: see Set.HintedTo.
 func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	s := t.watchedService(id)
 	if s == nil || !s.byNode.Load() {

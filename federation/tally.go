@@ -7,19 +7,21 @@ import "slices"
 type tally struct {
 	zone   string // of the clients, if it is a term of the preference
 	counts tierCounts
-	list   []*Endpoint                // without those of other instances, and those that traffic policy leaves out
-	places []int                      // of list: their tiers
-	used   map[use][]*Endpoint        // what of list is in use
-	got    map[useAndZone][]*Endpoint // what clients get of that
+	list   []*Endpoint                    // without those of other instances, and those that traffic policy leaves out
+	places []int                          // of list: their tiers
+	used   map[use][]*Endpoint            // what of list is in use
+	hinted map[use]map[string][]*Endpoint // what of that is in use, by the nodes that node hints choose it for
+	got    map[choice][]*Endpoint         // what clients get of that
 }
 
 // tallyKey is the part of a client that makes a difference to a tally.
 type tallyKey struct{ instance, node, zone string }
 
-// useAndZone is what makes a difference to what clients get of a tally.
-type useAndZone struct {
+// choice is what makes a difference to what clients get of a tally.
+type choice struct {
 	use
-	zone string
+	zone string // empty if node is not
+	node string // empty unless endpoints are hinted to it
 }
 
 // pass is one time of publishing to the clients of a port. What they have in common is computed once.
@@ -105,7 +107,8 @@ func (x *pass) count(c Client) *tally {
 	if x.port.summary.byNode {
 		ready, unready = x.omitted.note(OtherNode, ready, onNode(ready, c.Node)), onNode(unready, c.Node)
 	}
-	t := &tally{zone: c.Zone, list: ready, got: make(map[useAndZone][]*Endpoint)}
+	t := &tally{zone: c.Zone, list: ready, got: make(map[choice][]*Endpoint)}
+	t.hinted = make(map[use]map[string][]*Endpoint)
 	if st == nil {
 		return t
 	}
@@ -165,26 +168,56 @@ func mergeSorted(a, b []*Endpoint) []*Endpoint {
 	return append(append(list, a...), b...)
 }
 
-// get returns the endpoints that clients of a zone get if so much of each tier is in use, where they are
+// get returns the endpoints that clients get if so much of each tier is in use, where they are
 // steered: the whole list if that is all. Hints apply to it, which are for the own cluster's endpoints,
 // unless those stay on their nodes or zones are a term of the preference; and then the address family.
-func (x *pass) get(t *tally, u use, zone string) []*Endpoint {
-	list, ok := t.got[useAndZone{u, zone}]
+func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
+	by := choice{use: u, zone: c.Zone}
+	onNode := x.byHintedNode(t, u)[c.Node]
+	if c.Node != "" && onNode != nil {
+		by.zone, by.node = "", c.Node
+	}
+	list, ok := t.got[by]
 	if !ok {
 		if list = t.list; x.port.steering != nil {
 			list = x.omitted.note(TierNotUsed, list, t.inUse(u))
 		}
-		if !x.port.summary.byNode && !x.zoned() {
-			list = x.omitted.note(OtherZones, list, inZone(list, zone))
+		switch {
+		case x.ignoresHints():
+		case by.node != "":
+			list = x.omitted.note(HintedToOtherNodes, list, onNode)
+		default:
+			list = x.omitted.note(OtherZones, list, inZone(list, c.Zone))
 		}
 		why := IPv6Off
 		if x.ipv6 {
 			why = OtherFamily
 		}
 		list = x.omitted.note(why, list, family(list, x.ipv6))
-		t.got[useAndZone{u, zone}] = list
+		t.got[by] = list
 	}
 	return list
+}
+
+// ignoresHints reports whether clients get endpoints whatever their hints are.
+func (x *pass) ignoresHints() bool { return x.port.summary.byNode || x.zoned() }
+
+// byHintedNode returns the endpoints in use by the nodes that node hints choose them for. If node hints do
+// not count, byHintedNode returns nil.
+func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
+	if x.ignoresHints() {
+		return nil
+	}
+	byNode, ok := t.hinted[u]
+	if !ok {
+		list := t.list
+		if x.port.steering != nil {
+			list = t.inUse(u)
+		}
+		byNode = x.port.hinted.of(list)
+		t.hinted[u] = byNode
+	}
+	return byNode
 }
 
 // inUse returns the endpoints in use, of all zones and families.

@@ -69,6 +69,8 @@ const (
 	Unpreferred
 	// TierNotUsed: its tier is not in use, or it has left that already.
 	TierNotUsed
+	// HintedToOtherNodes: it is hinted to other nodes than the client's, and another endpoint is hinted to that.
+	HintedToOtherNodes
 	// OtherZones: it is hinted to other zones than the client's.
 	OtherZones
 	// IPv6Off: the gateway does not serve IPv6.
@@ -83,8 +85,9 @@ var verdictWords = [...]string{
 	Unusable: "unusable", BehindGateway: "behind-a-gateway", GatewayDead: "gateway-dead", NothingBehind: "nothing-behind-the-gateway",
 	PortUndeclared: "port-not-declared", Unread: "just-changed", OutsideRanges: "outside-ranges", Owned: "owned-by-local-cluster",
 	ClusterCordoned: "cluster-cordoned", ClusterLost: "cluster-lost", Taken: "taken", OtherInstance: "other-instance",
-	OtherNode: "other-node", Unpreferred: "in-no-tier", TierNotUsed: "tier-not-in-use", OtherZones: "hinted-to-other-zones",
-	IPv6Off: "ipv6-off", OtherFamily: "other-address-preferred",
+	OtherNode: "other-node", Unpreferred: "in-no-tier", TierNotUsed: "tier-not-in-use", HintedToOtherNodes: "hinted-to-other-nodes",
+	OtherZones: "hinted-to-other-zones",
+	IPv6Off:    "ipv6-off", OtherFamily: "other-address-preferred",
 }
 
 // String is the verdict in words, as programs may rely on.

@@ -39,6 +39,7 @@ type port struct {
 	unready   []*Endpoint // known besides merged, if that makes a difference
 	contested contested   // among the offers
 	summary   summary
+	hinted    hintIndex               // of merged, or of what is in use of it
 	declared  []uint16                // of AnyPort: the ports that members declare, sorted
 	audiences map[string]audience     // by the name of the instance that clients ask for; empty: the whole service
 	returning map[*published]struct{} // clients for whom a tier leaves by itself: see tierView.due

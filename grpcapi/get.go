@@ -24,6 +24,7 @@ type getStream struct {
 
 	sent        *federation.Set  // the set that the proxy has, or is being sent; nil: none yet
 	sentZone    string           // the zone for which sent was encoded
+	hinted      bool             // node hints choose endpoints for the client's node: the view's key has it
 	anyPort     bool             // no member declares the port: the view is of AnyPort
 	viewChanged bool             // sent is a set of another view than the current one
 	isUpdate    bool             // sent is a newer set of the same view as the one sent before
@@ -117,7 +118,11 @@ func (st *getStream) step(to *federation.Set, all bool) []*wire.Frame {
 	if st.explains {
 		st.tiers, st.otherTiers = to.Tiers()
 	}
-	if !st.isAlone(from, to) {
+	switch {
+	case st.isAlone(from, to):
+	case from != nil && from.Hinted && !to.Hinted && len(to.Endpoints) >= manyEndpoints:
+		return st.view.messagesAfterHints(from, to)
+	default:
 		return st.view.messages(from, to, all)
 	}
 	return st.view.messagesFor(st.view.enc.AtPort(st.target.port).Explaining(st.tiers), from, to, all)
@@ -141,12 +146,22 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 // is false while the table changes between traffic policies: the set may be for
 // clients of the other policy, or for none, and another one follows at once. The same
 // holds while a member begins to declare the port.
+//
+// Whether node hints choose endpoints for the client is up to the set of the view without node. If the one of
+// the view with node does not agree, the client gets that set: it is about to follow, or its clients have other tiers
+// in use.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
+	moves := 0 // between the views with the node and without
 	for turned := false; ; {
 		set, replaced = st.view.get()
-		byNode := st.view.key.Client.Node != ""
+		byNode, node := st.view.key.Client.Node != "", st.client.Node
 		switch {
-		case st.client.Node != "" && set.ByNode != byNode:
+		case node != "" && (set.ByNode || set.HintedTo(node)) != byNode:
+			if byNode && moves >= 2 {
+				return set, replaced, true // right too
+			}
+			st.hinted = set.HintedTo(node)
+			moves++
 		case set.AnyPort && set.Declares(st.target.port):
 			st.anyPort, turned = false, true
 		case set.Undeclared && !set.AnyPort && !turned: // right too, but shared with fewer streams
@@ -172,6 +187,9 @@ func (st *getStream) updateZone() {
 // the stream has that view already.
 func (st *getStream) switchView() bool {
 	key := st.server.table.Key(st.target.service, st.target.port, st.client)
+	if st.hinted {
+		key.Client.Node = st.client.Node
+	}
 	if st.anyPort {
 		key.Port = federation.AnyPort
 	}

@@ -86,6 +86,13 @@ func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 	return v.lazy(from, to, all).frames()
 }
 
+// messagesAfterHints returns the messages of the step from a set that node hints have chosen. They add all
+// endpoints of the new set, as for a stream that begins. When node hints no longer count, the streams of all
+// nodes take such a step at once, each from another set of few endpoints. So they share the large messages.
+func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
+	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
+}
+
 // messagesFor returns those for one stream alone. gRPC keeps them until the client takes them, so they
 // count for the budget.
 func (v *getView) messagesFor(enc wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"reflect"
@@ -217,7 +218,7 @@ func splitPort(s string) (string, *int32) {
 }
 
 // aSlice has ports "name=number", separated by commas, and endpoints written as
-// "IP[+IP] [pod=NAME|ew=NAME] [zone=Z] [hint=Z+Z] [host=H] [node=N] [unready|ready|kind=K]
+// "IP[+IP] [pod=NAME|ew=NAME] [zone=Z] [hint=Z+Z] [nodehint=N+N] [host=H] [node=N] [unready|ready|kind=K]
 // [terminating]".
 func aSlice(name, service, ports string, endpoints ...string) *discoveryv1.EndpointSlice {
 	o := &discoveryv1.EndpointSlice{ObjectMeta: inNS(name), AddressType: discoveryv1.AddressTypeIPv4}
@@ -251,9 +252,14 @@ func anEndpoint(text string) discoveryv1.Endpoint {
 		case "zone":
 			e.Zone = &value
 		case "hint":
-			e.Hints = &discoveryv1.EndpointHints{}
+			e.Hints = cmp.Or(e.Hints, &discoveryv1.EndpointHints{})
 			for z := range strings.SplitSeq(value, "+") {
 				e.Hints.ForZones = append(e.Hints.ForZones, discoveryv1.ForZone{Name: z})
+			}
+		case "nodehint":
+			e.Hints = cmp.Or(e.Hints, &discoveryv1.EndpointHints{})
+			for n := range strings.SplitSeq(value, "+") {
+				e.Hints.ForNodes = append(e.Hints.ForNodes, discoveryv1.ForNode{Name: n})
 			}
 		case "host":
 			e.Hostname = &value

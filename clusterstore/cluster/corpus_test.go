@@ -201,7 +201,7 @@ func spiceSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {
 		o.Endpoints = append(o.Endpoints, discoveryv1.Endpoint{
 			Addresses: []string{fmt.Sprint("10.0.1.", m.IntN(256))}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("web-", i)},
 			Conditions: discoveryv1.EndpointConditions{Ready: new(i%2 == 0)}, NodeName: new("n1"), Hostname: new(fmt.Sprint("web-", i)), Zone: new("z1"),
-			Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z1"}, {Name: "z2"}}},
+			Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z1"}, {Name: "z2"}}, ForNodes: []discoveryv1.ForNode{{Name: "n1"}}},
 		})
 	}
 	o.OwnerReferences = append([]metav1.OwnerReference{{Kind: "Service", Name: "web"}}, o.OwnerReferences...)

@@ -34,6 +34,7 @@ func describe(e *federation.Endpoint) string {
 	add("host", e.Hostname)
 	add("twin", e.Twin)
 	add("hints", strings.Join(e.Hints.Zones(), "+"))
+	add("nodehints", strings.Join(e.Hints.Nodes(), "+"))
 	add("id", common.Identity.DNS)
 	add("uri", common.Identity.URI)
 	add("sni", common.Identity.ServerName)
@@ -99,6 +100,27 @@ func TestPodEndpoint(t *testing.T) {
 	}
 	if e.Kind != federation.Pod || e.Cluster != "east" {
 		t.Errorf("kind %v, cluster %v", e.Kind, e.Cluster)
+	}
+}
+
+// TestNodeHintsAreLocal: the node hints of the local cluster are read, and those of linked clusters are not.
+func TestNodeHintsAreLocal(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*Config)
+		want   *federation.Hints
+	}{
+		"local":  {withAddresses, &federation.Hints{ForZones: []string{"z1"}, ForNodes: []string{"n1", "n2"}}},
+		"linked": {nil, &federation.Hints{ForZones: []string{"z1"}}},
+	} {
+		w := newWorld(t, c.change)
+		w.put(aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 hint=z1 nodehint=n2+n1+n2", "10.0.0.2 nodehint=n1", "10.0.0.3"))
+		list := w.read("web", 80).Slices[0].Endpoints
+		if got := list[0].Hints; !got.Equal(c.want) {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+		if own := name == "local"; (list[1].Hints != nil) != own || list[2].Hints != nil {
+			t.Errorf("%s: %+v and %+v", name, list[1].Hints, list[2].Hints)
+		}
 	}
 }
 

@@ -42,7 +42,7 @@ type joiner struct {
 func (j *joiner) usePlace(at unique.Handle[place]) {
 	if j.at != at {
 		j.at, j.place = at, at.Value()
-		j.hints = splitHints(j.place.hints)
+		j.hints = newHints(&j.place)
 	}
 }
 
@@ -198,11 +198,20 @@ func (s *state) identity(namespace string, t *template) federation.Identity {
 	return federation.Identity{DNS: name, ServerName: name}
 }
 
-func splitHints(s string) *federation.Hints {
+// newHints returns the hints of the endpoints at a place; nil if they have none.
+func newHints(at *place) *federation.Hints {
+	if at.zones == "" && at.nodes == "" {
+		return nil
+	}
+	return &federation.Hints{ForZones: splitHints(at.zones), ForNodes: splitHints(at.nodes)}
+}
+
+// splitHints returns the names that joinHints has joined.
+func splitHints(s string) []string {
 	if s == "" {
 		return nil
 	}
-	return new(federation.Hints(strings.Split(strings.TrimSuffix(s, hintEnd), hintEnd)))
+	return strings.Split(strings.TrimSuffix(s, hintEnd), hintEnd)
 }
 
 // sortByAddr sorts a list, and keeps the first endpoint of each address.

@@ -36,6 +36,7 @@ func drawEndpoint(t *rapid.T) string {
 		{"", "", " pod=p", " pod=q", " pod=r", " ew=p", " ew=v", " kind=Node"},
 		{"", "", " zone=z1", " zone=z2"},
 		{"", "", "", " hint=z1", " hint=z2+z1"},
+		{"", "", "", " nodehint=n1", " nodehint=n2+n1"},
 		{"", "", " host=h", " host=i"},
 		{"", "", "", " unready", " unready", " ready"},
 		{"", "", "", " terminating"},

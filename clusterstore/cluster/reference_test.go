@@ -152,7 +152,7 @@ func referenceUnready(l *discoveryv1.EndpointSlice, port int32, served map[strin
 
 func (o objects) referenceEndpoint(e discoveryv1.Endpoint, service, addr string) (string, bool) {
 	head, zone, host, hints := addr+" namespace:ns service:"+service, "", "", ""
-	if e.Hints != nil {
+	if e.Hints != nil && len(e.Hints.ForZones) > 0 {
 		var zones []string
 		for _, z := range e.Hints.ForZones {
 			zones = append(zones, z.Name)

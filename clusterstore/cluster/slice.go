@@ -56,7 +56,8 @@ type address struct {
 // place is where an address is, as the slice has it, and why no client gets it.
 type place struct {
 	zone  string
-	hints string             // zones, sorted, each followed by hintEnd
+	zones string             // of its hints, sorted, each followed by hintEnd
+	nodes string             // likewise; in the local cluster only
 	node  string             // only of a Pod that is not ready; others are where their Pod is
 	why   federation.Verdict // Served if it is ready
 	left  bool               // no endpoint is made of it, whatever the port: only explanations have it, and profiles that ask for its hostname
@@ -133,7 +134,7 @@ type endpointReader struct {
 	namespace string
 	target    func(ref *corev1.ObjectReference, namespace string) (key string, ok bool)
 	noPort    bool // the slice has none: its addresses are in no share
-	own       bool // profiles may ask for hostnames of whatever has one
+	own       bool // profiles may ask for hostnames of whatever has one, and node hints count
 }
 
 // read reads a subset. Kubernetes writes one address for an endpoint, and gives further ones no
@@ -172,7 +173,8 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at pl
 		at.other = beginning(strings.Trim(e.TargetRef.Kind+" "+strings.Trim(e.TargetRef.Namespace+"/"+e.TargetRef.Name, "/"), " "))
 	case at.left:
 	case at.why == federation.Served:
-		at.zone, at.hints = value(e.Zone), zoneHints(e.Hints)
+		at.zone = value(e.Zone)
+		at.zones, at.nodes = r.hints(e.Hints)
 	default:
 		if at.zone = value(e.Zone); targetKind(target) == federation.Pod {
 			at.node = value(e.NodeName)
@@ -189,7 +191,7 @@ func (a address) withIP(text string, at place) address {
 	ip, why := readIP(text)
 	if a.ip = ip; why != federation.Served {
 		a.hostname = nil
-		at.zone, at.hints, at.node, at.left, at.why = "", "", "", true, cmp.Or(at.why, why)
+		at.zone, at.zones, at.nodes, at.node, at.left, at.why = "", "", "", "", true, cmp.Or(at.why, why)
 		if !ip.IsValid() {
 			at.text = beginning(text)
 		}
@@ -236,16 +238,30 @@ func targetKind(target string) federation.Kind {
 	return federation.Pod
 }
 
-func zoneHints(h *discoveryv1.EndpointHints) string {
-	if h == nil || len(h.ForZones) == 0 {
+// hints returns the zones and nodes that an endpoint is hinted to. The nodes of linked clusters are not those
+// of clients, even if their names are the same.
+func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes string) {
+	if h == nil {
+		return "", ""
+	}
+	zones = joinHints(h.ForZones, func(z discoveryv1.ForZone) string { return z.Name })
+	if r.own {
+		nodes = joinHints(h.ForNodes, func(n discoveryv1.ForNode) string { return n.Name })
+	}
+	return zones, nodes
+}
+
+// joinHints returns the names, sorted, each followed by hintEnd.
+func joinHints[T any](list []T, name func(T) string) string {
+	if len(list) == 0 {
 		return ""
 	}
-	zones := make([]string, 0, len(h.ForZones))
-	for _, z := range h.ForZones {
-		zones = append(zones, z.Name+hintEnd)
+	names := make([]string, 0, len(list))
+	for _, h := range list {
+		names = append(names, name(h)+hintEnd)
 	}
-	slices.Sort(zones)
-	return strings.Join(slices.Compact(zones), "")
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), "")
 }
 
 // trim frees unused capacity: many endpoints may be not ready.

@@ -84,6 +84,9 @@ func newExplainedEntry(a *federation.ExplainedAddress, m *adminapi.ExplainedMemb
 	if zones := at.Hints.Zones(); len(zones) > 0 {
 		e.Hints = printables(zones)
 	}
+	if nodes := at.Hints.Nodes(); len(nodes) > 0 {
+		e.NodeHints = printables(nodes)
+	}
 	if a.Verdict == federation.Served {
 		id := at.Common.Get().Identity
 		e.Identity = printable(id.DNS + id.URI) // one of them, or none

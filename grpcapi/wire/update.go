@@ -69,6 +69,14 @@ func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	return frames
 }
 
+// Removal encodes the removes of a step: none, if nothing goes.
+func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
+	if _, removed := federation.Diff(from, to, e.port); len(removed) > 0 {
+		return remove(removed)
+	}
+	return nil
+}
+
 // add encodes one or more endpoints.
 func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	return e.addSharing(e.sharedLabels(list), list, anyNumber)

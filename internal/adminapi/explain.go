@@ -58,20 +58,21 @@ type ExplainedMember struct {
 
 // ExplainedAddress is one address of one slice of a member.
 type ExplainedAddress struct {
-	Cluster  string    `json:"cluster"`
-	Service  string    `json:"service"`
-	Slice    string    `json:"slice"`
-	Address  string    `json:"address"` // without a port if the slice does not have it
-	Verdict  string    `json:"verdict"` // such as served: federation.Verdict has all
-	Detail   string    `json:"detail,omitempty"`
-	Changed  time.Time `json:"changed,omitzero"` // when its slice did last in the gateway, or was first read there
-	Target   string    `json:"target,omitempty"` // what it stands for
-	Tier     string    `json:"tier,omitempty"`
-	Zone     string    `json:"zone,omitempty"`
-	Node     string    `json:"node,omitempty"`
-	Hostname string    `json:"hostname,omitempty"`
-	Hints    []string  `json:"hints,omitempty"` // zones
-	Identity string    `json:"identity,omitempty"`
+	Cluster   string    `json:"cluster"`
+	Service   string    `json:"service"`
+	Slice     string    `json:"slice"`
+	Address   string    `json:"address"` // without a port if the slice does not have it
+	Verdict   string    `json:"verdict"` // such as served: federation.Verdict has all
+	Detail    string    `json:"detail,omitempty"`
+	Changed   time.Time `json:"changed,omitzero"` // when its slice did last in the gateway, or was first read there
+	Target    string    `json:"target,omitempty"` // what it stands for
+	Tier      string    `json:"tier,omitempty"`
+	Zone      string    `json:"zone,omitempty"`
+	Node      string    `json:"node,omitempty"`
+	Hostname  string    `json:"hostname,omitempty"`
+	Hints     []string  `json:"hints,omitempty"`     // zones
+	NodeHints []string  `json:"nodeHints,omitempty"` // nodes; of the local cluster only
+	Identity  string    `json:"identity,omitempty"`
 }
 
 // HeldView is what the streams of one view have, of clients that get the same.

@@ -36,7 +36,8 @@ type Endpoint struct {
 	Node     string // of Pods
 	Hostname string
 	Pod      string   // the same for the addresses of one Pod in its cluster; empty: it has this one only
-	Hints    []string // zones
+	Zones    []string // that it is hinted to
+	Nodes    []string // that it is hinted to
 	Text     string   // all else that clients are sent about it
 	Part     int      // of its cluster that it is in
 	Of       any      // the caller's
@@ -290,24 +291,51 @@ func (st *State) Needed() int {
 // alone reports whether there is nothing but clusters that are, or become, of last resort.
 func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort()] > 0 }
 
-// finish applies the rules that come after the tiers: zone hints, unless zones are a term, and the address family.
+// finish applies the rules that come after the tiers: hints, unless zones are a term, and the address family.
 func (st *State) finish(list []Endpoint) []Endpoint {
-	if !st.NodeLocal && !st.Zoned() {
+	switch {
+	case st.NodeLocal || st.Zoned():
+	case st.HintedTo(list, st.Node):
+		list = only(list, func(e Endpoint) bool { return slices.Contains(e.Nodes, st.Node) })
+	default:
 		list = hinted(list, st.Zone)
 	}
 	return st.oneFamily(list)
 }
 
+// HintedTo reports whether clients on a node get only those of the endpoints in use that are hinted to it: if all
+// of them are of the own cluster and are hinted to nodes, and one is for that node.
+func (st *State) HintedTo(list []Endpoint, node string) bool {
+	if st.NodeLocal || st.Zoned() || node == "" {
+		return false
+	}
+	some := false
+	for _, e := range list {
+		if e.member.Name != "" || len(e.Nodes) == 0 {
+			return false
+		}
+		some = some || slices.Contains(e.Nodes, node)
+	}
+	return some
+}
+
 // hinted applies zone hints to the own cluster's endpoints: if all have some, and one is for the zone.
-func hinted(list []Endpoint, zone string) (out []Endpoint) {
+func hinted(list []Endpoint, zone string) []Endpoint {
 	all, some := true, false
 	for _, e := range list {
 		if e.member.Name == "" {
-			all, some = all && len(e.Hints) > 0, some || slices.Contains(e.Hints, zone)
+			all, some = all && len(e.Zones) > 0, some || slices.Contains(e.Zones, zone)
 		}
 	}
+	if !all || !some {
+		return list
+	}
+	return only(list, func(e Endpoint) bool { return e.member.Name != "" || slices.Contains(e.Zones, zone) })
+}
+
+func only(list []Endpoint, has func(Endpoint) bool) (out []Endpoint) {
 	for _, e := range list {
-		if e.member.Name != "" || !all || !some || slices.Contains(e.Hints, zone) {
+		if has(e) {
 			out = append(out, e)
 		}
 	}

@@ -56,23 +56,29 @@ type Instant struct {
 
 // Sent returns what clients get at a time, if they have watched since the first of the instants, sorted by address.
 func Sent(instants []Instant, now time.Time) []Endpoint {
-	var seen []Instant // since when tiers have been decided by the same preference
-	var sent []Endpoint
-	used := 0 // tiers
+	return instants[len(instants)-1].finish(InUse(instants, now))
+}
+
+// InUse returns what Sent does, without the rules that come after the tiers.
+func InUse(instants []Instant, now time.Time) []Endpoint {
+	var seen []Instant  // since when tiers have been decided by the same preference
+	var list []Endpoint // in use
+	var sent []Endpoint // to clients, of list
+	used := 0           // tiers
 	leave := func(now time.Time) {
 		for used > seen[len(seen)-1].Needed() && left(seen, used-1, now) == Parts {
 			used--
 		}
 	}
-	send := func(now time.Time) []Endpoint {
+	send := func(now time.Time) {
 		st := seen[len(seen)-1]
-		var list []Endpoint
+		list = nil
 		for _, e := range st.Ready {
 			if tier := st.TierOf(e); tier < used && (tier == 0 || e.Part >= left(seen, tier, now)) {
 				list = append(list, e)
 			}
 		}
-		return st.finish(list)
+		sent = st.finish(list)
 	}
 	for _, x := range instants {
 		if len(seen) > 0 {
@@ -80,11 +86,11 @@ func Sent(instants []Instant, now time.Time) []Endpoint {
 		}
 		switch {
 		case !x.steered():
-			seen, sent = nil, x.finish(x.Ready)
+			seen, list, sent = nil, x.Ready, x.finish(x.Ready)
 			continue
 		case len(seen) == 0 || !sameTiers(seen[0].State, x.State):
 			if len(seen) > 0 {
-				sent = send(x.At)
+				send(x.At)
 			}
 			// What clients have got so far leaves as after a return, if a tier names it.
 			seen, used = nil, 1
@@ -98,9 +104,9 @@ func Sent(instants []Instant, now time.Time) []Endpoint {
 	}
 	if len(seen) > 0 {
 		leave(now)
-		sent = send(now)
+		send(now)
 	}
-	return sent
+	return list
 }
 
 // tierOfFormer returns the tier of an endpoint that clients have got; 0 if none names it now, or its cluster has no member any more.

@@ -60,6 +60,8 @@ func whyOf(a *adminapi.ExplainedAddress) string {
 	switch a.Verdict {
 	case "other-node":
 		text += ": " + cmp.Or(a.Node, "its node is not known")
+	case "hinted-to-other-nodes":
+		text += ": " + legible.Some(a.NodeHints, maxNames)
 	case "hinted-to-other-zones":
 		text += ": " + legible.Some(a.Hints, maxNames)
 	case "other-instance":
@@ -75,7 +77,7 @@ func verdictColour(verdict string) colour {
 	switch verdict {
 	case served:
 		return green
-	case behindGateway, "tier-not-in-use", "hinted-to-other-zones", "other-node", "other-instance", "other-address-preferred", "just-changed":
+	case behindGateway, "tier-not-in-use", "hinted-to-other-nodes", "hinted-to-other-zones", "other-node", "other-instance", "other-address-preferred", "just-changed":
 		return plain
 	}
 	return red

@@ -47,12 +47,13 @@ var verdicts = map[string]verdictWords{
 	"in-no-tier":              {"no tier of the preference names it", "add a tier such as any to isthmus.io/prefer, if it is to be used"},
 	"tier-not-in-use":         {"its tier is not needed now", ""},
 	"hinted-to-other-zones":   {"it is hinted to other zones than the client's", "that keeps traffic in its zone; to end it, take trafficDistribution and service.kubernetes.io/topology-mode off the Service, or see what writes the hints"},
+	"hinted-to-other-nodes":   {"it is hinted to other nodes than the client's, which has an endpoint of its own", "that keeps traffic on its node; to end it, take trafficDistribution off the Service, or see what writes the hints"},
 	"ipv6-off":                {"the gateway does not serve IPv6", "run the gateway with --enable-ipv6, if clients can reach it"},
 	"other-address-preferred": {"clients get its Pod by an IPv6 address", ""},
 }
 
 // ofNode are the verdicts that the client's node decides on.
-var ofNode = map[string]bool{"other-node": true, "hinted-to-other-zones": true}
+var ofNode = map[string]bool{"other-node": true, "hinted-to-other-nodes": true, "hinted-to-other-zones": true}
 
 // stateRemedies is what to do about a member's cluster in a state.
 var stateRemedies = map[string]string{
