@@ -126,11 +126,9 @@ func endpointWord(e object, word, namespace string) error {
 	case key == "zone" && hasValue:
 		e["zone"] = value
 	case key == "hint" && hasValue:
-		var zones []any
-		for zone := range strings.SplitSeq(value, "+") {
-			zones = append(zones, object{"name": zone})
-		}
-		e["hints"] = object{"forZones": zones}
+		addHints(e, "forZones", value)
+	case key == "nodehint" && hasValue:
+		addHints(e, "forNodes", value)
 	case key == "hostname" && hasValue:
 		e["hostname"] = value
 	case key == "node" && hasValue:
@@ -145,6 +143,20 @@ func endpointWord(e object, word, namespace string) error {
 		return fmt.Errorf("unknown word %q", word)
 	}
 	return nil
+}
+
+// addHints adds names, divided by +, to a list of the endpoint's hints.
+func addHints(e object, list, names string) {
+	hints, ok := e["hints"].(object)
+	if !ok {
+		hints = object{}
+		e["hints"] = hints
+	}
+	var all []any
+	for name := range strings.SplitSeq(names, "+") {
+		all = append(all, object{"name": name})
+	}
+	hints[list] = all
 }
 
 // parseExpectSlices is for: expect-slices CLUSTER NS SERVICE SECTION.
