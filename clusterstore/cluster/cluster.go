@@ -27,8 +27,9 @@ type Config struct {
 	Log         *zap.Logger
 	Metrics     *Metrics       // the same for all clusters; nil: no metrics
 	Budget      *budget.Budget // of what is kept, closed when Run returns; nil: no limit
-	// Supervisor recovers from panics of Changed and the like, and of the evaluation of Servers. If it is nil, these end
-	// the process.
+	// Supervisor recovers from panics of Changed and the like, and of the evaluation of Servers. A panic while a linked
+	// cluster is listed or watched ends that for good: Health says Failed, and what was read stays. If Supervisor is nil, all
+	// these panics end the process, and so does a panic while the local cluster is listed or watched in any case.
 	Supervisor *panics.Supervisor
 
 	// Relist is the time in which each resource is listed once beside its watch, so that what has
@@ -73,6 +74,8 @@ type Cluster struct {
 	state     *state
 	resources []*follow.Resource
 	group     *follow.Group               // runs the resources
+	contain   func(part string, f func()) // calls f, which follows a part of the cluster: see untilPanic
+	fail      func()                      // set by Run; ends all of it but its waiting for the end of its context
 	facts     atomic.Pointer[facts.Facts] // nil: not read yet
 }
 
@@ -94,7 +97,12 @@ func New(cfg Config) (*Cluster, error) {
 		c.state.exports = newExportIndex(cfg.own != nil)
 	}
 	c.resources = c.newResources()
+	c.contain = func(_ string, f func()) { f() }
+	if cfg.own == nil && cfg.Supervisor != nil {
+		c.contain = c.untilPanic
+	}
 	c.group = follow.NewGroup(follow.Options{
+		Contain:     c.contain,
 		Printable:   cfg.Client.Printable,
 		NoWatchList: cfg.Client.Sources.NoWatchList,
 		Budget:      cfg.Budget,
@@ -120,6 +128,10 @@ func (c *Cluster) drifted(d follow.Drift) {
 // Run follows the cluster until ctx ends, and returns once all its goroutines
 // have ended. What was read stays readable after that. Call it once.
 func (c *Cluster) Run(ctx context.Context) {
+	untilStopped := ctx.Done() // also after a failure: what was read is counted in the Budget until then
+	ctx, fail := context.WithCancel(ctx)
+	defer fail()
+	c.fail = fail
 	var all sync.WaitGroup
 	for range 2 { // one may wait for a large service that is being read for another reason
 		all.Go(func() { c.state.dirty.Run(ctx, c.changed) })
@@ -129,12 +141,28 @@ func (c *Cluster) Run(ctx context.Context) {
 		all.Go(func() { own.dirty.Run(ctx, c.profileChanged) })
 	}
 	all.Go(func() {
-		facts.Keep(ctx, c.cfg.Client, c.cfg.Rules.ControllerNamespace, c.Synced(), c.cfg.Relist, c.facts.Store)
+		c.contain("facts", func() {
+			facts.Keep(ctx, c.cfg.Client, c.cfg.Rules.ControllerNamespace, c.Synced(), c.cfg.Relist, c.facts.Store)
+		})
 	})
 	c.group.Run(ctx, c.goLive)
 	all.Wait()
+	<-untilStopped
 	c.cfg.Client.Close()
 	c.cfg.Budget.Close()
+}
+
+// untilPanic calls f, which follows a part of the cluster, and recovers from a panic: then nothing of the cluster is followed any
+// more, because its objects may be half changed.
+func (c *Cluster) untilPanic(part string, f func()) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			c.cfg.Supervisor.Report(panics.Work{Where: panics.Resource, Object: c.cfg.Name.String() + ": " + part}, reason)
+			c.group.Fail(fmt.Errorf("%s: Isthmus panicked, because of a bug: %s", part, panics.Text(reason)))
+			c.fail()
+		}
+	}()
+	f()
 }
 
 // goLive evaluates all policies, and then lets changes be reported.

@@ -145,9 +145,7 @@ func (f *feed[O, T]) checkPage(ctx context.Context, opts metav1.ListOptions, c *
 		return nil
 	})
 	if opts.Continue == "" {
-		f.mu.Lock()
-		c.version = list.ResourceVersion
-		f.mu.Unlock()
+		f.locked(func() { c.version = list.ResourceVersion })
 	}
 	return list, n, err
 }

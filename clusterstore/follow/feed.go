@@ -39,10 +39,10 @@ func (f *feed[O, T]) useBudget() {
 func (f *feed[O, T]) commit(watched bool) {
 	staged := f.stage
 	f.stage = nil
-	f.mu.Lock()
-	f.replaceAll(staged)
-	f.whole = true
-	f.mu.Unlock()
+	f.locked(func() {
+		f.replaceAll(staged)
+		f.whole = true
+	})
 	f.resource.relists = true
 	f.resource.readable(watched)
 	f.applied()
@@ -73,9 +73,8 @@ func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 
 // clear drops all objects: the API has none of the kind.
 func (f *feed[O, T]) clear() {
-	f.mu.Lock()
-	dropped := f.replaceAll(newStage[T](f.prints))
-	f.mu.Unlock()
+	dropped := false
+	f.locked(func() { dropped = f.replaceAll(newStage[T](f.prints)) })
 	if dropped {
 		f.applied()
 	}
@@ -85,10 +84,24 @@ func (f *feed[O, T]) clear() {
 // refused, what was kept stays.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
-	c := e.object.(*compacted[T])
-	var err error
-	var corrected []Drift
+	corrected, err := f.applyEvent(e)
+	f.applied()
+	f.resource.reportDrift(corrected)
+	return err
+}
+
+// locked calls f's argument with f.mu held.
+func (f *feed[O, T]) locked(do func()) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+// applyEvent changes what an event is about. It returns what had drifted and is corrected now.
+func (f *feed[O, T]) applyEvent(e event) (corrected []Drift, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c := e.object.(*compacted[T])
 	switch e.kind {
 	case watch.Added:
 		f.resource.lag.seen(c.updated)
@@ -106,10 +119,7 @@ func (f *feed[O, T]) apply(e event) error {
 	if err == nil {
 		corrected, err = f.reached(e.version)
 	}
-	f.mu.Unlock()
-	f.applied()
-	f.resource.reportDrift(corrected)
-	return err
+	return corrected, err
 }
 
 // store puts, drops or refuses an object. f.mu is held.

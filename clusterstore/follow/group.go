@@ -22,6 +22,8 @@ type Options struct {
 	// again and again though it answers them, once for each cause until that has not
 	// happened for some minutes. It may be called by several goroutines.
 	Trouble func(resource, text string)
+	// Contain, if set, runs what follows a resource, and recovers from its panics. It calls Fail then.
+	Contain func(resource string, follow func())
 	// Budget counts what is kept and staged. nil: neither is limited, and events are handled as
 	// fast as they come.
 	Budget *budget.Budget
@@ -48,6 +50,10 @@ type Group struct {
 
 	mu     sync.Mutex
 	synced bool // under mu: the first sync is over
+	failed struct {
+		err error     // under mu: why the resources are not followed any more; nil: they are
+		at  time.Time // since when
+	}
 }
 
 // optionalGrace is how long the first sync, once all needed resources are listed,
@@ -59,6 +65,9 @@ const optionalGrace = 5 * time.Second
 func NewGroup(o Options, resources ...*Resource) *Group {
 	if o.Printable == nil {
 		o.Printable = func(err error) error { return err }
+	}
+	if o.Contain == nil {
+		o.Contain = func(_ string, follow func()) { follow() }
 	}
 	g := &Group{options: o, resources: resources, done: make(chan struct{})}
 	if o.Budget != nil {
@@ -78,7 +87,7 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, r := range g.resources {
-		all.Go(func() { r.run(ctx) })
+		all.Go(func() { g.options.Contain(r.name, func() { r.run(ctx) }) })
 	}
 	if !g.firstSync(ctx) {
 		return
@@ -89,7 +98,7 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	g.setSynced()
 	close(g.done)
 	if g.options.Relist > 0 {
-		g.checkDrift(ctx, g.options.Relist)
+		g.options.Contain("drift", func() { g.checkDrift(ctx, g.options.Relist) })
 	}
 }
 

@@ -14,6 +14,7 @@ type Health struct {
 	// listed before, and all that are over budget, listed before or not, except those aside. Zero: there is none.
 	StaleSince time.Time
 	LastEvent  time.Time       // when anything last came: a list, an event or a bookmark; zero: nothing yet
+	Failed     bool            // the resources are not followed any more, for the reason Err: see Group.Fail
 	Refused    []RefusedObject // a few of each resource that are refused
 	Resources  []adminapi.Resource
 }
@@ -91,6 +92,17 @@ func (g *Group) setHealthy(s *resourceState) {
 	})
 }
 
+// Fail makes the Group stale for good, because its resources are not followed any more. The first reason counts.
+func (g *Group) Fail(err error) {
+	g.update(func() bool {
+		if g.failed.err != nil {
+			return false
+		}
+		g.failed.err, g.failed.at = err, time.Now()
+		return true
+	})
+}
+
 // event records that something has come.
 func (g *Group) event() { g.lastEvent.Store(time.Now().UnixNano()) }
 
@@ -140,6 +152,12 @@ func (g *Group) Health() Health {
 		}
 		if (g.synced || !s.over.IsZero()) && (all.StaleSince.IsZero() || lost.Before(all.StaleSince)) {
 			all.StaleSince = lost
+		}
+	}
+	if g.failed.err != nil {
+		all.Failed, all.Err = true, g.failed.err
+		if all.StaleSince.IsZero() {
+			all.StaleSince = g.failed.at
 		}
 	}
 	return all

@@ -46,10 +46,10 @@ func (s *stage[T]) has(key string) bool {
 
 // beginList forgets what has been staged. No check goes on meanwhile.
 func (f *feed[O, T]) beginList() {
-	f.mu.Lock()
-	f.whole = false
-	f.endCheck()
-	f.mu.Unlock()
+	f.locked(func() {
+		f.whole = false
+		f.endCheck()
+	})
 	f.abandonList()
 	f.stage = newStage[T](f.prints)
 }
@@ -138,9 +138,8 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 		return f.kept.stageNone("")
 	}
 	f.resource.lag.seen(c.updated)
-	f.mu.Lock()
-	same := f.same(f.stored(c.key), c)
-	f.mu.Unlock()
+	same := false
+	f.locked(func() { same = f.same(f.stored(c.key), c) })
 	if same {
 		s.same[s.prints.of(c.key)] = struct{}{}
 		return f.kept.stageNone(c.key)
