@@ -35,6 +35,7 @@ type link struct {
 
 	linkState
 	duplicates []string // names of Secrets logged as duplicates
+	failures   int      // clusters that have failed, one soon after the other: see noteFailures
 }
 
 // linkState is what others see copies of.
@@ -79,6 +80,7 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	l.promote(ctx)
 	l.useGateways(ctx) // again: the serving cluster may be another one
 	l.updateState()
+	l.noteFailures()
 	l.setLink()
 	l.logStanding()
 	l.logGateways()
@@ -121,6 +123,7 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	case <-serving:
 	case <-began:
 	case <-overdue:
+	case <-l.untilReplaced():
 	case <-l.standing.untilLost():
 	case <-l.gateways.untilLate():
 	case <-l.changed.C:
@@ -135,6 +138,11 @@ func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	switch {
 	case want == nil:
 		l.unlink()
+	case l.mustReplace(want):
+		l.start(ctx, want)
+	case l.replacing() && l.next.creds.hash == want.hash:
+		l.next.creds = want
+		l.useRanges(want)
 	case l.serving != nil && l.serving.creds.hash == want.hash:
 		l.next.stop() // the Secret was changed, and changed back
 		l.next = nil
@@ -222,7 +230,12 @@ func (l *link) promote(ctx context.Context) {
 	old := l.serving
 	l.serving, l.next = l.next, nil
 	l.setLink()
-	if old != nil {
+	switch {
+	case old == nil:
+	case old.creds.hash == l.serving.creds.hash:
+		l.log.Info("the cluster that a panic had ended is replaced")
+		old.stop()
+	default:
 		l.log.Info("credentials rotated", zap.String("secret", l.serving.creds.secret))
 		l.report(cluster.CredentialsChanged, "new credentials are in use", false)
 		old.stop()

@@ -30,7 +30,7 @@ func (l *link) updateState() {
 	} else {
 		l.setState(cluster.Stale, h.Err)
 	}
-	if problem != nil && !l.next.failed {
+	if problem != nil && !l.next.failed && !l.replacing() {
 		l.next.failed = true
 		l.log.Warn("new credentials do not work; the old ones stay in use",
 			zap.String("secret", l.next.creds.secret), zap.Error(problem))

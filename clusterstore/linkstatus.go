@@ -117,7 +117,7 @@ func (v *linkState) describe(st *adminapi.Cluster, ownProblems []string) {
 		st.Reason = fmt.Sprintf("not synced within %v", syncGrace)
 	}
 	switch {
-	case v.serving == nil || v.next == nil:
+	case v.serving == nil || v.next == nil || v.replacing():
 	case v.next.waits && !v.next.failed:
 		st.Warnings = append(st.Warnings, fmt.Sprintf("new credentials wait for their turn to be tried: %d clusters at a time are connected to; the old ones are in use", maxStarts))
 	case !v.next.failed:

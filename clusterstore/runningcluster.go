@@ -35,6 +35,9 @@ type runningCluster struct {
 	overdue       bool            // problem has seen that the deadline is over
 	healthChanged <-chan struct{} // closed when the health changes that health returned last
 	failed        bool            // logged as not working
+	started       time.Time       // when start was called
+	broken        bool            // health has seen that a panic has ended its lists and watches
+	replaceAt     time.Time       // when it is replaced for that; zero: it is not
 
 	cancel context.CancelFunc
 	began  chan struct{} // closed when it has its turn
@@ -44,6 +47,7 @@ type runningCluster struct {
 // start runs the cluster once it has its turn.
 func (r *runningCluster) start(ctx context.Context, turns starts) {
 	ctx, r.cancel = context.WithCancel(ctx)
+	r.started = time.Now()
 	r.began, r.done = make(chan struct{}), make(chan struct{})
 	synced := r.cluster.Synced()
 	go func() {
@@ -71,6 +75,7 @@ func (r *runningCluster) stop() {
 func (r *runningCluster) health() cluster.Health {
 	r.healthChanged = r.cluster.HealthChanged()
 	h := r.cluster.Health()
+	r.broken = r.broken || h.Failed
 	h.Err = r.creds.explain(h.Err)
 	return h
 }

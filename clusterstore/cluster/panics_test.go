@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -86,4 +87,45 @@ func TestPanicOfChange(t *testing.T) {
 			t.Errorf("reported %q, failures %+v", r.changes, r.cfg.Supervisor.Failures())
 		}
 	})
+}
+
+// TestPanicOfResource: a panic in one resource's loop ends all of a linked cluster's lists and watches, and nothing else: what was
+// read stays, the reason is shown, and Run goes on until its context ends.
+func TestPanicOfResource(t *testing.T) {
+	var broken atomic.Bool
+	inCluster(t, func(c *Config, _ *fakeAPI) {
+		c.Supervisor = panics.New(zap.NewNop())
+		c.LinkChanged = func() {
+			if broken.Load() {
+				panic("boom")
+			}
+		}
+	}, func(r *running) {
+		r.until("synced", time.Minute, r.isSynced)
+		broken.Store(true)
+		changed := r.HealthChanged()
+		r.api.send(watch.Added, aNode("n", "r1"))
+		r.until("failed", time.Minute, func() bool { return r.Health().Failed })
+		h := r.Health()
+		if h.Err == nil || !strings.HasPrefix(h.Err.Error(), "nodes: Isthmus panicked, because of a bug: boom") || h.StaleSince.IsZero() {
+			t.Errorf("health: %v since %v", h.Err, h.StaleSince)
+		}
+		select {
+		case <-changed:
+		default:
+			t.Error("the change of the health is not reported")
+		}
+		r.api.send(watch.Added, aService("late"))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if svc := (federation.ServiceID{Namespace: "ns", Name: "web"}); r.State(svc) != federation.Present {
+			t.Error("what was read is gone")
+		}
+		if svc := (federation.ServiceID{Namespace: "ns", Name: "late"}); r.State(svc) != federation.Missing {
+			t.Error("the cluster is still watched")
+		}
+		if n := r.cfg.Supervisor.Count(panics.Resource); n != 1 {
+			t.Errorf("counted %d", n)
+		}
+	}, aService("web"))
 }
