@@ -42,8 +42,7 @@ func (p *pages) serveExplain(w http.ResponseWriter, r *http.Request, making *lim
 	if !ok {
 		return
 	}
-	page, err := p.explanation(r.Context(), q)
-	end()
+	page, err := p.explanationInTurn(r.Context(), q, end)
 	switch {
 	case status.Code(err) == codes.InvalidArgument:
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusBadRequest)
@@ -54,6 +53,13 @@ func (p *pages) serveExplain(w http.ResponseWriter, r *http.Request, making *lim
 	default:
 		page.serve(w)
 	}
+}
+
+// explanationInTurn answers a question and then ends the turn, also if answering panics. The
+// turn does not include sending the answer.
+func (p *pages) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (encodedPage, error) {
+	defer end()
+	return p.explanation(ctx, q)
 }
 
 // explanation answers a question.

@@ -83,6 +83,35 @@ func TestExplainsTakeTurns(t *testing.T) {
 	})
 }
 
+// TestExplainAfterPanic checks that a panic while one question is answered ends only that request.
+func TestExplainAfterPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShop(nil)
+		s.served.explain = func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error) {
+			panic("cursed")
+		}
+		h := s.explainHandler()
+		ask := func() *httptest.ResponseRecorder {
+			defer func() { _ = recover() }() // as net/http does for each request
+			w := httptest.NewRecorder()
+			askExplain(h, w, "10.0.0.1")
+			return w
+		}
+		for range maxExplainClients + 1 {
+			if w := ask(); w != nil {
+				t.Fatalf("no panic, but %d %s", w.Code, w.Body)
+			}
+			time.Sleep(restMost)
+		}
+		s.served.explain = func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error) {
+			return nil, status.Error(codes.InvalidArgument, "answered")
+		}
+		if w := ask(); w.Code != http.StatusBadRequest {
+			t.Errorf("after the panics: %d %s", w.Code, w.Body)
+		}
+	})
+}
+
 // untaken is an answer that its client takes once that is closed.
 type untaken struct {
 	*httptest.ResponseRecorder
