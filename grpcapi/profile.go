@@ -102,7 +102,8 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 	case federation.NoAddress:
 		return invalidAuthority(st.name())
 	case federation.Ambiguous:
-		return status.Errorf(codes.FailedPrecondition, "found %s", p.Claimed)
+		// A proxy retries Unavailable. FailedPrecondition is final for proxies, and conflicts heal.
+		return status.Errorf(codes.Unavailable, "found %s", p.Claimed)
 	}
 	return nil
 }
