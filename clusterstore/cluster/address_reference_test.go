@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,9 @@ func drawPlaced(t *rapid.T, resource string) (string, metav1.Object) {
 			at(ips...)(o)
 		}
 		onHost(rapid.SampledFrom(askedIPs).Draw(t, "host"))(o)
+		for i := range o.Spec.Containers[0].Ports {
+			o.Spec.Containers[0].Ports[i].HostIP = rapid.SampledFrom([]string{"", "", "0.0.0.0", "::", "127.0.0.1", "10.0.0.1", "10.0.0.2", "fd00::1"}).Draw(t, "hostIP")
+		}
 		phase(rapid.SampledFrom([]corev1.PodPhase{"Running", "Running", "Running", "Pending", "Failed", "Succeeded", ""}).Draw(t, "phase"))(o)
 		o.Spec.HostNetwork = rapid.IntRange(0, 5).Draw(t, "hostNetwork") == 0
 		if rapid.IntRange(0, 4).Draw(t, "terminating") == 0 {
@@ -146,15 +150,17 @@ func (o objects) referenceAt(addr netip.AddrPort) string {
 	if n := len(services); n > 1 {
 		return fmt.Sprintf("claimed by %d Services with cluster IP %v", n, addr.Addr())
 	}
-	var own, host, draining []*corev1.Pod
+	var own, host, draining, bound []*corev1.Pod
 	for _, x := range o["pods"] {
 		p := x.(*corev1.Pod)
 		if p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" || p.DeletionTimestamp != nil && p.Status.Phase != "Running" {
 			continue
 		}
 		isOwn := !p.Spec.HostNetwork && slices.ContainsFunc(p.Status.PodIPs, func(i corev1.PodIP) bool { return i.IP == addr.Addr().String() })
-		isHost := p.Status.HostIP == addr.Addr().String() && slices.ContainsFunc(p.Spec.Containers[0].Ports, func(q corev1.ContainerPort) bool { return q.HostPort == int32(addr.Port()) })
+		isHost := p.Status.HostIP == addr.Addr().String() && hasHostPort(p, addr)
 		switch {
+		case !isOwn && !isHost && hasHostPort(p, addr) && p.DeletionTimestamp == nil:
+			bound = append(bound, p)
 		case (isOwn || isHost) && p.DeletionTimestamp != nil:
 			draining = append(draining, p)
 		case isOwn:
@@ -179,15 +185,32 @@ func (o objects) referenceAt(addr netip.AddrPort) string {
 	case len(host) > 1:
 		return fmt.Sprintf("claimed by %d Pods with host port %v", len(host), addr)
 	case len(host) == 1:
-		return o.referenceResident(host[0], addr)
+		return o.referenceHostPort(host[0], addr)
+	case len(draining) == 1 && (draining[0].Spec.HostNetwork || !slices.ContainsFunc(draining[0].Status.PodIPs, func(i corev1.PodIP) bool { return i.IP == addr.Addr().String() })):
+		return o.referenceHostPort(draining[0], addr)
 	case len(draining) == 1:
 		return o.referenceResident(draining[0], addr)
 	case len(workloads) > 1:
 		return fmt.Sprintf("claimed by %d ExternalWorkloads at %v", len(workloads), addr)
 	case len(workloads) == 1:
 		return o.referenceWorkload(workloads[0], addr.String()).at(addr)
+	case len(bound) > 1:
+		return fmt.Sprintf("claimed by %d Pods with host port %v", len(bound), addr)
+	case len(bound) == 1:
+		return o.referenceHostPort(bound[0], addr)
 	}
 	return referenceBare(addr)
+}
+
+// hasHostPort reports whether a Pod has a host port at an address, according to its spec.
+func hasHostPort(p *corev1.Pod, addr netip.AddrPort) bool {
+	return slices.ContainsFunc(p.Spec.Containers[0].Ports, func(q corev1.ContainerPort) bool {
+		switch q.HostIP {
+		case "", "0.0.0.0", "::":
+			return q.HostPort == int32(addr.Port()) && p.Status.HostIP == addr.Addr().String()
+		}
+		return q.HostPort == int32(addr.Port()) && q.HostIP == addr.Addr().String()
+	})
 }
 
 // at describes the endpoint at an address.
@@ -208,6 +231,20 @@ func (o objects) referenceResident(p *corev1.Pod, addr netip.AddrPort) string {
 		return referenceBare(addr)
 	}
 	return o.referencePod(p, addr.String()).at(addr)
+}
+
+// referenceHostPort describes a Pod at the host port that leads to its port 8080, the only one that
+// Pods have here. Nothing listens at the proxy's inbound port of the node.
+func (o objects) referenceHostPort(p *corev1.Pod, addr netip.AddrPort) string {
+	if p.Status.Phase != "Running" {
+		return referenceBare(addr)
+	}
+	f, behind := o.referencePod(p, addr.String()), o.referencePod(p, "10.0.0.1:8080")
+	if !strings.Contains(f.rest, " opaque") && strings.Contains(behind.rest, " opaque") {
+		f.rest += " opaque"
+	}
+	f.rest = strings.Replace(f.rest, " inbound=4143", "", 1)
+	return f.at(addr)
 }
 
 // referenceInstance finds the owner of a hostname of a service.

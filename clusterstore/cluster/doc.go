@@ -10,7 +10,7 @@
 //	share := c.Reader(federation.ServiceID{Namespace: "shop", Name: "web"}, 80).Read()
 //
 // Each kind of object has a file with what is kept of it and how it is indexed:
-// pod.go (and podspec.go, its containers and ports), slice.go, service.go, owner.go
+// pod.go (and podspec.go and hostport.go, its containers and ports), slice.go, service.go, owner.go
 // (ReplicaSets and Jobs), node.go, policyserver.go (with policy.go, which
 // matches Servers), externalworkload.go, serviceprofile.go, endpoints.go, exportkinds.go (Namespaces, ServiceExports, ServiceImports). resources.go lists them.
 // reader.go and join.go make endpoints; explain.go has what becomes of each address of a Service,

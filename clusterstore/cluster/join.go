@@ -15,6 +15,7 @@ import (
 type joiner struct {
 	state     *state
 	requested uint16  // the service port
+	behind    uint16  // the container port, if endpoints have the port of a host port; otherwise zero
 	mirror    *mirror // of the slice
 	group     []federation.Label
 
@@ -143,17 +144,23 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 		e.Common = j.share(common)
 		return federation.Served
 	}
-	e.Opaque = opaque.Contains(port)
-	if t.skip.Contains(port) {
+	e.Opaque = j.hasPort(opaque, port)
+	if j.hasPort(t.skip, port) {
 		common.Identity = federation.Identity{}
 	} else {
 		e.Meshed = t.controlPlane != "" || t.external()
 	}
 	e.Common = j.share(common)
-	if port != t.proxy.admin && port != t.proxy.control {
-		e.InboundPort = t.proxy.inbound
+	if j.behind == 0 && port != t.proxy.admin && port != t.proxy.control {
+		e.InboundPort = t.proxy.inbound // the proxy listens at the Pod's IPs, not at its node's
 	}
 	return federation.Served
+}
+
+// hasPort reports whether a set has the port of an endpoint. For a host port, the set may have the
+// container port, which is the one that proxies know, or the host port's own number.
+func (j *joiner) hasPort(set Ports, port uint16) bool {
+	return set.Contains(port) || j.behind != 0 && set.Contains(j.behind)
 }
 
 // anyPort fills in an endpoint of a Pod or ExternalWorkload for all ports that the

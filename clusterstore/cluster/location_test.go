@@ -53,10 +53,25 @@ func TestDeclaredPorts(t *testing.T) {
 			v.Spec.Ports = append(v.Spec.Ports, crd.PortSpec{Port: n})
 		}
 	}
-	for _, s := range []*location{podLocation(p), workloadLocation(v)} {
-		if !slices.Equal(s.ports, []uint16{80, 443}) || cap(s.ports) > 8 {
-			t.Errorf("%v, room for %d", s.ports, cap(s.ports))
-		}
+	if s := workloadLocation(v); !slices.Equal(s.ports, []uint16{80, 443}) || cap(s.ports) > 8 {
+		t.Errorf("%v, room for %d", s.ports, cap(s.ports))
+	}
+	want := []hostPort{{port: 80, container: 1}, {port: 443, container: 1}}
+	if s := podLocation(p); !slices.Equal(s.hostPorts, want) || cap(s.hostPorts) > 8 {
+		t.Errorf("%v, room for %d", s.hostPorts, cap(s.hostPorts))
+	}
+}
+
+// TestBoundAddresses checks that a Pod whose host ports name very many addresses is indexed at few.
+func TestBoundAddresses(t *testing.T) {
+	p := aPod("p", at("10.0.0.1"), onHost("10.0.0.2"))
+	for i := range 1000 {
+		p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, corev1.ContainerPort{
+			ContainerPort: 80, HostPort: 80, HostIP: fmt.Sprintf("10.1.%d.%d", i/250, i%250+1),
+		})
+	}
+	if n := len(slices.Collect(podLocation(p).all)); n != 2+maxIPs {
+		t.Errorf("indexed at %d addresses", n)
 	}
 }
 

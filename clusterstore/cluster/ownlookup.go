@@ -43,7 +43,7 @@ func (c *Own) LookupAddress(addr netip.AddrPort) Found {
 	case len(list) == 0:
 		return Found{Endpoint: c.bareAddress(addr)}
 	case len(list) == 1:
-		return Found{Endpoint: c.endpointAt(list[0], addr)}
+		return Found{Endpoint: c.endpointAt(list[0], addr, s.own.locations[list[0]].portBehind(addr))}
 	case by == byIP:
 		return Found{Claimed: fmt.Sprintf("%d %s%v", len(list), claimWords[by], addr.Addr())}
 	}
@@ -84,7 +84,7 @@ func (c *Own) Instance(id federation.ServiceID, hostname string, port uint16) *f
 		}
 		ip = at.ips[0]
 	}
-	return c.endpointAt(a.pod, netip.AddrPortFrom(ip, port))
+	return c.endpointAt(a.pod, netip.AddrPortFrom(ip, port), 0)
 }
 
 // ServiceProfile returns a ServiceProfile, and whether it exists; nil, if it exists: it
@@ -106,10 +106,11 @@ func (c *Own) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 }
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. It is that
-// of the bare address until it runs, and if it has a text that can't be sent.
-func (c *Own) endpointAt(p *pod, addr netip.AddrPort) *federation.Endpoint {
+// of the bare address until it runs, and if it has a text that can't be sent. With the port of a
+// host port, behind is the container port behind it; otherwise behind is zero.
+func (c *Own) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: c.cfg.Name}
-	j := joiner{state: c.state}
+	j := joiner{state: c.state, behind: behind}
 	if !c.state.own.locations[p].life.runs() || j.pod(&made, p) != federation.Served {
 		return c.bareAddress(addr)
 	}

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strings"
 	"unique"
 
@@ -189,15 +190,7 @@ func podLocation(o *corev1.Pod) *location {
 	for _, p := range o.Status.PodIPs {
 		s.ips = addIP(s.ips, p.IP)
 	}
-	for c := range containers(&o.Spec) {
-		for _, p := range c.Ports {
-			if tcp(string(p.Protocol)) {
-				s.ports = addPort(s.ports, p.HostPort)
-			}
-		}
-	}
-	s.ports = portSet(s.ports)
-	if len(s.ports) > 0 {
+	if s.hostPorts = readHostPorts(&o.Spec); len(s.hostPorts) > 0 {
 		s.hosts = addIP(s.hosts, o.Status.HostIP)
 		for _, h := range o.Status.HostIPs {
 			s.hosts = addIP(s.hosts, h.IP)
@@ -205,6 +198,11 @@ func podLocation(o *corev1.Pod) *location {
 	}
 	if len(s.ips) == 0 && len(s.hosts) == 0 {
 		return nil
+	}
+	for _, h := range s.hostPorts {
+		if h.bound.IsValid() && !s.has(h.bound) && !slices.Contains(s.bound, h.bound) && len(s.bound) < maxIPs {
+			s.bound = append(s.bound, h.bound)
+		}
 	}
 	return s
 }

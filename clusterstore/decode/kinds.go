@@ -17,7 +17,7 @@ const (
 		name 253  namespace 253  uid 253  resourceVersion 253  creationTimestamp  deletionTimestamp
 		labels 100000  annotations 100000  managedFields  ownerReferences 1000 { kind name uid }
 	}`
-	usedContainer = `name  ports 20000 { name hostPort containerPort protocol }  env 1000 { name value 4194304 }`
+	usedContainer = `name  ports 20000 { name hostPort containerPort protocol hostIP }  env 1000 { name value 4194304 }`
 	usedPod       = usedMeta + `
 		spec {
 			serviceAccountName 253  nodeName 253  hostNetwork

@@ -92,7 +92,7 @@ func (m Maker) Make(o metav1.Object) {
 const UsedMeta = "ObjectMeta.Name ObjectMeta.Namespace ObjectMeta.UID ObjectMeta.ResourceVersion ObjectMeta.CreationTimestamp ObjectMeta.DeletionTimestamp " +
 	"ObjectMeta.Labels ObjectMeta.Annotations ObjectMeta.OwnerReferences.Kind ObjectMeta.OwnerReferences.Name ObjectMeta.OwnerReferences.UID ObjectMeta.ManagedFields "
 
-const usedContainer = "Spec.%[1]s.Name Spec.%[1]s.Ports.Name Spec.%[1]s.Ports.HostPort Spec.%[1]s.Ports.ContainerPort Spec.%[1]s.Ports.Protocol " +
+const usedContainer = "Spec.%[1]s.Name Spec.%[1]s.Ports.Name Spec.%[1]s.Ports.HostPort Spec.%[1]s.Ports.HostIP Spec.%[1]s.Ports.ContainerPort Spec.%[1]s.Ports.Protocol " +
 	"Spec.%[1]s.Env.Name Spec.%[1]s.Env.Value "
 
 // Paths of the fields that are used, by kind.
