@@ -100,7 +100,7 @@ const (
 	MatchNot                     // the one Sub
 	MatchMethod                  // of a request: Text
 	MatchPath                    // of a request: Text is a regular expression
-	MatchStatus                  // of a response: Min to Max, both included; zero is no bound
+	MatchStatus                  // of a response: Min to Max, both included; both are zero if the object has neither
 )
 
 // Match is a condition on requests, or on responses.

@@ -63,6 +63,7 @@ type localCluster interface {
 	Service(federation.ServiceID) *cluster.Service
 	Exposed(netip.Addr) string
 	ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool)
+	ServiceProfileProblem(namespace, name string) (problem string, exists bool)
 }
 
 // Local is the cluster that the gateway runs in.

@@ -49,7 +49,7 @@ func (l *Local) portProfile(id federation.ServiceID, svc *cluster.Service, port 
 	p := &federation.Profile{
 		Service: id,
 		Port:    port,
-		Name:    fmt.Sprintf("%s.%s.svc.%s", id.Name, id.Namespace, l.domain),
+		Name:    l.profileName(id),
 		Opaque:  svc.OpaquePorts.Contains(port),
 	}
 	var exists bool
@@ -61,4 +61,28 @@ func (l *Local) portProfile(id federation.ServiceID, svc *cluster.Service, port 
 	}
 	p.Rejected = exists && p.Routes == nil
 	return p
+}
+
+// profileName is the fully qualified name of a Service, which is the name of its ServiceProfiles.
+func (l *Local) profileName(id federation.ServiceID) string {
+	return fmt.Sprintf("%s.%s.svc.%s", id.Name, id.Namespace, l.domain)
+}
+
+// ProfileProblem describes what can't be used of the ServiceProfile that a Service has for clients
+// of a namespace. Empty means that all of the ServiceProfile can be used, or that there is none.
+func (l *Local) ProfileProblem(id federation.ServiceID, client string) string {
+	name := l.profileName(id)
+	for _, namespace := range []string{client, id.Namespace} {
+		if namespace == "" {
+			continue
+		}
+		problem, exists := l.cluster.ServiceProfileProblem(namespace, name)
+		switch {
+		case exists && problem == "":
+			return ""
+		case exists:
+			return fmt.Sprintf("ServiceProfile %s/%s: %s", namespace, name, problem)
+		}
+	}
+	return ""
 }

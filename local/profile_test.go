@@ -12,6 +12,7 @@ import (
 type known struct {
 	services  map[federation.ServiceID]*cluster.Service
 	profiles  map[string]*federation.ServiceProfile // by namespace/name; nil: it can't be used
+	problems  map[string]string                     // of profiles
 	found     map[netip.AddrPort]cluster.Found
 	instances map[string]*federation.Endpoint // by hostname
 	owners    map[netip.Addr]string
@@ -23,6 +24,11 @@ func (k *known) Service(id federation.ServiceID) *cluster.Service { return k.ser
 func (k *known) ServiceProfile(namespace, name string) (*federation.ServiceProfile, bool) {
 	p, ok := k.profiles[namespace+"/"+name]
 	return p, ok
+}
+
+func (k *known) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
+	_, exists = k.profiles[namespace+"/"+name]
+	return k.problems[namespace+"/"+name], exists
 }
 
 func (k *known) LookupAddress(addr netip.AddrPort) cluster.Found {
@@ -137,5 +143,27 @@ func TestProfile(t *testing.T) {
 				t.Errorf("got %+v, want %+v", got, x.want)
 			}
 		})
+	}
+}
+
+// TestProfileProblem checks that the problem is that of the ServiceProfile which applies to the client.
+func TestProfileProblem(t *testing.T) {
+	k := aShop()
+	k.profiles = map[string]*federation.ServiceProfile{"shop/" + webName: nil, "client/" + webName: nil, "fine/" + webName: nil}
+	k.problems = map[string]string{"shop/" + webName: "theirs", "client/" + webName: "mine"}
+	l := &Local{cluster: &scripted{known: k}, domain: "test.local"}
+	for client, want := range map[string]string{
+		"client": "ServiceProfile client/" + webName + ": mine",
+		"other":  "ServiceProfile shop/" + webName + ": theirs",
+		"":       "ServiceProfile shop/" + webName + ": theirs",
+		"shop":   "ServiceProfile shop/" + webName + ": theirs",
+		"fine":   "",
+	} {
+		if got := l.ProfileProblem(shopWeb, client); got != want {
+			t.Errorf("for clients of %q: %q, want %q", client, got, want)
+		}
+	}
+	if got := l.ProfileProblem(federation.ServiceID{Namespace: "shop", Name: "none"}, ""); got != "" {
+		t.Errorf("without a ServiceProfile: %q", got)
 	}
 }

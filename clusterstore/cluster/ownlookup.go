@@ -100,6 +100,19 @@ func (c *Own) ServiceProfile(namespace, name string) (p *federation.ServiceProfi
 	return f.Profile, true
 }
 
+// ServiceProfileProblem returns why a ServiceProfile, or a part of it, can't be used, and whether
+// the ServiceProfile exists.
+func (c *Own) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
+	s := c.state
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	f := s.own.profiles[follow.JoinKey(namespace, name)]
+	if f == nil {
+		return "", false
+	}
+	return f.Problem, true
+}
+
 // bareAddress is the endpoint of an address without known owner.
 func (c *Own) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 	return &federation.Endpoint{Addr: addr, Cluster: c.cfg.Name, Opaque: c.cfg.Rules.DefaultOpaquePorts.Contains(addr.Port())}

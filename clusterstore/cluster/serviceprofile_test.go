@@ -77,6 +77,13 @@ func TestServiceProfilesLive(t *testing.T) {
 	step("the same in other words", put(`{"routes":[{"name":"r","condition":{"method":"GET","all":null},"timeout":"0s"}],"opaquePorts":{"1":{}}}`), "r: method:GET", false, 0, 0)
 	step("another", put(`{}`), "", true, 0, 0)
 	step("a part of it", put(`{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"x"}]}`), "r: method:GET", true, 0, 1)
+	const discarded = `{"retryBudget":{"ttl":"2m","retryRatio":0.2,"minRetriesPerSecond":1}}`
+	step("a budget that proxies discard", put(discarded), "", true, 0, 1)
+	if problem, exists := w.ServiceProfileProblem("ns", name); !exists || !strings.HasPrefix(problem, "retryBudget: proxies discard it") {
+		t.Errorf("the problem is %q", problem)
+	}
+	step("a budget that they use", put(`{"retryBudget":{"ttl":"20s","retryRatio":0.2,"minRetriesPerSecond":1}}`), "", true, 0, 0)
+	step("the first budget again", put(discarded), "", true, 0, 1)
 	step("refused", put(`{"routes":[null]}`), "refused", true, 1, 1)
 	step("refused again", put(`{"routes":[null]}`), "refused", false, 1, 0)
 	step("refused for something else", put(`{"routes":7}`), "refused", true, 1, 1)

@@ -44,7 +44,8 @@ type ResponseClass struct {
 	IsFailure bool   `json:"isFailure,omitempty"`
 }
 
-// Range is a range of status codes, both ends included. Zero is no bound.
+// Range is a range of status codes, both ends included. If one bound is zero, the other one is the
+// only status of the range.
 type Range struct {
 	Min uint32 `json:"min,omitempty"`
 	Max uint32 `json:"max,omitempty"`

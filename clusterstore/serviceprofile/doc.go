@@ -12,7 +12,7 @@
 //	pathRegex: /cart/.*
 //
 // becomes one [federation.Match] of kind MatchAll with these two in Sub: of several
-// fields all have to hold. A weight of "500m" becomes 5,000, since proxies get weights
+// fields all have to hold. A status with one bound becomes a range of one status. A weight of "500m" becomes 5,000, since proxies get weights
 // as integers, 10,000 for a weight of 1.
 //
 // What callers may rely on:
@@ -30,6 +30,10 @@
 // opposite of the whole. There is one exception: a timeout that is not a duration is
 // left out, and the rest is used. Opaque ports are not read here: proxies get those of
 // the Service.
+//
+// Proxies discard a few things that API servers accept: a retry budget with a ttl below 1 s or
+// above 1 min or a ratio above 1,000, and a status without bounds. Translate passes these on, and
+// the Problem names them.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package serviceprofile

@@ -1,6 +1,7 @@
 package serviceprofile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -11,6 +12,8 @@ import (
 var (
 	errNull  = errors.New("null or missing")
 	errEmpty = errors.New("no field is set")
+	// errEmptyStatus is not why a ServiceProfile is refused: it describes a condition that proxies ignore.
+	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max: proxies ignore it")
 )
 
 // side is what a condition is about.
@@ -40,7 +43,7 @@ func (t *translator) condition(spec *crd.Match, of side, depth int) (all federat
 		fields = append(fields, leaf(federation.Match{Kind: federation.MatchMethod, Text: spec.Method}, nil))
 	}
 	if s := spec.Status; s != nil && of == ofResponse {
-		fields = append(fields, leaf(federation.Match{Kind: federation.MatchStatus, Min: s.Min, Max: s.Max}, checkStatus(s)))
+		fields = append(fields, leaf(t.status(s)))
 	}
 	if spec.Not != nil {
 		fields = append(fields, func(depth int) (federation.Match, error) {
@@ -95,14 +98,18 @@ func (t *translator) list(name string, kind federation.MatchKind, from []*crd.Ma
 	}
 }
 
-func checkStatus(s *crd.Range) error {
+// status translates a range of status codes. If only one bound is set, the range is that one status.
+// Both bounds are sent: proxies ignore a condition of which one bound is 0.
+func (t *translator) status(s *crd.Range) (federation.Match, error) {
+	m := federation.Match{Kind: federation.MatchStatus, Min: cmp.Or(s.Min, s.Max), Max: cmp.Or(s.Max, s.Min)}
 	for _, code := range []uint32{s.Min, s.Max} {
 		if code != 0 && (code < 100 || code > 599) {
-			return fmt.Errorf("status: code %d is not from 100 to 599", code)
+			return m, fmt.Errorf("status: code %d is not from 100 to 599", code)
 		}
 	}
-	if s.Min != 0 && s.Max != 0 && s.Max < s.Min {
-		return fmt.Errorf("status: range %d-%d is empty", s.Min, s.Max)
+	if m.Max < m.Min {
+		return m, fmt.Errorf("status: range %d-%d is empty", s.Min, s.Max)
 	}
-	return nil
+	t.emptyStatus = t.emptyStatus || m.Min == 0
+	return m, nil
 }

@@ -1,10 +1,12 @@
 package serviceprofile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
 	"reflect"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -29,7 +31,7 @@ const (
 // Translated is the result of translating a ServiceProfile. It is immutable.
 type Translated struct {
 	Profile *federation.ServiceProfile // nil: it can't be used
-	Problem string                     // why it, or a part of it, can't be used; empty: all of it can
+	Problem string                     // why it, or a part of it, can't be used here or by proxies; empty: all of it can
 }
 
 // Translate translates a ServiceProfile. Equal ones give equal results, and a Problem
@@ -43,7 +45,16 @@ func Translate(o *crd.ServiceProfile) *Translated {
 	if err != nil {
 		return &Translated{Problem: legible.Text(err.Error(), legible.Long)}
 	}
-	return &Translated{Profile: p, Problem: t.problem}
+	return &Translated{Profile: p, Problem: t.describe(p)}
+}
+
+// describe describes what can't be used of a ServiceProfile that is used. Empty means all of it can.
+func (t *translator) describe(p *federation.ServiceProfile) string {
+	if why := discarded(p.Budget); why != "" {
+		budget := "retryBudget: proxies discard it and retry no request to the Service: " + why
+		return legible.Text(strings.TrimSuffix(budget+"; "+t.problem, "; "), legible.Long)
+	}
+	return legible.Text(t.problem, legible.Long)
 }
 
 // Equal reports whether both have the same content. A nil receiver is equal to
@@ -54,8 +65,9 @@ func (t *Translated) Equal(o *Translated) bool {
 
 // translator translates one ServiceProfile.
 type translator struct {
-	size    int    // estimated, so far
-	problem string // of the first part that is left out
+	size        int    // estimated, so far
+	problem     string // of the first part that is left out, here or by proxies
+	emptyStatus bool   // a status with neither bound was translated
 }
 
 func (t *translator) profile(o *crd.ServiceProfile) (*federation.ServiceProfile, error) {
@@ -69,7 +81,7 @@ func (t *translator) profile(o *crd.ServiceProfile) (*federation.ServiceProfile,
 			return nil, fmt.Errorf("routes[%d] %q: %w", i, legible.Beginning(r.Name, legible.Short), err)
 		}
 		if made.problem != nil && t.problem == "" {
-			t.problem = legible.Text(fmt.Sprintf("routes[%d] %q: %v", i, legible.Beginning(r.Name, legible.Short), made.problem), legible.Long)
+			t.problem = fmt.Sprintf("routes[%d] %q: %v", i, legible.Beginning(r.Name, legible.Short), made.problem)
 		}
 		p.Routes = append(p.Routes, made.Route)
 	}
@@ -114,9 +126,14 @@ func (t *translator) route(r *crd.RouteSpec) (made madeRoute, err error) {
 		}
 		made.Classes = append(made.Classes, federation.ResponseClass{Condition: m, Failure: c.IsFailure})
 	}
+	if t.emptyStatus {
+		made.problem = errEmptyStatus
+		t.emptyStatus = false
+	}
 	if r.Timeout != "" {
-		made.Timeout, made.problem = duration("timeout", r.Timeout)
-		made.Timeout = max(made.Timeout, 0)
+		timeout, err := duration("timeout", r.Timeout)
+		made.Timeout = max(timeout, 0)
+		made.problem = cmp.Or(err, made.problem)
 	}
 	return made, nil
 }
@@ -156,6 +173,26 @@ func budget(b *crd.RetryBudget) (*federation.RetryBudget, error) {
 		return nil, fmt.Errorf("retryRatio is %v: it must be a finite number, 0 or more", ratio)
 	}
 	return &federation.RetryBudget{Ratio: b.RetryRatio, MinPerSecond: b.MinRetriesPerSecond, TTL: ttl}, nil
+}
+
+// Bounds of the retry budgets that proxies accept.
+const (
+	minTTL   = time.Second
+	maxTTL   = time.Minute
+	maxRatio = 1000
+)
+
+// discarded returns why proxies discard a retry budget. They then retry nothing. Empty means that
+// proxies use the budget. If b is nil, that is the default.
+func discarded(b *federation.RetryBudget) string {
+	var why []string
+	if b != nil && (b.TTL < minTTL || b.TTL > maxTTL) {
+		why = append(why, fmt.Sprintf("ttl %v is not from %v to %v", b.TTL, minTTL, maxTTL))
+	}
+	if b != nil && b.Ratio > maxRatio {
+		why = append(why, fmt.Sprintf("retryRatio %v is more than %d", b.Ratio, maxRatio))
+	}
+	return strings.Join(why, ", and ")
 }
 
 func (t *translator) override(d *crd.WeightedDst) (federation.Override, error) {

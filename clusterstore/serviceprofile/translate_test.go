@@ -85,6 +85,60 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
+// TestOneStatus checks that a status with one bound is sent with both, wherever it is.
+func TestOneStatus(t *testing.T) {
+	status := func(from, to uint32) federation.Match {
+		return federation.Match{Kind: federation.MatchStatus, Min: from, Max: to}
+	}
+	of := func(kind federation.MatchKind, sub ...federation.Match) federation.Match {
+		return federation.Match{Kind: kind, Sub: sub}
+	}
+	const ignored = `routes[0] "r": responseClasses: a status has neither min nor max: proxies ignore it`
+	for condition, want := range map[string]struct {
+		match   federation.Match
+		problem string
+	}{
+		`{"status":{"min":503}}`:           {status(503, 503), ""},
+		`{"status":{"max":429}}`:           {status(429, 429), ""},
+		`{"status":{"min":500,"max":599}}`: {status(500, 599), ""},
+		`{"not":{"status":{"min":404}}}`:   {of(federation.MatchNot, status(404, 404)), ""},
+		`{"all":[{"status":{"max":404}}]}`: {of(federation.MatchAll, status(404, 404)), ""},
+		`{"any":[{"status":{"min":100}}]}`: {of(federation.MatchAny, status(100, 100)), ""},
+		`{"status":{}}`:                    {status(0, 0), ignored},
+		`{"any":[{"not":{"status":{}}}]}`:  {of(federation.MatchAny, of(federation.MatchNot, status(0, 0))), ignored},
+	} {
+		spec := `{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[{"condition":` + condition + `}]}]}`
+		got := Translate(aProfile("web.ns", spec))
+		if got.Profile == nil || !reflect.DeepEqual(got.Profile.Routes[0].Classes[0].Condition, want.match) || got.Problem != want.problem {
+			t.Errorf("%s: %+v, %+v", condition, got, got.Profile)
+		}
+	}
+}
+
+// TestDiscardedBudgets checks that a retry budget which proxies discard is sent, and reported even
+// if something else is wrong too.
+func TestDiscardedBudgets(t *testing.T) {
+	const discards = "retryBudget: proxies discard it and retry no request to the Service: "
+	for fields, want := range map[string]string{
+		`"ttl":"1s","retryRatio":1000`:     "",
+		`"ttl":"1m","retryRatio":0`:        "",
+		`"ttl":"999ms","retryRatio":0.2`:   discards + "ttl 999ms is not from 1s to 1m0s",
+		`"ttl":"0s","retryRatio":0.2`:      discards + "ttl 0s is not from 1s to 1m0s",
+		`"ttl":"60001ms","retryRatio":0.2`: discards + "ttl 1m0.001s is not from 1s to 1m0s",
+		`"ttl":"10s","retryRatio":1000.5`:  discards + "retryRatio 1000.5 is more than 1000",
+		`"ttl":"5m","retryRatio":2000`:     discards + "ttl 5m0s is not from 1s to 1m0s, and retryRatio 2000 is more than 1000",
+	} {
+		got := Translate(aProfile("web.ns", `{"retryBudget":{"minRetriesPerSecond":1,`+fields+`}}`))
+		if got.Profile == nil || got.Profile.Budget == nil || got.Problem != want {
+			t.Errorf("%s: %+v, want %s", fields, got, want)
+		}
+	}
+	got := Translate(aProfile("web.ns", `{"retryBudget":{"minRetriesPerSecond":1,"ttl":"2m"},"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"soon"}]}`))
+	if want := discards + `ttl 2m0s is not from 1s to 1m0s; routes[0] "r": timeout: "soon" is not a duration`; got.Problem != want {
+		t.Errorf("%s, want %s", got.Problem, want)
+	}
+}
+
 // TestWeight: weights are quantities, in ten-thousandths, rounded up.
 func TestWeight(t *testing.T) {
 	for text, want := range map[string]uint32{"": 0, "1": 10_000, "500m": 5000, "0.0001": 10, "429496": 4_294_960_000, "429497": 4_294_967_295, "9E": 4_294_967_295, "1e2": 1_000_000, "1e99": 4_294_967_295} {

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -70,7 +71,11 @@ func (p *pages) explanation(ctx context.Context, q grpcapi.Question) (encodedPag
 	if err != nil {
 		return encodedPage{}, err
 	}
-	return encodePage(newExplainPage(answer, p.statusByCluster(), p.here.ProblemsOf(answer.Service), p.failuresOf(answer.Service))), nil
+	problems := slices.Clone(p.here.ProblemsOf(answer.Service))
+	if problem := p.here.ProfileProblem(answer.Service, answer.Namespace); problem != "" {
+		problems = append(problems, problem)
+	}
+	return encodePage(newExplainPage(answer, p.statusByCluster(), problems, p.failuresOf(answer.Service))), nil
 }
 
 // question reads what is asked.

@@ -36,6 +36,7 @@ type ownCluster interface {
 	OwnerOf(netip.Addr) (string, *federation.ServiceID)
 	Problems() []adminapi.Problem
 	ProblemsOf(federation.ServiceID) []string
+	ProfileProblem(id federation.ServiceID, client string) string
 }
 
 // linkedClusters is what is shown of linked clusters. It is a *clusterstore.Store.

@@ -54,6 +54,14 @@ func (o *ownShop) ProblemsOf(id federation.ServiceID) []string {
 	return []string{"about " + id.String()}
 }
 
+// ProfileProblem finds fault with the ServiceProfiles of Service api.
+func (o *ownShop) ProfileProblem(id federation.ServiceID, client string) string {
+	if id.Name != "api" {
+		return ""
+	}
+	return "ServiceProfile of " + client
+}
+
 func (o *ownShop) Ports(id federation.ServiceID) []uint16 {
 	if own := map[string][]uint16{"shop/web": {80}, "shop/api": {8080}, "shop/multi": {81, 82}, "shop/both": {81, 80}}[id.String()]; own != nil {
 		return own
