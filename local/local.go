@@ -59,6 +59,7 @@ type localCluster interface {
 	federation.Owner
 
 	LookupAddress(netip.AddrPort) cluster.Found
+	AddressConflicts() (list []adminapi.AddressConflict, more int)
 	Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint
 	Service(federation.ServiceID) *cluster.Service
 	Exposed(netip.Addr) string

@@ -19,6 +19,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 	"isthmus/internal/panics"
 )
 
@@ -52,6 +53,7 @@ func (c *scripted) Synced() <-chan struct{}                               { retu
 func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
 func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
 func (c *scripted) Region() string                                        { return "" }
+func (c *scripted) AddressConflicts() ([]adminapi.AddressConflict, int)   { return nil, 0 }
 func (c *scripted) Exposed(netip.Addr) string                             { return "" }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // Ports returns the ports that a Service declares, in its order; none: there is no such
@@ -20,13 +21,27 @@ func (l *Local) Ports(id federation.ServiceID) (ports []uint16) {
 	return ports
 }
 
-// OwnerOf names what has an address ("Pod shop/web-1"), and the Service if it is the cluster
-// IP of exactly one; empty: nothing has it.
-func (l *Local) OwnerOf(ip netip.Addr) (owner string, service *federation.ServiceID) {
-	if at := l.cluster.LookupAddress(netip.AddrPortFrom(ip, 0)); at.Service != nil {
-		service = &at.ID
+// AddressOwner is what has an address. The zero value means that nothing has it.
+type AddressOwner struct {
+	Name    string                // "Pod shop/web-1"
+	Service *federation.ServiceID // nil: the address is no cluster IP, or that of several Services
+	Claimed string                // the objects that claim the whole address ("2 Pods with IP 10.0.0.1"); empty: it is not ambiguous
+}
+
+// OwnerOf returns what has an address.
+func (l *Local) OwnerOf(ip netip.Addr) AddressOwner {
+	at := l.cluster.LookupAddress(netip.AddrPortFrom(ip, 0))
+	owner := AddressOwner{Name: l.cluster.Owner(ip), Claimed: at.Claimed}
+	if at.Service != nil {
+		owner.Service = &at.ID
 	}
-	return l.cluster.Owner(ip), service
+	return owner
+}
+
+// AddressConflicts returns the addresses of the cluster that several objects claim, the oldest
+// conflicts first, and how many more there are.
+func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
+	return l.cluster.AddressConflicts()
 }
 
 // Owner names the Pod or Service that has an address, also one by which a Service is reached from

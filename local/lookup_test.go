@@ -12,19 +12,22 @@ import (
 // TestOwnerOf: what has an address, and the ports of a Service.
 func TestOwnerOf(t *testing.T) {
 	k := aShop()
-	service, pod := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.0.0.1")
+	service, pod, several := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.1.0.9")
+	k.found[netip.AddrPortFrom(several, 0)] = cluster.Found{Claimed: "2 Services"}
 	k.found[netip.AddrPortFrom(service, 0)] = cluster.Found{ID: shopWeb, Service: k.services[shopWeb]}
-	k.owners = map[netip.Addr]string{service: "Service shop/web", pod: "Pod shop/web-1"}
+	k.owners = map[netip.Addr]string{service: "Service shop/web", pod: "Pod shop/web-1", several: "Service shop/web"}
 	l := &Local{cluster: &scripted{known: k}}
 	for ip, want := range map[netip.Addr]struct {
 		owner   string
 		service bool
+		claimed string
 	}{
-		service: {"Service shop/web", true}, pod: {"Pod shop/web-1", false}, netip.MustParseAddr("10.9.9.9"): {},
+		service: {owner: "Service shop/web", service: true}, pod: {owner: "Pod shop/web-1"}, several: {owner: "Service shop/web", claimed: "2 Services"},
+		netip.MustParseAddr("10.9.9.9"): {},
 	} {
-		owner, id := l.OwnerOf(ip)
-		if owner != want.owner || (id != nil) != want.service || id != nil && *id != shopWeb {
-			t.Errorf("%v: %q, %v", ip, owner, id)
+		got := l.OwnerOf(ip)
+		if got.Name != want.owner || got.Claimed != want.claimed || (got.Service != nil) != want.service || got.Service != nil && *got.Service != shopWeb {
+			t.Errorf("%v: %+v", ip, got)
 		}
 	}
 	if got := l.Ports(shopWeb); !slices.Equal(got, []uint16{80, 3306}) {

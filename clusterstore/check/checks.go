@@ -27,6 +27,7 @@ const (
 	Gateways    = "gateways"     // that those of a cluster on another network can be used
 	Anchors     = "trust-anchors"
 	PodNetworks = "pod-networks"
+	Conflicts   = "address-conflicts" // that no address of the own cluster is claimed by several objects
 
 	Members     = "members"     // of federated services: that they serve
 	Ports       = "ports"       // that they have the ports
@@ -39,4 +40,4 @@ const (
 )
 
 // Checks are the names of all checks, in the order of results.
-var Checks = []string{API, ClockSkew, Rights, CRDs, LinkSecrets, LinkSecret, LinkState, Objects, Gateways, LinkExpiry, Anchors, PodNetworks, SliceWriter, Exports, Members, Ports, Addresses, Definitions, Updates}
+var Checks = []string{API, ClockSkew, Rights, CRDs, LinkSecrets, LinkSecret, LinkState, Objects, Gateways, LinkExpiry, Anchors, PodNetworks, Conflicts, SliceWriter, Exports, Members, Ports, Addresses, Definitions, Updates}

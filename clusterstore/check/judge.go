@@ -53,6 +53,7 @@ func Judge(s Seen) []Result {
 	}
 	checkNetworks(clusters)
 	if !s.FromHere {
+		s.checkConflicts(r, now)
 		s.checkServices(r)
 		s.checkWriter(r)
 		s.checkExports(r)

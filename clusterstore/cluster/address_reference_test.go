@@ -75,6 +75,7 @@ func compareAddresses(t *rapid.T) {
 		topics := w.markedTopics()
 		w.checkAddresses(t, all, last, topics)
 		w.checkInstances(t, all, last, topics)
+		w.checkConflicts(t)
 	})
 	if n := w.state.size() + w.state.own.size(); n != 0 {
 		t.Fatalf("%d left behind: %+v", n, w.state.own)
@@ -94,6 +95,25 @@ func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, 
 			}
 			_, reported := marked[Topic{IP: addr.Addr()}]
 			checkReported(t, last, addr.String(), got+w.spec(w.LookupAddress(addr).Service), reported)
+		}
+	}
+}
+
+// checkConflicts checks that the known conflicts are the addresses that are ambiguous.
+func (w *world) checkConflicts(t *rapid.T) {
+	known := make(map[string]string)
+	list, _ := w.AddressConflicts()
+	for _, x := range list {
+		if known[x.Address] = x.Claimed; len(x.Objects) < 2 || x.Since.IsZero() {
+			t.Fatalf("%+v", x)
+		}
+	}
+	for _, ip := range askedIPs {
+		for _, port := range askedPorts {
+			addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
+			if got, want := known[ip]+known[addr.String()], w.LookupAddress(addr).Claimed; got != want {
+				t.Fatalf("conflict at %v: %q, want %q", addr, got, want)
+			}
 		}
 	}
 }

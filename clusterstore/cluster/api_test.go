@@ -65,6 +65,8 @@ func (a *fakeAPI) send(as watch.EventType, o metav1.Object) {
 		sendTo(a.EndpointSlices, as, o)
 	case *mcs.ServiceExport:
 		sendTo(a.ServiceExports, as, o)
+	case *crd.ExternalWorkload:
+		sendTo(a.Workloads, as, o)
 	case *metav1.PartialObjectMetadata:
 		sendTo(a.Nodes, as, o)
 	}

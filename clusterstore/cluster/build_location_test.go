@@ -85,9 +85,10 @@ func (w *world) at(addr string) string {
 	return describeFound(w.LookupAddress(netip.MustParseAddrPort(addr)))
 }
 
-// markedTopics returns the reported topics since the last call.
+// markedTopics returns the reported topics since the last call. It looks for conflicts as the worker does.
 func (w *world) markedTopics() map[Topic]time.Time {
 	topics := make(map[Topic]time.Time)
-	w.state.own.dirty.Drain(context.Background(), func(t Topic, at time.Time) { topics[t] = at })
+	w.cfg.own.ProfileChanged = func(t Topic, at time.Time) { topics[t] = at }
+	w.state.own.dirty.Drain(context.Background(), w.topicChanged)
 	return topics
 }

@@ -138,7 +138,7 @@ func (c *Cluster) Run(ctx context.Context) {
 	}
 	all.Go(func() { c.state.dirtyPolicies.Run(ctx, c.evaluatePolicy) })
 	if own := c.state.own; own != nil {
-		all.Go(func() { own.dirty.Run(ctx, c.profileChanged) })
+		all.Go(func() { own.dirty.Run(ctx, c.topicChanged) })
 	}
 	all.Go(func() {
 		c.contain("facts", func() {

@@ -75,6 +75,10 @@
 //     and mark what profiles and the table have to ask again. Besides, by namespace, what slices have
 //     of ExternalWorkloads, for Workloads, and the Services with a selector, for SelectingIn;
 //     setSelected and setSelecting keep them (ownworkloads.go).
+//   - own.conflicts (conflict.go), which has a mutex of its own: the addresses that several objects
+//     claim (claim.go), and since when. The goroutine that calls OwnConfig.ProfileChanged updates the
+//     conflicts at an IP after each change of the objects that have the IP, and AddressConflicts
+//     returns the conflicts.
 //
 // All methods but Run are safe for concurrent use. One mutex guards the objects
 // (state.mu): it is held for map access and, shared, while a slice is joined; never

@@ -18,6 +18,7 @@ type ownIndex struct {
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
 	services  map[netip.Addr][]federation.ServiceID // Services with that cluster IP
 	profiles  map[string]*serviceprofile.Translated
+	conflicts conflicts                          // has its own mutex
 	selecting byNamespace[*Service]              // Services that have a selector
 	selected  byNamespace[*crd.ExternalWorkload] // what slices have of ExternalWorkloads
 	replaced  *crd.ExternalWorkload              // what was there of the one that was put or dropped last; of the goroutine that does so
@@ -53,6 +54,7 @@ func newOwnIndex() *ownIndex {
 		workloads: make(map[netip.Addr][]*pod),
 		services:  make(map[netip.Addr][]federation.ServiceID),
 		profiles:  make(map[string]*serviceprofile.Translated),
+		conflicts: conflicts{byIP: make(map[netip.Addr][]conflict)},
 		selecting: make(byNamespace[*Service]),
 		selected:  make(byNamespace[*crd.ExternalWorkload]),
 	}

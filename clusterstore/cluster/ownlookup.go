@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -36,7 +35,7 @@ func (c *Own) LookupAddress(addr netip.AddrPort) Found {
 	case len(ids) == 1:
 		return Found{ID: ids[0], Service: s.services[ids[0]].spec}
 	case len(ids) > 1:
-		return Found{Claimed: fmt.Sprintf("%d Services with cluster IP %v", len(ids), addr.Addr())}
+		return Found{Claimed: claimedAsClusterIP(len(ids), addr.Addr())}
 	}
 	list, by := s.own.claimants(addr)
 	switch {
@@ -44,10 +43,8 @@ func (c *Own) LookupAddress(addr netip.AddrPort) Found {
 		return Found{Endpoint: c.bareAddress(addr)}
 	case len(list) == 1:
 		return Found{Endpoint: c.endpointAt(list[0], addr, s.own.locations[list[0]].portBehind(addr))}
-	case by == byIP:
-		return Found{Claimed: fmt.Sprintf("%d %s%v", len(list), claimWords[by], addr.Addr())}
 	}
-	return Found{Claimed: fmt.Sprintf("%d %s%v", len(list), claimWords[by], addr)}
+	return Found{Claimed: claimed(len(list), by, addr)}
 }
 
 // Instance returns the endpoint of a service with that hostname, ready or not, for a

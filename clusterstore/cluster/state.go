@@ -162,6 +162,7 @@ func (s *state) reportChanges() {
 	for namespace := range s.policies { // what has changed meanwhile
 		s.markPolicy(namespace)
 	}
+	s.markCrowded()
 }
 
 func (s *state) policyNamespaces() []string {

@@ -19,6 +19,8 @@ func (p *pages) clustersPage() adminapi.Clusters {
 	if err != nil {
 		page.Secrets.Reason = err.Error()
 	}
+	conflicts, more := p.here.AddressConflicts()
+	page.Conflicts, page.MoreConflicts = append([]adminapi.AddressConflict{}, conflicts...), more
 	for _, u := range p.table.Unserved() {
 		page.Unserved = append(page.Unserved, adminapi.Unserved{
 			Service: u.Service.String(),

@@ -88,13 +88,16 @@ func portList(ports []uint16) string {
 // ofAddress returns the authority of the Service with that cluster IP. Clients connect to
 // all other addresses as they are, whatever services those belong to.
 func (p *pages) ofAddress(ip netip.Addr, port string) (string, error) {
-	owner, service := p.here.OwnerOf(ip)
+	owner := p.here.OwnerOf(ip)
 	switch {
-	case service != nil:
-		return p.withPort(*service, "", port)
-	case owner != "":
+	case owner.Service != nil:
+		return p.withPort(*owner.Service, "", port)
+	case owner.Claimed != "":
+		return "", fmt.Errorf("several objects of the gateway's cluster claim %v: %s: clients that dial it wait until only one has it. "+
+			"isthmus check names these objects if the conflict lasts", ip, printable(owner.Claimed))
+	case owner.Name != "":
 		return "", fmt.Errorf("%v belongs to %s of the gateway's cluster, not to a Service: clients that dial it connect straight to it. "+
-			"Name the service that they dial, and give this address by address (--address)", ip, printable(owner))
+			"Name the service that they dial, and give this address by address (--address)", ip, printable(owner.Name))
 	}
 	return "", fmt.Errorf("%v is no Service's cluster IP, nor a Pod's, in the gateway's cluster: clients that dial it connect straight to it. "+
 		"If it is an address of a linked cluster, name the service that clients dial, and give this address by address (--address)", ip)

@@ -25,6 +25,7 @@ func TestAuthorities(t *testing.T) {
 		"/web": "is no service", "shop/": "is no service", "shop/a.b": "is no service", "web.shop.svc.other.org:80": "is no service of the cluster domain cluster.local", "": "is no service",
 		"fe80::1%eth0": "is no service", "shop/multi": "shop/multi has several ports: add one of :81, :82, such as shop/multi:81",
 		"10.0.0.1:80": "10.0.0.1 belongs to Pod shop/web-1 of the gateway's cluster, not to a Service", "10.9.9.9": "10.9.9.9 is no Service's cluster IP",
+		"10.1.0.9":     "several objects of the gateway's cluster claim 10.1.0.9: 2 Services with cluster IP 10.1.0.9",
 		"[fd00::1]:80": "fd00::1 is no Service's cluster IP", strings.Repeat("x", 10_000): strings.Repeat("x", maxRepeated) + "…",
 	} {
 		if got, err := a.authority(text); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 {

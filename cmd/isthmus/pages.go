@@ -12,6 +12,7 @@ import (
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/panics"
+	"isthmus/local"
 )
 
 // pages makes the debug pages and the lists from what the gateway's parts know.
@@ -33,7 +34,8 @@ type ownCluster interface {
 	Status() adminapi.Cluster
 	Service(federation.ServiceID) *cluster.Service
 	Ports(federation.ServiceID) []uint16
-	OwnerOf(netip.Addr) (string, *federation.ServiceID)
+	OwnerOf(netip.Addr) local.AddressOwner
+	AddressConflicts() (list []adminapi.AddressConflict, more int)
 	Problems() []adminapi.Problem
 	ProblemsOf(federation.ServiceID) []string
 	ProfileProblem(id federation.ServiceID, client string) string

@@ -15,6 +15,7 @@ import (
 	"isthmus/grpcapi"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/panics"
+	"isthmus/local"
 )
 
 // shop is a gateway's parts as its pages see them.
@@ -45,6 +46,8 @@ type ownShop struct {
 	services map[federation.ServiceID]*cluster.Service
 	ports    []uint16
 	problems []adminapi.Problem
+
+	conflicts []adminapi.AddressConflict
 }
 
 func (o *ownShop) Status() adminapi.Cluster                         { return o.status }
@@ -69,16 +72,20 @@ func (o *ownShop) Ports(id federation.ServiceID) []uint16 {
 	return o.ports
 }
 
-// OwnerOf: Service api has 10.1.0.1, Pod web-1 10.0.0.1.
-func (o *ownShop) OwnerOf(ip netip.Addr) (string, *federation.ServiceID) {
+// OwnerOf: Service api has 10.1.0.1, Pod web-1 10.0.0.1, and two Services claim 10.1.0.9.
+func (o *ownShop) OwnerOf(ip netip.Addr) local.AddressOwner {
 	switch ip.String() {
 	case "10.1.0.1":
-		return "Service shop/api", &federation.ServiceID{Namespace: "shop", Name: "api"}
+		return local.AddressOwner{Name: "Service shop/api", Service: &federation.ServiceID{Namespace: "shop", Name: "api"}}
+	case "10.1.0.9":
+		return local.AddressOwner{Name: "Service shop/api", Claimed: "2 Services with cluster IP 10.1.0.9"}
 	case "10.0.0.1":
-		return "Pod shop/web-1", nil
+		return local.AddressOwner{Name: "Pod shop/web-1"}
 	}
-	return "", nil
+	return local.AddressOwner{}
 }
+
+func (o *ownShop) AddressConflicts() ([]adminapi.AddressConflict, int) { return o.conflicts, 7 }
 
 // linkedShops are linked clusters that are not read yet.
 type linkedShops []adminapi.Cluster

@@ -4,14 +4,18 @@ import "time"
 
 // Clusters is /debug/clusters: where endpoints come from, and everything that keeps some from being served.
 type Clusters struct {
-	Replica  Replica      `json:"replica"` // that answers
-	Local    Cluster      `json:"local"`
-	Secrets  LinkSecrets  `json:"linkSecrets"`
-	Clusters []Cluster    `json:"clusters"`         // one for every link Secret, used or not, the oldest first
-	Unserved []Unserved   `json:"unservedMembers"`  // of federated and mirrored services
-	Refused  []Refused    `json:"refusedEndpoints"` // by cluster
-	Problems []Problem    `json:"problems"`         // of Services' annotations and labels
-	Writer   *SliceWriter `json:"endpointSliceWriter,omitempty"`
+	Replica  Replica     `json:"replica"` // that answers
+	Local    Cluster     `json:"local"`
+	Secrets  LinkSecrets `json:"linkSecrets"`
+	Clusters []Cluster   `json:"clusters"`         // one for every link Secret, used or not, the oldest first
+	Unserved []Unserved  `json:"unservedMembers"`  // of federated and mirrored services
+	Refused  []Refused   `json:"refusedEndpoints"` // by cluster
+	Problems []Problem   `json:"problems"`         // of Services' annotations and labels
+	// Conflicts are the oldest ones, at most 100. MoreConflicts is how many are left out.
+	Conflicts     []AddressConflict `json:"addressConflicts"`
+	MoreConflicts int               `json:"moreAddressConflicts,omitempty"`
+
+	Writer *SliceWriter `json:"endpointSliceWriter,omitempty"`
 	// Exports is nil without --exports.
 	Exports *ExportsSummary `json:"exports,omitempty"`
 }
@@ -166,6 +170,15 @@ type Refused struct {
 type Problem struct {
 	Service  string   `json:"service"`
 	Problems []string `json:"problems"`
+}
+
+// AddressConflict is an address that several objects of the own cluster claim, so that it belongs to
+// none of them. GetProfile answers Unavailable for it.
+type AddressConflict struct {
+	Address string    `json:"address"` // IP, or IP:PORT if only that port is claimed
+	Claimed string    `json:"claimed"` // by what, such as "2 Pods with IP 10.0.0.1"
+	Objects []string  `json:"objects"` // that claim it, such as "Pod shop/web-1"; the first three by name
+	Since   time.Time `json:"since"`   // since when, as far as this replica knows
 }
 
 // SliceWriter is who writes EndpointSlices for ExternalWorkloads, and what fails.

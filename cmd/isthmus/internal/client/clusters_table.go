@@ -123,6 +123,7 @@ func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
 	writeList(b, "Problems of services", services, maxLines)
 	writeList(b, "Members that are not served", unserved, maxLines)
 	writeList(b, "Problems of EndpointSlices for ExternalWorkloads", writerTroubles(p.Writer), maxLines)
+	writeList(b, "Addresses that several objects claim", conflictLines(p), maxLines)
 }
 
 // clusterTroubles leaves out what the table has as the reason.
@@ -176,6 +177,17 @@ func writerTroubles(w *adminapi.SliceWriter) (list []string) {
 	}
 	for _, one := range w.Problems {
 		list = append(list, prefixed(one.Service, one.Problems)...)
+	}
+	return list
+}
+
+// conflictLines has a line for each address of the local cluster that several objects claim.
+func conflictLines(p *adminapi.Clusters) (list []string) {
+	for _, x := range p.Conflicts {
+		list = append(list, fmt.Sprintf("%s: %s: %s", x.Address, x.Claimed, strings.Join(x.Objects, ", ")))
+	}
+	if p.MoreConflicts > 0 {
+		list = append(list, fmt.Sprintf("%d more", p.MoreConflicts))
 	}
 	return list
 }

@@ -1,0 +1,202 @@
+package cluster
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"isthmus/internal/adminapi"
+	"isthmus/internal/panics"
+)
+
+const (
+	// maxConflictsAt is how many ports of one IP are listed as conflicts.
+	maxConflictsAt = 10
+	// maxConflicts is how many conflicts AddressConflicts returns.
+	maxConflicts = 100
+	// maxClaimants is how many of the objects that claim an address are named.
+	maxClaimants = 3
+)
+
+// conflicts are the ambiguous addresses of the own cluster. The worker for profiles looks for them
+// after each change of the objects that claim an address.
+type conflicts struct {
+	mu   sync.Mutex // held for map access only
+	byIP map[netip.Addr][]conflict
+}
+
+// conflict is an address that several objects claim, so that it belongs to none of them.
+type conflict struct {
+	addr    netip.AddrPort // port 0 means all ports
+	claimed string         // as in Found
+	objects []string       // that claim it, the first maxClaimants by name
+	since   time.Time      // when the replica learned of the conflict
+}
+
+// AddressConflicts returns the ambiguous addresses of the cluster, the oldest conflicts first, and
+// how many more there are.
+func (c *Own) AddressConflicts() (list []adminapi.AddressConflict, more int) {
+	all := c.state.own.conflicts.all()
+	for _, x := range all[:min(len(all), maxConflicts)] {
+		list = append(list, adminapi.AddressConflict{Address: x.address(), Claimed: x.claimed, Objects: x.objects, Since: x.since})
+	}
+	return list, len(all) - len(list)
+}
+
+func (x *conflict) address() string {
+	if x.addr.Port() == 0 {
+		return x.addr.Addr().String()
+	}
+	return x.addr.String()
+}
+
+// all returns all conflicts, the oldest first.
+func (c *conflicts) all() (list []conflict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, found := range c.byIP {
+		list = append(list, found...)
+	}
+	slices.SortFunc(list, func(a, b conflict) int { return cmp.Or(a.since.Compare(b.since), a.addr.Compare(b.addr)) })
+	return list
+}
+
+// set replaces the conflicts at an IP. Those that were there before keep their time.
+func (c *conflicts) set(ip netip.Addr, found []conflict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range found {
+		x := &found[i]
+		if k := slices.IndexFunc(c.byIP[ip], func(y conflict) bool { return y.addr == x.addr }); k >= 0 {
+			x.since = c.byIP[ip][k].since
+		}
+	}
+	if len(found) == 0 {
+		delete(c.byIP, ip)
+	} else {
+		c.byIP[ip] = found
+	}
+}
+
+// topicChanged looks for conflicts at an address that other objects claim, and then reports the
+// topic.
+func (c *Cluster) topicChanged(about Topic, at time.Time) {
+	if about.Owner {
+		work := panics.Work{Where: panics.Change, Object: "conflicts at " + about.IP.String()}
+		find := func() { c.state.findConflicts(about.IP, at) }
+		again := func() { c.state.own.dirty.Add("", about, at) } // for the worker, which alone finds conflicts
+		c.cfg.Supervisor.Do(work, find, again)
+	}
+	c.profileChanged(about, at)
+}
+
+// findConflicts updates the conflicts at an IP. It is not called twice at the same time.
+func (s *state) findConflicts(ip netip.Addr, at time.Time) {
+	s.own.conflicts.set(ip, s.conflictsAt(ip, at))
+}
+
+// conflictsAt returns the conflicts at an IP, sorted by port.
+func (s *state) conflictsAt(ip netip.Addr, since time.Time) []conflict {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.own.conflictsAt(ip, since)
+}
+
+// markCrowded has the worker look for conflicts at all IPs that several objects have.
+func (s *state) markCrowded() {
+	if s.own == nil {
+		return
+	}
+	for ip, list := range s.own.services {
+		if len(list) > 1 {
+			s.markTopic(list[0].Namespace, Topic{IP: ip, Owner: true})
+		}
+	}
+	for _, index := range []map[netip.Addr][]*pod{s.own.pods, s.own.workloads} {
+		for ip, list := range index {
+			if len(list) > 1 {
+				s.markTopic(list[0].namespace(), Topic{IP: ip, Owner: true})
+			}
+		}
+	}
+}
+
+// conflictsAt returns the conflicts at an IP, sorted by port.
+func (x *ownIndex) conflictsAt(ip netip.Addr, since time.Time) (list []conflict) {
+	add := func(addr netip.AddrPort, claimed string, objects []string) {
+		slices.Sort(objects)
+		list = append(list, conflict{addr: addr, claimed: claimed, objects: slices.Clone(objects[:min(len(objects), maxClaimants)]), since: since})
+	}
+	whole := netip.AddrPortFrom(ip, 0)
+	if services := x.services[ip]; len(services) > 0 {
+		if len(services) > 1 {
+			var objects []string
+			for _, id := range services {
+				objects = append(objects, "Service "+id.String())
+			}
+			add(whole, claimedAsClusterIP(len(services), ip), objects)
+		}
+		return list
+	}
+	ports := []uint16{0}
+	if _, by := x.claimants(whole); by != byIP { // or the Pods with that IP claim all of its ports
+		ports = x.crowdedPorts(ip)
+	}
+	for _, port := range ports {
+		addr := netip.AddrPortFrom(ip, port)
+		claimants, by := x.claimants(addr)
+		if len(claimants) < 2 {
+			continue
+		}
+		var objects []string
+		for _, p := range claimants {
+			objects = append(objects, DescribeTarget(p.key))
+		}
+		if add(addr, claimed(len(claimants), by, addr), objects); len(list) == maxConflictsAt {
+			break
+		}
+	}
+	return list
+}
+
+// crowdedPorts returns the ports of an IP that occur more than once among the host ports of Pods and
+// the ports of ExternalWorkloads, sorted.
+func (x *ownIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
+	pods, workloads := x.pods[ip], x.workloads[ip]
+	if len(pods) < 2 && len(workloads) < 2 {
+		return nil
+	}
+	counts := make(map[uint16]int)
+	count := func(port uint16) {
+		if counts[port]++; counts[port] == 2 {
+			list = append(list, port)
+		}
+	}
+	for _, p := range pods {
+		for _, h := range x.locations[p].hostPorts {
+			count(h.port)
+		}
+	}
+	for _, p := range workloads {
+		for _, port := range x.locations[p].ports {
+			count(port)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// claimed describes several objects with the same claim to an address.
+func claimed(n int, by claim, addr netip.AddrPort) string {
+	if by == byIP {
+		return fmt.Sprintf("%d %s%v", n, claimWords[by], addr.Addr())
+	}
+	return fmt.Sprintf("%d %s%v", n, claimWords[by], addr)
+}
+
+func claimedAsClusterIP(n int, ip netip.Addr) string {
+	return fmt.Sprintf("%d Services with cluster IP %v", n, ip)
+}

@@ -1,0 +1,115 @@
+package cluster
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/internal/adminapi"
+)
+
+// conflictLines renders the known conflicts, without times.
+func conflictLines(c *Own) (lines []string) {
+	list, more := c.AddressConflicts()
+	for _, x := range list {
+		lines = append(lines, fmt.Sprintf("%s: %s %q", x.Address, x.Claimed, x.Objects))
+	}
+	slices.Sort(lines)
+	if more > 0 {
+		lines = append(lines, fmt.Sprint(more, " more"))
+	}
+	return lines
+}
+
+// TestConflicts checks that each kind of conflict is listed with the objects behind it, at the start
+// too, and for as long as the conflict lasts.
+func TestConflicts(t *testing.T) {
+	objects := []metav1.Object{
+		aPod("a", at("10.0.0.1", "fd00::1")), aPod("b", at("10.0.0.1")), aPod("c", at("fd00::1", "10.0.0.1")), aPod("d", at("10.0.0.1")),
+		aPod("e", at("10.0.0.5"), onHost("10.0.9.1"), namedPort("", 80, 7777), namedPort("", 81, 7778)), aPod("f", at("10.0.0.6"), onHost("10.0.9.1"), namedPort("", 80, 7777)),
+		aPod("g", at("10.0.0.7"), onHost("10.0.9.1"), boundPort(80, 7778, "10.0.9.2")),
+		clusterIP(aService("x"), "10.1.0.1"), clusterIP(aService("y"), "10.1.0.1"),
+		workloadAt(aWorkload("v", "http=80", "other=81"), "10.0.8.1"), workloadAt(aWorkload("w", "http=80"), "10.0.8.1"),
+	}
+	want := []string{
+		`10.0.0.1: 4 Pods with IP 10.0.0.1 ["Pod ns/a" "Pod ns/b" "Pod ns/c"]`,
+		`10.0.8.1:80: 2 ExternalWorkloads at 10.0.8.1:80 ["ExternalWorkload ns/v" "ExternalWorkload ns/w"]`,
+		`10.0.9.1:7777: 2 Pods with host port 10.0.9.1:7777 ["Pod ns/e" "Pod ns/f"]`,
+		`10.1.0.1: 2 Services with cluster IP 10.1.0.1 ["Service ns/x" "Service ns/y"]`,
+		`fd00::1: 2 Pods with IP fd00::1 ["Pod ns/a" "Pod ns/c"]`,
+	}
+	inCluster(t, func(c *Config, _ *fakeAPI) { withAddresses(c) }, func(r *running) {
+		if got := conflictLines(r.Own); !slices.Equal(got, want) {
+			t.Fatalf("at the start: %q", got)
+		}
+	}, objects...)
+	w := newWorld(t, withAddresses)
+	w.put(objects...)
+	w.markedTopics()
+	if got := conflictLines(w.Own); !slices.Equal(got, want) {
+		t.Errorf("got %q", got)
+	}
+	w.put(aPod("f", at("10.0.0.6"), onHost("10.0.9.1"), namedPort("", 80, 7777), terminating))
+	w.del(objects[0], objects[7], objects[9])
+	w.markedTopics()
+	if got, want := conflictLines(w.Own), []string{`10.0.0.1: 3 Pods with IP 10.0.0.1 ["Pod ns/b" "Pod ns/c" "Pod ns/d"]`}; !slices.Equal(got, want) {
+		t.Errorf("afterwards: %q", got)
+	}
+	w.del(objects[1:]...)
+	w.markedTopics()
+	if n := len(w.state.own.conflicts.byIP); n != 0 {
+		t.Errorf("%d left behind", n)
+	}
+}
+
+// TestConflictSince checks that a conflict keeps its time while its objects change, and that another
+// conflict at the same IP has its own.
+func TestConflictSince(t *testing.T) {
+	w := newWorld(t, withAddresses)
+	host := func(name string, ports ...int32) *corev1.Pod {
+		p := aPod(name, at("10.0.0.1"), onHost("10.0.9.1"))
+		p.Status.PodIP, p.Status.PodIPs = "", nil
+		for _, n := range ports {
+			namedPort("", 80, n)(p)
+		}
+		return p
+	}
+	find := func(minute int64, objects ...metav1.Object) []adminapi.AddressConflict {
+		w.put(objects...)
+		w.markedTopics()
+		w.state.findConflicts(w.state.own.locations[w.state.pods.get("ns/a")].hosts[0], time.Unix(60*minute, 0))
+		list, _ := w.AddressConflicts()
+		return list
+	}
+	find(1, host("a", 1, 2))
+	first := find(2, host("b", 1))
+	second := find(3, host("b", 1, 2), host("c", 1))
+	if len(first) != 1 || len(second) != 2 || second[0].Address != "10.0.9.1:1" || !second[0].Since.Equal(first[0].Since) || !second[1].Since.After(first[0].Since) {
+		t.Errorf("%+v, then %+v", first, second)
+	}
+}
+
+// TestManyConflicts checks the bounds of what is listed.
+func TestManyConflicts(t *testing.T) {
+	w := newWorld(t, withAddresses)
+	v, u := aWorkload("v"), aWorkload("u")
+	for n := range 1000 {
+		workloadPort := fmt.Sprintf("p%d=%d", n, n+1)
+		v.Spec.Ports = append(v.Spec.Ports, aWorkload("v", workloadPort).Spec.Ports...)
+		u.Spec.Ports = append(u.Spec.Ports, aWorkload("u", workloadPort).Spec.Ports...)
+	}
+	w.put(workloadAt(v, "10.0.8.1"), workloadAt(u, "10.0.8.1"))
+	for i := range 200 {
+		ip := fmt.Sprintf("10.0.1.%d", i+1)
+		w.put(aPod(fmt.Sprint("a", i), at(ip)), aPod(fmt.Sprint("b", i), at(ip)))
+	}
+	w.markedTopics()
+	list, more := w.AddressConflicts()
+	if len(list) != maxConflicts || more != 200+maxConflictsAt-maxConflicts {
+		t.Errorf("%d, and %d more", len(list), more)
+	}
+}
