@@ -19,7 +19,7 @@
 //     reached, all objects stay. It is watched again within 10 s of its return,
 //     however long it was away.
 //   - Every failure is in the Group's Health at once, and is retried after less than
-//     4 s; a resource that is optional, and forbidden or absent, within 30 s, and
+//     4 s; a needed resource that may be listed and not watched within 30 s; a resource that is optional, and forbidden or absent, within 30 s, and
 //     within 10 s of the moment that discovery has it; one that is over budget after
 //     four times as long as reading it took, 30 s at most.
 //   - After an outage of less than a minute a watch goes on from its last version, if a list of one object shows that the

@@ -46,7 +46,7 @@ func (r *Resource) run(ctx context.Context) {
 		next = r.once(ctx, next)
 		if next != watchOn && ctx.Err() == nil {
 			r.pause(ctx)
-			sleep.For(ctx, max(r.backoff.Step(), time.Until(r.throttled)))
+			sleep.For(ctx, max(r.unwatchedPause(r.backoff.Step()), time.Until(r.throttled)))
 		}
 	}
 }
@@ -67,17 +67,22 @@ func (r *Resource) once(ctx context.Context, do step) step {
 	var err error
 	if do == listLater {
 		if w, err = r.list(ctx); err != nil {
+			r.watchRefusals = 0
 			r.failed(ctx, err)
 			return listLater
 		}
 	}
 	if w == nil {
 		if w, err = r.open(ctx, r.version, false); err != nil {
+			if do == listLater {
+				err = r.unwatched(err)
+			}
 			r.failed(ctx, err)
 			return afterNoAnswer(err, watchLater)
 		}
 		r.readable(true)
 	}
+	r.watchRefusals = 0
 	defer w.close()
 	return r.watch(ctx, w)
 }

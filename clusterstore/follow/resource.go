@@ -55,6 +55,8 @@ type Resource struct {
 	backoff wait.Backoff // what is left of it
 	heard   time.Time    // when the last list ended, or a watch last showed that the server was there
 
+	watchRefusals int // watches in a row that were refused by 403, each after a list
+
 	throttled time.Time // until when the server wants no request, by Retry-After; zero if it never said
 }
 
