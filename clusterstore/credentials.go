@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"time"
 
@@ -53,7 +52,7 @@ type credentials struct {
 
 	// Set unless it is refused:
 	rest        *rest.Config
-	server      string // host and port, for logs and pages
+	server      string // host, port and path, for logs and pages
 	trustDomain string
 	domain      string            // the cluster's DNS domain
 	ranges      federation.Ranges // nil: all addresses
@@ -127,9 +126,7 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 		return reasonKubeconfig, err
 	}
 	c.rest, c.warnings, c.trustDomain, c.domain, c.expiry = cfg, warnings, trustDomain, clusterDomain, facts.Expiry(cfg)
-	if u, err := url.Parse(cfg.Host); err == nil {
-		c.server = u.Host
-	}
+	c.server = kube.ServerName(cfg.Host)
 	c.hash = hash(data, []byte(trustDomain), []byte(clusterDomain))
 	return "", nil
 }

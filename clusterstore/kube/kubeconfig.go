@@ -175,6 +175,16 @@ func readServer(server string) (*url.URL, error) {
 	return u, nil
 }
 
+// ServerName returns the host and port of an API server's URL, for logs and pages. The path follows them if there is one: several
+// clusters may share a host.
+func ServerName(server string) string {
+	u, err := url.Parse(server)
+	if err != nil {
+		return ""
+	}
+	return u.Host + strings.TrimRight(u.EscapedPath(), "/")
+}
+
 // checkCredentials refuses what would make every request fail, so that there is one
 // clear error.
 func checkCredentials(cfg *rest.Config) error {

@@ -23,6 +23,7 @@ type link struct {
 	user                       string // NS/SA, nobody, or empty: the administrator
 	exec                       bool
 	server                     string // dead, silent, or empty: the right one
+	path                       string // of the server's URL
 	otherCA                    bool
 	broken                     bool
 	missing                    []string
@@ -50,7 +51,7 @@ func parseLink(_ *parser, args []string) (action, error) {
 }
 
 func readLink(remote, name string, words []string) (link, error) {
-	opt, err := readOptions(words, "user=", "exec", "server=", "ca=", "kubeconfig=", "missing=...", "type=", "secret=",
+	opt, err := readOptions(words, "user=", "exec", "server=", "path=", "ca=", "kubeconfig=", "missing=...", "type=", "secret=",
 		"trust-domain=", "cluster-domain=", "in=")
 	if err != nil {
 		return link{}, err
@@ -73,6 +74,7 @@ func readLink(remote, name string, words []string) (link, error) {
 		user:          opt.one("user", ""),
 		exec:          opt.flags["exec"],
 		server:        opt.one("server", ""),
+		path:          opt.one("path", ""),
 		otherCA:       opt.one("ca", "") != "",
 		broken:        opt.one("kubeconfig", "") != "",
 		missing:       opt.values["missing"],
@@ -132,7 +134,7 @@ func (r *run) kubeconfig(ctx context.Context, l link) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return w.Kubeconfig(server, user)
+	return w.Kubeconfig(server+l.path, user)
 }
 
 func (r *run) authInfo(ctx context.Context, w *writer, l link) (user api.AuthInfo, err error) {

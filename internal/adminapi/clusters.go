@@ -77,7 +77,7 @@ type ClusterStatus struct {
 	State     ClusterState `json:"state"`
 	Since     time.Time    `json:"since"`              // since when it has that state
 	LastEvent time.Time    `json:"lastEvent,omitzero"` // when anything last came from its API
-	Server    string       `json:"server,omitempty"`   // its API's host and port
+	Server    string       `json:"server,omitempty"`   // its API's host, port and path
 	Reason    string       `json:"reason,omitempty"`   // why it is not ready, as far as known
 	Memory    Memory       `json:"memory,omitzero"`    // of linked clusters
 	// Standing is InService, LastResort or Withdrawn. StandingReason is why; empty: it is

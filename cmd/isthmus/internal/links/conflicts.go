@@ -89,7 +89,7 @@ func checkCluster(here, there *cluster, name string, existing *corev1.Secret, al
 		}
 		same := s.Annotations[clusterAnnotation] == string(there.uid)
 		if config := linkConfig(&s); config != nil && s.Annotations[clusterAnnotation] == "" {
-			same = address(config.Host) == address(there.kube.Host)
+			same = sameServer(config.Host, there.kube.Host)
 		}
 		if same {
 			return fmt.Errorf("the cluster of %s is linked already, as %s by Secret %s: its endpoints would count twice; run isthmus link %s, or take that away first (isthmus unlink %s)",

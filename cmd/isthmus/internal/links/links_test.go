@@ -204,9 +204,26 @@ func TestServer(t *testing.T) {
 	if s := o.chooseServer(c, existing); s.Server != o.server || string(s.CertificateAuthorityData) != "ca" || !s.loopback() {
 		t.Errorf("%+v", s)
 	}
-	for a, b := range map[string]string{"https://A:443": "https://a", "https://a/x": "https://a:443"} {
-		if address(a) != address(b) {
-			t.Errorf("%s and %s", a, b)
+}
+
+// TestSameServer: servers are the same if their hosts, ports and paths are, whatever slash ends them.
+func TestSameServer(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		same bool
+	}{
+		{"https://A:443", "https://a", true},
+		{"https://a/", "https://a:443", true},
+		{"http://a", "http://a:80/", true},
+		{"http://a", "https://a", false},
+		{"https://a/k8s/clusters/c-1/", "https://a/k8s/clusters/c-1", true},
+		{"https://a/k8s/clusters/c-1", "https://a/k8s/clusters/c-2", false},
+		{"https://a/x", "https://a", false},
+		{"https://a/X", "https://a/x", false},
+		{"https://a:6443", "https://a", false},
+	} {
+		if sameServer(c.a, c.b) != c.same {
+			t.Errorf("%s and %s: %v", c.a, c.b, !c.same)
 		}
 	}
 }

@@ -88,13 +88,21 @@ func (s server) loopback() bool {
 	return u.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
 }
 
-// address is the server's HOST:PORT, which two links of one cluster have in common.
-func address(server string) string {
+// sameServer reports whether two URLs are of the same API server. Several clusters may share a host and port: Rancher, for
+// example, tells them apart by the path.
+func sameServer(a, b string) bool { return normalized(a) == normalized(b) }
+
+// normalized returns the host, port and path of a URL as all URLs of that server have them.
+func normalized(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {
 		return server
 	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), "443"))
+	port := "443"
+	if u.Scheme == "http" {
+		port = "80"
+	}
+	return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port)) + strings.TrimRight(u.EscapedPath(), "/")
 }
 
 // content is what "isthmus link" decides of a link Secret.
