@@ -79,7 +79,7 @@ func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	switch {
 	case used == nil:
 	case used.secret == c.secret:
-		d.Insecure = used.warnings
+		d.Insecure, d.Ignored = used.warnings, used.ignored
 	case c.refused == nil:
 		d.UsedInstead = used.secret
 	}

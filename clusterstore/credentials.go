@@ -57,8 +57,9 @@ type credentials struct {
 	domain      string            // the cluster's DNS domain
 	ranges      federation.Ranges // nil: all addresses
 	hash        [sha256.Size]byte // of all that a Cluster is made from
-	warnings    []string
-	expiry      *adminapi.Expiry // nil: they do not expire
+	warnings    []string          // what is insecure
+	ignored     []string          // unknown fields of the kubeconfig
+	expiry      *adminapi.Expiry  // nil: they do not expire
 }
 
 // readSecret reads a Secret of the link type. It does no IO. defaults are for the
@@ -82,7 +83,7 @@ func CheckLink(s *corev1.Secret) (name federation.ClusterName, warnings []string
 		return "", nil, fmt.Errorf("its type is %s, not %s", quote(string(s.Type)), SecretType)
 	}
 	c := readSecret(s, time.Now(), linkSettings{allow: new(plan.Patterns)})
-	return c.cluster, slices.Concat(c.warnings, c.standing.warnings), c.refused
+	return c.cluster, slices.Concat(c.warnings, c.ignored, c.standing.warnings), c.refused
 }
 
 // readClusterName reads the cluster's name from the label. "local" is refused, since
@@ -125,7 +126,8 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	if err != nil {
 		return reasonKubeconfig, err
 	}
-	c.rest, c.warnings, c.trustDomain, c.domain, c.expiry = cfg, warnings, trustDomain, clusterDomain, facts.Expiry(cfg)
+	c.rest, c.warnings, c.ignored = cfg, warnings.Insecure, warnings.Ignored
+	c.trustDomain, c.domain, c.expiry = trustDomain, clusterDomain, facts.Expiry(cfg)
 	c.server = kube.ServerName(cfg.Host)
 	c.hash = hash(data, []byte(trustDomain), []byte(clusterDomain))
 	return "", nil

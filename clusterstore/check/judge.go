@@ -102,11 +102,14 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	case c.UsedInstead != "":
 		add(Failure, fmt.Sprintf("is one of two for cluster %s: Secret %s, which is older, is used", c.Cluster, c.UsedInstead),
 			"delete the one that is not wanted, or give it another label multicluster.linkerd.io/cluster-name")
-	case len(c.Insecure)+len(c.Unread) == 0:
+	case len(c.Insecure)+len(c.Ignored)+len(c.Unread) == 0:
 		add(OK, "links cluster "+c.Cluster, "")
 	}
 	for _, why := range c.Insecure {
 		add(Warning, "links cluster "+c.Cluster+" insecurely: "+why, "write it anew with the API server's certificate authority")
+	}
+	for _, field := range c.Ignored {
+		add(Warning, "links cluster "+c.Cluster+" by a kubeconfig with "+field+": it is ignored", "remove the field, or correct its spelling and its indentation")
 	}
 	for _, why := range c.Unread {
 		add(Failure, why, "correct the annotation, or remove it: kubectl edit "+secret+"; docs/links.md has what it may be")

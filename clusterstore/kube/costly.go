@@ -30,19 +30,25 @@ var errLongKey = errors.New("has an RSA key that is longer than 8192 bits: use a
 // that some hundred kilobytes could become gigabytes: so one with an anchor, of which there could be aliases, is
 // refused. The document is written anew: the decoder, which has another parser, must not find an alias where this
 // one found none.
-func plainYAML(data []byte) ([]byte, error) {
+//
+// It leaves out fields that are unknown in a kubeconfig, and returns a text for each.
+func plainYAML(data []byte) (plain []byte, ignored []string, err error) {
 	documents := yaml.NewDecoder(bytes.NewReader(data))
 	var document, next yaml.Node
 	if err := documents.Decode(&document); err != nil && err != io.EOF {
-		return nil, errUnparsable
+		return nil, nil, errUnparsable
 	}
 	if err := documents.Decode(&next); err != io.EOF {
-		return nil, errors.New("kubeconfig has more than one YAML document: keep one")
+		return nil, nil, errors.New("kubeconfig has more than one YAML document: keep one")
 	}
 	if err := checkNode(&document, 0); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return yaml.Marshal(&document)
+	if ignored, err = dropUnknown(&document); err != nil {
+		return nil, ignored, err
+	}
+	plain, err = yaml.Marshal(&document)
+	return plain, ignored, err
 }
 
 // checkNode refuses anchors, merge keys and deep nesting, and drops comments.

@@ -12,8 +12,9 @@
 //
 //   - A kubeconfig never makes the process run a program, read a file, use a proxy,
 //     or impersonate another user. It has 64 KiB at most, and is refused if it has YAML
-//     anchors, aliases or merge keys, is nested deeply, has unknown fields, or has RSA
-//     keys longer than 8192 bits. Neither errors nor warnings quote it.
+//     anchors, aliases or merge keys, is nested deeply, has a field twice, or has RSA
+//     keys longer than 8192 bits. Unknown fields are ignored. Neither errors nor warnings quote
+//     anything but short names of unknown fields.
 //   - A server that does not answer is an error within seconds, whether it can't be
 //     reached (dial timeout), accepts connections and sends nothing (timeouts of TLS
 //     handshake and response header), or disappears later (pings). So is one that

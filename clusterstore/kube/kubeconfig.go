@@ -20,8 +20,7 @@ import (
 // maxKubeconfig is in bytes. A kubeconfig of one cluster has a few kilobytes, most of them certificates.
 const maxKubeconfig = 64 << 10
 
-// strictCodec is that of clientcmd, but refuses unknown fields and fields that are
-// there twice.
+// strictCodec is that of clientcmd, but refuses fields that are there twice.
 var strictCodec = func() runtime.Codec {
 	scheme := clientcmdlatest.Scheme
 	s := json.NewSerializerWithOptions(json.DefaultMetaFactory, scheme, scheme, json.SerializerOptions{Yaml: true, Strict: true})
@@ -34,17 +33,35 @@ var errUnparsable = errors.New("kubeconfig can't be parsed")
 // A user who may write the Secret must not get the gateway to run a program, read its
 // Pod's files, use a proxy or impersonate another user. So a kubeconfig may only have
 // a server, its certificate authority, and a token or a client certificate, all
-// inline. Its YAML is bounded in size and depth, has neither anchors nor aliases nor
-// merge keys, and no unknown fields. Its RSA keys are bounded too.
+// inline. Its YAML is bounded in size and depth, and has neither anchors nor aliases nor
+// merge keys. Its RSA keys are bounded too. Unknown fields are ignored, as client-go does.
 //
-// Warnings are for what is accepted but insecure: TLS verification switched off, and
-// plain http. Neither errors nor warnings quote the kubeconfig, since that could show
-// credentials. Parsers' errors do, so they are not wrapped.
-func ReadKubeconfig(data []byte) (cfg *rest.Config, warnings []string, err error) {
-	file, err := decodeKubeconfig(data)
-	if err != nil {
-		return nil, nil, err
+// Neither errors nor warnings quote the kubeconfig, since that could show credentials. Only the names of unknown fields are shown,
+// if these can hardly be a secret. Parsers' errors quote it, so they are not wrapped.
+func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
+	var cfg *rest.Config
+	var insecure []string
+	file, ignored, err := decodeKubeconfig(data)
+	if err == nil {
+		cfg, insecure, err = readConfig(file)
 	}
+	switch {
+	case err == nil:
+		return cfg, Warnings{Insecure: insecure, Ignored: ignored}, nil
+	case len(ignored) > 0: // which may be why a field is missing
+		err = fmt.Errorf("%w (it has %s)", err, ignored[0])
+	}
+	return nil, Warnings{}, err
+}
+
+// Warnings are about a kubeconfig that can be used.
+type Warnings struct {
+	Insecure []string // what is accepted but insecure: TLS verification switched off, and plain http
+	Ignored  []string // unknown fields, without their values
+}
+
+// readConfig reads the current context of a kubeconfig. Warnings are about what is insecure.
+func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string, err error) {
 	cluster, user, err := currentContext(file)
 	if err != nil {
 		return nil, nil, fmt.Errorf("kubeconfig: %w", err)
@@ -80,25 +97,25 @@ func ReadKubeconfig(data []byte) (cfg *rest.Config, warnings []string, err error
 	return cfg, warnings, nil
 }
 
-// decodeKubeconfig decodes YAML within limits, and strictly. No data is an empty
-// kubeconfig. Errors do not quote it.
-func decodeKubeconfig(data []byte) (*clientcmdapi.Config, error) {
+// decodeKubeconfig decodes YAML within limits. It returns a text for each unknown field, also with an error. No data is an
+// empty kubeconfig. Errors do not quote it.
+func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
-		return nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d: keep only the cluster, the user and the context that the link needs", len(data), maxKubeconfig)
+		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d: keep only the cluster, the user and the context that the link needs", len(data), maxKubeconfig)
 	}
-	plain, err := plainYAML(data)
+	plain, ignored, err := plainYAML(data)
 	if err != nil {
-		return nil, err
+		return nil, ignored, err
 	}
 	decoded, _, err := strictCodec.Decode(plain, &schema.GroupVersionKind{Version: clientcmdlatest.Version, Kind: "Config"}, clientcmdapi.NewConfig())
 	config, ok := decoded.(*clientcmdapi.Config)
 	switch {
 	case runtime.IsStrictDecodingError(err):
-		return nil, errors.New("kubeconfig has a field that is unknown or there twice: check the spelling and the indentation of its fields")
+		return nil, ignored, errTwice
 	case err != nil || !ok:
-		return nil, errUnparsable
+		return nil, ignored, errUnparsable
 	}
-	return config, nil
+	return config, ignored, nil
 }
 
 // currentContext returns the cluster and the user of the current context or, if

@@ -10,6 +10,7 @@ import (
 	"encoding/pem"
 	"fmt"
 	"math/big"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,8 +85,35 @@ func TestReadKubeconfig(t *testing.T) {
 		cfg, warnings, err := ReadKubeconfig([]byte(tt.data))
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
-		} else if !tt.check(cfg) || len(warnings) != tt.warnings {
+		} else if !tt.check(cfg) || len(warnings.Insecure) != tt.warnings || len(warnings.Ignored) > 0 {
 			t.Errorf("%s: %+v %q", name, cfg, warnings)
+		}
+	}
+}
+
+// TestIgnoredFields: unknown fields are ignored, as client-go does. Their lines are named, and names that can hardly be a secret.
+func TestIgnoredFields(t *testing.T) {
+	many := ""
+	for i := range 20 {
+		many += fmt.Sprintf(", x%d: y", i)
+	}
+	for name, tt := range map[string]struct {
+		data string
+		want []string
+	}{
+		"as RKE writes it": {file(current, "api-version: v1, "+server, token), []string{"an unknown field in line 9: api-version"}},
+		"of the file":      {"extra: {a: b}\n" + file(current, server, token), []string{"an unknown field in line 1: extra"}},
+		"of a context":     {strings.Replace(file(current, server, token), "user: u", "user: u, cpu: x", 1), []string{"an unknown field in line 6: cpu"}},
+		"with a long name": {file(current, server, token+", "+strings.Repeat("a", 41)+": x"), []string{"an unknown field in line 12"}},
+		"with a digit":     {file(current, server, token+", a1: x"), []string{"an unknown field in line 12"}},
+		"a secret":         {file(current, server, token+", "+theToken+": x"), []string{"an unknown field in line 12"}},
+		"a list as name":   {file(current, server, token+", ? [a] : x"), []string{"an unknown field in line 12"}},
+		"of another case":  {file(current, server, token+", Token: x"), []string{"an unknown field in line 12: Token"}},
+		"many":             {file(current, server, token+many), append(slices.Repeat([]string{"an unknown field in line 12"}, maxIgnored), "12 more unknown fields")},
+	} {
+		cfg, warnings, err := ReadKubeconfig([]byte(tt.data))
+		if err != nil || cfg.BearerToken != theToken || !slices.Equal(warnings.Ignored, tt.want) || len(warnings.Insecure) > 0 {
+			t.Errorf("%s: %+v, %v", name, warnings, err)
 		}
 	}
 }
@@ -103,64 +131,67 @@ func TestRefuseKubeconfig(t *testing.T) {
 	_, otherKey := keyPair(t)
 	b64 := base64.StdEncoding.EncodeToString
 	refused := map[string]struct{ data, why string }{
-		"empty":                {"", "current-context is not set, and there are 0 contexts"},
-		"text":                 {theToken, "can't be parsed"},
-		"list":                 {"- " + theToken, "can't be parsed"},
-		"other kind":           {"apiVersion: v1\nkind: " + theToken, "can't be parsed"},
-		"wrong type":           {file(current, server, "token: ["+theToken+"]"), "can't be parsed"},
-		"same name twice":      {file(current, server, token) + "- name: u\n  user: {" + token + "}\n", "can't be parsed"},
-		"empty document":       {"---\n", "current-context is not set, and there are 0 contexts"},
-		"alias bomb":           {aliasBomb(400 << 10), "too large"},
-		"small alias bomb":     {aliasBomb(60 << 10), "anchor or merge key (& or <<) in line 1"},
-		"alias":                {file(current, server, token) + "extensions: [*a]\n", "can't be parsed"},
-		"anchor":               {file(current, server, "token: &a "+theToken), "anchor or merge key (& or <<) in line 12"},
-		"anchor of a map":      {file(current, server, token) + "- &a\n  name: v\n", "anchor or merge key (& or <<) in line 13"},
-		"anchor of a key":      {file(current, server, "&a "+token), "anchor or merge key"},
-		"anchor of all":        {"&a\n" + file(current, server, token), "anchor or merge key"},
-		"merge key":            {file(current, server, "<<: {"+token+"}"), "anchor or merge key (& or <<) in line 12"},
-		"quoted merge key":     {file(current, server, token+`, "<<": {}`), "unknown"},
-		"tagged merge key":     {file(current, server, "!!merge x: {"+token+"}"), "merge key"},
-		"deep list":            {file(current, server, token) + "extensions: " + strings.Repeat("[", 30) + strings.Repeat("]", 30), "deeper than 20 levels"},
-		"deep map":             {file(current, server, token) + "extensions: " + strings.Repeat("{a: ", 30) + strings.Repeat("}", 30), "deeper than 20 levels"},
-		"deepest":              {strings.Repeat("[", maxKubeconfig), "can't be parsed"},
-		"two documents":        {file(current, server, token) + "---\n" + file(current, server, token), "more than one YAML document"},
-		"bad second document":  {file(current, server, token) + "---\n{" + theToken, "more than one YAML document"},
-		"unknown field":        {file(current, server, token+", tokn: "+theToken), "unknown"},
-		"unknown secret field": {file(current, server, token+", "+theToken+": x"), "unknown"},
-		"field of other case":  {file(current, server, "Token: "+theToken), "unknown"},
-		"field twice":          {file(current, server, token+", "+token), "there twice"},
-		"too large":            {file(current, server, token) + strings.Repeat("#", maxKubeconfig), "more than"},
-		"wrong context":        {file("current-context: "+theToken, server, token), "names a context that is missing"},
-		"two contexts":         {strings.Replace(file("", server, token), "clusters:", "- name: d\n  context: {cluster: k, user: u}\nclusters:", 1), "2 contexts"},
-		"no cluster":           {strings.Replace(file(current, server, token), "cluster: k,", "cluster: z,", 1), "cluster is missing"},
-		"no user":              {strings.Replace(file(current, server, token), "user: u", "user: z", 1), "user is missing"},
-		"exec":                 {file(current, server, `exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}`), "exec"},
-		"auth provider":        {file(current, server, token+", auth-provider: {name: gcp}"), "auth-provider"},
-		"token file":           {file(current, server, token+", tokenFile: /var/run/secrets/token"), "tokenFile"},
-		"certificate file":     {file(current, server, token+", client-certificate: /c"), "client-certificate"},
-		"key file":             {file(current, server, token+", client-key: /k"), "client-key"},
-		"authority file":       {file(current, server+", certificate-authority: /ca", token), "certificate-authority"},
-		"proxy":                {file(current, server+`, proxy-url: "http://proxy"`, token), "proxy-url"},
-		"as":                   {file(current, server, token+", as: admin"), "impersonation"},
-		"as uid":               {file(current, server, token+", as-uid: a"), "impersonation"},
-		"as groups":            {file(current, server, token+", as-groups: [a]"), "impersonation"},
-		"as extra":             {file(current, server, token+", as-user-extra: {a: [b]}"), "impersonation"},
-		"password":             {file(current, server, "username: u, password: "+theToken), "password"},
-		"no server":            {file(current, "server: ''", token), "https"},
-		"relative server":      {file(current, "server: api.example:6443", token), "https"},
-		"other scheme":         {file(current, "server: 'unix:///run/x'", token), "https"},
-		"no host":              {file(current, "server: 'https://:443'", token), "https"},
-		"password in server":   {file(current, "server: 'https://me:"+theToken+"@h'", token), "user name"},
-		"token in bad server":  {file(current, "server: 'https://me:"+theToken+"@h:x'", token), "https"},
-		"query":                {file(current, "server: 'https://h?"+theToken+"'", token), "query"},
-		"no credentials":       {file(current, server, ""), "neither"},
-		"token with line":      {file(current, server, `token: "`+theToken+`\n"`), "blanks"},
-		"no authority":         {file(current, server+", certificate-authority-data: "+b64([]byte(theToken)), token), "authority"},
-		"authority, insecure":  {file(current, server+", insecure-skip-tls-verify: true, certificate-authority-data: "+b64(cert), token), "exclude"},
-		"certificate, no key":  {file(current, server, "client-certificate-data: "+b64(cert)), "must both be set"},
-		"key, no certificate":  {file(current, server, "client-key-data: "+b64(key)), "must both be set"},
-		"key of another":       {file(current, server, "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(otherKey)), "key pair"},
-		"no certificate, blob": {file(current, server, "client-certificate-data: "+b64([]byte(theToken))+", client-key-data: "+b64([]byte(theToken))), "key pair"},
+		"empty":                    {"", "current-context is not set, and there are 0 contexts"},
+		"text":                     {theToken, "can't be parsed"},
+		"list":                     {"- " + theToken, "can't be parsed"},
+		"other kind":               {"apiVersion: v1\nkind: " + theToken, "can't be parsed"},
+		"wrong type":               {file(current, server, "token: ["+theToken+"]"), "can't be parsed"},
+		"same name twice":          {file(current, server, token) + "- name: u\n  user: {" + token + "}\n", "can't be parsed"},
+		"empty document":           {"---\n", "current-context is not set, and there are 0 contexts"},
+		"alias bomb":               {aliasBomb(400 << 10), "too large"},
+		"small alias bomb":         {aliasBomb(60 << 10), "anchor or merge key (& or <<) in line 1"},
+		"alias":                    {file(current, server, token) + "extensions: [*a]\n", "can't be parsed"},
+		"anchor":                   {file(current, server, "token: &a "+theToken), "anchor or merge key (& or <<) in line 12"},
+		"anchor of a map":          {file(current, server, token) + "- &a\n  name: v\n", "anchor or merge key (& or <<) in line 13"},
+		"anchor of a key":          {file(current, server, "&a "+token), "anchor or merge key"},
+		"anchor of all":            {"&a\n" + file(current, server, token), "anchor or merge key"},
+		"merge key":                {file(current, server, "<<: {"+token+"}"), "anchor or merge key (& or <<) in line 12"},
+		"quoted merge key":         {file(current, server, `"<<": {`+token+"}"), "an unknown field in line 12"},
+		"tagged merge key":         {file(current, server, "!!merge x: {"+token+"}"), "merge key"},
+		"deep list":                {file(current, server, token) + "extensions: " + strings.Repeat("[", 30) + strings.Repeat("]", 30), "deeper than 20 levels"},
+		"deep map":                 {file(current, server, token) + "extensions: " + strings.Repeat("{a: ", 30) + strings.Repeat("}", 30), "deeper than 20 levels"},
+		"deepest":                  {strings.Repeat("[", maxKubeconfig), "can't be parsed"},
+		"two documents":            {file(current, server, token) + "---\n" + file(current, server, token), "more than one YAML document"},
+		"bad second document":      {file(current, server, token) + "---\n{" + theToken, "more than one YAML document"},
+		"unknown field":            {file(current, server, "tokn: "+theToken), "neither a token nor a client certificate (it has an unknown field in line 12: tokn)"},
+		"unknown secret field":     {file(current, server, theToken+": x"), "an unknown field in line 12"},
+		"field of other case":      {file(current, server, "Token: "+theToken), "an unknown field in line 12: Token"},
+		"field twice":              {file(current, server, token+", "+token), "there twice"},
+		"unknown field twice":      {file(current, server, token+", tokn: x, tokn: y"), "there twice"},
+		"dangerous beside unknown": {file(current, server, token+", tokn: x, tokenFile: /x"), "tokenFile"},
+		"dangerous within unknown": {file(current, server, "user: {"+token+"}"), "neither"},
+		"too large":                {file(current, server, token) + strings.Repeat("#", maxKubeconfig), "more than"},
+		"wrong context":            {file("current-context: "+theToken, server, token), "names a context that is missing"},
+		"two contexts":             {strings.Replace(file("", server, token), "clusters:", "- name: d\n  context: {cluster: k, user: u}\nclusters:", 1), "2 contexts"},
+		"no cluster":               {strings.Replace(file(current, server, token), "cluster: k,", "cluster: z,", 1), "cluster is missing"},
+		"no user":                  {strings.Replace(file(current, server, token), "user: u", "user: z", 1), "user is missing"},
+		"exec":                     {file(current, server, `exec: {apiVersion: client.authentication.k8s.io/v1, command: sh, interactiveMode: Never}`), "exec"},
+		"auth provider":            {file(current, server, token+", auth-provider: {name: gcp}"), "auth-provider"},
+		"token file":               {file(current, server, token+", tokenFile: /var/run/secrets/token"), "tokenFile"},
+		"certificate file":         {file(current, server, token+", client-certificate: /c"), "client-certificate"},
+		"key file":                 {file(current, server, token+", client-key: /k"), "client-key"},
+		"authority file":           {file(current, server+", certificate-authority: /ca", token), "certificate-authority"},
+		"proxy":                    {file(current, server+`, proxy-url: "http://proxy"`, token), "proxy-url"},
+		"as":                       {file(current, server, token+", as: admin"), "impersonation"},
+		"as uid":                   {file(current, server, token+", as-uid: a"), "impersonation"},
+		"as groups":                {file(current, server, token+", as-groups: [a]"), "impersonation"},
+		"as extra":                 {file(current, server, token+", as-user-extra: {a: [b]}"), "impersonation"},
+		"password":                 {file(current, server, "username: u, password: "+theToken), "password"},
+		"no server":                {file(current, "server: ''", token), "https"},
+		"relative server":          {file(current, "server: api.example:6443", token), "https"},
+		"other scheme":             {file(current, "server: 'unix:///run/x'", token), "https"},
+		"no host":                  {file(current, "server: 'https://:443'", token), "https"},
+		"password in server":       {file(current, "server: 'https://me:"+theToken+"@h'", token), "user name"},
+		"token in bad server":      {file(current, "server: 'https://me:"+theToken+"@h:x'", token), "https"},
+		"query":                    {file(current, "server: 'https://h?"+theToken+"'", token), "query"},
+		"no credentials":           {file(current, server, ""), "neither"},
+		"token with line":          {file(current, server, `token: "`+theToken+`\n"`), "blanks"},
+		"no authority":             {file(current, server+", certificate-authority-data: "+b64([]byte(theToken)), token), "authority"},
+		"authority, insecure":      {file(current, server+", insecure-skip-tls-verify: true, certificate-authority-data: "+b64(cert), token), "exclude"},
+		"certificate, no key":      {file(current, server, "client-certificate-data: "+b64(cert)), "must both be set"},
+		"key, no certificate":      {file(current, server, "client-key-data: "+b64(key)), "must both be set"},
+		"key of another":           {file(current, server, "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(otherKey)), "key pair"},
+		"no certificate, blob":     {file(current, server, "client-certificate-data: "+b64([]byte(theToken))+", client-key-data: "+b64([]byte(theToken))), "key pair"},
 	}
 	for name, tt := range refused {
 		_, _, err := ReadKubeconfig([]byte(tt.data))
@@ -207,7 +238,7 @@ func FuzzReadKubeconfig(f *testing.F) {
 		if took := time.Since(began); took > 5*time.Second {
 			t.Fatalf("took %v", took)
 		}
-		for _, text := range append(warnings, fmt.Sprint(err)) {
+		for _, text := range slices.Concat(warnings.Insecure, warnings.Ignored, []string{fmt.Sprint(err)}) {
 			if strings.Contains(text, theToken) {
 				t.Fatalf("quotes the token: %s", text)
 			}

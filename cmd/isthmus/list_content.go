@@ -60,7 +60,7 @@ func (p *pages) shownClusters() []adminapi.Cluster {
 			g.Name, g.Identity, g.Reason = shown(g.Name), shown(g.Identity), shown(g.Reason)
 		}
 		c.Resources, c.Memory, c.API, c.ObjectWarnings, c.GatewayProblems = nil, adminapi.Memory{}, nil, nil, nil
-		c.Insecure, c.Unread, c.SecretRefused, c.NewCredentials = nil, nil, "", "" // Reason and Warnings have them
+		c.Insecure, c.Ignored, c.Unread, c.SecretRefused, c.NewCredentials = nil, nil, nil, "", "" // Reason and Warnings have them
 	}
 	return list
 }

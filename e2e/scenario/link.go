@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,7 @@ type link struct {
 	path                       string // of the server's URL
 	otherCA                    bool
 	broken                     bool
+	rke                        bool // with a field that client-go does not know, as RKE writes it
 	missing                    []string
 	secretType                 string
 	annotations                map[string]any // added to the Secret
@@ -58,7 +60,7 @@ func readLink(remote, name string, words []string) (link, error) {
 	}
 	var errs []error
 	for key, only := range map[string][]string{
-		"server": {"dead", "silent"}, "ca": {"other"}, "kubeconfig": {"broken"}, "missing": {"label", "trust-domain", "cluster-domain", "kubeconfig"},
+		"server": {"dead", "silent"}, "ca": {"other"}, "kubeconfig": {"broken", "rke"}, "missing": {"label", "trust-domain", "cluster-domain", "kubeconfig"},
 	} {
 		for _, v := range opt.values[key] {
 			if !slices.Contains(only, v) {
@@ -76,7 +78,8 @@ func readLink(remote, name string, words []string) (link, error) {
 		server:        opt.one("server", ""),
 		path:          opt.one("path", ""),
 		otherCA:       opt.one("ca", "") != "",
-		broken:        opt.one("kubeconfig", "") != "",
+		broken:        opt.one("kubeconfig", "") == "broken",
+		rke:           opt.one("kubeconfig", "") == "rke",
 		missing:       opt.values["missing"],
 		secretType:    opt.one("type", k8s.LinkType),
 		annotations:   opt.annotations,
@@ -134,7 +137,11 @@ func (r *run) kubeconfig(ctx context.Context, l link) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return w.Kubeconfig(server+l.path, user)
+	kubeconfig, err := w.Kubeconfig(server+l.path, user)
+	if l.rke {
+		kubeconfig = bytes.Replace(kubeconfig, []byte("    server:"), []byte("    api-version: v1\n    server:"), 1)
+	}
+	return kubeconfig, err
 }
 
 func (r *run) authInfo(ctx context.Context, w *writer, l link) (user api.AuthInfo, err error) {

@@ -39,6 +39,8 @@ type Cluster struct {
 	SecretRefused string   `json:"secretRefused,omitempty"`
 	UsedInstead   string   `json:"usedInstead,omitempty"`
 	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig that is used
+	// Ignored has an entry for each unknown field of the kubeconfig that is used: its line, and its name if that can't be a secret.
+	Ignored []string `json:"ignored,omitempty"`
 	// Unread has an entry for each annotation of the Secret as it is now that can't be read: why, and what holds in its place.
 	Unread []string `json:"unread,omitempty"`
 	// NewCredentials is why the newest credentials do not work while older ones are in use; empty: they do, or are being tried.
