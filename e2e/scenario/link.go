@@ -25,6 +25,7 @@ type link struct {
 	exec                       bool
 	server                     string // dead, silent, or empty: the right one
 	path                       string // of the server's URL
+	tlsServerName              string
 	otherCA                    bool
 	broken                     bool
 	rke                        bool // with a field that client-go does not know, as RKE writes it
@@ -53,7 +54,7 @@ func parseLink(_ *parser, args []string) (action, error) {
 }
 
 func readLink(remote, name string, words []string) (link, error) {
-	opt, err := readOptions(words, "user=", "exec", "server=", "path=", "ca=", "kubeconfig=", "missing=...", "type=", "secret=",
+	opt, err := readOptions(words, "user=", "exec", "server=", "path=", "tls-server-name=", "ca=", "kubeconfig=", "missing=...", "type=", "secret=",
 		"trust-domain=", "cluster-domain=", "in=")
 	if err != nil {
 		return link{}, err
@@ -77,6 +78,7 @@ func readLink(remote, name string, words []string) (link, error) {
 		exec:          opt.flags["exec"],
 		server:        opt.one("server", ""),
 		path:          opt.one("path", ""),
+		tlsServerName: opt.one("tls-server-name", ""),
 		otherCA:       opt.one("ca", "") != "",
 		broken:        opt.one("kubeconfig", "") == "broken",
 		rke:           opt.one("kubeconfig", "") == "rke",
@@ -139,9 +141,18 @@ func (r *run) kubeconfig(ctx context.Context, l link) ([]byte, error) {
 	}
 	kubeconfig, err := w.Kubeconfig(server+l.path, user)
 	if l.rke {
-		kubeconfig = bytes.Replace(kubeconfig, []byte("    server:"), []byte("    api-version: v1\n    server:"), 1)
+		kubeconfig = withField(kubeconfig, "api-version", "v1")
+	}
+	if l.tlsServerName != "" {
+		kubeconfig = withField(kubeconfig, "tls-server-name", l.tlsServerName)
 	}
 	return kubeconfig, err
+}
+
+// withField adds a field to the cluster of a kubeconfig.
+func withField(kubeconfig []byte, name, value string) []byte {
+	const before = "    server:"
+	return bytes.Replace(kubeconfig, []byte(before), fmt.Appendf(nil, "    %s: %s\n%s", name, value, before), 1)
 }
 
 func (r *run) authInfo(ctx context.Context, w *writer, l link) (user api.AuthInfo, err error) {

@@ -26,6 +26,7 @@ type linkOptions struct {
 	output              string
 
 	server, caFile             string
+	tlsServerName              *string // nil: not given
 	ca                         []byte
 	trustDomain, clusterDomain string
 	ranges, network            string
@@ -67,6 +68,10 @@ func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
 
 func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.server, "server", "", "`URL` of the cluster's API server as the gateway reaches it. Without it: that of the link as it is, or else that of --context.")
+	s.Func("tls-server-name", "`NAME` that the certificate of that server is checked for, in place of the URL's host. Without it: likewise, also with --server. '': the URL's host.", func(name string) error {
+		o.tlsServerName = &name
+		return nil
+	})
 	s.StringVar(&o.caFile, "ca-file", "", "`FILE` with the certificate authority of that server, as PEM. Without it: likewise.")
 	s.StringVar(&o.trustDomain, "trust-domain", "", "Trust `DOMAIN` of the cluster's Linkerd. Without it: that of the link as it is, or else what its ConfigMap linkerd-config has, or else "+defaultDomain+".")
 	s.StringVar(&o.clusterDomain, "cluster-domain", "", "Cluster `DOMAIN`. Without it: likewise.")
@@ -111,6 +116,9 @@ func (o *linkOptions) check(p cli.Process) (err error) {
 		if value != "" && domain(value) == "" {
 			return cli.Usagef("--%s is %q: give a domain such as %s", flag, value, defaultDomain)
 		}
+	}
+	if name := o.tlsServerName; name != nil && *name != "" && !serverName(*name) {
+		return cli.Usagef("--tls-server-name is %q: give the DNS name or the IP address in the server's certificate", *name)
 	}
 	if err := clusterstore.CheckNetwork(o.network); err != nil {
 		return cli.Usagef("--network: %w", err)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -203,6 +204,44 @@ func TestServer(t *testing.T) {
 	o.server, o.ca = "https://[::1]:2", []byte("ca")
 	if s := o.chooseServer(c, existing); s.Server != o.server || string(s.CertificateAuthorityData) != "ca" || !s.loopback() {
 		t.Errorf("%+v", s)
+	}
+}
+
+// TestServerName: the name that the certificate is checked for stays, also with another URL, unless a flag changes it.
+func TestServerName(t *testing.T) {
+	c, _ := newFake("east")
+	c.kube = &rest.Config{Host: "https://context:1", TLSClientConfig: rest.TLSClientConfig{ServerName: "of-context"}}
+	text, err := server{Server: "https://link:1", TLSServerName: "of-link"}.kubeconfig("east", "u", "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := &corev1.Secret{Data: map[string][]byte{clusterstore.KubeconfigKey: text}}
+	for name, x := range map[string]struct {
+		existing *corev1.Secret
+		flags    []string
+		want     string
+	}{
+		"of the link":                   {existing: link, want: "of-link"},
+		"of the link, another URL":      {existing: link, flags: []string{"--server", "https://other:1"}, want: "of-link"},
+		"of the context":                {want: "of-context"},
+		"of the context, another URL":   {flags: []string{"--server", "https://other:1"}, want: "of-context"},
+		"by a flag":                     {existing: link, flags: []string{"--tls-server-name", "of-flag"}, want: "of-flag"},
+		"cleared":                       {existing: link, flags: []string{"--tls-server-name", ""}, want: ""},
+		"cleared, with another address": {flags: []string{"--server", "https://other:1", "--tls-server-name="}, want: ""},
+	} {
+		o, flags := new(linkOptions), pflag.NewFlagSet("", pflag.ContinueOnError)
+		o.contentFlags(flags)
+		if err := flags.Parse(x.flags); err != nil {
+			t.Fatal(err)
+		}
+		if got := o.chooseServer(c, x.existing).TLSServerName; got != x.want {
+			t.Errorf("%s: %q, want %q", name, got, x.want)
+		}
+	}
+	for name, want := range map[string]bool{"api.example": true, "API.example": true, "10.0.0.1": true, "fd00::1": true, "a b": false, "https://a": false} {
+		if serverName(name) != want {
+			t.Errorf("%q: %v", name, !want)
+		}
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
@@ -45,12 +46,21 @@ func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
 	}
 	s := server{Server: from.Host, TLSServerName: from.ServerName, CertificateAuthorityData: from.CAData, InsecureSkipTLSVerify: from.Insecure}
 	if o.server != "" {
-		s.Server, s.TLSServerName = o.server, ""
+		s.Server = o.server
+	}
+	if o.tlsServerName != nil {
+		s.TLSServerName = *o.tlsServerName
 	}
 	if o.ca != nil {
 		s.CertificateAuthorityData, s.InsecureSkipTLSVerify = o.ca, false
 	}
 	return s
+}
+
+// serverName reports whether a certificate can have that name.
+func serverName(name string) bool {
+	_, err := netip.ParseAddr(name)
+	return err == nil || len(validation.IsDNS1123Subdomain(strings.ToLower(name))) == 0
 }
 
 // linkConfig returns what a link Secret's kubeconfig comes to; nil: it can't be used.
