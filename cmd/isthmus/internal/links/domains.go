@@ -29,14 +29,18 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, there *cluster
 	if d.trust != "" && d.cluster != "" {
 		return d
 	}
-	installed := readDomains(ctx, w, there)
+	installed := readDomains(ctx, w, there, o.Namespace)
 	return domains{cmp.Or(d.trust, installed.trust, defaultDomain), cmp.Or(d.cluster, installed.cluster, defaultDomain)}
 }
 
-// readDomains reads what Linkerd was installed with.
-func readDomains(ctx context.Context, w *work, c *cluster) domains {
-	const namespace, name = "linkerd", "linkerd-config"
+// readDomains reads what Linkerd was installed with, from the namespace of its control plane: the one that -n names, or else
+// Linkerd's own, since Isthmus may run beside Linkerd.
+func readDomains(ctx context.Context, w *work, c *cluster, namespace string) domains {
+	const own, name = "linkerd", "linkerd-config"
 	config, err := c.API.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && namespace != own {
+		config, err = c.API.ConfigMaps(own).Get(ctx, name, metav1.GetOptions{})
+	}
 	switch {
 	case apierrors.IsNotFound(err):
 		w.warn("%s has no ConfigMap %s/%s of a Linkerd: its domains are taken to be %s (--trust-domain, --cluster-domain)", c.title, namespace, name, defaultDomain)

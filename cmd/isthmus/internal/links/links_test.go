@@ -311,6 +311,33 @@ func TestUsage(t *testing.T) {
 	}
 }
 
+// TestDomainsNamespace: the domains are those of the Linkerd in the namespace of the gateway, or else in linkerd.
+func TestDomainsNamespace(t *testing.T) {
+	config := func(namespace, domain string) runtime.Object {
+		return &corev1.ConfigMap{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "linkerd-config"},
+			Data:       map[string]string{"values": "identityTrustDomain: " + domain + "\nclusterDomain: " + domain},
+		}
+	}
+	for name, x := range map[string]struct {
+		namespace, want string
+		objects         []runtime.Object
+	}{
+		"another namespace":      {namespace: "mesh", objects: []runtime.Object{config("mesh", "mesh.test"), config("linkerd", "linkerd.test")}, want: "mesh.test"},
+		"Linkerd's":              {namespace: "linkerd", objects: []runtime.Object{config("mesh", "mesh.test"), config("linkerd", "linkerd.test")}, want: "linkerd.test"},
+		"Isthmus beside Linkerd": {namespace: "isthmus", objects: []runtime.Object{config("linkerd", "linkerd.test")}, want: "linkerd.test"},
+		"no Linkerd":             {namespace: "mesh", want: defaultDomain},
+	} {
+		c, _ := newFake("east", x.objects...)
+		w, _ := newWork()
+		o := &linkOptions{}
+		o.Namespace = x.namespace
+		if d := o.chooseDomains(t.Context(), w, c, nil); d != (domains{x.want, x.want}) {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
 // FuzzDomains: whatever the ConfigMap of a linked cluster has, its domains can be written.
 func FuzzDomains(f *testing.F) {
 	f.Add("identityTrustDomain: a.test\nclusterDomain: b.test")
