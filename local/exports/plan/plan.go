@@ -2,7 +2,6 @@ package plan
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 )
@@ -114,7 +113,11 @@ func Make(w World, before Memory) (*Plan, Memory) {
 	m.keepMissing()
 	m.limit()
 	m.write()
-	m.out.Verdicts = slices.SortedFunc(maps.Values(m.verdicts), func(a, b Verdict) int {
+	m.out.Verdicts = make([]Verdict, 0, len(m.verdicts))
+	for _, v := range m.verdicts {
+		m.out.Verdicts = append(m.out.Verdicts, v)
+	}
+	slices.SortFunc(m.out.Verdicts, func(a, b Verdict) int {
 		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), compareIDs(a.Export, b.Export), cmp.Compare(a.Kind, b.Kind))
 	})
 	m.conditions()
