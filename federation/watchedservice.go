@@ -113,6 +113,7 @@ func (s *watchedService) restore() {
 			to.tiers = nil // it begins anew, with what clients have
 		}
 		clear(p.returning)
+		p.hinted = hintIndex{}
 		s.rebuildPort(p, in, true)
 	}
 	if s.ports[AnyPort] == nil {

@@ -2,6 +2,7 @@ package local
 
 import (
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -110,9 +111,10 @@ func TestProfilesAfterPanic(t *testing.T) {
 func TestPanicOfProfile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startSupervisor(t)
-		broken, name := false, "before"
+		var broken atomic.Bool
+		name := "before"
 		p := newProfiles(func(k federation.ProfileKey) *federation.Profile {
-			if broken && k.Port == 80 {
+			if broken.Load() && k.Port == 80 {
 				panic("boom")
 			}
 			return &federation.Profile{Name: name}
@@ -129,11 +131,13 @@ func TestPanicOfProfile(t *testing.T) {
 				t.Errorf("profiles %q and %q, failures %+v", b.Name, g.Name, s.Failures())
 			}
 		}
-		broken, name = true, "after"
+		broken.Store(true)
+		name = "after"
 		p.changed(cluster.Topic{Service: shopWeb})
 		check("before", "after", 1)
-		broken = false
+		broken.Store(false)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		check("after", "after", 0)
 		if s.Count(panics.Profile) != 1 {
 			t.Errorf("counted %d", s.Count(panics.Profile))

@@ -45,6 +45,7 @@ func TestPanicOfPolicy(t *testing.T) {
 		check("broken", "10.0.0.1:8080", "", 1)
 		delete(servers, "broken")
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if list := w.marked(); !slices.Contains(list, "web") {
 			t.Errorf("marked %q", list)
 		}

@@ -55,6 +55,7 @@ func TestPauses(t *testing.T) {
 			start, tries, broken = time.Now(), nil, true
 			do()
 			time.Sleep(1112 * time.Second)
+			synctest.Wait()
 			var seconds []time.Duration
 			for _, at := range tries {
 				seconds = append(seconds, at/time.Second)
@@ -67,6 +68,7 @@ func TestPauses(t *testing.T) {
 				t.Errorf("failures: %+v", list)
 			}
 			time.Sleep(MaxPause)
+			synctest.Wait()
 			if list := s.Failures(); len(list) != 0 {
 				t.Errorf("failures after success: %+v", list)
 			}
@@ -105,6 +107,7 @@ func TestPanicMeanwhile(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if retried != 1 {
 			t.Errorf("retried %d times", retried)
 		}
