@@ -209,6 +209,8 @@ func (e *env) create(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 // last returns the newest cluster that was made, the nth.
 func (e *env) last(n int) *scripted {
 	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	if len(e.made) != n {
 		e.t.Fatalf("%d clusters were made, not %d", len(e.made), n)
 	}

@@ -54,16 +54,19 @@ func TestPanicOfSuccessors(t *testing.T) {
 		first := e.sync(1)
 		first.panic()
 		n := 1
+		var before *scripted
 		for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
 			e.pass(pause*time.Second - time.Millisecond)
 			e.last(n)
 			e.pass(time.Millisecond)
 			n++
-			e.last(n).panic()
+			now := e.last(n)
+			now.panic()
 			e.served(first)
-			if n > 2 && !e.made[n-2].isStopped() {
+			if before != nil && !before.isStopped() {
 				t.Errorf("cluster %d has not been stopped", n-1)
 			}
+			before = now
 		}
 		e.pass(5 * time.Minute)
 		n++
@@ -85,11 +88,12 @@ func TestPanicOfSuccessors(t *testing.T) {
 // TestPanicOfFirst: a cluster that panics before it has synced is unreachable, and is tried again.
 func TestPanicOfFirst(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.last(1).panic()
+		first := e.last(1)
+		first.panic()
 		e.status("s east unreachable: " + panicked)
 		e.linked("east=unreachable")
 		e.pass(time.Second)
-		if !e.made[0].isStopped() {
+		if !first.isStopped() {
 			t.Error("the first cluster has not been stopped")
 		}
 		e.served(e.sync(2))
