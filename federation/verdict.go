@@ -18,7 +18,7 @@ const (
 
 	// NoSuchService: the cluster has no such Service, or one of type ExternalName.
 	NoSuchService
-	// NoSuchPort: its slice does not have the port.
+	// NoSuchPort: its slice does not have the port for TCP.
 	NoSuchPort
 	// Terminating: it is shutting down, and so will not be ready again.
 	Terminating
@@ -44,7 +44,7 @@ const (
 
 	// What keeps it out of all sets.
 
-	// PortUndeclared: the member's Service does not declare the port, and the service is Strict.
+	// PortUndeclared: the member's Service does not declare the port for TCP, and the service is Strict.
 	PortUndeclared
 	// Unread: it has just changed in its cluster, and not been read yet.
 	Unread

@@ -8,8 +8,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Ports returns the ports that a Service declares, in its order; none: there is no such
-// Service.
+// Ports returns the TCP ports that a Service declares, in its order. It returns none if there is no such
+// Service, or if the Service has none.
 func (l *Local) Ports(id federation.ServiceID) (ports []uint16) {
 	svc := l.cluster.Service(id)
 	if svc == nil {

@@ -193,7 +193,9 @@ func (o objects) referenceAt(addr netip.AddrPort) string {
 	for _, x := range o["externalworkloads"] {
 		v := x.(*crd.ExternalWorkload)
 		if v.Invalid == "" && slices.ContainsFunc(v.Spec.WorkloadIPs, func(i crd.WorkloadIP) bool { return i.IP == addr.Addr().String() }) &&
-			slices.ContainsFunc(v.Spec.Ports, func(q crd.PortSpec) bool { return q.Port == int32(addr.Port()) }) {
+			slices.ContainsFunc(v.Spec.Ports, func(q crd.PortSpec) bool {
+				return q.Port == int32(addr.Port()) && referenceTCP(corev1.Protocol(q.Protocol))
+			}) {
 			workloads = append(workloads, v)
 		}
 	}
@@ -225,6 +227,9 @@ func (o objects) referenceAt(addr netip.AddrPort) string {
 // hasHostPort reports whether a Pod has a host port at an address, according to its spec.
 func hasHostPort(p *corev1.Pod, addr netip.AddrPort) bool {
 	return slices.ContainsFunc(p.Spec.Containers[0].Ports, func(q corev1.ContainerPort) bool {
+		if !referenceTCP(q.Protocol) {
+			return false
+		}
 		switch q.HostIP {
 		case "", "0.0.0.0", "::":
 			return q.HostPort == int32(addr.Port()) && p.Status.HostIP == addr.Addr().String()

@@ -32,13 +32,13 @@ func protocol(name string) func(*crd.Server) {
 	return func(o *crd.Server) { o.Spec.ProxyProtocol = name }
 }
 
-// aWorkload has ports "name=number".
+// aWorkload has ports "name=number" or "name=number/PROTOCOL".
 func aWorkload(name string, ports ...string) *crd.ExternalWorkload {
 	o := &crd.ExternalWorkload{ObjectMeta: inNS(name)}
 	o.Spec.MeshTLS = crd.MeshTLS{Identity: "spiffe://root/" + name, ServerName: name + ".example"}
 	for _, p := range ports {
-		name, number := splitPort(p)
-		o.Spec.Ports = append(o.Spec.Ports, crd.PortSpec{Name: name, Port: *number})
+		name, number, protocol := splitPort(p)
+		o.Spec.Ports = append(o.Spec.Ports, crd.PortSpec{Name: name, Port: *number, Protocol: string(protocol)})
 	}
 	return o
 }

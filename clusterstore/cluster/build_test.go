@@ -191,33 +191,35 @@ func metadataOf(kind, name, ownerKind, ownerName string) *metav1.PartialObjectMe
 	return o
 }
 
-// aService has ports "name=number".
+// aService has ports "name=number" or "name=number/PROTOCOL".
 func aService(name string, ports ...string) *corev1.Service {
 	o := &corev1.Service{ObjectMeta: inNS(name)}
 	for _, p := range ports {
-		name, number := splitPort(p)
-		o.Spec.Ports = append(o.Spec.Ports, corev1.ServicePort{Name: name, Port: *number})
+		name, number, protocol := splitPort(p)
+		o.Spec.Ports = append(o.Spec.Ports, corev1.ServicePort{Name: name, Port: *number, Protocol: protocol})
 	}
 	return o
 }
 
-// splitPort reads "name=number"; without a number after "=" there is none.
-func splitPort(s string) (string, *int32) {
-	name, number, ok := strings.Cut(s, "=")
+// splitPort reads "name=number" or "name=number/PROTOCOL". Without a number after "=", it returns none.
+func splitPort(s string) (name string, number *int32, protocol corev1.Protocol) {
+	s, over, _ := strings.Cut(s, "/")
+	protocol = corev1.Protocol(over)
+	name, digits, ok := strings.Cut(s, "=")
 	if !ok {
-		name, number = "", name
+		name, digits = "", name
 	}
-	if number == "" {
-		return name, nil
+	if digits == "" {
+		return name, nil, protocol
 	}
 	var n int32
-	if _, err := fmt.Sscan(number, &n); err != nil {
+	if _, err := fmt.Sscan(digits, &n); err != nil {
 		panic(err)
 	}
-	return name, &n
+	return name, &n, protocol
 }
 
-// aSlice has ports "name=number", separated by commas, and endpoints written as
+// aSlice has ports "name=number" or "name=number/PROTOCOL", separated by commas, and endpoints written as
 // "IP[+IP] [pod=NAME|ew=NAME] [zone=Z] [hint=Z+Z] [nodehint=N+N] [host=H] [node=N] [unready|ready|kind=K]
 // [terminating]".
 func aSlice(name, service, ports string, endpoints ...string) *discoveryv1.EndpointSlice {
@@ -227,8 +229,12 @@ func aSlice(name, service, ports string, endpoints ...string) *discoveryv1.Endpo
 	}
 	if ports != "" {
 		for p := range strings.SplitSeq(ports, ",") {
-			name, number := splitPort(p)
-			o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: &name, Port: number})
+			name, number, protocol := splitPort(p)
+			port := discoveryv1.EndpointPort{Name: &name, Port: number}
+			if protocol != "" {
+				port.Protocol = &protocol
+			}
+			o.Ports = append(o.Ports, port)
 		}
 	}
 	for _, e := range endpoints {

@@ -38,8 +38,7 @@ func compactEndpoints(o *coreEndpoints, own bool) *slice {
 		from := &o.Subsets[i]
 		ports := make([]slicePort, 0, len(from.Ports))
 		for _, p := range from.Ports {
-			number, _ := portNumber(&p.Port)
-			ports = append(ports, slicePort{name: shared(p.Name), number: number})
+			ports = appendSlicePort(ports, p.Name, p.Protocol, &p.Port)
 		}
 		list := make([]discoveryv1.Endpoint, 0, len(from.Addresses)+len(from.NotReadyAddresses))
 		for n, addresses := range [...][]coreEndpointAddress{from.Addresses, from.NotReadyAddresses} {
@@ -51,7 +50,7 @@ func compactEndpoints(o *coreEndpoints, own bool) *slice {
 				})
 			}
 		}
-		l.subsets = append(l.subsets, r.read(ports, list))
+		l.subsets = append(l.subsets, r.read(trim(ports), list))
 	}
 	return l
 }

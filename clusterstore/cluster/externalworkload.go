@@ -74,10 +74,13 @@ func (r Rules) compactWorkload(o *crd.ExternalWorkload) podFacts {
 	return newFacts(t, "")
 }
 
+// workloadPorts are the named TCP ports of an ExternalWorkload.
 func workloadPorts(spec *crd.ExternalWorkloadSpec) namedPorts {
 	var ports []byte
 	for _, p := range spec.Ports {
-		ports = appendPort(ports, p.Name, p.Port)
+		if tcp(p.Protocol) {
+			ports = appendPort(ports, p.Name, p.Port)
+		}
 	}
 	return namedPorts(ports)
 }

@@ -19,7 +19,7 @@ import (
 
 func drawSlice(t *rapid.T, name string) *discoveryv1.EndpointSlice {
 	service := rapid.SampledFrom([]string{"", "a", "a", "a", "b", "gone"}).Draw(t, "service")
-	port := rapid.SampledFrom([]string{"", "http=", "http=8080", "http=8081", "other=1,http=8080", "=25"}).Draw(t, "ports")
+	port := rapid.SampledFrom([]string{"", "http=", "http=8080", "http=8081", "other=1,http=8080", "=25", "http=9/UDP", "http=9/SCTP,http=8080/TCP", "=9/UDP,=25/TCP"}).Draw(t, "ports")
 	o := aSlice(name, service, port, rapid.SliceOfN(rapid.Custom(drawEndpoint), 0, 5).Draw(t, "endpoints")...)
 	if rapid.IntRange(0, 9).Draw(t, "owner") == 0 {
 		o.OwnerReferences = []metav1.OwnerReference{{Kind: "Service", Name: "b"}}
@@ -61,9 +61,13 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 		podLabel("app", app)(o)
 	}
 	if rapid.Bool().Draw(t, "named") {
-		o.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, HostPort: 81}}
+		o.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, HostPort: 81, Protocol: drawProtocol(t)}}
 	}
 	return o
+}
+
+func drawProtocol(t *rapid.T) corev1.Protocol {
+	return rapid.SampledFrom([]corev1.Protocol{"", "TCP", "TCP", "UDP", "SCTP"}).Draw(t, "protocol")
 }
 
 func drawApp(t *rapid.T) string {
@@ -91,7 +95,7 @@ func drawServer(t *rapid.T, name string) *crd.Server {
 }
 
 func drawWorkload(t *rapid.T, name string) *crd.ExternalWorkload {
-	o := aWorkload(name, rapid.SampledFrom([][]string{nil, {"http=8080"}, {"linkerd-proxy=1111", "http=81"}}).Draw(t, "ports")...)
+	o := aWorkload(name, rapid.SampledFrom([][]string{nil, {"http=8080"}, {"linkerd-proxy=1111", "http=81"}, {"linkerd-proxy=1112/UDP", "http=80/UDP", "http=81/TCP"}}).Draw(t, "ports")...)
 	if app := drawApp(t); app != "" {
 		o.Labels = map[string]string{"app": app}
 	}
@@ -108,7 +112,7 @@ func drawWorkload(t *rapid.T, name string) *crd.ExternalWorkload {
 }
 
 func drawService(t *rapid.T, name string) *corev1.Service {
-	o := aService(name, rapid.SampledFrom([][]string{nil, {"http=80"}, {"other=80", "http=81"}, {"=25"}}).Draw(t, "ports")...)
+	o := aService(name, rapid.SampledFrom([][]string{nil, {"http=80"}, {"other=80", "http=81"}, {"=25"}, {"other=80/UDP", "http=80/TCP"}, {"http=81/UDP"}, {"=25/SCTP"}}).Draw(t, "ports")...)
 	if rapid.IntRange(0, 5).Draw(t, "external") == 0 {
 		o.Spec.Type = corev1.ServiceTypeExternalName
 	}

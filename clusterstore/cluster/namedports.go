@@ -2,7 +2,7 @@ package cluster
 
 import "strings"
 
-// namedPorts are the ports with names, for Servers that have a port by name: each name,
+// namedPorts are the TCP ports with names, for Servers that have a port by name: each name,
 // labelEnd, and the number, big-endian. They are in no special order, and a name may
 // have several numbers. As a string they can be compared and shared.
 type namedPorts string

@@ -90,5 +90,6 @@ func portSet(list []uint16) []uint16 {
 	return slices.Clone(slices.Compact(list))
 }
 
-// tcp reports whether a port's protocol is TCP, the only one that proxies ask about.
+// tcp reports whether a port's protocol is TCP, which is the default. Proxies speak TCP only, so ports of
+// other protocols are not served, and looking up a port by its number or name ignores them.
 func tcp(protocol string) bool { return protocol == "" || protocol == string(corev1.ProtocolTCP) }

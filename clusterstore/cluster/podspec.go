@@ -64,13 +64,15 @@ func listenPort(addr string) uint16 {
 	return a.Port()
 }
 
-// containerPorts are the named ports of a Pod's containers, and their host ports.
+// containerPorts are the named TCP ports of a Pod's containers, and their host ports.
 func containerPorts(spec *corev1.PodSpec) namedPorts {
 	var ports []byte
 	for c := range containers(spec) {
 		for _, p := range c.Ports {
-			ports = appendPort(ports, p.Name, p.ContainerPort)
-			ports = appendPort(ports, p.Name, p.HostPort)
+			if tcp(string(p.Protocol)) {
+				ports = appendPort(ports, p.Name, p.ContainerPort)
+				ports = appendPort(ports, p.Name, p.HostPort)
+			}
 		}
 	}
 	return namedPorts(ports)

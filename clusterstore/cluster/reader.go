@@ -144,7 +144,7 @@ type portRef struct {
 
 // portRef translates a port of the Service. Ports of slices have the name of the
 // Service's port; targetPort plays no role. A port that the Service does not declare
-// is used as it is.
+// for TCP is used as it is.
 func (s *Service) portRef(port uint16) portRef {
 	for _, p := range s.Ports {
 		if p.Number == port {

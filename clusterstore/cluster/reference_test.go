@@ -55,6 +55,8 @@ func (o objects) referenceRead(service string, port uint16) (state federation.Se
 	return federation.Present, nodeLocal, parts
 }
 
+func referenceTCP(p corev1.Protocol) bool { return p == "" || p == "TCP" }
+
 // referenceSliceService returns the name of a slice's Service.
 func referenceSliceService(x metav1.Object) (l *discoveryv1.EndpointSlice, name string) {
 	l = x.(*discoveryv1.EndpointSlice)
@@ -74,12 +76,12 @@ func (o objects) referenceSlice(x metav1.Object, svc *corev1.Service, port uint1
 	}
 	number := int32(port)
 	for _, p := range svc.Spec.Ports {
-		if p.Port != int32(port) {
+		if p.Port != int32(port) || !referenceTCP(p.Protocol) {
 			continue
 		}
 		number = 0
 		for _, q := range l.Ports {
-			if q.Name != nil && *q.Name == p.Name && number == 0 && q.Port != nil {
+			if q.Name != nil && *q.Name == p.Name && number == 0 && q.Port != nil && (q.Protocol == nil || referenceTCP(*q.Protocol)) {
 				number = *q.Port
 			}
 		}
@@ -213,7 +215,7 @@ func (o objects) referencePod(p *corev1.Pod, addr string) referenceFacts {
 	}
 	policed := o.referencePolicy(p.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.PodSelector }, func(port intstr.IntOrString) bool {
 		return slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool {
-			return p.Name == port.StrVal && (hasPort(addr, p.ContainerPort) || hasPort(addr, p.HostPort))
+			return referenceTCP(p.Protocol) && p.Name == port.StrVal && (hasPort(addr, p.ContainerPort) || hasPort(addr, p.HostPort))
 		})
 	}, addr)
 	if strings.HasSuffix(addr, ":25") || policed {
@@ -233,6 +235,9 @@ func (o objects) referenceWorkload(w *crd.ExternalWorkload, addr string) referen
 	inbound, annotated := int32(4143), false
 	list, ok := w.Annotations[opaqueAnnotation]
 	for _, p := range w.Spec.Ports {
+		if !referenceTCP(corev1.Protocol(p.Protocol)) {
+			continue
+		}
 		if p.Name == "linkerd-proxy" {
 			inbound = p.Port
 		}
@@ -242,7 +247,9 @@ func (o objects) referenceWorkload(w *crd.ExternalWorkload, addr string) referen
 		annotated = strings.HasSuffix(addr, ":25")
 	}
 	policed := o.referencePolicy(w.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.ExternalWorkloadSelector }, func(port intstr.IntOrString) bool {
-		return slices.ContainsFunc(w.Spec.Ports, func(p crd.PortSpec) bool { return p.Name == port.StrVal && hasPort(addr, p.Port) })
+		return slices.ContainsFunc(w.Spec.Ports, func(p crd.PortSpec) bool {
+			return referenceTCP(corev1.Protocol(p.Protocol)) && p.Name == port.StrVal && hasPort(addr, p.Port)
+		})
 	}, addr)
 	f.rest = " uri=" + w.Spec.MeshTLS.Identity + " sni=" + w.Spec.MeshTLS.ServerName + " meshed"
 	if annotated || policed {

@@ -15,11 +15,11 @@ import (
 
 // Service is what is kept of a Kubernetes Service. It is immutable.
 type Service struct {
-	ExternalName bool // of type ExternalName
-	NodeLocal    bool // internalTrafficPolicy is Local
-	Ports        []ServicePort
-	leads        *Gateway     // of a linked cluster; nil: it is no gateway
-	exported     *plan.Export // with Config.Exports; nil: nothing is kept for it
+	ExternalName bool          // of type ExternalName
+	NodeLocal    bool          // internalTrafficPolicy is Local
+	Ports        []ServicePort // TCP ports; exported and selecting have those of other protocols too
+	leads        *Gateway      // of a linked cluster; nil: it is no gateway
+	exported     *plan.Export  // with Config.Exports; nil: nothing is kept for it
 
 	// Only of the own cluster:
 	ClusterIPs  []netip.Addr
@@ -44,7 +44,7 @@ func (s *Service) export() *plan.Export {
 	return s.exported
 }
 
-// ServicePort is one port of a Service.
+// ServicePort is one TCP port of a Service.
 type ServicePort struct {
 	Name   string // may be empty
 	Number uint16
@@ -93,7 +93,7 @@ func (r Rules) compactService(o *corev1.Service, full bool) *Service {
 		NodeLocal:    o.Spec.InternalTrafficPolicy != nil && *o.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
 	}
 	for _, p := range o.Spec.Ports {
-		if number, ok := portNumber(&p.Port); ok {
+		if number, ok := portNumber(&p.Port); ok && tcp(string(p.Protocol)) {
 			s.Ports = append(s.Ports, ServicePort{Name: shared(p.Name), Number: number})
 		}
 	}
@@ -109,12 +109,12 @@ func (r Rules) compactService(o *corev1.Service, full bool) *Service {
 	return s
 }
 
-// Declares reports whether the Service has that port.
+// Declares reports whether the Service has a TCP port with that number.
 func (s *Service) Declares(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
 }
 
-// numbers returns the ports' numbers by name; of several with a name, the first.
+// numbers returns the numbers of the TCP ports by name. If several ports have one name, it returns the first.
 func (s *Service) numbers() map[string]uint16 {
 	numbers := make(map[string]uint16)
 	for _, p := range s.Ports {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
@@ -39,9 +40,20 @@ type subset struct {
 	ready     int // how many are
 }
 
+// slicePort is a TCP port of a slice.
 type slicePort struct {
 	name   string
-	number uint16
+	number uint16 // zero if the slice has no valid number: the port is not served
+}
+
+// appendSlicePort appends a port to a list, unless it is of another protocol than TCP. An EndpointSlice
+// or Endpoints object may have another port with the same name and another protocol.
+func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, port *int32) []slicePort {
+	if !tcp(string(protocol)) {
+		return list
+	}
+	number, _ := portNumber(port)
+	return append(list, slicePort{name: shared(name), number: number})
 }
 
 // address is one address of a slice.
@@ -107,12 +119,12 @@ func compactSlice(o *discoveryv1.EndpointSlice, own bool, mark string) (*slice, 
 	}
 	ports := make([]slicePort, 0, len(o.Ports))
 	for _, p := range o.Ports {
-		number, _ := portNumber(p.Port) // a port without number (0) is not served
-		ports = append(ports, slicePort{name: shared(value(p.Name)), number: number})
+		ports = appendSlicePort(ports, value(p.Name), ptr.Deref(p.Protocol, ""), p.Port)
 	}
+	ports = trim(ports)
 	r := endpointReader{namespace: o.Namespace, target: endpointTarget, noPort: len(o.Ports) == 0, own: own}
 	l.subsets = []subset{r.read(ports, o.Endpoints)}
-	return l, len(ports) > 0 || len(l.subsets[0].addresses) > 0 || l.marked != ""
+	return l, len(o.Ports) > 0 || len(l.subsets[0].addresses) > 0 || l.marked != ""
 }
 
 // sliceService returns the name of the slice's Service: from the label or, for slices

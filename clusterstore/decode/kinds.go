@@ -38,13 +38,13 @@ const (
 			addresses 100 100000  conditions { ready terminating }  hostname  nodeName  zone  hints { forZones 8 8000 { name }  forNodes 8 8000 { name } }
 			` + usedReference + `
 		}
-		ports 20000 { name port }`
+		ports 20000 { name protocol port }`
 	// Endpoints have no bound but that of an object. These are what bytes allow. Where a ready address is, its Pod says.
 	usedEndpoints = usedMeta + `
 		subsets 50000 {
 			addresses 150000 { ip hostname ` + usedReference + ` }
 			notReadyAddresses 150000 { ip hostname nodeName ` + usedReference + ` }
-			ports 150000 { name port }
+			ports 150000 { name protocol port }
 		}`
 	usedSecret = usedMeta + ` type  data 100000`
 	usedNode   = `metadata { name 253 }  spec { podCIDR podCIDRs 1000 }  status { addresses 1000 { address } }`

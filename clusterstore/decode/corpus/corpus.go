@@ -102,8 +102,8 @@ var (
 	UsedService = UsedMeta + "Spec.Ports.Name Spec.Ports.Protocol Spec.Ports.Port Spec.Ports.TargetPort Spec.Ports.AppProtocol Spec.Selector Spec.IPFamilies Spec.ClusterIP Spec.ClusterIPs Spec.Type Spec.ExternalIPs " +
 		"Spec.SessionAffinity Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds Spec.InternalTrafficPolicy Spec.TrafficDistribution Status.LoadBalancer.Ingress.IP Status.LoadBalancer.Ingress.Hostname"
 	UsedSlice = UsedMeta + "AddressType Endpoints.Addresses Endpoints.Conditions.Ready Endpoints.Conditions.Terminating Endpoints.Hostname " +
-		"Endpoints.TargetRef.Kind Endpoints.TargetRef.Namespace Endpoints.TargetRef.Name Endpoints.NodeName Endpoints.Zone Endpoints.Hints.ForZones.Name Endpoints.Hints.ForNodes.Name Ports.Name Ports.Port"
-	UsedEndpoints = UsedMeta + usedCore("Addresses") + usedCore("NotReadyAddresses") + "Subsets.NotReadyAddresses.NodeName " + "Subsets.Ports.Name Subsets.Ports.Port"
+		"Endpoints.TargetRef.Kind Endpoints.TargetRef.Namespace Endpoints.TargetRef.Name Endpoints.NodeName Endpoints.Zone Endpoints.Hints.ForZones.Name Endpoints.Hints.ForNodes.Name Ports.Name Ports.Protocol Ports.Port"
+	UsedEndpoints = UsedMeta + usedCore("Addresses") + usedCore("NotReadyAddresses") + "Subsets.NotReadyAddresses.NodeName " + "Subsets.Ports.Name Subsets.Ports.Protocol Subsets.Ports.Port"
 	UsedNode      = "ObjectMeta.Name Spec.PodCIDR Spec.PodCIDRs Status.Addresses.Address"
 	UsedSecret    = UsedMeta + "Type Data"
 )
