@@ -9,7 +9,7 @@ import (
 )
 
 // updateState sets the state that follows from the clusters' health, and logs
-// once if a rotation does not work.
+// if a rotation begins to fail.
 func (l *link) updateState() {
 	var problem error // of next
 	if l.next != nil {
@@ -30,8 +30,12 @@ func (l *link) updateState() {
 	} else {
 		l.setState(cluster.Stale, h.Err)
 	}
-	if problem != nil && !l.next.failed && !l.replacing() {
-		l.next.failed = true
+	if l.next == nil {
+		return
+	}
+	failedBefore := l.next.failed
+	l.next.failed = problem != nil && !l.replacing()
+	if l.next.failed && !failedBefore {
 		l.log.Warn("new credentials do not work; the old ones stay in use",
 			zap.String("secret", l.next.creds.secret), zap.Error(problem))
 		l.report(cluster.CredentialsChanged, because("new credentials do not work; the old ones stay in use", problem), true)

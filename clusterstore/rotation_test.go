@@ -97,6 +97,28 @@ func TestRotationThatWorksInTheEnd(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
+// TestRotationFailsAgain tests that a rotation which has failed is shown as under way while the new credentials work, and
+// that its next failure is logged too.
+func TestRotationFailsAgain(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.put(secret("s", "east", "t2", 0))
+		second := e.last(2)
+		second.fail("Unauthorized")
+		e.status("s east ready !new credentials do not work, the old ones are in use: Unauthorized")
+		second.fail("pods: Unauthorized")
+		e.status("s east ready !new credentials do not work, the old ones are in use: pods: Unauthorized")
+		second.recover()
+		e.status("s east ready !new credentials are being tried; the old ones are in use")
+		second.fail("Unauthorized")
+		e.status("s east ready !new credentials do not work, the old ones are in use: Unauthorized")
+		second.recover()
+		e.served(e.sync(2))
+		e.status("s east ready")
+		e.logged("cluster linked", "cluster ready", "new credentials do not work…", "new credentials do not work…", "credentials rotated")
+	}, secret("s", "east", "t1", 0))
+}
+
 func TestRotationTakenBack(t *testing.T) {
 	inBubble(t, func(e *env) {
 		first := e.sync(1)

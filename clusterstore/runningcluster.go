@@ -34,7 +34,7 @@ type runningCluster struct {
 	deadline      time.Time       // when it should have synced; zero: not known before its turn
 	overdue       bool            // problem has seen that the deadline is over
 	healthChanged <-chan struct{} // closed when the health changes that health returned last
-	failed        bool            // logged as not working
+	failed        bool            // it replaces another cluster and does not work, which is logged
 	started       time.Time       // when start was called
 	broken        bool            // health has seen that a panic has ended its lists and watches
 	replaceAt     time.Time       // when it is replaced for that; zero: it is not

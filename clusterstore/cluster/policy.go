@@ -24,7 +24,7 @@ type policy struct {
 	servers map[string]*serverFacts // by name
 	changed bool                    // a Server has changed since the worker has read them
 	failed  bool                    // an evaluation has panicked: the next one evaluates all sets, and touches all Pods
-	logged  bool                    // that not all are used
+	logged  excess                  // the one that was logged, while it lasts
 	used    *usedServers            // by which sets are evaluated; nil: the worker has not been here
 	pods    map[*pod]*podSet        // nil: the worker has not been here
 	sets    map[podFacts]*podSet    // those of pods
@@ -149,9 +149,9 @@ func (s *state) markPolicy(namespace string) {
 }
 
 // evaluatePolicy evaluates the sets of a namespace's Pods that were evaluated by other Servers than there are, and
-// those for which there was no room. It returns why not all Servers are used, the first time that it finds that once the state is live.
-// It is not called twice at the same time for a namespace.
-func (s *state) evaluatePolicy(namespace string) (excess string) {
+// those for which there was no room. It returns why not all Servers are used if that is to be logged: when the reason appears, or when
+// another one takes its place. It is not called twice at the same time for a namespace.
+func (s *state) evaluatePolicy(namespace string) (reason string) {
 	p, servers, found := s.policyToEvaluate(namespace)
 	if p == nil {
 		return ""
@@ -169,9 +169,9 @@ func (s *state) evaluatePolicy(namespace string) (excess string) {
 	for set := range found {
 		found[set] = by.opaque(set.facts)
 	}
-	excess = s.usePolicy(namespace, p, by, found)
+	reason = s.usePolicy(namespace, p, by, found)
 	done = true
-	return excess
+	return reason
 }
 
 // policyToEvaluate returns a namespace's policy, its Servers if they have changed, and the sets that are to be evaluated. If
@@ -207,7 +207,7 @@ func (s *state) policyToEvaluate(namespace string) (p *policy, servers map[strin
 
 // usePolicy stores what was found, and touches the Pods whose opaque ports differ. It returns why not all Servers are used, as
 // evaluatePolicy does.
-func (s *state) usePolicy(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (excess string) {
+func (s *state) usePolicy(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
 	s.lock()
 	defer s.mu.Unlock()
 	if s.policies[namespace] != p {
@@ -224,13 +224,17 @@ func (s *state) usePolicy(namespace string, p *policy, by *usedServers, found ma
 		}
 	}
 	p.failed = false
-	excess = p.excess()
-	s.setUnusable("Servers of namespace "+namespace, excess)
-	if p.logged || !s.live { // the worker will find it again
+	excess, reason := p.excess()
+	s.setUnusable("Servers of namespace "+namespace, reason)
+	if !s.live { // the worker will find it again
 		return ""
 	}
-	p.logged = excess != ""
-	return excess
+	before := p.logged
+	p.logged = excess
+	if before == excess {
+		return ""
+	}
+	return reason
 }
 
 // policyFailed records that the evaluation of a policy has panicked. Pods keep the opaque ports that they had, as far as they
@@ -265,29 +269,39 @@ func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePort
 	return had
 }
 
-// evaluatePolicy evaluates a namespace's policy, and logs once that it is too large.
+// evaluatePolicy evaluates a namespace's policy. While the policy is too large, it logs that once.
 func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
 	evaluate := func() {
-		if excess := c.state.evaluatePolicy(namespace); excess != "" {
-			c.cfg.Log.Warn("not all Servers of a namespace are used", zap.String("namespace", namespace), zap.String("reason", excess))
+		if reason := c.state.evaluatePolicy(namespace); reason != "" {
+			c.cfg.Log.Warn("not all Servers of a namespace are used", zap.String("namespace", namespace), zap.String("reason", reason))
 		}
 	}
 	work := panics.Work{Where: panics.Policy, Object: c.cfg.Name.String() + ": namespace " + namespace}
 	c.cfg.Supervisor.Do(work, evaluate, func() { c.state.dirtyPolicies.Add(namespace, namespace, time.Now()) })
 }
 
-// excess describes, for people, why not all Servers are used, or not for all Pods; empty: all are.
-func (p *policy) excess() string {
+// excess is what the Servers of a namespace have too much of.
+type excess uint8
+
+const (
+	noExcess   excess = iota // all Servers are used, for all Pods
+	costly                   // they cost more than maxPolicy
+	manyOpaque               // what they make opaque takes more than maxRemembered
+)
+
+// excess returns what the Servers have too much of, and describes for people why not all Servers are used, or not for
+// all Pods.
+func (p *policy) excess() (excess, string) {
 	switch {
 	case p.used.cost > maxPolicy:
-		return fmt.Sprintf("the %d that make ports opaque cost %d (each 1, and 1 for each key and value of its selectors), more than %d: "+
+		return costly, fmt.Sprintf("the %d that make ports opaque cost %d (each 1, and 1 for each key and value of its selectors), more than %d: "+
 			"in the order of their names, those from the first that goes beyond it make no port opaque; use fewer Servers or shorter selectors",
 			len(p.servers), p.used.cost, maxPolicy)
 	case p.lacking:
-		return fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: of further Pods they make no port opaque; "+
+		return manyOpaque, fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: of further Pods they make no port opaque; "+
 			"let Servers select more Pods alike, or name fewer ports", maxRemembered>>20)
 	}
-	return ""
+	return noExcess, ""
 }
 
 // usedServers are the Servers of a namespace that are used. They are immutable.

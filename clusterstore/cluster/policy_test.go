@@ -30,7 +30,7 @@ func expensive(terms int) func(*crd.Server) {
 
 // TestTooMuchPolicy: Servers beyond what a namespace's policy may cost are ignored, in
 // the order of their names, whatever the order they come in. It is reported, and logged
-// once. Other namespaces do not notice.
+// once each time that it begins. Other namespaces do not notice.
 func TestTooMuchPolicy(t *testing.T) {
 	for _, reverse := range []bool{false, true} {
 		logs, lines := observer.New(zap.WarnLevel)
@@ -75,6 +75,11 @@ func TestTooMuchPolicy(t *testing.T) {
 		}
 		if n := lines.Len(); n != 1 || lines.All()[0].ContextMap()["namespace"] != "ns" {
 			t.Errorf("logged: %v", lines.All())
+		}
+		w.put(aServer("s01", fmt.Sprint(port(1)), "", expensive(499)))
+		w.put(aServer("s02", fmt.Sprint(port(2)), "", expensive(498)))
+		if n := lines.Len(); n != 2 {
+			t.Errorf("logged after it has begun again: %v", lines.All())
 		}
 	}
 }

@@ -31,28 +31,29 @@ const (
 // trouble keeps what a server does to a Resource that is no failure, so that it can be
 // shown.
 type trouble struct {
-	mu       sync.Mutex
-	count    int // of what has happened in a row
-	last     time.Time
-	text     string // empty: nothing to show
-	reported map[cause]bool
+	mu    sync.Mutex
+	count int // of what has happened in a row
+	last  time.Time
+	text  string              // empty: nothing to show
+	seen  map[cause]time.Time // when each cause was last seen as a trouble
 }
 
-// add counts something that has happened. It returns true if that is to be logged.
+// add counts something that has happened. It returns true if that is to be logged: once for each cause until the cause
+// has not been seen for troublePause.
 func (t *trouble) add(c cause, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	if now.Sub(t.last) > troublePause {
-		t.count, t.text, t.reported = 0, "", make(map[cause]bool)
+		t.count, t.text, t.seen = 0, "", make(map[cause]time.Time)
 	}
 	t.count, t.last = t.count+1, now
 	if t.count < troubleCount && c != overdueWatch && c != longList {
 		return false
 	}
-	before := t.reported[c]
-	t.text, t.reported[c] = text, true
-	return !before
+	before := t.seen[c]
+	t.text, t.seen[c] = text, now
+	return now.Sub(before) > troublePause
 }
 
 // now returns what is wrong; empty: nothing.
