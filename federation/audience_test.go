@@ -49,7 +49,7 @@ func TestMadeUpNodes(t *testing.T) {
 		w.Close()
 	}
 	there.Close()
-	if len(table.watched) != 0 {
+	if len(table.watched.list) != 0 {
 		t.Error("something is watched")
 	}
 }

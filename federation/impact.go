@@ -14,14 +14,12 @@ import (
 // Streams. Endpoints are chosen as they are for clients, and nothing is changed. It takes about
 // as long as the change itself would. It returns an error if the context ends first.
 func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]adminapi.ServiceImpact, error) {
-	t.mu.Lock()
-	services := make(map[ServiceID]*watchedService) // nil: it is not watched
-	for id, d := range t.definitions {
+	services := make(map[ServiceID]bool)
+	for id, d := range t.definitions.inParts(&t.mu) {
 		if slices.ContainsFunc(d.Members, func(m Member) bool { return m.Cluster == c }) {
-			services[id] = t.watched[id]
+			services[id] = true
 		}
 	}
-	t.mu.Unlock()
 	list := []adminapi.ServiceImpact{}
 	for _, id := range slices.SortedFunc(maps.Keys(services), ServiceID.compare) {
 		if err := ctx.Err(); err != nil {
@@ -31,7 +29,7 @@ func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]admina
 		if in.definition == nil {
 			continue // it has just gone
 		}
-		watched := services[id].trials(in.definition.Members)
+		watched := t.watchedService(id).trials(in.definition.Members)
 		for _, x := range watched {
 			list = append(list, x.impact(id, in.cordoned(c, s), t.opts))
 		}

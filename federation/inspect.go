@@ -24,11 +24,24 @@ func (t *Table) Linked() map[ClusterName]LinkState {
 	return states
 }
 
-// Definitions returns all definitions. They must not be written.
+// Definitions returns all definitions. They must not be written. While definitions change, the result may have
+// some of the changes and lack earlier ones.
 func (t *Table) Definitions() map[ServiceID]*Definition {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return maps.Clone(t.definitions)
+	return maps.Collect(t.definitions.inParts(&t.mu))
+}
+
+// watchedNow returns all watched services. While services begin or cease to be watched, the result may have
+// some of these.
+func (t *Table) watchedNow() []*watchedService {
+	var list []*watchedService
+	seen := make(map[*watchedService]bool)
+	for _, s := range t.watched.inParts(&t.mu) {
+		if !seen[s] {
+			seen[s] = true
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // Defined reports whether a service has a definition.
@@ -48,10 +61,10 @@ type Unserved struct {
 // It calls Source.State for every such member, so it takes longer the more there are.
 func (t *Table) Unserved() []Unserved {
 	t.mu.Lock()
-	definitions, links := maps.Clone(t.definitions), maps.Clone(t.links)
+	links := maps.Clone(t.links)
 	t.mu.Unlock()
 	var list []Unserved
-	for id, d := range definitions {
+	for id, d := range t.Definitions() {
 		for _, m := range d.Members {
 			if d.plain(m) {
 				continue
@@ -129,12 +142,9 @@ func (t *Table) Watched() []WatchedPort {
 // overwritten by those of the next one. Services come in no order, the ports of one together.
 func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	return func(yield func(WatchedPort) bool) {
-		t.mu.Lock()
-		services := slices.Collect(maps.Values(t.watched))
-		t.mu.Unlock()
 		var ports []port
 		var members []WatchedMember
-		for _, s := range services {
+		for _, s := range t.watchedNow() {
 			ports = s.copies(ports)
 			for i := range ports {
 				members = ports[i].describe(members[:0])

@@ -19,7 +19,7 @@ func TestOwnerConcernsOneService(t *testing.T) {
 	defer w.table.Watch(Key{Service: other, Port: 80}).Close()
 	w.offer(w.east, "a", "10.1.0.1", "10.1.0.2")
 	w.serves(2, "10.1.0.1:80@east", "10.1.0.2:80@east")
-	busy := w.table.watched[other]
+	busy := w.table.watched.get(other)
 	busy.mu.Lock()
 	defer busy.mu.Unlock()
 	done := make(chan struct{})

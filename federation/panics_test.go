@@ -97,7 +97,7 @@ func (m panickyModel) during(t *rapid.T, do func(*rapid.T)) {
 			t.Fatalf("%s: until the retry it has neither the set of before nor that of now", name)
 		}
 	}
-	for _, s := range m.table.watched {
+	for _, s := range m.table.watched.all {
 		if s.broken {
 			t.Fatalf("%v stays broken", s.id)
 		}
@@ -249,7 +249,7 @@ func (m panickyModel) checkNow(t *rapid.T) {
 // checkOffered checks that the addresses are counted that linked clusters offer, and no others.
 func (m panickyModel) checkOffered(t *rapid.T) {
 	want := make(map[string]int)
-	for _, s := range m.table.watched {
+	for _, s := range m.table.watched.all {
 		for _, p := range s.ports {
 			for _, c := range p.members {
 				for _, l := range c.raw {

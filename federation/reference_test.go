@@ -276,7 +276,7 @@ func (m *model) check(t *rapid.T) {
 
 // checkReturning checks that those who wait for a time, and no others, are listed.
 func checkReturning(t *rapid.T, table *Table) {
-	for _, s := range table.watched {
+	for _, s := range table.watched.all {
 		for _, p := range s.ports {
 			returning := make(map[*published]struct{})
 			for _, to := range p.all() {

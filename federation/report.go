@@ -24,7 +24,7 @@ func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
 func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if d := t.definitions[m.service]; d == nil || !slices.Contains(d.Members, m.member) {
+	if d := t.definitions.get(m.service); d == nil || !slices.Contains(d.Members, m.member) {
 		return false // no longer a member
 	}
 	old, reported := t.reported[m]

@@ -2,7 +2,6 @@ package federation
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -38,10 +37,11 @@ type Table struct {
 
 	// mu is a leaf in the lock order: it is held for map access only, never while
 	// a source is read. It may be taken while a watched service's lock is held.
+	// Walks over all definitions or watched services copy these in parts.
 	mu          sync.Mutex
-	definitions map[ServiceID]*Definition
+	definitions partMap[ServiceID, *Definition]
 	links       map[ClusterName]link
-	watched     map[ServiceID]*watchedService
+	watched     partMap[ServiceID, *watchedService]
 	numbered    map[uint32]*watchedService // those of watched, by number
 	lastNumber  uint32
 	byMember    map[ClusterName]map[ServiceID][]*watchedService // the lists are replaced, not written
@@ -68,9 +68,9 @@ func NewTable(o Options) *Table {
 	}
 	return &Table{
 		opts:        o,
-		definitions: make(map[ServiceID]*Definition),
+		definitions: newPartMap[ServiceID, *Definition](),
 		links:       make(map[ClusterName]link),
-		watched:     make(map[ServiceID]*watchedService),
+		watched:     newPartMap[ServiceID, *watchedService](),
 		byMember:    make(map[ClusterName]map[ServiceID][]*watchedService),
 		reported:    make(map[serviceMember]MemberStatus),
 		updates:     make(map[updateKey]*updateCount),
@@ -93,11 +93,11 @@ func (t *Table) Define(id ServiceID, d *Definition) {
 func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.definitions[id]
+	old := t.definitions.get(id)
 	if old.equal(d) {
 		return nil
 	}
-	s := t.watched[id]
+	s := t.watched.get(id)
 	if s != nil {
 		t.unindex(s, old)
 		t.unindex(s, d) // what a call that has panicked may have left
@@ -105,9 +105,9 @@ func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	}
 	t.forgetReports(id, old, d)
 	if d == nil {
-		delete(t.definitions, id)
+		t.definitions.delete(id)
 	} else {
-		t.definitions[id] = d
+		t.definitions.set(id, d)
 	}
 	return s
 }
@@ -130,7 +130,9 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 		return nil
 	}
 	if c == Local { // it has addresses that no other cluster's members may take
-		affected = slices.Collect(maps.Values(t.watched))
+		for _, s := range t.watched.all {
+			affected = append(affected, s)
+		}
 	} else {
 		for _, list := range t.byMember[c] {
 			affected = append(affected, list...)
@@ -207,7 +209,7 @@ func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 func (t *Table) watchedService(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.watched[id]
+	return t.watched.get(id)
 }
 
 // Watch returns a watch of the sets for a key. There is always a Set, also for a
@@ -235,11 +237,12 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 func (t *Table) acquire(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	s := t.watched[id]
+	s := t.watched.get(id)
 	if s == nil {
 		s = newWatchedService(t, id, t.newNumber())
-		t.watched[id], t.numbered[s.number] = s, s
-		t.index(s, t.definitions[id])
+		t.watched.set(id, s)
+		t.numbered[s.number] = s
+		t.index(s, t.definitions.get(id))
 	}
 	s.refs++
 	return s
@@ -260,9 +263,9 @@ func (t *Table) release(s *watchedService) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if s.refs--; s.refs == 0 {
-		delete(t.watched, s.id)
+		t.watched.delete(s.id)
 		delete(t.numbered, s.number)
-		t.unindex(s, t.definitions[s.id])
+		t.unindex(s, t.definitions.get(s.id))
 	}
 }
 
@@ -277,7 +280,7 @@ type inputs struct {
 func (t *Table) inputs(id ServiceID) inputs {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	d := t.definitions[id]
+	d := t.definitions.get(id)
 	if d == nil {
 		return inputs{}
 	}
@@ -293,7 +296,7 @@ func (t *Table) inputs(id ServiceID) inputs {
 func (t *Table) definition(id ServiceID) *Definition {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.definitions[id]
+	return t.definitions.get(id)
 }
 
 // index adds a watched service to byMember. t.mu is held.

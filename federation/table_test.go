@@ -83,7 +83,7 @@ func TestBrokenSource(t *testing.T) {
 		t.Errorf("%d endpoints", len(set.Endpoints))
 	}
 	w.Close()
-	if len(table.watched) != 0 || len(table.byMember) != 0 || len(table.updates) != 0 {
-		t.Errorf("left behind: %v %v %v", table.watched, table.byMember, table.updates)
+	if len(table.watched.list) != 0 || len(table.byMember) != 0 || len(table.updates) != 0 {
+		t.Errorf("left behind: %v %v %v", table.watched.list, table.byMember, table.updates)
 	}
 }

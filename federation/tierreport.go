@@ -121,11 +121,8 @@ const maxClients = 100
 
 // Steered lists the watched services that are steered, sorted. clients: with Clients and MoreClients, which take long.
 func (t *Table) Steered(clients bool) []SteeredService {
-	t.mu.Lock()
-	services := slices.Collect(maps.Values(t.watched))
-	t.mu.Unlock()
 	var list []SteeredService
-	for _, s := range services {
+	for _, s := range t.watchedNow() {
 		if one := s.describeSteered(clients); one.Preference != nil {
 			list = append(list, one)
 		}
