@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"net/netip"
 	"runtime"
 	"testing"
 
@@ -156,4 +157,42 @@ func heap() int64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
+}
+
+// BenchmarkWalks measures what is asked often and has to do with few of 50,000 Services: the gateways of a linked
+// cluster, which each reconcile of its link asks for; of the local cluster, the Services with an external address, which each probe of a
+// gateway asks for, and those whose slices Isthmus writes. All of it holds the state's lock.
+func BenchmarkWalks(b *testing.B) {
+	const services = 50_000
+	fill := func(w *world) {
+		for i := range services {
+			s := aService(fmt.Sprintf("web-%d", i), "http=80")
+			s.Spec.ExternalIPs = []string{fmt.Sprintf("192.0.%d.%d", i>>8&255, i&255)}
+			w.put(s)
+		}
+	}
+	linked := newWorld(b, nil)
+	fill(linked)
+	linked.put(chartGateway())
+	b.Run("Gateways", func(b *testing.B) {
+		for b.Loop() {
+			if list, _ := linked.Gateways(); len(list) != 1 {
+				b.Fatal(list)
+			}
+		}
+	})
+	local := newWorld(b, withAddresses)
+	fill(local)
+	b.Run("Exposed", func(b *testing.B) {
+		for b.Loop() {
+			if local.Exposed(netip.MustParseAddr("203.0.113.1")) != "" {
+				b.Fatal("an address is nobody's")
+			}
+		}
+	})
+	b.Run("AllMarked", func(b *testing.B) {
+		for b.Loop() {
+			local.AllMarked()
+		}
+	})
 }

@@ -60,6 +60,8 @@
 //     a change of a Server, regroup after one of a Pod.
 //   - nodes: zone and region, by name, and how many Nodes have each region. Region asks for the one
 //     that all have.
+//   - gateways: the Services that are Linkerd gateways, by name. Gateways asks at each reconcile of the link;
+//     setGateway keeps the index right.
 //   - exports, with Config.Exports only: ServiceExports, by key, and of the own cluster Namespaces
 //     and ServiceImports. Their stores keep it, and report at the end of each
 //     list or event that it has changed; Exports makes what others see when it is asked, and then joins ServiceExports with
@@ -70,11 +72,12 @@
 //     sets it, with each version.
 //   - own (ownindex.go), in the own cluster only: where each Pod and ExternalWorkload is; which have
 //     an address, Pods apart from ExternalWorkloads, since any number of the latter may have the
-//     same; which Services have a cluster IP; and ServiceProfiles by key. LookupAddress, Instance,
-//     Owner and ServiceProfile ask. setLocation, setServiceAddresses and setProfile keep it right,
+//     same; which Services have a cluster IP or an external address; and ServiceProfiles by key. LookupAddress,
+//     Instance, Owner, Exposed and ServiceProfile ask. setLocation, setServiceAddresses and setProfile keep it right,
 //     and mark what profiles and the table have to ask again. Besides, by namespace, what slices have
 //     of ExternalWorkloads, for Workloads, and the Services with a selector, for SelectingIn;
-//     setSelected and setSelecting keep them (ownworkloads.go).
+//     setSelected and setSelecting keep them (ownworkloads.go), and countMarked keeps how many slices of each
+//     Service have the mark.
 //   - own.conflicts (conflict.go), which has a mutex of its own: the addresses that several objects
 //     claim (claim.go), and since when. The goroutine that calls OwnConfig.ProfileChanged updates the
 //     conflicts at an IP after each change of the objects that have the IP, and AddressConflicts

@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -186,11 +187,7 @@ func (g *Gateway) equal(o *Gateway) bool {
 // there are.
 func (c *Cluster) Gateways() (list []*Gateway, more int) {
 	c.state.mu.RLock()
-	for _, e := range c.state.services {
-		if g := e.spec.gateway(); g != nil {
-			list = append(list, g)
-		}
-	}
+	list = slices.Collect(maps.Values(c.state.gateways))
 	c.state.mu.RUnlock()
 	slices.SortFunc(list, func(a, b *Gateway) int {
 		return cmp.Or(strings.Compare(a.Service.Namespace, b.Service.Namespace), strings.Compare(a.Service.Name, b.Service.Name))
@@ -201,12 +198,25 @@ func (c *Cluster) Gateways() (list []*Gateway, more int) {
 	return list, 0
 }
 
+// setGateway follows a change of a Service that is, or was, a gateway; nil: it is none.
+func (s *state) setGateway(id federation.ServiceID, from, to *Gateway) {
+	if from.equal(to) {
+		return
+	}
+	s.regated = true
+	if to == nil {
+		delete(s.gateways, id)
+	} else {
+		s.gateways[id] = to
+	}
+}
+
 // updateGateways is called after a whole list, or an event, so that no part of a list counts.
 func (c *Cluster) updateGateways() {
 	s := c.state
 	s.mu.Lock()
-	changed := s.gateways
-	s.gateways = false
+	changed := s.regated
+	s.regated = false
 	s.mu.Unlock()
 	if changed && c.cfg.LinkChanged != nil {
 		c.cfg.LinkChanged()

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"net/netip"
-	"slices"
 
 	"isthmus/federation"
 )
@@ -30,15 +29,13 @@ func (c *Own) Owner(ip netip.Addr) string {
 }
 
 // Exposed names a Service that is reached from outside by an address, one of its
-// externalIPs or of its load balancer; empty: none is. It looks at all Services.
+// externalIPs or of its load balancer; empty: none is.
 func (c *Own) Exposed(ip netip.Addr) string {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for id, e := range s.services {
-		if e.spec != nil && slices.Contains(e.spec.External, ip) {
-			return "Service " + id.String()
-		}
+	if ids := s.own.exposed[ip]; len(ids) > 0 {
+		return "Service " + ids[0].String()
 	}
 	return ""
 }

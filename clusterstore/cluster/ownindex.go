@@ -17,7 +17,10 @@ type ownIndex struct {
 	pods      map[netip.Addr][]*pod                 // Pods with that IP, their own or their node's
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
 	services  map[netip.Addr][]federation.ServiceID // Services with that cluster IP
+	exposed   map[netip.Addr][]federation.ServiceID // Services that are reached from outside by that address
+	marked    map[federation.ServiceID]int          // how many slices of a Service have the mark; none with 0
 	profiles  map[string]*serviceprofile.Translated
+	rejected  int                                // how many of profiles can't be used at all
 	conflicts conflicts                          // has its own mutex
 	selecting byNamespace[*Service]              // Services that have a selector
 	selected  byNamespace[*crd.ExternalWorkload] // what slices have of ExternalWorkloads
@@ -53,6 +56,8 @@ func newOwnIndex() *ownIndex {
 		pods:      make(map[netip.Addr][]*pod),
 		workloads: make(map[netip.Addr][]*pod),
 		services:  make(map[netip.Addr][]federation.ServiceID),
+		exposed:   make(map[netip.Addr][]federation.ServiceID),
+		marked:    make(map[federation.ServiceID]int),
 		profiles:  make(map[string]*serviceprofile.Translated),
 		conflicts: conflicts{byIP: make(map[netip.Addr][]conflict)},
 		selecting: make(byNamespace[*Service]),

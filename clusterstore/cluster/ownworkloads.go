@@ -158,30 +158,22 @@ func (b byNamespace[V]) drop(namespace, name string) {
 func (c *Own) Marked(id federation.ServiceID) int {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
-	return c.state.services[id].marked()
+	return c.state.own.marked[id]
 }
 
 // AllMarked returns how many slices have the mark, by Service, without Services that have none.
 func (c *Own) AllMarked() map[federation.ServiceID]int {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
-	all := make(map[federation.ServiceID]int)
-	for id, e := range c.state.services {
-		if n := e.marked(); n > 0 {
-			all[id] = n
-		}
-	}
-	return all
+	return maps.Clone(c.state.own.marked)
 }
 
-func (e *service) marked() (n int) {
-	if e == nil {
-		return 0
+// countMarked adds n to how many slices of a Service have the mark, if the slice has it. x may be nil.
+func (x *ownIndex) countMarked(l *slice, n int) {
+	if x == nil || l == nil || l.marked == "" {
+		return
 	}
-	for _, l := range e.slices {
-		if l.marked != "" {
-			n++
-		}
+	if x.marked[l.service] += n; x.marked[l.service] == 0 {
+		delete(x.marked, l.service)
 	}
-	return n
 }

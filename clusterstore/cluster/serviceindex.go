@@ -86,12 +86,12 @@ func (s *state) setService(key string, to *Service, _ bool) {
 		return
 	}
 	s.setServiceAddresses(id, from, to)
-	s.gateways = s.gateways || !from.gateway().equal(to.gateway())
+	s.setGateway(id, from.gateway(), to.gateway())
 	s.sweepService(id)
 	s.mark(id)
 }
 
-// setServiceAddresses follows a Service and its cluster IPs; nil: there is no Service.
+// setServiceAddresses follows a Service, its cluster IPs and its external addresses; nil: there is no Service.
 func (s *state) setServiceAddresses(id federation.ServiceID, from, to *Service) {
 	a := s.own
 	if a == nil {
@@ -103,11 +103,17 @@ func (s *state) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 			unindex(a.services, ip, id)
 			s.markOwner(id.Namespace, ip)
 		}
+		for _, ip := range from.External {
+			unindex(a.exposed, ip, id)
+		}
 	}
 	if to != nil {
 		for _, ip := range to.ClusterIPs {
 			a.services[ip] = append(a.services[ip], id)
 			s.markOwner(id.Namespace, ip)
+		}
+		for _, ip := range to.External {
+			a.exposed[ip] = append(a.exposed[ip], id)
 		}
 	}
 }

@@ -39,7 +39,13 @@ func (c *Cluster) logUnusable(key string, f *serviceprofile.Translated, ok bool)
 }
 
 // setProfile follows a change of the ServiceProfile with that key; nil: there is none any longer.
-func (s *state) setProfile(key string, _, now *serviceprofile.Translated) {
+func (s *state) setProfile(key string, before, now *serviceprofile.Translated) {
+	if before != nil && before.Profile == nil {
+		s.own.rejected--
+	}
+	if now != nil && now.Profile == nil {
+		s.own.rejected++
+	}
 	problem := ""
 	if now != nil {
 		problem = now.Problem

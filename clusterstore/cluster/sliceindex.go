@@ -22,6 +22,8 @@ func sliceKind[O decode.Object](c *Cluster, name string, from decode.Source[O], 
 
 // setSlice follows a change of the slice with that key; nil: there was, or is, none.
 func (s *state) setSlice(key string, before, now *slice) {
+	s.own.countMarked(before, -1)
+	s.own.countMarked(now, 1)
 	if now != nil {
 		now.key = key
 		s.attachPods(now)

@@ -42,10 +42,11 @@ type state struct {
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
 	nodes       map[string]nodeLabels
-	regions     map[unique.Handle[string]]int // how many Nodes have that region; there is none with 0
-	region      string                        // of all Nodes, when a list or event was last complete
-	gateways    bool                          // the Services that are gateways have changed since updateGateways
-	exports     *exportIndex                  // nil: nothing is kept for it
+	regions     map[unique.Handle[string]]int     // how many Nodes have that region; there is none with 0
+	region      string                            // of all Nodes, when a list or event was last complete
+	gateways    map[federation.ServiceID]*Gateway // the Services that are gateways
+	regated     bool                              // gateways has changed since updateGateways
+	exports     *exportIndex                      // nil: nothing is kept for it
 }
 
 func newState(cluster federation.ClusterName, trustDomain, controllerNamespace string) *state {
@@ -65,6 +66,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		jobs:                make(map[string]*owner),
 		nodes:               make(map[string]nodeLabels),
 		regions:             make(map[unique.Handle[string]]int),
+		gateways:            make(map[federation.ServiceID]*Gateway),
 	}
 }
 
@@ -226,11 +228,7 @@ func (s *state) unusableObjects() (list []string, profiles int) {
 	s.mu.RLock()
 	reasons := maps.Clone(s.unusable) // there may be many: they are sorted without the lock
 	if s.own != nil {
-		for _, p := range s.own.profiles {
-			if p.Profile == nil {
-				profiles++
-			}
-		}
+		profiles = s.own.rejected
 	}
 	s.mu.RUnlock()
 	list = make([]string, 0, len(reasons))
