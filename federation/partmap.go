@@ -2,6 +2,7 @@ package federation
 
 import (
 	"iter"
+	"math"
 	"sync"
 )
 
@@ -74,17 +75,9 @@ func (m *partMap[K, V]) all(yield func(K, V) bool) {
 // the beginning only.
 func (m *partMap[K, V]) inParts(mu *sync.Mutex) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		mu.Lock()
-		end := len(m.list)
-		mu.Unlock()
-		part := make([]partEntry[K, V], 0, min(end, partSize))
-		for end > 0 {
-			mu.Lock()
-			end = min(end, len(m.list))
-			begin := max(0, end-partSize)
-			part = append(part[:0], m.list[begin:end]...)
-			mu.Unlock()
-			end = begin
+		var part []partEntry[K, V]
+		for end := math.MaxInt; end > 0; {
+			part, end = m.copyPart(mu, part[:0], end)
 			for i := range part {
 				if !yield(part[i].key, part[i].value) {
 					return
@@ -92,4 +85,13 @@ func (m *partMap[K, V]) inParts(mu *sync.Mutex) iter.Seq2[K, V] {
 			}
 		}
 	}
+}
+
+// copyPart appends the last entries before end to a list. It returns the list, and where these entries begin.
+func (m *partMap[K, V]) copyPart(mu *sync.Mutex, to []partEntry[K, V], end int) ([]partEntry[K, V], int) {
+	mu.Lock()
+	defer mu.Unlock()
+	end = min(end, len(m.list))
+	begin := max(0, end-partSize)
+	return append(to, m.list[begin:end]...), begin
 }
