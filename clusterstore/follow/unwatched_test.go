@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,14 +20,14 @@ func TestUnwatched(t *testing.T) {
 	for mode, options := range map[string]Options{"streamed": {}, "in pages": inPages} {
 		t.Run(mode, func(t *testing.T) {
 			var lists []time.Time
-			var granted bool
+			var granted atomic.Bool
 			s := &scripted{version: "1", items: []item{labelled("a", "x")}}
 			s.onList = func(metav1.ListOptions) (metav1.ListMeta, []item, error) {
 				lists = append(lists, time.Now())
 				return s.all()
 			}
 			s.onWatch = func(metav1.ListOptions) error {
-				if granted {
+				if granted.Load() {
 					return nil
 				}
 				return apierrors.NewForbidden(corev1.Resource("secrets"), "", errors.New("no rights"))
@@ -49,7 +50,7 @@ func TestUnwatched(t *testing.T) {
 				if !known.has("b") || known.has("a") {
 					t.Errorf("the changed list is not known: %v", known)
 				}
-				granted = true
+				granted.Store(true)
 				time.Sleep(maxUnwatchedPause + 4*time.Second)
 				synctest.Wait()
 				if h := g.Health(); h.Err != nil {

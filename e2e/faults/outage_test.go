@@ -3,8 +3,12 @@ package faults
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,6 +21,7 @@ import (
 	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
 	"isthmus/e2e/proxy"
+	"isthmus/internal/adminapi"
 )
 
 // TestOutageLists: after an outage of seconds watches are resumed. A real API server is asked for no list of all objects, while
@@ -87,21 +92,81 @@ func TestOutageLists(t *testing.T) {
 	}
 }
 
-// countLists starts a server in front of an API server, to which everybody is the administrator. It counts lists of all objects,
-// in pages and streamed. It returns the server's address.
-func countLists(t *testing.T, s *site, lists *atomic.Int32) (addr string) {
+// TestRetryAfter: while a server in front of a real API server answers 429 with a Retry-After, a kind is not requested, and
+// /debug/clusters shows until when.
+func TestRetryAfter(t *testing.T) {
+	inTurn(t)
+	w := newWorld(t, nil, "east")
+	const pause = 15 * time.Second
+	var busy atomic.Bool
+	var mu sync.Mutex
+	var times []time.Time // of requests for Pods since it is busy
+	server := inFront(t, w.more[0], func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
+		refuse := busy.Load()
+		if strings.HasSuffix(r.URL.Path, "/pods") {
+			mu.Lock()
+			times = append(times, time.Now())
+			mu.Unlock()
+			if refuse {
+				w.Header().Set("Retry-After", fmt.Sprint(int(pause.Seconds())))
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+		}
+		forward(w, r)
+	})
+	const name = "busy"
+	text, err := object.Kubeconfig(name, clientcmdapi.Cluster{Server: server.URL}, clientcmdapi.AuthInfo{Token: "t"})
+	must(t, err)
+	must(t, w.writeLink(t.Context(), object.Link(name, text)))
+	w.awaitState(t, name, "ready", recovery)
+	mu.Lock()
+	times = nil
+	mu.Unlock()
+	busy.Store(true)
+	server.CloseClientConnections()
+	w.awaitState(t, name, "stale", notice)
+	await(t, notice, func() error {
+		c, err := w.cluster(t.Context(), name)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(c.Resources, func(r adminapi.Resource) bool { return r.Resource == "pods" && !r.ThrottledUntil.IsZero() }) {
+			return fmt.Errorf("no end of a pause: %+v", c.Resources)
+		}
+		return nil
+	})
+	busy.Store(false)
+	w.awaitState(t, name, "ready", recovery+pause*2)
+	mu.Lock()
+	defer mu.Unlock()
+	if len(times) < 2 || times[1].Sub(times[0]) < pause {
+		t.Errorf("Pods were requested at %v", times)
+	}
+}
+
+// inFront starts a server in front of an API server, to which everybody is the administrator.
+func inFront(t *testing.T, s *site, answer func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc)) *httptest.Server {
 	t.Helper()
 	target, err := url.Parse(s.cluster().REST().Host)
 	must(t, err)
 	transport, err := rest.TransportFor(s.cluster().REST())
 	must(t, err)
 	return intercept.Start(t, target, transport, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
+		r.Header.Del("Authorization") // the administrator's comes in its place
+		answer(w, r, forward)
+	})
+}
+
+// countLists starts a server in front of an API server that counts lists of all objects, in pages and streamed. It returns the
+// server's address.
+func countLists(t *testing.T, s *site, lists *atomic.Int32) (addr string) {
+	return inFront(t, s, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
 		q := r.URL.Query()
 		isWatch, limit := q.Get("watch") == "true" || q.Get("watch") == "1", q.Get("limit")
 		if q.Get("sendInitialEvents") == "true" || limit != "" && limit != "1" && !isWatch {
 			lists.Add(1)
 		}
-		r.Header.Del("Authorization") // the administrator's comes in its place
 		forward(w, r)
 	}).Listener.Addr().String()
 }
