@@ -17,7 +17,7 @@ import (
 // OwnOptions are an Own's. Table, Log, Report, SetLink, Create and Prepare are needed.
 type OwnOptions struct {
 	TrustDomain string
-	Server      string              // its API's host and port, for pages
+	Server      string              // its API's host, port and path, for pages
 	Cordon      federation.Standing // how far its endpoints are taken out of all services
 	CordonBy    string              // what asks for Cordon, for people
 	Region      string              // where it is; empty: where all of its Nodes are

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"net/url"
 	"sync"
 	"time"
 
@@ -129,13 +128,9 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 	if o.Writer != nil {
 		own.SliceManager, own.WorkloadChanged = externalworkload.Mark, o.Writer.WorkloadChanged
 	}
-	server := ""
-	if u, err := url.Parse(o.REST.Host); err == nil {
-		server = u.Host
-	}
 	var err error
 	l.own, err = clusterstore.NewOwn(clusterstore.OwnOptions{
-		TrustDomain: o.TrustDomain, Server: server, Cordon: o.Cordon, CordonBy: "--cordon-local", Region: o.Region,
+		TrustDomain: o.TrustDomain, Server: kube.ServerName(o.REST.Host), Cordon: o.Cordon, CordonBy: "--cordon-local", Region: o.Region,
 		Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report, Exports: o.Exports, Supervisor: o.Supervisor,
 		SetLink: func(link federation.Link) { l.table.SetLink(federation.Local, link) },
 		Create: func(cfg cluster.Config) (_ clusterstore.Cluster, err error) {

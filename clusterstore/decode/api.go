@@ -49,6 +49,9 @@ type api struct {
 	large chan struct{}
 }
 
+// server names the API server in errors. The path is part of the name: several clusters may share a host.
+func (a *api) server() string { return a.base.Host + strings.TrimRight(a.base.EscapedPath(), "/") }
+
 // endpoint is where an API server has one of its resources.
 type endpoint struct {
 	*api
@@ -133,9 +136,9 @@ func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string)
 	case response.StatusCode != http.StatusOK:
 		err = r.failure(response, contentType)
 	case contentType != wanted && wanted == runtime.ContentTypeProtobuf && contentType == runtime.ContentTypeJSON:
-		err = fmt.Errorf("API server %s answered in JSON, in which objects of Kubernetes' own kinds are not read: API servers answer in protobuf, as was requested; check what is in front of it", r.base.Host)
+		err = fmt.Errorf("API server %s answered in JSON, in which objects of Kubernetes' own kinds are not read: API servers answer in protobuf, as was requested; check what is in front of it", r.server())
 	case contentType != wanted:
-		err = fmt.Errorf("API server %s answered by content of another type than %s: check that the kubeconfig's server is an API server, and what is in front of it", r.base.Host, wanted)
+		err = fmt.Errorf("API server %s answered by content of another type than %s: check that the kubeconfig's server is an API server, and what is in front of it", r.server(), wanted)
 	}
 	if err != nil {
 		response.Body.Close()

@@ -91,6 +91,17 @@ func TestReadKubeconfig(t *testing.T) {
 	}
 }
 
+// TestServerName: clusters behind one host have names of their own.
+func TestServerName(t *testing.T) {
+	for server, want := range map[string]string{
+		"https://h:6443": "h:6443", "https://h:6443/": "h:6443", "https://h/k8s/clusters/c-1/": "h/k8s/clusters/c-1", "https://h/a%20b": "h/a%20b", "https://[fd00::1]": "[fd00::1]",
+	} {
+		if got := ServerName(server); got != want {
+			t.Errorf("%s: %q, want %q", server, got, want)
+		}
+	}
+}
+
 // TestIgnoredFields: unknown fields are ignored, as client-go does. Their lines are named, and names that can hardly be a secret.
 func TestIgnoredFields(t *testing.T) {
 	many := ""
