@@ -17,24 +17,38 @@ type hintIndex struct {
 	byNode map[string][]*Endpoint // nil: node hints do not count
 }
 
-// of returns the endpoints of a list by the nodes that they are hinted to. As in kube-proxy, node hints count only
-// if every endpoint has one. They also count only if all endpoints are local: one endpoint on the client's
-// node would otherwise compete with all those of other clusters. If they do not count, of returns nil.
-func (x *hintIndex) of(list []*Endpoint) map[string][]*Endpoint {
-	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
-	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
+// of returns the endpoints of a list by the nodes that they are hinted to, without IPv6 addresses if they are
+// disabled. As in kube-proxy, node hints count only if every endpoint has one. They also count only if all
+// endpoints are local: one endpoint on the client's node would otherwise compete with all those of other
+// clusters. If they do not count, of returns nil.
+func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
+	if len(list) == 0 {
 		return nil
 	}
 	if len(x.list) == len(list) && &x.list[0] == &list[0] {
 		return x.byNode
 	}
-	x.list, x.byNode = list, make(map[string][]*Endpoint, len(list))
+	x.list, x.byNode = list, nil
+	list = servable(list, ipv6)
+	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
+	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
+		return nil
+	}
+	x.byNode = make(map[string][]*Endpoint, len(list))
 	for _, e := range list {
 		for _, node := range e.Hints.Nodes() {
 			x.byNode[node] = append(x.byNode[node], e)
 		}
 	}
 	return x.byNode
+}
+
+// servable leaves out IPv6 addresses if they are disabled.
+func servable(list []*Endpoint, ipv6 bool) []*Endpoint {
+	if ipv6 || len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
+		return list // sorted: IPv4 comes first, so there is no IPv6
+	}
+	return keep(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
 }
 
 // inZone keeps those local endpoints that are hinted to the zone. As in
@@ -64,7 +78,7 @@ func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 		return list // sorted: IPv4 comes first, so there is no IPv6
 	}
 	if !ipv6 {
-		return keep(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
+		return servable(list, false)
 	}
 	type peer struct {
 		cluster ClusterName

@@ -169,8 +169,8 @@ func mergeSorted(a, b []*Endpoint) []*Endpoint {
 }
 
 // get returns the endpoints that clients get if so much of each tier is in use, where they are
-// steered: the whole list if that is all. Hints apply to it, which are for the own cluster's endpoints,
-// unless those stay on their nodes or zones are a term of the preference; and then the address family.
+// steered: the whole list if that is all. Hints apply to what of it clients can get: they are for the local cluster's
+// endpoints, unless those stay on their nodes or zones are a term of the preference. Then the address family applies.
 func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	by := choice{use: u, zone: c.Zone}
 	onNode := x.byHintedNode(t, u)[c.Node]
@@ -182,6 +182,9 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 		if list = t.list; x.port.steering != nil {
 			list = x.omitted.note(TierNotUsed, list, t.inUse(u))
 		}
+		// The slices of the two families change one after the other. So an IPv6 address that clients can't get
+		// must not be the only one that is hinted to them.
+		list = x.omitted.note(IPv6Off, list, servable(list, x.ipv6))
 		switch {
 		case x.ignoresHints():
 		case by.node != "":
@@ -189,11 +192,7 @@ func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 		default:
 			list = x.omitted.note(OtherZones, list, inZone(list, c.Zone))
 		}
-		why := IPv6Off
-		if x.ipv6 {
-			why = OtherFamily
-		}
-		list = x.omitted.note(why, list, family(list, x.ipv6))
+		list = x.omitted.note(OtherFamily, list, family(list, x.ipv6))
 		t.got[by] = list
 	}
 	return list
@@ -214,7 +213,7 @@ func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 		if x.port.steering != nil {
 			list = t.inUse(u)
 		}
-		byNode = x.port.hinted.of(list)
+		byNode = x.port.hinted.of(list, x.ipv6)
 		t.hinted[u] = byNode
 	}
 	return byNode

@@ -293,6 +293,7 @@ func (st *State) alone() bool { return st.others == 0 && st.ready[st.LastResort(
 
 // finish applies the rules that come after the tiers: hints, unless zones are a term, and the address family.
 func (st *State) finish(list []Endpoint) []Endpoint {
+	list = st.servable(list)
 	switch {
 	case st.NodeLocal || st.Zoned():
 	case st.HintedTo(list, st.Node):
@@ -310,7 +311,7 @@ func (st *State) HintedTo(list []Endpoint, node string) bool {
 		return false
 	}
 	some := false
-	for _, e := range list {
+	for _, e := range st.servable(list) {
 		if e.member.Name != "" || len(e.Nodes) == 0 {
 			return false
 		}
@@ -331,6 +332,11 @@ func hinted(list []Endpoint, zone string) []Endpoint {
 		return list
 	}
 	return only(list, func(e Endpoint) bool { return e.member.Name != "" || slices.Contains(e.Zones, zone) })
+}
+
+// servable leaves out IPv6 addresses if clients get none.
+func (st *State) servable(list []Endpoint) []Endpoint {
+	return only(list, func(e Endpoint) bool { return st.IPv6 || e.Addr.Addr().Is4() })
 }
 
 func only(list []Endpoint, has func(Endpoint) bool) (out []Endpoint) {
