@@ -17,7 +17,7 @@
 //   - While nothing is exported and nothing is written, no Lease is taken.
 //   - A change waits 50 ms for others; writes of a plan that does not know it begin for 1 s at most. An object is written at
 //     most once a second, less often if it goes on changing (down to once a minute), and all of them together at most 50
-//     times a second, in turn by link and within that by namespace.
+//     times a second, in turn by link and within that by namespace. Objects that no export asks for share one turn.
 //   - A write that fails delays its own object only: it is tried again after 1 s and then ever later, up to 5 min, for ever.
 //     Nothing is deleted while a write of the same name fails.
 //   - What is equal is not written, nor what the API does not keep: a kind may be older, and have less fields.

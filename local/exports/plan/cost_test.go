@@ -113,3 +113,21 @@ func BenchmarkForged(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWritten makes plans of a world in which 5,000 Services are written and nothing changes.
+func BenchmarkWritten(b *testing.B) {
+	s := newSim()
+	for l := range 5 {
+		c := newSim(cluster(fmt.Sprint("link-", l))).Clusters[0]
+		for i := range 1000 {
+			c.Exports = append(c.Exports, s.in(i/200+10*l, fmt.Sprintf("m%d", i), "mirror"))
+		}
+		s.Clusters = append(s.Clusters, c)
+	}
+	for s.pass() {
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		_, s.memory = Make(s.World, s.memory)
+	}
+}

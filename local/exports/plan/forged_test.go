@@ -332,3 +332,32 @@ func TestHugeObjects(t *testing.T) {
 	s.settle(t)
 	s.want(t, "web-east", "http=80 of east")
 }
+
+// FuzzIdentify: whatever the labels and annotations of a Service with the mark are, a bounded amount of them is read, and a plan comes
+// to rest.
+func FuzzIdentify(f *testing.F) {
+	f.Add("x-east", "east", "x", "", "", "")
+	f.Add("x-federated", "", "", "x", "x@east,x@ghost", "label:a=b,annotation:c=d")
+	f.Add("x-federated", "", "", "", strings.Repeat("x@a,", 9_000), strings.Repeat(",", 70_000))
+	f.Add("x-federated", "", "", "x", "\xff@\xff,@,x@,@x", "label:=,=label:")
+	f.Fuzz(func(t *testing.T, name, cluster, service, local, remote, copied string) {
+		s := newSim(Cluster{Name: "east"})
+		s.MCSVersion = ""
+		o := s.forge(name, cluster)
+		o.Labels[remoteService] = service
+		o.Annotations[localDiscovery], o.Annotations[remoteDiscovery], o.Annotations[copiedKey] = local, remote, copied
+		if _, clusters, _ := identify(o); len(clusters) > maxMembers {
+			t.Errorf("%d members are read", len(clusters))
+		}
+		labels, annotations := recorded(copied)
+		if n := len(labels) + len(annotations); n > maxRecordBytes/len("label:=") {
+			t.Errorf("%d keys are read", n)
+		}
+		s.settle(t)
+		s.Now = s.Now.Add(time.Hour)
+		s.settle(t)
+		if len(s.memory.unlinked) > maxRead {
+			t.Errorf("%d parts are remembered", len(s.memory.unlinked))
+		}
+	})
+}
