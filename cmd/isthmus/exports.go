@@ -54,7 +54,6 @@ type exportsView struct {
 	world   plan.World
 	plan    *plan.Plan // nil: not all has been read yet. A state may also be one of adminapi.Export's
 	changes []exportChange
-	of      map[plan.ID]plan.ID // by Service, the exports that it is written for
 }
 
 // exportChange is an object that is to be written or deleted.
@@ -163,7 +162,7 @@ func (e *exporter) world() (plan.World, bool) {
 
 // look makes a plan of what there is now, as the writer does. It is not called by two goroutines at a time.
 func (e *exporter) look() *exportsView {
-	v := &exportsView{writer: adminapi.ExportsWriter{Mode: exportsPlan}, of: make(map[plan.ID]plan.ID)}
+	v := &exportsView{writer: adminapi.ExportsWriter{Mode: exportsPlan}}
 	why := func(*exports.Change) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
 	if e.writer != nil {
 		v.writer, why = e.writer.Status(), e.writer.Trouble
@@ -180,12 +179,6 @@ func (e *exporter) look() *exportsView {
 	if v.writer.MCS = v.world.MCSVersion; v.writer.MCS == "" && v.world.ServiceExports {
 		v.writer.MCS = "none"
 	}
-	for i := range v.plan.Services {
-		v.of[v.plan.Services[i].ID] = v.plan.Services[i].Of
-	}
-	for _, u := range v.plan.Delete {
-		v.of[u.ID] = u.Of
-	}
 	troubles := make(map[exports.Object]trouble) // of what is to be changed, of each object the worst
 	for _, c := range exports.Changes(v.world, v.plan) {
 		var of trouble
@@ -199,7 +192,10 @@ func (e *exporter) look() *exportsView {
 	}
 	for i := range v.plan.Verdicts {
 		of := &v.plan.Verdicts[i]
-		worst := troubles[exports.Object{Kind: exports.Service, ID: of.Object}]
+		var worst trouble
+		if of.Object != of.Export { // else it is a headless ServiceImport
+			worst = troubles[exports.Object{Kind: exports.Service, ID: of.Object}]
+		}
 		if of.Kind == plan.Import {
 			for _, kind := range []string{exports.ServiceImport, exports.ServiceExport} {
 				if t := troubles[exports.Object{Kind: kind, ID: of.Export}]; t.over(worst) && (kind == exports.ServiceImport || of.Cluster == "") {

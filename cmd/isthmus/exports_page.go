@@ -63,7 +63,7 @@ func newExportsPage(v *exportsView, names []string) *adminapi.Exports {
 	left := maxChangeBytes
 	for _, c := range v.plan.Conflicts {
 		switch {
-		case !about(c.Object, v.of[c.Object]):
+		case !about(c.Object, c.Of):
 		case left <= 0:
 			page.MoreConflicts++
 		default:
@@ -84,7 +84,11 @@ func newExportsPage(v *exportsView, names []string) *adminapi.Exports {
 		}
 	}
 	for id, o := range v.world.Services {
-		if v.world.Marked(o) && about(id, v.of[id]) {
+		if !v.world.Marked(o) {
+			continue
+		}
+		of, known := plan.WrittenFor(o)
+		if about(id) || known && about(of) {
 			page.Written = append(page.Written, id.String())
 		}
 	}

@@ -221,7 +221,7 @@ func TestExportsPageOfImports(t *testing.T) {
 	e.options.sources.serviceExports, e.options.clusterName = true, "local"
 	for version, want := range map[string][]string{
 		"":        {"none", "local import shop/web-clusterset no serviceimports", "west import shop/web-clusterset no serviceimports"},
-		"v1beta1": {"v1beta1", "local import shop/web-clusterset would be written", "west import shop/web-clusterset would be written", "create ServiceImport shop/web", "status ServiceExport shop/web"},
+		"v1beta1": {"v1beta1", "local import shop/web-clusterset would be written", "west import shop/web-clusterset would be written", "create Service shop/web-clusterset", "create ServiceImport shop/web", "status ServiceExport shop/web"},
 	} {
 		store.MCSVersion, store.Imports = version, make(map[plan.ID]*plan.ServiceImport)
 		e.store = store
@@ -257,5 +257,83 @@ func TestExportFields(t *testing.T) {
 		if got := exportFields(c.of, c.status); !maps.Equal(got, c.want) {
 			t.Errorf("%+v: %q, want %q", c.of, got, c.want)
 		}
+	}
+}
+
+// TestExportsPageOfOneName: what the page shows of one export does not depend on whether a Service is written for it.
+func TestExportsPageOfOneName(t *testing.T) {
+	web := plan.ID{Namespace: "shop", Name: "web"}
+	written := func(service string) *plan.Service {
+		o := shopService(service, 80, map[string]string{"isthmus.io/written-by": "linkerd"})
+		o.Annotations = map[string]string{"isthmus.io/written-as": "Service shop/" + service, "multicluster.linkerd.io/remote-discovery": "web@west"}
+		return o
+	}
+	for name, c := range map[string]struct {
+		change func(store *exported)
+		states []string
+		object string // of the conflict
+	}{
+		"headless": {func(store *exported) {
+			for i := range store.Clusters[1:] {
+				store.Clusters[i+1].Exports[0].Service.ClusterIPs = []string{"None"}
+			}
+			store.Clusters[1].Exports[0].Exported.Labels = map[string]string{"team": "a"}
+		}, []string{"shop/web would be written", "shop/web would be written"}, "shop/web"},
+		"taken": {func(store *exported) {
+			store.Services[plan.ID{Namespace: "shop", Name: "web-clusterset"}] = shopService("web-clusterset", 80, nil)
+		}, []string{"shop/web-clusterset taken", "shop/web-clusterset taken"}, "shop/web-clusterset"},
+		"ServiceImport taken": {func(store *exported) {
+			store.Imports[web] = &plan.ServiceImport{ID: web}
+		}, []string{"shop/web-clusterset taken", "shop/web-clusterset taken"}, "shop/web-clusterset"},
+		"left to Linkerd": {func(store *exported) {
+			for i := range store.Clusters[1:] {
+				c := &store.Clusters[i+1]
+				c.Lease, c.Exports[0].Exported, c.Exports[0].Federated = plan.Held, nil, true
+			}
+		}, []string{"shop/web-federated left to linkerd", "shop/web-federated left to linkerd"}, "shop/web-federated"},
+		"no usable port": {func(store *exported) {
+			for i := range store.Clusters[1:] {
+				store.Clusters[i+1].Exports[0].Service.Ports[0].Number = 0
+			}
+			store.Clusters[1].Exports[0].Exported.Labels = map[string]string{"team": "a"}
+		}, []string{"shop/web-clusterset no usable port", "shop/web-clusterset no usable port"}, "shop/web-clusterset"},
+		"left to Linkerd, and written before": {func(store *exported) {
+			store.Services[plan.ID{Namespace: "shop", Name: "web-federated"}] = written("web-federated")
+			for i := range store.Clusters[1:] {
+				c := &store.Clusters[i+1]
+				c.Lease, c.Exports[0].Exported, c.Exports[0].Federated = plan.Held, nil, true
+			}
+		}, []string{"shop/web-federated left to linkerd", "shop/web-federated left to linkerd"}, "shop/web-federated"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := exportingShop()
+			store.MCSVersion, store.Imports, store.Services = "v1beta1", make(map[plan.ID]*plan.ServiceImport), make(map[plan.ID]*plan.Service)
+			for i, number := range []uint16{80, 8080} {
+				store.Clusters[i+1].Exports = []plan.Export{{ID: web, Service: shopService("web", number, nil), Exported: &plan.ServiceExport{UID: "u"}}}
+			}
+			c.change(&store)
+			e := testExporter(store)
+			e.options.sources.serviceExports, e.options.clusterName = true, "local"
+			v := e.look()
+			all := newExportsPage(v, []string{"shop/"})
+			for _, name := range []string{"web", "shop/web", c.object} {
+				if got := newExportsPage(v, []string{name}); !reflect.DeepEqual(got, all) {
+					t.Errorf("of %s:\n%+v, of the namespace:\n%+v", name, got, all)
+				}
+			}
+			var states []string
+			for _, x := range all.Exports {
+				states = append(states, x.Object+" "+x.State)
+			}
+			if !slices.Equal(states, c.states) {
+				t.Errorf("states %q, want %q", states, c.states)
+			}
+			if len(all.Conflicts) == 0 || all.Conflicts[0].Object != c.object {
+				t.Errorf("conflicts %+v, want some of %s", all.Conflicts, c.object)
+			}
+			if len(all.Written) != len(store.Services) && name != "taken" {
+				t.Errorf("written: %q", all.Written)
+			}
+		})
 	}
 }

@@ -79,7 +79,7 @@ func (w *world) exportsExpected() (services, imports map[string]members, err err
 			}
 		}
 	}
-	maps.DeleteFunc(services, func(name string, _ members) bool { return len(validation.IsDNS1035Label(name)) > 0 })
+	maps.DeleteFunc(services, func(name string, _ members) bool { return len(validation.IsDNS1123Label(name)) > 0 })
 	return services, imports, nil
 }
 

@@ -53,7 +53,7 @@ type Export struct {
 	Cluster string    `json:"cluster"`
 	Export  string    `json:"export"`           // its name, in its cluster
 	Kind    string    `json:"kind"`             // mirror, federated, or import: a ServiceImport with its Service
-	Object  string    `json:"object"`           // the Service that it is written as, or would be
+	Object  string    `json:"object"`           // the Service that it is written as, or would be; of a headless ServiceImport, the ServiceImport
 	State   string    `json:"state"`            // one of those that docs/exports.md lists
 	Detail  string    `json:"detail,omitempty"` // in words
 	Until   time.Time `json:"until,omitzero"`   // when the state ends by itself; zero: never
@@ -69,7 +69,7 @@ const (
 
 // ExportConflict is what exports of one name differ in.
 type ExportConflict struct {
-	Object  string `json:"object"` // the Service that they are written as
+	Object  string `json:"object"` // as of an Export
 	Kind    string `json:"kind"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`

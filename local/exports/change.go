@@ -48,6 +48,7 @@ type Change struct {
 	// Before and After are each a *plan.Service, a *plan.ServiceImport or a []metav1.Condition; nil: there is none.
 	Before, After any
 
+	waits   bool          // for an object that is to be written first
 	turn    string        // by which writes take turns
 	content func() string // differs for what is to be different
 	known   func() string // differs for what is there; nil: the API keeps all that is written
@@ -79,7 +80,7 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 		want := &p.Services[i]
 		have := world.Services[want.ID]
 		if next, differs := want.Over(have); differs {
-			c := Change{Object: Object{Kind: Service, ID: want.ID}, Verb: Create, Of: want.Of, For: want.Kind, After: &next, turn: want.Turn, content: want.Content}
+			c := Change{Object: Object{Kind: Service, ID: want.ID}, Verb: Create, Of: want.Of, For: want.Kind, After: &next, waits: want.Waits, turn: want.Turn, content: want.Content}
 			if have != nil {
 				c.Verb, c.Before = Update, have
 			}

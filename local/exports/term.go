@@ -55,7 +55,8 @@ func (t *term) pass() writes.Pass[Object] {
 		o, of := t.loop.History(c.Object), exportsFor{c.Of, c.For == plan.Import}
 		failing[of] = failing[of] || c.Verb != Delete && 0 < o.Failures && o.Failures < failuresDelay
 		one := writes.Task[Object]{Key: c.Object, Turn: c.turn, Within: c.Namespace, Passing: c.Verb == Delete}
-		if waits := c.Verb == Delete && failing[of]; !waits && !isLeft(&o, &c) { // nothing goes before what is to be in its place is there
+		waits := c.waits || c.Verb == Delete && failing[of] // nothing goes before what is to be in its place is there
+		if !waits && !isLeft(&o, &c) {
 			one.Do = func(context.Context) writes.Outcome { return t.write(&c, &o) }
 		}
 		pass.Tasks = append(pass.Tasks, one)

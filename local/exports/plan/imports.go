@@ -20,11 +20,12 @@ const (
 	headless     = "Headless"
 )
 
-// wantImport adds the ServiceImport of a group, and its derived Service. That one is wanted once the ServiceImport is
-// there, which owns it, and the ServiceImport has its IPs once it has some. Where its name is taken a ServiceImport that is there has none.
+// wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits until its owner, the ServiceImport, exists.
+// The ServiceImport gets its IPs once the derived Service has some. If another object has the derived Service's name, a ServiceImport that
+// exists has no IPs.
 func (m *maker) wantImport(one *merged) {
 	have, derived := m.Imports[one.of], m.Services[one.target()]
-	if held := !slices.ContainsFunc(one.parts, func(p *part) bool { return p.state != OnHold }); held && (have == nil || derived == nil && !one.headless) {
+	if held := !slices.ContainsFunc(one.parts, func(p *part) bool { return p.state != OnHold }); held && (have == nil || derived == nil && !m.headless[one.group]) {
 		return // what goes is not made anew
 	}
 	w := WantedImport{ID: one.of, Turn: m.turn(one.parts, one.group), settings: m.Settings, metadata: one.metadata, kind: m.typeOf(one, have), clusters: m.exporters(one)}
@@ -50,7 +51,7 @@ func (m *maker) wantImport(one *merged) {
 		w.ready = condition("Ready", true, "Ready", "")
 	}
 	m.out.Imports = append(m.out.Imports, w)
-	if have != nil && one.taken == "" {
+	if one.taken == "" {
 		m.wantDerived(one, have, &w)
 	}
 }
@@ -89,11 +90,16 @@ func families(ips []string) (all []string) {
 	return all
 }
 
+// wantDerived adds the derived Service of a ServiceImport. owner is that ServiceImport as it exists, or nil.
 func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport) {
 	w := m.service(one)
-	w.owner = owner.UID
+	if owner != nil {
+		w.owner = owner.UID
+	} else {
+		w.Waits = true
+	}
 	w.metadata.labels[importLabel] = one.of.Name
-	discover(w.metadata.annotations, one)
+	m.discover(w.metadata.annotations, one)
 	w.metadata.copies.labels = of.metadata.copies.labels
 	if one.deciding != nil {
 		w.metadata.copies.annotations = copyOf(one.deciding.export.Service, one.deciding.cluster == "").annotations
@@ -168,7 +174,7 @@ func (m *maker) conditions() {
 	found := make(map[ID][]Conflict)
 	for _, c := range m.out.Conflicts {
 		if c.Kind == Import {
-			found[c.Object] = append(found[c.Object], c)
+			found[c.Of] = append(found[c.Of], c)
 		}
 	}
 	for i := range own.Exports {
@@ -177,7 +183,7 @@ func (m *maker) conditions() {
 			continue
 		}
 		g := group{kind: Import, of: e.ID}
-		want := exportConditions(m.verdicts[gone{g, ""}], e, found[g.target()])
+		want := exportConditions(m.verdicts[gone{g, ""}], e, found[e.ID])
 		if slices.ContainsFunc(m.parts[g], func(p *part) bool { return p.export == nil }) {
 			keepConflict(want, e.Exported.Conditions)
 		}
@@ -242,7 +248,7 @@ func (m *maker) differences(one *merged) (all []Conflict) {
 			used = m.typeOf(one, m.Imports[one.of])
 		}
 		if text := differing(field, cmp.Or(used, "none"), used, by); text != "" {
-			all = append(all, Conflict{one.target(), Import, reason, text})
+			all = append(all, Conflict{Reason: reason, Message: text})
 		}
 	}
 	add("TypeConflict", "type", importType)

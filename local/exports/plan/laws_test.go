@@ -120,9 +120,15 @@ func TestLaws(t *testing.T) {
 			s.step(t, theirs)
 			before := maps.Clone(s.Services)
 			inAnyOrder(t, s.World, s.memory)
+			planned := s.planned()
 			fails := rapid.SampledFrom([]string{"nothing", "nothing", "put", "import", "delete", "delete import"}).Draw(t, "fails")
 			s.refuse = func(write string) bool { return strings.HasPrefix(write, fails+" ") }
 			s.settleIn(t)
+			for _, write := range s.writes {
+				if object := writtenObject(write); fails == "nothing" && !planned[object] {
+					t.Fatalf("%s was written and not planned: %q", object, s.writes)
+				}
+			}
 			for id, o := range before {
 				switch now := s.Services[id]; {
 				case theirs[id] && now != o:
@@ -154,6 +160,81 @@ func (s *sim) settleIn(t *rapid.T) {
 			t.Fatalf("plans do not come to rest: %q", s.writes)
 		}
 	}
+}
+
+// planned returns the objects that the first plan shows as changing, as writtenObject names them.
+func (s *sim) planned() map[string]bool {
+	all := make(map[string]bool)
+	p, _ := Make(s.World, s.memory)
+	for i := range p.Services {
+		w := &p.Services[i]
+		if _, differs := w.Over(s.Services[w.ID]); differs {
+			all[w.ID.String()] = true
+			if w.Kind == Import {
+				all["import "+w.Of.String()] = true // its IPs follow
+			}
+		}
+	}
+	for i := range p.Imports {
+		w := &p.Imports[i]
+		if _, differs, status := w.Over(s.Imports[w.ID]); differs || status {
+			all["import "+w.ID.String()] = true
+		}
+	}
+	for _, u := range p.Delete {
+		all[u.ID.String()] = true
+	}
+	for _, u := range p.DeleteImports {
+		all["import "+u.ID.String()] = true
+	}
+	return all
+}
+
+// writtenObject returns the object of a write: "NAMESPACE/NAME" for a Service, "import NAMESPACE/NAME" for a ServiceImport.
+func writtenObject(write string) string {
+	return strings.TrimPrefix(strings.TrimPrefix(write, "delete "), "put ")
+}
+
+// TestUnknownClusters: a cluster whose exports are not known causes no write, and neither does its return with the same exports.
+func TestUnknownClusters(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := newSim()
+		for i, name := range []string{"", "east", "north", "west"} {
+			c := newSim(cluster(name, drawExports(t)...)).Clusters[0]
+			c.Age = start.Add(time.Duration(i) * time.Second)
+			s.Clusters = append(s.Clusters, c)
+		}
+		s.settleIn(t)
+		s.Now = s.Now.Add(time.Minute)
+		s.settleIn(t)
+
+		before := s.Clusters
+		s.Clusters = nil
+		for _, c := range before {
+			fate := rapid.SampledFrom([]string{"known", "unseen", "unreadable", "unlinked"}).Draw(t, "fate")
+			switch {
+			case fate == "unseen":
+				c.Seen, c.SeenServiceExports, c.Exports = false, false, nil
+			case fate == "unreadable" && c.Name != "":
+				c = Cluster{Name: c.Name, Age: c.Age, Joins: Unreadable}
+			case fate == "unlinked" && c.Name != "":
+				continue
+			}
+			s.Clusters = append(s.Clusters, c)
+		}
+		if rapid.Bool().Draw(t, "another leader") {
+			s.memory = Memory{}
+		}
+		s.settleIn(t)
+		if len(s.writes) > 0 {
+			t.Fatalf("written while clusters are not known: %q (%s)", s.writes, s.states())
+		}
+		s.Clusters = before
+		s.settleIn(t)
+		if len(s.writes) > 0 {
+			t.Fatalf("written once they are known again: %q (%s)", s.writes, s.states())
+		}
+	})
 }
 
 // inAnyOrder makes the plan of a world whose lists are in another order.

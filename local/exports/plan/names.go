@@ -59,10 +59,11 @@ func (g group) target() ID {
 	return ID{g.of.Namespace, name}
 }
 
-const maxName = validation.DNS1035LabelMaxLength
+const maxName = validation.DNS1123LabelMaxLength
 
-// usable reports whether a Service may have that name.
-func usable(name string) bool { return len(validation.IsDNS1035Label(name)) == 0 }
+// usable reports whether a Service may have that name. API servers accept a leading digit from Kubernetes 1.36 on, by default. An older
+// one refuses the write.
+func usable(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
 // validKey reports whether the API takes a label or annotation of that key. To judge one in whole that is very long takes long.
 func validKey(key string) bool { return len(key) < 320 && len(validation.IsQualifiedName(key)) == 0 }
@@ -123,6 +124,13 @@ func ImportOf(id ID, labels map[string]string) string {
 		return ""
 	}
 	return name
+}
+
+// WrittenFor returns the exports for which a Service with the mark was written. It returns false if the Service does not say so, because
+// somebody has changed it.
+func WrittenFor(o *Service) (ID, bool) {
+	g, _, ok := identify(o)
+	return g.of, ok
 }
 
 // identify returns what a Service that is written was written for, and the clusters that have a part in

@@ -35,10 +35,11 @@ type Verdict struct {
 	Cluster string // empty: the own one
 	Export  ID
 	Kind    Kind
-	Object  ID // the Service that it is written as
-	State   State
-	Detail  string    // may be empty
-	Until   time.Time // when the state ends by itself; zero: never
+	// Object is the Service that the export is written as. For a headless ServiceImport, which has no Service, Object is the ServiceImport.
+	Object ID
+	State  State
+	Detail string    // may be empty
+	Until  time.Time // when the state ends by itself; zero: never
 }
 
 // State is one of a fixed set of words.
@@ -64,7 +65,8 @@ const (
 
 // Conflict is what exports of one name differ in.
 type Conflict struct {
-	Object  ID
+	Of      ID // the exports
+	Object  ID // as of a Verdict
 	Kind    Kind
 	Reason  string
 	Message string
@@ -81,6 +83,7 @@ type maker struct {
 	unlinked      map[group][]string // clusters that are not linked, and that only objects name
 	unplaced      map[gone]bool      // parts that stay in what is written, and have no place in the limits
 	frozen        map[group]bool     // what is written for them is left as it is
+	headless      map[group]bool     // ServiceImports by whether they need no Service
 	unknown       []*Service         // with the mark, but without what they were written for
 	verdicts      map[gone]Verdict   // one for each part
 	out           Plan
@@ -99,7 +102,7 @@ type part struct {
 func Make(w World, before Memory) (*Plan, Memory) {
 	m := &maker{
 		World: w, before: before, after: newMemory(), clusters: make(map[string]*Cluster),
-		have: make(map[group]*holders), parts: make(map[group][]*part), verdicts: make(map[gone]Verdict),
+		have: make(map[group]*holders), parts: make(map[group][]*part), headless: make(map[group]bool), verdicts: make(map[gone]Verdict),
 		read: make(map[group][]*part), unlinked: make(map[group][]string), unplaced: make(map[gone]bool), frozen: make(map[group]bool),
 	}
 	for i := range w.Clusters {
@@ -114,7 +117,8 @@ func Make(w World, before Memory) (*Plan, Memory) {
 	m.limit()
 	m.write()
 	m.out.Verdicts = make([]Verdict, 0, len(m.verdicts))
-	for _, v := range m.verdicts {
+	for what, v := range m.verdicts {
+		v.Object = m.object(what.group)
 		m.out.Verdicts = append(m.out.Verdicts, v)
 	}
 	slices.SortFunc(m.out.Verdicts, func(a, b Verdict) int {
@@ -232,6 +236,10 @@ func (m *maker) offers(c *Cluster) {
 	for i := range c.Exports {
 		e := &c.Exports[i]
 		for _, g := range m.groups(c, e) {
+			if g.kind == Import && e.Service != nil {
+				others, known := m.headless[g]
+				m.headless[g] = e.Service.Headless() && (others || !known)
+			}
 			state, detail := m.judge(c, e, g)
 			if state == Written {
 				m.parts[g] = append(m.parts[g], &part{cluster: c.Name, link: c, export: e, state: Written})
@@ -314,9 +322,18 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 	return c.Allow.allows(g.of.Namespace)
 }
 
+// verdict records what becomes of a part. Make sets the Object once the types of all ServiceImports are decided.
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
-	m.verdicts[gone{g, cluster}] = Verdict{cluster, g.of, g.kind, g.target(), s, detail, until}
+	m.verdicts[gone{g, cluster}] = Verdict{Cluster: cluster, Export: g.of, Kind: g.kind, State: s, Detail: detail, Until: until}
 	m.due(until)
+}
+
+// object returns the object by which a group is shown: its Service, or the ServiceImport if that is headless.
+func (m *maker) object(g group) ID {
+	if m.headless[g] {
+		return g.of
+	}
+	return g.target()
 }
 
 func (m *maker) due(at time.Time) {

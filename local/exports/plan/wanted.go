@@ -54,6 +54,7 @@ type WantedService struct {
 	Kind     Kind
 	Of       ID     // the exports
 	Turn     string // by which writes take turns: a cluster, empty for the local one, or SharedTurn
+	Waits    bool   // the ServiceImport that is to own it does not exist yet, so it is planned but not written yet
 	settings Settings
 	group    group
 	metadata metadata
@@ -111,7 +112,7 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if w.owner != "" {
 		next.OwnerKind, next.OwnerName, next.OwnerUID = "ServiceImport", w.Of.Name, w.owner
 	}
-	return next, have == nil || !equality.Semantic.DeepEqual(&next, have)
+	return next, have == nil || w.Waits || !equality.Semantic.DeepEqual(&next, have)
 }
 
 // WantedImport is a ServiceImport as it is to be.

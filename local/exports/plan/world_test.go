@@ -91,7 +91,7 @@ func (s *sim) pass() bool {
 	for i := range s.last.Services {
 		w := &s.last.Services[i]
 		next, differs := w.Over(s.Services[w.ID])
-		if !differs || s.refused("put "+w.ID.String()) {
+		if w.Waits || !differs || s.refused("put "+w.ID.String()) {
 			continue
 		}
 		if next.UID == "" {

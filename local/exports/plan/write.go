@@ -14,15 +14,14 @@ import (
 // merged is what the parts of a group make together.
 type merged struct {
 	group
-	headless  bool   // a ServiceImport that needs no Service
 	taken     string // why the name of a ServiceImport's Service is; empty: it is not
 	parts     []*part
 	known     []*part // those whose exports are known
 	deciding  *part   // the first of these; nil: there is none
 	ports     []Port
-	metadata  metadata // what is copied
-	conflicts []Conflict
-	refused   []string // what of the parts can't be used
+	metadata  metadata   // what is copied
+	conflicts []Conflict // each with its Reason and Message
+	refused   []string   // what of the parts can't be used
 }
 
 // write decides on each group that has a part, or had one.
@@ -30,7 +29,12 @@ func (m *maker) write() {
 	var wanted []*merged
 	for _, g := range slices.SortedFunc(maps.Keys(m.parts), compareGroups) {
 		one := m.merge(g)
-		one.headless = g.kind == Import && m.typeOf(one, m.Imports[g.of]) == headless
+		if g.kind == Import {
+			m.headless[g] = m.typeOf(one, m.Imports[g.of]) == headless
+		}
+		for i := range one.conflicts {
+			one.conflicts[i].Of, one.conflicts[i].Object, one.conflicts[i].Kind = g.of, m.object(g), g.kind
+		}
 		wanted = append(wanted, one)
 	}
 	owners := m.names(wanted)
@@ -38,7 +42,7 @@ func (m *maker) write() {
 		g, why := one.group, strings.Join(legible.First(one.refused, mostRefused), "; ")
 		m.out.Conflicts = append(m.out.Conflicts, one.conflicts...)
 		state, detail := m.place(one, owners[g.target()])
-		if state == Written && !one.headless && len(one.ports) == 0 {
+		if state == Written && !m.headless[g] && len(one.ports) == 0 {
 			state, detail = NoPort, why
 			if o := m.Services[g.target()]; o != nil && m.Marked(o) {
 				one.ports = firstPorts(o.Ports) // members that have gone do not stay for that
@@ -123,7 +127,7 @@ func (m *maker) names(wanted []*merged) map[ID]group {
 	owners := make(map[ID]group)
 	for _, one := range wanted {
 		g := one.group
-		if now, ok := owners[g.target()]; !one.headless && (!ok || m.wins(g, now)) {
+		if now, ok := owners[g.target()]; !m.headless[g] && (!ok || m.wins(g, now)) {
 			owners[g.target()] = g
 		}
 	}
@@ -161,7 +165,7 @@ func (m *maker) place(one *merged, owner group) (s State, detail string) {
 			return Taken, "the ServiceImport is somebody else's: it was written by " + cmp.Or(legible.Beginning(o.Manager, legible.Short), "another controller")
 		case o != nil && o.Deleting:
 			return Waiting, "the ServiceImport is being deleted"
-		case one.headless:
+		case m.headless[g]:
 			return Written, ""
 		}
 	}
@@ -252,7 +256,7 @@ func (m *maker) merge(g group) *merged {
 	}
 	one.refused = append(one.refused, one.metadata.copies.refused...)
 	for _, text := range conflicts(one.ports, all, g.kind == Import) {
-		one.conflicts = append(one.conflicts, Conflict{g.target(), g.kind, "PortConflict", text})
+		one.conflicts = append(one.conflicts, Conflict{Reason: "PortConflict", Message: text})
 	}
 	one.ports = named(one.ports)
 	return one
@@ -306,7 +310,7 @@ func (m *maker) want(one *merged) {
 		w.metadata.inherited, w.adopts = inherited(have, one.known), have
 	}
 	if one.kind == Federated {
-		discover(w.metadata.annotations, one)
+		m.discover(w.metadata.annotations, one)
 	} else {
 		maps.Copy(w.metadata.labels, map[string]string{clusterLabel: one.cluster, remoteDiscovery: one.cluster, remoteService: one.of.Name})
 		w.metadata.annotations[versionKey] = "0"
@@ -331,17 +335,55 @@ func (m *maker) mark(kind string, id ID) (labels, annotations map[string]string)
 	return map[string]string{markLabel: m.Controller}, map[string]string{markAnnotation: kind + " " + id.String()}
 }
 
-// discover sets the annotations that name the members, in the order in which they decide.
-func discover(annotations map[string]string, one *merged) {
+// discover sets the annotations that name the members.
+func (m *maker) discover(annotations map[string]string, one *merged) {
+	if slices.ContainsFunc(one.parts, func(p *part) bool { return p.cluster == "" }) {
+		annotations[localDiscovery] = one.of.Name
+	}
 	var remote []string
-	for _, p := range one.parts {
-		if p.cluster == "" {
-			annotations[localDiscovery] = one.of.Name
-		} else {
-			remote = append(remote, one.of.Name+"@"+p.cluster)
-		}
+	for _, cluster := range m.remoteOrder(one) {
+		remote = append(remote, one.of.Name+"@"+cluster)
 	}
 	if len(remote) > 0 {
 		annotations[remoteDiscovery] = strings.Join(remote, ",")
 	}
+}
+
+// remoteOrder returns the links that are members, in the order in which they decide. While the exports of a cluster are not known, nobody
+// knows where it belongs. It then stays behind the same member as in the Service that exists, so that the order does not change twice.
+func (m *maker) remoteOrder(one *merged) (names []string) {
+	known := make(map[string]bool) // the links that are members, by whether their exports are known
+	for _, p := range one.parts {
+		if p.cluster == "" {
+			continue
+		}
+		known[p.cluster] = p.export != nil
+		if p.export != nil {
+			names = append(names, p.cluster)
+		}
+	}
+	if len(names) == len(known) {
+		return names
+	}
+	if o := m.Services[one.target()]; o != nil {
+		_, written, _ := identify(o)
+		previous := ""
+		for _, name := range written {
+			isKnown, isMember := known[name]
+			if !isMember {
+				continue
+			}
+			if !isKnown {
+				names = slices.Insert(names, slices.Index(names, previous)+1, name)
+				known[name] = true
+			}
+			previous = name
+		}
+	}
+	for _, p := range one.parts {
+		if isKnown, isMember := known[p.cluster]; isMember && !isKnown {
+			names = append(names, p.cluster)
+		}
+	}
+	return names
 }
