@@ -7,6 +7,32 @@ import (
 	"strings"
 )
 
+// mostClashes is how many pairs of links are named.
+const mostClashes = 10
+
+// NameClashes returns a text for each pair of links in which one name ends in the other one, at most mostClashes. Some mirrors of the link
+// with the shorter name get no name then.
+func NameClashes(links []string) (texts []string) {
+	is := make(map[string]bool)
+	for _, name := range links {
+		is[name] = true
+	}
+	for _, long := range slices.Sorted(maps.Keys(is)) {
+		for i := 1; i < len(long); i++ {
+			short := long[i:]
+			if long[i-1] != '-' || i == 1 || !is[short] {
+				continue
+			}
+			if len(texts) == mostClashes {
+				return texts
+			}
+			texts = append(texts, fmt.Sprintf("links %s and %s: a Service NAME-%s of %s gets no mirror, because the name NAME-%s belongs to %s",
+				short, long, long[:i-1], short, long, long))
+		}
+	}
+	return texts
+}
+
 // checkExports reports what is not written of what clusters export, and why.
 func (s *Seen) checkExports(r *report) {
 	x := s.Clusters.Exports
@@ -46,6 +72,13 @@ func (s *Seen) checkExports(r *report) {
 	}
 	for _, note := range x.Notes {
 		add(Unchecked, note, "where Linkerd's multicluster extension is installed: kubectl apply -k manifests/install/exports/linkerd")
+	}
+	var links []string
+	for _, c := range s.Clusters.Clusters {
+		links = append(links, c.Cluster)
+	}
+	for _, text := range NameClashes(links) {
+		add(Warning, text, "link one of the clusters under another name, or do not export such Services by remote-discovery")
 	}
 	for _, state := range slices.Sorted(maps.Keys(x.Unwritten)) {
 		add(Warning, fmt.Sprintf("exports that are not written: %s: %s", state, strings.Join(x.Unwritten[state], "; ")),

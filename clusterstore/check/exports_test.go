@@ -34,6 +34,31 @@ func TestExports(t *testing.T) {
 	}
 }
 
+// TestNameClashes: check names links whose mirrors can ask for one name.
+func TestNameClashes(t *testing.T) {
+	seen := Seen{Clusters: adminapi.Clusters{Exports: &adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on"}}}}
+	for _, name := range []string{"west", "eu-west", "eu-west", "east", "-west", "northwest"} {
+		seen.Clusters.Clusters = append(seen.Clusters.Clusters, adminapi.Cluster{Cluster: name})
+	}
+	var got []string
+	for _, r := range Judge(seen) {
+		if r.Check == Exports && r.Level == Warning {
+			got = append(got, r.Text)
+		}
+	}
+	want := []string{"links west and eu-west: a Service NAME-eu of west gets no mirror, because the name NAME-eu-west belongs to eu-west"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	var many []string
+	for name := "a"; len(name) < 100; name += "-a" {
+		many = append(many, name)
+	}
+	if got := NameClashes(many); len(got) != mostClashes {
+		t.Errorf("%d of many", len(got))
+	}
+}
+
 // TestExportsForbidden: a right to ServiceImports that the gateway has been refused is named.
 func TestExportsForbidden(t *testing.T) {
 	seen := Seen{Clusters: adminapi.Clusters{Exports: &adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}}}}

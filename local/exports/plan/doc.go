@@ -11,7 +11,8 @@
 // What callers may rely on:
 //
 //   - What is wanted depends on what is exported and what is there, not on the order in which that came
-//     about, with three exceptions: of several exports that want one name the one that has it keeps it,
+//     about, with three exceptions: of several kinds of objects that want one name the one that has it keeps it
+//     (among mirrors, link names decide),
 //     a ServiceImport that is a minute old keeps its type and ports while an export has them, and
 //     what is held back for a time is in the [Memory].
 //   - No object without the mark ([Settings.Marked]) is ever changed or deleted, except Services that

@@ -29,6 +29,10 @@ type Memory struct {
 	unlinked map[gone]time.Time
 	// crowded says when this leader first saw an object with more parts of clusters that are not linked than are followed.
 	crowded map[group]time.Time
+	// links says when this leader first saw that a link was deleted. It holds all links; the time of one that exists is zero.
+	links map[string]time.Time
+	// nameless says since when the name of a mirror that exists belongs to another link.
+	nameless map[gone]time.Time
 }
 
 // loss is when a part was lost, and until when it stays. Once that is over it does not begin anew, however long it takes to remove the
@@ -51,6 +55,8 @@ func newMemory() Memory {
 		lost:     make(map[gone]loss),
 		unlinked: make(map[gone]time.Time),
 		crowded:  make(map[group]time.Time),
+		links:    make(map[string]time.Time),
+		nameless: make(map[gone]time.Time),
 	}
 }
 
@@ -70,6 +76,8 @@ func (m *maker) keepMissing() {
 			case c == nil:
 				m.unlinked[g] = append(m.unlinked[g], name)
 			case !m.allowed(c, g): // by a flag or annotation
+			case c.Joins != Unreadable && !m.ownsName(g) && (!m.knows(c, g.kind) || m.verdicts[what].State == NameRefused):
+				m.holdNameless(what)
 			case !m.knows(c, g.kind):
 				m.keep(what, Kept, time.Time{})
 			case had.marked: // what has no mark is not adopted then: place sees to it
@@ -108,7 +116,7 @@ func (m *maker) carryLosses(offered map[gone]bool) {
 	}
 	for what := range m.before.seen {
 		c := m.clusters[what.from]
-		if c != nil && !offered[what] && m.allowed(c, what.group) && m.knows(c, what.kind) {
+		if c != nil && !offered[what] && m.allowed(c, what.group) && m.knows(c, what.kind) && m.ownsName(what.group) {
 			m.lose(what)
 		}
 	}

@@ -54,7 +54,7 @@ const (
 	Taken         State = "taken"             // the name is another object's
 	Waiting       State = "waiting"           // the namespace is missing, or the object of before still goes
 	NotAllowed    State = "not allowed"       // by what is set for the link
-	NameRefused   State = "name refused"      // no Service may have it, or the link has that of the own cluster
+	NameRefused   State = "name refused"      // no Service may have it, it is another link's, or the link has that of the own cluster
 	NoPort        State = "no usable port"    // a Service has to have one
 	OverNumber    State = "over the number"   // of objects or members
 	HeadlessJoins State = "headless"          // it can't join a federated Service
@@ -108,6 +108,7 @@ func Make(w World, before Memory) (*Plan, Memory) {
 	for i := range w.Clusters {
 		m.clusters[w.Clusters[i].Name] = &w.Clusters[i]
 	}
+	m.rememberLinks()
 	m.findWritten()
 	for i := range w.Clusters {
 		m.offers(&w.Clusters[i])
@@ -241,10 +242,14 @@ func (m *maker) offers(c *Cluster) {
 				m.headless[g] = e.Service.Headless() && (others || !known)
 			}
 			state, detail := m.judge(c, e, g)
+			var until time.Time
+			if state == Written && g.kind == Mirror {
+				state, detail, until = m.judgeName(g)
+			}
 			if state == Written {
 				m.parts[g] = append(m.parts[g], &part{cluster: c.Name, link: c, export: e, state: Written})
 			} else {
-				m.verdict(g, c.Name, state, detail, time.Time{})
+				m.verdict(g, c.Name, state, detail, until)
 			}
 		}
 	}

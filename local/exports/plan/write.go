@@ -58,6 +58,9 @@ func (m *maker) write() {
 			switch {
 			case state != Written:
 				m.verdict(g, p.cluster, state, detail, p.until)
+			case p.state == NameRefused:
+				_, detail, _ := m.judgeName(g)
+				m.verdict(g, p.cluster, p.state, detail+"; the Service stays for a time", p.until)
 			default:
 				m.verdict(g, p.cluster, p.state, why, p.until)
 			}

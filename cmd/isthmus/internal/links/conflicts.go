@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/check"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
 )
@@ -97,6 +98,16 @@ func checkCluster(here, there *cluster, name string, existing *corev1.Secret, al
 		}
 	}
 	return nil
+}
+
+// warnOfClashes warns if mirrors of the new link and of another one can ask for one name.
+func warnOfClashes(w *work, name string, all []corev1.Secret) {
+	for _, s := range all {
+		other := s.Labels[clusterstore.ClusterNameLabel]
+		for _, text := range check.NameClashes([]string{name, other}) {
+			w.warn("%s", client.Printable(text))
+		}
+	}
 }
 
 // nameArgument returns a name, which any user may have written, as the argument of a command that is suggested.

@@ -73,6 +73,7 @@ func (l *linking) read(ctx context.Context, w *work) (err error) {
 	if err := checkCluster(here, there, o.name, l.existing, all); err != nil {
 		return err
 	}
+	warnOfClashes(w, o.name, all)
 	l.content = content{link: o.name, cluster: there.uid, account: chooseAccount(o.account, named(all, o.name)), server: o.chooseServer(there, l.existing), ranges: o.ranges, network: o.network}
 	l.access = newAccess(l.content.account)
 	if err := there.require(ctx, remoteRights(l.access, o.duration > 0)); err != nil {

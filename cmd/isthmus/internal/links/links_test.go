@@ -368,3 +368,17 @@ func TestDomains(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 }
+
+// TestWarnOfClashes: a new link is compared with those that are there, whichever name is the longer one.
+func TestWarnOfClashes(t *testing.T) {
+	for _, names := range [][2]string{{"west", "eu-west"}, {"eu-west", "west"}} {
+		var stderr bytes.Buffer
+		other := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterstore.ClusterNameLabel: names[1]}}}
+		same := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterstore.ClusterNameLabel: names[0]}}}
+		warnOfClashes(&work{p: cli.Process{Name: "isthmus", Stderr: &stderr}}, names[0], []corev1.Secret{other, same})
+		const want = "a Service NAME-eu of west gets no mirror, because the name NAME-eu-west belongs to eu-west"
+		if got := stderr.String(); strings.Count(got, want) != 1 {
+			t.Errorf("link %s: %q", names[0], got)
+		}
+	}
+}
