@@ -13,7 +13,7 @@
 //   - What is wanted depends on what is exported and what is there, not on the order in which that came
 //     about, with three exceptions: of several kinds of objects that want one name the one that has it keeps it
 //     (among mirrors, link names decide),
-//     a ServiceImport that is a minute old keeps its type and ports while an export has them, and
+//     a ServiceImport that is a minute old keeps its type and ports against younger exports and newcomers, and
 //     what is held back for a time is in the [Memory].
 //   - No object without the mark ([Settings.Marked]) is ever changed or deleted, except Services that
 //     Linkerd's service mirror wrote and no longer minds, which are adopted.

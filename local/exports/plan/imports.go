@@ -28,7 +28,7 @@ func (m *maker) wantImport(one *merged) {
 	if held := !slices.ContainsFunc(one.parts, func(p *part) bool { return p.state != OnHold }); held && (have == nil || derived == nil && !m.headless[one.group]) {
 		return // what goes is not made anew
 	}
-	w := WantedImport{ID: one.of, Turn: m.turn(one.parts, one.group), settings: m.Settings, metadata: one.metadata, kind: m.typeOf(one, have), clusters: m.exporters(one)}
+	w := WantedImport{ID: one.of, Turn: m.turn(one.parts, one.group), settings: m.Settings, metadata: one.metadata, kind: one.importType, clusters: m.exporters(one)}
 	w.metadata.labels, w.metadata.annotations = m.mark("ServiceImport", w.ID)
 	if one.deciding != nil && !one.metadata.keep {
 		traffic := one.deciding.export.Service.Traffic.usable()
@@ -114,20 +114,7 @@ func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport)
 	m.out.Services = append(m.out.Services, w)
 }
 
-// typeOf returns the type of a ServiceImport: that of the deciding export, unless it is old enough to keep its own while an
-// export has that, or one that is not known may.
-func (m *maker) typeOf(one *merged, have *ServiceImport) string {
-	if have != nil && (one.deciding == nil || m.settled(one.of)) {
-		if len(one.known) < len(one.parts) || slices.ContainsFunc(one.known, func(p *part) bool { return importType(p.export) == have.Type }) {
-			return have.Type
-		}
-	}
-	if one.deciding == nil {
-		return clusterSetIP
-	}
-	return importType(one.deciding.export)
-}
-
+// importType returns the type that an export asks for.
 func importType(e *Export) string {
 	if e.Service.Headless() {
 		return headless
@@ -210,12 +197,12 @@ const maxMessage = 8 << 10
 
 // exportConditions follow KEP-1645.
 func exportConditions(v Verdict, e *Export, found []Conflict) []metav1.Condition {
-	if v.State == Invalid {
+	if why := e.invalid(); why != "" { // also while its part is held
 		reason := "InvalidServiceType"
-		if e.Service == nil || e.Service.Deleting {
+		if e.serviceMissing() {
 			reason = "NoService"
 		}
-		return []metav1.Condition{condition("Valid", false, reason, v.Detail), condition("Ready", false, "Pending", "the ServiceExport is not valid")}
+		return []metav1.Condition{condition("Valid", false, reason, why), condition("Ready", false, "Pending", "the ServiceExport is not valid")}
 	}
 	message := "the ServiceImport is " + string(v.State)
 	if v.Detail != "" {
@@ -245,7 +232,7 @@ func (m *maker) differences(one *merged) (all []Conflict) {
 		}
 		used := value(one.deciding.export)
 		if field == "type" {
-			used = m.typeOf(one, m.Imports[one.of])
+			used = one.importType
 		}
 		if text := differing(field, cmp.Or(used, "none"), used, by); text != "" {
 			all = append(all, Conflict{Reason: reason, Message: text})

@@ -11,8 +11,8 @@ const (
 	massTime  = time.Minute
 )
 
-// kindTime is how long what a ServiceExport had of a ServiceImport stays after it. Where the kind of object is taken away, its objects go
-// one by one before that shows.
+// kindTime is how long what a ServiceExport had of a ServiceImport stays after the ServiceExport or its Service has gone. Where the kind of
+// object is taken away, its objects go one by one before that shows. A Service that is replaced is missing for a moment.
 const kindTime = 3 * time.Second
 
 // Memory is what a plan takes over from the plan before it. The zero value is that of a leader that has just begun.
@@ -33,6 +33,8 @@ type Memory struct {
 	links map[string]time.Time
 	// nameless says since when the name of a mirror that exists belongs to another link.
 	nameless map[gone]time.Time
+	// imports holds what this leader remembers of ServiceImports that have parts.
+	imports map[ID]*history
 }
 
 // loss is when a part was lost, and until when it stays. Once that is over it does not begin anew, however long it takes to remove the
@@ -57,6 +59,7 @@ func newMemory() Memory {
 		crowded:  make(map[group]time.Time),
 		links:    make(map[string]time.Time),
 		nameless: make(map[gone]time.Time),
+		imports:  make(map[ID]*history),
 	}
 }
 
@@ -175,7 +178,7 @@ func (m *maker) lose(what gone) {
 		l = loss{since: m.Now, until: m.Now}
 		l.place, l.seen = m.before.seen[what]
 		_, asks := m.verdicts[what] // there is an export still, that may not have the part
-		if what.kind == Import && !asks {
+		if what.kind == Import && (!asks || m.replaced[what]) {
 			l.until = m.Now.Add(kindTime)
 		}
 	}

@@ -75,18 +75,20 @@ type Conflict struct {
 // maker makes one plan.
 type maker struct {
 	World
-	before, after Memory
-	clusters      map[string]*Cluster
-	have          map[group]*holders // the clusters that have a part in what is written
-	parts         map[group][]*part  // that exports ask for, or asked for while this leader led; later also those of read and unlinked
-	read          map[group][]*part  // of linked clusters, that only objects name
-	unlinked      map[group][]string // clusters that are not linked, and that only objects name
-	unplaced      map[gone]bool      // parts that stay in what is written, and have no place in the limits
-	frozen        map[group]bool     // what is written for them is left as it is
-	headless      map[group]bool     // ServiceImports by whether they need no Service
-	unknown       []*Service         // with the mark, but without what they were written for
-	verdicts      map[gone]Verdict   // one for each part
-	out           Plan
+	before, after  Memory
+	clusters       map[string]*Cluster
+	have           map[group]*holders // the clusters that have a part in what is written
+	parts          map[group][]*part  // that exports ask for, or asked for while this leader led; later also those of read and unlinked
+	read           map[group][]*part  // of linked clusters, that only objects name
+	unlinked       map[group][]string // clusters that are not linked, and that only objects name
+	unplaced       map[gone]bool      // parts that stay in what is written, and have no place in the limits
+	frozen         map[group]bool     // what is written for them is left as it is
+	serviceExports map[ID][]join      // those that are allowed, whether they are valid or not
+	replaced       map[gone]bool      // parts whose ServiceExports exist, by whether their Services are missing
+	headless       map[group]bool     // ServiceImports by whether they need no Service
+	unknown        []*Service         // with the mark, but without what they were written for
+	verdicts       map[gone]Verdict   // one for each part
+	out            Plan
 }
 
 // part is what a cluster has, or is to have, in what is written for a group.
@@ -96,13 +98,28 @@ type part struct {
 	export  *Export  // nil: it is not known, and what is there of it is kept
 	state   State
 	until   time.Time
+	index   *portIndex // of the export's ports; nil: not made yet
+}
+
+// exported returns the ports of the part's export that are read. The export is known.
+func (p *part) exported() []Port {
+	ports := p.export.Service.Ports
+	return ports[:min(len(ports), maxExportedPorts)]
+}
+
+// ports returns the index of the ports of the part's export, which is known.
+func (p *part) ports() *portIndex {
+	if p.index == nil {
+		p.index = indexPorts(p.exported())
+	}
+	return p.index
 }
 
 // Make returns what is to be written, and what the next call is to remember. The first Memory is the zero value.
 func Make(w World, before Memory) (*Plan, Memory) {
 	m := &maker{
 		World: w, before: before, after: newMemory(), clusters: make(map[string]*Cluster),
-		have: make(map[group]*holders), parts: make(map[group][]*part), headless: make(map[group]bool), verdicts: make(map[gone]Verdict),
+		have: make(map[group]*holders), parts: make(map[group][]*part), headless: make(map[group]bool), serviceExports: make(map[ID][]join), replaced: make(map[gone]bool), verdicts: make(map[gone]Verdict),
 		read: make(map[group][]*part), unlinked: make(map[group][]string), unplaced: make(map[gone]bool), frozen: make(map[group]bool),
 	}
 	for i := range w.Clusters {
@@ -246,6 +263,10 @@ func (m *maker) offers(c *Cluster) {
 			if state == Written && g.kind == Mirror {
 				state, detail, until = m.judgeName(g)
 			}
+			if g.kind == Import && (state == Written || state == Invalid) {
+				m.serviceExports[g.of] = append(m.serviceExports[g.of], join{cluster: c.Name, uid: e.Exported.UID, missing: state == Invalid})
+				m.replaced[gone{g, c.Name}] = e.serviceMissing()
+			}
 			if state == Written {
 				m.parts[g] = append(m.parts[g], &part{cluster: c.Name, link: c, export: e, state: Written})
 			} else {
@@ -286,6 +307,22 @@ func (s *Service) unexportable() string {
 	return ""
 }
 
+// invalid returns why a ServiceExport is not valid; empty: it is valid.
+func (e *Export) invalid() string {
+	if e.Service == nil {
+		return "there is no Service of that name"
+	}
+	return e.Service.unexportable()
+}
+
+// serviceMissing reports whether there is no Service behind a ServiceExport. It may be about to be created anew.
+func (e *Export) serviceMissing() bool { return e.Service == nil || e.Service.Deleting }
+
+// hasPart reports whether a cluster has a part in what is written for a group.
+func (m *maker) hasPart(g group, cluster string) bool {
+	return m.have[g].has(cluster)
+}
+
 // judge decides whether an export may have its part, and if not, why.
 func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 	switch {
@@ -294,10 +331,8 @@ func (m *maker) judge(c *Cluster, e *Export, g group) (s State, detail string) {
 			return NameRefused, "the link has the name of --cluster-name: give one of them another"
 		}
 		return NotAllowed, ""
-	case g.kind == Import && e.Service == nil:
-		return Invalid, "there is no Service of that name"
-	case g.kind == Import && e.Service.unexportable() != "":
-		return Invalid, e.Service.unexportable()
+	case g.kind == Import && e.invalid() != "":
+		return Invalid, e.invalid()
 	case g.kind == Federated && e.Service.Headless():
 		return HeadlessJoins, "a headless Service can't join a federated one"
 	case !usable(g.of.Name) || !usable(g.target().Name):

@@ -18,10 +18,13 @@ const maxPorts = 100
 // maxExportedPorts is how many ports of an exported Service are read.
 const maxExportedPorts = 256
 
-// offered are the ports of one part.
+// offered are the ports of one part, or those that stay for parts that are not known.
 type offered struct {
 	cluster string // empty: the own one
 	ports   []Port
+	kept    bool // they are in what is written
+	decides bool // with kept: a part that is not known comes first
+	unnamed bool // with kept: one of them has no name in its export
 }
 
 // problem returns why the API would refuse a port; empty: it would not.
@@ -49,51 +52,228 @@ func validTarget(s string) bool {
 	return len(s) <= maxName && len(validation.IsValidPortName(s)) == 0
 }
 
-// unite returns these ports, and then those of all parts, in order: of those with one name, or one protocol and number, the first.
-// It returns what of the parts can't be used.
-func unite(first []Port, parts []offered) (ports []Port, refused []string) {
-	ports = slices.Clone(first)
-	for _, part := range parts {
-		for _, p := range part.ports {
-			switch why := p.problem(); {
-			case why != "":
-				refused = append(refused, fmt.Sprintf("port %q of cluster %s: %s", legible.Beginning(p.Name, legible.Short), shown(part.cluster), why))
-			case slices.ContainsFunc(ports, func(q Port) bool { return q.Name == p.Name || q.same(p) }):
-			case len(ports) == maxPorts:
-				refused = append(refused, fmt.Sprintf("port %q of cluster %s: there are %d ports already", legible.Beginning(p.Name, legible.Short), shown(part.cluster), maxPorts))
-			default:
-				ports = append(ports, p)
+// unite returns the ports of all lists, in order: of those with one name, or one protocol and number, the first. It returns what of the
+// parts can't be used. If there are too many ports, those stay that the first parts have: they decide.
+func unite(lists []offered) (ports []Port, refused []string) {
+	var all portIndex
+	var clusters []string // by port
+	unnamed := false
+	for _, list := range lists {
+		for _, p := range list.ports {
+			if !list.kept {
+				if why := p.problem(); why != "" {
+					refused = append(refused, fmt.Sprintf("port %q of cluster %s: %s", legible.Beginning(p.Name, legible.Short), shown(list.cluster), why))
+					continue
+				}
 			}
+			_, name := all.named(p.Name)
+			_, number := all.numbered(p.number())
+			if name || number || unnamed && p.Name == "" {
+				continue
+			}
+			all.add(p)
+			clusters = append(clusters, list.cluster)
+		}
+		unnamed = unnamed || list.unnamed
+	}
+	if len(all.ports) <= maxPorts {
+		return all.ports, refused
+	}
+	fits := fitting(all.ports, lists)
+	for i, p := range all.ports {
+		if fits[i] {
+			ports = append(ports, p)
+		} else {
+			refused = append(refused, fmt.Sprintf("port %q of cluster %s: there are %d ports already", legible.Beginning(p.Name, legible.Short), shown(clusters[i]), maxPorts))
 		}
 	}
 	return ports, refused
 }
 
-// same reports whether two ports have one number.
-func (p Port) same(q Port) bool { return p.Protocol == q.Protocol && p.Number == q.Number }
+// fitting reports for each port whether it is among the maxPorts ports that the first parts have. Ports that no known part has come after
+// those of the first part, unless a part decides that is not known.
+func fitting(ports []Port, lists []offered) []bool {
+	ranks := make(map[Port]int)
+	others := 1
+	for i, list := range lists {
+		if list.kept {
+			if list.decides {
+				others = -1
+			}
+			continue
+		}
+		for _, p := range list.ports {
+			if _, ranked := ranks[p.untargeted()]; !ranked {
+				ranks[p.untargeted()] = 2 * i
+			}
+		}
+	}
+	rank := func(i int) int {
+		for _, p := range []Port{ports[i].untargeted(), ports[i].unnamed()} {
+			if r, ok := ranks[p]; ok {
+				return r
+			}
+		}
+		return others
+	}
+	order := make([]int, len(ports))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return rank(a) - rank(b) })
+	fits := make([]bool, len(ports))
+	for _, i := range order[:maxPorts] {
+		fits[i] = true
+	}
+	return fits
+}
+
+// portNumber is what only one port of an object may have.
+type portNumber struct {
+	protocol string
+	number   uint16
+}
+
+func (p Port) number() portNumber { return portNumber{p.Protocol, p.Number} }
+
+// untargeted returns the port as a ServiceImport has it.
+func (p Port) untargeted() Port {
+	p.Target = ""
+	return p
+}
+
+// unnamed returns the port as an export has it that has given it no name, if the port's name was made up for it.
+func (p Port) unnamed() Port {
+	if name := p.madeUpName(); p.Name == name || strings.HasPrefix(p.Name, name+"-") {
+		p.Name = ""
+	}
+	return p.untargeted()
+}
+
+// madeUpName returns the name that a port gets if it needs one and has none.
+func (p Port) madeUpName() string { return fmt.Sprintf("%s-%d", strings.ToLower(p.Protocol), p.Number) }
 
 // named gives an unnamed port among several a name, which the API requires.
 func named(ports []Port) []Port {
 	if len(ports) < 2 {
 		return ports
 	}
+	taken := make(map[string]bool)
+	for _, p := range ports {
+		taken[p.Name] = true
+	}
 	for i, p := range ports {
 		if p.Name != "" {
 			continue
 		}
-		base := fmt.Sprintf("%s-%d", strings.ToLower(p.Protocol), p.Number)
-		name := base
-		for n := 2; slices.ContainsFunc(ports, func(q Port) bool { return q.Name == name }); n++ {
-			name = fmt.Sprintf("%s-%d", base, n)
+		name := p.madeUpName()
+		for n := 2; taken[name]; n++ {
+			name = fmt.Sprintf("%s-%d", p.madeUpName(), n)
 		}
-		ports[i].Name = name
+		ports[i].Name, taken[name] = name, true
 	}
 	return ports
 }
 
+// portIndex finds ports of a list by name and by number. Of several ports with one name or number, it finds the first.
+type portIndex struct {
+	ports    []Port
+	byName   map[string]int // positions; nil while the list is short
+	byNumber map[portNumber]int
+}
+
+// shortList is how many ports are searched one by one.
+const shortList = 8
+
+func indexPorts(ports []Port) *portIndex {
+	x := new(portIndex)
+	if len(ports) <= shortList {
+		x.ports = ports
+		return x
+	}
+	for _, p := range ports {
+		x.add(p)
+	}
+	return x
+}
+
+// add appends a port.
+func (x *portIndex) add(p Port) {
+	x.ports = append(x.ports, p)
+	switch n := len(x.ports); {
+	case n < shortList+1:
+	case n == shortList+1:
+		x.byName, x.byNumber = make(map[string]int), make(map[portNumber]int)
+		for i := range x.ports {
+			x.record(i)
+		}
+	default:
+		x.record(n - 1)
+	}
+}
+
+func (x *portIndex) record(i int) {
+	p := x.ports[i]
+	if _, ok := x.byName[p.Name]; !ok {
+		x.byName[p.Name] = i
+	}
+	if _, ok := x.byNumber[p.number()]; !ok {
+		x.byNumber[p.number()] = i
+	}
+}
+
+// named returns the port with a name.
+func (x *portIndex) named(name string) (Port, bool) {
+	if x.byName != nil {
+		i, ok := x.byName[name]
+		return x.at(i, ok), ok
+	}
+	i := slices.IndexFunc(x.ports, func(p Port) bool { return p.Name == name })
+	return x.at(i, i >= 0), i >= 0
+}
+
+// numbered returns the port with a number.
+func (x *portIndex) numbered(n portNumber) (Port, bool) {
+	if x.byNumber != nil {
+		i, ok := x.byNumber[n]
+		return x.at(i, ok), ok
+	}
+	i := slices.IndexFunc(x.ports, func(p Port) bool { return p.number() == n })
+	return x.at(i, i >= 0), i >= 0
+}
+
+func (x *portIndex) at(i int, ok bool) Port {
+	if !ok {
+		return Port{}
+	}
+	return x.ports[i]
+}
+
+// has reports whether the list has a port, which may have a name that was made up.
+func (x *portIndex) has(p Port) bool {
+	q, ok := x.numbered(p.number())
+	return ok && (q.untargeted() == p.untargeted() || q.Name == "" && q.untargeted() == p.unnamed())
+}
+
+// hasUnnamed reports whether the list has a port without a name, whose name was made up.
+func (x *portIndex) hasUnnamed(p Port) bool {
+	q, ok := x.numbered(p.number())
+	return ok && q.Name == "" && q.untargeted() == p.unnamed()
+}
+
+// rivals reports whether the list has another usable port with the name or the number of a port. unnamed is whether the port has no name in
+// its export.
+func (x *portIndex) rivals(p Port, unnamed bool) bool {
+	if x.has(p) {
+		return false
+	}
+	usable := func(q Port, ok bool) bool { return ok && q.problem() == "" }
+	return usable(x.named(p.Name)) || usable(x.numbered(p.number())) || unnamed && usable(x.named(""))
+}
+
 // conflicts returns how parts differ about each port: which have another number or another name for it and, with joined, which do not
 // have it.
-func conflicts(ports []Port, parts []offered, joined bool) (all []string) {
+func conflicts(ports []Port, parts []*part, joined bool) (all []string) {
 	for _, p := range ports {
 		if text := conflict(p, parts, joined); text != "" {
 			all = append(all, text)
@@ -102,19 +282,21 @@ func conflicts(ports []Port, parts []offered, joined bool) (all []string) {
 	return all
 }
 
-func conflict(p Port, parts []offered, joined bool) string {
+// conflict returns how parts differ about one port.
+func conflict(p Port, parts []*part, joined bool) string {
 	by := make(map[string][]string) // clusters, by what they have; empty: just this port
 	for _, part := range parts {
 		has := "no such port"
-		for _, q := range part.ports {
-			switch {
-			case q.Name == p.Name && q.same(p) && q.AppProtocol == p.AppProtocol:
-				has = ""
-			case q.Name == p.Name:
-				has = q.text()
-			case q.same(p):
-				has = "named " + quoted(q.Name)
-			}
+		ports := part.ports()
+		ofName, name := ports.named(p.Name)
+		ofNumber, number := ports.numbered(p.number())
+		switch {
+		case ports.has(p):
+			has = ""
+		case name:
+			has = ofName.text()
+		case number:
+			has = "named " + quoted(ofNumber.Name)
 		}
 		if has != "no such port" || joined {
 			by[has] = append(by[has], shown(part.cluster))

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"isthmus/internal/legible"
 )
@@ -14,14 +13,15 @@ import (
 // merged is what the parts of a group make together.
 type merged struct {
 	group
-	taken     string // why the name of a ServiceImport's Service is; empty: it is not
-	parts     []*part
-	known     []*part // those whose exports are known
-	deciding  *part   // the first of these; nil: there is none
-	ports     []Port
-	metadata  metadata   // what is copied
-	conflicts []Conflict // each with its Reason and Message
-	refused   []string   // what of the parts can't be used
+	taken      string // why the name of a ServiceImport's Service is; empty: it is not
+	parts      []*part
+	known      []*part // those whose exports are known
+	deciding   *part   // the first of these; nil: there is none
+	ports      []Port
+	importType string     // of a ServiceImport
+	metadata   metadata   // what is copied
+	conflicts  []Conflict // each with its Reason and Message
+	refused    []string   // what of the parts can't be used
 }
 
 // write decides on each group that has a part, or had one.
@@ -30,7 +30,7 @@ func (m *maker) write() {
 	for _, g := range slices.SortedFunc(maps.Keys(m.parts), compareGroups) {
 		one := m.merge(g)
 		if g.kind == Import {
-			m.headless[g] = m.typeOf(one, m.Imports[g.of]) == headless
+			m.headless[g] = one.importType == headless
 		}
 		for i := range one.conflicts {
 			one.conflicts[i].Of, one.conflicts[i].Object, one.conflicts[i].Kind = g.of, m.object(g), g.kind
@@ -216,33 +216,24 @@ func clustersOf(parts []*part) (names []string) {
 	return names
 }
 
-// merge unites the parts of a group. While the exports of one are not known, what is there comes first.
+// merge unites the parts of a group. While the exports of one are not known, what it may decide stays.
 func (m *maker) merge(g group) *merged {
 	one := &merged{group: g, parts: m.parts[g]}
-	var all []offered
-	for i, p := range one.parts {
-		if p.export == nil {
-			// It may decide, if it comes first, or did so before it was unlinked.
-			one.metadata.keep = one.metadata.keep || g.kind == Import || i == 0 || p.link == nil
-			continue
+	for _, p := range one.parts {
+		if p.export != nil {
+			one.known = append(one.known, p)
 		}
-		one.known = append(one.known, p)
-		ports := p.export.Service.Ports
-		if len(ports) > maxExportedPorts {
-			ports = ports[:maxExportedPorts]
+	}
+	if g.kind == Import {
+		m.mergeImport(one)
+	} else {
+		one.ports, one.refused = unite(m.offersInOrder(one))
+	}
+	for _, p := range one.known {
+		if len(p.export.Service.Ports) > maxExportedPorts {
 			one.refused = append(one.refused, fmt.Sprintf("cluster %s: only the first %d ports are read", shown(p.cluster), maxExportedPorts))
 		}
-		all = append(all, offered{p.cluster, ports})
 	}
-	var first []Port
-	switch {
-	case len(one.known) < len(one.parts):
-		first = m.portsThere(g)
-	case g.kind == Import && m.settled(g.of):
-		first = slices.DeleteFunc(slices.Clone(firstPorts(m.Imports[g.of].Ports)), func(p Port) bool { return !exportsPort(all, p) })
-	}
-	ports, refused := unite(first, all)
-	one.ports, one.refused = ports, append(one.refused, refused...)
 	if len(one.known) == 0 {
 		return one
 	}
@@ -258,7 +249,7 @@ func (m *maker) merge(g group) *merged {
 		one.conflicts = m.differences(one)
 	}
 	one.refused = append(one.refused, one.metadata.copies.refused...)
-	for _, text := range conflicts(one.ports, all, g.kind == Import) {
+	for _, text := range conflicts(one.ports, one.known, g.kind == Import) {
 		one.conflicts = append(one.conflicts, Conflict{Reason: "PortConflict", Message: text})
 	}
 	one.ports = named(one.ports)
@@ -279,24 +270,57 @@ func (m *maker) portsThere(g group) []Port {
 // firstPorts returns the ports of an object that are read.
 func firstPorts(ports []Port) []Port { return ports[:min(len(ports), maxPorts)] }
 
-// settled reports whether a ServiceImport is old enough to keep its type and ports while an export has them.
-func (m *maker) settled(id ID) bool {
-	o := m.Imports[id]
-	if o == nil {
-		return false
+// mergeImport decides the type and the ports of a ServiceImport.
+func (m *maker) mergeImport(one *merged) {
+	s := m.newSettler(one)
+	one.importType = s.decideType()
+	there := m.portsThere(one.group)
+	if s.complete && s.have != nil {
+		there = firstPorts(s.have.Ports)
 	}
-	at := o.Created.Add(time.Minute)
+	lists := []offered{s.keptPorts(there)}
+	for _, p := range s.byAge() {
+		lists = append(lists, offered{cluster: p.cluster, ports: p.exported()})
+	}
+	one.ports, one.refused = unite(lists)
+	s.remember(one.ports)
+	m.after.imports[one.of] = &s.after
+	one.metadata.keep = !s.complete
+}
+
+// offersInOrder returns the ports of a mirror's or federated Service's parts, in the order in which they decide. The ports that exist stand
+// for the first part that is not known and all parts after it.
+func (m *maker) offersInOrder(one *merged) (all []offered) {
+	parts := make(map[string]*part)
+	for _, p := range one.parts {
+		parts[p.cluster] = p
+	}
+	order := m.remoteOrder(one)
+	if parts[""] != nil {
+		order = slices.Insert(order, 0, "")
+	}
+	kept := false
+	for i, name := range order {
+		switch p := parts[name]; {
+		case p.export != nil:
+			all = append(all, offered{cluster: name, ports: p.exported()})
+		case !kept:
+			kept = true
+			all = append(all, offered{ports: m.portsThere(one.group), kept: true, decides: i == 0})
+			one.metadata.keep = i == 0
+		}
+	}
+	return all
+}
+
+// settled reports whether a ServiceImport is old enough for its type and ports to have settled.
+func (m *maker) settled(id ID) bool {
+	at := m.Imports[id].Created.Add(settleTime)
 	if m.Now.Before(at) {
 		m.due(at)
 		return false
 	}
 	return true
-}
-
-func exportsPort(all []offered, p Port) bool {
-	return slices.ContainsFunc(all, func(o offered) bool {
-		return slices.ContainsFunc(o.ports, func(q Port) bool { q.Target = p.Target; return q == p })
-	})
 }
 
 // want adds what is to be written for a group.

@@ -1,0 +1,306 @@
+package plan
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// exportOf returns the export web of a cluster that made it so many seconds after the start.
+func exportOf(ports string, seconds int) Export {
+	e := export("web", "import", ports)
+	e.Exported.Created = start.Add(time.Duration(seconds) * time.Second)
+	return e
+}
+
+// exportHeadless returns one whose Service has no IP.
+func exportHeadless(seconds int) Export {
+	e := exportOf("http=80", seconds)
+	e.Service.ClusterIPs = []string{"None"}
+	return e
+}
+
+// settledSim returns a world in which these clusters export web, each younger than the one before it, and the ServiceImport has settled.
+func settledSim(t testing.TB, clusters ...Cluster) *sim {
+	s := newSim(clusters...)
+	s.settle(t)
+	s.Now = s.Now.Add(settleTime)
+	s.settle(t)
+	return s
+}
+
+// settleSlowly makes some plans before anything is written, and settles then.
+func (s *sim) settleSlowly(t testing.TB) {
+	s.refuse = func(string) bool { return true }
+	for range 3 {
+		s.pass()
+	}
+	s.refuse = nil
+	s.settle(t)
+}
+
+// replace takes away the Service behind a ServiceExport for a time.
+func (s *sim) replace(t testing.TB, name string, gap time.Duration, meanwhile func()) {
+	t.Helper()
+	e := &s.of(name).Exports[0]
+	service := e.Service
+	e.Service = nil
+	s.settle(t)
+	s.Now = s.Now.Add(gap)
+	s.settleSlowly(t)
+	meanwhile()
+	s.of(name).Exports[0].Service = service
+	s.settleSlowly(t)
+}
+
+// TestServiceReplaced: an export whose Service was missing decides again, however long that took. If it took a moment, nothing is written.
+func TestServiceReplaced(t *testing.T) {
+	for name, c := range map[string]struct {
+		younger        Export
+		other          []Cluster
+		during, before string
+		after          string // empty: as before
+	}{
+		"type":   {exportHeadless(1), nil, "none", "http=80 of local,west", ""},
+		"number": {exportOf("http=81", 1), nil, "http=81 of west", "http=80 of local,west", ""},
+		"number, and a port more": {
+			exportOf("http=81,admin=90", 1), nil, "admin=90,http=81 of west", "http=80,admin=90 of local,west", "admin=90,http=80 of local,west",
+		},
+		"name": {exportOf("web=80", 1), nil, "web=80 of west", "http=80 of local,west", ""},
+		"a port of a third export": {
+			exportOf("admin=90", 1), []Cluster{cluster("east", exportOf("admin=91", 2))}, "admin=90 of west,east", "http=80,admin=90 of local,west,east",
+			"admin=90,http=80 of local,west,east",
+		},
+	} {
+		for _, restarts := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " ", restarts), func(t *testing.T) {
+				all := append([]Cluster{cluster("", exportOf("http=80", 0)), cluster("west", c.younger)}, c.other...)
+				s := settledSim(t, all...)
+				s.want(t, "web-clusterset", c.before)
+				ips := s.imported(t, "web").IPs
+				s.replace(t, "", 2*time.Second, func() {
+					if got := s.condition("web", "Valid"); !strings.HasPrefix(got, "NoService") {
+						t.Errorf("while the Service is missing: %s", got)
+					}
+				})
+				if o := s.imported(t, "web"); !slices.Equal(o.IPs, ips) {
+					t.Errorf("IPs %q, not %q", o.IPs, ips)
+				}
+				s.want(t, "web-clusterset", c.before)
+				for range 2 {
+					s.replace(t, "", time.Hour, func() {
+						s.want(t, "web-clusterset", c.during)
+						if restarts {
+							s.memory = Memory{}
+							s.settle(t)
+						}
+					})
+					s.want(t, "web-clusterset", cmp.Or(c.after, c.before))
+					if o := s.imported(t, "web"); o.Type != "ClusterSetIP" || len(o.IPs) == 0 {
+						t.Errorf("import %+v", o)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestThirdReplaced: what holds for the oldest export holds for each one against younger ones.
+func TestThirdReplaced(t *testing.T) {
+	s := settledSim(t, cluster("", exportOf("http=80", 0)), cluster("west", exportOf("admin=90", 1)), cluster("east", exportOf("admin=91", 2)))
+	s.want(t, "web-clusterset", "http=80,admin=90 of local,west,east")
+	s.replace(t, "west", time.Hour, func() { s.want(t, "web-clusterset", "http=80,admin=91 of local,east") })
+	s.want(t, "web-clusterset", "http=80,admin=90 of local,west,east")
+}
+
+// TestSettledValuesStay: once the export is gone that a value came from, the value stays while another one has it, also for another leader.
+func TestSettledValuesStay(t *testing.T) {
+	s := settledSim(t, cluster("", exportOf("http=80", 0)), cluster("west", exportOf("http=81", 1)), cluster("east", exportOf("http=80", 2)))
+	s.of("").Exports = nil
+	s.settleSoon(t)
+	for range 2 {
+		s.want(t, "web-clusterset", "http=80 of west,east")
+		s.memory = Memory{}
+		s.settle(t)
+	}
+	s.of("east").Exports = nil
+	s.settleSoon(t)
+	s.want(t, "web-clusterset", "http=81 of west")
+}
+
+// TestDecidingChanges: the export that a value came from may change it.
+func TestDecidingChanges(t *testing.T) {
+	s := settledSim(t, cluster("", exportOf("http=80", 0)), cluster("west", exportOf("http=80,admin=90", 1)))
+	s.of("").Exports[0].Service = exportOf("http=9000", 0).Service
+	s.settle(t)
+	s.want(t, "web-clusterset", "admin=90,http=9000 of local,west")
+}
+
+// TestMadeUpNamesSettle: a port whose name was made up stays, and keeps its place.
+func TestMadeUpNamesSettle(t *testing.T) {
+	s := settledSim(t, cluster("", exportOf("=80", 0)), cluster("west", exportOf("admin=90", 1)))
+	s.want(t, "web-clusterset", "tcp-80=80,admin=90 of local,west")
+	claims := exportOf("http=80,more=70", -3600)
+	s.Clusters = append(s.Clusters, newSim(cluster("east", claims)).Clusters[0])
+	s.settle(t)
+	s.want(t, "web-clusterset", "tcp-80=80,admin=90,more=70 of local,east,west")
+	if got := s.condition("web", "Conflict"); !strings.Contains(got, `port tcp-80: 80 (local, used), named "http" (east)`) {
+		t.Error(got)
+	}
+}
+
+// many returns that many ports.
+func many(prefix string, n int) string {
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("%s-%d=%d", prefix, i, 1000+i))
+	}
+	return strings.Join(all, ",")
+}
+
+// TestDecidingPortsHaveRoom: ports of younger exports give way to those of the export that decides.
+func TestDecidingPortsHaveRoom(t *testing.T) {
+	for _, kind := range []string{"import", "federated"} {
+		as := func(ports string, seconds int) Export {
+			e := export("web", kind, ports)
+			if e.Exported != nil {
+				e.Exported.Created = start.Add(time.Duration(seconds) * time.Second)
+			}
+			return e
+		}
+		object := map[string]string{"import": "web-clusterset", "federated": "web-federated"}[kind]
+		s := settledSim(t, cluster("", as("http=80", 0)), cluster("west", as(many("p", 120), 1)), cluster("east", as("late=2000", 2)))
+		numbers := func() (all []uint16) {
+			for _, p := range s.Services[ID{"shop", object}].Ports {
+				all = append(all, p.Number)
+			}
+			return all
+		}
+		if got := numbers(); len(got) != maxPorts || got[0] != 80 || slices.Contains(got, 2000) {
+			t.Errorf("%s: %d", kind, got)
+		}
+		s.of("").Exports[0] = as("http=80,https=443", 0)
+		s.settle(t)
+		if got := numbers(); len(got) != maxPorts || !slices.Contains(got, 443) || slices.Contains(got, 1098) {
+			t.Errorf("%s, 443 is added: %d", kind, got)
+		}
+		if w := s.settle(t); len(w) > 0 {
+			t.Errorf("%s: written again: %q", kind, w)
+		}
+	}
+}
+
+// TestUnknownMemberAndPorts: a member that is not known keeps its ports, and does not stop those before it from changing theirs.
+func TestUnknownMemberAndPorts(t *testing.T) {
+	as := func(ports string) Export { return export("web", "federated", ports) }
+	for fate, lose := range map[string]func(s *sim, name string){
+		"unlinked": func(s *sim, name string) {
+			s.Clusters = slices.DeleteFunc(slices.Clone(s.Clusters), func(c Cluster) bool { return c.Name == name })
+		},
+		"refused": func(s *sim, name string) { *s.of(name) = Cluster{Name: name, Age: s.of(name).Age, Joins: Unreadable} },
+	} {
+		for name, c := range map[string]struct {
+			clusters         []Cluster
+			lost, changes    string
+			to, want, labels string
+		}{
+			"the local cluster": {[]Cluster{cluster("", as("http=80")), cluster("east", as("http=80,admin=90"))}, "east", "", "http=9000", "http=9000,admin=90 of local,east", "b"},
+			"another name, too": {[]Cluster{cluster("", as("http=80")), cluster("east", as("http=80"))}, "east", "", "web=9000", "web=9000,http=80 of local,east", "b"},
+			"the oldest link":   {[]Cluster{cluster("east", as("http=80")), cluster("west", as("http=80"))}, "west", "east", "http=9000", "http=9000 of east,west", "b"},
+			"one after it":      {[]Cluster{cluster("east", as("http=80")), cluster("west", as("http=80"))}, "east", "west", "http=9000", "http=80 of east,west", ""},
+			"one before it, and one after it": {
+				[]Cluster{cluster("", as("http=80")), cluster("east", as("dns=53")), cluster("west", as("dns=54,x=70"))}, "east", "", "http=81", "http=81,dns=53,x=70 of local,east,west", "b",
+			},
+		} {
+			s := newSim(c.clusters...)
+			s.settle(t)
+			lose(s, c.lost)
+			if writes := s.settle(t); len(writes) > 0 {
+				t.Errorf("%s, %s: written at once: %q", fate, name, writes)
+			}
+			e := as(c.to)
+			e.Service.Labels["team"] = "b"
+			s.of(c.changes).Exports = []Export{e}
+			s.settle(t)
+			s.want(t, "web-federated", c.want)
+			if got := s.Services[ID{"shop", "web-federated"}].Labels["team"]; got != c.labels {
+				t.Errorf("%s, %s: the label is %q, not %q", fate, name, got, c.labels)
+			}
+		}
+	}
+}
+
+// TestSettledLaw: gaps in exports change nothing for good, and no newcomer takes anything away.
+func TestSettledLaw(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := []string{"", "east", "west", "x-east"}
+		drawn := func(uid string, from int) Export {
+			ports := rapid.SampledFrom([]string{"http=80", "http=81", "web=80", "=80", "=90", "http=80,admin=90", "admin=91,http=82"}).Draw(t, "ports")
+			e := exportOf(ports, from+rapid.IntRange(0, 5).Draw(t, "created"))
+			if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
+				e.Service.ClusterIPs = []string{"None"}
+			}
+			e.Exported.UID = uid
+			return e
+		}
+		var clusters []Cluster
+		for _, name := range names {
+			clusters = append(clusters, cluster(name, drawn("uid-"+name, 0)))
+		}
+		s := newSim(clusters...)
+		s.settleIn(t)
+		want := *s.Imports[ID{"shop", "web"}]
+		s.Now = s.Now.Add(settleTime)
+		s.settleIn(t)
+
+		missing := make(map[string]*Service)
+		back := func(name string) {
+			if service := missing[name]; service != nil {
+				s.of(name).Exports[0].Service = service
+				delete(missing, name)
+			}
+		}
+		for range rapid.IntRange(1, 8).Draw(t, "steps") {
+			name := rapid.SampledFrom(names).Draw(t, "cluster")
+			e := &s.of(name).Exports[0]
+			switch {
+			case rapid.IntRange(0, 4).Draw(t, "leader") == 0:
+				s.memory = Memory{}
+			case missing[name] != nil:
+				back(name)
+			case len(missing) < len(names)-1: // else the ServiceImport goes
+				missing[name], e.Service = e.Service, nil
+			}
+			s.settleIn(t)
+			s.Now = s.Now.Add(time.Duration(rapid.IntRange(0, 10).Draw(t, "seconds")) * time.Second)
+			s.settleIn(t)
+		}
+		for _, name := range names {
+			back(name)
+		}
+		s.settleIn(t)
+		if got := *s.Imports[ID{"shop", "web"}]; got.Type != want.Type || !slices.Equal(sortedPorts(got), sortedPorts(want)) {
+			t.Fatalf("%s %v, and it was %s %v", got.Type, sortedPorts(got), want.Type, sortedPorts(want))
+		}
+
+		newcomer := newSim(cluster("newcomer", drawn("newcomer", -10))).Clusters[0]
+		s.Clusters = append(s.Clusters, newcomer)
+		s.settleIn(t)
+		got := *s.Imports[ID{"shop", "web"}]
+		for _, p := range want.Ports {
+			p.Name = ""
+			if !slices.ContainsFunc(got.Ports, func(q Port) bool { q.Name = ""; return q == p }) || got.Type != want.Type {
+				t.Fatalf("%s %v with a newcomer, and it was %s %v", got.Type, got.Ports, want.Type, want.Ports)
+			}
+		}
+	})
+}
+
+func sortedPorts(i ServiceImport) []Port {
+	return slices.SortedFunc(slices.Values(i.Ports), comparePorts)
+}
