@@ -33,7 +33,7 @@ type supervisor struct {
 	again  map[ServiceID]func()
 }
 
-func (s *supervisor) supervise(id ServiceID, update, again func()) {
+func (s *supervisor) supervise(id ServiceID, _ any, update, again func()) {
 	s.fuse.updates++
 	defer func() {
 		s.fuse.updates--
@@ -219,6 +219,26 @@ func TestPanicsOfSteered(t *testing.T) {
 		m.checkNow(t)
 		m.end(t)
 	})
+}
+
+// TestWatchedAnewAfterPanic: updates of a service that is watched anew count as other work than those of before.
+func TestWatchedAnewAfterPanic(t *testing.T) {
+	var last any
+	table := NewTable(Options{Supervise: func(_ ServiceID, of any, update, _ func()) {
+		last = of
+		update()
+	}})
+	id := ServiceID{Namespace: "shop", Name: "web"}
+	watch := func(d *Definition) any {
+		w := table.Watch(Key{Service: id, Port: 80})
+		defer w.Close()
+		table.Define(id, d)
+		return last
+	}
+	first, second := watch(&Definition{}), watch(nil)
+	if first == nil || first == second {
+		t.Errorf("updated %v and then %v", first, second)
+	}
 }
 
 // checkNow compares all watches with those of a new table.

@@ -22,9 +22,10 @@ type Options struct {
 	// ReportTiers is called, as Report, when the tiers that clients of a zone use change.
 	ReportTiers func(TierChange)
 	// Supervise calls update, which brings a watched service up to date. If update panics, Supervise recovers, and
-	// calls again after a pause. again calls Supervise. Until then clients keep what they have. If Supervise is nil,
-	// a panic goes up to the caller of the Table's method.
-	Supervise func(id ServiceID, update, again func())
+	// calls again after a pause. again calls Supervise. Until then clients keep what they have. of is the same for all
+	// updates of one watched service. A service that is watched anew has another one. If Supervise is nil, a panic goes
+	// up to the caller of the Table's method.
+	Supervise func(id ServiceID, of any, update, again func())
 	// Now is the time by which preferences and cordons are followed; nil: time.Now.
 	Now func() time.Time
 }
@@ -64,7 +65,7 @@ func NewTable(o Options) *Table {
 		o.Now = time.Now
 	}
 	if o.Supervise == nil {
-		o.Supervise = func(_ ServiceID, update, _ func()) { update() }
+		o.Supervise = func(_ ServiceID, _ any, update, _ func()) { update() }
 	}
 	return &Table{
 		opts:        o,
@@ -148,13 +149,13 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 }
 
 // rebuild rebuilds a watched service, under supervision.
-func (t *Table) rebuild(s *watchedService) { t.opts.Supervise(s.id, s.rebuild, s.again) }
+func (t *Table) rebuild(s *watchedService) { t.opts.Supervise(s.id, s, s.rebuild, s.again) }
 
 // update has a watched service publish one change, under supervision. A broken service does not: it is rebuilt soon,
 // and its lock shows that the rebuild begins after the change.
 func (t *Table) update(s *watchedService, publish func()) {
 	if !s.isBroken() {
-		t.opts.Supervise(s.id, publish, s.again)
+		t.opts.Supervise(s.id, s, publish, s.again)
 	}
 }
 

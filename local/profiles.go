@@ -91,6 +91,7 @@ func (p *profiles) acquire(k federation.ProfileKey) *watched {
 	w := p.watched[k]
 	if w == nil {
 		w = &watched{key: k, work: workOf(k)}
+		w.work.Of = w
 		p.watched[k] = w
 		t := topicOf(k)
 		if p.topics[t] == nil {
@@ -123,9 +124,21 @@ func (p *profiles) changed(t cluster.Topic) {
 	}
 }
 
-// refresh publishes a profile again. After a panic clients keep the one that they have, until a retry succeeds.
+// refresh publishes a profile again. After a panic clients keep the one that they have, until a retry succeeds. A profile
+// without watches is not built: then the retries end.
 func (p *profiles) refresh(w *watched) {
-	p.supervisor.Do(w.work, func() { w.publish(p.build, true) }, func() { p.refresh(w) })
+	publish := func() {
+		if p.isWatched(w) {
+			w.publish(p.build, true)
+		}
+	}
+	p.supervisor.Do(w.work, publish, func() { p.refresh(w) })
+}
+
+func (p *profiles) isWatched(w *watched) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return w.refs > 0
 }
 
 // about returns the profiles that changes of a topic concern.

@@ -145,6 +145,42 @@ func TestPanicOfProfile(t *testing.T) {
 	})
 }
 
+// TestPanicOfProfileWatchedAnew: an update of a profile that has no watches any more says nothing about the profile of the
+// same key that is watched anew. Nothing is built for it.
+func TestPanicOfProfileWatchedAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := startSupervisor(t)
+		var broken atomic.Bool
+		name, builds := "before", 0
+		p := newProfiles(func(federation.ProfileKey) *federation.Profile {
+			builds++
+			if broken.Load() {
+				panic("boom")
+			}
+			return &federation.Profile{Name: name}
+		}, s)
+		k := federation.ProfileKey{Service: shopWeb, Port: 80}
+		first := p.watch(k)
+		old := p.watched[k]
+		first.Close()
+		anew := p.watch(k)
+		defer anew.Close()
+		broken.Store(true)
+		name = "after"
+		p.changed(cluster.Topic{Service: shopWeb})
+		broken.Store(false)
+		before := builds
+		if p.refresh(old); builds != before {
+			t.Error("a profile without watches was built")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if got, _ := anew.Get(); got.Name != "after" || len(s.Failures()) != 0 {
+			t.Errorf("profile %q, failures %+v", got.Name, s.Failures())
+		}
+	})
+}
+
 // startSupervisor returns a Supervisor that runs until the end of the test.
 func startSupervisor(t *testing.T) *panics.Supervisor {
 	s := panics.New(zap.NewNop())

@@ -42,8 +42,8 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	supervisor := panics.New(logging.WithOwnLimit(log))
 	table := federation.NewTable(federation.Options{
 		IPv6: o.ipv6, Report: reports.member, ReportRefused: reports.refused, ReportTiers: reports.tiers,
-		Supervise: func(id federation.ServiceID, update, again func()) {
-			supervisor.Do(panics.Work{Where: panics.Service, Service: id}, update, again)
+		Supervise: func(id federation.ServiceID, of any, update, again func()) {
+			supervisor.Do(panics.Work{Where: panics.Service, Service: id, Of: of}, update, again)
 		},
 	})
 	registry.MustRegister(supervisor, federationMetrics(table, o.serviceMetrics), tierMetrics(table))

@@ -50,6 +50,9 @@ type Work struct {
 	Where   Where
 	Service federation.ServiceID // that the work is for; zero if the work is for none
 	Object  string               // what else the work is for, such as an address, a namespace or a cluster
+	// Of, if set, tells apart work of equal names. It is a pointer to the data that the work updates: a service that is
+	// watched anew has other data, and success with the old data says nothing about the new data.
+	Of any
 }
 
 // Failure is work that has panicked and has not succeeded since.
