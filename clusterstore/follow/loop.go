@@ -29,6 +29,10 @@ const emptyWatch = time.Second
 // may have been restored from a backup and have counted past the last version again, which no version would show.
 const resumeWithin = time.Minute
 
+// lostAfter is how long a server may have been silent, at most, when its connection is found to be lost. Pings and
+// keep-alive probes find that: see package kube.
+const lostAfter = 15 * time.Second
+
 // step is what the loop does next.
 type step uint8
 
@@ -146,7 +150,7 @@ func afterNoAnswer(err error, again step) step {
 // afterWatch returns what follows a watch that has ended by an error. A silent watch gives way to a list, which shows
 // whether the server still answers, and what was missed: a new watch could be as silent.
 func (r *Resource) afterWatch(w *opened, err error) step {
-	lost := utilnet.IsHTTP2ConnectionLost(err)
+	lost := utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 	empty := !w.brought && time.Since(w.began) < emptyWatch
 	switch {
 	case apierrors.IsTooManyRequests(err):
@@ -156,11 +160,19 @@ func (r *Resource) afterWatch(w *opened, err error) step {
 	case empty:
 		return resumeLater
 	}
-	if err != errOverdue {
-		r.heard = time.Now() // pings have shown until a moment ago that the connection was alive
-	}
-	if lost {
+	switch {
+	case lost:
+		r.heardAt(time.Now().Add(-lostAfter))
 		return resumeLater
+	case err != errOverdue:
+		r.heardAt(time.Now()) // pings have shown until a moment ago that the connection was alive
 	}
 	return watchOn
+}
+
+// heardAt notes that the server was there at a time. A later time that is known already stays.
+func (r *Resource) heardAt(at time.Time) {
+	if at.After(r.heard) {
+		r.heard = at
+	}
 }

@@ -3,8 +3,10 @@ package follow
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,6 +23,7 @@ func TestAfterWatch(t *testing.T) {
 	busy, broken, unreachable := apierrors.NewTooManyRequestsError("later"), apierrors.NewInternalError(errors.New("connection reset by peer")), errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "", nil)
 	reset, lost := errors.New("read: connection reset by peer"), errors.New("http2: client connection lost")
+	timedOut := &net.OpError{Op: "read", Err: syscall.ETIMEDOUT} // by keep-alive probes
 	sends := func(err error) func(*scriptedEvents) {
 		return func(w *scriptedEvents) { w.fail(err) }
 	}
@@ -46,6 +49,7 @@ func TestAfterWatch(t *testing.T) {
 		"reset at once":        {watch: sends(reset), next: "version"},
 		"reset after a while":  {watch: later(reset), next: "watch 1"},
 		"lost after a while":   {watch: later(lost), next: "version"},
+		"silent after a while": {watch: later(timedOut), next: "version"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log []string
@@ -100,6 +104,37 @@ func TestNewestVersion(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				if lists := s.lists - 1; (lists == 1) != resumed { // one for the version
+					t.Errorf("%d lists", lists)
+				}
+			})
+		})
+	}
+}
+
+// TestLostForLong: the time before a connection is found to be lost is part of the outage, so that a watch is resumed only
+// after a shorter pause than usual.
+func TestLostForLong(t *testing.T) {
+	const pause = 50 * time.Second
+	for ended, resumed := range map[error]bool{errors.New("connection reset by peer"): true, errors.New("http2: client connection lost"): false} {
+		t.Run(ended.Error(), func(t *testing.T) {
+			s := &scripted{version: "100"}
+			lists := 0
+			s.onList = func(o metav1.ListOptions) (metav1.ListMeta, []item, error) {
+				if o.Limit != 1 {
+					lists++
+				}
+				return s.all()
+			}
+			s.run(t, inPages, func(t *testing.T, _ *Group, _ texts) {
+				time.Sleep(steadyWatch)
+				lists = 0
+				s.fail(errRefused)
+				s.newest().fail(ended)
+				time.Sleep(pause)
+				s.fail(nil)
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+				if (lists == 0) != resumed {
 					t.Errorf("%d lists", lists)
 				}
 			})
