@@ -3,6 +3,7 @@ package cluster
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"net/netip"
 	"slices"
 	"sync"
@@ -15,6 +16,9 @@ import (
 const (
 	// maxConflictsAt is how many ports of one IP are listed as conflicts.
 	maxConflictsAt = 10
+	// maxPortsAt is how many ports of the objects at one IP are compared, and maxCrowdedAt how many of those
+	// that occur more than once are looked up. One Pod may have 65,535 host ports, and state.mu is held.
+	maxPortsAt, maxCrowdedAt = 20_000, 1000
 	// maxConflicts is how many conflicts AddressConflicts returns.
 	maxConflicts = 100
 	// maxClaimants is how many of the objects that claim an address are named.
@@ -163,30 +167,44 @@ func (x *ownIndex) conflictsAt(ip netip.Addr, since time.Time) (list []conflict)
 }
 
 // crowdedPorts returns the ports of an IP that occur more than once among the host ports of Pods and
-// the ports of ExternalWorkloads, sorted.
+// the ports of ExternalWorkloads, sorted. It compares the first maxPortsAt ports, and returns maxCrowdedAt at most.
 func (x *ownIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
 	if len(pods) < 2 && len(workloads) < 2 {
 		return nil
 	}
 	counts := make(map[uint16]int)
-	count := func(port uint16) {
+	left := maxPortsAt
+	for port := range x.portsAt(pods, workloads) {
 		if counts[port]++; counts[port] == 2 {
 			list = append(list, port)
 		}
-	}
-	for _, p := range pods {
-		for _, h := range x.locations[p].hostPorts {
-			count(h.port)
-		}
-	}
-	for _, p := range workloads {
-		for _, port := range x.locations[p].ports {
-			count(port)
+		if left--; left == 0 || len(list) == maxCrowdedAt {
+			break
 		}
 	}
 	slices.Sort(list)
 	return list
+}
+
+// portsAt iterates over the host ports of Pods, and then over the ports of ExternalWorkloads.
+func (x *ownIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
+	return func(yield func(uint16) bool) {
+		for _, p := range pods {
+			for _, h := range x.locations[p].hostPorts {
+				if !yield(h.port) {
+					return
+				}
+			}
+		}
+		for _, p := range workloads {
+			for _, port := range x.locations[p].ports {
+				if !yield(port) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // claimed describes several objects with the same claim to an address.

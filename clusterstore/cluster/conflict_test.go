@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -111,5 +112,27 @@ func TestManyConflicts(t *testing.T) {
 	list, more := w.AddressConflicts()
 	if len(list) != maxConflicts || more != 200+maxConflictsAt-maxConflicts {
 		t.Errorf("%d, and %d more", len(list), more)
+	}
+}
+
+// TestCrowdedPorts checks that the search for conflicts at an IP looks at a bounded number of ports.
+func TestCrowdedPorts(t *testing.T) {
+	ip := netip.MustParseAddr("10.0.9.1")
+	x := newOwnIndex()
+	at := new(location)
+	for port := range uint16(60_000) {
+		at.hostPorts = append(at.hostPorts, hostPort{port: port + 1, container: 80})
+	}
+	for _, key := range []string{"ns/a", "ns/b"} {
+		p := &pod{key: key}
+		x.locations[p] = at
+		x.pods[ip] = append(x.pods[ip], p)
+	}
+	if list := x.crowdedPorts(ip); len(list) != 0 {
+		t.Errorf("%d ports, though the first %d differ", len(list), maxPortsAt)
+	}
+	at.hostPorts = at.hostPorts[:maxPortsAt/2]
+	if list := x.crowdedPorts(ip); len(list) != maxCrowdedAt || list[0] != 1 {
+		t.Errorf("%d ports are to be looked up", len(list))
 	}
 }
