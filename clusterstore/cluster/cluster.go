@@ -49,6 +49,9 @@ type Config struct {
 	// not block.
 	LinkChanged func()
 
+	// Admit, if set, delays Synced until it is closed: see [Cluster.Listed].
+	Admit <-chan struct{}
+
 	Exports *ExportConfig // nil: nothing of what the cluster exports is kept
 
 	own *OwnConfig // nil: it is a linked cluster
@@ -104,6 +107,7 @@ func New(cfg Config) (*Cluster, error) {
 	c.group = follow.NewGroup(follow.Options{
 		Contain:     c.contain,
 		Printable:   cfg.Client.Printable,
+		Admit:       cfg.Admit,
 		NoWatchList: cfg.Client.Sources.NoWatchList,
 		Budget:      cfg.Budget,
 		Relist:      cfg.Relist,
@@ -185,10 +189,13 @@ func (c *Cluster) profileChanged(about Topic, at time.Time) {
 	c.cfg.Supervisor.Do(work, func() { c.cfg.own.ProfileChanged(about, at) }, func() { c.profileChanged(about, at) })
 }
 
+// Listed returns a channel that is closed once the first sync waits for nothing but Config.Admit.
+func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
+
 // Synced returns a channel that is closed once all needed resources (EndpointSlices
 // or Endpoints, Services, Pods) have been listed and can be read, and the optional
 // ones (ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles) if the
-// cluster lets them be listed in time.
+// cluster lets them be listed in time. What Servers make opaque has been evaluated by then.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
 
 // HealthChanged returns a channel that is closed at the next change of Health's

@@ -18,7 +18,7 @@ import (
 func exportKind[O decode.Object, T any](c *Cluster, part int, name string, from decode.Source[O], all map[string]T, compact func(O) (T, bool)) follow.Kind[O, T] {
 	same := func(a, b T) bool { return reflect.DeepEqual(a, b) }
 	return follow.Kind[O, T]{
-		Name: name, Aside: true,
+		Name: name, Aside: true, Unawaited: true,
 		Source:  from,
 		Compact: compact,
 		Into:    mapStore(c.state, all, same, func(string, T, T) { c.state.exports.parts[part].changed = true }),

@@ -57,6 +57,9 @@ func (r *Resource) pause(ctx context.Context) {
 	}
 	ctx, stop := context.WithTimeout(ctx, optionalPause)
 	defer stop()
+	if why == notFound && r.serves == nil { // nothing can confirm that it is absent
+		r.markTried()
+	}
 	if why == forbidden || r.serves == nil {
 		<-ctx.Done()
 		return
@@ -64,14 +67,19 @@ func (r *Resource) pause(ctx context.Context) {
 	for first := true; r.admit(ctx) == nil; first = false {
 		there, err := r.serves(ctx)
 		switch {
-		case err != nil: // not known
+		case err != nil: // not known: the resource is requested again
 			r.throttle(err)
 		case !there:
 			r.feed.clear()
-		case !first:
-			return // it is there again
+			r.group.setAbsent(&r.state, true)
+			r.markTried()
+		default:
+			r.group.setAbsent(&r.state, false)
+			if !first {
+				return // it is there again
+			}
 		}
-		if !sleep.For(ctx, max(discoveryPause, time.Until(r.throttled))) || err == nil && there {
+		if !sleep.For(ctx, max(discoveryPause, time.Until(r.throttled))) || err != nil || there {
 			return
 		}
 	}

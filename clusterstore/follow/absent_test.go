@@ -18,6 +18,8 @@ type optionalAPI struct {
 	serves   bool  // what discovery answers
 	unknown  error // why it does not
 	discover int   // how often it was asked
+
+	unawaited bool // Kind.Unawaited
 }
 
 func newOptional(err error) *optionalAPI {
@@ -49,6 +51,7 @@ func (a *optionalAPI) follow(t *testing.T) (g *Group, known texts, end func()) {
 		a.discover++
 		return a.serves, a.unknown
 	}
+	k.Unawaited = a.unawaited
 	g = NewGroup(Options{}, New(k))
 	return g, known, start(t, g, nil)
 }

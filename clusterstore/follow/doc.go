@@ -28,6 +28,9 @@
 //   - A server that asks for a pause by Retry-After gets no request of the resource meanwhile: up to 60 s for 429, and up to
 //     10 s otherwise. The Health has until when.
 //   - The backoff starts over once a watch has lasted for 30 s.
+//   - The first sync waits for optional resources that can't be listed, until 25 s after
+//     [Group.Run], unless they are forbidden, absent, over budget, or of a kind that is
+//     [Kind].Unawaited.
 //   - What is kept, and lists on their way, never take more than
 //     [Options].Budget. A list that is too large changes nothing, and an event that makes
 //     the objects too many is left out until the next list. The Group is then unhealthy,

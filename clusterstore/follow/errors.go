@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/budget"
+	"isthmus/internal/adminapi"
 )
 
 // outdated reports whether the server no longer, or not yet, knows the version from
@@ -24,6 +25,19 @@ func answered(err error) bool {
 	}
 	code := status.Status().Code
 	return code >= 400 && code < 500 && code != 429
+}
+
+// classOf classifies a failure. That a resource is absent is only known once API discovery confirms that.
+func classOf(err error) adminapi.ReadFailure {
+	switch {
+	case isOver(err):
+		return adminapi.OverBudget
+	case apierrors.IsUnauthorized(err):
+		return adminapi.Unauthorized
+	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
+		return adminapi.Forbidden
+	}
+	return adminapi.Failing
 }
 
 // isOver reports whether it is the budget that has refused something.

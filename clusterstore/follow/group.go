@@ -24,6 +24,8 @@ type Options struct {
 	Trouble func(resource, text string)
 	// Contain, if set, runs what follows a resource, and recovers from its panics. It calls Fail then.
 	Contain func(resource string, follow func())
+	// Admit, if set, delays the end of the first sync until it is closed: see [Group.Listed].
+	Admit <-chan struct{}
 	// Budget counts what is kept and staged. nil: neither is limited, and events are handled as
 	// fast as they come.
 	Budget *budget.Budget
@@ -41,6 +43,7 @@ type Group struct {
 	// fixed
 	options   Options
 	resources []*Resource
+	listed    chan struct{} // closed once the first sync only waits for Options.Admit
 	done      chan struct{} // closed once synced
 	events    *rate.Limiter // of all watches; nil: without a budget
 
@@ -56,9 +59,14 @@ type Group struct {
 	}
 }
 
-// optionalGrace is how long the first sync, once all needed resources are listed,
-// waits for the optional ones: longer than the longest pause after a failure, since what is not known yet would look as if there were none.
-const optionalGrace = 5 * time.Second
+// The first sync waits for optional resources, because a resource that is not listed yet looks as if it had no objects.
+const (
+	// optionalPatience is how long after Run the first sync waits for optional resources.
+	optionalPatience = 25 * time.Second
+	// optionalGrace is how long the first sync waits for optional resources after the needed ones, if listing these has
+	// taken nearly all of optionalPatience or more. It is longer than the longest pause after a failure.
+	optionalGrace = 5 * time.Second
+)
 
 // NewGroup returns a Group of these resources, which must not be in another Group. It
 // starts nothing.
@@ -69,7 +77,7 @@ func NewGroup(o Options, resources ...*Resource) *Group {
 	if o.Contain == nil {
 		o.Contain = func(_ string, follow func()) { follow() }
 	}
-	g := &Group{options: o, resources: resources, done: make(chan struct{})}
+	g := &Group{options: o, resources: resources, listed: make(chan struct{}), done: make(chan struct{})}
 	if o.Budget != nil {
 		g.events = rate.NewLimiter(eventRate, eventBurst)
 	}
@@ -92,6 +100,10 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	if !g.firstSync(ctx) {
 		return
 	}
+	close(g.listed)
+	if !g.admitted(ctx) {
+		return
+	}
 	if synced != nil {
 		synced()
 	}
@@ -102,10 +114,11 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	}
 }
 
-// firstSync waits until all needed resources are listed, and each optional one is
-// listed, is refused, absent or over budget, or has taken longer than optionalGrace. It returns false
-// if ctx ends before.
+// firstSync waits until all needed resources are listed. It also waits for each optional resource until that is
+// listed, refused, absent or over budget, but not longer than optionalPatience and optionalGrace allow. It returns
+// false if ctx ends before.
 func (g *Group) firstSync(ctx context.Context) bool {
+	began := time.Now()
 	for _, r := range g.resources {
 		if !r.needed {
 			continue
@@ -116,16 +129,37 @@ func (g *Group) firstSync(ctx context.Context) bool {
 			return false
 		}
 	}
-	grace, stop := context.WithTimeout(ctx, optionalGrace)
+	patience, stop := context.WithTimeout(ctx, max(optionalGrace, optionalPatience-time.Since(began)))
 	defer stop()
 	for _, r := range g.resources {
+		if r.later {
+			continue
+		}
 		select {
 		case <-r.tried:
-		case <-grace.Done():
+		case <-patience.Done():
 		}
 	}
 	return ctx.Err() == nil
 }
+
+// admitted waits for Options.Admit. It returns false if ctx ends before.
+func (g *Group) admitted(ctx context.Context) bool {
+	if g.options.Admit == nil {
+		return true
+	}
+	select {
+	case <-g.options.Admit:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// Listed returns a channel that is closed once the first sync waits for nothing but [Options].Admit. Whoever closes
+// that can let the Group list more optional resources before, so that their objects are complete when the Group has
+// synced.
+func (g *Group) Listed() <-chan struct{} { return g.listed }
 
 // Synced returns a channel that is closed once all objects of needed resources are in
 // their Stores. Those of optional ones are too, if the API lets them be listed in
@@ -133,7 +167,7 @@ func (g *Group) firstSync(ctx context.Context) bool {
 func (g *Group) Synced() <-chan struct{} { return g.done }
 
 // HealthChanged returns a channel that is closed at the next change of Health's
-// Err or StaleSince, or of what is synced. Get it before you call Health.
+// Err or StaleSince, or of a Resource's Synced or Failure. Get it before you call Health.
 func (g *Group) HealthChanged() <-chan struct{} {
 	_, changed := g.version.Get()
 	return changed

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"isthmus/internal/adminapi"
 )
 
@@ -28,6 +30,22 @@ type resourceState struct {
 	over     time.Time // since when err is that it is over budget; zero: it is not
 
 	throttled time.Time // until when the server wants no request; zero if it never said
+
+	failure adminapi.ReadFailure // of err
+	first   time.Time            // since when all failures were of that kind
+	lasts   bool                 // the failure has been seen again after lastingAfter
+}
+
+// lastingAfter is how long after a failure the same failure is seen again so that it lasts. API servers that start
+// refuse requests for a moment, before they know all tokens and permissions.
+const lastingAfter = 10 * time.Second
+
+// classify sets what kind of failure err is.
+func (s *resourceState) classify(failure adminapi.ReadFailure, now time.Time) {
+	if s.failure != failure {
+		s.failure, s.first = failure, now
+	}
+	s.lasts = now.Sub(s.first) >= lastingAfter
 }
 
 // update changes the health, and reports whether that is for HealthChanged.
@@ -45,11 +63,14 @@ func (g *Group) setSynced() {
 
 // setFailed records that a resource could not be listed or watched.
 func (g *Group) setFailed(s *resourceState, err error) {
-	over := isOver(err)
+	over, notThere, failure := isOver(err), apierrors.IsNotFound(err), classOf(err)
 	err = g.options.Printable(err)
 	now := time.Now()
 	g.update(func() bool {
-		changed := s.err == nil || s.err.Error() != err.Error()
+		before := *s
+		if s.failure != adminapi.Absent || !notThere { // which lasts until API discovery has the resource
+			s.classify(failure, now)
+		}
 		if s.err == nil {
 			s.since = now
 		}
@@ -59,7 +80,20 @@ func (g *Group) setFailed(s *resourceState, err error) {
 			s.over = now
 		}
 		s.err, s.lastSeen = err, now
-		return changed
+		return before.err == nil || before.err.Error() != err.Error() || before.failure != s.failure
+	})
+}
+
+// setAbsent records whether API discovery confirms that a resource that was not found does not exist.
+func (g *Group) setAbsent(s *resourceState, absent bool) {
+	failure := adminapi.Failing
+	if absent {
+		failure = adminapi.Absent
+	}
+	g.update(func() bool {
+		before := s.failure
+		s.classify(failure, time.Now())
+		return s.failure != before
 	})
 }
 
@@ -131,6 +165,7 @@ func (g *Group) Health() Health {
 	for _, r := range g.resources {
 		s := r.state
 		one := adminapi.Resource{Resource: r.name, Needed: r.needed, Synced: s.synced, Objects: int(r.objects.Load()), Drifted: int(r.drifted.Load()), Trouble: r.trouble.now()}
+		one.Failure, one.Lasts = s.failure, s.lasts
 		n, some := r.refusedObjects()
 		one.Refused, all.Refused = n, append(all.Refused, some...)
 		if s.err != nil {

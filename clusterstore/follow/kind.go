@@ -16,8 +16,10 @@ type Kind[O decode.Object, T any] struct {
 	Name   string // of the resource, as in URLs
 	Needed bool   // without it the Group is not synced
 	Aside  bool   // what is served does not depend on it: the Group stays healthy if it is over budget
-	Source decode.Source[O]
-	Fields string // a field selector; empty: all objects
+	// Unawaited makes the first sync end without waiting for the kind. It is for kinds that are not needed.
+	Unawaited bool
+	Source    decode.Source[O]
+	Fields    string // a field selector; empty: all objects
 	// Serves, if set, asks API discovery whether the API has the resource. An error
 	// means that it is not known. It is for kinds that are not needed.
 	Serves func(context.Context) (bool, error)

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"isthmus/clusterstore/budget"
+	"isthmus/internal/adminapi"
 )
 
 // TestOptionalLost: an optional resource that has been forbidden for long is lost from when
@@ -63,29 +64,131 @@ func TestAside(t *testing.T) {
 	}
 }
 
-// TestOptionalWaitedFor: the first sync waits for an optional resource that can't be listed for a moment, since none of its objects
-// would look as if there were none; not for one that is refused, nor for longer than optionalGrace.
+// TestOptionalWaitedFor: the first sync waits for an optional resource that can't be listed, since it would look as if
+// it had no objects. It does not wait for longer than optionalPatience, nor for a resource that is refused or absent.
 func TestOptionalWaitedFor(t *testing.T) {
-	const outage = 2 * time.Second
+	unreachable := errors.New("unreachable")
+	failing := apierrors.NewInternalError(errors.New("conversion webhook failed"))
+	refused := apierrors.NewForbidden(corev1.Resource("secrets"), "", nil)
+	for name, x := range map[string]struct {
+		err       error
+		lasts     time.Duration // the error
+		serves    bool          // API discovery has the resource
+		unknown   error         // why API discovery does not say
+		unawaited bool
+		least     time.Duration // that it takes to sync
+		most      time.Duration
+		listed    bool
+	}{
+		"2 s late":                           {err: unreachable, lasts: 2 * time.Second, least: 2 * time.Second, most: 6 * time.Second, listed: true},
+		"6 s late":                           {err: failing, lasts: 6 * time.Second, least: 6 * time.Second, most: 10 * time.Second, listed: true},
+		"20 s late":                          {err: failing, lasts: 20 * time.Second, least: 20 * time.Second, most: 24 * time.Second, listed: true},
+		"40 s late":                          {err: failing, lasts: 40 * time.Second, least: optionalPatience, most: optionalPatience},
+		"for ever late":                      {err: unreachable, lasts: time.Hour, least: optionalPatience, most: optionalPatience},
+		"401":                                {err: apierrors.NewUnauthorized(""), lasts: time.Hour, least: optionalPatience, most: optionalPatience},
+		"refused":                            {err: refused, lasts: 2 * time.Second},
+		"not allowed":                        {err: apierrors.NewMethodNotSupported(corev1.Resource("secrets"), "list"), lasts: 2 * time.Second},
+		"absent":                             {err: errNotFound, lasts: time.Hour},
+		"not found, and in discovery":        {err: errNotFound, lasts: 6 * time.Second, serves: true, least: 6 * time.Second, most: 20 * time.Second, listed: true},
+		"not found, and discovery fails":     {err: errNotFound, lasts: time.Hour, unknown: unreachable, least: optionalPatience, most: optionalPatience},
+		"not found, until discovery answers": {err: errNotFound, lasts: 6 * time.Second, unknown: unreachable, least: 6 * time.Second, most: 16 * time.Second, listed: true},
+		"over budget":                        {err: fmt.Errorf("%w: too much", budget.ErrOver), lasts: time.Hour},
+		"only for exports":                   {err: failing, lasts: 2 * time.Second, unawaited: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a := newOptional(x.err)
+				a.serves, a.unknown, a.unawaited = x.serves, x.unknown, x.unawaited
+				began := time.Now()
+				time.AfterFunc(x.lasts, func() { a.set(func() { a.err = nil }) })
+				g, known, end := a.follow(t)
+				defer end()
+				<-g.Synced()
+				if took := time.Since(began); took < x.least || took > x.most || x.listed && !known.has("a") {
+					t.Errorf("synced after %v, listed %v; %+v", took, known.has("a"), g.Health().Resources[0])
+				}
+			})
+		})
+	}
+}
+
+// TestOptionalAfterNeeded: a needed resource that takes long does not use up the patience for the optional ones.
+func TestOptionalAfterNeeded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		needed, optional := newOptional(errors.New("unreachable")), newOptional(errors.New("unreachable"))
+		time.AfterFunc(time.Minute, func() { needed.set(func() { needed.err = nil }) })
+		time.AfterFunc(time.Minute+time.Second, func() { optional.set(func() { optional.err = nil }) })
+		first, known := secrets(needed, texts{}), texts{}
+		second := secrets(optional, known)
+		second.Name, second.Needed = "optional", false
+		g := NewGroup(Options{}, New(first), New(second))
+		defer start(t, g, nil)()
+		<-g.Synced()
+		if !known.has("a") {
+			t.Error("the first sync has not waited")
+		}
+	})
+}
+
+// TestAdmit: a Group that is listed goes on to list, and has synced once it is admitted.
+func TestAdmit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newOptional(apierrors.NewForbidden(corev1.Resource("secrets"), "", nil))
+		admit, known := make(chan struct{}), texts{}
+		k := secrets(a, known)
+		k.Needed = false
+		g := NewGroup(Options{Admit: admit}, New(k))
+		live := false
+		defer start(t, g, func() { live = known.has("a") })()
+		<-g.Listed()
+		a.set(func() { a.err = nil })
+		time.Sleep(time.Hour)
+		select {
+		case <-g.Synced():
+			t.Error("it has synced")
+		default:
+		}
+		close(admit)
+		<-g.Synced()
+		if !live {
+			t.Error("it was listed after the first sync")
+		}
+	})
+}
+
+// TestFailure: the health classifies failures, and has whether the same one has been seen again.
+func TestFailure(t *testing.T) {
 	for _, x := range []struct {
 		err    error
-		lasts  time.Duration
-		waits  bool
-		listed bool
+		serves bool
+		after  time.Duration
+		want   adminapi.ReadFailure
+		lasts  bool
 	}{
-		{errors.New("unreachable"), outage, true, true},
-		{errors.New("unreachable"), time.Minute, true, false},
-		{apierrors.NewForbidden(corev1.Resource("secrets"), "", nil), outage, false, false},
+		{errors.New("unreachable"), true, time.Second, adminapi.Failing, false},
+		{apierrors.NewUnauthorized(""), true, time.Second, adminapi.Unauthorized, false},
+		{apierrors.NewUnauthorized(""), true, 20 * time.Second, adminapi.Unauthorized, true},
+		{apierrors.NewForbidden(corev1.Resource("secrets"), "", nil), true, 20 * time.Second, adminapi.Forbidden, false},
+		{apierrors.NewForbidden(corev1.Resource("secrets"), "", nil), true, 40 * time.Second, adminapi.Forbidden, true},
+		{errNotFound, true, time.Minute, adminapi.Failing, true},
+		{errNotFound, false, time.Second, adminapi.Absent, false},
+		{errNotFound, false, 10 * time.Minute, adminapi.Absent, true},
+		{fmt.Errorf("%w: too much", budget.ErrOver), true, time.Second, adminapi.OverBudget, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newOptional(x.err)
-			began := time.Now()
-			time.AfterFunc(x.lasts, func() { a.set(func() { a.err = nil }) })
-			g, known, end := a.follow(t)
+			a.serves = x.serves
+			g, _, end := a.follow(t)
 			defer end()
-			<-g.Synced()
-			if waited := time.Since(began); (waited > 0) != x.waits || waited > optionalGrace || known.has("a") != x.listed {
-				t.Errorf("%v for %v: synced after %v, listed %v", x.err, x.lasts, waited, known.has("a"))
+			time.Sleep(x.after)
+			synctest.Wait()
+			if got := g.Health().Resources[0]; got.Failure != x.want || got.Lasts != x.lasts || got.NeverRead() != (x.want != adminapi.Absent) {
+				t.Errorf("%v after %v: %+v", x.err, x.after, got)
+			}
+			a.set(func() { a.err, a.serves = nil, true })
+			time.Sleep(optionalPause + 5*time.Second)
+			if got := g.Health().Resources[0]; got.Failure != "" || got.Lasts || got.NeverRead() {
+				t.Errorf("after it: %+v", got)
 			}
 		})
 	}

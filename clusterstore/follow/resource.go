@@ -22,13 +22,14 @@ type Resource struct {
 	name   string
 	needed bool
 	aside  bool
+	later  bool                                // Kind.Unawaited
 	serves func(context.Context) (bool, error) // may be nil
 	fields string
 	report func(error) // may be nil
 	feed   feeder
 	group  *Group
 	lag    *lag          // nil: not measured
-	tried  chan struct{} // closed once listed or, if it is optional, once refused, absent or over budget
+	tried  chan struct{} // closed once listed or, if it is optional, once refused, confirmed to be absent, or over budget
 
 	triedOnce sync.Once // closes tried
 	objects   atomic.Int64
@@ -83,6 +84,7 @@ func New[O decode.Object, T any](k Kind[O, T]) *Resource {
 		name:   k.Name,
 		needed: k.Needed,
 		aside:  k.Aside,
+		later:  k.Unawaited,
 		serves: k.Serves,
 		fields: k.Fields,
 		report: k.Report,
@@ -144,7 +146,7 @@ func (r *Resource) failed(ctx context.Context, err error) {
 	}
 	r.rest = restAfter(err, r.needed)
 	r.crowded = r.crowded || isOver(err)
-	if !r.needed && r.rest != noRest { // what fails for a moment is waited for
+	if r.rest == forbidden || r.rest == overBudget && !r.needed {
 		r.markTried()
 	}
 	shown := err

@@ -45,6 +45,9 @@ type Cluster struct {
 	Unread []string `json:"unread,omitempty"`
 	// NewCredentials is why the newest credentials do not work while older ones are in use; empty: they do, or are being tried.
 	NewCredentials string `json:"newCredentials,omitempty"`
+	// Awaited are the kinds of objects, such as servers.policy.linkerd.io, that the newest credentials have to list before
+	// they replace the older ones, since the cluster has such objects.
+	Awaited []string `json:"awaited,omitempty"`
 	ClusterStatus
 }
 
@@ -100,6 +103,19 @@ type ClusterStatus struct {
 	API             *APIServer `json:"api,omitempty"` // nil: the cluster is not read
 }
 
+// NeverRead returns the kinds of objects that can't be listed and have never been, though the cluster is served.
+func (s *ClusterStatus) NeverRead() (list []Resource) {
+	if s.State != Ready && s.State != Stale {
+		return nil
+	}
+	for _, r := range s.Resources {
+		if r.NeverRead() {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
 // NoGatewayAnswers is the StandingReason of a cluster on another network all of whose gateways are dead.
 const NoGatewayAnswers = "none of its Linkerd gateways answers"
 
@@ -144,12 +160,37 @@ type Resource struct {
 	Refused  int    `json:"refused,omitempty"` // that can't be decoded: what was read of them before stays
 	Drifted  int    `json:"drifted,omitempty"` // of which something else was kept than the API had, and that have been corrected
 	Err      string `json:"err,omitempty"`     // newest failure, if it still lasts: unreachable, forbidden, absent, …
+	// Failure classifies Err. It is empty if Err is.
+	Failure ReadFailure `json:"failure,omitempty"`
+	// Lasts reports whether the API server has answered with the same Failure again after 10 s or more.
+	Lasts bool `json:"-"`
 	// Trouble is what the API server does that is no failure and yet makes the
 	// resource be requested again and again, once a second at most.
 	Trouble string `json:"trouble,omitempty"`
 	// ThrottledUntil is until when the resource is not requested, since the API server asked for a pause by Retry-After.
 	ThrottledUntil time.Time `json:"throttledUntil,omitzero"`
 }
+
+// NeverRead reports whether the kind can't be listed, has never been, and may have objects. The cluster then looks as if
+// it had none of them.
+func (r *Resource) NeverRead() bool { return !r.Synced && r.Err != "" && r.Failure != Absent }
+
+// Unread describes, for people, that the kind has never been read.
+func (r *Resource) Unread() string {
+	return r.Resource + " have never been read, so the cluster looks as if it had none: " + r.Err
+}
+
+// ReadFailure classifies why a kind of object can't be listed or watched.
+type ReadFailure string
+
+// The failures.
+const (
+	Forbidden    ReadFailure = "forbidden"    // the credentials do not permit it
+	Unauthorized ReadFailure = "unauthorized" // the API server does not accept the credentials
+	Absent       ReadFailure = "absent"       // the API server does not have the kind, which API discovery confirms
+	OverBudget   ReadFailure = "over budget"  // the objects take more memory than the cluster may take
+	Failing      ReadFailure = "failing"      // anything else
+)
 
 // Unserved is a member of a service that does not serve, or can't be reached.
 type Unserved struct {
