@@ -26,6 +26,10 @@ const (
 	TrustDomainAnnotation   = "multicluster.linkerd.io/trust-domain"
 	ClusterDomainAnnotation = "multicluster.linkerd.io/cluster-domain"
 	KubeconfigKey           = "kubeconfig"
+
+	// LinkedClusterAnnotation has the linked cluster's identity, the UID of its namespace kube-system. isthmus link
+	// writes it.
+	LinkedClusterAnnotation = "isthmus.io/linked-cluster"
 )
 
 // Reasons for which a link Secret is not used: values of the label "reason" of
@@ -48,6 +52,7 @@ type credentials struct {
 	refused error                  // why it can't be used; nil: it can
 	reason  string                 // with refused: one of the reasons above
 
+	identity string       // of the cluster, by LinkedClusterAnnotation; empty: not known
 	standing linkSettings // also of a Secret that is refused
 
 	// Set unless it is refused:
@@ -66,7 +71,7 @@ type credentials struct {
 // annotations of its standing.
 func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
-	c.standing = readSettings(s.Annotations, defaults)
+	c.standing, c.identity = readSettings(s.Annotations, defaults), s.Annotations[LinkedClusterAnnotation]
 	if c.cluster, c.refused = readClusterName(s); c.refused != nil {
 		c.reason = reasonLabel
 	} else {

@@ -29,7 +29,9 @@
 //   - A link's address ranges change in one step, without a new connection, and so do the
 //     cluster's standing and region. What can't be read of the latter counts as absent.
 //   - New credentials are tried beside those in use, and replace them in one step once
-//     their cluster has synced: proxies don't notice a rotation.
+//     their cluster has synced: proxies don't notice a rotation. A rotation takes no endpoint
+//     away because the new credentials can't list a kind of object that the cluster has:
+//     they wait for that kind (promotion.go).
 //   - When Run ends, the table keeps its links and endpoints.
 //   - [Store.Exports] has what the own and all linked clusters export. Nothing of a cluster that can't be used or read goes from it,
 //     and what one list takes away goes in one step.

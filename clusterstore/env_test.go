@@ -39,19 +39,21 @@ var web = federation.ServiceID{Namespace: "shop", Name: "web"}
 // scripted is a cluster that the test controls. It offers one endpoint, with an address
 // that no other one has.
 type scripted struct {
-	Cluster  // nil: of what is not asked for
-	rest     *rest.Config
-	cfg      cluster.Config
-	endpoint *federation.Endpoint
-	synced   chan struct{}
-	syncAt   int // if not 0: it syncs when its link asks for the so manieth time
-	asked    int
-	health   federation.Latest[cluster.Health]
-	region   atomic.Pointer[string]
-	gateways atomic.Pointer[[]*cluster.Gateway]
-	began    time.Time     // when Run was called
-	running  chan struct{} // closed by Run, unless its context has ended
-	stopped  chan struct{} // closed when Run returns
+	Cluster               // nil: of what is not asked for
+	rest                  *rest.Config
+	cfg                   cluster.Config
+	endpoint              *federation.Endpoint
+	listed                chan struct{} // the test closes it before it calls sync, if it wants to
+	synced                chan struct{}
+	listedAt, askedListed int // like syncAt and asked, for Listed
+	syncAt                int // if not 0: it syncs when its link asks for the so manieth time
+	asked                 int
+	health                federation.Latest[cluster.Health]
+	region                atomic.Pointer[string]
+	gateways              atomic.Pointer[[]*cluster.Gateway]
+	began                 time.Time     // when Run was called
+	running               chan struct{} // closed by Run, unless its context has ended
+	stopped               chan struct{} // closed when Run returns
 }
 
 func (c *scripted) Run(ctx context.Context) {
@@ -62,6 +64,12 @@ func (c *scripted) Run(ctx context.Context) {
 	c.began = time.Now()
 	close(c.running)
 	<-ctx.Done()
+}
+func (c *scripted) Listed() <-chan struct{} {
+	if c.askedListed++; c.askedListed == c.listedAt {
+		close(c.listed)
+	}
+	return c.listed
 }
 func (c *scripted) Synced() <-chan struct{} {
 	if c.asked++; c.asked == c.syncAt {
@@ -105,11 +113,11 @@ func (c *scripted) setGateways(list ...*cluster.Gateway) {
 	synctest.Wait()
 }
 
-func (c *scripted) Region() string {
+func (c *scripted) Region() (region string, known bool) {
 	if r := c.region.Load(); r != nil {
-		return *r
+		return *r, true
 	}
-	return ""
+	return "", false
 }
 func (c *scripted) move(region string) {
 	c.region.Store(&region)
@@ -132,6 +140,7 @@ type env struct {
 	done   chan struct{}
 
 	forbidden atomic.Bool // listing Secrets is
+	listedAt  int         // of clusters that will be made
 	syncAt    int         // of clusters that will be made
 
 	mu      sync.Mutex
@@ -199,8 +208,8 @@ func (e *env) create(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 	}
 	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(e.made) + 1)})
 	c := &scripted{
-		rest: from, cfg: cfg, synced: make(chan struct{}), running: make(chan struct{}), stopped: make(chan struct{}),
-		endpoint: &federation.Endpoint{Addr: netip.AddrPortFrom(addr, 80), Cluster: cfg.Name}, syncAt: e.syncAt,
+		rest: from, cfg: cfg, listed: make(chan struct{}), synced: make(chan struct{}), running: make(chan struct{}), stopped: make(chan struct{}),
+		endpoint: &federation.Endpoint{Addr: netip.AddrPortFrom(addr, 80), Cluster: cfg.Name}, listedAt: e.listedAt, syncAt: e.syncAt,
 	}
 	e.made = append(e.made, c)
 	return c, nil

@@ -95,11 +95,11 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 }
 
 // wait returns when there may be something to reconcile: newer is closed, a cluster
-// has its turn or has synced, a cluster's health or region has changed, the grace is over,
-// or the cluster is lost.
+// has its turn, is listed or has synced, a cluster's health or region has changed, the grace is over,
+// a successor's kinds are to be looked at again, or the cluster is lost.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
-	var began, synced, next, serving <-chan struct{}
-	var overdue <-chan time.Time
+	var began, listed, synced, next, serving <-chan struct{}
+	var overdue, again <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
 		if l.gateways.settled() { // otherwise it waits for its gateways
@@ -107,6 +107,13 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 		}
 		if l.next.waits {
 			began = l.next.began
+		}
+		switch {
+		case closed(l.next.admit):
+		case len(l.next.awaits) > 0:
+			again = time.After(awaitedPause)
+		default: // admitSuccessor has not seen it closed, though it may be by now
+			listed = l.next.cluster.Listed()
 		}
 		if !l.next.deadline.IsZero() && !l.next.overdue {
 			overdue = time.After(time.Until(l.next.deadline))
@@ -118,7 +125,9 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	select {
 	case <-ctx.Done():
 	case <-newer:
+	case <-listed:
 	case <-synced:
+	case <-again:
 	case <-next:
 	case <-serving:
 	case <-began:
@@ -173,11 +182,17 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 	if l.state == cluster.Pending && l.next != nil {
 		deadline = l.next.deadline
 	}
-	made, err := l.store.create(creds.rest, l.config(creds))
+	admit := make(chan struct{})
+	if l.serving == nil {
+		close(admit) // nothing is lost if it replaces nothing
+	}
+	cfg := l.config(creds)
+	cfg.Admit = admit
+	made, err := l.store.create(creds.rest, cfg)
 	if err != nil {
 		made = failedCluster{err}
 	}
-	l.next = &runningCluster{cluster: made, creds: creds, deadline: deadline}
+	l.next = &runningCluster{cluster: made, creds: creds, deadline: deadline, admit: admit}
 	if l.serving == nil && l.state != cluster.Pending {
 		l.setState(cluster.Pending, nil)
 		l.logLinked(creds)
@@ -216,7 +231,7 @@ func (l *link) logLinked(creds *credentials) {
 	l.log.Info("cluster linked", zap.String("server", creds.server), zap.String("secret", creds.secret), warnings)
 }
 
-// promote makes next the serving cluster once it has synced. The table gets it in one
+// promote makes next the serving cluster once it has synced, which admitSuccessor may delay. The table gets it in one
 // step; only then is the cluster that served before stopped.
 func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) || l.serving == nil && l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
@@ -228,7 +243,11 @@ func (l *link) promote(ctx context.Context) {
 		}
 	}
 	old := l.serving
+	if old != nil && l.otherCluster() {
+		l.standing.nodesRegion = ""
+	}
 	l.serving, l.next = l.next, nil
+	l.serving.awaits, l.serving.failed = nil, nil
 	l.setLink()
 	switch {
 	case old == nil:

@@ -32,3 +32,19 @@ func TestSyncedAtAnyMoment(t *testing.T) {
 		})
 	}
 }
+
+// TestListedAtAnyMoment: a successor that is listed while its link looks at other things may finish its first sync.
+func TestListedAtAnyMoment(t *testing.T) {
+	for at := 1; at <= 4; at++ {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			inBubble(t, func(e *env) {
+				e.sync(1)
+				e.listedAt = at
+				e.put(secret("s", "east", "t2", 0))
+				if c := e.last(2); closed(c.listed) && !closed(c.cfg.Admit) {
+					t.Error("it is listed, and not admitted")
+				}
+			}, secret("s", "east", "t1", 0))
+		})
+	}
+}

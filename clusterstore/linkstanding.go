@@ -23,7 +23,9 @@ type linkStanding struct {
 	lost      federation.Standing
 	dead      bool // it is reached through gateways, and none answers
 	region    string
-	logged    federation.Standing
+
+	nodesRegion string // by the Nodes of the cluster, as it was when they were last read
+	logged      federation.Standing
 }
 
 // effective is what the cluster's standing comes to.
@@ -88,12 +90,14 @@ func (l *link) setLink() {
 	l.store.setLink(l.name, now)
 }
 
-// setRegion notes where the cluster is, and logs that if it was elsewhere.
+// setRegion notes where the cluster is, and logs that if it was elsewhere. New credentials that can't read Nodes leave
+// the region as it was.
 func (l *link) setRegion() {
 	s, before := &l.standing, l.standing.region
-	if s.region = s.settings.region; s.region == "" {
-		s.region = cmp.Or(l.serving, l.next).cluster.Region()
+	if region, known := cmp.Or(l.serving, l.next).cluster.Region(); known {
+		s.nodesRegion = region
 	}
+	s.region = cmp.Or(s.settings.region, s.nodesRegion)
 	if before != "" && before != s.region {
 		l.log.Info("region of a cluster changed", zap.String("region", s.region), zap.String("before", before))
 	}

@@ -8,38 +8,46 @@ import (
 	"isthmus/clusterstore/cluster"
 )
 
-// updateState sets the state that follows from the clusters' health, and logs
-// if a rotation begins to fail.
+// updateState sets the state that follows from the clusters' health, and decides whether a successor may replace the
+// serving cluster.
 func (l *link) updateState() {
-	var problem error // of next
-	if l.next != nil {
-		problem = l.next.problem()
-	}
 	switch {
 	case l.serving == nil && l.next == nil:
 		l.setState(cluster.Rejected, nil)
 		return
 	case l.serving == nil:
-		if problem != nil { // without one it stays as start has set it, or unreachable until it has synced
+		// Without a problem the state stays as start has set it, or unreachable until the cluster has synced.
+		if problem := l.next.problem(l.next.health()); problem != nil {
 			l.setState(cluster.Unreachable, problem)
 		}
 		return
 	}
-	if h := l.serving.health(); h.StaleSince.IsZero() {
+	serving := l.serving.health()
+	if serving.StaleSince.IsZero() {
 		l.setState(cluster.Ready, nil)
 	} else {
-		l.setState(cluster.Stale, h.Err)
+		l.setState(cluster.Stale, serving.Err)
 	}
-	if l.next == nil {
+	if l.next != nil {
+		next := l.next.health()
+		l.admitSuccessor(serving, next)
+		l.noteProblem(l.next.problem(next))
+	}
+}
+
+// noteProblem records why a successor can't replace the serving cluster, and logs and reports when that begins.
+func (l *link) noteProblem(problem error) {
+	if l.replacing() { // the credentials are the same
 		return
 	}
-	failedBefore := l.next.failed
-	l.next.failed = problem != nil && !l.replacing()
-	if l.next.failed && !failedBefore {
-		l.log.Warn("new credentials do not work; the old ones stay in use",
-			zap.String("secret", l.next.creds.secret), zap.Error(problem))
-		l.report(cluster.CredentialsChanged, because("new credentials do not work; the old ones stay in use", problem), true)
+	before := l.next.failed
+	l.next.failed = problem
+	if problem == nil || before != nil {
+		return
 	}
+	const text = "new credentials do not work; the old ones stay in use"
+	l.log.Warn(text, zap.String("secret", l.next.creds.secret), zap.Error(problem))
+	l.report(cluster.CredentialsChanged, because(text, problem), true)
 }
 
 // setState sets the state, and logs and reports a change of it; why is what is behind it, or nil.

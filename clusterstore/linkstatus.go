@@ -106,6 +106,11 @@ func (v *linkState) describe(st *adminapi.Cluster, ownProblems []string) {
 	st.Standing, st.StandingReason, st.Region = v.standing.effective().String(), v.standing.reason(), v.standing.region
 	st.ObjectWarnings = h.Warnings()
 	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.settings.warnings, st.ObjectWarnings)
+	for _, r := range st.NeverRead() {
+		if r.Failure != adminapi.Forbidden { // which is for the check of permissions to judge
+			st.Warnings = append(st.Warnings, r.Unread())
+		}
+	}
 	v.describeGateways(&st.ClusterStatus, ownProblems)
 	switch {
 	case v.state == cluster.Ready:
@@ -118,14 +123,14 @@ func (v *linkState) describe(st *adminapi.Cluster, ownProblems []string) {
 	}
 	switch {
 	case v.serving == nil || v.next == nil || v.replacing():
-	case v.next.waits && !v.next.failed:
+	case v.next.waits && v.next.failed == nil:
 		st.Warnings = append(st.Warnings, fmt.Sprintf("new credentials wait for their turn to be tried: %d clusters at a time are connected to; the old ones are in use", maxStarts))
-	case !v.next.failed:
+	case v.next.failed == nil:
 		st.Warnings = append(st.Warnings, "new credentials are being tried; the old ones are in use")
 	default:
-		st.NewCredentials = "new credentials do not work, the old ones are in use"
-		if err := v.next.creds.explain(v.next.cluster.Health().Err); err != nil {
-			st.NewCredentials += ": " + err.Error()
+		st.NewCredentials = because("new credentials do not work, the old ones are in use", v.next.failed)
+		for _, a := range v.next.awaits {
+			st.Awaited = append(st.Awaited, a.kind.name)
 		}
 		st.Warnings = append(st.Warnings, st.NewCredentials)
 	}

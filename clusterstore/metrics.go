@@ -49,7 +49,7 @@ func (m storeMetrics) Collect(ch chan<- prometheus.Metric) {
 			ch <- x
 		}
 		ch <- cluster.StandingSeries(name, v.standing.effective())
-		gauge(rotationDesc, boolToFloat(v.next != nil && v.next.failed), string(name))
+		gauge(rotationDesc, boolToFloat(v.next != nil && v.next.failed != nil), string(name))
 		for address, alive := range v.probed() {
 			gauge(aliveDesc, boolToFloat(alive), string(name), address)
 		}

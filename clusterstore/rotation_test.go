@@ -85,7 +85,7 @@ func TestRotationThatWorksInTheEnd(t *testing.T) {
 		e.pass(syncGrace - time.Nanosecond)
 		e.status("s east ready !new credentials are being tried; the old ones are in use")
 		e.pass(time.Nanosecond)
-		e.status("s east ready !new credentials do not work, the old ones are in use")
+		e.status("s east ready !new credentials do not work, the old ones are in use: not synced within 30s")
 		e.pass(time.Hour)
 		e.served(e.made[0])
 		e.served(e.sync(2))

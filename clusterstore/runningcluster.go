@@ -16,10 +16,11 @@ import (
 type Cluster interface {
 	federation.Source
 	Run(context.Context)
+	Listed() <-chan struct{} // closed once Synced waits for nothing but Config.Admit
 	Synced() <-chan struct{}
 	Health() cluster.Health
 	HealthChanged() <-chan struct{}
-	Region() string
+	Region() (region string, known bool)
 	Gateways() (list []*cluster.Gateway, more int)
 	Exports() *cluster.Exports // nil: they are not known, or not kept
 	SelectorsChanged()         // if exports are kept
@@ -34,10 +35,12 @@ type runningCluster struct {
 	deadline      time.Time       // when it should have synced; zero: not known before its turn
 	overdue       bool            // problem has seen that the deadline is over
 	healthChanged <-chan struct{} // closed when the health changes that health returned last
-	failed        bool            // it replaces another cluster and does not work, which is logged
 	started       time.Time       // when start was called
 	broken        bool            // health has seen that a panic has ended its lists and watches
 	replaceAt     time.Time       // when it is replaced for that; zero: it is not
+	admit         chan struct{}   // closed once it may finish its first sync
+	awaits        []awaitedKind   // of a successor: what it has to list before
+	failed        error           // of a successor: why it can't replace the serving cluster; nil: nothing is known to be wrong
 
 	cancel context.CancelFunc
 	began  chan struct{} // closed when it has its turn
@@ -80,12 +83,13 @@ func (r *runningCluster) health() cluster.Health {
 	return h
 }
 
-// problem returns why a cluster that has not synced does not work: a request failed,
-// or it takes too long; nil: nothing is known to be wrong.
-func (r *runningCluster) problem() error {
-	h := r.health()
+// problem returns why a cluster that has not synced does not work: a request failed, it waits for kinds of objects, or
+// it takes too long; nil: nothing is known to be wrong. h is its health.
+func (r *runningCluster) problem(h cluster.Health) error {
 	r.overdue = r.late()
 	switch {
+	case len(r.awaits) > 0:
+		return awaitedError(r.awaits)
 	case h.Err != nil:
 		return h.Err
 	case r.overdue:
@@ -107,12 +111,13 @@ func (r *runningCluster) late() bool {
 type failedCluster struct{ err error }
 
 func (f failedCluster) Run(ctx context.Context) { <-ctx.Done() }
+func (f failedCluster) Listed() <-chan struct{} { return nil }
 func (f failedCluster) Synced() <-chan struct{} { return nil }
 func (f failedCluster) Health() cluster.Health {
 	return cluster.Health{Health: follow.Health{Err: f.err}, API: adminapi.APIServer{Error: f.err.Error()}}
 }
 func (f failedCluster) HealthChanged() <-chan struct{}      { return nil }
-func (f failedCluster) Region() string                      { return "" }
+func (f failedCluster) Region() (string, bool)              { return "", false }
 func (f failedCluster) Gateways() ([]*cluster.Gateway, int) { return nil, 0 }
 func (f failedCluster) Exports() *cluster.Exports           { return nil }
 func (f failedCluster) SelectorsChanged()                   {}

@@ -49,11 +49,12 @@ func (c *scripted) Service(id federation.ServiceID) *cluster.Service {
 	}
 	return c.known.Service(id)
 }
+func (c *scripted) Listed() <-chan struct{}                               { return c.synced }
 func (c *scripted) Synced() <-chan struct{}                               { return c.synced }
 func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
 func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
-func (c *scripted) Region() string                                        { return "" }
 func (c *scripted) AddressConflicts() ([]adminapi.AddressConflict, int)   { return nil, 0 }
+func (c *scripted) Region() (string, bool)                                { return "", true }
 func (c *scripted) Exposed(netip.Addr) string                             { return "" }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }

@@ -50,13 +50,13 @@ func compactNode(o *metav1.PartialObjectMetadata) (nodeLabels, bool) {
 	return nodeLabels{zone: unique.Make(o.Labels[zoneLabel]), region: unique.Make(region)}, true
 }
 
-// Region returns the one region that all Nodes have (topology.kubernetes.io/region);
-// empty: there are no Nodes, they differ, one has none, or they are not read (yet). What
-// was read stays while Nodes can't be read.
-func (c *Cluster) Region() string {
+// Region returns the one region that all Nodes have (topology.kubernetes.io/region). It is empty if there are no Nodes,
+// they differ, or one has none. If known is false, Nodes have never been listed. What was read stays while Nodes can't
+// be read.
+func (c *Cluster) Region() (region string, known bool) {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
-	return c.state.region
+	return c.state.region, c.state.regionKnown
 }
 
 // updateRegion is called after a whole list, or an event, so that no part of a list
@@ -65,8 +65,8 @@ func (c *Cluster) updateRegion() {
 	s := c.state
 	s.mu.Lock()
 	now := s.commonRegion()
-	changed := now != s.region
-	s.region = now
+	changed := now != s.region || !s.regionKnown
+	s.region, s.regionKnown = now, true
 	s.mu.Unlock()
 	if changed && c.cfg.LinkChanged != nil {
 		c.cfg.LinkChanged()

@@ -44,6 +44,7 @@ type state struct {
 	nodes       map[string]nodeLabels
 	regions     map[unique.Handle[string]]int     // how many Nodes have that region; there is none with 0
 	region      string                            // of all Nodes, when a list or event was last complete
+	regionKnown bool                              // Nodes have been listed
 	gateways    map[federation.ServiceID]*Gateway // the Services that are gateways
 	regated     bool                              // gateways has changed since updateGateways
 	exports     *exportIndex                      // nil: nothing is kept for it

@@ -25,9 +25,9 @@ import (
 
 // Annotations of a link Secret by which these verbs know what it links, and how.
 const (
-	clusterAnnotation = "isthmus.io/linked-cluster" // the linked cluster's identity
-	accountAnnotation = "isthmus.io/linked-account" // NAMESPACE/NAME of the ServiceAccount there
-	tokenAnnotation   = "isthmus.io/linked-token"   // the name of its token's Secret
+	clusterAnnotation = clusterstore.LinkedClusterAnnotation // the linked cluster's identity
+	accountAnnotation = "isthmus.io/linked-account"          // NAMESPACE/NAME of the ServiceAccount there
+	tokenAnnotation   = "isthmus.io/linked-token"            // the name of its token's Secret
 )
 
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
