@@ -81,6 +81,16 @@ func TestJudge(t *testing.T) {
 			east.NewCredentials = "new credentials do not work, the old ones are in use: Unauthorized"
 		},
 			[]string{"failure link-state east: new credentials do not work, the old ones are in use: Unauthorized"}},
+		"new credentials that wait": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.NewCredentials, east.Awaited = "they lack the permission", []string{"servers.policy.linkerd.io"}
+		}, []string{"failure link-state east: they lack the permission"}},
+		"a kind that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.Resources = append(east.Resources, adminapi.Resource{Resource: "servers", Err: "webhook", Failure: adminapi.Failing})
+		}, []string{"warning objects east: servers have never been read, so the cluster looks as if it had none: webhook"}},
+		"a kind that is refused or absent, or was read": {func(own, east *adminapi.Cluster, _ *Seen) {
+			east.Resources = append(east.Resources, adminapi.Resource{Resource: "nodes", Err: "no RBAC", Failure: adminapi.Forbidden},
+				adminapi.Resource{Resource: "servers", Err: "gone", Failure: adminapi.Absent}, adminapi.Resource{Resource: "jobs", Err: "gone", Failure: adminapi.Failing, Synced: true})
+		}, nil},
 		"what is not read yet": {func(_, east *adminapi.Cluster, _ *Seen) { east.API.Anchors, east.API.Networks = nil, nil },
 			[]string{"unchecked trust-anchors east: not read yet", "unchecked pod-networks east: not read yet"}},
 		"link Secrets": {func(_, _ *adminapi.Cluster, s *Seen) { s.Secrets = adminapi.LinkSecrets{Reason: "forbidden"} },

@@ -46,7 +46,12 @@ func (l *clusterCheck) checkState() {
 		add(Warning, fmt.Sprintf("it is %s: %s", l.Standing, l.StandingReason), uncordon)
 	}
 	if l.NewCredentials != "" {
-		add(Failure, l.NewCredentials, "undo the last change of its link Secret, or renew the link: isthmus link "+l.Cluster.Cluster+" --context CONTEXT --apply")
+		hint := "undo the last change of its link Secret, or renew the link: isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
+		if len(l.Awaited) > 0 {
+			hint = "let the new credentials list and watch " + strings.Join(l.Awaited, ", ") + ", in that cluster: kubectl apply -f manifests/link/remote-access.yaml; or " + hint +
+				"; docs/links.md has other ways out"
+		}
+		add(Failure, l.NewCredentials, hint)
 	}
 	if l.Memory.Near() && l.State == adminapi.Ready {
 		add(Warning, fmt.Sprintf("it takes %d %% of the memory that a linked cluster may take", 100*l.Memory.Used/l.Memory.Limit), moreMemory+": beyond its budget a cluster is stale")
@@ -54,6 +59,11 @@ func (l *clusterCheck) checkState() {
 	add = l.about(sectionLinks, Objects, l.Cluster.Cluster)
 	for _, text := range l.ObjectWarnings {
 		add(Warning, text, "correct these objects in that cluster, with the owners of their namespaces")
+	}
+	for _, x := range l.NeverRead() {
+		if x.Failure != adminapi.Forbidden { // which is for the check of permissions to judge
+			add(Warning, x.Unread(), "see why that cluster's API server can't list them, such as a conversion webhook that does not answer")
+		}
 	}
 	for _, x := range l.Resources {
 		if x.Trouble != "" {

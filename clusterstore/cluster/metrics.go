@@ -89,6 +89,8 @@ var (
 		"What may be kept of a linked cluster: --cluster-memory, or less where many clusters share the memory.")
 	refusedDesc = desc("isthmus_objects_refused",
 		"Objects of a cluster that are too large, or beyond a bound, to be read. Earlier versions of them stay.", "resource")
+	unreadDesc = desc("isthmus_cluster_kind_unread",
+		"1 while a kind of object of a cluster that is served has never been listed; else there is no such series.", "resource", "reason")
 	driftDesc = desc("isthmus_drift_total",
 		"Objects of which something else was kept than a cluster's API had, and that have been corrected (--relist).", "resource")
 	cacheDescs = newCacheDescs()
@@ -131,6 +133,9 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 	list := []prometheus.Metric{StateSeries(name, s), gauge(staleDesc, seconds, name)}
 	if m := h.Memory; m.Limit > 0 {
 		list = append(list, gauge(memoryDesc, float64(m.Used), name), gauge(mostMemoryDesc, float64(m.Limit), name))
+	}
+	for _, r := range (&Status{State: s, Resources: h.Resources}).NeverRead() {
+		list = append(list, gauge(unreadDesc, 1, name, r.Resource, string(r.Failure)))
 	}
 	sizes := make(map[string]int)
 	if len(h.Resources) > 0 { // of these two, the one that is not read is 0

@@ -14,23 +14,36 @@ import (
 
 // TestSeries: the metrics of a cluster's caches have the names of those of Linkerd's
 // destination controller; of endpoints and endpointslices, the one not read is 0.
+// A kind that has never been read has a series while that is so.
 func TestSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectorOf(Series("east", Ready, Health{Health: follow.Health{Resources: []adminapi.Resource{
-		{Resource: "pods", Objects: 3, Refused: 2, Drifted: 7}, {Resource: "endpointslices", Objects: 2}, {Resource: "servers"},
+		{Resource: "pods", Objects: 3, Refused: 2, Drifted: 7}, {Resource: "endpointslices", Objects: 2},
+		{Resource: "servers", Err: "no RBAC", Failure: adminapi.Forbidden}, {Resource: "jobs", Err: "no CRD", Failure: adminapi.Absent},
+		{Resource: "replicasets", Err: "gone", Failure: adminapi.Failing, Synced: true}, {Resource: "nodes"},
 	}}})))
 	metricstest.Check(t, registry,
 		"endpoints_cache_size cluster=east 0",
 		"endpointslices_cache_size cluster=east 2",
+		"isthmus_cluster_kind_unread cluster=east reason=forbidden resource=servers 1",
 		"isthmus_cluster_stale_seconds cluster=east 0",
 		"isthmus_cluster_state cluster=east state=ready 1",
 		"isthmus_drift_total cluster=east resource=endpointslices 0",
+		"isthmus_drift_total cluster=east resource=jobs 0",
+		"isthmus_drift_total cluster=east resource=nodes 0",
 		"isthmus_drift_total cluster=east resource=pods 7",
+		"isthmus_drift_total cluster=east resource=replicasets 0",
 		"isthmus_drift_total cluster=east resource=servers 0",
 		"isthmus_objects_refused cluster=east resource=endpointslices 0",
+		"isthmus_objects_refused cluster=east resource=jobs 0",
+		"isthmus_objects_refused cluster=east resource=nodes 0",
 		"isthmus_objects_refused cluster=east resource=pods 2",
+		"isthmus_objects_refused cluster=east resource=replicasets 0",
 		"isthmus_objects_refused cluster=east resource=servers 0",
+		"job_cache_size cluster=east 0",
+		"node_cache_size cluster=east 0",
 		"pod_cache_size cluster=east 3",
+		"replicaset_cache_size cluster=east 0",
 		"server_cache_size cluster=east 0",
 	)
 }

@@ -129,9 +129,14 @@ func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
 // clusterTroubles leaves out what the table has as the reason.
 func clusterTroubles(c *adminapi.Cluster) []string {
 	list := slices.Clone(c.Warnings)
+	for _, r := range c.NeverRead() {
+		if text := r.Unread(); !slices.Contains(c.Warnings, text) {
+			list = append(list, text)
+		}
+	}
 	for _, r := range c.Resources {
 		for _, text := range []string{r.Err, r.Trouble} {
-			if text != "" && !strings.Contains(c.Reason, text) && !slices.ContainsFunc(c.Warnings, func(w string) bool { return strings.Contains(w, text) }) {
+			if text != "" && !strings.Contains(c.Reason, text) && !slices.ContainsFunc(list, func(w string) bool { return strings.Contains(w, text) }) {
 				list = append(list, r.Resource+": "+text)
 			}
 		}
