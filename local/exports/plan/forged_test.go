@@ -150,6 +150,25 @@ func TestUnlinkedKeepsPlace(t *testing.T) {
 	}
 }
 
+// TestUnlinkedOneByOne: a part of a cluster that is unlinked stays for its time, also while the part of another cluster, whose time
+// is over, can't be removed from the object.
+func TestUnlinkedOneByOne(t *testing.T) {
+	s := newSim(cluster(""), cluster("east", export("web", "federated", "http=80")), cluster("west", export("web", "federated", "http=80")))
+	s.settle(t)
+	s.Clusters = s.Clusters[:2]
+	s.settle(t)
+	s.Now = s.Now.Add(s.UnlinkedAfter)
+	for range 2 { // nothing is written
+		s.last, s.memory = Make(s.World, s.memory)
+	}
+	s.Clusters = s.Clusters[:1]
+	s.settle(t)
+	s.want(t, "web-federated", "http=80 of east")
+	s.Now = s.Now.Add(s.UnlinkedAfter)
+	s.settle(t)
+	s.want(t, "web-federated", "none")
+}
+
 // TestLimitOfLocal: of the local cluster's exports 250 of a namespace are written. What is written before that stays while it is exported.
 func TestLimitOfLocal(t *testing.T) {
 	s := newSim(cluster(""))

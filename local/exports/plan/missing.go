@@ -145,9 +145,13 @@ func (m *maker) keep(what gone, s State, until time.Time) {
 	}
 }
 
-// keepUnlinked holds a part of a cluster that is not linked.
+// keepUnlinked holds a part of a cluster that is not linked, and that an export asked for. The part has a time of its own:
+// another part of the object may be over already, and still be there because it could not be written.
 func (m *maker) keepUnlinked(what gone) {
-	since := m.sinceUnlinked(what)
+	since, ok := m.before.unlinked[what]
+	if !ok {
+		since = m.Now
+	}
 	until := since.Add(m.UnlinkedAfter)
 	if !m.Now.Before(until) {
 		m.after.crowded[what.group] = since // one time for all of an object, however long it takes to remove them
@@ -157,7 +161,7 @@ func (m *maker) keepUnlinked(what gone) {
 	m.keep(what, OnHold, until)
 }
 
-// sinceUnlinked returns when this leader first saw a part of a cluster that is not linked.
+// sinceUnlinked returns when this leader first saw a part of a cluster that is not linked, and that only an object names.
 func (m *maker) sinceUnlinked(what gone) time.Time {
 	if since, ok := m.before.unlinked[what]; ok {
 		return since
