@@ -17,30 +17,33 @@ type hintIndex struct {
 	byNode map[string][]*Endpoint // nil: node hints do not count
 }
 
-// of returns the endpoints of a list by the nodes that they are hinted to, without IPv6 addresses if they are
-// disabled. As in kube-proxy, node hints count only if every endpoint has one. They also count only if all
-// endpoints are local: one endpoint on the client's node would otherwise compete with all those of other
-// clusters. If they do not count, of returns nil.
+// of returns the endpoints of a list by the nodes that they are hinted to: see hintedNodes.
 func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 	if len(list) == 0 {
 		return nil
 	}
-	if len(x.list) == len(list) && &x.list[0] == &list[0] {
-		return x.byNode
+	if len(x.list) != len(list) || &x.list[0] != &list[0] {
+		byNode := hintedNodes(servable(list, ipv6))
+		x.list, x.byNode = list, byNode
 	}
-	x.list, x.byNode = list, nil
-	list = servable(list, ipv6)
+	return x.byNode
+}
+
+// hintedNodes returns endpoints by the nodes that they are hinted to. As in kube-proxy, node hints count only
+// if every endpoint has one. They also count only if all endpoints are local: one endpoint on the client's
+// node would otherwise compete with all those of other clusters. If they do not count, hintedNodes returns nil.
+func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	ignored := func(e *Endpoint) bool { return e.Cluster != Local || len(e.Hints.Nodes()) == 0 }
 	if len(list) == 0 || slices.ContainsFunc(list, ignored) {
 		return nil
 	}
-	x.byNode = make(map[string][]*Endpoint, len(list))
+	byNode := make(map[string][]*Endpoint, len(list))
 	for _, e := range list {
 		for _, node := range e.Hints.Nodes() {
-			x.byNode[node] = append(x.byNode[node], e)
+			byNode[node] = append(byNode[node], e)
 		}
 	}
-	return x.byNode
+	return byNode
 }
 
 // servable leaves out IPv6 addresses if they are disabled.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxRead is how many parts of one namespace are followed that only objects name: of each linked cluster, and of all other
-// clusters together.
+// maxRead limits the parts of one namespace that only objects name. The limit applies to each linked cluster, and to all clusters
+// together that are not linked.
 const maxRead = 250
 
 // holders are the clusters that an object names as those that have a part in it.
@@ -26,14 +26,14 @@ func (h *holders) has(cluster string) bool {
 	return found
 }
 
-// reader is what parts are counted by that only objects name.
+// reader is the key by which followRead counts parts.
 type reader struct {
 	namespace string
 	cluster   string // empty with linked: the local cluster
 	linked    bool   // false: all clusters that are not linked
 }
 
-// followRead decides which parts are followed that only an object names. They take no place from what an export asks for.
+// followRead adds the parts that only objects name, up to maxRead. These parts take no place from what an export asks for.
 // An object that names more of them is neither changed nor deleted until their time is over.
 func (m *maker) followRead() {
 	need := make(map[group]map[reader]int)
@@ -91,7 +91,7 @@ func (m *maker) isOver(what gone) bool {
 	return true
 }
 
-// freeze leaves an object as it is that names more clusters than are followed.
+// freeze leaves the object of a group unchanged, because the object names more clusters than followRead adds.
 func (m *maker) freeze(g group) {
 	const detail = "it names more clusters than are followed in one namespace, and is left as it is"
 	state, until := Kept, time.Time{}
