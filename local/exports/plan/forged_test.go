@@ -150,6 +150,29 @@ func TestUnlinkedKeepsPlace(t *testing.T) {
 	}
 }
 
+// TestForgedMembersNotRead: an object that names more members than are read is neither changed nor deleted before its time, even if few
+// clusters are read of it.
+func TestForgedMembersNotRead(t *testing.T) {
+	long := strings.Repeat("c", 200)
+	for _, list := range []string{
+		strings.Repeat("x@ghost,", maxMembers+1) + "x@other",
+		"x@ghost," + strings.Repeat("x@"+long+",", 200) + "x@other",
+	} {
+		s := newSim(cluster("east"))
+		o := s.forgeFederated("x", "", list)
+		o.Ports = []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "8080"}}
+		s.settle(t)
+		if now := s.Services[o.ID]; now == nil || now.Annotations[remoteDiscovery] != list {
+			t.Errorf("a Service with %d members was changed", strings.Count(list, ",")+1)
+		}
+		s.Now = s.Now.Add(s.UnlinkedAfter)
+		s.settle(t)
+		if s.evil() != 0 {
+			t.Error("it is left after its time")
+		}
+	}
+}
+
 // TestUnlinkedOneByOne: a part of a cluster that is unlinked stays for its time, also while the part of another cluster, whose time
 // is over, can't be removed from the object.
 func TestUnlinkedOneByOne(t *testing.T) {

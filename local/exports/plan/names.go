@@ -166,6 +166,12 @@ func members(annotations map[string]string, name string) (clusters []string) {
 	return clusters
 }
 
+// namesMore reports whether annotations name more members than are read.
+func namesMore(annotations map[string]string) bool {
+	list := annotations[remoteDiscovery]
+	return len(list) > maxMembersBytes || strings.Count(list, ",") > maxMembers
+}
+
 // firstItems returns as many items of a list, divided by commas, as fit into that many bytes.
 func firstItems(list string, most int) string {
 	if len(list) <= most {

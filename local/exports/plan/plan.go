@@ -162,6 +162,9 @@ func (m *maker) findWritten() {
 		}
 		if g, clusters, ok := identify(o); ok {
 			m.hasParts(g, clusters, true)
+			if had := m.have[g]; had != nil && g.kind != Mirror {
+				had.more = namesMore(o.Annotations)
+			}
 		} else {
 			m.unknown = append(m.unknown, o)
 		}

@@ -14,6 +14,7 @@ const maxRead = 250
 // holders are the clusters that an object names as those that have a part in it.
 type holders struct {
 	marked   bool     // false: the object has no mark yet, and may be adopted
+	more     bool     // the object names more members than are read
 	clusters []string // sorted, each once
 }
 
@@ -60,7 +61,7 @@ func (m *maker) followRead() {
 	})
 	followed := make(map[reader]int)
 	for _, g := range groups {
-		room := true
+		room := !m.have[g].more
 		for r, n := range need[g] {
 			room = room && followed[r]+n <= maxRead
 		}
