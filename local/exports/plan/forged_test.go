@@ -150,8 +150,8 @@ func TestUnlinkedKeepsPlace(t *testing.T) {
 	}
 }
 
-// TestForgedMembersNotRead: an object that names more members than are read is neither changed nor deleted before its time, even if few
-// clusters are read of it.
+// TestForgedMembersNotRead: an object that names more members than are read is neither changed nor deleted before
+// its time, even if the members that are read are of few clusters.
 func TestForgedMembersNotRead(t *testing.T) {
 	long := strings.Repeat("c", 200)
 	for _, list := range []string{
@@ -173,10 +173,11 @@ func TestForgedMembersNotRead(t *testing.T) {
 	}
 }
 
-// TestUnlinkedOneByOne: a part of a cluster that is unlinked stays for its time, also while the part of another cluster, whose time
-// is over, can't be removed from the object.
+// TestUnlinkedOneByOne: a part of a cluster that is unlinked stays for its time, also while the part of another
+// cluster, whose time is over, can't be removed from the object.
 func TestUnlinkedOneByOne(t *testing.T) {
-	s := newSim(cluster(""), cluster("east", export("web", "federated", "http=80")), cluster("west", export("web", "federated", "http=80")))
+	web := export("web", "federated", "http=80")
+	s := newSim(cluster(""), cluster("east", web), cluster("west", web))
 	s.settle(t)
 	s.Clusters = s.Clusters[:2]
 	s.settle(t)

@@ -145,8 +145,8 @@ func (m *maker) keep(what gone, s State, until time.Time) {
 	}
 }
 
-// keepUnlinked holds a part of a cluster that is not linked, and that an export asked for. The part has a time of its own:
-// another part of the object may be over already, and still be there because it could not be written.
+// keepUnlinked holds a part of a cluster that is not linked, if an export asked for the part. The part has a time of
+// its own: the time of another part may be over while a failing write has left that part in the object.
 func (m *maker) keepUnlinked(what gone) {
 	since, ok := m.before.unlinked[what]
 	if !ok {
@@ -161,7 +161,7 @@ func (m *maker) keepUnlinked(what gone) {
 	m.keep(what, OnHold, until)
 }
 
-// sinceUnlinked returns when this leader first saw a part of a cluster that is not linked, and that only an object names.
+// sinceUnlinked returns when this leader first saw a part that only an object names, of a cluster that is not linked.
 func (m *maker) sinceUnlinked(what gone) time.Time {
 	if since, ok := m.before.unlinked[what]; ok {
 		return since

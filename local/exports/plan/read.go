@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// maxRead limits the parts of one namespace that only objects name. The limit applies to each linked cluster, and to all clusters
-// together that are not linked.
+// maxRead limits the parts of one namespace that only objects name. The limit applies to each linked cluster, and
+// to all clusters together that are not linked.
 const maxRead = 250
 
 // holders are the clusters that an object names as those that have a part in it.
@@ -34,8 +34,8 @@ type reader struct {
 	linked    bool   // false: all clusters that are not linked
 }
 
-// followRead adds the parts that only objects name, up to maxRead. These parts take no place from what an export asks for.
-// An object that names more of them is neither changed nor deleted until their time is over.
+// followRead adds the parts that only objects name, up to maxRead. These parts take no place from what an export
+// asks for. An object that names more of them is neither changed nor deleted until their time is over.
 func (m *maker) followRead() {
 	need := make(map[group]map[reader]int)
 	add := func(g group, r reader, n int) {
