@@ -269,7 +269,7 @@ func TestSettledLaw(t *testing.T) {
 			name := rapid.SampledFrom(names).Draw(t, "cluster")
 			e := &s.of(name).Exports[0]
 			switch {
-			case rapid.IntRange(0, 4).Draw(t, "leader") == 0:
+			case rapid.IntRange(0, 4).Draw(t, "leader") == 0 && len(missing) == 0:
 				s.memory = Memory{}
 			case missing[name] != nil:
 				back(name)
