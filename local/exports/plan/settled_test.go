@@ -240,7 +240,7 @@ func TestSettledLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"", "east", "west", "x-east"}
 		drawn := func(uid string, from int) Export {
-			ports := rapid.SampledFrom([]string{"http=80", "http=81", "web=80", "=80", "=90", "http=80,admin=90", "admin=91,http=82"}).Draw(t, "ports")
+			ports := rapid.SampledFrom([]string{"http=80", "http=81", "web=80", "http=80,admin=90", "admin=91,http=82"}).Draw(t, "ports")
 			e := exportOf(ports, from+rapid.IntRange(0, 5).Draw(t, "created"))
 			if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
 				e.Service.ClusterIPs = []string{"None"}
