@@ -32,8 +32,8 @@
 // the Service.
 //
 // Proxies discard a few things that API servers accept: a retry budget with a ttl below 1 s or
-// above 1 min or a ratio above 1,000, and a status without bounds. Translate passes these on, and
-// the Problem names them.
+// above 1 min, a ratio above 1,000 or more than 2,147,483,647 minimal retries per second, and a
+// status without bounds. Translate passes these on, and the Problem names them.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package serviceprofile

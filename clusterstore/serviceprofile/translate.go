@@ -31,7 +31,7 @@ const (
 // Translated is the result of translating a ServiceProfile. It is immutable.
 type Translated struct {
 	Profile *federation.ServiceProfile // nil: it can't be used
-	Problem string                     // why it, or a part of it, can't be used here or by proxies; empty: all of it can
+	Problem string                     // why it, or a part of it, can't be used here or by proxies; empty if all of it can
 }
 
 // Translate translates a ServiceProfile. Equal ones give equal results, and a Problem
@@ -177,20 +177,27 @@ func budget(b *crd.RetryBudget) (*federation.RetryBudget, error) {
 
 // Bounds of the retry budgets that proxies accept.
 const (
-	minTTL   = time.Second
-	maxTTL   = time.Minute
-	maxRatio = 1000
+	minTTL       = time.Second
+	maxTTL       = time.Minute
+	maxRatio     = 1000
+	maxPerSecond = math.MaxInt32
 )
 
 // discarded returns why proxies discard a retry budget. They then retry nothing. Empty means that
 // proxies use the budget. If b is nil, that is the default.
 func discarded(b *federation.RetryBudget) string {
+	if b == nil {
+		return ""
+	}
 	var why []string
-	if b != nil && (b.TTL < minTTL || b.TTL > maxTTL) {
+	if b.TTL < minTTL || b.TTL > maxTTL {
 		why = append(why, fmt.Sprintf("ttl %v is not from %v to %v", b.TTL, minTTL, maxTTL))
 	}
-	if b != nil && b.Ratio > maxRatio {
+	if b.Ratio > maxRatio {
 		why = append(why, fmt.Sprintf("retryRatio %v is more than %d", b.Ratio, maxRatio))
+	}
+	if b.MinPerSecond > maxPerSecond {
+		why = append(why, fmt.Sprintf("minRetriesPerSecond %d is more than %d", b.MinPerSecond, maxPerSecond))
 	}
 	return strings.Join(why, ", and ")
 }

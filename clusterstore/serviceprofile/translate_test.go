@@ -120,6 +120,9 @@ func TestOneStatus(t *testing.T) {
 func TestDiscardedBudgets(t *testing.T) {
 	const discards = "retryBudget: proxies discard it and retry no request to the Service: "
 	for fields, want := range map[string]string{
+		`"minRetriesPerSecond":2147483647,"ttl":"10s"`: "",
+		`"minRetriesPerSecond":2147483648,"ttl":"10s"`: discards + "minRetriesPerSecond 2147483648 is more than 2147483647",
+
 		`"ttl":"1s","retryRatio":1000`:     "",
 		`"ttl":"1m","retryRatio":0`:        "",
 		`"ttl":"999ms","retryRatio":0.2`:   discards + "ttl 999ms is not from 1s to 1m0s",
@@ -128,7 +131,7 @@ func TestDiscardedBudgets(t *testing.T) {
 		`"ttl":"10s","retryRatio":1000.5`:  discards + "retryRatio 1000.5 is more than 1000",
 		`"ttl":"5m","retryRatio":2000`:     discards + "ttl 5m0s is not from 1s to 1m0s, and retryRatio 2000 is more than 1000",
 	} {
-		got := Translate(aProfile("web.ns", `{"retryBudget":{"minRetriesPerSecond":1,`+fields+`}}`))
+		got := Translate(aProfile("web.ns", `{"retryBudget":{`+fields+`}}`))
 		if got.Profile == nil || got.Profile.Budget == nil || got.Problem != want {
 			t.Errorf("%s: %+v, want %s", fields, got, want)
 		}
