@@ -8,12 +8,12 @@ import (
 	"isthmus/internal/panics"
 )
 
-// A panic in the lists or watches of a linked cluster ends these for good, and may leave what was read half changed. The
-// link then starts another cluster with the same credentials, as a rotation does. Until that has synced, the failed
-// cluster goes on serving what it has read, and is stale.
+// A panic in the lists or watches of a linked cluster ends all of them for good, and may leave the cache half changed. The
+// link then starts another cluster with the same credentials, as a rotation does. Until that cluster has synced, the failed
+// cluster's cache is served as stale.
 
-// noteFailures sets when a cluster is replaced that has failed: after the pauses that a Supervisor makes. They begin anew
-// if the cluster had run for MaxPause.
+// noteFailures schedules the replacement of clusters that have failed. The pauses are those of a Supervisor. They start over
+// if the cluster ran for MaxPause.
 func (l *link) noteFailures() {
 	now := time.Now()
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
@@ -25,7 +25,7 @@ func (l *link) noteFailures() {
 		}
 		l.failures++
 		r.replaceAt = now.Add(panics.PauseAfter(l.failures))
-		l.log.Warn("a panic ended the lists and watches of a cluster; it is replaced, and what was read stays until then", zap.Time("at", r.replaceAt))
+		l.log.Warn("a panic ended the lists and watches of a cluster: a successor is started, and the cache is served until then", zap.Time("at", r.replaceAt))
 	}
 }
 

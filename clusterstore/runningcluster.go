@@ -37,7 +37,7 @@ type runningCluster struct {
 	healthChanged <-chan struct{} // closed when the health changes that health returned last
 	started       time.Time       // when start was called
 	broken        bool            // health has seen that a panic has ended its lists and watches
-	replaceAt     time.Time       // when it is replaced for that; zero: it is not
+	replaceAt     time.Time       // when a successor is started for that reason; zero if it is not broken
 	admit         chan struct{}   // closed once it may finish its first sync
 	awaits        []awaitedKind   // of a successor: what it has to list before
 	failed        error           // of a successor: why it can't replace the serving cluster; nil: nothing is known to be wrong

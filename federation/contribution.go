@@ -26,8 +26,9 @@ type contribution struct {
 }
 
 // rebuildPort reads the members of a port that are new, or have another source or another Strict, and
-// keeps the contributions of the others. scratch: it reads all, counts all as offered, and publishes to all clients. It
-// stores what the port is made of in one step, after everything that may panic: those who describe a port rely on that.
+// keeps the contributions of the others. With scratch, it reads all members, counts all their addresses as offered, and
+// publishes to all clients. It stores the parts of the port in one step, after everything that may panic: functions that
+// describe a port rely on that.
 func (s *watchedService) rebuildPort(p *port, in inputs, scratch bool) {
 	members := make([]contribution, 0, len(in.links))
 	for i, l := range in.links {

@@ -89,8 +89,8 @@ func (t *Table) Define(id ServiceID, d *Definition) {
 	}
 }
 
-// define stores a definition, and returns the watched service that it changes; nil: there is none. The definition is
-// stored last, so that a call after a panic does all of it again.
+// define stores a definition, and returns the watched service that it changes, or nil. The definition is stored last, so that
+// a call after a panic repeats everything.
 func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,8 +151,8 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 // rebuild rebuilds a watched service, under supervision.
 func (t *Table) rebuild(s *watchedService) { t.opts.Supervise(s.id, s, s.rebuild, s.again) }
 
-// update has a watched service publish one change, under supervision. A broken service does not: it is rebuilt soon,
-// and its lock shows that the rebuild begins after the change.
+// update makes a watched service publish one change, under supervision. It skips a broken service, whose pending rebuild
+// publishes the change too: the service is still broken after the change, so the rebuild begins later.
 func (t *Table) update(s *watchedService, publish func()) {
 	if !s.isBroken() {
 		t.opts.Supervise(s.id, s, publish, s.again)
@@ -206,7 +206,7 @@ func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	return Key{Service: id, Port: port, Client: c}
 }
 
-// watchedService returns a service that is watched; nil: it is not.
+// watchedService returns a watched service. If the service is not watched, it returns nil.
 func (t *Table) watchedService(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -97,8 +97,8 @@ func (s *watchedService) publishLocked(f func()) {
 	})
 }
 
-// restore rebuilds a broken service from scratch. Of what there is, it uses only who watches and what was published
-// last: a panic may have left everything else half changed.
+// restore rebuilds a broken service from scratch. It uses only the watches and the sets that were published last, because a
+// panic may have left everything else half changed.
 func (s *watchedService) restore() {
 	s.table.offered.forget(s.number)
 	in := s.table.inputs(s.id)
@@ -125,8 +125,8 @@ func (s *watchedService) restore() {
 }
 
 // watch returns the sets published for the key, which it adds if it is the first
-// watch of that key. If the service is broken, there are further watches of the keys that have sets, which may be out
-// of date. For another key the service is restored first.
+// watch of that key. If the service is broken, a key that is watched already keeps its set, which may be out of date. For a
+// new key, watch restores the service first.
 func (s *watchedService) watch(k Key) (latest *Latest[*Set]) {
 	s.locked(func() {
 		to := s.published(k)

@@ -24,8 +24,8 @@ func (l *Local) Ports(id federation.ServiceID) (ports []uint16) {
 // AddressOwner is what has an address. The zero value means that nothing has it.
 type AddressOwner struct {
 	Name    string                // "Pod shop/web-1"
-	Service *federation.ServiceID // nil: the address is no cluster IP, or that of several Services
-	Claimed string                // the objects that claim the whole address ("2 Pods with IP 10.0.0.1"); empty: it is not ambiguous
+	Service *federation.ServiceID // nil if the address is no cluster IP, or the cluster IP of several Services
+	Claimed string                // the objects that claim the whole address ("2 Pods with IP 10.0.0.1"); empty if there is no conflict
 }
 
 // OwnerOf returns what has an address.

@@ -54,8 +54,8 @@ type Group struct {
 	mu     sync.Mutex
 	synced bool // under mu: the first sync is over
 	failed struct {
-		err error     // under mu: why the resources are not followed any more; nil: they are
-		at  time.Time // since when
+		err error     // under mu: why the resources are no longer followed; nil while they are
+		at  time.Time // under mu: since when they are not
 	}
 }
 
