@@ -63,6 +63,12 @@ func (v *getView) chargeFor(set *federation.Set) {
 	}
 }
 
+func (v *getView) chargeLocked(set *federation.Set) {
+	v.mu.Lock()
+	defer v.mu.Unlock() // also after a panic, which ends one stream only
+	v.chargeFor(set)
+}
+
 // becomeIdle implements cachedView. A view without endpoints is not kept: it is cheap
 // to make again, and clients can make up any number of names.
 func (v *getView) becomeIdle() int {
@@ -96,9 +102,7 @@ func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 // messagesFor returns those for one stream alone. gRPC keeps them until the client takes them, so they
 // count for the budget.
 func (v *getView) messagesFor(enc wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {
-	v.mu.Lock()
-	v.chargeFor(to)
-	v.mu.Unlock()
+	v.chargeLocked(to)
 	return v.budget.hold(encode(&enc, from, to, all))
 }
 
