@@ -14,6 +14,14 @@ TAGGED   = $(word 2,$(subst :, ,$(lastword $(subst /, ,$(firstword $(subst @, ,$
 GATEWAY  = -trimpath -buildvcs=$(COMMIT) -tags=$(SMALL) -ldflags='-s -w$(if $(RELEASE), -X main.release=$(RELEASE))' ./cmd/isthmus
 COMMA   := ,
 
+# Some first builds take minutes, and go build prints nothing meanwhile. $(call announce,MODULE,FLAGS,PACKAGES,TEXT) prints TEXT
+# if Go's build cache lacks one of PACKAGES. The check compiles nothing and takes about a second.
+announce            = @test -z "$$(cd $1 && go list $2 -f '{{if .Stale}}stale{{end}}' $3)" || echo '$4'
+APISERVER_PACKAGES := k8s.io/kubernetes/cmd/kube-apiserver/app go.etcd.io/etcd/server/v3/embed
+APISERVER_TEXT     := == compiling the Kubernetes API server and etcd from source: happens once, takes 5 to 10 minutes on two cores, prints nothing
+TOOLS_PACKAGES     := github.com/prometheus/prometheus/web helm.sh/helm/v4/pkg/cmd
+TOOLS_TEXT         := == compiling Prometheus and Helm from source: happens once, takes about 5 minutes on two cores, prints nothing
+
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
@@ -52,8 +60,13 @@ release: ## all that is installed without a clone, in out/release: VERSION=v0.1.
 	$(foreach p,$(RELEASED),$(call platform,$p))
 	$(BIN)/image release -version '$(VERSION)' -registry '$(REGISTRY)' -manifests $(BIN)/manifests $(foreach p,$(RELEASED),$(call binary,$p))
 
-tools: build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus, Helm
+# Targets that build or vet e2e/cmd/controlplane depend on first-build.
+first-build:
+	$(call announce,e2e,,$(APISERVER_PACKAGES),$(APISERVER_TEXT))
+
+tools: first-build build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus, Helm
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/bench ./cmd/controlplane ./cmd/demo ./cmd/isthmus-sim ./cmd/scenario
+	$(call announce,e2e/tools,-tags=remove_all_sd,$(TOOLS_PACKAGES),$(TOOLS_TEXT))
 	cd e2e/tools && go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ tool
 
 manifests: ## what would be applied, as YAML: FOLDER=install|linkerd|link|monitoring IMAGE= VERSION= NAMESPACE= WITH= LINKERD=FILE RUNBOOKS=URL
@@ -61,7 +74,7 @@ manifests: ## what would be applied, as YAML: FOLDER=install|linkerd|link|monito
 	@$(BIN)/manifests manifests FOLDER='$(FOLDER)' IMAGE='$(if $(filter-out file,$(origin IMAGE)),$(IMAGE))' VERSION='$(VERSION)' \
 	  NAMESPACE='$(NAMESPACE)' WITH='$(WITH)' LINKERD='$(LINKERD)' RUNBOOKS='$(RUNBOOKS)'
 
-demo: build ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running; NETWORKS=1: with one behind gateways)
+demo: first-build build ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running; NETWORKS=1: with one behind gateways)
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/demo
 	@$(BIN)/demo --bin $(BIN) $(if $(filter-out 0 no,$(NETWORKS)),--networks) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
@@ -89,12 +102,12 @@ faults: tools ## what happens to clusters, links and proxies, at length (FAULT=R
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
 	  go test -count=1 -timeout 60m -v ./faults -long $(if $(FAULT),-run '^Test(Faults|OwnCluster)$$/^($(FAULT))$$')
 
-mcs-conformance: $(if $(MCS_API),build) ## the MCS API's own suite against two clusters with a gateway each: MCS_API=DIR, a checkout of kubernetes-sigs/mcs-api
+mcs-conformance: $(if $(MCS_API),first-build build) ## the MCS API's own suite against two clusters with a gateway each: MCS_API=DIR, a checkout of kubernetes-sigs/mcs-api
 	@test -n '$(MCS_API)' || { echo 'MCS_API=DIR is missing: give a checkout of https://github.com/kubernetes-sigs/mcs-api, whose suite is built and run'; exit 1; }
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/mcs-conformance
 	@$(BIN)/mcs-conformance '$(abspath $(MCS_API))'
 
-mirror-migration: $(if $(LINKERD2),build) ## from Linkerd's service mirror to the gateway and back, three times; prints a table: LINKERD2=DIR, a checkout of linkerd2
+mirror-migration: $(if $(LINKERD2),first-build build) ## from Linkerd's service mirror to the gateway and back, three times; prints a table: LINKERD2=DIR, a checkout of linkerd2
 	@test -n '$(LINKERD2)' || { echo 'LINKERD2=DIR is missing: give a checkout of https://github.com/linkerd/linkerd2, whose service mirror is built and run'; exit 1; }
 	cd '$(LINKERD2)' && go build -o $(BIN)/linkerd-controller ./controller/cmd
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane
@@ -106,6 +119,7 @@ KUBEVAR   := -X k8s.io/component-base/version
 nodes: build ## the gateway on real nodes, root and containerd needed: prints a table (EVENTS=REGEX: only these; LINKERD2=DIR: also in the place of that checkout's controller)
 	cd e2e && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/ ./cmd/nodes
 	@$(BIN)/nodes -look
+	@$(MAKE) --no-print-directory first-build
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane
 	cd e2e/nodes && CGO_ENABLED=0 go build -ldflags='-s -w $(KUBEVAR).gitVersion=$(KUBERNETES) $(KUBEVAR).gitMajor=1 $(KUBEVAR).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))' -o $(BIN)/node/ tool ./coredns ./pause
 	$(MAKE) image IMAGE=registry.example.com/isthmus:v1
@@ -119,7 +133,7 @@ screenshots: tools ## docs/page.png and docs/page-dark.png anew; needs Chromium
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane go test -count=1 -v -run TestPage ./page -screenshots $(CURDIR)/docs
 
 # What is compiled for lint is what the unit tests link: with the race detector, too. (GOFLAGS would also build staticcheck with it.)
-lint: ## gofmt, vet, staticcheck, in all modules; shell scripts
+lint: first-build ## gofmt, vet, staticcheck, in all modules; shell scripts
 	@echo '== lint'
 	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
 	go vet $(RACE) ./...
@@ -165,4 +179,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build image release tools manifests demo test unit e2e faults mcs-conformance mirror-migration sim screenshots lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help build image release first-build tools manifests demo test unit e2e faults mcs-conformance mirror-migration sim screenshots lint generate bench growth microbench fuzz vulncheck clean
