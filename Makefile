@@ -126,8 +126,8 @@ nodes: build ## the gateway on real nodes, root and containerd needed: prints a 
 	$(if $(LINKERD2),cd '$(LINKERD2)' && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/linkerd-controller ./controller/cmd)
 	@$(BIN)/nodes -run '$(EVENTS)' $(if $(LINKERD2),-linkerd $(BIN)/linkerd-controller)
 
-sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say; SIM_FLAGS as of isthmus-sim -help
-	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed 1 -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
+sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say, from SEED (default 1) on; SIM_FLAGS as of isthmus-sim -help
+	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed $(or $(SEED),1) -seeds $(or $(SEEDS),10) $(SIM_FLAGS)
 
 screenshots: tools ## docs/page.png and docs/page-dark.png anew; needs Chromium
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane go test -count=1 -v -run TestPage ./page -screenshots $(CURDIR)/docs
