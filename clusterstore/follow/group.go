@@ -138,6 +138,7 @@ func (g *Group) firstSync(ctx context.Context) bool {
 		select {
 		case <-r.tried:
 		case <-patience.Done():
+			g.setLate(&r.state)
 		}
 	}
 	return ctx.Err() == nil

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -94,6 +95,22 @@ func (g *Group) setAbsent(s *resourceState, absent bool) {
 		before := s.failure
 		s.classify(failure, time.Now())
 		return s.failure != before
+	})
+}
+
+// errLate is the failure of a resource that the first sync has not waited for any longer.
+var errLate = errors.New("the API server has not sent the list yet")
+
+// setLate records that the first sync ends without a resource. A failure that says more than errLate stays.
+func (g *Group) setLate(s *resourceState) {
+	g.update(func() bool {
+		if s.synced || s.err != nil {
+			return false
+		}
+		now := time.Now()
+		s.classify(adminapi.Failing, now)
+		s.err, s.since, s.lastSeen = errLate, now, now
+		return true
 	})
 }
 

@@ -112,6 +112,26 @@ func TestOptionalWaitedFor(t *testing.T) {
 	}
 }
 
+// TestSlowList: a resource whose list is still on its way at the end of the first sync has a failure until it is listed.
+func TestSlowList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newOptional(nil)
+		a.pause = optionalPatience + 2*time.Second
+		k := secrets(a, texts{})
+		k.Needed = false
+		g := NewGroup(Options{NoWatchList: true}, New(k))
+		defer start(t, g, nil)()
+		<-g.Synced()
+		if got := g.Health().Resources[0]; !got.NeverRead() || got.Failure != adminapi.Failing || got.Err != errLate.Error() {
+			t.Errorf("after the first sync: %+v", got)
+		}
+		time.Sleep(3 * time.Second)
+		if got := g.Health().Resources[0]; !got.Synced || got.NeverRead() || got.Err != "" {
+			t.Errorf("once it is listed: %+v", got)
+		}
+	})
+}
+
 // TestOptionalAfterNeeded: a needed resource that takes long does not use up the patience for the optional ones.
 func TestOptionalAfterNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
