@@ -42,13 +42,15 @@ type awaitedKind struct {
 // awaitedPause is how often a link looks again at what its successor waits for.
 const awaitedPause = 5 * time.Second
 
-// maxStale is for how long a serving cluster is stale before a successor replaces it without all kinds.
+// maxStale is how long a successor watches its needed kinds beside a stale serving cluster before it replaces that
+// cluster without all kinds.
 const maxStale = time.Minute
 
 // admitSuccessor lets the successor finish its first sync once it waits for no kind. The arguments are the present
 // health of both clusters.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
+	n.noteAdvantage(serving, next)
 	if closed(n.admit) || !closed(n.cluster.Listed()) {
 		return
 	}
@@ -87,13 +89,25 @@ func (l *link) whyNotWait(serving, next cluster.Health) string {
 	switch {
 	case l.otherCluster():
 		return "they are of another cluster (" + LinkedClusterAnnotation + ")"
-	case slices.ContainsFunc(serving.Resources, func(r adminapi.Resource) bool { return r.Failure == adminapi.Unauthorized && r.Lasts }):
+	case revoked(serving):
 		return "the API server no longer accepts the old credentials"
-	case serving.StaleSince.IsZero() || time.Since(serving.StaleSince) < maxStale || !watchesNeeded(next):
+	case l.next.betterSince.IsZero() || time.Since(l.next.betterSince) < maxStale:
 	case !overBudget(serving): // which the memory of the successor may be the reason of
 		return fmt.Sprintf("with the old credentials the cluster has been stale for %v", maxStale)
 	}
 	return ""
+}
+
+// noteAdvantage records since when a successor has watched its needed kinds while the serving cluster has been stale.
+// The time since when the serving cluster has been stale is not enough: after a long outage of the API server, the
+// successor may be the first of the two that watches again.
+func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
+	switch {
+	case serving.StaleSince.IsZero() || !watchesNeeded(next):
+		r.betterSince = time.Time{}
+	case r.betterSince.IsZero():
+		r.betterSince = time.Now()
+	}
 }
 
 // otherCluster reports whether the Secrets of the successor and the serving cluster name different clusters.
@@ -104,12 +118,23 @@ func (l *link) otherCluster() bool {
 
 // watchesNeeded reports whether all needed kinds of a cluster are listed and watched.
 func watchesNeeded(h cluster.Health) bool {
-	return !slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool { return r.Needed && (!r.Synced || r.Err != "") })
+	return !slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool {
+		return r.Needed && (!r.Synced || r.Err != "")
+	})
+}
+
+// revoked reports whether the API server no longer accepts a cluster's credentials.
+func revoked(h cluster.Health) bool {
+	return slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool {
+		return r.Failure == adminapi.Unauthorized && r.Lasts
+	})
 }
 
 // overBudget reports whether the objects of a cluster take more memory than it may take.
 func overBudget(h cluster.Health) bool {
-	return slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool { return r.Failure == adminapi.OverBudget })
+	return slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool {
+		return r.Failure == adminapi.OverBudget
+	})
 }
 
 // resourceOf returns a kind's part of a cluster's health. It is the zero value if the cluster does not follow the kind.

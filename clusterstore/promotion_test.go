@@ -283,6 +283,35 @@ func TestRestartDuringRotation(t *testing.T) {
 	}
 }
 
+// TestOutageDuringRotation: new credentials that wait are not used because they are the first to reach the API server
+// after a long outage.
+func TestOutageDuringRotation(t *testing.T) {
+	onServedAPI(t, nil, func(r *rotating) {
+		r.api.answer("t2 servers", errRefused)
+		r.rotate("t2")
+		r.pass(time.Minute)
+
+		r.api.answer("* *", errNoServer)
+		r.api.cut()
+		r.pass(2 * time.Minute)
+		r.api.answer("t1 *", errNoServer)
+		r.api.answer("* *", nil)
+		r.pass(30 * time.Second)
+		r.saw(wholeCluster)
+		r.api.answer("t1 *", nil)
+		r.pass(10 * time.Second)
+		r.inUse("t1", "servers.policy.linkerd.io")
+
+		r.api.answer("t1 *", errNoServer)
+		r.api.cut()
+		r.pass(50 * time.Second)
+		r.saw(wholeCluster)
+		if st := r.store.Status()[0]; st.State != "stale" || len(st.Awaited) != 1 {
+			t.Errorf("it is %s, and waits for %q", st.State, st.Awaited)
+		}
+	})
+}
+
 // TestKindDeletedDuringRotation: new credentials wait no longer once the cluster has no objects of the kind, or no longer
 // has the kind.
 func TestKindDeletedDuringRotation(t *testing.T) {

@@ -40,6 +40,7 @@ type runningCluster struct {
 	replaceAt     time.Time       // when a successor is started for that reason; zero if it is not broken
 	admit         chan struct{}   // closed once it may finish its first sync
 	awaits        []awaitedKind   // of a successor: what it has to list before
+	betterSince   time.Time       // of a successor: set by noteAdvantage; zero: the serving cluster is as good
 	failed        error           // of a successor: why it can't replace the serving cluster; nil: nothing is known to be wrong
 
 	cancel context.CancelFunc
