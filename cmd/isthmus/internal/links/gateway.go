@@ -99,9 +99,13 @@ func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, wri
 	return with > 0 && without == 0, err
 }
 
-// describeCluster returns a cluster's state, and what is wrong with it.
+// describeCluster returns a cluster's state, and what is wrong with it. Why new credentials are not used comes first.
 func describeCluster(c *adminapi.Cluster) string {
-	texts := slices.Concat([]string{string(c.State)}, c.Warnings[:min(len(c.Warnings), 5)])
+	warnings := slices.Clone(c.Warnings)
+	if i := slices.Index(warnings, c.NewCredentials); i > 0 {
+		warnings = slices.Insert(slices.Delete(warnings, i, i+1), 0, c.NewCredentials)
+	}
+	texts := slices.Concat([]string{string(c.State)}, warnings[:min(len(warnings), 5)])
 	for i, text := range texts {
 		texts[i] = client.Printable(text)
 	}

@@ -103,3 +103,12 @@ func FuzzDescribeCluster(f *testing.F) {
 		}
 	})
 }
+
+// TestDescribeRotation: the reason why new credentials are not used is shown, however many other warnings there are.
+func TestDescribeRotation(t *testing.T) {
+	c := adminapi.Cluster{NewCredentials: "they lack a permission"}
+	c.State, c.Warnings = adminapi.Ready, []string{"1", "2", "3", "4", "5", "they lack a permission"}
+	if got, want := describeCluster(&c), "ready; they lack a permission; 1; 2; 3; 4"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
