@@ -67,7 +67,7 @@ func (to *published) decide(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()
 	switch {
 	case to.tiers == nil && old == nil:
-		to.tiers = &tierView{tiers: st.preference.Tiers}
+		to.tiers = &tierView{steering: st}
 	case to.tiers == nil:
 		to.tiers = new(tierView)
 		to.tiers.restart(st, t, old.Endpoints, now)

@@ -58,3 +58,44 @@ func TestTierChangesInOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestLateTick checks that a table whose Tick is late decides as one whose Tick is on time. A return
+// ends, and before Tick runs the row of tiers ceases to suffice.
+func TestLateTick(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		now := time.Unix(0, 0)
+		table := NewTable(Options{Now: func() time.Time { return now }})
+		local, east := newCluster(Local), newCluster("east")
+		write := func(c *cluster, endpoints ...Endpoint) {
+			c.set(webID, "a", endpoints...)
+			table.Changed(c.name, webID, now)
+		}
+		table.Link(Local, Ready, local)
+		table.SetLink("east", Link{State: Ready, Source: east, Lost: LastResort})
+		table.Define(webID, &Definition{
+			Federated:  true,
+			Members:    []Member{{Local, webID}, {"east", webID}},
+			Preference: &Preference{Tiers: tiersOf("any"), ReturnAfter: time.Minute},
+		})
+		ours, _ := endpoint("10.0.0.1")
+		theirs, _ := endpoint("10.0.1.1")
+		write(east, theirs)
+		w := table.Watch(Key{Service: webID, Port: 80}) // east is the last resort
+		defer w.Close()
+		write(local, ours) // the return begins
+		write(east)
+
+		now = now.Add(time.Minute)
+		if !late {
+			table.Tick()
+		}
+		write(local)
+		table.Tick()
+
+		write(local, ours)
+		write(east, theirs)
+		if got, _ := w.Get(); len(got.Endpoints) != 1 || got.Endpoints[0].Cluster != Local {
+			t.Errorf("late=%t: endpoints %v, want the local one only", late, text(got.Endpoints))
+		}
+	}
+}

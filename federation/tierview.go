@@ -6,8 +6,8 @@ import "time"
 // them: in words for users, docs/preference.md has how that is decided. It is written under the
 // watched service's lock.
 type tierView struct {
-	tiers []Tier // of the preference that has decided so far
-	inUse int    // how many tiers are in use, from the first; that of last resort counts as one more
+	steering *steering // that decided last
+	inUse    int       // how many tiers are in use, from the first; that of last resort counts as one more
 	// reported is how many were in use at the last report, or were decided first.
 	reported int
 	// sufficed has, at each place n from 1, since when the first n tiers have sufficed without a
@@ -45,14 +45,22 @@ func (u use) has(place int, e *Endpoint) bool {
 
 // decide brings the view up to date with what there is, and returns what clients get: tiers that are
 // needed at once, and those that are no longer needed until all their parts have left.
+//
+// A return can be over when counts change: both can be due at one instant, and a timer can be late. decide first
+// removes the tiers that have left by the previous counts. So the result does not depend on which of the two comes first.
 func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
+	previous, remaining := v.counts, v.withoutLeft(v.inUse, now)
+
+	v.steering = st
 	needed := v.needed(st, counts, now)
-	inUse := max(v.inUse, needed)
-	for inUse > needed && v.left(st, inUse-1, now) == parts {
-		inUse--
-	}
-	if inUse != v.inUse {
-		v.setInUse(inUse, now)
+	inUse := v.withoutLeft(max(remaining, needed), now)
+
+	switch inUse {
+	case v.inUse: // no change
+	case remaining:
+		v.setInUse(inUse, previous, now)
+	default:
+		v.setInUse(inUse, counts, now)
 	}
 	if v.reported == 0 {
 		v.reported = inUse
@@ -61,13 +69,22 @@ func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
 	return v.use
 }
 
-// setInUse sets how many tiers are in use, and why.
-func (v *tierView) setInUse(n int, now time.Time) {
+// withoutLeft returns how many of the first inUse tiers remain in use when those that have left are removed. A tier
+// that is needed has not left.
+func (v *tierView) withoutLeft(inUse int, now time.Time) int {
+	for inUse > 1 && v.left(v.steering, inUse-1, now) == parts {
+		inUse--
+	}
+	return inUse
+}
+
+// setInUse sets how many tiers are in use, and the counts that decided it.
+func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
 	shorter := n
 	if v.inUse > 0 {
 		shorter = min(n, v.inUse)
 	}
-	v.inUse, v.why, v.since = n, v.counts.row(shorter), now
+	v.inUse, v.why, v.since = n, counts.row(shorter), now
 }
 
 // row sums up the first tiers, without that of last resort.
@@ -180,7 +197,7 @@ func (v *tierView) nextLeaves(st *steering, place, left int) time.Time {
 // restart makes the view begin anew with another preference, for clients that have got these
 // endpoints so far: those of tiers that are not needed leave as others do.
 func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
-	*v = tierView{tiers: st.preference.Tiers, reported: v.reported}
+	*v = tierView{steering: st, reported: v.reported}
 	last := 0
 	for _, e := range got {
 		if place := st.tierOf(e, t.zone); place < st.tiers {
@@ -188,8 +205,10 @@ func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Tim
 		}
 	}
 	needed := v.needed(st, t.counts, now)
-	v.setInUse(max(needed, last+1), now)
+	v.setInUse(max(needed, last+1), t.counts, now)
 }
 
-// decidedBy reports whether the view has been decided by these tiers.
-func (v *tierView) decidedBy(st *steering) bool { return sameTiers(v.tiers, st.preference.Tiers) }
+// decidedBy reports whether the last decision was made by the same tiers.
+func (v *tierView) decidedBy(st *steering) bool {
+	return sameTiers(v.steering.preference.Tiers, st.preference.Tiers)
+}
