@@ -46,6 +46,10 @@ const awaitedPause = 5 * time.Second
 // cluster without all kinds.
 const maxStale = time.Minute
 
+// maxRevoked is like maxStale, for a serving cluster whose API server refuses its credentials. It is longer than the
+// pause after which a cluster requests its kinds again, because an API server may refuse all credentials for a time.
+const maxRevoked = 10 * time.Second
+
 // admitSuccessor lets the successor finish its first sync once it waits for no kind. The arguments are the present
 // health of both clusters.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
@@ -89,25 +93,31 @@ func (l *link) whyNotWait(serving, next cluster.Health) string {
 	switch {
 	case l.otherCluster():
 		return "they are of another cluster (" + LinkedClusterAnnotation + ")"
-	case revoked(serving):
+	case revoked(serving) && l.next.isBetter(maxRevoked):
 		return "the API server no longer accepts the old credentials"
-	case l.next.betterSince.IsZero() || time.Since(l.next.betterSince) < maxStale:
+	case !l.next.isBetter(maxStale):
 	case !overBudget(serving): // which the memory of the successor may be the reason of
 		return fmt.Sprintf("with the old credentials the cluster has been stale for %v", maxStale)
 	}
 	return ""
 }
 
-// noteAdvantage records since when a successor has watched its needed kinds while the serving cluster has been stale.
+// noteAdvantage records since when a successor has watched its needed kinds while the serving cluster has been stale, or
+// its credentials have been refused.
 // The time since when the serving cluster has been stale is not enough: after a long outage of the API server, the
 // successor may be the first of the two that watches again.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
-	case serving.StaleSince.IsZero() || !watchesNeeded(next):
+	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):
 		r.betterSince = time.Time{}
 	case r.betterSince.IsZero():
 		r.betterSince = time.Now()
 	}
+}
+
+// isBetter reports whether the successor has had the advantage that noteAdvantage records for at least that long.
+func (r *runningCluster) isBetter(d time.Duration) bool {
+	return !r.betterSince.IsZero() && time.Since(r.betterSince) >= d
 }
 
 // otherCluster reports whether the Secrets of the successor and the serving cluster name different clusters.

@@ -312,6 +312,22 @@ func TestOutageDuringRotation(t *testing.T) {
 	})
 }
 
+// TestAllRefusedDuringRotation: new credentials that wait are not used while the API server refuses all credentials.
+func TestAllRefusedDuringRotation(t *testing.T) {
+	onServedAPI(t, nil, func(r *rotating) {
+		r.api.answer("t2 servers", errRefused)
+		r.rotate("t2")
+		r.pass(time.Minute)
+		r.api.answer("* *", errRevoked)
+		r.api.cut()
+		r.pass(40 * time.Second)
+		r.api.answer("* *", nil)
+		r.pass(10 * time.Second)
+		r.inUse("t1", "servers.policy.linkerd.io")
+		r.saw(wholeCluster)
+	})
+}
+
 // TestKindDeletedDuringRotation: new credentials wait no longer once the cluster has no objects of the kind, or no longer
 // has the kind.
 func TestKindDeletedDuringRotation(t *testing.T) {
