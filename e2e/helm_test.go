@@ -14,6 +14,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -152,9 +153,40 @@ func TestChartValues(t *testing.T) {
 			t.Errorf("%s: %+v", what, d)
 		}
 	}
-	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe", "resources.limit.memory=1Gi", "extraArgs={exports}", "image.pullPolicy=Sometimes"} {
+	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe", "resources.limit.memory=1Gi", "extraArgs={exports}", "image.pullPolicy=Sometimes",
+		"podSecurityContext.runAsUsr=null", "securityContext.runAsUser=root"} {
 		if _, err := h.try(t, "template", "isthmus", manifest(t, "chart"), "--set", wrong); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}
+
+// TestOpenShift: the chart and the kustomize component leave out the fixed user and group, which restricted-v2 refuses, and nothing else.
+func TestOpenShift(t *testing.T) {
+	t.Parallel()
+	h := newHelm(t, "")
+	subchart := filepath.Join(t.TempDir(), "mesh")
+	must(t, os.MkdirAll(filepath.Join(subchart, "charts"), 0o755))
+	must(t, os.Symlink(manifest(t, "chart"), filepath.Join(subchart, "charts", "isthmus")))
+	must(t, os.WriteFile(filepath.Join(subchart, "Chart.yaml"), []byte("apiVersion: v2\nname: mesh\nversion: 1.0.0\n"), 0o600))
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	must(t, os.WriteFile(values, []byte("isthmus: {podSecurityContext: {runAsUser: null, runAsGroup: null}}\n"), 0o600))
+	ofSubchart, err := kube.Parse(h.run(t, "template", "isthmus", subchart, "-n", "linkerd", "-f", values))
+	must(t, err)
+	for what, objects := range map[string][]*unstructured.Unstructured{
+		"component": build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/openshift"}}, nil)),
+		"chart":     h.template(t, "--set", "podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null"),
+		"subchart":  ofSubchart,
+	} {
+		want := find[appsv1.Deployment](t, build(t, manifest(t, "install")), "Deployment", "isthmus").Spec.Template.Spec
+		want.SecurityContext.RunAsUser = nil
+		want.SecurityContext.RunAsGroup = nil
+		got := find[appsv1.Deployment](t, objects, "Deployment", "isthmus").Spec.Template.Spec
+		if !equality.Semantic.DeepEqual(got.SecurityContext, want.SecurityContext) {
+			t.Errorf("%s: the Pod's security context is %v, not %v", what, got.SecurityContext, want.SecurityContext)
+		}
+		if !equality.Semantic.DeepEqual(got.Containers[0].SecurityContext, want.Containers[0].SecurityContext) {
+			t.Errorf("%s: the container's security context is %v", what, got.Containers[0].SecurityContext)
 		}
 	}
 }

@@ -147,7 +147,7 @@ func TestKustomizations(t *testing.T) {
 		return nil
 	})
 	must(t, err)
-	if want := []string{"dashboards", "install/exports/guard", "install/exports", "install/exports/linkerd", "install", "install/mcs-crds", "install/podmonitor", "install/policy", "k3d/federated", "k3d/shop", "link", "linkerd", "linkerd/policy", "monitoring"}; !slices.Equal(found, want) {
+	if want := []string{"dashboards", "install/exports/guard", "install/exports", "install/exports/linkerd", "install", "install/mcs-crds", "install/openshift", "install/podmonitor", "install/policy", "k3d/federated", "k3d/shop", "link", "linkerd", "linkerd/policy", "monitoring"}; !slices.Equal(found, want) {
 		t.Errorf("kustomizations in %q, not in %q: these are what other tests apply", found, want)
 	}
 }

@@ -32,3 +32,12 @@ isthmus-{{ .Release.Namespace }}
 {{- $mode := toString .Values.exports.mode -}}
 {{ get (dict "true" "on" "false" "off") $mode | default $mode }}
 {{- end }}
+
+{{/* The members of a map that are not null. Helm removes a null from the values, except from those of a subchart. */}}
+{{- define "isthmus.present" -}}
+{{- $present := dict -}}
+{{- range $name, $value := . -}}
+{{- if not (kindIs "invalid" $value) }}{{ $_ := set $present $name $value }}{{ end -}}
+{{- end -}}
+{{- with $present }}{{ toYaml . }}{{ end -}}
+{{- end }}
