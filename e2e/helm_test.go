@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"maps"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -18,9 +20,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
+	"isthmus/e2e/poll"
 	"isthmus/e2e/program"
 )
 
@@ -62,10 +67,10 @@ func (h helm) run(t *testing.T, args ...string) string {
 	return out
 }
 
-// template returns what the chart is rendered to, for the namespace linkerd.
+// template returns what the chart is rendered to, for the namespace linkerd, without the Pod of helm test.
 func (h helm) template(t *testing.T, args ...string) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := kube.Parse(h.run(t, slices.Concat([]string{"template", "isthmus", manifest(t, "chart"), "-n", "linkerd"}, args)...))
+	objects, err := kube.Parse(h.run(t, slices.Concat([]string{"template", "isthmus", manifest(t, "chart"), "-n", "linkerd", "--skip-tests"}, args)...))
 	must(t, err)
 	return objects
 }
@@ -138,14 +143,25 @@ func TestChartValues(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("0a", 32)
 	objects := h.template(t, "--set", "image.repository=registry.example.com/isthmus,image.digest="+digest+",image.pullPolicy=Always,imagePullSecrets[0].name=registry",
 		"--set", "replicaCount=3,priorityClassName=high,commonLabels.team=mesh,podLabels.pod=label,podAnnotations.pod=annotation,nodeSelector.disk=ssd,networkPolicy.enabled=false",
+		"--set", "podMonitor.enabled=true,podMonitor.labels.release=prometheus,podMonitor.interval=15s",
+		"--set", "clusterDomain=corp.example,extraEnv[0].name=GODEBUG,extraEnv[0].value=x509sha1=1",
+		"--set", "serviceAccount.annotations.example\\.com/role=mesh",
 		"--set", "tolerations[0].key=dedicated,resources.limits.memory=1Gi", "--set-json", `affinity={"podAntiAffinity":{}}`)
 	d := find[appsv1.Deployment](t, objects, "Deployment", "isthmus")
 	s, c := d.Spec.Template.Spec, d.Spec.Template.Spec.Containers[0]
+	monitor := named(t, objects, "PodMonitor", "isthmus")
+	scraped, _, err := unstructured.NestedSlice(monitor.Object, "spec", "podMetricsEndpoints")
+	must(t, err)
+	account := named(t, objects, "ServiceAccount", "isthmus")
 	for what, ok := range map[string]bool{
 		"image":    c.Image == "registry.example.com/isthmus@"+digest && c.ImagePullPolicy == "Always" && s.ImagePullSecrets[0].Name == "registry",
 		"replicas": *d.Spec.Replicas == 3, "priority": s.PriorityClassName == "high", "node": s.NodeSelector["disk"] == "ssd",
 		"labels":      d.Labels["team"] == "mesh" && d.Spec.Template.Labels["team"] == "mesh" && d.Spec.Template.Labels["pod"] == "label",
 		"annotations": d.Spec.Template.Annotations["pod"] == "annotation" && d.Spec.Template.Annotations["kubectl.kubernetes.io/default-container"] == "isthmus",
+		"monitor":     monitor.GetLabels()["release"] == "prometheus" && scraped[0].(map[string]any)["interval"] == "15s",
+		"account":     account.GetAnnotations()["example.com/role"] == "mesh",
+		"domains":     slices.Contains(c.Args, "--cluster-domain=corp.example") && slices.Contains(c.Args, "--identity-trust-domain=corp.example"),
+		"environment": len(c.Env) == 2 && c.Env[1].Name == "GODEBUG" && c.Env[1].Value == "x509sha1=1",
 		"tolerations": len(s.Tolerations) == 1 && s.Affinity != nil, "memory": c.Resources.Limits.Memory().String() == "1Gi",
 		"policy": !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "NetworkPolicy" }),
 	} {
@@ -154,7 +170,7 @@ func TestChartValues(t *testing.T) {
 		}
 	}
 	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe", "resources.limit.memory=1Gi", "extraArgs={exports}", "image.pullPolicy=Sometimes",
-		"podSecurityContext.runAsUsr=null", "securityContext.runAsUser=root"} {
+		"podMonitor.interval=often", "extraEnv[0].name=NAMESPACE", "clusterDomain=", "podSecurityContext.runAsUsr=null", "securityContext.runAsUser=root"} {
 		if _, err := h.try(t, "template", "isthmus", manifest(t, "chart"), "--set", wrong); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 			t.Errorf("%s: %v", wrong, err)
 		}
@@ -268,6 +284,78 @@ func TestHelm(t *testing.T) {
 	if i := slices.IndexFunc(left.Items, func(r rbacv1.ClusterRole) bool { return r.Name != "isthmus" }); i >= 0 { // that one is kubectl's
 		t.Errorf("uninstall leaves ClusterRole %s", left.Items[i].Name)
 	}
+}
+
+// TestHelmTest: helm test passes while all links work, and fails when one is dead.
+func TestHelmTest(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := startClusters(t, []string{"namespace", "serviceaccount", "token", "deployment", "replicaset"}, "own")[0]
+	c := client(t, server)
+	must(t, c.Apply(ctx, restricted("linkerd")))
+	h := newHelm(t, server.Kubeconfig())
+	h.run(t, "install", "isthmus", manifest(t, "chart"), "-n", "linkerd")
+	g := startPod(t, server, c, podOf(deploymentNamed(t, c, "isthmus"), "isthmus-0"))
+	if err := h.test(t, c, g); err != nil {
+		t.Errorf("without links: %v", err)
+	}
+
+	kubeconfig, err := object.Kubeconfig("dead", clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}, clientcmdapi.AuthInfo{Token: "t"})
+	must(t, err)
+	must(t, c.Apply(ctx, object.Link("dead", kubeconfig)))
+	isthmus, err := program.Isthmus.Path(ctx)
+	must(t, err)
+	await(t, "isthmus check fails", func() error {
+		if r := runVerb(t, isthmus, "check", "--admin", g.MetricsAddr()); r.code != 1 {
+			return fmt.Errorf("exit code %d\n%s", r.code, r.stdout)
+		}
+		return nil
+	})
+	if err := h.test(t, c, g); err == nil || !strings.Contains(err.Error(), "isthmus-check") {
+		t.Errorf("with a dead link: %v", err)
+	}
+}
+
+// test runs helm test. A goroutine stands in for the kubelet: it runs the arguments of the test's Pod as a process.
+func (h helm) test(t *testing.T, c *kube.Client, g *gateway.Gateway) error {
+	t.Helper()
+	ran := make(chan error, 1)
+	go func() { ran <- runTestPod(t.Context(), c, g) }()
+	_, err := h.try(t, "test", "isthmus", "-n", "linkerd", "--timeout", "1m")
+	must(t, <-ran)
+	return err
+}
+
+// runTestPod waits for the Pod of helm test, runs its arguments, and reports the result as the status of the Pod. The name of
+// the release's Service cannot be resolved here: the address of g replaces it.
+func runTestPod(ctx context.Context, c *kube.Client, g *gateway.Gateway) error {
+	var made *corev1.Pod
+	err := poll.Until(ctx, time.Minute, 50*time.Millisecond, func() (err error) {
+		made, err = c.CoreV1().Pods("linkerd").Get(ctx, "isthmus-check", metav1.GetOptions{})
+		if err == nil && made.Status.Phase != corev1.PodPending {
+			err = fmt.Errorf("the Pod is of an earlier test: %s", made.Status.Phase)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	isthmus, err := program.Isthmus.Path(ctx)
+	if err != nil {
+		return err
+	}
+	args := slices.Clone(made.Spec.Containers[0].Args)
+	at := slices.Index(args, "--admin=isthmus.linkerd.svc.cluster.local:9996")
+	if at < 0 {
+		return fmt.Errorf("the Pod does not ask the release's Service: %q", args)
+	}
+	args[at] = "--admin=" + g.MetricsAddr()
+	made.Status.Phase = corev1.PodSucceeded
+	if err := exec.CommandContext(ctx, isthmus, args...).Run(); err != nil {
+		made.Status.Phase = corev1.PodFailed
+	}
+	_, err = c.CoreV1().Pods("linkerd").UpdateStatus(ctx, made, metav1.UpdateOptions{})
+	return err
 }
 
 // TestHelmPostRenderer: Helm 4 keeps Isthmus in Linkerd's place by the plugin, and a rollback brings Linkerd's own destination back.

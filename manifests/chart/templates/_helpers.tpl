@@ -1,5 +1,12 @@
 {{/* The labels of all objects; the chart's own win. */}}
 {{- define "isthmus.labels" -}}
+{{- include "isthmus.labelsWith" (list . dict) -}}
+{{- end }}
+
+{{/* The labels of an object that has more than all others: a list of the root and a map. */}}
+{{- define "isthmus.labelsWith" -}}
+{{- $more := index . 1 -}}
+{{- with index . 0 -}}
 {{- $own := dict
       "app.kubernetes.io/name" "isthmus"
       "app.kubernetes.io/part-of" "isthmus"
@@ -7,7 +14,8 @@
       "app.kubernetes.io/managed-by" .Release.Service
       "app.kubernetes.io/version" .Chart.AppVersion
       "helm.sh/chart" (printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_") -}}
-{{ toYaml (merge $own .Values.commonLabels) }}
+{{ toYaml (merge $own $more .Values.commonLabels) }}
+{{- end }}
 {{- end }}
 
 {{/* The labels of Pods: an upgrade of the chart alone replaces none. */}}
