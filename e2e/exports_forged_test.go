@@ -13,8 +13,9 @@ import (
 	"isthmus/e2e/object"
 )
 
-// TestForgedContents: Services with the mark, each with 30,000 members of clusters that are not linked, with many ports and labels, take
-// little memory, and keep no export of another namespace from being written. None of them is changed or deleted before its time.
+// TestForgedContents: Services with the mark, each with 20,000 members of clusters that are not
+// linked, with many ports and labels, take little memory, and keep no export of another namespace
+// from being written. None of these Services is changed or deleted before its time.
 func TestForgedContents(t *testing.T) {
 	t.Parallel()
 	const objects, members, ports, labels = 40, 20_000, 2000, 500
@@ -23,7 +24,8 @@ func TestForgedContents(t *testing.T) {
 	must(t, x.west.Apply(t.Context(), object.Namespace("evil")))
 	x.grant(true)
 	binding := x.west.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings()
-	must(t, binding.Delete(t.Context(), "isthmus-exports-mark", metav1.DeleteOptions{})) // all else holds without the guard of the mark
+	// Everything else also holds without the guard of the mark.
+	must(t, binding.Delete(t.Context(), "isthmus-exports-mark", metav1.DeleteOptions{}))
 	g := x.gateway("-exports=on", "-unlinked-after=10m")
 
 	for i := range objects {

@@ -151,7 +151,10 @@ var (
 		"E": 32, "M": 5, "C": 14, "S": 3, "W": 3, "R": 4, "K": 7, "U": 4, "V": 1,
 		"EW": 39,
 	}
-	ownGroups = map[string]int{"LG": 20, "LP": 20, "N": 12, "FF": 5, "PR": 34, "CS": 22, "ZR": 8, "PS": 4, "NW": 24, "PP": 5}
+	ownGroups = map[string]int{
+		"LG": 20, "LP": 20, "N": 12, "FF": 5, "PR": 34,
+		"CS": 22, "ZR": 8, "PS": 4, "NW": 24, "PP": 5,
+	}
 )
 
 // checkRows: the behaviours of each group are numbered in order, all are there, and all have a proof.

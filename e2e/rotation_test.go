@@ -46,7 +46,7 @@ func newFront(t *testing.T, c *cluster.Cluster) *front {
 	transport, err := rest.TransportFor(c.REST())
 	must(t, err)
 	f := &front{}
-	server := intercept.Start(t, target, transport, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
+	answer := func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
 		f.mu.Lock()
 		fails := slices.Contains(f.failing, path.Base(r.URL.Path))
 		f.mu.Unlock()
@@ -56,9 +56,10 @@ func newFront(t *testing.T, c *cluster.Cluster) *front {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusInternalServerError)
-		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"InternalError","code":500,"message":"conversion webhook failed"}`)
-	})
-	f.url = server.URL
+		_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure",`+
+			`"reason":"InternalError","code":500,"message":"conversion webhook failed"}`)
+	}
+	f.url = intercept.Start(t, target, transport, answer).URL
 	return f
 }
 
@@ -89,8 +90,13 @@ func applyKinds(t *testing.T, k *kube.Client, network int) {
 	external.TargetRef.Kind = "ExternalWorkload"
 	one := object.Mesh(object.Pod("shop", "web-1", "web"))
 	one.Labels["app"] = "web"
-	must(t, k.Apply(t.Context(), object.Namespace("shop"), object.ServiceAccount("shop", "web"), object.Service("shop", "web"), one,
-		object.ExternalWorkload("shop", "vm", vm), object.OpaqueServer("shop", "web", "web", object.Port),
+	must(t, k.Apply(t.Context(),
+		object.Namespace("shop"),
+		object.ServiceAccount("shop", "web"),
+		object.Service("shop", "web"),
+		one,
+		object.ExternalWorkload("shop", "vm", vm),
+		object.OpaqueServer("shop", "web", "web", object.Port),
 		object.Slice("shop", "web", "1", object.PodEndpoint(pod, "shop", "web-1"), external)))
 }
 
@@ -136,7 +142,13 @@ func stream(t *testing.T, g *gateway.Gateway, service string) *proxy.Stream {
 	conn, err := proxy.Dial(g.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: object.Authority("shop", service), Token: `{"ns":"shop"}`})
+	s := proxy.NewStream(proxy.Config{
+		Conn:      conn,
+		MayBeLate: true,
+		Kind:      proxy.Get,
+		Authority: object.Authority("shop", service),
+		Token:     `{"ns":"shop"}`,
+	})
 	t.Cleanup(s.Close)
 	must(t, s.Open(t.Context()))
 	return s
@@ -155,7 +167,8 @@ func awaitSeen(t *testing.T, s *proxy.Stream, want string) {
 // awaitLinked waits until a gateway reads a cluster as the link Secret has it now.
 func awaitLinked(t *testing.T, west *kube.Client, g *gateway.Gateway, name string) {
 	t.Helper()
-	secret, err := west.CoreV1().Secrets(object.LinkNamespace).Get(t.Context(), object.LinkName(name), metav1.GetOptions{})
+	secrets := west.CoreV1().Secrets(object.LinkNamespace)
+	secret, err := secrets.Get(t.Context(), object.LinkName(name), metav1.GetOptions{})
 	must(t, err)
 	await(t, "the credentials are in use", func() error {
 		page, err := admin.ReadClusters(t.Context(), g.MetricsAddr())
@@ -181,7 +194,10 @@ func TestRotationOfKinds(t *testing.T) {
 	first := newFront(t, servers[1])
 	must(t, west.Apply(t.Context(), object.Namespace("shop"), object.Namespace(object.LinkNamespace),
 		object.Federated("shop", "web-federated", "", "web@east"), object.Link("east", first.kubeconfig(t))))
-	g := startGateway(t, gateway.Config{Kubeconfig: servers[0].Kubeconfig(), Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	g := startGateway(t, gateway.Config{
+		Kubeconfig: servers[0].Kubeconfig(),
+		Args:       []string{"-shutdown-delay=0s", "-drain=0s"},
+	})
 	s := stream(t, g, "web-federated")
 	awaitSeen(t, s, whole(1))
 
@@ -201,14 +217,17 @@ func TestRotationOfKinds(t *testing.T) {
 	stop()
 
 	removeDefinitions(t, north)
-	must(t, north.Apply(t.Context(), object.Namespace("shop"), object.Service("shop", "web"), object.Slice("shop", "web", "1", object.Endpoint("10.20.2.1"))))
+	must(t, north.Apply(t.Context(),
+		object.Namespace("shop"),
+		object.Service("shop", "web"),
+		object.Slice("shop", "web", "1", object.Endpoint("10.20.2.1"))))
 	must(t, west.Apply(t.Context(), object.Link("east", newFront(t, servers[2]).kubeconfig(t))))
 	awaitLinked(t, west, g, "east")
 	awaitSeen(t, s, "10.20.2.1")
 }
 
-// TestStartWithLateKinds: a gateway that starts waits for kinds that come late, of its own cluster and of linked ones, and
-// after 25 s serves without them and says so.
+// TestStartWithLateKinds: a gateway that starts waits for kinds whose lists are late, both of its
+// own cluster and of linked ones. After 25 s the gateway serves without these kinds and says so.
 func TestStartWithLateKinds(t *testing.T) {
 	servers := startClusters(t, []string{"namespace", "serviceaccount"}, "west", "east")
 	west, east := client(t, servers[0]), client(t, servers[1])
@@ -244,7 +263,8 @@ func TestStartWithLateKinds(t *testing.T) {
 		}
 		return found
 	}
-	if got := samples(); !slices.Equal(got, []string{`isthmus_cluster_kind_unread{cluster="east",reason="failing",resource="externalworkloads"}`}) {
+	want := []string{`isthmus_cluster_kind_unread{cluster="east",reason="failing",resource="externalworkloads"}`}
+	if got := samples(); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 	linked.fail()

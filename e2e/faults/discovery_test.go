@@ -57,7 +57,8 @@ func TestVastDiscovery(t *testing.T) {
 	must(t, err)
 	must(t, own.Put(object.Link(vast.name, kubeconfig)))
 	w := startBeside(t, own)
-	w.awaitState(t, vast.name, "ready", 40*time.Second) // the gateway waits 25 s for kinds that discovery does not confirm to be absent
+	// The gateway waits 25 s for kinds whose absence discovery does not confirm.
+	w.awaitState(t, vast.name, "ready", 40*time.Second)
 	await(t, patience, func() error {
 		if n := int(discovered.Load()); n < len(optional) {
 			return fmt.Errorf("API discovery has been asked %d times", n)

@@ -24,8 +24,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestOutageLists: after an outage of seconds watches are resumed. A real API server is asked for no list of all objects, while
-// its connections are refused for 2 s, and for two at most while they flap.
+// TestOutageLists: after an outage of seconds the gateway resumes its watches. A real API server
+// gets no request for a list of all objects while its connections are refused for 2 s, and at most
+// two such requests while the connections flap.
 func TestOutageLists(t *testing.T) {
 	inTurn(t)
 	w := newWorld(t, nil, "east")
@@ -39,7 +40,8 @@ func TestOutageLists(t *testing.T) {
 	must(t, east.apply(t.Context(), name, object.Service(name, "far")))
 	must(t, w.west.apply(t.Context(), name, object.Mirror(name, "mirror", name, "far")))
 	must(t, far.begin(t.Context()))
-	text, err := object.Kubeconfig(name, clientcmdapi.Cluster{Server: "http://" + between.Addr()}, clientcmdapi.AuthInfo{Token: "t"})
+	server := clientcmdapi.Cluster{Server: "http://" + between.Addr()}
+	text, err := object.Kubeconfig(name, server, clientcmdapi.AuthInfo{Token: "t"})
 	must(t, err)
 	must(t, w.writeLink(t.Context(), object.Link(name, text)))
 	w.awaitState(t, name, "ready", recovery)
@@ -92,8 +94,8 @@ func TestOutageLists(t *testing.T) {
 	}
 }
 
-// TestRetryAfter: while a server in front of a real API server answers 429 with a Retry-After, a kind is not requested, and
-// /debug/clusters shows until when.
+// TestRetryAfter: while a server in front of a real API server answers 429 with a Retry-After, the
+// gateway does not request the kind, and /debug/clusters shows when the pause ends.
 func TestRetryAfter(t *testing.T) {
 	inTurn(t)
 	w := newWorld(t, nil, "east")
@@ -131,7 +133,8 @@ func TestRetryAfter(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(c.Resources, func(r adminapi.Resource) bool { return r.Resource == "pods" && !r.ThrottledUntil.IsZero() }) {
+		throttled := func(r adminapi.Resource) bool { return r.Resource == "pods" && !r.ThrottledUntil.IsZero() }
+		if !slices.ContainsFunc(c.Resources, throttled) {
 			return fmt.Errorf("no end of a pause: %+v", c.Resources)
 		}
 		return nil
@@ -146,20 +149,23 @@ func TestRetryAfter(t *testing.T) {
 }
 
 // inFront starts a server in front of an API server, to which everybody is the administrator.
-func inFront(t *testing.T, s *site, answer func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc)) *httptest.Server {
+func inFront(
+	t *testing.T, s *site, answer func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc),
+) *httptest.Server {
 	t.Helper()
 	target, err := url.Parse(s.cluster().REST().Host)
 	must(t, err)
 	transport, err := rest.TransportFor(s.cluster().REST())
 	must(t, err)
-	return intercept.Start(t, target, transport, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
-		r.Header.Del("Authorization") // the administrator's comes in its place
+	asAdmin := func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
+		r.Header.Del("Authorization") // the transport adds the administrator's credentials
 		answer(w, r, forward)
-	})
+	}
+	return intercept.Start(t, target, transport, asAdmin)
 }
 
-// countLists starts a server in front of an API server that counts lists of all objects, in pages and streamed. It returns the
-// server's address.
+// countLists starts a server in front of an API server. The server counts lists of all objects, in
+// pages and streamed. countLists returns the server's address.
 func countLists(t *testing.T, s *site, lists *atomic.Int32) (addr string) {
 	return inFront(t, s, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
 		q := r.URL.Query()

@@ -91,8 +91,9 @@ func forgetHistory(ctx context.Context, s *stage) error {
 	return nil
 }
 
-// restoreAndWrite is restoreBackup for longer than the minute within which a watch is resumed. Meanwhile more is written than
-// was lost, so that the version from which a watch would go on exists again, and a watch would miss what is older.
+// restoreAndWrite is like restoreBackup, but lasts longer than the minute within which a watch is
+// resumed. Meanwhile it writes more than was lost. So the version at which a watch would resume
+// exists again, and a resumed watch would miss everything older.
 func restoreAndWrite(ctx context.Context, s *stage) error {
 	if err := restoreBackup(ctx, s); err != nil {
 		return err

@@ -54,14 +54,18 @@ func parseLink(_ *parser, args []string) (action, error) {
 }
 
 func readLink(remote, name string, words []string) (link, error) {
-	opt, err := readOptions(words, "user=", "exec", "server=", "path=", "tls-server-name=", "ca=", "kubeconfig=", "missing=...", "type=", "secret=",
-		"trust-domain=", "cluster-domain=", "in=")
+	opt, err := readOptions(words,
+		"user=", "exec", "server=", "path=", "tls-server-name=", "ca=", "kubeconfig=", "missing=...",
+		"type=", "secret=", "trust-domain=", "cluster-domain=", "in=")
 	if err != nil {
 		return link{}, err
 	}
 	var errs []error
 	for key, only := range map[string][]string{
-		"server": {"dead", "silent"}, "ca": {"other"}, "kubeconfig": {"broken", "rke"}, "missing": {"label", "trust-domain", "cluster-domain", "kubeconfig"},
+		"server":     {"dead", "silent"},
+		"ca":         {"other"},
+		"kubeconfig": {"broken", "rke"},
+		"missing":    {"label", "trust-domain", "cluster-domain", "kubeconfig"},
 	} {
 		for _, v := range opt.values[key] {
 			if !slices.Contains(only, v) {

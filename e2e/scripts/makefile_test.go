@@ -9,8 +9,9 @@ import (
 	"testing"
 )
 
-// TestFirstBuild: make announces the slow first build if its packages are not in Go's build cache, and prints nothing if they
-// are. The test has a package without imports in the place of the API server.
+// TestFirstBuild: make announces the slow first build if its packages are not in Go's build cache,
+// and prints nothing if they are. The test has a package without imports in the place of the API
+// server.
 func TestFirstBuild(t *testing.T) {
 	cache := t.TempDir()
 	before := firstBuild(t, cache)
@@ -56,7 +57,8 @@ func firstBuild(t *testing.T, cache string) string {
 
 // makeCommand returns make for the repository's Makefile, without the flags of a make that runs this test.
 func makeCommand(t *testing.T, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(t.Context(), "make", append([]string{"-C", repository("."), "--no-print-directory"}, args...)...)
+	args = append([]string{"-C", repository("."), "--no-print-directory"}, args...)
+	cmd := exec.CommandContext(t.Context(), "make", args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
 		return slices.Contains([]string{"MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "E2E"}, name)

@@ -34,8 +34,8 @@ var (
 	makeCall   = regexp.MustCompile(`(?m)^\s*make ([a-z][a-z0-9-]*)`)
 )
 
-// TestWorkflows: each workflow limits its permissions and its time, names actions by their commits, and calls targets that the
-// Makefile has. The nightly one runs every long search.
+// TestWorkflows: each workflow limits its permissions and its time, names actions by their commits,
+// and calls targets that the Makefile has. The nightly one runs every long search.
 func TestWorkflows(t *testing.T) {
 	text, err := os.ReadFile(repository("Makefile"))
 	must(t, err)

@@ -24,8 +24,15 @@ var (
 	// controllers are those of a real cluster that play a part.
 	controllers = []string{"namespace", "serviceaccount", "gc"}
 	// applied are the manifests that each cluster gets.
-	applied = []string{"install/mcs-crds/serviceexports.yaml", "install/mcs-crds/serviceimports.yaml", "install/rbac.yaml",
-		"install/exports/rbac.yaml", "install/exports/guard/guard.yaml", "install/exports/guard/mark.yaml", "link/remote-access.yaml"}
+	applied = []string{
+		"install/mcs-crds/serviceexports.yaml",
+		"install/mcs-crds/serviceimports.yaml",
+		"install/rbac.yaml",
+		"install/exports/rbac.yaml",
+		"install/exports/guard/guard.yaml",
+		"install/exports/guard/mark.yaml",
+		"link/remote-access.yaml",
+	}
 )
 
 // world is the clusters with their gateways.
