@@ -25,10 +25,10 @@ type contribution struct {
 	screening              // what of it is refused
 }
 
-// rebuildPort reads the members of a port that are new, or have another source or another Strict, and
-// keeps the contributions of the others. With scratch, it reads all members, counts all their addresses as offered, and
-// publishes to all clients. It stores the parts of the port in one step, after everything that may panic: functions that
-// describe a port rely on that.
+// rebuildPort reads the members of a port that are new, or have another source or another Strict,
+// and keeps the contributions of the others. With scratch, it reads all members, counts all their
+// addresses as offered, and publishes to all clients. It stores the parts of the port in one step,
+// after everything that may panic, because functions that describe a port rely on that order.
 func (s *watchedService) rebuildPort(p *port, in inputs, scratch bool) {
 	members := make([]contribution, 0, len(in.links))
 	for i, l := range in.links {

@@ -57,9 +57,14 @@ func drawEndpoints(t *rapid.T) []Endpoint {
 // drawHints draws hints of an endpoint. Most have some for nodes: these count only if all have.
 func drawHints(t *rapid.T) *Hints {
 	return rapid.SampledFrom([]*Hints{
-		nil, {ForZones: []string{"z1"}}, {ForZones: []string{"z1", "z2"}},
-		{ForNodes: []string{"n1"}}, {ForZones: []string{"z1"}, ForNodes: []string{"n1"}}, {ForZones: []string{"z2"}, ForNodes: []string{"n2"}},
-		{ForZones: []string{"z1"}, ForNodes: []string{"n2"}}, {ForZones: []string{"z1", "z2"}, ForNodes: []string{"n1", "n3"}},
+		nil,
+		{ForZones: []string{"z1"}},
+		{ForZones: []string{"z1", "z2"}},
+		{ForNodes: []string{"n1"}},
+		{ForZones: []string{"z1"}, ForNodes: []string{"n1"}},
+		{ForZones: []string{"z2"}, ForNodes: []string{"n2"}},
+		{ForZones: []string{"z1"}, ForNodes: []string{"n2"}},
+		{ForZones: []string{"z1", "z2"}, ForNodes: []string{"n1", "n3"}},
 	}).Draw(t, "hints")
 }
 

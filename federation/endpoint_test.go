@@ -13,8 +13,19 @@ func TestEndpointEqual(t *testing.T) {
 		return Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Common: &Common{Labels: []Label{{Name: "pod", Value: "p"}}}}
 	}
 	others := Endpoint{
-		Addr: netip.MustParseAddrPort("10.0.0.2:80"), Kind: Pod, Cluster: "east", Zone: "a", Node: "n", Hostname: "h", Twin: "t",
-		Hints: &Hints{ForZones: []string{"a"}}, Common: &Common{Labels: []Label{{Name: "pod", Value: "q"}}}, Meshed: true, Opaque: true, InboundPort: 4143, Ports: &PortRules{RemoteName: "x"},
+		Addr:        netip.MustParseAddrPort("10.0.0.2:80"),
+		Kind:        Pod,
+		Cluster:     "east",
+		Zone:        "a",
+		Node:        "n",
+		Hostname:    "h",
+		Twin:        "t",
+		Hints:       &Hints{ForZones: []string{"a"}},
+		Common:      &Common{Labels: []Label{{Name: "pod", Value: "q"}}},
+		Meshed:      true,
+		Opaque:      true,
+		InboundPort: 4143,
+		Ports:       &PortRules{RemoteName: "x"},
 	}
 	checkEqual(t, endpoint, others, (*Endpoint).Equal)
 }

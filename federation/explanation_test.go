@@ -99,7 +99,8 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	case HintedToOtherNodes:
 		return x.Set.Hinted && cluster == Local && !slices.Contains(e.Hints.Nodes(), k.Client.Node)
 	case OtherZones:
-		return !x.Set.Hinted && !s.Zoned() && cluster == Local && !set.ByNode && !slices.Contains(e.Hints.Zones(), k.Client.Zone)
+		return !x.Set.Hinted && !s.Zoned() && cluster == Local && !set.ByNode &&
+			!slices.Contains(e.Hints.Zones(), k.Client.Zone)
 	case IPv6Off:
 		return !m.ipv6 && e.Addr.Addr().Is6()
 	case OtherFamily:

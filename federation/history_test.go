@@ -186,8 +186,15 @@ func (h *history) member(x instant, d *Definition, mem Member, port uint16) tier
 func modelled(e *Endpoint) tierspec.Endpoint {
 	c := e.Common.Get()
 	x := tierspec.Endpoint{
-		Addr: e.Addr, Zone: e.Zone, Hostname: e.Hostname, Pod: e.Twin, Zones: e.Hints.Zones(), Nodes: e.Hints.Nodes(), Part: partOf(e), Of: e,
-		Text: string(rune(e.Kind)) + c.Authority + " " + c.Identity.DNS,
+		Addr:     e.Addr,
+		Zone:     e.Zone,
+		Hostname: e.Hostname,
+		Pod:      e.Twin,
+		Zones:    e.Hints.Zones(),
+		Nodes:    e.Hints.Nodes(),
+		Part:     partOf(e),
+		Of:       e,
+		Text:     string(rune(e.Kind)) + c.Authority + " " + c.Identity.DNS,
 	}
 	if e.Kind == Pod {
 		x.Node = e.Node

@@ -69,8 +69,8 @@ func (o *offeredAddrs) add(a netip.Addr, service uint32, n int) {
 	}
 }
 
-// forget forgets all addresses of a service. It looks at the addresses of all services: that is for services whose count
-// a panic may have left wrong.
+// forget forgets all addresses of a service. It looks at the addresses of all services, so that it
+// also works for a service whose count a panic has left wrong.
 func (o *offeredAddrs) forget(service uint32) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

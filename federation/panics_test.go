@@ -207,8 +207,9 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestPanicsOfSteered: as TestPanics. What clients of steered services get depends on what has happened, so that it is compared
-// with a new table's once nothing is under way.
+// TestPanicsOfSteered is like TestPanics, for steered services. Their clients get sets that depend
+// on what has happened. So the test compares the sets with those of a new table once nothing is
+// under way.
 func TestPanicsOfSteered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newPanickyModel(t, true)
@@ -255,7 +256,9 @@ func (m panickyModel) checkNow(t *rapid.T) {
 		w := fresh.Watch(m.keys[name])
 		want, _ := w.Get()
 		now, _ := m.watches[name].w.Get()
-		if now.Exists != want.Exists || now.Complete != want.Complete || now.ByNode != want.ByNode || now.Reason != want.Reason {
+		differ := now.Exists != want.Exists || now.Complete != want.Complete ||
+			now.ByNode != want.ByNode || now.Reason != want.Reason
+		if differ {
 			t.Fatalf("%s: %+v, want %+v", name, now, want)
 		}
 		if !slices.EqualFunc(now.Endpoints, want.Endpoints, (*Endpoint).Equal) {

@@ -9,10 +9,11 @@ import (
 // partSize is how many entries of a partMap are copied while its lock is held. That takes some microseconds.
 const partSize = 500
 
-// partMap is a map whose entries can be copied in parts, so that a walk over all of them does not hold up those who need
-// the lock that guards the map. Without parts, a walk over 50,000 definitions held Table.mu for milliseconds, and each
-// [Table.Changed] had to wait (go test -run '^$' -bench ChangedDuringWalks ./federation). An entry takes about 50 bytes
-// more than in a map.
+// partMap is a map whose entries can be copied in parts, so that a walk over all entries does not
+// hold up those who need the lock that guards the map. Without parts, a walk over 50,000
+// definitions held Table.mu for milliseconds, and each [Table.Changed] had to wait
+// (go test -run '^$' -bench ChangedDuringWalks ./federation). An entry takes about 50 bytes more
+// than in a map.
 type partMap[K comparable, V any] struct {
 	at   map[K]int // index in list
 	list []partEntry[K, V]
@@ -67,12 +68,12 @@ func (m *partMap[K, V]) all(yield func(K, V) bool) {
 	}
 }
 
-// inParts iterates over the entries, without mu, which it locks to copy each part. It yields every entry that is there from
-// beginning to end, with a value that the entry has had meanwhile. An entry may come twice. Entries that are set or deleted meanwhile may come
-// or not.
+// inParts iterates over the entries, without mu, which it locks to copy each part. It yields every
+// entry that is there from beginning to end, with a value that the entry has had meanwhile. It may
+// yield an entry twice. It may or may not yield entries that are set or deleted meanwhile.
 //
-// The walk goes from the end of the list to its beginning. So delete moves no entry past the walk: an entry moves towards
-// the beginning only.
+// The walk goes from the end of the list to its beginning. So delete moves no entry past the walk,
+// because it moves an entry only towards the beginning.
 func (m *partMap[K, V]) inParts(mu *sync.Mutex) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		var part []partEntry[K, V]

@@ -8,8 +8,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPartMap compares a partMap with a map, and walks over it in parts while it changes: a walk yields every entry that is
-// there all the time.
+// TestPartMap compares a partMap with a map, and walks over the partMap in parts while it changes.
+// A walk yields every entry that is there all the time.
 func TestPartMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var mu sync.Mutex

@@ -68,7 +68,11 @@ func TestReferenceOfPods(t *testing.T) {
 		}
 		m.defs[id] = d
 		m.table.Define(id, d)
-		k := Key{id, 80, Client{Zone: rapid.SampledFrom([]string{"", "z1"}).Draw(t, "zone"), Node: rapid.SampledFrom([]string{"", "n1", "n3"}).Draw(t, "node")}}
+		client := Client{
+			Zone: rapid.SampledFrom([]string{"", "z1"}).Draw(t, "zone"),
+			Node: rapid.SampledFrom([]string{"", "n1", "n3"}).Draw(t, "node"),
+		}
+		k := Key{id, 80, client}
 		m.keys["w"], m.since[k], m.watches["w"] = k, 0, &watched{w: m.table.Watch(k)}
 		t.Repeat(map[string]func(*rapid.T){
 			"pods": func(t *rapid.T) {
@@ -292,7 +296,9 @@ func checkReturning(t *rapid.T, table *Table) {
 }
 
 func check(t *rapid.T, name string, last, now *Set, want Set) {
-	if now.Exists != want.Exists || now.Complete != want.Complete || now.ByNode != want.ByNode || now.Hinted != want.Hinted || now.Reason != want.Reason || now.Cluster != want.Cluster {
+	differ := now.Exists != want.Exists || now.Complete != want.Complete || now.ByNode != want.ByNode ||
+		now.Hinted != want.Hinted || now.Reason != want.Reason || now.Cluster != want.Cluster
+	if differ {
 		t.Fatalf("%s: %+v, want %+v", name, now, want)
 	}
 	if !slices.EqualFunc(now.Endpoints, want.Endpoints, (*Endpoint).Equal) {
@@ -306,7 +312,10 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 		t.Fatalf("%s: version %d after %d", name, now.Version, last.Version)
 	}
 	added, removed := Diff(last, now, AnyPort)
-	if len(added)+len(removed) == 0 && last.Exists == now.Exists && last.Complete == now.Complete && last.ByNode == now.ByNode && last.Hinted == now.Hinted && sameNodes(last.hinted, now.hinted) && last.Undeclared == now.Undeclared && last.Reason == now.Reason && last.Cluster == now.Cluster {
+	same := last.Exists == now.Exists && last.Complete == now.Complete && last.ByNode == now.ByNode &&
+		last.Hinted == now.Hinted && sameNodes(last.hinted, now.hinted) && last.Undeclared == now.Undeclared &&
+		last.Reason == now.Reason && last.Cluster == now.Cluster
+	if len(added)+len(removed) == 0 && same {
 		t.Fatalf("%s: version %d is the same as the one before", name, now.Version)
 	}
 	known := make(map[netip.AddrPort]*Endpoint)

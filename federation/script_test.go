@@ -259,8 +259,14 @@ func (w *world) closeAll(t *testing.T) {
 
 // checkReleased checks that a table without watches keeps nothing but its inputs.
 func (w *world) checkReleased(t interface{ Errorf(string, ...any) }) {
-	if addrs := w.table.offered.size(); len(w.table.watched.list) != 0 || len(w.table.numbered) != 0 || len(w.table.byMember) != 0 || len(w.table.updates) != 0 || addrs != 0 {
-		t.Errorf("not released: %d watched services, %d with numbers, %d clusters in use, %d counts, %d addresses", len(w.table.watched.list), len(w.table.numbered), len(w.table.byMember), len(w.table.updates), addrs)
+	services := len(w.table.watched.list)
+	numbered := len(w.table.numbered)
+	members := len(w.table.byMember)
+	updates := len(w.table.updates)
+	addrs := w.table.offered.size()
+	if services != 0 || numbered != 0 || members != 0 || updates != 0 || addrs != 0 {
+		t.Errorf("not released: %d watched services, %d with numbers, %d clusters in use, %d counts, %d addresses",
+			services, numbered, members, updates, addrs)
 	}
 	if due, _ := w.table.Due(); len(w.table.schedule.due) != 0 || !due.IsZero() {
 		t.Errorf("not released: %d services are scheduled, the first at %v", len(w.table.schedule.due), due)

@@ -33,10 +33,12 @@ type Set struct {
 	Complete bool   // no member's cluster is pending
 	// ByNode is set if internalTrafficPolicy is Local. If the Key in use has no node, and the client has one, call
 	// Table.Key again.
-	ByNode  bool
-	Hinted  bool // node hints have chosen the endpoints, for the node of the Key
-	AnyPort bool // it is a set of AnyPort: see Endpoint.At. If it Declares the port that a client has asked for, it is not for that client
-	// Undeclared: no member declares the port, so that the set of AnyPort has the same
+	ByNode bool
+	Hinted bool // node hints have chosen the endpoints, for the node of the Key
+	// AnyPort is set for a set of AnyPort: see Endpoint.At. If the set Declares the port that a
+	// client has asked for, the set is not for that client.
+	AnyPort bool
+	// Undeclared is set if no member declares the port, so that the set of AnyPort has the same
 	// endpoints at it.
 	Undeclared bool
 	Reason     Reason      // None unless Endpoints is empty

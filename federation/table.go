@@ -89,8 +89,8 @@ func (t *Table) Define(id ServiceID, d *Definition) {
 	}
 }
 
-// define stores a definition, and returns the watched service that it changes, or nil. The definition is stored last, so that
-// a call after a panic repeats everything.
+// define stores a definition, and returns the watched service that the definition changes, or nil.
+// It stores the definition last, so that a call after a panic repeats everything.
 func (t *Table) define(id ServiceID, d *Definition) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,8 +151,9 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 // rebuild rebuilds a watched service, under supervision.
 func (t *Table) rebuild(s *watchedService) { t.opts.Supervise(s.id, s, s.rebuild, s.again) }
 
-// update makes a watched service publish one change, under supervision. It skips a broken service, whose pending rebuild
-// publishes the change too: the service is still broken after the change, so the rebuild begins later.
+// update makes a watched service publish one change, under supervision. It skips a broken service,
+// whose pending rebuild publishes the change too: the service is still broken after the change, so
+// the rebuild begins later.
 func (t *Table) update(s *watchedService, publish func()) {
 	if !s.isBroken() {
 		t.opts.Supervise(s.id, s, publish, s.again)

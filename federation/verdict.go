@@ -85,9 +85,9 @@ var verdictWords = [...]string{
 	Unusable: "unusable", BehindGateway: "behind-a-gateway", GatewayDead: "gateway-dead", NothingBehind: "nothing-behind-the-gateway",
 	PortUndeclared: "port-not-declared", Unread: "just-changed", OutsideRanges: "outside-ranges", Owned: "owned-by-local-cluster",
 	ClusterCordoned: "cluster-cordoned", ClusterLost: "cluster-lost", Taken: "taken", OtherInstance: "other-instance",
-	OtherNode: "other-node", Unpreferred: "in-no-tier", TierNotUsed: "tier-not-in-use", HintedToOtherNodes: "hinted-to-other-nodes",
-	OtherZones: "hinted-to-other-zones",
-	IPv6Off:    "ipv6-off", OtherFamily: "other-address-preferred",
+	OtherNode: "other-node", Unpreferred: "in-no-tier", TierNotUsed: "tier-not-in-use",
+	HintedToOtherNodes: "hinted-to-other-nodes", OtherZones: "hinted-to-other-zones",
+	IPv6Off: "ipv6-off", OtherFamily: "other-address-preferred",
 }
 
 // String is the verdict in words, as programs may rely on.

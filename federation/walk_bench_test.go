@@ -8,8 +8,9 @@ import (
 	"time"
 )
 
-// BenchmarkChangedDuringWalks measures Changed for a watched service amid 50,000 others while something walks over all of
-// them. It reports the 99th percentile and the maximum of the latency of a change.
+// BenchmarkChangedDuringWalks measures Changed for a watched service amid 50,000 others while
+// something walks over all of them. It reports the 99th percentile and the maximum of the latency
+// of a change.
 func BenchmarkChangedDuringWalks(b *testing.B) {
 	const services = 50_000
 	for _, x := range []struct {

@@ -86,8 +86,8 @@ func (s *watchedService) isBroken() bool {
 	return s.broken
 }
 
-// publishLocked calls f, which publishes a change, with s.mu held. If the service is broken, it is restored instead, which
-// publishes all changes.
+// publishLocked calls f, which publishes a change, with s.mu held. If the service is broken,
+// publishLocked restores the service instead, which publishes all changes.
 func (s *watchedService) publishLocked(f func()) {
 	s.locked(func() {
 		if s.broken {
@@ -97,8 +97,8 @@ func (s *watchedService) publishLocked(f func()) {
 	})
 }
 
-// restore rebuilds a broken service from scratch. It uses only the watches and the sets that were published last, because a
-// panic may have left everything else half changed.
+// restore rebuilds a broken service from scratch. It uses only the watches and the sets that were
+// published last, because a panic may have left everything else half changed.
 func (s *watchedService) restore() {
 	s.table.offered.forget(s.number)
 	in := s.table.inputs(s.id)
@@ -124,9 +124,9 @@ func (s *watchedService) restore() {
 	s.broken = false
 }
 
-// watch returns the sets published for the key, which it adds if it is the first
-// watch of that key. If the service is broken, a key that is watched already keeps its set, which may be out of date. For a
-// new key, watch restores the service first.
+// watch returns the sets published for the key. If nobody watches the key yet, watch adds it. If
+// the service is broken, a watched key keeps its set, which may be out of date. For a new key,
+// watch restores the service first.
 func (s *watchedService) watch(k Key) (latest *Latest[*Set]) {
 	s.locked(func() {
 		to := s.published(k)
