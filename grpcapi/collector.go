@@ -50,10 +50,15 @@ func (s *Server) collectStreams(ch chan<- prometheus.Metric) {
 var memberLabels = []string{"cluster", "namespace", "service", "port", "hostname", "nodename"}
 
 var (
-	subscribersDesc = prometheus.NewDesc("endpoints_subscribers", "Get streams that a Service's endpoints go to.", memberLabels, nil)
-	updatesDesc     = prometheus.NewDesc("endpoints_updates", "How often a Service's endpoints have changed while there were Get streams.", memberLabels, nil)
-	podsDesc        = prometheus.NewDesc("endpoints_pods", "Endpoints of a Service that a Get stream is sent; the largest number, if that depends on the client's zone or on node hints.", memberLabels, nil)
-	existsDesc      = prometheus.NewDesc("endpoints_exists", "1 if a Service with Get streams exists in its cluster.", memberLabels, nil)
+	subscribersDesc = prometheus.NewDesc("endpoints_subscribers",
+		"Get streams that a Service's endpoints go to.", memberLabels, nil)
+	updatesDesc = prometheus.NewDesc("endpoints_updates",
+		"How often a Service's endpoints have changed while there were Get streams.", memberLabels, nil)
+	podsDesc = prometheus.NewDesc("endpoints_pods",
+		"Endpoints of a Service that a Get stream is sent; "+
+			"the largest number, if that depends on the client's zone or on node hints.", memberLabels, nil)
+	existsDesc = prometheus.NewDesc("endpoints_exists",
+		"1 if a Service with Get streams exists in its cluster.", memberLabels, nil)
 )
 
 // memberSeries are the values of memberLabels.

@@ -82,15 +82,17 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 	}
 }
 
-// seriesOf returns the series that a view counts for. A view without endpoints counts
-// without its hostname and node, and one without endpoints on its node without that: clients can make up any number of them.
-// Views of node hints also count without node: a Service with a Pod on each of thousands of nodes would have as many series.
+// seriesOf returns the series that a view counts for. A view without endpoints counts without its
+// hostname and node. A view without endpoints on its node counts without the node, because clients
+// can make up any number of hostnames and nodes. Views of node hints also count without node: a
+// Service with a Pod on each of thousands of nodes would have as many series.
 func seriesOf(m federation.Member, u *getUse) memberSeries {
 	if len(u.newest.Endpoints) == 0 {
 		return memberSeries{member: m, port: u.key.Port}
 	}
 	node := u.key.Client.Node
-	if !u.newest.ByNode || !slices.ContainsFunc(u.newest.Endpoints, func(e *federation.Endpoint) bool { return e.Node == node }) {
+	onNode := func(e *federation.Endpoint) bool { return e.Node == node }
+	if !u.newest.ByNode || !slices.ContainsFunc(u.newest.Endpoints, onNode) {
 		node = ""
 	}
 	return memberSeries{m, u.key.Port, u.key.Client.Instance, node}

@@ -52,8 +52,21 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 	for _, reason := range []string{closedStalled, closedReflection} {
 		m.closed.WithLabelValues(reason)
 	}
-	own := []prometheus.Collector{scraped(m.getOverflow.collect), scraped(m.profileOverflow.collect), m.endpointProfileOverflow, m.stalled, m.closed, m.first, m.late, m.workloadUpdates, m.propagation, s.budget.refused,
-		scraped(s.collectStreams), scraped(s.collectEndpoints), scraped(s.collectProfiles)}
+	own := []prometheus.Collector{
+		scraped(m.getOverflow.collect),
+		scraped(m.profileOverflow.collect),
+		m.endpointProfileOverflow,
+		m.stalled,
+		m.closed,
+		m.first,
+		m.late,
+		m.workloadUpdates,
+		m.propagation,
+		s.budget.refused,
+		scraped(s.collectStreams),
+		scraped(s.collectEndpoints),
+		scraped(s.collectProfiles),
+	}
 	for _, c := range append(m.calls.collectors(), own...) {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics of the Destination server: %w", err)

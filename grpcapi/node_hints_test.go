@@ -214,7 +214,8 @@ func TestNodeHintsCost(t *testing.T) {
 					for k := range nodes {
 						f.nodes.move(nodeName(k), zoneOf(k))
 						streams.Go(func() {
-							st := f.server.newGet(target{service: web, port: 80}, token{Node: nodeName(k)}, hintSink{f}, hintSink{f})
+							to := target{service: web, port: 80}
+							st := f.server.newGet(to, token{Node: nodeName(k)}, hintSink{f}, hintSink{f})
 							_ = serve(ctx, st)
 						})
 					}
@@ -241,12 +242,14 @@ func TestNodeHintsCost(t *testing.T) {
 					want = endpoints + min(hintZones, nodes-endpoints)
 				}
 				if begun.views != want || with.views != want || most > want || without.views != hintZones {
-					t.Errorf("%d, %d, at most %d and %d views, want %d", begun.views, with.views, most, without.views, want)
+					t.Errorf("%d, %d, at most %d and %d views, want %d",
+						begun.views, with.views, most, without.views, want)
 				}
 			})
 		}
 		if endpoints < nodes && rolled[1].bytes > rolled[0].bytes {
-			t.Errorf("with node hints the streams were sent %d bytes, and %d with zone hints", rolled[1].bytes, rolled[0].bytes)
+			t.Errorf("with node hints the streams were sent %d bytes, and %d with zone hints",
+				rolled[1].bytes, rolled[0].bytes)
 		}
 	}
 }

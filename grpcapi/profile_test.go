@@ -28,7 +28,11 @@ func TestProfileFirst(t *testing.T) {
 		"no service":             {webAddr, webKey, nil, codes.NotFound, "Service web.shop not found"},
 		"no instance":            {"web-0." + webAddr, instance, &federation.Profile{Reason: federation.NoInstance}, codes.NotFound, "no pod found in EndpointSlices of Service shop/web for hostname web-0"},
 		"no service of instance": {"web-0." + webAddr, instance, nil, codes.NotFound, "Service web.shop not found"},
-		"ambiguous":              {"10.0.0.1:80", addrKey("10.0.0.1:80"), &federation.Profile{Reason: federation.Ambiguous, Claimed: "2 Pods with IP 10.0.0.1"}, codes.Unavailable, "found 2 Pods with IP 10.0.0.1"},
+		"ambiguous": {
+			"10.0.0.1:80", addrKey("10.0.0.1:80"),
+			&federation.Profile{Reason: federation.Ambiguous, Claimed: "2 Pods with IP 10.0.0.1"},
+			codes.Unavailable, "found 2 Pods with IP 10.0.0.1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
