@@ -55,8 +55,9 @@ type Change struct {
 	do      do
 }
 
-// turnOfImport returns the turn of writes of ServiceImports and ServiceExports. They have turns of their own, since the API may be slow for
-// these alone. Only objects that no export asks for share one turn, whatever their kind.
+// turnOfImport returns the turn of writes of ServiceImports and ServiceExports. These writes have
+// turns of their own, since the API may be slow for these kinds alone. Only objects that no export
+// asks for share one turn, whatever their kind.
 func turnOfImport(turn string) string {
 	if turn == plan.SharedTurn {
 		return turn
@@ -80,7 +81,16 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 		want := &p.Services[i]
 		have := world.Services[want.ID]
 		if next, differs := want.Over(have); differs {
-			c := Change{Object: Object{Kind: Service, ID: want.ID}, Verb: Create, Of: want.Of, For: want.Kind, After: &next, waits: want.Waits, turn: want.Turn, content: want.Content}
+			c := Change{
+				Object:  Object{Kind: Service, ID: want.ID},
+				Verb:    Create,
+				Of:      want.Of,
+				For:     want.Kind,
+				After:   &next,
+				waits:   want.Waits,
+				turn:    want.Turn,
+				content: want.Content,
+			}
 			if have != nil {
 				c.Verb, c.Before = Update, have
 			}
@@ -94,7 +104,14 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 		want := &p.Imports[i]
 		have := world.Imports[want.ID]
 		next, differs, status := want.Over(have)
-		c := Change{Object: Object{Kind: ServiceImport, ID: want.ID}, Of: want.ID, For: plan.Import, After: &next, turn: turnOfImport(want.Turn), content: want.Content}
+		c := Change{
+			Object:  Object{Kind: ServiceImport, ID: want.ID},
+			Of:      want.ID,
+			For:     plan.Import,
+			After:   &next,
+			turn:    turnOfImport(want.Turn),
+			content: want.Content,
+		}
 		if have != nil {
 			c.Before = have
 		}
@@ -121,19 +138,43 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 		want := &p.Exports[i]
 		if next, differs := want.Over(want.Have.Conditions); differs {
 			all = append(all, Change{
-				Object: Object{ServiceExport, want.ID, true}, Verb: Status, Of: want.ID, For: plan.Import, Before: want.Have.Conditions, After: next, turn: turnOfImport(""),
-				content: want.Content, known: func() string { return knownConditions(want.Have) },
-				do: put(serviceExports, overExport(want), func(o *mcs.ServiceExport) string { return knownConditions(object.ReadExport(o, true)) }),
+				Object:  Object{ServiceExport, want.ID, true},
+				Verb:    Status,
+				Of:      want.ID,
+				For:     plan.Import,
+				Before:  want.Have.Conditions,
+				After:   next,
+				turn:    turnOfImport(""),
+				content: want.Content,
+				known:   func() string { return knownConditions(want.Have) },
+				do: put(serviceExports, overExport(want), func(o *mcs.ServiceExport) string {
+					return knownConditions(object.ReadExport(o, true))
+				}),
 			})
 		}
 	}
 	for _, u := range p.Delete {
-		all = append(all, Change{Object: Object{Kind: Service, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Services[u.ID], turn: u.Turn,
-			do: remove(services, func(o *corev1.Service) bool { return u.Mine(world.Settings, object.Read(o)) })})
+		all = append(all, Change{
+			Object: Object{Kind: Service, ID: u.ID},
+			Verb:   Delete,
+			Of:     u.Of,
+			For:    u.Kind,
+			Before: world.Services[u.ID],
+			turn:   u.Turn,
+			do:     remove(services, func(o *corev1.Service) bool { return u.Mine(world.Settings, object.Read(o)) }),
+		})
 	}
 	for _, u := range p.DeleteImports {
-		all = append(all, Change{Object: Object{Kind: ServiceImport, ID: u.ID}, Verb: Delete, Of: u.Of, For: u.Kind, Before: world.Imports[u.ID], turn: turnOfImport(u.Turn),
-			do: remove(imports, func(o *mcs.ServiceImport) bool { return u.MineImport(world.Settings, object.ReadImport(o)) })})
+		mine := func(o *mcs.ServiceImport) bool { return u.MineImport(world.Settings, object.ReadImport(o)) }
+		all = append(all, Change{
+			Object: Object{Kind: ServiceImport, ID: u.ID},
+			Verb:   Delete,
+			Of:     u.Of,
+			For:    u.Kind,
+			Before: world.Imports[u.ID],
+			turn:   turnOfImport(u.Turn),
+			do:     remove(imports, mine),
+		})
 	}
 	return all
 }

@@ -48,15 +48,16 @@ func TestImportThereAndBack(t *testing.T) {
 	})
 }
 
-// TestStatusBounds: of a status that anybody may have written a bounded amount is read, the condition that matters among it, and what is
-// not read stays when the rest is written.
+// TestStatusBounds: anybody may have written a status. Only a bounded amount of it is read,
+// including the condition that matters, and the rest stays when the status is written.
 func TestStatusBounds(t *testing.T) {
 	have := &mcs.ServiceImport{}
 	for i := range 1000 {
 		have.Status.Clusters = append(have.Status.Clusters, mcs.ClusterStatus{Cluster: fmt.Sprint("cluster-", i)})
 		have.Status.Conditions = append(have.Status.Conditions, metav1.Condition{Type: fmt.Sprint("Other", i)})
 	}
-	have.Status.Conditions = append(have.Status.Conditions, metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse})
+	notReady := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse}
+	have.Status.Conditions = append(have.Status.Conditions, notReady)
 	read := ReadImport(have)
 	if n := len(read.Clusters); n != maxClusters {
 		t.Errorf("%d clusters are read", n)

@@ -49,7 +49,8 @@ var forgedWorlds = []struct {
 	{"ServiceExports of the local cluster, without Services", 100_000, func(s *sim, n int) {
 		for i := range n {
 			id := ID{"evil", fmt.Sprint("m", i)}
-			s.of("").Exports = append(s.of("").Exports, Export{ID: id, Exported: &ServiceExport{UID: fmt.Sprint(i), Created: start}})
+			e := Export{ID: id, Exported: &ServiceExport{UID: fmt.Sprint(i), Created: start}}
+			s.of("").Exports = append(s.of("").Exports, e)
 		}
 	}},
 	{"exports of a linked cluster, with names that are not UTF-8", 100_000, func(s *sim, n int) {
@@ -65,7 +66,8 @@ var forgedWorlds = []struct {
 			e := export(fmt.Sprint("m", i), "federated mirror import", "http=80")
 			e.Namespace, e.Service.Namespace = "evil", "evil"
 			for k := range n {
-				e.Service.Ports = append(e.Service.Ports, Port{Protocol: "TCP", Number: uint16(k), Name: strings.Repeat("\xff", k%2)})
+				p := Port{Protocol: "TCP", Number: uint16(k), Name: strings.Repeat("\xff", k%2)}
+				e.Service.Ports = append(e.Service.Ports, p)
 			}
 			s.of("east").Exports = append(s.of("east").Exports, e)
 			s.of("").Exports = append(s.of("").Exports, e)
@@ -73,7 +75,8 @@ var forgedWorlds = []struct {
 	}},
 }
 
-// TestCostGrowsWithSize: what a plan allocates grows no faster than what somebody has forged. BenchmarkForged has the whole sizes.
+// TestCostGrowsWithSize: the memory that a plan allocates grows no faster than what somebody has
+// forged. BenchmarkForged has the whole sizes.
 func TestCostGrowsWithSize(t *testing.T) {
 	for _, w := range forgedWorlds {
 		allocated := func(n int) uint64 {
@@ -91,7 +94,8 @@ func TestCostGrowsWithSize(t *testing.T) {
 		part, all := allocated(size/4), allocated(size)
 		t.Logf("%d %s: %d KiB, a quarter of them %d KiB", size, w.name, all>>10, part>>10)
 		if all > 8*part {
-			t.Errorf("%d %s: a plan allocates %d KiB, and with a quarter of them %d KiB", size, w.name, all>>10, part>>10)
+			t.Errorf("%d %s: a plan allocates %d KiB, and with a quarter of them %d KiB",
+				size, w.name, all>>10, part>>10)
 		}
 		if all > 200<<20 {
 			t.Errorf("%d %s: a plan allocates %d MiB", size, w.name, all>>20)

@@ -17,9 +17,9 @@
 //     what is held back for a time is in the [Memory].
 //   - No object without the mark ([Settings.Marked]) is ever changed or deleted, except Services that
 //     Linkerd's service mirror wrote and no longer minds, which are adopted.
-//   - An object with the mark influences nothing but itself, since anybody may have forged the mark. Limits, turns and mass losses
-//     count parts that an export asked for while the leader led. Parts that only an object names are followed within a bound of
-//     their own.
+//   - An object with the mark influences nothing but itself, since anybody may have forged the
+//     mark. Limits, turns and mass losses count parts that an export asked for while the leader
+//     led. Parts that only an object names are followed within a bound of their own.
 //   - A part of a cluster whose exports are not known is kept. Nothing is removed for a cluster that has
 //     not been seen in sync.
 //   - What an exporting cluster sends is data: what the API would refuse of it is left out and

@@ -14,16 +14,37 @@ import (
 
 // forge puts a Service with the mark into the namespace evil, as a mirror of x for that cluster.
 func (s *sim) forge(name, cluster string) *Service {
-	o := &Service{ID: ID{"evil", name}, UID: s.uid(), Type: "ClusterIP", ClusterIPs: []string{"None"},
-		Labels: map[string]string{markLabel: "linkerd", mirroredLabel: "true", clusterLabel: cluster, remoteDiscovery: cluster, remoteService: strings.TrimSuffix(name, "-"+cluster)}}
+	o := &Service{
+		ID:         ID{"evil", name},
+		UID:        s.uid(),
+		Type:       "ClusterIP",
+		ClusterIPs: []string{"None"},
+		Labels: map[string]string{
+			markLabel:       "linkerd",
+			mirroredLabel:   "true",
+			clusterLabel:    cluster,
+			remoteDiscovery: cluster,
+			remoteService:   strings.TrimSuffix(name, "-"+cluster),
+		},
+	}
 	o.Annotations = map[string]string{markAnnotation: "Service " + o.ID.String()}
 	return s.addForged(o)
 }
 
 // forgeFederated puts a federated Service with the mark into the namespace evil, with these members.
 func (s *sim) forgeFederated(name, local, remote string) *Service {
-	o := &Service{ID: ID{"evil", name + "-federated"}, UID: s.uid(), Type: "ClusterIP", ClusterIPs: []string{"10.96.9.9"}, Labels: map[string]string{markLabel: "linkerd", mirroredLabel: "true"}}
-	o.Annotations = map[string]string{markAnnotation: "Service " + o.ID.String(), localDiscovery: local, remoteDiscovery: remote}
+	o := &Service{
+		ID:         ID{"evil", name + "-federated"},
+		UID:        s.uid(),
+		Type:       "ClusterIP",
+		ClusterIPs: []string{"10.96.9.9"},
+		Labels:     map[string]string{markLabel: "linkerd", mirroredLabel: "true"},
+	}
+	o.Annotations = map[string]string{
+		markAnnotation:  "Service " + o.ID.String(),
+		localDiscovery:  local,
+		remoteDiscovery: remote,
+	}
 	return s.addForged(o)
 }
 
@@ -44,8 +65,9 @@ func (s *sim) evil() (n int) {
 	return n
 }
 
-// TestForgedClusters: Services with the mark for thousands of clusters that are not linked neither delete what is written in other
-// namespaces nor keep new exports from being written. 250 of them are followed, none is deleted before its time, and all share one turn.
+// TestForgedClusters: Services with the mark for thousands of clusters that are not linked neither
+// delete what is written in other namespaces nor keep new exports from being written. 250 of the
+// forged Services are followed, none is deleted before its time, and all share one turn.
 func TestForgedClusters(t *testing.T) {
 	s := newSim(cluster("east", export("web", "mirror", "http=80")))
 	s.settle(t)
@@ -77,11 +99,13 @@ func TestForgedClusters(t *testing.T) {
 	s.want(t, "web-east", "http=80 of east")
 }
 
-// TestForgedHoldsNothing: Services with the mark that name a linked cluster are no exports that it has lost: they delay only their own
-// deletion, whether the leader has just begun or not.
+// TestForgedHoldsNothing: Services with the mark that name a linked cluster do not count as exports
+// that the cluster has lost. They delay only their own deletion, whether the leader has just begun
+// or not.
 func TestForgedHoldsNothing(t *testing.T) {
 	for _, first := range []bool{false, true} {
-		s := newSim(cluster("east", export("web", "mirror federated", "http=80"), export("api", "mirror", "http=80")), cluster(""))
+		exports := []Export{export("web", "mirror federated", "http=80"), export("api", "mirror", "http=80")}
+		s := newSim(cluster("east", exports...), cluster(""))
 		s.settle(t)
 		if first {
 			s.memory = Memory{}
@@ -106,11 +130,13 @@ func TestForgedHoldsNothing(t *testing.T) {
 	}
 }
 
-// TestLossBeforeLeader: what was lost before the first plan of a leader is held where it is a mass loss of one namespace.
+// TestLossBeforeLeader: exports that were lost before the first plan of a leader are held if they
+// are a mass loss of one namespace.
 func TestLossBeforeLeader(t *testing.T) {
 	s := newSim(cluster("east"))
 	for i := range 12 {
-		s.of("east").Exports = append(s.of("east").Exports, s.in(1, fmt.Sprint("a", i), "mirror"), s.in(10+i, "b", "mirror"))
+		a, b := s.in(1, fmt.Sprint("a", i), "mirror"), s.in(10+i, "b", "mirror")
+		s.of("east").Exports = append(s.of("east").Exports, a, b)
 	}
 	s.settle(t)
 	s.of("east").Exports, s.memory = nil, Memory{}
@@ -193,7 +219,8 @@ func TestUnlinkedOneByOne(t *testing.T) {
 	s.want(t, "web-federated", "none")
 }
 
-// TestLimitOfLocal: of the local cluster's exports 250 of a namespace are written. What is written before that stays while it is exported.
+// TestLimitOfLocal: 250 of the local cluster's exports of one namespace are written. What is
+// already written stays while it is exported.
 func TestLimitOfLocal(t *testing.T) {
 	s := newSim(cluster(""))
 	for i := range 300 {
@@ -217,7 +244,9 @@ func TestLimitOfLocal(t *testing.T) {
 		}
 		s.memory = Memory{}
 	}
-	s.of("").Exports = slices.DeleteFunc(s.of("").Exports, func(e Export) bool { return strings.HasPrefix(e.Name, "z") && e.Name >= "z150" })
+	s.of("").Exports = slices.DeleteFunc(s.of("").Exports, func(e Export) bool {
+		return strings.HasPrefix(e.Name, "z") && e.Name >= "z150"
+	})
 	s.settle(t)
 	s.Now = s.Now.Add(s.UnlinkedAfter) // it was a mass loss
 	s.settle(t)
@@ -241,11 +270,13 @@ func TestLeaderOverLimits(t *testing.T) {
 	}
 }
 
-// TestMarkHasNoInfluence is the law: an object with the mark influences nothing but itself. Plans of two worlds, one of which has forged
-// objects in one namespace besides, say the same about everything else, over time, and across changes of the leader.
+// TestMarkHasNoInfluence is the law: an object with the mark influences nothing but itself. Two
+// worlds differ only in forged objects, which one of them has in one namespace. Their plans say the
+// same about everything else, over time, and across changes of the leader.
 func TestMarkHasNoInfluence(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		plain := newSim(cluster("", drawExports(t)...), cluster("east", drawExports(t)...), cluster("west", drawExports(t)...))
+		plain := newSim(
+			cluster("", drawExports(t)...), cluster("east", drawExports(t)...), cluster("west", drawExports(t)...))
 		for i := range 14 { // enough for a mass loss
 			plain.of("east").Exports = append(plain.of("east").Exports, plain.in(i%2, fmt.Sprint("many", i), "mirror"))
 		}
@@ -297,14 +328,22 @@ func drawForged(t *rapid.T, s *sim, n int) {
 		case 0:
 			s.forge(name+"-"+of, of)
 		case 1:
-			s.forgeFederated(name, rapid.SampledFrom([]string{"", name}).Draw(t, "local"), fmt.Sprintf("%s@%s,%s@ghost%d", name, of, name, i))
+			local := rapid.SampledFrom([]string{"", name}).Draw(t, "local")
+			s.forgeFederated(name, local, fmt.Sprintf("%s@%s,%s@ghost%d", name, of, name, i))
 		case 2:
 			s.forge(fmt.Sprintf("%s-ghost%d", name, i), fmt.Sprint("ghost", i))
 		case 3:
 			id := ID{"evil", name}
 			s.Imports = maps.Clone(s.Imports)
-			s.Imports[id] = &ServiceImport{ID: id, UID: s.uid(), Created: s.Now, Type: "ClusterSetIP", Clusters: []string{"local", of, fmt.Sprint("ghost", i)},
-				Labels: map[string]string{markLabel: "linkerd"}, Annotations: map[string]string{markAnnotation: "ServiceImport " + id.String()}}
+			s.Imports[id] = &ServiceImport{
+				ID:          id,
+				UID:         s.uid(),
+				Created:     s.Now,
+				Type:        "ClusterSetIP",
+				Clusters:    []string{"local", of, fmt.Sprint("ghost", i)},
+				Labels:      map[string]string{markLabel: "linkerd"},
+				Annotations: map[string]string{markAnnotation: "ServiceImport " + id.String()},
+			}
 		}
 	}
 }
@@ -368,7 +407,8 @@ func TestHugeObjects(t *testing.T) {
 	small.Annotations[remoteDiscovery] = "x@1,x@2"
 	s.Services[huge.ID] = &small
 	s.settle(t)
-	if o := s.Services[huge.ID]; len(o.Ports) > maxPorts || !reflect.DeepEqual(o.Annotations[remoteDiscovery], "x@1,x@2") {
+	o := s.Services[huge.ID]
+	if len(o.Ports) > maxPorts || !reflect.DeepEqual(o.Annotations[remoteDiscovery], "x@1,x@2") {
 		t.Errorf("%d ports, members %q", len(o.Ports), o.Annotations[remoteDiscovery])
 	}
 	s.Now = s.Now.Add(time.Hour)
@@ -376,8 +416,8 @@ func TestHugeObjects(t *testing.T) {
 	s.want(t, "web-east", "http=80 of east")
 }
 
-// FuzzIdentify: whatever the labels and annotations of a Service with the mark are, a bounded amount of them is read, and a plan comes
-// to rest.
+// FuzzIdentify: whatever the labels and annotations of a Service with the mark are, the plan reads
+// a bounded amount of them, and comes to rest.
 func FuzzIdentify(f *testing.F) {
 	f.Add("x-east", "east", "x", "", "", "")
 	f.Add("x-federated", "", "", "x", "x@east,x@ghost", "label:a=b,annotation:c=d")

@@ -20,15 +20,24 @@ const (
 	headless     = "Headless"
 )
 
-// wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits until its owner, the ServiceImport, exists.
-// The ServiceImport gets its IPs once the derived Service has some. If another object has the derived Service's name, a ServiceImport that
-// exists has no IPs.
+// wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits
+// until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
+// Service has some. If another object has the derived Service's name, a ServiceImport that exists
+// has no IPs.
 func (m *maker) wantImport(one *merged) {
 	have, derived := m.Imports[one.of], m.Services[one.target()]
-	if held := !slices.ContainsFunc(one.parts, func(p *part) bool { return p.state != OnHold }); held && (have == nil || derived == nil && !m.headless[one.group]) {
-		return // what goes is not made anew
+	held := !slices.ContainsFunc(one.parts, func(p *part) bool { return p.state != OnHold })
+	if held && (have == nil || derived == nil && !m.headless[one.group]) {
+		return // the plan does not create an object all of whose parts are on hold
 	}
-	w := WantedImport{ID: one.of, Turn: m.turn(one.parts, one.group), settings: m.Settings, metadata: one.metadata, kind: one.importType, clusters: m.exporters(one)}
+	w := WantedImport{
+		ID:       one.of,
+		Turn:     m.turn(one.parts, one.group),
+		settings: m.Settings,
+		metadata: one.metadata,
+		kind:     one.importType,
+		clusters: m.exporters(one),
+	}
 	w.metadata.labels, w.metadata.annotations = m.mark("ServiceImport", w.ID)
 	if one.deciding != nil && !one.metadata.keep {
 		traffic := one.deciding.export.Service.Traffic.usable()
@@ -202,7 +211,10 @@ func exportConditions(v Verdict, e *Export, found []Conflict) []metav1.Condition
 		if e.serviceMissing() {
 			reason = "NoService"
 		}
-		return []metav1.Condition{condition("Valid", false, reason, why), condition("Ready", false, "Pending", "the ServiceExport is not valid")}
+		return []metav1.Condition{
+			condition("Valid", false, reason, why),
+			condition("Ready", false, "Pending", "the ServiceExport is not valid"),
+		}
 	}
 	message := "the ServiceImport is " + string(v.State)
 	if v.Detail != "" {

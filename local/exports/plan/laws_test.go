@@ -137,7 +137,8 @@ func TestLaws(t *testing.T) {
 				switch now := s.Services[id]; {
 				case theirs[id] && now != o:
 					t.Fatalf("%v had no mark, and was changed", id)
-				case s.Marked(o) && now != nil && now.UID == o.UID && now.Labels[remoteDiscovery] != o.Labels[remoteDiscovery]:
+				case s.Marked(o) && now != nil && now.UID == o.UID &&
+					now.Labels[remoteDiscovery] != o.Labels[remoteDiscovery]:
 					t.Fatalf("%v was of %s, and is of %s", id, o.Labels[remoteDiscovery], now.Labels[remoteDiscovery])
 				case o.Labels["mine"] != "" && now != nil && now.UID == o.UID && now.Labels["mine"] != "yes":
 					t.Fatalf("%v has lost a user's label", id)
@@ -196,12 +197,14 @@ func (s *sim) planned() map[string]bool {
 	return all
 }
 
-// writtenObject returns the object of a write: "NAMESPACE/NAME" for a Service, "import NAMESPACE/NAME" for a ServiceImport.
+// writtenObject returns the object of a write: "NAMESPACE/NAME" for a Service,
+// "import NAMESPACE/NAME" for a ServiceImport.
 func writtenObject(write string) string {
 	return strings.TrimPrefix(strings.TrimPrefix(write, "delete "), "put ")
 }
 
-// TestUnknownClusters: a cluster whose exports are not known causes no write, and neither does its return with the same exports.
+// TestUnknownClusters: a cluster whose exports are not known causes no write, and neither does its
+// return with the same exports.
 func TestUnknownClusters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSim()
@@ -228,7 +231,8 @@ func TestUnknownClusters(t *testing.T) {
 			}
 			s.Clusters = append(s.Clusters, c)
 		}
-		if rapid.Bool().Draw(t, "another leader") && s.isLinked("x-east") { // a new leader does not know whose names are not free yet
+		// A new leader does not know which mirror names of a deleted link are not free yet.
+		if rapid.Bool().Draw(t, "another leader") && s.isLinked("x-east") {
 			s.memory = Memory{}
 		}
 		s.settleIn(t)
@@ -315,7 +319,8 @@ func (s *sim) checkTwin(t *rapid.T) {
 				switch owner := s.ownerTwin(mirror.Name); {
 				case owner == link:
 					s.compare(t, mirror, want, []string{link}, e)
-				case s.Services[mirror] != nil && s.Services[mirror].Labels[remoteDiscovery] == link && s.Marked(s.Services[mirror]):
+				case s.Services[mirror] != nil && s.Marked(s.Services[mirror]) &&
+					s.Services[mirror].Labels[remoteDiscovery] == link:
 					t.Fatalf("%v is of %s, and the name is that of %s", mirror, link, owner)
 				}
 			}
@@ -376,7 +381,8 @@ func (s *sim) compareImport(t *rapid.T, id ID) {
 // ownerTwin returns the link that a mirror's name belongs to.
 func (s *sim) ownerTwin(mirror string) (owner string) {
 	for _, c := range s.Clusters {
-		if c.Name != "" && strings.HasSuffix(mirror, "-"+c.Name) && len(c.Name) > len(owner) && len(mirror) > len(c.Name)+1 {
+		fits := strings.HasSuffix(mirror, "-"+c.Name) && len(mirror) > len(c.Name)+1
+		if c.Name != "" && fits && len(c.Name) > len(owner) {
 			owner = c.Name
 		}
 	}

@@ -26,9 +26,10 @@ const (
 
 // limit leaves out what is too much.
 //
-// How many places a namespace gets depends on exports and on the Memory alone, so that forged objects of one namespace take
-// no places from another. Within a namespace, written objects come first, then names in order. A limit refuses what is new:
-// an object that is written stays while something is exported for it.
+// How many places a namespace gets depends on exports and on the Memory alone, so that forged
+// objects of one namespace take no places from another. Within a namespace, written objects come
+// first, then names in order. A limit refuses what is new: an object that is written stays while
+// something is exported for it.
 func (m *maker) limit() {
 	m.limitClusters()
 	m.limitAll()
@@ -56,7 +57,8 @@ func (m *maker) limitClusters() {
 				claims[p.cluster] = make(map[string][]claim)
 			}
 			of := claims[p.cluster]
-			of[g.of.Namespace] = append(of[g.of.Namespace], claim{what, m.before.seen[what] || m.after.lost[what].place, m.hasMarked(what)})
+			placed := m.before.seen[what] || m.after.lost[what].place
+			of[g.of.Namespace] = append(of[g.of.Namespace], claim{what, placed, m.hasMarked(what)})
 		}
 	}
 	for name, of := range claims {
@@ -113,13 +115,17 @@ func (m *maker) limitAll() {
 	})
 }
 
-// places gives at most most places to claims, and at most ofNamespace of them to one namespace: first to claims that had one,
-// then in the order of the namespaces. It calls over for each claim that gets none, with how many of its namespace come before.
+// places gives at most most places to claims, and at most ofNamespace of them to one namespace.
+// Claims that had a place come first, then claims in the order of the namespaces. places calls over
+// for each claim that gets no place, with the number of claims of its namespace that come before.
 func places(claims map[string][]claim, most, ofNamespace int, over func(c claim, n int)) {
 	kept := make(map[string]int) // places of before, by namespace
 	for namespace, all := range claims {
 		slices.SortFunc(all, func(a, b claim) int {
-			return cmp.Or(later(!a.placed)-later(!b.placed), later(!a.had)-later(!b.had), compareGroups(a.group, b.group))
+			return cmp.Or(
+				later(!a.placed)-later(!b.placed),
+				later(!a.had)-later(!b.had),
+				compareGroups(a.group, b.group))
 		})
 		n := slices.IndexFunc(all, func(c claim) bool { return !c.placed })
 		if n < 0 {

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// Mirrors are called NAME-LINK, and both parts may contain hyphens. So two exports may ask for one name: web-eu of link west, and web of link
-// eu-west. Link names decide between them, not what is exported first: clients that ask for one cluster never reach another one. A mirror's
+// Mirrors are called NAME-LINK, and both parts may contain hyphens. So two exports may ask for one
+// name: web-eu of link west, and web of link eu-west. Link names decide between the exports, not
+// which of them came first: clients that ask for one cluster never reach another one. A mirror's
 // name belongs to the longest link name that it ends in.
 
 // rememberLinks records which links there are. A link that was deleted counts until UnlinkedAfter has passed.
@@ -29,7 +30,8 @@ func (m *maker) rememberLinks() {
 	}
 }
 
-// nameOwner returns the link that the name of a mirror belongs to. If no link name is a suffix of the name, nameOwner is empty.
+// nameOwner returns the link that the name of a mirror belongs to. If no link name is a suffix of
+// the name, nameOwner is empty.
 func (m *maker) nameOwner(mirror string) string {
 	for i := 1; i < len(mirror); i++ {
 		if mirror[i] != '-' {
@@ -61,8 +63,9 @@ func (m *maker) judgeName(g group) (s State, detail string, until time.Time) {
 	return NameRefused, detail, time.Time{}
 }
 
-// holdNameless holds a mirror that exists and has lost its name to a new link, for UnlinkedAfter. Then the mirror is deleted, and the other
-// one is created as a new Service: no Service ever changes from one cluster to another.
+// holdNameless holds a mirror that exists and has lost its name to a new link, for UnlinkedAfter.
+// Then the mirror is deleted, and the mirror of the new link is created as a new Service: no
+// Service ever changes from one cluster to another.
 func (m *maker) holdNameless(what gone) {
 	since, known := m.before.nameless[what]
 	if !known {

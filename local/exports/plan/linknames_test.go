@@ -6,10 +6,14 @@ import (
 	"time"
 )
 
-// colliding is a world in which the mirrors of web-eu in west and of web in eu-west have one name. first is the link whose mirror is written
-// first; the other one's export comes after it.
+// colliding returns a world in which the mirrors of web-eu in west and of web in eu-west have one
+// name. first is the link whose mirror is written first. The export of the other link comes after
+// it.
 func colliding(t *testing.T, first string) *sim {
-	exports := map[string]Export{"west": export("web-eu", "mirror", "http=80"), "eu-west": export("web", "mirror", "http=81")}
+	exports := map[string]Export{
+		"west":    export("web-eu", "mirror", "http=80"),
+		"eu-west": export("web", "mirror", "http=81"),
+	}
 	s := newSim(cluster(""), cluster("west"), cluster("eu-west"))
 	for _, name := range []string{first, map[string]string{"west": "eu-west", "eu-west": "west"}[first]} {
 		s.of(name).Exports = []Export{exports[name]}
@@ -18,7 +22,8 @@ func colliding(t *testing.T, first string) *sim {
 	return s
 }
 
-// TestMirrorNames: which link's mirror has a name depends on the names of links, not on which export came first, or is there just now.
+// TestMirrorNames: the names of links alone decide which link's mirror has a name. It does not
+// matter which export came first, or exists just now.
 func TestMirrorNames(t *testing.T) {
 	for _, first := range []string{"west", "eu-west"} {
 		s := colliding(t, first)
@@ -36,7 +41,8 @@ func TestMirrorNames(t *testing.T) {
 	}
 }
 
-// TestMirrorNameOfUnlinked: a link's name counts whatever it exports, and until UnlinkedAfter has passed since it was deleted.
+// TestMirrorNameOfUnlinked: a link's name counts whatever the link exports, and until UnlinkedAfter
+// has passed since the link was deleted.
 func TestMirrorNameOfUnlinked(t *testing.T) {
 	for _, exports := range []bool{true, false} {
 		s := colliding(t, "eu-west")
@@ -62,8 +68,8 @@ func TestMirrorNameOfUnlinked(t *testing.T) {
 	}
 }
 
-// TestMirrorLosesName: a mirror whose name becomes another link's stays for UnlinkedAfter. Then it is deleted, and the other one is another
-// Service.
+// TestMirrorLosesName: a mirror whose name becomes another link's stays for UnlinkedAfter. Then it
+// is deleted, and the mirror of the other link is another Service.
 func TestMirrorLosesName(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		s := newSim(cluster("west", export("web-eu", "mirror", "http=80")), cluster("other"))
@@ -122,11 +128,24 @@ func TestMirrorLosesNameInTime(t *testing.T) {
 
 // TestLinkerdMirrorLosesName: what Linkerd's service mirror wrote under a name that is another link's is not touched.
 func TestLinkerdMirrorLosesName(t *testing.T) {
-	s := newSim(cluster("west", export("web-eu", "mirror", "http=80")), cluster("eu-west", export("web", "mirror", "http=81")))
+	s := newSim(
+		cluster("west", export("web-eu", "mirror", "http=80")),
+		cluster("eu-west", export("web", "mirror", "http=81")))
 	id := ID{"shop", "web-eu-west"}
-	s.Services[id] = &Service{ID: id, UID: "linkerds", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.9"},
-		Labels:      map[string]string{mirroredLabel: "true", clusterLabel: "west", remoteDiscovery: "west", remoteService: "web-eu"},
-		Annotations: map[string]string{fqNameKey: "web-eu.shop.svc.cluster.local"}, Ports: []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}}}
+	s.Services[id] = &Service{
+		ID:         id,
+		UID:        "linkerds",
+		Type:       "ClusterIP",
+		ClusterIPs: []string{"10.96.0.9"},
+		Labels: map[string]string{
+			mirroredLabel:   "true",
+			clusterLabel:    "west",
+			remoteDiscovery: "west",
+			remoteService:   "web-eu",
+		},
+		Annotations: map[string]string{fqNameKey: "web-eu.shop.svc.cluster.local"},
+		Ports:       []Port{{Name: "http", Protocol: "TCP", Number: 80, Target: "80"}},
+	}
 	for range 2 {
 		if writes := s.settle(t); len(writes) > 0 {
 			t.Errorf("written: %q", writes)
@@ -145,7 +164,14 @@ func TestMirrorNameNeedsPrefix(t *testing.T) {
 		m.after.links[name] = time.Time{}
 	}
 	for mirror, want := range map[string]string{
-		"web-west": "west", "web-eu-west": "eu-west", "web-a-eu-west": "a-eu-west", "a-eu-west": "eu-west", "-west": "", "x-": "", "webwest": "", "": "",
+		"web-west":      "west",
+		"web-eu-west":   "eu-west",
+		"web-a-eu-west": "a-eu-west",
+		"a-eu-west":     "eu-west",
+		"-west":         "",
+		"x-":            "",
+		"webwest":       "",
+		"":              "",
 	} {
 		if got := m.nameOwner(mirror); got != want {
 			t.Errorf("%s is a name of %q, not %q", mirror, got, want)

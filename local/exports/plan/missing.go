@@ -11,8 +11,9 @@ const (
 	massTime  = time.Minute
 )
 
-// kindTime is how long what a ServiceExport had of a ServiceImport stays after the ServiceExport or its Service has gone. Where the kind of
-// object is taken away, its objects go one by one before that shows. A Service that is replaced is missing for a moment.
+// kindTime is how long the part of a ServiceExport in a ServiceImport stays after the ServiceExport
+// or its Service has been deleted. If the kind itself is removed, its objects disappear one by one
+// before the removal shows. A Service that is replaced is missing for a moment.
 const kindTime = 3 * time.Second
 
 // Memory is what a plan takes over from the plan before it. The zero value is that of a leader that has just begun.
@@ -27,9 +28,11 @@ type Memory struct {
 	lost map[gone]loss
 	// unlinked says when this leader first saw a part of a cluster that is not linked.
 	unlinked map[gone]time.Time
-	// crowded says when this leader first saw an object with more parts of clusters that are not linked than are followed.
+	// crowded says when this leader first saw an object that has more parts of clusters that are
+	// not linked than the plan follows.
 	crowded map[group]time.Time
-	// links says when this leader first saw that a link was deleted. It holds all links; the time of one that exists is zero.
+	// links says when this leader first saw that a link was deleted. It holds all links; the time
+	// of one that exists is zero.
 	links map[string]time.Time
 	// nameless says since when the name of a mirror that exists belongs to another link.
 	nameless map[gone]time.Time
@@ -79,7 +82,8 @@ func (m *maker) keepMissing() {
 			case c == nil:
 				m.unlinked[g] = append(m.unlinked[g], name)
 			case !m.allowed(c, g): // by a flag or annotation
-			case c.Joins != Unreadable && !m.ownsName(g) && (!m.knows(c, g.kind) || m.verdicts[what].State == NameRefused):
+			case c.Joins != Unreadable && !m.ownsName(g) &&
+				(!m.knows(c, g.kind) || m.verdicts[what].State == NameRefused):
 				m.holdNameless(what)
 			case !m.knows(c, g.kind):
 				m.keep(what, Kept, time.Time{})
@@ -108,7 +112,8 @@ func (m *maker) knows(c *Cluster, k Kind) bool {
 	return c.knows(k) && (k != Import || m.Imports != nil) // not read yet after a start
 }
 
-// carryLosses takes over losses from the plan before, and records parts of known clusters that an export asked for until now.
+// carryLosses takes over losses from the plan before, and records parts of known clusters that an
+// export asked for until now.
 func (m *maker) carryLosses(offered map[gone]bool) {
 	for what, l := range m.before.lost {
 		recent := l.seen && m.Now.Sub(l.since) < massTime
@@ -189,12 +194,14 @@ func (m *maker) lose(what gone) {
 	m.after.lost[what] = l
 }
 
-// removeOrHold lets the parts go that a cluster no longer exports, unless the cluster has lost most of its exports at once.
+// removeOrHold removes the parts that a cluster no longer exports. If the cluster has lost most of
+// its exports at once, removeOrHold holds these parts instead.
 func (m *maker) removeOrHold(missing []gone, offered map[gone]bool) {
 	mass := m.massLosses(missing, offered)
 	for _, what := range missing {
 		l := m.after.lost[what]
-		if mass[m.tallyOf(what, l.seen)] || what.kind == Import && (m.clusters[what.from].Emptied || m.MCSVersion == "") {
+		kindLost := what.kind == Import && (m.clusters[what.from].Emptied || m.MCSVersion == "")
+		if mass[m.tallyOf(what, l.seen)] || kindLost {
 			l.until = l.since.Add(m.UnlinkedAfter)
 			m.after.lost[what] = l
 		}
@@ -215,8 +222,8 @@ func (m *maker) tallyOf(what gone, seen bool) tally {
 	return tally{what.from, what.of.Namespace}
 }
 
-// massLosses returns where more than half was lost within massTime, and massParts at least. Objects that somebody else has
-// written count for their own namespace only.
+// massLosses returns the tallies that have lost more than half within massTime, and at least
+// massParts. Objects that somebody else has written count for their own namespace only.
 func (m *maker) massLosses(missing []gone, offered map[gone]bool) map[tally]bool {
 	lost := make(map[tally]int)
 	count := func(what gone, l loss) {

@@ -61,8 +61,8 @@ func (g group) target() ID {
 
 const maxName = validation.DNS1123LabelMaxLength
 
-// usable reports whether a Service may have that name. API servers accept a leading digit from Kubernetes 1.36 on, by default. An older
-// one refuses the write.
+// usable reports whether a Service may have that name. API servers accept a leading digit from
+// Kubernetes 1.36 on, by default. An older API server refuses the write.
 func usable(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }
 
 // validKey reports whether the API takes a label or annotation of that key. To judge one in whole that is very long takes long.
@@ -126,8 +126,8 @@ func ImportOf(id ID, labels map[string]string) string {
 	return name
 }
 
-// WrittenFor returns the exports for which a Service with the mark was written. It returns false if the Service does not say so, because
-// somebody has changed it.
+// WrittenFor returns the exports for which a Service with the mark was written. It returns false if
+// the Service does not name them, because somebody has changed it.
 func WrittenFor(o *Service) (ID, bool) {
 	g, _, ok := identify(o)
 	return g.of, ok
@@ -147,7 +147,8 @@ func identify(o *Service) (g group, clusters []string, ok bool) {
 	return group{kind: Federated, of: ID{o.Namespace, name}}, members(o.Annotations, name), ok
 }
 
-// members returns the clusters that annotations name as members, with a Service of that name: as many as an object may have.
+// members returns the clusters that annotations name as members, with a Service of that name. It
+// returns no more clusters than an object may have.
 func members(annotations map[string]string, name string) (clusters []string) {
 	if annotations[localDiscovery] == name {
 		clusters = append(clusters, "")

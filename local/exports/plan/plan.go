@@ -35,7 +35,8 @@ type Verdict struct {
 	Cluster string // empty: the own one
 	Export  ID
 	Kind    Kind
-	// Object is the Service that the export is written as. For a headless ServiceImport, which has no Service, Object is the ServiceImport.
+	// Object is the Service that the export is written as. For a headless ServiceImport, which has
+	// no Service, Object is the ServiceImport.
 	Object ID
 	State  State
 	Detail string    // may be empty
@@ -48,13 +49,15 @@ type State string
 // The states. Only a part that is Written or Kept has one in an object.
 const (
 	Written       State = "written"
-	Kept          State = "kept"              // its cluster's exports are not known
-	OnHold        State = "held"              // it is gone, and is removed later
-	LeftToLinkerd State = "left to linkerd"   // its service mirror writes it
-	Taken         State = "taken"             // the name is another object's
-	Waiting       State = "waiting"           // the namespace is missing, or the object of before still goes
-	NotAllowed    State = "not allowed"       // by what is set for the link
-	NameRefused   State = "name refused"      // no Service may have it, it is another link's, or the link has that of the own cluster
+	Kept          State = "kept"            // its cluster's exports are not known
+	OnHold        State = "held"            // it is gone, and is removed later
+	LeftToLinkerd State = "left to linkerd" // its service mirror writes it
+	Taken         State = "taken"           // the name is another object's
+	Waiting       State = "waiting"         // the namespace is missing, or the object of before still goes
+	NotAllowed    State = "not allowed"     // by what is set for the link
+	// NameRefused means that no Service may have the name, that the name belongs to another link,
+	// or that the link has the own cluster's name.
+	NameRefused   State = "name refused"
 	NoPort        State = "no usable port"    // a Service has to have one
 	OverNumber    State = "over the number"   // of objects or members
 	HeadlessJoins State = "headless"          // it can't join a federated Service
@@ -75,10 +78,12 @@ type Conflict struct {
 // maker makes one plan.
 type maker struct {
 	World
-	before, after  Memory
-	clusters       map[string]*Cluster
-	have           map[group]*holders // the clusters that have a part in what is written
-	parts          map[group][]*part  // that exports ask for, or asked for while this leader led; later also those of read and unlinked
+	before, after Memory
+	clusters      map[string]*Cluster
+	have          map[group]*holders // the clusters that have a part in what is written
+	// parts holds the parts that exports ask for, or asked for while this leader led. The parts of
+	// read and unlinked are added later.
+	parts          map[group][]*part
 	read           map[group][]*part  // of linked clusters, that only objects name
 	unlinked       map[group][]string // clusters that are not linked, and that only objects name
 	unplaced       map[gone]bool      // parts that stay in what is written, and have no place in the limits
@@ -118,9 +123,20 @@ func (p *part) ports() *portIndex {
 // Make returns what is to be written, and what the next call is to remember. The first Memory is the zero value.
 func Make(w World, before Memory) (*Plan, Memory) {
 	m := &maker{
-		World: w, before: before, after: newMemory(), clusters: make(map[string]*Cluster),
-		have: make(map[group]*holders), parts: make(map[group][]*part), headless: make(map[group]bool), serviceExports: make(map[ID][]join), replaced: make(map[gone]bool), verdicts: make(map[gone]Verdict),
-		read: make(map[group][]*part), unlinked: make(map[group][]string), unplaced: make(map[gone]bool), frozen: make(map[group]bool),
+		World:          w,
+		before:         before,
+		after:          newMemory(),
+		clusters:       make(map[string]*Cluster),
+		have:           make(map[group]*holders),
+		parts:          make(map[group][]*part),
+		headless:       make(map[group]bool),
+		serviceExports: make(map[ID][]join),
+		replaced:       make(map[gone]bool),
+		verdicts:       make(map[gone]Verdict),
+		read:           make(map[group][]*part),
+		unlinked:       make(map[group][]string),
+		unplaced:       make(map[gone]bool),
+		frozen:         make(map[group]bool),
 	}
 	for i := range w.Clusters {
 		m.clusters[w.Clusters[i].Name] = &w.Clusters[i]
@@ -267,7 +283,8 @@ func (m *maker) offers(c *Cluster) {
 				state, detail, until = m.judgeName(g)
 			}
 			if g.kind == Import && (state == Written || state == Invalid) {
-				m.serviceExports[g.of] = append(m.serviceExports[g.of], join{cluster: c.Name, uid: e.Exported.UID, missing: state == Invalid})
+				j := join{cluster: c.Name, uid: e.Exported.UID, missing: state == Invalid}
+				m.serviceExports[g.of] = append(m.serviceExports[g.of], j)
 				m.replaced[gone{g, c.Name}] = e.serviceMissing()
 			}
 			if state == Written {
@@ -367,7 +384,14 @@ func (m *maker) allowed(c *Cluster, g group) bool {
 
 // verdict records what becomes of a part. Make sets the Object once the types of all ServiceImports are decided.
 func (m *maker) verdict(g group, cluster string, s State, detail string, until time.Time) {
-	m.verdicts[gone{g, cluster}] = Verdict{Cluster: cluster, Export: g.of, Kind: g.kind, State: s, Detail: detail, Until: until}
+	m.verdicts[gone{g, cluster}] = Verdict{
+		Cluster: cluster,
+		Export:  g.of,
+		Kind:    g.kind,
+		State:   s,
+		Detail:  detail,
+		Until:   until,
+	}
 	m.due(until)
 }
 

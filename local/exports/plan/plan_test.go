@@ -168,7 +168,10 @@ type step = struct {
 
 func TestNames(t *testing.T) {
 	t.Run("refused", func(t *testing.T) {
-		s := newSim(cluster("east", export(strings.Repeat("a", 60), "mirror import", "http=80"), export("1st", "mirror", "http=80"), export("1st.x", "mirror", "http=80")))
+		s := newSim(cluster("east",
+			export(strings.Repeat("a", 60), "mirror import", "http=80"),
+			export("1st", "mirror", "http=80"),
+			export("1st.x", "mirror", "http=80")))
 		s.settle(t)
 		s.want(t, "1st-east", "http=80 of east")
 		if len(s.Services) != 2 {

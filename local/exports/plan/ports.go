@@ -52,8 +52,9 @@ func validTarget(s string) bool {
 	return len(s) <= maxName && len(validation.IsValidPortName(s)) == 0
 }
 
-// unite returns the ports of all lists, in order: of those with one name, or one protocol and number, the first. It returns what of the
-// parts can't be used. If there are too many ports, those stay that the first parts have: they decide.
+// unite returns the ports of all lists, in order. If several ports have one name, or one protocol
+// and number, it returns the first of them. It also returns which ports of the parts can't be used.
+// If there are too many ports, the ports of the first parts stay, because these parts decide.
 func unite(lists []offered) (ports []Port, refused []string) {
 	var all portIndex
 	var clusters []string // by port
@@ -62,7 +63,8 @@ func unite(lists []offered) (ports []Port, refused []string) {
 		for _, p := range list.ports {
 			if !list.kept {
 				if why := p.problem(); why != "" {
-					refused = append(refused, fmt.Sprintf("port %q of cluster %s: %s", legible.Beginning(p.Name, legible.Short), shown(list.cluster), why))
+					name := legible.Beginning(p.Name, legible.Short)
+					refused = append(refused, fmt.Sprintf("port %q of cluster %s: %s", name, shown(list.cluster), why))
 					continue
 				}
 			}
@@ -84,14 +86,17 @@ func unite(lists []offered) (ports []Port, refused []string) {
 		if fits[i] {
 			ports = append(ports, p)
 		} else {
-			refused = append(refused, fmt.Sprintf("port %q of cluster %s: there are %d ports already", legible.Beginning(p.Name, legible.Short), shown(clusters[i]), maxPorts))
+			name := legible.Beginning(p.Name, legible.Short)
+			refused = append(refused, fmt.Sprintf(
+				"port %q of cluster %s: there are %d ports already", name, shown(clusters[i]), maxPorts))
 		}
 	}
 	return ports, refused
 }
 
-// fitting reports for each port whether it is among the maxPorts ports that the first parts have. Ports that no known part has come after
-// those of the first part, unless a part decides that is not known.
+// fitting reports for each port whether it is among the maxPorts ports that the first parts have.
+// Ports that no known part has come after the ports of the first part. They come first if the part
+// that decides is not known.
 func fitting(ports []Port, lists []offered) []bool {
 	ranks := make(map[Port]int)
 	others := 1
@@ -261,8 +266,8 @@ func (x *portIndex) hasUnnamed(p Port) bool {
 	return ok && q.Name == "" && q.untargeted() == p.unnamed()
 }
 
-// rivals reports whether the list has another usable port with the name or the number of a port. unnamed is whether the port has no name in
-// its export.
+// rivals reports whether the list has another usable port with the name or the number of a port.
+// unnamed is whether the port has no name in its export.
 func (x *portIndex) rivals(p Port, unnamed bool) bool {
 	if x.has(p) {
 		return false

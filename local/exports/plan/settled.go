@@ -6,16 +6,18 @@ import (
 	"time"
 )
 
-// Once a ServiceImport is a minute old, its type and its ports have settled. A value that has settled stays while an export has it, although
-// an older export has another value. It stays only against
+// Once a ServiceImport is a minute old, its type and its ports have settled. A value that has
+// settled stays while an export has it, although an older export has another value. It stays only
+// against
 //
-//   - exports that are younger than the one that the value came from. So an export whose Service was missing for a time decides again
-//     afterwards, and an export may change its own values.
-//   - newcomers: exports whose ServiceExport this leader first saw after the ServiceImport had settled. An old creation time, which a linked
-//     cluster may make up, takes no port and no IPs from clients.
+//   - exports that are younger than the one that the value came from. So an export whose Service
+//     was missing for a time decides again afterwards, and an export may change its own values.
+//   - newcomers: exports whose ServiceExport this leader first saw after the ServiceImport had
+//     settled. An old creation time, which a linked cluster may make up, takes no port and no IPs
+//     from clients.
 //
-// A new leader does not know where the values that it finds came from. If an older export has another value, the leader lets the value stay
-// against all exports that it finds.
+// A new leader does not know where the values that it finds came from. If an older export has
+// another value, the leader lets the value stay against all exports that it finds.
 
 // settleTime is the age at which the type and the ports of a ServiceImport have settled.
 const settleTime = time.Minute
@@ -49,8 +51,8 @@ func originOf(p *part) origin {
 	return origin{p.export.Exported.Created, p.export.Exported.UID, p.cluster}
 }
 
-// yields reports whether a value with this origin gives way to another value of a part's export: it came from that export, or from a younger
-// one.
+// yields reports whether a value with this origin gives way to another value of a part's export.
+// That is so if the value came from that export, or from a younger one.
 func (o origin) yields(p *part) bool {
 	e := originOf(p)
 	return o == e || o != origin{} && cmp.Or(e.created.Compare(o.created), cmp.Compare(e.uid, o.uid)) < 0
@@ -119,8 +121,9 @@ func (s *settler) byAge() []*part {
 	return parts
 }
 
-// firstSight returns the origin of a value that a new leader finds. It returns nil while the exports of a part are not known. An older
-// export with another value, which was there in the last plan, proves that the value has settled against it.
+// firstSight returns the origin of a value that a new leader finds. It returns nil while the
+// exports of a part are not known. If an older export, which was there in the last plan, has
+// another value, the value has settled against that export.
 func (s *settler) firstSight(has, rivals func(*part) bool) *origin {
 	if !s.complete {
 		return nil
@@ -137,12 +140,14 @@ func (s *settler) firstSight(has, rivals func(*part) bool) *origin {
 	return &origin{}
 }
 
-// stays reports whether a value stays. has reports whether an export has the value, and rivals whether it has another value in its place.
+// stays reports whether a value stays. has reports whether an export has the value, and rivals
+// whether an export has another value in its place.
 func (s *settler) stays(from *origin, has, rivals func(*part) bool) bool {
 	if s.complete && !slices.ContainsFunc(s.known, has) {
 		return false
 	}
-	return from == nil || !slices.ContainsFunc(s.known, func(p *part) bool { return rivals(p) && !s.late[p.cluster] && from.yields(p) })
+	wins := func(p *part) bool { return rivals(p) && !s.late[p.cluster] && from.yields(p) }
+	return from == nil || !slices.ContainsFunc(s.known, wins)
 }
 
 // decideType returns the type of the ServiceImport.

@@ -25,7 +25,8 @@ func exportHeadless(seconds int) Export {
 	return e
 }
 
-// settledSim returns a world in which these clusters export web, each younger than the one before it, and the ServiceImport has settled.
+// settledSim returns a world in which these clusters export web, each younger than the one before
+// it, and the ServiceImport has settled.
 func settledSim(t testing.TB, clusters ...Cluster) *sim {
 	s := newSim(clusters...)
 	s.settle(t)
@@ -58,7 +59,8 @@ func (s *sim) replace(t testing.TB, name string, gap time.Duration, meanwhile fu
 	s.settleSlowly(t)
 }
 
-// TestServiceReplaced: an export whose Service was missing decides again, however long that took. If it took a moment, nothing is written.
+// TestServiceReplaced: an export whose Service was missing decides again, however long the Service
+// was missing. If it was missing for a moment, nothing is written.
 func TestServiceReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		younger        Export
@@ -69,12 +71,13 @@ func TestServiceReplaced(t *testing.T) {
 		"type":   {exportHeadless(1), nil, "none", "http=80 of local,west", ""},
 		"number": {exportOf("http=81", 1), nil, "http=81 of west", "http=80 of local,west", ""},
 		"number, and a port more": {
-			exportOf("http=81,admin=90", 1), nil, "admin=90,http=81 of west", "http=80,admin=90 of local,west", "admin=90,http=80 of local,west",
+			exportOf("http=81,admin=90", 1), nil,
+			"admin=90,http=81 of west", "http=80,admin=90 of local,west", "admin=90,http=80 of local,west",
 		},
 		"name": {exportOf("web=80", 1), nil, "web=80 of west", "http=80 of local,west", ""},
 		"a port of a third export": {
-			exportOf("admin=90", 1), []Cluster{cluster("east", exportOf("admin=91", 2))}, "admin=90 of west,east", "http=80,admin=90 of local,west,east",
-			"admin=90,http=80 of local,west,east",
+			exportOf("admin=90", 1), []Cluster{cluster("east", exportOf("admin=91", 2))},
+			"admin=90 of west,east", "http=80,admin=90 of local,west,east", "admin=90,http=80 of local,west,east",
 		},
 	} {
 		for _, restarts := range []bool{false, true} {
@@ -112,15 +115,22 @@ func TestServiceReplaced(t *testing.T) {
 
 // TestThirdReplaced: what holds for the oldest export holds for each one against younger ones.
 func TestThirdReplaced(t *testing.T) {
-	s := settledSim(t, cluster("", exportOf("http=80", 0)), cluster("west", exportOf("admin=90", 1)), cluster("east", exportOf("admin=91", 2)))
+	s := settledSim(t,
+		cluster("", exportOf("http=80", 0)),
+		cluster("west", exportOf("admin=90", 1)),
+		cluster("east", exportOf("admin=91", 2)))
 	s.want(t, "web-clusterset", "http=80,admin=90 of local,west,east")
 	s.replace(t, "west", time.Hour, func() { s.want(t, "web-clusterset", "http=80,admin=91 of local,east") })
 	s.want(t, "web-clusterset", "http=80,admin=90 of local,west,east")
 }
 
-// TestSettledValuesStay: once the export is gone that a value came from, the value stays while another one has it, also for another leader.
+// TestSettledValuesStay: when the export that a value came from is deleted, the value stays while
+// another export has it, also for another leader.
 func TestSettledValuesStay(t *testing.T) {
-	s := settledSim(t, cluster("", exportOf("http=80", 0)), cluster("west", exportOf("http=81", 1)), cluster("east", exportOf("http=80", 2)))
+	s := settledSim(t,
+		cluster("", exportOf("http=80", 0)),
+		cluster("west", exportOf("http=81", 1)),
+		cluster("east", exportOf("http=80", 2)))
 	s.of("").Exports = nil
 	s.settleSoon(t)
 	for range 2 {
@@ -149,7 +159,8 @@ func TestMadeUpNamesSettle(t *testing.T) {
 	s.Clusters = append(s.Clusters, newSim(cluster("east", claims)).Clusters[0])
 	s.settle(t)
 	s.want(t, "web-clusterset", "tcp-80=80,admin=90,more=70 of local,east,west")
-	if got := s.condition("web", "Conflict"); !strings.Contains(got, `port tcp-80: 80 (local, used), named "http" (east)`) {
+	want := `port tcp-80: 80 (local, used), named "http" (east)`
+	if got := s.condition("web", "Conflict"); !strings.Contains(got, want) {
 		t.Error(got)
 	}
 }
@@ -174,7 +185,10 @@ func TestDecidingPortsHaveRoom(t *testing.T) {
 			return e
 		}
 		object := map[string]string{"import": "web-clusterset", "federated": "web-federated"}[kind]
-		s := settledSim(t, cluster("", as("http=80", 0)), cluster("west", as(many("p", 120), 1)), cluster("east", as("late=2000", 2)))
+		s := settledSim(t,
+			cluster("", as("http=80", 0)),
+			cluster("west", as(many("p", 120), 1)),
+			cluster("east", as("late=2000", 2)))
 		numbers := func() (all []uint16) {
 			for _, p := range s.Services[ID{"shop", object}].Ports {
 				all = append(all, p.Number)
@@ -195,26 +209,46 @@ func TestDecidingPortsHaveRoom(t *testing.T) {
 	}
 }
 
-// TestUnknownMemberAndPorts: a member that is not known keeps its ports, and does not stop those before it from changing theirs.
+// TestUnknownMemberAndPorts: a member that is not known keeps its ports, and does not stop those
+// before it from changing theirs.
 func TestUnknownMemberAndPorts(t *testing.T) {
 	as := func(ports string) Export { return export("web", "federated", ports) }
 	for fate, lose := range map[string]func(s *sim, name string){
 		"unlinked": func(s *sim, name string) {
 			s.Clusters = slices.DeleteFunc(slices.Clone(s.Clusters), func(c Cluster) bool { return c.Name == name })
 		},
-		"refused": func(s *sim, name string) { *s.of(name) = Cluster{Name: name, Age: s.of(name).Age, Joins: Unreadable} },
+		"refused": func(s *sim, name string) {
+			*s.of(name) = Cluster{Name: name, Age: s.of(name).Age, Joins: Unreadable}
+		},
 	} {
 		for name, c := range map[string]struct {
 			clusters         []Cluster
 			lost, changes    string
 			to, want, labels string
 		}{
-			"the local cluster": {[]Cluster{cluster("", as("http=80")), cluster("east", as("http=80,admin=90"))}, "east", "", "http=9000", "http=9000,admin=90 of local,east", "b"},
-			"another name, too": {[]Cluster{cluster("", as("http=80")), cluster("east", as("http=80"))}, "east", "", "web=9000", "web=9000,http=80 of local,east", "b"},
-			"the oldest link":   {[]Cluster{cluster("east", as("http=80")), cluster("west", as("http=80"))}, "west", "east", "http=9000", "http=9000 of east,west", "b"},
-			"one after it":      {[]Cluster{cluster("east", as("http=80")), cluster("west", as("http=80"))}, "east", "west", "http=9000", "http=80 of east,west", ""},
+			"the local cluster": {
+				[]Cluster{cluster("", as("http=80")), cluster("east", as("http=80,admin=90"))},
+				"east", "", "http=9000", "http=9000,admin=90 of local,east", "b",
+			},
+			"another name, too": {
+				[]Cluster{cluster("", as("http=80")), cluster("east", as("http=80"))},
+				"east", "", "web=9000", "web=9000,http=80 of local,east", "b",
+			},
+			"the oldest link": {
+				[]Cluster{cluster("east", as("http=80")), cluster("west", as("http=80"))},
+				"west", "east", "http=9000", "http=9000 of east,west", "b",
+			},
+			"one after it": {
+				[]Cluster{cluster("east", as("http=80")), cluster("west", as("http=80"))},
+				"east", "west", "http=9000", "http=80 of east,west", "",
+			},
 			"one before it, and one after it": {
-				[]Cluster{cluster("", as("http=80")), cluster("east", as("dns=53")), cluster("west", as("dns=54,x=70"))}, "east", "", "http=81", "http=81,dns=53,x=70 of local,east,west", "b",
+				[]Cluster{
+					cluster("", as("http=80")),
+					cluster("east", as("dns=53")),
+					cluster("west", as("dns=54,x=70")),
+				},
+				"east", "", "http=81", "http=81,dns=53,x=70 of local,east,west", "b",
 			},
 		} {
 			s := newSim(c.clusters...)
@@ -240,7 +274,8 @@ func TestSettledLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"", "east", "west", "x-east"}
 		drawn := func(uid string, from int) Export {
-			ports := rapid.SampledFrom([]string{"http=80", "http=81", "web=80", "http=80,admin=90", "admin=91,http=82"}).Draw(t, "ports")
+			choices := []string{"http=80", "http=81", "web=80", "http=80,admin=90", "admin=91,http=82"}
+			ports := rapid.SampledFrom(choices).Draw(t, "ports")
 			e := exportOf(ports, from+rapid.IntRange(0, 5).Draw(t, "created"))
 			if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
 				e.Service.ClusterIPs = []string{"None"}
@@ -284,17 +319,22 @@ func TestSettledLaw(t *testing.T) {
 			back(name)
 		}
 		s.settleIn(t)
-		if got := *s.Imports[ID{"shop", "web"}]; got.Type != want.Type || !slices.Equal(sortedPorts(got), sortedPorts(want)) {
+		got := *s.Imports[ID{"shop", "web"}]
+		if got.Type != want.Type || !slices.Equal(sortedPorts(got), sortedPorts(want)) {
 			t.Fatalf("%s %v, and it was %s %v", got.Type, sortedPorts(got), want.Type, sortedPorts(want))
 		}
 
 		newcomer := newSim(cluster("newcomer", drawn("newcomer", -10))).Clusters[0]
 		s.Clusters = append(s.Clusters, newcomer)
 		s.settleIn(t)
-		got := *s.Imports[ID{"shop", "web"}]
+		got = *s.Imports[ID{"shop", "web"}]
 		for _, p := range want.Ports {
 			p.Name = ""
-			if !slices.ContainsFunc(got.Ports, func(q Port) bool { q.Name = ""; return q == p }) || got.Type != want.Type {
+			isPort := func(q Port) bool {
+				q.Name = ""
+				return q == p
+			}
+			if !slices.ContainsFunc(got.Ports, isPort) || got.Type != want.Type {
 				t.Fatalf("%s %v with a newcomer, and it was %s %v", got.Type, got.Ports, want.Type, want.Ports)
 			}
 		}

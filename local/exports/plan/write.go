@@ -89,8 +89,9 @@ func (m *maker) remove(g group) {
 	}
 }
 
-// SharedTurn is the turn of all writes of objects that no export asks for, and asked for while this leader led. No cluster
-// has that name. So the clusters that objects name get no turns of their own.
+// SharedTurn is the turn of all writes of objects that no export asks for, and asked for while this
+// leader led. No cluster has that name. So the clusters that objects name get no turns of their
+// own.
 const SharedTurn = "no export"
 
 // turn returns the turn of a group's writes: the first cluster of which an export asks, or asked, for a part.
@@ -231,7 +232,8 @@ func (m *maker) merge(g group) *merged {
 	}
 	for _, p := range one.known {
 		if len(p.export.Service.Ports) > maxExportedPorts {
-			one.refused = append(one.refused, fmt.Sprintf("cluster %s: only the first %d ports are read", shown(p.cluster), maxExportedPorts))
+			one.refused = append(one.refused, fmt.Sprintf(
+				"cluster %s: only the first %d ports are read", shown(p.cluster), maxExportedPorts))
 		}
 	}
 	if len(one.known) == 0 {
@@ -288,8 +290,9 @@ func (m *maker) mergeImport(one *merged) {
 	one.metadata.keep = !s.complete
 }
 
-// offersInOrder returns the ports of a mirror's or federated Service's parts, in the order in which they decide. The ports that exist stand
-// for the first part that is not known and all parts after it.
+// offersInOrder returns the ports of a mirror's or federated Service's parts, in the order in which
+// the parts decide. The ports that exist stand for the first part that is not known and all such
+// parts after it.
 func (m *maker) offersInOrder(one *merged) (all []offered) {
 	parts := make(map[string]*part)
 	for _, p := range one.parts {
@@ -352,7 +355,15 @@ func (m *maker) want(one *merged) {
 
 // service returns the Service of a group, with its mark alone.
 func (m *maker) service(one *merged) WantedService {
-	w := WantedService{ID: one.target(), Kind: one.kind, Of: one.of, Turn: m.turn(one.parts, one.group), settings: m.Settings, group: one.group, metadata: one.metadata}
+	w := WantedService{
+		ID:       one.target(),
+		Kind:     one.kind,
+		Of:       one.of,
+		Turn:     m.turn(one.parts, one.group),
+		settings: m.Settings,
+		group:    one.group,
+		metadata: one.metadata,
+	}
 	w.metadata.labels, w.metadata.annotations = m.mark("Service", w.ID)
 	return w
 }
@@ -376,8 +387,10 @@ func (m *maker) discover(annotations map[string]string, one *merged) {
 	}
 }
 
-// remoteOrder returns the links that are members, in the order in which they decide. While the exports of a cluster are not known, nobody
-// knows where it belongs. It then stays behind the same member as in the Service that exists, so that the order does not change twice.
+// remoteOrder returns the links that are members, in the order in which they decide. While the
+// exports of a cluster are not known, its place in the order is not known either. The cluster then
+// stays behind the same member as in the Service that exists, so that the order does not change
+// twice.
 func (m *maker) remoteOrder(one *merged) (names []string) {
 	known := make(map[string]bool) // the links that are members, by whether their exports are known
 	for _, p := range one.parts {
