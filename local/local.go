@@ -44,8 +44,8 @@ type Options struct {
 	// Exports makes it keep what the cluster exports, and what is there under the names of exports: for the Store that gets
 	// the same options and Own. nil: nothing is kept for it.
 	Exports *clusterstore.ExportOptions
-	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change is passed on. If it is
-	// nil, these end the process.
+	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
+	// is passed on. If it is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
 	// Report is called when the cluster's state changes, with a standing that is not in
 	// service, and when an object had drifted. It must not block.
@@ -130,9 +130,20 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 	}
 	var err error
 	l.own, err = clusterstore.NewOwn(clusterstore.OwnOptions{
-		TrustDomain: o.TrustDomain, Server: kube.ServerName(o.REST.Host), Cordon: o.Cordon, CordonBy: "--cordon-local", Region: o.Region,
-		Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report, Exports: o.Exports, Supervisor: o.Supervisor,
-		SetLink: func(link federation.Link) { l.table.SetLink(federation.Local, link) },
+		TrustDomain: o.TrustDomain,
+		Server:      kube.ServerName(o.REST.Host),
+		Cordon:      o.Cordon,
+		CordonBy:    "--cordon-local",
+		Region:      o.Region,
+		Rules:       o.Rules,
+		Table:       o.Table,
+		Log:         o.Log,
+		Metrics:     o.Metrics,
+		Relist:      o.Relist,
+		Report:      o.Report,
+		Exports:     o.Exports,
+		Supervisor:  o.Supervisor,
+		SetLink:     func(link federation.Link) { l.table.SetLink(federation.Local, link) },
 		Create: func(cfg cluster.Config) (_ clusterstore.Cluster, err error) {
 			if changed := cfg.Changed; o.Writer != nil {
 				cfg.Changed = func(svc federation.ServiceID, at time.Time) {
@@ -201,10 +212,11 @@ func (l *Local) Profile(k federation.ProfileKey) *federation.Watch[*federation.P
 // namespace. A large one may take long, since it reads all of its members.
 const maxDefiners = 4
 
-// superviseDefine calls define. After a panic the Service keeps its definition, and is defined again later, in its namespace's
-// turn.
+// superviseDefine calls define. After a panic the Service keeps its definition, and is defined
+// again later, in its namespace's turn.
 func (l *Local) superviseDefine(id federation.ServiceID, _ time.Time) {
-	l.supervisor.Do(panics.Work{Where: panics.Definition, Service: id}, func() { l.define(id) }, func() { l.defineSoon(id) })
+	work := panics.Work{Where: panics.Definition, Service: id}
+	l.supervisor.Do(work, func() { l.define(id) }, func() { l.defineSoon(id) })
 }
 
 func (l *Local) defineSoon(id federation.ServiceID) { l.services.Add(id.Namespace, id, time.Now()) }

@@ -201,11 +201,12 @@ func TestProblemsAreReportedOnce(t *testing.T) {
 	})
 }
 
-// TestPanicOfDefinition: a Service whose definition panics stays undefined, or as it was, until a retry succeeds. It holds up neither
-// the start nor other Services of its namespace.
+// TestPanicOfDefinition: a Service whose definition panics stays undefined, or as it was, until a
+// retry succeeds. The Service holds up neither the start nor other Services of its namespace.
 func TestPanicOfDefinition(t *testing.T) {
 	inBubble(t, func(e *env) {
-		bad, good := federation.ServiceID{Namespace: "shop", Name: "bad"}, federation.ServiceID{Namespace: "shop", Name: "good"}
+		bad := federation.ServiceID{Namespace: "shop", Name: "bad"}
+		good := federation.ServiceID{Namespace: "shop", Name: "good"}
 		e.cluster.cursed = bad
 		e.change(bad, &cluster.Service{})
 		e.change(good, &cluster.Service{})

@@ -25,7 +25,9 @@ func (l *Local) Ports(id federation.ServiceID) (ports []uint16) {
 type AddressOwner struct {
 	Name    string                // "Pod shop/web-1"
 	Service *federation.ServiceID // nil if the address is no cluster IP, or the cluster IP of several Services
-	Claimed string                // the objects that claim the whole address ("2 Pods with IP 10.0.0.1"); empty if there is no conflict
+	// Claimed names the objects that claim the whole address ("2 Pods with IP 10.0.0.1"). It is
+	// empty if there is no conflict.
+	Claimed string
 }
 
 // OwnerOf returns what has an address.

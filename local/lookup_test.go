@@ -12,7 +12,9 @@ import (
 // TestOwnerOf: what has an address, and the ports of a Service.
 func TestOwnerOf(t *testing.T) {
 	k := aShop()
-	service, pod, several := netip.MustParseAddr("10.1.0.1"), netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.1.0.9")
+	service := netip.MustParseAddr("10.1.0.1")
+	pod := netip.MustParseAddr("10.0.0.1")
+	several := netip.MustParseAddr("10.1.0.9")
 	k.found[netip.AddrPortFrom(several, 0)] = cluster.Found{Claimed: "2 Services"}
 	k.found[netip.AddrPortFrom(service, 0)] = cluster.Found{ID: shopWeb, Service: k.services[shopWeb]}
 	k.owners = map[netip.Addr]string{service: "Service shop/web", pod: "Pod shop/web-1", several: "Service shop/web"}
@@ -22,11 +24,15 @@ func TestOwnerOf(t *testing.T) {
 		service bool
 		claimed string
 	}{
-		service: {owner: "Service shop/web", service: true}, pod: {owner: "Pod shop/web-1"}, several: {owner: "Service shop/web", claimed: "2 Services"},
+		service:                         {owner: "Service shop/web", service: true},
+		pod:                             {owner: "Pod shop/web-1"},
+		several:                         {owner: "Service shop/web", claimed: "2 Services"},
 		netip.MustParseAddr("10.9.9.9"): {},
 	} {
 		got := l.OwnerOf(ip)
-		if got.Name != want.owner || got.Claimed != want.claimed || (got.Service != nil) != want.service || got.Service != nil && *got.Service != shopWeb {
+		isService := got.Service != nil
+		if got.Name != want.owner || got.Claimed != want.claimed || isService != want.service ||
+			isService && *got.Service != shopWeb {
 			t.Errorf("%v: %+v", ip, got)
 		}
 	}

@@ -149,7 +149,11 @@ func TestProfile(t *testing.T) {
 // TestProfileProblem checks that the problem is that of the ServiceProfile which applies to the client.
 func TestProfileProblem(t *testing.T) {
 	k := aShop()
-	k.profiles = map[string]*federation.ServiceProfile{"shop/" + webName: nil, "client/" + webName: nil, "fine/" + webName: nil}
+	k.profiles = map[string]*federation.ServiceProfile{
+		"shop/" + webName:   nil,
+		"client/" + webName: nil,
+		"fine/" + webName:   nil,
+	}
 	k.problems = map[string]string{"shop/" + webName: "theirs", "client/" + webName: "mine"}
 	l := &Local{cluster: &scripted{known: k}, domain: "test.local"}
 	for client, want := range map[string]string{

@@ -124,8 +124,8 @@ func (p *profiles) changed(t cluster.Topic) {
 	}
 }
 
-// refresh publishes a profile again. After a panic clients keep the one that they have, until a retry succeeds. A profile
-// without watches is not built: then the retries end.
+// refresh publishes a profile again. After a panic clients keep the profile that they have, until a
+// retry succeeds. A profile without watches is not built, so its retries end.
 func (p *profiles) refresh(w *watched) {
 	publish := func() {
 		if p.isWatched(w) {

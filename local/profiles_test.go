@@ -107,7 +107,8 @@ func TestProfilesAfterPanic(t *testing.T) {
 	}
 }
 
-// TestPanicOfProfile: a profile whose build panics stays as it was until a retry succeeds, and others of the topic are updated.
+// TestPanicOfProfile: a profile whose build panics stays as it was until a retry succeeds, and
+// other profiles of the topic are updated.
 func TestPanicOfProfile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startSupervisor(t)
@@ -145,8 +146,8 @@ func TestPanicOfProfile(t *testing.T) {
 	})
 }
 
-// TestPanicOfProfileWatchedAnew: an update of a profile that has no watches any more says nothing about the profile of the
-// same key that is watched anew. Nothing is built for it.
+// TestPanicOfProfileWatchedAnew: an update of a profile that has no watches any more says nothing
+// about the profile of the same key that is watched anew. Nothing is built for the old profile.
 func TestPanicOfProfileWatchedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startSupervisor(t)
