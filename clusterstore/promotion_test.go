@@ -72,7 +72,8 @@ func TestRotationRefused(t *testing.T) {
 	}
 }
 
-// TestRotationLate: new credentials replace the old ones once each kind that the cluster has objects of has been listed.
+// TestRotationLate: new credentials replace the old ones once each kind that the cluster has
+// objects of has been listed.
 func TestRotationLate(t *testing.T) {
 	for resource := range without {
 		for _, late := range lateness {
@@ -328,8 +329,8 @@ func TestAllRefusedDuringRotation(t *testing.T) {
 	})
 }
 
-// TestKindDeletedDuringRotation: new credentials wait no longer once the cluster has no objects of the kind, or no longer
-// has the kind.
+// TestKindDeletedDuringRotation: new credentials wait no longer once the cluster has no objects of
+// the kind, or no longer has the kind.
 func TestKindDeletedDuringRotation(t *testing.T) {
 	onServedAPI(t, nil, func(r *rotating) {
 		r.api.answer("t2 servers", errRefused)

@@ -8,12 +8,12 @@ import (
 	"isthmus/internal/panics"
 )
 
-// A panic in the lists or watches of a linked cluster ends all of them for good, and may leave the cache half changed. The
-// link then starts another cluster with the same credentials, as a rotation does. Until that cluster has synced, the failed
-// cluster's cache is served as stale.
+// A panic in the lists or watches of a linked cluster ends all of them for good, and may leave the
+// cache half changed. The link then starts another cluster with the same credentials, as a rotation
+// does. Until that cluster has synced, the failed cluster's cache is served as stale.
 
-// noteFailures schedules the replacement of clusters that have failed. The pauses are those of a Supervisor. They start over
-// if the cluster ran for MaxPause.
+// noteFailures schedules the replacement of clusters that have failed. The pauses are those of a
+// Supervisor. They start over if the cluster ran for MaxPause.
 func (l *link) noteFailures() {
 	now := time.Now()
 	for _, r := range [...]*runningCluster{l.next, l.serving} {

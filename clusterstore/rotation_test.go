@@ -97,8 +97,8 @@ func TestRotationThatWorksInTheEnd(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestRotationFailsAgain tests that a rotation which has failed is shown as under way while the new credentials work, and
-// that its next failure is logged too.
+// TestRotationFailsAgain tests that a rotation which has failed is shown as under way while the new
+// credentials work, and that its next failure is logged too.
 func TestRotationFailsAgain(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)

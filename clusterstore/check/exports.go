@@ -10,8 +10,8 @@ import (
 // mostClashes is how many pairs of links are named.
 const mostClashes = 10
 
-// NameClashes returns a text for each pair of links in which one name ends in the other one, at most mostClashes. Some mirrors of the link
-// with the shorter name get no name then.
+// NameClashes returns a text for each pair of links in which one name ends in the other one, at
+// most mostClashes. Some mirrors of the link with the shorter name get no name then.
 func NameClashes(links []string) (texts []string) {
 	is := make(map[string]bool)
 	for _, name := range links {

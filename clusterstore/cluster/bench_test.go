@@ -159,9 +159,10 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// BenchmarkWalks measures what is asked often and has to do with few of 50,000 Services: the gateways of a linked
-// cluster, which each reconcile of its link asks for; of the local cluster, the Services with an external address, which each probe of a
-// gateway asks for, and those whose slices Isthmus writes. All of it holds the state's lock.
+// BenchmarkWalks measures frequent walks over a few of 50,000 Services, which hold the state's lock.
+// Each reconcile of a link walks over the gateways of a linked cluster. Each probe of a gateway
+// walks over the local cluster's Services with an external address. A third walk is over the
+// Services whose slices Isthmus writes.
 func BenchmarkWalks(b *testing.B) {
 	const services = 50_000
 	fill := func(w *world) {

@@ -16,8 +16,8 @@ import (
 	"isthmus/internal/panics"
 )
 
-// TestPanicOfPolicy: while the evaluation of a namespace's Servers panics, ports stay as opaque as they were, and the Servers are
-// shown as unusable. Then all changes of that time take effect.
+// TestPanicOfPolicy: while the evaluation of a namespace's Servers panics, ports stay as opaque as
+// they were, and the Servers are shown as unusable. Then all changes of that time take effect.
 func TestPanicOfPolicy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := panics.New(zap.NewNop())
@@ -90,8 +90,9 @@ func TestPanicOfChange(t *testing.T) {
 	})
 }
 
-// TestPanicOfResource: a panic in one resource's loop ends all of a linked cluster's lists and watches, and nothing else: what was
-// read stays, the reason is shown, and Run goes on until its context ends.
+// TestPanicOfResource: a panic in one resource's loop ends all of a linked cluster's lists and
+// watches, and nothing else: what was read stays, the reason is shown, and Run goes on until its
+// context ends.
 func TestPanicOfResource(t *testing.T) {
 	var broken atomic.Bool
 	inCluster(t, func(c *Config, _ *fakeAPI) {

@@ -148,9 +148,10 @@ func (s *state) markPolicy(namespace string) {
 	}
 }
 
-// evaluatePolicy evaluates the sets of a namespace's Pods that were evaluated by other Servers than there are, and
-// those for which there was no room. It returns why not all Servers are used if that is to be logged: when the reason appears, or when
-// another one takes its place. It is not called twice at the same time for a namespace.
+// evaluatePolicy evaluates the sets of a namespace's Pods that were evaluated by other Servers than
+// there are, and those for which there was no room. It returns why not all Servers are used if that
+// is to be logged: when the reason appears, or when another one takes its place. It is not called
+// twice at the same time for a namespace.
 func (s *state) evaluatePolicy(namespace string) (reason string) {
 	p, servers, found := s.policyToEvaluate(namespace)
 	if p == nil {
@@ -174,8 +175,8 @@ func (s *state) evaluatePolicy(namespace string) (reason string) {
 	return reason
 }
 
-// policyToEvaluate returns a namespace's policy, its Servers if they have changed, and the sets that are to be evaluated. If
-// the namespace has no policy, all are nil.
+// policyToEvaluate returns a namespace's policy, its Servers if they have changed, and the sets
+// that are to be evaluated. If the namespace has no policy, all are nil.
 func (s *state) policyToEvaluate(namespace string) (p *policy, servers map[string]*serverFacts, found map[*podSet]opaquePorts) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -205,8 +206,8 @@ func (s *state) policyToEvaluate(namespace string) (p *policy, servers map[strin
 	return p, servers, found
 }
 
-// usePolicy stores what was found, and touches the Pods whose opaque ports differ. It returns why not all Servers are used, as
-// evaluatePolicy does.
+// usePolicy stores what was found, and touches the Pods whose opaque ports differ. It returns why
+// not all Servers are used, as evaluatePolicy does.
 func (s *state) usePolicy(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -237,8 +238,8 @@ func (s *state) usePolicy(namespace string, p *policy, by *usedServers, found ma
 	return reason
 }
 
-// policyFailed records that the evaluation of a policy has panicked. Pods keep the opaque ports that they had, as far as they
-// have not got others yet.
+// policyFailed records that the evaluation of a policy has panicked. Pods keep the opaque ports
+// that they had, as far as they have not got others yet.
 func (s *state) policyFailed(namespace string, p *policy) {
 	s.lock()
 	defer s.mu.Unlock()

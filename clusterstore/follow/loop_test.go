@@ -111,8 +111,8 @@ func TestNewestVersion(t *testing.T) {
 	}
 }
 
-// TestLostForLong: the time before a connection is found to be lost is part of the outage, so that a watch is resumed only
-// after a shorter pause than usual.
+// TestLostForLong: the time before a connection is found to be lost is part of the outage, so that
+// a watch is resumed only after a shorter pause than usual.
 func TestLostForLong(t *testing.T) {
 	const pause = 50 * time.Second
 	for ended, resumed := range map[error]bool{errors.New("connection reset by peer"): true, errors.New("http2: client connection lost"): false} {
@@ -142,8 +142,8 @@ func TestLostForLong(t *testing.T) {
 	}
 }
 
-// TestBackoff: pauses grow and do not start over while nothing works, or after a short watch. A watch of 30 s starts them
-// over.
+// TestBackoff: pauses grow and do not start over while nothing works, or after a short watch. A
+// watch of 30 s starts them over.
 func TestBackoff(t *testing.T) {
 	s := &scripted{version: "1"}
 	s.run(t, inPages, func(t *testing.T, _ *Group, _ texts) {

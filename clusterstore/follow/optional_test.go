@@ -112,7 +112,8 @@ func TestOptionalWaitedFor(t *testing.T) {
 	}
 }
 
-// TestSlowList: a resource whose list is still on its way at the end of the first sync has a failure until it is listed.
+// TestSlowList: a resource whose list is still on its way at the end of the first sync has a
+// failure until it is listed.
 func TestSlowList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newOptional(nil)

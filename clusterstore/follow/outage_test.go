@@ -162,8 +162,9 @@ func runOutage(t *testing.T, options Options, f func(o *outage)) (lists int) {
 	return lists
 }
 
-// TestOutage: after an outage of less than a minute a watch goes on from where it was, unless the server was restored from a
-// backup or has forgotten what happened. After a longer one the objects are listed.
+// TestOutage: after an outage of less than a minute a watch goes on from where it was, unless the
+// server was restored from a backup or has forgotten what happened. After a longer one the objects
+// are listed.
 func TestOutage(t *testing.T) {
 	for name, c := range map[string]struct {
 		do          func(*outage)
@@ -209,8 +210,8 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// restore takes the server back to a backup during an outage. It writes before times after the backup was made, and after
-// times after it was restored.
+// restore takes the server back to a backup during an outage. It writes before times after the
+// backup was made, and after times after it was restored.
 func (o *outage) restore(d time.Duration, before, after int) {
 	restore, was := o.Backup(), maps.Clone(o.want)
 	o.put("lost", "x")

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestTroubleAgain tests that a trouble is logged once until it has been over for troublePause, also while the server has
-// another trouble all the time.
+// TestTroubleAgain tests that a trouble is logged once until it has been over for troublePause,
+// also while the server has another trouble all the time.
 func TestTroubleAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var x trouble

@@ -14,8 +14,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestUnwatched: a resource that may be listed and not watched is listed every 30 s in the end, with what has changed. The
-// missing permission is named. Once it is granted, the resource is watched.
+// TestUnwatched: a resource that may be listed and not watched is listed every 30 s in the end,
+// with what has changed. The missing permission is named. Once it is granted, the resource is
+// watched.
 func TestUnwatched(t *testing.T) {
 	for mode, options := range map[string]Options{"streamed": {}, "in pages": inPages} {
 		t.Run(mode, func(t *testing.T) {

@@ -36,8 +36,9 @@ var errUnparsable = errors.New("kubeconfig can't be parsed")
 // inline. Its YAML is bounded in size and depth, and has neither anchors nor aliases nor
 // merge keys. Its RSA keys are bounded too. Unknown fields are ignored, as client-go does.
 //
-// Neither errors nor warnings quote the kubeconfig, since that could show credentials. Only the names of unknown fields are shown,
-// if these can hardly be a secret. Parsers' errors quote it, so they are not wrapped.
+// Neither errors nor warnings quote the kubeconfig, since that could show credentials. Only the
+// names of unknown fields are shown, if these can hardly be a secret. Parsers' errors quote it, so
+// they are not wrapped.
 func ReadKubeconfig(data []byte) (*rest.Config, Warnings, error) {
 	var cfg *rest.Config
 	var insecure []string
@@ -97,8 +98,8 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 	return cfg, warnings, nil
 }
 
-// decodeKubeconfig decodes YAML within limits. It returns a text for each unknown field, also with an error. No data is an
-// empty kubeconfig. Errors do not quote it.
+// decodeKubeconfig decodes YAML within limits. It returns a text for each unknown field, also with
+// an error. No data is an empty kubeconfig. Errors do not quote it.
 func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
 		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d: keep only the cluster, the user and the context that the link needs", len(data), maxKubeconfig)
@@ -192,8 +193,8 @@ func readServer(server string) (*url.URL, error) {
 	return u, nil
 }
 
-// ServerName returns the host and port of an API server's URL, for logs and pages. The path follows them if there is one: several
-// clusters may share a host.
+// ServerName returns the host and port of an API server's URL, for logs and pages. The path follows
+// them if there is one: several clusters may share a host.
 func ServerName(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {

@@ -102,7 +102,8 @@ func TestServerName(t *testing.T) {
 	}
 }
 
-// TestIgnoredFields: unknown fields are ignored, as client-go does. Their lines are named, and names that can hardly be a secret.
+// TestIgnoredFields: unknown fields are ignored, as client-go does. Their lines are named, and
+// names that can hardly be a secret.
 func TestIgnoredFields(t *testing.T) {
 	many := ""
 	for i := range 20 {

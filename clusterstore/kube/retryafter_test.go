@@ -13,8 +13,8 @@ import (
 	"isthmus/federation"
 )
 
-// TestRetryAfter: each request is sent once, whatever Retry-After the server answers. Errors of Sources have the pause that it
-// asks for. client-go, by which Leases are written, does not wait.
+// TestRetryAfter: each request is sent once, whatever Retry-After the server answers. Errors of
+// Sources have the pause that it asks for. client-go, by which Leases are written, does not wait.
 func TestRetryAfter(t *testing.T) {
 	fromSources := map[string]bool{"watch": true, "watch of a custom resource": true, "list": true}
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusServiceUnavailable} {

@@ -112,8 +112,9 @@ func newDialer() *net.Dialer {
 	}
 }
 
-// withoutRetryAfter hides Retry-After from client-go, which would retry a request by itself, up to ten times and for as long
-// as the server asks for. Writers decide when to retry, and a Lease is lost if its holder waits.
+// withoutRetryAfter hides Retry-After from client-go, which would retry a request by itself, up to
+// ten times and for as long as the server asks for. Writers decide when to retry, and a Lease is
+// lost if its holder waits.
 type withoutRetryAfter struct{ next http.RoundTripper }
 
 func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -124,8 +125,8 @@ func (w withoutRetryAfter) RoundTrip(request *http.Request) (*http.Response, err
 	return response, err
 }
 
-// singleTry bounds how often net/http retries a request by itself. It also drops warnings, which client-go would log, and
-// bounds the bodies of errors.
+// singleTry bounds how often net/http retries a request by itself. It also drops warnings, which
+// client-go would log, and bounds the bodies of errors.
 type singleTry struct{ next http.RoundTripper }
 
 func (s singleTry) RoundTrip(request *http.Request) (*http.Response, error) {

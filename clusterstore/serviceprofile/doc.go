@@ -11,9 +11,9 @@
 //	method: GET
 //	pathRegex: /cart/.*
 //
-// becomes one [federation.Match] of kind MatchAll with these two in Sub: of several
-// fields all have to hold. A status with one bound becomes a range of one status. A weight of "500m" becomes 5,000, since proxies get weights
-// as integers, 10,000 for a weight of 1.
+// becomes one [federation.Match] of kind MatchAll with these two in Sub, since all fields of a
+// condition have to hold. A status with one bound becomes a range of one status. A weight of "500m"
+// becomes 5,000, and a weight of 1 becomes 10,000, since proxies get weights as integers.
 //
 // What callers may rely on:
 //

@@ -47,7 +47,8 @@ func TestServicesPage(t *testing.T) {
 	}
 }
 
-// TestFailuresOnPages: the pages name the services that can't be updated, since when and why, also those that nobody watches.
+// TestFailuresOnPages: the pages name the services that can't be updated, since when and why, also
+// those that nobody watches.
 func TestFailuresOnPages(t *testing.T) {
 	s := newShop(federation.NewTable(federation.Options{}))
 	f := adminapi.Failure{Where: "service", Since: time.Unix(1e9, 0), Panics: 2, Panic: "boom"}

@@ -39,14 +39,16 @@ type Cluster struct {
 	SecretRefused string   `json:"secretRefused,omitempty"`
 	UsedInstead   string   `json:"usedInstead,omitempty"`
 	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig that is used
-	// Ignored has an entry for each unknown field of the kubeconfig that is used: its line, and its name if that can't be a secret.
+	// Ignored has an entry for each unknown field of the kubeconfig that is used: its line, and its
+	// name if that can't be a secret.
 	Ignored []string `json:"ignored,omitempty"`
 	// Unread has an entry for each annotation of the Secret as it is now that can't be read: why, and what holds in its place.
 	Unread []string `json:"unread,omitempty"`
 	// NewCredentials is why the newest credentials do not work while older ones are in use; empty: they do, or are being tried.
 	NewCredentials string `json:"newCredentials,omitempty"`
-	// Awaited are the kinds of objects, such as servers.policy.linkerd.io, that the newest credentials have to list before
-	// they replace the older ones, since the cluster has such objects.
+	// Awaited are the kinds of objects, such as servers.policy.linkerd.io, that the newest
+	// credentials have to list before they replace the older ones, since the cluster has such
+	// objects.
 	Awaited []string `json:"awaited,omitempty"`
 	ClusterStatus
 }
@@ -167,12 +169,13 @@ type Resource struct {
 	// Trouble is what the API server does that is no failure and yet makes the
 	// resource be requested again and again, once a second at most.
 	Trouble string `json:"trouble,omitempty"`
-	// ThrottledUntil is until when the resource is not requested, since the API server asked for a pause by Retry-After.
+	// ThrottledUntil is until when the resource is not requested, since the API server asked for a
+	// pause by Retry-After.
 	ThrottledUntil time.Time `json:"throttledUntil,omitzero"`
 }
 
-// NeverRead reports whether the kind can't be listed, has never been, and may have objects. The cluster then looks as if
-// it had none of them.
+// NeverRead reports whether the kind can't be listed, has never been, and may have objects. The
+// cluster then looks as if it had none of them.
 func (r *Resource) NeverRead() bool { return !r.Synced && r.Err != "" && r.Failure != Absent }
 
 // Unread describes, for people, that the kind has never been read.

@@ -34,8 +34,8 @@ func supervised(t *testing.T, f func(*Supervisor, *observer.ObservedLogs)) {
 	})
 }
 
-// TestPauses: work that goes on panicking is retried after 1 s, then after twice the pause before, up to 5 min. Once it has
-// succeeded, the pauses begin anew.
+// TestPauses: work that goes on panicking is retried after 1 s, then after twice the pause before,
+// up to 5 min. Once it has succeeded, the pauses begin anew.
 func TestPauses(t *testing.T) {
 	supervised(t, func(s *Supervisor, _ *observer.ObservedLogs) {
 		broken := true

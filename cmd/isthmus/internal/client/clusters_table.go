@@ -147,8 +147,8 @@ func clusterTroubles(c *adminapi.Cluster) []string {
 	return prefixed(c.Cluster, list)
 }
 
-// throttled returns which resources are not requested because the API server asked for a pause, and until when all of them are
-// requested again.
+// throttled returns which resources are not requested because the API server asked for a pause, and
+// until when all of them are requested again.
 func throttled(c *adminapi.Cluster) string {
 	var names []string
 	var until time.Time
