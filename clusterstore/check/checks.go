@@ -40,4 +40,9 @@ const (
 )
 
 // Checks are the names of all checks, in the order of results.
-var Checks = []string{API, ClockSkew, Rights, CRDs, LinkSecrets, LinkSecret, LinkState, Objects, Gateways, LinkExpiry, Anchors, PodNetworks, Conflicts, SliceWriter, Exports, Members, Ports, Addresses, Definitions, Updates}
+var Checks = []string{
+	API, ClockSkew, Rights, CRDs,
+	LinkSecrets, LinkSecret, LinkState, Objects, Gateways, LinkExpiry, Anchors,
+	PodNetworks, Conflicts, SliceWriter, Exports,
+	Members, Ports, Addresses, Definitions, Updates,
+}

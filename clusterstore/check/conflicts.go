@@ -28,14 +28,18 @@ func (s *Seen) checkConflicts(r *report, now time.Time) {
 			continue
 		}
 		r.about(sectionNetworks, Conflicts, x.Address)(Warning,
-			fmt.Sprintf("%s have claimed it for %s: %s; GetProfile answers Unavailable until only one does", x.Claimed, roughly(now.Sub(x.Since)), strings.Join(x.Objects, ", ")),
-			"delete or correct all of these objects but one; the Pods of a node that no longer exists: kubectl delete pod -n NAMESPACE NAME --force")
+			fmt.Sprintf("%s have claimed it for %s: %s; GetProfile answers Unavailable until only one does",
+				x.Claimed, roughly(now.Sub(x.Since)), strings.Join(x.Objects, ", ")),
+			"delete or correct all of these objects but one; "+
+				"the Pods of a node that no longer exists: kubectl delete pod -n NAMESPACE NAME --force")
 	}
 	if more := lasting - maxConflicts + s.MoreConflicts; lasting > maxConflicts {
-		r.about(sectionNetworks, Conflicts, "")(Warning, legible.Count(more, "more address is", "more addresses are")+" claimed by several objects",
+		text := legible.Count(more, "more address is", "more addresses are") + " claimed by several objects"
+		r.about(sectionNetworks, Conflicts, "")(Warning, text,
 			"/debug/clusters lists the oldest conflicts, as addressConflicts")
 	}
 	if lasting == 0 {
-		r.about(sectionNetworks, Conflicts, "")(OK, "no address of this cluster has been claimed by several objects for long", "")
+		r.about(sectionNetworks, Conflicts, "")(OK,
+			"no address of this cluster has been claimed by several objects for long", "")
 	}
 }

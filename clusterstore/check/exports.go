@@ -26,7 +26,8 @@ func NameClashes(links []string) (texts []string) {
 			if len(texts) == mostClashes {
 				return texts
 			}
-			texts = append(texts, fmt.Sprintf("links %s and %s: a Service NAME-%s of %s gets no mirror, because the name NAME-%s belongs to %s",
+			texts = append(texts, fmt.Sprintf("links %s and %s: a Service NAME-%s of %s gets no mirror, "+
+				"because the name NAME-%s belongs to %s",
 				short, long, long[:i-1], short, long, long))
 		}
 	}
@@ -78,7 +79,8 @@ func (s *Seen) checkExports(r *report) {
 		links = append(links, c.Cluster)
 	}
 	for _, text := range NameClashes(links) {
-		add(Warning, text, "link one of the clusters under another name, or do not export such Services by remote-discovery")
+		add(Warning, text,
+			"link one of the clusters under another name, or do not export such Services by remote-discovery")
 	}
 	for _, state := range slices.Sorted(maps.Keys(x.Unwritten)) {
 		add(Warning, fmt.Sprintf("exports that are not written: %s: %s", state, strings.Join(x.Unwritten[state], "; ")),

@@ -109,7 +109,8 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 		add(Warning, "links cluster "+c.Cluster+" insecurely: "+why, "write it anew with the API server's certificate authority")
 	}
 	for _, field := range c.Ignored {
-		add(Warning, "links cluster "+c.Cluster+" by a kubeconfig with "+field+": it is ignored", "remove the field, or correct its spelling and its indentation")
+		add(Warning, "links cluster "+c.Cluster+" by a kubeconfig with "+field+": it is ignored",
+			"remove the field, or correct its spelling and its indentation")
 	}
 	for _, why := range c.Unread {
 		add(Failure, why, "correct the annotation, or remove it: kubectl edit "+secret+"; docs/links.md has what it may be")

@@ -46,9 +46,11 @@ func (l *clusterCheck) checkState() {
 		add(Warning, fmt.Sprintf("it is %s: %s", l.Standing, l.StandingReason), uncordon)
 	}
 	if l.NewCredentials != "" {
-		hint := "undo the last change of its link Secret, or renew the link: isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
+		hint := "undo the last change of its link Secret, or renew the link: " +
+			"isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
 		if len(l.Awaited) > 0 {
-			hint = "let the new credentials list and watch " + strings.Join(l.Awaited, ", ") + ", in that cluster: kubectl apply -f manifests/link/remote-access.yaml; or " + hint +
+			hint = "let the new credentials list and watch " + strings.Join(l.Awaited, ", ") +
+				", in that cluster: kubectl apply -f manifests/link/remote-access.yaml; or " + hint +
 				"; docs/links.md has other ways out"
 		}
 		add(Failure, l.NewCredentials, hint)
@@ -62,7 +64,8 @@ func (l *clusterCheck) checkState() {
 	}
 	for _, x := range l.NeverRead() {
 		if x.Failure != adminapi.Forbidden { // which is for the check of permissions to judge
-			add(Warning, x.Unread(), "see why that cluster's API server can't list them, such as a conversion webhook that does not answer")
+			add(Warning, x.Unread(),
+				"see why that cluster's API server can't list them, such as a conversion webhook that does not answer")
 		}
 	}
 	for _, x := range l.Resources {

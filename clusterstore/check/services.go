@@ -25,7 +25,9 @@ func (s *Seen) checkServices(r *report) {
 		r.checkMembers(x)
 		r.checkAddresses(x)
 		for _, f := range x.Failures {
-			r.ofService(Updates, x.Service, Failure, f.String(), "report this bug with the stack from the log (message \"panic: this is a bug in Isthmus\"); docs/operations.md says what to do meanwhile")
+			r.ofService(Updates, x.Service, Failure, f.String(),
+				"report this bug with the stack from the log (message \"panic: this is a bug in Isthmus\"); "+
+					"docs/operations.md says what to do meanwhile")
 		}
 		for _, problem := range x.Problems {
 			r.ofService(Definitions, x.Service, Warning, problem, "correct the Service's annotations and labels; docs/links.md and docs/preference.md have what they may be")
