@@ -162,7 +162,8 @@ func (c *Cluster) Run(ctx context.Context) {
 func (c *Cluster) untilPanic(part string, f func()) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			c.cfg.Supervisor.Report(panics.Work{Where: panics.Resource, Object: c.cfg.Name.String() + ": " + part}, reason)
+			work := panics.Work{Where: panics.Resource, Object: c.cfg.Name.String() + ": " + part}
+			c.cfg.Supervisor.Report(work, reason)
 			c.group.Fail(fmt.Errorf("%s: Isthmus panicked, because of a bug: %s", part, panics.Text(reason)))
 			c.fail()
 		}

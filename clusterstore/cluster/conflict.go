@@ -45,7 +45,12 @@ type conflict struct {
 func (c *Own) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	all := c.state.own.conflicts.all()
 	for _, x := range all[:min(len(all), maxConflicts)] {
-		list = append(list, adminapi.AddressConflict{Address: x.address(), Claimed: x.claimed, Objects: x.objects, Since: x.since})
+		list = append(list, adminapi.AddressConflict{
+			Address: x.address(),
+			Claimed: x.claimed,
+			Objects: x.objects,
+			Since:   x.since,
+		})
 	}
 	return list, len(all) - len(list)
 }
@@ -132,7 +137,12 @@ func (s *state) markCrowded() {
 func (x *ownIndex) conflictsAt(ip netip.Addr, since time.Time) (list []conflict) {
 	add := func(addr netip.AddrPort, claimed string, objects []string) {
 		slices.Sort(objects)
-		list = append(list, conflict{addr: addr, claimed: claimed, objects: slices.Clone(objects[:min(len(objects), maxClaimants)]), since: since})
+		list = append(list, conflict{
+			addr:    addr,
+			claimed: claimed,
+			objects: slices.Clone(objects[:min(len(objects), maxClaimants)]),
+			since:   since,
+		})
 	}
 	whole := netip.AddrPortFrom(ip, 0)
 	if services := x.services[ip]; len(services) > 0 {

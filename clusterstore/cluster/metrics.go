@@ -90,7 +90,8 @@ var (
 	refusedDesc = desc("isthmus_objects_refused",
 		"Objects of a cluster that are too large, or beyond a bound, to be read. Earlier versions of them stay.", "resource")
 	unreadDesc = desc("isthmus_cluster_kind_unread",
-		"1 while a kind of object of a cluster that is served has never been listed; else there is no such series.", "resource", "reason")
+		"1 while a kind of object of a cluster that is served has never been listed; else there is no such series.",
+		"resource", "reason")
 	driftDesc = desc("isthmus_drift_total",
 		"Objects of which something else was kept than a cluster's API had, and that have been corrected (--relist).", "resource")
 	cacheDescs = newCacheDescs()

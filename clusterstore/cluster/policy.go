@@ -177,7 +177,9 @@ func (s *state) evaluatePolicy(namespace string) (reason string) {
 
 // policyToEvaluate returns a namespace's policy, its Servers if they have changed, and the sets
 // that are to be evaluated. If the namespace has no policy, all are nil.
-func (s *state) policyToEvaluate(namespace string) (p *policy, servers map[string]*serverFacts, found map[*podSet]opaquePorts) {
+func (s *state) policyToEvaluate(namespace string) (
+	p *policy, servers map[string]*serverFacts, found map[*podSet]opaquePorts,
+) {
 	s.lock()
 	defer s.mu.Unlock()
 	if p = s.policies[namespace]; p == nil {
@@ -245,7 +247,8 @@ func (s *state) policyFailed(namespace string, p *policy) {
 	defer s.mu.Unlock()
 	if s.policies[namespace] == p {
 		p.failed = true
-		s.setUnusable("Servers of namespace "+namespace, "Isthmus panics when it evaluates them, which is a bug; it retries, and until then ports stay as opaque as they were")
+		s.setUnusable("Servers of namespace "+namespace, "Isthmus panics when it evaluates them, which is a bug; "+
+			"it retries, and until then ports stay as opaque as they were")
 	}
 }
 
@@ -274,7 +277,8 @@ func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePort
 func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
 	evaluate := func() {
 		if reason := c.state.evaluatePolicy(namespace); reason != "" {
-			c.cfg.Log.Warn("not all Servers of a namespace are used", zap.String("namespace", namespace), zap.String("reason", reason))
+			c.cfg.Log.Warn("not all Servers of a namespace are used",
+				zap.String("namespace", namespace), zap.String("reason", reason))
 		}
 	}
 	work := panics.Work{Where: panics.Policy, Object: c.cfg.Name.String() + ": namespace " + namespace}
@@ -295,11 +299,13 @@ const (
 func (p *policy) excess() (excess, string) {
 	switch {
 	case p.used.cost > maxPolicy:
-		return costly, fmt.Sprintf("the %d that make ports opaque cost %d (each 1, and 1 for each key and value of its selectors), more than %d: "+
+		return costly, fmt.Sprintf("the %d that make ports opaque cost %d "+
+			"(each 1, and 1 for each key and value of its selectors), more than %d: "+
 			"in the order of their names, those from the first that goes beyond it make no port opaque; use fewer Servers or shorter selectors",
 			len(p.servers), p.used.cost, maxPolicy)
 	case p.lacking:
-		return manyOpaque, fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: of further Pods they make no port opaque; "+
+		return manyOpaque, fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: "+
+			"of further Pods they make no port opaque; "+
 			"let Servers select more Pods alike, or name fewer ports", maxRemembered>>20)
 	}
 	return noExcess, ""
