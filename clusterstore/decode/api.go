@@ -136,9 +136,11 @@ func (r *endpoint) get(ctx context.Context, o metav1.ListOptions, accept string)
 	case response.StatusCode != http.StatusOK:
 		err = r.failure(response, contentType)
 	case contentType != wanted && wanted == runtime.ContentTypeProtobuf && contentType == runtime.ContentTypeJSON:
-		err = fmt.Errorf("API server %s answered in JSON, in which objects of Kubernetes' own kinds are not read: API servers answer in protobuf, as was requested; check what is in front of it", r.server())
+		err = fmt.Errorf("API server %s answered in JSON, in which objects of Kubernetes' own kinds are not read: "+
+			"API servers answer in protobuf, as was requested; check what is in front of it", r.server())
 	case contentType != wanted:
-		err = fmt.Errorf("API server %s answered by content of another type than %s: check that the kubeconfig's server is an API server, and what is in front of it", r.server(), wanted)
+		err = fmt.Errorf("API server %s answered by content of another type than %s: "+
+			"check that the kubeconfig's server is an API server, and what is in front of it", r.server(), wanted)
 	}
 	if err != nil {
 		response.Body.Close()

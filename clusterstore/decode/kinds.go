@@ -35,7 +35,8 @@ const (
 	usedSlice     = usedMeta + `
 		addressType
 		endpoints 1000 {
-			addresses 100 100000  conditions { ready terminating }  hostname  nodeName  zone  hints { forZones 8 8000 { name }  forNodes 8 8000 { name } }
+			addresses 100 100000  conditions { ready terminating }  hostname  nodeName  zone
+			hints { forZones 8 8000 { name }  forNodes 8 8000 { name } }
 			` + usedReference + `
 		}
 		ports 20000 { name protocol port }`

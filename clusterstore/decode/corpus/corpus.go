@@ -92,7 +92,8 @@ func (m Maker) Make(o metav1.Object) {
 const UsedMeta = "ObjectMeta.Name ObjectMeta.Namespace ObjectMeta.UID ObjectMeta.ResourceVersion ObjectMeta.CreationTimestamp ObjectMeta.DeletionTimestamp " +
 	"ObjectMeta.Labels ObjectMeta.Annotations ObjectMeta.OwnerReferences.Kind ObjectMeta.OwnerReferences.Name ObjectMeta.OwnerReferences.UID ObjectMeta.ManagedFields "
 
-const usedContainer = "Spec.%[1]s.Name Spec.%[1]s.Ports.Name Spec.%[1]s.Ports.HostPort Spec.%[1]s.Ports.HostIP Spec.%[1]s.Ports.ContainerPort Spec.%[1]s.Ports.Protocol " +
+const usedContainer = "Spec.%[1]s.Name Spec.%[1]s.Ports.Name Spec.%[1]s.Ports.HostPort Spec.%[1]s.Ports.HostIP " +
+	"Spec.%[1]s.Ports.ContainerPort Spec.%[1]s.Ports.Protocol " +
 	"Spec.%[1]s.Env.Name Spec.%[1]s.Env.Value "
 
 // Paths of the fields that are used, by kind.
@@ -102,10 +103,13 @@ var (
 	UsedService = UsedMeta + "Spec.Ports.Name Spec.Ports.Protocol Spec.Ports.Port Spec.Ports.TargetPort Spec.Ports.AppProtocol Spec.Selector Spec.IPFamilies Spec.ClusterIP Spec.ClusterIPs Spec.Type Spec.ExternalIPs " +
 		"Spec.SessionAffinity Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds Spec.InternalTrafficPolicy Spec.TrafficDistribution Status.LoadBalancer.Ingress.IP Status.LoadBalancer.Ingress.Hostname"
 	UsedSlice = UsedMeta + "AddressType Endpoints.Addresses Endpoints.Conditions.Ready Endpoints.Conditions.Terminating Endpoints.Hostname " +
-		"Endpoints.TargetRef.Kind Endpoints.TargetRef.Namespace Endpoints.TargetRef.Name Endpoints.NodeName Endpoints.Zone Endpoints.Hints.ForZones.Name Endpoints.Hints.ForNodes.Name Ports.Name Ports.Protocol Ports.Port"
-	UsedEndpoints = UsedMeta + usedCore("Addresses") + usedCore("NotReadyAddresses") + "Subsets.NotReadyAddresses.NodeName " + "Subsets.Ports.Name Subsets.Ports.Protocol Subsets.Ports.Port"
-	UsedNode      = "ObjectMeta.Name Spec.PodCIDR Spec.PodCIDRs Status.Addresses.Address"
-	UsedSecret    = UsedMeta + "Type Data"
+		"Endpoints.TargetRef.Kind Endpoints.TargetRef.Namespace Endpoints.TargetRef.Name " +
+		"Endpoints.NodeName Endpoints.Zone Endpoints.Hints.ForZones.Name Endpoints.Hints.ForNodes.Name " +
+		"Ports.Name Ports.Protocol Ports.Port"
+	UsedEndpoints = UsedMeta + usedCore("Addresses") + usedCore("NotReadyAddresses") +
+		"Subsets.NotReadyAddresses.NodeName Subsets.Ports.Name Subsets.Ports.Protocol Subsets.Ports.Port"
+	UsedNode   = "ObjectMeta.Name Spec.PodCIDR Spec.PodCIDRs Status.Addresses.Address"
+	UsedSecret = UsedMeta + "Type Data"
 )
 
 func usedCore(list string) string {
