@@ -28,8 +28,10 @@ type Resource struct {
 	report func(error) // may be nil
 	feed   feeder
 	group  *Group
-	lag    *lag          // nil: not measured
-	tried  chan struct{} // closed once listed or, if it is optional, once refused, confirmed to be absent, or over budget
+	lag    *lag // nil: not measured
+	// tried is closed once the resource is listed or, if it is optional, once it is refused,
+	// confirmed to be absent, or over budget.
+	tried chan struct{}
 
 	triedOnce sync.Once // closes tried
 	objects   atomic.Int64
