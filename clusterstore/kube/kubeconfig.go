@@ -102,7 +102,8 @@ func readConfig(file *clientcmdapi.Config) (cfg *rest.Config, warnings []string,
 // an error. No data is an empty kubeconfig. Errors do not quote it.
 func decodeKubeconfig(data []byte) (*clientcmdapi.Config, []string, error) {
 	if len(data) > maxKubeconfig {
-		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d: keep only the cluster, the user and the context that the link needs", len(data), maxKubeconfig)
+		return nil, nil, fmt.Errorf("kubeconfig is too large: %d bytes, more than %d: "+
+			"keep only the cluster, the user and the context that the link needs", len(data), maxKubeconfig)
 	}
 	plain, ignored, err := plainYAML(data)
 	if err != nil {
