@@ -31,7 +31,9 @@ const (
 // Translated is the result of translating a ServiceProfile. It is immutable.
 type Translated struct {
 	Profile *federation.ServiceProfile // nil: it can't be used
-	Problem string                     // why it, or a part of it, can't be used here or by proxies; empty if all of it can
+	// Problem is why the ServiceProfile, or a part of it, can't be used here or by proxies. If all
+	// of it can be used, Problem is empty.
+	Problem string
 }
 
 // Translate translates a ServiceProfile. Equal ones give equal results, and a Problem
