@@ -51,7 +51,16 @@ type Own struct {
 // NewOwn makes the cluster. It does no IO and starts nothing.
 func NewOwn(o OwnOptions) (*Own, error) {
 	s := &Store{
-		opts:    Options{Rules: o.Rules, Table: o.Table, Log: o.Log, Metrics: o.Metrics, Relist: o.Relist, Report: o.Report, Exports: o.Exports, Supervisor: o.Supervisor},
+		opts: Options{
+			Rules:      o.Rules,
+			Table:      o.Table,
+			Log:        o.Log,
+			Metrics:    o.Metrics,
+			Relist:     o.Relist,
+			Report:     o.Report,
+			Exports:    o.Exports,
+			Supervisor: o.Supervisor,
+		},
 		setLink: func(_ federation.ClusterName, l federation.Link) { o.SetLink(l) },
 		settled: make(chan struct{}),
 		starts:  newStarts(),

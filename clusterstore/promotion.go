@@ -169,7 +169,8 @@ func awaitedError(list []awaitedKind) error {
 func (a *awaitedKind) describe() string {
 	switch {
 	case a.now.Failure == adminapi.Forbidden:
-		return fmt.Sprintf("they lack the permission to list and watch %s, of which the cluster has %d", a.kind.name, a.serves)
+		return fmt.Sprintf("they lack the permission to list and watch %s, of which the cluster has %d",
+			a.kind.name, a.serves)
 	case a.now.Err != "":
 		return fmt.Sprintf("they can't list %s, of which the cluster has %d: %s", a.kind.name, a.serves, a.now.Err)
 	}

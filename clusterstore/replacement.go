@@ -25,7 +25,8 @@ func (l *link) noteFailures() {
 		}
 		l.failures++
 		r.replaceAt = now.Add(panics.PauseAfter(l.failures))
-		l.log.Warn("a panic ended the lists and watches of a cluster: a successor is started, and the cache is served until then", zap.Time("at", r.replaceAt))
+		l.log.Warn("a panic ended the lists and watches of a cluster: "+
+			"a successor is started, and the cache is served until then", zap.Time("at", r.replaceAt))
 	}
 }
 

@@ -41,7 +41,9 @@ type runningCluster struct {
 	admit         chan struct{}   // closed once it may finish its first sync
 	awaits        []awaitedKind   // of a successor: what it has to list before
 	betterSince   time.Time       // of a successor: set by noteAdvantage; zero: the serving cluster is as good
-	failed        error           // of a successor: why it can't replace the serving cluster; nil: nothing is known to be wrong
+	// failed is why a successor can't replace the serving cluster. If nothing is known to be
+	// wrong, failed is nil.
+	failed error
 
 	cancel context.CancelFunc
 	began  chan struct{} // closed when it has its turn
