@@ -136,7 +136,8 @@ func clusterTroubles(c *adminapi.Cluster) []string {
 	}
 	for _, r := range c.Resources {
 		for _, text := range []string{r.Err, r.Trouble} {
-			if text != "" && !strings.Contains(c.Reason, text) && !slices.ContainsFunc(list, func(w string) bool { return strings.Contains(w, text) }) {
+			listed := slices.ContainsFunc(list, func(w string) bool { return strings.Contains(w, text) })
+			if text != "" && !strings.Contains(c.Reason, text) && !listed {
 				list = append(list, r.Resource+": "+text)
 			}
 		}
@@ -164,7 +165,8 @@ func throttled(c *adminapi.Cluster) string {
 	if len(names) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("throttled until %s by the API server: %s", until.UTC().Format("15:04:05 UTC"), strings.Join(names, ", "))
+	return fmt.Sprintf("throttled until %s by the API server: %s",
+		until.UTC().Format("15:04:05 UTC"), strings.Join(names, ", "))
 }
 
 func writerTroubles(w *adminapi.SliceWriter) (list []string) {

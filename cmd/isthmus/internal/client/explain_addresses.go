@@ -77,7 +77,8 @@ func verdictColour(verdict string) colour {
 	switch verdict {
 	case served:
 		return green
-	case behindGateway, "tier-not-in-use", "hinted-to-other-nodes", "hinted-to-other-zones", "other-node", "other-instance", "other-address-preferred", "just-changed":
+	case behindGateway, "tier-not-in-use", "hinted-to-other-nodes", "hinted-to-other-zones",
+		"other-node", "other-instance", "other-address-preferred", "just-changed":
 		return plain
 	}
 	return red

@@ -86,7 +86,8 @@ func (s *explainState) headline() string {
 		text += " (federated)"
 	}
 	if len(p.Failures) > 0 && totalOf(p) == 0 {
-		return fmt.Sprintf("%s: not explained, since Isthmus can't update it; this client keeps %s", text, legible.Count(p.Set.Endpoints, "endpoint", "endpoints"))
+		return fmt.Sprintf("%s: not explained, since Isthmus can't update it; this client keeps %s",
+			text, legible.Count(p.Set.Endpoints, "endpoint", "endpoints"))
 	}
 	n, behind := totalOf(p), p.Verdicts[behindGateway]
 	if behind > 0 && !s.address.IsValid() {

@@ -15,10 +15,15 @@ func profileVerb() cli.Verb {
 		Intro:   profileIntro,
 		Ending:  profileEnding,
 	}, session[pb.DestinationProfile]{state: &profile{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
-		codes.InvalidArgument:    "This authority can never work: it is neither an IP address nor a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
-		codes.FailedPrecondition: "Several objects claim this address. Only gateways of older versions end the stream so. A proxy does not ask again.",
-		codes.Unavailable:        "several objects claim this address (isthmus check names them if they do so for long)",
-		codes.NotFound:           "There is no such Service in the gateway's cluster, or none of its endpoints has that hostname. A proxy asks again, with a backoff.",
+		codes.InvalidArgument: "This authority can never work: " +
+			"it is neither an IP address nor a service name of the gateway's cluster domain, " +
+			"or it names an ExternalName service. A proxy does not ask again.",
+		codes.FailedPrecondition: "Several objects claim this address. " +
+			"Only gateways of older versions end the stream so. A proxy does not ask again.",
+		codes.Unavailable: "several objects claim this address " +
+			"(isthmus check names them if they do so for long)",
+		codes.NotFound: "There is no such Service in the gateway's cluster, " +
+			"or none of its endpoints has that hostname. A proxy asks again, with a backoff.",
 	}})
 }
 
