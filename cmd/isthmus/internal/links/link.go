@@ -68,7 +68,9 @@ func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
 
 func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.server, "server", "", "`URL` of the cluster's API server as the gateway reaches it. Without it: that of the link as it is, or else that of --context.")
-	s.Func("tls-server-name", "`NAME` that the certificate of that server is checked for, in place of the URL's host. Without it: likewise, also with --server. '': the URL's host.", func(name string) error {
+	const tlsServerNameUsage = "`NAME` that the certificate of that server is checked for, " +
+		"in place of the URL's host. Without it: likewise, also with --server. '': the URL's host."
+	s.Func("tls-server-name", tlsServerNameUsage, func(name string) error {
 		o.tlsServerName = &name
 		return nil
 	})
@@ -118,7 +120,8 @@ func (o *linkOptions) check(p cli.Process) (err error) {
 		}
 	}
 	if name := o.tlsServerName; name != nil && *name != "" && !serverName(*name) {
-		return cli.Usagef("--tls-server-name is %q: give the DNS name or the IP address in the server's certificate", *name)
+		return cli.Usagef("--tls-server-name is %q: "+
+			"give the DNS name or the IP address in the server's certificate", *name)
 	}
 	if err := clusterstore.CheckNetwork(o.network); err != nil {
 		return cli.Usagef("--network: %w", err)

@@ -112,7 +112,8 @@ func normalized(server string) string {
 	if u.Scheme == "http" {
 		port = "80"
 	}
-	return net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port)) + strings.TrimRight(u.EscapedPath(), "/")
+	host := net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port))
+	return host + strings.TrimRight(u.EscapedPath(), "/")
 }
 
 // content is what "isthmus link" decides of a link Secret.
