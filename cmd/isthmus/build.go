@@ -106,7 +106,16 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	g.server = api.GRPC(g.traces.options()...)
 	g.shutdown = newShutdown(o, api, g.server, log)
 	shown := &pages{
-		self: o.self(g.ready.Load), domain: o.domain, table: table, here: here, links: store, streams: api, events: reports.events, writer: writer, exporter: exporter, failures: supervisor.Failures,
+		self:     o.self(g.ready.Load),
+		domain:   o.domain,
+		table:    table,
+		here:     here,
+		links:    store,
+		streams:  api,
+		events:   reports.events,
+		writer:   writer,
+		exporter: exporter,
+		failures: supervisor.Failures,
 	}
 	g.admin = &admin{
 		ready: g.ready.Load, pages: shown.handlers(),

@@ -93,7 +93,8 @@ func (p *pages) ofAddress(ip netip.Addr, port string) (string, error) {
 	case owner.Service != nil:
 		return p.withPort(*owner.Service, "", port)
 	case owner.Claimed != "":
-		return "", fmt.Errorf("several objects of the gateway's cluster claim %v: %s: clients that dial it wait until only one has it. "+
+		return "", fmt.Errorf("several objects of the gateway's cluster claim %v: %s: "+
+			"clients that dial it wait until only one has it. "+
 			"isthmus check names these objects if the conflict lasts", ip, printable(owner.Claimed))
 	case owner.Name != "":
 		return "", fmt.Errorf("%v belongs to %s of the gateway's cluster, not to a Service: clients that dial it connect straight to it. "+

@@ -9,13 +9,27 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-func newExplainPage(x *grpcapi.Explanation, clusters map[federation.ClusterName]cluster.Status, problems []string, failures []adminapi.Failure) adminapi.Explanation {
+func newExplainPage(
+	x *grpcapi.Explanation,
+	clusters map[federation.ClusterName]cluster.Status,
+	problems []string,
+	failures []adminapi.Failure,
+) adminapi.Explanation {
 	d := x.Definition
 	page := adminapi.Explanation{
 		Authority: printable(x.Authority),
 		Client:    adminapi.Client{Namespace: printable(x.Namespace), Node: printable(x.Client.Node), Zone: printable(x.Client.Zone), Instance: printable(x.Client.Instance)},
-		Defined:   d != nil, Federated: d != nil && d.Federated, Imported: d != nil && d.Imported, Problems: printables(problems), Failures: failures,
-		Set:     adminapi.Set{Version: x.Set.Version, Endpoints: len(x.Set.Endpoints), Complete: x.Set.Complete, Changed: x.Set.Changed},
+		Defined:   d != nil,
+		Federated: d != nil && d.Federated,
+		Imported:  d != nil && d.Imported,
+		Problems:  printables(problems),
+		Failures:  failures,
+		Set: adminapi.Set{
+			Version:   x.Set.Version,
+			Endpoints: len(x.Set.Endpoints),
+			Complete:  x.Set.Complete,
+			Changed:   x.Set.Changed,
+		},
 		Members: []adminapi.ExplainedMember{}, Verdicts: make(map[string]int), More: x.More,
 		Held: append([]adminapi.HeldView{}, x.Held...), MoreHeld: x.MoreHeld,
 	}

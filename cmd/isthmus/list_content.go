@@ -60,7 +60,9 @@ func (p *pages) shownClusters() []adminapi.Cluster {
 			g.Name, g.Identity, g.Reason = shown(g.Name), shown(g.Identity), shown(g.Reason)
 		}
 		c.Resources, c.Memory, c.API, c.ObjectWarnings, c.GatewayProblems = nil, adminapi.Memory{}, nil, nil, nil
-		c.Insecure, c.Ignored, c.Unread, c.SecretRefused, c.NewCredentials = nil, nil, nil, "", "" // Reason and Warnings have them
+		// Reason and Warnings have what these fields say.
+		c.Insecure, c.Ignored, c.Unread = nil, nil, nil
+		c.SecretRefused, c.NewCredentials = "", ""
 	}
 	return list
 }

@@ -27,7 +27,11 @@ func (p *pages) services(views []grpcapi.ViewStatus) []*service {
 	all := make(map[federation.ServiceID]*service)
 	of := func(id federation.ServiceID) *service {
 		if all[id] == nil {
-			all[id] = &service{id: id, Service: adminapi.Service{Service: strings.TrimPrefix(id.String(), "/"), Members: []adminapi.Member{}, Ports: []adminapi.Port{}}}
+			all[id] = &service{id: id, Service: adminapi.Service{
+				Service: strings.TrimPrefix(id.String(), "/"),
+				Members: []adminapi.Member{},
+				Ports:   []adminapi.Port{},
+			}}
 		}
 		return all[id]
 	}
