@@ -4,14 +4,16 @@ import "time"
 
 // Explanation is /debug/explain: what becomes of each address of a service for one client.
 type Explanation struct {
-	Authority  string             `json:"authority"` // of the service, with the port
-	Client     Client             `json:"client"`
-	Defined    bool               `json:"defined"` // the own cluster has such a Service
-	Federated  bool               `json:"federated"`
-	Imported   bool               `json:"imported,omitempty"` // it is the Service of a ServiceImport
-	Problems   []string           `json:"problems"`           // of the Service's annotations and labels
-	Failures   []Failure          `json:"failures,omitempty"` // why Isthmus can't update it; addresses are not explained then
-	Refused    string             `json:"refused,omitempty"`  // how a new stream would be refused; empty: it would be served
+	Authority string   `json:"authority"` // of the service, with the port
+	Client    Client   `json:"client"`
+	Defined   bool     `json:"defined"` // the own cluster has such a Service
+	Federated bool     `json:"federated"`
+	Imported  bool     `json:"imported,omitempty"` // it is the Service of a ServiceImport
+	Problems  []string `json:"problems"`           // of the Service's annotations and labels
+	// Failures is why Isthmus can't update the service. If there are any, no address is explained.
+	Failures []Failure `json:"failures,omitempty"`
+	// Refused is how a new stream would be refused. If a new stream would be served, it is empty.
+	Refused    string             `json:"refused,omitempty"`
 	Set        Set                `json:"set"`
 	Preference *Preference        `json:"preference,omitempty"`
 	Tiers      *Clients           `json:"tiers,omitempty"` // that the client uses, if it does not simply get everything

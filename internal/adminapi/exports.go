@@ -50,13 +50,15 @@ type ExportsSummary struct {
 
 // Export is a Service that a cluster exports, or did, as one kind of object.
 type Export struct {
-	Cluster string    `json:"cluster"`
-	Export  string    `json:"export"`           // its name, in its cluster
-	Kind    string    `json:"kind"`             // mirror, federated, or import: a ServiceImport with its Service
-	Object  string    `json:"object"`           // the Service that it is written as, or would be; of a headless ServiceImport, the ServiceImport
-	State   string    `json:"state"`            // one of those that docs/exports.md lists
-	Detail  string    `json:"detail,omitempty"` // in words
-	Until   time.Time `json:"until,omitzero"`   // when the state ends by itself; zero: never
+	Cluster string `json:"cluster"`
+	Export  string `json:"export"` // its name, in its cluster
+	Kind    string `json:"kind"`   // mirror, federated, or import: a ServiceImport with its Service
+	// Object is the Service that the export is written as, or would be. For a headless
+	// ServiceImport, it is the ServiceImport.
+	Object string    `json:"object"`
+	State  string    `json:"state"`            // one of those that docs/exports.md lists
+	Detail string    `json:"detail,omitempty"` // in words
+	Until  time.Time `json:"until,omitzero"`   // when the state ends by itself; zero: never
 }
 
 // States of an Export besides those that the plan of what is to be written has.

@@ -21,6 +21,7 @@ func (f Failure) String() string {
 	if f.Panics != 1 {
 		times = fmt.Sprintf("%d times", f.Panics)
 	}
-	return fmt.Sprintf("Isthmus can't update it, because of a bug: it has panicked %s since %s (%s: %s); clients keep what they were sent before",
+	return fmt.Sprintf("Isthmus can't update it, because of a bug: it has panicked %s since %s (%s: %s); "+
+		"clients keep what they were sent before",
 		times, f.Since.UTC().Format(time.RFC3339), f.Where, f.Panic)
 }

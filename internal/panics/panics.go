@@ -87,8 +87,11 @@ type failure struct {
 // New returns a Supervisor. It starts nothing.
 func New(log *zap.Logger) *Supervisor {
 	s := &Supervisor{
-		log:      log,
-		count:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "isthmus_panics_total", Help: "Panics that Isthmus has recovered from, by the kind of work."}, []string{"where"}),
+		log: log,
+		count: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "isthmus_panics_total",
+			Help: "Panics that Isthmus has recovered from, by the kind of work.",
+		}, []string{"where"}),
 		wake:     make(chan struct{}, 1),
 		failures: make(map[Work]*failure),
 		logged:   make(map[uint64]time.Time),
@@ -248,7 +251,8 @@ func (s *Supervisor) succeeded(w Work, before uint64) {
 	}
 	delete(s.failures, w)
 	s.failing.Store(int64(len(s.failures)))
-	s.log.Info("work that has panicked succeeds again", zap.String("where", string(w.Where)), zap.Stringer("service", w.Service),
+	s.log.Info("work that has panicked succeeds again",
+		zap.String("where", string(w.Where)), zap.Stringer("service", w.Service),
 		zap.Int("panics", f.Panics), zap.Time("since", f.Since))
 }
 
@@ -311,7 +315,8 @@ func (s *Supervisor) Failures() []Failure {
 		list = append(list, Failure{w, f.Failure})
 	}
 	slices.SortFunc(list, func(a, b Failure) int {
-		return cmp.Or(cmp.Compare(a.Service.Namespace, b.Service.Namespace), cmp.Compare(a.Service.Name, b.Service.Name),
+		return cmp.Or(
+			cmp.Compare(a.Service.Namespace, b.Service.Namespace), cmp.Compare(a.Service.Name, b.Service.Name),
 			cmp.Compare(a.Work.Where, b.Work.Where), cmp.Compare(a.Object, b.Object))
 	})
 	return list
