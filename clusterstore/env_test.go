@@ -208,8 +208,10 @@ func (e *env) create(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 	}
 	addr := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(e.made) + 1)})
 	c := &scripted{
-		rest: from, cfg: cfg, listed: make(chan struct{}), synced: make(chan struct{}), running: make(chan struct{}), stopped: make(chan struct{}),
-		endpoint: &federation.Endpoint{Addr: netip.AddrPortFrom(addr, 80), Cluster: cfg.Name}, listedAt: e.listedAt, syncAt: e.syncAt,
+		rest: from, cfg: cfg, listed: make(chan struct{}), synced: make(chan struct{}),
+		running: make(chan struct{}), stopped: make(chan struct{}),
+		endpoint: &federation.Endpoint{Addr: netip.AddrPortFrom(addr, 80), Cluster: cfg.Name},
+		listedAt: e.listedAt, syncAt: e.syncAt,
 	}
 	e.made = append(e.made, c)
 	return c, nil

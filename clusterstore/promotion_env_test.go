@@ -48,12 +48,15 @@ func newServedAPI() *servedAPI {
 			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
 		}},
 		"endpointslices": {&discoveryv1.EndpointSlice{
-			ObjectMeta:  metav1.ObjectMeta{Namespace: "shop", Name: "web-1", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-1",
+				Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
 			AddressType: discoveryv1.AddressTypeIPv4,
 			Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080))}},
 			Endpoints: []discoveryv1.Endpoint{
-				{Addresses: []string{"10.1.0.1"}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1-a"}},
-				{Addresses: []string{"10.1.0.2"}, TargetRef: &corev1.ObjectReference{Kind: "ExternalWorkload", Namespace: "shop", Name: "vm"}},
+				{Addresses: []string{"10.1.0.1"},
+					TargetRef: &corev1.ObjectReference{Kind: "Pod", Namespace: "shop", Name: "web-1-a"}},
+				{Addresses: []string{"10.1.0.2"},
+					TargetRef: &corev1.ObjectReference{Kind: "ExternalWorkload", Namespace: "shop", Name: "vm"}},
 			},
 		}},
 		"pods": {&corev1.Pod{
@@ -75,7 +78,8 @@ func newServedAPI() *servedAPI {
 			},
 		}},
 		"replicasets": {&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: "web-1", OwnerReferences: []metav1.OwnerReference{{Kind: "Deployment", Name: "web"}},
+			Namespace: "shop", Name: "web-1",
+			OwnerReferences: []metav1.OwnerReference{{Kind: "Deployment", Name: "web"}},
 		}}},
 		"nodes": {&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
 			Name: "node", Labels: map[string]string{"topology.kubernetes.io/region": "north"},

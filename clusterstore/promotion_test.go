@@ -140,7 +140,11 @@ func TestStart(t *testing.T) {
 		}
 		t.Run(resource+"/refused", func(t *testing.T) {
 			began := time.Now()
-			onServedAPI(t, func(r *rotating) { began = time.Now(); r.api.answer("* "+resource, errRefused) }, func(r *rotating) {
+			prepare := func(r *rotating) {
+				began = time.Now()
+				r.api.answer("* "+resource, errRefused)
+			}
+			onServedAPI(t, prepare, func(r *rotating) {
 				r.saw(partly)
 				if took := r.store.Status()[0].Since.Sub(began); took > time.Second {
 					t.Errorf("ready after %v", took)
@@ -167,17 +171,25 @@ func TestKindsGivenUp(t *testing.T) {
 		waits  time.Duration // how long the old credentials stay in use at least
 		within time.Duration // after that the new ones are
 	}{
-		"the kind is absent":       {err: errNoKind, within: time.Second},
-		"another cluster":          {err: errRefused, before: func(r *rotating) { r.put(named("t1", "one")) }, secret: named("t2", "two"), within: time.Second},
-		"the same cluster":         {err: errRefused, before: func(r *rotating) { r.put(named("t1", "one")) }, secret: named("t2", "one"), waits: time.Hour},
+		"the kind is absent": {err: errNoKind, within: time.Second},
+		"another cluster": {err: errRefused, before: func(r *rotating) { r.put(named("t1", "one")) },
+			secret: named("t2", "two"), within: time.Second},
+		"the same cluster": {err: errRefused, before: func(r *rotating) { r.put(named("t1", "one")) },
+			secret: named("t2", "one"), waits: time.Hour},
 		"one cluster is not named": {err: errRefused, secret: named("t2", "two"), waits: time.Hour},
-		"the old ones are revoked": {err: errRefused, after: func(r *rotating) { r.api.answer("t1 *", errRevoked); r.api.cut() }, waits: lastingTime, within: 10 * time.Second},
-		"the old ones may not list it either": {err: errRefused, after: func(r *rotating) { r.api.answer("t1 "+kind, errRefused); r.api.cut() },
+		"the old ones are revoked": {err: errRefused,
+			after: func(r *rotating) { r.api.answer("t1 *", errRevoked); r.api.cut() },
+			waits: lastingTime, within: 10 * time.Second},
+		"the old ones may not list it either": {err: errRefused,
+			after: func(r *rotating) { r.api.answer("t1 "+kind, errRefused); r.api.cut() },
 			waits: lastingTime, within: optionalTime},
-		"the cluster is stale for a minute": {err: errRefused, after: func(r *rotating) { r.api.answer("t1 *", errNoServer); r.api.cut() },
+		"the cluster is stale for a minute": {err: errRefused,
+			after: func(r *rotating) { r.api.answer("t1 *", errNoServer); r.api.cut() },
 			waits: time.Minute, within: 10 * time.Second},
-		"the cluster is stale, and the new ones do not work": {err: errRefused, after: func(r *rotating) { r.api.answer("* *", errNoServer); r.api.cut() }, waits: time.Hour},
-		"another kind is refused":                            {err: errRefused, after: func(r *rotating) { r.api.answer("t1 servers", errRefused); r.api.cut() }, waits: time.Hour},
+		"the cluster is stale, and the new ones do not work": {err: errRefused,
+			after: func(r *rotating) { r.api.answer("* *", errNoServer); r.api.cut() }, waits: time.Hour},
+		"another kind is refused": {err: errRefused,
+			after: func(r *rotating) { r.api.answer("t1 servers", errRefused); r.api.cut() }, waits: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onServedAPI(t, nil, func(r *rotating) {
@@ -377,13 +389,15 @@ func TestRotationWithoutRoom(t *testing.T) {
 		r.store.opts.Memory = pool
 		for i := range 500 {
 			r.api.objects["externalworkloads"] = append(r.api.objects["externalworkloads"], &crd.ExternalWorkload{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "more", Name: fmt.Sprintf("vm-%d", i), Labels: map[string]string{"x": strings.Repeat("x", 1000) + fmt.Sprint(i)}},
+				ObjectMeta: metav1.ObjectMeta{Namespace: "more", Name: fmt.Sprintf("vm-%d", i),
+					Labels: map[string]string{"x": strings.Repeat("x", 1000) + fmt.Sprint(i)}},
 			})
 		}
 	}
 	var used int64
 	onServedAPI(t, prepare, func(r *rotating) { used = r.store.Status()[0].Memory.Used })
-	pool = budget.NewPool(budget.Limits{Cluster: 1 << 30, All: used * 10 / 6}) // one fits, a second one beside it does not
+	// One cluster fits into the pool. A second one beside it does not.
+	pool = budget.NewPool(budget.Limits{Cluster: 1 << 30, All: used * 10 / 6})
 	onServedAPI(t, prepare, func(r *rotating) {
 		r.saw(wholeCluster)
 		r.rotate("t2")
@@ -413,6 +427,7 @@ func TestRotationAgain(t *testing.T) {
 		r.status("s east ready !new credentials are being tried; the old ones are in use")
 		r.pass(30 * time.Second)
 		r.status("s east ready !new credentials do not work, the old ones are in use: they can't list servers.policy.linkerd.io, of which the cluster has 1: …")
-		r.logged("new credentials do not work; the old ones stay in use", "new credentials do not work; the old ones stay in use")
+		r.logged("new credentials do not work; the old ones stay in use",
+			"new credentials do not work; the old ones stay in use")
 	})
 }

@@ -115,7 +115,8 @@ func TestRotationFailsAgain(t *testing.T) {
 		second.recover()
 		e.served(e.sync(2))
 		e.status("s east ready")
-		e.logged("cluster linked", "cluster ready", "new credentials do not work…", "new credentials do not work…", "credentials rotated")
+		e.logged("cluster linked", "cluster ready", "new credentials do not work…",
+			"new credentials do not work…", "credentials rotated")
 	}, secret("s", "east", "t1", 0))
 }
 

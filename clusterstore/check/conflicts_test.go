@@ -32,7 +32,8 @@ func TestConflicts(t *testing.T) {
 		"brief": {[]adminapi.AddressConflict{conflict(1, conflictLasts/2)}, 0, 0, "", ""},
 		"one lasts": {[]adminapi.AddressConflict{conflict(1, 5*time.Minute), conflict(2, time.Second)}, 0, 1,
 			"warning address-conflicts 10.0.0.1: 2 Pods with IP 10.0.0.1 have claimed it for 5 minutes: Pod a/x, Pod b/y; GetProfile answers Unavailable until only one does", ""},
-		"many": {many, 100, maxConflicts + 1, "warning address-conflicts : 104 more addresses are claimed by several objects", "10.0.0.9"},
+		"many": {many, 100, maxConflicts + 1,
+			"warning address-conflicts : 104 more addresses are claimed by several objects", "10.0.0.9"},
 	} {
 		seen := goodSeen()
 		seen.Conflicts, seen.MoreConflicts = x.conflicts, x.more

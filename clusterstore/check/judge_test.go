@@ -85,11 +85,14 @@ func TestJudge(t *testing.T) {
 			east.NewCredentials, east.Awaited = "they lack the permission", []string{"servers.policy.linkerd.io"}
 		}, []string{"failure link-state east: they lack the permission"}},
 		"a kind that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
-			east.Resources = append(east.Resources, adminapi.Resource{Resource: "servers", Err: "webhook", Failure: adminapi.Failing})
+			east.Resources = append(east.Resources,
+				adminapi.Resource{Resource: "servers", Err: "webhook", Failure: adminapi.Failing})
 		}, []string{"warning objects east: servers have never been read, so the cluster looks as if it had none: webhook"}},
 		"a kind that is refused or absent, or was read": {func(own, east *adminapi.Cluster, _ *Seen) {
-			east.Resources = append(east.Resources, adminapi.Resource{Resource: "nodes", Err: "no RBAC", Failure: adminapi.Forbidden},
-				adminapi.Resource{Resource: "servers", Err: "gone", Failure: adminapi.Absent}, adminapi.Resource{Resource: "jobs", Err: "gone", Failure: adminapi.Failing, Synced: true})
+			east.Resources = append(east.Resources,
+				adminapi.Resource{Resource: "nodes", Err: "no RBAC", Failure: adminapi.Forbidden},
+				adminapi.Resource{Resource: "servers", Err: "gone", Failure: adminapi.Absent},
+				adminapi.Resource{Resource: "jobs", Err: "gone", Failure: adminapi.Failing, Synced: true})
 		}, nil},
 		"what is not read yet": {func(_, east *adminapi.Cluster, _ *Seen) { east.API.Anchors, east.API.Networks = nil, nil },
 			[]string{"unchecked trust-anchors east: not read yet", "unchecked pod-networks east: not read yet"}},

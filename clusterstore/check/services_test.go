@@ -49,7 +49,10 @@ func TestServiceChecks(t *testing.T) {
 			[]string{"warning ports shop/web: shop/web of cluster east has no port 80 (http is 8080 there), 81: clients of that port are sent to that port of its Pods"}},
 		"a preference": {preferring, nil, []string{"warning definitions shop/web: annotation isthmus.io/prefer: no cluster esat is linked"}},
 		"a problem":    {adminapi.Service{Service: "shop/odd", Problems: []string{"bad"}}, nil, []string{"warning definitions shop/odd: bad"}},
-		"a panic": {adminapi.Service{Service: "shop/odd", Failures: []adminapi.Failure{{Where: "service", Since: time.Unix(0, 0), Panics: 2, Panic: "boom"}}}, nil, []string{
+		"a panic": {adminapi.Service{
+			Service:  "shop/odd",
+			Failures: []adminapi.Failure{{Where: "service", Since: time.Unix(0, 0), Panics: 2, Panic: "boom"}},
+		}, nil, []string{
 			"failure updates shop/odd: Isthmus can't update it, because of a bug: it has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); clients keep what they were sent before"}},
 		"addresses": {twice, nil, []string{"warning addresses shop/web: port 80: another member too offers 2 addresses of shop/web of cluster north"}},
 		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},

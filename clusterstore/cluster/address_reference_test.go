@@ -34,7 +34,9 @@ func drawPlaced(t *rapid.T, resource string) (string, metav1.Object) {
 		}
 		onHost(rapid.SampledFrom(askedIPs).Draw(t, "host"))(o)
 		for i := range o.Spec.Containers[0].Ports {
-			o.Spec.Containers[0].Ports[i].HostIP = rapid.SampledFrom([]string{"", "", "0.0.0.0", "::", "127.0.0.1", "10.0.0.1", "10.0.0.2", "fd00::1"}).Draw(t, "hostIP")
+			o.Spec.Containers[0].Ports[i].HostIP = rapid.SampledFrom([]string{
+				"", "", "0.0.0.0", "::", "127.0.0.1", "10.0.0.1", "10.0.0.2", "fd00::1",
+			}).Draw(t, "hostIP")
 		}
 		phase(rapid.SampledFrom([]corev1.PodPhase{"Running", "Running", "Running", "Pending", "Failed", "Succeeded", ""}).Draw(t, "phase"))(o)
 		o.Spec.HostNetwork = rapid.IntRange(0, 5).Draw(t, "hostNetwork") == 0

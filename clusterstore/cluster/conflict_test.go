@@ -30,11 +30,14 @@ func conflictLines(c *Own) (lines []string) {
 // too, and for as long as the conflict lasts.
 func TestConflicts(t *testing.T) {
 	objects := []metav1.Object{
-		aPod("a", at("10.0.0.1", "fd00::1")), aPod("b", at("10.0.0.1")), aPod("c", at("fd00::1", "10.0.0.1")), aPod("d", at("10.0.0.1")),
-		aPod("e", at("10.0.0.5"), onHost("10.0.9.1"), namedPort("", 80, 7777), namedPort("", 81, 7778)), aPod("f", at("10.0.0.6"), onHost("10.0.9.1"), namedPort("", 80, 7777)),
+		aPod("a", at("10.0.0.1", "fd00::1")), aPod("b", at("10.0.0.1")), aPod("c", at("fd00::1", "10.0.0.1")),
+		aPod("d", at("10.0.0.1")),
+		aPod("e", at("10.0.0.5"), onHost("10.0.9.1"), namedPort("", 80, 7777), namedPort("", 81, 7778)),
+		aPod("f", at("10.0.0.6"), onHost("10.0.9.1"), namedPort("", 80, 7777)),
 		aPod("g", at("10.0.0.7"), onHost("10.0.9.1"), boundPort(80, 7778, "10.0.9.2")),
 		clusterIP(aService("x"), "10.1.0.1"), clusterIP(aService("y"), "10.1.0.1"),
-		workloadAt(aWorkload("v", "http=80", "other=81"), "10.0.8.1"), workloadAt(aWorkload("w", "http=80"), "10.0.8.1"),
+		workloadAt(aWorkload("v", "http=80", "other=81"), "10.0.8.1"),
+		workloadAt(aWorkload("w", "http=80"), "10.0.8.1"),
 	}
 	want := []string{
 		`10.0.0.1: 4 Pods with IP 10.0.0.1 ["Pod ns/a" "Pod ns/b" "Pod ns/c"]`,

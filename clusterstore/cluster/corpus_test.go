@@ -170,7 +170,8 @@ func spicePod(m corpus.Maker, o *corev1.Pod) {
 	o.Annotations = map[string]string{opaqueAnnotation: "25,http", skipAnnotation: "4222"}
 	o.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1", UID: "x"}}
 	proxy := corev1.Container{Name: proxyContainer, Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: int32(m.IntN(1000)), HostPort: int32(m.IntN(100)), Protocol: "TCP"}}}
-	proxy.Ports = append(proxy.Ports, corev1.ContainerPort{Name: "dns", ContainerPort: 53, HostPort: 53, Protocol: "UDP"})
+	proxy.Ports = append(proxy.Ports,
+		corev1.ContainerPort{Name: "dns", ContainerPort: 53, HostPort: 53, Protocol: "UDP"})
 	for _, name := range []string{inboundListenEnv, "OTHER", adminListenEnv, controlListenEnv} {
 		proxy.Env = append(proxy.Env, corev1.EnvVar{Name: name, Value: fmt.Sprint("0.0.0.0:", 4000+m.IntN(1000))})
 	}
@@ -198,12 +199,16 @@ func spiceSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {
 		o.Labels = map[string]string{discoveryv1.LabelServiceName: "web", mirrorClusterLabel: "east"}
 		o.Annotations = map[string]string{gatewayIdentityAnnotation: "id", remoteNameAnnotation: "name"}
 	}
-	o.Ports = append(o.Ports, discoveryv1.EndpointPort{Name: new("dns"), Port: new(int32(53)), Protocol: new(corev1.ProtocolUDP)})
+	o.Ports = append(o.Ports,
+		discoveryv1.EndpointPort{Name: new("dns"), Port: new(int32(53)), Protocol: new(corev1.ProtocolUDP)})
 	for i := range 4 {
 		o.Endpoints = append(o.Endpoints, discoveryv1.Endpoint{
 			Addresses: []string{fmt.Sprint("10.0.1.", m.IntN(256))}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("web-", i)},
 			Conditions: discoveryv1.EndpointConditions{Ready: new(i%2 == 0)}, NodeName: new("n1"), Hostname: new(fmt.Sprint("web-", i)), Zone: new("z1"),
-			Hints: &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: "z1"}, {Name: "z2"}}, ForNodes: []discoveryv1.ForNode{{Name: "n1"}}},
+			Hints: &discoveryv1.EndpointHints{
+				ForZones: []discoveryv1.ForZone{{Name: "z1"}, {Name: "z2"}},
+				ForNodes: []discoveryv1.ForNode{{Name: "n1"}},
+			},
 		})
 	}
 	o.OwnerReferences = append([]metav1.OwnerReference{{Kind: "Service", Name: "web"}}, o.OwnerReferences...)
@@ -211,8 +216,14 @@ func spiceSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {
 
 func spiceEndpoints(m corpus.Maker, o *coreEndpoints) {
 	address := corev1.EndpointAddress{IP: fmt.Sprint("10.0.1.", m.IntN(256)), NodeName: new("n1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web-1"}}
-	o.Subsets = append(o.Subsets, coreEndpointSubset{Addresses: []corev1.EndpointAddress{address}, NotReadyAddresses: []corev1.EndpointAddress{address},
-		Ports: []corev1.EndpointPort{{Name: "dns", Port: 53, Protocol: "UDP"}, {Name: "dns", Port: 54, Protocol: "TCP"}}})
+	o.Subsets = append(o.Subsets, coreEndpointSubset{
+		Addresses:         []corev1.EndpointAddress{address},
+		NotReadyAddresses: []corev1.EndpointAddress{address},
+		Ports: []corev1.EndpointPort{
+			{Name: "dns", Port: 53, Protocol: "UDP"},
+			{Name: "dns", Port: 54, Protocol: "TCP"},
+		},
+	})
 }
 
 // sameAnswer is an API server that has the same answer to every request.

@@ -113,7 +113,8 @@ func TestNodeHintsAreLocal(t *testing.T) {
 		"linked": {nil, &federation.Hints{ForZones: []string{"z1"}}},
 	} {
 		w := newWorld(t, c.change)
-		w.put(aService("web", "http=80"), aSlice("s", "web", "http=8080", "10.0.0.1 hint=z1 nodehint=n2+n1+n2", "10.0.0.2 nodehint=n1", "10.0.0.3"))
+		w.put(aService("web", "http=80"),
+			aSlice("s", "web", "http=8080", "10.0.0.1 hint=z1 nodehint=n2+n1+n2", "10.0.0.2 nodehint=n1", "10.0.0.3"))
 		list := w.read("web", 80).Slices[0].Endpoints
 		if got := list[0].Hints; !got.Equal(c.want) {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

@@ -12,7 +12,8 @@ import (
 // boundPort gives the Pod's first container a port with a host port that is bound to an address.
 func boundPort(port, hostPort int32, hostIP string) func(*corev1.Pod) {
 	return func(o *corev1.Pod) {
-		o.Spec.Containers[0].Ports = append(o.Spec.Containers[0].Ports, corev1.ContainerPort{ContainerPort: port, HostPort: hostPort, HostIP: hostIP})
+		o.Spec.Containers[0].Ports = append(o.Spec.Containers[0].Ports,
+			corev1.ContainerPort{ContainerPort: port, HostPort: hostPort, HostIP: hostIP})
 	}
 }
 
@@ -27,21 +28,24 @@ func TestHostPortRules(t *testing.T) {
 		server string // port of a Server
 		want   string
 	}{
-		"no rule":                          {nil, "", meshedDescribed},
-		"opaque container port":            {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "8080")}, "", opaque},
-		"opaque host port":                 {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "7777")}, "", opaque},
-		"opaque by name":                   {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "web")}, "", opaque},
-		"another opaque port":              {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "25")}, "", meshedDescribed},
-		"skipped container port":           {[]func(*corev1.Pod){podAnnotation(skipAnnotation, "8000-8100")}, "", skip},
-		"skipped host port":                {[]func(*corev1.Pod){podAnnotation(skipAnnotation, "7777")}, "", skip},
-		"a Server of the container port":   {nil, "8080", opaque},
-		"a Server of the name":             {nil, "web", opaque},
-		"a Server of another port":         {nil, "4143", meshedDescribed},
-		"the proxy's admin port behind it": {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "4191"), func(o *corev1.Pod) { o.Spec.Containers[0].Ports[0].ContainerPort = 4191 }}, "", opaque},
+		"no rule":               {nil, "", meshedDescribed},
+		"opaque container port": {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "8080")}, "", opaque},
+		"opaque host port":      {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "7777")}, "", opaque},
+		"opaque by name":        {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "web")}, "", opaque},
+		"another opaque port": {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "25")}, "",
+			meshedDescribed},
+		"skipped container port":         {[]func(*corev1.Pod){podAnnotation(skipAnnotation, "8000-8100")}, "", skip},
+		"skipped host port":              {[]func(*corev1.Pod){podAnnotation(skipAnnotation, "7777")}, "", skip},
+		"a Server of the container port": {nil, "8080", opaque},
+		"a Server of the name":           {nil, "web", opaque},
+		"a Server of another port":       {nil, "4143", meshedDescribed},
+		"the proxy's admin port behind it": {[]func(*corev1.Pod){podAnnotation(opaqueAnnotation, "4191"),
+			func(o *corev1.Pod) { o.Spec.Containers[0].Ports[0].ContainerPort = 4191 }}, "", opaque},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, withAddresses)
-			w.put(aPod("p", append([]func(*corev1.Pod){at("10.0.0.1"), onHost("192.168.0.1"), meshed, namedPort("web", 8080, 7777)}, x.pod...)...))
+			pod := []func(*corev1.Pod){at("10.0.0.1"), onHost("192.168.0.1"), meshed, namedPort("web", 8080, 7777)}
+			w.put(aPod("p", append(pod, x.pod...)...))
 			if x.server != "" {
 				s := aServer("s", x.server, "")
 				s.Spec.PodSelector.MatchLabels = nil
@@ -58,8 +62,10 @@ func TestHostPortRules(t *testing.T) {
 func TestBoundHostPorts(t *testing.T) {
 	p := aPod("p", at("10.0.0.1"), onHost("192.168.0.1", "fd00::1"))
 	for _, bind := range []func(*corev1.Pod){
-		boundPort(1, 81, ""), boundPort(2, 82, "0.0.0.0"), boundPort(3, 83, "::"), boundPort(4, 84, "192.168.0.1"), boundPort(5, 85, "fd00::1"),
-		boundPort(6, 86, "192.168.7.7"), boundPort(7, 87, "127.0.0.1"), boundPort(8, 88, "odd"), boundPort(9, 89, "192.168.0.1"), boundPort(10, 89, ""),
+		boundPort(1, 81, ""), boundPort(2, 82, "0.0.0.0"), boundPort(3, 83, "::"),
+		boundPort(4, 84, "192.168.0.1"), boundPort(5, 85, "fd00::1"),
+		boundPort(6, 86, "192.168.7.7"), boundPort(7, 87, "127.0.0.1"), boundPort(8, 88, "odd"),
+		boundPort(9, 89, "192.168.0.1"), boundPort(10, 89, ""),
 	} {
 		bind(p)
 	}
@@ -67,9 +73,12 @@ func TestBoundHostPorts(t *testing.T) {
 	w := newWorld(t, withAddresses)
 	w.put(p, q)
 	for addr, want := range map[string]string{
-		"192.168.0.1:81": "ns/p 1", "[fd00::1]:81": "ns/p 1", "192.168.0.1:82": "ns/p 2", "[fd00::1]:82": "ns/p 2", "192.168.0.1:83": "ns/p 3", "[fd00::1]:83": "ns/p 3",
-		"192.168.0.1:84": "ns/p 4", "[fd00::1]:84": "ns/q 1", "192.168.0.1:85": "", "[fd00::1]:85": "ns/p 5", "192.168.7.7:86": "ns/p 6", "192.168.0.1:86": "",
-		"127.0.0.1:87": "", "192.168.0.1:87": "", "192.168.0.1:88": "", "192.168.0.1:89": "ns/p 9", "[fd00::1]:89": "ns/p 10", "192.168.7.7:81": "",
+		"192.168.0.1:81": "ns/p 1", "[fd00::1]:81": "ns/p 1", "192.168.0.1:82": "ns/p 2",
+		"[fd00::1]:82": "ns/p 2", "192.168.0.1:83": "ns/p 3", "[fd00::1]:83": "ns/p 3",
+		"192.168.0.1:84": "ns/p 4", "[fd00::1]:84": "ns/q 1", "192.168.0.1:85": "", "[fd00::1]:85": "ns/p 5",
+		"192.168.7.7:86": "ns/p 6", "192.168.0.1:86": "",
+		"127.0.0.1:87": "", "192.168.0.1:87": "", "192.168.0.1:88": "", "192.168.0.1:89": "ns/p 9",
+		"[fd00::1]:89": "ns/p 10", "192.168.7.7:81": "",
 	} {
 		a, got := netip.MustParseAddrPort(addr), ""
 		if list, _ := w.state.own.claimants(a); len(list) == 1 {

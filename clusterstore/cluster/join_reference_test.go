@@ -61,7 +61,9 @@ func drawPod(t *rapid.T, name string) *corev1.Pod {
 		podLabel("app", app)(o)
 	}
 	if rapid.Bool().Draw(t, "named") {
-		o.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, HostPort: 81, Protocol: drawProtocol(t)}}
+		o.Spec.Containers[0].Ports = []corev1.ContainerPort{{
+			Name: "http", ContainerPort: 8080, HostPort: 81, Protocol: drawProtocol(t),
+		}}
 	}
 	return o
 }

@@ -19,7 +19,8 @@ func TestSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectorOf(Series("east", Ready, Health{Health: follow.Health{Resources: []adminapi.Resource{
 		{Resource: "pods", Objects: 3, Refused: 2, Drifted: 7}, {Resource: "endpointslices", Objects: 2},
-		{Resource: "servers", Err: "no RBAC", Failure: adminapi.Forbidden}, {Resource: "jobs", Err: "no CRD", Failure: adminapi.Absent},
+		{Resource: "servers", Err: "no RBAC", Failure: adminapi.Forbidden},
+		{Resource: "jobs", Err: "no CRD", Failure: adminapi.Absent},
 		{Resource: "replicasets", Err: "gone", Failure: adminapi.Failing, Synced: true}, {Resource: "nodes"},
 	}}})))
 	metricstest.Check(t, registry,

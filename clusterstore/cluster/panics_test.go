@@ -23,7 +23,8 @@ func TestPanicOfPolicy(t *testing.T) {
 		s := panics.New(zap.NewNop())
 		go func() { _ = s.Run(t.Context()) }()
 		w := newWorld(t, func(c *Config) { c.Supervisor = s })
-		w.put(aService("web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aServer("a", "8080", ""))
+		w.put(aService("web"), aPod("p", podLabel("app", "web")),
+			aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aServer("a", "8080", ""))
 		w.marked()
 		check := func(what, at8080, at9090 string, failures int) {
 			t.Helper()

@@ -26,11 +26,13 @@ func TestProtocols(t *testing.T) {
 		{"UDP first", 53, dns, "dns=2053/UDP,dns-tcp=1053/TCP", "10.0.0.1:1053"},
 		{"TCP first", 53, []string{dns[1], dns[0]}, "dns=2053/UDP,dns-tcp=1053/TCP", "10.0.0.1:1053"},
 		{"no protocol is TCP", 53, []string{"dns=53/UDP", "dns-tcp=53"}, "dns=2053/UDP,dns-tcp=1053", "10.0.0.1:1053"},
-		{"SCTP first", 5060, []string{"sctp=5060/SCTP", "udp=5060/UDP", "sip=5060"}, "sctp=1/SCTP,udp=2/UDP,sip=3/TCP", "10.0.0.1:3"},
+		{"SCTP first", 5060, []string{"sctp=5060/SCTP", "udp=5060/UDP", "sip=5060"},
+			"sctp=1/SCTP,udp=2/UDP,sip=3/TCP", "10.0.0.1:3"},
 		{"an endpoint without the TCP port", 53, dns, "dns=2053/UDP", ""},
 		{"an endpoint without the UDP port", 53, dns, "dns-tcp=1053/TCP", "10.0.0.1:1053"},
 		{"a slice port of that name over UDP", 80, []string{"http=80"}, "http=8080/UDP", ""},
-		{"a slice port of that name over UDP, then over TCP", 80, []string{"http=80"}, "http=8081/UDP,http=8080/TCP", "10.0.0.1:8080"},
+		{"a slice port of that name over UDP, then over TCP", 80, []string{"http=80"},
+			"http=8081/UDP,http=8080/TCP", "10.0.0.1:8080"},
 		{"a slice port without name over SCTP", 80, []string{"=80"}, "=8080/SCTP", ""},
 		{"a port that is only UDP is not declared", 53, dns[:1], "dns=2053/UDP", "10.0.0.1:53"},
 		{"a protocol that does not exist", 80, []string{"http=80/tcp"}, "http=8080", "10.0.0.1:80"},
@@ -59,7 +61,8 @@ func TestProtocols(t *testing.T) {
 func TestEndpointsProtocols(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Rules.EndpointSlices = false })
 	o := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
-		Ports:     []corev1.EndpointPort{{Name: "sip", Port: 1, Protocol: "UDP"}, {Name: "sip", Port: 2, Protocol: "SCTP"}, {Name: "sip", Port: 3}},
+		Ports: []corev1.EndpointPort{{Name: "sip", Port: 1, Protocol: "UDP"},
+			{Name: "sip", Port: 2, Protocol: "SCTP"}, {Name: "sip", Port: 3}},
 		Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}},
 	}, {
 		Ports:     []corev1.EndpointPort{{Name: "sip", Port: 1, Protocol: "UDP"}},
@@ -79,15 +82,23 @@ func TestNamedProtocols(t *testing.T) {
 		objects    []metav1.Object
 		opaque     bool
 	}{
-		{"a Server by name, TCP", "10.0.0.1:8080", []metav1.Object{aPod("p", at("10.0.0.1"), namedPort("http", 8080, 0)), aServer("s", "http", "")}, true},
-		{"a Server by name, UDP", "10.0.0.1:8080", []metav1.Object{aPod("p", at("10.0.0.1"), namedPort("http", 8080, 0), overUDP), aServer("s", "http", "")}, false},
-		{"a Server by number, UDP", "10.0.0.1:8080", []metav1.Object{aPod("p", at("10.0.0.1"), namedPort("http", 8080, 0), overUDP), aServer("s", "8080", "")}, true},
+		{"a Server by name, TCP", "10.0.0.1:8080",
+			[]metav1.Object{aPod("p", at("10.0.0.1"), namedPort("http", 8080, 0)), aServer("s", "http", "")}, true},
+		{"a Server by name, UDP", "10.0.0.1:8080",
+			[]metav1.Object{aPod("p", at("10.0.0.1"), namedPort("http", 8080, 0), overUDP),
+				aServer("s", "http", "")}, false},
+		{"a Server by number, UDP", "10.0.0.1:8080",
+			[]metav1.Object{aPod("p", at("10.0.0.1"), namedPort("http", 8080, 0), overUDP),
+				aServer("s", "8080", "")}, true},
 		{"an annotation of a Pod, UDP", "10.0.0.1:8080",
-			[]metav1.Object{aPod("p", at("10.0.0.1"), namedPort("http", 8080, 0), overUDP, podAnnotation(opaqueAnnotation, "http"))}, false},
+			[]metav1.Object{aPod("p", at("10.0.0.1"), namedPort("http", 8080, 0), overUDP,
+				podAnnotation(opaqueAnnotation, "http"))}, false},
 		{"one name over UDP and TCP", "10.0.0.1:8081",
-			[]metav1.Object{aPod("p", at("10.0.0.1"), namedPort("http", 8080, 0), namedPort("http", 8081, 0), overUDP, podAnnotation(opaqueAnnotation, "http"))}, true},
-		{"a host port over UDP is nobody's", "192.168.0.1:53", []metav1.Object{aPod("p", at("10.0.0.1"), onHost("192.168.0.1"), namedPort("dns", 53, 53), overUDP,
-			podAnnotation(opaqueAnnotation, "53"))}, false},
+			[]metav1.Object{aPod("p", at("10.0.0.1"), namedPort("http", 8080, 0), namedPort("http", 8081, 0),
+				overUDP, podAnnotation(opaqueAnnotation, "http"))}, true},
+		{"a host port over UDP is nobody's", "192.168.0.1:53",
+			[]metav1.Object{aPod("p", at("10.0.0.1"), onHost("192.168.0.1"), namedPort("dns", 53, 53), overUDP,
+				podAnnotation(opaqueAnnotation, "53"))}, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			w := newWorld(t, withAddresses)

@@ -82,7 +82,8 @@ func TestServiceProfilesLive(t *testing.T) {
 	if problem, exists := w.ServiceProfileProblem("ns", name); !exists || !strings.HasPrefix(problem, "retryBudget: proxies discard it") {
 		t.Errorf("the problem is %q", problem)
 	}
-	step("a budget that they use", put(`{"retryBudget":{"ttl":"20s","retryRatio":0.2,"minRetriesPerSecond":1}}`), "", true, 0, 0)
+	step("a budget that they use",
+		put(`{"retryBudget":{"ttl":"20s","retryRatio":0.2,"minRetriesPerSecond":1}}`), "", true, 0, 0)
 	step("the first budget again", put(discarded), "", true, 0, 1)
 	step("refused", put(`{"routes":[null]}`), "refused", true, 1, 1)
 	step("refused again", put(`{"routes":[null]}`), "refused", false, 1, 0)

@@ -22,12 +22,16 @@ func TestThrottle(t *testing.T) {
 		code, seconds int
 		least, most   time.Duration
 	}{
-		"429, a while":  {code: http.StatusTooManyRequests, seconds: 20, least: 20 * time.Second, most: 25 * time.Second},
-		"429, an hour":  {code: http.StatusTooManyRequests, seconds: 3600, least: 48 * time.Second, most: time.Minute},
-		"503, a moment": {code: http.StatusServiceUnavailable, seconds: 5, least: 5 * time.Second, most: 7 * time.Second},
-		"503, an hour":  {code: http.StatusServiceUnavailable, seconds: 3600, least: 8 * time.Second, most: 10 * time.Second},
-		"500, an hour":  {code: http.StatusInternalServerError, seconds: 3600, least: 8 * time.Second, most: 10 * time.Second},
-		"500, none":     {code: http.StatusInternalServerError, most: time.Second},
+		"429, a while": {code: http.StatusTooManyRequests, seconds: 20,
+			least: 20 * time.Second, most: 25 * time.Second},
+		"429, an hour": {code: http.StatusTooManyRequests, seconds: 3600, least: 48 * time.Second, most: time.Minute},
+		"503, a moment": {code: http.StatusServiceUnavailable, seconds: 5,
+			least: 5 * time.Second, most: 7 * time.Second},
+		"503, an hour": {code: http.StatusServiceUnavailable, seconds: 3600,
+			least: 8 * time.Second, most: 10 * time.Second},
+		"500, an hour": {code: http.StatusInternalServerError, seconds: 3600,
+			least: 8 * time.Second, most: 10 * time.Second},
+		"500, none": {code: http.StatusInternalServerError, most: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scripted{version: "1"}

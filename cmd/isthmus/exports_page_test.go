@@ -220,8 +220,10 @@ func TestExportsPageOfImports(t *testing.T) {
 	e := testExporter(store)
 	e.options.sources.serviceExports, e.options.clusterName = true, "local"
 	for version, want := range map[string][]string{
-		"":        {"none", "local import shop/web-clusterset no serviceimports", "west import shop/web-clusterset no serviceimports"},
-		"v1beta1": {"v1beta1", "local import shop/web-clusterset would be written", "west import shop/web-clusterset would be written", "create Service shop/web-clusterset", "create ServiceImport shop/web", "status ServiceExport shop/web"},
+		"": {"none", "local import shop/web-clusterset no serviceimports", "west import shop/web-clusterset no serviceimports"},
+		"v1beta1": {"v1beta1", "local import shop/web-clusterset would be written",
+			"west import shop/web-clusterset would be written", "create Service shop/web-clusterset",
+			"create ServiceImport shop/web", "status ServiceExport shop/web"},
 	} {
 		store.MCSVersion, store.Imports = version, make(map[plan.ID]*plan.ServiceImport)
 		e.store = store
@@ -265,7 +267,10 @@ func TestExportsPageOfOneName(t *testing.T) {
 	web := plan.ID{Namespace: "shop", Name: "web"}
 	written := func(service string) *plan.Service {
 		o := shopService(service, 80, map[string]string{"isthmus.io/written-by": "linkerd"})
-		o.Annotations = map[string]string{"isthmus.io/written-as": "Service shop/" + service, "multicluster.linkerd.io/remote-discovery": "web@west"}
+		o.Annotations = map[string]string{
+			"isthmus.io/written-as":                    "Service shop/" + service,
+			"multicluster.linkerd.io/remote-discovery": "web@west",
+		}
 		return o
 	}
 	for name, c := range map[string]struct {
@@ -307,9 +312,15 @@ func TestExportsPageOfOneName(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := exportingShop()
-			store.MCSVersion, store.Imports, store.Services = "v1beta1", make(map[plan.ID]*plan.ServiceImport), make(map[plan.ID]*plan.Service)
+			store.MCSVersion = "v1beta1"
+			store.Imports = make(map[plan.ID]*plan.ServiceImport)
+			store.Services = make(map[plan.ID]*plan.Service)
 			for i, number := range []uint16{80, 8080} {
-				store.Clusters[i+1].Exports = []plan.Export{{ID: web, Service: shopService("web", number, nil), Exported: &plan.ServiceExport{UID: "u"}}}
+				store.Clusters[i+1].Exports = []plan.Export{{
+					ID:       web,
+					Service:  shopService("web", number, nil),
+					Exported: &plan.ServiceExport{UID: "u"},
+				}}
 			}
 			c.change(&store)
 			e := testExporter(store)

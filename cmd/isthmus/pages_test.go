@@ -35,7 +35,8 @@ func newShop(table *federation.Table) *shop {
 	s.pages = &pages{
 		failures: func() []panics.Failure { return s.failures },
 		self:     func() adminapi.Replica { return adminapi.Replica{Name: "me", Ready: true, Domain: "cluster.local"} },
-		domain:   "cluster.local", table: table, here: &s.own, links: &s.linked, streams: &s.served, events: events.NewLog(),
+		domain:   "cluster.local", table: table, here: &s.own, links: &s.linked, streams: &s.served,
+		events: events.NewLog(),
 	}
 	return s
 }

@@ -221,13 +221,16 @@ func TestServerName(t *testing.T) {
 		flags    []string
 		want     string
 	}{
-		"of the link":                   {existing: link, want: "of-link"},
-		"of the link, another URL":      {existing: link, flags: []string{"--server", "https://other:1"}, want: "of-link"},
-		"of the context":                {want: "of-context"},
-		"of the context, another URL":   {flags: []string{"--server", "https://other:1"}, want: "of-context"},
-		"by a flag":                     {existing: link, flags: []string{"--tls-server-name", "of-flag"}, want: "of-flag"},
-		"cleared":                       {existing: link, flags: []string{"--tls-server-name", ""}, want: ""},
-		"cleared, with another address": {flags: []string{"--server", "https://other:1", "--tls-server-name="}, want: ""},
+		"of the link": {existing: link, want: "of-link"},
+		"of the link, another URL": {existing: link, flags: []string{"--server", "https://other:1"},
+			want: "of-link"},
+		"of the context":              {want: "of-context"},
+		"of the context, another URL": {flags: []string{"--server", "https://other:1"}, want: "of-context"},
+		"by a flag": {existing: link, flags: []string{"--tls-server-name", "of-flag"},
+			want: "of-flag"},
+		"cleared": {existing: link, flags: []string{"--tls-server-name", ""}, want: ""},
+		"cleared, with another address": {
+			flags: []string{"--server", "https://other:1", "--tls-server-name="}, want: ""},
 	} {
 		o, flags := new(linkOptions), pflag.NewFlagSet("", pflag.ContinueOnError)
 		o.contentFlags(flags)
@@ -323,10 +326,15 @@ func TestDomainsNamespace(t *testing.T) {
 		namespace, want string
 		objects         []runtime.Object
 	}{
-		"another namespace":      {namespace: "mesh", objects: []runtime.Object{config("mesh", "mesh.test"), config("linkerd", "linkerd.test")}, want: "mesh.test"},
-		"Linkerd's":              {namespace: "linkerd", objects: []runtime.Object{config("mesh", "mesh.test"), config("linkerd", "linkerd.test")}, want: "linkerd.test"},
-		"Isthmus beside Linkerd": {namespace: "isthmus", objects: []runtime.Object{config("linkerd", "linkerd.test")}, want: "linkerd.test"},
-		"no Linkerd":             {namespace: "mesh", want: defaultDomain},
+		"another namespace": {namespace: "mesh",
+			objects: []runtime.Object{config("mesh", "mesh.test"), config("linkerd", "linkerd.test")},
+			want:    "mesh.test"},
+		"Linkerd's": {namespace: "linkerd",
+			objects: []runtime.Object{config("mesh", "mesh.test"), config("linkerd", "linkerd.test")},
+			want:    "linkerd.test"},
+		"Isthmus beside Linkerd": {namespace: "isthmus",
+			objects: []runtime.Object{config("linkerd", "linkerd.test")}, want: "linkerd.test"},
+		"no Linkerd": {namespace: "mesh", want: defaultDomain},
 	} {
 		c, _ := newFake("east", x.objects...)
 		w, _ := newWork()
