@@ -127,7 +127,9 @@ type servedKind[O decode.Object] struct {
 	token, resource string
 }
 
-func (k servedKind[O]) List(_ context.Context, _ metav1.ListOptions, each func(O, *decode.Refused) error) (meta metav1.ListMeta, err error) {
+func (k servedKind[O]) List(
+	_ context.Context, _ metav1.ListOptions, each func(O, *decode.Refused) error,
+) (meta metav1.ListMeta, err error) {
 	if err := k.api.find(k.token, k.resource); err != nil {
 		return meta, err
 	}

@@ -48,9 +48,11 @@ func TestRotationRefused(t *testing.T) {
 					r.pass(time.Hour)
 					r.saw(wholeCluster)
 					r.inUse("t1", name)
-					want := "new credentials do not work, the old ones are in use: they lack the permission to list and watch " + name +
+					want := "new credentials do not work, the old ones are in use: " +
+						"they lack the permission to list and watch " + name +
 						", of which the cluster has 1; a replica that restarts serves the cluster without these objects"
-					if st := r.store.Status()[0]; st.NewCredentials != want || len(st.Warnings) != 1 || st.Warnings[0] != want {
+					st := r.store.Status()[0]
+					if st.NewCredentials != want || len(st.Warnings) != 1 || st.Warnings[0] != want {
 						t.Errorf("the status says %q, %q", st.NewCredentials, st.Warnings)
 					}
 					r.logged("cluster linked", "cluster ready", "new credentials do not work; the old ones stay in use")
@@ -126,7 +128,8 @@ func TestStart(t *testing.T) {
 					default:
 						r.saw(partly)
 					}
-					if st := r.store.Status()[0]; st.State != "ready" || st.Since.Sub(began) > 25*time.Second || late < 25*time.Second && st.Since.Sub(began) < late {
+					if st := r.store.Status()[0]; st.State != "ready" || st.Since.Sub(began) > 25*time.Second ||
+						late < 25*time.Second && st.Since.Sub(began) < late {
 						t.Errorf("%s after %v", st.State, st.Since.Sub(began))
 					}
 					r.pass(late)
@@ -426,7 +429,8 @@ func TestRotationAgain(t *testing.T) {
 		r.pass(5 * time.Second)
 		r.status("s east ready !new credentials are being tried; the old ones are in use")
 		r.pass(30 * time.Second)
-		r.status("s east ready !new credentials do not work, the old ones are in use: they can't list servers.policy.linkerd.io, of which the cluster has 1: …")
+		r.status("s east ready !new credentials do not work, the old ones are in use: " +
+			"they can't list servers.policy.linkerd.io, of which the cluster has 1: …")
 		r.logged("new credentials do not work; the old ones stay in use",
 			"new credentials do not work; the old ones stay in use")
 	})

@@ -15,7 +15,12 @@ import (
 func TestConflicts(t *testing.T) {
 	conflict := func(n int, age time.Duration) adminapi.AddressConflict {
 		ip := fmt.Sprint("10.0.0.", n)
-		return adminapi.AddressConflict{Address: ip, Claimed: "2 Pods with IP " + ip, Objects: []string{"Pod a/x", "Pod b/y"}, Since: time.Now().Add(-age)}
+		return adminapi.AddressConflict{
+			Address: ip,
+			Claimed: "2 Pods with IP " + ip,
+			Objects: []string{"Pod a/x", "Pod b/y"},
+			Since:   time.Now().Add(-age),
+		}
 	}
 	var many []adminapi.AddressConflict
 	for n := range 14 {
@@ -31,7 +36,8 @@ func TestConflicts(t *testing.T) {
 		"none":  {nil, 0, 0, "", ""},
 		"brief": {[]adminapi.AddressConflict{conflict(1, conflictLasts/2)}, 0, 0, "", ""},
 		"one lasts": {[]adminapi.AddressConflict{conflict(1, 5*time.Minute), conflict(2, time.Second)}, 0, 1,
-			"warning address-conflicts 10.0.0.1: 2 Pods with IP 10.0.0.1 have claimed it for 5 minutes: Pod a/x, Pod b/y; GetProfile answers Unavailable until only one does", ""},
+			"warning address-conflicts 10.0.0.1: 2 Pods with IP 10.0.0.1 have claimed it for 5 minutes: " +
+				"Pod a/x, Pod b/y; GetProfile answers Unavailable until only one does", ""},
 		"many": {many, 100, maxConflicts + 1,
 			"warning address-conflicts : 104 more addresses are claimed by several objects", "10.0.0.9"},
 	} {

@@ -36,7 +36,8 @@ func TestExports(t *testing.T) {
 
 // TestNameClashes: check names links whose mirrors can ask for one name.
 func TestNameClashes(t *testing.T) {
-	seen := Seen{Clusters: adminapi.Clusters{Exports: &adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on"}}}}
+	exports := adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on"}}
+	seen := Seen{Clusters: adminapi.Clusters{Exports: &exports}}
 	for _, name := range []string{"west", "eu-west", "eu-west", "east", "-west", "northwest"} {
 		seen.Clusters.Clusters = append(seen.Clusters.Clusters, adminapi.Cluster{Cluster: name})
 	}
@@ -46,7 +47,8 @@ func TestNameClashes(t *testing.T) {
 			got = append(got, r.Text)
 		}
 	}
-	want := []string{"links west and eu-west: a Service NAME-eu of west gets no mirror, because the name NAME-eu-west belongs to eu-west"}
+	want := []string{"links west and eu-west: a Service NAME-eu of west gets no mirror, " +
+		"because the name NAME-eu-west belongs to eu-west"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

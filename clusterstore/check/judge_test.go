@@ -28,7 +28,8 @@ func TestJudge(t *testing.T) {
 		"all is well": {func(_, _ *adminapi.Cluster, _ *Seen) {}, nil},
 		"an unknown field": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.Ignored = []string{"an unknown field in line 9: api-version"}
-		}, []string{"warning link-secret link-east: links cluster east by a kubeconfig with an unknown field in line 9: api-version: it is ignored"}},
+		}, []string{"warning link-secret link-east: links cluster east by a kubeconfig with " +
+			"an unknown field in line 9: api-version: it is ignored"}},
 		"rights": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Refused = []adminapi.RefusedRequest{{Verb: "get", Resource: "leases.coordination.k8s.io/x", Status: 403}, {Verb: "watch", Resource: "pods", Status: 403}}
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "externalworkloads.workload.linkerd.io", Status: 403}, {Verb: "list", Resource: "jobs.batch", Status: 403}}
@@ -87,7 +88,8 @@ func TestJudge(t *testing.T) {
 		"a kind that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.Resources = append(east.Resources,
 				adminapi.Resource{Resource: "servers", Err: "webhook", Failure: adminapi.Failing})
-		}, []string{"warning objects east: servers have never been read, so the cluster looks as if it had none: webhook"}},
+		}, []string{"warning objects east: servers have never been read, " +
+			"so the cluster looks as if it had none: webhook"}},
 		"a kind that is refused or absent, or was read": {func(own, east *adminapi.Cluster, _ *Seen) {
 			east.Resources = append(east.Resources,
 				adminapi.Resource{Resource: "nodes", Err: "no RBAC", Failure: adminapi.Forbidden},

@@ -53,8 +53,11 @@ func TestServiceChecks(t *testing.T) {
 			Service:  "shop/odd",
 			Failures: []adminapi.Failure{{Where: "service", Since: time.Unix(0, 0), Panics: 2, Panic: "boom"}},
 		}, nil, []string{
-			"failure updates shop/odd: Isthmus can't update it, because of a bug: it has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); clients keep what they were sent before"}},
-		"addresses": {twice, nil, []string{"warning addresses shop/web: port 80: another member too offers 2 addresses of shop/web of cluster north"}},
+			"failure updates shop/odd: Isthmus can't update it, because of a bug: " +
+				"it has panicked 2 times since 1970-01-01T00:00:00Z (service: boom); " +
+				"clients keep what they were sent before"}},
+		"addresses": {twice, nil, []string{
+			"warning addresses shop/web: port 80: another member too offers 2 addresses of shop/web of cluster north"}},
 		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},
 			[]string{"warning slice-writer : the Lease of the replica that writes EndpointSlices can't be used: forbidden"}},
 		"nobody's Lease":       {web(), &adminapi.SliceWriter{}, []string{"warning slice-writer : no replica holds the Lease for writing EndpointSlices"}},

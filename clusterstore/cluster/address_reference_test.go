@@ -201,6 +201,9 @@ func (o objects) referenceAt(addr netip.AddrPort) string {
 			workloads = append(workloads, v)
 		}
 	}
+	hasIP := func(p *corev1.Pod) bool {
+		return slices.ContainsFunc(p.Status.PodIPs, func(i corev1.PodIP) bool { return i.IP == addr.Addr().String() })
+	}
 	switch {
 	case len(own) > 1:
 		return fmt.Sprintf("claimed by %d Pods with IP %v", len(own), addr.Addr())
@@ -210,7 +213,7 @@ func (o objects) referenceAt(addr netip.AddrPort) string {
 		return fmt.Sprintf("claimed by %d Pods with host port %v", len(host), addr)
 	case len(host) == 1:
 		return o.referenceHostPort(host[0], addr)
-	case len(draining) == 1 && (draining[0].Spec.HostNetwork || !slices.ContainsFunc(draining[0].Status.PodIPs, func(i corev1.PodIP) bool { return i.IP == addr.Addr().String() })):
+	case len(draining) == 1 && (draining[0].Spec.HostNetwork || !hasIP(draining[0])):
 		return o.referenceHostPort(draining[0], addr)
 	case len(draining) == 1:
 		return o.referenceResident(draining[0], addr)

@@ -124,7 +124,8 @@ func (s *state) size() int {
 	for range s.pods.all {
 		pods++
 	}
-	return len(s.services) + len(s.slices) + pods + len(s.replicaSets) + len(s.jobs) + len(s.policies) + len(s.unusable) + len(s.gateways)
+	return len(s.services) + len(s.slices) + pods + len(s.replicaSets) + len(s.jobs) +
+		len(s.policies) + len(s.unusable) + len(s.gateways)
 }
 
 // marked returns the services reported as changed since the last call.

@@ -60,7 +60,8 @@ func TestConflicts(t *testing.T) {
 	w.put(aPod("f", at("10.0.0.6"), onHost("10.0.9.1"), namedPort("", 80, 7777), terminating))
 	w.del(objects[0], objects[7], objects[9])
 	w.markedTopics()
-	if got, want := conflictLines(w.Own), []string{`10.0.0.1: 3 Pods with IP 10.0.0.1 ["Pod ns/b" "Pod ns/c" "Pod ns/d"]`}; !slices.Equal(got, want) {
+	afterwards := []string{`10.0.0.1: 3 Pods with IP 10.0.0.1 ["Pod ns/b" "Pod ns/c" "Pod ns/d"]`}
+	if got := conflictLines(w.Own); !slices.Equal(got, afterwards) {
 		t.Errorf("afterwards: %q", got)
 	}
 	w.del(objects[1:]...)
@@ -92,7 +93,8 @@ func TestConflictSince(t *testing.T) {
 	find(1, host("a", 1, 2))
 	first := find(2, host("b", 1))
 	second := find(3, host("b", 1, 2), host("c", 1))
-	if len(first) != 1 || len(second) != 2 || second[0].Address != "10.0.9.1:1" || !second[0].Since.Equal(first[0].Since) || !second[1].Since.After(first[0].Since) {
+	if len(first) != 1 || len(second) != 2 || second[0].Address != "10.0.9.1:1" ||
+		!second[0].Since.Equal(first[0].Since) || !second[1].Since.After(first[0].Since) {
 		t.Errorf("%+v, then %+v", first, second)
 	}
 }

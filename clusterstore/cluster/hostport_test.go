@@ -22,7 +22,8 @@ func boundPort(port, hostPort int32, hostIP string) func(*corev1.Pod) {
 // node's address never has an inbound port.
 func TestHostPortRules(t *testing.T) {
 	const addr = "192.168.0.1:7777"
-	opaque, skip := strings.Replace(meshedDescribed, " meshed", " meshed opaque", 1), strings.Replace(podDescribed, " namespace", " control_plane_ns:linkerd namespace", 1)
+	opaque := strings.Replace(meshedDescribed, " meshed", " meshed opaque", 1)
+	skip := strings.Replace(podDescribed, " namespace", " control_plane_ns:linkerd namespace", 1)
 	for name, x := range map[string]struct {
 		pod    []func(*corev1.Pod)
 		server string // port of a Server

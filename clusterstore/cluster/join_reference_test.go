@@ -19,7 +19,10 @@ import (
 
 func drawSlice(t *rapid.T, name string) *discoveryv1.EndpointSlice {
 	service := rapid.SampledFrom([]string{"", "a", "a", "a", "b", "gone"}).Draw(t, "service")
-	port := rapid.SampledFrom([]string{"", "http=", "http=8080", "http=8081", "other=1,http=8080", "=25", "http=9/UDP", "http=9/SCTP,http=8080/TCP", "=9/UDP,=25/TCP"}).Draw(t, "ports")
+	port := rapid.SampledFrom([]string{
+		"", "http=", "http=8080", "http=8081", "other=1,http=8080", "=25",
+		"http=9/UDP", "http=9/SCTP,http=8080/TCP", "=9/UDP,=25/TCP",
+	}).Draw(t, "ports")
 	o := aSlice(name, service, port, rapid.SliceOfN(rapid.Custom(drawEndpoint), 0, 5).Draw(t, "endpoints")...)
 	if rapid.IntRange(0, 9).Draw(t, "owner") == 0 {
 		o.OwnerReferences = []metav1.OwnerReference{{Kind: "Service", Name: "b"}}
@@ -97,7 +100,11 @@ func drawServer(t *rapid.T, name string) *crd.Server {
 }
 
 func drawWorkload(t *rapid.T, name string) *crd.ExternalWorkload {
-	o := aWorkload(name, rapid.SampledFrom([][]string{nil, {"http=8080"}, {"linkerd-proxy=1111", "http=81"}, {"linkerd-proxy=1112/UDP", "http=80/UDP", "http=81/TCP"}}).Draw(t, "ports")...)
+	ports := rapid.SampledFrom([][]string{
+		nil, {"http=8080"}, {"linkerd-proxy=1111", "http=81"},
+		{"linkerd-proxy=1112/UDP", "http=80/UDP", "http=81/TCP"},
+	}).Draw(t, "ports")
+	o := aWorkload(name, ports...)
 	if app := drawApp(t); app != "" {
 		o.Labels = map[string]string{"app": app}
 	}
@@ -114,7 +121,11 @@ func drawWorkload(t *rapid.T, name string) *crd.ExternalWorkload {
 }
 
 func drawService(t *rapid.T, name string) *corev1.Service {
-	o := aService(name, rapid.SampledFrom([][]string{nil, {"http=80"}, {"other=80", "http=81"}, {"=25"}, {"other=80/UDP", "http=80/TCP"}, {"http=81/UDP"}, {"=25/SCTP"}}).Draw(t, "ports")...)
+	ports := rapid.SampledFrom([][]string{
+		nil, {"http=80"}, {"other=80", "http=81"}, {"=25"},
+		{"other=80/UDP", "http=80/TCP"}, {"http=81/UDP"}, {"=25/SCTP"},
+	}).Draw(t, "ports")
+	o := aService(name, ports...)
 	if rapid.IntRange(0, 5).Draw(t, "external") == 0 {
 		o.Spec.Type = corev1.ServiceTypeExternalName
 	}

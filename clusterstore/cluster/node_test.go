@@ -40,7 +40,8 @@ func TestRegion(t *testing.T) {
 	} {
 		before := w.region()
 		w.store("nodes").Replace(x.nodes...)
-		if got := w.region(); got != x.want || len(reported) > 1 || (len(reported) == 1) != (got != before) || len(reported) == 1 && reported[0] != got {
+		if got := w.region(); got != x.want || len(reported) > 1 || (len(reported) == 1) != (got != before) ||
+			len(reported) == 1 && reported[0] != got {
 			t.Errorf("step %d: %q, want %q; reported %q", i, got, x.want, reported)
 		}
 		reported = nil

@@ -34,7 +34,8 @@ func TestPanicOfPolicy(t *testing.T) {
 			if n := len(s.Failures()); n != failures {
 				t.Errorf("%s: %d failures", what, n)
 			}
-			if list := w.Health().Unusable; len(list) != failures || failures > 0 && !strings.Contains(list[0], "Isthmus panics") {
+			list := w.Health().Unusable
+			if len(list) != failures || failures > 0 && !strings.Contains(list[0], "Isthmus panics") {
 				t.Errorf("%s: unusable %q", what, list)
 			}
 		}
@@ -110,7 +111,8 @@ func TestPanicOfResource(t *testing.T) {
 		r.api.send(watch.Added, aNode("n", "r1"))
 		r.until("failed", time.Minute, func() bool { return r.Health().Failed })
 		h := r.Health()
-		if h.Err == nil || !strings.HasPrefix(h.Err.Error(), "nodes: Isthmus panicked, because of a bug: boom") || h.StaleSince.IsZero() {
+		const want = "nodes: Isthmus panicked, because of a bug: boom"
+		if h.Err == nil || !strings.HasPrefix(h.Err.Error(), want) || h.StaleSince.IsZero() {
 			t.Errorf("health: %v since %v", h.Err, h.StaleSince)
 		}
 		select {

@@ -108,12 +108,14 @@ func TestNamedProtocols(t *testing.T) {
 			}
 		})
 	}
-	s := testRules.compactService(serviceAnnotation(aService("web", "quic=443/UDP", "https=443/TCP", "only=53/UDP"), opaqueAnnotation, "quic,only"), true)
+	web := aService("web", "quic=443/UDP", "https=443/TCP", "only=53/UDP")
+	s := testRules.compactService(serviceAnnotation(web, opaqueAnnotation, "quic,only"), true)
 	if got := fmt.Sprint(s.Ports, s.OpaquePorts, s.Declares(443), s.Declares(53)); got != "[{https 443}]  true false" {
 		t.Errorf("of the Service is kept %s", got)
 	}
 	v := aWorkload("v", "linkerd-proxy=1/UDP", "http=8080/UDP", "http=8081/TCP", "linkerd-proxy=2")
-	if template := testRules.compactWorkload(v).fullTemplate(); template.proxy.inbound != 2 || len(template.ports.numbers()) != 2 {
+	template := testRules.compactWorkload(v).fullTemplate()
+	if template.proxy.inbound != 2 || len(template.ports.numbers()) != 2 {
 		t.Errorf("of the ExternalWorkload is kept %+v", template)
 	}
 }

@@ -81,7 +81,8 @@ func (o objects) referenceSlice(x metav1.Object, svc *corev1.Service, port uint1
 		}
 		number = 0
 		for _, q := range l.Ports {
-			if q.Name != nil && *q.Name == p.Name && number == 0 && q.Port != nil && (q.Protocol == nil || referenceTCP(*q.Protocol)) {
+			if q.Name != nil && *q.Name == p.Name && number == 0 && q.Port != nil &&
+				(q.Protocol == nil || referenceTCP(*q.Protocol)) {
 				number = *q.Port
 			}
 		}
@@ -215,7 +216,8 @@ func (o objects) referencePod(p *corev1.Pod, addr string) referenceFacts {
 	}
 	policed := o.referencePolicy(p.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.PodSelector }, func(port intstr.IntOrString) bool {
 		return slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool {
-			return referenceTCP(p.Protocol) && p.Name == port.StrVal && (hasPort(addr, p.ContainerPort) || hasPort(addr, p.HostPort))
+			return referenceTCP(p.Protocol) && p.Name == port.StrVal &&
+				(hasPort(addr, p.ContainerPort) || hasPort(addr, p.HostPort))
 		})
 	}, addr)
 	if strings.HasSuffix(addr, ":25") || policed {

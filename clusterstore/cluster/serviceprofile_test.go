@@ -79,7 +79,8 @@ func TestServiceProfilesLive(t *testing.T) {
 	step("a part of it", put(`{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"x"}]}`), "r: method:GET", true, 0, 1)
 	const discarded = `{"retryBudget":{"ttl":"2m","retryRatio":0.2,"minRetriesPerSecond":1}}`
 	step("a budget that proxies discard", put(discarded), "", true, 0, 1)
-	if problem, exists := w.ServiceProfileProblem("ns", name); !exists || !strings.HasPrefix(problem, "retryBudget: proxies discard it") {
+	problem, exists := w.ServiceProfileProblem("ns", name)
+	if !exists || !strings.HasPrefix(problem, "retryBudget: proxies discard it") {
 		t.Errorf("the problem is %q", problem)
 	}
 	step("a budget that they use",

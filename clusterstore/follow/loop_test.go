@@ -94,7 +94,10 @@ func TestAfterWatch(t *testing.T) {
 
 // TestNewestVersion: a watch is resumed if the server's version can be compared and is not lower than the last one.
 func TestNewestVersion(t *testing.T) {
-	for newest, resumed := range map[string]bool{"100": true, "101": true, "1000": true, "99": false, "20": false, "": false, "0": false, "x101": false} {
+	for newest, resumed := range map[string]bool{
+		"100": true, "101": true, "1000": true,
+		"99": false, "20": false, "": false, "0": false, "x101": false,
+	} {
 		t.Run(newest, func(t *testing.T) {
 			s := &scripted{version: "100"}
 			s.run(t, inPages, func(t *testing.T, g *Group, _ texts) {
@@ -115,7 +118,10 @@ func TestNewestVersion(t *testing.T) {
 // a watch is resumed only after a shorter pause than usual.
 func TestLostForLong(t *testing.T) {
 	const pause = 50 * time.Second
-	for ended, resumed := range map[error]bool{errors.New("connection reset by peer"): true, errors.New("http2: client connection lost"): false} {
+	for ended, resumed := range map[error]bool{
+		errors.New("connection reset by peer"):      true,
+		errors.New("http2: client connection lost"): false,
+	} {
 		t.Run(ended.Error(), func(t *testing.T) {
 			s := &scripted{version: "100"}
 			lists := 0

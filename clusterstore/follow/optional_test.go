@@ -92,9 +92,10 @@ func TestOptionalWaitedFor(t *testing.T) {
 			least: optionalPatience, most: optionalPatience},
 		"401": {err: apierrors.NewUnauthorized(""), lasts: time.Hour,
 			least: optionalPatience, most: optionalPatience},
-		"refused":     {err: refused, lasts: 2 * time.Second},
-		"not allowed": {err: apierrors.NewMethodNotSupported(corev1.Resource("secrets"), "list"), lasts: 2 * time.Second},
-		"absent":      {err: errNotFound, lasts: time.Hour},
+		"refused": {err: refused, lasts: 2 * time.Second},
+		"not allowed": {
+			err: apierrors.NewMethodNotSupported(corev1.Resource("secrets"), "list"), lasts: 2 * time.Second},
+		"absent": {err: errNotFound, lasts: time.Hour},
 		"not found, and in discovery": {err: errNotFound, lasts: 6 * time.Second, serves: true,
 			least: 6 * time.Second, most: 20 * time.Second, listed: true},
 		"not found, and discovery fails": {err: errNotFound, lasts: time.Hour, unknown: unreachable,
@@ -132,7 +133,8 @@ func TestSlowList(t *testing.T) {
 		g := NewGroup(Options{NoWatchList: true}, New(k))
 		defer start(t, g, nil)()
 		<-g.Synced()
-		if got := g.Health().Resources[0]; !got.NeverRead() || got.Failure != adminapi.Failing || got.Err != errLate.Error() {
+		got := g.Health().Resources[0]
+		if !got.NeverRead() || got.Failure != adminapi.Failing || got.Err != errLate.Error() {
 			t.Errorf("after the first sync: %+v", got)
 		}
 		time.Sleep(3 * time.Second)
@@ -213,7 +215,8 @@ func TestFailure(t *testing.T) {
 			defer end()
 			time.Sleep(x.after)
 			synctest.Wait()
-			if got := g.Health().Resources[0]; got.Failure != x.want || got.Lasts != x.lasts || got.NeverRead() != (x.want != adminapi.Absent) {
+			if got := g.Health().Resources[0]; got.Failure != x.want || got.Lasts != x.lasts ||
+				got.NeverRead() != (x.want != adminapi.Absent) {
 				t.Errorf("%v after %v: %+v", x.err, x.after, got)
 			}
 			a.set(func() { a.err, a.serves = nil, true })

@@ -117,7 +117,12 @@ func (o *outage) away(d time.Duration) {
 // put writes an object.
 func (o *outage) put(name, x string) {
 	o.t.Helper()
-	if err := o.Put(&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{"x": x}}}); err != nil {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns",
+		Name:      name,
+		Labels:    map[string]string{"x": x},
+	}}
+	if err := o.Put(secret); err != nil {
 		o.t.Fatal(err)
 	}
 	o.want["ns/"+name] = x
@@ -134,7 +139,13 @@ func (o *outage) write(n int) {
 // runOutage follows the Secrets of an API server while f runs. Then the objects that are known must be the server's.
 func runOutage(t *testing.T, options Options, f func(o *outage)) (lists int) {
 	synctest.Test(t, func(t *testing.T) {
-		o := &outage{t: t, known: texts{}, want: map[string]string{}, accept: make(chan net.Conn), closed: make(chan struct{})}
+		o := &outage{
+			t:      t,
+			known:  texts{},
+			want:   map[string]string{},
+			accept: make(chan net.Conn),
+			closed: make(chan struct{}),
+		}
 		o.Server = apisim.StartAt(o, "east", nil)
 		defer o.Server.Close()
 		o.transport = &http.Transport{DialContext: o.dial}

@@ -13,7 +13,8 @@ import (
 
 // busyFor is an answer with a Retry-After.
 func busyFor(code int, seconds int) error {
-	return apierrors.NewGenericServerResponse(code, http.MethodGet, corev1.Resource("secrets"), "", "busy", seconds, true)
+	return apierrors.NewGenericServerResponse(
+		code, http.MethodGet, corev1.Resource("secrets"), "", "busy", seconds, true)
 }
 
 // TestThrottle: a server that asks for a pause by Retry-After gets no request before it is over, and one soon after.
@@ -42,13 +43,15 @@ func TestThrottle(t *testing.T) {
 				synctest.Wait()
 				shown := g.Health().Resources[0].ThrottledUntil
 				answered := time.Now()
-				if until := shown.Sub(answered); c.seconds > 0 && (until < c.least || until > c.most) || c.seconds == 0 && !shown.IsZero() {
+				if until := shown.Sub(answered); c.seconds > 0 && (until < c.least || until > c.most) ||
+					c.seconds == 0 && !shown.IsZero() {
 					t.Errorf("throttled until %v, which is %v later", shown, until)
 				}
 				s.fail(nil)
 				time.Sleep(c.most + time.Second)
 				synctest.Wait()
-				if times := s.fail(nil); len(times) == 0 || times[0].Sub(answered) < c.least || times[0].Sub(answered) > c.most {
+				times := s.fail(nil)
+				if len(times) == 0 || times[0].Sub(answered) < c.least || times[0].Sub(answered) > c.most {
 					t.Errorf("requests at %v, after %v", times, answered)
 				}
 				if h := g.Health(); h.Err != nil || !h.Resources[0].ThrottledUntil.IsZero() {
@@ -101,7 +104,11 @@ func TestThrottledDiscovery(t *testing.T) {
 func TestThrottleNever(t *testing.T) {
 	r := New(secrets(nil, texts{}))
 	NewGroup(Options{}, r)
-	for _, err := range []error{errors.New("refused"), apierrors.NewTooManyRequestsError("later"), busyFor(http.StatusInternalServerError, -5)} {
+	for _, err := range []error{
+		errors.New("refused"),
+		apierrors.NewTooManyRequestsError("later"),
+		busyFor(http.StatusInternalServerError, -5),
+	} {
 		if r.throttle(err); !r.throttled.IsZero() {
 			t.Errorf("%v throttles", err)
 		}

@@ -40,10 +40,12 @@ func TestUnwatched(t *testing.T) {
 				for i := range lists[1:] {
 					pauses = append(pauses, lists[i+1].Sub(lists[i]))
 				}
-				if pauses[1] > 4*time.Second || slices.Min(pauses[6:]) < maxUnwatchedPause || slices.Max(pauses) > maxUnwatchedPause+4*time.Second {
+				if pauses[1] > 4*time.Second || slices.Min(pauses[6:]) < maxUnwatchedPause ||
+					slices.Max(pauses) > maxUnwatchedPause+4*time.Second {
 					t.Errorf("pauses: %v", pauses)
 				}
-				if err := g.Health().Err; err == nil || !strings.Contains(err.Error(), "grant the verb watch of secrets") {
+				err := g.Health().Err
+				if err == nil || !strings.Contains(err.Error(), "grant the verb watch of secrets") {
 					t.Errorf("health: %v", err)
 				}
 				s.become("2", labelled("b", "x"))

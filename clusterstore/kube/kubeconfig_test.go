@@ -131,7 +131,8 @@ func TestIgnoredFields(t *testing.T) {
 			append(slices.Repeat([]string{"an unknown field in line 12"}, maxIgnored), "12 more unknown fields")},
 	} {
 		cfg, warnings, err := ReadKubeconfig([]byte(tt.data))
-		if err != nil || cfg.BearerToken != theToken || !slices.Equal(warnings.Ignored, tt.want) || len(warnings.Insecure) > 0 {
+		if err != nil || cfg.BearerToken != theToken ||
+			!slices.Equal(warnings.Ignored, tt.want) || len(warnings.Insecure) > 0 {
 			t.Errorf("%s: %+v, %v", name, warnings, err)
 		}
 	}
@@ -173,8 +174,9 @@ func TestRefuseKubeconfig(t *testing.T) {
 		"quoted merge key": {file(current, server, `"<<": {`+token+"}"), "an unknown field in line 12"},
 		"tagged merge key": {file(current, server, "!!merge x: {"+token+"}"), "merge key"},
 		"deep list":        {file(current, server, token) + "extensions: " + nested("[", "]"), "deeper than 20 levels"},
-		"deep map":         {file(current, server, token) + "extensions: " + nested("{a: ", "}"), "deeper than 20 levels"},
-		"deepest":          {strings.Repeat("[", maxKubeconfig), "can't be parsed"},
+		"deep map": {file(current, server, token) + "extensions: " + nested("{a: ", "}"),
+			"deeper than 20 levels"},
+		"deepest": {strings.Repeat("[", maxKubeconfig), "can't be parsed"},
 		"two documents": {file(current, server, token) + "---\n" + file(current, server, token),
 			"more than one YAML document"},
 		"bad second document": {file(current, server, token) + "---\n{" + theToken, "more than one YAML document"},

@@ -107,9 +107,11 @@ func TestOneStatus(t *testing.T) {
 		`{"status":{}}`:                    {status(0, 0), ignored},
 		`{"any":[{"not":{"status":{}}}]}`:  {of(federation.MatchAny, of(federation.MatchNot, status(0, 0))), ignored},
 	} {
-		spec := `{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[{"condition":` + condition + `}]}]}`
+		spec := `{"routes":[{"name":"r","condition":{"method":"GET"},` +
+			`"responseClasses":[{"condition":` + condition + `}]}]}`
 		got := Translate(aProfile("web.ns", spec))
-		if got.Profile == nil || !reflect.DeepEqual(got.Profile.Routes[0].Classes[0].Condition, want.match) || got.Problem != want.problem {
+		if got.Profile == nil || got.Problem != want.problem ||
+			!reflect.DeepEqual(got.Profile.Routes[0].Classes[0].Condition, want.match) {
 			t.Errorf("%s: %+v, %+v", condition, got, got.Profile)
 		}
 	}
@@ -121,7 +123,8 @@ func TestDiscardedBudgets(t *testing.T) {
 	const discards = "retryBudget: proxies discard it and retry no request to the Service: "
 	for fields, want := range map[string]string{
 		`"minRetriesPerSecond":2147483647,"ttl":"10s"`: "",
-		`"minRetriesPerSecond":2147483648,"ttl":"10s"`: discards + "minRetriesPerSecond 2147483648 is more than 2147483647",
+		`"minRetriesPerSecond":2147483648,"ttl":"10s"`: discards +
+			"minRetriesPerSecond 2147483648 is more than 2147483647",
 
 		`"ttl":"1s","retryRatio":1000`:     "",
 		`"ttl":"1m","retryRatio":0`:        "",
@@ -129,15 +132,18 @@ func TestDiscardedBudgets(t *testing.T) {
 		`"ttl":"0s","retryRatio":0.2`:      discards + "ttl 0s is not from 1s to 1m0s",
 		`"ttl":"60001ms","retryRatio":0.2`: discards + "ttl 1m0.001s is not from 1s to 1m0s",
 		`"ttl":"10s","retryRatio":1000.5`:  discards + "retryRatio 1000.5 is more than 1000",
-		`"ttl":"5m","retryRatio":2000`:     discards + "ttl 5m0s is not from 1s to 1m0s, and retryRatio 2000 is more than 1000",
+		`"ttl":"5m","retryRatio":2000`: discards +
+			"ttl 5m0s is not from 1s to 1m0s, and retryRatio 2000 is more than 1000",
 	} {
 		got := Translate(aProfile("web.ns", `{"retryBudget":{`+fields+`}}`))
 		if got.Profile == nil || got.Profile.Budget == nil || got.Problem != want {
 			t.Errorf("%s: %+v, want %s", fields, got, want)
 		}
 	}
-	got := Translate(aProfile("web.ns", `{"retryBudget":{"minRetriesPerSecond":1,"ttl":"2m"},"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"soon"}]}`))
-	if want := discards + `ttl 2m0s is not from 1s to 1m0s; routes[0] "r": timeout: "soon" is not a duration`; got.Problem != want {
+	got := Translate(aProfile("web.ns", `{"retryBudget":{"minRetriesPerSecond":1,"ttl":"2m"},`+
+		`"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"soon"}]}`))
+	want := discards + `ttl 2m0s is not from 1s to 1m0s; routes[0] "r": timeout: "soon" is not a duration`
+	if got.Problem != want {
 		t.Errorf("%s, want %s", got.Problem, want)
 	}
 }

@@ -220,7 +220,8 @@ func TestExportsPageOfImports(t *testing.T) {
 	e := testExporter(store)
 	e.options.sources.serviceExports, e.options.clusterName = true, "local"
 	for version, want := range map[string][]string{
-		"": {"none", "local import shop/web-clusterset no serviceimports", "west import shop/web-clusterset no serviceimports"},
+		"": {"none", "local import shop/web-clusterset no serviceimports",
+			"west import shop/web-clusterset no serviceimports"},
 		"v1beta1": {"v1beta1", "local import shop/web-clusterset would be written",
 			"west import shop/web-clusterset would be written", "create Service shop/web-clusterset",
 			"create ServiceImport shop/web", "status ServiceExport shop/web"},

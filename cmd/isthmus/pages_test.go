@@ -77,7 +77,8 @@ func (o *ownShop) Ports(id federation.ServiceID) []uint16 {
 func (o *ownShop) OwnerOf(ip netip.Addr) local.AddressOwner {
 	switch ip.String() {
 	case "10.1.0.1":
-		return local.AddressOwner{Name: "Service shop/api", Service: &federation.ServiceID{Namespace: "shop", Name: "api"}}
+		id := federation.ServiceID{Namespace: "shop", Name: "api"}
+		return local.AddressOwner{Name: "Service shop/api", Service: &id}
 	case "10.1.0.9":
 		return local.AddressOwner{Name: "Service shop/api", Claimed: "2 Services with cluster IP 10.1.0.9"}
 	case "10.0.0.1":

@@ -58,10 +58,13 @@ func TestFailuresOnPages(t *testing.T) {
 		{Work: panics.Work{Where: panics.Service, Service: shopID("web")}, Failure: f},
 	}
 	page := s.servicesPage()
-	if len(page) != 2 || page[0].Service != "10.0.0.1:80" || page[1].Service != "shop/web" || !reflect.DeepEqual(page[1].Failures, []adminapi.Failure{f}) {
+	failures := []adminapi.Failure{f}
+	if len(page) != 2 || page[0].Service != "10.0.0.1:80" || page[1].Service != "shop/web" ||
+		!reflect.DeepEqual(page[1].Failures, failures) {
 		t.Errorf("page %+v", page)
 	}
-	if list := s.failuresOf(shopID("web")); !reflect.DeepEqual(list, []adminapi.Failure{f}) || s.failuresOf(shopID("api")) != nil {
+	list := s.failuresOf(shopID("web"))
+	if !reflect.DeepEqual(list, failures) || s.failuresOf(shopID("api")) != nil {
 		t.Errorf("to explain: %+v", list)
 	}
 }

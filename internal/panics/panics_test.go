@@ -64,7 +64,8 @@ func TestPauses(t *testing.T) {
 				t.Errorf("tried after %v s, want %v", seconds, want)
 			}
 			broken = false
-			if list := s.Failures(); len(list) != 1 || list[0].Panics != len(want) || list[0].Panic != "boom" || list[0].Service != web.Service || !list[0].Since.Equal(start) {
+			if list := s.Failures(); len(list) != 1 || list[0].Panics != len(want) || list[0].Panic != "boom" ||
+				list[0].Service != web.Service || !list[0].Since.Equal(start) {
 				t.Errorf("failures: %+v", list)
 			}
 			time.Sleep(MaxPause)
@@ -131,7 +132,9 @@ func TestLoggedOnceAnHour(t *testing.T) {
 			t.Fatalf("%d lines for two stacks in 150 min", len(lines))
 		}
 		fields := lines[1].ContextMap()
-		if stack := fmt.Sprint(fields["stack"]); !strings.Contains(stack, "TestLoggedOnceAnHour") || fields["service"] != "shop/web" || fields["where"] != "service" {
+		stack := fmt.Sprint(fields["stack"])
+		if !strings.Contains(stack, "TestLoggedOnceAnHour") ||
+			fields["service"] != "shop/web" || fields["where"] != "service" {
 			t.Errorf("logged %v", fields)
 		}
 		if text := fmt.Sprint(fields["panic"]); len(text) > 600 || strings.Contains(text, "\x1b") {

@@ -48,7 +48,8 @@ func TestThrottled(t *testing.T) {
 		{Resource: "endpointslices", ThrottledUntil: at.Add(time.Minute)},
 	}
 	_, lines := clustersTable(&adminapi.ClustersOutput{Clusters: adminapi.Clusters{Clusters: []adminapi.Cluster{east}}})
-	if want := "east: throttled until 03:05:05 UTC by the API server: pods, endpointslices\n"; !strings.Contains(string(lines), want) {
+	const want = "east: throttled until 03:05:05 UTC by the API server: pods, endpointslices\n"
+	if !strings.Contains(string(lines), want) {
 		t.Errorf("no %q in\n%s", want, lines)
 	}
 	if kept := lasting(east).Resources[0].ThrottledUntil; !kept.IsZero() {

@@ -241,7 +241,10 @@ func TestServerName(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, x.want)
 		}
 	}
-	for name, want := range map[string]bool{"api.example": true, "API.example": true, "10.0.0.1": true, "fd00::1": true, "a b": false, "https://a": false} {
+	for name, want := range map[string]bool{
+		"api.example": true, "API.example": true, "10.0.0.1": true, "fd00::1": true,
+		"a b": false, "https://a": false,
+	} {
 		if serverName(name) != want {
 			t.Errorf("%q: %v", name, !want)
 		}
@@ -381,8 +384,12 @@ func TestDomains(t *testing.T) {
 func TestWarnOfClashes(t *testing.T) {
 	for _, names := range [][2]string{{"west", "eu-west"}, {"eu-west", "west"}} {
 		var stderr bytes.Buffer
-		other := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterstore.ClusterNameLabel: names[1]}}}
-		same := corev1.Secret{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{clusterstore.ClusterNameLabel: names[0]}}}
+		labelled := func(name string) (s corev1.Secret) {
+			s.Labels = map[string]string{clusterstore.ClusterNameLabel: name}
+			return s
+		}
+		other := labelled(names[1])
+		same := labelled(names[0])
 		warnOfClashes(&work{p: cli.Process{Name: "isthmus", Stderr: &stderr}}, names[0], []corev1.Secret{other, same})
 		const want = "a Service NAME-eu of west gets no mirror, because the name NAME-eu-west belongs to eu-west"
 		if got := stderr.String(); strings.Count(got, want) != 1 {
