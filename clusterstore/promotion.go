@@ -102,10 +102,10 @@ func (l *link) whyNotWait(serving, next cluster.Health) string {
 	return ""
 }
 
-// noteAdvantage records since when a successor has watched its needed kinds while the serving cluster has been stale, or
-// its credentials have been refused.
-// The time since when the serving cluster has been stale is not enough: after a long outage of the API server, the
-// successor may be the first of the two that watches again.
+// noteAdvantage records since when a successor has watched its needed kinds while the serving
+// cluster has been stale, or while the serving cluster's credentials have been refused. The time
+// since when the serving cluster has been stale is not enough: after a long outage of the API
+// server, the successor may be the first of the two that watches again.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):

@@ -18,8 +18,8 @@ func (c *scripted) panic() {
 	synctest.Wait()
 }
 
-// TestPanicOfServing: a cluster that has panicked is stale and goes on serving, until a successor
-// with the same credentials has synced, which is started after a second.
+// TestPanicOfServing: a cluster that has panicked is stale and continues to serve. After a second,
+// a successor with the same credentials is started, which replaces the cluster once it has synced.
 func TestPanicOfServing(t *testing.T) {
 	inBubble(t, func(e *env) {
 		first := e.sync(1)
@@ -48,8 +48,8 @@ func TestPanicOfServing(t *testing.T) {
 }
 
 // TestPanicOfSuccessors: successors that panic too are replaced after 1 s, 2 s, 4 s and so on up to
-// 5 min; a successor that has run for 5 min begins the pauses anew. New credentials are tried at
-// once.
+// 5 min. After a successor that has run for 5 min, the pauses start over. New credentials are tried
+// at once.
 func TestPanicOfSuccessors(t *testing.T) {
 	inBubble(t, func(e *env) {
 		first := e.sync(1)

@@ -11,7 +11,7 @@ import (
 const mostClashes = 10
 
 // NameClashes returns a text for each pair of links in which one name ends in the other one, at
-// most mostClashes. Some mirrors of the link with the shorter name get no name then.
+// most mostClashes. In such a pair, some mirrors of the link with the shorter name get no name.
 func NameClashes(links []string) (texts []string) {
 	is := make(map[string]bool)
 	for _, name := range links {

@@ -27,10 +27,11 @@ type Config struct {
 	Log         *zap.Logger
 	Metrics     *Metrics       // the same for all clusters; nil: no metrics
 	Budget      *budget.Budget // of what is kept, closed when Run returns; nil: no limit
-	// Supervisor recovers from panics of Changed and the like, and of the evaluation of Servers. A
-	// panic while a linked cluster is listed or watched ends that for good: Health says Failed, and
-	// what was read stays. If Supervisor is nil, all these panics end the process, and so does a
-	// panic while the local cluster is listed or watched in any case.
+	// Supervisor recovers from panics of Changed and of the evaluation of Servers. For the local
+	// cluster it also recovers from panics while profiles change or address conflicts are searched.
+	// A panic while a linked cluster is listed or watched ends all its lists and watches: Health
+	// says Failed, and the cache stays. If Supervisor is nil, all these panics end the process. A
+	// panic while the local cluster is listed or watched always ends the process.
 	Supervisor *panics.Supervisor
 
 	// Relist is the time in which each resource is listed once beside its watch, so that what has
@@ -157,8 +158,8 @@ func (c *Cluster) Run(ctx context.Context) {
 	c.cfg.Budget.Close()
 }
 
-// untilPanic calls f, which follows a part of the cluster, and recovers from a panic: then nothing
-// of the cluster is followed any more, because its objects may be half changed.
+// untilPanic calls f, which follows a part of the cluster, and recovers from a panic of f. After a
+// panic, all lists and watches of the cluster end, because its cache may be half changed.
 func (c *Cluster) untilPanic(part string, f func()) {
 	defer func() {
 		if reason := recover(); reason != nil {

@@ -148,10 +148,9 @@ func (s *state) markPolicy(namespace string) {
 	}
 }
 
-// evaluatePolicy evaluates the sets of a namespace's Pods that were evaluated by other Servers than
-// there are, and those for which there was no room. It returns why not all Servers are used if that
-// is to be logged: when the reason appears, or when another one takes its place. It is not called
-// twice at the same time for a namespace.
+// evaluatePolicy evaluates the sets of a namespace's Pods whose last evaluation used other Servers
+// than exist now, and the sets for which there was no room. It returns why not all Servers are used
+// if the reason is new and has to be logged. It is not called concurrently for one namespace.
 func (s *state) evaluatePolicy(namespace string) (reason string) {
 	p, servers, found := s.policyToEvaluate(namespace)
 	if p == nil {
@@ -175,8 +174,8 @@ func (s *state) evaluatePolicy(namespace string) (reason string) {
 	return reason
 }
 
-// policyToEvaluate returns a namespace's policy, its Servers if they have changed, and the sets
-// that are to be evaluated. If the namespace has no policy, all are nil.
+// policyToEvaluate returns a namespace's policy, its Servers if they have changed, and the sets to
+// evaluate. If the namespace has no policy, all are nil.
 func (s *state) policyToEvaluate(namespace string) (
 	p *policy, servers map[string]*serverFacts, found map[*podSet]opaquePorts,
 ) {
@@ -208,8 +207,8 @@ func (s *state) policyToEvaluate(namespace string) (
 	return p, servers, found
 }
 
-// usePolicy stores what was found, and touches the Pods whose opaque ports differ. It returns why
-// not all Servers are used, as evaluatePolicy does.
+// usePolicy stores the opaque ports that were found, and touches the Pods whose opaque ports
+// differ. Like evaluatePolicy, it returns why not all Servers are used.
 func (s *state) usePolicy(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
 	s.lock()
 	defer s.mu.Unlock()
@@ -240,8 +239,8 @@ func (s *state) usePolicy(namespace string, p *policy, by *usedServers, found ma
 	return reason
 }
 
-// policyFailed records that the evaluation of a policy has panicked. Pods keep the opaque ports
-// that they had, as far as they have not got others yet.
+// policyFailed records that the evaluation of a policy has panicked. Pods whose opaque ports were
+// not updated before the panic keep their opaque ports.
 func (s *state) policyFailed(namespace string, p *policy) {
 	s.lock()
 	defer s.mu.Unlock()

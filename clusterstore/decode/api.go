@@ -167,8 +167,8 @@ func (r *endpoint) failure(response *http.Response, contentType string) error {
 // maxRetryAfter is the longest Retry-After that is understood, in seconds. A longer one counts as this.
 const maxRetryAfter = 3600
 
-// retryAfter returns the seconds that a header Retry-After asks for: a number or a date. Zero means
-// that it asks for nothing, or is malformed.
+// retryAfter returns the seconds that a Retry-After header asks for, by a number or a date. Zero
+// means that the header asks for no pause or is malformed.
 func retryAfter(text string, now time.Time) int32 {
 	if digits := strings.TrimSpace(text); digits != "" && strings.Trim(digits, "0123456789") == "" {
 		seconds, err := strconv.Atoi(digits)

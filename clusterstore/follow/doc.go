@@ -18,16 +18,17 @@
 //     discovery confirms that there is none ([Kind].Serves). While the API can't be
 //     reached, all objects stay. It is watched again within 10 s of its return,
 //     however long it was away.
-//   - Every failure is in the Group's Health at once, and is retried after less than 4 s; a needed
-//     resource that may be listed and not watched within 30 s; a resource that is optional, and
-//     forbidden or absent, within 30 s, and within 10 s of the moment that discovery has it; one
-//     that is over budget after four times as long as reading it took, 30 s at most.
-//   - After an outage of less than a minute a watch goes on from its last version, if a list of one
-//     object shows that the server's version is not lower. Otherwise the objects are listed: the
-//     server was restored from a backup, and after a longer outage it could have passed the last
-//     version again.
-//   - A server that asks for a pause by Retry-After gets no request of the resource meanwhile: up
-//     to 60 s for 429, and up to 10 s otherwise. The Health has until when.
+//   - Every failure is in the Group's Health at once, and is retried after less than 4 s. A needed
+//     resource that may be listed and not watched is retried within 30 s. An optional resource that
+//     is forbidden or absent is retried within 30 s, and within 10 s of the moment that discovery
+//     has it. A resource that is over budget is retried after four times as long as reading it
+//     took, 30 s at most.
+//   - After an outage of less than a minute, a watch resumes from its last version if a list of one
+//     object shows that the server's version is not lower. If the version is lower, the server was
+//     restored from a backup, and the objects are listed. After a longer outage the objects are
+//     always listed, since a restored server could have passed the last version again.
+//   - A server that asks for a pause by Retry-After gets no request of the resource during the
+//     pause: up to 60 s for 429, and up to 10 s otherwise. The Health shows when the pause ends.
 //   - The backoff starts over once a watch has lasted for 30 s.
 //   - The first sync waits for optional resources that can't be listed, until 25 s after
 //     [Group.Run], unless they are forbidden, absent, over budget, or of a kind that is

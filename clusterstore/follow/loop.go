@@ -134,10 +134,10 @@ func (r *Resource) watch(ctx context.Context, w *opened) step {
 	}
 }
 
-// afterNoAnswer returns what follows a watch that could not be opened, or a version that could not
-// be read. again is the step to repeat if the server only asks for patience. If the server refuses
-// the request itself, it may have lost the kind, or no longer know the version: the objects are
-// listed.
+// afterNoAnswer returns the step after a watch that could not be opened, or a version that could
+// not be read. again is the step to repeat if the server only asks for a pause. If the server
+// refuses the request itself, the server may have lost the kind or may no longer know the version.
+// Then the objects are listed.
 func afterNoAnswer(err error, again step) step {
 	switch {
 	case apierrors.IsTooManyRequests(err):

@@ -14,8 +14,8 @@ const (
 	maxRetryAfter = 10 * time.Second // for other failures
 )
 
-// throttleJitter is by how much a wait may be longer than requested, so that resources and replicas
-// do not return at a time.
+// throttleJitter is the fraction by which a wait may be longer than requested. It keeps resources
+// and replicas from returning at the same time.
 const throttleJitter = 0.25
 
 // throttle makes the next request of the resource wait for as long as an error asks for, within the maximum.

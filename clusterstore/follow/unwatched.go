@@ -7,16 +7,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// A resource that may be listed but not watched is listed again and again. Every list is as
-// expensive as the first one, so pauses double after maxWatchRefusals in a row, up to
+// A resource that may be listed but not watched is relisted repeatedly. Every list is as expensive
+// as the first one, so pauses double after maxWatchRefusals in a row, up to
 // maxUnwatchedPause.
 const (
 	maxWatchRefusals  = 3
 	maxUnwatchedPause = 30 * time.Second
 )
 
-// unwatched counts a watch that could not be opened after a list, if the permission is missing. It
-// returns the error with a hint then.
+// unwatched counts a watch that could not be opened after a list, if the permission is missing. In
+// this case it returns the error with a hint.
 func (r *Resource) unwatched(err error) error {
 	if !apierrors.IsForbidden(err) {
 		r.watchRefusals = 0

@@ -194,8 +194,8 @@ func readServer(server string) (*url.URL, error) {
 	return u, nil
 }
 
-// ServerName returns the host and port of an API server's URL, for logs and pages. The path follows
-// them if there is one: several clusters may share a host.
+// ServerName returns the host and port of an API server's URL, for logs and pages. If the URL has a
+// path, ServerName appends the path, since several clusters may share a host.
 func ServerName(server string) string {
 	u, err := url.Parse(server)
 	if err != nil {

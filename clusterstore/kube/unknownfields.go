@@ -21,7 +21,7 @@ var harmless = regexp.MustCompile(`^[A-Za-z-]{1,40}$`)
 var errTwice = errors.New("kubeconfig has a field that is there twice: remove one of the two")
 
 // dropUnknown removes the fields of a kubeconfig that client-go does not know, as client-go ignores
-// them. It returns a text for each of the first maxIgnored fields, and an error if a field is there
+// them. It returns a text for each of the first maxIgnored fields, and an error if a field occurs
 // twice.
 func dropUnknown(document *yaml.Node) (ignored []string, err error) {
 	u := &unknownFields{}

@@ -169,13 +169,13 @@ type Resource struct {
 	// Trouble is what the API server does that is no failure and yet makes the
 	// resource be requested again and again, once a second at most.
 	Trouble string `json:"trouble,omitempty"`
-	// ThrottledUntil is until when the resource is not requested, since the API server asked for a
-	// pause by Retry-After.
+	// ThrottledUntil is the end of a pause that the API server asked for by Retry-After. Until then
+	// the resource is not requested.
 	ThrottledUntil time.Time `json:"throttledUntil,omitzero"`
 }
 
-// NeverRead reports whether the kind can't be listed, has never been, and may have objects. The
-// cluster then looks as if it had none of them.
+// NeverRead reports whether the kind can't be listed, has never been listed, and may have objects.
+// If NeverRead is true, the cluster looks as if it had no objects of the kind.
 func (r *Resource) NeverRead() bool { return !r.Synced && r.Err != "" && r.Failure != Absent }
 
 // Unread describes, for people, that the kind has never been read.

@@ -10,9 +10,11 @@ type Explanation struct {
 	Federated bool     `json:"federated"`
 	Imported  bool     `json:"imported,omitempty"` // it is the Service of a ServiceImport
 	Problems  []string `json:"problems"`           // of the Service's annotations and labels
-	// Failures is why Isthmus can't update the service. If there are any, no address is explained.
+	// Failures is why Isthmus can't update the service. While there are failures, no address is
+	// explained.
 	Failures []Failure `json:"failures,omitempty"`
-	// Refused is how a new stream would be refused. If a new stream would be served, it is empty.
+	// Refused is how a new stream would be refused. If a new stream would be served, Refused is
+	// empty.
 	Refused    string             `json:"refused,omitempty"`
 	Set        Set                `json:"set"`
 	Preference *Preference        `json:"preference,omitempty"`

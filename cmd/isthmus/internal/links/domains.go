@@ -33,8 +33,9 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, there *cluster
 	return domains{cmp.Or(d.trust, installed.trust, defaultDomain), cmp.Or(d.cluster, installed.cluster, defaultDomain)}
 }
 
-// readDomains reads what Linkerd was installed with, from the namespace of its control plane: the
-// one that -n names, or else Linkerd's own, since Isthmus may run beside Linkerd.
+// readDomains reads the domains that Linkerd was installed with, from the namespace of its control
+// plane. This is the namespace that -n names, or else Linkerd's own, since Isthmus may run beside
+// Linkerd.
 func readDomains(ctx context.Context, w *work, c *cluster, namespace string) domains {
 	const own, name = "linkerd", "linkerd-config"
 	config, err := c.API.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})

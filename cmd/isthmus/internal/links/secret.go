@@ -99,7 +99,7 @@ func (s server) loopback() bool {
 }
 
 // sameServer reports whether two URLs are of the same API server. Several clusters may share a host
-// and port: Rancher, for example, tells them apart by the path.
+// and port. Rancher, for example, tells such clusters apart by the path.
 func sameServer(a, b string) bool { return normalized(a) == normalized(b) }
 
 // normalized returns the host, port and path of a URL as all URLs of that server have them.
