@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	"isthmus/internal/adminapi"
@@ -74,10 +75,17 @@ func failuresOf(p *adminapi.Explanation) (list []string) {
 	return list
 }
 
+// definitionPanicked reports whether the service is not defined because each attempt to define it has panicked.
+func definitionPanicked(p *adminapi.Explanation) bool {
+	return !p.Defined && slices.ContainsFunc(p.Failures, func(f adminapi.Failure) bool { return f.Where == "definition" })
+}
+
 func (s *explainState) headline() string {
 	p := &s.Explanation
 	text := p.Authority
 	switch {
+	case definitionPanicked(p):
+		text += " (not defined)"
 	case !p.Defined:
 		text += " (no such Service)"
 	case p.Imported:
@@ -198,7 +206,11 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 // remedies has a line for each thing that may be wrong, and what to do about it. placed: it is
 // known where the client runs.
 func remedies(p *adminapi.Explanation, placed bool) (list []string) {
-	if !p.Defined {
+	switch {
+	case definitionPanicked(p):
+		list = append(list, "the Service is not defined, because of the bug: new streams are refused until a retry succeeds; undo the newest "+
+			"change of its annotations and labels, if there is one")
+	case !p.Defined:
 		list = append(list, "no such Service: see whether name, namespace and port are those that the application dials: kubectl get service -A")
 	}
 	for _, m := range p.Members {

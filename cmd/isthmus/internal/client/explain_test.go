@@ -21,6 +21,27 @@ func manyPage(n int) adminapi.Explanation {
 	return p
 }
 
+// TestExplainPanickedDefinition: a Service whose definition panics is not reported as missing.
+func TestExplainPanickedDefinition(t *testing.T) {
+	const missing = "no such Service"
+	explain := func(f ...adminapi.Failure) string {
+		x := adminapi.Explanation{Authority: "web:80", Failures: f}
+		s := &explainState{ExplainOutput: adminapi.ExplainOutput{Time: noon, Explanation: x}}
+		headline, lines := s.table()
+		return headline + "\n" + string(lines)
+	}
+	text := explain(adminapi.Failure{Where: "definition", Panics: 1, Panic: "boom"})
+	if strings.Contains(text, missing) || !strings.HasPrefix(text, "web:80 (not defined): ") ||
+		!strings.Contains(text, "new streams are refused until a retry succeeds") || !strings.Contains(text, "boom") {
+		t.Errorf("the definition panicked:\n%s", text)
+	}
+	for _, text := range []string{explain(), explain(adminapi.Failure{Where: "service", Panics: 1})} {
+		if !strings.Contains(text, missing) {
+			t.Errorf("there is no Service:\n%s", text)
+		}
+	}
+}
+
 // TestExplainMany: of many addresses those that are not served come first, and the rest is
 // counted. Who asks for one address gets all that have it.
 func TestExplainMany(t *testing.T) {
