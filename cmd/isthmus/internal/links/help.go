@@ -25,8 +25,9 @@ serviceaccounts, clusterroles (also update) and clusterrolebindings; get, list, 
 and delete secrets in the account's namespace; get the ConfigMap linkerd-config in the
 namespace that -n names, or else in linkerd, unless you give both domains; and all that
 the ClusterRole grants. With --duration also create serviceaccounts/token. In the
-gateway's cluster: get namespace kube-system; get, list and, with --apply, create and update secrets in the links'
-namespace; without --admin, list pods and create pods/portforward there.
+gateway's cluster: get namespace kube-system; get, list and, with --apply, create and
+update secrets in the links' namespace; without --admin, list pods and create
+pods/portforward there.
 
 Standard output has the Secret or, with --apply, what was done. A token is printed only
 in that Secret. Exit code 1 if something is refused or fails, with what to do.
