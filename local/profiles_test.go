@@ -152,9 +152,10 @@ func TestPanicOfProfileWatchedAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := startSupervisor(t)
 		var broken atomic.Bool
-		name, builds := "before", 0
+		var builds atomic.Int64
+		name := "before"
 		p := newProfiles(func(federation.ProfileKey) *federation.Profile {
-			builds++
+			builds.Add(1)
 			if broken.Load() {
 				panic("boom")
 			}
@@ -170,8 +171,8 @@ func TestPanicOfProfileWatchedAnew(t *testing.T) {
 		name = "after"
 		p.changed(cluster.Topic{Service: shopWeb})
 		broken.Store(false)
-		before := builds
-		if p.refresh(old); builds != before {
+		before := builds.Load()
+		if p.refresh(old); builds.Load() != before {
 			t.Error("a profile without watches was built")
 		}
 		time.Sleep(2 * time.Second)
