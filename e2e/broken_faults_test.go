@@ -38,6 +38,12 @@ func unchecked(cluster, why string, checks ...string) (list []finding) {
 	return list
 }
 
+// unauthorizedOrClosed matches what a request for the version shows if the API server refuses the
+// credentials. A kube-apiserver closes the connection together with its 401, so a request beside the
+// refused one may fail with that instead.
+const unauthorizedOrClosed = "(the API server answers 401 Unauthorized for its version" +
+	"|.*: the API server closed the connection or refused the request .*)"
+
 var faults = []fault{
 	{
 		name: "a kubeconfig that runs a command",
@@ -56,7 +62,10 @@ var faults = []fault{
 		repair: verb("unlink", "emea", "--yes"),
 		check: append(unchecked("emea", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
 			finding{"unchecked link-expiry emea: the API server refuses its credentials", "renew the link: isthmus link emea .*"},
-			finding{"failure api emea: the API server answers 401 Unauthorized for its version", ".*whether its credentials are still good; to renew the link: isthmus link emea .*"},
+			finding{
+				"failure api emea: " + unauthorizedOrClosed,
+				".*whether its credentials are still good; to renew the link: isthmus link emea .*",
+			},
 			finding{"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; write the link Secret anew", "see the checks of its API server .*"}),
 	}, {
 		name: "a client certificate that has expired",
@@ -69,8 +78,10 @@ var faults = []fault{
 		repair: verb("unlink", "latam", "--yes"),
 		check: append(unchecked("latam", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
 			finding{"failure link-expiry latam: its client certificate has expired, at .*", "renew the link: isthmus link latam .*"},
-			// A kube-apiserver ends the connection with its 401, and with it what else is asked there, the version maybe among it.
-			finding{"failure api latam: (the API server answers 401 Unauthorized for its version|.*: the API server closed the connection or refused the request .*)", ".*whether its credentials are still good; to renew the link: isthmus link latam .*"},
+			finding{
+				"failure api latam: " + unauthorizedOrClosed,
+				".*whether its credentials are still good; to renew the link: isthmus link latam .*",
+			},
 			finding{"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired at .*Unauthorized; write the link Secret anew", "see the checks of its API server .*"}),
 	}, {
 		name:   "an API that is dead",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -61,17 +62,54 @@ func (c *Client) RemoveMCS(ctx context.Context) error {
 			return fmt.Errorf("cluster %s: delete CRD %s: %w", c.Name, o.GetName(), err)
 		}
 	}
-	return c.awaitMCS(ctx, nil)
+	if err := c.awaitMCS(ctx, nil); err != nil {
+		return fmt.Errorf("%w; %s", err, c.leftOfMCS(ctx))
+	}
+	return nil
+}
+
+// leftOfMCS describes, for people, the CRDs of the MCS-API that exist, and why they are not gone.
+func (c *Client) leftOfMCS(ctx context.Context) string {
+	definitions, err := mcsDefinitions()
+	if err != nil {
+		return err.Error()
+	}
+	resource, _, err := c.ResourceNamed("customresourcedefinition")
+	if err != nil {
+		return err.Error()
+	}
+	var left []string
+	for _, o := range definitions {
+		found, err := c.In(resource, "").Get(ctx, o.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			left = append(left, err.Error())
+			continue
+		}
+		conditions, _, _ := unstructured.NestedSlice(found.Object, "status", "conditions")
+		left = append(left, fmt.Sprintf("CRD %s is deleted since %v, with the finalizers %q and the conditions %v",
+			o.GetName(), found.GetDeletionTimestamp(), found.GetFinalizers(), conditions))
+	}
+	if len(left) == 0 {
+		return "no CRD is left"
+	}
+	return strings.Join(left, "; ")
 }
 
 func mcsDefinitions() ([]*unstructured.Unstructured, error) {
 	return Parse(string(crd.ServiceExportCRD) + "\n---\n" + string(crd.ServiceImportCRD))
 }
 
-// awaitMCS waits until the API serves these versions and no others, and its discovery of all groups, which is behind at times, says so
-// too: the mapper keeps what it once had of that.
+// mcsPatience is how long the API server may take to serve other versions. When a CRD is deleted, the
+// API server waits up to a minute for its objects to vanish, and then tries again.
+const mcsPatience = 3 * time.Minute
+
+// awaitMCS waits until the API serves these versions and no others, and until the discovery of all
+// groups, which can be behind, says the same: the mapper caches what discovery once said.
 func (c *Client) awaitMCS(ctx context.Context, versions []string) error {
-	return poll.Until(ctx, time.Minute, 20*time.Millisecond, func() error {
+	return poll.Until(ctx, mcsPatience, 20*time.Millisecond, func() error {
 		meta.MaybeResetRESTMapper(c.mapper)
 		for _, version := range MCSVersions {
 			list, err := c.Discovery().ServerResourcesForGroupVersion(mcs.GroupName + "/" + version)

@@ -118,7 +118,7 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 	one := newRun(caseCtx, r, c)
 	defer func() {
 		// Also when the case ran out of time, or was interrupted.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Minute)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 4*time.Minute)
 		defer cancel()
 		undo := one.end(ctx)
 		if !one.flagged && err == nil { // else it is halted, or has been looked at, or may have
