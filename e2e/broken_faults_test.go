@@ -189,7 +189,7 @@ var faults = []fault{
 		spoil: both(write(inEast, selecting("api", "web"), selectedPod("api", "10.245.0.20", corev1.ConditionTrue)),
 			write(inWest, object.Federated("shop", "api-federated", "", "api@east"))),
 		repair:  write(inEast, selecting("api", "http")),
-		explain: &verdict{"api-federated", "10.245.0.20", "no-such-port", []string{`no-such-port \(1\): no container of the Pod has a port with the name of the Service's targetPort`}},
+		explain: &verdict{"api-federated", "10.245.0.20", "no-such-port", []string{`no-such-port \(1\): no container of the Pod has a TCP port with the name of the Service's targetPort`}},
 	}, {
 		name: "Pods that are not ready",
 		spoil: both(write(inEast, selecting("orders", "http"), selectedPod("orders", "10.245.0.21", corev1.ConditionFalse)),
