@@ -160,6 +160,9 @@ type aim struct {
 	title      string // of what that leaves; %s: the cluster
 }
 
+// titleWithout is the title of what services are left with if they lose the cluster.
+const titleWithout = "Without %s services have:"
+
 func (o *cordonOptions) aim() aim {
 	switch {
 	case o.back:
@@ -167,7 +170,7 @@ func (o *cordonOptions) aim() aim {
 	case o.lastResort:
 		return aim{adminapi.LastResort, "last-resort", "leave services that have others", "Where other clusters have endpoints, these services do without %s:"}
 	}
-	return aim{adminapi.Withdrawn, "true", "leave all services", "Without %s services have:"}
+	return aim{adminapi.Withdrawn, "true", "leave all services", titleWithout}
 }
 
 func (o *cordonOptions) effect() string {

@@ -46,12 +46,17 @@ rights.
 
 Usage: isthmus unlink NAME [FLAGS]`
 
-const unlinkEnding = `It asks before it deletes anything; where standard input is no terminal it needs --yes.
+const unlinkEnding = `It first shows what services have without the cluster, as isthmus cordon does, and names
+services that are left with nothing. If no replica answers within 10 s, it says so. It
+never refuses: it asks before it deletes anything. Where standard input is no terminal, it
+needs --yes.
+
 What isthmus link has not made in the linked cluster stays there. An API server may accept
 a deleted token for some ten seconds more.
 
-Rights that you need: list and delete secrets in the links' namespace. With --revoke, in
-the gateway's cluster get namespace kube-system, and in the linked one too; there also
+Rights that you need: list and delete secrets in the links' namespace. To show what
+services are left with, without --admin: list pods and create pods/portforward there. With
+--revoke, in the gateway's cluster get namespace kube-system, and in the linked one too; there also
 list and delete secrets and get and delete serviceaccounts in the account's namespace,
 get and delete clusterroles and clusterrolebindings.
 

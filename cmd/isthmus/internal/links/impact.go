@@ -17,7 +17,7 @@ const maxShown = 20
 // weigh shows what the change leaves each service with, and refuses to leave one with
 // nothing.
 func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
-	gateways, err := o.foresee(ctx, w)
+	gateways, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
 	switch {
 	case err == nil:
 	case o.back || o.force:
@@ -27,23 +27,20 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 		return fmt.Errorf("what this leaves can't be found out: %w\n  --force does it all the same", err)
 	}
 	list := impacts(gateways)
-	o.show(w, list)
-	nothing := 0
-	for i := range list {
-		if list[i].Bare() {
-			nothing++
-		}
-	}
+	showImpacts(w, list, o.name, o.aim().title, o.back)
+	nothing := len(bare(list))
 	if nothing == 0 || o.back || o.lastResort || o.force {
 		return nil
 	}
 	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", nothing)
 }
 
-// foresee asks every gateway what the change leaves.
-func (o *cordonOptions) foresee(ctx context.Context, w *work) (list []*adminapi.Impact, err error) {
-	path := "/debug/impact?" + url.Values{"cluster": {o.name}, "standing": {o.aim().standing}}.Encode()
-	answers, err := client.ReadAll[adminapi.Impact](ctx, w.p, &o.Target, path)
+// foresee asks every replica what services would have if the cluster had the standing. It returns the
+// answers of the replicas that give one, and the first error of a ready replica that gives none.
+func foresee(ctx context.Context, w *work, t *client.Target, cluster, standing string) (
+	list []*adminapi.Impact, err error) {
+	path := "/debug/impact?" + url.Values{"cluster": {cluster}, "standing": {standing}}.Encode()
+	answers, err := client.ReadAll[adminapi.Impact](ctx, w.p, t, path)
 	if err != nil {
 		return nil, err
 	}
@@ -51,27 +48,39 @@ func (o *cordonOptions) foresee(ctx context.Context, w *work) (list []*adminapi.
 		switch {
 		case a.NotReady: // it may know little, and must not keep a cluster from being taken out
 			w.warn("what this leaves of proxies of %s is not known: %v", client.Printable(a.Gateway), a.Err)
-		case a.Err != nil:
-			return nil, a.Err
-		default:
+		case a.Err == nil:
 			list = append(list, a.Value)
+		case err == nil:
+			err = a.Err
 		}
 	}
-	return list, nil
+	return list, err
 }
 
-func (o *cordonOptions) show(w *work, list []adminapi.ServiceImpact) {
+// showImpacts prints what services are left with. title has %s for the cluster, which comes back if
+// back is set.
+func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, back bool) {
 	if len(list) == 0 {
-		fmt.Fprintf(w.out, "No service has a member in %s.\n", o.name)
+		fmt.Fprintf(w.out, "No service has a member in %s.\n", cluster)
 		return
 	}
-	fmt.Fprintf(w.out, o.aim().title+"\n", o.name)
+	fmt.Fprintf(w.out, title+"\n", cluster)
 	for i := range list[:min(len(list), maxShown)] {
-		fmt.Fprintf(w.out, "  %s\n", impactText(&list[i], o.back))
+		fmt.Fprintf(w.out, "  %s\n", impactText(&list[i], back))
 	}
 	if more := len(list) - maxShown; more > 0 {
 		fmt.Fprintf(w.out, "  … and %d more\n", more)
 	}
+}
+
+// bare returns those that leave clients with nothing.
+func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
+	for _, i := range list {
+		if i.Bare() {
+			of = append(of, i)
+		}
+	}
+	return of
 }
 
 // impacts joins what gateways foresee for services, those that would be left with nothing first.

@@ -5,7 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	k8stesting "k8s.io/client-go/testing"
 
 	"isthmus/internal/adminapi"
 )
@@ -68,6 +75,67 @@ func TestImpacts(t *testing.T) {
 	if got := impactText(&zoned.Services[0], true); got != `s port 80 in zone "z\x1b" (local 1, east 1, 4 streams)` {
 		t.Error(got)
 	}
+}
+
+// TestUnlinkImpact: unlink shows what it leaves and asks, whether a replica answers or not. It never refuses.
+func TestUnlinkImpact(t *testing.T) {
+	const nobody = "127.0.0.1:1"
+	answer, err := json.Marshal(foresees("shop/web", 80, "local 0, east 3", "local 0, east 0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	replica := showing(t, func() string { return string(answer) })
+	const table = "Without east services have:\n  shop/web port 80: NOTHING (now local 0, east 3, 4 streams)\n"
+	const named = "1 service is left with nothing: shop/web\n"
+	const unknown = "what this leaves is not known: "
+	for name, x := range map[string]struct {
+		admin, stdin string
+		set          unlinkOptions
+		want         []string
+		deleted      bool
+	}{
+		"confirmed":             {admin: replica, stdin: "y\n", want: []string{table, named, "[y/N]"}, deleted: true},
+		"not confirmed":         {admin: replica, stdin: "n\n", want: []string{table, named, "[y/N]"}},
+		"no replica":            {admin: nobody, stdin: "y\n", want: []string{unknown, "[y/N]"}, deleted: true},
+		"no replica, --yes":     {admin: nobody, set: unlinkOptions{yes: true}, want: []string{unknown}, deleted: true},
+		"--yes":                 {admin: replica, set: unlinkOptions{yes: true}, want: []string{table, named}, deleted: true},
+		"no replica, --dry-run": {admin: nobody, set: unlinkOptions{dryRun: true}, want: []string{unknown}},
+		"--dry-run":             {admin: replica, set: unlinkOptions{dryRun: true}, want: []string{table, named}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			link, err := newContent("x").into(nil, "linkerd")
+			if err != nil {
+				t.Fatal(err)
+			}
+			here, api := newFake("west", link)
+			api.PrependReactor("create", "selfsubjectaccessreviews", allowAll)
+			w, out := newWork()
+			w.p.Stdin, w.p.Interactive = strings.NewReader(x.stdin), true
+			o := x.set
+			o.name, o.Namespace, o.Timeout, o.Address = "east", "linkerd", time.Minute, x.admin
+			w.dry = o.dryRun
+			err = o.unlink(t.Context(), w, here, nil)
+			if want := x.deleted || o.dryRun; (err == nil) != want {
+				t.Error(err)
+			}
+			for _, want := range x.want {
+				if !strings.Contains(out.String(), want) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+			_, err = api.CoreV1().Secrets("linkerd").Get(t.Context(), link.Name, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) != x.deleted {
+				t.Errorf("the Secret: %v", err)
+			}
+		})
+	}
+}
+
+// allowAll lets the user do everything.
+func allowAll(k8stesting.Action) (bool, runtime.Object, error) {
+	review := new(authorizationv1.SelfSubjectAccessReview)
+	review.Status.Allowed = true
+	return true, review, nil
 }
 
 // FuzzImpacts: whatever a gateway answers, nothing reaches the terminal that it would obey.

@@ -2,7 +2,9 @@ package links
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -12,7 +14,12 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
+
+// impactWithin is how long replicas have to answer what the loss of a link leaves.
+const impactWithin = 10 * time.Second
 
 // unlinkOptions are those of "isthmus unlink".
 type unlinkOptions struct {
@@ -31,6 +38,7 @@ func unlinkVerb() cli.Verb {
 		Summary: "take a link away, and with --revoke its account in the other cluster too",
 		Intro:   unlinkIntro,
 		Ending:  unlinkEnding,
+		OneOf:   oneGateway,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 			o.ClusterFlags(s, "to-context")
 			s.BoolVar(&o.revoke, "revoke", false, "Delete in the linked cluster, too, what isthmus link has made for it.")
@@ -39,7 +47,10 @@ func unlinkVerb() cli.Verb {
 			s.StringVar(&o.account.Namespace, "service-account-namespace", "", "Its `NAMESPACE`. Without it: likewise, or else "+defaultAccount.Namespace+".")
 			s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be deleted.")
 			s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
-			s.DurationVar(&o.Timeout, "timeout", time.Minute, "All is done within this `DURATION`. It does not count while you are asked.")
+			o.AdminFlag(s)
+			o.PodFlag(s)
+			s.DurationVar(&o.Timeout, "timeout", time.Minute,
+				"All is done within this `DURATION`. It does not count while you are asked.")
 		})},
 		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
 	}
@@ -86,6 +97,9 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluste
 	if err != nil {
 		return err
 	}
+	if len(links) > 0 {
+		o.showImpact(ctx, w)
+	}
 	if !o.yes && !o.dryRun {
 		if err := w.p.Confirm(ctx, o.question(here, there, links)); err != nil {
 			return err
@@ -99,6 +113,35 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluste
 		}
 	}
 	return r.run(ctx, w)
+}
+
+// showImpact shows what services have without the link, and names those that are left with nothing.
+// It only informs: a link can be deleted whatever it leaves, and if no replica answers.
+func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
+	limit := min(o.Timeout, impactWithin)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	replicas, err := foresee(ctx, w, &o.Target, o.name, adminapi.Withdrawn)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		err = fmt.Errorf("not every replica has answered within %v", limit)
+	}
+	if err != nil {
+		w.warn("what this leaves is not known: %v", err)
+	}
+	if len(replicas) == 0 {
+		return
+	}
+	list := impacts(replicas)
+	showImpacts(w, list, o.name, titleWithout, false)
+	var names []string
+	for _, i := range bare(list) {
+		if name := client.Printable(i.Service); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		w.warn("%s left with nothing: %s", legible.Count(len(names), "service is", "services are"), legible.Some(names, maxShown))
+	}
 }
 
 // read reads what is to be deleted. The revocation is nil without --revoke.
