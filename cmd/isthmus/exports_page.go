@@ -131,6 +131,9 @@ func exportFields(of any, status bool) map[string]string {
 	case *plan.ServiceImport:
 		if status {
 			fields["clusters"] = strings.Join(o.Clusters, ", ")
+			if o.EndpointSliceObjects != "" {
+				fields["endpointSliceObjects"] = o.EndpointSliceObjects
+			}
 			addConditions(fields, o.Conditions)
 		} else {
 			addFields(fields, o.Type, o.Labels, o.Annotations, o.Ports, o.Traffic)

@@ -245,7 +245,8 @@ func TestExportsPageOfImports(t *testing.T) {
 // TestExportFields: what a change of an object, or of its status, is shown by.
 func TestExportFields(t *testing.T) {
 	valid := []metav1.Condition{{Type: "Valid", Status: "True", Reason: "Valid", Message: "it is"}}
-	i := &plan.ServiceImport{Type: "ClusterSetIP", IPs: []string{"10.96.0.1"}, Clusters: []string{"local", "west"}, Conditions: valid, Ports: []plan.Port{{Name: "http", Protocol: "TCP", Number: 80}}}
+	i := &plan.ServiceImport{Type: "ClusterSetIP", IPs: []string{"10.96.0.1"}, Clusters: []string{"local", "west"}, EndpointSliceObjects: "Absent",
+		Conditions: valid, Ports: []plan.Port{{Name: "http", Protocol: "TCP", Number: 80}}}
 	for _, c := range []struct {
 		of     any
 		status bool
@@ -254,7 +255,7 @@ func TestExportFields(t *testing.T) {
 		{shopService("web", 80, map[string]string{"a": ""}), false, map[string]string{"type": "ClusterIP", "label a": `""`, "port 80/TCP": "to 8080, name http", "internalTrafficPolicy": "", "trafficDistribution": ""}},
 		{(*plan.Service)(nil), false, map[string]string{}},
 		{i, false, map[string]string{"type": "ClusterSetIP", "ips": "10.96.0.1", "port 80/TCP": "name http", "internalTrafficPolicy": "", "trafficDistribution": ""}},
-		{i, true, map[string]string{"clusters": "local, west", "condition Valid": "true Valid it is"}},
+		{i, true, map[string]string{"clusters": "local, west", "endpointSliceObjects": "Absent", "condition Valid": "true Valid it is"}},
 		{valid, true, map[string]string{"condition Valid": "true Valid it is"}},
 	} {
 		if got := exportFields(c.of, c.status); !maps.Equal(got, c.want) {

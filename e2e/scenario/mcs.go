@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,7 +85,8 @@ func (w *writer) readMCS(ctx context.Context, kind, namespace, name string, into
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
 }
 
-// readImport reads a ServiceImport. It has the IPs of its derived Service, and is ready when it has them or needs none.
+// readImport reads a ServiceImport. If it is ready, it has the IPs of its derived Service. Unless the
+// option ready= says otherwise, it is ready if it has IPs or needs none.
 func readImport(ctx context.Context, w *writer, namespace, name string) (seen, error) {
 	var i mcs.ServiceImport
 	if err := w.readMCS(ctx, "serviceimport", namespace, name, &i); err != nil {
@@ -102,11 +102,15 @@ func readImport(ctx context.Context, w *writer, namespace, name string) (seen, e
 			derived = s
 		}
 	}
-	if !slices.Equal(i.Spec.IPs, derived.Spec.ClusterIPs) || !slices.Equal(i.Spec.IPFamilies, derived.Spec.IPFamilies) {
-		return seen{}, fmt.Errorf("its IPs are %v %v, those of the derived Service %q %v %v", i.Spec.IPs, i.Spec.IPFamilies, derived.Name, derived.Spec.ClusterIPs, derived.Spec.IPFamilies)
+	ready := meta.IsStatusConditionTrue(i.Status.Conditions, "Ready")
+	same := slices.Equal(i.Spec.IPs, derived.Spec.ClusterIPs) && slices.Equal(i.Spec.IPFamilies, derived.Spec.IPFamilies)
+	if ready && !same {
+		return seen{}, fmt.Errorf("its IPs are %v %v, those of the derived Service %q %v %v",
+			i.Spec.IPs, i.Spec.IPFamilies, derived.Name, derived.Spec.ClusterIPs, derived.Spec.IPFamilies)
 	}
-	if ready := len(i.Spec.IPs) > 0 || i.Spec.Type == mcs.Headless; ready != meta.IsStatusConditionTrue(i.Status.Conditions, "Ready") {
-		return seen{}, fmt.Errorf("its conditions are %+v", i.Status.Conditions)
+	usual := map[string]string{"ready": "False/Pending"}
+	if len(i.Spec.IPs) > 0 || i.Spec.Type == mcs.Headless {
+		usual["ready"] = "True/Ready"
 	}
 	s := &corev1.Service{}
 	for _, p := range i.Spec.Ports {
@@ -119,10 +123,27 @@ func readImport(ctx context.Context, w *writer, namespace, name string) (seen, e
 	for _, f := range i.Spec.IPFamilies {
 		families = append(families, string(f))
 	}
-	return seen{&i, strings.Join(i.Spec.IPs, ","), map[string]string{
-		"type": string(i.Spec.Type), "ports": strings.ReplaceAll(ports(s), "/0", ""), "affinity": affinity(i.Spec.SessionAffinity, i.Spec.SessionAffinityConfig),
-		"families": strings.Join(families, ","), "clusters": strings.Join(clusters, ","),
-	}}, nil
+	condition, message := conditionFields(i.Status.Conditions, "Ready")
+	fields := map[string]string{
+		"type":          string(i.Spec.Type),
+		"ports":         strings.ReplaceAll(ports(s), "/0", ""),
+		"affinity":      affinity(i.Spec.SessionAffinity, i.Spec.SessionAffinityConfig),
+		"families":      strings.Join(families, ","),
+		"clusters":      strings.Join(clusters, ","),
+		"slices":        string(i.Status.EndpointSliceObjects),
+		"ready":         condition,
+		"ready-message": message,
+	}
+	return seen{Object: &i, ip: strings.Join(i.Spec.IPs, ","), fields: fields, usual: usual}, nil
+}
+
+// conditionFields returns a condition as STATUS/REASON, or none, and its message.
+func conditionFields(all []metav1.Condition, kind string) (condition, message string) {
+	c := meta.FindStatusCondition(all, kind)
+	if c == nil {
+		return "none", ""
+	}
+	return strings.TrimSuffix(string(c.Status)+"/"+c.Reason, "/"), c.Message
 }
 
 // readExport reads a ServiceExport. Its conditions are about the ServiceExport as it is.
@@ -131,16 +152,14 @@ func readExport(ctx context.Context, w *writer, namespace, name string) (seen, e
 	if err := w.readMCS(ctx, "serviceexport", namespace, name, &e); err != nil {
 		return seen{}, err
 	}
-	s := seen{&e, "", map[string]string{"message": ""}}
+	fields := make(map[string]string)
 	for _, key := range []string{"valid", "ready", "conflict"} {
-		c := cmp.Or(meta.FindStatusCondition(e.Status.Conditions, strings.ToUpper(key[:1])+key[1:]), &metav1.Condition{Status: "none", ObservedGeneration: e.Generation})
-		if c.ObservedGeneration != e.Generation {
-			return seen{}, fmt.Errorf("condition %s is about generation %d of %d", c.Type, c.ObservedGeneration, e.Generation)
+		kind := strings.ToUpper(key[:1]) + key[1:]
+		if c := meta.FindStatusCondition(e.Status.Conditions, kind); c != nil && c.ObservedGeneration != e.Generation {
+			return seen{}, fmt.Errorf("condition %s is about generation %d of %d", kind, c.ObservedGeneration, e.Generation)
 		}
-		s.fields[key] = strings.TrimSuffix(string(c.Status)+"/"+c.Reason, "/")
-		if key == "conflict" {
-			s.fields["message"] = c.Message
-		}
+		fields[key], fields[key+"-message"] = conditionFields(e.Status.Conditions, kind)
 	}
-	return s, nil
+	fields["message"] = fields["conflict-message"]
+	return seen{Object: &e, fields: fields}, nil
 }

@@ -24,6 +24,15 @@ type wanted struct {
 	read                           reader
 }
 
+// The fields of objects that options of the expectations name.
+var (
+	serviceFields = []string{"ports=", "affinity=", "families=", "policy="}
+	importFields  = []string{
+		"type=", "ports=", "affinity=", "families=", "clusters=", "slices=", "ready=", "ready-message=",
+	}
+	exportFields = []string{"valid=", "ready=", "ready-message=", "conflict=", "message="}
+)
+
 // reader reads an object of one kind.
 type reader func(ctx context.Context, w *writer, namespace, name string) (seen, error)
 
@@ -32,6 +41,7 @@ type seen struct {
 	metav1.Object
 	ip     string            // one that has another is another object
 	fields map[string]string // by the names of options
+	usual  map[string]string // values that fields have unless an option says otherwise
 }
 
 // parseExpectObject is for: expect-KIND CLUSTER [NS/]NAME [options], where fields= are options too.
@@ -94,11 +104,24 @@ func (w wanted) keys(s seen) error {
 		}
 	}
 	for key, now := range s.fields {
-		if want := w.opt.values[key]; want != nil && want[0] != now && (key != "message" || !regexp.MustCompile(want[0]).MatchString(now)) {
+		usual, isUsual := s.usual[key]
+		want := w.opt.values[key]
+		if want == nil && isUsual {
+			want = []string{usual}
+		}
+		if want != nil && !holds(key, want[0], now) {
 			errs = append(errs, fmt.Errorf("%s is %q, not %q", key, now, want[0]))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// holds reports whether a field has the value that an option names. Options of messages are regular expressions.
+func holds(key, want, now string) bool {
+	if key == "message" || key == "ready-message" {
+		return regexp.MustCompile(want).MatchString(now)
+	}
+	return want == now
 }
 
 // identity compares the object with what was noted of it before, or notes it.
@@ -137,7 +160,20 @@ func readService(ctx context.Context, w *writer, namespace, name string) (seen, 
 }
 
 func seenService(s *corev1.Service) seen {
-	return seen{s, s.Spec.ClusterIP, map[string]string{"ports": ports(s), "affinity": affinity(s.Spec.SessionAffinity, s.Spec.SessionAffinityConfig)}}
+	var families []string
+	for _, f := range s.Spec.IPFamilies {
+		families = append(families, string(f))
+	}
+	fields := map[string]string{
+		"ports":    ports(s),
+		"affinity": affinity(s.Spec.SessionAffinity, s.Spec.SessionAffinityConfig),
+		"families": strings.Join(families, ","),
+		"policy":   "",
+	}
+	if p := s.Spec.IPFamilyPolicy; p != nil {
+		fields["policy"] = string(*p)
+	}
+	return seen{Object: s, ip: s.Spec.ClusterIP, fields: fields}
 }
 
 // affinity is None, or ClientIP and the seconds that it lasts.
@@ -175,14 +211,20 @@ func parsePatch(p *parser, args []string) (action, error) {
 		if err != nil {
 			return err
 		}
-		resource, namespaced, err := w.ResourceNamed(args[1])
+		kind, subresource, _ := strings.Cut(args[1], "/")
+		resource, namespaced, err := w.ResourceNamed(kind)
 		if err != nil {
 			return err
 		}
 		if !namespaced {
 			namespace = ""
 		}
-		if _, err = w.In(resource, namespace).Patch(ctx, name, types.MergePatchType, []byte(args[3]), metav1.PatchOptions{FieldManager: "somebody"}); err != nil {
+		objects, options := w.In(resource, namespace), metav1.PatchOptions{FieldManager: "somebody"}
+		var subresources []string
+		if subresource != "" {
+			subresources = []string{subresource}
+		}
+		if _, err = objects.Patch(ctx, name, types.MergePatchType, []byte(args[3]), options, subresources...); err != nil {
 			return fmt.Errorf("cluster %s: patch %s %s/%s: %w", args[0], args[1], namespace, name, err)
 		}
 		return nil

@@ -219,6 +219,8 @@ func knownSpec(i *plan.ServiceImport) string {
 	return fmt.Sprint(i.UID, i.Labels, i.Annotations, i.Type, i.IPs, i.IPFamilies, i.Ports, i.Traffic)
 }
 
-func knownStatus(i *plan.ServiceImport) string { return fmt.Sprint(i.UID, i.Clusters, i.Conditions) }
+func knownStatus(i *plan.ServiceImport) string {
+	return fmt.Sprint(i.UID, i.Clusters, i.EndpointSliceObjects, i.Conditions)
+}
 
 func knownConditions(e *plan.ServiceExport) string { return fmt.Sprint(e.UID, e.Conditions) }

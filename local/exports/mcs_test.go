@@ -77,7 +77,7 @@ func TestPruned(t *testing.T) {
 			w.prune = func(o metav1.Object) {
 				switch o := o.(type) {
 				case *mcs.ServiceImport:
-					o.Spec.IPFamilies, o.Status.Conditions = nil, nil
+					o.Spec.IPFamilies, o.Status.EndpointSliceObjects, o.Status.Conditions = nil, "", nil
 				case *mcs.ServiceExport:
 					for i := range o.Status.Conditions {
 						o.Status.Conditions[i].ObservedGeneration = 0

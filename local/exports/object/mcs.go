@@ -42,7 +42,8 @@ func ReadImport(o *mcs.ServiceImport) *plan.ServiceImport {
 			SessionAffinity: o.Spec.SessionAffinity, SessionAffinityConfig: o.Spec.SessionAffinityConfig,
 			InternalTrafficPolicy: o.Spec.InternalTrafficPolicy, TrafficDistribution: o.Spec.TrafficDistribution,
 		}),
-		Conditions: conditions(o.Status.Conditions, "Ready"),
+		EndpointSliceObjects: strings.Clone(string(o.Status.EndpointSliceObjects)),
+		Conditions:           conditions(o.Status.Conditions, "Ready"),
 	}
 	for _, p := range o.Spec.Ports {
 		q := port(&corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
@@ -90,10 +91,8 @@ func WriteImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.Service
 	for _, p := range ports(next.Ports, nil) {
 		s.Ports = append(s.Ports, mcs.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
 	}
-	o.Status.Clusters, o.Status.EndpointSliceObjects = nil, ""
-	if s.Type == mcs.Headless {
-		o.Status.EndpointSliceObjects = mcs.EndpointSliceObjectsAbsent
-	}
+	o.Status.EndpointSliceObjects = mcs.EndpointSliceObjectsStatus(next.EndpointSliceObjects)
+	o.Status.Clusters = nil
 	for _, c := range next.Clusters {
 		o.Status.Clusters = append(o.Status.Clusters, mcs.ClusterStatus{Cluster: c})
 	}

@@ -25,7 +25,8 @@ func TestImportThereAndBack(t *testing.T) {
 				SessionAffinity: rapid.SampledFrom([]string{"None", "ClientIP"}).Draw(t, "affinity"), AffinitySeconds: rapid.Int32Range(0, 9).Draw(t, "seconds"),
 				InternalTrafficPolicy: rapid.SampledFrom([]string{"", "Local"}).Draw(t, "policy"), TrafficDistribution: rapid.SampledFrom([]string{"", "PreferClose"}).Draw(t, "distribution"),
 			},
-			Clusters: few("clusters", "east", "west"),
+			Clusters:             few("clusters", "east", "west"),
+			EndpointSliceObjects: rapid.SampledFrom([]string{"", "Absent"}).Draw(t, "slices"),
 		}
 		for range rapid.IntRange(0, 2).Draw(t, "ports") {
 			want.Ports = append(want.Ports, plan.Port{

@@ -20,6 +20,10 @@ const (
 	headless     = "Headless"
 )
 
+// noSlices is the value of status.endpointSliceObjects that says that a ServiceImport has no
+// EndpointSlices. Isthmus writes none.
+const noSlices = "Absent"
+
 // wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits
 // until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
 // Service has some. If another object has the derived Service's name, a ServiceImport that exists

@@ -153,6 +153,7 @@ func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, s
 		next.Traffic = *w.traffic
 	}
 	next.Labels, next.Annotations = w.metadata.over(next.Labels, next.Annotations)
+	next.EndpointSliceObjects = noSlices
 	next.Conditions = slices.Clone(next.Conditions)
 	changed := meta.SetStatusCondition(&next.Conditions, w.ready)
 	if have == nil {
@@ -160,6 +161,7 @@ func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, s
 	}
 	differs = next.Type != have.Type || next.Traffic != have.Traffic || !slices.Equal(next.Ports, have.Ports) || !slices.Equal(next.IPs, have.IPs) ||
 		!slices.Equal(next.IPFamilies, have.IPFamilies) || !maps.Equal(next.Labels, have.Labels) || !maps.Equal(next.Annotations, have.Annotations)
+	changed = changed || next.EndpointSliceObjects != have.EndpointSliceObjects
 	return next, differs, changed || !slices.Equal(next.Clusters, have.Clusters)
 }
 

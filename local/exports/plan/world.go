@@ -153,7 +153,8 @@ type ServiceImport struct {
 	IPs, IPFamilies     []string
 	Ports               []Port
 	Traffic
-	Clusters   []string // status.clusters
-	Manager    string   // who wrote it, of one that no gateway wrote; empty: not known
-	Conditions []metav1.Condition
+	Clusters             []string // status.clusters
+	EndpointSliceObjects string   // status.endpointSliceObjects
+	Manager              string   // who wrote it, of one that no gateway wrote; empty: not known
+	Conditions           []metav1.Condition
 }
