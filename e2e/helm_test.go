@@ -79,7 +79,8 @@ func (h helm) template(t *testing.T, args ...string) []*unstructured.Unstructure
 var chartLabels = []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"}
 
 // asBase changes what the chart renders to what manifests/install would have in its place: objects that are of no namespace have the
-// release's in their name, and all have labels of Helm's.
+// release's in their name, and all have labels of Helm's. ClusterRoleBindings of manifests, and the RoleBinding of exports, have
+// ServiceAccounts by their user names.
 func asBase(objects []*unstructured.Unstructured) {
 	for _, o := range objects {
 		labels := o.GetLabels()
@@ -95,7 +96,24 @@ func asBase(objects []*unstructured.Unstructured) {
 		global("metadata", "name")
 		global("roleRef", "name")
 		global("spec", "policyName")
+		if o.GetKind() == "ClusterRoleBinding" || o.GetKind() == "RoleBinding" && o.GetName() == "isthmus-exports" {
+			byUserNames(o)
+		}
 	}
+}
+
+// byUserNames changes the subjects of a binding from ServiceAccounts to users of their names.
+func byUserNames(binding *unstructured.Unstructured) {
+	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
+	for i := range subjects {
+		account := subjects[i].(map[string]any)
+		subjects[i] = map[string]any{
+			"kind":     rbacv1.UserKind,
+			"apiGroup": rbacv1.GroupName,
+			"name":     fmt.Sprintf("system:serviceaccount:%s:%s", account["namespace"], account["name"]),
+		}
+	}
+	_ = unstructured.SetNestedSlice(binding.Object, subjects, "subjects")
 }
 
 // with returns all that is in one of two maps.

@@ -46,6 +46,7 @@ type kustomization struct {
 	Kind               string           `json:"kind,omitempty"`
 	Resources          []string         `json:"resources,omitempty"`
 	Components         []string         `json:"components,omitempty"`
+	Transformers       []string         `json:"transformers,omitempty"`
 	Namespace          string           `json:"namespace,omitempty"`
 	Images             []map[string]any `json:"images,omitempty"`
 	Patches            []patch          `json:"patches,omitempty"`
@@ -65,8 +66,8 @@ type patchTarget struct {
 	Name string `json:"name,omitempty"`
 }
 
-// overlay writes a kustomization as users do, into a folder of its own with some files, and returns that. Resources and
-// components are these files, or folders of manifests.
+// overlay writes a kustomization as users do, into a folder of its own with some files, and returns that. Resources,
+// components and transformers are these files, or folders of manifests.
 func overlay(t *testing.T, k kustomization, files map[string][]byte) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -74,7 +75,7 @@ func overlay(t *testing.T, k kustomization, files map[string][]byte) string {
 	for name, text := range files {
 		must(t, os.WriteFile(filepath.Join(dir, name), text, 0o644))
 	}
-	for _, list := range [][]string{k.Resources, k.Components} {
+	for _, list := range [][]string{k.Resources, k.Components, k.Transformers} {
 		for i, name := range list {
 			if files[name] != nil {
 				continue
@@ -147,7 +148,11 @@ func TestKustomizations(t *testing.T) {
 		return nil
 	})
 	must(t, err)
-	if want := []string{"dashboards", "install/exports/guard", "install/exports", "install/exports/linkerd", "install", "install/mcs-crds", "install/openshift", "install/podmonitor", "install/policy", "k3d/federated", "k3d/shop", "link", "linkerd", "linkerd/policy", "monitoring"}; !slices.Equal(found, want) {
+	if want := []string{
+		"dashboards", "install/exports/guard", "install/exports", "install/exports/linkerd", "install/exports/linkerd/names",
+		"install/exports/names", "install", "install/mcs-crds", "install/names", "install/openshift", "install/podmonitor",
+		"install/policy", "k3d/federated", "k3d/shop", "link", "link/names", "linkerd", "linkerd/policy", "monitoring",
+	}; !slices.Equal(found, want) {
 		t.Errorf("kustomizations in %q, not in %q: these are what other tests apply", found, want)
 	}
 }

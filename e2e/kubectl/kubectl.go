@@ -18,6 +18,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/kubectl/pkg/cmd/annotate"
 	"k8s.io/kubectl/pkg/cmd/apply"
+	"k8s.io/kubectl/pkg/cmd/auth"
 	"k8s.io/kubectl/pkg/cmd/create"
 	"k8s.io/kubectl/pkg/cmd/kustomize"
 	"k8s.io/kubectl/pkg/cmd/rollout"
@@ -33,8 +34,13 @@ func Main() {
 	factory := cmdutil.NewFactory(cmdutil.NewMatchVersionFlags(flags))
 	streams := genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}
 	root.AddCommand(
-		annotate.NewCmdAnnotate("kubectl", factory, streams), apply.NewCmdApply("kubectl", factory, streams), create.NewCmdCreate(factory, streams), kustomize.NewCmdKustomize(streams),
-		rollout.NewCmdRollout("kubectl", factory, streams), set.NewCmdSet(factory, streams),
+		annotate.NewCmdAnnotate("kubectl", factory, streams),
+		apply.NewCmdApply("kubectl", factory, streams),
+		auth.NewCmdAuth(factory, streams),
+		create.NewCmdCreate(factory, streams),
+		kustomize.NewCmdKustomize(streams),
+		rollout.NewCmdRollout("kubectl", factory, streams),
+		set.NewCmdSet(factory, streams),
 	)
 	if err := root.Execute(); err != nil {
 		os.Exit(1)

@@ -17,16 +17,17 @@ import (
 
 // A folder of manifests that can be printed.
 type folder struct {
-	image     bool // it has one
-	namespace bool // it can be put into any
-	linkerd   bool // it is a component, which changes Linkerd's own manifest
-	alerts    bool // it has the PrometheusRule
+	image     bool   // it has one
+	namespace bool   // it can be put into any
+	linkerd   bool   // it is a component, which changes Linkerd's own manifest
+	alerts    bool   // it has the PrometheusRule
+	home      string // its default namespace, if it has cluster-scoped names
 }
 
 var folders = map[string]folder{
-	"install":    {image: true, namespace: true},
+	"install":    {image: true, namespace: true, home: "linkerd"},
 	"linkerd":    {image: true, linkerd: true},
-	"link":       {namespace: true},
+	"link":       {namespace: true, home: "linkerd-multicluster"},
 	"monitoring": {namespace: true, alerts: true},
 	"dashboards": {namespace: true},
 }

@@ -34,12 +34,21 @@ func TestBuild(t *testing.T) {
 		{"IMAGE=isthmus:v4@" + digest, []string{"image: isthmus:v4@" + digest, "app.kubernetes.io/version: v4"}, nil},
 		{"VERSION=_unlabelled_", []string{"image: isthmus:_unlabelled_"}, []string{"app.kubernetes.io/version: _unlabelled_"}},
 		{"NAMESPACE=mesh VERSION=v1", []string{"namespace: mesh"}, []string{"namespace: linkerd"}},
+		{"NAMESPACE=my-mesh VERSION=v1 WITH=exports", []string{
+			"name: isthmus-my-mesh", "name: system:serviceaccount:my-mesh:isthmus",
+			"name: isthmus-my-mesh-exports", "name: system:serviceaccount:my-mesh:linkerd-destination",
+		}, []string{"name: isthmus-exports", "name: system:serviceaccount:linkerd:isthmus", "kind: ConfigMap"}},
+		{"NAMESPACE=linkerd VERSION=v1 WITH=exports",
+			[]string{"name: system:serviceaccount:linkerd:isthmus", "name: isthmus-exports"}, []string{"name: isthmus-linkerd"}},
 		{"WITH=mcs-crds VERSION=v1", []string{"kind: CustomResourceDefinition", "kind: Deployment", "name: serviceimports.multicluster.x-k8s.io"}, nil},
 		{"WITH=podmonitor VERSION=v1", []string{"kind: PodMonitor"}, nil},
 		{"WITH=podmonitor,policy VERSION=v1 NAMESPACE=mesh", []string{"kind: PodMonitor", "kind: AuthorizationPolicy", "namespace: mesh"}, []string{"namespace: linkerd"}},
 		{"FOLDER=linkerd WITH=policy IMAGE=isthmus:v1 LINKERD=" + linkerd, []string{"kind: AuthorizationPolicy"}, nil},
 		{"FOLDER=link", []string{"namespace: linkerd-multicluster", "name: isthmus-remote-access"}, []string{"kind: Deployment"}},
-		{"FOLDER=link NAMESPACE=mesh", []string{"namespace: mesh"}, []string{"namespace: linkerd-multicluster"}},
+		{"FOLDER=link NAMESPACE=mesh", []string{
+			"namespace: mesh", "name: isthmus-remote-access-mesh", "name: system:serviceaccount:mesh:isthmus-remote-access",
+		}, []string{"namespace: linkerd-multicluster"}},
+		{"FOLDER=link NAMESPACE=linkerd-multicluster", nil, []string{"name: isthmus-remote-access-linkerd-multicluster"}},
 		{"FOLDER=monitoring NAMESPACE=mon", []string{"kind: PrometheusRule", "kind: ConfigMap", "namespace: mon"}, nil},
 		{"FOLDER=monitoring RUNBOOKS=https://git.example.com/isthmus/docs/operations.md?ref=v1", []string{
 			"runbook_url: https://git.example.com/isthmus/docs/operations.md?ref=v1#isthmusclusterstale",

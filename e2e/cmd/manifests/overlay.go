@@ -25,6 +25,7 @@ func (f folder) overlay(manifests fs.FS, v map[string]string) (types.Kustomizati
 		}
 		k.Components = append(k.Components, "manifests/"+v["FOLDER"]+"/"+name)
 	}
+	k.Transformers = f.transformers(manifests, v["NAMESPACE"], append(k.Resources, k.Components...))
 	if !f.image {
 		return k, nil
 	}
@@ -40,11 +41,28 @@ func (f folder) overlay(manifests fs.FS, v map[string]string) (types.Kustomizati
 	return k, nil
 }
 
+// transformers returns the transformers by which cluster-scoped names of some folders carry the namespace.
+// In the default namespace these names stay as they are.
+func (f folder) transformers(manifests fs.FS, namespace string, folders []string) (found []string) {
+	if namespace == "" || namespace == f.home {
+		return nil
+	}
+	for _, path := range folders {
+		names := path + "/names"
+		if _, err := fs.Stat(manifests, strings.TrimPrefix(names, "manifests/")); err == nil {
+			found = append(found, names)
+		}
+	}
+	return found
+}
+
 // components lists the folders of a folder that are components.
 func components(manifests fs.FS, folder string) (names []string) {
 	paths, _ := fs.Glob(manifests, folder+"/*/kustomization.yaml") // the pattern is right
 	for _, path := range paths {
-		names = append(names, strings.Split(path, "/")[1])
+		if name := strings.Split(path, "/")[1]; name != "names" {
+			names = append(names, name)
+		}
 	}
 	return names
 }

@@ -50,7 +50,7 @@ func newAccess(of types.NamespacedName) *access {
 	}
 	a.account.Name, a.account.Namespace = of.Name, of.Namespace
 	a.role.Name, a.binding.Name, a.binding.RoleRef.Name = of.Name, of.Name, of.Name
-	a.binding.Subjects[0].Name, a.binding.Subjects[0].Namespace = of.Name, of.Namespace
+	a.binding.Subjects = []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: of.Name, Namespace: of.Namespace}}
 	a.token.ObjectMeta = metav1.ObjectMeta{
 		Namespace: of.Namespace, GenerateName: of.Name + "-token-",
 		Annotations: map[string]string{corev1.ServiceAccountNameKey: of.Name},
@@ -75,10 +75,24 @@ func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
 	}
 	name := "ClusterRoleBinding " + a.binding.Name
 	found, err := ensureOne(ctx, w, c, c.API.ClusterRoleBindings(), name, &a.binding)
-	if found != nil && err == nil && (found.RoleRef != a.binding.RoleRef || !equality.Semantic.DeepEqual(found.Subjects, a.binding.Subjects)) {
+	if found != nil && err == nil && !a.boundBy(found) {
 		return c.foreign(name, "binds another role or account")
 	}
 	return err
+}
+
+// boundBy reports whether a binding binds the role to the account and to nothing else. "isthmus link" names the
+// account as a ServiceAccount, and remote-access.yaml by its user name.
+func (a *access) boundBy(found *rbacv1.ClusterRoleBinding) bool {
+	if found.RoleRef != a.binding.RoleRef || len(found.Subjects) != 1 {
+		return false
+	}
+	user := rbacv1.Subject{
+		Kind:     rbacv1.UserKind,
+		APIGroup: rbacv1.GroupName,
+		Name:     "system:serviceaccount:" + a.account.Namespace + ":" + a.account.Name,
+	}
+	return found.Subjects[0] == a.binding.Subjects[0] || found.Subjects[0] == user
 }
 
 // resource is a client of one kind.

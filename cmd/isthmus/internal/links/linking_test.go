@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	k8stesting "k8s.io/client-go/testing"
 )
 
@@ -55,5 +57,39 @@ func TestUnsureWrite(t *testing.T) {
 		if list, err := api.CoreV1().Secrets("linkerd").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
 			t.Errorf("%v, %v", err, list.Items)
 		}
+	}
+}
+
+// TestBoundBy: a binding of the account is accepted by the ServiceAccount and by its user name, and no other subject is.
+func TestBoundBy(t *testing.T) {
+	a := newAccess(types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"})
+	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
+	user := rbacv1.Subject{
+		Kind:     rbacv1.UserKind,
+		APIGroup: rbacv1.GroupName,
+		Name:     "system:serviceaccount:linkerd-multicluster:isthmus-remote-access",
+	}
+	elsewhere := user
+	elsewhere.Name = "system:serviceaccount:other:isthmus-remote-access"
+	for _, c := range []struct {
+		subjects []rbacv1.Subject
+		want     bool
+	}{
+		{[]rbacv1.Subject{account}, true},
+		{[]rbacv1.Subject{user}, true},
+		{[]rbacv1.Subject{elsewhere}, false},
+		{[]rbacv1.Subject{account, elsewhere}, false},
+		{nil, false},
+	} {
+		found := a.binding.DeepCopy()
+		found.Subjects = c.subjects
+		if got := a.boundBy(found); got != c.want {
+			t.Errorf("%v: %v", c.subjects, got)
+		}
+	}
+	other := a.binding.DeepCopy()
+	other.RoleRef.Name = "cluster-admin"
+	if a.boundBy(other) {
+		t.Error("a binding of another role is accepted")
 	}
 }
