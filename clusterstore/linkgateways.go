@@ -107,9 +107,31 @@ func (r *linkSettings) namedTargets(found []*cluster.Gateway, routable func(neti
 			continue
 		}
 		x.Identity = identity
+		x.Probe = probeFor(found, x.Port)
 		list = append(list, x)
 	}
 	return list, problem
+}
+
+// probeFor returns how to probe an address that the link Secret names with this port. The gateway Service that has the
+// port says so. The zero Probe means that the address is not probed: no Service has the port, or several that have it
+// differ in how to probe, so that a probe could call a gateway dead that is alive.
+func probeFor(found []*cluster.Gateway, port uint16) (probe cluster.Probe) {
+	for _, g := range found {
+		if g.NodePort == port { // which no two Services of a cluster share
+			return g.NodeProbe
+		}
+	}
+	for _, g := range found {
+		switch {
+		case g.Port != port || g.Probe == cluster.Probe{}:
+		case probe == cluster.Probe{}:
+			probe = g.Probe
+		case probe.Port != g.Probe.Port || probe.Path != g.Probe.Path:
+			return cluster.Probe{}
+		}
+	}
+	return probe
 }
 
 // targets returns what leads to a cluster that has these gateways, and what is wrong.

@@ -2,7 +2,9 @@ package clusterstore
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -125,6 +127,82 @@ func TestGatewaysNotRoutable(t *testing.T) {
 		e.reached("192.0.2.1:2 gw.example web.shop.svc.cluster.test:80")
 		e.status("s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's address, and is not used !Linkerd gateways that…")
 	}, with(secret("s", "east", "t1", 0), "network", "far", "gateway-addresses", "127.0.0.1:1,192.0.2.1:2", "gateway-identity", "gw.example"))
+}
+
+// atNodes adds node ports for mc-gateway and mc-probe.
+func atNodes(g *cluster.Gateway, port, probe uint16) *cluster.Gateway {
+	g.NodePort, g.NodeProbe = port, g.Probe
+	g.NodeProbe.Port = probe
+	return g
+}
+
+// TestProbeFor: the port of an address that a link Secret names decides where the address is probed.
+func TestProbeFor(t *testing.T) {
+	unprobed := gateway()
+	elsewhere := probed(gateway())
+	elsewhere.Probe.Path = "/live"
+	withoutNodeProbe := probed(gateway())
+	withoutNodeProbe.NodePort = 30143
+	for _, c := range []struct {
+		name  string
+		found []*cluster.Gateway
+		port  uint16
+		want  string // empty: the address is not probed
+	}{
+		{"no Service", nil, 4143, ""},
+		{"the port of mc-gateway", []*cluster.Gateway{probed(gateway())}, 4143, "4191/ready"},
+		{"another port", []*cluster.Gateway{probed(gateway())}, 443, ""},
+		{"the port of mc-probe", []*cluster.Gateway{probed(gateway())}, 4191, ""},
+		{"a Service without a probe", []*cluster.Gateway{unprobed}, 4143, ""},
+		{"the node port", []*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191)}, 30143, "30191/ready"},
+		{"the node port of mc-probe", []*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191)}, 30191, ""},
+		{"mc-probe has no node port", []*cluster.Gateway{withoutNodeProbe}, 30143, ""},
+		{"the port beside a node port", []*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191)}, 4143, "4191/ready"},
+		{
+			"the node port of one is the port of another",
+			[]*cluster.Gateway{elsewhere, atNodes(probed(gateway()), 4143, 30191)}, 4143, "30191/ready",
+		},
+		{
+			"two Services with node ports of their own",
+			[]*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191), atNodes(probed(gateway()), 30243, 30291)},
+			30243, "30291/ready",
+		},
+		{"two Services that agree", []*cluster.Gateway{unprobed, probed(gateway()), probed(gateway())}, 4143, "4191/ready"},
+		{"two Services that differ", []*cluster.Gateway{probed(gateway()), elsewhere}, 4143, ""},
+	} {
+		got := ""
+		if p := probeFor(c.found, c.port); p != (cluster.Probe{}) {
+			got = fmt.Sprintf("%d%s", p.Port, p.Path)
+		}
+		if got != c.want {
+			t.Errorf("%s: %q, not %q", c.name, got, c.want)
+		}
+	}
+}
+
+// TestNamedGatewaysProbed: a dead node that the link Secret names is not used until it answers again. The Service
+// decides by which of its ports the Secret names the nodes.
+func TestNamedGatewaysProbed(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.store.opts.IPv6 = true
+		service := atNodes(probed(gateway()), 30143, 30191)
+		f := e.linkBehind(service, "network", "far", "gateway-addresses",
+			"198.51.100.1:30143,198.51.100.2:30143,[2001:db8::1]:30143,node.example:30143,198.51.100.4:443")
+		f.resolve("node.example", "198.51.100.3")
+		e.sync(1)
+		e.pass(10 * time.Second)
+		if got := f.probedAddresses(); len(got) != 4 || slices.Contains(got, "198.51.100.4") {
+			t.Errorf("probed: %q", got)
+		}
+		f.kill("198.51.100.1", "2001:db8::1", "198.51.100.3", "198.51.100.4")
+		e.pass(10 * time.Second)
+		e.reached(through("198.51.100.2:30143"), through("198.51.100.4:443"))
+		f.kill("198.51.100.1", "2001:db8::1")
+		e.pass(10 * time.Second)
+		e.reached(through("198.51.100.2:30143"), through("198.51.100.3:30143"), through("198.51.100.4:443"))
+		e.last(1).setGateways(probed(gateway())) // without node ports nothing is known of the nodes
+		e.reached(through("198.51.100.1:30143"), through("198.51.100.2:30143"), through("198.51.100.3:30143"), through("198.51.100.4:443"))
+	})
 }
 
 // TestGatewaysOfNamelessNetwork: a gateway with a network of its own reaches clusters of the network without a name

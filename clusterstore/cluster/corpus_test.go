@@ -190,7 +190,11 @@ func spiceService(m corpus.Maker, o *corev1.Service) {
 	o.Name, o.Namespace = "gateway", "linkerd-multicluster"
 	o.Annotations = map[string]string{gatewayAnnotation: "true", identityAnnotation: "gateway.id", pathAnnotation: "/ready", periodAnnotation: "3", opaqueAnnotation: "probe"}
 	o.Labels = map[string]string{"isthmus.io/x": "y", "other": "z"}
-	o.Spec.Ports = []corev1.ServicePort{{Name: gatewayPort, Port: 4142, Protocol: "UDP"}, {Name: gatewayPort, Port: 4143, Protocol: "TCP"}, {Name: probePort, Port: 4191}}
+	o.Spec.Ports = []corev1.ServicePort{
+		{Name: gatewayPort, Port: 4142, Protocol: "UDP"},
+		{Name: gatewayPort, Port: 4143, NodePort: 30143, Protocol: "TCP"},
+		{Name: probePort, Port: 4191, NodePort: 30191},
+	}
 }
 
 func spiceSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {

@@ -47,6 +47,9 @@ type Gateway struct {
 	Identity string       // of its proxy; empty: it has none, and can't be used
 	Probe    Probe
 	More     int // addresses and names that are left out: there are too many, or they can't be used
+
+	NodePort  uint16 // that the cluster's Nodes forward to Port; 0: none
+	NodeProbe Probe  // at a Node; the zero value: mc-probe has no node port, or there is no path
 }
 
 // Probe is how to find out whether a gateway is alive: GET PATH at the same address. The
@@ -66,19 +69,24 @@ func (r Rules) readGateway(o *corev1.Service) *Gateway {
 	if name := o.Annotations[identityAnnotation]; IsIdentity(name) {
 		g.Identity = strings.Clone(name)
 	}
-	var probed uint16
+	var probed, probedAtNode uint16
 	for _, p := range o.Spec.Ports {
 		number, ok := portNumber(&p.Port)
+		nodePort, _ := portNumber(&p.NodePort)
 		switch {
 		case !ok || !tcp(string(p.Protocol)):
-		case p.Name == gatewayPort:
-			g.Port = cmp.Or(g.Port, number)
-		case p.Name == probePort:
-			probed = cmp.Or(probed, number)
+		case p.Name == gatewayPort && g.Port == 0:
+			g.Port, g.NodePort = number, nodePort
+		case p.Name == probePort && probed == 0:
+			probed, probedAtNode = number, nodePort
 		}
 	}
 	if path := o.Annotations[pathAnnotation]; probed != 0 && probePath(path) {
 		g.Probe = Probe{Port: probed, Path: strings.Clone(path), Period: readPeriod(o.Annotations[periodAnnotation])}
+		if probedAtNode != 0 {
+			g.NodeProbe = g.Probe
+			g.NodeProbe.Port = probedAtNode
+		}
 	}
 	for _, i := range o.Status.LoadBalancer.Ingress {
 		g.addHost(cmp.Or(i.IP, i.Hostname), r.GatewayRoutable)
@@ -180,7 +188,8 @@ func (r Rules) GatewayRoutable(ip netip.Addr) bool {
 
 func (g *Gateway) equal(o *Gateway) bool {
 	return g == o || g != nil && o != nil && g.Service == o.Service && slices.Equal(g.IPs, o.IPs) && slices.Equal(g.Names, o.Names) &&
-		g.Port == o.Port && g.Identity == o.Identity && g.Probe == o.Probe && g.More == o.More
+		g.Port == o.Port && g.Identity == o.Identity && g.Probe == o.Probe && g.More == o.More &&
+		g.NodePort == o.NodePort && g.NodeProbe == o.NodeProbe
 }
 
 // Gateways returns the cluster's Linkerd gateways, sorted by namespace and name, and how many more

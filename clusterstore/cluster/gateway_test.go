@@ -60,6 +60,12 @@ func (g *Gateway) describe() string {
 	if g.Probe != (Probe{}) {
 		text += fmt.Sprintf(" probe %d%s every %v", g.Probe.Port, g.Probe.Path, g.Probe.Period)
 	}
+	if g.NodePort != 0 {
+		text += fmt.Sprintf(" node port %d", g.NodePort)
+	}
+	if g.NodeProbe != (Probe{}) {
+		text += fmt.Sprintf(" node probe %d%s every %v", g.NodeProbe.Port, g.NodeProbe.Path, g.NodeProbe.Period)
+	}
 	if g.More > 0 {
 		text += fmt.Sprintf(" and %d more", g.More)
 	}
@@ -69,6 +75,9 @@ func (g *Gateway) describe() string {
 func TestReadGateway(t *testing.T) {
 	annotate := func(name, value string) func(*corev1.Service) {
 		return func(s *corev1.Service) { s.Annotations["mirror.linkerd.io/"+name] = value }
+	}
+	nodePorts := func(gateway, probe int32) func(*corev1.Service) {
+		return func(s *corev1.Service) { s.Spec.Ports[0].NodePort, s.Spec.Ports[1].NodePort = gateway, probe }
 	}
 	const probed = " probe 4191/ready every 3s"
 	for _, c := range []struct {
@@ -88,6 +97,9 @@ func TestReadGateway(t *testing.T) {
 		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }, "[192.0.2.1][]:0 $" + probed},
 		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports[0].Port = 70000; s.Spec.Ports[1].Port = -1 }, "[192.0.2.1][]:0 $"},
 		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports[1].Name = "probe" }, "[192.0.2.1][]:4143 $"},
+		{"", nodePorts(30143, 30191), "[][]:4143 $" + probed + " node port 30143 node probe 30191/ready every 3s"},
+		{"", nodePorts(30143, 0), "[][]:4143 $" + probed + " node port 30143"},
+		{"", nodePorts(-1, 70000), "[][]:4143 $" + probed},
 		{"192.0.2.1", annotate("probe-path", ""), "[192.0.2.1][]:4143 $"},
 		{"192.0.2.1", annotate("probe-path", "ready"), "[192.0.2.1][]:4143 $"},
 		{"192.0.2.1", annotate("probe-path", "//evil.example/"), "[192.0.2.1][]:4143 $"},
@@ -180,6 +192,12 @@ func TestFollowGateways(t *testing.T) {
 	expect(false, "linkerd-multicluster/linkerd-gateway")
 	w.put(chartGateway(balancedBy("192.0.2.1")...))
 	expect(true, "linkerd-multicluster/linkerd-gateway")
+	atNodes := chartGateway(balancedBy("192.0.2.1")...)
+	for i := range atNodes.Spec.Ports {
+		atNodes.Spec.Ports[i].NodePort = 30000 + int32(i)
+		w.put(atNodes)
+		expect(true, "linkerd-multicluster/linkerd-gateway")
+	}
 	second := chartGateway()
 	second.Namespace = "a"
 	w.put(second)
@@ -214,6 +232,7 @@ func FuzzReadGateway(f *testing.F) {
 		s := chartGateway(corev1.LoadBalancerIngress{IP: ip}, corev1.LoadBalancerIngress{Hostname: name})
 		s.Spec.ExternalIPs = []string{external}
 		s.Spec.Ports[0].Port, s.Spec.Ports[1].Port = port, probe
+		s.Spec.Ports[0].NodePort, s.Spec.Ports[1].NodePort = probe, port
 		s.Annotations[identityAnnotation], s.Annotations[pathAnnotation], s.Annotations[periodAnnotation] = identity, path, period
 		g := (Rules{}).readGateway(s)
 		for _, ip := range g.IPs {
@@ -229,8 +248,11 @@ func FuzzReadGateway(f *testing.F) {
 		if g.Port != 0 && int32(g.Port) != port || len(g.Problem()) > 300 {
 			t.Errorf("port %d of %d; %s", g.Port, port, g.Problem())
 		}
-		if p := g.Probe; p != (Probe{}) && (p.Port == 0 || p.Path[0] != '/' || len(p.Path) > maxPath || strings.ContainsAny(p.Path, " \r\n") || p.Period < time.Second || p.Period > maxProbePeriod) {
-			t.Errorf("probe %+v", p)
+		for _, p := range []Probe{g.Probe, g.NodeProbe} {
+			if p != (Probe{}) && (p.Port == 0 || p.Path[0] != '/' || len(p.Path) > maxPath ||
+				strings.ContainsAny(p.Path, " \r\n") || p.Period < time.Second || p.Period > maxProbePeriod) {
+				t.Errorf("probe %+v", p)
+			}
 		}
 	})
 }

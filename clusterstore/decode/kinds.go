@@ -26,7 +26,7 @@ const (
 		status { phase hostIP podIP podIPs 1000 { ip }  hostIPs 1000 { ip } }`
 	usedService = usedMeta + `
 		spec {
-			ports 20000 { name protocol port targetPort { type intVal strVal } appProtocol }
+			ports 20000 { name protocol port nodePort targetPort { type intVal strVal } appProtocol }
 			selector 100000  type  clusterIP  clusterIPs 1000  ipFamilies 1000  externalIPs 20000
 			sessionAffinity  sessionAffinityConfig { clientIP { timeoutSeconds } }  internalTrafficPolicy  trafficDistribution
 		}
