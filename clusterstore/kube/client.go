@@ -42,7 +42,7 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	// To the own cluster the way is short: what compression would take there is processor time, of both sides.
 	cfg.DisableCompression = cfg.DisableCompression || name == federation.Local
 	if cfg.UserAgent == "" {
-		cfg.UserAgent = "isthmus"
+		cfg.UserAgent = typed.UserAgent()
 	}
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {

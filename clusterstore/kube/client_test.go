@@ -34,7 +34,7 @@ func TestNoRedirect(t *testing.T) {
 	defer elsewhere.Close()
 	var asked atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") == "Bearer secret" && strings.HasPrefix(r.UserAgent(), "isthmus") {
+		if r.Header.Get("Authorization") == "Bearer secret" && strings.HasPrefix(r.UserAgent(), "isthmus/") {
 			asked.Store(true)
 		}
 		http.Redirect(w, r, elsewhere.URL, http.StatusTemporaryRedirect)

@@ -2,7 +2,11 @@ package typed
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
+	"runtime"
+	"runtime/debug"
+	"strings"
 
 	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -22,6 +26,16 @@ type Clients struct {
 	corev1.CoreV1Interface
 	discoveryv1.DiscoveryV1Interface
 	rbacv1.RbacV1Interface
+}
+
+// UserAgent returns the user agent of requests to API servers: isthmus/VERSION (OS/ARCHITECTURE). The part before the
+// slash is the field manager of what is written.
+func UserAgent() string {
+	version := "unknown"
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		version = strings.Trim(info.Main.Version, "()") // "(devel)" would be a comment
+	}
+	return fmt.Sprintf("isthmus/%s (%s/%s)", version, runtime.GOOS, runtime.GOARCH)
 }
 
 // New makes the clients of an API server. They share the connections of client.

@@ -247,6 +247,5 @@ func restConfig(path string) (*rest.Config, error) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	cfg.QPS = -1 // a handful of watches and lists: no client-side limit
-	cfg.UserAgent = "isthmus"
 	return cfg, nil
 }

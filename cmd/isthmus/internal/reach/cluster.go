@@ -1,6 +1,7 @@
 package reach
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,8 @@ func (o *Options) Open() (*Cluster, error) {
 // Clients returns clients of an API server, and a function that closes their connections that are not in use. They send nothing
 // by themselves.
 func Clients(config *rest.Config) (*typed.Clients, func(), error) {
+	config = rest.CopyConfig(config)
+	config.UserAgent = cmp.Or(config.UserAgent, typed.UserAgent()) // rest.HTTPClientFor sets no default
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, nil, err

@@ -255,6 +255,34 @@ func TestHeaders(t *testing.T) {
 	}
 }
 
+// TestUserAgent: API servers and audit logs see the name of the program, which is the field manager of what it writes.
+func TestUserAgent(t *testing.T) {
+	var agents []string
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		agents = append(agents, r.UserAgent())
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer server.Close()
+	text := strings.Replace(kubeconfig(server.URL), `{"server"`, `{"insecure-skip-tls-verify":true,"server"`, 1)
+	c, err := (&Options{Kubeconfig: write(t, text), Namespace: "linkerd"}).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, _ = c.API.ConfigMaps("linkerd").Get(t.Context(), "x", metav1.GetOptions{})
+	if conn, err := (Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: c}).Dial(t.Context(), 9996); err == nil {
+		conn.Close()
+	}
+	for _, agent := range agents {
+		if !strings.HasPrefix(agent, "isthmus/") {
+			t.Errorf("a request of user agent %q", agent)
+		}
+	}
+	if len(agents) < 2 {
+		t.Errorf("%d requests", len(agents))
+	}
+}
+
 // TestRedirect: where an API server sends whoever wants a port, by a redirect, nobody goes, least of all with a token.
 func TestRedirect(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
