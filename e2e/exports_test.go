@@ -209,6 +209,18 @@ func TestExports(t *testing.T) {
 	if text := x.exports(g, "rest/new").stdout; !strings.Contains(text, "forbidden") {
 		t.Errorf("it is not shown that writing is forbidden: %s", text)
 	}
+	must(t, g.Stop())
+
+	applyManifest(t, x.east, "link/remote-access.yaml", "[serviceexports]", "[others]")
+	g = x.gateway("-exports=on")
+	await(t, "check warns that east refuses ServiceExports", func() error {
+		run := runVerb(t, x.isthmus, "check", "--admin", g.MetricsAddr())
+		const want = "east: not permitted: list serviceexports.multicluster.x-k8s.io (its ServiceExports are not read)"
+		if !strings.Contains(run.stdout, want) {
+			return fmt.Errorf("no %q in %s%s", want, run.stdout, run.stderr)
+		}
+		return nil
+	})
 }
 
 const mayWrite = `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: isthmus-exports, namespace: %[1]s}, rules: [{apiGroups: [""], resources: [services], verbs: [create, update, delete]}]}

@@ -184,6 +184,7 @@ func TestLinkVerbs(t *testing.T) {
 
 	w.failures(t)
 	w.rotations(t)
+	w.newerRole(t)
 	w.secondLink(t)
 	w.revoked(t)
 }
@@ -260,6 +261,33 @@ func (w *linked) rotations(t *testing.T) {
 	if tokens := w.tokens(t); len(tokens) != 1 {
 		t.Errorf("tokens %v are left", tokens)
 	}
+}
+
+// newerRole: link adds the rule that a role lacks, and leaves the rule of a newer program.
+func (w *linked) newerRole(t *testing.T) {
+	t.Helper()
+	roles := w.clients["east"].RbacV1().ClusterRoles()
+	role, err := roles.Get(t.Context(), "isthmus-remote-access", metav1.GetOptions{})
+	must(t, err)
+	for _, fields := range role.ManagedFields {
+		if fields.Manager != "isthmus" {
+			t.Errorf("the field manager of the ClusterRole is %s", fields.Manager)
+		}
+	}
+	rules := len(role.Rules)
+	newer := rbacv1.PolicyRule{APIGroups: []string{"example.com"}, Resources: []string{"newer"}, Verbs: []string{"list"}}
+	role.Rules = append(role.Rules[1:], newer)
+	_, err = roles.Update(t.Context(), role, metav1.UpdateOptions{})
+	must(t, err)
+
+	w.ok(t, "link east --context east --apply", `(?m)^context east: updated ClusterRole isthmus-remote-access$`)
+	role, err = roles.Get(t.Context(), role.Name, metav1.GetOptions{})
+	must(t, err)
+	isNewer := func(r rbacv1.PolicyRule) bool { return slices.Equal(r.APIGroups, newer.APIGroups) }
+	if len(role.Rules) != rules+1 || !slices.ContainsFunc(role.Rules, isNewer) {
+		t.Errorf("the rules are %+v", role.Rules)
+	}
+	w.moves(t)
 }
 
 func (w *linked) tokens(t *testing.T) (names []string) {

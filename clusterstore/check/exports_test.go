@@ -2,6 +2,7 @@ package check
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"isthmus/internal/adminapi"
@@ -68,5 +69,37 @@ func TestExportsForbidden(t *testing.T) {
 	const want = "not permitted: serviceimports.multicluster.x-k8s.io (ServiceExports are not imported; labels are followed)"
 	if !slices.ContainsFunc(Judge(seen), func(r Result) bool { return r.Check == Exports && r.Level == Warning && r.Text == want }) {
 		t.Errorf("no %q in %+v", want, Judge(seen))
+	}
+}
+
+// TestServiceExportsForbidden: check warns of a linked cluster that refuses ServiceExports only where they are imported.
+func TestServiceExportsForbidden(t *testing.T) {
+	refused := []adminapi.RefusedRequest{{Verb: "list", Resource: "serviceexports.multicluster.x-k8s.io", Status: 403}}
+	for mode, test := range map[string]struct {
+		exports  *adminapi.ExportsSummary
+		fromHere bool
+		want     Level
+	}{
+		"without exports":               {nil, false, OK},
+		"with exports":                  {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{MCS: "v1beta1"}}, false, Warning},
+		"where no kind is installed":    {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{MCS: "none"}}, false, OK},
+		"before an installation":        {nil, true, Warning},
+		"while nothing is known of MCS": {&adminapi.ExportsSummary{}, false, Warning},
+	} {
+		seen := goodSeen()
+		seen.Clusters.Exports, seen.Exports = test.exports, test.fromHere
+		seen.Clusters.Clusters[0].API.Refused = refused
+		var got []Level
+		for _, r := range Judge(seen) {
+			if r.Check == Rights && r.Object == seen.Clusters.Clusters[0].Cluster {
+				got = append(got, r.Level)
+				if r.Level == Warning && !strings.Contains(r.Hint, "isthmus link") {
+					t.Errorf("%s: the hint is %q", mode, r.Hint)
+				}
+			}
+		}
+		if !slices.Equal(got, []Level{test.want}) {
+			t.Errorf("%s: %v, want %v", mode, got, test.want)
+		}
 	}
 }

@@ -33,8 +33,9 @@ func Judge(s Seen) []Result {
 		}
 	}
 	clusters[0].own, clusters[0].Cluster.Cluster = true, "local"
+	imports := s.Exports || s.Clusters.Exports != nil && s.Clusters.Exports.MCS != "none"
 	for _, l := range clusters {
-		l.fromHere, l.exports = s.FromHere, s.Exports
+		l.fromHere, l.exports, l.imports = s.FromHere, s.Exports, imports
 		l.checkServer()
 		l.checkClock()
 		if !l.own {

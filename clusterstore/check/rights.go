@@ -120,7 +120,15 @@ func (l *clusterCheck) checkRights(noAccount, notAsked string) {
 	}
 	worst, texts := OK, map[Level][]string{}
 	for _, r := range rights {
+		neededForImports := l.imports && !l.own && r.String() == "serviceexports.multicluster.x-k8s.io"
+		if neededForImports {
+			r.Level = Warning
+		}
 		if verbs := r.missing(l.API.Refused); len(verbs) > 0 {
+			if neededForImports {
+				hint += ", or isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply" +
+					"; if ServiceExports are not wanted: --export-sources=labels"
+			}
 			texts[r.Level] = append(texts[r.Level], fmt.Sprintf("%s %v (%s)", strings.Join(verbs, ", "), r, r.Lost))
 			worst = slices.MaxFunc([]Level{worst, r.Level}, func(a, b Level) int { return Rank(a) - Rank(b) })
 		}

@@ -16,6 +16,7 @@ type clusterCheck struct {
 	adminapi.Cluster
 	own               bool
 	fromHere, exports bool // see Seen
+	imports           bool // ServiceExports of linked clusters are read
 	now               time.Time
 
 	why string // why nothing more can be judged, if that is so

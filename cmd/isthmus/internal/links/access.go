@@ -3,6 +3,7 @@ package links
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -117,6 +118,8 @@ func ensureOne[T metav1.Object](ctx context.Context, w *work, c *cluster, of res
 	})
 }
 
+// ensureRole creates the ClusterRole, or adds the rules that it lacks. It removes no rule: a newer program may have
+// added a rule that its gateways need.
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	roles, name := c.API.ClusterRoles(), "ClusterRole "+a.role.Name
 	found, err := ensureOne(ctx, w, c, roles, name, &a.role)
@@ -126,11 +129,59 @@ func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	case !managed(found):
 		return c.foreign(name, "has other rules")
 	}
-	found.Rules = a.role.Rules
+
+	missing := missingRules(found.Rules, a.role.Rules)
+	if len(missing) == 0 {
+		return nil
+	}
+	found.Rules = append(found.Rules, missing...)
 	return w.do(ctx, c, "update", name, func(ctx context.Context) error {
 		_, err := roles.Update(ctx, found, metav1.UpdateOptions{})
 		return err
 	})
+}
+
+// missingRules returns the rules of want that grant something that granted does not.
+func missingRules(granted, want []rbacv1.PolicyRule) (missing []rbacv1.PolicyRule) {
+	for _, rule := range want {
+		if !grantsAll(granted, rule) {
+			missing = append(missing, rule)
+		}
+	}
+	return missing
+}
+
+func grantsAll(granted []rbacv1.PolicyRule, rule rbacv1.PolicyRule) bool {
+	names := rule.ResourceNames
+	if len(names) == 0 {
+		names = []string{""} // all objects
+	}
+	for _, group := range rule.APIGroups {
+		for _, resource := range rule.Resources {
+			for _, verb := range rule.Verbs {
+				for _, name := range names {
+					grants := func(r rbacv1.PolicyRule) bool { return grants(r, group, resource, verb, name) }
+					if !slices.ContainsFunc(granted, grants) {
+						return false
+					}
+				}
+			}
+		}
+	}
+	return true
+}
+
+// grants reports whether a rule grants a verb on the object of this name. An empty name means all objects.
+func grants(rule rbacv1.PolicyRule, group, resource, verb, name string) bool {
+	return names(rule.APIGroups, group, rbacv1.APIGroupAll) &&
+		names(rule.Resources, resource, rbacv1.ResourceAll) &&
+		names(rule.Verbs, verb, rbacv1.VerbAll) &&
+		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name))
+}
+
+// names reports whether a list of a rule has a value, or the wildcard for all values.
+func names(list []string, value, all string) bool {
+	return slices.Contains(list, value) || slices.Contains(list, all)
 }
 
 func (c *cluster) foreign(object, why string) error {

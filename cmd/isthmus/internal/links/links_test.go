@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -121,6 +123,47 @@ func TestForeignRights(t *testing.T) {
 	}
 	if now, err := api.RbacV1().ClusterRoles().Get(t.Context(), a.role.Name, metav1.GetOptions{}); err != nil || len(now.Rules) != len(a.role.Rules) {
 		t.Errorf("%v, %v", err, now)
+	}
+}
+
+// TestRoleKeepsRules: link adds the rules that a role of isthmus link lacks, and removes none.
+func TestRoleKeepsRules(t *testing.T) {
+	a := newAccess(defaultAccount)
+	read := []string{"get", "list", "watch"}
+	newer := rbacv1.PolicyRule{APIGroups: []string{"example.com"}, Resources: []string{"newer"}, Verbs: read}
+	all := []string{"*"}
+	for title, test := range map[string]struct {
+		rules []rbacv1.PolicyRule
+		adds  int
+	}{
+		"a newer role":            {append(a.role.DeepCopy().Rules, newer), 0},
+		"an older role":           {a.role.DeepCopy().Rules[:3], len(a.role.Rules) - 3},
+		"newer and older rules":   {append([]rbacv1.PolicyRule{newer}, a.role.DeepCopy().Rules[1:]...), 1},
+		"another order":           {append(a.role.DeepCopy().Rules[1:], a.role.Rules[0]), 0},
+		"no rules":                {nil, len(a.role.Rules)},
+		"everything":              {[]rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: all}}, 0},
+		"only one of three verbs": {[]rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: read[:1]}}, len(a.role.Rules) - 1},
+		"another object only": {[]rbacv1.PolicyRule{{
+			APIGroups: all, Resources: all, Verbs: all, ResourceNames: []string{"x"},
+		}}, len(a.role.Rules)},
+	} {
+		role := a.role.DeepCopy()
+		role.Rules = test.rules
+		c, api := newFake("east", role)
+		w, _ := newWork()
+		for range 2 { // a second link changes nothing
+			if err := a.ensure(t.Context(), w, c); err != nil {
+				t.Fatalf("%s: %v", title, err)
+			}
+		}
+		now, err := api.RbacV1().ClusterRoles().Get(t.Context(), a.role.Name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := len(test.rules)
+		if len(now.Rules) != before+test.adds || !equality.Semantic.DeepEqual(now.Rules[:before], test.rules) {
+			t.Errorf("%s: %d rules, and %d before", title, len(now.Rules), before)
+		}
 	}
 }
 
