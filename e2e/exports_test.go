@@ -212,7 +212,9 @@ func TestExports(t *testing.T) {
 	must(t, g.Stop())
 
 	applyManifest(t, x.east, "link/remote-access.yaml", "[serviceexports]", "[others]")
-	g = x.gateway("-exports=on")
+	g = startGateway(t, gateway.Config{
+		Kubeconfig: gatewayKubeconfig(t, x.west), Args: []string{"-exports=on", "-shutdown-delay=0s", "-drain=0s"},
+	})
 	await(t, "check warns that east refuses ServiceExports", func() error {
 		run := runVerb(t, x.isthmus, "check", "--admin", g.MetricsAddr())
 		const want = "east: not permitted: list serviceexports.multicluster.x-k8s.io (its ServiceExports are not read)"
