@@ -3,18 +3,22 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"isthmus/e2e/admin"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
+	"isthmus/e2e/poll"
 	"isthmus/e2e/program"
 	"isthmus/internal/adminapi"
 )
@@ -137,6 +141,7 @@ func TestExports(t *testing.T) {
 	before, err := x.west.CoreV1().Services("shop").Get(t.Context(), "taken-east", metav1.GetOptions{})
 	must(t, err)
 
+	x.withoutPermissions()
 	x.grant(false)
 	g := x.gateway("-exports=plan")
 	planned := []string{"create shop/web-east", "create shop/web-federated"}
@@ -217,12 +222,35 @@ func TestExports(t *testing.T) {
 	})
 	await(t, "check warns that east refuses ServiceExports", func() error {
 		run := runVerb(t, x.isthmus, "check", "--admin", g.MetricsAddr())
-		const want = "east: not permitted: list serviceexports.multicluster.x-k8s.io (its ServiceExports are not read)"
+		const want = "east: not permitted: list, watch serviceexports.multicluster.x-k8s.io (its ServiceExports are not read)"
 		if !strings.Contains(run.stdout, want) {
 			return fmt.Errorf("no %q in %s%s", want, run.stdout, run.stderr)
 		}
 		return nil
 	})
+}
+
+// withoutPermissions: a gateway that has no permissions for exports says so in its log and its metrics.
+func (x *exporting) withoutPermissions() {
+	apply(x.t, x.west, build(x.t, manifest(x.t, "install")))
+	g := startGateway(x.t, gateway.Config{
+		Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: []string{"-exports=on", "-shutdown-delay=0s", "-drain=0s"},
+	})
+	err := poll.Until(x.t.Context(), 2*time.Minute, time.Second, func() error {
+		log := g.Log(50)
+		if !strings.Contains(log, "what is to be written for exports is not known") || !strings.Contains(log, "namespaces is forbidden") {
+			return fmt.Errorf("no warning in the log:\n%s", log)
+		}
+		return nil
+	})
+	must(x.t, err)
+	metrics, err := admin.Metrics(x.t.Context(), g.MetricsAddr())
+	must(x.t, err)
+	unknown := regexp.MustCompile(`^isthmus_exports_plan_unknown$`)
+	if sum, count := admin.Sum(metrics, unknown); sum != 1 || count != 1 {
+		x.t.Errorf("isthmus_exports_plan_unknown is %v, in %d series", sum, count)
+	}
+	must(x.t, g.Stop())
 }
 
 const mayWrite = `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: isthmus-exports, namespace: %[1]s}, rules: [{apiGroups: [""], resources: [services], verbs: [create, update, delete]}]}

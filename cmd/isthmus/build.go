@@ -77,7 +77,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := exporter.begin(store, registry, log); err != nil {
+	if err := exporter.begin(store, here.Status, registry, log); err != nil {
 		return nil, err
 	}
 	serving := o.server(log, registry)

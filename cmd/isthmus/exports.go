@@ -16,6 +16,7 @@ import (
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/sleep"
 	"isthmus/local/exports"
 	"isthmus/local/exports/linkerd"
 	"isthmus/local/exports/plan"
@@ -27,6 +28,8 @@ type exporter struct {
 	api     *kube.Client
 	linkerd linkerdState
 	store   exportStore
+	own     func() adminapi.Cluster // the state of the local cluster
+	log     *zap.Logger
 	writer  *exports.Writer // nil: --exports is plan
 	now     *shared[*exportsView]
 	memory  plan.Memory // of the plan that was shown last
@@ -103,11 +106,11 @@ func (e *exporter) kept() *clusterstore.ExportOptions {
 }
 
 // begin makes the writer of what a store's clusters export, if there is to be one.
-func (e *exporter) begin(store exportStore, registry *prometheus.Registry, log *zap.Logger) error {
+func (e *exporter) begin(store exportStore, own func() adminapi.Cluster, registry *prometheus.Registry, log *zap.Logger) error {
 	if e == nil {
 		return nil
 	}
-	e.store = store
+	e.store, e.own, e.log = store, own, log
 	registry.MustRegister(scraped(e.collect))
 	if e.options.exports == exportsPlan {
 		return nil
@@ -127,7 +130,8 @@ func (e *exporter) begin(store exportStore, registry *prometheus.Registry, log *
 	return err
 }
 
-// parts returns the writer, and the reader of what it depends on, as parts of the gateway, or none.
+// parts returns the writer, the reader of what it depends on, and the report of what can't be read, as parts of the
+// gateway. If --exports is off, there are none.
 func (e *exporter) parts() (all []part) {
 	if e == nil {
 		return nil
@@ -135,7 +139,59 @@ func (e *exporter) parts() (all []part) {
 	if e.writer != nil {
 		all = append(all, part{name: "writer of exported Services", run: e.writer.Run})
 	}
-	return append(all, part{name: "reader of Linkerd's Links and Leases", run: func(ctx context.Context) error { e.linkerd.Run(ctx); return nil }})
+	return append(all,
+		part{name: "reader of Linkerd's Links and Leases", run: func(ctx context.Context) error { e.linkerd.Run(ctx); return nil }},
+		part{name: "report of exports that can't be read", run: func(ctx context.Context) error { e.reportUnread(ctx); return nil }},
+	)
+}
+
+// unreadAfter is how long after the start it is reported what can't be read for exports.
+const unreadAfter = time.Minute
+
+// reportUnread logs a warning if the kinds that exports are made of can't be read after unreadAfter. Without Services and
+// Namespaces nothing is written. It returns when ctx ends.
+func (e *exporter) reportUnread(ctx context.Context) {
+	if !sleep.For(ctx, unreadAfter) {
+		return
+	}
+	const hint = "grant what manifests/install/exports has"
+	reasons := e.unread()
+	if _, known := e.store.Exports(); known {
+		if len(reasons) > 0 {
+			e.log.Warn("ServiceExports are not imported", zap.Strings("reasons", reasons), zap.String("hint", hint))
+		}
+		<-ctx.Done()
+		return
+	}
+
+	e.log.Warn("what is to be written for exports is not known, so nothing is written",
+		zap.Strings("reasons", reasons), zap.String("hint", hint))
+	for {
+		changed := e.store.ExportsChanged()
+		if _, known := e.store.Exports(); known {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			sleep.For(ctx, time.Second) // one look for many changes
+		}
+	}
+	e.log.Info("what is to be written for exports is known now")
+	<-ctx.Done()
+}
+
+// unread returns why kinds of the local cluster that exports are made of have never been listed.
+func (e *exporter) unread() (reasons []string) {
+	own := e.own()
+	kinds := []string{"services", "namespaces", "serviceexports", "serviceimports"}
+	for _, r := range own.Resources {
+		if r.NeverRead() && slices.Contains(kinds, r.Resource) {
+			reasons = append(reasons, r.Resource+": "+r.Err)
+		}
+	}
+	return reasons
 }
 
 // world returns what plans depend on.

@@ -14,9 +14,13 @@ import (
 // label: annotations may name any number.
 func (e *exporter) collect(ch chan<- prometheus.Metric) {
 	v := e.now.get().value
+	unknown := gauges("isthmus_exports_plan_unknown", "1 while it is not known what is to be written for exports, so that nothing is written, else 0.")
 	if v.plan == nil {
+		unknown.WithLabelValues().Set(1)
+		unknown.Collect(ch)
 		return
 	}
+	unknown.WithLabelValues().Set(0)
 	exports := gauges("isthmus_exports", "Services that clusters export, once for each kind of object that they are written as, or would be.", "cluster", "kind")
 	refused := gauges("isthmus_exports_refused", "Exports of which nothing is written, by reason: those states of docs/exports.md that are not written, being written, would be written, kept or held.",
 		"cluster", "reason")
@@ -52,7 +56,7 @@ func (e *exporter) collect(ch chan<- prometheus.Metric) {
 	for _, c := range v.plan.Conflicts {
 		conflicts.WithLabelValues(string(c.Kind), c.Reason).Inc()
 	}
-	for _, all := range []*prometheus.GaugeVec{exports, refused, held, written, conflicts, pending} {
+	for _, all := range []*prometheus.GaugeVec{unknown, exports, refused, held, written, conflicts, pending} {
 		all.Collect(ch)
 	}
 }

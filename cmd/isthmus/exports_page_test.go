@@ -3,14 +3,20 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"net/http/httptest"
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/internal/adminapi"
@@ -186,12 +192,87 @@ isthmus_exports_held{cluster="west"} 0
 # HELP isthmus_exports_pending Objects that are to be written or deleted for exports, or would be with --exports=on.
 # TYPE isthmus_exports_pending gauge
 isthmus_exports_pending 2
+# HELP isthmus_exports_plan_unknown 1 while it is not known what is to be written for exports, so that nothing is written, else 0.
+# TYPE isthmus_exports_plan_unknown gauge
+isthmus_exports_plan_unknown 0
 # HELP isthmus_exports_refused Exports of which nothing is written, by reason: those states of docs/exports.md that are not written, being written, would be written, kept or held.
 # TYPE isthmus_exports_refused gauge
 isthmus_exports_refused{cluster="east",reason="taken"} 1
 `
 	if err := testutil.CollectAndCompare(scraped(e.collect), strings.NewReader(want)); err != nil {
 		t.Error(err)
+	}
+
+	e.store = exported{}
+	const unknown = `
+# HELP isthmus_exports_plan_unknown 1 while it is not known what is to be written for exports, so that nothing is written, else 0.
+# TYPE isthmus_exports_plan_unknown gauge
+isthmus_exports_plan_unknown 1
+`
+	if err := testutil.CollectAndCompare(scraped(e.collect), strings.NewReader(unknown)); err != nil {
+		t.Error(err)
+	}
+}
+
+// fillingStore is a store that is read later than it is asked.
+type fillingStore struct {
+	exported
+	changed chan struct{}
+	read    atomic.Bool
+}
+
+func (f *fillingStore) Exports() (plan.World, bool)     { return plan.World{}, f.read.Load() }
+func (f *fillingStore) ExportsChanged() <-chan struct{} { return f.changed }
+
+// TestExportsUnread: what the gateway may not read for exports is in the log, once.
+func TestExportsUnread(t *testing.T) {
+	forbidden := adminapi.Resource{Resource: "namespaces", Err: "namespaces is forbidden", Failure: adminapi.Forbidden}
+	imports := adminapi.Resource{Resource: "serviceimports", Err: "serviceimports is forbidden", Failure: adminapi.Forbidden}
+	const unknown, known = "what is to be written for exports is not known, so nothing is written",
+		"what is to be written for exports is known now"
+	for name, test := range map[string]struct {
+		known     bool
+		resources []adminapi.Resource
+		want      []string
+	}{
+		"all is read":            {true, nil, nil},
+		"a kind does not matter": {true, []adminapi.Resource{{Resource: "jobs", Err: "jobs is forbidden"}}, nil},
+		"no Namespaces": {false, []adminapi.Resource{forbidden}, []string{
+			unknown + " [namespaces: namespaces is forbidden]", known + " <nil>",
+		}},
+		"no ServiceImports": {true, []adminapi.Resource{imports}, []string{
+			"ServiceExports are not imported [serviceimports: serviceimports is forbidden]",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				core, logs := observer.New(zap.InfoLevel)
+				store := &fillingStore{changed: make(chan struct{})}
+				store.read.Store(test.known)
+				own := adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{Resources: test.resources}}
+				e := &exporter{store: store, own: func() adminapi.Cluster { return own }, log: zap.New(core)}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					e.reportUnread(ctx)
+				}()
+				time.Sleep(unreadAfter + time.Hour)
+				store.read.Store(true)
+				close(store.changed)
+				time.Sleep(time.Minute)
+				cancel()
+				<-done
+
+				var got []string
+				for _, entry := range logs.All() {
+					got = append(got, fmt.Sprint(entry.Message, " ", entry.ContextMap()["reasons"]))
+				}
+				if !slices.Equal(got, test.want) {
+					t.Errorf("%q, want %q", got, test.want)
+				}
+			})
+		})
 	}
 }
 
