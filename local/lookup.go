@@ -6,6 +6,7 @@ import (
 
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
+	"isthmus/local/exports/plan"
 )
 
 // Ports returns the TCP ports that a Service declares, in its order. It returns none if there is no such
@@ -19,6 +20,18 @@ func (l *Local) Ports(id federation.ServiceID) (ports []uint16) {
 		ports = append(ports, p.Number)
 	}
 	return ports
+}
+
+// ServiceOfImport returns the Service that a writer of exports has written for a ServiceImport. It
+// returns false if there is none, as for a headless ServiceImport.
+func (l *Local) ServiceOfImport(serviceImport federation.ServiceID) (federation.ServiceID, bool) {
+	id := plan.DerivedService(plan.ID(serviceImport))
+	svc := l.cluster.Service(federation.ServiceID(id))
+	if svc == nil {
+		return federation.ServiceID{}, false
+	}
+	written := plan.Strict(id, svc.Labels, svc.Annotations) && plan.ImportOf(id, svc.Labels) == serviceImport.Name
+	return federation.ServiceID(id), written
 }
 
 // AddressOwner is what has an address. The zero value means that nothing has it.

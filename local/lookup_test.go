@@ -43,3 +43,29 @@ func TestOwnerOf(t *testing.T) {
 		t.Errorf("ports of no Service: %v", got)
 	}
 }
+
+// TestServiceOfImport: only a Service with the mark and the label of a ServiceImport is that ServiceImport's.
+func TestServiceOfImport(t *testing.T) {
+	id := federation.ServiceID{Namespace: "shop", Name: "cart-clusterset"}
+	const mark, as, label = "isthmus.io/written-by", "isthmus.io/written-as", "multicluster.kubernetes.io/service-name"
+	written := map[string]string{as: "Service shop/cart-clusterset"}
+	for name, test := range map[string]struct {
+		service *cluster.Service
+		want    bool
+	}{
+		"no Service":        {},
+		"written":           {&cluster.Service{Labels: map[string]string{mark: "linkerd", label: "cart"}, Annotations: written}, true},
+		"somebody else's":   {&cluster.Service{Labels: map[string]string{label: "cart"}, Annotations: written}, false},
+		"of another import": {&cluster.Service{Labels: map[string]string{mark: "linkerd", label: "web"}, Annotations: written}, false},
+	} {
+		k := aShop()
+		if test.service != nil {
+			k.services[id] = test.service
+		}
+		l := &Local{cluster: &scripted{known: k}}
+		got, ok := l.ServiceOfImport(federation.ServiceID{Namespace: "shop", Name: "cart"})
+		if ok != test.want || ok && got != id {
+			t.Errorf("%s: %v %t", name, got, ok)
+		}
+	}
+}

@@ -15,10 +15,14 @@ import (
 // authorityForms is what is accepted besides the name that applications dial.
 const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the application dials, such as web.shop.svc.cluster.local:80"
 
+// importSuffix ends the DNS names of ServiceImports.
+const importSuffix = ".svc.clusterset.local"
+
 // authority returns the authority that a text stands for, as proxies send it. Short are
 // NAMESPACE/NAME and NAME.NAMESPACE, also with .svc, each with or without :PORT; without, it
 // is the Service's only port, or 80 if that is one of several. A cluster IP stands for its
-// Service. A name that ends with the cluster's domain is left as it is. Errors are for people.
+// Service, and the DNS name of a ServiceImport for the Service that clients of that name reach. A
+// name that ends with the cluster's domain is left as it is. Errors are for people.
 func (p *pages) authority(text string) (string, error) {
 	host, port := text, ""
 	if h, p, err := net.SplitHostPort(text); err == nil {
@@ -28,13 +32,17 @@ func (p *pages) authority(text string) (string, error) {
 		return p.ofAddress(ip.Unmap(), port)
 	}
 	id, instance, short := shortName(host)
-	if !short {
-		if !strings.HasSuffix(host, ".svc."+p.domain) {
-			return "", fmt.Errorf("%q is no service of the cluster domain %s: %s", legible.Beginning(text, maxRepeated), p.domain, authorityForms)
-		}
+	if short {
+		return p.withPort(id, instance, port)
+	}
+	if strings.HasSuffix(host, ".svc."+p.domain) {
 		return text, nil
 	}
-	return p.withPort(id, instance, port)
+	if id, ok := importName(host); ok {
+		return p.ofImport(id, port)
+	}
+	return "", fmt.Errorf("%q is no service of the cluster domain %s: %s",
+		legible.Beginning(text, maxRepeated), p.domain, authorityForms)
 }
 
 // shortName reads a name without the cluster's domain.
@@ -51,6 +59,17 @@ func shortName(host string) (id federation.ServiceID, instance string, ok bool) 
 		return id, "", false
 	}
 	return federation.ServiceID{Namespace: labels[1], Name: labels[0]}, instance, true
+}
+
+// importName reads the DNS name of a ServiceImport, with or without a final dot.
+func importName(host string) (id federation.ServiceID, ok bool) {
+	rest, ok := strings.CutSuffix(strings.TrimSuffix(host, "."), importSuffix)
+	if !ok {
+		return id, false
+	}
+	name, namespace, _ := strings.Cut(rest, ".")
+	id = federation.ServiceID{Namespace: namespace, Name: name}
+	return id, nameable(namespace) && nameable(name)
 }
 
 // nameable reports whether a text can be a label of a host.
@@ -74,6 +93,18 @@ func (p *pages) withPort(id federation.ServiceID, instance, port string) (string
 		host = instance + "." + host
 	}
 	return net.JoinHostPort(host, port), nil
+}
+
+// ofImport returns the authority of the Service that clients of a ServiceImport reach: DNS answers
+// with that Service's cluster IPs.
+func (p *pages) ofImport(serviceImport federation.ServiceID, port string) (string, error) {
+	id, ok := p.here.ServiceOfImport(serviceImport)
+	if !ok {
+		name := legible.Beginning(serviceImport.String(), maxRepeated)
+		return "", fmt.Errorf("no Service is written for ServiceImport %s, so clients of its DNS name get no endpoints: "+
+			"a headless ServiceImport never has one. isthmus exports %s shows what is written for that name, and why", name, name)
+	}
+	return p.withPort(id, "", port)
 }
 
 // portList lists the first ports.

@@ -35,6 +35,7 @@ type ownCluster interface {
 	Service(federation.ServiceID) *cluster.Service
 	Ports(federation.ServiceID) []uint16
 	OwnerOf(netip.Addr) local.AddressOwner
+	ServiceOfImport(federation.ServiceID) (federation.ServiceID, bool)
 	AddressConflicts() (list []adminapi.AddressConflict, more int)
 	Problems() []adminapi.Problem
 	ProblemsOf(federation.ServiceID) []string

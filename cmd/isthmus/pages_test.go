@@ -67,7 +67,7 @@ func (o *ownShop) ProfileProblem(id federation.ServiceID, client string) string 
 }
 
 func (o *ownShop) Ports(id federation.ServiceID) []uint16 {
-	if own := map[string][]uint16{"shop/web": {80}, "shop/api": {8080}, "shop/multi": {81, 82}, "shop/both": {81, 80}}[id.String()]; own != nil {
+	if own := map[string][]uint16{"shop/web": {80}, "shop/api": {8080}, "shop/api-clusterset": {8080}, "shop/multi": {81, 82}, "shop/both": {81, 80}}[id.String()]; own != nil {
 		return own
 	}
 	return o.ports
@@ -85,6 +85,14 @@ func (o *ownShop) OwnerOf(ip netip.Addr) local.AddressOwner {
 		return local.AddressOwner{Name: "Pod shop/web-1"}
 	}
 	return local.AddressOwner{}
+}
+
+// ServiceOfImport: a Service is written for ServiceImport shop/api.
+func (o *ownShop) ServiceOfImport(id federation.ServiceID) (federation.ServiceID, bool) {
+	if id.String() != "shop/api" {
+		return federation.ServiceID{}, false
+	}
+	return federation.ServiceID{Namespace: "shop", Name: "api-clusterset"}, true
 }
 
 func (o *ownShop) AddressConflicts() ([]adminapi.AddressConflict, int) { return o.conflicts, 7 }

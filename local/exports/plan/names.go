@@ -59,6 +59,11 @@ func (g group) target() ID {
 	return ID{g.of.Namespace, name}
 }
 
+// DerivedService returns the name of the Service that is written for a ServiceImport.
+func DerivedService(serviceImport ID) ID {
+	return group{kind: Import, of: serviceImport}.target()
+}
+
 const maxName = validation.DNS1123LabelMaxLength
 
 // usable reports whether a Service may have that name. API servers accept a leading digit from

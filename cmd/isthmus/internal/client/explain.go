@@ -103,7 +103,8 @@ Usage: isthmus explain AUTHORITY [FLAGS]
 
 AUTHORITY is what an application dials: SERVICE.NAMESPACE.svc.DOMAIN:PORT. Short for it
 are NAMESPACE/SERVICE and SERVICE.NAMESPACE, with :PORT or the Service's only port, or
-80 of several. A Service's cluster IP stands for that Service.`
+80 of several. A Service's cluster IP stands for that Service.
+SERVICE.NAMESPACE.svc.clusterset.local[:PORT] explains the ServiceImport of that name.`
 
 const explainEnding = `The tables:
   Members     what the service is made of: the state of each cluster and since when, its
