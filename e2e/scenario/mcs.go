@@ -85,8 +85,8 @@ func (w *writer) readMCS(ctx context.Context, kind, namespace, name string, into
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
 }
 
-// readImport reads a ServiceImport. If it is ready, it has the IPs of its derived Service. Unless the
-// option ready= says otherwise, it is ready if it has IPs or needs none.
+// readImport reads a ServiceImport. It has the IPs of its derived Service, unless it is not ready and
+// keeps others. Unless the option ready= says otherwise, it is ready if it has IPs or needs none.
 func readImport(ctx context.Context, w *writer, namespace, name string) (seen, error) {
 	var i mcs.ServiceImport
 	if err := w.readMCS(ctx, "serviceimport", namespace, name, &i); err != nil {
@@ -104,7 +104,7 @@ func readImport(ctx context.Context, w *writer, namespace, name string) (seen, e
 	}
 	ready := meta.IsStatusConditionTrue(i.Status.Conditions, "Ready")
 	same := slices.Equal(i.Spec.IPs, derived.Spec.ClusterIPs) && slices.Equal(i.Spec.IPFamilies, derived.Spec.IPFamilies)
-	if ready && !same {
+	if (ready || len(i.Spec.IPs) == 0) && !same {
 		return seen{}, fmt.Errorf("its IPs are %v %v, those of the derived Service %q %v %v",
 			i.Spec.IPs, i.Spec.IPFamilies, derived.Name, derived.Spec.ClusterIPs, derived.Spec.IPFamilies)
 	}

@@ -70,7 +70,9 @@ type client[O any] func(w *Writer, namespace string) typed.WithStatus[O]
 
 // Changes returns what is to be done so that there is what a plan of that world wants: what is deleted comes last.
 func Changes(world plan.World, p *plan.Plan) (all []Change) {
-	services := client[*corev1.Service](func(w *Writer, namespace string) typed.WithStatus[*corev1.Service] { return w.Services(namespace) })
+	services := client[*corev1.Service](func(w *Writer, namespace string) typed.WithStatus[*corev1.Service] {
+		return creator{w.Services(namespace)}
+	})
 	imports := client[*mcs.ServiceImport](func(w *Writer, namespace string) typed.WithStatus[*mcs.ServiceImport] {
 		return w.MCS[world.MCSVersion].ServiceImports(namespace)
 	})

@@ -74,7 +74,7 @@ func newKind[T pointer[O], O any](w *world, name string, status func(to, from T)
 				if w.prune != nil {
 					w.prune(o)
 				}
-				if s, ok := any(o).(*corev1.Service); ok && verb == "create" {
+				if s, ok := any(o).(*corev1.Service); ok && verb == "create" && len(s.Spec.ClusterIPs) == 0 {
 					s.Spec.ClusterIPs = []string{"10.96.0." + strings.TrimPrefix(string(s.UID), "uid-")}
 				}
 			})

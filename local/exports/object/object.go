@@ -101,6 +101,7 @@ func Write(next *plan.Service, have *corev1.Service, version string) *corev1.Ser
 		o = have.DeepCopy()
 	} else {
 		o.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
+		SetIPs(o, next.ClusterIPs)
 	}
 	o.Namespace, o.Name = next.Namespace, next.Name
 	o.Labels, o.Annotations = maps.Clone(next.Labels), maps.Clone(next.Annotations)
@@ -115,6 +116,14 @@ func Write(next *plan.Service, have *corev1.Service, version string) *corev1.Ser
 		o.OwnerReferences = append([]metav1.OwnerReference{owner}, others...)
 	}
 	return o
+}
+
+// SetIPs sets the IPs of a Service that does not exist yet. Without IPs, the API server chooses some.
+func SetIPs(o *corev1.Service, ips []string) {
+	o.Spec.ClusterIP, o.Spec.ClusterIPs = "", nil
+	if len(ips) > 0 {
+		o.Spec.ClusterIP, o.Spec.ClusterIPs = ips[0], slices.Clone(ips)
+	}
 }
 
 func affinity(t plan.Traffic) (corev1.ServiceAffinity, *corev1.SessionAffinityConfig) {

@@ -26,13 +26,14 @@ const noSlices = "Absent"
 
 // wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits
 // until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
-// Service has some. If another object has the derived Service's name, a ServiceImport that exists
-// has no IPs.
+// Service has some. It keeps these IPs while the derived Service is missing, and that Service is
+// then created with them. If another object has the derived Service's name, a ServiceImport that
+// exists has no IPs. The plan does not create an object all of whose parts are on hold.
 func (m *maker) wantImport(one *merged) {
 	have, derived := m.Imports[one.of], m.Services[one.target()]
 	held := !slices.ContainsFunc(one.parts, func(p *part) bool { return p.state != OnHold })
-	if held && (have == nil || derived == nil && !m.headless[one.group]) {
-		return // the plan does not create an object all of whose parts are on hold
+	if held && have == nil {
+		return
 	}
 	w := WantedImport{
 		ID:       one.of,
@@ -59,12 +60,17 @@ func (m *maker) wantImport(one *merged) {
 		w.ports = append(w.ports, p)
 	}
 	w.ready = condition("Ready", false, "Pending", cmp.Or(one.taken, "the Service "+one.target().Name+" has no IP yet"))
-	if one.taken == "" && derived != nil && m.Marked(derived) && len(derived.ClusterIPs) > 0 {
-		w.ips, w.families = derived.ClusterIPs, families(derived.ClusterIPs)
+	switch {
+	case one.taken != "":
+	case derived != nil && m.Marked(derived) && len(derived.ClusterIPs) > 0 && !derived.Headless():
+		w.ips = derived.ClusterIPs
 		w.ready = condition("Ready", true, "Ready", "")
+	case have != nil && have.Type == clusterSetIP && (derived == nil || m.Marked(derived)):
+		w.ips = have.IPs
 	}
+	w.families = families(w.ips)
 	m.out.Imports = append(m.out.Imports, w)
-	if one.taken == "" {
+	if one.taken == "" && !(held && derived == nil) {
 		m.wantDerived(one, have, &w)
 	}
 }
@@ -124,6 +130,7 @@ func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport)
 	if of.traffic != nil {
 		w.traffic = of.traffic
 	}
+	w.ips = of.ips
 	m.out.Services = append(m.out.Services, w)
 }
 

@@ -294,7 +294,8 @@ func TestRemovedSlowly(t *testing.T) {
 	})
 }
 
-// TestLeaderChanges: a new leader goes on removing what the one before has begun to, and makes nothing of it anew.
+// TestLeaderChanges: a new leader goes on removing what the one before has begun to, and makes nothing of it anew. A
+// ServiceImport whose Service is missing keeps its IPs and is not ready.
 func TestLeaderChanges(t *testing.T) {
 	for name, begin := range map[string]func(s *sim){
 		"the import has gone":  func(s *sim) { clear(s.Imports) },
@@ -304,13 +305,46 @@ func TestLeaderChanges(t *testing.T) {
 		s.settle(t)
 		s.of("west").Exports, s.memory = nil, Memory{}
 		begin(s)
-		if w := s.settle(t); len(w) > 0 {
+		w := s.settle(t)
+		if i := s.Imports[ID{"shop", "web"}]; i != nil {
+			if !slices.Equal(w, []string{"import shop/web"}) || i.Conditions[0].Status != "False" || len(i.IPs) == 0 {
+				t.Errorf("%s: written %q: %+v", name, w, i)
+			}
+		} else if len(w) > 0 {
 			t.Errorf("%s: written %q", name, w)
 		}
 		s.Now = s.Now.Add(kindTime)
 		if s.settle(t); len(s.Services)+len(s.Imports) > 0 {
 			t.Errorf("%s: left %v, %v", name, s.Services, s.Imports)
 		}
+	}
+}
+
+// TestIPsStay: a ServiceImport keeps its IPs until another object has the name of its Service, and its Service is
+// created with them.
+func TestIPsStay(t *testing.T) {
+	derived := ID{"shop", "web-clusterset"}
+	s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
+	s.settle(t)
+	ips := s.Services[derived].ClusterIPs
+	for _, memory := range []Memory{s.memory, {}} { // the same leader, and a new one
+		s.memory = memory
+		delete(s.Services, derived)
+		s.settle(t)
+		if got := s.Services[derived].ClusterIPs; !slices.Equal(got, ips) || !slices.Equal(s.imported(t, "web").IPs, ips) {
+			t.Errorf("the Service has %q, the ServiceImport %q, before %q", got, s.imported(t, "web").IPs, ips)
+		}
+	}
+
+	s.Services[derived] = &Service{ID: derived, UID: "user", Type: "ClusterIP", ClusterIPs: []string{"10.96.0.99"}}
+	s.settle(t)
+	if i := s.imported(t, "web"); len(i.IPs) > 0 || i.Conditions[0].Status != "False" {
+		t.Errorf("though the Service is somebody else's: %+v", i)
+	}
+	delete(s.Services, derived)
+	s.settle(t)
+	if got := s.Services[derived].ClusterIPs; !slices.Equal(got, s.imported(t, "web").IPs) {
+		t.Errorf("the Service has %q, the ServiceImport %+v", got, s.imported(t, "web"))
 	}
 }
 

@@ -60,6 +60,7 @@ type WantedService struct {
 	metadata metadata
 	ports    []Port
 	traffic  *Traffic // nil: not set
+	ips      []string // to ask for when it is created
 	owner    string   // the UID of the ServiceImport that owns it, which has the name Of; empty: none does
 	adopts   *Service // what is adopted; nil: nothing is
 }
@@ -103,6 +104,8 @@ func (w *WantedService) Content() string {
 func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if have != nil {
 		next = *have
+	} else {
+		next.ClusterIPs = w.ips
 	}
 	next.ID, next.Type, next.Ports = w.ID, "ClusterIP", w.ports
 	next.Labels, next.Annotations = w.metadata.over(next.Labels, next.Annotations)

@@ -96,7 +96,9 @@ func (s *sim) pass() bool {
 		}
 		if next.UID == "" {
 			next.UID = s.uid()
-			next.ClusterIPs = []string{"10.96.0." + next.UID}
+			if len(next.ClusterIPs) == 0 {
+				next.ClusterIPs = []string{"10.96.0." + next.UID}
+			}
 		}
 		s.Services[w.ID] = &next
 	}

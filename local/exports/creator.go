@@ -1,0 +1,70 @@
+package exports
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore/typed"
+	"isthmus/internal/sleep"
+	"isthmus/local/exports/object"
+)
+
+// releaseTime is how long the API server may take to release the IPs of a Service that was deleted.
+const releaseTime = 500 * time.Millisecond
+
+// creator creates Services with the IPs that they ask for. If the API server answers that an IP is
+// invalid, taken or out of range, Create asks for fewer IPs: the first IP alone, and then none.
+type creator struct {
+	typed.WithStatus[*corev1.Service]
+}
+
+// Create returns the error of the last attempt.
+func (c creator) Create(
+	ctx context.Context, o *corev1.Service, options metav1.CreateOptions,
+) (got *corev1.Service, err error) {
+	for i, next := range attempts(o) {
+		if got, err = c.WithStatus.Create(ctx, next, options); !refusesIPs(err) {
+			break
+		}
+		// The Service that had the IPs may have been deleted a moment ago.
+		if i == 0 && len(next.Spec.ClusterIPs) > 0 && sleep.For(ctx, releaseTime) {
+			if got, err = c.WithStatus.Create(ctx, next, options); !refusesIPs(err) {
+				break
+			}
+		}
+	}
+	return got, err
+}
+
+// attempts returns the Services to create instead of o, in order of preference. The first one that
+// the API server accepts is created.
+func attempts(o *corev1.Service) (all []*corev1.Service) {
+	const most = 2 // one IP of each family
+	ips := o.Spec.ClusterIPs
+	for n := min(len(ips), most); n >= 0; n-- {
+		next := o.DeepCopy()
+		object.SetIPs(next, ips[:n])
+		all = append(all, next)
+	}
+	return all
+}
+
+// refusesIPs reports whether the API server has refused the IPs or the IP families of a Service.
+func refusesIPs(err error) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsInvalid(err) || !errors.As(err, &status) || status.Status().Details == nil {
+		return false
+	}
+	for _, cause := range status.Status().Details.Causes {
+		if strings.HasPrefix(cause.Field, "spec.clusterIP") || strings.HasPrefix(cause.Field, "spec.ipFamil") {
+			return true
+		}
+	}
+	return false
+}
