@@ -1,6 +1,8 @@
 package clusterstore
 
 import (
+	"context"
+
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
 )
@@ -23,4 +25,40 @@ func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster
 		return c, v.state
 	}
 	return nil, v.state
+}
+
+// Look makes clusters read trust anchors and Pod networks again, those that are ready. It returns once all
+// have, or ctx ends. What they read by then is in Status, with its age.
+func (s *Store) Look(ctx context.Context) {
+	var looks []<-chan struct{}
+	for _, v := range s.publishedLinks() {
+		looks = append(looks, v.look())
+	}
+	await(ctx, looks...)
+}
+
+// Look makes the cluster read trust anchors and Pod networks again. It returns once it has, or ctx ends.
+func (o *Own) Look(ctx context.Context) { await(ctx, o.link.published.Load().look()) }
+
+// look makes the cluster that is shown read its facts again. If the channel is nil, that cluster
+// can't be read now.
+func (v *linkState) look() <-chan struct{} {
+	if at := v.shown(); at != nil && v.state == cluster.Ready {
+		return at.cluster.Look()
+	}
+	return nil
+}
+
+// await returns once all channels that are not nil are closed, or ctx ends.
+func await(ctx context.Context, all ...<-chan struct{}) {
+	for _, one := range all {
+		if one == nil {
+			continue
+		}
+		select {
+		case <-one:
+		case <-ctx.Done():
+			return
+		}
+	}
 }

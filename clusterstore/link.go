@@ -211,6 +211,7 @@ func (l *link) config(creds *credentials) cluster.Config {
 		Log:         l.log,
 		Metrics:     l.store.opts.Metrics,
 		Relist:      l.store.opts.Relist,
+		Looks:       l.store.looks,
 		Drifted:     l.store.opts.Report,
 		Supervisor:  l.store.opts.Supervisor,
 		Changed: func(svc federation.ServiceID, at time.Time) {

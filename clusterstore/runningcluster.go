@@ -24,6 +24,8 @@ type Cluster interface {
 	Gateways() (list []*cluster.Gateway, more int)
 	Exports() *cluster.Exports // nil: they are not known, or not kept
 	SelectorsChanged()         // if exports are kept
+	// Look makes the cluster read facts again. The channel is closed once Health has them.
+	Look() <-chan struct{}
 }
 
 // runningCluster is a Cluster made from one version of credentials. It runs from
@@ -124,6 +126,7 @@ func (f failedCluster) Region() (string, bool)              { return "", false }
 func (f failedCluster) Gateways() ([]*cluster.Gateway, int) { return nil, 0 }
 func (f failedCluster) Exports() *cluster.Exports           { return nil }
 func (f failedCluster) SelectorsChanged()                   {}
+func (f failedCluster) Look() <-chan struct{}               { return nil }
 
 func (f failedCluster) State(federation.ServiceID) federation.ServiceState { return federation.Missing }
 func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {

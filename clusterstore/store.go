@@ -16,6 +16,7 @@ import (
 
 	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/facts"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/panics"
@@ -99,6 +100,7 @@ type Store struct {
 	setLink func(federation.ClusterName, federation.Link) // the table's
 	settled chan struct{}
 	starts  starts
+	looks   facts.Turns
 	probes  *prometheus.HistogramVec
 	lookUp  func(context.Context, string) ([]netip.Addr, error)    // nil: the host's resolver
 	probe   func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
@@ -127,6 +129,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 		settled: make(chan struct{}),
 		setLink: o.Table.SetLink,
 		starts:  newStarts(),
+		looks:   facts.NewTurns(),
 		probes:  newProbes(),
 		links:   make(map[federation.ClusterName]*link),
 	}

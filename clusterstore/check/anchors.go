@@ -18,7 +18,7 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 		add(Unchecked, "not read yet", "")
 		return
 	case a.Error != "":
-		add(Unchecked, a.Error, l.toPermit(a.Error))
+		add(Unchecked, aged(a.Error, a.AgeSeconds, anchorsAge), l.toPermit(a.Error))
 		return
 	case len(a.List) == 0:
 		return
@@ -31,9 +31,23 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	}
 	hint := ""
 	if level != OK {
-		hint = "rotate trust anchors in all clusters alike: https://linkerd.io/2/tasks/manually-rotating-control-plane-tls-credentials/ (gateways read them again in --relist)"
+		hint = "rotate trust anchors in all clusters alike: https://linkerd.io/2/tasks/manually-rotating-control-plane-tls-credentials/"
 	}
-	add(level, text, hint)
+	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
+}
+
+// How old facts can be that were read for this check, in seconds. Older ones are shown with their age.
+const (
+	anchorsAge  = 15
+	networksAge = 65
+)
+
+// aged adds to a text how long ago it was found out, if that is longer than usual.
+func aged(text string, seconds, usual int) string {
+	if seconds <= usual {
+		return text
+	}
+	return fmt.Sprintf("%s (read %v ago)", text, roughly(time.Duration(seconds)*time.Second))
 }
 
 // anchorsExpiry describes the anchor that is good for longest, and those that have expired.

@@ -60,7 +60,13 @@ func overlap(a, b []netip.Prefix) (of, with netip.Prefix, found bool) {
 }
 
 func (l *clusterCheck) checkNetwork(overlaps []string) {
-	add, n := l.about(sectionNetworks, PodNetworks, l.Cluster.Cluster), l.API.Networks
+	n := l.API.Networks
+	add := func(level Level, text, hint string) {
+		if n != nil {
+			text = aged(text, n.AgeSeconds, networksAge)
+		}
+		l.about(sectionNetworks, PodNetworks, l.Cluster.Cluster)(level, text, hint)
+	}
 	switch {
 	case n == nil:
 		add(Unchecked, "not read yet", "")

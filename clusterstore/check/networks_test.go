@@ -67,3 +67,34 @@ func TestOverlapOfAny(t *testing.T) {
 		}
 	})
 }
+
+// TestAge: facts that were not read for this check are shown with their age, whatever they are.
+func TestAge(t *testing.T) {
+	for name, x := range map[string]struct {
+		anchors, networks int
+		want              []string
+	}{
+		"as young as can be expected": {anchors: 15, networks: 65},
+		"old": {anchors: 16, networks: 1900, want: []string{
+			"unchecked pod-networks east: the credentials may not read Nodes (read 32 minutes ago)",
+			"unchecked trust-anchors east: ConfigMap x is not there (read 16 seconds ago)",
+		}},
+	} {
+		seen := goodSeen()
+		api := *seen.Clusters.Clusters[0].API
+		seen.Clusters.Clusters[0].API = &api
+		api.Anchors = &adminapi.TrustAnchors{Error: "ConfigMap x is not there", AgeSeconds: x.anchors}
+		api.Networks = &adminapi.PodNetworks{Error: "the credentials may not read Nodes", AgeSeconds: x.networks}
+		if x.want == nil {
+			x.want = []string{
+				"unchecked pod-networks east: the credentials may not read Nodes",
+				"unchecked trust-anchors east: ConfigMap x is not there",
+			}
+		}
+		got := found(seen)
+		slices.Sort(got)
+		if !slices.Equal(got, x.want) {
+			t.Errorf("%s: found\n%s", name, strings.Join(got, "\n"))
+		}
+	}
+}

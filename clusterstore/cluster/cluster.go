@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -54,6 +53,9 @@ type Config struct {
 	// Admit, if set, delays Synced until it is closed: see [Cluster.Listed].
 	Admit <-chan struct{}
 
+	// Looks limits how many clusters are looked at at the same time. If it is nil, there is no limit.
+	Looks facts.Turns
+
 	Exports *ExportConfig // nil: nothing of what the cluster exports is kept
 
 	own *OwnConfig // nil: it is a linked cluster
@@ -81,7 +83,7 @@ type Cluster struct {
 	group     *follow.Group               // runs the resources
 	contain   func(part string, f func()) // calls f, which follows a part of the cluster: see untilPanic
 	fail      func()                      // set by Run; ends all of it but its waiting for the end of its context
-	facts     atomic.Pointer[facts.Facts] // nil: not read yet
+	facts     *facts.Keeper
 }
 
 var _ federation.Source = (*Cluster)(nil)
@@ -94,6 +96,7 @@ func New(cfg Config) (*Cluster, error) {
 	c := &Cluster{
 		cfg:   cfg,
 		state: newState(cfg.Name, cfg.TrustDomain, cfg.Rules.ControllerNamespace),
+		facts: facts.NewKeeper(cfg.Client, cfg.Rules.ControllerNamespace, cfg.Looks),
 	}
 	if cfg.own != nil {
 		c.state.own = newOwnIndex()
@@ -148,7 +151,7 @@ func (c *Cluster) Run(ctx context.Context) {
 	}
 	all.Go(func() {
 		c.contain("facts", func() {
-			facts.Keep(ctx, c.cfg.Client, c.cfg.Rules.ControllerNamespace, c.Synced(), c.cfg.Relist, c.facts.Store)
+			c.facts.Run(ctx, c.Synced(), c.cfg.Relist)
 		})
 	})
 	c.group.Run(ctx, c.goLive)
@@ -200,6 +203,10 @@ func (c *Cluster) Listed() <-chan struct{} { return c.group.Listed() }
 // ones (ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles) if the
 // cluster lets them be listed in time. What Servers make opaque has been evaluated by then.
 func (c *Cluster) Synced() <-chan struct{} { return c.group.Synced() }
+
+// Look makes the cluster read its trust anchors and Pod networks again. It returns a channel that is closed
+// once Health has them: see [facts.Keeper.Look].
+func (c *Cluster) Look() <-chan struct{} { return c.facts.Look() }
 
 // HealthChanged returns a channel that is closed at the next change of Health's
 // Err or StaleSince, or of what is synced. Get it before you call Health.

@@ -34,7 +34,7 @@ func (c *Cluster) Health() Health {
 	h := Health{Health: c.group.Health()}
 	h.Memory = c.cfg.Budget.Usage()
 	h.API = c.cfg.Client.Server()
-	c.facts.Load().AddTo(&h.API)
+	c.facts.Facts().AddTo(&h.API)
 	h.MalformedProxies = c.state.malformedProxies()
 	h.Unusable, h.RejectedProfiles = c.state.unusableObjects()
 	return h

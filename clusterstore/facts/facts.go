@@ -14,57 +14,28 @@ import (
 	"isthmus/clusterstore/kube"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/legible"
-	"isthmus/internal/sleep"
 )
 
-const (
-	retryAfter = 2 * time.Minute // if something could not be read, and it is not that the credentials may not
-	readWithin = time.Minute
-	listsFirst = 5 * time.Second // after which facts are read even if the cluster's objects are not listed yet
-)
+const readWithin = time.Minute
 
-// Facts are what Read has read. They are immutable.
+// Facts are what has been read of a cluster. They are immutable.
 type Facts struct {
 	version, versionError string
 	anchors               adminapi.TrustAnchors
+	anchorsAt             time.Time // when the anchors were read
 	networks              adminapi.PodNetworks
+	networksAt            time.Time // when the networks were read
 }
 
 // AddTo adds the facts to what is known otherwise. f may be nil: nothing has been read yet.
 func (f *Facts) AddTo(s *adminapi.APIServer) {
-	if f != nil {
-		s.Version, s.VersionError, s.Anchors, s.Networks = f.version, f.versionError, &f.anchors, &f.networks
-	}
-}
-
-// Keep passes to store what it reads of a cluster: once that has answered and its objects are listed, and again every so often
-// (0: never again), until ctx ends. namespace is the control plane's.
-func Keep(ctx context.Context, client *kube.Client, namespace string, listed <-chan struct{}, every time.Duration, store func(*Facts)) {
-	select {
-	case <-client.Answered():
-	case <-ctx.Done():
+	if f == nil {
 		return
 	}
-	select {
-	case <-listed:
-	case <-time.After(listsFirst):
-	case <-ctx.Done():
-		return
-	}
-	for {
-		facts, complete := Read(ctx, client, namespace)
-		if ctx.Err() != nil {
-			return
-		}
-		store(facts)
-		wait := every
-		if !complete {
-			wait = retryAfter
-		}
-		if wait == 0 || !sleep.For(ctx, wait) {
-			return
-		}
-	}
+	anchors, networks := f.anchors, f.networks
+	anchors.AgeSeconds = int(time.Since(f.anchorsAt).Seconds())
+	networks.AgeSeconds = int(time.Since(f.networksAt).Seconds())
+	s.Version, s.VersionError, s.Anchors, s.Networks = f.version, f.versionError, &anchors, &networks
 }
 
 // Read reads facts of a cluster; namespace is the control plane's. It returns false if something could not be read for another reason
@@ -73,30 +44,48 @@ func Read(ctx context.Context, client *kube.Client, namespace string) (f *Facts,
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
 	f, complete = new(Facts), true
-	failed := func(what string, err error) string {
-		switch {
-		case apierrors.IsForbidden(err):
-			return "the credentials may not read " + what
-		case apierrors.IsNotFound(err):
-			return what + " is not there"
-		}
-		complete = false
-		if errors.Is(err, context.DeadlineExceeded) {
-			return "no time was left to read " + what
-		}
-		return client.Printable(err).Error()
-	}
 	var err error
 	if f.version, err = Version(ctx, client.Sources); err != nil {
 		f.versionError, complete = client.Printable(err).Error(), false
 	}
-	if f.anchors.List, err = readAnchors(ctx, client.Sources, namespace); err != nil {
-		f.anchors.Error = failed(fmt.Sprintf("ConfigMap %s/%s", namespace, AnchorsConfigMap), err)
-	}
-	if f.networks, err = readNetworks(ctx, client.Sources.NodeRanges); err != nil {
-		f.networks = adminapi.PodNetworks{Error: failed("Nodes", err)}
-	}
+	complete = f.readAnchors(ctx, client, namespace) && complete
+	complete = f.readNetworks(ctx, client) && complete
 	return f, complete
+}
+
+// readAnchors reads the trust anchors. It returns what Read returns.
+func (f *Facts) readAnchors(ctx context.Context, client *kube.Client, namespace string) (complete bool) {
+	list, err := readAnchors(ctx, client.Sources, namespace)
+	f.anchors, f.anchorsAt, complete = adminapi.TrustAnchors{List: list}, time.Now(), true
+	if err != nil {
+		what := fmt.Sprintf("ConfigMap %s/%s", namespace, AnchorsConfigMap)
+		f.anchors.Error, complete = unread(client, what, err)
+	}
+	return complete
+}
+
+// readNetworks reads the Pod CIDRs. It returns what Read returns.
+func (f *Facts) readNetworks(ctx context.Context, client *kube.Client) (complete bool) {
+	networks, err := readNetworks(ctx, client.Sources.NodeRanges)
+	f.networks, f.networksAt, complete = networks, time.Now(), true
+	if err != nil {
+		f.networks = adminapi.PodNetworks{}
+		f.networks.Error, complete = unread(client, "Nodes", err)
+	}
+	return complete
+}
+
+// unread describes why something can't be read. It returns false if that may pass.
+func unread(client *kube.Client, what string, err error) (text string, complete bool) {
+	switch {
+	case apierrors.IsForbidden(err):
+		return "the credentials may not read " + what, true
+	case apierrors.IsNotFound(err):
+		return what + " is not there", true
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no time was left to read " + what, false
+	}
+	return client.Printable(err).Error(), false
 }
 
 // Version asks an API server for its version, such as v1.36.3.

@@ -2,13 +2,47 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net/http"
 	"slices"
+	"sync"
+	"time"
 
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
+
+// lookLimit is how long a look at the clusters delays the page.
+const lookLimit = 2 * time.Second
+
+// freshOr returns a handler of the page of clusters. With adminapi.FreshParameter, all that ask at the same time
+// share one look at the clusters, and its result for a second.
+func (p *pages) freshOr(page http.Handler) http.Handler {
+	fresh := newShared(time.Second, 0, func() encodedPage {
+		p.look()
+		return encodePage(p.clustersPage())
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue(adminapi.FreshParameter) == "true" {
+			fresh.get().value.serve(w)
+			return
+		}
+		page.ServeHTTP(w, r)
+	})
+}
+
+// look makes all clusters read facts again, and waits for those that answer soon. The clusters read in
+// contexts of their own: what comes later is shown next time.
+func (p *pages) look() {
+	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
+	defer cancel()
+	var looks sync.WaitGroup
+	looks.Go(func() { p.here.Look(ctx) })
+	looks.Go(func() { p.links.Look(ctx) })
+	looks.Wait()
+}
 
 func (p *pages) clustersPage() adminapi.Clusters {
 	listed, err := p.links.SecretsListed()

@@ -32,6 +32,7 @@ type pages struct {
 // ownCluster is what is shown of the gateway's own cluster. It is a *local.Local.
 type ownCluster interface {
 	Status() adminapi.Cluster
+	Look(context.Context)
 	Service(federation.ServiceID) *cluster.Service
 	Ports(federation.ServiceID) []uint16
 	OwnerOf(netip.Addr) local.AddressOwner
@@ -45,6 +46,7 @@ type ownCluster interface {
 // linkedClusters is what is shown of linked clusters. It is a *clusterstore.Store.
 type linkedClusters interface {
 	Status() []adminapi.Cluster
+	Look(context.Context)
 	Followed(federation.ClusterName) (*cluster.Cluster, cluster.State)
 	Namespace() string
 	SecretsListed() (listed bool, err error)
@@ -66,7 +68,7 @@ func (p *pages) handlers() map[string]http.Handler {
 		"/{$}":            page,
 		"/page/":          page,
 		"/debug/version":  limited.limit(sharedPage(func() any { return ownBuild() })),
-		"/debug/clusters": limited.limit(lists.or(sharedPage(func() any { return p.clustersPage() }))),
+		"/debug/clusters": limited.limit(lists.or(p.freshOr(sharedPage(func() any { return p.clustersPage() })))),
 		"/debug/services": limited.limit(lists.or(sharedPage(func() any { return p.servicesPage() }))),
 		"/debug/streams":  limited.limit(lists.or(sharedPage(func() any { return p.streamsPage() }))),
 		"/debug/events":   limited.limit(lists.or(sharedPage(func() any { return p.eventsPage() }))),

@@ -49,9 +49,11 @@ type ownShop struct {
 	problems []adminapi.Problem
 
 	conflicts []adminapi.AddressConflict
+	looks     int
 }
 
 func (o *ownShop) Status() adminapi.Cluster                         { return o.status }
+func (o *ownShop) Look(context.Context)                             { o.looks++ }
 func (o *ownShop) Service(id federation.ServiceID) *cluster.Service { return o.services[id] }
 func (o *ownShop) Problems() []adminapi.Problem                     { return o.problems }
 func (o *ownShop) ProblemsOf(id federation.ServiceID) []string {
@@ -101,6 +103,7 @@ func (o *ownShop) AddressConflicts() ([]adminapi.AddressConflict, int) { return 
 type linkedShops []adminapi.Cluster
 
 func (l *linkedShops) Status() []adminapi.Cluster { return *l }
+func (l *linkedShops) Look(context.Context)       {}
 func (l *linkedShops) Namespace() string          { return "linkerd" }
 func (l *linkedShops) SecretsListed() (bool, error) {
 	return true, nil
@@ -144,5 +147,21 @@ func TestPages(t *testing.T) {
 	encodePage(func() {}).serve(w)
 	if w.Code != http.StatusInternalServerError || !strings.Contains(w.Body.String(), "the page can't be written") {
 		t.Errorf("a page that can't be encoded: %d %s", w.Code, w.Body)
+	}
+}
+
+// TestFreshPage: only the query of isthmus check makes clusters read facts again, and those who ask at the same time share a look.
+func TestFreshPage(t *testing.T) {
+	page := newShop(federation.NewTable(federation.Options{}))
+	h := page.handlers()["/debug/clusters"]
+	for _, x := range []struct {
+		query string
+		looks int
+	}{{"", 0}, {"?view=list", 0}, {"?fresh=false", 0}, {"?fresh=true", 1}, {"?fresh=true", 1}, {"", 1}} {
+		answer := httptest.NewRecorder()
+		h.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/clusters"+x.query, nil))
+		if answer.Code != http.StatusOK || page.own.looks != x.looks {
+			t.Errorf("%q: status %d, %d looks, want %d", x.query, answer.Code, page.own.looks, x.looks)
+		}
 	}
 }

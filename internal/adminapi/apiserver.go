@@ -3,7 +3,7 @@ package adminapi
 import "time"
 
 // APIServer is what a gateway has learned of a cluster's API server: by the requests that it makes to follow the cluster, and by what it
-// reads once it has an answer, and again in --relist. Reading the page causes no request.
+// reads once it has an answer, and again in --relist. Reading the page causes no request, unless it has [FreshParameter].
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // when it last answered anything; the zero time if it has not yet
 	// Error is why the newest request had no answer; empty: it had one.
@@ -25,6 +25,11 @@ type APIServer struct {
 	Expiry *Expiry `json:"expiry,omitempty"`
 }
 
+// FreshParameter is the query parameter by which "isthmus check" reads /debug/clusters, with the value true. Before the
+// replica answers, it reads trust anchors again that are 10 s old or more, and Pod networks that are a minute old or more. It
+// waits 2 s for them.
+const FreshParameter = "fresh"
+
 // RefusedRequest is a kind of request that was answered by an error the last time that it was made.
 type RefusedRequest struct {
 	Verb     string `json:"verb"`     // as rights have it, such as list
@@ -44,6 +49,8 @@ type Clock struct {
 type TrustAnchors struct {
 	Error string   `json:"error,omitempty"` // why they are not known; empty: they are
 	List  []Anchor `json:"list,omitempty"`  // none twice
+	// AgeSeconds is how long ago they were read.
+	AgeSeconds int `json:"ageSeconds,omitempty"`
 }
 
 // Anchor is one certificate.
@@ -58,6 +65,8 @@ type PodNetworks struct {
 	Nodes  int      `json:"nodes"`            // that were read
 	Partly bool     `json:"partly,omitempty"` // there are more Nodes than are read
 	CIDRs  []string `json:"cidrs,omitempty"`  // sorted; ranges that make up a larger one are joined
+	// AgeSeconds is how long ago they were read.
+	AgeSeconds int `json:"ageSeconds,omitempty"`
 }
 
 // Expiry is when something expires.

@@ -98,7 +98,7 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 		return o.fromHere(ctx, p, nil)
 	}
 	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services", func(ctx context.Context, g reach.Gateway, seen *check.Seen) (time.Time, error) {
-		at, err := fetch(ctx, g, "/debug/clusters", &seen.Clusters)
+		at, err := fetch(ctx, g, "/debug/clusters?"+adminapi.FreshParameter+"=true", &seen.Clusters)
 		if err == nil {
 			_, err = fetch(ctx, g, "/debug/services", &seen.Services)
 		}
@@ -150,7 +150,8 @@ services, and replicas. What is wrong is followed by what to do.
 
 What each replica of the gateway shows on /debug/clusters and /debug/services is judged:
 it has seen the clusters from its own network, with the links' credentials. A replica that
-is not ready is a failure, and is not asked. Where none is ready, that is one too, and the
+is not ready is a failure, and is not asked. Trust anchors and Pod networks are read again
+for this command: it shows how old those are that a cluster has not sent in 2 s. Where none is ready, that is one too, and the
 clusters are looked at from here, with your kubeconfig. With --pre no gateway is looked for,
 and what is there before an installation is checked in that way. With --admin only the
 gateway there is asked, and your kubeconfig is not used.

@@ -1,0 +1,223 @@
+package facts
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"isthmus/clusterstore/kube"
+)
+
+const (
+	retryAfter = 2 * time.Minute // if something could not be read, and it is not that the credentials may not
+	listsFirst = 5 * time.Second // after which facts are read even if the cluster's objects are not listed yet
+)
+
+// Limits of looks.
+const (
+	// LooksAtOnce is how many clusters are looked at at the same time.
+	LooksAtOnce = 8
+
+	anchorsEvery  = 10 * time.Second // a look reads younger trust anchors no more
+	networksEvery = time.Minute      // a look reads younger Pod networks no more
+	lookWithin    = 10 * time.Second // one look at one cluster
+	pauseAfter    = time.Minute      // after a look that ran out of time: such a cluster takes turns from others
+)
+
+// Turns limit how many clusters are looked at at the same time.
+type Turns chan struct{}
+
+// NewTurns returns turns for LooksAtOnce clusters.
+func NewTurns() Turns { return make(Turns, LooksAtOnce) }
+
+// take waits for a turn. It returns false if ctx ends first. Without a limit, t is nil.
+func (t Turns) take(ctx context.Context) bool {
+	if t == nil {
+		return true
+	}
+	select {
+	case t <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (t Turns) giveBack() {
+	if t != nil {
+		<-t
+	}
+}
+
+// Keeper keeps the facts of one cluster. [NewKeeper] makes one.
+type Keeper struct {
+	// fixed
+	client    *kube.Client
+	namespace string // of the control plane
+	turns     Turns
+	asked     chan struct{} // has a value while Run is to look
+
+	mu     sync.Mutex
+	facts  *Facts        // nil: nothing has been read yet
+	looked chan struct{} // closed by the end of the look that is asked for or under way; nil: there is none
+	// When a look has last tried to read, and when it may try again after it ran out of time.
+	anchorsTried, networksTried, paused time.Time
+}
+
+// NewKeeper returns a Keeper that has read nothing. namespace is the control plane's.
+func NewKeeper(client *kube.Client, namespace string, turns Turns) *Keeper {
+	return &Keeper{client: client, namespace: namespace, turns: turns, asked: make(chan struct{}, 1)}
+}
+
+// Facts returns what was read last. If nothing has been read yet, it returns nil.
+func (k *Keeper) Facts() *Facts {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.facts
+}
+
+// Look asks for facts as they are now. It returns a channel that is closed once they have been read, at
+// once if those that there are were read a moment ago. Until the API server answers, it stays open.
+func (k *Keeper) Look() <-chan struct{} {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	anchors, networks := k.due(time.Now())
+	if k.looked == nil && k.facts != nil && !anchors && !networks {
+		recent := make(chan struct{})
+		close(recent)
+		return recent
+	}
+	if k.looked == nil {
+		k.looked = make(chan struct{})
+	}
+	select {
+	case k.asked <- struct{}{}:
+	default:
+	}
+	return k.looked
+}
+
+// due returns what a look may read. mu is held.
+func (k *Keeper) due(now time.Time) (anchors, networks bool) {
+	if now.Before(k.paused) {
+		return false, false
+	}
+	return now.Sub(k.anchorsTried) >= anchorsEvery, now.Sub(k.networksTried) >= networksEvery
+}
+
+// Run reads facts once the API server has answered and its objects are listed, and again every so often
+// (0: never again), and when Look asks for it. It returns when ctx ends.
+func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}, every time.Duration) {
+	defer k.endLook()
+	select {
+	case <-k.client.Answered():
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-listed:
+	case <-time.After(listsFirst):
+	case <-ctx.Done():
+		return
+	}
+	for {
+		facts, complete := Read(ctx, k.client, k.namespace)
+		if ctx.Err() != nil {
+			return
+		}
+		k.store(*facts, true, true)
+		k.endLook()
+		wait := every
+		if !complete {
+			wait = retryAfter
+		}
+		if !k.serveLooks(ctx, wait) {
+			return
+		}
+	}
+}
+
+// serveLooks looks when it is asked to, until the time is over (0: until ctx ends). It returns false
+// if ctx has ended.
+func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
+	var over <-chan time.Time
+	if wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		over = timer.C
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-over:
+			return true
+		case <-k.asked:
+			k.look(ctx)
+		}
+	}
+}
+
+// look reads what is due, the trust anchors first, which are small. What can't be read now stays as it
+// was, with its age.
+func (k *Keeper) look(ctx context.Context) {
+	defer k.endLook()
+	if !k.turns.take(ctx) {
+		return
+	}
+	defer k.turns.giveBack()
+	k.mu.Lock()
+	f := *k.facts
+	anchors, networks := k.due(time.Now())
+	k.mu.Unlock()
+
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	if anchors {
+		now := f
+		if complete := now.readAnchors(ctx, k.client, k.namespace); complete || f.anchors.Error != "" {
+			f = now
+		}
+		k.store(f, true, false)
+	}
+	if networks {
+		now := f
+		if complete := now.readNetworks(ctx, k.client); complete || f.networks.Error != "" {
+			f = now
+		}
+		k.store(f, false, true)
+	}
+	if ctx.Err() == context.DeadlineExceeded {
+		k.pause()
+	}
+}
+
+// store replaces the facts. It notes what was tried to be read.
+func (k *Keeper) store(f Facts, anchors, networks bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.facts = &f
+	if anchors {
+		k.anchorsTried = time.Now()
+	}
+	if networks {
+		k.networksTried = time.Now()
+	}
+}
+
+// pause makes looks wait, since the cluster has kept a turn for as long as it may.
+func (k *Keeper) pause() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.paused = time.Now().Add(pauseAfter)
+}
+
+// endLook tells those that wait for a look that it has ended.
+func (k *Keeper) endLook() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.looked != nil {
+		close(k.looked)
+		k.looked = nil
+	}
+}
