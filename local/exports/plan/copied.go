@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,51 +26,50 @@ type copies struct {
 	refused             []string
 }
 
-// Keys by which tools know what they own: copied, they make the tools of this cluster delete the object, or fight over it.
-var toolKeys = []string{"argocd.argoproj.io", "helm.sh", "helm.toolkit.fluxcd.io", "kustomize.toolkit.fluxcd.io", "kapp.k14s.io", "objectset.rio.cattle.io"}
+// keyRule decides whether a label or annotation of that key is copied. If the exporting team has to know
+// why a key is left out, the rule returns a reason.
+type keyRule func(key string) (copied bool, reason string)
 
-// The annotations of a preference, which only the own cluster's Service decides.
-var preferenceKeys = []string{"isthmus.io/prefer", "isthmus.io/min-ready", "isthmus.io/return-after", "isthmus.io/return-over"}
+// copiesOf returns what is copied of a Service, besides its preference.
+func copiesOf(s *Service) copies {
+	return limited(s.Labels, s.Annotations, copyLabel, copyAnnotation)
+}
 
-// copyLabel reports whether a label of an exported Service is copied.
-func copyLabel(key string) bool {
-	if within(key, "app.kubernetes.io") {
-		return key != "app.kubernetes.io/managed-by" && key != "app.kubernetes.io/instance"
+// exportedCopies returns what is copied of a part's ServiceExport. The part's export is known.
+func (p *part) exportedCopies() *copies {
+	if p.copies == nil {
+		e := p.export.Exported
+		c := limited(e.Labels, e.Annotations, copyExported, copyExported)
+		p.copies = &c
 	}
-	return !within(key, "mirror.linkerd.io", "multicluster.linkerd.io", "isthmus.io", "kubernetes.io", "k8s.io") && !within(key, toolKeys...)
+	return p.copies
 }
 
-// copyAnnotation reports whether an annotation of an exported Service is copied: those by which meshes treat it. The others
-// steer controllers.
-func copyAnnotation(key string, own bool) bool {
-	return key == "config.linkerd.io/opaque-ports" || own && slices.Contains(preferenceKeys, key) ||
-		within(key, "retry.linkerd.io", "timeout.linkerd.io", "balancer.linkerd.io", "balancer.alpha.linkerd.io")
+// preferenceOf returns the annotations of a Service that are its preference.
+func preferenceOf(s *Service) map[string]string {
+	return limited(nil, s.Annotations, nil, isPreference).annotations
 }
 
-// copyExported reports whether what a team exports by name (KEP-1645) is copied.
-func copyExported(key string) bool {
-	return !within(key, "linkerd.io", "isthmus.io", "kubernetes.io", "k8s.io") && !within(key, toolKeys...)
-}
-
-// copyOf returns what is copied of a Service.
-func copyOf(s *Service, own bool) copies {
-	return limited(s.Labels, s.Annotations, copyLabel, func(key string) bool { return copyAnnotation(key, own) })
-}
-
-// limited returns those labels and annotations that are wanted, that the API takes, and that are not too many: the first ones,
-// in the order of their keys.
-func limited(labels, annotations map[string]string, label, annotation func(key string) bool) (c copies) {
+// limited returns the labels and annotations that the rules choose and that the API accepts. It stops at
+// the limits, in the order of the keys.
+func limited(labels, annotations map[string]string, label, annotation keyRule) (c copies) {
 	left := maxCopiedBytes
-	choose := func(what string, from map[string]string, want func(string) bool, valid func(value string) bool) map[string]string {
+	choose := func(what string, from map[string]string, rule keyRule, valid func(value string) bool) map[string]string {
 		chosen := make(map[string]string)
+		refuse := func(key, why string) {
+			c.refused = append(c.refused, fmt.Sprintf("%s %q: %s", what, legible.Beginning(key, legible.Short), why))
+		}
 		for _, key := range sorted(from) {
 			value := from[key]
+			copied, reason := rule(key)
 			switch size := len(key) + len(value); {
-			case !want(key):
+			case !copied && reason != "":
+				refuse(key, reason)
+			case !copied:
 			case !validKey(key) || !valid(value):
-				c.refused = append(c.refused, fmt.Sprintf("%s %q: the API would refuse it", what, legible.Beginning(key, legible.Short)))
+				refuse(key, "the API would refuse it")
 			case len(chosen) == maxCopied || size > left:
-				c.refused = append(c.refused, fmt.Sprintf("%s %q: more than %d, or %d bytes in all", what, legible.Beginning(key, legible.Short), maxCopied, maxCopiedBytes))
+				refuse(key, fmt.Sprintf("more than %d, or %d bytes in all", maxCopied, maxCopiedBytes))
 			default:
 				chosen[key] = value
 				left -= size
@@ -88,6 +88,7 @@ func sorted[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m))
 // A record of what was copied is kept in an annotation: for each key a short hash of the value. What has another value now is
 // somebody else's.
 
+// record returns the record of these labels and annotations.
 func record(labels, annotations map[string]string) string {
 	var all []string
 	for _, key := range sorted(labels) {
@@ -96,6 +97,29 @@ func record(labels, annotations map[string]string) string {
 	for _, key := range sorted(annotations) {
 		all = append(all, "annotation:"+key+"="+hash(annotations[key], 10))
 	}
+	return strings.Join(all, ",")
+}
+
+// rerecorded returns a record in which these annotations take the place of all that have one of the keys.
+func rerecorded(text string, keys []string, annotations map[string]string) string {
+	var all []string
+	for item := range strings.SplitSeq(text, ",") {
+		key, ok := strings.CutPrefix(item, "annotation:")
+		key, _, _ = strings.Cut(key, "=")
+		if item != "" && !(ok && slices.Contains(keys, key)) {
+			all = append(all, item)
+		}
+	}
+	if added := record(nil, annotations); added != "" {
+		all = append(all, strings.Split(added, ",")...)
+	}
+	slices.SortStableFunc(all, func(a, b string) int {
+		kindA, itemA, _ := strings.Cut(a, ":")
+		kindB, itemB, _ := strings.Cut(b, ":")
+		keyA, _, _ := strings.Cut(itemA, "=")
+		keyB, _, _ := strings.Cut(itemB, "=")
+		return cmp.Or(-cmp.Compare(kindA, kindB), cmp.Compare(keyA, keyB)) // labels before annotations
+	})
 	return strings.Join(all, ",")
 }
 

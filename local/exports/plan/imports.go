@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"isthmus/internal/legible"
 )
@@ -49,6 +50,9 @@ func (m *maker) wantImport(one *merged) {
 		w.traffic = &traffic
 	}
 	if w.kind == headless {
+		if names := unlisted(one.parts); len(names) > 0 {
+			w.metadata.annotations[unlistedKey] = strings.Join(names, ",")
+		}
 		w.ready = condition("Ready", true, "Ready", "a headless ServiceImport has no IPs")
 		m.out.Imports = append(m.out.Imports, w)
 		m.removeService(one.group)
@@ -121,7 +125,14 @@ func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport)
 	m.discover(w.metadata.annotations, one)
 	w.metadata.copies.labels = of.metadata.copies.labels
 	if one.deciding != nil {
-		w.metadata.copies.annotations = copyOf(one.deciding.export.Service, one.deciding.cluster == "").annotations
+		w.metadata.copies.annotations = copiesOf(one.deciding.export.Service).annotations
+	}
+	if local := one.localPart(); local == nil || local.export != nil {
+		w.metadata.preference = make(map[string]string)
+		if local != nil {
+			w.metadata.preference = preferenceOf(local.export.Service)
+		}
+		maps.Copy(w.metadata.copies.annotations, w.metadata.preference)
 	}
 	for _, p := range of.ports {
 		p.Target = fmt.Sprint(p.Number)
@@ -132,6 +143,15 @@ func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport)
 	}
 	w.ips = of.ips
 	m.out.Services = append(m.out.Services, w)
+}
+
+// localPart returns the part of the local cluster; nil: it has none.
+func (one *merged) localPart() *part {
+	i := slices.IndexFunc(one.parts, func(p *part) bool { return p.cluster == "" })
+	if i < 0 {
+		return nil
+	}
+	return one.parts[i]
 }
 
 // importType returns the type that an export asks for.
@@ -145,10 +165,27 @@ func importType(e *Export) string {
 // exporters returns the names of the clusters that export, for the status.
 func (m *maker) exporters(one *merged) (names []string) {
 	for _, p := range one.parts {
-		names = append(names, cmp.Or(p.cluster, m.ClusterName))
+		if name := cmp.Or(p.cluster, m.ClusterName); listable(name) {
+			names = append(names, name)
+		}
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// listable reports whether status.clusters may have a name: the API asks for DNS labels. A link may have other
+// names, such as eu.west.
+func listable(cluster string) bool { return len(validation.IsDNS1123Label(cluster)) == 0 }
+
+// unlisted returns the links with a part that status.clusters can't name, sorted.
+func unlisted(parts []*part) (names []string) {
+	for _, p := range parts {
+		if p.cluster != "" && !listable(p.cluster) {
+			names = append(names, p.cluster)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // ExportConditions are the conditions that a ServiceExport of the own cluster is to have.
@@ -247,13 +284,13 @@ func exportConditions(v Verdict, e *Export, found []Conflict) []metav1.Condition
 
 // differences returns what the exports of a ServiceImport differ in, besides ports: a reason and a text for each field.
 func (m *maker) differences(one *merged) (all []Conflict) {
-	add := func(reason, field string, value func(e *Export) string) {
+	add := func(reason, field string, value func(p *part) string) {
 		by := make(map[string][]string)
 		for _, p := range one.known {
-			of := value(p.export)
+			of := value(p)
 			by[of] = append(by[of], shown(p.cluster))
 		}
-		used := value(one.deciding.export)
+		used := value(one.deciding)
 		if field == "type" {
 			used = one.importType
 		}
@@ -261,14 +298,22 @@ func (m *maker) differences(one *merged) (all []Conflict) {
 			all = append(all, Conflict{Reason: reason, Message: text})
 		}
 	}
-	add("TypeConflict", "type", importType)
-	traffic := func(e *Export) Traffic { return e.Service.Traffic.usable() }
-	add("SessionAffinityConflict", "sessionAffinity", func(e *Export) string { return cmp.Or(traffic(e).SessionAffinity, "None") })
-	add("SessionAffinityConfigConflict", "sessionAffinityConfig", func(e *Export) string { return fmt.Sprint(traffic(e).AffinitySeconds, " s") })
-	add("InternalTrafficPolicyConflict", "internalTrafficPolicy", func(e *Export) string { return cmp.Or(traffic(e).InternalTrafficPolicy, "Cluster") })
-	add("TrafficDistributionConflict", "trafficDistribution", func(e *Export) string { return traffic(e).TrafficDistribution })
-	add("LabelsConflict", "exportedLabels", func(e *Export) string { return shownMap(e.Exported.Labels) })
-	add("AnnotationsConflict", "exportedAnnotations", func(e *Export) string { return shownMap(e.Exported.Annotations) })
+	traffic := func(p *part) Traffic { return p.export.Service.Traffic.usable() }
+	add("TypeConflict", "type", func(p *part) string { return importType(p.export) })
+	add("SessionAffinityConflict", "sessionAffinity", func(p *part) string {
+		return cmp.Or(traffic(p).SessionAffinity, "None")
+	})
+	add("SessionAffinityConfigConflict", "sessionAffinityConfig", func(p *part) string {
+		return fmt.Sprint(traffic(p).AffinitySeconds, " s")
+	})
+	add("InternalTrafficPolicyConflict", "internalTrafficPolicy", func(p *part) string {
+		return cmp.Or(traffic(p).InternalTrafficPolicy, "Cluster")
+	})
+	add("TrafficDistributionConflict", "trafficDistribution", func(p *part) string {
+		return traffic(p).TrafficDistribution
+	})
+	add("LabelsConflict", "exportedLabels", func(p *part) string { return shownMap(p.exportedCopies().labels) })
+	add("AnnotationsConflict", "exportedAnnotations", func(p *part) string { return shownMap(p.exportedCopies().annotations) })
 	return all
 }
 

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -80,11 +81,11 @@ func TestExportedRefused(t *testing.T) {
 func TestTextsOfOthers(t *testing.T) {
 	west := export("web", "import", "http=80,admin=90")
 	west.Exported.Created = start.Add(time.Second)
-	west.Exported.Labels = map[string]string{"a\x1b[31m": "b (local, used)"}
+	west.Exported.Annotations = map[string]string{"a": "\x1b[31mb (local, used)"}
 	west.Service.Ports[0].AppProtocol, west.Service.Ports[1].Protocol = "h2c (local, used)", "\x1b"
 	s := newSim(cluster("", export("web", "import", "http=80,admin=90/UDP")), cluster("west", west))
 	s.settle(t)
-	if got, want := s.condition("web", "Conflict"), `LabelsConflict,PortConflict exportedLabels: none (local, used), "a\x1b[31m=b (local, used)" (west); `+
+	if got, want := s.condition("web", "Conflict"), `AnnotationsConflict,PortConflict exportedAnnotations: none (local, used), "a=\x1b[31mb (local, used)" (west); `+
 		`port http: 80 (local, used), 80 "h2c (local, used)" (west); port admin: 90/UDP (local, used), 90/"\x1b" (west)`; got != want {
 		t.Errorf("got\n%q, want\n%q", got, want)
 	}
@@ -424,5 +425,104 @@ func TestConditionsOfOneOnly(t *testing.T) {
 	first.Imports[id] = &ServiceImport{ID: id}
 	if first.settle(t); len(first.last.Exports) > 0 {
 		t.Errorf("beside another implementation: %v", first.last.Exports)
+	}
+}
+
+// TestOwnPreference tests that the local cluster's Service sets the preference of a ServiceImport's Service while it
+// is exported, also while the exports of another cluster are not known.
+func TestOwnPreference(t *testing.T) {
+	const prefer, retries = "isthmus.io/prefer", "retry.linkerd.io/limit"
+	older, newer := export("web", "import", "http=80"), export("web", "import", "http=80")
+	newer.Exported.Created = start.Add(time.Second)
+	older.Service.Annotations = map[string]string{prefer: "remote,any", retries: "1"}
+	newer.Service.Annotations = map[string]string{prefer: "local,any", retries: "2"}
+	s := newSim(cluster("", newer), cluster("west", older))
+	want := func(when, preference, retry string) {
+		t.Helper()
+		s.settle(t)
+		o := s.Services[ID{"shop", "web-clusterset"}]
+		if o == nil || o.Annotations[prefer] != preference || o.Annotations[retries] != retry {
+			t.Errorf("%s: %+v", when, o)
+		}
+	}
+	change := func(annotations map[string]string) {
+		own := *newer.Service
+		own.Annotations = annotations
+		e := newer
+		e.Service = &own
+		s.of("").Exports = []Export{e}
+	}
+	want("at first", "local,any", "1")
+
+	west := s.of("west")
+	exports := west.Exports
+	west.Exports, west.Seen, west.SeenServiceExports, s.memory = nil, false, false, Memory{}
+	want("while west is not known", "local,any", "1")
+	change(map[string]string{prefer: "zone,any", "isthmus.io/min-ready": "2", retries: "3"})
+	want("changed while west is not known", "zone,any", "1")
+	if writes := s.settle(t); len(writes) > 0 {
+		t.Errorf("written again: %q", writes)
+	}
+	west.Exports, west.Seen, west.SeenServiceExports = exports, true, true
+	if writes := s.settle(t); len(writes) > 0 {
+		t.Errorf("written when west is known again: %q", writes)
+	}
+	change(nil)
+	want("without a preference", "", "1")
+	change(newer.Service.Annotations)
+	want("with one again", "local,any", "1")
+
+	s.of("").Exports[0].Service = nil
+	want("while the Service is replaced", "local,any", "1")
+	s.of("").Exports = nil
+	s.settle(t)
+	s.Now = s.Now.Add(time.Minute)
+	want("exported no longer", "", "1")
+
+	change(newer.Service.Annotations)
+	s.settle(t)
+	derived := *s.Services[ID{"shop", "web-clusterset"}]
+	derived.Annotations = maps.Clone(derived.Annotations)
+	derived.Annotations[prefer] = "east"
+	s.Services[derived.ID] = &derived
+	west.Exports, west.Seen, west.SeenServiceExports = nil, false, false
+	want("set by hand", "east", "1")
+}
+
+// TestUnlistedClusters tests links whose names status.clusters can't have: the status leaves them out, and their parts
+// stay like any other's.
+func TestUnlistedClusters(t *testing.T) {
+	for _, ip := range []string{"10.0.0.1", "None"} {
+		one, other := export("web", "import", "http=80"), export("web", "import", "http=80")
+		one.Service.ClusterIPs, other.Service.ClusterIPs = []string{ip}, []string{ip}
+		s := newSim(cluster("west", one), cluster("eu.west", other), cluster("EU", other))
+		s.Clusters = append(s.Clusters, Cluster{Seen: true, SeenServiceExports: true})
+		s.settle(t)
+		if got := s.imported(t, "web").Clusters; !slices.Equal(got, []string{"west"}) {
+			t.Errorf("clusters %q", got)
+		}
+		if ip != "None" {
+			s.want(t, "web-clusterset", "http=80 of EU,eu.west,west")
+		}
+		for _, v := range s.last.Verdicts {
+			if named := strings.Contains(v.Detail, "status.clusters"); v.State != Written || named != (v.Cluster != "west") {
+				t.Errorf("%s: %s %q", v.Cluster, v.State, v.Detail)
+			}
+		}
+
+		// Another leader finds the parts of these links, and holds them when they are unlinked.
+		s.memory = Memory{}
+		s.Clusters = s.Clusters[3:]
+		if writes := s.settle(t); len(writes) > 0 {
+			t.Errorf("written when all are unlinked: %q", writes)
+		}
+		if got := s.states(); !strings.Contains(got, "eu.west/web import: held") || !strings.Contains(got, "EU/web import: held") {
+			t.Error(got)
+		}
+		s.Now = s.Now.Add(s.UnlinkedAfter)
+		s.settle(t)
+		if len(s.Imports)+len(s.Services) > 0 {
+			t.Errorf("left: %v and %v", s.Imports, s.Services)
+		}
 	}
 }

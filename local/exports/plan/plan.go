@@ -3,6 +3,7 @@ package plan
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -104,6 +105,8 @@ type part struct {
 	state   State
 	until   time.Time
 	index   *portIndex // of the export's ports; nil: not made yet
+	copies  *copies    // of its ServiceExport; nil: not made yet
+	notes   []string   // what is reported of this part alone
 }
 
 // exported returns the ports of the part's export that are read. The export is known.
@@ -192,7 +195,8 @@ func (m *maker) findWritten() {
 	}
 }
 
-// inStatus returns the clusters that the status of a ServiceImport names.
+// inStatus returns the clusters that the status of a ServiceImport names, and those that only its annotation
+// can name.
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	g := group{kind: Import, of: o.ID}
 	named := false // the derived Service names members
@@ -200,7 +204,13 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		is, members, ok := identify(derived)
 		named = ok && is == g && len(members) > 0
 	}
-	for _, c := range o.Clusters {
+	all := o.Clusters
+	for name := range strings.SplitSeq(firstItems(o.Annotations[unlistedKey], maxMembersBytes), ",") {
+		if len(all) < maxMembers && name != "" && !listable(name) {
+			all = append(slices.Clip(all), name)
+		}
+	}
+	for _, c := range all {
 		switch {
 		case c == m.ClusterName:
 			clusters = append(clusters, "")

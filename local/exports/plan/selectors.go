@@ -1,6 +1,9 @@
 package plan
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // Selectors choose which Services of a cluster are exported, by their labels. The functions are called by several goroutines, must
 // not block, and neither change nor keep what they get. The zero value selects nothing.
@@ -29,7 +32,10 @@ func (s Selectors) Export(o *Service, mirror, federated bool) *Export {
 func (s *Service) Reduce() {
 	s.UID, s.OwnerUID, s.ClusterIPs = "", "", s.ClusterIPs[:min(1, len(s.ClusterIPs))]
 	exclude(s.Labels, func(key string) bool { return key != markLabel && key != mirroredLabel })
-	exclude(s.Annotations, func(key string) bool { return !copyAnnotation(key, true) })
+	exclude(s.Annotations, func(key string) bool {
+		copied, _ := copyAnnotation(key)
+		return !copied && !slices.Contains(preferenceKeys, key)
+	})
 	if len(s.Labels) == 0 {
 		s.Labels = nil
 	}

@@ -14,12 +14,14 @@ import (
 type metadata struct {
 	labels, annotations map[string]string // our own
 	copies              copies
-	keep                bool    // what was copied stays: who decides about it is not known
-	inherited           *copies // of what is adopted: what was copied; nil: nothing is adopted
+	keep                bool // what was copied stays: who decides about it is not known
+	// preference applies although keep is set: the local cluster alone decides it. If it is nil, who decides it is not known.
+	preference map[string]string
+	inherited  *copies // of what is adopted: what was copied; nil: nothing is adopted
 }
 
 // ownKeys are the labels and annotations that are ours alone: they go where they are not wanted.
-var ownKeys = []string{markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey, localDiscovery, remoteDiscovery, remoteService, importLabel, derivedKey}
+var ownKeys = []string{markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey, localDiscovery, remoteDiscovery, remoteService, importLabel, derivedKey, unlistedKey}
 
 // over returns the labels and annotations of an object that has these.
 func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextAnnotations map[string]string) {
@@ -28,8 +30,14 @@ func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextA
 		copied = record(d.inherited.labels, d.inherited.annotations)
 	}
 	nextLabels, nextAnnotations = maps.Clone(labels), maps.Clone(annotations)
-	if !d.keep || labels == nil {
-		oldLabels, oldAnnotations := recorded(copied)
+	oldLabels, oldAnnotations := recorded(copied)
+	switch {
+	case d.keep && labels != nil && d.preference != nil:
+		maps.DeleteFunc(oldAnnotations, func(key, _ string) bool { return !slices.Contains(preferenceKeys, key) })
+		var ours map[string]string
+		nextAnnotations, ours = overlay(annotations, d.preference, oldAnnotations)
+		copied = rerecorded(copied, preferenceKeys, ours)
+	case !d.keep || labels == nil:
 		var ourLabels, ourAnnotations map[string]string
 		nextLabels, ourLabels = overlay(labels, d.copies.labels, oldLabels)
 		nextAnnotations, ourAnnotations = overlay(annotations, d.copies.annotations, oldAnnotations)

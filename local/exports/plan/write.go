@@ -62,7 +62,8 @@ func (m *maker) write() {
 				_, detail, _ := m.judgeName(g)
 				m.verdict(g, p.cluster, p.state, detail+"; the Service stays for a time", p.until)
 			default:
-				m.verdict(g, p.cluster, p.state, why, p.until)
+				notes := slices.Concat(one.refused, p.notes)
+				m.verdict(g, p.cluster, p.state, strings.Join(legible.First(notes, mostRefused), "; "), p.until)
 			}
 		}
 	}
@@ -242,9 +243,19 @@ func (m *maker) merge(g group) *merged {
 	one.deciding = one.known[0]
 	e := one.deciding.export
 	if g.kind != Import {
-		one.metadata.copies = copyOf(e.Service, one.deciding.cluster == "")
+		one.metadata.copies = copiesOf(e.Service)
+		if one.deciding.cluster == "" {
+			maps.Copy(one.metadata.copies.annotations, preferenceOf(e.Service))
+		}
 	} else {
-		one.metadata.copies = limited(e.Exported.Labels, e.Exported.Annotations, copyExported, copyExported)
+		one.metadata.copies = *one.deciding.exportedCopies()
+		for _, p := range one.known[1:] {
+			for _, text := range p.exportedCopies().refused {
+				if !slices.Contains(one.metadata.copies.refused, text) {
+					p.notes = append(p.notes, text)
+				}
+			}
+		}
 		if t := e.Service.Traffic; t != t.usable() {
 			one.refused = append(one.refused, fmt.Sprintf("sessionAffinity, internalTrafficPolicy or trafficDistribution of cluster %s: no Service may have it", shown(one.deciding.cluster)))
 		}
@@ -285,6 +296,11 @@ func (m *maker) mergeImport(one *merged) {
 		lists = append(lists, offered{cluster: p.cluster, ports: p.exported()})
 	}
 	one.ports, one.refused = unite(lists)
+	for _, p := range one.parts {
+		if p.cluster != "" && !listable(p.cluster) {
+			p.notes = append(p.notes, fmt.Sprintf("status.clusters leaves %q out, which is no DNS label; its endpoints stay", p.cluster))
+		}
+	}
 	s.remember(one.ports)
 	m.after.imports[one.of] = &s.after
 	one.metadata.keep = !s.complete

@@ -1,0 +1,164 @@
+package plan
+
+import (
+	"slices"
+	"strings"
+)
+
+// owner is a kind of software that finds its own objects by labels or annotations. Copied to another
+// cluster, these keys make the same software there delete the written object, change it, or count it as
+// its own.
+type owner struct {
+	kind    string // as docs/exports.md names it
+	domains []string
+	keys    []string
+}
+
+// owners is the only list of keys that are never copied. It applies to mirrors, federated Services
+// and ServiceImports. A domain stands for its subdomains too. docs/exports.md has the same list.
+var owners = []owner{
+	{
+		kind: "Kubernetes",
+		domains: []string{
+			"cloud.google.com", "gke.io", "k8s.aws", "k8s.io", "kubernetes.io", "openshift.io", "x-k8s.io",
+		},
+		keys: []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by"},
+	},
+	{
+		kind: "Service meshes and gateways",
+		domains: []string{
+			"cilium.io", "consul.hashicorp.com", "dapr.io", "envoyproxy.io", "getambassador.io", "io.cilium",
+			"isthmus.io", "istio.io", "kgateway.dev", "knative.dev", "konghq.com", "kuma.io", "linkerd.io", "ngrok.com",
+			"projectcontour.io", "sailoperator.io", "skupper.io", "solo.io", "submariner.io", "tailscale.com",
+			"traefik.io",
+		},
+	},
+	{
+		kind: "Deployment tools",
+		domains: []string{
+			"akuity.io", "argoproj.io", "carvel.dev", "cattle.io", "crossplane.io", "flagger.app",
+			"flux.weave.works", "fluxcd.controlplane.io", "fluxcd.io", "garden.io", "gardener.cloud", "harness.io",
+			"helm.sh", "jenkins-x.io", "k14s.io", "kluctl.io", "kpt.dev", "kratix.io", "kro.run", "kruise.io", "oam.dev",
+			"okteto.com", "projectsveltos.io", "pulumi.com", "skaffold.dev", "spinnaker.io", "tekton.dev", "tilt.dev",
+			"timoni.sh", "werf.io", "zarf.dev",
+		},
+	},
+	{
+		kind: "Operator frameworks, policies and backups",
+		domains: []string{
+			"cert-manager.io", "clastix.io", "coreos.com", "kasten.io", "kyverno.io",
+			"openshift.com", "operator-sdk", "operatorframework.io", "velero.io",
+		},
+		keys: []string{
+			"olm.catalogSource", "olm.managed", "olm.operatorGroup", "olm.operatorNamespace", "olm.owner", "olm.owner.kind",
+			"olm.owner.namespace", "olm.service-spec-hash", "operated-alertmanager", "operated-prometheus",
+			"operated-thanos-ruler",
+		},
+	},
+	{
+		kind: "Clusters of clusters",
+		domains: []string{
+			"admiralty.io", "clusternet.io", "karmada.io", "kubeadmiral.io", "kubefed.io", "kubestellar.io", "liqo.io",
+			"loft.sh", "open-cluster-management.io",
+		},
+	},
+	{
+		kind: "Databases",
+		domains: []string{
+			"aerospike.com", "altinity.com", "appscode.com", "arangodb.com", "clickhouse.com", "cnpg.io",
+			"cockroachlabs.com", "couchbase.com", "crunchydata.com", "datastax.com", "dragonflydb.io", "infinispan.org",
+			"k8s.elastic.co", "k8s.enterprisedb.io", "k8ssandra.io", "kubeblocks.io", "kubedb.com", "mariadb.com",
+			"moco.cybozu.com", "mongodb.com", "mysql.oracle.com", "neo4j.com", "opensearch.org", "opster.io",
+			"percona.com", "pingcap.com", "planetscale.com", "redis.io", "redislabs.com", "scylla", "scylladb.com",
+			"solr.apache.org", "spotahome.com", "stackable.tech", "stackgres.io", "yugabyte.com", "zalan.do",
+		},
+		keys: []string{"arango_deployment", "couchbase_cluster", "druid_cr", "infinispan_cr", "spilo-role"},
+	},
+	{
+		kind: "Messaging and integration",
+		domains: []string{
+			"banzaicloud.io", "camel.apache.org", "confluent.io", "pravega.io", "rabbitmq.com", "redpanda.com",
+			"streamnative.io", "strimzi.io", "vectorized.io",
+		},
+		keys: []string{"kafka_cr", "nats_cluster", "nifi_cr"},
+	},
+	{
+		kind: "Storage",
+		domains: []string{
+			"longhorn.io", "min.io", "openebs.io", "portworx.io", "rook.io",
+		},
+		keys: []string{"rook_cluster"},
+	},
+	{
+		kind: "Workloads and observability",
+		domains: []string{
+			"agones.dev", "dask.org", "flink.apache.org", "grafana.com", "keda.sh", "keycloak.org", "kserve.io",
+			"kubeflow.org", "kubevirt.io", "opentelemetry.io", "ray.io", "seldon.io", "victoriametrics.com", "volcano.sh",
+		},
+	},
+}
+
+// excludedDomains and excludedKeys are the domains and keys of all owners.
+var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
+	domains, keys = make(map[string]bool), make(map[string]bool)
+	for _, o := range owners {
+		for _, domain := range o.domains {
+			domains[domain] = true
+		}
+		for _, key := range o.keys {
+			keys[key] = true
+		}
+	}
+	return domains, keys
+}()
+
+// commonDomain has labels that describe an application to people. Of its keys only those in excludedKeys are
+// left out.
+const commonDomain = "app.kubernetes.io"
+
+// excluded reports whether software finds its own objects by a label or annotation of that key.
+func excluded(key string) bool {
+	if excludedKeys[key] {
+		return true
+	}
+	domain, _, ok := strings.Cut(key, "/")
+	if !ok || domain == commonDomain {
+		return false
+	}
+	for domain != "" {
+		if excludedDomains[domain] {
+			return true
+		}
+		_, domain, _ = strings.Cut(domain, ".")
+	}
+	return false
+}
+
+// preferenceKeys are the annotations of a preference. Only the local cluster's Service sets it.
+var preferenceKeys = []string{
+	"isthmus.io/prefer", "isthmus.io/min-ready", "isthmus.io/return-after", "isthmus.io/return-over",
+}
+
+// copyLabel is the rule for labels of an exported Service.
+func copyLabel(key string) (copied bool, reason string) { return !excluded(key), "" }
+
+// copyAnnotation is the rule for annotations of an exported Service. It copies those that tell proxies how to
+// treat the Service. Other annotations steer controllers.
+func copyAnnotation(key string) (copied bool, reason string) {
+	copied = key == "config.linkerd.io/opaque-ports" ||
+		within(key, "retry.linkerd.io", "timeout.linkerd.io", "balancer.linkerd.io", "balancer.alpha.linkerd.io")
+	return copied, ""
+}
+
+// copyExported is the rule for labels and annotations that a ServiceExport names (KEP-1645).
+func copyExported(key string) (copied bool, reason string) {
+	if excluded(key) {
+		return false, "it is not copied, since software may find its own objects by it"
+	}
+	return true, ""
+}
+
+// isPreference is the rule for the annotations of a preference.
+func isPreference(key string) (copied bool, reason string) {
+	return slices.Contains(preferenceKeys, key), ""
+}
