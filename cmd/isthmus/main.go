@@ -43,10 +43,11 @@ func calledAs(file string) (name string, first []string) {
 func newProgram(name string) *cli.Program {
 	return &cli.Program{
 		Name:  name,
+		Build: ownBuild(),
 		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
 		Groups: []cli.Group{
 			{Title: "Serve", Verbs: []cli.Verb{gatewayVerb(new(options))}},
-			{Title: "Look into a gateway that runs", Verbs: client.Verbs(ownBuild(), seeFromHere)},
+			{Title: "Look into a gateway that runs", Verbs: client.Verbs(seeFromHere)},
 			{Title: "Link clusters", Verbs: links.Verbs()},
 			{Title: "Other", Verbs: []cli.Verb{postRenderVerb(), client.VersionVerb(ownBuild(), writeVersion)}},
 		},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/netip"
+	"strconv"
+	"strings"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/cmd/isthmus/internal/events"
@@ -78,7 +80,22 @@ func (p *pages) handlers() map[string]http.Handler {
 	if p.exporter != nil {
 		all["/debug/exports"] = limited.limit(http.HandlerFunc(p.serveExports))
 	}
+	for path, page := range all {
+		if strings.HasPrefix(path, "/debug/") {
+			all[path] = named(page, ownBuild())
+		}
+	}
 	return all
+}
+
+// named returns a handler whose answers have the headers by which clients know the format and the version.
+func named(page http.Handler, own adminapi.Build) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(adminapi.FormatHeader, strconv.Itoa(adminapi.Format))
+		w.Header().Set(adminapi.VersionHeader, own.Version)
+		w.Header().Set(adminapi.CommitHeader, own.Commit)
+		page.ServeHTTP(w, r)
+	})
 }
 
 func (p *pages) streamsPage() (page adminapi.Streams) {

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -139,6 +140,10 @@ func TestPages(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+		known := w.Header().Get(adminapi.FormatHeader) == strconv.Itoa(adminapi.Format) && w.Header().Get(adminapi.VersionHeader) != ""
+		if known != (want != "404") {
+			t.Errorf("%s: the format and the version are in %v", path, w.Header())
+		}
 		if !strings.Contains(w.Body.String(), want) || w.Code == http.StatusOK && (w.Header().Get("Content-Type") != "application/json" || w.Header().Get("X-Content-Type-Options") != "nosniff") {
 			t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
 		}

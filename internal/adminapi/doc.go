@@ -21,5 +21,7 @@
 // times as in RFC 3339. A service is written NAMESPACE/NAME. The gateway's own cluster has the name "local". Nothing here holds
 // credentials.
 //
-// Fields may be added. Readers of a page have to ignore those that they do not know.
+// Fields may be added. Readers of a page have to ignore those that they do not know. Every answer has the number of the
+// pages' format ([Format]) in the header [FormatHeader]. Do not judge a page with another number, or without one: its
+// fields may mean something else, or be missing.
 package adminapi

@@ -12,6 +12,8 @@ type ClustersOutput struct {
 	Gateway string    `json:"gateway"` // NAMESPACE/POD, or HOST:PORT
 	Clusters
 	Others []OtherGateway `json:"otherGateways,omitempty"`
+	// Unchecked is why the program can't judge the page, which is of another version. It is empty if the program can.
+	Unchecked string `json:"unchecked,omitempty"`
 }
 
 // ServicesOutput is what "isthmus services -o json" prints.
@@ -20,6 +22,8 @@ type ServicesOutput struct {
 	Gateway  string         `json:"gateway"`
 	Services []Service      `json:"services"` // that were asked for; never null
 	Others   []OtherGateway `json:"otherGateways,omitempty"`
+	// Unchecked is why the program can't judge the page, which is of another version. It is empty if the program can.
+	Unchecked string `json:"unchecked,omitempty"`
 }
 
 // ExportsOutput is what "isthmus exports -o json" prints.
@@ -39,7 +43,8 @@ type ExplainOutput struct {
 // OtherGateway is what another gateway has that the one which is shown does not have, and the other way round.
 type OtherGateway struct {
 	Gateway     string   `json:"gateway"`
-	Error       string   `json:"error,omitempty"` // why it can't be asked
+	Error       string   `json:"error,omitempty"`     // why it can't be asked
+	Unchecked   string   `json:"unchecked,omitempty"` // why its page, which is of another version, is not compared
 	Differences []string `json:"differences,omitempty"`
 }
 
@@ -79,6 +84,7 @@ const (
 type CheckedReplica struct {
 	Gateway string `json:"gateway"`           // NAMESPACE/POD, or HOST:PORT
 	Version string `json:"version,omitempty"` // empty: it has not answered
+	Commit  string `json:"commit,omitempty"`  // empty if the gateway does not say
 	Replica string `json:"replica,omitempty"` // its name among those that write EndpointSlices
 	Leading bool   `json:"leading"`           // it writes them
 	Error   string `json:"error,omitempty"`   // why it has not answered

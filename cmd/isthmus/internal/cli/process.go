@@ -9,13 +9,16 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"isthmus/internal/adminapi"
 )
 
 // Process is what a run gets from the operating system.
 type Process struct {
-	Name           string    // of a verb's run: how the user called it, for messages: "kubectl isthmus get"
-	Args           []string  // for a program: its verb and what follows; for a verb: its arguments
-	Stdin          io.Reader // nil: there is none
+	Build          adminapi.Build // of a verb's run: what the program was built from
+	Name           string         // of a verb's run: how the user called it, for messages: "kubectl isthmus get"
+	Args           []string       // for a program: its verb and what follows; for a verb: its arguments
+	Stdin          io.Reader      // nil: there is none
 	Stdout, Stderr io.Writer
 	Signals        <-chan os.Signal // those that ask the process to end; for a verb with OwnSignals only
 	Interactive    bool             // Stdin and Stderr are a terminal, at which a user can answer

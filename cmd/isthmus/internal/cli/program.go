@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"isthmus/internal/adminapi"
 )
 
 // CompleteVerb is the verb that shells call to complete the arguments that follow.
@@ -20,6 +22,7 @@ type Program struct {
 	// Name is how users call it: "isthmus" or, as plugin of another program,
 	// "kubectl isthmus". Its last word is what all texts are written with.
 	Name     string
+	Build    adminapi.Build
 	Intro    string // the first line of the overview
 	Groups   []Group
 	Examples []string
@@ -125,7 +128,7 @@ func (g *Program) root(p Process) *cobra.Command {
 			c := v.command()
 			c.RunE = func(c *cobra.Command, args []string) error {
 				own := p
-				own.Name, own.Args = called(c), args
+				own.Name, own.Args, own.Build = called(c), args, g.Build
 				return v.run(c.Context(), c.Flags(), own)
 			}
 			root.AddCommand(c)

@@ -1,9 +1,11 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +13,8 @@ import (
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/legible"
 )
 
 // Answer is what one gateway has sent.
@@ -18,8 +22,38 @@ type Answer[T any] struct {
 	Gateway  string // HOST:PORT, or NAMESPACE/POD
 	NotReady bool   // it has not been asked, since its Pod is not ready: Err has why
 	Value    *T
-	At       time.Time // by the gateway's clock
-	Err      error     // why there is no value
+	Err      error // why there is no value
+	Origin
+}
+
+// Origin is what an answer of a gateway says of itself.
+type Origin struct {
+	At     time.Time      // by the gateway's clock
+	Format string         // of the page; empty: the gateway does not say
+	Build  adminapi.Build // of the gateway; empty: not known
+}
+
+// Unchecked returns why a program of this build can't judge the page: it does not know the format. It is empty if the
+// program does.
+func (o Origin) Unchecked(own adminapi.Build) string {
+	known := strconv.Itoa(adminapi.Format)
+	if o.Format == known {
+		return ""
+	}
+	why := fmt.Sprintf("its pages have the format %s, and this program knows the format %s", legible.Quoted(o.Format), known)
+	if o.Format == "" {
+		why = "it is older than this program, and its pages have no format number"
+	}
+	return fmt.Sprintf("%s: its version is %s, that of this program %s", why, describeBuild(o.Build), describeBuild(own))
+}
+
+// describeBuild returns the version, and the commit if the version does not name a release.
+func describeBuild(b adminapi.Build) string {
+	commit, _, _ := strings.Cut(b.Commit, " ") // without its time
+	if b.Version == "(devel)" && commit != "" {
+		return fmt.Sprintf("%s of commit %s", b.Version, Printable(commit))
+	}
+	return Printable(cmp.Or(b.Version, "not known"))
 }
 
 // askedAtOnce is how many gateways are asked at a time: each may answer 32 MiB.
@@ -28,13 +62,13 @@ const askedAtOnce = 4
 // ReadAll reads a page of every gateway that the flags choose. Those that fail are answers too; there is an error if none
 // could be asked at all. It prints on standard error what it waits for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
-	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Gateway, into *T) (time.Time, error) {
+	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Gateway, into *T) (Origin, error) {
 		return fetch(ctx, g, path, into)
 	})
 }
 
 // ask asks gateways for something, which what describes.
-func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, one func(context.Context, reach.Gateway, *T) (time.Time, error)) ([]Answer[T], error) {
+func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, one func(context.Context, reach.Gateway, *T) (Origin, error)) ([]Answer[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	gateways, release, err := t.find(ctx, p)
@@ -52,7 +86,7 @@ func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, one 
 		for i, g := range gateways {
 			asking.Go(func() error {
 				a := Answer[T]{Gateway: g.String(), NotReady: g.NotReady != "", Value: new(T)}
-				if a.At, a.Err = one(ctx, g, a.Value); ctx.Err() != nil && a.Err != nil {
+				if a.Origin, a.Err = one(ctx, g, a.Value); ctx.Err() != nil && a.Err != nil {
 					a.Err = t.late(a.Gateway)
 				}
 				list[i] = a

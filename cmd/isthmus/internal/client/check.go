@@ -30,12 +30,11 @@ type checkOptions struct {
 	wait      time.Duration
 	every     time.Duration // the checks are repeated while it waits
 	account   string
-	version   string // of this program
 	preflight Preflighter
 }
 
-func checkVerb(own adminapi.Build, preflight Preflighter) cli.Verb {
-	o := &checkOptions{every: 2 * time.Second, version: own.Version, preflight: preflight}
+func checkVerb(preflight Preflighter) cli.Verb {
+	o := &checkOptions{every: 2 * time.Second, preflight: preflight}
 	return o.verb(cli.Verb{
 		Use:     "check",
 		Summary: "check all that a gateway needs, before it is installed and while it runs, and what to do",
@@ -67,7 +66,11 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 		s.marks = marksOf(os.Getenv)
 		err = printText(p.Stdout, s.table())
 	}
-	if err == nil && s.Failures > 0 {
+	switch {
+	case err != nil:
+	case s.unknown():
+		err = errors.New("no check could be done: no gateway has pages that this program can judge")
+	case s.Failures > 0:
 		err = fmt.Errorf("%s: what to do is shown beneath each", legible.Count(s.Failures, "check has failed", "checks have failed"))
 	}
 	return err
@@ -97,12 +100,12 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
 	}
-	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services", func(ctx context.Context, g reach.Gateway, seen *check.Seen) (time.Time, error) {
-		at, err := fetch(ctx, g, "/debug/clusters?"+adminapi.FreshParameter+"=true", &seen.Clusters)
+	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services", func(ctx context.Context, g reach.Gateway, seen *check.Seen) (Origin, error) {
+		from, err := fetch(ctx, g, "/debug/clusters?"+adminapi.FreshParameter+"=true", &seen.Clusters)
 		if err == nil {
 			_, err = fetch(ctx, g, "/debug/services", &seen.Services)
 		}
-		return at, err
+		return from, err
 	})
 	if none, ok := errors.AsType[reach.NoGateway](err); ok {
 		return o.fromHere(ctx, p, none)
@@ -111,7 +114,7 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 		return nil, err
 	}
 	s := newCheckState(adminapi.CheckedGateway)
-	s.merge(answers, o.version)
+	s.merge(answers, p.Build)
 	s.finish()
 	return s, nil
 }

@@ -22,7 +22,8 @@ const (
 // checkState is what all checks have found. Its results are sorted and counted by finish.
 type checkState struct {
 	adminapi.CheckOutput
-	marks marks
+	marks            marks
+	replicas, judged int // how many replicas have answered, and how many of these are of a format that the program knows
 }
 
 func newCheckState(from string) *checkState {
@@ -84,8 +85,8 @@ type resultKey struct{ check, object string }
 
 // merge joins the answers of replicas. What all find alike is there once; of what they find
 // otherwise, each one's is there with its name, and that is a result too.
-func (s *checkState) merge(answers []Answer[check.Seen], client string) {
-	s.Client = client
+func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) {
+	s.Client = client.Version
 	var found [][]check.Result
 	var names []string
 	for _, a := range answers {
@@ -102,7 +103,15 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 			continue
 		}
 		page := a.Value
-		g.Version = page.Replica.Version
+		g.Version, g.Commit = page.Replica.Version, a.Build.Commit
+		s.replicas++
+		if unchecked := a.Unchecked(client); unchecked != "" {
+			s.Gateways = append(s.Gateways, g)
+			s.add(checkGateway, a.Gateway, check.OK, "it answers", "")
+			s.add(checkVersion, a.Gateway, check.Unchecked, unchecked, "use the same version of both: update the older one")
+			continue
+		}
+		s.judged++
 		if w := page.Writer; w != nil {
 			g.Replica, g.Leading = w.Identity, w.Leading
 		}
@@ -117,13 +126,24 @@ func (s *checkState) merge(answers []Answer[check.Seen], client string) {
 	}
 }
 
-func (s *checkState) addVersion(g adminapi.CheckedReplica, client string) {
-	if g.Version == client {
-		s.add(checkVersion, g.Gateway, check.OK, "its version is that of this program, "+client, "")
-		return
+// unknown reports whether replicas have answered, and none in a format that the program knows.
+func (s *checkState) unknown() bool { return s.replicas > 0 && s.judged == 0 }
+
+// addVersion compares the versions and, if they are equal, the commits: two builds of no release have the same version.
+func (s *checkState) addVersion(g adminapi.CheckedReplica, client adminapi.Build) {
+	const hint = "use the same version of both, so that all checks and fields are there"
+	add := func(level check.Level, text, hint string) { s.add(checkVersion, g.Gateway, level, text, hint) }
+	switch {
+	case g.Version != client.Version:
+		version := cmp.Or(g.Version, "not known")
+		add(check.Warning, fmt.Sprintf("its version is %s, that of this program %s", version, client.Version), hint)
+	case g.Commit != client.Commit:
+		text := fmt.Sprintf("its version is that of this program, %s, but its commit is %s, that of this program %s",
+			client.Version, cmp.Or(g.Commit, "not known"), cmp.Or(client.Commit, "not known"))
+		add(check.Warning, text, hint)
+	default:
+		add(check.OK, "its version is that of this program, "+client.Version, "")
 	}
-	s.add(checkVersion, g.Gateway, check.Warning, fmt.Sprintf("its version is %s, that of this program %s", cmp.Or(g.Version, "not known"), client),
-		"use the same version of both, so that all checks and fields are there")
 }
 
 // mergeResults adds the results of pages, and returns what the replicas do not agree on.

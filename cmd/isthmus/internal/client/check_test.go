@@ -138,13 +138,13 @@ func TestCheckReplicas(t *testing.T) {
 		s := new(checkState)
 		var answers []Answer[check.Seen]
 		for i, page := range c.pages {
-			a := Answer[check.Seen]{Gateway: string(rune('a' + i)), Value: page}
+			a := Answer[check.Seen]{Gateway: string(rune('a' + i)), Value: page, Origin: thisFormat}
 			if c.errs != nil {
 				a.Err = c.errs[i]
 			}
 			answers = append(answers, a)
 		}
-		s.merge(answers, testBuild.Version)
+		s.merge(answers, testBuild)
 		if n := len(c.pages); c.errs != nil && slices.ContainsFunc(s.Results, func(r check.Result) bool { return r.Text == fmt.Sprint(n, " replicas agree") }) {
 			t.Errorf("%s: %d replicas agree, of which some have not answered", name, n)
 		}
@@ -192,8 +192,8 @@ func TestCheckWaits(t *testing.T) {
 	}})
 	run := func(wait time.Duration) (string, string, error) {
 		var out, errs bytes.Buffer
-		o := &checkOptions{Target: Target{Options: reach.Options{Address: admin}, Timeout: time.Minute}, wait: wait, every: time.Millisecond, version: testBuild.Version}
-		err := runCheck(t.Context(), cli.Process{Name: "isthmus check", Stdout: &out, Stderr: &errs}, o)
+		o := &checkOptions{Target: Target{Options: reach.Options{Address: admin}, Timeout: time.Minute}, wait: wait, every: time.Millisecond}
+		err := runCheck(t.Context(), cli.Process{Name: "isthmus check", Build: testBuild, Stdout: &out, Stderr: &errs}, o)
 		return out.String(), errs.String(), err
 	}
 	if out, errs, err := run(time.Minute); err != nil || asked.Load() != 4 || strings.Count(errs, "waiting, for 1m0s at most: 1 failure, first") != 1 || strings.Count(out, "Gateway\n") != 1 {
@@ -229,7 +229,7 @@ func TestCheckFromHere(t *testing.T) {
 		return seen
 	}
 	run := func(args ...string) (code int, out string) {
-		program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(testBuild, preflight)}}}
+		program := &cli.Program{Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(preflight)}}}
 		var stdout, stderr bytes.Buffer
 		args = append([]string{"check", "--kubeconfig", file, "-n", "mesh", "--service-account", "dst"}, args...)
 		code = program.Run(t.Context(), cli.Process{Args: args, Stdout: &stdout, Stderr: &stderr, Signals: make(chan os.Signal)})

@@ -69,7 +69,9 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.Cl
 	if err != nil {
 		return nil, err
 	}
-	return &adminapi.ClustersOutput{Time: shown.At, Gateway: shown.Gateway, Clusters: *shown.Value, Others: others}, nil
+	return &adminapi.ClustersOutput{
+		Time: shown.At, Gateway: shown.Gateway, Clusters: *shown.Value, Others: others, Unchecked: shown.Unchecked(p.Build),
+	}, nil
 }
 
 // showClusters prints a page unless it is like the one before, in what lasts of it unless it replaces that.

@@ -28,7 +28,7 @@ func clustersTable(o *adminapi.ClustersOutput) (string, []byte) {
 	t.write(&b, "  ")
 	writeGateways(&b, o)
 	writeTroubles(&b, &o.Clusters)
-	summary, lines := compared(o.Others)
+	summary, lines := compared(o.Others, o.Unchecked)
 	writeList(&b, "Where the other gateways differ", lines, maxLines)
 	return clustersHeadline(&o.Clusters) + summary, b.Bytes()
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newProgram returns isthmus with the verbs of this package.
 func newProgram() *cli.Program {
-	return &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(testBuild, nil)}}}
+	return &cli.Program{Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(nil)}}}
 }
 
 // call runs the program and returns its exit code and output.
@@ -90,3 +91,6 @@ func serveGRPC(t *testing.T, of pb.DestinationServer) string {
 
 // testBuild is what this program was built from.
 var testBuild = adminapi.Build{Version: "v1.2.3"}
+
+// thisFormat is of a page that this program can judge.
+var thisFormat = Origin{Format: strconv.Itoa(adminapi.Format)}

@@ -4,8 +4,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
+
+	"isthmus/internal/adminapi"
 )
 
 // startAdmin serves pages for one test, by their path, at noon, and returns its address.
@@ -15,6 +18,7 @@ func startAdmin(t *testing.T, pages map[string]http.HandlerFunc) string {
 	for path, page := range pages {
 		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Date", noon.Format(http.TimeFormat))
+			w.Header().Set(adminapi.FormatHeader, strconv.Itoa(adminapi.Format))
 			page(w, r)
 		})
 	}

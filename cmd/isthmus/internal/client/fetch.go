@@ -15,6 +15,7 @@ import (
 	"isthmus/clusterstore/guard"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/adminapi"
 )
 
 // maxPage is how much of a page is read, in bytes: what a gateway has to show of 50,000
@@ -25,23 +26,49 @@ const maxPage = 32 << 20
 // services has fewer.
 var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
-// fetch reads a page of a gateway into a value, and returns when the gateway sent it.
-func fetch(ctx context.Context, g reach.Gateway, path string, into any) (at time.Time, err error) {
+// versionPage is the page that every version of a gateway has.
+const versionPage = "/debug/version"
+
+// fetch reads a page of a gateway into a value. The gateway's build is known also if the gateway is older than the headers
+// that tell it.
+func fetch(ctx context.Context, g reach.Gateway, path string, into any) (Origin, error) {
+	from, err := fetchPage(ctx, g, path, into)
+	_, answered := errors.AsType[statusError](err)
+	if from.Format != "" || err != nil && !answered || path == versionPage {
+		return from, err
+	}
+	if _, failed := fetchPage(ctx, g, versionPage, &from.Build); failed == nil && answered {
+		err = olderError(g, from.Build, pageOf(path), err)
+	}
+	return from, err
+}
+
+// olderError returns the error of a gateway that lacks a page since it is older than this program; err is its answer.
+func olderError(g reach.Gateway, of adminapi.Build, page string, err error) error {
+	if status, _ := errors.AsType[statusError](err); status.code != http.StatusNotFound {
+		return err
+	}
+	return fmt.Errorf("%s is older than this program, and has no %s: its version is %s\n  Update the gateway, or use a program of its version",
+		g, page, describeBuild(of))
+}
+
+// fetchPage reads a page of a gateway into a value.
+func fetchPage(ctx context.Context, g reach.Gateway, path string, into any) (from Origin, err error) {
 	if g.NotReady != "" {
 		//lint:ignore ST1005 Pod is the name of a kind
-		return at, fmt.Errorf("Pod %s is not ready: %s\n  kubectl describe pod -n %s %s shows why; --pod %[4]s asks it all the same",
+		return from, fmt.Errorf("Pod %s is not ready: %s\n  kubectl describe pod -n %s %s shows why; --pod %[4]s asks it all the same",
 			g, g.NotReady, Printable(g.Namespace), Printable(g.Name))
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(g.Address, "gateway")+path, nil)
 	if err != nil {
-		return at, cli.Usagef("--admin is %q: give HOST:PORT", g.Address)
+		return from, cli.Usagef("--admin is %q: give HOST:PORT", g.Address)
 	}
 	conn, err := g.Dial(ctx, g.AdminPort)
 	switch {
 	case err != nil && g.Address != "":
-		return at, unanswered(g, err)
+		return from, unanswered(g, err)
 	case err != nil:
-		return at, err
+		return from, err
 	}
 	defer conn.Close()
 	client := http.Client{ // without redirects
@@ -53,7 +80,7 @@ func fetch(ctx context.Context, g reach.Gateway, path string, into any) (at time
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return at, unanswered(g, errors.Unwrap(err))
+		return from, unanswered(g, errors.Unwrap(err))
 	}
 	defer answer.Body.Close()
 	return decode(g, answer, pageOf(path), into)
@@ -72,7 +99,8 @@ func unanswered(g reach.Gateway, err error) error {
 }
 
 // decode reads an answer into a value.
-func decode(g reach.Gateway, answer *http.Response, page string, into any) (at time.Time, err error) {
+func decode(g reach.Gateway, answer *http.Response, page string, into any) (from Origin, err error) {
+	from = originOf(answer.Header)
 	another := "is it an Isthmus gateway? (-n and --pod choose another)"
 	if g.Address != "" {
 		another = "is it the admin server of an Isthmus gateway? (--admin)"
@@ -81,22 +109,31 @@ func decode(g reach.Gateway, answer *http.Response, page string, into any) (at t
 	switch answer.StatusCode {
 	case http.StatusOK:
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		return at, fmt.Errorf("%s is busy: %s", g, refusal(body))
+		return from, fmt.Errorf("%s is busy: %s", g, refusal(body))
 	case http.StatusBadRequest:
-		return at, cli.Usagef("%s", refusal(body))
+		return from, cli.Usagef("%s", refusal(body))
 	default:
-		return at, statusError{answer.StatusCode, fmt.Sprintf("%s answers %s for %s: %s", g, Printable(answer.Status), page, another)}
+		return from, statusError{answer.StatusCode, fmt.Sprintf("%s answers %s for %s: %s", g, Printable(answer.Status), page, another)}
 	}
 	if err := json.NewDecoder(guard.JSON(body, pageLimits)).Decode(into); err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return at, fmt.Errorf("%s of %s has more than %d bytes", page, g, tooLarge.Limit)
+			return from, fmt.Errorf("%s of %s has more than %d bytes", page, g, tooLarge.Limit)
 		}
-		return at, fmt.Errorf("%s of %s can't be read: %s: %s", page, g, Printable(err.Error()), another)
+		return from, fmt.Errorf("%s of %s can't be read: %s: %s", page, g, Printable(err.Error()), another)
 	}
-	if at, err = http.ParseTime(answer.Header.Get("Date")); err != nil {
+	return from, nil
+}
+
+// originOf reads the headers of an answer.
+func originOf(h http.Header) Origin {
+	from := Origin{Format: h.Get(adminapi.FormatHeader)}
+	from.Build.Version, from.Build.Commit = h.Get(adminapi.VersionHeader), h.Get(adminapi.CommitHeader)
+	at, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
 		at = time.Now()
 	}
-	return at.Local(), nil
+	from.At = at.Local()
+	return from
 }
 
 // statusError is that a gateway answers otherwise than by a page.

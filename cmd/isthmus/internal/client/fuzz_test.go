@@ -105,13 +105,13 @@ func FuzzCheckPage(f *testing.F) {
 		var answers []Answer[check.Seen]
 		for _, text := range []string{one, two} {
 			seen := new(check.Seen)
-			a := Answer[check.Seen]{Gateway: "g", Value: seen}
+			a := Answer[check.Seen]{Gateway: "g", Value: seen, Origin: thisFormat}
 			a.Err = errors.Join(json.Unmarshal([]byte(text), &seen.Clusters), json.Unmarshal([]byte(services), &seen.Services))
 			answers = append(answers, a)
 		}
 		s := newCheckState(adminapi.CheckedGateway)
 		s.marks = asciiMarks
-		s.merge(answers, "v1")
+		s.merge(answers, testBuild)
 		s.finish()
 		line, err := JSONLine(s.CheckOutput)
 		if err != nil || !json.Valid(line) {

@@ -20,23 +20,30 @@ type fact struct {
 	own bool
 }
 
-// readEach reads a page of every gateway that the flags choose. It returns the first that answers, and how the
-// others differ from it; there is an error if none answers.
+// readEach reads a page of every gateway that the flags choose. It returns the first that answers in a format that the
+// program knows, or else the first that answers, and how the others differ from it; there is an error if none answers.
 func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts) (shown Answer[T], others []adminapi.OtherGateway, err error) {
 	answers, err := ReadAll[T](ctx, p, o, path)
 	if err != nil {
 		return shown, nil, err
 	}
-	first := slices.IndexFunc(answers, func(a Answer[T]) bool { return a.Err == nil })
+	first := slices.IndexFunc(answers, func(a Answer[T]) bool { return a.Err == nil && a.Unchecked(p.Build) == "" })
+	if first < 0 {
+		first = slices.IndexFunc(answers, func(a Answer[T]) bool { return a.Err == nil })
+	}
 	if first < 0 {
 		return shown, nil, answers[0].Err
 	}
 	shown = answers[first]
 	for _, a := range slices.Delete(answers, first, first+1) {
 		other := adminapi.OtherGateway{Gateway: a.Gateway}
-		if a.Err != nil {
+		unchecked := a.Unchecked(p.Build)
+		switch {
+		case a.Err != nil:
 			other.Error, _, _ = strings.Cut(a.Err.Error(), "\n") // without what to do
-		} else {
+		case unchecked != "":
+			other.Unchecked = unchecked
+		default:
 			other.Differences = of(shown.Value).differences(of(a.Value))
 		}
 		others = append(others, other)
@@ -63,14 +70,21 @@ func (f facts) differences(other facts) (lines []string) {
 	return lines
 }
 
-// compared sums up for a headline how gateways differ, and has a line for each difference.
-func compared(others []adminapi.OtherGateway) (summary string, lines []string) {
+// compared sums up for a headline how gateways differ, and has a line for each difference. If unchecked is not empty,
+// it is why the page that is shown can't be judged.
+func compared(others []adminapi.OtherGateway, unchecked string) (summary string, lines []string) {
+	if unchecked != "" {
+		return "; not checked: " + unchecked, nil
+	}
 	if len(others) == 0 {
 		return "", nil
 	}
 	for _, o := range others {
 		if o.Error != "" {
 			lines = append(lines, o.Gateway+" can't be asked: "+o.Error)
+		}
+		if o.Unchecked != "" {
+			lines = append(lines, o.Gateway+" is not compared: "+o.Unchecked)
 		}
 		for _, d := range o.Differences {
 			lines = append(lines, o.Gateway+": "+d)

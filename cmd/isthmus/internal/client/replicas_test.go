@@ -59,7 +59,7 @@ func TestCompared(t *testing.T) {
 		{[]adminapi.OtherGateway{{Gateway: "a/1"}, {Gateway: "a/2", Differences: []string{"x", "y"}}, {Gateway: "a/3", Error: "late"}}, "; 4 gateways differ",
 			[]string{"a/2: x", "a/2: y", "a/3 can't be asked: late"}},
 	} {
-		if summary, lines := compared(c.others); summary != c.summary || !reflect.DeepEqual(lines, c.lines) {
+		if summary, lines := compared(c.others, ""); summary != c.summary || !reflect.DeepEqual(lines, c.lines) {
 			t.Errorf("%+v: %q, %q", c.others, summary, lines)
 		}
 	}

@@ -41,7 +41,9 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 		return err
 	}
 	list, missing := chosen(*shown.Value, names)
-	page := &adminapi.ServicesOutput{Time: shown.At, Gateway: shown.Gateway, Services: list, Others: others}
+	page := &adminapi.ServicesOutput{
+		Time: shown.At, Gateway: shown.Gateway, Services: list, Others: others, Unchecked: shown.Unchecked(p.Build),
+	}
 	err = o.screen(p).show(page.Time, page.Gateway, page, func() (string, []byte) { return servicesTable(page, len(names) > 0) })
 	if err != nil {
 		return err

@@ -33,7 +33,7 @@ func servicesTable(o *adminapi.ServicesOutput, named bool) (string, []byte) {
 		}
 	}
 	writeList(&b, "Problems", problems, limit)
-	summary, lines := compared(o.Others)
+	summary, lines := compared(o.Others, o.Unchecked)
 	writeList(&b, "Where the other gateways differ", lines, limit)
 	return legible.Count(len(o.Services), "service", "services") + summary, b.Bytes()
 }

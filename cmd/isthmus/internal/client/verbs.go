@@ -1,13 +1,9 @@
 package client
 
-import (
-	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/internal/adminapi"
-)
+import "isthmus/cmd/isthmus/internal/cli"
 
 // Verbs returns all verbs of this package, in the order of the program's
-// overview. own is what this program was built from; preflight is for checks where there is
-// no gateway.
-func Verbs(own adminapi.Build, preflight Preflighter) []cli.Verb {
-	return []cli.Verb{clustersVerb(), servicesVerb(), exportsVerb(), explainVerb(), checkVerb(own, preflight), getVerb(), profileVerb()}
+// overview. preflight is for checks where there is no gateway.
+func Verbs(preflight Preflighter) []cli.Verb {
+	return []cli.Verb{clustersVerb(), servicesVerb(), exportsVerb(), explainVerb(), checkVerb(preflight), getVerb(), profileVerb()}
 }

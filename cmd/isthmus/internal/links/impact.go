@@ -45,6 +45,10 @@ func foresee(ctx context.Context, w *work, t *client.Target, cluster, standing s
 		return nil, err
 	}
 	for _, a := range answers {
+		unchecked := a.Unchecked(w.p.Build)
+		if a.Err == nil && unchecked != "" {
+			a.Err = fmt.Errorf("%s can't tell: %s", client.Printable(a.Gateway), unchecked)
+		}
 		switch {
 		case a.NotReady: // it may know little, and must not keep a cluster from being taken out
 			w.warn("what this leaves of proxies of %s is not known: %v", client.Printable(a.Gateway), a.Err)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,7 @@ import (
 	"isthmus/clusterstore/typed/typedtest"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/adminapi"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -70,7 +72,10 @@ func newWork() (*work, *buffer) {
 // showing is the address of an admin server that shows pages.
 func showing(t *testing.T, page func() string) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, page()) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(adminapi.FormatHeader, strconv.Itoa(adminapi.Format))
+		io.WriteString(w, page())
+	}))
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
 }
