@@ -14,6 +14,13 @@ TAGGED   = $(word 2,$(subst :, ,$(lastword $(subst /, ,$(firstword $(subst @, ,$
 GATEWAY  = -trimpath -buildvcs=$(COMMIT) -tags=$(SMALL) -ldflags='-s -w$(if $(RELEASE), -X main.release=$(RELEASE))' ./cmd/isthmus
 COMMA   := ,
 
+# KUBEBUILDER_ASSETS names a folder with a ready-made kube-apiserver and etcd, as for envtest of controller-runtime. Clusters
+# run these two, and e2e/cmd/controlplane is built without them. The paths of such folders may contain spaces.
+ifdef KUBEBUILDER_ASSETS
+export KUBEBUILDER_ASSETS := $(if $(filter /%,$(KUBEBUILDER_ASSETS)),,$(CURDIR)/)$(KUBEBUILDER_ASSETS)
+ASSETS := -tags=assets
+endif
+
 # Some first builds take minutes, and go build prints nothing meanwhile. $(call announce,MODULE,FLAGS,PACKAGES,TEXT) prints TEXT
 # if Go's build cache lacks one of PACKAGES. The check compiles nothing and takes about a second.
 announce            = @test -z "$$(cd $1 && go list $2 -f '{{if .Stale}}stale{{end}}' $3)" || echo '$4'
@@ -62,10 +69,14 @@ release: ## all that is installed without a clone, in out/release: VERSION=v0.1.
 
 # Targets that build or vet e2e/cmd/controlplane depend on first-build.
 first-build:
+ifdef ASSETS
+	@cd e2e && go run ./cmd/assets
+else
 	$(call announce,e2e,,$(APISERVER_PACKAGES),$(APISERVER_TEXT))
+endif
 
 tools: first-build build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus, Helm
-	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/bench ./cmd/controlplane ./cmd/demo ./cmd/isthmus-sim ./cmd/scenario
+	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/bench ./cmd/controlplane ./cmd/demo ./cmd/isthmus-sim ./cmd/scenario
 	$(call announce,e2e/tools,-tags=remove_all_sd,$(TOOLS_PACKAGES),$(TOOLS_TEXT))
 	cd e2e/tools && go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ tool
 
@@ -74,8 +85,8 @@ manifests: ## what would be applied, as YAML: FOLDER=install|linkerd|link|monito
 	@$(BIN)/manifests manifests FOLDER='$(FOLDER)' IMAGE='$(if $(filter-out file,$(origin IMAGE)),$(IMAGE))' VERSION='$(VERSION)' \
 	  NAMESPACE='$(NAMESPACE)' WITH='$(WITH)' LINKERD='$(LINKERD)' RUNBOOKS='$(RUNBOOKS)'
 
-demo: first-build build ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running; NETWORKS=1: with one behind gateways)
-	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/demo
+demo: first-build build ## three real clusters, linked, and a live view of a federated service (KEEP=1: leave it running; NETWORKS=1: with one behind gateways; KUBEBUILDER_ASSETS=DIR: with the kube-apiserver and etcd of that folder)
+	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/controlplane ./cmd/demo
 	@$(BIN)/demo --bin $(BIN) $(if $(filter-out 0 no,$(NETWORKS)),--networks) $(if $(filter-out 0 no,$(KEEP)),--keep)
 
 test: lint unit e2e ## everything
@@ -95,7 +106,7 @@ else
 	  echo 'There is no Chromium in $$PATH: the gateway'"'"'s page is NOT tested in one (with CI=true that fails)'
 	cd e2e/image && go test ./...
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool ISTHMUS_HELM=$(BIN)/helm \
-	  go test -vet=off -p 3 -parallel 4 -count=1 -timeout 40m ./...
+	  go test $(ASSETS) -vet=off -p 3 -parallel 4 -count=1 -timeout 40m ./...
 endif
 
 faults: tools ## what happens to clusters, links and proxies, at length (FAULT=REGEX: only the faults of these names)
@@ -104,18 +115,19 @@ faults: tools ## what happens to clusters, links and proxies, at length (FAULT=R
 
 mcs-conformance: $(if $(MCS_API),first-build build) ## the MCS API's own suite against two clusters with a gateway each: MCS_API=DIR, a checkout of kubernetes-sigs/mcs-api
 	@test -n '$(MCS_API)' || { echo 'MCS_API=DIR is missing: give a checkout of https://github.com/kubernetes-sigs/mcs-api, whose suite is built and run'; exit 1; }
-	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/mcs-conformance
+	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/controlplane ./cmd/mcs-conformance
 	@$(BIN)/mcs-conformance '$(abspath $(MCS_API))'
 
 mirror-migration: $(if $(LINKERD2),first-build build) ## from Linkerd's service mirror to the gateway and back, three times; prints a table: LINKERD2=DIR, a checkout of linkerd2
 	@test -n '$(LINKERD2)' || { echo 'LINKERD2=DIR is missing: give a checkout of https://github.com/linkerd/linkerd2, whose service mirror is built and run'; exit 1; }
 	cd '$(LINKERD2)' && go build -o $(BIN)/linkerd-controller ./controller/cmd
-	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane
+	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/controlplane
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_LINKERD_CONTROLLER=$(BIN)/linkerd-controller \
 	  go test -count=1 -timeout 20m -v -run '^TestMirrorMigration$$' .
 
 KUBERNETES = $(shell cd e2e/nodes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
 KUBEVAR   := -X k8s.io/component-base/version
+nodes: KUBEBUILDER_ASSETS :=
 nodes: build ## the gateway on real nodes, root and containerd needed: prints a table (EVENTS=REGEX: only these; LINKERD2=DIR: also in the place of that checkout's controller)
 	cd e2e && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/ ./cmd/nodes
 	@$(BIN)/nodes -look
@@ -138,7 +150,7 @@ lint: first-build ## gofmt, vet, staticcheck, in all modules; shell scripts
 	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
 	go vet $(RACE) ./...
 	GOFLAGS="$$(go env GOFLAGS) $(RACE)" $$(go tool -n staticcheck) ./... isthmus/internal/adminapi isthmus/internal/apisim isthmus/internal/tierspec
-	cd e2e && go vet ./... && go tool staticcheck ./...
+	cd e2e && go vet $(ASSETS) ./... && go tool staticcheck $(ASSETS) ./...
 	cd e2e/image && go vet ./... && go tool staticcheck ./...
 	cd e2e/nodes && go vet ./...
 	cd internal/adminapi && go vet ./...

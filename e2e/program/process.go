@@ -14,11 +14,14 @@ import (
 
 // Config is what to run.
 type Config struct {
-	Path   string
-	Args   []string
-	Env    []string  // KEY=VALUE, beyond the environment of this process
-	Jail   *Jail     // nil: it runs as this process does
-	Output io.Writer // gets standard output and standard error
+	Path string
+	Args []string
+	Env  []string // KEY=VALUE, beyond the environment of this process
+	Jail *Jail    // nil: it runs as this process does
+	// SameGroup means that the process stays in the process group of this process. Signal of this process's starter
+	// reaches it too.
+	SameGroup bool
+	Output    io.Writer // gets standard output and standard error
 	// Announces means that the first line of standard output is for AwaitLine. What follows it is dropped, and Output
 	// gets standard error only.
 	Announces bool
@@ -34,6 +37,7 @@ type Jail struct {
 // kernel also kills it then, even while it is paused. Its methods may be called from several goroutines.
 type Process struct {
 	cmd    *exec.Cmd
+	leads  bool // it leads a process group
 	stdin  io.WriteCloser
 	line   firstLine
 	exited chan struct{} // closed once the process has been reaped
@@ -42,14 +46,14 @@ type Process struct {
 
 // Start starts a process and returns once it exists. A signal for the terminal's group, such as Ctrl-C, does not reach it.
 func Start(cfg Config) (*Process, error) {
-	p := &Process{cmd: exec.Command(cfg.Path, cfg.Args...), line: firstLine{over: make(chan struct{})}, exited: make(chan struct{})}
+	p := &Process{cmd: exec.Command(cfg.Path, cfg.Args...), leads: !cfg.SameGroup, line: firstLine{over: make(chan struct{})}, exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = cfg.Output, cfg.Output
 	if cfg.Announces {
 		p.cmd.Stdout = &p.line
 	}
 	p.cmd.Env = append(os.Environ(), cfg.Env...)
 	p.cmd.WaitDelay = time.Second // for output that a child of the process holds open
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: !cfg.SameGroup}
 	dieWithParent(p.cmd.SysProcAttr)
 	if cfg.Jail != nil {
 		if err := cfg.Jail.confine(p.cmd.SysProcAttr); err != nil {
@@ -144,8 +148,15 @@ func (p *Process) Await(ctx context.Context, check func(context.Context) error) 
 	}
 }
 
-// Signal sends a signal. To send one to a process that has ended is an error.
+// Signal sends a signal to the process and to those of its children that have stayed in its group. To send one to a process
+// that has ended is an error.
 func (p *Process) Signal(sig os.Signal) error {
+	if p.leads && p.Running() {
+		if err := syscall.Kill(-p.Pid(), sig.(syscall.Signal)); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return fmt.Errorf("%v to the group of process %d: %w", sig, p.Pid(), err)
+		}
+		return nil
+	}
 	if err := p.cmd.Process.Signal(sig); err != nil {
 		return fmt.Errorf("%v to process %d: %w", sig, p.Pid(), err)
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+
+	"isthmus/e2e/assets"
 )
 
 // Program is a command of the repository, or a tool that it depends on.
@@ -29,8 +31,11 @@ var (
 		Name: "isthmus", Env: "ISTHMUS_BINARY", module: ".", source: "./cmd/isthmus", flags: []string{"-trimpath", "-tags=grpcnotrace"}, env: "CGO_ENABLED=0",
 	}
 	// Controlplane runs clusters. Its first build takes minutes; one that
-	// finds it up to date takes about a second.
-	Controlplane = Program{Name: "controlplane", Env: "ISTHMUS_CONTROLPLANE", module: "e2e", source: "./cmd/controlplane"}
+	// finds it up to date takes about a second. With KUBEBUILDER_ASSETS it
+	// is built without etcd and the API server, and runs those of that folder.
+	Controlplane = Program{
+		Name: "controlplane", Env: "ISTHMUS_CONTROLPLANE", module: "e2e", source: "./cmd/controlplane", flags: assets.BuildFlags(),
+	}
 	// Prometheus is a Prometheus server, without the service discoveries of
 	// clouds. Its first build takes minutes too.
 	Prometheus = tool("prometheus", "ISTHMUS_PROMETHEUS", "github.com/prometheus/prometheus/cmd/prometheus")

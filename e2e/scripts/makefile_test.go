@@ -33,7 +33,7 @@ func TestFirstBuild(t *testing.T) {
 
 // TestFirstBuildComesFirst: every target that compiles the API server announces it before anything is compiled.
 func TestFirstBuildComesFirst(t *testing.T) {
-	for _, target := range []string{"demo", "tools", "lint", "test", "sim", "faults", "e2e"} {
+	for _, target := range compiling {
 		out, err := makeCommand(t, target, "--dry-run").Output()
 		must(t, err)
 		announced := strings.Index(string(out), "echo '== compiling the Kubernetes API server")
@@ -43,6 +43,30 @@ func TestFirstBuildComesFirst(t *testing.T) {
 		}
 	}
 }
+
+// TestAssets: with KUBEBUILDER_ASSETS, every target that builds, vets or tests e2e/cmd/controlplane does so without
+// etcd and the API server, and looks at the folder first.
+func TestAssets(t *testing.T) {
+	controlplane := regexp.MustCompile(`cd e2e && .*(./cmd/controlplane|go vet|staticcheck|go test .*) .*`)
+	for _, target := range compiling {
+		out, err := makeCommand(t, target, "--dry-run", "KUBEBUILDER_ASSETS=/a folder").Output()
+		must(t, err)
+		looks := strings.Index(string(out), "go run ./cmd/assets")
+		compiles := regexp.MustCompile(`go (build|vet|test) `).FindIndex(out)
+		if compiles == nil || looks < 0 || looks > compiles[0] || strings.Contains(string(out), "compiling the Kubernetes API server") {
+			t.Errorf("make %s compiles at %v and looks at the folder at %d of:\n%s", target, compiles, looks, out)
+		}
+		for _, line := range controlplane.FindAllString(string(out), -1) {
+			whole := strings.Contains(line, "./cmd/controlplane") || strings.Contains(line, "./...")
+			if whole && strings.Count(line, "-tags=assets") != max(1, strings.Count(line, "./...")) {
+				t.Errorf("make %s compiles the API server by %s", target, line)
+			}
+		}
+	}
+}
+
+// compiling are targets that build or vet e2e/cmd/controlplane.
+var compiling = []string{"demo", "tools", "lint", "test", "sim", "faults", "e2e"}
 
 func firstBuild(t *testing.T, cache string) string {
 	t.Helper()
@@ -61,7 +85,7 @@ func makeCommand(t *testing.T, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), "make", args...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "E2E"}, name)
+		return slices.Contains([]string{"MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "E2E", "KUBEBUILDER_ASSETS"}, name)
 	})
 	return cmd
 }

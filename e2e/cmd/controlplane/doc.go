@@ -12,6 +12,9 @@
 //   - It is built from the published modules of Kubernetes and etcd, so that
 //     nothing has to be installed. It reports the version of the
 //     Kubernetes module it was built with, read from its own build information.
+//   - If KUBEBUILDER_ASSETS names a folder with kube-apiserver and etcd, it runs
+//     these as child processes. Built with -tags=assets, it has no others: that
+//     skips the longest part of the build. The controllers are compiled in.
 //   - It is crash-only. There is no orderly shutdown that could go wrong or be
 //     skipped: after any signal that ends the process, the same folder can be
 //     served again. etcd does not sync to disk, so data survives the end of the

@@ -1,10 +1,11 @@
+//go:build !assets
+
 package main
 
 import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"time"
 
 	"go.etcd.io/etcd/server/v3/embed"
@@ -13,17 +14,10 @@ import (
 	"isthmus/e2e/cmd/controlplane/internal/state"
 )
 
-// etcdURL is where the API server finds etcd: a socket named "etcd:0" in the
-// working directory.
-const etcdURL = "unix://etcd:0"
-
-// startEtcd makes the folder the working directory and starts etcd in it, tuned
-// for one member that starts often and keeps nothing for years. It wakes ten times
-// a second: with a hundred times, dozens of clusters at rest would keep half a processor busy.
+// startEtcd starts etcd in the working directory, tuned for one member that starts often and keeps
+// nothing for years. It wakes ten times a second: with a hundred times, dozens of clusters at rest
+// would keep half a processor busy.
 func startEtcd(dir state.Dir) (*embed.Etcd, error) {
-	if err := os.Chdir(string(dir)); err != nil {
-		return nil, err
-	}
 	wal.SegmentSizeBytes = 4 << 20 // the default allocates 64 MB at once
 	cfg := embed.NewConfig()
 	cfg.Dir = dir.EtcdData()

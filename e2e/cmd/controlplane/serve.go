@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"isthmus/e2e/assets"
 	"isthmus/e2e/cmd/controlplane/internal/state"
 	"isthmus/e2e/cmd/internal/cli"
 )
@@ -113,7 +115,7 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 	}()
 	limitMemory()
 	signal.Ignore(syscall.SIGPIPE) // who read our output may go before us
-	listener, err := opts.dir.Listen(opts.host)
+	listener, err := awaitPort(ctx, opts)
 	if err != nil {
 		return err
 	}
@@ -128,28 +130,21 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 	if err := opts.dir.WriteKubeconfig(opts.name, url, credentials); err != nil {
 		return err
 	}
-	etcd, err := startEtcd(opts.dir)
+	if err := os.Chdir(string(opts.dir)); err != nil {
+		return err
+	}
+	running, err := startServers(ctx, serverOptions{
+		dir: opts.dir, listener: listener, credentials: credentials, controllers: opts.controllers, all: opts.all,
+	})
 	if err != nil {
-		return fmt.Errorf("etcd: %w", err)
+		return err
 	}
-	server, err := newAPIServer(ctx, apiServerOptions{listener: listener, credentials: credentials, dir: opts.dir, all: opts.all})
-	if err != nil {
-		return fmt.Errorf("API server: %w", err)
-	}
-	if err := awaitEtcd(etcd); err != nil {
-		return fmt.Errorf("etcd: %w", err)
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- runAPIServer(ctx, server, opts.controllers, credentials) }()
-	ready := make(chan error, 1)
-	go func() { ready <- awaitReady(ctx, server.GenericAPIServer.LoopbackClientConfig) }()
+	defer running.kill()
+	ready := running.ready
 	for {
 		select {
 		case <-ctx.Done():
-		case err = <-etcd.Err():
-			err = fmt.Errorf("etcd ended: %w", err)
-		case err = <-ended:
-			err = fmt.Errorf("API server ended: %w", err)
+		case err = <-running.ended:
 		case err = <-ready:
 		}
 		if ctx.Err() != nil {
@@ -170,6 +165,22 @@ func serve(ctx context.Context, opts serveOptions, stdout io.Writer) (err error)
 			collect(garbage)
 			debug.FreeOSMemory()
 		})
+	}
+}
+
+// awaitPort binds the cluster's port. The kube-apiserver of a process that was killed a moment ago may still have it.
+func awaitPort(ctx context.Context, opts serveOptions) (net.Listener, error) {
+	const limit = 5 * time.Second
+	for began := time.Now(); ; {
+		listener, err := opts.dir.Listen(opts.host)
+		if !assets.Named() || !errors.Is(err, syscall.EADDRINUSE) || time.Since(began) > limit {
+			return listener, err
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 }
 

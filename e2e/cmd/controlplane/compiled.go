@@ -1,3 +1,5 @@
+//go:build !assets
+
 package main
 
 import (
@@ -5,16 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"runtime/debug"
-	"time"
 
 	"github.com/spf13/pflag"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	"k8s.io/apimachinery/pkg/util/wait"
 	apimachineryversion "k8s.io/apimachinery/pkg/version"
 	genericapiserver "k8s.io/apiserver/pkg/server"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/compatibility"
 	logsapi "k8s.io/component-base/logs/api/v1"
@@ -25,40 +23,24 @@ import (
 	"isthmus/e2e/cmd/controlplane/internal/state"
 )
 
-type apiServerOptions struct {
-	listener    net.Listener
-	credentials state.Credentials
-	dir         state.Dir
-	all         bool // serve all API groups and /openapi
-}
-
-func (o apiServerOptions) args() []string {
-	c, host := o.credentials, o.listener.Addr().(*net.TCPAddr).IP
-	reconciler := "lease"
-	if host.IsLoopback() {
-		reconciler = "none" // an endpoint on loopback would be refused
+// startCompiled starts etcd and the API server in this process.
+func startCompiled(ctx context.Context, o serverOptions) (*servers, error) {
+	etcd, err := startEtcd(o.dir)
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	args := []string{
-		"--etcd-servers=" + etcdURL,
-		"--bind-address=" + host.String(),
-		"--advertise-address=" + host.String(),
-		"--endpoint-reconciler-type=" + reconciler,
-		"--kubelet-preferred-address-types=InternalIP", // no DNS has the names of nodes
-		"--enable-priority-and-fairness=false",         // --max-requests-inflight bounds requests without its work
-		"--cert-dir=" + o.dir.Certificates(),
-		"--tls-cert-file=" + c.ServerCert,
-		"--tls-private-key-file=" + c.ServerKey,
-		"--client-ca-file=" + c.CA,
-		"--authorization-mode=RBAC",
-		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file=" + c.AccountKey,
-		"--service-account-signing-key-file=" + c.AccountKey,
-		"--service-cluster-ip-range=10.0.0.0/16,fd00:10::/108",
+	server, err := newAPIServer(ctx, o)
+	if err != nil {
+		return nil, fmt.Errorf("API server: %w", err)
 	}
-	if !o.all {
-		args = append(args, fewerGroups, fewerPlugins)
+	if err := awaitEtcd(etcd); err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
 	}
-	return args
+	s := newServers()
+	go func() { s.end("etcd", <-etcd.Err()) }()
+	go func() { s.end("API server", runAPIServer(ctx, server, o.controllers, o.credentials)) }()
+	go func() { s.ready <- awaitReady(ctx, server.GenericAPIServer.LoopbackClientConfig) }()
+	return s, nil
 }
 
 // What no test has objects of, and the admission plugins that follow such objects: a fifth of what a start costs, and of what a
@@ -72,14 +54,18 @@ const (
 
 // newAPIServer builds the API server and starts nothing. It may be called once
 // in a process, because feature gates and logging are global to it.
-func newAPIServer(ctx context.Context, o apiServerOptions) (*aggregator.APIAggregator, error) {
+func newAPIServer(ctx context.Context, o serverOptions) (*aggregator.APIAggregator, error) {
 	rest.SetDefaultWarningHandler(rest.NoWarnings{})
 	opts := options.NewServerRunOptions()
 	flags := pflag.NewFlagSet("kube-apiserver", pflag.ContinueOnError)
 	for _, set := range opts.Flags().FlagSets {
 		flags.AddFlagSet(set)
 	}
-	if err := flags.Parse(o.args()); err != nil {
+	args := o.apiServerArgs()
+	if !o.all {
+		args = append(args, fewerGroups, fewerPlugins)
+	}
+	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
 	opts.SecureServing.Listener = o.listener
@@ -137,28 +123,6 @@ func runAPIServer(ctx context.Context, server *aggregator.APIAggregator, control
 		return err
 	}
 	return prepared.Run(ctx)
-}
-
-// awaitReady waits until the API server answers /readyz with 200.
-func awaitReady(ctx context.Context, loopback *rest.Config) error {
-	client, err := kubernetes.NewForConfig(unlimited(loopback))
-	if err != nil {
-		return err
-	}
-	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
-		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-		defer cancel()
-		status := 0
-		client.RESTClient().Get().AbsPath("/readyz").Do(ctx).StatusCode(&status)
-		return status == http.StatusOK, nil
-	})
-}
-
-// unlimited returns the configuration without a client-side rate limit.
-func unlimited(cfg *rest.Config) *rest.Config {
-	cfg = rest.CopyConfig(cfg)
-	cfg.QPS = -1
-	return cfg
 }
 
 // published is a version that clients can parse. A build sets Kubernetes'

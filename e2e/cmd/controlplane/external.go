@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"isthmus/e2e/assets"
+	"isthmus/e2e/program"
+)
+
+// startAssets starts the ready-made etcd and kube-apiserver as child processes. They end with this process. Elsewhere than
+// on Linux they stay if only this process is killed, and not its process group.
+func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
+	found, err := assets.Find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	address := o.listener.Addr().(*net.TCPAddr)
+	if err := o.listener.Close(); err != nil { // kube-apiserver binds the port itself
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", o.dir.Kubeconfig())
+	if err != nil {
+		return nil, err
+	}
+
+	etcd, err := program.Start(program.Config{Path: found.Etcd.Path, Args: o.etcdArgs(), Output: os.Stderr, SameGroup: true})
+	if err != nil {
+		return nil, fmt.Errorf("etcd: %w", err)
+	}
+	if err := etcd.Await(ctx, dialEtcd); err != nil {
+		return nil, errors.Join(fmt.Errorf("etcd: %w", err), etcd.Kill())
+	}
+	args := append(o.apiServerArgs(), "--secure-port="+strconv.Itoa(address.Port))
+	server, err := program.Start(program.Config{Path: found.APIServer.Path, Args: args, Output: os.Stderr, SameGroup: true})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("API server: %w", err), etcd.Kill())
+	}
+
+	s := newServers()
+	s.kill = func() { _ = errors.Join(server.Kill(), etcd.Kill()) }
+	go func() {
+		<-etcd.Exited()
+		s.end("etcd", etcd.Err())
+	}()
+	go func() {
+		<-server.Exited()
+		s.end("API server", server.Err())
+	}()
+	go func() {
+		err := awaitReady(ctx, config)
+		if err == nil {
+			err = installCRDs(ctx, config)
+		}
+		if err == nil {
+			err = startControllers(ctx, config, o.controllers, o.credentials)
+		}
+		s.ready <- err
+	}()
+	return s, nil
+}
+
+// etcdArgs returns the flags of etcd, which correspond to what startEtcd sets.
+func (o serverOptions) etcdArgs() []string {
+	return []string{
+		"--data-dir=" + o.dir.EtcdData(),
+		"--listen-client-urls=" + etcdURL,
+		"--listen-peer-urls=unix://peer:0",
+		"--advertise-client-urls=http://127.0.0.1:1",
+		"--initial-advertise-peer-urls=http://127.0.0.1:2",
+		"--initial-cluster=default=http://127.0.0.1:2",
+		"--heartbeat-interval=100",
+		"--election-timeout=1000",
+		"--unsafe-no-fsync",
+		"--log-level=warn",
+		"--log-outputs=stderr",
+	}
+}
+
+// dialEtcd fails until etcd listens on its socket.
+func dialEtcd(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", "etcd:0")
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"isthmus/e2e/assets"
+	"isthmus/e2e/cmd/controlplane/internal/state"
+)
+
+// etcdURL is where the API server finds etcd: a socket named "etcd:0" in the
+// working directory.
+const etcdURL = "unix://etcd:0"
+
+// serverOptions are what the API server and etcd of one cluster need. The working directory is dir.
+type serverOptions struct {
+	dir         state.Dir
+	listener    net.Listener // of the API server
+	credentials state.Credentials
+	controllers []string
+	all         bool // serve all API groups and /openapi
+}
+
+// apiServerArgs returns the flags of kube-apiserver.
+func (o serverOptions) apiServerArgs() []string {
+	c, host := o.credentials, o.listener.Addr().(*net.TCPAddr).IP
+	reconciler := "lease"
+	if host.IsLoopback() {
+		reconciler = "none" // an endpoint on loopback would be refused
+	}
+	return []string{
+		"--etcd-servers=" + etcdURL,
+		"--bind-address=" + host.String(),
+		"--advertise-address=" + host.String(),
+		"--endpoint-reconciler-type=" + reconciler,
+		"--kubelet-preferred-address-types=InternalIP", // no DNS has the names of nodes
+		"--enable-priority-and-fairness=false",         // --max-requests-inflight bounds requests without its work
+		"--cert-dir=" + o.dir.Certificates(),
+		"--tls-cert-file=" + c.ServerCert,
+		"--tls-private-key-file=" + c.ServerKey,
+		"--client-ca-file=" + c.CA,
+		"--authorization-mode=RBAC",
+		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+		"--service-account-key-file=" + c.AccountKey,
+		"--service-account-signing-key-file=" + c.AccountKey,
+		"--service-cluster-ip-range=10.0.0.0/16,fd00:10::/108",
+	}
+}
+
+// servers are a running etcd and API server, and the cluster's controllers.
+type servers struct {
+	ready chan error // gets nil once the cluster is ready, or why it cannot become ready
+	ended chan error // gets why one of the servers has ended
+	kill  func()     // ends what would outlive this process
+}
+
+func newServers() *servers {
+	const sources = 2
+	return &servers{ready: make(chan error, 1), ended: make(chan error, sources), kill: func() {}}
+}
+
+// end reports that a server has ended.
+func (s *servers) end(server string, err error) { s.ended <- fmt.Errorf("%s ended: %w", server, err) }
+
+// startServers starts the servers that KUBEBUILDER_ASSETS names, or else those in this binary.
+func startServers(ctx context.Context, o serverOptions) (*servers, error) {
+	if assets.Named() {
+		return startAssets(ctx, o)
+	}
+	return startCompiled(ctx, o)
+}
+
+// awaitReady waits until the API server answers /readyz with 200.
+func awaitReady(ctx context.Context, loopback *rest.Config) error {
+	client, err := kubernetes.NewForConfig(unlimited(loopback))
+	if err != nil {
+		return err
+	}
+	return wait.PollUntilContextCancel(ctx, 20*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		status := 0
+		client.RESTClient().Get().AbsPath("/readyz").Do(ctx).StatusCode(&status)
+		return status == http.StatusOK, nil
+	})
+}
+
+// unlimited returns the configuration without a client-side rate limit.
+func unlimited(cfg *rest.Config) *rest.Config {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS = -1
+	return cfg
+}
