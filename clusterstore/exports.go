@@ -13,6 +13,9 @@ import (
 type ExportOptions struct {
 	// Namespaces are those that a link may export to whose Secret does not say (annotation isthmus.io/export-namespaces).
 	Namespaces plan.Patterns
+	// ExcludeLabels are keys of labels that are not copied from the local cluster, nor from a link whose Secret has no
+	// annotation isthmus.io/export-exclude-labels.
+	ExcludeLabels plan.KeyPatterns
 	// Selectors returns which Services of a cluster are exported; name is empty for the own one. It is called by several
 	// goroutines, and must not block. When its result has changed, call [Store.SelectorsChanged].
 	Selectors func(cluster string) plan.Selectors
@@ -34,7 +37,13 @@ func (s *Store) Exports() (plan.World, bool) {
 		return plan.World{}, false
 	}
 	all := plan.World{
-		Clusters:   []plan.Cluster{{Seen: true, SeenServiceExports: own.ServiceExports, Emptied: own.Emptied, Exports: own.List}},
+		Clusters: []plan.Cluster{{
+			Seen:               true,
+			SeenServiceExports: own.ServiceExports,
+			Emptied:            own.Emptied,
+			Exports:            own.List,
+			ExcludeLabels:      s.opts.Exports.ExcludeLabels,
+		}},
 		Namespaces: own.Namespaces, Services: own.Services, Imports: own.Imports, MCSVersion: own.MCSVersion,
 	}
 	for _, name := range slices.Sorted(maps.Keys(links)) {
@@ -98,6 +107,7 @@ func (l *link) asCluster() plan.Cluster {
 	}
 	c.Domain, c.Age = v.accepted.domain, v.accepted.created
 	c.Joins, c.Allow = v.standing.settings.joins, *v.standing.settings.allow
+	c.ExcludeLabels = v.standing.settings.exclude
 	if kept := v.exports(); kept != nil {
 		c.Seen, c.SeenServiceExports, c.Emptied, c.Exports = true, kept.ServiceExports, kept.Emptied, kept.List
 	}

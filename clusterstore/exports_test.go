@@ -3,6 +3,7 @@ package clusterstore
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -225,19 +226,51 @@ func TestReadExports(t *testing.T) {
 	}
 }
 
+// TestReadExcludedLabels tests the annotation for labels that are not copied, in place of the flag.
+func TestReadExcludedLabels(t *testing.T) {
+	parse := func(list string) plan.KeyPatterns {
+		p, err := plan.ParseKeyPatterns(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	defaults := linkSettings{allow: new(plan.Patterns), exclude: parse("tmp-*")}
+	for _, tc := range []struct {
+		annotations map[string]string
+		joins       plan.Joins
+		want        string
+		warnings    int
+	}{
+		{nil, plan.JoinsAll, "tmp-*", 0},
+		{map[string]string{excludeLabelsAnnotation: " example.com/*,!example.com/a "}, plan.JoinsAll, "example.com/*,!example.com/a", 0},
+		{map[string]string{excludeLabelsAnnotation: ""}, plan.JoinsAll, "", 0},
+		{map[string]string{excludeLabelsAnnotation: "a b", exportsAnnotation: "none"}, plan.Unreadable, "tmp-*", 1},
+		{map[string]string{excludeLabelsAnnotation: strings.Repeat("a,", 65)}, plan.Unreadable, "tmp-*", 1},
+	} {
+		got := readSettings(tc.annotations, defaults)
+		if got.joins != tc.joins || !reflect.DeepEqual(got.exclude, parse(tc.want)) || len(got.warnings) != tc.warnings {
+			t.Errorf("%v: %v, %v, %q", tc.annotations, got.joins, got.exclude, got.warnings)
+		}
+	}
+}
+
 // FuzzReadExports: whatever the annotations have, one that can't be read has one short warning, and stops what is written for the link.
 func FuzzReadExports(f *testing.F) {
-	f.Add("all", "shop,team-*,!team-x")
-	f.Add("nome", "!,")
-	f.Add(" none\n", strings.Repeat("É", 400))
-	f.Fuzz(func(t *testing.T, exports, namespaces string) {
-		all := readSettings(map[string]string{exportsAnnotation: exports, exportNamespacesAnnotation: namespaces}, linkSettings{allow: new(plan.Patterns)})
-		if (all.joins == plan.Unreadable) != (len(all.warnings) > 0) || all.joins > plan.Unreadable || all.allow == nil || len(all.warnings) > 2 {
-			t.Fatalf("%q and %q: %v, %q", exports, namespaces, all.joins, all.warnings)
+	f.Add("all", "shop,team-*,!team-x", "example.com/*,!tmp")
+	f.Add("nome", "!,", "!")
+	f.Add(" none\n", strings.Repeat("É", 400), strings.Repeat("*a", 200))
+	f.Fuzz(func(t *testing.T, exports, namespaces, labels string) {
+		annotations := map[string]string{
+			exportsAnnotation: exports, exportNamespacesAnnotation: namespaces, excludeLabelsAnnotation: labels,
+		}
+		all := readSettings(annotations, linkSettings{allow: new(plan.Patterns)})
+		if (all.joins == plan.Unreadable) != (len(all.warnings) > 0) || all.joins > plan.Unreadable || all.allow == nil || len(all.warnings) > 3 {
+			t.Fatalf("%q: %v, %q", annotations, all.joins, all.warnings)
 		}
 		for _, w := range all.warnings {
 			if len(w) > 1024 || !strings.HasSuffix(w, "stays as it is") {
-				t.Fatalf("%q and %q: %q", exports, namespaces, w)
+				t.Fatalf("%q: %q", annotations, w)
 			}
 		}
 	})

@@ -26,8 +26,9 @@ const (
 	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses" // HOST:PORT,..., in place of the gateways that the cluster has
 	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity"  // in place of theirs
 
-	exportsAnnotation          = "isthmus.io/exports"           // all, mirrors or none
-	exportNamespacesAnnotation = "isthmus.io/export-namespaces" // patterns, in place of ExportOptions.Namespaces
+	exportsAnnotation          = "isthmus.io/exports"               // all, mirrors or none
+	exportNamespacesAnnotation = "isthmus.io/export-namespaces"     // patterns, in place of ExportOptions.Namespaces
+	excludeLabelsAnnotation    = "isthmus.io/export-exclude-labels" // patterns, in place of ExportOptions.ExcludeLabels
 )
 
 // Limits of durations. A watch that breaks is there again within a second: a cluster
@@ -53,6 +54,7 @@ type linkSettings struct {
 	unread     bool               // gateways or identity: its annotation is there, and can't be read
 	joins      plan.Joins         // what its exports become part of
 	allow      *plan.Patterns     // where it may export to; nil: exports are not kept
+	exclude    plan.KeyPatterns   // labels that are not copied
 	warnings   []string           // which annotations can't be read
 }
 
@@ -61,6 +63,7 @@ func (o *Options) defaultSettings() linkSettings {
 	d := linkSettings{whenLost: o.WhenLost, lostAfter: o.LostAfter}
 	if o.Exports != nil {
 		d.allow = &o.Exports.Namespaces
+		d.exclude = o.Exports.ExcludeLabels
 	}
 	return d
 }
@@ -118,7 +121,8 @@ func (r *settingsReader) readExports() {
 		p, err := plan.ParsePatterns(text)
 		return &p, err
 	})
-	if !joins || !allow {
+	exclude := readValue(r, excludeLabelsAnnotation, &r.settings.exclude, plan.ParseKeyPatterns)
+	if !joins || !allow || !exclude {
 		r.settings.joins = plan.Unreadable
 	}
 }

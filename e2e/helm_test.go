@@ -132,7 +132,8 @@ func TestChartIsTheBase(t *testing.T) {
 	asBase(got)
 	sameObjects(t, "the chart", got, build(t, manifest(t, "install")))
 
-	got = h.template(t, "--set", "exports.mode=on,exports.linkerdNamespace=linkerd-multicluster,podMonitor.enabled=true,exports.mcsCRDs=true", "--set", "extraArgs={--log-level=debug}")
+	got = h.template(t, "--set", "exports.mode=on,exports.linkerdNamespace=linkerd-multicluster,podMonitor.enabled=true,exports.mcsCRDs=true",
+		"--set", "exports.excludeLabels={example.com/*,!example.com/a}", "--set", "extraArgs={--log-level=debug}")
 	asBase(got)
 	want := build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/exports", "install/mcs-crds", "install/podmonitor"}}, nil))
 	want = slices.Concat(want, build(t, manifest(t, "install/exports/guard")), build(t, manifest(t, "install/exports/linkerd")))
@@ -145,7 +146,8 @@ func TestChartIsTheBase(t *testing.T) {
 		if o.GetKind() == "Deployment" {
 			d := find[appsv1.Deployment](t, want, "Deployment", "isthmus")
 			c := &d.Spec.Template.Spec.Containers[0]
-			c.Args = append(c.Args, "--exports=on", "--multicluster-namespace=linkerd-multicluster", "--log-level=debug")
+			c.Args = append(c.Args, "--exports=on", "--multicluster-namespace=linkerd-multicluster",
+				"--export-exclude-labels=example.com/*,!example.com/a", "--log-level=debug")
 			changed, err := kube.Unstructured(d)
 			must(t, err)
 			o.Object = changed.Object
@@ -187,7 +189,7 @@ func TestChartValues(t *testing.T) {
 			t.Errorf("%s: %+v", what, d)
 		}
 	}
-	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe", "resources.limit.memory=1Gi", "extraArgs={exports}", "image.pullPolicy=Sometimes",
+	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe", "exports.excludeLabels={a/b/c}", "resources.limit.memory=1Gi", "extraArgs={exports}", "image.pullPolicy=Sometimes",
 		"podMonitor.interval=often", "extraEnv[0].name=NAMESPACE", "clusterDomain=", "podSecurityContext.runAsUsr=null", "securityContext.runAsUser=root"} {
 		if _, err := h.try(t, "template", "isthmus", manifest(t, "chart"), "--set", wrong); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 			t.Errorf("%s: %v", wrong, err)

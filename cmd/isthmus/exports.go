@@ -97,12 +97,18 @@ func (e *exporter) kept() *clusterstore.ExportOptions {
 	if e == nil {
 		return nil
 	}
-	return &clusterstore.ExportOptions{Namespaces: e.options.exportTo, ServiceExports: e.options.sources.serviceExports, Selectors: func(cluster string) plan.Selectors {
+	selectors := func(cluster string) plan.Selectors {
 		if cluster == "" {
 			return e.options.ownExport
 		}
 		return e.linkerd.Selectors(cluster)
-	}}
+	}
+	return &clusterstore.ExportOptions{
+		Namespaces:     e.options.exportTo,
+		ExcludeLabels:  e.options.excludeLabels,
+		ServiceExports: e.options.sources.serviceExports,
+		Selectors:      selectors,
+	}
 }
 
 // begin makes the writer of what a store's clusters export, if there is to be one.

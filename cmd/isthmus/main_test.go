@@ -136,6 +136,7 @@ func TestUsageErrors(t *testing.T) {
 		{`gateway --unlinked-after=169h`, `--unlinked-after is "169h": give a duration from 10s to 168h`},
 		{`gateway --export-sources=labels,mcs`, `--export-sources is "labels,mcs": give labels, serviceexports, or both`},
 		{`gateway --cluster-name=East`, `--cluster-name is "East": give a name as namespaces have it: `},
+		{`gateway --export-exclude-labels=a/b/c`, `"a/b/c" is no pattern of keys of labels`},
 		{`gateway --export-namespaces=Shop`, `"Shop" is no pattern of namespaces`},
 		{`gateway --local-federated-selector=!`, `--local-federated-selector is "!": `},
 		{`gateway --local-excluded-annotations=a_/*,c`, `"a_/*" is no key`},

@@ -30,16 +30,17 @@ type copies struct {
 // why a key is left out, the rule returns a reason.
 type keyRule func(key string) (copied bool, reason string)
 
-// copiesOf returns what is copied of a Service, besides its preference.
-func copiesOf(s *Service) copies {
-	return limited(s.Labels, s.Annotations, copyLabel, copyAnnotation)
+// serviceCopies returns what is copied of a part's Service, besides its preference. The part's export is known.
+func (p *part) serviceCopies() copies {
+	s := p.export.Service
+	return limited(s.Labels, s.Annotations, copyLabel(p.link.ExcludeLabels), copyAnnotation)
 }
 
 // exportedCopies returns what is copied of a part's ServiceExport. The part's export is known.
 func (p *part) exportedCopies() *copies {
 	if p.copies == nil {
 		e := p.export.Exported
-		c := limited(e.Labels, e.Annotations, copyExported, copyExported)
+		c := limited(e.Labels, e.Annotations, copyExportedLabel(p.link.ExcludeLabels), copyExported)
 		p.copies = &c
 	}
 	return p.copies

@@ -139,8 +139,10 @@ var preferenceKeys = []string{
 	"isthmus.io/prefer", "isthmus.io/min-ready", "isthmus.io/return-after", "isthmus.io/return-over",
 }
 
-// copyLabel is the rule for labels of an exported Service.
-func copyLabel(key string) (copied bool, reason string) { return !excluded(key), "" }
+// copyLabel returns the rule for labels of an exported Service. exclude has further keys that are not copied.
+func copyLabel(exclude KeyPatterns) keyRule {
+	return func(key string) (copied bool, reason string) { return !excluded(key) && !exclude.match(key), "" }
+}
 
 // copyAnnotation is the rule for annotations of an exported Service. It copies those that tell proxies how to
 // treat the Service. Other annotations steer controllers.
@@ -150,12 +152,22 @@ func copyAnnotation(key string) (copied bool, reason string) {
 	return copied, ""
 }
 
-// copyExported is the rule for labels and annotations that a ServiceExport names (KEP-1645).
+// copyExported is the rule for annotations that a ServiceExport names (KEP-1645).
 func copyExported(key string) (copied bool, reason string) {
 	if excluded(key) {
 		return false, "it is not copied, since software may find its own objects by it"
 	}
 	return true, ""
+}
+
+// copyExportedLabel returns the rule for labels that a ServiceExport names. exclude is as of copyLabel.
+func copyExportedLabel(exclude KeyPatterns) keyRule {
+	return func(key string) (copied bool, reason string) {
+		if exclude.match(key) {
+			return false, "it is not copied, by --export-exclude-labels or the annotation of the link"
+		}
+		return copyExported(key)
+	}
 }
 
 // isPreference is the rule for the annotations of a preference.

@@ -1,12 +1,15 @@
 package plan
 
 import (
+	"fmt"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 )
 
 // TestExcluded tests keys by which well-known software finds its own objects, and keys that only look like them.
@@ -98,4 +101,128 @@ func TestExportedExcluded(t *testing.T) {
 	if got := s.condition("web", "Conflict"); !strings.HasPrefix(got, "LabelsConflict ") || strings.Contains(got, "cnpg") {
 		t.Error(got)
 	}
+}
+
+// TestKeyPatterns tests which keys patterns choose.
+func TestKeyPatterns(t *testing.T) {
+	for _, tc := range []struct {
+		list      string
+		excluded  []string
+		copied    []string
+		wantError string
+	}{
+		{"", nil, []string{"team", "example.com/a"}, ""},
+		{" team , example.com/* ", []string{"team", "example.com/a"}, []string{"teams", "x.example.com/a", "example.com"}, ""},
+		{"*.example.com/*,tmp-?", []string{"x.example.com/a", "tmp-1"}, []string{"example.com/a", "tmp-12", "tmp-"}, ""},
+		{"*,!team,!app.kubernetes.io/*", []string{"a", "example.com/a"}, []string{"team", "app.kubernetes.io/name"}, ""},
+		{"!team", nil, []string{"team", "a"}, ""},
+		{"a/b/c", nil, nil, `"a/b/c" is no pattern of keys of labels`},
+		{"a b", nil, nil, `"a b" is no pattern of keys of labels`},
+		{"a,!", nil, nil, `"!" is no pattern of keys of labels`},
+		{strings.Repeat("a", maxKey+1), nil, nil, "is no pattern of keys of labels"},
+		{strings.Repeat("a,", maxKeyPatterns+1), nil, nil, "more than 64 patterns"},
+	} {
+		p, err := ParseKeyPatterns(tc.list)
+		if got := fmt.Sprint(err); (err != nil) != (tc.wantError != "") || !strings.Contains(got, tc.wantError) || len(got) > 500 {
+			t.Errorf("%.50q: error %q", tc.list, got)
+		}
+		for _, key := range tc.excluded {
+			if !p.match(key) {
+				t.Errorf("%q does not match %s", tc.list, key)
+			}
+		}
+		for _, key := range tc.copied {
+			if p.match(key) {
+				t.Errorf("%q matches %s", tc.list, key)
+			}
+		}
+	}
+}
+
+// FuzzKeyPatterns compares patterns with path.Match, by which * stops at a slash.
+func FuzzKeyPatterns(f *testing.F) {
+	f.Add("a*b?c*", "aXXbYcZ")
+	f.Add("!a,*", "b")
+	f.Add("**a*a*a*", strings.Repeat("a", 300))
+	f.Fuzz(func(t *testing.T, list, key string) {
+		p, err := ParseKeyPatterns(list)
+		if err != nil {
+			if len(err.Error()) > 1024 {
+				t.Fatalf("error of %d bytes", len(err.Error()))
+			}
+			return
+		}
+		p.match(key)
+		if strings.ContainsFunc(key, func(r rune) bool { return r >= utf8.RuneSelf }) {
+			return // path.Match compares characters, not bytes
+		}
+		key = strings.ReplaceAll(key, "/", "|")
+		for _, pattern := range slices.Concat(p.exclude, p.except) {
+			pattern = strings.ReplaceAll(pattern, "/", "|")
+			if want, err := path.Match(pattern, key); err == nil && want != matches(pattern, key) {
+				t.Fatalf("%q matches %q: %t", pattern, key, !want)
+			}
+		}
+	})
+}
+
+// TestExcludeLabels tests that the patterns of the link, or of the local cluster, whose export decides choose the
+// labels.
+func TestExcludeLabels(t *testing.T) {
+	patterns := func(list string) KeyPatterns {
+		p, err := ParseKeyPatterns(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	labels := func() map[string]string {
+		return map[string]string{"team": "a", "tmp-1": "x", "example.com/owner": "y"}
+	}
+	both := export("web", "mirror federated import", "http=80")
+	both.Service.Labels, both.Exported.Labels = labels(), labels()
+	own := export("web", "federated", "http=80")
+	own.Service.Labels = labels()
+	s := newSim(cluster("", own), cluster("east", both))
+	s.of("").ExcludeLabels, s.of("east").ExcludeLabels = patterns("tmp-*"), patterns("example.com/*")
+	check := func(want map[string]string) {
+		t.Helper()
+		s.settle(t)
+		copied := func(of map[string]string) string {
+			var all []string
+			for _, key := range sorted(of) {
+				if _, ok := labels()[key]; ok {
+					all = append(all, key)
+				}
+			}
+			return strings.Join(all, " ")
+		}
+		for name, keys := range want {
+			if got := copied(s.Services[ID{"shop", name}].Labels); got != keys {
+				t.Errorf("%s has the labels %q, not %q", name, got, keys)
+			}
+		}
+		if got := copied(s.imported(t, "web").Labels); got != want["web-clusterset"] {
+			t.Errorf("the ServiceImport has the labels %q, not %q", got, want["web-clusterset"])
+		}
+	}
+	check(map[string]string{
+		"web-east": "team tmp-1", "web-clusterset": "team tmp-1", "web-federated": "example.com/owner team",
+	})
+	for _, v := range s.last.Verdicts {
+		if named := strings.Contains(v.Detail, `"example.com/owner": it is not copied`); named != (v.Kind == Import) {
+			t.Errorf("%s %s: %q", v.Cluster, v.Kind, v.Detail)
+		}
+	}
+	s.of("east").ExcludeLabels = KeyPatterns{}
+	check(map[string]string{
+		"web-east": "example.com/owner team tmp-1", "web-clusterset": "example.com/owner team tmp-1",
+	})
+	// While the annotation of the link can't be read, nothing changes.
+	s.of("east").Joins, s.of("east").ExcludeLabels = Unreadable, patterns("*")
+	if writes := s.settle(t); len(writes) > 0 {
+		t.Errorf("written: %q", writes)
+	}
+	s.of("east").Joins = JoinsAll
+	check(map[string]string{"web-east": "", "web-clusterset": "", "web-federated": "example.com/owner team"})
 }

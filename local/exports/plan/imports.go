@@ -125,7 +125,7 @@ func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport)
 	m.discover(w.metadata.annotations, one)
 	w.metadata.copies.labels = of.metadata.copies.labels
 	if one.deciding != nil {
-		w.metadata.copies.annotations = copiesOf(one.deciding.export.Service).annotations
+		w.metadata.copies.annotations = one.deciding.serviceCopies().annotations
 	}
 	if local := one.localPart(); local == nil || local.export != nil {
 		w.metadata.preference = make(map[string]string)

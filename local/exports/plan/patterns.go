@@ -2,8 +2,10 @@ package plan
 
 import (
 	"fmt"
-	"path"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"isthmus/internal/legible"
 )
@@ -46,7 +48,69 @@ func (p Patterns) allows(namespace string) bool {
 	return ok
 }
 
+// KeyPatterns choose keys of labels that are not copied: those that one pattern matches and no excepting one does.
+// The zero value chooses none.
+type KeyPatterns struct{ exclude, except []string }
+
+// Limits of KeyPatterns. A link Secret may have any text.
+const (
+	maxKeyPatterns = 64
+	maxKey         = validation.DNS1123SubdomainMaxLength + 1 + 63 // bytes of a key of a label, and of a pattern
+)
+
+// ParseKeyPatterns parses a list such as "example.com/*,tmp-*,!tmp-a": keys of labels, in which * stands for any
+// characters and ? for one. An empty list chooses no key.
+func ParseKeyPatterns(list string) (KeyPatterns, error) {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./*?"
+	var p KeyPatterns
+	for item := range strings.SplitSeq(list, ",") {
+		item = strings.TrimSpace(item)
+		if item == "" {
+			continue
+		}
+		key, except := strings.CutPrefix(item, "!")
+		if key == "" || len(key) > maxKey || strings.Trim(key, letters) != "" || strings.Count(key, "/") > 1 {
+			return KeyPatterns{}, fmt.Errorf("%q is no pattern of keys of labels: use keys, with * for any characters, and "+
+				"! before what is copied all the same, such as example.com/*,tmp-*,!tmp-a", legible.Beginning(item, legible.Short))
+		}
+		if len(p.exclude)+len(p.except) == maxKeyPatterns {
+			return KeyPatterns{}, fmt.Errorf("there are more than %d patterns: use * to have one match more keys", maxKeyPatterns)
+		}
+		if except {
+			p.except = append(p.except, key)
+		} else {
+			p.exclude = append(p.exclude, key)
+		}
+	}
+	return p, nil
+}
+
+// match reports whether the patterns choose a key. A key that is longer than the API accepts is not looked at.
+func (p KeyPatterns) match(key string) bool {
+	matchesKey := func(pattern string) bool { return matches(pattern, key) }
+	return len(key) <= maxKey && slices.ContainsFunc(p.exclude, matchesKey) && !slices.ContainsFunc(p.except, matchesKey)
+}
+
+// matches reports whether a pattern matches a whole name. In the pattern * stands for any characters and ? for one.
+// It compares at most len(pattern) * len(name) bytes: once a later * is reached, what an earlier one stands for need
+// not change.
 func matches(pattern, name string) bool {
-	ok, err := path.Match(pattern, name)
-	return ok && err == nil
+	star, resume := -1, 0 // the last * in the pattern, and where in the name what follows it is tried next
+	p, n := 0, 0
+	for n < len(name) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, resume = p, n
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == name[n]):
+			p++
+			n++
+		case star >= 0:
+			resume++
+			p, n = star+1, resume
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
 }

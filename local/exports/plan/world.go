@@ -61,7 +61,9 @@ type Cluster struct {
 	Emptied bool
 	Joins   Joins
 	Allow   Patterns // which namespaces it may export to; not asked of the own cluster
-	Lease   Lease
+	// ExcludeLabels are keys of labels that are not copied, besides those that never are.
+	ExcludeLabels KeyPatterns
+	Lease         Lease
 }
 
 func (c *Cluster) own() bool { return c.Name == "" }

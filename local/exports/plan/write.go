@@ -242,8 +242,11 @@ func (m *maker) merge(g group) *merged {
 	}
 	one.deciding = one.known[0]
 	e := one.deciding.export
+	if one.deciding.link.Joins == Unreadable { // it is not known which labels the link excludes
+		one.metadata.keep = true
+	}
 	if g.kind != Import {
-		one.metadata.copies = copiesOf(e.Service)
+		one.metadata.copies = one.deciding.serviceCopies()
 		if one.deciding.cluster == "" {
 			maps.Copy(one.metadata.copies.annotations, preferenceOf(e.Service))
 		}
