@@ -125,6 +125,11 @@ mirror-migration: $(if $(LINKERD2),first-build build) ## from Linkerd's service 
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_LINKERD_CONTROLLER=$(BIN)/linkerd-controller \
 	  go test -count=1 -timeout 20m -v -run '^TestMirrorMigration$$' .
 
+skew: $(if $(PREVIOUS),first-build build) ## an upgrade from an earlier version to this one and back, with live streams; prints what differs: PREVIOUS=FILE, its isthmus command
+	@test -n '$(PREVIOUS)' || { echo 'PREVIOUS=FILE is missing: give the isthmus command of an earlier version'; exit 1; }
+	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/skew
+	@$(BIN)/skew '$(abspath $(PREVIOUS))'
+
 KUBERNETES = $(shell cd e2e/nodes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
 KUBEVAR   := -X k8s.io/component-base/version
 nodes: KUBEBUILDER_ASSETS :=
@@ -191,4 +196,4 @@ vulncheck: ## known vulnerabilities in what is built; asks vuln.go.dev
 clean: ## remove what was built
 	rm -rf $(BIN) out
 
-.PHONY: help build image release first-build tools manifests demo test unit e2e faults mcs-conformance mirror-migration sim screenshots lint generate bench growth microbench fuzz vulncheck clean
+.PHONY: help build image release first-build tools manifests demo test unit e2e faults mcs-conformance mirror-migration skew sim screenshots lint generate bench growth microbench fuzz vulncheck clean

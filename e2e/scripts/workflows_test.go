@@ -82,7 +82,7 @@ func TestWorkflows(t *testing.T) {
 			}
 		}
 	}
-	for _, target := range []string{"fuzz", "sim", "faults", "vulncheck"} {
+	for _, target := range []string{"fuzz", "sim", "faults", "vulncheck", "skew"} {
 		if !nightly[target] {
 			t.Errorf("nightly.yaml does not run make %s", target)
 		}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"isthmus/e2e/cmd/internal/cli"
+)
+
+// Folders, from the repository's root, where make runs this command.
+const (
+	bin   = "bin"
+	out   = "out/skew"     // for logs
+	state = out + "/state" // of what runs, removed at the end
+)
+
+func main() {
+	cli.Main("skew", func(ctx context.Context) error {
+		if len(os.Args) != 2 {
+			return cli.Usagef("usage: skew FILE, the isthmus command of an earlier version")
+		}
+		return run(ctx, os.Args[1])
+	})
+}
+
+// run upgrades and rolls back. When it returns, nothing that it started is left.
+func run(ctx context.Context, previous string) (err error) {
+	if _, err := os.Stat(previous); err != nil {
+		return cli.Usage(err)
+	}
+	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(state, 0o755)); err != nil {
+		return err
+	}
+	w := &world{}
+	defer func() { err = errors.Join(err, w.close(), os.RemoveAll(state)) }()
+	if err := w.start(ctx); err != nil {
+		return err
+	}
+	binaries := map[string]string{older: previous, newer: filepath.Join(bin, "isthmus")}
+	s := &story{world: w, replicas: newReplicas(w.kubeconfig, binaries)}
+	defer func() { err = errors.Join(err, s.end()) }()
+	return s.tell(ctx)
+}

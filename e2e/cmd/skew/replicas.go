@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"isthmus/e2e/gateway"
+)
+
+// The versions, which begin the names of their replicas.
+const (
+	older = "previous"
+	newer = "new"
+)
+
+// replicas are those of Isthmus in west. Its methods may be called from several goroutines.
+type replicas struct {
+	kubeconfig string
+	binaries   map[string]string // by version
+
+	mu      sync.Mutex
+	started int
+	running map[string]*gateway.Gateway
+	logs    []io.Closer
+}
+
+func newReplicas(kubeconfig string, binaries map[string]string) *replicas {
+	return &replicas{kubeconfig: kubeconfig, binaries: binaries, running: make(map[string]*gateway.Gateway)}
+}
+
+// start starts a replica of a version, and returns once it is ready.
+func (r *replicas) start(ctx context.Context, version string) error {
+	r.mu.Lock()
+	r.started++
+	name := fmt.Sprint(version, "-", r.started)
+	r.mu.Unlock()
+	log, err := os.Create(filepath.Join(out, name+".log"))
+	if err != nil {
+		return err
+	}
+	g, err := gateway.Start(ctx, gateway.Config{
+		Binary: r.binaries[version], Kubeconfig: r.kubeconfig, Hostname: name, Output: log,
+		Args: []string{"-exports=on", "-cluster-name=west", "-shutdown-delay=1s", "-drain=2s"},
+	})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.logs = append(r.logs, log)
+	if err != nil {
+		return fmt.Errorf("replica %s: %w", name, err)
+	}
+	r.running[name] = g
+	return nil
+}
+
+// stop ends all replicas of a version, as Kubernetes does: proxies find them no longer, and they get SIGTERM.
+func (r *replicas) stop(version string) (err error) {
+	r.mu.Lock()
+	var ending []*gateway.Gateway
+	for name, g := range r.running {
+		if strings.HasPrefix(name, version) {
+			ending = append(ending, g)
+			delete(r.running, name)
+		}
+	}
+	r.mu.Unlock()
+	for _, g := range ending {
+		err = errors.Join(err, g.Stop())
+	}
+	return err
+}
+
+// addresses returns the addresses at which proxies find replicas.
+func (r *replicas) addresses() (list []string) {
+	for _, g := range r.all() {
+		list = append(list, g.Addr())
+	}
+	return list
+}
+
+func (r *replicas) all() []*gateway.Gateway {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.running))
+}
+
+func (r *replicas) end() error {
+	err := errors.Join(r.stop(older), r.stop(newer))
+	for _, log := range r.logs {
+		err = errors.Join(err, log.Close())
+	}
+	return err
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+
+	"isthmus/e2e/object"
+	"isthmus/e2e/proxy"
+)
+
+// streams are the subscriptions of proxies, each at any replica that it finds.
+type streams struct {
+	list []*stream
+	stop func()
+}
+
+// stream is a subscription. addrs returns what it has after the change of a number. It is nil for profiles.
+type stream struct {
+	*proxy.Subscriber
+	title string
+	addrs func(number int) []string
+}
+
+// openStreams opens streams of every kind.
+func openStreams(ctx context.Context, known func() []string) *streams {
+	west := func(n int) []string { return []string{westAddr(1), westAddr(2 + n)} }
+	east := func(n int) []string { return []string{eastAddr(1), eastAddr(2 + n)} }
+	both := func(n int) []string { return slices.Concat(west(n), east(n)) }
+	vms := func(n int) []string { return []string{westAddr(100), westAddr(101 + n)} }
+
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	all := &streams{stop: func() {
+		cancel()
+		running.Wait()
+	}}
+	open := func(kind proxy.Kind, title, authority string, addrs func(int) []string) {
+		one := proxy.NewSubscriber(proxy.SubscriberConfig{Known: known, Kind: kind, Authority: authority, MayBeLate: true})
+		all.list = append(all.list, &stream{one, fmt.Sprint(kind, " of ", title), addrs})
+		running.Go(func() { one.Run(ctx) })
+	}
+	open(proxy.Get, "a Service", object.Authority(namespace, "web"), west)
+	open(proxy.Get, "a mirror", object.Authority(namespace, "web-east"), east)
+	open(proxy.Get, "a federated Service", object.Authority(namespace, "web-federated"), both)
+	open(proxy.Get, "an import", object.Authority(namespace, "web-clusterset"), both)
+	open(proxy.Get, "ExternalWorkloads", object.Authority(namespace, "vm"), vms)
+	for _, name := range []string{"web", "web-east", "web-federated", "web-clusterset", "vm"} {
+		open(proxy.GetProfile, "Service "+name, object.Authority(namespace, name), nil)
+	}
+	open(proxy.GetProfile, "an endpoint", fmt.Sprintf("%s:%d", westAddr(1), object.Port), nil)
+	return all
+}
+
+// endpoints returns what a Get stream has after the change of a number.
+func (s *stream) endpoints(number int) (list []netip.AddrPort) {
+	if s.addrs == nil {
+		return nil
+	}
+	for _, ip := range s.addrs(number) {
+		list = append(list, netip.AddrPortFrom(netip.MustParseAddr(ip), object.Port))
+	}
+	slices.SortFunc(list, netip.AddrPort.Compare)
+	return list
+}
+
+// have returns an error unless all streams have what there is after the change of a number.
+func (s *streams) have(number int) error {
+	for _, one := range s.list {
+		now := one.Stream().Snapshot()
+		if now.Phase != proxy.Open || now.First == nil {
+			return fmt.Errorf("%s: %v, %v", one.title, now.Phase, now.Err)
+		}
+		want := one.endpoints(number)
+		if got := now.Get.Addrs(); !slices.Equal(got, want) {
+			return fmt.Errorf("%s has %v, not %v", one.title, got, want)
+		}
+	}
+	return nil
+}
+
+// mark begins to watch for endpoints that are lost.
+func (s *streams) mark() {
+	for _, one := range s.list {
+		one.Stream().Mark()
+	}
+}
+
+// lost returns which endpoints proxies have lost since the mark, of those that there are after the change of a number, and what
+// proxies must not be sent.
+func (s *streams) lost(number int) (lines []string) {
+	for _, one := range s.list {
+		there := one.endpoints(number)
+		for _, lost := range one.Stream().Lost() {
+			if slices.Contains(there, lost) {
+				lines = append(lines, fmt.Sprintf("%s lost %v", one.title, lost))
+			}
+		}
+		if err := one.Stream().Flapped(); err != nil {
+			lines = append(lines, fmt.Sprintf("%s: %v", one.title, err))
+		}
+		for _, fault := range one.Stream().Status().Faults {
+			lines = append(lines, fmt.Sprintf("%s: %s", one.title, fault))
+		}
+	}
+	return lines
+}
+
+// contents returns all that proxies are told, by stream.
+func (s *streams) contents() (fields, error) {
+	all := make(fields)
+	for _, one := range s.list {
+		tree, err := one.Stream().Snapshot().JSON()
+		if err != nil {
+			return nil, err
+		}
+		all.add(one.title, tree)
+	}
+	return all, nil
+}

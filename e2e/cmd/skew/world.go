@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	discoveryv1 "k8s.io/api/discovery/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/e2e/cluster"
+	"isthmus/e2e/kube"
+	"isthmus/e2e/object"
+)
+
+// namespace has all that is exported and served.
+const namespace = "shop"
+
+// world is west, whose replicas change, and east, which west links.
+type world struct {
+	west, east *kube.Client
+	kubeconfig string // of west's administrator
+	undo       []func() error
+}
+
+func (w *world) later(undo func() error) { w.undo = append(w.undo, undo) }
+
+func (w *world) close() (err error) {
+	for _, undo := range slices.Backward(w.undo) {
+		err = errors.Join(err, undo())
+	}
+	return err
+}
+
+func (w *world) start(ctx context.Context) error {
+	var configs []cluster.Config
+	for _, name := range []string{"west", "east"} {
+		configs = append(configs, cluster.Config{
+			Name: name, Dir: filepath.Join(state, name), Binary: filepath.Join(bin, "controlplane"),
+			Controllers: []string{"namespace", "serviceaccount", "token"},
+		})
+	}
+	servers, err := cluster.StartAll(ctx, configs...)
+	if err != nil {
+		return err
+	}
+	var clients []*kube.Client
+	for _, server := range servers {
+		w.later(server.Close)
+		c, err := kube.New(server.Name(), server.REST())
+		if err != nil {
+			return err
+		}
+		w.later(func() error { c.Close(); return nil })
+		err = errors.Join(
+			c.Apply(ctx, object.Namespace(object.LinkNamespace), object.Namespace(namespace)),
+			c.ServeMCS(ctx, kube.MCSVersions...),
+		)
+		if err != nil {
+			return err
+		}
+		clients = append(clients, c)
+	}
+	w.west, w.east, w.kubeconfig = clients[0], clients[1], servers[0].Kubeconfig()
+	return errors.Join(w.link(ctx), w.export(ctx), w.change(ctx, 0))
+}
+
+// link links east, with the permissions that isthmus link grants.
+func (w *world) link(ctx context.Context) error {
+	const account, remote = "isthmus-remote-access", "linkerd-multicluster"
+	manifest, err := os.ReadFile("manifests/link/remote-access.yaml")
+	if err != nil {
+		return err
+	}
+	if err := w.east.Apply(ctx, object.Namespace(remote)); err != nil {
+		return err
+	}
+	if err := w.east.ApplyYAML(ctx, string(manifest)); err != nil {
+		return err
+	}
+	token, err := w.east.Token(ctx, remote, account)
+	if err != nil {
+		return err
+	}
+	kubeconfig, err := w.east.Kubeconfig(w.east.Server(), clientcmdapi.AuthInfo{Token: token})
+	if err != nil {
+		return err
+	}
+	return w.west.Apply(ctx, object.Link("east", kubeconfig))
+}
+
+// export has both clusters export the Service web, and west serve ExternalWorkloads.
+func (w *world) export(ctx context.Context) error {
+	for _, c := range []*kube.Client{w.west, w.east} {
+		pod := object.Mesh(object.Pod(namespace, "web-0", "web"))
+		err := c.Apply(ctx, object.ServiceAccount(namespace, "web"), pod)
+		if err != nil {
+			return err
+		}
+		const export = "{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, metadata: {name: web, namespace: %s}}"
+		if err := c.ApplyYAML(ctx, fmt.Sprintf(export, namespace)); err != nil {
+			return err
+		}
+	}
+	west := object.Service(namespace, "web")
+	west.Labels = map[string]string{"mirror.linkerd.io/federated": "member"}
+	vm := object.Service(namespace, "vm")
+	vm.Spec.Selector = map[string]string{"app": "vm"}
+	vm.Spec.Ports[0].TargetPort = intstr.FromInt32(object.Port)
+	return w.west.Apply(ctx, west, vm, workload("vm-1", westAddr(100)))
+}
+
+// change changes the number of a label of east's Service, of an endpoint of each Service, and of an ExternalWorkload.
+func (w *world) change(ctx context.Context, number int) error {
+	east := object.Service(namespace, "web")
+	east.Labels = map[string]string{
+		"mirror.linkerd.io/exported": "remote-discovery", "mirror.linkerd.io/federated": "member",
+		"team": fmt.Sprint("team-", number),
+	}
+	return errors.Join(
+		w.west.Apply(ctx, slice(westAddr, number), workload("vm-2", westAddr(101+number))),
+		w.east.Apply(ctx, east, slice(eastAddr, number)),
+	)
+}
+
+func westAddr(host int) string { return fmt.Sprint("10.134.0.", host) }
+func eastAddr(host int) string { return fmt.Sprint("10.136.0.", host) }
+
+// slice has an endpoint that stays, which a Pod is behind, and the one of a number.
+func slice(addr func(int) string, number int) *discoveryv1.EndpointSlice {
+	return object.Slice(namespace, "web", "1",
+		object.PodEndpoint(addr(1), namespace, "web-0"), object.Endpoint(addr(2+number)))
+}
+
+func workload(name, ip string) *unstructured.Unstructured {
+	o := object.ExternalWorkload(namespace, name, ip)
+	o.SetLabels(map[string]string{"app": "vm"})
+	return o
+}
