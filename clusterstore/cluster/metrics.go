@@ -8,6 +8,7 @@ import (
 
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 )
 
 // kinds are the resources, with their names in the metrics NAME_cache_size and
@@ -144,13 +145,25 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 	}
 	for _, r := range h.Resources {
 		sizes[r.Resource] = r.Objects
-		list = append(list, gauge(refusedDesc, float64(r.Refused), name, r.Resource),
-			prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(r.Drifted), name.String(), r.Resource))
+		list = append(list, troubles(name, r)...)
 	}
 	for resource, n := range sizes {
 		if d := cacheDescs[resource]; d != nil {
 			list = append(list, gauge(d, float64(n), name))
 		}
+	}
+	return list
+}
+
+// troubles returns the metrics of what is wrong with a resource. Those of a linked cluster only exist while they are
+// above zero, because a replica has as many of them as there are links.
+func troubles(name federation.ClusterName, r adminapi.Resource) (list []prometheus.Metric) {
+	if name == federation.Local || r.Refused > 0 {
+		list = append(list, gauge(refusedDesc, float64(r.Refused), name, r.Resource))
+	}
+	if name == federation.Local || r.Drifted > 0 {
+		drift := prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(r.Drifted), name.String(), r.Resource)
+		list = append(list, drift)
 	}
 	return list
 }

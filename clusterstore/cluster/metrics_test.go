@@ -9,12 +9,14 @@ import (
 
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/internal/metricstest"
+	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
 
 // TestSeries: the metrics of a cluster's caches have the names of those of Linkerd's
 // destination controller; of endpoints and endpointslices, the one not read is 0.
-// A kind that has never been read has a series while that is so.
+// A kind that has never been read has a series while that is so. Troubles of a linked cluster have series only while
+// there are some.
 func TestSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectorOf(Series("east", Ready, Health{Health: follow.Health{Resources: []adminapi.Resource{
@@ -29,23 +31,23 @@ func TestSeries(t *testing.T) {
 		"isthmus_cluster_kind_unread cluster=east reason=forbidden resource=servers 1",
 		"isthmus_cluster_stale_seconds cluster=east 0",
 		"isthmus_cluster_state cluster=east state=ready 1",
-		"isthmus_drift_total cluster=east resource=endpointslices 0",
-		"isthmus_drift_total cluster=east resource=jobs 0",
-		"isthmus_drift_total cluster=east resource=nodes 0",
 		"isthmus_drift_total cluster=east resource=pods 7",
-		"isthmus_drift_total cluster=east resource=replicasets 0",
-		"isthmus_drift_total cluster=east resource=servers 0",
-		"isthmus_objects_refused cluster=east resource=endpointslices 0",
-		"isthmus_objects_refused cluster=east resource=jobs 0",
-		"isthmus_objects_refused cluster=east resource=nodes 0",
 		"isthmus_objects_refused cluster=east resource=pods 2",
-		"isthmus_objects_refused cluster=east resource=replicasets 0",
-		"isthmus_objects_refused cluster=east resource=servers 0",
 		"job_cache_size cluster=east 0",
 		"node_cache_size cluster=east 0",
 		"pod_cache_size cluster=east 3",
 		"replicaset_cache_size cluster=east 0",
 		"server_cache_size cluster=east 0",
+	)
+}
+
+// TestTroublesOfLocalCluster: the local cluster has zeros where nothing is wrong.
+func TestTroublesOfLocalCluster(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectorOf(troubles(federation.Local, adminapi.Resource{Resource: "pods"})))
+	metricstest.Check(t, registry,
+		"isthmus_drift_total cluster=local resource=pods 0",
+		"isthmus_objects_refused cluster=local resource=pods 0",
 	)
 }
 

@@ -30,40 +30,81 @@ type Requests struct {
 	byCluster map[string]*clusterRequests // under mu
 }
 
-// clusterRequests has the metrics of one cluster.
+// clusterRequests has the metrics of one cluster. Those of the local cluster are the metrics of Linkerd's destination
+// controller. A linked cluster has fewer series, because a replica has as many of them as there are links.
 type clusterRequests struct {
+	linked               bool
 	total, errors        *prometheus.CounterVec
-	latency              prometheus.ObserverVec
-	inFlight, qps, burst *prometheus.GaugeVec
+	latency              prometheus.ObserverVec // of linked clusters without labels
+	inFlight, qps, burst *prometheus.GaugeVec   // the last two of the local cluster only
 }
+
+// linkedLatency has the buckets of a linked cluster's latency.
+var linkedLatency = []float64{.01, .05, .25, 1, 5, 20}
 
 // NewRequests returns Requests without clusters. The caller registers them.
 func NewRequests() *Requests {
 	return &Requests{byCluster: make(map[string]*clusterRequests)}
 }
 
-func newClusterRequests(cluster string) *clusterRequests {
-	curried := prometheus.Labels{"cluster": cluster}
+func newClusterRequests(name federation.ClusterName) *clusterRequests {
+	curried := prometheus.Labels{"cluster": name.String()}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(labels, "cluster")).MustCurryWith(curried)
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"client", "cluster"}).MustCurryWith(curried)
 	}
-	return &clusterRequests{
+	latency := func(buckets []float64, labels ...string) prometheus.ObserverVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "http_client_request_latency_seconds",
+			Help:    "How long API servers took to begin their answer.",
+			Buckets: buckets,
+		}, append(labels, "cluster")).MustCurryWith(curried)
+	}
+	c := &clusterRequests{
+		linked: name != federation.Local,
 		total: counter("http_client_requests_total",
 			"Requests that API servers have answered. A watch counts when it begins.", "client", "code", "method"),
 		errors: counter("http_client_errors_total",
 			"Requests to API servers that had no answer.", "client", "method"),
-		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "http_client_request_latency_seconds",
-			Help:    "How long API servers took to begin their answer.",
-			Buckets: slices.Concat(prometheus.LinearBuckets(.01, .01, 5), prometheus.LinearBuckets(.1, .1, 5), prometheus.LinearBuckets(1, 1, 5), prometheus.LinearBuckets(10, 10, 5)),
-		}, []string{"client", "code", "method", "cluster"}).MustCurryWith(curried),
 		inFlight: gauge("http_client_in_flight_requests", "Requests to API servers whose answer has not begun."),
 		qps:      gauge("http_client_qps", "Client-side limit of requests a second; -1: none."),
 		burst:    gauge("http_client_burst", "Client-side limit of requests in a burst; -1: none."),
 	}
+	if c.linked {
+		c.latency = latency(linkedLatency)
+	} else {
+		c.latency = latency(linkerdLatency(), "client", "code", "method")
+	}
+	for _, client := range []string{clientKubernetes, clientLinkerd} {
+		c.inFlight.WithLabelValues(client)
+		if !c.linked {
+			c.qps.WithLabelValues(client).Set(-1)
+			c.burst.WithLabelValues(client).Set(-1)
+		}
+	}
+	return c
+}
+
+// linkerdLatency returns the buckets that Linkerd's destination controller has.
+func linkerdLatency() []float64 {
+	return slices.Concat(
+		prometheus.LinearBuckets(.01, .01, 5),
+		prometheus.LinearBuckets(.1, .1, 5),
+		prometheus.LinearBuckets(1, 1, 5),
+		prometheus.LinearBuckets(10, 10, 5),
+	)
+}
+
+// answered counts a request that has been answered.
+func (c *clusterRequests) answered(client, code, method string, took time.Duration) {
+	c.total.WithLabelValues(client, code, method).Inc()
+	labels := []string{client, code, method}
+	if c.linked {
+		labels = nil
+	}
+	c.latency.WithLabelValues(labels...).Observe(took.Seconds())
 }
 
 // Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
@@ -98,12 +139,7 @@ func (m *Requests) cluster(name federation.ClusterName) *clusterRequests {
 	defer m.mu.Unlock()
 	c := m.byCluster[name.String()]
 	if c == nil {
-		c = newClusterRequests(name.String())
-		for _, client := range []string{clientKubernetes, clientLinkerd} {
-			c.qps.WithLabelValues(client).Set(-1)
-			c.burst.WithLabelValues(client).Set(-1)
-			c.inFlight.WithLabelValues(client)
-		}
+		c = newClusterRequests(name)
 		m.byCluster[name.String()] = c
 	}
 	return c
@@ -133,9 +169,7 @@ func (c *countingTransport) RoundTrip(request *http.Request) (*http.Response, er
 		c.metrics.errors.WithLabelValues(client, method).Inc()
 		return nil, err
 	}
-	code := codeOf(response.StatusCode)
-	c.metrics.total.WithLabelValues(client, code, method).Inc()
-	c.metrics.latency.WithLabelValues(client, code, method).Observe(time.Since(start).Seconds())
+	c.metrics.answered(client, codeOf(response.StatusCode), method, time.Since(start))
 	return response, nil
 }
 

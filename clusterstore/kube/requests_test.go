@@ -2,6 +2,7 @@ package kube
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"isthmus/clusterstore/internal/metricstest"
+	"isthmus/federation"
 )
 
 // TestRequests: requests are counted by cluster and client, and the series of a cluster
@@ -51,10 +53,10 @@ func TestRequests(t *testing.T) {
 		return list
 	}
 	expect(slices.Concat(
-		each("http_client_burst", "-1", "east", "local"),
+		each("http_client_burst", "-1", "local"),
 		[]string{"http_client_errors_total client=k8s cluster=east method=get 1"},
 		each("http_client_in_flight_requests", "0", "east", "local"),
-		each("http_client_qps", "-1", "east", "local"),
+		each("http_client_qps", "-1", "local"),
 		[]string{
 			"http_client_requests_total client=k8s cluster=east code=200 method=get 1",
 			"http_client_requests_total client=k8s cluster=east code=403 method=get 1",
@@ -74,9 +76,52 @@ func TestRequests(t *testing.T) {
 
 	ask(m.transport("east", next), "/api/v1/pods") // linked again
 	expect(slices.Concat(
-		each("http_client_burst", "-1", "east", "local"), each("http_client_in_flight_requests", "0", "east", "local"), each("http_client_qps", "-1", "east", "local"),
+		each("http_client_burst", "-1", "local"), each("http_client_in_flight_requests", "0", "east", "local"), each("http_client_qps", "-1", "local"),
 		[]string{
 			"http_client_requests_total client=k8s cluster=east code=200 method=get 1",
 			"http_client_requests_total client=l5dCrd cluster=local code=200 method=get 1",
 		})...)
+}
+
+// TestLatency: the latency of the local cluster is by client, code and method, as in Linkerd's destination controller.
+// A linked cluster has one histogram with few buckets.
+func TestLatency(t *testing.T) {
+	registry := prometheus.NewRegistry()
+	m := NewRequests()
+	registry.MustRegister(m)
+	next := roundTrip(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 200}, nil })
+	for _, cluster := range []federation.ClusterName{federation.Local, "east"} {
+		for _, path := range []string{"/api/v1/pods", "/apis/linkerd.io/v1alpha2/serviceprofiles"} {
+			if _, err := m.transport(cluster, next).RoundTrip(httptest.NewRequest(http.MethodGet, path, nil)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, f := range families {
+		if f.GetName() != "http_client_request_latency_seconds" {
+			continue
+		}
+		for _, series := range f.GetMetric() {
+			text := ""
+			for _, l := range series.GetLabel() {
+				text += l.GetName() + "=" + l.GetValue() + " "
+			}
+			h := series.GetHistogram()
+			got = append(got, fmt.Sprintf("%s%d buckets, %d observations", text, len(h.GetBucket()), h.GetSampleCount()))
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		"client=k8s cluster=local code=200 method=get 20 buckets, 1 observations",
+		"client=l5dCrd cluster=local code=200 method=get 20 buckets, 1 observations",
+		"cluster=east 6 buckets, 2 observations",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, not %q", got, want)
+	}
 }

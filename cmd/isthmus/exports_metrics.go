@@ -32,8 +32,8 @@ func (e *exporter) collect(ch chan<- prometheus.Metric) {
 	linked := make(map[string]bool)
 	for _, c := range v.world.Clusters {
 		linked[c.Name] = true
-		held.WithLabelValues(federation.ClusterName(c.Name).String())
 	}
+	held.WithLabelValues(federation.Local.String())
 	for i := range v.plan.Verdicts {
 		of, cluster := &v.plan.Verdicts[i], ""
 		if linked[of.Cluster] {

@@ -186,9 +186,7 @@ isthmus_exports{cluster="east",kind="mirror"} 2
 isthmus_exports{cluster="west",kind="federated"} 1
 # HELP isthmus_exports_held What is written for exports that are gone, and stays for --unlinked-after; cluster empty: since it is linked no longer.
 # TYPE isthmus_exports_held gauge
-isthmus_exports_held{cluster="east"} 0
 isthmus_exports_held{cluster="local"} 0
-isthmus_exports_held{cluster="west"} 0
 # HELP isthmus_exports_pending Objects that are to be written or deleted for exports, or would be with --exports=on.
 # TYPE isthmus_exports_pending gauge
 isthmus_exports_pending 2

@@ -79,18 +79,13 @@ func ifLinked(c federation.ClusterName, linked map[federation.ClusterName]federa
 // collectWatched collects the endpoints of the service ports that proxies watch.
 func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked map[federation.ClusterName]federation.LinkState, byService bool) {
 	offered := clusterGauges(linked, "isthmus_endpoints_offered", "Endpoints that clusters offer of the service ports that proxies watch.")
-	yielded := clusterGauges(linked, "isthmus_address_conflicts", "Offered addresses that are sent from another member of the service.")
+	yielded := gauges("isthmus_address_conflicts", "Offered addresses that are sent from another member of the service.", "cluster")
+	yielded.WithLabelValues(federation.Local.String())
 	refused := gauges("isthmus_endpoints_refused",
 		"Offered endpoints that are not taken from a linked cluster, by reason: outside its address ranges, or at an address of the local cluster. "+
 			"/debug/clusters has examples.", "cluster", "reason")
 	byMember := gauges("isthmus_service_endpoints_offered", "Endpoints that a cluster offers of a service port that proxies watch.",
 		"namespace", "service", "port", "cluster", "member")
-	for c := range linked {
-		if c != federation.Local { // nothing of it is refused
-			refused.WithLabelValues(c.String(), "ranges")
-			refused.WithLabelValues(c.String(), "local")
-		}
-	}
 	for w := range t.EachWatched() {
 		for _, m := range w.Members {
 			if m.Status.Link == federation.Unlinked {
@@ -98,9 +93,13 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked map
 			}
 			cluster := m.Member.Cluster.String()
 			offered.WithLabelValues(cluster).Add(float64(m.Offered))
-			yielded.WithLabelValues(cluster).Add(float64(m.Yielded))
-			if m.Member.Cluster != federation.Local {
+			if m.Yielded > 0 {
+				yielded.WithLabelValues(cluster).Add(float64(m.Yielded))
+			}
+			if m.Refused.Outside > 0 {
 				refused.WithLabelValues(cluster, "ranges").Add(float64(m.Refused.Outside))
+			}
+			if m.Refused.Owned > 0 {
 				refused.WithLabelValues(cluster, "local").Add(float64(m.Refused.Owned))
 			}
 			if byService {

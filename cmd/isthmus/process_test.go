@@ -77,14 +77,14 @@ func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 	return p
 }
 
-// follow runs "isthmus get" on it, until a signal comes from quit, and returns once that has the endpoint.
+// follow runs "isthmus get" on it, until a signal comes from quit, and returns once that has endpoints.
 func (p *gatewayProcess) follow(t *testing.T) (live *clitest.Output, quit chan os.Signal, end chan int) {
 	t.Helper()
 	live, quit, end = clitest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
 	go func() {
 		end <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live, Signals: quit})
 	}()
-	live.Await(t, "1 endpoint ")
+	live.Await(t, "  ADDRESS ")
 	return live, quit, end
 }
 
