@@ -1,6 +1,7 @@
-// Package kubelet is as much of a node as clients need that forward ports: it has a Node
-// and Pods in a real API server, and connects the API server's port-forward requests to
-// addresses on this machine, where the programs run that the Pods stand for. It speaks
+// Package kubelet is as much of a node as clients need that forward ports or execute commands: it
+// has a Node and Pods in a real API server, connects the API server's port-forward requests to
+// addresses on this machine, where the programs run that the Pods stand for, and leaves commands to
+// a function. It speaks
 // the protocol with Kubernetes' own server library, over TLS with a certificate of its
 // own, as kubelets do. It asks nobody for credentials: kubelets do that too.
 package kubelet
@@ -14,6 +15,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os/exec"
 	"sync"
 	"time"
 
@@ -22,6 +24,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/cert"
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
+	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
 // Kubelet is a node. Its methods may be called from several goroutines.
@@ -33,8 +36,13 @@ type Kubelet struct {
 
 	mu    sync.Mutex
 	ports map[target]string // address on this machine
-	conns map[net.Conn]bool // those that forward ports
+	conns map[net.Conn]bool // those that forward ports or commands
+	run   Exec
 }
+
+// Exec runs a command in a Pod and writes what the command prints to out. An *exec.ExitError tells
+// the client the command's exit code.
+type Exec func(command []string, out io.Writer) error
 
 // target is a port of a Pod.
 type target struct {
@@ -57,9 +65,16 @@ func Start(ctx context.Context, client kubernetes.Interface, node string) (*Kube
 	if err != nil {
 		return nil, fmt.Errorf("kubelet %s: %w", node, err)
 	}
-	k := &Kubelet{node: node, client: client, served: make(chan struct{}), ports: map[target]string{}, conns: map[net.Conn]bool{}}
+	k := &Kubelet{
+		node:   node,
+		client: client,
+		served: make(chan struct{}),
+		ports:  make(map[target]string),
+		conns:  make(map[net.Conn]bool),
+	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /portForward/{namespace}/{pod}", k.portForward)
+	mux.HandleFunc("POST /exec/{namespace}/{pod}/{container}", k.serveExec)
 	k.server = &http.Server{Handler: mux, ConnState: k.track, ErrorLog: log.New(io.Discard, "", 0)}
 	go func() {
 		defer close(k.served)
@@ -105,6 +120,51 @@ func (k *Kubelet) portForward(w http.ResponseWriter, r *http.Request) {
 	pod := r.PathValue("namespace") + "/" + r.PathValue("pod")
 	portforward.ServePortForward(w, r, forwarder{k}, pod, "", &portforward.V4Options{}, idle, creation, portforward.SupportedProtocols)
 }
+
+// OnExec has a function run the commands that clients execute in Pods.
+func (k *Kubelet) OnExec(run Exec) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.run = run
+}
+
+func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
+	const idle, creation = 4 * time.Hour, 30 * time.Second // as kubelets have it
+	options, err := remotecommand.NewOptions(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	pod := r.PathValue("namespace") + "/" + r.PathValue("pod")
+	remotecommand.ServeExec(w, r, executor{k}, pod, "", r.PathValue("container"), r.Form["command"], options,
+		idle, creation, remotecommand.SupportedStreamingProtocols)
+}
+
+// executor runs commands by the function of a kubelet.
+type executor struct{ *Kubelet }
+
+// ExecInContainer runs a command without standard input. Standard error goes to standard output, as in a terminal.
+func (e executor) ExecInContainer(
+	_ context.Context, _, _, _ string, command []string,
+	_ io.Reader, out, _ io.WriteCloser, _ bool, _ <-chan remotecommand.TerminalSize, _ time.Duration,
+) error {
+	e.mu.Lock()
+	run := e.run
+	e.mu.Unlock()
+	if run == nil {
+		return errors.New("this kubelet executes no commands")
+	}
+	err := run(command, out)
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return exitError{exit}
+	}
+	return err
+}
+
+// exitError is the end of a command as Kubernetes' server library reads it.
+type exitError struct{ *exec.ExitError }
+
+func (e exitError) ExitStatus() int { return e.ExitCode() }
 
 // forwarder connects streams to the addresses of a kubelet.
 type forwarder struct{ *Kubelet }
