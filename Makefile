@@ -113,10 +113,14 @@ faults: tools ## what happens to clusters, links and proxies, at length (FAULT=R
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane \
 	  go test -count=1 -timeout 60m -v ./faults -long $(if $(FAULT),-run '^Test(Faults|OwnCluster)$$/^($(FAULT))$$')
 
-mcs-conformance: $(if $(MCS_API),first-build build) ## the MCS API's own suite against two clusters with a gateway each: MCS_API=DIR, a checkout of kubernetes-sigs/mcs-api
-	@test -n '$(MCS_API)' || { echo 'MCS_API=DIR is missing: give a checkout of https://github.com/kubernetes-sigs/mcs-api, whose suite is built and run'; exit 1; }
-	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/controlplane ./cmd/mcs-conformance
-	@$(BIN)/mcs-conformance '$(abspath $(MCS_API))'
+mcs-conformance: $(if $(MCS_CONFORMANCE),build) ## the MCS API's own suite against two clusters that Isthmus links: MCS_CONFORMANCE=FILE, the suite as built by go test -c (docs/mcs.md)
+	@test -n '$(MCS_CONFORMANCE)' || { echo 'MCS_CONFORMANCE=FILE is missing: give the suite, built by "go test -c -o FILE ." in the folder conformance of https://github.com/kubernetes-sigs/mcs-api'; exit 1; }
+	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/mcs-conformance
+	@$(BIN)/mcs-conformance -look
+	@$(MAKE) --no-print-directory first-build
+	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/controlplane
+	cd e2e/nodes && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/node/ ./coredns
+	@$(BIN)/mcs-conformance '$(abspath $(MCS_CONFORMANCE))'
 
 mirror-migration: $(if $(LINKERD2),first-build build) ## from Linkerd's service mirror to the gateway and back, three times; prints a table: LINKERD2=DIR, a checkout of linkerd2
 	@test -n '$(LINKERD2)' || { echo 'LINKERD2=DIR is missing: give a checkout of https://github.com/linkerd/linkerd2, whose service mirror is built and run'; exit 1; }

@@ -1,12 +1,20 @@
-// Command mcs-conformance runs the conformance suite of the MCS API (KEP-1645), which is in a checkout of
-// github.com/kubernetes-sigs/mcs-api, against the gateway: two clusters of real API servers and controllers, each with a gateway
-// that writes and is linked to the other cluster, with the rights and definitions of manifests.
+// Command mcs-conformance runs the conformance suite of the MCS API (KEP-1645) against two clusters
+// of real API servers and controllers. In each cluster Isthmus writes exports and is linked to
+// the other cluster, with the permissions and definitions of manifests.
 //
-//	make mcs-conformance MCS_API=DIR
+//	make mcs-conformance MCS_CONFORMANCE=FILE
 //
-// There are no nodes. Pods become Running because this command writes that, and nothing runs in them: specs that make requests from
-// within a Pod can't pass, or, where the requests must not be answered, prove nothing. They are named.
+// FILE is the suite, built from a checkout of github.com/kubernetes-sigs/mcs-api:
 //
-// The suite is built from the checkout, in which nothing is written. docs/mcs.md has the result. The exit status is 1 if a spec of the
-// filter does not pass, and 2 for mistakes in the arguments.
+//	cd mcs-api/conformance && go test -c -o FILE .
+//
+// Everything runs in a network namespace that the command creates, and ends with the command
+// (network.go). A kubelet of this command stands in for nodes (node.go): Pods become Running with
+// an IPv4 and an IPv6 address, and answer at the port at which the Pods of the suite listen. A
+// command that the suite executes in a Pod runs in that network namespace and finds two programs in
+// $PATH (client.go): nslookup asks the CoreDNS of the Pod's cluster (dns.go), and nc connects as a
+// mesh proxy does, to an endpoint that the cluster's Isthmus names.
+//
+// docs/mcs.md has the result. The exit status is 1 if a spec of the filter does not pass, and 2 for
+// mistakes in the arguments.
 package main

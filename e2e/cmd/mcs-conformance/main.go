@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"os"
+	"path/filepath"
 
 	"isthmus/e2e/cmd/internal/cli"
 )
@@ -12,31 +14,54 @@ import (
 const (
 	bin       = "bin"
 	manifests = "manifests"
+	docs      = "docs"
 	out       = "out/mcs-conformance" // for logs and reports
 	state     = out + "/state"        // of what runs, removed at the end
 )
 
 func main() {
+	if run := podPrograms[filepath.Base(os.Args[0])]; run != nil {
+		cli.Main(filepath.Base(os.Args[0]), run)
+	}
 	cli.Main("mcs-conformance", func(ctx context.Context) error {
-		if len(os.Args) != 2 {
-			return cli.Usagef("usage: mcs-conformance DIR, a checkout of github.com/kubernetes-sigs/mcs-api")
+		flags := flag.NewFlagSet("mcs-conformance", flag.ContinueOnError)
+		look := flags.Bool("look", false, "Only check that this machine has what the command needs.")
+		inside := flags.Bool("inside", false, "Set by the command itself, for the process in the network namespace.")
+		if err := cli.Parse(flags, os.Args[1:], "Usage: mcs-conformance FILE\n", os.Stdout); err != nil {
+			return err
 		}
-		return run(ctx, os.Args[1])
+		if *look {
+			return lookForTools()
+		}
+		if flags.NArg() != 1 {
+			return cli.Usagef("usage: mcs-conformance FILE, the program that go test -c builds of the suite")
+		}
+		if *inside {
+			return run(ctx, flags.Arg(0))
+		}
+		return inNetwork(ctx, flags.Arg(0))
 	})
 }
 
-// run runs the suite of a checkout. When it returns, nothing that it started is left.
-func run(ctx context.Context, checkout string) (err error) {
+// run runs the suite. When it returns, nothing that it started is left.
+func run(ctx context.Context, suite string) (err error) {
+	suite, err = filepath.Abs(suite)
+	if err != nil {
+		return err
+	}
+	if err := describe(suite); err != nil {
+		return err
+	}
 	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(state, 0o755)); err != nil {
+		return err
+	}
+	if err := setUpNetwork(ctx); err != nil {
 		return err
 	}
 	w := &world{}
 	defer func() { err = errors.Join(err, w.close(), os.RemoveAll(state)) }()
-	if err := build(ctx, checkout); err != nil {
-		return err
-	}
 	if err := w.start(ctx); err != nil {
 		return err
 	}
-	return test(ctx, w.kubeconfigs)
+	return test(ctx, suite, w.kubeconfigs)
 }

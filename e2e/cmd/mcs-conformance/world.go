@@ -16,13 +16,21 @@ import (
 	"isthmus/e2e/object"
 )
 
-const remoteNamespace = "linkerd-multicluster"
+const (
+	remoteNamespace = "linkerd-multicluster"
+	firstDNSPort    = 5301 // of the first cluster's CoreDNS, in the network namespace
+
+	// massHold is how long Isthmus holds what a mass loss would delete. The suite deletes exports so
+	// fast that they are a mass loss, and waits 20 s for a ServiceImport to be deleted.
+	massHold = "10s" // the least that Isthmus accepts
+)
 
 var (
-	// names are those of the clusters, and of their contexts. To the suite the first is the one that exports.
+	// names are those of the clusters, and of their contexts. To the suite the first is the one
+	// that exports.
 	names = []string{"west", "east"}
 	// controllers are those of a real cluster that play a part.
-	controllers = []string{"namespace", "serviceaccount", "gc"}
+	controllers = []string{"namespace", "serviceaccount", "gc", "endpointslice", "deployment", "replicaset"}
 	// applied are the manifests that each cluster gets.
 	applied = []string{
 		"install/mcs-crds/serviceexports.yaml",
@@ -54,7 +62,11 @@ func (w *world) start(ctx context.Context) error {
 	var configs []cluster.Config
 	for _, name := range names {
 		configs = append(configs, cluster.Config{
-			Name: name, Dir: filepath.Join(state, name), Binary: filepath.Join(bin, "controlplane"), Controllers: controllers, All: true,
+			Name:        name,
+			Dir:         filepath.Join(state, name),
+			Binary:      filepath.Join(bin, "controlplane"),
+			Controllers: controllers,
+			All:         true,
 		})
 	}
 	servers, err := cluster.StartAll(ctx, configs...)
@@ -74,15 +86,55 @@ func (w *world) start(ctx context.Context) error {
 		if err := install(ctx, client); err != nil {
 			return err
 		}
-		w.later(runPods(client))
 		clients, w.kubeconfigs = append(clients, client), append(w.kubeconfigs, server.Kubeconfig())
 	}
+	if err := installPodPrograms(); err != nil {
+		return err
+	}
+	answers, err := newAnswers()
+	if err != nil {
+		return err
+	}
+	w.later(answers.listener.Close)
 	for i, client := range clients {
-		if err := w.link(ctx, client, clients[1-i]); err != nil {
+		if err := w.serve(ctx, i, client, clients[1-i], answers); err != nil {
 			return fmt.Errorf("cluster %s: %w", client.Name, err)
 		}
 	}
 	return nil
+}
+
+// serve links another cluster, and starts Isthmus, CoreDNS and the node of a cluster.
+func (w *world) serve(ctx context.Context, number int, c, other *kube.Client, answers *answers) error {
+	isthmus, err := w.link(ctx, c, other)
+	if err != nil {
+		return err
+	}
+	log, err := w.log(c.Name + ".coredns.log")
+	if err != nil {
+		return err
+	}
+	port := firstDNSPort + number
+	stop, err := startDNS(ctx, c.Name, port, w.kubeconfigs[number], log)
+	if err != nil {
+		return err
+	}
+	w.later(stop)
+	env := []string{dnsEnv + "=" + dnsAddress(port), isthmusEnv + "=" + isthmus}
+	undo, err := runNode(ctx, c, number, answers, env)
+	if err == nil {
+		w.later(undo)
+	}
+	return err
+}
+
+// log creates a log file, which is closed at the end.
+func (w *world) log(name string) (*os.File, error) {
+	log, err := os.Create(filepath.Join(out, name))
+	if err == nil {
+		w.later(log.Close)
+	}
+	return log, err
 }
 
 // install applies definitions and rights.
@@ -102,32 +154,39 @@ func install(ctx context.Context, c *kube.Client) error {
 	return nil
 }
 
-// link links another cluster, and starts the gateway.
-func (w *world) link(ctx context.Context, c, other *kube.Client) error {
+// link links another cluster, starts Isthmus, and returns its gRPC address.
+func (w *world) link(ctx context.Context, c, other *kube.Client) (string, error) {
 	remote, err := access(ctx, other, remoteNamespace, "isthmus-remote-access")
 	if err != nil {
-		return err
+		return "", err
 	}
 	own, err := access(ctx, c, object.LinkNamespace, "isthmus")
 	if err != nil {
-		return err
+		return "", err
 	}
 	kubeconfig := filepath.Join(state, c.Name+".gateway")
-	if err := errors.Join(c.Apply(ctx, object.Link(other.Name, remote)), os.WriteFile(kubeconfig, own, 0o600)); err != nil {
-		return err
-	}
-	log, err := os.Create(filepath.Join(out, c.Name+".log"))
+	err = errors.Join(c.Apply(ctx, object.Link(other.Name, remote)), os.WriteFile(kubeconfig, own, 0o600))
 	if err != nil {
-		return err
+		return "", err
 	}
-	w.later(log.Close)
+	log, err := w.log(c.Name + ".log")
+	if err != nil {
+		return "", err
+	}
 	g, err := gateway.Start(ctx, gateway.Config{
-		Binary: filepath.Join(bin, "isthmus"), Kubeconfig: kubeconfig, Output: log, Args: []string{"-exports=on", "-cluster-name=" + c.Name, "-shutdown-delay=0s", "-drain=0s"},
+		Binary:     filepath.Join(bin, "isthmus"),
+		Kubeconfig: kubeconfig,
+		Output:     log,
+		Args: []string{
+			"-exports=on", "-cluster-name=" + c.Name, "-enable-ipv6=true", "-shutdown-delay=0s", "-drain=0s",
+			"-unlinked-after=" + massHold,
+		},
 	})
-	if err == nil {
-		w.later(g.Stop)
+	if err != nil {
+		return "", err
 	}
-	return err
+	w.later(g.Stop)
+	return g.Addr(), nil
 }
 
 // access returns a kubeconfig of a ServiceAccount.

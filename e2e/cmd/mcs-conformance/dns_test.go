@@ -1,0 +1,20 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestDocumentedBlock checks that docs/mcs.md has the block of a Corefile that CoreDNS is started
+// with, and that access to a cluster can be added to it.
+func TestDocumentedBlock(t *testing.T) {
+	t.Chdir("../../..")
+	block, err := documentedBlock()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(block, "kubernetes cluster.local clusterset.local ") ||
+		!strings.Contains(block, "{\n    multicluster clusterset.local\n}") {
+		t.Errorf("the block is %q", block)
+	}
+}
