@@ -237,6 +237,9 @@ func (e *exporter) look() *exportsView {
 	if v.world, ok = e.world(); !ok {
 		return v
 	}
+	if e.writer != nil {
+		v.world.Attempt = e.writer.Attempt
+	}
 	v.plan, e.memory = plan.Make(v.world, e.memory)
 	if v.writer.MCS = v.world.MCSVersion; v.writer.MCS == "" && v.world.ServiceExports {
 		v.writer.MCS = "none"

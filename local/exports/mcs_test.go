@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
@@ -221,6 +222,62 @@ func TestImportOfAnother(t *testing.T) {
 		time.Sleep(time.Minute)
 		if got, now := w.take(), w.imports.find("web"); len(got) > 0 || now == nil || now.UID != "users" {
 			t.Errorf("%q, and there is %+v", got, now)
+		}
+	})
+}
+
+// readiness returns Ready of the ServiceImport and of the ServiceExport web, each with its message.
+func (w *world) readiness() (imported, exported string) {
+	shown := func(all []metav1.Condition) string {
+		c := meta.FindStatusCondition(all, "Ready")
+		if c == nil {
+			return "none"
+		}
+		return string(c.Status) + " " + c.Message
+	}
+	return shown(w.imports.find("web").Status.Conditions), shown(w.exports.find("web").Status.Conditions)
+}
+
+// TestRefusedService: the conditions have the API server's message while it refuses a Service. A new leader changes no
+// condition before it has tried the write.
+func TestRefusedService(t *testing.T) {
+	refused := func(request string, id plan.ID) error {
+		if request != "create" {
+			return nil
+		}
+		return apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, id.Name, errors.New("exceeded quota"))
+	}
+	const answer = `services "web-clusterset" is forbidden: exceeded quota`
+	inMCS(t, nil, []string{"web"}, func(w *world, one *term) {
+		want := func(when, imported, exported string) {
+			t.Helper()
+			if i, e := w.readiness(); i != imported || e != exported {
+				t.Errorf("%s: the ServiceImport has %q, the ServiceExport %q", when, i, e)
+			}
+		}
+		w.change(func() { w.before = refused })
+		time.Sleep(30 * time.Second)
+		want("refused", "False "+answer, "True the Service web-clusterset is not written: "+answer)
+
+		w.take()
+		world, _ := w.read()
+		world.Attempt = func(string, plan.ID) plan.Attempt { return plan.Attempt{} }
+		p, _ := plan.Make(world, plan.Memory{})
+		for _, c := range Changes(world, p) {
+			if c.Kind != Service {
+				t.Errorf("a new leader writes %v", c.Object)
+			}
+		}
+		time.Sleep(time.Hour)
+		if got := w.take(); len(got) > 0 {
+			t.Errorf("written in an hour, though the answer is the same: %q", got)
+		}
+
+		w.change(func() { w.before = nil })
+		time.Sleep(10 * time.Minute)
+		want("accepted", "True ", "True the ServiceImport is written")
+		if state, _ := one.trouble(&Change{Object: Object{Kind: Service, ID: shop("web-clusterset")}}); state == adminapi.ExportFailed {
+			t.Errorf("state %q", state)
 		}
 	})
 }

@@ -24,6 +24,14 @@ func (w *Writer) Memory() (plan.Memory, bool) {
 	return t.memory, true
 }
 
+// Attempt returns what became of the writes of an object, as far as this replica knows: only the leader writes.
+func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
+	if t := w.standing.Term(); t != nil {
+		return t.attempt(kind, id)
+	}
+	return plan.Attempt{}
+}
+
 // Trouble returns why a change has not been made, as far as this replica knows: a state, and that in words; empty: it was made as far
 // as that is possible, since the kind that is served does not have all fields.
 func (w *Writer) Trouble(c *Change) (state, detail string) {

@@ -45,6 +45,7 @@ func (t *term) pass() writes.Pass[Object] {
 	if !ok {
 		return writes.Pass[Object]{Unknown: true}
 	}
+	world.Attempt = t.attempt
 	p, memory := plan.Make(world, t.memory)
 	t.mu.Lock()
 	t.memory = memory
@@ -62,6 +63,12 @@ func (t *term) pass() writes.Pass[Object] {
 		pass.Tasks = append(pass.Tasks, one)
 	}
 	return pass
+}
+
+// attempt returns what became of the writes of an object in this term.
+func (t *term) attempt(kind string, id plan.ID) plan.Attempt {
+	h := t.loop.History(Object{Kind: kind, ID: id})
+	return plan.Attempt{Made: h.Ended, Problem: h.Problem}
 }
 
 // exportsFor are the exports of one name, by labels or by ServiceExports: writes of one sort don't wait for the other's.

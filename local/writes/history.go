@@ -33,6 +33,7 @@ type History struct {
 	pause    time.Duration
 	reverts  []time.Time
 
+	Ended         bool   // an attempt to write it has ended, well or not, or there was nothing to write
 	Failures      int    // since it was last written
 	Problem       string // why the last write has failed; empty: it has not
 	Managers      string // who has undone it
@@ -44,11 +45,12 @@ func (h *History) ChangedBack() bool { return len(h.reverts) >= maxReverts }
 
 // add records how a write has ended.
 func (h *History) add(r Outcome, now time.Time, maxPause time.Duration) {
-	switch {
-	case r.Again:
+	if r.Again {
 		h.next = now.Add(minRetry)
 		return
-	case r.Problem != "":
+	}
+	h.Ended = true
+	if r.Problem != "" {
 		h.Failures++
 		h.Problem = r.Problem
 		h.next = now.Add(min(maxRetry, minRetry<<min(h.Failures-1, 20)))

@@ -63,20 +63,20 @@ func (m *maker) wantImport(one *merged) {
 		p.Target = ""
 		w.ports = append(w.ports, p)
 	}
-	w.ready = condition("Ready", false, "Pending", cmp.Or(one.taken, "the Service "+one.target().Name+" has no IP yet"))
 	switch {
 	case one.taken != "":
-	case derived != nil && m.Marked(derived) && len(derived.ClusterIPs) > 0 && !derived.Headless():
+	case derived != nil && m.Marked(derived) && derived.hasIP():
 		w.ips = derived.ClusterIPs
-		w.ready = condition("Ready", true, "Ready", "")
 	case have != nil && have.Type == clusterSetIP && (derived == nil || m.Marked(derived)):
 		w.ips = have.IPs
 	}
 	w.families = families(w.ips)
-	m.out.Imports = append(m.out.Imports, w)
+	var service *WantedService
 	if one.taken == "" && !(held && derived == nil) {
-		m.wantDerived(one, have, &w)
+		service = m.wantDerived(one, have, &w)
 	}
+	w.ready = m.readyImport(one, &w, service)
+	m.out.Imports = append(m.out.Imports, w)
 }
 
 // usable returns the fields as the API keeps them in a Service, and in few bytes.
@@ -113,8 +113,9 @@ func families(ips []string) (all []string) {
 	return all
 }
 
-// wantDerived adds the derived Service of a ServiceImport. owner is that ServiceImport as it exists, or nil.
-func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport) {
+// wantDerived adds the derived Service of a ServiceImport, and returns it. owner is that ServiceImport as it exists,
+// or nil.
+func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport) *WantedService {
 	w := m.service(one)
 	if owner != nil {
 		w.owner = owner.UID
@@ -143,6 +144,7 @@ func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport)
 	}
 	w.ips = of.ips
 	m.out.Services = append(m.out.Services, w)
+	return &m.out.Services[len(m.out.Services)-1]
 }
 
 // localPart returns the part of the local cluster; nil: it has none.
@@ -227,7 +229,11 @@ func (m *maker) conditions() {
 			continue
 		}
 		g := group{kind: Import, of: e.ID}
-		want := exportConditions(m.verdicts[gone{g, ""}], e, found[e.ID])
+		verdict := m.verdicts[gone{g, ""}]
+		want := exportConditions(verdict, e, found[e.ID])
+		if verdict.State == Written && e.invalid() == "" && !m.readyExport(e, &want[1]) {
+			continue
+		}
 		if slices.ContainsFunc(m.parts[g], func(p *part) bool { return p.export == nil }) {
 			keepConflict(want, e.Exported.Conditions)
 		}
@@ -248,9 +254,6 @@ func keepConflict(want, have []metav1.Condition) {
 		}
 	}
 }
-
-// maxMessage is how much of a message there is, in bytes: a condition may have 32 KiB.
-const maxMessage = 8 << 10
 
 // exportConditions follow KEP-1645.
 func exportConditions(v Verdict, e *Export, found []Conflict) []metav1.Condition {

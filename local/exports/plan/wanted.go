@@ -175,12 +175,3 @@ func (w *WantedImport) Over(have *ServiceImport) (next ServiceImport, differs, s
 	changed = changed || next.EndpointSliceObjects != have.EndpointSliceObjects
 	return next, differs, changed || !slices.Equal(next.Clusters, have.Clusters)
 }
-
-// condition returns one that has no time yet: that is when it is written with another status than before.
-func condition(kind string, is bool, reason, message string) metav1.Condition {
-	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
-	if is {
-		c.Status = metav1.ConditionTrue
-	}
-	return c
-}

@@ -32,6 +32,9 @@ type World struct {
 	MCSVersion string
 	// LeaseOf is Cluster.Lease of clusters that are not linked. It returns the same for as long as the plan is made; nil: Free.
 	LeaseOf func(cluster string) Lease
+	// Attempt returns what became of the writes of a "Service" or "ServiceImport". If it is nil, every
+	// write counts as done.
+	Attempt func(kind string, id ID) Attempt
 }
 
 // Settings are those of the gateway.
@@ -125,6 +128,9 @@ type Service struct {
 	Ports                []Port
 	Traffic
 }
+
+// hasIP reports whether the Service has a ClusterIP.
+func (s *Service) hasIP() bool { return len(s.ClusterIPs) > 0 && !s.Headless() }
 
 // Headless reports whether the Service has no IP.
 func (s *Service) Headless() bool { return len(s.ClusterIPs) > 0 && s.ClusterIPs[0] == "None" }
