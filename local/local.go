@@ -61,6 +61,7 @@ type localCluster interface {
 	AddressConflicts() (list []adminapi.AddressConflict, more int)
 	Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint
 	Service(federation.ServiceID) *cluster.Service
+	LinkerdMirrors() map[string][]federation.ServiceID
 	Exposed(netip.Addr) string
 	ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool)
 	ServiceProfileProblem(namespace, name string) (problem string, exists bool)
@@ -203,6 +204,9 @@ func (l *Local) Own() *clusterstore.Own { return l.own }
 
 // Service returns what is kept of a Service of the cluster; nil: there is none.
 func (l *Local) Service(id federation.ServiceID) *cluster.Service { return l.cluster.Service(id) }
+
+// LinkerdMirrors returns the Services that Linkerd's service mirror has written, by the cluster that they mirror.
+func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID { return l.cluster.LinkerdMirrors() }
 
 // Profile watches the profile of a destination. There is always one, once Synced is
 // closed. Watches of equal keys share one profile, and a profile that equals the one

@@ -35,6 +35,8 @@ const (
 	Definitions = "definitions" // annotations and labels
 	Updates     = "updates"     // that Isthmus can update what clients get
 
+	Leftovers = "leftover-mirrors" // of Linkerd's service mirror, of clusters that are not linked
+
 	SliceWriter = "slice-writer" // that one replica writes EndpointSlices, and can
 	Exports     = "exports"      // that one replica writes what clusters export, and can
 )
@@ -44,5 +46,5 @@ var Checks = []string{
 	API, ClockSkew, Rights, CRDs,
 	LinkSecrets, LinkSecret, LinkState, Objects, Gateways, LinkExpiry, Anchors,
 	PodNetworks, Conflicts, SliceWriter, Exports,
-	Members, Ports, Addresses, Definitions, Updates,
+	Members, Ports, Addresses, Definitions, Leftovers, Updates,
 }

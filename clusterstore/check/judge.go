@@ -56,6 +56,7 @@ func Judge(s Seen) []Result {
 	if !s.FromHere {
 		s.checkConflicts(r, now)
 		s.checkServices(r)
+		s.checkLeftovers(r)
 		s.checkWriter(r)
 		s.checkExports(r)
 	}

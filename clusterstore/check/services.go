@@ -109,6 +109,30 @@ func (r *report) checkAddresses(s *adminapi.Service) {
 	}
 }
 
+// checkLeftovers reports mirrors that Linkerd's service mirror has left behind. Which command deletes them depends on
+// nothing but the name of their cluster, which is a label.
+func (s *Seen) checkLeftovers(r *report) {
+	for _, left := range s.Leftovers {
+		add := r.about(sectionServices, Leftovers, left.Cluster)
+		names := strings.Join(left.Services, ", ")
+		if more := left.Number - len(left.Services); more > 0 {
+			names += fmt.Sprintf(" and %d more", more)
+		}
+		text := fmt.Sprintf("it is not linked, and Linkerd's service mirror has left %s of it: %s",
+			legible.Count(left.Number, "mirror", "mirrors"), names)
+		remove := "kubectl delete services --all-namespaces --selector " +
+			"'mirror.linkerd.io/mirrored-service=true,mirror.linkerd.io/cluster-name=" + left.Cluster + ",!isthmus.io/written-by'"
+		if left.Unknown == "" {
+			add(Warning, text, remove)
+			continue
+		}
+		text = fmt.Sprintf("it has no link Secret, and whether a service mirror of Linkerd still writes %s of it is not known: "+
+			"%s (%s)", legible.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
+		add(Unchecked, text, "permit to read Links and Leases: kubectl apply -k manifests/install/exports/linkerd; "+
+			"if no service mirror runs for it: "+remove)
+	}
+}
+
 // checkWriter reports whether some replica writes EndpointSlices for ExternalWorkloads.
 func (s *Seen) checkWriter(r *report) {
 	if s.Writer == nil {

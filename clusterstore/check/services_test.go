@@ -84,3 +84,25 @@ func found(s Seen) (bad []string) {
 	}
 	return bad
 }
+
+// TestLeftovers: what is left over is named, with the command that deletes it. Where it is not known, that is said.
+func TestLeftovers(t *testing.T) {
+	seen := goodSeen()
+	seen.Leftovers = []adminapi.LeftoverMirrors{
+		{Cluster: "old", Number: 12, Services: []string{"shop/a-old", "shop/b-old"}},
+		{Cluster: "other", Number: 1, Services: []string{"shop/a-other"}, Unknown: "Leases can't be read"},
+	}
+	got, want := found(seen), []string{
+		"warning leftover-mirrors old: it is not linked, and Linkerd's service mirror has left 12 mirrors of it: " +
+			"shop/a-old, shop/b-old and 10 more",
+		"unchecked leftover-mirrors other: it has no link Secret, and whether a service mirror of Linkerd still writes 1 mirror " +
+			"of it is not known: shop/a-other (Leases can't be read)",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s", strings.Join(got, "\n"))
+	}
+	const selector = "--selector 'mirror.linkerd.io/mirrored-service=true,mirror.linkerd.io/cluster-name=old,!isthmus.io/written-by'"
+	if !slices.ContainsFunc(Judge(seen), func(r Result) bool { return strings.Contains(r.Hint, selector) }) {
+		t.Error("no command")
+	}
+}

@@ -53,3 +53,21 @@ func NewOwn(cfg Config, own OwnConfig) (*Own, error) {
 	}
 	return &Own{c}, nil
 }
+
+// LinkerdMirrors returns the Services that Linkerd's service mirror has written, by the cluster that they
+// mirror. Services that Isthmus has written or adopted are not among them, nor are federated ones.
+func (c *Own) LinkerdMirrors() map[string][]federation.ServiceID {
+	c.state.mu.RLock()
+	defer c.state.mu.RUnlock()
+	mirrors := make(map[string][]federation.ServiceID)
+	for id, e := range c.state.services {
+		if e.spec == nil || e.spec.Labels["mirror.linkerd.io/mirrored-service"] != "true" {
+			continue
+		}
+		_, written := e.spec.Labels["isthmus.io/written-by"]
+		if cluster := e.spec.Labels[mirrorClusterLabel]; cluster != "" && !written {
+			mirrors[cluster] = append(mirrors[cluster], id)
+		}
+	}
+	return mirrors
+}

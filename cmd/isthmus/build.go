@@ -80,6 +80,10 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	if err := exporter.begin(store, here.Status, registry, log); err != nil {
 		return nil, err
 	}
+	asking, err := kube.New(federation.Local, cfg, metrics.Requests())
+	if err != nil {
+		return nil, fmt.Errorf("client for Linkerd's Links: %w", err)
+	}
 	serving := o.server(log, registry)
 	serving.Stalled = reports.stalled
 	serving.Supervisor = supervisor
@@ -116,6 +120,8 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 		writer:   writer,
 		exporter: exporter,
 		failures: supervisor.Failures,
+
+		leftovers: newLeftovers(asking, o.multiclusterNamespace),
 	}
 	g.admin = &admin{
 		ready: g.ready.Load, pages: shown.handlers(),

@@ -21,8 +21,7 @@ const lookLimit = 2 * time.Second
 // share one look at the clusters, and its result for a second.
 func (p *pages) freshOr(page http.Handler) http.Handler {
 	fresh := newShared(time.Second, 0, func() encodedPage {
-		p.look()
-		return encodePage(p.clustersPage())
+		return encodePage(p.freshClustersPage())
 	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.FormValue(adminapi.FreshParameter) == "true" {
@@ -33,15 +32,26 @@ func (p *pages) freshOr(page http.Handler) http.Handler {
 	})
 }
 
-// look makes all clusters read facts again, and waits for those that answer soon. The clusters read in
-// contexts of their own: what comes later is shown next time.
-func (p *pages) look() {
+// freshClustersPage returns the page after a look at the clusters. They read in contexts of their own: what
+// comes later is shown next time.
+func (p *pages) freshClustersPage() adminapi.Clusters {
 	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
 	defer cancel()
+	var left []adminapi.LeftoverMirrors
 	var looks sync.WaitGroup
 	looks.Go(func() { p.here.Look(ctx) })
 	looks.Go(func() { p.links.Look(ctx) })
+	if listed, err := p.links.SecretsListed(); listed && err == nil {
+		linked := make(map[string]bool)
+		for _, c := range p.links.Status() {
+			linked[c.Cluster] = true
+		}
+		looks.Go(func() { left = p.leftovers.find(ctx, p.here.LinkerdMirrors(), linked) })
+	}
 	looks.Wait()
+	page := p.clustersPage()
+	page.Leftovers = left
+	return page
 }
 
 func (p *pages) clustersPage() adminapi.Clusters {

@@ -19,22 +19,24 @@ import (
 
 // pages makes the debug pages and the lists from what the gateway's parts know.
 type pages struct {
-	self     func() adminapi.Replica // that answers
-	domain   string                  // of the own cluster
-	table    *federation.Table
-	here     ownCluster
-	links    linkedClusters
-	streams  streams
-	events   *events.Log
-	writer   sliceWriter
-	exporter *exporter
-	failures func() []panics.Failure
+	self      func() adminapi.Replica // that answers
+	domain    string                  // of the own cluster
+	table     *federation.Table
+	here      ownCluster
+	links     linkedClusters
+	streams   streams
+	events    *events.Log
+	writer    sliceWriter
+	exporter  *exporter
+	leftovers *leftovers
+	failures  func() []panics.Failure
 }
 
 // ownCluster is what is shown of the gateway's own cluster. It is a *local.Local.
 type ownCluster interface {
 	Status() adminapi.Cluster
 	Look(context.Context)
+	LinkerdMirrors() map[string][]federation.ServiceID
 	Service(federation.ServiceID) *cluster.Service
 	Ports(federation.ServiceID) []uint16
 	OwnerOf(netip.Addr) local.AddressOwner

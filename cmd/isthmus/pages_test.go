@@ -53,10 +53,11 @@ type ownShop struct {
 	looks     int
 }
 
-func (o *ownShop) Status() adminapi.Cluster                         { return o.status }
-func (o *ownShop) Look(context.Context)                             { o.looks++ }
-func (o *ownShop) Service(id federation.ServiceID) *cluster.Service { return o.services[id] }
-func (o *ownShop) Problems() []adminapi.Problem                     { return o.problems }
+func (o *ownShop) Status() adminapi.Cluster                          { return o.status }
+func (o *ownShop) Look(context.Context)                              { o.looks++ }
+func (o *ownShop) LinkerdMirrors() map[string][]federation.ServiceID { return nil }
+func (o *ownShop) Service(id federation.ServiceID) *cluster.Service  { return o.services[id] }
+func (o *ownShop) Problems() []adminapi.Problem                      { return o.problems }
 func (o *ownShop) ProblemsOf(id federation.ServiceID) []string {
 	return []string{"about " + id.String()}
 }

@@ -18,6 +18,18 @@ type Clusters struct {
 	Writer *SliceWriter `json:"endpointSliceWriter,omitempty"`
 	// Exports is nil without --exports.
 	Exports *ExportsSummary `json:"exports,omitempty"`
+	// Leftovers are only looked for with [FreshParameter].
+	Leftovers []LeftoverMirrors `json:"leftoverMirrors,omitempty"`
+}
+
+// LeftoverMirrors are Services that Linkerd's service mirror has written for a cluster that neither a link Secret nor a
+// Link names now.
+type LeftoverMirrors struct {
+	Cluster  string   `json:"cluster"`
+	Number   int      `json:"number"`
+	Services []string `json:"services"` // the first ten by name
+	// Unknown is why it is not known whether a service mirror still owns them. If it is empty, none does.
+	Unknown string `json:"unknown,omitempty"`
 }
 
 // LinkSecrets shows whether the gateway can read the link Secrets at all.
