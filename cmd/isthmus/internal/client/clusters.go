@@ -119,6 +119,7 @@ const clustersEnding = `The table:
               how many objects of it the gateway has
   MEMORY      how much it takes of what a linked cluster may (--cluster-memory), by estimate
   LAST EVENT  how long ago anything came from its API
+  SERVER      host, port and path of its API
   WHY NOT     why it is not ready, or not in service
 The Linkerd gateways of clusters on other networks follow, with whether each is alive,
 dead (it does not answer probes), not-probed-yet, not-probed (it is not known how, or it is

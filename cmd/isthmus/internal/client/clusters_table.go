@@ -16,12 +16,13 @@ import (
 // clustersTable has a line for each cluster, and one for each problem.
 func clustersTable(o *adminapi.ClustersOutput) (string, []byte) {
 	var t cells
-	t.row("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "MEMORY", "LAST EVENT", "WHY NOT")
+	t.row("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "MEMORY", "LAST EVENT",
+		"SERVER", "WHY NOT")
 	for _, c := range append([]adminapi.Cluster{o.Local}, o.Clusters.Clusters...) {
 		t.row(
 			c.Cluster, coloured(string(c.State)), age(o.Time, c.Since), coloured(c.Standing), c.Region,
 			objectsOf(&c, "services"), objectsOf(&c, "endpointslices", "endpoints"), objectsOf(&c, "pods"),
-			cell{memoryShare(c.Memory), memoryColour(c.Memory)}, age(o.Time, c.LastEvent), whyNotReady(&c),
+			cell{memoryShare(c.Memory), memoryColour(c.Memory)}, age(o.Time, c.LastEvent), c.Server, whyNotReady(&c),
 		)
 	}
 	var b bytes.Buffer
