@@ -12,5 +12,8 @@
 //   - nothing is written when the leader changes, except what listed.go has;
 //   - each leader writes the same objects for the same change.
 //
+// If the earlier version does not know --exports, neither version writes exports: the mirror and the federated Service are made by
+// hand, there is no import, and there is one Lease.
+//
 // The exit status is 1 if one of these does not hold, and 2 for mistakes in the arguments.
 package main

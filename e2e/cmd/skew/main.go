@@ -3,8 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"isthmus/e2e/cmd/internal/cli"
 )
@@ -33,13 +36,26 @@ func run(ctx context.Context, previous string) (err error) {
 	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(state, 0o755)); err != nil {
 		return err
 	}
-	w := &world{}
+	knows, err := knowsExports(ctx, previous)
+	if err != nil {
+		return err
+	}
+	w := &world{exports: knows}
 	defer func() { err = errors.Join(err, w.close(), os.RemoveAll(state)) }()
 	if err := w.start(ctx); err != nil {
 		return err
 	}
 	binaries := map[string]string{older: previous, newer: filepath.Join(bin, "isthmus")}
-	s := &story{world: w, replicas: newReplicas(w.kubeconfig, binaries)}
+	s := &story{world: w, replicas: newReplicas(w, binaries)}
 	defer func() { err = errors.Join(err, s.end()) }()
 	return s.tell(ctx)
+}
+
+// knowsExports reports whether a version has the flag --exports.
+func knowsExports(ctx context.Context, binary string) (bool, error) {
+	help, err := exec.CommandContext(ctx, binary, "gateway", "--help").CombinedOutput()
+	if err != nil {
+		return false, fmt.Errorf("%s gateway --help: %w", binary, err)
+	}
+	return strings.Contains(string(help), "--exports"), nil
 }

@@ -23,8 +23,8 @@ const (
 
 // replicas are those of Isthmus in west. Its methods may be called from several goroutines.
 type replicas struct {
-	kubeconfig string
-	binaries   map[string]string // by version
+	of       *world
+	binaries map[string]string // by version
 
 	mu      sync.Mutex
 	started int
@@ -32,8 +32,8 @@ type replicas struct {
 	logs    []io.Closer
 }
 
-func newReplicas(kubeconfig string, binaries map[string]string) *replicas {
-	return &replicas{kubeconfig: kubeconfig, binaries: binaries, running: make(map[string]*gateway.Gateway)}
+func newReplicas(of *world, binaries map[string]string) *replicas {
+	return &replicas{of: of, binaries: binaries, running: make(map[string]*gateway.Gateway)}
 }
 
 // start starts a replica of a version, and returns once it is ready.
@@ -46,9 +46,12 @@ func (r *replicas) start(ctx context.Context, version string) error {
 	if err != nil {
 		return err
 	}
+	flags := []string{"-shutdown-delay=1s", "-drain=2s"}
+	if r.of.exports {
+		flags = append(flags, "-exports=on", "-cluster-name=west")
+	}
 	g, err := gateway.Start(ctx, gateway.Config{
-		Binary: r.binaries[version], Kubeconfig: r.kubeconfig, Hostname: name, Output: log,
-		Args: []string{"-exports=on", "-cluster-name=west", "-shutdown-delay=1s", "-drain=2s"},
+		Binary: r.binaries[version], Kubeconfig: r.of.kubeconfig, Hostname: name, Output: log, Args: flags,
 	})
 	r.mu.Lock()
 	defer r.mu.Unlock()

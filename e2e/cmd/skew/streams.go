@@ -24,8 +24,8 @@ type stream struct {
 	addrs func(number int) []string
 }
 
-// openStreams opens streams of every kind.
-func openStreams(ctx context.Context, known func() []string) *streams {
+// openStreams opens streams of every kind, those of imports only if there are imports.
+func openStreams(ctx context.Context, known func() []string, imports bool) *streams {
 	west := func(n int) []string { return []string{westAddr(1), westAddr(2 + n)} }
 	east := func(n int) []string { return []string{eastAddr(1), eastAddr(2 + n)} }
 	both := func(n int) []string { return slices.Concat(west(n), east(n)) }
@@ -45,9 +45,13 @@ func openStreams(ctx context.Context, known func() []string) *streams {
 	open(proxy.Get, "a Service", object.Authority(namespace, "web"), west)
 	open(proxy.Get, "a mirror", object.Authority(namespace, "web-east"), east)
 	open(proxy.Get, "a federated Service", object.Authority(namespace, "web-federated"), both)
-	open(proxy.Get, "an import", object.Authority(namespace, "web-clusterset"), both)
 	open(proxy.Get, "ExternalWorkloads", object.Authority(namespace, "vm"), vms)
-	for _, name := range []string{"web", "web-east", "web-federated", "web-clusterset", "vm"} {
+	services := []string{"web", "web-east", "web-federated", "vm"}
+	if imports {
+		open(proxy.Get, "an import", object.Authority(namespace, "web-clusterset"), both)
+		services = append(services, "web-clusterset")
+	}
+	for _, name := range services {
 		open(proxy.GetProfile, "Service "+name, object.Authority(namespace, name), nil)
 	}
 	open(proxy.GetProfile, "an endpoint", fmt.Sprintf("%s:%d", westAddr(1), object.Port), nil)

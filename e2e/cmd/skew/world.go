@@ -25,6 +25,7 @@ const namespace = "shop"
 type world struct {
 	west, east *kube.Client
 	kubeconfig string // of west's administrator
+	exports    bool   // the replicas write exports
 	undo       []func() error
 }
 
@@ -109,6 +110,13 @@ func (w *world) export(ctx context.Context) error {
 	}
 	west := object.Service(namespace, "web")
 	west.Labels = map[string]string{"mirror.linkerd.io/federated": "member"}
+	if !w.exports {
+		err := w.west.Apply(ctx, object.Federated(namespace, "web-federated", "web", "web@east"),
+			object.Mirror(namespace, "web-east", "east", "web"))
+		if err != nil {
+			return err
+		}
+	}
 	vm := object.Service(namespace, "vm")
 	vm.Spec.Selector = map[string]string{"app": "vm"}
 	vm.Spec.Ports[0].TargetPort = intstr.FromInt32(object.Port)

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func service(version, label string) unstructured.Unstructured {
+	return unstructured.Unstructured{Object: map[string]any{
+		"kind": "Service", "metadata": map[string]any{
+			"name": "web", "resourceVersion": version, "labels": map[string]any{"team": label},
+		},
+	}}
+}
+
+// TestChanged: every write is found, also one that changes nothing, and each field that differs has a line.
+func TestChanged(t *testing.T) {
+	const web = "Service web"
+	before := objects{web: service("1", "a")}
+	for title, test := range map[string]struct {
+		now  objects
+		want []string
+	}{
+		"nothing is written": {objects{web: service("1", "a")}, nil},
+		"a label":            {objects{web: service("2", "b")}, []string{web + ` metadata labels team: "b" instead of "a"`}},
+		"the same again":     {objects{web: service("2", "a")}, []string{web + ": written without a change"}},
+		"a new one": {objects{web: service("1", "a"), "Service new": {Object: map[string]any{
+			"kind": "Service", "metadata": map[string]any{"resourceVersion": "3"},
+		}}}, []string{`Service new kind: "Service" is new`}},
+		"it is gone": {objects{}, []string{
+			web + ` kind: "Service" is gone`, web + ` metadata labels team: "a" is gone`, web + ` metadata name: "web" is gone`,
+		}},
+	} {
+		if _, lines := before.changed(test.now); !slices.Equal(lines, test.want) {
+			t.Errorf("%s: %q, want %q", title, lines, test.want)
+		}
+	}
+}
+
+// TestDifferences: lists are compared element by element.
+func TestDifferences(t *testing.T) {
+	before, after := make(fields), make(fields)
+	before.add("web", map[string]any{"ports": []any{80.0, 81.0}, "same": true})
+	after.add("web", map[string]any{"ports": []any{80.0, 82.0, 83.0}, "same": true})
+	want := []string{"web ports[1]: 82 instead of 81", "web ports[2]: 83 is new"}
+	if got := before.differences(after); !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
