@@ -186,6 +186,7 @@ func TestLinkVerbs(t *testing.T) {
 	w.rotations(t)
 	w.newerRole(t)
 	w.secondLink(t)
+	w.linkedByHand(t)
 	w.revoked(t)
 }
 
@@ -307,6 +308,29 @@ func (w *linked) secondLink(t *testing.T) {
 	w.ok(t, "link east --context east --apply --wait=false -n other")
 	w.ok(t, "unlink east -n other --revoke --context east --yes", "deleted link Secret other/cluster-credentials-east", "kept ServiceAccount linkerd-multicluster/isthmus-remote-access")
 	w.moves(t)
+}
+
+// linkedByHand: a token Secret that somebody made by hand keeps the account, since a link may use it.
+func (w *linked) linkedByHand(t *testing.T) {
+	t.Helper()
+	east := w.clients["east"]
+	must(t, east.Apply(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "linkerd-multicluster", Name: "by-hand",
+			Annotations: map[string]string{corev1.ServiceAccountNameKey: "isthmus-remote-access"},
+		},
+		Type: corev1.SecretTypeServiceAccountToken,
+	}))
+	token := secretToken(t, east, "linkerd-multicluster", "by-hand")
+	w.ok(t, "unlink east --revoke --context east --yes",
+		"kept ServiceAccount linkerd-multicluster/isthmus-remote-access and its rights: it has 1 token besides, which another link may use: Secret by-hand")
+	w.expect(t, "east is unlinked", w.pods["west"])
+	if err := east.Refuses(t.Context(), token); err == nil {
+		t.Error("the token that was made by hand is dead")
+	}
+	must(t, east.CoreV1().Secrets("linkerd-multicluster").Delete(t.Context(), "by-hand", metav1.DeleteOptions{}))
+	w.ok(t, "link east --context east --apply")
+	w.expect(t, "east is linked again", slices.Concat(w.pods["west"], w.pods["east"]))
 }
 
 // revoked: unlink asks, and ends the link and all that was made for it.

@@ -41,8 +41,8 @@ Examples:
 
 const unlinkIntro = `isthmus unlink takes a link away: the gateway drops the cluster's endpoints at once. With
 --revoke it then deletes in the linked cluster what isthmus link has made there: the
-link's tokens and, once no other link has tokens of it, the ServiceAccount and its
-rights.
+link's tokens and, once no other Secret has a token of it, the ServiceAccount and its
+rights. A Secret that was made by hand counts too: another link may use its token.
 
 Usage: isthmus unlink NAME [FLAGS]`
 

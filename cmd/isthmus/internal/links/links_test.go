@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"go.uber.org/goleak"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -443,5 +445,52 @@ func TestWarnOfClashes(t *testing.T) {
 		if got := stderr.String(); strings.Count(got, want) != 1 {
 			t.Errorf("link %s: %q", names[0], got)
 		}
+	}
+}
+
+// TestRevocationCounts: a revocation deletes the tokens of its own link, and counts every other Secret with a token of the
+// account, whoever made it.
+func TestRevocationCounts(t *testing.T) {
+	mine := linkKey{link: "east", namespace: "linkerd", by: "uid-west"}
+	theirs := linkKey{link: "east", namespace: "other", by: "uid-west"}
+	token := func(name, account string, set map[string]string) *corev1.Secret {
+		return &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: defaultAccount.Namespace, Name: name, Labels: set,
+				Annotations: map[string]string{corev1.ServiceAccountNameKey: account},
+			},
+			Type: corev1.SecretTypeServiceAccountToken,
+		}
+	}
+	unmanaged := mine.labels()
+	delete(unmanaged, managedByLabel)
+	there, api := newFake("east",
+		token("ours", defaultAccount.Name, mine.labels()),
+		token("theirs", defaultAccount.Name, theirs.labels()),
+		token("by-hand", defaultAccount.Name, nil),
+		token("unmanaged", defaultAccount.Name, unmanaged),
+		token("another-account", "someone", nil),
+	)
+	api.PrependReactor("create", "selfsubjectaccessreviews", func(k8stesting.Action) (bool, runtime.Object, error) {
+		review := &authorizationv1.SelfSubjectAccessReview{}
+		review.Status.Allowed = true
+		return true, review, nil
+	})
+	r, err := newRevocation(t.Context(), there, defaultAccount, mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(r.tokens) != 1 || r.tokens[0].Name != "ours" {
+		t.Errorf("deletes %d tokens: %v", len(r.tokens), r.tokens)
+	}
+	if slices.Sort(r.others); !slices.Equal(r.others, []string{"by-hand", "theirs", "unmanaged"}) {
+		t.Errorf("counts %q", r.others)
+	}
+	w, out := newWork()
+	if err := r.run(t.Context(), w); err != nil {
+		t.Fatal(err)
+	}
+	if text := out.String(); !strings.Contains(text, "it has 3 tokens besides, which another link may use: Secret by-hand") {
+		t.Errorf("prints %q", text)
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"isthmus/clusterstore"
+	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/internal/legible"
 )
 
 // revocation is what is deleted in a cluster that was linked.
@@ -19,7 +21,7 @@ type revocation struct {
 	there   *cluster
 	account types.NamespacedName
 	tokens  []corev1.Secret // of the link
-	others  int             // tokens of the same account, for links of other clusters
+	others  []string        // names of all other Secrets with a token of the account, whoever made them
 }
 
 func newRevocation(ctx context.Context, there *cluster, account types.NamespacedName, of linkKey) (*revocation, error) {
@@ -27,7 +29,8 @@ func newRevocation(ctx context.Context, there *cluster, account types.Namespaced
 		return nil, err
 	}
 	r := &revocation{there: there, account: account}
-	all, err := clusterstore.ListSecrets(ctx, there.API, account.Namespace, metav1.ListOptions{LabelSelector: managedByLabel + "=" + managedBy})
+	tokens := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
+	all, err := clusterstore.ListSecrets(ctx, there.API, account.Namespace, tokens)
 	if err != nil {
 		return nil, there.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
 	}
@@ -38,14 +41,14 @@ func newRevocation(ctx context.Context, there *cluster, account types.Namespaced
 		case mine.Matches(labels.Set(s.Labels)):
 			r.tokens = append(r.tokens, s)
 		default:
-			r.others++
+			r.others = append(r.others, client.Printable(s.Name))
 		}
 	}
 	return r, nil
 }
 
-// run deletes the tokens and, unless another link uses it, the account with its rights.
-// What "isthmus link" has not made stays.
+// run deletes the tokens and the account with its rights. The account stays if another Secret has a token of it:
+// another link, or one made by hand, may use that token. What "isthmus link" has not made stays.
 func (r *revocation) run(ctx context.Context, w *work) error {
 	if r == nil {
 		return nil
@@ -53,8 +56,9 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 	if err := deleteTokens(ctx, w, r.there, r.tokens); err != nil {
 		return err
 	}
-	if r.others > 0 {
-		fmt.Fprintf(w.out, "%s: kept ServiceAccount %s and its rights: other links have %d tokens of it\n", r.there.title, r.account, r.others)
+	if len(r.others) > 0 {
+		fmt.Fprintf(w.out, "%s: kept ServiceAccount %s and its rights: it has %s besides, which another link may use: Secret %s\n",
+			r.there.title, r.account, legible.Count(len(r.others), "token", "tokens"), legible.Some(r.others, maxShown))
 		return nil
 	}
 	api, name := r.there.API, r.account.Name
