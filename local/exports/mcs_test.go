@@ -71,6 +71,46 @@ func TestConditions(t *testing.T) {
 	})
 }
 
+// Conditions that another controller has undone twice are left to that controller, until others are wanted.
+func TestConditionsOfTwo(t *testing.T) {
+	inMCS(t, nil, []string{"web"}, func(w *world, _ *term) {
+		undo := func() []string {
+			edited(w, w.exports, func(o *mcs.ServiceExport) {
+				if len(o.Status.Conditions) > 0 {
+					o.Status.Conditions[0].Message = "as the other controller says"
+				}
+			})
+			time.Sleep(2 * maxPause)
+			return w.take()
+		}
+		time.Sleep(10 * time.Second)
+		w.take()
+		written := []string{"status export shop/web"}
+		if got := undo(); !slices.Equal(got, written) {
+			t.Errorf("undone once: %q", got)
+		}
+		for range 3 {
+			if got := undo(); len(got) > 0 {
+				t.Errorf("undone twice and more: %q", got)
+			}
+		}
+		time.Sleep(2 * time.Hour)
+		if got := w.take(); len(got) > 0 {
+			t.Errorf("two hours later: %q", got)
+		}
+		edited(w, w.exports, func(o *mcs.ServiceExport) { o.Generation = 4 })
+		time.Sleep(10 * time.Second)
+		if got := w.take(); !slices.Equal(got, written) {
+			t.Errorf("other conditions are wanted: %q", got)
+		}
+		edited(w, w.exports, func(o *mcs.ServiceExport) { o.UID, o.Status.Conditions = "another", nil })
+		time.Sleep(2 * maxPause)
+		if got := w.take(); !slices.Equal(got, written) {
+			t.Errorf("another ServiceExport of that name: %q", got)
+		}
+	})
+}
+
 // What an older kind does not keep counts as written: it is not written again and again.
 func TestPruned(t *testing.T) {
 	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, term *term) {

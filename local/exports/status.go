@@ -32,8 +32,8 @@ func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{}
 }
 
-// Trouble returns why a change has not been made, as far as this replica knows: a state, and that in words; empty: it was made as far
-// as that is possible, since the kind that is served does not have all fields.
+// Trouble returns why a change has not been made, as far as this replica knows: a state, and that in words. The state is empty
+// if no more is to be done: the kind that is served does not have all fields, or the change is left to another controller.
 func (w *Writer) Trouble(c *Change) (state, detail string) {
 	if t := w.standing.Term(); t != nil {
 		return t.trouble(c)
@@ -43,7 +43,7 @@ func (w *Writer) Trouble(c *Change) (state, detail string) {
 
 func (t *term) trouble(c *Change) (state, detail string) {
 	switch o := t.loop.History(c.Object); {
-	case isLeft(&o, c):
+	case isLeft(&o, c), yields(&o, c):
 		return "", ""
 	case o.Problem != "":
 		return adminapi.ExportFailed, o.Problem

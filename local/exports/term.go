@@ -57,7 +57,7 @@ func (t *term) pass() writes.Pass[Object] {
 		failing[of] = failing[of] || c.Verb != Delete && 0 < o.Failures && o.Failures < failuresDelay
 		one := writes.Task[Object]{Key: c.Object, Turn: c.turn, Within: c.Namespace, Passing: c.Verb == Delete}
 		waits := c.waits || c.Verb == Delete && failing[of] // nothing goes before what is to be in its place is there
-		if !waits && !isLeft(&o, &c) {
+		if !waits && !isLeft(&o, &c) && !yields(&o, &c) {
 			one.Do = func(context.Context) writes.Outcome { return t.write(&c, &o) }
 		}
 		pass.Tasks = append(pass.Tasks, one)
@@ -80,4 +80,10 @@ type exportsFor struct {
 // isLeft reports whether a change has been made, and what is there is all that the API keeps of it.
 func isLeft(o *writes.History, c *Change) bool {
 	return o.Left != "" && c.known != nil && o.Left == c.known() && o.Content == c.content()
+}
+
+// yields reports whether a change is left to another controller, which has undone the same conditions of a ServiceExport twice.
+// Several controllers may judge one ServiceExport, such as two installations of Isthmus, and would rewrite its conditions for ever.
+func yields(o *writes.History, c *Change) bool {
+	return c.Kind == ServiceExport && o.Undone > 0 && o.Content == c.content()
 }

@@ -38,6 +38,7 @@ type History struct {
 	Problem       string // why the last write has failed; empty: it has not
 	Managers      string // who has undone it
 	Content, Left string // as in the last Outcome
+	Undone        int    // how often in a row others have undone the same content
 }
 
 // ChangedBack reports whether others undo again and again what is written.
@@ -68,6 +69,9 @@ func (h *History) add(r Outcome, now time.Time, maxPause time.Duration) {
 	}
 	if r.Reverted {
 		h.reverts, h.Managers = append(h.reverts, now), r.Managers
+		h.Undone++
+	} else {
+		h.Undone = 0
 	}
 	switch {
 	case now.Sub(h.at) > changeTime:

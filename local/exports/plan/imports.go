@@ -197,8 +197,10 @@ type ExportConditions struct {
 	Want []metav1.Condition // of the types that are ours
 }
 
-// Content is as that of a WantedService.
-func (w *ExportConditions) Content() string { return hash(fmt.Sprintf("%#v", w.Want), 20) }
+// Content is as that of a WantedService. It differs for another ServiceExport of the same name.
+func (w *ExportConditions) Content() string {
+	return hash(fmt.Sprintf("%s %#v", w.Have.UID, w.Want), 20)
+}
 
 // Over returns the conditions of a ServiceExport that has these, and whether they differ. Those of other types stay.
 func (w *ExportConditions) Over(have []metav1.Condition) (next []metav1.Condition, differs bool) {
