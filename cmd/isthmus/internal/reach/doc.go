@@ -9,8 +9,9 @@
 //	…
 //	conn, err := gateways[0].Dial(ctx, gateways[0].AdminPort)
 //
-// A gateway is a Pod with the label app.kubernetes.io/name=isthmus or, in a namespace
-// that has none, linkerd.io/control-plane-component=destination.
+// A gateway is a Pod with the label app.kubernetes.io/name=isthmus. A Pod with the label
+// linkerd.io/control-plane-component=destination is a gateway too if its namespace has none of the
+// former, or if its image is Isthmus.
 //
 // Guarantees:
 //

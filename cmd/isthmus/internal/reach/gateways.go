@@ -16,7 +16,12 @@ import (
 
 // The labels by which gateways are found: those of an install of its own, and of one
 // in place of Linkerd's destination controller.
-var selectors = []string{"app.kubernetes.io/name=isthmus", "linkerd.io/control-plane-component=destination"}
+const (
+	besideLinkerd  = "app.kubernetes.io/name=isthmus"
+	inLinkerdPlace = "linkerd.io/control-plane-component=destination"
+)
+
+var selectors = []string{besideLinkerd, inLinkerdPlace}
 
 // maxPods is how many Pods are read: more gateways than anyone runs.
 const maxPods = 200
@@ -79,20 +84,62 @@ func ends(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// labelled returns the Pods of a namespace that have the first label that any has, by
-// name.
+// labelled returns the Pods of a namespace that are gateways, by name. Both ways to install may share a
+// namespace. Beside Pods with the label of Isthmus, Pods of Linkerd's destination controller count only if their image is
+// Isthmus: they are Linkerd's own otherwise.
 func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
-	for _, selector := range selectors {
-		list, err := c.API.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
-		if err != nil {
-			return nil, err
-		}
-		if len(list.Items) > 0 {
-			slices.SortFunc(list.Items, func(a, b v1.Pod) int { return cmp.Compare(a.Name, b.Name) })
-			return list.Items[:min(len(list.Items), maxPods)], nil // whatever the API server has sent
-		}
+	pods, err := c.pods(ctx, namespace, besideLinkerd)
+	if err != nil {
+		return nil, err
 	}
-	return nil, nil
+	others, err := c.pods(ctx, namespace, inLinkerdPlace)
+	if err != nil {
+		return nil, err
+	}
+	if own := pods; len(own) > 0 {
+		others = slices.DeleteFunc(others, func(other v1.Pod) bool { return labelledIsthmus(&other) || !runsIsthmus(&other, own) })
+	}
+	pods = append(pods, others...)
+	slices.SortFunc(pods, func(a, b v1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	pods = slices.CompactFunc(pods, func(a, b v1.Pod) bool { return a.Name == b.Name })
+	return pods[:min(len(pods), maxPods)], nil
+}
+
+// pods returns the Pods of a namespace with a label, maxPods at most whatever the API server sends.
+func (c *Cluster) pods(ctx context.Context, namespace, selector string) ([]v1.Pod, error) {
+	list, err := c.API.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items[:min(len(list.Items), maxPods)], nil
+}
+
+// labelledIsthmus reports whether a Pod has the label of Isthmus, also if it has Linkerd's label too.
+func labelledIsthmus(pod *v1.Pod) bool {
+	key, value, _ := strings.Cut(besideLinkerd, "=")
+	return pod.Labels[key] == value
+}
+
+// runsIsthmus reports whether the gateway container of a Pod has an image called isthmus, or that of one of the Pods that
+// have the label of Isthmus. The image is all in which such a Pod differs from one of Linkerd's own.
+func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
+	name := imageName(pod)
+	if strings.Contains(name, "isthmus") {
+		return true
+	}
+	return name != "" && slices.ContainsFunc(own, func(o v1.Pod) bool { return imageName(&o) == name })
+}
+
+// imageName returns the last part of the name of a gateway container's image, without tag and digest.
+func imageName(pod *v1.Pod) string {
+	container := gatewayContainer(pod)
+	if container == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(container.Image, "@")
+	name = name[strings.LastIndex(name, "/")+1:]
+	name, _, _ = strings.Cut(name, ":")
+	return name
 }
 
 // noPods is the error for a namespace without gateways. It names others that have some,

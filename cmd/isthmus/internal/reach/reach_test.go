@@ -20,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/streaming/pkg/httpstream"
 	"k8s.io/streaming/pkg/httpstream/spdy"
 )
@@ -145,6 +146,62 @@ func TestGateways(t *testing.T) {
 	list = slices.Delete(list, 1, 2)
 	if _, err = c.Gateways(t.Context()); err == nil || !strings.Contains(err.Error(), "no gateway in namespace linkerd is ready: ") || !strings.Contains(err.Error(), "d (terminating), e (pending)") {
 		t.Error(err)
+	}
+}
+
+// TestBothInstallations: a gateway beside Linkerd and one in Linkerd's place share a namespace, and both are found. Linkerd's own
+// destination controller is not, except where nothing has the label of Isthmus: then all that is known is its label.
+func TestBothInstallations(t *testing.T) {
+	pod := func(name, component, container, image string) v1.Pod {
+		key, value, _ := strings.Cut(component, "=")
+		return v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: name, Labels: map[string]string{key: value}},
+			Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "linkerd-proxy", Image: "isthmus-proxy"}, {Name: container, Image: image}}},
+			Status:     v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
+		}
+	}
+	const digest = "@sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
+	beside := pod("isthmus-1", besideLinkerd, "isthmus", "registry.example.com:5000/mesh/isthmus:v1")
+	renamed := pod("isthmus-2", besideLinkerd, "isthmus", "registry.example.com/federation:v1")
+	inPlace := pod("linkerd-destination-1", inLinkerdPlace, "destination", "registry.example.com:5000/isthmus"+digest)
+	sameImage := pod("linkerd-destination-2", inLinkerdPlace, "destination", "mirror.example.com/federation:v2"+digest)
+	linkerds := pod("linkerd-destination-3", inLinkerdPlace, "destination", "cr.l5d.io/linkerd/controller:edge")
+	for name, c := range map[string]struct {
+		pods []v1.Pod
+		want []string
+	}{
+		"both":                {[]v1.Pod{inPlace, beside}, []string{"isthmus-1", "linkerd-destination-1"}},
+		"both, renamed":       {[]v1.Pod{sameImage, renamed}, []string{"isthmus-2", "linkerd-destination-2"}},
+		"beside Linkerd's":    {[]v1.Pod{linkerds, beside}, []string{"isthmus-1"}},
+		"during the rollout":  {[]v1.Pod{linkerds, inPlace, beside}, []string{"isthmus-1", "linkerd-destination-1"}},
+		"in Linkerd's place":  {[]v1.Pod{sameImage}, []string{"linkerd-destination-2"}},
+		"Linkerd's own alone": {[]v1.Pod{linkerds}, []string{"linkerd-destination-3"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				selector, err := labels.Parse(r.FormValue("labelSelector"))
+				list := v1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
+				for _, p := range c.pods {
+					if err == nil && selector.Matches(labels.Set(p.Labels)) {
+						list.Items = append(list.Items, p)
+					}
+				}
+				w.Header().Set("Content-Type", "application/json")
+				json.NewEncoder(w).Encode(list)
+			}))
+			t.Cleanup(server.Close)
+			gateways, err := open(t, server.URL).Gateways(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, g := range gateways {
+				got = append(got, g.Name)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
+			}
+		})
 	}
 }
 
