@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"isthmus/internal/legible"
 )
 
 // Labels and annotations of what is written. Those of linkerd.io are what Linkerd's service mirror writes.
@@ -207,4 +209,13 @@ func adoptable(o *Service, g group) bool {
 		return n > 0 && n == len(members(o.Annotations, g.of.Name))
 	}
 	return false
+}
+
+// otherInstallation names the installation of another namespace whose mark an object has, or returns "".
+func (s Settings) otherInstallation(kind string, id ID, labels, annotations map[string]string) string {
+	namespace := labels[markLabel]
+	if namespace == "" || namespace == s.Controller || annotations[markAnnotation] != kind+" "+id.String() {
+		return ""
+	}
+	return "the installation of Isthmus in namespace " + legible.Quoted(legible.Beginning(namespace, legible.Short))
 }

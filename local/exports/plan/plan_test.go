@@ -437,3 +437,19 @@ func TestNotLinkerds(t *testing.T) {
 		}
 	})
 }
+
+// TestOtherInstallation: only the full mark of another namespace names another installation.
+func TestOtherInstallation(t *testing.T) {
+	s, id := Settings{Controller: "linkerd"}, ID{Namespace: "shop", Name: "web"}
+	for _, c := range []struct{ by, as, want string }{
+		{"my-mesh", "Service shop/web", "the installation of Isthmus in namespace my-mesh"},
+		{"linkerd", "Service shop/web", ""},
+		{"my-mesh", "Service shop/other", ""},
+		{"", "", ""},
+	} {
+		got := s.otherInstallation("Service", id, map[string]string{markLabel: c.by}, map[string]string{markAnnotation: c.as})
+		if got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}

@@ -167,7 +167,12 @@ func (m *maker) place(one *merged, owner group) (s State, detail string) {
 		case m.MCSVersion == "":
 			return NoImports, noImports
 		case o != nil && !m.MarkedImport(o):
-			return Taken, "the ServiceImport is somebody else's: it was written by " + cmp.Or(legible.Beginning(o.Manager, legible.Short), "another controller")
+			by := cmp.Or(
+				m.otherInstallation("ServiceImport", o.ID, o.Labels, o.Annotations),
+				legible.Beginning(o.Manager, legible.Short),
+				"another controller",
+			)
+			return Taken, "the ServiceImport is somebody else's: it was written by " + by
 		case o != nil && o.Deleting:
 			return Waiting, "the ServiceImport is being deleted"
 		case m.headless[g]:
@@ -190,7 +195,11 @@ func (m *maker) place(one *merged, owner group) (s State, detail string) {
 	case m.Marked(o):
 		return Written, ""
 	case !adoptable(o, g):
-		return Taken, "the Service " + g.target().Name + " is somebody else's"
+		detail := "the Service " + g.target().Name + " is somebody else's"
+		if by := m.otherInstallation("Service", o.ID, o.Labels, o.Annotations); by != "" {
+			detail += ": it was written by " + by
+		}
+		return Taken, detail
 	case m.have[g] == nil:
 		return LeftToLinkerd, "its service mirror wrote it, and may still run"
 	}
