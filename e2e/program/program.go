@@ -43,6 +43,10 @@ var (
 	Promtool = tool("promtool", "ISTHMUS_PROMTOOL", "github.com/prometheus/prometheus/cmd/promtool")
 	// Helm is Helm 4.
 	Helm = tool("helm", "ISTHMUS_HELM", "helm.sh/helm/v4/cmd/helm")
+	// Kustomize is that of the oldest kubectl that docs/install.md names. It has a module of its own, since Helm needs a newer one.
+	Kustomize = Program{
+		Name: "kustomize", Env: "ISTHMUS_KUSTOMIZE", module: "e2e/kustomize", source: "sigs.k8s.io/kustomize/kustomize/v5",
+	}
 )
 
 // tool is a tool of the module e2e/tools, which keeps what Prometheus and Helm depend on
