@@ -153,11 +153,12 @@ services, and replicas. What is wrong is followed by what to do.
 
 What each replica of the gateway shows on /debug/clusters and /debug/services is judged:
 it has seen the clusters from its own network, with the links' credentials. A replica that
-is not ready is a failure, and is not asked. Trust anchors and Pod networks are read again
-for this command: it shows how old those are that a cluster has not sent in 2 s. Where none is ready, that is one too, and the
-clusters are looked at from here, with your kubeconfig. With --pre no gateway is looked for,
-and what is there before an installation is checked in that way. With --admin only the
-gateway there is asked, and your kubeconfig is not used.
+is not ready is a failure, and is not asked. Replicas read trust anchors and Pod networks
+again for this command. If a cluster does not answer within 2 s, check shows how old its
+anchors and networks are. If no replica is ready, check fails, and looks at the clusters
+from here, with your kubeconfig. With --pre no gateway is looked for, and what is there
+before an installation is checked in that way. With --admin only the gateway there is asked,
+and your kubeconfig is not used.
 
 Usage: isthmus check [FLAGS]`
 
