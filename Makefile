@@ -15,9 +15,11 @@ GATEWAY  = -trimpath -buildvcs=$(COMMIT) -tags=$(SMALL) -ldflags='-s -w$(if $(RE
 COMMA   := ,
 
 # KUBEBUILDER_ASSETS names a folder with a ready-made kube-apiserver and etcd, as for envtest of controller-runtime. Clusters
-# run these two, and e2e/cmd/controlplane is built without them. The paths of such folders may contain spaces.
+# run these two, and e2e/cmd/controlplane is built without them. The path may contain spaces. A relative path is made absolute,
+# also if it is given on make's command line (override), because commands run in other folders.
 ifdef KUBEBUILDER_ASSETS
-export KUBEBUILDER_ASSETS := $(if $(filter /%,$(KUBEBUILDER_ASSETS)),,$(CURDIR)/)$(KUBEBUILDER_ASSETS)
+override KUBEBUILDER_ASSETS := $(if $(filter /%,$(firstword $(KUBEBUILDER_ASSETS))),,$(CURDIR)/)$(KUBEBUILDER_ASSETS)
+export KUBEBUILDER_ASSETS
 ASSETS := -tags=assets
 endif
 
@@ -131,16 +133,16 @@ mirror-migration: $(if $(LINKERD2),first-build build) ## from Linkerd's service 
 
 skew: $(if $(PREVIOUS),first-build build) ## an upgrade from an earlier version to this one and back, with live streams; prints what differs: PREVIOUS=FILE, its isthmus command
 	@test -n '$(PREVIOUS)' || { echo 'PREVIOUS=FILE is missing: give the isthmus command of an earlier version'; exit 1; }
-	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane ./cmd/skew
+	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/controlplane ./cmd/skew
 	@$(BIN)/skew '$(abspath $(PREVIOUS))'
 
 KUBERNETES = $(shell cd e2e/nodes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
 KUBEVAR   := -X k8s.io/component-base/version
-nodes: KUBEBUILDER_ASSETS :=
+nodes: override KUBEBUILDER_ASSETS :=
 nodes: build ## the gateway on real nodes, root and containerd needed: prints a table (EVENTS=REGEX: only these; LINKERD2=DIR: also in the place of that checkout's controller)
 	cd e2e && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/ ./cmd/nodes
 	@$(BIN)/nodes -look
-	@$(MAKE) --no-print-directory first-build
+	@$(MAKE) --no-print-directory KUBEBUILDER_ASSETS= first-build
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane
 	cd e2e/nodes && CGO_ENABLED=0 go build -ldflags='-s -w $(KUBEVAR).gitVersion=$(KUBERNETES) $(KUBEVAR).gitMajor=1 $(KUBEVAR).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))' -o $(BIN)/node/ tool ./coredns ./pause
 	$(MAKE) image IMAGE=registry.example.com/isthmus:v1

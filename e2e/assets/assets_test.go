@@ -57,10 +57,13 @@ func TestFindFolder(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
 	must(t, os.WriteFile(file, nil, 0o644))
+	locked := t.TempDir()
+	must(t, os.WriteFile(filepath.Join(locked, "kube-apiserver"), []byte(current), 0o644))
 	for path, problem := range map[string]string{
 		"":                              "not set",
 		filepath.Join(dir, "elsewhere"): "does not exist",
 		file:                            "is not a folder",
+		locked + "/":                    filepath.Join(locked, "kube-apiserver") + ": permission denied",
 	} {
 		t.Setenv(Env, path)
 		_, err := Find(t.Context())

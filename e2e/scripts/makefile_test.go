@@ -3,6 +3,7 @@ package scripts
 import (
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -34,10 +35,9 @@ func TestFirstBuild(t *testing.T) {
 // TestFirstBuildComesFirst: every target that compiles the API server announces it before anything is compiled.
 func TestFirstBuildComesFirst(t *testing.T) {
 	for _, target := range compiling {
-		out, err := makeCommand(t, target, "--dry-run").Output()
-		must(t, err)
-		announced := strings.Index(string(out), "echo '== compiling the Kubernetes API server")
-		compiles := regexp.MustCompile(`go (build|vet|test) `).FindIndex(out)
+		out := dryRun(t, target)
+		announced := strings.Index(out, "echo '== compiling the Kubernetes API server")
+		compiles := regexp.MustCompile(`go (build|vet|test) `).FindStringIndex(out)
 		if compiles == nil || announced < 0 || announced > compiles[0] {
 			t.Errorf("make %s compiles at %v and announces it at %d of:\n%s", target, compiles, announced, out)
 		}
@@ -47,19 +47,72 @@ func TestFirstBuildComesFirst(t *testing.T) {
 // TestAssets: with KUBEBUILDER_ASSETS, every target that builds, vets or tests e2e/cmd/controlplane does so without
 // etcd and the API server, and looks at the folder first.
 func TestAssets(t *testing.T) {
-	controlplane := regexp.MustCompile(`cd e2e && .*(./cmd/controlplane|go vet|staticcheck|go test .*) .*`)
 	for _, target := range compiling {
-		out, err := makeCommand(t, target, "--dry-run", "KUBEBUILDER_ASSETS=/a folder").Output()
-		must(t, err)
-		looks := strings.Index(string(out), "go run ./cmd/assets")
-		compiles := regexp.MustCompile(`go (build|vet|test) `).FindIndex(out)
-		if compiles == nil || looks < 0 || looks > compiles[0] || strings.Contains(string(out), "compiling the Kubernetes API server") {
+		out := dryRun(t, target, "KUBEBUILDER_ASSETS=/a folder")
+		looks := strings.Index(out, "go run ./cmd/assets")
+		compiles := regexp.MustCompile(`go (build|vet|test) `).FindStringIndex(out)
+		if compiles == nil || looks < 0 || looks > compiles[0] {
 			t.Errorf("make %s compiles at %v and looks at the folder at %d of:\n%s", target, compiles, looks, out)
 		}
-		for _, line := range controlplane.FindAllString(string(out), -1) {
-			whole := strings.Contains(line, "./cmd/controlplane") || strings.Contains(line, "./...")
-			if whole && strings.Count(line, "-tags=assets") != max(1, strings.Count(line, "./...")) {
-				t.Errorf("make %s compiles the API server by %s", target, line)
+		expectAssets(t, target, out)
+	}
+	for target, file := range map[string]string{
+		"skew": "PREVIOUS=x", "mirror-migration": "LINKERD2=x", "mcs-conformance": "MCS_CONFORMANCE=x",
+	} {
+		expectAssets(t, target, dryRun(t, target, file, "KUBEBUILDER_ASSETS=/a folder"))
+	}
+	nodes := dryRun(t, "nodes", "KUBEBUILDER_ASSETS=/a folder")
+	if strings.Contains(nodes, "cmd/assets") || strings.Contains(nodes, "-tags=assets") {
+		t.Errorf("make nodes uses KUBEBUILDER_ASSETS:\n%s", nodes)
+	}
+}
+
+// expectAssets expects that a target builds, vets or tests e2e/cmd/controlplane with the build tag only.
+func expectAssets(t *testing.T, target, commands string) {
+	t.Helper()
+	if !strings.Contains(commands, "go run ./cmd/assets") || strings.Contains(commands, "compiling the Kubernetes API server") {
+		t.Errorf("make %s does not look at the folder:\n%s", target, commands)
+	}
+	controlplane := regexp.MustCompile(`cd e2e && .*(./cmd/controlplane|go vet|staticcheck|go test .*).*`)
+	for _, line := range controlplane.FindAllString(commands, -1) {
+		whole := strings.Contains(line, "./cmd/controlplane") || strings.Contains(line, "./...")
+		if whole && strings.Count(line, "-tags=assets") != max(1, strings.Count(line, "./...")) {
+			t.Errorf("make %s compiles the API server by %s", target, line)
+		}
+	}
+}
+
+// TestAssetsFolder: make finds the folder by a relative path, in the environment and on its command line, and fails if
+// the folder lacks a program.
+func TestAssetsFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a folder")
+	must(t, os.Mkdir(dir, 0o755))
+	root, err := filepath.Abs(repository("."))
+	must(t, err)
+	relative, err := filepath.Rel(root, dir)
+	must(t, err)
+	look := func(setting string, arguments ...string) string {
+		cmd := makeCommand(t, append([]string{"first-build"}, arguments...)...)
+		if setting != "" {
+			cmd.Env = append(cmd.Env, setting)
+		}
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	program := func(name, prints string) {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho "+prints+"\n"), 0o755))
+	}
+
+	program("kube-apiserver", "Kubernetes v1.37.1")
+	if out := look("KUBEBUILDER_ASSETS=" + dir); !strings.Contains(out, "has no etcd") {
+		t.Errorf("without etcd make printed:\n%s", out)
+	}
+	program("etcd", "etcd Version: 3.7.0")
+	want := "KUBEBUILDER_ASSETS: kube-apiserver 1.37.1 and etcd 3.7.0 of " + dir + "\n"
+	for _, path := range []string{dir, dir + "/", relative, relative + "/"} {
+		for _, out := range []string{look("KUBEBUILDER_ASSETS=" + path), look("", "KUBEBUILDER_ASSETS="+path)} {
+			if !strings.Contains(out, want) {
+				t.Errorf("with %q make printed:\n%s", path, out)
 			}
 		}
 	}
@@ -67,6 +120,14 @@ func TestAssets(t *testing.T) {
 
 // compiling are targets that build or vet e2e/cmd/controlplane.
 var compiling = []string{"demo", "tools", "lint", "test", "sim", "faults", "e2e"}
+
+// dryRun returns the commands that make would run.
+func dryRun(t *testing.T, arguments ...string) string {
+	t.Helper()
+	out, err := makeCommand(t, append([]string{"--dry-run"}, arguments...)...).Output()
+	must(t, err)
+	return string(out)
+}
 
 func firstBuild(t *testing.T, cache string) string {
 	t.Helper()

@@ -22,10 +22,6 @@ func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 	if err != nil {
 		return nil, err
 	}
-	address := o.listener.Addr().(*net.TCPAddr)
-	if err := o.listener.Close(); err != nil { // kube-apiserver binds the port itself
-		return nil, err
-	}
 	config, err := clientcmd.BuildConfigFromFlags("", o.dir.Kubeconfig())
 	if err != nil {
 		return nil, err
@@ -37,6 +33,10 @@ func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 	}
 	if err := etcd.Await(ctx, dialEtcd); err != nil {
 		return nil, errors.Join(fmt.Errorf("etcd: %w", err), etcd.Kill())
+	}
+	address := o.listener.Addr().(*net.TCPAddr)
+	if err := o.listener.Close(); err != nil { // kube-apiserver binds the port itself, so keep it until now
+		return nil, errors.Join(err, etcd.Kill())
 	}
 	args := append(o.apiServerArgs(), "--secure-port="+strconv.Itoa(address.Port))
 	server, err := program.Start(program.Config{Path: found.APIServer.Path, Args: args, Output: os.Stderr, SameGroup: true})
