@@ -32,9 +32,13 @@ func readAnchors(ctx context.Context, from decode.Sources, namespace string) ([]
 	}
 	text, ok := m.Data[anchorsKey]
 	if !ok {
-		return nil, fmt.Errorf("ConfigMap %s/%s has no key %s", namespace, AnchorsConfigMap, anchorsKey)
+		return nil, contentError{fmt.Errorf("ConfigMap %s/%s has no key %s", namespace, AnchorsConfigMap, anchorsKey)}
 	}
-	return parseAnchors(text)
+	anchors, err := parseAnchors(text)
+	if err != nil {
+		return nil, contentError{err}
+	}
+	return anchors, nil
 }
 
 func parseAnchors(text string) (anchors []adminapi.Anchor, err error) {

@@ -48,44 +48,59 @@ func Read(ctx context.Context, client *kube.Client, namespace string) (f *Facts,
 	if f.version, err = Version(ctx, client.Sources); err != nil {
 		f.versionError, complete = client.Printable(err).Error(), false
 	}
-	complete = f.readAnchors(ctx, client, namespace) && complete
-	complete = f.readNetworks(ctx, client) && complete
+	complete = settled(f.readAnchors(ctx, client, namespace)) && complete
+	complete = settled(f.readNetworks(ctx, client)) && complete
 	return f, complete
 }
 
-// readAnchors reads the trust anchors. It returns what Read returns.
-func (f *Facts) readAnchors(ctx context.Context, client *kube.Client, namespace string) (complete bool) {
+// readAnchors reads the trust anchors. The error is also in the facts, as text.
+func (f *Facts) readAnchors(ctx context.Context, client *kube.Client, namespace string) error {
 	list, err := readAnchors(ctx, client.Sources, namespace)
-	f.anchors, f.anchorsAt, complete = adminapi.TrustAnchors{List: list}, time.Now(), true
+	f.anchors, f.anchorsAt = adminapi.TrustAnchors{List: list}, time.Now()
 	if err != nil {
-		what := fmt.Sprintf("ConfigMap %s/%s", namespace, AnchorsConfigMap)
-		f.anchors.Error, complete = unread(client, what, err)
+		f.anchors.Error = unread(client, fmt.Sprintf("ConfigMap %s/%s", namespace, AnchorsConfigMap), err)
 	}
-	return complete
+	return err
 }
 
-// readNetworks reads the Pod CIDRs. It returns what Read returns.
-func (f *Facts) readNetworks(ctx context.Context, client *kube.Client) (complete bool) {
+// readNetworks reads the Pod CIDRs. The error is also in the facts, as text.
+func (f *Facts) readNetworks(ctx context.Context, client *kube.Client) error {
 	networks, err := readNetworks(ctx, client.Sources.NodeRanges)
-	f.networks, f.networksAt, complete = networks, time.Now(), true
+	f.networks, f.networksAt = networks, time.Now()
 	if err != nil {
-		f.networks = adminapi.PodNetworks{}
-		f.networks.Error, complete = unread(client, "Nodes", err)
+		f.networks = adminapi.PodNetworks{Error: unread(client, "Nodes", err)}
 	}
-	return complete
+	return err
 }
 
-// unread describes why something can't be read. It returns false if that may pass.
-func unread(client *kube.Client, what string, err error) (text string, complete bool) {
+// contentError is the error of an object that the API server has answered with, and that can't be used.
+type contentError struct{ error }
+
+func (e contentError) Unwrap() error { return e.error }
+
+// settled reports whether a read has succeeded, or fails until the cluster or its RBAC permissions change.
+func settled(err error) bool {
+	return err == nil || apierrors.IsForbidden(err) || apierrors.IsNotFound(err)
+}
+
+// tellsPresent reports whether the result of a read, which may be an error, is the present state of the
+// cluster. After other errors, such as a timeout, the state is unknown.
+func tellsPresent(err error) bool {
+	_, content := errors.AsType[contentError](err)
+	return content || settled(err)
+}
+
+// unread describes why something can't be read.
+func unread(client *kube.Client, what string, err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
-		return "the credentials may not read " + what, true
+		return "the credentials may not read " + what
 	case apierrors.IsNotFound(err):
-		return what + " is not there", true
+		return what + " is not there"
 	case errors.Is(err, context.DeadlineExceeded):
-		return "no time was left to read " + what, false
+		return "no time was left to read " + what
 	}
-	return client.Printable(err).Error(), false
+	return client.Printable(err).Error()
 }
 
 // Version asks an API server for its version, such as v1.36.3.

@@ -18,10 +18,11 @@ const (
 	// LooksAtOnce is how many clusters are looked at at the same time.
 	LooksAtOnce = 8
 
-	anchorsEvery  = 10 * time.Second // a look reads younger trust anchors no more
-	networksEvery = time.Minute      // a look reads younger Pod networks no more
-	lookWithin    = 10 * time.Second // one look at one cluster
-	pauseAfter    = time.Minute      // after a look that ran out of time: such a cluster takes turns from others
+	anchorsEvery  = 10 * time.Second // least time between two reads of trust anchors
+	networksEvery = time.Minute      // least time between two reads of Pod networks
+	lookWithin    = 10 * time.Second // time limit of one look at one cluster
+	// After a look has timed out, the cluster is not looked at for this long: each look takes a turn from other clusters.
+	pauseAfter = time.Minute
 )
 
 // Turns limit how many clusters are looked at at the same time.
@@ -76,8 +77,8 @@ func (k *Keeper) Facts() *Facts {
 	return k.facts
 }
 
-// Look asks for facts as they are now. It returns a channel that is closed once they have been read, at
-// once if those that there are were read a moment ago. Until the API server answers, it stays open.
+// Look makes Run read the facts that are due again. It returns a channel that is closed once Run has read
+// them, and at once if none are due. The channel stays open until the API server has answered for the first time.
 func (k *Keeper) Look() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -158,8 +159,8 @@ func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// look reads what is due, the trust anchors first, which are small. What can't be read now stays as it
-// was, with its age.
+// look reads what is due, the trust anchors first, which are small. Facts stay as they were, with their
+// age, if the API server does not tell the present state.
 func (k *Keeper) look(ctx context.Context) {
 	defer k.endLook()
 	if !k.turns.take(ctx) {
@@ -175,14 +176,14 @@ func (k *Keeper) look(ctx context.Context) {
 	defer cancel()
 	if anchors {
 		now := f
-		if complete := now.readAnchors(ctx, k.client, k.namespace); complete || f.anchors.Error != "" {
+		if err := now.readAnchors(ctx, k.client, k.namespace); tellsPresent(err) || f.anchors.Error != "" {
 			f = now
 		}
 		k.store(f, true, false)
 	}
 	if networks {
 		now := f
-		if complete := now.readNetworks(ctx, k.client); complete || f.networks.Error != "" {
+		if err := now.readNetworks(ctx, k.client); tellsPresent(err) || f.networks.Error != "" {
 			f = now
 		}
 		k.store(f, false, true)
@@ -205,7 +206,7 @@ func (k *Keeper) store(f Facts, anchors, networks bool) {
 	}
 }
 
-// pause makes looks wait, since the cluster has kept a turn for as long as it may.
+// pause makes further looks read nothing for a while, because the last look has timed out.
 func (k *Keeper) pause() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
