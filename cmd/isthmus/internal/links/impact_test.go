@@ -1,6 +1,7 @@
 package links
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -113,12 +114,14 @@ func TestUnlinkImpact(t *testing.T) {
 		t.Fatal(err)
 	}
 	replica := showing(t, func() string { return string(answer) })
+	hangs := hanging(t)
 	const table = "Without east services have:\n  shop/web port 80: NOTHING (now local 0, east 3, 4 streams)\n"
 	const named = "1 service is left with nothing: shop/web\n"
 	const unknown = "what this leaves is not known: "
 	for name, x := range map[string]struct {
 		admin, stdin string
 		set          unlinkOptions
+		timeout      time.Duration // the default is a minute
 		want         []string
 		deleted      bool
 	}{
@@ -129,6 +132,10 @@ func TestUnlinkImpact(t *testing.T) {
 		"--yes":                 {admin: replica, set: unlinkOptions{yes: true}, want: []string{table, named}, deleted: true},
 		"no replica, --dry-run": {admin: nobody, set: unlinkOptions{dryRun: true}, want: []string{unknown}},
 		"--dry-run":             {admin: replica, set: unlinkOptions{dryRun: true}, want: []string{table, named}},
+		"no answer, --yes": {
+			admin: hangs, set: unlinkOptions{yes: true}, timeout: time.Second,
+			want: []string{unknown + "no replica has answered within 1s"}, deleted: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			link, err := newContent("x").into(nil, "linkerd")
@@ -140,7 +147,7 @@ func TestUnlinkImpact(t *testing.T) {
 			w, out := newWork()
 			w.p.Stdin, w.p.Interactive = strings.NewReader(x.stdin), true
 			o := x.set
-			o.name, o.Namespace, o.Timeout, o.Address = "east", "linkerd", time.Minute, x.admin
+			o.name, o.Namespace, o.Timeout, o.Address = "east", "linkerd", cmp.Or(x.timeout, time.Minute), x.admin
 			w.dry = o.dryRun
 			err = o.unlink(t.Context(), w, here, nil)
 			if want := x.deleted || o.dryRun; (err == nil) != want {
@@ -157,6 +164,14 @@ func TestUnlinkImpact(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hanging returns the address of a replica that does not answer.
+func hanging(t *testing.T) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
 }
 
 // allowAll lets the user do everything.

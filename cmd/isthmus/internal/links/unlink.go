@@ -122,8 +122,12 @@ func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	replicas, err := foresee(ctx, w, &o.Target, o.name, adminapi.Withdrawn)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		err = fmt.Errorf("not every replica has answered within %v", limit)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		who := "not every replica has"
+		if len(replicas) == 0 {
+			who = "no replica has"
+		}
+		err = fmt.Errorf("%s answered within %v", who, limit)
 	}
 	if err != nil {
 		w.warn("what this leaves is not known: %v", err)
