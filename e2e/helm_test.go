@@ -133,7 +133,8 @@ func TestChartIsTheBase(t *testing.T) {
 	sameObjects(t, "the chart", got, build(t, manifest(t, "install")))
 
 	got = h.template(t, "--set", "exports.mode=on,exports.linkerdNamespace=linkerd-multicluster,podMonitor.enabled=true,exports.mcsCRDs=true",
-		"--set", "exports.excludeLabels={example.com/*,!example.com/a}", "--set", "extraArgs={--log-level=debug}")
+		"--set", "exports.excludeLabels={example.com/*,!example.com/a},exports.maxPerNamespace=400,exports.maxPerLink=2000",
+		"--set", "extraArgs={--log-level=debug}")
 	asBase(got)
 	want := build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/exports", "install/mcs-crds", "install/podmonitor"}}, nil))
 	want = slices.Concat(want, build(t, manifest(t, "install/exports/guard")), build(t, manifest(t, "install/exports/linkerd")))
@@ -147,7 +148,8 @@ func TestChartIsTheBase(t *testing.T) {
 			d := find[appsv1.Deployment](t, want, "Deployment", "isthmus")
 			c := &d.Spec.Template.Spec.Containers[0]
 			c.Args = append(c.Args, "--exports=on", "--multicluster-namespace=linkerd-multicluster",
-				"--export-exclude-labels=example.com/*,!example.com/a", "--log-level=debug")
+				"--export-exclude-labels=example.com/*,!example.com/a", "--max-exports-per-namespace=400",
+				"--max-exports-per-link=2000", "--log-level=debug")
 			changed, err := kube.Unstructured(d)
 			must(t, err)
 			o.Object = changed.Object
@@ -189,7 +191,7 @@ func TestChartValues(t *testing.T) {
 			t.Errorf("%s: %+v", what, d)
 		}
 	}
-	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe", "exports.excludeLabels={a/b/c}", "resources.limit.memory=1Gi", "extraArgs={exports}", "image.pullPolicy=Sometimes",
+	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe", "exports.excludeLabels={a/b/c}", "exports.maxPerNamespace=0", "exports.maxPerLink=5001", "resources.limit.memory=1Gi", "extraArgs={exports}", "image.pullPolicy=Sometimes",
 		"podMonitor.interval=often", "extraEnv[0].name=NAMESPACE", "clusterDomain=", "podSecurityContext.runAsUsr=null", "securityContext.runAsUser=root"} {
 		if _, err := h.try(t, "template", "isthmus", manifest(t, "chart"), "--set", wrong); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 			t.Errorf("%s: %v", wrong, err)

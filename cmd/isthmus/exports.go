@@ -209,6 +209,7 @@ func (e *exporter) world() (plan.World, bool) {
 	o := e.options
 	w.Now, w.Settings = time.Now(), plan.Settings{
 		Controller: o.namespace, Multicluster: o.multiclusterNamespace, ClusterName: o.clusterName, UnlinkedAfter: o.unlinkedAfter,
+		MaxPerLink: int(o.maxPerLink), MaxPerNamespace: int(o.maxPerNamespace),
 		Labels: o.sources.labels, ServiceExports: o.sources.serviceExports,
 	}
 	for i := range w.Clusters {

@@ -29,6 +29,8 @@ func (e *exporter) collect(ch chan<- prometheus.Metric) {
 	conflicts := gauges("isthmus_export_conflicts", "Differences between exports of one name.", "kind", "reason")
 	pending := gauges("isthmus_exports_pending", "Objects that are to be written or deleted for exports, or would be with --exports=on.")
 	pending.WithLabelValues().Set(float64(len(v.changes)))
+	fullest := gauges("isthmus_exports_limit_ratio", "How much of --max-exports-per-link and of --max-exports-per-namespace is asked for, "+
+		"where that is most; above 1, something is not written.", "per", "cluster", "namespace")
 	linked := make(map[string]bool)
 	for _, c := range v.world.Clusters {
 		linked[c.Name] = true
@@ -53,10 +55,13 @@ func (e *exporter) collect(ch chan<- prometheus.Metric) {
 			written.WithLabelValues(string(v.plan.Services[i].Kind)).Inc()
 		}
 	}
+	for _, f := range v.plan.Fullest {
+		fullest.WithLabelValues(f.Per, federation.ClusterName(f.Cluster).String(), f.Namespace).Set(f.Ratio())
+	}
 	for _, c := range v.plan.Conflicts {
 		conflicts.WithLabelValues(string(c.Kind), c.Reason).Inc()
 	}
-	for _, all := range []*prometheus.GaugeVec{unknown, exports, refused, held, written, conflicts, pending} {
+	for _, all := range []*prometheus.GaugeVec{unknown, exports, refused, held, written, conflicts, pending, fullest} {
 		all.Collect(ch)
 	}
 }

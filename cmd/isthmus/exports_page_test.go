@@ -187,6 +187,10 @@ isthmus_exports{cluster="west",kind="federated"} 1
 # HELP isthmus_exports_held What is written for exports that are gone, and stays for --unlinked-after; cluster empty: since it is linked no longer.
 # TYPE isthmus_exports_held gauge
 isthmus_exports_held{cluster="local"} 0
+# HELP isthmus_exports_limit_ratio How much of --max-exports-per-link and of --max-exports-per-namespace is asked for, where that is most; above 1, something is not written.
+# TYPE isthmus_exports_limit_ratio gauge
+isthmus_exports_limit_ratio{cluster="east",namespace="",per="link"} 0.003
+isthmus_exports_limit_ratio{cluster="east",namespace="shop",per="namespace"} 0.012
 # HELP isthmus_exports_pending Objects that are to be written or deleted for exports, or would be with --exports=on.
 # TYPE isthmus_exports_pending gauge
 isthmus_exports_pending 2

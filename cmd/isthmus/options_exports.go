@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -30,6 +31,8 @@ type exportOptions struct {
 	exportTo              plan.Patterns
 	excludeLabels         plan.KeyPatterns
 	unlinkedAfter         time.Duration
+	maxPerNamespace       uint32
+	maxPerLink            uint32
 	ownExport             plan.Selectors // of the own cluster
 	multiclusterNamespace string
 }
@@ -51,10 +54,26 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"annotation isthmus.io/export-exclude-labels replaces them. Labels by which well-known software finds its own "+
 			"objects are never copied; docs/exports.md lists them.")
 	parse(s, &o.unlinkedAfter, "unlinked-after", "10m", duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"), "`DURATION`, from 10s to 168h, for which what is written for a cluster stays after its link Secret has gone, or after more than half of its exports have gone at once.")
+	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
+		"`NUMBER` of objects, from 1 to 5000, that are written in one namespace for the exports of one cluster at most, be it "+
+			"linked or the gateway's own. What is written stays while it is exported. Pods of a namespace with some 2,000 "+
+			"Services do not start.")
+	parse(s, &o.maxPerLink, "max-exports-per-link", strconv.Itoa(plan.DefaultPerLink), exportLimit,
+		"`NUMBER` of objects, from 1 to 5000, that are written for the exports of one linked cluster at most. At most 5000 "+
+			"are written for all clusters together.")
 	parse(s, &o.ownExport.Federated, "local-federated-selector", "mirror.linkerd.io/federated=member", selects, "`SELECTOR`, by labels, of Services of the gateway's own cluster that become members of federated Services. An empty one selects none. As in the arguments of Linkerd's local service mirror.")
 	parse(s, &o.ownExport.ExcludedLabels, "local-excluded-labels", "", excludes, "`KEYS` of labels, divided by commas, that are not copied from Services of the own cluster; DOMAIN/* stands for all of a domain.")
 	parse(s, &o.ownExport.ExcludedAnnotations, "local-excluded-annotations", "", excludes, "`KEYS` of annotations, likewise.")
 	parse(s, &o.multiclusterNamespace, "multicluster-namespace", "linkerd-multicluster", label, "`NAMESPACE` of Linkerd's multicluster extension: of its Links, and of the Leases by which its service mirrors show that they run.")
+}
+
+// exportLimit reads how many objects may be written for exports.
+func exportLimit(text string) (uint32, error) {
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil || n == 0 || n > plan.MaxObjects {
+		return 0, fmt.Errorf("give a number from 1 to %d", plan.MaxObjects)
+	}
+	return uint32(n), nil
 }
 
 func parseSources(text string) (of exportSources, err error) {

@@ -71,7 +71,7 @@ func (s *sim) evil() (n int) {
 func TestForgedClusters(t *testing.T) {
 	s := newSim(cluster("east", export("web", "mirror", "http=80")))
 	s.settle(t)
-	for i := range maxObjects + 1 {
+	for i := range MaxObjects + 1 {
 		ghost := fmt.Sprint("ghost", i)
 		s.forge("x-"+ghost, ghost)
 	}
@@ -79,7 +79,7 @@ func TestForgedClusters(t *testing.T) {
 	s.settle(t)
 	s.want(t, "web-east", "http=80 of east")
 	s.want(t, "new-east", "http=80 of east")
-	if n := s.evil(); n != maxObjects+1 {
+	if n := s.evil(); n != MaxObjects+1 {
 		t.Errorf("%d forged Services are left before their time", n)
 	}
 	if n := len(s.memory.unlinked); n != maxRead {
@@ -154,14 +154,14 @@ func TestLossBeforeLeader(t *testing.T) {
 func TestUnlinkedKeepsPlace(t *testing.T) {
 	s := newSim(cluster(""), cluster("east"))
 	for n := range 4 {
-		for i := range maxOfNamespace {
+		for i := range DefaultPerNamespace {
 			s.of("east").Exports = append(s.of("east").Exports, s.in(n, fmt.Sprintf("m%03d", i), "mirror"))
 		}
 	}
 	s.settle(t)
 	s.Clusters = s.Clusters[:1]
 	s.settle(t)
-	if n := len(s.Services); n != maxOfLink {
+	if n := len(s.Services); n != DefaultPerLink {
 		t.Errorf("%d are left", n)
 	}
 	for what, placed := range s.memory.seen {
@@ -265,7 +265,7 @@ func TestLeaderOverLimits(t *testing.T) {
 	}
 	s.settle(t)
 	s.memory = Memory{}
-	if w := s.settle(t); len(w) > 0 || len(s.Services) != maxOfLink {
+	if w := s.settle(t); len(w) > 0 || len(s.Services) != DefaultPerLink {
 		t.Errorf("of %d: written %.3q", len(s.Services), w)
 	}
 }

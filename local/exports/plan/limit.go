@@ -12,11 +12,28 @@ import (
 // How much is written at most. A ClusterIP range may have 4,096 addresses, and Pods of a namespace with 2,000 Services do
 // not start.
 const (
-	maxOfLink      = 1000 // objects that a link has a part in
-	maxOfNamespace = 250  // of these, in one namespace; also of the local cluster's exports
-	maxObjects     = 5000
-	maxMembers     = 256 // of one object
+	// DefaultPerLink is how many objects a link has a part in at most, unless Settings.MaxPerLink says otherwise.
+	DefaultPerLink = 1000
+	// DefaultPerNamespace is how many of these are in one namespace at most, unless Settings.MaxPerNamespace says
+	// otherwise. It also limits the local cluster's exports.
+	DefaultPerNamespace = 250
+	// MaxObjects is how many objects are written at most.
+	MaxObjects = 5000
+
+	maxMembers = 256 // of one object
 )
+
+// Fullness is how much of a limit is asked for where most of it is.
+type Fullness struct {
+	Per       string // "link" or "namespace"
+	Cluster   string // empty: the local cluster
+	Namespace string // if Per is "namespace"
+	Asked     int    // objects that the exports ask for, within the limit or not
+	Most      int    // the limit
+}
+
+// Ratio is above 1 if something is left out.
+func (f Fullness) Ratio() float64 { return float64(f.Asked) / float64(f.Most) }
 
 // How much of an object with the mark is read: anybody may have written it. What is written is never more than that.
 const (
@@ -61,22 +78,49 @@ func (m *maker) limitClusters() {
 			of[g.of.Namespace] = append(of[g.of.Namespace], claim{what, placed, m.hasMarked(what)})
 		}
 	}
+	perLink, perNamespace := m.perLink(), m.perNamespace()
+	m.out.Fullest = fullest(claims, perLink, perNamespace)
 	for name, of := range claims {
-		most, whose := maxOfLink, "for this link"
+		most, whose := perLink, "for this link"
 		if name == "" {
 			most, whose = math.MaxInt, "of this cluster"
 		}
-		places(of, most, maxOfNamespace, func(c claim, n int) {
+		places(of, most, perNamespace, func(c claim, n int) {
 			switch {
 			case c.had:
 				m.unplaced[c.gone] = true
-			case n >= maxOfNamespace:
-				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s in one namespace", maxOfNamespace, whose))
+			case n >= perNamespace:
+				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s in one namespace", perNamespace, whose))
 			default:
 				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s", most, whose))
 			}
 		})
 	}
+}
+
+// fullest returns the link and the namespace of a cluster that ask for most. Names decide between equals.
+func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
+	link := Fullness{Per: "link", Most: perLink}
+	namespace := Fullness{Per: "namespace", Most: perNamespace}
+	for _, cluster := range slices.Sorted(maps.Keys(claims)) {
+		asked := 0
+		for _, name := range slices.Sorted(maps.Keys(claims[cluster])) {
+			n := len(claims[cluster][name])
+			asked += n
+			if n > namespace.Asked {
+				namespace.Cluster, namespace.Namespace, namespace.Asked = cluster, name, n
+			}
+		}
+		if cluster != "" && asked > link.Asked { // the local cluster has no limit for all namespaces
+			link.Cluster, link.Asked = cluster, asked
+		}
+	}
+	for _, f := range []Fullness{link, namespace} {
+		if f.Asked > 0 {
+			list = append(list, f)
+		}
+	}
+	return list
 }
 
 // hasMarked reports whether an object with the mark names the cluster of a part.
@@ -103,13 +147,13 @@ func (m *maker) limitAll() {
 			claims[g.of.Namespace] = append(claims[g.of.Namespace], c)
 		}
 	}
-	places(claims, maxObjects, math.MaxInt, func(c claim, _ int) {
+	places(claims, MaxObjects, math.MaxInt, func(c claim, _ int) {
 		for _, p := range slices.Clone(m.parts[c.group]) {
 			what := gone{c.group, p.cluster}
 			if c.had {
 				m.unplaced[what] = true
 			} else {
-				m.leaveOut(what, fmt.Sprintf("there are more than %d in all", maxObjects))
+				m.leaveOut(what, fmt.Sprintf("there are more than %d in all", MaxObjects))
 			}
 		}
 	})

@@ -26,7 +26,7 @@ func TestLimitOfLink(t *testing.T) {
 	for id := range s.Services {
 		count[id.Namespace]++
 	}
-	if len(s.Services) != maxOfLink+1 || count["ns-00"] != maxOfNamespace+1 {
+	if len(s.Services) != DefaultPerLink+1 || count["ns-00"] != DefaultPerNamespace+1 {
 		t.Errorf("%d are written, %v", len(s.Services), count)
 	}
 	// What is written stays when earlier names come.
@@ -49,7 +49,7 @@ func TestLimitOfAll(t *testing.T) {
 		s.Clusters = append(s.Clusters, c)
 	}
 	s.settle(t)
-	if len(s.Services) != maxObjects {
+	if len(s.Services) != MaxObjects {
 		t.Errorf("%d are written", len(s.Services))
 	}
 }
@@ -94,5 +94,41 @@ func TestPatterns(t *testing.T) {
 		if _, err := ParsePatterns(bad); err == nil {
 			t.Errorf("%q is taken", bad)
 		}
+	}
+}
+
+// TestLimitsOfSettings tests that the settings replace the default limits, and that the plan says where most of a limit
+// is asked for.
+func TestLimitsOfSettings(t *testing.T) {
+	s := newSim(cluster("east"), cluster("west"))
+	s.MaxPerLink, s.MaxPerNamespace = 10, 4
+	for i := range 20 {
+		s.of("east").Exports = append(s.of("east").Exports, s.in(i/5, fmt.Sprintf("m%02d", i), "mirror"))
+	}
+	s.of("west").Exports = []Export{s.in(0, "zz", "mirror")}
+	s.settle(t)
+	count := make(map[string]int)
+	for id := range s.Services {
+		count[id.Namespace]++
+	}
+	if len(s.Services) != 10+1 || count["ns-00"] != 4+1 || count["ns-01"] != 4 || count["ns-02"] != 2 {
+		t.Errorf("%d are written, %v", len(s.Services), count)
+	}
+	want := []Fullness{
+		{Per: "link", Cluster: "east", Asked: 20, Most: 10},
+		{Per: "namespace", Cluster: "east", Namespace: "ns-00", Asked: 5, Most: 4},
+	}
+	if !slices.Equal(s.last.Fullest, want) || s.last.Fullest[0].Ratio() != 2 {
+		t.Errorf("%+v, not %+v", s.last.Fullest, want)
+	}
+	// More places are used at once, and a lower limit deletes nothing.
+	s.MaxPerLink, s.MaxPerNamespace = 20, 5
+	s.settle(t)
+	if len(s.Services) != 20+1 {
+		t.Errorf("%d are written with higher limits", len(s.Services))
+	}
+	s.MaxPerLink, s.MaxPerNamespace = 1, 1
+	if w := s.settle(t); len(w) > 0 || len(s.Services) != 20+1 {
+		t.Errorf("%d are written with lower limits: %.3q", len(s.Services), w)
 	}
 }

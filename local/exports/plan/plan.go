@@ -18,6 +18,8 @@ type Plan struct {
 	Verdicts []Verdict
 	// Conflicts are what exports of one name differ in.
 	Conflicts []Conflict
+	// Fullest is where most of each limit is used.
+	Fullest []Fullness
 	// Due is when time alone changes the plan; zero: never.
 	Due time.Time
 }

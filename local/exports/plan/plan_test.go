@@ -405,7 +405,7 @@ func TestNotLinkerds(t *testing.T) {
 	})
 	t.Run("limits leave out what is exported", func(t *testing.T) {
 		s := newSim(cluster("east"))
-		for i := range maxOfNamespace {
+		for i := range DefaultPerNamespace {
 			s.of("east").Exports = append(s.of("east").Exports, export(fmt.Sprint("a", i), "mirror", "http=80"))
 		}
 		s.settle(t)

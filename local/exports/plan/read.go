@@ -8,7 +8,7 @@ import (
 )
 
 // maxRead limits the parts of one namespace that only objects name. The limit applies to each linked cluster, and
-// to all clusters together that are not linked.
+// to all clusters together that are not linked. A greater Settings.MaxPerNamespace replaces it.
 const maxRead = 250
 
 // holders are the clusters that an object names as those that have a part in it.
@@ -63,7 +63,7 @@ func (m *maker) followRead() {
 	for _, g := range groups {
 		room := !m.have[g].more
 		for r, n := range need[g] {
-			room = room && followed[r]+n <= maxRead
+			room = room && followed[r]+n <= max(maxRead, m.perNamespace())
 		}
 		if !room {
 			m.freeze(g)

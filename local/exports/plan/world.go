@@ -47,7 +47,14 @@ type Settings struct {
 	// UnlinkedAfter is how long the parts of a cluster stay that is linked no longer, or that has lost most of
 	// its exports at once.
 	UnlinkedAfter time.Duration
+	// MaxPerLink and MaxPerNamespace limit the objects that a link has a part in, all of them and those in one
+	// namespace. Zero means DefaultPerLink and DefaultPerNamespace.
+	MaxPerLink, MaxPerNamespace int
 }
+
+func (s *Settings) perLink() int { return cmp.Or(s.MaxPerLink, DefaultPerLink) }
+
+func (s *Settings) perNamespace() int { return cmp.Or(s.MaxPerNamespace, DefaultPerNamespace) }
 
 // Cluster is the own cluster or a link, with its exports.
 type Cluster struct {
