@@ -27,8 +27,8 @@ func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster
 	return nil, v.state
 }
 
-// Look makes clusters read trust anchors and Pod networks again, those that are ready. It returns once all
-// have, or ctx ends. What they read by then is in Status, with its age.
+// Look makes all clusters that are ready read trust anchors and Pod networks again. It returns once all have
+// read them, or ctx ends. Status then shows the facts with their age.
 func (s *Store) Look(ctx context.Context) {
 	var looks []<-chan struct{}
 	for _, v := range s.publishedLinks() {
@@ -37,11 +37,11 @@ func (s *Store) Look(ctx context.Context) {
 	await(ctx, looks...)
 }
 
-// Look makes the cluster read trust anchors and Pod networks again. It returns once it has, or ctx ends.
+// Look makes the cluster read trust anchors and Pod networks again. It returns once the cluster has read
+// them, or ctx ends.
 func (o *Own) Look(ctx context.Context) { await(ctx, o.link.published.Load().look()) }
 
-// look makes the cluster that is shown read its facts again. If the channel is nil, that cluster
-// can't be read now.
+// look makes the cluster that is shown read its facts again. The channel is nil if the cluster is not ready.
 func (v *linkState) look() <-chan struct{} {
 	if at := v.shown(); at != nil && v.state == cluster.Ready {
 		return at.cluster.Look()

@@ -196,7 +196,8 @@ func (l *Local) Synced() <-chan struct{} { return l.own.Synced() }
 // Status returns the cluster's state now.
 func (l *Local) Status() adminapi.Cluster { return l.own.Status() }
 
-// Look makes the cluster read trust anchors and Pod networks again. It returns once it has, or ctx ends.
+// Look makes the cluster read trust anchors and Pod networks again. It returns once the cluster has read them,
+// or ctx ends.
 func (l *Local) Look(ctx context.Context) { l.own.Look(ctx) }
 
 // Own returns what follows the cluster, for clusterstore.Options.

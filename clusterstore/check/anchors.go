@@ -36,13 +36,13 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// How old facts can be that were read for this check, in seconds. Older ones are shown with their age.
+// The greatest age, in seconds, of facts that a replica has read for this check. Older facts are shown with their age.
 const (
 	anchorsAge  = 15
 	networksAge = 65
 )
 
-// aged adds to a text how long ago it was found out, if that is longer than usual.
+// aged appends the age of a fact to its text if the fact is older than usual.
 func aged(text string, seconds, usual int) string {
 	if seconds <= usual {
 		return text

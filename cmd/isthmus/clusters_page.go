@@ -17,8 +17,8 @@ import (
 // lookLimit is how long a look at the clusters delays the page.
 const lookLimit = 2 * time.Second
 
-// freshOr returns a handler of the page of clusters. With adminapi.FreshParameter, all that ask at the same time
-// share one look at the clusters, and its result for a second.
+// freshOr returns a handler of the page of clusters. Concurrent requests with adminapi.FreshParameter share one look at
+// the clusters. Its result is shared for a second.
 func (p *pages) freshOr(page http.Handler) http.Handler {
 	fresh := newShared(time.Second, 0, func() encodedPage {
 		return encodePage(p.freshClustersPage())
@@ -32,8 +32,8 @@ func (p *pages) freshOr(page http.Handler) http.Handler {
 	})
 }
 
-// freshClustersPage returns the page after a look at the clusters. They read in contexts of their own: what
-// comes later is shown next time.
+// freshClustersPage returns the page after a look at the clusters. Each cluster reads in a context of its own.
+// The next page shows facts that arrive after lookLimit.
 func (p *pages) freshClustersPage() adminapi.Clusters {
 	ctx, cancel := context.WithTimeout(context.Background(), lookLimit)
 	defer cancel()

@@ -1,9 +1,7 @@
-// Package kubelet is as much of a node as clients need that forward ports or execute commands: it
-// has a Node and Pods in a real API server, connects the API server's port-forward requests to
-// addresses on this machine, where the programs run that the Pods stand for, and leaves commands to
-// a function. It speaks
-// the protocol with Kubernetes' own server library, over TLS with a certificate of its
-// own, as kubelets do. It asks nobody for credentials: kubelets do that too.
+// Package kubelet implements the part of a kubelet that clients need to forward ports and to execute
+// commands. It writes a Node and Pods to a real API server. It connects port-forward requests to
+// programs on this machine, and calls a function for each command. It uses Kubernetes' server library
+// and TLS with a certificate of its own, as kubelets do. Unlike kubelets, it authenticates no client.
 package kubelet
 
 import (
@@ -36,7 +34,7 @@ type Kubelet struct {
 
 	mu    sync.Mutex
 	ports map[target]string // address on this machine
-	conns map[net.Conn]bool // those that forward ports or commands
+	conns map[net.Conn]bool // connections that forward ports or execute commands
 	run   Exec
 }
 
@@ -95,7 +93,7 @@ func (k *Kubelet) Close() error {
 	return err
 }
 
-// Drop ends the connections that forward ports.
+// Drop closes the connections that forward ports or execute commands.
 func (k *Kubelet) Drop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -121,7 +119,7 @@ func (k *Kubelet) portForward(w http.ResponseWriter, r *http.Request) {
 	portforward.ServePortForward(w, r, forwarder{k}, pod, "", &portforward.V4Options{}, idle, creation, portforward.SupportedProtocols)
 }
 
-// OnExec has a function run the commands that clients execute in Pods.
+// OnExec sets the function that runs the commands that clients execute in Pods.
 func (k *Kubelet) OnExec(run Exec) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -140,7 +138,7 @@ func (k *Kubelet) serveExec(w http.ResponseWriter, r *http.Request) {
 		idle, creation, remotecommand.SupportedStreamingProtocols)
 }
 
-// executor runs commands by the function of a kubelet.
+// executor calls the function of a kubelet for each command.
 type executor struct{ *Kubelet }
 
 // ExecInContainer runs a command without standard input. Standard error goes to standard output, as in a terminal.
@@ -161,7 +159,7 @@ func (e executor) ExecInContainer(
 	return err
 }
 
-// exitError is the end of a command as Kubernetes' server library reads it.
+// exitError is the exit status of a command in the form that Kubernetes' server library expects.
 type exitError struct{ *exec.ExitError }
 
 func (e exitError) ExitStatus() int { return e.ExitCode() }

@@ -61,8 +61,8 @@ func foresee(ctx context.Context, w *work, t *client.Target, cluster, standing s
 	return list, err
 }
 
-// showImpacts prints what services are left with. title has %s for the cluster, which comes back if
-// back is set.
+// showImpacts prints the endpoints that services have left. title is a format with %s for the cluster. If back is
+// set, the cluster returns to service.
 func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, back bool) {
 	if len(list) == 0 {
 		fmt.Fprintf(w.out, "No service has a member in %s.\n", cluster)
@@ -77,7 +77,7 @@ func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, 
 	}
 }
 
-// bare returns those that leave clients with nothing.
+// bare returns the impacts that leave clients with nothing.
 func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
 	for _, i := range list {
 		if i.Bare() {
