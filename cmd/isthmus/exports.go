@@ -207,10 +207,17 @@ func (e *exporter) world() (plan.World, bool) {
 		return plan.World{}, false
 	}
 	o := e.options
-	w.Now, w.Settings = time.Now(), plan.Settings{
-		Controller: o.namespace, Multicluster: o.multiclusterNamespace, ClusterName: o.clusterName, UnlinkedAfter: o.unlinkedAfter,
-		MaxPerLink: int(o.maxPerLink), MaxPerNamespace: int(o.maxPerNamespace),
-		Labels: o.sources.labels, ServiceExports: o.sources.serviceExports,
+	w.Now = time.Now()
+	w.Settings = plan.Settings{
+		Controller:      o.namespace,
+		Multicluster:    o.multiclusterNamespace,
+		ClusterName:     o.clusterName,
+		IPv4Only:        !o.ipv6,
+		UnlinkedAfter:   o.unlinkedAfter,
+		MaxPerLink:      int(o.maxPerLink),
+		MaxPerNamespace: int(o.maxPerNamespace),
+		Labels:          o.sources.labels,
+		ServiceExports:  o.sources.serviceExports,
 	}
 	for i := range w.Clusters {
 		e.linkerd.Complete(&w.Clusters[i])

@@ -13,6 +13,7 @@ import (
 	"isthmus/clusterstore/typed"
 	"isthmus/internal/sleep"
 	"isthmus/local/exports/object"
+	"isthmus/local/exports/plan"
 )
 
 // releaseTime is how long the API server may take to release the IPs of a Service that was deleted.
@@ -47,6 +48,23 @@ func (c creator) Create(
 func attempts(o *corev1.Service) (all []*corev1.Service) {
 	const most = 2 // one IP of each family
 	ips := o.Spec.ClusterIPs
+	if p := o.Spec.IPFamilyPolicy; p != nil && *p == corev1.IPFamilyPolicySingleStack {
+		var ofIPv4 []string
+		for _, ip := range ips {
+			if !strings.Contains(ip, ":") {
+				ofIPv4 = append(ofIPv4, ip)
+			}
+		}
+		for n := min(len(ofIPv4), 1); n >= 0; n-- {
+			next := o.DeepCopy()
+			object.SetIPs(next, ofIPv4[:n])
+			all = append(all, next)
+		}
+		// The cluster has no IPv4.
+		o = o.DeepCopy()
+		o.Spec.IPFamilyPolicy, o.Spec.IPFamilies = new(corev1.IPFamilyPolicyPreferDualStack), nil
+		delete(o.Annotations, plan.SingleStackKey)
+	}
 	for n := min(len(ips), most); n >= 0; n-- {
 		next := o.DeepCopy()
 		object.SetIPs(next, ips[:n])

@@ -73,3 +73,23 @@ func TestCreate(t *testing.T) {
 		})
 	}
 }
+
+// TestCreateSingleStack: without IPv6 a Service asks for IPv4 alone, and in a cluster without IPv4 for what there is.
+func TestCreateSingleStack(t *testing.T) {
+	o := &corev1.Service{Spec: corev1.ServiceSpec{
+		IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack), IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
+	}}
+	object.SetIPs(o, []string{"fd00::1"})
+	var all []string
+	c := creator{creates{answer: func(o *corev1.Service) error {
+		all = append(all, asked(o))
+		if len(o.Spec.IPFamilies) > 0 {
+			return invalid("spec.ipFamilies[0]")
+		}
+		return nil
+	}}}
+	_, err := c.Create(t.Context(), o, metav1.CreateOptions{})
+	if want := []string{"SingleStack[IPv4] ", "PreferDualStack[] fd00::1"}; err != nil || !slices.Equal(all, want) {
+		t.Errorf("asked for %q, not %q: %v", all, want, err)
+	}
+}

@@ -28,10 +28,14 @@ func Read(o *corev1.Service) *plan.Service {
 		Deleting:    o.DeletionTimestamp != nil,
 		Type:        strings.Clone(cmp.Or(string(o.Spec.Type), string(corev1.ServiceTypeClusterIP))),
 		ClusterIPs:  texts(o.Spec.ClusterIPs),
+		IPFamilies:  texts(o.Spec.IPFamilies),
 		Selector:    len(o.Spec.Selector) > 0,
 		Labels:      clone(o.Labels),
 		Annotations: clone(o.Annotations),
 		Traffic:     traffic(&o.Spec),
+	}
+	if p := o.Spec.IPFamilyPolicy; p != nil {
+		s.IPFamilyPolicy = strings.Clone(string(*p))
 	}
 	if len(s.ClusterIPs) == 0 && o.Spec.ClusterIP != "" {
 		s.ClusterIPs = []string{strings.Clone(o.Spec.ClusterIP)}
@@ -100,9 +104,9 @@ func Write(next *plan.Service, have *corev1.Service, version string) *corev1.Ser
 	if have != nil {
 		o = have.DeepCopy()
 	} else {
-		o.Spec.IPFamilyPolicy = new(corev1.IPFamilyPolicyPreferDualStack)
 		SetIPs(o, next.ClusterIPs)
 	}
+	setFamilies(o, next)
 	o.Namespace, o.Name = next.Namespace, next.Name
 	o.Labels, o.Annotations = maps.Clone(next.Labels), maps.Clone(next.Annotations)
 	o.Spec.Type = corev1.ServiceType(next.Type)
@@ -116,6 +120,22 @@ func Write(next *plan.Service, have *corev1.Service, version string) *corev1.Ser
 		o.OwnerReferences = append([]metav1.OwnerReference{owner}, others...)
 	}
 	return o
+}
+
+// setFamilies sets the IP families and their policy, which a plan may change. With one family, only the first IP stays.
+func setFamilies(o *corev1.Service, next *plan.Service) {
+	policy := corev1.IPFamilyPolicy(next.IPFamilyPolicy)
+	if policy == "" || o.Spec.IPFamilyPolicy != nil && *o.Spec.IPFamilyPolicy == policy {
+		return
+	}
+	if o.Spec.IPFamilyPolicy != nil && policy == corev1.IPFamilyPolicySingleStack {
+		o.Spec.ClusterIPs = o.Spec.ClusterIPs[:min(len(o.Spec.ClusterIPs), 1)]
+	}
+	o.Spec.IPFamilyPolicy = &policy
+	o.Spec.IPFamilies = nil
+	for _, f := range next.IPFamilies {
+		o.Spec.IPFamilies = append(o.Spec.IPFamilies, corev1.IPFamily(f))
+	}
 }
 
 // SetIPs sets the IPs of a Service that does not exist yet. Without IPs, the API server chooses some.

@@ -15,6 +15,8 @@ const (
 	markLabel      = "isthmus.io/written-by" // the gateway's namespace
 	markAnnotation = "isthmus.io/written-as" // the kind, namespace and name of the object itself
 	copiedKey      = "isthmus.io/copied"     // annotation: what was copied
+	// SingleStackKey is an annotation of Services that Isthmus has set to SingleStack.
+	SingleStackKey = "isthmus.io/single-stack"
 
 	mirroredLabel = "mirror.linkerd.io/mirrored-service"
 	clusterLabel  = "mirror.linkerd.io/cluster-name"

@@ -120,10 +120,39 @@ func (w *WantedService) Over(have *Service) (next Service, differs bool) {
 	if w.traffic != nil {
 		next.SessionAffinity, next.AffinitySeconds = w.traffic.SessionAffinity, w.traffic.AffinitySeconds
 	}
+	w.setFamilies(&next, have)
 	if w.owner != "" {
 		next.OwnerKind, next.OwnerName, next.OwnerUID = "ServiceImport", w.Of.Name, w.owner
 	}
 	return next, have == nil || w.Waits || !equality.Semantic.DeepEqual(&next, have)
+}
+
+// setFamilies sets the IP families of a Service. While IPv6 is not served, Services whose first
+// family is IPv4 are SingleStack. An annotation remembers that Isthmus has set this policy, so that
+// such Services become PreferDualStack again with IPv6. A policy that somebody else has set stays.
+func (w *WantedService) setFamilies(next, have *Service) {
+	const single, dual = "SingleStack", "PreferDualStack"
+	const yes = "true"
+	ours := next.Annotations[SingleStackKey] == yes
+	switch {
+	case have == nil && w.settings.IPv4Only:
+		next.IPFamilyPolicy, next.IPFamilies = single, []string{"IPv4"}
+		next.Annotations[SingleStackKey] = yes
+	case have == nil:
+		next.IPFamilyPolicy = dual
+	case w.settings.IPv4Only && !ours && have.IPFamilyPolicy == dual && have.firstFamily() == "IPv4":
+		next.IPFamilyPolicy = single
+		next.Annotations[SingleStackKey] = yes
+	case !w.settings.IPv4Only && ours && have.IPFamilyPolicy == single:
+		next.IPFamilyPolicy = dual
+		delete(next.Annotations, SingleStackKey)
+	}
+	if next.IPFamilyPolicy == single {
+		next.IPFamilies = next.IPFamilies[:min(len(next.IPFamilies), 1)]
+		if have != nil {
+			next.ClusterIPs = next.ClusterIPs[:min(len(next.ClusterIPs), 1)]
+		}
+	}
 }
 
 // WantedImport is a ServiceImport as it is to be.

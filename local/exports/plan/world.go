@@ -42,6 +42,8 @@ type Settings struct {
 	Controller   string // the gateway's namespace, which its mark has, unlike that of another gateway
 	Multicluster string // the namespace of Linkerd's Links; empty: none
 	ClusterName  string // of the own cluster, in status.clusters of ServiceImports
+	// IPv4Only is whether Isthmus serves no IPv6 addresses. The written Services then have IPv4 addresses only.
+	IPv4Only bool
 	// Labels and ServiceExports are what is exported by.
 	Labels, ServiceExports bool
 	// UnlinkedAfter is how long the parts of a cluster stay that is linked no longer, or that has lost most of
@@ -128,6 +130,8 @@ type Service struct {
 	Deleting             bool
 	Type                 string // "ClusterIP" and so on
 	ClusterIPs           []string
+	IPFamilies           []string
+	IPFamilyPolicy       string
 	Selector             bool   // it has one
 	OwnerKind, OwnerName string // of the first one
 	OwnerUID             string
@@ -138,6 +142,14 @@ type Service struct {
 
 // hasIP reports whether the Service has a ClusterIP.
 func (s *Service) hasIP() bool { return len(s.ClusterIPs) > 0 && !s.Headless() }
+
+// firstFamily returns the IP family of the first ClusterIP.
+func (s *Service) firstFamily() string {
+	if !s.hasIP() {
+		return ""
+	}
+	return families(s.ClusterIPs[:1])[0]
+}
 
 // Headless reports whether the Service has no IP.
 func (s *Service) Headless() bool { return len(s.ClusterIPs) > 0 && s.ClusterIPs[0] == "None" }
