@@ -5,19 +5,27 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // fields are the values of trees, as JSON, by the path to each.
 type fields map[string]string
 
-// add adds the values of a tree of JSON.
+// add adds the values of a tree of JSON. An empty object or list is a value too: Linkerd's protocol
+// hints are empty objects.
 func (f fields) add(path string, tree any) {
 	switch t := tree.(type) {
 	case map[string]any:
+		if len(t) == 0 {
+			f[path] = "{}"
+		}
 		for key, value := range t {
 			f.add(path+" "+key, value)
 		}
 	case []any:
+		if len(t) == 0 {
+			f[path] = "[]"
+		}
 		for i, value := range t {
 			f.add(fmt.Sprintf("%s[%d]", path, i), value)
 		}
@@ -47,4 +55,16 @@ func (f fields) differences(after fields) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// compareMeshed returns an error unless the fields have protocol hints and identities, which only
+// meshed endpoints have. Without them a difference would not be noticed.
+func (f fields) compareMeshed() error {
+	for _, name := range []string{" protocolHint ", " tlsIdentity "} {
+		named := func(path string) bool { return strings.Contains(path, name) }
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(f)), named) {
+			return fmt.Errorf("no stream has a field%sto compare", name)
+		}
+	}
+	return nil
 }

@@ -15,7 +15,8 @@ func service(version, label string) unstructured.Unstructured {
 	}}
 }
 
-// TestChanged: every write is found, also one that changes nothing, and each field that differs has a line.
+// TestChanged: every write is found, also one that changes nothing, and each field that differs has
+// a line.
 func TestChanged(t *testing.T) {
 	const web = "Service web"
 	before := objects{web: service("1", "a")}
@@ -28,7 +29,7 @@ func TestChanged(t *testing.T) {
 		"the same again":     {objects{web: service("2", "a")}, []string{web + ": written without a change"}},
 		"a new one": {objects{web: service("1", "a"), "Service new": {Object: map[string]any{
 			"kind": "Service", "metadata": map[string]any{"resourceVersion": "3"},
-		}}}, []string{`Service new kind: "Service" is new`}},
+		}}}, []string{`Service new kind: "Service" is new`, `Service new metadata: {} is new`}},
 		"it is gone": {objects{}, []string{
 			web + ` kind: "Service" is gone`, web + ` metadata labels team: "a" is gone`, web + ` metadata name: "web" is gone`,
 		}},
@@ -39,12 +40,16 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestDifferences: lists are compared element by element.
+// TestDifferences: lists are compared element by element, and an empty object differs from a
+// missing one.
 func TestDifferences(t *testing.T) {
 	before, after := make(fields), make(fields)
-	before.add("web", map[string]any{"ports": []any{80.0, 81.0}, "same": true})
-	after.add("web", map[string]any{"ports": []any{80.0, 82.0, 83.0}, "same": true})
-	want := []string{"web ports[1]: 82 instead of 81", "web ports[2]: 83 is new"}
+	hint := map[string]any{"h2": map[string]any{}}
+	before.add("web", map[string]any{"hint": hint, "ports": []any{80.0, 81.0}, "same": true})
+	after.add("web", map[string]any{"empty": []any{}, "ports": []any{80.0, 82.0, 83.0}, "same": true})
+	want := []string{
+		"web empty: [] is new", "web hint h2: {} is gone", "web ports[1]: 82 instead of 81", "web ports[2]: 83 is new",
+	}
 	if got := before.differences(after); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

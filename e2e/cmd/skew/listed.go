@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// listed are the differences between the previous version and this one that are meant. CHANGELOG.md has each. After a release the
-// list begins anew.
+// listed are the differences between the previous version and this one that are meant. CHANGELOG.md
+// has each. After a release the list begins anew.
 var listed = []*regexp.Regexp{
 	regexp.MustCompile(`^ServiceImport web status endpointSliceObjects: "Absent" is new$`),
 }

@@ -37,7 +37,8 @@ func readObjects(ctx context.Context, c *kube.Client) (objects, error) {
 	return all, nil
 }
 
-// generated returns the name of an object. Of one whose name is generated it is that of the Service.
+// generated returns the name of an object. Of one whose name is generated it is that of the
+// Service.
 func generated(o unstructured.Unstructured) string {
 	if o.GetGenerateName() != "" {
 		return o.GetGenerateName() + "*"
@@ -64,7 +65,8 @@ func (o objects) changed(now objects) (names, lines []string) {
 	return names, lines
 }
 
-// contentsOf returns the fields of an object without those that the API server sets with each write.
+// contentsOf returns the fields of an object without those that the API server sets with each
+// write.
 func contentsOf(name string, o unstructured.Unstructured) fields {
 	all := make(fields)
 	if o.Object == nil {

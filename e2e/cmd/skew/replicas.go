@@ -63,7 +63,8 @@ func (r *replicas) start(ctx context.Context, version string) error {
 	return nil
 }
 
-// stop ends all replicas of a version, as Kubernetes does: proxies find them no longer, and they get SIGTERM.
+// stop ends all replicas of a version, as Kubernetes does: proxies find them no longer, and they
+// get SIGTERM.
 func (r *replicas) stop(version string) (err error) {
 	r.mu.Lock()
 	var ending []*gateway.Gateway

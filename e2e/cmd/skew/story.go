@@ -79,7 +79,8 @@ func (s *story) end() error {
 	return s.replicas.end()
 }
 
-// play plays a step: nothing may change with the replicas, and the leader writes what the first one did for a change.
+// play plays a step: nothing may change with the replicas, and the leader writes what the first one
+// did for a change.
 func (s *story) play(ctx context.Context, one step) error {
 	fmt.Printf("%s\n", one.title)
 	if err := s.settled(ctx, one, s.number == 0); err != nil {
@@ -87,6 +88,9 @@ func (s *story) play(ctx context.Context, one step) error {
 	}
 	told, err := s.streams.contents()
 	if err != nil {
+		return err
+	}
+	if err := told.compareMeshed(); err != nil {
 		return err
 	}
 	before, err := readObjects(ctx, s.west)
@@ -137,13 +141,14 @@ func (s *story) changes(ctx context.Context, one step, before objects) error {
 		fmt.Printf("  written for a change, by the leader or by this command: %s\n", strings.Join(names, ", "))
 	}
 	if !slices.Equal(names, s.usual) {
-		s.report("write", []string{fmt.Sprintf("for a change, %s and not %s", strings.Join(names, ", "), strings.Join(s.usual, ", "))})
+		now, first := strings.Join(names, ", "), strings.Join(s.usual, ", ")
+		s.report("write", []string{fmt.Sprintf("for a change, %s and not %s", now, first)})
 	}
 	return nil
 }
 
-// settled waits until all streams have the newest change, and everything is written. If led is set, the leader of both Leases must
-// be of the step's version.
+// settled waits until all streams have the newest change, and everything is written. If led is set,
+// the leader of both Leases must be of the step's version.
 func (s *story) settled(ctx context.Context, one step, led bool) error {
 	return s.await(ctx, "streams, Leases and written objects are up to date", func(ctx context.Context) error {
 		if err := s.streams.have(s.number); err != nil {
@@ -166,7 +171,8 @@ func (s *story) settled(ctx context.Context, one step, led bool) error {
 	})
 }
 
-// hasWritten returns an error unless the leader has nothing to write, and has written the newest change.
+// hasWritten returns an error unless the leader has nothing to write, and has written the newest
+// change.
 func (s *story) hasWritten(ctx context.Context) error {
 	if !s.exports {
 		return nil

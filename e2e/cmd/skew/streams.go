@@ -13,11 +13,13 @@ import (
 
 // streams are the subscriptions of proxies, each at any replica that it finds.
 type streams struct {
-	list []*stream
-	stop func()
+	list  []*stream
+	known func() []string // the addresses of the replicas
+	stop  func()
 }
 
-// stream is a subscription. addrs returns what it has after the change of a number. It is nil for profiles.
+// stream is a subscription. addrs returns what it has after the change of a number. It is nil for
+// profiles.
 type stream struct {
 	*proxy.Subscriber
 	title string
@@ -33,7 +35,7 @@ func openStreams(ctx context.Context, known func() []string, imports bool) *stre
 
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
-	all := &streams{stop: func() {
+	all := &streams{known: known, stop: func() {
 		cancel()
 		running.Wait()
 	}}
@@ -70,12 +72,17 @@ func (s *stream) endpoints(number int) (list []netip.AddrPort) {
 	return list
 }
 
-// have returns an error unless all streams have what there is after the change of a number.
+// have returns an error unless all streams are open at replicas that still run, and have what there
+// is after the change of a number.
 func (s *streams) have(number int) error {
+	replicas := s.known()
 	for _, one := range s.list {
 		now := one.Stream().Snapshot()
 		if now.Phase != proxy.Open || now.First == nil {
 			return fmt.Errorf("%s: %v, %v", one.title, now.Phase, now.Err)
+		}
+		if openings := one.Openings(); len(openings) == 0 || !slices.Contains(replicas, openings[len(openings)-1].Addr) {
+			return fmt.Errorf("%s is not open at a replica that runs", one.title)
 		}
 		want := one.endpoints(number)
 		if got := now.Get.Addrs(); !slices.Equal(got, want) {
@@ -92,8 +99,8 @@ func (s *streams) mark() {
 	}
 }
 
-// lost returns which endpoints proxies have lost since the mark, of those that there are after the change of a number, and what
-// proxies must not be sent.
+// lost returns which endpoints proxies have lost since the mark, of those that there are after the
+// change of a number, and what proxies must not be sent.
 func (s *streams) lost(number int) (lines []string) {
 	for _, one := range s.list {
 		there := one.endpoints(number)

@@ -97,10 +97,12 @@ func (w *world) link(ctx context.Context) error {
 
 // export has both clusters export the Service web, and west serve ExternalWorkloads.
 func (w *world) export(ctx context.Context) error {
-	for _, c := range []*kube.Client{w.west, w.east} {
-		pod := object.Mesh(object.Pod(namespace, "web-0", "web"))
-		err := c.Apply(ctx, object.ServiceAccount(namespace, "web"), pod)
+	for c, ip := range map[*kube.Client]string{w.west: westAddr(1), w.east: eastAddr(1)} {
+		pod, err := meshedPod(ip)
 		if err != nil {
+			return err
+		}
+		if err := c.Apply(ctx, object.ServiceAccount(namespace, "web"), pod); err != nil {
 			return err
 		}
 		const export = "{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, metadata: {name: web, namespace: %s}}"
@@ -123,7 +125,21 @@ func (w *world) export(ctx context.Context) error {
 	return w.west.Apply(ctx, west, vm, workload("vm-1", westAddr(100)))
 }
 
-// change changes the number of a label of east's Service, of an endpoint of each Service, and of an ExternalWorkload.
+// meshedPod returns a Pod that runs, with a proxy: endpoints have its identity, its labels and a
+// protocol hint, and its address has a profile.
+func meshedPod(ip string) (*unstructured.Unstructured, error) {
+	pod, err := kube.Unstructured(object.Mesh(object.Pod(namespace, "web-0", "web")))
+	if err != nil {
+		return nil, err
+	}
+	pod.Object["status"] = map[string]any{
+		"phase": "Running", "podIP": ip, "podIPs": []any{map[string]any{"ip": ip}},
+	}
+	return pod, nil
+}
+
+// change changes the number of a label of east's Service, of an endpoint of each Service, and of an
+// ExternalWorkload.
 func (w *world) change(ctx context.Context, number int) error {
 	east := object.Service(namespace, "web")
 	east.Labels = map[string]string{
