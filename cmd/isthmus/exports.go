@@ -160,7 +160,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 	if !sleep.For(ctx, unreadAfter) {
 		return
 	}
-	const hint = "grant what manifests/install/exports has"
+	hint := "grant what manifests/install/exports has"
 	reasons := e.unread()
 	if _, known := e.store.Exports(); known {
 		if len(reasons) > 0 {
@@ -170,6 +170,9 @@ func (e *exporter) reportUnread(ctx context.Context) {
 		return
 	}
 
+	if len(reasons) == 0 { // the kinds can be listed, but link Secrets can't, or a list takes its time
+		reasons, hint = []string{unreadExports}, "isthmus check shows what is missing"
+	}
 	e.log.Warn("what is to be written for exports is not known, so nothing is written",
 		zap.Strings("reasons", reasons), zap.String("hint", hint))
 	for {

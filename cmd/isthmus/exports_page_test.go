@@ -242,6 +242,7 @@ func TestExportsUnread(t *testing.T) {
 		"no Namespaces": {false, []adminapi.Resource{forbidden}, []string{
 			unknown + " [namespaces: namespaces is forbidden]", known + " <nil>",
 		}},
+		"no link Secrets": {false, nil, []string{unknown + " [" + unreadExports + "]", known + " <nil>"}},
 		"no ServiceImports": {true, []adminapi.Resource{imports}, []string{
 			"ServiceExports are not imported [serviceimports: serviceimports is forbidden]",
 		}},
