@@ -142,7 +142,9 @@ func newRegistry() *prometheus.Registry {
 func (o *options) self(ready func() bool) func() adminapi.Replica {
 	name, _ := os.Hostname()
 	return func() adminapi.Replica {
-		return adminapi.Replica{Name: name, Version: ownBuild().Version, Ready: ready(), Domain: o.domain}
+		return adminapi.Replica{
+			Name: name, Version: ownBuild().Version, Ready: ready(), Domain: o.domain, Format: adminapi.Format,
+		}
 	}
 }
 

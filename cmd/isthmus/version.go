@@ -18,7 +18,9 @@ var release string
 // ownBuild is what this program was built from, which is /debug/version of a gateway too.
 func ownBuild() adminapi.Build {
 	info := buildInfo()
-	return adminapi.Build{Version: cmp.Or(info.Main.Version, "unknown"), Commit: commit(info), Go: runtime.Version()}
+	return adminapi.Build{
+		Version: cmp.Or(info.Main.Version, "unknown"), Commit: commit(info), Go: runtime.Version(), Format: adminapi.Format,
+	}
 }
 
 // writeVersion prints what a bug report should begin with.

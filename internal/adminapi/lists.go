@@ -35,6 +35,8 @@ type Replica struct {
 	Version string `json:"version"`
 	Ready   bool   `json:"ready"`
 	Domain  string `json:"domain"` // of the cluster's names
+	// Format is [Format]. Zero means that the replica is older than this field.
+	Format int `json:"format,omitempty"`
 }
 
 // ClusterLine is a cluster, without its resources and memory. The own one has the name "local". Texts are shortened.

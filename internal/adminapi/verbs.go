@@ -31,6 +31,8 @@ type ExportsOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
 	Exports
+	// Unchecked is why the program can't judge the page, which is of another version. It is empty if the program can.
+	Unchecked string `json:"unchecked,omitempty"`
 }
 
 // ExplainOutput is what "isthmus explain -o json" prints.
@@ -38,6 +40,8 @@ type ExplainOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
 	Explanation
+	// Unchecked is why the program can't judge the page, which is of another version. It is empty if the program can.
+	Unchecked string `json:"unchecked,omitempty"`
 }
 
 // OtherGateway is what another gateway has that the one which is shown does not have, and the other way round.

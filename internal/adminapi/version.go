@@ -16,4 +16,6 @@ type Build struct {
 	Version string `json:"version"` // such as v0.1.0, or unknown
 	Commit  string `json:"commit"`
 	Go      string `json:"go"` // the version of Go
+	// Format is [Format]. Zero means that the gateway is older than this field.
+	Format int `json:"format,omitempty"`
 }

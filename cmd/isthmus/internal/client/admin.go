@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -47,6 +48,22 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 	return fmt.Sprintf("%s: its version is %s, that of this program %s", why, describeBuild(o.Build), describeBuild(own))
 }
 
+// OtherFormat returns an error if the page has a format number that a program of this build does not know: the page may
+// mean something else. The page of an older gateway, which has no number, at most lacks fields.
+func (o Origin) OtherFormat(own adminapi.Build) error {
+	if unchecked := o.Unchecked(own); o.Format != "" && unchecked != "" {
+		return fmt.Errorf("the page can't be judged: %s", unchecked)
+	}
+	return nil
+}
+
+// writeUnchecked writes a line that says why the program can't judge a page. It writes nothing if the program can.
+func writeUnchecked(w io.Writer, unchecked string) {
+	if unchecked != "" {
+		fmt.Fprintf(w, "Not checked: %s\n", unchecked)
+	}
+}
+
 // describeBuild returns the version, and the commit if the version does not name a release.
 func describeBuild(b adminapi.Build) string {
 	commit, _, _ := strings.Cut(b.Commit, " ") // without its time
@@ -86,7 +103,9 @@ func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, one 
 		for i, g := range gateways {
 			asking.Go(func() error {
 				a := Answer[T]{Gateway: g.String(), NotReady: g.NotReady != "", Value: new(T)}
-				if a.Origin, a.Err = one(ctx, g, a.Value); ctx.Err() != nil && a.Err != nil {
+				a.Origin, a.Err = one(ctx, g, a.Value)
+				a.Err = byVersion(a.Err, a.Origin, p.Build)
+				if ctx.Err() != nil && a.Err != nil {
 					a.Err = t.late(a.Gateway)
 				}
 				list[i] = a

@@ -2,6 +2,7 @@ package client
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,7 +92,8 @@ func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) 
 	var names []string
 	for _, a := range answers {
 		g := adminapi.CheckedReplica{Gateway: a.Gateway}
-		if a.Err != nil {
+		_, otherVersion := errors.AsType[versionError](a.Err)
+		if a.Err != nil && !otherVersion {
 			var hint string
 			g.Error, hint, _ = strings.Cut(a.Err.Error(), "\n")
 			hint = cmp.Or(strings.TrimSpace(hint), "look at its log")
@@ -103,7 +105,7 @@ func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) 
 			continue
 		}
 		page := a.Value
-		g.Version, g.Commit = page.Replica.Version, a.Build.Commit
+		g.Version, g.Commit = cmp.Or(page.Replica.Version, a.Build.Version), a.Build.Commit
 		s.replicas++
 		if unchecked := a.Unchecked(client); unchecked != "" {
 			s.Gateways = append(s.Gateways, g)

@@ -50,8 +50,14 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 	if err != nil {
 		return err
 	}
-	s := &explainState{adminapi.ExplainOutput{Time: answer.At, Gateway: answer.Gateway, Explanation: *answer.Value}, ip, o.node}
+	page := adminapi.ExplainOutput{
+		Time: answer.At, Gateway: answer.Gateway, Explanation: *answer.Value, Unchecked: answer.Unchecked(p.Build),
+	}
+	s := &explainState{page, ip, o.node}
 	if err := o.screen(p).show(s.Time, s.Gateway, s.ExplainOutput, s.table); err != nil {
+		return err
+	}
+	if err := answer.OtherFormat(p.Build); err != nil {
 		return err
 	}
 	return s.unserved()

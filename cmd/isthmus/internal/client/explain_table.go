@@ -50,6 +50,7 @@ func totalOf(p *adminapi.Explanation) (n int) {
 func (s *explainState) table() (string, []byte) {
 	var b bytes.Buffer
 	p := &s.Explanation
+	writeUnchecked(&b, s.Unchecked)
 	fmt.Fprintf(&b, "Client: %s\n", Printable(s.client()))
 	if p.Refused != "" {
 		fmt.Fprintf(&b, "A new stream is refused: %s\n", Printable(p.Refused))

@@ -57,8 +57,12 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 		return err
 	}
 	shown := chooseExports(answers)
-	switch status, _ := errors.AsType[statusError](shown.Err); {
-	case status.code == http.StatusNotFound:
+	page, _ := errors.AsType[pageError](shown.Err)
+	other, _ := errors.AsType[versionError](shown.Err)
+	switch {
+	case other.status == http.StatusNotFound:
+		return fmt.Errorf("%w. If its version knows exports, it runs with --exports=off, which is the default", other)
+	case page.status == http.StatusNotFound:
 		return fmt.Errorf("%s knows nothing of exports: it runs with --exports=off, which is the default\n  Start it with --exports=plan to see what would be written: then nothing is", shown.Gateway)
 	case shown.Err != nil:
 		return shown.Err
@@ -85,7 +89,18 @@ func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] 
 }
 
 func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (err error) {
-	s := &exportsState{adminapi.ExportsOutput{Time: shown.At, Gateway: shown.Gateway, Exports: *shown.Value}}
+	unchecked := shown.Unchecked(p.Build)
+	s := &exportsState{adminapi.ExportsOutput{
+		Time: shown.At, Gateway: shown.Gateway, Exports: *shown.Value, Unchecked: unchecked,
+	}}
+	if o.diff || o.written {
+		if err := shown.OtherFormat(p.Build); err != nil {
+			return err
+		}
+		if unchecked != "" {
+			fmt.Fprintf(p.Stderr, "%s: %s: not checked: %s\n", p.Name, Printable(shown.Gateway), unchecked)
+		}
+	}
 	changes := len(s.Changes) + s.MoreChanges
 	switch {
 	case o.written:

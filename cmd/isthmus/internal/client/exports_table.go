@@ -19,6 +19,7 @@ type exportsState struct{ adminapi.ExportsOutput }
 // table has a line for each export, what differs between them, and who writes.
 func (s *exportsState) table() (string, []byte) {
 	var b bytes.Buffer
+	writeUnchecked(&b, s.Unchecked)
 	var t cells
 	t.row("EXPORT", "CLUSTER", "KIND", "WRITTEN AS", "STATE", "UNTIL", "DETAIL")
 	for _, e := range s.Exports.Exports {

@@ -29,27 +29,19 @@ var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 // versionPage is the page that every version of a gateway has.
 const versionPage = "/debug/version"
 
-// fetch reads a page of a gateway into a value. The gateway's build is known also if the gateway is older than the headers
-// that tell it.
+// fetch reads a page of a gateway into a value. An older gateway sends no headers that name its
+// build. Then fetch asks for the build.
 func fetch(ctx context.Context, g reach.Gateway, path string, into any) (Origin, error) {
 	from, err := fetchPage(ctx, g, path, into)
-	_, answered := errors.AsType[statusError](err)
+	_, answered := errors.AsType[pageError](err)
 	if from.Format != "" || err != nil && !answered || path == versionPage {
 		return from, err
 	}
-	if _, failed := fetchPage(ctx, g, versionPage, &from.Build); failed == nil && answered {
-		err = olderError(g, from.Build, pageOf(path), err)
+	var build adminapi.Build
+	if _, failed := fetchPage(ctx, g, versionPage, &build); failed == nil {
+		from.Build = build
 	}
 	return from, err
-}
-
-// olderError returns the error of a gateway that lacks a page since it is older than this program; err is its answer.
-func olderError(g reach.Gateway, of adminapi.Build, page string, err error) error {
-	if status, _ := errors.AsType[statusError](err); status.code != http.StatusNotFound {
-		return err
-	}
-	return fmt.Errorf("%s is older than this program, and has no %s: its version is %s\n  Update the gateway, or use a program of its version",
-		g, page, describeBuild(of))
 }
 
 // fetchPage reads a page of a gateway into a value.
@@ -113,13 +105,15 @@ func decode(g reach.Gateway, answer *http.Response, page string, into any) (from
 	case http.StatusBadRequest:
 		return from, cli.Usagef("%s", refusal(body))
 	default:
-		return from, statusError{answer.StatusCode, fmt.Sprintf("%s answers %s for %s: %s", g, Printable(answer.Status), page, another)}
+		what := fmt.Sprintf("%s answers %s for %s", g, Printable(answer.Status), page)
+		return from, pageError{answer.StatusCode, what, another}
 	}
 	if err := json.NewDecoder(guard.JSON(body, pageLimits)).Decode(into); err != nil {
 		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			return from, fmt.Errorf("%s of %s has more than %d bytes", page, g, tooLarge.Limit)
 		}
-		return from, fmt.Errorf("%s of %s can't be read: %s: %s", page, g, Printable(err.Error()), another)
+		what := fmt.Sprintf("%s of %s can't be read: %s", page, g, Printable(err.Error()))
+		return from, pageError{answer.StatusCode, what, another}
 	}
 	return from, nil
 }
@@ -136,13 +130,38 @@ func originOf(h http.Header) Origin {
 	return from
 }
 
-// statusError is that a gateway answers otherwise than by a page.
-type statusError struct {
-	code int
-	text string
+// pageError is that a gateway answers with another status than OK, or with a page that can't be decoded.
+type pageError struct {
+	status  int
+	what    string // what is wrong
+	another string // asks whether the answer is that of a gateway at all
 }
 
-func (e statusError) Error() string { return e.text }
+func (e pageError) Error() string { return e.what + ": " + e.another }
+
+// versionError is that a gateway of another version lacks a page, or has a page that this program can't decode.
+type versionError struct {
+	status    int
+	what      string // what is wrong
+	unchecked string // has the two versions
+}
+
+func (e versionError) Error() string {
+	return e.what + ": " + e.unchecked + "\n  Use the same version of both: update the older one"
+}
+
+// byVersion replaces the error of a request by a versionError if the version of the gateway explains the error. own is the
+// build of the program.
+func byVersion(err error, from Origin, own adminapi.Build) error {
+	page, ok := errors.AsType[pageError](err)
+	if !ok || from.Build.Version == "" || page.status != http.StatusOK && page.status != http.StatusNotFound {
+		return err
+	}
+	if unchecked := from.Unchecked(own); unchecked != "" {
+		return versionError{page.status, page.what, unchecked}
+	}
+	return err
+}
 
 // pageOf returns a path without the query, for messages.
 func pageOf(path string) string {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -15,26 +16,29 @@ import (
 )
 
 // anotherVersion serves the pages of a gateway of another version, whose answers have these headers, and returns its
-// address. An older gateway sends no headers, and lacks the page missing.
-func anotherVersion(t *testing.T, headers map[string]string, missing string) string {
+// address. An older gateway sends no headers. changed has other contents of pages. An empty page is missing.
+func anotherVersion(t *testing.T, headers, changed map[string]string) string {
 	t.Helper()
 	clusters, services := goodPages()
+	explained := adminapi.Explanation{Authority: "web.shop.svc.cluster.local:80", Defined: true}
+	explained.Set.Endpoints = 1
 	pages := map[string]string{
 		"/debug/clusters": jsonOf(clusters),
 		"/debug/services": cmp.Or(strings.TrimPrefix(jsonOf(services), "null"), "[]"),
+		"/debug/exports":  jsonOf(adminapi.Exports{Writer: adminapi.ExportsWriter{Mode: "on"}}),
+		"/debug/explain":  jsonOf(explained),
 		"/debug/version":  jsonOf(adminapi.Build{Version: "v0.0.1", Commit: "abc of yesterday"}),
 	}
-	delete(pages, missing)
+	maps.Copy(pages, changed)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for name, value := range headers {
 			w.Header().Set(name, value)
 		}
-		page, there := pages[r.URL.Path]
-		if !there {
+		if pages[r.URL.Path] == "" {
 			http.NotFound(w, r)
 			return
 		}
-		io.WriteString(w, page)
+		io.WriteString(w, pages[r.URL.Path])
 	}))
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
@@ -61,7 +65,7 @@ var otherVersions = map[string]struct {
 func TestOtherVersion(t *testing.T) {
 	for name, other := range otherVersions {
 		t.Run(name, func(t *testing.T) {
-			admin := anotherVersion(t, other.headers, "")
+			admin := anotherVersion(t, other.headers, nil)
 			for _, verb := range []string{"check", "clusters", "services"} {
 				code, out, errs := call(verb, "--admin", admin)
 				if !strings.Contains(out, other.want) || strings.Contains(out, "agree") {
@@ -72,35 +76,71 @@ func TestOtherVersion(t *testing.T) {
 				}
 			}
 
-			_, out, errs := call("check", "--admin", admin, "-o", "json")
-			var found adminapi.CheckOutput
-			if err := json.Unmarshal([]byte(out), &found); err != nil {
-				t.Fatal(err, errs)
-			}
-			for _, r := range found.Results {
-				unchecked := r.Check == checkVersion && r.Level == check.Unchecked && r.Hint != ""
-				if !unchecked && r.Check != checkGateway {
-					t.Errorf("judged: %+v", r)
-				}
-			}
-			if found.Unchecked != 1 || !strings.Contains(errs, "no check could be done") {
-				t.Errorf("%d results are unchecked: %s", found.Unchecked, errs)
-			}
+			mustBeUnchecked(t, admin)
 		})
 	}
 }
 
-// TestOlderWithoutPage: a page that an older gateway lacks is not taken for another server's.
-func TestOlderWithoutPage(t *testing.T) {
-	admin := anotherVersion(t, nil, "/debug/services")
-	const want = "is older than this program, and has no /debug/services: its version is v0.0.1"
-	if code, _, errs := call("services", "--admin", admin); code != 1 || !strings.Contains(errs, want) {
+// mustBeUnchecked fails the test if check judges anything of the gateway but that it answers.
+func mustBeUnchecked(t *testing.T, admin string) {
+	t.Helper()
+	_, out, errs := call("check", "--admin", admin, "-o", "json")
+	var found adminapi.CheckOutput
+	if err := json.Unmarshal([]byte(out), &found); err != nil {
+		t.Fatal(err, errs)
+	}
+	for _, r := range found.Results {
+		unchecked := r.Check == checkVersion && r.Level == check.Unchecked && r.Hint != ""
+		answers := r.Check == checkGateway && r.Level == check.OK
+		if !unchecked && !answers {
+			t.Errorf("judged: %+v", r)
+		}
+	}
+	if found.Unchecked != 1 || !strings.Contains(errs, "no check could be done") {
+		t.Errorf("%d results are unchecked: %s", found.Unchecked, errs)
+	}
+}
+
+// TestUnreadablePages: the version explains why a gateway lacks a page, or has one that the program can't decode.
+func TestUnreadablePages(t *testing.T) {
+	for name, other := range otherVersions {
+		for problem, page := range map[string]string{"answers 404 Not Found": "", "can't be read": `{"services": 1}`} {
+			admin := anotherVersion(t, other.headers, map[string]string{"/debug/services": page})
+			code, _, errs := call("services", "--admin", admin)
+			if code != 1 || !strings.Contains(errs, problem) || !strings.Contains(errs, other.want) {
+				t.Errorf("%s: exit code %d, %s", name, code, errs)
+			}
+			mustBeUnchecked(t, admin)
+		}
+	}
+
+	admin := anotherVersion(t, nil, map[string]string{"/debug/exports": ""})
+	if code, _, errs := call("exports", "--admin", admin); code != 1 || !strings.Contains(errs, "--exports=off") {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
-	admin = anotherVersion(t, otherVersions["newer"].headers, "/debug/services")
+
+	// A server that is no gateway has no version.
+	server := httptest.NewServer(http.NotFoundHandler())
+	defer server.Close()
+	admin = strings.TrimPrefix(server.URL, "http://")
 	const another = "is it the admin server of an Isthmus gateway?"
 	if code, _, errs := call("services", "--admin", admin); code != 1 || !strings.Contains(errs, another) {
 		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
+// TestUnjudgedPages: exports and explain name the versions. If the program does not know the format number, an exit code
+// that answers a question is 1.
+func TestUnjudgedPages(t *testing.T) {
+	for name, other := range otherVersions {
+		admin := anotherVersion(t, other.headers, nil)
+		for _, command := range []string{"exports", "exports --diff", "exports --written", "explain shop/web"} {
+			code, out, errs := call(append(strings.Fields(command), "--admin", admin)...)
+			refused := other.headers != nil && command != "exports"
+			if (code == 1) != refused || !strings.Contains(out+errs, other.want) {
+				t.Errorf("%s: isthmus %s: exit code %d, %s%s", name, command, code, out, errs)
+			}
+		}
 	}
 }
 

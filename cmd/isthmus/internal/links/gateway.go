@@ -57,6 +57,9 @@ func askAll(ctx context.Context, w *work, t *client.Target, page lacks) (why str
 	}
 	for _, a := range answers {
 		answered = answered || a.Err == nil
+		if err := a.OtherFormat(w.p.Build); a.Err == nil && err != nil {
+			return "", true, fmt.Errorf("%s: %w", client.Printable(a.Gateway), err)
+		}
 		if a.Err != nil {
 			why = client.Printable(a.Gateway) + ": " + a.Err.Error()
 		} else if text, err := page(*a.Value); err != nil {

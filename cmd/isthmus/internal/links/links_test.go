@@ -345,6 +345,16 @@ func TestAwaitGateway(t *testing.T) {
 	if err := wait(admin, "1h"); err != nil {
 		t.Error(err)
 	}
+
+	newer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set(adminapi.FormatHeader, strconv.Itoa(adminapi.Format+1))
+		io.WriteString(w, page)
+	}))
+	defer newer.Close()
+	err := wait(strings.TrimPrefix(newer.URL, "http://"), "1h")
+	if err == nil || !strings.Contains(err.Error(), "the page can't be judged: its pages have the format 2") {
+		t.Error(err)
+	}
 }
 
 // TestUsage: arguments that can't be used.
