@@ -40,7 +40,9 @@ func openStreams(ctx context.Context, known func() []string, imports bool) *stre
 		running.Wait()
 	}}
 	open := func(kind proxy.Kind, title, authority string, addrs func(int) []string) {
-		one := proxy.NewSubscriber(proxy.SubscriberConfig{Known: known, Kind: kind, Authority: authority, MayBeLate: true})
+		one := proxy.NewSubscriber(proxy.SubscriberConfig{
+			Known: known, Kind: kind, Authority: authority, MayBeLate: true,
+		})
 		all.list = append(all.list, &stream{one, fmt.Sprint(kind, " of ", title), addrs})
 		running.Go(func() { one.Run(ctx) })
 	}
@@ -81,7 +83,8 @@ func (s *streams) have(number int) error {
 		if now.Phase != proxy.Open || now.First == nil {
 			return fmt.Errorf("%s: %v, %v", one.title, now.Phase, now.Err)
 		}
-		if openings := one.Openings(); len(openings) == 0 || !slices.Contains(replicas, openings[len(openings)-1].Addr) {
+		openings := one.Openings()
+		if len(openings) == 0 || !slices.Contains(replicas, openings[len(openings)-1].Addr) {
 			return fmt.Errorf("%s is not open at a replica that runs", one.title)
 		}
 		want := one.endpoints(number)

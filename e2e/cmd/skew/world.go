@@ -105,7 +105,8 @@ func (w *world) export(ctx context.Context) error {
 		if err := c.Apply(ctx, object.ServiceAccount(namespace, "web"), pod); err != nil {
 			return err
 		}
-		const export = "{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, metadata: {name: web, namespace: %s}}"
+		const export = "{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, " +
+			"metadata: {name: web, namespace: %s}}"
 		if err := c.ApplyYAML(ctx, fmt.Sprintf(export, namespace)); err != nil {
 			return err
 		}

@@ -34,22 +34,24 @@ type Origin struct {
 	Build  adminapi.Build // of the gateway; empty: not known
 }
 
-// Unchecked returns why a program of this build can't judge the page: it does not know the format. It is empty if the
-// program does.
+// Unchecked returns why a program of this build can't judge the page: it does not know the format.
+// It is empty if the program does.
 func (o Origin) Unchecked(own adminapi.Build) string {
 	known := strconv.Itoa(adminapi.Format)
 	if o.Format == known {
 		return ""
 	}
-	why := fmt.Sprintf("its pages have the format %s, and this program knows the format %s", legible.Quoted(o.Format), known)
+	why := fmt.Sprintf("its pages have the format %s, and this program knows the format %s",
+		legible.Quoted(o.Format), known)
 	if o.Format == "" {
 		why = "it is older than this program, and its pages have no format number"
 	}
 	return fmt.Sprintf("%s: its version is %s, that of this program %s", why, describeBuild(o.Build), describeBuild(own))
 }
 
-// OtherFormat returns an error if the page has a format number that a program of this build does not know: the page may
-// mean something else. The page of an older gateway, which has no number, at most lacks fields.
+// OtherFormat returns an error if the page has a format number that a program of this build does
+// not know: the page may mean something else. The page of an older gateway, which has no number, at
+// most lacks fields.
 func (o Origin) OtherFormat(own adminapi.Build) error {
 	if unchecked := o.Unchecked(own); o.Format != "" && unchecked != "" {
 		return fmt.Errorf("the page can't be judged: %s", unchecked)
@@ -57,7 +59,8 @@ func (o Origin) OtherFormat(own adminapi.Build) error {
 	return nil
 }
 
-// writeUnchecked writes a line that says why the program can't judge a page. It writes nothing if the program can.
+// writeUnchecked writes a line that says why the program can't judge a page. It writes nothing if
+// the program can.
 func writeUnchecked(w io.Writer, unchecked string) {
 	if unchecked != "" {
 		fmt.Fprintf(w, "Not checked: %s\n", unchecked)
@@ -76,8 +79,8 @@ func describeBuild(b adminapi.Build) string {
 // askedAtOnce is how many gateways are asked at a time: each may answer 32 MiB.
 const askedAtOnce = 4
 
-// ReadAll reads a page of every gateway that the flags choose. Those that fail are answers too; there is an error if none
-// could be asked at all. It prints on standard error what it waits for.
+// ReadAll reads a page of every gateway that the flags choose. Those that fail are answers too;
+// there is an error if none could be asked at all. It prints on standard error what it waits for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
 	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Gateway, into *T) (Origin, error) {
 		return fetch(ctx, g, path, into)
@@ -85,7 +88,10 @@ func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 }
 
 // ask asks gateways for something, which what describes.
-func ask[T any](ctx context.Context, p cli.Process, t *Target, what string, one func(context.Context, reach.Gateway, *T) (Origin, error)) ([]Answer[T], error) {
+func ask[T any](
+	ctx context.Context, p cli.Process, t *Target, what string,
+	one func(context.Context, reach.Gateway, *T) (Origin, error),
+) ([]Answer[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
 	gateways, release, err := t.find(ctx, p)
@@ -142,7 +148,8 @@ func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Gateway,
 	return list, cluster.Close, nil
 }
 
-// await does work that somebody has to answer within the timeout, and prints what it waits for if that takes long.
+// await does work that somebody has to answer within the timeout, and prints what it waits for if
+// that takes long.
 func (t *Target) await(ctx context.Context, p cli.Process, what, who string, work func() error) error {
 	err := p.Await(ctx, fmt.Sprintf(" for %s, for %v at most", what, t.Timeout), work)
 	switch {

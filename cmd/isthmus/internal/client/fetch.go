@@ -130,7 +130,8 @@ func originOf(h http.Header) Origin {
 	return from
 }
 
-// pageError is that a gateway answers with another status than OK, or with a page that can't be decoded.
+// pageError is that a gateway answers with another status than OK, or with a page that can't be
+// decoded.
 type pageError struct {
 	status  int
 	what    string // what is wrong
@@ -139,7 +140,8 @@ type pageError struct {
 
 func (e pageError) Error() string { return e.what + ": " + e.another }
 
-// versionError is that a gateway of another version lacks a page, or has a page that this program can't decode.
+// versionError is that a gateway of another version lacks a page, or has a page that this program
+// can't decode.
 type versionError struct {
 	status    int
 	what      string // what is wrong
@@ -150,8 +152,8 @@ func (e versionError) Error() string {
 	return e.what + ": " + e.unchecked + "\n  Use the same version of both: update the older one"
 }
 
-// byVersion replaces the error of a request by a versionError if the version of the gateway explains the error. own is the
-// build of the program.
+// byVersion replaces the error of a request by a versionError if the version of the gateway
+// explains the error. own is the build of the program.
 func byVersion(err error, from Origin, own adminapi.Build) error {
 	page, ok := errors.AsType[pageError](err)
 	if !ok || from.Build.Version == "" || page.status != http.StatusOK && page.status != http.StatusNotFound {

@@ -15,8 +15,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// anotherVersion serves the pages of a gateway of another version, whose answers have these headers, and returns its
-// address. An older gateway sends no headers. changed has other contents of pages. An empty page is missing.
+// anotherVersion serves the pages of a gateway of another version, whose answers have these
+// headers, and returns its address. An older gateway sends no headers. changed has other contents
+// of pages. An empty page is missing.
 func anotherVersion(t *testing.T, headers, changed map[string]string) string {
 	t.Helper()
 	clusters, services := goodPages()
@@ -44,21 +45,28 @@ func anotherVersion(t *testing.T, headers, changed map[string]string) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// otherVersions are the headers of gateways whose pages this program can't judge, and what is said of each.
+// otherVersions are the headers of gateways whose pages this program can't judge, and what is said
+// of each.
 var otherVersions = map[string]struct {
 	headers map[string]string
 	want    string
 }{
 	"older": {nil, "it is older than this program, and its pages have no format number: " +
 		"its version is v0.0.1, that of this program v1.2.3"},
-	"newer": {map[string]string{adminapi.FormatHeader: "2", adminapi.VersionHeader: "v9.0.0"},
-		`its pages have the format 2, and this program knows the format 1: its version is v9.0.0, that of this program v1.2.3`},
+	"newer": {
+		map[string]string{adminapi.FormatHeader: "2", adminapi.VersionHeader: "v9.0.0"},
+		`its pages have the format 2, and this program knows the format 1: its version is v9.0.0, ` +
+			`that of this program v1.2.3`},
 	"newer, and no release": {
-		map[string]string{adminapi.FormatHeader: "2", adminapi.VersionHeader: "(devel)", adminapi.CommitHeader: "def of today"},
+		map[string]string{
+			adminapi.FormatHeader: "2", adminapi.VersionHeader: "(devel)", adminapi.CommitHeader: "def of today",
+		},
 		`its pages have the format 2, and this program knows the format 1: its version is (devel) of commit def, ` +
 			`that of this program v1.2.3`},
-	"hostile": {map[string]string{adminapi.FormatHeader: "\u009b2J", adminapi.VersionHeader: "\u202e"},
-		`its pages have the format "\u009b2J", and this program knows the format 1: its version is "\u202e", that of this program v1.2.3`},
+	"hostile": {
+		map[string]string{adminapi.FormatHeader: "\u009b2J", adminapi.VersionHeader: "\u202e"},
+		`its pages have the format "\u009b2J", and this program knows the format 1: its version is "\u202e", ` +
+			`that of this program v1.2.3`},
 }
 
 // TestOtherVersion: no command judges pages of another version, and each names both versions.
@@ -101,10 +109,12 @@ func mustBeUnchecked(t *testing.T, admin string) {
 	}
 }
 
-// TestUnreadablePages: the version explains why a gateway lacks a page, or has one that the program can't decode.
+// TestUnreadablePages: the version explains why a gateway lacks a page, or has one that the program
+// can't decode.
 func TestUnreadablePages(t *testing.T) {
 	for name, other := range otherVersions {
-		for problem, page := range map[string]string{"answers 404 Not Found": "", "can't be read": `{"services": 1}`} {
+		problems := map[string]string{"answers 404 Not Found": "", "can't be read": `{"services": 1}`}
+		for problem, page := range problems {
 			admin := anotherVersion(t, other.headers, map[string]string{"/debug/services": page})
 			code, _, errs := call("services", "--admin", admin)
 			if code != 1 || !strings.Contains(errs, problem) || !strings.Contains(errs, other.want) {
@@ -129,8 +139,8 @@ func TestUnreadablePages(t *testing.T) {
 	}
 }
 
-// TestUnjudgedPages: exports and explain name the versions. If the program does not know the format number, an exit code
-// that answers a question is 1.
+// TestUnjudgedPages: exports and explain name the versions. If the program does not know the format
+// number, an exit code that answers a question is 1.
 func TestUnjudgedPages(t *testing.T) {
 	for name, other := range otherVersions {
 		admin := anotherVersion(t, other.headers, nil)
@@ -144,7 +154,8 @@ func TestUnjudgedPages(t *testing.T) {
 	}
 }
 
-// TestReplicasOfTwoVersions: the replicas of the program's version are judged and shown; the other one is unchecked.
+// TestReplicasOfTwoVersions: the replicas of the program's version are judged and shown; the other
+// one is unchecked.
 func TestReplicasOfTwoVersions(t *testing.T) {
 	clusters, services := goodPages()
 	good := &check.Seen{Clusters: clusters, Services: services}
@@ -168,7 +179,8 @@ func TestReplicasOfTwoVersions(t *testing.T) {
 // TestCheckCommits: two builds of no release differ in their commits only.
 func TestCheckCommits(t *testing.T) {
 	devel := adminapi.Build{Version: "(devel)", Commit: "abc of today"}
-	for commit, want := range map[string]check.Level{"abc of today": check.OK, "def of today": check.Warning, "": check.Warning} {
+	levels := map[string]check.Level{"abc of today": check.OK, "def of today": check.Warning, "": check.Warning}
+	for commit, want := range levels {
 		s := new(checkState)
 		s.addVersion(adminapi.CheckedReplica{Gateway: "a", Version: "(devel)", Commit: commit}, devel)
 		if r := s.Results[0]; r.Level != want || want == check.Warning && !strings.Contains(r.Text, "abc") {

@@ -20,8 +20,9 @@ type fact struct {
 	own bool
 }
 
-// readEach reads a page of every gateway that the flags choose. It returns the first that answers in a format that the
-// program knows, or else the first that answers, and how the others differ from it; there is an error if none answers.
+// readEach reads a page of every gateway that the flags choose. It returns the first that answers
+// in a format that the program knows, or else the first that answers, and how the others differ
+// from it; there is an error if none answers.
 func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts) (shown Answer[T], others []adminapi.OtherGateway, err error) {
 	answers, err := ReadAll[T](ctx, p, o, path)
 	if err != nil {
@@ -70,8 +71,8 @@ func (f facts) differences(other facts) (lines []string) {
 	return lines
 }
 
-// compared sums up for a headline how gateways differ, and has a line for each difference. If unchecked is not empty,
-// it is why the page that is shown can't be judged.
+// compared sums up for a headline how gateways differ, and has a line for each difference. If
+// unchecked is not empty, it is why the page that is shown can't be judged.
 func compared(others []adminapi.OtherGateway, unchecked string) (summary string, lines []string) {
 	if unchecked != "" {
 		return "; not checked: " + unchecked, nil
