@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"slices"
 	"testing"
 
@@ -56,5 +57,22 @@ func TestDifferences(t *testing.T) {
 	}
 	if got := before.differences(after); !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestCompareMeshed: a run in which no endpoint is meshed compares too little.
+func TestCompareMeshed(t *testing.T) {
+	meshed := map[string]any{
+		"protocolHint": map[string]any{"h2": map[string]any{}},
+		"tlsIdentity":  map[string]any{"name": "web"},
+	}
+	for _, missing := range []string{"", "protocolHint", "tlsIdentity"} {
+		endpoint := maps.Clone(meshed)
+		delete(endpoint, missing)
+		told := make(fields)
+		told.add("endpoint", endpoint)
+		if err := told.compareMeshed(); (err == nil) != (missing == "") {
+			t.Errorf("without %q: %v", missing, err)
+		}
 	}
 }
