@@ -301,12 +301,17 @@ func (w *linked) tokens(t *testing.T) (names []string) {
 	return names
 }
 
-// secondLink: another gateway's link of the same account keeps it.
+// secondLink: another installation's link of the same account keeps it. Its revocation deletes its own token, which expires.
 func (w *linked) secondLink(t *testing.T) {
 	t.Helper()
 	must(t, w.clients["west"].Apply(t.Context(), object.Namespace("other")))
-	w.ok(t, "link east --context east --apply --wait=false -n other")
-	w.ok(t, "unlink east -n other --revoke --context east --yes", "deleted link Secret other/cluster-credentials-east", "kept ServiceAccount linkerd-multicluster/isthmus-remote-access")
+	before := w.tokens(t)
+	w.ok(t, "link east --context east --duration 1h --apply --wait=false -n other")
+	w.ok(t, "unlink east -n other --revoke --context east --yes",
+		"deleted link Secret other/cluster-credentials-east", "kept ServiceAccount linkerd-multicluster/isthmus-remote-access")
+	if after := w.tokens(t); !slices.Equal(after, before) {
+		t.Errorf("the token Secrets were %q, and are %q", before, after)
+	}
 	w.moves(t)
 }
 

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -474,13 +475,22 @@ func TestRevocationCounts(t *testing.T) {
 	}
 	unmanaged := mine.labels()
 	delete(unmanaged, managedByLabel)
+	// temporary makes the Secret one of "isthmus link --duration", which has the type of any Secret.
+	temporary := func(s *corev1.Secret) *corev1.Secret {
+		s.Type = corev1.SecretTypeOpaque
+		return s
+	}
 	there, api := newFake("east",
 		token("ours", defaultAccount.Name, mine.labels()),
 		token("theirs", defaultAccount.Name, theirs.labels()),
 		token("by-hand", defaultAccount.Name, nil),
 		token("unmanaged", defaultAccount.Name, unmanaged),
 		token("another-account", "someone", nil),
+		temporary(token("ours-temporary", defaultAccount.Name, mine.labels())),
+		temporary(token("theirs-temporary", defaultAccount.Name, theirs.labels())),
+		temporary(token("no-token", defaultAccount.Name, nil)),
 	)
+	selectByType(api)
 	api.PrependReactor("create", "selfsubjectaccessreviews", func(k8stesting.Action) (bool, runtime.Object, error) {
 		review := &authorizationv1.SelfSubjectAccessReview{}
 		review.Status.Allowed = true
@@ -490,17 +500,37 @@ func TestRevocationCounts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.tokens) != 1 || r.tokens[0].Name != "ours" {
-		t.Errorf("deletes %d tokens: %v", len(r.tokens), r.tokens)
+	var deletes []string
+	for _, s := range r.tokens {
+		deletes = append(deletes, s.Name)
 	}
-	if slices.Sort(r.others); !slices.Equal(r.others, []string{"by-hand", "theirs", "unmanaged"}) {
+	if !slices.Equal(deletes, []string{"ours", "ours-temporary"}) {
+		t.Errorf("deletes %q", deletes)
+	}
+	if !slices.Equal(r.others, []string{"by-hand", "theirs", "theirs-temporary", "unmanaged"}) {
 		t.Errorf("counts %q", r.others)
 	}
 	w, out := newWork()
 	if err := r.run(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); !strings.Contains(text, "it has 3 tokens besides, which another link may use: Secret by-hand") {
+	if text := out.String(); !strings.Contains(text, "it has 4 tokens besides, which another link may use: Secret by-hand") {
 		t.Errorf("prints %q", text)
 	}
+}
+
+// selectByType makes a fake API server apply field selectors of Secrets to their type.
+func selectByType(api *fake.Clientset) {
+	api.PrependReactor("list", "secrets", func(action k8stesting.Action) (bool, runtime.Object, error) {
+		list := action.(k8stesting.ListAction)
+		all, err := api.Tracker().List(action.GetResource(), corev1.SchemeGroupVersion.WithKind("Secret"), action.GetNamespace())
+		if err != nil {
+			return true, nil, err
+		}
+		found := all.(*corev1.SecretList)
+		found.Items = slices.DeleteFunc(found.Items, func(s corev1.Secret) bool {
+			return !list.GetListRestrictions().Fields.Matches(fields.Set{"type": string(s.Type)})
+		})
+		return true, found, nil
+	})
 }

@@ -1,9 +1,11 @@
 package links
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,22 +31,40 @@ func newRevocation(ctx context.Context, there *cluster, account types.Namespaced
 		return nil, err
 	}
 	r := &revocation{there: there, account: account}
-	tokens := metav1.ListOptions{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)}
-	all, err := clusterstore.ListSecrets(ctx, there.API, account.Namespace, tokens)
+	all, err := accountTokens(ctx, there, account)
 	if err != nil {
-		return nil, there.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
+		return nil, err
 	}
 	mine := of.labels().AsSelector()
 	for _, s := range all {
-		switch {
-		case s.Annotations[corev1.ServiceAccountNameKey] != account.Name:
-		case mine.Matches(labels.Set(s.Labels)):
+		if mine.Matches(labels.Set(s.Labels)) {
 			r.tokens = append(r.tokens, s)
-		default:
+		} else {
 			r.others = append(r.others, client.Printable(s.Name))
 		}
 	}
 	return r, nil
+}
+
+// accountTokens returns the Secrets with a token of an account, each once. Secrets that somebody made by hand have
+// the type of tokens. Those of "isthmus link --duration" have another type, and the label of "isthmus link".
+func accountTokens(ctx context.Context, there *cluster, account types.NamespacedName) (found []corev1.Secret, err error) {
+	for _, which := range []metav1.ListOptions{
+		{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)},
+		{LabelSelector: managedByLabel + "=" + managedBy},
+	} {
+		all, err := clusterstore.ListSecrets(ctx, there.API, account.Namespace, which)
+		if err != nil {
+			return nil, there.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
+		}
+		for _, s := range all {
+			if s.Annotations[corev1.ServiceAccountNameKey] == account.Name {
+				found = append(found, s)
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b corev1.Secret) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.CompactFunc(found, func(a, b corev1.Secret) bool { return a.Name == b.Name }), nil
 }
 
 // run deletes the tokens and the account with its rights. The account stays if another Secret has a token of it:
