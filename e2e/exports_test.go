@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"isthmus/e2e/admin"
+	"isthmus/e2e/cluster"
 	"isthmus/e2e/gateway"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
@@ -26,13 +27,14 @@ import (
 // exporting are two clusters with the manifests of exports: west, whose gateway writes, and east, which exports.
 type exporting struct {
 	t          *testing.T
+	server     *cluster.Cluster // of west
 	west, east *kube.Client
 	isthmus    string
 }
 
 func newExporting(t *testing.T) *exporting {
 	servers := startClusters(t, []string{"namespace", "serviceaccount", "token"}, "west", "east")
-	x := &exporting{t: t, west: client(t, servers[0]), east: client(t, servers[1])}
+	x := &exporting{t: t, server: servers[0], west: client(t, servers[0]), east: client(t, servers[1])}
 	var err error
 	x.isthmus, err = program.Isthmus.Path(t.Context())
 	must(t, err)

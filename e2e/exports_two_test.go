@@ -1,8 +1,12 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"os"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +20,7 @@ import (
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
+	"isthmus/internal/adminapi"
 )
 
 var serviceExports = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceexports"}
@@ -54,33 +59,49 @@ func TestExportsOfTwo(t *testing.T) {
 			"{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, metadata: {name: web, namespace: shop}}"))
 	}
 
-	// quiet is longer than any pause between the first writes of one object.
-	const quiet = 15 * time.Second
-	var o *unstructured.Unstructured
+	exports := func(g *gateway.Gateway) (page adminapi.Exports, err error) {
+		text, err := admin.Get(t.Context(), g.MetricsAddr(), "/debug/exports")
+		if err == nil {
+			err = json.Unmarshal([]byte(text), &page)
+		}
+		return page, err
+	}
+	// An installation shows a change until it has made it, or has left it to the other installation.
+	const quiet = 3 * time.Second
+	var last string
 	since := time.Now()
 	must(t, poll.Until(t.Context(), 3*time.Minute, 100*time.Millisecond, func() error {
-		now, err := west.Dynamic.Resource(serviceExports).Namespace("shop").Get(t.Context(), "web", metav1.GetOptions{})
+		o, err := west.Dynamic.Resource(serviceExports).Namespace("shop").Get(t.Context(), "web", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if o == nil || now.GetResourceVersion() != o.GetResourceVersion() {
-			o, since = now, time.Now()
+		now := fmt.Sprint(o.GetResourceVersion(), messages(o))
+		for _, g := range gateways {
+			page, err := exports(g)
+			if err != nil {
+				return err
+			}
+			for _, c := range page.Changes {
+				now += fmt.Sprint(" ", c.Verb, " ", c.Object)
+			}
+			if len(page.Changes) > 0 {
+				since = time.Now()
+			}
 		}
-		if time.Since(since) < quiet || len(messages(o)) == 0 {
-			return fmt.Errorf("the conditions change: %q", messages(o))
+		if now != last {
+			last, since = now, time.Now()
+		}
+		if time.Since(since) < quiet {
+			return fmt.Errorf("the conditions change: %s", now)
 		}
 		return nil
 	}))
-	var writes float64
-	for _, g := range gateways {
+	for i, g := range gateways {
 		samples, err := admin.Metrics(t.Context(), g.MetricsAddr())
 		must(t, err)
-		n, _ := admin.Sum(samples, regexp.MustCompile(`^isthmus_service_writes_total\{.*verb="status"`))
-		writes += n
-	}
-	// Each installation writes its conditions once more after the other has undone them. One has written others before, without the conflict.
-	if writes < 2 || writes > 6 {
-		t.Errorf("the conditions were written %v times, and are %q", writes, messages(o))
+		if n, _ := admin.Sum(samples, regexp.MustCompile(`^isthmus_service_writes_total\{.*verb="status"`)); n == 0 {
+			t.Errorf("installation %d has not written the conditions: they agree on %s", i+1, last)
+		}
 	}
 }
 
@@ -94,4 +115,110 @@ func messages(o *unstructured.Unstructured) map[string]string {
 		}
 	}
 	return all
+}
+
+// marks are objects of namespace shop that have the mark of an installation, without what differs after a move.
+func (x *exporting) marks(installation string) map[string]string {
+	x.t.Helper()
+	found := make(map[string]string)
+	for _, resource := range []schema.GroupVersionResource{
+		{Version: "v1", Resource: "services"},
+		{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceimports"},
+	} {
+		list, err := x.west.In(resource, "shop").List(x.t.Context(), metav1.ListOptions{LabelSelector: markLabel + "=" + installation})
+		must(x.t, err)
+		for _, o := range list.Items {
+			labels := o.GetLabels()
+			delete(labels, markLabel)
+			text, err := json.Marshal([]any{o.GetUID(), labels, o.GetAnnotations(), o.Object["spec"], o.Object["status"]})
+			must(x.t, err)
+			found[o.GetKind()+" "+o.GetName()] = string(text)
+		}
+	}
+	return found
+}
+
+// TestExportsMove: docs/exports.md moves an installation to another namespace, with the guard of each in force. The written
+// objects keep UIDs, IPs and all else but the mark, and are the new installation's then.
+func TestExportsMove(t *testing.T) {
+	t.Parallel()
+	x := newExporting(t)
+	x.grant(true)
+	must(t, x.west.Apply(t.Context(), object.Namespace("mesh")))
+	text, err := os.ReadFile("../docs/exports.md")
+	must(t, err)
+	for _, shown := range shownInDocs.FindAllStringSubmatch(string(text), -1) {
+		if strings.Contains(shown[1], "mesh") {
+			mustShell(t, x.server, "kubectl apply -k "+documentedFolder(t, shown[1]))
+		}
+	}
+	apply(t, x.west, build(t, overlay(t, installedIn("mesh", "install/names", "install/exports/names"), nil)))
+	link, err := x.west.CoreV1().Secrets("linkerd").Get(t.Context(), "cluster-credentials-east", metav1.GetOptions{})
+	must(t, err)
+	must(t, x.west.Apply(t.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: link.Name, Labels: link.Labels, Annotations: link.Annotations},
+		Type:       link.Type,
+		Data:       link.Data,
+	}))
+	for _, c := range []*kube.Client{x.west, x.east} {
+		label(t, c, "web", map[string]string{"mirror.linkerd.io/federated": "member"})
+		must(t, c.ApplyYAML(t.Context(),
+			"{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, metadata: {name: web, namespace: shop}}"))
+	}
+
+	const all = "local shop/web-federated: %[1]s, local shop/web-clusterset: %[1]s, east shop/web-federated: %[1]s, east shop/web-clusterset: %[1]s"
+	states := func(state string) []string { return strings.Split(fmt.Sprintf(all, state), ", ") }
+	from := x.gateway("-exports=on")
+	x.await(from, states("written"), nil)
+	before := x.marks("linkerd")
+	if len(before) != 3 {
+		t.Fatalf("written are %v", before)
+	}
+	to := startGateway(t, gateway.Config{
+		Kubeconfig: accountKubeconfig(t, x.west, "mesh", "isthmus"),
+		Hostname:   "mesh-0",
+		Args:       []string{"-controller-namespace=mesh", "-exports=plan", "-shutdown-delay=0s", "-drain=0s"},
+	})
+	awaitReady(t, to, "east")
+	x.await(to, states("taken"), nil)
+	if shown := x.exports(to, "shop/web").stdout; strings.Count(shown, "by the installation of Isthmus in namespace linkerd") < 2 {
+		t.Errorf("the other installation is not named: %s", shown)
+	}
+
+	must(t, from.Restart(t.Context(), "-exports=plan"))
+	_, section, _ := strings.Cut(string(text), "\n## Two installations in one cluster\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	commands := regexp.MustCompile(`(?m)^   (kubectl .*)$`).FindAllStringSubmatch(section, -1)
+	if len(commands) != 2 {
+		t.Fatalf("docs/exports.md has the commands %q", commands)
+	}
+	if out, err := shell(t, x.server, commands[1][1]); err == nil {
+		t.Errorf("the guard accepts a change of the mark: %s", out)
+	}
+	mustShell(t, x.server, commands[0][1])
+	await(t, "the mark is changed", func() error {
+		out, err := shell(t, x.server, commands[1][1])
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	must(t, to.Restart(t.Context(), "-exports=on"))
+	awaitReady(t, to, "east")
+	x.await(to, states("written"), nil)
+	x.await(from, states("taken"), nil)
+	if after := x.marks("mesh"); !maps.Equal(after, before) {
+		t.Errorf("the move has changed more than the mark:\n%v\n%v", before, after)
+	}
+
+	// The new installation deletes what is no longer exported, with the guard applied again.
+	apply(t, x.west, build(t, manifest(t, "install/exports/guard")))
+	label(t, x.west, "web", nil)
+	label(t, x.east, "web", nil)
+	await(t, "the new installation deletes", func() error {
+		if left := x.marks("mesh"); left["Service web-federated"] != "" || len(left) != 2 {
+			return fmt.Errorf("left are %v", left)
+		}
+		return nil
+	})
 }

@@ -46,7 +46,13 @@ func secretToken(t *testing.T, c *kube.Client, namespace, name string) (token st
 // gatewayKubeconfig writes a kubeconfig with the rights of install/rbac.yaml's ServiceAccount.
 func gatewayKubeconfig(t *testing.T, c *kube.Client) string {
 	t.Helper()
-	token, err := c.Token(t.Context(), "linkerd", "isthmus")
+	return accountKubeconfig(t, c, "linkerd", "isthmus")
+}
+
+// accountKubeconfig writes a kubeconfig with the rights of a ServiceAccount.
+func accountKubeconfig(t *testing.T, c *kube.Client, namespace, account string) string {
+	t.Helper()
+	token, err := c.Token(t.Context(), namespace, account)
 	must(t, err)
 	text, err := c.Kubeconfig(c.Server(), clientcmdapi.AuthInfo{Token: token})
 	must(t, err)

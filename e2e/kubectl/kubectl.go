@@ -20,7 +20,9 @@ import (
 	"k8s.io/kubectl/pkg/cmd/apply"
 	"k8s.io/kubectl/pkg/cmd/auth"
 	"k8s.io/kubectl/pkg/cmd/create"
+	"k8s.io/kubectl/pkg/cmd/delete"
 	"k8s.io/kubectl/pkg/cmd/kustomize"
+	"k8s.io/kubectl/pkg/cmd/label"
 	"k8s.io/kubectl/pkg/cmd/rollout"
 	"k8s.io/kubectl/pkg/cmd/set"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
@@ -38,7 +40,9 @@ func Main() {
 		apply.NewCmdApply("kubectl", factory, streams),
 		auth.NewCmdAuth(factory, streams),
 		create.NewCmdCreate(factory, streams),
+		delete.NewCmdDelete(factory, streams),
 		kustomize.NewCmdKustomize(streams),
+		label.NewCmdLabel(factory, streams),
 		rollout.NewCmdRollout("kubectl", factory, streams),
 		set.NewCmdSet(factory, streams),
 	)
