@@ -1,6 +1,7 @@
 package kubelet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -17,6 +18,7 @@ type Pod struct {
 	Namespace, Name string
 	Labels          map[string]string
 	Container       string           // its only one's name
+	Image           string           // of the container; empty: none
 	Ports           map[string]int32 // of the container, by name
 	Forward         map[int32]string // where the program listens, by the Pod's port
 }
@@ -31,7 +33,7 @@ func (k *Kubelet) Run(ctx context.Context, p Pod) error {
 		k.ports[target{p.Namespace + "/" + p.Name, port}] = address
 	}
 	k.mu.Unlock()
-	container := v1.Container{Name: p.Container, Image: "none"}
+	container := v1.Container{Name: p.Container, Image: cmp.Or(p.Image, "none")}
 	for name, port := range p.Ports {
 		container.Ports = append(container.Ports, v1.ContainerPort{Name: name, ContainerPort: port})
 	}

@@ -116,6 +116,35 @@ func TestReplicas(t *testing.T) {
 	w.expect(t, expectation{"clusters", 0, `^\S+  linkerd/isthmus-1: .*; 3 gateways differ\n`, ""})
 }
 
+// TestBothInstallations: an installation beside Linkerd and one in Linkerd's place share a namespace, and both are asked. Linkerd's own
+// destination controller, in which nothing listens here, is not asked.
+func TestBothInstallations(t *testing.T) {
+	w := newWorld(t)
+	inPlace := kubelet.Pod{
+		Namespace: "linkerd",
+		Name:      "linkerd-destination-0",
+		Labels:    map[string]string{"linkerd.io/control-plane-component": "destination"},
+		Container: "destination",
+		Image:     "registry.example.com/isthmus:v2",
+		Ports:     map[string]int32{"dest-admin": 19996, "dest-grpc": 18086},
+	}
+	w.gateway(t, isthmusPod("isthmus-0"))
+	w.gateway(t, inPlace)
+	linkerds := inPlace
+	linkerds.Name, linkerds.Image, linkerds.Forward = "linkerd-destination-1", "cr.l5d.io/linkerd/controller:edge", nil
+	must(t, w.node.Run(t.Context(), linkerds))
+	await(t, "both installations agree", func() error {
+		if r := w.run(t, "clusters"); !strings.Contains(r.stdout, "; 2 gateways agree") {
+			return fmt.Errorf("%+v", r)
+		}
+		return nil
+	})
+	w.expect(t,
+		expectation{"version", 0, `gateway linkerd/isthmus-0: .*\ngateway linkerd/linkerd-destination-0: .*\n$`, ""},
+		expectation{"clusters --pod linkerd-destination-0", 0, `  linkerd/linkerd-destination-0: `, ""},
+	)
+}
+
 // TestErrors: what is in the way is named, with what to do, and within the time that was given.
 func TestErrors(t *testing.T) {
 	w := newWorld(t)
