@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -90,10 +91,15 @@ func TestPatterns(t *testing.T) {
 			t.Errorf("%q allows %s: %v", c.list, c.namespace, got)
 		}
 	}
-	for _, bad := range []string{"Shop", "[", "a b", "!", "shop,té"} {
-		if _, err := ParsePatterns(bad); err == nil {
-			t.Errorf("%q is taken", bad)
+	for _, bad := range []string{
+		"Shop", "[", "a b", "!", "shop,té", strings.Repeat("a", maxNamespace+1), strings.Repeat("a,!b,", maxPatterns/2) + "c",
+	} {
+		if _, err := ParsePatterns(bad); err == nil || len(err.Error()) > 500 {
+			t.Errorf("%.50q: error %v", bad, err)
 		}
+	}
+	if _, err := ParsePatterns(strings.Repeat("a,!b,", maxPatterns/2)); err != nil {
+		t.Error(err)
 	}
 }
 

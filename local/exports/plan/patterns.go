@@ -10,6 +10,14 @@ import (
 	"isthmus/internal/legible"
 )
 
+// Limits of patterns. A link Secret may have any text.
+const (
+	maxPatterns    = 256 // of namespaces, which people also list one by one
+	maxKeyPatterns = 64
+	maxNamespace   = validation.DNS1123LabelMaxLength              // bytes of a pattern of namespaces
+	maxKey         = validation.DNS1123SubdomainMaxLength + 1 + 63 // bytes of a key of a label, and of a pattern
+)
+
 // Patterns choose the namespaces that a link may export to: those that one pattern matches and no excluding
 // one does. The zero value allows none.
 type Patterns struct{ allow, deny []string }
@@ -24,8 +32,12 @@ func ParsePatterns(list string) (Patterns, error) {
 			continue
 		}
 		name, deny := strings.CutPrefix(item, "!")
-		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*?") != "" || name == "" {
-			return Patterns{}, fmt.Errorf("%q is no pattern of namespaces: use their names, with * for any characters, and ! before what is left out, such as shop,team-*,!team-x", legible.Beginning(item, legible.Short))
+		if name == "" || len(name) > maxNamespace || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*?") != "" {
+			return Patterns{}, fmt.Errorf("%q is no pattern of namespaces: use their names, with * for any characters, "+
+				"and ! before what is left out, such as shop,team-*,!team-x", legible.Beginning(item, legible.Short))
+		}
+		if len(p.allow)+len(p.deny) == maxPatterns {
+			return Patterns{}, fmt.Errorf("there are more than %d patterns: use * to have one match more namespaces", maxPatterns)
 		}
 		if deny {
 			p.deny = append(p.deny, name)
@@ -51,12 +63,6 @@ func (p Patterns) allows(namespace string) bool {
 // KeyPatterns choose keys of labels that are not copied: those that one pattern matches and no excepting one does.
 // The zero value chooses none.
 type KeyPatterns struct{ exclude, except []string }
-
-// Limits of KeyPatterns. A link Secret may have any text.
-const (
-	maxKeyPatterns = 64
-	maxKey         = validation.DNS1123SubdomainMaxLength + 1 + 63 // bytes of a key of a label, and of a pattern
-)
 
 // ParseKeyPatterns parses a list such as "example.com/*,tmp-*,!tmp-a": keys of labels, in which * stands for any
 // characters and ? for one. An empty list chooses no key.
