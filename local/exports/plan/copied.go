@@ -22,8 +22,9 @@ const mostRefused = 10
 
 // copies is what is copied from an export, and what can't be.
 type copies struct {
-	labels, annotations map[string]string
-	refused             []string
+	labels, annotations         map[string]string
+	refused                     []string // texts for people, at most mostRefused and their number
+	leftLabels, leftAnnotations []string // the keys that refused is about
 }
 
 // keyRule decides whether a label or annotation of that key is copied. If the exporting team has to know
@@ -47,17 +48,20 @@ func (p *part) exportedCopies() *copies {
 }
 
 // preferenceOf returns the annotations of a Service that are its preference.
-func preferenceOf(s *Service) map[string]string {
-	return limited(nil, s.Annotations, nil, isPreference).annotations
+func preferenceOf(s *Service) copies {
+	return limited(nil, s.Annotations, nil, isPreference)
 }
 
 // limited returns the labels and annotations that the rules choose and that the API accepts. It stops at
 // the limits, in the order of the keys.
 func limited(labels, annotations map[string]string, label, annotation keyRule) (c copies) {
 	left := maxCopiedBytes
-	choose := func(what string, from map[string]string, rule keyRule, valid func(value string) bool) map[string]string {
-		chosen := make(map[string]string)
+	choose := func(
+		what string, from map[string]string, rule keyRule, valid func(value string) bool,
+	) (chosen map[string]string, refused []string) {
+		chosen = make(map[string]string)
 		refuse := func(key, why string) {
+			refused = append(refused, key)
 			c.refused = append(c.refused, fmt.Sprintf("%s %q: %s", what, legible.Beginning(key, legible.Short), why))
 		}
 		for _, key := range sorted(from) {
@@ -76,10 +80,10 @@ func limited(labels, annotations map[string]string, label, annotation keyRule) (
 				left -= size
 			}
 		}
-		return chosen
+		return chosen, refused
 	}
-	c.labels = choose("label", labels, label, validValue)
-	c.annotations = choose("annotation", annotations, annotation, utf8.ValidString)
+	c.labels, c.leftLabels = choose("label", labels, label, validValue)
+	c.annotations, c.leftAnnotations = choose("annotation", annotations, annotation, utf8.ValidString)
 	c.refused = legible.First(c.refused, mostRefused)
 	return c
 }
@@ -101,10 +105,11 @@ func record(labels, annotations map[string]string) string {
 	return strings.Join(all, ",")
 }
 
-// rerecorded returns a record in which these annotations take the place of all that have one of the keys.
+// rerecorded returns a record in which these annotations replace all that have one of the keys. The result has no
+// more of the text than [recorded] reads.
 func rerecorded(text string, keys []string, annotations map[string]string) string {
 	var all []string
-	for item := range strings.SplitSeq(text, ",") {
+	for item := range strings.SplitSeq(firstItems(text, maxRecordBytes), ",") {
 		key, ok := strings.CutPrefix(item, "annotation:")
 		key, _, _ = strings.Cut(key, "=")
 		if item != "" && !(ok && slices.Contains(keys, key)) {

@@ -46,6 +46,23 @@ func TestCopiedBounds(t *testing.T) {
 	}
 }
 
+// TestRerecorded tests that annotations replace those with the same keys in a record, and that no more of a record is
+// written than is read.
+func TestRerecorded(t *testing.T) {
+	annotations := map[string]string{"isthmus.io/prefer": "local"}
+	old := record(map[string]string{"z": "1"}, map[string]string{"isthmus.io/min-ready": "2", "retry.linkerd.io/http": "5xx"})
+	want := record(map[string]string{"z": "1"},
+		map[string]string{"isthmus.io/prefer": "local", "retry.linkerd.io/http": "5xx"})
+	if got := rerecorded(old, preferenceKeys, annotations); got != want {
+		t.Errorf("%q, not %q", got, want)
+	}
+	forged := strings.Repeat("label:a=0,", maxRecordBytes/5)
+	got := rerecorded(forged, preferenceKeys, annotations)
+	if len(got) > maxRecordBytes+100 || !strings.HasSuffix(got, record(nil, annotations)) {
+		t.Errorf("a record of %d bytes", len(got))
+	}
+}
+
 func FuzzRecord(f *testing.F) {
 	f.Add("label:a=0123456789,annotation:b/c=x,=,label:=")
 	f.Fuzz(func(t *testing.T, text string) {

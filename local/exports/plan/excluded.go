@@ -116,8 +116,13 @@ var excludedDomains, excludedKeys = func() (domains, keys map[string]bool) {
 // left out.
 const commonDomain = "app.kubernetes.io"
 
-// excluded reports whether software finds its own objects by a label or annotation of that key.
+// excluded reports whether software finds its own objects by a label or annotation of that key. A ServiceExport may
+// have a key of any length. excluded does not look at keys that are longer than the API accepts: each domain above
+// such a key would have to be compared.
 func excluded(key string) bool {
+	if len(key) > maxKey {
+		return false
+	}
 	if excludedKeys[key] {
 		return true
 	}

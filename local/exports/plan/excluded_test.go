@@ -31,6 +31,7 @@ func TestExcluded(t *testing.T) {
 	for _, key := range []string{
 		"", "/", "team", "app", "managed-by", "owner", "strimzi.io", "notstrimzi.io/cluster", "strimzi.io.example/cluster",
 		"app.kubernetes.io/name", "app.kubernetes.io/part-of", "example.com/managed-by", "shop.example/strimzi.io",
+		strings.Repeat("a.", 150) + "strimzi.io/cluster", // the API refuses it, so it is not looked at
 	} {
 		if excluded(key) {
 			t.Errorf("%s is not copied", key)
@@ -99,6 +100,33 @@ func TestExportedExcluded(t *testing.T) {
 	newer.Exported.Labels["team"] = "b"
 	s.settle(t)
 	if got := s.condition("web", "Conflict"); !strings.HasPrefix(got, "LabelsConflict ") || strings.Contains(got, "cnpg") {
+		t.Error(got)
+	}
+}
+
+// TestExcludedOnOneSide tests exports with equal labels, of which one link excludes some: they do not conflict.
+func TestExcludedOnOneSide(t *testing.T) {
+	older, newer := export("web", "import", "http=80"), export("web", "import", "http=80")
+	older.Exported.Labels = map[string]string{"team": "a", "tmp-1": "x", "size": "10"}
+	newer.Exported.Labels = map[string]string{"team": "a", "tmp-1": "x", "size": "1 0"} // no value of a label
+	newer.Exported.Created = start.Add(time.Second)
+	s := newSim(cluster("", older), cluster("east", newer))
+	exclude, err := ParseKeyPatterns("tmp-*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.of("east").ExcludeLabels = exclude
+	s.settle(t)
+	if o := s.imported(t, "web"); o.Labels["tmp-1"] != "x" || o.Labels["size"] != "10" {
+		t.Errorf("labels %v", o.Labels)
+	}
+	if got := s.condition("web", "Conflict"); got != "NoConflicts" {
+		t.Error(got)
+	}
+
+	delete(newer.Exported.Labels, "team")
+	s.settle(t)
+	if got := s.condition("web", "Conflict"); !strings.HasPrefix(got, "LabelsConflict ") || strings.Contains(got, "tmp-1") {
 		t.Error(got)
 	}
 }

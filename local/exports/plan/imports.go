@@ -45,14 +45,14 @@ func (m *maker) wantImport(one *merged) {
 		clusters: m.exporters(one),
 	}
 	w.metadata.labels, w.metadata.annotations = m.mark("ServiceImport", w.ID)
+	if names := unlisted(one.parts); len(names) > 0 {
+		w.metadata.annotations[unlistedKey] = strings.Join(names, ",")
+	}
 	if one.deciding != nil && !one.metadata.keep {
 		traffic := one.deciding.export.Service.Traffic.usable()
 		w.traffic = &traffic
 	}
 	if w.kind == headless {
-		if names := unlisted(one.parts); len(names) > 0 {
-			w.metadata.annotations[unlistedKey] = strings.Join(names, ",")
-		}
 		w.ready = condition("Ready", true, "Ready", "a headless ServiceImport has no IPs")
 		m.out.Imports = append(m.out.Imports, w)
 		m.removeService(one.group)
@@ -131,7 +131,9 @@ func (m *maker) wantDerived(one *merged, owner *ServiceImport, of *WantedImport)
 	if local := one.localPart(); local == nil || local.export != nil {
 		w.metadata.preference = make(map[string]string)
 		if local != nil {
-			w.metadata.preference = preferenceOf(local.export.Service)
+			preference := preferenceOf(local.export.Service)
+			w.metadata.preference = preference.annotations
+			local.notes = append(local.notes, preference.refused...)
 		}
 		maps.Copy(w.metadata.copies.annotations, w.metadata.preference)
 	}
@@ -176,8 +178,13 @@ func (m *maker) exporters(one *merged) (names []string) {
 }
 
 // listable reports whether status.clusters may have a name: the API asks for DNS labels. A link may have other
-// names, such as eu.west.
-func listable(cluster string) bool { return len(validation.IsDNS1123Label(cluster)) == 0 }
+// names, such as eu.west. Each plan asks for each part, so listable does without the regular expression of
+// [validation.IsDNS1123Label].
+func listable(cluster string) bool {
+	const inside = "abcdefghijklmnopqrstuvwxyz0123456789-"
+	return cluster != "" && len(cluster) <= validation.DNS1123LabelMaxLength && strings.Trim(cluster, inside) == "" &&
+		cluster[0] != '-' && cluster[len(cluster)-1] != '-'
+}
 
 // unlisted returns the links with a part that status.clusters can't name, sorted.
 func unlisted(parts []*part) (names []string) {
@@ -317,16 +324,32 @@ func (m *maker) differences(one *merged) (all []Conflict) {
 	add("TrafficDistributionConflict", "trafficDistribution", func(p *part) string {
 		return traffic(p).TrafficDistribution
 	})
-	add("LabelsConflict", "exportedLabels", func(p *part) string { return shownMap(p.exportedCopies().labels) })
-	add("AnnotationsConflict", "exportedAnnotations", func(p *part) string { return shownMap(p.exportedCopies().annotations) })
+	// One link may exclude labels that another copies. A key that is left out of one export is compared in none.
+	leftLabels, leftAnnotations := make(map[string]bool), make(map[string]bool)
+	for _, p := range one.known {
+		for _, key := range p.exportedCopies().leftLabels {
+			leftLabels[key] = true
+		}
+		for _, key := range p.exportedCopies().leftAnnotations {
+			leftAnnotations[key] = true
+		}
+	}
+	add("LabelsConflict", "exportedLabels", func(p *part) string {
+		return shownMap(p.exportedCopies().labels, leftLabels)
+	})
+	add("AnnotationsConflict", "exportedAnnotations", func(p *part) string {
+		return shownMap(p.exportedCopies().annotations, leftAnnotations)
+	})
 	return all
 }
 
-// shownMap is a short text that is different for maps that are.
-func shownMap(m map[string]string) string {
+// shownMap returns a short text that differs for maps that differ in other keys than those of without.
+func shownMap(m map[string]string, without map[string]bool) string {
 	var all []string
-	for _, key := range slices.Sorted(maps.Keys(m)) {
-		all = append(all, strconv.Quote(key+"="+m[key]))
+	for _, key := range sorted(m) {
+		if !without[key] {
+			all = append(all, strconv.Quote(key+"="+m[key]))
+		}
 	}
 	text := strings.Join(all, ",")
 	if len(text) > 100 {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 func (s *sim) imported(t *testing.T, name string) *ServiceImport {
@@ -91,7 +93,7 @@ func TestTextsOfOthers(t *testing.T) {
 	}
 	long := map[string]string{"x": strings.Repeat("y", 1<<20)}
 	other := map[string]string{"x": strings.Repeat("y", 1<<20) + "z"}
-	if a, b := shownMap(long), shownMap(other); a == b || len(a) > 200 {
+	if a, b := shownMap(long, nil), shownMap(other, nil); a == b || len(a) > 200 {
 		t.Errorf("%.300s", a)
 	}
 }
@@ -487,6 +489,37 @@ func TestOwnPreference(t *testing.T) {
 	s.Services[derived.ID] = &derived
 	west.Exports, west.Seen, west.SeenServiceExports = nil, false, false
 	want("set by hand", "east", "1")
+}
+
+// TestListable compares listable with the API's rule.
+func TestListable(t *testing.T) {
+	for _, name := range []string{
+		"", "a", "9", "-", "a-b", "-a", "a-", "a.b", "A", "a_b", "é", strings.Repeat("a", 63), strings.Repeat("a", 64),
+	} {
+		if want := len(validation.IsDNS1123Label(name)) == 0; listable(name) != want {
+			t.Errorf("%q: %t", name, !want)
+		}
+	}
+}
+
+// TestUnlistedWithoutService tests that a ServiceImport names a link that its status can't have also while the
+// name of its Service is another object's.
+func TestUnlistedWithoutService(t *testing.T) {
+	west, other := export("web", "import", "http=80"), export("web", "import", "http=80,admin=81")
+	s := newSim(cluster("west", west), cluster("eu.west", other))
+	s.Clusters = append(s.Clusters, Cluster{Seen: true, SeenServiceExports: true})
+	s.settle(t)
+	derived := *s.Services[ID{"shop", "web-clusterset"}]
+	derived.Labels, derived.Annotations = nil, nil // somebody else's now
+	s.Services[derived.ID] = &derived
+	s.settle(t)
+
+	c := s.of("eu.west")
+	s.memory, c.Exports, c.Seen, c.SeenServiceExports = Memory{}, nil, false, false
+	s.settle(t)
+	if got := s.imported(t, "web").Ports; len(got) != 2 {
+		t.Errorf("ports %v", got)
+	}
 }
 
 // TestUnlistedClusters tests links whose names status.clusters can't have: the status leaves them out, and their parts

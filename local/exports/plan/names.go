@@ -29,7 +29,7 @@ const (
 
 	importLabel = "multicluster.kubernetes.io/service-name"    // of derived Services
 	derivedKey  = "multicluster.kubernetes.io/derived-service" // of ServiceImports
-	unlistedKey = "isthmus.io/unlisted-clusters"               // of headless ServiceImports: exporters that are no DNS labels
+	unlistedKey = "isthmus.io/unlisted-clusters"               // of ServiceImports: exporters that are no DNS labels
 )
 
 // Kind is what a part belongs to.

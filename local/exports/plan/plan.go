@@ -206,10 +206,10 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 		is, members, ok := identify(derived)
 		named = ok && is == g && len(members) > 0
 	}
-	all := o.Clusters
+	all := slices.Clip(o.Clusters)
 	for name := range strings.SplitSeq(firstItems(o.Annotations[unlistedKey], maxMembersBytes), ",") {
 		if len(all) < maxMembers && name != "" && !listable(name) {
-			all = append(slices.Clip(all), name)
+			all = append(all, name)
 		}
 	}
 	for _, c := range all {

@@ -257,7 +257,9 @@ func (m *maker) merge(g group) *merged {
 	if g.kind != Import {
 		one.metadata.copies = one.deciding.serviceCopies()
 		if one.deciding.cluster == "" {
-			maps.Copy(one.metadata.copies.annotations, preferenceOf(e.Service))
+			preference := preferenceOf(e.Service)
+			maps.Copy(one.metadata.copies.annotations, preference.annotations)
+			one.metadata.copies.refused = append(one.metadata.copies.refused, preference.refused...)
 		}
 	} else {
 		one.metadata.copies = *one.deciding.exportedCopies()
@@ -310,7 +312,8 @@ func (m *maker) mergeImport(one *merged) {
 	one.ports, one.refused = unite(lists)
 	for _, p := range one.parts {
 		if p.cluster != "" && !listable(p.cluster) {
-			p.notes = append(p.notes, fmt.Sprintf("status.clusters leaves %q out, which is no DNS label; its endpoints stay", p.cluster))
+			p.notes = append(p.notes, fmt.Sprintf(
+				"status.clusters leaves %s out, which is no DNS label; its endpoints stay", quoted(p.cluster)))
 		}
 	}
 	s.remember(one.ports)
