@@ -20,7 +20,8 @@ var owners = []owner{
 	{
 		kind: "Kubernetes",
 		domains: []string{
-			"cloud.google.com", "gke.io", "k8s.aws", "k8s.io", "kubernetes.io", "openshift.io", "x-k8s.io",
+			"amazonaws.com", "azure.com", "cloud.google.com", "gke.io", "k8s.aws", "k8s.io", "kubernetes.io",
+			"openshift.io", "x-k8s.io",
 		},
 		keys: []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by"},
 	},
@@ -28,51 +29,55 @@ var owners = []owner{
 		kind: "Service meshes and gateways",
 		domains: []string{
 			"cilium.io", "consul.hashicorp.com", "dapr.io", "envoyproxy.io", "getambassador.io", "io.cilium",
-			"isthmus.io", "istio.io", "kgateway.dev", "knative.dev", "konghq.com", "kuma.io", "linkerd.io", "ngrok.com",
-			"projectcontour.io", "sailoperator.io", "skupper.io", "solo.io", "submariner.io", "tailscale.com",
-			"traefik.io",
+			"isthmus.io", "istio.io", "kgateway.dev", "knative.dev", "konghq.com", "kuma.io", "linkerd.io",
+			"ngrok.com", "projectcontour.io", "sailoperator.io", "skupper.io", "solo.io", "submariner.io",
+			"tailscale.com", "traefik.io",
 		},
 	},
 	{
 		kind: "Deployment tools",
 		domains: []string{
 			"akuity.io", "argoproj.io", "carvel.dev", "cattle.io", "crossplane.io", "flagger.app",
-			"flux.weave.works", "fluxcd.controlplane.io", "fluxcd.io", "garden.io", "gardener.cloud", "harness.io",
-			"helm.sh", "jenkins-x.io", "k14s.io", "kluctl.io", "kpt.dev", "kratix.io", "kro.run", "kruise.io", "oam.dev",
-			"okteto.com", "projectsveltos.io", "pulumi.com", "skaffold.dev", "spinnaker.io", "tekton.dev", "tilt.dev",
-			"timoni.sh", "werf.io", "zarf.dev",
+			"flux.weave.works", "fluxcd.controlplane.io", "fluxcd.io", "garden.io", "gardener.cloud",
+			"harness.io", "helm.sh", "jenkins-x.io", "k14s.io", "kluctl.io", "kots.io", "kpt.dev", "kratix.io",
+			"kro.run", "kruise.io", "oam.dev", "okteto.com", "projectsveltos.io", "pulumi.com", "skaffold.dev",
+			"spinnaker.io", "tekton.dev", "tilt.dev", "timoni.sh", "werf.io", "zarf.dev",
 		},
 	},
 	{
 		kind: "Operator frameworks, policies and backups",
 		domains: []string{
-			"cert-manager.io", "clastix.io", "coreos.com", "kasten.io", "kyverno.io",
-			"openshift.com", "operator-sdk", "operatorframework.io", "velero.io",
+			"cert-manager.io", "clastix.io", "coreos.com", "kasten.io", "kopf.dev", "kyverno.io",
+			"metacontroller.io", "openshift.com", "operator-sdk", "operatorframework.io", "velero.io",
 		},
 		keys: []string{
-			"olm.catalogSource", "olm.managed", "olm.operatorGroup", "olm.operatorNamespace", "olm.owner", "olm.owner.kind",
-			"olm.owner.namespace", "olm.service-spec-hash", "operated-alertmanager", "operated-prometheus",
-			"operated-thanos-ruler",
+			"olm.catalogSource", "olm.copiedFrom", "olm.managed", "olm.operatorGroup", "olm.operatorNamespace",
+			"olm.owner", "olm.owner.kind", "olm.owner.namespace", "olm.service-spec-hash",
+			"operated-alertmanager", "operated-prometheus", "operated-thanos-ruler",
 		},
 	},
 	{
 		kind: "Clusters of clusters",
 		domains: []string{
-			"admiralty.io", "clusternet.io", "karmada.io", "kubeadmiral.io", "kubefed.io", "kubestellar.io", "liqo.io",
-			"loft.sh", "open-cluster-management.io",
+			"admiralty.io", "clusternet.io", "karmada.io", "kubeadmiral.io", "kubefed.io", "kubesphere.io",
+			"kubestellar.io", "liqo.io", "loft.sh", "open-cluster-management.io",
 		},
 	},
 	{
 		kind: "Databases",
 		domains: []string{
 			"aerospike.com", "altinity.com", "appscode.com", "arangodb.com", "clickhouse.com", "cnpg.io",
-			"cockroachlabs.com", "couchbase.com", "crunchydata.com", "datastax.com", "dragonflydb.io", "infinispan.org",
-			"k8s.elastic.co", "k8s.enterprisedb.io", "k8ssandra.io", "kubeblocks.io", "kubedb.com", "mariadb.com",
-			"moco.cybozu.com", "mongodb.com", "mysql.oracle.com", "neo4j.com", "opensearch.org", "opster.io",
-			"percona.com", "pingcap.com", "planetscale.com", "redis.io", "redislabs.com", "scylla", "scylladb.com",
-			"solr.apache.org", "spotahome.com", "stackable.tech", "stackgres.io", "yugabyte.com", "zalan.do",
+			"cockroachlabs.com", "couchbase.com", "crunchydata.com", "datastax.com", "dragonflydb.io",
+			"hazelcast.com", "infinispan.org", "k8s.elastic.co", "k8s.enterprisedb.io", "k8ssandra.io",
+			"kubeblocks.io", "kubedb.com", "mariadb.com", "moco.cybozu.com", "mongodb.com", "mysql.oracle.com",
+			"neo4j.com", "opensearch.org", "opster.io", "percona.com", "pingcap.com", "planetscale.com",
+			"redis.io", "redislabs.com", "scylla", "scylladb.com", "solr.apache.org", "spotahome.com",
+			"stackable.tech", "stackgres.io", "yugabyte.com", "zalan.do",
 		},
-		keys: []string{"arango_deployment", "couchbase_cluster", "druid_cr", "infinispan_cr", "spilo-role"},
+		keys: []string{
+			"arango_deployment", "couchbase_cluster", "crunchy-pgha-scope", "druid_cr", "etcd_cluster",
+			"infinispan_cr", "pg-cluster", "spilo-role", "stolon-cluster", "vault_cr",
+		},
 	},
 	{
 		kind: "Messaging and integration",
@@ -83,17 +88,16 @@ var owners = []owner{
 		keys: []string{"kafka_cr", "nats_cluster", "nifi_cr"},
 	},
 	{
-		kind: "Storage",
-		domains: []string{
-			"longhorn.io", "min.io", "openebs.io", "portworx.io", "rook.io",
-		},
-		keys: []string{"rook_cluster"},
+		kind:    "Storage",
+		domains: []string{"longhorn.io", "min.io", "openebs.io", "portworx.io", "rook.io"},
+		keys:    []string{"rook_cluster"},
 	},
 	{
 		kind: "Workloads and observability",
 		domains: []string{
-			"agones.dev", "dask.org", "flink.apache.org", "grafana.com", "keda.sh", "keycloak.org", "kserve.io",
-			"kubeflow.org", "kubevirt.io", "opentelemetry.io", "ray.io", "seldon.io", "victoriametrics.com", "volcano.sh",
+			"agones.dev", "dask.org", "flink.apache.org", "grafana.com", "jaegertracing.io", "jupyter.org",
+			"keda.sh", "keycloak.org", "kserve.io", "kubeflow.org", "kubevirt.io", "opentelemetry.io", "ray.io",
+			"seldon.io", "victoriametrics.com", "volcano.sh",
 		},
 	},
 }
