@@ -30,6 +30,7 @@ APISERVER_PACKAGES := k8s.io/kubernetes/cmd/kube-apiserver/app go.etcd.io/etcd/s
 APISERVER_TEXT     := == compiling the Kubernetes API server and etcd from source: happens once, takes 5 to 10 minutes on two cores, prints nothing
 TOOLS_PACKAGES     := github.com/prometheus/prometheus/web helm.sh/helm/v4/pkg/cmd
 TOOLS_TEXT         := == compiling Prometheus and Helm from source: happens once, takes about 5 minutes on two cores, prints nothing
+KUBECTL_TEXT       := == compiling the oldest kubectl that docs/install.md names: happens once, takes about 2 minutes on two cores, prints nothing
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,10 +78,12 @@ else
 	$(call announce,e2e,,$(APISERVER_PACKAGES),$(APISERVER_TEXT))
 endif
 
-tools: first-build build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus, Helm
+tools: first-build build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus, Helm, an old kubectl
 	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/bench ./cmd/controlplane ./cmd/demo ./cmd/isthmus-sim ./cmd/scenario
 	$(call announce,e2e/tools,-tags=remove_all_sd,$(TOOLS_PACKAGES),$(TOOLS_TEXT))
 	cd e2e/tools && go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ tool
+	$(call announce,e2e/kubectl/oldest,,k8s.io/kubectl/pkg/cmd,$(KUBECTL_TEXT))
+	cd e2e/kubectl/oldest && go build -ldflags='-s -w' -o $(BIN)/oldest-kubectl .
 
 manifests: ## what would be applied, as YAML: FOLDER=install|linkerd|link|monitoring IMAGE= VERSION= NAMESPACE= WITH= LINKERD=FILE RUNBOOKS=URL
 	@cd e2e && go build -o $(BIN)/manifests ./cmd/manifests
@@ -107,7 +110,7 @@ else
 	@for c in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$c >/dev/null && exit; done; \
 	  echo 'There is no Chromium in $$PATH: the gateway'"'"'s page is NOT tested in one (with CI=true that fails)'
 	cd e2e/image && go test ./...
-	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool ISTHMUS_HELM=$(BIN)/helm \
+	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool ISTHMUS_HELM=$(BIN)/helm ISTHMUS_KUBECTL=$(BIN)/oldest-kubectl \
 	  go test $(ASSETS) -vet=off -p 3 -parallel 4 -count=1 -timeout 40m ./...
 endif
 
@@ -164,6 +167,7 @@ lint: first-build ## gofmt, vet, staticcheck, in all modules; shell scripts
 	cd e2e && go vet $(ASSETS) ./... && go tool staticcheck $(ASSETS) ./...
 	cd e2e/image && go vet ./... && go tool staticcheck ./...
 	cd e2e/nodes && go vet ./...
+	cd e2e/kubectl/oldest && go vet ./...
 	cd internal/adminapi && go vet ./...
 	cd internal/apisim && go vet ./...
 	cd internal/tierspec && go vet ./...

@@ -15,7 +15,6 @@ import (
 
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
-	"isthmus/e2e/program"
 )
 
 var (
@@ -85,12 +84,11 @@ func documentedFolder(t *testing.T, text string) string {
 	return dir
 }
 
-// TestDocumentedKustomizations builds every kustomization that is documented, and every folder of manifests, with the Kustomize of
-// the oldest kubectl that docs/install.md names.
+// TestDocumentedKustomizations builds every kustomization that is documented, and every folder of manifests, with the oldest kubectl
+// that docs/install.md names.
 func TestDocumentedKustomizations(t *testing.T) {
 	t.Parallel()
-	binary, err := program.Kustomize.Path(t.Context())
-	must(t, err)
+	kubectl := oldestKubectl(t)
 	shown := documentedKustomizations(t)
 	for _, place := range []string{"exports.md 1", "exports.md 2", "install.md 1", "install/exports/kustomization.yaml"} {
 		if shown[place] == "" {
@@ -98,7 +96,7 @@ func TestDocumentedKustomizations(t *testing.T) {
 		}
 	}
 	build := func(t *testing.T, dir string) string {
-		cmd := exec.CommandContext(t.Context(), binary, "build", dir)
+		cmd := exec.CommandContext(t.Context(), kubectl, "kustomize", dir)
 		var complaint strings.Builder
 		cmd.Stderr = &complaint
 		out, err := cmd.Output()

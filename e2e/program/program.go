@@ -43,9 +43,10 @@ var (
 	Promtool = tool("promtool", "ISTHMUS_PROMTOOL", "github.com/prometheus/prometheus/cmd/promtool")
 	// Helm is Helm 4.
 	Helm = tool("helm", "ISTHMUS_HELM", "helm.sh/helm/v4/cmd/helm")
-	// Kustomize is that of the oldest kubectl that docs/install.md names. It has a module of its own, since Helm needs a newer one.
-	Kustomize = Program{
-		Name: "kustomize", Env: "ISTHMUS_KUSTOMIZE", module: "e2e/kustomize", source: "sigs.k8s.io/kustomize/kustomize/v5",
+	// Kubectl is the oldest kubectl that docs/install.md names. It has a module of its own, since everything else needs newer
+	// versions of the same modules.
+	Kubectl = Program{
+		Name: "oldest-kubectl", Env: "ISTHMUS_KUBECTL", module: "e2e/kubectl/oldest", source: ".",
 	}
 )
 
