@@ -38,7 +38,7 @@ func asked(o *corev1.Service) string {
 
 // invalid is the API server's answer to a field that it refuses.
 func invalid(path string) error {
-	refused := field.Invalid(field.NewPath(path), "", "it is refused")
+	refused := field.Invalid(field.NewPath(path), "", "failed to allocate IP: provided IP is already allocated")
 	return apierrors.NewInvalid(schema.GroupKind{Kind: "Service"}, "web", field.ErrorList{refused})
 }
 

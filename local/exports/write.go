@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"isthmus/internal/legible"
 	"isthmus/local/writes"
 )
 
@@ -20,6 +21,8 @@ const (
 	writeTimeout = 10 * time.Second
 	// fieldManager is the gateway's name in managedFields.
 	fieldManager = "isthmus"
+	// maxProblem is how many bytes of an error are remembered. A webhook may send a long message.
+	maxProblem = 4 << 10
 )
 
 // write makes a change of an object, of which that is remembered.
@@ -46,7 +49,7 @@ func (t *term) write(c *Change, of *writes.History) (r writes.Outcome) {
 		return writes.Outcome{Again: true} // the Lease is lost
 	}
 	t.Log.Warn("what is exported can't be written", zap.Stringer("object", c.Object), zap.String("verb", string(v)), zap.Error(err))
-	return writes.Outcome{Problem: err.Error()}
+	return writes.Outcome{Problem: strings.ToValidUTF8(legible.Beginning(err.Error(), maxProblem), "")}
 }
 
 // do makes a change. It returns what it has tried.
