@@ -1,8 +1,8 @@
 package plan
 
 import (
-	"cmp"
 	"slices"
+	"sort"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -56,10 +56,9 @@ func (m *maker) ofImport(w *WantedImport) Attempt {
 // readyImport returns the condition Ready of a ServiceImport of type ClusterSetIP. service is nil if
 // the plan does not write its Service.
 func (m *maker) readyImport(one *merged, w *WantedImport, service *WantedService) metav1.Condition {
-	pending := func(why string) metav1.Condition { return condition("Ready", false, "Pending", why) }
 	derived, have := m.Services[one.target()], m.Imports[one.of]
-	var now *metav1.Condition
-	if have != nil {
+	var now *metav1.Condition // nil if there is none, or if it is about another type
+	if have != nil && have.Type == w.kind {
 		now = meta.FindStatusCondition(have.Conditions, "Ready")
 	}
 	ready := condition("Ready", true, "Ready", "")
@@ -69,41 +68,82 @@ func (m *maker) readyImport(one *merged, w *WantedImport, service *WantedService
 	case derived == nil || !m.Marked(derived) || !derived.hasIP():
 		ready = pending("the Service " + one.target().Name + " has no IP yet")
 	case have == nil || !slices.Equal(have.IPs, w.ips):
-		ready = pending(cmp.Or(m.attempt("ServiceImport", w.ID).Problem, "its IPs are not written yet"))
-		if now != nil && now.Status == metav1.ConditionFalse && m.attempt("ServiceImport", w.ID).Problem == "" {
-			ready = *now
-		}
+		ready = m.withoutIPs(w, now)
 	}
 	if service == nil {
 		return ready
+	}
+	if m.attempt("Service", service.ID).Problem == "" && same(now, &ready) {
+		return ready // whatever ofService returns, which takes longer
 	}
 	switch a := m.ofService(service); {
 	case a.Problem != "":
 		return pending(a.Problem)
 	case !a.Made && now != nil:
-		return *now
+		return untimed(now)
 	}
 	return ready
+}
+
+// withoutIPs returns the condition Ready of a ServiceImport that does not have the IPs of its Service. now is
+// the condition that the ServiceImport has, or nil.
+func (m *maker) withoutIPs(w *WantedImport, now *metav1.Condition) metav1.Condition {
+	a := m.attempt("ServiceImport", w.ID)
+	if a.Problem != "" {
+		return pending(a.Problem)
+	}
+	if now != nil && (!a.Made || now.Status == metav1.ConditionFalse) {
+		return untimed(now)
+	}
+	return pending("its IPs are not written yet")
+}
+
+// pending returns the condition Ready of a ServiceImport that is not ready.
+func pending(why string) metav1.Condition { return condition("Ready", false, "Pending", why) }
+
+// untimed returns a condition without the time of its last transition.
+func untimed(c *metav1.Condition) metav1.Condition {
+	next := *c
+	next.LastTransitionTime = metav1.Time{}
+	return next
+}
+
+// same reports whether a condition says the same as another one. The first condition may be nil.
+func same(now, next *metav1.Condition) bool {
+	return now != nil && now.Status == next.Status && now.Reason == next.Reason && now.Message == next.Message
 }
 
 // readyExport puts the outcome of the writes for a valid ServiceExport into its condition Ready. It
 // returns false if the condition is not known yet.
 func (m *maker) readyExport(e *Export, ready *metav1.Condition) bool {
-	i, found := slices.BinarySearchFunc(m.out.Imports, e.ID, func(w WantedImport, id ID) int { return compareIDs(w.ID, id) })
+	imports, services := m.out.Imports, m.out.Services
+	i, found := sort.Find(len(imports), func(i int) int { return compareIDs(e.ID, imports[i].ID) })
 	if !found {
 		return true
 	}
-	what, a := "the ServiceImport", m.ofImport(&m.out.Imports[i])
+	imported := &imports[i]
 	target := group{kind: Import, of: e.ID}.target()
-	i, found = slices.BinarySearchFunc(m.out.Services, target, func(w WantedService, id ID) int { return compareIDs(w.ID, id) })
-	if found && a.Made && a.Problem == "" {
-		what, a = "the Service "+target.Name, m.ofService(&m.out.Services[i])
+	var service *WantedService // nil if the ServiceImport is headless
+	i, found = sort.Find(len(services), func(i int) int { return compareIDs(target, services[i].ID) })
+	if found && services[i].Kind == Import {
+		service = &services[i]
+	}
+
+	now := meta.FindStatusCondition(e.Exported.Conditions, "Ready")
+	failed := m.attempt("ServiceImport", e.ID).Problem != "" ||
+		service != nil && m.attempt("Service", target).Problem != ""
+	if !failed && same(now, ready) {
+		return true // whatever ofImport and ofService return, which take longer
+	}
+
+	what, a := "the ServiceImport", m.ofImport(imported)
+	if service != nil && a.Made && a.Problem == "" {
+		what, a = "the Service "+target.Name, m.ofService(service)
 	}
 	switch {
 	case a.Problem != "":
 		ready.Message = what + " is not written: " + a.Problem
 	case !a.Made:
-		now := meta.FindStatusCondition(e.Exported.Conditions, "Ready")
 		if now == nil || now.Status != metav1.ConditionTrue {
 			return false
 		}

@@ -143,3 +143,26 @@ func BenchmarkWritten(b *testing.B) {
 		_, s.memory = Make(s.World, s.memory)
 	}
 }
+
+// BenchmarkImported makes plans of a world in which 5,000 ServiceImports are written and nothing changes. The leader
+// has not had to write anything.
+func BenchmarkImported(b *testing.B) {
+	s := newSim(cluster(""))
+	own := s.of("")
+	for n := range 25 {
+		for i := range 200 {
+			own.Exports = append(own.Exports, s.in(n, fmt.Sprintf("m%d", i), "import"))
+		}
+	}
+	for s.pass() {
+		for i := range s.last.Exports {
+			e := &s.last.Exports[i]
+			e.Have.Conditions, _ = e.Over(e.Have.Conditions)
+		}
+	}
+	s.Attempt = func(string, ID) Attempt { return Attempt{} }
+	b.ReportAllocs()
+	for b.Loop() {
+		_, s.memory = Make(s.World, s.memory)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,8 +28,8 @@ const noSlices = "Absent"
 
 // wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits
 // until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
-// Service has some. It keeps these IPs while the derived Service is missing, and that Service is
-// then created with them. If another object has the derived Service's name, a ServiceImport that
+// Service has some. It keeps these IPs while the derived Service is missing or somebody has taken
+// the IPs off it. That Service is then created with them. If another object has the derived Service's name, a ServiceImport that
 // exists has no IPs. The plan does not create an object all of whose parts are on hold.
 func (m *maker) wantImport(one *merged) {
 	have, derived := m.Imports[one.of], m.Services[one.target()]
@@ -68,11 +69,16 @@ func (m *maker) wantImport(one *merged) {
 	case derived != nil && m.Marked(derived) && derived.hasIP():
 		w.ips = derived.ClusterIPs
 	case have != nil && have.Type == clusterSetIP && (derived == nil || m.Marked(derived)):
-		w.ips = have.IPs
+		w.ips = usableIPs(have.IPs)
 	}
 	w.families = families(w.ips)
 	var service *WantedService
-	if one.taken == "" && !(held && derived == nil) {
+	lost := derived != nil && derived.cannotGetIPs()
+	switch {
+	case one.taken != "" || held && (derived == nil || lost):
+	case lost:
+		m.removeService(one.group) // the Service is then created anew
+	default:
 		service = m.wantDerived(one, have, &w)
 	}
 	w.ready = m.readyImport(one, &w, service)
@@ -99,6 +105,16 @@ func (t Traffic) usable() Traffic {
 		t.TrafficDistribution = ""
 	}
 	return t
+}
+
+// usableIPs returns the IPs that a Service can be created with: at most one IP of each family.
+func usableIPs(ips []string) (all []string) {
+	for _, ip := range ips[:min(len(ips), 2)] {
+		if addr, err := netip.ParseAddr(ip); err == nil && addr.Zone() == "" {
+			all = append(all, ip)
+		}
+	}
+	return all
 }
 
 // families returns those of addresses.

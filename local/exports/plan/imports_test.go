@@ -351,6 +351,95 @@ func TestIPsStay(t *testing.T) {
 	}
 }
 
+// TestIPsTakenOff: if somebody takes the IPs off the Service of a ServiceImport, the Service is created anew with them.
+func TestIPsTakenOff(t *testing.T) {
+	derived := ID{"shop", "web-clusterset"}
+	for name, change := range map[string]func(o *Service){
+		"headless":     func(o *Service) { o.ClusterIPs = []string{"None"} },
+		"ExternalName": func(o *Service) { o.Type, o.ClusterIPs = "ExternalName", nil },
+	} {
+		s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
+		s.settle(t)
+		ips, changed := s.Services[derived].ClusterIPs, *s.Services[derived]
+		change(&changed)
+		s.Services[derived] = &changed
+		s.settle(t)
+		i := s.imported(t, "web")
+		if got := s.Services[derived]; got.Type != "ClusterIP" || !slices.Equal(got.ClusterIPs, ips) || !slices.Equal(i.IPs, ips) {
+			t.Errorf("%s: the Service has %q, the ServiceImport %q, before %q", name, got.ClusterIPs, i.IPs, ips)
+		}
+		if i.Conditions[0].Status != "True" {
+			t.Errorf("%s: %+v", name, i.Conditions)
+		}
+	}
+}
+
+// TestUnusableIPs: a Service is not created with what somebody has written in place of the ServiceImport's IPs.
+func TestUnusableIPs(t *testing.T) {
+	derived := ID{"shop", "web-clusterset"}
+	s := newSim(cluster(""), cluster("west", export("web", "import", "http=80")))
+	s.settle(t)
+	for _, ips := range [][]string{{"None"}, {"", "10.0.0.1%eth0"}, {"10.96.0.300", "fd00::1"}} {
+		changed := *s.imported(t, "web")
+		changed.IPs = ips
+		s.Imports[changed.ID] = &changed
+		delete(s.Services, derived)
+		s.settle(t)
+		got := s.Services[derived]
+		if got.Headless() || slices.Contains(got.ClusterIPs, ips[0]) || !slices.Equal(s.imported(t, "web").IPs, got.ClusterIPs) {
+			t.Errorf("%q: the Service has %q, the ServiceImport %q", ips, got.ClusterIPs, s.imported(t, "web").IPs)
+		}
+	}
+}
+
+// TestReadyUntilTried: a leader that has tried no write yet leaves Ready as it is, unless the ServiceImport's type
+// changes. A headless ServiceImport has no Service, although another object has that Service's name.
+func TestReadyUntilTried(t *testing.T) {
+	derived := ID{"shop", "web-clusterset"}
+	untried := func(string, ID) Attempt { return Attempt{} }
+	s := newSim(cluster("", export("web", "import", "http=80")))
+	s.settle(t)
+	changed := *s.Services[derived]
+	changed.ClusterIPs = []string{"10.96.0.99"}
+	s.Services[derived] = &changed
+	s.Attempt = untried
+	p, _ := Make(s.World, Memory{})
+	if r := p.Imports[0].ready; r.Status != "True" {
+		t.Errorf("other IPs: %+v", r)
+	}
+	s.Attempt = func(kind string, id ID) Attempt {
+		return Attempt{Made: true, Problem: map[string]string{"ServiceImport": "refused"}[kind]}
+	}
+	p, _ = Make(s.World, Memory{})
+	if r := p.Imports[0].ready; r.Status != "False" || r.Message != "refused" {
+		t.Errorf("other IPs, refused: %+v", r)
+	}
+
+	local := export("web", "import", "http=80")
+	local.Service.ClusterIPs = []string{"None"}
+	s = newSim(cluster("", local), cluster("clusterset", export("web", "mirror", "http=80")))
+	s.settle(t)
+	s.Attempt = func(kind string, _ ID) Attempt {
+		return Attempt{Made: true, Problem: map[string]string{"Service": "refused"}[kind]}
+	}
+	changed = *s.Services[derived]
+	changed.Ports = nil
+	s.Services[derived] = &changed
+	s.last, _ = Make(s.World, Memory{})
+	if got, want := s.condition("web", "Ready"), "Ready the ServiceImport is written"; got != want {
+		t.Errorf("headless: %q, not %q", got, want)
+	}
+
+	s = newSim(cluster("", local))
+	s.settle(t)
+	local.Service.ClusterIPs = []string{"10.0.0.1"}
+	s.Attempt = untried
+	p, _ = Make(s.World, s.memory)
+	if r := p.Imports[0].ready; p.Imports[0].kind != clusterSetIP || r.Status != "False" {
+		t.Errorf("type %s: %+v", p.Imports[0].kind, r)
+	}
+}
+
 // TestImportsGone: without ServiceImports as a kind of object their Services go after a while, and as long as it is not known they stay.
 func TestImportsGone(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -151,6 +151,9 @@ func (s *Service) firstFamily() string {
 	return families(s.ClusterIPs[:1])[0]
 }
 
+// cannotGetIPs reports whether no update can give a Service the IPs that it had before.
+func (s *Service) cannotGetIPs() bool { return s.Headless() || s.Type == "ExternalName" }
+
 // Headless reports whether the Service has no IP.
 func (s *Service) Headless() bool { return len(s.ClusterIPs) > 0 && s.ClusterIPs[0] == "None" }
 
