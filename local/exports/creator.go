@@ -34,7 +34,7 @@ func (c creator) Create(
 			break
 		}
 		// The Service that had the IPs may have been deleted a moment ago.
-		if i == 0 && areTaken(err) && sleep.For(ctx, releaseTime) {
+		if i == 0 && len(next.Spec.ClusterIPs) > 0 && areTaken(err) && sleep.For(ctx, releaseTime) {
 			if got, err = c.WithStatus.Create(ctx, next, options); !refusesIPs(err) {
 				break
 			}
