@@ -41,8 +41,8 @@ func TestOldestKubectl(t *testing.T) {
 // shownCommand is a command of kubectl, in a block or within a sentence.
 var shownCommand = regexp.MustCompile("(?m)`(kubectl [^`]+)`|^ *(kubectl .*)$")
 
-// documentedCommands returns the commands of kubectl that the pages of docs show, each once, without comments. It leaves out what
-// sentences only begin, such as "kubectl apply -k".
+// documentedCommands returns the commands of kubectl that the pages of docs show, each once, without comments. It
+// leaves out what sentences only begin, such as "kubectl apply -k".
 func documentedCommands(t *testing.T) (commands []string) {
 	t.Helper()
 	pages, err := filepath.Glob("../docs/*.md")
@@ -63,12 +63,12 @@ func documentedCommands(t *testing.T) (commands []string) {
 	return commands
 }
 
-// elsewhere are commands that need more than an API server and this folder. TestInstallAsDocumented and TestExportsAsDocumented run
-// most of them. Nothing runs port-forward.
+// elsewhere are commands that need more than an API server and this folder. TestInstallAsDocumented and
+// TestExportsAsDocumented run most of them. No test runs port-forward.
 var elsewhere = regexp.MustCompile(`port-forward|rollout|apply -k \.$`)
 
-// TestDocumentedCommands runs the commands of kubectl that docs show against an API server, with the oldest kubectl that
-// docs/install.md names.
+// TestDocumentedCommands runs the commands of kubectl that docs show against an API server, with the oldest kubectl
+// that docs/install.md names.
 func TestDocumentedCommands(t *testing.T) {
 	t.Parallel()
 	kubectl := oldestKubectl(t)
@@ -78,7 +78,8 @@ func TestDocumentedCommands(t *testing.T) {
 	for _, name := range []string{"linkerd", "linkerd-multicluster", "shop"} {
 		must(t, c.Apply(t.Context(), object.Namespace(name)))
 	}
-	must(t, c.Apply(t.Context(), object.Link("east", []byte("{}")), object.ServiceAccount("shop", "web"), object.Pod("shop", "web-0", "web")))
+	must(t, c.Apply(t.Context(), object.Link("east", []byte("{}"))))
+	must(t, c.Apply(t.Context(), object.ServiceAccount("shop", "web"), object.Pod("shop", "web-0", "web")))
 	must(t, c.ApplyYAML(t.Context(),
 		"{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: isthmus-exports-write, namespace: linkerd}}"))
 
@@ -95,7 +96,8 @@ func TestDocumentedCommands(t *testing.T) {
 		ran++
 		cmd := exec.CommandContext(t.Context(), "sh", "-euc", placeholders.Replace(command))
 		cmd.Dir = dir
-		cmd.Env = append(userEnvironment(t), "PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH"), "KUBECONFIG="+server.Kubeconfig())
+		path := "PATH=" + filepath.Dir(kubectl) + ":" + os.Getenv("PATH")
+		cmd.Env = append(userEnvironment(t), path, "KUBECONFIG="+server.Kubeconfig())
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Errorf("%s: %v\n%s", command, err, out)
 		}

@@ -23,10 +23,12 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-var serviceExports = schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceexports"}
+var serviceExports = schema.GroupVersionResource{
+	Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceexports",
+}
 
-// TestExportsOfTwo: two installations judge one ServiceExport differently, and neither writes its ServiceImport, since another
-// Service has the name of the Service behind it. They do not rewrite its conditions for ever.
+// TestExportsOfTwo: two installations judge one ServiceExport differently, and neither writes its ServiceImport, since
+// another Service has the name of the Service behind it. They do not rewrite its conditions for ever.
 func TestExportsOfTwo(t *testing.T) {
 	t.Parallel()
 	servers := startClusters(t, []string{"namespace", "serviceaccount"}, "west", "east")
@@ -35,7 +37,8 @@ func TestExportsOfTwo(t *testing.T) {
 		must(t, c.ServeMCS(t.Context(), kube.MCSVersions...))
 		must(t, c.Apply(t.Context(), object.Namespace("shop"), object.Service("shop", "web")))
 	}
-	must(t, west.Apply(t.Context(), object.Namespace("linkerd"), object.Namespace("my-mesh"), object.Service("shop", "web-clusterset")))
+	must(t, west.Apply(t.Context(), object.Namespace("linkerd"), object.Namespace("my-mesh")))
+	must(t, west.Apply(t.Context(), object.Service("shop", "web-clusterset")))
 	// Only the installation in linkerd knows of the export in east, whose session affinity differs.
 	sticky := object.Service("shop", "web")
 	sticky.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
@@ -125,7 +128,8 @@ func (x *exporting) marks(installation string) map[string]string {
 		{Version: "v1", Resource: "services"},
 		{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceimports"},
 	} {
-		list, err := x.west.In(resource, "shop").List(x.t.Context(), metav1.ListOptions{LabelSelector: markLabel + "=" + installation})
+		written := metav1.ListOptions{LabelSelector: markLabel + "=" + installation}
+		list, err := x.west.In(resource, "shop").List(x.t.Context(), written)
 		must(x.t, err)
 		for _, o := range list.Items {
 			labels := o.GetLabels()
@@ -138,8 +142,8 @@ func (x *exporting) marks(installation string) map[string]string {
 	return found
 }
 
-// TestExportsMove: docs/exports.md moves an installation to another namespace, with the guard of each in force. The written
-// objects keep UIDs, IPs and all else but the mark, and are the new installation's then.
+// TestExportsMove: an installation moves to another namespace as docs/exports.md says, with the guard of each in force.
+// The written objects keep UIDs, IPs and all else but the mark, and the new installation then writes them.
 func TestExportsMove(t *testing.T) {
 	t.Parallel()
 	x := newExporting(t)
@@ -166,7 +170,8 @@ func TestExportsMove(t *testing.T) {
 			"{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, metadata: {name: web, namespace: shop}}"))
 	}
 
-	const all = "local shop/web-federated: %[1]s, local shop/web-clusterset: %[1]s, east shop/web-federated: %[1]s, east shop/web-clusterset: %[1]s"
+	const all = "local shop/web-federated: %[1]s, local shop/web-clusterset: %[1]s, " +
+		"east shop/web-federated: %[1]s, east shop/web-clusterset: %[1]s"
 	states := func(state string) []string { return strings.Split(fmt.Sprintf(all, state), ", ") }
 	from := x.gateway("-exports=on")
 	x.await(from, states("written"), nil)
