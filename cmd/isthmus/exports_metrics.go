@@ -29,8 +29,8 @@ func (e *exporter) collect(ch chan<- prometheus.Metric) {
 	conflicts := gauges("isthmus_export_conflicts", "Differences between exports of one name.", "kind", "reason")
 	pending := gauges("isthmus_exports_pending", "Objects that are to be written or deleted for exports, or would be with --exports=on.")
 	pending.WithLabelValues().Set(float64(len(v.changes)))
-	fullest := gauges("isthmus_exports_limit_ratio", "How much of --max-exports-per-link and of --max-exports-per-namespace is asked for, "+
-		"where that is most; above 1, something is not written.", "per", "cluster", "namespace")
+	fullest := gauges("isthmus_exports_limit_ratio", "Part of --max-exports-per-link, or of --max-exports-per-namespace, that exports use, "+
+		"for the link and the namespace that use most. Above 1, some exports are not written.", "per", "cluster", "namespace")
 	linked := make(map[string]bool)
 	for _, c := range v.world.Clusters {
 		linked[c.Name] = true

@@ -187,7 +187,7 @@ isthmus_exports{cluster="west",kind="federated"} 1
 # HELP isthmus_exports_held What is written for exports that are gone, and stays for --unlinked-after; cluster empty: since it is linked no longer.
 # TYPE isthmus_exports_held gauge
 isthmus_exports_held{cluster="local"} 0
-# HELP isthmus_exports_limit_ratio How much of --max-exports-per-link and of --max-exports-per-namespace is asked for, where that is most; above 1, something is not written.
+# HELP isthmus_exports_limit_ratio Part of --max-exports-per-link, or of --max-exports-per-namespace, that exports use, for the link and the namespace that use most. Above 1, some exports are not written.
 # TYPE isthmus_exports_limit_ratio gauge
 isthmus_exports_limit_ratio{cluster="east",namespace="",per="link"} 0.003
 isthmus_exports_limit_ratio{cluster="east",namespace="shop",per="namespace"} 0.012

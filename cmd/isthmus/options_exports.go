@@ -55,19 +55,18 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"objects are never copied; docs/exports.md lists them.")
 	parse(s, &o.unlinkedAfter, "unlinked-after", "10m", duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"), "`DURATION`, from 10s to 168h, for which what is written for a cluster stays after its link Secret has gone, or after more than half of its exports have gone at once.")
 	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
-		"`NUMBER` of objects, from 1 to 5000, that are written in one namespace for the exports of one cluster at most, be it "+
-			"linked or the gateway's own. What is written stays while it is exported. Pods of a namespace with some 2,000 "+
-			"Services do not start.")
+		"Write at most `NUMBER` objects, from 1 to 5000, in one namespace for the exports of one cluster, linked or local. "+
+			"A lower number deletes nothing that is still exported. Pods do not start in a namespace with some 2,000 Services.")
 	parse(s, &o.maxPerLink, "max-exports-per-link", strconv.Itoa(plan.DefaultPerLink), exportLimit,
-		"`NUMBER` of objects, from 1 to 5000, that are written for the exports of one linked cluster at most. At most 5000 "+
-			"are written for all clusters together.")
+		"Write at most `NUMBER` objects, from 1 to 5000, for the exports of one linked cluster. For all clusters together, at "+
+			"most 5000 are written.")
 	parse(s, &o.ownExport.Federated, "local-federated-selector", "mirror.linkerd.io/federated=member", selects, "`SELECTOR`, by labels, of Services of the gateway's own cluster that become members of federated Services. An empty one selects none. As in the arguments of Linkerd's local service mirror.")
 	parse(s, &o.ownExport.ExcludedLabels, "local-excluded-labels", "", excludes, "`KEYS` of labels, divided by commas, that are not copied from Services of the own cluster; DOMAIN/* stands for all of a domain.")
 	parse(s, &o.ownExport.ExcludedAnnotations, "local-excluded-annotations", "", excludes, "`KEYS` of annotations, likewise.")
 	parse(s, &o.multiclusterNamespace, "multicluster-namespace", "linkerd-multicluster", label, "`NAMESPACE` of Linkerd's multicluster extension: of its Links, and of the Leases by which its service mirrors show that they run.")
 }
 
-// exportLimit reads how many objects may be written for exports.
+// exportLimit parses a limit of the objects that are written for exports.
 func exportLimit(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n == 0 || n > plan.MaxObjects {

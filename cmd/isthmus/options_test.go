@@ -17,6 +17,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/federation"
+	"isthmus/local/exports/plan"
 )
 
 // linkerdFlags are those of Linkerd's destination controller.
@@ -152,6 +153,13 @@ func TestExportFlags(t *testing.T) {
 		if own.ExcludedLabels(key) != excluded || own.ExcludedAnnotations(key) != (key == "y") {
 			t.Errorf("%s excluded: label %v", key, !excluded)
 		}
+	}
+	if o.maxPerNamespace != plan.DefaultPerNamespace || o.maxPerLink != plan.DefaultPerLink {
+		t.Errorf("default limits: %d per namespace, %d per link", o.maxPerNamespace, o.maxPerLink)
+	}
+	o = flagsOf(t, "--max-exports-per-namespace=1", "--max-exports-per-link=5000")
+	if o.maxPerNamespace != 1 || o.maxPerLink != plan.MaxObjects {
+		t.Errorf("limits: %d per namespace, %d per link", o.maxPerNamespace, o.maxPerLink)
 	}
 	if kept(flagsOf(t, "--local-federated-selector=")).kept().Selectors("").Federated != nil {
 		t.Error("an empty selector selects something")

@@ -9,30 +9,30 @@ import (
 	"time"
 )
 
-// How much is written at most. A ClusterIP range may have 4,096 addresses, and Pods of a namespace with 2,000 Services do
-// not start.
+// Limits of what is written. A ClusterIP range may have 4,096 addresses only, and Pods do not start in a namespace with
+// 2,000 Services.
 const (
-	// DefaultPerLink is how many objects a link has a part in at most, unless Settings.MaxPerLink says otherwise.
+	// DefaultPerLink limits the objects that a link has a part in, unless Settings.MaxPerLink is set.
 	DefaultPerLink = 1000
-	// DefaultPerNamespace is how many of these are in one namespace at most, unless Settings.MaxPerNamespace says
-	// otherwise. It also limits the local cluster's exports.
+	// DefaultPerNamespace limits the objects in one namespace that a link or the local cluster has a part in, unless
+	// Settings.MaxPerNamespace is set.
 	DefaultPerNamespace = 250
-	// MaxObjects is how many objects are written at most.
+	// MaxObjects limits all objects together.
 	MaxObjects = 5000
 
 	maxMembers = 256 // of one object
 )
 
-// Fullness is how much of a limit is asked for where most of it is.
+// Fullness compares a limit with the exports that need the most objects: of one link, or of one cluster in one namespace.
 type Fullness struct {
 	Per       string // "link" or "namespace"
-	Cluster   string // empty: the local cluster
-	Namespace string // if Per is "namespace"
-	Asked     int    // objects that the exports ask for, within the limit or not
+	Cluster   string // empty for the local cluster
+	Namespace string // empty if Per is "link"
+	Asked     int    // objects that the exports need, beyond the limit too
 	Most      int    // the limit
 }
 
-// Ratio is above 1 if something is left out.
+// Ratio returns which part of the limit is used. It is above 1 if exports are beyond the limit.
 func (f Fullness) Ratio() float64 { return float64(f.Asked) / float64(f.Most) }
 
 // How much of an object with the mark is read: anybody may have written it. What is written is never more than that.
@@ -90,15 +90,17 @@ func (m *maker) limitClusters() {
 			case c.had:
 				m.unplaced[c.gone] = true
 			case n >= perNamespace:
-				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s in one namespace", perNamespace, whose))
+				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s in one namespace: raise --max-exports-per-namespace",
+					perNamespace, whose))
 			default:
-				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s", most, whose))
+				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s: raise --max-exports-per-link", most, whose))
 			}
 		})
 	}
 }
 
-// fullest returns the link and the namespace of a cluster that ask for most. Names decide between equals.
+// fullest returns the link, and the cluster and namespace, whose exports need the most objects. The first by name wins
+// a tie.
 func fullest(claims map[string]map[string][]claim, perLink, perNamespace int) (list []Fullness) {
 	link := Fullness{Per: "link", Most: perLink}
 	namespace := Fullness{Per: "namespace", Most: perNamespace}

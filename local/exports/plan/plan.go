@@ -18,7 +18,7 @@ type Plan struct {
 	Verdicts []Verdict
 	// Conflicts are what exports of one name differ in.
 	Conflicts []Conflict
-	// Fullest is where most of each limit is used.
+	// Fullest has, for each limit, the link or the namespace that uses most of the limit.
 	Fullest []Fullness
 	// Due is when time alone changes the plan; zero: never.
 	Due time.Time

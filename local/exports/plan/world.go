@@ -49,8 +49,8 @@ type Settings struct {
 	// UnlinkedAfter is how long the parts of a cluster stay that is linked no longer, or that has lost most of
 	// its exports at once.
 	UnlinkedAfter time.Duration
-	// MaxPerLink and MaxPerNamespace limit the objects that a link has a part in, all of them and those in one
-	// namespace. Zero means DefaultPerLink and DefaultPerNamespace.
+	// MaxPerLink limits the objects that a link has a part in. MaxPerNamespace limits those of a link, or of the local
+	// cluster, in one namespace. Zero means DefaultPerLink and DefaultPerNamespace.
 	MaxPerLink, MaxPerNamespace int
 }
 
