@@ -32,7 +32,7 @@ import (
 const federatedShop = "web-federated.shop.svc.cluster.local:80"
 
 // observed is the demo's world with two gateways, streams, changes and a few things that are not as they should be: a
-// link to a cluster that is not there, and proxies that take nothing. The federated Service has a preference. The second gateway reads core Endpoints.
+// link to a cluster that is not there, a claimed address, and proxies that take nothing. The federated Service has a preference. The second gateway reads core Endpoints.
 type observed struct {
 	t        *testing.T
 	shops    map[string]*shop.Cluster
@@ -73,6 +73,7 @@ func newObserved(t *testing.T) *observed {
 	}
 	o.linkDead()
 	o.linkBehind()
+	o.claim()
 	o.export()
 	o.startGateways(access)
 	o.updates()
@@ -132,6 +133,14 @@ func (o *observed) linkBehind() {
 	link := object.Link("behind", kubeconfig)
 	link.Annotations["isthmus.io/network"] = "elsewhere"
 	must(o.t, o.shops["west"].Apply(o.t.Context(), link))
+}
+
+// claim makes east offer an endpoint at the address of a Service in west.
+func (o *observed) claim() {
+	web, err := o.shops["west"].CoreV1().Services(shop.Namespace).Get(o.t.Context(), "web", metav1.GetOptions{})
+	must(o.t, err)
+	claimed := object.Slice(shop.Namespace, "cart", "claimed", object.Endpoint(web.Spec.ClusterIP))
+	must(o.t, o.shops["east"].Apply(o.t.Context(), claimed))
 }
 
 // export has east and north export Services: one of both, of which they disagree about the port, and one whose name is taken in west.
