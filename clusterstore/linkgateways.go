@@ -114,24 +114,28 @@ func (r *linkSettings) namedTargets(found []*cluster.Gateway, routable func(neti
 }
 
 // probeFor returns how to probe an address that the link Secret names with this port. The gateway Service that has the
-// port says so. The zero Probe means that the address is not probed: no Service has the port, or several that have it
-// differ in how to probe, so that a probe could call a gateway dead that is alive.
-func probeFor(found []*cluster.Gateway, port uint16) (probe cluster.Probe) {
+// port decides. The zero Probe means that the address is not probed: either no Service has the port, or several Services
+// have the port and differ in their probes. A wrong probe would take a gateway that is alive for dead.
+func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	for _, g := range found {
-		if g.NodePort == port { // which no two Services of a cluster share
+		if g.NodePort == port { // no two Services of a cluster have the same node port
 			return g.NodeProbe
 		}
 	}
+	var first *cluster.Gateway
 	for _, g := range found {
 		switch {
-		case g.Port != port || g.Probe == cluster.Probe{}:
-		case probe == cluster.Probe{}:
-			probe = g.Probe
-		case probe.Port != g.Probe.Port || probe.Path != g.Probe.Path:
+		case g.Port != port:
+		case first == nil:
+			first = g
+		case first.Probe.Port != g.Probe.Port || first.Probe.Path != g.Probe.Path:
 			return cluster.Probe{}
 		}
 	}
-	return probe
+	if first == nil {
+		return cluster.Probe{}
+	}
+	return first.Probe
 }
 
 // targets returns what leads to a cluster that has these gateways, and what is wrong.

@@ -136,7 +136,7 @@ func atNodes(g *cluster.Gateway, port, probe uint16) *cluster.Gateway {
 	return g
 }
 
-// TestProbeFor: the port of an address that a link Secret names decides where the address is probed.
+// TestProbeFor tests that the port of an address in a link Secret decides where the address is probed.
 func TestProbeFor(t *testing.T) {
 	unprobed := gateway()
 	elsewhere := probed(gateway())
@@ -167,7 +167,9 @@ func TestProbeFor(t *testing.T) {
 			[]*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191), atNodes(probed(gateway()), 30243, 30291)},
 			30243, "30291/ready",
 		},
-		{"two Services that agree", []*cluster.Gateway{unprobed, probed(gateway()), probed(gateway())}, 4143, "4191/ready"},
+		{"two Services that agree", []*cluster.Gateway{probed(gateway()), probed(gateway())}, 4143, "4191/ready"},
+		{"two Services, the first without a probe", []*cluster.Gateway{unprobed, probed(gateway())}, 4143, ""},
+		{"two Services, the second without a probe", []*cluster.Gateway{probed(gateway()), unprobed}, 4143, ""},
 		{"two Services that differ", []*cluster.Gateway{probed(gateway()), elsewhere}, 4143, ""},
 	} {
 		got := ""
@@ -180,8 +182,8 @@ func TestProbeFor(t *testing.T) {
 	}
 }
 
-// TestNamedGatewaysProbed: a dead node that the link Secret names is not used until it answers again. The Service
-// decides by which of its ports the Secret names the nodes.
+// TestNamedGatewaysProbed tests that a dead node in a link Secret is not used until it answers probes again. Nodes are
+// probed only if the Secret has the node port of mc-gateway.
 func TestNamedGatewaysProbed(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.store.opts.IPv6 = true

@@ -48,8 +48,8 @@ type Gateway struct {
 	Probe    Probe
 	More     int // addresses and names that are left out: there are too many, or they can't be used
 
-	NodePort  uint16 // that the cluster's Nodes forward to Port; 0: none
-	NodeProbe Probe  // at a Node; the zero value: mc-probe has no node port, or there is no path
+	NodePort  uint16 // node port of mc-gateway. Zero means that mc-gateway has none.
+	NodeProbe Probe  // probe at a Node. The zero Probe means that mc-probe has no node port, or there is no path.
 }
 
 // Probe is how to find out whether a gateway is alive: GET PATH at the same address. The
