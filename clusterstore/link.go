@@ -210,9 +210,7 @@ func (l *link) config(creds *credentials) cluster.Config {
 		Rules:       l.store.opts.Rules,
 		Log:         l.log,
 		Metrics:     l.store.opts.Metrics,
-		Relist:      l.store.opts.Relist,
 		Looks:       l.store.looks,
-		Drifted:     l.store.opts.Report,
 		Supervisor:  l.store.opts.Supervisor,
 		Changed: func(svc federation.ServiceID, at time.Time) {
 			l.store.opts.Table.Changed(l.name, svc, at)

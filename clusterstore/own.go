@@ -27,7 +27,6 @@ type OwnOptions struct {
 	Table   *federation.Table
 	Log     *zap.Logger
 	Metrics *cluster.Metrics
-	Relist  time.Duration
 	Report  func(cluster.Change)
 	Exports *ExportOptions
 
@@ -56,7 +55,6 @@ func NewOwn(o OwnOptions) (*Own, error) {
 			Table:      o.Table,
 			Log:        o.Log,
 			Metrics:    o.Metrics,
-			Relist:     o.Relist,
 			Report:     o.Report,
 			Exports:    o.Exports,
 			Supervisor: o.Supervisor,

@@ -25,8 +25,6 @@ func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, NoWatchList: s.client.Sources.NoWatchList, Trouble: func(_, text string) {
 		s.opts.Log.Info("link Secrets have to be requested again and again", zap.String("reason", text))
-	}, Relist: s.opts.Relist, Drift: func(d follow.Drift) {
-		s.opts.Log.Warn("what was kept of a link Secret was not what the API has; it is corrected", zap.String("secret", d.Object), zap.String("problem", string(d.Problem)))
 	}}
 	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{
 		Name: "secrets", Needed: true,

@@ -48,10 +48,6 @@ type Options struct {
 	WhenLost  federation.Standing
 	LostAfter time.Duration // 0: DefaultLostAfter
 
-	// Relist is the time in which each resource of a linked cluster, and the link Secrets, are listed once
-	// beside their watches, so that what has drifted is corrected. 0: never.
-	Relist time.Duration
-
 	// Exports makes the Store keep what clusters export; nil: nothing is kept, read or needed for it. With it Own is needed, which
 	// has the same.
 	Exports *ExportOptions
@@ -61,7 +57,7 @@ type Options struct {
 	Supervisor *panics.Supervisor
 
 	// Report is called, by several goroutines, when a link's state or standing or the
-	// credentials in use change, when a link Secret is refused, and when an object had drifted. It must not block.
+	// credentials in use change, and when a link Secret is refused. It must not block.
 	Report func(cluster.Change) // nil: not called
 }
 

@@ -43,7 +43,7 @@ func newBrokenWorld(t *testing.T, faults []fault) *brokenWorld {
 	for _, f := range faults {
 		f.spoil(t, w)
 	}
-	w.gateway = startGateway(t, gateway.Config{Kubeconfig: w.kubeconfig, Args: []string{"-relist=10s"}}) // trust anchors and Nodes are read again
+	w.gateway = startGateway(t, gateway.Config{Kubeconfig: w.kubeconfig})
 	return w
 }
 

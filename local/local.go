@@ -39,16 +39,14 @@ type Options struct {
 	Region string
 	// Writer writes EndpointSlices for ExternalWorkloads of the cluster; nil: none are written.
 	Writer *externalworkload.Writer
-	// Relist is as cluster.Config has it.
-	Relist time.Duration
 	// Exports makes it keep what the cluster exports, and what is there under the names of exports: for the Store that gets
 	// the same options and Own. nil: nothing is kept for it.
 	Exports *clusterstore.ExportOptions
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
 	// is passed on. If it is nil, a panic ends the process.
 	Supervisor *panics.Supervisor
-	// Report is called when the cluster's state changes, with a standing that is not in
-	// service, and when an object had drifted. It must not block.
+	// Report is called when the cluster's state changes, and with a standing that is not in
+	// service. It must not block.
 	Report func(cluster.Change)
 }
 
@@ -140,7 +138,6 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		Table:       o.Table,
 		Log:         o.Log,
 		Metrics:     o.Metrics,
-		Relist:      o.Relist,
 		Report:      o.Report,
 		Exports:     o.Exports,
 		Supervisor:  o.Supervisor,

@@ -11,7 +11,6 @@ const (
 	StandingChanged                      // its standing
 	CredentialsChanged                   // it is read with new credentials, or they don't work
 	GatewayChanged                       // one of its gateways has died, or answers again
-	ObjectDrifted                        // something else was kept of an object than its API had
 )
 
 // Change is a change of a cluster, local or linked, that whoever runs it reports, for people. It

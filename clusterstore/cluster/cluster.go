@@ -13,7 +13,6 @@ import (
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
-	"isthmus/internal/legible"
 	"isthmus/internal/panics"
 )
 
@@ -32,12 +31,6 @@ type Config struct {
 	// says Failed, and the cache stays. If Supervisor is nil, all these panics end the process. A
 	// panic while the local cluster is listed or watched always ends the process.
 	Supervisor *panics.Supervisor
-
-	// Relist is the time in which each resource is listed once beside its watch, so that what has
-	// drifted is corrected. 0: never.
-	Relist time.Duration
-	// Drifted, if set, is called for each object that is. It may be called by several goroutines.
-	Drifted func(Change)
 
 	// Changed is called when what the cluster offers of a service may have
 	// changed; at is when the first event behind it came. It is called in turn by
@@ -115,23 +108,11 @@ func New(cfg Config) (*Cluster, error) {
 		Admit:       cfg.Admit,
 		NoWatchList: cfg.Client.Sources.NoWatchList,
 		Budget:      cfg.Budget,
-		Relist:      cfg.Relist,
-		Drift:       c.drifted,
 		Trouble: func(resource, text string) {
 			cfg.Log.Info("a resource has to be requested again and again", zap.String("resource", resource), zap.String("reason", text))
 		},
 	}, c.resources...)
 	return c, nil
-}
-
-// drifted logs and reports an object that had drifted.
-func (c *Cluster) drifted(d follow.Drift) {
-	object := legible.Text(d.Object, legible.Long)
-	c.cfg.Log.Warn("what was kept of an object was not what the API has; it is corrected",
-		zap.String("resource", d.Resource), zap.String("object", object), zap.String("problem", string(d.Problem)))
-	if c.cfg.Drifted != nil {
-		c.cfg.Drifted(Change{Cluster: c.cfg.Name, Kind: ObjectDrifted, Text: fmt.Sprintf("%s %s: %s", d.Resource, object, d.Problem), Problem: true})
-	}
 }
 
 // Run follows the cluster until ctx ends, and returns once all its goroutines
@@ -151,7 +132,7 @@ func (c *Cluster) Run(ctx context.Context) {
 	}
 	all.Go(func() {
 		c.contain("facts", func() {
-			c.facts.Run(ctx, c.Synced(), c.cfg.Relist)
+			c.facts.Run(ctx, c.Synced())
 		})
 	})
 	c.group.Run(ctx, c.goLive)

@@ -39,7 +39,7 @@
 //     are retried within 30 s.
 //
 // The state has these indexes, all under state.mu. Each kind's [follow.Store] also asks for its
-// objects by key, to find what a list no longer has and what has drifted.
+// objects by key, to find what a list no longer has.
 //
 //   - services: a Service and its slices, by name. Readers ask at each read, State for pages that
 //     show members, Service for these, definitions and profiles; Selecting and Marked for what writes

@@ -93,8 +93,6 @@ var (
 	unreadDesc = desc("isthmus_cluster_kind_unread",
 		"1 while a kind of object of a cluster that is served has never been listed; else there is no such series.",
 		"resource", "reason")
-	driftDesc = desc("isthmus_drift_total",
-		"Objects of which something else was kept than a cluster's API had, and that have been corrected (--relist).", "resource")
 	cacheDescs = newCacheDescs()
 )
 
@@ -160,10 +158,6 @@ func Series(name federation.ClusterName, s State, h Health) []prometheus.Metric 
 func troubles(name federation.ClusterName, r adminapi.Resource) (list []prometheus.Metric) {
 	if name == federation.Local || r.Refused > 0 {
 		list = append(list, gauge(refusedDesc, float64(r.Refused), name, r.Resource))
-	}
-	if name == federation.Local || r.Drifted > 0 {
-		drift := prometheus.MustNewConstMetric(driftDesc, prometheus.CounterValue, float64(r.Drifted), name.String(), r.Resource)
-		list = append(list, drift)
 	}
 	return list
 }

@@ -20,7 +20,7 @@ import (
 func TestSeries(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectorOf(Series("east", Ready, Health{Health: follow.Health{Resources: []adminapi.Resource{
-		{Resource: "pods", Objects: 3, Refused: 2, Drifted: 7}, {Resource: "endpointslices", Objects: 2},
+		{Resource: "pods", Objects: 3, Refused: 2}, {Resource: "endpointslices", Objects: 2},
 		{Resource: "servers", Err: "no RBAC", Failure: adminapi.Forbidden},
 		{Resource: "jobs", Err: "no CRD", Failure: adminapi.Absent},
 		{Resource: "replicasets", Err: "gone", Failure: adminapi.Failing, Synced: true}, {Resource: "nodes"},
@@ -31,7 +31,6 @@ func TestSeries(t *testing.T) {
 		"isthmus_cluster_kind_unread cluster=east reason=forbidden resource=servers 1",
 		"isthmus_cluster_stale_seconds cluster=east 0",
 		"isthmus_cluster_state cluster=east state=ready 1",
-		"isthmus_drift_total cluster=east resource=pods 7",
 		"isthmus_objects_refused cluster=east resource=pods 2",
 		"job_cache_size cluster=east 0",
 		"node_cache_size cluster=east 0",
@@ -46,7 +45,6 @@ func TestTroublesOfLocalCluster(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectorOf(troubles(federation.Local, adminapi.Resource{Resource: "pods"})))
 	metricstest.Check(t, registry,
-		"isthmus_drift_total cluster=local resource=pods 0",
 		"isthmus_objects_refused cluster=local resource=pods 0",
 	)
 }

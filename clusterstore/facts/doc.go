@@ -4,7 +4,7 @@
 //
 // What callers may rely on:
 //
-//   - A [Keeper] reads once the API server has answered, and again every so often. Nothing is read for whoever looks at a page.
+//   - A [Keeper] reads once the API server has answered, and again every hour. Nothing is read for whoever looks at a page.
 //   - "isthmus check" looks: [Keeper.Look] reads trust anchors again that are 10 s old or more, and Nodes a minute after the last
 //     time, in the Keeper's own context. Eight clusters are looked at at a time. A cluster that does not answer in 10 s is left
 //     alone for a minute.

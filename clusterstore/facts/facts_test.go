@@ -43,9 +43,10 @@ func TestKeep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	k, done, listed := NewKeeper(client, "mesh", nil), make(chan struct{}), make(chan struct{})
 	close(listed)
+	k.every = time.Millisecond
 	go func() {
 		defer close(done)
-		k.Run(ctx, listed, time.Millisecond)
+		k.Run(ctx, listed)
 	}()
 	if _, err := Version(ctx, client.Sources); err != nil { // the first answer
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 )
 
 const (
+	readAgain  = time.Hour       // time between two reads of all facts
 	retryAfter = 2 * time.Minute // if something could not be read, and it is not that the credentials may not
 	listsFirst = 5 * time.Second // after which facts are read even if the cluster's objects are not listed yet
 )
@@ -56,6 +57,7 @@ type Keeper struct {
 	client    *kube.Client
 	namespace string // of the control plane
 	turns     Turns
+	every     time.Duration // readAgain, except in tests
 	asked     chan struct{} // has a value while Run is to look
 
 	mu     sync.Mutex
@@ -67,7 +69,7 @@ type Keeper struct {
 
 // NewKeeper returns a Keeper that has read nothing. namespace is the control plane's.
 func NewKeeper(client *kube.Client, namespace string, turns Turns) *Keeper {
-	return &Keeper{client: client, namespace: namespace, turns: turns, asked: make(chan struct{}, 1)}
+	return &Keeper{client: client, namespace: namespace, turns: turns, every: readAgain, asked: make(chan struct{}, 1)}
 }
 
 // Facts returns what was read last. If nothing has been read yet, it returns nil.
@@ -106,9 +108,9 @@ func (k *Keeper) due(now time.Time) (anchors, networks bool) {
 	return now.Sub(k.anchorsTried) >= anchorsEvery, now.Sub(k.networksTried) >= networksEvery
 }
 
-// Run reads facts once the API server has answered and its objects are listed, and again every so often
-// (0: never again), and when Look asks for it. It returns when ctx ends.
-func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}, every time.Duration) {
+// Run reads facts once the API server has answered and its objects are listed, again every hour, and
+// when Look asks for it. It returns when ctx ends.
+func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}) {
 	defer k.endLook()
 	select {
 	case <-k.client.Answered():
@@ -128,7 +130,7 @@ func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}, every time.Dur
 		}
 		k.store(*facts, true, true)
 		k.endLook()
-		wait := every
+		wait := k.every
 		if !complete {
 			wait = retryAfter
 		}
@@ -138,20 +140,15 @@ func (k *Keeper) Run(ctx context.Context, listed <-chan struct{}, every time.Dur
 	}
 }
 
-// serveLooks looks when it is asked to, until the time is over (0: until ctx ends). It returns false
-// if ctx has ended.
+// serveLooks serves calls of Look for the time wait. It returns false if ctx has ended.
 func (k *Keeper) serveLooks(ctx context.Context, wait time.Duration) bool {
-	var over <-chan time.Time
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		over = timer.C
-	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return false
-		case <-over:
+		case <-timer.C:
 			return true
 		case <-k.asked:
 			k.look(ctx)

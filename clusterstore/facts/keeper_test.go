@@ -116,7 +116,7 @@ func (l *lookedAt) keep(t *testing.T, turns Turns) *Keeper {
 	k := NewKeeper(client, "linkerd", turns)
 	listed := make(chan struct{})
 	close(listed)
-	go k.Run(t.Context(), listed, 0)
+	go k.Run(t.Context(), listed)
 	if _, err := Version(t.Context(), client.Sources); err != nil { // the first answer
 		t.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func TestLookAtNobody(t *testing.T) {
 		defer client.Close()
 		k := NewKeeper(client, "linkerd", nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		go k.Run(ctx, nil, 0)
+		go k.Run(ctx, nil)
 		looked := k.Look()
 		synctest.Wait()
 		select {

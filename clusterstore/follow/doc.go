@@ -39,8 +39,6 @@
 //     whether the resource is needed or not, until a list fits;
 //     not if the resource is aside ([Kind].Aside).
 //   - Of an object that can't be decoded the version that was read before stays, and the Health has it.
-//   - With [Options].Relist each resource is listed once in that time while its watch goes on. Objects that
-//     differ, and that the watch has not touched, once it has come as far as the list, are corrected and reported.
 //   - Of a Group with a Budget no more than 10,000 events a second are handled, after 20,000
 //     at once. Objects of lists count as events, except those of a resource's first list. The other events wait at the server.
 //   - A list in which nothing comes fails after 10 s if it is streamed, and
@@ -61,7 +59,7 @@
 //     the Store is held until its end.
 //
 // [Group.Run] starts one goroutine for each Resource, which lists, reads the watch and fills the Store (loop.go), and waits
-// for them all. It checks for drift itself. Health, Synced and HealthChanged are safe for concurrent use. While a function
+// for them all. Health, Synced and HealthChanged are safe for concurrent use. While a function
 // of the caller's runs, no lock is held that one of these takes.
 //
 // The loop is the package's own, in place of client-go's Reflector: a Reflector wants lists and events as objects that it

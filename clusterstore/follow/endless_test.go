@@ -33,12 +33,11 @@ func repeating() *scripted {
 }
 
 // TestRepeating: a list that has the same objects again and again soon is over budget. Where there is no budget it fails after some
-// minutes, and before that the health has that it lasts. A check ends once that is more than it knows by far.
+// minutes, and before that the health has that it lasts.
 func TestRepeating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := sharingFeed(1 << 20)
-		from := repeating()
-		f.kind.Source = from
+		f.kind.Source = repeating()
 		f.resource.group.options.NoWatchList = true
 		if _, err := f.resource.list(t.Context()); !isOver(err) {
 			t.Errorf("with a budget: %v", err)
@@ -61,10 +60,6 @@ func TestRepeating(t *testing.T) {
 				t.Errorf("%+v", h)
 			}
 			time.Sleep(2 * troublePause)
-		}
-		from.lists, from.requests, f.whole = 0, 0, true
-		if again := f.checkDrift(t.Context()); !again || from.lists > unknownObjects/100+2 {
-			t.Errorf("a check reads %d pages; %v", from.lists, again)
 		}
 	})
 }

@@ -3,7 +3,6 @@ package follow
 import (
 	"maps"
 	"slices"
-	"sync"
 
 	"k8s.io/apimachinery/pkg/watch"
 
@@ -11,19 +10,13 @@ import (
 )
 
 // feed compacts each object, of type O, to a T as it is decoded, and puts that into the kind's
-// Store. All its methods are called by the goroutine of the resource's run, except checkDrift.
+// Store. All its methods are called by the goroutine of the resource's run.
 type feed[O decode.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
 	kept     *kept     // nil: without a budget
 	stage    *stage[T] // of the list that is being read; nil: none
 	prints   prints
-
-	// mu is held while the Store is used, which a check does beside run. Only
-	// goroutines of the resource's and that of checks take it.
-	mu    sync.Mutex
-	whole bool      // all objects are in the Store: they have been listed, and no list is being read
-	check *check[T] // nil: none is under way
 }
 
 func newFeed[O decode.Object, T any](k Kind[O, T], r *Resource) *feed[O, T] {
@@ -39,10 +32,7 @@ func (f *feed[O, T]) useBudget() {
 func (f *feed[O, T]) commit(watched bool) {
 	staged := f.stage
 	f.stage = nil
-	f.locked(func() {
-		f.replaceAll(staged)
-		f.whole = true
-	})
+	f.replaceAll(staged)
 	f.resource.relists = true
 	f.resource.readable(watched)
 	f.applied()
@@ -52,7 +42,7 @@ func (f *feed[O, T]) commit(watched bool) {
 // replaceAll puts what is staged into the Store, in place of all that is there, and reports whether that
 // dropped anything. Objects are dropped last, so that their replacements (another slice, Pod, Server or
 // ServiceProfile) are there before. But their addresses are released first (PrepareDrop): an address
-// with two owners is ambiguous, and a proxy that got that answer does not ask again. f.mu is held.
+// with two owners is ambiguous, and a proxy that got that answer does not ask again.
 func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 	var gone []string
 	for key := range f.kind.Into.Keys {
@@ -73,9 +63,7 @@ func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
 
 // clear drops all objects: the API has none of the kind.
 func (f *feed[O, T]) clear() {
-	dropped := false
-	f.locked(func() { dropped = f.replaceAll(newStage[T](f.prints)) })
-	if dropped {
+	if f.replaceAll(newStage[T](f.prints)) {
 		f.applied()
 	}
 }
@@ -84,45 +72,29 @@ func (f *feed[O, T]) clear() {
 // refused, what was kept stays.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
-	corrected, err := f.applyEvent(e)
+	err := f.applyEvent(e)
 	f.applied()
-	f.resource.reportDrift(corrected)
 	return err
 }
 
-// locked calls f's argument with f.mu held.
-func (f *feed[O, T]) locked(do func()) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	do()
-}
-
-// applyEvent changes what an event is about. It returns what had drifted and is corrected now.
-func (f *feed[O, T]) applyEvent(e event) (corrected []Drift, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
+// applyEvent changes what an event is about.
+func (f *feed[O, T]) applyEvent(e event) error {
 	c := e.object.(*compacted[T])
 	switch e.kind {
 	case watch.Added:
 		f.resource.lag.seen(c.updated)
-		err = f.store(c)
+		return f.store(c)
 	case watch.Modified:
 		f.resource.lag.observe(c.updated)
-		err = f.store(c)
+		return f.store(c)
 	case watch.Deleted:
 		f.drop(c.key)
 		f.forgive(c.key)
 	}
-	if e.kind != watch.Bookmark {
-		f.touch(c.key)
-	}
-	if err == nil {
-		corrected, err = f.reached(e.version)
-	}
-	return corrected, err
+	return nil
 }
 
-// store puts, drops or refuses an object. f.mu is held.
+// store puts, drops or refuses an object.
 func (f *feed[O, T]) store(c *compacted[T]) error {
 	switch {
 	case c.refused != "":

@@ -29,12 +29,6 @@ type Options struct {
 	// Budget counts what is kept and staged. nil: neither is limited, and events are handled as
 	// fast as they come.
 	Budget *budget.Budget
-	// Relist is the time in which each resource is listed once while its watch goes on, to find
-	// what has drifted. 0: never.
-	Relist time.Duration
-	// Drift, if set, is called for each object that had drifted and has been corrected. It may be called by
-	// several goroutines.
-	Drift func(Drift)
 }
 
 // Group follows resources of one API together. It knows when all needed ones have
@@ -47,9 +41,8 @@ type Group struct {
 	done      chan struct{} // closed once synced
 	events    *rate.Limiter // of all watches; nil: without a budget
 
-	version    federation.Latest[struct{}]
-	lastEvent  atomic.Int64 // unix nanoseconds
-	candidates atomic.Int64 // bytes of objects that seem to have drifted
+	version   federation.Latest[struct{}]
+	lastEvent atomic.Int64 // unix nanoseconds
 
 	mu     sync.Mutex
 	synced bool // under mu: the first sync is over
@@ -109,9 +102,6 @@ func (g *Group) Run(ctx context.Context, synced func()) {
 	}
 	g.setSynced()
 	close(g.done)
-	if g.options.Relist > 0 {
-		g.options.Contain("drift", func() { g.checkDrift(ctx, g.options.Relist) })
-	}
 }
 
 // firstSync waits until all needed resources are listed. It also waits for each optional resource until that is

@@ -44,8 +44,7 @@ type Kind[O decode.Object, T any] struct {
 	// Changed, if set, is called after an object has been put into the Store and
 	// was not Same, or, not ok, has been dropped from it.
 	Changed func(key string, value T, ok bool)
-	// Applied, if set, is called after a whole list, an event, or what has drifted, has
-	// been put into the Store.
+	// Applied, if set, is called after a whole list or an event has been put into the Store.
 	Applied func()
 	// Report, if set, gets every failure, and nil each time that the objects
 	// can be read. It may be called by several goroutines.

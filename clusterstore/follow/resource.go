@@ -35,7 +35,6 @@ type Resource struct {
 
 	triedOnce sync.Once // closes tried
 	objects   atomic.Int64
-	drifted   atomic.Int64
 	trouble   trouble
 	requests  *rate.Limiter
 	wanted    atomic.Int64           // how often ListAgain was called
@@ -76,7 +75,6 @@ type feeder interface {
 	commit(watched bool)
 	clear()
 	useBudget()
-	checkDrift(context.Context) (again bool)
 }
 
 // New returns a Resource for a kind of object. Pass it to [NewGroup]: the Group starts

@@ -44,12 +44,8 @@ func (s *stage[T]) has(key string) bool {
 	return listed || refused || same
 }
 
-// beginList forgets what has been staged. No check goes on meanwhile.
+// beginList forgets what has been staged.
 func (f *feed[O, T]) beginList() {
-	f.locked(func() {
-		f.whole = false
-		f.endCheck()
-	})
 	f.abandonList()
 	f.stage = newStage[T](f.prints)
 }
@@ -138,9 +134,7 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 		return f.kept.stageNone("")
 	}
 	f.resource.lag.seen(c.updated)
-	same := false
-	f.locked(func() { same = f.same(f.stored(c.key), c) })
-	if same {
+	if f.same(f.stored(c.key), c) {
 		s.same[s.prints.of(c.key)] = struct{}{}
 		return f.kept.stageNone(c.key)
 	}

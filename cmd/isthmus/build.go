@@ -62,7 +62,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	rules, exported := o.rules(log), exporter.kept()
 	here, err := local.New(local.Options{
 		REST: cfg, TrustDomain: o.trustDomain, ClusterDomain: o.domain, Rules: rules, Table: table, Log: log, Metrics: metrics,
-		Preference: &o.preference, Cordon: o.cordon, Region: o.region, Relist: o.relist, Report: reports.cluster,
+		Preference: &o.preference, Cordon: o.cordon, Region: o.region, Report: reports.cluster,
 		Writer: writer.Writer, Exports: exported, Supervisor: supervisor,
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	registry.MustRegister(here)
 	store, err := newStore(cfg, clusterstore.Options{
 		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6, Local: here,
-		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterMemory)), WhenLost: o.whenLost, LostAfter: o.lostAfter, Relist: o.relist, Report: reports.cluster,
+		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterMemory)), WhenLost: o.whenLost, LostAfter: o.lostAfter, Report: reports.cluster,
 		Exports: exported, Own: here.Own(), Supervisor: supervisor,
 	})
 	if err != nil {

@@ -120,7 +120,6 @@ func TestUsageErrors(t *testing.T) {
 		{`gateway --addr=8086`, `--addr is "8086": give HOST:PORT, or :PORT for all`},
 		{`gateway --admin-hosts=https://a.example`, `--admin-hosts is "https://a.example": give DNS names without scheme and port`},
 		{`gateway --log-level=loud`, `--log-level is "loud": give panic, fatal, error, warn, info, debug or trace`},
-		{`gateway --relist=9s`, `--relist is "9s": give off, or a duration from 10s to 168h`},
 		{`gateway --meshed-http2-client-params={`, `--meshed-http2-client-params is "{": unexpected end of JSON input: give JSON like`},
 		{`gateway --meshed-http2-client-params={"keep_alive":{"interval":{"seconds":-1}}}`, `keep_alive.interval is -1s 0ns: give a duration above 0`},
 		{`gateway --meshed-http2-client-params={"keep_alive":{"timeout":{"nanos":2000000000}}}`, `keep_alive.timeout is 0s 2000000000ns`},

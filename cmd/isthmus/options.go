@@ -30,11 +30,12 @@ type options struct {
 	slices, ipv6, h2Upgrade      bool
 	zoneWeights, targetCluster   bool
 	pace, stall, delay, drain    time.Duration
-	maxAge, relist               time.Duration
+	maxAge                       time.Duration
 	maxCalls                     uint32
 	clusterMemory, viewMemory    int64 // 0: not given
 	level                        logging.Level
-	logFormat, traces, audit     string
+	logFormat, traces            string
+	audit, relist                string // without effect
 	serviceMetrics, queueMetrics bool
 	pprof, isVersion             bool
 	preferenceOptions
@@ -79,10 +80,9 @@ func gatewayVerb(o *options) cli.Verb {
 		parse(s, &o.clusterMemory, "cluster-memory", "", memory(minClusterMemory), "`QUANTITY` of memory, such as 64Mi, that may be kept of one linked cluster. Beyond it the cluster keeps what it had, and is stale until it is small again. The gateway's own cluster has no such limit. "+
 			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 1Gi. All linked clusters together may take half of what the process may use.")
 	})
-	section("Whether what is known is right", func(s *pflag.FlagSet) {
-		parse(s, &o.relist, "relist", "1h", parseRelist, "`INTERVAL`, from 10s to 168h, in which each resource of a cluster is listed once, more or less, while its watch goes on. "+
-			"Objects of which something else is kept than is listed, though the watch has brought all that there was, are corrected, counted in isthmus_drift_total, and logged. off: nothing is listed again.")
-		s.StringVar(&o.audit, "audit", "", "A `DURATION`; without effect, with a warning: --relist has taken its place. For arguments of older versions.")
+	section("For arguments of older versions", func(s *pflag.FlagSet) {
+		s.StringVar(&o.relist, "relist", "", "`INTERVAL`; ignored with a warning: Isthmus no longer lists resources beside their watches.")
+		s.StringVar(&o.audit, "audit", "", "`DURATION`; ignored with a warning: Isthmus no longer lists resources beside their watches.")
 	})
 	section("Which clusters clients use", o.preferenceFlags)
 	section("Clusters that are taken out", o.standingFlags)
@@ -170,8 +170,11 @@ func (o *options) complete() {
 	if o.trustDomain == "" {
 		warn("--identity-trust-domain is not given: %s is used", fallback)
 	}
+	if o.relist != "" {
+		warn("--relist has no effect any more: remove it from the arguments")
+	}
 	if o.audit != "" {
-		warn("--audit is without effect, since --relist has taken its place: remove it from the arguments")
+		warn("--audit has no effect any more: remove it from the arguments")
 	}
 	if o.domain == "" {
 		warn("--cluster-domain is not given: %s is used", fallback)

@@ -96,14 +96,6 @@ func parseAge(text string) (time.Duration, error) {
 	return duration(time.Second, longest, "a duration of a second or more, such as 30m, or 0 for none")(text)
 }
 
-// parseRelist reads --relist; off is 0.
-func parseRelist(text string) (time.Duration, error) {
-	if text == "off" {
-		return 0, nil
-	}
-	return duration(10*time.Second, 7*24*time.Hour, "off, or a duration from 10s to 168h, such as 1h")(text)
-}
-
 func parseLevel(text string) (logging.Level, error) {
 	level, ok := logging.ParseLevel(text)
 	if !ok {

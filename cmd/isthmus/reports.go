@@ -65,7 +65,7 @@ func (r *reports) tiers(c federation.TierChange) {
 func (r *reports) cluster(c cluster.Change) {
 	kind := map[cluster.ChangeKind]adminapi.EventKind{
 		cluster.StateChanged: adminapi.EventCluster, cluster.StandingChanged: adminapi.EventStanding, cluster.CredentialsChanged: adminapi.EventRotation,
-		cluster.GatewayChanged: adminapi.EventGateway, cluster.ObjectDrifted: adminapi.EventDrift,
+		cluster.GatewayChanged: adminapi.EventGateway,
 	}[c.Kind]
 	r.events.Add(adminapi.Event{Kind: kind, Object: c.Cluster.String(), Text: c.Text, Problem: c.Problem})
 }

@@ -90,7 +90,6 @@ func TestEvents(t *testing.T) {
 	r.cluster(cluster.Change{Cluster: "east", Kind: cluster.StandingChanged, Text: "withdrawn: lost"})
 	r.cluster(cluster.Change{Kind: cluster.CredentialsChanged, Text: "new credentials are in use"})
 	r.cluster(cluster.Change{Cluster: "east", Kind: cluster.GatewayChanged, Text: "answers again"})
-	r.cluster(cluster.Change{Cluster: "east", Kind: cluster.ObjectDrifted, Text: "pods shop/web-1: it was missing", Problem: true})
 	r.stalled("web.shop.svc.cluster.local:80")
 	r.tiers(federation.TierChange{Service: shopID("web"), Zone: "a", Preference: &federation.Preference{}, From: 1, To: 2, Why: "why"})
 	r.tiers(federation.TierChange{Service: shopID("web"), Preference: &federation.Preference{}, From: 2, To: 1, Why: "why"})
@@ -100,7 +99,7 @@ func TestEvents(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := []string{
-		"cluster east true stale: gone", "drift east true pods shop/web-1: it was missing", "gateway east false answers again", "rotation local false new credentials are in use",
+		"cluster east true stale: gone", "gateway east false answers again", "rotation local false new credentials are in use",
 		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates", "standing east false withdrawn: lost",
 		"tier shop/web false clients use fewer tiers: any (why)", "tier shop/web true clients in zone a use more tiers: any, last-resort (why)",
 	}; !slices.Equal(got, want) {

@@ -3,7 +3,7 @@ package adminapi
 import "time"
 
 // APIServer is what a gateway has learned of a cluster's API server: by the requests that it makes to follow the cluster, and by what it
-// reads once it has an answer, and again in --relist. Reading the page causes no request, unless it has [FreshParameter].
+// reads once it has an answer, and again every hour. Reading the page causes no request, unless it has [FreshParameter].
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // when it last answered anything; the zero time if it has not yet
 	// Error is why the newest request had no answer; empty: it had one.

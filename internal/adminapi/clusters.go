@@ -172,7 +172,6 @@ type Resource struct {
 	Synced   bool   `json:"synced"`            // it has been listed
 	Objects  int    `json:"objects"`           // that the gateway keeps
 	Refused  int    `json:"refused,omitempty"` // that can't be decoded: what was read of them before stays
-	Drifted  int    `json:"drifted,omitempty"` // of which something else was kept than the API had, and that have been corrected
 	Err      string `json:"err,omitempty"`     // newest failure, if it still lasts: unreachable, forbidden, absent, …
 	// Failure classifies Err. It is empty if Err is.
 	Failure ReadFailure `json:"failure,omitempty"`

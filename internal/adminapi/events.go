@@ -30,5 +30,4 @@ const (
 	EventGateway  EventKind = "gateway"  // of a cluster on another network: it has died, or answers again
 	EventTier     EventKind = "tier"     // which tiers the clients of a service use
 	EventStall    EventKind = "stall"    // of a stream whose proxy takes nothing
-	EventDrift    EventKind = "drift"    // of an object of a cluster, of which something else was kept than its API had
 )

@@ -119,7 +119,7 @@ var eventKind = kind[adminapi.Event]{
 	parts: named[func(*adminapi.Event) bool]{
 		{"", nil},
 		about(adminapi.EventCluster), about(adminapi.EventStanding), about(adminapi.EventRotation), about(adminapi.EventGateway),
-		about(adminapi.EventTier), about(adminapi.EventStall), about(adminapi.EventDrift),
+		about(adminapi.EventTier), about(adminapi.EventStall),
 	},
 	order: named[func(a, b *adminapi.Event) int]{{"newest", nil}}, // as they are
 }

@@ -280,7 +280,7 @@ function streamCells(s) {
   ];
 }
 
-const kinds = { cluster: "state", standing: "standing", rotation: "credentials", gateway: "gateway", tier: "tiers", stall: "stall", drift: "drift" };
+const kinds = { cluster: "state", standing: "standing", rotation: "credentials", gateway: "gateway", tier: "tiers", stall: "stall" };
 
 function eventCells(e) {
   return [
