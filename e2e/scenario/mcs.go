@@ -86,7 +86,8 @@ func (w *writer) readMCS(ctx context.Context, kind, namespace, name string, into
 }
 
 // readImport reads a ServiceImport. It has the IPs of its derived Service, unless it is not ready and
-// keeps others. Unless the option ready= says otherwise, it is ready if it has IPs or needs none.
+// keeps others. Unless the option ready= says otherwise, a ServiceImport with the mark is ready if it has IPs or needs
+// none. Nothing is expected of the status of any other ServiceImport.
 func readImport(ctx context.Context, w *writer, namespace, name string) (seen, error) {
 	var i mcs.ServiceImport
 	if err := w.readMCS(ctx, "serviceimport", namespace, name, &i); err != nil {
@@ -108,9 +109,13 @@ func readImport(ctx context.Context, w *writer, namespace, name string) (seen, e
 		return seen{}, fmt.Errorf("its IPs are %v %v, those of the derived Service %q %v %v",
 			i.Spec.IPs, i.Spec.IPFamilies, derived.Name, derived.Spec.ClusterIPs, derived.Spec.IPFamilies)
 	}
-	usual := map[string]string{"ready": "False/Pending"}
-	if len(i.Spec.IPs) > 0 || i.Spec.Type == mcs.Headless {
+	usual := make(map[string]string)
+	switch {
+	case i.Labels["isthmus.io/written-by"] == "":
+	case len(i.Spec.IPs) > 0 || i.Spec.Type == mcs.Headless:
 		usual["ready"] = "True/Ready"
+	default:
+		usual["ready"] = "False/Pending"
 	}
 	s := &corev1.Service{}
 	for _, p := range i.Spec.Ports {
