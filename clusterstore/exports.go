@@ -108,6 +108,7 @@ func (l *link) asCluster() plan.Cluster {
 	c.Domain, c.Age = v.accepted.domain, v.accepted.created
 	c.Joins, c.Allow = v.standing.settings.joins, *v.standing.settings.allow
 	c.ExcludeLabels = v.standing.settings.exclude
+	c.OtherNetwork = v.standing.settings.network != l.store.opts.Network
 	if kept := v.exports(); kept != nil {
 		c.Seen, c.SeenServiceExports, c.Emptied, c.Exports = true, kept.ServiceExports, kept.Emptied, kept.List
 	}

@@ -165,6 +165,13 @@ func TestStoreExports(t *testing.T) {
 			x.store.SelectorsChanged("unknown")
 		})
 		x.expect(":", "east: mirrors")
+		if now, _ := x.store.Exports(); now.Clusters[1].OtherNetwork {
+			t.Error("the cluster is on another network")
+		}
+		x.reported(func() { x.put(with(secret("e", "east", "t2", 5), "network", "far")) })
+		if now, _ := x.store.Exports(); !now.Clusters[1].OtherNetwork {
+			t.Error("the cluster is not on another network")
+		}
 		x.reported(func() { x.remove("e") })
 		x.expect(":")
 		changed := x.store.ExportsChanged()

@@ -86,8 +86,8 @@ func (w *writer) readMCS(ctx context.Context, kind, namespace, name string, into
 }
 
 // readImport reads a ServiceImport. It has the IPs of its derived Service, unless it is not ready and
-// keeps others. Unless the option ready= says otherwise, a ServiceImport with the mark is ready if it has IPs or needs
-// none. Nothing is expected of the status of any other ServiceImport.
+// keeps others. Unless the option ready= says otherwise, a ServiceImport with the mark is ready if
+// it has IPs or needs none. Nothing is expected of the status of any other ServiceImport.
 func readImport(ctx context.Context, w *writer, namespace, name string) (seen, error) {
 	var i mcs.ServiceImport
 	if err := w.readMCS(ctx, "serviceimport", namespace, name, &i); err != nil {

@@ -61,6 +61,9 @@ func (m *maker) readyImport(one *merged, w *WantedImport, service *WantedService
 	if have != nil && have.Type == w.kind {
 		now = meta.FindStatusCondition(have.Conditions, "Ready")
 	}
+	if unsupported := m.familyNotSupported(one); unsupported != nil {
+		return *unsupported
+	}
 	ready := condition("Ready", true, "Ready", "")
 	switch {
 	case one.taken != "":

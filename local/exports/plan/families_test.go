@@ -3,11 +3,15 @@ package plan
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// TestSingleStack: without IPv6 a written Service has IPv4 alone if its first IP is an IPv4 one and its policy is not
-// somebody else's. With IPv6 only the Services that Isthmus has set to SingleStack change.
+// TestSingleStack: without IPv6 a written Service has IPv4 alone if its first IP is an IPv4 one and
+// its policy is not somebody else's. With IPv6 only the Services that Isthmus has set to
+// SingleStack change.
 func TestSingleStack(t *testing.T) {
 	const own = "true" // value of SingleStackKey
 	both, swapped := []string{"10.96.0.1", "fd00::1"}, []string{"fd00::1", "10.96.0.1"}
@@ -24,7 +28,7 @@ func TestSingleStack(t *testing.T) {
 		{"first IP is IPv6", swapped, "PreferDualStack", "", true, "PreferDualStack[IPv6 IPv4] [fd00::1 10.96.0.1] "},
 		{"cluster has IPv6 alone", both[1:], "PreferDualStack", "", true, "PreferDualStack[IPv6] [fd00::1] "},
 		{"somebody else's policy", both, "RequireDualStack", "", true, "RequireDualStack[IPv4 IPv6] [10.96.0.1 fd00::1] "},
-		{"somebody has set it back", both, "PreferDualStack", own, true, "PreferDualStack[IPv4 IPv6] [10.96.0.1 fd00::1] true"},
+		{"set back", both, "PreferDualStack", own, true, "PreferDualStack[IPv4 IPv6] [10.96.0.1 fd00::1] true"},
 		{"set before", both[:1], "SingleStack", own, true, "SingleStack[IPv4] [10.96.0.1] true"},
 		{"IPv6 again", both[:1], "SingleStack", own, false, "PreferDualStack[IPv4] [10.96.0.1] "},
 		{"IPv6, and somebody else's policy", both[:1], "SingleStack", "", false, "SingleStack[IPv4] [10.96.0.1] "},
@@ -45,7 +49,8 @@ func TestSingleStack(t *testing.T) {
 				t.Errorf("%d writes", n)
 			}
 			o := s.Services[have.ID]
-			if got := fmt.Sprint(o.IPFamilyPolicy, o.IPFamilies, " ", o.ClusterIPs, " ", o.Annotations[SingleStackKey]); got != tc.want {
+			got := fmt.Sprint(o.IPFamilyPolicy, o.IPFamilies, " ", o.ClusterIPs, " ", o.Annotations[SingleStackKey])
+			if got != tc.want {
 				t.Errorf("got  %s\nwant %s", got, tc.want)
 			}
 		})
@@ -59,8 +64,106 @@ func TestNewSingleStack(t *testing.T) {
 	s.settle(t)
 	for _, name := range []string{"web-west", "web-federated", "web-clusterset"} {
 		o := s.Services[ID{"shop", name}]
-		if o.IPFamilyPolicy != "SingleStack" || !slices.Equal(o.IPFamilies, []string{"IPv4"}) || o.Annotations[SingleStackKey] == "" {
+		families := slices.Equal(o.IPFamilies, []string{"IPv4"})
+		if o.IPFamilyPolicy != "SingleStack" || !families || o.Annotations[SingleStackKey] == "" {
 			t.Errorf("%s: %s%v %v", name, o.IPFamilyPolicy, o.IPFamilies, o.Annotations)
 		}
+	}
+}
+
+// onlyIPv6 returns an export whose Service has only IPv6.
+func onlyIPv6(e Export) Export {
+	e.Service.ClusterIPs, e.Service.IPFamilies = []string{"fd00::1"}, []string{"IPv6"}
+	return e
+}
+
+// readyReason returns the reason of the condition Ready of the ServiceImport web.
+func (s *sim) readyReason(t *testing.T) string {
+	t.Helper()
+	return meta.FindStatusCondition(s.imported(t, "web").Conditions, "Ready").Reason
+}
+
+// TestOnlyIPv6: while IPv6 is not served, exports that have only IPv6 make the ServiceImport not
+// ready if there are no others, and have a conflict if there are.
+func TestOnlyIPv6(t *testing.T) {
+	web := func() Export { return export("web", "import", "http=80") }
+	const unsupported, noConflict = "IPFamilyNotSupported", "NoConflicts"
+	both := web()
+	both.Service.IPFamilies = []string{"IPv6", "IPv4"}
+	headless := onlyIPv6(web())
+	headless.Service.ClusterIPs = []string{"None"}
+	gateways := cluster("west", onlyIPv6(web()))
+	gateways.OtherNetwork = true
+	for _, tc := range []struct {
+		name        string
+		local       Export
+		west        Cluster
+		ready       string
+		conflict    string // of the local cluster's ServiceExport
+		conflicting string // the clusters that the conflict is about
+	}{
+		{"none", web(), cluster("west", web()), "Ready", noConflict, ""},
+		{"all exports", onlyIPv6(web()), cluster("west", onlyIPv6(web())), unsupported, noConflict, ""},
+		{"a headless ServiceImport", headless, cluster("west"), unsupported, noConflict, ""},
+		{"the local export", onlyIPv6(web()), cluster("west", both), "Ready", "IPFamilyConflict", "local"},
+		{"a linked cluster's export", web(), cluster("west", onlyIPv6(web())), "Ready", noConflict, "west"},
+		{"a cluster behind gateways", onlyIPv6(web()), gateways, "Ready", "IPFamilyConflict", "local"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newSim(cluster("", tc.local), tc.west)
+			s.IPv4Only = true
+			s.settle(t)
+			if got := s.readyReason(t); got != tc.ready {
+				t.Errorf("the ServiceImport's Ready has the reason %s, not %s", got, tc.ready)
+			}
+			if got, _, _ := strings.Cut(s.condition("web", "Conflict"), " "); got != tc.conflict {
+				t.Errorf("the ServiceExport's Conflict has the reason %s, not %s", got, tc.conflict)
+			}
+			var about string
+			for _, c := range s.last.Conflicts {
+				_, about, _ = strings.Cut(c.Message, " family in: ")
+			}
+			if about != tc.conflicting {
+				t.Errorf("the conflict is about %q, not %q", about, tc.conflicting)
+			}
+
+			s.IPv4Only = false
+			s.settle(t)
+			if got := s.readyReason(t); got != "Ready" || len(s.last.Conflicts) > 0 {
+				t.Errorf("with IPv6, Ready has the reason %s, and the conflicts are %v", got, s.last.Conflicts)
+			}
+		})
+	}
+}
+
+// TestOnlyIPv6Unknown: while a new leader does not know a cluster's exports, it leaves Ready and the
+// conflict as they are.
+func TestOnlyIPv6Unknown(t *testing.T) {
+	web := func() Export { return export("web", "import", "http=80") }
+	for _, tc := range []struct {
+		name            string
+		west            Export
+		ready, conflict string
+	}{
+		{"west has only IPv6", onlyIPv6(web()), "IPFamilyNotSupported", "NoConflicts"},
+		{"west has IPv4", web(), "Ready", "IPFamilyConflict"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newSim(cluster("", onlyIPv6(web())), cluster("west", tc.west))
+			s.IPv4Only = true
+			s.settle(t)
+			s.of("").Exports[0].Exported.Conditions = s.last.Exports[0].Want
+			s.of("west").Seen, s.of("west").SeenServiceExports, s.of("west").Exports = false, false, nil
+			s.memory = Memory{}
+			if writes := s.settle(t); len(writes) > 0 {
+				t.Errorf("written: %q", writes)
+			}
+			if got := s.readyReason(t); got != tc.ready {
+				t.Errorf("the ServiceImport's Ready has the reason %s, not %s", got, tc.ready)
+			}
+			if got, _, _ := strings.Cut(s.condition("web", "Conflict"), " "); got != tc.conflict {
+				t.Errorf("the ServiceExport's Conflict has the reason %s, not %s", got, tc.conflict)
+			}
+		})
 	}
 }

@@ -26,6 +26,9 @@ const (
 // EndpointSlices. Isthmus writes none.
 const noSlices = "Absent"
 
+// familyReason is the reason of Ready of a ServiceImport without exports that are served.
+const familyReason = "IPFamilyNotSupported"
+
 // wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits
 // until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
 // Service has some. It keeps these IPs while the derived Service is missing or somebody has taken
@@ -55,6 +58,9 @@ func (m *maker) wantImport(one *merged) {
 	}
 	if w.kind == headless {
 		w.ready = condition("Ready", true, "Ready", "a headless ServiceImport has no IPs")
+		if unsupported := m.familyNotSupported(one); unsupported != nil {
+			w.ready = *unsupported
+		}
 		m.out.Imports = append(m.out.Imports, w)
 		m.removeService(one.group)
 		return
@@ -244,7 +250,7 @@ func (m *maker) conditions() {
 	}
 	found := make(map[ID][]Conflict)
 	for _, c := range m.out.Conflicts {
-		if c.Kind == Import {
+		if c.Kind == Import && c.concerns("") {
 			found[c.Of] = append(found[c.Of], c)
 		}
 	}
@@ -356,7 +362,58 @@ func (m *maker) differences(one *merged) (all []Conflict) {
 	add("AnnotationsConflict", "exportedAnnotations", func(p *part) string {
 		return shownMap(p.exportedCopies().annotations, leftAnnotations)
 	})
+	if only := m.unserved(one); len(only) > 0 && len(only) < len(one.known) {
+		all = append(all, Conflict{Reason: "IPFamilyConflict", Message: "ipFamilies: " + onlyIPv6Text(only), only: only})
+	}
 	return all
+}
+
+// unserved returns the clusters of the known parts from which clients get no address, because the
+// exported Service has only IPv6 and Isthmus does not serve IPv6. Clusters on other networks are
+// never among them. Clients get the addresses of their Linkerd gateways, whatever families the
+// Service has.
+func (m *maker) unserved(one *merged) (clusters []string) {
+	if !m.IPv4Only {
+		return nil
+	}
+	for _, p := range one.known {
+		if !p.link.OtherNetwork && p.export.Service.onlyIPv6() {
+			clusters = append(clusters, p.cluster)
+		}
+	}
+	return clusters
+}
+
+// onlyIPv6Text says that the Services of clusters have no family that is served.
+func onlyIPv6Text(clusters []string) string {
+	var names []string
+	for _, name := range clusters {
+		names = append(names, shown(name))
+	}
+	return "IPv6 is not served (--enable-ipv6=false), and the Service has no other family in: " +
+		strings.Join(legible.First(names, mostRefused), ", ")
+}
+
+// familyNotSupported returns the condition Ready of a ServiceImport if all its exports have only
+// IPv6, and IPv6 is not served. It returns nil otherwise. While an export is not known, such a
+// condition stays unless a known export is served.
+func (m *maker) familyNotSupported(one *merged) *metav1.Condition {
+	unserved := m.unserved(one)
+	if !m.IPv4Only || len(unserved) < len(one.known) {
+		return nil
+	}
+	if len(one.known) == len(one.parts) {
+		return new(condition("Ready", false, familyReason, onlyIPv6Text(unserved)))
+	}
+	have := m.Imports[one.of]
+	if have == nil {
+		return nil
+	}
+	now := meta.FindStatusCondition(have.Conditions, "Ready")
+	if now == nil || now.Reason != familyReason {
+		return nil
+	}
+	return now
 }
 
 // shownMap returns a short text that differs for maps that differ in other keys than those of without.

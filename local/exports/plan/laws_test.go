@@ -41,6 +41,9 @@ func drawExport(t *rapid.T, name string) Export {
 			return e
 		}
 	}
+	if families := rapid.SampledFrom([]string{"", "IPv4", "IPv6", "IPv6"}).Draw(t, "families"); families != "" {
+		e.Service.IPFamilies = []string{families}
+	}
 	e.Service.Labels["team"] = rapid.SampledFrom([]string{"a", "b", "not/valid/"}).Draw(t, "team")
 	e.Service.Annotations["retry.linkerd.io/http"] = rapid.SampledFrom([]string{"5xx", "gateway-error"}).Draw(t, "retry")
 	if e.Exported != nil {
@@ -208,6 +211,7 @@ func writtenObject(write string) string {
 func TestUnknownClusters(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newSim()
+		s.IPv4Only = rapid.Bool().Draw(t, "IPv4 only")
 		for i, name := range append([]string{""}, someLinks...) {
 			c := newSim(cluster(name, drawExports(t)...)).Clusters[0]
 			c.Age = start.Add(time.Duration(i) * time.Second)

@@ -76,6 +76,13 @@ type Conflict struct {
 	Kind    Kind
 	Reason  string
 	Message string
+	// only are the clusters whose ServiceExports have the conflict. If it is nil, all of them do.
+	only []string
+}
+
+// concerns reports whether a cluster's ServiceExport has the conflict.
+func (c *Conflict) concerns(cluster string) bool {
+	return c.only == nil || slices.Contains(c.only, cluster)
 }
 
 // maker makes one plan.

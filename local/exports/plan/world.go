@@ -2,6 +2,7 @@ package plan
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,9 @@ type Cluster struct {
 	// ExcludeLabels are keys of labels that are not copied, besides those that never are.
 	ExcludeLabels KeyPatterns
 	Lease         Lease
+	// OtherNetwork is whether clients reach the cluster through Linkerd gateways. Its Services may
+	// then have other IP families than clients.
+	OtherNetwork bool
 }
 
 func (c *Cluster) own() bool { return c.Name == "" }
@@ -138,6 +142,12 @@ type Service struct {
 	Labels, Annotations  map[string]string
 	Ports                []Port
 	Traffic
+}
+
+// onlyIPv6 reports whether IPv6 is the Service's only IP family. It returns false if the families
+// are not known.
+func (s *Service) onlyIPv6() bool {
+	return slices.Equal(s.IPFamilies, []string{"IPv6"})
 }
 
 // hasIP reports whether the Service has a ClusterIP.
