@@ -52,6 +52,9 @@ func (m *maker) wantImport(one *merged) {
 	if names := unlisted(one.parts); len(names) > 0 {
 		w.metadata.annotations[unlistedKey] = strings.Join(names, ",")
 	}
+	if one.absent != "" {
+		w.metadata.annotations[absentKey] = one.absent
+	}
 	if one.deciding != nil && !one.metadata.keep {
 		traffic := one.deciding.export.Service.Traffic.usable()
 		w.traffic = &traffic

@@ -30,6 +30,7 @@ const (
 	importLabel = "multicluster.kubernetes.io/service-name"    // of derived Services
 	derivedKey  = "multicluster.kubernetes.io/derived-service" // of ServiceImports
 	unlistedKey = "isthmus.io/unlisted-clusters"               // of ServiceImports: exporters that are no DNS labels
+	absentKey   = "isthmus.io/absent-clusters"                 // of ServiceImports: see settled.go
 )
 
 // Kind is what a part belongs to.

@@ -302,7 +302,7 @@ func (m *maker) offers(c *Cluster) {
 				state, detail, until = m.judgeName(g)
 			}
 			if g.kind == Import && (state == Written || state == Invalid) {
-				j := join{cluster: c.Name, uid: e.Exported.UID, missing: state == Invalid}
+				j := join{cluster: c.Name, uid: e.Exported.UID}
 				m.serviceExports[g.of] = append(m.serviceExports[g.of], j)
 				m.replaced[gone{g, c.Name}] = e.serviceMissing()
 			}

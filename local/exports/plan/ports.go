@@ -266,14 +266,34 @@ func (x *portIndex) hasUnnamed(p Port) bool {
 	return ok && q.Name == "" && q.untargeted() == p.unnamed()
 }
 
-// rivals reports whether the list has another usable port with the name or the number of a port.
+// rivals returns the other usable ports of the list with the name or the number of a port.
 // unnamed is whether the port has no name in its export.
-func (x *portIndex) rivals(p Port, unnamed bool) bool {
+func (x *portIndex) rivals(p Port, unnamed bool) (all []Port) {
 	if x.has(p) {
-		return false
+		return nil
 	}
-	usable := func(q Port, ok bool) bool { return ok && q.problem() == "" }
-	return usable(x.named(p.Name)) || usable(x.numbered(p.number())) || unnamed && usable(x.named(""))
+	add := func(q Port, ok bool) {
+		if ok && q.problem() == "" {
+			all = append(all, q)
+		}
+	}
+	add(x.named(p.Name))
+	add(x.numbered(p.number()))
+	if unnamed {
+		add(x.named(""))
+	}
+	return all
+}
+
+// taking returns the ports of the list that have the name or the number of a port.
+func (x *portIndex) taking(p Port) (all []Port) {
+	if q, ok := x.named(p.Name); ok {
+		all = append(all, q)
+	}
+	if q, ok := x.numbered(p.number()); ok {
+		all = append(all, q)
+	}
+	return all
 }
 
 // conflicts returns how parts differ about each port: which have another number or another name for it and, with joined, which do not

@@ -2,7 +2,9 @@ package plan
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -16,8 +18,11 @@ import (
 //     settled. An old creation time, which a linked cluster may make up, takes no port and no IPs
 //     from clients.
 //
-// A new leader does not know where the values that it finds came from. If an older export has
-// another value, the leader lets the value stay against all exports that it finds.
+// A new leader does not know where the values that it finds came from. It takes each value for that
+// of the oldest export that has it. The value also stays against the older exports that have another
+// value at that time. An export that was absent when the ServiceImport was written is none of these:
+// the ServiceImport names its cluster in an annotation. So the oldest export decides once its
+// Service is back, also for a new leader.
 
 // settleTime is the age at which the type and the ports of a ServiceImport have settled.
 const settleTime = time.Minute
@@ -33,39 +38,49 @@ type history struct {
 type join struct {
 	cluster, uid string
 	late         bool // it is a newcomer
-	missing      bool // it was not valid in the last plan
 }
 
-// origin is the export that a value came from, and its age. The zero value is older than each export.
+// origin is where a value came from.
 type origin struct {
+	exportKey          // the export that the value came from, or the oldest one that a new leader finds
+	against   []string // clusters whose exports the value stays against, although they are older
+}
+
+// exportKey identifies a ServiceExport, and says how old it is.
+type exportKey struct {
 	created      time.Time
 	uid, cluster string
 }
 
 type portOrigin struct {
-	port Port // without a target
+	port Port // without a target, as in the ServiceImport
 	from origin
 }
 
-func originOf(p *part) origin {
-	return origin{p.export.Exported.Created, p.export.Exported.UID, p.cluster}
+func keyOf(p *part) exportKey {
+	return exportKey{p.export.Exported.Created, p.export.Exported.UID, p.cluster}
 }
 
 // yields reports whether a value with this origin gives way to another value of a part's export.
 // That is so if the value came from that export, or from a younger one.
 func (o origin) yields(p *part) bool {
-	e := originOf(p)
-	return o == e || o != origin{} && cmp.Or(e.created.Compare(o.created), cmp.Compare(e.uid, o.uid)) < 0
+	e := keyOf(p)
+	if e == o.exportKey {
+		return true
+	}
+	older := cmp.Or(e.created.Compare(o.created), cmp.Compare(e.uid, o.uid)) < 0
+	return older && !slices.Contains(o.against, p.cluster)
 }
 
 // settler decides which values of one ServiceImport stay.
 type settler struct {
+	own      string         // the local cluster's name
 	have     *ServiceImport // nil: there is none
 	settled  bool
 	complete bool            // the exports of all parts are known
 	known    []*part         // the parts whose exports are known, by age
 	late     map[string]bool // the clusters whose exports are newcomers
-	returned map[string]bool // the clusters whose exports were not valid in the last plan
+	absent   map[string]bool // the clusters whose exports were not valid when the ServiceImport was written
 	before   *history        // nil: this leader has not seen the ServiceImport yet
 	after    history
 }
@@ -73,14 +88,22 @@ type settler struct {
 // newSettler returns the settler of a ServiceImport.
 func (m *maker) newSettler(one *merged) *settler {
 	s := &settler{
+		own:      m.ClusterName,
 		have:     m.Imports[one.of],
 		complete: len(one.known) == len(one.parts),
 		known:    one.known,
 		late:     make(map[string]bool),
-		returned: make(map[string]bool),
+		absent:   make(map[string]bool),
 		before:   m.before.imports[one.of],
 	}
-	s.settled = s.have != nil && m.settled(one.of)
+	if s.have != nil {
+		s.settled = m.settled(one.of)
+		for name := range strings.SplitSeq(firstItems(s.have.Annotations[absentKey], maxMembersBytes), ",") {
+			if name != "" && len(s.absent) < maxMembers {
+				s.absent[name] = true
+			}
+		}
+	}
 
 	earlier := make(map[string]join)
 	if s.before != nil {
@@ -92,10 +115,9 @@ func (m *maker) newSettler(one *merged) *settler {
 		j, seen := earlier[e.cluster]
 		if !seen || j.uid != e.uid {
 			j = e
-			j.late = s.settled && s.before != nil && !m.hasPart(one.group, e.cluster)
+			wasThere := m.hasPart(one.group, e.cluster) || s.absent[cmp.Or(e.cluster, s.own)]
+			j.late = s.settled && s.before != nil && !wasThere
 		}
-		s.returned[j.cluster] = seen && j.missing
-		j.missing = e.missing
 		s.join(j)
 		delete(earlier, e.cluster)
 	}
@@ -121,23 +143,23 @@ func (s *settler) byAge() []*part {
 	return parts
 }
 
-// firstSight returns the origin of a value that a new leader finds. It returns nil while the
-// exports of a part are not known. If an older export, which was there in the last plan, has
-// another value, the value has settled against that export.
+// firstSight returns the origin of a value that the leader finds, as far as the leader can tell. It
+// returns nil while the exports of a part are not known, and if no export has the value. rivals
+// reports whether an export has another value that only this value keeps out.
 func (s *settler) firstSight(has, rivals func(*part) bool) *origin {
 	if !s.complete {
 		return nil
 	}
+	var against []string
 	for _, p := range s.known {
-		if rivals(p) && !s.returned[p.cluster] {
-			return &origin{}
-		}
 		if has(p) {
-			o := originOf(p)
-			return &o
+			return &origin{keyOf(p), against}
+		}
+		if rivals(p) && !s.absent[cmp.Or(p.cluster, s.own)] {
+			against = append(against, p.cluster)
 		}
 	}
-	return &origin{}
+	return nil
 }
 
 // stays reports whether a value stays. has reports whether an export has the value, and rivals
@@ -172,12 +194,12 @@ func (s *settler) decideType() string {
 		}
 	}
 	first := s.byAge()[0]
-	o := originOf(first)
-	s.after.kind = &o
+	s.after.kind = &origin{exportKey: keyOf(first)}
 	return importType(first.export)
 }
 
-// keptPorts returns those of the ports there that stay.
+// keptPorts returns those of the ports there that stay. A port gives way to another one only if the
+// other one then has a place.
 func (s *settler) keptPorts(there []Port) offered {
 	list := offered{kept: true}
 	if !s.settled && s.complete {
@@ -189,33 +211,138 @@ func (s *settler) keptPorts(there []Port) offered {
 			from[p.port] = p.from
 		}
 	}
+	f := portFate{
+		settler:  s,
+		index:    indexPorts(there),
+		unnamed:  s.unnamed(there),
+		exported: make(map[Port]bool),
+		origins:  make(map[Port]*origin),
+	}
 	for _, port := range there {
 		has := func(p *part) bool { return p.ports().has(port) }
-		unnamed := slices.ContainsFunc(s.known, func(p *part) bool { return p.ports().hasUnnamed(port) })
-		rivals := func(p *part) bool { return p.ports().rivals(port, unnamed) }
-		var o *origin
+		f.exported[port] = slices.ContainsFunc(s.known, has)
 		if remembered, ok := from[port.untargeted()]; ok {
-			o = &remembered
+			f.origins[port] = &remembered
 		} else {
-			o = s.firstSight(has, rivals)
+			f.origins[port] = s.firstSight(has, func(p *part) bool { return f.keepsOut(port, p) })
 		}
-		if o != nil { // also of a port that does not stay: it is there until that is written
+		if o := f.origins[port]; o != nil { // also of a port that does not stay: it is there until that is written
 			s.after.ports = append(s.after.ports, portOrigin{port.untargeted(), *o})
 		}
-		if !s.stays(o, has, rivals) {
-			continue
+	}
+	for _, port := range there {
+		has := func(p *part) bool { return p.ports().has(port) }
+		if s.stays(f.origins[port], has, func(p *part) bool { return f.rivals(port, p) }) {
+			list.ports = append(list.ports, port)
+			list.unnamed = list.unnamed || f.unnamed[port]
 		}
-		list.ports = append(list.ports, port)
-		list.unnamed = list.unnamed || unnamed
 	}
 	return list
 }
 
-// remember remembers where ports came from that are not among those that stay.
-func (s *settler) remember(ports []Port) {
+// unnamed returns the ports that have no name in the oldest export that has them. If no export that
+// is known has a port, a name that may have been made up counts as none.
+func (s *settler) unnamed(there []Port) map[Port]bool {
+	parts := s.byAge()
+	all := make(map[Port]bool)
+	for _, port := range there {
+		is := port.unnamed().Name == ""
+		if i := slices.IndexFunc(parts, func(p *part) bool { return p.ports().has(port) }); i >= 0 {
+			is = parts[i].ports().hasUnnamed(port)
+		}
+		if is {
+			all[port] = true
+		}
+	}
+	return all
+}
+
+// portFate is what decides whether the ports of a ServiceImport stay.
+type portFate struct {
+	*settler
+	index    *portIndex       // of these ports
+	unnamed  map[Port]bool    // the ports that have no name in their exports
+	exported map[Port]bool    // the ports that an export has, of the exports that are known
+	origins  map[Port]*origin // nil: not known
+}
+
+// inPlaceOf returns the ports that take the name or the number of a port of an export.
+func (f *portFate) inPlaceOf(q Port) []Port {
+	all := f.index.taking(q)
+	if q.Name == "" { // a ServiceImport has at most one such port
+		all = slices.AppendSeq(all, maps.Keys(f.unnamed))
+	}
+	return all
+}
+
+// keepsOut reports whether a part's export has a port that this port alone keeps out.
+func (f *portFate) keepsOut(port Port, p *part) bool {
+	isOther := func(other Port) bool { return other != port }
+	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
+		return !slices.ContainsFunc(f.inPlaceOf(q), isOther)
+	})
+}
+
+// rivals reports whether a part's export has a port that this port keeps out, and no other port
+// that remains.
+func (f *portFate) rivals(port Port, p *part) bool {
+	remains := func(other Port) bool { return other != port && f.remains(other, p) }
+	return slices.ContainsFunc(p.ports().rivals(port, f.unnamed[port]), func(q Port) bool {
+		return !slices.ContainsFunc(f.inPlaceOf(q), remains)
+	})
+}
+
+// remains reports whether a port does not give way to the ports of a part's export.
+func (f *portFate) remains(port Port, p *part) bool {
+	if f.complete && !f.exported[port] {
+		return false
+	}
+	o := f.origins[port]
+	return o == nil || !o.yields(p)
+}
+
+// absentClusters returns the value of the annotation that names the clusters whose ServiceExports
+// have no part, and are no newcomers. While the exports of a part are not known, nothing is decided
+// about clusters that are back, so they stay in the annotation. So do clusters whose exports are not
+// known, and clusters that are not linked.
+func (m *maker) absentClusters(s *settler, parts []*part) string {
+	isPart := make(map[string]bool)
+	for _, p := range parts {
+		isPart[p.cluster] = true
+	}
+	var names []string
+	for _, j := range s.after.joined {
+		name := cmp.Or(j.cluster, s.own)
+		if !isPart[j.cluster] && !j.late || !s.complete && s.absent[name] {
+			names = append(names, name)
+		}
+	}
+	for name := range s.absent {
+		c := m.clusters[name]
+		if name == s.own {
+			c = m.clusters[""]
+		}
+		if c == nil || !m.knows(c, Import) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	names = names[:min(len(names), maxMembers)]
+	return firstItems(strings.Join(names, ","), maxMembersBytes)
+}
+
+// remember remembers where ports came from that are not among those that stay. While the exports of
+// a part are not known, where the ports there came from is left open.
+func (s *settler) remember(ports, there []Port) {
 	known := make(map[Port]bool)
 	for _, p := range s.after.ports {
 		known[p.port] = true
+	}
+	if !s.complete {
+		for _, p := range there {
+			known[p.untargeted()] = true
+		}
 	}
 	for _, port := range ports {
 		if known[port.untargeted()] {
@@ -223,7 +350,8 @@ func (s *settler) remember(ports []Port) {
 		}
 		for _, p := range s.byAge() {
 			if p.ports().has(port) {
-				s.after.ports = append(s.after.ports, portOrigin{port.untargeted(), originOf(p)})
+				from := origin{exportKey: keyOf(p)}
+				s.after.ports = append(s.after.ports, portOrigin{port.untargeted(), from})
 				break
 			}
 		}

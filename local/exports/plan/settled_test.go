@@ -113,6 +113,108 @@ func TestServiceReplaced(t *testing.T) {
 	}
 }
 
+// TestReplacedWhileLeaderChanges: the oldest export decides once its Service is back, although the
+// leader that finds it back has not seen that the Service was missing.
+func TestReplacedWhileLeaderChanges(t *testing.T) {
+	for name, c := range map[string]struct{ oldest, during Export }{
+		"port": {exportOf("http=80", 0), exportOf("http=82", 3)},
+		"type": {exportOf("http=80", 0), exportHeadless(3)},
+	} {
+		for _, when := range []string{"before", "when", "before and when"} {
+			t.Run(name+" "+when+" it is back", func(t *testing.T) {
+				s := settledSim(t,
+					cluster("", exportOf("=81", 1)),
+					cluster("east", c.during),
+					cluster("west", c.oldest),
+					cluster("x-east", exportOf("http=81", 2)))
+				before := sortedPorts(*s.imported(t, "web"))
+				service := s.of("west").Exports[0].Service
+				local := s.of("").Exports[0].Service
+				s.of("west").Exports[0].Service = nil
+				s.of("").Exports[0].Service = nil
+				s.settleSoon(t)
+				s.of("").Exports[0].Service = local
+				s.settle(t)
+				if got := s.imported(t, "web").Annotations[absentKey]; got != "west" {
+					t.Errorf("absent: %q", got)
+				}
+				if strings.Contains(when, "before") {
+					s.memory = Memory{}
+					s.settle(t)
+				}
+				if strings.Contains(when, "when") {
+					s.memory = Memory{}
+				}
+				s.of("west").Exports[0].Service = service
+				s.settle(t)
+				o := s.imported(t, "web")
+				if got := sortedPorts(*o); o.Type != clusterSetIP || !slices.Equal(got, before) {
+					t.Errorf("%s %v, and it was %v", o.Type, got, before)
+				}
+				if got, ok := o.Annotations[absentKey]; ok {
+					t.Errorf("absent: %q", got)
+				}
+			})
+		}
+	}
+}
+
+// TestReplacedWhileAnotherIsMissing: while a Service has been missing for a moment, a new leader
+// decides nothing about another one that is back, and neither does the leader after it.
+func TestReplacedWhileAnotherIsMissing(t *testing.T) {
+	s := settledSim(t,
+		cluster("", exportOf("http=80", 0)),
+		cluster("east", exportOf("http=81", 1)),
+		cluster("west", exportOf("admin=90", 2)))
+	s.replace(t, "", time.Hour, func() {
+		s.memory = Memory{}
+		s.replace(t, "west", 0, func() {})
+	})
+	s.want(t, "web-clusterset", "admin=90,http=80 of local,east,west")
+
+	local, west := s.of("").Exports[0].Service, s.of("west").Exports[0].Service
+	s.of("").Exports[0].Service = nil
+	s.settleSoon(t)
+	s.of("west").Exports[0].Service = nil
+	for range 2 {
+		s.memory = Memory{}
+		s.settle(t)
+		s.of("").Exports[0].Service = local
+		s.settle(t)
+	}
+	s.of("west").Exports[0].Service = west
+	s.settle(t)
+	s.want(t, "web-clusterset", "admin=90,http=80 of local,east,west")
+}
+
+// TestMadeUpNameGivesWay: a port whose name was made up came from a young export, and gives way to an
+// older export whose Service is back.
+func TestMadeUpNameGivesWay(t *testing.T) {
+	s := settledSim(t,
+		cluster("", exportOf("http=81", 0)),
+		cluster("east", exportOf("web=80", 0)),
+		cluster("west", exportOf("=80", 3)),
+		cluster("x-east", exportOf("http=80", 1)))
+	s.want(t, "web-clusterset", "http=81,web=80 of local,east,x-east,west")
+	s.replace(t, "east", 10*time.Second, func() {
+		s.want(t, "web-clusterset", "http=81,tcp-80=80 of local,x-east,west")
+	})
+	s.want(t, "web-clusterset", "http=81,web=80 of local,east,x-east,west")
+}
+
+// TestNameMadeUpForSome: whether the name of a port was made up depends on the oldest export that
+// has it. A port without a name of a younger export keeps no port of others out.
+func TestNameMadeUpForSome(t *testing.T) {
+	s := settledSim(t,
+		cluster("", exportOf("tcp-80=80", 0)),
+		cluster("east", exportOf("=81", 1)),
+		cluster("west", exportOf("=80", 2)))
+	s.want(t, "web-clusterset", "tcp-80=80,tcp-81=81 of local,east,west")
+	s.replace(t, "east", time.Second, func() {})
+	s.replace(t, "east", time.Hour, func() {})
+	s.want(t, "web-clusterset", "tcp-80=80,tcp-81=81 of local,east,west")
+}
+
 // TestThirdReplaced: what holds for the oldest export holds for each one against younger ones.
 func TestThirdReplaced(t *testing.T) {
 	s := settledSim(t,
@@ -274,7 +376,7 @@ func TestSettledLaw(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := []string{"", "east", "west", "x-east"}
 		drawn := func(uid string, from int) Export {
-			choices := []string{"http=80", "http=81", "web=80", "http=80,admin=90", "admin=91,http=82"}
+			choices := []string{"http=80", "http=81", "web=80", "http=80,admin=90", "admin=91,http=82", "=80", "=81"}
 			ports := rapid.SampledFrom(choices).Draw(t, "ports")
 			e := exportOf(ports, from+rapid.IntRange(0, 5).Draw(t, "created"))
 			if rapid.IntRange(0, 3).Draw(t, "kind") == 0 {
@@ -303,12 +405,15 @@ func TestSettledLaw(t *testing.T) {
 		for range rapid.IntRange(1, 8).Draw(t, "steps") {
 			name := rapid.SampledFrom(names).Draw(t, "cluster")
 			e := &s.of(name).Exports[0]
-			switch {
-			case rapid.IntRange(0, 4).Draw(t, "leader") == 0 && len(missing) == 0:
+			leaderChanges := rapid.IntRange(0, 4).Draw(t, "leader changes") == 0
+			if leaderChanges {
 				s.memory = Memory{}
+			}
+			switch {
+			case leaderChanges && rapid.Bool().Draw(t, "leader alone"):
 			case missing[name] != nil:
 				back(name)
-			case len(missing) < len(names)-1: // else the ServiceImport goes
+			case len(missing) < len(names)-1: // else the ServiceImport is deleted
 				missing[name], e.Service = e.Service, nil
 			}
 			s.settleIn(t)
@@ -341,6 +446,43 @@ func TestSettledLaw(t *testing.T) {
 	})
 }
 
+// sortedPorts returns the ports of a ServiceImport. A name that may have been made up counts as none.
 func sortedPorts(i ServiceImport) []Port {
-	return slices.SortedFunc(slices.Values(i.Ports), comparePorts)
+	var all []Port
+	for _, p := range i.Ports {
+		all = append(all, p.unnamed())
+	}
+	slices.SortFunc(all, comparePorts)
+	return all
+}
+
+// TestBlockedTwice: a port stays if the older port that it rivals has no place anyway, because another
+// port has its number. So nothing changes while the cluster of the port is not known.
+func TestBlockedTwice(t *testing.T) {
+	s := settledSim(t,
+		cluster("", exportOf("http=80", 1)),
+		cluster("west", exportOf("http=8080", 2)),
+		cluster("x-east", exportOf("metrics=80", 0)))
+	s.want(t, "web-clusterset", "metrics=80,http=8080 of local,x-east,west")
+	w := s.of("west")
+	w.Seen, w.SeenServiceExports, w.Exports = false, false, nil
+	s.settle(t)
+	s.want(t, "web-clusterset", "metrics=80,http=8080 of local,x-east,west")
+}
+
+// TestUnknownWhenLeaderChanges: a new leader that does not know the export that a port came from does
+// not take the port for that of a younger export.
+func TestUnknownWhenLeaderChanges(t *testing.T) {
+	s := settledSim(t,
+		cluster("", exportOf("http=80", 2)),
+		cluster("west", exportOf("http=8080", 1)),
+		cluster("x-east", exportOf("http=80,admin=9090", 0)))
+	x := s.of("x-east")
+	exports := x.Exports
+	x.Seen, x.SeenServiceExports, x.Exports = false, false, nil
+	s.memory = Memory{}
+	s.settle(t)
+	x.Seen, x.SeenServiceExports, x.Exports = true, true, exports
+	s.settle(t)
+	s.want(t, "web-clusterset", "http=80,admin=9090 of local,x-east,west")
 }

@@ -21,7 +21,11 @@ type metadata struct {
 }
 
 // ownKeys are the labels and annotations that are ours alone: they go where they are not wanted.
-var ownKeys = []string{markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey, localDiscovery, remoteDiscovery, remoteService, importLabel, derivedKey, unlistedKey}
+var ownKeys = []string{
+	markLabel, markAnnotation, mirroredLabel, clusterLabel, fqNameKey, versionKey,
+	localDiscovery, remoteDiscovery, remoteService,
+	importLabel, derivedKey, unlistedKey, absentKey,
+}
 
 // over returns the labels and annotations of an object that has these.
 func (d metadata) over(labels, annotations map[string]string) (nextLabels, nextAnnotations map[string]string) {

@@ -19,6 +19,7 @@ type merged struct {
 	deciding   *part   // the first of these; nil: there is none
 	ports      []Port
 	importType string     // of a ServiceImport
+	absent     string     // of a ServiceImport: the value of the annotation absentKey
 	metadata   metadata   // what is copied
 	conflicts  []Conflict // each with its Reason and Message
 	refused    []string   // what of the parts can't be used
@@ -316,7 +317,8 @@ func (m *maker) mergeImport(one *merged) {
 				"status.clusters leaves %s out, which is no DNS label; its endpoints stay", quoted(p.cluster)))
 		}
 	}
-	s.remember(one.ports)
+	s.remember(named(slices.Clone(one.ports)), there)
+	one.absent = m.absentClusters(s, one.parts)
 	m.after.imports[one.of] = &s.after
 	one.metadata.keep = !s.complete
 }
