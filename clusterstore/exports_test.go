@@ -250,13 +250,17 @@ func TestReadExcludedLabels(t *testing.T) {
 		warnings    int
 	}{
 		{nil, plan.JoinsAll, "tmp-*", 0},
-		{map[string]string{excludeLabelsAnnotation: " example.com/*,!example.com/a "}, plan.JoinsAll, "example.com/*,!example.com/a", 0},
+		{
+			map[string]string{excludeLabelsAnnotation: " example.com/*,!example.com/a "}, plan.JoinsAll,
+			"example.com/*,!example.com/a", 0,
+		},
 		{map[string]string{excludeLabelsAnnotation: ""}, plan.JoinsAll, "", 0},
 		{map[string]string{excludeLabelsAnnotation: "a b", exportsAnnotation: "none"}, plan.Unreadable, "tmp-*", 1},
 		{map[string]string{excludeLabelsAnnotation: strings.Repeat("a,", 65)}, plan.Unreadable, "tmp-*", 1},
 	} {
 		got := readSettings(tc.annotations, defaults)
-		if got.joins != tc.joins || !reflect.DeepEqual(got.exclude, parse(tc.want)) || len(got.warnings) != tc.warnings {
+		if got.joins != tc.joins || !reflect.DeepEqual(got.exclude, parse(tc.want)) ||
+			len(got.warnings) != tc.warnings {
 			t.Errorf("%v: %v, %v, %q", tc.annotations, got.joins, got.exclude, got.warnings)
 		}
 	}
@@ -272,7 +276,8 @@ func FuzzReadExports(f *testing.F) {
 			exportsAnnotation: exports, exportNamespacesAnnotation: namespaces, excludeLabelsAnnotation: labels,
 		}
 		all := readSettings(annotations, linkSettings{allow: new(plan.Patterns)})
-		if (all.joins == plan.Unreadable) != (len(all.warnings) > 0) || all.joins > plan.Unreadable || all.allow == nil || len(all.warnings) > 3 {
+		if (all.joins == plan.Unreadable) != (len(all.warnings) > 0) || all.joins > plan.Unreadable ||
+			all.allow == nil || len(all.warnings) > 3 {
 			t.Fatalf("%q: %v, %q", annotations, all.joins, all.warnings)
 		}
 		for _, w := range all.warnings {

@@ -77,8 +77,10 @@ func (v *linkState) describeGateways(st *cluster.Status, ownProblems []string) {
 		problems = append(problems, fmt.Sprintf("Linkerd gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): %d", n))
 	}
 	if len(unknown) > 0 {
-		problems = append(problems, "Linkerd gateways that are not probed, since it is not known how (annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service; "+
-			"an address of "+gatewayAddressesAnnotation+" needs the port of mc-gateway there, or its node port), and are used also when they are dead: "+strings.Join(unknown, ", "))
+		problems = append(problems, "Linkerd gateways that are not probed, since it is not known how "+
+			"(annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service; "+
+			"an address of "+gatewayAddressesAnnotation+" needs the port of mc-gateway there, or its node port), "+
+			"and are used also when they are dead: "+strings.Join(unknown, ", "))
 	}
 	if len(st.Gateways) > len(unknown) { // some are probed
 		problems = append(problems, ownProblems...)

@@ -114,8 +114,8 @@ func (r *linkSettings) namedTargets(found []*cluster.Gateway, routable func(neti
 }
 
 // probeFor returns how to probe an address that the link Secret names with this port. The gateway Service that has the
-// port decides. The zero Probe means that the address is not probed: either no Service has the port, or several Services
-// have the port and differ in their probes. A wrong probe would take a gateway that is alive for dead.
+// port decides. The zero Probe means that the address is not probed: either no Service has the port, or several
+// Services have the port and differ in their probes. A wrong probe would take a gateway that is alive for dead.
 func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	for _, g := range found {
 		if g.NodePort == port { // no two Services of a cluster have the same node port

@@ -157,7 +157,10 @@ func TestProbeFor(t *testing.T) {
 		{"the node port", []*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191)}, 30143, "30191/ready"},
 		{"the node port of mc-probe", []*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191)}, 30191, ""},
 		{"mc-probe has no node port", []*cluster.Gateway{withoutNodeProbe}, 30143, ""},
-		{"the port beside a node port", []*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191)}, 4143, "4191/ready"},
+		{
+			"the port beside a node port",
+			[]*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191)}, 4143, "4191/ready",
+		},
 		{
 			"the node port of one is the port of another",
 			[]*cluster.Gateway{elsewhere, atNodes(probed(gateway()), 4143, 30191)}, 4143, "30191/ready",
@@ -203,7 +206,8 @@ func TestNamedGatewaysProbed(t *testing.T) {
 		e.pass(10 * time.Second)
 		e.reached(through("198.51.100.2:30143"), through("198.51.100.3:30143"), through("198.51.100.4:443"))
 		e.last(1).setGateways(probed(gateway())) // without node ports nothing is known of the nodes
-		e.reached(through("198.51.100.1:30143"), through("198.51.100.2:30143"), through("198.51.100.3:30143"), through("198.51.100.4:443"))
+		e.reached(through("198.51.100.1:30143"), through("198.51.100.2:30143"), through("198.51.100.3:30143"),
+			through("198.51.100.4:443"))
 	})
 }
 

@@ -49,8 +49,8 @@ func TestCheckFromHere(t *testing.T) {
 	try("", 1, "failure gateway: no gateway in namespace linkerd is ready: isthmus-0 (pending)")
 }
 
-// TestCheckPresent: isthmus check shows trust anchors that were written, and Pod networks that overlap, since a replica has read
-// the linked cluster.
+// TestCheckPresent: isthmus check shows trust anchors that were written, and Pod networks that overlap,
+// since a replica has read the linked cluster.
 func TestCheckPresent(t *testing.T) {
 	t.Parallel()
 	w := newCheckedWorld(t)
@@ -72,5 +72,6 @@ func TestCheckPresent(t *testing.T) {
 	must(t, w.east.Apply(t.Context(), w.anchors(w.anchor)))
 	expect("the ConfigMap is there", 30*time.Second)
 	must(t, w.east.Apply(t.Context(), w.node("east-2", "10.244.0.0/25")))
-	expect("the networks overlap", 90*time.Second, "warning pod-networks east: Pod CIDRs overlap: 10.244.0.0/25 overlaps 10.244.0.0/24 of local")
+	expect("the networks overlap", 90*time.Second,
+		"warning pod-networks east: Pod CIDRs overlap: 10.244.0.0/25 overlaps 10.244.0.0/24 of local")
 }

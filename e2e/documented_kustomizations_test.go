@@ -24,7 +24,8 @@ var (
 	shownInHead = regexp.MustCompile(`(?m)^#   (.*)\n`)
 )
 
-// documentedKustomizations returns each kustomization that docs, the README and the heads of manifests show, by where it is shown.
+// documentedKustomizations returns each kustomization that docs, the README and the heads of manifests show,
+// by where it is shown.
 func documentedKustomizations(t *testing.T) map[string]string {
 	t.Helper()
 	shown := make(map[string]string)
@@ -84,13 +85,15 @@ func documentedFolder(t *testing.T, text string) string {
 	return dir
 }
 
-// TestDocumentedKustomizations builds every kustomization that is documented, and every folder of manifests, with the oldest kubectl
-// that docs/install.md names.
+// TestDocumentedKustomizations builds every kustomization that is documented, and every folder of manifests, with the
+// oldest kubectl that docs/install.md names.
 func TestDocumentedKustomizations(t *testing.T) {
 	t.Parallel()
 	kubectl := oldestKubectl(t)
 	shown := documentedKustomizations(t)
-	for _, place := range []string{"exports.md 1", "exports.md 2", "install.md 1", "install/exports/kustomization.yaml"} {
+	for _, place := range []string{
+		"exports.md 1", "exports.md 2", "install.md 1", "install/exports/kustomization.yaml",
+	} {
 		if shown[place] == "" {
 			t.Errorf("no kustomization is found in %s", place)
 		}
@@ -119,7 +122,9 @@ func TestDocumentedKustomizations(t *testing.T) {
 			}
 		})
 	}
-	for _, name := range []string{"dashboards", "install", "install/exports/guard", "install/exports/linkerd", "link", "monitoring"} {
+	for _, name := range []string{
+		"dashboards", "install", "install/exports/guard", "install/exports/linkerd", "link", "monitoring",
+	} {
 		t.Run(name, func(t *testing.T) { build(t, manifest(t, name)) })
 	}
 	for _, component := range []string{"exports", "mcs-crds", "openshift", "podmonitor", "policy"} {
@@ -144,5 +149,6 @@ func TestExportsAsDocumented(t *testing.T) {
 	for _, command := range commands {
 		mustShell(t, server, "cd "+dir+" && "+command)
 	}
-	awaitPermissions(t, server, "linkerd:isthmus", []permission{{"create services -A", "yes"}, {"list namespaces -A", "yes"}})
+	awaitPermissions(t, server, "linkerd:isthmus",
+		[]permission{{"create services -A", "yes"}, {"list namespaces -A", "yes"}})
 }

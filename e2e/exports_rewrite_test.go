@@ -37,7 +37,9 @@ func TestExportsRewritten(t *testing.T) {
 				s.Labels = map[string]string{
 					"mirror.linkerd.io/exported": "remote-discovery", "team": "a", "example.com/owner": fmt.Sprint(i),
 				}
-				if _, err := x.east.CoreV1().Services(namespace).Create(t.Context(), s, metav1.CreateOptions{}); err != nil {
+				if _, err := x.east.CoreV1().Services(namespace).Create(
+					t.Context(), s, metav1.CreateOptions{},
+				); err != nil {
 					t.Error(err)
 					return
 				}
@@ -47,12 +49,14 @@ func TestExportsRewritten(t *testing.T) {
 	all.Wait()
 
 	g := x.gateway("-exports=on")
-	before := x.awaitMirrors(namespaces*services, func(s *corev1.Service) bool { return s.Labels["example.com/owner"] != "" })
+	before := x.awaitMirrors(namespaces*services,
+		func(s *corev1.Service) bool { return s.Labels["example.com/owner"] != "" })
 	must(t, g.Stop())
 
 	began := time.Now()
 	g = x.gateway("-exports=on", "-export-exclude-labels=example.com/*")
-	after := x.awaitMirrors(namespaces*services, func(s *corev1.Service) bool { return s.Labels["example.com/owner"] == "" })
+	after := x.awaitMirrors(namespaces*services,
+		func(s *corev1.Service) bool { return s.Labels["example.com/owner"] == "" })
 	t.Logf("%d mirrors were written again in %v", len(after), time.Since(began))
 	for uid, s := range after {
 		was := before[uid]

@@ -224,7 +224,8 @@ func TestExports(t *testing.T) {
 	})
 	await(t, "check warns that east refuses ServiceExports", func() error {
 		run := runVerb(t, x.isthmus, "check", "--admin", g.MetricsAddr())
-		const want = "east: not permitted: list, watch serviceexports.multicluster.x-k8s.io (its ServiceExports are not read)"
+		const want = "east: not permitted: list, watch serviceexports.multicluster.x-k8s.io " +
+			"(its ServiceExports are not read)"
 		if !strings.Contains(run.stdout, want) {
 			return fmt.Errorf("no %q in %s%s", want, run.stdout, run.stderr)
 		}
@@ -240,7 +241,8 @@ func (x *exporting) withoutPermissions() {
 	})
 	err := poll.Until(x.t.Context(), 2*time.Minute, time.Second, func() error {
 		log := g.Log(50)
-		if !strings.Contains(log, "what is to be written for exports is not known") || !strings.Contains(log, "namespaces is forbidden") {
+		if !strings.Contains(log, "what is to be written for exports is not known") ||
+			!strings.Contains(log, "namespaces is forbidden") {
 			return fmt.Errorf("no warning in the log:\n%s", log)
 		}
 		return nil

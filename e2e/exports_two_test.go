@@ -53,7 +53,9 @@ func TestExportsOfTwo(t *testing.T) {
 		gateways = append(gateways, startGateway(t, gateway.Config{
 			Kubeconfig: writeKubeconfig(t, text),
 			Hostname:   namespace,
-			Args:       []string{"-controller-namespace=" + namespace, "-exports=on", "-shutdown-delay=0s", "-drain=0s"},
+			Args: []string{
+				"-controller-namespace=" + namespace, "-exports=on", "-shutdown-delay=0s", "-drain=0s",
+			},
 		}))
 	}
 	awaitReady(t, gateways[0], "east")
@@ -134,7 +136,9 @@ func (x *exporting) marks(installation string) map[string]string {
 		for _, o := range list.Items {
 			labels := o.GetLabels()
 			delete(labels, markLabel)
-			text, err := json.Marshal([]any{o.GetUID(), labels, o.GetAnnotations(), o.Object["spec"], o.Object["status"]})
+			text, err := json.Marshal([]any{
+				o.GetUID(), labels, o.GetAnnotations(), o.Object["spec"], o.Object["status"],
+			})
 			must(x.t, err)
 			found[o.GetKind()+" "+o.GetName()] = string(text)
 		}
@@ -160,9 +164,11 @@ func TestExportsMove(t *testing.T) {
 	link, err := x.west.CoreV1().Secrets("linkerd").Get(t.Context(), "cluster-credentials-east", metav1.GetOptions{})
 	must(t, err)
 	must(t, x.west.Apply(t.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "mesh", Name: link.Name, Labels: link.Labels, Annotations: link.Annotations},
-		Type:       link.Type,
-		Data:       link.Data,
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "mesh", Name: link.Name, Labels: link.Labels, Annotations: link.Annotations,
+		},
+		Type: link.Type,
+		Data: link.Data,
 	}))
 	for _, c := range []*kube.Client{x.west, x.east} {
 		label(t, c, "web", map[string]string{"mirror.linkerd.io/federated": "member"})
@@ -186,7 +192,9 @@ func TestExportsMove(t *testing.T) {
 	})
 	awaitReady(t, to, "east")
 	x.await(to, states("taken"), nil)
-	if shown := x.exports(to, "shop/web").stdout; strings.Count(shown, "by the installation of Isthmus in namespace linkerd") < 2 {
+	if shown := x.exports(to, "shop/web").stdout; strings.Count(
+		shown, "by the installation of Isthmus in namespace linkerd",
+	) < 2 {
 		t.Errorf("the other installation is not named: %s", shown)
 	}
 

@@ -79,8 +79,8 @@ func (h helm) template(t *testing.T, args ...string) []*unstructured.Unstructure
 var chartLabels = []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"}
 
 // asBase changes what the chart renders to what manifests/install would have in its place: objects that are of no namespace have the
-// release's in their name, and all have labels of Helm's. ClusterRoleBindings of manifests, and the RoleBinding of exports, have
-// ServiceAccounts by their user names.
+// release's in their name, and all have labels of Helm's. ClusterRoleBindings of manifests, and the RoleBinding of
+// exports, have ServiceAccounts by their user names.
 func asBase(objects []*unstructured.Unstructured) {
 	for _, o := range objects {
 		labels := o.GetLabels()
@@ -132,8 +132,11 @@ func TestChartIsTheBase(t *testing.T) {
 	asBase(got)
 	sameObjects(t, "the chart", got, build(t, manifest(t, "install")))
 
-	got = h.template(t, "--set", "exports.mode=on,exports.linkerdNamespace=linkerd-multicluster,podMonitor.enabled=true,exports.mcsCRDs=true",
-		"--set", "exports.excludeLabels={example.com/*,!example.com/a},exports.maxPerNamespace=400,exports.maxPerLink=2000",
+	got = h.template(t,
+		"--set", "exports.mode=on,exports.linkerdNamespace=linkerd-multicluster,"+
+			"podMonitor.enabled=true,exports.mcsCRDs=true",
+		"--set", "exports.excludeLabels={example.com/*,!example.com/a},exports.maxPerNamespace=400,"+
+			"exports.maxPerLink=2000",
 		"--set", "extraArgs={--log-level=debug}")
 	asBase(got)
 	want := build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/exports", "install/mcs-crds", "install/podmonitor"}}, nil))
@@ -191,7 +194,9 @@ func TestChartValues(t *testing.T) {
 			t.Errorf("%s: %+v", what, d)
 		}
 	}
-	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe", "exports.excludeLabels={a/b/c}", "exports.maxPerNamespace=0", "exports.maxPerLink=5001", "resources.limit.memory=1Gi", "extraArgs={exports}", "image.pullPolicy=Sometimes",
+	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe",
+		"exports.excludeLabels={a/b/c}", "exports.maxPerNamespace=0", "exports.maxPerLink=5001",
+		"resources.limit.memory=1Gi", "extraArgs={exports}", "image.pullPolicy=Sometimes",
 		"podMonitor.interval=often", "extraEnv[0].name=NAMESPACE", "clusterDomain=", "podSecurityContext.runAsUsr=null", "securityContext.runAsUser=root"} {
 		if _, err := h.try(t, "template", "isthmus", manifest(t, "chart"), "--set", wrong); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 			t.Errorf("%s: %v", wrong, err)

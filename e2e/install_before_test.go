@@ -31,7 +31,9 @@ func TestInstallBeforeLinkerd(t *testing.T) {
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	west := client(t, server)
 	removed := removeDefinitions(t, west)
-	dir := overlay(t, kustomization{Resources: []string{"install"}, Namespace: "mesh", Transformers: []string{"install/names"}}, nil)
+	dir := overlay(t, kustomization{
+		Resources: []string{"install"}, Namespace: "mesh", Transformers: []string{"install/names"},
+	}, nil)
 	must(t, west.Apply(ctx, restricted("mesh")))
 	mustShell(t, server, "kubectl apply -k "+dir)
 	offerShop(t, west, "10.82.1.1")

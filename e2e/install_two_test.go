@@ -25,8 +25,8 @@ type permission struct {
 	answer   string // yes or no
 }
 
-// TestTwoInstallations: two installations in one cluster have their own permissions, in whichever order they are applied. A
-// kustomization that only overrides the namespace takes nothing from either.
+// TestTwoInstallations: two installations in one cluster have their own permissions, in whichever order they are
+// applied. A kustomization that only overrides the namespace takes nothing from either.
 func TestTwoInstallations(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
@@ -58,7 +58,9 @@ func TestTwoInstallations(t *testing.T) {
 		for _, dir := range order {
 			mustShell(t, server, "kubectl apply -k "+dir)
 		}
-		for _, account := range []string{"linkerd:isthmus", "linkerd:linkerd-destination", "my-mesh:isthmus", "my-mesh:linkerd-destination"} {
+		for _, account := range []string{
+			"linkerd:isthmus", "linkerd:linkerd-destination", "my-mesh:isthmus", "my-mesh:linkerd-destination",
+		} {
 			expected := allowed
 			if strings.HasSuffix(account, ":linkerd-destination") {
 				expected = allowed[2:] // Linkerd's own manifest grants the others
@@ -84,7 +86,8 @@ func awaitPermissions(t *testing.T, server *cluster.Cluster, account string, exp
 	}
 }
 
-// TestTwoLinkAccounts: two accounts for links in one cluster have their own permissions, in whichever order they are applied.
+// TestTwoLinkAccounts: two accounts for links in one cluster have their own permissions,
+// in whichever order they are applied.
 func TestTwoLinkAccounts(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "east")[0]
@@ -93,7 +96,9 @@ func TestTwoLinkAccounts(t *testing.T) {
 		must(t, c.Apply(t.Context(), object.Namespace(name)))
 	}
 	first := manifest(t, "link")
-	second := overlay(t, kustomization{Resources: []string{"link"}, Transformers: []string{"link/names"}, Namespace: "my-mesh"}, nil)
+	second := overlay(t, kustomization{
+		Resources: []string{"link"}, Transformers: []string{"link/names"}, Namespace: "my-mesh",
+	}, nil)
 	plain := overlay(t, kustomization{Resources: []string{"link"}, Namespace: "plain"}, nil)
 	for _, order := range [][]string{{first, second, plain}, {plain, second, first}} {
 		for _, dir := range order {

@@ -276,7 +276,9 @@ func (w *linked) newerRole(t *testing.T) {
 		}
 	}
 	rules := len(role.Rules)
-	newer := rbacv1.PolicyRule{APIGroups: []string{"example.com"}, Resources: []string{"newer"}, Verbs: []string{"list"}}
+	newer := rbacv1.PolicyRule{
+		APIGroups: []string{"example.com"}, Resources: []string{"newer"}, Verbs: []string{"list"},
+	}
 	role.Rules = append(role.Rules[1:], newer)
 	_, err = roles.Update(t.Context(), role, metav1.UpdateOptions{})
 	must(t, err)
@@ -301,14 +303,16 @@ func (w *linked) tokens(t *testing.T) (names []string) {
 	return names
 }
 
-// secondLink: another installation's link of the same account keeps it. Its revocation deletes its own token, which expires.
+// secondLink: another installation's link of the same account keeps it.
+// Its revocation deletes its own token, which expires.
 func (w *linked) secondLink(t *testing.T) {
 	t.Helper()
 	must(t, w.clients["west"].Apply(t.Context(), object.Namespace("other")))
 	before := w.tokens(t)
 	w.ok(t, "link east --context east --duration 1h --apply --wait=false -n other")
 	w.ok(t, "unlink east -n other --revoke --context east --yes",
-		"deleted link Secret other/cluster-credentials-east", "kept ServiceAccount linkerd-multicluster/isthmus-remote-access")
+		"deleted link Secret other/cluster-credentials-east",
+		"kept ServiceAccount linkerd-multicluster/isthmus-remote-access")
 	if after := w.tokens(t); !slices.Equal(after, before) {
 		t.Errorf("the token Secrets were %q, and are %q", before, after)
 	}
@@ -328,7 +332,8 @@ func (w *linked) linkedByHand(t *testing.T) {
 	}))
 	token := secretToken(t, east, "linkerd-multicluster", "by-hand")
 	w.ok(t, "unlink east --revoke --context east --yes",
-		"kept ServiceAccount linkerd-multicluster/isthmus-remote-access and its rights: it has 1 token besides, which another link may use: Secret by-hand")
+		"kept ServiceAccount linkerd-multicluster/isthmus-remote-access and its rights: "+
+			"it has 1 token besides, which another link may use: Secret by-hand")
 	w.expect(t, "east is unlinked", w.pods["west"])
 	if err := east.Refuses(t.Context(), token); err == nil {
 		t.Error("the token that was made by hand is dead")

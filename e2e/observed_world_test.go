@@ -32,7 +32,8 @@ import (
 const federatedShop = "web-federated.shop.svc.cluster.local:80"
 
 // observed is the demo's world with two gateways, streams, changes and a few things that are not as they should be: a
-// link to a cluster that is not there, a claimed address, and proxies that take nothing. The federated Service has a preference. The second gateway reads core Endpoints.
+// link to a cluster that is not there, a claimed address, and proxies that take nothing. The federated Service has a
+// preference. The second gateway reads core Endpoints.
 type observed struct {
 	t        *testing.T
 	shops    map[string]*shop.Cluster

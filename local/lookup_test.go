@@ -53,10 +53,14 @@ func TestServiceOfImport(t *testing.T) {
 		service *cluster.Service
 		want    bool
 	}{
-		"no Service":        {},
-		"written":           {&cluster.Service{Labels: map[string]string{mark: "linkerd", label: "cart"}, Annotations: written}, true},
-		"somebody else's":   {&cluster.Service{Labels: map[string]string{label: "cart"}, Annotations: written}, false},
-		"of another import": {&cluster.Service{Labels: map[string]string{mark: "linkerd", label: "web"}, Annotations: written}, false},
+		"no Service": {},
+		"written": {
+			&cluster.Service{Labels: map[string]string{mark: "linkerd", label: "cart"}, Annotations: written}, true,
+		},
+		"somebody else's": {&cluster.Service{Labels: map[string]string{label: "cart"}, Annotations: written}, false},
+		"of another import": {
+			&cluster.Service{Labels: map[string]string{mark: "linkerd", label: "web"}, Annotations: written}, false,
+		},
 	} {
 		k := aShop()
 		if test.service != nil {

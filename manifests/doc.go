@@ -2,8 +2,8 @@
 //
 //   - install: the gateway on its own, with its rights in its own cluster (rbac.yaml);
 //   - install/exports: what it needs to write Services for what clusters export, with a guard by which the API server refuses others;
-//   - names, below install, install/exports, install/exports/linkerd and link: a transformer by which cluster-scoped names carry the
-//     namespace of another installation;
+//   - names, below install, install/exports, install/exports/linkerd and link: a transformer by which cluster-scoped
+//     names carry the namespace of another installation;
 //   - install/mcs-crds: ServiceExport and ServiceImport, as a component;
 //   - chart: the same as a Helm chart;
 //   - linkerd: the gateway in place of a container of Linkerd's; both have policy, as components;

@@ -31,7 +31,8 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	}
 	hint := ""
 	if level != OK {
-		hint = "rotate trust anchors in all clusters alike: https://linkerd.io/2/tasks/manually-rotating-control-plane-tls-credentials/"
+		hint = "rotate trust anchors in all clusters alike: " +
+			"https://linkerd.io/2/tasks/manually-rotating-control-plane-tls-credentials/"
 	}
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }

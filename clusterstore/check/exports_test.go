@@ -72,7 +72,8 @@ func TestExportsForbidden(t *testing.T) {
 	}
 }
 
-// TestServiceExportsForbidden: check warns of a linked cluster that refuses ServiceExports only where they are imported.
+// TestServiceExportsForbidden: check warns of a linked cluster that refuses ServiceExports
+// only where they are imported.
 func TestServiceExportsForbidden(t *testing.T) {
 	refused := []adminapi.RefusedRequest{{Verb: "list", Resource: "serviceexports.multicluster.x-k8s.io", Status: 403}}
 	for mode, test := range map[string]struct {
@@ -80,9 +81,13 @@ func TestServiceExportsForbidden(t *testing.T) {
 		fromHere bool
 		want     Level
 	}{
-		"without exports":               {nil, false, OK},
-		"with exports":                  {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{MCS: "v1beta1"}}, false, Warning},
-		"where no kind is installed":    {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{MCS: "none"}}, false, OK},
+		"without exports": {nil, false, OK},
+		"with exports": {
+			&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{MCS: "v1beta1"}}, false, Warning,
+		},
+		"where no kind is installed": {
+			&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{MCS: "none"}}, false, OK,
+		},
 		"before an installation":        {nil, true, Warning},
 		"while nothing is known of MCS": {&adminapi.ExportsSummary{}, false, Warning},
 	} {

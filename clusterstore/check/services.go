@@ -121,13 +121,14 @@ func (s *Seen) checkLeftovers(r *report) {
 		text := fmt.Sprintf("it is not linked, and Linkerd's service mirror has left %s of it: %s",
 			legible.Count(left.Number, "mirror", "mirrors"), names)
 		remove := "kubectl delete services --all-namespaces --selector " +
-			"'mirror.linkerd.io/mirrored-service=true,mirror.linkerd.io/cluster-name=" + left.Cluster + ",!isthmus.io/written-by'"
+			"'mirror.linkerd.io/mirrored-service=true,mirror.linkerd.io/cluster-name=" + left.Cluster +
+			",!isthmus.io/written-by'"
 		if left.Unknown == "" {
 			add(Warning, text, remove)
 			continue
 		}
-		text = fmt.Sprintf("it has no link Secret, and whether a service mirror of Linkerd still writes %s of it is not known: "+
-			"%s (%s)", legible.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
+		text = fmt.Sprintf("it has no link Secret, and whether a service mirror of Linkerd still writes "+
+			"%s of it is not known: %s (%s)", legible.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
 		add(Unchecked, text, "permit to read Links and Leases: kubectl apply -k manifests/install/exports/linkerd; "+
 			"if no service mirror runs for it: "+remove)
 	}

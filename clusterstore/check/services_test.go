@@ -95,13 +95,15 @@ func TestLeftovers(t *testing.T) {
 	got, want := found(seen), []string{
 		"warning leftover-mirrors old: it is not linked, and Linkerd's service mirror has left 12 mirrors of it: " +
 			"shop/a-old, shop/b-old and 10 more",
-		"unchecked leftover-mirrors other: it has no link Secret, and whether a service mirror of Linkerd still writes 1 mirror " +
-			"of it is not known: shop/a-other (Leases can't be read)",
+		"unchecked leftover-mirrors other: it has no link Secret, " +
+			"and whether a service mirror of Linkerd still writes 1 mirror of it is not known: " +
+			"shop/a-other (Leases can't be read)",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s", strings.Join(got, "\n"))
 	}
-	const selector = "--selector 'mirror.linkerd.io/mirrored-service=true,mirror.linkerd.io/cluster-name=old,!isthmus.io/written-by'"
+	const selector = "--selector 'mirror.linkerd.io/mirrored-service=true," +
+		"mirror.linkerd.io/cluster-name=old,!isthmus.io/written-by'"
 	if !slices.ContainsFunc(Judge(seen), func(r Result) bool { return strings.Contains(r.Hint, selector) }) {
 		t.Error("no command")
 	}

@@ -59,7 +59,9 @@ func TestKeep(t *testing.T) {
 		before = k.Facts()
 		var s adminapi.APIServer
 		before.AddTo(&s)
-		if !strings.HasSuffix(s.Version, "\ufffd") || s.VersionError != "" || s.Anchors.Error != "ConfigMap mesh/linkerd-identity-trust-roots is not there" || s.Networks.Error != "the credentials may not read Nodes" {
+		if !strings.HasSuffix(s.Version, "\ufffd") || s.VersionError != "" ||
+			s.Anchors.Error != "ConfigMap mesh/linkerd-identity-trust-roots is not there" ||
+			s.Networks.Error != "the credentials may not read Nodes" {
 			t.Errorf("%+v, %+v, %+v", s, s.Anchors, s.Networks)
 		}
 	}

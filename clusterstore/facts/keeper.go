@@ -22,7 +22,8 @@ const (
 	anchorsEvery  = 10 * time.Second // least time between two reads of trust anchors
 	networksEvery = time.Minute      // least time between two reads of Pod networks
 	lookWithin    = 10 * time.Second // time limit of one look at one cluster
-	// After a look has timed out, the cluster is not looked at for this long: each look takes a turn from other clusters.
+	// After a look has timed out, the cluster is not looked at for this long:
+	// each look takes a turn from other clusters.
 	pauseAfter = time.Minute
 )
 

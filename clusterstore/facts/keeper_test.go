@@ -52,7 +52,8 @@ func (l *lookedAt) RoundTrip(r *http.Request) (*http.Response, error) {
 		body, kind = nodeList(l.cidr), runtime.ContentTypeProtobuf
 	default:
 		if body = l.anchors; body == "" {
-			status, body = http.StatusNotFound, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
+			status, body = http.StatusNotFound,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
 		}
 	}
 	l.mu.Unlock()
@@ -135,7 +136,8 @@ func look(k *Keeper) (took time.Duration, s adminapi.APIServer) {
 	return time.Since(began), s
 }
 
-// TestLook: a look reads what has changed since, and not more often than it may. What can't be read stays, with its age.
+// TestLook: a look reads what has changed since, and not more often than it may.
+// What can't be read stays, with its age.
 func TestLook(t *testing.T) {
 	anchors, err := json.Marshal(map[string]any{
 		"kind": "ConfigMap", "apiVersion": "v1", "data": map[string]string{anchorsKey: certificate(t, time.Hour)},
@@ -146,7 +148,9 @@ func TestLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLookedAt()
 		k := l.keep(t, NewTurns())
-		expect := func(step, counts string, took time.Duration, noAnchors bool, anchorsAge, networksAge int, cidr string) {
+		expect := func(step, counts string, took time.Duration, noAnchors bool, anchorsAge, networksAge int,
+			cidr string,
+		) {
 			t.Helper()
 			n, s := look(k)
 			if got := l.counts(); got != counts {
@@ -158,7 +162,8 @@ func TestLook(t *testing.T) {
 			if (len(s.Anchors.List) == 0) != noAnchors || (s.Anchors.Error != "") != noAnchors {
 				t.Errorf("%s: anchors %+v", step, s.Anchors)
 			}
-			if s.Anchors.AgeSeconds != anchorsAge || s.Networks.AgeSeconds != networksAge || fmt.Sprint(s.Networks.CIDRs) != "["+cidr+"]" {
+			if s.Anchors.AgeSeconds != anchorsAge || s.Networks.AgeSeconds != networksAge ||
+				fmt.Sprint(s.Networks.CIDRs) != "["+cidr+"]" {
 				t.Errorf("%s: anchors %+v, networks %+v", step, s.Anchors, s.Networks)
 			}
 		}

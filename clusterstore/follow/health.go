@@ -181,7 +181,10 @@ func (g *Group) Health() Health {
 	var newest time.Time
 	for _, r := range g.resources {
 		s := r.state
-		one := adminapi.Resource{Resource: r.name, Needed: r.needed, Synced: s.synced, Objects: int(r.objects.Load()), Trouble: r.trouble.now()}
+		one := adminapi.Resource{
+			Resource: r.name, Needed: r.needed, Synced: s.synced, Objects: int(r.objects.Load()),
+			Trouble: r.trouble.now(),
+		}
 		one.Failure, one.Lasts = s.failure, s.lasts
 		n, some := r.refusedObjects()
 		one.Refused, all.Refused = n, append(all.Refused, some...)

@@ -76,7 +76,8 @@ func TestRequests(t *testing.T) {
 
 	ask(m.transport("east", next), "/api/v1/pods") // linked again
 	expect(slices.Concat(
-		each("http_client_burst", "-1", "local"), each("http_client_in_flight_requests", "0", "east", "local"), each("http_client_qps", "-1", "local"),
+		each("http_client_burst", "-1", "local"), each("http_client_in_flight_requests", "0", "east", "local"),
+		each("http_client_qps", "-1", "local"),
 		[]string{
 			"http_client_requests_total client=k8s cluster=east code=200 method=get 1",
 			"http_client_requests_total client=l5dCrd cluster=local code=200 method=get 1",
@@ -92,7 +93,9 @@ func TestLatency(t *testing.T) {
 	next := roundTrip(func(*http.Request) (*http.Response, error) { return &http.Response{StatusCode: 200}, nil })
 	for _, cluster := range []federation.ClusterName{federation.Local, "east"} {
 		for _, path := range []string{"/api/v1/pods", "/apis/linkerd.io/v1alpha2/serviceprofiles"} {
-			if _, err := m.transport(cluster, next).RoundTrip(httptest.NewRequest(http.MethodGet, path, nil)); err != nil {
+			if _, err := m.transport(cluster, next).RoundTrip(
+				httptest.NewRequest(http.MethodGet, path, nil),
+			); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -112,7 +115,8 @@ func TestLatency(t *testing.T) {
 				text += l.GetName() + "=" + l.GetValue() + " "
 			}
 			h := series.GetHistogram()
-			got = append(got, fmt.Sprintf("%s%d buckets, %d observations", text, len(h.GetBucket()), h.GetSampleCount()))
+			got = append(got, fmt.Sprintf("%s%d buckets, %d observations",
+				text, len(h.GetBucket()), h.GetSampleCount()))
 		}
 	}
 	slices.Sort(got)

@@ -101,8 +101,10 @@ func (p *pages) ofImport(serviceImport federation.ServiceID, port string) (strin
 	id, ok := p.here.ServiceOfImport(serviceImport)
 	if !ok {
 		name := legible.Beginning(serviceImport.String(), maxRepeated)
-		return "", fmt.Errorf("no Service is written for ServiceImport %s, so clients of its DNS name get no endpoints: "+
-			"a headless ServiceImport never has one. isthmus exports %s shows what is written for that name, and why", name, name)
+		return "", fmt.Errorf("no Service is written for ServiceImport %s, "+
+			"so clients of its DNS name get no endpoints: a headless ServiceImport never has one. "+
+			"isthmus exports %s shows what is written for that name, and why",
+			name, name)
 	}
 	return p.withPort(id, "", port)
 }

@@ -17,7 +17,8 @@ func TestAuthorities(t *testing.T) {
 		"api.shop.svc.clusterset.local:90": "api-clusterset.shop.svc.cluster.local:90",
 		"api.shop.svc.clusterset.local":    "api-clusterset.shop.svc.cluster.local:8080", // of a ServiceImport
 		"api.shop.svc.clusterset.local.":   "api-clusterset.shop.svc.cluster.local:8080",
-		"::ffff:10.1.0.1":                  "api.shop.svc.cluster.local:8080", "[::ffff:10.1.0.1]:9": "api.shop.svc.cluster.local:9",
+		"::ffff:10.1.0.1":                  "api.shop.svc.cluster.local:8080",
+		"[::ffff:10.1.0.1]:9":              "api.shop.svc.cluster.local:9",
 	} {
 		if got, err := a.authority(text); got != want || err != nil {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
@@ -27,7 +28,8 @@ func TestAuthorities(t *testing.T) {
 		"web": `"web" is no service of the cluster domain cluster.local: give NAMESPACE/NAME`, "a.b.c": "is no service", "web.svc": "is no service", "a/b/c": "is no service",
 		"/web": "is no service", "shop/": "is no service", "shop/a.b": "is no service", "web.shop.svc.other.org:80": "is no service of the cluster domain cluster.local", "": "is no service",
 		"fe80::1%eth0": "is no service", "shop/multi": "shop/multi has several ports: add one of :81, :82, such as shop/multi:81",
-		"web.shop.svc.clusterset.local:80":                         "no Service is written for ServiceImport shop/web, so clients of its DNS name get no endpoints",
+		"web.shop.svc.clusterset.local:80": "no Service is written for ServiceImport shop/web, " +
+			"so clients of its DNS name get no endpoints",
 		"a.b.api.shop.svc.clusterset.local":                        "is no service of the cluster domain",
 		"shop.svc.clusterset.local":                                "is no service of the cluster domain",
 		strings.Repeat("x", 10_000) + ".shop.svc.clusterset.local": "no Service is written for ServiceImport shop/xxx",

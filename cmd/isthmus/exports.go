@@ -112,7 +112,9 @@ func (e *exporter) kept() *clusterstore.ExportOptions {
 }
 
 // begin makes the writer of what a store's clusters export, if there is to be one.
-func (e *exporter) begin(store exportStore, own func() adminapi.Cluster, registry *prometheus.Registry, log *zap.Logger) error {
+func (e *exporter) begin(store exportStore, own func() adminapi.Cluster, registry *prometheus.Registry,
+	log *zap.Logger,
+) error {
 	if e == nil {
 		return nil
 	}
@@ -146,16 +148,22 @@ func (e *exporter) parts() (all []part) {
 		all = append(all, part{name: "writer of exported Services", run: e.writer.Run})
 	}
 	return append(all,
-		part{name: "reader of Linkerd's Links and Leases", run: func(ctx context.Context) error { e.linkerd.Run(ctx); return nil }},
-		part{name: "report of exports that can't be read", run: func(ctx context.Context) error { e.reportUnread(ctx); return nil }},
+		part{
+			name: "reader of Linkerd's Links and Leases",
+			run:  func(ctx context.Context) error { e.linkerd.Run(ctx); return nil },
+		},
+		part{
+			name: "report of exports that can't be read",
+			run:  func(ctx context.Context) error { e.reportUnread(ctx); return nil },
+		},
 	)
 }
 
 // unreadAfter is how long after the start it is reported what can't be read for exports.
 const unreadAfter = time.Minute
 
-// reportUnread logs a warning if the kinds that exports are made of can't be read after unreadAfter. Without Services and
-// Namespaces nothing is written. It returns when ctx ends.
+// reportUnread logs a warning if the kinds that exports are made of can't be read after unreadAfter. Without Services
+// and Namespaces nothing is written. It returns when ctx ends.
 func (e *exporter) reportUnread(ctx context.Context) {
 	if !sleep.For(ctx, unreadAfter) {
 		return

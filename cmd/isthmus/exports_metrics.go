@@ -14,7 +14,8 @@ import (
 // label: annotations may name any number.
 func (e *exporter) collect(ch chan<- prometheus.Metric) {
 	v := e.now.get().value
-	unknown := gauges("isthmus_exports_plan_unknown", "1 while it is not known what is to be written for exports, so that nothing is written, else 0.")
+	unknown := gauges("isthmus_exports_plan_unknown",
+		"1 while it is not known what is to be written for exports, so that nothing is written, else 0.")
 	if v.plan == nil {
 		unknown.WithLabelValues().Set(1)
 		unknown.Collect(ch)
@@ -29,8 +30,10 @@ func (e *exporter) collect(ch chan<- prometheus.Metric) {
 	conflicts := gauges("isthmus_export_conflicts", "Differences between exports of one name.", "kind", "reason")
 	pending := gauges("isthmus_exports_pending", "Objects that are to be written or deleted for exports, or would be with --exports=on.")
 	pending.WithLabelValues().Set(float64(len(v.changes)))
-	fullest := gauges("isthmus_exports_limit_ratio", "Part of --max-exports-per-link, or of --max-exports-per-namespace, that exports use, "+
-		"for the link and the namespace that use most. Above 1, some exports are not written.", "per", "cluster", "namespace")
+	fullest := gauges("isthmus_exports_limit_ratio",
+		"Part of --max-exports-per-link, or of --max-exports-per-namespace, that exports use, "+
+			"for the link and the namespace that use most. Above 1, some exports are not written.",
+		"per", "cluster", "namespace")
 	linked := make(map[string]bool)
 	for _, c := range v.world.Clusters {
 		linked[c.Name] = true

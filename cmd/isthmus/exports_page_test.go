@@ -229,7 +229,9 @@ func (f *fillingStore) ExportsChanged() <-chan struct{} { return f.changed }
 // TestExportsUnread: what the gateway may not read for exports is in the log, once.
 func TestExportsUnread(t *testing.T) {
 	forbidden := adminapi.Resource{Resource: "namespaces", Err: "namespaces is forbidden", Failure: adminapi.Forbidden}
-	imports := adminapi.Resource{Resource: "serviceimports", Err: "serviceimports is forbidden", Failure: adminapi.Forbidden}
+	imports := adminapi.Resource{
+		Resource: "serviceimports", Err: "serviceimports is forbidden", Failure: adminapi.Forbidden,
+	}
 	const unknown, known = "what is to be written for exports is not known, so nothing is written",
 		"what is to be written for exports is known now"
 	for name, test := range map[string]struct {
@@ -329,8 +331,11 @@ func TestExportsPageOfImports(t *testing.T) {
 // TestExportFields: what a change of an object, or of its status, is shown by.
 func TestExportFields(t *testing.T) {
 	valid := []metav1.Condition{{Type: "Valid", Status: "True", Reason: "Valid", Message: "it is"}}
-	i := &plan.ServiceImport{Type: "ClusterSetIP", IPs: []string{"10.96.0.1"}, Clusters: []string{"local", "west"}, EndpointSliceObjects: "Absent",
-		Conditions: valid, Ports: []plan.Port{{Name: "http", Protocol: "TCP", Number: 80}}}
+	i := &plan.ServiceImport{
+		Type: "ClusterSetIP", IPs: []string{"10.96.0.1"}, Clusters: []string{"local", "west"},
+		EndpointSliceObjects: "Absent", Conditions: valid,
+		Ports: []plan.Port{{Name: "http", Protocol: "TCP", Number: 80}},
+	}
 	for _, c := range []struct {
 		of     any
 		status bool
@@ -339,7 +344,9 @@ func TestExportFields(t *testing.T) {
 		{shopService("web", 80, map[string]string{"a": ""}), false, map[string]string{"type": "ClusterIP", "label a": `""`, "port 80/TCP": "to 8080, name http", "internalTrafficPolicy": "", "trafficDistribution": ""}},
 		{(*plan.Service)(nil), false, map[string]string{}},
 		{i, false, map[string]string{"type": "ClusterSetIP", "ips": "10.96.0.1", "port 80/TCP": "name http", "internalTrafficPolicy": "", "trafficDistribution": ""}},
-		{i, true, map[string]string{"clusters": "local, west", "endpointSliceObjects": "Absent", "condition Valid": "true Valid it is"}},
+		{i, true, map[string]string{
+			"clusters": "local, west", "endpointSliceObjects": "Absent", "condition Valid": "true Valid it is",
+		}},
 		{valid, true, map[string]string{"condition Valid": "true Valid it is"}},
 	} {
 		if got := exportFields(c.of, c.status); !maps.Equal(got, c.want) {

@@ -43,8 +43,8 @@ type leftovers struct {
 	held map[string]heldLease // by cluster
 }
 
-// heldLease is a Lease as it was seen first with that time of renewal. Its holder's clock may be wrong, so the times are
-// compared with each other only.
+// heldLease is a Lease as it was seen first with that time of renewal. Its holder's clock may be wrong, so the times
+// are compared with each other only.
 type heldLease struct {
 	renewed metav1.MicroTime
 	until   time.Time // by this replica's clock

@@ -29,7 +29,8 @@ func TestLeftovers(t *testing.T) {
 		mirrors["gone"] = append(mirrors["gone"], shopID(fmt.Sprintf("x%02d-gone", i)))
 	}
 	lease := func(holder string, renewed time.Time) string {
-		return fmt.Sprintf(`{"spec":{"holderIdentity":%q,"renewTime":%q}}`, holder, renewed.UTC().Format("2006-01-02T15:04:05.000000Z"))
+		return fmt.Sprintf(`{"spec":{"holderIdentity":%q,"renewTime":%q}}`, holder,
+			renewed.UTC().Format("2006-01-02T15:04:05.000000Z"))
 	}
 	const links, leases = "/apis/multicluster.linkerd.io/v1alpha3/namespaces/mc/links",
 		"/apis/coordination.k8s.io/v1/namespaces/mc/leases/service-mirror-write-"
@@ -49,7 +50,8 @@ func TestLeftovers(t *testing.T) {
 		"no kind of Links": {absent: links, want: []string{
 			"gone 21", "link 1", "released 1", "stopped 1", "target 1"}},
 		"no right to Links": {refused: links, want: []string{
-			"gone 21: Links", "link 1: Links", "released 1: Links", "running 1: Links", "stopped 1: Links", "target 1: Links"}},
+			"gone 21: Links", "link 1: Links", "released 1: Links", "running 1: Links", "stopped 1: Links",
+			"target 1: Links"}},
 		"no right to Leases": {refused: leases, want: []string{
 			"gone 21: Leases", "released 1: Leases", "running 1: Leases", "stopped 1: Leases"}},
 	} {
@@ -60,10 +62,12 @@ func TestLeftovers(t *testing.T) {
 				switch {
 				case x.refused != "" && strings.HasPrefix(r.URL.Path, x.refused):
 					w.WriteHeader(http.StatusForbidden)
-					io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`)
+					io.WriteString(w,
+						`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`)
 				case !found || r.URL.Path == x.absent:
 					w.WriteHeader(http.StatusNotFound)
-					io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
+					io.WriteString(w,
+						`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
 				default:
 					io.WriteString(w, text)
 				}
@@ -90,7 +94,9 @@ func TestLeftovers(t *testing.T) {
 		})
 	}
 	nobody := &leftovers{} // it asks nobody
-	if got := nobody.find(context.Background(), map[string][]federation.ServiceID{"linked": nil}, map[string]bool{"linked": true}); got != nil {
+	if got := nobody.find(
+		context.Background(), map[string][]federation.ServiceID{"linked": nil}, map[string]bool{"linked": true},
+	); got != nil {
 		t.Errorf("%v", got)
 	}
 }

@@ -79,7 +79,8 @@ func ifLinked(c federation.ClusterName, linked map[federation.ClusterName]federa
 // collectWatched collects the endpoints of the service ports that proxies watch.
 func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked map[federation.ClusterName]federation.LinkState, byService bool) {
 	offered := clusterGauges(linked, "isthmus_endpoints_offered", "Endpoints that clusters offer of the service ports that proxies watch.")
-	yielded := gauges("isthmus_address_conflicts", "Offered addresses that are sent from another member of the service.", "cluster")
+	yielded := gauges("isthmus_address_conflicts",
+		"Offered addresses that are sent from another member of the service.", "cluster")
 	yielded.WithLabelValues(federation.Local.String())
 	refused := gauges("isthmus_endpoints_refused",
 		"Offered endpoints that are not taken from a linked cluster, by reason: outside its address ranges, or at an address of the local cluster. "+

@@ -81,8 +81,10 @@ func gatewayVerb(o *options) cli.Verb {
 			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 1Gi. All linked clusters together may take half of what the process may use.")
 	})
 	section("For arguments of older versions", func(s *pflag.FlagSet) {
-		s.StringVar(&o.relist, "relist", "", "`INTERVAL`; ignored with a warning: Isthmus no longer lists resources beside their watches.")
-		s.StringVar(&o.audit, "audit", "", "`DURATION`; ignored with a warning: Isthmus no longer lists resources beside their watches.")
+		s.StringVar(&o.relist, "relist", "",
+			"`INTERVAL`; ignored with a warning: Isthmus no longer lists resources beside their watches.")
+		s.StringVar(&o.audit, "audit", "",
+			"`DURATION`; ignored with a warning: Isthmus no longer lists resources beside their watches.")
 	})
 	section("Which clusters clients use", o.preferenceFlags)
 	section("Clusters that are taken out", o.standingFlags)

@@ -49,17 +49,19 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	parse(s, &o.exportTo, "export-namespaces", "*,!kube-*,!linkerd*", plan.ParsePatterns, "`PATTERNS` of namespaces that linked clusters may export to, divided by commas: names in which * stands for any characters. One has to match, and none that begins with !. "+
 		"A link Secret's annotation isthmus.io/export-namespaces replaces them. The namespaces of --controller-namespace and --multicluster-namespace are never exported to.")
 	parse(s, &o.excludeLabels, "export-exclude-labels", "", plan.ParseKeyPatterns,
-		"`PATTERNS` of keys of labels that are not copied to what is written, divided by commas: keys in which * stands for any "+
-			"characters, and ! before those that are copied all the same, such as example.com/*,tmp-*,!tmp-a. A link Secret's "+
-			"annotation isthmus.io/export-exclude-labels replaces them. Labels by which well-known software finds its own "+
-			"objects are never copied; docs/exports.md lists them.")
+		"`PATTERNS` of keys of labels that are not copied to what is written, divided by commas: "+
+			"keys in which * stands for any characters, and ! before those that are copied all the same, "+
+			"such as example.com/*,tmp-*,!tmp-a. "+
+			"A link Secret's annotation isthmus.io/export-exclude-labels replaces them. "+
+			"Labels by which well-known software finds its own objects are never copied; docs/exports.md lists them.")
 	parse(s, &o.unlinkedAfter, "unlinked-after", "10m", duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"), "`DURATION`, from 10s to 168h, for which what is written for a cluster stays after its link Secret has gone, or after more than half of its exports have gone at once.")
 	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
-		"Write at most `NUMBER` objects, from 1 to 5000, in one namespace for the exports of one cluster, linked or local. "+
-			"A lower number deletes nothing that is still exported. Pods do not start in a namespace with some 2,000 Services.")
+		"Write at most `NUMBER` objects, from 1 to 5000, in one namespace for the exports of one cluster, "+
+			"linked or local. A lower number deletes nothing that is still exported. "+
+			"Pods do not start in a namespace with some 2,000 Services.")
 	parse(s, &o.maxPerLink, "max-exports-per-link", strconv.Itoa(plan.DefaultPerLink), exportLimit,
-		"Write at most `NUMBER` objects, from 1 to 5000, for the exports of one linked cluster. For all clusters together, at "+
-			"most 5000 are written.")
+		"Write at most `NUMBER` objects, from 1 to 5000, for the exports of one linked cluster. "+
+			"For all clusters together, at most 5000 are written.")
 	parse(s, &o.ownExport.Federated, "local-federated-selector", "mirror.linkerd.io/federated=member", selects, "`SELECTOR`, by labels, of Services of the gateway's own cluster that become members of federated Services. An empty one selects none. As in the arguments of Linkerd's local service mirror.")
 	parse(s, &o.ownExport.ExcludedLabels, "local-excluded-labels", "", excludes, "`KEYS` of labels, divided by commas, that are not copied from Services of the own cluster; DOMAIN/* stands for all of a domain.")
 	parse(s, &o.ownExport.ExcludedAnnotations, "local-excluded-annotations", "", excludes, "`KEYS` of annotations, likewise.")

@@ -112,8 +112,14 @@ func TestNotes(t *testing.T) {
 		{nil, []note{{zap.WarnLevel, "--identity-trust-domain is not given: cluster.local is used"}, {zap.WarnLevel, "--cluster-domain is not given: cluster.local is used"}}},
 		{append(domains, "--outbound-transport-mode=x"), []note{{zap.ErrorLevel, `--outbound-transport-mode is "x": transparent is used; transport-header would be the other mode`}}},
 		{append(domains, "--outbound-transport-mode=transport-header", "--log-format=json"), nil},
-		{append(domains, "--audit=1h"), []note{{zap.WarnLevel, "--audit has no effect any more: remove it from the arguments"}}},
-		{append(domains, "--relist=off"), []note{{zap.WarnLevel, "--relist has no effect any more: remove it from the arguments"}}},
+		{
+			append(domains, "--audit=1h"),
+			[]note{{zap.WarnLevel, "--audit has no effect any more: remove it from the arguments"}},
+		},
+		{
+			append(domains, "--relist=off"),
+			[]note{{zap.WarnLevel, "--relist has no effect any more: remove it from the arguments"}},
+		},
 		{append(domains, "--log-format=xml"), []note{{zap.WarnLevel, `--log-format is "xml": plain is used; json would be the other format`}}},
 		{append(domains, `--meshed-http2-client-params={"keepAlive":{}}`), []note{{zap.WarnLevel, `--meshed-http2-client-params: json: unknown field "keepAlive": skipped`}}},
 	} {
@@ -131,7 +137,8 @@ func TestPreferenceFlags(t *testing.T) {
 		t.Errorf("preference %+v", p)
 	}
 	other := flagsOf(t, "--cordon-local=true", "--when-lost=last-resort")
-	if o.cordon != federation.LastResort || o.whenLost != federation.Withdrawn || other.cordon != federation.Withdrawn || other.whenLost != federation.LastResort {
+	if o.cordon != federation.LastResort || o.whenLost != federation.Withdrawn ||
+		other.cordon != federation.Withdrawn || other.whenLost != federation.LastResort {
 		t.Errorf("%+v, %+v", o.preferenceOptions, other.preferenceOptions)
 	}
 }

@@ -71,7 +71,10 @@ func (o *ownShop) ProfileProblem(id federation.ServiceID, client string) string 
 }
 
 func (o *ownShop) Ports(id federation.ServiceID) []uint16 {
-	if own := map[string][]uint16{"shop/web": {80}, "shop/api": {8080}, "shop/api-clusterset": {8080}, "shop/multi": {81, 82}, "shop/both": {81, 80}}[id.String()]; own != nil {
+	if own := map[string][]uint16{
+		"shop/web": {80}, "shop/api": {8080}, "shop/api-clusterset": {8080},
+		"shop/multi": {81, 82}, "shop/both": {81, 80},
+	}[id.String()]; own != nil {
 		return own
 	}
 	return o.ports
@@ -141,7 +144,8 @@ func TestPages(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
-		known := w.Header().Get(adminapi.FormatHeader) == strconv.Itoa(adminapi.Format) && w.Header().Get(adminapi.VersionHeader) != ""
+		known := w.Header().Get(adminapi.FormatHeader) == strconv.Itoa(adminapi.Format) &&
+			w.Header().Get(adminapi.VersionHeader) != ""
 		if known != (want != "404") {
 			t.Errorf("%s: the format and the version are in %v", path, w.Header())
 		}
@@ -156,7 +160,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestFreshPage: only the query of isthmus check makes clusters read facts again, and those who ask at the same time share a look.
+// TestFreshPage: only the query of isthmus check makes clusters read facts again,
+// and those who ask at the same time share a look.
 func TestFreshPage(t *testing.T) {
 	page := newShop(federation.NewTable(federation.Options{}))
 	h := page.handlers()["/debug/clusters"]

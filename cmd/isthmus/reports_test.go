@@ -99,7 +99,8 @@ func TestEvents(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := []string{
-		"cluster east true stale: gone", "gateway east false answers again", "rotation local false new credentials are in use",
+		"cluster east true stale: gone", "gateway east false answers again",
+		"rotation local false new credentials are in use",
 		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates", "standing east false withdrawn: lost",
 		"tier shop/web false clients use fewer tiers: any (why)", "tier shop/web true clients in zone a use more tiers: any, last-resort (why)",
 	}; !slices.Equal(got, want) {

@@ -41,10 +41,16 @@ func startSim(t *testing.T, name string, objects ...runtime.Object) *apisim.Serv
 // webSlice has one endpoint of the Service shop/web.
 func webSlice(addr string) *discoveryv1.EndpointSlice {
 	return &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-1", Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: "web"},
+		},
 		AddressType: discoveryv1.AddressTypeIPv4,
-		Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)}},
-		Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{addr}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+		Ports: []discoveryv1.EndpointPort{
+			{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)},
+		},
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{addr}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}},
+		},
 	}
 }
 
@@ -66,12 +72,13 @@ func linkerdGateway(t *testing.T) *corev1.Service {
 	t.Cleanup(alive.Close)
 	addr := netip.MustParseAddrPort(alive.Listener.Addr().String())
 	s := &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: "linkerd-gateway", Namespace: "linkerd-multicluster", Annotations: map[string]string{
-			"mirror.linkerd.io/multicluster-gateway": "true",
-			"mirror.linkerd.io/gateway-identity":     "gateway.example",
-			"mirror.linkerd.io/probe-path":           "/ready",
-			"mirror.linkerd.io/probe-period":         "1s",
-		}},
+		ObjectMeta: metav1.ObjectMeta{Name: "linkerd-gateway", Namespace: "linkerd-multicluster",
+			Annotations: map[string]string{
+				"mirror.linkerd.io/multicluster-gateway": "true",
+				"mirror.linkerd.io/gateway-identity":     "gateway.example",
+				"mirror.linkerd.io/probe-path":           "/ready",
+				"mirror.linkerd.io/probe-period":         "1s",
+			}},
 		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
 			{Name: "mc-gateway", Port: 4143}, {Name: "mc-probe", Port: int32(addr.Port())},
 		}},
@@ -92,8 +99,10 @@ func simLink(t *testing.T, name string, remote *apisim.Server, network string) *
 			Name: "cluster-credentials-" + name, Namespace: "linkerd",
 			Labels: map[string]string{"multicluster.linkerd.io/cluster-name": name},
 			Annotations: map[string]string{
-				"multicluster.linkerd.io/trust-domain": "cluster.local", clusterstore.ClusterDomainAnnotation: "cluster.local",
-				clusterstore.LinkedClusterAnnotation: name, clusterstore.NetworkAnnotation: network,
+				"multicluster.linkerd.io/trust-domain": "cluster.local",
+				clusterstore.ClusterDomainAnnotation:   "cluster.local",
+				clusterstore.LinkedClusterAnnotation:   name,
+				clusterstore.NetworkAnnotation:         network,
 			},
 		},
 		Type: clusterstore.SecretType, Data: map[string][]byte{"kubeconfig": kubeconfig},

@@ -19,7 +19,8 @@ var release string
 func ownBuild() adminapi.Build {
 	info := buildInfo()
 	return adminapi.Build{
-		Version: cmp.Or(info.Main.Version, "unknown"), Commit: commit(info), Go: runtime.Version(), Format: adminapi.Format,
+		Version: cmp.Or(info.Main.Version, "unknown"), Commit: commit(info), Go: runtime.Version(),
+		Format: adminapi.Format,
 	}
 }
 

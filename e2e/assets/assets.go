@@ -62,8 +62,8 @@ func BuildFlags() []string {
 	return nil
 }
 
-// Find returns the programs of the folder that the environment names. It fails if one of them is missing, does not run, or
-// is too old.
+// Find returns the programs of the folder that the environment names. It fails if one of them is missing,
+// does not run, or is too old.
 func Find(ctx context.Context) (*Assets, error) {
 	found, err := find(ctx, os.Getenv(Env))
 	if err != nil {

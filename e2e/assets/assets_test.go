@@ -24,12 +24,19 @@ func TestFind(t *testing.T) {
 		"next major":        {"#!/bin/sh\necho Kubernetes v2.0.0\n", otherEtcd, "2.0.0 3.5.11", ""},
 		"no kube-apiserver": {"", otherEtcd, "", "has no kube-apiserver"},
 		"no etcd":           {current, "", "", "has no etcd"},
-		"old Kubernetes":    {"#!/bin/sh\necho Kubernetes v1.35.9\n", otherEtcd, "", "kube-apiserver has version 1.35.9, which is too old"},
-		"old etcd":          {current, "#!/bin/sh\necho etcd Version: 3.5.9\n", "", "etcd has version 3.5.9, which is too old"},
-		"no version":        {"#!/bin/sh\necho Kubernetes v1\n", otherEtcd, "", `prints no version: "Kubernetes v1"`},
-		"nothing printed":   {"#!/bin/sh\n", otherEtcd, "", "kube-apiserver --version prints no version"},
-		"fails":             {"#!/bin/sh\necho wrong machine >&2\nexit 3\n", otherEtcd, "", `exit status 3: "wrong machine"`},
-		"not a program":     {"nothing", otherEtcd, "", "exec format error"},
+		"old Kubernetes": {
+			"#!/bin/sh\necho Kubernetes v1.35.9\n", otherEtcd, "",
+			"kube-apiserver has version 1.35.9, which is too old",
+		},
+		"old etcd": {
+			current, "#!/bin/sh\necho etcd Version: 3.5.9\n", "", "etcd has version 3.5.9, which is too old",
+		},
+		"no version":      {"#!/bin/sh\necho Kubernetes v1\n", otherEtcd, "", `prints no version: "Kubernetes v1"`},
+		"nothing printed": {"#!/bin/sh\n", otherEtcd, "", "kube-apiserver --version prints no version"},
+		"fails": {
+			"#!/bin/sh\necho wrong machine >&2\nexit 3\n", otherEtcd, "", `exit status 3: "wrong machine"`,
+		},
+		"not a program": {"nothing", otherEtcd, "", "exec format error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "a folder")

@@ -46,7 +46,10 @@ type Process struct {
 
 // Start starts a process and returns once it exists. A signal for the terminal's group, such as Ctrl-C, does not reach it.
 func Start(cfg Config) (*Process, error) {
-	p := &Process{cmd: exec.Command(cfg.Path, cfg.Args...), leads: !cfg.SameGroup, line: firstLine{over: make(chan struct{})}, exited: make(chan struct{})}
+	p := &Process{
+		cmd: exec.Command(cfg.Path, cfg.Args...), leads: !cfg.SameGroup,
+		line: firstLine{over: make(chan struct{})}, exited: make(chan struct{}),
+	}
 	p.cmd.Stdout, p.cmd.Stderr = cfg.Output, cfg.Output
 	if cfg.Announces {
 		p.cmd.Stdout = &p.line
@@ -148,8 +151,8 @@ func (p *Process) Await(ctx context.Context, check func(context.Context) error) 
 	}
 }
 
-// Signal sends a signal to the process and to those of its children that have stayed in its group. To send one to a process
-// that has ended is an error.
+// Signal sends a signal to the process and to those of its children that have stayed in its group. To send one to a
+// process that has ended is an error.
 func (p *Process) Signal(sig os.Signal) error {
 	if p.leads && p.Running() {
 		if err := syscall.Kill(-p.Pid(), sig.(syscall.Signal)); err != nil && !errors.Is(err, syscall.ESRCH) {

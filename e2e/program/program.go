@@ -34,7 +34,8 @@ var (
 	// finds it up to date takes about a second. With KUBEBUILDER_ASSETS it
 	// is built without etcd and the API server, and runs those of that folder.
 	Controlplane = Program{
-		Name: "controlplane", Env: "ISTHMUS_CONTROLPLANE", module: "e2e", source: "./cmd/controlplane", flags: assets.BuildFlags(),
+		Name: "controlplane", Env: "ISTHMUS_CONTROLPLANE", module: "e2e", source: "./cmd/controlplane",
+		flags: assets.BuildFlags(),
 	}
 	// Prometheus is a Prometheus server, without the service discoveries of
 	// clouds. Its first build takes minutes too.
@@ -43,8 +44,8 @@ var (
 	Promtool = tool("promtool", "ISTHMUS_PROMTOOL", "github.com/prometheus/prometheus/cmd/promtool")
 	// Helm is Helm 4.
 	Helm = tool("helm", "ISTHMUS_HELM", "helm.sh/helm/v4/cmd/helm")
-	// Kubectl is the oldest kubectl that docs/install.md names. It has a module of its own, since everything else needs newer
-	// versions of the same modules.
+	// Kubectl is the oldest kubectl that docs/install.md names. It has a module of its own, since everything else needs
+	// newer versions of the same modules.
 	Kubectl = Program{
 		Name: "oldest-kubectl", Env: "ISTHMUS_KUBECTL", module: "e2e/kubectl/oldest", source: ".",
 	}

@@ -116,8 +116,8 @@ func TestReplicas(t *testing.T) {
 	w.expect(t, expectation{"clusters", 0, `^\S+  linkerd/isthmus-1: .*; 3 gateways differ\n`, ""})
 }
 
-// TestBothInstallations: an installation beside Linkerd and one in Linkerd's place share a namespace, and both are asked.
-// Linkerd's own destination controller, in which nothing listens here, is not asked.
+// TestBothInstallations: an installation beside Linkerd and one in Linkerd's place share a namespace, and both are
+// asked. Linkerd's own destination controller, in which nothing listens here, is not asked.
 func TestBothInstallations(t *testing.T) {
 	w := newWorld(t)
 	inPlace := kubelet.Pod{

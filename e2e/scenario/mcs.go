@@ -104,7 +104,8 @@ func readImport(ctx context.Context, w *writer, namespace, name string) (seen, e
 		}
 	}
 	ready := meta.IsStatusConditionTrue(i.Status.Conditions, "Ready")
-	same := slices.Equal(i.Spec.IPs, derived.Spec.ClusterIPs) && slices.Equal(i.Spec.IPFamilies, derived.Spec.IPFamilies)
+	same := slices.Equal(i.Spec.IPs, derived.Spec.ClusterIPs) &&
+		slices.Equal(i.Spec.IPFamilies, derived.Spec.IPFamilies)
 	if (ready || len(i.Spec.IPs) == 0) && !same {
 		return seen{}, fmt.Errorf("its IPs are %v %v, those of the derived Service %q %v %v",
 			i.Spec.IPs, i.Spec.IPFamilies, derived.Name, derived.Spec.ClusterIPs, derived.Spec.IPFamilies)
@@ -161,7 +162,8 @@ func readExport(ctx context.Context, w *writer, namespace, name string) (seen, e
 	for _, key := range []string{"valid", "ready", "conflict"} {
 		kind := strings.ToUpper(key[:1]) + key[1:]
 		if c := meta.FindStatusCondition(e.Status.Conditions, kind); c != nil && c.ObservedGeneration != e.Generation {
-			return seen{}, fmt.Errorf("condition %s is about generation %d of %d", kind, c.ObservedGeneration, e.Generation)
+			return seen{}, fmt.Errorf("condition %s is about generation %d of %d",
+				kind, c.ObservedGeneration, e.Generation)
 		}
 		fields[key], fields[key+"-message"] = conditionFields(e.Status.Conditions, kind)
 	}

@@ -224,7 +224,9 @@ func parsePatch(p *parser, args []string) (action, error) {
 		if subresource != "" {
 			subresources = []string{subresource}
 		}
-		if _, err = objects.Patch(ctx, name, types.MergePatchType, []byte(args[3]), options, subresources...); err != nil {
+		if _, err = objects.Patch(
+			ctx, name, types.MergePatchType, []byte(args[3]), options, subresources...,
+		); err != nil {
 			return fmt.Errorf("cluster %s: patch %s %s/%s: %w", args[0], args[1], namespace, name, err)
 		}
 		return nil

@@ -70,7 +70,8 @@ func TestAssets(t *testing.T) {
 // expectAssets expects that a target builds, vets or tests e2e/cmd/controlplane with the build tag only.
 func expectAssets(t *testing.T, target, commands string) {
 	t.Helper()
-	if !strings.Contains(commands, "go run ./cmd/assets") || strings.Contains(commands, "compiling the Kubernetes API server") {
+	if !strings.Contains(commands, "go run ./cmd/assets") ||
+		strings.Contains(commands, "compiling the Kubernetes API server") {
 		t.Errorf("make %s does not look at the folder:\n%s", target, commands)
 	}
 	controlplane := regexp.MustCompile(`cd e2e && .*(./cmd/controlplane|go vet|staticcheck|go test .*).*`)

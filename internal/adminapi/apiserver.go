@@ -3,7 +3,8 @@ package adminapi
 import "time"
 
 // APIServer is what a gateway has learned of a cluster's API server: by the requests that it makes to follow the cluster, and by what it
-// reads once it has an answer, and again every hour. Reading the page causes no request, unless it has [FreshParameter].
+// reads once it has an answer, and again every hour. Reading the page causes no request,
+// unless it has [FreshParameter].
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // when it last answered anything; the zero time if it has not yet
 	// Error is why the newest request had no answer; empty: it had one.
@@ -26,8 +27,8 @@ type APIServer struct {
 }
 
 // FreshParameter is the query parameter by which "isthmus check" reads /debug/clusters, with the value true. Before the
-// replica answers, it reads trust anchors again that are 10 s old or more, and Pod networks that are a minute old or more. It
-// waits 2 s for them.
+// replica answers, it reads trust anchors again that are 10 s old or more,
+// and Pod networks that are a minute old or more. It waits 2 s for them.
 const FreshParameter = "fresh"
 
 // RefusedRequest is a kind of request that was answered by an error the last time that it was made.

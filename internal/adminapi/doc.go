@@ -22,6 +22,6 @@
 // credentials.
 //
 // Fields may be added. Readers of a page have to ignore those that they do not know. Every answer has the number of the
-// pages' format ([Format]) in the header [FormatHeader]. [Build] and [Replica] have the number too. Do not judge a page with another number, or without one: its
-// fields may mean something else, or be missing.
+// pages' format ([Format]) in the header [FormatHeader]. [Build] and [Replica] have the number too. Do not judge a page
+// with another number, or without one: its fields may mean something else, or be missing.
 package adminapi

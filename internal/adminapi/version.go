@@ -1,7 +1,7 @@
 package adminapi
 
-// Format is the number of the format of all pages. It grows with each change by which a program of an older version would
-// misjudge a page: the meaning of a field changes, or a field is removed. A new field alone does not change it.
+// Format is the number of the format of all pages. It grows with each change by which a program of an older version
+// would misjudge a page: the meaning of a field changes, or a field is removed. A new field alone does not change it.
 const Format = 1
 
 // Headers of all answers under /debug. A gateway that sends none of them is older than they are.

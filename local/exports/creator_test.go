@@ -51,12 +51,17 @@ func TestCreate(t *testing.T) {
 		asked   []string
 		err     error
 	}{
-		"accepted":           {nil, []string{both}, nil},
-		"the second":         {map[string]error{both: invalid("spec.clusterIPs")}, []string{both, both, first}, nil},
-		"both":               {map[string]error{both: invalid("spec.clusterIPs[0]"), first: invalid("spec.clusterIP")}, []string{both, both, first, none}, nil},
-		"quota":              {map[string]error{both: quota}, []string{both}, quota},
-		"another field":      {map[string]error{both: invalid("spec.ports")}, []string{both}, invalid("spec.ports")},
-		"quota without them": {map[string]error{both: invalid("spec.clusterIPs"), first: quota}, []string{both, both, first}, quota},
+		"accepted":   {nil, []string{both}, nil},
+		"the second": {map[string]error{both: invalid("spec.clusterIPs")}, []string{both, both, first}, nil},
+		"both": {
+			map[string]error{both: invalid("spec.clusterIPs[0]"), first: invalid("spec.clusterIP")},
+			[]string{both, both, first, none}, nil,
+		},
+		"quota":         {map[string]error{both: quota}, []string{both}, quota},
+		"another field": {map[string]error{both: invalid("spec.ports")}, []string{both}, invalid("spec.ports")},
+		"quota without them": {
+			map[string]error{both: invalid("spec.clusterIPs"), first: quota}, []string{both, both, first}, quota,
+		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			o := &corev1.Service{Spec: corev1.ServiceSpec{IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack)}}
@@ -67,7 +72,8 @@ func TestCreate(t *testing.T) {
 				return tc.refused[asked(o)]
 			}}}
 			got, err := c.Create(t.Context(), o, metav1.CreateOptions{})
-			if !slices.Equal(all, tc.asked) || fmt.Sprint(err) != fmt.Sprint(tc.err) || asked(got) != tc.asked[len(tc.asked)-1] {
+			if !slices.Equal(all, tc.asked) || fmt.Sprint(err) != fmt.Sprint(tc.err) ||
+				asked(got) != tc.asked[len(tc.asked)-1] {
 				t.Errorf("%s: asked for %q, got %v, %v", name, all, asked(got), err)
 			}
 		})

@@ -316,7 +316,9 @@ func TestRefusedService(t *testing.T) {
 		w.change(func() { w.before = nil })
 		time.Sleep(10 * time.Minute)
 		want("accepted", "True ", "True the ServiceImport is written")
-		if state, _ := one.trouble(&Change{Object: Object{Kind: Service, ID: shop("web-clusterset")}}); state == adminapi.ExportFailed {
+		if state, _ := one.trouble(
+			&Change{Object: Object{Kind: Service, ID: shop("web-clusterset")}},
+		); state == adminapi.ExportFailed {
 			t.Errorf("state %q", state)
 		}
 	})

@@ -32,8 +32,9 @@ func (w *Writer) Attempt(kind string, id plan.ID) plan.Attempt {
 	return plan.Attempt{}
 }
 
-// Trouble returns why a change has not been made, as far as this replica knows: a state, and that in words. The state is empty
-// if no more is to be done: the kind that is served does not have all fields, or the change is left to another controller.
+// Trouble returns why a change has not been made, as far as this replica knows: a state, and that in words. The state
+// is empty if no more is to be done: the kind that is served does not have all fields,
+// or the change is left to another controller.
 func (w *Writer) Trouble(c *Change) (state, detail string) {
 	if t := w.standing.Term(); t != nil {
 		return t.trouble(c)

@@ -82,8 +82,9 @@ func isLeft(o *writes.History, c *Change) bool {
 	return o.Left != "" && c.known != nil && o.Left == c.known() && o.Content == c.content()
 }
 
-// yields reports whether a change is left to another controller, which has undone the same conditions of a ServiceExport twice.
-// Several controllers may judge one ServiceExport, such as two installations of Isthmus, and would rewrite its conditions for ever.
+// yields reports whether a change is left to another controller, which has undone the same conditions of a
+// ServiceExport twice. Several controllers may judge one ServiceExport, such as two installations of Isthmus, and would
+// rewrite its conditions for ever.
 func yields(o *writes.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Undone > 0 && o.Content == c.content()
 }

@@ -100,7 +100,9 @@ const usedContainer = "Spec.%[1]s.Name Spec.%[1]s.Ports.Name Spec.%[1]s.Ports.Ho
 var (
 	UsedPod = UsedMeta + fmt.Sprintf(usedContainer, "Containers") + fmt.Sprintf(usedContainer, "InitContainers") +
 		"Spec.ServiceAccountName Spec.NodeName Spec.HostNetwork Status.Phase Status.HostIP Status.PodIP Status.PodIPs.IP Status.HostIPs.IP"
-	UsedService = UsedMeta + "Spec.Ports.Name Spec.Ports.Protocol Spec.Ports.Port Spec.Ports.NodePort Spec.Ports.TargetPort Spec.Ports.AppProtocol Spec.Selector Spec.IPFamilies Spec.IPFamilyPolicy Spec.ClusterIP Spec.ClusterIPs Spec.Type Spec.ExternalIPs " +
+	UsedService = UsedMeta + "Spec.Ports.Name Spec.Ports.Protocol Spec.Ports.Port Spec.Ports.NodePort " +
+		"Spec.Ports.TargetPort Spec.Ports.AppProtocol Spec.Selector Spec.IPFamilies Spec.IPFamilyPolicy " +
+		"Spec.ClusterIP Spec.ClusterIPs Spec.Type Spec.ExternalIPs " +
 		"Spec.SessionAffinity Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds Spec.InternalTrafficPolicy Spec.TrafficDistribution Status.LoadBalancer.Ingress.IP Status.LoadBalancer.Ingress.Hostname"
 	UsedSlice = UsedMeta + "AddressType Endpoints.Addresses Endpoints.Conditions.Ready Endpoints.Conditions.Terminating Endpoints.Hostname " +
 		"Endpoints.TargetRef.Kind Endpoints.TargetRef.Namespace Endpoints.TargetRef.Name " +

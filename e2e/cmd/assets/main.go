@@ -16,7 +16,8 @@ func main() {
 		if err != nil {
 			return err
 		}
-		fmt.Printf("== %s: kube-apiserver %s and etcd %s of %s\n", assets.Env, found.APIServer.Version, found.Etcd.Version, found.Dir)
+		fmt.Printf("== %s: kube-apiserver %s and etcd %s of %s\n",
+			assets.Env, found.APIServer.Version, found.Etcd.Version, found.Dir)
 		return nil
 	})
 }

@@ -43,13 +43,14 @@ func startCompiled(ctx context.Context, o serverOptions) (*servers, error) {
 	return s, nil
 }
 
-// What no test has objects of, and the admission plugins that follow such objects: a fifth of what a start costs, and of what a
-// cluster costs at rest.
+// What no test has objects of, and the admission plugins that follow such objects: a fifth of what a start costs, and
+// of what a cluster costs at rest.
 const (
 	fewerGroups = "--runtime-config=storage.k8s.io/v1=false,resource.k8s.io/v1=false,certificates.k8s.io/v1=false," +
-		"scheduling.k8s.io/v1=false,autoscaling/v1=false,autoscaling/v2=false,node.k8s.io/v1=false,flowcontrol.apiserver.k8s.io/v1=false"
-	fewerPlugins = "--disable-admission-plugins=DefaultStorageClass,PersistentVolumeClaimResize,Priority,RuntimeClass," +
-		"DefaultIngressClass,PodTopologyLabels,NodeDeclaredFeatureValidator,MutatingAdmissionPolicy"
+		"scheduling.k8s.io/v1=false,autoscaling/v1=false,autoscaling/v2=false,node.k8s.io/v1=false," +
+		"flowcontrol.apiserver.k8s.io/v1=false"
+	fewerPlugins = "--disable-admission-plugins=DefaultStorageClass,PersistentVolumeClaimResize,Priority," +
+		"RuntimeClass,DefaultIngressClass,PodTopologyLabels,NodeDeclaredFeatureValidator,MutatingAdmissionPolicy"
 )
 
 // newAPIServer builds the API server and starts nothing. It may be called once
@@ -74,7 +75,9 @@ func newAPIServer(ctx context.Context, o serverOptions) (*aggregator.APIAggregat
 	if err := globals.Set(); err != nil {
 		return nil, err
 	}
-	if err := logsapi.ValidateAndApply(opts.Logs, globals.FeatureGateFor(compatibility.DefaultKubeComponent)); err != nil {
+	if err := logsapi.ValidateAndApply(
+		opts.Logs, globals.FeatureGateFor(compatibility.DefaultKubeComponent),
+	); err != nil {
 		return nil, err
 	}
 	completed, err := opts.Complete(ctx)
@@ -89,7 +92,8 @@ func newAPIServer(ctx context.Context, o serverOptions) (*aggregator.APIAggregat
 		return nil, err
 	}
 	for _, generic := range []*genericapiserver.Config{
-		config.KubeAPIs.ControlPlane.Generic, &config.ApiExtensions.GenericConfig.Config, &config.Aggregator.GenericConfig.Config,
+		config.KubeAPIs.ControlPlane.Generic, &config.ApiExtensions.GenericConfig.Config,
+		&config.Aggregator.GenericConfig.Config,
 	} {
 		generic.EffectiveVersion = published{generic.EffectiveVersion}
 	}
@@ -106,7 +110,9 @@ func newAPIServer(ctx context.Context, o serverOptions) (*aggregator.APIAggregat
 
 // runAPIServer serves until ctx ends. It is ready when the CRDs are served; the
 // controllers start meanwhile.
-func runAPIServer(ctx context.Context, server *aggregator.APIAggregator, controllers []string, credentials state.Credentials) error {
+func runAPIServer(ctx context.Context, server *aggregator.APIAggregator, controllers []string,
+	credentials state.Credentials,
+) error {
 	generic := server.GenericAPIServer
 	if err := errors.Join(
 		generic.AddPostStartHook("isthmus-crds", func(hook genericapiserver.PostStartHookContext) error {

@@ -11,5 +11,6 @@ import (
 
 // startCompiled fails: this binary was built to use ready-made servers only.
 func startCompiled(context.Context, serverOptions) (*servers, error) {
-	return nil, errors.New("this binary contains no etcd and no API server: set " + assets.Env + ", or build it without -tags=" + assets.Tag)
+	return nil, errors.New("this binary contains no etcd and no API server: set " + assets.Env +
+		", or build it without -tags=" + assets.Tag)
 }

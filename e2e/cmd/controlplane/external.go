@@ -15,8 +15,8 @@ import (
 	"isthmus/e2e/program"
 )
 
-// startAssets starts the ready-made etcd and kube-apiserver as child processes. They end with this process. Elsewhere than
-// on Linux they stay if only this process is killed, and not its process group.
+// startAssets starts the ready-made etcd and kube-apiserver as child processes. They end with this process. Elsewhere
+// than on Linux they stay if only this process is killed, and not its process group.
 func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 	found, err := assets.Find(ctx)
 	if err != nil {
@@ -27,7 +27,9 @@ func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 		return nil, err
 	}
 
-	etcd, err := program.Start(program.Config{Path: found.Etcd.Path, Args: o.etcdArgs(), Output: os.Stderr, SameGroup: true})
+	etcd, err := program.Start(program.Config{
+		Path: found.Etcd.Path, Args: o.etcdArgs(), Output: os.Stderr, SameGroup: true,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("etcd: %w", err)
 	}
@@ -39,7 +41,9 @@ func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 		return nil, errors.Join(err, etcd.Kill())
 	}
 	args := append(o.apiServerArgs(), "--secure-port="+strconv.Itoa(address.Port))
-	server, err := program.Start(program.Config{Path: found.APIServer.Path, Args: args, Output: os.Stderr, SameGroup: true})
+	server, err := program.Start(program.Config{
+		Path: found.APIServer.Path, Args: args, Output: os.Stderr, SameGroup: true,
+	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("API server: %w", err), etcd.Kill())
 	}

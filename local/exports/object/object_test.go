@@ -47,7 +47,8 @@ func TestFamilies(t *testing.T) {
 func TestNewFamilies(t *testing.T) {
 	next := &plan.Service{IPFamilyPolicy: "SingleStack", IPFamilies: []string{"IPv4"}}
 	s := Write(next, nil, "").Spec
-	if *s.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack || !slices.Equal(s.IPFamilies, []corev1.IPFamily{corev1.IPv4Protocol}) {
+	if *s.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack ||
+		!slices.Equal(s.IPFamilies, []corev1.IPFamily{corev1.IPv4Protocol}) {
 		t.Errorf("%s%v", *s.IPFamilyPolicy, s.IPFamilies)
 	}
 }

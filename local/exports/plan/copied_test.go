@@ -50,7 +50,8 @@ func TestCopiedBounds(t *testing.T) {
 // written than is read.
 func TestRerecorded(t *testing.T) {
 	annotations := map[string]string{"isthmus.io/prefer": "local"}
-	old := record(map[string]string{"z": "1"}, map[string]string{"isthmus.io/min-ready": "2", "retry.linkerd.io/http": "5xx"})
+	old := record(map[string]string{"z": "1"},
+		map[string]string{"isthmus.io/min-ready": "2", "retry.linkerd.io/http": "5xx"})
 	want := record(map[string]string{"z": "1"},
 		map[string]string{"isthmus.io/prefer": "local", "retry.linkerd.io/http": "5xx"})
 	if got := rerecorded(old, preferenceKeys, annotations); got != want {

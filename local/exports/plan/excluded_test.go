@@ -29,7 +29,8 @@ func TestExcluded(t *testing.T) {
 		}
 	}
 	for _, key := range []string{
-		"", "/", "team", "app", "managed-by", "owner", "strimzi.io", "notstrimzi.io/cluster", "strimzi.io.example/cluster",
+		"", "/", "team", "app", "managed-by", "owner", "strimzi.io", "notstrimzi.io/cluster",
+		"strimzi.io.example/cluster",
 		"app.kubernetes.io/name", "app.kubernetes.io/part-of", "example.com/managed-by", "shop.example/strimzi.io",
 		strings.Repeat("a.", 150) + "strimzi.io/cluster", // the API refuses it, so it is not looked at
 	} {
@@ -84,7 +85,9 @@ func TestExportedExcluded(t *testing.T) {
 	}
 	for cluster, keys := range map[string][]string{
 		"west": {"app.kubernetes.io/instance", "strimzi.io/cluster", "argocd.argoproj.io/tracking-id"},
-		"":     {"app.kubernetes.io/instance", "strimzi.io/cluster", "argocd.argoproj.io/tracking-id", "cnpg.io/cluster"},
+		"": {
+			"app.kubernetes.io/instance", "strimzi.io/cluster", "argocd.argoproj.io/tracking-id", "cnpg.io/cluster",
+		},
 	} {
 		i := slices.IndexFunc(s.last.Verdicts, func(v Verdict) bool { return v.Cluster == cluster })
 		detail := s.last.Verdicts[i].Detail
@@ -99,7 +102,8 @@ func TestExportedExcluded(t *testing.T) {
 	}
 	newer.Exported.Labels["team"] = "b"
 	s.settle(t)
-	if got := s.condition("web", "Conflict"); !strings.HasPrefix(got, "LabelsConflict ") || strings.Contains(got, "cnpg") {
+	if got := s.condition("web", "Conflict"); !strings.HasPrefix(got, "LabelsConflict ") ||
+		strings.Contains(got, "cnpg") {
 		t.Error(got)
 	}
 }
@@ -126,7 +130,8 @@ func TestExcludedOnOneSide(t *testing.T) {
 
 	delete(newer.Exported.Labels, "team")
 	s.settle(t)
-	if got := s.condition("web", "Conflict"); !strings.HasPrefix(got, "LabelsConflict ") || strings.Contains(got, "tmp-1") {
+	if got := s.condition("web", "Conflict"); !strings.HasPrefix(got, "LabelsConflict ") ||
+		strings.Contains(got, "tmp-1") {
 		t.Error(got)
 	}
 }
@@ -140,9 +145,18 @@ func TestKeyPatterns(t *testing.T) {
 		wantError string
 	}{
 		{"", nil, []string{"team", "example.com/a"}, ""},
-		{" team , example.com/* ", []string{"team", "example.com/a"}, []string{"teams", "x.example.com/a", "example.com"}, ""},
-		{"*.example.com/*,tmp-?", []string{"x.example.com/a", "tmp-1"}, []string{"example.com/a", "tmp-12", "tmp-"}, ""},
-		{"*,!team,!app.kubernetes.io/*", []string{"a", "example.com/a"}, []string{"team", "app.kubernetes.io/name"}, ""},
+		{
+			" team , example.com/* ",
+			[]string{"team", "example.com/a"}, []string{"teams", "x.example.com/a", "example.com"}, "",
+		},
+		{
+			"*.example.com/*,tmp-?",
+			[]string{"x.example.com/a", "tmp-1"}, []string{"example.com/a", "tmp-12", "tmp-"}, "",
+		},
+		{
+			"*,!team,!app.kubernetes.io/*",
+			[]string{"a", "example.com/a"}, []string{"team", "app.kubernetes.io/name"}, "",
+		},
 		{"!team", nil, []string{"team", "a"}, ""},
 		{"a/b/c", nil, nil, `"a/b/c" is no pattern of keys of labels`},
 		{"a b", nil, nil, `"a b" is no pattern of keys of labels`},
@@ -151,7 +165,8 @@ func TestKeyPatterns(t *testing.T) {
 		{strings.Repeat("a,", maxKeyPatterns+1), nil, nil, "more than 64 patterns"},
 	} {
 		p, err := ParseKeyPatterns(tc.list)
-		if got := fmt.Sprint(err); (err != nil) != (tc.wantError != "") || !strings.Contains(got, tc.wantError) || len(got) > 500 {
+		if got := fmt.Sprint(err); (err != nil) != (tc.wantError != "") || !strings.Contains(got, tc.wantError) ||
+			len(got) > 500 {
 			t.Errorf("%.50q: error %q", tc.list, got)
 		}
 		for _, key := range tc.excluded {

@@ -27,7 +27,10 @@ func TestSingleStack(t *testing.T) {
 		{"cluster has IPv4 alone", both[:1], "PreferDualStack", "", true, "SingleStack[IPv4] [10.96.0.1] true"},
 		{"first IP is IPv6", swapped, "PreferDualStack", "", true, "PreferDualStack[IPv6 IPv4] [fd00::1 10.96.0.1] "},
 		{"cluster has IPv6 alone", both[1:], "PreferDualStack", "", true, "PreferDualStack[IPv6] [fd00::1] "},
-		{"somebody else's policy", both, "RequireDualStack", "", true, "RequireDualStack[IPv4 IPv6] [10.96.0.1 fd00::1] "},
+		{
+			"somebody else's policy", both, "RequireDualStack", "", true,
+			"RequireDualStack[IPv4 IPv6] [10.96.0.1 fd00::1] ",
+		},
 		{"set back", both, "PreferDualStack", own, true, "PreferDualStack[IPv4 IPv6] [10.96.0.1 fd00::1] true"},
 		{"set before", both[:1], "SingleStack", own, true, "SingleStack[IPv4] [10.96.0.1] true"},
 		{"IPv6 again", both[:1], "SingleStack", own, false, "PreferDualStack[IPv4] [10.96.0.1] "},

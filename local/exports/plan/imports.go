@@ -32,8 +32,8 @@ const familyReason = "IPFamilyNotSupported"
 // wantImport adds the ServiceImport of a group, and its derived Service. The derived Service waits
 // until its owner, the ServiceImport, exists. The ServiceImport gets its IPs once the derived
 // Service has some. It keeps these IPs while the derived Service is missing or somebody has taken
-// the IPs off it. That Service is then created with them. If another object has the derived Service's name, a ServiceImport that
-// exists has no IPs. The plan does not create an object all of whose parts are on hold.
+// the IPs off it. That Service is then created with them. If another object has the derived Service's name, a
+// ServiceImport that exists has no IPs. The plan does not create an object all of whose parts are on hold.
 func (m *maker) wantImport(one *merged) {
 	have, derived := m.Imports[one.of], m.Services[one.target()]
 	held := !slices.ContainsFunc(one.parts, func(p *part) bool { return p.state != OnHold })
@@ -366,7 +366,9 @@ func (m *maker) differences(one *merged) (all []Conflict) {
 		return shownMap(p.exportedCopies().annotations, leftAnnotations)
 	})
 	if only := m.unserved(one); len(only) > 0 && len(only) < len(one.known) {
-		all = append(all, Conflict{Reason: "IPFamilyConflict", Message: "ipFamilies: " + onlyIPv6Text(only), only: only})
+		all = append(all, Conflict{
+			Reason: "IPFamilyConflict", Message: "ipFamilies: " + onlyIPv6Text(only), only: only,
+		})
 	}
 	return all
 }

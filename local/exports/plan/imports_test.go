@@ -87,8 +87,9 @@ func TestTextsOfOthers(t *testing.T) {
 	west.Service.Ports[0].AppProtocol, west.Service.Ports[1].Protocol = "h2c (local, used)", "\x1b"
 	s := newSim(cluster("", export("web", "import", "http=80,admin=90/UDP")), cluster("west", west))
 	s.settle(t)
-	if got, want := s.condition("web", "Conflict"), `AnnotationsConflict,PortConflict exportedAnnotations: none (local, used), "a=\x1b[31mb (local, used)" (west); `+
-		`port http: 80 (local, used), 80 "h2c (local, used)" (west); port admin: 90/UDP (local, used), 90/"\x1b" (west)`; got != want {
+	if got, want := s.condition("web", "Conflict"),
+		`AnnotationsConflict,PortConflict exportedAnnotations: none (local, used), "a=\x1b[31mb (local, used)" (west); `+
+			`port http: 80 (local, used), 80 "h2c (local, used)" (west); port admin: 90/UDP (local, used), 90/"\x1b" (west)`; got != want {
 		t.Errorf("got\n%q, want\n%q", got, want)
 	}
 	long := map[string]string{"x": strings.Repeat("y", 1<<20)}
@@ -334,7 +335,8 @@ func TestIPsStay(t *testing.T) {
 		s.memory = memory
 		delete(s.Services, derived)
 		s.settle(t)
-		if got := s.Services[derived].ClusterIPs; !slices.Equal(got, ips) || !slices.Equal(s.imported(t, "web").IPs, ips) {
+		if got := s.Services[derived].ClusterIPs; !slices.Equal(got, ips) ||
+			!slices.Equal(s.imported(t, "web").IPs, ips) {
 			t.Errorf("the Service has %q, the ServiceImport %q, before %q", got, s.imported(t, "web").IPs, ips)
 		}
 	}
@@ -365,7 +367,8 @@ func TestIPsTakenOff(t *testing.T) {
 		s.Services[derived] = &changed
 		s.settle(t)
 		i := s.imported(t, "web")
-		if got := s.Services[derived]; got.Type != "ClusterIP" || !slices.Equal(got.ClusterIPs, ips) || !slices.Equal(i.IPs, ips) {
+		if got := s.Services[derived]; got.Type != "ClusterIP" || !slices.Equal(got.ClusterIPs, ips) ||
+			!slices.Equal(i.IPs, ips) {
 			t.Errorf("%s: the Service has %q, the ServiceImport %q, before %q", name, got.ClusterIPs, i.IPs, ips)
 		}
 		if i.Conditions[0].Status != "True" {
@@ -386,7 +389,8 @@ func TestUnusableIPs(t *testing.T) {
 		delete(s.Services, derived)
 		s.settle(t)
 		got := s.Services[derived]
-		if got.Headless() || slices.Contains(got.ClusterIPs, ips[0]) || !slices.Equal(s.imported(t, "web").IPs, got.ClusterIPs) {
+		if got.Headless() || slices.Contains(got.ClusterIPs, ips[0]) ||
+			!slices.Equal(s.imported(t, "web").IPs, got.ClusterIPs) {
 			t.Errorf("%q: the Service has %q, the ServiceImport %q", ips, got.ClusterIPs, s.imported(t, "web").IPs)
 		}
 	}
@@ -627,7 +631,8 @@ func TestUnlistedClusters(t *testing.T) {
 			s.want(t, "web-clusterset", "http=80 of EU,eu.west,west")
 		}
 		for _, v := range s.last.Verdicts {
-			if named := strings.Contains(v.Detail, "status.clusters"); v.State != Written || named != (v.Cluster != "west") {
+			if named := strings.Contains(v.Detail, "status.clusters"); v.State != Written ||
+				named != (v.Cluster != "west") {
 				t.Errorf("%s: %s %q", v.Cluster, v.State, v.Detail)
 			}
 		}
@@ -638,7 +643,8 @@ func TestUnlistedClusters(t *testing.T) {
 		if writes := s.settle(t); len(writes) > 0 {
 			t.Errorf("written when all are unlinked: %q", writes)
 		}
-		if got := s.states(); !strings.Contains(got, "eu.west/web import: held") || !strings.Contains(got, "EU/web import: held") {
+		if got := s.states(); !strings.Contains(got, "eu.west/web import: held") ||
+			!strings.Contains(got, "EU/web import: held") {
 			t.Error(got)
 		}
 		s.Now = s.Now.Add(s.UnlinkedAfter)

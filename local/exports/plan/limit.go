@@ -23,7 +23,8 @@ const (
 	maxMembers = 256 // of one object
 )
 
-// Fullness compares a limit with the exports that need the most objects: of one link, or of one cluster in one namespace.
+// Fullness compares a limit with the exports that need the most objects: of one link,
+// or of one cluster in one namespace.
 type Fullness struct {
 	Per       string // "link" or "namespace"
 	Cluster   string // empty for the local cluster
@@ -90,8 +91,8 @@ func (m *maker) limitClusters() {
 			case c.had:
 				m.unplaced[c.gone] = true
 			case n >= perNamespace:
-				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s in one namespace: raise --max-exports-per-namespace",
-					perNamespace, whose))
+				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s in one namespace: "+
+					"raise --max-exports-per-namespace", perNamespace, whose))
 			default:
 				m.leaveOut(c.gone, fmt.Sprintf("there are more than %d %s: raise --max-exports-per-link", most, whose))
 			}

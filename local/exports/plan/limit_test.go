@@ -92,7 +92,8 @@ func TestPatterns(t *testing.T) {
 		}
 	}
 	for _, bad := range []string{
-		"Shop", "[", "a b", "!", "shop,té", strings.Repeat("a", maxNamespace+1), strings.Repeat("a,!b,", maxPatterns/2) + "c",
+		"Shop", "[", "a b", "!", "shop,té", strings.Repeat("a", maxNamespace+1),
+		strings.Repeat("a,!b,", maxPatterns/2) + "c",
 	} {
 		if _, err := ParsePatterns(bad); err == nil || len(err.Error()) > 500 {
 			t.Errorf("%.50q: error %v", bad, err)

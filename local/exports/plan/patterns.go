@@ -32,12 +32,15 @@ func ParsePatterns(list string) (Patterns, error) {
 			continue
 		}
 		name, deny := strings.CutPrefix(item, "!")
-		if name == "" || len(name) > maxNamespace || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*?") != "" {
-			return Patterns{}, fmt.Errorf("%q is no pattern of namespaces: use their names, with * for any characters, "+
+		if name == "" || len(name) > maxNamespace ||
+			strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*?") != "" {
+			return Patterns{}, fmt.Errorf("%q is no pattern of namespaces: "+
+				"use their names, with * for any characters, "+
 				"and ! before what is left out, such as shop,team-*,!team-x", legible.Beginning(item, legible.Short))
 		}
 		if len(p.allow)+len(p.deny) == maxPatterns {
-			return Patterns{}, fmt.Errorf("there are more than %d patterns: use * to have one match more namespaces", maxPatterns)
+			return Patterns{}, fmt.Errorf("there are more than %d patterns: use * to have one match more namespaces",
+				maxPatterns)
 		}
 		if deny {
 			p.deny = append(p.deny, name)
@@ -76,11 +79,14 @@ func ParseKeyPatterns(list string) (KeyPatterns, error) {
 		}
 		key, except := strings.CutPrefix(item, "!")
 		if key == "" || len(key) > maxKey || strings.Trim(key, letters) != "" || strings.Count(key, "/") > 1 {
-			return KeyPatterns{}, fmt.Errorf("%q is no pattern of keys of labels: use keys, with * for any characters, and "+
-				"! before what is copied all the same, such as example.com/*,tmp-*,!tmp-a", legible.Beginning(item, legible.Short))
+			return KeyPatterns{}, fmt.Errorf("%q is no pattern of keys of labels: "+
+				"use keys, with * for any characters, "+
+				"and ! before what is copied all the same, such as example.com/*,tmp-*,!tmp-a",
+				legible.Beginning(item, legible.Short))
 		}
 		if len(p.exclude)+len(p.except) == maxKeyPatterns {
-			return KeyPatterns{}, fmt.Errorf("there are more than %d patterns: use * to have one match more keys", maxKeyPatterns)
+			return KeyPatterns{}, fmt.Errorf("there are more than %d patterns: use * to have one match more keys",
+				maxKeyPatterns)
 		}
 		if except {
 			p.except = append(p.except, key)
@@ -94,7 +100,8 @@ func ParseKeyPatterns(list string) (KeyPatterns, error) {
 // match reports whether the patterns choose a key. A key that is longer than the API accepts is not looked at.
 func (p KeyPatterns) match(key string) bool {
 	matchesKey := func(pattern string) bool { return matches(pattern, key) }
-	return len(key) <= maxKey && slices.ContainsFunc(p.exclude, matchesKey) && !slices.ContainsFunc(p.except, matchesKey)
+	return len(key) <= maxKey && slices.ContainsFunc(p.exclude, matchesKey) &&
+		!slices.ContainsFunc(p.except, matchesKey)
 }
 
 // matches reports whether a pattern matches a whole name. In the pattern * stands for any characters and ? for one.

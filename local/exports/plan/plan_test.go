@@ -447,7 +447,8 @@ func TestOtherInstallation(t *testing.T) {
 		{"my-mesh", "Service shop/other", ""},
 		{"", "", ""},
 	} {
-		got := s.otherInstallation("Service", id, map[string]string{markLabel: c.by}, map[string]string{markAnnotation: c.as})
+		got := s.otherInstallation("Service", id,
+			map[string]string{markLabel: c.by}, map[string]string{markAnnotation: c.as})
 		if got != c.want {
 			t.Errorf("%+v: %q", c, got)
 		}

@@ -15,7 +15,8 @@ type metadata struct {
 	labels, annotations map[string]string // our own
 	copies              copies
 	keep                bool // what was copied stays: who decides about it is not known
-	// preference applies although keep is set: the local cluster alone decides it. If it is nil, who decides it is not known.
+	// preference applies although keep is set: the local cluster alone decides it.
+	// If it is nil, who decides it is not known.
 	preference map[string]string
 	inherited  *copies // of what is adopted: what was copied; nil: nothing is adopted
 }

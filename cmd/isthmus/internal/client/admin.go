@@ -46,7 +46,8 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 	if o.Format == "" {
 		why = "it is older than this program, and its pages have no format number"
 	}
-	return fmt.Sprintf("%s: its version is %s, that of this program %s", why, describeBuild(o.Build), describeBuild(own))
+	return fmt.Sprintf("%s: its version is %s, that of this program %s",
+		why, describeBuild(o.Build), describeBuild(own))
 }
 
 // OtherFormat returns an error if the page has a format number that a program of this build does

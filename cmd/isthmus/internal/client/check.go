@@ -100,13 +100,14 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
 	}
-	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services", func(ctx context.Context, g reach.Gateway, seen *check.Seen) (Origin, error) {
-		from, err := fetch(ctx, g, "/debug/clusters?"+adminapi.FreshParameter+"=true", &seen.Clusters)
-		if err == nil {
-			_, err = fetch(ctx, g, "/debug/services", &seen.Services)
-		}
-		return from, err
-	})
+	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services",
+		func(ctx context.Context, g reach.Gateway, seen *check.Seen) (Origin, error) {
+			from, err := fetch(ctx, g, "/debug/clusters?"+adminapi.FreshParameter+"=true", &seen.Clusters)
+			if err == nil {
+				_, err = fetch(ctx, g, "/debug/services", &seen.Services)
+			}
+			return from, err
+		})
 	if none, ok := errors.AsType[reach.NoGateway](err); ok {
 		return o.fromHere(ctx, p, none)
 	}

@@ -23,8 +23,9 @@ const (
 // checkState is what all checks have found. Its results are sorted and counted by finish.
 type checkState struct {
 	adminapi.CheckOutput
-	marks            marks
-	replicas, judged int // how many replicas have answered, and how many of these are of a format that the program knows
+	marks marks
+	// how many replicas have answered, and how many of these are of a format that the program knows
+	replicas, judged int
 }
 
 func newCheckState(from string) *checkState {
@@ -110,7 +111,8 @@ func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) 
 		if unchecked := a.Unchecked(client); unchecked != "" {
 			s.Gateways = append(s.Gateways, g)
 			s.add(checkGateway, a.Gateway, check.OK, "it answers", "")
-			s.add(checkVersion, a.Gateway, check.Unchecked, unchecked, "use the same version of both: update the older one")
+			s.add(checkVersion, a.Gateway, check.Unchecked, unchecked,
+				"use the same version of both: update the older one")
 			continue
 		}
 		s.judged++

@@ -192,8 +192,12 @@ func TestCheckWaits(t *testing.T) {
 	}})
 	run := func(wait time.Duration) (string, string, error) {
 		var out, errs bytes.Buffer
-		o := &checkOptions{Target: Target{Options: reach.Options{Address: admin}, Timeout: time.Minute}, wait: wait, every: time.Millisecond}
-		err := runCheck(t.Context(), cli.Process{Name: "isthmus check", Build: testBuild, Stdout: &out, Stderr: &errs}, o)
+		o := &checkOptions{
+			Target: Target{Options: reach.Options{Address: admin}, Timeout: time.Minute},
+			wait:   wait, every: time.Millisecond,
+		}
+		err := runCheck(t.Context(),
+			cli.Process{Name: "isthmus check", Build: testBuild, Stdout: &out, Stderr: &errs}, o)
 		return out.String(), errs.String(), err
 	}
 	if out, errs, err := run(time.Minute); err != nil || asked.Load() != 4 || strings.Count(errs, "waiting, for 1m0s at most: 1 failure, first") != 1 || strings.Count(out, "Gateway\n") != 1 {
@@ -229,7 +233,9 @@ func TestCheckFromHere(t *testing.T) {
 		return seen
 	}
 	run := func(args ...string) (code int, out string) {
-		program := &cli.Program{Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(preflight)}}}
+		program := &cli.Program{
+			Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(preflight)}},
+		}
 		var stdout, stderr bytes.Buffer
 		args = append([]string{"check", "--kubeconfig", file, "-n", "mesh", "--service-account", "dst"}, args...)
 		code = program.Run(t.Context(), cli.Process{Args: args, Stdout: &stdout, Stderr: &stderr, Signals: make(chan os.Signal)})

@@ -70,7 +70,8 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.Cl
 		return nil, err
 	}
 	return &adminapi.ClustersOutput{
-		Time: shown.At, Gateway: shown.Gateway, Clusters: *shown.Value, Others: others, Unchecked: shown.Unchecked(p.Build),
+		Time: shown.At, Gateway: shown.Gateway, Clusters: *shown.Value, Others: others,
+		Unchecked: shown.Unchecked(p.Build),
 	}, nil
 }
 

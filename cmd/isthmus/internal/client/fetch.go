@@ -48,7 +48,8 @@ func fetch(ctx context.Context, g reach.Gateway, path string, into any) (Origin,
 func fetchPage(ctx context.Context, g reach.Gateway, path string, into any) (from Origin, err error) {
 	if g.NotReady != "" {
 		//lint:ignore ST1005 Pod is the name of a kind
-		return from, fmt.Errorf("Pod %s is not ready: %s\n  kubectl describe pod -n %s %s shows why; --pod %[4]s asks it all the same",
+		return from, fmt.Errorf("Pod %s is not ready: %s\n  kubectl describe pod -n %s %s shows why; "+
+			"--pod %[4]s asks it all the same",
 			g, g.NotReady, Printable(g.Namespace), Printable(g.Name))
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(g.Address, "gateway")+path, nil)

@@ -81,7 +81,8 @@ func TestImpacts(t *testing.T) {
 	}
 }
 
-// TestCordonOlder: cordon names a gateway that is older, whether the gateway has the page or not, and does not judge the page.
+// TestCordonOlder: cordon names a gateway that is older, whether the gateway has the page or not,
+// and does not judge the page.
 func TestCordonOlder(t *testing.T) {
 	for _, missing := range []bool{true, false} {
 		older := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -125,11 +126,13 @@ func TestUnlinkImpact(t *testing.T) {
 		want         []string
 		deleted      bool
 	}{
-		"confirmed":             {admin: replica, stdin: "y\n", want: []string{table, named, "[y/N]"}, deleted: true},
-		"not confirmed":         {admin: replica, stdin: "n\n", want: []string{table, named, "[y/N]"}},
-		"no replica":            {admin: nobody, stdin: "y\n", want: []string{unknown, "[y/N]"}, deleted: true},
-		"no replica, --yes":     {admin: nobody, set: unlinkOptions{yes: true}, want: []string{unknown}, deleted: true},
-		"--yes":                 {admin: replica, set: unlinkOptions{yes: true}, want: []string{table, named}, deleted: true},
+		"confirmed":         {admin: replica, stdin: "y\n", want: []string{table, named, "[y/N]"}, deleted: true},
+		"not confirmed":     {admin: replica, stdin: "n\n", want: []string{table, named, "[y/N]"}},
+		"no replica":        {admin: nobody, stdin: "y\n", want: []string{unknown, "[y/N]"}, deleted: true},
+		"no replica, --yes": {admin: nobody, set: unlinkOptions{yes: true}, want: []string{unknown}, deleted: true},
+		"--yes": {
+			admin: replica, set: unlinkOptions{yes: true}, want: []string{table, named}, deleted: true,
+		},
 		"no replica, --dry-run": {admin: nobody, set: unlinkOptions{dryRun: true}, want: []string{unknown}},
 		"--dry-run":             {admin: replica, set: unlinkOptions{dryRun: true}, want: []string{table, named}},
 		"no answer, --yes": {
@@ -169,7 +172,9 @@ func TestUnlinkImpact(t *testing.T) {
 // hanging returns the address of a replica that does not answer.
 func hanging(t *testing.T) string {
 	t.Helper()
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		<-r.Context().Done()
+	}))
 	t.Cleanup(server.Close)
 	return strings.TrimPrefix(server.URL, "http://")
 }

@@ -60,10 +60,13 @@ func TestUnsureWrite(t *testing.T) {
 	}
 }
 
-// TestBoundBy: a binding of the account is accepted by the ServiceAccount and by its user name, and no other subject is.
+// TestBoundBy: a binding of the account is accepted by the ServiceAccount and by its user name,
+// and no other subject is.
 func TestBoundBy(t *testing.T) {
 	a := newAccess(types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"})
-	account := rbacv1.Subject{Kind: rbacv1.ServiceAccountKind, Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
+	account := rbacv1.Subject{
+		Kind: rbacv1.ServiceAccountKind, Namespace: "linkerd-multicluster", Name: "isthmus-remote-access",
+	}
 	user := rbacv1.Subject{
 		Kind:     rbacv1.UserKind,
 		APIGroup: rbacv1.GroupName,

@@ -144,13 +144,15 @@ func TestRoleKeepsRules(t *testing.T) {
 		rules []rbacv1.PolicyRule
 		adds  int
 	}{
-		"a newer role":            {append(a.role.DeepCopy().Rules, newer), 0},
-		"an older role":           {a.role.DeepCopy().Rules[:3], len(a.role.Rules) - 3},
-		"newer and older rules":   {append([]rbacv1.PolicyRule{newer}, a.role.DeepCopy().Rules[1:]...), 1},
-		"another order":           {append(a.role.DeepCopy().Rules[1:], a.role.Rules[0]), 0},
-		"no rules":                {nil, len(a.role.Rules)},
-		"everything":              {[]rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: all}}, 0},
-		"only one of three verbs": {[]rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: read[:1]}}, len(a.role.Rules) - 1},
+		"a newer role":          {append(a.role.DeepCopy().Rules, newer), 0},
+		"an older role":         {a.role.DeepCopy().Rules[:3], len(a.role.Rules) - 3},
+		"newer and older rules": {append([]rbacv1.PolicyRule{newer}, a.role.DeepCopy().Rules[1:]...), 1},
+		"another order":         {append(a.role.DeepCopy().Rules[1:], a.role.Rules[0]), 0},
+		"no rules":              {nil, len(a.role.Rules)},
+		"everything":            {[]rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: all}}, 0},
+		"only one of three verbs": {
+			[]rbacv1.PolicyRule{{APIGroups: all, Resources: all, Verbs: read[:1]}}, len(a.role.Rules) - 1,
+		},
 		"another object only": {[]rbacv1.PolicyRule{{
 			APIGroups: all, Resources: all, Verbs: all, ResourceNames: []string{"x"},
 		}}, len(a.role.Rules)},
@@ -459,8 +461,8 @@ func TestWarnOfClashes(t *testing.T) {
 	}
 }
 
-// TestRevocationCounts: a revocation deletes the tokens of its own link, and counts every other Secret with a token of the
-// account, whoever made it.
+// TestRevocationCounts: a revocation deletes the tokens of its own link, and counts every other Secret with a token of
+// the account, whoever made it.
 func TestRevocationCounts(t *testing.T) {
 	mine := linkKey{link: "east", namespace: "linkerd", by: "uid-west"}
 	theirs := linkKey{link: "east", namespace: "other", by: "uid-west"}
@@ -514,7 +516,9 @@ func TestRevocationCounts(t *testing.T) {
 	if err := r.run(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
-	if text := out.String(); !strings.Contains(text, "it has 4 tokens besides, which another link may use: Secret by-hand") {
+	if text := out.String(); !strings.Contains(
+		text, "it has 4 tokens besides, which another link may use: Secret by-hand",
+	) {
 		t.Errorf("prints %q", text)
 	}
 }
@@ -523,7 +527,8 @@ func TestRevocationCounts(t *testing.T) {
 func selectByType(api *fake.Clientset) {
 	api.PrependReactor("list", "secrets", func(action k8stesting.Action) (bool, runtime.Object, error) {
 		list := action.(k8stesting.ListAction)
-		all, err := api.Tracker().List(action.GetResource(), corev1.SchemeGroupVersion.WithKind("Secret"), action.GetNamespace())
+		all, err := api.Tracker().List(action.GetResource(), corev1.SchemeGroupVersion.WithKind("Secret"),
+			action.GetNamespace())
 		if err != nil {
 			return true, nil, err
 		}

@@ -48,7 +48,9 @@ func newRevocation(ctx context.Context, there *cluster, account types.Namespaced
 
 // accountTokens returns the Secrets with a token of an account, each once. Secrets that somebody made by hand have
 // the type of tokens. Those of "isthmus link --duration" have another type, and the label of "isthmus link".
-func accountTokens(ctx context.Context, there *cluster, account types.NamespacedName) (found []corev1.Secret, err error) {
+func accountTokens(
+	ctx context.Context, there *cluster, account types.NamespacedName,
+) (found []corev1.Secret, err error) {
 	for _, which := range []metav1.ListOptions{
 		{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)},
 		{LabelSelector: managedByLabel + "=" + managedBy},
@@ -77,7 +79,8 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 		return err
 	}
 	if len(r.others) > 0 {
-		fmt.Fprintf(w.out, "%s: kept ServiceAccount %s and its rights: it has %s besides, which another link may use: Secret %s\n",
+		fmt.Fprintf(w.out, "%s: kept ServiceAccount %s and its rights: "+
+			"it has %s besides, which another link may use: Secret %s\n",
 			r.there.title, r.account, legible.Count(len(r.others), "token", "tokens"), legible.Some(r.others, maxShown))
 		return nil
 	}

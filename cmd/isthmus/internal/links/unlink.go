@@ -144,7 +144,8 @@ func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 		}
 	}
 	if len(names) > 0 {
-		w.warn("%s left with nothing: %s", legible.Count(len(names), "service is", "services are"), legible.Some(names, maxShown))
+		w.warn("%s left with nothing: %s",
+			legible.Count(len(names), "service is", "services are"), legible.Some(names, maxShown))
 	}
 }
 

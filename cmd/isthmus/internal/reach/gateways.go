@@ -85,8 +85,8 @@ func ends(pod *v1.Pod) bool {
 }
 
 // labelled returns the Pods of a namespace that are gateways, by name. Both ways to install may share a
-// namespace. Beside Pods with the label of Isthmus, Pods of Linkerd's destination controller count only if their image is
-// Isthmus: they are Linkerd's own otherwise.
+// namespace. Beside Pods with the label of Isthmus, Pods of Linkerd's destination controller count only if their image
+// is Isthmus: they are Linkerd's own otherwise.
 func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
 	pods, err := c.pods(ctx, namespace, besideLinkerd)
 	if err != nil {
@@ -97,7 +97,8 @@ func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, err
 		return nil, err
 	}
 	if own := pods; len(own) > 0 {
-		others = slices.DeleteFunc(others, func(other v1.Pod) bool { return labelledIsthmus(&other) || !runsIsthmus(&other, own) })
+		others = slices.DeleteFunc(others,
+			func(other v1.Pod) bool { return labelledIsthmus(&other) || !runsIsthmus(&other, own) })
 	}
 	pods = append(pods, others...)
 	slices.SortFunc(pods, func(a, b v1.Pod) int { return cmp.Compare(a.Name, b.Name) })
@@ -120,8 +121,8 @@ func labelledIsthmus(pod *v1.Pod) bool {
 	return pod.Labels[key] == value
 }
 
-// runsIsthmus reports whether the gateway container of a Pod has an image called isthmus, or that of one of the Pods that
-// have the label of Isthmus. The image is all in which such a Pod differs from one of Linkerd's own.
+// runsIsthmus reports whether the gateway container of a Pod has an image called isthmus, or that of one of the Pods
+// that have the label of Isthmus. The image is all in which such a Pod differs from one of Linkerd's own.
 func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
 	name := imageName(pod)
 	if strings.Contains(name, "isthmus") {

@@ -149,15 +149,22 @@ func TestGateways(t *testing.T) {
 	}
 }
 
-// TestBothInstallations: a gateway beside Linkerd and one in Linkerd's place share a namespace, and both are found. Linkerd's own
-// destination controller is not, except where nothing has the label of Isthmus: then all that is known is its label.
+// TestBothInstallations: a gateway beside Linkerd and one in Linkerd's place share a namespace, and both are found.
+// Linkerd's own destination controller is not, except where nothing has the label of Isthmus:
+// then all that is known is its label.
 func TestBothInstallations(t *testing.T) {
 	pod := func(name, component, container, image string) v1.Pod {
 		key, value, _ := strings.Cut(component, "=")
 		return v1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: name, Labels: map[string]string{key: value}},
-			Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "linkerd-proxy", Image: "isthmus-proxy"}, {Name: container, Image: image}}},
-			Status:     v1.PodStatus{Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
+			Spec: v1.PodSpec{
+				Containers: []v1.Container{
+					{Name: "linkerd-proxy", Image: "isthmus-proxy"}, {Name: container, Image: image},
+				},
+			},
+			Status: v1.PodStatus{
+				Phase: v1.PodRunning, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}},
+			},
 		}
 	}
 	const digest = "@sha256:0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a0a"
