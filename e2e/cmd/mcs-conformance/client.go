@@ -72,7 +72,7 @@ func records(ctx context.Context, kind, name string) (lines []string, err error)
 	}
 	network, ok := map[string]string{"A": "ip4", "AAAA": "ip6"}[kind]
 	if !ok {
-		return nil, fmt.Errorf("records of type %q are not implemented", kind)
+		return nil, fmt.Errorf("cannot look up records of type %q: use A, AAAA or SRV", kind)
 	}
 	ips, err := resolver().LookupNetIP(ctx, network, name)
 	for _, ip := range ips {
