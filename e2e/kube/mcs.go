@@ -106,33 +106,62 @@ func mcsDefinitions() ([]*unstructured.Unstructured, error) {
 // API server waits up to a minute for its objects to vanish, and then tries again.
 const mcsPatience = 3 * time.Minute
 
-// awaitMCS waits until the API serves these versions and no others, and until the discovery of all
-// groups, which can be behind, says the same: the mapper caches what discovery once said.
+// awaitMCS waits until the API server serves these versions and no others, and until discovery agrees, from which the
+// mapper takes its resources. The API server takes over a change of a CRD separately for discovery and for requests to
+// its resources, so that a resource that discovery names can still answer 404.
 func (c *Client) awaitMCS(ctx context.Context, versions []string) error {
 	return poll.Until(ctx, mcsPatience, 20*time.Millisecond, func() error {
 		meta.MaybeResetRESTMapper(c.mapper)
 		for _, version := range MCSVersions {
-			list, err := c.Discovery().ServerResourcesForGroupVersion(mcs.GroupName + "/" + version)
-			if apierrors.IsNotFound(err) {
-				list, err = &metav1.APIResourceList{}, nil
-			}
-			if err != nil {
+			served := slices.Contains(versions, version)
+			if err := c.mcsDiscovered(version, served); err != nil {
 				return err
 			}
-			n := 0
-			if slices.Contains(versions, version) {
-				n = 4 // each of the two kinds, and its status
-			}
-			if len(list.APIResources) != n {
-				return fmt.Errorf("cluster %s serves %d resources of version %s", c.Name, len(list.APIResources), version)
-			}
-			for _, kind := range []string{"ServiceExport", "ServiceImport"} {
-				_, err := c.mapper.RESTMapping(schema.GroupKind{Group: mcs.GroupName, Kind: kind}, version)
-				if (err == nil) != (n > 0) {
-					return fmt.Errorf("cluster %s, discovery of %s %s: %v", c.Name, version, kind, err)
-				}
+			if err := c.mcsAnswers(ctx, version, served); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+// mcsDiscovered returns an error unless discovery names the resources of a version exactly if it is served.
+func (c *Client) mcsDiscovered(version string, served bool) error {
+	list, err := c.Discovery().ServerResourcesForGroupVersion(mcs.GroupName + "/" + version)
+	if apierrors.IsNotFound(err) {
+		list, err = &metav1.APIResourceList{}, nil
+	}
+	if err != nil {
+		return err
+	}
+	n := 0
+	if served {
+		n = 4 // each of the two kinds, and its status
+	}
+	if len(list.APIResources) != n {
+		return fmt.Errorf("cluster %s serves %d resources of version %s", c.Name, len(list.APIResources), version)
+	}
+	for _, kind := range []string{"ServiceExport", "ServiceImport"} {
+		_, err := c.mapper.RESTMapping(schema.GroupKind{Group: mcs.GroupName, Kind: kind}, version)
+		if (err == nil) != served {
+			return fmt.Errorf("cluster %s, discovery of %s %s: %v", c.Name, version, kind, err)
+		}
+	}
+	return nil
+}
+
+// mcsAnswers returns an error unless the API server answers requests for the resources of a version exactly if it is
+// served.
+func (c *Client) mcsAnswers(ctx context.Context, version string, served bool) error {
+	for _, name := range []string{"serviceexports", "serviceimports"} {
+		resource := schema.GroupVersionResource{Group: mcs.GroupName, Version: version, Resource: name}
+		_, err := c.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+		switch {
+		case err != nil && !apierrors.IsNotFound(err):
+			return fmt.Errorf("cluster %s, list of %s %s: %w", c.Name, name, version, err)
+		case (err == nil) != served:
+			return fmt.Errorf("cluster %s, list of %s %s: served is %v, should be %v", c.Name, name, version, err == nil, served)
+		}
+	}
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -16,6 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"isthmus/e2e/poll"
 )
 
 const fieldManager = "isthmus-e2e"
@@ -32,7 +35,8 @@ func (c *Client) Apply(ctx context.Context, objects ...runtime.Object) error {
 		if err != nil {
 			return err
 		}
-		if err := patiently(func() error { return c.apply(ctx, resource, u.DeepCopy()) }); err != nil {
+		apply := func() error { return patiently(func() error { return c.apply(ctx, resource, u.DeepCopy()) }) }
+		if err := onceServed(ctx, apply); err != nil {
 			return fmt.Errorf("cluster %s: apply %s %s/%s: %w", c.Name, resource.Resource, u.GetNamespace(), u.GetName(), err)
 		}
 	}
@@ -162,6 +166,25 @@ func patiently(write func() error) (err error) {
 		}
 	}
 	return err
+}
+
+// servedWithin is how long an API server may answer 404 for a resource that its discovery names already.
+const servedWithin = 10 * time.Second
+
+// onceServed repeats a write while the API server does not serve the resource, which happens for a moment after a CRD
+// was created or its served versions changed. Such a 404 is not a Status of the API, as one of a missing object is.
+func onceServed(ctx context.Context, write func() error) error {
+	deadline := time.Now().Add(servedWithin)
+	for {
+		err := write()
+		notServed := apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+		if !notServed || time.Now().After(deadline) {
+			return err
+		}
+		if ended := poll.Pause(ctx, 20*time.Millisecond); ended != nil {
+			return err
+		}
+	}
 }
 
 // Create creates objects, which must not be there, one after the other. It costs the API server less than Apply.
