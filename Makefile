@@ -29,7 +29,12 @@ announce            = @test -z "$$(cd $1 && go list $2 -f '{{if .Stale}}stale{{e
 APISERVER_PACKAGES := k8s.io/kubernetes/cmd/kube-apiserver/app go.etcd.io/etcd/server/v3/embed
 APISERVER_TEXT     := == compiling the Kubernetes API server and etcd from source: happens once, takes 5 to 10 minutes on two cores, prints nothing
 TOOLS_PACKAGES     := github.com/prometheus/prometheus/web helm.sh/helm/v4/pkg/cmd
+TOOLS              := github.com/prometheus/prometheus/cmd/prometheus github.com/prometheus/prometheus/cmd/promtool helm.sh/helm/v4/cmd/helm
 TOOLS_TEXT         := == compiling Prometheus and Helm from source: happens once, takes about 5 minutes on two cores, prints nothing
+# The oldest kubectl needs other versions of Kubernetes' modules than every other tool. Go compiles it in the folder of its module
+# in the module cache, with the go.mod of that module.
+KUBECTL_MODULE      = k8s.io/kubectl@$(shell cat e2e/tools/kubectl/version.txt)
+KUBECTL_FOLDER      = "$$(cd e2e/tools && go mod download $(KUBECTL_MODULE) && go list -m -f '{{.Dir}}' $(KUBECTL_MODULE))"
 KUBECTL_TEXT       := == compiling the oldest kubectl that docs/install.md names: happens once, takes about 2 minutes on two cores, prints nothing
 
 help: ## print this
@@ -50,7 +55,7 @@ endef
 image: export CGO_ENABLED := 0
 image: RELEASE = $(or $(VERSION),$(TAGGED))
 image: ## a container image in out/image, and in docker where there is one (IMAGE= VERSION= PLATFORMS=OS/ARCH,...)
-	cd e2e/image && go build -o $(BIN)/image .
+	cd e2e && go build -o $(BIN)/image ./cmd/image
 	rm -rf out/image
 	$(foreach p,$(subst $(COMMA), ,$(PLATFORMS)),$(call platform,$p))
 	$(BIN)/image -tag '$(IMAGE)' -version '$(RELEASE)' $(foreach p,$(subst $(COMMA), ,$(PLATFORMS)),$(call binary,$p))
@@ -64,8 +69,7 @@ release: export GOAMD64 := v1
 release: export GOARM64 := v8.0
 release: export SOURCE_DATE_EPOCH :=
 release: ## all that is installed without a clone, in out/release: VERSION=v0.1.0 REGISTRY=registry.example.com/mesh
-	cd e2e/image && go build -o $(BIN)/image .
-	cd e2e && go build -o $(BIN)/manifests ./cmd/manifests
+	cd e2e && go build -o $(BIN)/ ./cmd/image ./cmd/manifests
 	rm -rf out/image out/release
 	$(foreach p,$(RELEASED),$(call platform,$p))
 	$(BIN)/image release -version '$(VERSION)' -registry '$(REGISTRY)' -manifests $(BIN)/manifests $(foreach p,$(RELEASED),$(call binary,$p))
@@ -81,9 +85,9 @@ endif
 tools: first-build build ## build the end-to-end programs too: real API servers, scenario runner, demo, Prometheus, Helm, an old kubectl
 	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/bench ./cmd/controlplane ./cmd/demo ./cmd/isthmus-sim ./cmd/scenario
 	$(call announce,e2e/tools,-tags=remove_all_sd,$(TOOLS_PACKAGES),$(TOOLS_TEXT))
-	cd e2e/tools && go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ tool
-	$(call announce,e2e/kubectl/oldest,,k8s.io/kubectl/pkg/cmd,$(KUBECTL_TEXT))
-	cd e2e/kubectl/oldest && go build -ldflags='-s -w' -o $(BIN)/oldest-kubectl .
+	cd e2e/tools && go build -ldflags='-s -w' -tags=remove_all_sd -o $(BIN)/ $(TOOLS)
+	$(call announce,$(KUBECTL_FOLDER),,./pkg/cmd,$(KUBECTL_TEXT))
+	cd $(KUBECTL_FOLDER) && go build -ldflags='-s -w' -o $(BIN)/oldest-kubectl $(CURDIR)/e2e/tools/kubectl/main.go
 
 manifests: ## what would be applied, as YAML: FOLDER=install|linkerd|link|monitoring IMAGE= VERSION= NAMESPACE= WITH= LINKERD=FILE RUNBOOKS=URL
 	@cd e2e && go build -o $(BIN)/manifests ./cmd/manifests
@@ -100,7 +104,6 @@ test: lint unit e2e ## everything
 unit: ## the product's tests, with the race detector if there is a C compiler (lint vets them)
 	@echo "== unit tests$(if $(RACE),$(COMMA) with the race detector)"
 	go test $(RACE) -vet=off ./...
-	cd internal/tierspec && go test ./...
 
 e2e: tools ## scenarios against real API servers, the gateway as a process (E2E=REGEX: only these; lint vets the tests)
 	@echo '== end to end'
@@ -109,7 +112,6 @@ ifdef E2E
 else
 	@for c in chromium chromium-browser google-chrome google-chrome-stable; do command -v $$c >/dev/null && exit; done; \
 	  echo 'There is no Chromium in $$PATH: the gateway'"'"'s page is NOT tested in one (with CI=true that fails)'
-	cd e2e/image && go test ./...
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_PROMETHEUS=$(BIN)/prometheus ISTHMUS_PROMTOOL=$(BIN)/promtool ISTHMUS_HELM=$(BIN)/helm ISTHMUS_KUBECTL=$(BIN)/oldest-kubectl \
 	  go test $(ASSETS) -vet=off -p 3 -parallel 4 -count=1 -timeout 40m ./...
 endif
@@ -124,7 +126,7 @@ mcs-conformance: $(if $(MCS_CONFORMANCE),build) ## the MCS API's own suite again
 	@$(BIN)/mcs-conformance -look
 	@$(MAKE) --no-print-directory first-build
 	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/controlplane
-	cd e2e/nodes && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/node/ ./coredns
+	cd e2e/tools && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/node/ ./coredns
 	@$(BIN)/mcs-conformance '$(abspath $(MCS_CONFORMANCE))'
 
 mirror-migration: $(if $(LINKERD2),first-build build) ## from Linkerd's service mirror to the gateway and back, three times; prints a table: LINKERD2=DIR, a checkout of linkerd2
@@ -139,15 +141,17 @@ skew: $(if $(PREVIOUS),first-build build) ## an upgrade from an earlier version 
 	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/controlplane ./cmd/skew
 	@$(BIN)/skew '$(abspath $(PREVIOUS))'
 
-KUBERNETES = $(shell cd e2e/nodes && go list -m -f '{{.Version}}' k8s.io/kubernetes)
+KUBERNETES = $(shell cd e2e/tools && go list -m -f '{{.Version}}' k8s.io/kubernetes)
 KUBEVAR   := -X k8s.io/component-base/version
+NODE      := $(addprefix k8s.io/kubernetes/cmd/,kube-controller-manager kube-proxy kube-scheduler kubectl kubelet) \
+  $(addprefix github.com/containernetworking/plugins/plugins/,ipam/host-local main/loopback main/ptp)
 nodes: override KUBEBUILDER_ASSETS :=
 nodes: build ## the gateway on real nodes, root and containerd needed: prints a table (EVENTS=REGEX: only these; LINKERD2=DIR: also in the place of that checkout's controller)
 	cd e2e && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/ ./cmd/nodes
 	@$(BIN)/nodes -look
 	@$(MAKE) --no-print-directory KUBEBUILDER_ASSETS= first-build
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane
-	cd e2e/nodes && CGO_ENABLED=0 go build -ldflags='-s -w $(KUBEVAR).gitVersion=$(KUBERNETES) $(KUBEVAR).gitMajor=1 $(KUBEVAR).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))' -o $(BIN)/node/ tool ./coredns ./pause
+	cd e2e/tools && CGO_ENABLED=0 go build -ldflags='-s -w $(KUBEVAR).gitVersion=$(KUBERNETES) $(KUBEVAR).gitMajor=1 $(KUBEVAR).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))' -o $(BIN)/node/ $(NODE) ./coredns ./pause
 	$(MAKE) image IMAGE=registry.example.com/isthmus:v1
 	$(if $(LINKERD2),cd '$(LINKERD2)' && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/linkerd-controller ./controller/cmd)
 	@$(BIN)/nodes -run '$(EVENTS)' $(if $(LINKERD2),-linkerd $(BIN)/linkerd-controller)
@@ -163,14 +167,9 @@ lint: first-build ## gofmt, vet, staticcheck, in all modules; shell scripts
 	@echo '== lint'
 	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
 	go vet $(RACE) ./...
-	GOFLAGS="$$(go env GOFLAGS) $(RACE)" $$(go tool -n staticcheck) ./... isthmus/internal/adminapi isthmus/internal/apisim isthmus/internal/tierspec
+	GOFLAGS="$$(go env GOFLAGS) $(RACE)" $$(go tool -n staticcheck) ./...
 	cd e2e && go vet $(ASSETS) ./... && go tool staticcheck $(ASSETS) ./...
-	cd e2e/image && go vet ./... && go tool staticcheck ./...
-	cd e2e/nodes && go vet ./...
-	cd e2e/kubectl/oldest && go vet ./...
-	cd internal/adminapi && go vet ./...
-	cd internal/apisim && go vet ./...
-	cd internal/tierspec && go vet ./...
+	cd e2e/tools && go vet ./...
 	cd e2e && go test -v -run '^TestScripts' ./scripts
 
 generate: ## write generated code anew

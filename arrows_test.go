@@ -49,6 +49,8 @@ func TestArrows(t *testing.T) {
 		"isthmus/clusterstore/guard":          but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
 		"isthmus/clusterstore/check":          but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
 		"isthmus/clusterstore/facts":          but("isthmus/local/...", "isthmus/cmd/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
+		"isthmus/internal/apisim":             but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/..."),
+		"isthmus/internal/tierspec":           {outside},
 		"isthmus/internal/legible":            {outside},
 
 		"isthmus/cmd/isthmus/internal/cli":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/client", "isthmus/cmd/isthmus/internal/reach", "k8s.io/..."),
@@ -57,7 +59,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/cmd/isthmus/internal/links":   append(notPlan[:len(notPlan):len(notPlan)], "isthmus/grpcapi/..."),
 		"isthmus/cmd/isthmus/internal/logging": but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"),
 	} {
-		deps := dependencies(t, ".", pkg)
+		deps := dependenciesOf(t, pkg)
 		for _, dep := range deps[:len(deps)-1] {
 			for _, f := range forbidden {
 				if f == outside && dep != pages || covers(f, dep) {
@@ -66,10 +68,42 @@ func TestArrows(t *testing.T) {
 			}
 		}
 	}
-	for _, dep := range dependencies(t, "e2e", "isthmus/e2e/cmd/demo") {
-		if strings.HasPrefix(dep, "isthmus/") && !strings.HasPrefix(dep, "isthmus/e2e/") && dep != "isthmus/internal/adminapi" {
+}
+
+// TestArrowsOfEndToEnd checks that the module e2e and its tests reach only three packages of the root module.
+func TestArrowsOfEndToEnd(t *testing.T) {
+	allowed := []string{"isthmus/internal/adminapi", "isthmus/internal/apisim", "isthmus/internal/tierspec"}
+	var reached []string
+	for _, dep := range dependencies(t, "e2e", "-test", "./...") {
+		switch {
+		case !covers("isthmus/...", dep), covers("isthmus/e2e/...", dep), strings.HasSuffix(dep, ".test"):
+		case slices.Contains(allowed, dep):
+			reached = append(reached, dep)
+		default:
 			t.Errorf("e2e must not reach %s", dep)
 		}
+	}
+	for _, pkg := range allowed {
+		if !slices.Contains(reached, pkg) {
+			t.Errorf("nothing in e2e reaches %s: remove it from the list", pkg)
+		}
+	}
+}
+
+// TestModules checks that the repository has three Go modules.
+func TestModules(t *testing.T) {
+	var modules []string
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "go.mod" {
+			modules = append(modules, filepath.ToSlash(path))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"e2e/go.mod", "e2e/tools/go.mod", "go.mod"}; !slices.Equal(modules, want) {
+		t.Errorf("the modules are %q, want %q: CONTRIBUTING.md explains them", modules, want)
 	}
 }
 
@@ -81,7 +115,7 @@ func TestSmall(t *testing.T) {
 		"isthmus/clusterstore/typed/typedtest", "isthmus/clusterstore/decode/corpus", "isthmus/clusterstore/decode/decodetest", "isthmus/internal/apisim", "isthmus/internal/tierspec", "k8s.io/kubectl/...", "k8s.io/apiextensions-apiserver/...", "sigs.k8s.io/controller-runtime/...",
 		"github.com/spf13/cobra/doc/...", "golang.org/x/net/trace/...", "html/template/...", "net/rpc/...",
 	}
-	for _, dep := range dependencies(t, ".", "isthmus/cmd/isthmus", "-tags=grpcnotrace") { // as the Makefile builds it
+	for _, dep := range dependenciesOf(t, "isthmus/cmd/isthmus", "-tags=grpcnotrace") { // as the Makefile builds it
 		for _, f := range heavy {
 			if covers(f, dep) {
 				t.Errorf("isthmus/cmd/isthmus must not reach %s", dep)
@@ -147,19 +181,27 @@ func covers(pattern, pkg string) bool {
 	return pkg == name || below && strings.HasPrefix(pkg, name+"/")
 }
 
-// dependencies lists all that a package reaches outside the standard library,
-// itself last.
-func dependencies(t *testing.T, dir, pkg string, flags ...string) []string {
+// dependenciesOf lists all packages outside the standard library that a package of this module reaches. The package
+// itself is the last.
+func dependenciesOf(t *testing.T, pkg string, flags ...string) []string {
 	t.Helper()
-	cmd := exec.Command("go", append(append([]string{"list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, flags...), pkg)...)
-	cmd.Dir = dir
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("go list %s: %v", pkg, err)
-	}
-	deps := strings.Fields(string(out))
+	deps := dependencies(t, ".", append(slices.Clone(flags), pkg)...)
 	if len(deps) == 0 || deps[len(deps)-1] != pkg {
 		t.Fatalf("go list -deps %s does not end with it: %v", pkg, deps)
 	}
 	return deps
+}
+
+// dependencies lists all packages outside the standard library that go list -deps prints in a folder.
+func dependencies(t *testing.T, dir string, args ...string) []string {
+	t.Helper()
+	cmd := exec.Command("go", append([]string{"list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, args...)...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list %s: %v", strings.Join(args, " "), err)
+	}
+	return slices.DeleteFunc(strings.Fields(string(out)), func(word string) bool {
+		return strings.HasPrefix(word, "[") // after a package that is compiled anew for a test: [PACKAGE.test]
+	})
 }

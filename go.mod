@@ -7,6 +7,7 @@ require (
 	github.com/cockroachdb/datadriven v1.0.3
 	github.com/coder/websocket v1.8.15
 	github.com/go-logr/zapr v1.3.0
+	github.com/google/btree v1.1.3
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/linkerd/linkerd2-proxy-api v0.20.0
 	github.com/prometheus/client_golang v1.25.0
@@ -28,9 +29,6 @@ require (
 	golang.org/x/time v0.15.0
 	google.golang.org/grpc v1.85.0
 	google.golang.org/protobuf v1.36.12
-	isthmus/internal/adminapi v0.0.0-00010101000000-000000000000
-	isthmus/internal/apisim v0.0.0-00010101000000-000000000000
-	isthmus/internal/tierspec v0.0.0-00010101000000-000000000000
 	k8s.io/api v0.37.1
 	k8s.io/apimachinery v0.37.1
 	k8s.io/client-go v0.37.1
@@ -67,7 +65,6 @@ require (
 	github.com/go-openapi/swag/typeutils v0.28.0 // indirect
 	github.com/go-openapi/swag/yamlutils v0.28.0 // indirect
 	github.com/golang/protobuf v1.5.4 // indirect
-	github.com/google/btree v1.1.3 // indirect
 	github.com/google/gnostic-models v0.7.0 // indirect
 	github.com/google/uuid v1.6.0 // indirect
 	github.com/grpc-ecosystem/grpc-gateway/v2 v2.30.0 // indirect
@@ -111,10 +108,4 @@ require (
 tool (
 	golang.org/x/vuln/cmd/govulncheck
 	honnef.co/go/tools/cmd/staticcheck
-)
-
-replace (
-	isthmus/internal/adminapi => ./internal/adminapi
-	isthmus/internal/apisim => ./internal/apisim
-	isthmus/internal/tierspec => ./internal/tierspec
 )

@@ -1,5 +1,6 @@
 // Package e2e holds the tests of the gateway as a whole: the isthmus binary as a process, API servers, and a model of the
-// proxy on the other side. Nothing here imports the gateway's module, and it imports nothing of this one.
+// proxy on the other side. Of the root module this module imports only internal/adminapi, internal/apisim and
+// internal/tierspec. The root module imports nothing of this one.
 //
 // What is tested where:
 //
@@ -10,7 +11,10 @@
 //   - scripts: the repository's shell scripts.
 //   - sim: many clusters that change at random, by a seed.
 //   - bench: what a gateway costs.
-//   - cmd/nodes, with the module nodes: the gateway on real nodes; no test, but a command that people run.
+//   - cmd/nodes: Isthmus on real nodes. It is a command that people run, not a test.
+//   - cmd/image: the container image, and the files of a release.
+//
+// The folder tools is a module of its own. It has the tools that tests and cmd/nodes run, such as Prometheus, Helm and kubelet.
 //
 // What tests are made of:
 //

@@ -21,6 +21,7 @@ type Program struct {
 
 	module string   // the folder of its module, from the repository's root
 	source string   // its package
+	within string   // if set, the module that builds main.go of source, instead of the module that source is in
 	flags  []string // to build it with
 	env    string   // KEY=VALUE, to build it with
 }
@@ -44,15 +45,13 @@ var (
 	Promtool = tool("promtool", "ISTHMUS_PROMTOOL", "github.com/prometheus/prometheus/cmd/promtool")
 	// Helm is Helm 4.
 	Helm = tool("helm", "ISTHMUS_HELM", "helm.sh/helm/v4/cmd/helm")
-	// Kubectl is the oldest kubectl that docs/install.md names. It has a module of its own, since everything else needs
-	// newer versions of the same modules.
+	// Kubectl is the oldest kubectl that docs/install.md names. All other tools need newer versions of its dependencies.
 	Kubectl = Program{
-		Name: "oldest-kubectl", Env: "ISTHMUS_KUBECTL", module: "e2e/kubectl/oldest", source: ".",
+		Name: "oldest-kubectl", Env: "ISTHMUS_KUBECTL", module: "e2e/tools", source: "./kubectl", within: "k8s.io/kubectl",
 	}
 )
 
-// tool is a tool of the module e2e/tools, which keeps what Prometheus and Helm depend on
-// apart from everything else.
+// tool returns a tool of the module e2e/tools. That module keeps the dependencies of tools apart from those of e2e.
 func tool(name, env, source string) Program {
 	return Program{Name: name, Env: env, module: "e2e/tools", source: source, flags: []string{"-tags=remove_all_sd"}}
 }
@@ -86,20 +85,59 @@ func (p Program) Path(ctx context.Context) (path string, err error) {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
 	path = filepath.Join(bin, p.Name)
-	// -s -w, as in the Makefile: a third smaller, without symbols and DWARF.
-	cmd := exec.CommandContext(ctx, "go", slices.Concat([]string{"build", "-ldflags=-s -w", "-o", path}, p.flags, []string{p.source})...)
-	cmd.Dir = filepath.Join(root, p.module)
+	return path, p.build(ctx, root, path)
+}
+
+// build builds the program of the repository at root to a path.
+func (p Program) build(ctx context.Context, root, path string) error {
+	dir, source := filepath.Join(root, p.module), p.source
+	if p.within != "" {
+		main := filepath.Join(dir, source, "main.go")
+		cached, err := p.cached(ctx, dir)
+		if err != nil {
+			return err
+		}
+		dir, source = cached, main
+	}
+
+	// As in the Makefile, -s -w leaves out symbols and DWARF. The file is a third smaller.
+	args := slices.Concat([]string{"build", "-ldflags=-s -w", "-o", path}, p.flags, []string{source})
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
 	if p.env != "" {
 		cmd.Env = append(os.Environ(), p.env)
 	}
 	if text, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("%w\n%s", err, text)
+		return fmt.Errorf("%w\n%s", err, text)
 	}
-	return path, nil
+	return nil
 }
 
-// repository finds the repository's root from the working directory, which lies
-// in one of its two modules.
+// cached downloads the module p.within and returns its folder in the module cache. Its version is in version.txt of
+// the program's source.
+func (p Program) cached(ctx context.Context, dir string) (string, error) {
+	version, err := os.ReadFile(filepath.Join(dir, p.source, "version.txt"))
+	if err != nil {
+		return "", err
+	}
+	module := p.within + "@" + string(bytes.TrimSpace(version))
+
+	download := exec.CommandContext(ctx, "go", "mod", "download", module)
+	download.Dir = dir
+	if text, err := download.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("download %s: %w\n%s", module, err, text)
+	}
+
+	list := exec.CommandContext(ctx, "go", "list", "-m", "-f", "{{.Dir}}", module)
+	list.Dir = dir
+	folder, err := list.Output()
+	if err != nil {
+		return "", fmt.Errorf("find %s: %w", module, err)
+	}
+	return string(bytes.TrimSpace(folder)), nil
+}
+
+// repository finds the repository's root from the working directory, which lies in the root module or in e2e.
 func repository(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
 	if err != nil {

@@ -1,5 +1,5 @@
 // Command nodes runs clusters with real nodes, installs the gateway in them as the README has it, and prints what clients in
-// Pods notice of what happens to it. See e2e/nodes/README.md.
+// Pods notice of what happens to it. See README.md in this folder.
 //
 // All of it is below one process, which is the first in namespaces of its own for mounts, network and processes: what it makes ends
 // with it, however it ends. A node (node.sh) is the same once more, and a bridge joins the nodes. The process outside removes what is

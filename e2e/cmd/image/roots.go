@@ -30,7 +30,7 @@ func roots() []byte {
 
 // rootsLicence returns the licence that the root certificates come with.
 func rootsLicence(ctx context.Context) ([]byte, error) {
-	dir, err := output(ctx, "go", "-C", "e2e/image", "list", "-m", "-f", "{{.Dir}}", rootsModule)
+	dir, err := output(ctx, "go", "-C", "e2e", "list", "-m", "-f", "{{.Dir}}", rootsModule)
 	if err != nil {
 		return nil, err
 	}

@@ -55,9 +55,9 @@ func component(kind cdx.ComponentType, path, version string) cdx.Component {
 	return cdx.Component{BOMRef: url, Type: kind, Name: path, Version: version, PackageURL: url}
 }
 
-// used is the module that is linked in, which may be in place of another one. A folder of this repository is the module itself.
+// used returns the module that is linked in: m, or the module that replaces m.
 func used(m *debug.Module) *debug.Module {
-	if m.Replace != nil && !strings.HasPrefix(m.Replace.Path, ".") {
+	if m.Replace != nil {
 		return m.Replace
 	}
 	return m

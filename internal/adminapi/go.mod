@@ -1,3 +1,0 @@
-module isthmus/internal/adminapi
-
-go 1.26.0

@@ -1,3 +1,0 @@
-module isthmus/internal/tierspec
-
-go 1.26.0
