@@ -18,7 +18,7 @@ func TestArrows(t *testing.T) {
 	const pages = "isthmus/internal/adminapi"
 	serving := []string{"isthmus/grpcapi/...", "github.com/linkerd/...", "google.golang.org/grpc/..."}
 	clusters := []string{ // all but types, and clients of them
-		"isthmus/clusterstore", "isthmus/clusterstore/budget", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube",
+		"isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube",
 	}
 	notPlan := []string{ // what clusters export is kept as plans need it
 		"isthmus/local", "isthmus/local/election", "isthmus/local/exports", "isthmus/local/externalworkload/...", "isthmus/local/writes",
@@ -29,7 +29,6 @@ func TestArrows(t *testing.T) {
 		"isthmus/clusterstore":         but(notPlan...),
 		"isthmus/clusterstore/cluster": but(append(notPlan[:len(notPlan):len(notPlan)], "isthmus/clusterstore")...),
 		"isthmus/local/exports/object": but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local", "isthmus/local/exports"),
-		"isthmus/clusterstore/budget":  but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "k8s.io/..."),
 		"isthmus/clusterstore/follow": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube",
 			"isthmus/clusterstore/serviceprofile"),
 		"isthmus/clusterstore/kube":           but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),

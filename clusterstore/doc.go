@@ -8,9 +8,9 @@
 //	go store.Run(ctx)
 //	<-store.Settled()
 //
-// Below it stand clusterstore/cluster (what one cluster offers), clusterstore/budget (how
-// much memory linked clusters may take), clusterstore/kube (clients, and all protection
-// against hostile credentials and servers), clusterstore/follow (list and watch),
+// Below it stand clusterstore/cluster (what one cluster offers), clusterstore/kube (clients, and
+// all protection against hostile credentials and servers), clusterstore/follow (list and watch, and
+// the memory cap of a cluster),
 // clusterstore/crd (Linkerd's custom resources) and clusterstore/serviceprofile
 // (ServiceProfiles as proxies get them). What is exported is kept as local/exports/plan has it.
 //

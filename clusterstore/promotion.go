@@ -96,7 +96,7 @@ func (l *link) whyNotWait(serving, next cluster.Health) string {
 	case revoked(serving) && l.next.isBetter(maxRevoked):
 		return "the API server no longer accepts the old credentials"
 	case !l.next.isBetter(maxStale):
-	case !overBudget(serving): // which the memory of the successor may be the reason of
+	case !overBudget(serving): // if it is, the successor has the same cap and no advantage
 		return fmt.Sprintf("with the old credentials the cluster has been stale for %v", maxStale)
 	}
 	return ""

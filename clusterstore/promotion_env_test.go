@@ -24,6 +24,7 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 )
@@ -207,7 +208,7 @@ const optionalTime = 29 * time.Second
 
 func (r *rotating) create(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 	cfg.Client = &kube.Client{Sources: r.api.sources(from.BearerToken)}
-	cfg.Budget = r.store.opts.Memory.Add()
+	cfg.Memory = follow.NewMemoryCap(r.store.opts.Memory)
 	c, err := cluster.New(cfg)
 	r.made = append(r.made, c)
 	return c, err

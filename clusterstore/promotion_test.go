@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/crd"
 )
 
@@ -385,24 +384,31 @@ func TestTwentyRotations(t *testing.T) {
 	}
 }
 
-// TestRotationWithoutRoom: a kind that does not fit into the memory beside its predecessor is not lost.
-func TestRotationWithoutRoom(t *testing.T) {
-	pool := budget.NewPool(budget.Limits{Cluster: 1 << 30, All: 1 << 30})
-	prepare := func(r *rotating) {
-		r.store.opts.Memory = pool
-		for i := range 500 {
-			r.api.objects["externalworkloads"] = append(r.api.objects["externalworkloads"], &crd.ExternalWorkload{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "more", Name: fmt.Sprintf("vm-%d", i),
-					Labels: map[string]string{"x": strings.Repeat("x", 1000) + fmt.Sprint(i)}},
-			})
+// TestRotationNearCap rotates the credentials of a cluster that takes 90 % of its memory cap. The successor has a cap
+// of its own, so that it lists all kinds beside the serving cluster.
+func TestRotationNearCap(t *testing.T) {
+	onServedAPI(t, nearCap(t, 90), func(r *rotating) {
+		near := func() {
+			t.Helper()
+			if m := r.store.Status()[0].Memory; m.Used*100/m.Limit != 90 {
+				t.Errorf("it takes %+v", m)
+			}
 		}
-	}
-	var used int64
-	onServedAPI(t, prepare, func(r *rotating) { used = r.store.Status()[0].Memory.Used })
-	// One cluster fits into the pool. A second one beside it does not.
-	pool = budget.NewPool(budget.Limits{Cluster: 1 << 30, All: used * 10 / 6})
-	onServedAPI(t, prepare, func(r *rotating) {
+		near()
 		r.saw(wholeCluster)
+		r.rotate("t2")
+		r.pass(time.Minute)
+		r.inUse("t2", "")
+		r.saw(wholeCluster)
+		near()
+	})
+}
+
+// TestRotationWithoutRoom: a kind that no longer fits into the memory cap is not lost by a rotation.
+func TestRotationWithoutRoom(t *testing.T) {
+	onServedAPI(t, nearCap(t, 100), func(r *rotating) {
+		r.saw(wholeCluster)
+		r.api.objects["externalworkloads"] = append(r.api.objects["externalworkloads"], largeWorkload(500))
 		r.rotate("t2")
 		r.pass(time.Minute)
 		r.inUse("t1", "externalworkloads.workload.linkerd.io")
@@ -415,6 +421,28 @@ func TestRotationWithoutRoom(t *testing.T) {
 		}
 		r.saw(wholeCluster)
 	})
+}
+
+// nearCap prepares an API with 500 large ExternalWorkloads, and the memory cap of which they take that many percent.
+func nearCap(t *testing.T, percent int64) func(*rotating) {
+	limit := int64(1 << 30)
+	prepare := func(r *rotating) {
+		r.store.opts.Memory = limit
+		for i := range 500 {
+			r.api.objects["externalworkloads"] = append(r.api.objects["externalworkloads"], largeWorkload(i))
+		}
+	}
+	onServedAPI(t, prepare, func(r *rotating) {
+		limit = r.store.Status()[0].Memory.Used * 100 / percent
+	})
+	return prepare
+}
+
+func largeWorkload(i int) *crd.ExternalWorkload {
+	return &crd.ExternalWorkload{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "more", Name: fmt.Sprintf("vm-%d", i),
+		Labels: map[string]string{"x": strings.Repeat("x", 1000) + fmt.Sprint(i)},
+	}}
 }
 
 // TestRotationAgain: a problem of new credentials that is over is no longer shown, and is logged again when it returns.

@@ -14,9 +14,9 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/facts"
+	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/panics"
@@ -38,7 +38,7 @@ type Options struct {
 	Log        *zap.Logger           // nil: no logs
 	Registerer prometheus.Registerer // for the Store's own metrics; nil: no metrics
 	Metrics    *cluster.Metrics      // of its clusters; nil: no metrics
-	Memory     *budget.Pool          // that the linked clusters may take; nil: no limit
+	Memory     int64                 // cap of what each linked cluster may have cached, in bytes; zero means no cap
 	Network    string                // that the gateway is on: Pods of linked clusters on others can't be reached
 	IPv6       bool                  // clients get IPv6 addresses, as by the Table's Options
 	Local      Local                 // whose addresses are not probed as gateways of other clusters; nil: not known
@@ -148,7 +148,8 @@ func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (Cluster, erro
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
 	}
-	cfg.Client, cfg.Budget = client, s.opts.Memory.Add()
+	cfg.Client = client
+	cfg.Memory = follow.NewMemoryCap(s.opts.Memory) // a successor has a cap of its own
 	return cluster.New(cfg)
 }
 

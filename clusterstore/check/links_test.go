@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"isthmus/clusterstore/budget"
+	"isthmus/clusterstore/follow"
 	"isthmus/internal/adminapi"
 )
 
@@ -50,8 +50,8 @@ func linkFound(t *testing.T, s adminapi.ClusterStatus, checks ...string) (lines,
 
 // TestOverBudget: the reason of such a cluster is found by its words.
 func TestOverBudget(t *testing.T) {
-	if !strings.Contains(budget.ErrOver.Error(), overBudget) {
-		t.Errorf("%v does not have %q", budget.ErrOver, overBudget)
+	if !strings.Contains(follow.ErrOverBudget.Error(), overBudget) {
+		t.Errorf("%v does not have %q", follow.ErrOverBudget, overBudget)
 	}
 }
 

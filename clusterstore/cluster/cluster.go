@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/facts"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
@@ -23,8 +22,8 @@ type Config struct {
 	TrustDomain string       // of its Pods' identities; empty: its endpoints have none
 	Rules       Rules        // the same for all clusters
 	Log         *zap.Logger
-	Metrics     *Metrics       // the same for all clusters; nil: no metrics
-	Budget      *budget.Budget // of what is kept, closed when Run returns; nil: no limit
+	Metrics     *Metrics          // the same for all clusters; nil: no metrics
+	Memory      *follow.MemoryCap // of what is cached; if it is nil, there is no limit
 	// Supervisor recovers from panics of Changed and of the evaluation of Servers. For the local
 	// cluster it also recovers from panics while profiles change or address conflicts are searched.
 	// A panic while a linked cluster is listed or watched ends all its lists and watches: Health
@@ -107,7 +106,7 @@ func New(cfg Config) (*Cluster, error) {
 		Printable:   cfg.Client.Printable,
 		Admit:       cfg.Admit,
 		NoWatchList: cfg.Client.Sources.NoWatchList,
-		Budget:      cfg.Budget,
+		Budget:      cfg.Memory,
 		Trouble: func(resource, text string) {
 			cfg.Log.Info("a resource has to be requested again and again", zap.String("resource", resource), zap.String("reason", text))
 		},
@@ -118,7 +117,7 @@ func New(cfg Config) (*Cluster, error) {
 // Run follows the cluster until ctx ends, and returns once all its goroutines
 // have ended. What was read stays readable after that. Call it once.
 func (c *Cluster) Run(ctx context.Context) {
-	untilStopped := ctx.Done() // also after a failure: what was read is counted in the Budget until then
+	untilStopped := ctx.Done() // also after a failure
 	ctx, fail := context.WithCancel(ctx)
 	defer fail()
 	c.fail = fail
@@ -139,7 +138,6 @@ func (c *Cluster) Run(ctx context.Context) {
 	all.Wait()
 	<-untilStopped
 	c.cfg.Client.Close()
-	c.cfg.Budget.Close()
 }
 
 // untilPanic calls f, which follows a part of the cluster, and recovers from a panic of f. After a

@@ -38,7 +38,7 @@ func (c *Cluster) serviceExports() follow.Kind[*mcs.ServiceExport, *plan.Service
 		func(o *mcs.ServiceExport) (*plan.ServiceExport, bool) {
 			return object.ReadExport(o, c.cfg.own != nil), o.DeletionTimestamp == nil
 		})
-	k.Refers = func(*plan.ServiceExport) int { return 2 } // in the index, and in what Exports returns
+	k.Size = serviceExportSize
 	return ofMCS(c, ofServiceExports, k)
 }
 

@@ -124,13 +124,37 @@ func (c *Cluster) readExport(o *corev1.Service) *plan.Export {
 // isLabelled reports whether labels say that something is exported.
 func isLabelled(e *plan.Export) bool { return e != nil && (e.Mirror || e.Federated) }
 
-// exportPlaces counts what is exported by labels: its place in what Exports returns, and the
-// room that maps of Services have too much when they have just grown.
-func exportPlaces(s *Service) int {
-	if isLabelled(s.export()) {
-		return 2
+// exportSize is what is cached of a Service for exports. What is exported by its labels also has a place in what
+// Exports returns. If e is nil, exportSize is zero.
+func exportSize(e *plan.Export) int64 {
+	if e == nil {
+		return 0
 	}
-	return 0
+	n := sizeof[plan.Export]() + textSize(e.Namespace) + textSize(e.Name)
+	if isLabelled(e) {
+		n += listSize[plan.Export](2)
+	}
+	s := e.Service
+	if s == nil {
+		return n
+	}
+	n += allocation + sizeof[plan.Service]() + textSize(s.Namespace) + textSize(s.Name) + textSize(s.UID) + textSize(s.Type) +
+		textsSize(s.ClusterIPs) + textsSize(s.IPFamilies) + textSize(s.IPFamilyPolicy) + textSize(s.OwnerKind) +
+		textSize(s.OwnerName) + textSize(s.OwnerUID) + textMapSize(s.Labels) + textMapSize(s.Annotations) +
+		listSize[plan.Port](cap(s.Ports)) + textSize(s.SessionAffinity) + textSize(s.InternalTrafficPolicy) +
+		textSize(s.TrafficDistribution)
+	for i := range s.Ports {
+		p := &s.Ports[i]
+		n += textSize(p.Name) + textSize(p.Protocol) + textSize(p.AppProtocol) + textSize(p.Target)
+	}
+	return n
+}
+
+// serviceExportSize is what the state takes for a ServiceExport of a linked cluster, with its place in what Exports
+// returns.
+func serviceExportSize(e *plan.ServiceExport, _ string) int64 {
+	return sizeof[plan.ServiceExport]() + indexEntry[*plan.ServiceExport]() + listSize[plan.Export](2) +
+		textSize(e.UID) + textMapSize(e.Labels) + textMapSize(e.Annotations)
 }
 
 func sameExport(a, b *plan.Export) bool { return a == b || reflect.DeepEqual(a, b) }

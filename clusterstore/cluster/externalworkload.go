@@ -29,7 +29,7 @@ func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
 		Name:    "externalworkloads",
 		Source:  c.cfg.Client.Sources.Workloads,
 		Serves:  c.serves(crd.WorkloadVersion.WithResource("externalworkloads")),
-		Refers:  placedPod.refers,
+		Size:    placedPod.size,
 		Shared:  placedPod.shared,
 		Compact: c.compactWorkload,
 		Into:    c.state.podStore(workloadPrefix),

@@ -186,6 +186,16 @@ func (r Rules) GatewayRoutable(ip netip.Addr) bool {
 	return Routable(ip) || r.LoopbackGateways && ip.IsLoopback()
 }
 
+// size is what a gateway takes. A nil Gateway takes nothing.
+func (g *Gateway) size() int64 {
+	if g == nil {
+		return 0
+	}
+	n := sizeof[Gateway]() + indexEntry[*Gateway]() + textSize(g.Service.Namespace) + textSize(g.Service.Name) +
+		listSize[netip.Addr](cap(g.IPs)) + textsSize(g.Names) + textSize(g.Identity) + textSize(g.Probe.Path)
+	return n
+}
+
 func (g *Gateway) equal(o *Gateway) bool {
 	return g == o || g != nil && o != nil && g.Service == o.Service && slices.Equal(g.IPs, o.IPs) && slices.Equal(g.Names, o.Names) &&
 		g.Port == o.Port && g.Identity == o.Identity && g.Probe == o.Probe && g.More == o.More &&

@@ -23,7 +23,7 @@ type Health struct {
 	Unusable []string
 	// RejectedProfiles counts the ServiceProfiles that can't be used at all.
 	RejectedProfiles int
-	// Memory is what the cluster takes of its budget; zero: it has none.
+	// Memory is what counts against the cluster's memory cap. If the cluster has none, it is zero.
 	Memory adminapi.Memory
 	// API is what is known of its API server, without when the credentials expire.
 	API adminapi.APIServer
@@ -32,7 +32,7 @@ type Health struct {
 // Health returns the cluster's present health.
 func (c *Cluster) Health() Health {
 	h := Health{Health: c.group.Health()}
-	h.Memory = c.cfg.Budget.Usage()
+	h.Memory = c.cfg.Memory.Usage()
 	h.API = c.cfg.Client.Server()
 	c.facts.Facts().AddTo(&h.API)
 	h.MalformedProxies = c.state.malformedProxies()

@@ -85,9 +85,10 @@ var (
 	standingDesc = desc("isthmus_cluster_standing",
 		"1 for how far a cluster's endpoints are taken out of all services: in-service, last-resort or withdrawn.", "standing")
 	memoryDesc = desc("isthmus_cluster_memory_bytes",
-		"What the gateway keeps of a linked cluster, with lists that are being read.")
+		"Memory of a linked cluster that counts against its cap, by estimate: the larger of what is cached and "+
+			"what a list that is being read will be.")
 	mostMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
-		"What may be kept of a linked cluster: --cluster-memory, or less where many clusters share the memory.")
+		"Memory cap of a linked cluster: --cluster-memory.")
 	refusedDesc = desc("isthmus_objects_refused",
 		"Objects of a cluster that are too large, or beyond a bound, to be read. Earlier versions of them stay.", "resource")
 	unreadDesc = desc("isthmus_cluster_kind_unread",

@@ -26,6 +26,7 @@ func (c *Cluster) nodes() follow.Kind[*metav1.PartialObjectMetadata, nodeLabels]
 		Serves:  c.serves(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}),
 		Compact: compactNode,
 		Into:    mapStore(c.state, c.state.nodes, func(a, b nodeLabels) bool { return a == b }, c.state.countRegions),
+		Size:    nodeLabels.size,
 		Shared:  nodeLabels.shared,
 		Applied: c.updateRegion,
 	}
@@ -39,6 +40,14 @@ func (c *Cluster) nodes() follow.Kind[*metav1.PartialObjectMetadata, nodeLabels]
 		}
 	}
 	return k
+}
+
+// size is what the state takes for a Node.
+func (n nodeLabels) size(string) int64 { return indexEntry[nodeLabels]() }
+
+// shared yields the zone and the region. The region is also a key of state.regions.
+func (n nodeLabels) shared(yield func(any, int64) bool) {
+	_ = yield(n.zone, uniqueText(n.zone)) && yield(n.region, uniqueText(n.region)+indexEntry[int]())
 }
 
 // compactNode keeps a Node's zone and region. A region that can't be shown is none.

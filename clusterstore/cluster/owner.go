@@ -45,6 +45,7 @@ func (c *Cluster) owners(source decode.Source[*metav1.PartialObjectMetadata], gr
 		Source:  source,
 		Serves:  c.serves(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}),
 		Compact: compactOwner,
+		Size:    func(parent unique.Handle[reference], _ string) int64 { return ownerSize() + parentSize(parent) },
 		Into:    c.state.ownerStore(kind),
 	}
 }
@@ -60,6 +61,15 @@ func onlyOwner(list []metav1.OwnerReference) reference {
 // compactOwner keeps the owner of a ReplicaSet or Job.
 func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[reference], bool) {
 	return unique.Make(onlyOwner(o.OwnerReferences)), true
+}
+
+// ownerSize is what the state takes for a ReplicaSet or Job, or the placeholder of one, without its key.
+func ownerSize() int64 { return sizeof[owner]() + indexEntry[*owner]() + listedSize }
+
+// parentSize is what a ReplicaSet or Job takes for the name of its own owner.
+func parentSize(parent unique.Handle[reference]) int64 {
+	ref := parent.Value()
+	return uniqueSize + sizeof[reference]() + textSize(ref.kind) + textSize(ref.name)
 }
 
 // owners returns the map of owners of that kind; nil: the kind is not read.

@@ -127,7 +127,7 @@ func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
 		Source:  c.cfg.Client.Sources.Pods,
 		Compact: c.compactPod,
 		Into:    c.state.podStore(""),
-		Refers:  placedPod.refers,
+		Size:    placedPod.size,
 		Shared:  placedPod.shared,
 		Changed: c.logMalformed,
 	}
@@ -140,6 +140,40 @@ type placedPod struct {
 	location *location
 	selected *crd.ExternalWorkload // with OwnConfig.SliceManager: what slices have of an ExternalWorkload
 	set      *podSet               // while it is put into the state: what the namespace's Servers say of it; nil: there are none, or another is like it
+}
+
+// size is what the state takes for a Pod or ExternalWorkload of a linked cluster. The owner counts whether it exists
+// or not.
+func (p placedPod) size(key string) int64 {
+	t := p.facts.fullTemplate()
+	n := sizeof[pod]() + indexEntry[*pod]() + groupedSize + textSize(p.facts.traits)
+	if t.external() {
+		return n + textSize(workloadPrefix+key) + unusableSize("ExternalWorkload "+key, t.invalid)
+	}
+	if t.owner.kind == kindReplicaSet || t.owner.kind == kindJob {
+		namespace, _ := follow.SplitKey(key)
+		n += ownerSize() + textSize(namespace+"/"+t.owner.name)
+	}
+	return n
+}
+
+// groupedSize is what a Pod takes in the policy of its namespace, in bytes, with a podSet that siblings may share.
+const groupedSize = 144
+
+// shared yields what Pods mostly have in common.
+func (p placedPod) shared(yield func(any, int64) bool) {
+	_ = yield(p.facts.template, p.facts.template.Value().size()) && yield(p.facts.node, uniqueText(p.facts.node))
+}
+
+// size is what a template takes that Pods share.
+func (t template) size() int64 {
+	n := uniqueSize + sizeof[template]() + textSize(t.owner.kind) + textSize(t.controlPlane) + textSize(t.opaque.ranges) +
+		textSize(t.skip.ranges) + textSize(t.labels.keys) + textSize(string(t.ports)) + textSize(t.invalid)
+	if t.external() {
+		identity := t.identity.Value()
+		n += uniqueSize + sizeof[federation.Identity]() + textSize(identity.URI) + textSize(identity.ServerName)
+	}
+	return n
 }
 
 func (c *Cluster) compactPod(o *corev1.Pod) (p placedPod, ok bool) {

@@ -33,6 +33,9 @@ type policy struct {
 	lacking bool                    // there is no room in lists for those of all sets
 }
 
+// policySize is what a policy takes with maps for one Server and one set of Pods, in bytes.
+const policySize = 1600
+
 // podSet is so many Pods or ExternalWorkloads of a namespace with the same labels and ports.
 type podSet struct {
 	facts  podFacts // without node

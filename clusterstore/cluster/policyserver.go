@@ -31,6 +31,7 @@ func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
 		Source:  c.cfg.Client.Sources.Servers,
 		Serves:  c.serves(crd.PolicyVersion.WithResource("servers")),
 		Compact: compactServer,
+		Size:    (*serverFacts).size,
 		Into:    mapStore(c.state, c.state.servers, (*serverFacts).equal, c.state.setServer),
 	}
 }
@@ -67,6 +68,28 @@ func (f *serverFacts) read() (err error) {
 		return fmt.Errorf("port: %q is not a port", port)
 	}
 	return nil
+}
+
+// size is what the state takes for a Server: the specification, the selectors that are made of it, and the namespace's
+// policy, in which it may be alone.
+func (f *serverFacts) size(key string) int64 {
+	return sizeof[serverFacts]() + 2*indexEntry[*serverFacts]() + indexEntry[*policy]() + policySize +
+		selectorMemory(f.spec.PodSelector) + selectorMemory(f.spec.ExternalWorkloadSelector) +
+		textSize(f.spec.Port.StrVal) + textSize(f.spec.ProxyProtocol) + unusableSize("Server "+key, f.invalid)
+}
+
+// selectorMemory is what a selector takes, in bytes: as it is read, and as it is evaluated.
+func selectorMemory(s *metav1.LabelSelector) int64 {
+	if s == nil {
+		return 0
+	}
+	n := sizeof[metav1.LabelSelector]() + textMapSize(s.MatchLabels) + listSize[metav1.LabelSelectorRequirement](cap(s.MatchExpressions)) +
+		listSize[labels.Requirement](2*(len(s.MatchLabels)+len(s.MatchExpressions))) + int64(len(s.MatchLabels))*listSize[string](1)
+	for i := range s.MatchExpressions {
+		e := &s.MatchExpressions[i]
+		n += textSize(e.Key) + textSize(string(e.Operator)) + textsSize(e.Values) + listSize[string](len(e.Values))
+	}
+	return n
 }
 
 func (f *serverFacts) equal(o *serverFacts) bool {

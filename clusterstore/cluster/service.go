@@ -10,6 +10,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"isthmus/clusterstore/follow"
+	"isthmus/federation"
 	"isthmus/local/exports/plan"
 )
 
@@ -68,19 +69,31 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 			}
 			return s, true
 		},
+		Size: (*Service).size,
 		Into: c.state.serviceStore(),
 	}
 	k.Applied = func() {
 		c.updateGateways()
 		c.exportsApplied(ofServices)
 	}
-	if c.cfg.Exports != nil {
-		k.Refers = exportPlaces
-	}
 	if own := c.cfg.own; own != nil {
 		k.Changed = func(key string, _ *Service, _ bool) { own.ServiceChanged(serviceID(key)) }
 	}
 	return k
+}
+
+// size is what the state takes for a Service of a linked cluster.
+func (s *Service) size(string) int64 {
+	n := servicePlace() + allocation + sizeof[Service]() + listSize[ServicePort](cap(s.Ports)) + s.leads.size() + exportSize(s.exported)
+	for _, p := range s.Ports {
+		n += textSize(p.Name)
+	}
+	return n
+}
+
+// servicePlace is what the state takes for a Service, or for the placeholder of one that slices name.
+func servicePlace() int64 {
+	return sizeof[service]() + mapEntry(sizeof[federation.ServiceID]()+sizeof[*service]()) + listedSize
 }
 
 // keptMetadata has the prefixes of those labels and annotations of Services that the

@@ -298,21 +298,51 @@ func (l *slice) connected(own bool) iter.Seq[*address] {
 	}
 }
 
-// refers returns how many objects a slice names, for the budget.
-func (l *slice) refers() (n int) {
-	for range l.connected(true) {
-		n++
+// size is what the state takes for a slice of a linked cluster. Its Service and the Pods that it names count whether
+// they exist or not.
+func (l *slice) size(string) int64 {
+	n := sizeof[slice]() + indexEntry[*slice]() + servicePlace() + textSize(l.service.Namespace) +
+		textSize(l.service.Name) + textSize(l.mirror.cluster) + textSize(l.mirror.identity) +
+		textSize(l.mirror.remoteName) + textSize(l.marked) + listSize[subset](cap(l.subsets))
+	for _, sub := range l.subsets {
+		n += listSize[slicePort](cap(sub.ports)) + listSize[address](cap(sub.addresses))
+		for _, p := range sub.ports {
+			n += textSize(p.name)
+		}
+		for i := range sub.addresses {
+			n += sub.addresses[i].size()
+		}
+	}
+	for a := range l.connected(true) {
+		if a.target != "" {
+			n += sizeof[pod]() + indexEntry[*pod]() + listedSize
+		}
 	}
 	return n
 }
 
-// shared has where the addresses are, once for those one after the other that are at the same place.
-func (l *slice) shared(yield func(any) bool) {
+// size is what an address takes besides its place in the list.
+func (a *address) size() int64 {
+	n := textSize(a.target)
+	if a.hostname != nil {
+		n += allocation + sizeof[string]() + textSize(*a.hostname)
+	}
+	return n
+}
+
+// size is what a place takes that addresses share.
+func (p place) size() int64 {
+	return uniqueSize + sizeof[place]() + textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) +
+		textSize(string(p.why)) + textSize(p.other) + textSize(p.text)
+}
+
+// shared yields the places of the addresses, each run of equal ones once.
+func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[place]
 	for _, sub := range l.subsets {
 		for i := range sub.addresses {
 			if at := sub.addresses[i].place; at != last {
-				if last = at; !yield(at) {
+				if last = at; !yield(at, at.Value().size()) {
 					return
 				}
 			}

@@ -15,7 +15,7 @@ func sliceKind[O decode.Object](c *Cluster, name string, from decode.Source[O], 
 		Source:  from,
 		Compact: compact,
 		Into:    mapStore(c.state, c.state.slices, (*slice).same, c.state.setSlice),
-		Refers:  (*slice).refers,
+		Size:    (*slice).size,
 		Shared:  (*slice).shared,
 	}
 }

@@ -18,7 +18,7 @@ type compacted[T any] struct {
 	ok      bool   // it is to be kept
 	refused string // why it could not be decoded; empty: it could
 	updated int64  // as lag.updated returns it
-	size    int64  // that the budget counts, without what is shared; 0: without one
+	size    int64  // what the memory cap counts, without shared values. Without a cap, it is zero.
 }
 
 // named returns an object of which only its name and version are known.
@@ -38,11 +38,7 @@ func (f *feed[O, T]) compact(o O, refused *decode.Refused) *compacted[T] {
 	c.value, c.ok = f.kind.Compact(o)
 	c.updated = f.resource.lag.updated(o)
 	if c.ok && f.kept != nil {
-		refers := 0
-		if f.kind.Refers != nil {
-			refers = f.kind.Refers(c.value)
-		}
-		c.size = sizeOf(c.key, c.value, refers, f.kind.Shared != nil)
+		c.size = objectSize + int64(len(c.key)) + f.kind.Size(c.value, c.key)
 	}
 	return c
 }

@@ -33,8 +33,9 @@
 //   - The first sync waits for optional resources that can't be listed, until 25 s after
 //     [Group.Run], unless they are forbidden, absent, over budget, or of a kind that is
 //     [Kind].Unawaited.
-//   - What is kept, and lists on their way, never take more than
-//     [Options].Budget. A list that is too large changes nothing, and an event that makes
+//   - What is cached, or the list that is being read if that is larger, never takes more than the
+//     memory cap, [Options].Budget, and what lists stage beside the cache takes no more than that either.
+//     A list that is too large changes nothing, and an event that makes
 //     the objects too many is left out until the next list. The Group is then unhealthy,
 //     whether the resource is needed or not, until a list fits;
 //     not if the resource is aside ([Kind].Aside).

@@ -6,7 +6,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/internal/adminapi"
 )
 
@@ -40,5 +39,5 @@ func classOf(err error) adminapi.ReadFailure {
 	return adminapi.Failing
 }
 
-// isOver reports whether it is the budget that has refused something.
-func isOver(err error) bool { return errors.Is(err, budget.ErrOver) }
+// isOver reports whether the memory cap has refused something.
+func isOver(err error) bool { return errors.Is(err, ErrOverBudget) }

@@ -24,7 +24,11 @@ func newFeed[O decode.Object, T any](k Kind[O, T], r *Resource) *feed[O, T] {
 }
 
 func (f *feed[O, T]) useBudget() {
-	f.kept = newKept(f.resource.group.options.Budget, f.resource.name, f.prints)
+	limit := f.resource.group.options.Budget
+	if limit != nil && f.kind.Size == nil {
+		panic("follow: kind " + f.kind.Name + " has no Size")
+	}
+	f.kept = newKept(limit, f.resource.name, f.prints)
 }
 
 // commit puts what is staged into the Store, and drops the objects that are not in it. watched: the list came by a watch,
@@ -167,7 +171,7 @@ func (f *feed[O, T]) putStep(list []*compacted[T]) {
 	}
 	for i, c := range list {
 		f.hasPut(c, before[i])
-		f.kept.keep(c.key, c.size, f.handlesOf(before[i]))
+		f.kept.keep(c.key, c.size, f.handles(c.value), f.handlesOf(before[i]))
 	}
 }
 

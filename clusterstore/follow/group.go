@@ -8,7 +8,6 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/federation"
 )
 
@@ -26,9 +25,9 @@ type Options struct {
 	Contain func(resource string, follow func())
 	// Admit, if set, delays the end of the first sync until it is closed: see [Group.Listed].
 	Admit <-chan struct{}
-	// Budget counts what is kept and staged. nil: neither is limited, and events are handled as
-	// fast as they come.
-	Budget *budget.Budget
+	// Budget bounds the memory of what is cached and staged. If it is nil, there is no bound, and events
+	// are handled as fast as they come.
+	Budget *MemoryCap
 }
 
 // Group follows resources of one API together. It knows when all needed ones have

@@ -4,110 +4,172 @@ import (
 	"iter"
 	"maps"
 	"math"
-	"reflect"
-
-	"isthmus/clusterstore/budget"
 )
 
-// kept charges the cluster's budget for the objects of one resource: those in the Store and,
-// while a list is read, those that are staged beside them. For the limit of the cluster alone
-// either those in the Store count or those of the list, whichever are more: so a cluster that fits does fit
-// while it is listed anew. Only one goroutine at a time uses it. nil charges nothing.
+// What the cap counts for one object besides its key and its value, in bytes. A test of clusterstore/cluster
+// compares the sums with the heap.
+const (
+	// objectSize is what an object takes in this package: an entry of kept.sizes, and the start of its key.
+	objectSize = 56
+	// shareSize is what a value that objects share takes in this package: an entry of kept.shared.
+	shareSize = 96
+	// sameSize is what an object of a list takes that is cached as it is, so that only its print is staged.
+	sameSize = 32
+)
+
+// kept counts the objects of one resource against the cluster's memory cap: those that are cached and, while a list
+// is being read, those that are staged beside them. Only one goroutine at a time uses it. A nil *kept counts
+// nothing.
 type kept struct {
-	budget *budget.Budget  // fixed
-	what   string          // fixed: for errors
-	prints prints          // fixed
-	sizes  map[print]int64 // of the objects in the Store, and of those refused
+	budget *MemoryCap // fixed
+	what   string     // fixed: the resource
+	prints prints     // fixed
+
+	sizes  map[print]int64 // of cached objects, and of refused ones
 	peak   int             // the most entries that sizes has had since it was made
-	stored int64           // their sum
-	staged int64           // what the list takes that is being read
-	listed int64           // what its objects will take in the Store
-	shared map[any]*share  // by handle
-	common int64           // their sum
-	used   int64           // that is charged
-	counts int64           // of it, that counts for the limit of the cluster
+	shared map[any]*share  // values that objects share, by handle
+	sums   sums
+
+	// charged is what the cap has of the sums.
+	counted, staged int64
 }
 
-// share is what a handle stands for that objects have.
+// sums are the sizes of a resource's objects, in bytes.
+type sums struct {
+	cached int64 // cached objects
+	listed int64 // objects of the list that is being read, as large as they will be in the cache
+	staged int64 // what the list takes beside the cache
+
+	// The values that objects share count once:
+	cachedShared int64 // those of cached objects
+	listedShared int64 // those of the list
+	stagedShared int64 // those of the list alone
+}
+
+// counted returns what counts against the cap: the larger of what is cached and what is listed.
+func (s *sums) counted() int64 { return max(s.cached+s.cachedShared, s.listed+s.listedShared) }
+
+// beside returns what is staged beside the cache.
+func (s *sums) beside() int64 { return s.staged + s.stagedShared }
+
+// share counts the references to a value that objects share.
 type share struct {
-	n    int // how often they do
-	size int64
+	cached, listed int // references of cached objects, and of objects of the list
+	size           int64
 }
 
-// handles iterates over those of a value. nil has none.
-type handles iter.Seq[any]
+// handles iterates over the shared values of an object and their sizes. A nil handles has none.
+type handles iter.Seq2[any, int64]
 
-func (h handles) all(yield func(any) bool) {
+func (h handles) all(yield func(any, int64) bool) {
 	if h != nil {
 		h(yield)
 	}
 }
 
-func newKept(b *budget.Budget, resource string, p prints) *kept {
-	if b == nil {
+func newKept(m *MemoryCap, resource string, p prints) *kept {
+	if m == nil {
 		return nil
 	}
-	return &kept{budget: b, what: "what is kept of " + resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
+	return &kept{budget: m, what: resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
 }
 
-// acquire counts the handles of one more value.
-func (k *kept) acquire(of handles) {
-	for h := range of.all {
-		one := k.shared[h]
+// refer adds references to shared values: so many of cached objects and so many of listed ones. Negative numbers
+// remove references.
+func (k *kept) refer(to handles, cached, listed int) {
+	for handle, size := range to.all {
+		one := k.shared[handle]
 		if one == nil {
-			one = &share{size: behind(reflect.ValueOf(h), sizeDepth, true)}
-			k.shared[h] = one
-			k.common += one.size
+			one = &share{size: shareSize + size}
+			k.shared[handle] = one
 		}
-		one.n++
-	}
-}
-
-// release gives back what acquire has counted.
-func (k *kept) release(of handles) {
-	for h := range of.all {
-		one := k.shared[h]
-		if one == nil {
-			continue
-		}
-		if one.n--; one.n == 0 {
-			k.common -= one.size
-			delete(k.shared, h)
+		k.sumShare(one, -1)
+		one.cached += cached
+		one.listed += listed
+		k.sumShare(one, 1)
+		if one.cached == 0 && one.listed == 0 {
+			delete(k.shared, handle)
 		}
 	}
 }
 
-// stage charges one more object of a list.
+// sumShare adds a shared value to the sums, or subtracts it.
+func (k *kept) sumShare(one *share, sign int64) {
+	if one.cached > 0 {
+		k.sums.cachedShared += sign * one.size
+	}
+	if one.listed > 0 {
+		k.sums.listedShared += sign * one.size
+	}
+	if one.listed > 0 && one.cached == 0 {
+		k.sums.stagedShared += sign * one.size
+	}
+}
+
+// stage counts one more object of a list.
 func (k *kept) stage(size int64, of handles) error {
 	if k == nil {
 		return nil
 	}
-	k.acquire(of)
-	err := k.charge(k.stored, k.staged+size, k.listed+size)
+	return k.stageAs(size, size, of)
+}
+
+// stageSame counts an object of a list that is cached as it is.
+func (k *kept) stageSame(key string, of handles) error {
+	if k == nil {
+		return nil
+	}
+	return k.stageAs(sameSize, k.sizes[k.prints.of(key)], of)
+}
+
+// stageNone counts an object of a list that is not to be cached. Without that, a list of such objects might have no
+// end.
+func (k *kept) stageNone() error {
+	if k == nil {
+		return nil
+	}
+	return k.stageAs(sameSize, 0, nil)
+}
+
+// stageAs counts an object of a list by what it takes now, and what it will take in the cache.
+func (k *kept) stageAs(staged, listed int64, of handles) error {
+	k.refer(of, 0, 1)
+	k.sums.staged += staged
+	k.sums.listed += listed
+	err := k.charge()
 	if err != nil {
-		k.release(of)
+		k.sums.staged -= staged
+		k.sums.listed -= listed
+		k.refer(of, 0, -1)
 	}
 	return err
 }
 
-// stageNone charges one more object of a list of which nothing is staged: the one with that key is in the Store as it is, or,
-// with no key, it is not to be kept. So a list ends that has such objects without end.
-func (k *kept) stageNone(key string) error {
-	if k == nil {
-		return nil
+// unstage gives back the shared values of a staged object. Its own bytes count until the end of the list: so a list
+// that repeats the same objects exceeds the cap.
+func (k *kept) unstage(of handles) {
+	if k != nil {
+		k.refer(of, 0, -1)
 	}
-	return k.charge(k.stored, k.staged+sameSize, k.listed+k.sizes[k.prints.of(key)])
 }
 
 // unstageAll forgets what is staged.
 func (k *kept) unstageAll() {
-	if k != nil {
-		k.set(k.stored, 0, 0)
+	if k == nil {
+		return
 	}
+	for handle, one := range k.shared {
+		one.listed = 0
+		if one.cached == 0 {
+			delete(k.shared, handle)
+		}
+	}
+	k.sums = sums{cached: k.sums.cached, cachedShared: k.sums.cachedShared}
+	k.settle()
 }
 
-// announced refuses a list whose first page, of objects of this size at least, announces so many more
-// that they can't be kept even if none is larger.
+// announced refuses a list whose first page announces that many more objects, if they can't fit even if each is as
+// small as the smallest of the page.
 func (k *kept) announced(least, more int64) error {
 	if k == nil || more <= 0 || least == 0 {
 		return nil
@@ -115,33 +177,41 @@ func (k *kept) announced(least, more int64) error {
 	if more > math.MaxInt64/2/least {
 		more = math.MaxInt64 / 2 / least
 	}
-	return k.budget.Fits(max(k.stored, k.listed+least*more)+k.common-k.counts, k.what)
+	whole := k.sums
+	whole.listed += least * more
+	return k.budget.fits(whole.counted()-k.counted, k.what)
 }
 
-// keep records that a staged object is in the Store now, in place of one with these handles.
-func (k *kept) keep(key string, size int64, before handles) {
+// keep records that a staged object replaces a cached one with the handles of before.
+func (k *kept) keep(key string, size int64, of, before handles) {
 	if k == nil {
 		return
 	}
-	k.release(before)
+	k.refer(of, 1, 0)
+	k.refer(before, -1, 0)
 	p := k.prints.of(key)
-	k.set(k.stored-k.sizes[p]+size, k.staged-size, k.listed)
+	k.sums.cached += size - k.sizes[p]
+	k.sums.staged -= size
+	k.settle()
 	k.record(p, size)
 }
 
-// put charges an object that is to be put into the Store, in place of one with the handles of before.
+// put counts an object that is to replace a cached one with the handles of before.
 func (k *kept) put(key string, size int64, of, before handles) error {
 	if k == nil {
 		return nil
 	}
 	p := k.prints.of(key)
-	k.acquire(of)
-	if err := k.charge(k.stored-k.sizes[p]+size, k.staged, k.listed); err != nil {
-		k.release(of)
+	more := size - k.sizes[p]
+	k.refer(of, 1, 0)
+	k.refer(before, -1, 0)
+	k.sums.cached += more
+	if err := k.charge(); err != nil {
+		k.refer(before, 1, 0)
+		k.refer(of, -1, 0)
+		k.sums.cached -= more
 		return err
 	}
-	k.release(before)
-	k.set(k.stored, k.staged, k.listed)
 	k.record(p, size)
 	return nil
 }
@@ -151,46 +221,48 @@ func (k *kept) record(p print, size int64) {
 	k.peak = max(k.peak, len(k.sizes))
 }
 
-// drop gives back what an object with these handles has that is no longer in the Store.
+// drop gives back what a cached object with these handles has taken.
 func (k *kept) drop(key string, of handles) {
 	if k == nil {
 		return
 	}
-	k.release(of)
+	k.refer(of, -1, 0)
 	p := k.prints.of(key)
-	k.set(k.stored-k.sizes[p], k.staged, k.listed)
+	k.sums.cached -= k.sizes[p]
+	k.settle()
 	delete(k.sizes, p)
-	if len(k.sizes) < k.peak/4 { // a map keeps the room that it had
-		k.sizes, k.peak = maps.Collect(maps.All(k.sizes)), len(k.sizes)
+	if len(k.sizes) < k.peak/4 { // a map does not shrink
+		k.sizes = maps.Collect(maps.All(k.sizes))
+		k.peak = len(k.sizes)
 	}
 }
 
-// charge is set, unless the budget refuses that.
-func (k *kept) charge(stored, staged, listed int64) error {
-	used, counts := stored+staged+k.common, max(stored, listed)+k.common
-	if err := k.budget.Keep(used-k.used, counts-k.counts, k.what); err != nil {
+// charge counts the sums against the cap, unless they exceed it.
+func (k *kept) charge() error {
+	counted, staged := k.sums.counted(), k.sums.beside()
+	if err := k.budget.add(counted-k.counted, staged-k.staged, k.what); err != nil {
 		return err
 	}
-	k.used, k.counts, k.stored, k.staged, k.listed = used, counts, stored, staged, listed
+	k.counted, k.staged = counted, staged
 	return nil
 }
 
-// set charges what takes no more than before.
-func (k *kept) set(stored, staged, listed int64) {
-	used, counts := stored+staged+k.common, max(stored, listed)+k.common
-	k.budget.Change(used-k.used, counts-k.counts)
-	k.used, k.counts, k.stored, k.staged, k.listed = used, counts, stored, staged, listed
+// settle counts the sums against the cap after a change that is not refused.
+func (k *kept) settle() {
+	counted, staged := k.sums.counted(), k.sums.beside()
+	k.budget.adjust(counted-k.counted, staged-k.staged)
+	k.counted, k.staged = counted, staged
 }
 
-// handles returns those of a value.
+// handles returns the shared values of an object.
 func (f *feed[O, T]) handles(value T) handles {
 	if f.kept == nil || f.kind.Shared == nil {
 		return nil
 	}
-	return func(yield func(any) bool) { f.kind.Shared(value, yield) }
+	return func(yield func(any, int64) bool) { f.kind.Shared(value, yield) }
 }
 
-// handlesOf returns those of what is stored.
+// handlesOf returns the shared values of what is cached.
 func (f *feed[O, T]) handlesOf(s stored[T]) handles {
 	if !s.there {
 		return nil

@@ -29,12 +29,14 @@ type Kind[O decode.Object, T any] struct {
 	// called by two goroutines at a time.
 	Compact func(O) (value T, ok bool)
 	Into    Store[T]
-	// Refers, if set, returns how many other objects a value names: the Store may keep a
-	// place for each of them, which counts for the budget.
-	Refers func(T) int
-	// Shared, if set, calls yield for each [unique.Handle] of a value, as long as that returns true: what it
-	// stands for counts once for the budget, however many objects have it.
-	Shared func(value T, yield func(handle any) bool)
+	// Size returns how many bytes a value takes in the Store, without its key and without what Shared yields. It
+	// includes what the Store holds for objects that the value names, whether these exist or not. It is
+	// needed with Options.Budget, and must depend on its arguments alone.
+	Size func(value T, key string) int64
+	// Shared, if set, calls yield for each value that other objects may share, such as a [unique.Handle], and for
+	// the bytes that it takes, as long as yield returns true. Such a value counts once against the memory cap,
+	// however many objects refer to it.
+	Shared func(value T, yield func(handle any, size int64) bool)
 	// Same reports whether two values are the very same: to put one in place of the other would change nothing.
 	Same func(a, b T) bool
 	// Together, if set, orders objects: those of a list that are equal by it are put into

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/internal/adminapi"
 )
 
@@ -31,9 +30,9 @@ func TestOptionalLost(t *testing.T) {
 			if !needed {
 				want = time.Now()
 			}
-			r.failed(t.Context(), fmt.Errorf("%w: too much", budget.ErrOver))
+			r.failed(t.Context(), fmt.Errorf("%w: too much", ErrOverBudget))
 			time.Sleep(time.Minute)
-			r.failed(t.Context(), fmt.Errorf("%w: too much", budget.ErrOver))
+			r.failed(t.Context(), fmt.Errorf("%w: too much", ErrOverBudget))
 			if got := g.Health().StaleSince; !got.Equal(want) {
 				t.Errorf("needed %v: lost at %v, want %v", needed, got, want)
 			}
@@ -53,7 +52,7 @@ func TestAside(t *testing.T) {
 		r := New(k)
 		g := NewGroup(Options{}, r)
 		g.setSynced()
-		r.failed(t.Context(), fmt.Errorf("%w: too much", budget.ErrOver))
+		r.failed(t.Context(), fmt.Errorf("%w: too much", ErrOverBudget))
 		h := g.Health()
 		if healthy := h.Err == nil && h.StaleSince.IsZero(); healthy != aside {
 			t.Errorf("aside %v: %v, lost %v", aside, h.Err, h.StaleSince)
@@ -102,7 +101,7 @@ func TestOptionalWaitedFor(t *testing.T) {
 			least: optionalPatience, most: optionalPatience},
 		"not found, until discovery answers": {err: errNotFound, lasts: 6 * time.Second, unknown: unreachable,
 			least: 6 * time.Second, most: 16 * time.Second, listed: true},
-		"over budget":      {err: fmt.Errorf("%w: too much", budget.ErrOver), lasts: time.Hour},
+		"over budget":      {err: fmt.Errorf("%w: too much", ErrOverBudget), lasts: time.Hour},
 		"only for exports": {err: failing, lasts: 2 * time.Second, unawaited: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +205,7 @@ func TestFailure(t *testing.T) {
 		{errNotFound, true, time.Minute, adminapi.Failing, true},
 		{errNotFound, false, time.Second, adminapi.Absent, false},
 		{errNotFound, false, 10 * time.Minute, adminapi.Absent, true},
-		{fmt.Errorf("%w: too much", budget.ErrOver), true, time.Second, adminapi.OverBudget, false},
+		{fmt.Errorf("%w: too much", ErrOverBudget), true, time.Second, adminapi.OverBudget, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := newOptional(x.err)

@@ -26,14 +26,14 @@ func testOverBudget(t *testing.T, streams, needed bool) {
 	group, b := followFlooded(t, Options{NoWatchList: !streams}, needed, f)
 	few := b.Usage().Used
 	objects := func() int { return group.Health().Resources[0].Objects }
-	if objects() != 2 || few < 2*objectSize || few > 8*objectSize {
+	if objects() != 2 || few < 2*textSize("", "") || few > 4*textSize("", "") {
 		t.Fatalf("at first %d objects, %d bytes", objects(), few)
 	}
 	expectOver := func(what string) {
 		t.Helper()
 		synctest.Wait()
 		h := group.Health()
-		if h.Err == nil || h.StaleSince.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets0 would take") {
+		if h.Err == nil || h.StaleSince.IsZero() || !strings.Contains(h.Err.Error(), "over budget: the cache of secrets0 would take") {
 			t.Fatalf("%s: %+v", what, h)
 		}
 		if used := b.Usage().Used; used > 64<<10 {
@@ -71,32 +71,37 @@ func testOverBudget(t *testing.T, streams, needed bool) {
 	}
 }
 
-// TestStaged: what is staged counts beside what is kept. Objects that are as they were take next to nothing, and
-// a list all of which differs fits if it fits alone.
+// TestStaged checks what counts while a list is read: the larger of cache and list, and what is staged beside the
+// cache. Objects that are cached as they are take next to nothing there. A list of objects that all differ fits if it
+// fits alone.
 func TestStaged(t *testing.T) {
-	b := newBudget(8 << 10)
+	b := NewMemoryCap(4000)
 	r := New(secrets(nil, texts{}))
 	NewGroup(Options{Budget: b}, r)
 	f := secretsFeed(r)
-	list := func(x string) (peak int64) {
+	list := func(x string) (counted, staged int64) {
 		f.beginList()
 		for i := range 10 {
 			if err := f.stageObject(f.compact(labelled(fmt.Sprint("n", i), x).object, nil)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		peak = b.Usage().Used
+		counted, staged = b.counted, b.staged
 		f.commit(false)
-		return peak
+		return counted, staged
 	}
-	one := sizeOf("ns/n0", "x1", 0, false)
-	for i, want := range []int64{10 * one, 10 * (one + sameSize), 20 * one} {
+	one := objectSize + int64(len("ns/n0")) + textSize("x1", "")
+	for i, want := range []int64{10 * one, 10 * sameSize, 10 * one} {
 		x := "x1"
 		if i == 2 {
 			x = "x2"
 		}
-		if peak, after := list(x), b.Usage().Used; peak != want || after != 10*one {
-			t.Errorf("list %d takes %d, not %d, and %d of %d afterwards", i, peak, want, after, 10*one)
+		counted, staged := list(x)
+		if counted != 10*one || staged != want {
+			t.Errorf("list %d: %d bytes count, and %d are staged; want %d and %d", i, counted, staged, 10*one, want)
+		}
+		if b.counted != 10*one || b.staged != 0 {
+			t.Errorf("after list %d: %d bytes count, and %d are staged; want %d", i, b.counted, b.staged, 10*one)
 		}
 	}
 	f.beginList()

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/decode"
 )
 
@@ -95,8 +94,8 @@ func (f *flooded) flood() {
 }
 
 // followFlooded follows the APIs, with one budget, until the test ends.
-func followFlooded(t *testing.T, o Options, needed bool, apis ...*flooded) (*Group, *budget.Budget) {
-	o.Budget = budget.NewPool(budget.Limits{Cluster: 64 << 10, All: 1 << 20}).Add()
+func followFlooded(t *testing.T, o Options, needed bool, apis ...*flooded) (*Group, *MemoryCap) {
+	o.Budget = NewMemoryCap(64 << 10)
 	var all []*Resource
 	for i, f := range apis {
 		k := secrets(f, texts{})
@@ -224,7 +223,7 @@ func TestAnnounced(t *testing.T) {
 			t.Errorf("pages of lists: %d", f.pages)
 		}
 		f.mu.Unlock()
-		if h := group.Health(); h.StaleSince.IsZero() || !strings.Contains(h.Err.Error(), "over budget: what is kept of secrets0 would take ") {
+		if h := group.Health(); h.StaleSince.IsZero() || !strings.Contains(h.Err.Error(), "over budget: the cache of secrets0 would take ") {
 			t.Errorf("over budget: %+v", h)
 		}
 		f.become(100, 0)
@@ -234,7 +233,7 @@ func TestAnnounced(t *testing.T) {
 			t.Errorf("afterwards: %+v", h)
 		}
 	})
-	k := newKept(newBudget(1<<20), "pods", newPrints())
+	k := newKept(NewMemoryCap(1<<20), "pods", newPrints())
 	if err := k.stage(1000, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -252,9 +251,9 @@ func TestEventRate(t *testing.T) {
 	for _, bounded := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
 			busy, calm := &flooded{}, &flooded{}
-			var b *budget.Budget
+			var b *MemoryCap
 			if bounded {
-				b = budget.NewPool(budget.Limits{Cluster: 1 << 30, All: 1 << 30}).Add()
+				b = NewMemoryCap(1 << 30)
 			}
 			known := texts{}
 			group := NewGroup(Options{NoWatchList: true, Budget: b}, New(secrets(busy, texts{})), New(secrets(calm, known)))

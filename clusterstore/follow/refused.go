@@ -31,8 +31,13 @@ func (r *Resource) refusedText(why error) string {
 // with a slash pass.
 func refusedKey(key string) string { return "//" + key }
 
-// refusedSize is what it takes to know that, in bytes.
-func refusedSize(key, why string) int64 { return sizeOf(key, why, 0, false) }
+// refusedEntrySize is what an entry of Resource.unusable takes besides its texts, in bytes.
+const refusedEntrySize = 128
+
+// refusedSize is what the memory cap counts for an object that is refused, in bytes.
+func refusedSize(key, why string) int64 {
+	return objectSize + refusedEntrySize + int64(len(key)+len(why))
+}
 
 // setRefused records which objects of a list are refused, and returns those of before.
 func (r *Resource) setRefused(all map[string]string) (before map[string]string) {
@@ -83,7 +88,7 @@ func (f *feed[O, T]) keepRefused(all map[string]string) {
 		f.kept.drop(refusedKey(key), nil)
 	}
 	for key, why := range all {
-		f.kept.keep(refusedKey(key), refusedSize(key, why), nil)
+		f.kept.keep(refusedKey(key), refusedSize(key, why), nil, nil)
 	}
 	f.kept.unstageAll()
 }

@@ -17,7 +17,7 @@ import (
 // health has it; until it can be read, or is deleted. That is no failure.
 func TestRefused(t *testing.T) {
 	s := &scripted{version: "5", items: []item{labelled("a", "1"), tooLarge("b")}}
-	s.run(t, Options{NoWatchList: true, Budget: newBudget(1 << 20)}, func(t *testing.T, g *Group, known texts) {
+	s.run(t, Options{NoWatchList: true, Budget: NewMemoryCap(1 << 20)}, func(t *testing.T, g *Group, known texts) {
 		expect := func(what string, refused int, want texts) {
 			t.Helper()
 			synctest.Wait()
@@ -46,7 +46,7 @@ func TestRefused(t *testing.T) {
 			w.event(watch.Modified, fmt.Sprint(9+i), tooLarge("b"))
 		}
 		expect("again and again", 1, texts{"ns/b": "2"})
-		if after := g.options.Budget.Usage().Used; after <= before || after > before+2*objectSize {
+		if after := g.options.Budget.Usage().Used; after <= before || after > before+refusedSize("ns/b", "it is larger than 4 MiB") {
 			t.Errorf("%d bytes are charged, and %d before", after, before)
 		}
 		s.become("200", tooLarge("b"), labelled("c", "3"))
@@ -70,16 +70,16 @@ func TestRefusedInStream(t *testing.T) {
 		event(watch.Added, labelled("e", "5")), event(watch.Modified, labelled("e", "6")),
 		event(watch.Added, tooLarge("f")), event(watch.Deleted, labelled("f", "")),
 	}}
-	b := newBudget(1 << 20)
+	b := NewMemoryCap(1 << 20)
 	s.run(t, Options{Budget: b}, func(t *testing.T, g *Group, known texts) {
 		h := g.Health().Resources[0]
 		if want := (texts{"ns/a": "1", "ns/b": "2", "ns/e": "6"}); !maps.Equal(known, want) || h.Refused != 1 || !h.Synced {
 			t.Errorf("%v, %+v", known, h)
 		}
 		k := secretsFeed(g.resources[0]).kept
-		want := 3*sizeOf("ns/a", "1", 0, false) + refusedSize("ns/f", "it is larger than 4 MiB")
-		if k.staged != 0 || k.stored != want || b.Usage().Used != want {
-			t.Errorf("%d staged, %d stored, %d used; want %d", k.staged, k.stored, b.Usage().Used, want)
+		want := 3*(objectSize+int64(len("ns/a"))+textSize("1", "")) + refusedSize("ns/f", "it is larger than 4 MiB")
+		if k.staged != 0 || k.sums.cached != want || b.Usage().Used != want {
+			t.Errorf("%d staged, %d stored, %d used; want %d", k.staged, k.sums.cached, b.Usage().Used, want)
 		}
 	})
 }

@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/decode"
 	"isthmus/internal/sleep"
 )
@@ -345,8 +344,12 @@ func secrets(from decode.Source[*corev1.Secret], known texts) Kind[*corev1.Secre
 	return Kind[*corev1.Secret, string]{
 		Name: "secrets", Needed: true, Source: from, Into: known,
 		Compact: func(o *corev1.Secret) (string, bool) { return o.Labels["x"], o.Labels["x"] != "none" }, Same: sameAs[string],
+		Size: textSize,
 	}
 }
+
+// textSize is the size of a value of secrets.
+func textSize(text, _ string) int64 { return 240 + int64(len(text)) }
 
 // start runs a Group, and returns what ends it.
 func start(t *testing.T, g *Group, synced func()) (end func()) {
@@ -354,10 +357,6 @@ func start(t *testing.T, g *Group, synced func()) (end func()) {
 	done := make(chan struct{})
 	go func() { defer close(done); g.Run(ctx, synced) }()
 	return func() { cancel(); <-done }
-}
-
-func newBudget(limit int64) *budget.Budget {
-	return budget.NewPool(budget.Limits{Cluster: limit, All: 4 * limit}).Add()
 }
 
 func secretsFeed(r *Resource) *feed[*corev1.Secret, string] {

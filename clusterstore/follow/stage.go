@@ -53,9 +53,6 @@ func (f *feed[O, T]) beginList() {
 // abandonList forgets what has been staged. Of a list that has begun the next one is paced.
 func (f *feed[O, T]) abandonList() {
 	if f.stage != nil {
-		for key := range f.stage.objects {
-			f.unstage(key)
-		}
 		f.resource.relists = f.resource.relists || f.stage.begun
 	}
 	f.stage = nil
@@ -97,9 +94,9 @@ func (f *feed[O, T]) stageEvent(ctx context.Context, e event) error {
 	case watch.Deleted:
 		f.unstage(c.key)
 		delete(f.stage.refused, c.key)
-		return f.kept.stageNone("")
+		return f.kept.stageNone()
 	case watch.Bookmark:
-		return f.kept.stageNone("")
+		return f.kept.stageNone()
 	}
 	return f.stageObject(c)
 }
@@ -131,12 +128,15 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	}
 	f.unstage(c.key)
 	if !c.ok {
-		return f.kept.stageNone("")
+		return f.kept.stageNone()
 	}
 	f.resource.lag.seen(c.updated)
 	if f.same(f.stored(c.key), c) {
+		if err := f.kept.stageSame(c.key, f.handles(c.value)); err != nil {
+			return err
+		}
 		s.same[s.prints.of(c.key)] = struct{}{}
-		return f.kept.stageNone(c.key)
+		return nil
 	}
 	if err := f.kept.stage(c.size, f.handles(c.value)); err != nil {
 		return err
@@ -149,8 +149,11 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 func (f *feed[O, T]) unstage(key string) {
 	s := f.stage
 	if c, ok := s.objects[key]; ok {
-		f.kept.release(f.handles(c.value))
+		f.kept.unstage(f.handles(c.value))
 		delete(s.objects, key)
 	}
-	delete(s.same, s.prints.of(key))
+	if _, same := s.same[s.prints.of(key)]; same {
+		f.kept.unstage(f.handlesOf(f.stored(key)))
+		delete(s.same, s.prints.of(key))
+	}
 }

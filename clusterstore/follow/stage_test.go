@@ -15,9 +15,12 @@ func sharingFeed(limit int64) *feed[*corev1.Secret, unique.Handle[string]] {
 	r := New(Kind[*corev1.Secret, unique.Handle[string]]{
 		Name: "secrets", Into: Map[unique.Handle[string]]{}, Same: sameAs[unique.Handle[string]],
 		Compact: func(o *corev1.Secret) (unique.Handle[string], bool) { return unique.Make(o.Labels["x"]), true },
-		Shared:  func(h unique.Handle[string], yield func(any) bool) { yield(h) },
+		Size:    func(unique.Handle[string], string) int64 { return 64 },
+		Shared: func(h unique.Handle[string], yield func(any, int64) bool) {
+			yield(h, 256+int64(len(h.Value())))
+		},
 	})
-	NewGroup(Options{Budget: newBudget(limit)}, r)
+	NewGroup(Options{Budget: NewMemoryCap(limit)}, r)
 	return r.feed.(*feed[*corev1.Secret, unique.Handle[string]])
 }
 
@@ -36,7 +39,7 @@ func TestStageRefused(t *testing.T) {
 	if !isOver(err) || staged < 10 {
 		t.Errorf("after %d objects: %v", staged, err)
 	}
-	if after := f.kept.budget.Usage().Used; after != before || before < 40<<10 || f.kept.shared[unique.Make(text)].n != 1 {
+	if after := f.kept.budget.Usage().Used; after != before || before < 40<<10 || f.kept.shared[unique.Make(text)].cached != 1 {
 		t.Errorf("%d bytes are charged, and %d before", after, before)
 	}
 }
@@ -55,8 +58,11 @@ func TestStageAgain(t *testing.T) {
 			_ = f.stageEvent(t.Context(), event{kind: watch.Deleted, object: one(n)})
 		}
 	}
-	if size := sizeOf("", *f.stage, 0, false); size > 4<<10 || !isOver(err) || n < 100 {
-		t.Errorf("a stage of %d bytes; after %d events: %v", size, n, err)
+	if staged := len(f.stage.objects) + len(f.stage.same); staged > 1 || !isOver(err) || n < 100 {
+		t.Errorf("%d objects are staged after %d events: %v", staged, n, err)
+	}
+	if shared := len(f.kept.shared); shared > 1 {
+		t.Errorf("%d values are shared", shared)
 	}
 	f.abandonList()
 	f.beginList()
@@ -66,7 +72,7 @@ func TestStageAgain(t *testing.T) {
 		}
 	}
 	f.commit(false)
-	if used, want := f.kept.budget.Usage().Used, one(0).size+f.kept.common; used != want || len(f.kept.shared) != 1 {
+	if used, want := f.kept.budget.Usage().Used, one(0).size+f.kept.sums.cachedShared; used != want || len(f.kept.shared) != 1 {
 		t.Errorf("%d bytes are charged at the end, not %d; shared: %v", used, want, f.kept.shared)
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"isthmus/clusterstore"
-	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/logging"
@@ -71,7 +70,7 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	registry.MustRegister(here)
 	store, err := newStore(cfg, clusterstore.Options{
 		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6, Local: here,
-		Memory: budget.NewPool(clusterLimits(usableMemory(), o.clusterMemory)), WhenLost: o.whenLost,
+		Memory: clusterCap(usableMemory(), o.clusterMemory), WhenLost: o.whenLost,
 		LostAfter: o.lostAfter, Report: reports.cluster,
 		Exports: exported, Own: here.Own(), Supervisor: supervisor,
 	})

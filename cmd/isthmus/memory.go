@@ -8,16 +8,14 @@ import (
 	"github.com/KimMachineGun/automemlimit/memlimit"
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/api/resource"
-
-	"isthmus/clusterstore/budget"
 )
 
 const (
 	// unknownMemory is what a process may use where the system does not say, in bytes.
 	unknownMemory = 4 << 30
-	// mostClusterMemory is the largest default of --cluster-memory, in bytes: several times what a cluster of
-	// 100,000 Pods needs.
-	mostClusterMemory = 1 << 30
+	// mostClusterMemory is the largest default of --cluster-memory, in bytes: twice what a cluster of 100,000
+	// Pods needs.
+	mostClusterMemory = 256 << 20
 	// minClusterMemory is the least that --cluster-memory may be, in bytes: some 3,000 ordinary
 	// Pods.
 	minClusterMemory = 4 << 20
@@ -47,16 +45,14 @@ func usableMemory() int64 {
 	return int64(min(memory, uint64(debug.SetMemoryLimit(-1))))
 }
 
-// clusterLimits returns what linked clusters may make a process take that may use so much
-// memory. cluster is --cluster-memory, or 0. A quarter of the memory is for what is kept of one
-// cluster, half for all. Proxies may take half too (--view-memory): these are limits, not shares,
-// and where both are reached nothing is left for the own cluster and garbage. Twice what one may have
-// is the least by which each of two clusters gets it.
-func clusterLimits(usable, cluster int64) budget.Limits {
+// clusterCap returns the memory cap of each linked cluster in a process that may use that much memory, in bytes.
+// cluster is --cluster-memory. If it is zero, the cap is a quarter of the usable memory, but no more than
+// mostClusterMemory.
+func clusterCap(usable, cluster int64) int64 {
 	if cluster == 0 {
-		cluster = max(minClusterMemory, min(usable/4, mostClusterMemory))
+		return max(minClusterMemory, min(usable/4, mostClusterMemory))
 	}
-	return budget.Limits{Cluster: cluster, All: max(usable/2, 2*cluster)}
+	return cluster
 }
 
 // memory reads a quantity of so many bytes at least. Empty is 0.

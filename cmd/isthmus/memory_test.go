@@ -4,25 +4,21 @@ import (
 	"runtime/debug"
 	"strings"
 	"testing"
-
-	"isthmus/clusterstore/budget"
 )
 
-// TestClusterLimits: what linked clusters may take leaves as much for all else, unless the
-// flag asks for more.
-func TestClusterLimits(t *testing.T) {
-	for _, tt := range []struct {
-		usable, flag int64
-		want         budget.Limits
-	}{
-		{250 << 20, 0, budget.Limits{Cluster: 250 << 18, All: 125 << 20}},
-		{250 << 20, 32 << 20, budget.Limits{Cluster: 32 << 20, All: 125 << 20}},
-		{250 << 20, 200 << 20, budget.Limits{Cluster: 200 << 20, All: 400 << 20}},
-		{12 << 20, 0, budget.Limits{Cluster: minClusterMemory, All: 8 << 20}},
-		{64 << 30, 0, budget.Limits{Cluster: mostClusterMemory, All: 32 << 30}},
+// TestClusterCap checks the memory cap of a linked cluster: the flag or, without it, the smaller of a quarter of the
+// usable memory and 256 MiB.
+func TestClusterCap(t *testing.T) {
+	for _, tt := range []struct{ usable, flag, want int64 }{
+		{250 << 20, 0, 250 << 18},
+		{250 << 20, 32 << 20, 32 << 20},
+		{250 << 20, 200 << 20, 200 << 20},
+		{12 << 20, 0, minClusterMemory},
+		{1 << 30, 0, 256 << 20},
+		{64 << 30, 0, 256 << 20},
 	} {
-		if got := clusterLimits(tt.usable, tt.flag); got != tt.want {
-			t.Errorf("%d, %d: %+v, want %+v", tt.usable, tt.flag, got, tt.want)
+		if got := clusterCap(tt.usable, tt.flag); got != tt.want {
+			t.Errorf("%d, %d: %d, want %d", tt.usable, tt.flag, got, tt.want)
 		}
 	}
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(100 << 20))

@@ -77,8 +77,10 @@ func gatewayVerb(o *options) cli.Verb {
 		s.BoolVar(&o.slices, "enable-endpoint-slices", true, "Read EndpointSlices, in all clusters; otherwise core Endpoints. Also write EndpointSlices for Services that select ExternalWorkloads, in turns with the other replicas.")
 	})
 	section("Linked clusters", func(s *pflag.FlagSet) {
-		parse(s, &o.clusterMemory, "cluster-memory", "", memory(minClusterMemory), "`QUANTITY` of memory, such as 64Mi, that may be kept of one linked cluster. Beyond it the cluster keeps what it had, and is stale until it is small again. The gateway's own cluster has no such limit. "+
-			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 1Gi. All linked clusters together may take half of what the process may use.")
+		parse(s, &o.clusterMemory, "cluster-memory", "", memory(minClusterMemory), "`QUANTITY` of memory, such as 64Mi, that the cache of one linked cluster may take, by estimate. "+
+			"A list that is being read may take as much again beside it. A cluster beyond the cap keeps what it had, and is stale until it is small again. "+
+			"The gateway's own cluster has no such cap. "+
+			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 256Mi.")
 	})
 	section("For arguments of older versions", func(s *pflag.FlagSet) {
 		s.StringVar(&o.relist, "relist", "",

@@ -14,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"isthmus/clusterstore/budget"
 	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/follow"
 	"isthmus/local/exports/plan"
@@ -33,6 +32,36 @@ type link struct {
 	selectors     plan.Selectors
 	problem       string // why it can't be read, so that what was read before is in force; empty: it can
 	unread        bool   // nothing was
+}
+
+// size is what a Link takes, in bytes, with the selectors that are made of its specification.
+func (l *link) size(string) int64 {
+	const fixed, part = 1 << 10, 256 // of a Link, and of each key, value and expression
+	parts := 0
+	texts := len(l.name) + len(l.version) + len(l.cluster) + len(l.problem)
+	count := func(list ...string) {
+		for _, text := range list {
+			parts++
+			texts += len(text)
+		}
+	}
+	count(l.spec.ExcludedLabels...)
+	count(l.spec.ExcludedAnnotations...)
+	for _, selector := range []*metav1.LabelSelector{
+		l.spec.Selector, l.spec.RemoteDiscoverySelector, l.spec.FederatedServiceSelector,
+	} {
+		if selector == nil {
+			continue
+		}
+		for key, value := range selector.MatchLabels {
+			count(key, value)
+		}
+		for i := range selector.MatchExpressions {
+			count(selector.MatchExpressions[i].Key)
+			count(selector.MatchExpressions[i].Values...)
+		}
+	}
+	return int64(fixed + part*parts + texts)
 }
 
 // defaults are the selectors without a Link: Linkerd's own.
@@ -82,9 +111,9 @@ func Excluded(keys []string) func(string) bool {
 // followLinks reads Links until ctx ends.
 func (m *Mirrors) followLinks(ctx context.Context) {
 	all := make(follow.Map[*link])
-	limits := budget.NewPool(budget.Limits{Cluster: maxLinks, All: 2 * maxLinks}).Add()
-	follow.NewGroup(follow.Options{NoWatchList: m.o.Sources.NoWatchList, Budget: limits}, follow.New(follow.Kind[*crd.Link, *link]{
-		Name: "links", Source: m.o.Sources.Links(m.o.Namespace), Serves: m.servesLinks, Compact: readLink, Into: all,
+	limit := follow.NewMemoryCap(maxLinks)
+	follow.NewGroup(follow.Options{NoWatchList: m.o.Sources.NoWatchList, Budget: limit}, follow.New(follow.Kind[*crd.Link, *link]{
+		Name: "links", Source: m.o.Sources.Links(m.o.Namespace), Serves: m.servesLinks, Compact: readLink, Into: all, Size: (*link).size,
 		Same: func(a, b *link) bool { return a.version == b.version && a.version != "" },
 		Applied: func() {
 			m.update(func(time.Time) bool {
