@@ -180,7 +180,7 @@ bench: tools ## what the gateway costs beside a bare gRPC server (BENCH=REGEX: o
 	@$(BIN)/bench -run '$(BENCH)'
 
 growth: tools ## how the gateway's costs grow with endpoints, clusters, Services, streams and connections (BENCH=REGEX: only these)
-	@$(BIN)/bench growth -run '$(BENCH)'
+	@$(BIN)/bench -growth -run '$(BENCH)'
 
 microbench: ## benchmarks of the hot paths
 	go test -run '^$$' -bench . -benchmem ./federation ./grpcapi/... ./clusterstore/cluster

@@ -10,19 +10,6 @@ import (
 	"isthmus/e2e/bench/load"
 )
 
-// idle measures a server without streams.
-func idle(s Scale) Trial {
-	return Trial{
-		Name: "idle", repeats: 1, fleet: s.app,
-		Figures: []Figure{{Key: "rss", Label: "resident memory, no streams", Unit: "MB", Max: 100}},
-		do: func(r *run) {
-			at := r.start()
-			r.pause(s.Settle)
-			r.set("rss", megabytes(at.rss()))
-		},
-	}
-}
-
 // web is Services with many Pods, and app Services with few, in three clusters.
 func (s Scale) web(int) fleet.Config { return s.Web.fleet() }
 func (s Scale) app(int) fleet.Config { return s.App.fleet() }
@@ -43,17 +30,16 @@ func authorities(joined bool) func(int) string {
 }
 
 // connect opens all streams at once, ends them at once and opens them again.
-func connect(s Scale, name string, joined bool) Trial {
+func connect(s Scale) Trial {
 	return Trial{
-		Name: name, floor: true, repeats: s.Repeats, fleet: s.web,
+		Name: "connect", Claims: overview, floor: true, repeats: s.Repeats, fleet: s.web,
 		Figures: []Figure{
 			{Key: "cpu", Label: "CPU to connect all", Unit: "s", MaxRatio: atFloor},
-			{Key: "all", Label: "the last stream has its first message", Unit: "ms"},
 			{Key: "memory", Label: "memory a stream", Unit: "kB", MaxRatio: atFloor},
 			{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", MaxRatio: atFloor},
 		},
 		do: func(r *run) {
-			r.start().connectTwice(spread(s.Streams, s.Conns, s.Web.Services, authorities(joined)), func(*load.Load) {})
+			r.start().connectTwice(spread(s.Streams, s.Conns, s.Web.Services, federated), func(*load.Load) {})
 		},
 	}
 }
@@ -77,39 +63,33 @@ func (s *server) connectTwice(cfg load.Config, do func(*load.Load)) {
 // connect ends the streams that there were, if any, and opens all, and returns what that cost.
 func (s *server) connect(cfg load.Config, before *load.Load) (streams *load.Load, cpu time.Duration) {
 	cpu = s.cost(func() {
-		began := time.Now()
 		if before != nil {
 			check(before.Close())
 		}
 		streams = s.open(cfg)
-		if before == nil {
-			s.set("all", milliseconds(latest(streams).Sub(began)))
-		}
 	})
 	return streams, cpu
 }
 
 // ProxiesScale is how proxies connect, and what is changed under them.
 type ProxiesScale struct {
-	Many, Busy Crowd
-	Changed    int // Services that are changed, twice each: so that all is as it was
-	Rate       int // changes a second
+	Crowd
+	Changed int // Services that are changed, twice each: so that all is as it was
+	Rate    int // changes a second
 }
 
 // proxies opens streams as proxies have them, changes some of their services, ends all streams at once and opens them again.
-func proxies(s Scale, name string, crowd Crowd) Trial {
+func proxies(s Scale) Trial {
 	return Trial{
-		Name: name, floor: true, repeats: s.Repeats, fleet: s.app,
+		Name: "proxies", Claims: notPlain, floor: true, repeats: s.Repeats, fleet: s.app,
 		Figures: []Figure{
 			{Key: "cpu", Label: "CPU to connect all", Unit: "s", MaxRatio: asProxies},
-			{Key: "all", Label: "the last stream has its first message", Unit: "ms"},
-			{Key: "memory", Label: "memory a stream, with its share of the connection's", Unit: "kB"}, // a target: see fanOut
 			{Key: "update", Label: "CPU a delivered update", Unit: "µs", MaxRatio: asProxies},
 			{Key: "reconnect", Label: "CPU to drop and reconnect all", Unit: "s", MaxRatio: atFloor},
 		},
 		do: func(r *run) {
 			at := r.start()
-			at.connectTwice(load.Config{Conns: crowd.Conns, Targets: crowd.targets(s.App.Services)}, func(streams *load.Load) {
+			at.connectTwice(load.Config{Conns: s.Proxies.Conns, Targets: s.Proxies.targets(s.App.Services)}, func(streams *load.Load) {
 				at.update(streams, s.Proxies)
 			})
 		},

@@ -10,20 +10,62 @@ import (
 	"testing"
 )
 
-// TestAlone: each trial's name, as make bench BENCH=REGEX has it, makes that trial and no other.
+// TestAlone checks that each trial's name, given as BENCH, makes that trial and no other of its mode.
 func TestAlone(t *testing.T) {
-	for _, one := range Trials(Full()) {
-		name, err := regexp.Compile(one.Name)
-		if err != nil || strings.ContainsAny(one.Name, "'$") {
-			t.Errorf("%q is no regular expression that make takes: %v", one.Name, err)
-			continue
-		}
-		for _, other := range Trials(Full()) {
-			if name.MatchString(other.Name) != (one.Name == other.Name) {
-				t.Errorf("BENCH=%q, trial %q: made is %v", one.Name, other.Name, name.MatchString(other.Name))
+	for _, mode := range []Mode{Costs, Growth} {
+		for _, one := range Trials(Full(), mode) {
+			name, err := regexp.Compile(one.Name)
+			if err != nil || strings.ContainsAny(one.Name, "'$") {
+				t.Errorf("%q is no regular expression that make takes: %v", one.Name, err)
+				continue
+			}
+			for _, other := range Trials(Full(), mode) {
+				if name.MatchString(other.Name) != (one.Name == other.Name) {
+					t.Errorf("BENCH=%q, trial %q: made is %v", one.Name, other.Name, name.MatchString(other.Name))
+				}
 			}
 		}
 	}
+}
+
+// command is a command of the documentation that measures: make growth, or make bench with the trials that it chooses.
+var command = regexp.MustCompile(`make growth|BENCH=('[^']+'|[\w-]+)`)
+
+// TestClaims checks that each trial guards a claim: the section that it names has a command that makes the trial.
+func TestClaims(t *testing.T) {
+	for _, mode := range []Mode{Costs, Growth} {
+		for _, trial := range Trials(Full(), mode) {
+			page, heading, _ := strings.Cut(trial.Claims, "#")
+			text := section(t, filepath.Join("../../docs", page), heading)
+			makes := func(m []string) bool {
+				if m[0] == "make growth" {
+					return mode == Growth
+				}
+				chosen := regexp.MustCompile(strings.Trim(m[1], "'"))
+				return mode == Costs && chosen.MatchString(trial.Name)
+			}
+			if !slices.ContainsFunc(command.FindAllStringSubmatch(text, -1), makes) {
+				t.Errorf("docs/%s has no command that makes the trial %q", trial.Claims, trial.Name)
+			}
+		}
+	}
+}
+
+// section returns the text of a page below a heading, which is written as links write it, up to the next heading.
+func section(t *testing.T, page, heading string) string {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range regexp.MustCompile(`(?m)^#+ `).Split(string(text), -1) {
+		title, rest, _ := strings.Cut(part, "\n")
+		if strings.ReplaceAll(strings.ToLower(title), " ", "-") == heading {
+			return rest
+		}
+	}
+	t.Fatalf("%s has no heading %q", page, heading)
+	return ""
 }
 
 // TestDocumentedTrials: each make bench BENCH=REGEX in the documentation makes some trial.
@@ -44,7 +86,7 @@ func TestDocumentedTrials(t *testing.T) {
 			trial, err := regexp.Compile(strings.Trim(m[1], "'"))
 			if err != nil {
 				t.Errorf("%s: %v", page, err)
-			} else if !slices.ContainsFunc(Trials(Full()), func(x Trial) bool { return trial.MatchString(x.Name) }) {
+			} else if !slices.ContainsFunc(Trials(Full(), Costs), func(x Trial) bool { return trial.MatchString(x.Name) }) {
 				t.Errorf("%s names trials %s, and there are none", page, m[1])
 			}
 		}
@@ -54,23 +96,26 @@ func TestDocumentedTrials(t *testing.T) {
 	}
 }
 
-// TestPerformancePage: the page describes all trials, in their order, and has a row for each of their figures and no other,
-// with the target that it has.
+// TestPerformancePage checks that README.md describes all trials of both modes, in their order. The page has a row for each
+// figure of make bench, with its target, and no other row.
 func TestPerformancePage(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names, figures []string
-	for _, trial := range Trials(Full()) {
-		names = append(names, trial.Name)
+	for _, trial := range Trials(Full(), Costs) {
+		names = append(names, trial.Name+" | "+claims(trial))
 		for _, f := range trial.Figures {
 			figures = append(figures, strings.Join([]string{trial.Name, f.Label, Row{Figure: f}.cells()[4]}, " | "))
 		}
 	}
 	var described []string
-	for _, row := range tableRows(t, string(text), "| trial | what is done |\n|---|---|\n") {
-		described = append(described, row[0])
+	for _, trial := range Trials(Full(), Growth) {
+		names = append(names, trial.Name+" | "+claims(trial))
+	}
+	for _, row := range tableRows(t, string(text), "| trial | what is done | guards |\n|---|---|---|\n") {
+		described = append(described, row[0]+" | "+row[2])
 	}
 	if !slices.Equal(described, names) {
 		t.Errorf("the page describes the trials\n%q, and there are\n%q", described, names)
@@ -93,7 +138,7 @@ func TestGrowthPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want, got []string
-	for _, trial := range Growth(Full()) {
+	for _, trial := range Trials(Full(), Growth) {
 		for _, f := range trial.Figures {
 			for _, size := range trial.Sizes {
 				want = append(want, fmt.Sprintf("%s | %d %s", f.Label, size, trial.Of))
@@ -109,6 +154,12 @@ func TestGrowthPage(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("the page has\n%q, and measured is\n%q", got, want)
 	}
+}
+
+// claims returns the link to the section that a trial guards, as README.md has it.
+func claims(t Trial) string {
+	page, _, _ := strings.Cut(t.Claims, "#")
+	return fmt.Sprintf("[%s](../../docs/%s)", page, t.Claims)
 }
 
 // tableRows returns the cells of the table on a page that has this head.

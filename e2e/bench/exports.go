@@ -24,24 +24,15 @@ type ExportsScale struct {
 func exports(s Scale) Trial {
 	c := s.Exports
 	return Trial{
-		Name: "exports", repeats: 1, fleet: func(size int) fleet.Config {
+		Name: "exports", Claims: overview, repeats: 1, fleet: func(size int) fleet.Config {
 			cfg := c.fleet(size)
 			cfg.Exports = c.Exports
 			return cfg
 		},
 		Figures: []Figure{
-			{Key: "services", Label: "Services written"},
 			{Key: "written", Label: "from the exports until all are written", Unit: "s", Max: 70},
-			{Key: "cpu", Label: "CPU meanwhile, of the replica that writes", Unit: "s"},
-			{Key: "other cpu", Label: "CPU meanwhile, of the other", Unit: "s"},
-			{Key: "before", Label: "resident memory before, of either", Unit: "MB"},
-			{Key: "memory", Label: "resident memory after, of the replica that writes", Unit: "MB"},
-			{Key: "other memory", Label: "resident memory after, of the other", Unit: "MB"},
 			{Key: "rest p99", Label: "the last stream has a change, exports at rest, 99th percentile", Unit: "ms", Max: 100},
 			{Key: "p99", Label: "the last stream has a change, exports change, 99th percentile", Unit: "ms", Max: 100},
-			{Key: "rest share", Label: "CPU of one core, exports at rest", Unit: "%"},
-			{Key: "share", Label: "CPU of one core, exports change", Unit: "%"},
-			{Key: "writes", Label: "Services written a second while exports change"},
 		},
 		do: func(r *run) { c.do(r) },
 	}
@@ -49,37 +40,29 @@ func exports(s Scale) Trial {
 
 func (c ExportsScale) do(r *run) {
 	writer, other := r.startReplica("first", "-exports=on"), r.startReplica("second", "-exports=on")
-	r.set("before", megabytes(max(writer.settled(), other.settled())))
-	spent, otherSpent, began := writer.cpu(), other.cpu(), time.Now()
+	writer.settled()
+	other.settled()
+
+	began := time.Now()
 	check(r.fleet.Export())
-	for there, last := 0, began; there < r.fleet.Exported(); r.set("written", last.Sub(began).Seconds()) {
+	for written, last := 0, began; written < r.fleet.Exported(); r.set("written", last.Sub(began).Seconds()) {
 		r.pause(100 * time.Millisecond)
-		there, _, last = r.fleet.Written()
-		r.set("services", float64(there))
+		written, last = r.fleet.Written()
 	}
 	r.pause(aftermath)
-	spent, otherSpent = writer.cpu()-spent, other.cpu()-otherSpent
 	if !writer.writes() {
-		writer, other, spent, otherSpent = other, writer, otherSpent, spent
+		writer = other
 	}
-	r.set("cpu", spent.Seconds())
-	r.set("other cpu", otherSpent.Seconds())
-	r.set("memory", megabytes(writer.settled()))
-	r.set("other memory", megabytes(other.settled()))
 
 	m := c.meter(writer)
 	r.set("rest p99", percentile(m.happen(c.ManyScale), 99))
-	r.set("rest share", r.samples[r.kind]["share"])
 	ctx, stop := context.WithCancel(r.ctx)
 	defer stop()
 	changing := make(chan error, 1)
 	go func() { changing <- c.change(ctx, r.fleet) }()
-	_, before, _ := r.fleet.Written()
 	r.set("p99", percentile(m.happen(c.ManyScale), 99))
-	_, after, _ := r.fleet.Written()
 	stop()
 	check(<-changing)
-	r.set("writes", float64(after-before)/c.Over.Seconds())
 }
 
 // writes reports whether a replica is the one that writes what is exported.

@@ -11,13 +11,13 @@ const flipEvery = 500 * time.Millisecond
 
 // fanOut opens all streams to one service, and flips one of its endpoints again and again. What a stream takes is measured
 // then: its goroutine's stack grows with what it has done.
-func fanOut(s Scale, name string, joined bool) Trial {
+func fanOut(s Scale, name, claims string, joined bool) Trial {
 	flip := change{service: fleet.Service(0), method: getMethod, authorities: []string{authorities(joined)(0)}}
 	if joined {
 		flip.cluster = 1
 	}
 	return Trial{
-		Name: name, floor: true, repeats: 1, fleet: s.web,
+		Name: name, Claims: claims, floor: true, repeats: 1, fleet: s.web,
 		Figures: []Figure{
 			{Key: "cpu", Label: "CPU a delivered update", Unit: "µs", MaxRatio: atFloor},
 			{Key: "last", Label: "the last stream has a change", Unit: "ms", MaxRatio: atFloor},

@@ -48,7 +48,7 @@ const inSlice = 100
 const unpaced = "-pace=0s"
 
 func changeBySize(s Scale) Trial {
-	t := changeCost(s, "one change, by the Service's size", 0)
+	t := changeCost(s, "one change, by the size of the Service", 0)
 	t.Sizes, t.Of = s.Growth.Endpoints, "endpoints"
 	t.fleet = func(endpoints int) fleet.Config {
 		return fleet.Config{Services: 1, Slices: endpoints / inSlice, Endpoints: inSlice}
@@ -69,7 +69,7 @@ func changeByClusters(s Scale) Trial {
 // changeCost is what one change of an endpoint costs that is sent to one stream. It is made in the cluster of that number.
 func changeCost(s Scale, name string, cluster int) Trial {
 	return Trial{
-		Name: name, repeats: s.Repeats,
+		Name: name, Claims: sizing, repeats: s.Repeats,
 		Figures: []Figure{{Key: "cpu", Label: name, Unit: "µs"}},
 		do: func(r *run) {
 			at := r.start(unpaced)
@@ -91,7 +91,7 @@ func changeCost(s Scale, name string, cluster int) Trial {
 func subscription(s Scale) Trial {
 	const name = "one subscription, by the number of Services"
 	return Trial{
-		Name: name, repeats: s.Repeats, Sizes: s.Growth.Services, Of: "Services",
+		Name: name, Claims: sizing, repeats: s.Repeats, Sizes: s.Growth.Services, Of: "Services",
 		Figures: []Figure{{Key: "cpu", Label: name, Unit: "µs"}},
 		fleet:   func(services int) fleet.Config { return fleet.Config{Services: services, Slices: 1, Endpoints: 10} },
 		do: func(r *run) {
@@ -123,7 +123,7 @@ func crowdByConns(s Scale) Trial {
 func crowd(s Scale, name string, of func(size int) (streams, conns int)) Trial {
 	c := s.Growth.Crowds
 	return Trial{
-		Name: name, repeats: s.Repeats,
+		Name: name, Claims: sizing, repeats: s.Repeats,
 		Figures: []Figure{{Key: "memory", Label: "memory " + name, Unit: "kB"}, {Key: "cpu", Label: "CPU to connect " + name, Unit: "µs"}},
 		fleet: func(int) fleet.Config {
 			return fleet.Config{Linked: 1, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Joined: true}
@@ -151,7 +151,7 @@ func crowd(s Scale, name string, of func(size int) (streams, conns int)) Trial {
 func linkedClusters(s Scale) Trial {
 	c := s.Growth.Linked
 	return Trial{
-		Name: "linked clusters", repeats: 1, Sizes: c.Clusters, Of: "clusters",
+		Name: "linked clusters", Claims: sizing, repeats: 1, Sizes: c.Clusters, Of: "clusters",
 		Figures: []Figure{
 			{Key: "peak", Label: "linked clusters, memory at most, at start", Unit: "MB"},
 			{Key: "rest", Label: "linked clusters, memory at rest", Unit: "MB"},

@@ -32,16 +32,11 @@ const (
 func hotService(s Scale) Trial {
 	c := s.Hot
 	return Trial{
-		Name: "hot service", repeats: 1,
+		Name: "hot service", Claims: notPlain, repeats: 1,
 		Figures: []Figure{
-			{Key: "all", Label: "the last stream has its first message after", Unit: "s"},
-			{Key: "late p50", Label: "a stream has the last change after, median", Unit: "ms"},
 			{Key: "late", Label: "the last stream has the last change after", Unit: "ms", Max: 1000},
-			{Key: "sent", Label: "sent to a stream", Unit: "MB"},
 			{Key: "ratio", Label: "sent, relative to the least that adds and removes can take", Unit: "×", Max: 1.2},
 			{Key: "messages", Label: "messages to a stream"},
-			{Key: "share", Label: "CPU of one core meanwhile", Unit: "%"},
-			{Key: "memory", Label: "memory a stream, before the restart", Unit: "kB"},
 			{Key: "peak", Label: "peak resident memory", Unit: "MB"},
 			{Key: "growth", Label: "peak resident memory, relative to before the restart", Unit: "×", Max: 3},
 		},
@@ -49,24 +44,19 @@ func hotService(s Scale) Trial {
 		do: func(r *run) {
 			rolling := must(r.fleet.Restart(fleet.Service(0), 1+c.Slices*c.Endpoints/60))
 			at := r.start()
-			before := at.settled()
+			at.settled()
 			cfg := spread(c.Proxies.Conns*c.Proxies.Streams, c.Proxies.Conns, 1, local)
 			cfg.Newest = true
 			for i := range min(folds, len(cfg.Targets)) {
 				cfg.Targets[i].Keep = true
 			}
-			began := time.Now()
 			streams := at.open(cfg)
-			r.set("all", latest(streams).Sub(began).Seconds())
 			r.pause(aftermath)
 			held := at.rss()
-			r.set("memory", perStream(held-before, streams))
 			m := at.meter(streams)
 			old := removal(rolling.Addresses())
 			over := m.roll(rolling, c.Over)
-			took := over.Sub(m.began)
 			r.settle(streams)
-			r.set("share", share(m.spent(), took))
 			r.set("peak", megabytes(at.peak()))
 			r.set("growth", at.peak()/held)
 			m.rolled(over, old+m.checkAll(rolling.Addresses(), over))
@@ -76,13 +66,8 @@ func hotService(s Scale) Trial {
 
 // rolled sets what streams have been sent of a restart that is over, and for which so many bytes would have been enough.
 func (m *meter) rolled(over time.Time, least int) {
-	var late []float64
-	m.streams.Arrivals(func(_ load.Target, at []time.Time) { late = append(late, milliseconds(at[len(at)-1].Sub(over))) })
-	sorted(late)
 	streams := float64(m.streams.Streams())
-	m.set("late p50", percentile(late, 50))
-	m.set("late", percentile(late, 100))
-	m.set("sent", m.bytes()/streams/1e6)
+	m.set("late", milliseconds(latest(m.streams).Sub(over)))
 	m.set("ratio", m.bytes()/streams/float64(least))
 	m.set("messages", float64(m.messages())/streams)
 }

@@ -29,26 +29,20 @@ type Rates struct{ Node, Endpoint, Label float64 }
 // manyClusters lets hundreds of clusters change as they do, under open streams. There is no floor: it follows no clusters.
 func manyClusters(s Scale) Trial {
 	return Trial{
-		Name: "clusters", repeats: 1, fleet: s.Many.fleet,
+		Name: "clusters", Claims: sizing, repeats: 1, fleet: s.Many.fleet,
 		Figures: []Figure{
-			{Key: "rate", Label: "changes a second, of all clusters"},
 			{Key: "share", Label: "CPU of one core", Unit: "%", Max: 50},
 			{Key: "memory", Label: "peak resident memory, with all streams", Unit: "MB", Max: 600},
 			{Key: "heap", Label: "heap in use after a collection, with all streams", Unit: "MB"},
-			{Key: "idle", Label: "resident memory without streams", Unit: "MB"},
-			{Key: "p50", Label: "the last stream has a change, median", Unit: "ms"},
 			{Key: "p99", Label: "the last stream has a change, 99th percentile", Unit: "ms", Max: 100},
-			{Key: "ready", Label: "process start to ready", Unit: "s"},
 		},
 		do: func(r *run) {
 			at := r.start("-enable-pprof")
-			r.set("ready", at.ready.Seconds())
-			r.set("idle", megabytes(at.settled()))
+			at.settled()
 			m := s.Many.meter(at)
 			m.resetPeak()
 			delays := m.happen(s.Many)
 			r.set("memory", megabytes(at.peak()))
-			r.set("p50", percentile(delays, 50))
 			r.set("p99", percentile(delays, 99))
 			r.set("heap", megabytes(float64(must(admin.Heap(r.ctx, at.admin)))))
 		},
@@ -76,7 +70,6 @@ func (m *meter) happen(c ManyScale) []float64 {
 	}
 	all.make()
 	took := time.Since(began)
-	m.set("rate", float64(all.count)/took.Seconds())
 	m.set("share", share(m.spent()-before, took))
 	m.settle(m.streams)
 	return must(nextDelays(m.streams, all.seen))

@@ -52,7 +52,7 @@ func selfCommand(other string) []string {
 var smokeScale = Scale{
 	Web: ServicesScale{4, 5}, App: ServicesScale{10, 2}, Streams: 40, Conns: 4,
 	Flips: 2, Repeats: 1, Settle: time.Second, Idle: 100 * time.Millisecond,
-	Proxies: ProxiesScale{Many: Crowd{12, 4}, Busy: Crowd{5, 8}, Changed: 4, Rate: 20},
+	Proxies: ProxiesScale{Crowd: Crowd{5, 8}, Changed: 4, Rate: 20},
 	Cold:    ColdScale{Clusters: 3, Services: 4, Endpoints: 2, Repeats: 1}, ColdLarge: ColdScale{Clusters: 5, Services: 4, Endpoints: 2, Repeats: 1},
 	Hot:   HotScale{Proxies: Crowd{6, 5}, Slices: 3, Endpoints: 4, Over: time.Second},
 	Spill: SpillScale{Services: 4, Endpoints: 5, Pods: 10, Over: time.Second, After: time.Second, Return: time.Second},
@@ -90,7 +90,7 @@ func TestSmoke(t *testing.T) {
 	alone := map[string]bool{ // figures of trials with a floor that it does not have
 		"CPU": true, "resident memory, settled": true, "peak resident memory, relative to settled": true,
 	}
-	smoke(t, Trials(smokeScale), func(t *testing.T, results []Result) {
+	smoke(t, Trials(smokeScale, Costs), func(t *testing.T, results []Result) {
 		for _, r := range results {
 			if r.Samples[Floor] == nil || strings.HasPrefix(r.Trial, "cold start") { // these floors send nothing of their own
 				continue
@@ -111,7 +111,7 @@ func TestSmoke(t *testing.T) {
 
 // TestGrowthSmoke makes all trials of make growth.
 func TestGrowthSmoke(t *testing.T) {
-	smoke(t, Growth(smokeScale), func(t *testing.T, results []Result) {
+	smoke(t, Trials(smokeScale, Growth), func(t *testing.T, results []Result) {
 		if len(results) != 2 {
 			t.Errorf("%d results, not one for each size", len(results))
 		}

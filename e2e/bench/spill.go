@@ -27,14 +27,13 @@ func spill(s Scale) Trial {
 	c := s.Spill
 	var sent []step // to the gateway's streams
 	return Trial{
-		Name: "spill", floor: true, repeats: 1,
+		Name: "spill", Claims: sizing, floor: true, repeats: 1,
 		Figures: []Figure{
 			{Key: "spill", Label: "the last stream has spilled", Unit: "ms", Max: 1000},
 			{Key: "back", Label: "the last stream has the first tier back", Unit: "ms", Max: 1000},
 			{Key: "return", Label: "the last part returns, after it was due", Unit: "ms", Max: 1000},
 			{Key: "cpu", Label: "CPU a delivered message", Unit: "µs", MaxRatio: 2.5},
 			{Key: "memory", Label: "memory a stream", Unit: "kB", MaxRatio: 2},
-			{Key: "spilled", Label: "memory a stream, once all have spilled", Unit: "kB"}, // no target: most of it is what the collector leaves
 		},
 		fleet: func(int) fleet.Config {
 			return fleet.Config{Linked: 2, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Pods: c.Pods, Joined: true, Annotations: map[string]string{
@@ -53,12 +52,11 @@ func spill(s Scale) Trial {
 			}
 			r.set("memory", perStream(at.rss()-before, streams))
 			m := at.meter(streams)
-			spilled := func() { r.set("spilled", perStream(at.rss()-before, streams)) }
 			if r.kind == Gateway {
-				m.spill(c, spilled)
+				m.spill(c)
 				sent = m.recordSent()
 			} else {
-				m.replay(sent, c.Over, spilled)
+				m.replay(sent)
 			}
 			r.settle(streams)
 			r.set("cpu", microseconds(m.spent())/float64(m.messages()))
@@ -67,13 +65,12 @@ func spill(s Scale) Trial {
 	}
 }
 
-// spill scales the Services to nothing, calls spilled, scales them back, and waits until all has returned.
-func (m *meter) spill(c SpillScale, spilled func()) {
+// spill scales the Services to nothing, scales them back, and waits until all has returned.
+func (m *meter) spill(c SpillScale) {
 	gone := m.scale(c, false)
 	m.settle(m.streams)
 	var had []int // messages, of each stream
 	m.streams.Arrivals(func(_ load.Target, at []time.Time) { had = append(had, len(at)) })
-	spilled()
 	back := m.scale(c, true)
 	m.pause(c.After + c.Return)
 	m.settle(m.streams)
@@ -126,17 +123,13 @@ func (m *meter) recordSent() (steps []step) {
 	return steps
 }
 
-// replay has the floor send the steps, when each is due. It calls spilled after the first of those that come later than over.
-func (m *meter) replay(steps []step, over time.Duration, spilled func()) {
+// replay has the floor send each step when it is due.
+func (m *meter) replay(steps []step) {
 	ordered := map[string][]time.Time{}
 	for _, step := range steps {
 		m.pause(time.Until(m.began.Add(step.after)))
 		check(m.floor.Step(getMethod, step.authority, step.number))
 		ordered[step.authority] = append(ordered[step.authority], time.Now())
-		if spilled != nil && step.after > over {
-			spilled()
-			spilled = nil
-		}
 	}
 	m.settle(m.streams)
 	late := 0.0 // of all messages

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"slices"
 	"time"
 
 	"isthmus/e2e/bench/fleet"
@@ -9,8 +10,9 @@ import (
 // Trial is one thing that is measured: with what clusters, what is done to a server, and the figures that come of it.
 type Trial struct {
 	Name    string
+	Claims  string // the section of the documentation that rests on the figures: PAGE.md#HEADING, below docs
 	Figures []Figure
-	Sizes   []int  // it is made at each of these, to show how costs grow; nil: at one size
+	Sizes   []int  // the trial is made at each size, to show how costs grow. If nil, the trial has one size
 	Of      string // what the sizes count, such as clusters
 
 	floor   bool // it is done to the gateway, and then to the floor, which sends what one stream of each service was sent
@@ -57,29 +59,36 @@ const (
 // runLimit is how long one run of a trial may take.
 const runLimit = 6 * time.Minute
 
-// Trials are what make bench makes, in this order.
-func Trials(s Scale) []Trial {
-	return []Trial{
-		idle(s),
-		connect(s, "connect local", false),
-		connect(s, "connect federated", true),
-		proxies(s, "proxies 3,000 × 4", s.Proxies.Many),
-		proxies(s, "proxies 1,000 × 20", s.Proxies.Busy),
-		fanOut(s, "fan-out local", false),
-		fanOut(s, "fan-out federated", true),
+// Sections of the documentation that rest on trials.
+const (
+	overview = "performance.md#what-the-gateway-costs"
+	notPlain = "performance.md#what-is-not-done-in-the-plain-way"
+	sizing   = "operations.md#sizing"
+)
+
+// Mode chooses trials.
+type Mode string
+
+// The modes.
+const (
+	Costs  Mode = "bench"  // trials of one size: make bench
+	Growth Mode = "growth" // trials of several sizes, which show how costs grow: make growth
+)
+
+// Trials returns the trials of a mode, in the order in which they are made.
+func Trials(s Scale, mode Mode) []Trial {
+	all := []Trial{
+		connect(s),
+		proxies(s),
+		fanOut(s, "fan-out local", notPlain, false),
+		fanOut(s, "fan-out federated", overview, true),
 		spill(s),
-		coldStart(s, "cold start 3 × 5,000", s.Cold),
-		coldStart(s, "cold start 20 × 10,000", s.ColdLarge),
+		coldStart(s, "cold start 3 × 5,000", sizing, s.Cold),
+		coldStart(s, "cold start 20 × 10,000", overview, s.ColdLarge),
 		hotService(s),
 		manyClusters(s),
 		viewers(s),
 		exports(s),
-	}
-}
-
-// Growth are what make growth makes, in this order: how costs grow.
-func Growth(s Scale) []Trial {
-	return []Trial{
 		changeBySize(s),
 		changeByClusters(s),
 		subscription(s),
@@ -87,4 +96,5 @@ func Growth(s Scale) []Trial {
 		crowdByConns(s),
 		linkedClusters(s),
 	}
+	return slices.DeleteFunc(all, func(t Trial) bool { return (t.Sizes != nil) != (mode == Growth) })
 }

@@ -21,13 +21,10 @@ type ViewersScale struct {
 func viewers(s Scale) Trial {
 	c := s.Viewers
 	return Trial{
-		Name: "viewers", repeats: 1, fleet: c.fleet,
+		Name: "viewers", Claims: overview, repeats: 1, fleet: c.fleet,
 		Figures: []Figure{
-			{Key: "rate", Label: "changes a second"},
 			{Key: "unseen", Label: "CPU of one core, without viewers", Unit: "%"},
 			{Key: "cost", Label: "CPU of one core, more with ten viewers of the page", Unit: "%", Max: 5},
-			{Key: "lists", Label: "lists that a viewer gets a second"},
-			{Key: "kilobytes", Label: "that a viewer gets a second", Unit: "kB"},
 		},
 		do: func(r *run) {
 			at := r.start()
@@ -46,22 +43,16 @@ func viewers(s Scale) Trial {
 			looking.Wait()
 			r.set("unseen", unseen)
 			r.set("cost", r.samples[r.kind]["share"]-unseen)
-			seconds := c.Over.Seconds() * float64(c.Viewers)
-			lists, bytes := 0, 0
 			for _, v := range all {
 				check(v.err)
-				lists, bytes = lists+v.lists, bytes+v.bytes
 			}
-			r.set("lists", float64(lists)/seconds)
-			r.set("kilobytes", float64(bytes)/1000/seconds)
 		},
 	}
 }
 
 // viewer asks as the page's script does.
 type viewer struct {
-	lists, bytes int
-	err          error // that has ended it
+	err error // that has ended it
 }
 
 // look asks for the four lists until the context ends, a second after it has them.
@@ -95,12 +86,12 @@ func (v *viewer) ask(ctx context.Context, client *http.Client, url string, etags
 		return err
 	}
 	defer answer.Body.Close()
-	n, err := io.Copy(io.Discard, answer.Body)
+	_, err = io.Copy(io.Discard, answer.Body)
 	switch {
 	case err != nil:
 		return err
 	case answer.StatusCode == http.StatusOK:
-		v.lists, v.bytes, etags[url] = v.lists+1, v.bytes+int(n), answer.Header.Get("ETag")
+		etags[url] = answer.Header.Get("ETag")
 	case answer.StatusCode != http.StatusNotModified:
 		return fmt.Errorf("%s: %s", url, answer.Status)
 	}

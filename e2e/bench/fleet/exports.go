@@ -64,18 +64,17 @@ func (f *Fleet) ChangeExport(cluster, export int, value string) error {
 type writes struct {
 	mu    sync.Mutex
 	there int       // more than at first
-	count int       // of writes
 	last  time.Time // when it was last written
 }
 
-// Written returns how many Services gateways have made that are still there, how often they have written, and when they last did.
-func (f *Fleet) Written() (there, count int, last time.Time) {
+// Written returns how many of the Services that gateways created still exist, and when gateways last wrote one.
+func (f *Fleet) Written() (there int, last time.Time) {
 	f.writes.mu.Lock()
 	defer f.writes.mu.Unlock()
-	return f.writes.there, f.writes.count, f.writes.last
+	return f.writes.there, f.writes.last
 }
 
-// note counts a write.
+// note takes note of a write.
 func (w *writes) note(before, after runtime.Object) {
 	_, was := before.(*corev1.Service)
 	_, is := after.(*corev1.Service)
@@ -84,7 +83,6 @@ func (w *writes) note(before, after runtime.Object) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.count++
 	w.last = time.Now()
 	if !was {
 		w.there++

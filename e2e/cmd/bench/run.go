@@ -18,16 +18,12 @@ import (
 	"isthmus/e2e/cmd/internal/cli"
 )
 
-// Files in the folder for results.
-const reportFile, growthFile = "bench.json", "growth.json"
-
 const help = `bench measures the gateway, side by side with a bare gRPC server that sends the
 same bytes ("the floor"), and prints a table. Targets that are missed end it with
 exit status 1. Trials wait for idle processors, for 20 s at most; if these are still
 busy then, the log has how much of them is in use.
 
   bench [FLAGS]           measure
-  bench growth [FLAGS]    measure how costs grow
   bench floor FILE        the floor; what FILE holds is recorded by bench
   bench list KUBECONFIG   the floor of a cold start; lists what the gateway reads
 
@@ -37,6 +33,14 @@ Flags:
 // options are the command line.
 type options struct {
 	bin, out, run string
+	growth        bool
+}
+
+func (o options) mode() bench.Mode {
+	if o.growth {
+		return bench.Growth
+	}
+	return bench.Costs
 }
 
 func parse(args []string) (o options, err error) {
@@ -44,6 +48,7 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.bin, "bin", "", "the `folder` with the program isthmus (default: that of bench)")
 	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results")
 	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches")
+	flags.BoolVar(&o.growth, "growth", false, "measure how costs grow with what there is, by the trials of several sizes")
 	if err := cli.Parse(flags, args, help, os.Stdout); err != nil {
 		return o, err
 	}
@@ -92,6 +97,8 @@ func run(ctx context.Context, args []string) error {
 		return err
 	case verb == "list":
 		return cli.Usagef("list takes one argument, the kubeconfig of a simulated cluster")
+	case verb != "":
+		return cli.Usagef("%q is no verb; see bench -help", verb)
 	}
 	o, err := parse(args)
 	if err != nil {
@@ -101,17 +108,12 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	switch verb {
-	case "":
-		return measure(ctx, o, lab, bench.Trials(lab.Scale), reportFile)
-	case "growth":
-		return measure(ctx, o, lab, bench.Growth(lab.Scale), growthFile)
-	}
-	return cli.Usagef("%q is no verb; see bench -help", verb)
+	return measure(ctx, o, lab)
 }
 
-// measure makes those of the trials that are asked for, and prints the table and keeps the results, be it not of all.
-func measure(ctx context.Context, o options, lab *bench.Lab, trials []bench.Trial, file string) error {
+// measure makes the trials that the options choose. It prints the table and keeps the results, also if a trial fails.
+func measure(ctx context.Context, o options, lab *bench.Lab) error {
+	trials := bench.Trials(lab.Scale, o.mode())
 	asked, err := regexp.Compile(o.run)
 	if err != nil {
 		return cli.Usagef("-run: %w", err)
@@ -124,7 +126,8 @@ func measure(ctx context.Context, o options, lab *bench.Lab, trials []bench.Tria
 	if len(results) == 0 {
 		return failed
 	}
-	return errors.Join(failed, keep(bench.NewReport(results), time.Since(began), filepath.Join(o.out, file)))
+	path := filepath.Join(o.out, string(o.mode())+".json")
+	return errors.Join(failed, keep(bench.NewReport(results), time.Since(began), path))
 }
 
 // keep writes and prints what has been measured. It is an error if a target is missed.
