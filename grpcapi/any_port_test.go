@@ -122,7 +122,7 @@ func TestBudget(t *testing.T) {
 		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
 		time.Sleep(time.Minute)
 		zoned.sees(t, "add 10.0.0.2:80")
-		if got := value(w.server.budget.refused); got != 2 {
+		if got := value(w.server.refused); got != 2 {
 			t.Errorf("%v calls counted", got)
 		}
 		for _, c := range append(served[1:], zoned) {
@@ -131,7 +131,7 @@ func TestBudget(t *testing.T) {
 			}
 			c.hangUp()
 		}
-		if got := w.server.budget.used.Load(); got != 0 {
+		if got := w.server.views.inUse(); got != 0 {
 			t.Errorf("%d bytes are in use after all", got)
 		}
 	})
@@ -173,7 +173,7 @@ func TestIdleViewsMakeRoom(t *testing.T) {
 		for _, c := range served {
 			c.hangUp()
 		}
-		if got := value(w.server.budget.refused); got != 10 {
+		if got := value(w.server.refused); got != 10 {
 			t.Errorf("%v calls counted", got)
 		}
 	})

@@ -28,10 +28,10 @@ func TestBudgetOfGrowth(t *testing.T) {
 				offer(1)
 				c := w.get(webAt(port), "")
 				synctest.Wait()
-				began := w.server.budget.used.Load()
+				began := w.server.views.inUse()
 				for _, endpoints := range []int{40, 1, 40, 2} { // messages of so few count with no stream
 					offer(endpoints)
-					if got, want := w.server.budget.used.Load(), began+int64(endpoints-1)*endpointBytes; got != want {
+					if got, want := w.server.views.inUse(), began+int64(endpoints-1)*endpointBytes; got != want {
 						t.Errorf("a view of %d endpoints takes %d bytes, want %d", endpoints, got, want)
 					}
 					other := w.get("made-up."+webAddr, "")
@@ -43,7 +43,7 @@ func TestBudgetOfGrowth(t *testing.T) {
 					other.hangUp()
 				}
 				c.hangUp()
-				if got := w.server.budget.used.Load(); got != 0 {
+				if got := w.server.views.inUse(); got != 0 {
 					t.Errorf("%d bytes are in use after all", got)
 				}
 			})

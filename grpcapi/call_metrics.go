@@ -1,8 +1,6 @@
 package grpcapi
 
 import (
-	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -11,14 +9,15 @@ import (
 	"google.golang.org/grpc/status"
 )
 
+// statusNoRequest ends a call whose request has not come within Options.Request.
+var statusNoRequest = status.New(codes.DeadlineExceeded, "the request did not come in time")
+
 // callMetrics counts calls and their messages, by the names that go-grpc-prometheus
 // gave to such metrics, and makes errors of panics. Each method's counters are
 // looked up once: for each message, that took a tenth of all that an update costs.
 type callMetrics struct {
 	panicked       func(method string, reason any) error // fixed
 	requestTimeout time.Duration                         // Options.Request; fixed
-
-	open atomic.Int64 // calls of all methods, also those whose request has not come
 
 	started, handled, received, sent *prometheus.CounterVec
 	seconds                          *prometheus.HistogramVec
@@ -29,7 +28,6 @@ type callMetrics struct {
 // method is the counters of one method.
 type method struct {
 	name                    string
-	unary                   bool
 	started, received, sent prometheus.Counter
 	handled                 [codes.Unauthenticated + 1]prometheus.Counter // by code
 	seconds                 prometheus.Observer
@@ -63,7 +61,7 @@ func (c *callMetrics) prepare(services map[string]grpc.ServiceInfo) {
 		for _, m := range info.Methods {
 			labels := []string{callType(m), service, m.Name}
 			to := &method{
-				name: "/" + service + "/" + m.Name, unary: !m.IsClientStream && !m.IsServerStream,
+				name:    "/" + service + "/" + m.Name,
 				started: c.started.WithLabelValues(labels...), received: c.received.WithLabelValues(labels...),
 				sent: c.sent.WithLabelValues(labels...), seconds: c.seconds.WithLabelValues(labels...),
 			}
@@ -99,20 +97,6 @@ func (c *callMetrics) stream() grpc.StreamServerInterceptor {
 	}
 }
 
-// unary is a grpc.UnaryServerInterceptor.
-func (c *callMetrics) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (resp any, err error) {
-	call := c.begin(nil, info.FullMethod)
-	defer call.end(&err)
-	call.method.received.Inc()
-	if err = refusal(ctx); err != nil {
-		return nil, err
-	}
-	if resp, err = next(ctx, req); err == nil {
-		call.method.sent.Inc()
-	}
-	return resp, err
-}
-
 // countedCall is a call under way. It counts the messages of its stream, if it has one.
 type countedCall struct {
 	grpc.ServerStream
@@ -125,18 +109,12 @@ type countedCall struct {
 func (c *callMetrics) begin(ss grpc.ServerStream, name string) *countedCall {
 	m := c.methods[name]
 	m.started.Inc()
-	if !m.unary { // or tap has counted it
-		c.open.Add(1)
-	}
 	return &countedCall{ss, c, m, time.Now()}
 }
 
 // end counts the end of the call, of which err is the result, or becomes it if the
 // call has panicked. It has to be deferred itself.
 func (c *countedCall) end(err *error) {
-	if !c.method.unary {
-		c.metrics.open.Add(-1)
-	}
 	if r := recover(); r != nil {
 		*err = c.metrics.panicked(c.method.name, r)
 	}
@@ -156,6 +134,25 @@ func (c *countedCall) SendMsg(m any) error {
 	err := c.ServerStream.SendMsg(m)
 	if err == nil {
 		c.method.sent.Inc()
+	}
+	return err
+}
+
+// RecvMsg receives a message. If the message does not come within Options.Request, the call ends
+// with DeadlineExceeded: a call takes memory as soon as its headers have arrived, and a client
+// that sends nothing more would never end it.
+func (c *countedCall) RecvMsg(m any) error {
+	transport, err := transportOf(c.Context())
+	if err != nil {
+		return err
+	}
+	due := time.AfterFunc(c.metrics.requestTimeout, func() { _ = transport.WriteStatus(statusNoRequest) })
+	err = c.ServerStream.RecvMsg(m)
+	if !due.Stop() {
+		return statusNoRequest.Err()
+	}
+	if err == nil {
+		c.method.received.Inc()
 	}
 	return err
 }

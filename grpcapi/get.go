@@ -202,7 +202,7 @@ func (st *getStream) switchView() bool {
 		defer st.server.getViews.release(old) // after the new one watches, so that the service stays watched
 	}
 	st.view = st.server.getViews.acquire(key)
-	st.fits, st.began = st.view.startWatch(st.server.table.Watch, st.server.budget, costOfSet)
+	st.fits, st.began = st.view.startWatch(st.server.table.Watch, st.server.views, costOfSet)
 	st.usedView.Store(st.view)
 	return true
 }

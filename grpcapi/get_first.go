@@ -31,6 +31,7 @@ func (st *getStream) first(ctx context.Context) ([]*wire.Frame, error) {
 	if err := st.admit(st.name(), st.fits, st.began, alone); err != nil {
 		return nil, err
 	}
+	st.view.markServed()
 	return st.step(set, false), nil
 }
 

@@ -103,7 +103,7 @@ func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 // count for the budget.
 func (v *getView) messagesFor(enc wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {
 	v.chargeLocked(to)
-	return v.budget.hold(encode(&enc, from, to, all))
+	return v.quota.hold(encode(&enc, from, to, all))
 }
 
 func encode(enc *wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {

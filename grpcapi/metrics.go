@@ -62,7 +62,7 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		m.late,
 		m.workloadUpdates,
 		m.propagation,
-		s.budget.refused,
+		s.refused,
 		scraped(s.collectStreams),
 		scraped(s.collectEndpoints),
 		scraped(s.collectProfiles),

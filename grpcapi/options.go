@@ -26,7 +26,8 @@ type Options struct {
 	ConnectionAge     time.Duration // when a proxy is made to use another connection; default 30m, negative: never
 	ConcurrentStreams uint32        // how many calls a connection may have at a time; default 10,000
 
-	ViewBytes int           // how much memory calls and views may take in all, by estimate, before calls that need more are refused; default 2 GiB
+	Streams   int           // how many calls may be open at a time, of all connections, before further ones are refused; default 150,000
+	ViewBytes int           // how much memory views may take in all, by estimate, before calls that need more are refused; default 2 GiB
 	Linger    time.Duration // how long an idle view is kept; default 30s, negative: not at all
 	IdleViews int           // how many idle views are kept at most, of each RPC; default 1024
 	IdleBytes int           // how much memory they take at most in all, by estimate, of each RPC; default 20 MiB
@@ -52,6 +53,7 @@ func (o Options) withDefaults() Options {
 	o.Drain = cmp.Or(o.Drain, 6*time.Second)
 	o.ConnectionAge = cmp.Or(o.ConnectionAge, 30*time.Minute)
 	o.ConcurrentStreams = cmp.Or(o.ConcurrentStreams, 10_000)
+	o.Streams = cmp.Or(o.Streams, 150_000)
 	o.ViewBytes = cmp.Or(o.ViewBytes, 2<<30)
 	o.Linger = cmp.Or(o.Linger, 30*time.Second)
 	o.IdleViews = cmp.Or(o.IdleViews, 1024)

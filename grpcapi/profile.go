@@ -33,7 +33,7 @@ func (s *Server) newProfile(key federation.ProfileKey, out sink, transport statu
 // first implements producer. Profiles are known at once.
 func (st *profileStream) first(context.Context) ([]*wire.Frame, error) {
 	st.view = st.server.profileViews.acquire(st.key)
-	st.fits, st.began = st.view.startWatch(st.server.dir.Profile, st.server.budget, costOfProfile)
+	st.fits, st.began = st.view.startWatch(st.server.dir.Profile, st.server.views, costOfProfile)
 	var newest *profileVariant
 	newest, st.replaced = st.view.variant(st.sentRoutes)
 	if err := st.refusal(newest.profile); err != nil {
@@ -42,6 +42,7 @@ func (st *profileStream) first(context.Context) ([]*wire.Frame, error) {
 	if err := st.admit(st.name(), st.fits, st.began, 0); err != nil {
 		return nil, err
 	}
+	st.view.markServed()
 	st.advance(newest)
 	st.now = st.server.now()
 	return newest.frames, nil

@@ -128,7 +128,7 @@ func TestUnreadReflection(t *testing.T) {
 	if got := value(w.server.metrics.closed.WithLabelValues(closedReflection)); got == 0 {
 		t.Error("no connection is counted as closed")
 	}
-	wiretest.Until(t, "no call is open", func() bool { return w.server.metrics.calls.open.Load() == 0 })
+	wiretest.Until(t, "no call is open", func() bool { return w.server.calls.inUse() == 0 })
 	if _, err := reflect(ctx, t, addr); err != nil {
 		t.Error("a later call: ", err)
 	}

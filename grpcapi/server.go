@@ -7,6 +7,7 @@ import (
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
@@ -33,7 +34,9 @@ type Server struct {
 	opts         Options
 	began        time.Time // see clock
 	log          *zap.Logger
-	budget       *budget
+	calls        *quota // open calls of all methods
+	views        *quota // memory of views, and of messages for one stream alone
+	refused      prometheus.Counter
 	getViews     *viewCache[federation.Key, *federation.Set, *getView]
 	profileViews *viewCache[federation.ProfileKey, *federation.Profile, *profileView]
 	enc          wire.Encoder
@@ -66,10 +69,15 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		streams: make(map[*stream]struct{}),
 	}
 	s.unused.Set(time.Now())
-	s.budget = newBudget(o)
-	s.getViews = newViewCache(o, s.budget, func(k federation.Key) *getView { return newGetView(k, enc) })
+	s.refused = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "isthmus_streams_refused_total",
+		Help: "Calls that were refused because --max-streams or --view-memory was reached.",
+	})
+	s.calls = newQuota(o.Streams, statusTooManyCalls, s.refused, o.Log)
+	s.views = newQuota(o.ViewBytes, statusTooMuch, s.refused, o.Log)
+	s.getViews = newViewCache(o, s.views, func(k federation.Key) *getView { return newGetView(k, enc) })
 	s.enc, s.routings = enc, wire.NewRoutings(s.profileTooLarge)
-	s.profileViews = newViewCache(o, s.budget, func(k federation.ProfileKey) *profileView {
+	s.profileViews = newViewCache(o, s.views, func(k federation.ProfileKey) *profileView {
 		v := &profileView{server: s}
 		v.key = k
 		return v

@@ -57,7 +57,7 @@ type stream struct {
 
 	// Times are Server.clock's.
 	conn    *clientConnection // nil: not known; fixed by serve
-	owes    int64             // what counts for its client, without the call: see admit
+	owes    int64             // what its client is charged for: see admit
 	done    <-chan struct{}   // the context's Done channel, kept since ctx.Done() is slow for each message; fixed by serve
 	now     int64             // when the messages to send next were produced
 	timer   *time.Timer       // for waiting; nil before the first use
@@ -228,6 +228,22 @@ func (st *stream) endError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
+// admit decides whether there is memory for a stream, and returns the error that refuses it, or nil. fits is whether its
+// view is within the limit. began is what the view takes if the stream is the first to need it, and alone what its
+// messages take if they are for it alone. The client's address is charged for both until the stream is closed.
+func (st *stream) admit(what string, fits bool, began, alone int) error {
+	s := st.server
+	st.owes = int64(began + alone)
+	s.views.charge(st.conn.client(), st.owes)
+	switch {
+	case (fits || s.roomFor(0)) && (alone == 0 || s.roomFor(int64(alone))):
+		return nil
+	case s.views.mayExceed(st.conn.client()):
+		return nil
+	}
+	return s.views.refuse(what)
+}
+
 // close stops the timers.
 func (st *stream) close() {
 	if st.timer != nil {
@@ -236,7 +252,7 @@ func (st *stream) close() {
 	if st.guard != nil {
 		st.guard.Stop()
 	}
-	st.server.budget.clients.add(st.conn.client(), -st.owes)
+	st.server.views.charge(st.conn.client(), -st.owes)
 }
 
 // after is time.After with the stream's one timer.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,13 +134,7 @@ func TestUntakenAnswers(t *testing.T) {
 	if got := c.ended(t, calls-most); got["REFUSED_STREAM"] != calls-most {
 		t.Errorf("calls end with %v", got)
 	}
-	wiretest.Until(t, "none is open", func() bool { return w.server.metrics.calls.open.Load() == 0 })
-	for range 3 {
-		runtime.GC()
-	}
-	if got := w.server.budget.used.Load(); got < most*callBytes {
-		t.Errorf("calls whose answers are not taken count for %d bytes", got)
-	}
+	wiretest.Until(t, "none is open", func() bool { return w.server.calls.inUse() == 0 })
 	if err := c.frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000}); err != nil { // now it takes them
 		t.Fatal(err)
 	}
@@ -154,7 +147,6 @@ func TestUntakenAnswers(t *testing.T) {
 	if got := c.ended(t, 1); got["0"] != 1 {
 		t.Errorf("a later call ends with %v", got)
 	}
-	wiretest.Until(t, "nothing counts any more", func() bool { runtime.GC(); return w.server.budget.used.Load() == 0 })
 }
 
 // TestStalledConnection: the connection of many streams that have stalled is closed,

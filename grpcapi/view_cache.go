@@ -20,37 +20,42 @@ type viewBase[K comparable, T any] struct {
 	until  time.Time // when it is closed, while it is idle
 
 	mu     sync.Mutex
-	watch  *federation.Watch[T] // fixed once startWatch has returned, as is budget
-	budget *budget
-	cost   int64 // under mu: what is taken of the budget
-	fitted bool  // under mu: that was within the budget
+	watch  *federation.Watch[T] // fixed once startWatch has returned, as is quota
+	quota  *quota
+	cost   int64 // under mu: what the view takes of the quota
+	served bool  // under mu: further streams may use the view, whatever is left of the quota
 }
 
 // startWatch starts the watch, unless it has been started, and takes what it costs of
-// the budget, which it returns; began is 0 if the watch has been started. fits is whether
-// that is within the budget: else streams that are not served yet may not use the view,
-// unless stream.admit lets them.
-func (b *viewBase[K, T]) startWatch(watch func(K) *federation.Watch[T], of *budget, cost func(T) int) (fits bool, began int) {
+// the quota, which it returns; began is 0 if the watch has been started. fits is whether
+// that is within the limit, or streams that are served use the view. Otherwise
+// stream.admit decides.
+func (b *viewBase[K, T]) startWatch(
+	watch func(K) *federation.Watch[T], of *quota, cost func(T) int,
+) (fits bool, began int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.watch == nil {
 		b.watch = watch(b.key)
 		newest, _ := b.watch.Get()
 		began = cost(newest)
-		b.budget, b.cost = of, int64(began)
-		b.fitted = of.take(b.cost)
+		b.quota, b.cost = of, int64(began)
+		b.served = of.use(b.cost)
 	}
-	b.fitted = b.fitted || of.fits(0)
-	return b.fitted, began
+	b.served = b.served || of.fits(0)
+	return b.served, began
 }
 
-// charge changes what the view takes of the budget. b.mu is held.
+// markServed lets further streams use the view: one that uses it has been admitted.
+func (b *viewBase[K, T]) markServed() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.served = true
+}
+
+// charge changes what the view takes of the quota. b.mu is held.
 func (b *viewBase[K, T]) charge(cost int64) {
-	if more := cost - b.cost; more > 0 {
-		b.budget.take(more)
-	} else {
-		b.budget.give(-more)
-	}
+	b.quota.use(cost - b.cost)
 	b.cost = cost
 }
 
@@ -58,7 +63,7 @@ func (b *viewBase[K, T]) charge(cost int64) {
 func (b *viewBase[K, T]) close() {
 	if b.watch != nil {
 		b.watch.Close()
-		b.budget.give(b.cost)
+		b.quota.use(-b.cost)
 	}
 }
 
@@ -90,8 +95,8 @@ type cachedView[K comparable, T any] interface {
 // Idle views are in a plain LRU, with one timer for the oldest: the expirable LRU of the same
 // library starts a goroutine that never ends.
 type viewCache[K comparable, T any, V cachedView[K, T]] struct {
-	create    func(K) V // fixed, as are budget, linger, maxIdle and maxWeight
-	budget    *budget
+	create    func(K) V // fixed, as are quota, linger, maxIdle and maxWeight
+	quota     *quota
 	linger    time.Duration
 	maxIdle   int
 	maxWeight int // of all idle views
@@ -104,10 +109,10 @@ type viewCache[K comparable, T any, V cachedView[K, T]] struct {
 	evicted uint64               // closed to make room
 }
 
-func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *budget, create func(K) V) *viewCache[K, T, V] {
+func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *quota, create func(K) V) *viewCache[K, T, V] {
 	idle, _ := simplelru.NewLRU[K, V](max(1, o.IdleViews), nil) // fails for a size of zero only
 	c := &viewCache[K, T, V]{
-		create: create, budget: of, linger: o.Linger, maxIdle: max(1, o.IdleViews), maxWeight: o.IdleBytes,
+		create: create, quota: of, linger: o.Linger, maxIdle: max(1, o.IdleViews), maxWeight: o.IdleBytes,
 		all: make(map[K]V), idle: idle,
 	}
 	c.expiry = time.AfterFunc(c.linger, c.expire)
@@ -133,14 +138,8 @@ func (c *viewCache[K, T, V]) acquire(k K) V {
 // removeIdle removes a view from the idle ones, if it is one. c.mu is held.
 func (c *viewCache[K, T, V]) removeIdle(b *viewBase[K, T]) {
 	if c.idle.Remove(b.key) {
-		c.addWeight(-b.weight)
+		c.weight -= b.weight
 	}
-}
-
-// addWeight changes what the idle views take. c.mu is held.
-func (c *viewCache[K, T, V]) addWeight(bytes int) {
-	c.weight += bytes
-	c.budget.idle.Add(int64(bytes))
 }
 
 // release ends one stream's use of a view.
@@ -163,7 +162,7 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	if c.linger >= 0 && b.watch != nil {
 		b.weight = v.becomeIdle()
 	}
-	if b.weight == 0 || b.weight > c.maxWeight || !c.budget.fits(0) {
+	if b.weight == 0 || b.weight > c.maxWeight || !c.quota.fits(0) {
 		delete(c.all, b.key)
 		return []*viewBase[K, T]{b}
 	}
@@ -174,7 +173,7 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 		c.expiry.Reset(c.linger)
 	}
 	c.idle.Add(b.key, v)
-	c.addWeight(b.weight)
+	c.weight += b.weight
 	b.until = time.Now().Add(c.linger)
 	return old
 }
@@ -204,9 +203,9 @@ func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
 	return b
 }
 
-// makeRoom closes idle views, the oldest first, until the budget has so much memory left.
+// makeRoom closes idle views, the oldest first, until so much is left of the quota.
 func (c *viewCache[K, T, V]) makeRoom(bytes int64) {
-	for !c.budget.fits(bytes) {
+	for !c.quota.fits(bytes) {
 		c.mu.Lock()
 		b := c.evictOldest()
 		c.mu.Unlock()

@@ -195,6 +195,7 @@ func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi
 		Drain:             noneIfZero(o.drain),
 		ConnectionAge:     noneIfZero(o.maxAge),
 		ConcurrentStreams: o.maxCalls,
+		Streams:           streamLimit(usableMemory(), o.maxStreams),
 		ViewBytes:         viewLimit(usableMemory(), o.viewMemory),
 		Log:               log,
 		Registerer:        registry,

@@ -114,6 +114,7 @@ func TestUsageErrors(t *testing.T) {
 		{`gateway --stream-stall-timeout=0`, `--stream-stall-timeout is "0": give a duration above 0`},
 		{`gateway --max-connection-age=1ms`, `--max-connection-age is "1ms": give a duration of a second or more, such as 30m, or 0 for none`},
 		{`gateway --max-concurrent-streams=4294967296`, `--max-concurrent-streams is "4294967296": give a number from 1 to 4294967295`},
+		{`gateway --max-streams=0`, `--max-streams is "0": give a number from 1 to 4294967295`},
 		{`gateway --view-memory=many`, `--view-memory is "many": give a number of bytes such as 64Mi`},
 		{`gateway --view-memory=1000`, `--view-memory is "1000": give 1Mi or more`},
 		{`gateway --drain=-1s`, `--drain is "-1s": give a duration of 0 or more`},

@@ -19,11 +19,13 @@ const (
 	// minClusterMemory is the least that --cluster-memory may be, in bytes: some 3,000 ordinary
 	// Pods.
 	minClusterMemory = 4 << 20
-	// minViewMemory is the least that --view-memory may be, in bytes: a hundred calls.
+	// minViewMemory is the least that --view-memory may be, in bytes: sets of 3,000 endpoints.
 	minViewMemory = 1 << 20
-	// mostViewMemory is the largest default of --view-memory, in bytes: 170,000 calls, or
-	// sets of six million endpoints.
+	// mostViewMemory is the largest default of --view-memory, in bytes: sets of six million endpoints.
 	mostViewMemory = 2 << 30
+	// streamMemory is what --max-streams allows for each open call, in bytes: the goroutine, what gRPC keeps, headers
+	// of 2 KiB, and a part of the connection.
+	streamMemory = 14 << 10
 )
 
 // limitMemory sets a memory limit for Go of 90 % of the container's, unless the environment
@@ -72,8 +74,17 @@ func memory(least int64) func(string) (int64, error) {
 	}
 }
 
-// viewLimit returns what calls and views may take of a process that may use so much
-// memory, in bytes. view is --view-memory, or 0.
+// streamLimit returns how many calls may be open in a process that may use so much memory: they take half of the memory
+// at most. streams is --max-streams, or 0.
+func streamLimit(usable int64, streams uint32) int {
+	if streams == 0 {
+		return int(max(1, usable/2/streamMemory))
+	}
+	return int(streams)
+}
+
+// viewLimit returns what views may take of a process that may use so much memory, in bytes. view is --view-memory, or
+// 0.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
 		view = max(minViewMemory, min(usable/2, mostViewMemory))

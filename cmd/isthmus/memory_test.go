@@ -27,7 +27,22 @@ func TestClusterCap(t *testing.T) {
 	}
 }
 
-// TestViewLimit: calls and views may take half, unless the flag asks for something else.
+// TestStreamLimit: calls may take half, unless the flag asks for something else.
+func TestStreamLimit(t *testing.T) {
+	for _, tt := range []struct {
+		usable int64
+		flag   uint32
+		want   int
+	}{
+		{450 << 20, 0, 16_457}, {250 << 20, 0, 9_142}, {250 << 20, 50_000, 50_000}, {250 << 20, 10, 10}, {1, 0, 1},
+	} {
+		if got := streamLimit(tt.usable, tt.flag); got != tt.want {
+			t.Errorf("%d, %d: %d, want %d", tt.usable, tt.flag, got, tt.want)
+		}
+	}
+}
+
+// TestViewLimit: views may take half, unless the flag asks for something else.
 func TestViewLimit(t *testing.T) {
 	for _, tt := range []struct{ usable, flag, want int64 }{
 		{250 << 20, 0, 250 << 19}, {250 << 20, 2 << 20, 2 << 20}, {1 << 20, 0, minViewMemory}, {64 << 30, 0, mostViewMemory},

@@ -32,7 +32,8 @@ type options struct {
 	pace, stall, delay, drain    time.Duration
 	maxAge                       time.Duration
 	maxCalls                     uint32
-	clusterMemory, viewMemory    int64 // 0: not given
+	maxStreams                   uint32 // 0: not given
+	clusterMemory, viewMemory    int64  // 0: not given
 	level                        logging.Level
 	logFormat, traces            string
 	audit, relist                string // without effect
@@ -106,7 +107,15 @@ func gatewayVerb(o *options) cli.Verb {
 		parse(s, &o.stall, "stream-stall-timeout", "1m", duration(1, longest, "a duration above 0, such as 60s"), "End a stream whose proxy has taken nothing for this `DURATION` although there is something to send.")
 		parse(s, &o.maxAge, "max-connection-age", "30m", parseAge, "Move the streams of a connection that is older than this `DURATION`, more or less, to new connections one by one, so that a replica that has been restarted gets proxies again. Proxies keep their endpoints meanwhile. 0: never.")
 		parse(s, &o.maxCalls, "max-concurrent-streams", "10000", number, "A connection may have this `NUMBER` of open calls; more wait for one of them to end. A proxy has one connection, and some calls for each destination that it uses: few have more than 100. Raise it if a meshed client talks to more than 10,000 Pods and ports, as a Prometheus server may.")
-		parse(s, &o.viewMemory, "view-memory", "", memory(minViewMemory), "`QUANTITY` of memory, such as 512Mi, that the calls of proxies, and the sets and profiles that they have asked for, may take, by estimate. Beyond it, calls get ResourceExhausted, those of the client address with most first, and those that ask for something new; those that are open stay. Empty: half of what the process may use (see --cluster-memory), at most 2Gi.")
+		parse(s, &o.maxStreams, "max-streams", "", numberOrNone,
+			"`NUMBER` of calls that may be open at a time, over all connections. Beyond it, further calls get "+
+				"ResourceExhausted. A client address with fewer calls than the average address is still served, up to an eighth more. "+
+				"Empty: half of the memory that the process may use (see --cluster-memory), divided by 14 KiB.")
+		parse(s, &o.viewMemory, "view-memory", "", memory(minViewMemory),
+			"`QUANTITY` of memory, such as 512Mi, that the sets and profiles that proxies ask for may take, by estimate. "+
+				"Beyond it, calls that ask for something new get ResourceExhausted. A client address that uses less than the average "+
+				"address is still served, up to an eighth more. Open calls stay. "+
+				"Empty: half of what the process may use (see --cluster-memory), at most 2Gi.")
 		parse(s, &o.delay, "shutdown-delay", "23s", notNegative, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. With --drain it must be at least a second less than the Pod's terminationGracePeriodSeconds. The safest choice is a grace of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
 		parse(s, &o.drain, "drain", "6s", notNegative, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
 			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod sets it). Outside of a Pod both are skipped while no stream is open.")

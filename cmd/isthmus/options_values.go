@@ -73,6 +73,14 @@ func number(text string) (uint32, error) {
 	return uint32(n), nil
 }
 
+// numberOrNone reads a number as number does. Empty is 0.
+func numberOrNone(text string) (uint32, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return number(text)
+}
+
 const longest = time.Duration(math.MaxInt64)
 
 // duration reads one of least to most, which is what to give.

@@ -1,0 +1,324 @@
+package grpcapi
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap/zaptest"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+	reflectionpb "google.golang.org/grpc/reflection/grpc_reflection_v1"
+	"google.golang.org/grpc/status"
+	"google.golang.org/grpc/tap"
+
+	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/grpcapi/wire"
+)
+
+func newTestQuota(t *testing.T, limit int) *quota {
+	refused := prometheus.NewCounter(prometheus.CounterOpts{Name: "refused"})
+	return newQuota(limit, statusTooManyCalls, refused, zaptest.NewLogger(t))
+}
+
+// TestQuota: who is served at the limit.
+func TestQuota(t *testing.T) {
+	const limit = 80
+	a, b, c := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::3")
+	for _, x := range []struct {
+		name   string
+		has    map[netip.Addr]int
+		served []netip.Addr
+	}{
+		{"below the limit", map[netip.Addr]int{a: 79}, []netip.Addr{a, b, c}},
+		{"one address", map[netip.Addr]int{a: 80}, []netip.Addr{b, c}},
+		{"equal addresses", map[netip.Addr]int{a: 40, b: 40}, []netip.Addr{c}},
+		{"less than the average", map[netip.Addr]int{a: 60, b: 10, c: 10}, []netip.Addr{b, c}},
+		{"one less than the average, which it would reach", map[netip.Addr]int{a: 54, c: 26}, []netip.Addr{b, c}},
+		{"the average", map[netip.Addr]int{a: 50, b: 26, c: 4}, []netip.Addr{c}},
+		{"an eighth more", map[netip.Addr]int{a: 80, b: 9}, []netip.Addr{b, c}},
+		{"an eighth more is used", map[netip.Addr]int{a: 80, b: 10}, nil},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			q := newTestQuota(t, limit)
+			for client, n := range x.has {
+				q.use(int64(n))
+				q.charge(client, int64(n))
+			}
+			var served []netip.Addr
+			for _, client := range []netip.Addr{a, b, c} {
+				if q.take(client) {
+					served = append(served, client)
+					q.give(client)
+				}
+			}
+			if fmt.Sprint(served) != fmt.Sprint(x.served) {
+				t.Errorf("%v are served, want %v", served, x.served)
+			}
+			for client, n := range x.has {
+				q.use(-int64(n))
+				q.charge(client, -int64(n))
+			}
+			if q.used != 0 || q.owed != 0 || len(q.by) != 0 {
+				t.Errorf("%d are in use, and %d of %d addresses", q.used, q.owed, len(q.by))
+			}
+		})
+	}
+}
+
+// from returns the context of a call from an address.
+func from(ctx context.Context, addr string) context.Context {
+	conn := &clientConnection{addr: netip.MustParseAddr(addr)}
+	return peer.NewContext(ctx, &peer.Peer{AuthInfo: conn})
+}
+
+// TestTap: calls count until their context ends. At the limit the client with most calls is refused, and other
+// addresses are served. A call with a deadline is refused once gRPC has begun it.
+func TestTap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Streams: 10})
+		var ends []context.CancelFunc
+		try := func(addr string, deadline bool) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			if deadline {
+				ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
+			}
+			ends = append(ends, cancel)
+			got, err := w.server.tap(from(ctx, addr), &tap.Info{FullMethodName: "/m"})
+			if err != nil && deadline {
+				t.Errorf("the tap refuses a call with a deadline: %v", err)
+			}
+			if err == nil {
+				err = refusal(got)
+			}
+			return err
+		}
+		for i := range 10 {
+			if err := try("10.0.0.1", i%2 == 0); err != nil {
+				t.Fatalf("call %d: %v", i, err)
+			}
+		}
+		for _, deadline := range []bool{false, true} {
+			if err := try("10.0.0.1", deadline); status.Code(err) != codes.ResourceExhausted {
+				t.Errorf("one call too many, with a deadline %v: %v", deadline, err)
+			}
+		}
+		if err := try("10.0.0.2", false); err != nil {
+			t.Errorf("another address: %v", err)
+		}
+		if err := try("10.0.0.3", false); status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("an eighth more is in use, and a call gets %v", err)
+		}
+		if n := w.server.calls.inUse(); n != 11 {
+			t.Errorf("%d calls count", n)
+		}
+		ends[0]()
+		synctest.Wait()
+		if n := w.server.calls.inUse(); n != 10 {
+			t.Errorf("%d calls count after one has ended", n)
+		}
+		for _, end := range ends {
+			end()
+		}
+		synctest.Wait()
+		if n := w.server.calls.inUse(); n != 0 || value(w.server.refused) != 3 {
+			t.Errorf("%d calls count after all, and %v were refused", n, value(w.server.refused))
+		}
+	})
+}
+
+// TestTooManyCalls: at the limit calls of every method are refused, whether they have a deadline or not, and none waits
+// for its request. Once calls have ended others are served, without a garbage collection.
+func TestTooManyCalls(t *testing.T) {
+	const limit = 8
+	w := newWorld(t, Options{Pace: -1, Streams: limit, Request: time.Hour})
+	w.offer("", pods("10.0.0.1:80")...)
+	conn := connect(t, listening(t, w.server.GRPC()))
+	ctx, end := context.WithCancel(t.Context())
+	for range limit {
+		_, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true}, pb.Destination_Get_FullMethodName)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	wiretest.Until(t, "all calls are counted", func() bool { return w.server.calls.inUse() == limit })
+	timed, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for _, method := range []string{
+		pb.Destination_Get_FullMethodName, healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName,
+		reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName,
+	} {
+		for _, ctx := range []context.Context{t.Context(), timed} {
+			s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = s.RecvMsg(&healthpb.HealthCheckResponse{})
+			if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "--max-streams") {
+				t.Errorf("%s ends with %v", method, err)
+			}
+		}
+	}
+	end()
+	wiretest.Until(t, "no call counts", func() bool { return w.server.calls.inUse() == 0 })
+	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+		t.Errorf("a call after all: %v", err)
+	}
+}
+
+// TestTooLargeHeaders: a call with larger headers is refused before the server sees it.
+func TestTooLargeHeaders(t *testing.T) {
+	w := newWorld(t, Options{})
+	c := newBareClient(t, listening(t, w.server.GRPC()))
+	for _, bytes := range []int{1500, maxHeaders} {
+		c.more = [][2]string{{"large", strings.Repeat("x", bytes)}}
+		if err := c.call(healthpb.Health_Watch_FullMethodName, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := c.ended(t, 1); got["FRAME_SIZE_ERROR"] != 1 {
+		t.Errorf("the call ends with %v", got)
+	}
+	wiretest.Until(t, "the other call is open", func() bool { return w.server.calls.inUse() == 1 })
+}
+
+// TestViewMemoryOfOthers: when memory for views is used up, the address that uses most of it is refused what is new.
+// Another address is served, and everybody may share what that address has.
+func TestViewMemoryOfOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: 16 * small})
+		w.offer("", pods("10.0.0.1:80")...)
+		at := func(addr string) func(*caller) {
+			return func(c *caller) { c.ctx = from(c.ctx, addr) }
+		}
+		var served []*caller
+		open := func(port int, addr string) *caller {
+			c := w.get(webAt(port), "", at(addr))
+			served = append(served, c)
+			return c
+		}
+		for i := range 16 {
+			open(1000+i, "10.9.0.1").sees(t, "add 10.0.0.1:80")
+		}
+		open(2000, "10.9.0.1").fails(t, codes.ResourceExhausted, "--view-memory")
+		open(2000, "10.9.0.2").sees(t, "add 10.0.0.1:80")
+		open(2001, "10.9.0.3").sees(t, "add 10.0.0.1:80")
+		open(2002, "10.9.0.4").fails(t, codes.ResourceExhausted, "memory") // an eighth more is in use
+		open(2000, "10.9.0.1").sees(t, "add 10.0.0.1:80")
+		open(2001, "10.9.0.4").sees(t, "add 10.0.0.1:80")
+		for _, c := range served {
+			c.hangUp()
+		}
+		if used, owed := w.server.views.inUse(), w.server.views.owed; used != 0 || owed != 0 {
+			t.Errorf("%d bytes are in use after all, and %d charged", used, owed)
+		}
+	})
+}
+
+// TestHold: the messages of one stream count for as long as they are used, and no
+// longer.
+func TestHold(t *testing.T) {
+	q := newTestQuota(t, 1)
+	var enc wire.Encoder
+	frames := q.hold(enc.Full(&federation.Set{Endpoints: wiretest.Many(1000, 0)}))
+	for range 3 {
+		runtime.GC()
+	}
+	if got := q.inUse(); got != int64(frames[0].Size()) || got < 10_000 {
+		t.Errorf("%d bytes are held of a message of %d", got, frames[0].Size())
+	}
+	runtime.KeepAlive(frames)
+	frames = nil
+	wiretest.Until(t, "nothing is held", func() bool { runtime.GC(); return q.inUse() == 0 })
+}
+
+// connect connects to an address until the end of the test.
+func connect(t testing.TB, addr string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+// TestCallsWithoutRequest: calls of each kind that never send their request, or not its end, are
+// counted from the start, and end with DeadlineExceeded. A call that has sent its request stays.
+func TestCallsWithoutRequest(t *testing.T) {
+	const each = 50
+	methods := []string{
+		pb.Destination_Get_FullMethodName, pb.Destination_GetProfile_FullMethodName,
+		healthpb.Health_Check_FullMethodName, healthpb.Health_Watch_FullMethodName,
+	}
+	w := newWorld(t, Options{Pace: -1, Request: 10 * time.Second}) // all are open by then, on a busy machine too
+	w.offer("", pods("10.0.0.1:80")...)
+	conn := connect(t, listening(t, w.server.GRPC()))
+	served, _ := get(t, conn, webAddr, "")
+	receive(t, served, "add 10.0.0.1:80")
+
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var silent []grpc.ClientStream
+	open := func(method string, count int) {
+		for range count {
+			s, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+			if err != nil {
+				t.Fatal(err)
+			}
+			silent = append(silent, s)
+		}
+	}
+	open(methods[0], each)
+	if err := silent[0].SendMsg(&pb.GetDestination{Path: webAddr}); err != nil { // without the end of the stream
+		t.Fatal(err)
+	}
+	for _, method := range methods[1:] {
+		open(method, each)
+	}
+	open(reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName, maxReflections)
+	all := int64(1 + len(methods)*each + maxReflections)
+	wiretest.Until(t, "all calls are counted", func() bool { return w.server.calls.inUse() == all })
+	for i, s := range silent {
+		if err := s.RecvMsg(&healthpb.HealthCheckResponse{}); status.Code(err) != codes.DeadlineExceeded || ctx.Err() != nil {
+			t.Fatalf("call %d: %v", i, err)
+		}
+	}
+	wiretest.Until(t, "only the call that is served is left", func() bool { return w.server.calls.inUse() == 1 })
+	wiretest.Until(t, "they are counted", func() bool {
+		return value(w.server.metrics.calls.methods[methods[0]].handled[codes.DeadlineExceeded]) == each
+	})
+	w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+	receive(t, served, "add 10.0.0.2:80")
+}
+
+// TestConnectionWithoutPreface: a connection on which nothing comes is closed.
+func TestConnectionWithoutPreface(t *testing.T) {
+	w := newWorld(t, Options{Request: time.Second})
+	conn, err := net.Dial("tcp", listening(t, w.server.GRPC()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	for buf := make([]byte, 1024); err == nil; {
+		_, err = conn.Read(buf)
+	}
+	if e, ok := err.(net.Error); ok && e.Timeout() {
+		t.Error("the connection is open after 30 s")
+	}
+}
