@@ -152,7 +152,7 @@ func TestErrors(t *testing.T) {
 	pod := isthmusPod("isthmus-0")
 	must(t, w.node.Run(t.Context(), pod))
 	w.expect(t,
-		expectation{"clusters", 1, "", `^isthmus clusters: port 9996 of Pod linkerd/isthmus-0 can't be reached: .*connection refused\n  Does the gateway listen there`},
+		expectation{"clusters", 1, "", `^isthmus clusters: port 9996 of Pod linkerd/isthmus-0 can't be reached: .*connection refused\n  Does the gateway listen there.*\n$`},
 		expectation{"get web:80", 1, "", `(?s)port 8086 of Pod linkerd/isthmus-0 can't be reached: .*connection refused`},
 		expectation{"version", 0, "^isthmus ", "the version of gateways is not known: port 9996"},
 		expectation{"clusters --context nowhere", 1, "", `the kubeconfig has no context nowhere\n  Choose one by --context: gone, west\n`},
@@ -174,7 +174,7 @@ func TestErrors(t *testing.T) {
 		expectation{"get web:80 --timeout 1500ms", 1, "", `^isthmus get: waiting for the first message of linkerd/isthmus-silent, for 1.5s at most\nisthmus get: linkerd/isthmus-silent has sent nothing within 1.5s`},
 	)
 	must(t, w.node.Close())
-	w.expect(t, expectation{"clusters", 1, "", `can't connect to Pod linkerd/isthmus-silent: .*\n  It does so through the kubelet of the Pod's node`})
+	w.expect(t, expectation{"clusters", 1, "", `^isthmus clusters: .* can't connect to Pod linkerd/isthmus-silent: .*\n  It does so through the kubelet of the Pod's node.*\n$`})
 	must(t, w.server.Pause())
 	w.expect(t, expectation{"clusters --timeout 1500ms", 1, "", `^isthmus clusters: waiting for the API server of context west, for 1.5s at most\nisthmus clusters: the API server of context west has not answered within 1.5s \(--timeout\)\n$`})
 	must(t, w.server.Resume())

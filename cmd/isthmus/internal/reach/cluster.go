@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
@@ -20,10 +21,16 @@ import (
 // methods may be called from several goroutines.
 type Cluster struct {
 	Context string         // its name in the kubeconfig; empty: the cluster of this Pod
-	API     *typed.Clients // guarded: see [Guard]; by HTTP/1.1 only
+	API     *typed.Clients // guarded: see [Guard]
 	options Options
 	config  *rest.Config
-	close   func()
+	close   func() // closes connections of API that are not in use
+
+	lifetime context.Context // of the forwarders
+	end      context.CancelFunc
+
+	mu         sync.Mutex
+	forwarders map[string]*forwarder // by NAMESPACE/NAME:PORT
 }
 
 // Open reads the kubeconfig, and asks no server. The Cluster must be closed.
@@ -32,12 +39,11 @@ func (o *Options) Open() (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Context: chosen, options: *o, config: config}
-	upgrading := rest.CopyConfig(config)
-	upgrading.NextProtos = []string{"http/1.1"} // whose connections can be upgraded
-	if c.API, c.close, err = Clients(upgrading); err != nil {
+	c := &Cluster{Context: chosen, options: *o, config: config, forwarders: make(map[string]*forwarder)}
+	if c.API, c.close, err = Clients(config); err != nil {
 		return nil, unreadable(fmt.Errorf("context %s: %w", chosen, err))
 	}
+	c.lifetime, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
 
@@ -70,8 +76,30 @@ func (c *Cluster) String() string {
 	return "the API server of context " + legible.Quoted(c.Context)
 }
 
-// Close closes connections that are not in use. Those of [Gateway.Dial] stay.
-func (c *Cluster) Close() { c.close() }
+// forward returns the forwarder of a port. It starts one if there is none, or if the last one can't be used anymore.
+func (c *Cluster) forward(ctx context.Context, pod Gateway, port int) (*forwarder, error) {
+	key := fmt.Sprintf("%s/%s:%d", pod.Namespace, pod.Name, port)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.lifetime.Err(); err != nil {
+		return nil, err
+	}
+	f := c.forwarders[key]
+	if f != nil && !f.over() {
+		return f, nil
+	}
+	f, err := newForwarder(ctx, pod, port)
+	if err == nil {
+		c.forwarders[key] = f
+	}
+	return f, err
+}
+
+// Close ends the connections of [Gateway.Dial], and other connections that are not in use.
+func (c *Cluster) Close() {
+	c.end()
+	c.close()
+}
 
 // explain returns an error for a request that has failed: what it was for, and what to
 // do. Errors of the context stay what they are.

@@ -1,6 +1,6 @@
-// Package reach opens a cluster that a kubeconfig names: it has clients of its API server, by HTTP/1.1
-// only, for all verbs (also those that write links), finds gateways in it, and connects to ports of
-// their Pods through the API server, as kubectl port-forward does.
+// Package reach opens a cluster that a kubeconfig names: it has clients of its API server for all
+// verbs (also those that write links), finds gateways in it, and connects to ports of their Pods
+// with client-go's port-forward, as kubectl port-forward does.
 //
 //	cluster, err := options.Open()
 //	…
@@ -15,17 +15,20 @@
 //
 // Guarantees:
 //
-//   - No port is opened on this machine: a [Conn] is one stream in one connection to
-//     the API server, over a websocket or, where that is refused, over SPDY.
+//   - Each port of a Pod that is dialled is forwarded from a free port of 127.0.0.1, until its
+//     Cluster is closed. Other users of this machine can connect to that port meanwhile. The
+//     connections to it share one connection to the API server: a websocket or, if the server
+//     refuses websockets, SPDY. If that connection is lost, the next Dial makes a new one.
 //   - Credentials work as they do for kubectl: tokens, certificates, exec plugins,
 //     OpenID Connect, or the ServiceAccount of a Pod. None is in any error.
 //   - No redirect is followed, no token leaves by plain HTTP, and an answer takes no more than
-//     clusterstore/guard lets it, and no more than 10 MiB of headers: also one that opens a connection.
-//   - Nothing lasts longer than its context, except a program that the kubeconfig
-//     names to get credentials.
+//     clusterstore/guard lets it. The headers of an answer that opens a connection for forwarded
+//     ports have no limit.
+//   - Nothing lasts longer than its context, except a program that the kubeconfig names to get
+//     credentials, and a request for a forwarded port that the API server does not answer.
 //   - Errors name what could not be reached, why, and what to do. They are printable,
 //     whatever the cluster has sent.
-//   - A Conn that is closed has no goroutine left, nor has a Cluster that is closed.
+//   - The goroutines of a Cluster end when it is closed.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package reach

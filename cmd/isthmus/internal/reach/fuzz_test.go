@@ -6,10 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 	"unicode"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/streaming/pkg/httpstream"
 
@@ -81,75 +80,53 @@ func FuzzGateways(f *testing.F) {
 	})
 }
 
-// heard is a connection through an API server on which these texts come.
-type heard struct {
-	failure, data string
-	closed        chan bool
-	lost          bool // and then it ends
+// said is a connection to an API server on which a kubelet's message arrives.
+type said struct {
+	httpstream.Connection
+	message *strings.Reader
 }
 
-func (h *heard) CreateStream(headers http.Header) (httpstream.Stream, error) {
-	if headers.Get("streamType") == "error" {
-		return &sent{strings.NewReader(h.failure), nil}, nil
-	}
-	return &sent{strings.NewReader(h.data), h}, nil
+func (s said) CreateStream(http.Header) (httpstream.Stream, error) {
+	return stream{Reader: s.message}, nil
 }
-func (h *heard) Close() error {
-	select {
-	case <-h.closed:
-	default:
-		close(h.closed)
-	}
-	return nil
-}
-func (h *heard) CloseChan() <-chan bool             { return h.closed }
-func (h *heard) SetIdleTimeout(time.Duration)       {}
-func (h *heard) RemoveStreams(...httpstream.Stream) {}
 
-type sent struct {
+func (said) CloseChan() <-chan bool { return nil }
+
+type stream struct {
+	httpstream.Stream
 	io.Reader
-	of *heard // whose connection is lost after it
 }
 
-func (s *sent) Read(b []byte) (int, error) {
-	n, err := s.Reader.Read(b)
-	if err != nil && s.of != nil && s.of.lost {
-		s.of.Close()
-	}
-	return n, err
-}
-func (*sent) Write(b []byte) (int, error) { return len(b), nil }
-func (*sent) Close() error                { return nil }
-func (*sent) Reset() error                { return nil }
-func (*sent) Headers() http.Header        { return nil }
-func (*sent) Identifier() uint32          { return 0 }
+func (s stream) Read(b []byte) (int, error) { return s.Reader.Read(b) }
 
-// FuzzConn: whatever a Pod's node sends of a failure, data come as they are, and the error that ends them can be printed.
-func FuzzConn(f *testing.F) {
-	for _, failure := range []string{"", "refused", "\x1b[2J\n\n", strings.Repeat("x", 3*maxFailure), "\xff"} {
-		f.Add(failure, "", false)
-		f.Add(failure, "data\x00", true)
+// FuzzFailure checks that a kubelet's message is not read without end, and that it can be printed.
+func FuzzFailure(f *testing.F) {
+	for _, message := range []string{"", "refused", "\x1b[2J\n\n", strings.Repeat("x", 3*maxFailure), "\xff"} {
+		f.Add(message)
 	}
-	f.Fuzz(func(t *testing.T, failure, data string, lost bool) {
-		synctest.Test(t, func(t *testing.T) {
-			c, err := newConn(nil, &heard{failure: failure, data: data, lost: lost, closed: make(chan bool)}, Gateway{Namespace: "linkerd", Name: "isthmus-0"}, 9996)
-			if err != nil {
-				t.Fatal(err)
-			}
-			text, err := io.ReadAll(c)
-			if string(text) != data {
-				t.Errorf("%q, not %q", text, data)
-			}
-			if (err != nil) != (failure != "" || lost) {
-				t.Errorf("after failure %q, lost %v: %v", failure, lost, err)
-			}
-			if err != nil {
-				shown(t, err.Error())
-				if len(err.Error()) > 10*maxFailure {
-					t.Errorf("an error of %d bytes", len(err.Error()))
-				}
-			}
-			c.Close()
-		})
+	f.Fuzz(func(t *testing.T, message string) {
+		by := &forwarder{
+			Connection: said{message: strings.NewReader(message)},
+			pod:        Gateway{Namespace: "linkerd", Name: "isthmus-0"},
+			port:       9996,
+		}
+		headers := make(http.Header)
+		headers.Set(v1.StreamType, v1.StreamTypeError)
+		failures, err := by.CreateStream(headers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(failures)
+		if err != nil || !strings.HasPrefix(message, string(text)) || len(text) > 2*maxFailure {
+			t.Errorf("%d of %d bytes, %v", len(text), len(message), err)
+		}
+		err = by.explain(io.EOF)
+		if (err == io.EOF) != (message == "") {
+			t.Errorf("%v after %q", err, message)
+		}
+		shown(t, err.Error())
+		if len(err.Error()) > 10*maxFailure {
+			t.Errorf("an error of %d bytes", len(err.Error()))
+		}
 	})
 }

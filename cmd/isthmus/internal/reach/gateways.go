@@ -3,13 +3,16 @@ package reach
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/streaming/pkg/httpstream"
 
 	"isthmus/internal/legible"
 )
@@ -39,6 +42,55 @@ type Gateway struct {
 // String returns the Address or NAMESPACE/NAME, printable.
 func (g Gateway) String() string {
 	return legible.Quoted(cmp.Or(g.Address, g.Namespace+"/"+g.Name))
+}
+
+// Dial connects to a port of the Pod through a port of this machine, or to the Address. The context only limits the
+// dialling. The local port is open until the Cluster is closed. If a connection to a Pod fails, the error is a [BrokenError].
+func (g Gateway) Dial(ctx context.Context, port int) (net.Conn, error) {
+	if g.Address != "" {
+		return new(net.Dialer).DialContext(ctx, "tcp", g.Address)
+	}
+	f, err := g.cluster.forward(ctx, g, port)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-f.ports.Ready:
+	case <-f.ended:
+		return nil, g.explain(f.err)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	ports, err := f.ports.GetPorts()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", ports[0].Local))
+	if err != nil {
+		return nil, f.explain(err)
+	}
+	return &Conn{conn, f}, nil
+}
+
+// explain returns an error for a Pod whose ports cannot be forwarded.
+func (g Gateway) explain(err error) error {
+	if broken, ok := errors.AsType[*BrokenError](err); ok {
+		return broken
+	}
+	status := statusOf(err)
+	switch {
+	case status == nil && httpstream.IsUpgradeFailure(err):
+		return fmt.Errorf("%s can't connect to Pod %s: %s\n  Is there something between here and the API server that "+
+			"passes neither websockets nor SPDY?", g.cluster, g, legible.Quoted(err.Error()))
+	case status == nil:
+		return g.cluster.explain(err, "forward ports of Pods", "create pods/portforward")
+	case apierrors.IsNotFound(status):
+		return fmt.Errorf("the Pod %s is gone\n  Ask again: another may have taken its place", g)
+	case apierrors.IsForbidden(status), apierrors.IsUnauthorized(status):
+		return g.cluster.explain(status, "forward ports of Pods", "create pods/portforward")
+	}
+	return fmt.Errorf("%s can't connect to Pod %s: %s\n  It does so through the kubelet of the Pod's node: is that well? "+
+		"--pod asks another gateway", g.cluster, g, legible.Quoted(status.ErrStatus.Message))
 }
 
 // NoGateway is the error where no gateway can be asked: there is none, or none is ready.

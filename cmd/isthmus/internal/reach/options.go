@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/clusterstore/guard"
+	"isthmus/clusterstore/typed"
 	"isthmus/internal/legible"
 )
 
@@ -93,6 +94,7 @@ func (o *Options) load() (*rest.Config, string, error) {
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, "", unreadable(err)
 	}
+	config.UserAgent = typed.UserAgent()
 	config.QPS = -1 // a verb asks little: no limit on this side
 	Guard(config)
 	return config, chosen, nil

@@ -1,0 +1,196 @@
+package reach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	"k8s.io/klog/v2"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"isthmus/internal/legible"
+)
+
+// maxFailure is how much is read of the kubelet's message about a port, in bytes.
+const maxFailure = 1 << 10
+
+// forwarder forwards a free port of 127.0.0.1 to a port of a Pod, until its Cluster is closed or the connection to the API
+// server is lost. Client-go's port-forward uses it as its dialer and as its connection.
+type forwarder struct {
+	httpstream.Connection                 // valid once ports.Ready is closed
+	dialing               context.Context // limits Dial
+	pod                   Gateway
+	port                  int
+	ports                 *portforward.PortForwarder
+	ended                 chan struct{}
+	err                   error // why there is no Connection; valid once ended is closed
+
+	mu      sync.Mutex
+	failure string // the kubelet's message about the port
+}
+
+// newForwarder returns a forwarder that starts to connect to the API server.
+func newForwarder(ctx context.Context, pod Gateway, port int) (*forwarder, error) {
+	f := &forwarder{dialing: ctx, pod: pod, port: port, ended: make(chan struct{})}
+	lifetime := klog.NewContext(pod.cluster.lifetime, klog.Logger{}) // explain returns what client-go would log
+	var err error
+	f.ports, err = portforward.NewOnAddressesForStreamingWithContext(lifetime, f, []string{"127.0.0.1"},
+		[]string{fmt.Sprint("0:", port)}, make(chan struct{}), nil, nil)
+	if err != nil {
+		return nil, f.broken("can't be forwarded", err.Error(), "")
+	}
+	go func() {
+		defer close(f.ended)
+		if err := f.ports.ForwardPorts(); err != nil && f.err == nil {
+			f.err = f.broken("can't be forwarded", err.Error(), "")
+		}
+	}()
+	return f, nil
+}
+
+// Dial connects to the API server as kubectl does: over a WebSocket or, if that is refused, over SPDY. If both are refused,
+// the error is the first one that has the API server's Status.
+func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol string, err error) {
+	defer func() { f.err = err }()
+	config := rest.CopyConfig(f.pod.cluster.config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return contextual{f.dialing, next} })
+	to := f.pod.cluster.API.CoreV1Interface.RESTClient().Post().
+		Resource("pods").Namespace(f.pod.Namespace).Name(f.pod.Name).SubResource("portforward").URL()
+
+	overWebSocket, err := portforward.NewSPDYOverWebsocketDialerForStreamingWithLogger(klog.Logger{}, to, config)
+	if err != nil {
+		return nil, "", err
+	}
+	f.Connection, protocol, err = overWebSocket.Dial(protocols...)
+	if !httpstream.IsUpgradeFailure(err) && !httpstream.IsHTTPSProxyError(err) {
+		return f, protocol, err
+	}
+
+	refused := err
+	transport, upgrader, err := spdy.RoundTripperFor(config)
+	if err != nil {
+		return nil, "", err
+	}
+	overSPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to)
+	f.Connection, protocol, err = overSPDY.Dial(protocols...)
+	switch {
+	case err != nil && statusOf(refused) != nil:
+		err = refused
+	case err != nil:
+		err = &httpstream.UpgradeFailureError{Cause: err}
+	}
+	return f, protocol, err
+}
+
+// contextual adds a context to requests, since client-go's dialers take none.
+type contextual struct {
+	ctx  context.Context
+	next http.RoundTripper
+}
+
+func (c contextual) RoundTrip(request *http.Request) (*http.Response, error) {
+	return c.next.RoundTrip(request.WithContext(c.ctx))
+}
+
+// statusOf returns the API server's Status if it refuses to upgrade a connection.
+func statusOf(err error) (status *apierrors.StatusError) {
+	if failure, ok := errors.AsType[*httpstream.UpgradeFailureError](err); ok {
+		err = failure.Cause
+	}
+	errors.As(err, &status)
+	return status
+}
+
+// CreateStream opens a stream. A kubelet says on the error stream why it can't reach a port, which client-go only logs.
+func (f *forwarder) CreateStream(headers http.Header) (httpstream.Stream, error) {
+	stream, err := f.Connection.CreateStream(headers)
+	if err == nil && headers.Get(v1.StreamType) == v1.StreamTypeError {
+		stream = errorStream{stream, f}
+	}
+	return stream, err
+}
+
+// errorStream keeps the message that arrives.
+type errorStream struct {
+	httpstream.Stream
+	of *forwarder
+}
+
+func (s errorStream) Read(b []byte) (int, error) {
+	n, err := s.Stream.Read(b[:min(len(b), maxFailure)])
+	s.of.mu.Lock()
+	defer s.of.mu.Unlock()
+	s.of.failure += string(b[:n])
+	if len(s.of.failure) >= maxFailure {
+		err = io.EOF
+	}
+	return n, err
+}
+
+// over reports whether new connections need another forwarder.
+func (f *forwarder) over() bool {
+	select {
+	case <-f.ended:
+		return true
+	case <-f.ports.Ready:
+		return f.explain(nil) != nil
+	default:
+		return false
+	}
+}
+
+// explain returns why a connection has failed, as a [BrokenError]. If the forwarder still works, explain returns err.
+func (f *forwarder) explain(err error) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.failure != "" {
+		return f.broken("can't be reached", f.failure, "\n  Does the gateway listen there? "+
+			"Its container declares ports of other numbers by name (admin, grpc)")
+	}
+	select {
+	case <-f.CloseChan():
+		return &BrokenError{fmt.Sprintf("to Pod %s: the connection through the API server is lost", f.pod)}
+	default:
+		return err
+	}
+}
+
+func (f *forwarder) broken(what, why, hint string) error {
+	return &BrokenError{fmt.Sprintf("port %d of Pod %s %s: %s%s", f.port, f.pod, what, legible.Quoted(why), hint)}
+}
+
+// BrokenError is why a connection to a Pod has failed. It is printable.
+type BrokenError struct{ text string }
+
+func (e *BrokenError) Error() string { return e.text }
+
+// Conn is a connection to a port of a Pod.
+type Conn struct {
+	net.Conn // to the forwarder
+	by       *forwarder
+}
+
+func (c *Conn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if err != nil {
+		err = c.by.explain(err)
+	}
+	return n, err
+}
+
+func (c *Conn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	if err != nil {
+		err = c.by.explain(err)
+	}
+	return n, err
+}

@@ -1,0 +1,346 @@
+package reach
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gorilla/websocket"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/streaming/pkg/httpstream"
+	"k8s.io/streaming/pkg/httpstream/spdy"
+)
+
+// apiServer has one Pod, and passes the streams of each forwarded connection to a function.
+type apiServer struct {
+	websockets bool // the server upgrades to WebSockets only, else to SPDY only
+
+	mu          sync.Mutex
+	forward     func(data, failures httpstream.Stream)
+	connections []httpstream.Connection // all of them
+	tunnels     []*websocket.Conn       // all of them
+}
+
+// open starts the server.
+func (s *apiServer) open(t *testing.T) *Cluster {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /api/v1/namespaces/linkerd/pods", func(w http.ResponseWriter, _ *http.Request) {
+		pod := v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "isthmus-0"},
+			Status:     v1.PodStatus{Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}},
+		}
+		list := v1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}, Items: []v1.Pod{pod}}
+		w.Header().Set("Content-Type", "application/json")
+		json.NewEncoder(w).Encode(list)
+	})
+	mux.HandleFunc("/api/v1/namespaces/linkerd/pods/isthmus-0/portforward", s.portForward)
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	t.Cleanup(s.close)
+	return open(t, server.URL)
+}
+
+func (s *apiServer) portForward(w http.ResponseWriter, r *http.Request) {
+	if s.websockets != (r.Method == http.MethodGet) {
+		http.Error(w, "not this way", http.StatusBadRequest)
+		return
+	}
+	type opened struct {
+		httpstream.Stream
+		replied <-chan struct{} // closed when the client knows
+	}
+	streams := make(chan opened, 10)
+	add := func(stream httpstream.Stream, replied <-chan struct{}) error {
+		streams <- opened{stream, replied}
+		return nil
+	}
+	connection, err := s.upgrade(w, r, add)
+	if err != nil {
+		return
+	}
+	s.mu.Lock()
+	s.connections = append(s.connections, connection)
+	s.mu.Unlock()
+	failures := make(map[string]httpstream.Stream) // by request
+	for {
+		select {
+		case stream := <-streams:
+			request := stream.Headers().Get(v1.PortForwardRequestIDHeader) // a client opens the error stream first
+			if stream.Headers().Get(v1.StreamType) == v1.StreamTypeError {
+				failures[request] = stream
+				continue
+			}
+			<-stream.replied
+			s.mu.Lock()
+			go s.forward(stream, failures[request])
+			s.mu.Unlock()
+		case <-connection.CloseChan():
+			return
+		}
+	}
+}
+
+func (s *apiServer) upgrade(
+	w http.ResponseWriter, r *http.Request, add httpstream.NewStreamHandler,
+) (httpstream.Connection, error) {
+	if s.websockets {
+		upgrader := websocket.Upgrader{Subprotocols: []string{"SPDY/3.1+portforward.k8s.io"}}
+		conn, err := upgrader.Upgrade(w, r, nil)
+		if err != nil {
+			return nil, err
+		}
+		s.mu.Lock()
+		s.tunnels = append(s.tunnels, conn)
+		s.mu.Unlock()
+		return spdy.NewServerConnection(portforward.NewTunnelingConnection("server", conn), add)
+	}
+	if _, err := httpstream.Handshake(r, w, []string{portforward.PortForwardProtocolV1Name}); err != nil {
+		return nil, err
+	}
+	return spdy.NewResponseUpgrader().UpgradeResponse(w, r, add), nil
+}
+
+// set replaces what the server does with new connections to the Pod.
+func (s *apiServer) set(forward func(data, failures httpstream.Stream)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forward = forward
+}
+
+// close ends all connections for forwarded ports.
+func (s *apiServer) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, connection := range s.connections {
+		connection.Close()
+	}
+}
+
+// lose ends the WebSockets without a word.
+func (s *apiServer) lose(_, _ httpstream.Stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, tunnel := range s.tunnels {
+		tunnel.UnderlyingConn().Close()
+	}
+}
+
+// upgrades returns how many connections the server has upgraded.
+func (s *apiServer) upgrades() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.connections)
+}
+
+// echo sends back the first four bytes.
+func echo(data, failures httpstream.Stream) {
+	io.CopyN(data, data, 4)
+	failures.Close()
+	data.Close()
+}
+
+func dial(t *testing.T, c *Cluster) net.Conn {
+	t.Helper()
+	gateways, err := c.Gateways(t.Context())
+	if err != nil || len(gateways) != 1 || gateways[0].String() != "linkerd/isthmus-0" {
+		t.Fatalf("%v, %v", gateways, err)
+	}
+	conn, err := gateways[0].Dial(t.Context(), 9996)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+// ping sends four bytes, and returns everything that comes back.
+func ping(conn net.Conn) (string, error) {
+	defer conn.Close()
+	if _, err := conn.Write([]byte("ping")); err != nil {
+		return "", err
+	}
+	text, err := io.ReadAll(conn)
+	return string(text), err
+}
+
+// TestForward checks that bytes go both ways, in WebSockets and, where those are refused, in SPDY. Connections to a port share
+// one connection to the API server.
+func TestForward(t *testing.T) {
+	for _, websockets := range []bool{true, false} {
+		t.Run(fmt.Sprintf("websockets %t", websockets), func(t *testing.T) {
+			server := &apiServer{websockets: websockets, forward: echo}
+			c := server.open(t)
+			var together sync.WaitGroup
+			for range 5 {
+				together.Go(func() {
+					if text, err := ping(dial(t, c)); text != "ping" || err != nil {
+						t.Errorf("%q, %v", text, err)
+					}
+				})
+			}
+			together.Wait()
+			if n := server.upgrades(); n != 1 {
+				t.Errorf("%d connections to the API server", n)
+			}
+		})
+	}
+}
+
+// TestFailure checks that a connection ends with what the kubelet says about the port, or with the loss of the connection
+// to the API server, and that the next connection works again.
+func TestFailure(t *testing.T) {
+	server := &apiServer{websockets: true, forward: func(data, failures httpstream.Stream) {
+		io.WriteString(failures, "dial tcp 127.0.0.1:9996: \x1b refused")
+		failures.Close()
+		data.Close()
+	}}
+	c := server.open(t)
+	broken := func(want string) {
+		t.Helper()
+		_, err := ping(dial(t, c))
+		if _, ok := errors.AsType[*BrokenError](err); !ok || !strings.Contains(err.Error(), want) {
+			t.Fatalf("%v, want %s", err, want)
+		}
+		shown(t, err.Error())
+	}
+	broken(`port 9996 of Pod linkerd/isthmus-0 can't be reached: "dial tcp 127.0.0.1:9996: \x1b refused"`)
+	broken("Does the gateway listen there?")
+
+	server.set(server.lose)
+	broken("to Pod linkerd/isthmus-0: the connection through the API server is lost")
+
+	server.set(echo)
+	if text, err := ping(dial(t, c)); text != "ping" || err != nil {
+		t.Errorf("%q, %v", text, err)
+	}
+}
+
+// TestClose checks that closing a cluster ends its forwarded connections and frees their local ports.
+func TestClose(t *testing.T) {
+	server := &apiServer{websockets: true, forward: func(data, _ httpstream.Stream) { io.Copy(data, data) }}
+	c := server.open(t)
+	conn := dial(t, c)
+	defer conn.Close()
+	if _, err := conn.Write([]byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	if _, err := conn.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection goes on")
+	}
+	for {
+		again, err := net.Dial("tcp", conn.RemoteAddr().String())
+		if err != nil {
+			break
+		}
+		again.Close()
+		time.Sleep(time.Millisecond)
+	}
+	if conn, err := (Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: c}).Dial(t.Context(), 9996); err == nil {
+		conn.Close()
+		t.Error("a closed cluster forwards ports")
+	}
+}
+
+// TestSilent checks that a context limits how long an API server may take to upgrade a connection.
+func TestSilent(t *testing.T) {
+	for _, websockets := range []bool{true, false} {
+		asked := make(chan struct{})
+		end := make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !websockets && r.Method == http.MethodGet {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			close(asked)
+			<-end
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-asked
+			cancel()
+		}()
+		conn, err := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}.Dial(ctx, 9996)
+		if err == nil {
+			conn.Close()
+		}
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("websockets %t: %v", websockets, err)
+		}
+		close(end)
+		server.Close()
+	}
+}
+
+// TestRedirect: where an API server sends whoever wants a port, by a redirect, nobody goes, least of all with a token.
+func TestRedirect(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		t.Errorf("%s %s with token %q", r.Method, r.URL.Path, r.Header.Get("Authorization"))
+	}))
+	defer other.Close()
+	asked := 0
+	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		http.Redirect(w, r, other.URL+r.URL.Path, http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	text := strings.Replace(kubeconfig(server.URL), `{"server"`, `{"insecure-skip-tls-verify":true,"server"`, 1)
+	c, err := (&Options{Kubeconfig: write(t, text), Namespace: "linkerd"}).Open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	conn, err := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: c}.Dial(t.Context(), 9996)
+	if err == nil {
+		conn.Close()
+	}
+	if err == nil || asked == 0 || !strings.Contains(err.Error(), "307") {
+		t.Errorf("asked %d times, %v", asked, err)
+	}
+}
+
+// TestRefused checks what users read if an API server, or a proxy in front of it, does not forward a port. SPDY never passes.
+func TestRefused(t *testing.T) {
+	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no \u001b","code":%d}`
+	for _, c := range []struct {
+		code       int
+		body, want string
+	}{
+		{404, status, "the Pod linkerd/isthmus-0 is gone"},
+		{403, status, `the API server of context west does not let you forward ports of Pods: "no \x1b"`},
+		{401, status, "does not accept the credentials of the kubeconfig"},
+		{500, status, "It does so through the kubelet of the Pod's node"},
+		{502, "<html>\x1b%d", "Is there something between here and the API server that passes neither websockets nor SPDY?"},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPost {
+				w.WriteHeader(http.StatusBadGateway)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(c.code)
+			fmt.Fprintf(w, c.body, c.code)
+		}))
+		_, err := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}.Dial(t.Context(), 9996)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d: %v, want %s", c.code, err, c.want)
+		} else {
+			shown(t, err.Error())
+		}
+		server.Close()
+	}
+}
