@@ -121,7 +121,7 @@ faults: tools ## what happens to clusters, links and proxies, at length (FAULT=R
 	  go test -count=1 -timeout 60m -v ./faults -long $(if $(FAULT),-run '^Test(Faults|OwnCluster)$$/^($(FAULT))$$')
 
 mcs-conformance: $(if $(MCS_CONFORMANCE),build) ## the MCS API's own suite against two clusters that Isthmus links: MCS_CONFORMANCE=FILE, the suite as built by go test -c (docs/mcs.md)
-	@test -n '$(MCS_CONFORMANCE)' || { echo 'MCS_CONFORMANCE=FILE is missing: give the suite, built by "go test -c -o FILE ." in the folder conformance of https://github.com/kubernetes-sigs/mcs-api'; exit 1; }
+	@test -x '$(MCS_CONFORMANCE)' || { echo 'MCS_CONFORMANCE=FILE names no program: give the suite, built by "go test -c -o FILE ." in the folder conformance of https://github.com/kubernetes-sigs/mcs-api'; exit 1; }
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/mcs-conformance
 	@$(BIN)/mcs-conformance -look
 	@$(MAKE) --no-print-directory first-build
@@ -129,11 +129,11 @@ mcs-conformance: $(if $(MCS_CONFORMANCE),build) ## the MCS API's own suite again
 	cd e2e/tools && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/node/ ./coredns
 	@$(BIN)/mcs-conformance '$(abspath $(MCS_CONFORMANCE))'
 
-mirror-migration: $(if $(LINKERD2),first-build build) ## from Linkerd's service mirror to the gateway and back, three times; prints a table: LINKERD2=DIR, a checkout of linkerd2
-	@test -n '$(LINKERD2)' || { echo 'LINKERD2=DIR is missing: give a checkout of https://github.com/linkerd/linkerd2, whose service mirror is built and run'; exit 1; }
-	cd '$(LINKERD2)' && go build -o $(BIN)/linkerd-controller ./controller/cmd
+CONTROLLER = Linkerd'"'"'s controller, built by "CGO_ENABLED=0 go build -o FILE ./controller/cmd" in a checkout of https://github.com/linkerd/linkerd2
+mirror-migration: $(if $(LINKERD_CONTROLLER),first-build build) ## from Linkerd's service mirror to the gateway and back, three times; prints a table: LINKERD_CONTROLLER=FILE, Linkerd's controller
+	@test -x '$(LINKERD_CONTROLLER)' || { echo 'LINKERD_CONTROLLER=FILE names no program: give $(CONTROLLER)'; exit 1; }
 	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/controlplane
-	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_LINKERD_CONTROLLER=$(BIN)/linkerd-controller \
+	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_LINKERD_CONTROLLER='$(abspath $(LINKERD_CONTROLLER))' \
 	  go test -count=1 -timeout 20m -v -run '^TestMirrorMigration$$' .
 
 skew: $(if $(PREVIOUS),first-build build) ## an upgrade from an earlier version to this one and back, with live streams; prints what differs: PREVIOUS=FILE, its isthmus command
@@ -146,15 +146,15 @@ KUBEVAR   := -X k8s.io/component-base/version
 NODE      := $(addprefix k8s.io/kubernetes/cmd/,kube-controller-manager kube-proxy kube-scheduler kubectl kubelet) \
   $(addprefix github.com/containernetworking/plugins/plugins/,ipam/host-local main/loopback main/ptp)
 nodes: override KUBEBUILDER_ASSETS :=
-nodes: build ## the gateway on real nodes, root and containerd needed: prints a table (EVENTS=REGEX: only these; LINKERD2=DIR: also in the place of that checkout's controller)
+nodes: build ## the gateway on real nodes, root and containerd needed: prints a table (EVENTS=REGEX: only these; LINKERD_CONTROLLER=FILE: also in the place of this controller of Linkerd)
+	@test -z '$(LINKERD_CONTROLLER)' || test -x '$(LINKERD_CONTROLLER)' || { echo 'LINKERD_CONTROLLER=FILE names no program: give $(CONTROLLER)'; exit 1; }
 	cd e2e && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/ ./cmd/nodes
 	@$(BIN)/nodes -look
 	@$(MAKE) --no-print-directory KUBEBUILDER_ASSETS= first-build
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/controlplane
 	cd e2e/tools && CGO_ENABLED=0 go build -ldflags='-s -w $(KUBEVAR).gitVersion=$(KUBERNETES) $(KUBEVAR).gitMajor=1 $(KUBEVAR).gitMinor=$(word 2,$(subst ., ,$(KUBERNETES)))' -o $(BIN)/node/ $(NODE) ./coredns ./pause
 	$(MAKE) image IMAGE=registry.example.com/isthmus:v1
-	$(if $(LINKERD2),cd '$(LINKERD2)' && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/linkerd-controller ./controller/cmd)
-	@$(BIN)/nodes -run '$(EVENTS)' $(if $(LINKERD2),-linkerd $(BIN)/linkerd-controller)
+	@$(BIN)/nodes -run '$(EVENTS)' $(if $(LINKERD_CONTROLLER),-linkerd '$(abspath $(LINKERD_CONTROLLER))')
 
 sim: tools ## a gateway amid clusters and clients that misbehave as SEEDS (default 10) say, from SEED (default 1) on; SIM_FLAGS as of isthmus-sim -help
 	$(BIN)/isthmus-sim -gateway $(BIN)/isthmus -seed $(or $(SEED),1) -seeds $(or $(SEEDS),10) $(SIM_FLAGS)

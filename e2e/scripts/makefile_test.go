@@ -57,13 +57,37 @@ func TestAssets(t *testing.T) {
 		expectAssets(t, target, out)
 	}
 	for target, file := range map[string]string{
-		"skew": "PREVIOUS=x", "mirror-migration": "LINKERD2=x", "mcs-conformance": "MCS_CONFORMANCE=x",
+		"skew": "PREVIOUS=x", "mirror-migration": "LINKERD_CONTROLLER=x", "mcs-conformance": "MCS_CONFORMANCE=x",
 	} {
 		expectAssets(t, target, dryRun(t, target, file, "KUBEBUILDER_ASSETS=/a folder"))
 	}
 	nodes := dryRun(t, "nodes", "KUBEBUILDER_ASSETS=/a folder")
 	if strings.Contains(nodes, "cmd/assets") || strings.Contains(nodes, "-tags=assets") {
 		t.Errorf("make nodes uses KUBEBUILDER_ASSETS:\n%s", nodes)
+	}
+}
+
+// TestBuiltPrograms checks that targets that run programs of other projects ask for built programs, and say how to build
+// them.
+func TestBuiltPrograms(t *testing.T) {
+	for target, how := range map[string]string{
+		"mirror-migration": "go build -o FILE ./controller/cmd",
+		"mcs-conformance":  "go test -c -o FILE .",
+	} {
+		out, err := makeCommand(t, target).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), how) {
+			t.Errorf("make %s: %v\n%s", target, err, out)
+		}
+	}
+	controller, err := filepath.Abs(repository("controller"))
+	must(t, err)
+	for target, given := range map[string]string{
+		"mirror-migration": "ISTHMUS_LINKERD_CONTROLLER='" + controller + "'",
+		"nodes":            "-linkerd '" + controller + "'",
+	} {
+		if out := dryRun(t, target, "LINKERD_CONTROLLER=controller"); !strings.Contains(out, given) {
+			t.Errorf("make %s does not give the program:\n%s", target, out)
+		}
 	}
 }
 

@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 import (
@@ -19,7 +21,7 @@ const (
 // inLinkerdsPlace runs Linkerd's real destination controller, and lets the gateway take its place and leave it.
 func (w *world) inLinkerdsPlace(ctx context.Context) error {
 	if w.linkerd == "" {
-		w.log("  left out: LINKERD2=DIR, a checkout of linkerd2, is not given")
+		w.log("  left out: LINKERD_CONTROLLER=FILE, Linkerd's controller, is not given (e2e/cmd/nodes/README.md)")
 		return nil
 	}
 	for _, file := range []string{"rights", "destination"} {

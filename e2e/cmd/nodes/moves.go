@@ -1,3 +1,5 @@
+//go:build linux
+
 package main
 
 // What moves replicas from node to node: a drain, rolling updates, and the loss of a node.
