@@ -170,8 +170,7 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 			t.Fatal(err)
 		}
 		store.create, store.setLink = e.create, e.setLink
-		store.own.interfaces = func() ([]net.Addr, error) { return nil, nil }
-		store.client.Sources.Document = func(context.Context, string, any) error { return nil }
+		store.guard.Interfaces = func() ([]net.Addr, error) { return nil, nil }
 		e.store = store
 		e.table.Define(web, &federation.Definition{Federated: true, Members: []federation.Member{{Cluster: "east", Service: web}, {Cluster: "north", Service: web}}})
 		e.watch = e.table.Watch(federation.Key{Service: web, Port: 80})

@@ -38,15 +38,13 @@ func (l *link) logGateways() {
 }
 
 // describeGateways fills in how a cluster on another network is reached.
-//
-// ownProblems is what is not known of the own network.
-func (v *linkState) describeGateways(st *cluster.Status, ownProblems []string) {
+func (v *linkState) describeGateways(st *cluster.Status) {
 	if v.gateways.tracker == nil {
 		return
 	}
 	st.Network = cmp.Or(v.standing.settings.network, namelessNetwork)
 	outside, ipv6 := 0, 0
-	var unknown, own []string // that are not probed
+	var unknown, refused []string // that are not probed
 	for _, a := range v.gateways.tracker.Addresses() {
 		x := adminapi.ClusterGateway{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: adminapi.GatewayAlive, Since: a.Since, Reason: a.Failure}
 		switch {
@@ -59,9 +57,10 @@ func (v *linkState) describeGateways(st *cluster.Status, ownProblems []string) {
 		case a.Probe == (cluster.Probe{}):
 			x.State = adminapi.GatewayNotProbed
 			unknown = append(unknown, x.Address)
-		case a.Own != "":
-			x.State, x.Reason = adminapi.GatewayNotProbed, a.Own
-			own = append(own, fmt.Sprintf("Linkerd gateway %s is not probed, and is used also when it is dead: %s", x.Address, a.Own))
+		case a.Refused != "":
+			x.State, x.Reason = adminapi.GatewayNotProbed, a.Refused
+			refused = append(refused, fmt.Sprintf("Linkerd gateway %s is not probed, and is used also when it is dead: %s",
+				x.Address, a.Refused))
 		case a.Dead:
 			x.State = adminapi.GatewayDead
 		case a.Since.IsZero():
@@ -69,7 +68,7 @@ func (v *linkState) describeGateways(st *cluster.Status, ownProblems []string) {
 		}
 		st.Gateways = append(st.Gateways, x)
 	}
-	problems := slices.Concat(v.gateways.problem, v.gateways.tracker.Problems(), own)
+	problems := slices.Concat(v.gateways.problem, v.gateways.tracker.Problems(), refused)
 	if outside > 0 {
 		problems = append(problems, fmt.Sprintf("Linkerd gateways outside the address ranges of the link (annotation %s), which are not used: %d", RangesAnnotation, outside))
 	}
@@ -82,9 +81,6 @@ func (v *linkState) describeGateways(st *cluster.Status, ownProblems []string) {
 			"an address of "+gatewayAddressesAnnotation+" needs the port of mc-gateway there, or its node port), "+
 			"and are used also when they are dead: "+strings.Join(unknown, ", "))
 	}
-	if len(st.Gateways) > len(unknown) { // some are probed
-		problems = append(problems, ownProblems...)
-	}
 	st.Warnings = slices.Concat(st.Warnings, problems)
 	st.GatewayProblems = problems
 }
@@ -96,7 +92,7 @@ func (v *linkState) probed() map[string]bool {
 	}
 	list := make(map[string]bool)
 	for _, a := range v.gateways.tracker.Addresses() {
-		if a.Probe != (cluster.Probe{}) && a.Own == "" && !a.Since.IsZero() {
+		if a.Probe != (cluster.Probe{}) && a.Refused == "" && !a.Since.IsZero() {
 			list[a.Addr.String()] = !a.Dead
 		}
 	}

@@ -45,8 +45,8 @@ func (l *link) useGateways(ctx context.Context) {
 		g.start(ctx, mcgateway.Config{
 			Changed: l.probed.Changed,
 			Probed:  func(took time.Duration) { l.store.probes.WithLabelValues(string(l.name)).Observe(took.Seconds()) },
-			Resolve: l.store.lookUp, Probe: l.store.probe, Own: l.store.own.owner,
-			Routable: l.store.opts.Rules.GatewayRoutable, IPv4Only: !l.store.opts.IPv6,
+			Resolve: l.store.lookUp, Probe: l.store.probe,
+			Guard: l.store.guard, IPv4Only: !l.store.opts.IPv6,
 		})
 	}
 	g.follow(&l.standing.settings, from, l.store.opts.Rules.GatewayRoutable)

@@ -24,8 +24,7 @@ func (s *Store) SecretsListed() (listed bool, err error) {
 // Namespace returns that of the link Secrets.
 func (s *Store) Namespace() string { return s.opts.Namespace }
 
-// OwnRefused returns the requests for link Secrets, and for what is asked about the gateway's own network, that the own
-// cluster's API server has refused.
+// OwnRefused returns the requests for link Secrets that the local cluster's API server has refused.
 func (s *Store) OwnRefused() []adminapi.RefusedRequest { return s.client.Server().Refused }
 
 // Status returns one entry for every Secret of the link type, used or not, the oldest
@@ -49,7 +48,7 @@ func (s *Store) status(c *credentials, v *linkState) adminapi.Cluster {
 	st.State, st.Since, st.Server = cluster.Rejected, c.read, c.server
 	switch {
 	case used != nil && used.secret == c.secret:
-		v.describe(&st, s.own.problems())
+		v.describe(&st)
 		if v.serving != nil && v.serving.creds.secret == c.secret {
 			st.SecretVersion = v.serving.creds.version
 		}
@@ -95,7 +94,7 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkState {
 }
 
 // describe fills in the status of a link's cluster.
-func (v *linkState) describe(st *adminapi.Cluster, ownProblems []string) {
+func (v *linkState) describe(st *adminapi.Cluster) {
 	at := v.shown()
 	h := at.cluster.Health()
 	h.Err = at.creds.explain(h.Err)
@@ -111,7 +110,7 @@ func (v *linkState) describe(st *adminapi.Cluster, ownProblems []string) {
 			st.Warnings = append(st.Warnings, r.Unread())
 		}
 	}
-	v.describeGateways(&st.ClusterStatus, ownProblems)
+	v.describeGateways(&st.ClusterStatus)
 	switch {
 	case v.state == cluster.Ready:
 	case h.Err != nil:

@@ -94,6 +94,6 @@ func (o *Own) Synced() <-chan struct{} { return o.synced }
 // Status returns the cluster's state now.
 func (o *Own) Status() adminapi.Cluster {
 	st := adminapi.Cluster{Cluster: federation.Local.String()}
-	o.link.published.Load().describe(&st, nil)
+	o.link.published.Load().describe(&st)
 	return st
 }

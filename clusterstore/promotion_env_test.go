@@ -117,7 +117,7 @@ func (a *servedAPI) sources(token string) decode.Sources {
 		Servers:        servedKind[*crd.Server]{a, token, "servers"},
 		ReplicaSets:    servedKind[*metav1.PartialObjectMetadata]{a, token, "replicasets"},
 		Jobs:           servedKind[*metav1.PartialObjectMetadata]{a, token, "jobs"},
-		Nodes:          servedKind[*metav1.PartialObjectMetadata]{a, token, "nodes"},
+		NodeMetadata:   servedKind[*metav1.PartialObjectMetadata]{a, token, "nodes"},
 		Document:       func(context.Context, string, any) error { return nil },
 	}
 }

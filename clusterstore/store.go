@@ -18,6 +18,7 @@ import (
 	"isthmus/clusterstore/facts"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
+	"isthmus/clusterstore/mcgateway"
 	"isthmus/federation"
 	"isthmus/internal/panics"
 )
@@ -41,7 +42,9 @@ type Options struct {
 	Memory     int64                 // cap of what each linked cluster may have cached, in bytes; zero means no cap
 	Network    string                // that the gateway is on: Pods of linked clusters on others can't be reached
 	IPv6       bool                  // clients get IPv6 addresses, as by the Table's Options
-	Local      Local                 // whose addresses are not probed as gateways of other clusters; nil: not known
+	// Local is the cache of the local cluster, whose addresses are not probed as gateways of other clusters. If it
+	// is nil, they are not known.
+	Local mcgateway.LocalCluster
 
 	// What link Secrets may set otherwise: how far a cluster's endpoints are taken out
 	// while it is lost, which it is once its API has not been followed for LostAfter.
@@ -100,7 +103,7 @@ type Store struct {
 	probes  *prometheus.HistogramVec
 	lookUp  func(context.Context, string) ([]netip.Addr, error)    // nil: the host's resolver
 	probe   func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
-	own     *ownNetwork
+	guard   *mcgateway.Guard
 
 	exportsChanged *federation.Latest[struct{}] // the own cluster's Store has the same; nil: exports are not kept
 
@@ -127,12 +130,12 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 		starts:  newStarts(),
 		looks:   facts.NewTurns(),
 		probes:  newProbes(),
+		guard:   &mcgateway.Guard{Routable: o.Rules.GatewayRoutable, Local: o.Local},
 		links:   make(map[federation.ClusterName]*link),
 	}
 	if o.Exports != nil {
 		s.exportsChanged = o.Own.link.store.exportsChanged
 	}
-	s.own = newOwnNetwork(client, o.Local, o.Log)
 	s.create = s.newCluster
 	if o.Registerer != nil {
 		if err := registerStore(s, o.Registerer); err != nil {
@@ -160,7 +163,6 @@ func (s *Store) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { s.watchSecrets(ctx) })
-	running.Go(func() { s.own.run(ctx) })
 	logged := make(map[string]string)
 	for {
 		now, newer := s.secrets.Get()

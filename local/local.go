@@ -60,7 +60,7 @@ type localCluster interface {
 	Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint
 	Service(federation.ServiceID) *cluster.Service
 	LinkerdMirrors() map[string][]federation.ServiceID
-	Exposed(netip.Addr) string
+	AssignedTo(netip.Addr) string
 	ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool)
 	ServiceProfileProblem(namespace, name string) (problem string, exists bool)
 }

@@ -56,7 +56,7 @@ func (c *scripted) HealthChanged() <-chan struct{}                        { _, c
 func (c *scripted) AddressConflicts() ([]adminapi.AddressConflict, int)   { return nil, 0 }
 func (c *scripted) Region() (string, bool)                                { return "", true }
 func (c *scripted) LinkerdMirrors() map[string][]federation.ServiceID     { return nil }
-func (c *scripted) Exposed(netip.Addr) string                             { return "" }
+func (c *scripted) AssignedTo(netip.Addr) string                          { return "" }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
 func (c *scripted) Read() federation.Share                                { return federation.Share{State: federation.Present} }

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"cmp"
 	"net/netip"
 
 	"isthmus/federation"
@@ -59,8 +58,6 @@ func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	return l.cluster.AddressConflicts()
 }
 
-// Owner names the Pod or Service that has an address, also one by which a Service is reached from
-// outside; empty: none has.
-func (l *Local) Owner(ip netip.Addr) string {
-	return cmp.Or(l.cluster.Owner(ip), l.cluster.Exposed(ip))
-}
+// AssignedTo names the Pod, Service or Node of the cluster that a request to the address would reach. It returns
+// the empty string if the cache has none.
+func (l *Local) AssignedTo(ip netip.Addr) string { return l.cluster.AssignedTo(ip) }

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 
@@ -39,16 +40,62 @@ func TestOwner(t *testing.T) {
 	is("a deleted Service", "10.0.9.1", "", true)
 }
 
-// TestExposed: addresses by which a Service is reached from outside, which own nothing.
-func TestExposed(t *testing.T) {
-	w, s := newWorld(t, withAddresses), aService("web", "http=80")
-	s.Spec.ExternalIPs = []string{"198.51.100.1"}
-	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: "198.51.100.2"}, {Hostname: "lb.example.com"}}
-	w.put(s)
-	for addr, want := range map[string]string{"198.51.100.1": "Service ns/web", "198.51.100.2": "Service ns/web", "198.51.100.3": ""} {
-		ip := netip.MustParseAddr(addr)
-		if got := w.Exposed(ip); got != want || w.Owner(ip) != "" {
-			t.Errorf("%s: %q is exposed by it, %q has it, want %q and nothing", addr, got, w.Owner(ip), want)
+// TestAssignedTo tests which addresses a request reaches something of the local cluster at, also by addresses that
+// Owner says nothing about.
+func TestAssignedTo(t *testing.T) {
+	w := newWorld(t, withAddresses)
+	is := func(want string, addresses ...string) {
+		t.Helper()
+		for _, addr := range addresses {
+			if got := w.AssignedTo(netip.MustParseAddr(addr)); got != want {
+				t.Errorf("%s is assigned to %q, want %q", addr, got, want)
+			}
 		}
 	}
+	web := clusterIP(aService("web", "http=80"), "10.0.9.1", "fd00::9")
+	external := []string{"203.0.113.250", "203.0.113.251"}
+	for i := range 100 { // more than an endpoint may have
+		web.Spec.ExternalIPs = append(web.Spec.ExternalIPs, fmt.Sprintf("203.0.113.%d", i))
+		external = append(external, fmt.Sprintf("203.0.113.%d", i))
+	}
+	web.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{
+		{IP: "203.0.113.250"}, {Hostname: "lb.example.com"}, {IP: "203.0.113.251"}, {IP: "203.0.113.7"},
+	}
+	headless := clusterIP(aService("headless", "http=80"), "None")
+	headless.Spec.ExternalIPs = []string{"::ffff:203.0.113.252"}
+	w.put(web, headless)
+	is("Service ns/web", "10.0.9.1", "fd00::9")
+	is("Service ns/web", external...)
+	is("Service ns/headless", "203.0.113.252")
+
+	pod := aPod("p", at("10.0.0.1", "fd00::1"), onHost("192.168.0.1"), boundPort(8080, 80, "192.168.1.1"))
+	w.put(pod, aPod("host", at("192.168.0.2"), hostNetwork))
+	is("Pod ns/p", "10.0.0.1", "fd00::1", "192.168.0.1", "192.168.1.1")
+	is("Pod ns/host", "192.168.0.2")
+
+	node := aLocalNode("n1", "192.168.0.1", "n1.example.com", "192.168.0.1", "fd00::a1", "::ffff:198.51.100.1")
+	w.put(node, aLocalNode("n2", "192.168.0.2"), aLocalNode("n3", "fd00::a1"))
+	is("Node n1", "192.168.0.1", "198.51.100.1", "fd00::a1")
+	is("Node n2", "192.168.0.2")
+	is("", "198.51.100.2", "10.0.0.2", "0.0.0.0")
+
+	// Addresses follow their objects.
+	w.put(aLocalNode("n1", "192.168.0.9"))
+	is("Node n3", "fd00::a1")
+	is("Node n1", "192.168.0.9")
+	is("", "198.51.100.1")
+	is("Pod ns/p", "192.168.0.1")
+	w.del(node)
+	is("", "192.168.0.9")
+	pod.Status.Phase = corev1.PodFailed
+	w.put(pod)
+	is("", "10.0.0.1", "fd00::1", "192.168.0.1", "192.168.1.1")
+	web.Spec.ExternalIPs, web.Status.LoadBalancer.Ingress = nil, nil
+	w.put(web)
+	is("", external...)
+	is("Service ns/web", "10.0.9.1")
+	w.store("nodes").Replace(aLocalNode("n4", "192.168.0.4"))
+	is("Node n4", "192.168.0.4")
+	is("Pod ns/host", "192.168.0.2")
+	is("", "fd00::a1")
 }

@@ -41,7 +41,11 @@ func newFakeAPI(objects ...metav1.Object) *fakeAPI {
 		Services:       &fakeKind[*corev1.Service]{api: a, name: "services"},
 		EndpointSlices: &fakeKind[*discoveryv1.EndpointSlice]{api: a, name: "endpointslices"},
 		Endpoints:      &fakeKind[*coreEndpoints]{api: a, name: "endpoints"},
-		ReplicaSets:    meta("replicasets"), Jobs: meta("jobs"), Nodes: meta("nodes"), Namespaces: meta("namespaces"),
+		ReplicaSets:    meta("replicasets"),
+		Jobs:           meta("jobs"),
+		Nodes:          &fakeKind[*corev1.Node]{api: a, name: "nodes"},
+		NodeMetadata:   meta("nodes"),
+		Namespaces:     meta("namespaces"),
 		Servers:        &fakeKind[*crd.Server]{api: a, name: "servers"},
 		Workloads:      &fakeKind[*crd.ExternalWorkload]{api: a, name: "externalworkloads"},
 		Profiles:       &fakeKind[*crd.ServiceProfile]{api: a, name: "serviceprofiles"},
@@ -67,8 +71,10 @@ func (a *fakeAPI) send(as watch.EventType, o metav1.Object) {
 		sendTo(a.ServiceExports, as, o)
 	case *crd.ExternalWorkload:
 		sendTo(a.Workloads, as, o)
-	case *metav1.PartialObjectMetadata:
+	case *corev1.Node:
 		sendTo(a.Nodes, as, o)
+	case *metav1.PartialObjectMetadata:
+		sendTo(a.NodeMetadata, as, o)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/kube"
@@ -80,7 +79,7 @@ func TestCallbacks(t *testing.T) {
 			}
 		}
 		r.send(watch.Deleted, s)
-		node := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: "n1"}}
+		node := aLocalNode("n1")
 		r.create(node)
 		node = node.DeepCopy()
 		node.Labels = map[string]string{zoneLabel: "z1"}

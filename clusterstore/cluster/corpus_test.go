@@ -142,11 +142,20 @@ func corpusKinds(t *testing.T) []corpusKind {
 		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Endpoints"), corpus.UsedEndpoints, spiceEndpoints, func(s decode.Sources) decode.Source[*coreEndpoints] { return s.Endpoints }, func(o *coreEndpoints) any {
 			return compactEndpoints(o, true)
 		}),
-		newCorpusKind(partial, corpus.UsedMeta, func(corpus.Maker, *metav1.PartialObjectMetadata) {}, func(s decode.Sources) decode.Source[*metav1.PartialObjectMetadata] { return s.Nodes }, func(o *metav1.PartialObjectMetadata) any {
+		newCorpusKind(partial, corpus.UsedMeta, func(corpus.Maker, *metav1.PartialObjectMetadata) {}, func(s decode.Sources) decode.Source[*metav1.PartialObjectMetadata] { return s.NodeMetadata }, func(o *metav1.PartialObjectMetadata) any {
 			owner, _ := compactOwner(o)
-			node, _ := compactNode(o)
+			node, _ := compactLinkedNode(o)
 			return []any{owner, node}
 		}),
+		newCorpusKind(
+			corev1.SchemeGroupVersion.WithKind("Node"), corpus.UsedNode, spiceNode,
+			func(s decode.Sources) decode.Source[*corev1.Node] { return s.Nodes },
+			func(o *corev1.Node) any {
+				n, _ := compactLocalNode(o)
+				ranges := fmt.Sprint(o.Spec.PodCIDRs, o.Spec.PodCIDR) // which package facts reads
+				return []any{n, ranges}
+			},
+		),
 		newCorpusKind(crd.PolicyVersion.WithKind("Server"), "", func(corpus.Maker, *crd.Server) {}, func(s decode.Sources) decode.Source[*crd.Server] { return s.Servers }, func(o *crd.Server) any {
 			f, ok := compactServer(o)
 			return []any{f, ok}
@@ -158,6 +167,13 @@ func corpusKinds(t *testing.T) []corpusKind {
 		newCorpusKind(crd.ProfileVersion.WithKind("ServiceProfile"), "", func(corpus.Maker, *crd.ServiceProfile) {}, func(s decode.Sources) decode.Source[*crd.ServiceProfile] { return s.Profiles }, func(o *crd.ServiceProfile) any {
 			return serviceprofile.Translate(o)
 		}),
+	}
+}
+
+// spiceNode gives Nodes addresses of both families, each of them more than once.
+func spiceNode(m corpus.Maker, o *corev1.Node) {
+	for i := range o.Status.Addresses {
+		o.Status.Addresses[i].Address = []string{"10.0.0.1", "::ffff:10.0.0.1", "fd00::1", "n1.example.com"}[m.IntN(4)]
 	}
 }
 

@@ -68,7 +68,7 @@ func TestLookupAddress(t *testing.T) {
 // size is the number of entries in all indexes.
 func (a *ownIndex) size() int {
 	return len(a.locations) + len(a.pods) + len(a.workloads) + len(a.services) + len(a.exposed) +
-		len(a.marked) + len(a.profiles) + a.rejected
+		len(a.nodes) + len(a.marked) + len(a.profiles) + a.rejected
 }
 
 // TestInstance: the owner of a hostname of a service, as far as TestAddressReference does not draw it.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"unique"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -13,6 +14,15 @@ func aNode(name, region string) *metav1.PartialObjectMetadata {
 	o.Labels = map[string]string{zoneLabel: "z"}
 	if region != "" {
 		o.Labels[regionLabel] = region
+	}
+	return o
+}
+
+// aLocalNode is a Node of the local cluster with these addresses.
+func aLocalNode(name string, addresses ...string) *corev1.Node {
+	o := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, text := range addresses {
+		o.Status.Addresses = append(o.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: text})
 	}
 	return o
 }
@@ -52,7 +62,7 @@ func TestRegion(t *testing.T) {
 func TestRegionOfMany(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aNode("a", "north"))
-	w.state.nodes["b"] = nodeLabels{region: unique.Make("south")} // seen only by who looks at all
+	w.state.nodes["b"] = node{region: unique.Make("south")} // seen only by who looks at all
 	node := aNode("a", "north")
 	for _, zone := range []string{"z", "y"} {
 		node.Labels[zoneLabel] = zone

@@ -28,12 +28,24 @@ func (c *Own) Owner(ip netip.Addr) string {
 	return ""
 }
 
-// Exposed names a Service that is reached from outside by an address, one of its
-// externalIPs or of its load balancer; empty: none is.
-func (c *Own) Exposed(ip netip.Addr) string {
+// AssignedTo names a Service, Node or Pod that a request to the address would reach. It returns the empty
+// string if the cache has none.
+//
+// AssignedTo covers more than Owner: Nodes, addresses by which a Service is reached from outside (externalIPs and
+// those of its load balancer), and every address that a Pod's host ports are bound to.
+func (c *Own) AssignedTo(ip netip.Addr) string {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	if ids := s.own.services[ip]; len(ids) > 0 {
+		return "Service " + ids[0].String()
+	}
+	if names := s.own.nodes[ip]; len(names) > 0 {
+		return "Node " + names[0]
+	}
+	if pods := s.own.pods[ip]; len(pods) > 0 {
+		return "Pod " + pods[0].key
+	}
 	if ids := s.own.exposed[ip]; len(ids) > 0 {
 		return "Service " + ids[0].String()
 	}

@@ -18,6 +18,7 @@ type ownIndex struct {
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
 	services  map[netip.Addr][]federation.ServiceID // Services with that cluster IP
 	exposed   map[netip.Addr][]federation.ServiceID // Services that are reached from outside by that address
+	nodes     map[netip.Addr][]string               // names of the Nodes with that address
 	marked    map[federation.ServiceID]int          // how many slices of a Service have the mark; none with 0
 	profiles  map[string]*serviceprofile.Translated
 	rejected  int                                // how many of profiles can't be used at all
@@ -57,6 +58,7 @@ func newOwnIndex() *ownIndex {
 		workloads: make(map[netip.Addr][]*pod),
 		services:  make(map[netip.Addr][]federation.ServiceID),
 		exposed:   make(map[netip.Addr][]federation.ServiceID),
+		nodes:     make(map[netip.Addr][]string),
 		marked:    make(map[federation.ServiceID]int),
 		profiles:  make(map[string]*serviceprofile.Translated),
 		conflicts: conflicts{byIP: make(map[netip.Addr][]conflict)},

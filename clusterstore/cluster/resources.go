@@ -22,9 +22,10 @@ func (c *Cluster) newResources() []*follow.Resource {
 	all = append(all, resource(c, c.replicaSets()), resource(c, c.jobs()))
 	all = append(all, resource(c, c.policyServers()), resource(c, c.workloads()))
 	if c.state.own != nil {
-		all = append(all, resource(c, c.profiles()))
+		all = append(all, resource(c, c.profiles()), resource(c, c.localNodes()))
+	} else {
+		all = append(all, resource(c, c.linkedNodes()))
 	}
-	all = append(all, resource(c, c.nodes()))
 	if c.cfg.Exports != nil && c.cfg.own != nil {
 		all = append(all, resource(c, c.namespaces()))
 	}

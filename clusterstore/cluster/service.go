@@ -154,15 +154,22 @@ func clusterIPs(o *corev1.Service) (ips []netip.Addr) {
 	return ips
 }
 
-// externalIPs reads the addresses by which the Service is reached from outside.
+// externalIPs returns the addresses by which the Service is reached from outside, sorted. Services may have more of
+// them than maxIPs.
 func externalIPs(o *corev1.Service) (ips []netip.Addr) {
-	for _, s := range o.Spec.ExternalIPs {
-		ips = addIP(ips, s)
+	add := func(text string) {
+		if ip, ok := parseIP(text); ok {
+			ips = append(ips, ip)
+		}
+	}
+	for _, text := range o.Spec.ExternalIPs {
+		add(text)
 	}
 	for i := range o.Status.LoadBalancer.Ingress {
-		ips = addIP(ips, o.Status.LoadBalancer.Ingress[i].IP)
+		add(o.Status.LoadBalancer.Ingress[i].IP)
 	}
-	return ips
+	slices.SortFunc(ips, netip.Addr.Compare)
+	return slices.Clip(slices.Compact(ips))
 }
 
 func keepMetadata(from map[string]string) map[string]string {

@@ -41,7 +41,7 @@ type state struct {
 	unusable    map[string]string  // reasons why objects can't be used, by kind and key
 	replicaSets map[string]*owner
 	jobs        map[string]*owner
-	nodes       map[string]nodeLabels
+	nodes       map[string]node
 	regions     map[unique.Handle[string]]int     // how many Nodes have that region; there is none with 0
 	region      string                            // of all Nodes, when a list or event was last complete
 	regionKnown bool                              // Nodes have been listed
@@ -65,7 +65,7 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		unusable:            make(map[string]string),
 		replicaSets:         make(map[string]*owner),
 		jobs:                make(map[string]*owner),
-		nodes:               make(map[string]nodeLabels),
+		nodes:               make(map[string]node),
 		regions:             make(map[unique.Handle[string]]int),
 		gateways:            make(map[federation.ServiceID]*Gateway),
 	}

@@ -76,14 +76,14 @@ func NewSources(client *http.Client, base *url.URL) Sources {
 		Secrets: func(namespace string) Source[*corev1.Secret] {
 			return newProtobuf(a, corev1.SchemeGroupVersion, "secrets", namespace, secrets)
 		},
-		ReplicaSets: newProtobuf(a, schema.GroupVersion{Group: "apps", Version: "v1"}, "replicasets", "", partials),
-		Jobs:        newProtobuf(a, schema.GroupVersion{Group: "batch", Version: "v1"}, "jobs", "", partials),
-		NodeRanges:  newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", nodes),
-		Nodes:       newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", partials),
-		Namespaces:  newProtobuf(a, corev1.SchemeGroupVersion, "namespaces", "", partials),
-		Servers:     newCustom[crd.Server](a, crd.PolicyVersion, "servers", "", "Server"),
-		Workloads:   newCustom[crd.ExternalWorkload](a, crd.WorkloadVersion, "externalworkloads", "", "ExternalWorkload"),
-		Profiles:    newCustom[crd.ServiceProfile](a, crd.ProfileVersion, "serviceprofiles", "", "ServiceProfile"),
+		ReplicaSets:  newProtobuf(a, schema.GroupVersion{Group: "apps", Version: "v1"}, "replicasets", "", partials),
+		Jobs:         newProtobuf(a, schema.GroupVersion{Group: "batch", Version: "v1"}, "jobs", "", partials),
+		Nodes:        newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", nodes),
+		NodeMetadata: newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", partials),
+		Namespaces:   newProtobuf(a, corev1.SchemeGroupVersion, "namespaces", "", partials),
+		Servers:      newCustom[crd.Server](a, crd.PolicyVersion, "servers", "", "Server"),
+		Workloads:    newCustom[crd.ExternalWorkload](a, crd.WorkloadVersion, "externalworkloads", "", "ExternalWorkload"),
+		Profiles:     newCustom[crd.ServiceProfile](a, crd.ProfileVersion, "serviceprofiles", "", "ServiceProfile"),
 		Links: func(namespace string) Source[*crd.Link] {
 			return newNewest(crd.LinkVersions, func(v schema.GroupVersion) Source[*crd.Link] {
 				return newCustom[crd.Link](a, v, "links", namespace, "Link")

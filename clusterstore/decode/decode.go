@@ -65,10 +65,10 @@ type Sources struct {
 	// Secrets is for those of a namespace.
 	Secrets func(namespace string) Source[*corev1.Secret]
 
-	// NodeRanges are Nodes, with their addresses and Pod CIDRs, and no metadata but their names.
-	NodeRanges Source[*corev1.Node]
+	// Nodes are Nodes with their addresses and Pod CIDRs. An API server sends some ten kilobytes for each.
+	Nodes Source[*corev1.Node]
 	// Of these only the metadata is read.
-	ReplicaSets, Jobs, Nodes, Namespaces Source[*metav1.PartialObjectMetadata]
+	ReplicaSets, Jobs, NodeMetadata, Namespaces Source[*metav1.PartialObjectMetadata]
 
 	// Serves asks API discovery whether the API server has a resource in one of these versions. An error means that it is not
 	// known: discovery fails, is forbidden, contradicts itself, or answers what no API server would. It takes one request, and

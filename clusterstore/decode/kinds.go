@@ -48,7 +48,7 @@ const (
 			ports 150000 { name protocol port }
 		}`
 	usedSecret = usedMeta + ` type  data 100000`
-	usedNode   = `metadata { name 253 }  spec { podCIDR podCIDRs 1000 }  status { addresses 1000 { address } }`
+	usedNode   = usedMeta + ` spec { podCIDR podCIDRs 1000 }  status { addresses 1000 { address } }`
 )
 
 // The kinds. All clusters share their decoders.

@@ -65,7 +65,7 @@ func (f *Facts) readAnchors(ctx context.Context, client *kube.Client, namespace 
 
 // readNetworks reads the Pod CIDRs. The error is also in the facts, as text.
 func (f *Facts) readNetworks(ctx context.Context, client *kube.Client) error {
-	networks, err := readNetworks(ctx, client.Sources.NodeRanges)
+	networks, err := readNetworks(ctx, client.Sources.Nodes)
 	f.networks, f.networksAt = networks, time.Now()
 	if err != nil {
 		f.networks = adminapi.PodNetworks{Error: unread(client, "Nodes", err)}

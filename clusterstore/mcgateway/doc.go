@@ -18,7 +18,8 @@
 //   - What a linked cluster names as gateway gets few requests ([MostAddresses] addresses, for
 //     each IP one at a time and one a second, whatever is probed there), none longer than five
 //     seconds, without credentials, and follows no redirect.
-//   - What Config.Own says is of the own network gets none, and counts as alive.
+//   - An address that the [Guard] refuses is not probed, and counts as alive. The Guard is asked before each
+//     probe, with the very address that the probe goes to.
 //
 // A Tracker's Run starts a goroutine for each IP that is probed, and waits for them. All else
 // is safe for concurrent use.

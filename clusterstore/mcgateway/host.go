@@ -148,14 +148,14 @@ func (t *Tracker) next(ip netip.Addr) (key probeKey, at time.Time) {
 	return key, at
 }
 
-// turn probes once, unless the own cluster or host has the address, and notes what comes of it.
+// turn probes once, unless the guard refuses the address, and notes the result.
 func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	t.mu.Lock()
 	p := t.probed[key]
 	p.began = time.Now()
 	t.mu.Unlock()
-	own, err := t.cfg.Own(ctx, key.ip), error(nil)
-	if own == "" && ctx.Err() == nil {
+	refused, err := t.cfg.Guard.refusal(ctx, key.ip), error(nil)
+	if refused == "" && ctx.Err() == nil {
 		err = t.probe(ctx, key.ip, cluster.Probe{Port: key.port, Path: key.path})
 	}
 	if ctx.Err() != nil {
@@ -163,7 +163,7 @@ func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.own[key.ip] = own; own == "" {
+	if t.refused[key.ip] = refused; refused == "" {
 		p.note(err)
 	}
 	t.publish()

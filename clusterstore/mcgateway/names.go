@@ -76,7 +76,7 @@ func (t *Tracker) lookUp(ctx context.Context, name string) ([]netip.Addr, error)
 	}
 	var list []netip.Addr
 	for _, ip := range ips {
-		if ip = ip.Unmap(); ip.Zone() == "" && t.cfg.Routable(ip) {
+		if ip = ip.Unmap(); ip.Zone() == "" && t.cfg.Guard.Routable(ip) {
 			list = append(list, ip)
 		}
 	}

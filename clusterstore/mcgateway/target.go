@@ -48,7 +48,7 @@ type Address struct {
 	Probe    cluster.Probe
 	Outside  bool      // of the link's ranges: the table refuses it, and it is not probed
 	IPv6Off  bool      // an IPv6 address, where clients get none: likewise
-	Own      string    // what of the gateway's own cluster or host has it: it is used, and not probed; empty: nothing
+	Refused  string    // why the Guard refuses to probe it, which is used all the same; empty if it does not
 	Dead     bool      // probes fail
 	Since    time.Time // since when it is dead, or alive; zero: it has not been probed yet, or is not
 	Failure  string    // of the last probe, if it has failed

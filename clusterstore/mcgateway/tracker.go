@@ -31,11 +31,8 @@ type Config struct {
 
 	Resolve  func(ctx context.Context, name string) ([]netip.Addr, error)          // nil: by the host's resolver
 	Probe    func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil: an HTTP request
-	Routable func(netip.Addr) bool                                                 // of what names are resolved to
+	Guard    *Guard                                                                // which addresses are used and probed
 	IPv4Only bool                                                                  // clients get no IPv6 addresses
-	// Own names what of the gateway's own cluster or host has an address, which is not probed then;
-	// empty: nothing. It is called before each probe, and may block until that is known or ctx ends.
-	Own func(ctx context.Context, ip netip.Addr) string
 }
 
 // Tracker follows the gateways of one cluster.
@@ -52,7 +49,7 @@ type Tracker struct {
 	left      int                        // how many addresses are not in it, since it has MostAddresses
 	periods   map[probeKey]time.Duration // of what is probed now; not written to
 	probed    map[probeKey]*probed
-	own       map[netip.Addr]string // what of the own cluster or host has an IP, which is not probed
+	refused   map[netip.Addr]string // why the Guard refused to probe an IP, empty if it did not
 	published federation.Latest[[]Address]
 }
 
@@ -68,7 +65,7 @@ func New(cfg Config) *Tracker {
 	}
 	return &Tracker{
 		cfg: cfg, settled: make(chan struct{}), stopProbes: make(map[netip.Addr]func()),
-		resolved: make(map[string]resolved), probed: make(map[probeKey]*probed), own: make(map[netip.Addr]string),
+		resolved: make(map[string]resolved), probed: make(map[probeKey]*probed), refused: make(map[netip.Addr]string),
 	}
 }
 
@@ -156,7 +153,7 @@ func (t *Tracker) use(ctx context.Context, targets []Target) {
 	before := t.list
 	t.list, t.left, t.periods = list, left, periods
 	t.remember(before)
-	maps.DeleteFunc(t.own, func(ip netip.Addr, _ string) bool {
+	maps.DeleteFunc(t.refused, func(ip netip.Addr, _ string) bool {
 		return !slices.ContainsFunc(list, func(a Address) bool { return a.Addr.Addr() == ip })
 	})
 	t.publish()
@@ -205,11 +202,11 @@ func (t *Tracker) publish() {
 	list := slices.Clone(t.list)
 	for i := range list {
 		a := &list[i]
-		own, key := t.own[a.Addr.Addr()], keyOf(a.Addr.Addr(), a.Probe)
+		refused, key := t.refused[a.Addr.Addr()], keyOf(a.Addr.Addr(), a.Probe)
 		switch p := t.probed[key]; {
 		case t.periods[key] == 0:
-		case own != "":
-			a.Own = own
+		case refused != "":
+			a.Refused = refused
 		default:
 			a.Dead, a.Since, a.Failure = p.failures >= deadAfter, p.since, p.failure
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -21,7 +22,8 @@ type outside struct {
 	mu        sync.Mutex
 	names     map[string][]string
 	dead      map[string]bool      // by address, or address and port
-	own       map[string]string    // what of the own cluster has an address
+	local     map[string]string    // what of the local cluster has an address
+	synced    chan struct{}        // closed once local is known
 	takes     time.Duration        // to resolve a name
 	probes    map[string]int       // by address
 	began     map[string]time.Time // the last probe, by address
@@ -75,10 +77,12 @@ func (o *outside) probe(ctx context.Context, ip netip.Addr, p cluster.Probe) err
 	return nil
 }
 
-func (o *outside) owner(_ context.Context, ip netip.Addr) string {
+func (o *outside) Synced() <-chan struct{} { return o.synced }
+
+func (o *outside) AssignedTo(ip netip.Addr) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.own[ip.String()]
+	return o.local[ip.String()]
 }
 
 func (o *outside) set(change func()) { o.mu.Lock(); change(); o.mu.Unlock() }
@@ -95,11 +99,22 @@ type tracked struct {
 func track(t *testing.T, f func(x *tracked)) {
 	synctest.Test(t, func(t *testing.T) {
 		out := &outside{
-			names: make(map[string][]string), dead: make(map[string]bool), own: make(map[string]string),
+			names: make(map[string][]string), dead: make(map[string]bool), synced: make(chan struct{}),
 			probes: make(map[string]int), began: make(map[string]time.Time), atOnce: make(map[string]int),
 		}
+		close(out.synced)
 		x := &tracked{t: t, out: out}
-		x.Tracker = New(Config{Changed: func() { out.set(func() { x.changes++ }) }, Resolve: out.resolve, Probe: out.probe, Probed: func(time.Duration) {}, Routable: cluster.Routable, Own: out.owner})
+		x.Tracker = New(Config{
+			Changed: func() { out.set(func() { x.changes++ }) },
+			Probed:  func(time.Duration) {},
+			Resolve: out.resolve,
+			Probe:   out.probe,
+			Guard: &Guard{
+				Routable:   cluster.Routable,
+				Local:      out,
+				Interfaces: func() ([]net.Addr, error) { return nil, nil },
+			},
+		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); x.Run(ctx) }()
@@ -113,7 +128,7 @@ func track(t *testing.T, f func(x *tracked)) {
 func (x *tracked) pass(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
 // has checks the addresses, with ! for dead ones, ? for those that are not known to be alive or dead,
-// and = for those that something of the own cluster has.
+// and = for those that the Guard refuses to probe.
 func (x *tracked) has(want ...string) {
 	x.t.Helper()
 	synctest.Wait()
@@ -123,7 +138,7 @@ func (x *tracked) has(want ...string) {
 		switch {
 		case a.Dead:
 			mark = "!"
-		case a.Own != "":
+		case a.Refused != "":
 			mark = "="
 		case a.Since.IsZero():
 			mark = "?"
@@ -276,37 +291,6 @@ func TestHostsTakeTurns(t *testing.T) {
 		x.pass(time.Second)
 		x.Set(targets)
 		x.has("192.0.2.1:4143", "!192.0.2.1:4144", "192.0.2.1:4145", "192.0.2.1:1")
-	})
-}
-
-// TestOwnUnknown: while it is not known whether something has an address, it is not probed, which holds up
-// nothing.
-func TestOwnUnknown(t *testing.T) {
-	track(t, func(x *tracked) {
-		known := make(chan struct{})
-		x.cfg.Own = func(ctx context.Context, _ netip.Addr) string {
-			select {
-			case <-known:
-			case <-ctx.Done():
-			}
-			return ""
-		}
-		x.Set([]Target{target("192.0.2.1")})
-		x.pass(time.Minute)
-		x.has("?192.0.2.1:4143")
-		x.changed(1)
-		if len(x.out.probes) > 0 {
-			t.Errorf("probes: %v", x.out.probes)
-		}
-		x.Set([]Target{target("192.0.2.2")})
-		x.has("?192.0.2.2:4143")
-		close(known)
-		x.has("192.0.2.2:4143")
-		x.out.set(func() {
-			if x.out.probes["192.0.2.1"] > 0 {
-				t.Error("it is probed after it has gone")
-			}
-		})
 	})
 }
 

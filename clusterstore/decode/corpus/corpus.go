@@ -110,7 +110,7 @@ var (
 		"Ports.Name Ports.Protocol Ports.Port"
 	UsedEndpoints = UsedMeta + usedCore("Addresses") + usedCore("NotReadyAddresses") +
 		"Subsets.NotReadyAddresses.NodeName Subsets.Ports.Name Subsets.Ports.Protocol Subsets.Ports.Port"
-	UsedNode   = "ObjectMeta.Name Spec.PodCIDR Spec.PodCIDRs Status.Addresses.Address"
+	UsedNode   = UsedMeta + "Spec.PodCIDR Spec.PodCIDRs Status.Addresses.Address"
 	UsedSecret = UsedMeta + "Type Data"
 )
 

@@ -42,8 +42,11 @@ func Sources(c kubernetes.Interface, m metadata.Interface) decode.Sources {
 		Secrets: func(namespace string) decode.Source[*corev1.Secret] {
 			return New[*corev1.Secret](c.CoreV1().Secrets(namespace))
 		},
-		NodeRanges:  New[*corev1.Node](c.CoreV1().Nodes()),
-		ReplicaSets: partial("apps", "replicasets"), Jobs: partial("batch", "jobs"), Nodes: partial("", "nodes"), Namespaces: partial("", "namespaces"),
+		Nodes:        New[*corev1.Node](c.CoreV1().Nodes()),
+		ReplicaSets:  partial("apps", "replicasets"),
+		Jobs:         partial("batch", "jobs"),
+		NodeMetadata: partial("", "nodes"),
+		Namespaces:   partial("", "namespaces"),
 	}
 }
 

@@ -124,7 +124,7 @@ const clustersEnding = `The table:
   WHY NOT     why it is not ready, or not in service
 The Linkerd gateways of clusters on other networks follow, with whether each is alive,
 dead (it does not answer probes), not-probed-yet, not-probed (it is not known how, or it is
-an address of the gateway's own network: it is used also when it is dead), or
+an address of the local cluster: it is used also when it is dead), or
 outside-ranges: the link's address ranges leave it out. ipv6-off: it has an IPv6 address,
 which clients do not get.
 Problems of any kind follow: of links, of what the gateway may read, of Services'

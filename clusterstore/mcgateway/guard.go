@@ -1,0 +1,96 @@
+package mcgateway
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// LocalCluster is the cache of the local cluster.
+type LocalCluster interface {
+	// Synced returns a channel that is closed once the cache is complete.
+	Synced() <-chan struct{}
+	// AssignedTo names the Pod, Service or Node that has an address. It returns the empty string if the cache
+	// has none. It must run in constant time: it is called before each probe.
+	AssignedTo(netip.Addr) string
+}
+
+// interfacesFor is for how long the addresses of the process's interfaces are cached.
+const interfacesFor = time.Second
+
+// Guard decides which addresses may be probed. A linked cluster chooses the addresses of its gateways. The guard
+// keeps it from sending requests to the local cluster and to this process, for example to its admin port.
+//
+// The trackers of all clusters share one Guard. Its fields must not be written once a tracker has it.
+type Guard struct {
+	// Routable reports whether an address can be another host's.
+	Routable func(netip.Addr) bool
+	// Local has the addresses of the local cluster. If it is nil, they are not checked.
+	Local LocalCluster
+	// Interfaces lists the addresses of the process's interfaces. If it is nil, net.InterfaceAddrs does.
+	Interfaces func() ([]net.Addr, error)
+
+	mu      sync.Mutex
+	host    []netip.Addr // what Interfaces has returned, without loopback
+	hostErr error        // why host is not known
+	readAt  time.Time    // of host and hostErr
+}
+
+// refusal returns why an address may not be probed now, for people. The empty string means that it may.
+// Until the local cluster's cache is complete, refusal blocks. If ctx ends meanwhile, the result is the
+// empty string, and the caller must not probe.
+func (g *Guard) refusal(ctx context.Context, ip netip.Addr) string {
+	ip = ip.Unmap().WithZone("")
+	if !g.Routable(ip) {
+		return "it could not be another host's address"
+	}
+	if g.Local != nil {
+		select {
+		case <-g.Local.Synced():
+		case <-ctx.Done():
+			return ""
+		}
+		if name := g.Local.AssignedTo(ip); name != "" {
+			return name + " of the gateway's own cluster has the address"
+		}
+	}
+	host, err := g.hostAddresses()
+	switch {
+	case err != nil:
+		return fmt.Sprintf("the addresses of the gateway's own host can't be read: %v", err)
+	case slices.Contains(host, ip):
+		return "the gateway's own host has the address"
+	}
+	return ""
+}
+
+// hostAddresses returns the addresses of the process's interfaces, in a Pod those of the Pod. Loopback
+// addresses are left out: Routable decides about them.
+func (g *Guard) hostAddresses() ([]netip.Addr, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.readAt.IsZero() && time.Since(g.readAt) < interfacesFor {
+		return g.host, g.hostErr
+	}
+	read := g.Interfaces
+	if read == nil {
+		read = net.InterfaceAddrs
+	}
+	list, err := read()
+	var host []netip.Addr
+	for _, a := range list {
+		n, ok := a.(*net.IPNet)
+		if !ok {
+			continue
+		}
+		if ip, ok := netip.AddrFromSlice(n.IP); ok && !ip.Unmap().IsLoopback() {
+			host = append(host, ip.Unmap())
+		}
+	}
+	g.host, g.hostErr, g.readAt = host, err, time.Now()
+	return g.host, g.hostErr
+}
