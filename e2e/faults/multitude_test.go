@@ -72,6 +72,12 @@ func (c cost) String() string {
 
 func newMultitude(t *testing.T, args ...string) *multitude {
 	t.Helper()
+	return newMultitudeWith(t, nil, args...)
+}
+
+// newMultitudeWith is newMultitude with more variables, KEY=VALUE, in the environment of Isthmus.
+func newMultitudeWith(t *testing.T, env []string, args ...string) *multitude {
+	t.Helper()
 	m := &multitude{}
 	var err error
 	m.api, err = apisim.Start("west", nil)
@@ -93,7 +99,7 @@ func newMultitude(t *testing.T, args ...string) *multitude {
 	must(t, err)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, kubeconfig, 0o600))
-	m.gateway, err = gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Args: append([]string{
+	m.gateway, err = gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Env: env, Args: append([]string{
 		"-log-level=info", "-enable-pprof", "-shutdown-delay=0s", "-drain=0s", "-pace=0s"}, args...)})
 	must(t, err)
 	t.Cleanup(func() { must(t, m.gateway.Stop()) })

@@ -16,7 +16,7 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// TestViewMemory: a client asks for ever more of what nobody else asks for, until the memory of calls and views is used up.
+// TestViewMemory: a client asks for ever more of what nobody else asks for, until the memory of views is used up.
 // Those who are served go on to have every change, clients of other addresses are served, and all is served again once that client
 // has gone.
 func TestViewMemory(t *testing.T) {
@@ -43,12 +43,7 @@ func TestViewMemory(t *testing.T) {
 		t.Errorf("%v calls are counted as refused, of %d", got, refused)
 	}
 	m.changes(t) // fails unless the proxy that was there before has each of them
-	from := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	other, err := proxy.Dial(m.gateway.Addr(), grpc.WithContextDialer(func(ctx context.Context, addr string) (net.Conn, error) {
-		return from.DialContext(ctx, "tcp", addr)
-	}))
-	must(t, err)
-	defer other.Close()
+	other := dialFrom(t, m.gateway.Addr(), net.IPv4(127, 0, 0, 2))
 	for _, name := range []string{"web.many.svc.cluster.local:80", name(20_000)} {
 		if code := m.ask(ctx, t, other, name); code != codes.OK {
 			t.Errorf("another client that asks for %s: %v", name, code)
