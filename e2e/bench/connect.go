@@ -89,7 +89,8 @@ func proxies(s Scale) Trial {
 		},
 		do: func(r *run) {
 			at := r.start()
-			at.connectTwice(load.Config{Conns: s.Proxies.Conns, Targets: s.Proxies.targets(s.App.Services)}, func(streams *load.Load) {
+			streams := load.Config{Conns: s.Proxies.Conns, Targets: s.Proxies.targets(s.App.Services)}
+			at.connectTwice(streams, func(streams *load.Load) {
 				at.update(streams, s.Proxies)
 			})
 		},

@@ -96,8 +96,8 @@ func TestDocumentedTrials(t *testing.T) {
 	}
 }
 
-// TestPerformancePage checks that README.md describes all trials of both modes, in their order. The page has a row for each
-// figure of make bench, with its target, and no other row.
+// TestPerformancePage checks that README.md describes all trials of both modes, in their order. The page has a row for
+// each figure of make bench, with its target, and no other row.
 func TestPerformancePage(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
