@@ -80,6 +80,7 @@ func (c *scripted) Synced() <-chan struct{} {
 func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
 func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
+func (c *scripted) Declares(federation.ServiceID, uint16) bool            { return true }
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
 func (c *scripted) Read() federation.Share {
 	return federation.Share{State: federation.Present, Slices: []*federation.Slice{{Endpoints: []*federation.Endpoint{c.endpoint}}}}

@@ -129,6 +129,7 @@ func (f failedCluster) SelectorsChanged()                   {}
 func (f failedCluster) Look() <-chan struct{}               { return nil }
 
 func (f failedCluster) State(federation.ServiceID) federation.ServiceState { return federation.Missing }
+func (f failedCluster) Declares(federation.ServiceID, uint16) bool         { return false }
 func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
 	return nil // never called: it does not sync, so the table does not get it
 }

@@ -163,8 +163,7 @@ func (p *port) publish(to *published, chosen []*Endpoint, hinted map[string][]*E
 	now := Set{
 		Version: 1, Exists: p.summary.exists, Complete: p.summary.complete, ByNode: p.summary.byNode, Changed: why.at, Origin: why.cluster,
 		Endpoints: chosen, Members: len(p.members),
-		AnyPort: p.number == AnyPort, Undeclared: p.summary.undeclared, declared: p.declared,
-		steering: &to.steering,
+		Undeclared: p.summary.undeclared, steering: &to.steering,
 	}
 	if node := to.client.Node; node != "" {
 		now.Hinted = hinted[node] != nil
@@ -177,7 +176,7 @@ func (p *port) publish(to *published, chosen []*Endpoint, hinted map[string][]*E
 	if old, _ := to.latest.Get(); old != nil {
 		if old.Exists == now.Exists && old.Complete == now.Complete && old.ByNode == now.ByNode &&
 			old.Hinted == now.Hinted && sameNodes(old.hinted, now.hinted) &&
-			old.Undeclared == now.Undeclared && slices.Equal(old.declared, now.declared) &&
+			old.Undeclared == now.Undeclared &&
 			old.Reason == now.Reason && old.Cluster == now.Cluster && same(old.Endpoints, now.Endpoints) {
 			return
 		}

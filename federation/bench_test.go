@@ -27,6 +27,7 @@ type flip struct {
 }
 
 func (f *flip) State(ServiceID) ServiceState            { return Present }
+func (f *flip) Declares(ServiceID, uint16) bool         { return true }
 func (f *flip) Reader(id ServiceID, port uint16) Reader { return f }
 func (f *flip) Read() Share                             { f.n++; return f.share[f.n%2] }
 

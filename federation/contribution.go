@@ -16,8 +16,7 @@ type contribution struct {
 	nodeLocal bool
 	strict    bool // as Definition.Strict
 
-	undeclared bool     // see Share
-	declared   []uint16 // see Share
+	undeclared bool // see Share
 
 	updates   uint64       // how often it has changed, or got another source
 	total     *updateCount // the same, in all services together
@@ -148,7 +147,7 @@ func (s *watchedService) setMembers(p *port, list []memberChange, why origin) {
 			now.noteChange(s.table.opts.Now())
 			publish = true
 		}
-		publish = publish || before.undeclared != now.undeclared || !slices.Equal(before.declared, now.declared)
+		publish = publish || before.undeclared != now.undeclared
 		recount = recount || p.steering != nil && !sameBehind(before.kept, now.kept)
 		report = report || otherStatus
 	}
@@ -190,6 +189,9 @@ func memberIn(list []contribution, m Member) *contribution {
 	return nil
 }
 
+// declares reports whether the member's Service is known to declare the port.
+func (c contribution) declares() bool { return c.status.Serving() && !c.undeclared }
+
 func (c *contribution) noteChange(now time.Time) {
 	c.updates, c.changed = c.updates+1, now
 	c.total.n.Add(1)
@@ -199,7 +201,7 @@ func (c *contribution) noteChange(now time.Time) {
 func (c *contribution) read() offer {
 	share := c.reader.Read()
 	c.status.Service, c.nodeLocal = share.State, share.NodeLocal
-	c.undeclared, c.declared = share.Undeclared, share.Declared
+	c.undeclared = share.Undeclared
 	if share.State != Present || c.strict && share.Undeclared {
 		return nil
 	}

@@ -32,8 +32,11 @@
 //   - No set has a linked cluster's endpoint that is outside the link's [Ranges], or at
 //     an address that the local cluster's [Owner] names an object for. When either
 //     changes, the sets do, in one step.
-//   - Keys of AnyPort share the set of all ports that no member declares. A change of one
-//     endpoint does not depend on how many instances are watched that do not exist.
+//   - At most [MaxUndeclaredPorts] ports of a service are watched that no member is known to
+//     declare, unless ports cease to be declared while they are watched. A Key of one more
+//     has a set with the reason [TooManyPorts], for which nothing is read.
+//   - The time that a change of one endpoint takes does not depend on how many instances
+//     are watched that do not exist.
 //   - Clients for which node hints choose endpoints have a Key with their node. A change of endpoints that are
 //     hinted to other nodes does not concern them. Clients on all other nodes share the sets of their zone.
 //   - Clients of a service with a Preference have the endpoints of the shortest row of

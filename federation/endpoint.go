@@ -120,10 +120,6 @@ type Endpoint struct {
 	// the header can't be used, since the endpoint is one of the proxy's own
 	// ports, or the inbound port is not known.
 	InboundPort uint16
-
-	// Ports is set if the endpoint is one of AnyPort: its Addr has port 0, and At
-	// returns what it is at a port.
-	Ports *PortRules
 }
 
 // Equal reports whether the two have the same content, and so are the same to
@@ -131,7 +127,7 @@ type Endpoint struct {
 func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e == o || e.Addr == o.Addr && e.Kind == o.Kind && e.Cluster == o.Cluster &&
 		e.Zone == o.Zone && e.Node == o.Node && e.Hostname == o.Hostname && e.Twin == o.Twin &&
-		e.Meshed == o.Meshed && e.Opaque == o.Opaque && e.InboundPort == o.InboundPort && sameRules(e.Ports, o.Ports) &&
+		e.Meshed == o.Meshed && e.Opaque == o.Opaque && e.InboundPort == o.InboundPort &&
 		e.Hints.Equal(o.Hints) && e.Common.Equal(o.Common)
 }
 

@@ -25,7 +25,6 @@ func TestEndpointEqual(t *testing.T) {
 		Meshed:      true,
 		Opaque:      true,
 		InboundPort: 4143,
-		Ports:       &PortRules{RemoteName: "x"},
 	}
 	checkEqual(t, endpoint, others, (*Endpoint).Equal)
 }

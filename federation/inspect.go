@@ -92,9 +92,10 @@ func (l link) status(id ServiceID) (s MemberStatus) {
 
 // WatchedPort is a port of a service that is watched.
 type WatchedPort struct {
-	Service ServiceID
-	Port    uint16
-	Members []WatchedMember // in definition order; none: the service is not defined, or a mirror without the name of its remote Service
+	Service    ServiceID
+	Port       uint16
+	Undeclared bool            // see Set.Undeclared
+	Members    []WatchedMember // in definition order; none: the service is not defined, or a mirror without the name of its remote Service
 }
 
 // WatchedMember is what a member contributes to a port that is watched.
@@ -148,7 +149,7 @@ func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 			ports = s.copies(ports)
 			for i := range ports {
 				members = ports[i].describe(members[:0])
-				if !yield(WatchedPort{s.id, ports[i].number, members}) {
+				if !yield(WatchedPort{s.id, ports[i].number, ports[i].summary.undeclared, members}) {
 					return
 				}
 			}

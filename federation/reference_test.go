@@ -311,7 +311,7 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 		// The watch is read after every operation, and each publishes at most once.
 		t.Fatalf("%s: version %d after %d", name, now.Version, last.Version)
 	}
-	added, removed := Diff(last, now, AnyPort)
+	added, removed := Diff(last, now)
 	same := last.Exists == now.Exists && last.Complete == now.Complete && last.ByNode == now.ByNode &&
 		last.Hinted == now.Hinted && sameNodes(last.hinted, now.hinted) && last.Undeclared == now.Undeclared &&
 		last.Reason == now.Reason && last.Cluster == now.Cluster

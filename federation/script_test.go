@@ -220,7 +220,7 @@ func (w *world) printSteps() {
 			continue
 		}
 		fmt.Fprintf(&w.out, "%s v%d:", n, now.Version)
-		added, removed := Diff(x.last, now, AnyPort)
+		added, removed := Diff(x.last, now)
 		for _, e := range added {
 			fmt.Fprintf(&w.out, " +%v@%v", e.Addr.Addr(), e.Cluster)
 			if id := e.Common.Get().Identity.DNS; id != "" {

@@ -23,6 +23,10 @@ const (
 	// Unknown: a member's cluster is pending or unreachable, and no other member
 	// offers endpoints. The service may have some.
 	Unknown
+	// TooManyPorts: MaxUndeclaredPorts other ports of the service are watched, and no
+	// member is known to declare this one. The set is not for a client that is served
+	// already, and no other set follows.
+	TooManyPorts
 )
 
 // Set is what one kind of client sees of one service port. It never changes
@@ -33,14 +37,9 @@ type Set struct {
 	Complete bool   // no member's cluster is pending
 	// ByNode is set if internalTrafficPolicy is Local. If the Key in use has no node, and the client has one, call
 	// Table.Key again.
-	ByNode bool
-	Hinted bool // node hints have chosen the endpoints, for the node of the Key
-	// AnyPort is set for a set of AnyPort: see Endpoint.At. If the set Declares the port that a
-	// client has asked for, the set is not for that client.
-	AnyPort bool
-	// Undeclared is set if no member declares the port, so that the set of AnyPort has the same
-	// endpoints at it.
-	Undeclared bool
+	ByNode     bool
+	Hinted     bool        // node hints have chosen the endpoints, for the node of the Key
+	Undeclared bool        // all members are known, one of them serves, and none declares the port
 	Reason     Reason      // None unless Endpoints is empty
 	Cluster    ClusterName // with NotLinked: the cluster that is not linked
 	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero: not known
@@ -49,8 +48,18 @@ type Set struct {
 	Members    int         // how many members the service has, serving or not. Sets that differ in nothing else are not published
 
 	hinted   map[string][]*Endpoint // if the Key has no node: the nodes for which node hints choose endpoints
-	declared []uint16               // with AnyPort: the ports that members declare; sorted
 	steering *Latest[*steering]     // see Tiers
+}
+
+// newTooManyPorts returns a set that is never replaced, with the reason TooManyPorts. ByNode
+// keeps its client from looking for another Key.
+func newTooManyPorts(c Client) *Latest[*Set] {
+	latest := new(Latest[*Set])
+	latest.Set(&Set{
+		Version: 1, Exists: true, Complete: true, ByNode: c.Node != "", Reason: TooManyPorts,
+		steering: new(Latest[*steering]),
+	})
+	return latest
 }
 
 // HintedTo reports whether node hints choose endpoints for the clients on a node. If the Key of the set has a
@@ -63,28 +72,18 @@ func (s *Set) HintedTo(node string) bool {
 // Diff returns the step from one set's endpoints to another's: the endpoints to
 // add, which are new or have changed, and the addresses to remove. A nil from is an
 // empty set. Both results are sorted by address and share memory with neither set.
-// Exists and Reason may differ while Diff is empty. The port is the one that the client
-// has asked for: it counts if one of the two sets is of AnyPort, or both are.
-func Diff(from, to *Set, port uint16) (added []*Endpoint, removed []netip.AddrPort) {
-	var a []*Endpoint
-	b := to.Endpoints
-	switch {
-	case from == nil:
-	case from.AnyPort == to.AnyPort:
-		a = from.Endpoints
-	default:
-		a, b = from.At(port), to.At(port)
+// Exists and Reason may differ while Diff is empty.
+func Diff(from, to *Set) (added []*Endpoint, removed []netip.AddrPort) {
+	var before []*Endpoint
+	if from != nil {
+		before = from.Endpoints
 	}
-	forEachChange(a, b, func(old, new *Endpoint) {
+	forEachChange(before, to.Endpoints, func(old, new *Endpoint) {
 		switch {
 		case new == nil:
-			removed = append(removed, old.At(port).Addr)
-		case old == nil:
-			added = append(added, new.At(port))
-		default:
-			if new = new.At(port); !old.At(port).Equal(new) {
-				added = append(added, new)
-			}
+			removed = append(removed, old.Addr)
+		case old == nil || !old.Equal(new):
+			added = append(added, new)
 		}
 	})
 	return added, removed

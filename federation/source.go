@@ -36,12 +36,9 @@ type Behind struct{ Ready, Unready int }
 
 // Share is what one cluster offers of a service port.
 type Share struct {
-	State     ServiceState
-	NodeLocal bool // the Service's own internalTrafficPolicy is Local
-	// Undeclared: the Service does not declare the port, and endpoints of AnyPort are
-	// the same at it. Sources without AnyPort leave it out.
-	Undeclared bool
-	Declared   []uint16 // the ports that it declares; with AnyPort only
+	State      ServiceState
+	NodeLocal  bool     // the Service's own internalTrafficPolicy is Local
+	Undeclared bool     // the Service does not declare the port
 	Slices     []*Slice // in order of precedence: an address in several of them belongs to the first; empty ones may be left out
 }
 
@@ -50,8 +47,10 @@ type Share struct {
 type Source interface {
 	// State returns what kind of Service the cluster has by that name, now.
 	State(ServiceID) ServiceState
-	// Reader returns a Reader of one service port, or of AnyPort if Shares of the
-	// service are Undeclared. It registers nothing: a Reader
+	// Declares reports whether the cluster has a Service by that name that declares the
+	// port, now. It agrees with Share.Undeclared.
+	Declares(ServiceID, uint16) bool
+	// Reader returns a Reader of one service port. It registers nothing: a Reader
 	// need not be closed.
 	Reader(ServiceID, uint16) Reader
 }

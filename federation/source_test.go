@@ -99,6 +99,17 @@ func (c *cluster) State(id ServiceID) ServiceState {
 	return Missing
 }
 
+func (c *cluster) Declares(id ServiceID, port uint16) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fuse.burn()
+	s := c.services[id]
+	return s != nil && s.declares(port)
+}
+
+// declares reports whether there is a Service that declares the port.
+func (o *offered) declares(port uint16) bool { return o.state == Present && (!o.only80 || port == 80) }
+
 func (c *cluster) Reader(id ServiceID, port uint16) Reader {
 	c.fuse.burn()
 	return &clusterReader{c: c, id: id, port: port, last: make(map[string]*Slice)}
@@ -121,7 +132,7 @@ func (r *clusterReader) Read() Share {
 	if s == nil {
 		return Share{}
 	}
-	share := Share{State: s.state, NodeLocal: s.nodeLocal, Undeclared: s.state == Present && s.only80 && r.port != 80}
+	share := Share{State: s.state, NodeLocal: s.nodeLocal, Undeclared: s.state == Present && !s.declares(r.port)}
 	for _, name := range s.names() {
 		now := &Slice{Name: name, Endpoints: r.at(s.slices[name]), Unready: r.at(s.unready[name]), Behind: s.behind[name]}
 		if old := r.last[name]; old != nil && old.Behind == now.Behind && equalLists(old.Endpoints, now.Endpoints) && equalLists(old.Unready, now.Unready) {

@@ -189,20 +189,13 @@ func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 }
 
 // Key returns the coarsest key that has the same answer for this client, so that
-// as many clients as possible share it. It has Zone and Instance always, Node only
-// if the service's internalTrafficPolicy is Local, and AnyPort instead of a port that
-// no member declares, as far as the table knows now. It knows ports only while
-// AnyPort is watched. See Set.ByNode, Set.Undeclared and Set.Declares. Only the Set of the
+// as many clients as possible share it. It has Zone and Instance always, and Node only
+// if the service's internalTrafficPolicy is Local: see Set.ByNode. Only the Set of the
 // key knows whether node hints choose endpoints for the client. If so, add Node: see Set.HintedTo.
 func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 	s := t.watchedService(id)
 	if s == nil || !s.byNode.Load() {
 		c.Node = ""
-	}
-	if s != nil {
-		if declared := s.declared.Load(); declared != nil && !contains(*declared, port) {
-			port = AnyPort
-		}
 	}
 	return Key{Service: id, Port: port, Client: c}
 }
@@ -215,8 +208,9 @@ func (t *Table) watchedService(id ServiceID) *watchedService {
 }
 
 // Watch returns a watch of the sets for a key. There is always a Set, also for a
-// service that is not defined. Watches of equal keys share everything. If a source
-// panics while it is read, so does Watch.
+// service that is not defined, and for an undeclared port too many: see TooManyPorts.
+// Watches of equal keys share everything. If a source panics while it is read, so does
+// Watch.
 func (t *Table) Watch(k Key) *Watch[*Set] {
 	s := t.acquire(k.Service)
 	var latest *Latest[*Set]
@@ -226,10 +220,10 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 			t.rebuild(s) // for those who watch the service already
 		}
 	}()
-	latest = s.watch(k)
+	latest, added := s.watch(k)
 	return NewWatch(latest, func() {
 		defer t.release(s)
-		if s.unwatch(k) {
+		if added && s.unwatch(k) {
 			t.update(s, s.settleLocked)
 		}
 	})
@@ -292,6 +286,16 @@ func (t *Table) inputs(id ServiceID) inputs {
 	}
 	in.owner, _ = t.links[Local].Source.(Owner)
 	return in
+}
+
+// declare reports whether a member is known to declare a port.
+func (in inputs) declare(port uint16) bool {
+	for i, l := range in.links {
+		if l.Source != nil && l.Source.Declares(in.definition.Members[i].Service, port) {
+			return true
+		}
+	}
+	return false
 }
 
 // definition returns the newest definition of a service; nil: there is none.

@@ -35,6 +35,8 @@ type reading struct{ services []ServiceID }
 
 func (r *reading) State(ServiceID) ServiceState { return Present }
 
+func (r *reading) Declares(ServiceID, uint16) bool { return true }
+
 func (r *reading) Reader(id ServiceID, _ uint16) Reader {
 	r.services = append(r.services, id)
 	return r

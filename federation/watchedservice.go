@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+// MaxUndeclaredPorts is how many ports of a service may be watched that no member is known to declare. A client may ask
+// for any port, and each port is read and merged by itself.
+const MaxUndeclaredPorts = 64
+
 // watchedService is a service that has at least one watch.
 type watchedService struct {
 	table  *Table // fixed, as are id, number and again
@@ -16,8 +20,6 @@ type watchedService struct {
 
 	refs   int         // under table.mu: its watches
 	byNode atomic.Bool // its sets depend on the client's node
-	// declared are the ports that members declare, sorted; nil: AnyPort is not watched.
-	declared atomic.Pointer[[]uint16]
 
 	// mu is held while sources are read, and while the result is merged and
 	// published.
@@ -40,7 +42,6 @@ type port struct {
 	contested contested   // among the offers
 	summary   summary
 	hinted    hintIndex               // of merged, or of what is in use of it
-	declared  []uint16                // of AnyPort: the ports that members declare, sorted
 	audiences map[string]audience     // by the name of the instance that clients ask for; empty: the whole service
 	returning map[*published]struct{} // clients for whom a tier leaves by itself: see tierView.due
 }
@@ -116,27 +117,29 @@ func (s *watchedService) restore() {
 		p.hinted = hintIndex{}
 		s.rebuildPort(p, in, true)
 	}
-	if s.ports[AnyPort] == nil {
-		s.declared.Store(nil)
-	}
 	s.steered = true // settle finds out
 	s.settle()
 	s.broken = false
 }
 
-// watch returns the sets published for the key. If nobody watches the key yet, watch adds it. If
-// the service is broken, a watched key keeps its set, which may be out of date. For a new key,
-// watch restores the service first.
-func (s *watchedService) watch(k Key) (latest *Latest[*Set]) {
+// watch returns the sets published for the key, and whether unwatch must be called. If nobody watches
+// the key yet, watch adds it. If the service is broken, a watched key keeps its set, which may be out of
+// date. For a new key, watch restores the service first. If the key's port would be an undeclared port
+// too many, watch adds nothing and returns one set with the reason TooManyPorts.
+func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 	s.locked(func() {
 		to := s.published(k)
 		if to == nil {
 			to = s.publishFirst(k)
 		}
+		if to == nil {
+			latest = newTooManyPorts(k.Client)
+			return
+		}
 		to.refs++
-		latest = &to.latest
+		latest, added = &to.latest, true
 	})
-	return latest
+	return latest, added
 }
 
 // published returns what is published for a watched key. If the key is not watched, it returns nil.
@@ -151,17 +154,21 @@ func (s *watchedService) published(k Key) *published {
 	return nil
 }
 
-// publishFirst publishes the first set for a key. After a panic in it, restore removes what it has added, which has no
-// watches.
+// publishFirst publishes the first set for a key. It returns nil if the port would be an undeclared port too many. After a
+// panic in it, restore removes what it has added, which has no watches.
 func (s *watchedService) publishFirst(k Key) *published {
 	if s.broken {
 		s.restore()
 	}
 	p := s.ports[k.Port]
 	if p == nil {
+		in := s.table.inputs(s.id)
+		if in.definition != nil && !in.declare(k.Port) && s.undeclaredPorts() >= MaxUndeclaredPorts {
+			return nil
+		}
 		p = newPort(k.Port)
 		s.ports[k.Port] = p
-		s.rebuildPort(p, s.table.inputs(s.id), false)
+		s.rebuildPort(p, in, false)
 	}
 	to := p.join(k.Client)
 	newPass(p, s.table.opts.IPv6, to).publish(to, s.table.opts.Now(), origin{})
@@ -169,6 +176,17 @@ func (s *watchedService) publishFirst(k Key) *published {
 		s.settle()
 	}
 	return to
+}
+
+// undeclaredPorts counts the watched ports that no member is known to declare. That includes ports of
+// members that cannot be read yet: they may all turn out to be undeclared.
+func (s *watchedService) undeclaredPorts() (n int) {
+	for _, p := range s.ports {
+		if !slices.ContainsFunc(p.members, contribution.declares) {
+			n++
+		}
+	}
+	return n
 }
 
 // unwatch ends one watch of the key, and reports whether settle must be called. A broken service is left to restore.
@@ -184,9 +202,6 @@ func (s *watchedService) unwatch(k Key) (unsettled bool) {
 		delete(s.ports, k.Port)
 		s.countOffered(p.members, nil)
 		s.table.countUpdates(k.Port, p.members, nil)
-		if k.Port == AnyPort {
-			s.declared.Store(nil)
-		}
 	}
 	return s.steered && k.concernsService(p)
 }
@@ -217,14 +232,11 @@ func (s *watchedService) rebuild() {
 func (s *watchedService) update(p *port, d *Definition, merged []*Endpoint, whole bool, why origin) {
 	sum := summarize(d, p.members, p.steering)
 	before, unready, all := p.merged, p.unready, whole || sum != p.summary
+	if sum.undeclared != p.summary.undeclared {
+		s.table.countUpdates(p.number, slices.Clone(p.members), p.members)
+	}
 	p.merged, p.summary = merged, sum
 	s.byNode.Store(sum.byNode)
-	if p.number == AnyPort {
-		declared := declaredBy(p.members)
-		all = all || !slices.Equal(p.declared, declared)
-		p.declared = declared
-		s.declared.Store(&declared)
-	}
 	p.unready = p.steering.unready(p.offers, merged)
 	switch {
 	case all:
@@ -237,6 +249,18 @@ func (s *watchedService) update(p *port, d *Definition, merged []*Endpoint, whol
 // same reports whether two lists have the same pointers.
 func same(a, b []*Endpoint) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
+// undeclared reports whether no member declares the port, as far as is known.
+func undeclared(members []contribution) bool {
+	serving := false
+	for _, c := range members {
+		if c.status.Link == Pending || c.declares() {
+			return false
+		}
+		serving = serving || c.status.Serving()
+	}
+	return serving
 }
 
 // summarize derives a port's summary from its members. A service that is not

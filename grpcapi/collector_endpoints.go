@@ -85,17 +85,22 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 // seriesOf returns the series that a view counts for. A view without endpoints counts without its
 // hostname and node. A view without endpoints on its node counts without the node, because clients
 // can make up any number of hostnames and nodes. Views of node hints also count without node: a
-// Service with a Pod on each of thousands of nodes would have as many series.
+// Service with a Pod on each of thousands of nodes would have as many series. Views of undeclared
+// ports count for port 0.
 func seriesOf(m federation.Member, u *getUse) memberSeries {
+	port := u.key.Port
+	if u.newest.Undeclared {
+		port = 0
+	}
 	if len(u.newest.Endpoints) == 0 {
-		return memberSeries{member: m, port: u.key.Port}
+		return memberSeries{member: m, port: port}
 	}
 	node := u.key.Client.Node
 	onNode := func(e *federation.Endpoint) bool { return e.Node == node }
 	if !u.newest.ByNode || !slices.ContainsFunc(u.newest.Endpoints, onNode) {
 		node = ""
 	}
-	return memberSeries{m, u.key.Port, u.key.Client.Instance, node}
+	return memberSeries{m, port, u.key.Client.Instance, node}
 }
 
 // shareOf returns how many of a view's endpoints are the member's. If its cluster has

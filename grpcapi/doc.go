@@ -38,11 +38,11 @@
 //   - What clients do not take is bounded: of Get and GetProfile see maxStalled, of
 //     reflection see maxReflected. All other answers are small, and a call has one of
 //     Options.ConcurrentStreams until its client has taken what it was sent.
-//   - No stream is refused until Finish, also during a Drain, except at two limits: the
-//     number of open calls (Options.Streams), and the memory of views
-//     (Options.ViewBytes). A client address that uses less than the average address is
-//     also served at the limit (quota). Ports that no member of a service declares share
-//     a view, whatever their number.
+//   - No stream is refused until Finish, also during a Drain, except at three limits: the
+//     number of open calls (Options.Streams), the memory of views (Options.ViewBytes),
+//     and the undeclared ports of a service (federation.MaxUndeclaredPorts). A client
+//     address that uses less than the average address is also served at the first two
+//     limits (quota).
 //
 // Concurrency: the methods of a Server may be called by any goroutine. Every open stream has one goroutine, its gRPC handler's. It does not use
 // grpc.NumStreamWorkers: streams live for up to an hour and would occupy all of those.

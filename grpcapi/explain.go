@@ -10,8 +10,8 @@ import (
 )
 
 // A client whose Get has this metadata, which no proxy sends, gets the endpoints with
-// their tiers and standings: see wire.Encoder.Explaining. What it is sent is encoded for
-// it alone, as for a client of an undeclared port.
+// their tiers and standings: see wire.Encoder.Explaining. Its messages are encoded for it
+// alone.
 const (
 	explainKey   = "isthmus-explain"
 	explainTiers = "tiers"

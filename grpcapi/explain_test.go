@@ -40,8 +40,7 @@ func (w *world) prefer() {
 }
 
 // TestExplain: a client that asks for them gets the endpoints' tiers and standings, also
-// when nothing else changes, and at undeclared ports. A tier of many clusters is not written out
-// at each of its endpoints. Proxies beside it do not get them, and are sent nothing then.
+// when nothing else changes. A tier of many clusters is not written out at each of its endpoints. Proxies beside it do not get them, and are sent nothing then.
 func TestExplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})
@@ -114,15 +113,6 @@ func TestExplain(t *testing.T) {
 		w.offer("east", inA)
 		c.sees(t, "remove 10.2.0.1:80")
 		proxy.sees(t, "add 10.2.0.1:80; remove 10.2.0.1:80")
-
-		w.declare("", 80)
-		w.declare("east", 80)
-		odd := w.get(webAt(1000), "", explains)
-		defer odd.hangUp()
-		synctest.Wait()
-		if m := odd.take(); len(m) != 1 || !slices.Equal(tiers(m[0].update.GetAdd()), []string{"1:any/in-service"}) {
-			t.Errorf("at an undeclared port: %v", m)
-		}
 	})
 }
 

@@ -46,7 +46,10 @@ func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) 
 	if !st.fits && !s.roomFor(0) {
 		return nil, statusTooMuch.Err()
 	}
-	st.newest() // switches to the view that this client shares with most others
+	set, _, _ := st.newest() // switches to the view that this client shares with most others
+	if set.Reason == federation.TooManyPorts {
+		return nil, st.refusal(set) // the table has read nothing that it could explain
+	}
 	x, ok := s.table.Explain(ctx, federation.Question{Key: st.view.key, Addr: q.Addr, Limit: q.Limit})
 	if !ok {
 		return nil, status.Errorf(codes.DeadlineExceeded, "not explained: %s has too many addresses, or the gateway too much to do", st.name())

@@ -25,7 +25,6 @@ type getStream struct {
 	sent        *federation.Set  // the set that the proxy has, or is being sent; nil: none yet
 	sentZone    string           // the zone for which sent was encoded
 	hinted      bool             // node hints choose endpoints for the client's node: the view's key has it
-	anyPort     bool             // no member declares the port: the view is of AnyPort
 	viewChanged bool             // sent is a set of another view than the current one
 	isUpdate    bool             // sent is a newer set of the same view as the one sent before
 	explains    bool             // the client is no proxy, and asks for tiers
@@ -119,18 +118,13 @@ func (st *getStream) step(to *federation.Set, all bool) []*wire.Frame {
 		st.tiers, st.otherTiers = to.Tiers()
 	}
 	switch {
-	case st.isAlone(from, to):
+	case st.explains:
+		return st.view.messagesFor(st.view.enc.Explaining(st.tiers), from, to, all)
 	case from != nil && from.Hinted && !to.Hinted && len(to.Endpoints) >= manyEndpoints:
 		return st.view.messagesAfterHints(from, to)
 	default:
 		return st.view.messages(from, to, all)
 	}
-	return st.view.messagesFor(st.view.enc.AtPort(st.target.port).Explaining(st.tiers), from, to, all)
-}
-
-// isAlone reports whether the messages of a step are encoded for this stream alone.
-func (st *getStream) isAlone(from, to *federation.Set) bool {
-	return to.AnyPort || from != nil && from.AnyPort || st.explains
 }
 
 // emptyTimeout returns a channel that fires when an empty set has been held back for
@@ -144,31 +138,22 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 
 // newest returns the newest set for the client, from the view of its current key. ok
 // is false while the table changes between traffic policies: the set may be for
-// clients of the other policy, or for none, and another one follows at once. The same
-// holds while a member begins to declare the port.
+// clients of the other policy, or for none, and another one follows at once.
 //
 // Whether node hints choose endpoints for the client is up to the set of the view without node. If the one of
 // the view with node does not agree, the client gets that set: it is about to follow, or its clients have other tiers
 // in use.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
-	moves := 0 // between the views with the node and without
-	for turned := false; ; {
+	for moves := 0; ; moves++ { // between the views with the node and without
 		set, replaced = st.view.get()
 		byNode, node := st.view.key.Client.Node != "", st.client.Node
-		switch {
-		case node != "" && (set.ByNode || set.HintedTo(node)) != byNode:
-			if byNode && moves >= 2 {
-				return set, replaced, true // right too
-			}
-			st.hinted = set.HintedTo(node)
-			moves++
-		case set.AnyPort && set.Declares(st.target.port):
-			st.anyPort, turned = false, true
-		case set.Undeclared && !set.AnyPort && !turned: // right too, but shared with fewer streams
-			st.anyPort, turned = true, true
-		default:
+		if node == "" || (set.ByNode || set.HintedTo(node)) == byNode {
 			return set, replaced, true
 		}
+		if byNode && moves >= 2 {
+			return set, replaced, true // right too
+		}
+		st.hinted = set.HintedTo(node)
 		if !st.switchView() {
 			return set, replaced, false
 		}
@@ -189,9 +174,6 @@ func (st *getStream) switchView() bool {
 	key := st.server.table.Key(st.target.service, st.target.port, st.client)
 	if st.hinted {
 		key.Client.Node = st.client.Node
-	}
-	if st.anyPort {
-		key.Port = federation.AnyPort
 	}
 	old := st.view
 	if old != nil {

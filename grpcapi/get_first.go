@@ -25,7 +25,7 @@ func (st *getStream) first(ctx context.Context) ([]*wire.Frame, error) {
 		return nil, err
 	}
 	alone := 0
-	if st.isAlone(nil, set) {
+	if st.explains {
 		alone = costOfSet(set)
 	}
 	if err := st.admit(st.name(), st.fits, st.began, alone); err != nil {
@@ -78,6 +78,9 @@ func (st *getStream) refusal(set *federation.Set) error {
 		return status.Errorf(codes.NotFound, "Remote cluster not found: %s", set.Cluster)
 	case federation.External:
 		return invalidAuthority(st.name())
+	case federation.TooManyPorts:
+		return status.Errorf(codes.ResourceExhausted, "%s: clients use %d other undeclared ports of Service %s.%s, which is the limit: declare the port in the Service",
+			st.name(), federation.MaxUndeclaredPorts, st.target.service.Name, st.target.service.Namespace)
 	case federation.Unknown:
 		return status.Errorf(codes.Unavailable, "No cluster of %s that is known by now has endpoints", st.name())
 	}

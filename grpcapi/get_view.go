@@ -70,10 +70,11 @@ func (v *getView) chargeLocked(set *federation.Set) {
 }
 
 // becomeIdle implements cachedView. A view without endpoints is not kept: it is cheap
-// to make again, and clients can make up any number of names.
+// to make again, and clients can make up any number of names. Nor is a view of an
+// undeclared port, which would keep its place among federation.MaxUndeclaredPorts.
 func (v *getView) becomeIdle() int {
 	set, _ := v.get()
-	if len(set.Endpoints) == 0 {
+	if len(set.Endpoints) == 0 || set.Undeclared {
 		return 0
 	}
 	return costOfSet(set)

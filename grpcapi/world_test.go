@@ -134,42 +134,33 @@ func (w *world) declare(c federation.ClusterName, ports ...uint16) {
 	w.table.Changed(c, web, time.Now())
 }
 
-// at returns the share at a port. Its endpoints have the port 80 if it is declared, and
-// else the one asked for, as do those of any port.
-func (c *cluster) at(s federation.Share, port uint16) federation.Share {
+// Declares reports whether there is a Service that declares the port.
+func (c *cluster) Declares(id federation.ServiceID, port uint16) bool {
 	c.mu.Lock()
-	declared := c.declared
-	c.mu.Unlock()
-	if declared == nil || slices.Contains(declared, port) {
+	defer c.mu.Unlock()
+	return c.shares[id].State == federation.Present && (c.declared == nil || slices.Contains(c.declared, port))
+}
+
+// at returns the share at a port. Its endpoints have the port 80 if it is declared, and
+// else the one asked for.
+func (c *cluster) at(s federation.Share, id federation.ServiceID, port uint16) federation.Share {
+	if s.State != federation.Present || c.Declares(id, port) {
 		return s
 	}
 	s.Undeclared = true
-	if port == federation.AnyPort {
-		s.Declared = declared
-	}
 	var all []*federation.Slice
 	for _, old := range s.Slices {
 		now := &federation.Slice{}
 		for _, e := range old.Endpoints {
-			any := *e
-			any.Addr = netip.AddrPortFrom(e.Addr.Addr(), federation.AnyPort)
-			any.Ports = anyRules
-			now.Endpoints = append(now.Endpoints, any.At(port))
+			at := *e
+			at.Addr = netip.AddrPortFrom(e.Addr.Addr(), port)
+			now.Endpoints = append(now.Endpoints, &at)
 		}
 		all = append(all, now)
 	}
 	s.Slices = all
 	return s
 }
-
-// oddPort is opaque if no Service declares it.
-const oddPort = 4242
-
-var anyRules = &federation.PortRules{Opaque: odd{}}
-
-type odd struct{}
-
-func (odd) Contains(port uint16) bool { return port == oddPort }
 
 func (c *cluster) read(id federation.ServiceID) federation.Share {
 	c.mu.Lock()
@@ -183,7 +174,7 @@ type reader struct {
 	port uint16
 }
 
-func (r reader) Read() federation.Share { return r.c.at(r.c.read(r.id), r.port) }
+func (r reader) Read() federation.Share { return r.c.at(r.c.read(r.id), r.id, r.port) }
 
 // directory is a Directory.
 type directory struct {

@@ -21,6 +21,8 @@ type slowReader struct {
 
 func (s *slowReader) State(federation.ServiceID) federation.ServiceState { return federation.Present }
 
+func (s *slowReader) Declares(federation.ServiceID, uint16) bool { return true }
+
 func (s *slowReader) Reader(federation.ServiceID, uint16) federation.Reader {
 	return s
 }
@@ -93,8 +95,8 @@ func TestOwnersChange(t *testing.T) {
 			e.cluster.asked = 0
 			e.cluster.own.ProfileChanged(cluster.Topic{IP: addr.Addr(), Owner: owner}, time.Now())
 			synctest.Wait()
-			if set, _ := w.Get(); (e.cluster.asked > 0) != owner || (len(set.At(80)) == 0) != owner {
-				t.Errorf("owner %v: asked %d times, %d endpoints", owner, e.cluster.asked, len(set.At(80)))
+			if set, _ := w.Get(); (e.cluster.asked > 0) != owner || (len(set.Endpoints) == 0) != owner {
+				t.Errorf("owner %v: asked %d times, %d endpoints", owner, e.cluster.asked, len(set.Endpoints))
 			}
 		}
 	})

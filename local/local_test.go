@@ -58,6 +58,7 @@ func (c *scripted) Region() (string, bool)                                { retu
 func (c *scripted) LinkerdMirrors() map[string][]federation.ServiceID     { return nil }
 func (c *scripted) AssignedTo(netip.Addr) string                          { return "" }
 func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
+func (c *scripted) Declares(federation.ServiceID, uint16) bool            { return true }
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
 func (c *scripted) Read() federation.Share                                { return federation.Share{State: federation.Present} }
 

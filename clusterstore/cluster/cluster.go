@@ -207,6 +207,11 @@ func (c *Cluster) Service(id federation.ServiceID) *Service {
 	return nil
 }
 
+// Declares implements [federation.Source].
+func (c *Cluster) Declares(svc federation.ServiceID, port uint16) bool {
+	return c.state.declares(svc, port)
+}
+
 // Reader returns a reader of one service port. After a change, its Read only joins
 // those EndpointSlices again that have changed.
 func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reader {

@@ -54,7 +54,6 @@ func TestExplain(t *testing.T) {
 		{"no such port", 80, []metav1.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1", "10.0.0.2 unready")}, "s 10.0.0.1:0 no-such-port | s 10.0.0.2:0 no-such-port"},
 		{"no ports", 80, []metav1.Object{web, aSlice("s", "web", "", "10.0.0.1", "10.0.0.2 pod=p")}, "s 10.0.0.1:0 no-such-port | s 10.0.0.2:0 no-such-port, Pod ns/p"},
 		{"port that is not declared", 99, []metav1.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1")}, "s 10.0.0.1:99 served"},
-		{"any port", federation.AnyPort, []metav1.Object{web, aSlice("s", "web", "other=8080", "10.0.0.1")}, "s 10.0.0.1:0 served"},
 		{"not ready", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p unready")}, "s 10.0.0.1:8080 not-ready, Pod ns/p"},
 		{"terminating", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 pod=p unready terminating")}, "s 10.0.0.1:0 terminating, Pod ns/p"},
 		{"stands for something else", 80, []metav1.Object{web, aSlice("s", "web", "http=8080", "10.0.0.1 kind=Node", "10.0.0.2 kind=Node unready")}, "s 10.0.0.1:0 stands-for-something-else, Node ns/x | s 10.0.0.2:0 not-ready, Node ns/x"},

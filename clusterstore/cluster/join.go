@@ -28,8 +28,7 @@ type joiner struct {
 	facts     podFacts
 	template  template
 	namespace string
-	policy    *policy               // of the namespace; nil: it has no Servers
-	rules     *federation.PortRules // of endpoints of any port; nil: not made yet
+	policy    *policy // of the namespace; nil: it has no Servers
 	identity  federation.Identity
 	labels    []federation.Label
 	node      unique.Handle[string]
@@ -112,11 +111,7 @@ func (j *joiner) share(c federation.Common) *federation.Common {
 func (j *joiner) bare(e *federation.Endpoint) {
 	e.Kind = federation.Address
 	common := federation.Common{Identity: federation.Identity{DNS: j.mirror.identity}}
-	name := j.mirror.remoteName
-	switch {
-	case j.requested == federation.AnyPort:
-		e.Ports = &federation.PortRules{RemoteName: name}
-	case name != "":
+	if name := j.mirror.remoteName; name != "" {
 		common.Authority = name + ":" + strconv.Itoa(int(j.requested))
 	}
 	e.Common = j.share(common)
@@ -139,11 +134,6 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 		e.Kind = federation.Workload
 	}
 	common := federation.Common{Labels: j.labels, Identity: j.identity}
-	if port == federation.AnyPort {
-		j.anyPort(e, opaque)
-		e.Common = j.share(common)
-		return federation.Served
-	}
 	e.Opaque = j.hasPort(opaque, port)
 	if j.hasPort(t.skip, port) {
 		common.Identity = federation.Identity{}
@@ -163,18 +153,6 @@ func (j *joiner) hasPort(set Ports, port uint16) bool {
 	return set.Contains(port) || j.behind != 0 && set.Contains(j.behind)
 }
 
-// anyPort fills in an endpoint of a Pod or ExternalWorkload for all ports that the
-// Service does not declare: as pod does for one, without what its rules change.
-func (j *joiner) anyPort(e *federation.Endpoint, opaque Ports) {
-	t := &j.template
-	if j.rules == nil || j.rules.Opaque != opaque {
-		j.rules = &federation.PortRules{Opaque: opaque, Skipped: t.skip, Own: [...]uint16{t.proxy.admin, t.proxy.control}}
-	}
-	e.Ports = j.rules
-	e.Meshed = t.controlPlane != "" || t.external()
-	e.InboundPort = t.proxy.inbound
-}
-
 // usePod sets the joiner's fields that depend on the Pod and its namespace, unless the
 // previous Pod had the same.
 func (j *joiner) usePod(p *pod) {
@@ -189,7 +167,7 @@ func (j *joiner) usePod(p *pod) {
 	j.prefix = strings.TrimSuffix(p.key, name)
 	j.identity = j.state.identity(namespace, &j.template)
 	j.labels = p.labels(&j.template)
-	j.namespace, j.policy, j.rules = namespace, j.state.policies[namespace], nil
+	j.namespace, j.policy = namespace, j.state.policies[namespace]
 }
 
 // identity is the TLS identity of a Pod's proxy. That of Pods of other control planes

@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"sort"
 	"strings"
@@ -188,16 +187,11 @@ func compareJoins(t *rapid.T) {
 			readers = append(readers, &seen{reader: w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port), service: service, port: port})
 		}
 	}
-	anyPort := make(map[string]federation.Reader)
-	for _, service := range []string{"a", "b"} {
-		anyPort[service] = w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, federation.AnyPort)
-	}
 	e := events{world: w, all: all, draw: draw, resources: []string{"endpointslices", "endpointslices", "pods", "pods", "services", "replicasets", "servers", "servers", "externalworkloads"}}
 	e.run(t, func(t *rapid.T) {
 		marked := w.marked()
 		for _, s := range readers {
 			s.check(t, all, slices.Contains(marked, s.service))
-			s.checkAnyPort(t, anyPort[s.service].Read())
 		}
 		for _, r := range w.Health().Resources {
 			if r.Resource != "endpointslices" && r.Objects != all.referenceCount(r.Resource) {
@@ -208,35 +202,6 @@ func compareJoins(t *rapid.T) {
 	s := w.state
 	if n := s.size(); n != 0 {
 		t.Fatalf("left behind: %v %v %v %v %v %v", s.services, s.slices, s.pods, s.replicaSets, s.policies, s.unusable)
-	}
-}
-
-// checkAnyPort checks that endpoints of any port are, at the reader's port, those that
-// it has last read, if the Service does not declare that port.
-func (s *seen) checkAnyPort(t *rapid.T, any federation.Share) {
-	name := fmt.Sprintf("%s:%d", s.service, s.port)
-	if any.State != s.last.State || any.NodeLocal != s.last.NodeLocal {
-		t.Fatalf("%s: of any port %+v, want %+v", name, any, s.last)
-	}
-	declared := slices.Contains(any.Declared, s.port)
-	if any.State != federation.Present {
-		return
-	}
-	if declared == s.last.Undeclared {
-		t.Fatalf("%s: undeclared is %v, of any port %v are declared", name, s.last.Undeclared, any.Declared)
-	}
-	if declared {
-		return
-	}
-	if !slices.EqualFunc(any.Slices, s.last.Slices, func(a, b *federation.Slice) bool {
-		return slices.EqualFunc(a.Endpoints, b.Endpoints, func(a, b *federation.Endpoint) bool { return a.At(s.port).Equal(b) }) &&
-			slices.EqualFunc(a.Unready, b.Unready, func(a, b *federation.Endpoint) bool {
-				at := *a
-				at.Addr = netip.AddrPortFrom(a.Addr.Addr(), s.port)
-				return a.Addr.Port() == federation.AnyPort && at.Equal(b)
-			})
-	}) {
-		t.Fatalf("%s: endpoints of any port differ", name)
 	}
 }
 
@@ -252,6 +217,10 @@ func (s *seen) check(t *rapid.T, all objects, marked bool) {
 		keys = append(keys, key)
 	}
 	sort.Strings(keys)
+	declared := state == federation.Present && all.declares(s.service, s.port)
+	if r := s.reader.(*reader); r.state.declares(r.service, r.port) != declared || now.Undeclared != (state == federation.Present && !declared) {
+		t.Fatalf("%s: declared is %v, undeclared %v, want declared %v", name, !declared, now.Undeclared, declared)
+	}
 	if now.State != state || now.NodeLocal != nodeLocal || len(now.Slices) != len(keys) {
 		t.Fatalf("%s: %+v, want state %v, node-local %v, slices %v", name, now, state, nodeLocal, parts)
 	}
@@ -314,5 +283,6 @@ func equalSlices(a, b *federation.Slice) bool {
 }
 
 func equalShares(a, b federation.Share) bool {
-	return a.State == b.State && a.NodeLocal == b.NodeLocal && slices.EqualFunc(a.Slices, b.Slices, equalSlices)
+	return a.State == b.State && a.NodeLocal == b.NodeLocal && a.Undeclared == b.Undeclared &&
+		slices.EqualFunc(a.Slices, b.Slices, equalSlices)
 }

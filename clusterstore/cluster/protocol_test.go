@@ -3,13 +3,10 @@ package cluster
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"isthmus/federation"
 )
 
 // TestProtocols tests that only TCP ports are served, whatever the order of a Service's and a slice's ports.
@@ -51,9 +48,6 @@ func TestProtocols(t *testing.T) {
 	w.put(aService("web", dns...))
 	if now := w.read("web", 53); !share.Undeclared || now.Undeclared {
 		t.Errorf("undeclared: %v without the TCP port, %v with it", share.Undeclared, now.Undeclared)
-	}
-	if declared := w.read("web", federation.AnyPort).Declared; !slices.Equal(declared, []uint16{53}) {
-		t.Errorf("declared are %v", declared)
 	}
 }
 

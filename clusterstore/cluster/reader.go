@@ -52,12 +52,7 @@ func (r *reader) Read() federation.Share {
 // useSpec stores what the share takes from the Service.
 func (r *reader) useSpec(s *Service) {
 	r.spec = s
-	r.share.NodeLocal, r.share.Undeclared, r.share.Declared = s.NodeLocal, !s.Declares(r.port), nil
-	if r.port == federation.AnyPort {
-		for _, p := range s.Ports {
-			r.share.Declared = append(r.share.Declared, p.Number)
-		}
-	}
+	r.share.NodeLocal, r.share.Undeclared = s.NodeLocal, !s.Declares(r.port)
 }
 
 // current reports whether no slice has changed since the parts were made.

@@ -55,6 +55,14 @@ func (o objects) referenceRead(service string, port uint16) (state federation.Se
 	return federation.Present, nodeLocal, parts
 }
 
+// declares reports whether a Service declares a port for TCP.
+func (o objects) declares(service string, port uint16) bool {
+	svc := o["services"]["ns/"+service].(*corev1.Service)
+	return slices.ContainsFunc(svc.Spec.Ports, func(p corev1.ServicePort) bool {
+		return p.Port == int32(port) && referenceTCP(p.Protocol)
+	})
+}
+
 func referenceTCP(p corev1.Protocol) bool { return p == "" || p == "TCP" }
 
 // referenceSliceService returns the name of a slice's Service.

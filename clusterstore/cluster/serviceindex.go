@@ -30,6 +30,14 @@ func (e *service) state() federation.ServiceState {
 	return federation.Present
 }
 
+// declares reports whether there is a Service by that name that declares the port.
+func (s *state) declares(id federation.ServiceID, port uint16) bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	e := s.services[id]
+	return e.state() == federation.Present && e.spec.Declares(port)
+}
+
 func (s *state) serviceFor(id federation.ServiceID) *service {
 	e := s.services[id]
 	if e == nil {

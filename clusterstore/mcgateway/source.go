@@ -35,6 +35,11 @@ func (s *Source) Same(o *Source) bool {
 // State returns what kind of Service the cluster has.
 func (s *Source) State(svc federation.ServiceID) federation.ServiceState { return s.Cluster.State(svc) }
 
+// Declares reports whether the cluster's Service declares the port.
+func (s *Source) Declares(svc federation.ServiceID, port uint16) bool {
+	return s.Cluster.Declares(svc, port)
+}
+
 // Reachable reports whether there is a gateway that may be used, dead or alive.
 func (s *Source) Reachable() bool {
 	return slices.ContainsFunc(s.Addresses, func(a Address) bool { return a.usable() })
@@ -42,13 +47,15 @@ func (s *Source) Reachable() bool {
 
 // Reader returns a reader of the gateways, as they lead to one service port.
 func (s *Source) Reader(svc federation.ServiceID, port uint16) federation.Reader {
-	return &reader{behind: s.Cluster.Reader(svc, port), port: port, endpoints: sync.OnceValue(func() []*federation.Endpoint { return s.endpoints(svc, port) })}
+	return &reader{
+		behind:    s.Cluster.Reader(svc, port),
+		endpoints: sync.OnceValue(func() []*federation.Endpoint { return s.endpoints(svc, port) }),
+	}
 }
 
 // reader reads one service port. The endpoints do not change.
 type reader struct {
 	behind    federation.Reader
-	port      uint16
 	endpoints func() []*federation.Endpoint
 	last      *federation.Slice // nil: nothing was offered
 }
@@ -57,8 +64,8 @@ type reader struct {
 // declare can't be reached through them.
 func (r *reader) Read() federation.Share {
 	share := r.behind.Read()
-	out := federation.Share{State: share.State, Undeclared: share.Undeclared, Declared: share.Declared}
-	if share.State != federation.Present || share.Undeclared || r.port == federation.AnyPort {
+	out := federation.Share{State: share.State, Undeclared: share.Undeclared}
+	if share.State != federation.Present || share.Undeclared {
 		return out
 	}
 	now := count(share.Slices)
@@ -151,7 +158,7 @@ func (s *Source) Explain(svc federation.ServiceID, port uint16) iter.Seq[federat
 		for _, a := range s.Addresses {
 			c := federation.Considered{Slice: sliceName, Addr: a.Addr, Changed: a.Since}
 			switch {
-			case share.State == federation.Present && (share.Undeclared || port == federation.AnyPort):
+			case share.State == federation.Present && share.Undeclared:
 				c.Verdict, c.Detail = federation.NoSuchPort, "the Service does not declare the port"
 			case len(share.Slices) == 0 || share.Slices[0].Behind.Ready == 0:
 				c.Verdict = federation.NothingBehind

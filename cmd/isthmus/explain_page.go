@@ -58,7 +58,7 @@ func newExplainPage(
 	}
 	page.Addresses = make([]adminapi.ExplainedAddress, len(x.Addresses))
 	for i := range x.Addresses {
-		page.Addresses[i] = newExplainedEntry(&x.Addresses[i], &page.Members[x.Addresses[i].Member], x.Port)
+		page.Addresses[i] = newExplainedEntry(&x.Addresses[i], &page.Members[x.Addresses[i].Member])
 	}
 	return page
 }
@@ -84,7 +84,7 @@ func newExplainedMember(m federation.WatchedMember, clusters map[federation.Clus
 	return e
 }
 
-func newExplainedEntry(a *federation.ExplainedAddress, m *adminapi.ExplainedMember, port uint16) adminapi.ExplainedAddress {
+func newExplainedEntry(a *federation.ExplainedAddress, m *adminapi.ExplainedMember) adminapi.ExplainedAddress {
 	e := adminapi.ExplainedAddress{
 		Cluster: m.Cluster, Service: m.Service, Slice: printable(a.Slice), Address: addressText(a.Considered), Verdict: a.Verdict.String(),
 		Detail: printable(a.Detail), Changed: a.Changed, Target: printable(a.Target), Tier: a.Tier,
@@ -92,17 +92,17 @@ func newExplainedEntry(a *federation.ExplainedAddress, m *adminapi.ExplainedMemb
 	if a.Endpoint == nil {
 		return e
 	}
-	at := a.Endpoint.At(port)
-	e.Address, e.Target = addressText(federation.Considered{Addr: at.Addr}), printable(cluster.DescribeTarget(at.Twin))
-	e.Zone, e.Node, e.Hostname = printable(at.Zone), printable(at.Node), printable(at.Hostname)
-	if zones := at.Hints.Zones(); len(zones) > 0 {
+	endpoint := a.Endpoint
+	e.Address, e.Target = addressText(federation.Considered{Addr: endpoint.Addr}), printable(cluster.DescribeTarget(endpoint.Twin))
+	e.Zone, e.Node, e.Hostname = printable(endpoint.Zone), printable(endpoint.Node), printable(endpoint.Hostname)
+	if zones := endpoint.Hints.Zones(); len(zones) > 0 {
 		e.Hints = printables(zones)
 	}
-	if nodes := at.Hints.Nodes(); len(nodes) > 0 {
+	if nodes := endpoint.Hints.Nodes(); len(nodes) > 0 {
 		e.NodeHints = printables(nodes)
 	}
 	if a.Verdict == federation.Served {
-		id := at.Common.Get().Identity
+		id := endpoint.Common.Get().Identity
 		e.Identity = printable(id.DNS + id.URI) // one of them, or none
 	}
 	return e

@@ -92,8 +92,8 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 		if m.Service != s.Service.Service {
 			one.Service = shown(m.Service)
 		}
-		if len(s.Ports) > 0 && i < len(s.Ports[0].Members) {
-			if of := s.Ports[0].Members[i]; of.Cluster == m.Cluster && of.Service == m.Service {
+		if port := s.mainPort(); port != nil && i < len(port.Members) {
+			if of := port.Members[i]; of.Cluster == m.Cluster && of.Service == m.Service {
 				one.Endpoints = of.Endpoints - of.Refused
 			}
 		}
@@ -109,12 +109,12 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 	}
 }
 
-// knownPorts returns the ports that proxies watch, and those that the Service declares, and which of
-// them the page is about: that of addMembers.
+// knownPorts returns the declared ports that proxies watch, and those that the Service declares, and
+// which of them the page is about: that of addMembers.
 func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first uint16) {
 	const limit = 20
 	for _, w := range watched {
-		if w.Port != 0 { // 0 stands for all that are not declared
+		if !w.Undeclared { // clients can make up any number of these
 			all = append(all, w.Port)
 		}
 	}

@@ -88,6 +88,10 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked map
 	byMember := gauges("isthmus_service_endpoints_offered", "Endpoints that a cluster offers of a service port that proxies watch.",
 		"namespace", "service", "port", "cluster", "member")
 	for w := range t.EachWatched() {
+		port := w.Port
+		if w.Undeclared {
+			port = 0 // one series for all undeclared ports of a service
+		}
 		for _, m := range w.Members {
 			if m.Status.Link == federation.Unlinked {
 				continue
@@ -104,7 +108,9 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked map
 				refused.WithLabelValues(cluster, "local").Add(float64(m.Refused.Owned))
 			}
 			if byService {
-				byMember.WithLabelValues(w.Service.Namespace, w.Service.Name, strconv.Itoa(int(w.Port)), cluster, m.Member.Service.String()).Set(float64(m.Offered))
+				byMember.WithLabelValues(
+					w.Service.Namespace, w.Service.Name, strconv.Itoa(int(port)), cluster, m.Member.Service.String(),
+				).Set(float64(m.Offered))
 			}
 		}
 	}

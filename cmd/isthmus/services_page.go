@@ -73,7 +73,7 @@ func (p *pages) services(views []grpcapi.ViewStatus) []*service {
 }
 
 func newPort(w federation.WatchedPort) adminapi.Port {
-	port := adminapi.Port{Port: w.Port, Members: []adminapi.PortMember{}}
+	port := adminapi.Port{Port: w.Port, Undeclared: w.Undeclared, Members: []adminapi.PortMember{}}
 	for _, m := range w.Members {
 		e := adminapi.PortMember{
 			Cluster: m.Member.Cluster.String(), Service: m.Member.Service.String(),
@@ -88,6 +88,20 @@ func newPort(w federation.WatchedPort) adminapi.Port {
 		port.Members = append(port.Members, e)
 	}
 	return port
+}
+
+// mainPort returns the watched port whose endpoints stand for the service: the first declared port, or the
+// first port if no declared port is watched. It returns nil if no port is watched.
+func (s *service) mainPort() *adminapi.Port {
+	for i := range s.Ports {
+		if !s.Ports[i].Undeclared {
+			return &s.Ports[i]
+		}
+	}
+	if len(s.Ports) == 0 {
+		return nil
+	}
+	return &s.Ports[0]
 }
 
 func (s *service) define(d *federation.Definition) {

@@ -48,6 +48,8 @@ func (s *source) State(id federation.ServiceID) federation.ServiceState {
 	return federation.Present
 }
 
+func (s *source) Declares(federation.ServiceID, uint16) bool { return true }
+
 func (s *source) Reader(id federation.ServiceID, _ uint16) federation.Reader { return reader{s, id} }
 
 // Owner: a Pod has 10.0.0.99.

@@ -17,11 +17,10 @@ type Options struct {
 	MeshedHTTP2          *pb.Http2ClientParams // for connections to meshed endpoints; nil: none
 }
 
-// Encoder encodes messages for the clients of one zone, and of one port if the sets
-// are of federation.AnyPort. It is immutable, and safe for concurrent use.
+// Encoder encodes messages for the clients of one zone. It is immutable, and safe for
+// concurrent use.
 type Encoder struct {
 	zone    string           // the client's; empty: unknown
-	port    uint16           // that sets of federation.AnyPort are encoded for
 	tiers   federation.Tiers // see Explaining; zero: for proxies
 	options Options
 	http2   []byte // the encoded field of MeshedHTTP2; nil: none
@@ -40,13 +39,6 @@ func NewEncoder(o Options) (Encoder, error) {
 		e.http2 = protowire.AppendBytes(protowire.AppendTag(nil, addrHTTP2, protowire.BytesType), params)
 	}
 	return e, nil
-}
-
-// AtPort returns an Encoder for clients that have asked for that port, which encodes
-// sets of federation.AnyPort too.
-func (e Encoder) AtPort(port uint16) Encoder {
-	e.port = port
-	return e
 }
 
 // InZone returns an Encoder for clients of that zone; empty: not known.

@@ -42,7 +42,7 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 	if frames := e.addSharing(shared, s.Endpoints, 1); frames != nil {
 		return frames
 	}
-	return e.addSharing(shared, spread(s.At(e.port)), anyNumber)
+	return e.addSharing(shared, spread(s.Endpoints), anyNumber)
 }
 
 // Step encodes the step from one set to another: adds of what is new or has changed,
@@ -55,9 +55,9 @@ func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 		}
 		return []*Frame{noEndpoints(to.Exists)}
 	}
-	added, removed := federation.Diff(from, to, e.port)
+	added, removed := federation.Diff(from, to)
 	if all {
-		added = to.At(e.port)
+		added = to.Endpoints
 	}
 	var frames []*Frame
 	if len(added) > 0 {
@@ -71,7 +71,7 @@ func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 
 // Removal encodes the removes of a step: none, if nothing goes.
 func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
-	if _, removed := federation.Diff(from, to, e.port); len(removed) > 0 {
+	if _, removed := federation.Diff(from, to); len(removed) > 0 {
 		return remove(removed)
 	}
 	return nil
@@ -90,12 +90,7 @@ func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpo
 		head = appendLabel(head, setLabels, l.Name, l.Value)
 	}
 	return pack(updateAdd, head, len(list), limit, func(b []byte, i int) []byte {
-		ep := list[i]
-		if ep.Ports != nil {
-			at := ep.ValueAt(e.port) // not At: no allocation for each endpoint of each stream, unless the port bypasses the proxy
-			return nested(b, setAddrs, func(b []byte) []byte { return e.appendAddr(b, &at, shared) })
-		}
-		return nested(b, setAddrs, func(b []byte) []byte { return e.appendAddr(b, ep, shared) })
+		return nested(b, setAddrs, func(b []byte) []byte { return e.appendAddr(b, list[i], shared) })
 	})
 }
 

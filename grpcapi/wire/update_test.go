@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -124,46 +123,3 @@ func TestNested(t *testing.T) {
 		}
 	}
 }
-
-// TestAnyPort: sets of any port are encoded as those of the port itself, and steps
-// between the two as well.
-func TestAnyPort(t *testing.T) {
-	rules := &federation.PortRules{Opaque: ports{443}, Skipped: ports{25}, Own: [2]uint16{4190, 4191}, RemoteName: "web.shop.svc.east"}
-	any := func(from, to int) *federation.Set {
-		s := &federation.Set{Exists: true, AnyPort: true}
-		for i := from; i < to; i++ {
-			s.Endpoints = append(s.Endpoints, &federation.Endpoint{
-				Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), federation.AnyPort), Kind: federation.Pod, Meshed: true,
-				InboundPort: 4143, Ports: rules,
-				Common: &federation.Common{Identity: federation.Identity{DNS: "web"}, Labels: []federation.Label{{Name: "pod", Value: "web"}}},
-			})
-		}
-		return s
-	}
-	enc, err := NewEncoder(Options{H2Upgrade: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, port := range []uint16{80, 443, 25, 4190, 65535} {
-		before, now := any(1, 50), any(2, 51)
-		exactBefore, exactNow := &federation.Set{Exists: true, Endpoints: before.At(port)}, &federation.Set{Exists: true, Endpoints: now.At(port)}
-		at := enc.AtPort(port)
-		want := enc.Full(exactNow)
-		if got := at.Full(now); !slices.EqualFunc(got, want, (*Frame).Equal) {
-			t.Errorf("port %d: another first message", port)
-		}
-		for name, step := range map[string][2]*federation.Set{"same": {before, now}, "to exact": {before, exactNow}, "from exact": {exactBefore, now}} {
-			for _, all := range []bool{false, true} {
-				got, want := at.Step(step[0], step[1], all), enc.Step(exactBefore, exactNow, all)
-				if len(want) != 2 || !slices.EqualFunc(got, want, (*Frame).Equal) {
-					t.Errorf("port %d, %s, all %v: another step", port, name, all)
-				}
-			}
-		}
-	}
-}
-
-// ports is a set of one port.
-type ports [1]uint16
-
-func (p ports) Contains(port uint16) bool { return p[0] == port }

@@ -15,7 +15,7 @@ type ServiceImpact struct {
 	// Watched: proxies watch the port, and endpoints are counted. Otherwise no port of the service is watched, and each cluster
 	// that serves it counts 1.
 	Watched bool   `json:"watched"`
-	Port    uint16 `json:"port"`              // if Watched; 0: all ports that no cluster's Service declares
+	Port    uint16 `json:"port"`              // if Watched
 	Zone    string `json:"zone,omitempty"`    // of the clients that are left with least, which Now and Then are about; empty also if all are alike
 	Node    string `json:"node,omitempty"`    // of these clients, where it matters
 	Streams int    `json:"streams,omitempty"` // of the whole service

@@ -32,8 +32,9 @@ type Member struct {
 
 // Port is a port of a service that proxies watch.
 type Port struct {
-	Port    uint16       `json:"port"` // 0: all ports that no cluster's Service declares
-	Members []PortMember `json:"members"`
+	Port       uint16       `json:"port"`
+	Undeclared bool         `json:"undeclared,omitempty"` // no cluster's Service declares it
+	Members    []PortMember `json:"members"`
 }
 
 // PortMember is what one member offers to a port.
@@ -61,7 +62,7 @@ type Preference struct {
 
 // Clients is what one kind of client uses of a service port.
 type Clients struct {
-	Port     uint16    `json:"port"` // 0: all ports that no cluster's Service declares
+	Port     uint16    `json:"port"`
 	Zone     string    `json:"zone"` // empty: not known
 	Instance string    `json:"instance,omitempty"`
 	Node     string    `json:"node,omitempty"` // where it matters

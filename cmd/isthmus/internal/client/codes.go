@@ -44,8 +44,8 @@ func (m codeMeanings) explain(c codes.Code, from reach.Gateway) string {
 	case c == codes.Unimplemented:
 		return fmt.Sprintf("What answers at %s is not a Destination server.", from)
 	case c == codes.ResourceExhausted:
-		text = "Either a message is larger than a proxy accepts, or --max-streams or --view-memory is reached. " +
-			"In that case add replicas, or raise the memory limit and the flag."
+		text = "Either a message is larger than a proxy accepts, or proxies use as many undeclared ports of the Service as they may, " +
+			"or --max-streams or --view-memory is reached. In that case add replicas, or raise the memory limit and the flag."
 	}
 	return strings.TrimSpace(text + again)
 }

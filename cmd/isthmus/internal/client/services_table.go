@@ -154,20 +154,13 @@ func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time) {
 	var t cells
 	t.row("PORT", "ZONE", "INSTANCE", "NODE", "IN USE", "AVAILABLE", "SINCE", "WHY", "RETURN")
 	for _, c := range e.Clients {
-		t.row(portOf(&c), c.Zone, c.Instance, c.Node, inUse(&c), available(&c),
+		t.row(strconv.Itoa(int(c.Port)), c.Zone, c.Instance, c.Node, inUse(&c), available(&c),
 			age(now, c.Since), c.Why, returns(&c, now))
 	}
 	t.write(b, "  ")
 	if e.MoreClients > 0 {
 		fmt.Fprintf(b, "  … and %d more kinds of clients\n", e.MoreClients)
 	}
-}
-
-func portOf(c *adminapi.Clients) string {
-	if c.Port == 0 {
-		return "others"
-	}
-	return strconv.Itoa(int(c.Port))
 }
 
 func available(c *adminapi.Clients) string {

@@ -12,84 +12,47 @@ import (
 	"isthmus/grpcapi/internal/wiretest"
 )
 
-func webAt(port int) string { return fmt.Sprintf("web.shop.svc.cluster.local:%d", port) }
-
-// TestUndeclaredPortsShareAView: streams of ports that no member declares have one view
-// for all, and are sent what a view of their own would have.
-func TestUndeclaredPortsShareAView(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1, Linger: -1})
-		w.declare("", 80)
-		w.declare("east", 80, 81)
-		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
-		declared := w.get(webAt(81), "")
-		defer declared.hangUp()
-		declared.sees(t, "add 10.0.0.1:81 10.0.0.2:81") // of the member that does not declare it
-		var all []*caller
-		for i := range 50 {
-			all = append(all, w.get(webAt(1000+i), ""))
-			defer all[i].hangUp()
-		}
-		all = append(all, w.get(webAt(oddPort), ""))
-		defer all[50].hangUp()
-		at := func(i int) int {
-			if i == 50 {
-				return oddPort
-			}
-			return 1000 + i
-		}
-		for i, c := range all {
-			m := c.sees(t, fmt.Sprintf("add 10.0.0.1:%d 10.0.0.2:%[1]d", at(i)))
-			if got := m[0].update.GetAdd().GetAddrs()[0].GetProtocolHint().GetOpaque() != nil; got != (i == 50) {
-				t.Errorf("port %d: opaque is %v", at(i), got)
-			}
-		}
-		w.views(t, 2, 0)
-		if n := len(w.table.Watched()); n != 2 {
-			t.Errorf("%d ports are watched", n)
-		}
-		w.offer("", pods("10.0.0.2:80", "10.0.0.3:80")...)
-		for i, c := range all {
-			c.sees(t, fmt.Sprintf("add 10.0.0.3:%d; remove 10.0.0.1:%[1]d", at(i)))
-		}
-		w.offer("")
-		for _, c := range all {
-			c.sees(t, "no_endpoints(true)")
-		}
-	})
-}
-
-// TestPortBecomesDeclared: a stream has the endpoints of a declared port as soon as a
-// member declares it, and those of an undeclared one when none does any more.
-func TestPortBecomesDeclared(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Options{Pace: -1, Linger: -1})
-		w.declare("", 80)
-		w.declare("east", 80)
-		w.offer("", pods("10.0.0.1:80")...)
-		w.offer("east", pods("10.1.0.1:80")...)
-		c, other := w.get(webAt(1000), ""), w.get(webAt(1001), "")
-		defer c.hangUp()
-		defer other.hangUp()
-		c.sees(t, "add 10.0.0.1:1000 10.1.0.1:1000")
-		other.sees(t, "add 10.0.0.1:1001 10.1.0.1:1001")
-		w.views(t, 1, 0)
-		for range 3 {
-			w.declare("east", 80, 1000)
-			c.sees(t, "add 10.1.0.1:80; remove 10.1.0.1:1000")
-			w.views(t, 2, 0)
-			w.declare("east", 80)
-			c.sees(t, "add 10.1.0.1:1000; remove 10.1.0.1:80")
-			w.views(t, 1, 0)
-		}
-		other.sees(t, "")
-		w.link("east", federation.Unlinked)
-		c.sees(t, "remove 10.1.0.1:1000")
-		w.table.Define(web, nil)
-		c.sees(t, "no_endpoints(false)")
-		w.define(true, "", "north")
-		c.sees(t, "add 10.0.0.1:1000")
-	})
+// TestBudgetOfGrowth: what a view takes follows its set, also beyond the budget: then
+// newcomers are refused until it has become smaller.
+func TestBudgetOfGrowth(t *testing.T) {
+	for name, port := range map[string]int{"a declared port": 80, "an undeclared port": 1000} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: 10 * viewBytes})
+				w.declare("", 80)
+				offer := func(endpoints int) {
+					t.Helper()
+					var all []string
+					for i := range endpoints {
+						all = append(all, fmt.Sprintf("10.0.0.%d:80", i+1))
+					}
+					w.offer("", pods(all...)...)
+					synctest.Wait()
+				}
+				offer(1)
+				c := w.get(webAt(port), "")
+				synctest.Wait()
+				began := w.server.views.inUse()
+				for _, endpoints := range []int{40, 1, 40, 2} { // messages of so few count with no stream
+					offer(endpoints)
+					if got, want := w.server.views.inUse(), began+int64(endpoints-1)*endpointBytes; got != want {
+						t.Errorf("a view of %d endpoints takes %d bytes, want %d", endpoints, got, want)
+					}
+					other := w.get("made-up."+webAddr, "")
+					if endpoints == 40 {
+						other.fails(t, codes.ResourceExhausted, "memory")
+					} else {
+						other.sees(t, "no_endpoints(true)")
+					}
+					other.hangUp()
+				}
+				c.hangUp()
+				if got := w.server.views.inUse(); got != 0 {
+					t.Errorf("%d bytes are in use after all", got)
+				}
+			})
+		})
+	}
 }
 
 // small is what a view of a Service with an endpoint takes.

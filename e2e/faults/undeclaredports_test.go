@@ -1,0 +1,170 @@
+package faults
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	grpcstatus "google.golang.org/grpc/status"
+
+	"isthmus/e2e/bench/proc"
+	"isthmus/e2e/object"
+	"isthmus/e2e/poll"
+	"isthmus/e2e/proxy"
+)
+
+const (
+	// undeclaredPorts is how many undeclared ports of a Service have views at a time.
+	undeclaredPorts = 64
+	// portsMemory is the memory limit for Go of a container with 500 MiB. portsPeak is what the process may take.
+	portsMemory, portsPeak = "450MiB", 450_000_000
+)
+
+// undeclared is an authority of a port that the Service does not declare.
+func undeclared(i int) string { return fmt.Sprintf("web.many.svc.cluster.local:%d", 10_000+i) }
+
+// TestUndeclaredPorts: a client opens streams of 20,000 ports that a Service of 300 endpoints does not declare, while the
+// Service changes. All but 64 streams are refused. Memory stays below the limit, another client's new names are served
+// within a second, and so are changes of another Service.
+func TestUndeclaredPorts(t *testing.T) {
+	inTurn(t)
+	const ports, connections, names = 20_000, 3, 1000
+	m := newMultitudeWith(t, []string{"GOMEMLIMIT=" + portsMemory})
+	for i := range names {
+		must(t, m.bystander(i, 1))
+	}
+	conn, err := proxy.Dial(m.gateway.Addr())
+	must(t, err)
+	defer conn.Close()
+	b := &bystanders{multitude: m, conn: conn}
+	b.watch(t)
+
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	all.Go(func() { // the attacked Service changes
+		for ctx.Err() == nil {
+			if err := errors.Join(m.change(), poll.Pause(ctx, 10*time.Millisecond)); err != nil && ctx.Err() == nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	began := make(chan error, ports)
+	all.Go(func() {
+		conns := make([]*grpc.ClientConn, connections)
+		for i := range conns {
+			c, err := proxy.Dial(m.gateway.Addr())
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer c.Close()
+			conns[i] = c
+		}
+		for i := range ports {
+			stream, err := get(ctx, conns[i%connections], request(undeclared(i), ""))
+			if err != nil {
+				began <- err
+				continue
+			}
+			all.Go(func() {
+				var message []byte
+				err := stream.RecvMsg(&message)
+				for began <- err; err == nil; {
+					err = stream.RecvMsg(&message)
+				}
+			})
+		}
+		<-ctx.Done() // the connections stay open
+	})
+	for turn := 1; turn < names && (len(began) < ports || turn <= 20); turn++ {
+		b.check(t, turn)
+		must(t, poll.Pause(t.Context(), 20*time.Millisecond))
+	}
+	counts := make(map[codes.Code]int)
+	for range ports {
+		counts[grpcstatus.Code(<-began)]++
+	}
+	if counts[codes.OK] != undeclaredPorts || counts[codes.ResourceExhausted] != ports-undeclaredPorts {
+		t.Errorf("the streams begin with %v", counts)
+	}
+	err = m.refusal(t, conn, undeclared(ports))
+	if s := grpcstatus.Convert(err); s.Code() != codes.ResourceExhausted || !strings.Contains(s.Message(), "declare the port") {
+		t.Errorf("one more port: %v", err)
+	}
+	peak, err := proc.Peak(m.gateway.Pid())
+	if err != nil || peak > portsPeak {
+		t.Errorf("the gateway took %d MB (%v)", peak/1_000_000, err)
+	}
+	t.Logf("the gateway took %d MB at most; a new name was served after %v, and a change of another Service came after %v, at most",
+		peak/1_000_000, b.served.Round(time.Millisecond), b.changed.Round(time.Millisecond))
+	if limit := either(patience, time.Second); max(b.served, b.changed) > limit {
+		t.Errorf("the limit is %v", limit)
+	}
+}
+
+// refusal returns the error with which a stream ends that begins with no message.
+func (m *multitude) refusal(t *testing.T, conn *grpc.ClientConn, authority string) error {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), patience)
+	defer stop()
+	stream, err := get(ctx, conn, request(authority, ""))
+	must(t, err)
+	var message []byte
+	return stream.RecvMsg(&message)
+}
+
+// bystander sets the address of a Service that nobody attacks.
+func (m *multitude) bystander(i, turn int) error {
+	name := fmt.Sprintf("bystander-%d", i)
+	address := fmt.Sprintf("10.%d.%d.%d", 9+i/250, i%250, turn)
+	return errors.Join(
+		m.api.Put(object.Service("many", name)),
+		m.api.Put(object.Slice("many", name, name, object.Endpoint(address))),
+	)
+}
+
+// bystanders are clients of Services that nobody attacks.
+type bystanders struct {
+	*multitude
+	conn    *grpc.ClientConn
+	watched *proxy.Stream // of the first Service
+	served  time.Duration // the longest time until a stream of a new name began
+	changed time.Duration // the longest time until a change came
+}
+
+func (b *bystanders) watch(t *testing.T) {
+	t.Helper()
+	b.watched = proxy.NewStream(proxy.Config{Conn: b.conn, Kind: proxy.Get, Authority: "bystander-0.many.svc.cluster.local:80"})
+	t.Cleanup(b.watched.Close)
+	must(t, b.watched.Open(t.Context()))
+}
+
+// check changes the first Service and awaits the change, and asks for the name of a Service that nobody has asked for.
+func (b *bystanders) check(t *testing.T, turn int) {
+	t.Helper()
+	began := time.Now()
+	must(t, b.bystander(0, 2+turn%2))
+	want := fmt.Sprintf("10.9.0.%d:", 2+turn%2)
+	must(t, b.watched.Until(t.Context(), patience, func() error {
+		if got := fmt.Sprint(b.watched.Snapshot().Get.Addrs()); !strings.Contains(got, want) {
+			return fmt.Errorf("the proxy has %s, not %s", got, want)
+		}
+		return nil
+	}))
+	b.changed = max(b.changed, time.Since(began))
+
+	began = time.Now()
+	if code := b.ask(t.Context(), t, b.conn, fmt.Sprintf("bystander-%d.many.svc.cluster.local:80", turn)); code != codes.OK {
+		t.Fatalf("a new name: %v", code)
+	}
+	b.served = max(b.served, time.Since(began))
+}

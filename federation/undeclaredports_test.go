@@ -1,0 +1,125 @@
+package federation
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestUndeclaredPorts applies random operations to a service with nearly as many undeclared ports as may be watched, and
+// compares each new watch with the rule: it is refused if its port is not watched, no ready member declares the port, and
+// MaxUndeclaredPorts of the watched ports are such ports. A watch that was not refused has endpoints to its end.
+func TestUndeclaredPorts(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		id, clusters := ServiceID{"ns", "web"}, []ClusterName{Local, "east"}
+		x := &portsModel{world: newWorld(Options{}), id: id, ready: make(map[ClusterName]bool), open: make(map[uint16][]*Watch[*Set])}
+		d := &Definition{Federated: true}
+		for _, c := range clusters {
+			d.Members = append(d.Members, Member{c, id})
+			e, err := endpoint("10.0.0.1")
+			if err != nil {
+				t.Fatal(err)
+			}
+			x.cluster(c).set(id, "s", e)
+			x.only80(c, true)
+			x.link(c, c == Local)
+		}
+		x.table.Define(id, d)
+		for i := range MaxUndeclaredPorts - 2 {
+			x.watch(t, uint16(1000+i))
+		}
+		port := rapid.SampledFrom([]uint16{80, 1000, 2000, 2001, 2002, 2003, 2004})
+		t.Repeat(map[string]func(*rapid.T){
+			"watch": func(t *rapid.T) { x.watch(t, port.Draw(t, "port")) },
+			"close": func(t *rapid.T) {
+				p := port.Draw(t, "port")
+				if list := x.open[p]; len(list) > 0 {
+					list[0].Close()
+					if x.open[p] = list[1:]; len(list) == 1 {
+						delete(x.open, p)
+					}
+				}
+			},
+			"declare": func(t *rapid.T) {
+				c := rapid.SampledFrom(clusters).Draw(t, "cluster")
+				x.only80(c, rapid.Bool().Draw(t, "only port 80"))
+			},
+			"link": func(t *rapid.T) { x.link("east", rapid.Bool().Draw(t, "ready")) },
+			"":     x.check,
+		})
+		for _, list := range x.open {
+			for _, w := range list {
+				w.Close()
+			}
+		}
+		x.checkReleased(t)
+	})
+}
+
+// portsModel is a table with one service, and the watches that it has not refused.
+type portsModel struct {
+	*world
+	id    ServiceID
+	ready map[ClusterName]bool
+	open  map[uint16][]*Watch[*Set] // by port; no list is empty
+}
+
+// only80 lets the cluster's Service declare port 80 alone, or all ports.
+func (x *portsModel) only80(c ClusterName, only bool) {
+	src := x.cluster(c)
+	src.mu.Lock()
+	src.service(x.id).only80 = only
+	src.mu.Unlock()
+	x.table.Changed(c, x.id, x.now)
+}
+
+func (x *portsModel) link(c ClusterName, ready bool) {
+	x.ready[c] = ready
+	if ready {
+		x.table.Link(c, Ready, x.cluster(c))
+	} else {
+		x.table.Link(c, Pending, nil)
+	}
+}
+
+func (x *portsModel) declared(port uint16) bool {
+	return slices.ContainsFunc([]ClusterName{Local, "east"}, func(c ClusterName) bool {
+		return x.ready[c] && x.cluster(c).service(x.id).declares(port)
+	})
+}
+
+func (x *portsModel) watch(t *rapid.T, port uint16) {
+	undeclared := 0
+	for p := range x.open {
+		if !x.declared(p) {
+			undeclared++
+		}
+	}
+	refuse := x.open[port] == nil && !x.declared(port) && undeclared >= MaxUndeclaredPorts
+	w := x.table.Watch(Key{Service: x.id, Port: port})
+	set, _ := w.Get()
+	if (set.Reason == TooManyPorts) != refuse {
+		t.Fatalf("port %d with %d undeclared ports: reason %d", port, undeclared, set.Reason)
+	}
+	if refuse {
+		w.Close()
+		return
+	}
+	x.open[port] = append(x.open[port], w)
+}
+
+func (x *portsModel) check(t *rapid.T) {
+	for port, list := range x.open {
+		for _, w := range list {
+			set, _ := w.Get()
+			undeclared := !x.declared(port) && x.ready["east"]
+			if len(set.Endpoints) != 1 || set.Undeclared != undeclared {
+				t.Fatalf("port %d: %d endpoints, undeclared %t, want %t", port, len(set.Endpoints), set.Undeclared, undeclared)
+			}
+		}
+	}
+	if n := len(x.table.Watched()); n != len(x.open) {
+		t.Fatalf("%d ports are watched, not %d", n, len(x.open))
+	}
+}
