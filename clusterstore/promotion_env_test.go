@@ -106,7 +106,6 @@ func (a *servedAPI) find(token, resource string) error {
 
 func (a *servedAPI) sources(token string) decode.Sources {
 	return decode.Sources{
-		NoWatchList: true,
 		Serves: func(_ context.Context, resource string, _ ...schema.GroupVersion) (bool, error) {
 			return !apierrors.IsNotFound(a.find(token, resource)), a.find(token, "discovery")
 		},

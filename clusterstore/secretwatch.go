@@ -23,7 +23,7 @@ type snapshot struct {
 // read, the last snapshot stays.
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
-	options := follow.Options{Printable: s.client.Printable, NoWatchList: s.client.Sources.NoWatchList, Trouble: func(_, text string) {
+	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
 		s.opts.Log.Info("link Secrets have to be requested again and again", zap.String("reason", text))
 	}}
 	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{

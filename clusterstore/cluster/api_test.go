@@ -36,7 +36,7 @@ func newFakeAPI(objects ...metav1.Object) *fakeAPI {
 		return &fakeKind[*metav1.PartialObjectMetadata]{api: a, name: name}
 	}
 	a.Sources = decode.Sources{
-		NoWatchList: true, Serves: a.serves, MCSVersion: func() string { return "v1beta1" },
+		Serves: a.serves, MCSVersion: func() string { return "v1beta1" },
 		Pods:           &fakeKind[*corev1.Pod]{api: a, name: "pods"},
 		Services:       &fakeKind[*corev1.Service]{api: a, name: "services"},
 		EndpointSlices: &fakeKind[*discoveryv1.EndpointSlice]{api: a, name: "endpointslices"},

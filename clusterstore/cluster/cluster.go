@@ -102,11 +102,10 @@ func New(cfg Config) (*Cluster, error) {
 		c.contain = c.untilPanic
 	}
 	c.group = follow.NewGroup(follow.Options{
-		Contain:     c.contain,
-		Printable:   cfg.Client.Printable,
-		Admit:       cfg.Admit,
-		NoWatchList: cfg.Client.Sources.NoWatchList,
-		Budget:      cfg.Memory,
+		Contain:   c.contain,
+		Printable: cfg.Client.Printable,
+		Admit:     cfg.Admit,
+		Budget:    cfg.Memory,
 		Trouble: func(resource, text string) {
 			cfg.Log.Info("a resource has to be requested again and again", zap.String("resource", resource), zap.String("reason", text))
 		},

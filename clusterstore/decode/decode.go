@@ -79,9 +79,6 @@ type Sources struct {
 	// An answer other than 200 is an error as those of sources are. Fakes have none.
 	Document func(ctx context.Context, path string, into any) error
 
-	// NoWatchList: the API can't stream a list. Test fakes can't.
-	NoWatchList bool
-
 	Servers   Source[*crd.Server]
 	Workloads Source[*crd.ExternalWorkload]
 	Profiles  Source[*crd.ServiceProfile]

@@ -64,7 +64,6 @@ func (e compactedEvents[O, T]) next() (out event, err error) {
 		switch {
 		case in.Refused == nil && (in.Type == watch.Deleted || in.Type == watch.Bookmark):
 			c = named[T](in.Object.GetNamespace(), in.Object.GetName(), in.Object.GetResourceVersion())
-			out.initial = in.Type == watch.Bookmark && in.Object.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true"
 		default:
 			c = e.feed.compact(in.Object, in.Refused)
 		}

@@ -42,10 +42,9 @@
 //   - Of an object that can't be decoded the version that was read before stays, and the Health has it.
 //   - Of a Group with a Budget no more than 10,000 events a second are handled, after 20,000
 //     at once. Objects of lists count as events, except those of a resource's first list. The other events wait at the server.
-//   - A list in which nothing comes fails after 10 s if it is streamed, and
-//     after 30 s if it comes in pages. One that goes on and on fails after 5 min, or is over budget
-//     before: each object of a list counts each time that it comes. (Other timeouts are the client's: see
-//     clusterstore/kube.)
+//   - Lists are read in pages of 500 objects. A page fails after 30 s, and a list after 5 min. A list that repeats
+//     objects is over budget before: each object of a list counts each time that it comes. Package kube has the
+//     other timeouts.
 //   - A watch by which neither an event nor a bookmark has come for 100 s gives way to
 //     a new list, which is no failure; so a watch that has fallen silent is noticed
 //     within two minutes. A watch ends at the time that was requested, whether or not
@@ -59,13 +58,13 @@
 //   - Each object is compacted ([Kind].Compact) as it is decoded, lists included: of a list just what differs from
 //     the Store is held until its end.
 //
-// [Group.Run] starts one goroutine for each Resource, which lists, reads the watch and fills the Store (loop.go), and waits
-// for them all. Health, Synced and HealthChanged are safe for concurrent use. While a function
-// of the caller's runs, no lock is held that one of these takes.
+// [Group.Run] starts one goroutine for each Resource, and waits for them all. Health, Synced and HealthChanged are safe
+// for concurrent use. While a function of the caller runs, this package holds no lock that one of these takes.
 //
-// The loop is the package's own, in place of client-go's Reflector: a Reflector wants lists and events as objects that it
-// can hold, and decides by itself which failures are worth a list, a pause or nothing, so that lists that are staged, budgets
-// and silent servers had to be hidden in errors that it takes for others. It also has two more goroutines for each watch.
+// The goroutine runs the loop of client-go's Reflector: list, watch, resume, back off (resource.go). The package does not
+// use a Reflector, which needs lists and events as complete objects. A Reflector also decides by itself which failures
+// are worth a list, a pause or nothing, so that memory caps and silent servers would have to look like other errors. It
+// has two more goroutines for each watch.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package follow

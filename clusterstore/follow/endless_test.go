@@ -8,10 +8,9 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
-// repeating is a Source whose lists have the same objects on every page, for ten minutes, and whose watches have one object once a second.
+// repeating is a Source whose lists have the same objects on every page, for ten minutes.
 func repeating() *scripted {
 	same := make([]item, 100)
 	for i := range same {
@@ -25,10 +24,6 @@ func repeating() *scripted {
 			}
 			return metav1.ListMeta{ResourceVersion: "5", Continue: o.Continue + "x"}, same, nil
 		},
-		onEvents: func(_ metav1.ListOptions, w *scriptedEvents, _ int) {
-			for time.Sleep(time.Second); w.event(watch.Added, "2", same[0]); time.Sleep(time.Second) {
-			}
-		},
 	}
 }
 
@@ -38,28 +33,23 @@ func TestRepeating(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := sharingFeed(1 << 20)
 		f.kind.Source = repeating()
-		f.resource.group.options.NoWatchList = true
-		if _, err := f.resource.list(t.Context()); !isOver(err) {
+		if err := f.resource.list(t.Context()); !isOver(err) {
 			t.Errorf("with a budget: %v", err)
 		}
 		f.kept, f.resource.group.events = nil, nil
-		for _, inPages := range []bool{false, true} {
-			f.resource.group.options.NoWatchList = inPages
-			began := time.Now()
-			go func() {
-				time.Sleep(slowList + 2*time.Second)
-				if h := f.resource.group.Health().Resources[0]; h.Trouble != string(longList) {
-					t.Errorf("a list is under way, and shown is %+v", h)
-				}
-			}()
-			next := f.resource.once(t.Context(), listLater)
-			if took := time.Since(began); next != listLater || took < maxListTime || took > maxListTime+listTimeout {
-				t.Errorf("after %v: %v", took, next)
+		began := time.Now()
+		go func() {
+			time.Sleep(slowList + 2*time.Second)
+			if h := f.resource.group.Health().Resources[0]; h.Trouble != string(longList) {
+				t.Errorf("a list is under way, and shown is %+v", h)
 			}
-			if h := f.resource.group.Health().Resources[0]; h.Err != errLongList.Error() {
-				t.Errorf("%+v", h)
-			}
-			time.Sleep(2 * troublePause)
+		}()
+		next := f.resource.listAndWatch(t.Context(), toList)
+		if took := time.Since(began); next != toList || took < maxListTime || took > maxListTime+pageTimeout {
+			t.Errorf("after %v: %v", took, next)
+		}
+		if h := f.resource.group.Health().Resources[0]; h.Err != errLongList.Error() {
+			t.Errorf("%+v", h)
 		}
 	})
 }

@@ -39,5 +39,28 @@ func classOf(err error) adminapi.ReadFailure {
 	return adminapi.Failing
 }
 
+// rest is why the pause after a failure is longer than the backoff.
+type rest uint8
+
+const (
+	noRest    rest = iota
+	forbidden      // of an optional resource, which may also not be listed by anybody
+	notFound       // of an optional resource
+	overBudget
+)
+
+func restAfter(err error, needed bool) rest {
+	switch {
+	case isOver(err):
+		return overBudget
+	case needed:
+	case apierrors.IsNotFound(err):
+		return notFound
+	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
+		return forbidden
+	}
+	return noRest
+}
+
 // isOver reports whether the memory cap has refused something.
 func isOver(err error) bool { return errors.Is(err, ErrOverBudget) }

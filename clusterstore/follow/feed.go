@@ -31,14 +31,13 @@ func (f *feed[O, T]) useBudget() {
 	f.kept = newKept(limit, f.resource.name, f.prints)
 }
 
-// commit puts what is staged into the Store, and drops the objects that are not in it. watched: the list came by a watch,
-// which goes on.
-func (f *feed[O, T]) commit(watched bool) {
+// commit puts the staged objects into the Store, and drops all others.
+func (f *feed[O, T]) commit() {
 	staged := f.stage
 	f.stage = nil
 	f.replaceAll(staged)
 	f.resource.relists = true
-	f.resource.readable(watched)
+	f.resource.listed()
 	f.applied()
 	f.resource.markTried()
 }

@@ -11,12 +11,18 @@ import (
 	"isthmus/federation"
 )
 
+// Limits of the events of a cluster with a budget, and of objects of lists, except first lists. Each takes some 20 µs of
+// processor time.
+const (
+	eventRate  = 10_000 // a second
+	eventBurst = 20_000
+)
+
 // Options are for all resources of a Group, which are of one API.
 type Options struct {
 	// Printable cleans an error that is shown in the health, since its text may
 	// come from the API server. nil: errors are shown as they are.
-	Printable   func(error) error
-	NoWatchList bool // the API can't stream a list
+	Printable func(error) error
 	// Trouble, if set, is called when an API server makes a resource send requests
 	// again and again though it answers them, once for each cause until that has not
 	// happened for some minutes. It may be called by several goroutines.

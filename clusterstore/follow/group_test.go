@@ -35,7 +35,7 @@ func TestApplied(t *testing.T) {
 				seen.add(fmt.Sprint("failing ", now))
 			}
 		}
-		g := NewGroup(Options{NoWatchList: true, Printable: func(error) error { return errors.New("refused") }}, New(k))
+		g := NewGroup(Options{Printable: func(error) error { return errors.New("refused") }}, New(k))
 		defer start(t, g, func() { seen.add("synced") })()
 		expect := func(what string, want ...string) {
 			t.Helper()

@@ -77,7 +77,7 @@ func TestAfterWatch(t *testing.T) {
 					c.watch(w)
 				}
 			}
-			s.runNoting(t, inPages, func(g *Group, _ texts, _ func() []string) {
+			s.runNoting(t, Options{}, func(g *Group, _ texts, _ func() []string) {
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				want := []string{"list", "watch 1", c.next}
@@ -100,7 +100,7 @@ func TestNewestVersion(t *testing.T) {
 	} {
 		t.Run(newest, func(t *testing.T) {
 			s := &scripted{version: "100"}
-			s.run(t, inPages, func(t *testing.T, g *Group, _ texts) {
+			s.run(t, Options{}, func(t *testing.T, g *Group, _ texts) {
 				time.Sleep(emptyWatch)
 				s.become(newest)
 				s.newest().fail(errors.New("http2: client connection lost"))
@@ -131,7 +131,7 @@ func TestLostForLong(t *testing.T) {
 				}
 				return s.all()
 			}
-			s.run(t, inPages, func(t *testing.T, _ *Group, _ texts) {
+			s.run(t, Options{}, func(t *testing.T, _ *Group, _ texts) {
 				time.Sleep(steadyWatch)
 				lists = 0
 				s.fail(errRefused)
@@ -152,7 +152,7 @@ func TestLostForLong(t *testing.T) {
 // watch of 30 s starts them over.
 func TestBackoff(t *testing.T) {
 	s := &scripted{version: "1"}
-	s.run(t, inPages, func(t *testing.T, _ *Group, _ texts) {
+	s.run(t, Options{}, func(t *testing.T, _ *Group, _ texts) {
 		// outage lets all requests fail for a while, and returns the pauses between them.
 		outage := func(d time.Duration) (pauses []time.Duration) {
 			s.fail(errors.New("connection refused"))
@@ -182,24 +182,19 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// TestOutdatedAtTimes: that a version is too old is no failure, however often, as long as watches begin in between; and
-// lists go on to be streamed.
+// TestOutdatedAtTimes checks that an answer that a version is too old is no failure, however often it comes, if watches
+// begin in between.
 func TestOutdatedAtTimes(t *testing.T) {
-	refused := 0
+	asked, refused := 0, 0
 	s := &scripted{
-		onList: func(metav1.ListOptions) (metav1.ListMeta, []item, error) {
-			t.Error("a list in pages")
-			return metav1.ListMeta{}, nil, nil
-		},
 		onWatch: func(o metav1.ListOptions) error {
-			if streamsList(o) {
+			if asked++; asked%2 == 1 {
 				return nil
 			}
 			refused++
 			return gone()
 		},
-		onEvents: func(o metav1.ListOptions, w *scriptedEvents, _ int) {
-			sendInitial(o, w)
+		onEvents: func(_ metav1.ListOptions, w *scriptedEvents, _ int) {
 			time.AfterFunc(time.Minute, w.stop)
 		},
 	}
@@ -229,7 +224,7 @@ func TestListAgain(t *testing.T) {
 				k := secrets(s, known)
 				k.Compact = func(o *corev1.Secret) (string, bool) { return fmt.Sprint(o.Labels["x"], now.Load()), true }
 				r := New(k)
-				g := NewGroup(Options{NoWatchList: true}, r)
+				g := NewGroup(Options{}, r)
 				defer start(t, g, nil)()
 				synctest.Wait()
 				now.Store(true)

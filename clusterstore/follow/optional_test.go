@@ -129,7 +129,7 @@ func TestSlowList(t *testing.T) {
 		a.pause = optionalPatience + 2*time.Second
 		k := secrets(a, texts{})
 		k.Needed = false
-		g := NewGroup(Options{NoWatchList: true}, New(k))
+		g := NewGroup(Options{}, New(k))
 		defer start(t, g, nil)()
 		<-g.Synced()
 		got := g.Health().Resources[0]

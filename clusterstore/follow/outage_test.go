@@ -28,7 +28,7 @@ type outage struct {
 	t         *testing.T
 	known     texts
 	want      map[string]string // what the server has
-	lists     atomic.Int32      // of all objects, in pages or streamed
+	lists     atomic.Int32      // of all objects
 	accept    chan net.Conn
 	closed    chan struct{}
 	once      sync.Once
@@ -82,8 +82,7 @@ func (o *outage) Addr() net.Addr { return &net.TCPAddr{} }
 // RoundTrip sends a request. It counts lists of all objects that are answered.
 func (o *outage) RoundTrip(r *http.Request) (*http.Response, error) {
 	response, err := o.transport.RoundTrip(r)
-	q := r.URL.Query()
-	if err == nil && (q.Get("limit") == fmt.Sprint(pageSize) || q.Get("sendInitialEvents") == "true") {
+	if err == nil && r.URL.Query().Get("limit") == fmt.Sprint(pageSize) {
 		o.lists.Add(1)
 	}
 	return response, err
@@ -137,7 +136,7 @@ func (o *outage) write(n int) {
 }
 
 // runOutage follows the Secrets of an API server while f runs. Then the objects that are known must be the server's.
-func runOutage(t *testing.T, options Options, f func(o *outage)) (lists int) {
+func runOutage(t *testing.T, f func(o *outage)) (lists int) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &outage{
 			t:      t,
@@ -153,7 +152,7 @@ func runOutage(t *testing.T, options Options, f func(o *outage)) (lists int) {
 		base := &url.URL{Scheme: "http", Host: "east.example"}
 		sources := decode.NewSources(&http.Client{Transport: o}, base)
 		o.put("a", "x")
-		g := NewGroup(options, New(secrets(sources.Secrets("ns"), o.known)))
+		g := NewGroup(Options{}, New(secrets(sources.Secrets("ns"), o.known)))
 		defer start(t, g, nil)()
 		<-g.Synced()
 		time.Sleep(time.Minute)
@@ -211,13 +210,11 @@ func TestOutage(t *testing.T) {
 			do: func(o *outage) { o.restore(61*time.Second, 100, 200) }, least: 1, most: 1,
 		},
 	} {
-		for mode, options := range map[string]Options{"streamed": {}, "in pages": {NoWatchList: true}} {
-			t.Run(name+"/"+mode, func(t *testing.T) {
-				if n := runOutage(t, options, c.do); n < c.least || n > c.most {
-					t.Errorf("%d lists, want %d to %d", n, c.least, c.most)
-				}
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			if n := runOutage(t, c.do); n < c.least || n > c.most {
+				t.Errorf("%d lists, want %d to %d", n, c.least, c.most)
+			}
+		})
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-	"unique"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,16 +20,15 @@ import (
 
 // flooded is an API with so many objects, whose every page takes a while.
 type flooded struct {
-	counts   bool // pages have how many objects come after them
-	mu       sync.Mutex
-	objects  int
-	label    string // which all have
-	page     time.Duration
-	events   *scriptedEvents // of the newest watch
-	lists    []time.Time     // when they began
-	pages    []int           // of each list, that were requested
-	old      int             // lists of what there was at a version
-	streamed int             // lists
+	counts  bool // pages have how many objects come after them
+	mu      sync.Mutex
+	objects int
+	label   string // which all have
+	page    time.Duration
+	events  *scriptedEvents // of the newest watch
+	lists   []time.Time     // when they began
+	pages   []int           // of each list, that were requested
+	old     int             // lists of what there was at a version
 }
 
 func (f *flooded) List(_ context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (meta metav1.ListMeta, err error) {
@@ -66,15 +64,6 @@ func (f *flooded) Watch(ctx context.Context, o metav1.ListOptions) (decode.Event
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.events = newEvents(ctx, o)
-	if streamsList(o) {
-		f.streamed++
-		go func(e *scriptedEvents, objects int, label string) {
-			for i := range objects {
-				e.event(watch.Added, "2", labelled(fmt.Sprint("n", i), label))
-			}
-			e.bookmark("2", true)
-		}(f.events, f.objects, f.label)
-	}
 	return f.events, nil
 }
 
@@ -112,14 +101,12 @@ func followFlooded(t *testing.T, o Options, needed bool, apis ...*flooded) (*Gro
 	return group, o.Budget
 }
 
-var inPages = Options{NoWatchList: true}
-
 // TestRecovery: what is kept of several resources takes all of the budget, so that there is
 // hardly room to read any of them. Once they are small again, they are all read and followed.
 func TestRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := &flooded{objects: 2}, &flooded{objects: 2}
-		group, b := followFlooded(t, inPages, true, one, two)
+		group, b := followFlooded(t, Options{}, true, one, two)
 		var both sync.WaitGroup
 		both.Go(one.flood)
 		both.Go(two.flood)
@@ -150,7 +137,7 @@ func TestOverRest(t *testing.T) {
 	for page, want := range map[time.Duration]time.Duration{time.Second: minOverPause, 3 * time.Second: 12 * time.Second, 10 * time.Second: maxOverPause} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &flooded{objects: 2}
-			group, _ := followFlooded(t, inPages, true, f)
+			group, _ := followFlooded(t, Options{}, true, f)
 			f.flood()
 			f.become(1_000_000, page)
 			time.Sleep(10 * time.Minute)
@@ -185,16 +172,15 @@ func TestListPace(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f := sharingFeed(1 << 30)
+			f.kind.Source = &flooded{objects: objects}
 			for list := range 3 {
 				began, want := time.Now(), time.Duration(0)
 				f.beginList()
-				for range objects {
-					if err := f.stageEvent(t.Context(), event{kind: watch.Bookmark, object: named[unique.Handle[string]]("", "", "1")}); err != nil {
-						t.Fatal(err)
-					}
+				if _, _, err := f.stagePage(t.Context(), metav1.ListOptions{Limit: objects}); err != nil {
+					t.Fatal(err)
 				}
 				if whole {
-					f.commit(true)
+					f.commit()
 				}
 				if list > 0 {
 					want = 2 * time.Second
@@ -213,7 +199,7 @@ func TestListPace(t *testing.T) {
 func TestAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &flooded{objects: 2, counts: true}
-		group, _ := followFlooded(t, inPages, true, f)
+		group, _ := followFlooded(t, Options{}, true, f)
 		f.flood()
 		f.become(1_000_000, 0)
 		time.Sleep(10 * time.Minute)
@@ -256,7 +242,7 @@ func TestEventRate(t *testing.T) {
 				b = NewMemoryCap(1 << 30)
 			}
 			known := texts{}
-			group := NewGroup(Options{NoWatchList: true, Budget: b}, New(secrets(busy, texts{})), New(secrets(calm, known)))
+			group := NewGroup(Options{Budget: b}, New(secrets(busy, texts{})), New(secrets(calm, known)))
 			defer start(t, group, nil)()
 			time.Sleep(time.Minute)
 			synctest.Wait()

@@ -16,24 +16,10 @@ import (
 
 func gone() *apierrors.StatusError { return apierrors.NewResourceExpired("too old resource version") }
 
-// sendInitial sends the events that a watch begins with.
-func sendInitial(o metav1.ListOptions, w *scriptedEvents) {
-	if streamsList(o) {
-		w.event(watch.Added, "2", labelled("a", ""))
-		w.bookmark("2", true)
-	}
-}
-
 // TestRequestRate: no answer of a server makes a resource send more than one request a
 // second, after the first few. Why it sends that many is shown, and reported once.
 func TestRequestRate(t *testing.T) {
 	const span = 2 * time.Minute
-	noWatchList := func(o metav1.ListOptions) error {
-		if streamsList(o) {
-			return apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Secret").GroupKind(), "", nil)
-		}
-		return nil
-	}
 	pages := func(items int) func(metav1.ListOptions) (metav1.ListMeta, []item, error) {
 		return func(metav1.ListOptions) (metav1.ListMeta, []item, error) {
 			return metav1.ListMeta{ResourceVersion: "1", Continue: "more"}, slices.Repeat([]item{labelled("a", "")}, items), nil
@@ -44,12 +30,6 @@ func TestRequestRate(t *testing.T) {
 		shown  string // cause, or failure
 		synced bool
 	}{
-		"streamed lists refused by 410": {&scripted{onWatch: func(o metav1.ListOptions) error {
-			if streamsList(o) {
-				return gone()
-			}
-			return nil
-		}}, string(expiredAtOnce), true},
 		"everything refused by 410": {&scripted{
 			onWatch: func(metav1.ListOptions) error { return gone() },
 			onList:  func(metav1.ListOptions) (metav1.ListMeta, []item, error) { return metav1.ListMeta{}, nil, gone() },
@@ -60,32 +40,25 @@ func TestRequestRate(t *testing.T) {
 				Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseTypeResourceVersionTooLarge}}}}}
 		}}, string(expiredAtOnce), true},
 		"events of 410": {&scripted{onEvents: func(_ metav1.ListOptions, w *scriptedEvents, _ int) { w.fail(gone()) }}, string(expiredAtOnce), true},
-		"events of 410 after the objects": {&scripted{onEvents: func(o metav1.ListOptions, w *scriptedEvents, _ int) {
-			sendInitial(o, w)
-			w.fail(gone())
-		}}, string(expiredAtOnce), true},
-		"events of errors": {&scripted{onEvents: func(o metav1.ListOptions, w *scriptedEvents, _ int) {
-			sendInitial(o, w)
+		"events of errors": {&scripted{onEvents: func(_ metav1.ListOptions, w *scriptedEvents, _ int) {
 			w.fail(apierrors.NewInternalError(errors.New("no etcd")))
 			w.stop()
 		}}, string(failsSoon) + ": Internal error occurred: no etcd", true},
-		"events of 429": {&scripted{onEvents: func(o metav1.ListOptions, w *scriptedEvents, _ int) {
-			sendInitial(o, w)
+		"events of 429": {&scripted{onEvents: func(_ metav1.ListOptions, w *scriptedEvents, _ int) {
 			w.fail(apierrors.NewTooManyRequestsError("later"))
 		}}, string(failsSoon) + ": Too many requests: later", true},
 		"one bookmark and the end": {&scripted{onEvents: func(_ metav1.ListOptions, w *scriptedEvents, _ int) {
-			w.bookmark("2", false)
+			w.bookmark("2")
 			w.stop()
 		}}, string(endedSoon), true},
-		"the objects and the end": {&scripted{onEvents: func(o metav1.ListOptions, w *scriptedEvents, _ int) { sendInitial(o, w); w.stop() }}, string(endedSoon), true},
-		"one event and the end": {&scripted{onWatch: noWatchList, onEvents: func(_ metav1.ListOptions, w *scriptedEvents, _ int) {
+		"one event and the end": {&scripted{onEvents: func(_ metav1.ListOptions, w *scriptedEvents, _ int) {
 			w.event(watch.Modified, "2", labelled("a", ""))
 			w.stop()
 		}}, string(endedSoon), true},
 		"the end at once":       {&scripted{onEvents: func(_ metav1.ListOptions, w *scriptedEvents, _ int) { w.stop() }}, string(endedSoon), true},
-		"pages without objects": {&scripted{onWatch: noWatchList, onList: pages(0)}, errPoorPages.Error(), false},
-		"pages of one object":   {&scripted{onWatch: noWatchList, onList: pages(1)}, errPoorPages.Error(), false},
-		"pages that have expired": {&scripted{onWatch: noWatchList, onList: func(o metav1.ListOptions) (metav1.ListMeta, []item, error) {
+		"pages without objects": {&scripted{onList: pages(0)}, errPoorPages.Error(), false},
+		"pages of one object":   {&scripted{onList: pages(1)}, errPoorPages.Error(), false},
+		"pages that have expired": {&scripted{onList: func(o metav1.ListOptions) (metav1.ListMeta, []item, error) {
 			if o.Continue != "" {
 				return metav1.ListMeta{}, nil, gone()
 			}

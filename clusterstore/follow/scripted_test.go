@@ -47,8 +47,7 @@ type scripted struct {
 	fields   string
 	items    []item
 	version  string
-	pause    time.Duration                  // before the items of a list
-	stream   []decode.Event[*corev1.Secret] // that a streamed list begins with; nil: the items
+	pause    time.Duration // before the items of a list
 	requests int
 	times    []time.Time // of requests, since the last call of fail
 	lists    int
@@ -130,35 +129,10 @@ func (s *scripted) Watch(ctx context.Context, o metav1.ListOptions) (decode.Even
 	defer s.mu.Unlock()
 	n, events := len(s.watches), s.onEvents
 	s.watches = append(s.watches, e)
-	if events == nil {
-		events = s.begin
+	if events != nil {
+		go events(o, e, n)
 	}
-	go events(o, e, n)
 	return e, nil
-}
-
-// begin sends the events that a watch begins with.
-func (s *scripted) begin(o metav1.ListOptions, e *scriptedEvents, _ int) {
-	if !streamsList(o) {
-		return
-	}
-	s.mu.Lock()
-	first, version := s.stream, s.version
-	for _, i := range s.items {
-		if s.stream == nil {
-			first = append(first, decode.Event[*corev1.Secret]{Type: watch.Added, Object: i.object, Refused: i.refused})
-		}
-	}
-	s.mu.Unlock()
-	for _, one := range first {
-		e.send(one)
-	}
-	e.bookmark(version, true)
-}
-
-// streamsList reports whether a watch begins with all objects.
-func streamsList(o metav1.ListOptions) bool {
-	return o.SendInitialEvents != nil && *o.SendInitialEvents
 }
 
 // become changes what is listed.
@@ -256,11 +230,8 @@ func (e *scriptedEvents) event(what watch.EventType, version string, i item) (se
 	return e.send(decode.Event[*corev1.Secret]{Type: what, Object: i.object, Refused: i.refused})
 }
 
-func (e *scriptedEvents) bookmark(version string, initial bool) {
+func (e *scriptedEvents) bookmark(version string) {
 	o := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version}}
-	if initial {
-		o.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
-	}
 	e.send(decode.Event[*corev1.Secret]{Type: watch.Bookmark, Object: o})
 }
 

@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/decode"
 )
@@ -82,23 +81,6 @@ func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (me
 func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
 	list, err := f.kind.Source.List(ctx, opts, func(O, *decode.Refused) error { return nil })
 	return list, 0, err
-}
-
-// stageEvent stages what has happened before the end of a list that is streamed.
-func (f *feed[O, T]) stageEvent(ctx context.Context, e event) error {
-	if err := f.paceList(ctx); err != nil {
-		return err
-	}
-	c := e.object.(*compacted[T])
-	switch e.kind {
-	case watch.Deleted:
-		f.unstage(c.key)
-		delete(f.stage.refused, c.key)
-		return f.kept.stageNone()
-	case watch.Bookmark:
-		return f.kept.stageNone()
-	}
-	return f.stageObject(c)
 }
 
 // paceList waits until one more object of a list may be handled. Only those of the first list are handled as they come:

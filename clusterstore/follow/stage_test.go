@@ -7,7 +7,6 @@ import (
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/watch"
 )
 
 // sharingFeed is a feed that no Group runs, with a budget, whose objects share their label.
@@ -44,7 +43,7 @@ func TestStageRefused(t *testing.T) {
 	}
 }
 
-// TestStageAgain: an object that a list has again and again, or that is deleted in between, takes the room of one, and is charged
+// TestStageAgain: an object that a list has again and again takes the room of one, and is charged
 // each time, so that such a list ends. At its end it is charged once.
 func TestStageAgain(t *testing.T) {
 	f := sharingFeed(64 << 10)
@@ -54,9 +53,7 @@ func TestStageAgain(t *testing.T) {
 	}
 	n, err := 0, error(nil)
 	for ; err == nil && n < 10_000; n++ {
-		if err = f.stageEvent(t.Context(), event{kind: watch.Added, object: one(n)}); err == nil && n%3 == 0 {
-			_ = f.stageEvent(t.Context(), event{kind: watch.Deleted, object: one(n)})
-		}
+		err = f.stageObject(one(n))
 	}
 	if staged := len(f.stage.objects) + len(f.stage.same); staged > 1 || !isOver(err) || n < 100 {
 		t.Errorf("%d objects are staged after %d events: %v", staged, n, err)
@@ -71,7 +68,7 @@ func TestStageAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f.commit(false)
+	f.commit()
 	if used, want := f.kept.budget.Usage().Used, one(0).size+f.kept.sums.cachedShared; used != want || len(f.kept.shared) != 1 {
 		t.Errorf("%d bytes are charged at the end, not %d; shared: %v", used, want, f.kept.shared)
 	}
@@ -82,18 +79,15 @@ func TestStageNothing(t *testing.T) {
 	const limit = 64 << 10
 	f := sharingFeed(limit)
 	f.kind.Compact = func(*corev1.Secret) (h unique.Handle[string], ok bool) { return h, false }
-	for what, of := range map[watch.EventType]*corev1.Secret{watch.Added: secret("a"), watch.Deleted: secret("a"), watch.Bookmark: {}} {
-		f.beginList()
-		e, n := event{kind: what, object: f.compact(of, nil)}, 0
-		var err error
-		for ; err == nil && n < 4*limit/sameSize; n++ {
-			err = f.stageEvent(t.Context(), e)
-		}
-		if !isOver(err) {
-			t.Errorf("after %d times %s: %v", n, what, err)
-		}
-		if f.abandonList(); f.kept.budget.Usage().Used != 0 {
-			t.Errorf("%d bytes are charged", f.kept.budget.Usage().Used)
-		}
+	f.beginList()
+	n, err := 0, error(nil)
+	for ; err == nil && n < 4*limit/sameSize; n++ {
+		err = f.stageObject(f.compact(secret("a"), nil))
+	}
+	if !isOver(err) {
+		t.Errorf("after %d objects: %v", n, err)
+	}
+	if f.abandonList(); f.kept.budget.Usage().Used != 0 {
+		t.Errorf("%d bytes are charged", f.kept.budget.Usage().Used)
 	}
 }

@@ -27,5 +27,5 @@ func (f *feed[O, T]) Replace(list ...any) {
 			panic(err)
 		}
 	}
-	f.commit(false)
+	f.commit()
 }

@@ -36,7 +36,7 @@ func TestThrottle(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &scripted{version: "1"}
-			s.run(t, inPages, func(t *testing.T, g *Group, _ texts) {
+			s.run(t, Options{}, func(t *testing.T, g *Group, _ texts) {
 				time.Sleep(steadyWatch)
 				s.fail(busyFor(c.code, c.seconds))
 				s.newest().stop()
@@ -65,7 +65,7 @@ func TestThrottle(t *testing.T) {
 // TestThrottledWatch: a watch that ends by 429 is requested again when the server wants that.
 func TestThrottledWatch(t *testing.T) {
 	s := &scripted{version: "1"}
-	s.run(t, inPages, func(t *testing.T, g *Group, _ texts) {
+	s.run(t, Options{}, func(t *testing.T, g *Group, _ texts) {
 		time.Sleep(steadyWatch)
 		ended := time.Now()
 		s.fail(nil)

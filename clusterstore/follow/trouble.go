@@ -65,15 +65,3 @@ func (t *trouble) now() string {
 	}
 	return t.text
 }
-
-// note shows, and once logs, something that a server does. The error, if any, is the
-// server's.
-func (r *Resource) note(c cause, err error) {
-	text := string(c)
-	if err != nil {
-		text += ": " + r.group.options.Printable(err).Error()
-	}
-	if r.trouble.add(c, text) && r.group.options.Trouble != nil {
-		r.group.options.Trouble(r.name, text)
-	}
-}

@@ -67,16 +67,16 @@ func (a *api) all() {
 	plain.next(3)
 	again := a.watch("from the same version, afterwards", list+"?watch=true&resourceVersion="+from, "")
 	again.next(3)
-	a.streamed(list)
-	a.watch("of metadata", "/apis/apps/v1/namespaces/play/replicasets?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
-		"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").next(2)
-	a.watch("of a type of Secrets", "/api/v1/namespaces/play/secrets?fieldSelector=type%3Dexample.com%2Ftwo&watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "").next(2)
+	a.beginning(list)
+	a.watch("of metadata", "/apis/apps/v1/namespaces/play/replicasets?watch=true",
+		"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").next(1)
+	a.watch("of a type of Secrets", "/api/v1/namespaces/play/secrets?fieldSelector=type%3Dexample.com%2Ftwo&watch=true", "").next(1)
 	a.watch("from a version that is too old", list+"?watch=true&resourceVersion=1", "").next(1)
 	a.watch("for a second", list+"?watch=true&timeoutSeconds=1&resourceVersion="+a.version(list), "").end()
 
 	a.list("in protobuf", list, protobuf, "")
 	a.list("nothing in protobuf", "/api/v1/namespaces/empty/pods", protobuf, "")
-	a.watch("in protobuf", list+"?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", protobuf).next(4)
+	a.watch("in protobuf", list+"?watch=true", protobuf).next(3)
 	changes := a.watch("of changes in protobuf", list+"?watch=true&resourceVersion="+a.version(list), protobuf)
 	a.put(service("c", "changed"))
 	a.delete(service("c", ""))
@@ -90,10 +90,10 @@ func (a *api) all() {
 	a.list("with a wrong token", list, "", "Bearer wrong")
 }
 
-// streamed watches from the beginning, and what happens then.
-func (a *api) streamed(list string) {
-	w := a.watch("with all objects", list+"?watch=true&allowWatchBookmarks=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan", "")
-	w.next(4)
+// beginning watches without a version, which brings all objects first.
+func (a *api) beginning(list string) {
+	w := a.watch("with all objects", list+"?watch=true", "")
+	w.next(3)
 	a.delete(service("d", ""))
 	a.put(service("a", ""))
 	w.next(2)

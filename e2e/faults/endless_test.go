@@ -55,7 +55,7 @@ func TestEndlessAnswers(t *testing.T) {
 	}
 	west, well := start("west", 1, ""), start(calm, 2, "")
 	bad := []*endlessCluster{
-		start("event", 3, apisim.EndlessEvent), start("initial", 4, apisim.EndlessInitialEvents),
+		start("event", 3, apisim.EndlessEvent),
 		start("pages", 5, apisim.EndlessPages), start("lists", 6, apisim.EndlessLists),
 		start("elements", 8, apisim.EndlessElements), start("object", 9, apisim.EndlessObject),
 		start("repeats", 10, apisim.EndlessRepeats), start("blanks", 11, apisim.EndlessBlanks),
@@ -113,9 +113,7 @@ func TestEndlessAnswers(t *testing.T) {
 		must(t, well.offer(turn))
 		arrived(append(first, well.addr(turn))...)
 		for _, c := range append(bad, late) {
-			if c.how != apisim.EndlessInitialEvents { // which is then listed in pages, and well
-				await(t, endlessRecovery, func() error { return w.showsEndless(t.Context(), c) })
-			}
+			await(t, endlessRecovery, func() error { return w.showsEndless(t.Context(), c) })
 		}
 		select {
 		case <-time.After(either(time.Second, 5*time.Second)):
@@ -195,7 +193,7 @@ func (c *endlessCluster) addr(number byte) netip.AddrPort {
 // showsEndless returns an error unless it is to be seen that a cluster answers without end.
 func (w *world) showsEndless(ctx context.Context, of *endlessCluster) error {
 	switch of.how {
-	case apisim.EndlessInitialEvents, apisim.EndlessPages, apisim.EndlessLists:
+	case apisim.EndlessPages, apisim.EndlessLists:
 		if w.overBudget(ctx, of.name) == nil {
 			return nil // on a busy machine what it sends may be given up for the time it takes, before it is too much
 		}

@@ -164,13 +164,13 @@ func inFront(
 	return intercept.Start(t, target, transport, asAdmin)
 }
 
-// countLists starts a server in front of an API server. The server counts lists of all objects, in
-// pages and streamed. countLists returns the server's address.
+// countLists starts a server in front of an API server. The server counts pages of lists of all objects.
+// countLists returns the server's address.
 func countLists(t *testing.T, s *site, lists *atomic.Int32) (addr string) {
 	return inFront(t, s, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
 		q := r.URL.Query()
 		isWatch, limit := q.Get("watch") == "true" || q.Get("watch") == "1", q.Get("limit")
-		if q.Get("sendInitialEvents") == "true" || limit != "" && limit != "1" && !isWatch {
+		if limit != "" && limit != "1" && !isWatch {
 			lists.Add(1)
 		}
 		forward(w, r)

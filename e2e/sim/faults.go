@@ -70,15 +70,11 @@ var lastingFaults = []faultKind{
 		return c.misbehave(apisim.Faults{Failing: pick(w, []int{429, 500, 503, 504})})
 	}},
 	{hostile, true, func(w *world, c *cluster) error {
-		ways := []apisim.Endless{apisim.EndlessEvent, apisim.EndlessInitialEvents, apisim.EndlessPages, apisim.EndlessLists}
+		ways := []apisim.Endless{apisim.EndlessEvent, apisim.EndlessPages, apisim.EndlessLists}
 		if c.number == 0 {
 			ways = ways[:1] // the own cluster has no budget
 		}
 		return c.misbehave(apisim.Faults{Endless: pick(w, ways)})
-	}},
-	{"old server", false, func(_ *world, c *cluster) error {
-		c.api.Compact()
-		return c.misbehave(apisim.Faults{NoStreamedLists: true})
 	}},
 }
 

@@ -22,22 +22,19 @@ type Endless string
 const (
 	// EndlessEvent: every watch is sent one event that does not end.
 	EndlessEvent Endless = "event"
-	// EndlessInitialEvents: every streamed list is of objects without number.
-	EndlessInitialEvents Endless = "initial events"
-	// EndlessPages: after every page of a list there is one more, of new objects. Lists are not streamed.
+	// EndlessPages: after every page of a list there is one more, of new objects.
 	EndlessPages Endless = "pages"
-	// EndlessRepeats: after every page of a list there is one more, of the same objects; and streamed lists are of the same
-	// objects again and again.
+	// EndlessRepeats: after every page of a list there is one more, of the same objects.
 	EndlessRepeats Endless = "repeats"
 	// EndlessBlanks: every watch and every list in JSON begins, and then has line breaks only. What is asked for in protobuf
 	// is answered as ever.
 	EndlessBlanks Endless = "blanks"
-	// EndlessLists: every list is one page of 48 MiB, compressed. Lists are not streamed.
+	// EndlessLists: every list is one page of 48 MiB, compressed.
 	EndlessLists Endless = "lists"
 	// EndlessElements: every list is one page of 700,000 empty objects, and every watch is sent one event of an object with as
-	// many empty elements: two MiB, which become more than a hundred times as much. Lists are not streamed.
+	// many empty elements: two MiB, which become more than a hundred times as much.
 	EndlessElements Endless = "elements"
-	// EndlessObject: every watch is sent such an event, streamed lists included.
+	// EndlessObject: every watch is sent such an event.
 	EndlessObject Endless = "object"
 )
 
@@ -51,11 +48,6 @@ const (
 // filler is what makes an object large.
 var filler = strings.Repeat("x", 256)
 
-// inPages reports whether lists are not streamed.
-func (e Endless) inPages() bool {
-	return e == EndlessPages || e == EndlessLists || e == EndlessElements
-}
-
 // answer returns what answers a request without end; nil: it is answered as ever.
 func (e Endless) answer(r *request) func(http.ResponseWriter) error {
 	head := metav1.ListMeta{ResourceVersion: "1"}
@@ -68,11 +60,6 @@ func (e Endless) answer(r *request) func(http.ResponseWriter) error {
 		}
 	case e == EndlessBlanks && !r.protobuf:
 		return r.endlessBlanks
-	case e == EndlessInitialEvents && r.initialEvents():
-		return r.endlessEvents(r.endlessObjects(""))
-	case e == EndlessRepeats && r.initialEvents():
-		one := r.endlessObjects("")
-		return r.endlessEvents(func(i int) ([]byte, error) { return one(i % endlessPage) })
 	case watches:
 		return nil
 	case e == EndlessPages:
@@ -140,22 +127,6 @@ func repeat(w io.Writer, begin, text string) error {
 		_, err = io.WriteString(w, text)
 	}
 	return err
-}
-
-func (r *request) endlessEvents(object func(i int) ([]byte, error)) func(http.ResponseWriter) error {
-	return func(w http.ResponseWriter) error {
-		for i, sent := 0, 0; sent < endlessBytes; i++ {
-			raw, err := object(i)
-			if err != nil {
-				return err
-			}
-			sent += len(raw)
-			if err := r.writeEvent(w, watch.Added, r.typeMeta(""), raw); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
 }
 
 // endlessObjects makes objects of the kind that is asked for. Their names begin with the text.

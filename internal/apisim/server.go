@@ -56,8 +56,6 @@ type Faults struct {
 	Absent []string
 	// Endless is what never comes to an end; empty: all does.
 	Endless Endless
-	// NoStreamedLists: watches can't begin with all objects, as those of older servers.
-	NoStreamedLists bool
 }
 
 // Start runs a server at a free port of 127.0.0.1 until Close. Without an authority it serves plain HTTP/1.1
@@ -235,7 +233,7 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	case ask.name != "":
 		o, err := s.store.get(ask.target)
 		ask.answer(w, http.StatusOK, o, err)
-	case ask.options.Watch && ask.options.SendInitialEvents != nil && (faults.NoStreamedLists || faults.Endless.inPages()):
+	case ask.options.Watch && ask.options.SendInitialEvents != nil:
 		refuse(w, errNotStreamed)
 	case endless != nil:
 		defer cutWith(alive, w)()

@@ -32,7 +32,7 @@ func failing(code int) error {
 	}}
 }
 
-// errNotStreamed is how a server answers that can't stream lists.
+// errNotStreamed is the answer to requests for streamed lists, as that of servers without them.
 var errNotStreamed = &apierrors.StatusError{ErrStatus: metav1.Status{
 	Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
 	Message: "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",

@@ -40,15 +40,10 @@ func (s *Server) watch(ctx context.Context, w http.ResponseWriter, r *request) {
 	}
 	w.Header().Set("Content-Type", r.contentType())
 	w.WriteHeader(http.StatusOK)
-	if (v.initialEvents() || v.at == 0) && v.begin() != nil {
+	if v.at == 0 && v.begin() != nil {
 		return // the client has gone
 	}
 	v.follow(ctx)
-}
-
-// initialEvents reports whether the watch begins with all objects and a bookmark after them.
-func (r *request) initialEvents() bool {
-	return r.options.Watch && r.options.SendInitialEvents != nil && *r.options.SendInitialEvents
 }
 
 // begin sends all objects there are.
@@ -60,9 +55,6 @@ func (v *watcher) begin() error {
 		}
 	}
 	v.at = version
-	if v.initialEvents() {
-		return v.bookmark(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
-	}
 	return nil
 }
 
@@ -83,7 +75,7 @@ func (v *watcher) follow(ctx context.Context) {
 		select {
 		case <-now.changed:
 		case <-tick.C:
-			if v.options.AllowWatchBookmarks && v.bookmark(nil) != nil {
+			if v.options.AllowWatchBookmarks && v.bookmark() != nil {
 				return
 			}
 		case <-ctx.Done():
@@ -106,11 +98,11 @@ func (v *watcher) send(e event) error {
 }
 
 // bookmark sends the client the version that it has.
-func (v *watcher) bookmark(annotations map[string]string) error {
+func (v *watcher) bookmark() error {
 	of := v.typeMeta("")
 	// Metadata is field 1 of every kind, and so the same as that of a whole object which has nothing else.
 	return v.write(watch.Bookmark, of, &metav1.PartialObjectMetadata{TypeMeta: of, ObjectMeta: metav1.ObjectMeta{
-		ResourceVersion: strconv.FormatUint(v.at, 10), Annotations: annotations,
+		ResourceVersion: strconv.FormatUint(v.at, 10),
 	}})
 }
 

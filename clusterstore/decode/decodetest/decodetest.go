@@ -31,7 +31,6 @@ func Sources(c kubernetes.Interface, m metadata.Interface) decode.Sources {
 		return New[*metav1.PartialObjectMetadata](from)
 	}
 	return decode.Sources{
-		NoWatchList: true,
 		Serves: func(context.Context, string, ...schema.GroupVersion) (bool, error) {
 			return false, errors.New("fakes have no discovery")
 		},

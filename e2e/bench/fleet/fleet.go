@@ -74,7 +74,6 @@ func Start(cfg Config) (f *Fleet, err error) {
 			return nil, err
 		}
 		api.Admit(user)
-		api.Misbehave(apisim.Faults{NoStreamedLists: true}) // lists in pages are kinder to the memory of both sides
 		c := &member{api: api, number: i, services: map[string]*corev1.Service{}, slices: map[string][]*discoveryv1.EndpointSlice{}}
 		if i == 0 && cfg.Exports > 0 {
 			api.TakeWrites(nil, f.writes.note)

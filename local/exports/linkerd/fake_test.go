@@ -64,8 +64,7 @@ func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 		})
 		a.Mirrors = New(Options{
 			Sources: decode.Sources{
-				NoWatchList: true,
-				Links:       func(string) decode.Source[*crd.Link] { return a },
+				Links: func(string) decode.Source[*crd.Link] { return a },
 				Serves: func(context.Context, string, ...schema.GroupVersion) (bool, error) {
 					a.mu.Lock()
 					defer a.mu.Unlock()
