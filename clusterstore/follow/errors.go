@@ -5,14 +5,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"isthmus/internal/adminapi"
 )
 
 // outdated reports whether the server no longer, or not yet, knows the version from
 // which a watch was to go on, or a list.
 func outdated(err error) bool {
-	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) || apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
 }
 
 // answered reports whether a server has refused the request itself (a code 4xx), as
@@ -24,19 +23,6 @@ func answered(err error) bool {
 	}
 	code := status.Status().Code
 	return code >= 400 && code < 500 && code != 429
-}
-
-// classOf classifies a failure. That a resource is absent is only known once API discovery confirms that.
-func classOf(err error) adminapi.ReadFailure {
-	switch {
-	case isOver(err):
-		return adminapi.OverBudget
-	case apierrors.IsUnauthorized(err):
-		return adminapi.Unauthorized
-	case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
-		return adminapi.Forbidden
-	}
-	return adminapi.Failing
 }
 
 // rest is why the pause after a failure is longer than the backoff.

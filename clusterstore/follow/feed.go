@@ -1,13 +1,66 @@
 package follow
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"slices"
+	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/decode"
 )
+
+// stage has the objects of a list until its end. Of those that are in the Store just as they are only
+// prints are kept.
+type stage[T any] struct {
+	prints  prints
+	begun   bool                     // something of the list has come
+	objects map[string]*compacted[T] // by key
+	same    map[print]struct{}
+	refused map[string]string // why, by key. An earlier version may be in list, in same, or in the Store
+}
+
+func newStage[T any](p prints) *stage[T] {
+	return &stage[T]{
+		prints:  p,
+		objects: make(map[string]*compacted[T]),
+		same:    make(map[print]struct{}),
+		refused: make(map[string]string),
+	}
+}
+
+// has reports whether there is an object with that key, or one was refused.
+func (s *stage[T]) has(key string) bool {
+	_, listed := s.objects[key]
+	_, refused := s.refused[key]
+	_, same := s.same[s.prints.of(key)]
+	return listed || refused || same
+}
+
+// compacted is an object on its way from an answer of the API into the Store.
+type compacted[T any] struct {
+	key     string
+	version string
+	value   T
+	ok      bool   // it is to be kept
+	refused string // why it could not be decoded; empty: it could
+	updated int64  // as lag.updated returns it
+	size    int64  // what the memory cap counts, without shared values. Without a cap, it is zero.
+}
+
+// named returns an object of which only its name and version are known.
+func named[T any](namespace, name, version string) *compacted[T] {
+	return &compacted[T]{key: JoinKey(namespace, name), version: strings.Clone(version)}
+}
+
+// stored is what the Store has with a key.
+type stored[T any] struct {
+	value T
+	there bool
+}
 
 // feed compacts each object, of type O, to a T as it is decoded, and puts that into the kind's
 // Store. All its methods are called by the goroutine of the resource's run.
@@ -29,6 +82,149 @@ func (f *feed[O, T]) useBudget() {
 		panic("follow: kind " + f.kind.Name + " has no Size")
 	}
 	f.kept = newKept(limit, f.resource.name, f.prints)
+}
+
+// compact returns what is kept of an object, or that it is refused.
+func (f *feed[O, T]) compact(o O, refused *decode.Refused) *compacted[T] {
+	if refused != nil {
+		c := named[T](refused.Namespace, refused.Name, refused.ResourceVersion)
+		c.refused = f.resource.refusedText(refused.Err)
+		c.size = refusedSize(c.key, c.refused)
+		return c
+	}
+	c := named[T](o.GetNamespace(), o.GetName(), o.GetResourceVersion())
+	c.value, c.ok = f.kind.Compact(o)
+	c.updated = f.resource.lag.updated(o)
+	if c.ok && f.kept != nil {
+		c.size = objectSize + int64(len(c.key)) + f.kind.Size(c.value, c.key)
+	}
+	return c
+}
+
+// open requests a watch.
+func (f *feed[O, T]) open(ctx context.Context, opts metav1.ListOptions) (events, error) {
+	from, err := f.kind.Source.Watch(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return compactedEvents[O, T]{f, from}, nil
+}
+
+// compactedEvents are those of a watch.
+type compactedEvents[O decode.Object, T any] struct {
+	feed *feed[O, T]
+	decode.Events[O]
+}
+
+func (e compactedEvents[O, T]) next() (out event, err error) {
+	err = e.Next(func(in decode.Event[O]) error {
+		var c *compacted[T]
+		switch {
+		case in.Refused == nil && (in.Type == watch.Deleted || in.Type == watch.Bookmark):
+			c = named[T](in.Object.GetNamespace(), in.Object.GetName(), in.Object.GetResourceVersion())
+		default:
+			c = e.feed.compact(in.Object, in.Refused)
+		}
+		out.kind, out.object, out.version = in.Type, c, c.version
+		return nil
+	})
+	return out, err
+}
+
+var errNoName = errors.New("the API server sent an object without a name: check that the server is an API server")
+
+// beginList forgets what has been staged.
+func (f *feed[O, T]) beginList() {
+	f.abandonList()
+	f.stage = newStage[T](f.prints)
+}
+
+// abandonList forgets what has been staged. Of a list that has begun the next one is paced.
+func (f *feed[O, T]) abandonList() {
+	if f.stage != nil {
+		f.resource.relists = f.resource.relists || f.stage.begun
+	}
+	f.stage = nil
+	f.kept.unstageAll()
+}
+
+// stagePage reads one page.
+func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
+	n, least := 0, int64(0)
+	list, err := f.kind.Source.List(ctx, opts, func(o O, refused *decode.Refused) error {
+		c := f.compact(o, refused)
+		if n++; n == 1 || c.size < least {
+			least = c.size
+		}
+		if err := f.paceList(ctx); err != nil {
+			return err
+		}
+		return f.stageObject(c)
+	})
+	if left := list.RemainingItemCount; err == nil && opts.Continue == "" && left != nil {
+		err = f.kept.announced(least, *left)
+	}
+	return list, n, err
+}
+
+// skipPage reads one page and ignores its objects.
+func (f *feed[O, T]) skipPage(ctx context.Context, opts metav1.ListOptions) (metav1.ListMeta, int, error) {
+	list, err := f.kind.Source.List(ctx, opts, func(O, *decode.Refused) error { return nil })
+	return list, 0, err
+}
+
+// paceList waits until one more object of a list may be handled. Only objects of the first list are handled as they
+// come: a server can make Isthmus list again and again.
+func (f *feed[O, T]) paceList(ctx context.Context) error {
+	f.stage.begun = true
+	if !f.resource.relists {
+		return nil
+	}
+	return f.resource.pace(ctx)
+}
+
+// stageObject stages an object, in place of a staged one with its key. A refused object replaces nothing. Each call
+// counts against the memory cap until the end of the list, so that a list which repeats objects ends.
+func (f *feed[O, T]) stageObject(c *compacted[T]) error {
+	if c.key == "" {
+		return errNoName
+	}
+	s := f.stage
+	delete(s.refused, c.key)
+	if c.refused != "" {
+		s.refused[c.key] = c.refused
+		return f.kept.stage(c.size, nil)
+	}
+	f.unstage(c.key)
+	if !c.ok {
+		return f.kept.stageNone()
+	}
+	f.resource.lag.seen(c.updated)
+	if f.same(f.stored(c.key), c) {
+		if err := f.kept.stageSame(c.key, f.handles(c.value)); err != nil {
+			return err
+		}
+		s.same[s.prints.of(c.key)] = struct{}{}
+		return nil
+	}
+	if err := f.kept.stage(c.size, f.handles(c.value)); err != nil {
+		return err
+	}
+	s.objects[c.key] = c
+	return nil
+}
+
+// unstage forgets an object.
+func (f *feed[O, T]) unstage(key string) {
+	s := f.stage
+	if c, ok := s.objects[key]; ok {
+		f.kept.unstage(f.handles(c.value))
+		delete(s.objects, key)
+	}
+	if _, same := s.same[s.prints.of(key)]; same {
+		f.kept.unstage(f.handlesOf(f.stored(key)))
+		delete(s.same, s.prints.of(key))
+	}
 }
 
 // commit puts the staged objects into the Store, and drops all others.
@@ -120,12 +316,6 @@ func (f *feed[O, T]) store(c *compacted[T]) error {
 	return nil
 }
 
-// stored is what the Store has with a key.
-type stored[T any] struct {
-	value T
-	there bool
-}
-
 func (f *feed[O, T]) stored(key string) (s stored[T]) {
 	s.value, s.there = f.kind.Into.Get(key)
 	return s
@@ -202,4 +392,65 @@ func (f *feed[O, T]) applied() {
 	if f.kind.Applied != nil {
 		f.kind.Applied()
 	}
+}
+
+// forgive records that an object is no longer refused.
+func (f *feed[O, T]) forgive(key string) {
+	f.kept.drop(refusedKey(key), nil)
+	f.resource.noteRefused(key, "")
+}
+
+// keepRefused records which objects of a list are refused, which have been staged.
+func (f *feed[O, T]) keepRefused(all map[string]string) {
+	for key := range f.resource.setRefused(all) {
+		f.kept.drop(refusedKey(key), nil)
+	}
+	for key, why := range all {
+		f.kept.keep(refusedKey(key), refusedSize(key, why), nil, nil)
+	}
+	f.kept.unstageAll()
+}
+
+// handles returns the shared values of an object.
+func (f *feed[O, T]) handles(value T) handles {
+	if f.kept == nil || f.kind.Shared == nil {
+		return nil
+	}
+	return func(yield func(any, int64) bool) { f.kind.Shared(value, yield) }
+}
+
+// handlesOf returns the shared values of what is cached.
+func (f *feed[O, T]) handlesOf(s stored[T]) handles {
+	if !s.there {
+		return nil
+	}
+	return f.handles(s.value)
+}
+
+// Feed brings objects of the API as a list or a watch does. It is for tests of a kind without an API server: one
+// goroutine at a time uses it, and no Group runs. It panics if an object is of another kind or exceeds the memory cap.
+type Feed interface {
+	Update(o any) // added or changed
+	Delete(o any)
+	Replace(list ...any) // all there are
+}
+
+func (f *feed[O, T]) Update(o any) { f.bring(watch.Modified, o) }
+
+func (f *feed[O, T]) Delete(o any) { f.bring(watch.Deleted, o) }
+
+func (f *feed[O, T]) bring(kind watch.EventType, o any) {
+	if err := f.apply(event{kind: kind, object: f.compact(o.(O), nil)}); err != nil {
+		panic(err)
+	}
+}
+
+func (f *feed[O, T]) Replace(list ...any) {
+	f.beginList()
+	for _, o := range list {
+		if err := f.stageObject(f.compact(o.(O), nil)); err != nil {
+			panic(err)
+		}
+	}
+	f.commit()
 }

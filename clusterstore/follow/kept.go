@@ -1,10 +1,22 @@
 package follow
 
 import (
+	"hash/maphash"
 	"iter"
 	"maps"
 	"math"
 )
+
+// print stands for the key of an object, which takes several times as much memory. Two objects do not have the
+// same one, since an API server does not know how prints are made.
+type print uint64
+
+// prints makes prints.
+type prints struct{ seed maphash.Seed }
+
+func newPrints() prints { return prints{maphash.MakeSeed()} }
+
+func (p prints) of(key string) print { return print(maphash.String(p.seed, key)) }
 
 // What the cap counts for one object besides its key and its value, in bytes. A test of clusterstore/cluster
 // compares the sums with the heap.
@@ -254,18 +266,14 @@ func (k *kept) settle() {
 	k.counted, k.staged = counted, staged
 }
 
-// handles returns the shared values of an object.
-func (f *feed[O, T]) handles(value T) handles {
-	if f.kept == nil || f.kind.Shared == nil {
-		return nil
-	}
-	return func(yield func(any, int64) bool) { f.kind.Shared(value, yield) }
-}
+// refusedKey is what an object that is refused is charged by. No object has such a key: decode lets no name
+// with a slash pass.
+func refusedKey(key string) string { return "//" + key }
 
-// handlesOf returns the shared values of what is cached.
-func (f *feed[O, T]) handlesOf(s stored[T]) handles {
-	if !s.there {
-		return nil
-	}
-	return f.handles(s.value)
+// refusedEntrySize is what an entry of Resource.unusable takes besides its texts, in bytes.
+const refusedEntrySize = 128
+
+// refusedSize is what the memory cap counts for an object that is refused, in bytes.
+func refusedSize(key, why string) int64 {
+	return objectSize + refusedEntrySize + int64(len(key)+len(why))
 }
