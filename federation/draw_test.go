@@ -25,7 +25,10 @@ func drawPreference(t *rapid.T) *Preference {
 	if !rapid.Bool().Draw(t, "preference") {
 		return nil
 	}
-	tiers := []string{"local, any", "zone, any", "zone, local, region, any", "local, east+north", "east, north", "zone+local, region", "region, remote", "remote, local", "any", "cluster/east, zone, local"}
+	tiers := []string{
+		"any", "local, any", "zone, any", "region, any", "zone, local, region, any", "local, east+north", "east, north",
+		"zone+local, region", "region, remote", "remote, local", "zone, remote", "cluster/east, zone, local",
+	}
 	times := rapid.SampledFrom([]time.Duration{0, 0, 3*time.Second + 1, 10 * time.Second})
 	p := &Preference{ReturnAfter: times.Draw(t, "after"), ReturnOver: times.Draw(t, "over")}
 	if s := rapid.SampledFrom(tiers).Draw(t, "prefer"); s != "any" {
@@ -40,7 +43,8 @@ func drawEndpoints(t *rapid.T) []Endpoint {
 	return rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Endpoint {
 		ips := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "fd00::1", "fd00::2"}
 		// The addresses of a Pod have the same zone.
-		pod := rapid.SampledFrom([][2]string{{"p1", "z1"}, {"p2", "z2"}, {"", "z1"}, {"", "z2"}, {"", ""}}).Draw(t, "pod")
+		pods := [][2]string{{"p1", "z1"}, {"p2", "z2"}, {"", "z1"}, {"", "Z1"}, {"", "z2"}, {"", ""}}
+		pod := rapid.SampledFrom(pods).Draw(t, "pod")
 		return Endpoint{
 			Addr:     netip.AddrPortFrom(netip.MustParseAddr(rapid.SampledFrom(ips).Draw(t, "ip")), 0),
 			Kind:     rapid.SampledFrom([]Kind{Pod, Pod, Address}).Draw(t, "kind"),

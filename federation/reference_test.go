@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -13,34 +14,52 @@ import (
 // TestReference applies random operations to a table, lets time pass, and compares after
 // each step every watch with what follows from the whole history. It also checks the
 // guarantees from set to set.
+//
+// Behaviours: PR-16, PR-24, PR-25, PR-29, PR-32, PR-33, PR-35, CS-01, CS-05, CS-08, CS-21, CS-23.
 func TestReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		newModel(t, rapid.Bool().Draw(t, "steered")).run(t)
 	})
 }
 
-// TestReferenceOfPods is TestReference of one service with a preference, of which Pods become ready
-// and cease to be, and clusters are cordoned and lost: so that tiers come into use and leave all the
-// time. One of the clusters may be on another network.
+// TestReferenceOfPods is TestReference for one service with a preference, in which tiers come into use and
+// leave all the time: Pods become ready and cease to be, clusters are cordoned and lost, and the preference is
+// edited. One of the clusters may be on another network.
+//
+// Behaviours: PR-01, PR-02, PR-03, PR-04, PR-05, PR-06, PR-07, PR-09, PR-10, PR-11, PR-12, PR-13,
+// PR-14, PR-15, PR-16, PR-17, PR-19, PR-20, PR-21, PR-22, PR-23, PR-25, PR-26, PR-27, PR-32, CS-01,
+// CS-02, CS-03, CS-04, CS-08, CS-09, CS-12, CS-13, CS-18, CS-22, CS-23, ZR-01, ZR-06.
 func TestReferenceOfPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, id := newModel(t, true), ServiceID{"ns", "a"}
 		clusters := []ClusterName{Local, "east", "north"}
 		d := &Definition{Federated: true, Preference: rapid.Custom(drawPreference).Filter(func(p *Preference) bool { return p != nil }).Draw(t, "preference")}
-		unready, far := make(map[ClusterName][]bool), rapid.Bool().Draw(t, "far") // Pods; whether east is on another network
-		hinted := rapid.Bool().Draw(t, "hinted")                                  // whether local Pods have node hints
+		unready := make(map[ClusterName][]bool)      // Pods
+		far := rapid.Bool().Draw(t, "far")           // whether east is on another network
+		hinted := rapid.Bool().Draw(t, "hinted")     // whether local Pods have node hints
+		dual := rapid.IntRange(0, 3).Draw(t, "dual") // how many Pods of a cluster have an IPv6 address too
 		write := func(c ClusterName) {
 			var eps [2][]Endpoint
 			for i, not := range unready[c] {
-				e := Endpoint{Kind: Pod, Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(slices.Index(clusters, c)), byte(i)}), 0), Zone: []string{"z1", "z2"}[i%2]}
+				addr := netip.AddrFrom4([4]byte{10, 0, byte(slices.Index(clusters, c)), byte(i)})
+				node := []string{"n1", "n2"}[i%2]
+				e := Endpoint{Kind: Pod, Addr: netip.AddrPortFrom(addr, 0), Node: node, Zone: []string{"z1", "z2", "Z1"}[i%3]}
 				if hinted && c == Local {
-					e.Hints = &Hints{ForNodes: []string{[]string{"n1", "n2"}[i%2]}}
+					e.Hints = &Hints{ForNodes: []string{node}}
 				}
+				to := &eps[0]
 				if not {
-					eps[1] = append(eps[1], e)
-				} else {
-					eps[0] = append(eps[0], e)
+					to = &eps[1]
 				}
+				if i < dual {
+					e.Twin = fmt.Sprint("pod-", i)
+					second := addr.As16()
+					second[0] = 0xfd
+					six := e
+					six.Addr = netip.AddrPortFrom(netip.AddrFrom16(second), 0)
+					*to = append(*to, six)
+				}
+				*to = append(*to, e)
 			}
 			if far && c == "east" {
 				m.cluster(c).setBehind(id, "s1", len(eps[0]), len(eps[1]))
@@ -50,7 +69,10 @@ func TestReferenceOfPods(t *testing.T) {
 			m.cluster(c).setUnready(id, "s1", eps[1]...)
 			m.table.Changed(c, id, m.now)
 		}
-		regions := map[ClusterName]string{Local: "r1", "east": rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "region")}
+		regions := map[ClusterName]string{
+			Local:  rapid.SampledFrom([]string{"r1", "r1", ""}).Draw(t, "own region"),
+			"east": rapid.SampledFrom([]string{"", "r1", "r2"}).Draw(t, "region"),
+		}
 		setLink := func(c ClusterName, l Link) {
 			l.State, l.Source, l.Region = Ready, m.cluster(c), regions[c]
 			m.links[c] = l
@@ -62,15 +84,16 @@ func TestReferenceOfPods(t *testing.T) {
 			write(c)
 			setLink(c, Link{})
 		}
-		m.cluster(Local).service(id).nodeLocal = rapid.IntRange(0, 4).Draw(t, "node-local") == 0
-		if rapid.IntRange(0, 4).Draw(t, "mirror") == 0 {
-			d.Federated, d.Members = false, d.Members[1:2]
+		m.cluster(Local).service(id).nodeLocal = rapid.IntRange(0, 2).Draw(t, "node-local") == 0
+		if rapid.IntRange(0, 4).Draw(t, "one member") == 0 {
+			i := rapid.IntRange(0, 2).Draw(t, "of")
+			d.Federated, d.Members = false, d.Members[i:i+1]
 		}
 		m.defs[id] = d
 		m.table.Define(id, d)
 		client := Client{
 			Zone: rapid.SampledFrom([]string{"", "z1"}).Draw(t, "zone"),
-			Node: rapid.SampledFrom([]string{"", "n1", "n3"}).Draw(t, "node"),
+			Node: rapid.SampledFrom([]string{"", "n1", "n1", "n3"}).Draw(t, "node"),
 		}
 		k := Key{id, 80, client}
 		m.keys["w"], m.since[k], m.watches["w"] = k, 0, &watched{w: m.table.Watch(k)}
@@ -86,6 +109,12 @@ func TestReferenceOfPods(t *testing.T) {
 			"link": func(t *rapid.T) {
 				standing := rapid.SampledFrom([]Standing{InService, InService, InService, LastResort, Withdrawn})
 				setLink(drawCluster.Draw(t, "cluster"), Link{Cordon: standing.Draw(t, "cordon"), CordonOver: rapid.SampledFrom([]time.Duration{0, 20 * time.Second}).Draw(t, "over"), Lost: standing.Draw(t, "lost")})
+			},
+			"prefer": func(t *rapid.T) {
+				edited := *m.defs[id]
+				edited.Preference = rapid.SampledFrom([]*Preference{nil, d.Preference, drawPreference(t)}).Draw(t, "which")
+				m.defs[id] = &edited
+				m.table.Define(id, &edited)
 			},
 			"tick": m.pass,
 			"":     m.check,
