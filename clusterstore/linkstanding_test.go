@@ -77,6 +77,9 @@ func with(s *corev1.Secret, pairs ...string) *corev1.Secret {
 
 const changed = "standing of a cluster changed"
 
+// TestCordonEdited checks that edits of a cordon reach the table, and that the cluster runs on as before.
+//
+// Behaviours: CS-01, CS-02, CS-06.
 func TestCordonEdited(t *testing.T) {
 	s := func(pairs ...string) *corev1.Secret { return with(secret("s", "east", "t1", 0), pairs...) }
 	inBubble(t, func(e *env) {
@@ -97,6 +100,8 @@ func TestCordonEdited(t *testing.T) {
 }
 
 // TestCordonAtFirst: a cordon is there with the first Link of a cluster.
+//
+// Behaviours: CS-05, CS-07.
 func TestCordonAtFirst(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.standing("s", "withdrawn: cordoned by annotation isthmus.io/cordon of Secret linkerd/s in eu")
@@ -157,6 +162,9 @@ func TestStandingOfDuplicates(t *testing.T) {
 	}, secret("a", "east", "t1", 5), with(secret("b", "east", "t1", 0), "cordon", "last-resort"))
 }
 
+// TestUnreadableStanding checks that an annotation that cannot be read is a warning, and counts as absent.
+//
+// Behaviours: CS-20.
 func TestUnreadableStanding(t *testing.T) {
 	const warned = "annotations of a link Secret can't be read"
 	inBubble(t, func(e *env) {
@@ -174,6 +182,9 @@ func TestUnreadableStanding(t *testing.T) {
 	}, with(secret("s", "east", "t1", 0), "cordon", "yes"))
 }
 
+// TestLost checks when a cluster is lost, what when-lost makes of that, and when the loss ends.
+//
+// Behaviours: CS-11, CS-12, CS-13, CS-14, CS-15.
 func TestLost(t *testing.T) {
 	s := func(pairs ...string) *corev1.Secret { return with(secret("s", "east", "t1", 0), pairs...) }
 	inBubble(t, func(e *env) {
@@ -221,6 +232,8 @@ func TestLost(t *testing.T) {
 
 // TestNeverReached: a cluster that was never reached is lost too, by the Store's options.
 // Edits don't prolong the time, and it ends with the first sync.
+//
+// Behaviours: CS-16, CS-19.
 func TestNeverReached(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.store.opts.WhenLost, e.store.opts.LostAfter = federation.Withdrawn, 50*time.Second

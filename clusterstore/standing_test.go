@@ -9,6 +9,9 @@ import (
 	"isthmus/federation"
 )
 
+// TestReadStanding checks what each annotation of a link Secret means, and the warning for what cannot be read.
+//
+// Behaviours: CS-20.
 func TestReadStanding(t *testing.T) {
 	defaults := linkSettings{whenLost: federation.LastResort, lostAfter: time.Minute}
 	for _, tc := range []struct{ annotation, value, want string }{

@@ -41,6 +41,9 @@ func names(n int, separator string) string {
 	return strings.Join(list, separator)
 }
 
+// TestParseTiers checks what the tiers of a preference mean, and the error for what cannot be read.
+//
+// Behaviours: PR-08, PR-28.
 func TestParseTiers(t *testing.T) {
 	longest := strings.Repeat("x", 63)
 	for _, c := range []struct{ value, want, problem string }{
@@ -160,6 +163,8 @@ func TestParseReturn(t *testing.T) {
 
 // TestPreference: a Service's annotations replace the gateway's default one by one;
 // what can't be read counts as absent.
+//
+// Behaviours: PR-28, PR-30, PR-31.
 func TestPreference(t *testing.T) {
 	gateway := &federation.Preference{
 		Tiers:    []federation.Tier{{{Kind: federation.LocalCluster}}, {{Kind: federation.AnyCluster}}},
@@ -218,6 +223,8 @@ func TestPreference(t *testing.T) {
 
 // TestPreferenceIsShared: Services without annotations have the default itself, so that
 // it costs each of them one pointer.
+//
+// Behaviours: PR-18.
 func TestPreferenceIsShared(t *testing.T) {
 	gateway := DefaultPreference()
 	for name, svc := range map[string]*cluster.Service{

@@ -28,6 +28,8 @@ func aLocalNode(name string, addresses ...string) *corev1.Node {
 }
 
 // TestRegion: it is the one that all Nodes have, and each change of it is reported once, after it.
+//
+// Behaviours: ZR-03, ZR-05, ZR-07.
 func TestRegion(t *testing.T) {
 	var reported []string
 	var w *world

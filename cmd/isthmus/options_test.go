@@ -130,6 +130,8 @@ func TestNotes(t *testing.T) {
 }
 
 // TestPreferenceFlags: how words stand for standings, and that the four flags make one preference.
+//
+// Behaviours: PR-30, CS-16, CS-17.
 func TestPreferenceFlags(t *testing.T) {
 	o := flagsOf(t, "--prefer=zone, east+north", "--min-ready=50%", "--return-after=0s", "--return-over=2m", "--cordon-local=last-resort", "--when-lost=withdraw")
 	p := o.preference
