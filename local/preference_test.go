@@ -9,6 +9,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/tierspec"
 )
 
 // written writes tiers as the tests below do: kinds by their number, names quoted.
@@ -298,16 +299,26 @@ func TestHostilePreference(t *testing.T) {
 	}
 }
 
-// Whatever is written: what is read is within the bounds and is read again from what is
-// shown of it, and an error is short.
+// FuzzPreference checks that whatever users write means what package tierspec says. What is read is within
+// the bounds, and is read again from what is shown of it. An error is short.
 func FuzzPreference(f *testing.F) {
-	for _, value := range []string{"local, any", "zone, local+east, cluster/zone, any", "any", "east,,", "a+a", "cluster/", "cluster/ANY", "50%", "3", "10s", "1h", "-1", "\xff, ö"} {
+	for _, value := range []string{
+		"local, any", "zone, local+east, cluster/zone, any", "any", " any ", "any+east", "cluster/east, east", "east,,", "a+a",
+		"cluster/", "cluster/ANY", "cluster/local", "LOCAL", "east-", "a/b", "", names(17, ","), names(65, "+"),
+		"50%", " 50 % ", "101%", "3", "0", "+1", "100001", "10s", " 1m ", "1h", "61m", "-1", "\xff, ö",
+	} {
 		f.Add(value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
 		for _, field := range preferenceFields {
 			p := DefaultPreference()
-			if err := field.set(&p, value); err != nil {
+			err := SetPreference(&p, field.name, value)
+			byDefault := DefaultPreference()
+			want := specified(&byDefault).With(map[string]string{preferenceDomain + field.name: value})
+			if got := specified(&p); !reflect.DeepEqual(got, want) {
+				t.Fatalf("%s: %q is read as %+v, %v, want %+v", field.name, value, got, err, want)
+			}
+			if err != nil {
 				if len(err.Error()) > 1000 {
 					t.Fatalf("%s: an error of %d bytes", field.name, len(err.Error()))
 				}
@@ -321,6 +332,28 @@ func FuzzPreference(f *testing.F) {
 			}
 		}
 	})
+}
+
+// specified returns a preference as package tierspec has it.
+func specified(p *federation.Preference) tierspec.Preference {
+	spec := tierspec.Preference{
+		Count:       p.MinReady.Count,
+		Percent:     p.MinReady.Percent,
+		ReturnAfter: p.ReturnAfter,
+		ReturnOver:  p.ReturnOver,
+	}
+	for _, tier := range p.Tiers {
+		var terms []string
+		for _, term := range tier {
+			if term.Kind == federation.Named {
+				terms = append(terms, tierspec.Explicit+string(term.Cluster))
+			} else {
+				terms = append(terms, term.String())
+			}
+		}
+		spec.Tiers = append(spec.Tiers, terms)
+	}
+	return spec
 }
 
 func checkBounds(t *testing.T, p *federation.Preference) {

@@ -16,6 +16,7 @@ import (
 	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/proxy/destinationtest"
+	"isthmus/internal/tierspec"
 )
 
 // stage is a service s00 of the local cluster with two endpoints, and a client of a server that sends what the test asks for.
@@ -222,7 +223,7 @@ func TestDips(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			s := newStage(t)
 			o := newService("s00")
-			o.Annotations = map[string]string{preferKey: x.prefer, minReadyKey: x.minReady}
+			o.Annotations = map[string]string{tierspec.PreferKey: x.prefer, tierspec.MinReadyKey: x.minReady}
 			s.world.put(s.world.clusters[0], "s00", o)
 			s.receive(add(nil, first, second))
 			for range 2 {

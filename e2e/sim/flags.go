@@ -38,7 +38,10 @@ func (f gatewayFlags) args() []string {
 
 // preference is that of Services without annotations.
 func (f gatewayFlags) preference() tierspec.Preference {
-	return readPreference(tierspec.Preference{}, map[string]string{
-		preferKey: f.prefer, minReadyKey: f.minReady, returnAfterKey: f.returnAfter, returnOverKey: f.returnOver,
+	return tierspec.Preference{}.With(map[string]string{
+		tierspec.PreferKey:      f.prefer,
+		tierspec.MinReadyKey:    f.minReady,
+		tierspec.ReturnAfterKey: f.returnAfter,
+		tierspec.ReturnOverKey:  f.returnOver,
 	})
 }

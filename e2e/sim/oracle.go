@@ -75,7 +75,9 @@ func (w *world) ask(v view) answer {
 	a.exists = true
 	mirror := definition.Labels[object.RemoteDiscovery] != ""
 	c := &choice{world: w}
-	c.Zone, c.Preference, c.Federated = v.zone, readPreference(w.flags.preference(), definition.Annotations), !mirror && federated(definition)
+	c.Zone = v.zone
+	c.Preference = w.flags.preference().With(definition.Annotations)
+	c.Federated = !mirror && federated(definition)
 	for _, m := range w.members(definition) {
 		switch {
 		case !m.cluster.linked():

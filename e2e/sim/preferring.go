@@ -21,9 +21,10 @@ func (w *world) anyPreference(o *corev1.Service) *corev1.Service {
 		key   string
 		value func() string
 	}{
-		{preferKey, w.anyTiers},
-		{minReadyKey, func() string { return pick(w, []string{"1", "2", "3", "6", "30%", "60%", "100%", "0", "101%", "half"}) }},
-		{returnAfterKey, w.anyReturn}, {returnOverKey, w.anyReturn},
+		{tierspec.PreferKey, w.anyTiers},
+		{tierspec.MinReadyKey, w.anyMinReady},
+		{tierspec.ReturnAfterKey, w.anyReturn},
+		{tierspec.ReturnOverKey, w.anyReturn},
 	} {
 		delete(o.Annotations, a.key)
 		if !w.chance(3) {
@@ -31,6 +32,10 @@ func (w *world) anyPreference(o *corev1.Service) *corev1.Service {
 		}
 	}
 	return o
+}
+
+func (w *world) anyMinReady() string {
+	return pick(w, []string{"1", "2", "3", "6", "30%", "60%", "100%", "0", "101%", "half"})
 }
 
 func (w *world) anyReturn() string {
@@ -67,7 +72,7 @@ func keepPreference(o, old *corev1.Service) *corev1.Service {
 		return o
 	}
 	o.Annotations = maps.Clone(o.Annotations)
-	for _, key := range []string{preferKey, minReadyKey, returnAfterKey, returnOverKey} {
+	for _, key := range tierspec.Keys {
 		if value, ok := old.Annotations[key]; ok {
 			if o.Annotations == nil {
 				o.Annotations = map[string]string{}
@@ -87,8 +92,11 @@ func (w *world) changePreference(local *cluster, s string) string {
 	}
 	o = w.anyPreference(o)
 	w.put(local, s, o)
-	return fmt.Sprintf("%s: prefer %q, min-ready %q, return-after %q, return-over %q",
-		of, o.Annotations[preferKey], o.Annotations[minReadyKey], o.Annotations[returnAfterKey], o.Annotations[returnOverKey])
+	text := of + ":"
+	for _, key := range tierspec.Keys {
+		text += fmt.Sprintf(" %s %q", key, o.Annotations[key])
+	}
+	return text
 }
 
 // drain makes all endpoints of a service in a cluster unready, slice by slice, or all ready again.

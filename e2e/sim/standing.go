@@ -137,7 +137,7 @@ func (w *world) annotate(c *cluster, key string, values []string) string {
 	}
 	s.annotations = annotations
 	w.write(c, s)
-	over, _ := readDuration(annotations[cordonOverKey], 0, time.Hour)
+	over, _ := tierspec.ReadDuration(annotations[cordonOverKey], time.Hour)
 	if until := time.Now().Add(over); until.After(c.spreadUntil) {
 		c.spreadUntil = until
 	}

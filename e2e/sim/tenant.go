@@ -13,6 +13,7 @@ import (
 
 	"isthmus/e2e/object"
 	"isthmus/e2e/proxy"
+	"isthmus/internal/tierspec"
 )
 
 // The hostile tenant may write into one namespace of every cluster, and has clients. What it writes is legal, or gets past
@@ -114,15 +115,15 @@ func (w *world) tenantPreference(local *cluster) string {
 		o = o.DeepCopy()
 		switch i % 3 {
 		case 0:
-			o.Annotations[preferKey] = w.manyTiers(mostTiers, mostTerms/mostTiers)
-			o.Annotations[minReadyKey] = fmt.Sprintf("%d%%", 1+w.rng.IntN(100))
-			o.Annotations[returnAfterKey], o.Annotations[returnOverKey] = "1ms", "10ms"
+			o.Annotations[tierspec.PreferKey] = w.manyTiers(tierspec.MaxTiers, tierspec.MaxTerms/tierspec.MaxTiers)
+			o.Annotations[tierspec.MinReadyKey] = fmt.Sprintf("%d%%", 1+w.rng.IntN(100))
+			o.Annotations[tierspec.ReturnAfterKey], o.Annotations[tierspec.ReturnOverKey] = "1ms", "10ms"
 		case 1:
-			o.Annotations[preferKey] = w.manyTiers(mostTiers, mostTerms)
-			o.Annotations[minReadyKey] = fmt.Sprint(1 + w.rng.IntN(1000))
+			o.Annotations[tierspec.PreferKey] = w.manyTiers(tierspec.MaxTiers, tierspec.MaxTerms)
+			o.Annotations[tierspec.MinReadyKey] = fmt.Sprint(1 + w.rng.IntN(1000))
 		default:
 			const size = 50 << 10 // 200 KiB together
-			for _, key := range []string{preferKey, minReadyKey, returnAfterKey, returnOverKey} {
+			for _, key := range tierspec.Keys {
 				o.Annotations[key] = strings.Repeat(pick(w, []string{",", "+", "a,", "9", "1h", "local,", "\x00"}), size)[:size]
 			}
 		}
