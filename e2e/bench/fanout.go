@@ -31,16 +31,7 @@ func fanOut(s Scale, name, claims string, joined bool) Trial {
 			streams := at.open(cfg)
 			r.pause(aftermath)
 			m := at.meter(streams)
-			var lasts []float64
-			for range s.Flips {
-				r.pause(flipEvery)
-				messages := streams.Received() / streams.Streams() // that each has had
-				changed := at.change(flip)
-				check(streams.Await(r.ctx, messages+1))
-				lasts = append(lasts, milliseconds(latest(streams).Sub(changed)))
-			}
-			r.pause(flipEvery)
-			cpu, updates := m.spent(), m.expect(s.Flips*streams.Streams())
+			cpu, updates, lasts := m.flip(flip, s.Flips)
 			r.set("cpu", microseconds(cpu)/updates)
 			r.set("last", median(lasts))
 			r.set("memory", perStream(at.settled()-before, streams))
@@ -48,6 +39,55 @@ func fanOut(s Scale, name, claims string, joined bool) Trial {
 			if r.kind == Gateway {
 				r.record(streams)
 			}
+		},
+	}
+}
+
+// flip makes a change that all streams are sent, again and again. It returns the processor time of all, how many updates
+// were delivered, and how long the last stream waited for each change, in milliseconds.
+func (m *meter) flip(c change, times int) (cpu time.Duration, updates float64, lasts []float64) {
+	for range times {
+		m.pause(flipEvery)
+		messages := m.streams.Received() / m.streams.Streams() // that each has had
+		changed := m.change(c)
+		check(m.streams.Await(m.ctx, messages+1))
+		lasts = append(lasts, milliseconds(latest(m.streams).Sub(changed)))
+	}
+	m.pause(flipEvery)
+	cpu = m.spent()
+	return cpu, m.expect(times * m.streams.Streams()), lasts
+}
+
+// MostScale is proxies at rest, and as many as a gateway with a memory limit of 512Mi admits.
+type MostScale struct{ Few, Most Crowd }
+
+// mostStreams makes the same changes with few proxies, and then with as many as are admitted. The collector must not
+// take more and more of the processor as memory runs out.
+func mostStreams(s Scale) Trial {
+	flip := change{service: fleet.Service(0), method: getMethod, authorities: []string{local(0)}}
+	return Trial{
+		Name: "most streams", Claims: sizing, repeats: 1, fleet: s.web,
+		Figures: []Figure{
+			{Key: "few", Label: "CPU a delivered update, 4,000 streams on 1,000 connections", Unit: "µs"},
+			{Key: "most", Label: "CPU a delivered update, 16,000 streams on 4,000 connections", Unit: "µs"},
+			{Key: "ratio", Label: "the latter, relative to the former", Unit: "×", Max: 2},
+			{Key: "peak", Label: "peak resident memory", Unit: "MB", Max: 512},
+		},
+		do: func(r *run) {
+			r.env = []string{"GOMEMLIMIT=460MiB"} // 90 % of 512Mi, as with that limit of a container
+			at := r.start()
+			measure := func(c Crowd) float64 {
+				streams := at.open(spread(c.Conns*c.Streams, c.Conns, 1, local))
+				r.pause(aftermath)
+				cpu, updates, _ := at.meter(streams).flip(flip, s.Flips)
+				check(streams.Close())
+				return microseconds(cpu) / updates
+			}
+			few, most := measure(s.Most.Few), measure(s.Most.Most)
+			r.set("few", few)
+			r.set("most", most)
+			r.set("ratio", most/few)
+			r.set("peak", megabytes(at.peak()))
 		},
 	}
 }

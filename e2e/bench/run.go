@@ -22,8 +22,9 @@ type run struct {
 	kind       Kind
 	size       int // one of the trial's Sizes
 	fleet      *fleet.Fleet
-	kubeconfig string // of the cluster that the gateway is local to
-	recording  string // the file from which the floor sends
+	kubeconfig string   // of the cluster that the gateway is local to
+	recording  string   // the file from which the floor sends
+	env        []string // KEY=VALUE, of the gateway, beyond the environment of this process
 	samples    map[Kind]Sample
 	ends       []func() error
 }

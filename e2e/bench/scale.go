@@ -10,6 +10,7 @@ type Scale struct {
 	Flips    int // of one endpoint under open streams
 	Repeats  int // of short trials
 	Proxies  ProxiesScale
+	Most     MostScale
 
 	Spill           SpillScale
 	Cold, ColdLarge ColdScale
@@ -29,6 +30,7 @@ func Full() Scale {
 		Web: ServicesScale{100, 50}, App: ServicesScale{1000, 5},
 		Streams: 10_000, Conns: 100, Flips: 50, Repeats: 3, Settle: 10 * time.Second, Idle: 20 * time.Second,
 		Proxies: ProxiesScale{Crowd: Crowd{1000, 20}, Changed: 250, Rate: 300},
+		Most:    MostScale{Few: Crowd{1000, 4}, Most: Crowd{4000, 4}},
 		Cold:    ColdScale{Clusters: 3, Services: 1000, Endpoints: 5, Repeats: 3}, ColdLarge: ColdScale{Clusters: 20, Services: 1000, Endpoints: 10, Repeats: 2},
 		Hot:   HotScale{Proxies: Crowd{1000, 20}, Slices: 50, Endpoints: 100, Over: time.Minute},
 		Spill: SpillScale{Services: 1000, Endpoints: 50, Pods: 5000, Over: 30 * time.Second, After: 10 * time.Second, Return: 5 * time.Second},

@@ -53,6 +53,7 @@ var smokeScale = Scale{
 	Web: ServicesScale{4, 5}, App: ServicesScale{10, 2}, Streams: 40, Conns: 4,
 	Flips: 2, Repeats: 1, Settle: time.Second, Idle: 100 * time.Millisecond,
 	Proxies: ProxiesScale{Crowd: Crowd{5, 8}, Changed: 4, Rate: 20},
+	Most:    MostScale{Few: Crowd{2, 2}, Most: Crowd{4, 2}},
 	Cold:    ColdScale{Clusters: 3, Services: 4, Endpoints: 2, Repeats: 1}, ColdLarge: ColdScale{Clusters: 5, Services: 4, Endpoints: 2, Repeats: 1},
 	Hot:   HotScale{Proxies: Crowd{6, 5}, Slices: 3, Endpoints: 4, Over: time.Second},
 	Spill: SpillScale{Services: 4, Endpoints: 5, Pods: 10, Over: time.Second, After: time.Second, Return: time.Second},

@@ -82,6 +82,7 @@ func Trials(s Scale, mode Mode) []Trial {
 		proxies(s),
 		fanOut(s, "fan-out local", notPlain, false),
 		fanOut(s, "fan-out federated", overview, true),
+		mostStreams(s),
 		spill(s),
 		coldStart(s, "cold start 3 × 5,000", sizing, s.Cold),
 		coldStart(s, "cold start 20 × 10,000", overview, s.ColdLarge),
