@@ -23,6 +23,7 @@ const (
 	LinkSecret  = "link-secret"  // one of them
 	LinkExpiry  = "link-expiry"  // how long its credentials are good
 	LinkState   = "link-state"   // whether the gateway follows the cluster, and its standing
+	LinkMemory  = "link-memory"  // that all linked clusters together leave memory for the rest
 	Objects     = "objects"      // of the cluster, that they can be read and used
 	Gateways    = "gateways"     // that those of a cluster on another network can be used
 	Anchors     = "trust-anchors"
@@ -44,7 +45,7 @@ const (
 // Checks are the names of all checks, in the order of results.
 var Checks = []string{
 	API, ClockSkew, Rights, CRDs,
-	LinkSecrets, LinkSecret, LinkState, Objects, Gateways, LinkExpiry, Anchors,
+	LinkSecrets, LinkSecret, LinkState, LinkMemory, Objects, Gateways, LinkExpiry, Anchors,
 	PodNetworks, Conflicts, SliceWriter, Exports,
 	Members, Ports, Addresses, Definitions, Leftovers, Updates,
 }

@@ -52,6 +52,7 @@ func Judge(s Seen) []Result {
 		}
 		l.checkAnchors(clusters[0])
 	}
+	s.checkMemory(r)
 	checkNetworks(clusters)
 	if !s.FromHere {
 		s.checkConflicts(r, now)

@@ -78,6 +78,27 @@ func (l *clusterCheck) checkState() {
 	}
 }
 
+// mostLinkedMemory is how much of GOMEMLIMIT all linked clusters together may take without a warning, in percent. The
+// alert IsthmusLinkedClustersMemory fires beyond the same share.
+const mostLinkedMemory = 50
+
+// checkMemory reports whether all linked clusters together leave memory for the rest. No bound covers all of them.
+func (s *Seen) checkMemory(r *report) {
+	m := s.LinkedMemory()
+	if m.Limit == 0 {
+		return
+	}
+	add := r.about(sectionLinks, LinkMemory, "")
+	percent := m.Used * 100 / m.Limit
+	text := fmt.Sprintf("all linked clusters together take %d %% of the memory limit (GOMEMLIMIT)", percent)
+	if m.Used <= m.Limit/100*mostLinkedMemory {
+		add(OK, text, "")
+		return
+	}
+	add(Warning, fmt.Sprintf("%s, more than %d %%", text, mostLinkedMemory),
+		"raise the memory limit of the container, or lower --cluster-memory, which then makes the largest clusters stale")
+}
+
 // checkGateways reports whether a cluster on another network can be reached.
 func (l *clusterCheck) checkGateways() {
 	add := l.about(sectionLinks, Gateways, l.Cluster.Cluster)

@@ -55,6 +55,39 @@ func TestOverBudget(t *testing.T) {
 	}
 }
 
+// TestLinkedMemory checks that there is a warning once all linked clusters together take more than half of the memory
+// limit, and no result if there is no limit.
+func TestLinkedMemory(t *testing.T) {
+	for _, c := range []struct {
+		limit, east, west int64
+		want              string
+	}{
+		{1000, 200, 300, "ok all linked clusters together take 50 % of the memory limit (GOMEMLIMIT)"},
+		{1000, 200, 310, "warning all linked clusters together take 51 % of the memory limit (GOMEMLIMIT), more than 50 %"},
+		{1000, 0, 0, "ok all linked clusters together take 0 % of the memory limit (GOMEMLIMIT)"},
+		{0, 1 << 40, 0, ""},
+	} {
+		seen := goodSeen()
+		seen.MemoryLimit = c.limit
+		seen.Clusters.Clusters = append(seen.Clusters.Clusters, goodCluster("west"))
+		seen.Clusters.Clusters[0].Memory.Used = c.east
+		seen.Clusters.Clusters[1].Memory.Used = c.west
+		got := ""
+		for _, x := range Judge(seen) {
+			if x.Check != LinkMemory {
+				continue
+			}
+			got += fmt.Sprintf("%s %s", x.Level, x.Text)
+			if (x.Hint == "") != (x.Level == OK) {
+				t.Errorf("%+v", x)
+			}
+		}
+		if got != c.want {
+			t.Errorf("%d and %d of %d: %q, want %q", c.east, c.west, c.limit, got, c.want)
+		}
+	}
+}
+
 func TestCheckLink(t *testing.T) {
 	for _, c := range []struct {
 		status adminapi.ClusterStatus

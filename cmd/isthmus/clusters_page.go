@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net/http"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -59,6 +61,9 @@ func (p *pages) clustersPage() adminapi.Clusters {
 	page := adminapi.Clusters{
 		Replica: p.self(), Secrets: adminapi.LinkSecrets{Namespace: p.links.Namespace(), Listed: listed}, Local: p.here.Status(), Clusters: p.links.Status(),
 		Unserved: []adminapi.Unserved{}, Refused: newRefused(p.table.Watched()), Problems: p.here.Problems(), Exports: p.exporter.summary(),
+	}
+	if limit := debug.SetMemoryLimit(-1); limit != math.MaxInt64 {
+		page.MemoryLimit = limit
 	}
 	if err != nil {
 		page.Secrets.Reason = err.Error()

@@ -7,10 +7,13 @@ type Clusters struct {
 	Replica  Replica     `json:"replica"` // that answers
 	Local    Cluster     `json:"local"`
 	Secrets  LinkSecrets `json:"linkSecrets"`
-	Clusters []Cluster   `json:"clusters"`         // one for every link Secret, used or not, the oldest first
-	Unserved []Unserved  `json:"unservedMembers"`  // of federated and mirrored services
-	Refused  []Refused   `json:"refusedEndpoints"` // by cluster
-	Problems []Problem   `json:"problems"`         // of Services' annotations and labels
+	Clusters []Cluster   `json:"clusters"` // one for every link Secret, used or not, the oldest first
+	// MemoryLimit is the replica's GOMEMLIMIT, in bytes. Zero means that it has none.
+	MemoryLimit int64 `json:"memoryLimit,omitempty"`
+
+	Unserved []Unserved `json:"unservedMembers"`  // of federated and mirrored services
+	Refused  []Refused  `json:"refusedEndpoints"` // by cluster
+	Problems []Problem  `json:"problems"`         // of Services' annotations and labels
 	// Conflicts are the oldest ones, at most 100. MoreConflicts is how many are left out.
 	Conflicts     []AddressConflict `json:"addressConflicts"`
 	MoreConflicts int               `json:"moreAddressConflicts,omitempty"`
@@ -144,6 +147,15 @@ const nearPercent = 80
 
 // Near reports whether the cluster uses so much of what it may use that it is worth a look.
 func (m Memory) Near() bool { return m.Limit > 0 && m.Used >= m.Limit/100*nearPercent }
+
+// LinkedMemory returns what all linked clusters together count against their memory caps, and the replica's GOMEMLIMIT.
+func (c *Clusters) LinkedMemory() Memory {
+	all := Memory{Limit: c.MemoryLimit}
+	for i := range c.Clusters {
+		all.Used += c.Clusters[i].Memory.Used
+	}
+	return all
+}
 
 // States of gateways.
 const (
