@@ -1,22 +1,27 @@
 package reach
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/portforward"
 	"k8s.io/client-go/transport/spdy"
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 
+	"isthmus/clusterstore/guard"
 	"isthmus/internal/legible"
 )
 
@@ -58,11 +63,18 @@ func newForwarder(ctx context.Context, pod Gateway, port int) (*forwarder, error
 }
 
 // Dial connects to the API server as kubectl does: over a WebSocket or, if that is refused, over SPDY. If both are refused,
-// the error is the first one that has the API server's Status.
+// f.err is the first error that has the API server's Status, or else the last error.
 func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol string, err error) {
-	defer func() { f.err = err }()
+	defer func() {
+		switch {
+		case err == nil:
+			f.err = nil
+		case f.err == nil:
+			f.err = &httpstream.UpgradeFailureError{Cause: err}
+		}
+	}()
 	config := rest.CopyConfig(f.pod.cluster.config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return contextual{f.dialing, next} })
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return attempt{f, next} })
 	to := f.pod.cluster.API.CoreV1Interface.RESTClient().Post().
 		Resource("pods").Namespace(f.pod.Namespace).Name(f.pod.Name).SubResource("portforward").URL()
 
@@ -70,35 +82,51 @@ func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol
 	if err != nil {
 		return nil, "", err
 	}
-	f.Connection, protocol, err = overWebSocket.Dial(protocols...)
-	if !httpstream.IsUpgradeFailure(err) && !httpstream.IsHTTPSProxyError(err) {
-		return f, protocol, err
-	}
-
-	refused := err
 	transport, upgrader, err := spdy.RoundTripperFor(config)
 	if err != nil {
 		return nil, "", err
 	}
 	overSPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to)
-	f.Connection, protocol, err = overSPDY.Dial(protocols...)
-	switch {
-	case err != nil && statusOf(refused) != nil:
-		err = refused
-	case err != nil:
-		err = &httpstream.UpgradeFailureError{Cause: err}
-	}
+	both := portforward.NewFallbackDialerForStreaming(overWebSocket, overSPDY, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	})
+	f.Connection, protocol, err = both.Dial(protocols...)
 	return f, protocol, err
 }
 
-// contextual adds a context to requests, since client-go's dialers take none.
-type contextual struct {
-	ctx  context.Context
+// attempt sends the request of one dialer. Client-go's dialers take no context, and the one for SPDY returns the texts of
+// errors only.
+type attempt struct {
+	by   *forwarder
 	next http.RoundTripper
 }
 
-func (c contextual) RoundTrip(request *http.Request) (*http.Response, error) {
-	return c.next.RoundTrip(request.WithContext(c.ctx))
+func (a attempt) RoundTrip(request *http.Request) (*http.Response, error) {
+	ctx := a.by.dialing
+	response, err := a.next.RoundTrip(request.WithContext(ctx))
+	if _, limited := ctx.Deadline(); limited && errors.Is(err, os.ErrDeadlineExceeded) {
+		<-ctx.Done() // the WebSocket's deadline, which is that of the context, may come first
+		err = ctx.Err()
+	}
+	failed := err
+	if err == nil && response.StatusCode != http.StatusSwitchingProtocols {
+		failed = refusal(response)
+	}
+	if statusOf(a.by.err) == nil {
+		a.by.err = failed
+	}
+	return response, err
+}
+
+// refusal returns why a server does not upgrade a connection: the Status, if it is an API server.
+func refusal(response *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(response.Body, guard.MaxError)) // the text before an error counts
+	var status metav1.Status
+	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" {
+		status.Code = int32(response.StatusCode)
+		return &apierrors.StatusError{ErrStatus: status}
+	}
+	return &httpstream.UpgradeFailureError{Cause: fmt.Errorf("%s %s", response.Status, bytes.TrimSpace(text))}
 }
 
 // statusOf returns the API server's Status if it refuses to upgrade a connection.
@@ -144,7 +172,7 @@ func (f *forwarder) over() bool {
 	case <-f.ports.Ready:
 		return f.explain(nil) != nil
 	default:
-		return false
+		return f.dialing.Err() != nil // Dial may be stuck: SPDY's dialer waits for a response without a limit
 	}
 }
 

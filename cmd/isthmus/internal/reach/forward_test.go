@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -313,21 +314,61 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestRefused checks what users read if an API server, or a proxy in front of it, does not forward a port. SPDY never passes.
+// TestDeadline checks that the error is the context's if an API server does not upgrade a connection in time, and that the
+// next Dial does not wait for that connection.
+func TestDeadline(t *testing.T) {
+	for _, websockets := range []bool{true, false} {
+		var asked atomic.Int32
+		end := make(chan struct{})
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if !websockets && r.Method == http.MethodGet {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			asked.Add(1)
+			<-end
+		}))
+		gateway := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}
+		for asked.Load() < 2 {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			conn, err := gateway.Dial(ctx, 9996)
+			if err == nil {
+				conn.Close()
+			}
+			if !errors.Is(err, context.DeadlineExceeded) || ctx.Err() == nil {
+				t.Fatalf("websockets %t: %v", websockets, err)
+			}
+			cancel()
+		}
+		close(end)
+		server.Close()
+	}
+}
+
+// TestRefused checks what users read if an API server, or a proxy in front of it, does not forward a port. Only one of the two
+// requests reaches the API server.
 func TestRefused(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no \u001b","code":%d}`
+	long := strings.Replace(status, "no ", "no "+strings.Repeat("x", 2000), 1)
 	for _, c := range []struct {
+		reaches    string // the method of the request that reaches the API server
 		code       int
 		body, want string
 	}{
-		{404, status, "the Pod linkerd/isthmus-0 is gone"},
-		{403, status, `the API server of context west does not let you forward ports of Pods: "no \x1b"`},
-		{401, status, "does not accept the credentials of the kubeconfig"},
-		{500, status, "It does so through the kubelet of the Pod's node"},
-		{502, "<html>\x1b%d", "Is there something between here and the API server that passes neither websockets nor SPDY?"},
+		{"GET", 404, status, "the Pod linkerd/isthmus-0 is gone"},
+		{"GET", 403, status, `the API server of context west does not let you forward ports of Pods: "no \x1b"`},
+		{"GET", 401, status, "does not accept the credentials of the kubeconfig"},
+		{"GET", 500, status, "It does so through the kubelet of the Pod's node"},
+		{"POST", 404, status, "the Pod linkerd/isthmus-0 is gone"},
+		{"POST", 403, status, `the API server of context west does not let you forward ports of Pods: "no \x1b"`},
+		{"POST", 403, long, "the API server of context west does not let you forward ports of Pods"},
+		{"POST", 401, status, "does not accept the credentials of the kubeconfig"},
+		{"POST", 500, status, "It does so through the kubelet of the Pod's node"},
+		{"GET", 502, "<html>\x1b%d", "Is there something between here and the API server that passes neither websockets nor SPDY?"},
+		{"POST", 400, "<html>\x1b%d", `: 400 Bad Request <html>\x1b400"`},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method == http.MethodPost {
+			if r.Method != c.reaches {
 				w.WriteHeader(http.StatusBadGateway)
 				return
 			}
@@ -337,7 +378,7 @@ func TestRefused(t *testing.T) {
 		}))
 		_, err := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}.Dial(t.Context(), 9996)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%d: %v, want %s", c.code, err, c.want)
+			t.Errorf("%s, %d: %v, want %s", c.reaches, c.code, err, c.want)
 		} else {
 			shown(t, err.Error())
 		}
