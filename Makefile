@@ -121,7 +121,7 @@ faults: tools ## what happens to clusters, links and proxies, at length (FAULT=R
 	  go test -count=1 -timeout 60m -v ./faults -long $(if $(FAULT),-run '^Test(Faults|OwnCluster)$$/^($(FAULT))$$')
 
 mcs-conformance: $(if $(MCS_CONFORMANCE),build) ## the MCS API's own suite against two clusters that Isthmus links: MCS_CONFORMANCE=FILE, the suite as built by go test -c (docs/mcs.md)
-	@test -x '$(MCS_CONFORMANCE)' || { echo 'MCS_CONFORMANCE=FILE names no program: give the suite, built by "go test -c -o FILE ." in the folder conformance of https://github.com/kubernetes-sigs/mcs-api'; exit 1; }
+	@test -f '$(MCS_CONFORMANCE)' -a -x '$(MCS_CONFORMANCE)' || { echo 'MCS_CONFORMANCE=FILE names no program: give the suite, built by "go test -c -o FILE ." in the folder conformance of https://github.com/kubernetes-sigs/mcs-api'; exit 1; }
 	cd e2e && go build -ldflags='-s -w' -o $(BIN)/ ./cmd/mcs-conformance
 	@$(BIN)/mcs-conformance -look
 	@$(MAKE) --no-print-directory first-build
@@ -131,7 +131,7 @@ mcs-conformance: $(if $(MCS_CONFORMANCE),build) ## the MCS API's own suite again
 
 CONTROLLER = Linkerd'"'"'s controller, built by "CGO_ENABLED=0 go build -o FILE ./controller/cmd" in a checkout of https://github.com/linkerd/linkerd2
 mirror-migration: $(if $(LINKERD_CONTROLLER),first-build build) ## from Linkerd's service mirror to the gateway and back, three times; prints a table: LINKERD_CONTROLLER=FILE, Linkerd's controller
-	@test -x '$(LINKERD_CONTROLLER)' || { echo 'LINKERD_CONTROLLER=FILE names no program: give $(CONTROLLER)'; exit 1; }
+	@test -f '$(LINKERD_CONTROLLER)' -a -x '$(LINKERD_CONTROLLER)' || { echo 'LINKERD_CONTROLLER=FILE names no program: give $(CONTROLLER)'; exit 1; }
 	cd e2e && go build -ldflags='-s -w' $(ASSETS) -o $(BIN)/ ./cmd/controlplane
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane ISTHMUS_LINKERD_CONTROLLER='$(abspath $(LINKERD_CONTROLLER))' \
 	  go test -count=1 -timeout 20m -v -run '^TestMirrorMigration$$' .
@@ -147,7 +147,7 @@ NODE      := $(addprefix k8s.io/kubernetes/cmd/,kube-controller-manager kube-pro
   $(addprefix github.com/containernetworking/plugins/plugins/,ipam/host-local main/loopback main/ptp)
 nodes: override KUBEBUILDER_ASSETS :=
 nodes: build ## the gateway on real nodes, root and containerd needed: prints a table (EVENTS=REGEX: only these; LINKERD_CONTROLLER=FILE: also in the place of this controller of Linkerd)
-	@test -z '$(LINKERD_CONTROLLER)' || test -x '$(LINKERD_CONTROLLER)' || { echo 'LINKERD_CONTROLLER=FILE names no program: give $(CONTROLLER)'; exit 1; }
+	@test -z '$(LINKERD_CONTROLLER)' || test -f '$(LINKERD_CONTROLLER)' -a -x '$(LINKERD_CONTROLLER)' || { echo 'LINKERD_CONTROLLER=FILE names no program: give $(CONTROLLER)'; exit 1; }
 	cd e2e && CGO_ENABLED=0 go build -ldflags='-s -w' -o $(BIN)/ ./cmd/nodes
 	@$(BIN)/nodes -look
 	@$(MAKE) --no-print-directory KUBEBUILDER_ASSETS= first-build

@@ -67,16 +67,23 @@ func TestAssets(t *testing.T) {
 	}
 }
 
-// TestBuiltPrograms checks that targets that run programs of other projects ask for built programs, and say how to build
-// them.
+// TestBuiltPrograms checks that targets that run programs of other projects reject folders, and say
+// how to build the programs.
 func TestBuiltPrograms(t *testing.T) {
-	for target, how := range map[string]string{
-		"mirror-migration": "go build -o FILE ./controller/cmd",
-		"mcs-conformance":  "go test -c -o FILE .",
+	const linkerd = "go build -o FILE ./controller/cmd"
+	const mcs = "go test -c -o FILE ."
+	folder := t.TempDir()
+	for _, c := range []struct{ target, given, how string }{
+		{"mirror-migration", "LINKERD_CONTROLLER=", linkerd},
+		{"mirror-migration", "LINKERD_CONTROLLER=" + folder, linkerd},
+		{"nodes", "LINKERD_CONTROLLER=" + folder, linkerd},
+		{"mcs-conformance", "MCS_CONFORMANCE=", mcs},
+		{"mcs-conformance", "MCS_CONFORMANCE=" + folder, mcs},
 	} {
-		out, err := makeCommand(t, target).CombinedOutput()
-		if err == nil || !strings.Contains(string(out), how) {
-			t.Errorf("make %s: %v\n%s", target, err, out)
+		skipped := []string{"-o", "first-build", "-o", "build"}
+		out, err := makeCommand(t, append(skipped, c.target, c.given)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), c.how) {
+			t.Errorf("make %s %s: %v\n%s", c.target, c.given, err, out)
 		}
 	}
 	controller, err := filepath.Abs(repository("controller"))

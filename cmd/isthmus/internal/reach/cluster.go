@@ -76,7 +76,8 @@ func (c *Cluster) String() string {
 	return "the API server of context " + legible.Quoted(c.Context)
 }
 
-// forward returns the forwarder of a port. It starts one if there is none, or if the last one can't be used anymore.
+// forward returns the forwarder of a port. It starts one if there is none, or if the last one can't
+// be used anymore.
 func (c *Cluster) forward(ctx context.Context, pod Gateway, port int) (*forwarder, error) {
 	key := fmt.Sprintf("%s/%s:%d", pod.Namespace, pod.Name, port)
 	c.mu.Lock()

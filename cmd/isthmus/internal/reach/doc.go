@@ -28,7 +28,7 @@
 //     credentials, and a request for a forwarded port that the API server does not answer.
 //   - Errors name what could not be reached, why, and what to do. They are printable,
 //     whatever the cluster has sent.
-//   - The goroutines of a Cluster end when it is closed.
+//   - All other goroutines of a Cluster end when it is closed.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package reach

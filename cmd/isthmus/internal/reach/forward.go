@@ -28,8 +28,9 @@ import (
 // maxFailure is how much is read of the kubelet's message about a port, in bytes.
 const maxFailure = 1 << 10
 
-// forwarder forwards a free port of 127.0.0.1 to a port of a Pod, until its Cluster is closed or the connection to the API
-// server is lost. Client-go's port-forward uses it as its dialer and as its connection.
+// forwarder forwards a free port of 127.0.0.1 to a port of a Pod, until its Cluster is closed or the
+// connection to the API server is lost. Client-go's port-forward uses it as its dialer and as its
+// connection.
 type forwarder struct {
 	httpstream.Connection                 // valid once ports.Ready is closed
 	dialing               context.Context // limits Dial
@@ -62,8 +63,9 @@ func newForwarder(ctx context.Context, pod Gateway, port int) (*forwarder, error
 	return f, nil
 }
 
-// Dial connects to the API server as kubectl does: over a WebSocket or, if that is refused, over SPDY. If both are refused,
-// f.err is the first error that has the API server's Status, or else the last error.
+// Dial connects to the API server as kubectl does: over a WebSocket or, if that is refused, over
+// SPDY. If both fail, f.err is the first error that has the API server's Status, or else the last
+// error.
 func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol string, err error) {
 	defer func() {
 		switch {
@@ -94,8 +96,8 @@ func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol
 	return f, protocol, err
 }
 
-// attempt sends the request of one dialer. Client-go's dialers take no context, and the one for SPDY returns the texts of
-// errors only.
+// attempt adds the context to requests and keeps their errors. Client-go's dialers take no context,
+// and the dialer for SPDY returns errors as text.
 type attempt struct {
 	by   *forwarder
 	next http.RoundTripper
@@ -105,7 +107,7 @@ func (a attempt) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx := a.by.dialing
 	response, err := a.next.RoundTrip(request.WithContext(ctx))
 	if _, limited := ctx.Deadline(); limited && errors.Is(err, os.ErrDeadlineExceeded) {
-		<-ctx.Done() // the WebSocket's deadline, which is that of the context, may come first
+		<-ctx.Done() // the connection has the same deadline, which may fire first
 		err = ctx.Err()
 	}
 	failed := err
@@ -118,9 +120,10 @@ func (a attempt) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// refusal returns why a server does not upgrade a connection: the Status, if it is an API server.
+// refusal returns why a server does not upgrade a connection: a StatusError if the server is an API
+// server, else an UpgradeFailureError.
 func refusal(response *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(response.Body, guard.MaxError)) // the text before an error counts
+	text, _ := io.ReadAll(io.LimitReader(response.Body, guard.MaxError)) // a part of the text will do
 	var status metav1.Status
 	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" {
 		status.Code = int32(response.StatusCode)
@@ -138,7 +141,8 @@ func statusOf(err error) (status *apierrors.StatusError) {
 	return status
 }
 
-// CreateStream opens a stream. A kubelet says on the error stream why it can't reach a port, which client-go only logs.
+// CreateStream opens a stream. A kubelet says on the error stream why it can't reach a port, which
+// client-go only logs.
 func (f *forwarder) CreateStream(headers http.Header) (httpstream.Stream, error) {
 	stream, err := f.Connection.CreateStream(headers)
 	if err == nil && headers.Get(v1.StreamType) == v1.StreamTypeError {
@@ -172,11 +176,12 @@ func (f *forwarder) over() bool {
 	case <-f.ports.Ready:
 		return f.explain(nil) != nil
 	default:
-		return f.dialing.Err() != nil // Dial may be stuck: SPDY's dialer waits for a response without a limit
+		return f.dialing.Err() != nil // the dialer for SPDY waits for a response without a limit
 	}
 }
 
-// explain returns why a connection has failed, as a [BrokenError]. If the forwarder still works, explain returns err.
+// explain returns why a connection has failed, as a [BrokenError]. If the forwarder still works,
+// explain returns err.
 func (f *forwarder) explain(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -314,8 +314,8 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// TestDeadline checks that the error is the context's if an API server does not upgrade a connection in time, and that the
-// next Dial does not wait for that connection.
+// TestDeadline checks that the error is the context's if an API server does not upgrade a connection
+// in time, and that the next Dial does not wait for that connection.
 func TestDeadline(t *testing.T) {
 	for _, websockets := range []bool{true, false} {
 		var asked atomic.Int32
@@ -345,8 +345,8 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// TestRefused checks what users read if an API server, or a proxy in front of it, does not forward a port. Only one of the two
-// requests reaches the API server.
+// TestRefused checks what users read if an API server, or a proxy in front of it, does not forward a
+// port. Only one of the two requests reaches the API server.
 func TestRefused(t *testing.T) {
 	const status = `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no \u001b","code":%d}`
 	long := strings.Replace(status, "no ", "no "+strings.Repeat("x", 2000), 1)
@@ -364,7 +364,7 @@ func TestRefused(t *testing.T) {
 		{"POST", 403, long, "the API server of context west does not let you forward ports of Pods"},
 		{"POST", 401, status, "does not accept the credentials of the kubeconfig"},
 		{"POST", 500, status, "It does so through the kubelet of the Pod's node"},
-		{"GET", 502, "<html>\x1b%d", "Is there something between here and the API server that passes neither websockets nor SPDY?"},
+		{"GET", 502, "<html>\x1b%d", "something between here and the API server that passes neither websockets nor SPDY?"},
 		{"POST", 400, "<html>\x1b%d", `: 400 Bad Request <html>\x1b400"`},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

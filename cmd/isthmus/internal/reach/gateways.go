@@ -44,8 +44,9 @@ func (g Gateway) String() string {
 	return legible.Quoted(cmp.Or(g.Address, g.Namespace+"/"+g.Name))
 }
 
-// Dial connects to a port of the Pod through a port of this machine, or to the Address. The context only limits the
-// dialling. The local port is open until the Cluster is closed. If a connection to a Pod fails, the error is a [BrokenError].
+// Dial connects to a port of the Pod through a port of this machine, or to the Address. The context
+// only limits the dialling. The local port is open until the Cluster is closed. If a connection to a
+// Pod fails, the error is a [BrokenError].
 func (g Gateway) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if g.Address != "" {
 		return new(net.Dialer).DialContext(ctx, "tcp", g.Address)
