@@ -58,8 +58,8 @@
 //   - policies: the same by namespace and name, with the sets of Pods that have the same labels and ports, and what is
 //     opaque of each set. The join asks for each Pod. setServer and evaluatePolicy keep it right after
 //     a change of a Server, regroup after one of a Pod.
-//   - nodes: zone and region, by name, and how many Nodes have each region. Region asks for the one
-//     that all have.
+//   - nodes: zone and region, by name, in the local cluster the addresses too, and how many Nodes have each region.
+//     Region returns the one that all have.
 //   - gateways: the Services that are Linkerd gateways, by name. Gateways asks at each reconcile of the link;
 //     setGateway keeps the index right.
 //   - exports, with Config.Exports only: ServiceExports, by key, and of the own cluster Namespaces
@@ -72,9 +72,9 @@
 //     sets it, with each version.
 //   - own (ownindex.go), in the own cluster only: where each Pod and ExternalWorkload is; which have
 //     an address, Pods apart from ExternalWorkloads, since any number of the latter may have the
-//     same; which Services have a cluster IP or an external address; and ServiceProfiles by key. LookupAddress,
-//     Instance, Owner, Exposed and ServiceProfile ask. setLocation, setServiceAddresses and setProfile keep it right,
-//     and mark what profiles and the table have to ask again. Besides, by namespace, what slices have
+//     same; which Services have a cluster IP or an external address; which Nodes have an address; and ServiceProfiles
+//     by key. LookupAddress, Instance, Owner, AssignedTo and ServiceProfile read it. setLocation, setServiceAddresses,
+//     nodeChanged and setProfile update it. All but nodeChanged mark what profiles and the table have to read again. Besides, by namespace, what slices have
 //     of ExternalWorkloads, for Workloads, and the Services with a selector, for SelectingIn;
 //     setSelected and setSelecting keep them (ownworkloads.go), and countMarked keeps how many slices of each
 //     Service have the mark.

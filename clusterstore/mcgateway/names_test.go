@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"isthmus/federation"
 )
 
 // TestNames: names are resolved every 30 s, and what they were resolved to last stays.
@@ -113,5 +115,32 @@ func TestNamesUnknown(t *testing.T) {
 		x.has("192.0.2.1:4143", "192.0.2.9:4143") // what it was is known
 		x.pass(time.Second)
 		x.has("192.0.2.2:4143", "192.0.2.9:4143")
+	})
+}
+
+// TestRangesOfUnresolvedNames tests that addresses which stay in use, because no new name can be resolved, are neither
+// used nor probed outside the link's new ranges.
+func TestRangesOfUnresolvedNames(t *testing.T) {
+	track(t, func(x *tracked) {
+		x.out.names["lb.example"] = []string{"192.0.2.1", "198.51.100.1"}
+		x.Set([]Target{target("lb.example")})
+		x.has("192.0.2.1:4143", "198.51.100.1:4143")
+
+		ranges := federation.NewRanges(netip.MustParsePrefix("192.0.2.0/24"))
+		unknown := target("unknown.example")
+		unknown.Within = &ranges
+		x.Set([]Target{unknown})
+		x.has("192.0.2.1:4143", "?198.51.100.1:4143")
+		if list := x.Addresses(); list[0].Outside || !list[1].Outside {
+			t.Errorf("%+v", list)
+		}
+
+		x.out.set(func() { clear(x.out.probes) })
+		x.pass(time.Minute)
+		x.out.set(func() {
+			if x.out.probes["192.0.2.1"] == 0 || x.out.probes["198.51.100.1"] > 0 {
+				t.Errorf("probes: %v", x.out.probes)
+			}
+		})
 	})
 }

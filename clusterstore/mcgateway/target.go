@@ -23,6 +23,9 @@ type Target struct {
 	Within   *federation.Ranges // the addresses that may be used; nil: all
 }
 
+// excludes reports whether an address lies outside the target's ranges.
+func (x *Target) excludes(ip netip.Addr) bool { return x.Within != nil && !x.Within.Contains(ip) }
+
 // Targets returns what leads to a cluster by its gateway Services, in their order. Those
 // without a port or an identity can't be used.
 func Targets(list []*cluster.Gateway) (targets []Target) {

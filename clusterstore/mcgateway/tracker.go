@@ -138,7 +138,10 @@ func isClosed(c <-chan struct{}) bool {
 func (t *Tracker) use(ctx context.Context, targets []Target) {
 	list, left := t.addresses(targets)
 	if len(list) == 0 && len(targets) > 0 { // names that are new can't be resolved (yet): those before stay
-		list, left = t.list, t.left
+		list, left = slices.Clone(t.list), t.left
+		for i := range list { // all targets of a link have the same ranges, which may be new
+			list[i].Outside = targets[0].excludes(list[i].Addr.Addr())
+		}
 	}
 	periods := periodsOf(list)
 	changed := hostsOf(t.periods, periods)
@@ -190,7 +193,7 @@ func (t *Tracker) addresses(targets []Target) (list []Address, left int) {
 			}
 			list = append(list, Address{
 				Addr: addr, Identity: x.Identity, Name: x.Name, Probe: x.Probe,
-				Outside: x.Within != nil && !x.Within.Contains(ip), IPv6Off: t.cfg.IPv4Only && ip.Is6(),
+				Outside: x.excludes(ip), IPv6Off: t.cfg.IPv4Only && ip.Is6(),
 			})
 		}
 	}
