@@ -194,7 +194,8 @@ func dependenciesOf(t *testing.T, pkg string, flags ...string) []string {
 // dependencies lists all packages outside the standard library that go list -deps prints in a folder.
 func dependencies(t *testing.T, dir string, args ...string) []string {
 	t.Helper()
-	cmd := exec.Command("go", append([]string{"list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}, args...)...)
+	list := []string{"list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}"}
+	cmd := exec.Command("go", append(list, args...)...)
 	cmd.Dir = dir
 	out, err := cmd.Output()
 	if err != nil {

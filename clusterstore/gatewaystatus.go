@@ -59,8 +59,9 @@ func (v *linkState) describeGateways(st *cluster.Status) {
 			unknown = append(unknown, x.Address)
 		case a.Refused != "":
 			x.State, x.Reason = adminapi.GatewayNotProbed, a.Refused
-			refused = append(refused, fmt.Sprintf("Linkerd gateway %s is not probed, and is used also when it is dead: %s",
-				x.Address, a.Refused))
+			refused = append(refused, fmt.Sprintf(
+				"Linkerd gateway %s is not probed, and is used also when it is dead: %s", x.Address, a.Refused,
+			))
 		case a.Dead:
 			x.State = adminapi.GatewayDead
 		case a.Since.IsZero():

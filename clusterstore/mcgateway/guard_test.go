@@ -67,7 +67,10 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: %q, want %q", ip, got, want)
 		}
 	}
-	guard = &Guard{Routable: cluster.Routable, Interfaces: func() ([]net.Addr, error) { return nil, errors.New("broken") }}
+	guard = &Guard{
+		Routable:   cluster.Routable,
+		Interfaces: func() ([]net.Addr, error) { return nil, errors.New("broken") },
+	}
 	const want = "the addresses of the gateway's own host can't be read: broken"
 	if got := guard.refusal(t.Context(), netip.MustParseAddr("198.51.100.1")); got != want {
 		t.Errorf("%q, want %q", got, want)

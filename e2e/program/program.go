@@ -45,9 +45,11 @@ var (
 	Promtool = tool("promtool", "ISTHMUS_PROMTOOL", "github.com/prometheus/prometheus/cmd/promtool")
 	// Helm is Helm 4.
 	Helm = tool("helm", "ISTHMUS_HELM", "helm.sh/helm/v4/cmd/helm")
-	// Kubectl is the oldest kubectl that docs/install.md names. All other tools need newer versions of its dependencies.
+	// Kubectl is the oldest kubectl that docs/install.md names. All other tools need newer versions of its
+	// dependencies.
 	Kubectl = Program{
-		Name: "oldest-kubectl", Env: "ISTHMUS_KUBECTL", module: "e2e/tools", source: "./kubectl", within: "k8s.io/kubectl",
+		Name: "oldest-kubectl", Env: "ISTHMUS_KUBECTL", module: "e2e/tools", source: "./kubectl",
+		within: "k8s.io/kubectl",
 	}
 )
 
