@@ -116,8 +116,8 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-// TestExplainIsBounded: what is encoded for such a client alone takes memory of the budget,
-// and is refused if there is none.
+// TestExplainIsBounded: the messages for such a client alone count for the memory of views until its stream ends.
+// The client is refused if no memory is left.
 func TestExplainIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1, ViewBytes: small + small/2})
@@ -125,9 +125,44 @@ func TestExplainIsBounded(t *testing.T) {
 		proxy := w.get(webAddr, "")
 		defer proxy.hangUp()
 		proxy.sees(t, "add 10.0.0.1:80")
+		alone := w.server.views.inUse()
 		w.get(webAddr, "", explains).fails(t, codes.ResourceExhausted, "memory")
 		again := w.get(webAddr, "")
 		defer again.hangUp()
 		again.sees(t, "add 10.0.0.1:80")
+		if got := w.server.views.inUse(); got != alone {
+			t.Errorf("%d bytes are in use after the refusal, want %d", got, alone)
+		}
+	})
+}
+
+// TestExplainCounts: the messages for one client count with the size of the newest set, and no longer once its stream
+// has ended.
+func TestExplainCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, Linger: -1})
+		w.offer("", pods("10.0.0.1:80")...)
+		proxy := w.get(webAddr, "")
+		proxy.sees(t, "add 10.0.0.1:80")
+		alone := w.server.views.inUse()
+		c := w.get(webAddr, "", explains)
+		c.sees(t, "add 10.0.0.1:80")
+		if got := w.server.views.inUse(); got != 2*alone {
+			t.Errorf("%d bytes are in use, want %d", got, 2*alone)
+		}
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+		c.sees(t, "add 10.0.0.2:80")
+		proxy.sees(t, "add 10.0.0.2:80")
+		if got, want := w.server.views.inUse(), 2*(alone+endpointBytes); got != want {
+			t.Errorf("%d bytes are in use after a change, want %d", got, want)
+		}
+		c.hangUp()
+		if got, want := w.server.views.inUse(), alone+endpointBytes; got != want {
+			t.Errorf("%d bytes are in use after its end, want %d", got, want)
+		}
+		proxy.hangUp()
+		if used, owed := w.server.views.inUse(), w.server.views.owed; used != 0 || owed != 0 {
+			t.Errorf("%d bytes are in use after all, and %d charged", used, owed)
+		}
 	})
 }

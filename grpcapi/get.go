@@ -18,7 +18,7 @@ type getStream struct {
 
 	zoneChanged <-chan struct{} // closed once the client's zone may have changed; nil: never
 	view        *getView        // of the client's key
-	fits        bool            // the view is within the budget
+	fits        bool            // the view is within the limit, or was admitted
 	began       int             // what the view takes, if this stream was the first to need it
 	replaced    <-chan struct{} // closed once the set returned by newest last is replaced
 
@@ -114,11 +114,10 @@ func (st *getStream) step(to *federation.Set, all bool) []*wire.Frame {
 	from := st.sent
 	st.sent, st.sentZone, st.viewChanged = to, st.view.key.Client.Zone, false
 	st.heldSet.Store(to)
-	if st.explains {
-		st.tiers, st.otherTiers = to.Tiers()
-	}
 	switch {
 	case st.explains:
+		st.tiers, st.otherTiers = to.Tiers()
+		st.setAlone(costOfSet(to))
 		return st.view.messagesFor(st.view.enc.Explaining(st.tiers), from, to, all)
 	case from != nil && from.Hinted && !to.Hinted && len(to.Endpoints) >= manyEndpoints:
 		return st.view.messagesAfterHints(from, to)

@@ -30,7 +30,7 @@ type getView struct {
 
 	// under mu
 	steps   []*lazyFrames // to the newest set, the latest last
-	charged uint64        // the version of the set that the budget has last been charged for
+	charged uint64        // the version of the set that cost is for
 }
 
 func newGetView(k federation.Key, enc wire.Encoder) *getView {
@@ -54,8 +54,8 @@ func costOfSet(s *federation.Set) int {
 	return viewBytes + len(s.Endpoints)*endpointBytes + s.Members*memberBytes
 }
 
-// chargeFor charges the budget for the newest set: a view may have begun with a small
-// one. v.mu is held.
+// chargeFor takes what the newest set costs of the quota: a view may have begun with a
+// small set. v.mu is held.
 func (v *getView) chargeFor(set *federation.Set) {
 	if v.watch != nil && set.Version > v.charged { // in tests a view may have no watch
 		v.charged = set.Version
@@ -100,11 +100,10 @@ func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }
 
-// messagesFor returns those for one stream alone. gRPC keeps them until the client takes them, so they
-// count for the budget.
+// messagesFor returns the messages of a step for one stream alone: see stream.setAlone.
 func (v *getView) messagesFor(enc wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {
 	v.chargeLocked(to)
-	return v.quota.hold(encode(&enc, from, to, all))
+	return encode(&enc, from, to, all)
 }
 
 func encode(enc *wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {

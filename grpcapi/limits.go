@@ -10,8 +10,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
-
-	"isthmus/grpcapi/wire"
 )
 
 // The statuses of calls that are refused because a limit is reached.
@@ -165,20 +163,4 @@ func (s *Server) roomFor(bytes int64) bool {
 	s.getViews.makeRoom(bytes)
 	s.profileViews.makeRoom(bytes)
 	return s.views.fits(bytes)
-}
-
-// minHeld is the least size of a message that hold takes memory for. A stream can have
-// 64 KiB of smaller ones waiting: gRPC's limit.
-const minHeld = 4 << 10
-
-// hold takes the memory of messages for one stream alone until nothing uses them any
-// more: gRPC keeps them until the client takes them. It returns the messages.
-func (q *quota) hold(frames []*wire.Frame) []*wire.Frame {
-	for _, f := range frames {
-		if size := f.Size(); size >= minHeld {
-			q.use(int64(size))
-			f.OnFree(func(bytes int) { q.use(-int64(bytes)) })
-		}
-	}
-	return frames
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,9 +22,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
-	"isthmus/federation"
 	"isthmus/grpcapi/internal/wiretest"
-	"isthmus/grpcapi/wire"
 )
 
 func newTestQuota(t *testing.T, limit int) *quota {
@@ -225,23 +222,6 @@ func TestViewMemoryOfOthers(t *testing.T) {
 			t.Errorf("%d bytes are in use after all, and %d charged", used, owed)
 		}
 	})
-}
-
-// TestHold: the messages of one stream count for as long as they are used, and no
-// longer.
-func TestHold(t *testing.T) {
-	q := newTestQuota(t, 1)
-	var enc wire.Encoder
-	frames := q.hold(enc.Full(&federation.Set{Endpoints: wiretest.Many(1000, 0)}))
-	for range 3 {
-		runtime.GC()
-	}
-	if got := q.inUse(); got != int64(frames[0].Size()) || got < 10_000 {
-		t.Errorf("%d bytes are held of a message of %d", got, frames[0].Size())
-	}
-	runtime.KeepAlive(frames)
-	frames = nil
-	wiretest.Until(t, "nothing is held", func() bool { runtime.GC(); return q.inUse() == 0 })
 }
 
 // connect connects to an address until the end of the test.

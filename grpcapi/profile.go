@@ -17,7 +17,7 @@ type profileStream struct {
 	stream
 	key        federation.ProfileKey
 	view       *profileView    // nil: first has not begun
-	fits       bool            // the view is within the budget
+	fits       bool            // the view is within the limit, or was admitted
 	began      int             // what the view takes, if this stream was the first to need it
 	replaced   <-chan struct{} // closed once the profile of the newest variant is replaced
 	sent       *profileVariant // what the proxy has, or is being sent; nil: nothing yet

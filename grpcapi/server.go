@@ -35,7 +35,7 @@ type Server struct {
 	began        time.Time // see clock
 	log          *zap.Logger
 	calls        *quota // open calls of all methods
-	views        *quota // memory of views, and of messages for one stream alone
+	views        *quota // bytes of views, and of messages for one stream alone
 	refused      prometheus.Counter
 	getViews     *viewCache[federation.Key, *federation.Set, *getView]
 	profileViews *viewCache[federation.ProfileKey, *federation.Profile, *profileView]

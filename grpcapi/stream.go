@@ -57,7 +57,8 @@ type stream struct {
 
 	// Times are Server.clock's.
 	conn    *clientConnection // nil: not known; fixed by serve
-	owes    int64             // what its client is charged for: see admit
+	owes    int64             // bytes that its client is charged for: see admit
+	alone   int64             // bytes of owes that no view takes: see setAlone
 	done    <-chan struct{}   // the context's Done channel, kept since ctx.Done() is slow for each message; fixed by serve
 	now     int64             // when the messages to send next were produced
 	timer   *time.Timer       // for waiting; nil before the first use
@@ -233,10 +234,10 @@ func (st *stream) endError(ctx context.Context) error {
 // messages take if they are for it alone. The client's address is charged for both until the stream is closed.
 func (st *stream) admit(what string, fits bool, began, alone int) error {
 	s := st.server
-	st.owes = int64(began + alone)
-	s.views.charge(st.conn.client(), st.owes)
+	st.owe(int64(began))
+	st.setAlone(alone)
 	switch {
-	case (fits || s.roomFor(0)) && (alone == 0 || s.roomFor(int64(alone))):
+	case (fits && alone == 0) || s.roomFor(0):
 		return nil
 	case s.views.mayExceed(st.conn.client()):
 		return nil
@@ -244,7 +245,22 @@ func (st *stream) admit(what string, fits bool, began, alone int) error {
 	return s.views.refuse(what)
 }
 
-// close stops the timers.
+// owe charges the client's address for more bytes, or fewer, until the stream is closed.
+func (st *stream) owe(more int64) {
+	st.owes += more
+	st.server.views.charge(st.conn.client(), more)
+}
+
+// setAlone sets how many bytes the messages take that are encoded for the stream alone. They count until the stream is
+// closed, because gRPC keeps messages until the client reads them.
+func (st *stream) setAlone(bytes int) {
+	more := int64(bytes) - st.alone
+	st.alone += more
+	st.server.views.use(more)
+	st.owe(more)
+}
+
+// close stops the timers, and gives back what the stream has taken.
 func (st *stream) close() {
 	if st.timer != nil {
 		st.timer.Stop()
@@ -252,7 +268,8 @@ func (st *stream) close() {
 	if st.guard != nil {
 		st.guard.Stop()
 	}
-	st.server.views.charge(st.conn.client(), -st.owes)
+	st.setAlone(0)
+	st.owe(-st.owes)
 }
 
 // after is time.After with the stream's one timer.

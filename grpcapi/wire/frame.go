@@ -2,7 +2,6 @@ package wire
 
 import (
 	"bytes"
-	"runtime"
 	"slices"
 
 	"google.golang.org/grpc/encoding"
@@ -23,16 +22,6 @@ func (f *Frame) Equal(o *Frame) bool {
 
 // Size is the number of the message's bytes.
 func (f *Frame) Size() int { return f.data.Len() }
-
-// OnFree calls free with the size in bytes of each part of the message that the garbage
-// collector frees, on a goroutine of its own.
-func (f *Frame) OnFree(free func(bytes int)) {
-	for _, part := range f.data {
-		if b := part.ReadOnlyData(); len(b) > 0 {
-			runtime.AddCleanup(&b[0], free, len(b))
-		}
-	}
-}
 
 // Codec returns the bytes of Frames, and leaves all other messages to gRPC's
 // protobuf codec. A Frame's mem.SliceBuffers have no reference count, so gRPC may
