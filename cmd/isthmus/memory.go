@@ -74,8 +74,8 @@ func memory(least int64) func(string) (int64, error) {
 	}
 }
 
-// streamLimit returns how many calls may be open in a process that may use so much memory: they take half of the memory
-// at most. streams is --max-streams, or 0.
+// streamLimit returns how many calls may be open in a process that may use that much memory. streams is --max-streams.
+// If it is zero, calls may take half of the memory.
 func streamLimit(usable int64, streams uint32) int {
 	if streams == 0 {
 		return int(max(1, usable/2/streamMemory))
@@ -83,11 +83,12 @@ func streamLimit(usable int64, streams uint32) int {
 	return int(streams)
 }
 
-// viewLimit returns what views may take of a process that may use so much memory, in bytes. view is --view-memory, or
-// 0.
+// viewLimit returns how many bytes views may take in a process that may use that much memory. view is --view-memory.
+// If it is zero, views may take a quarter of the memory, so that calls and views together leave a quarter for all
+// else.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
-		view = max(minViewMemory, min(usable/2, mostViewMemory))
+		view = max(minViewMemory, min(usable/4, mostViewMemory))
 	}
 	return int(view)
 }

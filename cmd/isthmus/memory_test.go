@@ -27,7 +27,7 @@ func TestClusterCap(t *testing.T) {
 	}
 }
 
-// TestStreamLimit: calls may take half, unless the flag asks for something else.
+// TestStreamLimit: calls may take half of the memory, unless the flag is set.
 func TestStreamLimit(t *testing.T) {
 	for _, tt := range []struct {
 		usable int64
@@ -42,10 +42,10 @@ func TestStreamLimit(t *testing.T) {
 	}
 }
 
-// TestViewLimit: views may take half, unless the flag asks for something else.
+// TestViewLimit: views may take a quarter of the memory, unless the flag is set.
 func TestViewLimit(t *testing.T) {
 	for _, tt := range []struct{ usable, flag, want int64 }{
-		{250 << 20, 0, 250 << 19}, {250 << 20, 2 << 20, 2 << 20}, {1 << 20, 0, minViewMemory}, {64 << 30, 0, mostViewMemory},
+		{250 << 20, 0, 250 << 18}, {250 << 20, 2 << 20, 2 << 20}, {1 << 20, 0, minViewMemory}, {64 << 30, 0, mostViewMemory},
 	} {
 		if got := viewLimit(tt.usable, tt.flag); got != int(tt.want) {
 			t.Errorf("%d, %d: %d, want %d", tt.usable, tt.flag, got, tt.want)

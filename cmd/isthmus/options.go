@@ -115,7 +115,7 @@ func gatewayVerb(o *options) cli.Verb {
 			"`QUANTITY` of memory, such as 512Mi, that the sets and profiles that proxies ask for may take, by estimate. "+
 				"Beyond it, calls that ask for something new get ResourceExhausted. A client address that uses less than the average "+
 				"address is still served, up to an eighth more. Open calls stay. "+
-				"Empty: half of what the process may use (see --cluster-memory), at most 2Gi.")
+				"Empty: a quarter of what the process may use (see --cluster-memory), at most 2Gi.")
 		parse(s, &o.delay, "shutdown-delay", "23s", notNegative, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. With --drain it must be at least a second less than the Pod's terminationGracePeriodSeconds. The safest choice is a grace of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
 		parse(s, &o.drain, "drain", "6s", notNegative, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+
 			"The process ends at most a second after the two: keep their sum a second below terminationGracePeriodSeconds (30, unless the Pod sets it). Outside of a Pod both are skipped while no stream is open.")
