@@ -184,6 +184,10 @@ func (st *getStream) switchView() bool {
 	}
 	st.view = st.server.getViews.acquire(key)
 	st.fits, st.began = st.view.startWatch(st.server.table.Watch, st.server.views, costOfSet)
+	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
+		// The refusal never changes. The next stream of the key asks the table again.
+		st.server.getViews.forget(st.view)
+	}
 	st.usedView.Store(st.view)
 	return true
 }

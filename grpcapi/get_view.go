@@ -70,11 +70,12 @@ func (v *getView) chargeLocked(set *federation.Set) {
 }
 
 // becomeIdle implements cachedView. A view without endpoints is not kept: it is cheap
-// to make again, and clients can make up any number of names. Nor is a view of an
-// undeclared port, which would keep its place among federation.MaxUndeclaredPorts.
+// to make again, and clients can make up any number of names. A view of an undeclared
+// port is not kept either, because it would keep its place among
+// federation.MaxUndeclaredPorts. While a cluster is pending, any port may be undeclared.
 func (v *getView) becomeIdle() int {
 	set, _ := v.get()
-	if len(set.Endpoints) == 0 || set.Undeclared {
+	if len(set.Endpoints) == 0 || set.Undeclared || !set.Complete {
 		return 0
 	}
 	return costOfSet(set)

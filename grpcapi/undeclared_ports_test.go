@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -110,6 +111,54 @@ func TestUndeclaredPortsWhilePending(t *testing.T) {
 		w.get(webAt(2001), "").fails(t, codes.ResourceExhausted, "64 other undeclared ports")
 		for _, c := range all {
 			c.hangUp()
+		}
+	})
+}
+
+// TestIdleViewsWhilePending: while a member's cluster is pending, a port with endpoints does not keep its place after its
+// last stream has ended.
+func TestIdleViewsWhilePending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, FirstFrame: time.Nanosecond})
+		w.define(true, "", "north")
+		w.link("north", federation.Pending)
+		w.declare("", 80)
+		w.offer("", pods("10.0.0.1:80")...)
+		for _, first := range []int{1000, 2000} {
+			var all []*caller
+			for i := range federation.MaxUndeclaredPorts {
+				all = append(all, w.get(webAt(first+i), ""))
+			}
+			time.Sleep(time.Nanosecond)
+			for i, c := range all {
+				c.sees(t, fmt.Sprintf("add 10.0.0.1:%d", first+i))
+				c.hangUp()
+			}
+			w.views(t, 0, 0)
+		}
+	})
+}
+
+// TestRefusedViewsAreNotShared: a stream is served as soon as a port is free, even if another stream of its port, which
+// was refused before, has not ended yet.
+func TestRefusedViewsAreNotShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1, Linger: -1})
+		w.declare("", 80)
+		w.offer("", pods("10.0.0.1:80")...)
+		all := w.openUndeclared(t, 1000, federation.MaxUndeclaredPorts)
+		refused := w.server.newGet(target{service: web, port: 2000}, token{}, nil, nil)
+		refused.updateZone()
+		all[0].hangUp()
+		all = append(all[1:], w.openUndeclared(t, 2000, 1)...)
+		refused.close()
+		w.views(t, len(all), 0)
+		for _, c := range all {
+			c.hangUp()
+		}
+		w.views(t, 0, 0)
+		if n := w.server.views.inUse(); n != 0 {
+			t.Errorf("%d bytes are in use after all", n)
 		}
 	})
 }

@@ -158,6 +158,9 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	if b.refs--; b.refs > 0 {
 		return nil
 	}
+	if c.all[b.key] != v { // forgotten
+		return []*viewBase[K, T]{b}
+	}
 	b.weight = 0
 	if c.linger >= 0 && b.watch != nil {
 		b.weight = v.becomeIdle()
@@ -176,6 +179,16 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	c.weight += b.weight
 	b.until = time.Now().Add(c.linger)
 	return old
+}
+
+// forget makes the next stream of the key get another view. It is called by a stream that uses
+// the view. The view is closed once no stream uses it.
+func (c *viewCache[K, T, V]) forget(v V) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if key := v.root().key; c.all[key] == v {
+		delete(c.all, key)
+	}
 }
 
 // oldest returns the view that has been idle for longest; nil: none is idle. c.mu is held.

@@ -47,6 +47,8 @@ func (p *pages) serveExplain(w http.ResponseWriter, r *http.Request, making *lim
 	switch {
 	case status.Code(err) == codes.InvalidArgument:
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusBadRequest)
+	case status.Code(err) == codes.ResourceExhausted: // a limit, which time alone does not change
+		http.Error(w, printable(status.Convert(err).Message()), http.StatusInsufficientStorage)
 	case err != nil:
 		http.Error(w, printable(status.Convert(err).Message()), http.StatusServiceUnavailable)
 	case len(page.text) > maxKept:

@@ -37,6 +37,14 @@ func TestExplainRefusals(t *testing.T) {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 		}
 	}
+	limited := newShop(nil)
+	limited.served.explain = func(context.Context, grpcapi.Question) (*grpcapi.Explanation, error) {
+		return nil, status.Error(codes.ResourceExhausted, "too many ports")
+	}
+	w := getExplain(limited.explainHandler(), url.Values{"authority": {"shop/web"}})
+	if w.Code != http.StatusInsufficientStorage || w.Body.String() != "too many ports\n" {
+		t.Errorf("a limit: %d %s", w.Code, w.Body)
+	}
 	late := newShop(nil)
 	late.served.explain = func(ctx context.Context, _ grpcapi.Question) (*grpcapi.Explanation, error) {
 		if _, ok := ctx.Deadline(); !ok {

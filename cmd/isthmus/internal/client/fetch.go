@@ -103,6 +103,8 @@ func decode(g reach.Gateway, answer *http.Response, page string, into any) (from
 	case http.StatusOK:
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		return from, fmt.Errorf("%s is busy: %s", g, refusal(body))
+	case http.StatusInsufficientStorage:
+		return from, fmt.Errorf("%s: %s", g, refusal(body))
 	case http.StatusBadRequest:
 		return from, cli.Usagef("%s", refusal(body))
 	default:
