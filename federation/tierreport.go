@@ -140,8 +140,7 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 	if s.broken {
 		return one
 	}
-	for _, number := range slices.Sorted(maps.Keys(s.ports)) {
-		p := s.ports[number]
+	for _, p := range s.declaredFirst() {
 		if p.steering == nil {
 			continue
 		}
@@ -168,6 +167,20 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Node, b.Node))
 	})
 	return one
+}
+
+// declaredFirst returns the watched ports, the undeclared ones last. Clients can make up many of
+// these, and a page shows only maxClients kinds of clients.
+func (s *watchedService) declaredFirst() []*port {
+	rank := func(p *port) int {
+		if p.summary.undeclared {
+			return 1
+		}
+		return 0
+	}
+	return slices.SortedFunc(maps.Values(s.ports), func(a, b *port) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.number, b.number))
+	})
 }
 
 // clients describes what one kind of client uses.

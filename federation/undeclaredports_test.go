@@ -5,11 +5,14 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"isthmus/internal/adminapi"
 )
 
-// TestUndeclaredPorts applies random operations to a service with nearly as many undeclared ports as may be watched, and
-// compares each new watch with the rule: it is refused if its port is not watched, no ready member declares the port, and
-// MaxUndeclaredPorts of the watched ports are such ports. A watch that was not refused has endpoints to its end.
+// TestUndeclaredPorts applies random operations to a service with nearly as many undeclared ports as
+// may be watched, and compares each new watch with the rule. A watch is refused if its port is not
+// watched, no ready member declares the port, and MaxUndeclaredPorts of the watched ports are such
+// ports. A watch that was not refused has endpoints to its end.
 func TestUndeclaredPorts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id, clusters := ServiceID{"ns", "web"}, []ClusterName{Local, "east"}
@@ -121,5 +124,29 @@ func (x *portsModel) check(t *rapid.T) {
 	}
 	if n := len(x.table.Watched()); n != len(x.open) {
 		t.Fatalf("%d ports are watched, not %d", n, len(x.open))
+	}
+}
+
+// TestUndeclaredPortsAreDescribedLast: clients of undeclared ports do not displace those of a
+// declared port, although only some kinds of clients are described.
+func TestUndeclaredPortsAreDescribedLast(t *testing.T) {
+	id := ServiceID{"ns", "web"}
+	x := &portsModel{world: newWorld(Options{}), id: id, ready: make(map[ClusterName]bool)}
+	x.only80(Local, true)
+	x.link(Local, true)
+	x.table.Define(id, &Definition{
+		Federated: true, Members: []Member{{Service: id}},
+		Preference: &Preference{Tiers: tiersOf("local, any"), MinReady: MinReady{Count: 1}},
+	})
+	for _, zone := range []string{"a", "b"} {
+		for port := range uint16(MaxUndeclaredPorts) {
+			t.Cleanup(x.table.Watch(Key{Service: id, Port: 1 + port, Client: Client{Zone: zone}}).Close)
+		}
+	}
+	t.Cleanup(x.table.Watch(Key{Service: id, Port: 80}).Close)
+	list := x.table.Steered(true)[0]
+	described := slices.ContainsFunc(list.Clients, func(c adminapi.Clients) bool { return c.Port == 80 })
+	if !described || len(list.Clients) != maxClients || list.MoreClients != 2*MaxUndeclaredPorts+1-maxClients {
+		t.Errorf("%d kinds of clients and %d more; those of port 80: %t", len(list.Clients), list.MoreClients, described)
 	}
 }

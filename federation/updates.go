@@ -10,14 +10,15 @@ type updateCount struct {
 	uses int // under Table.mu: how many services' ports have it
 }
 
-// updateKey is what an updateCount counts. The undeclared ports of a member have one count, with port 0.
+// updateKey is what an updateCount counts. The undeclared ports of a member have one count, with
+// port 0.
 type updateKey struct {
 	Member
 	port uint16
 }
 
-// countUpdates gives a port's members their counts, in place of the counts before. The two lists may
-// have members in common, but no memory.
+// countUpdates gives a port's members their counts, in place of the counts before. The two lists
+// may have members in common, but no memory.
 func (t *Table) countUpdates(port uint16, before, now []contribution) {
 	if undeclared(now) {
 		port = 0

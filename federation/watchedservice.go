@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// MaxUndeclaredPorts is how many ports of a service may be watched that no member is known to declare. A client may ask
-// for any port, and each port is read and merged by itself.
+// MaxUndeclaredPorts is how many ports of a service may be watched that no member is known to
+// declare. A client may ask for any port, and each port is read and merged by itself.
 const MaxUndeclaredPorts = 64
 
 // watchedService is a service that has at least one watch.
@@ -122,10 +122,11 @@ func (s *watchedService) restore() {
 	s.broken = false
 }
 
-// watch returns the sets published for the key, and whether unwatch must be called. If nobody watches
-// the key yet, watch adds it. If the service is broken, a watched key keeps its set, which may be out of
-// date. For a new key, watch restores the service first. If the key's port would be an undeclared port
-// too many, watch adds nothing and returns one set with the reason TooManyPorts.
+// watch returns the sets published for the key, and whether unwatch must be called. If nobody
+// watches the key yet, watch adds it. If the service is broken, a watched key keeps its set, which
+// may be out of date. For a new key, watch restores the service first. If the port is undeclared
+// and MaxUndeclaredPorts is reached, watch adds nothing and returns a set with the reason
+// TooManyPorts.
 func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 	s.locked(func() {
 		to := s.published(k)
@@ -154,8 +155,9 @@ func (s *watchedService) published(k Key) *published {
 	return nil
 }
 
-// publishFirst publishes the first set for a key. It returns nil if the port would be an undeclared port too many. After a
-// panic in it, restore removes what it has added, which has no watches.
+// publishFirst publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts
+// is reached, it returns nil. After a panic in it, restore removes what it has added, which has no
+// watches.
 func (s *watchedService) publishFirst(k Key) *published {
 	if s.broken {
 		s.restore()
@@ -178,8 +180,9 @@ func (s *watchedService) publishFirst(k Key) *published {
 	return to
 }
 
-// undeclaredPorts counts the watched ports that no member is known to declare. That includes ports of
-// members that cannot be read yet: they may all turn out to be undeclared.
+// undeclaredPorts counts the watched ports that no member is known to declare. Ports of a pending
+// cluster count: the cluster may turn out to declare none of them, and their streams stay open. At
+// a start proxies are served once no cluster is pending, so only new links are affected.
 func (s *watchedService) undeclaredPorts() (n int) {
 	for _, p := range s.ports {
 		if !slices.ContainsFunc(p.members, contribution.declares) {

@@ -26,8 +26,9 @@ func (w *world) openUndeclared(t *testing.T, first, count int) (all []*caller) {
 	return all
 }
 
-// TestUndeclaredPortsAreBounded: a Service has at most 64 undeclared ports with views. Only a stream of one more
-// undeclared port is refused, until the last stream of another port ends. Warm views take no place.
+// TestUndeclaredPortsAreBounded: a Service has at most 64 undeclared ports with views. Only a
+// stream of one more undeclared port is refused, until the last stream of another port ends. Warm
+// views take no place.
 func TestUndeclaredPortsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -66,7 +67,8 @@ func TestUndeclaredPortsAreBounded(t *testing.T) {
 	})
 }
 
-// TestUndeclaredPortsByService: Services do not share the 64 ports, and a Service that does not exist has no limit.
+// TestUndeclaredPortsByService: Services do not share the 64 ports, and a Service that does not
+// exist has no limit.
 func TestUndeclaredPortsByService(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -85,8 +87,8 @@ func TestUndeclaredPortsByService(t *testing.T) {
 	})
 }
 
-// TestUndeclaredPortsWhilePending: ports count before it is known whether a member declares them. Otherwise a client could
-// open any number of them before the member's cluster is ready.
+// TestUndeclaredPortsWhilePending: ports count before it is known whether a member declares them.
+// Otherwise a client could open any number of them before the member's cluster is ready.
 func TestUndeclaredPortsWhilePending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -115,8 +117,8 @@ func TestUndeclaredPortsWhilePending(t *testing.T) {
 	})
 }
 
-// TestIdleViewsWhilePending: while a member's cluster is pending, a port with endpoints does not keep its place after its
-// last stream has ended.
+// TestIdleViewsWhilePending: while a member's cluster is pending, a port with endpoints does not
+// keep its place after its last stream has ended.
 func TestIdleViewsWhilePending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, FirstFrame: time.Nanosecond})
@@ -139,8 +141,8 @@ func TestIdleViewsWhilePending(t *testing.T) {
 	})
 }
 
-// TestRefusedViewsAreNotShared: a stream is served as soon as a port is free, even if another stream of its port, which
-// was refused before, has not ended yet.
+// TestRefusedViewsAreNotShared: a stream is served as soon as a port is free, even if another
+// stream of its port, which was refused before, has not ended yet.
 func TestRefusedViewsAreNotShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})
@@ -163,8 +165,8 @@ func TestRefusedViewsAreNotShared(t *testing.T) {
 	})
 }
 
-// TestPortsCeaseToBeDeclared: open streams stay when their ports become undeclared, whatever their number, and when their
-// clients change zones. New ports are refused until fewer than 64 are left.
+// TestPortsCeaseToBeDeclared: open streams stay when their ports become undeclared, whatever their
+// number, and when their clients change zones. New ports are refused until fewer than 64 are left.
 func TestPortsCeaseToBeDeclared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})
@@ -196,8 +198,8 @@ func TestPortsCeaseToBeDeclared(t *testing.T) {
 	})
 }
 
-// TestUndeclaredPortsMetrics: streams and updates of undeclared ports are summed up under port 0. A port that becomes declared
-// has series of its own, and the updates of the others do not fall.
+// TestUndeclaredPortsMetrics: streams and updates of undeclared ports are summed up under port 0. A
+// port that becomes declared has series of its own, and the updates of the others do not fall.
 func TestUndeclaredPortsMetrics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)

@@ -109,8 +109,8 @@ func addMembers(line *adminapi.ServiceLine, s *service, standings map[string]str
 	}
 }
 
-// knownPorts returns the declared ports that proxies watch, and those that the Service declares, and
-// which of them the page is about: that of addMembers.
+// knownPorts returns the declared ports that proxies watch, and those that the Service declares,
+// and which of them the page is about: that of addMembers.
 func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first uint16) {
 	const limit = 20
 	for _, w := range watched {

@@ -21,8 +21,8 @@ type service struct {
 	definition *federation.Definition // nil: there is no such Service
 }
 
-// services lists by name, with their members, the services that are federated or mirrored, that proxies watch or
-// that have problems.
+// services lists by name, with their members, the services that are federated or mirrored, that
+// proxies watch or that have problems.
 func (p *pages) services(views []grpcapi.ViewStatus) []*service {
 	all := make(map[federation.ServiceID]*service)
 	of := func(id federation.ServiceID) *service {
@@ -90,8 +90,8 @@ func newPort(w federation.WatchedPort) adminapi.Port {
 	return port
 }
 
-// mainPort returns the watched port whose endpoints stand for the service: the first declared port, or the
-// first port if no declared port is watched. It returns nil if no port is watched.
+// mainPort returns the watched port whose endpoints stand for the service: the first declared port,
+// or the first port if no declared port is watched. It returns nil if no port is watched.
 func (s *service) mainPort() *adminapi.Port {
 	for i := range s.Ports {
 		if !s.Ports[i].Undeclared {
@@ -154,8 +154,8 @@ func (p *pages) servicesPage() []adminapi.Service {
 	return page
 }
 
-// addOwn adds what is wrong with a service by what its own Service is like: ports that members lack, and clusters
-// which its own annotation prefers and that are not linked.
+// addOwn adds what is wrong with a service by what its own Service is like: ports that members
+// lack, and clusters which its own annotation prefers and that are not linked.
 func (p *pages) addOwn(s *service) {
 	own := p.here.Service(s.id)
 	if own == nil {

@@ -29,9 +29,10 @@ const (
 // undeclared is an authority of a port that the Service does not declare.
 func undeclared(i int) string { return fmt.Sprintf("web.many.svc.cluster.local:%d", 10_000+i) }
 
-// TestUndeclaredPorts: a client opens streams of 20,000 ports that a Service of 300 endpoints does not declare, while the
-// Service changes. All but 64 streams are refused. Memory stays below the limit, another client's new names are served
-// within a second, and so are changes of another Service.
+// TestUndeclaredPorts: a client opens streams of 20,000 ports that a Service of 300 endpoints does
+// not declare, while the Service changes. All but 64 streams are refused. Memory stays below the
+// limit, another client's new names are served within a second, and so are changes of another
+// Service.
 func TestUndeclaredPorts(t *testing.T) {
 	inTurn(t)
 	const ports, connections, names = 20_000, 3, 1000
@@ -148,7 +149,8 @@ func (b *bystanders) watch(t *testing.T) {
 	must(t, b.watched.Open(t.Context()))
 }
 
-// check changes the first Service and awaits the change, and asks for the name of a Service that nobody has asked for.
+// check changes the first Service and awaits the change, and asks for the name of a Service that
+// nobody has asked for.
 func (b *bystanders) check(t *testing.T, turn int) {
 	t.Helper()
 	began := time.Now()
