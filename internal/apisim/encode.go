@@ -3,6 +3,7 @@ package apisim
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -96,8 +97,23 @@ func (r *request) typeMeta(suffix string) metav1.TypeMeta {
 	return metav1.TypeMeta{Kind: r.Kind + suffix, APIVersion: r.GroupVersion().String()}
 }
 
-// writeList writes a list of n objects. In protobuf each is made twice: how long the list is comes first.
-func (r *request) writeList(w io.Writer, head metav1.ListMeta, n int, object func(i int) ([]byte, error)) error {
+// objectFunc returns the encoding of the i-th object of a list.
+type objectFunc func(i int) ([]byte, error)
+
+// until returns an objectFunc that fails once ctx ends.
+func (f objectFunc) until(ctx context.Context) objectFunc {
+	return func(i int) ([]byte, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		return f(i)
+	}
+}
+
+// writeList writes a list of n objects until ctx ends. A list in protobuf begins with its length, so each object is
+// encoded twice.
+func (r *request) writeList(ctx context.Context, w io.Writer, head metav1.ListMeta, n int, object objectFunc) error {
+	object = object.until(ctx)
 	out := bufio.NewWriter(w)
 	begin, err := r.beginList(head, n, object)
 	if err != nil {
@@ -127,7 +143,7 @@ func (r *request) writeList(w io.Writer, head metav1.ListMeta, n int, object fun
 
 // beginList returns what is before the objects of a list. In protobuf a list is encoded as that of every kind is:
 // field 1 is its metadata, field 2 are the objects.
-func (r *request) beginList(head metav1.ListMeta, n int, object func(i int) ([]byte, error)) ([]byte, error) {
+func (r *request) beginList(head metav1.ListMeta, n int, object objectFunc) ([]byte, error) {
 	of := r.typeMeta("List")
 	text, err := r.marshal(&head)
 	if err != nil {

@@ -3,6 +3,7 @@ package apisim
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -48,14 +49,17 @@ const (
 // filler is what makes an object large.
 var filler = strings.Repeat("x", 256)
 
-// answer returns what answers a request without end; nil: it is answered as ever.
-func (e Endless) answer(r *request) func(http.ResponseWriter) error {
+// endlessAnswer writes an answer without end until ctx ends, or until the answer can't be written.
+type endlessAnswer func(ctx context.Context, w http.ResponseWriter) error
+
+// answer returns the answer without end to a request. If the result is nil, the request is answered as usual.
+func (e Endless) answer(r *request) endlessAnswer {
 	head := metav1.ListMeta{ResourceVersion: "1"}
 	switch watches := r.options.Watch; {
 	case e == EndlessEvent && watches:
 		return r.endlessEvent
 	case (e == EndlessObject || e == EndlessElements) && watches:
-		return func(w http.ResponseWriter) error {
+		return func(_ context.Context, w http.ResponseWriter) error {
 			return r.writeEvent(w, watch.Added, r.typeMeta(""), r.manyElements())
 		}
 	case e == EndlessBlanks && !r.protobuf:
@@ -72,14 +76,14 @@ func (e Endless) answer(r *request) func(http.ResponseWriter) error {
 	case e == EndlessElements:
 		return r.endlessList(head, endlessEmpty, func(int) ([]byte, error) { return r.marshal(empty{}) })
 	case e == EndlessLists:
-		return func(w http.ResponseWriter) error {
+		return func(ctx context.Context, w http.ResponseWriter) error {
 			w.Header().Set("Content-Encoding", "gzip")
 			z, err := gzip.NewWriterLevel(w, gzip.BestSpeed)
 			if err != nil {
 				return err
 			}
 			defer z.Close()
-			return r.writeList(z, head, endlessList/len(filler), r.endlessObjects(""))
+			return r.writeList(ctx, z, head, endlessList/len(filler), r.endlessObjects(""))
 		}
 	}
 	return nil
@@ -90,8 +94,8 @@ type empty struct{}
 
 func (empty) Marshal() ([]byte, error) { return nil, nil }
 
-func (r *request) endlessList(head metav1.ListMeta, n int, object func(i int) ([]byte, error)) func(http.ResponseWriter) error {
-	return func(w http.ResponseWriter) error { return r.writeList(w, head, n, object) }
+func (r *request) endlessList(head metav1.ListMeta, n int, object objectFunc) endlessAnswer {
+	return func(ctx context.Context, w http.ResponseWriter) error { return r.writeList(ctx, w, head, n, object) }
 }
 
 // manyElements returns an object with many empty elements.
@@ -104,7 +108,7 @@ func (r *request) manyElements() []byte {
 	return appendField(nil, 1, append(name, bytes.Repeat(element, endlessEmpty)...))
 }
 
-func (r *request) endlessEvent(w http.ResponseWriter) error {
+func (r *request) endlessEvent(_ context.Context, w http.ResponseWriter) error {
 	begin := `{"type":"ADDED","object":{"metadata":{"name":"`
 	if r.protobuf {
 		begin = "\x7f\xff\xff\xff" // the length of what comes
@@ -112,7 +116,7 @@ func (r *request) endlessEvent(w http.ResponseWriter) error {
 	return repeat(w, begin, filler)
 }
 
-func (r *request) endlessBlanks(w http.ResponseWriter) error {
+func (r *request) endlessBlanks(_ context.Context, w http.ResponseWriter) error {
 	begin := ""
 	if of := r.typeMeta("List"); !r.options.Watch {
 		begin = fmt.Sprintf(`{"kind":%q,"apiVersion":%q,"metadata":{},"items":[`, of.Kind, of.APIVersion)
@@ -130,7 +134,7 @@ func repeat(w io.Writer, begin, text string) error {
 }
 
 // endlessObjects makes objects of the kind that is asked for. Their names begin with the text.
-func (r *request) endlessObjects(names string) func(i int) ([]byte, error) {
+func (r *request) endlessObjects(names string) objectFunc {
 	return func(i int) ([]byte, error) {
 		o := &metav1.PartialObjectMetadata{TypeMeta: r.typeMeta(""), ObjectMeta: metav1.ObjectMeta{
 			Namespace: "endless", Name: fmt.Sprintf("%sn%09d", names, i), ResourceVersion: "1",

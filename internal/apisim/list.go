@@ -1,6 +1,7 @@
 package apisim
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 
@@ -46,7 +47,7 @@ func (s *store) findPage(token string) (page, bool) {
 }
 
 // list answers with a page of a list.
-func (s *Server) list(w http.ResponseWriter, r *request) {
+func (s *Server) list(ctx context.Context, w http.ResponseWriter, r *request) {
 	var p page
 	if token := r.options.Continue; token == "" {
 		p.objects, p.version = s.store.snapshot(r.target, r.keep)
@@ -64,5 +65,6 @@ func (s *Server) list(w http.ResponseWriter, r *request) {
 		head.Continue, head.RemainingItemCount = s.store.keepPage(page{objects: p.objects[limit:], version: p.version}), &left
 	}
 	w.Header().Set("Content-Type", r.contentType())
-	_ = r.writeList(w, head, len(now), func(i int) ([]byte, error) { return r.encode(now[i]) }) // fails if the client has gone
+	object := func(i int) ([]byte, error) { return r.encode(now[i]) }
+	_ = r.writeList(ctx, w, head, len(now), object) // fails if the client has closed the connection
 }

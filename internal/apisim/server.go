@@ -209,10 +209,13 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	if err == nil && s.store.taken() == nil && (ask.method != http.MethodGet || ask.name != "" || ask.resource == leases) {
 		err = errNotServed
 	}
-	var endless func(http.ResponseWriter) error
+	var endless endlessAnswer
 	if err == nil {
 		endless = faults.Endless.answer(ask)
 	}
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	defer context.AfterFunc(alive, stop)()
 	switch {
 	case faults.Failing != 0:
 		refuse(w, failing(faults.Failing))
@@ -238,13 +241,10 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	case endless != nil:
 		defer cutWith(alive, w)()
 		w.Header().Set("Content-Type", ask.contentType())
-		_ = endless(w) // fails if the client has gone, or watches are cut
+		_ = endless(ctx, w) // fails if the client has closed the connection, or watches are cut
 	case !ask.options.Watch:
-		s.list(w, ask)
+		s.list(r.Context(), w, ask)
 	default:
-		ctx, stop := context.WithCancel(r.Context())
-		defer stop()
-		defer context.AfterFunc(alive, stop)()
 		s.watch(ctx, w, ask)
 	}
 }
