@@ -45,10 +45,9 @@
 //   - Lists are read in pages of 500 objects. A page fails after 30 s, and a list after 5 min. A list that repeats
 //     objects is over budget before: each object of a list counts each time that it comes. Package kube has the
 //     other timeouts.
-//   - A watch by which neither an event nor a bookmark has come for 100 s gives way to
-//     a new list, which is no failure; so a watch that has fallen silent is noticed
-//     within two minutes. A watch ends at the time that was requested, whether or not
-//     the server ends it.
+//   - A watch that brings neither an event nor a bookmark for 100 s is replaced by a new list and
+//     watch. That is no failure. If the server no longer answers at all, the list fails at most 30 s
+//     later. A watch ends at the time that was requested, whether or not the server ends it.
 //   - No answer of a server makes a resource send more than one request a second, after
 //     the first five; only a page of a list is requested at once if the one before
 //     brought 50 objects. What the server does to be requested so often is in the

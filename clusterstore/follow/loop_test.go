@@ -182,6 +182,48 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
+// TestExpiredPage checks that a list starts over if the token for the next page has expired. What the first pages brought
+// is dropped, and the health does not change.
+func TestExpiredPage(t *testing.T) {
+	var expired atomic.Bool
+	var cached texts // once the first list is there
+	s := &scripted{version: "1", items: []item{labelled("old", "")}}
+	s.onList = func(o metav1.ListOptions) (metav1.ListMeta, []item, error) {
+		switch {
+		case o.Continue != "":
+			expired.Store(true)
+			s.become("3", labelled("kept", ""), labelled("new", ""))
+			return metav1.ListMeta{}, nil, gone()
+		case o.Limit == pageSize && s.newestVersion() == "2" && !expired.Load():
+			page := slices.Repeat([]item{labelled("kept", ""), labelled("deleted", "")}, richPage)
+			return metav1.ListMeta{ResourceVersion: "2", Continue: "next"}, page, nil
+		}
+		if _, ok := cached["ns/deleted"]; ok {
+			t.Error("a part of the expired list is cached")
+		}
+		return s.all()
+	}
+	s.run(t, Options{}, func(t *testing.T, g *Group, known texts) {
+		cached = known
+		changed := g.HealthChanged()
+		s.become("2")
+		s.newest().fail(gone())
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if !expired.Load() || !known.has("kept") || !known.has("new") || len(known) != 2 {
+			t.Errorf("expired: %v, known: %v", expired.Load(), known)
+		}
+		select {
+		case <-changed:
+			t.Errorf("the health has changed: %+v", g.Health())
+		default:
+		}
+		if from := s.newest().ResourceVersion; from != "3" {
+			t.Errorf("a watch from version %s", from)
+		}
+	})
+}
+
 // TestOutdatedAtTimes checks that an answer that a version is too old is no failure, however often it comes, if watches
 // begin in between.
 func TestOutdatedAtTimes(t *testing.T) {

@@ -55,6 +55,8 @@ var (
 		"check whether it sends objects again and again", maxListTime)
 	errPoorPages = fmt.Errorf("the API server sent %d pages of a list in a row with fewer than %d of the %d objects "+
 		"requested, and announced more", maxPoorPages, richPage, pageSize)
+	errSlowPage = fmt.Errorf("the API server did not send a page of a list within %v: %w",
+		pageTimeout, context.DeadlineExceeded)
 )
 
 const (
@@ -191,7 +193,7 @@ func New[O decode.Object, T any](k Kind[O, T]) *Resource {
 // Name is the kind's.
 func (r *Resource) Name() string { return r.name }
 
-// Feed is for tests: see there.
+// Feed returns the Feed, for tests.
 func (r *Resource) Feed() Feed { return r.feed }
 
 // ListAgain makes the resource be listed again soon, because the kind's Compact now returns something else. It does
@@ -225,8 +227,8 @@ func (r *Resource) run(ctx context.Context) {
 	}
 }
 
-// listAndWatch lists the objects if need be, and watches until a failure. One watch follows another without a pause
-// if the first one has only ended. listAndWatch returns how to continue after a pause.
+// listAndWatch lists the objects unless a watch can be resumed, and watches until a failure. If a watch has only ended,
+// the next watch follows without a pause. listAndWatch returns the step to begin with after a pause.
 func (r *Resource) listAndWatch(ctx context.Context, begin step) step {
 	if begin == toResume {
 		same, err := r.sameHistory(ctx)
@@ -277,8 +279,8 @@ func (r *Resource) list(ctx context.Context) error {
 	return nil
 }
 
-// pages stages all pages of a list, as the API server's storage has it, and returns the list's version. A page is
-// requested at once if the one before had many objects. The others wait for the request rate.
+// pages stages all pages of a list and returns the list's version. The list is as new as the API server's storage. A
+// page is requested at once if the previous page had many objects. Other pages wait for the request rate.
 func (r *Resource) pages(ctx context.Context) (version string, err error) {
 	began, poor := time.Now(), 0
 	for opts := (metav1.ListOptions{Limit: pageSize, FieldSelector: r.fields}); ; {
@@ -315,10 +317,15 @@ func (r *Resource) pages(ctx context.Context) (version string, err error) {
 // pageFunc reads one page, and returns the number of its objects.
 type pageFunc func(context.Context, metav1.ListOptions) (metav1.ListMeta, int, error)
 
+// readPage reads one page within pageTimeout.
 func readPage(ctx context.Context, opts metav1.ListOptions, read pageFunc) (metav1.ListMeta, int, error) {
-	ctx, stop := context.WithTimeout(ctx, pageTimeout)
+	ctx, stop := context.WithTimeoutCause(ctx, pageTimeout, errSlowPage)
 	defer stop()
-	return read(ctx, opts)
+	page, n, err := read(ctx, opts)
+	if err != nil && context.Cause(ctx) == errSlowPage {
+		err = errSlowPage
+	}
+	return page, n, err
 }
 
 // late returns an error if a list has lasted too long, and shows a list that lasts long.
@@ -364,8 +371,7 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	return w, nil
 }
 
-// watch applies the events of a watch until the watch ends. If the watch only ended, another one may follow without a
-// pause. Otherwise watch returns how to continue after a pause.
+// watch applies the events of a watch until the watch ends. It returns afterWatch's results.
 func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool) {
 	defer w.close()
 	r.watching.Store(w)
@@ -409,9 +415,9 @@ func afterNoAnswer(err error, again step) step {
 	return toResume
 }
 
-// afterWatch returns the step after a watch that has ended by an error, and whether the watch has only ended. A silent
-// watch gives way to a list, which shows whether the server still answers, and what was missed: a new watch could be as
-// silent.
+// afterWatch returns the step after a watch that err has ended. If ended is true, the watch has only ended, and the next
+// watch may follow without a pause. After a silent watch, the objects are listed. The list shows whether the server still
+// answers, and what the watch has missed. A new watch could be silent too.
 func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 	lost := utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 	empty := !w.brought && time.Since(w.began) < emptyWatch

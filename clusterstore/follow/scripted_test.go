@@ -142,6 +142,20 @@ func (s *scripted) become(version string, items ...item) {
 	s.version, s.items = version, items
 }
 
+// newestVersion returns the version of what is listed.
+func (s *scripted) newestVersion() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.version
+}
+
+// hang makes lists begin, but not end.
+func (s *scripted) hang() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pause = time.Hour
+}
+
 // opened returns the watches that have been answered, once nothing is under way.
 func (s *scripted) opened() []*scriptedEvents {
 	synctest.Wait()

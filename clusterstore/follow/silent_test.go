@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 )
 
@@ -59,21 +57,18 @@ func TestSilentWatch(t *testing.T) {
 // TestSilentServer checks that the list after a silent watch fails within the time for a page if a server no longer
 // answers.
 func TestSilentServer(t *testing.T) {
-	var silent atomic.Bool
 	s := &scripted{}
-	s.onList = func(metav1.ListOptions) (metav1.ListMeta, []item, error) {
-		if silent.Load() {
-			time.Sleep(pageTimeout)
-			return metav1.ListMeta{}, nil, context.DeadlineExceeded
-		}
-		return s.all()
-	}
 	s.runNoting(t, Options{}, func(g *Group, known texts, _ func() []string) {
 		<-g.Synced()
-		silent.Store(true)
-		time.Sleep(watchSilence + pageTimeout + time.Second)
+		s.hang()
+		time.Sleep(watchSilence + pageTimeout - time.Second)
 		synctest.Wait()
-		if h := g.Health(); h.StaleSince.IsZero() || !errors.Is(h.Err, context.DeadlineExceeded) || !known.has("a") {
+		if h := g.Health(); !h.StaleSince.IsZero() || h.Err != nil {
+			t.Errorf("too early: %+v", h)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if h := g.Health(); h.StaleSince.IsZero() || !errors.Is(h.Err, errSlowPage) || !known.has("a") {
 			t.Errorf("health: %+v", h)
 		}
 	})
@@ -85,7 +80,7 @@ func TestSilentList(t *testing.T) {
 	s.run(t, Options{}, func(t *testing.T, g *Group, _ texts) {
 		time.Sleep(pageTimeout)
 		synctest.Wait()
-		if h := g.Health(); !errors.Is(h.Err, context.DeadlineExceeded) {
+		if h := g.Health(); !errors.Is(h.Err, errSlowPage) {
 			t.Errorf("health: %+v", h)
 		}
 	})
