@@ -66,8 +66,8 @@ const (
 	// each watch before that hides all changes.
 	emptyWatch = time.Second
 	// resumeWithin is how long after the last sign of the server a watch may be resumed. After a longer outage the
-	// server may have been restored from a backup and have counted past the last version again, which no version
-	// would show.
+	// server may have been restored from a backup and have counted past the last version again. A comparison of
+	// versions would not show that.
 	resumeWithin = time.Minute
 	// lostAfter is how long a server may have been silent, at most, when its connection is found to be lost. Pings
 	// and keep-alive probes find that: see package kube.
@@ -371,7 +371,8 @@ func (r *Resource) open(ctx context.Context) (*watcher, error) {
 	return w, nil
 }
 
-// watch applies the events of a watch until the watch ends. It returns afterWatch's results.
+// watch applies the events of a watch until the watch ends. If ended is true, the watch has only ended, and the next
+// watch may follow without a pause. Otherwise, next is the step to begin with after a pause.
 func (r *Resource) watch(ctx context.Context, w *watcher) (next step, ended bool) {
 	defer w.close()
 	r.watching.Store(w)
@@ -456,8 +457,8 @@ func (r *Resource) pace(ctx context.Context) error {
 	return r.group.events.Wait(ctx)
 }
 
-// failed records why a list, or the start of a watch, has failed. The Store stays as it is. Sometimes a version is too
-// old, or not known yet. That is a failure only if the server answers so again and again.
+// failed records why a list, or the start of a watch, has failed. The Store stays as it is. An answer that a version is
+// too old, or not known yet, is only a failure after maxOutdated such answers in a row.
 func (r *Resource) failed(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -500,7 +501,7 @@ func (r *Resource) reportReadable() {
 // markTried lets the Group's first sync continue.
 func (r *Resource) markTried() { r.triedOnce.Do(func() { close(r.tried) }) }
 
-// throttle makes the next request wait for as long as an error asks for, within the maximum.
+// throttle makes the next request wait for the Retry-After of an error, within the maximum.
 func (r *Resource) throttle(err error) {
 	seconds, ok := apierrors.SuggestsClientDelay(err)
 	if !ok || seconds <= 0 {
