@@ -236,8 +236,6 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	case ask.name != "":
 		o, err := s.store.get(ask.target)
 		ask.answer(w, http.StatusOK, o, err)
-	case ask.options.Watch && ask.options.SendInitialEvents != nil:
-		refuse(w, errNotStreamed)
 	case endless != nil:
 		defer cutWith(alive, w)()
 		w.Header().Set("Content-Type", ask.contentType())

@@ -31,9 +31,3 @@ func failing(code int) error {
 		Status: metav1.StatusFailure, Code: int32(code), Reason: metav1.StatusReasonInternalError, Message: "the server fails",
 	}}
 }
-
-// errNotStreamed is the answer to requests for streamed lists, as that of servers without them.
-var errNotStreamed = &apierrors.StatusError{ErrStatus: metav1.Status{
-	Status: metav1.StatusFailure, Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid,
-	Message: "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled",
-}}
