@@ -16,8 +16,8 @@ const (
 
 // Limits of looks.
 const (
-	// LooksAtOnce is how many clusters are looked at at the same time.
-	LooksAtOnce = 8
+	// looksAtOnce is how many clusters are looked at at the same time.
+	looksAtOnce = 8
 
 	anchorsEvery  = 10 * time.Second // least time between two reads of trust anchors
 	networksEvery = time.Minute      // least time between two reads of Pod networks
@@ -30,8 +30,8 @@ const (
 // Turns limit how many clusters are looked at at the same time.
 type Turns chan struct{}
 
-// NewTurns returns turns for LooksAtOnce clusters.
-func NewTurns() Turns { return make(Turns, LooksAtOnce) }
+// NewTurns returns turns for looksAtOnce clusters.
+func NewTurns() Turns { return make(Turns, looksAtOnce) }
 
 // take waits for a turn. It returns false if ctx ends first. Without a limit, t is nil.
 func (t Turns) take(ctx context.Context) bool {

@@ -196,7 +196,7 @@ func TestLookTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turns, first := NewTurns(), newLookedAt()
 		var keepers []*Keeper
-		for range 3*LooksAtOnce - 1 {
+		for range 3*looksAtOnce - 1 {
 			l := newLookedAt()
 			l.current, l.most = first.current, first.most
 			keepers = append(keepers, l.keep(t, turns))
@@ -213,7 +213,7 @@ func TestLookTurns(t *testing.T) {
 		}
 		hanging.Lock()
 		defer hanging.Unlock()
-		if *first.most > LooksAtOnce || time.Since(began) > 3*lookWithin {
+		if *first.most > looksAtOnce || time.Since(began) > 3*lookWithin {
 			t.Errorf("%d at once, all within %v", *first.most, time.Since(began))
 		}
 	})

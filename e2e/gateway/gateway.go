@@ -19,11 +19,11 @@ import (
 )
 
 const (
-	// ReadyLimit is how long a started gateway may take until it is ready.
-	ReadyLimit = 3 * time.Minute
-	// StopLimit is how long a gateway may take to end after SIGTERM before it is killed: longer than it waits for its proxies
+	// readyLimit is how long a started gateway may take until it is ready.
+	readyLimit = 3 * time.Minute
+	// stopLimit is how long a gateway may take to end after SIGTERM before it is killed: longer than it waits for its proxies
 	// by default.
-	StopLimit = time.Minute
+	stopLimit = time.Minute
 )
 
 // Config is what to run.
@@ -128,7 +128,7 @@ func (g *Gateway) Check(ctx context.Context) error {
 	if !proc.Running() {
 		return fmt.Errorf("the gateway has exited: %w", proc.Err())
 	}
-	return Accepts(ctx, g.Addr())
+	return accepts(ctx, g.Addr())
 }
 
 // Pid returns the process id of the gateway, 0 while it is stopped.
@@ -161,7 +161,7 @@ func (g *Gateway) Stop() error {
 	return errors.Join(g.Halt(), g.grpc.Release(), g.admin.Release())
 }
 
-// Halt ends the process by SIGTERM, and by SIGKILL when it is there after StopLimit still, which is an error. It is none when it
+// Halt ends the process by SIGTERM, and by SIGKILL when it is there after stopLimit still, which is an error. It is none when it
 // has ended already. Restart starts it again.
 func (g *Gateway) Halt() error {
 	g.life.Lock()
@@ -173,7 +173,7 @@ func (g *Gateway) Halt() error {
 	if proc == nil {
 		return nil
 	}
-	if err := proc.Stop(StopLimit); err != nil {
+	if err := proc.Stop(stopLimit); err != nil {
 		return fmt.Errorf("stop the gateway: %w\nits log ends with:\n%s", err, g.Log(20))
 	}
 	return nil
@@ -210,10 +210,10 @@ func (g *Gateway) launch(ctx context.Context, more []string) error {
 	g.mu.Lock()
 	g.proc, g.args = proc, slices.Clone(more)
 	g.mu.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, ReadyLimit)
+	ctx, cancel := context.WithTimeout(ctx, readyLimit)
 	defer cancel()
 	err = proc.Await(ctx, func(ctx context.Context) error {
-		return errors.Join(ready(ctx, g.MetricsAddr()), Accepts(ctx, g.Addr()))
+		return errors.Join(ready(ctx, g.MetricsAddr()), accepts(ctx, g.Addr()))
 	})
 	if err != nil {
 		return fmt.Errorf("the gateway %w\nits log ends with:\n%s", err, g.Log(20))
@@ -252,8 +252,8 @@ func ready(ctx context.Context, addr string) error {
 	return err
 }
 
-// Accepts returns an error when no server accepts connections at an address.
-func Accepts(ctx context.Context, addr string) error {
+// accepts returns an error when no server accepts connections at an address.
+func accepts(ctx context.Context, addr string) error {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
 	if err != nil {

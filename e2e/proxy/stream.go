@@ -16,8 +16,8 @@ import (
 const (
 	// FirstMessageLimit is how long a proxy waits for the first message of a stream.
 	FirstMessageLimit = 3 * time.Second
-	// Window is the size of the flow-control windows that Dial asks for.
-	Window = 64 << 10
+	// window is the size of the flow-control windows that Dial asks for.
+	window = 64 << 10
 
 	recentMessages = 64
 	keptFaults     = 16
@@ -28,8 +28,8 @@ const (
 func Dial(addr string, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	conn, err := grpc.NewClient("passthrough:///"+addr, append([]grpc.DialOption{
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStaticStreamWindowSize(Window),
-		grpc.WithStaticConnWindowSize(Window),
+		grpc.WithStaticStreamWindowSize(window),
+		grpc.WithStaticConnWindowSize(window),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(4 << 20)),
 		grpc.WithNoProxy(),
 	}, more...)...)

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// FirstPause is how long a proxy waits until it subscribes again. Each further failure doubles it.
-	FirstPause = 100 * time.Millisecond
-	// LongestPause is the most that it waits.
-	LongestPause = time.Minute
+	// firstPause is how long a proxy waits until it subscribes again. Each further failure doubles it.
+	firstPause = 100 * time.Millisecond
+	// longestPause is the most that it waits.
+	longestPause = time.Minute
 )
 
 // Conn is a connection to a replica.
@@ -93,15 +93,15 @@ func (s *Subscriber) Refusals() []Refusal {
 
 // Run subscribes until ctx ends.
 func (s *Subscriber) Run(ctx context.Context) {
-	pause := FirstPause
+	pause := firstPause
 	for ctx.Err() == nil {
 		if s.subscribe(ctx) {
-			pause = FirstPause
+			pause = firstPause
 		}
 		select {
 		case <-ctx.Done():
 		case <-time.After(pause):
-			pause = min(2*pause, LongestPause)
+			pause = min(2*pause, longestPause)
 		}
 	}
 }

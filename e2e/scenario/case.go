@@ -16,10 +16,8 @@ const Extension = ".txtar"
 
 // Case is one parsed case.
 type Case struct {
-	Name    string
-	About   string // what the case checks
-	Feature string
-	Peer    string // why the expectation differs from what the reference does, if it does
+	Name  string
+	About string // what the case checks
 
 	EveryServer bool     // not only Isthmus has to pass it
 	Alone       bool     // no other case may run at the same time in the same clusters
@@ -92,10 +90,7 @@ func (p *parser) header(script string) {
 		key, value, _ := strings.Cut(comment, ":")
 		value = strings.TrimSpace(value)
 		switch {
-		case key == "feature":
-			p.c.Feature = value
-		case key == "peer":
-			p.c.Peer = value
+		case key == "feature", key == "peer": // for readers
 		case key == "proves":
 			p.c.Proves = strings.Fields(value)
 		case comment == "for: every server":

@@ -35,7 +35,7 @@ func (r *run) end(ctx context.Context) error {
 		// would be a rotation.
 		errs = append(errs, poll.Pause(ctx, settleTime))
 	}
-	if _, disturbed := r.states[ClusterNames[0]]; disturbed && !r.flagged {
+	if _, disturbed := r.states[clusterNames[0]]; disturbed && !r.flagged {
 		errs = append(errs, r.awaitLocal(ctx))
 	}
 	if len(r.mcs) > 0 {
@@ -63,7 +63,7 @@ func (r *run) awaitLocal(ctx context.Context) error {
 
 // linked reports whether the case has written link Secrets.
 func (r *run) linked() bool {
-	return slices.ContainsFunc(r.objects[ClusterNames[0]], func(o written) bool {
+	return slices.ContainsFunc(r.objects[clusterNames[0]], func(o written) bool {
 		return o.resource.Resource == "secrets" && o.namespace == k8s.LinkNamespace
 	})
 }

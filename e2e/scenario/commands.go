@@ -247,12 +247,12 @@ func parseFault(command string) func(*parser, []string) (action, error) {
 	}
 }
 
-// ClusterNames are the clusters that a case may name; the gateway is local to the first.
-var ClusterNames = []string{"west", "east", "north"}
+// clusterNames are the clusters that a case may name; the gateway is local to the first.
+var clusterNames = []string{"west", "east", "north"}
 
 func knownCluster(name string) error {
-	if !slices.Contains(ClusterNames, name) {
-		return fmt.Errorf("%q is none of the clusters %q", name, ClusterNames)
+	if !slices.Contains(clusterNames, name) {
+		return fmt.Errorf("%q is none of the clusters %q", name, clusterNames)
 	}
 	return nil
 }

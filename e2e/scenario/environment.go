@@ -45,7 +45,7 @@ func Start(ctx context.Context, cfg StartConfig) (env Environment, stop func() e
 		env.Clusters[c.Name()] = c
 		ending = append(ending, c.Close)
 	}
-	if err := prepare(ctx, env.Clusters[ClusterNames[0]].REST()); err != nil {
+	if err := prepare(ctx, env.Clusters[clusterNames[0]].REST()); err != nil {
 		return env, stop, err
 	}
 	if env.Tool, err = newTool(ctx, cfg.Gateway, cfg.Dir, env.Clusters); err != nil {
@@ -63,7 +63,7 @@ func Start(ctx context.Context, cfg StartConfig) (env Environment, stop func() e
 
 func startClusters(ctx context.Context, cfg StartConfig) ([]*cluster.Cluster, error) {
 	var cfgs []cluster.Config
-	for _, name := range ClusterNames {
+	for _, name := range clusterNames {
 		cfgs = append(cfgs, cluster.Config{
 			Name: name, Dir: filepath.Join(cfg.Dir, name), Binary: cfg.Controlplane,
 			Controllers: []string{"namespace", "serviceaccount"}, // cases name owners that do not exist: no garbage collector
@@ -74,7 +74,7 @@ func startClusters(ctx context.Context, cfg StartConfig) ([]*cluster.Cluster, er
 
 // prepare writes what the gateway's own cluster holds in any case: the control plane's namespace, and one EndpointSlice.
 func prepare(ctx context.Context, cfg *rest.Config) error {
-	w, err := newWriter(ClusterNames[0], cfg)
+	w, err := newWriter(clusterNames[0], cfg)
 	if err != nil {
 		return err
 	}

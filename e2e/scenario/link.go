@@ -89,7 +89,7 @@ func readLink(remote, name string, words []string) (link, error) {
 		missing:       opt.values["missing"],
 		secretType:    opt.one("type", k8s.LinkType),
 		annotations:   opt.annotations,
-		in:            opt.one("in", ClusterNames[0]),
+		in:            opt.one("in", clusterNames[0]),
 	}
 	if l.user != "" && l.user != "nobody" && !strings.Contains(l.user, "/") {
 		errs = append(errs, fmt.Errorf("user=%s is neither NS/SA nor nobody", l.user))
@@ -139,7 +139,7 @@ func (r *run) kubeconfig(ctx context.Context, l link) ([]byte, error) {
 		server = "https://" + r.runner.silent.Addr().String()
 	}
 	if l.otherCA {
-		if w, err = r.writer(ClusterNames[0]); err != nil {
+		if w, err = r.writer(clusterNames[0]); err != nil {
 			return nil, err
 		}
 	}

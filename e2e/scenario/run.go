@@ -67,9 +67,9 @@ func (r *run) writer(cluster string) (*writer, error) {
 
 // eachCluster runs a function for all clusters at the same time. Its error is all of theirs.
 func (r *run) eachCluster(do func(*writer) error) error {
-	errs := make([]error, len(ClusterNames))
+	errs := make([]error, len(clusterNames))
 	var all sync.WaitGroup
-	for i, name := range ClusterNames {
+	for i, name := range clusterNames {
 		if w := r.runner.writers[name]; w != nil {
 			all.Go(func() { errs[i] = do(w) })
 		}

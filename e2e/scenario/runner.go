@@ -12,7 +12,7 @@ import (
 
 // Environment is what cases are run against.
 type Environment struct {
-	Clusters map[string]Cluster // by the names of ClusterNames
+	Clusters map[string]Cluster // by the names of clusterNames
 	Gateway  Gateway
 	Tool     Tool // without Path: none
 }
@@ -40,7 +40,7 @@ type Gateway interface {
 // Options are a Runner's.
 type Options struct {
 	Trace   func(line string) // is called with each command as it begins; may be nil
-	Timeout time.Duration     // of an expectation; zero: DefaultTimeout
+	Timeout time.Duration     // of an expectation; zero: defaultTimeout
 	Limit   time.Duration     // of a whole case; zero: five minutes
 	Beside  bool              // other cases run at the same time: links stay. See Case.Alone
 }
@@ -67,7 +67,7 @@ func NewRunner(env Environment, opt Options) (*Runner, error) {
 		opt.Limit = 5 * time.Minute
 	}
 	if opt.Timeout == 0 {
-		opt.Timeout = DefaultTimeout
+		opt.Timeout = defaultTimeout
 	}
 	r := &Runner{env: env, opt: opt, writers: map[string]*writer{}}
 	for name, c := range env.Clusters {

@@ -142,7 +142,7 @@ func newTool(ctx context.Context, binary, dir string, clusters map[string]Cluste
 		return Tool{}, err
 	}
 	t := Tool{Path: binary, Dir: dir}
-	for _, name := range ClusterNames {
+	for _, name := range clusterNames {
 		w, err := newWriter(name, clusters[name].REST())
 		if err != nil {
 			return Tool{}, err
@@ -162,7 +162,7 @@ func (t Tool) kubeconfig(cluster string) string { return filepath.Join(t.Dir, cl
 // kubeconfigs are the files of all clusters, as one: the context of the gateway's own is the current one.
 func (t Tool) kubeconfigs() string {
 	var paths []string
-	for _, name := range ClusterNames {
+	for _, name := range clusterNames {
 		paths = append(paths, t.kubeconfig(name))
 	}
 	return strings.Join(paths, string(filepath.ListSeparator))

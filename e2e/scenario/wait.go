@@ -7,8 +7,8 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long an expectation may take to become true.
-	DefaultTimeout = 10 * time.Second
+	// defaultTimeout is how long an expectation may take to become true.
+	defaultTimeout = 10 * time.Second
 
 	holdTime    = 300 * time.Millisecond
 	missingTime = 3 * time.Second

@@ -259,9 +259,9 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 	}
 }
 
-// Suffices reports whether the first n tiers do. Anything ready, of a cluster that is not of last resort, makes the tier of
+// suffices reports whether the first n tiers do. Anything ready, of a cluster that is not of last resort, makes the tier of
 // last resort unneeded, which is the one behind so many.
-func (st *State) Suffices(n int) bool {
+func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {
 		ready, known = ready+st.ready[i], known+st.known[i]
@@ -281,7 +281,7 @@ func (st *State) Needed() int {
 		return st.LastResort() + 1
 	}
 	for n := 1; n < st.LastResort(); n++ {
-		if st.Suffices(n) {
+		if st.suffices(n) {
 			return n
 		}
 	}

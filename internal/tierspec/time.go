@@ -135,7 +135,7 @@ func left(seen []Instant, place int, now time.Time) int {
 	}
 	var since time.Time // the longest that one has sufficed
 	for _, n := range rows {
-		for j := len(seen) - 1; j >= 0 && seen[j].Suffices(n); j-- {
+		for j := len(seen) - 1; j >= 0 && seen[j].suffices(n); j-- {
 			if since.IsZero() || seen[j].At.Before(since) {
 				since = seen[j].At
 			}

@@ -17,8 +17,8 @@ const (
 	PassShare = 10
 	// MaxBatch bounds how long after a change writes of a pass begin that does not know it.
 	MaxBatch = time.Second
-	// AtOnce is how many writes are under way at most, OfTurn how many of these of one turn.
-	AtOnce, OfTurn = 32, 4
+	// maxAtOnce is how many writes are under way at most, maxOfTurn how many of these of one turn.
+	maxAtOnce, maxOfTurn = 32, 4
 	// tick is the time between attempts to begin what could not begin yet.
 	tick = 20 * time.Millisecond
 )
@@ -225,10 +225,10 @@ func (l *Loop[K]) begin(work context.Context) {
 	}
 	full := work.Err() != nil
 	l.queue = slices.DeleteFunc(l.queue, func(t Task[K]) bool {
-		if full || ofTurn[t.Turn] == OfTurn {
+		if full || ofTurn[t.Turn] == maxOfTurn {
 			return false
 		}
-		if full = len(l.writing) == AtOnce || l.Limiter != nil && !l.Limiter.Allow(); full {
+		if full = len(l.writing) == maxAtOnce || l.Limiter != nil && !l.Limiter.Allow(); full {
 			return false
 		}
 		ofTurn[t.Turn]++

@@ -64,7 +64,7 @@ func TestHanging(t *testing.T) {
 			t.Error("it ended while tasks were under way")
 		default:
 		}
-		if n := len(l.writing); n != 3*OfTurn {
+		if n := len(l.writing); n != 3*maxOfTurn {
 			t.Errorf("%d are under way", n)
 		}
 		close(release)
