@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"reflect"
 	"runtime"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/follow"
+	"isthmus/local/exports/plan"
 )
 
 // TestBudget compares what counts against the memory cap with the heap. It is never less, whether objects are ordinary or
@@ -121,5 +123,48 @@ func TestBudget(t *testing.T) {
 				t.Errorf("an ordinary cluster of %d KiB is estimated at %d", took>>10, used>>10)
 			}
 		})
+	}
+}
+
+// TestSizeFields fails if a cached type gets a field that its size may leave out. Count the field in the size, unless
+// only the local cluster has it, and add it here.
+func TestSizeFields(t *testing.T) {
+	for typ, want := range map[reflect.Type]string{
+		reflect.TypeFor[pod]():       "key facts owner slices",
+		reflect.TypeFor[placedPod](): "facts location selected set",
+		reflect.TypeFor[podFacts]():  "template node traits",
+		reflect.TypeFor[template](): "owner serviceAccount controlPlane opaque skip proxy labels " +
+			"ports identity invalid",
+		reflect.TypeFor[podSet]():    "facts pods by opaque lacks",
+		reflect.TypeFor[owner]():     "key parent pods",
+		reflect.TypeFor[reference](): "kind name",
+		reflect.TypeFor[service]():   "spec slices",
+		reflect.TypeFor[Service](): "ExternalName NodeLocal Ports leads exported ClusterIPs " +
+			"External OpaquePorts Labels Annotations selecting",
+		reflect.TypeFor[ServicePort](): "Name Number",
+		reflect.TypeFor[Gateway](): "Service IPs Names Port Identity Probe More NodePort " +
+			"NodeProbe",
+		reflect.TypeFor[slice]():       "service mirror subsets marked key stamp changed",
+		reflect.TypeFor[mirror]():      "cluster identity remoteName",
+		reflect.TypeFor[subset]():      "ports addresses ready",
+		reflect.TypeFor[slicePort]():   "name number",
+		reflect.TypeFor[address]():     "ip target place hostname pod",
+		reflect.TypeFor[place]():       "zone zones nodes node why left other text",
+		reflect.TypeFor[node]():        "zone region addresses",
+		reflect.TypeFor[serverFacts](): "spec pods workloads name number invalid",
+		reflect.TypeFor[plan.Export](): "ID Service Mirror Federated Exported",
+		reflect.TypeFor[plan.Service](): "ID UID Deleting Type ClusterIPs IPFamilies IPFamilyPolicy " +
+			"Selector OwnerKind OwnerName OwnerUID Labels Annotations " +
+			"Ports Traffic",
+		reflect.TypeFor[plan.Port]():          "Name Protocol AppProtocol Number Target",
+		reflect.TypeFor[plan.ServiceExport](): "UID Created Generation Labels Annotations Conditions",
+	} {
+		var fields []string
+		for i := range typ.NumField() {
+			fields = append(fields, typ.Field(i).Name)
+		}
+		if got := strings.Join(fields, " "); got != want {
+			t.Errorf("%v has the fields %q, not %q", typ, got, want)
+		}
 	}
 }

@@ -105,7 +105,7 @@ func New(cfg Config) (*Cluster, error) {
 		Contain:   c.contain,
 		Printable: cfg.Client.Printable,
 		Admit:     cfg.Admit,
-		Budget:    cfg.Memory,
+		Memory:    cfg.Memory,
 		Trouble: func(resource, text string) {
 			cfg.Log.Info("a resource has to be requested again and again", zap.String("resource", resource), zap.String("reason", text))
 		},

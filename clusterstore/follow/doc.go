@@ -34,13 +34,13 @@
 //     [Group.Run], unless they are forbidden, absent, over budget, or of a kind that is
 //     [Kind].Unawaited.
 //   - What is cached, or the list that is being read if that is larger, never takes more than the
-//     memory cap, [Options].Budget, and what lists stage beside the cache takes no more than that either.
+//     memory cap, [Options].Memory, and what lists stage beside the cache takes no more than that either.
 //     A list that is too large changes nothing, and an event that makes
 //     the objects too many is left out until the next list. The Group is then unhealthy,
 //     whether the resource is needed or not, until a list fits;
 //     not if the resource is aside ([Kind].Aside).
 //   - Of an object that can't be decoded the version that was read before stays, and the Health has it.
-//   - Of a Group with a Budget no more than 10,000 events a second are handled, after 20,000
+//   - Of a Group with a memory cap no more than 10,000 events a second are handled, after 20,000
 //     at once. Objects of lists count as events, except those of a resource's first list. The other events wait at the server.
 //   - Lists are read in pages of 500 objects. A page fails after 30 s, and a list after 5 min. A list that repeats
 //     objects is over budget before: each object of a list counts each time that it comes. Package kube has the

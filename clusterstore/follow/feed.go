@@ -67,7 +67,7 @@ type stored[T any] struct {
 type feed[O decode.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
-	kept     *kept     // nil: without a budget
+	kept     *kept     // If nil, there is no memory cap.
 	stage    *stage[T] // of the list that is being read; nil: none
 	prints   prints
 }
@@ -76,8 +76,8 @@ func newFeed[O decode.Object, T any](k Kind[O, T], r *Resource) *feed[O, T] {
 	return &feed[O, T]{kind: k, resource: r, prints: newPrints()}
 }
 
-func (f *feed[O, T]) useBudget() {
-	limit := f.resource.group.options.Budget
+func (f *feed[O, T]) useMemoryCap() {
+	limit := f.resource.group.options.Memory
 	if limit != nil && f.kind.Size == nil {
 		panic("follow: kind " + f.kind.Name + " has no Size")
 	}
@@ -243,6 +243,7 @@ func (f *feed[O, T]) commit() {
 // ServiceProfile) are there before. But their addresses are released first (PrepareDrop): an address
 // with two owners is ambiguous, and a proxy that got that answer does not ask again.
 func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
+	f.kept.commit()
 	var gone []string
 	for key := range f.kind.Into.Keys {
 		if !staged.has(key) {
@@ -267,8 +268,8 @@ func (f *feed[O, T]) clear() {
 	}
 }
 
-// apply does what an event says. An error is the budget's: what has been read stays. Of an object that is
-// refused, what was kept stays.
+// apply does what an event says. If that would exceed the memory cap, apply returns an error, and the cached object
+// stays as it is. An object that is refused also leaves the cached one as it is.
 func (f *feed[O, T]) apply(e event) error {
 	f.resource.group.event()
 	err := f.applyEvent(e)

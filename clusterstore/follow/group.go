@@ -14,8 +14,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Limits of the events of a cluster with a budget, and of objects of lists, except first lists. Each takes some 20 µs of
-// processor time.
+// Limits of the events of a cluster with a memory cap, and of objects of lists, except first lists. Each event takes
+// some 20 µs of processor time.
 const (
 	eventRate  = 10_000 // a second
 	eventBurst = 20_000
@@ -34,9 +34,9 @@ type Options struct {
 	Contain func(resource string, follow func())
 	// Admit, if set, delays the end of the first sync until it is closed: see [Group.Listed].
 	Admit <-chan struct{}
-	// Budget bounds the memory of what is cached and staged. If it is nil, there is no bound, and events
+	// Memory bounds the memory of what is cached and staged. If it is nil, there is no bound, and events
 	// are handled as fast as they come.
-	Budget *MemoryCap
+	Memory *MemoryCap
 }
 
 // Group follows resources of one API together. It knows when all needed ones have
@@ -47,7 +47,7 @@ type Group struct {
 	resources []*Resource
 	listed    chan struct{} // closed once the first sync only waits for Options.Admit
 	done      chan struct{} // closed once synced
-	events    *rate.Limiter // of all watches; nil: without a budget
+	events    *rate.Limiter // of all watches. If nil, there is no memory cap.
 
 	version   federation.Latest[struct{}]
 	lastEvent atomic.Int64 // unix nanoseconds
@@ -79,12 +79,12 @@ func NewGroup(o Options, resources ...*Resource) *Group {
 		o.Contain = func(_ string, follow func()) { follow() }
 	}
 	g := &Group{options: o, resources: resources, listed: make(chan struct{}), done: make(chan struct{})}
-	if o.Budget != nil {
+	if o.Memory != nil {
 		g.events = rate.NewLimiter(eventRate, eventBurst)
 	}
 	for _, r := range resources {
 		r.group = g
-		r.feed.useBudget()
+		r.feed.useMemoryCap()
 	}
 	return g
 }

@@ -33,7 +33,7 @@ const (
 // is being read, those that are staged beside them. Only one goroutine at a time uses it. A nil *kept counts
 // nothing.
 type kept struct {
-	budget *MemoryCap // fixed
+	memory *MemoryCap // fixed
 	what   string     // fixed: the resource
 	prints prints     // fixed
 
@@ -42,7 +42,10 @@ type kept struct {
 	shared map[any]*share  // values that objects share, by handle
 	sums   sums
 
-	// charged is what the cap has of the sums.
+	// committing is true while the objects of a list are put into the Store. Old objects are dropped last, so that the
+	// sums would count them beside the new ones. Until the end, the cap has the sums of the whole list.
+	committing bool
+	// counted and staged are what the cap has of the sums.
 	counted, staged int64
 }
 
@@ -83,7 +86,7 @@ func newKept(m *MemoryCap, resource string, p prints) *kept {
 	if m == nil {
 		return nil
 	}
-	return &kept{budget: m, what: resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
+	return &kept{memory: m, what: resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
 }
 
 // refer adds references to shared values: so many of cached objects and so many of listed ones. Negative numbers
@@ -165,17 +168,26 @@ func (k *kept) unstage(of handles) {
 	}
 }
 
+// commit begins to put the staged objects into the cache. unstageAll ends that.
+func (k *kept) commit() {
+	if k != nil {
+		k.committing = true
+	}
+}
+
 // unstageAll forgets what is staged.
 func (k *kept) unstageAll() {
 	if k == nil {
 		return
 	}
+	k.committing = false
 	for handle, one := range k.shared {
 		one.listed = 0
 		if one.cached == 0 {
 			delete(k.shared, handle)
 		}
 	}
+	k.shared = maps.Collect(maps.All(k.shared)) // a map does not shrink
 	k.sums = sums{cached: k.sums.cached, cachedShared: k.sums.cachedShared}
 	k.settle()
 }
@@ -191,7 +203,7 @@ func (k *kept) announced(least, more int64) error {
 	}
 	whole := k.sums
 	whole.listed += least * more
-	return k.budget.fits(whole.counted()-k.counted, k.what)
+	return k.memory.fits(whole.counted()-k.counted, k.what)
 }
 
 // keep records that a staged object replaces a cached one with the handles of before.
@@ -245,6 +257,7 @@ func (k *kept) drop(key string, of handles) {
 	delete(k.sizes, p)
 	if len(k.sizes) < k.peak/4 { // a map does not shrink
 		k.sizes = maps.Collect(maps.All(k.sizes))
+		k.shared = maps.Collect(maps.All(k.shared))
 		k.peak = len(k.sizes)
 	}
 }
@@ -252,7 +265,7 @@ func (k *kept) drop(key string, of handles) {
 // charge counts the sums against the cap, unless they exceed it.
 func (k *kept) charge() error {
 	counted, staged := k.sums.counted(), k.sums.beside()
-	if err := k.budget.add(counted-k.counted, staged-k.staged, k.what); err != nil {
+	if err := k.memory.add(counted-k.counted, staged-k.staged, k.what); err != nil {
 		return err
 	}
 	k.counted, k.staged = counted, staged
@@ -261,8 +274,11 @@ func (k *kept) charge() error {
 
 // settle counts the sums against the cap after a change that is not refused.
 func (k *kept) settle() {
+	if k.committing {
+		return
+	}
 	counted, staged := k.sums.counted(), k.sums.beside()
-	k.budget.adjust(counted-k.counted, staged-k.staged)
+	k.memory.adjust(counted-k.counted, staged-k.staged)
 	k.counted, k.staged = counted, staged
 }
 

@@ -32,7 +32,7 @@ type Kind[O decode.Object, T any] struct {
 	Into    Store[T]
 	// Size returns how many bytes a value takes in the Store, without its key and without what Shared yields. It
 	// includes what the Store holds for objects that the value names, whether these exist or not. It is
-	// needed with Options.Budget, and must depend on its arguments alone.
+	// needed with Options.Memory, and must depend on its arguments alone.
 	Size func(value T, key string) int64
 	// Shared, if set, calls yield for each value that other objects may share, such as a [unique.Handle], and for
 	// the bytes that it takes, as long as yield returns true. Such a value counts once against the memory cap,

@@ -76,11 +76,11 @@ func (m *MemoryCap) fits(counted int64, resource string) error {
 func (m *MemoryCap) check(counted, staged int64, resource string) error {
 	switch {
 	case counted > 0 && counted > m.limit-m.counted:
-		return fmt.Errorf("%w: the cache of %s would take %s more, and the cluster has %s of the %s that "+
-			"--cluster-memory allows", ErrOverBudget, resource, size(counted), size(m.counted), size(m.limit))
+		return fmt.Errorf("%w: the cache of %s would take %s more, and %s of the memory cap of %s are used",
+			ErrOverBudget, resource, size(counted), size(m.counted), size(m.limit))
 	case staged > 0 && staged > m.limit-m.staged:
-		return fmt.Errorf("%w: a list of %s would take %s more, and lists of the cluster that are being read have "+
-			"%s of the %s that --cluster-memory allows", ErrOverBudget, resource, size(staged), size(m.staged), size(m.limit))
+		return fmt.Errorf("%w: a list of %s would take %s more, and lists that are being read use %s of the "+
+			"memory cap of %s", ErrOverBudget, resource, size(staged), size(m.staged), size(m.limit))
 	}
 	return nil
 }

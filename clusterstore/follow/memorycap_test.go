@@ -47,10 +47,10 @@ func TestMemoryCapErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, err := range map[string]error{
-		"over budget: the cache of pods would take 5.0 MiB more, and the cluster has 60.0 MiB of the 64.0 MiB that " +
-			"--cluster-memory allows": m.add(5<<20, 0, "pods"),
-		"over budget: a list of pods would take 1.5 MiB more, and lists of the cluster that are being read have 63.0 MiB " +
-			"of the 64.0 MiB that --cluster-memory allows": m.add(0, 3<<19, "pods"),
+		"over budget: the cache of pods would take 5.0 MiB more, and 60.0 MiB of the memory cap of 64.0 MiB are used": m.add(
+			5<<20, 0, "pods"),
+		"over budget: a list of pods would take 1.5 MiB more, and lists that are being read use 63.0 MiB of the " +
+			"memory cap of 64.0 MiB": m.add(0, 3<<19, "pods"),
 	} {
 		if err == nil || err.Error() != want {
 			t.Errorf("%v, want %s", err, want)
@@ -165,13 +165,22 @@ func TestKept(t *testing.T) {
 				clear(listed)
 				extra, same = 0, 0
 			},
-			"commit": func(*rapid.T) {
+			"commit": func(t *rapid.T) {
+				fits := func() {
+					t.Helper()
+					if k.memory.counted > limit { // or events of other resources would be refused meanwhile
+						t.Fatalf("%d exceed %d while a list replaces the cache", k.memory.counted, limit)
+					}
+				}
+				k.commit()
 				for name, o := range listed {
 					k.keep(name, o.size, o.handles(), cached[name].handles())
+					fits()
 				}
 				for name, o := range cached {
 					if _, ok := listed[name]; !ok {
 						k.drop(name, o.handles())
+						fits()
 					}
 				}
 				k.unstageAll()
@@ -185,8 +194,8 @@ func TestKept(t *testing.T) {
 				counted := max(inCache+sizeOfShared(sharedInCache), inList+sizeOfShared(sharedInList))
 				maps.DeleteFunc(sharedInList, func(n int, _ bool) bool { return sharedInCache[n] })
 				staged := inList - same + extra + sizeOfShared(sharedInList)
-				if k.budget.counted != counted || k.budget.staged != staged {
-					t.Fatalf("%d counted, %d staged; want %d and %d", k.budget.counted, k.budget.staged, counted, staged)
+				if k.memory.counted != counted || k.memory.staged != staged {
+					t.Fatalf("%d counted, %d staged; want %d and %d", k.memory.counted, k.memory.staged, counted, staged)
 				}
 				if counted > limit || staged > limit {
 					t.Fatalf("%d and %d exceed %d", counted, staged, limit)

@@ -71,7 +71,7 @@ func testOverBudget(t *testing.T, needed bool) {
 func TestStaged(t *testing.T) {
 	b := NewMemoryCap(4000)
 	r := New(secrets(nil, texts{}))
-	NewGroup(Options{Budget: b}, r)
+	NewGroup(Options{Memory: b}, r)
 	f := secretsFeed(r)
 	list := func(x string) (counted, staged int64) {
 		f.beginList()

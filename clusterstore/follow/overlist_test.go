@@ -84,7 +84,7 @@ func (f *flooded) flood() {
 
 // followFlooded follows the APIs, with one budget, until the test ends.
 func followFlooded(t *testing.T, o Options, needed bool, apis ...*flooded) (*Group, *MemoryCap) {
-	o.Budget = NewMemoryCap(64 << 10)
+	o.Memory = NewMemoryCap(64 << 10)
 	var all []*Resource
 	for i, f := range apis {
 		k := secrets(f, texts{})
@@ -98,7 +98,7 @@ func followFlooded(t *testing.T, o Options, needed bool, apis ...*flooded) (*Gro
 	if h := group.Health(); h.Err != nil || !h.StaleSince.IsZero() {
 		t.Fatalf("at first: %+v", h)
 	}
-	return group, o.Budget
+	return group, o.Memory
 }
 
 // TestRecovery: what is kept of several resources takes all of the budget, so that there is
@@ -224,7 +224,7 @@ func TestAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	for more, fits := range map[int64]bool{-1: true, 0: true, 100: true, 1000: true, 1100: false, math.MaxInt64: false} {
-		if err := k.announced(1000, more); (err == nil) != fits || k.budget.Usage().Used != 1000 {
+		if err := k.announced(1000, more); (err == nil) != fits || k.memory.Usage().Used != 1000 {
 			t.Errorf("%d more: %v", more, err)
 		}
 	}
@@ -242,7 +242,7 @@ func TestEventRate(t *testing.T) {
 				b = NewMemoryCap(1 << 30)
 			}
 			known := texts{}
-			group := NewGroup(Options{Budget: b}, New(secrets(busy, texts{})), New(secrets(calm, known)))
+			group := NewGroup(Options{Memory: b}, New(secrets(busy, texts{})), New(secrets(calm, known)))
 			defer start(t, group, nil)()
 			time.Sleep(time.Minute)
 			synctest.Wait()

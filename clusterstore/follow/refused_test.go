@@ -17,7 +17,7 @@ import (
 // health has it; until it can be read, or is deleted. That is no failure.
 func TestRefused(t *testing.T) {
 	s := &scripted{version: "5", items: []item{labelled("a", "1"), tooLarge("b")}}
-	s.run(t, Options{Budget: NewMemoryCap(1 << 20)}, func(t *testing.T, g *Group, known texts) {
+	s.run(t, Options{Memory: NewMemoryCap(1 << 20)}, func(t *testing.T, g *Group, known texts) {
 		expect := func(what string, refused int, want texts) {
 			t.Helper()
 			synctest.Wait()
@@ -41,12 +41,12 @@ func TestRefused(t *testing.T) {
 		w.event(watch.Deleted, "8", labelled("a", ""))
 		expect("it is deleted", 0, texts{"ns/b": "2"})
 
-		before := g.options.Budget.Usage().Used
+		before := g.options.Memory.Usage().Used
 		for i := range 100 {
 			w.event(watch.Modified, fmt.Sprint(9+i), tooLarge("b"))
 		}
 		expect("again and again", 1, texts{"ns/b": "2"})
-		if after := g.options.Budget.Usage().Used; after <= before || after > before+refusedSize("ns/b", "it is larger than 4 MiB") {
+		if after := g.options.Memory.Usage().Used; after <= before || after > before+refusedSize("ns/b", "it is larger than 4 MiB") {
 			t.Errorf("%d bytes are charged, and %d before", after, before)
 		}
 		s.become("200", tooLarge("b"), labelled("c", "3"))

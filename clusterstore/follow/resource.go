@@ -165,7 +165,7 @@ type feeder interface {
 	abandonList()
 	commit()
 	clear()
-	useBudget()
+	useMemoryCap()
 }
 
 // New returns a Resource for a kind of object. Pass it to [NewGroup]: the Group starts

@@ -19,7 +19,7 @@ func sharingFeed(limit int64) *feed[*corev1.Secret, unique.Handle[string]] {
 			yield(h, 256+int64(len(h.Value())))
 		},
 	})
-	NewGroup(Options{Budget: NewMemoryCap(limit)}, r)
+	NewGroup(Options{Memory: NewMemoryCap(limit)}, r)
 	return r.feed.(*feed[*corev1.Secret, unique.Handle[string]])
 }
 
@@ -28,7 +28,7 @@ func TestStageRefused(t *testing.T) {
 	f := sharingFeed(64 << 10)
 	text := strings.Repeat("x", 40<<10)
 	f.Update(labelled("a", text).object)
-	before := f.kept.budget.Usage().Used
+	before := f.kept.memory.Usage().Used
 	f.beginList()
 	staged, err := 0, error(nil)
 	for ; err == nil && staged < 1000; staged++ {
@@ -38,7 +38,7 @@ func TestStageRefused(t *testing.T) {
 	if !isOver(err) || staged < 10 {
 		t.Errorf("after %d objects: %v", staged, err)
 	}
-	if after := f.kept.budget.Usage().Used; after != before || before < 40<<10 || f.kept.shared[unique.Make(text)].cached != 1 {
+	if after := f.kept.memory.Usage().Used; after != before || before < 40<<10 || f.kept.shared[unique.Make(text)].cached != 1 {
 		t.Errorf("%d bytes are charged, and %d before", after, before)
 	}
 }
@@ -69,7 +69,7 @@ func TestStageAgain(t *testing.T) {
 		}
 	}
 	f.commit()
-	if used, want := f.kept.budget.Usage().Used, one(0).size+f.kept.sums.cachedShared; used != want || len(f.kept.shared) != 1 {
+	if used, want := f.kept.memory.Usage().Used, one(0).size+f.kept.sums.cachedShared; used != want || len(f.kept.shared) != 1 {
 		t.Errorf("%d bytes are charged at the end, not %d; shared: %v", used, want, f.kept.shared)
 	}
 }
@@ -87,7 +87,7 @@ func TestStageNothing(t *testing.T) {
 	if !isOver(err) {
 		t.Errorf("after %d objects: %v", n, err)
 	}
-	if f.abandonList(); f.kept.budget.Usage().Used != 0 {
-		t.Errorf("%d bytes are charged", f.kept.budget.Usage().Used)
+	if f.abandonList(); f.kept.memory.Usage().Used != 0 {
+		t.Errorf("%d bytes are charged", f.kept.memory.Usage().Used)
 	}
 }
