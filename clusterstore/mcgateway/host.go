@@ -155,6 +155,9 @@ func (t *Tracker) turn(ctx context.Context, key probeKey) {
 	p.began = time.Now()
 	t.mu.Unlock()
 	refused, err := t.cfg.Guard.refusal(ctx, key.ip), error(nil)
+	if t.excluded(key.ip) {
+		return
+	}
 	if refused == "" && ctx.Err() == nil {
 		err = t.probe(ctx, key.ip, cluster.Probe{Port: key.port, Path: key.path})
 	}
@@ -167,6 +170,13 @@ func (t *Tracker) turn(ctx context.Context, key probeKey) {
 		p.note(err)
 	}
 	t.publish()
+}
+
+// excluded reports whether an IP lies outside the ranges of the newest targets. While names are being resolved, Run has
+// not taken up these targets yet.
+func (t *Tracker) excluded(ip netip.Addr) bool {
+	targets, _ := t.targets.Get()
+	return len(*targets) > 0 && (*targets)[0].excludes(ip) // all targets of a link have the same ranges
 }
 
 // note notes a probe's result.

@@ -144,3 +144,27 @@ func TestRangesOfUnresolvedNames(t *testing.T) {
 		})
 	})
 }
+
+// TestRangesWhileResolving tests that new ranges hold for probes at once, also while names are being resolved.
+func TestRangesWhileResolving(t *testing.T) {
+	track(t, func(x *tracked) {
+		x.out.names["lb.example"] = []string{"198.51.100.1"}
+		x.Set([]Target{target("lb.example")})
+		x.has("198.51.100.1:4143")
+
+		x.out.set(func() { x.out.takes = resolveTake - time.Second })
+		x.pass(resolveEvery + time.Millisecond)
+		ranges := federation.NewRanges(netip.MustParsePrefix("192.0.2.0/24"))
+		within := target("lb.example")
+		within.Within = &ranges
+		x.Set([]Target{within})
+		x.out.set(func() { clear(x.out.probes) })
+		x.pass(resolveTake)
+		x.has("?198.51.100.1:4143")
+		x.out.set(func() {
+			if len(x.out.probes) > 0 {
+				t.Errorf("probes: %v", x.out.probes)
+			}
+		})
+	})
+}
