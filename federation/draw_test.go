@@ -34,7 +34,7 @@ func drawPreference(t *rapid.T) *Preference {
 	if s := rapid.SampledFrom(tiers).Draw(t, "prefer"); s != "any" {
 		p.Tiers = tiersOf(s)
 	}
-	p.MinReady.Percent = rapid.SampledFrom([]int{0, 0, 34, 50, 100}).Draw(t, "percent")
+	p.MinReady.Percent = rapid.SampledFrom([]int{0, 34, 60, 100}).Draw(t, "percent")
 	p.MinReady.Count = rapid.IntRange(0, 3).Draw(t, "count")
 	return p
 }

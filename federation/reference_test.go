@@ -80,11 +80,11 @@ func TestReferenceOfPods(t *testing.T) {
 		}
 		for _, c := range clusters {
 			d.Members = append(d.Members, Member{c, id})
-			unready[c] = make([]bool, 5)
+			unready[c] = rapid.SliceOfN(rapid.Bool(), 5, 5).Draw(t, "unready")
 			write(c)
 			setLink(c, Link{})
 		}
-		m.cluster(Local).service(id).nodeLocal = rapid.IntRange(0, 2).Draw(t, "node-local") == 0
+		m.cluster(Local).service(id).nodeLocal = rapid.Bool().Draw(t, "node-local")
 		if rapid.IntRange(0, 4).Draw(t, "one member") == 0 {
 			i := rapid.IntRange(0, 2).Draw(t, "of")
 			d.Federated, d.Members = false, d.Members[i:i+1]
@@ -103,6 +103,13 @@ func TestReferenceOfPods(t *testing.T) {
 				first := rapid.IntRange(0, 4).Draw(t, "first")
 				for i := range rapid.IntRange(1, 5).Draw(t, "pods") {
 					unready[c][(first+i)%5] = not
+				}
+				write(c)
+			},
+			"node": func(t *rapid.T) {
+				c, not := drawCluster.Draw(t, "cluster"), rapid.Bool().Draw(t, "unready")
+				for i := rapid.IntRange(0, 1).Draw(t, "first"); i < len(unready[c]); i += 2 {
+					unready[c][i] = not
 				}
 				write(c)
 			},
