@@ -133,8 +133,9 @@ func TestRotationKeepsStanding(t *testing.T) {
 	}, secret("s", "east", "t1", 0))
 }
 
-// TestCordonWithUnusableSecret: a Secret that has become unusable otherwise can be
-// cordoned.
+// TestCordonWithUnusableSecret checks that a cordon takes effect although the newest Secret has no usable credentials.
+//
+// Behaviours: CS-07.
 func TestCordonWithUnusableSecret(t *testing.T) {
 	bad := with(secret("s", "east", "t1", 0), "cordon", "true")
 	bad.Data = nil

@@ -32,6 +32,8 @@ func hinted(addr, zone, node string) *federation.Endpoint {
 
 // TestNodeHints: a stream has the node in its key only while an endpoint is hinted to its node. When the key
 // changes, the proxy gets the difference, and never has less than one endpoint.
+//
+// Behaviours: PR-22.
 func TestNodeHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1})

@@ -54,9 +54,9 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestEndpoints: the same for the older Endpoints objects.
+// TestEndpoints checks the older Endpoints objects, and that addresses that are not ready count as known.
 //
-// Behaviours: E-01, E-04, E-09, E-23.
+// Behaviours: E-01, E-04, E-09, E-23, PR-34.
 func TestEndpoints(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Rules.EndpointSlices = false })
 	o := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{

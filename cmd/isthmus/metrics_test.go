@@ -84,3 +84,40 @@ func TestFederationMetrics(t *testing.T) {
 	expect(false, byCluster)
 	expect(true, slices.Concat(byCluster, byService))
 }
+
+// TestTierMetrics checks that only services with a preference have these series, and that each zone counts.
+//
+// Behaviours: PS-03.
+func TestTierMetrics(t *testing.T) {
+	table, web, plain := federation.NewTable(federation.Options{}), shopID("web"), shopID("plain")
+	local, east := newOffers(federation.Local, "web", "10.0.0.1:80"), newOffers("east", "web", "10.1.0.1:80")
+	members := []federation.Member{{Service: web}, {Cluster: "east", Service: web}}
+	tiers := []federation.Tier{{{Kind: federation.LocalCluster}}, {{Kind: federation.AnyCluster}}}
+	table.Define(web, &federation.Definition{Federated: true, Members: members, Preference: &federation.Preference{Tiers: tiers}})
+	table.Define(plain, &federation.Definition{Federated: true, Members: members})
+	table.SetLink(federation.Local, federation.Link{State: federation.Ready, Source: local})
+	table.SetLink("east", federation.Link{State: federation.Ready, Source: east, Cordon: federation.LastResort})
+	for _, id := range []federation.ServiceID{web, plain} {
+		for _, zone := range []string{"", "a"} {
+			defer table.Watch(federation.Key{Service: id, Port: 80, Client: federation.Client{Zone: zone}}).Close()
+		}
+	}
+	check := func(inUse, spills, returns int) {
+		t.Helper()
+		want := []string{
+			fmt.Sprint("isthmus_tier_changes_total direction=return namespace=shop service=web ", returns),
+			fmt.Sprint("isthmus_tier_changes_total direction=spill namespace=shop service=web ", spills),
+			fmt.Sprint("isthmus_tier_in_use namespace=shop service=web zone= ", inUse),
+			fmt.Sprint("isthmus_tier_in_use namespace=shop service=web zone=a ", inUse),
+		}
+		if got := scrape(t, tierMetrics(table)); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	check(0, 0, 0)
+	table.SetLink("east", federation.Link{State: federation.Ready, Source: east})
+	table.SetLink(federation.Local, federation.Link{State: federation.Ready, Source: local, Cordon: federation.Withdrawn})
+	check(1, 2, 0)
+	table.SetLink(federation.Local, federation.Link{State: federation.Ready, Source: local})
+	check(0, 2, 2)
+}

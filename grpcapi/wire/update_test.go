@@ -79,9 +79,9 @@ func at(addrs ...string) []*federation.Endpoint {
 	return list
 }
 
-// TestSteps: one message for what is put and one for what is gone, whatever the endpoints are.
+// TestSteps checks that a step is one message that adds endpoints, and then one that removes endpoints.
 //
-// Behaviours.
+// Behaviours, PR-26, CS-10.
 func TestSteps(t *testing.T) {
 	e := encoderFor(t, Options{}, "")
 	set := func(exists bool, addrs ...string) *federation.Set {
