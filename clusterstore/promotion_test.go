@@ -408,7 +408,9 @@ func TestRotationNearCap(t *testing.T) {
 func TestRotationWithoutRoom(t *testing.T) {
 	onServedAPI(t, nearCap(t, 100), func(r *rotating) {
 		r.saw(wholeCluster)
-		r.api.objects["externalworkloads"] = append(r.api.objects["externalworkloads"], largeWorkload(500))
+		for i := range 500 { // the ExternalWorkloads alone exceed the cap, whichever kind is listed first
+			r.api.objects["externalworkloads"] = append(r.api.objects["externalworkloads"], largeWorkload(500+i))
+		}
 		r.rotate("t2")
 		r.pass(time.Minute)
 		r.inUse("t1", "externalworkloads.workload.linkerd.io")

@@ -64,7 +64,7 @@ func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[reference], bo
 }
 
 // ownerSize is what the state takes for a ReplicaSet or Job, or the placeholder of one, without its key.
-func ownerSize() int64 { return sizeof[owner]() + indexEntry[*owner]() + listedSize }
+func ownerSize() int64 { return allocation + sizeof[owner]() + indexEntry[*owner]() + listedSize }
 
 // parentSize is what a ReplicaSet or Job takes for the name of its own owner.
 func parentSize(parent unique.Handle[reference]) int64 {

@@ -93,7 +93,7 @@ func (s *Service) size(string) int64 {
 
 // servicePlace is what the state takes for a Service, or for the placeholder of one that slices name.
 func servicePlace() int64 {
-	return sizeof[service]() + mapEntry(sizeof[federation.ServiceID]()+sizeof[*service]()) + listedSize
+	return allocation + sizeof[service]() + mapEntry(sizeof[federation.ServiceID]()+sizeof[*service]()) + listedSize
 }
 
 // keptMetadata has the prefixes of those labels and annotations of Services that the
