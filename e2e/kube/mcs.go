@@ -65,7 +65,15 @@ func (c *Client) RemoveMCS(ctx context.Context) error {
 	if err := c.awaitMCS(ctx, nil); err != nil {
 		return fmt.Errorf("%w; %s", err, c.leftOfMCS(ctx))
 	}
-	return nil
+	// The API server ceases to serve a CRD before it deletes it. A CRD that is applied in between vanishes a moment later.
+	return poll.Until(ctx, mcsPatience, 20*time.Millisecond, func() error {
+		for _, o := range definitions {
+			if _, err := c.In(resource, "").Get(ctx, o.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("cluster %s: %s (%v)", c.Name, c.leftOfMCS(ctx), err)
+			}
+		}
+		return nil
+	})
 }
 
 // leftOfMCS describes, for people, the CRDs of the MCS-API that exist, and why they are not gone.
