@@ -80,6 +80,7 @@ func TestDocumentedCommands(t *testing.T) {
 	}
 	must(t, c.Apply(t.Context(), object.Link("east", []byte("{}"))))
 	must(t, c.Apply(t.Context(), object.ServiceAccount("shop", "web"), object.Pod("shop", "web-0", "web")))
+	must(t, c.Apply(t.Context(), object.Service("shop", "web")))
 	must(t, c.ApplyYAML(t.Context(),
 		"{apiVersion: coordination.k8s.io/v1, kind: Lease, "+
 			"metadata: {name: isthmus-exports-write, namespace: linkerd}}"))
