@@ -241,13 +241,14 @@ func (r *release) sums() error {
 	return r.write("SHA256SUMS", []byte(strings.Join(lines, "")))
 }
 
-// notesOf returns the part of CHANGELOG.md about a version.
+// notesOf returns the section of CHANGELOG.md about a version. Its heading may end in a date: "## v0.1.0 - 2026-11-30".
 func notesOf(changes, version string) (string, error) {
-	_, after, found := strings.Cut("\n"+changes, "\n## "+version+"\n")
-	if !found {
-		return "", fmt.Errorf("CHANGELOG.md has no section %q: write it, out of what is \"Not released yet\"", "## "+version)
+	heading := regexp.MustCompile(`(?m)^## ` + regexp.QuoteMeta(version) + `( - \d{4}-\d{2}-\d{2})?$`)
+	found := heading.FindStringIndex(changes)
+	if found == nil {
+		return "", fmt.Errorf("CHANGELOG.md has no section %q: move the entries of \"Unreleased\" to it", "## "+version)
 	}
-	text, _, _ := strings.Cut(after, "\n## ")
+	text, _, _ := strings.Cut(changes[found[1]:], "\n## ")
 	return strings.TrimSpace(text) + "\n", nil
 }
 

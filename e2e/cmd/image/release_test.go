@@ -5,10 +5,15 @@ import (
 	"testing"
 )
 
-// TestNotes: the part of CHANGELOG.md about a version is the release's notes; a version that it does not name is none.
+// TestNotes checks that the section of CHANGELOG.md about a version becomes the notes of that release, and that a version
+// without a section is an error. The heading of a section may have a date.
 func TestNotes(t *testing.T) {
-	const changes = "# Changes\n\n## Not released yet\n\n- more\n\n## v0.2.0\n\n- two\n\n**Serving**\n\n## v0.1.0\n\n- one\n"
-	for version, want := range map[string]string{"v0.2.0": "- two\n\n**Serving**\n", "v0.1.0": "- one\n"} {
+	const changes = "# Changelog\n\n## Unreleased\n\n### Added\n\n- more\n\n" +
+		"## v0.2.0 - 2026-11-30\n\n### Added\n\n- two\n\n### Fixed\n\n- three\n\n## v0.1.0\n\nThe first release.\n"
+	for version, want := range map[string]string{
+		"v0.2.0": "### Added\n\n- two\n\n### Fixed\n\n- three\n",
+		"v0.1.0": "The first release.\n",
+	} {
 		if got, err := notesOf(changes, version); err != nil || got != want {
 			t.Errorf("%s: %q, %v", version, got, err)
 		}
