@@ -18,7 +18,10 @@ func TestArrows(t *testing.T) {
 	const pages = "isthmus/internal/adminapi"
 	serving := []string{"isthmus/grpcapi/...", "github.com/linkerd/...", "google.golang.org/grpc/..."}
 	clusters := []string{ // all but types, and clients of them
-		"isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube",
+		"isthmus/clusterstore",
+		"isthmus/clusterstore/cluster",
+		"isthmus/clusterstore/follow",
+		"isthmus/clusterstore/kube",
 	}
 	notPlan := []string{ // what clusters export is kept as plans need it
 		"isthmus/local", "isthmus/local/election", "isthmus/local/exports", "isthmus/local/externalworkload/...", "isthmus/local/writes",
@@ -48,9 +51,11 @@ func TestArrows(t *testing.T) {
 		"isthmus/clusterstore/guard":          but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
 		"isthmus/clusterstore/check":          but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
 		"isthmus/clusterstore/facts":          but("isthmus/local/...", "isthmus/cmd/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
-		"isthmus/internal/apisim":             but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/..."),
-		"isthmus/internal/tierspec":           {outside},
-		"isthmus/internal/legible":            {outside},
+		"isthmus/internal/apisim": but(
+			"isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...",
+		),
+		"isthmus/internal/tierspec": {outside},
+		"isthmus/internal/legible":  {outside},
 
 		"isthmus/cmd/isthmus/internal/cli":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/client", "isthmus/cmd/isthmus/internal/reach", "k8s.io/..."),
 		"isthmus/cmd/isthmus/internal/client":  append([]string{"isthmus/federation", "isthmus/grpcapi/...", "isthmus/local/..."}, clusters...),

@@ -14,7 +14,8 @@
 //   - cmd/nodes: Isthmus on real nodes. It is a command that people run, not a test.
 //   - cmd/image: the container image, and the files of a release.
 //
-// The folder tools is a module of its own. It has the tools that tests and cmd/nodes run, such as Prometheus, Helm and kubelet.
+// The folder tools is a module of its own. It has the tools that tests and cmd/nodes run, such as
+// Prometheus, Helm and kubelet.
 //
 // What tests are made of:
 //

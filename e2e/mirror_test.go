@@ -15,7 +15,8 @@ import (
 // gateway changes nothing, also while they restart. Once they have been stopped, each link's mirrors are adopted, and federated
 // Services not before the last, all in place: no stream ends, nor is without an endpoint. What each writes is the same every time.
 //
-// A model plays Linkerd's, unless ISTHMUS_LINKERD_CONTROLLER names Linkerd's controller: `make mirror-migration LINKERD_CONTROLLER=FILE`.
+// A model plays Linkerd's, unless ISTHMUS_LINKERD_CONTROLLER names Linkerd's controller:
+// `make mirror-migration LINKERD_CONTROLLER=FILE`.
 func TestMirrorMigration(t *testing.T) {
 	t.Parallel()
 	m := newMigration(t)

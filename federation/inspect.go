@@ -94,8 +94,11 @@ func (l link) status(id ServiceID) (s MemberStatus) {
 type WatchedPort struct {
 	Service    ServiceID
 	Port       uint16
-	Undeclared bool            // see Set.Undeclared
-	Members    []WatchedMember // in definition order; none: the service is not defined, or a mirror without the name of its remote Service
+	Undeclared bool // see Set.Undeclared
+
+	// in definition order; none: the service is not defined, or a mirror without the name of its
+	// remote Service
+	Members []WatchedMember
 }
 
 // WatchedMember is what a member contributes to a port that is watched.

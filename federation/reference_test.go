@@ -43,7 +43,12 @@ func TestReferenceOfPods(t *testing.T) {
 			for i, not := range unready[c] {
 				addr := netip.AddrFrom4([4]byte{10, 0, byte(slices.Index(clusters, c)), byte(i)})
 				node := []string{"n1", "n2"}[i%2]
-				e := Endpoint{Kind: Pod, Addr: netip.AddrPortFrom(addr, 0), Node: node, Zone: []string{"z1", "z2", "Z1"}[i%3]}
+				e := Endpoint{
+					Kind: Pod,
+					Addr: netip.AddrPortFrom(addr, 0),
+					Node: node,
+					Zone: []string{"z1", "z2", "Z1"}[i%3],
+				}
 				if hinted && c == Local {
 					e.Hints = &Hints{ForNodes: []string{node}}
 				}
@@ -119,7 +124,9 @@ func TestReferenceOfPods(t *testing.T) {
 			},
 			"prefer": func(t *rapid.T) {
 				edited := *m.defs[id]
-				edited.Preference = rapid.SampledFrom([]*Preference{nil, d.Preference, drawPreference(t)}).Draw(t, "which")
+				edited.Preference = rapid.SampledFrom(
+					[]*Preference{nil, d.Preference, drawPreference(t)},
+				).Draw(t, "which")
 				m.defs[id] = &edited
 				m.table.Define(id, &edited)
 			},

@@ -16,7 +16,12 @@ import (
 func TestUndeclaredPorts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		id, clusters := ServiceID{"ns", "web"}, []ClusterName{Local, "east"}
-		x := &portsModel{world: newWorld(Options{}), id: id, ready: make(map[ClusterName]bool), open: make(map[uint16][]*Watch[*Set])}
+		x := &portsModel{
+			world: newWorld(Options{}),
+			id:    id,
+			ready: make(map[ClusterName]bool),
+			open:  make(map[uint16][]*Watch[*Set]),
+		}
 		d := &Definition{Federated: true}
 		for _, c := range clusters {
 			d.Members = append(d.Members, Member{c, id})
@@ -118,7 +123,8 @@ func (x *portsModel) check(t *rapid.T) {
 			set, _ := w.Get()
 			undeclared := !x.declared(port) && x.ready["east"]
 			if len(set.Endpoints) != 1 || set.Undeclared != undeclared {
-				t.Fatalf("port %d: %d endpoints, undeclared %t, want %t", port, len(set.Endpoints), set.Undeclared, undeclared)
+				t.Fatalf("port %d: %d endpoints, undeclared %t, want %t",
+					port, len(set.Endpoints), set.Undeclared, undeclared)
 			}
 		}
 	}
@@ -147,6 +153,7 @@ func TestUndeclaredPortsAreDescribedLast(t *testing.T) {
 	list := x.table.Steered(true)[0]
 	described := slices.ContainsFunc(list.Clients, func(c adminapi.Clients) bool { return c.Port == 80 })
 	if !described || len(list.Clients) != maxClients || list.MoreClients != 2*MaxUndeclaredPorts+1-maxClients {
-		t.Errorf("%d kinds of clients and %d more; those of port 80: %t", len(list.Clients), list.MoreClients, described)
+		t.Errorf("%d kinds of clients and %d more; those of port 80: %t",
+			len(list.Clients), list.MoreClients, described)
 	}
 }

@@ -38,7 +38,12 @@ func TestCalls(t *testing.T) {
 		err  error
 		code codes.Code
 	}{{nil, codes.OK}, {status.Error(codes.NotFound, "none"), codes.NotFound}, {context.Canceled, codes.Canceled}, {errors.New("odd"), codes.Unknown}, {status.Error(99, "odd"), codes.Unknown}} {
-		for _, m := range []struct{ name, kind string }{{"Watch", "server_stream"}, {"Check", "unary"}, {"Talk", "bidi_stream"}, {"Tell", "client_stream"}} {
+		for _, m := range []struct{ name, kind string }{
+			{"Watch", "server_stream"},
+			{"Check", "unary"},
+			{"Talk", "bidi_stream"},
+			{"Tell", "client_stream"},
+		} {
 			labels := []string{m.kind, "pkg.Service", m.name}
 			before := [...]float64{value(c.started.WithLabelValues(labels...)), value(c.received.WithLabelValues(labels...)), value(c.sent.WithLabelValues(labels...)), ended(c, labels, x.code)}
 			under := &nothing{}

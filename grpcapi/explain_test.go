@@ -39,8 +39,9 @@ func (w *world) prefer() {
 	w.table.Define(web, &d)
 }
 
-// TestExplain: a client that asks for them gets the endpoints' tiers and standings, also
-// when nothing else changes. A tier of many clusters is not written out at each of its endpoints. Proxies beside it do not get them, and are sent nothing then.
+// TestExplain: a client that asks for them gets the endpoints' tiers and standings, also when nothing else
+// changes. A tier of many clusters is not written out at each of its endpoints. Proxies beside it do not
+// get them, and are sent nothing then.
 func TestExplain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: -1})

@@ -80,7 +80,8 @@ func (st *getStream) refusal(set *federation.Set) error {
 		return invalidAuthority(st.name())
 	case federation.TooManyPorts:
 		return status.Errorf(codes.ResourceExhausted,
-			"%s: clients use %d other undeclared ports of Service %s.%s, which is the limit: declare the port in the Service",
+			"%s: clients use %d other undeclared ports of Service %s.%s, which is the limit: "+
+				"declare the port in the Service",
 			st.name(), federation.MaxUndeclaredPorts, st.target.service.Name, st.target.service.Namespace)
 	case federation.Unknown:
 		return status.Errorf(codes.Unavailable, "No cluster of %s that is known by now has endpoints", st.name())

@@ -272,7 +272,8 @@ func TestCallsWithoutRequest(t *testing.T) {
 	all := int64(1 + len(methods)*each + maxReflections)
 	wiretest.Until(t, "all calls are counted", func() bool { return w.server.calls.inUse() == all })
 	for i, s := range silent {
-		if err := s.RecvMsg(&healthpb.HealthCheckResponse{}); status.Code(err) != codes.DeadlineExceeded || ctx.Err() != nil {
+		if err := s.RecvMsg(&healthpb.HealthCheckResponse{}); status.Code(err) != codes.DeadlineExceeded ||
+			ctx.Err() != nil {
 			t.Fatalf("call %d: %v", i, err)
 		}
 	}

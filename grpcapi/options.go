@@ -26,8 +26,13 @@ type Options struct {
 	ConnectionAge     time.Duration // when a proxy is made to use another connection; default 30m, negative: never
 	ConcurrentStreams uint32        // how many calls a connection may have at a time; default 10,000
 
-	Streams   int           // how many calls may be open at a time, of all connections, before further ones are refused; default 150,000
-	ViewBytes int           // how much memory views may take in all, by estimate, before calls that need more are refused; default 2 GiB
+	// how many calls may be open at a time, of all connections, before further ones are refused;
+	// default 150,000
+	Streams int
+	// how much memory views may take in all, by estimate, before calls that need more are refused;
+	// default 2 GiB
+	ViewBytes int
+
 	Linger    time.Duration // how long an idle view is kept; default 30s, negative: not at all
 	IdleViews int           // how many idle views are kept at most, of each RPC; default 1024
 	IdleBytes int           // how much memory they take at most in all, by estimate, of each RPC; default 20 MiB

@@ -45,7 +45,8 @@ func newOverflows(t *federation.Table, open iter.Seq[[]string], desc *prometheus
 func (s *Server) openGets(yield func([]string) bool) {
 	for _, u := range s.getViews.uses() {
 		name := target{u.key.Service, u.key.Client.Instance, u.key.Port}
-		if u.streams > 0 && len(u.newest.Endpoints) > 0 && !u.newest.Undeclared && !yield([]string{name.authority(s.opts.ClusterDomain)}) {
+		if u.streams > 0 && len(u.newest.Endpoints) > 0 && !u.newest.Undeclared &&
+			!yield([]string{name.authority(s.opts.ClusterDomain)}) {
 			return
 		}
 	}

@@ -229,9 +229,10 @@ func (st *stream) endError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// admit decides whether there is memory for a stream, and returns the error that refuses it, or nil. fits is whether its
-// view is within the limit. began is what the view takes if the stream is the first to need it, and alone what its
-// messages take if they are for it alone. The client's address is charged for both until the stream is closed.
+// admit decides whether there is memory for a stream, and returns the error that refuses it, or nil. fits
+// is whether its view is within the limit. began is what the view takes if the stream is the first to need
+// it, and alone what its messages take if they are for it alone. The client's address is charged for both
+// until the stream is closed.
 func (st *stream) admit(what string, fits bool, began, alone int) error {
 	s := st.server
 	st.owe(int64(began))

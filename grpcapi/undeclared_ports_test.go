@@ -36,12 +36,15 @@ func TestUndeclaredPortsAreBounded(t *testing.T) {
 		w.offer("", pods("10.0.0.1:80")...)
 		all := w.openUndeclared(t, 1000, federation.MaxUndeclaredPorts)
 		w.get(webAt(2000), "").fails(t, codes.ResourceExhausted, "64 other undeclared ports of Service web.shop")
-		w.get("made-up."+webAt(2000), "").fails(t, codes.ResourceExhausted, "64 other undeclared ports of Service web.shop")
+		w.get("made-up."+webAt(2000), "").fails(t, codes.ResourceExhausted,
+			"64 other undeclared ports of Service web.shop")
 		w.views(t, len(all), 0)
 		if n := len(w.table.Watched()); n != len(all) {
 			t.Errorf("%d ports are watched", n)
 		}
-		if _, err := w.server.Explain(t.Context(), Question{Authority: webAt(2000)}); status.Code(err) != codes.ResourceExhausted {
+		if _, err := w.server.Explain(
+			t.Context(), Question{Authority: webAt(2000)},
+		); status.Code(err) != codes.ResourceExhausted {
 			t.Error(err)
 		}
 
@@ -211,7 +214,8 @@ func TestUndeclaredPortsMetrics(t *testing.T) {
 			labels := " cluster=local namespace=shop port=" + port + " service=web "
 			return []string{
 				"endpoints_exists" + labels + "1", "endpoints_pods" + labels + "1",
-				fmt.Sprint("endpoints_subscribers", labels, subscribers), fmt.Sprint("endpoints_updates", labels, updates),
+				fmt.Sprint("endpoints_subscribers", labels, subscribers),
+				fmt.Sprint("endpoints_updates", labels, updates),
 			}
 		}
 		w.expect(t, "endpoints_", of("0", 3, 0)...)

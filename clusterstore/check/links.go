@@ -96,7 +96,8 @@ func (s *Seen) checkMemory(r *report) {
 		return
 	}
 	add(Warning, fmt.Sprintf("%s, more than %d %%", text, mostLinkedMemory),
-		"raise the memory limit of the container, or lower --cluster-memory, which then makes the largest clusters stale")
+		"raise the memory limit of the container, or lower --cluster-memory, "+
+			"which then makes the largest clusters stale")
 }
 
 // checkGateways reports whether a cluster on another network can be reached.

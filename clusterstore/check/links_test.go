@@ -63,7 +63,10 @@ func TestLinkedMemory(t *testing.T) {
 		want              string
 	}{
 		{1000, 200, 300, "ok all linked clusters together take 50 % of the memory limit (GOMEMLIMIT)"},
-		{1000, 200, 310, "warning all linked clusters together take 51 % of the memory limit (GOMEMLIMIT), more than 50 %"},
+		{
+			1000, 200, 310,
+			"warning all linked clusters together take 51 % of the memory limit (GOMEMLIMIT), more than 50 %",
+		},
 		{1000, 0, 0, "ok all linked clusters together take 0 % of the memory limit (GOMEMLIMIT)"},
 		{0, 1 << 40, 0, ""},
 	} {

@@ -27,7 +27,10 @@ func LocalRights() []Right {
 		{"", "pods", read, "", false, Failure, "the gateway does not get ready"},
 		{"", "services", read, "", false, Failure, "the gateway does not get ready"},
 		{"", "endpoints", read, "", false, Warning, "it can't be run with --enable-endpoint-slices=false"},
-		{"", "nodes", read, "", false, Warning, "it does not know zones and the region, and may probe Nodes as gateways of linked clusters"},
+		{
+			"", "nodes", read, "", false, Warning,
+			"it does not know zones and the region, and may probe Nodes as gateways of linked clusters",
+		},
 		{"discovery.k8s.io", "endpointslices", read, "", false, Failure, "the gateway does not get ready"},
 		{"discovery.k8s.io", "endpointslices", []string{"create", "update", "patch", "delete"}, "", false, Warning, "no EndpointSlices are written for ExternalWorkloads"},
 		{"apps", "replicasets", read, "", false, Warning, "labels do not name Deployments"},

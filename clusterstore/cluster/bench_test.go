@@ -152,8 +152,8 @@ func realPod(kind string, i int) *corev1.Pod {
 	return o
 }
 
-// heap returns how many bytes of the heap are in use. A goroutine of the runtime drops the values of unique handles that
-// nothing refers to any more, so heap collects garbage until two figures in a row are the same.
+// heap returns how many bytes of the heap are in use. A goroutine of the runtime drops the values of unique
+// handles that nothing refers to any more, so heap collects garbage until two figures in a row are the same.
 func heap() int64 {
 	const rounds, noise = 100, 1 << 10
 	for round, before := 0, int64(math.MaxInt64); ; round++ {

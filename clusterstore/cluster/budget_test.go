@@ -13,8 +13,8 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// TestBudget compares what counts against the memory cap with the heap. It is never less, whether objects are ordinary or
-// made to take much memory. For an ordinary cluster it is at most twice as much.
+// TestBudget compares what counts against the memory cap with the heap. It is never less, whether objects
+// are ordinary or made to take much memory. For an ordinary cluster it is at most twice as much.
 func TestBudget(t *testing.T) {
 	for name, tt := range map[string]struct {
 		fill  func(*world)

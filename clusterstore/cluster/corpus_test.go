@@ -142,11 +142,17 @@ func corpusKinds(t *testing.T) []corpusKind {
 		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Endpoints"), corpus.UsedEndpoints, spiceEndpoints, func(s decode.Sources) decode.Source[*coreEndpoints] { return s.Endpoints }, func(o *coreEndpoints) any {
 			return compactEndpoints(o, true)
 		}),
-		newCorpusKind(partial, corpus.UsedMeta, func(corpus.Maker, *metav1.PartialObjectMetadata) {}, func(s decode.Sources) decode.Source[*metav1.PartialObjectMetadata] { return s.NodeMetadata }, func(o *metav1.PartialObjectMetadata) any {
-			owner, _ := compactOwner(o)
-			node, _ := compactLinkedNode(o)
-			return []any{owner, node}
-		}),
+		newCorpusKind(
+			partial,
+			corpus.UsedMeta,
+			func(corpus.Maker, *metav1.PartialObjectMetadata) {},
+			func(s decode.Sources) decode.Source[*metav1.PartialObjectMetadata] { return s.NodeMetadata },
+			func(o *metav1.PartialObjectMetadata) any {
+				owner, _ := compactOwner(o)
+				node, _ := compactLinkedNode(o)
+				return []any{owner, node}
+			},
+		),
 		newCorpusKind(
 			corev1.SchemeGroupVersion.WithKind("Node"), corpus.UsedNode, spiceNode,
 			func(s decode.Sources) decode.Source[*corev1.Node] { return s.Nodes },

@@ -70,14 +70,14 @@
 //     would have them listed without end.
 //   - unusable: why objects can't be used, by kind and key, for Health. Whoever puts such an object
 //     sets it, with each version.
-//   - own (ownindex.go), in the own cluster only: where each Pod and ExternalWorkload is; which have
-//     an address, Pods apart from ExternalWorkloads, since any number of the latter may have the
-//     same; which Services have a cluster IP or an external address; which Nodes have an address; and ServiceProfiles
-//     by key. LookupAddress, Instance, Owner, AssignedTo and ServiceProfile read it. setLocation, setServiceAddresses,
-//     nodeChanged and setProfile update it. All but nodeChanged mark what profiles and the table have to read again. Besides, by namespace, what slices have
-//     of ExternalWorkloads, for Workloads, and the Services with a selector, for SelectingIn;
-//     setSelected and setSelecting keep them (ownworkloads.go), and countMarked keeps how many slices of each
-//     Service have the mark.
+//   - own (ownindex.go), in the own cluster only: where each Pod and ExternalWorkload is; which have an
+//     address, Pods apart from ExternalWorkloads, since any number of the latter may have the same; which
+//     Services have a cluster IP or an external address; which Nodes have an address; and ServiceProfiles
+//     by key. LookupAddress, Instance, Owner, AssignedTo and ServiceProfile read it. setLocation,
+//     setServiceAddresses, nodeChanged and setProfile update it. All but nodeChanged mark what profiles and
+//     the table have to read again. Besides, by namespace, what slices have of ExternalWorkloads, for
+//     Workloads, and the Services with a selector, for SelectingIn; setSelected and setSelecting keep them
+//     (ownworkloads.go), and countMarked keeps how many slices of each Service have the mark.
 //   - own.conflicts (conflict.go), which has a mutex of its own: the addresses that several objects
 //     claim (claim.go), and since when. The goroutine that calls OwnConfig.ProfileChanged updates the
 //     conflicts at an IP after each change of the objects that have the IP, and AddressConflicts

@@ -138,7 +138,8 @@ func exportSize(e *plan.Export) int64 {
 	if s == nil {
 		return n
 	}
-	n += allocation + sizeof[plan.Service]() + textSize(s.Namespace) + textSize(s.Name) + textSize(s.UID) + textSize(s.Type) +
+	n += allocation + sizeof[plan.Service]() +
+		textSize(s.Namespace) + textSize(s.Name) + textSize(s.UID) + textSize(s.Type) +
 		textsSize(s.ClusterIPs) + textsSize(s.IPFamilies) + textSize(s.IPFamilyPolicy) + textSize(s.OwnerKind) +
 		textSize(s.OwnerName) + textSize(s.OwnerUID) + textMapSize(s.Labels) + textMapSize(s.Annotations) +
 		listSize[plan.Port](cap(s.Ports)) + textSize(s.SessionAffinity) + textSize(s.InternalTrafficPolicy) +

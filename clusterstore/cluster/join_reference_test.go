@@ -218,7 +218,8 @@ func (s *seen) check(t *rapid.T, all objects, marked bool) {
 	}
 	sort.Strings(keys)
 	declared := state == federation.Present && all.declares(s.service, s.port)
-	if r := s.reader.(*reader); r.state.declares(r.service, r.port) != declared || now.Undeclared != (state == federation.Present && !declared) {
+	if r := s.reader.(*reader); r.state.declares(r.service, r.port) != declared ||
+		now.Undeclared != (state == federation.Present && !declared) {
 		t.Fatalf("%s: declared is %v, undeclared %v, want declared %v", name, !declared, now.Undeclared, declared)
 	}
 	if now.State != state || now.NodeLocal != nodeLocal || len(now.Slices) != len(keys) {

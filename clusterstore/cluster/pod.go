@@ -167,7 +167,8 @@ func (p placedPod) shared(yield func(any, int64) bool) {
 
 // size is what a template takes that Pods share.
 func (t template) size() int64 {
-	n := uniqueSize + sizeof[template]() + textSize(t.owner.kind) + textSize(t.controlPlane) + textSize(t.opaque.ranges) +
+	n := uniqueSize + sizeof[template]() +
+		textSize(t.owner.kind) + textSize(t.controlPlane) + textSize(t.opaque.ranges) +
 		textSize(t.skip.ranges) + textSize(t.labels.keys) + textSize(string(t.ports)) + textSize(t.invalid)
 	if t.external() {
 		identity := t.identity.Value()

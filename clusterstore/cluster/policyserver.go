@@ -83,8 +83,11 @@ func selectorMemory(s *metav1.LabelSelector) int64 {
 	if s == nil {
 		return 0
 	}
-	n := sizeof[metav1.LabelSelector]() + textMapSize(s.MatchLabels) + listSize[metav1.LabelSelectorRequirement](cap(s.MatchExpressions)) +
-		listSize[labels.Requirement](2*(len(s.MatchLabels)+len(s.MatchExpressions))) + int64(len(s.MatchLabels))*listSize[string](1)
+	n := sizeof[metav1.LabelSelector]() +
+		textMapSize(s.MatchLabels) +
+		listSize[metav1.LabelSelectorRequirement](cap(s.MatchExpressions)) +
+		listSize[labels.Requirement](2*(len(s.MatchLabels)+len(s.MatchExpressions))) +
+		int64(len(s.MatchLabels))*listSize[string](1)
 	for i := range s.MatchExpressions {
 		e := &s.MatchExpressions[i]
 		n += textSize(e.Key) + textSize(string(e.Operator)) + textsSize(e.Values) + listSize[string](len(e.Values))

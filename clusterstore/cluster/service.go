@@ -84,7 +84,8 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 
 // size is what the state takes for a Service of a linked cluster.
 func (s *Service) size(string) int64 {
-	n := servicePlace() + allocation + sizeof[Service]() + listSize[ServicePort](cap(s.Ports)) + s.leads.size() + exportSize(s.exported)
+	n := servicePlace() + allocation + sizeof[Service]() +
+		listSize[ServicePort](cap(s.Ports)) + s.leads.size() + exportSize(s.exported)
 	for _, p := range s.Ports {
 		n += textSize(p.Name)
 	}

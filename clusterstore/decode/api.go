@@ -82,8 +82,10 @@ func NewSources(client *http.Client, base *url.URL) Sources {
 		NodeMetadata: newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", partials),
 		Namespaces:   newProtobuf(a, corev1.SchemeGroupVersion, "namespaces", "", partials),
 		Servers:      newCustom[crd.Server](a, crd.PolicyVersion, "servers", "", "Server"),
-		Workloads:    newCustom[crd.ExternalWorkload](a, crd.WorkloadVersion, "externalworkloads", "", "ExternalWorkload"),
-		Profiles:     newCustom[crd.ServiceProfile](a, crd.ProfileVersion, "serviceprofiles", "", "ServiceProfile"),
+		Workloads: newCustom[crd.ExternalWorkload](
+			a, crd.WorkloadVersion, "externalworkloads", "", "ExternalWorkload",
+		),
+		Profiles: newCustom[crd.ServiceProfile](a, crd.ProfileVersion, "serviceprofiles", "", "ServiceProfile"),
 		Links: func(namespace string) Source[*crd.Link] {
 			return newNewest(crd.LinkVersions, func(v schema.GroupVersion) Source[*crd.Link] {
 				return newCustom[crd.Link](a, v, "links", namespace, "Link")

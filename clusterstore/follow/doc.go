@@ -60,10 +60,10 @@
 // [Group.Run] starts one goroutine for each Resource, and waits for them all. Health, Synced and HealthChanged are safe
 // for concurrent use. While a function of the caller runs, this package holds no lock that one of these takes.
 //
-// The goroutine runs the loop of client-go's Reflector: list, watch, resume, back off (resource.go). The package does not
-// use a Reflector, which needs lists and events as complete objects. A Reflector also decides by itself which failures
-// are worth a list, a pause or nothing, so that memory caps and silent servers would have to look like other errors. It
-// has two more goroutines for each watch.
+// The goroutine runs the loop of client-go's Reflector: list, watch, resume, back off (resource.go). The
+// package does not use a Reflector, which needs lists and events as complete objects. A Reflector also
+// decides by itself which failures are worth a list, a pause or nothing, so that memory caps and silent
+// servers would have to look like other errors. It has two more goroutines for each watch.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package follow

@@ -182,8 +182,8 @@ func TestBackoff(t *testing.T) {
 	})
 }
 
-// TestExpiredPage checks that a list starts over if the token for the next page has expired. What the first pages brought
-// is dropped, and the health does not change.
+// TestExpiredPage checks that a list starts over if the token for the next page has expired. What the first
+// pages brought is dropped, and the health does not change.
 func TestExpiredPage(t *testing.T) {
 	var expired atomic.Bool
 	var cached texts // once the first list is there

@@ -47,8 +47,8 @@ func TestMemoryCapErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, err := range map[string]error{
-		"over budget: the cache of pods would take 5.0 MiB more, and 60.0 MiB of the memory cap of 64.0 MiB are used": m.add(
-			5<<20, 0, "pods"),
+		"over budget: the cache of pods would take 5.0 MiB more, and 60.0 MiB of the " +
+			"memory cap of 64.0 MiB are used": m.add(5<<20, 0, "pods"),
 		"over budget: a list of pods would take 1.5 MiB more, and lists that are being read use 63.0 MiB of the " +
 			"memory cap of 64.0 MiB": m.add(0, 3<<19, "pods"),
 	} {
@@ -195,7 +195,8 @@ func TestKept(t *testing.T) {
 				maps.DeleteFunc(sharedInList, func(n int, _ bool) bool { return sharedInCache[n] })
 				staged := inList - same + extra + sizeOfShared(sharedInList)
 				if k.memory.counted != counted || k.memory.staged != staged {
-					t.Fatalf("%d counted, %d staged; want %d and %d", k.memory.counted, k.memory.staged, counted, staged)
+					t.Fatalf("%d counted, %d staged; want %d and %d",
+						k.memory.counted, k.memory.staged, counted, staged)
 				}
 				if counted > limit || staged > limit {
 					t.Fatalf("%d and %d exceed %d", counted, staged, limit)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestOverBudget: a list without end is cut off by the budget, and so are events; what was kept stays. It is tried again after a pause, not in a loop, and
-// once the API is well it is followed as ever.
+// TestOverBudget: a list without end is cut off by the budget, and so are events; what was kept stays. It
+// is tried again after a pause, not in a loop, and once the API is well it is followed as ever.
 func TestOverBudget(t *testing.T) {
 	for _, needed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("needed=%v", needed), func(t *testing.T) {
@@ -30,7 +30,8 @@ func testOverBudget(t *testing.T, needed bool) {
 		t.Helper()
 		synctest.Wait()
 		h := group.Health()
-		if h.Err == nil || h.StaleSince.IsZero() || !strings.Contains(h.Err.Error(), "over budget: the cache of secrets0 would take") {
+		if h.Err == nil || h.StaleSince.IsZero() ||
+			!strings.Contains(h.Err.Error(), "over budget: the cache of secrets0 would take") {
 			t.Fatalf("%s: %+v", what, h)
 		}
 		if used := b.Usage().Used; used > 64<<10 {

@@ -209,7 +209,8 @@ func TestAnnounced(t *testing.T) {
 			t.Errorf("pages of lists: %d", f.pages)
 		}
 		f.mu.Unlock()
-		if h := group.Health(); h.StaleSince.IsZero() || !strings.Contains(h.Err.Error(), "over budget: the cache of secrets0 would take ") {
+		if h := group.Health(); h.StaleSince.IsZero() ||
+			!strings.Contains(h.Err.Error(), "over budget: the cache of secrets0 would take ") {
 			t.Errorf("over budget: %+v", h)
 		}
 		f.become(100, 0)

@@ -46,7 +46,8 @@ func TestRefused(t *testing.T) {
 			w.event(watch.Modified, fmt.Sprint(9+i), tooLarge("b"))
 		}
 		expect("again and again", 1, texts{"ns/b": "2"})
-		if after := g.options.Memory.Usage().Used; after <= before || after > before+refusedSize("ns/b", "it is larger than 4 MiB") {
+		if after := g.options.Memory.Usage().Used; after <= before ||
+			after > before+refusedSize("ns/b", "it is larger than 4 MiB") {
 			t.Errorf("%d bytes are charged, and %d before", after, before)
 		}
 		s.become("200", tooLarge("b"), labelled("c", "3"))

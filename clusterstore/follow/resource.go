@@ -416,9 +416,9 @@ func afterNoAnswer(err error, again step) step {
 	return toResume
 }
 
-// afterWatch returns the step after a watch that err has ended. If ended is true, the watch has only ended, and the next
-// watch may follow without a pause. After a silent watch, the objects are listed. The list shows whether the server still
-// answers, and what the watch has missed. A new watch could be silent too.
+// afterWatch returns the step after a watch that err has ended. If ended is true, the watch has only ended,
+// and the next watch may follow without a pause. After a silent watch, the objects are listed. The list
+// shows whether the server still answers, and what the watch has missed. A new watch could be silent too.
 func (r *Resource) afterWatch(w *watcher, err error) (next step, ended bool) {
 	lost := utilnet.IsHTTP2ConnectionLost(err) || utilnet.IsTimeout(err)
 	empty := !w.brought && time.Since(w.began) < emptyWatch

@@ -46,7 +46,8 @@ func TestSilentWatch(t *testing.T) {
 				}
 				time.Sleep(20 * time.Minute) // again and again
 				trouble := strings.TrimPrefix(strings.Join(troubles(), "; "), "secrets: ")
-				if want := []string{"", string(silentWatch)}[min(bookmarks, 1)]; trouble != want || g.Health().Resources[0].Trouble != want {
+				if want := []string{"", string(silentWatch)}[min(bookmarks, 1)]; trouble != want ||
+					g.Health().Resources[0].Trouble != want {
 					t.Errorf("reported: %q; health: %q", trouble, g.Health().Resources[0].Trouble)
 				}
 			})

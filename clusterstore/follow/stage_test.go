@@ -38,7 +38,8 @@ func TestStageRefused(t *testing.T) {
 	if !isOver(err) || staged < 10 {
 		t.Errorf("after %d objects: %v", staged, err)
 	}
-	if after := f.kept.memory.Usage().Used; after != before || before < 40<<10 || f.kept.shared[unique.Make(text)].cached != 1 {
+	if after := f.kept.memory.Usage().Used; after != before || before < 40<<10 ||
+		f.kept.shared[unique.Make(text)].cached != 1 {
 		t.Errorf("%d bytes are charged, and %d before", after, before)
 	}
 }
@@ -69,7 +70,8 @@ func TestStageAgain(t *testing.T) {
 		}
 	}
 	f.commit()
-	if used, want := f.kept.memory.Usage().Used, one(0).size+f.kept.sums.cachedShared; used != want || len(f.kept.shared) != 1 {
+	if used, want := f.kept.memory.Usage().Used, one(0).size+f.kept.sums.cachedShared; used != want ||
+		len(f.kept.shared) != 1 {
 		t.Errorf("%d bytes are charged at the end, not %d; shared: %v", used, want, f.kept.shared)
 	}
 }

@@ -29,10 +29,11 @@ type Config struct {
 	Changed func()
 	Probed  func(took time.Duration) // is called after each probe
 
-	Resolve  func(ctx context.Context, name string) ([]netip.Addr, error)          // nil: by the host's resolver
-	Probe    func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil: an HTTP request
-	Guard    *Guard                                                                // which addresses are used and probed
-	IPv4Only bool                                                                  // clients get no IPv6 addresses
+	Resolve func(ctx context.Context, name string) ([]netip.Addr, error)          // nil: by the host's resolver
+	Probe   func(ctx context.Context, addr netip.Addr, probe cluster.Probe) error // nil: an HTTP request
+
+	Guard    *Guard // which addresses are used and probed
+	IPv4Only bool   // clients get no IPv6 addresses
 }
 
 // Tracker follows the gateways of one cluster.

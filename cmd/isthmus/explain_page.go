@@ -93,7 +93,8 @@ func newExplainedEntry(a *federation.ExplainedAddress, m *adminapi.ExplainedMemb
 		return e
 	}
 	endpoint := a.Endpoint
-	e.Address, e.Target = addressText(federation.Considered{Addr: endpoint.Addr}), printable(cluster.DescribeTarget(endpoint.Twin))
+	e.Address, e.Target = addressText(federation.Considered{Addr: endpoint.Addr}),
+		printable(cluster.DescribeTarget(endpoint.Twin))
 	e.Zone, e.Node, e.Hostname = printable(endpoint.Zone), printable(endpoint.Node), printable(endpoint.Hostname)
 	if zones := endpoint.Hints.Zones(); len(zones) > 0 {
 		e.Hints = printables(zones)

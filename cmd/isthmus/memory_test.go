@@ -45,7 +45,10 @@ func TestStreamLimit(t *testing.T) {
 // TestViewLimit: views may take a quarter of the memory, unless the flag is set.
 func TestViewLimit(t *testing.T) {
 	for _, tt := range []struct{ usable, flag, want int64 }{
-		{250 << 20, 0, 250 << 18}, {250 << 20, 2 << 20, 2 << 20}, {1 << 20, 0, minViewMemory}, {64 << 30, 0, mostViewMemory},
+		{250 << 20, 0, 250 << 18},
+		{250 << 20, 2 << 20, 2 << 20},
+		{1 << 20, 0, minViewMemory},
+		{64 << 30, 0, mostViewMemory},
 	} {
 		if got := viewLimit(tt.usable, tt.flag); got != int(tt.want) {
 			t.Errorf("%d, %d: %d, want %d", tt.usable, tt.flag, got, tt.want)

@@ -93,7 +93,11 @@ func TestTierMetrics(t *testing.T) {
 	local, east := newOffers(federation.Local, "web", "10.0.0.1:80"), newOffers("east", "web", "10.1.0.1:80")
 	members := []federation.Member{{Service: web}, {Cluster: "east", Service: web}}
 	tiers := []federation.Tier{{{Kind: federation.LocalCluster}}, {{Kind: federation.AnyCluster}}}
-	table.Define(web, &federation.Definition{Federated: true, Members: members, Preference: &federation.Preference{Tiers: tiers}})
+	table.Define(web, &federation.Definition{
+		Federated:  true,
+		Members:    members,
+		Preference: &federation.Preference{Tiers: tiers},
+	})
 	table.Define(plain, &federation.Definition{Federated: true, Members: members})
 	table.SetLink(federation.Local, federation.Link{State: federation.Ready, Source: local})
 	table.SetLink("east", federation.Link{State: federation.Ready, Source: east, Cordon: federation.LastResort})
@@ -116,7 +120,11 @@ func TestTierMetrics(t *testing.T) {
 	}
 	check(0, 0, 0)
 	table.SetLink("east", federation.Link{State: federation.Ready, Source: east})
-	table.SetLink(federation.Local, federation.Link{State: federation.Ready, Source: local, Cordon: federation.Withdrawn})
+	table.SetLink(federation.Local, federation.Link{
+		State:  federation.Ready,
+		Source: local,
+		Cordon: federation.Withdrawn,
+	})
 	check(1, 2, 0)
 	table.SetLink(federation.Local, federation.Link{State: federation.Ready, Source: local})
 	check(0, 2, 2)

@@ -78,10 +78,13 @@ func gatewayVerb(o *options) cli.Verb {
 		s.BoolVar(&o.slices, "enable-endpoint-slices", true, "Read EndpointSlices, in all clusters; otherwise core Endpoints. Also write EndpointSlices for Services that select ExternalWorkloads, in turns with the other replicas.")
 	})
 	section("Linked clusters", func(s *pflag.FlagSet) {
-		parse(s, &o.clusterMemory, "cluster-memory", "", memory(minClusterMemory), "`QUANTITY` of memory, such as 64Mi, that the cache of one linked cluster may take, by estimate. "+
-			"A list that is being read may take as much again beside it. A cluster beyond the cap keeps what it had, and is stale until it is small again. "+
-			"The gateway's own cluster has no such cap. "+
-			"Empty: a quarter of what the process may use (the container's memory limit, less if GOMEMLIMIT is less, or without one the machine's memory), at most 256Mi.")
+		parse(s, &o.clusterMemory, "cluster-memory", "", memory(minClusterMemory),
+			"`QUANTITY` of memory, such as 64Mi, that the cache of one linked cluster may take, by estimate. "+
+				"A list that is being read may take as much again beside it. "+
+				"A cluster beyond the cap keeps what it had, and is stale until it is small again. "+
+				"The gateway's own cluster has no such cap. "+
+				"Empty: a quarter of what the process may use (the container's memory limit, "+
+				"less if GOMEMLIMIT is less, or without one the machine's memory), at most 256Mi.")
 	})
 	section("For arguments of older versions", func(s *pflag.FlagSet) {
 		s.StringVar(&o.relist, "relist", "",
@@ -109,12 +112,14 @@ func gatewayVerb(o *options) cli.Verb {
 		parse(s, &o.maxCalls, "max-concurrent-streams", "10000", number, "A connection may have this `NUMBER` of open calls; more wait for one of them to end. A proxy has one connection, and some calls for each destination that it uses: few have more than 100. Raise it if a meshed client talks to more than 10,000 Pods and ports, as a Prometheus server may.")
 		parse(s, &o.maxStreams, "max-streams", "", numberOrNone,
 			"`NUMBER` of calls that may be open at a time, over all connections. Beyond it, further calls get "+
-				"ResourceExhausted. A client address with fewer calls than the average address is still served, up to an eighth more. "+
+				"ResourceExhausted. A client address with fewer calls than the average address is still served, "+
+				"up to an eighth more. "+
 				"Empty: half of the memory that the process may use (see --cluster-memory), divided by 14 KiB.")
 		parse(s, &o.viewMemory, "view-memory", "", memory(minViewMemory),
-			"`QUANTITY` of memory, such as 512Mi, that the sets and profiles that proxies ask for may take, by estimate. "+
-				"Beyond it, calls that ask for something new get ResourceExhausted. A client address that uses less than the average "+
-				"address is still served, up to an eighth more. Open calls stay. "+
+			"`QUANTITY` of memory, such as 512Mi, that the sets and profiles that proxies ask for may take, "+
+				"by estimate. Beyond it, calls that ask for something new get ResourceExhausted. "+
+				"A client address that uses less than the average address is still served, "+
+				"up to an eighth more. Open calls stay. "+
 				"Empty: a quarter of what the process may use (see --cluster-memory), at most 2Gi.")
 		parse(s, &o.delay, "shutdown-delay", "23s", notNegative, "On SIGTERM, go on serving, but not ready, for this `DURATION`, so that proxies learn by DNS where other replicas are; --drain follows. With --drain it must be at least a second less than the Pod's terminationGracePeriodSeconds. The safest choice is a grace of 60 s with --shutdown-delay=32s --drain=20s; see docs/operations.md.")
 		parse(s, &o.drain, "drain", "6s", notNegative, "After --shutdown-delay, end the streams that are open then, spread over this `DURATION`, so that other replicas do not get all proxies at once. Proxies that come back are served until then; at the end of it the listener is closed and the streams that are left end. 0: all at once. "+

@@ -70,7 +70,8 @@ func (a *api) all() {
 	a.beginning(list)
 	a.watch("of metadata", "/apis/apps/v1/namespaces/play/replicasets?watch=true",
 		"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").next(1)
-	a.watch("of a type of Secrets", "/api/v1/namespaces/play/secrets?fieldSelector=type%3Dexample.com%2Ftwo&watch=true", "").next(1)
+	a.watch("of a type of Secrets",
+		"/api/v1/namespaces/play/secrets?fieldSelector=type%3Dexample.com%2Ftwo&watch=true", "").next(1)
 	a.watch("from a version that is too old", list+"?watch=true&resourceVersion=1", "").next(1)
 	a.watch("for a second", list+"?watch=true&timeoutSeconds=1&resourceVersion="+a.version(list), "").end()
 

@@ -1,11 +1,12 @@
 // Package bench measures what a Destination server costs, side by side with the floor: a bare gRPC server that sends the
 // same bytes (see package floor).
 //
-// A [Trial] is a name, clusters, what is done to a server, and the figures that come of it, with their targets. Each trial
-// guards a claim of the documentation, and TestClaims checks that the claim names the command that makes the trial.
+// A [Trial] is a name, clusters, what is done to a server, and the figures that come of it, with their
+// targets. Each trial guards a claim of the documentation, and TestClaims checks that the claim names the
+// command that makes the trial.
 //
-// A trial is done to the gateway and to the floor in turn, several times, each time to a fresh process. The medians count.
-// The API servers are simulated (package fleet), in this process, which is the client too.
+// A trial is done to the gateway and to the floor in turn, several times, each time to a fresh process. The
+// medians count. The API servers are simulated (package fleet), in this process, which is the client too.
 //
 // What is done is written as a test is: a function of a run, whose helpers end it when something fails (check). Starting and ending
 // servers, repetitions, timeouts, the files and the tables are the same for all trials: [Lab.Run] and [Report].

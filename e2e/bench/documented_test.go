@@ -86,7 +86,9 @@ func TestDocumentedTrials(t *testing.T) {
 			trial, err := regexp.Compile(strings.Trim(m[1], "'"))
 			if err != nil {
 				t.Errorf("%s: %v", page, err)
-			} else if !slices.ContainsFunc(Trials(Full(), Costs), func(x Trial) bool { return trial.MatchString(x.Name) }) {
+			} else if !slices.ContainsFunc(Trials(Full(), Costs), func(x Trial) bool {
+				return trial.MatchString(x.Name)
+			}) {
 				t.Errorf("%s names trials %s, and there are none", page, m[1])
 			}
 		}

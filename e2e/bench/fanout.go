@@ -43,8 +43,8 @@ func fanOut(s Scale, name, claims string, joined bool) Trial {
 	}
 }
 
-// flip makes a change that all streams are sent, again and again. It returns the processor time of all, how many updates
-// were delivered, and how long the last stream waited for each change, in milliseconds.
+// flip makes a change that all streams are sent, again and again. It returns the processor time of all, how
+// many updates were delivered, and how long the last stream waited for each change, in milliseconds.
 func (m *meter) flip(c change, times int) (cpu time.Duration, updates float64, lasts []float64) {
 	for range times {
 		m.pause(flipEvery)

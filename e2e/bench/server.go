@@ -45,7 +45,11 @@ func (r *run) startReplica(name string, flags ...string) *server {
 		r.atEnd(s.floor.Stop)
 	default:
 		g := must(gateway.Start(r.ctx, gateway.Config{
-			Binary: r.Isthmus, Kubeconfig: r.kubeconfig, Hostname: name, Env: r.env, Args: append(gatewayArgs(), flags...),
+			Binary:     r.Isthmus,
+			Kubeconfig: r.kubeconfig,
+			Hostname:   name,
+			Env:        r.env,
+			Args:       append(gatewayArgs(), flags...),
 		}))
 		s.addr, s.pid, s.admin = g.Addr(), g.Pid(), g.MetricsAddr()
 		r.atEnd(func() error { return errors.Join(g.Check(r.ctx), g.Stop()) })

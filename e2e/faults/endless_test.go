@@ -27,11 +27,11 @@ const (
 	// endlessMemory is the memory limit for Go: 90 % of the memory of the container. The garbage collector lets garbage
 	// grow up to that limit.
 	endlessMemory = "450MiB"
-	// endlessPeak is what the process may take. It includes the program, of which the kernel can drop pages, and garbage
-	// that the collector is late with on a busy machine.
+	// endlessPeak is what the process may take. It includes the program, of which the kernel can drop
+	// pages, and garbage that the collector is late with on a busy machine.
 	endlessPeak = 512 << 20
-	// endlessCap is --cluster-memory for nine linked clusters, as docs/operations.md, Sizing, has it for hostile clusters:
-	// twice the caps of all clusters are less than half of endlessMemory.
+	// endlessCap is --cluster-memory for nine linked clusters, as docs/operations.md, Sizing, has it for
+	// hostile clusters: twice the caps of all clusters are less than half of endlessMemory.
 	endlessCap = "12Mi"
 	// endlessRecovery is how long a cluster that was over budget may take to be followed again: 30 s are promised.
 	endlessRecovery = 90 * time.Second
@@ -140,8 +140,8 @@ func TestEndlessAnswers(t *testing.T) {
 	}
 }
 
-// TestFullBesideLarge links one cluster whose lists have no end, and one that needs 73 MiB, with the default memory caps.
-// The first fills its cap and is over budget. The second is followed whole.
+// TestFullBesideLarge links one cluster whose lists have no end, and one that needs 73 MiB, with the
+// default memory caps. The first fills its cap and is over budget. The second is followed whole.
 func TestFullBesideLarge(t *testing.T) {
 	const pods, label, needs = 7300, 10 << 10, 73 << 20
 	inTurn(t)
@@ -152,7 +152,9 @@ func TestFullBesideLarge(t *testing.T) {
 	full := startEndless(t, authority, "full", 3, apisim.EndlessPages)
 	for i := range pods {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: fmt.Sprint("large-", i), Labels: map[string]string{"x": strings.Repeat("x", label)},
+			Namespace: "shop",
+			Name:      fmt.Sprint("large-", i),
+			Labels:    map[string]string{"x": strings.Repeat("x", label)},
 		}}
 		must(t, large.Put(pod))
 	}
@@ -288,7 +290,8 @@ func (w *world) showsEndless(ctx context.Context, of *endlessCluster) error {
 	return fmt.Errorf("cluster %s is %+v: nothing is wrong", of.name, c)
 }
 
-// overBudget returns an error unless Isthmus shows that a cluster is over budget, and counts no more than its memory cap.
+// overBudget returns an error unless Isthmus shows that a cluster is over budget, and counts no more than
+// its memory cap.
 func (w *world) overBudget(ctx context.Context, name string) error {
 	c, err := w.cluster(ctx, name)
 	if err == nil && !strings.Contains(c.Reason, "over budget: ") {

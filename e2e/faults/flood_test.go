@@ -108,9 +108,9 @@ func (f flood) connect(t *testing.T, addr string, first int) error {
 	return errors.Join(err, out.Flush())
 }
 
-// TestFlood: clients open more calls than Isthmus admits, with the largest headers, or without ever sending a
-// request. Further calls are refused, memory stays below 600 MB with a limit of 512Mi, and a client of another address is
-// served.
+// TestFlood: clients open more calls than Isthmus admits, with the largest headers, or without ever sending
+// a request. Further calls are refused, memory stays below 600 MB with a limit of 512Mi, and a client of
+// another address is served.
 func TestFlood(t *testing.T) {
 	inTurn(t)
 	late := [][2]string{{"grpc-timeout", "99999999H"}}

@@ -24,9 +24,9 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// TestMultitude: clients ask for ever new hostnames of one Service of 300 endpoints, none of which has such a hostname. A
-// stream of such a name costs little more memory than one of a name that all ask for, and is sent nothing when the Service
-// changes. The test also logs what a stream of an undeclared port costs.
+// TestMultitude: clients ask for ever new hostnames of one Service of 300 endpoints, none of which has such
+// a hostname. A stream of such a name costs little more memory than one of a name that all ask for, and is
+// sent nothing when the Service changes. The test also logs what a stream of an undeclared port costs.
 func TestMultitude(t *testing.T) {
 	inTurn(t)
 	m := newMultitude(t)

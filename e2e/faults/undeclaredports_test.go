@@ -98,14 +98,16 @@ func TestUndeclaredPorts(t *testing.T) {
 		t.Errorf("the streams begin with %v", counts)
 	}
 	err = m.refusal(t, conn, undeclared(ports))
-	if s := grpcstatus.Convert(err); s.Code() != codes.ResourceExhausted || !strings.Contains(s.Message(), "declare the port") {
+	if s := grpcstatus.Convert(err); s.Code() != codes.ResourceExhausted ||
+		!strings.Contains(s.Message(), "declare the port") {
 		t.Errorf("one more port: %v", err)
 	}
 	peak, err := proc.Peak(m.gateway.Pid())
 	if err != nil || peak > portsPeak {
 		t.Errorf("the gateway took %d MB (%v)", peak/1_000_000, err)
 	}
-	t.Logf("the gateway took %d MB at most; a new name was served after %v, and a change of another Service came after %v, at most",
+	t.Logf("the gateway took %d MB at most; a new name was served after %v, "+
+		"and a change of another Service came after %v, at most",
 		peak/1_000_000, b.served.Round(time.Millisecond), b.changed.Round(time.Millisecond))
 	if limit := either(patience, time.Second); max(b.served, b.changed) > limit {
 		t.Errorf("the limit is %v", limit)
@@ -144,7 +146,11 @@ type bystanders struct {
 
 func (b *bystanders) watch(t *testing.T) {
 	t.Helper()
-	b.watched = proxy.NewStream(proxy.Config{Conn: b.conn, Kind: proxy.Get, Authority: "bystander-0.many.svc.cluster.local:80"})
+	b.watched = proxy.NewStream(proxy.Config{
+		Conn:      b.conn,
+		Kind:      proxy.Get,
+		Authority: "bystander-0.many.svc.cluster.local:80",
+	})
 	t.Cleanup(b.watched.Close)
 	must(t, b.watched.Open(t.Context()))
 }
@@ -165,7 +171,9 @@ func (b *bystanders) check(t *testing.T, turn int) {
 	b.changed = max(b.changed, time.Since(began))
 
 	began = time.Now()
-	if code := b.ask(t.Context(), t, b.conn, fmt.Sprintf("bystander-%d.many.svc.cluster.local:80", turn)); code != codes.OK {
+	if code := b.ask(
+		t.Context(), t, b.conn, fmt.Sprintf("bystander-%d.many.svc.cluster.local:80", turn),
+	); code != codes.OK {
 		t.Fatalf("a new name: %v", code)
 	}
 	b.served = max(b.served, time.Since(began))

@@ -21,8 +21,8 @@ import (
 const (
 	// readyLimit is how long a started gateway may take until it is ready.
 	readyLimit = 3 * time.Minute
-	// stopLimit is how long a gateway may take to end after SIGTERM before it is killed: longer than it waits for its proxies
-	// by default.
+	// stopLimit is how long a gateway may take to end after SIGTERM before it is killed: longer than it
+	// waits for its proxies by default.
 	stopLimit = time.Minute
 )
 
@@ -161,8 +161,8 @@ func (g *Gateway) Stop() error {
 	return errors.Join(g.Halt(), g.grpc.Release(), g.admin.Release())
 }
 
-// Halt ends the process by SIGTERM, and by SIGKILL when it is there after stopLimit still, which is an error. It is none when it
-// has ended already. Restart starts it again.
+// Halt ends the process by SIGTERM, and by SIGKILL when it is there after stopLimit still, which is an
+// error. It is none when it has ended already. Restart starts it again.
 func (g *Gateway) Halt() error {
 	g.life.Lock()
 	defer g.life.Unlock()

@@ -65,7 +65,8 @@ func (c *Client) RemoveMCS(ctx context.Context) error {
 	if err := c.awaitMCS(ctx, nil); err != nil {
 		return fmt.Errorf("%w; %s", err, c.leftOfMCS(ctx))
 	}
-	// The API server ceases to serve a CRD before it deletes it. A CRD that is applied in between vanishes a moment later.
+	// The API server ceases to serve a CRD before it deletes it. A CRD that is applied in between vanishes
+	// a moment later.
 	return poll.Until(ctx, mcsPatience, 20*time.Millisecond, func() error {
 		for _, o := range definitions {
 			if _, err := c.In(resource, "").Get(ctx, o.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -168,7 +169,8 @@ func (c *Client) mcsAnswers(ctx context.Context, version string, served bool) er
 		case err != nil && !apierrors.IsNotFound(err):
 			return fmt.Errorf("cluster %s, list of %s %s: %w", c.Name, name, version, err)
 		case (err == nil) != served:
-			return fmt.Errorf("cluster %s, list of %s %s: served is %v, should be %v", c.Name, name, version, err == nil, served)
+			return fmt.Errorf("cluster %s, list of %s %s: served is %v, should be %v",
+				c.Name, name, version, err == nil, served)
 		}
 	}
 	return nil

@@ -177,7 +177,8 @@ func onceServed(ctx context.Context, write func() error) error {
 	deadline := time.Now().Add(servedWithin)
 	for {
 		err := write()
-		notServed := apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+		notServed := apierrors.IsNotFound(err) &&
+			apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 		if !notServed || time.Now().After(deadline) {
 			return err
 		}

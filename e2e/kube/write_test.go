@@ -12,7 +12,9 @@ import (
 // TestOnceServed has an API server that does not serve a resource for the first three writes.
 func TestOnceServed(t *testing.T) {
 	resource := schema.GroupResource{Group: "multicluster.x-k8s.io", Resource: "serviceexports"}
-	notServed := apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", resource, "web", "404 page not found", 0, true)
+	notServed := apierrors.NewGenericServerResponse(
+		http.StatusNotFound, "patch", resource, "web", "404 page not found", 0, true,
+	)
 	missing := apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, "shop")
 	for _, test := range []struct {
 		name     string
@@ -42,7 +44,9 @@ func TestOnceServed(t *testing.T) {
 // TestNeverServed expects the API server's error once the time is over.
 func TestNeverServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		notServed := apierrors.NewGenericServerResponse(http.StatusNotFound, "patch", schema.GroupResource{}, "", "", 0, true)
+		notServed := apierrors.NewGenericServerResponse(
+			http.StatusNotFound, "patch", schema.GroupResource{}, "", "", 0, true,
+		)
 		if err := onceServed(t.Context(), func() error { return notServed }); err != notServed {
 			t.Errorf("error %v, expected %v", err, notServed)
 		}

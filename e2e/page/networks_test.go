@@ -40,7 +40,8 @@ func (w *world) networks() {
 
 	keys := []string{"isthmus.io/network", "isthmus.io/gateway-addresses", "isthmus.io/gateway-identity", "isthmus.io/address-ranges"}
 	w.link("north", map[string]string{keys[0]: hostile, keys[1]: hostile, keys[2]: hostile})
-	w.shows("#clusters tbody", "on network (can't be read)", keys[0]+`: "<script>`, keys[1]+`: "<script>`, keys[2]+`: "<script>`, "and 1 more")
+	w.shows("#clusters tbody", "on network (can't be read)",
+		keys[0]+`: "<script>`, keys[1]+`: "<script>`, keys[2]+`: "<script>`, "and 1 more")
 	w.onlyText()
 	w.run(chromedp.EmulateViewport(320, 640))
 	if w.is("document.documentElement.scrollWidth > 320") {

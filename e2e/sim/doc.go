@@ -11,9 +11,9 @@
 //
 //   - The oracle (oracle.go) reads the objects of all clusters and computes what a client must hold, from scratch. It knows
 //     nothing of events, of what was before, nor of the gateway's code.
-//   - Package tierspec reads the preferences of Services and decides which endpoints clients in a zone get (choice.go). The unit
-//     tests of local and federation compare with the same reference. It answers for the time when nothing returns any more,
-//     nor is being taken out. A round waits for that time.
+//   - Package tierspec reads the preferences of Services and decides which endpoints clients in a zone get
+//     (choice.go). The unit tests of local and federation compare with the same reference. It answers for
+//     the time when nothing returns any more, nor is being taken out. A round waits for that time.
 //   - At every message clients have as many endpoints as have been there all the time, in whatever tier, up to what has to
 //     be ready: so never none while there is one, and nothing goes before what replaces it is there. What stays in the first
 //     tier is never taken away.

@@ -259,8 +259,8 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 	}
 }
 
-// suffices reports whether the first n tiers do. Anything ready, of a cluster that is not of last resort, makes the tier of
-// last resort unneeded, which is the one behind so many.
+// suffices reports whether the first n tiers do. Anything ready, of a cluster that is not of last resort,
+// makes the tier of last resort unneeded, which is the one behind so many.
 func (st *State) suffices(n int) bool {
 	ready, known := 0, 0
 	for i := range min(n, st.LastResort()) {

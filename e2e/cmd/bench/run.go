@@ -48,7 +48,8 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.bin, "bin", "", "the `folder` with the program isthmus (default: that of bench)")
 	flags.StringVar(&o.out, "out", filepath.Join("out", "bench"), "the `folder` for results")
 	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches")
-	flags.BoolVar(&o.growth, "growth", false, "measure how costs grow with what there is, by the trials of several sizes")
+	flags.BoolVar(&o.growth, "growth", false,
+		"measure how costs grow with what there is, by the trials of several sizes")
 	if err := cli.Parse(flags, args, help, os.Stdout); err != nil {
 		return o, err
 	}

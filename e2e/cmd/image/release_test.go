@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestNotes checks that the section of CHANGELOG.md about a version becomes the notes of that release, and that a version
-// without a section is an error. The heading of a section may have a date.
+// TestNotes checks that the section of CHANGELOG.md about a version becomes the notes of that release, and
+// that a version without a section is an error. The heading of a section may have a date.
 func TestNotes(t *testing.T) {
 	const changes = "# Changelog\n\n## Unreleased\n\n### Added\n\n- more\n\n" +
 		"## v0.2.0 - 2026-11-30\n\n### Added\n\n- two\n\n### Fixed\n\n- three\n\n## v0.1.0\n\nThe first release.\n"

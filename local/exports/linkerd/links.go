@@ -113,8 +113,13 @@ func (m *Mirrors) followLinks(ctx context.Context) {
 	all := make(follow.Map[*link])
 	limit := follow.NewMemoryCap(maxLinks)
 	follow.NewGroup(follow.Options{Memory: limit}, follow.New(follow.Kind[*crd.Link, *link]{
-		Name: "links", Source: m.o.Sources.Links(m.o.Namespace), Serves: m.servesLinks, Compact: readLink, Into: all, Size: (*link).size,
-		Same: func(a, b *link) bool { return a.version == b.version && a.version != "" },
+		Name:    "links",
+		Source:  m.o.Sources.Links(m.o.Namespace),
+		Serves:  m.servesLinks,
+		Compact: readLink,
+		Into:    all,
+		Size:    (*link).size,
+		Same:    func(a, b *link) bool { return a.version == b.version && a.version != "" },
 		Applied: func() {
 			m.update(func(time.Time) bool {
 				was, first := m.there, !m.listed

@@ -44,9 +44,9 @@ func (m codeMeanings) explain(c codes.Code, from reach.Gateway) string {
 	case c == codes.Unimplemented:
 		return fmt.Sprintf("What answers at %s is not a Destination server.", from)
 	case c == codes.ResourceExhausted:
-		text = "A message is larger than a proxy accepts, or a limit is reached. If clients use too many undeclared ports, " +
-			"declare the port in the Service. If --max-streams or --view-memory is reached, add replicas, " +
-			"or raise the memory limit and the flag."
+		text = "A message is larger than a proxy accepts, or a limit is reached. " +
+			"If clients use too many undeclared ports, declare the port in the Service. " +
+			"If --max-streams or --view-memory is reached, add replicas, or raise the memory limit and the flag."
 	}
 	return strings.TrimSpace(text + again)
 }

@@ -175,8 +175,8 @@ func ping(conn net.Conn) (string, error) {
 	return string(text), err
 }
 
-// TestForward checks that bytes go both ways, in WebSockets and, where those are refused, in SPDY. Connections to a port share
-// one connection to the API server.
+// TestForward checks that bytes go both ways, in WebSockets and, where those are refused, in SPDY.
+// Connections to a port share one connection to the API server.
 func TestForward(t *testing.T) {
 	for _, websockets := range []bool{true, false} {
 		t.Run(fmt.Sprintf("websockets %t", websockets), func(t *testing.T) {
@@ -198,8 +198,8 @@ func TestForward(t *testing.T) {
 	}
 }
 
-// TestFailure checks that a connection ends with what the kubelet says about the port, or with the loss of the connection
-// to the API server, and that the next connection works again.
+// TestFailure checks that a connection ends with what the kubelet says about the port, or with the loss of
+// the connection to the API server, and that the next connection works again.
 func TestFailure(t *testing.T) {
 	server := &apiServer{websockets: true, forward: func(data, failures httpstream.Stream) {
 		io.WriteString(failures, "dial tcp 127.0.0.1:9996: \x1b refused")
@@ -364,7 +364,10 @@ func TestRefused(t *testing.T) {
 		{"POST", 403, long, "the API server of context west does not let you forward ports of Pods"},
 		{"POST", 401, status, "does not accept the credentials of the kubeconfig"},
 		{"POST", 500, status, "It does so through the kubelet of the Pod's node"},
-		{"GET", 502, "<html>\x1b%d", "something between here and the API server that passes neither websockets nor SPDY?"},
+		{
+			"GET", 502, "<html>\x1b%d",
+			"something between here and the API server that passes neither websockets nor SPDY?",
+		},
 		{"POST", 400, "<html>\x1b%d", `: 400 Bad Request <html>\x1b400"`},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

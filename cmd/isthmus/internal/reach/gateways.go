@@ -90,7 +90,8 @@ func (g Gateway) explain(err error) error {
 	case apierrors.IsForbidden(status), apierrors.IsUnauthorized(status):
 		return g.cluster.explain(status, "forward ports of Pods", "create pods/portforward")
 	}
-	return fmt.Errorf("%s can't connect to Pod %s: %s\n  It does so through the kubelet of the Pod's node: is that well? "+
+	return fmt.Errorf("%s can't connect to Pod %s: %s\n"+
+		"  It does so through the kubelet of the Pod's node: is that well? "+
 		"--pod asks another gateway", g.cluster, g, legible.Quoted(status.ErrStatus.Message))
 }
 
