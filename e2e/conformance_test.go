@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/e2e/admin"
+	"isthmus/e2e/cases"
 	"isthmus/e2e/kube"
 	"isthmus/e2e/object"
-	"isthmus/e2e/scenario"
 )
 
 var (
@@ -28,9 +28,9 @@ var (
 // subtest: -run 'TestConformance/^plain-' chooses, -v shows the commands as they run.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	var unlinked, linked, alone []*scenario.Case
+	var unlinked, linked, alone []*cases.Case
 	for _, file := range caseFiles(t, "cases") {
-		c, err := scenario.Load(file)
+		c, err := cases.Load(file)
 		must(t, err)
 		switch {
 		case c.Alone && c.Restarts: // before the others, which need a gateway without flags
@@ -53,16 +53,16 @@ func TestConformance(t *testing.T) {
 				s.playTogether(linked)
 				s.unlink()
 			}
-			s.play(rest, scenario.Options{})
+			s.play(rest, cases.Options{})
 		})
 	}
 	players.Wait()
 }
 
 // queue returns a channel that has all cases.
-func queue(cases []*scenario.Case) <-chan *scenario.Case {
-	q := make(chan *scenario.Case, len(cases))
-	for _, c := range cases {
+func queue(all []*cases.Case) <-chan *cases.Case {
+	q := make(chan *cases.Case, len(all))
+	for _, c := range all {
 		q <- c
 	}
 	close(q)
@@ -73,26 +73,26 @@ func queue(cases []*scenario.Case) <-chan *scenario.Case {
 type stage struct {
 	t   *testing.T // TestConformance, with which the environment ends
 	set sync.Once
-	env scenario.Environment
+	env cases.Environment
 	err error // it could not be set up
 }
 
 // playTogether runs cases, several at a time.
-func (s *stage) playTogether(cases []*scenario.Case) {
+func (s *stage) playTogether(all []*cases.Case) {
 	var players sync.WaitGroup
-	q := queue(cases)
+	q := queue(all)
 	for range max(1, *company) {
-		players.Go(func() { s.play(q, scenario.Options{Beside: true}) })
+		players.Go(func() { s.play(q, cases.Options{Beside: true}) })
 	}
 	players.Wait()
 }
 
 // play runs cases one after the other.
-func (s *stage) play(cases <-chan *scenario.Case, opt scenario.Options) {
+func (s *stage) play(queued <-chan *cases.Case, opt cases.Options) {
 	var now *testing.T
 	opt.Trace = func(line string) { now.Log(line) }
-	var runner *scenario.Runner
-	for c := range cases {
+	var runner *cases.Runner
+	for c := range queued {
 		s.t.Run(c.Name, func(t *testing.T) {
 			s.set.Do(s.setUp)
 			if s.err != nil {
@@ -100,7 +100,7 @@ func (s *stage) play(cases <-chan *scenario.Case, opt scenario.Options) {
 			}
 			if runner == nil {
 				var err error
-				runner, err = scenario.NewRunner(s.env, opt)
+				runner, err = cases.NewRunner(s.env, opt)
 				must(t, err)
 			}
 			now = t
@@ -140,7 +140,7 @@ func (s *stage) setUp() {
 	oneByOne.Lock()
 	defer oneByOne.Unlock()
 	var stop func() error
-	if s.env, stop, s.err = scenario.Start(s.t.Context(), scenario.StartConfig{Dir: s.t.TempDir()}); s.err == nil {
+	if s.env, stop, s.err = cases.Start(s.t.Context(), cases.StartConfig{Dir: s.t.TempDir()}); s.err == nil {
 		atEnd(s.t, stop)
 	}
 }
@@ -148,7 +148,7 @@ func (s *stage) setUp() {
 // caseFiles returns the files of the cases in folders of testdata that match a pattern.
 func caseFiles(t *testing.T, folders string) []string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join("testdata", folders, "*"+scenario.Extension))
+	files, err := filepath.Glob(filepath.Join("testdata", folders, "*"+cases.Extension))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no cases found: %v", err)
 	}
@@ -177,7 +177,7 @@ func TestCaseAddresses(t *testing.T) {
 // TestCaseFiles: all cases can be read.
 func TestCaseFiles(t *testing.T) {
 	for _, file := range caseFiles(t, "*") {
-		if _, err := scenario.Load(file); err != nil {
+		if _, err := cases.Load(file); err != nil {
 			t.Error(err)
 		}
 	}

@@ -4,7 +4,7 @@
 //
 // What is tested where:
 //
-//   - testdata/cases: what a proxy must be sent, as scripts that package scenario runs (TestConformance).
+//   - testdata/cases: what a proxy must be sent, as scripts that package cases runs (TestConformance).
 //   - This package besides: manifests and installs, recipes of the README, metrics and dashboards, sets and profiles that are large, EndpointSlices for
 //     ExternalWorkloads, a gateway that ends while proxies are connected.
 //   - faults: clusters, links and proxies that fail.

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/e2e/scenario"
+	"isthmus/e2e/cases"
 )
 
 //go:generate go test -run ^TestIndex$ . -update
@@ -53,7 +53,7 @@ var behaviour = regexp.MustCompile(`(?m)^\| ([A-Z]+-\d\d) \| (.*) \|[^|\n]*\|$`)
 type index struct {
 	readme string
 	ids    []string            // of behaviours, in the order of their rows
-	cases  []*scenario.Case    // in the order of their names
+	cases  []*cases.Case       // in the order of their names
 	proofs map[string][]string // by behaviour: cases, then Go tests
 	wrong  []string            // what is wrong with the behaviours and proofs
 }
@@ -81,7 +81,7 @@ func (x *index) prove(id, by string) {
 
 func (x *index) addCases(t *testing.T) {
 	for _, file := range caseFiles(t, "cases") {
-		c, err := scenario.Load(file)
+		c, err := cases.Load(file)
 		must(t, err)
 		x.cases = append(x.cases, c)
 		for _, id := range c.Proves {

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"isthmus/e2e/cases"
 	"isthmus/e2e/cmd/internal/cli"
-	"isthmus/e2e/scenario"
 )
 
 func main() {
@@ -41,7 +41,7 @@ flags:
 
 // arguments is the command line.
 type arguments struct {
-	start   scenario.StartConfig
+	start   cases.StartConfig
 	verbose bool
 	log     string
 	only    *regexp.Regexp
@@ -76,8 +76,8 @@ func parse(args []string, out io.Writer) (arguments, error) {
 }
 
 // load parses all cases; mistakes in any of them are reported together.
-func load(a arguments) ([]*scenario.Case, error) {
-	var cases []*scenario.Case
+func load(a arguments) ([]*cases.Case, error) {
+	var all []*cases.Case
 	var errs []error
 	for _, path := range a.paths {
 		files := []string{path}
@@ -85,26 +85,26 @@ func load(a arguments) ([]*scenario.Case, error) {
 			errs = append(errs, err)
 			continue
 		} else if info.IsDir() {
-			if files, err = filepath.Glob(filepath.Join(path, "*"+scenario.Extension)); err != nil {
+			if files, err = filepath.Glob(filepath.Join(path, "*"+cases.Extension)); err != nil {
 				errs = append(errs, err)
 			}
 		}
 		for _, file := range files {
-			c, err := scenario.Load(file)
+			c, err := cases.Load(file)
 			if err != nil {
 				errs = append(errs, err)
 			} else if a.only.MatchString(c.Name) {
-				cases = append(cases, c)
+				all = append(all, c)
 			}
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, cli.Usage(err)
 	}
-	if len(cases) == 0 {
+	if len(all) == 0 {
 		return nil, cli.Usagef("no case matches")
 	}
-	return cases, nil
+	return all, nil
 }
 
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
@@ -112,7 +112,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	cases, err := load(a)
+	all, err := load(a)
 	if err != nil {
 		return err
 	}
@@ -131,21 +131,21 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 		a.start.Output = file
 	}
 	began := time.Now()
-	env, stop, err := scenario.Start(ctx, a.start)
+	env, stop, err := cases.Start(ctx, a.start)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	fmt.Fprintf(out, "clusters and gateway are there after %.1fs\n", time.Since(began).Seconds())
-	return runCases(ctx, a, env, cases, out)
+	return runCases(ctx, a, env, all, out)
 }
 
-func runCases(ctx context.Context, a arguments, env scenario.Environment, cases []*scenario.Case, out io.Writer) (err error) {
-	opt := scenario.Options{}
+func runCases(ctx context.Context, a arguments, env cases.Environment, all []*cases.Case, out io.Writer) (err error) {
+	opt := cases.Options{}
 	if a.verbose {
 		opt.Trace = func(line string) { fmt.Fprintf(out, "%s   %s\n", time.Now().Format("15:04:05.000"), line) }
 	}
-	runner, err := scenario.NewRunner(env, opt)
+	runner, err := cases.NewRunner(env, opt)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func runCases(ctx context.Context, a arguments, env scenario.Environment, cases 
 	passed := 0
 	var failed []string
 	for range a.count {
-		for _, c := range cases {
+		for _, c := range all {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}

@@ -1,4 +1,4 @@
-// Package scenario runs cases: scripts that write objects to real API servers, subscribe to a gateway as a proxy does,
+// Package cases runs cases: scripts that write objects to real API servers, subscribe to a gateway as a proxy does,
 // and check what must come of it. What a case looks like, and every command, is described in e2e/testdata/README.md.
 //
 // Parse reads a case and reports all its mistakes with file and line before anything is run. A Runner runs cases one
@@ -16,4 +16,4 @@
 //     API server as long as the rest of a case.
 //
 // ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
-package scenario
+package cases
