@@ -46,7 +46,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/local/writes":                but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/exports/...", "isthmus/local/externalworkload", "k8s.io/..."),
 		"isthmus/grpcapi":                     {"isthmus/local/...", "isthmus/clusterstore/...", "k8s.io/..."},
 		"isthmus/cmd/isthmus":                 {"isthmus/e2e/..."},
-		"isthmus/clusterstore/fair":           {outside},
+		"isthmus/internal/pace":               {outside},
 		"isthmus/internal/adminapi":           {outside},
 		"isthmus/clusterstore/guard":          but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
 		"isthmus/clusterstore/check":          but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
@@ -55,7 +55,7 @@ func TestArrows(t *testing.T) {
 			"isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...",
 		),
 		"isthmus/internal/tierspec": {outside},
-		"isthmus/internal/legible":  {outside},
+		"isthmus/internal/text":     {outside},
 
 		"isthmus/cmd/isthmus/internal/cli":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/client", "isthmus/cmd/isthmus/internal/reach", "k8s.io/..."),
 		"isthmus/cmd/isthmus/internal/client":  append([]string{"isthmus/federation", "isthmus/grpcapi/...", "isthmus/local/..."}, clusters...),

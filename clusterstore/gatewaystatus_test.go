@@ -37,7 +37,7 @@ func TestLocalGateways(t *testing.T) {
 			"192.0.2.33": "Pod shop/web of the gateway's own cluster has the address",
 		}
 		const other = "198.51.100.1"
-		f := e.linkBehind(probed(gateway(other, "192.0.2.2", "192.0.2.11", "192.0.2.33")), "network", "far")
+		f := e.linkBehind(probed(gatewayService(other, "192.0.2.2", "192.0.2.11", "192.0.2.33")), "network", "far")
 		e.sync(1)
 		e.pass(10 * time.Second)
 		if got := f.probedAddresses(); got != nil {
@@ -73,7 +73,7 @@ func TestLocalGateways(t *testing.T) {
 // TestGatewaysReported: what becomes of gateways is logged and reported once.
 func TestGatewaysReported(t *testing.T) {
 	inBubble(t, func(e *env) {
-		f := e.linkBehind(probed(gateway("192.0.2.1", "192.0.2.2")), "network", "far")
+		f := e.linkBehind(probed(gatewayService("192.0.2.1", "192.0.2.2")), "network", "far")
 		e.sync(1)
 		e.reported("east 0 pending", "east 0 ready")
 		f.kill("192.0.2.1")

@@ -9,21 +9,21 @@ import (
 	"time"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/mcgateway"
+	"isthmus/clusterstore/gateway"
 	"isthmus/federation"
 )
 
 // linkGateways is how a link's cluster is reached if it is on another network than the
 // gateway. Its link's goroutine writes it.
 type linkGateways struct {
-	tracker *mcgateway.Tracker // nil: the cluster's Pods are reached themselves
-	targets []mcgateway.Target // that the tracker has
+	tracker *gateway.Tracker   // nil: the cluster's Pods are reached themselves
+	targets []gateway.Target   // that the tracker has
 	named   bool               // the link Secret has a part in targets
 	problem []string           // why there are none, or not all
 	began   time.Time          // with tracker
 	cancel  context.CancelFunc // with tracker
 	done    chan struct{}      // with tracker
-	source  *mcgateway.Source  // that the table has; nil: none yet
+	source  *gateway.Source    // that the table has; nil: none yet
 	dead    map[string]bool    // addresses, as they were logged
 }
 
@@ -42,7 +42,7 @@ func (l *link) useGateways(ctx context.Context) {
 		return // what it has is not known yet
 	}
 	if g.tracker == nil {
-		g.start(ctx, mcgateway.Config{
+		g.start(ctx, gateway.Config{
 			Changed: l.probed.Changed,
 			Probed:  func(took time.Duration) { l.store.probes.WithLabelValues(string(l.name)).Observe(took.Seconds()) },
 			Resolve: l.store.lookUp, Probe: l.store.probe,
@@ -69,14 +69,14 @@ func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable fu
 	}
 	g.problem, g.named = problem, named && len(targets) > 0
 	if g.targets == nil || !slices.Equal(g.targets, targets) {
-		g.targets = slices.Concat([]mcgateway.Target{}, targets)
+		g.targets = slices.Concat([]gateway.Target{}, targets)
 		g.tracker.Set(targets)
 	}
 }
 
-func (g *linkGateways) start(ctx context.Context, cfg mcgateway.Config) {
+func (g *linkGateways) start(ctx context.Context, cfg gateway.Config) {
 	ctx, g.cancel = context.WithCancel(ctx)
-	t, done := mcgateway.New(cfg), make(chan struct{})
+	t, done := gateway.New(cfg), make(chan struct{})
 	g.tracker, g.done, g.began = t, done, time.Now()
 	go func() { defer close(done); t.Run(ctx) }()
 }
@@ -93,7 +93,7 @@ func (g *linkGateways) end() bool {
 }
 
 // namedTargets returns what the link Secret names, and what is wrong.
-func (r *linkSettings) namedTargets(found []*cluster.Gateway, routable func(netip.Addr) bool) (list []mcgateway.Target, problem []string) {
+func (r *linkSettings) namedTargets(found []*cluster.Gateway, routable func(netip.Addr) bool) (list []gateway.Target, problem []string) {
 	identity := r.identity
 	for _, g := range found {
 		identity = cmp.Or(identity, g.Identity)
@@ -139,7 +139,7 @@ func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 }
 
 // targets returns what leads to a cluster that has these gateways, and what is wrong.
-func (r *linkSettings) targets(found []*cluster.Gateway, more int, routable func(netip.Addr) bool) (list []mcgateway.Target, problem []string) {
+func (r *linkSettings) targets(found []*cluster.Gateway, more int, routable func(netip.Addr) bool) (list []gateway.Target, problem []string) {
 	switch {
 	case r.gateways != nil:
 		return r.namedTargets(found, routable)
@@ -149,7 +149,7 @@ func (r *linkSettings) targets(found []*cluster.Gateway, more int, routable func
 	for _, g := range found {
 		g := *g
 		g.Identity = cmp.Or(r.identity, g.Identity)
-		list = append(list, mcgateway.Targets([]*cluster.Gateway{&g})...)
+		list = append(list, gateway.Targets([]*cluster.Gateway{&g})...)
 		if why := g.Problem(); why != "" {
 			problem = append(problem, fmt.Sprintf("Linkerd gateway %v: %s", g.Service, why))
 		}
@@ -170,7 +170,7 @@ func (l *link) readable() federation.Source {
 	case !g.settled(): // it was on the gateway's network so far
 		return l.serving.cluster
 	}
-	now := &mcgateway.Source{Cluster: l.serving.cluster, Name: l.name, Domain: l.serving.creds.domain, Addresses: g.tracker.Addresses()}
+	now := &gateway.Source{Cluster: l.serving.cluster, Name: l.name, Domain: l.serving.creds.domain, Addresses: g.tracker.Addresses()}
 	if !g.source.Same(now) {
 		g.source = now
 	}
@@ -199,5 +199,5 @@ func (g *linkGateways) untilLate() <-chan time.Time {
 
 // allDead reports whether the cluster is reached through gateways, and none answers.
 func (g *linkGateways) allDead() bool {
-	return g.tracker != nil && mcgateway.AllDead(g.tracker.Addresses())
+	return g.tracker != nil && gateway.AllDead(g.tracker.Addresses())
 }

@@ -14,8 +14,8 @@ import (
 
 const gatewayIdentity = "gw.multi.example"
 
-// gateway is a gateway Service of a cluster.
-func gateway(ips ...string) *cluster.Gateway {
+// gatewayService is a gateway Service of a cluster.
+func gatewayService(ips ...string) *cluster.Gateway {
 	g := &cluster.Gateway{Service: federation.ServiceID{Namespace: "multi", Name: "gw"}, Port: 4143, Identity: gatewayIdentity}
 	for _, ip := range ips {
 		g.IPs = append(g.IPs, netip.MustParseAddr(ip))
@@ -25,7 +25,7 @@ func gateway(ips ...string) *cluster.Gateway {
 
 // named is a gateway whose load balancer has names only.
 func named(names ...string) *cluster.Gateway {
-	g := gateway()
+	g := gatewayService()
 	g.Names = names
 	return g
 }

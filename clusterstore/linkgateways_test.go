@@ -22,11 +22,11 @@ func TestGateways(t *testing.T) {
 		e.reached("10.0.0.1:80")
 		defer e.neverEmpty()()
 		east := e.made[0]
-		east.setGateways(gateway("192.0.2.1", "192.0.2.2"))
+		east.setGateways(gatewayService("192.0.2.1", "192.0.2.2"))
 		e.reached("10.0.0.1:80")
 		e.put(s("network", "far"))
 		e.reached(through("192.0.2.1:4143"), through("192.0.2.2:4143"))
-		east.setGateways(gateway("192.0.2.3"))
+		east.setGateways(gatewayService("192.0.2.3"))
 		e.reached(through("192.0.2.3:4143"))
 		e.put(s("network", "far", "gateway-addresses", "198.51.100.1:443, [2001:db8::1]:444"))
 		e.reached(through("198.51.100.1:443")) // the table has no IPv6
@@ -42,7 +42,7 @@ func TestGateways(t *testing.T) {
 		e.reached("10.0.0.1:80")
 		e.put(with(secret("s", "east", "t2", 0), "network", "far"))
 		e.reached(through("192.0.2.3:4143"))
-		e.last(2).setGateways(gateway("192.0.2.4"))
+		e.last(2).setGateways(gatewayService("192.0.2.4"))
 		e.sync(2)
 		e.pass(cluster.SignalPause)
 		e.reached(through("192.0.2.4:4143"))
@@ -60,14 +60,14 @@ func TestGatewaysMissing(t *testing.T) {
 			g    *cluster.Gateway
 			want string
 		}{
-			{&cluster.Gateway{Service: gateway().Service, Identity: "x"}, "it has no TCP port named mc-gateway"},
-			{&cluster.Gateway{Service: gateway().Service, Port: 1}, "its annotation mirror.linkerd.io/gateway-identity is missing, or no name of an identity"},
-			{gateway(), "it has no address:…"},
+			{&cluster.Gateway{Service: gatewayService().Service, Identity: "x"}, "it has no TCP port named mc-gateway"},
+			{&cluster.Gateway{Service: gatewayService().Service, Port: 1}, "its annotation mirror.linkerd.io/gateway-identity is missing, or no name of an identity"},
+			{gatewayService(), "it has no address:…"},
 		} {
 			e.made[0].setGateways(c.g)
 			e.status("s east ready !Linkerd gateway multi/gw: " + c.want)
 		}
-		e.made[0].setGateways(gateway("192.0.2.1"))
+		e.made[0].setGateways(gatewayService("192.0.2.1"))
 		e.reached(through("192.0.2.1:4143"))
 		e.put(with(secret("s", "east", "t1", 0), "network", "far", "gateway-addresses", "east.example:1"))
 		e.remove("s")
@@ -138,10 +138,10 @@ func atNodes(g *cluster.Gateway, port, probe uint16) *cluster.Gateway {
 
 // TestProbeFor tests that the port of an address in a link Secret decides where the address is probed.
 func TestProbeFor(t *testing.T) {
-	unprobed := gateway()
-	elsewhere := probed(gateway())
+	unprobed := gatewayService()
+	elsewhere := probed(gatewayService())
 	elsewhere.Probe.Path = "/live"
-	withoutNodeProbe := probed(gateway())
+	withoutNodeProbe := probed(gatewayService())
 	withoutNodeProbe.NodePort = 30143
 	for _, c := range []struct {
 		name  string
@@ -150,30 +150,30 @@ func TestProbeFor(t *testing.T) {
 		want  string // empty: the address is not probed
 	}{
 		{"no Service", nil, 4143, ""},
-		{"the port of mc-gateway", []*cluster.Gateway{probed(gateway())}, 4143, "4191/ready"},
-		{"another port", []*cluster.Gateway{probed(gateway())}, 443, ""},
-		{"the port of mc-probe", []*cluster.Gateway{probed(gateway())}, 4191, ""},
+		{"the port of mc-gateway", []*cluster.Gateway{probed(gatewayService())}, 4143, "4191/ready"},
+		{"another port", []*cluster.Gateway{probed(gatewayService())}, 443, ""},
+		{"the port of mc-probe", []*cluster.Gateway{probed(gatewayService())}, 4191, ""},
 		{"a Service without a probe", []*cluster.Gateway{unprobed}, 4143, ""},
-		{"the node port", []*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191)}, 30143, "30191/ready"},
-		{"the node port of mc-probe", []*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191)}, 30191, ""},
+		{"the node port", []*cluster.Gateway{atNodes(probed(gatewayService()), 30143, 30191)}, 30143, "30191/ready"},
+		{"the node port of mc-probe", []*cluster.Gateway{atNodes(probed(gatewayService()), 30143, 30191)}, 30191, ""},
 		{"mc-probe has no node port", []*cluster.Gateway{withoutNodeProbe}, 30143, ""},
 		{
 			"the port beside a node port",
-			[]*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191)}, 4143, "4191/ready",
+			[]*cluster.Gateway{atNodes(probed(gatewayService()), 30143, 30191)}, 4143, "4191/ready",
 		},
 		{
 			"the node port of one is the port of another",
-			[]*cluster.Gateway{elsewhere, atNodes(probed(gateway()), 4143, 30191)}, 4143, "30191/ready",
+			[]*cluster.Gateway{elsewhere, atNodes(probed(gatewayService()), 4143, 30191)}, 4143, "30191/ready",
 		},
 		{
 			"two Services with node ports of their own",
-			[]*cluster.Gateway{atNodes(probed(gateway()), 30143, 30191), atNodes(probed(gateway()), 30243, 30291)},
+			[]*cluster.Gateway{atNodes(probed(gatewayService()), 30143, 30191), atNodes(probed(gatewayService()), 30243, 30291)},
 			30243, "30291/ready",
 		},
-		{"two Services that agree", []*cluster.Gateway{probed(gateway()), probed(gateway())}, 4143, "4191/ready"},
-		{"two Services, the first without a probe", []*cluster.Gateway{unprobed, probed(gateway())}, 4143, ""},
-		{"two Services, the second without a probe", []*cluster.Gateway{probed(gateway()), unprobed}, 4143, ""},
-		{"two Services that differ", []*cluster.Gateway{probed(gateway()), elsewhere}, 4143, ""},
+		{"two Services that agree", []*cluster.Gateway{probed(gatewayService()), probed(gatewayService())}, 4143, "4191/ready"},
+		{"two Services, the first without a probe", []*cluster.Gateway{unprobed, probed(gatewayService())}, 4143, ""},
+		{"two Services, the second without a probe", []*cluster.Gateway{probed(gatewayService()), unprobed}, 4143, ""},
+		{"two Services that differ", []*cluster.Gateway{probed(gatewayService()), elsewhere}, 4143, ""},
 	} {
 		got := ""
 		if p := probeFor(c.found, c.port); p != (cluster.Probe{}) {
@@ -190,7 +190,7 @@ func TestProbeFor(t *testing.T) {
 func TestNamedGatewaysProbed(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.store.opts.IPv6 = true
-		service := atNodes(probed(gateway()), 30143, 30191)
+		service := atNodes(probed(gatewayService()), 30143, 30191)
 		f := e.linkBehind(service, "network", "far", "gateway-addresses",
 			"198.51.100.1:30143,198.51.100.2:30143,[2001:db8::1]:30143,node.example:30143,198.51.100.4:443")
 		f.resolve("node.example", "198.51.100.3")
@@ -205,7 +205,7 @@ func TestNamedGatewaysProbed(t *testing.T) {
 		f.kill("198.51.100.1", "2001:db8::1")
 		e.pass(10 * time.Second)
 		e.reached(through("198.51.100.2:30143"), through("198.51.100.3:30143"), through("198.51.100.4:443"))
-		e.last(1).setGateways(probed(gateway())) // without node ports nothing is known of the nodes
+		e.last(1).setGateways(probed(gatewayService())) // without node ports nothing is known of the nodes
 		e.reached(through("198.51.100.1:30143"), through("198.51.100.2:30143"), through("198.51.100.3:30143"),
 			through("198.51.100.4:443"))
 	})
@@ -217,7 +217,7 @@ func TestGatewaysOfNamelessNetwork(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.store.opts.Network = "here"
 		e.put(secret("s", "east", "t1", 0))
-		e.last(1).setGateways(gateway("192.0.2.1"))
+		e.last(1).setGateways(gatewayService("192.0.2.1"))
 		e.sync(1)
 		e.reached(through("192.0.2.1:4143"))
 		if got := e.store.Status()[0].Network; got != namelessNetwork {
@@ -232,7 +232,7 @@ func TestGatewaysNeedDomain(t *testing.T) {
 		s := with(secret("s", "east", "t1", 0), "network", "far")
 		s.Annotations[ClusterDomainAnnotation] = domain
 		inBubble(t, func(e *env) {
-			e.made[0].setGateways(gateway("192.0.2.1"))
+			e.made[0].setGateways(gatewayService("192.0.2.1"))
 			e.sync(1)
 			e.reached()
 			e.status("s east ready !annotation multicluster.linkerd.io/cluster-domain: " + quote(domain) + " is no DNS domain:…")

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/mcgateway"
+	"isthmus/clusterstore/gateway"
 )
 
 // unreadableNetwork is no name of a network. A cluster whose network can't be read is on
@@ -41,7 +41,7 @@ func (r *settingsReader) readNetwork() {
 }
 
 // readGatewayAddresses reads HOST:PORT,... . HOST is an IP address, or a name.
-func readGatewayAddresses(text string) (list []mcgateway.Target, err error) {
+func readGatewayAddresses(text string) (list []gateway.Target, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		host, port, err := net.SplitHostPort(strings.TrimSpace(item))
 		if err != nil {
@@ -51,14 +51,14 @@ func readGatewayAddresses(text string) (list []mcgateway.Target, err error) {
 		if err != nil || number == 0 {
 			return nil, fmt.Errorf("%s has no port from 1 to 65535", quote(item))
 		}
-		x := mcgateway.Target{Port: uint16(number)}
+		x := gateway.Target{Port: uint16(number)}
 		if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
 			x.IP = ip.Unmap()
 		} else if x.Name = strings.Clone(host); !cluster.IsHostname(host) {
 			return nil, fmt.Errorf("%s has neither an IP address nor a name before its port", quote(item))
 		}
-		if list = append(list, x); len(list) > mcgateway.MostAddresses {
-			return nil, fmt.Errorf("more than %d addresses", mcgateway.MostAddresses)
+		if list = append(list, x); len(list) > gateway.MostAddresses {
+			return nil, fmt.Errorf("more than %d addresses", gateway.MostAddresses)
 		}
 	}
 	return list, nil

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/mcgateway"
+	"isthmus/clusterstore/gateway"
 )
 
 // FuzzGatewayAddresses: what is accepted can be connected to.
@@ -22,7 +22,7 @@ func FuzzGatewayAddresses(f *testing.F) {
 			return
 		}
 		for _, x := range list {
-			if x.Port == 0 || len(list) > mcgateway.MostAddresses || x.IP.IsValid() == (x.Name != "") || x.Name != "" && !cluster.IsHostname(x.Name) {
+			if x.Port == 0 || len(list) > gateway.MostAddresses || x.IP.IsValid() == (x.Name != "") || x.Name != "" && !cluster.IsHostname(x.Name) {
 				t.Errorf("%q: %+v", text, x)
 			}
 		}

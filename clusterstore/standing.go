@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"isthmus/clusterstore/mcgateway"
+	"isthmus/clusterstore/gateway"
 	"isthmus/federation"
 	"isthmus/local/exports/plan"
 )
@@ -47,15 +47,15 @@ type linkSettings struct {
 	cordonOver time.Duration
 	whenLost   federation.Standing // InService: being lost changes nothing
 	lostAfter  time.Duration
-	region     string             // empty: that of the cluster's Nodes
-	network    string             // of the cluster's Pods
-	gateways   []mcgateway.Target // without identities; nil: those that the cluster has
-	identity   string             // of all gateways; empty: that which each has
-	unread     bool               // gateways or identity: its annotation is there, and can't be read
-	joins      plan.Joins         // what its exports become part of
-	allow      *plan.Patterns     // where it may export to; nil: exports are not kept
-	exclude    plan.KeyPatterns   // labels that are not copied
-	warnings   []string           // which annotations can't be read
+	region     string           // empty: that of the cluster's Nodes
+	network    string           // of the cluster's Pods
+	gateways   []gateway.Target // without identities; nil: those that the cluster has
+	identity   string           // of all gateways; empty: that which each has
+	unread     bool             // gateways or identity: its annotation is there, and can't be read
+	joins      plan.Joins       // what its exports become part of
+	allow      *plan.Patterns   // where it may export to; nil: exports are not kept
+	exclude    plan.KeyPatterns // labels that are not copied
+	warnings   []string         // which annotations can't be read
 }
 
 // defaultSettings are for a Secret without annotations.

@@ -17,8 +17,8 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/facts"
 	"isthmus/clusterstore/follow"
+	"isthmus/clusterstore/gateway"
 	"isthmus/clusterstore/kube"
-	"isthmus/clusterstore/mcgateway"
 	"isthmus/federation"
 	"isthmus/internal/panics"
 )
@@ -44,7 +44,7 @@ type Options struct {
 	IPv6       bool                  // clients get IPv6 addresses, as by the Table's Options
 	// Local is the cache of the local cluster, whose addresses are not probed as gateways of other clusters. If it
 	// is nil, they are not known.
-	Local mcgateway.LocalCluster
+	Local gateway.LocalCluster
 
 	// What link Secrets may set otherwise: how far a cluster's endpoints are taken out
 	// while it is lost, which it is once its API has not been followed for LostAfter.
@@ -103,7 +103,7 @@ type Store struct {
 	probes  *prometheus.HistogramVec
 	lookUp  func(context.Context, string) ([]netip.Addr, error)    // nil: the host's resolver
 	probe   func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
-	guard   *mcgateway.Guard
+	guard   *gateway.Guard
 
 	exportsChanged *federation.Latest[struct{}] // the own cluster's Store has the same; nil: exports are not kept
 
@@ -130,7 +130,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 		starts:  newStarts(),
 		looks:   facts.NewTurns(),
 		probes:  newProbes(),
-		guard:   &mcgateway.Guard{Routable: o.Rules.GatewayRoutable, Local: o.Local},
+		guard:   &gateway.Guard{Routable: o.Rules.GatewayRoutable, Local: o.Local},
 		links:   make(map[federation.ClusterName]*link),
 	}
 	if o.Exports != nil {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // target is the service port, or the endpoint of it, that an authority names.
@@ -105,7 +105,7 @@ const maxQuoted = 512
 // quoted returns the beginning of what a client has sent, for its status: that waits in
 // memory until the client takes it.
 func quoted(s string) string {
-	return legible.Beginning(s, maxQuoted)
+	return text.Truncate(s, maxQuoted)
 }
 
 // splitPort splits an authority into host and port, and removes the brackets of an

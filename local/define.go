@@ -9,7 +9,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 	"isthmus/local/exports/plan"
 )
 
@@ -79,7 +79,7 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	var problems []string
 	if local = strings.TrimSpace(local); local != "" {
 		if why := invalidName(local); why != "" {
-			problems = append(problems, fmt.Sprintf("annotation %s: %q is no Service name: %s", localDiscovery, legible.Beginning(local, legible.Short), why))
+			problems = append(problems, fmt.Sprintf("annotation %s: %q is no Service name: %s", localDiscovery, text.Truncate(local, text.Short), why))
 		} else {
 			d.Members = append(d.Members, member(namespace, local, ""))
 		}
@@ -96,7 +96,7 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 		m, why := parseItem(namespace, item)
 		switch {
 		case why != "":
-			problems = append(problems, fmt.Sprintf("annotation %s: item %q: %s", remoteDiscovery, legible.Beginning(item, legible.Short), why))
+			problems = append(problems, fmt.Sprintf("annotation %s: item %q: %s", remoteDiscovery, text.Truncate(item, text.Short), why))
 		case !seen[m]:
 			seen[m] = true
 			d.Members = append(d.Members, m)
@@ -150,5 +150,5 @@ func invalidName(s string) string {
 func compact(problems []string) []string {
 	const listed = 10
 	slices.Sort(problems)
-	return legible.First(slices.Compact(problems), listed)
+	return text.First(slices.Compact(problems), listed)
 }

@@ -12,10 +12,10 @@ import (
 
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/fair"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/pace"
 	"isthmus/internal/panics"
 	"isthmus/local/externalworkload"
 	"isthmus/local/problems"
@@ -75,7 +75,7 @@ type Local struct {
 	domain   string                 // of its services' names
 	prefer   *federation.Preference // of Services without annotations
 	cordon   federation.Standing
-	services *fair.Dirty[federation.ServiceID] // to be defined; by namespace
+	services *pace.Dirty[federation.ServiceID] // to be defined; by namespace
 	zones    zones
 	profiles profiles
 	problems *problems.Store // of annotations and labels
@@ -106,7 +106,7 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 		prefer:   o.Preference,
 		cordon:   o.Cordon,
 		log:      o.Log.With(zap.Stringer("cluster", federation.Local)),
-		services: fair.NewDirty[federation.ServiceID](),
+		services: pace.NewDirty[federation.ServiceID](),
 		zones:    newZones(),
 
 		supervisor: o.Supervisor,

@@ -11,7 +11,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // preferenceDomain begins the annotations of a Service that make up its preference:
@@ -152,7 +152,7 @@ func parseTerm(word string) (federation.Term, error) {
 		return federation.Term{}, fmt.Errorf("%s: no linked cluster can be called %s: write %[2]s for the cluster that the gateway runs in", word, name)
 	case !isClusterName(name):
 		return federation.Term{}, fmt.Errorf("%q is neither zone, local, region, remote or any nor the name of a cluster, "+
-			"which has at most %d letters, digits, dashes, dots and underscores, the first and last a letter or digit", legible.Beginning(word, legible.Short), validation.LabelValueMaxLength)
+			"which has at most %d letters, digits, dashes, dots and underscores, the first and last a letter or digit", text.Truncate(word, text.Short), validation.LabelValueMaxLength)
 	}
 	return federation.Term{Kind: federation.Named, Cluster: federation.ClusterName(name)}, nil
 }
@@ -165,14 +165,14 @@ func isClusterName(name string) bool {
 
 // parseMinReady reads a number of endpoints, or a percentage.
 func parseMinReady(value string) (federation.MinReady, error) {
-	text, isPercentage := strings.CutSuffix(strings.TrimSpace(value), "%")
+	number, isPercentage := strings.CutSuffix(strings.TrimSpace(value), "%")
 	largest := uint64(maxMinReady)
 	if isPercentage {
 		largest = 100
 	}
-	n, err := strconv.ParseUint(strings.TrimSpace(text), 10, 32)
+	n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 32)
 	if err != nil || n < 1 || n > largest {
-		return federation.MinReady{}, fmt.Errorf("it is %q: write how many endpoints have to be ready, from 1 to %d, or a percentage from 1%% to 100%%", legible.Beginning(value, legible.Short), maxMinReady)
+		return federation.MinReady{}, fmt.Errorf("it is %q: write how many endpoints have to be ready, from 1 to %d, or a percentage from 1%% to 100%%", text.Truncate(value, text.Short), maxMinReady)
 	}
 	if isPercentage {
 		return federation.MinReady{Percent: int(n)}, nil
@@ -184,7 +184,7 @@ func parseMinReady(value string) (federation.MinReady, error) {
 func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {
-		return 0, fmt.Errorf("it is %q: write a duration from 0s to %s, such as 30s or 2m", legible.Beginning(value, legible.Short), longestText)
+		return 0, fmt.Errorf("it is %q: write a duration from 0s to %s, such as 30s or 2m", text.Truncate(value, text.Short), longestText)
 	}
 	return d, nil
 }

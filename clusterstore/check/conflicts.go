@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 const (
@@ -34,7 +34,7 @@ func (s *Seen) checkConflicts(r *report, now time.Time) {
 				"the Pods of a node that no longer exists: kubectl delete pod -n NAMESPACE NAME --force")
 	}
 	if more := lasting - maxConflicts + s.MoreConflicts; lasting > maxConflicts {
-		text := legible.Count(more, "more address is", "more addresses are") + " claimed by several objects"
+		text := text.Count(more, "more address is", "more addresses are") + " claimed by several objects"
 		r.about(sectionNetworks, Conflicts, "")(Warning, text,
 			"/debug/clusters lists the oldest conflicts, as addressConflicts")
 	}

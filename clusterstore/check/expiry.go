@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Before what expires does so, there is a warning: credentials can be renewed by one command;
@@ -55,5 +55,5 @@ func roughly(d time.Duration) string {
 			return fmt.Sprintf("%d %s", d.Round(u.size)/u.size, u.name)
 		}
 	}
-	return legible.Count(int(d.Round(time.Second)/time.Second), "second", "seconds")
+	return text.Count(int(d.Round(time.Second)/time.Second), "second", "seconds")
 }

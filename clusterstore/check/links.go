@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 const (
@@ -123,7 +123,7 @@ func (l *clusterCheck) checkGateways() {
 	case len(dead) > 0:
 		add(Warning, fmt.Sprintf("Linkerd gateways that do not answer probes, %d of %d: %s", len(dead), len(usable), strings.Join(dead, ", ")), run)
 	case len(l.GatewayProblems) == 0:
-		add(OK, fmt.Sprintf("it is on network %s, and its Linkerd gateways have %s", l.Network, legible.Count(len(l.Gateways), "address", "addresses")), "")
+		add(OK, fmt.Sprintf("it is on network %s, and its Linkerd gateways have %s", l.Network, text.Count(len(l.Gateways), "address", "addresses")), "")
 	}
 	for _, problem := range l.GatewayProblems {
 		add(Warning, problem, "correct that at the gateway's Service in that cluster, or on the link Secret: isthmus clusters shows each address")

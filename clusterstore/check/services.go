@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // ofService adds a result of one check of a service.
@@ -59,7 +59,7 @@ func services(n int) string {
 	if n == 0 {
 		return "there are no federated or mirrored services"
 	}
-	return legible.Count(n, "federated or mirrored service", "federated or mirrored services") + ": all members serve"
+	return text.Count(n, "federated or mirrored service", "federated or mirrored services") + ": all members serve"
 }
 
 // checkMembers reports those that do not serve, and those that lack ports. A service of which no member serves has failed.
@@ -99,7 +99,7 @@ func (r *report) checkAddresses(s *adminapi.Service) {
 			if m.Conflicts == 0 {
 				continue
 			}
-			text := fmt.Sprintf("port %d: another member too offers %s of %s of cluster %s", p.Port, legible.Count(m.Conflicts, "address", "addresses"), m.Service, m.Cluster)
+			text := fmt.Sprintf("port %d: another member too offers %s of %s of cluster %s", p.Port, text.Count(m.Conflicts, "address", "addresses"), m.Service, m.Cluster)
 			if len(m.ConflictsWith) > 0 {
 				text += ": " + m.ConflictsWith[0]
 			}
@@ -118,18 +118,18 @@ func (s *Seen) checkLeftovers(r *report) {
 		if more := left.Number - len(left.Services); more > 0 {
 			names += fmt.Sprintf(" and %d more", more)
 		}
-		text := fmt.Sprintf("it is not linked, and Linkerd's service mirror has left %s of it: %s",
-			legible.Count(left.Number, "mirror", "mirrors"), names)
+		message := fmt.Sprintf("it is not linked, and Linkerd's service mirror has left %s of it: %s",
+			text.Count(left.Number, "mirror", "mirrors"), names)
 		remove := "kubectl delete services --all-namespaces --selector " +
 			"'mirror.linkerd.io/mirrored-service=true,mirror.linkerd.io/cluster-name=" + left.Cluster +
 			",!isthmus.io/written-by'"
 		if left.Unknown == "" {
-			add(Warning, text, remove)
+			add(Warning, message, remove)
 			continue
 		}
-		text = fmt.Sprintf("it has no link Secret, and whether a service mirror of Linkerd still writes "+
-			"%s of it is not known: %s (%s)", legible.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
-		add(Unchecked, text, "permit to read Links and Leases: kubectl apply -k manifests/install/exports/linkerd; "+
+		message = fmt.Sprintf("it has no link Secret, and whether a service mirror of Linkerd still writes "+
+			"%s of it is not known: %s (%s)", text.Count(left.Number, "mirror", "mirrors"), names, left.Unknown)
+		add(Unchecked, message, "permit to read Links and Leases: kubectl apply -k manifests/install/exports/linkerd; "+
 			"if no service mirror runs for it: "+remove)
 	}
 }

@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"isthmus/federation"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // maxLeftText is how much of a text is kept for explanations, in bytes.
 const maxLeftText = 100
 
-// beginning returns a text that takes at most maxLeftText, and no memory of a longer one.
-func beginning(text string) string {
-	return strings.Clone(strings.ToValidUTF8(legible.Beginning(text, maxLeftText), "\uFFFD"))
+// beginning returns a string that takes at most maxLeftText, and no memory of a longer one.
+func beginning(s string) string {
+	return strings.Clone(strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD"))
 }
 
 // Explain implements [federation.Explainer]. It holds the state's lock for one slice at a

@@ -6,7 +6,7 @@ import (
 
 	"isthmus/clusterstore/follow"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Health shows whether a cluster's API can be read, and which of its objects can't be
@@ -52,7 +52,7 @@ func (h Health) Warnings() (list []string) {
 		var some []string
 		for _, o := range h.Refused {
 			if o.Resource == r.Resource {
-				some = append(some, fmt.Sprintf("%s (%s)", legible.Text(o.Key, legible.Long), o.Why))
+				some = append(some, fmt.Sprintf("%s (%s)", text.Clean(o.Key, text.Long), o.Why))
 			}
 		}
 		list = append(list, fmt.Sprintf("%s that are not read, so that what was read of them before stays: %d, such as %s", r.Resource, r.Refused, strings.Join(some, ", ")))

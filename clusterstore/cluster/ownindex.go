@@ -4,15 +4,15 @@ import (
 	"net/netip"
 
 	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/fair"
 	"isthmus/clusterstore/serviceprofile"
 	"isthmus/federation"
+	"isthmus/internal/pace"
 )
 
 // ownIndex is the part of the state that only the own cluster has: the index of addresses, and
 // ServiceProfiles.
 type ownIndex struct {
-	dirty     *fair.Dirty[Topic] // by the namespace of the object that has changed
+	dirty     *pace.Dirty[Topic] // by the namespace of the object that has changed
 	locations map[*pod]*location
 	pods      map[netip.Addr][]*pod                 // Pods with that IP, their own or their node's
 	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
@@ -52,7 +52,7 @@ func (t Topic) String() string {
 
 func newOwnIndex() *ownIndex {
 	return &ownIndex{
-		dirty:     fair.NewDirty[Topic](),
+		dirty:     pace.NewDirty[Topic](),
 		locations: make(map[*pod]*location),
 		pods:      make(map[netip.Addr][]*pod),
 		workloads: make(map[netip.Addr][]*pod),

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Ports is an immutable set of port numbers. Its zero value is empty. Sets of the
@@ -85,7 +85,7 @@ func ParsePorts(list string, named map[string]uint16) (Ports, error) {
 		case ok:
 			found = append(found, portRange{from, to})
 		case len(errs) < maxNamed:
-			errs = append(errs, fmt.Errorf("%q is not a port or a range of ports", legible.Beginning(item, legible.Short)))
+			errs = append(errs, fmt.Errorf("%q is not a port or a range of ports", text.Truncate(item, text.Short)))
 		}
 	}
 	return newPorts(found), errors.Join(errs...)

@@ -7,8 +7,8 @@ import (
 	"time"
 	"unique"
 
-	"isthmus/clusterstore/fair"
 	"isthmus/federation"
+	"isthmus/internal/pace"
 )
 
 // state has the kept objects of one cluster, indexed so that every event finds the
@@ -22,8 +22,8 @@ type state struct {
 	cluster             federation.ClusterName
 	trustDomain         string
 	controllerNamespace string
-	dirty               *fair.Dirty[federation.ServiceID] // services to be reported, by namespace
-	dirtyPolicies       *fair.Dirty[string]               // namespaces whose policy is to be evaluated
+	dirty               *pace.Dirty[federation.ServiceID] // services to be reported, by namespace
+	dirtyPolicies       *pace.Dirty[string]               // namespaces whose policy is to be evaluated
 	own                 *ownIndex                         // nil: it is a linked cluster
 
 	// All under mu.
@@ -55,8 +55,8 @@ func newState(cluster federation.ClusterName, trustDomain, controllerNamespace s
 		cluster:             cluster,
 		trustDomain:         trustDomain,
 		controllerNamespace: controllerNamespace,
-		dirty:               fair.NewDirty[federation.ServiceID](),
-		dirtyPolicies:       fair.NewDirty[string](),
+		dirty:               pace.NewDirty[federation.ServiceID](),
+		dirtyPolicies:       pace.NewDirty[string](),
 		services:            make(map[federation.ServiceID]*service),
 		slices:              make(map[string]*slice),
 		pods:                newPodIndex(),

@@ -13,7 +13,7 @@ import (
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/kube"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 const readWithin = time.Minute
@@ -114,5 +114,5 @@ func Version(ctx context.Context, from decode.Sources) (string, error) {
 	if err == nil && info.GitVersion == "" {
 		err = errors.New("the answer about its version is not that of an API server")
 	}
-	return legible.Text(info.GitVersion, legible.Short), err
+	return text.Clean(info.GitVersion, text.Short), err
 }

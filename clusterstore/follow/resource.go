@@ -20,8 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"isthmus/clusterstore/decode"
-	"isthmus/internal/legible"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
+	"isthmus/internal/text"
 )
 
 // Limits of requests. Only pages of a list that bring many objects exceed them.
@@ -534,7 +534,7 @@ func (r *Resource) backOff(ctx context.Context) {
 	r.rest = noRest
 	switch why {
 	case overBudget:
-		sleep.For(ctx, min(max(minOverPause, overRest*r.took), maxOverPause))
+		pace.Sleep(ctx, min(max(minOverPause, overRest*r.took), maxOverPause))
 	case forbidden, notFound:
 		r.pauseOptional(ctx, why == notFound)
 	}
@@ -545,7 +545,7 @@ func (r *Resource) backOff(ctx context.Context) {
 		}
 		pause = min(pause, maxUnwatchedPause)
 	}
-	sleep.For(ctx, max(pause, time.Until(r.throttled)))
+	pace.Sleep(ctx, max(pause, time.Until(r.throttled)))
 }
 
 // pauseOptional leaves an optional resource alone that was denied. If it was not found, and API discovery confirms
@@ -575,7 +575,7 @@ func (r *Resource) pauseOptional(ctx context.Context, notFound bool) {
 				return // the resource exists again
 			}
 		}
-		if !sleep.For(ctx, max(discoveryPause, time.Until(r.throttled))) || err != nil || there {
+		if !pace.Sleep(ctx, max(discoveryPause, time.Until(r.throttled))) || err != nil || there {
 			return
 		}
 	}
@@ -595,7 +595,7 @@ func (r *Resource) note(c cause, err error) {
 
 // refusedText returns the reason to cache why an object is refused. It is not empty.
 func (r *Resource) refusedText(why error) string {
-	return legible.Beginning(cmp.Or(r.group.options.Printable(why).Error(), "it can't be decoded"), maxRefusedText)
+	return text.Truncate(cmp.Or(r.group.options.Printable(why).Error(), "it can't be decoded"), maxRefusedText)
 }
 
 // setRefused records which objects of a list are refused, and returns those of the list before.

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/decode"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
 )
 
 // item is a Secret of a list, or one that is refused.
@@ -104,7 +104,7 @@ func (s *scripted) List(ctx context.Context, o metav1.ListOptions, each func(*co
 	if err != nil {
 		return meta, err
 	}
-	if !sleep.For(ctx, pause) {
+	if !pace.Sleep(ctx, pause) {
 		return meta, ctx.Err()
 	}
 	for _, i := range items {

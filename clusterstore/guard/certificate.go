@@ -8,7 +8,7 @@ import (
 	"net"
 	"strings"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Certificate returns why a server's certificate is not good, printable, if that is why err
@@ -20,10 +20,10 @@ func Certificate(err error) (why string, authority bool) {
 		return "", false
 	}
 	if _, ok := errors.AsType[x509.UnknownAuthorityError](failed.Err); !ok || len(failed.UnverifiedCertificates) == 0 {
-		return legible.Text(failed.Err.Error(), legible.Long), false
+		return text.Clean(failed.Err.Error(), text.Long), false
 	}
 	return fmt.Sprintf("it was issued by %s, which is not the certificate authority that the kubeconfig has",
-		legible.Text(failed.UnverifiedCertificates[0].Issuer.String(), legible.Long)), true
+		text.Clean(failed.UnverifiedCertificates[0].Issuer.String(), text.Long)), true
 }
 
 // RefusedCertificate returns why a server refuses the certificate that the client has, or has not,

@@ -7,14 +7,14 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Printable makes an error safe to log and show whose text may come from a server or
-// an object, as [legible.Text] does. If nothing has to be changed it returns err itself.
+// an object, as [text.Clean] does. If nothing has to be changed it returns err itself.
 func Printable(err error) error {
-	text := err.Error()
-	if fit := legible.Text(text, legible.Long); fit != text {
+	message := err.Error()
+	if fit := text.Clean(message, text.Long); fit != message {
 		return reworded(err, strings.TrimSpace(fit))
 	}
 	return err

@@ -12,7 +12,7 @@ import (
 
 	"isthmus/clusterstore/crd"
 	"isthmus/federation"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Limits of a ServiceProfile.
@@ -40,12 +40,12 @@ type Translated struct {
 // is safe to log and show.
 func Translate(o *crd.ServiceProfile) *Translated {
 	if o.Invalid != "" {
-		return &Translated{Problem: legible.Text(o.Invalid, legible.Long)}
+		return &Translated{Problem: text.Clean(o.Invalid, text.Long)}
 	}
 	var t translator
 	p, err := t.profile(o)
 	if err != nil {
-		return &Translated{Problem: legible.Text(err.Error(), legible.Long)}
+		return &Translated{Problem: text.Clean(err.Error(), text.Long)}
 	}
 	return &Translated{Profile: p, Problem: t.describe(p)}
 }
@@ -54,9 +54,9 @@ func Translate(o *crd.ServiceProfile) *Translated {
 func (t *translator) describe(p *federation.ServiceProfile) string {
 	if why := discarded(p.Budget); why != "" {
 		budget := "retryBudget: proxies discard it and retry no request to the Service: " + why
-		return legible.Text(strings.TrimSuffix(budget+"; "+t.problem, "; "), legible.Long)
+		return text.Clean(strings.TrimSuffix(budget+"; "+t.problem, "; "), text.Long)
 	}
-	return legible.Text(t.problem, legible.Long)
+	return text.Clean(t.problem, text.Long)
 }
 
 // Equal reports whether both have the same content. A nil receiver is equal to
@@ -80,10 +80,10 @@ func (t *translator) profile(o *crd.ServiceProfile) (*federation.ServiceProfile,
 		}
 		made, err := t.route(r)
 		if err != nil {
-			return nil, fmt.Errorf("routes[%d] %q: %w", i, legible.Beginning(r.Name, legible.Short), err)
+			return nil, fmt.Errorf("routes[%d] %q: %w", i, text.Truncate(r.Name, text.Short), err)
 		}
 		if made.problem != nil && t.problem == "" {
-			t.problem = fmt.Sprintf("routes[%d] %q: %v", i, legible.Beginning(r.Name, legible.Short), made.problem)
+			t.problem = fmt.Sprintf("routes[%d] %q: %v", i, text.Truncate(r.Name, text.Short), made.problem)
 		}
 		p.Routes = append(p.Routes, made.Route)
 	}
@@ -141,22 +141,22 @@ func (t *translator) route(r *crd.RouteSpec) (made madeRoute, err error) {
 }
 
 // spend adds the size of one part. It returns an error if the whole becomes too large,
-// or the part's text is not UTF-8.
-func (t *translator) spend(text string) error {
-	t.size += perPart + len(text)
+// or the part is not UTF-8.
+func (t *translator) spend(part string) error {
+	t.size += perPart + len(part)
 	switch {
 	case t.size > maxProfile:
 		return fmt.Errorf("the ServiceProfile is too large: encoded it has more than %d bytes", maxProfile)
-	case !utf8.ValidString(text):
+	case !utf8.ValidString(part):
 		return errors.New("not UTF-8")
 	}
 	return nil
 }
 
-func duration(name, text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
+func duration(name, value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %q is not a duration", name, legible.Beginning(text, legible.Short))
+		return 0, fmt.Errorf("%s: %q is not a duration", name, text.Truncate(value, text.Short))
 	}
 	return d, nil
 }

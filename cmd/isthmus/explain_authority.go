@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"isthmus/federation"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // authorityForms is what is accepted besides the name that applications dial.
@@ -18,14 +18,14 @@ const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the applica
 // importSuffix ends the DNS names of ServiceImports.
 const importSuffix = ".svc.clusterset.local"
 
-// authority returns the authority that a text stands for, as proxies send it. Short are
+// authority returns the authority that given stands for, as proxies send it. Short are
 // NAMESPACE/NAME and NAME.NAMESPACE, also with .svc, each with or without :PORT; without, it
 // is the Service's only port, or 80 if that is one of several. A cluster IP stands for its
 // Service, and the DNS name of a ServiceImport for the Service that clients of that name reach. A
 // name that ends with the cluster's domain is left as it is. Errors are for people.
-func (p *pages) authority(text string) (string, error) {
-	host, port := text, ""
-	if h, p, err := net.SplitHostPort(text); err == nil {
+func (p *pages) authority(given string) (string, error) {
+	host, port := given, ""
+	if h, p, err := net.SplitHostPort(given); err == nil {
 		host, port = h, p
 	}
 	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil && ip.Zone() == "" {
@@ -36,13 +36,13 @@ func (p *pages) authority(text string) (string, error) {
 		return p.withPort(id, instance, port)
 	}
 	if strings.HasSuffix(host, ".svc."+p.domain) {
-		return text, nil
+		return given, nil
 	}
 	if id, ok := importName(host); ok {
 		return p.ofImport(id, port)
 	}
 	return "", fmt.Errorf("%q is no service of the cluster domain %s: %s",
-		legible.Beginning(text, maxRepeated), p.domain, authorityForms)
+		text.Truncate(given, maxRepeated), p.domain, authorityForms)
 }
 
 // shortName reads a name without the cluster's domain.
@@ -100,7 +100,7 @@ func (p *pages) withPort(id federation.ServiceID, instance, port string) (string
 func (p *pages) ofImport(serviceImport federation.ServiceID, port string) (string, error) {
 	id, ok := p.here.ServiceOfImport(serviceImport)
 	if !ok {
-		name := legible.Beginning(serviceImport.String(), maxRepeated)
+		name := text.Truncate(serviceImport.String(), maxRepeated)
 		return "", fmt.Errorf("no Service is written for ServiceImport %s, "+
 			"so clients of its DNS name get no endpoints: a headless ServiceImport never has one. "+
 			"isthmus exports %s shows what is written for that name, and why",
@@ -115,7 +115,7 @@ func portList(ports []uint16) string {
 	for i, p := range ports {
 		list[i] = fmt.Sprint(":", p)
 	}
-	return legible.Some(list, 10)
+	return text.Some(list, 10)
 }
 
 // ofAddress returns the authority of the Service with that cluster IP. Clients connect to

@@ -16,7 +16,7 @@ import (
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
 	"isthmus/local/exports"
 	"isthmus/local/exports/linkerd"
 	"isthmus/local/exports/plan"
@@ -165,7 +165,7 @@ const unreadAfter = time.Minute
 // reportUnread logs a warning if the kinds that exports are made of can't be read after unreadAfter. Without Services
 // and Namespaces nothing is written. It returns when ctx ends.
 func (e *exporter) reportUnread(ctx context.Context) {
-	if !sleep.For(ctx, unreadAfter) {
+	if !pace.Sleep(ctx, unreadAfter) {
 		return
 	}
 	hint := "grant what manifests/install/exports has"
@@ -192,7 +192,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			sleep.For(ctx, time.Second) // one look for many changes
+			pace.Sleep(ctx, time.Second) // one look for many changes
 		}
 	}
 	e.log.Info("what is to be written for exports is known now")

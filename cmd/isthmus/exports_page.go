@@ -12,7 +12,7 @@ import (
 
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 	"isthmus/local/exports/plan"
 )
 
@@ -112,7 +112,7 @@ func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
 	maps.Copy(all, after)
 	for _, key := range slices.Sorted(maps.Keys(all)) {
 		if before[key] != after[key] {
-			f := adminapi.ExportField{Field: printable(key), Before: legible.Text(before[key], maxFieldBytes), After: legible.Text(after[key], maxFieldBytes)}
+			f := adminapi.ExportField{Field: printable(key), Before: text.Clean(before[key], maxFieldBytes), After: text.Clean(after[key], maxFieldBytes)}
 			*left -= len(f.Field) + len(f.Before) + len(f.After)
 			change.Fields = append(change.Fields, f)
 		}

@@ -8,17 +8,17 @@ import (
 	"isthmus/cmd/isthmus/internal/lists"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // maxShownText is how many bytes of a text the lists have; /debug/clusters and /debug/services
 // have all of it.
 const maxShownText = 500
 
-func shown(text string) string { return legible.Text(text, maxShownText) }
+func shown(s string) string { return text.Clean(s, maxShownText) }
 
 func shownAll(texts []string) []string {
-	return legible.Texts(legible.First(texts, 5), maxShownText)
+	return text.CleanAll(text.First(texts, 5), maxShownText)
 }
 
 // lists returns what the lists are made from: the gateway as it is now.

@@ -1,10 +1,10 @@
 package main
 
-import "isthmus/internal/legible"
+import "isthmus/internal/text"
 
 // maxRepeated is how much of a text an answer has, in bytes: names of objects are shorter.
 const maxRepeated = 400
 
-func printable(text string) string { return legible.Text(text, maxRepeated) }
+func printable(s string) string { return text.Clean(s, maxRepeated) }
 
-func printables(texts []string) []string { return legible.Texts(texts, maxRepeated) }
+func printables(texts []string) []string { return text.CleanAll(texts, maxRepeated) }

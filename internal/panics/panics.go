@@ -19,7 +19,7 @@ import (
 
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 const (
@@ -158,14 +158,14 @@ func (s *Supervisor) Report(w Work, reason any) {
 		fields = append(fields, zap.Stringer("service", w.Service))
 	}
 	if w.Object != "" {
-		fields = append(fields, zap.String("object", legible.Text(w.Object, legible.Short)))
+		fields = append(fields, zap.String("object", text.Clean(w.Object, text.Short)))
 	}
 	fields = append(fields, zap.String("panic", Text(reason)), zap.ByteString("stack", debug.Stack()))
 	s.log.Error("panic: this is a bug in Isthmus; the same stack is logged once an hour", fields...)
 }
 
 // Text is the reason of a panic, for logs and pages. It may contain text that a cluster or a client has chosen.
-func Text(reason any) string { return legible.Text(fmt.Sprint(reason), legible.Long) }
+func Text(reason any) string { return text.Clean(fmt.Sprint(reason), text.Long) }
 
 // newStack reports whether the stack of the panic has not been logged within an hour.
 func (s *Supervisor) newStack() bool {

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/typed"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
@@ -34,7 +34,7 @@ func (c creator) Create(
 			break
 		}
 		// The Service that had the IPs may have been deleted a moment ago.
-		if i == 0 && len(next.Spec.ClusterIPs) > 0 && areTaken(err) && sleep.For(ctx, releaseTime) {
+		if i == 0 && len(next.Spec.ClusterIPs) > 0 && areTaken(err) && pace.Sleep(ctx, releaseTime) {
 			if got, err = c.WithStatus.Create(ctx, next, options); !refusesIPs(err) {
 				break
 			}

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 	"isthmus/local/writes"
 )
 
@@ -49,7 +49,7 @@ func (t *term) write(c *Change, of *writes.History) (r writes.Outcome) {
 		return writes.Outcome{Again: true} // the Lease is lost
 	}
 	t.Log.Warn("what is exported can't be written", zap.Stringer("object", c.Object), zap.String("verb", string(v)), zap.Error(err))
-	return writes.Outcome{Problem: strings.ToValidUTF8(legible.Beginning(err.Error(), maxProblem), "")}
+	return writes.Outcome{Problem: strings.ToValidUTF8(text.Truncate(err.Error(), maxProblem), "")}
 }
 
 // do makes a change. It returns what it has tried.

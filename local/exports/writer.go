@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"isthmus/clusterstore/typed"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
 	"isthmus/local/election"
 	"isthmus/local/exports/plan"
 	"isthmus/local/writes"
@@ -87,7 +87,7 @@ func (w *Writer) await(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 		case <-changed:
-			sleep.For(ctx, max(writes.BatchDelay, writes.PassShare*took))
+			pace.Sleep(ctx, max(writes.BatchDelay, writes.PassShare*took))
 		}
 	}
 	return false

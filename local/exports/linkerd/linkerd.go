@@ -9,7 +9,7 @@ import (
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 
 	"isthmus/clusterstore/decode"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
 	"isthmus/local/exports/plan"
 )
 
@@ -60,7 +60,7 @@ func (m *Mirrors) Run(ctx context.Context) {
 	m.readLeases(ctx)
 	var links sync.WaitGroup
 	links.Go(func() { m.followLinks(ctx) })
-	for sleep.For(ctx, pollEvery) {
+	for pace.Sleep(ctx, pollEvery) {
 		m.readLeases(ctx)
 	}
 	links.Wait()

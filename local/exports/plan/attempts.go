@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Conditions tell what was written, not what is planned. If the API server refuses a write, the
@@ -160,7 +160,7 @@ const maxMessage = 8 << 10
 
 // condition returns one that has no time yet: that is when it is written with another status than before.
 func condition(kind string, is bool, reason, message string) metav1.Condition {
-	message = strings.ToValidUTF8(legible.Beginning(message, maxMessage), "")
+	message = strings.ToValidUTF8(text.Truncate(message, maxMessage), "")
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 	if is {
 		c.Status = metav1.ConditionTrue

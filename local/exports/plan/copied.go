@@ -8,7 +8,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // What a written object has at most of what is copied.
@@ -62,7 +62,7 @@ func limited(labels, annotations map[string]string, label, annotation keyRule) (
 		chosen = make(map[string]string)
 		refuse := func(key, why string) {
 			refused = append(refused, key)
-			c.refused = append(c.refused, fmt.Sprintf("%s %q: %s", what, legible.Beginning(key, legible.Short), why))
+			c.refused = append(c.refused, fmt.Sprintf("%s %q: %s", what, text.Truncate(key, text.Short), why))
 		}
 		for _, key := range sorted(from) {
 			value := from[key]
@@ -84,7 +84,7 @@ func limited(labels, annotations map[string]string, label, annotation keyRule) (
 	}
 	c.labels, c.leftLabels = choose("label", labels, label, validValue)
 	c.annotations, c.leftAnnotations = choose("annotation", annotations, annotation, utf8.ValidString)
-	c.refused = legible.First(c.refused, mostRefused)
+	c.refused = text.First(c.refused, mostRefused)
 	return c
 }
 

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // The types of a ServiceImport.
@@ -273,7 +273,7 @@ func (m *maker) conditions() {
 		}
 		for i := range want {
 			want[i].ObservedGeneration = e.Exported.Generation
-			want[i].Message = strings.ToValidUTF8(legible.Beginning(want[i].Message, maxMessage), "")
+			want[i].Message = strings.ToValidUTF8(text.Truncate(want[i].Message, maxMessage), "")
 		}
 		m.out.Exports = append(m.out.Exports, ExportConditions{e.ID, e.Exported, want})
 	}
@@ -331,8 +331,8 @@ func (m *maker) differences(one *merged) (all []Conflict) {
 		if field == "type" {
 			used = one.importType
 		}
-		if text := differing(field, cmp.Or(used, "none"), used, by); text != "" {
-			all = append(all, Conflict{Reason: reason, Message: text})
+		if message := differing(field, cmp.Or(used, "none"), used, by); message != "" {
+			all = append(all, Conflict{Reason: reason, Message: message})
 		}
 	}
 	traffic := func(p *part) Traffic { return p.export.Service.Traffic.usable() }
@@ -396,7 +396,7 @@ func onlyIPv6Text(clusters []string) string {
 		names = append(names, shown(name))
 	}
 	return "IPv6 is not served (--enable-ipv6=false), and the Service has no other family in: " +
-		strings.Join(legible.First(names, mostRefused), ", ")
+		strings.Join(text.First(names, mostRefused), ", ")
 }
 
 // familyNotSupported returns the condition Ready of a ServiceImport if all its exports have only
@@ -429,9 +429,9 @@ func shownMap(m map[string]string, without map[string]bool) string {
 			all = append(all, strconv.Quote(key+"="+m[key]))
 		}
 	}
-	text := strings.Join(all, ",")
-	if len(text) > 100 {
-		text = legible.Beginning(text, legible.Short) + " (" + hash(text, 8) + ")"
+	joined := strings.Join(all, ",")
+	if len(joined) > 100 {
+		joined = text.Truncate(joined, text.Short) + " (" + hash(joined, 8) + ")"
 	}
-	return text
+	return joined
 }

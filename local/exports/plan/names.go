@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Labels and annotations of what is written. Those of linkerd.io are what Linkerd's service mirror writes.
@@ -220,5 +220,5 @@ func (s Settings) otherInstallation(kind string, id ID, labels, annotations map[
 	if namespace == "" || namespace == s.Controller || annotations[markAnnotation] != kind+" "+id.String() {
 		return ""
 	}
-	return "the installation of Isthmus in namespace " + legible.Quoted(legible.Beginning(namespace, legible.Short))
+	return "the installation of Isthmus in namespace " + text.Quoted(text.Truncate(namespace, text.Short))
 }

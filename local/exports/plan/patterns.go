@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Limits of patterns. A link Secret may have any text.
@@ -36,7 +36,7 @@ func ParsePatterns(list string) (Patterns, error) {
 			strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-*?") != "" {
 			return Patterns{}, fmt.Errorf("%q is no pattern of namespaces: "+
 				"use their names, with * for any characters, "+
-				"and ! before what is left out, such as shop,team-*,!team-x", legible.Beginning(item, legible.Short))
+				"and ! before what is left out, such as shop,team-*,!team-x", text.Truncate(item, text.Short))
 		}
 		if len(p.allow)+len(p.deny) == maxPatterns {
 			return Patterns{}, fmt.Errorf("there are more than %d patterns: use * to have one match more namespaces",
@@ -82,7 +82,7 @@ func ParseKeyPatterns(list string) (KeyPatterns, error) {
 			return KeyPatterns{}, fmt.Errorf("%q is no pattern of keys of labels: "+
 				"use keys, with * for any characters, "+
 				"and ! before what is copied all the same, such as example.com/*,tmp-*,!tmp-a",
-				legible.Beginning(item, legible.Short))
+				text.Truncate(item, text.Short))
 		}
 		if len(p.exclude)+len(p.except) == maxKeyPatterns {
 			return KeyPatterns{}, fmt.Errorf("there are more than %d patterns: use * to have one match more keys",

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // maxPorts is how many ports a written object has at most.
@@ -63,7 +63,7 @@ func unite(lists []offered) (ports []Port, refused []string) {
 		for _, p := range list.ports {
 			if !list.kept {
 				if why := p.problem(); why != "" {
-					name := legible.Beginning(p.Name, legible.Short)
+					name := text.Truncate(p.Name, text.Short)
 					refused = append(refused, fmt.Sprintf("port %q of cluster %s: %s", name, shown(list.cluster), why))
 					continue
 				}
@@ -86,7 +86,7 @@ func unite(lists []offered) (ports []Port, refused []string) {
 		if fits[i] {
 			ports = append(ports, p)
 		} else {
-			name := legible.Beginning(p.Name, legible.Short)
+			name := text.Truncate(p.Name, text.Short)
 			refused = append(refused, fmt.Sprintf(
 				"port %q of cluster %s: there are %d ports already", name, shown(clusters[i]), maxPorts))
 		}
@@ -356,11 +356,11 @@ func (p Port) text() string {
 }
 
 // quoted is a text of another cluster in messages, unless it is one of these.
-func quoted(text string, plain ...string) string {
-	if slices.Contains(plain, text) {
-		return text
+func quoted(value string, plain ...string) string {
+	if slices.Contains(plain, value) {
+		return value
 	}
-	return strconv.Quote(legible.Beginning(text, legible.Short))
+	return strconv.Quote(text.Truncate(value, text.Short))
 }
 
 // shown is a cluster's name in messages.

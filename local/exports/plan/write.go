@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // merged is what the parts of a group make together.
@@ -40,7 +40,7 @@ func (m *maker) write() {
 	}
 	owners := m.names(wanted)
 	for _, one := range wanted {
-		g, why := one.group, strings.Join(legible.First(one.refused, mostRefused), "; ")
+		g, why := one.group, strings.Join(text.First(one.refused, mostRefused), "; ")
 		m.out.Conflicts = append(m.out.Conflicts, one.conflicts...)
 		state, detail := m.place(one, owners[g.target()])
 		if state == Written && !m.headless[g] && len(one.ports) == 0 {
@@ -64,7 +64,7 @@ func (m *maker) write() {
 				m.verdict(g, p.cluster, p.state, detail+"; the Service stays for a time", p.until)
 			default:
 				notes := slices.Concat(one.refused, p.notes)
-				m.verdict(g, p.cluster, p.state, strings.Join(legible.First(notes, mostRefused), "; "), p.until)
+				m.verdict(g, p.cluster, p.state, strings.Join(text.First(notes, mostRefused), "; "), p.until)
 			}
 		}
 	}
@@ -170,7 +170,7 @@ func (m *maker) place(one *merged, owner group) (s State, detail string) {
 		case o != nil && !m.MarkedImport(o):
 			by := cmp.Or(
 				m.otherInstallation("ServiceImport", o.ID, o.Labels, o.Annotations),
-				legible.Beginning(o.Manager, legible.Short),
+				text.Truncate(o.Manager, text.Short),
 				"another controller",
 			)
 			return Taken, "the ServiceImport is somebody else's: it was written by " + by

@@ -15,7 +15,7 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Answer is what one gateway has sent.
@@ -42,7 +42,7 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 		return ""
 	}
 	why := fmt.Sprintf("its pages have the format %s, and this program knows the format %s",
-		legible.Quoted(o.Format), known)
+		text.Quoted(o.Format), known)
 	if o.Format == "" {
 		why = "it is older than this program, and its pages have no format number"
 	}

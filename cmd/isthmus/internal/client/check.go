@@ -15,8 +15,8 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
+	"isthmus/internal/text"
 )
 
 // checkTimeout is by default for all checks of a gateway: 250 clusters of which many do not answer.
@@ -71,7 +71,7 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	case s.unknown():
 		err = errors.New("no check could be done: no gateway has pages that this program can judge")
 	case s.Failures > 0:
-		err = fmt.Errorf("%s: what to do is shown beneath each", legible.Count(s.Failures, "check has failed", "checks have failed"))
+		err = fmt.Errorf("%s: what to do is shown beneath each", text.Count(s.Failures, "check has failed", "checks have failed"))
 	}
 	return err
 }
@@ -88,7 +88,7 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 			fmt.Fprintf(p.Stderr, "%s: waiting, for %v at most: %s\n", p.Name, o.wait, why)
 			before = why
 		}
-		if !sleep.For(ctx, o.every) {
+		if !pace.Sleep(ctx, o.every) {
 			return s, err
 		}
 	}

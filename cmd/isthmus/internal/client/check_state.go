@@ -10,7 +10,7 @@ import (
 
 	"isthmus/clusterstore/check"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Checks of this package's own, all in the section Gateway.
@@ -61,7 +61,7 @@ func (s *checkState) why(err error) string {
 	}
 	for _, r := range s.Results {
 		if r.Level == check.Failure {
-			return fmt.Sprintf("%s, first %s", legible.Count(s.Failures, "failure", "failures"), Printable(resultLine(r)))
+			return fmt.Sprintf("%s, first %s", text.Count(s.Failures, "failure", "failures"), Printable(resultLine(r)))
 		}
 	}
 	return ""
@@ -202,7 +202,7 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 	if len(differing) == 0 {
 		s.add(checkReplicas, "", check.OK, fmt.Sprintf("%d replicas agree", answered), "")
 	} else {
-		s.add(checkReplicas, "", check.Warning, "the replicas differ: "+legible.Some(differing, maxNames), "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME")
+		s.add(checkReplicas, "", check.Warning, "the replicas differ: "+text.Some(differing, maxNames), "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME")
 	}
 	var leaders []string
 	for _, g := range s.Gateways {

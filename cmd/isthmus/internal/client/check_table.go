@@ -8,7 +8,7 @@ import (
 
 	"isthmus/clusterstore/check"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // marks are how levels are shown, and what precedes a hint.
@@ -95,11 +95,11 @@ func (s *checkState) writeCheck(b *bytes.Buffer, list []check.Result) {
 		s.writeLine(b, check.OK, fmt.Sprintf("%d are fine (%s): -o json has each", fine, list[0].Check))
 		texts = nil
 	}
-	for _, text := range texts {
-		if names := objects[text]; len(names) > 0 {
-			text = legible.Some(names, maxNames) + ": " + text
+	for _, result := range texts {
+		if names := objects[result]; len(names) > 0 {
+			result = text.Some(names, maxNames) + ": " + result
 		}
-		s.writeLine(b, check.OK, text)
+		s.writeLine(b, check.OK, result)
 	}
 	s.writeBad(b, bad)
 }
@@ -130,11 +130,11 @@ func (s *checkState) summary() string {
 		one, many string
 	}{{s.Failures, "failure", "failures"}, {s.Warnings, "warning", "warnings"}, {s.Unchecked, "not checked", "not checked"}} {
 		if n.found > 0 {
-			parts = append(parts, legible.Count(n.found, n.one, n.many))
+			parts = append(parts, text.Count(n.found, n.one, n.many))
 		}
 	}
 	if len(parts) == 0 {
-		return fmt.Sprintf("All is fine: %s.", legible.Count(len(s.Results), "check", "checks"))
+		return fmt.Sprintf("All is fine: %s.", text.Count(len(s.Results), "check", "checks"))
 	}
 	return strings.Join(parts, ", ") + "."
 }

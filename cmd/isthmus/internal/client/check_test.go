@@ -183,7 +183,7 @@ func TestCheckWaits(t *testing.T) {
 	good := jsonOf(clusters)
 	spoiled(&clusters)
 	bad := jsonOf(clusters)
-	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/services": text(jsonOf(services)), "/debug/clusters": func(w http.ResponseWriter, _ *http.Request) {
+	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/services": answer(jsonOf(services)), "/debug/clusters": func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) < 4 {
 			io.WriteString(w, bad)
 			return

@@ -10,7 +10,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
 )
 
 // clustersOptions are those of "isthmus clusters".
@@ -46,7 +46,7 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 		if err := showClusters(out, page); err != nil || !o.watch {
 			return err
 		}
-		if !sleep.For(ctx, o.every) {
+		if !pace.Sleep(ctx, o.every) {
 			return nil
 		}
 		next, err := o.read(ctx, p)

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // clustersTable has a line for each cluster, and one for each problem.
@@ -95,7 +95,7 @@ func clustersHeadline(p *adminapi.Clusters) string {
 	for _, state := range slices.Sorted(maps.Keys(per)) {
 		parts = append(parts, fmt.Sprintf("%d %s", per[state], state))
 	}
-	return legible.Count(len(p.Clusters), "link", "links") + " (" + strings.Join(parts, ", ") + ")"
+	return text.Count(len(p.Clusters), "link", "links") + " (" + strings.Join(parts, ", ") + ")"
 }
 
 // writeTroubles writes everything that the table has no room for.
@@ -111,7 +111,7 @@ func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
 		links = append(links, clusterTroubles(&c)...)
 	}
 	for _, r := range p.Refused {
-		line := fmt.Sprintf("%s: %s refused: %d outside of its address ranges, %d at addresses of the local cluster", r.Cluster, legible.Count(r.Outside+r.Owned, "endpoint", "endpoints"), r.Outside, r.Owned)
+		line := fmt.Sprintf("%s: %s refused: %d outside of its address ranges, %d at addresses of the local cluster", r.Cluster, text.Count(r.Outside+r.Owned, "endpoint", "endpoints"), r.Outside, r.Owned)
 		links = append(links, withExamples(line, r.Examples))
 	}
 	for _, one := range p.Problems {

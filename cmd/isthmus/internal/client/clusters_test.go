@@ -71,7 +71,7 @@ func TestClustersWatch(t *testing.T) {
 			return
 		}
 		reads.Add(1)
-		text(*page.Load())(w, r)
+		answer(*page.Load())(w, r)
 	}})
 	o := &clustersOptions{Target: Target{Options: reach.Options{Address: admin}, Timeout: time.Minute, output: "json"}, watch: true, every: time.Millisecond}
 	out, errs, end := clitest.NewOutput(), clitest.NewOutput(), make(chan error)

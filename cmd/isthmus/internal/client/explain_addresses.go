@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // maxAddressLines is how many addresses are shown of a service of many.
@@ -56,21 +56,21 @@ func rankOf(a *adminapi.ExplainedAddress) int {
 
 // whyOf is the verdict in a sentence, with what is known about it.
 func whyOf(a *adminapi.ExplainedAddress) string {
-	text := cmp.Or(verdicts[a.Verdict].why, a.Verdict)
+	why := cmp.Or(verdicts[a.Verdict].why, a.Verdict)
 	switch a.Verdict {
 	case "other-node":
-		text += ": " + cmp.Or(a.Node, "its node is not known")
+		why += ": " + cmp.Or(a.Node, "its node is not known")
 	case "hinted-to-other-nodes":
-		text += ": " + legible.Some(a.NodeHints, maxNames)
+		why += ": " + text.Some(a.NodeHints, maxNames)
 	case "hinted-to-other-zones":
-		text += ": " + legible.Some(a.Hints, maxNames)
+		why += ": " + text.Some(a.Hints, maxNames)
 	case "other-instance":
-		text += ": " + cmp.Or(a.Hostname, "it has none")
+		why += ": " + cmp.Or(a.Hostname, "it has none")
 	}
 	if a.Detail != "" {
-		text += ": " + a.Detail
+		why += ": " + a.Detail
 	}
-	return text
+	return why
 }
 
 func verdictColour(verdict string) colour {

@@ -10,7 +10,7 @@ import (
 	"strconv"
 
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // explainState is a page about a service to be shown.
@@ -83,29 +83,29 @@ func definitionPanicked(p *adminapi.Explanation) bool {
 
 func (s *explainState) headline() string {
 	p := &s.Explanation
-	text := p.Authority
+	summary := p.Authority
 	switch {
 	case definitionPanicked(p):
-		text += " (not defined)"
+		summary += " (not defined)"
 	case !p.Defined:
-		text += " (no such Service)"
+		summary += " (no such Service)"
 	case p.Imported:
-		text += " (import)"
+		summary += " (import)"
 	case p.Federated:
-		text += " (federated)"
+		summary += " (federated)"
 	}
 	if len(p.Failures) > 0 && totalOf(p) == 0 {
 		return fmt.Sprintf("%s: not explained, since Isthmus can't update it; this client keeps %s",
-			text, legible.Count(p.Set.Endpoints, "endpoint", "endpoints"))
+			summary, text.Count(p.Set.Endpoints, "endpoint", "endpoints"))
 	}
 	n, behind := totalOf(p), p.Verdicts[behindGateway]
 	if behind > 0 && !s.address.IsValid() {
-		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", text, p.Verdicts[served], legible.Count(n-behind, "address", "addresses"), behind)
+		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", summary, p.Verdicts[served], text.Count(n-behind, "address", "addresses"), behind)
 	}
 	if n > 0 || s.address.IsValid() {
-		return fmt.Sprintf("%s: %d of %s served", text, p.Verdicts[served], legible.Count(n, "address", "addresses"))
+		return fmt.Sprintf("%s: %d of %s served", summary, p.Verdicts[served], text.Count(n, "address", "addresses"))
 	}
-	return text + ": no addresses"
+	return summary + ": no addresses"
 }
 
 // client is whom the answer is for.
@@ -140,7 +140,7 @@ func portsOf(m *adminapi.ExplainedMember) string {
 	for _, p := range m.Ports {
 		list = append(list, strconv.Itoa(int(p)))
 	}
-	return legible.Some(list, maxNames)
+	return text.Some(list, maxNames)
 }
 
 // servedOf counts the addresses of a member; empty: not all of them are on the page.

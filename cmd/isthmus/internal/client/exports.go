@@ -13,7 +13,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // exportsOptions are those of "isthmus exports".
@@ -111,7 +111,7 @@ func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (e
 		err = o.screen(p).show(s.Time, s.Gateway, s.ExportsOutput, s.table)
 	}
 	if err == nil && o.diff && changes > 0 {
-		err = fmt.Errorf("%s to be changed", legible.Count(changes, "object is", "objects are"))
+		err = fmt.Errorf("%s to be changed", text.Count(changes, "object is", "objects are"))
 	}
 	return err
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // exportsState is a page of exports to be shown.
@@ -45,9 +45,9 @@ func (s *exportsState) table() (string, []byte) {
 	writeList(&b, "Conflicts", lines, maxLines)
 	writeList(&b, "Linkerd", s.Writer.Notes, maxLines)
 	changes := len(s.Changes) + s.MoreChanges
-	headline := legible.Count(len(s.Exports.Exports)+s.MoreExports, "export", "exports") + ", " + s.writer()
+	headline := text.Count(len(s.Exports.Exports)+s.MoreExports, "export", "exports") + ", " + s.writer()
 	if changes > 0 {
-		headline += "; " + legible.Count(changes, "object is", "objects are") + " to be changed: --diff shows it"
+		headline += "; " + text.Count(changes, "object is", "objects are") + " to be changed: --diff shows it"
 	}
 	return headline, b.Bytes()
 }

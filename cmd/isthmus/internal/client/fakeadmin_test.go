@@ -27,6 +27,6 @@ func startAdmin(t *testing.T, pages map[string]http.HandlerFunc) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-func text(s string) http.HandlerFunc {
+func answer(s string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) }
 }

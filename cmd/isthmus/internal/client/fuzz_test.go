@@ -11,7 +11,7 @@ import (
 
 	"isthmus/clusterstore/check"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // firstPage is the first page of testdata/verbs/VERB.
@@ -70,7 +70,7 @@ func FuzzPages(f *testing.F) {
 		}
 		checkHarmless(t, c)
 		if c.err != nil {
-			if err := c.err(); err != nil && strings.ContainsFunc(strings.ReplaceAll(err.Error(), "\n  ", ""), legible.Unprintable) {
+			if err := c.err(); err != nil && strings.ContainsFunc(strings.ReplaceAll(err.Error(), "\n  ", ""), text.Unprintable) {
 				t.Fatalf("%q", err)
 			}
 		}
@@ -85,7 +85,7 @@ func checkHarmless(t *testing.T, c content) {
 		if err := (&screen{w: &b, asJSON: asJSON}).show(noon, "web:80", c.output, c.table); err != nil {
 			return // a year that JSON can't have
 		}
-		if strings.ContainsFunc(strings.ReplaceAll(b.String(), "\n", ""), legible.Unprintable) {
+		if strings.ContainsFunc(strings.ReplaceAll(b.String(), "\n", ""), text.Unprintable) {
 			t.Fatalf("%q", b.String())
 		}
 		if asJSON && !json.Valid(b.Bytes()) {
@@ -117,9 +117,9 @@ func FuzzCheckPage(f *testing.F) {
 		if err != nil || !json.Valid(line) {
 			t.Fatalf("%v: %s", err, line)
 		}
-		for _, text := range []string{withoutColours.Replace(s.table()), string(line)} {
-			if strings.ContainsFunc(strings.ReplaceAll(text, "\n", ""), legible.Unprintable) {
-				t.Errorf("%q", text)
+		for _, printed := range []string{withoutColours.Replace(s.table()), string(line)} {
+			if strings.ContainsFunc(strings.ReplaceAll(printed, "\n", ""), text.Unprintable) {
+				t.Errorf("%q", printed)
 			}
 		}
 	})

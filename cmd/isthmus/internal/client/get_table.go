@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // table has a line for each endpoint.
@@ -53,5 +53,5 @@ func (s *getState) headline() string {
 	for _, c := range slices.Sorted(maps.Keys(per)) {
 		parts = append(parts, fmt.Sprintf("%s %d", c, per[c]))
 	}
-	return fmt.Sprintf("%s (%s)", legible.Count(len(s.endpoints), "endpoint", "endpoints"), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s (%s)", text.Count(len(s.endpoints), "endpoint", "endpoints"), strings.Join(parts, ", "))
 }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // servicesTable has a line for each service, what is wrong with them and, if they are named, what their clients use.
@@ -35,7 +35,7 @@ func servicesTable(o *adminapi.ServicesOutput, named bool) (string, []byte) {
 	writeList(&b, "Problems", problems, limit)
 	summary, lines := compared(o.Others, o.Unchecked)
 	writeList(&b, "Where the other gateways differ", lines, limit)
-	return legible.Count(len(o.Services), "service", "services") + summary, b.Bytes()
+	return text.Count(len(o.Services), "service", "services") + summary, b.Bytes()
 }
 
 func serviceRow(e *adminapi.Service, problems int) []any {
@@ -69,7 +69,7 @@ func memberNames(e *adminapi.Service) string {
 	for _, m := range e.Members {
 		clusters = append(clusters, m.Cluster)
 	}
-	return legible.Some(clusters, maxNames)
+	return text.Some(clusters, maxNames)
 }
 
 // endpointsOf counts those of each port by cluster.
@@ -80,10 +80,10 @@ func endpointsOf(e *adminapi.Service) string {
 		for _, m := range p.Members {
 			clusters = append(clusters, fmt.Sprintf("%s %d", m.Cluster, m.Endpoints))
 		}
-		ports = append(ports, strconv.Itoa(int(p.Port))+": "+cmp.Or(legible.Some(clusters, maxNames), "none"))
+		ports = append(ports, strconv.Itoa(int(p.Port))+": "+cmp.Or(text.Some(clusters, maxNames), "none"))
 	}
 	if more := len(ports) - 3; more > 0 {
-		ports = append(ports[:3], legible.Count(more, "more port", "more ports"))
+		ports = append(ports[:3], text.Count(more, "more port", "more ports"))
 	}
 	return strings.Join(ports, "; ")
 }
@@ -129,10 +129,10 @@ func serviceTroubles(e *adminapi.Service) []string {
 		for _, m := range p.Members {
 			about := fmt.Sprintf("%s: port %d: ", e.Service, p.Port)
 			if m.Conflicts > 0 {
-				list = append(list, withExamples(about+legible.Count(m.Conflicts, "address", "addresses")+" of "+m.Cluster+" offered by another member too", m.ConflictsWith))
+				list = append(list, withExamples(about+text.Count(m.Conflicts, "address", "addresses")+" of "+m.Cluster+" offered by another member too", m.ConflictsWith))
 			}
 			if m.Refused > 0 {
-				list = append(list, withExamples(about+legible.Count(m.Refused, "address", "addresses")+" of "+m.Cluster+" refused", m.Refusals))
+				list = append(list, withExamples(about+text.Count(m.Refused, "address", "addresses")+" of "+m.Cluster+" refused", m.Refusals))
 			}
 		}
 	}

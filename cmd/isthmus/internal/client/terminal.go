@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/term"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // clearScreen moves the cursor of a terminal to its start, and clears it.
@@ -41,19 +41,19 @@ func Printable(s string) string {
 	if s == "" {
 		return "-"
 	}
-	return legible.Quoted(s)
+	return text.Quoted(s)
 }
 
 // JSONLine returns a value as a line of JSON, in which characters that a terminal might
 // obey are escaped.
 func JSONLine(v any) ([]byte, error) {
-	text, err := json.Marshal(v)
+	encoded, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
 	}
-	line := make([]byte, 0, len(text)+1)
-	for _, r := range string(text) {
-		if !legible.Unprintable(r) {
+	line := make([]byte, 0, len(encoded)+1)
+	for _, r := range string(encoded) {
+		if !text.Unprintable(r) {
 			line = utf8.AppendRune(line, r)
 			continue
 		}

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // TestVerbs runs verbs as testdata/verbs/* have it, and compares all that they print. go test -run TestVerbs -rewrite
@@ -58,7 +58,7 @@ func TestVerbs(t *testing.T) {
 				for line := range strings.Lines(d.Input) {
 					w.run(&out, strings.TrimSpace(line))
 				}
-				if strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), legible.Unprintable) {
+				if strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), text.Unprintable) {
 					t.Errorf("%s: what a terminal may obey: %q", d.Pos, out.String())
 				}
 				return out.String()

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 const (
@@ -30,7 +30,7 @@ func NewLog() *Log { return new(Log) }
 
 // Add adds what happens now. Of the event it reads Kind, Object, Text and Problem.
 func (l *Log) Add(e adminapi.Event) {
-	e.Object, e.Text = legible.Text(e.Object, maxObject), legible.Text(e.Text, maxText)
+	e.Object, e.Text = text.Clean(e.Object, maxObject), text.Clean(e.Text, maxText)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.At = time.Now() // under the lock, so that the events are in order

@@ -16,7 +16,7 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // cordonOptions are those of "isthmus cordon" and "isthmus uncordon".
@@ -149,7 +149,7 @@ func linkNames(all []corev1.Secret) string {
 		return ": there are no links"
 	}
 	slices.Sort(names)
-	return ": there are " + legible.Some(names, 10)
+	return ": there are " + text.Some(names, 10)
 }
 
 // aim is what the verb gives a cluster.

@@ -13,7 +13,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
 )
 
 // pollEvery is how often a page is read while something is awaited.
@@ -39,7 +39,7 @@ func awaitGateway(ctx context.Context, w *work, t *client.Target, what string, p
 			if ctx.Err() == nil || why == "" { // what is asked last may be cut off
 				why = now
 			}
-			if !sleep.For(ctx, pollEvery) {
+			if !pace.Sleep(ctx, pollEvery) {
 				if ctx.Err() == context.Canceled {
 					return fmt.Errorf("interrupted before the gateway %s: %s", what, why)
 				}

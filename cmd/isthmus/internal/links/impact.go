@@ -8,7 +8,7 @@ import (
 
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // maxShown is how many services are listed.
@@ -139,9 +139,9 @@ func impactText(i *adminapi.ServiceImpact, back bool) string {
 		if i.Zone != "" {
 			name += " in zone " + client.Printable(i.Zone)
 		}
-		one, many, now = "endpoint", "endpoints", counts(i.Now)+", "+legible.Count(i.Streams, "stream", "streams")
+		one, many, now = "endpoint", "endpoints", counts(i.Now)+", "+text.Count(i.Streams, "stream", "streams")
 	}
-	left := fmt.Sprintf("%s instead of %d: %s", legible.Count(adminapi.Total(i.Then), one, many), adminapi.Total(i.Now), counts(i.Then))
+	left := fmt.Sprintf("%s instead of %d: %s", text.Count(adminapi.Total(i.Then), one, many), adminapi.Total(i.Now), counts(i.Then))
 	switch {
 	case back:
 		return fmt.Sprintf("%s (%s)", name, now)
@@ -156,5 +156,5 @@ func counts(list []adminapi.ImpactCount) string {
 	for i, c := range list {
 		words[i] = fmt.Sprintf("%s %d", client.Printable(c.Cluster), c.Count)
 	}
-	return legible.Some(words, 6)
+	return text.Some(words, 6)
 }

@@ -15,7 +15,7 @@ import (
 
 	"isthmus/clusterstore"
 	"isthmus/cmd/isthmus/internal/client"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // revocation is what is deleted in a cluster that was linked.
@@ -81,7 +81,7 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 	if len(r.others) > 0 {
 		fmt.Fprintf(w.out, "%s: kept ServiceAccount %s and its rights: "+
 			"it has %s besides, which another link may use: Secret %s\n",
-			r.there.title, r.account, legible.Count(len(r.others), "token", "tokens"), legible.Some(r.others, maxShown))
+			r.there.title, r.account, text.Count(len(r.others), "token", "tokens"), text.Some(r.others, maxShown))
 		return nil
 	}
 	api, name := r.there.API, r.account.Name

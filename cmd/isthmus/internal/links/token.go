@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
 
 	"isthmus/clusterstore"
 )
@@ -116,7 +116,7 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 			t.text = string(text)
 			return nil
 		}
-		if !sleep.For(ctx, 100*time.Millisecond) {
+		if !pace.Sleep(ctx, 100*time.Millisecond) {
 			return errors.New("its controller for tokens of ServiceAccounts has not filled in the Secret in time (--timeout)")
 		}
 	}

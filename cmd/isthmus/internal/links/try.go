@@ -16,7 +16,7 @@ import (
 	"isthmus/clusterstore/typed"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/cmd/isthmus/internal/reach"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
 )
 
 // tryFor is how long a link's credentials are tried.
@@ -61,7 +61,7 @@ func (c *content) whoami(ctx context.Context, api *typed.Clients) (string, error
 		if err == nil {
 			return review.Status.UserInfo.Username, nil
 		}
-		if !apierrors.IsUnauthorized(err) || !sleep.For(ctx, time.Second) {
+		if !apierrors.IsUnauthorized(err) || !pace.Sleep(ctx, time.Second) {
 			return "", err
 		}
 	}

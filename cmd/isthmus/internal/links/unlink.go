@@ -15,7 +15,7 @@ import (
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/cmd/isthmus/internal/reach"
 	"isthmus/internal/adminapi"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // impactWithin is how long replicas have to answer what the loss of a link leaves.
@@ -145,7 +145,7 @@ func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 	}
 	if len(names) > 0 {
 		w.warn("%s left with nothing: %s",
-			legible.Count(len(names), "service is", "services are"), legible.Some(names, maxShown))
+			text.Count(len(names), "service is", "services are"), text.Some(names, maxShown))
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/typed"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Cluster is one that a verb works with: gateways are looked for in it, and links written. Its
@@ -73,7 +73,7 @@ func (c *Cluster) String() string {
 	if c.Context == "" {
 		return "the API server of this Pod's cluster"
 	}
-	return "the API server of context " + legible.Quoted(c.Context)
+	return "the API server of context " + text.Quoted(c.Context)
 }
 
 // forward returns the forwarder of a port. It starts one if there is none, or if the last one can't
@@ -112,10 +112,10 @@ func (c *Cluster) explain(err error, does, right string) error {
 		return fmt.Errorf("%s does not accept the credentials of the kubeconfig\n  Log in again, or choose another context by %s", c, c.options.contextFlag())
 	case apierrors.IsForbidden(err):
 		return fmt.Errorf("%s does not let you %s: %s\n  What is missing is the right to %s, in namespace %s; a Role with all that is needed is in docs/operations.md",
-			c, does, legible.Quoted(err.Error()), right, legible.Quoted(c.options.Namespace))
+			c, does, text.Quoted(err.Error()), right, text.Quoted(c.options.Namespace))
 	}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
-		return fmt.Errorf("%s does not %s: %s", c, does, legible.Quoted(status.ErrStatus.Message))
+		return fmt.Errorf("%s does not %s: %s", c, does, text.Quoted(status.ErrStatus.Message))
 	}
 	if invalid, _ := guard.Certificate(err); invalid != "" {
 		return fmt.Errorf("%s can't be used, since its certificate is not good: %s\n  Correct its server or its certificate authority in the kubeconfig, or choose another context by %s", c, invalid, c.options.contextFlag())
@@ -123,5 +123,5 @@ func (c *Cluster) explain(err error, does, right string) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok { // without the request: that is no help
 		err = failed.Err
 	}
-	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c, legible.Quoted(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))
+	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c, text.Quoted(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))
 }

@@ -22,7 +22,7 @@ import (
 	"k8s.io/streaming/pkg/httpstream"
 
 	"isthmus/clusterstore/guard"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // maxFailure is how much is read of the kubelet's message about a port, in bytes.
@@ -198,7 +198,7 @@ func (f *forwarder) explain(err error) error {
 }
 
 func (f *forwarder) broken(what, why, hint string) error {
-	return &BrokenError{fmt.Sprintf("port %d of Pod %s %s: %s%s", f.port, f.pod, what, legible.Quoted(why), hint)}
+	return &BrokenError{fmt.Sprintf("port %d of Pod %s %s: %s%s", f.port, f.pod, what, text.Quoted(why), hint)}
 }
 
 // BrokenError is why a connection to a Pod has failed. It is printable.

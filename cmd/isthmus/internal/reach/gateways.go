@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/streaming/pkg/httpstream"
 
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // The labels by which gateways are found: those of an install of its own, and of one
@@ -41,7 +41,7 @@ type Gateway struct {
 
 // String returns the Address or NAMESPACE/NAME, printable.
 func (g Gateway) String() string {
-	return legible.Quoted(cmp.Or(g.Address, g.Namespace+"/"+g.Name))
+	return text.Quoted(cmp.Or(g.Address, g.Namespace+"/"+g.Name))
 }
 
 // Dial connects to a port of the Pod through a port of this machine, or to the Address. The context
@@ -82,7 +82,7 @@ func (g Gateway) explain(err error) error {
 	switch {
 	case status == nil && httpstream.IsUpgradeFailure(err):
 		return fmt.Errorf("%s can't connect to Pod %s: %s\n  Is there something between here and the API server that "+
-			"passes neither websockets nor SPDY?", g.cluster, g, legible.Quoted(err.Error()))
+			"passes neither websockets nor SPDY?", g.cluster, g, text.Quoted(err.Error()))
 	case status == nil:
 		return g.cluster.explain(err, "forward ports of Pods", "create pods/portforward")
 	case apierrors.IsNotFound(status):
@@ -92,7 +92,7 @@ func (g Gateway) explain(err error) error {
 	}
 	return fmt.Errorf("%s can't connect to Pod %s: %s\n"+
 		"  It does so through the kubelet of the Pod's node: is that well? "+
-		"--pod asks another gateway", g.cluster, g, legible.Quoted(status.ErrStatus.Message))
+		"--pod asks another gateway", g.cluster, g, text.Quoted(status.ErrStatus.Message))
 }
 
 // NoGateway is the error where no gateway can be asked: there is none, or none is ready.
@@ -123,12 +123,12 @@ func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
 			continue
 		}
 		others = append(others, pods[i].Name+" ("+g.NotReady+")")
-		if g.NotReady = legible.Quoted(g.NotReady); !ends(&pods[i]) {
+		if g.NotReady = text.Quoted(g.NotReady); !ends(&pods[i]) {
 			waiting = append(waiting, g)
 		}
 	}
 	if len(ready) == 0 {
-		return nil, NoGateway{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", legible.Quoted(c.options.Namespace), some(others))}
+		return nil, NoGateway{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", text.Quoted(c.options.Namespace), some(others))}
 	}
 	return append(ready, waiting...), nil
 }
@@ -213,7 +213,7 @@ func (c *Cluster) noPods(ctx context.Context) error {
 		slices.Sort(namespaces)
 		hint = "There are such Pods in namespace " + some(slices.Compact(namespaces)) + ": name it by -n"
 	}
-	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s", legible.Quoted(c.options.Namespace), c, strings.Join(selectors, " or "), hint)
+	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s", text.Quoted(c.options.Namespace), c, strings.Join(selectors, " or "), hint)
 }
 
 // named returns the gateway that the options name.
@@ -230,7 +230,7 @@ func (c *Cluster) named(ctx context.Context) ([]Gateway, error) {
 			}
 			hint = "Gateways in this namespace: " + some(names)
 		}
-		return nil, fmt.Errorf("no Pod %s in namespace %s, by %s\n  %s", legible.Quoted(o.Pod), legible.Quoted(o.Namespace), c, hint)
+		return nil, fmt.Errorf("no Pod %s in namespace %s, by %s\n  %s", text.Quoted(o.Pod), text.Quoted(o.Namespace), c, hint)
 	case err != nil:
 		return nil, c.explain(err, "read Pods", "get pods")
 	}

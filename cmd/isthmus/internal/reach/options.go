@@ -18,7 +18,7 @@ import (
 
 	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/typed"
-	"isthmus/internal/legible"
+	"isthmus/internal/text"
 )
 
 // Options choose a cluster, and gateways in it. Their flags are those of kubectl.
@@ -121,9 +121,9 @@ func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 	case name == "":
 		return "", fmt.Errorf("the kubeconfig has no current context\n  Choose one by %s: %s", o.contextFlag(), some(known))
 	case len(known) == 0:
-		return "", fmt.Errorf("the kubeconfig has no context %s, nor any other\n  Name another file by --kubeconfig", legible.Quoted(name))
+		return "", fmt.Errorf("the kubeconfig has no context %s, nor any other\n  Name another file by --kubeconfig", text.Quoted(name))
 	}
-	return "", fmt.Errorf("the kubeconfig has no context %s\n  Choose one by %s: %s", legible.Quoted(name), o.contextFlag(), some(known))
+	return "", fmt.Errorf("the kubeconfig has no context %s\n  Choose one by %s: %s", text.Quoted(name), o.contextFlag(), some(known))
 }
 
 // quoted is what parsers quote of a file: it might be a credential.
@@ -132,16 +132,16 @@ var quoted = regexp.MustCompile("`[^`]*`")
 // unreadable explains why a kubeconfig can't be used.
 func unreadable(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
-		return fmt.Errorf("kubeconfig: %s\n  Name a file that can be read by --kubeconfig, or by $KUBECONFIG", legible.Quoted(path.Error()))
+		return fmt.Errorf("kubeconfig: %s\n  Name a file that can be read by --kubeconfig, or by $KUBECONFIG", text.Quoted(path.Error()))
 	}
-	return fmt.Errorf("kubeconfig: %s\n  Correct it, or name another file by --kubeconfig", legible.Quoted(quoted.ReplaceAllString(err.Error(), "…")))
+	return fmt.Errorf("kubeconfig: %s\n  Correct it, or name another file by --kubeconfig", text.Quoted(quoted.ReplaceAllString(err.Error(), "…")))
 }
 
 // some returns names for a message, not too many of them.
 func some(names []string) string {
 	quoted := make([]string, len(names))
 	for i, n := range names {
-		quoted[i] = legible.Quoted(n)
+		quoted[i] = text.Quoted(n)
 	}
-	return legible.Some(quoted, 10)
+	return text.Some(quoted, 10)
 }

@@ -1,4 +1,4 @@
-package sleep
+package pace
 
 import (
 	"context"
@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-func TestFor(t *testing.T) {
+func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if !For(t.Context(), time.Hour) || time.Since(began) != time.Hour {
+		if !Sleep(t.Context(), time.Hour) || time.Since(began) != time.Hour {
 			t.Errorf("it has ended after %v", time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if For(ctx, time.Hour) || time.Since(began) != time.Hour+time.Minute {
+		if Sleep(ctx, time.Hour) || time.Since(began) != time.Hour+time.Minute {
 			t.Errorf("it has not ended with the context, but after %v", time.Since(began))
 		}
 	})

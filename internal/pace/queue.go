@@ -1,4 +1,4 @@
-package fair
+package pace
 
 // Queue is the keys to be handled, by tenants in turn. It does not look for keys that are in
 // it twice, and is not safe for concurrent use.

@@ -1,4 +1,4 @@
-// Package mcgateway makes clusters on other networks part of services: the addresses of their
+// Package gateway makes clusters on other networks part of services: the addresses of their
 // Pods mean nothing here, those of their gateways do. A gateway is always one of Linkerd's here: a
 // Service by which other clusters reach a cluster (linkerd multicluster install).
 //
@@ -23,4 +23,4 @@
 //
 // A Tracker's Run starts a goroutine for each IP that is probed, and waits for them. All else
 // is safe for concurrent use.
-package mcgateway
+package gateway

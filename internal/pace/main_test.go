@@ -1,4 +1,4 @@
-package mcgateway
+package pace
 
 import (
 	"testing"

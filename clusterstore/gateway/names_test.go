@@ -1,4 +1,4 @@
-package mcgateway
+package gateway
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package mcgateway
+package gateway
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
 )
 
 // perHost is how far apart the probes of one IP begin at least.
@@ -119,7 +119,7 @@ func (t *Tracker) startProbes(ctx context.Context, ip netip.Addr) {
 func (t *Tracker) probeHost(ctx context.Context, ip netip.Addr) {
 	for {
 		key, at := t.next(ip)
-		if !sleep.For(ctx, time.Until(at)) {
+		if !pace.Sleep(ctx, time.Until(at)) {
 			return
 		}
 		t.turn(ctx, key)

@@ -1,7 +1,7 @@
-// Package fair lets tenants take turns, so that none holds up the others. A tenant is a namespace
-// here: whoever may write into it decides how much work there is.
+// Package pace waits within a context, and lets tenants take turns at a worker, so that none holds up the others. A
+// tenant is usually a namespace: whoever may write into the namespace decides how much work there is.
 //
-//	d := fair.NewDirty[federation.ServiceID]()
+//	d := pace.NewDirty[federation.ServiceID]()
 //	go d.Run(ctx, func(id federation.ServiceID, at time.Time) { … })
 //	d.Add(id.Namespace, id, time.Now())
 //
@@ -16,4 +16,4 @@
 //     however many these have queued. How long a key takes does not count: of a tenant whose keys
 //     take long, no more than the given number are under way at the same time.
 //   - A tenant without work takes no memory.
-package fair
+package pace

@@ -1,4 +1,4 @@
-package mcgateway
+package gateway
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/internal/sleep"
+	"isthmus/internal/pace"
 )
 
 // outside is what names are resolved to, and which addresses answer probes.
@@ -67,7 +67,7 @@ func (o *outside) probe(ctx context.Context, ip netip.Addr, p cluster.Probe) err
 	o.began[a] = time.Now()
 	take := o.probeTake
 	o.mu.Unlock()
-	sleep.For(ctx, take)
+	pace.Sleep(ctx, take)
 	o.mu.Lock()
 	o.atOnce[a]--
 	o.probes[a]++

@@ -1,2 +1,0 @@
-// Package sleep waits within a context.
-package sleep
