@@ -1,7 +1,12 @@
 package wire
 
 import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
@@ -53,4 +58,337 @@ func (e Encoder) InZone(zone string) Encoder {
 func (e Encoder) Explaining(t federation.Tiers) Encoder {
 	e.tiers = t
 	return e
+}
+
+// Full encodes the messages for a proxy that has nothing of the set: at least one.
+// On a new stream, the first of them replaces everything that the proxy has.
+func (e *Encoder) Full(s *federation.Set) []*Frame {
+	if len(s.Endpoints) == 0 {
+		return []*Frame{noEndpoints(s.Exists)}
+	}
+	shared := e.sharedLabels(s.Endpoints)
+	if frames := e.addSharing(shared, s.Endpoints, 1); frames != nil {
+		return frames
+	}
+	return e.addSharing(shared, spread(s.Endpoints), anyNumber)
+}
+
+// Step encodes the step from one set to another: adds of what is new or has changed,
+// then removes. It returns no messages if proxies see no difference. With all it adds
+// every endpoint of the newer set, changed or not.
+func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
+	if len(to.Endpoints) == 0 {
+		if len(from.Endpoints) == 0 && from.Exists == to.Exists {
+			return nil
+		}
+		return []*Frame{noEndpoints(to.Exists)}
+	}
+	added, removed := federation.Diff(from, to)
+	if all {
+		added = to.Endpoints
+	}
+	var frames []*Frame
+	if len(added) > 0 {
+		frames = e.add(added)
+	}
+	if len(removed) > 0 {
+		frames = append(frames, remove(removed)...)
+	}
+	return frames
+}
+
+// Removal encodes the removes of a step: none, if nothing goes.
+func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
+	if _, removed := federation.Diff(from, to); len(removed) > 0 {
+		return remove(removed)
+	}
+	return nil
+}
+
+// add encodes one or more endpoints.
+func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
+	return e.addSharing(e.sharedLabels(list), list, anyNumber)
+}
+
+// addSharing encodes endpoints that have the shared labels in common. It returns nil
+// if that takes more messages than limit.
+func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, limit int) []*Frame {
+	var head []byte
+	for _, l := range shared {
+		head = appendLabel(head, setLabels, l.Name, l.Value)
+	}
+	return pack(updateAdd, head, len(list), limit, func(b []byte, i int) []byte {
+		return nested(b, setAddrs, func(b []byte) []byte { return e.appendAddr(b, list[i], shared) })
+	})
+}
+
+// remove encodes the removal of one or more addresses.
+func remove(addrs []netip.AddrPort) []*Frame {
+	return pack(updateRemove, nil, len(addrs), anyNumber, func(b []byte, i int) []byte {
+		return nested(b, setAddrs, func(b []byte) []byte { return appendTCP(b, addrs[i]) })
+	})
+}
+
+// noEndpoints encodes that a service has no endpoints.
+func noEndpoints(exists bool) *Frame {
+	var body []byte
+	if exists {
+		body = protowire.AppendTag(body, noEndpointsExists, protowire.VarintType)
+		body = protowire.AppendVarint(body, 1)
+	}
+	return newFrame(updateNoEndpoints, body)
+}
+
+// appendAddr appends the fields of an endpoint's WeightedAddr, without the shared
+// labels, which its message carries once for all.
+func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
+	b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
+	w := uint64(weight)
+	if e.options.ZoneWeights && e.local(ep) {
+		w *= 10
+	}
+	b = appendNumber(b, addrWeight, w)
+	b = e.appendLabels(b, ep, shared)
+	return e.appendPeer(b, ep)
+}
+
+// appendTCP appends the fields of a TcpAddress.
+func appendTCP(b []byte, addr netip.AddrPort) []byte {
+	b = nested(b, tcpIP, func(b []byte) []byte {
+		if ip := addr.Addr(); ip.Is4() {
+			v4 := ip.As4()
+			b = protowire.AppendTag(b, ipV4, protowire.Fixed32Type)
+			return protowire.AppendFixed32(b, binary.BigEndian.Uint32(v4[:]))
+		}
+		v6 := addr.Addr().As16()
+		return nested(b, ipV6, func(b []byte) []byte {
+			b = protowire.AppendTag(b, v6First, protowire.Fixed64Type)
+			b = protowire.AppendFixed64(b, binary.BigEndian.Uint64(v6[:8]))
+			b = protowire.AppendTag(b, v6Last, protowire.Fixed64Type)
+			return protowire.AppendFixed64(b, binary.BigEndian.Uint64(v6[8:]))
+		})
+	})
+	return appendNumber(b, tcpPort, uint64(addr.Port()))
+}
+
+// appendPeer appends the fields of a WeightedAddr that describe how to connect to
+// the endpoint: identity, protocol, HTTP/2 parameters, authority.
+func (e *Encoder) appendPeer(b []byte, ep *federation.Endpoint) []byte {
+	common := ep.Common.Get()
+	b = appendIdentity(b, common.Identity)
+	if meshed(ep) {
+		b = e.appendHint(b, ep)
+		b = append(b, e.http2...)
+	}
+	if common.Authority != "" {
+		b = wrapped(b, addrAuthority, common.Authority)
+	}
+	return b
+}
+
+func appendIdentity(b []byte, id federation.Identity) []byte {
+	if !identified(id) {
+		return b
+	}
+	return nested(b, addrIdentity, func(b []byte) []byte {
+		if id.DNS != "" {
+			b = wrapped(b, identityDNS, id.DNS)
+		} else {
+			b = wrapped(b, identityURI, id.URI)
+		}
+		if id.ServerName != "" {
+			b = wrapped(b, identityServer, id.ServerName)
+		}
+		return b
+	})
+}
+
+func identified(id federation.Identity) bool { return id.DNS != "" || id.URI != "" }
+
+// meshed reports whether the endpoint gets protocol hints. A bare address with an
+// identity is a Linkerd gateway's, which is meshed.
+func meshed(ep *federation.Endpoint) bool {
+	switch ep.Kind {
+	case federation.Workload:
+		return true
+	case federation.Address:
+		return identified(ep.Common.Get().Identity)
+	}
+	return ep.Meshed
+}
+
+// appendHint appends the protocol hint of a meshed endpoint. A bare address gets
+// none unless HTTP/2 is on. The others always get one, since an empty hint still
+// means that the endpoint is meshed.
+func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
+	h2 := e.options.H2Upgrade || ep.Kind == federation.Workload
+	if ep.Kind == federation.Address {
+		if !h2 {
+			return b
+		}
+		return nested(b, addrHint, func(b []byte) []byte { return appendEmpty(b, hintH2) })
+	}
+	return nested(b, addrHint, func(b []byte) []byte {
+		switch {
+		case ep.Opaque:
+			b = appendEmpty(b, hintOpaque)
+		case h2:
+			b = appendEmpty(b, hintH2)
+		}
+		if ep.InboundPort != 0 && (e.options.ForceOpaqueTransport || ep.Opaque) {
+			b = nested(b, hintTransport, func(b []byte) []byte {
+				return appendNumber(b, onlyField, uint64(ep.InboundPort))
+			})
+		}
+		return b
+	})
+}
+
+// local reports whether client and endpoint are known to be in the same zone.
+func (e *Encoder) local(ep *federation.Endpoint) bool { return e.zone != "" && zone(ep) == e.zone }
+
+// zone is an endpoint's, for clients. Linkerd has none for bare addresses.
+func zone(ep *federation.Endpoint) string {
+	if ep.Kind == federation.Address {
+		return ""
+	}
+	return ep.Zone
+}
+
+const weight = 10000
+
+// sharedLabels returns the labels that all endpoints of the list have, which their
+// message carries once: for a typical Deployment all but the Pod's name and its locality, so that a
+// message is a third smaller. Of a single endpoint it returns the labels of its slice
+// only: then the message has the same form as one of Linkerd's controller.
+func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
+	if len(list) == 1 {
+		return list[0].Common.Get().Group
+	}
+	var room [labelRoom]federation.Label
+	shared := slices.DeleteFunc(e.labels(nil, list[0]), ofAddress)
+	for _, ep := range list[1:] {
+		labels := e.labels(room[:0], ep)
+		shared = slices.DeleteFunc(shared, func(l federation.Label) bool { return !slices.Contains(labels, l) })
+	}
+	return shared
+}
+
+// appendLabels appends the labels of an endpoint that are not shared.
+func (e *Encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
+	var room [labelRoom]federation.Label
+	for _, l := range e.labels(room[:0], ep) {
+		if !slices.Contains(shared, l) {
+			b = appendLabel(b, addrLabels, l.Name, l.Value)
+		}
+	}
+	return b
+}
+
+// labelRoom is more labels than an endpoint usually has, so that the list of its
+// labels needs no allocation.
+const labelRoom = 16
+
+// labels appends all labels of an endpoint to list. No two have the same name.
+func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
+	group := ep.Common.Get().Group
+	list = appendOwn(append(list, group...), ep)
+	if ep.Kind != federation.Address {
+		list = append(list, federation.Label{Name: "zone", Value: ep.Zone})
+	}
+	list = append(list, federation.Label{Name: zoneLocality, Value: e.locality(ep)})
+	if e.options.TargetClusterLabel && ep.Cluster != federation.Local && !slices.ContainsFunc(group, isTargetCluster) {
+		list = append(list, federation.Label{Name: targetCluster, Value: string(ep.Cluster)})
+	}
+	return e.explain(list, ep)
+}
+
+// appendOwn appends the labels of an endpoint's Pod or Workload.
+func appendOwn(list []federation.Label, ep *federation.Endpoint) []federation.Label {
+	list = append(list, ep.Common.Get().Labels...)
+	if name, ok := ep.NameLabel(); ok {
+		list = append(list, name)
+	}
+	return list
+}
+
+const zoneLocality = "zone_locality"
+
+// locality returns the value of the label zone_locality.
+func (e *Encoder) locality(ep *federation.Endpoint) string {
+	switch {
+	case e.zone == "" || zone(ep) == "":
+		return "unknown"
+	case ep.Zone == e.zone:
+		return "local"
+	}
+	return "remote"
+}
+
+const targetCluster = "target_cluster"
+
+func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
+
+// ofAddress reports whether a label has to be on the address, and so is never shared: "linkerd diagnostics endpoints" looks there for
+// the endpoint's name, and proxies for whether it is in their zone. That is a part of what they compare endpoints by: were it shared in
+// one message and not in the next, they would build the endpoint anew.
+func ofAddress(l federation.Label) bool {
+	return l.Name == "pod" || l.Name == "external_workload" || l.Name == zoneLocality && l.Value != "unknown"
+}
+
+// explain appends the labels that only clients get who ask for them.
+func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []federation.Label {
+	tier, standing, ok := e.tiers.Of(ep, e.zone)
+	if !ok {
+		return list
+	}
+	return append(list, federation.Label{Name: "isthmus_tier", Value: shorten(tier)}, federation.Label{Name: "isthmus_standing", Value: standing.String()})
+}
+
+// maxTier is how much of a tier's name an endpoint has. Whoever writes a Service may name many
+// clusters in one tier, and each endpoint has the label.
+const maxTier = 100
+
+func shorten(name string) string {
+	if len(name) <= maxTier {
+		return name
+	}
+	return name[:maxTier] + "..."
+}
+
+func appendLabel(b []byte, field protowire.Number, name, value string) []byte {
+	return nested(b, field, func(b []byte) []byte {
+		return appendText(appendText(b, labelName, name), labelValue, value)
+	})
+}
+
+// Profile encodes a profile as one message, with the routing if it is a service's.
+// For a destination without a profile the message is empty.
+func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
+	var parts mem.BufferSlice
+	switch {
+	case p.Endpoint != nil:
+		parts = mem.BufferSlice{mem.SliceBuffer(e.endpointProfile(p.Endpoint))}
+	case p.Reason == federation.Resolved:
+		parts = mem.BufferSlice{r.data(), mem.SliceBuffer(marshal(serviceProfile(p)))}
+	}
+	return &Frame{parts}
+}
+
+// endpointProfile encodes an endpoint's profile. As in Linkerd's controller the label zone is
+// always empty: the zone is not sent here.
+func (e *Encoder) endpointProfile(ep *federation.Endpoint) []byte {
+	b := marshal(&pb.DestinationProfile{RetryBudget: retryBudget(defaultBudget()), OpaqueProtocol: ep.Opaque})
+	return nested(b, profileEndpoint, func(b []byte) []byte {
+		b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
+		b = appendNumber(b, addrWeight, weight)
+		var room [labelRoom]federation.Label
+		for _, l := range appendOwn(room[:0], ep) {
+			b = appendLabel(b, addrLabels, l.Name, l.Value)
+		}
+		if ep.Kind != federation.Address {
+			b = appendLabel(b, addrLabels, "zone", "")
+		}
+		return e.appendPeer(b, ep)
+	})
 }

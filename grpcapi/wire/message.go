@@ -1,0 +1,242 @@
+package wire
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+
+	"google.golang.org/grpc/encoding"
+	grpcproto "google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"isthmus/federation"
+)
+
+// Frame is one encoded message, which Codec passes to gRPC unchanged. It is
+// immutable, and may be sent by any number of streams at the same time, any number
+// of times. Parts of its data may be shared with other frames.
+type Frame struct{ data mem.BufferSlice }
+
+// Equal reports whether the two have the same parts with the same bytes. A part that
+// they share is not compared byte by byte: bytes.Equal compares addresses first.
+func (f *Frame) Equal(o *Frame) bool {
+	return slices.EqualFunc(f.data, o.data, func(a, b mem.Buffer) bool { return bytes.Equal(a.ReadOnlyData(), b.ReadOnlyData()) })
+}
+
+// Size is the number of the message's bytes.
+func (f *Frame) Size() int { return f.data.Len() }
+
+// Codec returns the bytes of Frames, and leaves all other messages to gRPC's
+// protobuf codec. A Frame's mem.SliceBuffers have no reference count, so gRPC may
+// free the same Frame any number of times.
+type Codec struct{ encoding.CodecV2 }
+
+// NewCodec returns a Codec for grpc.ForceServerCodecV2.
+func NewCodec() Codec { return Codec{encoding.GetCodecV2(grpcproto.Name)} }
+
+// Marshal implements encoding.CodecV2.
+func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
+	if f, ok := v.(*Frame); ok {
+		return f.data, nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+// maxMessage is how large a message may be, with some room to spare. Proxies reject
+// messages above 4 MiB, the default limit of tonic, their gRPC library.
+const maxMessage = 4<<20 - 16<<10
+
+// maxBody leaves room for the tag and the length (below 1<<28: four bytes) of
+// the one field of an Update.
+const maxBody = maxMessage - 5
+
+// scratch holds buffers for messages that are being encoded.
+var scratch = sync.Pool{New: func() any { return new([]byte) }}
+
+// anyNumber means no limit on the number of messages.
+const anyNumber = math.MaxInt
+
+// pack puts n items into as few Updates as maxMessage allows, each as full as
+// possible, and each with head at its beginning. item appends the item at i. It
+// returns nil if that takes more messages than limit.
+func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte, i int) []byte) []*Frame {
+	var frames []*Frame
+	buffer := scratch.Get().(*[]byte)
+	defer scratch.Put(buffer)
+	body := append(slices.Grow((*buffer)[:0], len(head)+min(n*256, maxMessage)), head...)
+	defer func() { *buffer = body }()
+	for i := range n {
+		before := len(body)
+		body = item(body, i)
+		if len(body) > maxBody && before > len(head) {
+			if len(frames)+1 == limit {
+				return nil
+			}
+			frames = append(frames, newFrame(field, body[:before]))
+			body = append(body[:len(head)], body[before:]...)
+		}
+	}
+	return append(frames, newFrame(field, body))
+}
+
+// newFrame returns the Update with one field. It copies body.
+func newFrame(field protowire.Number, body []byte) *Frame {
+	size := protowire.SizeTag(field) + protowire.SizeBytes(len(body))
+	b := protowire.AppendTag(make([]byte, 0, size), field, protowire.BytesType)
+	return &Frame{mem.BufferSlice{mem.SliceBuffer(protowire.AppendBytes(b, body))}}
+}
+
+// spread orders the endpoints of a set that is too large for one message. A proxy
+// that reconnects drops all endpoints that are not in the first message, until it
+// receives the next one. So however many fit, the first message has a fair share of
+// each cluster, and of each of its zones: none of them vanishes. The order depends on
+// the addresses only, so that the next stream, and another replica, begin with the
+// same endpoints.
+func spread(list []*federation.Endpoint) []*federation.Endpoint {
+	all := make([]placed, len(list))
+	for i, ep := range list {
+		all[i] = placed{ep: ep, hash: hashAddr(ep)}
+	}
+	slices.SortFunc(all, func(a, b placed) int {
+		return cmp.Or(cmp.Compare(a.hash, b.hash), a.ep.Addr.Compare(b.ep.Addr))
+	})
+	interleave(all, func(ep *federation.Endpoint) clusterZone { return clusterZone{ep.Cluster, ep.Zone} })
+	interleave(all, func(ep *federation.Endpoint) federation.ClusterName { return ep.Cluster })
+	order := make([]*federation.Endpoint, len(all))
+	for i, p := range all {
+		order[i] = p.ep
+	}
+	return order
+}
+
+// placed is an endpoint and its position in its group.
+type placed struct {
+	ep       *federation.Endpoint
+	hash     uint64
+	position float64 // 0 is the first, just below 1 the last
+}
+
+type clusterZone struct {
+	cluster federation.ClusterName
+	zone    string
+}
+
+// interleave mixes groups in proportion to their sizes. The order within
+// a group stays the same.
+func interleave[K comparable](all []placed, group func(*federation.Endpoint) K) {
+	size, rank := make(map[K]int), make(map[K]int)
+	for _, p := range all {
+		size[group(p.ep)]++
+	}
+	for i := range all {
+		k := group(all[i].ep)
+		all[i].position = float64(rank[k]) / float64(size[k])
+		rank[k]++
+	}
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.position, b.position) })
+}
+
+// hashAddr hashes the address, and nothing else.
+func hashAddr(ep *federation.Endpoint) uint64 {
+	ip := ep.Addr.Addr().As16()
+	h := fnv.New64a()
+	h.Write(binary.BigEndian.AppendUint16(ip[:], ep.Addr.Port()))
+	return h.Sum64()
+}
+
+// Field numbers of Update and of the messages in it.
+const (
+	updateAdd         protowire.Number = 1
+	updateRemove      protowire.Number = 2
+	updateNoEndpoints protowire.Number = 3
+
+	setAddrs  protowire.Number = 1 // of WeightedAddrSet and AddrSet
+	setLabels protowire.Number = 2
+
+	noEndpointsExists protowire.Number = 1
+)
+
+// Field numbers of WeightedAddr and of the messages in it.
+const (
+	addrAddr      protowire.Number = 1
+	addrWeight    protowire.Number = 3
+	addrLabels    protowire.Number = 4
+	addrIdentity  protowire.Number = 5
+	addrHint      protowire.Number = 6
+	addrAuthority protowire.Number = 7
+	addrHTTP2     protowire.Number = 8
+
+	identityDNS    protowire.Number = 1
+	identityURI    protowire.Number = 3
+	identityServer protowire.Number = 4
+
+	hintH2        protowire.Number = 1
+	hintTransport protowire.Number = 2
+	hintOpaque    protowire.Number = 3
+
+	tcpIP   protowire.Number = 1
+	tcpPort protowire.Number = 2
+	ipV4    protowire.Number = 1
+	ipV6    protowire.Number = 2
+	v6First protowire.Number = 1
+	v6Last  protowire.Number = 2
+)
+
+// Field numbers of an entry of metric_labels.
+const (
+	labelName  protowire.Number = 1
+	labelValue protowire.Number = 2
+)
+
+// profileEndpoint is the number of that field of DestinationProfile: its value has an encoder
+// of its own, as in Update.
+const profileEndpoint protowire.Number = 6
+
+// onlyField is the number of the field in messages that wrap one value.
+const onlyField protowire.Number = 1
+
+// nested appends a field that is a message; body appends the fields of that message.
+func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	start := len(b)
+	b = body(append(b, 0)) // most lengths take one byte
+	n := len(b) - start - 1
+	if n < 0x80 {
+		b[start] = byte(n)
+		return b
+	}
+	var buf [10]byte
+	length := protowire.AppendVarint(buf[:0], uint64(n))
+	b = append(b, length[1:]...) // make room, to move the body
+	copy(b[start+len(length):], b[start+1:start+1+n])
+	copy(b[start:], length)
+	return b
+}
+
+// wrapped appends a field that is a message with one string.
+func wrapped(b []byte, field protowire.Number, s string) []byte {
+	return nested(b, field, func(b []byte) []byte { return appendText(b, onlyField, s) })
+}
+
+// appendText appends a string as valid UTF-8: proxies reject anything else.
+func appendText(b []byte, field protowire.Number, s string) []byte {
+	b = protowire.AppendTag(b, field, protowire.BytesType)
+	return protowire.AppendString(b, valid(s))
+}
+
+func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), n)
+}
+
+func appendEmpty(b []byte, field protowire.Number) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), 0)
+}
+
+// valid returns a text as valid UTF-8: proxies reject anything else.
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
