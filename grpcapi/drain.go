@@ -102,3 +102,25 @@ func (s *Server) planEnds() []plannedEnd {
 	slices.SortFunc(list, func(a, b plannedEnd) int { return cmp.Compare(a.after, b.after) })
 	return list
 }
+
+// addStream registers a stream. It returns false if the server has finished.
+func (s *Server) addStream(st *stream) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.finished {
+		return false
+	}
+	if len(s.streams) == 0 {
+		s.unused.Set(time.Time{})
+	}
+	s.streams[st] = struct{}{}
+	return true
+}
+
+func (s *Server) removeStream(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.streams, st); len(s.streams) == 0 {
+		s.unused.Set(time.Now())
+	}
+}

@@ -2,7 +2,14 @@ package grpcapi
 
 import (
 	"fmt"
+	"iter"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"isthmus/federation"
@@ -73,4 +80,180 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		}
 	}
 	return m, nil
+}
+
+// maxOverflows bounds the number of series: clients may ask for any hostname of a
+// service, and stall.
+const maxOverflows = 1000
+
+// overflows counts stalled streams by what they are about, in the full form of its
+// name, not as clients write it. A series exists while there are streams that it
+// could count, so that it begins at zero. Once it has counted a stall, it exists until
+// its service is gone, or until maxOverflows others have stalled since.
+type overflows struct {
+	table *federation.Table // fixed, as are desc and open
+	desc  *prometheus.Desc
+	open  iter.Seq[[]string] // the labels of streams that could be counted
+
+	mu       sync.Mutex
+	byLabels *simplelru.LRU[string, *overflow]
+}
+
+type overflow struct {
+	service federation.ServiceID
+	labels  []string
+	n       uint64
+}
+
+func newOverflows(t *federation.Table, open iter.Seq[[]string], desc *prometheus.Desc) *overflows {
+	byLabels, _ := simplelru.NewLRU[string, *overflow](maxOverflows, nil) // fails for a size of zero only
+	return &overflows{table: t, desc: desc, open: open, byLabels: byLabels}
+}
+
+// openGets yields the authorities of open Get streams that have endpoints, except those of
+// ports that are not declared.
+func (s *Server) openGets(yield func([]string) bool) {
+	for _, u := range s.getViews.uses() {
+		name := target{u.key.Service, u.key.Client.Instance, u.key.Port}
+		if u.streams > 0 && len(u.newest.Endpoints) > 0 && !u.newest.Undeclared &&
+			!yield([]string{name.authority(s.opts.ClusterDomain)}) {
+			return
+		}
+	}
+}
+
+// openProfiles yields the names and ports of the services of open GetProfile streams.
+func (s *Server) openProfiles(yield func([]string) bool) {
+	for _, u := range s.profileViews.uses() {
+		to, ok := serviceOf(u.key, u.newest)
+		if ok && u.streams > 0 && u.newest.Reason == federation.Resolved &&
+			!yield([]string{to.host(s.opts.ClusterDomain), strconv.Itoa(int(to.port))}) {
+			return
+		}
+	}
+}
+
+// inc counts one stall.
+func (o *overflows) inc(service federation.ServiceID, labels ...string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	key := keyOf(labels)
+	one, ok := o.byLabels.Get(key)
+	if !ok {
+		one = &overflow{service: service, labels: labels}
+		o.byLabels.Add(key, one)
+	}
+	one.n++
+}
+
+// collect sends the series.
+func (o *overflows) collect(ch chan<- prometheus.Metric) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	counts := make(map[string]*overflow)
+	for _, key := range o.byLabels.Keys() {
+		if one, _ := o.byLabels.Peek(key); o.table.Defined(one.service) {
+			counts[key] = one
+		} else {
+			o.byLabels.Remove(key)
+		}
+	}
+	for labels := range o.open {
+		if key := keyOf(labels); counts[key] == nil {
+			counts[key] = &overflow{labels: labels}
+		}
+	}
+	for _, one := range counts {
+		ch <- prometheus.MustNewConstMetric(o.desc, prometheus.CounterValue, float64(one.n), one.labels...)
+	}
+}
+
+func keyOf(labels []string) string { return strings.Join(labels, "\x00") }
+
+// propagation measures, by cluster, how long it takes from a change to the message
+// that sends it. A cluster's series exists while it is linked.
+type propagation struct {
+	table *federation.Table
+
+	mu        sync.RWMutex
+	byCluster map[federation.ClusterName]prometheus.Histogram
+}
+
+// observe counts a set that a stream has sent.
+func (p *propagation) observe(set *federation.Set) {
+	if set.Changed.IsZero() {
+		return
+	}
+	p.mu.RLock()
+	h := p.byCluster[set.Origin]
+	p.mu.RUnlock()
+	if h == nil {
+		h = p.add(set.Origin)
+	}
+	h.Observe(time.Since(set.Changed).Seconds())
+}
+
+func (p *propagation) add(c federation.ClusterName) prometheus.Histogram {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.byCluster[c]
+	if h == nil {
+		h = prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:        "isthmus_propagation_seconds",
+			Help:        "Time from when the gateway received a change of endpoints to when it sent it on a proxy's Get stream.",
+			ConstLabels: prometheus.Labels{"cluster": c.String()},
+			Buckets:     []float64{.005, .05, .25, 1, 5}, // few: there is one histogram for each cluster
+		})
+		p.byCluster[c] = h
+	}
+	return h
+}
+
+// Describe implements prometheus.Collector. It describes nothing, because clusters
+// come and go.
+func (p *propagation) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (p *propagation) Collect(ch chan<- prometheus.Metric) {
+	linked := p.table.Linked()
+	for c := range linked {
+		p.add(c)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for c, h := range p.byCluster {
+		if _, ok := linked[c]; ok {
+			ch <- h
+		} else {
+			delete(p.byCluster, c)
+		}
+	}
+}
+
+// profileUpdates counts changes of the profiles that streams see. What has no streams is
+// forgotten when metrics are read. The zero value is ready to use.
+type profileUpdates struct {
+	mu sync.Mutex
+	by map[profileSeries]uint64
+}
+
+// maxProfileUpdates is how many series are counted at most while metrics are not read: clients can make
+// up namespaces.
+const maxProfileUpdates = 100_000
+
+func (u *profileUpdates) inc(s profileSeries) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.by == nil || len(u.by) >= maxProfileUpdates {
+		u.by = make(map[profileSeries]uint64)
+	}
+	u.by[s]++
+}
+
+// keep forgets what has no streams, and returns a copy of the rest.
+func (u *profileUpdates) keep(open map[profileSeries]bool) map[profileSeries]uint64 {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.by, func(s profileSeries, _ uint64) bool { return !open[s] })
+	return maps.Clone(u.by)
 }

@@ -1,6 +1,7 @@
 package grpcapi
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net"
@@ -10,6 +11,7 @@ import (
 	"strings"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
@@ -231,4 +233,16 @@ func (t token) addNamespace(k federation.ProfileKey) federation.ProfileKey {
 		k.Namespace = t.Namespace
 	}
 	return k
+}
+
+// A client whose Get has this metadata, which no proxy sends, gets the endpoints with
+// their tiers and standings: see wire.Encoder.Explaining. Its messages are encoded for it
+// alone.
+const (
+	explainKey   = "isthmus-explain"
+	explainTiers = "tiers"
+)
+
+func asksForTiers(ctx context.Context) bool {
+	return slices.Equal(metadata.ValueFromIncomingContext(ctx, explainKey), []string{explainTiers})
 }

@@ -1,6 +1,8 @@
 package grpcapi
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -9,11 +11,18 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
 	"isthmus/grpcapi/wire"
+	"isthmus/internal/panics"
 )
 
 // Directory knows the local cluster's nodes and the profiles of destinations. It is
@@ -24,6 +33,73 @@ type Directory interface {
 	Zone(node string) (zone string, changed <-chan struct{})
 	// Profile returns a watch of a destination's profile. There is always a Profile.
 	Profile(federation.ProfileKey) *federation.Watch[*federation.Profile]
+}
+
+// Options are a Server's. Zero fields mean the default. Negative ones have a meaning only where they say so.
+type Options struct {
+	ClusterDomain string // the DNS domain of the cluster; default cluster.local
+
+	Messages wire.Options // how endpoints are described to proxies
+
+	Pace       time.Duration // the least time from the beginning of one message to the next change; default 50ms, negative: none
+	Stall      time.Duration // ends a stream whose proxy does not take a message for this long; default 60s
+	Request    time.Duration // how long a client may take to send a request, or to begin a connection; default 10s
+	FirstFrame time.Duration // how long the first message waits for clusters that are pending; default 2s
+	Drain      time.Duration // the time over which Drain spreads the ends of streams; default 6s, negative: at once
+
+	ConnectionAge     time.Duration // when a proxy is made to use another connection; default 30m, negative: never
+	ConcurrentStreams uint32        // how many calls a connection may have at a time; default 10,000
+
+	// how many calls may be open at a time, of all connections, before further ones are refused;
+	// default 150,000
+	Streams int
+	// how much memory views may take in all, by estimate, before calls that need more are refused;
+	// default 2 GiB
+	ViewBytes int
+
+	Linger    time.Duration // how long an idle view is kept; default 30s, negative: not at all
+	IdleViews int           // how many idle views are kept at most, of each RPC; default 1024
+	IdleBytes int           // how much memory they take at most in all, by estimate, of each RPC; default 20 MiB
+
+	// Stalled is called with what a stream is about that ends since its proxy takes nothing. It
+	// must not block. Default: not called.
+	Stalled func(destination string)
+
+	// Supervisor counts and logs panics. Each ends the call that it comes from. Default: one that is not registered.
+	Supervisor *panics.Supervisor
+
+	Log        *zap.Logger           // default: none
+	Registerer prometheus.Registerer // default: metrics are not exported
+}
+
+// withDefaults fills in the defaults.
+func (o Options) withDefaults() Options {
+	o.ClusterDomain = cmp.Or(o.ClusterDomain, "cluster.local")
+	o.Pace = cmp.Or(o.Pace, 50*time.Millisecond)
+	o.Stall = cmp.Or(o.Stall, time.Minute)
+	o.Request = cmp.Or(o.Request, 10*time.Second)
+	o.FirstFrame = cmp.Or(o.FirstFrame, 2*time.Second)
+	o.Drain = cmp.Or(o.Drain, 6*time.Second)
+	o.ConnectionAge = cmp.Or(o.ConnectionAge, 30*time.Minute)
+	o.ConcurrentStreams = cmp.Or(o.ConcurrentStreams, 10_000)
+	o.Streams = cmp.Or(o.Streams, 150_000)
+	o.ViewBytes = cmp.Or(o.ViewBytes, 2<<30)
+	o.Linger = cmp.Or(o.Linger, 30*time.Second)
+	o.IdleViews = cmp.Or(o.IdleViews, 1024)
+	o.IdleBytes = cmp.Or(o.IdleBytes, 20<<20)
+	if o.Log == nil {
+		o.Log = zap.NewNop()
+	}
+	if o.Stalled == nil {
+		o.Stalled = func(string) {}
+	}
+	if o.Supervisor == nil {
+		o.Supervisor = panics.New(o.Log)
+	}
+	if o.Registerer == nil {
+		o.Registerer = prometheus.NewRegistry()
+	}
+	return o
 }
 
 // Server is the Destination server.
@@ -108,24 +184,116 @@ func (s *Server) Streams() int {
 	return len(s.streams)
 }
 
-// addStream registers a stream. It returns false if the server has finished.
-func (s *Server) addStream(st *stream) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.finished {
-		return false
+const (
+	// maxRequest is more than any request to this server takes.
+	maxRequest = 16 << 10
+	// maxHeaders is how many bytes the headers of a call may take, with 32 bytes for each. A proxy's take less
+	// than 1 KiB. gRPC keeps headers for as long as the call.
+	maxHeaders = 2 << 10
+	// requestWindow is how many bytes a client may send on a call before the gateway has
+	// received them, and at once on a connection: HTTP/2's default, and the least that gRPC
+	// allows. Unless it is given, gRPC lets the windows of a client that sends much grow
+	// to 16 MiB.
+	requestWindow = 64<<10 - 1
+	// readBuffer is the memory that a connection keeps to read from. A call takes some
+	// hundred bytes, and what else a proxy sends a dozen.
+	readBuffer = 1 << 10
+)
+
+// GRPC returns a gRPC server with the Destination service, health and
+// reflection. extra comes last and wins; its interceptors run inside of ours. It must
+// not set a tap handle or credentials.
+// Health reports SERVING until MarkNotServing or Finish.
+func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(wire.NewCodec()),
+		grpc.ChainStreamInterceptor(s.metrics.calls.stream()),
+		grpc.InTapHandle(s.tap),
+		grpc.ConnectionTimeout(s.opts.Request),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(maximumAge(s.opts.ConnectionAge, keepalive.ServerParameters{Time: 30 * time.Second})),
+		grpc.MaxConcurrentStreams(s.opts.ConcurrentStreams),
+		grpc.Creds(newConnectionCredentials()),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.StaticStreamWindowSize(requestWindow),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.WaitForHandlers(true),
 	}
-	if len(s.streams) == 0 {
-		s.unused.Set(time.Time{})
-	}
-	s.streams[st] = struct{}{}
-	return true
+	g := grpc.NewServer(append(options, extra...)...)
+	pb.RegisterDestinationServer(g, destinationService{Server: s})
+	healthpb.RegisterHealthServer(streamRegistrar{g, s.metrics.calls.stream()}, s.health)
+	s.registerReflection(g)
+	s.metrics.calls.prepare(g.GetServiceInfo())
+	return g
 }
 
-func (s *Server) removeStream(st *stream) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if delete(s.streams, st); len(s.streams) == 0 {
-		s.unused.Set(time.Now())
+// destinationService implements the Destination service.
+type destinationService struct {
+	pb.UnimplementedDestinationServer
+	*Server
+}
+
+// Get implements pb.DestinationServer.
+func (s destinationService) Get(req *pb.GetDestination, out pb.Destination_GetServer) error {
+	path, who, transport, err := s.read(out.Context(), req, "get")
+	if err != nil {
+		return err
 	}
+	to, err := parseAuthority(path, s.opts.ClusterDomain)
+	if err != nil {
+		return err
+	}
+	st := s.newGet(to, who, out, transport)
+	st.explains = asksForTiers(out.Context())
+	return s.serve(out.Context(), st)
+}
+
+// GetProfile implements pb.DestinationServer.
+func (s destinationService) GetProfile(req *pb.GetDestination, out pb.Destination_GetProfileServer) error {
+	path, who, transport, err := s.read(out.Context(), req, "get profile")
+	if err != nil {
+		return err
+	}
+	key, err := parseDestination(path, s.opts.ClusterDomain)
+	if err != nil {
+		return err
+	}
+	return s.serve(out.Context(), s.newProfile(who.addNamespace(key), out, transport))
+}
+
+// read reads a request of either RPC.
+func (s *Server) read(ctx context.Context, req *pb.GetDestination, method string) (path string, who token, transport statusWriter, err error) {
+	if transport, err = transportOf(ctx); err != nil {
+		return "", token{}, nil, err
+	}
+	path, who = req.GetPath(), parseToken(req.GetContextToken())
+	s.logRequest(ctx, method, path, who)
+	return path, who, transport, nil
+}
+
+func (s *Server) logRequest(ctx context.Context, method, path string, who token) {
+	line := s.log.Check(zapcore.DebugLevel, method)
+	if line == nil {
+		return
+	}
+	remote := ""
+	if p, ok := peer.FromContext(ctx); ok {
+		remote = p.Addr.String()
+	}
+	line.Write(zap.String("path", path), zap.String("remote", remote),
+		zap.String("context-ns", who.Namespace), zap.String("context-pod", who.Pod))
+}
+
+// roomFor reports whether so much memory is left for views. It closes idle views to make room.
+func (s *Server) roomFor(bytes int64) bool {
+	s.getViews.makeRoom(bytes)
+	s.profileViews.makeRoom(bytes)
+	return s.views.fits(bytes)
+}
+
+// panicked reports a panic, and returns what it is for the client.
+func (s *Server) panicked(method string, r any) error {
+	s.opts.Supervisor.Report(panics.Work{Where: panics.Stream, Object: method}, r)
+	return status.Error(codes.Internal, "the gateway failed to handle this call")
 }

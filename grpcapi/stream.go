@@ -2,6 +2,7 @@ package grpcapi
 
 import (
 	"context"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -122,6 +123,38 @@ func (s *Server) release(p producer) {
 	}
 }
 
+// admit decides whether there is memory for a stream, and returns the error that refuses it, or nil. fits
+// is whether its view is within the limit. began is what the view takes if the stream is the first to need
+// it, and alone what its messages take if they are for it alone. The client's address is charged for both
+// until the stream is closed.
+func (st *stream) admit(what string, fits bool, began, alone int) error {
+	s := st.server
+	st.owe(int64(began))
+	st.setAlone(alone)
+	switch {
+	case (fits && alone == 0) || s.roomFor(0):
+		return nil
+	case s.views.mayExceed(st.conn.client()):
+		return nil
+	}
+	return s.views.refuse(what)
+}
+
+// owe charges the client's address for more bytes, or fewer, until the stream is closed.
+func (st *stream) owe(more int64) {
+	st.owes += more
+	st.server.views.charge(st.conn.client(), more)
+}
+
+// setAlone sets how many bytes the messages take that are encoded for the stream alone. They count until the stream is
+// closed, because gRPC keeps messages until the client reads them.
+func (st *stream) setAlone(bytes int) {
+	more := int64(bytes) - st.alone
+	st.alone += more
+	st.server.views.use(more)
+	st.owe(more)
+}
+
 // sendAll sends the messages, one after the other. If the proxy does not take one within
 // Options.Stall, onStall ends the stream. The error has a gRPC code.
 func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
@@ -209,6 +242,44 @@ func (st *stream) pause() (ok bool) {
 	}
 }
 
+// turnsPerProcessor is how many streams may produce updates at a time, for each processor.
+const turnsPerProcessor = 8
+
+// turns is a semaphore, with a value for each stream that is producing an update. First
+// messages need no turn. Go runs goroutines roughly in the order in which they become
+// runnable. A change of a service that most proxies use makes tens of thousands of streams
+// runnable. The goroutines that read watches and publish sets would wait behind all of
+// them, several times for each event, until each has produced its update. With turns they
+// wait only until each has begun to wait for its turn, and a stream that waits for its
+// turn skips sets that are replaced meanwhile.
+//
+// A stream has its turn while it looks up its set and encodes the messages, or waits for
+// another stream that encodes the same ones. It may also switch to another view.
+type turns chan struct{}
+
+// newTurns returns turns for the processors that there are now.
+func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }
+
+// takeTurn waits for a turn, which endTurn gives back. It returns false if the stream ends
+// before that. A turn is given back before the messages are sent: a proxy that takes its
+// time delays no other.
+func (st *stream) takeTurn() (ok bool) {
+	select {
+	case st.server.turns <- struct{}{}:
+		return true
+	default:
+	}
+	select {
+	case <-st.done:
+		return false
+	case st.server.turns <- struct{}{}:
+		st.now = st.server.now()
+		return true
+	}
+}
+
+func (st *stream) endTurn() { <-st.server.turns }
+
 // end ends the stream from any goroutine. It returns false if the stream has been
 // ended already.
 func (st *stream) end(s *status.Status) bool {
@@ -227,38 +298,6 @@ func (st *stream) endError(ctx context.Context) error {
 		return s.Err()
 	}
 	return status.FromContextError(ctx.Err()).Err()
-}
-
-// admit decides whether there is memory for a stream, and returns the error that refuses it, or nil. fits
-// is whether its view is within the limit. began is what the view takes if the stream is the first to need
-// it, and alone what its messages take if they are for it alone. The client's address is charged for both
-// until the stream is closed.
-func (st *stream) admit(what string, fits bool, began, alone int) error {
-	s := st.server
-	st.owe(int64(began))
-	st.setAlone(alone)
-	switch {
-	case (fits && alone == 0) || s.roomFor(0):
-		return nil
-	case s.views.mayExceed(st.conn.client()):
-		return nil
-	}
-	return s.views.refuse(what)
-}
-
-// owe charges the client's address for more bytes, or fewer, until the stream is closed.
-func (st *stream) owe(more int64) {
-	st.owes += more
-	st.server.views.charge(st.conn.client(), more)
-}
-
-// setAlone sets how many bytes the messages take that are encoded for the stream alone. They count until the stream is
-// closed, because gRPC keeps messages until the client reads them.
-func (st *stream) setAlone(bytes int) {
-	more := int64(bytes) - st.alone
-	st.alone += more
-	st.server.views.use(more)
-	st.owe(more)
 }
 
 // close stops the timers, and gives back what the stream has taken.

@@ -1,14 +1,24 @@
 package grpcapi
 
 import (
+	"context"
+	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"isthmus/federation"
+	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/grpcapi/wire"
 )
 
 // sees fails unless these are the caller's messages since the last call.
@@ -107,4 +117,274 @@ func TestStall(t *testing.T) {
 			t.Errorf("counted %v times, reported as %q", n, stalled)
 		}
 	})
+}
+
+// addressProfile is the profile of an address.
+func addressProfile(opaque bool) *federation.Profile {
+	return endpointProfile(&federation.Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Opaque: opaque})
+}
+
+// TestTurns: while no turn is free streams send nothing, and can end; after that they send
+// only the newest state.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, key := newWorld(t, Options{Pace: -1}), addrKey("10.0.0.1:80")
+		w.offer("", pods("10.0.0.1:80")...)
+		w.profiles.put(key, addressProfile(false))
+		get, profile, leaves := w.get(webAddr, ""), w.getProfile("10.0.0.1:80", ""), w.get(webAddr, "")
+		defer get.hangUp()
+		defer profile.hangUp()
+		defer leaves.hangUp()
+		get.sees(t, "add 10.0.0.1:80")
+		profile.sees(t, "endpoint 10.0.0.1:80")
+		leaves.sees(t, "add 10.0.0.1:80")
+
+		for range cap(w.server.turns) {
+			w.server.turns <- struct{}{}
+		}
+		w.profiles.put(key, addressProfile(true))
+		for _, addr := range []string{"10.0.0.2:80", "10.0.0.3:80"} {
+			w.offer("", pods("10.0.0.1:80", addr)...)
+			get.sees(t, "")
+			profile.sees(t, "")
+			leaves.sees(t, "")
+		}
+		leaves.cancel()
+		leaves.fails(t, codes.Canceled, "")
+
+		<-w.server.turns
+		get.sees(t, "add 10.0.0.3:80")
+		profile.sees(t, "endpoint 10.0.0.1:80 opaque")
+		get.hangUp()
+		profile.hangUp()
+		if n, want := len(w.server.turns), cap(w.server.turns)-1; n != want {
+			t.Errorf("%d turns are taken, not %d", n, want)
+		}
+	})
+}
+
+// TestSlowProxiesHoldNoTurn: however many proxies take no further message, others get theirs.
+func TestSlowProxiesHoldNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: -1})
+		w.offer("", pods("10.0.0.1:80")...)
+		key := addrKey("10.0.0.1:80")
+		w.profiles.put(key, addressProfile(false))
+		for range 2 * cap(w.server.turns) {
+			for _, c := range []*caller{w.get(webAddr, "", gated), w.getProfile("10.0.0.1:80", "", gated)} {
+				defer c.hangUp()
+				c.gate <- struct{}{}
+			}
+		}
+		quick := w.get(webAddr, "")
+		defer quick.hangUp()
+		quick.sees(t, "add 10.0.0.1:80")
+		w.profiles.put(key, addressProfile(true))
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+		quick.sees(t, "add 10.0.0.2:80")
+		w.offer("", pods("10.0.0.1:80")...)
+		quick.sees(t, "remove 10.0.0.2:80")
+	})
+}
+
+// TestPaceHoldsNoTurn: a stream that waits for its pace takes no turn before that is over.
+func TestPaceHoldsNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, key := newWorld(t, Options{Pace: time.Second}), addrKey("10.0.0.1:80")
+		w.offer("", pods("10.0.0.1:80")...)
+		w.profiles.put(key, addressProfile(false))
+		for range 2 * cap(w.server.turns) {
+			for _, c := range []*caller{w.get(webAddr, ""), w.getProfile("10.0.0.1:80", "")} {
+				defer c.hangUp()
+			}
+		}
+		synctest.Wait()
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+		w.profiles.put(key, addressProfile(true))
+		synctest.Wait()
+		if n := len(w.server.turns); n != 0 {
+			t.Errorf("%d turns are taken", n)
+		}
+	})
+}
+
+// TestPaceAfterTurn: the pace counts from when a stream has its turn, not from when it began
+// to wait for one.
+func TestPaceAfterTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Options{Pace: time.Second})
+		w.offer("", pods("10.0.0.1:80")...)
+		c := w.get(webAddr, "")
+		defer c.hangUp()
+		c.sees(t, "add 10.0.0.1:80")
+		time.Sleep(time.Minute)
+		for range cap(w.server.turns) {
+			w.server.turns <- struct{}{}
+		}
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+		time.Sleep(time.Minute)
+		<-w.server.turns
+		c.sees(t, "add 10.0.0.2:80")
+		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80", "10.0.0.3:80")...)
+		time.Sleep(time.Second - time.Nanosecond)
+		c.sees(t, "")
+		time.Sleep(time.Nanosecond)
+		c.sees(t, "add 10.0.0.3:80")
+	})
+}
+
+// TestPanicEndsTurn: a stream that panics while it produces an update gives its turn back.
+// These panic since they have no view.
+func TestPanicEndsTurn(t *testing.T) {
+	w := newWorld(t, Options{})
+	get := w.server.newGet(target{}, token{}, nil, nil)
+	profile := w.server.newProfile(federation.ProfileKey{}, nil, nil)
+	for name, produce := range map[string]func(){
+		"Get":        func() { get.produce() },
+		"GetProfile": func() { profile.newest() },
+	} {
+		w.server.turns <- struct{}{}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s: no panic", name)
+				}
+			}()
+			produce()
+		}()
+		if n := len(w.server.turns); n != 0 {
+			t.Fatalf("%s: %d turns are taken", name, n)
+		}
+	}
+}
+
+// TestTurnLastsForProduction: a stream has its turn until its messages are encoded. Its view's
+// lock, without which it can't look for them, makes it wait there.
+func TestTurnLastsForProduction(t *testing.T) {
+	w := newWorld(t, Options{Pace: -1})
+	w.offer("", pods("10.0.0.1:80")...)
+	c := w.get(webAddr, "")
+	defer c.hangUp()
+	wiretest.Until(t, "the first message", func() bool { return len(c.take()) == 1 })
+	view := w.server.getViews.acquire(w.server.table.Key(web, 80, federation.Client{}))
+	defer w.server.getViews.release(view)
+	view.mu.Lock()
+	unlock := sync.OnceFunc(view.mu.Unlock)
+	defer unlock()
+	w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
+	wiretest.Until(t, "its turn", func() bool { return len(w.server.turns) == 1 })
+	unlock()
+	wiretest.Until(t, "the update", func() bool { return len(c.take()) == 1 })
+	wiretest.Until(t, "no turn", func() bool { return len(w.server.turns) == 0 })
+}
+
+// fanout is many streams whose messages are only counted.
+type fanout struct {
+	*world
+	change func(turn int) // publishes what all streams send in that turn, 0 or 1
+	turn   int
+	sinks  []void
+	wg     sync.WaitGroup
+	sent   *atomic.Int64
+	goal   *atomic.Int64
+	all    chan struct{}
+	stop   context.CancelFunc
+}
+
+// void counts messages, and drops them.
+type void struct{ f *fanout }
+
+func (v *void) SendMsg(any) error {
+	if v.f.sent.Add(1) == v.f.goal.Load() {
+		v.f.all <- struct{}{}
+	}
+	return nil
+}
+
+func (v *void) WriteStatus(*status.Status) error { return nil }
+
+// newFanout opens n Get streams of a service with 50 endpoints in each of three
+// clusters, and waits until all have their first message.
+func newFanout(t testing.TB, n int) *fanout {
+	f := &fanout{world: newWorld(t, Options{Pace: -1, Messages: wire.Options{H2Upgrade: true}, Log: zap.NewNop()})}
+	for i, c := range []federation.ClusterName{"", "east", "north"} {
+		f.offer(c, fifty(i)...)
+	}
+	changed := fifty(0)
+	changed[7].Opaque = true
+	sets := [2][]*federation.Slice{f.clusters[""].read(web).Slices, {sliceOf("", changed...)}}
+	f.change = func(turn int) { f.share("", federation.Share{State: federation.Present, Slices: sets[turn]}) }
+	f.open(t, n, func(ctx context.Context, v *void) {
+		_ = serve(ctx, f.server.newGet(target{service: web, port: 80}, token{Node: "n1"}, v, v))
+	})
+	return f
+}
+
+// newProfileFanout likewise opens GetProfile streams of a service.
+func newProfileFanout(t testing.TB, n int) *fanout {
+	f := &fanout{world: newWorld(t, Options{Pace: -1, Messages: wire.Options{H2Upgrade: true}, Log: zap.NewNop()})}
+	profiles := [2]*federation.Profile{wiretest.WebProfile("a", "b", "c"), with(wiretest.WebProfile("a", "b", "c"), opaque)}
+	f.change = func(turn int) { f.profiles.put(webKey, profiles[turn]) }
+	f.change(0)
+	f.open(t, n, func(ctx context.Context, v *void) { _ = serve(ctx, f.server.newProfile(webKey, v, v)) })
+	return f
+}
+
+// open runs n streams until the test ends, and waits for their first messages.
+func (f *fanout) open(t testing.TB, n int, run func(context.Context, *void)) {
+	f.sinks = make([]void, n)
+	f.sent, f.goal, f.all = new(atomic.Int64), new(atomic.Int64), make(chan struct{}, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	f.stop = stop
+	f.goal.Store(int64(n))
+	for i := range f.sinks {
+		f.sinks[i].f = f
+		f.wg.Go(func() { run(ctx, &f.sinks[i]) })
+	}
+	<-f.all
+	t.Cleanup(func() { f.stop(); f.wg.Wait() })
+}
+
+func fifty(cluster int) []*federation.Endpoint {
+	list := make([]*federation.Endpoint, 50)
+	for i := range list {
+		e := wiretest.Shop()
+		e.Addr = netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(cluster), 0, byte(i)}), 80)
+		list[i] = e
+	}
+	return list
+}
+
+// step publishes a change, and waits until all streams have sent it.
+func (f *fanout) step() {
+	f.goal.Store(f.sent.Load() + int64(len(f.sinks)))
+	f.turn = 1 - f.turn
+	f.change(f.turn)
+	<-f.all
+}
+
+// rest waits until all streams sleep again, so that a measurement counts nothing of
+// the step before.
+func (f *fanout) rest() {
+	for range 100 {
+		runtime.Gosched()
+	}
+}
+
+// TestSharedStepsAllocateNothingPerStream: the allocations of a step do not depend on
+// the number of streams.
+func TestSharedStepsAllocateNothingPerStream(t *testing.T) {
+	for name, open := range map[string]func(testing.TB, int) *fanout{"Get": newFanout, "GetProfile": newProfileFanout} {
+		t.Run(name, func(t *testing.T) {
+			const streams = 2000
+			f := open(t, streams)
+			f.step() // timers and the like
+			f.rest()
+			allocs := testing.AllocsPerRun(20, f.step)
+			t.Logf("%v allocations for a step of %d streams", allocs, streams)
+			if allocs > streams/10 {
+				t.Errorf("a step allocates %v times, with %d streams", allocs, streams)
+			}
+		})
+	}
 }

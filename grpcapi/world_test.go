@@ -1,16 +1,23 @@
 package grpcapi
 
 import (
+	"context"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"go.uber.org/zap/zaptest"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"isthmus/federation"
 	"isthmus/grpcapi/internal/wiretest"
+	"isthmus/grpcapi/wire"
 )
 
 // world is a server, with its table and its directory.
@@ -216,3 +223,228 @@ func (n *nodes) curse(node string) {
 }
 
 func (n *nodes) move(node, zone string) { n.node(node).Set(zone) }
+
+// destinations are the profiles of a Directory. By default a service does not exist,
+// and an address has no known owner.
+type destinations struct {
+	mu     sync.Mutex
+	all    map[federation.ProfileKey]*destination
+	cursed federation.ProfileKey
+}
+
+type destination struct {
+	federation.Latest[*federation.Profile]
+	watches int // open ones
+	opened  int // ever
+}
+
+func (d *destinations) at(k federation.ProfileKey) *destination {
+	if d.all[k] == nil {
+		p := &federation.Profile{Reason: federation.NoService}
+		if k.Addr.IsValid() {
+			p = &federation.Profile{Endpoint: &federation.Endpoint{Addr: k.Addr}}
+		}
+		d.all[k] = &destination{}
+		d.all[k].Set(p)
+	}
+	return d.all[k]
+}
+
+// Profile panics for the cursed destination.
+func (d *destinations) Profile(k federation.ProfileKey) *federation.Watch[*federation.Profile] {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if k == d.cursed {
+		panic("cursed destination")
+	}
+	x := d.at(k)
+	x.watches++
+	x.opened++
+	return federation.NewWatch(&x.Latest, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		x.watches--
+	})
+}
+
+// put publishes a profile of a destination.
+func (d *destinations) put(k federation.ProfileKey, p *federation.Profile) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.at(k).Set(p)
+}
+
+// open is the number of open watches.
+func (d *destinations) open() (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, x := range d.all {
+		n += x.watches
+	}
+	return n
+}
+
+var webKey = federation.ProfileKey{Service: web, Port: 80}
+
+// with returns a changed copy of a profile.
+func with(p *federation.Profile, change func(*federation.Profile)) *federation.Profile {
+	p = new(*p)
+	change(p)
+	return p
+}
+
+func opaque(p *federation.Profile) { p.Opaque = true }
+
+func rejected(p *federation.Profile) { p.Rejected, p.Routes = true, nil }
+
+func endpointProfile(e *federation.Endpoint) *federation.Profile {
+	return &federation.Profile{Endpoint: e}
+}
+
+// profileViews fails unless there are that many views, and that many of them idle, and
+// each has one watch.
+func (w *world) profileViews(t *testing.T, all, idle int) {
+	t.Helper()
+	synctest.Wait()
+	if a, i, _ := w.server.profileViews.count(); a != all || i != idle {
+		t.Fatalf("%d views, %d of them idle; want %d, %d", a, i, all, idle)
+	}
+	if n := w.profiles.open(); n != all {
+		t.Fatalf("%d watches of %d views", n, all)
+	}
+}
+
+func addrKey(addr string) federation.ProfileKey {
+	return federation.ProfileKey{Addr: netip.MustParseAddrPort(addr)}
+}
+
+// lines returns messages in a few words each.
+func lines(messages []received) string {
+	var all []string
+	for _, m := range messages {
+		if m.profile != nil {
+			all = append(all, wiretest.ProfileLine(m.profile))
+		} else {
+			all = append(all, wiretest.Line(m.update))
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// caller is a proxy without a network: the transport of its stream, and the messages
+// that it has received.
+type caller struct {
+	ctx    context.Context
+	cancel context.CancelFunc
+	done   chan struct{} // closed when the handler has returned
+	err    error         // its result
+
+	profile  bool          // a GetProfile, not a Get
+	explains bool          // of a Get: it has the metadata that asks for tiers
+	gate     chan struct{} // nil: messages are taken at once; else one per value, all once it is closed
+
+	mu       sync.Mutex
+	messages []received
+	status   *status.Status // written from outside
+}
+
+// received is an update of a Get, or a profile of a GetProfile.
+type received struct {
+	update  *pb.Update
+	profile *pb.DestinationProfile
+	frame   *wire.Frame
+	at      time.Time
+}
+
+// get opens a stream and returns at once. node may be empty.
+func (w *world) get(authority, node string, with ...func(*caller)) *caller {
+	return newCaller(func(c *caller) error {
+		to, err := parseAuthority(authority, w.server.opts.ClusterDomain)
+		if err != nil {
+			return err
+		}
+		st := w.server.newGet(to, token{Node: node}, c, c)
+		st.explains = c.explains
+		return serve(c.ctx, st)
+	}, with)
+}
+
+// getProfile opens a GetProfile stream likewise.
+func (w *world) getProfile(authority, namespace string, with ...func(*caller)) *caller {
+	return newCaller(func(c *caller) error {
+		c.profile = true
+		key, err := parseDestination(authority, w.server.opts.ClusterDomain)
+		if err != nil {
+			return err
+		}
+		return serve(c.ctx, w.server.newProfile(token{Namespace: namespace}.addNamespace(key), c, c))
+	}, with)
+}
+
+// serve serves a stream whose request has been received.
+func serve(ctx context.Context, p producer) error {
+	return p.common().server.serve(ctx, p)
+}
+
+func newCaller(run func(*caller) error, with []func(*caller)) *caller {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &caller{ctx: ctx, cancel: cancel, done: make(chan struct{})}
+	for _, f := range with {
+		f(c)
+	}
+	go func() {
+		defer close(c.done)
+		c.err = run(c)
+	}()
+	return c
+}
+
+// gated streams take a message for each value that is sent to the gate.
+func gated(c *caller) { c.gate = make(chan struct{}) }
+
+func (c *caller) SendMsg(m any) error {
+	if c.gate != nil {
+		select {
+		case <-c.gate:
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+	}
+	f := m.(*wire.Frame)
+	r := received{update: &pb.Update{}, frame: f, at: time.Now()}
+	var to proto.Message = r.update
+	if c.profile {
+		r.update, r.profile = nil, &pb.DestinationProfile{}
+		to = r.profile
+	}
+	if err := wiretest.Unmarshal(wire.NewCodec(), f, to); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.messages = append(c.messages, r)
+	return nil
+}
+
+func (c *caller) WriteStatus(s *status.Status) error {
+	c.mu.Lock()
+	c.status = s
+	c.mu.Unlock()
+	c.cancel()
+	return nil
+}
+
+// take returns the messages since the last take.
+func (c *caller) take() []received {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	m := c.messages
+	c.messages = nil
+	return m
+}
+
+// hangUp ends the stream as its client and waits.
+func (c *caller) hangUp() {
+	c.cancel()
+	<-c.done
+}

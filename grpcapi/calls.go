@@ -1,6 +1,8 @@
 package grpcapi
 
 import (
+	"context"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -155,4 +157,43 @@ func (c *countedCall) RecvMsg(m any) error {
 		c.method.received.Inc()
 	}
 	return err
+}
+
+// transportOf returns the call's transport stream; see statusWriter.
+func transportOf(ctx context.Context) (statusWriter, error) {
+	transport, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
+	if !ok {
+		return nil, status.Error(codes.Internal, "the gateway can't end streams with this version of gRPC")
+	}
+	return transport, nil
+}
+
+// streamRegistrar registers unary methods as streams with one message each way, which clients can't tell apart. gRPC
+// receives the request of a unary method before it calls an interceptor. A stream's interceptor can refuse the call at
+// once, and end the call if the request does not come.
+type streamRegistrar struct {
+	*grpc.Server
+	intercept grpc.StreamServerInterceptor // gRPC calls none if a stream has one message each way
+}
+
+// RegisterService implements grpc.ServiceRegistrar.
+func (r streamRegistrar) RegisterService(desc *grpc.ServiceDesc, impl any) {
+	streams := *desc
+	streams.Methods = nil
+	streams.Streams = slices.Clone(desc.Streams)
+	for _, method := range desc.Methods {
+		handle := func(srv any, ss grpc.ServerStream) error {
+			answer, err := method.Handler(srv, ss.Context(), ss.RecvMsg, nil)
+			if err != nil {
+				return err
+			}
+			return ss.SendMsg(answer)
+		}
+		info := &grpc.StreamServerInfo{FullMethod: "/" + desc.ServiceName + "/" + method.MethodName}
+		streams.Streams = append(streams.Streams, grpc.StreamDesc{
+			StreamName: method.MethodName,
+			Handler:    func(srv any, ss grpc.ServerStream) error { return r.intercept(srv, ss, info, handle) },
+		})
+	}
+	r.Server.RegisterService(&streams, impl)
 }

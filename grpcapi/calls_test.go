@@ -19,7 +19,9 @@ type nothing struct {
 }
 
 func (s *nothing) SendMsg(any) error { return s.broken }
+
 func (s *nothing) RecvMsg(any) error { return s.broken }
+
 func (s *nothing) Context() context.Context {
 	return grpc.NewContextWithServerTransportStream(context.Background(), &deafTransport{})
 }
