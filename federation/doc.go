@@ -65,7 +65,6 @@
 // starts no goroutines: when a method returns, its effects have been published.
 // A Source must not call the table while it is being read.
 //
-// The package imports the standard library and internal/adminapi, the types of pages: it
-// knows neither Kubernetes nor gRPC. ARCHITECTURE.md, at the module's root, describes how the packages work
-// together.
+// The package imports the standard library only: it knows neither Kubernetes nor gRPC.
+// ARCHITECTURE.md, at the module's root, describes how the packages work together.
 package federation

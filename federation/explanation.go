@@ -3,8 +3,6 @@ package federation
 import (
 	"context"
 	"net/netip"
-
-	"isthmus/internal/adminapi"
 )
 
 // Question is what Table.Explain is asked about.
@@ -19,7 +17,7 @@ type Explanation struct {
 	Definition *Definition        // nil: the service is not defined
 	Set        *Set               // what clients get
 	Broken     bool               // an update has panicked; clients keep Set, and nothing else is explained
-	Tiers      *adminapi.Clients  // that they use; nil: they are not steered
+	Steered    *SteeredClient     // the tiers that they use; nil if they are not steered
 	Members    []WatchedMember    // in definition order
 	Addresses  []ExplainedAddress // by member and slice, within one slice those of the Share first; if there is no room for all, those that are not served come before all others
 	Verdicts   map[Verdict]int    // how many addresses have which, listed or not

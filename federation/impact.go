@@ -5,22 +5,50 @@ import (
 	"context"
 	"maps"
 	"slices"
-
-	"isthmus/internal/adminapi"
 )
 
+// ServiceImpact is what clients of a service port have, and what they would be left with.
+type ServiceImpact struct {
+	Service ServiceID
+	// Watched is set if clients watch the port. Then Now and Then count endpoints. Otherwise no port of
+	// the service is watched, and each cluster that serves it counts 1.
+	Watched bool
+	Port    uint16 // if Watched
+	// Zone and Node are those of the clients that are left with least. Now and Then are about these
+	// clients. Both are empty if all clients are left with the same.
+	Zone, Node string
+	Now, Then  []ClusterCount // by the members' clusters, in definition order
+}
+
+// ClusterCount is how many endpoints clients get of a cluster.
+type ClusterCount struct {
+	Cluster ClusterName
+	Count   int
+}
+
+// bare reports whether clients have something now, and would be left with nothing.
+func (i *ServiceImpact) bare() bool { return total(i.Now) > 0 && total(i.Then) == 0 }
+
+// total sums up what clients get of all clusters.
+func total(list []ClusterCount) (n int) {
+	for _, c := range list {
+		n += c.Count
+	}
+	return n
+}
+
 // Impact returns what the services that a cluster is a member of would be left with if it were
-// cordoned to that extent, or with InService no longer cordoned: sorted by service and port, without
-// Streams. Endpoints are chosen as they are for clients, and nothing is changed. It takes about
+// cordoned to that extent, or with InService no longer cordoned: sorted by service and port.
+// Endpoints are chosen as they are for clients, and nothing is changed. It takes about
 // as long as the change itself would. It returns an error if the context ends first.
-func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]adminapi.ServiceImpact, error) {
+func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]ServiceImpact, error) {
 	services := make(map[ServiceID]bool)
 	for id, d := range t.definitions.inParts(&t.mu) {
 		if slices.ContainsFunc(d.Members, func(m Member) bool { return m.Cluster == c }) {
 			services[id] = true
 		}
 	}
-	list := []adminapi.ServiceImpact{}
+	list := []ServiceImpact{}
 	for _, id := range slices.SortedFunc(maps.Keys(services), ServiceID.compare) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -35,7 +63,7 @@ func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]admina
 		}
 		if len(watched) == 0 {
 			now, then := in.serving(t.opts), in.cordoned(c, s).serving(t.opts)
-			list = append(list, adminapi.ServiceImpact{Service: id.String(), Now: now, Then: then})
+			list = append(list, ServiceImpact{Service: id, Now: now, Then: then})
 		}
 	}
 	return list, nil
@@ -54,14 +82,14 @@ func (in inputs) cordoned(c ClusterName, s Standing) inputs {
 }
 
 // serving counts 1 for each member that serves, and may be used.
-func (in inputs) serving(o Options) (list []adminapi.ImpactCount) {
+func (in inputs) serving(o Options) (list []ClusterCount) {
 	st := newSteering(in, o.Now)
 	for i, m := range in.definition.Members {
 		n := 0
 		if s := in.links[i].status(m.Service); s.Serving() && !s.Unreached && !st.unused(i) {
 			n = 1
 		}
-		list = append(list, adminapi.ImpactCount{Cluster: m.Cluster.String(), Count: n})
+		list = append(list, ClusterCount{Cluster: m.Cluster, Count: n})
 	}
 	return list
 }
@@ -126,13 +154,13 @@ func (x *trial) after(in inputs, o Options) map[Client][]*Endpoint {
 }
 
 // impact finds out which of the clients are left with least.
-func (x *trial) impact(id ServiceID, in inputs, o Options) adminapi.ServiceImpact {
+func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 	after := x.after(in, o)
-	var worst *adminapi.ServiceImpact
+	var worst *ServiceImpact
 	alike := true
 	for c, now := range x.clients {
-		one := adminapi.ServiceImpact{
-			Service: id.String(), Watched: true, Port: x.number, Zone: c.Zone, Node: c.Node,
+		one := ServiceImpact{
+			Service: id, Watched: true, Port: x.number, Zone: c.Zone, Node: c.Node,
 			Now: in.count(now), Then: in.count(after[c]),
 		}
 		alike = alike && (worst == nil || slices.Equal(one.Now, worst.Now) && slices.Equal(one.Then, worst.Then))
@@ -147,14 +175,14 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) adminapi.ServiceImpac
 }
 
 // count counts endpoints by the clusters of the members.
-func (in inputs) count(endpoints []*Endpoint) (list []adminapi.ImpactCount) {
+func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
 	n := make(map[ClusterName]int)
 	for _, e := range endpoints {
 		n[e.Cluster]++
 	}
 	for _, m := range in.definition.Members {
-		if name := m.Cluster.String(); !slices.ContainsFunc(list, func(c adminapi.ImpactCount) bool { return c.Cluster == name }) {
-			list = append(list, adminapi.ImpactCount{Cluster: name, Count: n[m.Cluster]})
+		if !slices.ContainsFunc(list, func(c ClusterCount) bool { return c.Cluster == m.Cluster }) {
+			list = append(list, ClusterCount{Cluster: m.Cluster, Count: n[m.Cluster]})
 		}
 	}
 	return list
@@ -162,13 +190,18 @@ func (in inputs) count(endpoints []*Endpoint) (list []adminapi.ImpactCount) {
 
 // compareImpacts orders impacts by what clients are left with: those that lose everything that there
 // was come first, then those that are left with least. No two clients are equal.
-func compareImpacts(a, b *adminapi.ServiceImpact) int {
-	bare := func(i *adminapi.ServiceImpact) int {
-		if i.Bare() {
+func compareImpacts(a, b *ServiceImpact) int {
+	rank := func(i *ServiceImpact) int {
+		if i.bare() {
 			return 0
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(bare(a), bare(b)), cmp.Compare(adminapi.Total(a.Then), adminapi.Total(b.Then)), cmp.Compare(adminapi.Total(b.Now), adminapi.Total(a.Now)),
-		cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Node, b.Node))
+	return cmp.Or(
+		cmp.Compare(rank(a), rank(b)),
+		cmp.Compare(total(a.Then), total(b.Then)),
+		cmp.Compare(total(b.Now), total(a.Now)),
+		cmp.Compare(a.Zone, b.Zone),
+		cmp.Compare(a.Node, b.Node),
+	)
 }

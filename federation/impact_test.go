@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
-
-	"isthmus/internal/adminapi"
 )
 
 // impactWorld is a federated service of three clusters. Each has a member with these endpoints.
@@ -51,7 +49,7 @@ func (w *impactWorld) close() {
 }
 
 // has returns what a client has of each cluster.
-func (w *impactWorld) has(c Client) (list []adminapi.ImpactCount) {
+func (w *impactWorld) has(c Client) (list []ClusterCount) {
 	set, _ := w.watches[c].Get()
 	for _, name := range []ClusterName{Local, "east", "north"} {
 		n := 0
@@ -60,7 +58,7 @@ func (w *impactWorld) has(c Client) (list []adminapi.ImpactCount) {
 				n++
 			}
 		}
-		list = append(list, adminapi.ImpactCount{Cluster: name.String(), Count: n})
+		list = append(list, ClusterCount{Cluster: name, Count: n})
 	}
 	return list
 }
@@ -101,7 +99,7 @@ func TestImpact(t *testing.T) {
 			}
 			w.watch(c.clients...)
 			list, err := w.Impact(t.Context(), "east", Withdrawn)
-			if err != nil || len(list) != 1 || list[0].Service != webID.String() {
+			if err != nil || len(list) != 1 || list[0].Service != webID {
 				t.Fatalf("%v, %+v", err, list)
 			}
 			if got := impactText(&list[0]); got != c.want {
@@ -111,7 +109,7 @@ func TestImpact(t *testing.T) {
 	}
 }
 
-func impactText(i *adminapi.ServiceImpact) string {
+func impactText(i *ServiceImpact) string {
 	text := "unwatched"
 	if i.Watched {
 		text = fmt.Sprint("port ", i.Port)
@@ -119,15 +117,15 @@ func impactText(i *adminapi.ServiceImpact) string {
 	if i.Zone != "" {
 		text += ", zone " + i.Zone
 	}
-	counts := func(list []adminapi.ImpactCount) string {
+	counts := func(list []ClusterCount) string {
 		var words []string
 		for _, c := range list {
-			words = append(words, fmt.Sprintf("%s %d", c.Cluster, c.Count))
+			words = append(words, fmt.Sprintf("%v %d", c.Cluster, c.Count))
 		}
 		return strings.Join(words, ", ")
 	}
 	text += ": " + counts(i.Now) + " → " + counts(i.Then)
-	if i.Bare() {
+	if i.bare() {
 		text += " bare"
 	}
 	return text
@@ -164,7 +162,7 @@ func TestImpactIsWhatFollows(t *testing.T) {
 		if now := w.has(client); !slices.Equal(now, said.Now) {
 			t.Fatalf("%+v has %v now, not %v", client, now, said.Now)
 		}
-		before := make(map[Client][]adminapi.ImpactCount)
+		before := make(map[Client][]ClusterCount)
 		for c := range w.watches {
 			before[c] = w.has(c)
 		}
@@ -177,8 +175,8 @@ func TestImpactIsWhatFollows(t *testing.T) {
 			t.Fatalf("%+v, with %v before: has %v then, not %v", client, said.Now, then, said.Then)
 		}
 		for c := range w.watches {
-			one := adminapi.ServiceImpact{Now: before[c], Then: w.has(c)}
-			if one.Bare() && !said.Bare() || one.Bare() == said.Bare() && adminapi.Total(one.Then) < adminapi.Total(said.Then) {
+			one := ServiceImpact{Now: before[c], Then: w.has(c)}
+			if one.bare() && !said.bare() || one.bare() == said.bare() && total(one.Then) < total(said.Then) {
 				t.Fatalf("%+v is left with less: %s, not %s", c, impactText(&one), impactText(&said))
 			}
 		}

@@ -50,7 +50,7 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	p.copyTo(x.port)
 	if p.steering != nil {
 		x.use = to.tiers.use
-		x.result.Tiers = p.clients(to)
+		x.result.Steered = p.describeClient(to)
 	}
 	return x, true
 }

@@ -125,16 +125,12 @@ func (w *world) printTiers() {
 	for _, s := range w.table.Steered(true) {
 		fmt.Fprintf(&w.out, "%v: %v, spills=%d returns=%d\n", s.Service, s.Preference, s.Spills, s.Returns)
 		for _, c := range s.Clients {
-			fmt.Fprintf(&w.out, "  zone=%q", c.Zone)
-			if c.Instance != "" {
-				fmt.Fprintf(&w.out, " instance=%q", c.Instance)
+			fmt.Fprintf(&w.out, "  zone=%q", c.Client.Zone)
+			if c.Client.Instance != "" {
+				fmt.Fprintf(&w.out, " instance=%q", c.Client.Instance)
 			}
-			if c.Node != "" {
-				fmt.Fprintf(&w.out, " node=%q", c.Node)
-			}
-			var next time.Time
-			if c.Next != nil {
-				next = *c.Next
+			if c.Client.Node != "" {
+				fmt.Fprintf(&w.out, " node=%q", c.Client.Node)
 			}
 			inUse, tiers := 0, ""
 			for _, t := range c.Tiers {
@@ -143,7 +139,7 @@ func (w *world) printTiers() {
 				}
 				tiers += fmt.Sprintf(" %s %d/%d->%d", t.Tier, t.Ready, cmp.Or(t.Known, t.Ready), t.Sent)
 			}
-			fmt.Fprintf(&w.out, ": %d in use since %s (%s), next %s:%s", inUse, at(c.Since), c.Why, at(next), tiers)
+			fmt.Fprintf(&w.out, ": %d in use since %s (%s), next %s:%s", inUse, at(c.Since), c.Why, at(c.Next), tiers)
 			w.out.WriteString("\n")
 		}
 	}

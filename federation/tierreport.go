@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-
-	"isthmus/internal/adminapi"
+	"time"
 )
 
 // TierChange is a change of the tiers that clients of a zone use of a service: of those of
@@ -106,11 +105,11 @@ func (r row) describe(st *steering) string {
 // preference, or a member's cluster is taken out.
 type SteeredService struct {
 	Service         ServiceID
-	Preference      *Preference        // never nil
-	Spills, Returns uint64             // how often clients have got more, and fewer, tiers since the service is watched
-	InUse           map[string]int     // the number of tiers in use, by the clients' zone
-	Clients         []adminapi.Clients // sorted by port, instance, zone and node; if there are very many, some of them
-	MoreClients     int                // how many are left out
+	Preference      *Preference     // never nil
+	Spills, Returns uint64          // how often clients have got more, and fewer, tiers since the service is watched
+	InUse           map[string]int  // the number of tiers in use, by the clients' zone
+	Clients         []SteeredClient // sorted by port, instance, zone and node; if there are very many, some of them
+	MoreClients     int             // how many are left out
 }
 
 // TiersFor are those that clients of a zone use, in words.
@@ -149,7 +148,7 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 			switch {
 			case !clients:
 			case len(one.Clients) < maxClients:
-				one.Clients = append(one.Clients, *p.clients(to))
+				one.Clients = append(one.Clients, *p.describeClient(to))
 			default:
 				one.MoreClients++
 			}
@@ -163,8 +162,13 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 	for zone, w := range worst {
 		one.InUse[zone] = w.tiers.inUse
 	}
-	slices.SortFunc(one.Clients, func(a, b adminapi.Clients) int {
-		return cmp.Or(cmp.Compare(a.Port, b.Port), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Node, b.Node))
+	slices.SortFunc(one.Clients, func(a, b SteeredClient) int {
+		return cmp.Or(
+			cmp.Compare(a.Port, b.Port),
+			cmp.Compare(a.Client.Instance, b.Client.Instance),
+			cmp.Compare(a.Client.Zone, b.Client.Zone),
+			cmp.Compare(a.Client.Node, b.Client.Node),
+		)
 	})
 	return one
 }
@@ -183,31 +187,63 @@ func (s *watchedService) declaredFirst() []*port {
 	})
 }
 
-// clients describes what one kind of client uses.
-func (p *port) clients(to *published) *adminapi.Clients {
-	st, v, c := p.steering, to.tiers, to.client
-	one := &adminapi.Clients{Port: p.number, Zone: c.Zone, Instance: c.Instance, Node: c.Node, Since: v.since, Why: v.why.describe(st)}
+// SteeredClient is what one kind of client of a steered port uses.
+type SteeredClient struct {
+	Port     uint16
+	Client   Client
+	Tiers    []TierUse // in order; the last may be that of clusters of last resort
+	Since    time.Time // since when those in use are in use
+	Why      string    // why they were taken into use then, in words
+	WaitsFor string    // what must come before clients use fewer tiers; empty if they use one, or some of the endpoints leave at Next
+	Next     time.Time // when endpoints leave unless something changes before; zero if none does
+}
+
+// TierUse is what one tier has, and how much of it clients get.
+type TierUse struct {
+	Tier  string // in words
+	InUse bool
+	Ready int
+	Known int // ready or not, if min-ready is a percentage; otherwise 0
+	Sent  int // to these clients
+}
+
+// describeClient describes what one kind of client uses.
+func (p *port) describeClient(to *published) *SteeredClient {
+	st, v := p.steering, to.tiers
+	one := &SteeredClient{
+		Port:   p.number,
+		Client: to.client,
+		Since:  v.since,
+		Why:    v.why.describe(st),
+		Next:   v.due,
+	}
 	switch {
 	case !v.due.IsZero():
-		one.Next = new(v.due)
 	case v.inUse > st.lastResort():
 		one.WaitsFor = st.preference.firstTiers(st.tiers) + ": none is ready"
 	case v.inUse > 1:
 		one.WaitsFor = v.counts.row(v.inUse - 1).describe(st)
 	}
+
 	sent := make([]int, st.unnamed()+1)
 	set, _ := to.latest.Get()
 	for _, e := range set.Endpoints {
-		sent[st.tierOf(e, c.Zone)]++
+		sent[st.tierOf(e, to.client.Zone)]++
 	}
 	for i := range st.unnamed() {
 		if i == st.lastResort() && v.counts.known[i] == 0 && v.inUse <= i {
 			break
 		}
-		one.Tiers = append(one.Tiers, adminapi.Tier{Tier: st.preference.tierName(i), InUse: i < v.inUse, Ready: v.counts.ready[i], Sent: sent[i]})
-		if st.countsUnready() {
-			one.Tiers[i].Known = v.counts.known[i]
+		tier := TierUse{
+			Tier:  st.preference.tierName(i),
+			InUse: i < v.inUse,
+			Ready: v.counts.ready[i],
+			Sent:  sent[i],
 		}
+		if st.countsUnready() {
+			tier.Known = v.counts.known[i]
+		}
+		one.Tiers = append(one.Tiers, tier)
 	}
 	return one
 }

@@ -5,8 +5,6 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
-
-	"isthmus/internal/adminapi"
 )
 
 // TestUndeclaredPorts applies random operations to a service with nearly as many undeclared ports as
@@ -151,7 +149,7 @@ func TestUndeclaredPortsAreDescribedLast(t *testing.T) {
 	}
 	t.Cleanup(x.table.Watch(Key{Service: id, Port: 80}).Close)
 	list := x.table.Steered(true)[0]
-	described := slices.ContainsFunc(list.Clients, func(c adminapi.Clients) bool { return c.Port == 80 })
+	described := slices.ContainsFunc(list.Clients, func(c SteeredClient) bool { return c.Port == 80 })
 	if !described || len(list.Clients) != maxClients || list.MoreClients != 2*MaxUndeclaredPorts+1-maxClients {
 		t.Errorf("%d kinds of clients and %d more; those of port 80: %t",
 			len(list.Clients), list.MoreClients, described)

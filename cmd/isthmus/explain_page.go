@@ -46,9 +46,10 @@ func newExplainPage(
 	if d != nil && d.Preference != nil && len(d.Preference.Tiers) > 0 {
 		page.Preference = newPreference(d.Preference)
 	}
-	if page.Tiers = x.Tiers; page.Tiers != nil {
-		t := page.Tiers
+	if x.Steered != nil {
+		t := newClients(x.Steered)
 		t.Zone, t.Instance, t.Node = printable(t.Zone), printable(t.Instance), printable(t.Node)
+		page.Tiers = &t
 	}
 	for _, m := range x.Members {
 		page.Members = append(page.Members, newExplainedMember(m, clusters))

@@ -24,16 +24,38 @@ func (p *pages) serveImpact(w http.ResponseWriter, r *http.Request) {
 	if page.Cluster == federation.Local.String() {
 		cluster = federation.Local
 	}
-	var err error
-	if page.Services, err = p.table.Impact(r.Context(), cluster, standing); err != nil {
+	services, err := p.table.Impact(r.Context(), cluster, standing)
+	if err != nil {
 		return // the client has gone
 	}
 	streams := make(map[string]int)
 	for _, v := range p.streams.Views() {
 		streams[v.Service.String()] += v.Streams
 	}
-	for i := range page.Services {
-		page.Services[i].Streams = streams[page.Services[i].Service]
+	page.Services = make([]adminapi.ServiceImpact, 0, len(services))
+	for i := range services {
+		one := newServiceImpact(&services[i])
+		one.Streams = streams[one.Service]
+		page.Services = append(page.Services, one)
 	}
 	encodePage(page).serve(w)
+}
+
+func newServiceImpact(i *federation.ServiceImpact) adminapi.ServiceImpact {
+	return adminapi.ServiceImpact{
+		Service: i.Service.String(),
+		Watched: i.Watched,
+		Port:    i.Port,
+		Zone:    i.Zone,
+		Node:    i.Node,
+		Now:     newImpactCounts(i.Now),
+		Then:    newImpactCounts(i.Then),
+	}
+}
+
+func newImpactCounts(counts []federation.ClusterCount) (list []adminapi.ImpactCount) {
+	for _, c := range counts {
+		list = append(list, adminapi.ImpactCount{Cluster: c.Cluster.String(), Count: c.Count})
+	}
+	return list
 }

@@ -118,6 +118,25 @@ func newPreference(p *federation.Preference) *adminapi.Preference {
 	return &adminapi.Preference{Prefer: p.String(), MinReady: p.MinReady.String(), ReturnAfter: p.ReturnAfter.String(), ReturnOver: p.ReturnOver.String()}
 }
 
+func newClients(c *federation.SteeredClient) adminapi.Clients {
+	clients := adminapi.Clients{
+		Port:     c.Port,
+		Zone:     c.Client.Zone,
+		Instance: c.Client.Instance,
+		Node:     c.Client.Node,
+		Since:    c.Since,
+		Why:      c.Why,
+		WaitsFor: c.WaitsFor,
+	}
+	for _, t := range c.Tiers {
+		clients.Tiers = append(clients.Tiers, adminapi.Tier(t))
+	}
+	if !c.Next.IsZero() {
+		clients.Next = new(c.Next)
+	}
+	return clients
+}
+
 func kindOf(d *federation.Definition) string {
 	switch {
 	case d == nil:
@@ -144,7 +163,10 @@ func (p *pages) servicesPage() []adminapi.Service {
 			p.addOwn(s)
 		}
 		if one, ok := steered[s.id]; ok {
-			s.Clients, s.MoreClients = one.Clients, one.MoreClients
+			for i := range one.Clients {
+				s.Clients = append(s.Clients, newClients(&one.Clients[i]))
+			}
+			s.MoreClients = one.MoreClients
 			if s.Preference == nil { // or it has that of its definition, with what is not linked
 				s.Preference = newPreference(one.Preference)
 			}
