@@ -20,36 +20,29 @@ func TestArrows(t *testing.T) {
 		"isthmus/clusterstore",
 		"isthmus/clusterstore/cluster",
 		"isthmus/clusterstore/follow",
-		"isthmus/clusterstore/kube",
 	}
 	notPlan := []string{ // what clusters export is kept as plans need it
-		"isthmus/local", "isthmus/local/election", "isthmus/local/exports", "isthmus/local/externalworkload/...", "isthmus/local/writes",
+		"isthmus/local", "isthmus/local/lease", "isthmus/local/exports", "isthmus/local/externalworkload/...",
 	}
 	but := func(more ...string) []string { return append(more, serving...) }
 	for pkg, forbidden := range map[string][]string{
-		"isthmus/federation":           {outside},
-		"isthmus/clusterstore":         but(notPlan...),
-		"isthmus/clusterstore/cluster": but(append(notPlan[:len(notPlan):len(notPlan)], "isthmus/clusterstore")...),
-		"isthmus/local/exports/object": but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local", "isthmus/local/exports"),
-		"isthmus/clusterstore/follow": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube",
-			"isthmus/clusterstore/serviceprofile"),
-		"isthmus/clusterstore/kube":           but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
-		"isthmus/clusterstore/serviceprofile": but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
-		"isthmus/clusterstore/typed":          but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation"),
-		"isthmus/clusterstore/decode":         but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation", "k8s.io/client-go/..."),
-		"isthmus/clusterstore/crd":            but("isthmus/local/...", "isthmus/clusterstore/...", "isthmus/federation", "k8s.io/client-go/..."),
-		"isthmus/local":                       but(),
-		"isthmus/local/exports/linkerd":       but("isthmus/local", "isthmus/local/exports", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube"),
-		"isthmus/local/externalworkload":      but("isthmus/local", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube"),
-		"isthmus/local/election":              but("isthmus/local", "isthmus/local/externalworkload", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation"),
-		"isthmus/local/writes":                but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/exports/...", "isthmus/local/externalworkload", "k8s.io/..."),
-		"isthmus/grpcapi":                     {"isthmus/local/...", "isthmus/clusterstore/...", "k8s.io/..."},
-		"isthmus/cmd/isthmus":                 {"isthmus/e2e/..."},
-		"isthmus/internal/pace":               {outside},
-		"isthmus/internal/adminapi":           {outside},
-		"isthmus/clusterstore/guard":          but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
-		"isthmus/clusterstore/check":          but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
-		"isthmus/clusterstore/facts":          but("isthmus/local/...", "isthmus/cmd/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
+		"isthmus/federation":             {outside},
+		"isthmus/clusterstore":           but(notPlan...),
+		"isthmus/clusterstore/cluster":   but(append(notPlan[:len(notPlan):len(notPlan)], "isthmus/clusterstore")...),
+		"isthmus/local/exports/object":   but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local", "isthmus/local/exports"),
+		"isthmus/clusterstore/follow":    but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube"),
+		"isthmus/clusterstore/kube":      but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
+		"isthmus/clusterstore/decode":    but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation", "k8s.io/client-go/..."),
+		"isthmus/local":                  but(),
+		"isthmus/local/exports/linkerd":  but("isthmus/local", "isthmus/local/exports", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube"),
+		"isthmus/local/externalworkload": but("isthmus/local", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
+		"isthmus/local/lease":            but("isthmus/local", "isthmus/local/externalworkload", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation"),
+		"isthmus/grpcapi":                {"isthmus/local/...", "isthmus/clusterstore/...", "k8s.io/..."},
+		"isthmus/cmd/isthmus":            {"isthmus/e2e/..."},
+		"isthmus/internal/pace":          {outside},
+		"isthmus/internal/adminapi":      {outside},
+		"isthmus/clusterstore/guard":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
+		"isthmus/clusterstore/check":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
 		"isthmus/internal/apisim": but(
 			"isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...",
 		),
@@ -57,8 +50,8 @@ func TestArrows(t *testing.T) {
 		"isthmus/internal/text":     {outside},
 
 		"isthmus/cmd/isthmus/internal/cli":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/client", "isthmus/cmd/isthmus/internal/reach", "k8s.io/..."),
-		"isthmus/cmd/isthmus/internal/client":  append([]string{"isthmus/federation", "isthmus/grpcapi/...", "isthmus/local/..."}, clusters...),
-		"isthmus/cmd/isthmus/internal/reach":   but(append([]string{"isthmus/federation", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"}, clusters...)...),
+		"isthmus/cmd/isthmus/internal/client":  append([]string{"isthmus/grpcapi/...", "isthmus/local/..."}, clusters...),
+		"isthmus/cmd/isthmus/internal/reach":   but(append([]string{"isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"}, clusters...)...),
 		"isthmus/cmd/isthmus/internal/links":   append(notPlan[:len(notPlan):len(notPlan)], "isthmus/grpcapi/..."),
 		"isthmus/cmd/isthmus/internal/logging": but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"),
 	} {
@@ -115,7 +108,7 @@ func TestModules(t *testing.T) {
 func TestSmall(t *testing.T) {
 	heavy := []string{
 		"k8s.io/client-go/dynamic/...",
-		"isthmus/clusterstore/typed/typedtest", "isthmus/clusterstore/decode/corpus", "isthmus/clusterstore/decode/decodetest", "isthmus/internal/apisim", "isthmus/internal/tierspec", "k8s.io/kubectl/...", "k8s.io/apiextensions-apiserver/...", "sigs.k8s.io/controller-runtime/...",
+		"isthmus/clusterstore/kube/kubetest", "isthmus/clusterstore/decode/corpus", "isthmus/clusterstore/decode/decodetest", "isthmus/internal/apisim", "isthmus/internal/tierspec", "k8s.io/kubectl/...", "k8s.io/apiextensions-apiserver/...", "sigs.k8s.io/controller-runtime/...",
 		"github.com/spf13/cobra/doc/...", "golang.org/x/net/trace/...", "html/template/...", "net/rpc/...",
 	}
 	for _, dep := range dependenciesOf(t, "isthmus/cmd/isthmus", "-tags=grpcnotrace") { // as the Makefile builds it

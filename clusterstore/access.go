@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
@@ -52,7 +52,7 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 const secretsOfPage, maxSecrets = 200, 4000
 
 // ListSecrets lists Secrets of a namespace. which has no limit.
-func ListSecrets(ctx context.Context, api *typed.Clients, namespace string, which metav1.ListOptions) (all []corev1.Secret, err error) {
+func ListSecrets(ctx context.Context, api *kube.Clients, namespace string, which metav1.ListOptions) (all []corev1.Secret, err error) {
 	which.Limit = secretsOfPage
 	for range maxSecrets / secretsOfPage { // also of a server whose pages are empty
 		list, err := api.Secrets(namespace).List(ctx, which)

@@ -12,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore/facts"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
@@ -132,7 +131,7 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 		return reasonKubeconfig, err
 	}
 	c.rest, c.warnings, c.ignored = cfg, warnings.Insecure, warnings.Ignored
-	c.trustDomain, c.domain, c.expiry = trustDomain, clusterDomain, facts.Expiry(cfg)
+	c.trustDomain, c.domain, c.expiry = trustDomain, clusterDomain, kube.Expiry(cfg)
 	c.server = kube.ServerName(cfg.Host)
 	c.hash = hash(data, []byte(trustDomain), []byte(clusterDomain))
 	return "", nil

@@ -22,7 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/crd"
+
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
@@ -67,15 +67,15 @@ func newServedAPI() *servedAPI {
 			},
 			Status: corev1.PodStatus{PodIP: "10.1.0.1", Phase: corev1.PodRunning},
 		}},
-		"externalworkloads": {&crd.ExternalWorkload{
+		"externalworkloads": {&decode.ExternalWorkload{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "vm"},
-			Spec:       crd.ExternalWorkloadSpec{WorkloadIPs: []crd.WorkloadIP{{IP: "10.1.0.2"}}},
+			Spec:       decode.ExternalWorkloadSpec{WorkloadIPs: []decode.WorkloadIP{{IP: "10.1.0.2"}}},
 		}},
-		"servers": {&crd.Server{
+		"servers": {&decode.Server{
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
-			Spec: crd.ServerSpec{
+			Spec: decode.ServerSpec{
 				PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
-				Port:        intstr.FromInt32(8080), ProxyProtocol: crd.ProtocolOpaque,
+				Port:        intstr.FromInt32(8080), ProxyProtocol: decode.ProtocolOpaque,
 			},
 		}},
 		"replicasets": {&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
@@ -112,8 +112,8 @@ func (a *servedAPI) sources(token string) decode.Sources {
 		Services:       servedKind[*corev1.Service]{a, token, "services"},
 		EndpointSlices: servedKind[*discoveryv1.EndpointSlice]{a, token, "endpointslices"},
 		Pods:           servedKind[*corev1.Pod]{a, token, "pods"},
-		Workloads:      servedKind[*crd.ExternalWorkload]{a, token, "externalworkloads"},
-		Servers:        servedKind[*crd.Server]{a, token, "servers"},
+		Workloads:      servedKind[*decode.ExternalWorkload]{a, token, "externalworkloads"},
+		Servers:        servedKind[*decode.Server]{a, token, "servers"},
 		ReplicaSets:    servedKind[*metav1.PartialObjectMetadata]{a, token, "replicasets"},
 		Jobs:           servedKind[*metav1.PartialObjectMetadata]{a, token, "jobs"},
 		NodeMetadata:   servedKind[*metav1.PartialObjectMetadata]{a, token, "nodes"},

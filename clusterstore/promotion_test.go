@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 // lateness is for how long a kind can't be listed.
@@ -440,8 +440,8 @@ func nearCap(t *testing.T, percent int64) func(*rotating) {
 	return prepare
 }
 
-func largeWorkload(i int) *crd.ExternalWorkload {
-	return &crd.ExternalWorkload{ObjectMeta: metav1.ObjectMeta{
+func largeWorkload(i int) *decode.ExternalWorkload {
+	return &decode.ExternalWorkload{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "more", Name: fmt.Sprintf("vm-%d", i),
 		Labels: map[string]string{"x": strings.Repeat("x", 1000) + fmt.Sprint(i)},
 	}}

@@ -18,7 +18,7 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/crd"
+
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/kube"
@@ -45,9 +45,9 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 // withoutCustom makes the sources those of a cluster that does not have Linkerd's resources, and has a ServiceExport and a ServiceImport
 // shop/web.
 func withoutCustom(s *decode.Sources) {
-	s.Servers = decodetest.New[*crd.Server](absent{})
-	s.Workloads = decodetest.New[*crd.ExternalWorkload](absent{})
-	s.Profiles = decodetest.New[*crd.ServiceProfile](absent{})
+	s.Servers = decodetest.New[*decode.Server](absent{})
+	s.Workloads = decodetest.New[*decode.ExternalWorkload](absent{})
+	s.Profiles = decodetest.New[*decode.ServiceProfile](absent{})
 	still := func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }
 	web := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
 	s.ServiceExports = decodetest.Fake[*mcs.ServiceExport](func(context.Context, metav1.ListOptions) (*mcs.ServiceExportList, error) {

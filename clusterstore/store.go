@@ -15,7 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/clusterstore/facts"
+
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/gateway"
 	"isthmus/clusterstore/kube"
@@ -99,7 +99,7 @@ type Store struct {
 	setLink func(federation.ClusterName, federation.Link) // the table's
 	settled chan struct{}
 	starts  starts
-	looks   facts.Turns
+	looks   kube.Turns
 	probes  *prometheus.HistogramVec
 	lookUp  func(context.Context, string) ([]netip.Addr, error)    // nil: the host's resolver
 	probe   func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
@@ -128,7 +128,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 		settled: make(chan struct{}),
 		setLink: o.Table.SetLink,
 		starts:  newStarts(),
-		looks:   facts.NewTurns(),
+		looks:   kube.NewTurns(),
 		probes:  newProbes(),
 		guard:   &gateway.Guard{Routable: o.Rules.GatewayRoutable, Local: o.Local},
 		links:   make(map[federation.ClusterName]*link),

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
@@ -43,7 +43,7 @@ func drawPlaced(t *rapid.T, resource string) (string, metav1.Object) {
 		if rapid.IntRange(0, 4).Draw(t, "terminating") == 0 {
 			terminating(o)
 		}
-	case *crd.ExternalWorkload:
+	case *decode.ExternalWorkload:
 		workloadAt(o, ips...)
 	case *corev1.Service:
 		if len(ips) > 0 && rapid.Bool().Draw(t, "placed") {
@@ -191,11 +191,11 @@ func (o objects) referenceAt(addr netip.AddrPort) string {
 			host = append(host, p)
 		}
 	}
-	var workloads []*crd.ExternalWorkload
+	var workloads []*decode.ExternalWorkload
 	for _, x := range o["externalworkloads"] {
-		v := x.(*crd.ExternalWorkload)
-		if v.Invalid == "" && slices.ContainsFunc(v.Spec.WorkloadIPs, func(i crd.WorkloadIP) bool { return i.IP == addr.Addr().String() }) &&
-			slices.ContainsFunc(v.Spec.Ports, func(q crd.PortSpec) bool {
+		v := x.(*decode.ExternalWorkload)
+		if v.Invalid == "" && slices.ContainsFunc(v.Spec.WorkloadIPs, func(i decode.WorkloadIP) bool { return i.IP == addr.Addr().String() }) &&
+			slices.ContainsFunc(v.Spec.Ports, func(q decode.PortSpec) bool {
 				return q.Port == int32(addr.Port()) && referenceTCP(corev1.Protocol(q.Protocol))
 			}) {
 			workloads = append(workloads, v)
@@ -302,7 +302,7 @@ func (o objects) referenceTarget(ref *corev1.ObjectReference, addr netip.AddrPor
 		return referenceBare(addr)
 	}
 	if ref.Kind == "ExternalWorkload" {
-		v, ok := o["externalworkloads"]["ns/"+ref.Name].(*crd.ExternalWorkload)
+		v, ok := o["externalworkloads"]["ns/"+ref.Name].(*decode.ExternalWorkload)
 		if !ok || v.Invalid != "" {
 			return ""
 		}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
@@ -46,9 +45,9 @@ func newFakeAPI(objects ...metav1.Object) *fakeAPI {
 		Nodes:          &fakeKind[*corev1.Node]{api: a, name: "nodes"},
 		NodeMetadata:   meta("nodes"),
 		Namespaces:     meta("namespaces"),
-		Servers:        &fakeKind[*crd.Server]{api: a, name: "servers"},
-		Workloads:      &fakeKind[*crd.ExternalWorkload]{api: a, name: "externalworkloads"},
-		Profiles:       &fakeKind[*crd.ServiceProfile]{api: a, name: "serviceprofiles"},
+		Servers:        &fakeKind[*decode.Server]{api: a, name: "servers"},
+		Workloads:      &fakeKind[*decode.ExternalWorkload]{api: a, name: "externalworkloads"},
+		Profiles:       &fakeKind[*decode.ServiceProfile]{api: a, name: "serviceprofiles"},
 		ServiceExports: &fakeKind[*mcs.ServiceExport]{api: a, name: "serviceexports"},
 		ServiceImports: &fakeKind[*mcs.ServiceImport]{api: a, name: "serviceimports"},
 	}
@@ -69,7 +68,7 @@ func (a *fakeAPI) send(as watch.EventType, o metav1.Object) {
 		sendTo(a.EndpointSlices, as, o)
 	case *mcs.ServiceExport:
 		sendTo(a.ServiceExports, as, o)
-	case *crd.ExternalWorkload:
+	case *decode.ExternalWorkload:
 		sendTo(a.Workloads, as, o)
 	case *corev1.Node:
 		sendTo(a.Nodes, as, o)

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
@@ -63,9 +63,9 @@ func serviceAnnotation(o *corev1.Service, key, value string) *corev1.Service {
 }
 
 // workloadAt gives an ExternalWorkload its addresses.
-func workloadAt(o *crd.ExternalWorkload, ips ...string) *crd.ExternalWorkload {
+func workloadAt(o *decode.ExternalWorkload, ips ...string) *decode.ExternalWorkload {
 	for _, ip := range ips {
-		o.Spec.WorkloadIPs = append(o.Spec.WorkloadIPs, crd.WorkloadIP{IP: ip})
+		o.Spec.WorkloadIPs = append(o.Spec.WorkloadIPs, decode.WorkloadIP{IP: ip})
 	}
 	return o
 }

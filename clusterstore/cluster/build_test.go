@@ -14,7 +14,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
@@ -72,11 +72,11 @@ func (w *world) feed(o metav1.Object) follow.Feed {
 	switch o := o.(type) {
 	case *metav1.PartialObjectMetadata:
 		kind = o.Kind
-	case *crd.Server:
+	case *decode.Server:
 		kind = "server"
-	case *crd.ExternalWorkload:
+	case *decode.ExternalWorkload:
 		kind = "externalworkload"
-	case *crd.ServiceProfile:
+	case *decode.ServiceProfile:
 		kind = "serviceprofile"
 	}
 	return w.store(strings.TrimSuffix(strings.ToLower(kind), "s") + "s")

@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"isthmus/clusterstore/facts"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
@@ -46,7 +45,7 @@ type Config struct {
 	Admit <-chan struct{}
 
 	// Looks limits how many clusters are looked at at the same time. If it is nil, there is no limit.
-	Looks facts.Turns
+	Looks kube.Turns
 
 	Exports *ExportConfig // nil: nothing of what the cluster exports is kept
 
@@ -75,7 +74,7 @@ type Cluster struct {
 	group     *follow.Group               // runs the resources
 	contain   func(part string, f func()) // calls f, which follows a part of the cluster: see untilPanic
 	fail      func()                      // set by Run; ends all of it but its waiting for the end of its context
-	facts     *facts.Keeper
+	facts     *kube.Keeper
 }
 
 var _ federation.Source = (*Cluster)(nil)
@@ -88,7 +87,7 @@ func New(cfg Config) (*Cluster, error) {
 	c := &Cluster{
 		cfg:   cfg,
 		state: newState(cfg.Name, cfg.TrustDomain, cfg.Rules.ControllerNamespace),
-		facts: facts.NewKeeper(cfg.Client, cfg.Rules.ControllerNamespace, cfg.Looks),
+		facts: kube.NewKeeper(cfg.Client, cfg.Rules.ControllerNamespace, cfg.Looks),
 	}
 	if cfg.own != nil {
 		c.state.own = newOwnIndex()

@@ -22,10 +22,9 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 
-	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/decode/corpus"
-	"isthmus/clusterstore/serviceprofile"
+
 	"isthmus/local/exports/plan"
 )
 
@@ -162,16 +161,16 @@ func corpusKinds(t *testing.T) []corpusKind {
 				return []any{n, ranges}
 			},
 		),
-		newCorpusKind(crd.PolicyVersion.WithKind("Server"), "", func(corpus.Maker, *crd.Server) {}, func(s decode.Sources) decode.Source[*crd.Server] { return s.Servers }, func(o *crd.Server) any {
+		newCorpusKind(decode.PolicyVersion.WithKind("Server"), "", func(corpus.Maker, *decode.Server) {}, func(s decode.Sources) decode.Source[*decode.Server] { return s.Servers }, func(o *decode.Server) any {
 			f, ok := compactServer(o)
 			return []any{f, ok}
 		}),
-		newCorpusKind(crd.WorkloadVersion.WithKind("ExternalWorkload"), "", func(corpus.Maker, *crd.ExternalWorkload) {}, func(s decode.Sources) decode.Source[*crd.ExternalWorkload] { return s.Workloads }, func(o *crd.ExternalWorkload) any {
+		newCorpusKind(decode.WorkloadVersion.WithKind("ExternalWorkload"), "", func(corpus.Maker, *decode.ExternalWorkload) {}, func(s decode.Sources) decode.Source[*decode.ExternalWorkload] { return s.Workloads }, func(o *decode.ExternalWorkload) any {
 			p, _ := c.compactWorkload(o)
 			return p
 		}),
-		newCorpusKind(crd.ProfileVersion.WithKind("ServiceProfile"), "", func(corpus.Maker, *crd.ServiceProfile) {}, func(s decode.Sources) decode.Source[*crd.ServiceProfile] { return s.Profiles }, func(o *crd.ServiceProfile) any {
-			return serviceprofile.Translate(o)
+		newCorpusKind(decode.ProfileVersion.WithKind("ServiceProfile"), "", func(corpus.Maker, *decode.ServiceProfile) {}, func(s decode.Sources) decode.Source[*decode.ServiceProfile] { return s.Profiles }, func(o *decode.ServiceProfile) any {
+			return Translate(o)
 		}),
 	}
 }

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
@@ -24,11 +24,11 @@ const (
 // workloads follows ExternalWorkloads. Each is kept as a pod with other facts: it is in
 // the slice's namespace, and all its ports go through its proxy. Its zone and whether it
 // is ready come from the slice.
-func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
-	k := follow.Kind[*crd.ExternalWorkload, placedPod]{
+func (c *Cluster) workloads() follow.Kind[*decode.ExternalWorkload, placedPod] {
+	k := follow.Kind[*decode.ExternalWorkload, placedPod]{
 		Name:    "externalworkloads",
 		Source:  c.cfg.Client.Sources.Workloads,
-		Serves:  c.serves(crd.WorkloadVersion.WithResource("externalworkloads")),
+		Serves:  c.serves(decode.WorkloadVersion.WithResource("externalworkloads")),
 		Size:    placedPod.size,
 		Shared:  placedPod.shared,
 		Compact: c.compactWorkload,
@@ -40,7 +40,7 @@ func (c *Cluster) workloads() follow.Kind[*crd.ExternalWorkload, placedPod] {
 	return k
 }
 
-func (c *Cluster) compactWorkload(o *crd.ExternalWorkload) (p placedPod, ok bool) {
+func (c *Cluster) compactWorkload(o *decode.ExternalWorkload) (p placedPod, ok bool) {
 	p.facts = c.cfg.Rules.compactWorkload(o)
 	if c.state.own != nil && p.facts.template.Value().invalid == "" {
 		p.location = workloadLocation(o)
@@ -51,7 +51,7 @@ func (c *Cluster) compactWorkload(o *crd.ExternalWorkload) (p placedPod, ok bool
 	return p, true
 }
 
-func (r Rules) compactWorkload(o *crd.ExternalWorkload) podFacts {
+func (r Rules) compactWorkload(o *decode.ExternalWorkload) podFacts {
 	t := template{
 		owner:    onlyOwner(o.OwnerReferences),
 		opaque:   r.DefaultOpaquePorts,
@@ -75,7 +75,7 @@ func (r Rules) compactWorkload(o *crd.ExternalWorkload) podFacts {
 }
 
 // workloadPorts are the named TCP ports of an ExternalWorkload.
-func workloadPorts(spec *crd.ExternalWorkloadSpec) namedPorts {
+func workloadPorts(spec *decode.ExternalWorkloadSpec) namedPorts {
 	var ports []byte
 	for _, p := range spec.Ports {
 		if tcp(p.Protocol) {
@@ -87,7 +87,7 @@ func workloadPorts(spec *crd.ExternalWorkloadSpec) namedPorts {
 
 // workloadLocation reads the addresses of an ExternalWorkload. It counts as running:
 // whether it is ready is in the slices only.
-func workloadLocation(o *crd.ExternalWorkload) *location {
+func workloadLocation(o *decode.ExternalWorkload) *location {
 	s := &location{life: podRunning, workload: true}
 	for _, ip := range o.Spec.WorkloadIPs {
 		s.ips = addIP(s.ips, ip.IP)

@@ -7,17 +7,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
-type workloadOption = func(*crd.ExternalWorkload)
+type workloadOption = func(*decode.ExternalWorkload)
 
 func workloadAnnotation(key, value string) workloadOption {
-	return func(o *crd.ExternalWorkload) { o.Annotations = with(o.Annotations, key, value) }
+	return func(o *decode.ExternalWorkload) { o.Annotations = with(o.Annotations, key, value) }
 }
 
 func workloadOwner(kind, name string) workloadOption {
-	return func(o *crd.ExternalWorkload) {
+	return func(o *decode.ExternalWorkload) {
 		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{Kind: kind, Name: name})
 	}
 }
@@ -34,12 +34,12 @@ func TestWorkloadFacts(t *testing.T) {
 	}{
 		{"annotation in place of the defaults", 3306, options{workloadAnnotation(opaqueAnnotation, "")}, sa + id + " inbound=4143"},
 		{"ports to skip mean nothing here", 8080, options{workloadAnnotation(skipAnnotation, "8080")}, sa + id + " inbound=4143"},
-		{"impossible proxy's port", 8080, options{func(o *crd.ExternalWorkload) {
-			o.Spec.Ports[1] = crd.PortSpec{Name: proxyPortName, Port: 70000}
+		{"impossible proxy's port", 8080, options{func(o *decode.ExternalWorkload) {
+			o.Spec.Ports[1] = decode.PortSpec{Name: proxyPortName, Port: 70000}
 		}}, sa + id + " inbound=4143"},
 		{"two owners", 8080, options{workloadOwner("A", "a"), workloadOwner("B", "b")}, sa + id + " inbound=4143"},
 		{"owner whose kind is a label of ours", 8080, options{workloadOwner("External_Workload", "x")}, sa + id + " inbound=4143"},
-		{"no identity", 8080, options{func(o *crd.ExternalWorkload) { o.Spec.MeshTLS = crd.MeshTLS{} }}, sa + "twin=workload/ns/v meshed inbound=4143"},
+		{"no identity", 8080, options{func(o *decode.ExternalWorkload) { o.Spec.MeshTLS = decode.MeshTLS{} }}, sa + "twin=workload/ns/v meshed inbound=4143"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			v := aWorkload("v", "http=8080", "admin=9090")

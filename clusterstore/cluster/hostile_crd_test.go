@@ -6,7 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
@@ -21,8 +21,8 @@ func FuzzPolicy(f *testing.F) {
 	f.Add(false, `{"metadata":{"namespace":"ns"},"spec":{"port":{},"podSelector":7}}`, `{"metadata":{"name":"v"},"spec":null,"status":"?"}`, "\x00", "\x00")
 	f.Add(true, `{"spec":{"port":99999,"proxyProtocol":"opaque","podSelector":{}}}`, `{"metadata":{"namespace":"ns","name":"v","annotations":{"config.linkerd.io/opaque-ports":",,1-0,x"}},"spec":{"meshTLS":{"identity":"\ud800"}}}`, "", "")
 	f.Fuzz(func(t *testing.T, before bool, server, workload, key, value string) {
-		var s crd.Server
-		var v crd.ExternalWorkload
+		var s decode.Server
+		var v decode.ExternalWorkload
 		if json.Unmarshal([]byte(server), &s) != nil || json.Unmarshal([]byte(workload), &v) != nil {
 			return // metadata that no API server lets pass
 		}

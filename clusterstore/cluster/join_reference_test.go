@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
@@ -78,7 +78,7 @@ func drawApp(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"", "x", "y"}).Draw(t, "app")
 }
 
-func drawServer(t *rapid.T, name string) *crd.Server {
+func drawServer(t *rapid.T, name string) *decode.Server {
 	o := aServer(name, rapid.SampledFrom([]string{"8080", "80", "81", "http", "none"}).Draw(t, "port"), "")
 	o.Namespace = rapid.SampledFrom([]string{"ns", "ns", "n", "other"}).Draw(t, "namespace")
 	o.Spec.ProxyProtocol = rapid.SampledFrom([]string{"opaque", "opaque", "opaque", "HTTP/1"}).Draw(t, "protocol")
@@ -98,7 +98,7 @@ func drawServer(t *rapid.T, name string) *crd.Server {
 	return o
 }
 
-func drawWorkload(t *rapid.T, name string) *crd.ExternalWorkload {
+func drawWorkload(t *rapid.T, name string) *decode.ExternalWorkload {
 	ports := rapid.SampledFrom([][]string{
 		nil, {"http=8080"}, {"linkerd-proxy=1111", "http=81"},
 		{"linkerd-proxy=1112/UDP", "http=80/UDP", "http=81/TCP"},

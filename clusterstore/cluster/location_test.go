@@ -8,7 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 // TestHostileIPs: addresses that can't be another host's are not indexed, and of very
@@ -50,7 +50,7 @@ func TestDeclaredPorts(t *testing.T) {
 	for range 1000 {
 		for _, n := range []int32{443, 80, 70000, 0, -1} {
 			p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, corev1.ContainerPort{ContainerPort: 1, HostPort: n})
-			v.Spec.Ports = append(v.Spec.Ports, crd.PortSpec{Port: n})
+			v.Spec.Ports = append(v.Spec.Ports, decode.PortSpec{Port: n})
 		}
 	}
 	if s := workloadLocation(v); !slices.Equal(s.ports, []uint16{80, 443}) || cap(s.ports) > 8 {

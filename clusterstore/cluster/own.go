@@ -3,7 +3,7 @@ package cluster
 import (
 	"time"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
@@ -29,7 +29,7 @@ type OwnConfig struct {
 	SliceManager string
 	// WorkloadChanged, which is needed with SliceManager, gets every ExternalWorkload that was added,
 	// changed or deleted, in order, from one goroutine: as it was and as it is; nil: it was or is not there.
-	WorkloadChanged func(before, after *crd.ExternalWorkload)
+	WorkloadChanged func(before, after *decode.ExternalWorkload)
 }
 
 // sliceManager is OwnConfig.SliceManager; empty: there is none.

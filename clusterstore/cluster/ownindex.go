@@ -3,8 +3,8 @@ package cluster
 import (
 	"net/netip"
 
-	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/serviceprofile"
+	"isthmus/clusterstore/decode"
+
 	"isthmus/federation"
 	"isthmus/internal/pace"
 )
@@ -20,12 +20,12 @@ type ownIndex struct {
 	exposed   map[netip.Addr][]federation.ServiceID // Services that are reached from outside by that address
 	nodes     map[netip.Addr][]string               // names of the Nodes with that address
 	marked    map[federation.ServiceID]int          // how many slices of a Service have the mark; none with 0
-	profiles  map[string]*serviceprofile.Translated
-	rejected  int                                // how many of profiles can't be used at all
-	conflicts conflicts                          // has its own mutex
-	selecting byNamespace[*Service]              // Services that have a selector
-	selected  byNamespace[*crd.ExternalWorkload] // what slices have of ExternalWorkloads
-	replaced  *crd.ExternalWorkload              // what was there of the one that was put or dropped last; of the goroutine that does so
+	profiles  map[string]*Translated
+	rejected  int                                   // how many of profiles can't be used at all
+	conflicts conflicts                             // has its own mutex
+	selecting byNamespace[*Service]                 // Services that have a selector
+	selected  byNamespace[*decode.ExternalWorkload] // what slices have of ExternalWorkloads
+	replaced  *decode.ExternalWorkload              // what was there of the one that was put or dropped last; of the goroutine that does so
 }
 
 // Topic is what a change is about: an address or, with Owner, only who has it, or else a Service and
@@ -60,10 +60,10 @@ func newOwnIndex() *ownIndex {
 		exposed:   make(map[netip.Addr][]federation.ServiceID),
 		nodes:     make(map[netip.Addr][]string),
 		marked:    make(map[federation.ServiceID]int),
-		profiles:  make(map[string]*serviceprofile.Translated),
+		profiles:  make(map[string]*Translated),
 		conflicts: conflicts{byIP: make(map[netip.Addr][]conflict)},
 		selecting: make(byNamespace[*Service]),
-		selected:  make(byNamespace[*crd.ExternalWorkload]),
+		selected:  make(byNamespace[*decode.ExternalWorkload]),
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
@@ -73,7 +73,7 @@ func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
 }
 
 // Workloads returns the ExternalWorkloads of a namespace, or of all (""), with what slices have of them.
-func (c *Own) Workloads(namespace string) (list []*crd.ExternalWorkload) {
+func (c *Own) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
 	if namespace != "" {
@@ -93,21 +93,21 @@ func (c *Own) HasWorkloads(namespace string) bool {
 }
 
 // keepSelected returns what slices have of an ExternalWorkload.
-func keepSelected(o *crd.ExternalWorkload) *crd.ExternalWorkload {
-	kept := &crd.ExternalWorkload{
+func keepSelected(o *decode.ExternalWorkload) *decode.ExternalWorkload {
+	kept := &decode.ExternalWorkload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Labels: o.Labels},
-		Spec:       crd.ExternalWorkloadSpec{Ports: o.Spec.Ports, WorkloadIPs: o.Spec.WorkloadIPs},
+		Spec:       decode.ExternalWorkloadSpec{Ports: o.Spec.Ports, WorkloadIPs: o.Spec.WorkloadIPs},
 		Invalid:    o.Invalid,
 	}
 	for _, condition := range o.Status.Conditions {
 		if condition.Type == string(corev1.PodReady) {
-			kept.Status.Conditions = append(kept.Status.Conditions, crd.WorkloadCondition{Type: condition.Type, Status: condition.Status})
+			kept.Status.Conditions = append(kept.Status.Conditions, decode.WorkloadCondition{Type: condition.Type, Status: condition.Status})
 		}
 	}
 	return kept
 }
 
-func sameSelected(a, b *crd.ExternalWorkload) bool {
+func sameSelected(a, b *decode.ExternalWorkload) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
@@ -116,7 +116,7 @@ func sameSelected(a, b *crd.ExternalWorkload) bool {
 }
 
 // selectedAt returns what slices have of the ExternalWorkload with that key; nil: nothing. x may be nil.
-func (x *ownIndex) selectedAt(key string) *crd.ExternalWorkload {
+func (x *ownIndex) selectedAt(key string) *decode.ExternalWorkload {
 	if x == nil {
 		return nil
 	}
@@ -125,7 +125,7 @@ func (x *ownIndex) selectedAt(key string) *crd.ExternalWorkload {
 }
 
 // setSelected keeps what slices have of the ExternalWorkload with that key; nil: nothing. x may be nil.
-func (x *ownIndex) setSelected(key string, to *crd.ExternalWorkload) {
+func (x *ownIndex) setSelected(key string, to *decode.ExternalWorkload) {
 	if x == nil {
 		return
 	}

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
@@ -21,13 +21,13 @@ func withSlices(changed *[]string) func(*Config) {
 	return func(c *Config) {
 		withAddresses(c)
 		c.own.SliceManager = "us"
-		c.own.WorkloadChanged = func(before, after *crd.ExternalWorkload) {
+		c.own.WorkloadChanged = func(before, after *decode.ExternalWorkload) {
 			*changed = append(*changed, workloadText(before)+" -> "+workloadText(after))
 		}
 	}
 }
 
-func workloadText(o *crd.ExternalWorkload) string {
+func workloadText(o *decode.ExternalWorkload) string {
 	if o == nil {
 		return "none"
 	}
@@ -92,37 +92,37 @@ func TestSelecting(t *testing.T) {
 func TestSelected(t *testing.T) {
 	for _, x := range []struct {
 		name   string
-		change func(*crd.ExternalWorkload)
+		change func(*decode.ExternalWorkload)
 		want   bool
 	}{
-		{"EW-13 EW-22 none", func(*crd.ExternalWorkload) {}, false},
-		{"EW-14 an IP more", func(o *crd.ExternalWorkload) {
-			o.Spec.WorkloadIPs = append(o.Spec.WorkloadIPs, crd.WorkloadIP{IP: "10.0.0.3"})
+		{"EW-13 EW-22 none", func(*decode.ExternalWorkload) {}, false},
+		{"EW-14 an IP more", func(o *decode.ExternalWorkload) {
+			o.Spec.WorkloadIPs = append(o.Spec.WorkloadIPs, decode.WorkloadIP{IP: "10.0.0.3"})
 		}, true},
-		{"EW-15 an IP less", func(o *crd.ExternalWorkload) { o.Spec.WorkloadIPs = o.Spec.WorkloadIPs[:1] }, true},
-		{"EW-16 another IP", func(o *crd.ExternalWorkload) { o.Spec.WorkloadIPs[0].IP = "10.0.0.3" }, true},
-		{"EW-17 a port more", func(o *crd.ExternalWorkload) { o.Spec.Ports = append(o.Spec.Ports, crd.PortSpec{Port: 1}) }, true},
-		{"EW-18 a port less", func(o *crd.ExternalWorkload) { o.Spec.Ports = o.Spec.Ports[:1] }, true},
-		{"EW-19 another port number", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Port = 1 }, true},
-		{"EW-20 another port name", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Name = "other" }, true},
-		{"EW-21 a port name less", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Name = "" }, true},
-		{"another protocol", func(o *crd.ExternalWorkload) { o.Spec.Ports[0].Protocol = "UDP" }, true},
-		{"not ready", func(o *crd.ExternalWorkload) { o.Status.Conditions[0].Status = "False" }, true},
-		{"another zone", func(o *crd.ExternalWorkload) { o.Labels = with(o.Labels, corev1.LabelTopologyZone, "z") }, true},
-		{"made anew", func(o *crd.ExternalWorkload) { o.UID = "another" }, true},
-		{"unreadable", func(o *crd.ExternalWorkload) { o.Invalid = "spec: no" }, true},
-		{"why it is not ready", func(o *crd.ExternalWorkload) { o.Status.Conditions[0].Reason = "x" }, false},
-		{"another condition", func(o *crd.ExternalWorkload) {
-			o.Status.Conditions = append(o.Status.Conditions, crd.WorkloadCondition{Type: "Healthy", Status: "False"})
+		{"EW-15 an IP less", func(o *decode.ExternalWorkload) { o.Spec.WorkloadIPs = o.Spec.WorkloadIPs[:1] }, true},
+		{"EW-16 another IP", func(o *decode.ExternalWorkload) { o.Spec.WorkloadIPs[0].IP = "10.0.0.3" }, true},
+		{"EW-17 a port more", func(o *decode.ExternalWorkload) { o.Spec.Ports = append(o.Spec.Ports, decode.PortSpec{Port: 1}) }, true},
+		{"EW-18 a port less", func(o *decode.ExternalWorkload) { o.Spec.Ports = o.Spec.Ports[:1] }, true},
+		{"EW-19 another port number", func(o *decode.ExternalWorkload) { o.Spec.Ports[0].Port = 1 }, true},
+		{"EW-20 another port name", func(o *decode.ExternalWorkload) { o.Spec.Ports[0].Name = "other" }, true},
+		{"EW-21 a port name less", func(o *decode.ExternalWorkload) { o.Spec.Ports[0].Name = "" }, true},
+		{"another protocol", func(o *decode.ExternalWorkload) { o.Spec.Ports[0].Protocol = "UDP" }, true},
+		{"not ready", func(o *decode.ExternalWorkload) { o.Status.Conditions[0].Status = "False" }, true},
+		{"another zone", func(o *decode.ExternalWorkload) { o.Labels = with(o.Labels, corev1.LabelTopologyZone, "z") }, true},
+		{"made anew", func(o *decode.ExternalWorkload) { o.UID = "another" }, true},
+		{"unreadable", func(o *decode.ExternalWorkload) { o.Invalid = "spec: no" }, true},
+		{"why it is not ready", func(o *decode.ExternalWorkload) { o.Status.Conditions[0].Reason = "x" }, false},
+		{"another condition", func(o *decode.ExternalWorkload) {
+			o.Status.Conditions = append(o.Status.Conditions, decode.WorkloadCondition{Type: "Healthy", Status: "False"})
 		}, false},
-		{"an annotation", func(o *crd.ExternalWorkload) { o.Annotations = with(o.Annotations, "a", "b") }, false},
+		{"an annotation", func(o *decode.ExternalWorkload) { o.Annotations = with(o.Annotations, "a", "b") }, false},
 	} {
 		var changed []string
 		w := newWorld(t, withSlices(&changed))
-		made := func() *crd.ExternalWorkload {
+		made := func() *decode.ExternalWorkload {
 			o := aWorkload("v", "http=8080", "db=3306")
-			o.Spec.WorkloadIPs = []crd.WorkloadIP{{IP: "10.0.0.1"}, {IP: "10.0.0.2"}}
-			o.Status.Conditions = []crd.WorkloadCondition{{Type: "Ready", Status: "True"}}
+			o.Spec.WorkloadIPs = []decode.WorkloadIP{{IP: "10.0.0.1"}, {IP: "10.0.0.2"}}
+			o.Status.Conditions = []decode.WorkloadCondition{{Type: "Ready", Status: "True"}}
 			return o
 		}
 		before, after := made(), made()

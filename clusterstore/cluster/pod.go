@@ -8,7 +8,7 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
@@ -138,8 +138,8 @@ func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
 type placedPod struct {
 	facts    podFacts
 	location *location
-	selected *crd.ExternalWorkload // with OwnConfig.SliceManager: what slices have of an ExternalWorkload
-	set      *podSet               // while it is put into the state: what the namespace's Servers say of it; nil: there are none, or another is like it
+	selected *decode.ExternalWorkload // with OwnConfig.SliceManager: what slices have of an ExternalWorkload
+	set      *podSet                  // while it is put into the state: what the namespace's Servers say of it; nil: there are none, or another is like it
 }
 
 // size is what the state takes for a Pod or ExternalWorkload of a linked cluster. The owner counts whether it exists

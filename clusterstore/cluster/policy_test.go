@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
 // expensive makes a Server's selector have many requirements, all of which must be checked: none
 // of these labels is there.
-func expensive(terms int) func(*crd.Server) {
-	return odd(func(s *crd.ServerSpec) {
+func expensive(terms int) func(*decode.Server) {
+	return odd(func(s *decode.ServerSpec) {
 		for i := range terms {
 			s.PodSelector.MatchExpressions = append(s.PodSelector.MatchExpressions, metav1.LabelSelectorRequirement{
 				Key: fmt.Sprintf("absent-%03d", i), Operator: metav1.LabelSelectorOpDoesNotExist,
@@ -38,7 +38,7 @@ func TestTooMuchPolicy(t *testing.T) {
 		w.put(aService("web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"))
 		const used = maxPolicy / 500 // each costs 1 + 499
 		port := func(i int) uint16 { return uint16(8000 + i) }
-		var all []*crd.Server
+		var all []*decode.Server
 		for i := range used + 2 {
 			all = append(all, aServer(fmt.Sprintf("s%02d", i), fmt.Sprint(port(i)), "", expensive(499)))
 		}
@@ -167,7 +167,7 @@ func manyPorts(t testing.TB, servers int, pods ...*corev1.Pod) *world {
 }
 
 // forAll makes a Server select all Pods.
-var forAll = odd(func(s *crd.ServerSpec) { s.PodSelector = &metav1.LabelSelector{} })
+var forAll = odd(func(s *decode.ServerSpec) { s.PodSelector = &metav1.LabelSelector{} })
 
 // distinct makes Pods with labels of their own.
 func distinct(n int, options ...func(*corev1.Pod)) (pods []*corev1.Pod) {

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 )
@@ -16,7 +16,7 @@ import (
 // serverFacts is what is kept of a Server that makes a port opaque, or is malformed: a
 // malformed one has no effect and is reported ([Health]). It is immutable.
 type serverFacts struct {
-	spec      crd.ServerSpec // the source of the other fields
+	spec      decode.ServerSpec // the source of the other fields
 	pods      labels.Selector
 	workloads labels.Selector
 	name      string // of the port; empty: it is a number
@@ -25,11 +25,11 @@ type serverFacts struct {
 }
 
 // policyServers follows Servers.
-func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
-	return follow.Kind[*crd.Server, *serverFacts]{
+func (c *Cluster) policyServers() follow.Kind[*decode.Server, *serverFacts] {
+	return follow.Kind[*decode.Server, *serverFacts]{
 		Name:    "servers",
 		Source:  c.cfg.Client.Sources.Servers,
-		Serves:  c.serves(crd.PolicyVersion.WithResource("servers")),
+		Serves:  c.serves(decode.PolicyVersion.WithResource("servers")),
 		Compact: compactServer,
 		Size:    (*serverFacts).size,
 		Into:    mapStore(c.state, c.state.servers, (*serverFacts).equal, c.state.setServer),
@@ -37,11 +37,11 @@ func (c *Cluster) policyServers() follow.Kind[*crd.Server, *serverFacts] {
 }
 
 // compactServer leaves out Servers that make nothing opaque.
-func compactServer(o *crd.Server) (*serverFacts, bool) {
+func compactServer(o *decode.Server) (*serverFacts, bool) {
 	if o.Invalid != "" {
 		return &serverFacts{invalid: o.Invalid}, true
 	}
-	if o.Spec.ProxyProtocol != crd.ProtocolOpaque {
+	if o.Spec.ProxyProtocol != decode.ProtocolOpaque {
 		return nil, false
 	}
 	f := &serverFacts{spec: o.Spec}

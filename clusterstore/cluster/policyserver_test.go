@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 // namedPort gives the Pod's first container a port; hostPort 0 is none.
@@ -27,12 +27,12 @@ func sidecarPort(name string, port int32) func(*corev1.Pod) {
 	}
 }
 
-func in(namespace string) func(*crd.Server) {
-	return func(o *crd.Server) { o.Namespace = namespace }
+func in(namespace string) func(*decode.Server) {
+	return func(o *decode.Server) { o.Namespace = namespace }
 }
 
-func odd(change func(*crd.ServerSpec)) func(*crd.Server) {
-	return func(o *crd.Server) { change(&o.Spec) }
+func odd(change func(*decode.ServerSpec)) func(*decode.Server) {
+	return func(o *decode.Server) { change(&o.Spec) }
 }
 
 // opaqueAt lists the addresses of the service web that are opaque.
@@ -56,16 +56,16 @@ func TestServers(t *testing.T) {
 	for _, x := range []struct {
 		name    string
 		port    uint16
-		servers []*crd.Server
+		servers []*decode.Server
 		want    string
 	}{
-		{"by name, on the node", 8888, []*crd.Server{aServer("s", "http", "app=web")}, p},
-		{"by name, in a sidecar", 4000, []*crd.Server{aServer("s", "side", "app=web")}, p},
-		{"a number as a name", 8080, []*crd.Server{aServer("s", "8080", "app=web", odd(func(s *crd.ServerSpec) { s.Port = intstr.FromString("8080") }))}, none},
-		{"two labels", 8080, []*crd.Server{aServer("s", "8080", "app=web,tier=db")}, p},
-		{"expressions", 8080, []*crd.Server{aServer("s", "8080", "app in (web,x),tier,!other")}, p},
-		{"opaque in other letters", 8080, []*crd.Server{aServer("s", "8080", "app=web", protocol("Opaque"))}, none},
-		{"no protocol", 8080, []*crd.Server{aServer("s", "8080", "app=web", protocol(""))}, none},
+		{"by name, on the node", 8888, []*decode.Server{aServer("s", "http", "app=web")}, p},
+		{"by name, in a sidecar", 4000, []*decode.Server{aServer("s", "side", "app=web")}, p},
+		{"a number as a name", 8080, []*decode.Server{aServer("s", "8080", "app=web", odd(func(s *decode.ServerSpec) { s.Port = intstr.FromString("8080") }))}, none},
+		{"two labels", 8080, []*decode.Server{aServer("s", "8080", "app=web,tier=db")}, p},
+		{"expressions", 8080, []*decode.Server{aServer("s", "8080", "app in (web,x),tier,!other")}, p},
+		{"opaque in other letters", 8080, []*decode.Server{aServer("s", "8080", "app=web", protocol("Opaque"))}, none},
+		{"no protocol", 8080, []*decode.Server{aServer("s", "8080", "app=web", protocol(""))}, none},
 	} {
 		for _, first := range []string{"Servers", "Pods"} {
 			t.Run(x.name+", first the "+first, func(t *testing.T) {
@@ -142,16 +142,16 @@ func TestUnusable(t *testing.T) {
 	w := newWorld(t, nil)
 	workload := aWorkload("v")
 	workload.Invalid = "spec: odd"
-	for _, s := range []*crd.Server{
-		aServer("selector", "8080", "", odd(func(s *crd.ServerSpec) {
+	for _, s := range []*decode.Server{
+		aServer("selector", "8080", "", odd(func(s *decode.ServerSpec) {
 			s.PodSelector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "In"}}
 		})),
-		aServer("other-selector", "8080", "", forWorkloads, odd(func(s *crd.ServerSpec) {
+		aServer("other-selector", "8080", "", forWorkloads, odd(func(s *decode.ServerSpec) {
 			s.ExternalWorkloadSelector.MatchLabels = map[string]string{"no key/at/all": ""}
 		})),
 		aServer("number", "70000", ""),
-		aServer("port", "", "", odd(func(s *crd.ServerSpec) { s.Port = intstr.FromString("") })),
-		aServer("spec", "8080", "", func(o *crd.Server) { o.Spec, o.Invalid = crd.ServerSpec{}, "spec: odd" }),
+		aServer("port", "", "", odd(func(s *decode.ServerSpec) { s.Port = intstr.FromString("") })),
+		aServer("spec", "8080", "", func(o *decode.Server) { o.Spec, o.Invalid = decode.ServerSpec{}, "spec: odd" }),
 		aServer("good", "8080", "app=web"),
 	} {
 		w.put(s)
@@ -194,7 +194,7 @@ func TestHugeServer(t *testing.T) {
 		values[i] = "%"
 	}
 	for name, n := range map[string]int{"too many": len(values), "invalid ones": maxSelectorSize - 1} {
-		o := &crd.Server{Spec: crd.ServerSpec{ProxyProtocol: crd.ProtocolOpaque, Port: intstr.FromInt32(80), PodSelector: &metav1.LabelSelector{
+		o := &decode.Server{Spec: decode.ServerSpec{ProxyProtocol: decode.ProtocolOpaque, Port: intstr.FromInt32(80), PodSelector: &metav1.LabelSelector{
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: values[:n]}},
 		}}}
 		f, ok := compactServer(o)

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
@@ -29,7 +29,7 @@ func (o objects) set(resource, key string, x metav1.Object) {
 // referenceCount is the number of objects that a cluster keeps.
 func (o objects) referenceCount(resource string) (n int) {
 	for _, x := range o[resource] {
-		if s, ok := x.(*crd.Server); !ok || s.Invalid != "" || s.Spec.ProxyProtocol == "opaque" {
+		if s, ok := x.(*decode.Server); !ok || s.Invalid != "" || s.Spec.ProxyProtocol == "opaque" {
 			n++
 		}
 	}
@@ -180,7 +180,7 @@ func (o objects) referenceEndpoint(e discoveryv1.Endpoint, service, addr string)
 	if e.TargetRef == nil {
 		return head + zone + host + hints, true
 	}
-	if w, ok := o["externalworkloads"]["ns/"+e.TargetRef.Name].(*crd.ExternalWorkload); ok && e.TargetRef.Kind == "ExternalWorkload" {
+	if w, ok := o["externalworkloads"]["ns/"+e.TargetRef.Name].(*decode.ExternalWorkload); ok && e.TargetRef.Kind == "ExternalWorkload" {
 		return o.referenceWorkload(w, addr).text(head, zone, host, hints), w.Invalid == ""
 	}
 	if p, ok := o["pods"]["ns/"+e.TargetRef.Name].(*corev1.Pod); ok && e.TargetRef.Kind == "Pod" {
@@ -222,7 +222,7 @@ func (o objects) referencePod(p *corev1.Pod, addr string) referenceFacts {
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		ports = append(ports, c.Ports...)
 	}
-	policed := o.referencePolicy(p.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.PodSelector }, func(port intstr.IntOrString) bool {
+	policed := o.referencePolicy(p.Labels, func(s decode.ServerSpec) *metav1.LabelSelector { return s.PodSelector }, func(port intstr.IntOrString) bool {
 		return slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool {
 			return referenceTCP(p.Protocol) && p.Name == port.StrVal &&
 				(hasPort(addr, p.ContainerPort) || hasPort(addr, p.HostPort))
@@ -237,7 +237,7 @@ func (o objects) referencePod(p *corev1.Pod, addr string) referenceFacts {
 	return f
 }
 
-func (o objects) referenceWorkload(w *crd.ExternalWorkload, addr string) referenceFacts {
+func (o objects) referenceWorkload(w *decode.ExternalWorkload, addr string) referenceFacts {
 	f := referenceFacts{labels: map[string]string{"external_workload": w.Name}, twin: "workload/ns/" + w.Name}
 	if len(w.OwnerReferences) == 1 {
 		f.labels[strings.ToLower(w.OwnerReferences[0].Kind)] = w.OwnerReferences[0].Name
@@ -256,8 +256,8 @@ func (o objects) referenceWorkload(w *crd.ExternalWorkload, addr string) referen
 	if !ok {
 		annotated = strings.HasSuffix(addr, ":25")
 	}
-	policed := o.referencePolicy(w.Labels, func(s crd.ServerSpec) *metav1.LabelSelector { return s.ExternalWorkloadSelector }, func(port intstr.IntOrString) bool {
-		return slices.ContainsFunc(w.Spec.Ports, func(p crd.PortSpec) bool {
+	policed := o.referencePolicy(w.Labels, func(s decode.ServerSpec) *metav1.LabelSelector { return s.ExternalWorkloadSelector }, func(port intstr.IntOrString) bool {
+		return slices.ContainsFunc(w.Spec.Ports, func(p decode.PortSpec) bool {
 			return referenceTCP(corev1.Protocol(p.Protocol)) && p.Name == port.StrVal && hasPort(addr, p.Port)
 		})
 	}, addr)
@@ -272,9 +272,9 @@ func (o objects) referenceWorkload(w *crd.ExternalWorkload, addr string) referen
 func hasPort(addr string, port int32) bool { return strings.HasSuffix(addr, fmt.Sprintf(":%d", port)) }
 
 // referencePolicy reports whether a Server of namespace ns makes the port opaque.
-func (o objects) referencePolicy(labels map[string]string, selector func(crd.ServerSpec) *metav1.LabelSelector, named func(intstr.IntOrString) bool, addr string) bool {
+func (o objects) referencePolicy(labels map[string]string, selector func(decode.ServerSpec) *metav1.LabelSelector, named func(intstr.IntOrString) bool, addr string) bool {
 	for _, x := range o["servers"] {
-		s := x.(*crd.Server)
+		s := x.(*decode.Server)
 		of := selector(s.Spec)
 		if s.Invalid != "" || s.Namespace != "ns" || s.Spec.ProxyProtocol != "opaque" || of == nil || len(of.MatchExpressions) > 0 {
 			continue // the only expressions here are invalid ones

@@ -5,30 +5,30 @@ import (
 
 	"go.uber.org/zap"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
-	"isthmus/clusterstore/serviceprofile"
+
 	"isthmus/federation"
 )
 
 // profiles follows ServiceProfiles. They are translated once, as they are read. Those
 // that can't be used are kept with the reason, since they hide others for the same
 // Service.
-func (c *Cluster) profiles() follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated] {
-	return follow.Kind[*crd.ServiceProfile, *serviceprofile.Translated]{
+func (c *Cluster) profiles() follow.Kind[*decode.ServiceProfile, *Translated] {
+	return follow.Kind[*decode.ServiceProfile, *Translated]{
 		Name:   "serviceprofiles",
 		Source: c.cfg.Client.Sources.Profiles,
-		Serves: c.serves(crd.ProfileVersion.WithResource("serviceprofiles")),
-		Compact: func(o *crd.ServiceProfile) (*serviceprofile.Translated, bool) {
-			return serviceprofile.Translate(o), true
+		Serves: c.serves(decode.ProfileVersion.WithResource("serviceprofiles")),
+		Compact: func(o *decode.ServiceProfile) (*Translated, bool) {
+			return Translate(o), true
 		},
-		Into:    mapStore(c.state, c.state.own.profiles, (*serviceprofile.Translated).Equal, c.state.setProfile),
+		Into:    mapStore(c.state, c.state.own.profiles, (*Translated).Equal, c.state.setProfile),
 		Changed: c.logUnusable,
 	}
 }
 
 // logUnusable logs which ServiceProfiles are not, or not fully, used.
-func (c *Cluster) logUnusable(key string, f *serviceprofile.Translated, ok bool) {
+func (c *Cluster) logUnusable(key string, f *Translated, ok bool) {
 	switch {
 	case !ok || f.Problem == "":
 	case f.Profile == nil:
@@ -39,7 +39,7 @@ func (c *Cluster) logUnusable(key string, f *serviceprofile.Translated, ok bool)
 }
 
 // setProfile follows a change of the ServiceProfile with that key; nil: there is none any longer.
-func (s *state) setProfile(key string, before, now *serviceprofile.Translated) {
+func (s *state) setProfile(key string, before, now *Translated) {
 	if before != nil && before.Profile == nil {
 		s.own.rejected--
 	}

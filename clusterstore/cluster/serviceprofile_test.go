@@ -9,14 +9,14 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
 // aProfile makes a ServiceProfile for a Service "name.namespace", with that spec as
 // JSON.
-func aProfile(service, spec string) *crd.ServiceProfile {
-	o := &crd.ServiceProfile{}
+func aProfile(service, spec string) *decode.ServiceProfile {
+	o := &decode.ServiceProfile{}
 	if err := json.Unmarshal([]byte(`{"metadata":{"namespace":"ns","name":"`+service+`.svc.cluster.local"},"spec":`+spec+`}`), o); err != nil {
 		panic(err)
 	}

@@ -21,7 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/guard"
 )
 
@@ -81,14 +80,14 @@ func NewSources(client *http.Client, base *url.URL) Sources {
 		Nodes:        newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", nodes),
 		NodeMetadata: newProtobuf(a, corev1.SchemeGroupVersion, "nodes", "", partials),
 		Namespaces:   newProtobuf(a, corev1.SchemeGroupVersion, "namespaces", "", partials),
-		Servers:      newCustom[crd.Server](a, crd.PolicyVersion, "servers", "", "Server"),
-		Workloads: newCustom[crd.ExternalWorkload](
-			a, crd.WorkloadVersion, "externalworkloads", "", "ExternalWorkload",
+		Servers:      newCustom[Server](a, PolicyVersion, "servers", "", "Server"),
+		Workloads: newCustom[ExternalWorkload](
+			a, WorkloadVersion, "externalworkloads", "", "ExternalWorkload",
 		),
-		Profiles: newCustom[crd.ServiceProfile](a, crd.ProfileVersion, "serviceprofiles", "", "ServiceProfile"),
-		Links: func(namespace string) Source[*crd.Link] {
-			return newNewest(crd.LinkVersions, func(v schema.GroupVersion) Source[*crd.Link] {
-				return newCustom[crd.Link](a, v, "links", namespace, "Link")
+		Profiles: newCustom[ServiceProfile](a, ProfileVersion, "serviceprofiles", "", "ServiceProfile"),
+		Links: func(namespace string) Source[*Link] {
+			return newNewest(LinkVersions, func(v schema.GroupVersion) Source[*Link] {
+				return newCustom[Link](a, v, "links", namespace, "Link")
 			})
 		},
 		ServiceExports: newNewest(MCSVersions, func(v schema.GroupVersion) Source[*mcs.ServiceExport] {

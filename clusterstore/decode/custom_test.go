@@ -19,16 +19,15 @@ import (
 	"pgregory.net/rapid"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode/corpus"
 )
 
 // heldCustom are the kinds in JSON, whose lists and events are held against their types' own way to decode an object.
 var heldCustom = []func(t testing.TB, data string){
-	compareCustom[crd.Server](func(s Sources) Source[*crd.Server] { return s.Servers }, "policy.linkerd.io/v1beta3", "Server"),
-	compareCustom[crd.ExternalWorkload](func(s Sources) Source[*crd.ExternalWorkload] { return s.Workloads }, "workload.linkerd.io/v1beta1", "ExternalWorkload"),
-	compareCustom[crd.ServiceProfile](func(s Sources) Source[*crd.ServiceProfile] { return s.Profiles }, "linkerd.io/v1alpha2", "ServiceProfile"),
-	compareCustom[crd.Link](func(s Sources) Source[*crd.Link] { return s.Links("ns").(*newest[*crd.Link]).of[0] }, "multicluster.linkerd.io/v1alpha3", "Link"),
+	compareCustom[Server](func(s Sources) Source[*Server] { return s.Servers }, "policy.linkerd.io/v1beta3", "Server"),
+	compareCustom[ExternalWorkload](func(s Sources) Source[*ExternalWorkload] { return s.Workloads }, "workload.linkerd.io/v1beta1", "ExternalWorkload"),
+	compareCustom[ServiceProfile](func(s Sources) Source[*ServiceProfile] { return s.Profiles }, "linkerd.io/v1alpha2", "ServiceProfile"),
+	compareCustom[Link](func(s Sources) Source[*Link] { return s.Links("ns").(*newest[*Link]).of[0] }, "multicluster.linkerd.io/v1alpha3", "Link"),
 	compareCustom[mcs.ServiceExport](func(s Sources) Source[*mcs.ServiceExport] {
 		return s.ServiceExports.(*newest[*mcs.ServiceExport]).of[0]
 	}, "multicluster.x-k8s.io/v1beta1", "ServiceExport"),
@@ -98,11 +97,11 @@ func TestCustom(t *testing.T) {
 	}
 }
 
-var customKinds = []schema.GroupVersionKind{crd.PolicyVersion.WithKind("Server"), crd.WorkloadVersion.WithKind("ExternalWorkload"), crd.ProfileVersion.WithKind("ServiceProfile"), crd.LinkVersions[0].WithKind("Link"), MCSVersions[0].WithKind("ServiceExport"), MCSVersions[1].WithKind("ServiceImport")}
+var customKinds = []schema.GroupVersionKind{PolicyVersion.WithKind("Server"), WorkloadVersion.WithKind("ExternalWorkload"), ProfileVersion.WithKind("ServiceProfile"), LinkVersions[0].WithKind("Link"), MCSVersions[0].WithKind("ServiceExport"), MCSVersions[1].WithKind("ServiceImport")}
 
 // customObject is an object in JSON.
 func customObject(m corpus.Maker, t interface{ Fatal(...any) }, kind int) string {
-	o := []Object{&crd.Server{}, &crd.ExternalWorkload{}, &crd.ServiceProfile{}, &crd.Link{}, &mcs.ServiceExport{}, &mcs.ServiceImport{}}[kind]
+	o := []Object{&Server{}, &ExternalWorkload{}, &ServiceProfile{}, &Link{}, &mcs.ServiceExport{}, &mcs.ServiceImport{}}[kind]
 	m.Make(o)
 	o.(schema.ObjectKind).SetGroupVersionKind(customKinds[kind])
 	data, err := json.Marshal(o)
@@ -160,16 +159,16 @@ func TestNewest(t *testing.T) {
 			asked = nil
 		}
 		n := 0
-		_, err := links.List(t.Context(), metav1.ListOptions{}, func(*crd.Link, *Refused) error { n++; return nil })
+		_, err := links.List(t.Context(), metav1.ListOptions{}, func(*Link, *Refused) error { n++; return nil })
 		check("list", n, err)
 		n = 0
 		w, err := links.Watch(t.Context(), metav1.ListOptions{})
 		if err == nil {
-			err = w.Next(func(Event[*crd.Link]) error { n++; return nil })
+			err = w.Next(func(Event[*Link]) error { n++; return nil })
 			must(t, w.Close())
 		}
 		check("watch", n, err)
-		if v := links.(*newest[*crd.Link]).version(); c.fails == 0 && "v"+strings.Trim(c.asked[strings.LastIndex(c.asked, "v")+1:], "]") != v {
+		if v := links.(*newest[*Link]).version(); c.fails == 0 && "v"+strings.Trim(c.asked[strings.LastIndex(c.asked, "v")+1:], "]") != v {
 			t.Errorf("%v: version %q", c.codes, v)
 		}
 	}

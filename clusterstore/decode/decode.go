@@ -9,8 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
-
-	"isthmus/clusterstore/crd"
 )
 
 // Object is what is decoded: a struct of Kubernetes, of the MCS-API or of package crd, in which only the
@@ -79,11 +77,11 @@ type Sources struct {
 	// An answer other than 200 is an error as those of sources are. Fakes have none.
 	Document func(ctx context.Context, path string, into any) error
 
-	Servers   Source[*crd.Server]
-	Workloads Source[*crd.ExternalWorkload]
-	Profiles  Source[*crd.ServiceProfile]
+	Servers   Source[*Server]
+	Workloads Source[*ExternalWorkload]
+	Profiles  Source[*ServiceProfile]
 	// Links is for those of a namespace, in the newest version that the API server has.
-	Links func(namespace string) Source[*crd.Link]
+	Links func(namespace string) Source[*Link]
 	// ServiceExports and ServiceImports are read in the newest of MCSVersions that the API server has.
 	ServiceExports Source[*mcs.ServiceExport]
 	ServiceImports Source[*mcs.ServiceImport]

@@ -21,8 +21,6 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"google.golang.org/protobuf/encoding/protowire"
-
-	"isthmus/clusterstore/crd"
 )
 
 // sends is an API server that answers every request by the same.
@@ -240,7 +238,7 @@ func TestLargeGoesOn(t *testing.T) {
 	most, last := 0, 0
 	body := watching{io.MultiReader(strings.NewReader(`{"items":[`+large+","), strings.NewReader(large+"]")), func() { last = len(a.large); most = max(most, last) }}
 	from := sends{0, "application/json", body}.sources()
-	a = from.Servers.(*source[*crd.Server]).api
+	a = from.Servers.(*source[*Server]).api
 	got, _, _ := listed(from.Servers)
 	if equal(t, got, "ns/a@1", "ns/a@1"); most != 1 || last != 0 {
 		t.Errorf("%d, in the end %d are held", most, last)

@@ -9,7 +9,7 @@ import (
 
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/guard"
-	"isthmus/clusterstore/typed"
+
 	"isthmus/federation"
 )
 
@@ -20,7 +20,7 @@ type Client struct {
 	Sources decode.Sources // of what is followed
 
 	// [Client.AddTyped] makes these, for who writes or asks for rights. A linked cluster is only followed.
-	*typed.Clients
+	*Clients
 
 	own      bool
 	config   *rest.Config // the effective one, with the limits of this package
@@ -42,7 +42,7 @@ func New(name federation.ClusterName, from *rest.Config, requests *Requests) (*C
 	// To the own cluster the way is short: what compression would take there is processor time, of both sides.
 	cfg.DisableCompression = cfg.DisableCompression || name == federation.Local
 	if cfg.UserAgent == "" {
-		cfg.UserAgent = typed.UserAgent()
+		cfg.UserAgent = UserAgent()
 	}
 	base, _, err := rest.DefaultServerUrlFor(cfg)
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *Client) AddTyped() (err error) {
 	if !c.own {
 		client = newHTTPClient(guard.Sized(client.Transport))
 	}
-	c.Clients, err = typed.New(c.config, client)
+	c.Clients, err = NewTyped(c.config, client)
 	return err
 }
 
@@ -76,10 +76,10 @@ func (c *Client) singleTries() *http.Client {
 }
 
 // MCS returns clients of the MCS-API by version. They are those of the own cluster: answers are not bounded.
-func (c *Client) MCS() (map[string]typed.MCS, error) {
-	all := make(map[string]typed.MCS)
+func (c *Client) MCS() (map[string]MCS, error) {
+	all := make(map[string]MCS)
 	for _, version := range []string{"v1beta1", "v1alpha1"} {
-		one, err := typed.NewMCS(version, c.config, c.singleTries())
+		one, err := NewMCS(version, c.config, c.singleTries())
 		if err != nil {
 			return nil, err
 		}

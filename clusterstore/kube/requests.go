@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
@@ -175,7 +175,7 @@ func (c *countingTransport) RoundTrip(request *http.Request) (*http.Response, er
 
 // clientOf returns the label "client" of a request's path.
 func clientOf(path string) string {
-	for _, group := range []string{crd.PolicyVersion.Group, crd.WorkloadVersion.Group, crd.ProfileVersion.Group} {
+	for _, group := range []string{decode.PolicyVersion.Group, decode.WorkloadVersion.Group, decode.ProfileVersion.Group} {
 		if strings.Contains(path, "/apis/"+group+"/") {
 			return clientLinkerd
 		}

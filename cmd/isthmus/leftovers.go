@@ -14,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
@@ -101,7 +100,7 @@ func (l *leftovers) forget(except []string) {
 func (l *leftovers) links(ctx context.Context) (clusters map[string]bool, err error) {
 	clusters = make(map[string]bool)
 	options := metav1.ListOptions{Limit: maxLinks}
-	page, err := l.sources.Links(l.namespace).List(ctx, options, func(o *crd.Link, _ *decode.Refused) error {
+	page, err := l.sources.Links(l.namespace).List(ctx, options, func(o *decode.Link, _ *decode.Refused) error {
 		if o == nil {
 			return errors.New("a Link can't be read")
 		}

@@ -12,8 +12,8 @@ import (
 
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/check"
-	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/facts"
+	"isthmus/clusterstore/decode"
+
 	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/federation"
@@ -107,11 +107,11 @@ func (x *inspection) run(ctx context.Context) {
 	defer func() { x.found.Expiry = expiry }()
 	first, stop := context.WithTimeout(ctx, firstAnswer)
 	defer stop()
-	_, err = facts.Version(first, api.Sources)
+	_, err = kube.Version(first, api.Sources)
 	*x.found = api.Server()
 	switch {
 	case err == nil:
-		known, _ := facts.Read(ctx, api, x.namespace)
+		known, _ := kube.Read(ctx, api, x.namespace)
 		*x.found = api.Server()
 		known.AddTo(x.found)
 		x.found.Refused = unauthorized(x.found.Refused)
@@ -139,7 +139,7 @@ func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
 	if x.name != federation.Local {
 		return
 	}
-	for _, k := range []schema.GroupVersionResource{crd.ProfileVersion.WithResource("serviceprofiles"), crd.PolicyVersion.WithResource("servers"), crd.WorkloadVersion.WithResource("externalworkloads")} {
+	for _, k := range []schema.GroupVersionResource{decode.ProfileVersion.WithResource("serviceprofiles"), decode.PolicyVersion.WithResource("servers"), decode.WorkloadVersion.WithResource("externalworkloads")} {
 		refused := adminapi.RefusedRequest{Verb: "get", Resource: k.GroupResource().String(), Status: http.StatusNotFound}
 		switch served, err := api.Sources.Serves(ctx, k.Resource, k.GroupVersion()); {
 		case err != nil:

@@ -29,8 +29,8 @@ import (
 
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/check"
-	"isthmus/clusterstore/facts"
-	"isthmus/clusterstore/typed"
+
+	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/client"
 )
 
@@ -46,7 +46,7 @@ type checkedAPI struct {
 }
 
 const (
-	anchorsPath = "/api/v1/namespaces/linkerd/configmaps/" + facts.AnchorsConfigMap
+	anchorsPath = "/api/v1/namespaces/linkerd/configmaps/" + kube.AnchorsConfigMap
 	nodesPath   = "/api/v1/nodes"
 	serversPath = "/apis/policy.linkerd.io/v1beta3"
 )
@@ -176,7 +176,7 @@ func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 		t.Fatal(err)
 	}
 	defer asking.CloseIdleConnections()
-	user, err := typed.New(config, asking)
+	user, err := kube.NewTyped(config, asking)
 	if err != nil {
 		t.Fatal(err)
 	}

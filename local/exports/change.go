@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/kube"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
@@ -66,17 +66,17 @@ func turnOfImport(turn string) string {
 }
 
 // client returns that of a kind of object, in a namespace.
-type client[O any] func(w *Writer, namespace string) typed.WithStatus[O]
+type client[O any] func(w *Writer, namespace string) kube.WithStatus[O]
 
 // Changes returns what is to be done so that there is what a plan of that world wants: what is deleted comes last.
 func Changes(world plan.World, p *plan.Plan) (all []Change) {
-	services := client[*corev1.Service](func(w *Writer, namespace string) typed.WithStatus[*corev1.Service] {
+	services := client[*corev1.Service](func(w *Writer, namespace string) kube.WithStatus[*corev1.Service] {
 		return creator{w.Services(namespace)}
 	})
-	imports := client[*mcs.ServiceImport](func(w *Writer, namespace string) typed.WithStatus[*mcs.ServiceImport] {
+	imports := client[*mcs.ServiceImport](func(w *Writer, namespace string) kube.WithStatus[*mcs.ServiceImport] {
 		return w.MCS[world.MCSVersion].ServiceImports(namespace)
 	})
-	serviceExports := client[*mcs.ServiceExport](func(w *Writer, namespace string) typed.WithStatus[*mcs.ServiceExport] {
+	serviceExports := client[*mcs.ServiceExport](func(w *Writer, namespace string) kube.WithStatus[*mcs.ServiceExport] {
 		return w.MCS[world.MCSVersion].ServiceExports(namespace)
 	})
 	for i := range p.Services {

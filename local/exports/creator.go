@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/kube"
 	"isthmus/internal/pace"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
@@ -22,7 +22,7 @@ const releaseTime = 500 * time.Millisecond
 // creator creates Services with the IPs that they ask for. If the API server answers that an IP is
 // invalid, taken or out of range, Create asks for fewer IPs: the first IP alone, and then none.
 type creator struct {
-	typed.WithStatus[*corev1.Service]
+	kube.WithStatus[*corev1.Service]
 }
 
 // Create returns the error of the last attempt.

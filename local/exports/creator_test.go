@@ -15,13 +15,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/kube"
 	"isthmus/local/exports/object"
 )
 
 // creates answers Create.
 type creates struct {
-	typed.WithStatus[*corev1.Service]
+	kube.WithStatus[*corev1.Service]
 	answer func(*corev1.Service) error
 }
 

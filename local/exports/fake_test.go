@@ -18,7 +18,7 @@ import (
 	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/kube"
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
@@ -142,11 +142,11 @@ type below struct{ corev1client.ServiceInterface }
 
 // writer is one that has not begun.
 func (w *world) writer() *Writer {
-	api := typed.MCS{
-		ServiceImports: func(namespace string) typed.WithStatus[*mcs.ServiceImport] {
+	api := kube.MCS{
+		ServiceImports: func(namespace string) kube.WithStatus[*mcs.ServiceImport] {
 			return in[*mcs.ServiceImport, mcs.ServiceImport]{w.imports, namespace}
 		},
-		ServiceExports: func(namespace string) typed.WithStatus[*mcs.ServiceExport] {
+		ServiceExports: func(namespace string) kube.WithStatus[*mcs.ServiceExport] {
 			return in[*mcs.ServiceExport, mcs.ServiceExport]{w.exports, namespace}
 		},
 	}
@@ -154,7 +154,7 @@ func (w *world) writer() *Writer {
 		Services: func(namespace string) corev1client.ServiceInterface {
 			return serviceClient{in: in[*corev1.Service, corev1.Service]{w.services, namespace}}
 		},
-		Leases: w.leases.CoordinationV1().Leases, MCS: map[string]typed.MCS{"v1beta1": api}, Namespace: "linkerd", Identity: "me",
+		Leases: w.leases.CoordinationV1().Leases, MCS: map[string]kube.MCS{"v1beta1": api}, Namespace: "linkerd", Identity: "me",
 		World: w.read, Changed: w.watch, Registerer: prometheus.NewRegistry(), Log: zap.NewNop(),
 	})
 	if err != nil {

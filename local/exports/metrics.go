@@ -6,11 +6,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"isthmus/local/election"
+	"isthmus/local/lease"
 )
 
 // newWriteMetric registers the metrics, and returns the counter of writes.
-func newWriteMetric(r prometheus.Registerer, s *election.Standing[term]) (*prometheus.CounterVec, error) {
+func newWriteMetric(r prometheus.Registerer, s *lease.Standing[term]) (*prometheus.CounterVec, error) {
 	writes := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "isthmus_service_writes_total", Help: "Writes of Services, ServiceImports and conditions of ServiceExports, by what they are for, what was done and how that ended.",
 	}, []string{"kind", "verb", "result"})

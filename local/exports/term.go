@@ -8,7 +8,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"isthmus/local/exports/plan"
-	"isthmus/local/writes"
+	"isthmus/local/lease"
 )
 
 const (
@@ -24,41 +24,41 @@ const (
 // term is one time in which the replica holds the Lease.
 type term struct {
 	*Writer
-	lease writes.Lease
-	loop  *writes.Loop[Object] // runs until nothing has been left to do for a while
+	lease lease.Lease
+	loop  *lease.Loop[Object] // runs until nothing has been left to do for a while
 
 	mu     sync.Mutex
 	memory plan.Memory
 }
 
-func newTerm(w *Writer, lease writes.Lease) *term {
-	t := &term{Writer: w, lease: lease}
-	t.loop = writes.NewLoop(writes.Options[Object]{
+func newTerm(w *Writer, held lease.Lease) *term {
+	t := &term{Writer: w, lease: held}
+	t.loop = lease.NewLoop(lease.Options[Object]{
 		Changed: w.Changed, Pass: t.pass, Limiter: rate.NewLimiter(writeRate, writeBurst), MaxPause: maxPause, IdleTime: idleTime,
 	})
 	return t
 }
 
 // pass makes a plan, and returns what it takes.
-func (t *term) pass() writes.Pass[Object] {
+func (t *term) pass() lease.Pass[Object] {
 	world, ok := t.World()
 	if !ok {
-		return writes.Pass[Object]{Unknown: true}
+		return lease.Pass[Object]{Unknown: true}
 	}
 	world.Attempt = t.attempt
 	p, memory := plan.Make(world, t.memory)
 	t.mu.Lock()
 	t.memory = memory
 	t.mu.Unlock()
-	pass := writes.Pass[Object]{Due: p.Due, Idle: idle(p)}
+	pass := lease.Pass[Object]{Due: p.Due, Idle: idle(p)}
 	failing := make(map[exportsFor]bool)
 	for _, c := range Changes(world, p) {
 		o, of := t.loop.History(c.Object), exportsFor{c.Of, c.For == plan.Import}
 		failing[of] = failing[of] || c.Verb != Delete && 0 < o.Failures && o.Failures < failuresDelay
-		one := writes.Task[Object]{Key: c.Object, Turn: c.turn, Within: c.Namespace, Passing: c.Verb == Delete}
+		one := lease.Task[Object]{Key: c.Object, Turn: c.turn, Within: c.Namespace, Passing: c.Verb == Delete}
 		waits := c.waits || c.Verb == Delete && failing[of] // nothing goes before what is to be in its place is there
 		if !waits && !isLeft(&o, &c) && !yields(&o, &c) {
-			one.Do = func(context.Context) writes.Outcome { return t.write(&c, &o) }
+			one.Do = func(context.Context) lease.Outcome { return t.write(&c, &o) }
 		}
 		pass.Tasks = append(pass.Tasks, one)
 	}
@@ -78,13 +78,13 @@ type exportsFor struct {
 }
 
 // isLeft reports whether a change has been made, and what is there is all that the API keeps of it.
-func isLeft(o *writes.History, c *Change) bool {
+func isLeft(o *lease.History, c *Change) bool {
 	return o.Left != "" && c.known != nil && o.Left == c.known() && o.Content == c.content()
 }
 
 // yields reports whether a change is left to another controller, which has undone the same conditions of a
 // ServiceExport twice. Several controllers may judge one ServiceExport, such as two installations of Isthmus, and would
 // rewrite its conditions for ever.
-func yields(o *writes.History, c *Change) bool {
+func yields(o *lease.History, c *Change) bool {
 	return c.Kind == ServiceExport && o.Undone > 0 && o.Content == c.content()
 }

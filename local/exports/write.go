@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/internal/text"
-	"isthmus/local/writes"
+	"isthmus/local/lease"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 )
 
 // write makes a change of an object, of which that is remembered.
-func (t *term) write(c *Change, of *writes.History) (r writes.Outcome) {
+func (t *term) write(c *Change, of *lease.History) (r lease.Outcome) {
 	v := none
 	err := t.lease.Write(func(ctx context.Context) (err error) {
 		ctx, stop := context.WithTimeout(ctx, writeTimeout)
@@ -42,18 +42,18 @@ func (t *term) write(c *Change, of *writes.History) (r writes.Outcome) {
 		r.Nothing, r.Later = v == none, true
 		return r
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsNotFound(err) && (v == Update || v == Delete): // a status that is not found is not served, or not in that version
-		return writes.Outcome{Again: true} // somebody else was faster
+		return lease.Outcome{Again: true} // somebody else was faster
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
-		return writes.Outcome{Nothing: true, Later: true} // with all that is in it
+		return lease.Outcome{Nothing: true, Later: true} // with all that is in it
 	case errors.Is(err, context.Canceled):
-		return writes.Outcome{Again: true} // the Lease is lost
+		return lease.Outcome{Again: true} // the Lease is lost
 	}
 	t.Log.Warn("what is exported can't be written", zap.Stringer("object", c.Object), zap.String("verb", string(v)), zap.Error(err))
-	return writes.Outcome{Problem: strings.ToValidUTF8(text.Truncate(err.Error(), maxProblem), "")}
+	return lease.Outcome{Problem: strings.ToValidUTF8(text.Truncate(err.Error(), maxProblem), "")}
 }
 
 // do makes a change. It returns what it has tried.
-type do func(context.Context, *Writer, *Change, *writes.History, *writes.Outcome) (Verb, error)
+type do func(context.Context, *Writer, *Change, *lease.History, *lease.Outcome) (Verb, error)
 
 // kept is an object of the API.
 type kept interface {
@@ -64,7 +64,7 @@ type kept interface {
 // put makes an object what it is to be. over returns what is to be written where there is have, as it is read now, or the zero value if
 // there is none; the zero value if nothing is, since it is as it is to be, or is not ours. known is that of a Change.
 func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
-	return func(ctx context.Context, w *Writer, c *Change, of *writes.History, r *writes.Outcome) (v Verb, err error) {
+	return func(ctx context.Context, w *Writer, c *Change, of *lease.History, r *lease.Outcome) (v Verb, err error) {
 		var zero, got O
 		objects, v := api(w, c.Namespace), Update
 		update := objects.Update
@@ -83,7 +83,7 @@ func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 		if next == zero || again && have != zero && known != nil && of.Left == known(have) {
 			return none, nil
 		}
-		*r = writes.Outcome{Content: content, Reverted: again}
+		*r = lease.Outcome{Content: content, Reverted: again}
 		if have == zero {
 			v = Create
 			got, err = objects.Create(ctx, next, metav1.CreateOptions{FieldManager: fieldManager})
@@ -100,7 +100,7 @@ func put[O kept](api client[O], over func(have O) O, known func(O) string) do {
 
 // remove deletes an object, if it is ours as it is read now.
 func remove[O kept](api client[O], mine func(O) bool) do {
-	return func(ctx context.Context, w *Writer, c *Change, _ *writes.History, r *writes.Outcome) (Verb, error) {
+	return func(ctx context.Context, w *Writer, c *Change, _ *lease.History, r *lease.Outcome) (Verb, error) {
 		objects := api(w, c.Namespace)
 		have, err := objects.Get(ctx, c.Name, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
@@ -109,7 +109,7 @@ func remove[O kept](api client[O], mine func(O) bool) do {
 		if err != nil || !mine(have) {
 			return none, err
 		}
-		*r = writes.Outcome{Managers: managers(have)}
+		*r = lease.Outcome{Managers: managers(have)}
 		uid, version := have.GetUID(), have.GetResourceVersion()
 		return Delete, objects.Delete(ctx, c.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}})
 	}

@@ -10,11 +10,10 @@ import (
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/kube"
 	"isthmus/internal/pace"
-	"isthmus/local/election"
 	"isthmus/local/exports/plan"
-	"isthmus/local/writes"
+	"isthmus/local/lease"
 )
 
 // leaseName is not that of the EndpointSlice writer: Linkerd's destination controller may hold that one.
@@ -26,7 +25,7 @@ const idleTime = time.Minute
 // Options are a Writer's. All are needed.
 type Options struct {
 	Services            func(namespace string) corev1.ServiceInterface
-	MCS                 map[string]typed.MCS // by version: all those that World has
+	MCS                 map[string]kube.MCS // by version: all those that World has
 	Leases              func(namespace string) coordinationv1.LeaseInterface
 	Namespace, Identity string // of the Lease, and by which it is held
 	// World returns what there is now; false: not all of it has been read. What it returns is not changed.
@@ -41,12 +40,12 @@ type Options struct {
 type Writer struct {
 	Options
 	writes   *prometheus.CounterVec
-	standing *election.Standing[term]
+	standing *lease.Standing[term]
 }
 
 // New registers the metrics. It does no network IO and starts nothing.
 func New(o Options) (*Writer, error) {
-	w := &Writer{Options: o, standing: election.NewStanding[term]("exported Services", election.Config{
+	w := &Writer{Options: o, standing: lease.NewStanding[term]("exported Services", lease.Config{
 		Leases: o.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
 	}, o.Log)}
 	var err error
@@ -61,7 +60,7 @@ func New(o Options) (*Writer, error) {
 func (w *Writer) Run(ctx context.Context) error {
 	for w.await(ctx) {
 		busy, stop := context.WithCancel(ctx)
-		err := w.standing.Run(busy, func(lease *election.Term) *term { return newTerm(w, lease) }, func(work context.Context, t *term) {
+		err := w.standing.Run(busy, func(lease *lease.Term) *term { return newTerm(w, lease) }, func(work context.Context, t *term) {
 			if t.loop.Run(work); work.Err() == nil { // nothing is left to be done
 				stop()
 			}
@@ -87,7 +86,7 @@ func (w *Writer) await(ctx context.Context) bool {
 		select {
 		case <-ctx.Done():
 		case <-changed:
-			pace.Sleep(ctx, max(writes.BatchDelay, writes.PassShare*took))
+			pace.Sleep(ctx, max(lease.BatchDelay, lease.PassShare*took))
 		}
 	}
 	return false

@@ -18,7 +18,7 @@ import (
 
 	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
-	"isthmus/local/writes"
+	"isthmus/local/lease"
 )
 
 // manyLinks are links with 20 exports each.
@@ -52,7 +52,7 @@ func TestOldPlan(t *testing.T) {
 		w.change(func() { w.links = manyLinks(20) })
 		time.Sleep(2 * time.Second)
 		w.change(func() { w.links = nil })
-		time.Sleep(writes.MaxBatch + 10*time.Millisecond)
+		time.Sleep(lease.MaxBatch + 10*time.Millisecond)
 		w.take()
 		time.Sleep(5 * time.Second)
 		if got := w.take(); len(got) > 0 {

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 func inNS(name string) metav1.ObjectMeta {
@@ -57,13 +57,13 @@ func headless(s *corev1.Service) *corev1.Service {
 
 // aWorkload is a ready one with label app=vm, addresses ("IP,IP") and ports
 // "[NAME=]PORT[/PROTOCOL]".
-func aWorkload(name, ips string, ports ...string) *crd.ExternalWorkload {
-	w := &crd.ExternalWorkload{ObjectMeta: inNS(name)}
+func aWorkload(name, ips string, ports ...string) *decode.ExternalWorkload {
+	w := &decode.ExternalWorkload{ObjectMeta: inNS(name)}
 	w.Labels = map[string]string{"app": "vm"}
-	w.Status.Conditions = []crd.WorkloadCondition{{Type: "Ready", Status: "True"}}
+	w.Status.Conditions = []decode.WorkloadCondition{{Type: "Ready", Status: "True"}}
 	for ip := range strings.SplitSeq(ips, ",") {
 		if ip != "" {
-			w.Spec.WorkloadIPs = append(w.Spec.WorkloadIPs, crd.WorkloadIP{IP: ip})
+			w.Spec.WorkloadIPs = append(w.Spec.WorkloadIPs, decode.WorkloadIP{IP: ip})
 		}
 	}
 	for _, p := range ports {
@@ -76,20 +76,20 @@ func aWorkload(name, ips string, ports ...string) *crd.ExternalWorkload {
 		if err != nil {
 			panic(err)
 		}
-		w.Spec.Ports = append(w.Spec.Ports, crd.PortSpec{Name: name, Port: int32(n), Protocol: protocol})
+		w.Spec.Ports = append(w.Spec.Ports, decode.PortSpec{Name: name, Port: int32(n), Protocol: protocol})
 	}
 	return w
 }
 
 // workloads are vm-000 to vm-N-1, each with an address and port http=8080.
-func workloads(n int) (list []*crd.ExternalWorkload) {
+func workloads(n int) (list []*decode.ExternalWorkload) {
 	for i := range n {
 		list = append(list, aWorkload(fmt.Sprintf("vm-%03d", i), fmt.Sprintf("10.0.%d.%d", i/200, i%200+1), "http=8080"))
 	}
 	return list
 }
 
-func unready(w *crd.ExternalWorkload) *crd.ExternalWorkload {
+func unready(w *decode.ExternalWorkload) *decode.ExternalWorkload {
 	w.Status.Conditions[0].Status = "False"
 	return w
 }
@@ -162,7 +162,7 @@ func (w *world) index(name string) int {
 
 // sync makes the slices what they should be, and fails if a second sync would change
 // them again.
-func (w *world) sync(svc *corev1.Service, workloads ...*crd.ExternalWorkload) plan {
+func (w *world) sync(svc *corev1.Service, workloads ...*decode.ExternalWorkload) plan {
 	w.t.Helper()
 	p, _ := newPlan(context.Background(), svc, workloads, w.slices)
 	w.apply(p)
@@ -222,7 +222,7 @@ func describe(s *discoveryv1.EndpointSlice) string {
 }
 
 // put adds a slice of the Service with the endpoints of these workloads.
-func (w *world) put(svc *corev1.Service, list ...*crd.ExternalWorkload) *discoveryv1.EndpointSlice {
+func (w *world) put(svc *corev1.Service, list ...*decode.ExternalWorkload) *discoveryv1.EndpointSlice {
 	w.t.Helper()
 	before := len(w.slices)
 	fresh, _ := newPlan(context.Background(), svc, list, nil)

@@ -9,7 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 const (
@@ -40,7 +40,7 @@ func isHeadless(svc *corev1.Service) bool { return svc.Spec.ClusterIP == corev1.
 // newEndpointGroups makes endpoints of the workloads that a Service selects. It
 // leaves out what can't be an endpoint, and reports that as problems. After the end
 // of ctx the result is incomplete.
-func newEndpointGroups(ctx context.Context, svc *corev1.Service, workloads []*crd.ExternalWorkload) (endpointGroups, leftOut) {
+func newEndpointGroups(ctx context.Context, svc *corev1.Service, workloads []*decode.ExternalWorkload) (endpointGroups, leftOut) {
 	byType, left := make(endpointGroups), leftOut{}
 	for _, t := range addressTypes(svc) {
 		byType[t] = make(map[portsKey]*group)
@@ -101,7 +101,7 @@ func noHost(ip netip.Addr) bool {
 // addressesOf returns a workload's addresses by type, in their order and once each.
 // IPv4 addresses written as IPv6 ones count as IPv4. It leaves out those that API
 // servers would refuse or that can't be a host's.
-func addressesOf(w *crd.ExternalWorkload, problem func(string, ...any)) map[discoveryv1.AddressType][]string {
+func addressesOf(w *decode.ExternalWorkload, problem func(string, ...any)) map[discoveryv1.AddressType][]string {
 	found := make(map[discoveryv1.AddressType][]string, 1)
 	for _, x := range w.Spec.WorkloadIPs {
 		ip, err := netip.ParseAddr(x.IP)
@@ -132,7 +132,7 @@ func addressesOf(w *crd.ExternalWorkload, problem func(string, ...any)) map[disc
 // newEndpoint returns a workload's endpoint. publishNotReadyAddresses has no effect:
 // the endpoint is ready if the workload is. In headless Services the workload's name
 // is its hostname, unless that is no DNS label.
-func newEndpoint(svc *corev1.Service, w *crd.ExternalWorkload, addresses []string) discoveryv1.Endpoint {
+func newEndpoint(svc *corev1.Service, w *decode.ExternalWorkload, addresses []string) discoveryv1.Endpoint {
 	ready := isReady(w)
 	e := discoveryv1.Endpoint{
 		Addresses:  addresses,
@@ -148,12 +148,12 @@ func newEndpoint(svc *corev1.Service, w *crd.ExternalWorkload, addresses []strin
 	return e
 }
 
-func isReady(w *crd.ExternalWorkload) bool {
-	return slices.ContainsFunc(w.Status.Conditions, func(c crd.WorkloadCondition) bool {
+func isReady(w *decode.ExternalWorkload) bool {
+	return slices.ContainsFunc(w.Status.Conditions, func(c decode.WorkloadCondition) bool {
 		return c.Type == readyType && c.Status == string(corev1.ConditionTrue)
 	})
 }
 
-func zoneOf(w *crd.ExternalWorkload) string { return w.Labels[corev1.LabelTopologyZone] }
+func zoneOf(w *decode.ExternalWorkload) string { return w.Labels[corev1.LabelTopologyZone] }
 
 func isHostname(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }

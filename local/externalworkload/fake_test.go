@@ -25,8 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
 
-	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/typed/typedtest"
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/kube/kubetest"
 	"isthmus/federation"
 )
 
@@ -38,7 +38,7 @@ type cluster struct {
 	mu        sync.Mutex
 	writer    *Writer // that is told of changes; may be nil
 	services  []*corev1.Service
-	workloads []*crd.ExternalWorkload
+	workloads []*decode.ExternalWorkload
 	unread    error            // why workloads can't be read
 	errs      map[string]error // of writes of slices, by verb; of leases
 	walks     int              // calls of Workloads
@@ -143,11 +143,11 @@ func (c *cluster) SelectingIn(namespace string) []*corev1.Service {
 	return slices.DeleteFunc(slices.Clone(c.services), func(svc *corev1.Service) bool { return svc.Namespace != namespace })
 }
 
-func (c *cluster) Workloads(namespace string) []*crd.ExternalWorkload {
+func (c *cluster) Workloads(namespace string) []*decode.ExternalWorkload {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.walks++
-	return slices.DeleteFunc(slices.Clone(c.workloads), func(w *crd.ExternalWorkload) bool { return namespace != "" && w.Namespace != namespace })
+	return slices.DeleteFunc(slices.Clone(c.workloads), func(w *decode.ExternalWorkload) bool { return namespace != "" && w.Namespace != namespace })
 }
 
 func (c *cluster) HasWorkloads(string) bool {
@@ -185,9 +185,9 @@ func (c *cluster) put(objects ...metav1.Object) {
 		case *corev1.Service:
 			c.services = append(slices.DeleteFunc(slices.Clone(c.services), func(s *corev1.Service) bool { return s.Name == o.Name }), o)
 			changed = func() { w.Changed(nameOf(o)) }
-		case *crd.ExternalWorkload:
-			var before *crd.ExternalWorkload
-			if i := slices.IndexFunc(c.workloads, func(w *crd.ExternalWorkload) bool { return w.Name == o.Name }); i >= 0 {
+		case *decode.ExternalWorkload:
+			var before *decode.ExternalWorkload
+			if i := slices.IndexFunc(c.workloads, func(w *decode.ExternalWorkload) bool { return w.Name == o.Name }); i >= 0 {
 				before, c.workloads = c.workloads[i], slices.Delete(slices.Clone(c.workloads), i, i+1)
 			}
 			c.workloads = append(c.workloads, o)
@@ -217,7 +217,7 @@ func (held) Write(write func(context.Context) error) error { return write(contex
 func newTestTerm(t testing.TB, services ...*corev1.Service) testTerm {
 	t.Helper()
 	c := newCluster(t, services...)
-	w, err := New(Options{Client: typedtest.Clients(c.api), Namespace: "linkerd", Identity: "a", Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
+	w, err := New(Options{Client: kubetest.Clients(c.api), Namespace: "linkerd", Identity: "a", Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
 	must(t, err)
 	w.Follow(c)
 	return testTerm{newTerm(w, held{}), c}
@@ -245,7 +245,7 @@ func running(t *testing.T, test func(r *replica)) {
 		core, log := observer.New(zap.DebugLevel)
 		r := &replica{cluster: newCluster(t), log: log, registry: prometheus.NewRegistry()}
 		r.put(aService("web", "http=80/8080"), aWorkload("vm-1", "10.0.0.1", "8080"), aWorkload("vm-2", "10.0.0.2", "8080"))
-		w, err := New(Options{Client: typedtest.Clients(r.api), Namespace: "linkerd", Identity: "a", QueueMetrics: true, Registerer: r.registry, Log: zap.New(core)})
+		w, err := New(Options{Client: kubetest.Clients(r.api), Namespace: "linkerd", Identity: "a", QueueMetrics: true, Registerer: r.registry, Log: zap.New(core)})
 		must(t, err)
 		w.Follow(r.cluster)
 		r.Writer, r.writer = w, w

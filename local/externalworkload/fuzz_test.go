@@ -9,7 +9,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 // FuzzWorkload: whatever an ExternalWorkload contains, API servers accept the slices
@@ -25,7 +25,7 @@ func FuzzWorkload(f *testing.F) {
 		f.Add("vm.1", text)
 	}
 	f.Fuzz(func(t *testing.T, name, text string) {
-		var x crd.ExternalWorkload
+		var x decode.ExternalWorkload
 		if json.Unmarshal([]byte(text), &x) != nil {
 			return // no object at all
 		}

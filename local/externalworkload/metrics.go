@@ -6,7 +6,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"isthmus/local/election"
+	"isthmus/local/lease"
 )
 
 // queueName is the queue's name in the metrics of Linkerd's controller.
@@ -19,7 +19,7 @@ type metrics struct {
 	waited, worked       prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer, withQueue bool, s *election.Standing[term]) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Standing[term]) (*metrics, error) {
 	labels := prometheus.Labels{"name": queueName}
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "workqueue_" + name, Help: help, ConstLabels: labels})

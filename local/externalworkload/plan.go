@@ -10,7 +10,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 // plan is the writes that make a Service's slices what they should be, in this order.
@@ -37,7 +37,7 @@ type plan struct {
 //
 // A Service that is being deleted gets no new slices; those that it has are kept up
 // to date. Garbage collection removes them after it.
-func newPlan(ctx context.Context, svc *corev1.Service, workloads []*crd.ExternalWorkload, existing []*discoveryv1.EndpointSlice) (plan, leftOut) {
+func newPlan(ctx context.Context, svc *corev1.Service, workloads []*decode.ExternalWorkload, existing []*discoveryv1.EndpointSlice) (plan, leftOut) {
 	p := plan{instead: make(map[*discoveryv1.EndpointSlice]*discoveryv1.EndpointSlice)}
 	var groups endpointGroups
 	var left leftOut

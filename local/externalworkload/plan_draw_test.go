@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 func drawService(rt *rapid.T) *corev1.Service {
@@ -17,7 +17,7 @@ func drawService(rt *rapid.T) *corev1.Service {
 	return families(aService("web", "http=80/http"), f...)
 }
 
-func drawWorkloads(rt *rapid.T) (list []*crd.ExternalWorkload) {
+func drawWorkloads(rt *rapid.T) (list []*decode.ExternalWorkload) {
 	ports := rapid.SampledFrom([]int{1, 1, 2, 5}).Draw(rt, "ports")
 	for i := range rapid.OneOf(rapid.IntRange(0, 20), rapid.IntRange(90, 320)).Draw(rt, "workloads") {
 		list = append(list, aWorkload(fmt.Sprintf("vm-%03d", i), fmt.Sprintf("10.0.%d.%d,2001:db8::%x", i/200, i%200+1, i+1), fmt.Sprint("http=", 8080+i%ports)))
@@ -70,9 +70,9 @@ func edit(rt *rapid.T, w *world) {
 }
 
 // changeInputs is what may happen to the Service and its workloads.
-func changeInputs(rt *rapid.T, svc *corev1.Service, list []*crd.ExternalWorkload) {
+func changeInputs(rt *rapid.T, svc *corev1.Service, list []*decode.ExternalWorkload) {
 	for range rapid.IntRange(0, 5).Draw(rt, "changes") {
-		w := &crd.ExternalWorkload{}
+		w := &decode.ExternalWorkload{}
 		if len(list) > 0 {
 			w = rapid.SampledFrom(list).Draw(rt, "workload")
 		}

@@ -7,7 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 // TestProblems: what is left out, and that it is reported.
@@ -16,7 +16,7 @@ func TestProblems(t *testing.T) {
 	for _, x := range []struct {
 		name     string
 		svc      *corev1.Service
-		w        *crd.ExternalWorkload
+		w        *decode.ExternalWorkload
 		slices   string
 		problems string
 	}{
@@ -30,7 +30,7 @@ func TestProblems(t *testing.T) {
 		{"broadcast", aService("web", "80/8080"), aWorkload("vm-1", "255.255.255.255", "8080"), "", "vm-1: 255.255.255.255 can't be the address of an endpoint"},
 		{"unspecified", families(aService("web", "80/8080")), aWorkload("vm-1", "::", "8080"), "", "vm-1: :: can't be the address of an endpoint"},
 		{"IPv4 in IPv6", aService("web", "80/8080"), aWorkload("vm-1", "::ffff:10.0.0.1", "8080"), "IPv4 =8080/TCP: vm-1=10.0.0.1", ""},
-		{"unreadable", aService("web", "80/8080"), change(aWorkload("vm-1", "10.0.0.1", "8080"), func(w *crd.ExternalWorkload) { w.Invalid = "spec: no" }), "", "vm-1: can't be read: spec: no"},
+		{"unreadable", aService("web", "80/8080"), change(aWorkload("vm-1", "10.0.0.1", "8080"), func(w *decode.ExternalWorkload) { w.Invalid = "spec: no" }), "", "vm-1: can't be read: spec: no"},
 		{"port out of range", aService("web", "a=80/http", "b=81/8080"), aWorkload("vm-1", "10.0.0.1", "http=65536", "8080"), "IPv4 b=8080/TCP: vm-1=10.0.0.1", "vm-1: has no port http/TCP"},
 		{"port below range", aService("web", "a=80/http"), aWorkload("vm-1", "10.0.0.1", "http=-1"), "IPv4: vm-1=10.0.0.1", "vm-1: has no port http/TCP"},
 		{"no hostname", headless(aService("web", "80/8080")), aWorkload(long, "10.0.0.1", "8080"), "IPv4 =8080/TCP: " + long + "=10.0.0.1", long + ": is no DNS label and can't be a hostname"},
@@ -39,7 +39,7 @@ func TestProblems(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			w := &world{t: t}
-			p, left := newPlan(context.Background(), x.svc, []*crd.ExternalWorkload{x.w}, nil)
+			p, left := newPlan(context.Background(), x.svc, []*decode.ExternalWorkload{x.w}, nil)
 			w.apply(p)
 			if got := w.String(); got != x.slices {
 				t.Errorf("slices %q, want %q", got, x.slices)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	"pgregory.net/rapid"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 // TestPlan: from any state of slices, one sync leads to one that a second sync
@@ -75,7 +75,7 @@ type placement struct {
 }
 
 // rightEndpoints is the reference for newEndpointGroups, for what the test draws.
-func rightEndpoints(svc *corev1.Service, list []*crd.ExternalWorkload) map[placement]discoveryv1.Endpoint {
+func rightEndpoints(svc *corev1.Service, list []*decode.ExternalWorkload) map[placement]discoveryv1.Endpoint {
 	right := make(map[placement]discoveryv1.Endpoint)
 	if svc.Spec.Selector == nil {
 		return right

@@ -11,18 +11,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 // TestFirstSlices: the slices of a Service that has none yet.
 func TestFirstSlices(t *testing.T) {
-	two := []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2", "http=8080")}
+	two := []*decode.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2", "http=8080")}
 	dual := []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol}
-	mixed := []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2,2001:db8::2", "http=8080")}
+	mixed := []*decode.ExternalWorkload{aWorkload("vm-1", "10.0.0.1", "http=8080"), aWorkload("vm-2", "10.0.0.2,2001:db8::2", "http=8080")}
 	for _, x := range []struct {
 		name      string
 		svc       *corev1.Service
-		workloads []*crd.ExternalWorkload
+		workloads []*decode.ExternalWorkload
 		want      string
 	}{
 		{"EW-01 no selector", change(aService("web", "80/8080"), func(s *corev1.Service) { s.Spec.Selector = nil }), two, ""},
@@ -32,13 +32,13 @@ func TestFirstSlices(t *testing.T) {
 		{"EW-05 ExternalName", change(aService("web"), func(s *corev1.Service) { external(s).Spec.Selector = nil }), two, ""},
 		{"EW-06 terminating", change(aService("web", "80/8080"), func(s *corev1.Service) { s.DeletionTimestamp = &metav1.Time{} }), two, ""},
 		{"no workload", aService("web", "80/8080"), nil, ""},
-		{"EW-09 an IPv4 Service", aService("web", "tcp=80/8080", "udp=53/5353/UDP", "sctp=90/9090/SCTP"), []*crd.ExternalWorkload{
+		{"EW-09 an IPv4 Service", aService("web", "tcp=80/8080", "udp=53/5353/UDP", "sctp=90/9090/SCTP"), []*decode.ExternalWorkload{
 			aWorkload("vm-1", "10.0.0.1", "8080", "5353/UDP", "9090/SCTP"), aWorkload("vm-2", "10.0.0.2,2001:db8::2", "8080", "5353/UDP", "9090/SCTP"),
 		}, "IPv4 tcp=8080/TCP udp=5353/UDP sctp=9090/SCTP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
 		{"EW-10 an IPv6 Service", families(aService("web", "http=80/8080"), corev1.IPv6Protocol), mixed, "IPv6 http=8080/TCP: vm-2=2001:db8::2"},
-		{"EW-11 not ready", aService("web", "http=80/8080"), []*crd.ExternalWorkload{two[0], unready(aWorkload("vm-2", "10.0.0.2", "8080"))},
+		{"EW-11 not ready", aService("web", "http=80/8080"), []*decode.ExternalWorkload{two[0], unready(aWorkload("vm-2", "10.0.0.2", "8080"))},
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2!"},
-		{"EW-12 the same address twice", aService("web", "http=80/8080"), []*crd.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.1", "8080")},
+		{"EW-12 the same address twice", aService("web", "http=80/8080"), []*decode.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.1", "8080")},
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.1"},
 		{"EW-27 new slices for IPv4", aService("web", "http=80/8080"), two, "IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
 		{"EW-28 new slices for IPv6", families(aService("web", "http=80/8080"), corev1.IPv6Protocol), mixed[1:], "IPv6 http=8080/TCP: vm-2=2001:db8::2"},
@@ -46,17 +46,17 @@ func TestFirstSlices(t *testing.T) {
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2\nIPv6 http=8080/TCP: vm-2=2001:db8::2"},
 		{"no families", families(aService("web", "http=80/8080")), mixed,
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2\nIPv6 http=8080/TCP: vm-2=2001:db8::2"},
-		{"a port by name", aService("web", "80/http"), []*crd.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.2", "http=9090")},
+		{"a port by name", aService("web", "80/http"), []*decode.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.2", "http=9090")},
 			"IPv4 =8080/TCP: vm-1=10.0.0.1\nIPv4 =9090/TCP: vm-2=10.0.0.2"},
-		{"a port of the other protocol", aService("web", "http=80/8080/UDP"), []*crd.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.2", "8080/UDP")},
+		{"a port of the other protocol", aService("web", "http=80/8080/UDP"), []*decode.ExternalWorkload{two[0], aWorkload("vm-2", "10.0.0.2", "8080/UDP")},
 			"IPv4 http=8080/UDP: vm-2=10.0.0.2\nIPv4: vm-1=10.0.0.1"},
 		{"a port that is not declared", aService("web", "http=80/9999", "admin=81/8080"), two, "IPv4 admin=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
 		{"no target port", change(aService("web", "http=8080/8080"), func(s *corev1.Service) { s.Spec.Ports[0].TargetPort = intstr.IntOrString{} }), two,
 			"IPv4 http=8080/TCP: vm-1=10.0.0.1 vm-2=10.0.0.2"},
 		{"headless without ports", headless(aService("web")), two, "IPv4: vm-1=10.0.0.1 vm-2=10.0.0.2"},
-		{"several addresses of a family", aService("web", "http=80/8080"), []*crd.ExternalWorkload{aWorkload("vm-1", "10.0.0.2,10.0.0.1,10.0.0.2", "8080")},
+		{"several addresses of a family", aService("web", "http=80/8080"), []*decode.ExternalWorkload{aWorkload("vm-1", "10.0.0.2,10.0.0.1,10.0.0.2", "8080")},
 			"IPv4 http=8080/TCP: vm-1=10.0.0.2+10.0.0.1"},
-		{"no address", aService("web", "http=80/8080"), []*crd.ExternalWorkload{two[0], aWorkload("vm-2", "", "8080")}, "IPv4 http=8080/TCP: vm-1=10.0.0.1"},
+		{"no address", aService("web", "http=80/8080"), []*decode.ExternalWorkload{two[0], aWorkload("vm-2", "", "8080")}, "IPv4 http=8080/TCP: vm-1=10.0.0.1"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			w := &world{t: t}
@@ -106,7 +106,7 @@ func TestSliceShape(t *testing.T) {
 		t.Errorf("EW-30: labels %v, want %v", s.Labels, want)
 	}
 	svc.Spec.ClusterIP = "10.96.0.1"
-	if p, _ := newPlan(t.Context(), svc, []*crd.ExternalWorkload{vm}, nil); p.create[0].Labels[corev1.IsHeadlessService] != "" || len(p.create[0].Labels) != 3 {
+	if p, _ := newPlan(t.Context(), svc, []*decode.ExternalWorkload{vm}, nil); p.create[0].Labels[corev1.IsHeadlessService] != "" || len(p.create[0].Labels) != 3 {
 		t.Errorf("EW-38: labels %v", p.create[0].Labels)
 	}
 	if s.GenerateName != "linkerd-external-web-" || s.Namespace != "ns" {
@@ -163,7 +163,7 @@ func TestStayTogether(t *testing.T) {
 }
 
 // atPort are workloads of these names with that port.
-func atPort(port int, names ...string) (list []*crd.ExternalWorkload) {
+func atPort(port int, names ...string) (list []*decode.ExternalWorkload) {
 	for _, name := range names {
 		list = append(list, aWorkload(name, "10.0.0."+name, fmt.Sprint("http=", port)))
 	}
@@ -175,14 +175,14 @@ func atPort(port int, names ...string) (list []*crd.ExternalWorkload) {
 func TestNoneMissing(t *testing.T) {
 	for _, x := range []struct {
 		name    string
-		after   [][]*crd.ExternalWorkload // before, slices have 1 and 2 at 8080, and 3 and 4 at 9090
-		port    string                    // of the Service, which was old
+		after   [][]*decode.ExternalWorkload // before, slices have 1 and 2 at 8080, and 3 and 4 at 9090
+		port    string                       // of the Service, which was old
 		deleted bool
 		writes  string
 	}{
-		{"each has workloads of both", [][]*crd.ExternalWorkload{atPort(8080, "1", "3"), atPort(9090, "2", "4")}, "new", false, "create 2, update 2, delete 2"},
-		{"each gets a workload of the other", [][]*crd.ExternalWorkload{atPort(8080, "1", "4"), atPort(9090, "2", "3")}, "old", false, "update 3 2 2"},
-		{"no slice can be made", [][]*crd.ExternalWorkload{atPort(8080, "1", "3"), atPort(9090, "2", "4")}, "new", true, "update 2 2"},
+		{"each has workloads of both", [][]*decode.ExternalWorkload{atPort(8080, "1", "3"), atPort(9090, "2", "4")}, "new", false, "create 2, update 2, delete 2"},
+		{"each gets a workload of the other", [][]*decode.ExternalWorkload{atPort(8080, "1", "4"), atPort(9090, "2", "3")}, "old", false, "update 3 2 2"},
+		{"no slice can be made", [][]*decode.ExternalWorkload{atPort(8080, "1", "3"), atPort(9090, "2", "4")}, "new", true, "update 2 2"},
 	} {
 		w, svc := &world{t: t}, aService("web", "old=80/http")
 		w.put(svc, atPort(8080, "1", "2")...)

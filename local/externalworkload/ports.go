@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 // maxPorts is how many ports a slice has at most, which is the limit that the API of
@@ -41,7 +41,7 @@ func usedPorts(svc *corev1.Service, left *leftOut) []corev1.ServicePort {
 
 // portsAt returns a Service's ports as one workload has them. It leaves out and reports those that the
 // workload does not have.
-func portsAt(ports []corev1.ServicePort, w *crd.ExternalWorkload, problem func(string, ...any)) []discoveryv1.EndpointPort {
+func portsAt(ports []corev1.ServicePort, w *decode.ExternalWorkload, problem func(string, ...any)) []discoveryv1.EndpointPort {
 	has, list := portsOf(w), make([]discoveryv1.EndpointPort, 0, len(ports))
 	for i := range ports {
 		p := &ports[i]
@@ -62,7 +62,7 @@ type target struct {
 
 // portsOf returns a workload's ports by name and by number, as Services refer to
 // them. Of several with the same name or number the first counts.
-func portsOf(w *crd.ExternalWorkload) map[target]int32 {
+func portsOf(w *decode.ExternalWorkload) map[target]int32 {
 	found := make(map[target]int32, 2*len(w.Spec.Ports))
 	for _, x := range w.Spec.Ports {
 		if x.Port < 1 || x.Port > 65535 {

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 // TestReadsOnce: however many slices a Service has, one request reads them, in their present version, and no others, nor those that
@@ -94,7 +94,7 @@ func TestSeveralNew(t *testing.T) {
 func TestRefused(t *testing.T) {
 	for _, x := range []struct {
 		name, port    string // of the Service, which was old
-		workloads     []*crd.ExternalWorkload
+		workloads     []*decode.ExternalWorkload
 		refused, then string // the slices
 		writes        string // then
 	}{

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 )
 
@@ -71,12 +71,12 @@ func (t *term) slicesOf(work context.Context, svc federation.ServiceID) (list []
 }
 
 // selected lists the workloads that a Service selects, by name.
-func (t *term) selected(svc *corev1.Service) []*crd.ExternalWorkload {
+func (t *term) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 	if !selects(svc) {
 		return nil
 	}
-	list := slices.DeleteFunc(t.cluster.Workloads(svc.Namespace), func(w *crd.ExternalWorkload) bool { return !isSelected(svc, w.Labels) })
-	slices.SortFunc(list, func(a, b *crd.ExternalWorkload) int { return strings.Compare(a.Name, b.Name) })
+	list := slices.DeleteFunc(t.cluster.Workloads(svc.Namespace), func(w *decode.ExternalWorkload) bool { return !isSelected(svc, w.Labels) })
+	slices.SortFunc(list, func(a, b *decode.ExternalWorkload) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 

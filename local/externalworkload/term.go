@@ -11,9 +11,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/federation"
-	"isthmus/local/writes"
+	"isthmus/local/lease"
 )
 
 const (
@@ -37,8 +37,8 @@ const (
 type term struct {
 	// fixed
 	*Writer
-	lease writes.Lease
-	loop  *writes.Loop[federation.ServiceID]
+	lease lease.Lease
+	loop  *lease.Loop[federation.ServiceID]
 
 	changed federation.Latest[struct{}] // replaced when a pass has something to do
 
@@ -49,12 +49,12 @@ type term struct {
 	changes map[string][]map[string]string     // by namespace, labels that workloads have or had; with maxChanges+1 others have been left out
 }
 
-func newTerm(w *Writer, lease writes.Lease) *term {
+func newTerm(w *Writer, held lease.Lease) *term {
 	t := &term{
-		Writer: w, lease: lease, waiting: make(map[federation.ServiceID]time.Time), begun: make(map[federation.ServiceID]time.Time),
+		Writer: w, lease: held, waiting: make(map[federation.ServiceID]time.Time), begun: make(map[federation.ServiceID]time.Time),
 		written: make(map[federation.ServiceID]bool), changes: make(map[string][]map[string]string),
 	}
-	t.loop = writes.NewLoop(writes.Options[federation.ServiceID]{
+	t.loop = lease.NewLoop(lease.Options[federation.ServiceID]{
 		Changed: func() <-chan struct{} { _, changed := t.changed.Get(); return changed }, Pass: t.pass, MaxPause: writeInterval,
 	})
 	return t
@@ -98,9 +98,9 @@ func (t *term) serviceChanged(svc federation.ServiceID) {
 
 // workloadChanged notes that a workload has changed; before is nil for a new one, after for one that was deleted. Which Services
 // that concerns is found out in the namespace's turn: it may have many thousands of both.
-func (t *term) workloadChanged(before, after *crd.ExternalWorkload) {
+func (t *term) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.mu.Lock()
-	for i, w := range []*crd.ExternalWorkload{before, after} {
+	for i, w := range []*decode.ExternalWorkload{before, after} {
 		if w == nil || i == 1 && before != nil && maps.Equal(before.Labels, after.Labels) {
 			continue
 		}
@@ -154,23 +154,23 @@ func (t *term) mayHaveSlices(svc federation.ServiceID) bool {
 
 // pass returns the Services that are to be synced, and for each namespace whose workloads have changed a task without a name that
 // finds out which of its Services are; namespaces take turns.
-func (t *term) pass() writes.Pass[federation.ServiceID] {
+func (t *term) pass() lease.Pass[federation.ServiceID] {
 	if !t.ready() {
-		return writes.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
+		return lease.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var pass writes.Pass[federation.ServiceID]
+	var pass lease.Pass[federation.ServiceID]
 	for namespace := range t.changes {
-		pass.Tasks = append(pass.Tasks, writes.Task[federation.ServiceID]{
-			Key: federation.ServiceID{Namespace: namespace}, Turn: namespace, Do: func(context.Context) writes.Outcome {
-				return writes.Outcome{Nothing: true, Later: t.markConcerned(namespace)}
+		pass.Tasks = append(pass.Tasks, lease.Task[federation.ServiceID]{
+			Key: federation.ServiceID{Namespace: namespace}, Turn: namespace, Do: func(context.Context) lease.Outcome {
+				return lease.Outcome{Nothing: true, Later: t.markConcerned(namespace)}
 			},
 		})
 	}
 	for svc := range t.waiting {
-		pass.Tasks = append(pass.Tasks, writes.Task[federation.ServiceID]{
-			Key: svc, Turn: svc.Namespace, Do: func(work context.Context) writes.Outcome { return t.do(work, svc) },
+		pass.Tasks = append(pass.Tasks, lease.Task[federation.ServiceID]{
+			Key: svc, Turn: svc.Namespace, Do: func(work context.Context) lease.Outcome { return t.do(work, svc) },
 		})
 	}
 	return pass
@@ -178,9 +178,9 @@ func (t *term) pass() writes.Pass[federation.ServiceID] {
 
 // do syncs one Service, if ExternalWorkloads can still be read: since the pass some time may have gone by. What fails is to be
 // synced again.
-func (t *term) do(work context.Context, svc federation.ServiceID) writes.Outcome {
+func (t *term) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {
-		return writes.Outcome{Again: true}
+		return lease.Outcome{Again: true}
 	}
 	now := time.Now()
 	t.mu.Lock()
@@ -195,20 +195,20 @@ func (t *term) do(work context.Context, svc federation.ServiceID) writes.Outcome
 	t.metrics.worked.Observe(time.Since(now).Seconds())
 	switch {
 	case work.Err() != nil:
-		return writes.Outcome{Again: true}
+		return lease.Outcome{Again: true}
 	case err == nil:
-		return writes.Outcome{Nothing: !wrote}
+		return lease.Outcome{Nothing: !wrote}
 	}
 	t.setFailure(err)
 	t.metrics.retries.Inc()
 	t.mark(svc)
 	if apierrors.IsConflict(err) { // another writer was faster
-		return writes.Outcome{Again: true}
+		return lease.Outcome{Again: true}
 	}
 	if t.loop.History(svc).Failures+1 == manyFailures {
 		t.log.Error("EndpointSlices can't be written; still trying", zap.Stringer("service", svc), zap.Error(err))
 	} else {
 		t.log.Debug("EndpointSlices are not as they should be yet", zap.Stringer("service", svc), zap.Error(err))
 	}
-	return writes.Outcome{Problem: err.Error()}
+	return lease.Outcome{Problem: err.Error()}
 }

@@ -9,10 +9,10 @@ import (
 	"go.uber.org/zap"
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/clusterstore/crd"
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
-	"isthmus/local/election"
+	"isthmus/local/lease"
 	"isthmus/local/problems"
 )
 
@@ -21,9 +21,9 @@ const leaseName = "linkerd-destination-endpoint-write"
 
 // Options are a Writer's. All are needed.
 type Options struct {
-	Client    *typed.Clients // of the own cluster
-	Namespace string         // of the control plane: the Lease is there
-	Identity  string         // by which the Lease is held; no other replica may have the same
+	Client    *kube.Clients // of the own cluster
+	Namespace string        // of the control plane: the Lease is there
+	Identity  string        // by which the Lease is held; no other replica may have the same
 	// QueueMetrics exports the metrics of the work queue.
 	QueueMetrics bool
 	Registerer   prometheus.Registerer
@@ -39,7 +39,7 @@ type Cluster interface {
 	Reads(resource string) (listed bool, err error)
 	Selecting(federation.ServiceID) *corev1.Service
 	SelectingIn(namespace string) []*corev1.Service
-	Workloads(namespace string) []*crd.ExternalWorkload // "": of all
+	Workloads(namespace string) []*decode.ExternalWorkload // "": of all
 	HasWorkloads(namespace string) bool
 	Marked(federation.ServiceID) int
 	AllMarked() map[federation.ServiceID]int
@@ -53,7 +53,7 @@ type Writer struct {
 	metrics *metrics
 	cluster Cluster // set by Follow
 
-	standing *election.Standing[term]
+	standing *lease.Standing[term]
 	problems *problems.Store // what is left out, in the present term
 
 	mu          sync.Mutex // the rest is of the present term
@@ -65,7 +65,7 @@ type Writer struct {
 func New(o Options) (*Writer, error) {
 	w := &Writer{
 		o: o, log: o.Log, problems: problems.New(o.Log, "a part of the Service's ExternalWorkloads is left out of its EndpointSlices"),
-		standing: election.NewStanding[term]("EndpointSlices for ExternalWorkloads", election.Config{
+		standing: lease.NewStanding[term]("EndpointSlices for ExternalWorkloads", lease.Config{
 			Leases: o.Client.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
 		}, o.Log),
 	}
@@ -90,7 +90,7 @@ func (w *Writer) Changed(svc federation.ServiceID) {
 
 // WorkloadChanged is to be called after each change of an ExternalWorkload; before is nil for a new one,
 // after for one that is gone. It does not block.
-func (w *Writer) WorkloadChanged(before, after *crd.ExternalWorkload) {
+func (w *Writer) WorkloadChanged(before, after *decode.ExternalWorkload) {
 	if t := w.leading(); t != nil {
 		t.workloadChanged(before, after)
 	}
@@ -100,7 +100,7 @@ func (w *Writer) WorkloadChanged(before, after *crd.ExternalWorkload) {
 // Then it finishes the write under way, releases the Lease if it holds it, and
 // returns nil, within some seconds. Run is called once.
 func (w *Writer) Run(ctx context.Context) error {
-	return w.standing.Run(ctx, func(lease *election.Term) *term { return newTerm(w, lease) }, w.lead)
+	return w.standing.Run(ctx, func(lease *lease.Term) *term { return newTerm(w, lease) }, w.lead)
 }
 
 // lead writes until work ends. The writes under way are then finished, unless the Lease is lost.

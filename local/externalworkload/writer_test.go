@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 )
 
 // TestWrites: a replica that leads writes what differs, soon and by one write, and nothing else; it gives the Lease back in the end.
@@ -33,7 +33,7 @@ func TestWrites(t *testing.T) {
 		r.pass(15*time.Minute, "")
 		other := aWorkload("vm-3", "10.0.0.3", "8080")
 		other.Labels["app"] = "other"
-		r.put(change(aWorkload("vm-1", "10.0.0.1", "8080"), unreadied, func(w *crd.ExternalWorkload) { w.Annotations = map[string]string{"x": "y"} }), other)
+		r.put(change(aWorkload("vm-1", "10.0.0.1", "8080"), unreadied, func(w *decode.ExternalWorkload) { w.Annotations = map[string]string{"x": "y"} }), other)
 		r.pass(time.Minute, "")
 		r.put(external(aService("web", "http=80/8080")))
 		r.pass(100*time.Millisecond, "delete")
@@ -44,7 +44,7 @@ func TestWrites(t *testing.T) {
 	})
 }
 
-func unreadied(w *crd.ExternalWorkload) { unready(w) }
+func unreadied(w *decode.ExternalWorkload) { unready(w) }
 
 // TestCorrects: changes that others make to slices are undone; so is what they did while this replica did not lead.
 //
@@ -232,12 +232,12 @@ func TestNoLongerReady(t *testing.T) {
 // Behaviours: EW-23, EW-24, EW-25.
 func TestConcerned(t *testing.T) {
 	blue, red := map[string]string{"app": "vm", "team": "blue"}, map[string]string{"app": "vm", "team": "red"}
-	vm := func(labels map[string]string) *crd.ExternalWorkload {
-		return change(aWorkload("vm-1", "10.0.0.1", "8080"), func(w *crd.ExternalWorkload) { w.Labels = labels })
+	vm := func(labels map[string]string) *decode.ExternalWorkload {
+		return change(aWorkload("vm-1", "10.0.0.1", "8080"), func(w *decode.ExternalWorkload) { w.Labels = labels })
 	}
 	for _, x := range []struct {
 		name          string
-		before, after *crd.ExternalWorkload
+		before, after *decode.ExternalWorkload
 		times         int
 		want          string
 	}{

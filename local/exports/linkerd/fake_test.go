@@ -22,7 +22,6 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/ptr"
 
-	"isthmus/clusterstore/crd"
 	"isthmus/clusterstore/decode"
 	"isthmus/federation"
 	"isthmus/local/exports/plan"
@@ -42,7 +41,7 @@ type api struct {
 	*Mirrors
 
 	mu        sync.Mutex
-	links     []*crd.Link
+	links     []*decode.Link
 	linksErr  error
 	leasesErr error
 	changed   chan struct{} // of links
@@ -64,7 +63,7 @@ func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 		})
 		a.Mirrors = New(Options{
 			Sources: decode.Sources{
-				Links: func(string) decode.Source[*crd.Link] { return a },
+				Links: func(string) decode.Source[*decode.Link] { return a },
 				Serves: func(context.Context, string, ...schema.GroupVersion) (bool, error) {
 					a.mu.Lock()
 					defer a.mu.Unlock()
@@ -93,7 +92,7 @@ func run(t *testing.T, prepare func(a *api), f func(a *api)) {
 }
 
 // List and Watch make api a source of Links.
-func (a *api) List(_ context.Context, _ metav1.ListOptions, each func(*crd.Link, *decode.Refused) error) (metav1.ListMeta, error) {
+func (a *api) List(_ context.Context, _ metav1.ListOptions, each func(*decode.Link, *decode.Refused) error) (metav1.ListMeta, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.requests++
@@ -106,7 +105,7 @@ func (a *api) List(_ context.Context, _ metav1.ListOptions, each func(*crd.Link,
 	return all, a.linksErr
 }
 
-func (a *api) Watch(ctx context.Context, _ metav1.ListOptions) (decode.Events[*crd.Link], error) {
+func (a *api) Watch(ctx context.Context, _ metav1.ListOptions) (decode.Events[*decode.Link], error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.requests++
@@ -116,14 +115,14 @@ func (a *api) Watch(ctx context.Context, _ metav1.ListOptions) (decode.Events[*c
 type events struct {
 	*api
 	ctx     context.Context
-	links   []*crd.Link
+	links   []*decode.Link
 	changed chan struct{}
 }
 
 func (e *events) Close() error { return nil }
 
 // Next brings the first difference, or ends the watch once links can't be read.
-func (e *events) Next(each func(decode.Event[*crd.Link]) error) error {
+func (e *events) Next(each func(decode.Event[*decode.Link]) error) error {
 	for {
 		e.mu.Lock()
 		now, changed, err := e.api.links, e.api.changed, e.linksErr
@@ -133,14 +132,14 @@ func (e *events) Next(each func(decode.Event[*crd.Link]) error) error {
 		}
 		for _, l := range now {
 			if !slices.Contains(e.links, l) {
-				e.links = append(slices.DeleteFunc(slices.Clone(e.links), func(o *crd.Link) bool { return o.Name == l.Name }), l)
-				return each(decode.Event[*crd.Link]{Type: watch.Modified, Object: l})
+				e.links = append(slices.DeleteFunc(slices.Clone(e.links), func(o *decode.Link) bool { return o.Name == l.Name }), l)
+				return each(decode.Event[*decode.Link]{Type: watch.Modified, Object: l})
 			}
 		}
 		for i, l := range e.links {
 			if !slices.Contains(now, l) {
 				e.links = slices.Delete(slices.Clone(e.links), i, i+1)
-				return each(decode.Event[*crd.Link]{Type: watch.Deleted, Object: l})
+				return each(decode.Event[*decode.Link]{Type: watch.Deleted, Object: l})
 			}
 		}
 		select {
@@ -176,13 +175,13 @@ func (a *api) set(f func()) {
 }
 
 // put puts a Link, of the newest version.
-func (a *api) put(name, cluster, spec string) { a.putAs(crd.LinkVersions[0], name, cluster, spec) }
+func (a *api) put(name, cluster, spec string) { a.putAs(decode.LinkVersions[0], name, cluster, spec) }
 
 func (a *api) putAs(version schema.GroupVersion, name, cluster, spec string) {
 	a.set(func() {
 		a.version++
 		text := fmt.Sprintf(`{"apiVersion":%q,"kind":"Link","metadata":{"namespace":"mc","name":%q,"resourceVersion":"%d"},"spec":{"targetClusterName":%q%s}}`, version, name, a.version, cluster, spec)
-		l := new(crd.Link)
+		l := new(decode.Link)
 		if err := json.Unmarshal([]byte(text), l); err != nil {
 			a.t.Fatal(text, err)
 		}
@@ -199,7 +198,7 @@ func (a *api) putAs(version schema.GroupVersion, name, cluster, spec string) {
 
 func (a *api) drop(name string) {
 	a.set(func() {
-		a.links = slices.DeleteFunc(slices.Clone(a.links), func(l *crd.Link) bool { return l.Name == name })
+		a.links = slices.DeleteFunc(slices.Clone(a.links), func(l *decode.Link) bool { return l.Name == name })
 	})
 }
 

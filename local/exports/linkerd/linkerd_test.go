@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/local/exports/plan"
 )
 
@@ -188,8 +188,8 @@ func TestUsualLinks(t *testing.T) {
 	run(t, func(a *api) {
 		time.Sleep(time.Hour)
 		a.put("east", "east", discovery+federated)
-		a.putAs(crd.LinkVersions[1], "middle", "middle", discovery)
-		a.putAs(crd.LinkVersions[2], "west", "west", discovery)
+		a.putAs(decode.LinkVersions[1], "middle", "middle", discovery)
+		a.putAs(decode.LinkVersions[2], "west", "west", discovery)
 	}, func(a *api) {
 		at := time.Now()
 		time.Sleep(time.Second)
@@ -318,8 +318,8 @@ func FuzzLink(f *testing.F) {
 	f.Add(`{"targetClusterName":"east","remoteDiscoverySelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]},"excludedLabels":["a/*"]}`, "a", "b")
 	f.Add(`{"federatedServiceSelector":{"matchExpressions":[{"key":"","operator":"NotIn"}]}}`, "", "")
 	f.Fuzz(func(t *testing.T, spec, key, value string) {
-		for _, version := range crd.LinkVersions {
-			var o crd.Link
+		for _, version := range decode.LinkVersions {
+			var o decode.Link
 			if json.Unmarshal([]byte(`{"metadata":{"name":"l"},"spec":`+spec+`}`), &o) != nil {
 				return // it is no JSON
 			}

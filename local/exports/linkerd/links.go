@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"isthmus/clusterstore/crd"
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
 	"isthmus/local/exports/plan"
 )
@@ -27,8 +27,8 @@ type link struct {
 	name, version string
 	cluster       string // that it is for
 	created       time.Time
-	gone          time.Time    // since when it is not there; zero: it is
-	spec          crd.LinkSpec // that is in force
+	gone          time.Time       // since when it is not there; zero: it is
+	spec          decode.LinkSpec // that is in force
 	selectors     plan.Selectors
 	problem       string // why it can't be read, so that what was read before is in force; empty: it can
 	unread        bool   // nothing was
@@ -65,22 +65,22 @@ func (l *link) size(string) int64 {
 }
 
 // defaults are the selectors without a Link: Linkerd's own.
-var defaults = new(link).read(crd.LinkSpec{
+var defaults = new(link).read(decode.LinkSpec{
 	RemoteDiscoverySelector:  metav1.SetAsLabelSelector(labels.Set{"mirror.linkerd.io/exported": "remote-discovery"}),
 	FederatedServiceSelector: metav1.SetAsLabelSelector(labels.Set{"mirror.linkerd.io/federated": "member"}),
 })
 
-func readLink(o *crd.Link) (*link, bool) {
+func readLink(o *decode.Link) (*link, bool) {
 	l := &link{name: o.Name, version: o.ResourceVersion, cluster: cmp.Or(o.Spec.TargetClusterName, o.Name), created: o.CreationTimestamp.Time, problem: o.Invalid}
 	spec := o.Spec
 	spec.TargetClusterName = "" // it is no matter of the selectors
-	if o.APIVersion == crd.LinkVersions[2].String() && spec.FederatedServiceSelector == nil {
+	if o.APIVersion == decode.LinkVersions[2].String() && spec.FederatedServiceSelector == nil {
 		spec.FederatedServiceSelector = defaults.spec.FederatedServiceSelector // that version has no field for it
 	}
 	return l.read(spec), true
 }
 
-func (l *link) read(spec crd.LinkSpec) *link {
+func (l *link) read(spec decode.LinkSpec) *link {
 	mirror, err1 := matcher(spec.RemoteDiscoverySelector)
 	federated, err2 := matcher(spec.FederatedServiceSelector)
 	l.selectors = plan.Selectors{Mirror: mirror, Federated: federated, ExcludedLabels: Excluded(spec.ExcludedLabels), ExcludedAnnotations: Excluded(spec.ExcludedAnnotations)}
@@ -112,7 +112,7 @@ func Excluded(keys []string) func(string) bool {
 func (m *Mirrors) followLinks(ctx context.Context) {
 	all := make(follow.Map[*link])
 	limit := follow.NewMemoryCap(maxLinks)
-	follow.NewGroup(follow.Options{Memory: limit}, follow.New(follow.Kind[*crd.Link, *link]{
+	follow.NewGroup(follow.Options{Memory: limit}, follow.New(follow.Kind[*decode.Link, *link]{
 		Name:    "links",
 		Source:  m.o.Sources.Links(m.o.Namespace),
 		Serves:  m.servesLinks,
@@ -140,7 +140,7 @@ func (m *Mirrors) followLinks(ctx context.Context) {
 
 // servesLinks reports whether the API server has Links in some version.
 func (m *Mirrors) servesLinks(ctx context.Context) (bool, error) {
-	there, err := m.o.Sources.Serves(ctx, "links", crd.LinkVersions...)
+	there, err := m.o.Sources.Serves(ctx, "links", decode.LinkVersions...)
 	if !there && err == nil {
 		m.update(func(time.Time) bool { m.known, m.listed = true, true; return true })
 	}

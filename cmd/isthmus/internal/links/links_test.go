@@ -31,7 +31,7 @@ import (
 	k8stesting "k8s.io/client-go/testing"
 
 	"isthmus/clusterstore"
-	"isthmus/clusterstore/typed/typedtest"
+	"isthmus/clusterstore/kube/kubetest"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
 	"isthmus/internal/adminapi"
@@ -101,7 +101,7 @@ func newOptions(t *testing.T, flags ...string) (*linkOptions, context.Context) {
 
 func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset) {
 	api := fake.NewClientset(objects...)
-	return &cluster{Cluster: &reach.Cluster{API: typedtest.Clients(api)}, title: title, uid: types.UID("uid-" + title)}, api
+	return &cluster{Cluster: &reach.Cluster{API: kubetest.Clients(api)}, title: title, uid: types.UID("uid-" + title)}, api
 }
 
 // TestForeignRights: objects of others are used if they fit, and never changed.

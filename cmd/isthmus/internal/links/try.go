@@ -13,7 +13,7 @@ import (
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/kube"
-	"isthmus/clusterstore/typed"
+
 	"isthmus/cmd/isthmus/internal/client"
 	"isthmus/cmd/isthmus/internal/reach"
 	"isthmus/internal/pace"
@@ -55,7 +55,7 @@ func (c *content) try(ctx context.Context, w *work, s *corev1.Secret) error {
 
 // whoami asks for the name that belongs to the credentials. A token that is refused is
 // tried again: one of several API servers may not know it yet.
-func (c *content) whoami(ctx context.Context, api *typed.Clients) (string, error) {
+func (c *content) whoami(ctx context.Context, api *kube.Clients) (string, error) {
 	for {
 		review, err := api.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err == nil {

@@ -13,15 +13,15 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/guard"
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/kube"
 	"isthmus/internal/text"
 )
 
 // Cluster is one that a verb works with: gateways are looked for in it, and links written. Its
 // methods may be called from several goroutines.
 type Cluster struct {
-	Context string         // its name in the kubeconfig; empty: the cluster of this Pod
-	API     *typed.Clients // guarded: see [Guard]
+	Context string        // its name in the kubeconfig; empty: the cluster of this Pod
+	API     *kube.Clients // guarded: see [Guard]
 	options Options
 	config  *rest.Config
 	close   func() // closes connections of API that are not in use
@@ -49,14 +49,14 @@ func (o *Options) Open() (*Cluster, error) {
 
 // Clients returns clients of an API server, and a function that closes their connections that are not in use. They send nothing
 // by themselves.
-func Clients(config *rest.Config) (*typed.Clients, func(), error) {
+func Clients(config *rest.Config) (*kube.Clients, func(), error) {
 	config = rest.CopyConfig(config)
-	config.UserAgent = cmp.Or(config.UserAgent, typed.UserAgent()) // rest.HTTPClientFor sets no default
+	config.UserAgent = cmp.Or(config.UserAgent, kube.UserAgent()) // rest.HTTPClientFor sets no default
 	http, err := rest.HTTPClientFor(config)
 	if err != nil {
 		return nil, nil, err
 	}
-	api, err := typed.New(config, http)
+	api, err := kube.NewTyped(config, http)
 	return api, func() { utilnet.CloseIdleConnectionsFor(http.Transport) }, err
 }
 

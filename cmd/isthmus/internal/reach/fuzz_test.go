@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/streaming/pkg/httpstream"
 
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/kube"
 )
 
 // says is an API server that has the same answer to every request.
@@ -62,7 +62,7 @@ func FuzzGateways(f *testing.F) {
 			return
 		}
 		config := &rest.Config{Host: "http://127.0.0.1:1", QPS: -1, WarningHandler: rest.NoWarnings{}}
-		api, err := typed.New(config, &http.Client{Transport: says{code, body}})
+		api, err := kube.NewTyped(config, &http.Client{Transport: says{code, body}})
 		if err != nil {
 			t.Fatal(err)
 		}

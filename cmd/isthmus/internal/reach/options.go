@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/clusterstore/guard"
-	"isthmus/clusterstore/typed"
+	"isthmus/clusterstore/kube"
 	"isthmus/internal/text"
 )
 
@@ -94,7 +94,7 @@ func (o *Options) load() (*rest.Config, string, error) {
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, "", unreadable(err)
 	}
-	config.UserAgent = typed.UserAgent()
+	config.UserAgent = kube.UserAgent()
 	config.QPS = -1 // a verb asks little: no limit on this side
 	Guard(config)
 	return config, chosen, nil

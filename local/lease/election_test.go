@@ -1,0 +1,277 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+// led is a replica that takes part in elections and, while it leads, waits.
+type led struct {
+	terms chan *Term // as they begin
+	ended chan error // why they end
+	stop  func()     // ends Run and waits for it
+}
+
+func lead(t *testing.T, c *leaseClient, identity string) led {
+	t.Helper()
+	l := led{terms: make(chan *Term, 10), ended: make(chan error, 10)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := Run(ctx, c.config(identity), func(work context.Context, term *Term) {
+			l.terms <- term
+			<-work.Done()
+			l.ended <- context.Cause(work)
+		}); err != nil {
+			t.Error(err)
+		}
+	}()
+	l.stop = func() { cancel(); <-done }
+	synctest.Wait()
+	return l
+}
+
+func held(t *Term) bool { return t.Write(func(context.Context) error { return nil }) == nil }
+
+// alone is the Lease of a replica that does not run.
+func alone(t *testing.T, client *leaseClient) *lock {
+	t.Helper()
+	ctx, end := context.WithCancelCause(t.Context())
+	return newLock(client.config("a"), &Term{ctx: ctx}, end)
+}
+
+var mine = resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 30}
+
+// TestSlowWrite: a renewal counts from when it began.
+func TestSlowWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &leaseClient{api: &leaseAPI{}}
+		c.setWay(func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+			l, err := do()
+			time.Sleep(3 * time.Second)
+			return l, err
+		})
+		l := alone(t, c)
+		if err := l.Create(t.Context(), mine); err != nil || !held(l.term) {
+			t.Fatalf("not held: %v", err)
+		}
+		if time.Sleep(renewDeadline - 3*time.Second); held(l.term) {
+			t.Error("held for longer than since the write began")
+		}
+	})
+}
+
+// TestStoodStill: no write begins once the last renewal is too long ago by the clock, however late
+// the timer fires that ends the term.
+func TestStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, ctx := alone(t, &leaseClient{api: &leaseAPI{}}), t.Context()
+		term := l.term
+		if held(term) {
+			t.Error("held from the start")
+		}
+		if err := l.Create(ctx, mine); err != nil {
+			t.Fatal(err)
+		}
+		l.expiry.Stop() // as if it were late
+		time.Sleep(renewDeadline)
+		if err := term.Write(func(context.Context) error { t.Error("written"); return nil }); !errors.Is(err, ErrNotRenewed) {
+			t.Errorf("without the Lease: %v", err)
+		}
+		if err := l.Update(ctx, mine); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(renewDeadline - 1)
+		if !held(term) {
+			t.Error("not held after it was renewed")
+		}
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		if err := term.Write(func(context.Context) error { return nil }); !errors.Is(err, ErrNotRenewed) || term.ctx.Err() == nil {
+			t.Errorf("after the timer: %v", err)
+		}
+		if err := l.Update(ctx, mine); !errors.Is(err, ErrNotRenewed) {
+			t.Errorf("taken again after the term: %v", err)
+		}
+	})
+}
+
+// TestTerm: a term goes on as long as the Lease is renewed, and ends when that is known to be
+// impossible, for the reason that is known.
+func TestTerm(t *testing.T) {
+	type do = func() (*coordinationv1.Lease, error)
+	for name, x := range map[string]struct {
+		happens func(*leaseAPI, *leaseClient)
+		within  time.Duration
+		why     error // nil: it goes on
+	}{
+		"nothing": {func(*leaseAPI, *leaseClient) {}, time.Hour, nil},
+		"edited": {func(api *leaseAPI, _ *leaseClient) {
+			api.edit(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"x": "y"} })
+		}, time.Hour, nil},
+		"taken": {func(api *leaseAPI, _ *leaseClient) {
+			api.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("b") })
+		}, retryPeriod, ErrTaken},
+		"cleared": {func(api *leaseAPI, _ *leaseClient) {
+			api.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = nil })
+		}, retryPeriod, ErrTaken},
+		"deleted": {func(api *leaseAPI, _ *leaseClient) { api.remove() }, retryPeriod, ErrDeleted},
+		"refused": {func(_ *leaseAPI, c *leaseClient) {
+			c.setWay(func(context.Context, do) (*coordinationv1.Lease, error) { return nil, errAway })
+		}, renewDeadline, ErrNotRenewed},
+		"silent": {func(_ *leaseAPI, c *leaseClient) {
+			c.setWay(func(ctx context.Context, _ do) (*coordinationv1.Lease, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			})
+		}, renewDeadline, ErrNotRenewed},
+		"one hangs": {func(_ *leaseAPI, c *leaseClient) {
+			hung := false
+			c.setWay(func(ctx context.Context, do do) (*coordinationv1.Lease, error) {
+				if !hung {
+					hung = true
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return do()
+			})
+		}, time.Hour, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				api := &leaseAPI{}
+				client := &leaseClient{api: api}
+				a := lead(t, client, "a")
+				defer a.stop()
+				term := <-a.terms
+				time.Sleep(retryPeriod + time.Millisecond) // it was just renewed
+				x.happens(api, client)
+				began, writes := time.Now(), api.written()
+				select {
+				case why := <-a.ended:
+					took := time.Since(began)
+					if !errors.Is(why, x.why) || x.why == nil || took > x.within {
+						t.Errorf("it ended after %v: %v", took, why)
+					}
+					if held(term) || x.why != ErrNotRenewed && api.written() != writes {
+						t.Errorf("held: %t, %d writes by one that has lost the Lease", held(term), api.written()-writes)
+					}
+				case <-time.After(x.within + time.Millisecond):
+					if x.why != nil {
+						t.Errorf("it has not ended after %v", x.within)
+					}
+					if !held(term) {
+						t.Error("not held")
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestReleased: a Lease that is ours is released once nothing needs it, though others edit it
+// meanwhile; one that may be ours is read first; any other stays as it is.
+func TestReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &leaseAPI{}
+		client := &leaseClient{api: api}
+		a := lead(t, client, "a")
+		time.Sleep(time.Minute)
+		edits := maxReleases - 1
+		client.setWay(func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+			l, err := do()
+			if edits > 0 && err == nil { // between the read and the write
+				edits--
+				api.edit(func(l *coordinationv1.Lease) { l.Labels = map[string]string{"edit": time.Now().String()} })
+			}
+			return l, err
+		})
+		a.stop()
+		s := api.spec()
+		if *s.HolderIdentity != "" || *s.LeaseDurationSeconds != 1 || *s.LeaseTransitions != 0 || time.Since(s.RenewTime.Time) > time.Second {
+			t.Errorf("%+v", s)
+		}
+	})
+	for name, x := range map[string]struct {
+		err  error
+		want string
+	}{
+		"refused":  {apierrors.NewConflict(leaseResource, leaseName, errAway), "b"},
+		"answered": {nil, ""},
+		"not":      {errAway, ""},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			api := &leaseAPI{}
+			api.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("") })
+			client := &leaseClient{api: api}
+			requests := 0
+			client.setWay(func(_ context.Context, do func() (*coordinationv1.Lease, error)) (*coordinationv1.Lease, error) {
+				if requests++; requests != 2 { // the second takes it
+					return do()
+				}
+				if apierrors.IsConflict(x.err) {
+					api.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("b") })
+				}
+				l, err := do()
+				if x.err != nil {
+					err = x.err
+				}
+				return l, err
+			})
+			lead(t, client, "a").stop()
+			if got := *api.spec().HolderIdentity; got != x.want {
+				t.Errorf("%s: %q holds the Lease", name, got)
+			}
+		})
+	}
+}
+
+// TestReleaseNotOurs: a replica that stops does not release the Lease of another, which it has not
+// seen yet.
+func TestReleaseNotOurs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &leaseAPI{}
+		a := lead(t, &leaseClient{api: api}, "a")
+		<-a.terms
+		api.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("b") })
+		a.stop()
+		if got := *api.spec().HolderIdentity; got != "b" {
+			t.Errorf("%q holds the Lease", got)
+		}
+	})
+}
+
+// TestLastWrite: while a write is under way after the end of Run's context, the Lease is renewed, and
+// it is released only then.
+func TestLastWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := &leaseAPI{}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() {
+			done <- Run(ctx, (&leaseClient{api: api}).config("a"), func(_ context.Context, term *Term) {
+				cancel()
+				if err := term.Write(func(ctx context.Context) error {
+					time.Sleep(time.Minute)
+					return ctx.Err()
+				}); err != nil {
+					t.Error(err)
+				}
+				if s := api.spec(); *s.HolderIdentity != "a" || *s.LeaseDurationSeconds != 30 || time.Since(s.RenewTime.Time) > 2*retryPeriod {
+					t.Errorf("after the write: %+v", s)
+				}
+			})
+		}()
+		if err := <-done; err != nil || *api.spec().HolderIdentity != "" {
+			t.Errorf("%v; %q holds the Lease", err, *api.spec().HolderIdentity)
+		}
+	})
+}

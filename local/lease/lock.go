@@ -1,0 +1,154 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+)
+
+const (
+	// leaseTimeout bounds one request about the Lease, so that one that hangs leaves time for another.
+	leaseTimeout = 4 * time.Second
+	// maxReleases is how often the release is tried, if others edit the Lease meanwhile.
+	maxReleases = 3
+)
+
+// lock is client-go's, which ends the term as soon as the Lease is seen not to be ours, and notes when a renewal began. One goroutine
+// at a time uses it.
+type lock struct {
+	resourcelock.LeaseLock
+	// fixed
+	c    Config
+	term *Term
+	end  context.CancelCauseFunc // of the term
+
+	claimed bool        // the Lease is ours, or a write that had no answer may have made it so
+	expiry  *time.Timer // ends the term; nil: the Lease was never ours
+}
+
+// clients are LeasesGetter.
+type clients func(namespace string) coordinationv1.LeaseInterface
+
+func (c clients) Leases(namespace string) coordinationv1.LeaseInterface { return c(namespace) }
+
+func newLock(c Config, term *Term, end context.CancelCauseFunc) *lock {
+	return &lock{c: c, term: term, end: end, LeaseLock: resourcelock.LeaseLock{
+		LeaseMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, Client: clients(c.Leases),
+		LockConfig: resourcelock.ResourceLockConfig{Identity: c.Identity},
+	}}
+}
+
+// Get implements [resourcelock.Interface].
+func (l *lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	ctx, stop := context.WithTimeout(ctx, leaseTimeout)
+	defer stop()
+	record, raw, err := l.LeaseLock.Get(ctx)
+	switch {
+	case apierrors.IsNotFound(err):
+		l.lost(ErrDeleted)
+		return nil, nil, err
+	case err != nil:
+		return nil, nil, l.failed(ctx, err)
+	}
+	l.c.Observe(record.HolderIdentity, nil)
+	if record.HolderIdentity != l.c.Identity {
+		l.lost(ErrTaken)
+	}
+	return record, raw, nil
+}
+
+// Create implements [resourcelock.Interface].
+func (l *lock) Create(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.claim(ctx, r, l.LeaseLock.Create)
+}
+
+// Update implements [resourcelock.Interface].
+func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+	return l.claim(ctx, r, l.LeaseLock.Update)
+}
+
+type put func(context.Context, resourcelock.LeaderElectionRecord) error
+
+// claim takes or renews the Lease, unless the term has ended: then it is not taken again before the
+// next election.
+func (l *lock) claim(ctx context.Context, r resourcelock.LeaderElectionRecord, put put) error {
+	if l.term.ctx.Err() != nil {
+		return context.Cause(l.term.ctx)
+	}
+	began := time.Now() // others count from when they see it, which is later
+	if err := l.write(ctx, r, put); err != nil {
+		l.claimed = l.claimed || !refused(err)
+		return err
+	}
+	until := began.Add(renewDeadline)
+	l.claimed = true
+	l.term.until.Store(&until)
+	if l.expiry == nil {
+		l.expiry = time.AfterFunc(time.Until(until), func() { l.end(ErrNotRenewed) })
+	} else {
+		l.expiry.Reset(time.Until(until))
+	}
+	return nil
+}
+
+// refused reports whether a write was surely not carried out, since somebody else was faster.
+func refused(err error) bool { return apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) }
+
+// write writes the Lease, if it is as it was last seen.
+func (l *lock) write(ctx context.Context, r resourcelock.LeaderElectionRecord, put put) error {
+	ctx, stop := context.WithTimeout(ctx, leaseTimeout)
+	defer stop()
+	if err := put(ctx, r); err != nil {
+		return l.failed(ctx, err)
+	}
+	l.c.Observe(r.HolderIdentity, nil)
+	return nil
+}
+
+// release gives the Lease up if it is ours, so that others need not wait until it expires. It
+// takes renewDeadline at most. The elector's own release would take it from another holder that
+// has not been seen yet.
+func (l *lock) release(ctx context.Context) {
+	ctx, stop := context.WithTimeout(ctx, renewDeadline)
+	defer stop()
+	if l.expiry != nil {
+		l.expiry.Stop()
+	}
+	for range maxReleases {
+		if !l.claimed {
+			return
+		}
+		r, _, err := l.Get(ctx)
+		if err != nil || r.HolderIdentity != l.c.Identity {
+			return
+		}
+		now := metav1.Now()
+		err = l.write(ctx, resourcelock.LeaderElectionRecord{
+			LeaseDurationSeconds: 1, AcquireTime: now, RenewTime: now, LeaderTransitions: r.LeaderTransitions,
+		}, l.LeaseLock.Update)
+		if !apierrors.IsConflict(err) {
+			return
+		}
+	}
+}
+
+// lost ends the term, if it has begun.
+func (l *lock) lost(why error) {
+	if l.expiry != nil {
+		l.end(why)
+	}
+}
+
+// failed observes an error, unless the request was cancelled or somebody else was faster.
+func (l *lock) failed(ctx context.Context, err error) error {
+	if !refused(err) && !errors.Is(ctx.Err(), context.Canceled) {
+		l.c.Observe("", fmt.Errorf("lease %s/%s: %w", l.c.Namespace, l.c.Name, err))
+	}
+	return err
+}

@@ -1,0 +1,154 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+)
+
+// contenders are replicas whose elections run until the test ends.
+type contenders struct {
+	t      *testing.T
+	api    *leaseAPI
+	random *rand.Rand
+	faults atomic.Bool
+
+	mu      sync.Mutex
+	leading map[string]func() bool // who leads, and whether it may write
+	terms   int
+}
+
+// mayWrite returns who may write now.
+func (c *contenders) mayWrite() (names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, may := range c.leading {
+		if may() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// begins is called when a replica begins to lead. Two that may write at a time begin so.
+func (c *contenders) begins(name string, may func() bool) {
+	if others := c.mayWrite(); len(others) > 0 {
+		c.t.Errorf("%s begins while %v may write", name, others)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.leading[name] = may
+	c.terms++
+}
+
+// start starts a replica that takes part in elections. When it is stopped, it goes on
+// writing for a while.
+func (c *contenders) start(name string, skew, drains time.Duration, seed uint64) (stop func()) {
+	client := &leaseClient{api: c.api, skew: skew, way: unreliable(rand.New(rand.NewPCG(seed, 2)), c.faults.Load)}
+	ctx, cancel := context.WithCancel(c.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		err := Run(ctx, client.config(name), func(work context.Context, term *Term) {
+			c.begins(name, func() bool { return term.Write(func(context.Context) error { return nil }) == nil })
+			<-work.Done()
+			if ctx.Err() != nil {
+				select {
+				case <-term.ctx.Done():
+				case <-time.After(drains):
+				}
+			}
+			c.mu.Lock()
+			delete(c.leading, name)
+			c.mu.Unlock()
+		})
+		if err != nil {
+			c.t.Error(err)
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+// pass lets time pass, and returns how long nobody could write, at a stretch.
+func (c *contenders) pass(d time.Duration) (without time.Duration) {
+	c.t.Helper()
+	last := time.Now()
+	for end := last.Add(d); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+		synctest.Wait()
+		switch names := c.mayWrite(); len(names) {
+		case 0:
+			without = max(without, time.Since(last))
+		case 1:
+			last = time.Now()
+		default:
+			c.t.Fatalf("%v may write", names)
+		}
+	}
+	return without
+}
+
+// TestContenders: however the API server answers, and whatever the replicas' clocks show,
+// one at most may write. Once it answers well, one does soon, and is replaced within seconds
+// when it is stopped. Each new holder is counted in the Lease.
+func TestContenders(t *testing.T) {
+	terms, unled := 0, time.Duration(0)
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &contenders{t: t, random: rand.New(rand.NewPCG(seed, 1)), leading: make(map[string]func() bool), api: &leaseAPI{}}
+				c.api.changed = func(was, is *coordinationv1.Lease) { checkTransitions(t, was, is) }
+				c.faults.Store(true)
+				stops := make(map[string]func())
+				for i := range 2 + c.random.IntN(3) {
+					name := string(rune('a' + i))
+					stops[name] = c.start(name, time.Duration(c.random.IntN(7200)-3600)*time.Second, time.Duration(c.random.IntN(15))*time.Second, seed*10+uint64(i))
+				}
+				unled = max(unled, c.pass(20*time.Minute))
+				c.faults.Store(false)
+				c.pass(leaseDuration + 20*time.Second) // writes that are carried out late, the Lease of one that has gone
+				if without := c.pass(10 * time.Minute); without > time.Second {
+					t.Errorf("nobody has led for %v without a failure", without)
+				}
+				for len(stops) > 1 {
+					name := c.mayWrite()[0]
+					go stops[name]()
+					delete(stops, name)
+					if without := c.pass(time.Minute); without > 3*retryPeriod {
+						t.Errorf("nobody has led for %v after %s was stopped", without, name)
+					}
+				}
+				for _, stop := range stops {
+					stop()
+				}
+				if holder := *c.api.spec().HolderIdentity; holder != "" {
+					t.Errorf("%q holds the Lease at the end", holder)
+				}
+				terms += c.terms
+			})
+		})
+	}
+	if t.Logf("%d terms, nobody led for up to %v", terms, unled); terms < 300 || unled < leaseDuration {
+		t.Errorf("%d terms, nobody led for up to %v: that is too little to show anything", terms, unled)
+	}
+}
+
+// checkTransitions: the Lease counts its holders, of which each but the first has taken it from
+// none or from another.
+func checkTransitions(t *testing.T, was, is *coordinationv1.Lease) {
+	var before int32
+	if was == nil {
+		before = 0
+	} else if before = *was.Spec.LeaseTransitions; *is.Spec.HolderIdentity != "" && *is.Spec.HolderIdentity != *was.Spec.HolderIdentity {
+		before++
+	}
+	if *is.Spec.LeaseTransitions != before {
+		t.Errorf("%d transitions, want %d", *is.Spec.LeaseTransitions, before)
+	}
+}

@@ -1,0 +1,61 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// TestStanding: a change is logged once, and the term is there as long as it runs.
+func TestStanding(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logged := observer.New(zap.DebugLevel)
+		s := NewStanding[int]("things", Config{Identity: "me"}, zap.New(core))
+		start := time.Now()
+		time.Sleep(time.Second)
+		s.observe("other", nil)
+		if got, want := s.Seen(), (Seen{Holder: "other", Since: start}); got != want {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+		s.observe("", errors.New("forbidden"))
+		s.observe("", errors.New("forbidden, again"))
+		if got := s.Seen().Problem; got != "forbidden, again" {
+			t.Errorf("problem %q", got)
+		}
+		s.observe("me", nil)
+		work, end := context.WithCancelCause(t.Context())
+		s.lead(work, new(7), func(context.Context, *int) {
+			if got, want := s.Seen(), (Seen{Holder: "me", Leading: true, Since: time.Now()}); got != want || *s.Term() != 7 {
+				t.Errorf("%+v with term %d, want %+v", got, *s.Term(), want)
+			}
+			end(ErrTaken)
+		})
+		if s.Term() != nil || s.Seen().Leading {
+			t.Error("it leads though its term is over")
+		}
+		var got []string
+		for _, e := range logged.All() {
+			text := e.Level.String() + " " + e.Message
+			for _, key := range []string{"identity", "error", "reason"} {
+				if value, ok := e.ContextMap()[key]; ok {
+					text += ", " + key + " " + value.(string)
+				}
+			}
+			got = append(got, text)
+		}
+		if want := []string{
+			"error the Lease for writing things can't be used; still trying, error forbidden",
+			"info the Lease for writing things can be used again",
+			"info this replica holds the Lease and writes things, identity me",
+			"info this replica no longer writes things, reason the Lease has another holder, or none",
+		}; !slices.Equal(got, want) {
+			t.Errorf("logged %q\nwant %q", got, want)
+		}
+	})
+}
