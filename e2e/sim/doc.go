@@ -28,8 +28,8 @@
 //     and back, and its gateways come, go, move and die, clients are never left with none for as long as a Pod stays.
 //   - The gateway writes Services and ServiceImports for what clusters export (exporting.go, imports.go), while users and hostile clusters have others at the same
 //     names, and users sometimes write between the gateway's read and its write. Each of its writes is checked: it changes and deletes
-//     nothing without its mark. In the end there are those Services and ServiceImports, of those clusters, that a reference computes
-//     from what clusters export by then (expected.go), whatever came before, and the gateway's page has nothing to change, which is
+//     nothing without its mark. In the end there are those Services and ServiceImports, of those clusters, that package exportspec computes
+//     from what clusters export by then, whatever came before (expected.go), and the gateway's page has nothing to change, which is
 //     about what is in them; but not where a cluster is cut off, or its link can't be used.
 //   - Limits of time apply when the machine is fast enough: a first message that is late counts only in rounds in which the
 //     simulator itself was never paused for long, and is counted in others.

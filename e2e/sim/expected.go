@@ -1,26 +1,24 @@
 package sim
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/e2e/object"
 	"isthmus/e2e/poll"
+	"isthmus/internal/exportspec"
 )
 
-// Which Services and ServiceImports the gateway writes for exports, and of which clusters, in a second, naive way: from what clusters export
-// now alone. What is in them is a matter of the plan, whose laws are tested in local/exports/plan.
+// Package exportspec says which Services and ServiceImports Isthmus writes for exports, and of which clusters. The laws
+// of local/exports/plan compare with the same reference, and with the contents of objects besides.
 
 // marked reports whether a Service has the mark of the gateway.
 func marked(o *corev1.Service) bool {
@@ -47,40 +45,58 @@ func lawfulService(o, had *corev1.Service) error {
 // members are the clusters that have what is to be written at a name, in order. The local one is "".
 type members []string
 
-// exportsExpected returns which Services and ServiceImports are to be written. Services of ServiceImports are not among the Services.
+// exportsExpected returns which Services and ServiceImports are to be written, as package exportspec says. Services of
+// ServiceImports are not among the Services.
 func (w *world) exportsExpected() (services, imports map[string]members, err error) {
-	services, imports = map[string]members{}, map[string]members{}
+	var clusters []exportspec.Cluster
 	for _, c := range w.clusters {
 		if !c.linked() {
 			continue
 		}
-		list, err := c.api.Objects("services", exportNamespace)
-		exports, err2 := read[mcs.ServiceExport](c, "serviceexports")
-		if err := errors.Join(err, err2); err != nil {
+		one, err := c.exports()
+		if err != nil {
 			return nil, nil, err
 		}
-		name, joins := "", cmp.Or(c.annotation(exportsKey), "all")
-		if c.number > 0 {
-			name = c.name
-		}
-		for _, o := range list {
-			o := o.(*corev1.Service)
-			if o.Spec.Type == corev1.ServiceTypeExternalName || o.Labels[writtenByKey]+o.Labels[mirroredKey] != "" || joins == "none" {
-				continue
-			}
-			if at := o.Name + "-" + name; o.Labels[exportedKey] == "remote-discovery" && name != "" {
-				services[at] = members{name}
-			}
-			if at := o.Name + "-federated"; o.Labels[memberKey] == "member" && joins != "mirrors" && o.Spec.ClusterIP != corev1.ClusterIPNone {
-				services[at] = append(services[at], name)
-			}
-			if exports[o.Name] != nil && joins != "mirrors" {
-				imports[o.Name] = append(imports[o.Name], name)
-			}
-		}
+		clusters = append(clusters, one)
 	}
-	maps.DeleteFunc(services, func(name string, _ members) bool { return len(validation.IsDNS1123Label(name)) > 0 })
-	return services, imports, nil
+	written := exportspec.Of(clusters)
+	return byName(written.Services), byName(written.Imports), nil
+}
+
+// byName returns the clusters that have a part in objects of the namespace of exports, sorted, by the objects' names.
+func byName(written map[exportspec.ID][]string) map[string]members {
+	all := make(map[string]members)
+	for id, clusters := range written {
+		slices.Sort(clusters)
+		all[id.Name] = clusters
+	}
+	return all
+}
+
+// exports returns what a cluster exports, read from its objects.
+func (c *cluster) exports() (exportspec.Cluster, error) {
+	one := exportspec.Cluster{}
+	if c.number > 0 {
+		one.Name = c.name
+		one.Joins = map[string]exportspec.Joins{"mirrors": exportspec.OnlyMirrors, "none": exportspec.None}[c.annotation(exportsKey)]
+	}
+	list, err := c.api.Objects("services", exportNamespace)
+	exports, err2 := read[mcs.ServiceExport](c, "serviceexports")
+	if err := errors.Join(err, err2); err != nil {
+		return one, err
+	}
+	for _, o := range list {
+		o := o.(*corev1.Service)
+		one.Exports = append(one.Exports, exportspec.Export{
+			ID:            exportspec.ID{Namespace: o.Namespace, Name: o.Name},
+			Mirror:        o.Labels[exportedKey] == "remote-discovery",
+			Federated:     o.Labels[memberKey] == "member",
+			ServiceExport: exports[o.Name] != nil,
+			Headless:      o.Spec.ClusterIP == corev1.ClusterIPNone,
+			Unusable:      o.Spec.Type == corev1.ServiceTypeExternalName || o.Labels[writtenByKey]+o.Labels[mirroredKey] != "",
+		})
+	}
+	return one, nil
 }
 
 // exported waits until what is written for exports is what it should be, every other round, since that takes long: the gateway writes what

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"isthmus/internal/exportspec"
 )
 
 // The mirrors of db-x in east and of db in x-east have one name.
@@ -159,7 +161,7 @@ func TestLaws(t *testing.T) {
 		s.settleIn(t)
 		s.Now = s.Now.Add(time.Hour)
 		s.settleIn(t)
-		s.checkTwin(t)
+		s.checkSpecified(t)
 	})
 }
 
@@ -312,45 +314,56 @@ func (s *sim) clusterExports(name string, id ID) *Export {
 	return nil
 }
 
-// checkTwin compares what is written with what somebody would write who sees this world only: member by member, port by port.
-func (s *sim) checkTwin(t *rapid.T) {
+// checkSpecified compares what is written with what package exportspec says of this world alone, and its contents with
+// those of the members that decide.
+func (s *sim) checkSpecified(t *rapid.T) {
+	specified := s.specified()
 	for _, namespace := range []string{"shop", "other", "kube-system"} {
 		for _, name := range someNames {
+			of := ID{namespace, name}
 			for _, link := range someLinks {
-				mirror := ID{namespace, name + "-" + link}
-				e := s.clusterExports(link, ID{namespace, name})
-				want := e != nil && namespace != "kube-system" && e.Mirror && usableTwin(e)
-				switch owner := s.ownerTwin(mirror.Name); {
-				case owner == link:
-					s.compare(t, mirror, want, []string{link}, e)
-				case s.Services[mirror] != nil && s.Marked(s.Services[mirror]) &&
-					s.Services[mirror].Labels[remoteDiscovery] == link:
-					t.Fatalf("%v is of %s, and the name is that of %s", mirror, link, owner)
-				}
+				s.compare(t, ID{namespace, name + "-" + link}, specified)
 			}
-			var members []string
-			var all []*Export
-			for _, of := range append([]string{""}, someLinks...) {
-				e := s.clusterExports(of, ID{namespace, name})
-				if e != nil && e.Federated && usableTwin(e) && e.Service.ClusterIPs[0] != "None" && (of == "" || namespace != "kube-system") {
-					members, all = append(members, of), append(all, e)
-				}
-			}
-			s.compare(t, ID{namespace, name + "-federated"}, len(all) > 0, members, all...)
-			s.compareImport(t, ID{namespace, name})
+			s.compare(t, ID{namespace, name + "-federated"}, specified)
+			s.compareImport(t, of, specified.Imports[exportspec.ID(of)])
 		}
 	}
 }
 
-// compareImport compares a ServiceImport likewise: who exports it, and that its derived Service has just these members. Its type and ports may
-// be those of before.
-func (s *sim) compareImport(t *rapid.T, id ID) {
-	var clusters, types []string
-	for _, of := range append([]string{""}, someLinks...) {
-		if e := s.clusterExports(of, id); e != nil && e.Exported != nil && usableTwin(e) && (of == "" || id.Namespace != "kube-system") {
-			kind := map[bool]string{true: "Headless", false: "ClusterSetIP"}[e.Service.ClusterIPs[0] == "None"]
-			clusters, types = append(clusters, of), append(types, kind)
+// specified returns what package exportspec says of the world. Links are ordered by age.
+func (s *sim) specified() exportspec.Written {
+	var clusters []exportspec.Cluster
+	for _, name := range append([]string{""}, someLinks...) {
+		i := slices.IndexFunc(s.Clusters, func(c Cluster) bool { return c.Name == name })
+		if i < 0 {
+			continue
 		}
+		one := exportspec.Cluster{Name: name}
+		for _, e := range s.Clusters[i].Exports {
+			one.Exports = append(one.Exports, exportspec.Export{
+				ID:            exportspec.ID(e.ID),
+				Mirror:        e.Mirror,
+				Federated:     e.Federated,
+				ServiceExport: e.Exported != nil,
+				Headless:      e.Service != nil && e.Service.ClusterIPs[0] == "None",
+				Unusable:      !exportable(&e),
+			})
+		}
+		clusters = append(clusters, one)
+	}
+	return exportspec.Of(clusters)
+}
+
+// compareImport compares a ServiceImport that these clusters export, and the members of its derived Service. Its type and
+// ports may be those of before.
+func (s *sim) compareImport(t *rapid.T, id ID, clusters []string) {
+	var types []string
+	for _, of := range clusters {
+		kind := "ClusterSetIP"
+		if s.clusterExports(of, id).Service.ClusterIPs[0] == "None" {
+			kind = "Headless"
+		}
+		types = append(types, kind)
 	}
 	o, derived := s.Imports[id], s.Services[ID{id.Namespace, id.Name + "-clusterset"}]
 	taken := derived != nil && (derived.Labels[markLabel] != "linkerd" || derived.Selector)
@@ -382,34 +395,31 @@ func (s *sim) compareImport(t *rapid.T, id ID) {
 	}
 }
 
-// ownerTwin returns the link that a mirror's name belongs to.
-func (s *sim) ownerTwin(mirror string) (owner string) {
-	for _, c := range s.Clusters {
-		fits := strings.HasSuffix(mirror, "-"+c.Name) && len(mirror) > len(c.Name)+1
-		if c.Name != "" && fits && len(c.Name) > len(owner) {
-			owner = c.Name
-		}
-	}
-	return owner
-}
-
-func usableTwin(e *Export) bool {
+// exportable reports whether a cluster may export a Service.
+func exportable(e *Export) bool {
 	return e.Service != nil && e.Service.Type == "ClusterIP" && e.Service.Labels[mirroredLabel] == ""
 }
 
-func (s *sim) compare(t *rapid.T, id ID, want bool, members []string, of ...*Export) {
+// compare compares a mirror or federated Service.
+func (s *sim) compare(t *rapid.T, id ID, specified exportspec.Written) {
+	members := specified.Services[exportspec.ID(id)]
 	o := s.Services[id]
 	ours := o != nil && o.Labels[markLabel] == "linkerd" && !o.Selector
 	switch {
 	case o != nil && !ours:
 		return // somebody else's
-	case ours != want:
-		t.Fatalf("%v: written %v, wanted %v (%s)", id, ours, want, s.states())
-	case !want:
+	case ours != (len(members) > 0):
+		t.Fatalf("%v: written %v, exported by %q (%s)", id, ours, members, s.states())
+	case !ours:
 		return
 	}
-	if _, has, _ := identify(o); !slices.Equal(has, members) {
+	g, has, _ := identify(o)
+	if !slices.Equal(has, members) {
 		t.Fatalf("%v has the members %q, not %q", id, has, members)
+	}
+	var of []*Export
+	for _, member := range members {
+		of = append(of, s.clusterExports(member, g.of))
 	}
 	var ports []string
 	for _, e := range of {
