@@ -109,3 +109,38 @@ func TestHistory(t *testing.T) {
 		<-ended
 	})
 }
+
+// TestUndone: what others undo is written again three times, ever later, and then once in MaxPause.
+func TestUndone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var writes []time.Duration
+		begin := time.Now()
+		l := NewLoop(Options[string]{
+			Changed:  func() <-chan struct{} { return nil },
+			MaxPause: time.Minute,
+		})
+		write := func(context.Context) Outcome {
+			writes = append(writes, time.Since(begin).Round(time.Second))
+			return Outcome{Reverted: len(writes) > 1, Managers: "somebody", Content: "x"}
+		}
+		l.Pass = func() Pass[string] {
+			return Pass[string]{Tasks: []Task[string]{{Key: "x", Do: write}}}
+		}
+		work, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			l.Run(work)
+			close(ended)
+		}()
+		time.Sleep(150 * time.Second)
+		synctest.Wait()
+		if got := fmt.Sprint(writes); got != "[0s 1s 3s 7s 1m7s 2m7s]" {
+			t.Errorf("written at %v", got)
+		}
+		if h := l.History("x"); !h.ChangedBack() || h.Managers != "somebody" {
+			t.Errorf("%+v", h)
+		}
+		stop()
+		<-ended
+	})
+}
