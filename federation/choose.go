@@ -2,6 +2,253 @@ package federation
 
 import "slices"
 
+// pass is one time of publishing to the clients of a port. What they have in common is computed once.
+type pass struct {
+	port            *port
+	ipv6            bool
+	byHostname      map[string]hosted // of the instances that clients ask for
+	nodes           map[string]bool   // that have endpoints, if clients see only their node's; nil: they do not, or there is one client
+	tallies         map[tallyKey]*tally
+	linkerdGateways []linkerdGateways // that the port's members have on offer
+	omitted         omitted           // of one client's explanation; nil: nothing is explained
+}
+
+// newPass returns one for these clients.
+func newPass(p *port, ipv6 bool, clients ...*published) *pass {
+	x := &pass{port: p, ipv6: ipv6, tallies: make(map[tallyKey]*tally), byHostname: hostedBy(p, clients)}
+	if p.summary.byNode && len(clients) > 1 {
+		x.nodes = make(map[string]bool)
+		for _, e := range slices.Concat(p.merged, p.unready) {
+			x.nodes[e.Node] = true
+		}
+	}
+	if p.steering != nil {
+		x.linkerdGateways = p.linkerdGateways()
+	}
+	return x
+}
+
+// hosted is what an instance has.
+type hosted struct{ ready, unready []*Endpoint }
+
+// hostedBy returns what the instances have that clients ask for.
+func hostedBy(p *port, clients []*published) map[string]hosted {
+	all := make(map[string]hosted)
+	for _, to := range clients {
+		if to.client.Instance != "" {
+			all[to.client.Instance] = hosted{}
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	for _, e := range p.merged {
+		if h, asked := all[e.Hostname]; asked {
+			all[e.Hostname] = hosted{append(h.ready, e), h.unready}
+		}
+	}
+	for _, e := range p.unready {
+		if h, asked := all[e.Hostname]; asked {
+			all[e.Hostname] = hosted{h.ready, append(h.unready, e)}
+		}
+	}
+	return all
+}
+
+// linkerdGateways are what a member behind Linkerd gateways has on offer.
+type linkerdGateways struct {
+	*Slice
+	cluster ClusterName
+}
+
+// tally is what clients of one instance, node and zone could get of a port, and how much of
+// it each tier has.
+type tally struct {
+	zone   string // of the clients, if it is a term of the preference
+	counts tierCounts
+	list   []*Endpoint                    // without those of other instances, and those that traffic policy leaves out
+	places []int                          // of list: their tiers
+	used   map[use][]*Endpoint            // what of list is in use
+	hinted map[use]map[string][]*Endpoint // what of that is in use, by the nodes that node hints choose it for
+	got    map[choice][]*Endpoint         // what clients get of that
+}
+
+// tallyKey is the part of a client that makes a difference to a tally.
+type tallyKey struct{ instance, node, zone string }
+
+// tally returns that of a client. Clients of all nodes without endpoints share one: there
+// may be any number.
+func (x *pass) tally(c Client) *tally {
+	key := tallyKey{instance: c.Instance}
+	if x.zoned() {
+		key.zone = c.Zone
+	}
+	if x.port.summary.byNode && (x.nodes == nil || x.nodes[c.Node]) {
+		key.node = c.Node
+	}
+	t := x.tallies[key]
+	if t == nil {
+		t = x.count(Client{Instance: key.instance, Node: key.node, Zone: key.zone})
+		x.tallies[key] = t
+	}
+	return t
+}
+
+// count makes a tally. The instance and the node come first, and so limit what is counted.
+// Zone hints do not: tiers are chosen from all zones, and hints apply to what is served then.
+// A Pod with addresses of two families counts once. Where clients are not steered nothing is counted.
+func (x *pass) count(c Client) *tally {
+	st, ready, unready := x.port.steering, x.port.merged, x.port.unready
+	if c.Instance != "" {
+		h := x.byHostname[c.Instance]
+		ready, unready = x.omitted.note(OtherInstance, ready, h.ready), h.unready
+	}
+	if x.port.summary.byNode {
+		ready, unready = x.omitted.note(OtherNode, ready, onNode(ready, c.Node)), onNode(unready, c.Node)
+	}
+	t := &tally{zone: c.Zone, list: ready, got: make(map[choice][]*Endpoint)}
+	t.hinted = make(map[use]map[string][]*Endpoint)
+	if st == nil {
+		return t
+	}
+	t.places, t.used = st.places(ready, c.Zone), make(map[use][]*Endpoint)
+	one, places := family(ready, x.ipv6), t.places
+	if !same(one, ready) {
+		places = st.places(one, c.Zone)
+	}
+	t.counts.ready = st.countPlaces(places)
+	for i, e := range one {
+		if places[i] < st.tiers && !st.byCluster[e.Cluster].partlyLastResort {
+			t.counts.others++
+		}
+	}
+	t.counts.known = t.counts.ready
+	if len(unready) > 0 {
+		t.counts.known = st.countPlaces(st.places(family(mergeSorted(ready, unready), x.ipv6), c.Zone))
+	}
+	x.countBehind(t, one, c)
+	return t
+}
+
+// countBehind makes Linkerd gateways count with what is behind them, of which the addresses in the
+// list have been counted. However many of a member's gateways are left, all of it can be
+// reached. Clients of an instance have no gateways.
+func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
+	st, counts := x.port.steering, &t.counts
+	if len(x.linkerdGateways) == 0 || c.Instance != "" {
+		return
+	}
+	counts.ready, counts.known = slices.Clone(counts.ready), slices.Clone(counts.known)
+	for _, g := range x.linkerdGateways {
+		n, some := 0, &Endpoint{Cluster: g.cluster}
+		for _, e := range g.Endpoints {
+			some = e // all have the same standing, and are in no zone
+			if i, ok := find(counted, e.Addr); ok && counted[i].Equal(e) {
+				n++
+			}
+		}
+		place := st.tierOf(some, "")
+		if place == st.unnamed() {
+			continue
+		}
+		ready := 0 // without an address of its own that is served, it can't be reached
+		if n > 0 {
+			ready = g.Behind.Ready
+		}
+		counts.ready[place] += ready - n
+		counts.known[place] += ready - n
+		if st.countsUnready() {
+			counts.known[place] += g.Behind.Ready - ready + g.Behind.Unready
+		}
+		if place < st.tiers && !st.byCluster[g.cluster].partlyLastResort {
+			counts.others += ready - n
+		}
+	}
+}
+
+// choice is what makes a difference to what clients get of a tally.
+type choice struct {
+	use
+	zone string // empty if node is not
+	node string // empty unless endpoints are hinted to it
+}
+
+// get returns the endpoints that clients get if so much of each tier is in use, where they are
+// steered: the whole list if that is all. Hints apply to what of it clients can get: they are for the local cluster's
+// endpoints, unless those stay on their nodes or zones are a term of the preference. Then the address family applies.
+func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
+	by := choice{use: u, zone: c.Zone}
+	onNode := x.byHintedNode(t, u)[c.Node]
+	if c.Node != "" && onNode != nil {
+		by.zone, by.node = "", c.Node
+	}
+	list, ok := t.got[by]
+	if !ok {
+		if list = t.list; x.port.steering != nil {
+			list = x.omitted.note(TierNotUsed, list, t.inUse(u))
+		}
+		// The slices of the two families change one after the other. So an IPv6 address that clients can't get
+		// must not be the only one that is hinted to them.
+		list = x.omitted.note(IPv6Off, list, servable(list, x.ipv6))
+		switch {
+		case x.ignoresHints():
+		case by.node != "":
+			list = x.omitted.note(HintedToOtherNodes, list, onNode)
+		default:
+			list = x.omitted.note(OtherZones, list, inZone(list, c.Zone))
+		}
+		list = x.omitted.note(OtherFamily, list, family(list, x.ipv6))
+		t.got[by] = list
+	}
+	return list
+}
+
+// inUse returns the endpoints in use, of all zones and families.
+func (t *tally) inUse(u use) []*Endpoint {
+	list, ok := t.used[u]
+	if ok {
+		return list
+	}
+	list = make([]*Endpoint, 0, len(t.list))
+	for i, e := range t.list {
+		if u.has(t.places[i], e) {
+			list = append(list, e)
+		}
+	}
+	if len(list) == len(t.list) {
+		list = t.list
+	}
+	t.used[u] = list
+	return list
+}
+
+// byHintedNode returns the endpoints in use by the nodes that node hints choose them for. If node hints do
+// not count, byHintedNode returns nil.
+func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
+	if x.ignoresHints() {
+		return nil
+	}
+	byNode, ok := t.hinted[u]
+	if !ok {
+		list := t.list
+		if x.port.steering != nil {
+			list = t.inUse(u)
+		}
+		byNode = x.port.hinted.of(list, x.ipv6)
+		t.hinted[u] = byNode
+	}
+	return byNode
+}
+
+// ignoresHints reports whether clients get endpoints whatever their hints are.
+func (x *pass) ignoresHints() bool { return x.port.summary.byNode || x.zoned() }
+
+// zoned reports whether the client's zone is a term of the preference.
+func (x *pass) zoned() bool {
+	st := x.port.steering
+	return st != nil && st.zone != st.unnamed()
+}
+
 // onNode keeps the endpoints of other clusters, and of the local one those Pods that run on
 // the node.
 func onNode(list []*Endpoint, node string) []*Endpoint {
@@ -46,14 +293,6 @@ func hintedNodes(list []*Endpoint) map[string][]*Endpoint {
 	return byNode
 }
 
-// servable leaves out IPv6 addresses if they are disabled.
-func servable(list []*Endpoint, ipv6 bool) []*Endpoint {
-	if ipv6 || len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
-		return list // sorted: IPv4 comes first, so there is no IPv6
-	}
-	return keep(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
-}
-
 // inZone keeps those local endpoints that are hinted to the zone. As in
 // kube-proxy, hints count only if every local endpoint has one and at least one is
 // for the zone. Endpoints of other clusters are all kept.
@@ -72,6 +311,14 @@ func inZone(list []*Endpoint, zone string) []*Endpoint {
 		return list
 	}
 	return keep(list, func(e *Endpoint) bool { return e.Cluster != Local || slices.Contains(e.Hints.Zones(), zone) })
+}
+
+// servable leaves out IPv6 addresses if they are disabled.
+func servable(list []*Endpoint, ipv6 bool) []*Endpoint {
+	if ipv6 || len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
+		return list // sorted: IPv4 comes first, so there is no IPv6
+	}
+	return keep(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
 }
 
 // family leaves out IPv6 addresses when they are disabled, and otherwise the

@@ -1,8 +1,10 @@
 package federation
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,179 +26,6 @@ type contribution struct {
 	screening              // what of it is refused
 }
 
-// rebuildPort reads the members of a port that are new, or have another source or another Strict,
-// and keeps the contributions of the others. With scratch, it reads all members, counts all their
-// addresses as offered, and publishes to all clients. It stores the parts of the port in one step,
-// after everything that may panic, because functions that describe a port rely on that order.
-func (s *watchedService) rebuildPort(p *port, in inputs, scratch bool) {
-	members := make([]contribution, 0, len(in.links))
-	for i, l := range in.links {
-		c := contribution{member: in.definition.Members[i], src: l.Source, strict: in.definition.Strict}
-		before := memberIn(p.members, c.member)
-		if before != nil {
-			c.updates, c.total, c.changed = before.updates, before.total, before.changed
-			if scratch || before.src != c.src {
-				c.noteChange(s.table.opts.Now())
-			}
-		}
-		switch {
-		case l.Source == nil:
-		case !scratch && before != nil && before.src == c.src && before.strict == c.strict:
-			c = *before
-		default:
-			c.reader = l.Source.Reader(c.member.Service, p.number)
-			c.raw = c.read()
-			c.kept = c.raw
-		}
-		c.status.Link = l.State
-		members = append(members, c)
-	}
-	before := p.members
-	if scratch {
-		s.countOffered(nil, members)
-	} else {
-		s.countOffered(before, members)
-	}
-	kept := make([]offer, 0, len(in.links))
-	for i, l := range in.links {
-		c := &members[i]
-		if b := l.bounds(c.member.Cluster, in.owner); c.bounds != b {
-			c.bounds = b
-			c.screen(c.raw, func(int, *Slice) bool { return true })
-		}
-		kept = append(kept, c.kept)
-	}
-	st := newSteering(in, s.table.opts.Now)
-	offers := st.offers(kept)
-	merged, contested := merge(offers)
-	merged = keepPointers(p.merged, merged)
-	whole := scratch || p.steering != nil || st != nil
-
-	s.table.countUpdates(p.number, before, members)
-	s.steered = s.steered || st != nil
-	p.members, p.offers, p.contested = members, offers, contested
-	p.setSteering(st)
-
-	s.update(p, in.definition, merged, whole, origin{})
-	for i := range members {
-		s.reportRefused(p, &members[i], memberIn(before, members[i].member))
-	}
-	s.table.report(s.id, in.definition, p.members)
-}
-
-// readMember reads one member again, and publishes what has changed.
-func (s *watchedService) readMember(m Member, at time.Time) {
-	s.publishLocked(func() {
-		for _, p := range s.ports {
-			i := slices.IndexFunc(p.members, func(c contribution) bool { return c.member == m })
-			if i < 0 || p.members[i].reader == nil {
-				continue // no longer a member, or its cluster is not ready: rebuild publishes that
-			}
-			now := p.members[i]
-			raw := now.read()
-			if m.Cluster != Local {
-				s.table.offered.replace(s.number, now.raw, raw) // before it asks for owners: see OwnerChanged
-			}
-			now.replace(raw)
-			s.setMembers(p, []memberChange{{i, now}}, origin{m.Cluster, at})
-		}
-		s.settle()
-	})
-}
-
-// screenAddr screens again what linked clusters offer at an address, and publishes what
-// has changed: once for all members, since otherwise an address that two of them offer, and that
-// has got an owner, would be taken from the second one for a moment.
-func (s *watchedService) screenAddr(a netip.Addr) {
-	s.publishLocked(func() {
-		for _, p := range s.ports {
-			var now []memberChange
-			for i, c := range p.members {
-				has := func(l *Slice) bool { return l.hasAddr(a) }
-				if c.bounds.owner != nil && slices.ContainsFunc(c.raw, has) {
-					c.screen(c.raw, func(_ int, l *Slice) bool { return has(l) })
-					now = append(now, memberChange{i, c})
-				}
-			}
-			s.setMembers(p, now, origin{})
-		}
-		s.settle()
-	})
-}
-
-// memberChange is what a member contributes now.
-type memberChange struct {
-	place int // in port.members
-	contribution
-}
-
-// setMembers stores members' contributions, and publishes what has changed, at once. It leaves
-// in list those of before.
-func (s *watchedService) setMembers(p *port, list []memberChange, why origin) {
-	if len(list) == 0 {
-		return
-	}
-	merged, publish, recount, report := p.merged, p.steering.countsUnready(), false, false
-	for k := range list {
-		before, now := &list[k].contribution, &p.members[list[k].place]
-		*before, *now = *now, *before
-		last := merged
-		merged = p.replaceOffer(merged, list[k].place, now.kept)
-		otherStatus := before.status != now.status
-		if !same(merged, last) || otherStatus || before.nodeLocal != now.nodeLocal {
-			now.noteChange(s.table.opts.Now())
-			publish = true
-		}
-		publish = publish || before.undeclared != now.undeclared
-		recount = recount || p.steering != nil && !sameBehind(before.kept, now.kept)
-		report = report || otherStatus
-	}
-	if publish || recount {
-		d := s.table.definition(s.id)
-		s.update(p, d, merged, recount, why)
-		if report {
-			s.table.report(s.id, d, p.members)
-		}
-	}
-	for k := range list {
-		s.reportRefused(p, &p.members[list[k].place], &list[k].contribution)
-	}
-}
-
-// replaceOffer stores what is kept of a member's offer, and returns the merged list that
-// follows from it, given the one before.
-func (p *port) replaceOffer(merged []*Endpoint, i int, kept offer) []*Endpoint {
-	inService, lastResort := p.steering.divide(i, kept)
-	for at := range p.offers {
-		o := &p.offers[at]
-		if o.member != i {
-			continue
-		}
-		old := o.offer
-		if o.offer = inService; at >= len(p.members) {
-			o.offer = lastResort
-		}
-		merged, p.contested = remerge(merged, p.contested, p.offers, at, old)
-	}
-	return merged
-}
-
-// memberIn returns a member's contribution in the list; nil: it is not there.
-func memberIn(list []contribution, m Member) *contribution {
-	if i := slices.IndexFunc(list, func(c contribution) bool { return c.member == m }); i >= 0 {
-		return &list[i]
-	}
-	return nil
-}
-
-// declares reports whether the member's Service is known to declare the port.
-func (c contribution) declares() bool { return c.status.Serving() && !c.undeclared }
-
-func (c *contribution) noteChange(now time.Time) {
-	c.updates, c.changed = c.updates+1, now
-	c.total.n.Add(1)
-}
-
 // read reads the member's source.
 func (c *contribution) read() offer {
 	share := c.reader.Read()
@@ -207,3 +36,208 @@ func (c *contribution) read() offer {
 	}
 	return share.Slices
 }
+
+// declares reports whether the member's Service is known to declare the port.
+func (c contribution) declares() bool { return c.status.Serving() && !c.undeclared }
+
+func (c *contribution) noteChange(now time.Time) {
+	c.updates, c.changed = c.updates+1, now
+	c.total.n.Add(1)
+}
+
+// memberIn returns a member's contribution in the list; nil: it is not there.
+func memberIn(list []contribution, m Member) *contribution {
+	if i := slices.IndexFunc(list, func(c contribution) bool { return c.member == m }); i >= 0 {
+		return &list[i]
+	}
+	return nil
+}
+
+// updateCount is how often what a member offers at a port has changed: in each watched service
+// that has the member, since the first of these is watched.
+type updateCount struct {
+	key  updateKey // fixed
+	n    atomic.Uint64
+	uses int // under Table.mu: how many services' ports have it
+}
+
+// updateKey is what an updateCount counts. The undeclared ports of a member have one count, with
+// port 0.
+type updateKey struct {
+	Member
+	port uint16
+}
+
+// screening is a member's offer as its source has it, and what the bounds leave of it.
+type screening struct {
+	bounds  bounds
+	raw     offer
+	kept    offer                // what may be served of raw
+	partial map[*Slice]*screened // of the slices of raw of which something is refused. It is replaced, not written
+}
+
+// replace sets the offer that its source has now, and what may be served of it.
+func (s *screening) replace(raw offer) {
+	before, after := sameEnds(s.raw, raw)
+	s.screen(raw, func(i int, _ *Slice) bool { return i >= before && i < len(raw)-after })
+}
+
+// screen sets the offer, and what may be served of it. changed reports whether the bounds
+// have to be applied anew to a slice of raw; what was left of the other slices is used again.
+func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
+	s.raw, s.kept = raw, raw
+	if s.bounds == (bounds{}) {
+		s.partial = nil
+		return
+	}
+	var partial map[*Slice]*screened
+	for i, l := range raw {
+		x := s.partial[l]
+		if changed(i, l) {
+			x = s.bounds.screen(l)
+		}
+		if x == nil {
+			continue
+		}
+		if partial == nil {
+			partial = make(map[*Slice]*screened)
+		}
+		partial[l] = x
+	}
+	s.partial = partial
+	if partial == nil {
+		return
+	}
+	s.kept = slices.Clone(raw)
+	for i, l := range raw {
+		if x := partial[l]; x != nil {
+			s.kept[i] = x.kept
+		}
+	}
+}
+
+// refused returns what is refused of the offer.
+func (s *screening) refused() (all Refused) {
+	if s.partial == nil {
+		return all
+	}
+	for _, l := range s.raw {
+		if x := s.partial[l]; x != nil {
+			all.add(&x.refused)
+		}
+	}
+	return all
+}
+
+// refusesAny reports whether any endpoint of the offer is refused.
+func (s *screening) refusesAny() bool {
+	for _, x := range s.partial {
+		if x.refused.total() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// screened is what the bounds leave of a slice.
+type screened struct {
+	kept    *Slice
+	refused Refused
+}
+
+// bounds are what the addresses of a linked cluster's endpoints must meet. The zero value has none.
+type bounds struct {
+	within *Ranges // nil: all addresses
+	owner  Owner   // nil: the local cluster's addresses are not known
+}
+
+// refuses returns why an address is refused; not refused: it may be served.
+func (b bounds) refuses(a netip.AddrPort) (why Refusal, refused bool) {
+	if b.within != nil && !b.within.Contains(a.Addr()) {
+		return Refusal{Addr: a}, true
+	}
+	if b.owner != nil {
+		if name := b.owner.Owner(a.Addr()); name != "" {
+			return Refusal{a, name}, true
+		}
+	}
+	return Refusal{}, false
+}
+
+// screen returns what the bounds leave of a slice; nil: everything.
+func (b bounds) screen(s *Slice) *screened {
+	var out *screened
+	for i, e := range s.Endpoints {
+		why, refused := b.refuses(e.Addr)
+		switch {
+		case refused && out == nil:
+			out = &screened{kept: &Slice{Name: s.Name, Endpoints: slices.Clone(s.Endpoints[:i]), Behind: s.Behind}}
+			fallthrough
+		case refused:
+			out.refused.count(why)
+		case out != nil:
+			out.kept.Endpoints = append(out.kept.Endpoints, e)
+		}
+	}
+	return b.screenUnready(s, out)
+}
+
+// screenUnready leaves the unready addresses out that are outside the ranges, of what is left
+// of a slice. Owners are not asked: these addresses are only counted, and they are not screened
+// again when an owner comes or goes.
+func (b bounds) screenUnready(s *Slice, out *screened) *screened {
+	unready := s.Unready
+	if b.within != nil {
+		unready = keep(unready, func(e *Endpoint) bool { return b.within.Contains(e.Addr.Addr()) })
+	}
+	if out == nil && len(unready) < len(s.Unready) {
+		out = &screened{kept: &Slice{Name: s.Name, Endpoints: s.Endpoints, Behind: s.Behind}}
+	}
+	if out != nil {
+		out.kept.Unready = unready
+	}
+	return out
+}
+
+// Refusal is an address that a linked cluster offers and that is not taken from it.
+type Refusal struct {
+	Addr  netip.AddrPort
+	Owner string // the local cluster's object that has the address; empty: the address is outside the link's Ranges
+}
+
+// String is the address and why it is refused, in words for a log.
+func (r Refusal) String() string {
+	if r.Owner == "" {
+		return fmt.Sprintf("%v is outside the address ranges of the link", r.Addr)
+	}
+	return fmt.Sprintf("%v belongs to %s of the local cluster", r.Addr, r.Owner)
+}
+
+// Refused is what is refused of an offer.
+type Refused struct {
+	Outside  int       // endpoints outside the link's Ranges
+	Owned    int       // endpoints at addresses of the local cluster's objects
+	Examples []Refusal // a few of both, if there are any
+}
+
+func (r *Refused) total() int { return r.Outside + r.Owned }
+
+func (r *Refused) count(x Refusal) {
+	if x.Owner == "" {
+		r.Outside++
+	} else {
+		r.Owned++
+	}
+	if len(r.Examples) < maxExamples {
+		r.Examples = append(r.Examples, x)
+	}
+}
+
+// add adds what is refused of another part of the offer.
+func (r *Refused) add(o *Refused) {
+	r.Outside, r.Owned = r.Outside+o.Outside, r.Owned+o.Owned
+	r.Examples = append(r.Examples, o.Examples[:min(len(o.Examples), maxExamples-len(r.Examples))]...)
+}
+
+// maxExamples is how many refused or contested addresses are named of a member.
+const maxExamples = 10

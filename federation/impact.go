@@ -37,6 +37,24 @@ func total(list []ClusterCount) (n int) {
 	return n
 }
 
+// compareImpacts orders impacts by what clients are left with: those that lose everything that there
+// was come first, then those that are left with least. No two clients are equal.
+func compareImpacts(a, b *ServiceImpact) int {
+	rank := func(i *ServiceImpact) int {
+		if i.bare() {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(
+		cmp.Compare(rank(a), rank(b)),
+		cmp.Compare(total(a.Then), total(b.Then)),
+		cmp.Compare(total(b.Now), total(a.Now)),
+		cmp.Compare(a.Zone, b.Zone),
+		cmp.Compare(a.Node, b.Node),
+	)
+}
+
 // Impact returns what the services that a cluster is a member of would be left with if it were
 // cordoned to that extent, or with InService no longer cordoned: sorted by service and port.
 // Endpoints are chosen as they are for clients, and nothing is changed. It takes about
@@ -94,10 +112,18 @@ func (in inputs) serving(o Options) (list []ClusterCount) {
 	return list
 }
 
-// trial is a copy of a port, and of what the clients of the whole service get of it.
-type trial struct {
-	port
-	clients map[Client][]*Endpoint
+// count counts endpoints by the clusters of the members.
+func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
+	n := make(map[ClusterName]int)
+	for _, e := range endpoints {
+		n[e.Cluster]++
+	}
+	for _, m := range in.definition.Members {
+		if !slices.ContainsFunc(list, func(c ClusterCount) bool { return c.Cluster == m.Cluster }) {
+			list = append(list, ClusterCount{Cluster: m.Cluster, Count: n[m.Cluster]})
+		}
+	}
+	return list
 }
 
 // trials copies the service's ports, by number. nil has none, nor has one that is broken, or whose members have just
@@ -129,28 +155,10 @@ func (s *watchedService) trials(of []Member) (list []*trial) {
 	return list
 }
 
-// after returns what the clients would get if the service were made of in, and they began to watch it then.
-func (x *trial) after(in inputs, o Options) map[Client][]*Endpoint {
-	p, kept := x.port, make([]offer, len(x.members))
-	for i := range kept {
-		kept[i] = x.members[i].kept
-	}
-	p.steering, p.returning = newSteering(in, o.Now), make(map[*published]struct{})
-	p.offers = p.steering.offers(kept)
-	p.merged, _ = merge(p.offers)
-	p.unready = p.steering.unready(p.offers, p.merged)
-	p.summary = summarize(in.definition, p.members, p.steering)
-	var clients []*published
-	for c := range x.clients {
-		clients = append(clients, &published{client: c})
-	}
-	pass, got := newPass(&p, o.IPv6, clients...), make(map[Client][]*Endpoint, len(clients))
-	for _, to := range clients {
-		pass.publish(to, o.Now(), origin{})
-		set, _ := to.latest.Get()
-		got[to.client] = set.Endpoints
-	}
-	return got
+// trial is a copy of a port, and of what the clients of the whole service get of it.
+type trial struct {
+	port
+	clients map[Client][]*Endpoint
 }
 
 // impact finds out which of the clients are left with least.
@@ -174,34 +182,26 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 	return *worst
 }
 
-// count counts endpoints by the clusters of the members.
-func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
-	n := make(map[ClusterName]int)
-	for _, e := range endpoints {
-		n[e.Cluster]++
+// after returns what the clients would get if the service were made of in, and they began to watch it then.
+func (x *trial) after(in inputs, o Options) map[Client][]*Endpoint {
+	p, kept := x.port, make([]offer, len(x.members))
+	for i := range kept {
+		kept[i] = x.members[i].kept
 	}
-	for _, m := range in.definition.Members {
-		if !slices.ContainsFunc(list, func(c ClusterCount) bool { return c.Cluster == m.Cluster }) {
-			list = append(list, ClusterCount{Cluster: m.Cluster, Count: n[m.Cluster]})
-		}
+	p.steering, p.returning = newSteering(in, o.Now), make(map[*published]struct{})
+	p.offers = p.steering.offers(kept)
+	p.merged, _ = merge(p.offers)
+	p.unready = p.steering.unready(p.offers, p.merged)
+	p.summary = summarize(in.definition, p.members, p.steering)
+	var clients []*published
+	for c := range x.clients {
+		clients = append(clients, &published{client: c})
 	}
-	return list
-}
-
-// compareImpacts orders impacts by what clients are left with: those that lose everything that there
-// was come first, then those that are left with least. No two clients are equal.
-func compareImpacts(a, b *ServiceImpact) int {
-	rank := func(i *ServiceImpact) int {
-		if i.bare() {
-			return 0
-		}
-		return 1
+	pass, got := newPass(&p, o.IPv6, clients...), make(map[Client][]*Endpoint, len(clients))
+	for _, to := range clients {
+		pass.publish(to, o.Now(), origin{})
+		set, _ := to.latest.Get()
+		got[to.client] = set.Endpoints
 	}
-	return cmp.Or(
-		cmp.Compare(rank(a), rank(b)),
-		cmp.Compare(total(a.Then), total(b.Then)),
-		cmp.Compare(total(b.Now), total(a.Now)),
-		cmp.Compare(a.Zone, b.Zone),
-		cmp.Compare(a.Node, b.Node),
-	)
+	return got
 }

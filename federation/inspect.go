@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// The methods in this file are for metrics and debug pages. They read the state of
-// the table and change nothing.
-
 // Linked returns the state of every linked cluster.
 func (t *Table) Linked() map[ClusterName]LinkState {
 	t.mu.Lock()
@@ -30,6 +27,11 @@ func (t *Table) Definitions() map[ServiceID]*Definition {
 	return maps.Collect(t.definitions.inParts(&t.mu))
 }
 
+// Defined reports whether a service has a definition.
+func (t *Table) Defined(id ServiceID) bool {
+	return t.definition(id) != nil
+}
+
 // watchedNow returns all watched services. While services begin or cease to be watched, the result may have
 // some of these.
 func (t *Table) watchedNow() []*watchedService {
@@ -42,11 +44,6 @@ func (t *Table) watchedNow() []*watchedService {
 		}
 	}
 	return list
-}
-
-// Defined reports whether a service has a definition.
-func (t *Table) Defined(id ServiceID) bool {
-	return t.definition(id) != nil
 }
 
 // Unserved is a member that does not serve.
@@ -76,18 +73,6 @@ func (t *Table) Unserved() []Unserved {
 	}
 	slices.SortStableFunc(list, func(a, b Unserved) int { return a.Service.compare(b.Service) })
 	return list
-}
-
-// status returns whether the cluster's Service of that name can serve, as its source says now.
-func (l link) status(id ServiceID) (s MemberStatus) {
-	if s.Link = l.State; s.Link == Ready {
-		s.Service = l.Source.State(id)
-	}
-	if s.Serving() {
-		r, ok := l.Source.(Reachable)
-		s.Unreached = ok && !r.Reachable()
-	}
-	return s
 }
 
 // WatchedPort is a port of a service that is watched.
@@ -160,30 +145,6 @@ func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 	}
 }
 
-// copies copies the service's ports into list, whose memory it uses again.
-func (s *watchedService) copies(list []port) []port {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list = slices.Grow(list[:0], len(s.ports))
-	for _, p := range s.ports {
-		list = list[:len(list)+1]
-		p.copyTo(&list[len(list)-1])
-	}
-	return list
-}
-
-// copyTo copies the port, without its clients, to be read without the service's lock. It uses the
-// memory of what to had before.
-func (p *port) copyTo(to *port) {
-	*to = port{
-		number: p.number, members: append(to.members[:0], p.members...), steering: p.steering, offers: append(to.offers[:0], p.offers...),
-		merged: p.merged, unready: p.unready, summary: p.summary,
-	}
-	if len(p.contested) > 0 {
-		to.contested = maps.Clone(p.contested)
-	}
-}
-
 // describe adds the port's members to a list.
 func (p *port) describe(list []WatchedMember) []WatchedMember {
 	for i := range p.members {
@@ -232,4 +193,151 @@ func (p *port) countYields(members []WatchedMember) {
 			}
 		}
 	}
+}
+
+// SteeredService is a watched service whose clients do not simply get everything: it has a
+// preference, or a member's cluster is taken out.
+type SteeredService struct {
+	Service         ServiceID
+	Preference      *Preference     // never nil
+	Spills, Returns uint64          // how often clients have got more, and fewer, tiers since the service is watched
+	InUse           map[string]int  // the number of tiers in use, by the clients' zone
+	Clients         []SteeredClient // sorted by port, instance, zone and node; if there are very many, some of them
+	MoreClients     int             // how many are left out
+}
+
+// TiersFor are those that clients of a zone use, in words.
+func (s SteeredService) TiersFor(zone string) string { return s.Preference.firstTiers(s.InUse[zone]) }
+
+// maxClients is how many kinds of clients of a service a page shows.
+const maxClients = 100
+
+// Steered lists the watched services that are steered, sorted. clients: with Clients and MoreClients, which take long.
+func (t *Table) Steered(clients bool) []SteeredService {
+	var list []SteeredService
+	for _, s := range t.watchedNow() {
+		if one := s.describeSteered(clients); one.Preference != nil {
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, func(a, b SteeredService) int { return a.Service.compare(b.Service) })
+	return list
+}
+
+// describeSteered describes the service, with its first kinds of clients if that is asked for. If
+// it is not steered, or broken, Preference is nil.
+func (s *watchedService) describeSteered(clients bool) SteeredService {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one := SteeredService{Service: s.id, Spills: s.tiers.spills, Returns: s.tiers.returns}
+	if s.broken {
+		return one
+	}
+	for _, p := range s.declaredFirst() {
+		if p.steering == nil {
+			continue
+		}
+		one.Preference = p.steering.preference
+		for _, to := range p.all() {
+			switch {
+			case !clients:
+			case len(one.Clients) < maxClients:
+				one.Clients = append(one.Clients, *p.describeClient(to))
+			default:
+				one.MoreClients++
+			}
+		}
+	}
+	if one.Preference == nil {
+		return one
+	}
+	worst, _ := s.worst()
+	one.InUse = make(map[string]int, len(worst))
+	for zone, w := range worst {
+		one.InUse[zone] = w.tiers.inUse
+	}
+	slices.SortFunc(one.Clients, func(a, b SteeredClient) int {
+		return cmp.Or(
+			cmp.Compare(a.Port, b.Port),
+			cmp.Compare(a.Client.Instance, b.Client.Instance),
+			cmp.Compare(a.Client.Zone, b.Client.Zone),
+			cmp.Compare(a.Client.Node, b.Client.Node),
+		)
+	})
+	return one
+}
+
+// declaredFirst returns the watched ports, the undeclared ones last. Clients can make up many of
+// these, and a page shows only maxClients kinds of clients.
+func (s *watchedService) declaredFirst() []*port {
+	rank := func(p *port) int {
+		if p.summary.undeclared {
+			return 1
+		}
+		return 0
+	}
+	return slices.SortedFunc(maps.Values(s.ports), func(a, b *port) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a.number, b.number))
+	})
+}
+
+// SteeredClient is what one kind of client of a steered port uses.
+type SteeredClient struct {
+	Port     uint16
+	Client   Client
+	Tiers    []TierUse // in order; the last may be that of clusters of last resort
+	Since    time.Time // since when those in use are in use
+	Why      string    // why they were taken into use then, in words
+	WaitsFor string    // what must come before clients use fewer tiers; empty if they use one, or some of the endpoints leave at Next
+	Next     time.Time // when endpoints leave unless something changes before; zero if none does
+}
+
+// TierUse is what one tier has, and how much of it clients get.
+type TierUse struct {
+	Tier  string // in words
+	InUse bool
+	Ready int
+	Known int // ready or not, if min-ready is a percentage; otherwise 0
+	Sent  int // to these clients
+}
+
+// describeClient describes what one kind of client uses.
+func (p *port) describeClient(to *published) *SteeredClient {
+	st, v := p.steering, to.tiers
+	one := &SteeredClient{
+		Port:   p.number,
+		Client: to.client,
+		Since:  v.since,
+		Why:    v.why.describe(st),
+		Next:   v.due,
+	}
+	switch {
+	case !v.due.IsZero():
+	case v.inUse > st.lastResort():
+		one.WaitsFor = st.preference.firstTiers(st.tiers) + ": none is ready"
+	case v.inUse > 1:
+		one.WaitsFor = v.counts.row(v.inUse - 1).describe(st)
+	}
+
+	sent := make([]int, st.unnamed()+1)
+	set, _ := to.latest.Get()
+	for _, e := range set.Endpoints {
+		sent[st.tierOf(e, to.client.Zone)]++
+	}
+	for i := range st.unnamed() {
+		if i == st.lastResort() && v.counts.known[i] == 0 && v.inUse <= i {
+			break
+		}
+		tier := TierUse{
+			Tier:  st.preference.tierName(i),
+			InUse: i < v.inUse,
+			Ready: v.counts.ready[i],
+			Sent:  sent[i],
+		}
+		if st.countsUnready() {
+			tier.Known = v.counts.known[i]
+		}
+		one.Tiers = append(one.Tiers, tier)
+	}
+	return one
 }

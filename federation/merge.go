@@ -10,6 +10,19 @@ import (
 // they are unchanged.
 type offer []*Slice
 
+// sameBehind reports whether the same is behind the gateways of two offers.
+func sameBehind(a, b offer) bool {
+	count := func(o offer) (n Behind) {
+		for _, l := range o {
+			if l.Behind != nil {
+				n.Ready, n.Unready = n.Ready+l.Behind.Ready, n.Unready+l.Behind.Unready
+			}
+		}
+		return n
+	}
+	return count(a) == count(b)
+}
+
 // offers is what a port's members have on offer. The first offer with an address wins it, and
 // within an offer the first slice. The others remain in the list, and take over when the
 // winner leaves.
@@ -209,10 +222,6 @@ func winner(offers offers, a netip.AddrPort) (won *Endpoint, several bool) {
 	return won, false
 }
 
-func find(list []*Endpoint, a netip.AddrPort) (int, bool) {
-	return slices.BinarySearchFunc(list, a, func(e *Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
-}
-
 // patch returns list with the endpoint at each of the addresses (sorted, no
 // duplicates) replaced by what pick returns: nil removes it. was is whether list has
 // the address. It returns list itself if that changes nothing.
@@ -241,4 +250,55 @@ func patch(list []*Endpoint, addrs []touched, pick func(t touched, was bool) *En
 		return list
 	}
 	return append(out, list[from:]...)
+}
+
+func find(list []*Endpoint, a netip.AddrPort) (int, bool) {
+	return slices.BinarySearchFunc(list, a, func(e *Endpoint, a netip.AddrPort) int { return e.Addr.Compare(a) })
+}
+
+// mergeSorted merges two lists that have no address in common.
+func mergeSorted(a, b []*Endpoint) []*Endpoint {
+	list := make([]*Endpoint, 0, len(a)+len(b))
+	for len(a) > 0 && len(b) > 0 {
+		if compareAddr(a[0], b[0]) < 0 {
+			list, a = append(list, a[0]), a[1:]
+		} else {
+			list, b = append(list, b[0]), b[1:]
+		}
+	}
+	return append(append(list, a...), b...)
+}
+
+// same reports whether two lists have the same pointers.
+func same(a, b []*Endpoint) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0] || slices.Equal(a, b))
+}
+
+// forEachChange calls f, in order, for every address at which the two sorted lists
+// have different pointers. The side that does not have the address is nil.
+func forEachChange(a, b []*Endpoint, f func(a, b *Endpoint)) {
+	i, j := 0, 0
+	for i < len(a) && j < len(b) {
+		if a[i] == b[j] {
+			i, j = i+1, j+1
+			continue
+		}
+		switch c := compareAddr(a[i], b[j]); {
+		case c < 0:
+			f(a[i], nil)
+			i++
+		case c > 0:
+			f(nil, b[j])
+			j++
+		default:
+			f(a[i], b[j])
+			i, j = i+1, j+1
+		}
+	}
+	for ; i < len(a); i++ {
+		f(a[i], nil)
+	}
+	for ; j < len(b); j++ {
+		f(nil, b[j])
+	}
 }

@@ -9,13 +9,6 @@ import (
 	"testing"
 )
 
-func text(list []*Endpoint) (s []string) {
-	for _, e := range list {
-		s = append(s, fmt.Sprintf("%v@%v", e.Addr, e.Cluster))
-	}
-	return s
-}
-
 // TestRemerge compares remerge with merging from scratch, over offers so large that
 // both of its branches run.
 func TestRemerge(t *testing.T) {

@@ -16,23 +16,8 @@ type offeredAddrs struct {
 	v6 addrUses[[16]byte]
 }
 
-// addrUses has the services that addresses are offered to. Most addresses have one: what there is
-// for it has no pointers, to be cheap for the garbage collector, and keys have no more bytes than
-// they need.
-type addrUses[K comparable] struct {
-	first map[K]addrUse   // one service of each address
-	more  map[K][]addrUse // the others, sorted by number
-}
-
-// addrUse is how often an address is offered to the service with a number.
-type addrUse struct{ service, count uint32 }
-
 func newOfferedAddrs() offeredAddrs {
 	return offeredAddrs{v4: newAddrUses[[4]byte](), v6: newAddrUses[[16]byte]()}
-}
-
-func newAddrUses[K comparable]() addrUses[K] {
-	return addrUses[K]{first: make(map[K]addrUse), more: make(map[K][]addrUse)}
 }
 
 // services returns the numbers of the services to which linked clusters offer the address,
@@ -78,15 +63,19 @@ func (o *offeredAddrs) forget(service uint32) {
 	o.v6.forget(service)
 }
 
-func (u addrUses[K]) forget(service uint32) {
-	for a, more := range u.more {
-		u.setMore(a, slices.DeleteFunc(more, func(x addrUse) bool { return x.service == service }))
-	}
-	for a, first := range u.first {
-		if first.service == service {
-			u.removeFirst(a)
-		}
-	}
+// addrUses has the services that addresses are offered to. Most addresses have one: what there is
+// for it has no pointers, to be cheap for the garbage collector, and keys have no more bytes than
+// they need.
+type addrUses[K comparable] struct {
+	first map[K]addrUse   // one service of each address
+	more  map[K][]addrUse // the others, sorted by number
+}
+
+// addrUse is how often an address is offered to the service with a number.
+type addrUse struct{ service, count uint32 }
+
+func newAddrUses[K comparable]() addrUses[K] {
+	return addrUses[K]{first: make(map[K]addrUse), more: make(map[K][]addrUse)}
 }
 
 func (u addrUses[K]) services(a K) (numbers []uint32) {
@@ -140,51 +129,13 @@ func (u addrUses[K]) setMore(a K, more []addrUse) {
 	}
 }
 
-// OwnerChanged asks the local cluster's Owner again about an address, and publishes what
-// that changes: an address that has got an owner leaves linked clusters' endpoints, and
-// one that has lost it comes back. It costs one look-up unless a linked cluster offers
-// the address to a watched port.
-func (t *Table) OwnerChanged(a netip.Addr) {
-	for _, s := range t.withNumbers(t.offered.services(a)) {
-		t.update(s, func() { s.screenAddr(a) })
+func (u addrUses[K]) forget(service uint32) {
+	for a, more := range u.more {
+		u.setMore(a, slices.DeleteFunc(more, func(x addrUse) bool { return x.service == service }))
 	}
-}
-
-// withNumbers returns the watched services that have these numbers.
-func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
-	if len(numbers) == 0 {
-		return nil
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, n := range numbers {
-		if s := t.numbered[n]; s != nil {
-			services = append(services, s)
-		}
-	}
-	return services
-}
-
-// countOffered counts what members offer in place of what others did before.
-func (s *watchedService) countOffered(before, now []contribution) {
-	count := func(m Member, old, new *contribution) {
-		var from, to offer
-		if old != nil {
-			from = old.raw
-		}
-		if new != nil {
-			to = new.raw
-		}
-		if m.Cluster != Local {
-			s.table.offered.replace(s.number, from, to)
-		}
-	}
-	for i := range now {
-		count(now[i].member, memberIn(before, now[i].member), &now[i])
-	}
-	for i := range before {
-		if m := before[i].member; memberIn(now, m) == nil {
-			count(m, &before[i], nil)
+	for a, first := range u.first {
+		if first.service == service {
+			u.removeFirst(a)
 		}
 	}
 }

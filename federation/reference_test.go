@@ -1,6 +1,7 @@
 package federation
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -9,6 +10,8 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"isthmus/internal/tierspec"
 )
 
 // TestReference applies random operations to a table, lets time pass, and compares after
@@ -384,4 +387,170 @@ func check(t *rapid.T, name string, last, now *Set, want Set) {
 			t.Fatalf("%s: the step misses %v", name, e.Addr)
 		}
 	}
+}
+
+// checkExplained checks that an explanation serves exactly what a set has, and has each
+// address of each slice once.
+func (m *model) checkExplained(t *rapid.T, k Key, set *Set) {
+	x := explained(t, m.table, k)
+	if x.Set != set {
+		t.Fatalf("%v: another set is explained", k)
+	}
+	seen := make(map[string]bool)
+	var served []*Endpoint
+	for _, a := range x.Addresses {
+		id := fmt.Sprint(a.Member, a.Slice, a.Addr)
+		if seen[id] {
+			t.Fatalf("%v: %v of slice %s of %v is there twice", k, a.Addr, a.Slice, x.Members[a.Member].Member)
+		}
+		if seen[id] = true; a.Verdict == Served {
+			served = append(served, a.Endpoint)
+		} else if !m.rightReason(k, x, a) {
+			t.Fatalf("%v: %v of slice %s of %v is explained as %v", k, a.Addr, a.Slice, x.Members[a.Member].Member, a.Verdict)
+		}
+	}
+	slices.SortFunc(served, compareAddr)
+	if !slices.EqualFunc(served, set.Endpoints, (*Endpoint).Equal) {
+		t.Fatalf("%v: explained as served are %v, served are %v", k, text(served), text(set.Endpoints))
+	}
+	for i, c := range x.Members {
+		share := m.moments[len(m.moments)-1].shares[memberPort{c.Member, k.Port}]
+		for _, l := range share.Slices {
+			for _, e := range slices.Concat(l.Endpoints, l.Unready) {
+				if id := fmt.Sprint(i, l.Name, e.Addr); c.Status.Serving() && !seen[id] {
+					t.Fatalf("%v: %v of slice %s of %v is missing", k, e.Addr, l.Name, c.Member)
+				}
+			}
+		}
+	}
+}
+
+// rightReason reports whether a reason for which an address is not served holds, by what the
+// table has been given.
+func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
+	now := instant{len(m.moments) - 1, m.now}
+	cluster, e := x.Members[a.Member].Member.Cluster, a.Endpoint
+	share, l := m.moments[now.moment].shares[memberPort{x.Members[a.Member].Member, k.Port}], m.links[cluster]
+	if e == nil {
+		return a.Verdict == NoSuchService && share.State != Present || a.Verdict == PortUndeclared && share.Undeclared && x.Definition.Strict
+	}
+	set, s := m.facts(now, k)
+	member := &s.Members[a.Member]
+	standing, tier := member.Standings[partOf(e)], s.Tier(s.Federated, member.Cluster, e.Zone, k.Client.Zone)
+	anywhere := func(is func(ExplainedAddress) bool) bool { return slices.ContainsFunc(x.Addresses, is) }
+	switch a.Verdict {
+	case NotReady:
+		return slices.ContainsFunc(share.Slices, func(s *Slice) bool { return s.Name == a.Slice && slices.ContainsFunc(s.Unready, e.Equal) })
+	case OutsideRanges:
+		return cluster != Local && !l.Within.Contains(e.Addr.Addr())
+	case Owned:
+		return cluster != Local && m.moments[now.moment].owned[e.Addr.Addr()] != ""
+	case ClusterCordoned:
+		return standing == tierspec.Withdrawn && (l.Lost != Withdrawn || l.Cordon == Withdrawn)
+	case ClusterLost:
+		return l.Lost == Withdrawn && l.Cordon != Withdrawn
+	case Taken: // by one that is not kept out before it comes to that
+		return anywhere(func(o ExplainedAddress) bool { return o.Addr == a.Addr && (o.Verdict == Served || o.Verdict > Taken) })
+	case OtherInstance:
+		return k.Client.Instance != "" && e.Hostname != k.Client.Instance
+	case OtherNode:
+		return cluster == Local && set.ByNode && (e.Kind != Pod || k.Client.Node == "" || e.Node != k.Client.Node)
+	case Unpreferred:
+		return tier < 0
+	case TierNotUsed:
+		return tier > 0 || standing == tierspec.LastResort
+	case HintedToOtherNodes:
+		return x.Set.Hinted && cluster == Local && !slices.Contains(e.Hints.Nodes(), k.Client.Node)
+	case OtherZones:
+		return !x.Set.Hinted && !s.Zoned() && cluster == Local && !set.ByNode &&
+			!slices.Contains(e.Hints.Zones(), k.Client.Zone)
+	case IPv6Off:
+		return !m.ipv6 && e.Addr.Addr().Is6()
+	case OtherFamily:
+		return m.ipv6 && e.Addr.Addr().Is4() && anywhere(func(o ExplainedAddress) bool {
+			return o.Verdict == Served && o.Addr.Addr().Is6() && o.Endpoint.Cluster == cluster && o.Endpoint.Twin == e.Twin
+		})
+	}
+	return false
+}
+
+// explained returns the explanation of a watched key.
+func explained(t interface{ Fatalf(string, ...any) }, table *Table, k Key) *Explanation {
+	x, ok := table.Explain(context.Background(), Question{Key: k, Limit: 1000})
+	if !ok {
+		t.Fatalf("%v can't be explained", k)
+	}
+	return x
+}
+
+func drawMembers(t *rapid.T) []Member {
+	list := rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Member {
+		return Member{drawCluster.Draw(t, "cluster"), drawService.Draw(t, "service")}
+	}), 0, 4, func(m Member) Member { return m }).Draw(t, "members")
+	// at most one member of the local cluster, as annotations allow
+	seen := false
+	return slices.DeleteFunc(list, func(m Member) bool {
+		drop := m.Cluster == Local && seen
+		seen = seen || m.Cluster == Local
+		return drop
+	})
+}
+
+func drawPreference(t *rapid.T) *Preference {
+	if !rapid.Bool().Draw(t, "preference") {
+		return nil
+	}
+	tiers := []string{
+		"any", "local, any", "zone, any", "region, any", "zone, local, region, any", "local, east+north", "east, north",
+		"zone+local, region", "region, remote", "remote, local", "zone, remote", "cluster/east, zone, local",
+	}
+	times := rapid.SampledFrom([]time.Duration{0, 0, 3*time.Second + 1, 10 * time.Second})
+	p := &Preference{ReturnAfter: times.Draw(t, "after"), ReturnOver: times.Draw(t, "over")}
+	if s := rapid.SampledFrom(tiers).Draw(t, "prefer"); s != "any" {
+		p.Tiers = tiersOf(s)
+	}
+	p.MinReady.Percent = rapid.SampledFrom([]int{0, 34, 60, 100}).Draw(t, "percent")
+	p.MinReady.Count = rapid.IntRange(0, 3).Draw(t, "count")
+	return p
+}
+
+func drawEndpoints(t *rapid.T) []Endpoint {
+	return rapid.SliceOfNDistinct(rapid.Custom(func(t *rapid.T) Endpoint {
+		ips := []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4", "fd00::1", "fd00::2"}
+		// The addresses of a Pod have the same zone.
+		pods := [][2]string{{"p1", "z1"}, {"p2", "z2"}, {"", "z1"}, {"", "Z1"}, {"", "z2"}, {"", ""}}
+		pod := rapid.SampledFrom(pods).Draw(t, "pod")
+		return Endpoint{
+			Addr:     netip.AddrPortFrom(netip.MustParseAddr(rapid.SampledFrom(ips).Draw(t, "ip")), 0),
+			Kind:     rapid.SampledFrom([]Kind{Pod, Pod, Address}).Draw(t, "kind"),
+			Node:     rapid.SampledFrom([]string{"n1", "n2"}).Draw(t, "node"),
+			Hostname: rapid.SampledFrom([]string{"", "h1"}).Draw(t, "host"),
+			Twin:     pod[0],
+			Zone:     pod[1],
+			Hints:    drawHints(t),
+			Common:   &Common{Identity: Identity{DNS: rapid.SampledFrom([]string{"", "i"}).Draw(t, "identity")}},
+		}
+	}), 0, 4, func(e Endpoint) netip.AddrPort { return e.Addr }).Draw(t, "endpoints")
+}
+
+// drawHints draws hints of an endpoint. Most have some for nodes: these count only if all have.
+func drawHints(t *rapid.T) *Hints {
+	return rapid.SampledFrom([]*Hints{
+		nil,
+		{ForZones: []string{"z1"}},
+		{ForZones: []string{"z1", "z2"}},
+		{ForNodes: []string{"n1"}},
+		{ForZones: []string{"z1"}, ForNodes: []string{"n1"}},
+		{ForZones: []string{"z2"}, ForNodes: []string{"n2"}},
+		{ForZones: []string{"z1"}, ForNodes: []string{"n2"}},
+		{ForZones: []string{"z1", "z2"}, ForNodes: []string{"n1", "n3"}},
+	}).Draw(t, "hints")
+}
+
+// drawGateways draws those of a service: each service has its own authority.
+func drawGateways(t *rapid.T, id ServiceID) (list []Endpoint) {
+	for _, e := range drawEndpoints(t) {
+		list = append(list, Endpoint{Addr: e.Addr, Kind: Address, Common: &Common{Identity: e.Common.Identity, Authority: id.Name}})
+	}
+	return list
 }

@@ -3,6 +3,7 @@ package federation
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"net/netip"
 	"slices"
@@ -115,6 +116,43 @@ func (c *cluster) Reader(id ServiceID, port uint16) Reader {
 	return &clusterReader{c: c, id: id, port: port, last: make(map[string]*Slice)}
 }
 
+// Explain implements Explainer.
+func (c *cluster) Explain(id ServiceID, port uint16) iter.Seq[Considered] {
+	share := c.Reader(id, port).Read()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []Considered
+	for _, l := range share.Slices {
+		for _, e := range l.Endpoints {
+			list = append(list, Considered{Slice: l.Name, Addr: e.Addr, Verdict: Served})
+		}
+		for _, e := range l.Unready {
+			list = append(list, Considered{Slice: l.Name, Addr: e.Addr, Verdict: NotReady})
+		}
+	}
+	if s := c.services[id]; s != nil {
+		for _, name := range slices.Sorted(maps.Keys(s.left)) {
+			for _, text := range s.left[name] {
+				addr, why, _ := strings.Cut(text, "==")
+				x := Considered{Slice: name, Verdict: Verdict(slices.Index(verdictWords[:], why))}
+				if ip, err := netip.ParseAddr(addr); err == nil {
+					x.Addr = netip.AddrPortFrom(ip, port)
+				} else {
+					x.Text = addr
+				}
+				list = append(list, x)
+			}
+		}
+	}
+	if share.State != Present {
+		for i := range list {
+			list[i].Verdict = NoSuchService
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Considered) int { return cmp.Compare(a.Slice, b.Slice) })
+	return slices.Values(list)
+}
+
 type clusterReader struct {
 	c    *cluster
 	id   ServiceID
@@ -202,4 +240,11 @@ func endpoint(s string) (Endpoint, error) {
 		}
 	}
 	return e, nil
+}
+
+func text(list []*Endpoint) (s []string) {
+	for _, e := range list {
+		s = append(s, fmt.Sprintf("%v@%v", e.Addr, e.Cluster))
+	}
+	return s
 }

@@ -2,6 +2,7 @@ package federation
 
 import (
 	"cmp"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -81,37 +82,14 @@ func NewTable(o Options) *Table {
 	}
 }
 
-// Define sets the definition of a service, and publishes what that changes; nil
-// removes it. The table keeps d, which must no longer be written.
-func (t *Table) Define(id ServiceID, d *Definition) {
-	if s := t.define(id, d); s != nil {
-		t.rebuild(s)
-	}
+// Link sets the state of a cluster's link, with Ready also its source: SetLink for a
+// cluster without conditions.
+func (t *Table) Link(c ClusterName, state LinkState, src Source) {
+	t.SetLink(c, Link{State: state, Source: src})
 }
 
-// define stores a definition, and returns the watched service that the definition changes, or nil.
-// It stores the definition last, so that a call after a panic repeats everything.
-func (t *Table) define(id ServiceID, d *Definition) *watchedService {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	old := t.definitions.get(id)
-	if old.equal(d) {
-		return nil
-	}
-	s := t.watched.get(id)
-	if s != nil {
-		t.unindex(s, old)
-		t.unindex(s, d) // what a call that has panicked may have left
-		t.index(s, d)
-	}
-	t.forgetReports(id, old, d)
-	if d == nil {
-		t.definitions.delete(id)
-	} else {
-		t.definitions.set(id, d)
-	}
-	return s
-}
+// Unlink removes a cluster's link, and publishes what that changes.
+func (t *Table) Unlink(c ClusterName) { t.SetLink(c, Link{}) }
 
 // SetLink sets a cluster's link, and publishes what that changes. Ready with another
 // source than before replaces the old one in one step. So to rotate credentials, link the
@@ -148,18 +126,6 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 	return affected
 }
 
-// rebuild rebuilds a watched service, under supervision.
-func (t *Table) rebuild(s *watchedService) { t.opts.Supervise(s.id, s, s.rebuild, s.again) }
-
-// update makes a watched service publish one change, under supervision. It skips a broken service,
-// whose pending rebuild publishes the change too: the service is still broken after the change, so
-// the rebuild begins later.
-func (t *Table) update(s *watchedService, publish func()) {
-	if !s.isBroken() {
-		t.opts.Supervise(s.id, s, publish, s.again)
-	}
-}
-
 // mixNamespaces orders services so that the first of each namespace come first, then the
 // second of each, and so on: one with many services, or with large ones, does not hold up the
 // others.
@@ -171,6 +137,76 @@ func mixNamespaces(list []*watchedService) {
 	}
 	slices.SortStableFunc(list, func(a, b *watchedService) int { return cmp.Compare(rank[a], rank[b]) })
 }
+
+// Define sets the definition of a service, and publishes what that changes; nil
+// removes it. The table keeps d, which must no longer be written.
+func (t *Table) Define(id ServiceID, d *Definition) {
+	if s := t.define(id, d); s != nil {
+		t.rebuild(s)
+	}
+}
+
+// define stores a definition, and returns the watched service that the definition changes, or nil.
+// It stores the definition last, so that a call after a panic repeats everything.
+func (t *Table) define(id ServiceID, d *Definition) *watchedService {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	old := t.definitions.get(id)
+	if old.equal(d) {
+		return nil
+	}
+	s := t.watched.get(id)
+	if s != nil {
+		t.unindex(s, old)
+		t.unindex(s, d) // what a call that has panicked may have left
+		t.index(s, d)
+	}
+	t.forgetReports(id, old, d)
+	if d == nil {
+		t.definitions.delete(id)
+	} else {
+		t.definitions.set(id, d)
+	}
+	return s
+}
+
+// index adds a watched service to byMember. t.mu is held.
+func (t *Table) index(s *watchedService, d *Definition) {
+	if d == nil {
+		return
+	}
+	for _, m := range d.Members {
+		services := t.byMember[m.Cluster]
+		if services == nil {
+			services = make(map[ServiceID][]*watchedService)
+			t.byMember[m.Cluster] = services
+		}
+		services[m.Service] = append(slices.Clip(services[m.Service]), s)
+	}
+}
+
+// unindex removes a watched service from byMember. t.mu is held.
+func (t *Table) unindex(s *watchedService, d *Definition) {
+	if d == nil {
+		return
+	}
+	for _, m := range d.Members {
+		services := t.byMember[m.Cluster]
+		if services == nil {
+			continue
+		}
+		rest := slices.DeleteFunc(slices.Clone(services[m.Service]), func(o *watchedService) bool { return o == s })
+		if services[m.Service] = rest; len(rest) == 0 {
+			delete(services, m.Service)
+		}
+		if len(services) == 0 {
+			delete(t.byMember, m.Cluster)
+		}
+	}
+}
+
+// rebuild rebuilds a watched service, under supervision.
+func (t *Table) rebuild(s *watchedService) { t.opts.Supervise(s.id, s, s.rebuild, s.again) }
 
 // Changed reads a service of a cluster again, if it is a member of a service that
 // is watched, and publishes what has changed. at is when the change happened. It is
@@ -188,6 +224,152 @@ func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 	return t.byMember[c][svc]
 }
 
+// OwnerChanged asks the local cluster's Owner again about an address, and publishes what
+// that changes: an address that has got an owner leaves linked clusters' endpoints, and
+// one that has lost it comes back. It costs one look-up unless a linked cluster offers
+// the address to a watched port.
+func (t *Table) OwnerChanged(a netip.Addr) {
+	for _, s := range t.withNumbers(t.offered.services(a)) {
+		t.update(s, func() { s.screenAddr(a) })
+	}
+}
+
+// withNumbers returns the watched services that have these numbers.
+func (t *Table) withNumbers(numbers []uint32) (services []*watchedService) {
+	if len(numbers) == 0 {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, n := range numbers {
+		if s := t.numbered[n]; s != nil {
+			services = append(services, s)
+		}
+	}
+	return services
+}
+
+// update makes a watched service publish one change, under supervision. It skips a broken service,
+// whose pending rebuild publishes the change too: the service is still broken after the change, so
+// the rebuild begins later.
+func (t *Table) update(s *watchedService, publish func()) {
+	if !s.isBroken() {
+		t.opts.Supervise(s.id, s, publish, s.again)
+	}
+}
+
+// inputs are what a watched service is made of, besides what its members offer.
+type inputs struct {
+	definition *Definition // nil: not defined
+	links      []link      // of the members' clusters
+	owner      Owner       // of the local cluster's addresses
+	region     string      // of the local cluster
+}
+
+// declare reports whether a member is known to declare a port.
+func (in inputs) declare(port uint16) bool {
+	for i, l := range in.links {
+		if l.Source != nil && l.Source.Declares(in.definition.Members[i].Service, port) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *Table) inputs(id ServiceID) inputs {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	d := t.definitions.get(id)
+	if d == nil {
+		return inputs{}
+	}
+	in := inputs{definition: d, links: make([]link, len(d.Members)), region: t.links[Local].Region}
+	for i, m := range d.Members {
+		in.links[i] = t.links[m.Cluster]
+	}
+	in.owner, _ = t.links[Local].Source.(Owner)
+	return in
+}
+
+// definition returns the newest definition of a service; nil: there is none.
+func (t *Table) definition(id ServiceID) *Definition {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.definitions.get(id)
+}
+
+// report calls Options.Report for members whose status has changed. A cluster that
+// is pending or unreachable concerns all its services, so it is not reported for
+// each of them.
+func (t *Table) report(id ServiceID, d *Definition, members []contribution) {
+	if t.opts.Report == nil || d == nil {
+		return
+	}
+	for _, c := range members {
+		if s := c.status; d.plain(c.member) || s.Link == Pending || s.Link == Unreachable {
+			continue
+		}
+		if t.statusChanged(serviceMember{id, c.member}, c.status) {
+			t.opts.Report(id, c.member, c.status)
+		}
+	}
+}
+
+// statusChanged remembers a member's status, and returns whether it differs from
+// the one last reported. A member without a report counts as serving.
+func (t *Table) statusChanged(m serviceMember, s MemberStatus) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d := t.definitions.get(m.service); d == nil || !slices.Contains(d.Members, m.member) {
+		return false // no longer a member
+	}
+	old, reported := t.reported[m]
+	if s.Serving() {
+		delete(t.reported, m)
+		return reported
+	}
+	t.reported[m] = s
+	return !reported || old != s
+}
+
+// forgetReports drops the reports of those members of old that are not in now.
+// t.mu is held.
+func (t *Table) forgetReports(id ServiceID, old, now *Definition) {
+	if old == nil {
+		return
+	}
+	for _, m := range old.Members {
+		if now == nil || !slices.Contains(now.Members, m) {
+			delete(t.reported, serviceMember{id, m})
+		}
+	}
+}
+
+// countUpdates gives a port's members their counts, in place of the counts before. The two lists
+// may have members in common, but no memory.
+func (t *Table) countUpdates(port uint16, before, now []contribution) {
+	if undeclared(now) {
+		port = 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for i := range now {
+		c := &now[i]
+		key := updateKey{c.member, port}
+		if c.total = t.updates[key]; c.total == nil {
+			c.total = &updateCount{key: key}
+			t.updates[key] = c.total
+		}
+		c.total.uses++
+	}
+	for i := range before {
+		c := &before[i]
+		if c.total.uses--; c.total.uses == 0 {
+			delete(t.updates, c.total.key)
+		}
+	}
+}
+
 // Key returns the coarsest key that has the same answer for this client, so that
 // as many clients as possible share it. It has Zone and Instance always, and Node only
 // if the service's internalTrafficPolicy is Local: see Set.ByNode. Only the Set of the
@@ -198,13 +380,6 @@ func (t *Table) Key(id ServiceID, port uint16, c Client) Key {
 		c.Node = ""
 	}
 	return Key{Service: id, Port: port, Client: c}
-}
-
-// watchedService returns a watched service. If the service is not watched, it returns nil.
-func (t *Table) watchedService(id ServiceID) *watchedService {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.watched.get(id)
 }
 
 // Watch returns a watch of the sets for a key. There is always a Set, also for a
@@ -265,77 +440,75 @@ func (t *Table) release(s *watchedService) {
 	}
 }
 
-// inputs are what a watched service is made of, besides what its members offer.
-type inputs struct {
-	definition *Definition // nil: not defined
-	links      []link      // of the members' clusters
-	owner      Owner       // of the local cluster's addresses
-	region     string      // of the local cluster
-}
-
-func (t *Table) inputs(id ServiceID) inputs {
+// watchedService returns a watched service. If the service is not watched, it returns nil.
+func (t *Table) watchedService(id ServiceID) *watchedService {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	d := t.definitions.get(id)
-	if d == nil {
-		return inputs{}
-	}
-	in := inputs{definition: d, links: make([]link, len(d.Members)), region: t.links[Local].Region}
-	for i, m := range d.Members {
-		in.links[i] = t.links[m.Cluster]
-	}
-	in.owner, _ = t.links[Local].Source.(Owner)
-	return in
+	return t.watched.get(id)
 }
 
-// declare reports whether a member is known to declare a port.
-func (in inputs) declare(port uint16) bool {
-	for i, l := range in.links {
-		if l.Source != nil && l.Source.Declares(in.definition.Members[i].Service, port) {
-			return true
-		}
-	}
-	return false
-}
+// Due returns when Tick is to be called next, and a channel that is closed once that
+// is another time. Zero: there is no need to call it.
+func (t *Table) Due() (time.Time, <-chan struct{}) { return t.schedule.next.Get() }
 
-// definition returns the newest definition of a service; nil: there is none.
-func (t *Table) definition(id ServiceID) *Definition {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.definitions.get(id)
-}
-
-// index adds a watched service to byMember. t.mu is held.
-func (t *Table) index(s *watchedService, d *Definition) {
-	if d == nil {
-		return
-	}
-	for _, m := range d.Members {
-		services := t.byMember[m.Cluster]
-		if services == nil {
-			services = make(map[ServiceID][]*watchedService)
-			t.byMember[m.Cluster] = services
-		}
-		services[m.Service] = append(slices.Clip(services[m.Service]), s)
+// Tick publishes what changes by the passing of time: endpoints that clients return
+// from, or that a cordon takes out step by step.
+func (t *Table) Tick() {
+	due := t.schedule.takeDue(t.opts.Now())
+	mixNamespaces(due)
+	for _, s := range due {
+		t.update(s, s.tick)
 	}
 }
 
-// unindex removes a watched service from byMember. t.mu is held.
-func (t *Table) unindex(s *watchedService, d *Definition) {
-	if d == nil {
-		return
+// schedule has the watched services that change by themselves, and when to look at them next. There are
+// few: those whose clients are about to return, or of which a cordon takes endpoints out step by step.
+type schedule struct {
+	mu   sync.Mutex // a leaf in the lock order
+	due  map[*watchedService]time.Time
+	next Latest[time.Time] // the earliest of due, or earlier: of a service that has changed since; zero: there is none
+}
+
+// set sets when a service is due; zero: not. It takes as long however many there are: that nothing is due
+// at next any more is found out then.
+func (c *schedule) set(s *watchedService, at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at.IsZero() {
+		delete(c.due, s)
+	} else {
+		c.due[s] = at
 	}
-	for _, m := range d.Members {
-		services := t.byMember[m.Cluster]
-		if services == nil {
-			continue
+	switch next, _ := c.next.Get(); {
+	case len(c.due) == 0:
+		c.setNext(time.Time{})
+	case !at.IsZero() && (next.IsZero() || at.Before(next)):
+		c.setNext(at)
+	}
+}
+
+// takeDue removes and returns the services that are due, by name.
+func (c *schedule) takeDue(now time.Time) (list []*watchedService) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var next time.Time
+	for s, at := range c.due {
+		switch {
+		case !at.After(now):
+			list = append(list, s)
+			delete(c.due, s)
+		case next.IsZero() || at.Before(next):
+			next = at
 		}
-		rest := slices.DeleteFunc(slices.Clone(services[m.Service]), func(o *watchedService) bool { return o == s })
-		if services[m.Service] = rest; len(rest) == 0 {
-			delete(services, m.Service)
-		}
-		if len(services) == 0 {
-			delete(t.byMember, m.Cluster)
-		}
+	}
+	c.setNext(next)
+	slices.SortFunc(list, func(a, b *watchedService) int { return a.id.compare(b.id) })
+	return list
+}
+
+// setNext publishes when to look next, if that has changed. c.mu is held.
+func (c *schedule) setNext(at time.Time) {
+	if next, _ := c.next.Get(); !at.Equal(next) {
+		c.next.Set(at)
 	}
 }

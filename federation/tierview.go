@@ -1,6 +1,9 @@
 package federation
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // tierView is which tiers one kind of client uses, and since when it would not need all of
 // them: in words for users, docs/preference.md has how that is decided. It is written under the
@@ -28,8 +31,27 @@ type tierCounts struct {
 	others       int // ready ones of clusters that are not, and not becoming, of last resort
 }
 
+// row sums up the first tiers, without that of last resort.
+func (c tierCounts) row(n int) (sum row) {
+	sum.tiers = min(n, len(c.ready)-1)
+	for i := range sum.tiers {
+		sum.ready += c.ready[i]
+		sum.known += c.known[i]
+	}
+	return sum
+}
+
 // row is what the first tiers have together.
 type row struct{ tiers, ready, known int }
+
+// describe is the row in words.
+func (r row) describe(st *steering) string {
+	names, limit := st.preference.firstTiers(r.tiers), st.preference.MinReady
+	if limit.Percent == 0 {
+		return fmt.Sprintf("%s: %d ready, min-ready is %v", names, r.ready, limit)
+	}
+	return fmt.Sprintf("%s: %d of %d ready, min-ready is %v", names, r.ready, r.known, limit)
+}
 
 // use is how much of each tier clients get: a byte for each tier, with how many of its parts have
 // left. If that is all parts, the tier is not in use.
@@ -41,6 +63,25 @@ func (u use) has(place int, e *Endpoint) bool {
 		return false // no tier names it, or the tier is not in use
 	}
 	return u[place] == 0 || partOf(e) >= int(u[place])
+}
+
+// decidedBy reports whether the last decision was made by the same tiers.
+func (v *tierView) decidedBy(st *steering) bool {
+	return sameTiers(v.steering.preference.Tiers, st.preference.Tiers)
+}
+
+// restart makes the view begin anew with another preference, for clients that have got these
+// endpoints so far: those of tiers that are not needed leave as others do.
+func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
+	*v = tierView{steering: st, reported: v.reported}
+	last := 0
+	for _, e := range got {
+		if place := st.tierOf(e, t.zone); place < st.tiers {
+			last = max(last, place)
+		}
+	}
+	needed := v.needed(st, t.counts, now)
+	v.setInUse(max(needed, last+1), t.counts, now)
 }
 
 // decide brings the view up to date with what there is, and returns what clients get: tiers that are
@@ -76,25 +117,6 @@ func (v *tierView) withoutLeft(inUse int, now time.Time) int {
 		inUse--
 	}
 	return inUse
-}
-
-// setInUse sets how many tiers are in use, and the counts that decided it.
-func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
-	shorter := n
-	if v.inUse > 0 {
-		shorter = min(n, v.inUse)
-	}
-	v.inUse, v.why, v.since = n, counts.row(shorter), now
-}
-
-// row sums up the first tiers, without that of last resort.
-func (c tierCounts) row(n int) (sum row) {
-	sum.tiers = min(n, len(c.ready)-1)
-	for i := range sum.tiers {
-		sum.ready += c.ready[i]
-		sum.known += c.known[i]
-	}
-	return sum
 }
 
 // needed notes which rows of tiers suffice now, and returns how many tiers clients need: the
@@ -134,35 +156,13 @@ func (v *tierView) note(n int, suffices bool, now time.Time) {
 	}
 }
 
-// unneededSince returns since when the tier at a place has not been needed: a row before it has
-// sufficed, or of last resort, something else has been ready. Zero: it is needed.
-func (v *tierView) unneededSince(st *steering, place int) (since time.Time) {
-	if place == st.lastResort() {
-		return v.sufficed[place+1]
+// setInUse sets how many tiers are in use, and the counts that decided it.
+func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
+	shorter := n
+	if v.inUse > 0 {
+		shorter = min(n, v.inUse)
 	}
-	for _, at := range v.sufficed[1 : place+1] {
-		if !at.IsZero() && (since.IsZero() || at.Before(since)) {
-			since = at
-		}
-	}
-	return since
-}
-
-// left returns how many parts of the tier at a place have left: none for ReturnAfter since it is
-// not needed, and then one after the other over ReturnOver.
-func (v *tierView) left(st *steering, place int, now time.Time) int {
-	since := v.unneededSince(st, place)
-	if since.IsZero() {
-		return 0
-	}
-	late, over := now.Sub(since)-st.preference.ReturnAfter, st.preference.ReturnOver
-	switch {
-	case late < 0:
-		return 0
-	case late >= over:
-		return parts
-	}
-	return int(late * parts / over)
+	v.inUse, v.why, v.since = n, counts.row(shorter), now
 }
 
 // useAt returns how much of each tier clients get, and sets when that changes.
@@ -183,6 +183,23 @@ func (v *tierView) useAt(st *steering, now time.Time) use {
 	return use(list)
 }
 
+// left returns how many parts of the tier at a place have left: none for ReturnAfter since it is
+// not needed, and then one after the other over ReturnOver.
+func (v *tierView) left(st *steering, place int, now time.Time) int {
+	since := v.unneededSince(st, place)
+	if since.IsZero() {
+		return 0
+	}
+	late, over := now.Sub(since)-st.preference.ReturnAfter, st.preference.ReturnOver
+	switch {
+	case late < 0:
+		return 0
+	case late >= over:
+		return parts
+	}
+	return int(late * parts / over)
+}
+
 // nextLeaves returns when the next part of the tier at a place leaves, after so many; zero: none will.
 func (v *tierView) nextLeaves(st *steering, place, left int) time.Time {
 	since := v.unneededSince(st, place)
@@ -194,21 +211,16 @@ func (v *tierView) nextLeaves(st *steering, place, left int) time.Time {
 	return since.Add(st.preference.ReturnAfter + (over*time.Duration(left+1)+parts-1)/parts)
 }
 
-// restart makes the view begin anew with another preference, for clients that have got these
-// endpoints so far: those of tiers that are not needed leave as others do.
-func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Time) {
-	*v = tierView{steering: st, reported: v.reported}
-	last := 0
-	for _, e := range got {
-		if place := st.tierOf(e, t.zone); place < st.tiers {
-			last = max(last, place)
+// unneededSince returns since when the tier at a place has not been needed: a row before it has
+// sufficed, or of last resort, something else has been ready. Zero: it is needed.
+func (v *tierView) unneededSince(st *steering, place int) (since time.Time) {
+	if place == st.lastResort() {
+		return v.sufficed[place+1]
+	}
+	for _, at := range v.sufficed[1 : place+1] {
+		if !at.IsZero() && (since.IsZero() || at.Before(since)) {
+			since = at
 		}
 	}
-	needed := v.needed(st, t.counts, now)
-	v.setInUse(max(needed, last+1), t.counts, now)
-}
-
-// decidedBy reports whether the last decision was made by the same tiers.
-func (v *tierView) decidedBy(st *steering) bool {
-	return sameTiers(v.steering.preference.Tiers, st.preference.Tiers)
+	return since
 }

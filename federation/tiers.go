@@ -2,6 +2,7 @@ package federation
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -34,11 +35,6 @@ type placement struct {
 	// they take no address from others.
 	unused bool
 }
-
-// lastResort and unnamed are the places behind all tiers: of endpoints of last resort,
-// and of those that no tier names, which are not served.
-func (st *steering) lastResort() int { return st.tiers }
-func (st *steering) unnamed() int    { return st.tiers + 1 }
 
 var noPreference = &Preference{}
 
@@ -142,6 +138,12 @@ func (p *placement) standingOf(e *Endpoint) Standing {
 	return p.standing
 }
 
+// lastResort and unnamed are the places behind all tiers: of endpoints of last resort,
+// and of those that no tier names, which are not served.
+func (st *steering) lastResort() int { return st.tiers }
+
+func (st *steering) unnamed() int { return st.tiers + 1 }
+
 // withdrawn reports whether all of a member's endpoints are.
 func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].standing == Withdrawn }
 
@@ -198,6 +200,29 @@ func (p *placement) only(o offer, s Standing) offer {
 	return list
 }
 
+// countsUnready reports whether the number of endpoints that are not ready makes a
+// difference.
+func (st *steering) countsUnready() bool { return st != nil && st.preference.MinReady.Percent > 0 }
+
+// unready returns the endpoints on offer that are not ready, at addresses where no other is;
+// sorted, one per address. nil: they make no difference.
+func (st *steering) unready(offers offers, merged []*Endpoint) (list []*Endpoint) {
+	if !st.countsUnready() {
+		return nil
+	}
+	for _, o := range offers {
+		for _, s := range o.offer {
+			for _, e := range s.Unready {
+				if _, ready := find(merged, e.Addr); !ready {
+					list = append(list, e)
+				}
+			}
+		}
+	}
+	slices.SortStableFunc(list, compareAddr)
+	return slices.CompactFunc(list, func(a, b *Endpoint) bool { return a.Addr == b.Addr })
+}
+
 // tierOf returns the tier that an endpoint belongs to, lastResort or unnamed, for clients
 // in a zone.
 func (st *steering) tierOf(e *Endpoint, zone string) int {
@@ -213,4 +238,36 @@ func (st *steering) tierOf(e *Endpoint, zone string) int {
 		return st.lastResort()
 	}
 	return tier
+}
+
+// places returns the tiers that endpoints belong to: see tierOf.
+func (st *steering) places(list []*Endpoint, zone string) []int {
+	places := make([]int, len(list))
+	for i, e := range list {
+		places[i] = st.tierOf(e, zone)
+	}
+	return places
+}
+
+// countPlaces counts endpoints by tier; the place behind the tiers is that of last resort.
+func (st *steering) countPlaces(places []int) []int {
+	n := make([]int, st.unnamed()+1)
+	for _, i := range places {
+		n[i]++
+	}
+	return n[:st.unnamed()]
+}
+
+// alike reports whether both have the same tiers and standings.
+func (st *steering) alike(o *steering) bool {
+	if st == nil || o == nil || st == o {
+		return st == o
+	}
+	return st.zone == o.zone && sameTiers(st.preference.Tiers, o.preference.Tiers) &&
+		maps.EqualFunc(st.byCluster, o.byCluster, (*placement).equal)
+}
+
+// equal compares by content.
+func (p *placement) equal(o *placement) bool {
+	return p.tier == o.tier && p.standing == o.standing && (p.spread == nil) == (o.spread == nil) && (p.spread == nil || *p.spread == *o.spread)
 }

@@ -1,0 +1,379 @@
+package federation
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// MaxUndeclaredPorts is how many ports of a service may be watched that no member is known to
+// declare. A client may ask for any port, and each port is read and merged by itself.
+const MaxUndeclaredPorts = 64
+
+// watchedService is a service that has at least one watch.
+type watchedService struct {
+	table  *Table // fixed, as are id, number and again
+	id     ServiceID
+	number uint32 // in Table.numbered
+	again  func() // rebuilds the service, under supervision
+
+	refs   int         // under table.mu: its watches
+	byNode atomic.Bool // its sets depend on the client's node
+
+	// mu is held while sources are read, and while the result is merged and
+	// published.
+	mu      sync.Mutex
+	ports   map[uint16]*port
+	broken  bool // a panic has left ports half changed: see restore
+	steered bool // a port is, or has been when settle was called last
+	tiers   tierReport
+}
+
+func newWatchedService(t *Table, id ServiceID, number uint32) *watchedService {
+	s := &watchedService{table: t, id: id, number: number, ports: make(map[uint16]*port)}
+	s.again = func() { t.rebuild(s) }
+	return s
+}
+
+// rebuild publishes what a new definition, or another link of a member's cluster,
+// changes.
+func (s *watchedService) rebuild() {
+	s.publishLocked(func() {
+		in := s.table.inputs(s.id)
+		for _, p := range s.ports {
+			s.rebuildPort(p, in, false)
+		}
+		s.settle()
+	})
+}
+
+// readMember reads one member again, and publishes what has changed.
+func (s *watchedService) readMember(m Member, at time.Time) {
+	s.publishLocked(func() {
+		for _, p := range s.ports {
+			i := slices.IndexFunc(p.members, func(c contribution) bool { return c.member == m })
+			if i < 0 || p.members[i].reader == nil {
+				continue // no longer a member, or its cluster is not ready: rebuild publishes that
+			}
+			now := p.members[i]
+			raw := now.read()
+			if m.Cluster != Local {
+				s.table.offered.replace(s.number, now.raw, raw) // before it asks for owners: see OwnerChanged
+			}
+			now.replace(raw)
+			s.setMembers(p, []memberChange{{i, now}}, origin{m.Cluster, at})
+		}
+		s.settle()
+	})
+}
+
+// screenAddr screens again what linked clusters offer at an address, and publishes what
+// has changed: once for all members, since otherwise an address that two of them offer, and that
+// has got an owner, would be taken from the second one for a moment.
+func (s *watchedService) screenAddr(a netip.Addr) {
+	s.publishLocked(func() {
+		for _, p := range s.ports {
+			var now []memberChange
+			for i, c := range p.members {
+				has := func(l *Slice) bool { return l.hasAddr(a) }
+				if c.bounds.owner != nil && slices.ContainsFunc(c.raw, has) {
+					c.screen(c.raw, func(_ int, l *Slice) bool { return has(l) })
+					now = append(now, memberChange{i, c})
+				}
+			}
+			s.setMembers(p, now, origin{})
+		}
+		s.settle()
+	})
+}
+
+// tick publishes what has changed by the passing of time.
+func (s *watchedService) tick() {
+	s.publishLocked(func() {
+		now := s.table.opts.Now()
+		for _, p := range s.ports {
+			if p.steering != nil && !p.steering.next.IsZero() && !p.steering.next.After(now) {
+				s.rebuildPort(p, s.table.inputs(s.id), false)
+			}
+			if p.steering != nil {
+				s.publish(p, p.dueBy(now), origin{})
+			}
+		}
+		s.settle()
+	})
+}
+
+// publishLocked calls f, which publishes a change, with s.mu held. If the service is broken,
+// publishLocked restores the service instead, which publishes all changes.
+func (s *watchedService) publishLocked(f func()) {
+	s.locked(func() {
+		if s.broken {
+			f = s.restore
+		}
+		f()
+	})
+}
+
+// locked calls f with s.mu held. If f panics, the service is broken.
+func (s *watchedService) locked(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done := false
+	defer func() { s.broken = s.broken || !done }()
+	f()
+	done = true
+}
+
+// isBroken reports whether the service is broken. It waits for the end of an update.
+func (s *watchedService) isBroken() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken
+}
+
+// restore rebuilds a broken service from scratch. It uses only the watches and the sets that were
+// published last, because a panic may have left everything else half changed.
+func (s *watchedService) restore() {
+	s.table.offered.forget(s.number)
+	in := s.table.inputs(s.id)
+	for number, p := range s.ports {
+		p.removeUnwatched()
+		if len(p.audiences) == 0 {
+			delete(s.ports, number)
+			s.table.countUpdates(number, p.members, nil)
+			continue
+		}
+		for _, to := range p.all() {
+			to.tiers = nil // it begins anew, with what clients have
+		}
+		clear(p.returning)
+		p.hinted = hintIndex{}
+		s.rebuildPort(p, in, true)
+	}
+	s.steered = true // settle finds out
+	s.settle()
+	s.broken = false
+}
+
+// watch returns the sets published for the key, and whether unwatch must be called. If nobody
+// watches the key yet, watch adds it. If the service is broken, a watched key keeps its set, which
+// may be out of date. For a new key, watch restores the service first. If the port is undeclared
+// and MaxUndeclaredPorts is reached, watch adds nothing and returns a set with the reason
+// TooManyPorts.
+func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
+	s.locked(func() {
+		to := s.published(k)
+		if to == nil {
+			to = s.publishFirst(k)
+		}
+		if to == nil {
+			latest = newTooManyPorts(k.Client)
+			return
+		}
+		to.refs++
+		latest, added = &to.latest, true
+	})
+	return latest, added
+}
+
+// published returns what is published for a watched key. If the key is not watched, it returns nil.
+func (s *watchedService) published(k Key) *published {
+	p := s.ports[k.Port]
+	if p == nil {
+		return nil
+	}
+	if to := p.audiences[k.Client.Instance].find(k.Client); to != nil && to.refs > 0 {
+		return to
+	}
+	return nil
+}
+
+// publishFirst publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts
+// is reached, it returns nil. After a panic in it, restore removes what it has added, which has no
+// watches.
+func (s *watchedService) publishFirst(k Key) *published {
+	if s.broken {
+		s.restore()
+	}
+	p := s.ports[k.Port]
+	if p == nil {
+		in := s.table.inputs(s.id)
+		if in.definition != nil && !in.declare(k.Port) && s.undeclaredPorts() >= MaxUndeclaredPorts {
+			return nil
+		}
+		p = newPort(k.Port)
+		s.ports[k.Port] = p
+		s.rebuildPort(p, in, false)
+	}
+	to := p.join(k.Client)
+	newPass(p, s.table.opts.IPv6, to).publish(to, s.table.opts.Now(), origin{})
+	if k.concernsService(p) {
+		s.settle()
+	}
+	return to
+}
+
+// undeclaredPorts counts the watched ports that no member is known to declare. Ports of a pending
+// cluster count: the cluster may turn out to declare none of them, and their streams stay open. At
+// a start proxies are served once no cluster is pending, so only new links are affected.
+func (s *watchedService) undeclaredPorts() (n int) {
+	for _, p := range s.ports {
+		if !slices.ContainsFunc(p.members, contribution.declares) {
+			n++
+		}
+	}
+	return n
+}
+
+// unwatch ends one watch of the key, and reports whether settle must be called. A broken service is left to restore.
+func (s *watchedService) unwatch(k Key) (unsettled bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.ports[k.Port]
+	p.leave(k.Client)
+	if s.broken {
+		return false
+	}
+	if len(p.audiences) == 0 {
+		delete(s.ports, k.Port)
+		s.countOffered(p.members, nil)
+		s.table.countUpdates(k.Port, p.members, nil)
+	}
+	return s.steered && k.concernsService(p)
+}
+
+func (s *watchedService) settleLocked() { s.publishLocked(s.settle) }
+
+// concernsService reports whether a watch that begins or has ended may change when the
+// service is due, or what is reported of it. Those of one more instance do not: there may be
+// any number, and they are due only after something else has changed.
+func (k Key) concernsService(p *port) bool {
+	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
+}
+
+// settle sets when the service is due next, and reports changes of tiers. It is called once
+// all ports are up to date.
+func (s *watchedService) settle() {
+	if !s.steered {
+		return
+	}
+	s.steered = false
+	var due time.Time
+	sooner := func(at time.Time) {
+		if !at.IsZero() && (due.IsZero() || at.Before(due)) {
+			due = at
+		}
+	}
+	for _, p := range s.ports {
+		if p.steering == nil {
+			continue
+		}
+		s.steered = true
+		sooner(p.steering.next)
+		for to := range p.returning {
+			sooner(to.tiers.due)
+		}
+	}
+	s.table.schedule.set(s, due)
+	s.reportTiers()
+}
+
+// tierReport is how often the tiers of a watched service have changed.
+type tierReport struct {
+	changed         bool   // the tiers of a whole service's client have changed since the last report
+	spills, returns uint64 // how often clients of a zone have got more tiers, and fewer
+}
+
+// reportTiers reports changes of the tiers in use. That a client comes or goes, which others
+// may not have in common with it, is none.
+func (s *watchedService) reportTiers() {
+	if !s.tiers.changed {
+		return
+	}
+	s.tiers.changed = false
+	worst, before := s.worst()
+	for _, zone := range slices.Sorted(maps.Keys(worst)) {
+		from, w := before[zone], worst[zone]
+		to := w.tiers.inUse
+		switch {
+		case from == to:
+			continue
+		case from < to:
+			s.tiers.spills++
+		default:
+			s.tiers.returns++
+		}
+		if report := s.table.opts.ReportTiers; report != nil {
+			report(TierChange{s.id, zone, w.steering.preference, from, to, w.tiers.why.describe(w.steering)})
+		}
+	}
+	for _, p := range s.ports {
+		if p.steering == nil {
+			continue
+		}
+		for _, to := range p.whole() {
+			to.tiers.reported = to.tiers.inUse
+		}
+	}
+}
+
+// worst returns, by zone, the client that uses most tiers now, and how many any used before.
+func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
+	now, before = make(map[string]tierUser), make(map[string]int)
+	for _, p := range s.ports {
+		if p.steering == nil {
+			continue
+		}
+		for _, to := range p.whole() {
+			zone := to.client.Zone
+			before[zone] = max(before[zone], to.tiers.reported)
+			if u, w := (tierUser{p.number, p.steering, to}), now[zone]; w.published == nil || u.worse(w) {
+				now[zone] = u
+			}
+		}
+	}
+	return now, before
+}
+
+// tierUser is one kind of client of a steered port.
+type tierUser struct {
+	port     uint16
+	steering *steering
+	*published
+}
+
+// worse reports whether more tiers are in use, or as many and since later: what is reported is
+// why that has changed. Between equals the order is any, and always the same.
+func (u tierUser) worse(than tierUser) bool {
+	return cmp.Or(cmp.Compare(u.tiers.inUse, than.tiers.inUse), u.tiers.since.Compare(than.tiers.since),
+		cmp.Compare(than.port, u.port), cmp.Compare(than.client.Node, u.client.Node)) > 0
+}
+
+// TierChange is a change of the tiers that clients of a zone use of a service: of those of
+// its ports where most are in use. Clients of an instance do not count.
+type TierChange struct {
+	Service    ServiceID
+	Zone       string // of the clients; empty: not known
+	Preference *Preference
+	From, To   int    // how many tiers were and are in use, from the first. One more than there are: last resort too
+	Why        string // in words for a log
+}
+
+// Tiers are those in use now, in words.
+func (c TierChange) Tiers() string { return c.Preference.firstTiers(c.To) }
+
+// copies copies the service's ports into list, whose memory it uses again.
+func (s *watchedService) copies(list []port) []port {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list = slices.Grow(list[:0], len(s.ports))
+	for _, p := range s.ports {
+		list = list[:len(list)+1]
+		p.copyTo(&list[len(list)-1])
+	}
+	return list
+}
