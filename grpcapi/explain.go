@@ -105,7 +105,7 @@ const (
 // heldViews describes the views of a service that streams use, and counts those that are
 // left out.
 func (s *Server) heldViews(svc federation.ServiceID) (list []adminapi.HeldView, more int) {
-	for v, streams := range s.streamsOf(svc) {
+	for v, streams := range s.streams.byView(svc) {
 		list = append(list, s.heldView(v, streams))
 	}
 	slices.SortFunc(list, func(a, b adminapi.HeldView) int {
@@ -113,19 +113,6 @@ func (s *Server) heldViews(svc federation.ServiceID) (list []adminapi.HeldView, 
 	})
 	n := min(len(list), maxHeld)
 	return list[:n], len(list) - n
-}
-
-// streamsOf returns the Get streams of a service, by view.
-func (s *Server) streamsOf(svc federation.ServiceID) map[*getView][]*stream {
-	all := make(map[*getView][]*stream)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for st := range s.streams {
-		if v := st.usedView.Load(); v != nil && v.key.Service == svc {
-			all[v] = append(all[v], st)
-		}
-	}
-	return all
 }
 
 // heldView describes a view with these streams.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -120,11 +119,7 @@ type Server struct {
 	metrics      *metrics
 	health       *health.Server
 	turns        turns
-
-	mu       sync.Mutex
-	streams  map[*stream]struct{}
-	finished bool                         // new streams are refused
-	unused   federation.Latest[time.Time] // since when no stream is open; zero: some are. It is set under mu
+	streams      *openStreams
 }
 
 // New returns a Server that serves what the table publishes. It starts nothing; see
@@ -142,9 +137,8 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		table: table, dir: dir, opts: o, log: o.Log, began: time.Now().Add(-1),
 		health:  health.NewServer(),
 		turns:   newTurns(),
-		streams: make(map[*stream]struct{}),
+		streams: newOpenStreams(),
 	}
-	s.unused.Set(time.Now())
 	s.refused = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "isthmus_streams_refused_total",
 		Help: "Calls that were refused because --max-streams or --view-memory was reached.",
@@ -178,10 +172,34 @@ func (s *Server) clock(t time.Time) int64 { return int64(t.Sub(s.began)) }
 func (s *Server) now() int64 { return s.clock(time.Now()) }
 
 // Streams returns the number of open streams, of both RPCs.
-func (s *Server) Streams() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.streams)
+func (s *Server) Streams() int { return s.streams.count() }
+
+// MarkNotServing makes the health service report NOT_SERVING, so that clients that
+// check it choose another replica. All streams are served as before, until Finish.
+func (s *Server) MarkNotServing() { s.health.Shutdown() }
+
+// Drain ends each stream that is open now with Unavailable, after a random part of
+// Options.Drain, so that proxies do not all connect to another replica at once.
+// Streams that are opened later, also by those proxies, are served and stay open, and
+// so do those whose first message has not been sent yet. It returns when it has ended
+// the last of the streams, or when the context is done.
+//
+// It refuses no new streams, because a proxy that is refused waits twice as long each
+// time, up to a minute, and resets that only with the first message that it receives.
+// It also uses DNS answers that are half a minute old. So it would be kept away from
+// every replica, while one that is served loses 0.1 s.
+func (s *Server) Drain(ctx context.Context) { s.streams.drain(ctx, s.opts.Drain) }
+
+// WaitUnused returns true when no stream has been open for the given time, and false
+// when the context is done before that. The time must be longer than the 0.1 s that a
+// proxy waits before it reconnects.
+func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool { return s.streams.waitUnused(ctx, d) }
+
+// Finish ends all streams with Unavailable now, and refuses new ones. It does not wait
+// for them. Call it once no client can connect.
+func (s *Server) Finish() {
+	s.MarkNotServing()
+	s.streams.finish()
 }
 
 const (

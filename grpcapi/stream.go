@@ -91,7 +91,7 @@ func (s *Server) serve(ctx context.Context, p producer) error {
 	st := p.common()
 	st.done, st.conn = ctx.Done(), connectionOf(ctx)
 	st.endAt.Store(s.endOfAge(st.conn))
-	if !s.addStream(st) {
+	if !s.streams.add(st) {
 		return statusDraining.Err()
 	}
 	defer s.release(p)
@@ -116,7 +116,7 @@ func (s *Server) serve(ctx context.Context, p producer) error {
 // release closes a producer, and notes a stall.
 func (s *Server) release(p producer) {
 	st := p.common()
-	defer s.removeStream(st)
+	defer s.streams.remove(st)
 	p.close()
 	if st.endedBy.Load() == statusStalled {
 		s.noteStall(st.conn)
