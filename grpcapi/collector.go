@@ -32,7 +32,7 @@ func (s *Server) collectStreams(ch chan<- prometheus.Metric) {
 	calls := gauges("isthmus_calls", "Open calls of all methods, also those whose request has not come.")
 	streams := gauges("isthmus_streams", "Open Get and GetProfile streams.")
 	views := gauges("isthmus_views", "Views, which streams share: open while a stream uses it, warm while it is kept for the next one.", "grpc_method", "state")
-	calls.WithLabelValues().Set(float64(s.calls.inUse()))
+	calls.WithLabelValues().Set(float64(s.openCalls.inUse()))
 	streams.WithLabelValues().Set(float64(s.Streams()))
 	for method, of := range map[string]interface {
 		count() (all, idle int, evicted uint64)

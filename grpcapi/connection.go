@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -32,12 +33,46 @@ const (
 	closedReflection = "reflection" // it has not taken an answer of reflection in time
 )
 
-// clientConnection is what the calls of one client connection share: their peer's AuthInfo.
+// connections implements transport credentials without encryption. The handshake gives each
+// connection a clientConnection, which connectionOf returns to the calls of the connection.
+type connections struct {
+	credentials.TransportCredentials
+	closed *prometheus.CounterVec // by reason
+	log    *zap.Logger
+}
+
+func newConnections(closed *prometheus.CounterVec, log *zap.Logger) *connections {
+	return &connections{TransportCredentials: insecure.NewCredentials(), closed: closed, log: log}
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (cs *connections) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := cs.TransportCredentials.ServerHandshake(conn)
+	return conn, &clientConnection{AuthInfo: info, parent: cs, began: time.Now(), conn: conn, addr: addrOf(conn)}, err
+}
+
+func addrOf(conn net.Conn) netip.Addr {
+	addr, _ := conn.RemoteAddr().(*net.TCPAddr)
+	return addr.AddrPort().Addr().Unmap().WithZone("") // nil has an invalid one
+}
+
+// Clone implements credentials.TransportCredentials.
+func (cs *connections) Clone() credentials.TransportCredentials {
+	clone := *cs
+	clone.TransportCredentials = cs.TransportCredentials.Clone()
+	return &clone
+}
+
+// clientConnection is what the calls of one client connection share: their peer's AuthInfo. A nil
+// *clientConnection means that the connection is unknown.
 type clientConnection struct {
 	credentials.AuthInfo
-	began time.Time // fixed, as is conn
-	conn  net.Conn
-	addr  netip.Addr // the client's; invalid: not known; fixed
+
+	// fixed
+	parent *connections
+	began  time.Time
+	conn   net.Conn
+	addr   netip.Addr // the client's; invalid: not known
 
 	stalled   atomic.Int32 // streams that have ended as stalled
 	reflected atomic.Int32 // answers of reflection
@@ -63,45 +98,29 @@ func (c *clientConnection) client() netip.Addr {
 
 // noteStall counts a stream that has ended as stalled, and closes the connection if it
 // is one too many: its proxy begins anew on another one.
-func (s *Server) noteStall(conn *clientConnection) {
-	if conn != nil && conn.stalled.Add(1) == maxStalled {
-		s.closeConnection(conn, closedStalled)
+func (c *clientConnection) noteStall() {
+	if c != nil && c.stalled.Add(1) == maxStalled {
+		c.close(closedStalled)
 	}
 }
 
-// closeConnection closes a connection, and with it frees all that waits to be taken.
-func (s *Server) closeConnection(conn *clientConnection, reason string) {
-	s.metrics.closed.WithLabelValues(reason).Inc()
-	s.log.Warn("connection closed: its client takes no answers",
-		zap.String("reason", reason), zap.Stringer("client", conn.conn.RemoteAddr()))
-	if err := conn.conn.Close(); err != nil {
-		s.log.Debug("connection of a client not closed", zap.Error(err)) // it was closed by then
+// close closes the connection, and with it frees all that waits to be taken.
+func (c *clientConnection) close(reason string) {
+	c.parent.closed.WithLabelValues(reason).Inc()
+	c.parent.log.Warn("connection closed: its client takes no answers",
+		zap.String("reason", reason), zap.Stringer("client", c.conn.RemoteAddr()))
+	if err := c.conn.Close(); err != nil {
+		c.parent.log.Debug("connection of a client not closed", zap.Error(err)) // it was closed by then
 	}
 }
 
-// connectionCredentials are no credentials. They make a connection's calls know it.
-type connectionCredentials struct {
-	credentials.TransportCredentials
-}
-
-func newConnectionCredentials() connectionCredentials {
-	return connectionCredentials{insecure.NewCredentials()}
-}
-
-// ServerHandshake implements credentials.TransportCredentials.
-func (c connectionCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	conn, info, err := c.TransportCredentials.ServerHandshake(conn)
-	return conn, &clientConnection{AuthInfo: info, began: time.Now(), conn: conn, addr: addrOf(conn)}, err
-}
-
-func addrOf(conn net.Conn) netip.Addr {
-	addr, _ := conn.RemoteAddr().(*net.TCPAddr)
-	return addr.AddrPort().Addr().Unmap().WithZone("") // nil has an invalid one
-}
-
-// Clone implements credentials.TransportCredentials.
-func (c connectionCredentials) Clone() credentials.TransportCredentials {
-	return connectionCredentials{c.TransportCredentials.Clone()}
+// endOfAge returns when a stream should end because its connection reaches the maximum age. The
+// time differs from stream to stream. If it is zero, the stream does not end for that reason.
+func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
+	if c == nil || maximum <= 0 {
+		return time.Time{}
+	}
+	return c.began.Add(maximum*9/10 + rand.N(max(1, maximum/5)))
 }
 
 // A connection has a maximum age (Options.ConnectionAge), so that a replica that has
@@ -133,14 +152,4 @@ func maximumAge(age time.Duration, p keepalive.ServerParameters) keepalive.Serve
 		p.MaxConnectionAgeGrace = age/2 + 5*time.Second
 	}
 	return p
-}
-
-// endOfAge returns when a stream should end because of its connection's age, as
-// Server.clock; 0: never.
-func (s *Server) endOfAge(conn *clientConnection) int64 {
-	age := s.opts.ConnectionAge
-	if conn == nil || age <= 0 {
-		return 0
-	}
-	return s.clock(conn.began.Add(age*9/10 + rand.N(max(1, age/5))))
 }

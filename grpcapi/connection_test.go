@@ -250,7 +250,7 @@ func TestUntakenAnswers(t *testing.T) {
 	if got := c.ended(t, calls-most); got["REFUSED_STREAM"] != calls-most {
 		t.Errorf("calls end with %v", got)
 	}
-	wiretest.Until(t, "none is open", func() bool { return w.server.calls.inUse() == 0 })
+	wiretest.Until(t, "none is open", func() bool { return w.server.openCalls.inUse() == 0 })
 	if err := c.frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000}); err != nil { // now it takes them
 		t.Fatal(err)
 	}
@@ -274,7 +274,7 @@ func TestStalledConnection(t *testing.T) {
 		w.profiles.put(webKey, wiretest.WebProfile())
 		server, client := net.Pipe()
 		defer client.Close()
-		info := &clientConnection{conn: server}
+		info := &clientConnection{conn: server, parent: newConnections(w.server.metrics.closed, w.server.log)}
 		on := func(c *caller) { c.ctx = peer.NewContext(c.ctx, &peer.Peer{AuthInfo: info}) }
 		closed := func() bool {
 			_ = client.SetReadDeadline(time.Now().Add(time.Second))

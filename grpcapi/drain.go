@@ -57,15 +57,15 @@ func (o *openStreams) count() int {
 
 // byView returns the Get streams of a service, by view.
 func (o *openStreams) byView(svc federation.ServiceID) map[*getView][]*stream {
-	list := make(map[*getView][]*stream)
+	views := make(map[*getView][]*stream)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for st := range o.all {
 		if v := st.usedView.Load(); v != nil && v.key.Service == svc {
-			list[v] = append(list[v], st)
+			views[v] = append(views[v], st)
 		}
 	}
-	return list
+	return views
 }
 
 // drain ends each stream that is open now and has been answered, after a random part of over. It returns when it has

@@ -43,10 +43,10 @@ func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) 
 	}
 	held, more := s.heldViews(to.service)
 	who := parseToken(q.Token)
-	st := s.newGet(to, who, nil, nil) // it sends nothing, and is not registered
+	st := newGetStream(s, to, who, nil, nil) // it sends nothing, and is not registered
 	defer st.close()
 	st.updateZone()
-	if !st.fits && !s.roomFor(0) {
+	if !st.viewFits && !s.makeRoom() {
 		return nil, statusTooMuch.Err()
 	}
 	set, _, _ := st.newest() // switches to the view that this client shares with most others

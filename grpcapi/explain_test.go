@@ -129,12 +129,12 @@ func TestExplainIsBounded(t *testing.T) {
 		proxy := w.get(webAddr, "")
 		defer proxy.hangUp()
 		proxy.sees(t, "add 10.0.0.1:80")
-		alone := w.server.views.inUse()
+		alone := w.server.viewMemory.inUse()
 		w.get(webAddr, "", explains).fails(t, codes.ResourceExhausted, "memory")
 		again := w.get(webAddr, "")
 		defer again.hangUp()
 		again.sees(t, "add 10.0.0.1:80")
-		if got := w.server.views.inUse(); got != alone {
+		if got := w.server.viewMemory.inUse(); got != alone {
 			t.Errorf("%d bytes are in use after the refusal, want %d", got, alone)
 		}
 	})
@@ -148,24 +148,24 @@ func TestExplainCounts(t *testing.T) {
 		w.offer("", pods("10.0.0.1:80")...)
 		proxy := w.get(webAddr, "")
 		proxy.sees(t, "add 10.0.0.1:80")
-		alone := w.server.views.inUse()
+		alone := w.server.viewMemory.inUse()
 		c := w.get(webAddr, "", explains)
 		c.sees(t, "add 10.0.0.1:80")
-		if got := w.server.views.inUse(); got != 2*alone {
+		if got := w.server.viewMemory.inUse(); got != 2*alone {
 			t.Errorf("%d bytes are in use, want %d", got, 2*alone)
 		}
 		w.offer("", pods("10.0.0.1:80", "10.0.0.2:80")...)
 		c.sees(t, "add 10.0.0.2:80")
 		proxy.sees(t, "add 10.0.0.2:80")
-		if got, want := w.server.views.inUse(), 2*(alone+endpointBytes); got != want {
+		if got, want := w.server.viewMemory.inUse(), 2*(alone+endpointBytes); got != want {
 			t.Errorf("%d bytes are in use after a change, want %d", got, want)
 		}
 		c.hangUp()
-		if got, want := w.server.views.inUse(), alone+endpointBytes; got != want {
+		if got, want := w.server.viewMemory.inUse(), alone+endpointBytes; got != want {
 			t.Errorf("%d bytes are in use after its end, want %d", got, want)
 		}
 		proxy.hangUp()
-		if used, owed := w.server.views.inUse(), w.server.views.owed; used != 0 || owed != 0 {
+		if used, owed := w.server.viewMemory.inUse(), w.server.viewMemory.charged; used != 0 || owed != 0 {
 			t.Errorf("%d bytes are in use after all, and %d charged", used, owed)
 		}
 	})

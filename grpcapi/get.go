@@ -20,11 +20,9 @@ type getStream struct {
 
 	zoneChanged <-chan struct{} // closed once the client's zone may have changed; nil: never
 	view        *getView        // of the client's key
-	fits        bool            // the view is within the limit, or was admitted
-	began       int             // what the view takes, if this stream was the first to need it
 	replaced    <-chan struct{} // closed once the set returned by newest last is replaced
 
-	sent        *federation.Set  // the set that the proxy has, or is being sent; nil: none yet
+	sent        *federation.Set  // the set that the proxy has, or is being sent; nil: begin has found none yet
 	sentZone    string           // the zone for which sent was encoded
 	hinted      bool             // node hints choose endpoints for the client's node: the view's key has it
 	viewChanged bool             // sent is a set of another view than the current one
@@ -36,34 +34,37 @@ type getStream struct {
 	heldBack    bool             // the newest set is not sent for that reason
 }
 
-func (s *Server) newGet(to target, who token, out sink, transport statusWriter) *getStream {
+func newGetStream(s *Server, to target, who token, out sink, transport statusWriter) *getStream {
 	st := &getStream{target: to, client: federation.Client{Node: who.Node, Instance: to.instance}}
 	st.init(s, out, transport, st.stalled)
 	return st
 }
 
-// first implements producer.
-func (st *getStream) first(ctx context.Context) ([]*wire.Frame, error) {
+// begin implements producer.
+func (st *getStream) begin(ctx context.Context) error {
 	st.updateZone()
-	began := st.server.now()
+	start := st.server.now()
 	set, err := st.firstSet(ctx)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	st.now = st.server.now()
-	st.server.metrics.first.Observe(time.Duration(st.now - began).Seconds())
+	st.madeAt = st.server.now()
+	st.server.metrics.first.Observe(time.Duration(st.madeAt - start).Seconds())
+
 	if err := st.refusal(set); err != nil {
-		return nil, err
+		return err
 	}
-	alone := 0
 	if st.explains {
-		alone = costOfSet(set)
+		st.setAlone(costOfSet(set))
 	}
-	if err := st.admit(st.name(), st.fits, st.began, alone); err != nil {
-		return nil, err
-	}
+	st.sent = set
+	return nil
+}
+
+// first implements producer.
+func (st *getStream) first() []*wire.Frame {
 	st.view.markServed()
-	return st.step(set, false), nil
+	return st.step(nil, st.sent, false)
 }
 
 // firstSet waits for a complete set, after Options.FirstFrame for any. It does not wait
@@ -183,16 +184,17 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 		st.heldBack = true
 		return nil
 	}
-	return st.step(set, all)
+	return st.step(st.sent, set, all)
 }
 
 func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.now() - st.emptySince) }
 
-// step returns the messages of a step to a set of the view, and stores it as sent. With all
-// every endpoint is sent.
-func (st *getStream) step(to *federation.Set, all bool) []*wire.Frame {
-	from := st.sent
-	st.sent, st.sentZone, st.viewChanged = to, st.view.key.Client.Zone, false
+// step returns the messages of a step from one set (nil: none) to a set of the view, and stores that as
+// sent. With all every endpoint is sent.
+func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
+	st.sent = to
+	st.sentZone = st.view.key.Client.Zone
+	st.viewChanged = false
 	st.heldSet.Store(to)
 	switch {
 	case st.explains:
@@ -274,7 +276,7 @@ func (st *getStream) switchView() bool {
 		defer st.server.getViews.release(old) // after the new one watches, so that the service stays watched
 	}
 	st.view = st.server.getViews.acquire(key)
-	st.fits, st.began = st.view.startWatch(st.server.table.Watch, st.server.views, costOfSet)
+	st.viewFits, st.viewCost = st.view.startWatch(st.server.table.Watch, st.server.viewMemory, costOfSet)
 	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
 		// The refusal never changes. The next stream of the key asks the table again.
 		st.server.getViews.forget(st.view)

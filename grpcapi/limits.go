@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 )
@@ -37,7 +36,7 @@ type quota struct {
 
 	mu       sync.Mutex
 	used     int64
-	owed     int64                // the sum of by, of which used may be more: memory that no address is charged for
+	charged  int64                // the sum of by, of which used may be more: memory that no address is charged for
 	by       map[netip.Addr]int64 // what each address is charged for; no value is 0
 	refusing bool                 // a call was refused and logged since a tenth of the limit was free
 }
@@ -50,13 +49,13 @@ func newQuota(limit int, full *status.Status, refused prometheus.Counter, log *z
 func (q *quota) take(client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.add(1)
+	q.addLocked(1)
 	q.chargeLocked(client, 1)
 	if q.used <= q.limit || q.mayExceedLocked(client) {
 		return true
 	}
 	q.chargeLocked(client, -1)
-	q.add(-1)
+	q.addLocked(-1)
 	return false
 }
 
@@ -65,19 +64,19 @@ func (q *quota) give(client netip.Addr) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.chargeLocked(client, -1)
-	q.add(-1)
+	q.addLocked(-1)
 }
 
 // use changes how much is in use, and returns whether that is within the limit. No address is charged.
 func (q *quota) use(amount int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.add(amount)
+	q.addLocked(amount)
 	return q.used <= q.limit
 }
 
-// add changes how much is in use. q.mu is held.
-func (q *quota) add(amount int64) {
+// addLocked changes how much is in use. q.mu is held, as by all methods with such a name.
+func (q *quota) addLocked(amount int64) {
 	q.used += amount
 	if q.used <= q.limit-q.limit/10 {
 		q.refusing = false
@@ -92,7 +91,7 @@ func (q *quota) charge(client netip.Addr, amount int64) {
 }
 
 func (q *quota) chargeLocked(client netip.Addr, amount int64) {
-	q.owed += amount
+	q.charged += amount
 	if now := q.by[client] + amount; now != 0 {
 		q.by[client] = now
 	} else {
@@ -100,8 +99,8 @@ func (q *quota) chargeLocked(client netip.Addr, amount int64) {
 	}
 }
 
-// fits reports whether so much more is within the limit.
-func (q *quota) fits(amount int64) bool { return q.inUse()+amount <= q.limit }
+// hasRoom reports whether what is in use is within the limit.
+func (q *quota) hasRoom() bool { return q.inUse() <= q.limit }
 
 func (q *quota) inUse() int64 {
 	q.mu.Lock()
@@ -117,7 +116,7 @@ func (q *quota) mayExceed(client netip.Addr) bool {
 }
 
 func (q *quota) mayExceedLocked(client netip.Addr) bool {
-	lessThanAverage := q.by[client]*int64(len(q.by)) < min(q.owed, q.limit)
+	lessThanAverage := q.by[client]*int64(len(q.by)) < min(q.charged, q.limit)
 	return lessThanAverage && q.used <= q.limit+q.limit/8
 }
 
@@ -135,6 +134,24 @@ func (q *quota) refuse(what string) error {
 	return q.full.Err()
 }
 
+// tap is a tap.ServerInHandle: gRPC calls it when the headers of a call have arrived. It counts a call of any method
+// until the call's end, which cancels the call's context.
+//
+// It does not refuse a call with a deadline itself, because gRPC would not cancel the context of such a call. Its
+// timer would take memory until the deadline, which the client chooses. The interceptor refuses these calls.
+func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
+	client := connectionOf(ctx).client()
+	if q.take(client) {
+		context.AfterFunc(ctx, func() { q.give(client) })
+		return ctx, nil
+	}
+	err := q.refuse(info.FullMethodName + " of " + client.String())
+	if _, timed := ctx.Deadline(); timed {
+		return context.WithValue(ctx, refusalKey{}, err), nil
+	}
+	return ctx, err
+}
+
 // refusalKey is the key of the error that refuses a call, in the call's context.
 type refusalKey struct{}
 
@@ -142,24 +159,6 @@ type refusalKey struct{}
 func refusal(ctx context.Context) error {
 	err, _ := ctx.Value(refusalKey{}).(error)
 	return err
-}
-
-// tap is a tap.ServerInHandle: gRPC calls it when the headers of a call have arrived. It counts a call of any method
-// until the call's end, which cancels the call's context.
-//
-// It does not refuse a call with a deadline itself, because gRPC would not cancel the context of such a call. Its
-// timer would take memory until the deadline, which the client chooses. The interceptor refuses these calls.
-func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	client := connectionOf(ctx).client()
-	if s.calls.take(client) {
-		context.AfterFunc(ctx, func() { s.calls.give(client) })
-		return ctx, nil
-	}
-	err := s.calls.refuse(info.FullMethodName + " of " + client.String())
-	if _, timed := ctx.Deadline(); timed {
-		return context.WithValue(ctx, refusalKey{}, err), nil
-	}
-	return ctx, err
 }
 
 // Reflection is for people who debug. Its answers are large, and repeat what was asked,
@@ -181,16 +180,11 @@ var (
 	statusReflected   = status.New(codes.ResourceExhausted, "too many answers of reflection on one connection: use a new one")
 )
 
-// registerReflection registers the services of reflection, with their limits.
-func (s *Server) registerReflection(g *grpc.Server) {
-	reflection.Register(&limitedReflection{Server: g, server: s})
-}
-
 // limitedReflection is a gRPC server, as reflection.Register sees it.
 type limitedReflection struct {
 	*grpc.Server
-	server *Server
-	open   atomic.Int32
+	timeout time.Duration // for a client to take an answer
+	open    atomic.Int32
 }
 
 // RegisterService implements grpc.ServiceRegistrar. It registers the service with
@@ -205,7 +199,7 @@ func (l *limitedReflection) RegisterService(desc *grpc.ServiceDesc, impl any) {
 			if l.open.Add(1) > maxReflections {
 				return statusReflections.Err()
 			}
-			return handle(srv, &reflectionCall{ss, l.server, connectionOf(ss.Context())})
+			return handle(srv, &reflectionCall{ss, l.timeout, connectionOf(ss.Context())})
 		}
 		limited.Streams = append(limited.Streams, stream)
 	}
@@ -215,8 +209,8 @@ func (l *limitedReflection) RegisterService(desc *grpc.ServiceDesc, impl any) {
 // reflectionCall is a call of reflection.
 type reflectionCall struct {
 	grpc.ServerStream
-	server *Server
-	conn   *clientConnection // nil: not known
+	timeout time.Duration
+	conn    *clientConnection // nil: not known
 }
 
 // SendMsg sends an answer. If the client does not take it in time, the connection is
@@ -228,7 +222,7 @@ func (c *reflectionCall) SendMsg(m any) error {
 	if c.conn.reflected.Add(1) > maxReflected {
 		return statusReflected.Err()
 	}
-	due := time.AfterFunc(c.server.opts.Request, func() { c.server.closeConnection(c.conn, closedReflection) })
+	due := time.AfterFunc(c.timeout, func() { c.conn.close(closedReflection) })
 	defer due.Stop()
 	return c.ServerStream.SendMsg(m)
 }

@@ -70,8 +70,8 @@ func TestQuota(t *testing.T) {
 				q.use(-int64(n))
 				q.charge(client, -int64(n))
 			}
-			if q.used != 0 || q.owed != 0 || len(q.by) != 0 {
-				t.Errorf("%d are in use, and %d of %d addresses", q.used, q.owed, len(q.by))
+			if q.used != 0 || q.charged != 0 || len(q.by) != 0 {
+				t.Errorf("%d are in use, and %d of %d addresses", q.used, q.charged, len(q.by))
 			}
 		})
 	}
@@ -95,7 +95,7 @@ func TestTap(t *testing.T) {
 				ctx, cancel = context.WithTimeout(t.Context(), time.Hour)
 			}
 			ends = append(ends, cancel)
-			got, err := w.server.tap(from(ctx, addr), &tap.Info{FullMethodName: "/m"})
+			got, err := w.server.openCalls.tap(from(ctx, addr), &tap.Info{FullMethodName: "/m"})
 			if err != nil && deadline {
 				t.Errorf("the tap refuses a call with a deadline: %v", err)
 			}
@@ -120,19 +120,19 @@ func TestTap(t *testing.T) {
 		if err := try("10.0.0.3", false); status.Code(err) != codes.ResourceExhausted {
 			t.Errorf("an eighth more is in use, and a call gets %v", err)
 		}
-		if n := w.server.calls.inUse(); n != 11 {
+		if n := w.server.openCalls.inUse(); n != 11 {
 			t.Errorf("%d calls count", n)
 		}
 		ends[0]()
 		synctest.Wait()
-		if n := w.server.calls.inUse(); n != 10 {
+		if n := w.server.openCalls.inUse(); n != 10 {
 			t.Errorf("%d calls count after one has ended", n)
 		}
 		for _, end := range ends {
 			end()
 		}
 		synctest.Wait()
-		if n := w.server.calls.inUse(); n != 0 || value(w.server.refused) != 3 {
+		if n := w.server.openCalls.inUse(); n != 0 || value(w.server.refused) != 3 {
 			t.Errorf("%d calls count after all, and %v were refused", n, value(w.server.refused))
 		}
 	})
@@ -152,7 +152,7 @@ func TestTooManyCalls(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	wiretest.Until(t, "all calls are counted", func() bool { return w.server.calls.inUse() == limit })
+	wiretest.Until(t, "all calls are counted", func() bool { return w.server.openCalls.inUse() == limit })
 	timed, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	for _, method := range []string{
@@ -171,7 +171,7 @@ func TestTooManyCalls(t *testing.T) {
 		}
 	}
 	end()
-	wiretest.Until(t, "no call counts", func() bool { return w.server.calls.inUse() == 0 })
+	wiretest.Until(t, "no call counts", func() bool { return w.server.openCalls.inUse() == 0 })
 	if _, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil {
 		t.Errorf("a call after all: %v", err)
 	}
@@ -190,7 +190,7 @@ func TestTooLargeHeaders(t *testing.T) {
 	if got := c.ended(t, 1); got["FRAME_SIZE_ERROR"] != 1 {
 		t.Errorf("the call ends with %v", got)
 	}
-	wiretest.Until(t, "the other call is open", func() bool { return w.server.calls.inUse() == 1 })
+	wiretest.Until(t, "the other call is open", func() bool { return w.server.openCalls.inUse() == 1 })
 }
 
 // TestViewMemoryOfOthers: when memory for views is used up, the address that uses most of it is refused what is new.
@@ -220,7 +220,7 @@ func TestViewMemoryOfOthers(t *testing.T) {
 		for _, c := range served {
 			c.hangUp()
 		}
-		if used, owed := w.server.views.inUse(), w.server.views.owed; used != 0 || owed != 0 {
+		if used, owed := w.server.viewMemory.inUse(), w.server.viewMemory.charged; used != 0 || owed != 0 {
 			t.Errorf("%d bytes are in use after all, and %d charged", used, owed)
 		}
 	})
@@ -272,14 +272,14 @@ func TestCallsWithoutRequest(t *testing.T) {
 	}
 	open(reflectionpb.ServerReflection_ServerReflectionInfo_FullMethodName, maxReflections)
 	all := int64(1 + len(methods)*each + maxReflections)
-	wiretest.Until(t, "all calls are counted", func() bool { return w.server.calls.inUse() == all })
+	wiretest.Until(t, "all calls are counted", func() bool { return w.server.openCalls.inUse() == all })
 	for i, s := range silent {
 		if err := s.RecvMsg(&healthpb.HealthCheckResponse{}); status.Code(err) != codes.DeadlineExceeded ||
 			ctx.Err() != nil {
 			t.Fatalf("call %d: %v", i, err)
 		}
 	}
-	wiretest.Until(t, "only the call that is served is left", func() bool { return w.server.calls.inUse() == 1 })
+	wiretest.Until(t, "only the call that is served is left", func() bool { return w.server.openCalls.inUse() == 1 })
 	wiretest.Until(t, "they are counted", func() bool {
 		return value(w.server.metrics.calls.methods[methods[0]].handled[codes.DeadlineExceeded]) == each
 	})
@@ -326,10 +326,10 @@ func TestBudgetOfGrowth(t *testing.T) {
 				offer(1)
 				c := w.get(webAt(port), "")
 				synctest.Wait()
-				began := w.server.views.inUse()
+				began := w.server.viewMemory.inUse()
 				for _, endpoints := range []int{40, 1, 40, 2} { // messages of so few count with no stream
 					offer(endpoints)
-					if got, want := w.server.views.inUse(), began+int64(endpoints-1)*endpointBytes; got != want {
+					if got, want := w.server.viewMemory.inUse(), began+int64(endpoints-1)*endpointBytes; got != want {
 						t.Errorf("a view of %d endpoints takes %d bytes, want %d", endpoints, got, want)
 					}
 					other := w.get("made-up."+webAddr, "")
@@ -341,7 +341,7 @@ func TestBudgetOfGrowth(t *testing.T) {
 					other.hangUp()
 				}
 				c.hangUp()
-				if got := w.server.views.inUse(); got != 0 {
+				if got := w.server.viewMemory.inUse(); got != 0 {
 					t.Errorf("%d bytes are in use after all", got)
 				}
 			})
@@ -388,7 +388,7 @@ func TestBudget(t *testing.T) {
 			}
 			c.hangUp()
 		}
-		if got := w.server.views.inUse(); got != 0 {
+		if got := w.server.viewMemory.inUse(); got != 0 {
 			t.Errorf("%d bytes are in use after all", got)
 		}
 	})
@@ -572,7 +572,7 @@ func TestUnreadReflection(t *testing.T) {
 	if got := value(w.server.metrics.closed.WithLabelValues(closedReflection)); got == 0 {
 		t.Error("no connection is counted as closed")
 	}
-	wiretest.Until(t, "no call is open", func() bool { return w.server.calls.inUse() == 0 })
+	wiretest.Until(t, "no call is open", func() bool { return w.server.openCalls.inUse() == 0 })
 	if _, err := reflect(ctx, t, addr); err != nil {
 		t.Error("a later call: ", err)
 	}

@@ -217,7 +217,7 @@ func TestNodeHintsCost(t *testing.T) {
 						f.nodes.move(nodeName(k), zoneOf(k))
 						streams.Go(func() {
 							to := target{service: web, port: 80}
-							st := f.server.newGet(to, token{Node: nodeName(k)}, hintSink{f}, hintSink{f})
+							st := newGetStream(f.server, to, token{Node: nodeName(k)}, hintSink{f}, hintSink{f})
 							_ = serve(ctx, st)
 						})
 					}

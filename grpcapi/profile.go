@@ -16,36 +16,36 @@ import (
 type profileStream struct {
 	stream
 	key        federation.ProfileKey
-	view       *profileView    // nil: first has not begun
-	fits       bool            // the view is within the limit, or was admitted
-	began      int             // what the view takes, if this stream was the first to need it
+	view       *profileView    // nil before begin
 	replaced   <-chan struct{} // closed once the profile of the newest variant is replaced
-	sent       *profileVariant // what the proxy has, or is being sent; nil: nothing yet
+	sent       *profileVariant // what the proxy has, or is being sent; nil: begin has found none yet
 	sentRoutes sentRoutes
 }
 
-func (s *Server) newProfile(key federation.ProfileKey, out sink, transport statusWriter) *profileStream {
+func newProfileStream(s *Server, key federation.ProfileKey, out sink, transport statusWriter) *profileStream {
 	st := &profileStream{key: key}
 	st.init(s, out, transport, st.stalled)
 	return st
 }
 
-// first implements producer. Profiles are known at once.
-func (st *profileStream) first(context.Context) ([]*wire.Frame, error) {
+// begin implements producer. Profiles are known at once.
+func (st *profileStream) begin(context.Context) error {
 	st.view = st.server.profileViews.acquire(st.key)
-	st.fits, st.began = st.view.startWatch(st.server.dir.Profile, st.server.views, costOfProfile)
-	var newest *profileVariant
-	newest, st.replaced = st.view.variant(st.sentRoutes)
+	st.viewFits, st.viewCost = st.view.startWatch(st.server.dir.Profile, st.server.viewMemory, costOfProfile)
+	newest, replaced := st.view.variant(st.sentRoutes)
+	st.replaced = replaced
 	if err := st.refusal(newest.profile); err != nil {
-		return nil, err
+		return err
 	}
-	if err := st.admit(st.name(), st.fits, st.began, 0); err != nil {
-		return nil, err
-	}
-	st.view.markServed()
 	st.advance(newest)
-	st.now = st.server.now()
-	return newest.frames, nil
+	return nil
+}
+
+// first implements producer.
+func (st *profileStream) first() []*wire.Frame {
+	st.view.markServed()
+	st.madeAt = st.server.now()
+	return st.sent.frames
 }
 
 // next implements producer.

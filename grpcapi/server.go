@@ -17,6 +17,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
 	"isthmus/federation"
@@ -109,8 +110,8 @@ type Server struct {
 	opts         Options
 	began        time.Time // see clock
 	log          *zap.Logger
-	calls        *quota // open calls of all methods
-	views        *quota // bytes of views, and of messages for one stream alone
+	openCalls    *quota // open calls of all methods
+	viewMemory   *quota // bytes of views, and of messages for one stream alone
 	refused      prometheus.Counter
 	getViews     *viewCache[federation.Key, *federation.Set, *getView]
 	profileViews *viewCache[federation.ProfileKey, *federation.Profile, *profileView]
@@ -143,11 +144,11 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		Name: "isthmus_streams_refused_total",
 		Help: "Calls that were refused because --max-streams or --view-memory was reached.",
 	})
-	s.calls = newQuota(o.Streams, statusTooManyCalls, s.refused, o.Log)
-	s.views = newQuota(o.ViewBytes, statusTooMuch, s.refused, o.Log)
-	s.getViews = newViewCache(o, s.views, func(k federation.Key) *getView { return newGetView(k, enc) })
+	s.openCalls = newQuota(o.Streams, statusTooManyCalls, s.refused, o.Log)
+	s.viewMemory = newQuota(o.ViewBytes, statusTooMuch, s.refused, o.Log)
+	s.getViews = newViewCache(o, s.viewMemory, func(k federation.Key) *getView { return newGetView(k, enc) })
 	s.enc, s.routings = enc, wire.NewRoutings(s.profileTooLarge)
-	s.profileViews = newViewCache(o, s.views, func(k federation.ProfileKey) *profileView {
+	s.profileViews = newViewCache(o, s.viewMemory, func(k federation.ProfileKey) *profileView {
 		v := &profileView{server: s}
 		v.key = k
 		return v
@@ -193,7 +194,9 @@ func (s *Server) Drain(ctx context.Context) { s.streams.drain(ctx, s.opts.Drain)
 // WaitUnused returns true when no stream has been open for the given time, and false
 // when the context is done before that. The time must be longer than the 0.1 s that a
 // proxy waits before it reconnects.
-func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool { return s.streams.waitUnused(ctx, d) }
+func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
+	return s.streams.waitUnused(ctx, d)
+}
 
 // Finish ends all streams with Unavailable now, and refuses new ones. It does not wait
 // for them. Call it once no client can connect.
@@ -226,12 +229,12 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(wire.NewCodec()),
 		grpc.ChainStreamInterceptor(s.metrics.calls.stream()),
-		grpc.InTapHandle(s.tap),
+		grpc.InTapHandle(s.openCalls.tap),
 		grpc.ConnectionTimeout(s.opts.Request),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 		grpc.KeepaliveParams(maximumAge(s.opts.ConnectionAge, keepalive.ServerParameters{Time: 30 * time.Second})),
 		grpc.MaxConcurrentStreams(s.opts.ConcurrentStreams),
-		grpc.Creds(newConnectionCredentials()),
+		grpc.Creds(newConnections(s.metrics.closed, s.log)),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.StaticStreamWindowSize(requestWindow),
@@ -241,7 +244,7 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	g := grpc.NewServer(append(options, extra...)...)
 	pb.RegisterDestinationServer(g, destinationService{Server: s})
 	healthpb.RegisterHealthServer(streamRegistrar{g, s.metrics.calls.stream()}, s.health)
-	s.registerReflection(g)
+	reflection.Register(&limitedReflection{Server: g, timeout: s.opts.Request})
 	s.metrics.calls.prepare(g.GetServiceInfo())
 	return g
 }
@@ -262,9 +265,9 @@ func (s destinationService) Get(req *pb.GetDestination, out pb.Destination_GetSe
 	if err != nil {
 		return err
 	}
-	st := s.newGet(to, who, out, transport)
+	st := newGetStream(s.Server, to, who, out, transport)
 	st.explains = asksForTiers(out.Context())
-	return s.serve(out.Context(), st)
+	return serve(out.Context(), st)
 }
 
 // GetProfile implements pb.DestinationServer.
@@ -277,7 +280,7 @@ func (s destinationService) GetProfile(req *pb.GetDestination, out pb.Destinatio
 	if err != nil {
 		return err
 	}
-	return s.serve(out.Context(), s.newProfile(who.addNamespace(key), out, transport))
+	return serve(out.Context(), newProfileStream(s.Server, who.addNamespace(key), out, transport))
 }
 
 // read reads a request of either RPC.
@@ -303,11 +306,12 @@ func (s *Server) logRequest(ctx context.Context, method, path string, who token)
 		zap.String("context-ns", who.Namespace), zap.String("context-pod", who.Pod))
 }
 
-// roomFor reports whether so much memory is left for views. It closes idle views to make room.
-func (s *Server) roomFor(bytes int64) bool {
-	s.getViews.makeRoom(bytes)
-	s.profileViews.makeRoom(bytes)
-	return s.views.fits(bytes)
+// makeRoom closes idle views until the memory of views is within its limit. It returns false if the
+// views that streams use exceed the limit.
+func (s *Server) makeRoom() bool {
+	s.getViews.makeRoom()
+	s.profileViews.makeRoom()
+	return s.viewMemory.hasRoom()
 }
 
 // panicked reports a panic, and returns what it is for the client.

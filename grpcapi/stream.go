@@ -17,13 +17,16 @@ import (
 // sink sends a stream's messages; it is a part of grpc.ServerStream.
 type sink interface{ SendMsg(m any) error }
 
-// producer produces the messages of one stream: a getStream or a profileStream. first is
-// called once, then next again and again. Errors end the stream, and have a gRPC code.
+// producer produces the messages of one stream: a getStream or a profileStream. serve calls begin
+// and first once, then next again and again. Errors end the stream, and have a gRPC code.
 type producer interface {
 	common() *stream
-	// first waits until the first messages are known, and returns them, or the error with
-	// which the call is refused.
-	first(context.Context) ([]*wire.Frame, error)
+	// name returns the full authority of the destination.
+	name() string
+	// begin waits until the first set or profile is known. It returns an error if the call is refused.
+	begin(context.Context) error
+	// first returns the first messages. serve calls it after begin, once the stream is admitted.
+	first() []*wire.Frame
 	// next waits until there are messages to send, and returns them.
 	next(context.Context) ([]*wire.Frame, error)
 	// close releases the view and the timers.
@@ -56,12 +59,15 @@ type stream struct {
 	out       sink
 	transport statusWriter
 
+	viewFits bool  // the view is within the limit of Server.viewMemory, or was admitted
+	viewCost int64 // bytes that the view takes, if this stream was the first to need it; 0 otherwise
+
 	// Times are Server.clock's.
 	conn    *clientConnection // nil: not known; fixed by serve
-	owes    int64             // bytes that its client is charged for: see admit
-	alone   int64             // bytes of owes that no view takes: see setAlone
+	charged int64             // bytes that its client is charged for: see admit
+	alone   int64             // bytes of charged that no view takes: see setAlone
 	done    <-chan struct{}   // the context's Done channel, kept since ctx.Done() is slow for each message; fixed by serve
-	now     int64             // when the messages to send next were produced
+	madeAt  int64             // when the messages to send next were produced
 	timer   *time.Timer       // for waiting; nil before the first use
 	onStall func()            // called when the proxy does not take a message in time; fixed by init
 	guard   *time.Timer       // calls expire; nil before the first send. See guardSend, guardAge
@@ -77,34 +83,41 @@ type stream struct {
 	heldSet  atomic.Pointer[federation.Set] // that it has, or is being sent; nil: none yet
 }
 
-// init sets the fields; onStall is called when the proxy does not take a message in
+// init sets the fields that are fixed from the beginning; onStall is called when the proxy does not take a message in
 // time.
 func (st *stream) init(s *Server, out sink, transport statusWriter, onStall func()) {
-	st.server, st.out, st.transport, st.onStall = s, out, transport, onStall
+	st.server = s
+	st.out = out
+	st.transport = transport
+	st.onStall = onStall
 }
 
 func (st *stream) common() *stream { return st }
 
 // serve serves one Get or GetProfile whose request has been received: it sends the first
 // messages as soon as they are known, and then updates until the call ends.
-func (s *Server) serve(ctx context.Context, p producer) error {
+func serve(ctx context.Context, p producer) error {
 	st := p.common()
-	st.done, st.conn = ctx.Done(), connectionOf(ctx)
-	st.endAt.Store(s.endOfAge(st.conn))
-	if !s.streams.add(st) {
+	st.connect(ctx)
+	if !st.server.streams.add(st) {
 		return statusDraining.Err()
 	}
-	defer s.release(p)
-	frames, err := p.first(ctx)
-	if err != nil {
+	defer release(p)
+
+	if err := p.begin(ctx); err != nil {
 		return err
 	}
-	if err := st.sendAll(ctx, frames); err != nil {
+	if err := st.admit(p.name()); err != nil {
+		return err
+	}
+	if err := st.sendAll(ctx, p.first()); err != nil {
 		return err
 	}
 	st.markAnswered()
+
 	for {
-		if frames, err = p.next(ctx); err != nil {
+		frames, err := p.next(ctx)
+		if err != nil {
 			return err
 		}
 		if err := st.sendAll(ctx, frames); err != nil {
@@ -113,37 +126,35 @@ func (s *Server) serve(ctx context.Context, p producer) error {
 	}
 }
 
-// release closes a producer, and notes a stall.
-func (s *Server) release(p producer) {
-	st := p.common()
-	defer s.streams.remove(st)
-	p.close()
-	if st.endedBy.Load() == statusStalled {
-		s.noteStall(st.conn)
+// connect sets what the stream knows of its call and connection.
+func (st *stream) connect(ctx context.Context) {
+	st.done = ctx.Done()
+	st.conn = connectionOf(ctx)
+	if end := st.conn.endOfAge(st.server.opts.ConnectionAge); !end.IsZero() {
+		st.endAt.Store(st.server.clock(end))
 	}
 }
 
-// admit decides whether there is memory for a stream, and returns the error that refuses it, or nil. fits
-// is whether its view is within the limit. began is what the view takes if the stream is the first to need
-// it, and alone what its messages take if they are for it alone. The client's address is charged for both
-// until the stream is closed.
-func (st *stream) admit(what string, fits bool, began, alone int) error {
+// admit decides whether there is memory for the stream. It returns the error that refuses the stream, or nil. The
+// client's address is charged for the view if the stream is the first to need it, until the stream is closed.
+func (st *stream) admit(name string) error {
 	s := st.server
-	st.owe(int64(began))
-	st.setAlone(alone)
+	st.charge(st.viewCost)
 	switch {
-	case (fits && alone == 0) || s.roomFor(0):
+	case st.viewFits && st.alone == 0:
 		return nil
-	case s.views.mayExceed(st.conn.client()):
+	case s.makeRoom():
+		return nil
+	case s.viewMemory.mayExceed(st.conn.client()):
 		return nil
 	}
-	return s.views.refuse(what)
+	return s.viewMemory.refuse(name)
 }
 
-// owe charges the client's address for more bytes, or fewer, until the stream is closed.
-func (st *stream) owe(more int64) {
-	st.owes += more
-	st.server.views.charge(st.conn.client(), more)
+// charge charges the client's address for more bytes, or fewer, until the stream is closed.
+func (st *stream) charge(more int64) {
+	st.charged += more
+	st.server.viewMemory.charge(st.conn.client(), more)
 }
 
 // setAlone sets how many bytes the messages take that are encoded for the stream alone. They count until the stream is
@@ -151,8 +162,8 @@ func (st *stream) owe(more int64) {
 func (st *stream) setAlone(bytes int) {
 	more := int64(bytes) - st.alone
 	st.alone += more
-	st.server.views.use(more)
-	st.owe(more)
+	st.server.viewMemory.use(more)
+	st.charge(more)
 }
 
 // sendAll sends the messages, one after the other. If the proxy does not take one within
@@ -160,9 +171,9 @@ func (st *stream) setAlone(bytes int) {
 func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	for i, f := range frames {
 		if i > 0 {
-			st.now = st.server.now()
+			st.madeAt = st.server.now()
 		}
-		st.guardSend(st.now)
+		st.guardSend(st.madeAt)
 		err := st.out.SendMsg(f)
 		st.guardAge()
 		if err != nil && ctx.Err() != nil {
@@ -171,7 +182,7 @@ func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 		if err != nil {
 			return err
 		}
-		st.takenAt.Store(st.now)
+		st.takenAt.Store(st.madeAt)
 	}
 	return nil
 }
@@ -208,28 +219,12 @@ func (st *stream) markAnswered() {
 	st.guardAge()
 }
 
-// expire is called when the guard's time is over: the send takes too long, or the
-// connection is too old. It may be called late, when there is another send already, or
-// no longer one: then the timer has been set again.
-func (st *stream) expire() {
-	now := st.server.now()
-	sending, end := st.sending.Load(), st.endAt.Load()
-	switch {
-	case sending != 0:
-		if time.Duration(now-sending) >= st.server.opts.Stall {
-			st.onStall()
-		}
-	case end != 0 && now >= end && st.answered.Load():
-		st.end(statusTooOld)
-	}
-}
-
 // pause waits until Options.Pace has passed since the last message began, so that a
 // proxy that takes its time does not wait longer. It returns false if the stream ends
 // before that.
 func (st *stream) pause() (ok bool) {
-	st.now = st.server.now()
-	wait := st.server.opts.Pace - time.Duration(st.now-st.takenAt.Load())
+	st.madeAt = st.server.now()
+	wait := st.server.opts.Pace - time.Duration(st.madeAt-st.takenAt.Load())
 	if wait <= 0 {
 		return true
 	}
@@ -237,9 +232,19 @@ func (st *stream) pause() (ok bool) {
 	case <-st.done:
 		return false
 	case at := <-st.after(wait):
-		st.now = st.server.clock(at)
+		st.madeAt = st.server.clock(at)
 		return true
 	}
+}
+
+// after is time.After with the stream's one timer.
+func (st *stream) after(d time.Duration) <-chan time.Time {
+	if st.timer == nil {
+		st.timer = time.NewTimer(d)
+	} else {
+		st.timer.Reset(d)
+	}
+	return st.timer.C
 }
 
 // turnsPerProcessor is how many streams may produce updates at a time, for each processor.
@@ -273,12 +278,28 @@ func (st *stream) takeTurn() (ok bool) {
 	case <-st.done:
 		return false
 	case st.server.turns <- struct{}{}:
-		st.now = st.server.now()
+		st.madeAt = st.server.now()
 		return true
 	}
 }
 
 func (st *stream) endTurn() { <-st.server.turns }
+
+// expire is called when the guard's time is over: the send takes too long, or the
+// connection is too old. It may be called late, when there is another send already, or
+// no longer one: then the timer has been set again.
+func (st *stream) expire() {
+	now := st.server.now()
+	sending, end := st.sending.Load(), st.endAt.Load()
+	switch {
+	case sending != 0:
+		if time.Duration(now-sending) >= st.server.opts.Stall {
+			st.onStall()
+		}
+	case end != 0 && now >= end && st.answered.Load():
+		st.end(statusTooOld)
+	}
+}
 
 // end ends the stream from any goroutine. It returns false if the stream has been
 // ended already.
@@ -300,6 +321,16 @@ func (st *stream) endError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
+// release closes a producer, and notes a stall.
+func release(p producer) {
+	st := p.common()
+	defer st.server.streams.remove(st)
+	p.close()
+	if st.endedBy.Load() == statusStalled {
+		st.conn.noteStall()
+	}
+}
+
 // close stops the timers, and gives back what the stream has taken.
 func (st *stream) close() {
 	if st.timer != nil {
@@ -309,15 +340,5 @@ func (st *stream) close() {
 		st.guard.Stop()
 	}
 	st.setAlone(0)
-	st.owe(-st.owes)
-}
-
-// after is time.After with the stream's one timer.
-func (st *stream) after(d time.Duration) <-chan time.Time {
-	if st.timer == nil {
-		st.timer = time.NewTimer(d)
-	} else {
-		st.timer.Reset(d)
-	}
-	return st.timer.C
+	st.charge(-st.charged)
 }

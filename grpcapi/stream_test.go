@@ -237,8 +237,8 @@ func TestPaceAfterTurn(t *testing.T) {
 // These panic since they have no view.
 func TestPanicEndsTurn(t *testing.T) {
 	w := newWorld(t, Options{})
-	get := w.server.newGet(target{}, token{}, nil, nil)
-	profile := w.server.newProfile(federation.ProfileKey{}, nil, nil)
+	get := newGetStream(w.server, target{}, token{}, nil, nil)
+	profile := newProfileStream(w.server, federation.ProfileKey{}, nil, nil)
 	for name, produce := range map[string]func(){
 		"Get":        func() { get.produce() },
 		"GetProfile": func() { profile.newest() },
@@ -315,7 +315,7 @@ func newFanout(t testing.TB, n int) *fanout {
 	sets := [2][]*federation.Slice{f.clusters[""].read(web).Slices, {sliceOf("", changed...)}}
 	f.change = func(turn int) { f.share("", federation.Share{State: federation.Present, Slices: sets[turn]}) }
 	f.open(t, n, func(ctx context.Context, v *void) {
-		_ = serve(ctx, f.server.newGet(target{service: web, port: 80}, token{Node: "n1"}, v, v))
+		_ = serve(ctx, newGetStream(f.server, target{service: web, port: 80}, token{Node: "n1"}, v, v))
 	})
 	return f
 }
@@ -326,7 +326,7 @@ func newProfileFanout(t testing.TB, n int) *fanout {
 	profiles := [2]*federation.Profile{wiretest.WebProfile("a", "b", "c"), with(wiretest.WebProfile("a", "b", "c"), opaque)}
 	f.change = func(turn int) { f.profiles.put(webKey, profiles[turn]) }
 	f.change(0)
-	f.open(t, n, func(ctx context.Context, v *void) { _ = serve(ctx, f.server.newProfile(webKey, v, v)) })
+	f.open(t, n, func(ctx context.Context, v *void) { _ = serve(ctx, newProfileStream(f.server, webKey, v, v)) })
 	return f
 }
 

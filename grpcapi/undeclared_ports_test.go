@@ -152,7 +152,7 @@ func TestRefusedViewsAreNotShared(t *testing.T) {
 		w.declare("", 80)
 		w.offer("", pods("10.0.0.1:80")...)
 		all := w.openUndeclared(t, 1000, federation.MaxUndeclaredPorts)
-		refused := w.server.newGet(target{service: web, port: 2000}, token{}, nil, nil)
+		refused := newGetStream(w.server, target{service: web, port: 2000}, token{}, nil, nil)
 		refused.updateZone()
 		all[0].hangUp()
 		all = append(all[1:], w.openUndeclared(t, 2000, 1)...)
@@ -162,7 +162,7 @@ func TestRefusedViewsAreNotShared(t *testing.T) {
 			c.hangUp()
 		}
 		w.views(t, 0, 0)
-		if n := w.server.views.inUse(); n != 0 {
+		if n := w.server.viewMemory.inUse(); n != 0 {
 			t.Errorf("%d bytes are in use after all", n)
 		}
 	})

@@ -29,23 +29,26 @@ type viewBase[K comparable, T any] struct {
 }
 
 // startWatch starts the watch, unless it has been started, and takes what it costs of
-// the quota, which it returns; began is 0 if the watch has been started. fits is whether
+// the quota. cost is how much that is: 0 if the watch had been started. fits is whether
 // that is within the limit, or streams that are served use the view. Otherwise
 // stream.admit decides.
 func (b *viewBase[K, T]) startWatch(
-	watch func(K) *federation.Watch[T], of *quota, cost func(T) int,
-) (fits bool, began int) {
+	watch func(K) *federation.Watch[T],
+	from *quota,
+	costOf func(T) int,
+) (fits bool, cost int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.watch == nil {
 		b.watch = watch(b.key)
 		newest, _ := b.watch.Get()
-		began = cost(newest)
-		b.quota, b.cost = of, int64(began)
-		b.served = of.use(b.cost)
+		cost = int64(costOf(newest))
+		b.quota = from
+		b.cost = cost
+		b.served = from.use(cost)
 	}
-	b.served = b.served || of.fits(0)
-	return b.served, began
+	b.served = b.served || from.hasRoom()
+	return b.served, cost
 }
 
 // markServed lets further streams use the view: one that uses it has been admitted.
@@ -55,8 +58,8 @@ func (b *viewBase[K, T]) markServed() {
 	b.served = true
 }
 
-// charge changes what the view takes of the quota. b.mu is held.
-func (b *viewBase[K, T]) charge(cost int64) {
+// setCost changes what the view takes of the quota. b.mu is held.
+func (b *viewBase[K, T]) setCost(cost int64) {
 	b.quota.use(cost - b.cost)
 	b.cost = cost
 }
@@ -167,7 +170,7 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	if c.linger >= 0 && b.watch != nil {
 		b.weight = v.becomeIdle()
 	}
-	if b.weight == 0 || b.weight > c.maxWeight || !c.quota.fits(0) {
+	if b.weight == 0 || b.weight > c.maxWeight || !c.quota.hasRoom() {
 		delete(c.all, b.key)
 		return []*viewBase[K, T]{b}
 	}
@@ -218,9 +221,9 @@ func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
 	return b
 }
 
-// makeRoom closes idle views, the oldest first, until so much is left of the quota.
-func (c *viewCache[K, T, V]) makeRoom(bytes int64) {
-	for !c.quota.fits(bytes) {
+// makeRoom closes idle views, the oldest first, until no more than the quota is in use.
+func (c *viewCache[K, T, V]) makeRoom() {
+	for !c.quota.hasRoom() {
 		c.mu.Lock()
 		b := c.evictOldest()
 		c.mu.Unlock()
@@ -309,8 +312,8 @@ type getView struct {
 	enc wire.Encoder
 
 	// under mu
-	steps   []*lazyFrames // to the newest set, the latest last
-	charged uint64        // the version of the set that cost is for
+	steps       []*lazyFrames // to the newest set, the latest last
+	costVersion uint64        // the version of the set that cost is for
 }
 
 func newGetView(k federation.Key, enc wire.Encoder) *getView {
@@ -334,19 +337,20 @@ func costOfSet(s *federation.Set) int {
 	return viewBytes + len(s.Endpoints)*endpointBytes + s.Members*memberBytes
 }
 
-// chargeFor takes what the newest set costs of the quota: a view may have begun with a
-// small set. v.mu is held.
-func (v *getView) chargeFor(set *federation.Set) {
-	if v.watch != nil && set.Version > v.charged { // in tests a view may have no watch
-		v.charged = set.Version
-		v.charge(int64(costOfSet(set)))
-	}
-}
-
-func (v *getView) chargeLocked(set *federation.Set) {
+// updateCost takes what the newest set costs of the quota: a view may have begun with a
+// small set.
+func (v *getView) updateCost(set *federation.Set) {
 	v.mu.Lock()
 	defer v.mu.Unlock() // also after a panic, which ends one stream only
-	v.chargeFor(set)
+	v.updateCostLocked(set)
+}
+
+// updateCostLocked is updateCost while v.mu is held.
+func (v *getView) updateCostLocked(set *federation.Set) {
+	if v.watch != nil && set.Version > v.costVersion { // in tests a view may have no watch
+		v.costVersion = set.Version
+		v.setCost(int64(costOfSet(set)))
+	}
 }
 
 // becomeIdle implements cachedView. A view without endpoints is not kept: it is cheap
@@ -383,7 +387,7 @@ func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 
 // messagesFor returns the messages of a step for one stream alone: see stream.setAlone.
 func (v *getView) messagesFor(enc wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {
-	v.chargeLocked(to)
+	v.updateCost(to)
 	return encode(&enc, from, to, all)
 }
 
@@ -397,7 +401,7 @@ func encode(enc *wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame
 func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.chargeFor(to)
+	v.updateCostLocked(to)
 	for _, f := range v.steps {
 		if f.to == to && f.from == from && f.all == all {
 			return f

@@ -253,7 +253,7 @@ func TestNoWatch(t *testing.T) {
 						t.Errorf("it ends with %v", cause)
 					}
 				}()
-				serve(t.Context(), w.server.newProfile(webKey, nil, nil))
+				serve(t.Context(), newProfileStream(w.server, webKey, nil, nil))
 			}()
 			w.profileViews(t, 0, 0)
 		}

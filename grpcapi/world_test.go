@@ -363,7 +363,7 @@ func (w *world) get(authority, node string, with ...func(*caller)) *caller {
 		if err != nil {
 			return err
 		}
-		st := w.server.newGet(to, token{Node: node}, c, c)
+		st := newGetStream(w.server, to, token{Node: node}, c, c)
 		st.explains = c.explains
 		return serve(c.ctx, st)
 	}, with)
@@ -377,13 +377,8 @@ func (w *world) getProfile(authority, namespace string, with ...func(*caller)) *
 		if err != nil {
 			return err
 		}
-		return serve(c.ctx, w.server.newProfile(token{Namespace: namespace}.addNamespace(key), c, c))
+		return serve(c.ctx, newProfileStream(w.server, token{Namespace: namespace}.addNamespace(key), c, c))
 	}, with)
-}
-
-// serve serves a stream whose request has been received.
-func serve(ctx context.Context, p producer) error {
-	return p.common().server.serve(ctx, p)
 }
 
 func newCaller(run func(*caller) error, with []func(*caller)) *caller {
