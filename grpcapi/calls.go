@@ -21,18 +21,23 @@ type callMetrics struct {
 	panicked       func(method string, reason any) error // fixed
 	requestTimeout time.Duration                         // Options.Request; fixed
 
-	started, handled, received, sent *prometheus.CounterVec
-	seconds                          *prometheus.HistogramVec
+	started  *prometheus.CounterVec
+	handled  *prometheus.CounterVec
+	received *prometheus.CounterVec
+	sent     *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
 
-	methods map[string]*method // by full name; written by prepare only
+	methods map[string]*methodMetrics // by full name; written by prepare only
 }
 
-// method is the counters of one method.
-type method struct {
-	name                    string
-	started, received, sent prometheus.Counter
-	handled                 [codes.Unauthenticated + 1]prometheus.Counter // by code
-	seconds                 prometheus.Observer
+// methodMetrics is the counters of one method.
+type methodMetrics struct {
+	name     string
+	started  prometheus.Counter
+	received prometheus.Counter
+	sent     prometheus.Counter
+	handled  [codes.Unauthenticated + 1]prometheus.Counter // by code
+	seconds  prometheus.Observer
 }
 
 func newCallMetrics(panicked func(method string, reason any) error, requestTimeout time.Duration) *callMetrics {
@@ -41,15 +46,19 @@ func newCallMetrics(panicked func(method string, reason any) error, requestTimeo
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
 	return &callMetrics{
-		panicked: panicked, requestTimeout: requestTimeout,
+		panicked:       panicked,
+		requestTimeout: requestTimeout,
+
 		started:  counter("grpc_server_started_total", "Calls started.", labels...),
 		handled:  counter("grpc_server_handled_total", "Calls ended, by code.", append(labels, "grpc_code")...),
 		received: counter("grpc_server_msg_received_total", "Messages received in calls.", labels...),
 		sent:     counter("grpc_server_msg_sent_total", "Messages sent in calls.", labels...),
 		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "grpc_server_handling_seconds", Help: "How long calls took.", Buckets: []float64{.1, 1, 300, 3600},
+			Name:    "grpc_server_handling_seconds",
+			Help:    "How long calls took.",
+			Buckets: []float64{.1, 1, 300, 3600},
 		}, labels),
-		methods: make(map[string]*method),
+		methods: make(map[string]*methodMetrics),
 	}
 }
 
@@ -62,10 +71,12 @@ func (c *callMetrics) prepare(services map[string]grpc.ServiceInfo) {
 	for service, info := range services {
 		for _, m := range info.Methods {
 			labels := []string{callType(m), service, m.Name}
-			to := &method{
-				name:    "/" + service + "/" + m.Name,
-				started: c.started.WithLabelValues(labels...), received: c.received.WithLabelValues(labels...),
-				sent: c.sent.WithLabelValues(labels...), seconds: c.seconds.WithLabelValues(labels...),
+			to := &methodMetrics{
+				name:     "/" + service + "/" + m.Name,
+				started:  c.started.WithLabelValues(labels...),
+				received: c.received.WithLabelValues(labels...),
+				sent:     c.sent.WithLabelValues(labels...),
+				seconds:  c.seconds.WithLabelValues(labels...),
 			}
 			for code := range to.handled {
 				to.handled[code] = c.handled.WithLabelValues(append(labels, codes.Code(code).String())...)
@@ -87,8 +98,8 @@ func callType(m grpc.MethodInfo) string {
 	return "unary"
 }
 
-// stream returns an interceptor. gRPC calls it for methods of the server only.
-func (c *callMetrics) stream() grpc.StreamServerInterceptor {
+// interceptor returns an interceptor. gRPC calls it for methods of the server only.
+func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		call := c.begin(ss, info.FullMethod)
 		defer call.end(&err)
@@ -103,7 +114,7 @@ func (c *callMetrics) stream() grpc.StreamServerInterceptor {
 type countedCall struct {
 	grpc.ServerStream
 	metrics *callMetrics
-	method  *method
+	method  *methodMetrics
 	began   time.Time
 }
 

@@ -49,7 +49,7 @@ func TestCalls(t *testing.T) {
 			labels := []string{m.kind, "pkg.Service", m.name}
 			before := [...]float64{value(c.started.WithLabelValues(labels...)), value(c.received.WithLabelValues(labels...)), value(c.sent.WithLabelValues(labels...)), ended(c, labels, x.code)}
 			under := &nothing{}
-			err := c.stream()(nil, under, &grpc.StreamServerInfo{FullMethod: "/pkg.Service/" + m.name}, func(_ any, ss grpc.ServerStream) error {
+			err := c.interceptor()(nil, under, &grpc.StreamServerInfo{FullMethod: "/pkg.Service/" + m.name}, func(_ any, ss grpc.ServerStream) error {
 				_, _, _ = ss.RecvMsg(nil), ss.SendMsg(nil), ss.SendMsg(nil)
 				under.broken = errors.New("broken")
 				_, _ = ss.RecvMsg(nil), ss.SendMsg(nil) // which are not counted

@@ -26,25 +26,155 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
-var evictedDesc = prometheus.NewDesc("isthmus_views_evicted_total", "Warm views that were closed to make room.", []string{"grpc_method"}, nil)
+var evictedDesc = prometheus.NewDesc("isthmus_views_evicted_total",
+	"Warm views that were closed to make room.", []string{"grpc_method"}, nil)
 
-func (s *Server) collectStreams(ch chan<- prometheus.Metric) {
+// collector makes the series about open streams and views.
+type collector struct{ server *Server }
+
+// streams sends the numbers of calls, streams and views.
+func (c collector) streams(ch chan<- prometheus.Metric) {
 	calls := gauges("isthmus_calls", "Open calls of all methods, also those whose request has not come.")
+	calls.WithLabelValues().Set(float64(c.server.openCalls.inUse()))
+	calls.Collect(ch)
+
 	streams := gauges("isthmus_streams", "Open Get and GetProfile streams.")
-	views := gauges("isthmus_views", "Views, which streams share: open while a stream uses it, warm while it is kept for the next one.", "grpc_method", "state")
-	calls.WithLabelValues().Set(float64(s.openCalls.inUse()))
-	streams.WithLabelValues().Set(float64(s.Streams()))
+	streams.WithLabelValues().Set(float64(c.server.Streams()))
+	streams.Collect(ch)
+
+	views := gauges("isthmus_views",
+		"Views, which streams share: open while a stream uses it, warm while it is kept for the next one.",
+		"grpc_method", "state")
 	for method, of := range map[string]interface {
 		count() (all, idle int, evicted uint64)
-	}{"Get": s.getViews, "GetProfile": s.profileViews} {
+	}{"Get": c.server.getViews, "GetProfile": c.server.profileViews} {
 		all, idle, evicted := of.count()
 		views.WithLabelValues(method, "open").Set(float64(all - idle))
 		views.WithLabelValues(method, "warm").Set(float64(idle))
 		ch <- prometheus.MustNewConstMetric(evictedDesc, prometheus.CounterValue, float64(evicted), method)
 	}
-	calls.Collect(ch)
-	streams.Collect(ch)
 	views.Collect(ch)
+}
+
+// endpoints sends the series about the endpoints that Get streams are sent.
+func (c collector) endpoints(ch chan<- prometheus.Metric) {
+	x := endpointsScrape{
+		counts:    make(map[memberSeries]memberCount),
+		sent:      make(map[federation.ClusterName]int),
+		byCluster: make(map[federation.ClusterName]int),
+	}
+	for cluster := range c.server.table.Linked() {
+		x.sent[cluster] = 0
+	}
+	views := c.openViews()
+	for w := range c.server.table.EachWatched() {
+		k := servicePort{w.Service, w.Port}
+		if len(w.Members) == 0 {
+			continue
+		}
+		for i := range views[k] {
+			x.count(&views[k][i], w.Members)
+		}
+		delete(views, k)
+	}
+	for k, left := range views { // which are not defined: counted for the local cluster
+		local := []federation.WatchedMember{{
+			Member: federation.Member{Service: k.service},
+			Status: federation.MemberStatus{Link: federation.Ready},
+		}}
+		for i := range left {
+			x.count(&left[i], local)
+		}
+	}
+	sendMembers(ch, x.counts)
+
+	sent := gauges("isthmus_endpoints_sent",
+		"Endpoints that open Get streams should have by now, counted once for every stream.", "cluster")
+	for cluster, n := range x.sent {
+		sent.WithLabelValues(cluster.String()).Set(float64(n))
+	}
+	sent.Collect(ch)
+}
+
+// servicePort is a port of a service, declared or not.
+type servicePort struct {
+	service federation.ServiceID
+	port    uint16
+}
+
+// openViews returns the views that Get streams use, by service and port.
+func (c collector) openViews() map[servicePort][]getUse {
+	views := make(map[servicePort][]getUse)
+	for _, u := range c.server.getViews.uses() {
+		k := servicePort{u.key.Service, u.key.Port}
+		if u.streams > 0 {
+			views[k] = append(views[k], u)
+		}
+	}
+	return views
+}
+
+// profiles sends the series about the profiles that GetProfile streams are sent.
+func (c collector) profiles(ch chan<- prometheus.Metric) {
+	profiles := gauges("profile_subscribers",
+		"GetProfile streams that a ServiceProfile of this name applies to, if it exists.", "namespace", "profile")
+	services := gauges("service_subscribers", "GetProfile streams of a Service.", "namespace", "name")
+	workloads := gauges("workload_subscribers",
+		"GetProfile streams of an endpoint, or of an address whose owner is not known.")
+	workloads.WithLabelValues()
+	open := make(map[profileSeries]bool)
+	for _, u := range c.server.profileViews.uses() {
+		if u.streams == 0 {
+			continue
+		}
+		streams := float64(u.streams)
+		of, ok := profileSeriesOf(u.key, u.newest, c.server.opts.ClusterDomain)
+		if !ok {
+			workloads.WithLabelValues().Add(streams)
+			continue
+		}
+		to, _ := serviceOf(u.key, u.newest)
+		services.WithLabelValues(to.service.Namespace, to.service.Name).Add(streams)
+		for _, one := range of {
+			open[one] = true
+			profiles.WithLabelValues(one.namespace, one.profile).Add(streams)
+		}
+	}
+	updates := c.server.metrics.profileUpdates.keep(open)
+	for one := range open {
+		ch <- prometheus.MustNewConstMetric(profileUpdatesDesc, prometheus.CounterValue,
+			float64(updates[one]), one.namespace, one.profile)
+	}
+	profiles.Collect(ch)
+	services.Collect(ch)
+	workloads.Collect(ch)
+}
+
+// openGets yields the authorities of open Get streams that have endpoints, except those of
+// ports that are not declared.
+func (c collector) openGets(yield func([]string) bool) {
+	for _, u := range c.server.getViews.uses() {
+		if u.streams == 0 || len(u.newest.Endpoints) == 0 || u.newest.Undeclared {
+			continue
+		}
+		name := target{u.key.Service, u.key.Client.Instance, u.key.Port}
+		if !yield([]string{name.authority(c.server.opts.ClusterDomain)}) {
+			return
+		}
+	}
+}
+
+// openProfiles yields the names and ports of the services of open GetProfile streams.
+func (c collector) openProfiles(yield func([]string) bool) {
+	for _, u := range c.server.profileViews.uses() {
+		to, ok := serviceOf(u.key, u.newest)
+		if !ok || u.streams == 0 || u.newest.Reason != federation.Resolved {
+			continue
+		}
+		if !yield([]string{to.host(c.server.opts.ClusterDomain), strconv.Itoa(int(to.port))}) {
+			return
+		}
+	}
 }
 
 // memberLabels are those of series about one member of a service, as one kind of client sees it.
@@ -89,8 +219,12 @@ func sendMembers(ch chan<- prometheus.Metric, counts map[memberSeries]memberCoun
 	}
 	for s, m := range counts {
 		labels := []*dto.LabelPair{
-			pair("cluster", s.member.Cluster.String()), pair("hostname", s.hostname), pair("namespace", s.member.Service.Namespace),
-			pair("nodename", s.node), pair("port", strconv.Itoa(int(s.port))), pair("service", s.member.Service.Name),
+			pair("cluster", s.member.Cluster.String()),
+			pair("hostname", s.hostname),
+			pair("namespace", s.member.Service.Namespace),
+			pair("nodename", s.node),
+			pair("port", strconv.Itoa(int(s.port))),
+			pair("service", s.member.Service.Name),
 		}
 		exists := 0.0
 		if m.exists {
@@ -116,7 +250,8 @@ func (s *constSeries) Desc() *prometheus.Desc { return s.desc }
 
 // Write implements prometheus.Metric.
 func (s *constSeries) Write(to *dto.Metric) error {
-	if to.Label = s.labels; s.counter {
+	to.Label = s.labels
+	if s.counter {
 		to.Counter = &dto.Counter{Value: &s.value}
 	} else {
 		to.Gauge = &dto.Gauge{Value: &s.value}
@@ -133,47 +268,6 @@ type endpointsScrape struct {
 
 // getUse is the use of a view of Get streams.
 type getUse = viewUse[federation.Key, *federation.Set]
-
-func (s *Server) collectEndpoints(ch chan<- prometheus.Metric) {
-	x := endpointsScrape{
-		counts: make(map[memberSeries]memberCount),
-		sent:   make(map[federation.ClusterName]int), byCluster: make(map[federation.ClusterName]int),
-	}
-	for cluster := range s.table.Linked() {
-		x.sent[cluster] = 0
-	}
-	type servicePort struct {
-		federation.ServiceID
-		port uint16
-	}
-	views := make(map[servicePort][]getUse) // that have streams
-	for _, u := range s.getViews.uses() {
-		if k := (servicePort{u.key.Service, u.key.Port}); u.streams > 0 {
-			views[k] = append(views[k], u)
-		}
-	}
-	for w := range s.table.EachWatched() {
-		k := servicePort{w.Service, w.Port}
-		if len(w.Members) == 0 {
-			continue
-		}
-		for i := range views[k] {
-			x.count(&views[k][i], w.Members)
-		}
-		delete(views, k)
-	}
-	for k, left := range views { // which are not defined: counted for the local cluster
-		for i := range left {
-			x.count(&left[i], []federation.WatchedMember{{Member: federation.Member{Service: k.ServiceID}, Status: federation.MemberStatus{Link: federation.Ready}}})
-		}
-	}
-	sendMembers(ch, x.counts)
-	sent := gauges("isthmus_endpoints_sent", "Endpoints that open Get streams should have by now, counted once for every stream.", "cluster")
-	for cluster, n := range x.sent {
-		sent.WithLabelValues(cluster.String()).Set(float64(n))
-	}
-	sent.Collect(ch)
-}
 
 // count counts a view, whose members these are.
 func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
@@ -193,7 +287,8 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 		m := x.counts[s]
 		m.subscribers += u.streams
 		m.pods = max(m.pods, shareOf(p, members, x.byCluster))
-		m.exists, m.updates = p.Status.Serving(), p.Total
+		m.exists = p.Status.Serving()
+		m.updates = p.Total
 		x.counts[s] = m
 	}
 }
@@ -233,27 +328,15 @@ func shareOf(p *federation.WatchedMember, all []federation.WatchedMember, byClus
 // profileSeries are the labels of the series about a ServiceProfile.
 type profileSeries struct{ namespace, profile string }
 
-// countProfile counts a change of a profile that streams see.
-func (s *Server) countProfile(k federation.ProfileKey, p *federation.Profile) {
-	of, ok := s.profileSeriesOf(k, p)
-	if !ok {
-		s.metrics.workloadUpdates.Inc()
-		return
-	}
-	for _, series := range of {
-		s.metrics.profileUpdates.inc(series)
-	}
-}
-
 // profileSeriesOf returns the series that streams of a key count for; ok is false for those of an
 // endpoint. A ServiceProfile in the client's namespace takes precedence over one in the service's
 // own namespace: they count for both.
-func (s *Server) profileSeriesOf(k federation.ProfileKey, p *federation.Profile) (list []profileSeries, ok bool) {
+func profileSeriesOf(k federation.ProfileKey, p *federation.Profile, domain string) (list []profileSeries, ok bool) {
 	to, ok := serviceOf(k, p)
 	if !ok {
 		return nil, false
 	}
-	host := to.host(s.opts.ClusterDomain)
+	host := to.host(domain)
 	list = append(list, profileSeries{to.service.Namespace, host})
 	if k.Namespace != "" && k.Namespace != to.service.Namespace {
 		list = append(list, profileSeries{k.Namespace, host})
@@ -261,36 +344,5 @@ func (s *Server) profileSeriesOf(k federation.ProfileKey, p *federation.Profile)
 	return list, true
 }
 
-var profileUpdatesDesc = prometheus.NewDesc("profile_updates", "How often the profile that such streams see has changed.", []string{"namespace", "profile"}, nil)
-
-func (s *Server) collectProfiles(ch chan<- prometheus.Metric) {
-	profiles := gauges("profile_subscribers", "GetProfile streams that a ServiceProfile of this name applies to, if it exists.", "namespace", "profile")
-	services := gauges("service_subscribers", "GetProfile streams of a Service.", "namespace", "name")
-	workloads := gauges("workload_subscribers", "GetProfile streams of an endpoint, or of an address whose owner is not known.")
-	workloads.WithLabelValues()
-	open := make(map[profileSeries]bool)
-	for _, u := range s.profileViews.uses() {
-		if u.streams == 0 {
-			continue
-		}
-		streams := float64(u.streams)
-		of, ok := s.profileSeriesOf(u.key, u.newest)
-		if !ok {
-			workloads.WithLabelValues().Add(streams)
-			continue
-		}
-		to, _ := serviceOf(u.key, u.newest)
-		services.WithLabelValues(to.service.Namespace, to.service.Name).Add(streams)
-		for _, one := range of {
-			open[one] = true
-			profiles.WithLabelValues(one.namespace, one.profile).Add(streams)
-		}
-	}
-	updates := s.metrics.profileUpdates.keep(open)
-	for one := range open {
-		ch <- prometheus.MustNewConstMetric(profileUpdatesDesc, prometheus.CounterValue, float64(updates[one]), one.namespace, one.profile)
-	}
-	profiles.Collect(ch)
-	services.Collect(ch)
-	workloads.Collect(ch)
-}
+var profileUpdatesDesc = prometheus.NewDesc("profile_updates",
+	"How often the profile that such streams see has changed.", []string{"namespace", "profile"}, nil)

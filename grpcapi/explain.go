@@ -16,9 +16,10 @@ import (
 
 // Question asks what a proxy gets that sends this authority and context token in a Get.
 type Question struct {
-	Authority, Token string
-	Addr             netip.Addr // only this address; zero: all
-	Limit            int        // addresses to list, those that are not served first; the others are counted
+	Authority string
+	Token     string
+	Addr      netip.Addr // only this address; zero: all
+	Limit     int        // addresses to list, those that are not served first; the others are counted
 }
 
 // Explanation is what that proxy gets, and why not the rest.
@@ -34,69 +35,118 @@ type Explanation struct {
 	MoreHeld  int                 // how many views are left out
 }
 
-// Explain explains what a proxy gets. It uses the view that the proxy's stream would use,
-// with what that has remembered. Errors are status errors.
-func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) {
-	to, err := parseAuthority(q.Authority, s.opts.ClusterDomain)
-	if err != nil {
-		return nil, err
-	}
-	held, more := s.heldViews(to.service)
-	who := parseToken(q.Token)
-	st := newGetStream(s, to, who, nil, nil) // it sends nothing, and is not registered
-	defer st.close()
-	st.updateZone()
-	if !st.viewFits && !s.makeRoom() {
-		return nil, statusTooMuch.Err()
-	}
-	set, _, _ := st.newest() // switches to the view that this client shares with most others
-	if set.Reason == federation.TooManyPorts {
-		return nil, st.refusal(set) // the table has read nothing that it could explain
-	}
-	x, ok := s.table.Explain(ctx, federation.Question{Key: st.view.key, Addr: q.Addr, Limit: q.Limit})
-	if !ok {
-		return nil, status.Errorf(codes.DeadlineExceeded, "not explained: %s has too many addresses, or the gateway too much to do", st.name())
-	}
-	return &Explanation{
-		Explanation: x, Authority: st.name(), Service: to.service, Port: to.port,
-		Namespace: who.Namespace, Client: st.client, Refusal: st.refusal(x.Set), Held: held, MoreHeld: more,
-	}, nil
-}
-
 // ViewStatus describes a view, for debug pages.
 type ViewStatus struct {
 	adminapi.View
 	Service federation.ServiceID // zero: the destination is an address
 }
 
-// Views lists all views, those with the most streams first.
-func (s *Server) Views() []ViewStatus {
-	var list []ViewStatus
-	for _, u := range s.getViews.uses() {
-		k := u.key
-		list = append(list, ViewStatus{Service: k.Service, View: adminapi.View{
-			Method: "Get", Destination: target{k.Service, k.Client.Instance, k.Port}.authority(s.opts.ClusterDomain),
-			Node: k.Client.Node, Zone: k.Client.Zone, Streams: u.streams, Endpoints: len(u.newest.Endpoints),
-		}})
+// explainer answers the debug API: what a client gets, and which views streams use.
+type explainer struct{ server *Server }
+
+// explain implements Server.Explain.
+func (x explainer) explain(ctx context.Context, q Question) (*Explanation, error) {
+	to, err := parseAuthority(q.Authority, x.server.opts.ClusterDomain)
+	if err != nil {
+		return nil, err
 	}
-	for _, u := range s.profileViews.uses() {
-		v := ViewStatus{Service: u.key.Service, View: adminapi.View{Method: "GetProfile", Namespace: u.key.Namespace, Streams: u.streams}}
-		if v.Destination = u.key.Addr.String(); !u.key.Addr.IsValid() {
-			v.Destination = targetOf(u.key).authority(s.opts.ClusterDomain)
-		}
-		if u.newest.Endpoint != nil {
-			v.Endpoints = 1
-		}
-		list = append(list, v)
+	held, more := x.heldViews(to.service)
+	who := parseToken(q.Token)
+	st := newGetStream(x.server, to, who, nil, nil) // it sends nothing, and is not registered
+	defer st.close()
+	st.updateZone()
+	if !st.viewFits && !x.server.makeRoom() {
+		return nil, statusTooMuch.Err()
+	}
+	set, _, _ := st.newest() // switches to the view that this client shares with most others
+	if set.Reason == federation.TooManyPorts {
+		return nil, st.refusal(set) // the table has read nothing that it could explain
+	}
+
+	answer, ok := x.server.table.Explain(ctx, federation.Question{Key: st.view.key, Addr: q.Addr, Limit: q.Limit})
+	if !ok {
+		return nil, status.Errorf(codes.DeadlineExceeded,
+			"not explained: %s has too many addresses, or the gateway too much to do", st.name())
+	}
+	return &Explanation{
+		Explanation: answer,
+		Authority:   st.name(),
+		Service:     to.service,
+		Port:        to.port,
+		Namespace:   who.Namespace,
+		Client:      st.client,
+		Refusal:     st.refusal(answer.Set),
+		Held:        held,
+		MoreHeld:    more,
+	}, nil
+}
+
+// views implements Server.Views.
+func (x explainer) views() []ViewStatus {
+	var list []ViewStatus
+	for _, u := range x.server.getViews.uses() {
+		list = append(list, x.ofGet(u))
+	}
+	for _, u := range x.server.profileViews.uses() {
+		list = append(list, x.ofProfile(u))
 	}
 	slices.SortStableFunc(list, func(a, b ViewStatus) int {
-		return cmp.Or(cmp.Compare(b.Streams, a.Streams), cmp.Compare(a.Destination, b.Destination), cmp.Compare(a.Method, b.Method),
-			cmp.Compare(a.Node, b.Node), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Namespace, b.Namespace))
+		return cmp.Or(
+			cmp.Compare(b.Streams, a.Streams),
+			cmp.Compare(a.Destination, b.Destination),
+			cmp.Compare(a.Method, b.Method),
+			cmp.Compare(a.Node, b.Node),
+			cmp.Compare(a.Zone, b.Zone),
+			cmp.Compare(a.Namespace, b.Namespace),
+		)
 	})
 	return list
 }
 
+// ofGet describes a view of Get streams.
+func (x explainer) ofGet(u getUse) ViewStatus {
+	return ViewStatus{
+		Service: u.key.Service,
+		View: adminapi.View{
+			Method:      "Get",
+			Destination: x.destination(u.key),
+			Node:        u.key.Client.Node,
+			Zone:        u.key.Client.Zone,
+			Streams:     u.streams,
+			Endpoints:   len(u.newest.Endpoints),
+		},
+	}
+}
+
+// ofProfile describes a view of GetProfile streams.
+func (x explainer) ofProfile(u viewUse[federation.ProfileKey, *federation.Profile]) ViewStatus {
+	destination := u.key.Addr.String()
+	if !u.key.Addr.IsValid() {
+		destination = targetOf(u.key).authority(x.server.opts.ClusterDomain)
+	}
+	endpoints := 0
+	if u.newest.Endpoint != nil {
+		endpoints = 1
+	}
+	return ViewStatus{
+		Service: u.key.Service,
+		View: adminapi.View{
+			Method:      "GetProfile",
+			Destination: destination,
+			Namespace:   u.key.Namespace,
+			Streams:     u.streams,
+			Endpoints:   endpoints,
+		},
+	}
+}
+
+// destination returns the full authority that the key of a Get is for.
+func (x explainer) destination(k federation.Key) string {
+	return target{k.Service, k.Client.Instance, k.Port}.authority(x.server.opts.ClusterDomain)
+}
+
 const (
+	// slowAfter is how long a proxy may take for a message before its stream counts as slow.
 	slowAfter = time.Second
 	// maxHeld is how many views of a service are described.
 	maxHeld = 100
@@ -104,24 +154,33 @@ const (
 
 // heldViews describes the views of a service that streams use, and counts those that are
 // left out.
-func (s *Server) heldViews(svc federation.ServiceID) (list []adminapi.HeldView, more int) {
-	for v, streams := range s.streams.byView(svc) {
-		list = append(list, s.heldView(v, streams))
+func (x explainer) heldViews(svc federation.ServiceID) (list []adminapi.HeldView, more int) {
+	for v, streams := range x.server.streams.byView(svc) {
+		list = append(list, x.heldView(v, streams))
 	}
 	slices.SortFunc(list, func(a, b adminapi.HeldView) int {
-		return cmp.Or(cmp.Compare(b.Streams, a.Streams), cmp.Compare(a.Destination, b.Destination), cmp.Compare(a.Node, b.Node), cmp.Compare(a.Zone, b.Zone))
+		return cmp.Or(
+			cmp.Compare(b.Streams, a.Streams),
+			cmp.Compare(a.Destination, b.Destination),
+			cmp.Compare(a.Node, b.Node),
+			cmp.Compare(a.Zone, b.Zone),
+		)
 	})
 	n := min(len(list), maxHeld)
 	return list[:n], len(list) - n
 }
 
 // heldView describes a view with these streams.
-func (s *Server) heldView(v *getView, streams []*stream) adminapi.HeldView {
+func (x explainer) heldView(v *getView, streams []*stream) adminapi.HeldView {
 	newest, _ := v.get()
-	k, now := v.key, s.now()
+	now := x.server.now()
 	held := adminapi.HeldView{
-		Destination: target{k.Service, k.Client.Instance, k.Port}.authority(s.opts.ClusterDomain),
-		Node:        k.Client.Node, Zone: k.Client.Zone, Streams: len(streams), Version: newest.Version, Endpoints: len(newest.Endpoints),
+		Destination: x.destination(v.key),
+		Node:        v.key.Client.Node,
+		Zone:        v.key.Client.Zone,
+		Streams:     len(streams),
+		Version:     newest.Version,
+		Endpoints:   len(newest.Endpoints),
 	}
 	for _, st := range streams {
 		switch st.heldSet.Load() {
@@ -134,7 +193,8 @@ func (s *Server) heldView(v *getView, streams []*stream) adminapi.HeldView {
 			held.Slow++
 		}
 		if at := st.takenAt.Load(); at != 0 {
-			if last := s.began.Add(time.Duration(at)); last.After(held.LastMessage) {
+			last := x.server.began.Add(time.Duration(at))
+			if last.After(held.LastMessage) {
 				held.LastMessage = last
 			}
 		}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,6 +17,8 @@ import (
 // metrics are the series that are updated as events happen. The series about open
 // streams are made when scraped: see scraped.
 type metrics struct {
+	domain string // Options.ClusterDomain; fixed
+
 	calls                   *callMetrics
 	getOverflow             *overflows // by service
 	profileOverflow         *overflows // by service and port
@@ -32,34 +33,46 @@ type metrics struct {
 }
 
 func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
-	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
+	open := collector{s}
 	m := &metrics{
-		calls: newCallMetrics(s.panicked, s.opts.Request),
-		getOverflow: newOverflows(s.table, s.openGets, prometheus.NewDesc("endpoint_updates_queue_overflow",
-			"Get streams that ended because their proxy did not take an update in time.", []string{"service"}, nil)),
-		profileOverflow: newOverflows(s.table, s.openProfiles, prometheus.NewDesc("profile_updates_queue_overflow",
-			"GetProfile streams of services that ended because their proxy did not take an update in time.", []string{"fqn", "port"}, nil)),
-		endpointProfileOverflow: counter("endpoint_profile_updates_queue_overflow",
+		domain: s.opts.ClusterDomain,
+		calls:  newCallMetrics(s.panicked, s.opts.Request),
+		getOverflow: newOverflows(s.table, open.openGets, prometheus.NewDesc(
+			"endpoint_updates_queue_overflow",
+			"Get streams that ended because their proxy did not take an update in time.",
+			[]string{"service"}, nil)),
+		profileOverflow: newOverflows(s.table, open.openProfiles, prometheus.NewDesc(
+			"profile_updates_queue_overflow",
+			"GetProfile streams of services that ended because their proxy did not take an update in time.",
+			[]string{"fqn", "port"}, nil)),
+		endpointProfileOverflow: newCounter("endpoint_profile_updates_queue_overflow",
 			"GetProfile streams of endpoints that ended because their proxy did not take an update in time."),
-		stalled: counter("isthmus_streams_stalled_total", "Streams that ended because their proxy did not take an update in time."),
+		stalled: newCounter("isthmus_streams_stalled_total",
+			"Streams that ended because their proxy did not take an update in time."),
 		closed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "isthmus_connections_closed_total", Help: "Connections that were closed because their client takes no answers.",
+			Name: "isthmus_connections_closed_total",
+			Help: "Connections that were closed because their client takes no answers.",
 		}, []string{"reason"}),
 		first: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "isthmus_first_frame_seconds",
 			Help:    "How long the first messages of Get streams waited for clusters.",
 			Buckets: []float64{.001, .005, .01, .05, .1, .25, .5, 1, 1.5, 2, 3},
 		}),
-		late:            counter("isthmus_first_frame_timeouts_total", "Get streams that did not begin with all clusters, since one of them took too long."),
-		workloadUpdates: counter("workload_updates", "How often the profiles have changed that GetProfile streams see of an endpoint, or of an address whose owner is not known."),
-		propagation:     &propagation{table: s.table, byCluster: make(map[federation.ClusterName]prometheus.Histogram)},
+		late: newCounter("isthmus_first_frame_timeouts_total",
+			"Get streams that did not begin with all clusters, since one of them took too long."),
+		workloadUpdates: newCounter("workload_updates",
+			"How often the profiles have changed that GetProfile streams see of an endpoint, "+
+				"or of an address whose owner is not known."),
+		propagation: &propagation{
+			table:     s.table,
+			byCluster: make(map[federation.ClusterName]prometheus.Histogram),
+		},
 	}
 	for _, reason := range []string{closedStalled, closedReflection} {
 		m.closed.WithLabelValues(reason)
 	}
-	own := []prometheus.Collector{
+
+	all := append(m.calls.collectors(),
 		scraped(m.getOverflow.collect),
 		scraped(m.profileOverflow.collect),
 		m.endpointProfileOverflow,
@@ -70,16 +83,32 @@ func newMetrics(s *Server, r prometheus.Registerer) (*metrics, error) {
 		m.workloadUpdates,
 		m.propagation,
 		s.refused,
-		scraped(s.collectStreams),
-		scraped(s.collectEndpoints),
-		scraped(s.collectProfiles),
-	}
-	for _, c := range append(m.calls.collectors(), own...) {
+		scraped(open.streams),
+		scraped(open.endpoints),
+		scraped(open.profiles),
+	)
+	for _, c := range all {
 		if err := r.Register(c); err != nil {
 			return nil, fmt.Errorf("metrics of the Destination server: %w", err)
 		}
 	}
 	return m, nil
+}
+
+func newCounter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+}
+
+// profileChanged counts a change of a profile that streams see.
+func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile) {
+	of, ok := profileSeriesOf(k, p, m.domain)
+	if !ok {
+		m.workloadUpdates.Inc()
+		return
+	}
+	for _, series := range of {
+		m.profileUpdates.inc(series)
+	}
 }
 
 // maxOverflows bounds the number of series: clients may ask for any hostname of a
@@ -110,29 +139,6 @@ func newOverflows(t *federation.Table, open iter.Seq[[]string], desc *prometheus
 	return &overflows{table: t, desc: desc, open: open, byLabels: byLabels}
 }
 
-// openGets yields the authorities of open Get streams that have endpoints, except those of
-// ports that are not declared.
-func (s *Server) openGets(yield func([]string) bool) {
-	for _, u := range s.getViews.uses() {
-		name := target{u.key.Service, u.key.Client.Instance, u.key.Port}
-		if u.streams > 0 && len(u.newest.Endpoints) > 0 && !u.newest.Undeclared &&
-			!yield([]string{name.authority(s.opts.ClusterDomain)}) {
-			return
-		}
-	}
-}
-
-// openProfiles yields the names and ports of the services of open GetProfile streams.
-func (s *Server) openProfiles(yield func([]string) bool) {
-	for _, u := range s.profileViews.uses() {
-		to, ok := serviceOf(u.key, u.newest)
-		if ok && u.streams > 0 && u.newest.Reason == federation.Resolved &&
-			!yield([]string{to.host(s.opts.ClusterDomain), strconv.Itoa(int(to.port))}) {
-			return
-		}
-	}
-}
-
 // inc counts one stall.
 func (o *overflows) inc(service federation.ServiceID, labels ...string) {
 	o.mu.Lock()
@@ -152,11 +158,12 @@ func (o *overflows) collect(ch chan<- prometheus.Metric) {
 	defer o.mu.Unlock()
 	counts := make(map[string]*overflow)
 	for _, key := range o.byLabels.Keys() {
-		if one, _ := o.byLabels.Peek(key); o.table.Defined(one.service) {
-			counts[key] = one
-		} else {
+		one, _ := o.byLabels.Peek(key)
+		if !o.table.Defined(one.service) {
 			o.byLabels.Remove(key)
+			continue
 		}
+		counts[key] = one
 	}
 	for labels := range o.open {
 		if key := keyOf(labels); counts[key] == nil {
@@ -199,8 +206,9 @@ func (p *propagation) add(c federation.ClusterName) prometheus.Histogram {
 	h := p.byCluster[c]
 	if h == nil {
 		h = prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:        "isthmus_propagation_seconds",
-			Help:        "Time from when the gateway received a change of endpoints to when it sent it on a proxy's Get stream.",
+			Name: "isthmus_propagation_seconds",
+			Help: "Time from when the gateway received a change of endpoints " +
+				"to when it sent it on a proxy's Get stream.",
 			ConstLabels: prometheus.Labels{"cluster": c.String()},
 			Buckets:     []float64{.005, .05, .25, 1, 5}, // few: there is one histogram for each cluster
 		})

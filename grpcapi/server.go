@@ -205,6 +205,15 @@ func (s *Server) Finish() {
 	s.streams.finish()
 }
 
+// Explain explains what a proxy gets. It uses the view that the proxy's stream would use,
+// with what that has remembered. Errors are status errors.
+func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) {
+	return explainer{s}.explain(ctx, q)
+}
+
+// Views lists all views, those with the most streams first.
+func (s *Server) Views() []ViewStatus { return explainer{s}.views() }
+
 const (
 	// maxRequest is more than any request to this server takes.
 	maxRequest = 16 << 10
@@ -228,7 +237,7 @@ const (
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(wire.NewCodec()),
-		grpc.ChainStreamInterceptor(s.metrics.calls.stream()),
+		grpc.ChainStreamInterceptor(s.metrics.calls.interceptor()),
 		grpc.InTapHandle(s.openCalls.tap),
 		grpc.ConnectionTimeout(s.opts.Request),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
@@ -243,7 +252,7 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	}
 	g := grpc.NewServer(append(options, extra...)...)
 	pb.RegisterDestinationServer(g, destinationService{Server: s})
-	healthpb.RegisterHealthServer(streamRegistrar{g, s.metrics.calls.stream()}, s.health)
+	healthpb.RegisterHealthServer(streamRegistrar{g, s.metrics.calls.interceptor()}, s.health)
 	reflection.Register(&limitedReflection{Server: g, timeout: s.opts.Request})
 	s.metrics.calls.prepare(g.GetServiceInfo())
 	return g
@@ -284,16 +293,20 @@ func (s destinationService) GetProfile(req *pb.GetDestination, out pb.Destinatio
 }
 
 // read reads a request of either RPC.
-func (s *Server) read(ctx context.Context, req *pb.GetDestination, method string) (path string, who token, transport statusWriter, err error) {
-	if transport, err = transportOf(ctx); err != nil {
+func (s destinationService) read(ctx context.Context, req *pb.GetDestination, method string) (
+	path string, who token, transport statusWriter, err error,
+) {
+	transport, err = transportOf(ctx)
+	if err != nil {
 		return "", token{}, nil, err
 	}
-	path, who = req.GetPath(), parseToken(req.GetContextToken())
+	path = req.GetPath()
+	who = parseToken(req.GetContextToken())
 	s.logRequest(ctx, method, path, who)
 	return path, who, transport, nil
 }
 
-func (s *Server) logRequest(ctx context.Context, method, path string, who token) {
+func (s destinationService) logRequest(ctx context.Context, method, path string, who token) {
 	line := s.log.Check(zapcore.DebugLevel, method)
 	if line == nil {
 		return

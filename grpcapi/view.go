@@ -497,7 +497,7 @@ func (v *profileView) variant(last sentRoutes) (newest *profileVariant, replaced
 	}
 	if len(v.variants) > 0 && v.variants[0].profile != p {
 		v.variants = nil
-		v.server.countProfile(v.key, p) // streams are about to get another profile
+		v.server.metrics.profileChanged(v.key, p) // streams are about to get another profile
 	}
 	r := v.server.routings.Of(routes, p.Port)
 	for _, x := range v.variants {
