@@ -15,6 +15,8 @@ import (
 
 // TestGateways: a cluster on another network offers its gateways. What is edited follows in
 // one step.
+//
+// Behaviours: NW-07.
 func TestGateways(t *testing.T) {
 	s := func(pairs ...string) *corev1.Secret { return with(secret("s", "east", "t1", 0), pairs...) }
 	inBubble(t, func(e *env) {

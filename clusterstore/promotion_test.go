@@ -32,6 +32,8 @@ var alwaysAwaited = map[string]string{
 
 // TestRotationRefused: new credentials that may not list a kind take no endpoint, opaque port or region away. The link
 // says what is missing until it is granted.
+//
+// Behaviours: N-13.
 func TestRotationRefused(t *testing.T) {
 	for resource := range without {
 		t.Run(resource, func(t *testing.T) {
@@ -158,6 +160,8 @@ func TestStart(t *testing.T) {
 
 // TestKindsGivenUp: new credentials that may not list ExternalWorkloads are used all the same if the old credentials or
 // the kind are no better.
+//
+// Behaviours: N-13.
 func TestKindsGivenUp(t *testing.T) {
 	const kind, partly = "externalworkloads", "10.1.0.1 opaque deployment=web"
 	named := func(token, cluster string) *corev1.Secret {
@@ -360,6 +364,8 @@ func TestKindDeletedDuringRotation(t *testing.T) {
 }
 
 // TestTwentyRotations: of many rotations in a row the last one counts, and nothing is lost on the way.
+//
+// Behaviours: N-13.
 func TestTwentyRotations(t *testing.T) {
 	for _, pause := range []time.Duration{0, time.Second, time.Minute} {
 		t.Run(pause.String(), func(t *testing.T) {

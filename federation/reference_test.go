@@ -31,7 +31,8 @@ func TestReference(t *testing.T) {
 //
 // Behaviours: PR-01, PR-02, PR-03, PR-04, PR-05, PR-06, PR-07, PR-09, PR-10, PR-11, PR-12, PR-13,
 // PR-14, PR-15, PR-16, PR-17, PR-19, PR-20, PR-21, PR-22, PR-23, PR-25, PR-26, PR-27, PR-32, CS-01,
-// CS-02, CS-03, CS-04, CS-08, CS-09, CS-12, CS-13, CS-18, CS-22, CS-23, ZR-01, ZR-06.
+// CS-02, CS-03, CS-04, CS-08, CS-09, CS-12, CS-13, CS-18, CS-22, CS-23, ZR-01, ZR-06, NW-11, NW-21,
+// NW-22.
 func TestReferenceOfPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, id := newModel(t, true), ServiceID{"ns", "a"}
