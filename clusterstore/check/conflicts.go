@@ -18,7 +18,7 @@ const (
 
 // checkConflicts reports the addresses of the own cluster that several objects have claimed for
 // longer than conflictLasts.
-func (s *Seen) checkConflicts(r *report, now time.Time) {
+func checkConflicts(r *report, s *Seen, now time.Time) {
 	lasting := 0
 	for _, x := range s.Conflicts {
 		if now.Sub(x.Since) < conflictLasts {

@@ -35,7 +35,7 @@ func NameClashes(links []string) (texts []string) {
 }
 
 // checkExports reports what is not written of what clusters export, and why.
-func (s *Seen) checkExports(r *report) {
+func checkExports(r *report, s *Seen) {
 	x := s.Clusters.Exports
 	if x == nil {
 		return

@@ -25,7 +25,7 @@ type Seen struct {
 // Judge returns what is right and wrong, in the order of [Checks].
 func Judge(s Seen) []Result {
 	r, now := new(report), time.Now()
-	s.checkSecrets(r)
+	checkSecrets(r, &s)
 	clusters := []*clusterCheck{newClusterCheck(r, s.Local, now)}
 	for _, c := range s.Clusters.Clusters {
 		if c.API != nil { // its Secret is in use
@@ -52,14 +52,14 @@ func Judge(s Seen) []Result {
 		}
 		l.checkAnchors(clusters[0])
 	}
-	s.checkMemory(r)
+	checkMemory(r, &s)
 	checkNetworks(clusters)
 	if !s.FromHere {
-		s.checkConflicts(r, now)
-		s.checkServices(r)
-		s.checkLeftovers(r)
-		s.checkWriter(r)
-		s.checkExports(r)
+		checkConflicts(r, &s, now)
+		checkServices(r, &s)
+		checkLeftovers(r, &s)
+		checkWriter(r, &s)
+		checkExports(r, &s)
 	}
 	return r.sorted()
 }
@@ -76,7 +76,7 @@ func (l *clusterCheck) unchecked() {
 }
 
 // checkSecrets reports whether link Secrets can be read, which can be used, and each thing that is wrong with one.
-func (s *Seen) checkSecrets(r *report) {
+func checkSecrets(r *report, s *Seen) {
 	add := r.about(sectionLinks, LinkSecrets, "")
 	grant := "grant what manifests/install/rbac.yaml has for secrets in namespace " + s.Secrets.Namespace
 	switch why := s.Secrets.Reason; {

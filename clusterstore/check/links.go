@@ -83,7 +83,7 @@ func (l *clusterCheck) checkState() {
 const mostLinkedMemory = 50
 
 // checkMemory reports whether all linked clusters together leave memory for the rest. No bound covers all of them.
-func (s *Seen) checkMemory(r *report) {
+func checkMemory(r *report, s *Seen) {
 	m := s.LinkedMemory()
 	if m.Limit == 0 {
 		return

@@ -15,15 +15,15 @@ func (r *report) ofService(check, service string, level Level, text, hint string
 }
 
 // checkServices reports what is wrong with federated and mirrored services.
-func (s *Seen) checkServices(r *report) {
+func checkServices(r *report, s *Seen) {
 	federated := 0
 	for i := range s.Services {
 		x := &s.Services[i]
 		if isFederated(x) {
 			federated++
 		}
-		r.checkMembers(x)
-		r.checkAddresses(x)
+		checkMembers(r, x)
+		checkAddresses(r, x)
 		for _, f := range x.Failures {
 			r.ofService(Updates, x.Service, Failure, f.String(),
 				"report this bug with the stack from the log (message \"panic: this is a bug in Isthmus\"); "+
@@ -63,7 +63,7 @@ func services(n int) string {
 }
 
 // checkMembers reports those that do not serve, and those that lack ports. A service of which no member serves has failed.
-func (r *report) checkMembers(s *adminapi.Service) {
+func checkMembers(r *report, s *adminapi.Service) {
 	level := Failure
 	if slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Reason == "" }) {
 		level = Warning
@@ -93,7 +93,7 @@ func memberHint(service, reason string) string {
 }
 
 // checkAddresses reports what two members offer at the same address.
-func (r *report) checkAddresses(s *adminapi.Service) {
+func checkAddresses(r *report, s *adminapi.Service) {
 	for _, p := range s.Ports {
 		for _, m := range p.Members {
 			if m.Conflicts == 0 {
@@ -111,7 +111,7 @@ func (r *report) checkAddresses(s *adminapi.Service) {
 
 // checkLeftovers reports mirrors that Linkerd's service mirror has left behind. Which command deletes them depends on
 // nothing but the name of their cluster, which is a label.
-func (s *Seen) checkLeftovers(r *report) {
+func checkLeftovers(r *report, s *Seen) {
 	for _, left := range s.Leftovers {
 		add := r.about(sectionServices, Leftovers, left.Cluster)
 		names := strings.Join(left.Services, ", ")
@@ -135,7 +135,7 @@ func (s *Seen) checkLeftovers(r *report) {
 }
 
 // checkWriter reports whether some replica writes EndpointSlices for ExternalWorkloads.
-func (s *Seen) checkWriter(r *report) {
+func checkWriter(r *report, s *Seen) {
 	if s.Writer == nil {
 		return
 	}
