@@ -24,7 +24,7 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 		return
 	}
 	level, text := anchorsExpiry(a.List, l.now)
-	if own := here.API.Anchors; !l.own && own != nil && len(own.List) > 0 {
+	if own := here.API.Anchors; !l.local && own != nil && len(own.List) > 0 {
 		if differ, how := compareAnchors(own.List, a.List); Rank(differ) >= Rank(level) {
 			level, text = differ, how
 		}

@@ -2,7 +2,7 @@ package check
 
 // Sections of results.
 const (
-	SectionGateway  = "Gateway" // of which only a gateway knows, or who asks it
+	SectionReplicas = "Gateway" // of which only a gateway knows, or who asks it
 	sectionAPI      = "Kubernetes API"
 	sectionLinks    = "Links"
 	sectionTrust    = "Trust"
@@ -11,7 +11,7 @@ const (
 )
 
 // Sections are all sections, in the order of results.
-var Sections = []string{SectionGateway, sectionAPI, sectionLinks, sectionTrust, sectionNetworks, sectionServices}
+var Sections = []string{SectionReplicas, sectionAPI, sectionLinks, sectionTrust, sectionNetworks, sectionServices}
 
 // Names of checks.
 const (

@@ -40,7 +40,7 @@ func checkExports(r *report, s *Seen) {
 	if x == nil {
 		return
 	}
-	add := r.about(SectionGateway, Exports, "")
+	add := r.about(SectionReplicas, Exports, "")
 	switch {
 	case x.Unread != "":
 		add(Warning, "what is to be written for exports is not known: "+x.Unread, "the gateway has to list and watch Services and Namespaces: kubectl apply -k manifests/install/exports")
@@ -58,7 +58,7 @@ func checkExports(r *report, s *Seen) {
 	}
 	var missing []string
 	for _, resource := range []string{"serviceexports", "serviceimports"} {
-		right := Right{Group: "multicluster.x-k8s.io", Resource: resource, Verbs: read}
+		right := Permission{Group: "multicluster.x-k8s.io", Resource: resource, Verbs: read}
 		if s.Local.API != nil && len(right.missing(s.Local.API.Refused)) > 0 {
 			missing = append(missing, right.String())
 		}

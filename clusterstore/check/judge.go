@@ -32,13 +32,13 @@ func Judge(s Seen) []Result {
 			clusters = append(clusters, newClusterCheck(r, c, now))
 		}
 	}
-	clusters[0].own, clusters[0].Cluster.Cluster = true, "local"
+	clusters[0].local, clusters[0].Cluster.Cluster = true, "local"
 	imports := s.Exports || s.Clusters.Exports != nil && s.Clusters.Exports.MCS != "none"
 	for _, l := range clusters {
 		l.fromHere, l.exports, l.imports = s.FromHere, s.Exports, imports
 		l.checkServer()
 		l.checkClock()
-		if !l.own {
+		if !l.local {
 			l.checkExpiry()
 		}
 		l.checkState()
@@ -47,7 +47,7 @@ func Judge(s Seen) []Result {
 			continue
 		}
 		l.checkRights(s.NoAccount, s.NotAsked[l.Cluster.Cluster])
-		if l.own {
+		if l.local {
 			l.checkKinds()
 		}
 		l.checkAnchors(clusters[0])
@@ -67,7 +67,7 @@ func Judge(s Seen) []Result {
 // unchecked adds results for what can't be judged of a cluster whose API server is no good.
 func (l *clusterCheck) unchecked() {
 	checks := [][2]string{{sectionAPI, Rights}, {sectionTrust, Anchors}, {sectionNetworks, PodNetworks}}
-	if l.own {
+	if l.local {
 		checks = append(checks, [2]string{sectionAPI, CRDs})
 	}
 	for _, c := range checks {

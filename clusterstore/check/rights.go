@@ -10,7 +10,7 @@ import (
 )
 
 // Right is what a cluster is asked to permit, as a rule of a manifest has it.
-type Right struct {
+type Permission struct {
 	Group, Resource string
 	Verbs           []string
 	Name            string // of the only object; empty: of any
@@ -22,8 +22,8 @@ type Right struct {
 var read = []string{"get", "list", "watch"}
 
 // LocalRights are those that the gateway has in its own cluster: manifests/install/rbac.yaml.
-func LocalRights() []Right {
-	return []Right{
+func LocalPermissions() []Permission {
+	return []Permission{
 		{"", "pods", read, "", false, Failure, "the gateway does not get ready"},
 		{"", "services", read, "", false, Failure, "the gateway does not get ready"},
 		{"", "endpoints", read, "", false, Warning, "it can't be run with --enable-endpoint-slices=false"},
@@ -45,10 +45,10 @@ func LocalRights() []Right {
 }
 
 // ExportRights are those that it needs besides with --exports=on: manifests/install/exports/rbac.yaml.
-func ExportRights() []Right {
+func ExportPermissions() []Permission {
 	const mcs, unwritten = "multicluster.x-k8s.io", "no ServiceImports are written"
 	write, status := []string{"create", "update", "delete"}, []string{"update"}
-	return []Right{
+	return []Permission{
 		{"", "services", write, "", false, Warning, "no Services are written for exports"},
 		{"", "namespaces", read, "", false, Warning, "nothing is written for exports"},
 		{mcs, "serviceexports", read, "", false, Warning, unwritten},
@@ -60,8 +60,8 @@ func ExportRights() []Right {
 }
 
 // LinkRights are those of a link's credentials in its cluster: manifests/link/remote-access.yaml.
-func LinkRights() []Right {
-	return []Right{
+func LinkPermissions() []Permission {
+	return []Permission{
 		{"", "pods", read, "", false, Failure, "the cluster does not join"},
 		{"", "services", read, "", false, Failure, "the cluster does not join"},
 		{"", "endpoints", read, "", false, Warning, "a gateway with --enable-endpoint-slices=false does not get its endpoints"},
@@ -77,7 +77,7 @@ func LinkRights() []Right {
 }
 
 // String names the right as kubectl auth can-i takes it, without the verb.
-func (r Right) String() string {
+func (r Permission) String() string {
 	s := r.Resource
 	if r.Group != "" {
 		s += "." + r.Group
@@ -89,7 +89,7 @@ func (r Right) String() string {
 }
 
 // missing returns the verbs of a right that have been refused.
-func (r Right) missing(refused []adminapi.RefusedRequest) (verbs []string) {
+func (r Permission) missing(refused []adminapi.RefusedRequest) (verbs []string) {
 	for _, verb := range r.Verbs {
 		if slices.ContainsFunc(refused, func(x adminapi.RefusedRequest) bool {
 			resource, _, _ := strings.Cut(x.Resource, "/")
@@ -105,15 +105,15 @@ func (r Right) missing(refused []adminapi.RefusedRequest) (verbs []string) {
 // refused: a right that is not used is not known to be missing.
 func (l *clusterCheck) checkRights(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
-	if l.own && noAccount != "" {
+	if l.local && noAccount != "" {
 		add(Unchecked, "there is no ServiceAccount "+noAccount+" yet", "the installation makes it and grants what it needs; --service-account names another")
 		return
 	}
-	rights, hint := LinkRights(), "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
-	if l.own {
-		rights, hint = LocalRights(), "kubectl apply -f manifests/install/rbac.yaml"
+	rights, hint := LinkPermissions(), "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
+	if l.local {
+		rights, hint = LocalPermissions(), "kubectl apply -f manifests/install/rbac.yaml"
 		if l.exports {
-			rights, hint = append(rights, ExportRights()...), hint+", and for --exports=on: kubectl apply -k manifests/install/exports"
+			rights, hint = append(rights, ExportPermissions()...), hint+", and for --exports=on: kubectl apply -k manifests/install/exports"
 		}
 	}
 	if notAsked != "" {
@@ -122,7 +122,7 @@ func (l *clusterCheck) checkRights(noAccount, notAsked string) {
 	}
 	worst, texts := OK, map[Level][]string{}
 	for _, r := range rights {
-		neededForImports := l.imports && !l.own && r.String() == "serviceexports.multicluster.x-k8s.io"
+		neededForImports := l.imports && !l.local && r.String() == "serviceexports.multicluster.x-k8s.io"
 		if neededForImports {
 			r.Level = Warning
 		}
@@ -155,7 +155,7 @@ func (l *clusterCheck) toPermit(why string) string {
 	switch {
 	case !strings.HasPrefix(why, "the credentials may not read"):
 		return ""
-	case l.own:
+	case l.local:
 		return "to permit it: kubectl apply -f manifests/install/rbac.yaml"
 	}
 	return "to permit it, in that cluster: kubectl apply -f manifests/link/remote-access.yaml"

@@ -23,8 +23,8 @@ func TestRights(t *testing.T) {
 	row := regexp.MustCompile("(?m)^\\| `([^`]+)` \\| ([a-z, ]+) \\| (everywhere|its namespace) \\| .+ \\| (.+) \\|$")
 	for _, c := range []struct {
 		file, title string
-		rights      []Right
-	}{{"install/rbac.yaml", "Rights in its own cluster", LocalRights()}, {"install/exports/rbac.yaml", "", ExportRights()}, {"link/remote-access.yaml", "Rights in a linked cluster", LinkRights()}} {
+		rights      []Permission
+	}{{"install/rbac.yaml", "Rights in its own cluster", LocalPermissions()}, {"install/exports/rbac.yaml", "", ExportPermissions()}, {"link/remote-access.yaml", "Rights in a linked cluster", LinkPermissions()}} {
 		var checked, rows, documented []string
 		for _, r := range c.rights {
 			scope := "everywhere"
@@ -89,7 +89,7 @@ func readManifest(t *testing.T, path string) []string {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
 						for _, name := range append(rule.ResourceNames, "")[:max(1, len(rule.ResourceNames))] {
-							granted[strings.Join([]string{verb, Right{Group: group, Resource: resource, Name: name}.String(), scope}, " ")] = true
+							granted[strings.Join([]string{verb, Permission{Group: group, Resource: resource, Name: name}.String(), scope}, " ")] = true
 						}
 					}
 				}

@@ -14,7 +14,7 @@ import (
 type clusterCheck struct {
 	*report
 	adminapi.Cluster
-	own               bool
+	local             bool
 	fromHere, exports bool // see Seen
 	imports           bool // ServiceExports of linked clusters are read
 	now               time.Time
@@ -84,7 +84,7 @@ func (l *clusterCheck) unauthorized() bool {
 }
 
 func (l *clusterCheck) hintOfServer(hint string) string {
-	if l.own {
+	if l.local {
 		return hint + "; see --kubeconfig"
 	}
 	return hint + "; to renew the link: isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"

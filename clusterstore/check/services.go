@@ -139,7 +139,7 @@ func checkWriter(r *report, s *Seen) {
 	if s.Writer == nil {
 		return
 	}
-	add := r.about(SectionGateway, SliceWriter, "")
+	add := r.about(SectionReplicas, SliceWriter, "")
 	switch w := s.Writer; {
 	case w.LeaseError != "":
 		add(Warning, "the Lease of the replica that writes EndpointSlices can't be used: "+w.LeaseError, "grant what manifests/install/rbac.yaml has for leases")

@@ -34,7 +34,7 @@ func calledAs(file string) (name string, first []string) {
 	case "kubectl-isthmus":
 		return "kubectl isthmus", nil
 	case "kubectl_complete-isthmus":
-		return "kubectl isthmus", []string{cli.CompleteVerb}
+		return "kubectl isthmus", []string{cli.CompleteCommand}
 	}
 	return "isthmus", nil
 }
@@ -46,10 +46,10 @@ func newProgram(name string) *cli.Program {
 		Build: ownBuild(),
 		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
 		Groups: []cli.Group{
-			{Title: "Serve", Verbs: []cli.Verb{gatewayVerb(new(options))}},
-			{Title: "Look into a gateway that runs", Verbs: client.Verbs(seeFromHere)},
-			{Title: "Link clusters", Verbs: links.Verbs()},
-			{Title: "Other", Verbs: []cli.Verb{postRenderVerb(), client.VersionVerb(ownBuild(), writeVersion)}},
+			{Title: "Serve", Commands: []cli.Command{gatewayVerb(new(options))}},
+			{Title: "Look into a gateway that runs", Commands: client.All(seeFromHere)},
+			{Title: "Link clusters", Commands: links.All()},
+			{Title: "Other", Commands: []cli.Command{postRenderVerb(), client.Version(ownBuild(), writeVersion)}},
 		},
 		Short: map[string][]string{"-version": {"version", "--client"}, "--version": {"version", "--client"}},
 		Examples: []string{

@@ -80,7 +80,7 @@ func TestCalledAs(t *testing.T) {
 // TestHelpIsComplete: the help of each verb explains every flag, in lines that fit a terminal, and has its usage.
 func TestHelpIsComplete(t *testing.T) {
 	for _, group := range newProgram("isthmus").Groups {
-		for _, v := range group.Verbs {
+		for _, v := range group.Commands {
 			var b bytes.Buffer
 			v.Help(&b)
 			for _, s := range v.Flags {

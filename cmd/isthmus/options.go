@@ -52,8 +52,8 @@ type note struct {
 }
 
 // gatewayVerb is the verb that serves. Its flags store into o.
-func gatewayVerb(o *options) cli.Verb {
-	v := cli.Verb{
+func gatewayVerb(o *options) cli.Command {
+	v := cli.Command{
 		Use:        "gateway",
 		Aliases:    []string{"destination"}, // as in the arguments of a Linkerd install
 		Summary:    "serve Linkerd's Destination API over this and all linked clusters",

@@ -62,9 +62,9 @@ func TestAccepted(t *testing.T) {
 }
 
 // run runs a verb of that name with something else to do than it has.
-func run(v cli.Verb, args []string, do func(cli.Process) error) (err error) {
+func run(v cli.Command, args []string, do func(cli.Process) error) (err error) {
 	v.Run = func(_ context.Context, p cli.Process) error { err = do(p); return err }
-	program := cli.Program{Name: "isthmus", Groups: []cli.Group{{Verbs: []cli.Verb{v}}}}
+	program := cli.Program{Name: "isthmus", Groups: []cli.Group{{Commands: []cli.Command{v}}}}
 	var errs bytes.Buffer
 	if code := program.Run(context.Background(), cli.Process{Args: append([]string{"gateway"}, args...), Stdout: io.Discard, Stderr: &errs}); code != 0 && err == nil {
 		err = errors.New(errs.String())

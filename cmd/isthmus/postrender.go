@@ -37,9 +37,9 @@ For Helm 4, where post-renderers are plugins, docs/install.md has the one that r
 var imageName = regexp.MustCompile(`^([\w.-]+(:\d+)?/)?[a-z\d._/-]+(:\w[\w.-]{0,127}|(:\w[\w.-]{0,127})?@sha256:[\da-f]{64})$`)
 
 // postRenderVerb is for Helm and for pipes.
-func postRenderVerb() cli.Verb {
+func postRenderVerb() cli.Command {
 	var image string
-	return cli.Verb{
+	return cli.Command{
 		Use:     "post-render",
 		Summary: "put the gateway in the place of Linkerd's destination controller in Linkerd's rendered chart",
 		Intro:   postRenderIntro,

@@ -44,15 +44,15 @@ func seeFromHere(ctx context.Context, p client.Preflight) check.Seen {
 		seen.Secrets.Reason = kube.Printable(err).Error()
 	}
 	seen.Local.API = new(adminapi.APIServer)
-	own := &inspection{name: federation.Local, rest: p.Config, namespace: p.Namespace, rights: check.LocalRights(), account: p.Account, pre: p.Pre, found: seen.Local.API}
+	own := &inspection{name: federation.Local, rest: p.Config, namespace: p.Namespace, rights: check.LocalPermissions(), account: p.Account, pre: p.Pre, found: seen.Local.API}
 	if p.Exports {
-		own.rights = append(own.rights, check.ExportRights()...)
+		own.rights = append(own.rights, check.ExportPermissions()...)
 	}
 	inspections := []*inspection{own}
 	for _, a := range clusterstore.ReadAccesses(secrets) {
 		seen.Clusters.Clusters = append(seen.Clusters.Clusters, a.Cluster)
 		if a.REST != nil {
-			inspections = append(inspections, &inspection{name: federation.ClusterName(a.Cluster.Cluster), rest: a.REST, namespace: p.Namespace, rights: check.LinkRights(), found: a.API})
+			inspections = append(inspections, &inspection{name: federation.ClusterName(a.Cluster.Cluster), rest: a.REST, namespace: p.Namespace, rights: check.LinkPermissions(), found: a.API})
 		}
 	}
 	var inspecting errgroup.Group
@@ -79,7 +79,7 @@ type inspection struct {
 	name      federation.ClusterName
 	rest      *rest.Config
 	namespace string // of the control plane
-	rights    []check.Right
+	rights    []check.Permission
 	account   string // in that namespace, whose rights they are; empty: those of the credentials
 	pre       bool   // the account need not be there yet
 

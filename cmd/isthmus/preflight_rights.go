@@ -56,7 +56,7 @@ func (x *inspection) askRights(ctx context.Context, api *kube.Client) {
 }
 
 // mayDo asks for one right: of the account by a review of its rights, else of the credentials in use.
-func (x *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Right, verb string) (bool, error) {
+func (x *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Permission, verb string) (bool, error) {
 	resource, subresource, _ := strings.Cut(r.Resource, "/")
 	asked := &authorizationv1.ResourceAttributes{Group: r.Group, Resource: resource, Subresource: subresource, Name: r.Name, Verb: verb}
 	if r.InNamespace || r.Name != "" {

@@ -11,7 +11,7 @@ type ClustersOutput struct {
 	Time    time.Time `json:"time"`    // when the gateway sent the page, by its clock
 	Gateway string    `json:"gateway"` // NAMESPACE/POD, or HOST:PORT
 	Clusters
-	Others []OtherGateway `json:"otherGateways,omitempty"`
+	Others []OtherReplica `json:"otherGateways,omitempty"`
 	// Unchecked is why the program can't judge the page, which is of another version. It is empty if the program can.
 	Unchecked string `json:"unchecked,omitempty"`
 }
@@ -21,7 +21,7 @@ type ServicesOutput struct {
 	Time     time.Time      `json:"time"`
 	Gateway  string         `json:"gateway"`
 	Services []Service      `json:"services"` // that were asked for; never null
-	Others   []OtherGateway `json:"otherGateways,omitempty"`
+	Others   []OtherReplica `json:"otherGateways,omitempty"`
 	// Unchecked is why the program can't judge the page, which is of another version. It is empty if the program can.
 	Unchecked string `json:"unchecked,omitempty"`
 }
@@ -45,7 +45,7 @@ type ExplainOutput struct {
 }
 
 // OtherGateway is what another gateway has that the one which is shown does not have, and the other way round.
-type OtherGateway struct {
+type OtherReplica struct {
 	Gateway     string   `json:"gateway"`
 	Error       string   `json:"error,omitempty"`     // why it can't be asked
 	Unchecked   string   `json:"unchecked,omitempty"` // why its page, which is of another version, is not compared
@@ -55,12 +55,12 @@ type OtherGateway struct {
 // VersionOutput is what "isthmus version -o json" prints.
 type VersionOutput struct {
 	Client   Build          `json:"client"` // of the program that prints it
-	Gateways []GatewayBuild `json:"gateways,omitempty"`
+	Gateways []ReplicaBuild `json:"gateways,omitempty"`
 	Error    string         `json:"error,omitempty"` // why no gateway can be asked
 }
 
 // GatewayBuild is what one gateway was built from, or why that is not known.
-type GatewayBuild struct {
+type ReplicaBuild struct {
 	Gateway string `json:"gateway"`
 	*Build
 	Error string `json:"error,omitempty"`
@@ -80,8 +80,8 @@ type CheckOutput struct {
 
 // Where checks were done.
 const (
-	CheckedGateway = "gateway"
-	CheckedHere    = "here" // where the verb runs, since there is no gateway, or with --pre
+	CheckedReplicas = "gateway"
+	CheckedHere     = "here" // where the verb runs, since there is no gateway, or with --pre
 )
 
 // CheckedReplica is a gateway that was to be asked.

@@ -14,7 +14,7 @@ func (g *Program) overview(w io.Writer) {
 	line := func(verb, summary string) { fmt.Fprintf(w, "  %-12s %s\n", verb, summary) }
 	for _, group := range g.Groups {
 		fmt.Fprintf(w, "\n%s:\n", group.Title)
-		for _, v := range group.Verbs {
+		for _, v := range group.Commands {
 			verb, _, _ := strings.Cut(v.Use, " ")
 			summary := v.Summary
 			for _, a := range v.Aliases {

@@ -15,7 +15,7 @@ import (
 )
 
 // CompleteVerb is the verb that shells call to complete the arguments that follow.
-const CompleteVerb = cobra.ShellCompRequestCmd
+const CompleteCommand = cobra.ShellCompRequestCmd
 
 // Program is a set of verbs under one name.
 type Program struct {
@@ -32,8 +32,8 @@ type Program struct {
 
 // Group is some verbs, under a title of the overview.
 type Group struct {
-	Title string
-	Verbs []Verb
+	Title    string
+	Commands []Command
 }
 
 // Run runs the verb that p's arguments begin with and returns the exit code: 0,
@@ -104,7 +104,7 @@ func (g *Program) root(p Process) *cobra.Command {
 		SilenceErrors:              true,
 		SilenceUsage:               true,
 		SuggestionsMinimumDistance: 2,
-		Args:                       unknownVerb,
+		Args:                       unknownCommand,
 		RunE: func(*cobra.Command, []string) error {
 			printRenamed(p.Stderr, g.overview, g.Name)
 			return Usagef("no verb given")
@@ -123,9 +123,9 @@ func (g *Program) root(p Process) *cobra.Command {
 	})
 	helps := map[*cobra.Command]func(io.Writer){root: g.overview}
 	for i := range g.Groups {
-		for j := range g.Groups[i].Verbs {
-			v := &g.Groups[i].Verbs[j]
-			c := v.command()
+		for j := range g.Groups[i].Commands {
+			v := &g.Groups[i].Commands[j]
+			c := v.forCobra()
 			c.RunE = func(c *cobra.Command, args []string) error {
 				own := p
 				own.Name, own.Args, own.Build = called(c), args, g.Build
@@ -154,7 +154,7 @@ func (g *Program) root(p Process) *cobra.Command {
 }
 
 // unknownVerb is the error for a first argument that is no verb.
-func unknownVerb(root *cobra.Command, args []string) error {
+func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}

@@ -16,7 +16,7 @@ import (
 func newDemo(name string) *Program {
 	loud, output := false, ""
 	return &Program{Name: name, Short: map[string][]string{"--list": {"list", "--loud"}}, Intro: "demo shows verbs.", Examples: []string{"demo list x"}, Groups: []Group{
-		{"Look in", []Verb{{
+		{"Look in", []Command{{
 			Use: "list [NAME…]", Aliases: []string{"ls"}, Summary: "print all arguments",
 			Intro: "demo list lists.", Ending: "Example: demo list x",
 			Flags: []Section{NewSection("Flags", func(s *pflag.FlagSet) {
@@ -28,7 +28,7 @@ func newDemo(name string) *Program {
 				return err
 			},
 		}}},
-		{"Break", []Verb{
+		{"Break", []Command{
 			{Use: "fail [ARG…]", Summary: "fail", Intro: "demo fail fails.", Flags: []Section{NewSection("Flags", func(s *pflag.FlagSet) {
 				s.String("why", "luck", "`REASON` to give. It may be long.")
 			})}, Run: func(_ context.Context, p Process) error { return fmt.Errorf("broken %q", p.Args) }},
@@ -142,7 +142,7 @@ func TestCompletion(t *testing.T) {
 		"help list ":     ":4",
 		"completion f":   "fish :4",
 	} {
-		args := append([]string{CompleteVerb}, strings.Split(args, " ")...)
+		args := append([]string{CompleteCommand}, strings.Split(args, " ")...)
 		code, out, _ := run(t, "demo", args...)
 		var got []string
 		for line := range strings.Lines(out) {
@@ -153,7 +153,7 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("%q: exit code %d, %q, want %q", args, code, got, want)
 		}
 	}
-	if _, out, _ := run(t, "demo", CompleteVerb, "fail", "--w"); !strings.HasPrefix(out, "--why\tREASON to give\n") {
+	if _, out, _ := run(t, "demo", CompleteCommand, "fail", "--w"); !strings.HasPrefix(out, "--why\tREASON to give\n") {
 		t.Errorf("%q", out)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {

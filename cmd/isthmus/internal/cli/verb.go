@@ -16,7 +16,7 @@ import (
 func init() { cobra.EnableCommandSorting = false }
 
 // Verb is one command of a program, as "isthmus get" is one.
-type Verb struct {
+type Command struct {
 	Use     string   // its name, and what follows it besides flags: "get AUTHORITY"
 	Aliases []string // work like the name
 	Summary string   // what it does, for the overview
@@ -33,7 +33,7 @@ type Verb struct {
 }
 
 // run checks the flags and how many arguments there are, and runs the verb.
-func (v *Verb) run(ctx context.Context, given *pflag.FlagSet, p Process) error {
+func (v *Command) run(ctx context.Context, given *pflag.FlagSet, p Process) error {
 	set := func(name string) bool { f := given.Lookup(name); return f.Changed && f.Value.String() != f.DefValue }
 	for _, of := range v.OneOf {
 		if set(of[0]) && set(of[1]) {
@@ -76,7 +76,7 @@ func NewSection(title string, define func(*pflag.FlagSet)) Section {
 const helpWidth = 100
 
 // Help prints what the verb does and all its flags.
-func (v *Verb) Help(w io.Writer) {
+func (v *Command) Help(w io.Writer) {
 	intro := v.Intro
 	if intro == "" {
 		intro = v.Summary
@@ -91,7 +91,7 @@ func (v *Verb) Help(w io.Writer) {
 }
 
 // command returns the verb for cobra. Its run function is left to the program.
-func (v *Verb) command() *cobra.Command {
+func (v *Command) forCobra() *cobra.Command {
 	c := &cobra.Command{
 		Use:               v.Use,
 		Aliases:           v.Aliases,

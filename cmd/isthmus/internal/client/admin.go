@@ -20,7 +20,7 @@ import (
 
 // Answer is what one gateway has sent.
 type Answer[T any] struct {
-	Gateway  string // HOST:PORT, or NAMESPACE/POD
+	Replica  string // HOST:PORT, or NAMESPACE/POD
 	NotReady bool   // it has not been asked, since its Pod is not ready: Err has why
 	Value    *T
 	Err      error // why there is no value
@@ -83,7 +83,7 @@ const askedAtOnce = 4
 // ReadAll reads a page of every gateway that the flags choose. Those that fail are answers too;
 // there is an error if none could be asked at all. It prints on standard error what it waits for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
-	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Gateway, into *T) (Origin, error) {
+	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Replica, into *T) (Origin, error) {
 		return fetch(ctx, g, path, into)
 	})
 }
@@ -91,7 +91,7 @@ func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 // ask asks gateways for something, which what describes.
 func ask[T any](
 	ctx context.Context, p cli.Process, t *Target, what string,
-	one func(context.Context, reach.Gateway, *T) (Origin, error),
+	one func(context.Context, reach.Replica, *T) (Origin, error),
 ) ([]Answer[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
@@ -109,11 +109,11 @@ func ask[T any](
 		asking.SetLimit(askedAtOnce)
 		for i, g := range gateways {
 			asking.Go(func() error {
-				a := Answer[T]{Gateway: g.String(), NotReady: g.NotReady != "", Value: new(T)}
+				a := Answer[T]{Replica: g.String(), NotReady: g.NotReady != "", Value: new(T)}
 				a.Origin, a.Err = one(ctx, g, a.Value)
 				a.Err = byVersion(a.Err, a.Origin, p.Build)
 				if ctx.Err() != nil && a.Err != nil {
-					a.Err = t.late(a.Gateway)
+					a.Err = t.late(a.Replica)
 				}
 				list[i] = a
 				return nil
@@ -130,16 +130,16 @@ func ask[T any](
 // find returns the gateways that the flags choose: at least one that can be asked, and after
 // those the replicas that are not ready. The function that it returns must be called once none
 // of them is in use.
-func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Gateway, release func(), err error) {
+func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Replica, release func(), err error) {
 	if t.Address != "" {
-		return []reach.Gateway{{Address: t.Address}}, func() {}, nil
+		return []reach.Replica{{Address: t.Address}}, func() {}, nil
 	}
 	cluster, err := t.Open()
 	if err != nil {
 		return nil, nil, err
 	}
 	err = t.await(ctx, p, cluster.String(), cluster.String(), func() (err error) {
-		list, err = cluster.Gateways(ctx)
+		list, err = cluster.Replicas(ctx)
 		return err
 	})
 	if err != nil {
@@ -169,7 +169,7 @@ func (t *Target) late(who string) error {
 }
 
 // names returns the names of those that are asked, for messages.
-func names(gateways []reach.Gateway) string {
+func names(gateways []reach.Replica) string {
 	list := make([]string, 0, len(gateways))
 	for _, g := range gateways {
 		if g.NotReady == "" {

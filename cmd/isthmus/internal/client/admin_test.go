@@ -57,7 +57,7 @@ func TestAdminWaits(t *testing.T) {
 // TestStreamWaits: likewise for the first message of a stream.
 func TestStreamWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := session[pb.Update]{Target: Target{Timeout: 10 * time.Second}, state: &getState{}, from: reach.Gateway{Address: "a:1"}, limit: time.After(10 * time.Second)}
+		s := session[pb.Update]{Target: Target{Timeout: 10 * time.Second}, state: &getState{}, from: reach.Replica{Address: "a:1"}, limit: time.After(10 * time.Second)}
 		var errs bytes.Buffer
 		began, messages := time.Now(), make(chan *pb.Update)
 		err := s.display(t.Context(), cli.Process{Name: "isthmus get", Stderr: &errs}, nil, messages, nil)

@@ -33,9 +33,9 @@ type checkOptions struct {
 	preflight Preflighter
 }
 
-func checkVerb(preflight Preflighter) cli.Verb {
+func checkCommand(preflight Preflighter) cli.Command {
 	o := &checkOptions{every: 2 * time.Second, preflight: preflight}
-	return o.verb(cli.Verb{
+	return o.command(cli.Command{
 		Use:     "check",
 		Summary: "check all that a gateway needs, before it is installed and while it runs, and what to do",
 		Intro:   checkIntro,
@@ -101,20 +101,20 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 		return o.fromHere(ctx, p, nil)
 	}
 	answers, err := ask(ctx, p, &o.Target, "/debug/clusters and /debug/services",
-		func(ctx context.Context, g reach.Gateway, seen *check.Seen) (Origin, error) {
+		func(ctx context.Context, g reach.Replica, seen *check.Seen) (Origin, error) {
 			from, err := fetch(ctx, g, "/debug/clusters?"+adminapi.FreshParameter+"=true", &seen.Clusters)
 			if err == nil {
 				_, err = fetch(ctx, g, "/debug/services", &seen.Services)
 			}
 			return from, err
 		})
-	if none, ok := errors.AsType[reach.NoGateway](err); ok {
+	if none, ok := errors.AsType[reach.NoReplica](err); ok {
 		return o.fromHere(ctx, p, none)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s := newCheckState(adminapi.CheckedGateway)
+	s := newCheckState(adminapi.CheckedReplicas)
 	s.merge(answers, p.Build)
 	s.finish()
 	return s, nil
@@ -126,7 +126,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	s := newCheckState(adminapi.CheckedHere)
 	if why != nil {
 		text, hint, _ := strings.Cut(why.Error(), "\n")
-		s.add(checkGateway, "", check.Failure, text, cmp.Or(strings.TrimSpace(hint), "look for it")+"; before an installation: isthmus check --pre")
+		s.add(checkAnswers, "", check.Failure, text, cmp.Or(strings.TrimSpace(hint), "look for it")+"; before an installation: isthmus check --pre")
 	}
 	cluster, err := o.Open()
 	if err != nil {

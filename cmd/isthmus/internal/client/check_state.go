@@ -15,7 +15,7 @@ import (
 
 // Checks of this package's own, all in the section Gateway.
 const (
-	checkGateway  = "gateway"  // it is there, and answers
+	checkAnswers  = "gateway"  // it is there, and answers
 	checkVersion  = "version"  // of the gateway and of this program
 	checkReplicas = "replicas" // they agree, and one of them writes EndpointSlices
 )
@@ -34,7 +34,7 @@ func newCheckState(from string) *checkState {
 
 // add adds a result of the section Gateway.
 func (s *checkState) add(name, object string, level check.Level, text, hint string) {
-	s.Results = append(s.Results, check.Result{Section: check.SectionGateway, Check: name, Object: object, Level: level, Text: text, Hint: hint})
+	s.Results = append(s.Results, check.Result{Section: check.SectionReplicas, Check: name, Object: object, Level: level, Text: text, Hint: hint})
 }
 
 // finish orders the results by section, leaves them in order otherwise, and counts them.
@@ -92,16 +92,16 @@ func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) 
 	var found [][]check.Result
 	var names []string
 	for _, a := range answers {
-		g := adminapi.CheckedReplica{Gateway: a.Gateway}
+		g := adminapi.CheckedReplica{Gateway: a.Replica}
 		_, otherVersion := errors.AsType[versionError](a.Err)
 		if a.Err != nil && !otherVersion {
 			var hint string
 			g.Error, hint, _ = strings.Cut(a.Err.Error(), "\n")
 			hint = cmp.Or(strings.TrimSpace(hint), "look at its log")
-			if rest, ok := strings.CutPrefix(g.Error, "Pod "+a.Gateway); ok { // which the result names anyway
+			if rest, ok := strings.CutPrefix(g.Error, "Pod "+a.Replica); ok { // which the result names anyway
 				g.Error = "its Pod" + rest
 			}
-			s.add(checkGateway, a.Gateway, check.Failure, g.Error, hint)
+			s.add(checkAnswers, a.Replica, check.Failure, g.Error, hint)
 			s.Gateways = append(s.Gateways, g)
 			continue
 		}
@@ -110,8 +110,8 @@ func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) 
 		s.replicas++
 		if unchecked := a.Unchecked(client); unchecked != "" {
 			s.Gateways = append(s.Gateways, g)
-			s.add(checkGateway, a.Gateway, check.OK, "it answers", "")
-			s.add(checkVersion, a.Gateway, check.Unchecked, unchecked,
+			s.add(checkAnswers, a.Replica, check.OK, "it answers", "")
+			s.add(checkVersion, a.Replica, check.Unchecked, unchecked,
 				"use the same version of both: update the older one")
 			continue
 		}
@@ -120,9 +120,9 @@ func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) 
 			g.Replica, g.Leading = w.Identity, w.Leading
 		}
 		s.Gateways = append(s.Gateways, g)
-		s.add(checkGateway, a.Gateway, check.OK, "it answers", "")
+		s.add(checkAnswers, a.Replica, check.OK, "it answers", "")
 		s.addVersion(g, client)
-		found, names = append(found, check.Judge(*page)), append(names, a.Gateway)
+		found, names = append(found, check.Judge(*page)), append(names, a.Replica)
 	}
 	differing := s.mergeResults(found, names)
 	if len(found) > 1 {

@@ -74,7 +74,7 @@ func TestMarks(t *testing.T) {
 // TestCheckMany: what is fine of many clusters is summed up, and of what is not the first ones
 // are shown.
 func TestCheckMany(t *testing.T) {
-	s := newCheckState(adminapi.CheckedGateway)
+	s := newCheckState(adminapi.CheckedReplicas)
 	s.marks = asciiMarks
 	for i := range 100 {
 		good, bad := fine, warning
@@ -138,7 +138,7 @@ func TestCheckReplicas(t *testing.T) {
 		s := new(checkState)
 		var answers []Answer[check.Seen]
 		for i, page := range c.pages {
-			a := Answer[check.Seen]{Gateway: string(rune('a' + i)), Value: page, Origin: thisFormat}
+			a := Answer[check.Seen]{Replica: string(rune('a' + i)), Value: page, Origin: thisFormat}
 			if c.errs != nil {
 				a.Err = c.errs[i]
 			}
@@ -154,7 +154,7 @@ func TestCheckReplicas(t *testing.T) {
 				continue
 			}
 			line := string(r.Level) + " " + r.Check + " " + r.Object
-			if r.Section == check.SectionGateway {
+			if r.Section == check.SectionReplicas {
 				line += ": " + r.Text
 			}
 			if r.Gateway != "" {
@@ -234,7 +234,7 @@ func TestCheckFromHere(t *testing.T) {
 	}
 	run := func(args ...string) (code int, out string) {
 		program := &cli.Program{
-			Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(preflight)}},
+			Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Commands: All(preflight)}},
 		}
 		var stdout, stderr bytes.Buffer
 		args = append([]string{"check", "--kubeconfig", file, "-n", "mesh", "--service-account", "dst"}, args...)

@@ -20,9 +20,9 @@ type clustersOptions struct {
 	every time.Duration // the page is read while it is watched
 }
 
-func clustersVerb() cli.Verb {
+func clustersCommand() cli.Command {
 	o := &clustersOptions{every: 2 * time.Second}
-	return o.verb(cli.Verb{
+	return o.command(cli.Command{
 		Use:     "clusters",
 		Summary: "show every linked cluster: its state, its standing, and why it is not served",
 		Intro:   clustersIntro,
@@ -70,7 +70,7 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.Cl
 		return nil, err
 	}
 	return &adminapi.ClustersOutput{
-		Time: shown.At, Gateway: shown.Gateway, Clusters: *shown.Value, Others: others,
+		Time: shown.At, Gateway: shown.Replica, Clusters: *shown.Value, Others: others,
 		Unchecked: shown.Unchecked(p.Build),
 	}, nil
 }

@@ -18,7 +18,7 @@ type codeMeanings map[codes.Code]string
 
 // explainEnd returns an error with why a stream has ended, and what a proxy does
 // then.
-func (m codeMeanings) explainEnd(from reach.Gateway, err error) error {
+func (m codeMeanings) explainEnd(from reach.Replica, err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s ended the stream without an error: a proxy opens it again", from)
 	}
@@ -26,7 +26,7 @@ func (m codeMeanings) explainEnd(from reach.Gateway, err error) error {
 	return fmt.Errorf("%s: %s\n  %s", s.Code(), Printable(s.Message()), m.explain(s.Code(), from))
 }
 
-func (m codeMeanings) explain(c codes.Code, from reach.Gateway) string {
+func (m codeMeanings) explain(c codes.Code, from reach.Replica) string {
 	const again = " A proxy asks again, with a backoff."
 	text, ok := m[c]
 	switch {

@@ -22,9 +22,9 @@ type explainOptions struct {
 	token, node, address string
 }
 
-func explainVerb() cli.Verb {
+func explainCommand() cli.Command {
 	o := &explainOptions{Target: Target{first: true}}
-	return o.verb(cli.Verb{
+	return o.command(cli.Command{
 		Use:     "explain AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
 		Summary: "show every address of a service, served or not, and why",
@@ -51,7 +51,7 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 		return err
 	}
 	page := adminapi.ExplainOutput{
-		Time: answer.At, Gateway: answer.Gateway, Explanation: *answer.Value, Unchecked: answer.Unchecked(p.Build),
+		Time: answer.At, Gateway: answer.Replica, Explanation: *answer.Value, Unchecked: answer.Unchecked(p.Build),
 	}
 	s := &explainState{page, ip, o.node}
 	if err := o.screen(p).show(s.Time, s.Gateway, s.ExplainOutput, s.table); err != nil {

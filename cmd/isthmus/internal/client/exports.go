@@ -22,9 +22,9 @@ type exportsOptions struct {
 	diff, written bool
 }
 
-func exportsVerb() cli.Verb {
+func exportsCommand() cli.Command {
 	o := new(exportsOptions)
-	return o.verb(cli.Verb{
+	return o.command(cli.Command{
 		Use:     "exports [NAME…]",
 		Summary: "show what clusters export, and which Services are written here for it, or would be",
 		Intro:   exportsIntro,
@@ -63,11 +63,11 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	case other.status == http.StatusNotFound:
 		return fmt.Errorf("%w. If its version knows exports, it runs with --exports=off, which is the default", other)
 	case page.status == http.StatusNotFound:
-		return fmt.Errorf("%s knows nothing of exports: it runs with --exports=off, which is the default\n  Start it with --exports=plan to see what would be written: then nothing is", shown.Gateway)
+		return fmt.Errorf("%s knows nothing of exports: it runs with --exports=off, which is the default\n  Start it with --exports=plan to see what would be written: then nothing is", shown.Replica)
 	case shown.Err != nil:
 		return shown.Err
 	case shown.Value.Unread != "":
-		return fmt.Errorf("%s: %s", shown.Gateway, Printable(shown.Value.Unread))
+		return fmt.Errorf("%s: %s", shown.Replica, Printable(shown.Value.Unread))
 	}
 	return o.print(p, shown)
 }
@@ -91,14 +91,14 @@ func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] 
 func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (err error) {
 	unchecked := shown.Unchecked(p.Build)
 	s := &exportsState{adminapi.ExportsOutput{
-		Time: shown.At, Gateway: shown.Gateway, Exports: *shown.Value, Unchecked: unchecked,
+		Time: shown.At, Gateway: shown.Replica, Exports: *shown.Value, Unchecked: unchecked,
 	}}
 	if o.diff || o.written {
 		if err := shown.OtherFormat(p.Build); err != nil {
 			return err
 		}
 		if unchecked != "" {
-			fmt.Fprintf(p.Stderr, "%s: %s: not checked: %s\n", p.Name, Printable(shown.Gateway), unchecked)
+			fmt.Fprintf(p.Stderr, "%s: %s: not checked: %s\n", p.Name, Printable(shown.Replica), unchecked)
 		}
 	}
 	changes := len(s.Changes) + s.MoreChanges

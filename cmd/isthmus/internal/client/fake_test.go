@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // newProgram returns isthmus with the verbs of this package.
 func newProgram() *cli.Program {
-	return &cli.Program{Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs(nil)}}}
+	return &cli.Program{Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Commands: All(nil)}}}
 }
 
 // call runs the program and returns its exit code and output.
@@ -33,7 +33,7 @@ func call(args ...string) (code int, stdout, stderr string) {
 
 // fakeGateway sends what comes from updates or profiles, and ends with end once
 // that is closed.
-type fakeGateway struct {
+type fakeReplica struct {
 	pb.UnimplementedDestinationServer
 	updates  chan *pb.Update
 	profiles chan *pb.DestinationProfile
@@ -41,12 +41,12 @@ type fakeGateway struct {
 	asked    chan *pb.GetDestination
 }
 
-func (f *fakeGateway) Get(q *pb.GetDestination, to pb.Destination_GetServer) error {
+func (f *fakeReplica) Get(q *pb.GetDestination, to pb.Destination_GetServer) error {
 	f.asked <- q
 	return relay(f.updates, to, f.end)
 }
 
-func (f *fakeGateway) GetProfile(q *pb.GetDestination, to pb.Destination_GetProfileServer) error {
+func (f *fakeReplica) GetProfile(q *pb.GetDestination, to pb.Destination_GetProfileServer) error {
 	f.asked <- q
 	return relay(f.profiles, to, f.end)
 }
@@ -68,9 +68,9 @@ func relay[M any](from <-chan *M, to grpc.ServerStreamingServer[M], end error) e
 }
 
 // startFake serves a fake gateway for one test and returns its address.
-func startFake(t *testing.T) (*fakeGateway, string) {
+func startFake(t *testing.T) (*fakeReplica, string) {
 	t.Helper()
-	f := &fakeGateway{updates: make(chan *pb.Update), profiles: make(chan *pb.DestinationProfile), asked: make(chan *pb.GetDestination, 1)}
+	f := &fakeReplica{updates: make(chan *pb.Update), profiles: make(chan *pb.DestinationProfile), asked: make(chan *pb.GetDestination, 1)}
 	return f, serveGRPC(t, f)
 }
 

@@ -31,7 +31,7 @@ const versionPage = "/debug/version"
 
 // fetch reads a page of a gateway into a value. An older gateway sends no headers that name its
 // build. Then fetch asks for the build.
-func fetch(ctx context.Context, g reach.Gateway, path string, into any) (Origin, error) {
+func fetch(ctx context.Context, g reach.Replica, path string, into any) (Origin, error) {
 	from, err := fetchPage(ctx, g, path, into)
 	_, answered := errors.AsType[pageError](err)
 	if from.Format != "" || err != nil && !answered || path == versionPage {
@@ -45,7 +45,7 @@ func fetch(ctx context.Context, g reach.Gateway, path string, into any) (Origin,
 }
 
 // fetchPage reads a page of a gateway into a value.
-func fetchPage(ctx context.Context, g reach.Gateway, path string, into any) (from Origin, err error) {
+func fetchPage(ctx context.Context, g reach.Replica, path string, into any) (from Origin, err error) {
 	if g.NotReady != "" {
 		//lint:ignore ST1005 Pod is the name of a kind
 		return from, fmt.Errorf("Pod %s is not ready: %s\n  kubectl describe pod -n %s %s shows why; "+
@@ -80,7 +80,7 @@ func fetchPage(ctx context.Context, g reach.Gateway, path string, into any) (fro
 }
 
 // unanswered returns the error for a request that has no answer.
-func unanswered(g reach.Gateway, err error) error {
+func unanswered(g reach.Replica, err error) error {
 	broken, ok := errors.AsType[*reach.BrokenError](err)
 	switch {
 	case g.Address != "":
@@ -92,7 +92,7 @@ func unanswered(g reach.Gateway, err error) error {
 }
 
 // decode reads an answer into a value.
-func decode(g reach.Gateway, answer *http.Response, page string, into any) (from Origin, err error) {
+func decode(g reach.Replica, answer *http.Response, page string, into any) (from Origin, err error) {
 	from = originOf(answer.Header)
 	another := "is it an Isthmus gateway? (-n and --pod choose another)"
 	if g.Address != "" {

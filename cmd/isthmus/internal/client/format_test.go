@@ -99,7 +99,7 @@ func mustBeUnchecked(t *testing.T, admin string) {
 	}
 	for _, r := range found.Results {
 		unchecked := r.Check == checkVersion && r.Level == check.Unchecked && r.Hint != ""
-		answers := r.Check == checkGateway && r.Level == check.OK
+		answers := r.Check == checkAnswers && r.Level == check.OK
 		if !unchecked && !answers {
 			t.Errorf("judged: %+v", r)
 		}
@@ -160,16 +160,16 @@ func TestReplicasOfTwoVersions(t *testing.T) {
 	clusters, services := goodPages()
 	good := &check.Seen{Clusters: clusters, Services: services}
 	older := Origin{Build: adminapi.Build{Version: "v0.0.1"}}
-	s := newCheckState(adminapi.CheckedGateway)
+	s := newCheckState(adminapi.CheckedReplicas)
 	s.merge([]Answer[check.Seen]{
-		{Gateway: "a", Value: new(check.Seen), Origin: older}, {Gateway: "b", Value: good, Origin: thisFormat},
+		{Replica: "a", Value: new(check.Seen), Origin: older}, {Replica: "b", Value: good, Origin: thisFormat},
 	}, testBuild)
 	s.finish()
 	if s.Unchecked != 1 || s.Failures+s.Warnings != 0 || s.unknown() {
 		t.Errorf("%+v", s.Results)
 	}
 
-	others := []adminapi.OtherGateway{{Gateway: "a", Unchecked: older.Unchecked(testBuild)}}
+	others := []adminapi.OtherReplica{{Gateway: "a", Unchecked: older.Unchecked(testBuild)}}
 	want := []string{"a is not compared: " + otherVersions["older"].want}
 	if summary, lines := compared(others, ""); strings.Contains(summary, "agree") || !slices.Equal(lines, want) {
 		t.Errorf("%s, %q", summary, lines)

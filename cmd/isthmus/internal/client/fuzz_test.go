@@ -105,11 +105,11 @@ func FuzzCheckPage(f *testing.F) {
 		var answers []Answer[check.Seen]
 		for _, text := range []string{one, two} {
 			seen := new(check.Seen)
-			a := Answer[check.Seen]{Gateway: "g", Value: seen, Origin: thisFormat}
+			a := Answer[check.Seen]{Replica: "g", Value: seen, Origin: thisFormat}
 			a.Err = errors.Join(json.Unmarshal([]byte(text), &seen.Clusters), json.Unmarshal([]byte(services), &seen.Services))
 			answers = append(answers, a)
 		}
-		s := newCheckState(adminapi.CheckedGateway)
+		s := newCheckState(adminapi.CheckedReplicas)
 		s.marks = asciiMarks
 		s.merge(answers, testBuild)
 		s.finish()

@@ -11,8 +11,8 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 )
 
-func getVerb() cli.Verb {
-	return streamVerb(cli.Verb{
+func getCommand() cli.Command {
+	return streamCommand(cli.Command{
 		Use:     "get AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
 		Summary: "show the endpoints of a service as a proxy would get them, live",

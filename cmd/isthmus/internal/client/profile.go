@@ -7,14 +7,14 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 )
 
-func profileVerb() cli.Verb {
-	return streamVerb(cli.Verb{
+func profileCommand() cli.Command {
+	return streamCommand(cli.Command{
 		Use:     "profile AUTHORITY",
 		Such:    "web.shop.svc.cluster.local:80",
 		Summary: "show the protocol, routes and retries of a destination as a proxy would get them, live",
 		Intro:   profileIntro,
 		Ending:  profileEnding,
-	}, session[pb.DestinationProfile]{state: &profile{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
+	}, session[pb.DestinationProfile]{state: &profileState{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
 		codes.InvalidArgument: "This authority can never work: " +
 			"it is neither an IP address nor a service name of the gateway's cluster domain, " +
 			"or it names an ExternalName service. A proxy does not ask again.",

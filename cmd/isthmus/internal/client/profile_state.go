@@ -13,28 +13,28 @@ import (
 
 // profile is what a proxy holds after the messages of one GetProfile stream, which
 // is the last message. Its zero value is that of a proxy before the first message.
-type profile struct {
+type profileState struct {
 	*pb.DestinationProfile
 	address netip.AddrPort  // of its endpoint; not valid: there is none
 	sent    json.RawMessage // the message
 }
 
-func (p *profile) started() bool { return p.DestinationProfile != nil }
+func (p *profileState) started() bool { return p.DestinationProfile != nil }
 
 // apply replaces the profile by that of a message. The error names what a server
 // must not send.
-func (p *profile) apply(m *pb.DestinationProfile) error {
+func (p *profileState) apply(m *pb.DestinationProfile) error {
 	sent, err := messageJSON(m)
 	if err != nil {
 		return errors.New("a profile that has no JSON, such as a duration out of range: it is ignored")
 	}
-	*p = profile{DestinationProfile: m, sent: sent}
+	*p = profileState{DestinationProfile: m, sent: sent}
 	if m.GetEndpoint() != nil {
 		p.address, err = decodeAddress(m.GetEndpoint().GetAddr())
 	}
 	return err
 }
 
-func (p *profile) output(at time.Time, authority string) any {
+func (p *profileState) output(at time.Time, authority string) any {
 	return adminapi.ProfileOutput{Time: at, Authority: authority, Address: p.address, Sent: p.sent}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // table has a line for each field that has a value, and one for each route.
-func (p *profile) table() (string, []byte) {
+func (p *profileState) table() (string, []byte) {
 	headline := "no profile"
 	switch {
 	case p.address.IsValid():

@@ -23,7 +23,7 @@ type fact struct {
 // readEach reads a page of every gateway that the flags choose. It returns the first that answers
 // in a format that the program knows, or else the first that answers, and how the others differ
 // from it; there is an error if none answers.
-func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts) (shown Answer[T], others []adminapi.OtherGateway, err error) {
+func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts) (shown Answer[T], others []adminapi.OtherReplica, err error) {
 	answers, err := ReadAll[T](ctx, p, o, path)
 	if err != nil {
 		return shown, nil, err
@@ -37,7 +37,7 @@ func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string,
 	}
 	shown = answers[first]
 	for _, a := range slices.Delete(answers, first, first+1) {
-		other := adminapi.OtherGateway{Gateway: a.Gateway}
+		other := adminapi.OtherReplica{Gateway: a.Replica}
 		unchecked := a.Unchecked(p.Build)
 		switch {
 		case a.Err != nil:
@@ -73,7 +73,7 @@ func (f facts) differences(other facts) (lines []string) {
 
 // compared sums up for a headline how gateways differ, and has a line for each difference. If
 // unchecked is not empty, it is why the page that is shown can't be judged.
-func compared(others []adminapi.OtherGateway, unchecked string) (summary string, lines []string) {
+func compared(others []adminapi.OtherReplica, unchecked string) (summary string, lines []string) {
 	if unchecked != "" {
 		return "; not checked: " + unchecked, nil
 	}

@@ -50,13 +50,13 @@ func TestDifferences(t *testing.T) {
 
 func TestCompared(t *testing.T) {
 	for _, c := range []struct {
-		others  []adminapi.OtherGateway
+		others  []adminapi.OtherReplica
 		summary string
 		lines   []string
 	}{
 		{nil, "", nil},
-		{[]adminapi.OtherGateway{{Gateway: "a/1"}}, "; 2 gateways agree", nil},
-		{[]adminapi.OtherGateway{{Gateway: "a/1"}, {Gateway: "a/2", Differences: []string{"x", "y"}}, {Gateway: "a/3", Error: "late"}}, "; 4 gateways differ",
+		{[]adminapi.OtherReplica{{Gateway: "a/1"}}, "; 2 gateways agree", nil},
+		{[]adminapi.OtherReplica{{Gateway: "a/1"}, {Gateway: "a/2", Differences: []string{"x", "y"}}, {Gateway: "a/3", Error: "late"}}, "; 4 gateways differ",
 			[]string{"a/2: x", "a/2: y", "a/3 can't be asked: late"}},
 	} {
 		if summary, lines := compared(c.others, ""); summary != c.summary || !reflect.DeepEqual(lines, c.lines) {

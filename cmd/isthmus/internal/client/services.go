@@ -12,9 +12,9 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-func servicesVerb() cli.Verb {
+func servicesCommand() cli.Command {
 	o := new(Target)
-	return o.verb(cli.Verb{
+	return o.command(cli.Command{
 		Use:     "services [NAME…]",
 		Summary: "show services: their members, endpoints by cluster, streams, tiers in use, problems",
 		Intro:   servicesIntro,
@@ -42,14 +42,14 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 	}
 	list, missing := chosen(*shown.Value, names)
 	page := &adminapi.ServicesOutput{
-		Time: shown.At, Gateway: shown.Gateway, Services: list, Others: others, Unchecked: shown.Unchecked(p.Build),
+		Time: shown.At, Gateway: shown.Replica, Services: list, Others: others, Unchecked: shown.Unchecked(p.Build),
 	}
 	err = o.screen(p).show(page.Time, page.Gateway, page, func() (string, []byte) { return servicesTable(page, len(names) > 0) })
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("not on %s: %s\n  There are services that are federated or mirrored, that proxies watch, or that have problems; isthmus get shows any", shown.Gateway, strings.Join(missing, ", "))
+		return fmt.Errorf("not on %s: %s\n  There are services that are federated or mirrored, that proxies watch, or that have problems; isthmus get shows any", shown.Replica, strings.Join(missing, ", "))
 	}
 	return nil
 }

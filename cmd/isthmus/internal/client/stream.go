@@ -43,12 +43,12 @@ type session[M any] struct {
 	open     func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
 	meanings codeMeanings
 	of       string           // the authority; set by Run
-	from     reach.Gateway    // set by run
+	from     reach.Replica    // set by run
 	limit    <-chan time.Time // of the first state, likewise
 }
 
 // streamVerb returns a verb that opens a stream.
-func streamVerb[M any](v cli.Verb, s session[M]) cli.Verb {
+func streamCommand[M any](v cli.Command, s session[M]) cli.Command {
 	v.Run = func(ctx context.Context, p cli.Process) error {
 		if err := checkToken(s.token); err != nil {
 			return err
@@ -56,7 +56,7 @@ func streamVerb[M any](v cli.Verb, s session[M]) cli.Verb {
 		s.of = p.Args[0]
 		return s.run(ctx, p)
 	}
-	return s.verb(v, func(f *pflag.FlagSet) {
+	return s.command(v, func(f *pflag.FlagSet) {
 		s.AddAddressFlag(f, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
 		s.Options.Flags(f)
 		f.StringVar(&s.token, "token", "", `Context token of the proxy to stand for, as `+"`JSON`"+`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
@@ -103,7 +103,7 @@ func (s *session[M]) run(ctx context.Context, p cli.Process) error {
 }
 
 // connect returns a connection to a gateway's gRPC server. It is made when it is used.
-func connect(g reach.Gateway) (*grpc.ClientConn, error) {
+func connect(g reach.Replica) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+cmp.Or(g.Address, "gateway"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),

@@ -45,7 +45,7 @@ const (
 )
 
 // verb returns a verb with these flags, which it checks before it runs: those that name a cluster are refused beside an address.
-func (t *Target) verb(v cli.Verb, flags func(*pflag.FlagSet)) cli.Verb {
+func (t *Target) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
 	for _, other := range []string{"kubeconfig", "context", "pod"} {
 		v.OneOf = append(v.OneOf, [2]string{strings.TrimPrefix(t.AddressFlag, "--"), other})

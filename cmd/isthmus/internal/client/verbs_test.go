@@ -31,14 +31,14 @@ import (
 //	run                                     runs each line of the input: ADMIN and ADDR are the servers' addresses
 //
 // Nothing that a terminal would obey may be printed. What follows "asked:" is the query that the page got, or the request of the stream.
-func TestVerbs(t *testing.T) {
+func TestCommands(t *testing.T) {
 	datadriven.Walk(t, "testdata/verbs", func(t *testing.T, path string) {
 		t.Setenv("HOME", t.TempDir())
 		t.Setenv("KUBECONFIG", t.TempDir()+"/none")
 		t.Setenv("LC_ALL", "C.UTF-8")
-		w := &verbWorld{pages: make(map[string]*page)}
+		w := &commandWorld{pages: make(map[string]*page)}
 		w.admin = startAdmin(t, map[string]http.HandlerFunc{"/": w.serve})
-		w.gateway, w.addr = startFake(t)
+		w.replica, w.addr = startFake(t)
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
 			switch d.Cmd {
 			case "page":
@@ -52,7 +52,7 @@ func TestVerbs(t *testing.T) {
 					t.Setenv(a.Key, a.Vals[0])
 				}
 			case "stream":
-				w.gateway.script(t, d)
+				w.replica.script(t, d)
 			case "run":
 				var out strings.Builder
 				for line := range strings.Lines(d.Input) {
@@ -71,10 +71,10 @@ func TestVerbs(t *testing.T) {
 }
 
 // verbWorld is the servers that verbs ask.
-type verbWorld struct {
+type commandWorld struct {
 	pages       map[string]*page
 	asked       string // of a page
-	gateway     *fakeGateway
+	replica     *fakeReplica
 	admin, addr string
 }
 
@@ -83,7 +83,7 @@ type page struct {
 	status int
 }
 
-func (w *verbWorld) serve(to http.ResponseWriter, r *http.Request) {
+func (w *commandWorld) serve(to http.ResponseWriter, r *http.Request) {
 	p := w.pages[r.URL.Path]
 	if p == nil {
 		http.NotFound(to, r)
@@ -97,11 +97,11 @@ func (w *verbWorld) serve(to http.ResponseWriter, r *http.Request) {
 // changing is what differs from run to run.
 var changing = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3}|"time":"[^"]*"`)
 
-func (w *verbWorld) run(out *strings.Builder, line string) {
+func (w *commandWorld) run(out *strings.Builder, line string) {
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields(strings.NewReplacer("ADMIN", w.admin, "ADDR", w.addr).Replace(line))
 	program := newProgram()
-	program.Groups[0].Verbs = append(program.Groups[0].Verbs, VersionVerb(testBuild, func(w io.Writer) { io.WriteString(w, "DETAILS\n") }))
+	program.Groups[0].Commands = append(program.Groups[0].Commands, Version(testBuild, func(w io.Writer) { io.WriteString(w, "DETAILS\n") }))
 	w.asked = ""
 	code := program.Run(context.Background(), cli.Process{Args: args, Stdout: &stdout, Stderr: &stderr, Signals: make(chan os.Signal)})
 	text := stdout.String()
@@ -114,7 +114,7 @@ func (w *verbWorld) run(out *strings.Builder, line string) {
 		fmt.Fprintf(out, "exit code %d\n", code)
 	}
 	select {
-	case q := <-w.gateway.asked:
+	case q := <-w.replica.asked:
 		w.asked = q.GetPath() + " " + q.GetContextToken()
 	default:
 	}
@@ -124,7 +124,7 @@ func (w *verbWorld) run(out *strings.Builder, line string) {
 }
 
 // script has the gateway send the messages of a directive.
-func (f *fakeGateway) script(t *testing.T, d *datadriven.TestData) {
+func (f *fakeReplica) script(t *testing.T, d *datadriven.TestData) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(d.Input), "\n")
 	f.updates, f.profiles, f.end = make(chan *pb.Update, len(lines)), make(chan *pb.DestinationProfile, len(lines)), nil

@@ -18,9 +18,9 @@ type versionOptions struct {
 }
 
 // VersionVerb is the verb "version". Of this program it prints details, or own as JSON.
-func VersionVerb(own adminapi.Build, details func(io.Writer)) cli.Verb {
+func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 	o := new(versionOptions)
-	return o.verb(cli.Verb{
+	return o.command(cli.Command{
 		Use:     "version",
 		Summary: "print the version and what it was built with, and those of gateways: put it into bug reports",
 		Intro:   versionIntro,
@@ -45,7 +45,7 @@ func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own admin
 			v.Error = err.Error()
 		}
 		for _, a := range answers {
-			g := adminapi.GatewayBuild{Gateway: a.Gateway, Build: a.Value}
+			g := adminapi.ReplicaBuild{Gateway: a.Replica, Build: a.Value}
 			if a.Err != nil {
 				g.Build, g.Error = nil, a.Err.Error()
 			}
@@ -63,7 +63,7 @@ func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own admin
 // that can't be asked.
 func printVersions(p cli.Process, v adminapi.VersionOutput) {
 	if v.Error != "" {
-		v.Gateways = []adminapi.GatewayBuild{{Error: v.Error}}
+		v.Gateways = []adminapi.ReplicaBuild{{Error: v.Error}}
 	}
 	for _, g := range v.Gateways {
 		if g.Build == nil {

@@ -29,9 +29,9 @@ type cordonOptions struct {
 	yes, force, dryRun bool
 }
 
-func cordonVerb() cli.Verb {
+func cordonCommand() cli.Command {
 	o := new(cordonOptions)
-	return o.verb(cli.Verb{
+	return o.command(cli.Command{
 		Use:     "cordon NAME",
 		Summary: "take a linked cluster's endpoints out of all services, by one switch",
 		Intro:   cordonIntro,
@@ -43,9 +43,9 @@ func cordonVerb() cli.Verb {
 	})
 }
 
-func uncordonVerb() cli.Verb {
+func uncordonCommand() cli.Command {
 	o := &cordonOptions{back: true}
-	return o.verb(cli.Verb{
+	return o.command(cli.Command{
 		Use:     "uncordon NAME",
 		Summary: "end a cordon",
 		Intro:   uncordonIntro,
@@ -53,8 +53,8 @@ func uncordonVerb() cli.Verb {
 	}, o.flags)
 }
 
-func (o *cordonOptions) verb(v cli.Verb, flags func(*pflag.FlagSet)) cli.Verb {
-	v.Such, v.OneOf, v.Run = "east", oneGateway, o.run
+func (o *cordonOptions) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
+	v.Such, v.OneOf, v.Run = "east", oneReplica, o.run
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
 	return v
 }
@@ -64,7 +64,7 @@ func (o *cordonOptions) flags(s *pflag.FlagSet) {
 	s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
 	s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what it would leave.")
 	o.ClusterFlags(s, "context")
-	gatewayFlags(s, &o.Target)
+	replicaFlags(s, &o.Target)
 }
 
 func (o *cordonOptions) check(p cli.Process) (err error) {
@@ -113,7 +113,7 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) erro
 	if w.dry {
 		return nil
 	}
-	err = awaitGateway(ctx, w, &o.Target, "follows", func(page adminapi.Clusters) (string, error) { return o.lacks(page, links), nil })
+	err = awaitReplicas(ctx, w, &o.Target, "follows", func(page adminapi.Clusters) (string, error) { return o.lacks(page, links), nil })
 	if err != nil {
 		return fmt.Errorf("it is written, but not known to have reached the gateway: %w", err)
 	}

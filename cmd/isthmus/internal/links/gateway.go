@@ -24,7 +24,7 @@ type lacks func(adminapi.Clusters) (string, error)
 
 // awaitGateway waits until no page of a gateway lacks anything. If none can be asked at
 // all, that is an error at once, since there may be none.
-func awaitGateway(ctx context.Context, w *work, t *client.Target, what string, page lacks) error {
+func awaitReplicas(ctx context.Context, w *work, t *client.Target, what string, page lacks) error {
 	return w.p.Await(context.Background(), fmt.Sprintf(" until the gateway %s, for %v at most", what, t.Timeout), func() error {
 		why, reached := "", false
 		for {
@@ -58,14 +58,14 @@ func askAll(ctx context.Context, w *work, t *client.Target, page lacks) (why str
 	for _, a := range answers {
 		answered = answered || a.Err == nil
 		if err := a.OtherFormat(w.p.Build); a.Err == nil && err != nil {
-			return "", true, fmt.Errorf("%s: %w", client.Printable(a.Gateway), err)
+			return "", true, fmt.Errorf("%s: %w", client.Printable(a.Replica), err)
 		}
 		if a.Err != nil {
-			why = client.Printable(a.Gateway) + ": " + a.Err.Error()
+			why = client.Printable(a.Replica) + ": " + a.Err.Error()
 		} else if text, err := page(*a.Value); err != nil {
 			return "", true, err
 		} else if text != "" {
-			why = client.Printable(a.Gateway) + ": " + text
+			why = client.Printable(a.Replica) + ": " + text
 		}
 	}
 	return why, answered, nil
@@ -75,7 +75,7 @@ func askAll(ctx context.Context, w *work, t *client.Target, page lacks) (why str
 // If it does not, before is whether all gateways that were asked went on with those before.
 func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) (before bool, err error) {
 	with, without := 0, 0
-	err = awaitGateway(ctx, w, &o.Target, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (string, error) {
+	err = awaitReplicas(ctx, w, &o.Target, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (string, error) {
 		now, err := here.API.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
 		if err != nil {
 			return "", here.failed("read the link Secret again", err)

@@ -47,11 +47,11 @@ func foresee(ctx context.Context, w *work, t *client.Target, cluster, standing s
 	for _, a := range answers {
 		unchecked := a.Unchecked(w.p.Build)
 		if a.Err == nil && unchecked != "" {
-			a.Err = fmt.Errorf("%s can't tell: %s", client.Printable(a.Gateway), unchecked)
+			a.Err = fmt.Errorf("%s can't tell: %s", client.Printable(a.Replica), unchecked)
 		}
 		switch {
 		case a.NotReady: // it may know little, and must not keep a cluster from being taken out
-			w.warn("what this leaves of proxies of %s is not known: %v", client.Printable(a.Gateway), a.Err)
+			w.warn("what this leaves of proxies of %s is not known: %v", client.Printable(a.Replica), a.Err)
 		case a.Err == nil:
 			list = append(list, a.Value)
 		case err == nil:

@@ -21,7 +21,7 @@ import (
 type linkOptions struct {
 	client.Target
 	name                string
-	there               string // context of the cluster to be linked
+	linkedContext       string // context of the cluster to be linked
 	apply, dryRun, wait bool
 	output              string
 
@@ -35,19 +35,19 @@ type linkOptions struct {
 	duration time.Duration
 }
 
-func linkVerb() cli.Verb { return new(linkOptions).verb() }
+func linkCommand() cli.Command { return new(linkOptions).command() }
 
-func (o *linkOptions) verb() cli.Verb {
-	return cli.Verb{
+func (o *linkOptions) command() cli.Command {
+	return cli.Command{
 		Use:     "link NAME",
 		Such:    "east",
 		Summary: "link a cluster of your kubeconfig, or rotate the token of its link",
 		Intro:   linkIntro,
 		Ending:  linkEnding,
-		OneOf:   oneGateway,
+		OneOf:   oneReplica,
 		Flags: []cli.Section{
 			cli.NewSection("Clusters", func(s *pflag.FlagSet) {
-				s.StringVar(&o.there, "context", "", "`CONTEXT` of the cluster to be linked.")
+				s.StringVar(&o.linkedContext, "context", "", "`CONTEXT` of the cluster to be linked.")
 				o.ClusterFlags(s, "to-context")
 			}),
 			cli.NewSection("What is done", o.actionFlags),
@@ -63,7 +63,7 @@ func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be done in both clusters. The token is then shown as "+placeholder+".")
 	cli.Choice(s, &o.output, "output", "o", "`FORMAT` of the Secret that is printed: yaml or json.", "yaml", "json")
 	s.BoolVar(&o.wait, "wait", true, "With --apply: wait until the gateway reads the cluster with the new token, and only then delete the tokens before it. Without, they stay.")
-	gatewayFlags(s, &o.Target)
+	replicaFlags(s, &o.Target)
 }
 
 func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
@@ -88,14 +88,14 @@ func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
 }
 
 // gatewayFlags adds those by which the gateways are found that a verb asks.
-func gatewayFlags(s *pflag.FlagSet, t *client.Target) {
+func replicaFlags(s *pflag.FlagSet, t *client.Target) {
 	t.AdminFlag(s)
 	t.PodFlag(s)
 	s.DurationVar(&t.Timeout, "timeout", time.Minute, "All is done within this `DURATION`.")
 }
 
 // oneGateway are the flags of which each names one gateway.
-var oneGateway = [][2]string{{"admin", "pod"}}
+var oneReplica = [][2]string{{"admin", "pod"}}
 
 var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
 
@@ -109,7 +109,7 @@ func (o *linkOptions) check(p cli.Process) (err error) {
 		return err
 	}
 	switch {
-	case o.there == "":
+	case o.linkedContext == "":
 		return cli.Usagef("no --context given: name the cluster to be linked by a context of your kubeconfig")
 	case o.duration != 0 && o.duration < 10*time.Minute:
 		return cli.Usagef("--duration is %v: give at least 10m, or 0", o.duration)
@@ -143,7 +143,7 @@ func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	there, err := open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.there})
+	there, err := open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.linkedContext})
 	if err != nil {
 		return err
 	}

@@ -76,11 +76,11 @@ func (l *linking) read(ctx context.Context, w *work) (err error) {
 	warnOfClashes(w, o.name, all)
 	l.content = content{link: o.name, cluster: there.uid, account: chooseAccount(o.account, named(all, o.name)), server: o.chooseServer(there, l.existing), ranges: o.ranges, network: o.network}
 	l.access = newAccess(l.content.account)
-	if err := there.require(ctx, remoteRights(l.access, o.duration > 0)); err != nil {
+	if err := there.require(ctx, remotePermissions(l.access, o.duration > 0)); err != nil {
 		return err
 	}
 	if o.apply {
-		if err := here.require(ctx, localRights(o.Namespace, "create update")); err != nil {
+		if err := here.require(ctx, localPermissions(o.Namespace, "create update")); err != nil {
 			return err
 		}
 	}

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs buffer
-	program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Verbs: Verbs()}}}
+	program := &cli.Program{Name: "isthmus", Groups: []cli.Group{{Title: "Verbs", Commands: All()}}}
 	code = program.Run(t.Context(), cli.Process{Args: args, Stdout: &out, Stderr: &errs, Signals: make(chan os.Signal)})
 	return code, out.String(), errs.String()
 }
@@ -87,7 +87,7 @@ func showing(t *testing.T, page func() string) string {
 func newOptions(t *testing.T, flags ...string) (*linkOptions, context.Context) {
 	t.Helper()
 	o := &linkOptions{name: "east"}
-	v := o.verb()
+	v := o.command()
 	if err := v.Flags[1].Flags.Parse(flags); err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +327,7 @@ func TestSameServer(t *testing.T) {
 }
 
 // TestAwaitGateway: a gateway that is not there is an error at once, one that does not follow is one in the end.
-func TestAwaitGateway(t *testing.T) {
+func TestAwaitReplicas(t *testing.T) {
 	page := `{"clusters":[{"cluster":"east","secret":"s","state":"unreachable","reason":"dial \u001b"}]}`
 	wait := func(admin, timeout string) error {
 		s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "s", ResourceVersion: "7"}}

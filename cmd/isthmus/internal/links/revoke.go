@@ -27,7 +27,7 @@ type revocation struct {
 }
 
 func newRevocation(ctx context.Context, there *cluster, account types.NamespacedName, of linkKey) (*revocation, error) {
-	if err := there.require(ctx, revokeRights(account.Namespace)); err != nil {
+	if err := there.require(ctx, revokePermissions(account.Namespace)); err != nil {
 		return nil, err
 	}
 	r := &revocation{there: there, account: account}

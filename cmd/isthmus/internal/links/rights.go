@@ -11,14 +11,14 @@ import (
 
 // right is one that a verb needs of the user. namespace: empty for a resource that is
 // not in one. name: empty for any.
-type right struct {
+type permission struct {
 	verbs, group, resource, namespace, name string
 }
 
 // remoteRights are needed in the cluster that is linked.
-func remoteRights(a *access, bound bool) []right {
+func remotePermissions(a *access, bound bool) []permission {
 	namespace, name := a.account.Namespace, a.account.Name
-	list := []right{
+	list := []permission{
 		{"get", "", "namespaces", "", metav1.NamespaceSystem},
 		{"get", "", "namespaces", "", namespace},
 		{"get create", "", "serviceaccounts", namespace, ""},
@@ -27,14 +27,14 @@ func remoteRights(a *access, bound bool) []right {
 		{"get list create delete", "", "secrets", namespace, ""},
 	}
 	if bound {
-		list = append(list, right{"create", "", "serviceaccounts/token", namespace, name})
+		list = append(list, permission{"create", "", "serviceaccounts/token", namespace, name})
 	}
 	return list
 }
 
 // revokeRights are needed in a linked cluster to take back what it grants.
-func revokeRights(namespace string) []right {
-	return []right{
+func revokePermissions(namespace string) []permission {
+	return []permission{
 		{"list delete", "", "secrets", namespace, ""},
 		{"get delete", "", "serviceaccounts", namespace, ""},
 		{"get delete", rbacGroup, "clusterroles", "", ""},
@@ -43,14 +43,14 @@ func revokeRights(namespace string) []right {
 }
 
 // localRights are needed in the gateway's cluster.
-func localRights(namespace, verbs string) []right {
-	return []right{{verbs, "", "secrets", namespace, ""}}
+func localPermissions(namespace, verbs string) []permission {
+	return []permission{{verbs, "", "secrets", namespace, ""}}
 }
 
 const rbacGroup = "rbac.authorization.k8s.io"
 
 // require returns an error that names all the rights that the user lacks.
-func (c *cluster) require(ctx context.Context, rights []right) error {
+func (c *cluster) require(ctx context.Context, rights []permission) error {
 	var missing []string
 	for _, r := range rights {
 		for verb := range strings.FieldsSeq(r.verbs) {
@@ -70,7 +70,7 @@ func (c *cluster) require(ctx context.Context, rights []right) error {
 		c.title, strings.Join(missing, "\n  "))
 }
 
-func (c *cluster) allowed(ctx context.Context, verb string, r right) (bool, error) {
+func (c *cluster) allowed(ctx context.Context, verb string, r permission) (bool, error) {
 	resource, sub, _ := strings.Cut(r.resource, "/")
 	review, err := c.API.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
@@ -83,7 +83,7 @@ func (c *cluster) allowed(ctx context.Context, verb string, r right) (bool, erro
 	return review.Status.Allowed, nil
 }
 
-func (r right) describe(verb string) string {
+func (r permission) describe(verb string) string {
 	text := verb + " " + r.resource
 	for _, part := range [][2]string{{".", r.group}, {" ", r.name}, {" in namespace ", r.namespace}} {
 		if part[1] != "" {

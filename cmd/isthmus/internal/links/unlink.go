@@ -25,24 +25,24 @@ const impactWithin = 10 * time.Second
 type unlinkOptions struct {
 	client.Target
 	name                string
-	there               string // context of the linked cluster
+	linkedContext       string // context of the linked cluster
 	revoke, dryRun, yes bool
 	account             types.NamespacedName // what is empty is not given
 }
 
-func unlinkVerb() cli.Verb {
+func unlinkCommand() cli.Command {
 	o := new(unlinkOptions)
-	return cli.Verb{
+	return cli.Command{
 		Use:     "unlink NAME",
 		Such:    "east",
 		Summary: "take a link away, and with --revoke its account in the other cluster too",
 		Intro:   unlinkIntro,
 		Ending:  unlinkEnding,
-		OneOf:   oneGateway,
+		OneOf:   oneReplica,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 			o.ClusterFlags(s, "to-context")
 			s.BoolVar(&o.revoke, "revoke", false, "Delete in the linked cluster, too, what isthmus link has made for it.")
-			s.StringVar(&o.there, "context", "", "With --revoke: `CONTEXT` of the linked cluster.")
+			s.StringVar(&o.linkedContext, "context", "", "With --revoke: `CONTEXT` of the linked cluster.")
 			s.StringVar(&o.account.Name, "service-account", "", "With --revoke: `NAME` of the ServiceAccount there. Without it: what the link has, or else "+defaultAccount.Name+".")
 			s.StringVar(&o.account.Namespace, "service-account-namespace", "", "Its `NAMESPACE`. Without it: likewise, or else "+defaultAccount.Namespace+".")
 			s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be deleted.")
@@ -59,9 +59,9 @@ func unlinkVerb() cli.Verb {
 func (o *unlinkOptions) check(p cli.Process) error {
 	o.name = p.Args[0]
 	switch {
-	case o.revoke && o.there == "":
+	case o.revoke && o.linkedContext == "":
 		return cli.Usagef("--revoke needs --context: name the linked cluster by a context of your kubeconfig")
-	case !o.revoke && o.there != "":
+	case !o.revoke && o.linkedContext != "":
 		return cli.Usagef("--context names the linked cluster, for --revoke: the gateway's cluster is --to-context")
 	}
 	return o.Target.Check()
@@ -78,7 +78,7 @@ func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
 	defer here.Close()
 	var there *cluster
 	if o.revoke {
-		if there, err = open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.there}); err != nil {
+		if there, err = open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.linkedContext}); err != nil {
 			return err
 		}
 		defer there.Close()
@@ -157,7 +157,7 @@ func (o *unlinkOptions) read(ctx context.Context, here, there *cluster) (links [
 	}
 	links = named(all, o.name)
 	if len(links) > 0 {
-		if err := here.require(ctx, localRights(o.Namespace, "delete")); err != nil {
+		if err := here.require(ctx, localPermissions(o.Namespace, "delete")); err != nil {
 			return nil, nil, err
 		}
 	}

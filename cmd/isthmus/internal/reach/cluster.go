@@ -78,7 +78,7 @@ func (c *Cluster) String() string {
 
 // forward returns the forwarder of a port. It starts one if there is none, or if the last one can't
 // be used anymore.
-func (c *Cluster) forward(ctx context.Context, pod Gateway, port int) (*forwarder, error) {
+func (c *Cluster) forward(ctx context.Context, pod Replica, port int) (*forwarder, error) {
 	key := fmt.Sprintf("%s/%s:%d", pod.Namespace, pod.Name, port)
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -68,7 +68,7 @@ func TestCredentials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			gateways, err := cluster.Gateways(t.Context())
+			gateways, err := cluster.Replicas(t.Context())
 			cluster.Close()
 			mu.Lock()
 			defer mu.Unlock()

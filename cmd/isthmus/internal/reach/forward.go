@@ -34,7 +34,7 @@ const maxFailure = 1 << 10
 type forwarder struct {
 	httpstream.Connection                 // valid once ports.Ready is closed
 	dialing               context.Context // limits Dial
-	pod                   Gateway
+	pod                   Replica
 	port                  int
 	ports                 *portforward.PortForwarder
 	ended                 chan struct{}
@@ -45,7 +45,7 @@ type forwarder struct {
 }
 
 // newForwarder returns a forwarder that starts to connect to the API server.
-func newForwarder(ctx context.Context, pod Gateway, port int) (*forwarder, error) {
+func newForwarder(ctx context.Context, pod Replica, port int) (*forwarder, error) {
 	f := &forwarder{dialing: ctx, pod: pod, port: port, ended: make(chan struct{})}
 	lifetime := klog.NewContext(pod.cluster.lifetime, klog.Logger{}) // explain returns what client-go would log
 	var err error

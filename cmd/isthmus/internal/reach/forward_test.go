@@ -154,7 +154,7 @@ func echo(data, failures httpstream.Stream) {
 
 func dial(t *testing.T, c *Cluster) net.Conn {
 	t.Helper()
-	gateways, err := c.Gateways(t.Context())
+	gateways, err := c.Replicas(t.Context())
 	if err != nil || len(gateways) != 1 || gateways[0].String() != "linkerd/isthmus-0" {
 		t.Fatalf("%v, %v", gateways, err)
 	}
@@ -251,7 +251,7 @@ func TestClose(t *testing.T) {
 		again.Close()
 		time.Sleep(time.Millisecond)
 	}
-	if conn, err := (Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: c}).Dial(t.Context(), 9996); err == nil {
+	if conn, err := (Replica{Namespace: "linkerd", Name: "isthmus-0", cluster: c}).Dial(t.Context(), 9996); err == nil {
 		conn.Close()
 		t.Error("a closed cluster forwards ports")
 	}
@@ -275,7 +275,7 @@ func TestSilent(t *testing.T) {
 			<-asked
 			cancel()
 		}()
-		conn, err := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}.Dial(ctx, 9996)
+		conn, err := Replica{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}.Dial(ctx, 9996)
 		if err == nil {
 			conn.Close()
 		}
@@ -305,7 +305,7 @@ func TestRedirect(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	conn, err := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: c}.Dial(t.Context(), 9996)
+	conn, err := Replica{Namespace: "linkerd", Name: "isthmus-0", cluster: c}.Dial(t.Context(), 9996)
 	if err == nil {
 		conn.Close()
 	}
@@ -328,7 +328,7 @@ func TestDeadline(t *testing.T) {
 			asked.Add(1)
 			<-end
 		}))
-		gateway := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}
+		gateway := Replica{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}
 		for asked.Load() < 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			conn, err := gateway.Dial(ctx, 9996)
@@ -379,7 +379,7 @@ func TestRefused(t *testing.T) {
 			w.WriteHeader(c.code)
 			fmt.Fprintf(w, c.body, c.code)
 		}))
-		_, err := Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}.Dial(t.Context(), 9996)
+		_, err := Replica{Namespace: "linkerd", Name: "isthmus-0", cluster: open(t, server.URL)}.Dial(t.Context(), 9996)
 		if err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s, %d: %v, want %s", c.reaches, c.code, err, c.want)
 		} else {

@@ -67,7 +67,7 @@ func FuzzGateways(f *testing.F) {
 			t.Fatal(err)
 		}
 		c := &Cluster{options: Options{Namespace: "linkerd", Pod: pod}, config: config, API: api}
-		gateways, err := c.Gateways(t.Context())
+		gateways, err := c.Replicas(t.Context())
 		if err == nil && len(gateways) == 0 {
 			t.Error("neither a gateway nor an error")
 		}
@@ -107,7 +107,7 @@ func FuzzFailure(f *testing.F) {
 	f.Fuzz(func(t *testing.T, message string) {
 		by := &forwarder{
 			Connection: said{message: strings.NewReader(message)},
-			pod:        Gateway{Namespace: "linkerd", Name: "isthmus-0"},
+			pod:        Replica{Namespace: "linkerd", Name: "isthmus-0"},
 			port:       9996,
 		}
 		headers := make(http.Header)

@@ -30,7 +30,7 @@ var selectors = []string{besideLinkerd, inLinkerdPlace}
 const maxPods = 200
 
 // Gateway is a Pod in which a gateway runs, or an address at which one does.
-type Gateway struct {
+type Replica struct {
 	Address             string // HOST:PORT; empty: it is a Pod
 	Namespace, Name     string
 	AdminPort, GRPCPort int // those that its container declares, or the default ones
@@ -40,14 +40,14 @@ type Gateway struct {
 }
 
 // String returns the Address or NAMESPACE/NAME, printable.
-func (g Gateway) String() string {
+func (g Replica) String() string {
 	return text.Quoted(cmp.Or(g.Address, g.Namespace+"/"+g.Name))
 }
 
 // Dial connects to a port of the Pod through a port of this machine, or to the Address. The context
 // only limits the dialling. The local port is open until the Cluster is closed. If a connection to a
 // Pod fails, the error is a [BrokenError].
-func (g Gateway) Dial(ctx context.Context, port int) (net.Conn, error) {
+func (g Replica) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if g.Address != "" {
 		return new(net.Dialer).DialContext(ctx, "tcp", g.Address)
 	}
@@ -74,7 +74,7 @@ func (g Gateway) Dial(ctx context.Context, port int) (net.Conn, error) {
 }
 
 // explain returns an error for a Pod whose ports cannot be forwarded.
-func (g Gateway) explain(err error) error {
+func (g Replica) explain(err error) error {
 	if broken, ok := errors.AsType[*BrokenError](err); ok {
 		return broken
 	}
@@ -96,14 +96,14 @@ func (g Gateway) explain(err error) error {
 }
 
 // NoGateway is the error where no gateway can be asked: there is none, or none is ready.
-type NoGateway struct{ error }
+type NoReplica struct{ error }
 
-func (e NoGateway) Unwrap() error { return e.error }
+func (e NoReplica) Unwrap() error { return e.error }
 
 // Gateways returns those that are ready, by name, at least one, and after them those that are
 // not ready and may become so, with the reason: neither those that terminate nor those that
 // have ended. One that the options name need not be ready.
-func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
+func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	if c.options.Pod != "" {
 		return c.named(ctx)
 	}
@@ -112,12 +112,12 @@ func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
 		return nil, c.explain(err, "list Pods", "list pods")
 	}
 	if len(pods) == 0 {
-		return nil, NoGateway{c.noPods(ctx)}
+		return nil, NoReplica{c.noPods(ctx)}
 	}
-	var ready, waiting []Gateway
+	var ready, waiting []Replica
 	var others []string
 	for i := range pods {
-		g := c.gateway(&pods[i])
+		g := c.replica(&pods[i])
 		if g.NotReady = notReady(&pods[i]); g.NotReady == "" {
 			ready = append(ready, g)
 			continue
@@ -128,7 +128,7 @@ func (c *Cluster) Gateways(ctx context.Context) ([]Gateway, error) {
 		}
 	}
 	if len(ready) == 0 {
-		return nil, NoGateway{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", text.Quoted(c.options.Namespace), some(others))}
+		return nil, NoReplica{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", text.Quoted(c.options.Namespace), some(others))}
 	}
 	return append(ready, waiting...), nil
 }
@@ -187,7 +187,7 @@ func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
 
 // imageName returns the last part of the name of a gateway container's image, without tag and digest.
 func imageName(pod *v1.Pod) string {
-	container := gatewayContainer(pod)
+	container := replicaContainer(pod)
 	if container == nil {
 		return ""
 	}
@@ -217,7 +217,7 @@ func (c *Cluster) noPods(ctx context.Context) error {
 }
 
 // named returns the gateway that the options name.
-func (c *Cluster) named(ctx context.Context) ([]Gateway, error) {
+func (c *Cluster) named(ctx context.Context) ([]Replica, error) {
 	o := c.options
 	pod, err := c.API.Pods(o.Namespace).Get(ctx, o.Pod, metav1.GetOptions{})
 	switch {
@@ -234,7 +234,7 @@ func (c *Cluster) named(ctx context.Context) ([]Gateway, error) {
 	case err != nil:
 		return nil, c.explain(err, "read Pods", "get pods")
 	}
-	return []Gateway{c.gateway(pod)}, nil
+	return []Replica{c.replica(pod)}, nil
 }
 
 // notReady returns why a Pod is not ready, or "".
@@ -270,9 +270,9 @@ const (
 	defaultGRPC  = 8086
 )
 
-func (c *Cluster) gateway(pod *v1.Pod) Gateway {
-	g := Gateway{Namespace: pod.Namespace, Name: pod.Name, AdminPort: defaultAdmin, GRPCPort: defaultGRPC, cluster: c}
-	if own := gatewayContainer(pod); own != nil {
+func (c *Cluster) replica(pod *v1.Pod) Replica {
+	g := Replica{Namespace: pod.Namespace, Name: pod.Name, AdminPort: defaultAdmin, GRPCPort: defaultGRPC, cluster: c}
+	if own := replicaContainer(pod); own != nil {
 		g.AdminPort = portNamed(own, adminNames, defaultAdmin)
 		g.GRPCPort = portNamed(own, grpcNames, defaultGRPC)
 	}
@@ -281,7 +281,7 @@ func (c *Cluster) gateway(pod *v1.Pod) Gateway {
 
 // gatewayContainer returns the container that is the gateway: by its own name, else by
 // its ports'. Others of the same Pod may have ports of such names too.
-func gatewayContainer(pod *v1.Pod) *v1.Container {
+func replicaContainer(pod *v1.Pod) *v1.Container {
 	containers := pod.Spec.Containers
 	for _, is := range []func(v1.Container) bool{
 		func(c v1.Container) bool { return c.Name == "isthmus" },

@@ -97,7 +97,7 @@ func TestPorts(t *testing.T) {
 		{"older", []v1.Container{{Name: "destination", Ports: ports("grpc", 2, "admin-http", 1)}}, 1, 2},
 		{"by its ports", []v1.Container{{Name: "a"}, {Name: "b", Ports: ports("grpc", 2)}}, 9996, 2},
 	} {
-		g := (&Cluster{}).gateway(&v1.Pod{Spec: v1.PodSpec{Containers: c.containers}})
+		g := (&Cluster{}).replica(&v1.Pod{Spec: v1.PodSpec{Containers: c.containers}})
 		if g.AdminPort != c.admin || g.GRPCPort != c.grpc {
 			t.Errorf("%s: %d and %d", c.name, g.AdminPort, g.GRPCPort)
 		}
@@ -128,7 +128,7 @@ func TestGateways(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	c := open(t, server.URL)
-	gateways, err := c.Gateways(t.Context())
+	gateways, err := c.Replicas(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestGateways(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	list = slices.Delete(list, 1, 2)
-	if _, err = c.Gateways(t.Context()); err == nil || !strings.Contains(err.Error(), "no gateway in namespace linkerd is ready: ") || !strings.Contains(err.Error(), "d (terminating), e (pending)") {
+	if _, err = c.Replicas(t.Context()); err == nil || !strings.Contains(err.Error(), "no gateway in namespace linkerd is ready: ") || !strings.Contains(err.Error(), "d (terminating), e (pending)") {
 		t.Error(err)
 	}
 }
@@ -193,7 +193,7 @@ func TestBothInstallations(t *testing.T) {
 				json.NewEncoder(w).Encode(list)
 			}))
 			t.Cleanup(server.Close)
-			gateways, err := open(t, server.URL).Gateways(t.Context())
+			gateways, err := open(t, server.URL).Replicas(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -223,7 +223,7 @@ func TestUserAgent(t *testing.T) {
 	}
 	defer c.Close()
 	_, _ = c.API.ConfigMaps("linkerd").Get(t.Context(), "x", metav1.GetOptions{})
-	if conn, err := (Gateway{Namespace: "linkerd", Name: "isthmus-0", cluster: c}).Dial(t.Context(), 9996); err == nil {
+	if conn, err := (Replica{Namespace: "linkerd", Name: "isthmus-0", cluster: c}).Dial(t.Context(), 9996); err == nil {
 		conn.Close()
 	}
 	for _, agent := range agents {
