@@ -12,8 +12,8 @@ import (
 	"golang.org/x/term"
 
 	"isthmus/cmd/isthmus/internal/cli"
-	"isthmus/cmd/isthmus/internal/client"
-	"isthmus/cmd/isthmus/internal/links"
+	"isthmus/cmd/isthmus/internal/commands"
+	"isthmus/cmd/isthmus/internal/commands/links"
 )
 
 func main() {
@@ -47,9 +47,9 @@ func newProgram(name string) *cli.Program {
 		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
 		Groups: []cli.Group{
 			{Title: "Serve", Commands: []cli.Command{gatewayVerb(new(options))}},
-			{Title: "Look into a gateway that runs", Commands: client.All(seeFromHere)},
+			{Title: "Look into a gateway that runs", Commands: commands.All(seeFromHere)},
 			{Title: "Link clusters", Commands: links.All()},
-			{Title: "Other", Commands: []cli.Command{postRenderVerb(), client.Version(ownBuild(), writeVersion)}},
+			{Title: "Other", Commands: []cli.Command{postRenderVerb(), commands.Version(ownBuild(), writeVersion)}},
 		},
 		Short: map[string][]string{"-version": {"version", "--client"}, "--version": {"version", "--client"}},
 		Examples: []string{

@@ -11,11 +11,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
-	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/decode"
+	"isthmus/cmd/isthmus/internal/check"
 
 	"isthmus/clusterstore/kube"
-	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/cmd/isthmus/internal/commands"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
 )
@@ -32,7 +32,7 @@ var firstAnswer = 3 * time.Second
 
 // seeFromHere fills in what a gateway would show, where there is none: from this machine, with a
 // user's credentials and those of the links.
-func seeFromHere(ctx context.Context, p client.Preflight) check.Seen {
+func seeFromHere(ctx context.Context, p commands.Preflight) check.Seen {
 	ctx, cancel := context.WithTimeout(ctx, allClusters)
 	defer cancel()
 	reading, stop := context.WithTimeout(ctx, clusterLimit)

@@ -12,8 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/clusterstore/check"
 	"isthmus/clusterstore/kube"
+	"isthmus/cmd/isthmus/internal/check"
 	"isthmus/internal/adminapi"
 )
 

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/clusterstore/check"
+	"isthmus/cmd/isthmus/internal/check"
 )
 
 // TestPreflight: each world has one thing that is wrong, and exactly that is found.

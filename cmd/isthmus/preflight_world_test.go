@@ -28,10 +28,10 @@ import (
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore"
-	"isthmus/clusterstore/check"
+	"isthmus/cmd/isthmus/internal/check"
 
 	"isthmus/clusterstore/kube"
-	"isthmus/cmd/isthmus/internal/client"
+	"isthmus/cmd/isthmus/internal/commands"
 )
 
 // checkedAPI is an API server with what checks ask for.
@@ -180,7 +180,7 @@ func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all = check.Judge(seeFromHere(t.Context(), client.Preflight{Config: config, API: user, Namespace: "linkerd", Account: "isthmus", Pre: w.pre, Exports: w.exports}))
+	all = check.Judge(seeFromHere(t.Context(), commands.Preflight{Config: config, API: user, Namespace: "linkerd", Account: "isthmus", Pre: w.pre, Exports: w.exports}))
 	for _, r := range all {
 		if r.Level != check.OK {
 			bad = append(bad, fmt.Sprintf("%s %s %s: %s", r.Level, r.Check, r.Object, r.Text))

@@ -1,0 +1,135 @@
+package commands
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"isthmus/internal/adminapi"
+)
+
+// colour is the escape sequence before a text that begins its colour.
+type colour string
+
+const (
+	plain  colour = ""
+	red    colour = "\x1b[31m"
+	green  colour = "\x1b[32m"
+	yellow colour = "\x1b[33m"
+)
+
+// paint returns a printable text in a colour, which printText may take away.
+func (c colour) paint(text string) string {
+	if c == plain {
+		return text
+	}
+	return string(c) + text + "\x1b[0m"
+}
+
+// withoutColours takes colours away from what was painted.
+var withoutColours = strings.NewReplacer(string(red), "", string(green), "", string(yellow), "", "\x1b[0m", "")
+
+// colours are those of a gateway's words.
+var colours = map[string]colour{
+	"ready": green, "alive": green, "pending": yellow, adminapi.LastResort: yellow, adminapi.Withdrawn: yellow,
+	"unreachable": red, "stale": red, "rejected": red, "unlinked": red, "dead": red,
+}
+
+// coloured returns a gateway's word as a cell.
+func coloured(word string) cell { return cell{word, colours[word]} }
+
+// cell is one text of a table, which need not be printable.
+type cell struct {
+	text   string
+	colour colour
+}
+
+// cells are rows of texts whose columns are as wide as their widest text.
+type cells struct{ rows [][]cell }
+
+// row adds a row, of texts and of cells.
+func (t *cells) row(values ...any) {
+	row := make([]cell, len(values))
+	for i, v := range values {
+		switch v := v.(type) {
+		case cell:
+			row[i] = v
+		case string:
+			row[i].text = v
+		default:
+			row[i].text = fmt.Sprint(v)
+		}
+	}
+	t.rows = append(t.rows, row)
+}
+
+// write appends the rows, each with an indent.
+func (t *cells) write(b *bytes.Buffer, indent string) {
+	var widths []int
+	for _, row := range t.rows {
+		for i, c := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(Printable(c.text)))
+		}
+	}
+	for _, row := range t.rows {
+		b.WriteString(indent)
+		for i, c := range row {
+			text := Printable(c.text)
+			padding := widths[i] + 2 - utf8.RuneCountInString(text)
+			b.WriteString(c.colour.paint(text))
+			if i < len(row)-1 {
+				b.WriteString(strings.Repeat(" ", padding))
+			}
+		}
+		b.WriteByte('\n')
+	}
+}
+
+// writeUnder appends a title and the rows, if there are more than the one with the columns' names.
+func (t *cells) writeUnder(b *bytes.Buffer, title string) {
+	if len(t.rows) > 1 {
+		b.WriteString(title)
+		t.write(b, "  ")
+	}
+}
+
+// joined joins texts that are not empty.
+func joined(by string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), by)
+}
+
+// maxNames is how many names a line has of a list.
+const maxNames = 6
+
+// maxLines is how many lines of one kind are listed of what was not asked for by name.
+const maxLines = 20
+
+// writeList appends lines under a title, the first ones if there are more than limit.
+func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
+	if len(lines) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "%s:\n", title)
+	for _, line := range lines[:min(limit, len(lines))] {
+		fmt.Fprintf(b, "  %s\n", Printable(line))
+	}
+	if more := len(lines) - limit; more > 0 {
+		fmt.Fprintf(b, "  … and %d more: -o json has all\n", more)
+	}
+}
+
+// age is how long ago something was, as kubectl prints it; empty: never.
+func age(now, then time.Time) string {
+	if then.IsZero() {
+		return ""
+	}
+	return duration.HumanDuration(max(0, now.Sub(then)))
+}

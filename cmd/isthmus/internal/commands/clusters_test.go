@@ -1,0 +1,98 @@
+package commands
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/cli/clitest"
+	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/adminapi"
+)
+
+// TestColours: words of a gateway have their colours, which do not count for the width of a column.
+func TestColours(t *testing.T) {
+	c, err := contentOf("clusters", firstPage(t, "clusters"), "", netip.Addr{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, painted := c.table()
+	for _, want := range []string{"\x1b[32mready\x1b[0m     3h", "\x1b[31mstale\x1b[0m     90s", "\x1b[33mwithdrawn\x1b[0m   -"} {
+		if !strings.Contains(string(painted), want) {
+			t.Errorf("no %q in\n%s", want, painted)
+		}
+	}
+}
+
+// TestClustersLong: a list that nobody asked for by name is short.
+func TestClustersLong(t *testing.T) {
+	_, lines := clustersTable(&adminapi.ClustersOutput{Clusters: adminapi.Clusters{Unserved: make([]adminapi.Unserved, 50)}})
+	if n := bytes.Count(lines, []byte("\n")); n != 2+2+1+maxLines+1 || !strings.HasSuffix(string(lines), "  … and 30 more: -o json has all\n") {
+		t.Errorf("%d lines:\n%s", n, lines)
+	}
+}
+
+// TestThrottled: a cluster whose API server asks for a pause has one line, with the end of the longest pause.
+func TestThrottled(t *testing.T) {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	east := adminapi.Cluster{Cluster: "east"}
+	east.Resources = []adminapi.Resource{
+		{Resource: "pods", ThrottledUntil: at},
+		{Resource: "services"},
+		{Resource: "endpointslices", ThrottledUntil: at.Add(time.Minute)},
+	}
+	_, lines := clustersTable(&adminapi.ClustersOutput{Clusters: adminapi.Clusters{Clusters: []adminapi.Cluster{east}}})
+	const want = "east: throttled until 03:05:05 UTC by the API server: pods, endpointslices\n"
+	if !strings.Contains(string(lines), want) {
+		t.Errorf("no %q in\n%s", want, lines)
+	}
+	if kept := lasting(east).Resources[0].ThrottledUntil; !kept.IsZero() {
+		t.Errorf("a change of the pause is shown as a change of the cluster")
+	}
+}
+
+// TestClustersWatch: a line for each change of what lasts, through an outage, until a signal.
+func TestClustersWatch(t *testing.T) {
+	var reads atomic.Int64
+	var page atomic.Pointer[string]
+	clustersJSON := firstPage(t, "clusters")
+	set := func(s string) { page.Store(&s) }
+	set(clustersJSON)
+	var away atomic.Bool
+	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": func(w http.ResponseWriter, r *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		reads.Add(1)
+		answer(*page.Load())(w, r)
+	}})
+	o := &clustersOptions{Target: Target{Options: reach.Options{Address: admin}, Timeout: time.Minute, output: "json"}, watch: true, every: time.Millisecond}
+	out, errs, end := clitest.NewOutput(), clitest.NewOutput(), make(chan error)
+	ctx, signal := context.WithCancel(t.Context())
+	go func() { end <- runClusters(ctx, cli.Process{Name: "isthmus clusters", Stdout: out, Stderr: errs}, o) }()
+	out.Await(t, `"state":"stale"`)
+	later := strings.ReplaceAll(clustersJSON, `"lastEvent": "2026-09-01T11:58:00Z"`, `"lastEvent": "2026-09-01T11:59:00Z"`)
+	set(strings.ReplaceAll(later, `"objects": 7`, `"objects": 8`))
+	for n := reads.Load(); reads.Load() < n+3; {
+		time.Sleep(time.Millisecond)
+	}
+	away.Store(true)
+	errs.Await(t, "is busy: -\n  Trying again.\n")
+	away.Store(false)
+	set(strings.ReplaceAll(later, `"state": "stale"`, `"state": "ready"`))
+	lines := out.Await(t, `"secret":"cluster-credentials-east","state":"ready"`)
+	if n := strings.Count(lines, "\n"); n != 2 {
+		t.Errorf("%d lines:\n%s", n, lines)
+	}
+	signal()
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,161 @@
+package commands
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/text"
+)
+
+// exportsOptions are those of "isthmus exports".
+type exportsOptions struct {
+	Target
+	diff, written bool
+}
+
+func exportsCommand() cli.Command {
+	o := new(exportsOptions)
+	return o.command(cli.Command{
+		Use:     "exports [NAME…]",
+		Summary: "show what clusters export, and which Services are written here for it, or would be",
+		Intro:   exportsIntro,
+		Ending:  exportsEnding,
+		OneOf:   [][2]string{{"diff", "written"}},
+		Run:     func(ctx context.Context, p cli.Process) error { return runExports(ctx, p, o) },
+	}, func(s *pflag.FlagSet) {
+		o.pageFlags(s, pageTimeout, pageAllowed)
+		s.BoolVar(&o.diff, "diff", false, "Show what is to be changed, object by object. The exit code is 1 if anything is.")
+		s.BoolVar(&o.written, "written", false, "Print the Services and ServiceImports that the gateway has written, for kubectl delete -f -.")
+	})
+}
+
+// runExports shows the page of exports, or some of it.
+func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
+	query := url.Values{}
+	for _, arg := range p.Args {
+		name, ok := parseServiceName(arg)
+		switch namespace, all := strings.CutSuffix(arg, "/"); {
+		case all && namespace != "":
+			query.Add("service", arg)
+		case !ok:
+			return cli.Usagef("%q is no service's name: give NAME, NAMESPACE/NAME, NAME.NAMESPACE, or NAMESPACE/ for all of a namespace", arg)
+		default:
+			query.Add("service", strings.TrimPrefix(name.namespace+"/"+name.name, "/"))
+		}
+	}
+	answers, err := ReadAll[adminapi.Exports](ctx, p, &o.Target, "/debug/exports?"+query.Encode())
+	if err != nil {
+		return err
+	}
+	shown := chooseExports(answers)
+	page, _ := errors.AsType[pageError](shown.Err)
+	other, _ := errors.AsType[versionError](shown.Err)
+	switch {
+	case other.status == http.StatusNotFound:
+		return fmt.Errorf("%w. If its version knows exports, it runs with --exports=off, which is the default", other)
+	case page.status == http.StatusNotFound:
+		return fmt.Errorf("%s knows nothing of exports: it runs with --exports=off, which is the default\n  Start it with --exports=plan to see what would be written: then nothing is", shown.Replica)
+	case shown.Err != nil:
+		return shown.Err
+	case shown.Value.Unread != "":
+		return fmt.Errorf("%s: %s", shown.Replica, Printable(shown.Value.Unread))
+	}
+	return o.print(p, shown)
+}
+
+// chooseExports returns the answer of the gateway that writes, which knows what has failed, or else the first one.
+func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] {
+	rank := func(a Answer[adminapi.Exports]) int {
+		switch {
+		case a.Err != nil:
+			return 3
+		case a.Value.Unread != "":
+			return 2
+		case !a.Value.Writer.Leading:
+			return 1
+		}
+		return 0
+	}
+	return slices.MinFunc(answers, func(a, b Answer[adminapi.Exports]) int { return rank(a) - rank(b) })
+}
+
+func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (err error) {
+	unchecked := shown.Unchecked(p.Build)
+	s := &exportsState{adminapi.ExportsOutput{
+		Time: shown.At, Gateway: shown.Replica, Exports: *shown.Value, Unchecked: unchecked,
+	}}
+	if o.diff || o.written {
+		if err := shown.OtherFormat(p.Build); err != nil {
+			return err
+		}
+		if unchecked != "" {
+			fmt.Fprintf(p.Stderr, "%s: %s: not checked: %s\n", p.Name, Printable(shown.Replica), unchecked)
+		}
+	}
+	changes := len(s.Changes) + s.MoreChanges
+	switch {
+	case o.written:
+		return s.printWritten(p.Stdout)
+	case o.diff && !o.asJSON():
+		err = s.printDiff(p.Stdout)
+	default:
+		err = o.screen(p).show(s.Time, s.Gateway, s.ExportsOutput, s.table)
+	}
+	if err == nil && o.diff && changes > 0 {
+		err = fmt.Errorf("%s to be changed", text.Count(changes, "object is", "objects are"))
+	}
+	return err
+}
+
+const exportsIntro = `isthmus exports shows what the gateway's own and all linked clusters export, by Linkerd's
+labels and by ServiceExports, and what the gateway writes in its own cluster for that, or would.
+
+Usage: isthmus exports [NAME…] [FLAGS]
+
+NAME is that of an export or of what it is written as: NAME, of any namespace,
+NAMESPACE/NAME, NAME.NAMESPACE, or NAMESPACE/ for all of a namespace.`
+
+const exportsEnding = `Nothing is written unless the gateway runs with --exports=on. With --exports=plan it knows
+what it would write, which is what this verb is for before you switch it on:
+
+  isthmus exports           the table: each export of each cluster, and what becomes of it
+  isthmus exports --diff    each field of each object that would be changed
+
+The table:
+  CLUSTER     that exports it; local is the gateway's own
+  KIND        mirror (NAME-CLUSTER), federated (NAME-federated), or import: the ServiceImport
+              NAME with its Service NAME-clusterset
+  WRITTEN AS  the Service of the gateway's cluster
+  STATE       written, or why not; docs/exports.md explains each, and what to do
+  UNTIL       how long that stays so by itself
+Of several gateways it is the one that holds the Lease that is shown: it knows what failed.
+
+--diff begins with "+" for what is to be and "-" for what is. Labels and annotations that
+others have set are not in it: they stay.
+
+--written prints the objects that have the gateway's mark, each as a line of JSON that
+kubectl takes. To remove all of them, start the gateway with --exports=plan, so that it does
+not write them again, then:
+
+  isthmus exports --written | kubectl delete -f -
+
+-o json prints one object in a line: go doc isthmus/internal/adminapi.ExportsOutput
+explains its fields.
+
+Exit code 1 if no gateway can be asked or exports are off there; with --diff also if an
+object is to be changed.
+
+Examples:
+  isthmus exports
+  isthmus exports shop/web
+  isthmus exports shop/ --diff
+  isthmus exports -o json | jq -r '.exports[] | select(.state == "taken") | .object'`

@@ -1,0 +1,181 @@
+package commands
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"isthmus/clusterstore/guard"
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/adminapi"
+)
+
+// maxPage is how much of a page is read, in bytes: what a gateway has to show of 50,000
+// federated services of three clusters.
+const maxPage = 32 << 20
+
+// pageLimits are how many elements and fields a page may have. One of maxPage bytes about
+// services has fewer.
+var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
+
+// versionPage is the page that every version of a gateway has.
+const versionPage = "/debug/version"
+
+// fetch reads a page of a gateway into a value. An older gateway sends no headers that name its
+// build. Then fetch asks for the build.
+func fetch(ctx context.Context, g reach.Replica, path string, into any) (Origin, error) {
+	from, err := fetchPage(ctx, g, path, into)
+	_, answered := errors.AsType[pageError](err)
+	if from.Format != "" || err != nil && !answered || path == versionPage {
+		return from, err
+	}
+	var build adminapi.Build
+	if _, failed := fetchPage(ctx, g, versionPage, &build); failed == nil {
+		from.Build = build
+	}
+	return from, err
+}
+
+// fetchPage reads a page of a gateway into a value.
+func fetchPage(ctx context.Context, g reach.Replica, path string, into any) (from Origin, err error) {
+	if g.NotReady != "" {
+		//lint:ignore ST1005 Pod is the name of a kind
+		return from, fmt.Errorf("Pod %s is not ready: %s\n  kubectl describe pod -n %s %s shows why; "+
+			"--pod %[4]s asks it all the same",
+			g, g.NotReady, Printable(g.Namespace), Printable(g.Name))
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+cmp.Or(g.Address, "gateway")+path, nil)
+	if err != nil {
+		return from, cli.Usagef("--admin is %q: give HOST:PORT", g.Address)
+	}
+	conn, err := g.Dial(ctx, g.AdminPort)
+	switch {
+	case err != nil && g.Address != "":
+		return from, unanswered(g, err)
+	case err != nil:
+		return from, err
+	}
+	defer conn.Close()
+	client := http.Client{ // without redirects
+		Transport: &http.Transport{
+			DisableKeepAlives: true,
+			DialContext:       func(context.Context, string, string) (net.Conn, error) { return conn, nil },
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return from, unanswered(g, errors.Unwrap(err))
+	}
+	defer answer.Body.Close()
+	return decode(g, answer, pageOf(path), into)
+}
+
+// unanswered returns the error for a request that has no answer.
+func unanswered(g reach.Replica, err error) error {
+	broken, ok := errors.AsType[*reach.BrokenError](err)
+	switch {
+	case g.Address != "":
+		return fmt.Errorf("%s\n  Is the gateway running? --admin is the address of its admin server (--metrics-addr of the gateway)", Printable(err.Error()))
+	case ok:
+		return broken
+	}
+	return fmt.Errorf("%s: %s", g, Printable(strings.TrimPrefix(err.Error(), "net/http: ")))
+}
+
+// decode reads an answer into a value.
+func decode(g reach.Replica, answer *http.Response, page string, into any) (from Origin, err error) {
+	from = originOf(answer.Header)
+	another := "is it an Isthmus gateway? (-n and --pod choose another)"
+	if g.Address != "" {
+		another = "is it the admin server of an Isthmus gateway? (--admin)"
+	}
+	body := http.MaxBytesReader(nil, answer.Body, maxPage)
+	switch answer.StatusCode {
+	case http.StatusOK:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		return from, fmt.Errorf("%s is busy: %s", g, refusal(body))
+	case http.StatusInsufficientStorage:
+		return from, fmt.Errorf("%s: %s", g, refusal(body))
+	case http.StatusBadRequest:
+		return from, cli.Usagef("%s", refusal(body))
+	default:
+		what := fmt.Sprintf("%s answers %s for %s", g, Printable(answer.Status), page)
+		return from, pageError{answer.StatusCode, what, another}
+	}
+	if err := json.NewDecoder(guard.JSON(body, pageLimits)).Decode(into); err != nil {
+		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return from, fmt.Errorf("%s of %s has more than %d bytes", page, g, tooLarge.Limit)
+		}
+		what := fmt.Sprintf("%s of %s can't be read: %s", page, g, Printable(err.Error()))
+		return from, pageError{answer.StatusCode, what, another}
+	}
+	return from, nil
+}
+
+// originOf reads the headers of an answer.
+func originOf(h http.Header) Origin {
+	from := Origin{Format: h.Get(adminapi.FormatHeader)}
+	from.Build.Version, from.Build.Commit = h.Get(adminapi.VersionHeader), h.Get(adminapi.CommitHeader)
+	at, err := http.ParseTime(h.Get("Date"))
+	if err != nil {
+		at = time.Now()
+	}
+	from.At = at.Local()
+	return from
+}
+
+// pageError is that a gateway answers with another status than OK, or with a page that can't be
+// decoded.
+type pageError struct {
+	status  int
+	what    string // what is wrong
+	another string // asks whether the answer is that of a gateway at all
+}
+
+func (e pageError) Error() string { return e.what + ": " + e.another }
+
+// versionError is that a gateway of another version lacks a page, or has a page that this program
+// can't decode.
+type versionError struct {
+	status    int
+	what      string // what is wrong
+	unchecked string // has the two versions
+}
+
+func (e versionError) Error() string {
+	return e.what + ": " + e.unchecked + "\n  Use the same version of both: update the older one"
+}
+
+// byVersion replaces the error of a request by a versionError if the version of the gateway
+// explains the error. own is the build of the program.
+func byVersion(err error, from Origin, own adminapi.Build) error {
+	page, ok := errors.AsType[pageError](err)
+	if !ok || from.Build.Version == "" || page.status != http.StatusOK && page.status != http.StatusNotFound {
+		return err
+	}
+	if unchecked := from.Unchecked(own); unchecked != "" {
+		return versionError{page.status, page.what, unchecked}
+	}
+	return err
+}
+
+// pageOf returns a path without the query, for messages.
+func pageOf(path string) string {
+	page, _, _ := strings.Cut(path, "?")
+	return page
+}
+
+// refusal is the text in place of a page.
+func refusal(body io.Reader) string {
+	text, _ := io.ReadAll(io.LimitReader(body, 1000))
+	return Printable(strings.TrimSpace(string(text)))
+}

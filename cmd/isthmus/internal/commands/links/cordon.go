@@ -1,0 +1,229 @@
+package links
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"isthmus/clusterstore"
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/commands"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/text"
+)
+
+// cordonOptions are those of "isthmus cordon" and "isthmus uncordon".
+type cordonOptions struct {
+	commands.Target
+	name               string
+	back               bool // uncordon
+	lastResort         bool
+	over               time.Duration
+	yes, force, dryRun bool
+}
+
+func cordonCommand() cli.Command {
+	o := new(cordonOptions)
+	return o.command(cli.Command{
+		Use:     "cordon NAME",
+		Summary: "take a linked cluster's endpoints out of all services, by one switch",
+		Intro:   cordonIntro,
+		Ending:  cordonEnding,
+	}, func(s *pflag.FlagSet) {
+		s.BoolVar(&o.lastResort, "last-resort", false, "Leave them to services that have no other ready endpoint.")
+		s.BoolVar(&o.force, "force", false, "Do it even if that leaves a service with nothing, or if what it leaves can't be found out.")
+		o.flags(s)
+	})
+}
+
+func uncordonCommand() cli.Command {
+	o := &cordonOptions{back: true}
+	return o.command(cli.Command{
+		Use:     "uncordon NAME",
+		Summary: "end a cordon",
+		Intro:   uncordonIntro,
+		Ending:  uncordonEnding,
+	}, o.flags)
+}
+
+func (o *cordonOptions) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
+	v.Such, v.OneOf, v.Run = "east", oneReplica, o.run
+	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
+	return v
+}
+
+func (o *cordonOptions) flags(s *pflag.FlagSet) {
+	s.DurationVar(&o.over, "over", 0, "Spread the change over this `DURATION`, 1h at most; 0: at once.")
+	s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
+	s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what it would leave.")
+	o.ClusterFlags(s, "context")
+	replicaFlags(s, &o.Target)
+}
+
+func (o *cordonOptions) check(p cli.Process) (err error) {
+	o.name = p.Args[0]
+	if o.name == "local" {
+		return cli.Usagef("the gateway's own cluster has no link: its cordon is the gateway's flag --cordon-local=false|last-resort|true")
+	}
+	if o.over < 0 || o.over > clusterstore.MaxCordonOver {
+		return cli.Usagef("--over is %v: give 0s to %v", o.over, clusterstore.MaxCordonOver)
+	}
+	return o.Check()
+}
+
+func (o *cordonOptions) run(ctx context.Context, p cli.Process) error {
+	if err := o.check(p); err != nil {
+		return err
+	}
+	here, err := open(o.Options)
+	if err != nil {
+		return err
+	}
+	defer here.Close()
+	return o.cordon(ctx, &work{p: p, out: p.Stdout, dry: o.dryRun}, here)
+}
+
+func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) error {
+	links, err := o.find(ctx, w, here)
+	if err != nil {
+		return err
+	}
+	if err := o.weigh(ctx, w); err != nil {
+		return err
+	}
+	if !o.yes && !o.dryRun {
+		if err := w.p.Confirm(ctx, o.question()); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	for i := range links {
+		if err := o.write(ctx, w, here, &links[i]); err != nil {
+			return err
+		}
+	}
+	if w.dry {
+		return nil
+	}
+	err = awaitReplicas(ctx, w, &o.Target, "follows", func(page adminapi.Clusters) (string, error) { return o.lacks(page, links), nil })
+	if err != nil {
+		return fmt.Errorf("it is written, but not known to have reached the gateway: %w", err)
+	}
+	fmt.Fprintf(w.out, "%s: the gateway follows: %s\n", here.title, o.effect())
+	return nil
+}
+
+// find returns the Secrets of the link. All of them are changed: the next one in use must
+// not end a cordon.
+func (o *cordonOptions) find(ctx context.Context, w *work, here *cluster) (links []corev1.Secret, err error) {
+	err = w.within(ctx, o.Timeout, "reading "+here.title, func(ctx context.Context) error {
+		all, err := listLinks(ctx, here, o.Namespace)
+		if err != nil {
+			return err
+		}
+		if links = named(all, o.name); len(links) == 0 {
+			return fmt.Errorf("%s: no Secret in namespace %s links %q%s (-n, --context)", here.title, o.Namespace, o.name, linkNames(all))
+		}
+		return nil
+	})
+	return links, err
+}
+
+// linkNames lists the names of links, for an error.
+func linkNames(all []corev1.Secret) string {
+	var names []string
+	for _, s := range all {
+		if name := s.Labels[clusterstore.ClusterNameLabel]; name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ": there are no links"
+	}
+	slices.Sort(names)
+	return ": there are " + text.Some(names, 10)
+}
+
+// aim is what the verb gives a cluster.
+type aim struct {
+	standing   string
+	annotation any    // isthmus.io/cordon of the link Secret; nil: none
+	does       string // what endpoints do
+	title      string // of what that leaves; %s: the cluster
+}
+
+// titleWithout is the title of what services are left with if they lose the cluster.
+const titleWithout = "Without %s services have:"
+
+func (o *cordonOptions) aim() aim {
+	switch {
+	case o.back:
+		return aim{adminapi.InService, nil, "come back", "Services with a member in %s, which will be used again:"}
+	case o.lastResort:
+		return aim{adminapi.LastResort, "last-resort", "leave services that have others", "Where other clusters have endpoints, these services do without %s:"}
+	}
+	return aim{adminapi.Withdrawn, "true", "leave all services", titleWithout}
+}
+
+func (o *cordonOptions) effect() string {
+	over := "at once"
+	if o.over > 0 {
+		over = fmt.Sprintf("over %v", o.over)
+	}
+	return fmt.Sprintf("endpoints of %s %s %s", o.name, o.aim().does, over)
+}
+
+func (o *cordonOptions) question() string {
+	verb := "Cordon"
+	if o.back {
+		verb = "Uncordon"
+	}
+	return fmt.Sprintf("%s %s? The %s.", verb, o.name, o.effect())
+}
+
+// write patches the two annotations, so that what others change meanwhile stays. It makes
+// s the Secret as it is then.
+func (o *cordonOptions) write(ctx context.Context, w *work, here *cluster, s *corev1.Secret) error {
+	annotations := map[string]any{clusterstore.CordonAnnotation: o.aim().annotation, clusterstore.CordonOverAnnotation: nil}
+	if o.over > 0 {
+		annotations[clusterstore.CordonOverAnnotation] = o.over.String()
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"uid": s.UID, "annotations": annotations}})
+	if err != nil {
+		return err
+	}
+	return w.do(ctx, here, "update", "link Secret "+key(s), func(ctx context.Context) error {
+		written, err := here.API.Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		if err == nil {
+			*s = *written
+		}
+		return err
+	})
+}
+
+// lacks returns what a gateway does not show yet of what was written: the standing, or that it has
+// read that version of a Secret.
+func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (why string) {
+	why = "it has no such link: does it read link Secrets of namespace " + o.Namespace + "?"
+	for _, c := range page.Clusters {
+		if c.Cluster != o.name || c.Standing == "" {
+			continue
+		}
+		switch {
+		case c.Standing == o.aim().standing, o.lastResort && c.Standing != adminapi.InService:
+			return ""
+		case slices.ContainsFunc(links, func(s corev1.Secret) bool { return s.Name == c.Secret && s.ResourceVersion == c.SecretVersion }):
+			return ""
+		}
+		why = "its standing of " + o.name + " is " + commands.Printable(c.Standing)
+	}
+	return why
+}

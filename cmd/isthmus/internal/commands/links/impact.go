@@ -1,0 +1,160 @@
+package links
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"isthmus/cmd/isthmus/internal/commands"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/text"
+)
+
+// maxShown is how many services are listed.
+const maxShown = 20
+
+// weigh shows what the change leaves each service with, and refuses to leave one with
+// nothing.
+func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
+	gateways, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
+	switch {
+	case err == nil:
+	case o.back || o.force:
+		w.warn("what this leaves is not known: %v", err)
+		return nil
+	default:
+		return fmt.Errorf("what this leaves can't be found out: %w\n  --force does it all the same", err)
+	}
+	list := impacts(gateways)
+	showImpacts(w, list, o.name, o.aim().title, o.back)
+	nothing := len(bare(list))
+	if nothing == 0 || o.back || o.lastResort || o.force {
+		return nil
+	}
+	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", nothing)
+}
+
+// foresee asks every replica what services would have if the cluster had the standing. It returns the
+// answers of the replicas that give one, and the first error of a ready replica that gives none.
+func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing string) (
+	list []*adminapi.Impact, err error) {
+	path := "/debug/impact?" + url.Values{"cluster": {cluster}, "standing": {standing}}.Encode()
+	answers, err := commands.ReadAll[adminapi.Impact](ctx, w.p, t, path)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range answers {
+		unchecked := a.Unchecked(w.p.Build)
+		if a.Err == nil && unchecked != "" {
+			a.Err = fmt.Errorf("%s can't tell: %s", commands.Printable(a.Replica), unchecked)
+		}
+		switch {
+		case a.NotReady: // it may know little, and must not keep a cluster from being taken out
+			w.warn("what this leaves of proxies of %s is not known: %v", commands.Printable(a.Replica), a.Err)
+		case a.Err == nil:
+			list = append(list, a.Value)
+		case err == nil:
+			err = a.Err
+		}
+	}
+	return list, err
+}
+
+// showImpacts prints the endpoints that services have left. title is a format with %s for the cluster. If back is
+// set, the cluster returns to service.
+func showImpacts(w *work, list []adminapi.ServiceImpact, cluster, title string, back bool) {
+	if len(list) == 0 {
+		fmt.Fprintf(w.out, "No service has a member in %s.\n", cluster)
+		return
+	}
+	fmt.Fprintf(w.out, title+"\n", cluster)
+	for i := range list[:min(len(list), maxShown)] {
+		fmt.Fprintf(w.out, "  %s\n", impactText(&list[i], back))
+	}
+	if more := len(list) - maxShown; more > 0 {
+		fmt.Fprintf(w.out, "  … and %d more\n", more)
+	}
+}
+
+// bare returns the impacts that leave clients with nothing.
+func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
+	for _, i := range list {
+		if i.Bare() {
+			of = append(of, i)
+		}
+	}
+	return of
+}
+
+// impacts joins what gateways foresee for services, those that would be left with nothing first.
+// Each gateway has proxies of its own: where several foresee something for a port, their streams
+// add up, and the least that one foresees is what is left.
+func impacts(gateways []*adminapi.Impact) []adminapi.ServiceImpact {
+	type port struct {
+		service string
+		watched bool
+		number  uint16
+	}
+	var list []adminapi.ServiceImpact
+	places, watched := map[port]int{}, map[string]bool{}
+	for _, page := range gateways {
+		for _, one := range page.Services {
+			watched[one.Service] = watched[one.Service] || one.Watched
+			at := port{one.Service, one.Watched, one.Port}
+			place, known := places[at]
+			if !known {
+				places[at] = len(list)
+				list = append(list, one)
+				continue
+			}
+			streams := list[place].Streams + one.Streams
+			if worse(&one, &list[place]) {
+				list[place] = one
+			}
+			list[place].Streams = streams
+		}
+	}
+	list = slices.DeleteFunc(list, func(i adminapi.ServiceImpact) bool { return !i.Watched && watched[i.Service] })
+	slices.SortStableFunc(list, func(a, b adminapi.ServiceImpact) int {
+		return min(adminapi.Total(a.Then), 1) - min(adminapi.Total(b.Then), 1)
+	})
+	return list
+}
+
+// worse reports whether less is left than another gateway foresees for the same port.
+func worse(i, than *adminapi.ServiceImpact) bool {
+	if i.Bare() != than.Bare() {
+		return i.Bare()
+	}
+	return adminapi.Total(i.Then) < adminapi.Total(than.Then)
+}
+
+// impactText is the service, what it has and, unless the cluster comes back, what becomes of that: of endpoints, or of clusters that serve it.
+func impactText(i *adminapi.ServiceImpact, back bool) string {
+	name := commands.Printable(i.Service)
+	one, many, now := "cluster", "clusters", counts(i.Now)+", without streams"
+	if i.Watched {
+		name = fmt.Sprintf("%s port %d", name, i.Port)
+		if i.Zone != "" {
+			name += " in zone " + commands.Printable(i.Zone)
+		}
+		one, many, now = "endpoint", "endpoints", counts(i.Now)+", "+text.Count(i.Streams, "stream", "streams")
+	}
+	left := fmt.Sprintf("%s instead of %d: %s", text.Count(adminapi.Total(i.Then), one, many), adminapi.Total(i.Now), counts(i.Then))
+	switch {
+	case back:
+		return fmt.Sprintf("%s (%s)", name, now)
+	case i.Bare():
+		left = "NOTHING"
+	}
+	return fmt.Sprintf("%s: %s (now %s)", name, left, now)
+}
+
+func counts(list []adminapi.ImpactCount) string {
+	words := make([]string, len(list))
+	for i, c := range list {
+		words[i] = fmt.Sprintf("%s %d", commands.Printable(c.Cluster), c.Count)
+	}
+	return text.Some(words, 6)
+}

@@ -1,0 +1,201 @@
+package links
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/clusterstore"
+	"isthmus/clusterstore/kube"
+	"isthmus/cmd/isthmus/internal/commands"
+)
+
+// Annotations of a link Secret by which these verbs know what it links, and how.
+const (
+	clusterAnnotation = clusterstore.LinkedClusterAnnotation // the linked cluster's identity
+	accountAnnotation = "isthmus.io/linked-account"          // NAMESPACE/NAME of the ServiceAccount there
+	tokenAnnotation   = "isthmus.io/linked-token"            // the name of its token's Secret
+)
+
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+func secretName(link string) string { return "cluster-credentials-" + link }
+
+// server is an API server as the gateway is to reach it.
+type server clientcmdapi.Cluster
+
+// chooseServer returns the server of a link: by flags, or else as the link has it, or else
+// as the user reaches it.
+func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
+	from := c.kube
+	if before := linkConfig(existing); before != nil {
+		from = before
+	}
+	s := server{Server: from.Host, TLSServerName: from.ServerName, CertificateAuthorityData: from.CAData, InsecureSkipTLSVerify: from.Insecure}
+	if o.server != "" {
+		s.Server = o.server
+	}
+	if o.tlsServerName != nil {
+		s.TLSServerName = *o.tlsServerName
+	}
+	if o.ca != nil {
+		s.CertificateAuthorityData, s.InsecureSkipTLSVerify = o.ca, false
+	}
+	return s
+}
+
+// serverName reports whether a certificate can have that name.
+func serverName(name string) bool {
+	_, err := netip.ParseAddr(name)
+	return err == nil || len(validation.IsDNS1123Subdomain(strings.ToLower(name))) == 0
+}
+
+// linkConfig returns what a link Secret's kubeconfig comes to; nil: it can't be used.
+func linkConfig(s *corev1.Secret) *rest.Config {
+	if s == nil {
+		return nil
+	}
+	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
+	if err != nil {
+		return nil
+	}
+	return config
+}
+
+// kubeconfig returns the kubeconfig of a link.
+func (s server) kubeconfig(link, user, token string) ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[link] = (*clientcmdapi.Cluster)(&s)
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[link] = &clientcmdapi.Context{Cluster: link, AuthInfo: user}
+	config.CurrentContext = link
+	return clientcmd.Write(*config)
+}
+
+// String is the server's URL, for messages.
+func (s server) String() string { return commands.Printable(s.Server) }
+
+// loopback reports whether the server is the machine of who connects to it.
+func (s server) loopback() bool {
+	u, err := url.Parse(s.Server)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
+// sameServer reports whether two URLs are of the same API server. Several clusters may share a host
+// and port. Rancher, for example, tells such clusters apart by the path.
+func sameServer(a, b string) bool { return normalized(a) == normalized(b) }
+
+// normalized returns the host, port and path of a URL as all URLs of that server have them.
+func normalized(server string) string {
+	u, err := url.Parse(server)
+	if err != nil {
+		return server
+	}
+	port := "443"
+	if u.Scheme == "http" {
+		port = "80"
+	}
+	host := net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port))
+	return host + strings.TrimRight(u.EscapedPath(), "/")
+}
+
+// content is what "isthmus link" decides of a link Secret.
+type content struct {
+	link          string
+	cluster       types.UID
+	account       types.NamespacedName
+	token         token
+	server        server
+	trustDomain   string
+	clusterDomain string
+	ranges        string // empty: as they are
+	network       string // empty: as it is
+}
+
+// into returns the link Secret: what is there already keeps its other labels, annotations
+// and keys.
+func (c *content) into(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
+	s := existing.DeepCopy()
+	if s == nil {
+		s = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName(c.link)}, Type: clusterstore.SecretType}
+	}
+	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}
+	kubeconfig, err := c.server.kubeconfig(c.link, c.account.Name, c.token.text)
+	if err != nil {
+		return nil, err
+	}
+	if s.Data == nil {
+		s.Data = map[string][]byte{}
+	}
+	s.Data[clusterstore.KubeconfigKey] = kubeconfig
+	metav1.SetMetaDataLabel(&s.ObjectMeta, clusterstore.ClusterNameLabel, c.link)
+	for name, value := range map[string]string{
+		clusterstore.TrustDomainAnnotation: c.trustDomain, clusterstore.ClusterDomainAnnotation: c.clusterDomain, clusterstore.RangesAnnotation: c.ranges,
+		clusterstore.NetworkAnnotation: c.network,
+		clusterAnnotation:              string(c.cluster), accountAnnotation: c.account.String(), tokenAnnotation: c.token.secret,
+	} {
+		if value != "" {
+			metav1.SetMetaDataAnnotation(&s.ObjectMeta, name, value)
+		}
+	}
+	return s, nil
+}
+
+// errChanged is for a link Secret whose credentials have changed since they were read.
+var errChanged = errors.New("somebody else has changed its credentials meanwhile: run this again")
+
+// write creates the link Secret, or changes the one that is there: what others change of
+// it meanwhile stays. It returns the Secret as it is then.
+func (c *content) write(ctx context.Context, here *cluster, namespace string, existing *corev1.Secret) (written *corev1.Secret, err error) {
+	secrets, now := here.API.Secrets(namespace), existing
+	for {
+		s, err := c.into(now, namespace)
+		if err != nil {
+			return nil, err
+		}
+		if existing == nil {
+			return secrets.Create(ctx, s, metav1.CreateOptions{})
+		}
+		if written, err = secrets.Update(ctx, s, metav1.UpdateOptions{}); !apierrors.IsConflict(err) {
+			return written, err
+		}
+		if now, err = secrets.Get(ctx, existing.Name, metav1.GetOptions{}); err != nil {
+			return nil, err
+		}
+		if !sameCredentials(now, existing) {
+			return nil, errChanged
+		}
+	}
+}
+
+func sameCredentials(a, b *corev1.Secret) bool {
+	return a.UID == b.UID && string(a.Data[clusterstore.KubeconfigKey]) == string(b.Data[clusterstore.KubeconfigKey])
+}
+
+// printed returns a link Secret as users keep it in files: without what the API server
+// adds, and with the kubeconfig as text.
+func printed(s *corev1.Secret) *corev1.Secret {
+	s = s.DeepCopy()
+	s.ObjectMeta = metav1.ObjectMeta{Namespace: s.Namespace, Name: s.Name, Labels: s.Labels, Annotations: s.Annotations}
+	delete(s.Annotations, lastApplied)
+	s.StringData = map[string]string{clusterstore.KubeconfigKey: string(s.Data[clusterstore.KubeconfigKey])}
+	delete(s.Data, clusterstore.KubeconfigKey)
+	return s
+}

@@ -1,0 +1,196 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/commands"
+	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/text"
+)
+
+// impactWithin is how long replicas have to answer what the loss of a link leaves.
+const impactWithin = 10 * time.Second
+
+// unlinkOptions are those of "isthmus unlink".
+type unlinkOptions struct {
+	commands.Target
+	name                string
+	linkedContext       string // context of the linked cluster
+	revoke, dryRun, yes bool
+	account             types.NamespacedName // what is empty is not given
+}
+
+func unlinkCommand() cli.Command {
+	o := new(unlinkOptions)
+	return cli.Command{
+		Use:     "unlink NAME",
+		Such:    "east",
+		Summary: "take a link away, and with --revoke its account in the other cluster too",
+		Intro:   unlinkIntro,
+		Ending:  unlinkEnding,
+		OneOf:   oneReplica,
+		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
+			o.ClusterFlags(s, "to-context")
+			s.BoolVar(&o.revoke, "revoke", false, "Delete in the linked cluster, too, what isthmus link has made for it.")
+			s.StringVar(&o.linkedContext, "context", "", "With --revoke: `CONTEXT` of the linked cluster.")
+			s.StringVar(&o.account.Name, "service-account", "", "With --revoke: `NAME` of the ServiceAccount there. Without it: what the link has, or else "+defaultAccount.Name+".")
+			s.StringVar(&o.account.Namespace, "service-account-namespace", "", "Its `NAMESPACE`. Without it: likewise, or else "+defaultAccount.Namespace+".")
+			s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be deleted.")
+			s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
+			o.AdminFlag(s)
+			o.PodFlag(s)
+			s.DurationVar(&o.Timeout, "timeout", time.Minute,
+				"All is done within this `DURATION`. It does not count while you are asked.")
+		})},
+		Run: func(ctx context.Context, p cli.Process) error { return o.run(ctx, p) },
+	}
+}
+
+func (o *unlinkOptions) check(p cli.Process) error {
+	o.name = p.Args[0]
+	switch {
+	case o.revoke && o.linkedContext == "":
+		return cli.Usagef("--revoke needs --context: name the linked cluster by a context of your kubeconfig")
+	case !o.revoke && o.linkedContext != "":
+		return cli.Usagef("--context names the linked cluster, for --revoke: the gateway's cluster is --to-context")
+	}
+	return o.Target.Check()
+}
+
+func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
+	if err := o.check(p); err != nil {
+		return err
+	}
+	here, err := open(o.Options)
+	if err != nil {
+		return err
+	}
+	defer here.Close()
+	var there *cluster
+	if o.revoke {
+		if there, err = open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.linkedContext}); err != nil {
+			return err
+		}
+		defer there.Close()
+	}
+	return o.unlink(ctx, &work{p: p, out: p.Stdout, dry: o.dryRun}, here, there)
+}
+
+// unlink deletes the link first, so that no gateway uses what is revoked.
+func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluster) error {
+	var links []corev1.Secret
+	var r *revocation
+	err := w.within(ctx, o.Timeout, "reading the clusters", func(ctx context.Context) (err error) {
+		links, r, err = o.read(ctx, here, there)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(links) > 0 {
+		o.showImpact(ctx, w)
+	}
+	if !o.yes && !o.dryRun {
+		if err := w.p.Confirm(ctx, o.question(here, there, links)); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	for _, s := range links {
+		if err := deleteObject(ctx, w, here, "link Secret "+key(&s), &s, here.API.Secrets(s.Namespace).Delete); err != nil {
+			return err
+		}
+	}
+	return r.run(ctx, w)
+}
+
+// showImpact shows what services have without the link, and names those that are left with nothing.
+// It only informs: a link can be deleted whatever it leaves, and if no replica answers.
+func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
+	limit := min(o.Timeout, impactWithin)
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	replicas, err := foresee(ctx, w, &o.Target, o.name, adminapi.Withdrawn)
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		who := "not every replica has"
+		if len(replicas) == 0 {
+			who = "no replica has"
+		}
+		err = fmt.Errorf("%s answered within %v", who, limit)
+	}
+	if err != nil {
+		w.warn("what this leaves is not known: %v", err)
+	}
+	if len(replicas) == 0 {
+		return
+	}
+	list := impacts(replicas)
+	showImpacts(w, list, o.name, titleWithout, false)
+	var names []string
+	for _, i := range bare(list) {
+		if name := commands.Printable(i.Service); !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) > 0 {
+		w.warn("%s left with nothing: %s",
+			text.Count(len(names), "service is", "services are"), text.Some(names, maxShown))
+	}
+}
+
+// read reads what is to be deleted. The revocation is nil without --revoke.
+func (o *unlinkOptions) read(ctx context.Context, here, there *cluster) (links []corev1.Secret, r *revocation, err error) {
+	all, err := listLinks(ctx, here, o.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	links = named(all, o.name)
+	if len(links) > 0 {
+		if err := here.require(ctx, localPermissions(o.Namespace, "delete")); err != nil {
+			return nil, nil, err
+		}
+	}
+	if o.revoke {
+		if r, err = o.readThere(ctx, here, there, links); err != nil {
+			return nil, nil, err
+		}
+	}
+	if len(links) == 0 && (r == nil || len(r.tokens) == 0) {
+		return nil, nil, fmt.Errorf("%s: no Secret in namespace %s links %q (-n, --to-context)", here.title, o.Namespace, o.name)
+	}
+	return links, r, nil
+}
+
+func (o *unlinkOptions) readThere(ctx context.Context, here, there *cluster, links []corev1.Secret) (*revocation, error) {
+	if err := identify(ctx, here, there); err != nil {
+		return nil, err
+	}
+	for _, s := range links {
+		if uid := s.Annotations[clusterAnnotation]; uid != "" && uid != string(there.uid) {
+			return nil, fmt.Errorf("%s is not the cluster that Secret %s links: give the --context of that one", there.title, key(&s))
+		}
+	}
+	return newRevocation(ctx, there, chooseAccount(o.account, links), linkKey{link: o.name, namespace: o.Namespace, by: here.uid})
+}
+
+func (o *unlinkOptions) question(here, there *cluster, links []corev1.Secret) string {
+	text := fmt.Sprintf("Unlink %s from %s? Its endpoints leave all services at once.", o.name, here.title)
+	if len(links) == 0 {
+		text = fmt.Sprintf("There is no link %s in %s.", o.name, here.title)
+	}
+	if there != nil {
+		text += " Its tokens in " + there.title + " end, too."
+	}
+	return text
+}

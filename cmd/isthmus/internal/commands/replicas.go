@@ -1,0 +1,143 @@
+package commands
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
+)
+
+// facts are what gateways of one cluster should agree about, by what it is of.
+type facts map[string]fact
+
+type fact struct {
+	text string
+	// own: not every gateway has it, since it is of what its own proxies watch.
+	own bool
+}
+
+// readEach reads a page of every gateway that the flags choose. It returns the first that answers
+// in a format that the program knows, or else the first that answers, and how the others differ
+// from it; there is an error if none answers.
+func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts) (shown Answer[T], others []adminapi.OtherReplica, err error) {
+	answers, err := ReadAll[T](ctx, p, o, path)
+	if err != nil {
+		return shown, nil, err
+	}
+	first := slices.IndexFunc(answers, func(a Answer[T]) bool { return a.Err == nil && a.Unchecked(p.Build) == "" })
+	if first < 0 {
+		first = slices.IndexFunc(answers, func(a Answer[T]) bool { return a.Err == nil })
+	}
+	if first < 0 {
+		return shown, nil, answers[0].Err
+	}
+	shown = answers[first]
+	for _, a := range slices.Delete(answers, first, first+1) {
+		other := adminapi.OtherReplica{Gateway: a.Replica}
+		unchecked := a.Unchecked(p.Build)
+		switch {
+		case a.Err != nil:
+			other.Error, _, _ = strings.Cut(a.Err.Error(), "\n") // without what to do
+		case unchecked != "":
+			other.Unchecked = unchecked
+		default:
+			other.Differences = of(shown.Value).differences(of(a.Value))
+		}
+		others = append(others, other)
+	}
+	return shown, others, nil
+}
+
+// differences has a line for each fact that the other does not have like this.
+func (f facts) differences(other facts) (lines []string) {
+	keys := maps.Clone(f)
+	maps.Copy(keys, other)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		here, isHere := f[key]
+		there, isThere := other[key]
+		switch {
+		case isHere && isThere && here.text != there.text:
+			lines = append(lines, fmt.Sprintf("%s: %s, and not %s", key, there.text, here.text))
+		case !isThere && !here.own:
+			lines = append(lines, key+" is not there")
+		case !isHere && !there.own:
+			lines = append(lines, key+" is there only: "+there.text)
+		}
+	}
+	return lines
+}
+
+// compared sums up for a headline how gateways differ, and has a line for each difference. If
+// unchecked is not empty, it is why the page that is shown can't be judged.
+func compared(others []adminapi.OtherReplica, unchecked string) (summary string, lines []string) {
+	if unchecked != "" {
+		return "; not checked: " + unchecked, nil
+	}
+	if len(others) == 0 {
+		return "", nil
+	}
+	for _, o := range others {
+		if o.Error != "" {
+			lines = append(lines, o.Gateway+" can't be asked: "+o.Error)
+		}
+		if o.Unchecked != "" {
+			lines = append(lines, o.Gateway+" is not compared: "+o.Unchecked)
+		}
+		for _, d := range o.Differences {
+			lines = append(lines, o.Gateway+": "+d)
+		}
+	}
+	if len(lines) == 0 {
+		return fmt.Sprintf("; %d gateways agree", len(others)+1), nil
+	}
+	return fmt.Sprintf("; %d gateways differ", len(others)+1), lines
+}
+
+// clusterFacts are the links, with what they are in.
+func clusterFacts(p *adminapi.Clusters) facts {
+	all := facts{"the local cluster": clusterFact(&p.Local)}
+	for _, c := range p.Clusters {
+		key := "cluster " + c.Cluster
+		if c.Cluster == "" {
+			key = "Secret " + c.Secret
+		}
+		all[key] = clusterFact(&c)
+	}
+	return all
+}
+
+func clusterFact(c *adminapi.Cluster) fact {
+	return fact{text: joined(" ", string(c.State), c.Standing, c.Region)}
+}
+
+// serviceFacts are the services that do not depend on a gateway's proxies, with their members,
+// and how many endpoints each offers to ports that proxies of both watch.
+func serviceFacts(services []adminapi.Service) facts {
+	f := facts{}
+	for _, e := range services {
+		var members []string
+		for _, m := range e.Members {
+			text := m.Cluster
+			if m.Reason != "" {
+				text += " (" + m.Reason + ")"
+			}
+			members = append(members, text)
+		}
+		slices.Sort(members)
+		kind := kindOf(&e)
+		f[e.Service] = fact{"of " + strings.Join(members, ", "), kind == "" || kind == "plain"}
+		for _, p := range e.Ports {
+			var offers []string
+			for _, m := range p.Members {
+				offers = append(offers, fmt.Sprintf("%s %d", m.Cluster, m.Endpoints))
+			}
+			slices.Sort(offers)
+			f[fmt.Sprintf("%s port %d", e.Service, p.Port)] = fact{strings.Join(offers, ", "), true}
+		}
+	}
+	return f
+}

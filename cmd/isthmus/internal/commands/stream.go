@@ -1,0 +1,187 @@
+package commands
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/spf13/pflag"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
+)
+
+// batchWindow is how long messages are collected after one has come, so that a
+// set in several messages, or a step's add and remove, is shown once.
+const batchWindow = 50 * time.Millisecond
+
+// state is what a proxy holds after the messages M of one stream.
+type state[M any] interface {
+	// apply changes the state as a message asks for. The error names what a server
+	// must not send.
+	apply(*M) error
+	// started reports whether there is anything to show yet.
+	started() bool
+	// output is what is held, for -o json, and table the same for people.
+	output(at time.Time, authority string) any
+	table() (headline string, lines []byte)
+}
+
+// session is one run of a verb that opens a stream.
+type session[M any] struct {
+	Target
+	token    string
+	once     bool
+	state    state[M]
+	open     func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
+	meanings codeMeanings
+	of       string           // the authority; set by Run
+	from     reach.Replica    // set by run
+	limit    <-chan time.Time // of the first state, likewise
+}
+
+// streamVerb returns a verb that opens a stream.
+func streamCommand[M any](v cli.Command, s session[M]) cli.Command {
+	v.Run = func(ctx context.Context, p cli.Process) error {
+		if err := checkToken(s.token); err != nil {
+			return err
+		}
+		s.of = p.Args[0]
+		return s.run(ctx, p)
+	}
+	return s.command(v, func(f *pflag.FlagSet) {
+		s.AddAddressFlag(f, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
+		s.Options.Flags(f)
+		f.StringVar(&s.token, "token", "", `Context token of the proxy to stand for, as `+"`JSON`"+`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
+			`the node decides on zones, the namespace on ServiceProfiles.`)
+		f.BoolVar(&s.once, "once", false, "Print the first state and exit.")
+		s.outputFlags(f, pageTimeout, "The first state must be there within this `DURATION`.")
+	})
+}
+
+// run opens the stream and shows the states until it ends, or the process gets a
+// signal.
+func (s *session[M]) run(ctx context.Context, p cli.Process) error {
+	out := s.screen(p)
+	out.redraw = !out.asJSON && !s.once && isTerminal(p.Stdout)
+	s.limit = time.After(s.Timeout)
+	within, cancel := context.WithTimeout(ctx, s.Timeout)
+	found, release, err := s.find(within, p)
+	cancel()
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return err
+	}
+	defer release()
+	s.from = found[0]
+	conn, err := connect(s.from)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel = context.WithCancel(ctx)
+	messages, ended := make(chan *M), make(chan error, 1)
+	go func() {
+		defer close(messages)
+		ended <- s.receive(ctx, conn, messages)
+	}()
+	defer func() { // wait for that goroutine
+		cancel()
+		for range messages {
+		}
+	}()
+	return s.display(ctx, p, out, messages, ended)
+}
+
+// connect returns a connection to a gateway's gRPC server. It is made when it is used.
+func connect(g reach.Replica) (*grpc.ClientConn, error) {
+	return grpc.NewClient("passthrough:///"+cmp.Or(g.Address, "gateway"),
+		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return g.Dial(ctx, g.GRPCPort) }))
+}
+
+// receive passes messages on and returns why the stream has ended; never nil.
+func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan<- *M) error {
+	stream, err := s.open(pb.NewDestinationClient(conn), ctx, &pb.GetDestination{Scheme: "k8s", Path: s.of, ContextToken: s.token})
+	if err != nil {
+		return err
+	}
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			return err
+		}
+		select {
+		case to <- m:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// display applies messages and shows the state until messages is closed, when
+// ended has the reason, or the process gets a signal.
+func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error) error {
+	var batchEnds <-chan time.Time
+	slow := time.After(cli.SlowAfter)
+	for {
+		select {
+		case <-slow:
+			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.from, s.Timeout)
+		case <-s.limit:
+			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.from, s.Timeout, s.meanings.explain(codes.Unavailable, s.from))
+		case m, ok := <-messages:
+			if !ok {
+				return s.finish(out, <-ended)
+			}
+			if err := s.state.apply(m); err != nil {
+				fmt.Fprintf(p.Stderr, "%s: the server sent %v\n", p.Name, err)
+			}
+			if batchEnds == nil {
+				batchEnds = time.After(batchWindow)
+			}
+			if s.state.started() {
+				slow, s.limit = nil, nil
+			}
+		case <-batchEnds:
+			batchEnds = nil
+			if !s.state.started() {
+				continue
+			}
+			if err := s.show(out); err != nil || s.once {
+				return err
+			}
+		case <-ctx.Done(): // at a signal
+			return nil
+		}
+	}
+}
+
+// show prints what is held, if that has changed.
+func (s *session[M]) show(out *screen) error {
+	if changed, err := out.changed(s.state.output(time.Time{}, s.of)); err != nil || !changed {
+		return err
+	}
+	now := time.Now()
+	return out.show(now, s.of, s.state.output(now, s.of), s.state.table)
+}
+
+// finish shows the last state, and returns why the stream has ended.
+func (s *session[M]) finish(out *screen, ended error) error {
+	if s.state.started() {
+		if err := s.show(out); err != nil || s.once {
+			return err
+		}
+	}
+	return s.meanings.explainEnd(s.from, ended)
+}

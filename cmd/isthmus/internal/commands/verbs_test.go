@@ -1,0 +1,159 @@
+package commands
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cockroachdb/datadriven"
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/prototext"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/text"
+)
+
+// TestVerbs runs verbs as testdata/commands/* have it, and compares all that they print. go test -run TestVerbs -rewrite
+// writes what they print now. The directives are
+//
+//	page path=/debug/clusters status=200    what the admin server shows there from now on, at noon: the input
+//	stream end=NotFound                     what the gRPC server sends in its next stream, and how that ends: a line for
+//	                                        each message, which is "add IP:PORT…", "remove IP:PORT…", "none" (the service has
+//	                                        no endpoints), "gone", or an Update or a DestinationProfile as text
+//	run                                     runs each line of the input: ADMIN and ADDR are the servers' addresses
+//
+// Nothing that a terminal would obey may be printed. What follows "asked:" is the query that the page got, or the request of the stream.
+func TestCommands(t *testing.T) {
+	datadriven.Walk(t, "testdata/commands", func(t *testing.T, path string) {
+		t.Setenv("HOME", t.TempDir())
+		t.Setenv("KUBECONFIG", t.TempDir()+"/none")
+		t.Setenv("LC_ALL", "C.UTF-8")
+		w := &commandWorld{pages: make(map[string]*page)}
+		w.admin = startAdmin(t, map[string]http.HandlerFunc{"/": w.serve})
+		w.replica, w.addr = startFake(t)
+		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
+			switch d.Cmd {
+			case "page":
+				p := &page{text: d.Input, status: http.StatusOK}
+				var path string
+				d.ScanArgs(t, "path", &path)
+				d.MaybeScanArgs(t, "status", &p.status)
+				w.pages[path] = p
+			case "env":
+				for _, a := range d.CmdArgs {
+					t.Setenv(a.Key, a.Vals[0])
+				}
+			case "stream":
+				w.replica.script(t, d)
+			case "run":
+				var out strings.Builder
+				for line := range strings.Lines(d.Input) {
+					w.run(&out, strings.TrimSpace(line))
+				}
+				if strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), text.Unprintable) {
+					t.Errorf("%s: what a terminal may obey: %q", d.Pos, out.String())
+				}
+				return out.String()
+			default:
+				t.Fatalf("%s: unknown directive %s", d.Pos, d.Cmd)
+			}
+			return ""
+		})
+	})
+}
+
+// verbWorld is the servers that verbs ask.
+type commandWorld struct {
+	pages       map[string]*page
+	asked       string // of a page
+	replica     *fakeReplica
+	admin, addr string
+}
+
+type page struct {
+	text   string
+	status int
+}
+
+func (w *commandWorld) serve(to http.ResponseWriter, r *http.Request) {
+	p := w.pages[r.URL.Path]
+	if p == nil {
+		http.NotFound(to, r)
+		return
+	}
+	w.asked += r.URL.RawQuery
+	to.WriteHeader(p.status)
+	io.WriteString(to, strings.ReplaceAll(p.text, `\x1b`, "\x1b"))
+}
+
+// changing is what differs from run to run.
+var changing = regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3}|"time":"[^"]*"`)
+
+func (w *commandWorld) run(out *strings.Builder, line string) {
+	var stdout, stderr bytes.Buffer
+	args := strings.Fields(strings.NewReplacer("ADMIN", w.admin, "ADDR", w.addr).Replace(line))
+	program := newProgram()
+	program.Groups[0].Commands = append(program.Groups[0].Commands, Version(testBuild, func(w io.Writer) { io.WriteString(w, "DETAILS\n") }))
+	w.asked = ""
+	code := program.Run(context.Background(), cli.Process{Args: args, Stdout: &stdout, Stderr: &stderr, Signals: make(chan os.Signal)})
+	text := stdout.String()
+	for line := range strings.Lines(stderr.String()) {
+		text += "stderr: " + line
+	}
+	text = strings.NewReplacer(w.admin, "ADMIN", w.addr, "ADDR").Replace(text)
+	out.WriteString(changing.ReplaceAllString(text, "NOW"))
+	if code != 0 {
+		fmt.Fprintf(out, "exit code %d\n", code)
+	}
+	select {
+	case q := <-w.replica.asked:
+		w.asked = q.GetPath() + " " + q.GetContextToken()
+	default:
+	}
+	if w.asked != "" {
+		fmt.Fprintf(out, "asked: %s\n", w.asked)
+	}
+}
+
+// script has the gateway send the messages of a directive.
+func (f *fakeReplica) script(t *testing.T, d *datadriven.TestData) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSpace(d.Input), "\n")
+	f.updates, f.profiles, f.end = make(chan *pb.Update, len(lines)), make(chan *pb.DestinationProfile, len(lines)), nil
+	defer close(f.updates)
+	defer close(f.profiles)
+	var end string
+	if d.MaybeScanArgs(t, "end", &end); end != "" {
+		var code codes.Code
+		if err := code.UnmarshalJSON([]byte(`"` + end + `"`)); err != nil {
+			t.Fatalf("%s: %v", d.Pos, err)
+		}
+		f.end = status.Error(code, "why it ends\x1b")
+	}
+	for _, line := range lines {
+		u, p := new(pb.Update), new(pb.DestinationProfile)
+		switch words := append(strings.Fields(line), ""); {
+		case words[0] == "":
+		case words[0] == "add":
+			f.updates <- add(words[1 : len(words)-1]...)
+		case words[0] == "remove":
+			f.updates <- remove(words[1 : len(words)-1]...)
+		case words[0] == "none", words[0] == "gone":
+			f.updates <- none(words[0] == "none")
+		case prototext.Unmarshal([]byte(line), u) == nil:
+			f.updates <- u
+		case prototext.Unmarshal([]byte(line), p) == nil:
+			f.profiles <- p
+		default:
+			t.Fatalf("%s: neither an Update nor a DestinationProfile: %s", d.Pos, line)
+		}
+	}
+}
