@@ -87,3 +87,21 @@ func checkExports(r *report, s *Seen) {
 			"isthmus exports lists all; docs/exports.md says what to do about each state")
 	}
 }
+
+// checkWriter reports whether some replica writes EndpointSlices for ExternalWorkloads.
+func checkWriter(r *report, s *Seen) {
+	if s.Writer == nil {
+		return
+	}
+	add := r.about(SectionReplicas, SliceWriter, "")
+	switch w := s.Writer; {
+	case w.LeaseError != "":
+		add(Warning, "the Lease of the replica that writes EndpointSlices can't be used: "+w.LeaseError, "grant what manifests/install/rbac.yaml has for leases")
+	case w.Holder == "":
+		add(Warning, "no replica holds the Lease for writing EndpointSlices", "that is so for some seconds after a replica has ended; if it stays: isthmus clusters shows why")
+	case w.Error != "":
+		add(Warning, "EndpointSlices for ExternalWorkloads can't be written: "+w.Error, "grant what manifests/install/rbac.yaml has for endpointslices")
+	default:
+		add(OK, "EndpointSlices for ExternalWorkloads are written by "+w.Holder, "")
+	}
+}

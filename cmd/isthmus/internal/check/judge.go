@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 
 	"isthmus/internal/adminapi"
@@ -64,17 +65,6 @@ func Judge(s Seen) []Result {
 	return r.sorted()
 }
 
-// unchecked adds results for what can't be judged of a cluster whose API server is no good.
-func (l *clusterCheck) unchecked() {
-	checks := [][2]string{{sectionAPI, Rights}, {sectionTrust, Anchors}, {sectionNetworks, PodNetworks}}
-	if l.local {
-		checks = append(checks, [2]string{sectionAPI, CRDs})
-	}
-	for _, c := range checks {
-		l.about(c[0], c[1], l.Cluster.Cluster)(Unchecked, l.why, "")
-	}
-}
-
 // checkSecrets reports whether link Secrets can be read, which can be used, and each thing that is wrong with one.
 func checkSecrets(r *report, s *Seen) {
 	add := r.about(sectionLinks, LinkSecrets, "")
@@ -118,4 +108,64 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	for _, why := range c.Unread {
 		add(Failure, why, "correct the annotation, or remove it: kubectl edit "+secret+"; docs/links.md has what it may be")
 	}
+}
+
+// mostLinkedMemory is how much of GOMEMLIMIT all linked clusters together may take without a warning, in percent. The
+// alert IsthmusLinkedClustersMemory fires beyond the same share.
+const mostLinkedMemory = 50
+
+// checkMemory reports whether all linked clusters together leave memory for the rest. No bound covers all of them.
+func checkMemory(r *report, s *Seen) {
+	m := s.LinkedMemory()
+	if m.Limit == 0 {
+		return
+	}
+	add := r.about(sectionLinks, LinkMemory, "")
+	percent := m.Used * 100 / m.Limit
+	text := fmt.Sprintf("all linked clusters together take %d %% of the memory limit (GOMEMLIMIT)", percent)
+	if m.Used <= m.Limit/100*mostLinkedMemory {
+		add(OK, text, "")
+		return
+	}
+	add(Warning, fmt.Sprintf("%s, more than %d %%", text, mostLinkedMemory),
+		"raise the memory limit of the container, or lower --cluster-memory, "+
+			"which then makes the largest clusters stale")
+}
+
+// checkNetworks reports which clusters' Pod CIDRs overlap, of those on one network: an example for each two clusters, by the second
+// of the two.
+func checkNetworks(clusters []*clusterCheck) {
+	ranges := make([][]netip.Prefix, len(clusters))
+	for i, l := range clusters {
+		var overlaps []string
+		ranges[i] = l.podRanges()
+		for j, before := range clusters[:i] {
+			if before.Network != l.Network {
+				continue
+			}
+			if mine, other, found := overlap(ranges[i], ranges[j]); found && mine == other {
+				overlaps = append(overlaps, fmt.Sprintf("%v is also of %s", mine, before.Cluster.Cluster))
+			} else if found {
+				overlaps = append(overlaps, fmt.Sprintf("%v overlaps %v of %s", mine, other, before.Cluster.Cluster))
+			}
+		}
+		if l.why == "" {
+			l.checkNetwork(overlaps)
+		}
+	}
+}
+
+// overlap returns a range of each of two lists that have addresses in common. Both are sorted, and no range overlaps another of its list.
+func overlap(a, b []netip.Prefix) (of, with netip.Prefix, found bool) {
+	for len(a) > 0 && len(b) > 0 {
+		switch {
+		case a[0].Overlaps(b[0]):
+			return a[0], b[0], true
+		case a[0].Compare(b[0]) < 0:
+			a = a[1:]
+		default:
+			b = b[1:]
+		}
+	}
+	return of, with, false
 }

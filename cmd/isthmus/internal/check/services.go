@@ -4,15 +4,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"isthmus/internal/adminapi"
 	"isthmus/internal/text"
 )
-
-// ofService adds a result of one check of a service.
-func (r *report) ofService(check, service string, level Level, text, hint string) {
-	r.about(sectionServices, check, service)(level, text, hint)
-}
 
 // checkServices reports what is wrong with federated and mirrored services.
 func checkServices(r *report, s *Seen) {
@@ -134,20 +130,38 @@ func checkLeftovers(r *report, s *Seen) {
 	}
 }
 
-// checkWriter reports whether some replica writes EndpointSlices for ExternalWorkloads.
-func checkWriter(r *report, s *Seen) {
-	if s.Writer == nil {
-		return
+const (
+	// conflictLasts is how long an address may be claimed by several objects without a warning. When
+	// Pods are replaced, such a conflict heals by itself within seconds.
+	conflictLasts = time.Minute
+	// maxConflicts is how many conflicts have a result of their own.
+	maxConflicts = 10
+)
+
+// checkConflicts reports the addresses of the own cluster that several objects have claimed for
+// longer than conflictLasts.
+func checkConflicts(r *report, s *Seen, now time.Time) {
+	lasting := 0
+	for _, x := range s.Conflicts {
+		if now.Sub(x.Since) < conflictLasts {
+			continue
+		}
+		if lasting++; lasting > maxConflicts {
+			continue
+		}
+		r.about(sectionNetworks, Conflicts, x.Address)(Warning,
+			fmt.Sprintf("%s have claimed it for %s: %s; GetProfile answers Unavailable until only one does",
+				x.Claimed, roughly(now.Sub(x.Since)), strings.Join(x.Objects, ", ")),
+			"delete or correct all of these objects but one; "+
+				"the Pods of a node that no longer exists: kubectl delete pod -n NAMESPACE NAME --force")
 	}
-	add := r.about(SectionReplicas, SliceWriter, "")
-	switch w := s.Writer; {
-	case w.LeaseError != "":
-		add(Warning, "the Lease of the replica that writes EndpointSlices can't be used: "+w.LeaseError, "grant what manifests/install/rbac.yaml has for leases")
-	case w.Holder == "":
-		add(Warning, "no replica holds the Lease for writing EndpointSlices", "that is so for some seconds after a replica has ended; if it stays: isthmus clusters shows why")
-	case w.Error != "":
-		add(Warning, "EndpointSlices for ExternalWorkloads can't be written: "+w.Error, "grant what manifests/install/rbac.yaml has for endpointslices")
-	default:
-		add(OK, "EndpointSlices for ExternalWorkloads are written by "+w.Holder, "")
+	if more := lasting - maxConflicts + s.MoreConflicts; lasting > maxConflicts {
+		text := text.Count(more, "more address is", "more addresses are") + " claimed by several objects"
+		r.about(sectionNetworks, Conflicts, "")(Warning, text,
+			"/debug/clusters lists the oldest conflicts, as addressConflicts")
+	}
+	if lasting == 0 {
+		r.about(sectionNetworks, Conflicts, "")(OK,
+			"no address of this cluster has been claimed by several objects for long", "")
 	}
 }

@@ -1,16 +1,20 @@
 package commands
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/check"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
@@ -32,6 +36,19 @@ type checkOptions struct {
 	account   string
 	preflight Preflighter
 }
+
+// Preflight is what is checked where there is no gateway.
+type Preflight struct {
+	Config    *rest.Config  // how a user reaches the cluster
+	API       *kube.Clients // the same, for lists of Secrets
+	Namespace string        // where a gateway is to run
+	Account   string        // its ServiceAccount there
+	Pre       bool          // before an installation: the account need not be there yet
+	Exports   bool          // it is to write Services for exports
+}
+
+// Preflighter looks from here at what a gateway shows.
+type Preflighter func(context.Context, Preflight) check.Seen
 
 func checkCommand(preflight Preflighter) cli.Command {
 	o := &checkOptions{every: 2 * time.Second, preflight: preflight}
@@ -147,6 +164,341 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	s.finish()
 	return s, nil
 }
+
+// Checks of this package's own, all in the section Gateway.
+const (
+	checkAnswers  = "gateway"  // it is there, and answers
+	checkVersion  = "version"  // of the gateway and of this program
+	checkReplicas = "replicas" // they agree, and one of them writes EndpointSlices
+)
+
+// checkState is what all checks have found. Its results are sorted and counted by finish.
+type checkState struct {
+	adminapi.CheckOutput
+	marks marks
+	// how many replicas have answered, and how many of these are of a format that the program knows
+	replicas, judged int
+}
+
+func newCheckState(from string) *checkState {
+	return &checkState{CheckOutput: adminapi.CheckOutput{Time: time.Now(), From: from, Gateways: []adminapi.CheckedReplica{}, Results: []check.Result{}}}
+}
+
+// add adds a result of the section Gateway.
+func (s *checkState) add(name, object string, level check.Level, text, hint string) {
+	s.Results = append(s.Results, check.Result{Section: check.SectionReplicas, Check: name, Object: object, Level: level, Text: text, Hint: hint})
+}
+
+// finish orders the results by section, leaves them in order otherwise, and counts them.
+func (s *checkState) finish() {
+	place := func(r check.Result) int { return slices.Index(check.Sections, r.Section) }
+	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return place(a) - place(b) })
+	for _, r := range s.Results {
+		switch r.Level {
+		case check.Failure:
+			s.Failures++
+		case check.Warning:
+			s.Warnings++
+		case check.Unchecked:
+			s.Unchecked++
+		}
+	}
+}
+
+// why is what a state still waits for, in words; err is why there is none.
+func (s *checkState) why(err error) string {
+	if err != nil {
+		first, _, _ := strings.Cut(err.Error(), "\n")
+		return first
+	}
+	for _, r := range s.Results {
+		if r.Level == check.Failure {
+			return fmt.Sprintf("%s, first %s", text.Count(s.Failures, "failure", "failures"), Printable(resultLine(r)))
+		}
+	}
+	return ""
+}
+
+// merge joins the answers of replicas. What all find alike is there once; of what they find
+// otherwise, each one's is there with its name, and that is a result too.
+func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) {
+	s.Client = client.Version
+	var found [][]check.Result
+	var names []string
+	for _, a := range answers {
+		g := adminapi.CheckedReplica{Gateway: a.Replica}
+		_, otherVersion := errors.AsType[versionError](a.Err)
+		if a.Err != nil && !otherVersion {
+			var hint string
+			g.Error, hint, _ = strings.Cut(a.Err.Error(), "\n")
+			hint = cmp.Or(strings.TrimSpace(hint), "look at its log")
+			if rest, ok := strings.CutPrefix(g.Error, "Pod "+a.Replica); ok { // which the result names anyway
+				g.Error = "its Pod" + rest
+			}
+			s.add(checkAnswers, a.Replica, check.Failure, g.Error, hint)
+			s.Gateways = append(s.Gateways, g)
+			continue
+		}
+		page := a.Value
+		g.Version, g.Commit = cmp.Or(page.Replica.Version, a.Build.Version), a.Build.Commit
+		s.replicas++
+		if unchecked := a.Unchecked(client); unchecked != "" {
+			s.Gateways = append(s.Gateways, g)
+			s.add(checkAnswers, a.Replica, check.OK, "it answers", "")
+			s.add(checkVersion, a.Replica, check.Unchecked, unchecked,
+				"use the same version of both: update the older one")
+			continue
+		}
+		s.judged++
+		if w := page.Writer; w != nil {
+			g.Replica, g.Leading = w.Identity, w.Leading
+		}
+		s.Gateways = append(s.Gateways, g)
+		s.add(checkAnswers, a.Replica, check.OK, "it answers", "")
+		s.addVersion(g, client)
+		found, names = append(found, check.Judge(*page)), append(names, a.Replica)
+	}
+	differing := s.mergeResults(found, names)
+	if len(found) > 1 {
+		s.addReplicas(len(found), differing)
+	}
+}
+
+// unknown reports whether replicas have answered, and none in a format that the program knows.
+func (s *checkState) unknown() bool { return s.replicas > 0 && s.judged == 0 }
+
+// addVersion compares the versions and, if they are equal, the commits: two builds of no release have the same version.
+func (s *checkState) addVersion(g adminapi.CheckedReplica, client adminapi.Build) {
+	const hint = "use the same version of both, so that all checks and fields are there"
+	add := func(level check.Level, text, hint string) { s.add(checkVersion, g.Gateway, level, text, hint) }
+	switch {
+	case g.Version != client.Version:
+		version := cmp.Or(g.Version, "not known")
+		add(check.Warning, fmt.Sprintf("its version is %s, that of this program %s", version, client.Version), hint)
+	case g.Commit != client.Commit:
+		text := fmt.Sprintf("its version is that of this program, %s, but its commit is %s, that of this program %s",
+			client.Version, cmp.Or(g.Commit, "not known"), cmp.Or(client.Commit, "not known"))
+		add(check.Warning, text, hint)
+	default:
+		add(check.OK, "its version is that of this program, "+client.Version, "")
+	}
+}
+
+// mergeResults adds the results of pages, and returns what the replicas do not agree on.
+func (s *checkState) mergeResults(found [][]check.Result, names []string) (differing []string) {
+	byKey := make(map[resultKey][][]check.Result) // of each replica
+	var order []resultKey
+	for i, results := range found {
+		for _, r := range results {
+			k := resultKey{r.Check, r.Object}
+			if byKey[k] == nil {
+				order = append(order, k)
+				byKey[k] = make([][]check.Result, len(found))
+			}
+			r.Gateway = names[i]
+			byKey[k][i] = append(byKey[k][i], r)
+		}
+	}
+	for _, k := range order {
+		lists := byKey[k]
+		if alike(lists) {
+			for _, r := range lists[0] { // a Service may have several of one check
+				r.Gateway = ""
+				s.Results = append(s.Results, r)
+			}
+			continue
+		}
+		all := slices.Concat(lists...)
+		shown := slices.DeleteFunc(slices.Clone(all), func(r check.Result) bool { return r.Level == check.OK })
+		if len(shown) == 0 && k.object != "" {
+			shown = all[:1]
+		}
+		if len(shown) > 0 { // or it is a summary, which others do not have since they find something
+			differing = append(differing, strings.TrimSpace(k.check+" "+k.object))
+			s.Results = append(s.Results, shown...)
+		}
+	}
+	return differing
+}
+
+// addReplicas reports whether the replicas that have answered agree, and whether one of them writes.
+func (s *checkState) addReplicas(answered int, differing []string) {
+	if len(differing) == 0 {
+		s.add(checkReplicas, "", check.OK, fmt.Sprintf("%d replicas agree", answered), "")
+	} else {
+		s.add(checkReplicas, "", check.Warning, "the replicas differ: "+text.Some(differing, maxNames), "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME")
+	}
+	var leaders []string
+	for _, g := range s.Gateways {
+		if g.Leading {
+			leaders = append(leaders, g.Gateway)
+		}
+	}
+	switch len(leaders) {
+	case 0:
+		s.add(checkReplicas, "", check.Warning, "none of them writes EndpointSlices", "check again in some seconds: that is so after one has ended")
+	case 1:
+		s.add(checkReplicas, "", check.OK, "one of them writes EndpointSlices: "+leaders[0], "")
+	default:
+		s.add(checkReplicas, "", check.Failure, "more than one of them writes EndpointSlices: "+strings.Join(leaders, ", "), "each replica needs a name of its own in $HOSTNAME, and all of them the same Lease")
+	}
+}
+
+// table returns the results by section, and a summary.
+func (s *checkState) table() string {
+	var b bytes.Buffer
+	if s.From == adminapi.CheckedHere {
+		b.WriteString("No gateway was asked: what follows was checked from here, not from its network.\n\n")
+	}
+	for _, section := range runs(s.Results, func(r check.Result) string { return r.Section }) {
+		fmt.Fprintf(&b, "%s\n", Printable(section[0].Section))
+		for _, one := range runs(section, func(r check.Result) string { return r.Check }) {
+			s.writeCheck(&b, one)
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteString(s.summary() + "\n")
+	return b.String()
+}
+
+// maxFine is how many lines one check has at most for what is fine.
+const maxFine = 5
+
+// writeCheck writes the results of one check: what is fine is summed up.
+func (s *checkState) writeCheck(b *bytes.Buffer, list []check.Result) {
+	var texts []string
+	objects := make(map[string][]string) // by text, of what is fine
+	var bad []check.Result
+	fine := 0
+	for _, r := range list {
+		if r.Level != check.OK {
+			bad = append(bad, r)
+			continue
+		}
+		fine++
+		if r.Gateway != "" {
+			r.Text += " (" + r.Gateway + ")"
+		}
+		if objects[r.Text] == nil {
+			texts = append(texts, r.Text)
+			objects[r.Text] = []string{}
+		}
+		if r.Object != "" {
+			objects[r.Text] = append(objects[r.Text], r.Object)
+		}
+	}
+	if len(texts) > maxFine {
+		s.writeLine(b, check.OK, fmt.Sprintf("%d are fine (%s): -o json has each", fine, list[0].Check))
+		texts = nil
+	}
+	for _, result := range texts {
+		if names := objects[result]; len(names) > 0 {
+			result = text.Some(names, maxNames) + ": " + result
+		}
+		s.writeLine(b, check.OK, result)
+	}
+	s.writeBad(b, bad)
+}
+
+// writeBad writes what is not fine, the worst first, with what to do.
+func (s *checkState) writeBad(b *bytes.Buffer, bad []check.Result) {
+	slices.SortStableFunc(bad, func(x, y check.Result) int { return check.Rank(y.Level) - check.Rank(x.Level) })
+	for i, r := range bad[:min(len(bad), maxLines)] {
+		s.writeLine(b, r.Level, resultLine(r))
+		if last := i == min(len(bad), maxLines)-1; r.Hint != "" && (last || bad[i+1].Hint != r.Hint) {
+			fmt.Fprintf(b, "      %s %s\n", s.marks.hint, Printable(r.Hint))
+		}
+	}
+	if more := len(bad) - maxLines; more > 0 {
+		s.writeLine(b, bad[maxLines].Level, fmt.Sprintf("%d more like these: -o json has all", more))
+	}
+}
+
+func (s *checkState) writeLine(b *bytes.Buffer, level check.Level, text string) {
+	fmt.Fprintf(b, "  %s %s\n", levelColours[level].paint(s.marks.byLevel[level]), Printable(text))
+}
+
+// summary counts what is not fine.
+func (s *checkState) summary() string {
+	var parts []string
+	for _, n := range []struct {
+		found     int
+		one, many string
+	}{{s.Failures, "failure", "failures"}, {s.Warnings, "warning", "warnings"}, {s.Unchecked, "not checked", "not checked"}} {
+		if n.found > 0 {
+			parts = append(parts, text.Count(n.found, n.one, n.many))
+		}
+	}
+	if len(parts) == 0 {
+		return fmt.Sprintf("All is fine: %s.", text.Count(len(s.Results), "check", "checks"))
+	}
+	return strings.Join(parts, ", ") + "."
+}
+
+// resultLine is a result in one line, without its hint.
+func resultLine(r check.Result) string {
+	text := r.Text
+	if r.Level == check.Unchecked {
+		text = "not checked: " + text
+	}
+	if r.Object != "" {
+		text = r.Object + ": " + text
+	}
+	if r.Gateway != "" {
+		text += " (" + r.Gateway + ")"
+	}
+	return text
+}
+
+// resultKey is what two replicas' results are compared by.
+type resultKey struct{ check, object string }
+
+// alike reports whether all replicas have the same levels of one check of one object.
+func alike(lists [][]check.Result) bool {
+	for _, list := range lists[1:] {
+		if !slices.EqualFunc(lists[0], list, func(a, b check.Result) bool { return a.Level == b.Level }) {
+			return false
+		}
+	}
+	return true
+}
+
+// runs divides results where something of them changes.
+func runs(list []check.Result, of func(check.Result) string) (all [][]check.Result) {
+	for i, r := range list {
+		if i == 0 || of(r) != of(list[i-1]) {
+			all = append(all, nil)
+		}
+		all[len(all)-1] = append(all[len(all)-1], r)
+	}
+	return all
+}
+
+// marks are how levels are shown, and what precedes a hint.
+type marks struct {
+	byLevel map[check.Level]string
+	hint    string
+}
+
+var (
+	unicodeMarks = marks{map[check.Level]string{check.OK: "✓", check.Warning: "‼", check.Failure: "✗", check.Unchecked: "?"}, "→"}
+	asciiMarks   = marks{map[check.Level]string{check.OK: "[ok]  ", check.Warning: "[warn]", check.Failure: "[fail]", check.Unchecked: "[skip]"}, "->"}
+)
+
+// marksOf returns those that the locale of an environment has.
+func marksOf(getenv func(string) string) marks {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if value := strings.ToLower(getenv(name)); value != "" { // the first one decides, as in setlocale
+			if strings.Contains(value, "utf-8") || strings.Contains(value, "utf8") {
+				return unicodeMarks
+			}
+			break
+		}
+	}
+	return asciiMarks
+}
+
+var levelColours = map[check.Level]colour{check.OK: green, check.Warning: yellow, check.Failure: red, check.Unchecked: plain}
 
 const checkIntro = `isthmus check checks all that a gateway needs, section by section: API servers, rights,
 link Secrets and how long they are good, clocks, trust anchors, Pod networks, federated

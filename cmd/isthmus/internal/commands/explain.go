@@ -1,16 +1,25 @@
 package commands
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/text"
 )
 
 // explainTimeout is by default for an explanation: a gateway lets it wait for its turn, or refuses it after a while.
@@ -100,6 +109,411 @@ func readAddress(text string) (netip.Addr, error) {
 		return ip, cli.Usagef("--address is %q: give an IP address, such as 10.0.0.1", text)
 	}
 	return ip.Unmap(), nil
+}
+
+// explainState is a page about a service to be shown.
+type explainState struct {
+	adminapi.ExplainOutput
+	address netip.Addr // that was asked for; not valid: all
+	node    string     // that was asked for
+}
+
+// unserved returns an error if the client does not get what was asked about.
+func (s *explainState) unserved() error {
+	p := &s.Explanation
+	switch {
+	case s.address.IsValid() && p.Verdicts[served] > 0 && p.Refused == "":
+		return nil
+	case s.address.IsValid() && totalOf(p) == 0:
+		return fmt.Errorf("no EndpointSlice of %s has %v\n  Is it a Pod of that Service, in a cluster of the table? One that is not selected has no EndpointSlice", Printable(p.Authority), s.address)
+	case s.address.IsValid():
+		return fmt.Errorf("this client does not get %v", s.address)
+	case p.Refused != "":
+		return fmt.Errorf("a new stream of this client is refused: %s", Printable(p.Refused))
+	case p.Set.Endpoints == 0:
+		return errors.New("this client gets no endpoint")
+	}
+	return nil
+}
+
+// totalOf is how many addresses there are.
+func totalOf(p *adminapi.Explanation) (n int) {
+	for _, count := range p.Verdicts {
+		n += count
+	}
+	return n
+}
+
+// table has what the service is made of, its addresses, what to do, and what proxies have.
+func (s *explainState) table() (string, []byte) {
+	var b bytes.Buffer
+	p := &s.Explanation
+	writeUnchecked(&b, s.Unchecked)
+	fmt.Fprintf(&b, "Client: %s\n", Printable(s.client()))
+	if p.Refused != "" {
+		fmt.Fprintf(&b, "A new stream is refused: %s\n", Printable(p.Refused))
+	}
+	writeList(&b, "Problems of the Service", p.Problems, maxLines)
+	writeList(&b, "Problems of Isthmus", failuresOf(p), maxLines)
+	if p.Tiers != nil {
+		e := adminapi.Service{Service: p.Authority, Preference: p.Preference, Clients: []adminapi.Clients{*p.Tiers}}
+		writeClients(&e, &b, s.Time)
+	}
+	s.writeMembers(&b)
+	s.writeAddresses(&b)
+	writeList(&b, "What to do", remedies(p, cmp.Or(s.node, p.Client.Node, p.Client.Zone) != ""), maxLines)
+	s.writeHeld(&b)
+	return s.headline(), b.Bytes()
+}
+
+// failuresOf returns why Isthmus can't update the service.
+func failuresOf(p *adminapi.Explanation) (list []string) {
+	for _, f := range p.Failures {
+		list = append(list, f.String())
+	}
+	return list
+}
+
+// definitionPanicked reports whether the service is not defined because each attempt to define it has panicked.
+func definitionPanicked(p *adminapi.Explanation) bool {
+	return !p.Defined && slices.ContainsFunc(p.Failures, func(f adminapi.Failure) bool { return f.Where == "definition" })
+}
+
+func (s *explainState) headline() string {
+	p := &s.Explanation
+	summary := p.Authority
+	switch {
+	case definitionPanicked(p):
+		summary += " (not defined)"
+	case !p.Defined:
+		summary += " (no such Service)"
+	case p.Imported:
+		summary += " (import)"
+	case p.Federated:
+		summary += " (federated)"
+	}
+	if len(p.Failures) > 0 && totalOf(p) == 0 {
+		return fmt.Sprintf("%s: not explained, since Isthmus can't update it; this client keeps %s",
+			summary, text.Count(p.Set.Endpoints, "endpoint", "endpoints"))
+	}
+	n, behind := totalOf(p), p.Verdicts[behindGateway]
+	if behind > 0 && !s.address.IsValid() {
+		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", summary, p.Verdicts[served], text.Count(n-behind, "address", "addresses"), behind)
+	}
+	if n > 0 || s.address.IsValid() {
+		return fmt.Sprintf("%s: %d of %s served", summary, p.Verdicts[served], text.Count(n, "address", "addresses"))
+	}
+	return summary + ": no addresses"
+}
+
+// client is whom the answer is for.
+func (s *explainState) client() string {
+	c := s.Client
+	with := func(what, value string) string {
+		if value == "" {
+			return ""
+		}
+		return what + value
+	}
+	zone := with("zone ", c.Zone)
+	if s.node != "" && c.Zone == "" {
+		zone = "whose zone the gateway does not know"
+	}
+	list := joined(", ", with("namespace ", c.Namespace), with("node ", cmp.Or(c.Node, s.node)), zone, with("asks for instance ", c.Instance))
+	return cmp.Or(list, "any, in no zone (--node or --token names one)")
+}
+
+func (s *explainState) writeMembers(b *bytes.Buffer) {
+	var t cells
+	t.row("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
+	for _, m := range s.Members {
+		t.row(m.Cluster, m.Service, coloured(m.State), age(s.Time, m.Since),
+			coloured(m.Standing), portsOf(&m), servedOf(&s.Explanation, m), age(s.Time, m.Changed), whyNotServed(&s.Explanation, m))
+	}
+	t.writeUnder(b, "Members:\n")
+}
+
+// maxAddressLines is how many addresses are shown of a service of many.
+const maxAddressLines = 40
+
+func (s *explainState) writeAddresses(b *bytes.Buffer) {
+	list := slices.Clone(s.Addresses)
+	title, more := "Addresses", 0
+	if n := totalOf(&s.Explanation); len(list) > maxAddressLines && !s.address.IsValid() {
+		slices.SortStableFunc(list, func(a, b adminapi.ExplainedAddress) int { return cmp.Compare(rankOf(&a), rankOf(&b)) })
+		list, more = list[:maxAddressLines], n-maxAddressLines
+		title = fmt.Sprintf("Addresses (%s)", countsOf(&s.Explanation))
+	}
+	var t cells
+	t.row("CLUSTER", "SLICE", "ADDRESS", "VERDICT", "FOR", "ZONE", "TIER", "CHANGED", "WHY")
+	for _, a := range list {
+		t.row(a.Cluster, a.Slice, a.Address, cell{a.Verdict, verdictColour(a.Verdict)}, standsFor(&a),
+			a.Zone, a.Tier, age(s.Time, a.Changed), whyOf(&a))
+	}
+	t.writeUnder(b, Printable(title)+":\n")
+	if more > 0 {
+		fmt.Fprintf(b, "  … and %d more: --address IP shows one, -o json %d of them\n", more, len(s.Addresses))
+	}
+}
+
+func (s *explainState) writeHeld(b *bytes.Buffer) {
+	if len(s.Held) == 0 {
+		b.WriteString("No proxy of this gateway follows the service.\n")
+		return
+	}
+	var t cells
+	t.row("DESTINATION", "NODE", "ZONE", "STREAMS", "UP TO DATE", "WAIT", "SLOW", "VERSION", "ENDPOINTS", "LAST MESSAGE")
+	for _, h := range s.Held[:min(maxLines, len(s.Held))] {
+		t.row(h.Destination, h.Node, h.Zone, h.Streams, h.UpToDate,
+			troubled(h.Waiting), troubled(h.Slow), h.Version, h.Endpoints, age(s.Time, h.LastMessage))
+	}
+	t.writeUnder(b, "Proxies:\n")
+	if more := len(s.Held) - maxLines; more > 0 || s.MoreHeld > 0 {
+		fmt.Fprintf(b, "  … and %d more: -o json lists %d of them\n", max(0, more)+s.MoreHeld, len(s.Held))
+	}
+}
+
+func portsOf(m *adminapi.ExplainedMember) string {
+	var list []string
+	for _, p := range m.Ports {
+		list = append(list, strconv.Itoa(int(p)))
+	}
+	return text.Some(list, maxNames)
+}
+
+// servedOf counts the addresses of a member; empty: not all of them are on the page.
+func servedOf(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
+	if p.More > 0 {
+		return ""
+	}
+	n := countOf(p, m)
+	text := fmt.Sprintf("%d of %d", n.served, n.all-n.behind)
+	if n.behind > 0 {
+		text += fmt.Sprintf(", %d behind", n.behind)
+	}
+	return text
+}
+
+// memberCount is how many addresses of a member are on the page.
+type memberCount struct {
+	all, served int
+	behind      int  // gateways
+	noGateway   bool // there is none for these
+	undeclared  bool // the port, where it has to be
+}
+
+func countOf(p *adminapi.Explanation, m adminapi.ExplainedMember) (n memberCount) {
+	for _, a := range p.Addresses {
+		if a.Cluster != m.Cluster || a.Service != m.Service {
+			continue
+		}
+		n.all++
+		switch a.Verdict {
+		case served:
+			n.served++
+		case behindGateway:
+			n.behind++
+			n.noGateway = n.noGateway || a.Detail != ""
+		case portUndeclared:
+			n.undeclared = true
+		}
+	}
+	return n
+}
+
+func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
+	local, ports := "", ""
+	if m.NodeLocal {
+		local = "internalTrafficPolicy is Local"
+	}
+	n := countOf(p, m)
+	switch {
+	case m.Reason != "" || p.More > 0:
+	case n.noGateway:
+		ports = "no address of a gateway is known: isthmus clusters shows why"
+	case n.undeclared:
+		ports = "its Service does not declare the port, and the gateway has written this one"
+	case len(m.Ports) > 0:
+	case n.served > 0:
+		ports = "its Service does not have the port: the Pods' own port of that number is used"
+	case n.all == 0:
+		ports = "its EndpointSlices have no addresses"
+	}
+	return joined("; ", m.Reason, m.StandingReason, local, ports)
+}
+
+// remedies has a line for each thing that may be wrong, and what to do about it. placed: it is
+// known where the client runs.
+func remedies(p *adminapi.Explanation, placed bool) (list []string) {
+	switch {
+	case definitionPanicked(p):
+		list = append(list, "the Service is not defined, because of the bug: new streams are refused until a retry succeeds; undo the newest "+
+			"change of its annotations and labels, if there is one")
+	case !p.Defined:
+		list = append(list, "no such Service: see whether name, namespace and port are those that the application dials: kubectl get service -A")
+	}
+	for _, m := range p.Members {
+		if remedy := stateRemedies[m.State]; remedy != "" {
+			list = append(list, m.Cluster+" is "+m.State+": "+remedy)
+		}
+	}
+	for _, v := range byCount(p) {
+		remedy := verdicts[v].remedy
+		if ofNode[v] && !placed {
+			remedy = "give the client's node by --node"
+		}
+		if remedy != "" {
+			list = append(list, fmt.Sprintf("%s (%d): %s", v, p.Verdicts[v], remedy))
+		}
+	}
+	return list
+}
+
+// troubled is a number that should be 0.
+func troubled(n int) cell {
+	if n > 0 {
+		return cell{strconv.Itoa(n), yellow}
+	}
+	return cell{text: "0"}
+}
+
+// standsFor is what has the address. Of a gateway the page has neither slice nor target.
+func standsFor(a *adminapi.ExplainedAddress) string {
+	if a.Slice == "gateways" {
+		return "gateway of " + a.Cluster
+	}
+	return a.Target
+}
+
+// rankOf orders addresses of which not all are shown.
+func rankOf(a *adminapi.ExplainedAddress) int {
+	switch a.Verdict {
+	case served:
+		return 1
+	case behindGateway:
+		return 2
+	}
+	return 0
+}
+
+// whyOf is the verdict in a sentence, with what is known about it.
+func whyOf(a *adminapi.ExplainedAddress) string {
+	why := cmp.Or(verdicts[a.Verdict].why, a.Verdict)
+	switch a.Verdict {
+	case "other-node":
+		why += ": " + cmp.Or(a.Node, "its node is not known")
+	case "hinted-to-other-nodes":
+		why += ": " + text.Some(a.NodeHints, maxNames)
+	case "hinted-to-other-zones":
+		why += ": " + text.Some(a.Hints, maxNames)
+	case "other-instance":
+		why += ": " + cmp.Or(a.Hostname, "it has none")
+	}
+	if a.Detail != "" {
+		why += ": " + a.Detail
+	}
+	return why
+}
+
+func verdictColour(verdict string) colour {
+	switch verdict {
+	case served:
+		return green
+	case behindGateway, "tier-not-in-use", "hinted-to-other-nodes", "hinted-to-other-zones",
+		"other-node", "other-instance", "other-address-preferred", "just-changed":
+		return plain
+	}
+	return red
+}
+
+// countsOf has how many addresses have each verdict, the most frequent first.
+func countsOf(p *adminapi.Explanation) string {
+	var list []string
+	for _, v := range byCount(p) {
+		list = append(list, fmt.Sprintf("%d %s", p.Verdicts[v], v))
+	}
+	return strings.Join(list, ", ")
+}
+
+func byCount(p *adminapi.Explanation) []string {
+	return slices.SortedFunc(maps.Keys(p.Verdicts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(p.Verdicts[b], p.Verdicts[a]), strings.Compare(a, b))
+	})
+}
+
+// verdictWords is a verdict as people read it: why an address is not served, and what to do
+// about it, if there is something.
+type verdictWords struct{ why, remedy string }
+
+// Verdicts that are no fault. What is behind a gateway is reached through that, which is another address.
+const (
+	served        = "served"
+	behindGateway = "behind-a-gateway"
+)
+
+// portUndeclared is that of all addresses of a member, of a Service that the gateway writes.
+const portUndeclared = "port-not-declared"
+
+// verdicts has the words for all verdicts of a gateway of this version.
+var verdicts = map[string]verdictWords{
+	served: {"clients get it", ""},
+	"no-such-service": {"the cluster has no such Service, or one of type ExternalName",
+		"create the Service in that cluster, or take the cluster out of the definition"},
+	"no-such-port": {"its EndpointSlice does not have the port, or not for TCP",
+		"no container of the Pod has a TCP port with the name of the Service's targetPort, " +
+			"or the slice is not of this Service: kubectl get service,endpointslice,pod -o yaml"},
+	"terminating": {"it is not ready, and being shut down", ""},
+	"not-ready":   {"it is not ready", "look at its readiness: kubectl describe pod, in its cluster"},
+	"stands-for-something-else": {"it stands for something that is neither a Pod nor an ExternalWorkload",
+		"correct targetRef in the EndpointSlice, or leave it out"},
+	"unusable-text": {"it can't be read, or a text of it can't be sent to proxies",
+		"look at the EndpointSlice, and at the Pod's labels, for texts that are too long or not UTF-8"},
+	"not-routable": {"no other host can have it: loopback, link-local, multicast, 255.255.255.255, or of 0.0.0.0/8", "correct what writes the EndpointSlice"},
+	"pod-not-known": {"the gateway does not know what it stands for, not yet or no longer",
+		"see whether that Pod or ExternalWorkload exists in its cluster, and whether the link may read those: isthmus clusters"},
+	"unusable":     {"its ExternalWorkload can't be used", "correct the ExternalWorkload"},
+	behindGateway:  {"its cluster is on another network: clients reach it through the cluster's gateways", ""},
+	"gateway-dead": {"the gateway does not answer probes, and another of its cluster does", "see why it does not answer: isthmus clusters"},
+	"nothing-behind-the-gateway": {"the Service has no ready endpoint behind the gateway",
+		"look at the Service's Pods in that cluster"},
+	portUndeclared: {
+		"its own Service does not declare the port for TCP, as members of a Service that the gateway writes must",
+		"declare the port with protocol TCP in the Service of that cluster"},
+	"just-changed": {"it has just changed", "ask again"},
+	"outside-ranges": {"the link may not offer it",
+		"correct the address ranges of the link Secret, if that is the cluster's Pod network"},
+	"owned-by-local-cluster": {"the gateway's own cluster has it",
+		"the networks of the two clusters overlap: only one can be reached"},
+	"cluster-cordoned": {"its cluster is withdrawn by hand", "end the cordon, if it is not meant"},
+	"cluster-lost":     {"its cluster is withdrawn, since its API is not followed", "see why: isthmus clusters"},
+	"taken": {"another member or slice before it has it",
+		"if these are different Pods, the networks of the clusters overlap"},
+	"other-instance": {"it does not have the hostname that was asked for", ""},
+	"other-node": {"traffic stays on the client's node, by internalTrafficPolicy",
+		"run its Pods on the client's node too, or set the Service's internalTrafficPolicy to Cluster"},
+	"in-no-tier": {"no tier of the preference names it",
+		"add a tier such as any to isthmus.io/prefer, if it is to be used"},
+	"tier-not-in-use": {"its tier is not needed now", ""},
+	"hinted-to-other-zones": {"it is hinted to other zones than the client's",
+		"that keeps traffic in its zone; to end it, take trafficDistribution " +
+			"and service.kubernetes.io/topology-mode off the Service, or see what writes the hints"},
+	"hinted-to-other-nodes": {"it is hinted to other nodes than the client's, which has an endpoint of its own",
+		"that keeps traffic on its node; " +
+			"to end it, take trafficDistribution off the Service, or see what writes the hints"},
+	"ipv6-off":                {"the gateway does not serve IPv6", "run the gateway with --enable-ipv6, if clients can reach it"},
+	"other-address-preferred": {"clients get its Pod by an IPv6 address", ""},
+}
+
+// ofNode are the verdicts that the client's node decides on.
+var ofNode = map[string]bool{"other-node": true, "hinted-to-other-nodes": true, "hinted-to-other-zones": true}
+
+// stateRemedies is what to do about a member's cluster in a state.
+var stateRemedies = map[string]string{
+	"unlinked":    "no link Secret names the cluster: link it, or take it out of the definition",
+	"rejected":    "its link Secret can't be used: correct that",
+	"pending":     "the gateway has not read it yet: ask again in some seconds",
+	"unreachable": "its API has never answered: isthmus clusters shows why; check server and credentials of its link Secret",
+	"stale":       "its API has stopped answering; what it had stays: isthmus clusters shows why",
 }
 
 const explainIntro = `isthmus explain shows every address that any EndpointSlice of a service has, in any

@@ -10,13 +10,84 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"isthmus/clusterstore/guard"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
 	"isthmus/internal/adminapi"
 )
+
+// Answer is what one gateway has sent.
+type Answer[T any] struct {
+	Replica  string // HOST:PORT, or NAMESPACE/POD
+	NotReady bool   // it has not been asked, since its Pod is not ready: Err has why
+	Value    *T
+	Err      error // why there is no value
+	Origin
+}
+
+// askedAtOnce is how many gateways are asked at a time: each may answer 32 MiB.
+const askedAtOnce = 4
+
+// ReadAll reads a page of every gateway that the flags choose. Those that fail are answers too;
+// there is an error if none could be asked at all. It prints on standard error what it waits for.
+func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
+	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Replica, into *T) (Origin, error) {
+		return fetch(ctx, g, path, into)
+	})
+}
+
+// ask asks gateways for something, which what describes.
+func ask[T any](
+	ctx context.Context, p cli.Process, t *Target, what string,
+	one func(context.Context, reach.Replica, *T) (Origin, error),
+) ([]Answer[T], error) {
+	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
+	defer cancel()
+	gateways, release, err := t.find(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	if t.first {
+		gateways = gateways[:1]
+	}
+	list := make([]Answer[T], len(gateways)) // those who are late write to it, whatever is returned
+	err = t.await(ctx, p, what+" of "+names(gateways), names(gateways), func() error {
+		var asking errgroup.Group
+		asking.SetLimit(askedAtOnce)
+		for i, g := range gateways {
+			asking.Go(func() error {
+				a := Answer[T]{Replica: g.String(), NotReady: g.NotReady != "", Value: new(T)}
+				a.Origin, a.Err = one(ctx, g, a.Value)
+				a.Err = byVersion(a.Err, a.Origin, p.Build)
+				if ctx.Err() != nil && a.Err != nil {
+					a.Err = t.late(a.Replica)
+				}
+				list[i] = a
+				return nil
+			})
+		}
+		return asking.Wait() // each has its own error
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// names returns the names of those that are asked, for messages.
+func names(gateways []reach.Replica) string {
+	list := make([]string, 0, len(gateways))
+	for _, g := range gateways {
+		if g.NotReady == "" {
+			list = append(list, g.String())
+		}
+	}
+	return strings.Join(list, " and ")
+}
 
 // maxPage is how much of a page is read, in bytes: what a gateway has to show of 50,000
 // federated services of three clusters.
@@ -121,16 +192,16 @@ func decode(g reach.Replica, answer *http.Response, page string, into any) (from
 	return from, nil
 }
 
-// originOf reads the headers of an answer.
-func originOf(h http.Header) Origin {
-	from := Origin{Format: h.Get(adminapi.FormatHeader)}
-	from.Build.Version, from.Build.Commit = h.Get(adminapi.VersionHeader), h.Get(adminapi.CommitHeader)
-	at, err := http.ParseTime(h.Get("Date"))
-	if err != nil {
-		at = time.Now()
-	}
-	from.At = at.Local()
-	return from
+// refusal is the text in place of a page.
+func refusal(body io.Reader) string {
+	text, _ := io.ReadAll(io.LimitReader(body, 1000))
+	return Printable(strings.TrimSpace(string(text)))
+}
+
+// pageOf returns a path without the query, for messages.
+func pageOf(path string) string {
+	page, _, _ := strings.Cut(path, "?")
+	return page
 }
 
 // pageError is that a gateway answers with another status than OK, or with a page that can't be
@@ -142,40 +213,3 @@ type pageError struct {
 }
 
 func (e pageError) Error() string { return e.what + ": " + e.another }
-
-// versionError is that a gateway of another version lacks a page, or has a page that this program
-// can't decode.
-type versionError struct {
-	status    int
-	what      string // what is wrong
-	unchecked string // has the two versions
-}
-
-func (e versionError) Error() string {
-	return e.what + ": " + e.unchecked + "\n  Use the same version of both: update the older one"
-}
-
-// byVersion replaces the error of a request by a versionError if the version of the gateway
-// explains the error. own is the build of the program.
-func byVersion(err error, from Origin, own adminapi.Build) error {
-	page, ok := errors.AsType[pageError](err)
-	if !ok || from.Build.Version == "" || page.status != http.StatusOK && page.status != http.StatusNotFound {
-		return err
-	}
-	if unchecked := from.Unchecked(own); unchecked != "" {
-		return versionError{page.status, page.what, unchecked}
-	}
-	return err
-}
-
-// pageOf returns a path without the query, for messages.
-func pageOf(path string) string {
-	page, _, _ := strings.Cut(path, "?")
-	return page
-}
-
-// refusal is the text in place of a page.
-func refusal(body io.Reader) string {
-	text, _ := io.ReadAll(io.LimitReader(body, 1000))
-	return Printable(strings.TrimSpace(string(text)))
-}

@@ -1,10 +1,23 @@
 package commands
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"github.com/linkerd/linkerd2-proxy-api/go/http_types"
+	"github.com/linkerd/linkerd2-proxy-api/go/meta"
 	"google.golang.org/grpc/codes"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/internal/adminapi"
 )
 
 func profileCommand() cli.Command {
@@ -25,6 +38,202 @@ func profileCommand() cli.Command {
 		codes.NotFound: "There is no such Service in the gateway's cluster, " +
 			"or none of its endpoints has that hostname. A proxy asks again, with a backoff.",
 	}})
+}
+
+// profile is what a proxy holds after the messages of one GetProfile stream, which
+// is the last message. Its zero value is that of a proxy before the first message.
+type profileState struct {
+	*pb.DestinationProfile
+	address netip.AddrPort  // of its endpoint; not valid: there is none
+	sent    json.RawMessage // the message
+}
+
+func (p *profileState) started() bool { return p.DestinationProfile != nil }
+
+// apply replaces the profile by that of a message. The error names what a server
+// must not send.
+func (p *profileState) apply(m *pb.DestinationProfile) error {
+	sent, err := messageJSON(m)
+	if err != nil {
+		return errors.New("a profile that has no JSON, such as a duration out of range: it is ignored")
+	}
+	*p = profileState{DestinationProfile: m, sent: sent}
+	if m.GetEndpoint() != nil {
+		p.address, err = decodeAddress(m.GetEndpoint().GetAddr())
+	}
+	return err
+}
+
+func (p *profileState) output(at time.Time, authority string) any {
+	return adminapi.ProfileOutput{Time: at, Authority: authority, Address: p.address, Sent: p.sent}
+}
+
+// table has a line for each field that has a value, and one for each route.
+func (p *profileState) table() (string, []byte) {
+	headline := "no profile"
+	switch {
+	case p.address.IsValid():
+		headline = "endpoint " + p.address.String()
+	case p.GetFullyQualifiedName() != "":
+		headline = "service " + p.GetFullyQualifiedName()
+	case p.GetRetryBudget() != nil:
+		headline = "profile"
+	default:
+		return headline, nil
+	}
+	var t cells
+	t.row("opaque", yesOrNo(p.GetOpaqueProtocol()))
+	t.row("retries", retriesText(p.GetRetryBudget()))
+	if e := p.GetEndpoint(); p.address.IsValid() {
+		t.row("endpoint", fmt.Sprintf("%s weight %d", p.address, e.GetWeight()))
+		t.row("labels", labelsText(e.GetMetricLabels()))
+		t.row("identity", peerOf(e))
+		t.row("hints", hintsOf(e))
+	} else {
+		t.row("service", referenceText(p.GetParentRef()))
+		t.row("profile", referenceText(p.GetProfileRef()))
+	}
+	for _, o := range p.GetDstOverrides() {
+		t.row("overrides", fmt.Sprintf("%s weight %d", o.GetAuthority(), o.GetWeight()))
+	}
+	var b bytes.Buffer
+	t.write(&b, "  ")
+	writeRoutes(&b, p.GetRoutes())
+	return headline, b.Bytes()
+}
+
+func writeRoutes(b *bytes.Buffer, routes []*pb.Route) {
+	var t cells
+	t.row("ROUTE", "RETRY", "TIMEOUT", "CONDITION", "RESPONSES")
+	for _, r := range routes {
+		var classes []string
+		for _, c := range r.GetResponseClasses() {
+			outcome := " succeeds"
+			if c.GetIsFailure() {
+				outcome = " fails"
+			}
+			classes = append(classes, responseCondition(c.GetCondition(), 0)+outcome)
+		}
+		timeout := ""
+		if d := r.GetTimeout(); d != nil {
+			timeout = d.AsDuration().String()
+		}
+		t.row(r.GetMetricsLabels()["route"], yesOrNo(r.GetIsRetryable()), timeout, requestCondition(r.GetCondition(), 0), strings.Join(classes, ", "))
+	}
+	t.writeUnder(b, "")
+}
+
+func labelsText(labels map[string]string) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		list = append(list, name+"="+labels[name])
+	}
+	return strings.Join(list, " ")
+}
+
+func yesOrNo(b bool) string {
+	if b {
+		return "yes"
+	}
+	return "no"
+}
+
+// retriesText returns the budget in one line. There may be none.
+func retriesText(b *pb.RetryBudget) string {
+	if b == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%v%% of the requests of the last %s, and %d a second", 100*b.GetRetryRatio(), b.GetTtl().AsDuration(), b.GetMinRetriesPerSecond())
+}
+
+// referenceText returns the object in one line. There may be none.
+func referenceText(m *meta.Metadata) string {
+	r := m.GetResource()
+	switch {
+	case r.GetName() == "":
+		return "none"
+	case r.GetPort() != 0:
+		return fmt.Sprintf("%s/%s port %d", r.GetNamespace(), r.GetName(), r.GetPort())
+	}
+	return r.GetNamespace() + "/" + r.GetName()
+}
+
+// maxNesting is how deep conditions are described: the text of each is a part of that around it, so all together would
+// take the square of a depth that a hostile gateway chooses.
+const maxNesting = 16
+
+// requestCondition describes which requests a route is for, in one line. Conditions within maxNesting others are "…".
+func requestCondition(m *pb.RequestMatch, nesting int) string {
+	if nesting > maxNesting {
+		return "…"
+	}
+	within := func(m *pb.RequestMatch) string { return requestCondition(m, nesting+1) }
+	switch x := m.GetMatch().(type) {
+	case *pb.RequestMatch_All:
+		return joinConditions(x.All.GetMatches(), " and ", "every request", within)
+	case *pb.RequestMatch_Any:
+		return joinConditions(x.Any.GetMatches(), " or ", "no request", within)
+	case *pb.RequestMatch_Not:
+		return "not " + within(x.Not)
+	case *pb.RequestMatch_Path:
+		return fmt.Sprintf("path %q", x.Path.GetRegex())
+	case *pb.RequestMatch_Method:
+		if name, ok := x.Method.GetType().(*http_types.HttpMethod_Unregistered); ok {
+			return fmt.Sprintf("method %q", name.Unregistered)
+		}
+		return "method " + x.Method.GetRegistered().String()
+	}
+	return "?"
+}
+
+// responseCondition describes which responses a class is for, likewise.
+func responseCondition(m *pb.ResponseMatch, nesting int) string {
+	if nesting > maxNesting {
+		return "…"
+	}
+	within := func(m *pb.ResponseMatch) string { return responseCondition(m, nesting+1) }
+	switch x := m.GetMatch().(type) {
+	case *pb.ResponseMatch_All:
+		return joinConditions(x.All.GetMatches(), " and ", "every response", within)
+	case *pb.ResponseMatch_Any:
+		return joinConditions(x.Any.GetMatches(), " or ", "no response", within)
+	case *pb.ResponseMatch_Not:
+		return "not " + within(x.Not)
+	case *pb.ResponseMatch_Status:
+		return "status " + statusRange(x.Status.GetMin(), x.Status.GetMax())
+	}
+	return "?"
+}
+
+// joinConditions joins the conditions of a list with a word, in parentheses if
+// there is more than one; empty describes a list without any.
+func joinConditions[M any](list []M, word, empty string, text func(M) string) string {
+	var parts []string
+	for _, m := range list {
+		parts = append(parts, text(m))
+	}
+	switch len(parts) {
+	case 0:
+		return empty
+	case 1:
+		return parts[0]
+	}
+	return "(" + strings.Join(parts, word) + ")"
+}
+
+// statusRange describes a range of status codes, of which zero is no bound.
+func statusRange(low, high uint32) string {
+	switch {
+	case low == high && low != 0:
+		return fmt.Sprint(low)
+	case low == 0 && high == 0:
+		return "any"
+	case high == 0:
+		return fmt.Sprintf("from %d", low)
+	case low == 0:
+		return fmt.Sprintf("up to %d", high)
+	}
+	return fmt.Sprintf("%d-%d", low, high)
 }
 
 const profileIntro = `isthmus profile shows the protocol, routes and retries of a destination as a

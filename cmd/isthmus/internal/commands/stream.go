@@ -3,8 +3,11 @@ package commands
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"strings"
 	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -13,6 +16,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
@@ -184,4 +188,43 @@ func (s *session[M]) finish(out *screen, ended error) error {
 		}
 	}
 	return s.meanings.explainEnd(s.from, ended)
+}
+
+// codeMeanings explain the status codes that an RPC has a meaning of its own for; of
+// codes.Unavailable they are one more cause.
+type codeMeanings map[codes.Code]string
+
+// explainEnd returns an error with why a stream has ended, and what a proxy does
+// then.
+func (m codeMeanings) explainEnd(from reach.Replica, err error) error {
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("%s ended the stream without an error: a proxy opens it again", from)
+	}
+	s := status.Convert(err)
+	return fmt.Errorf("%s: %s\n  %s", s.Code(), Printable(s.Message()), m.explain(s.Code(), from))
+}
+
+func (m codeMeanings) explain(c codes.Code, from reach.Replica) string {
+	const again = " A proxy asks again, with a backoff."
+	text, ok := m[c]
+	switch {
+	case c == codes.Unavailable:
+		running := "is the gateway running and ready?"
+		if from.Address != "" {
+			running += " --addr is its address"
+		}
+		if ok {
+			text = ", or " + text
+		}
+		return fmt.Sprintf("Either nothing answers at %s (%s), or the gateway is shutting down or ends connections of this age (--max-connection-age)%s.", from, running, text) + again
+	case ok:
+		return text
+	case c == codes.Unimplemented:
+		return fmt.Sprintf("What answers at %s is not a Destination server.", from)
+	case c == codes.ResourceExhausted:
+		text = "A message is larger than a proxy accepts, or a limit is reached. " +
+			"If clients use too many undeclared ports, declare the port in the Service. " +
+			"If --max-streams or --view-memory is reached, add replicas, or raise the memory limit and the flag."
+	}
+	return strings.TrimSpace(text + again)
 }

@@ -6,9 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
+	"strings"
 	"sync"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
@@ -74,6 +78,136 @@ func (c *Cluster) String() string {
 		return "the API server of this Pod's cluster"
 	}
 	return "the API server of context " + text.Quoted(c.Context)
+}
+
+// The labels by which gateways are found: those of an install of its own, and of one
+// in place of Linkerd's destination controller.
+const (
+	besideLinkerd  = "app.kubernetes.io/name=isthmus"
+	inLinkerdPlace = "linkerd.io/control-plane-component=destination"
+)
+
+var selectors = []string{besideLinkerd, inLinkerdPlace}
+
+// maxPods is how many Pods are read: more gateways than anyone runs.
+const maxPods = 200
+
+// NoGateway is the error where no gateway can be asked: there is none, or none is ready.
+type NoReplica struct{ error }
+
+func (e NoReplica) Unwrap() error { return e.error }
+
+// Gateways returns those that are ready, by name, at least one, and after them those that are
+// not ready and may become so, with the reason: neither those that terminate nor those that
+// have ended. One that the options name need not be ready.
+func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
+	if c.options.Pod != "" {
+		return c.named(ctx)
+	}
+	pods, err := c.labelled(ctx, c.options.Namespace)
+	if err != nil {
+		return nil, c.explain(err, "list Pods", "list pods")
+	}
+	if len(pods) == 0 {
+		return nil, NoReplica{c.noPods(ctx)}
+	}
+	var ready, waiting []Replica
+	var others []string
+	for i := range pods {
+		g := c.replica(&pods[i])
+		if g.NotReady = notReady(&pods[i]); g.NotReady == "" {
+			ready = append(ready, g)
+			continue
+		}
+		others = append(others, pods[i].Name+" ("+g.NotReady+")")
+		if g.NotReady = text.Quoted(g.NotReady); !ends(&pods[i]) {
+			waiting = append(waiting, g)
+		}
+	}
+	if len(ready) == 0 {
+		return nil, NoReplica{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", text.Quoted(c.options.Namespace), some(others))}
+	}
+	return append(ready, waiting...), nil
+}
+
+// labelled returns the Pods of a namespace that are gateways, by name. Both ways to install may share a
+// namespace. Beside Pods with the label of Isthmus, Pods of Linkerd's destination controller count only if their image
+// is Isthmus: they are Linkerd's own otherwise.
+func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
+	pods, err := c.pods(ctx, namespace, besideLinkerd)
+	if err != nil {
+		return nil, err
+	}
+	others, err := c.pods(ctx, namespace, inLinkerdPlace)
+	if err != nil {
+		return nil, err
+	}
+	if own := pods; len(own) > 0 {
+		others = slices.DeleteFunc(others,
+			func(other v1.Pod) bool { return labelledIsthmus(&other) || !runsIsthmus(&other, own) })
+	}
+	pods = append(pods, others...)
+	slices.SortFunc(pods, func(a, b v1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	pods = slices.CompactFunc(pods, func(a, b v1.Pod) bool { return a.Name == b.Name })
+	return pods[:min(len(pods), maxPods)], nil
+}
+
+// pods returns the Pods of a namespace with a label, maxPods at most whatever the API server sends.
+func (c *Cluster) pods(ctx context.Context, namespace, selector string) ([]v1.Pod, error) {
+	list, err := c.API.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
+	if err != nil {
+		return nil, err
+	}
+	return list.Items[:min(len(list.Items), maxPods)], nil
+}
+
+// noPods is the error for a namespace without gateways. It names others that have some,
+// if the user may know.
+func (c *Cluster) noPods(ctx context.Context) error {
+	hint := "-n names another namespace, " + c.options.contextFlag() + " another cluster"
+	var namespaces []string
+	for _, selector := range selectors {
+		if list, err := c.API.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods}); err == nil {
+			for _, p := range list.Items {
+				namespaces = append(namespaces, p.Namespace)
+			}
+		}
+	}
+	if len(namespaces) > 0 {
+		slices.Sort(namespaces)
+		hint = "There are such Pods in namespace " + some(slices.Compact(namespaces)) + ": name it by -n"
+	}
+	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s", text.Quoted(c.options.Namespace), c, strings.Join(selectors, " or "), hint)
+}
+
+// named returns the gateway that the options name.
+func (c *Cluster) named(ctx context.Context) ([]Replica, error) {
+	o := c.options
+	pod, err := c.API.Pods(o.Namespace).Get(ctx, o.Pod, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		hint := "-n names another namespace"
+		if pods, err := c.labelled(ctx, o.Namespace); err == nil && len(pods) > 0 {
+			var names []string
+			for _, p := range pods {
+				names = append(names, p.Name)
+			}
+			hint = "Gateways in this namespace: " + some(names)
+		}
+		return nil, fmt.Errorf("no Pod %s in namespace %s, by %s\n  %s", text.Quoted(o.Pod), text.Quoted(o.Namespace), c, hint)
+	case err != nil:
+		return nil, c.explain(err, "read Pods", "get pods")
+	}
+	return []Replica{c.replica(pod)}, nil
+}
+
+func (c *Cluster) replica(pod *v1.Pod) Replica {
+	g := Replica{Namespace: pod.Namespace, Name: pod.Name, AdminPort: defaultAdmin, GRPCPort: defaultGRPC, cluster: c}
+	if own := replicaContainer(pod); own != nil {
+		g.AdminPort = portNamed(own, adminNames, defaultAdmin)
+		g.GRPCPort = portNamed(own, grpcNames, defaultGRPC)
+	}
+	return g
 }
 
 // forward returns the forwarder of a port. It starts one if there is none, or if the last one can't

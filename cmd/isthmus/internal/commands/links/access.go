@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -96,28 +97,6 @@ func (a *access) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 	return found.Subjects[0] == a.binding.Subjects[0] || found.Subjects[0] == user
 }
 
-// resource is a client of one kind.
-type resource[T any] interface {
-	Get(context.Context, string, metav1.GetOptions) (T, error)
-	Create(context.Context, T, metav1.CreateOptions) (T, error)
-	Delete(context.Context, string, metav1.DeleteOptions) error
-}
-
-// ensureOne creates an object, unless there is one of its name, which it returns.
-func ensureOne[T metav1.Object](ctx context.Context, w *work, c *cluster, of resource[T], title string, want T) (found T, err error) {
-	there, err := of.Get(ctx, want.GetName(), metav1.GetOptions{})
-	switch {
-	case err == nil:
-		return there, nil
-	case !apierrors.IsNotFound(err):
-		return found, c.failed("read "+title, err)
-	}
-	return found, w.do(ctx, c, "create", title, func(ctx context.Context) error {
-		_, err := of.Create(ctx, want, metav1.CreateOptions{})
-		return err
-	})
-}
-
 // ensureRole creates the ClusterRole, or adds the rules that it lacks. It removes no rule: a newer program may have
 // added a rule that its gateways need.
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
@@ -137,6 +116,71 @@ func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	found.Rules = append(found.Rules, missing...)
 	return w.do(ctx, c, "update", name, func(ctx context.Context) error {
 		_, err := roles.Update(ctx, found, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// newToken makes a token; duration 0: one that does not expire.
+func (a *access) newToken(ctx context.Context, w *work, c *cluster, of linkKey, duration time.Duration) (made token, err error) {
+	want := a.token.DeepCopy()
+	want.Labels = of.labels()
+	what := "a token of ServiceAccount " + key(&a.account) + " that does not expire"
+	if duration > 0 {
+		want.Type = corev1.SecretTypeOpaque
+		what = fmt.Sprintf("a token of ServiceAccount %s for %v", key(&a.account), duration)
+	}
+	made.text = placeholder
+	err = w.do(ctx, c, "create", what, func(ctx context.Context) error {
+		secret, err := c.API.Secrets(want.Namespace).Create(ctx, want, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		made.secret = secret.Name
+		if duration > 0 {
+			return made.request(ctx, c, secret, duration)
+		}
+		return made.await(ctx, c, secret.Namespace)
+	})
+	if err != nil {
+		a.dropToken(ctx, w, c, made)
+		return token{}, err
+	}
+	if asked := time.Now().Add(duration); duration > 0 && !made.expires.IsZero() && made.expires.Before(asked.Add(-time.Minute)) {
+		w.warn("%s issues tokens for a shorter time: this one expires at %s", c.title, made.expires.UTC().Format(time.RFC3339))
+	}
+	return made, nil
+}
+
+// dropToken deletes a token that is not going to be used, also once ctx has ended.
+func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
+	if t.secret == "" || w.dry {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := c.API.Secrets(a.token.Namespace).Delete(ctx, t.secret, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		w.warn("%v", c.failed("delete the unused token's Secret "+a.token.Namespace+"/"+t.secret, err))
+	}
+}
+
+// resource is a client of one kind.
+type resource[T any] interface {
+	Get(context.Context, string, metav1.GetOptions) (T, error)
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+}
+
+// ensureOne creates an object, unless there is one of its name, which it returns.
+func ensureOne[T metav1.Object](ctx context.Context, w *work, c *cluster, of resource[T], title string, want T) (found T, err error) {
+	there, err := of.Get(ctx, want.GetName(), metav1.GetOptions{})
+	switch {
+	case err == nil:
+		return there, nil
+	case !apierrors.IsNotFound(err):
+		return found, c.failed("read "+title, err)
+	}
+	return found, w.do(ctx, c, "create", title, func(ctx context.Context) error {
+		_, err := of.Create(ctx, want, metav1.CreateOptions{})
 		return err
 	})
 }
@@ -182,10 +226,6 @@ func grants(rule rbacv1.PolicyRule, group, resource, verb, name string) bool {
 // names reports whether a list of a rule has a value, or the wildcard for all values.
 func names(list []string, value, all string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, all)
-}
-
-func (c *cluster) foreign(object, why string) error {
-	return fmt.Errorf("%s: %s is there, and %s: choose another --service-account, or make it what manifests/link/remote-access.yaml has", c.title, object, why)
 }
 
 func key(o metav1.Object) string { return o.GetNamespace() + "/" + o.GetName() }

@@ -137,19 +137,25 @@ func (o *cordonOptions) find(ctx context.Context, w *work, here *cluster) (links
 	return links, err
 }
 
-// linkNames lists the names of links, for an error.
-func linkNames(all []corev1.Secret) string {
-	var names []string
-	for _, s := range all {
-		if name := s.Labels[clusterstore.ClusterNameLabel]; name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
+// weigh shows what the change leaves each service with, and refuses to leave one with
+// nothing.
+func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
+	gateways, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
+	switch {
+	case err == nil:
+	case o.back || o.force:
+		w.warn("what this leaves is not known: %v", err)
+		return nil
+	default:
+		return fmt.Errorf("what this leaves can't be found out: %w\n  --force does it all the same", err)
 	}
-	if len(names) == 0 {
-		return ": there are no links"
+	list := impacts(gateways)
+	showImpacts(w, list, o.name, o.aim().title, o.back)
+	nothing := len(bare(list))
+	if nothing == 0 || o.back || o.lastResort || o.force {
+		return nil
 	}
-	slices.Sort(names)
-	return ": there are " + text.Some(names, 10)
+	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", nothing)
 }
 
 // aim is what the verb gives a cluster.
@@ -227,3 +233,60 @@ func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (wh
 	}
 	return why
 }
+
+// linkNames lists the names of links, for an error.
+func linkNames(all []corev1.Secret) string {
+	var names []string
+	for _, s := range all {
+		if name := s.Labels[clusterstore.ClusterNameLabel]; name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
+		return ": there are no links"
+	}
+	slices.Sort(names)
+	return ": there are " + text.Some(names, 10)
+}
+
+const cordonIntro = `isthmus cordon takes a linked cluster's endpoints out of all services, by the annotation
+isthmus.io/cordon of its link Secret. It first shows what that leaves each service with,
+and asks. It refuses to leave a service with nothing.
+
+Usage: isthmus cordon NAME [FLAGS]`
+
+const cordonEnding = `Every gateway that is ready foresees what is left, by the code that chooses endpoints for
+clients, preferences and zones included: for ports that proxies watch, the endpoints of
+those clients that are left with least; for other services, the clusters that serve.
+The gateway's own cluster has no link: its cordon is the gateway's flag --cordon-local.
+
+The annotation isthmus.io/cordon-over becomes what --over is, and is removed without it.
+All else of the link Secret stays.
+
+Rights that you need: list and patch secrets in the links' namespace; without --admin,
+list pods and create pods/portforward there.
+
+Exit code 1 if it is refused or fails, or if the gateway is not known to follow.
+
+Examples:
+  isthmus cordon east
+  isthmus cordon east --last-resort --over 10m
+  isthmus cordon east --dry-run --admin 127.0.0.1:9996
+  isthmus cordon east --force --yes`
+
+const uncordonIntro = `isthmus uncordon ends a cordon: it removes the annotation isthmus.io/cordon of the link
+Secret. It first shows which services the cluster is in, and asks.
+
+Usage: isthmus uncordon NAME [FLAGS]`
+
+const uncordonEnding = `The annotation isthmus.io/cordon-over becomes what --over is, and is removed without it.
+A cluster that is lost stays out as its isthmus.io/when-lost says.
+
+Rights that you need: list and patch secrets in the links' namespace; without --admin,
+list pods and create pods/portforward there.
+
+Exit code 1 if it fails, or if the gateway is not known to follow.
+
+Examples:
+  isthmus uncordon east
+  isthmus uncordon east --over 10m --yes`

@@ -14,27 +14,6 @@ import (
 // maxShown is how many services are listed.
 const maxShown = 20
 
-// weigh shows what the change leaves each service with, and refuses to leave one with
-// nothing.
-func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
-	gateways, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
-	switch {
-	case err == nil:
-	case o.back || o.force:
-		w.warn("what this leaves is not known: %v", err)
-		return nil
-	default:
-		return fmt.Errorf("what this leaves can't be found out: %w\n  --force does it all the same", err)
-	}
-	list := impacts(gateways)
-	showImpacts(w, list, o.name, o.aim().title, o.back)
-	nothing := len(bare(list))
-	if nothing == 0 || o.back || o.lastResort || o.force {
-		return nil
-	}
-	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", nothing)
-}
-
 // foresee asks every replica what services would have if the cluster had the standing. It returns the
 // answers of the replicas that give one, and the first error of a ready replica that gives none.
 func foresee(ctx context.Context, w *work, t *commands.Target, cluster, standing string) (

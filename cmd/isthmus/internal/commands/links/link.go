@@ -3,18 +3,24 @@ package links
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"isthmus/clusterstore"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/commands"
 	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/adminapi"
 )
 
 // linkOptions are those of "isthmus link".
@@ -87,16 +93,6 @@ func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
 	s.DurationVar(&o.duration, "duration", 0, "How long the token is good, as a `DURATION` of at least 10m: run this again before it ends. 0: it does not expire.")
 }
 
-// gatewayFlags adds those by which the gateways are found that a verb asks.
-func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
-	t.AdminFlag(s)
-	t.PodFlag(s)
-	s.DurationVar(&t.Timeout, "timeout", time.Minute, "All is done within this `DURATION`.")
-}
-
-// oneGateway are the flags of which each names one gateway.
-var oneReplica = [][2]string{{"admin", "pod"}}
-
 var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
 
 // maxCA is as much of certificate authorities as a link may have, in bytes.
@@ -160,6 +156,103 @@ func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
 	return o.link(ctx, w, here, there)
 }
 
+// link makes or renews the link: first the account, then its token, and the link Secret
+// last. Tokens that are there end only once the new one is in use.
+func (o *linkOptions) link(ctx context.Context, w *work, here, there *cluster) error {
+	l := &linking{o: o, here: here, there: there}
+	if err := w.wait("reading both clusters", func() error { return l.read(ctx, w) }); err != nil {
+		return err
+	}
+	if err := l.access.ensure(ctx, w, there); err != nil {
+		return err
+	}
+	made, err := l.access.newToken(ctx, w, there, l.linkKey, o.duration)
+	if err != nil {
+		return err
+	}
+	l.content.token = made
+	written, err := l.deliver(ctx, w)
+	switch {
+	case err == nil:
+	case l.unsure:
+		w.warn("the link Secret may have been written all the same, so its new token stays: run this again, it deletes what is not used")
+		return err
+	default:
+		l.access.dropToken(ctx, w, there, made)
+		return err
+	}
+	if !made.expires.IsZero() {
+		fmt.Fprintf(w.p.Stderr, "%s: the token expires at %s: run this again before\n", w.p.Name, made.expires.UTC().Format(time.RFC3339))
+	}
+	return l.finish(ctx, w, written)
+}
+
+// chooseServer returns the server of a link: by flags, or else as the link has it, or else
+// as the user reaches it.
+func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
+	from := c.kube
+	if before := linkConfig(existing); before != nil {
+		from = before
+	}
+	s := server{Server: from.Host, TLSServerName: from.ServerName, CertificateAuthorityData: from.CAData, InsecureSkipTLSVerify: from.Insecure}
+	if o.server != "" {
+		s.Server = o.server
+	}
+	if o.tlsServerName != nil {
+		s.TLSServerName = *o.tlsServerName
+	}
+	if o.ca != nil {
+		s.CertificateAuthorityData, s.InsecureSkipTLSVerify = o.ca, false
+	}
+	return s
+}
+
+// chooseDomains returns the domains of a link: by flags, or else as the link has them, or
+// else as the Linkerd of its cluster does.
+func (o *linkOptions) chooseDomains(ctx context.Context, w *work, there *cluster, existing *corev1.Secret) domains {
+	d := domains{o.trustDomain, o.clusterDomain}
+	if existing != nil {
+		d.trust = cmp.Or(d.trust, existing.Annotations[clusterstore.TrustDomainAnnotation])
+		d.cluster = cmp.Or(d.cluster, existing.Annotations[clusterstore.ClusterDomainAnnotation])
+	}
+	if d.trust != "" && d.cluster != "" {
+		return d
+	}
+	installed := readDomains(ctx, w, there, o.Namespace)
+	return domains{cmp.Or(d.trust, installed.trust, defaultDomain), cmp.Or(d.cluster, installed.cluster, defaultDomain)}
+}
+
+// awaitLink waits until the gateway reads the cluster with the credentials of this Secret.
+// If it does not, before is whether all gateways that were asked went on with those before.
+func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) (before bool, err error) {
+	with, without := 0, 0
+	err = awaitReplicas(ctx, w, &o.Target, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (string, error) {
+		now, err := here.API.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
+		if err != nil {
+			return "", here.failed("read the link Secret again", err)
+		}
+		if !sameCredentials(now, written) {
+			return "", fmt.Errorf("link Secret %s: %w", key(written), errChanged)
+		}
+		for _, c := range page.Clusters {
+			if c.Secret != written.Name {
+				continue
+			}
+			if c.State == adminapi.Ready {
+				with++
+			} else {
+				without++
+			}
+			if c.State == adminapi.Ready && c.SecretVersion == now.ResourceVersion {
+				return "", nil
+			}
+			return describeCluster(&c), nil
+		}
+		return fmt.Sprintf("it has no link Secret %s: does it read those of namespace %s?", written.Name, written.Namespace), nil
+	})
+	return with > 0 && without == 0, err
+}
+
 // chooseAccount returns the account of links, of which there may be several of one cluster: by flags, or else as
 // the first has it that has one, or else the default one.
 func chooseAccount(flags types.NamespacedName, links []corev1.Secret) types.NamespacedName {
@@ -174,3 +267,99 @@ func chooseAccount(flags types.NamespacedName, links []corev1.Secret) types.Name
 		Name:      cmp.Or(flags.Name, before.Name, defaultAccount.Name),
 	}
 }
+
+// domains are a cluster's trust domain and cluster domain.
+type domains struct{ trust, cluster string }
+
+const defaultDomain = "cluster.local"
+
+// readDomains reads the domains that Linkerd was installed with, from the namespace of its control
+// plane. This is the namespace that -n names, or else Linkerd's own, since Isthmus may run beside
+// Linkerd.
+func readDomains(ctx context.Context, w *work, c *cluster, namespace string) domains {
+	const own, name = "linkerd", "linkerd-config"
+	config, err := c.API.ConfigMaps(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) && namespace != own {
+		config, err = c.API.ConfigMaps(own).Get(ctx, name, metav1.GetOptions{})
+	}
+	switch {
+	case apierrors.IsNotFound(err):
+		w.warn("%s has no ConfigMap %s/%s of a Linkerd: its domains are taken to be %s (--trust-domain, --cluster-domain)", c.title, namespace, name, defaultDomain)
+		return domains{}
+	case err != nil:
+		w.warn("%v: its domains are taken to be %s (--trust-domain, --cluster-domain)", c.failed("read ConfigMap "+namespace+"/"+name, err), defaultDomain)
+		return domains{}
+	}
+	return parseDomains(config.Data["values"])
+}
+
+// maxValues bounds the values of a Linkerd install that are read, in bytes.
+const maxValues = 256 << 10
+
+// parseDomains reads the values of a Linkerd install. What can't be read or used is left out. The text is parsed,
+// and not decoded: that would copy what each YAML alias stands for, and compare each key with all others.
+func parseDomains(text string) (d domains) {
+	var document yaml.Node
+	if len(text) > maxValues || yaml.Unmarshal([]byte(text), &document) != nil || len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
+		return d
+	}
+	values := document.Content[0].Content
+	for i := 0; i+1 < len(values); i += 2 {
+		if values[i+1].Kind != yaml.ScalarNode {
+			continue
+		}
+		switch values[i].Value {
+		case "identityTrustDomain":
+			d.trust = domain(values[i+1].Value)
+		case "clusterDomain":
+			d.cluster = domain(values[i+1].Value)
+		}
+	}
+	return d
+}
+
+func domain(text string) string {
+	if len(validation.IsDNS1123Subdomain(text)) > 0 {
+		return ""
+	}
+	return text
+}
+
+const linkIntro = `isthmus link makes a link to a cluster of your kubeconfig: there the ServiceAccount, its
+rights to read (those of manifests/link/remote-access.yaml) and a token; and the link Secret
+for the gateway's cluster, which it prints or, with --apply, writes. Run again it
+rotates the token: streams do not notice.
+
+Usage: isthmus link NAME --context CONTEXT [FLAGS]
+
+NAME is what the cluster is called in this one: in annotations of Services, labels,
+metrics and pages.`
+
+const linkEnding = `What is there already stays: labels and annotations of the link, such as a cordon, and
+what no flag changes. A token ends only once the gateway shows that it reads the cluster
+with the new one. Of several replicas all that are ready must show it. If one goes on with
+the token before, the link becomes what it was, and the new token ends; otherwise both
+stay, and running this again completes it.
+
+Refused: another Secret that links NAME; the gateway's own cluster; a cluster that is
+linked under another name; rights or an account of that name that isthmus link has not
+made and that differ.
+
+Rights that you need. In the cluster to be linked: get and create namespaces,
+serviceaccounts, clusterroles (also update) and clusterrolebindings; get, list, create
+and delete secrets in the account's namespace; get the ConfigMap linkerd-config in the
+namespace that -n names, or else in linkerd, unless you give both domains; and all that
+the ClusterRole grants. With --duration also create serviceaccounts/token. In the
+gateway's cluster: get namespace kube-system; get, list and, with --apply, create and
+update secrets in the links' namespace; without --admin, list pods and create
+pods/portforward there.
+
+Standard output has the Secret or, with --apply, what was done. A token is printed only
+in that Secret. Exit code 1 if something is refused or fails, with what to do.
+
+Examples:
+  isthmus link east --context east --apply
+  isthmus link east --context east --dry-run --apply
+  isthmus link east --context east --apply --server https://10.0.0.5:6443
+  isthmus link east --context east --duration 720h --apply
+  isthmus link east --context east --to-context west -o yaml > link-east.yaml`

@@ -4,11 +4,14 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,8 +22,11 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/clusterstore"
+	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/commands"
+	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/pace"
 )
 
 // Annotations of a link Secret by which these verbs know what it links, and how.
@@ -33,88 +39,6 @@ const (
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
 func secretName(link string) string { return "cluster-credentials-" + link }
-
-// server is an API server as the gateway is to reach it.
-type server clientcmdapi.Cluster
-
-// chooseServer returns the server of a link: by flags, or else as the link has it, or else
-// as the user reaches it.
-func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
-	from := c.kube
-	if before := linkConfig(existing); before != nil {
-		from = before
-	}
-	s := server{Server: from.Host, TLSServerName: from.ServerName, CertificateAuthorityData: from.CAData, InsecureSkipTLSVerify: from.Insecure}
-	if o.server != "" {
-		s.Server = o.server
-	}
-	if o.tlsServerName != nil {
-		s.TLSServerName = *o.tlsServerName
-	}
-	if o.ca != nil {
-		s.CertificateAuthorityData, s.InsecureSkipTLSVerify = o.ca, false
-	}
-	return s
-}
-
-// serverName reports whether a certificate can have that name.
-func serverName(name string) bool {
-	_, err := netip.ParseAddr(name)
-	return err == nil || len(validation.IsDNS1123Subdomain(strings.ToLower(name))) == 0
-}
-
-// linkConfig returns what a link Secret's kubeconfig comes to; nil: it can't be used.
-func linkConfig(s *corev1.Secret) *rest.Config {
-	if s == nil {
-		return nil
-	}
-	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
-	if err != nil {
-		return nil
-	}
-	return config
-}
-
-// kubeconfig returns the kubeconfig of a link.
-func (s server) kubeconfig(link, user, token string) ([]byte, error) {
-	config := clientcmdapi.NewConfig()
-	config.Clusters[link] = (*clientcmdapi.Cluster)(&s)
-	config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
-	config.Contexts[link] = &clientcmdapi.Context{Cluster: link, AuthInfo: user}
-	config.CurrentContext = link
-	return clientcmd.Write(*config)
-}
-
-// String is the server's URL, for messages.
-func (s server) String() string { return commands.Printable(s.Server) }
-
-// loopback reports whether the server is the machine of who connects to it.
-func (s server) loopback() bool {
-	u, err := url.Parse(s.Server)
-	if err != nil {
-		return false
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
-}
-
-// sameServer reports whether two URLs are of the same API server. Several clusters may share a host
-// and port. Rancher, for example, tells such clusters apart by the path.
-func sameServer(a, b string) bool { return normalized(a) == normalized(b) }
-
-// normalized returns the host, port and path of a URL as all URLs of that server have them.
-func normalized(server string) string {
-	u, err := url.Parse(server)
-	if err != nil {
-		return server
-	}
-	port := "443"
-	if u.Scheme == "http" {
-		port = "80"
-	}
-	host := net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port))
-	return host + strings.TrimRight(u.EscapedPath(), "/")
-}
 
 // content is what "isthmus link" decides of a link Secret.
 type content struct {
@@ -185,6 +109,54 @@ func (c *content) write(ctx context.Context, here *cluster, namespace string, ex
 	}
 }
 
+// tryFor is how long a link's credentials are tried.
+const tryFor = 10 * time.Second
+
+// try asks a link's API server, with its credentials, who it takes them for. It returns
+// an error if the gateway can't use them either; that the server can't be reached from
+// here is only reported.
+func (c *content) try(ctx context.Context, w *work, s *corev1.Secret) error {
+	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
+	if err != nil {
+		return err
+	}
+	reach.Guard(config)
+	api, done, err := reach.Clients(config)
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := context.WithTimeout(ctx, tryFor)
+	defer cancel()
+	who, err := c.whoami(ctx, api)
+	invalid, _ := guard.Certificate(err)
+	switch want := fmt.Sprintf("system:serviceaccount:%s:%s", c.account.Namespace, c.account.Name); {
+	case invalid != "":
+		return fmt.Errorf("the certificate of %s is not good for this link: %s: give the right --server and --ca-file", c.server, invalid)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s refuses the new token: is it the API server of that cluster? (--server)", c.server)
+	case err != nil:
+		w.warn("the link can't be tried from here: %s; the gateway has to reach %s", commands.Printable(err.Error()), c.server)
+	case who != want:
+		return fmt.Errorf("%s takes the new token for %s, not for %s: is it the API server of that cluster? (--server)", c.server, commands.Printable(who), want)
+	}
+	return nil
+}
+
+// whoami asks for the name that belongs to the credentials. A token that is refused is
+// tried again: one of several API servers may not know it yet.
+func (c *content) whoami(ctx context.Context, api *kube.Clients) (string, error) {
+	for {
+		review, err := api.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		if err == nil {
+			return review.Status.UserInfo.Username, nil
+		}
+		if !apierrors.IsUnauthorized(err) || !pace.Sleep(ctx, time.Second) {
+			return "", err
+		}
+	}
+}
+
 func sameCredentials(a, b *corev1.Secret) bool {
 	return a.UID == b.UID && string(a.Data[clusterstore.KubeconfigKey]) == string(b.Data[clusterstore.KubeconfigKey])
 }
@@ -198,4 +170,66 @@ func printed(s *corev1.Secret) *corev1.Secret {
 	s.StringData = map[string]string{clusterstore.KubeconfigKey: string(s.Data[clusterstore.KubeconfigKey])}
 	delete(s.Data, clusterstore.KubeconfigKey)
 	return s
+}
+
+// server is an API server as the gateway is to reach it.
+type server clientcmdapi.Cluster
+
+// serverName reports whether a certificate can have that name.
+func serverName(name string) bool {
+	_, err := netip.ParseAddr(name)
+	return err == nil || len(validation.IsDNS1123Subdomain(strings.ToLower(name))) == 0
+}
+
+// linkConfig returns what a link Secret's kubeconfig comes to; nil: it can't be used.
+func linkConfig(s *corev1.Secret) *rest.Config {
+	if s == nil {
+		return nil
+	}
+	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
+	if err != nil {
+		return nil
+	}
+	return config
+}
+
+// kubeconfig returns the kubeconfig of a link.
+func (s server) kubeconfig(link, user, token string) ([]byte, error) {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[link] = (*clientcmdapi.Cluster)(&s)
+	config.AuthInfos[user] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts[link] = &clientcmdapi.Context{Cluster: link, AuthInfo: user}
+	config.CurrentContext = link
+	return clientcmd.Write(*config)
+}
+
+// String is the server's URL, for messages.
+func (s server) String() string { return commands.Printable(s.Server) }
+
+// loopback reports whether the server is the machine of who connects to it.
+func (s server) loopback() bool {
+	u, err := url.Parse(s.Server)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && (ip.IsLoopback() || ip.IsUnspecified())
+}
+
+// sameServer reports whether two URLs are of the same API server. Several clusters may share a host
+// and port. Rancher, for example, tells such clusters apart by the path.
+func sameServer(a, b string) bool { return normalized(a) == normalized(b) }
+
+// normalized returns the host, port and path of a URL as all URLs of that server have them.
+func normalized(server string) string {
+	u, err := url.Parse(server)
+	if err != nil {
+		return server
+	}
+	port := "443"
+	if u.Scheme == "http" {
+		port = "80"
+	}
+	host := net.JoinHostPort(strings.ToLower(u.Hostname()), cmp.Or(u.Port(), port))
+	return host + strings.TrimRight(u.EscapedPath(), "/")
 }

@@ -3,7 +3,6 @@ package links
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -14,9 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
-	"isthmus/internal/pace"
-
 	"isthmus/clusterstore"
+	"isthmus/internal/pace"
 )
 
 // Labels of a token's Secret: which link it is for, since several clusters, and
@@ -58,37 +56,6 @@ type token struct {
 	expires time.Time // the zero time if it does not expire
 }
 
-// newToken makes a token; duration 0: one that does not expire.
-func (a *access) newToken(ctx context.Context, w *work, c *cluster, of linkKey, duration time.Duration) (made token, err error) {
-	want := a.token.DeepCopy()
-	want.Labels = of.labels()
-	what := "a token of ServiceAccount " + key(&a.account) + " that does not expire"
-	if duration > 0 {
-		want.Type = corev1.SecretTypeOpaque
-		what = fmt.Sprintf("a token of ServiceAccount %s for %v", key(&a.account), duration)
-	}
-	made.text = placeholder
-	err = w.do(ctx, c, "create", what, func(ctx context.Context) error {
-		secret, err := c.API.Secrets(want.Namespace).Create(ctx, want, metav1.CreateOptions{})
-		if err != nil {
-			return err
-		}
-		made.secret = secret.Name
-		if duration > 0 {
-			return made.request(ctx, c, secret, duration)
-		}
-		return made.await(ctx, c, secret.Namespace)
-	})
-	if err != nil {
-		a.dropToken(ctx, w, c, made)
-		return token{}, err
-	}
-	if asked := time.Now().Add(duration); duration > 0 && !made.expires.IsZero() && made.expires.Before(asked.Add(-time.Minute)) {
-		w.warn("%s issues tokens for a shorter time: this one expires at %s", c.title, made.expires.UTC().Format(time.RFC3339))
-	}
-	return made, nil
-}
-
 // request asks for a token that is bound to a Secret.
 func (t *token) request(ctx context.Context, c *cluster, bound *corev1.Secret, duration time.Duration) error {
 	account := bound.Annotations[corev1.ServiceAccountNameKey]
@@ -122,18 +89,6 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 	}
 }
 
-// dropToken deletes a token that is not going to be used, also once ctx has ended.
-func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
-	if t.secret == "" || w.dry {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if err := c.API.Secrets(a.token.Namespace).Delete(ctx, t.secret, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-		w.warn("%v", c.failed("delete the unused token's Secret "+a.token.Namespace+"/"+t.secret, err))
-	}
-}
-
 // deleteTokens deletes these Secrets. Each token ends with its Secret; API servers may accept it for some seconds more.
 func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret) error {
 	for _, s := range list {
@@ -142,4 +97,20 @@ func deleteTokens(ctx context.Context, w *work, c *cluster, list []corev1.Secret
 		}
 	}
 	return nil
+}
+
+type deletion = func(context.Context, string, metav1.DeleteOptions) error
+
+// deleteObject deletes an object, but not another one of its name.
+func deleteObject(ctx context.Context, w *work, c *cluster, title string, o metav1.Object, do deletion) error {
+	return w.do(ctx, c, "delete", title, func(ctx context.Context) error {
+		err := do(ctx, o.GetName(), metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: new(o.GetUID())}})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		if apierrors.IsConflict(err) {
+			return errors.New("it has been replaced by another one meanwhile: run this again")
+		}
+		return err
+	})
 }

@@ -4,17 +4,70 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"github.com/spf13/pflag"
 
+	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/commands"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/pace"
 )
+
+// Verbs returns all verbs of this package, in the order of the program's overview.
+func All() []cli.Command {
+	return []cli.Command{linkCommand(), unlinkCommand(), cordonCommand(), uncordonCommand()}
+}
+
+// gatewayFlags adds those by which the gateways are found that a verb asks.
+func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
+	t.AdminFlag(s)
+	t.PodFlag(s)
+	s.DurationVar(&t.Timeout, "timeout", time.Minute, "All is done within this `DURATION`.")
+}
+
+// oneGateway are the flags of which each names one gateway.
+var oneReplica = [][2]string{{"admin", "pod"}}
+
+// work carries out the steps of a verb and reports each, or only names them.
+type work struct {
+	p   cli.Process
+	out io.Writer // where steps are reported
+	dry bool
+}
+
+// do takes a step: verb ends in "e", as in "create".
+func (w *work) do(ctx context.Context, c *cluster, verb, object string, step func(context.Context) error) error {
+	if w.dry {
+		fmt.Fprintf(w.out, "%s: would %s %s\n", c.title, verb, object)
+		return nil
+	}
+	if err := w.wait(verb+" "+object+" in "+c.title, func() error { return step(ctx) }); err != nil {
+		return c.failed(verb+" "+object, err)
+	}
+	fmt.Fprintf(w.out, "%s: %sd %s\n", c.title, verb, object)
+	return nil
+}
+
+// wait runs a function to its end, and reports what it does if it takes long.
+func (w *work) wait(what string, f func() error) error {
+	return w.p.Await(context.Background(), ": "+what, f)
+}
+
+// within is wait for a function that has so much time.
+func (w *work) within(ctx context.Context, limit time.Duration, what string, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return w.wait(what, func() error { return f(ctx) })
+}
+
+// warn reports what does not keep the verb from going on.
+func (w *work) warn(format string, args ...any) {
+	fmt.Fprintf(w.p.Stderr, "%s: warning: %s\n", w.p.Name, fmt.Sprintf(format, args...))
+}
 
 // pollEvery is how often a page is read while something is awaited.
 const pollEvery = 500 * time.Millisecond
@@ -69,37 +122,6 @@ func askAll(ctx context.Context, w *work, t *commands.Target, page lacks) (why s
 		}
 	}
 	return why, answered, nil
-}
-
-// awaitLink waits until the gateway reads the cluster with the credentials of this Secret.
-// If it does not, before is whether all gateways that were asked went on with those before.
-func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) (before bool, err error) {
-	with, without := 0, 0
-	err = awaitReplicas(ctx, w, &o.Target, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (string, error) {
-		now, err := here.API.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
-		if err != nil {
-			return "", here.failed("read the link Secret again", err)
-		}
-		if !sameCredentials(now, written) {
-			return "", fmt.Errorf("link Secret %s: %w", key(written), errChanged)
-		}
-		for _, c := range page.Clusters {
-			if c.Secret != written.Name {
-				continue
-			}
-			if c.State == adminapi.Ready {
-				with++
-			} else {
-				without++
-			}
-			if c.State == adminapi.Ready && c.SecretVersion == now.ResourceVersion {
-				return "", nil
-			}
-			return describeCluster(&c), nil
-		}
-		return fmt.Sprintf("it has no link Secret %s: does it read those of namespace %s?", written.Name, written.Namespace), nil
-	})
-	return with > 0 && without == 0, err
 }
 
 // describeCluster returns a cluster's state, and what is wrong with it. Why new credentials are not used comes first.

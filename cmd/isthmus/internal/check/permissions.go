@@ -1,7 +1,6 @@
 package check
 
 import (
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -99,64 +98,4 @@ func (r Permission) missing(refused []adminapi.RefusedRequest) (verbs []string) 
 		}
 	}
 	return verbs
-}
-
-// checkRights reports what the credentials do not permit, with the worst of it as the level. Of a gateway it is what has been
-// refused: a right that is not used is not known to be missing.
-func (l *clusterCheck) checkRights(noAccount, notAsked string) {
-	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
-	if l.local && noAccount != "" {
-		add(Unchecked, "there is no ServiceAccount "+noAccount+" yet", "the installation makes it and grants what it needs; --service-account names another")
-		return
-	}
-	rights, hint := LinkPermissions(), "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
-	if l.local {
-		rights, hint = LocalPermissions(), "kubectl apply -f manifests/install/rbac.yaml"
-		if l.exports {
-			rights, hint = append(rights, ExportPermissions()...), hint+", and for --exports=on: kubectl apply -k manifests/install/exports"
-		}
-	}
-	if notAsked != "" {
-		add(Unchecked, notAsked, hint)
-		return
-	}
-	worst, texts := OK, map[Level][]string{}
-	for _, r := range rights {
-		neededForImports := l.imports && !l.local && r.String() == "serviceexports.multicluster.x-k8s.io"
-		if neededForImports {
-			r.Level = Warning
-		}
-		if verbs := r.missing(l.API.Refused); len(verbs) > 0 {
-			if neededForImports {
-				hint += ", or isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply" +
-					"; if ServiceExports are not wanted: --export-sources=labels"
-			}
-			texts[r.Level] = append(texts[r.Level], fmt.Sprintf("%s %v (%s)", strings.Join(verbs, ", "), r, r.Lost))
-			worst = slices.MaxFunc([]Level{worst, r.Level}, func(a, b Level) int { return Rank(a) - Rank(b) })
-		}
-	}
-	text := strings.Join(texts[worst], "; ")
-	switch worst {
-	case OK:
-		if l.fromHere {
-			add(OK, "all rights are granted", "")
-			return
-		}
-		add(OK, "no right that has been used is missing", "")
-	case Unchecked: // what is optional is not wrong
-		add(OK, "all needed rights are granted; optional and not granted: "+text, "")
-	default:
-		add(worst, "not permitted: "+text, hint)
-	}
-}
-
-// toPermit is what to do about something that could not be read; empty: no right is missing.
-func (l *clusterCheck) toPermit(why string) string {
-	switch {
-	case !strings.HasPrefix(why, "the credentials may not read"):
-		return ""
-	case l.local:
-		return "to permit it: kubectl apply -f manifests/install/rbac.yaml"
-	}
-	return "to permit it, in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
 }

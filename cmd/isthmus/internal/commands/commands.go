@@ -3,6 +3,8 @@ package commands
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"strings"
 	"time"
@@ -12,6 +14,14 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/reach"
 )
+
+// Verbs returns all verbs of this package, in the order of the program's
+// overview. preflight is for checks where there is no gateway.
+func All(preflight Preflighter) []cli.Command {
+	return []cli.Command{
+		clustersCommand(), servicesCommand(), exportsCommand(), explainCommand(), checkCommand(preflight), getCommand(), profileCommand(),
+	}
+}
 
 // Target is how users name gateways, for verbs of this package and of others, and how long a verb waits for them.
 type Target struct {
@@ -74,6 +84,47 @@ func (t *Target) Check() error {
 func (t *Target) asJSON() bool { return t.output == "json" }
 
 func (t *Target) screen(p cli.Process) *screen { return &screen{w: p.Stdout, asJSON: t.asJSON()} }
+
+// find returns the gateways that the flags choose: at least one that can be asked, and after
+// those the replicas that are not ready. The function that it returns must be called once none
+// of them is in use.
+func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Replica, release func(), err error) {
+	if t.Address != "" {
+		return []reach.Replica{{Address: t.Address}}, func() {}, nil
+	}
+	cluster, err := t.Open()
+	if err != nil {
+		return nil, nil, err
+	}
+	err = t.await(ctx, p, cluster.String(), cluster.String(), func() (err error) {
+		list, err = cluster.Replicas(ctx)
+		return err
+	})
+	if err != nil {
+		cluster.Close()
+		return nil, nil, err
+	}
+	return list, cluster.Close, nil
+}
+
+// await does work that somebody has to answer within the timeout, and prints what it waits for if
+// that takes long.
+func (t *Target) await(ctx context.Context, p cli.Process, what, who string, work func() error) error {
+	err := p.Await(ctx, fmt.Sprintf(" for %s, for %v at most", what, t.Timeout), work)
+	switch {
+	case errors.Is(ctx.Err(), context.Canceled):
+		return errors.New("interrupted")
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return t.late(who)
+	}
+	return err
+}
+
+func (t *Target) late(who string) error {
+	return fmt.Errorf("%s has not answered within %v (--timeout)", who, t.Timeout)
+}
 
 // checkToken checks a context token, as far as users can get it wrong.
 func checkToken(text string) error {

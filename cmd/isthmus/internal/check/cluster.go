@@ -1,0 +1,494 @@
+package check
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"isthmus/internal/adminapi"
+	"isthmus/internal/text"
+)
+
+// clusterCheck is the checks of one cluster's API server.
+type clusterCheck struct {
+	*report
+	adminapi.Cluster
+	local             bool
+	fromHere, exports bool // see Seen
+	imports           bool // ServiceExports of linked clusters are read
+	now               time.Time
+
+	why string // why nothing more can be judged, if that is so
+}
+
+func newClusterCheck(r *report, c adminapi.Cluster, now time.Time) *clusterCheck {
+	if c.API == nil {
+		c.API = new(adminapi.APIServer)
+	}
+	return &clusterCheck{report: r, Cluster: c, now: now}
+}
+
+// unchecked adds results for what can't be judged of a cluster whose API server is no good.
+func (l *clusterCheck) unchecked() {
+	checks := [][2]string{{sectionAPI, Rights}, {sectionTrust, Anchors}, {sectionNetworks, PodNetworks}}
+	if l.local {
+		checks = append(checks, [2]string{sectionAPI, CRDs})
+	}
+	for _, c := range checks {
+		l.about(c[0], c[1], l.Cluster.Cluster)(Unchecked, l.why, "")
+	}
+}
+
+// What a clock may be off. Tokens and certificates are refused by clocks that differ by
+// minutes; a few seconds are within what can be seen.
+const (
+	skewWarning = 30 * time.Second
+	skewFailure = 5 * time.Minute
+)
+
+// checkServer reports whether the API server answers.
+func (l *clusterCheck) checkServer() {
+	add, s := l.about(sectionAPI, API, l.Cluster.Cluster), l.API
+	if s.Answered.IsZero() {
+		l.why = "its API server does not answer"
+	}
+	const credentials = "check what the kubeconfig's server is, and whether its credentials are still good"
+	failing := slices.IndexFunc(s.Refused, func(r adminapi.RefusedRequest) bool { return l.isFailure(r.Status) })
+	switch {
+	case s.ClientCertificate != "":
+		add(Failure, "the API server refuses the client certificate: "+s.ClientCertificate, l.hintOfServer("give the gateway one that is good, by an authority that the API server trusts"))
+	case s.Error != "":
+		text, hint := s.Error, "check the address and the network between the two"
+		if s.Certificate != "" {
+			text, hint = "its certificate is not good: "+s.Certificate, "check that the address is the API server's, and by which name its certificate is good"
+		}
+		if s.OtherAuthority {
+			hint = "correct the certificate authority of the kubeconfig, or the address if it is not the API server's"
+		}
+		add(Failure, "its API server can't be reached: "+text, l.hintOfServer(hint))
+	case s.Answered.IsZero():
+		l.why = "its API server has not been asked yet"
+		add(Unchecked, l.why, "")
+	case s.VersionError != "":
+		l.why = "its API server answers with an error"
+		add(Failure, s.VersionError, l.hintOfServer(credentials))
+	case failing >= 0:
+		l.why = "its API server answers with an error"
+		r := s.Refused[failing]
+		add(Failure, fmt.Sprintf("the API server answers %d %s to %s %s", r.Status, http.StatusText(r.Status), r.Verb, r.Resource), l.hintOfServer(credentials))
+	case s.Version == "":
+		add(OK, "its API server answers", "")
+	default:
+		add(OK, "its API server answers, version "+s.Version, "")
+	}
+}
+
+// isFailure reports whether an answer means that the API server is no good, and not just one resource.
+func (l *clusterCheck) isFailure(status int) bool {
+	follows := l.State == adminapi.Ready || l.State == adminapi.Pending || l.State == ""
+	return status == http.StatusUnauthorized || status >= 500 && !follows
+}
+
+func (l *clusterCheck) unauthorized() bool {
+	return slices.ContainsFunc(l.API.Refused, func(r adminapi.RefusedRequest) bool { return r.Status == http.StatusUnauthorized })
+}
+
+func (l *clusterCheck) hintOfServer(hint string) string {
+	if l.local {
+		return hint + "; see --kubeconfig"
+	}
+	return hint + "; to renew the link: isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
+}
+
+// checkClock compares clocks.
+func (l *clusterCheck) checkClock() {
+	add, c := l.about(sectionAPI, ClockSkew, l.Cluster.Cluster), l.API.Clock
+	switch {
+	case c == nil && l.API.Answered.IsZero():
+		add(Unchecked, l.why, "")
+		return
+	case c == nil:
+		add(Unchecked, "its API server sends no Date", "")
+		return
+	}
+	off, way := time.Duration(c.Ahead*float64(time.Second)), "ahead"
+	if off < 0 {
+		off, way = -off, "behind"
+	}
+	text := fmt.Sprintf("its clock is %s %s", roughly(off), way)
+	const hint = "synchronize the clocks of both clusters' nodes (NTP): tokens and certificates are good or not by them"
+	switch {
+	case off >= skewFailure:
+		add(Failure, text, hint)
+	case off >= skewWarning:
+		add(Warning, text, hint)
+	case off.Seconds() < c.Within+1:
+		add(OK, "its clock agrees", "")
+	default:
+		add(OK, text, "")
+	}
+}
+
+// kinds are the custom resources that a gateway reads of its own cluster.
+var kinds = []string{"serviceprofiles.linkerd.io", "servers.policy.linkerd.io", "externalworkloads.workload.linkerd.io"}
+
+// checkKinds reports which custom resources the own cluster does not have.
+func (l *clusterCheck) checkKinds() {
+	add := l.about(sectionAPI, CRDs, l.Cluster.Cluster)
+	var absent, unknown []string
+	for _, k := range kinds {
+		refused := slices.DeleteFunc(slices.Clone(l.API.Refused), func(r adminapi.RefusedRequest) bool { return r.Resource != k })
+		switch {
+		case slices.ContainsFunc(refused, func(r adminapi.RefusedRequest) bool { return r.Status == http.StatusNotFound }):
+			absent = append(absent, k)
+		case slices.ContainsFunc(refused, func(r adminapi.RefusedRequest) bool { return r.Status != http.StatusForbidden || !l.fromHere }):
+			// Also if a gateway may not read it: then it may be there or not. From here it is asked for by itself.
+			unknown = append(unknown, k)
+		}
+	}
+	switch {
+	case len(absent) > 0:
+		add(Warning, "not installed: "+strings.Join(absent, ", "), "install Linkerd's CRDs: linkerd install --crds | kubectl apply -f -")
+	case len(unknown) > 0:
+		add(Unchecked, "the API server does not show whether it has "+strings.Join(unknown, ", "), "")
+	default:
+		add(OK, "Linkerd's CRDs are installed", "")
+	}
+}
+
+const (
+	overBudget = "over budget" // in a Reason
+	// moreMemory is what to do for a cluster that needs more memory.
+	moreMemory = "raise --cluster-memory, and the gateway's memory limit with it"
+)
+
+// checkState reports the state and the standing of the cluster, and what of it is not used. Each thing that is wrong has a remedy of its
+// own.
+func (l *clusterCheck) checkState() {
+	if l.State == "" || l.State == adminapi.Rejected { // no gateway follows it
+		return
+	}
+	add := l.about(sectionLinks, LinkState, l.Cluster.Cluster)
+	text := "it is " + string(l.State)
+	out := l.Standing != adminapi.InService && l.StandingReason != adminapi.NoGatewayAnswers // by hand, or lost
+	if out && l.State == adminapi.Ready {
+		text = fmt.Sprintf("it is ready and %s: %s", l.Standing, l.StandingReason)
+	} else if l.Reason != "" {
+		text += ": " + l.Reason
+	}
+	uncordon := "if it is no longer wanted: isthmus uncordon " + l.Cluster.Cluster
+	switch {
+	case l.State == adminapi.Ready && out:
+		add(Warning, text, uncordon)
+	case l.State == adminapi.Ready:
+		add(OK, text, "")
+	case strings.Contains(l.Reason, overBudget):
+		add(Failure, text, "see what it has so much of: isthmus clusters; if it is to be so large, "+moreMemory)
+	case l.State == adminapi.Pending:
+		add(Warning, text, "it has just been linked: wait, for half a minute at most")
+	default:
+		add(Failure, text, "see the checks of its API server and of rights; isthmus clusters shows what can't be read, and since when")
+	}
+	if out && l.State != adminapi.Ready {
+		add(Warning, fmt.Sprintf("it is %s: %s", l.Standing, l.StandingReason), uncordon)
+	}
+	if l.NewCredentials != "" {
+		hint := "undo the last change of its link Secret, or renew the link: " +
+			"isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
+		if len(l.Awaited) > 0 {
+			hint = "let the new credentials list and watch " + strings.Join(l.Awaited, ", ") +
+				", in that cluster: kubectl apply -f manifests/link/remote-access.yaml; or " + hint +
+				"; docs/links.md has other ways out"
+		}
+		add(Failure, l.NewCredentials, hint)
+	}
+	if l.Memory.Near() && l.State == adminapi.Ready {
+		add(Warning, fmt.Sprintf("it takes %d %% of the memory that a linked cluster may take", 100*l.Memory.Used/l.Memory.Limit), moreMemory+": beyond its budget a cluster is stale")
+	}
+	add = l.about(sectionLinks, Objects, l.Cluster.Cluster)
+	for _, text := range l.ObjectWarnings {
+		add(Warning, text, "correct these objects in that cluster, with the owners of their namespaces")
+	}
+	for _, x := range l.NeverRead() {
+		if x.Failure != adminapi.Forbidden { // which is for the check of permissions to judge
+			add(Warning, x.Unread(),
+				"see why that cluster's API server can't list them, such as a conversion webhook that does not answer")
+		}
+	}
+	for _, x := range l.Resources {
+		if x.Trouble != "" {
+			add(Warning, x.Resource+": "+x.Trouble, "look at that cluster's API server, and at what stands between it and the gateway")
+		}
+	}
+	if l.Network != "" && (l.State == adminapi.Ready || l.State == adminapi.Stale) {
+		l.checkGateways()
+	}
+}
+
+// checkGateways reports whether a cluster on another network can be reached.
+func (l *clusterCheck) checkGateways() {
+	add := l.about(sectionLinks, Gateways, l.Cluster.Cluster)
+	usable := slices.DeleteFunc(slices.Clone(l.Gateways), func(g adminapi.ClusterGateway) bool {
+		return g.State == adminapi.GatewayOutside || g.State == adminapi.GatewayIPv6Off
+	})
+	var dead []string
+	for _, g := range usable {
+		if g.State == adminapi.GatewayDead {
+			dead = append(dead, fmt.Sprintf("%s (%s)", g.Address, g.Reason))
+		}
+	}
+	const run = "see that the gateway's Pods run, and that its ports mc-gateway and mc-probe can be reached from here"
+	switch {
+	case len(usable) == 0:
+		add(Failure, "no Linkerd gateway of it can be used",
+			"give the gateway's Service there what Linkerd's multicluster chart does (an address of a load balancer, a port mc-gateway, the annotation mirror.linkerd.io/gateway-identity), "+
+				"or name gateways on the link Secret by isthmus.io/gateway-addresses and isthmus.io/gateway-identity, within its isthmus.io/address-ranges if it has these")
+	case len(dead) == len(usable):
+		add(Failure, "none of its Linkerd gateways answers probes: "+strings.Join(dead, ", "), run+"; until one answers, it is served only where a service has no other endpoint")
+	case len(dead) > 0:
+		add(Warning, fmt.Sprintf("Linkerd gateways that do not answer probes, %d of %d: %s", len(dead), len(usable), strings.Join(dead, ", ")), run)
+	case len(l.GatewayProblems) == 0:
+		add(OK, fmt.Sprintf("it is on network %s, and its Linkerd gateways have %s", l.Network, text.Count(len(l.Gateways), "address", "addresses")), "")
+	}
+	for _, problem := range l.GatewayProblems {
+		add(Warning, problem, "correct that at the gateway's Service in that cluster, or on the link Secret: isthmus clusters shows each address")
+	}
+}
+
+// Before what expires does so, there is a warning: credentials can be renewed by one command;
+// a mesh's trust anchors take weeks.
+const (
+	soonCredentials = 7 * 24 * time.Hour
+	soonAnchors     = 30 * 24 * time.Hour
+)
+
+// checkExpiry reports for how long a link's credentials are good. Where the API server has refused them, how long they
+// would be says little, unless that time is over.
+func (l *clusterCheck) checkExpiry() {
+	level, text := OK, "its credentials do not expire"
+	if e := l.API.Expiry; e != nil {
+		level, text = expiry(l.now, e.At, soonCredentials)
+		text = "its " + e.What + " " + text
+	}
+	if l.unauthorized() && level != Failure {
+		level, text = Unchecked, "the API server refuses its credentials"
+	}
+	hint := ""
+	if level != OK {
+		hint = "renew the link: isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
+	}
+	l.about(sectionLinks, LinkExpiry, l.Cluster.Cluster)(level, text, hint)
+}
+
+// expiry describes when something expires, and how bad that is.
+func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
+	left := at.Sub(now)
+	when := at.UTC().Format("2006-01-02 15:04 MST")
+	switch {
+	case left <= 0:
+		return Failure, "has expired, at " + when
+	case left < soon:
+		return Warning, fmt.Sprintf("expires in %s, at %s", roughly(left), when)
+	}
+	return OK, "is good until " + when
+}
+
+// roughly is a duration in words: rounded, in the largest unit that it has nearly two of.
+func roughly(d time.Duration) string {
+	for _, u := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "days"}, {time.Hour, "hours"}, {time.Minute, "minutes"}} {
+		if d >= u.size*19/10 {
+			return fmt.Sprintf("%d %s", d.Round(u.size)/u.size, u.name)
+		}
+	}
+	return text.Count(int(d.Round(time.Second)/time.Second), "second", "seconds")
+}
+
+// checkRights reports what the credentials do not permit, with the worst of it as the level. Of a gateway it is what has been
+// refused: a right that is not used is not known to be missing.
+func (l *clusterCheck) checkRights(noAccount, notAsked string) {
+	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
+	if l.local && noAccount != "" {
+		add(Unchecked, "there is no ServiceAccount "+noAccount+" yet", "the installation makes it and grants what it needs; --service-account names another")
+		return
+	}
+	rights, hint := LinkPermissions(), "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
+	if l.local {
+		rights, hint = LocalPermissions(), "kubectl apply -f manifests/install/rbac.yaml"
+		if l.exports {
+			rights, hint = append(rights, ExportPermissions()...), hint+", and for --exports=on: kubectl apply -k manifests/install/exports"
+		}
+	}
+	if notAsked != "" {
+		add(Unchecked, notAsked, hint)
+		return
+	}
+	worst, texts := OK, map[Level][]string{}
+	for _, r := range rights {
+		neededForImports := l.imports && !l.local && r.String() == "serviceexports.multicluster.x-k8s.io"
+		if neededForImports {
+			r.Level = Warning
+		}
+		if verbs := r.missing(l.API.Refused); len(verbs) > 0 {
+			if neededForImports {
+				hint += ", or isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply" +
+					"; if ServiceExports are not wanted: --export-sources=labels"
+			}
+			texts[r.Level] = append(texts[r.Level], fmt.Sprintf("%s %v (%s)", strings.Join(verbs, ", "), r, r.Lost))
+			worst = slices.MaxFunc([]Level{worst, r.Level}, func(a, b Level) int { return Rank(a) - Rank(b) })
+		}
+	}
+	text := strings.Join(texts[worst], "; ")
+	switch worst {
+	case OK:
+		if l.fromHere {
+			add(OK, "all rights are granted", "")
+			return
+		}
+		add(OK, "no right that has been used is missing", "")
+	case Unchecked: // what is optional is not wrong
+		add(OK, "all needed rights are granted; optional and not granted: "+text, "")
+	default:
+		add(worst, "not permitted: "+text, hint)
+	}
+}
+
+// toPermit is what to do about something that could not be read; empty: no right is missing.
+func (l *clusterCheck) toPermit(why string) string {
+	switch {
+	case !strings.HasPrefix(why, "the credentials may not read"):
+		return ""
+	case l.local:
+		return "to permit it: kubectl apply -f manifests/install/rbac.yaml"
+	}
+	return "to permit it, in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
+}
+
+const anchorsConfigMap = "linkerd-identity-trust-roots"
+
+// checkAnchors reports the trust anchors, and how they fit to the own cluster's.
+func (l *clusterCheck) checkAnchors(here *clusterCheck) {
+	add, a := l.about(sectionTrust, Anchors, l.Cluster.Cluster), l.API.Anchors
+	switch {
+	case a == nil:
+		add(Unchecked, "not read yet", "")
+		return
+	case a.Error != "":
+		add(Unchecked, aged(a.Error, a.AgeSeconds, anchorsAge), l.toPermit(a.Error))
+		return
+	case len(a.List) == 0:
+		return
+	}
+	level, text := anchorsExpiry(a.List, l.now)
+	if own := here.API.Anchors; !l.local && own != nil && len(own.List) > 0 {
+		if differ, how := compareAnchors(own.List, a.List); Rank(differ) >= Rank(level) {
+			level, text = differ, how
+		}
+	}
+	hint := ""
+	if level != OK {
+		hint = "rotate trust anchors in all clusters alike: " +
+			"https://linkerd.io/2/tasks/manually-rotating-control-plane-tls-credentials/"
+	}
+	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
+}
+
+// The greatest age, in seconds, of facts that a replica has read for this check. Older facts are shown with their age.
+const (
+	anchorsAge  = 15
+	networksAge = 65
+)
+
+// aged appends the age of a fact to its text if the fact is older than usual.
+func aged(text string, seconds, usual int) string {
+	if seconds <= usual {
+		return text
+	}
+	return fmt.Sprintf("%s (read %v ago)", text, roughly(time.Duration(seconds)*time.Second))
+}
+
+// anchorsExpiry describes the anchor that is good for longest, and those that have expired.
+func anchorsExpiry(list []adminapi.Anchor, now time.Time) (level Level, text string) {
+	last := slices.MaxFunc(list, func(x, y adminapi.Anchor) int { return x.Expires.Compare(y.Expires) })
+	level, text = expiry(now, last.Expires, soonAnchors)
+	if level != OK {
+		return level, "the trust anchor " + text
+	}
+	expired := 0
+	for _, c := range list {
+		if !now.Before(c.Expires) {
+			expired++
+		}
+	}
+	if expired > 0 {
+		return Warning, fmt.Sprintf("%d of %d trust anchors have expired; one %s", expired, len(list), text)
+	}
+	return OK, "the trust anchor " + text
+}
+
+// compareAnchors describes how those of a linked cluster fit to the own ones.
+func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
+	common := 0
+	for _, x := range here {
+		if slices.ContainsFunc(there, func(y adminapi.Anchor) bool { return x.SHA256 == y.SHA256 }) {
+			common++
+		}
+	}
+	switch n, m := len(here), len(there); {
+	case common == 0:
+		return Failure, "no trust anchor in common with the local cluster: proxies refuse each other's identities"
+	case common < n || common < m:
+		return Warning, fmt.Sprintf("%d of %d trust anchors here and of %d there are the same: proxies with a certificate by another one are refused", common, n, m)
+	}
+	return OK, "the same trust anchors as here"
+}
+
+// podRanges returns the Pod CIDRs of a cluster, sorted.
+func (l *clusterCheck) podRanges() (list []netip.Prefix) {
+	if l.API.Networks == nil {
+		return nil
+	}
+	for _, text := range l.API.Networks.CIDRs {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, netip.Prefix.Compare)
+	return list
+}
+
+func (l *clusterCheck) checkNetwork(overlaps []string) {
+	n := l.API.Networks
+	add := func(level Level, text, hint string) {
+		if n != nil {
+			text = aged(text, n.AgeSeconds, networksAge)
+		}
+		l.about(sectionNetworks, PodNetworks, l.Cluster.Cluster)(level, text, hint)
+	}
+	switch {
+	case n == nil:
+		add(Unchecked, "not read yet", "")
+	case n.Error != "":
+		add(Unchecked, n.Error, l.toPermit(n.Error))
+	case len(overlaps) > 0:
+		texts := overlaps[:min(len(overlaps), 5)]
+		if more := len(overlaps) - len(texts); more > 0 {
+			texts = append(slices.Clone(texts), fmt.Sprintf("%d more", more))
+		}
+		add(Warning, "Pod CIDRs overlap: "+strings.Join(texts, "; "),
+			"federated Services need flat networks, in which an address is one Pod's: give new clusters other --cluster-cidr ranges, or reach them through Linkerd gateways (annotation isthmus.io/network of the link Secret)")
+	case n.Nodes == 0:
+		add(OK, "it has no Nodes", "")
+	case len(n.CIDRs) == 0:
+		add(Unchecked, "its Nodes have no Pod CIDR", "some network plugins don't use them: compare their own ranges")
+	case n.Partly:
+		add(OK, fmt.Sprintf("its Pod CIDRs overlap no other's, as far as %d of its Nodes have them", n.Nodes), "")
+	default:
+		add(OK, "its Pod CIDRs overlap no other's", "")
+	}
+}

@@ -1,0 +1,154 @@
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/guard"
+	"isthmus/cmd/isthmus/internal/commands"
+	"isthmus/cmd/isthmus/internal/reach"
+)
+
+// cluster is one that a verb works with, as the user may reach it.
+type cluster struct {
+	*reach.Cluster
+	kube  *rest.Config
+	title string    // for messages
+	uid   types.UID // of its namespace kube-system, which stands for the cluster; empty: not read
+}
+
+// open returns a cluster. It sends nothing.
+func open(by reach.Options) (*cluster, error) {
+	c, err := by.Open()
+	if err != nil {
+		return nil, err
+	}
+	return &cluster{Cluster: c, kube: c.Config(), title: "context " + commands.Printable(c.Context)}, nil
+}
+
+// identify reads the identities of clusters.
+func identify(ctx context.Context, clusters ...*cluster) error {
+	for _, c := range clusters {
+		system, err := c.API.Namespaces().Get(ctx, metav1.NamespaceSystem, metav1.GetOptions{})
+		if err != nil {
+			return c.failed("read namespace kube-system, which identifies a cluster", err)
+		}
+		c.uid = system.UID
+	}
+	return nil
+}
+
+// failed returns the error of a request, with what to do about it.
+func (c *cluster) failed(doing string, err error) error {
+	text := commands.Printable(err.Error())
+	if invalid, _ := guard.Certificate(err); invalid != "" {
+		return fmt.Errorf("%s: could not %s: its certificate is not good: %s\n  Is it the API server of that cluster? Correct its server or its certificate authority in the kubeconfig", c.title, doing, invalid)
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return fmt.Errorf("interrupted: could not %s in %s", doing, c.title)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s has not answered in time (--timeout): could not %s", c.title, doing)
+	case apierrors.IsForbidden(err):
+		return fmt.Errorf("%s: you may not %s: %s\n  Ask who administers that cluster for this right, and run this again: it goes on from there", c.title, doing, text)
+	case apierrors.IsUnauthorized(err):
+		return fmt.Errorf("%s: its API server refuses your credentials: log in to that cluster again (could not %s: %s)", c.title, doing, text)
+	}
+	return fmt.Errorf("%s: could not %s: %s", c.title, doing, text)
+}
+
+// require returns an error that names all the rights that the user lacks.
+func (c *cluster) require(ctx context.Context, rights []permission) error {
+	var missing []string
+	for _, r := range rights {
+		for verb := range strings.FieldsSeq(r.verbs) {
+			allowed, err := c.allowed(ctx, verb, r)
+			if err != nil {
+				return c.failed("ask what you may do", err)
+			}
+			if !allowed {
+				missing = append(missing, r.describe(verb))
+			}
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s: you may not\n  %s\n  Nothing has been changed. Ask who administers that cluster for these rights, or name a context with another user",
+		c.title, strings.Join(missing, "\n  "))
+}
+
+func (c *cluster) allowed(ctx context.Context, verb string, r permission) (bool, error) {
+	resource, sub, _ := strings.Cut(r.resource, "/")
+	review, err := c.API.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: r.namespace, Verb: verb, Group: r.group, Resource: resource, Subresource: sub, Name: r.name,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}
+
+func (c *cluster) foreign(object, why string) error {
+	return fmt.Errorf("%s: %s is there, and %s: choose another --service-account, or make it what manifests/link/remote-access.yaml has", c.title, object, why)
+}
+
+// right is one that a verb needs of the user. namespace: empty for a resource that is
+// not in one. name: empty for any.
+type permission struct {
+	verbs, group, resource, namespace, name string
+}
+
+func (r permission) describe(verb string) string {
+	text := verb + " " + r.resource
+	for _, part := range [][2]string{{".", r.group}, {" ", r.name}, {" in namespace ", r.namespace}} {
+		if part[1] != "" {
+			text += part[0] + part[1]
+		}
+	}
+	return text
+}
+
+// remoteRights are needed in the cluster that is linked.
+func remotePermissions(a *access, bound bool) []permission {
+	namespace, name := a.account.Namespace, a.account.Name
+	list := []permission{
+		{"get", "", "namespaces", "", metav1.NamespaceSystem},
+		{"get", "", "namespaces", "", namespace},
+		{"get create", "", "serviceaccounts", namespace, ""},
+		{"get create update", rbacGroup, "clusterroles", "", ""},
+		{"get create", rbacGroup, "clusterrolebindings", "", ""},
+		{"get list create delete", "", "secrets", namespace, ""},
+	}
+	if bound {
+		list = append(list, permission{"create", "", "serviceaccounts/token", namespace, name})
+	}
+	return list
+}
+
+// revokeRights are needed in a linked cluster to take back what it grants.
+func revokePermissions(namespace string) []permission {
+	return []permission{
+		{"list delete", "", "secrets", namespace, ""},
+		{"get delete", "", "serviceaccounts", namespace, ""},
+		{"get delete", rbacGroup, "clusterroles", "", ""},
+		{"get delete", rbacGroup, "clusterrolebindings", "", ""},
+	}
+}
+
+// localRights are needed in the gateway's cluster.
+func localPermissions(namespace, verbs string) []permission {
+	return []permission{{verbs, "", "secrets", namespace, ""}}
+}
+
+const rbacGroup = "rbac.authorization.k8s.io"

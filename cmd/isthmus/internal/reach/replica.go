@@ -1,0 +1,175 @@
+package reach
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"isthmus/internal/text"
+)
+
+// Gateway is a Pod in which a gateway runs, or an address at which one does.
+type Replica struct {
+	Address             string // HOST:PORT; empty: it is a Pod
+	Namespace, Name     string
+	AdminPort, GRPCPort int // those that its container declares, or the default ones
+	// NotReady is why the Pod is not ready, printable; empty: it is, or it was asked for by name.
+	NotReady string
+	cluster  *Cluster
+}
+
+// String returns the Address or NAMESPACE/NAME, printable.
+func (g Replica) String() string {
+	return text.Quoted(cmp.Or(g.Address, g.Namespace+"/"+g.Name))
+}
+
+// Dial connects to a port of the Pod through a port of this machine, or to the Address. The context
+// only limits the dialling. The local port is open until the Cluster is closed. If a connection to a
+// Pod fails, the error is a [BrokenError].
+func (g Replica) Dial(ctx context.Context, port int) (net.Conn, error) {
+	if g.Address != "" {
+		return new(net.Dialer).DialContext(ctx, "tcp", g.Address)
+	}
+	f, err := g.cluster.forward(ctx, g, port)
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-f.ports.Ready:
+	case <-f.ended:
+		return nil, g.explain(f.err)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	ports, err := f.ports.GetPorts()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", fmt.Sprint("127.0.0.1:", ports[0].Local))
+	if err != nil {
+		return nil, f.explain(err)
+	}
+	return &Conn{conn, f}, nil
+}
+
+// explain returns an error for a Pod whose ports cannot be forwarded.
+func (g Replica) explain(err error) error {
+	if broken, ok := errors.AsType[*BrokenError](err); ok {
+		return broken
+	}
+	status := statusOf(err)
+	switch {
+	case status == nil && httpstream.IsUpgradeFailure(err):
+		return fmt.Errorf("%s can't connect to Pod %s: %s\n  Is there something between here and the API server that "+
+			"passes neither websockets nor SPDY?", g.cluster, g, text.Quoted(err.Error()))
+	case status == nil:
+		return g.cluster.explain(err, "forward ports of Pods", "create pods/portforward")
+	case apierrors.IsNotFound(status):
+		return fmt.Errorf("the Pod %s is gone\n  Ask again: another may have taken its place", g)
+	case apierrors.IsForbidden(status), apierrors.IsUnauthorized(status):
+		return g.cluster.explain(status, "forward ports of Pods", "create pods/portforward")
+	}
+	return fmt.Errorf("%s can't connect to Pod %s: %s\n"+
+		"  It does so through the kubelet of the Pod's node: is that well? "+
+		"--pod asks another gateway", g.cluster, g, text.Quoted(status.ErrStatus.Message))
+}
+
+// ends reports whether a Pod will not become ready again.
+func ends(pod *v1.Pod) bool {
+	return pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// notReady returns why a Pod is not ready, or "".
+func notReady(pod *v1.Pod) string {
+	if pod.DeletionTimestamp != nil {
+		return "terminating"
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodReady && c.Status == v1.ConditionTrue {
+			return ""
+		}
+	}
+	for _, c := range pod.Status.ContainerStatuses {
+		if w := c.State.Waiting; w != nil && w.Reason != "" {
+			return "container " + c.Name + " waits: " + w.Reason
+		}
+	}
+	if pod.Status.Phase == v1.PodRunning {
+		return "running, not ready"
+	}
+	return strings.ToLower(cmp.Or(string(pod.Status.Phase), "no status"))
+}
+
+// labelledIsthmus reports whether a Pod has the label of Isthmus, also if it has Linkerd's label too.
+func labelledIsthmus(pod *v1.Pod) bool {
+	key, value, _ := strings.Cut(besideLinkerd, "=")
+	return pod.Labels[key] == value
+}
+
+// runsIsthmus reports whether the gateway container of a Pod has an image called isthmus, or that of one of the Pods
+// that have the label of Isthmus. The image is all in which such a Pod differs from one of Linkerd's own.
+func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
+	name := imageName(pod)
+	if strings.Contains(name, "isthmus") {
+		return true
+	}
+	return name != "" && slices.ContainsFunc(own, func(o v1.Pod) bool { return imageName(&o) == name })
+}
+
+// imageName returns the last part of the name of a gateway container's image, without tag and digest.
+func imageName(pod *v1.Pod) string {
+	container := replicaContainer(pod)
+	if container == nil {
+		return ""
+	}
+	name, _, _ := strings.Cut(container.Image, "@")
+	name = name[strings.LastIndex(name, "/")+1:]
+	name, _, _ = strings.Cut(name, ":")
+	return name
+}
+
+// The ports of a gateway: what containers call them, in this project's manifests and in
+// Linkerd's chart, old and new, and their numbers by default.
+var (
+	adminNames = []string{"admin", "admin-http", "dest-admin"}
+	grpcNames  = []string{"grpc", "dest-grpc"}
+)
+
+const (
+	defaultAdmin = 9996
+	defaultGRPC  = 8086
+)
+
+// gatewayContainer returns the container that is the gateway: by its own name, else by
+// its ports'. Others of the same Pod may have ports of such names too.
+func replicaContainer(pod *v1.Pod) *v1.Container {
+	containers := pod.Spec.Containers
+	for _, is := range []func(v1.Container) bool{
+		func(c v1.Container) bool { return c.Name == "isthmus" },
+		func(c v1.Container) bool { return c.Name == "destination" },
+		func(c v1.Container) bool { return portNamed(&c, grpcNames, 0) != 0 },
+	} {
+		if i := slices.IndexFunc(containers, is); i >= 0 {
+			return &containers[i]
+		}
+	}
+	return nil
+}
+
+// portNamed returns the port of a container that has one of these names.
+func portNamed(c *v1.Container, names []string, otherwise int) int {
+	for _, p := range c.Ports {
+		if slices.Contains(names, p.Name) {
+			return int(p.ContainerPort)
+		}
+	}
+	return otherwise
+}
