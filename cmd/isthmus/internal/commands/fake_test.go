@@ -1,35 +1,24 @@
 package commands
 
 import (
-	"bytes"
-	"context"
+	"encoding/binary"
+	"io"
 	"net"
-	"os"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
-	"go.uber.org/goleak"
+	pbnet "github.com/linkerd/linkerd2-proxy-api/go/net"
 	"google.golang.org/grpc"
 
-	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/internal/adminapi"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// newProgram returns isthmus with the verbs of this package.
-func newProgram() *cli.Program {
-	return &cli.Program{Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Commands: All(nil)}}}
-}
-
-// call runs the program and returns its exit code and output.
-func call(args ...string) (code int, stdout, stderr string) {
-	var out, err bytes.Buffer
-	code = newProgram().Run(context.Background(), cli.Process{Args: args, Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
-	return code, out.String(), err.String()
-}
 
 // fakeGateway sends what comes from updates or profiles, and ends with end once
 // that is closed.
@@ -94,3 +83,56 @@ var testBuild = adminapi.Build{Version: "v1.2.3"}
 
 // thisFormat is of a page that this program can judge.
 var thisFormat = Origin{Format: strconv.Itoa(adminapi.Format)}
+
+// startAdmin serves pages for one test, by their path, at noon, and returns its address.
+func startAdmin(t *testing.T, pages map[string]http.HandlerFunc) string {
+	t.Helper()
+	mux := http.NewServeMux()
+	for path, page := range pages {
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Date", noon.Format(http.TimeFormat))
+			w.Header().Set(adminapi.FormatHeader, strconv.Itoa(adminapi.Format))
+			page(w, r)
+		})
+	}
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://")
+}
+
+func answer(s string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, s) }
+}
+
+func tcp(s string) *pbnet.TcpAddress {
+	a := netip.MustParseAddrPort(s)
+	if a.Addr().Is4() {
+		b := a.Addr().As4()
+		return &pbnet.TcpAddress{Port: uint32(a.Port()), Ip: &pbnet.IPAddress{Ip: &pbnet.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(b[:])}}}
+	}
+	b := a.Addr().As16()
+	return &pbnet.TcpAddress{Port: uint32(a.Port()), Ip: &pbnet.IPAddress{Ip: &pbnet.IPAddress_Ipv6{
+		Ipv6: &pbnet.IPv6{First: binary.BigEndian.Uint64(b[:8]), Last: binary.BigEndian.Uint64(b[8:])}}}}
+}
+
+func add(addrs ...string) *pb.Update {
+	set := &pb.WeightedAddrSet{}
+	for _, a := range addrs {
+		set.Addrs = append(set.Addrs, &pb.WeightedAddr{Addr: tcp(a), Weight: 10000})
+	}
+	return &pb.Update{Update: &pb.Update_Add{Add: set}}
+}
+
+func remove(addrs ...string) *pb.Update {
+	set := &pb.AddrSet{}
+	for _, a := range addrs {
+		set.Addrs = append(set.Addrs, tcp(a))
+	}
+	return &pb.Update{Update: &pb.Update_Remove{Remove: set}}
+}
+
+func none(exists bool) *pb.Update {
+	return &pb.Update{Update: &pb.Update_NoEndpoints{NoEndpoints: &pb.NoEndpoints{Exists: exists}}}
+}
+
+var noon = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)

@@ -2,15 +2,14 @@ package commands
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
-	"time"
 
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 )
-
-var noon = time.Date(2026, 9, 1, 12, 0, 0, 0, time.UTC)
 
 // TestShowOnlyChanges: a state like the one before is not printed again.
 func TestShowOnlyChanges(t *testing.T) {
@@ -51,5 +50,18 @@ func TestShowFails(t *testing.T) {
 	s := session[pb.Update]{state: &getState{}}
 	if err := s.show(&screen{w: broken{}}); err == nil || !strings.Contains(err.Error(), "the pipe is closed") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestJSONLine: characters that are escaped are the same to programs.
+func TestJSONLine(t *testing.T) {
+	texts := []string{"a b", "\x1b\u009b\u202e\u2028\U000e0001\u00a0\u007f", "ünï"}
+	line, err := JSONLine(texts)
+	if err != nil || string(line) != `["a b","\u001b\u009b\u202e\u2028\udb40\udc01\u00a0\u007f","ünï"]`+"\n" {
+		t.Errorf("%s, %v", line, err)
+	}
+	var back []string
+	if err := json.Unmarshal(line, &back); err != nil || !reflect.DeepEqual(back, texts) {
+		t.Errorf("%q, %v", back, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -78,32 +77,6 @@ func TestImpacts(t *testing.T) {
 	}
 	if got := impactText(&zoned.Services[0], true); got != `s port 80 in zone "z\x1b" (local 1, east 1, 4 streams)` {
 		t.Error(got)
-	}
-}
-
-// TestCordonOlder: cordon names a gateway that is older, whether the gateway has the page or not,
-// and does not judge the page.
-func TestCordonOlder(t *testing.T) {
-	for _, missing := range []bool{true, false} {
-		older := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			switch {
-			case r.URL.Path == "/debug/version":
-				io.WriteString(w, `{"version":"v0.0.1","commit":"abc"}`)
-			case missing:
-				http.NotFound(w, r)
-			default:
-				io.WriteString(w, `{"services":[]}`)
-			}
-		}))
-		defer older.Close()
-		o := &cordonOptions{name: "east"}
-		o.Address, o.Timeout = strings.TrimPrefix(older.URL, "http://"), time.Minute
-		w, out := newWork()
-		err := o.weigh(t.Context(), w)
-		if err == nil || !strings.Contains(err.Error(), "is older than this program") ||
-			!strings.Contains(err.Error(), "its version is v0.0.1") || !strings.Contains(err.Error(), "--force") {
-			t.Errorf("without the page (%v): %v, %s", missing, err, out)
-		}
 	}
 }
 

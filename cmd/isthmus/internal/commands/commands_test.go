@@ -7,19 +7,38 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"reflect"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/cockroachdb/datadriven"
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"go.uber.org/goleak"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/prototext"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/cli/clitest"
+	"isthmus/internal/adminapi"
 	"isthmus/internal/text"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// newProgram returns isthmus with the verbs of this package.
+func newProgram() *cli.Program {
+	return &cli.Program{Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Commands: All(nil)}}}
+}
+
+// call runs the program and returns its exit code and output.
+func call(args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = newProgram().Run(context.Background(), cli.Process{Args: args, Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
+	return code, out.String(), err.String()
+}
 
 // TestVerbs runs verbs as testdata/commands/* have it, and compares all that they print. go test -run TestVerbs -rewrite
 // writes what they print now. The directives are
@@ -154,6 +173,49 @@ func (f *fakeReplica) script(t *testing.T, d *datadriven.TestData) {
 			f.profiles <- p
 		default:
 			t.Fatalf("%s: neither an Update nor a DestinationProfile: %s", d.Pos, line)
+		}
+	}
+}
+
+// TestAdminLate: a gateway that does not answer, or not to the end.
+func TestAdminLate(t *testing.T) {
+	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+	for name, page := range map[string]http.HandlerFunc{"late": hang, "slow": func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		hang(w, r)
+	}} {
+		admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": page})
+		code, out, err := call("clusters", "--timeout", "50ms", "--admin", admin)
+		if code != 1 || out != "" || err != "isthmus clusters: "+admin+" has not answered within 50ms (--timeout)\n" {
+			t.Errorf("%s: exit code %d, stdout %q, stderr %q", name, code, out, err)
+		}
+	}
+}
+
+// TestAdminWaits: who waits for longer than a second sees what for, and may give up.
+func TestAdminWaits(t *testing.T) {
+	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/services": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
+	errs, signals, code := clitest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
+	go func() {
+		code <- newProgram().Run(context.Background(), cli.Process{Args: []string{"services", "--admin", admin, "--timeout", "1m"}, Stdout: clitest.NewOutput(), Stderr: errs, Signals: signals})
+	}()
+	errs.Await(t, "isthmus services: waiting for /debug/services of "+admin+", for 1m0s at most\n")
+	signals <- syscall.SIGINT
+	if c := <-code; c != 1 {
+		t.Errorf("exit code %d", c)
+	}
+	errs.Await(t, "isthmus services: interrupted\n")
+}
+
+// TestDocumentedFields: the help of a verb names the type of its JSON, whose documentation explains each field.
+func TestDocumentedFields(t *testing.T) {
+	for help, output := range map[string]any{
+		exportsEnding: adminapi.ExportsOutput{}, clustersEnding: adminapi.ClustersOutput{}, servicesEnding: adminapi.ServicesOutput{}, explainEnding: adminapi.ExplainOutput{}, checkEnding: adminapi.CheckOutput{},
+		versionEnding: adminapi.VersionOutput{}, getEnding: adminapi.GetOutput{}, profileEnding: adminapi.ProfileOutput{},
+	} {
+		if name := reflect.TypeOf(output).Name(); !regexp.MustCompile(`go doc\sisthmus/internal/adminapi\.` + name + `\b`).MatchString(help) {
+			t.Errorf("no type %s in:\n%s", name, help)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 // TestRights: what is checked is what users are asked to grant, and what docs/operations.md lists with what is lost without it, each once.
 func TestRights(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/operations.md")
+	docs, err := os.ReadFile("../../../../docs/operations.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestRights(t *testing.T) {
 				t.Errorf("%s: %v: a right that nobody misses", c.file, r)
 			}
 		}
-		equal(t, c.file, readManifest(t, "../../manifests/"+c.file), checked)
+		equal(t, c.file, readManifest(t, "../../../../manifests/"+c.file), checked)
 		if c.title == "" {
 			continue
 		}

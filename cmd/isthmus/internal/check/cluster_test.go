@@ -150,3 +150,34 @@ func TestCheckGateways(t *testing.T) {
 		}
 	}
 }
+
+// TestRoughly: a duration is rounded, never cut, and off by a quarter at most.
+func TestRoughly(t *testing.T) {
+	for d, want := range map[time.Duration]string{
+		0: "0 seconds", 900 * time.Millisecond: "1 second", 113 * time.Second: "113 seconds", 114 * time.Second: "2 minutes", 150 * time.Second: "3 minutes",
+		113 * time.Minute: "113 minutes", 2*time.Hour - time.Second: "2 hours", 45 * time.Hour: "45 hours", 48*time.Hour - time.Second: "2 days",
+		60*time.Hour + time.Second: "3 days", 7*24*time.Hour - time.Second: "7 days",
+	} {
+		if got := roughly(d); got != want {
+			t.Errorf("%v: %s, want %s", d, got, want)
+		}
+	}
+}
+
+// TestClock: a clock that is off is found beyond what the answer took.
+func TestClock(t *testing.T) {
+	for _, c := range []struct {
+		clock adminapi.Clock
+		want  []string
+	}{
+		{adminapi.Clock{Ahead: 0.9, Within: 0.5}, nil}, {adminapi.Clock{Ahead: -29, Within: 0.5}, nil},
+		{adminapi.Clock{Ahead: 120, Within: 0.5}, []string{"warning clock-skew east: its clock is 2 minutes ahead"}},
+		{adminapi.Clock{Ahead: -3600, Within: 0.5}, []string{"failure clock-skew east: its clock is 60 minutes behind"}},
+	} {
+		seen := goodSeen()
+		seen.Clusters.Clusters[0].API.Clock = &c.clock
+		if got := found(seen); !slices.Equal(got, c.want) {
+			t.Errorf("%+v: %q, want %q", c.clock, got, c.want)
+		}
+	}
+}

@@ -13,6 +13,7 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 
 	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/cmd/isthmus/internal/reach"
 )
 
 // TestGetBatches: messages that come right after each other are shown as one state, the first ones too. Nothing is shown
@@ -53,4 +54,34 @@ func TestGetBatches(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestStreamWaits: likewise for the first message of a stream.
+func TestStreamWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := session[pb.Update]{Target: Target{Timeout: 10 * time.Second}, state: &getState{}, from: reach.Replica{Address: "a:1"}, limit: time.After(10 * time.Second)}
+		var errs bytes.Buffer
+		began, messages := time.Now(), make(chan *pb.Update)
+		err := s.display(t.Context(), cli.Process{Name: "isthmus get", Stderr: &errs}, nil, messages, nil)
+		if took := time.Since(began); err == nil || took != 10*time.Second || !strings.HasPrefix(err.Error(), "a:1 has sent nothing within 10s (--timeout)\n  Either nothing answers at a:1") {
+			t.Errorf("%v after %v", err, took)
+		}
+		if errs.String() != "isthmus get: waiting for the first message of a:1, for 10s at most\n" {
+			t.Errorf("%q", errs.String())
+		}
+		var out bytes.Buffer
+		messages2, ended := make(chan *pb.Update), make(chan error, 1)
+		errs.Reset()
+		done := make(chan error)
+		go func() {
+			done <- s.display(t.Context(), cli.Process{Name: "isthmus get", Stderr: &errs}, &screen{w: &out}, messages2, ended)
+		}()
+		messages2 <- none(true)
+		time.Sleep(time.Hour) // no limit once there is a state
+		ended <- errors.New("over")
+		close(messages2)
+		if err := <-done; !strings.Contains(err.Error(), "over") || errs.Len() > 0 {
+			t.Errorf("%v, %q", err, errs.String())
+		}
+	})
 }
