@@ -5,7 +5,7 @@
 //	isthmus get web.shop.svc.cluster.local:80
 //
 // The verb gateway serves the Destination API; clusters, services, check, get and profile,
-// which are in internal/client, look into a gateway that runs. "isthmus help" lists
+// which are in internal/commands, look into a gateway that runs. "isthmus help" lists
 // all verbs. Called kubectl-isthmus, it is a plugin of kubectl. This package has the rest: the gateway's flags (options.go and
 // options_….go), how its parts are put together (build.go), started and ended
 // (gateway.go, shutdown.go), and the admin HTTP server with its pages (admin.go, pages.go, …_page.go).
