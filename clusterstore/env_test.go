@@ -32,6 +32,7 @@ import (
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/pace"
 )
 
 var web = federation.ServiceID{Namespace: "shop", Name: "web"}
@@ -110,7 +111,7 @@ func (c *scripted) Gateways() (list []*cluster.Gateway, more int) {
 func (c *scripted) setGateways(list ...*cluster.Gateway) {
 	c.gateways.Store(&list)
 	c.cfg.LinkChanged()
-	time.Sleep(cluster.SignalPause) // changes of a second are passed on together
+	time.Sleep(pace.SignalPause) // changes of a second are passed on together
 	synctest.Wait()
 }
 

@@ -75,7 +75,7 @@ func (x *exportWorld) newOwn(o *ExportOptions) *Own {
 		SetLink: func(federation.Link) {}, Prepare: func(context.Context) {},
 		Create: func(cfg cluster.Config) (Cluster, error) {
 			cfg.Client = client
-			return cluster.NewOwn(cfg, cluster.OwnConfig{
+			return cluster.NewLocal(cfg, cluster.LocalConfig{
 				ServiceChanged: func(federation.ServiceID) {}, NodeChanged: func(string, string, bool) {},
 				ProfileChanged: func(cluster.Topic, time.Time) {},
 			})

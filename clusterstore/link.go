@@ -11,6 +11,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/pace"
 )
 
 // link stands for one cluster name while there are Secrets with that name, or for the
@@ -28,8 +29,8 @@ type link struct {
 	level zapcore.Level          // fixed; of lines about problems of the state
 
 	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
-	changed   *cluster.PacedSignal              // its clusters' region or gateways
-	probed    *cluster.PacedSignal              // what is known of the gateways: it must not wait for what has just made them known
+	changed   *pace.Signal                      // its clusters' region or gateways
+	probed    *pace.Signal                      // what is known of the gateways: it must not wait for what has just made them known
 	published atomic.Pointer[linkState]         // for status and metrics
 	settled   bool                              // under store.mu: it has been something else than pending, or waits for names of gateways only
 
@@ -52,7 +53,7 @@ type linkState struct {
 // newLink makes a link without Secrets. That its cluster is stale or unreachable is logged at that level.
 func (s *Store) newLink(name federation.ClusterName, level zapcore.Level) *link {
 	return &link{
-		store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), level: level, changed: cluster.NewPacedSignal(), probed: cluster.NewPacedSignal(),
+		store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), level: level, changed: pace.NewSignal(), probed: pace.NewSignal(),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/pace"
 )
 
 const gatewayIdentity = "gw.multi.example"
@@ -108,7 +109,7 @@ func through(addr string) string {
 // reached checks what clients of web get.
 func (e *env) reached(want ...string) {
 	e.t.Helper()
-	e.pass(cluster.SignalPause) // changes of a second are passed on together
+	e.pass(pace.SignalPause) // changes of a second are passed on together
 	set, _ := e.watch.Get()
 	var got []string
 	for _, x := range set.Endpoints {

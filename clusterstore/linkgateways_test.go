@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/cluster"
+	"isthmus/internal/pace"
 )
 
 // TestGateways: a cluster on another network offers its gateways. What is edited follows in
@@ -46,7 +47,7 @@ func TestGateways(t *testing.T) {
 		e.reached(through("192.0.2.3:4143"))
 		e.last(2).setGateways(gatewayService("192.0.2.4"))
 		e.sync(2)
-		e.pass(cluster.SignalPause)
+		e.pass(pace.SignalPause)
 		e.reached(through("192.0.2.4:4143"))
 	}, s())
 }

@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/pace"
 )
 
 // setLink records what the table gets.
@@ -274,12 +274,12 @@ func TestRestlessRegion(t *testing.T) {
 		for range 20 {
 			e.made[0].move("us")
 			e.made[0].move("eu")
-			e.pass(cluster.SignalPause / 20)
+			e.pass(pace.SignalPause / 20)
 		}
 		e.made[0].move("asia")
-		e.pass(cluster.SignalPause)
+		e.pass(pace.SignalPause)
 		e.steps("east pending", "east ready-t1", "east ready-t1 region=us", "east ready-t1 region=eu", "east ready-t1 region=asia")
-		e.pass(cluster.SignalPause)
+		e.pass(pace.SignalPause)
 		e.made[0].move("us")
 		e.steps("east ready-t1 region=asia", "east ready-t1 region=us")
 	}, secret("s", "east", "t1", 0))

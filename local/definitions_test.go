@@ -93,7 +93,7 @@ func TestOwnersChange(t *testing.T) {
 		e.cluster.owners = map[netip.Addr]string{addr.Addr(): "Pod shop/web-1"}
 		for _, owner := range []bool{false, true} {
 			e.cluster.asked = 0
-			e.cluster.own.ProfileChanged(cluster.Topic{IP: addr.Addr(), Owner: owner}, time.Now())
+			e.cluster.own.ProfileChanged(cluster.Topic{IP: addr.Addr(), AddressOwner: owner}, time.Now())
 			synctest.Wait()
 			if set, _ := w.Get(); (e.cluster.asked > 0) != owner || (len(set.Endpoints) == 0) != owner {
 				t.Errorf("owner %v: asked %d times, %d endpoints", owner, e.cluster.asked, len(set.Endpoints))

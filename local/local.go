@@ -50,7 +50,7 @@ type Options struct {
 	Report func(cluster.Change)
 }
 
-// localCluster is what a Local needs of a cluster.Own.
+// localCluster is what a Local needs of a cluster.Local.
 type localCluster interface {
 	clusterstore.Cluster
 	federation.Owner
@@ -85,13 +85,13 @@ type Local struct {
 
 // New does no network IO and starts nothing.
 func New(o Options) (*Local, error) {
-	return create(o, func(c cluster.Config, own cluster.OwnConfig) (localCluster, error) {
+	return create(o, func(c cluster.Config, own cluster.LocalConfig) (localCluster, error) {
 		client, err := kube.New(federation.Local, o.REST, o.Metrics.Requests())
 		if err != nil {
 			return nil, fmt.Errorf("cluster %s: %w", federation.Local, err)
 		}
 		c.Client = client
-		made, err := cluster.NewOwn(c, own)
+		made, err := cluster.NewLocal(c, own)
 		if err == nil && o.Writer != nil {
 			o.Writer.Follow(made)
 		}
@@ -99,7 +99,7 @@ func New(o Options) (*Local, error) {
 	})
 }
 
-func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (localCluster, error)) (*Local, error) {
+func create(o Options, newCluster func(cluster.Config, cluster.LocalConfig) (localCluster, error)) (*Local, error) {
 	l := &Local{
 		table:    o.Table,
 		domain:   o.ClusterDomain,
@@ -113,11 +113,11 @@ func create(o Options, newCluster func(cluster.Config, cluster.OwnConfig) (local
 	}
 	l.problems = problems.New(l.log, "annotations or labels of the Service can't be used")
 	l.profiles = newProfiles(l.profile, o.Supervisor)
-	own := cluster.OwnConfig{
+	own := cluster.LocalConfig{
 		ServiceChanged: l.defineSoon,
 		NodeChanged:    l.zones.set,
 		ProfileChanged: func(about cluster.Topic, _ time.Time) {
-			if about.Owner {
+			if about.AddressOwner {
 				o.Table.OwnerChanged(about.IP)
 			} else {
 				l.profiles.changed(about)

@@ -28,7 +28,7 @@ type scripted struct {
 	clusterstore.Cluster // nil: of what is not asked for
 	*known
 	cfg    cluster.Config
-	own    cluster.OwnConfig
+	own    cluster.LocalConfig
 	synced chan struct{}
 	health federation.Latest[cluster.Health]
 	ended  bool
@@ -81,7 +81,7 @@ func inBubble(t *testing.T, f func(*env)) {
 		e.local, err = create(Options{
 			REST: &rest.Config{}, Table: e.table, Log: zap.New(core), TrustDomain: "trust.test", Preference: new(DefaultPreference()), Report: func(cluster.Change) {},
 			Supervisor: e.supervisor,
-		}, func(cfg cluster.Config, own cluster.OwnConfig) (localCluster, error) {
+		}, func(cfg cluster.Config, own cluster.LocalConfig) (localCluster, error) {
 			e.cluster = &scripted{known: &known{}, cfg: cfg, own: own, synced: make(chan struct{})}
 			return e.cluster, nil
 		})

@@ -41,7 +41,7 @@ func (l *Local) profile(k federation.ProfileKey) *federation.Profile {
 // are ignored.
 func (l *Local) portProfile(id federation.ServiceID, svc *cluster.Service, port uint16, client string) *federation.Profile {
 	switch {
-	case !svc.Declares(port):
+	case !svc.HasPort(port):
 		return &federation.Profile{Reason: federation.NoPort}
 	case svc.ExternalName:
 		return &federation.Profile{Reason: federation.NoAddress}

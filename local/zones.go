@@ -4,15 +4,15 @@ import (
 	"context"
 	"sync"
 
-	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/pace"
 )
 
 // zones has the zone of every node. Changes are passed on as those of regions are: the first at once, those
 // of the following second together. Each wakes the streams of a node, and whoever may label Nodes, or make
 // and delete them, must not keep the gateway busy with that.
 type zones struct {
-	changed *cluster.PacedSignal // apply is due
+	changed *pace.Signal // apply is due
 
 	mu       sync.Mutex
 	pending  map[string]zoneChange // by node: what apply will do
@@ -27,7 +27,7 @@ type zoneChange struct {
 }
 
 func newZones() zones {
-	return zones{changed: cluster.NewPacedSignal(), pending: make(map[string]zoneChange), nodes: make(map[string]*federation.Latest[string])}
+	return zones{changed: pace.NewSignal(), pending: make(map[string]zoneChange), nodes: make(map[string]*federation.Latest[string])}
 }
 
 // Zone returns the zone of a node, and a channel that is closed when the zone may

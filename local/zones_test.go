@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"isthmus/clusterstore/cluster"
+	"isthmus/internal/pace"
 )
 
 func localWithZones() *Local { return &Local{zones: newZones()} }
@@ -55,12 +55,12 @@ func TestRestlessZones(t *testing.T) {
 			{"n1", func(i int) { e.cluster.own.NodeChanged("n1", strconv.Itoa(i), i%2 > 0) }},
 			{"unknown", func(i int) { e.cluster.own.NodeChanged("n1", strconv.Itoa(i), i%2 > 0) }},
 		} {
-			time.Sleep(2 * cluster.SignalPause)
+			time.Sleep(2 * pace.SignalPause)
 			wakes := 0
 			for i := range 1000 { // in ten seconds
 				_, changed := e.local.Zone(x.asked)
 				x.flap(i)
-				time.Sleep(cluster.SignalPause / 100)
+				time.Sleep(pace.SignalPause / 100)
 				synctest.Wait()
 				if isClosed(changed) {
 					wakes++
@@ -69,7 +69,7 @@ func TestRestlessZones(t *testing.T) {
 			if wakes > 12 {
 				t.Errorf("a client of node %s was woken %d times in ten seconds", x.asked, wakes)
 			}
-			time.Sleep(cluster.SignalPause)
+			time.Sleep(pace.SignalPause)
 			synctest.Wait()
 			if zone, _ := e.local.Zone("n1"); zone != "999" {
 				t.Errorf("the last zone is %q", zone)

@@ -69,7 +69,7 @@ func FuzzAddressReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareAddresses
 func compareAddresses(t *rapid.T) {
 	cfg := testConfig()
 	withAddresses(&cfg)
-	w := &world{Own: newOn(newFakeAPI(), cfg)}
+	w := &world{Local: newOn(newFakeAPI(), cfg)}
 	w.goLive()
 	all, last := make(objects), make(map[string]string)
 	e := events{world: w, all: all, draw: drawPlaced, resources: []string{"endpointslices", "pods", "pods", "pods", "services", "services", "replicasets", "servers", "servers", "externalworkloads"}}
@@ -87,7 +87,7 @@ func compareAddresses(t *rapid.T) {
 func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, marked map[Topic]time.Time) {
 	for _, ip := range askedIPs {
 		a := netip.MustParseAddr(ip)
-		_, reported := marked[Topic{IP: a, Owner: true}]
+		_, reported := marked[Topic{IP: a, AddressOwner: true}]
 		checkReported(t, last, "the owner of "+ip, w.Owner(a), reported)
 		for _, port := range askedPorts {
 			addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)

@@ -14,7 +14,7 @@ func TestOwner(t *testing.T) {
 	is := func(what, addr, want string, reported bool) {
 		t.Helper()
 		ip, topics := netip.MustParseAddr(addr), w.markedTopics()
-		if _, changed := topics[Topic{IP: ip, Owner: true}]; w.Owner(ip) != want || reported && !changed {
+		if _, changed := topics[Topic{IP: ip, AddressOwner: true}]; w.Owner(ip) != want || reported && !changed {
 			t.Errorf("%s: %s is %q, want %q; reported %v", what, addr, w.Owner(ip), want, topics)
 		}
 	}
@@ -23,7 +23,7 @@ func TestOwner(t *testing.T) {
 	is("a Pod", "10.0.0.1", "Pod ns/p", true)
 	w.put(aPod("p", at("10.0.0.1"), podLabel("app", "web")))
 	ip := netip.MustParseAddr("10.0.0.1")
-	if _, changed := w.markedTopics()[Topic{IP: ip, Owner: true}]; changed {
+	if _, changed := w.markedTopics()[Topic{IP: ip, AddressOwner: true}]; changed {
 		t.Error("other labels are reported as another owner")
 	}
 	s := clusterIP(aService("web", "http=80"), "10.0.9.1", "fd00::9")

@@ -201,9 +201,9 @@ func BenchmarkWalks(b *testing.B) {
 			}
 		}
 	})
-	b.Run("AllMarked", func(b *testing.B) {
+	b.Run("AllManagedSlices", func(b *testing.B) {
 		for b.Loop() {
-			local.AllMarked()
+			local.AllManagedSlices()
 		}
 	})
 }

@@ -14,12 +14,12 @@ import (
 
 // withAddresses makes a cluster the own one.
 func withAddresses(c *Config) {
-	c.Name, c.own = federation.Local, ownConfig()
+	c.Name, c.own = federation.Local, localConfig()
 }
 
-// ownConfig ignores all changes.
-func ownConfig() *OwnConfig {
-	return &OwnConfig{
+// localConfig ignores all changes.
+func localConfig() *LocalConfig {
+	return &LocalConfig{
 		ServiceChanged: func(federation.ServiceID) {}, NodeChanged: func(string, string, bool) {},
 		ProfileChanged: func(Topic, time.Time) {},
 	}

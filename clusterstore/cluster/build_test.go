@@ -42,19 +42,19 @@ func testConfig() Config {
 
 // newOn makes a cluster that reads the fake API; without withAddresses it is a linked one, and only
 // the methods of Cluster may be called.
-func newOn(api *fakeAPI, cfg Config) *Own {
+func newOn(api *fakeAPI, cfg Config) *Local {
 	cfg.Client = &kube.Client{Sources: api.Sources}
 	c, err := New(cfg)
 	if err != nil {
 		panic(err)
 	}
-	return &Own{c}
+	return &Local{c}
 }
 
 // world is a cluster that gets its objects from the test instead of an API server.
 type world struct {
 	t testing.TB
-	*Own
+	*Local
 }
 
 func newWorld(t testing.TB, change func(*Config)) *world {
@@ -62,7 +62,7 @@ func newWorld(t testing.TB, change func(*Config)) *world {
 	if change != nil {
 		change(&cfg)
 	}
-	w := &world{t: t, Own: newOn(newFakeAPI(), cfg)}
+	w := &world{t: t, Local: newOn(newFakeAPI(), cfg)}
 	w.goLive()
 	return w
 }

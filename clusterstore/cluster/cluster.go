@@ -49,7 +49,7 @@ type Config struct {
 
 	Exports *ExportConfig // nil: nothing of what the cluster exports is kept
 
-	own *OwnConfig // nil: it is a linked cluster
+	own *LocalConfig // nil: it is a linked cluster
 }
 
 // Rules are the gateway's settings for Pods, the same for all clusters.

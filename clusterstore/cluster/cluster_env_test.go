@@ -16,7 +16,7 @@ import (
 
 // running is a Cluster that reads a fake API in a synctest bubble.
 type running struct {
-	*Own
+	*Local
 	t    *testing.T
 	api  *fakeAPI
 	stop func() // ends Run and waits for it
@@ -38,7 +38,7 @@ func inCluster(t *testing.T, change func(*Config, *fakeAPI), test func(*running)
 		if change != nil {
 			change(&cfg, api)
 		}
-		r.Own = newOn(api, cfg)
+		r.Local = newOn(api, cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); r.Run(ctx) }()

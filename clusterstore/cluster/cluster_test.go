@@ -61,7 +61,7 @@ func TestCallbacks(t *testing.T) {
 			got = append(got, name+" "+zone)
 		}
 		c.own.ProfileChanged = func(about Topic, _ time.Time) {
-			if about.IP.IsValid() && !about.Owner {
+			if about.IP.IsValid() && !about.AddressOwner {
 				got = append(got, about.IP.String())
 			}
 		}
@@ -102,7 +102,7 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := New(cfg); err != nil {
 		t.Error(err)
 	}
-	if own, err := NewOwn(cfg, *ownConfig()); err != nil || own.Owner(netip.Addr{}) != "" {
+	if own, err := NewLocal(cfg, *localConfig()); err != nil || own.Owner(netip.Addr{}) != "" {
 		t.Error(err)
 	}
 }

@@ -42,7 +42,7 @@ type conflict struct {
 
 // AddressConflicts returns the ambiguous addresses of the cluster, the oldest conflicts first, and
 // how many more there are.
-func (c *Own) AddressConflicts() (list []adminapi.AddressConflict, more int) {
+func (c *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 	all := c.state.own.conflicts.all()
 	for _, x := range all[:min(len(all), maxConflicts)] {
 		list = append(list, adminapi.AddressConflict{
@@ -93,7 +93,7 @@ func (c *conflicts) set(ip netip.Addr, found []conflict) {
 // topicChanged looks for conflicts at an address that other objects claim, and then reports the
 // topic.
 func (c *Cluster) topicChanged(about Topic, at time.Time) {
-	if about.Owner {
+	if about.AddressOwner {
 		work := panics.Work{Where: panics.Change, Object: "conflicts at " + about.IP.String()}
 		find := func() { c.state.findConflicts(about.IP, at) }
 		again := func() { c.state.own.dirty.Add("", about, at) } // for the worker, which alone finds conflicts
@@ -121,13 +121,13 @@ func (s *state) markCrowded() {
 	}
 	for ip, list := range s.own.services {
 		if len(list) > 1 {
-			s.markTopic(list[0].Namespace, Topic{IP: ip, Owner: true})
+			s.markTopic(list[0].Namespace, Topic{IP: ip, AddressOwner: true})
 		}
 	}
 	for _, index := range []map[netip.Addr][]*pod{s.own.pods, s.own.workloads} {
 		for ip, list := range index {
 			if len(list) > 1 {
-				s.markTopic(list[0].namespace(), Topic{IP: ip, Owner: true})
+				s.markTopic(list[0].namespace(), Topic{IP: ip, AddressOwner: true})
 			}
 		}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 // conflictLines renders the known conflicts, without times.
-func conflictLines(c *Own) (lines []string) {
+func conflictLines(c *Local) (lines []string) {
 	list, more := c.AddressConflicts()
 	for _, x := range list {
 		lines = append(lines, fmt.Sprintf("%s: %s %q", x.Address, x.Claimed, x.Objects))
@@ -47,21 +47,21 @@ func TestConflicts(t *testing.T) {
 		`fd00::1: 2 Pods with IP fd00::1 ["Pod ns/a" "Pod ns/c"]`,
 	}
 	inCluster(t, func(c *Config, _ *fakeAPI) { withAddresses(c) }, func(r *running) {
-		if got := conflictLines(r.Own); !slices.Equal(got, want) {
+		if got := conflictLines(r.Local); !slices.Equal(got, want) {
 			t.Fatalf("at the start: %q", got)
 		}
 	}, objects...)
 	w := newWorld(t, withAddresses)
 	w.put(objects...)
 	w.markedTopics()
-	if got := conflictLines(w.Own); !slices.Equal(got, want) {
+	if got := conflictLines(w.Local); !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
 	}
 	w.put(aPod("f", at("10.0.0.6"), onHost("10.0.9.1"), namedPort("", 80, 7777), terminating))
 	w.del(objects[0], objects[7], objects[9])
 	w.markedTopics()
 	afterwards := []string{`10.0.0.1: 3 Pods with IP 10.0.0.1 ["Pod ns/b" "Pod ns/c" "Pod ns/d"]`}
-	if got := conflictLines(w.Own); !slices.Equal(got, afterwards) {
+	if got := conflictLines(w.Local); !slices.Equal(got, afterwards) {
 		t.Errorf("afterwards: %q", got)
 	}
 	w.del(objects[1:]...)

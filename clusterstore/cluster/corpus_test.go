@@ -114,7 +114,7 @@ func newCorpusKind[T any, O interface {
 func corpusKinds(t *testing.T) []corpusKind {
 	cfg := testConfig()
 	cfg.Rules.LoopbackGateways = true
-	cfg.own = ownConfig()
+	cfg.own = localConfig()
 	cfg.Exports = &ExportConfig{ServiceExports: true, Changed: func() {}, Selectors: func() plan.Selectors {
 		return plan.Selectors{Mirror: func(map[string]string) bool { return true }}
 	}}

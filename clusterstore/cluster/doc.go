@@ -2,7 +2,7 @@
 // EndpointSlices, Pods and all other objects that endpoints are made of, keeps the few
 // fields that matter, and joins them when a reader asks: it is a [federation.Source].
 // It knows nothing of other clusters and of links: the gateway's own cluster is read
-// in the same way. That is an [Own], which also has profiles and the owners of addresses.
+// in the same way. That is a [Local], which also has profiles and the owners of addresses.
 //
 //	c, err := cluster.New(cluster.Config{Name: "east", Client: client, Log: log, Changed: changed})
 //	go c.Run(ctx)
@@ -33,7 +33,7 @@
 //     limit (maxPolicy), beyond which Servers are ignored, the same ones in each replica.
 //     Changes are reported in turn by namespace.
 //   - Readers return the same pointers for what has not changed, and so does
-//     [Own.ServiceProfile].
+//     [Local.ServiceProfile].
 //   - ReplicaSets, Jobs, Nodes, Servers, ExternalWorkloads, ServiceProfiles, ServiceExports and
 //     ServiceImports are optional. If they are forbidden or absent, that is in [Cluster.Health], and they
 //     are retried within 30 s.
@@ -42,7 +42,7 @@
 // objects by key, to find what a list no longer has.
 //
 //   - services: a Service and its slices, by name. Readers ask at each read, State for pages that
-//     show members, Service for these, definitions and profiles; Selecting and Marked for what writes
+//     show members, Service for these, definitions and profiles; Selecting and ManagedSlices for what writes
 //     slices for ExternalWorkloads. The stores of Services and slices put and remove; an entry with
 //     neither is removed.
 //   - slices: each EndpointSlice or Endpoints object, by key. Its store asks, and what explains; readers come by
@@ -79,7 +79,7 @@
 //     Workloads, and the Services with a selector, for SelectingIn; setSelected and setSelecting keep them
 //     (ownworkloads.go), and countMarked keeps how many slices of each Service have the mark.
 //   - own.conflicts (conflict.go), which has a mutex of its own: the addresses that several objects
-//     claim (claim.go), and since when. The goroutine that calls OwnConfig.ProfileChanged updates the
+//     claim (claim.go), and since when. The goroutine that calls LocalConfig.ProfileChanged updates the
 //     conflicts at an IP after each change of the objects that have the IP, and AddressConflicts
 //     returns the conflicts.
 //
@@ -87,7 +87,7 @@
 // (state.mu): it is held for map access and, shared, while a slice is joined; never
 // during IO, nor while a function of Config runs, nor while selectors are evaluated. Each
 // resource has a goroutine that writes; two more call Config.Changed, one evaluates policy, and of
-// the own cluster one calls OwnConfig.ProfileChanged, so that none
+// the own cluster one calls LocalConfig.ProfileChanged, so that none
 // waits for another and bursts collapse. They work in turn by namespace, so that none holds up the
 // others. Changes are reported after the first sync only: before it nothing can have been read.
 //

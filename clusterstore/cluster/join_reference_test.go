@@ -178,7 +178,7 @@ func FuzzJoinReference(f *testing.F) { f.Fuzz(rapid.MakeFuzz(compareJoins)) }
 
 func compareJoins(t *rapid.T) {
 	cfg := testConfig()
-	w := &world{Own: newOn(newFakeAPI(), cfg)}
+	w := &world{Local: newOn(newFakeAPI(), cfg)}
 	w.goLive()
 	all := make(objects)
 	var readers []*seen

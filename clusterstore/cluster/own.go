@@ -7,13 +7,13 @@ import (
 	"isthmus/federation"
 )
 
-// Own is the gateway's own cluster. Besides its endpoints it has what profiles are made of, who
+// Local is the gateway's own cluster. Besides its endpoints it has what profiles are made of, who
 // has an address, and the zones of its Nodes. All methods but Run are safe for concurrent use.
-type Own struct{ *Cluster }
+type Local struct{ *Cluster }
 
-// OwnConfig is called when what only the own cluster has may have changed. All functions are
+// LocalConfig is called when what only the own cluster has may have changed. All functions are
 // needed, unless noted otherwise, and none may block but ProfileChanged.
-type OwnConfig struct {
+type LocalConfig struct {
 	// ServiceChanged is called for every Service added, changed or deleted, in order, from one goroutine.
 	ServiceChanged func(federation.ServiceID)
 	// NodeChanged gets every Node added, changed or deleted, in order, from one goroutine.
@@ -32,7 +32,7 @@ type OwnConfig struct {
 	WorkloadChanged func(before, after *decode.ExternalWorkload)
 }
 
-// sliceManager is OwnConfig.SliceManager; empty: there is none.
+// sliceManager is LocalConfig.SliceManager; empty: there is none.
 func (c *Config) sliceManager() string {
 	if c.own == nil {
 		return ""
@@ -42,21 +42,21 @@ func (c *Config) sliceManager() string {
 
 // Reads reports whether a kind of object, such as services, has been listed, and why it can't be read now;
 // nil: it can.
-func (c *Own) Reads(resource string) (listed bool, err error) { return c.group.Reads(resource) }
+func (c *Local) Reads(resource string) (listed bool, err error) { return c.group.Reads(resource) }
 
-// NewOwn checks the configuration. It does no network IO and starts nothing.
-func NewOwn(cfg Config, own OwnConfig) (*Own, error) {
+// NewLocal checks the configuration. It does no network IO and starts nothing.
+func NewLocal(cfg Config, own LocalConfig) (*Local, error) {
 	cfg.own = &own
 	c, err := New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Own{c}, nil
+	return &Local{c}, nil
 }
 
 // LinkerdMirrors returns the Services that Linkerd's service mirror has written, by the cluster that they
 // mirror. Services that Isthmus has written or adopted are not among them, nor are federated ones.
-func (c *Own) LinkerdMirrors() map[string][]federation.ServiceID {
+func (c *Local) LinkerdMirrors() map[string][]federation.ServiceID {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
 	mirrors := make(map[string][]federation.ServiceID)

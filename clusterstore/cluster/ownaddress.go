@@ -6,14 +6,14 @@ import (
 	"isthmus/federation"
 )
 
-var _ federation.Owner = (*Own)(nil)
+var _ federation.Owner = (*Local)(nil)
 
 // Owner names the Service or Pod that has an address; empty: none has. A Service has
 // its cluster IPs. A Pod has its IPs from when it gets them until it ends: those of its
 // node too if it is on the node's network, or has ports there. ExternalWorkloads own
 // nothing: a machine outside of all clusters may belong to several. Nor does a Pod own an
 // address only because a host port is bound to it: whoever writes Pods may name any address.
-func (c *Own) Owner(ip netip.Addr) string {
+func (c *Local) Owner(ip netip.Addr) string {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -33,7 +33,7 @@ func (c *Own) Owner(ip netip.Addr) string {
 //
 // AssignedTo covers more than Owner: Nodes, addresses by which a Service is reached from outside (externalIPs and
 // those of its load balancer), and every address that a Pod's host ports are bound to.
-func (c *Own) AssignedTo(ip netip.Addr) string {
+func (c *Local) AssignedTo(ip netip.Addr) string {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()

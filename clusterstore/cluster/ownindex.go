@@ -28,19 +28,19 @@ type ownIndex struct {
 	replaced  *decode.ExternalWorkload              // what was there of the one that was put or dropped last; of the goroutine that does so
 }
 
-// Topic is what a change is about: an address or, with Owner, only who has it, or else a Service and
+// Topic is what a change is about: an address or, with AddressOwner, only who has it, or else a Service and
 // its ServiceProfiles, or, with Instances, the Service's hostnames.
 type Topic struct {
-	IP        netip.Addr
-	Owner     bool
-	Service   federation.ServiceID
-	Instances bool
+	IP           netip.Addr
+	AddressOwner bool
+	Service      federation.ServiceID
+	Instances    bool
 }
 
 // String names the topic: different topics have different names.
 func (t Topic) String() string {
 	switch {
-	case t.Owner:
+	case t.AddressOwner:
 		return "owner of " + t.IP.String()
 	case t.IP.IsValid():
 		return t.IP.String()
@@ -88,7 +88,7 @@ func (s *state) markInstances(id federation.ServiceID) {
 // markOwner reports besides that the result of Owner may have changed.
 func (s *state) markOwner(namespace string, ip netip.Addr) {
 	s.markAddress(namespace, ip)
-	s.markTopic(namespace, Topic{IP: ip, Owner: true})
+	s.markTopic(namespace, Topic{IP: ip, AddressOwner: true})
 }
 
 func (s *state) markLocation(p *pod) {

@@ -27,7 +27,7 @@ type Found struct {
 // LookupAddress returns the owner of an address, now. A Pod owns its addresses from
 // when it gets them until it ends, but until it runs the endpoint is that of the bare
 // address.
-func (c *Own) LookupAddress(addr netip.AddrPort) Found {
+func (c *Local) LookupAddress(addr netip.AddrPort) Found {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -50,7 +50,7 @@ func (c *Own) LookupAddress(addr netip.AddrPort) Found {
 // Instance returns the endpoint of a service with that hostname, ready or not, for a
 // client that connects to that port of it; nil: there is none, or its Pod has not been
 // read yet.
-func (c *Own) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
+func (c *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -86,7 +86,7 @@ func (c *Own) Instance(id federation.ServiceID, hostname string, port uint16) *f
 
 // ServiceProfile returns a ServiceProfile, and whether it exists; nil, if it exists: it
 // can't be used.
-func (c *Own) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
+func (c *Local) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -99,7 +99,7 @@ func (c *Own) ServiceProfile(namespace, name string) (p *federation.ServiceProfi
 
 // ServiceProfileProblem returns why a ServiceProfile, or a part of it, can't be used, and whether
 // the ServiceProfile exists.
-func (c *Own) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
+func (c *Local) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -111,14 +111,14 @@ func (c *Own) ServiceProfileProblem(namespace, name string) (problem string, exi
 }
 
 // bareAddress is the endpoint of an address without known owner.
-func (c *Own) bareAddress(addr netip.AddrPort) *federation.Endpoint {
+func (c *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 	return &federation.Endpoint{Addr: addr, Cluster: c.cfg.Name, Opaque: c.cfg.Rules.DefaultOpaquePorts.Contains(addr.Port())}
 }
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. It is that
 // of the bare address until it runs, and if it has a text that can't be sent. With the port of a
 // host port, behind is the container port behind it; otherwise behind is zero.
-func (c *Own) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
+func (c *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
 	made := federation.Endpoint{Addr: addr, Cluster: c.cfg.Name}
 	j := joiner{state: c.state, behind: behind}
 	if !c.state.own.locations[p].life.runs() || j.pod(&made, p) != federation.Served {

@@ -13,11 +13,11 @@ import (
 )
 
 // What EndpointSlices for ExternalWorkloads are made of is kept for whoever writes them. The mark is
-// OwnConfig.SliceManager: the value of the label by which slices name who manages them.
+// LocalConfig.SliceManager: the value of the label by which slices name who manages them.
 
 // Selecting returns a Service with what its slices for ExternalWorkloads are made of. It has no
 // selector if it selects nothing. nil: there is no such Service.
-func (c *Own) Selecting(id federation.ServiceID) *corev1.Service {
+func (c *Local) Selecting(id federation.ServiceID) *corev1.Service {
 	if s := c.Service(id); s != nil {
 		return s.decodeSelecting(id)
 	}
@@ -25,7 +25,7 @@ func (c *Own) Selecting(id federation.ServiceID) *corev1.Service {
 }
 
 // SelectingIn returns the Services of a namespace that have a selector.
-func (c *Own) SelectingIn(namespace string) (list []*corev1.Service) {
+func (c *Local) SelectingIn(namespace string) (list []*corev1.Service) {
 	c.state.mu.RLock()
 	found := maps.Clone(c.state.own.selecting[namespace])
 	c.state.mu.RUnlock()
@@ -73,7 +73,7 @@ func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
 }
 
 // Workloads returns the ExternalWorkloads of a namespace, or of all (""), with what slices have of them.
-func (c *Own) Workloads(namespace string) (list []*decode.ExternalWorkload) {
+func (c *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
 	if namespace != "" {
@@ -86,7 +86,7 @@ func (c *Own) Workloads(namespace string) (list []*decode.ExternalWorkload) {
 }
 
 // HasWorkloads reports whether a namespace has ExternalWorkloads. It takes no longer if it has many.
-func (c *Own) HasWorkloads(namespace string) bool {
+func (c *Local) HasWorkloads(namespace string) bool {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
 	return len(c.state.own.selected[namespace]) > 0
@@ -154,15 +154,15 @@ func (b byNamespace[V]) drop(namespace, name string) {
 	}
 }
 
-// Marked returns how many of a Service's slices have the mark.
-func (c *Own) Marked(id federation.ServiceID) int {
+// ManagedSlices returns how many of a Service's slices have the mark.
+func (c *Local) ManagedSlices(id federation.ServiceID) int {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
 	return c.state.own.marked[id]
 }
 
-// AllMarked returns how many slices have the mark, by Service, without Services that have none.
-func (c *Own) AllMarked() map[federation.ServiceID]int {
+// AllManagedSlices returns how many slices have the mark, by Service, without Services that have none.
+func (c *Local) AllManagedSlices() map[federation.ServiceID]int {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
 	return maps.Clone(c.state.own.marked)

@@ -176,15 +176,15 @@ func TestMarked(t *testing.T) {
 		{"6", "us", same, true, true},
 	} {
 		slice(x.version, x.mark, x.change)
-		if n := w.Marked(web); (n == 1) != x.marked || w.AllMarked()[web] != n {
-			t.Errorf("%s: %d, in all %v", x.version, n, w.AllMarked())
+		if n := w.ManagedSlices(web); (n == 1) != x.marked || w.AllManagedSlices()[web] != n {
+			t.Errorf("%s: %d, in all %v", x.version, n, w.AllManagedSlices())
 		}
 		if got := len(w.marked()) > 0; got != x.event {
 			t.Errorf("%s: counts as a change: %v", x.version, got)
 		}
 	}
 	w.del(aSlice("s", "web", ""))
-	if w.Marked(web)+len(w.AllMarked()) > 0 || len(w.marked()) == 0 {
+	if w.ManagedSlices(web)+len(w.AllManagedSlices()) > 0 || len(w.marked()) == 0 {
 		t.Error("a slice that was deleted is there, or that is no change")
 	}
 }

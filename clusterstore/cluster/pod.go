@@ -138,7 +138,7 @@ func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
 type placedPod struct {
 	facts    podFacts
 	location *location
-	selected *decode.ExternalWorkload // with OwnConfig.SliceManager: what slices have of an ExternalWorkload
+	selected *decode.ExternalWorkload // with LocalConfig.SliceManager: what slices have of an ExternalWorkload
 	set      *podSet                  // while it is put into the state: what the namespace's Servers say of it; nil: there are none, or another is like it
 }
 

@@ -89,7 +89,7 @@ func TestTooMuchPolicyAtStart(t *testing.T) {
 	logs, lines := observer.New(zap.WarnLevel)
 	cfg := testConfig()
 	cfg.Log = zap.New(logs)
-	w := &world{t: t, Own: newOn(newFakeAPI(), cfg)}
+	w := &world{t: t, Local: newOn(newFakeAPI(), cfg)}
 	for i := range maxPolicy/500 + 1 {
 		s := aServer(fmt.Sprintf("s%02d", i), "8080", "", expensive(499))
 		w.feed(s).Update(s)
@@ -136,7 +136,7 @@ func TestPolicyMeanwhile(t *testing.T) {
 
 // TestPolicyBeforeSync: what was read before the first sync is evaluated when that is over.
 func TestPolicyBeforeSync(t *testing.T) {
-	w := &world{t: t, Own: newOn(newFakeAPI(), testConfig())}
+	w := &world{t: t, Local: newOn(newFakeAPI(), testConfig())}
 	for _, o := range []metav1.Object{
 		aService("web"), aServer("s", "8080", "app=web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"),
 	} {

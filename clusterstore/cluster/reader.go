@@ -52,7 +52,7 @@ func (r *reader) Read() federation.Share {
 // useSpec stores what the share takes from the Service.
 func (r *reader) useSpec(s *Service) {
 	r.spec = s
-	r.share.NodeLocal, r.share.Undeclared = s.NodeLocal, !s.Declares(r.port)
+	r.share.NodeLocal, r.share.Undeclared = s.NodeLocal, !s.HasPort(r.port)
 }
 
 // current reports whether no slice has changed since the parts were made.

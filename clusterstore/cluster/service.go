@@ -28,7 +28,7 @@ type Service struct {
 	OpaquePorts Ports             // ports whose protocol is not detected
 	Labels      map[string]string // those with a prefix of keptMetadata
 	Annotations map[string]string // likewise
-	selecting   *string           // with OwnConfig.SliceManager: what slices are made of, encoded; nil: it selects nothing
+	selecting   *string           // with LocalConfig.SliceManager: what slices are made of, encoded; nil: it selects nothing
 }
 
 func (s *Service) gateway() *Gateway {
@@ -123,8 +123,8 @@ func (r Rules) compactService(o *corev1.Service, full bool) *Service {
 	return s
 }
 
-// Declares reports whether the Service has a TCP port with that number.
-func (s *Service) Declares(port uint16) bool {
+// HasPort reports whether the Service has a TCP port with that number.
+func (s *Service) HasPort(port uint16) bool {
 	return slices.ContainsFunc(s.Ports, func(p ServicePort) bool { return p.Number == port })
 }
 

@@ -35,7 +35,7 @@ func (s *state) declares(id federation.ServiceID, port uint16) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	e := s.services[id]
-	return e.state() == federation.Present && e.spec.Declares(port)
+	return e.state() == federation.Present && e.spec.HasPort(port)
 }
 
 func (s *state) serviceFor(id federation.ServiceID) *service {

@@ -22,7 +22,7 @@ type slice struct {
 	service federation.ServiceID
 	mirror  mirror
 	subsets []subset // an EndpointSlice has one
-	marked  string   // its version, if it has the mark of OwnConfig.SliceManager
+	marked  string   // its version, if it has the mark of LocalConfig.SliceManager
 
 	// Only in the state:
 	key     string

@@ -220,7 +220,7 @@ func (p *pages) serviceOf(m federation.Member) *cluster.Service {
 // lackedPorts returns the ports of a service that a member's Service does not have.
 func lackedPorts(own, there *cluster.Service) (lacks []string) {
 	for _, p := range own.Ports {
-		if there.Declares(p.Number) {
+		if there.HasPort(p.Number) {
 			continue
 		}
 		text := fmt.Sprint(p.Number)

@@ -6,7 +6,7 @@
 //	d.Add(id.Namespace, id, time.Now())
 //
 // A [Queue] is the order. A [Dirty] is a set of keys that workers handle in that order, in
-// which bursts collapse.
+// which bursts collapse. A [Signal] passes on changes, at most one a second.
 //
 // What callers may rely on:
 //

@@ -156,9 +156,9 @@ func (c *cluster) HasWorkloads(string) bool {
 	return len(c.workloads) > 0
 }
 
-func (c *cluster) Marked(id federation.ServiceID) int { return c.AllMarked()[id] }
+func (c *cluster) ManagedSlices(id federation.ServiceID) int { return c.AllManagedSlices()[id] }
 
-func (c *cluster) AllMarked() map[federation.ServiceID]int {
+func (c *cluster) AllManagedSlices() map[federation.ServiceID]int {
 	all := make(map[federation.ServiceID]int)
 	for _, s := range c.slices() {
 		if s.Labels[discoveryv1.LabelManagedBy] == Mark {

@@ -33,7 +33,7 @@ func (w *Writer) Status() adminapi.SliceWriter {
 				synced = listed
 			}
 		}
-		slicesOf = w.cluster.AllMarked()
+		slicesOf = w.cluster.AllManagedSlices()
 	}
 	seen := w.standing.Seen()
 	w.mu.Lock()

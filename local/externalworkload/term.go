@@ -71,7 +71,7 @@ func (t *term) run(work context.Context) {
 	for _, w := range t.cluster.Workloads("") {
 		t.workloadChanged(nil, w)
 	}
-	for svc := range t.cluster.AllMarked() {
+	for svc := range t.cluster.AllManagedSlices() {
 		t.mark(svc)
 	}
 	t.loop.Run(work)
@@ -149,7 +149,7 @@ func (t *term) mayHaveSlices(svc federation.ServiceID) bool {
 	t.mu.Lock()
 	written := t.written[svc]
 	t.mu.Unlock()
-	return written || t.cluster.Marked(svc) > 0
+	return written || t.cluster.ManagedSlices(svc) > 0
 }
 
 // pass returns the Services that are to be synced, and for each namespace whose workloads have changed a task without a name that

@@ -31,9 +31,9 @@ type Options struct {
 }
 
 // Cluster is what a Writer reads of the own cluster, which follows the objects. It is a
-// [cluster.Own], whose methods have the details.
+// [cluster.Local], whose methods have the details.
 //
-// [cluster.Own]: isthmus/clusterstore/cluster
+// [cluster.Local]: isthmus/clusterstore/cluster
 type Cluster interface {
 	Synced() <-chan struct{}
 	Reads(resource string) (listed bool, err error)
@@ -41,8 +41,8 @@ type Cluster interface {
 	SelectingIn(namespace string) []*corev1.Service
 	Workloads(namespace string) []*decode.ExternalWorkload // "": of all
 	HasWorkloads(namespace string) bool
-	Marked(federation.ServiceID) int
-	AllMarked() map[federation.ServiceID]int
+	ManagedSlices(federation.ServiceID) int
+	AllManagedSlices() map[federation.ServiceID]int
 }
 
 // Writer writes EndpointSlices while it holds the Lease.
