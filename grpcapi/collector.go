@@ -316,9 +316,14 @@ func seriesOf(m federation.Member, u *getUse) memberSeries {
 
 // shareOf returns how many of a view's endpoints are the member's. If its cluster has
 // several members of the service, it returns how many the member offers.
-func shareOf(p *federation.WatchedMember, all []federation.WatchedMember, byCluster map[federation.ClusterName]int) int {
+func shareOf(
+	p *federation.WatchedMember,
+	all []federation.WatchedMember,
+	byCluster map[federation.ClusterName]int,
+) int {
 	for i := range all {
-		if other := &all[i]; other.Member.Cluster == p.Member.Cluster && other.Member != p.Member {
+		other := &all[i]
+		if other.Member.Cluster == p.Member.Cluster && other.Member != p.Member {
 			return p.Offered
 		}
 	}

@@ -44,8 +44,9 @@
 //     address that uses less than the average address is also served at the first two
 //     limits (quota).
 //
-// Concurrency: the methods of a Server may be called by any goroutine. Every open stream has one goroutine, its gRPC handler's. It does not use
-// grpc.NumStreamWorkers: streams live for up to an hour and would occupy all of those.
+// Concurrency: the methods of a Server may be called by any goroutine. Every open stream has one
+// goroutine, its gRPC handler's. The Server does not use grpc.NumStreamWorkers: streams live for up to
+// an hour and would occupy all of those.
 // Streams with equal keys share a view, and with it every encoded message. Of all streams a
 // few at a time produce updates (turns), so that the goroutines that read watches do not
 // wait behind thousands of them.

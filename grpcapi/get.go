@@ -21,17 +21,20 @@ type getStream struct {
 	zoneChanged <-chan struct{} // closed once the client's zone may have changed; nil: never
 	view        *getView        // of the client's key
 	replaced    <-chan struct{} // closed once the set returned by newest last is replaced
+	hinted      bool            // node hints choose endpoints for the client's node: the view's key has it
 
-	sent        *federation.Set  // the set that the proxy has, or is being sent; nil: begin has found none yet
-	sentZone    string           // the zone for which sent was encoded
-	hinted      bool             // node hints choose endpoints for the client's node: the view's key has it
-	viewChanged bool             // sent is a set of another view than the current one
-	isUpdate    bool             // sent is a newer set of the same view as the one sent before
-	explains    bool             // the client is no proxy, and asks for tiers
-	tiers       federation.Tiers // that its endpoints have been sent with
-	otherTiers  <-chan struct{}  // closed once there are others
-	emptySince  int64            // since when the set is empty while a cluster is pending, as Server.clock; 0: it is not
-	heldBack    bool             // the newest set is not sent for that reason
+	sent        *federation.Set // the set that the proxy has, or is being sent; nil: begin has found none yet
+	sentZone    string          // the zone for which sent was encoded
+	viewChanged bool            // sent is a set of another view than the current one
+	isUpdate    bool            // sent is a newer set of the same view as the one sent before
+
+	explains   bool             // the client is no proxy, and asks for tiers
+	tiers      federation.Tiers // that its endpoints have been sent with
+	otherTiers <-chan struct{}  // closed once there are others
+
+	// since when the set is empty while a cluster is pending, as Server.clock; 0: it is not
+	emptySince int64
+	heldBack   bool // the newest set is not sent for that reason
 }
 
 func newGetStream(s *Server, to target, who token, out sink, transport statusWriter) *getStream {
@@ -101,11 +104,13 @@ func (st *getStream) refusal(set *federation.Set) error {
 	if len(set.Endpoints) > 0 {
 		return nil
 	}
+	service := st.target.service
 	switch set.Reason {
 	case federation.Undefined:
-		return status.Errorf(codes.NotFound, "Service %s.%s not found", st.target.service.Name, st.target.service.Namespace)
+		return status.Errorf(codes.NotFound, "Service %s.%s not found", service.Name, service.Namespace)
 	case federation.NoRemoteService:
-		return status.Errorf(codes.FailedPrecondition, "Remote discovery service missing remote service name %s", st.name())
+		return status.Errorf(codes.FailedPrecondition,
+			"Remote discovery service missing remote service name %s", st.name())
 	case federation.NotLinked:
 		return status.Errorf(codes.NotFound, "Remote cluster not found: %s", set.Cluster)
 	case federation.External:
@@ -114,7 +119,7 @@ func (st *getStream) refusal(set *federation.Set) error {
 		return status.Errorf(codes.ResourceExhausted,
 			"%s: clients use %d other undeclared ports of Service %s.%s, which is the limit: "+
 				"declare the port in the Service",
-			st.name(), federation.MaxUndeclaredPorts, st.target.service.Name, st.target.service.Namespace)
+			st.name(), federation.MaxUndeclaredPorts, service.Name, service.Namespace)
 	case federation.Unknown:
 		return status.Errorf(codes.Unavailable, "No cluster of %s that is known by now has endpoints", st.name())
 	}
@@ -238,7 +243,8 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
 	for moves := 0; ; moves++ { // between the views with the node and without
 		set, replaced = st.view.get()
-		byNode, node := st.view.key.Client.Node != "", st.client.Node
+		byNode := st.view.key.Client.Node != ""
+		node := st.client.Node
 		if node == "" || (set.ByNode || set.HintedTo(node)) == byNode {
 			return set, replaced, true
 		}

@@ -92,11 +92,12 @@ func (q *quota) charge(client netip.Addr, amount int64) {
 
 func (q *quota) chargeLocked(client netip.Addr, amount int64) {
 	q.charged += amount
-	if now := q.by[client] + amount; now != 0 {
-		q.by[client] = now
-	} else {
+	now := q.by[client] + amount
+	if now == 0 {
 		delete(q.by, client)
+		return
 	}
+	q.by[client] = now
 }
 
 // hasRoom reports whether what is in use is within the limit.
@@ -177,7 +178,8 @@ const (
 // Statuses of calls beyond these limits.
 var (
 	statusReflections = status.New(codes.ResourceExhausted, "too many reflection calls at a time: try again later")
-	statusReflected   = status.New(codes.ResourceExhausted, "too many answers of reflection on one connection: use a new one")
+	statusReflected   = status.New(codes.ResourceExhausted,
+		"too many answers of reflection on one connection: use a new one")
 )
 
 // limitedReflection is a gRPC server, as reflection.Register sees it.

@@ -59,7 +59,8 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 		if !st.pause() || !st.takeTurn() {
 			return nil, st.endError(ctx)
 		}
-		if newest := st.newest(); st.advance(newest) {
+		newest := st.newest()
+		if st.advance(newest) {
 			return newest.frames, nil
 		}
 	}
@@ -99,7 +100,8 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 	case federation.NoService:
 		return status.Errorf(codes.NotFound, "Service %s.%s not found", key.Service.Name, key.Service.Namespace)
 	case federation.NoInstance:
-		return status.Errorf(codes.NotFound, "no pod found in EndpointSlices of Service %s for hostname %s", key.Service, key.Instance)
+		return status.Errorf(codes.NotFound,
+			"no pod found in EndpointSlices of Service %s for hostname %s", key.Service, key.Instance)
 	case federation.NoAddress:
 		return invalidAuthority(st.name())
 	case federation.Ambiguous:

@@ -38,7 +38,8 @@ func parseAuthority(authority, domain string) (target, error) {
 		return t, nil
 	}
 	if _, err := netip.ParseAddr(host); err == nil {
-		return target{}, status.Errorf(codes.InvalidArgument, "IP queries not supported by Get API: host=%s", quoted(host))
+		return target{}, status.Errorf(codes.InvalidArgument,
+			"IP queries not supported by Get API: host=%s", quoted(host))
 	}
 	return target{}, invalidAuthority(authority)
 }
@@ -69,18 +70,23 @@ func parseName(host, domain string) (t target, ok bool) {
 		return target{}, false
 	}
 	labels := strings.Split(name, ".")
-	if slices.ContainsFunc(labels, func(l string) bool { return l == "" || len(l) > maxLabel || strings.Contains(l, ":") }) {
+	if slices.ContainsFunc(labels, invalidLabel) {
 		return target{}, false
 	}
 	switch len(labels) {
 	case 2:
 	case 3:
-		t.instance, labels = labels[0], labels[1:]
+		t.instance = labels[0]
+		labels = labels[1:]
 	default:
 		return target{}, false
 	}
 	t.service = federation.ServiceID{Name: labels[0], Namespace: labels[1]}
 	return t, true
+}
+
+func invalidLabel(l string) bool {
+	return l == "" || len(l) > maxLabel || strings.Contains(l, ":")
 }
 
 // authority returns the full authority, with the port.
@@ -191,13 +197,16 @@ func plainToken(s string) (t token, ok bool) {
 	rest, ok := strings.CutPrefix(strings.Trim(s, jsonSpace), "{")
 	for ok {
 		var name, value string
-		if name, rest, ok = plainText(rest); !ok {
+		name, rest, ok = plainText(rest)
+		if !ok {
 			break
 		}
-		if rest, ok = strings.CutPrefix(strings.TrimLeft(rest, jsonSpace), ":"); !ok {
+		rest, ok = strings.CutPrefix(strings.TrimLeft(rest, jsonSpace), ":")
+		if !ok {
 			break
 		}
-		if value, rest, ok = plainText(rest); !ok {
+		value, rest, ok = plainText(rest)
+		if !ok {
 			break
 		}
 		value = strings.Clone(value) // it is kept, and the token is not
@@ -211,7 +220,8 @@ func plainToken(s string) (t token, ok bool) {
 		default:
 			return token{}, false
 		}
-		if rest = strings.TrimLeft(rest, jsonSpace); rest == "}" {
+		rest = strings.TrimLeft(rest, jsonSpace)
+		if rest == "}" {
 			return t, true
 		}
 		rest, ok = strings.CutPrefix(rest, ",")

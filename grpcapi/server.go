@@ -41,7 +41,8 @@ type Options struct {
 
 	Messages wire.Options // how endpoints are described to proxies
 
-	Pace       time.Duration // the least time from the beginning of one message to the next change; default 50ms, negative: none
+	// the least time from the beginning of one message to the next change; default 50ms, negative: none
+	Pace       time.Duration
 	Stall      time.Duration // ends a stream whose proxy does not take a message for this long; default 60s
 	Request    time.Duration // how long a client may take to send a request, or to begin a connection; default 10s
 	FirstFrame time.Duration // how long the first message waits for clusters that are pending; default 2s
@@ -135,42 +136,79 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 		return nil, fmt.Errorf("HTTP/2 parameters: %w", err)
 	}
 	s := &Server{
-		table: table, dir: dir, opts: o, log: o.Log, began: time.Now().Add(-1),
+		table:   table,
+		dir:     dir,
+		opts:    o,
+		began:   time.Now().Add(-1),
+		log:     o.Log,
+		enc:     enc,
 		health:  health.NewServer(),
 		turns:   newTurns(),
 		streams: newOpenStreams(),
 	}
-	s.refused = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "isthmus_streams_refused_total",
-		Help: "Calls that were refused because --max-streams or --view-memory was reached.",
-	})
+	s.refused = newCounter("isthmus_streams_refused_total",
+		"Calls that were refused because --max-streams or --view-memory was reached.")
 	s.openCalls = newQuota(o.Streams, statusTooManyCalls, s.refused, o.Log)
 	s.viewMemory = newQuota(o.ViewBytes, statusTooMuch, s.refused, o.Log)
-	s.getViews = newViewCache(o, s.viewMemory, func(k federation.Key) *getView { return newGetView(k, enc) })
-	s.enc, s.routings = enc, wire.NewRoutings(s.profileTooLarge)
-	s.profileViews = newViewCache(o, s.viewMemory, func(k federation.ProfileKey) *profileView {
-		v := &profileView{server: s}
-		v.key = k
-		return v
-	})
-	if s.metrics, err = newMetrics(s, o.Registerer); err != nil {
+	newGet := func(k federation.Key) *getView { return newGetView(k, enc) }
+	s.getViews = newViewCache(o, s.viewMemory, newGet)
+	newProfile := func(k federation.ProfileKey) *profileView { return newProfileView(k, s) }
+	s.profileViews = newViewCache(o, s.viewMemory, newProfile)
+	s.routings = wire.NewRoutings(s.profileTooLarge)
+	s.metrics, err = newMetrics(s, o.Registerer)
+	if err != nil {
 		return nil, err
 	}
 	s.health.SetServingStatus(pb.Destination_ServiceDesc.ServiceName, healthpb.HealthCheckResponse_SERVING)
 	return s, nil
 }
 
-// profileTooLarge logs a ServiceProfile that is replaced by the default.
-func (s *Server) profileTooLarge(sp *federation.ServiceProfile, bytes int) {
-	s.log.Warn("ServiceProfile is too large for proxies: they get the default",
-		zap.String("profile", sp.Namespace+"/"+sp.Name), zap.Int("bytes", bytes))
+const (
+	// maxRequest is more than any request to this server takes.
+	maxRequest = 16 << 10
+	// maxHeaders is how many bytes the headers of a call may take, with 32 bytes for each. A proxy's take less
+	// than 1 KiB. gRPC keeps headers for as long as the call.
+	maxHeaders = 2 << 10
+	// requestWindow is how many bytes a client may send on a call before the gateway has
+	// received them, and at once on a connection: HTTP/2's default, and the least that gRPC
+	// allows. Unless it is given, gRPC lets the windows of a client that sends much grow
+	// to 16 MiB.
+	requestWindow = 64<<10 - 1
+	// readBuffer is the memory that a connection keeps to read from. A call takes some
+	// hundred bytes, and what else a proxy sends a dozen.
+	readBuffer = 1 << 10
+)
+
+// GRPC returns a gRPC server with the Destination service, health and
+// reflection. extra comes last and wins; its interceptors run inside of ours. It must
+// not set a tap handle or credentials.
+// Health reports SERVING until MarkNotServing or Finish.
+func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
+	options := []grpc.ServerOption{
+		grpc.ForceServerCodecV2(wire.NewCodec()),
+		grpc.ChainStreamInterceptor(s.metrics.calls.interceptor()),
+		grpc.InTapHandle(s.openCalls.tap),
+		grpc.ConnectionTimeout(s.opts.Request),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{
+			MinTime:             5 * time.Second,
+			PermitWithoutStream: true,
+		}),
+		grpc.KeepaliveParams(maximumAge(s.opts.ConnectionAge, keepalive.ServerParameters{Time: 30 * time.Second})),
+		grpc.MaxConcurrentStreams(s.opts.ConcurrentStreams),
+		grpc.Creds(newConnections(s.metrics.closed, s.log)),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.StaticStreamWindowSize(requestWindow),
+		grpc.ReadBufferSize(readBuffer),
+		grpc.WaitForHandlers(true),
+	}
+	g := grpc.NewServer(append(options, extra...)...)
+	pb.RegisterDestinationServer(g, destinationService{Server: s})
+	healthpb.RegisterHealthServer(streamRegistrar{g, s.metrics.calls.interceptor()}, s.health)
+	reflection.Register(&limitedReflection{Server: g, timeout: s.opts.Request})
+	s.metrics.calls.prepare(g.GetServiceInfo())
+	return g
 }
-
-// clock returns a moment as nanoseconds on the server's clock, which never returns 0
-// and is not set: so the fields of a stream that several goroutines use take one word.
-func (s *Server) clock(t time.Time) int64 { return int64(t.Sub(s.began)) }
-
-func (s *Server) now() int64 { return s.clock(time.Now()) }
 
 // Streams returns the number of open streams, of both RPCs.
 func (s *Server) Streams() int { return s.streams.count() }
@@ -214,49 +252,31 @@ func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) 
 // Views lists all views, those with the most streams first.
 func (s *Server) Views() []ViewStatus { return explainer{s}.views() }
 
-const (
-	// maxRequest is more than any request to this server takes.
-	maxRequest = 16 << 10
-	// maxHeaders is how many bytes the headers of a call may take, with 32 bytes for each. A proxy's take less
-	// than 1 KiB. gRPC keeps headers for as long as the call.
-	maxHeaders = 2 << 10
-	// requestWindow is how many bytes a client may send on a call before the gateway has
-	// received them, and at once on a connection: HTTP/2's default, and the least that gRPC
-	// allows. Unless it is given, gRPC lets the windows of a client that sends much grow
-	// to 16 MiB.
-	requestWindow = 64<<10 - 1
-	// readBuffer is the memory that a connection keeps to read from. A call takes some
-	// hundred bytes, and what else a proxy sends a dozen.
-	readBuffer = 1 << 10
-)
-
-// GRPC returns a gRPC server with the Destination service, health and
-// reflection. extra comes last and wins; its interceptors run inside of ours. It must
-// not set a tap handle or credentials.
-// Health reports SERVING until MarkNotServing or Finish.
-func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
-	options := []grpc.ServerOption{
-		grpc.ForceServerCodecV2(wire.NewCodec()),
-		grpc.ChainStreamInterceptor(s.metrics.calls.interceptor()),
-		grpc.InTapHandle(s.openCalls.tap),
-		grpc.ConnectionTimeout(s.opts.Request),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
-		grpc.KeepaliveParams(maximumAge(s.opts.ConnectionAge, keepalive.ServerParameters{Time: 30 * time.Second})),
-		grpc.MaxConcurrentStreams(s.opts.ConcurrentStreams),
-		grpc.Creds(newConnections(s.metrics.closed, s.log)),
-		grpc.MaxRecvMsgSize(maxRequest),
-		grpc.MaxHeaderListSize(maxHeaders),
-		grpc.StaticStreamWindowSize(requestWindow),
-		grpc.ReadBufferSize(readBuffer),
-		grpc.WaitForHandlers(true),
-	}
-	g := grpc.NewServer(append(options, extra...)...)
-	pb.RegisterDestinationServer(g, destinationService{Server: s})
-	healthpb.RegisterHealthServer(streamRegistrar{g, s.metrics.calls.interceptor()}, s.health)
-	reflection.Register(&limitedReflection{Server: g, timeout: s.opts.Request})
-	s.metrics.calls.prepare(g.GetServiceInfo())
-	return g
+// makeRoom closes idle views until the memory of views is within its limit. It returns false if the
+// views that streams use exceed the limit.
+func (s *Server) makeRoom() bool {
+	s.getViews.makeRoom()
+	s.profileViews.makeRoom()
+	return s.viewMemory.hasRoom()
 }
+
+// panicked reports a panic, and returns what it is for the client.
+func (s *Server) panicked(method string, r any) error {
+	s.opts.Supervisor.Report(panics.Work{Where: panics.Stream, Object: method}, r)
+	return status.Error(codes.Internal, "the gateway failed to handle this call")
+}
+
+// profileTooLarge logs a ServiceProfile that is replaced by the default.
+func (s *Server) profileTooLarge(sp *federation.ServiceProfile, bytes int) {
+	s.log.Warn("ServiceProfile is too large for proxies: they get the default",
+		zap.String("profile", sp.Namespace+"/"+sp.Name), zap.Int("bytes", bytes))
+}
+
+// clock returns a moment as nanoseconds on the server's clock, which never returns 0
+// and is not set: so the fields of a stream that several goroutines use take one word.
+func (s *Server) clock(t time.Time) int64 { return int64(t.Sub(s.began)) }
+
+func (s *Server) now() int64 { return s.clock(time.Now()) }
 
 // destinationService implements the Destination service.
 type destinationService struct {
@@ -317,18 +337,4 @@ func (s destinationService) logRequest(ctx context.Context, method, path string,
 	}
 	line.Write(zap.String("path", path), zap.String("remote", remote),
 		zap.String("context-ns", who.Namespace), zap.String("context-pod", who.Pod))
-}
-
-// makeRoom closes idle views until the memory of views is within its limit. It returns false if the
-// views that streams use exceed the limit.
-func (s *Server) makeRoom() bool {
-	s.getViews.makeRoom()
-	s.profileViews.makeRoom()
-	return s.viewMemory.hasRoom()
-}
-
-// panicked reports a panic, and returns what it is for the client.
-func (s *Server) panicked(method string, r any) error {
-	s.opts.Supervisor.Report(panics.Work{Where: panics.Stream, Object: method}, r)
-	return status.Error(codes.Internal, "the gateway failed to handle this call")
 }

@@ -66,7 +66,7 @@ type stream struct {
 	conn    *clientConnection // nil: not known; fixed by serve
 	charged int64             // bytes that its client is charged for: see admit
 	alone   int64             // bytes of charged that no view takes: see setAlone
-	done    <-chan struct{}   // the context's Done channel, kept since ctx.Done() is slow for each message; fixed by serve
+	done    <-chan struct{}   // ctx.Done(), which is slow for each message; fixed by serve
 	madeAt  int64             // when the messages to send next were produced
 	timer   *time.Timer       // for waiting; nil before the first use
 	onStall func()            // called when the proxy does not take a message in time; fixed by init
@@ -290,7 +290,8 @@ func (st *stream) endTurn() { <-st.server.turns }
 // no longer one: then the timer has been set again.
 func (st *stream) expire() {
 	now := st.server.now()
-	sending, end := st.sending.Load(), st.endAt.Load()
+	sending := st.sending.Load()
+	end := st.endAt.Load()
 	switch {
 	case sending != 0:
 		if time.Duration(now-sending) >= st.server.opts.Stall {

@@ -117,8 +117,13 @@ type viewCache[K comparable, T any, V cachedView[K, T]] struct {
 func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *quota, create func(K) V) *viewCache[K, T, V] {
 	idle, _ := simplelru.NewLRU[K, V](max(1, o.IdleViews), nil) // fails for a size of zero only
 	c := &viewCache[K, T, V]{
-		create: create, quota: of, linger: o.Linger, maxIdle: max(1, o.IdleViews), maxWeight: o.IdleBytes,
-		all: make(map[K]V), idle: idle,
+		create:    create,
+		quota:     of,
+		linger:    o.Linger,
+		maxIdle:   max(1, o.IdleViews),
+		maxWeight: o.IdleBytes,
+		all:       make(map[K]V),
+		idle:      idle,
 	}
 	c.expiry = time.AfterFunc(c.linger, c.expire)
 	return c
@@ -160,7 +165,8 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := v.root()
-	if b.refs--; b.refs > 0 {
+	b.refs--
+	if b.refs > 0 {
 		return nil
 	}
 	if c.all[b.key] != v { // forgotten
@@ -191,7 +197,8 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 func (c *viewCache[K, T, V]) forget(v V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if key := v.root().key; c.all[key] == v {
+	key := v.root().key
+	if c.all[key] == v {
 		delete(c.all, key)
 	}
 }
@@ -274,7 +281,8 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 	list := make([]viewUse[K, T], 0, len(c.all))
 	for k, v := range c.all {
 		b := v.root()
-		all, list = append(all, b), append(list, viewUse[K, T]{key: k, streams: b.refs})
+		all = append(all, b)
+		list = append(list, viewUse[K, T]{key: k, streams: b.refs})
 	}
 	c.mu.Unlock()
 	watching := list[:0]
@@ -407,7 +415,12 @@ func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 			return f
 		}
 	}
-	f := &lazyFrames{from: from, to: to, all: all, frames: sync.OnceValue(func() []*wire.Frame { return encode(&v.enc, from, to, all) })}
+	f := &lazyFrames{
+		from:   from,
+		to:     to,
+		all:    all,
+		frames: sync.OnceValue(func() []*wire.Frame { return encode(&v.enc, from, to, all) }),
+	}
 	if v.keep(f) && from == nil && len(to.Endpoints) >= manyEndpoints {
 		version := to.Version // not f, which would be kept for as long, whatever comes
 		time.AfterFunc(firstKept, func() { v.forgetFirst(version) })
@@ -419,7 +432,8 @@ func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 // set. v.mu is held.
 func (v *getView) keep(f *lazyFrames) bool {
 	if n := len(v.steps); n > 0 {
-		switch newest := v.steps[n-1].to; {
+		newest := v.steps[n-1].to
+		switch {
 		case newest.Version > f.to.Version:
 			return false
 		case newest != f.to:
@@ -436,7 +450,8 @@ func (v *getView) keep(f *lazyFrames) bool {
 func (v *getView) forgetFirst(version uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	v.steps = slices.DeleteFunc(v.steps, func(f *lazyFrames) bool { return f.from == nil && f.to.Version == version })
+	first := func(f *lazyFrames) bool { return f.from == nil && f.to.Version == version }
+	v.steps = slices.DeleteFunc(v.steps, first)
 }
 
 // profileView is the view of one federation.ProfileKey, shared by all GetProfile
@@ -451,6 +466,12 @@ type profileView struct {
 	server *Server
 
 	variants []*profileVariant // under mu: all of one profile, the newest that a stream has asked for
+}
+
+func newProfileView(k federation.ProfileKey, s *Server) *profileView {
+	v := &profileView{server: s}
+	v.key = k
+	return v
 }
 
 // profileVariant is a profile with a routing, encoded.

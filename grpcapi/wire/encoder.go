@@ -329,9 +329,10 @@ const targetCluster = "target_cluster"
 
 func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 
-// ofAddress reports whether a label has to be on the address, and so is never shared: "linkerd diagnostics endpoints" looks there for
-// the endpoint's name, and proxies for whether it is in their zone. That is a part of what they compare endpoints by: were it shared in
-// one message and not in the next, they would build the endpoint anew.
+// ofAddress reports whether a label has to be on the address, and so is never shared: "linkerd
+// diagnostics endpoints" looks there for the endpoint's name, and proxies for whether it is in their
+// zone. Proxies also compare endpoints by that label: were it shared in one message and not in the
+// next, they would build the endpoint anew.
 func ofAddress(l federation.Label) bool {
 	return l.Name == "pod" || l.Name == "external_workload" || l.Name == zoneLocality && l.Value != "unknown"
 }
@@ -342,7 +343,10 @@ func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []fe
 	if !ok {
 		return list
 	}
-	return append(list, federation.Label{Name: "isthmus_tier", Value: shorten(tier)}, federation.Label{Name: "isthmus_standing", Value: standing.String()})
+	return append(list,
+		federation.Label{Name: "isthmus_tier", Value: shorten(tier)},
+		federation.Label{Name: "isthmus_standing", Value: standing.String()},
+	)
 }
 
 // maxTier is how much of a tier's name an endpoint has. Whoever writes a Service may name many

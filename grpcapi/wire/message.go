@@ -26,7 +26,9 @@ type Frame struct{ data mem.BufferSlice }
 // Equal reports whether the two have the same parts with the same bytes. A part that
 // they share is not compared byte by byte: bytes.Equal compares addresses first.
 func (f *Frame) Equal(o *Frame) bool {
-	return slices.EqualFunc(f.data, o.data, func(a, b mem.Buffer) bool { return bytes.Equal(a.ReadOnlyData(), b.ReadOnlyData()) })
+	return slices.EqualFunc(f.data, o.data, func(a, b mem.Buffer) bool {
+		return bytes.Equal(a.ReadOnlyData(), b.ReadOnlyData())
+	})
 }
 
 // Size is the number of the message's bytes.
@@ -130,7 +132,8 @@ type clusterZone struct {
 // interleave mixes groups in proportion to their sizes. The order within
 // a group stays the same.
 func interleave[K comparable](all []placed, group func(*federation.Endpoint) K) {
-	size, rank := make(map[K]int), make(map[K]int)
+	size := make(map[K]int)
+	rank := make(map[K]int)
 	for _, p := range all {
 		size[group(p.ep)]++
 	}

@@ -66,8 +66,9 @@ type Routings struct {
 func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routings {
 	b := marshal(routing(&federation.ServiceProfile{}, 0))
 	return &Routings{
-		tooLarge: tooLarge, plain: &Routing{data: func() mem.SliceBuffer { return b }},
-		all: make(map[routingKey]weak.Pointer[Routing]),
+		tooLarge: tooLarge,
+		plain:    &Routing{data: func() mem.SliceBuffer { return b }},
+		all:      make(map[routingKey]weak.Pointer[Routing]),
 	}
 }
 
@@ -118,7 +119,8 @@ func defaultBudget() *federation.RetryBudget {
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		panic(fmt.Sprintf("a profile can't be encoded: %v", err)) // only a text that is not UTF-8 could not be: see valid
+		// Only a text that is not UTF-8 could not be encoded: see valid.
+		panic(fmt.Sprintf("a profile can't be encoded: %v", err))
 	}
 	return b
 }
@@ -126,9 +128,14 @@ func marshal(m proto.Message) []byte {
 // serviceProfile returns the fields of a service's profile that are not part of the routing.
 func serviceProfile(p *federation.Profile) *pb.DestinationProfile {
 	return &pb.DestinationProfile{
-		OpaqueProtocol: p.Opaque, FullyQualifiedName: valid(p.Name),
+		OpaqueProtocol:     p.Opaque,
+		FullyQualifiedName: valid(p.Name),
 		ParentRef: resource(&meta.Resource{
-			Group: "core", Kind: "Service", Name: valid(p.Service.Name), Namespace: valid(p.Service.Namespace), Port: uint32(p.Port),
+			Group:     "core",
+			Kind:      "Service",
+			Name:      valid(p.Service.Name),
+			Namespace: valid(p.Service.Namespace),
+			Port:      uint32(p.Port),
 		}),
 	}
 }
@@ -140,10 +147,18 @@ func routing(sp *federation.ServiceProfile, port uint16) *pb.DestinationProfile 
 		d.Routes = append(d.Routes, route(&sp.Routes[i]))
 	}
 	for _, o := range sp.Overrides {
-		d.DstOverrides = append(d.DstOverrides, &pb.WeightedDst{Authority: valid(withPort(o.Authority, port)), Weight: o.Weight})
+		d.DstOverrides = append(d.DstOverrides, &pb.WeightedDst{
+			Authority: valid(withPort(o.Authority, port)),
+			Weight:    o.Weight,
+		})
 	}
 	if sp.Name != "" {
-		d.ProfileRef = resource(&meta.Resource{Group: "linkerd.io", Kind: "ServiceProfile", Name: valid(sp.Name), Namespace: valid(sp.Namespace)})
+		d.ProfileRef = resource(&meta.Resource{
+			Group:     "linkerd.io",
+			Kind:      "ServiceProfile",
+			Name:      valid(sp.Name),
+			Namespace: valid(sp.Namespace),
+		})
 	}
 	return d
 }
@@ -161,10 +176,15 @@ func withPort(authority string, port uint16) string {
 }
 
 func route(r *federation.Route) *pb.Route {
-	to := &pb.Route{Condition: requestMatch(&r.Condition), MetricsLabels: map[string]string{"route": labelText(r.Name)}, IsRetryable: r.Retryable}
+	to := &pb.Route{
+		Condition:     requestMatch(&r.Condition),
+		MetricsLabels: map[string]string{"route": labelText(r.Name)},
+		IsRetryable:   r.Retryable,
+	}
 	for i := range r.Classes {
 		to.ResponseClasses = append(to.ResponseClasses, &pb.ResponseClass{
-			Condition: responseMatch(&r.Classes[i].Condition), IsFailure: r.Classes[i].Failure,
+			Condition: responseMatch(&r.Classes[i].Condition),
+			IsFailure: r.Classes[i].Failure,
 		})
 	}
 	if r.Timeout != 0 {
@@ -175,7 +195,8 @@ func route(r *federation.Route) *pb.Route {
 
 // labelText returns a text as a label may have it.
 func labelText(s string) string {
-	if s = valid(s); federation.PlainLabel(s) {
+	s = valid(s)
+	if federation.PlainLabel(s) {
 		return s
 	}
 	return strings.NewReplacer("\"", "\uFFFD", "\\", "\uFFFD", "\n", "\uFFFD").Replace(s)
@@ -223,10 +244,12 @@ func responseMatch(m *federation.Match) *pb.ResponseMatch {
 }
 
 func httpMethod(name string) *http_types.HttpMethod {
-	if n, ok := http_types.HttpMethod_Registered_value[name]; ok {
-		return &http_types.HttpMethod{Type: &http_types.HttpMethod_Registered_{Registered: http_types.HttpMethod_Registered(n)}}
+	n, ok := http_types.HttpMethod_Registered_value[name]
+	if !ok {
+		return &http_types.HttpMethod{Type: &http_types.HttpMethod_Unregistered{Unregistered: valid(name)}}
 	}
-	return &http_types.HttpMethod{Type: &http_types.HttpMethod_Unregistered{Unregistered: valid(name)}}
+	registered := http_types.HttpMethod_Registered(n)
+	return &http_types.HttpMethod{Type: &http_types.HttpMethod_Registered_{Registered: registered}}
 }
 
 func retryBudget(b *federation.RetryBudget) *pb.RetryBudget {

@@ -117,7 +117,10 @@ func WebProfile(routes ...string) *federation.Profile {
 func ServiceProfile(routes ...string) *federation.ServiceProfile {
 	sp := &federation.ServiceProfile{Namespace: "shop", Name: "web.shop.svc.cluster.local"}
 	for _, r := range routes {
-		sp.Routes = append(sp.Routes, federation.Route{Name: r, Condition: federation.Match{Kind: federation.MatchPath, Text: "/" + r}})
+		sp.Routes = append(sp.Routes, federation.Route{
+			Name:      r,
+			Condition: federation.Match{Kind: federation.MatchPath, Text: "/" + r},
+		})
 	}
 	return sp
 }
