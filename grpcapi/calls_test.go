@@ -34,12 +34,21 @@ func (*deafTransport) WriteStatus(*status.Status) error { return nil }
 func TestCalls(t *testing.T) {
 	c := newCallMetrics(nil, time.Minute)
 	c.prepare(map[string]grpc.ServiceInfo{"pkg.Service": {Methods: []grpc.MethodInfo{
-		{Name: "Watch", IsServerStream: true}, {Name: "Check"}, {Name: "Talk", IsServerStream: true, IsClientStream: true}, {Name: "Tell", IsClientStream: true},
+		{Name: "Watch", IsServerStream: true},
+		{Name: "Check"},
+		{Name: "Talk", IsServerStream: true, IsClientStream: true},
+		{Name: "Tell", IsClientStream: true},
 	}}})
 	for _, x := range []struct {
 		err  error
 		code codes.Code
-	}{{nil, codes.OK}, {status.Error(codes.NotFound, "none"), codes.NotFound}, {context.Canceled, codes.Canceled}, {errors.New("odd"), codes.Unknown}, {status.Error(99, "odd"), codes.Unknown}} {
+	}{
+		{nil, codes.OK},
+		{status.Error(codes.NotFound, "none"), codes.NotFound},
+		{context.Canceled, codes.Canceled},
+		{errors.New("odd"), codes.Unknown},
+		{status.Error(99, "odd"), codes.Unknown},
+	} {
 		for _, m := range []struct{ name, kind string }{
 			{"Watch", "server_stream"},
 			{"Check", "unary"},
@@ -47,15 +56,30 @@ func TestCalls(t *testing.T) {
 			{"Tell", "client_stream"},
 		} {
 			labels := []string{m.kind, "pkg.Service", m.name}
-			before := [...]float64{value(c.started.WithLabelValues(labels...)), value(c.received.WithLabelValues(labels...)), value(c.sent.WithLabelValues(labels...)), ended(c, labels, x.code)}
+			before := [...]float64{
+				value(c.started.WithLabelValues(labels...)),
+				value(c.received.WithLabelValues(labels...)),
+				value(c.sent.WithLabelValues(labels...)),
+				ended(c, labels, x.code),
+			}
 			under := &nothing{}
-			err := c.interceptor()(nil, under, &grpc.StreamServerInfo{FullMethod: "/pkg.Service/" + m.name}, func(_ any, ss grpc.ServerStream) error {
-				_, _, _ = ss.RecvMsg(nil), ss.SendMsg(nil), ss.SendMsg(nil)
-				under.broken = errors.New("broken")
-				_, _ = ss.RecvMsg(nil), ss.SendMsg(nil) // which are not counted
-				return x.err
-			})
-			after := [...]float64{value(c.started.WithLabelValues(labels...)), value(c.received.WithLabelValues(labels...)), value(c.sent.WithLabelValues(labels...)), ended(c, labels, x.code)}
+			err := c.interceptor()(
+				nil,
+				under,
+				&grpc.StreamServerInfo{FullMethod: "/pkg.Service/" + m.name},
+				func(_ any, ss grpc.ServerStream) error {
+					_, _, _ = ss.RecvMsg(nil), ss.SendMsg(nil), ss.SendMsg(nil)
+					under.broken = errors.New("broken")
+					_, _ = ss.RecvMsg(nil), ss.SendMsg(nil) // which are not counted
+					return x.err
+				},
+			)
+			after := [...]float64{
+				value(c.started.WithLabelValues(labels...)),
+				value(c.received.WithLabelValues(labels...)),
+				value(c.sent.WithLabelValues(labels...)),
+				ended(c, labels, x.code),
+			}
 			for i, more := range [...]float64{1, 1, 2, 1} {
 				if after[i] != before[i]+more || !errors.Is(err, x.err) {
 					t.Errorf("%s with %v: %v before, %v after, returns %v", m.name, x.err, before, after, err)
@@ -70,5 +94,10 @@ func TestCalls(t *testing.T) {
 }
 
 func ended(c *callMetrics, labels []string, code codes.Code) float64 {
-	return value(c.handled.With(prometheus.Labels{"grpc_type": labels[0], "grpc_service": labels[1], "grpc_method": labels[2], "grpc_code": code.String()}))
+	return value(c.handled.With(prometheus.Labels{
+		"grpc_type":    labels[0],
+		"grpc_service": labels[1],
+		"grpc_method":  labels[2],
+		"grpc_code":    code.String(),
+	}))
 }

@@ -34,7 +34,8 @@ func scrape(t *testing.T, r *prometheus.Registry, prefixes ...string) (lines []s
 					line += " " + l.GetName() + "=" + l.GetValue()
 				}
 			}
-			lines = append(lines, fmt.Sprint(line, " ", m.GetGauge().GetValue()+m.GetCounter().GetValue()+float64(m.GetHistogram().GetSampleCount())))
+			value := m.GetGauge().GetValue() + m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			lines = append(lines, fmt.Sprint(line, " ", value))
 		}
 	}
 	return lines
@@ -74,14 +75,23 @@ func TestEndpointsMetrics(t *testing.T) {
 		w.offer("", local...)
 		w.offer("east", pods("10.1.0.1:80")...)
 		w.nodes.move("n1", "a")
-		calls := []*caller{w.get(webAddr, ""), w.get(webAddr, "n1"), w.get("web-0."+webAddr, ""), w.get("made-up."+webAddr, "")}
+		calls := []*caller{
+			w.get(webAddr, ""),
+			w.get(webAddr, "n1"),
+			w.get("web-0."+webAddr, ""),
+			w.get("made-up."+webAddr, ""),
+		}
 		of := func(cluster, host string, subscribers, pods, updates int) (lines []string) {
 			if host != "" {
 				host = " hostname=" + host
 			}
 			labels := " cluster=" + cluster + host + " namespace=shop port=80 service=web "
-			return []string{fmt.Sprint("endpoints_exists", labels, 1), fmt.Sprint("endpoints_pods", labels, pods),
-				fmt.Sprint("endpoints_subscribers", labels, subscribers), fmt.Sprint("endpoints_updates", labels, updates)}
+			return []string{
+				fmt.Sprint("endpoints_exists", labels, 1),
+				fmt.Sprint("endpoints_pods", labels, pods),
+				fmt.Sprint("endpoints_subscribers", labels, subscribers),
+				fmt.Sprint("endpoints_updates", labels, updates),
+			}
 		}
 		expect := func(series ...[]string) {
 			t.Helper()
@@ -94,17 +104,38 @@ func TestEndpointsMetrics(t *testing.T) {
 				t.Errorf("scraped\n  %s\nwant\n  %s", strings.Join(got, "\n  "), strings.Join(want, "\n  "))
 			}
 		}
-		expect(of("local", "", 3, 2, 0), of("local", "web-0", 1, 1, 0), of("east", "", 3, 1, 0), of("east", "web-0", 1, 0, 0))
+		expect(
+			of("local", "", 3, 2, 0),
+			of("local", "web-0", 1, 1, 0),
+			of("east", "", 3, 1, 0),
+			of("east", "web-0", 1, 0, 0),
+		)
 		calls[3].hangUp()
 		w.offer("east", pods("10.1.0.1:80", "10.1.0.2:80")...)
-		expect(of("local", "", 2, 2, 0), of("local", "web-0", 1, 1, 0), of("east", "", 2, 2, 1), of("east", "web-0", 1, 0, 1))
-		w.expect(t, "isthmus_endpoints_sent", "isthmus_endpoints_sent cluster=east 4", "isthmus_endpoints_sent cluster=local 5", "isthmus_endpoints_sent cluster=north 0")
+		expect(
+			of("local", "", 2, 2, 0),
+			of("local", "web-0", 1, 1, 0),
+			of("east", "", 2, 2, 1),
+			of("east", "web-0", 1, 0, 1),
+		)
+		w.expect(t,
+			"isthmus_endpoints_sent",
+			"isthmus_endpoints_sent cluster=east 4",
+			"isthmus_endpoints_sent cluster=local 5",
+			"isthmus_endpoints_sent cluster=north 0",
+		)
 		calls[2].hangUp()
 		calls[1].hangUp()
 		expect(of("local", "", 1, 2, 0), of("east", "", 1, 2, 1))
-		w.expect(t, "isthmus_views", "isthmus_views grpc_method=Get state=open 1", "isthmus_views grpc_method=Get state=warm 2",
-			"isthmus_views grpc_method=GetProfile state=open 0", "isthmus_views grpc_method=GetProfile state=warm 0",
-			"isthmus_views_evicted_total grpc_method=Get 0", "isthmus_views_evicted_total grpc_method=GetProfile 0")
+		w.expect(t,
+			"isthmus_views",
+			"isthmus_views grpc_method=Get state=open 1",
+			"isthmus_views grpc_method=Get state=warm 2",
+			"isthmus_views grpc_method=GetProfile state=open 0",
+			"isthmus_views grpc_method=GetProfile state=warm 0",
+			"isthmus_views_evicted_total grpc_method=Get 0",
+			"isthmus_views_evicted_total grpc_method=GetProfile 0",
+		)
 		w.table.Define(web, nil)
 		w.expect(t, "endpoints_exists", "endpoints_exists cluster=local namespace=shop port=80 service=web 0")
 		calls[0].hangUp()
@@ -117,7 +148,10 @@ func TestEndpointsMetrics(t *testing.T) {
 func TestUpdatesOfTwoServices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newCounted(t)
-		w.table.Define(federation.ServiceID{Namespace: "shop", Name: "all"}, &federation.Definition{Federated: true, Members: []federation.Member{{Service: web}}})
+		w.table.Define(
+			federation.ServiceID{Namespace: "shop", Name: "all"},
+			&federation.Definition{Federated: true, Members: []federation.Member{{Service: web}}},
+		)
 		w.define(true, federation.Local)
 		w.offer("", pods("10.0.0.1:80")...)
 		one, all := w.get(webAddr, ""), w.get("all.shop.svc.cluster.local:80", "")
@@ -158,7 +192,14 @@ func TestMadeUpNodes(t *testing.T) {
 		w.define(true, federation.Local, "east")
 		onNode := pod("10.0.0.1:80")
 		onNode.Node = "n1"
-		w.share("", federation.Share{State: federation.Present, NodeLocal: true, Slices: []*federation.Slice{sliceOf("", onNode)}})
+		w.share(
+			"",
+			federation.Share{
+				State:     federation.Present,
+				NodeLocal: true,
+				Slices:    []*federation.Slice{sliceOf("", onNode)},
+			},
+		)
 		w.offer("east", pods("10.1.0.1:80")...)
 		for _, node := range []string{"n1", "made-up-1", "made-up-2"} {
 			defer w.get(webAddr, node).hangUp()
@@ -181,7 +222,11 @@ func TestProfileMetrics(t *testing.T) {
 		key.Namespace = "client"
 		w.profiles.put(webKey, wiretest.WebProfile())
 		w.profiles.put(key, wiretest.WebProfile())
-		calls := []*caller{w.getProfile(webAddr, "shop"), w.getProfile(webAddr, "client"), w.getProfile("10.0.0.1:80", "")}
+		calls := []*caller{
+			w.getProfile(webAddr, "shop"),
+			w.getProfile(webAddr, "client"),
+			w.getProfile("10.0.0.1:80", ""),
+		}
 		w.expect(t, "profile_", "profile_subscribers namespace=client profile=web.shop.svc.cluster.local 1",
 			"profile_subscribers namespace=shop profile=web.shop.svc.cluster.local 2",
 			"profile_updates namespace=client profile=web.shop.svc.cluster.local 0",
@@ -221,7 +266,10 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 		w.nodes.move("n1", "c") // while its stream waits: the next change is an update for it all the same
 		time.Sleep(2 * time.Second)
 		change := func(c federation.ClusterName, addr string) {
-			w.clusters[c].put(web, federation.Share{State: federation.Present, Slices: []*federation.Slice{sliceOf(c, pods(addr)...)}})
+			w.clusters[c].put(
+				web,
+				federation.Share{State: federation.Present, Slices: []*federation.Slice{sliceOf(c, pods(addr)...)}},
+			)
 			w.table.Changed(c, web, time.Now().Add(-time.Second))
 			synctest.Wait()
 		}
@@ -237,9 +285,17 @@ func TestFirstFrameAndPropagation(t *testing.T) {
 		w.nodes.move("n1", "b") // to where the change is the newest one too
 		synctest.Wait()
 		w.table.Unlink("north")
-		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 6", "isthmus_propagation_seconds cluster=local 0")
+		w.expect(t,
+			"isthmus_propagation",
+			"isthmus_propagation_seconds cluster=east 6",
+			"isthmus_propagation_seconds cluster=local 0",
+		)
 		change("", "10.0.0.2:80")
-		w.expect(t, "isthmus_propagation", "isthmus_propagation_seconds cluster=east 6", "isthmus_propagation_seconds cluster=local 4")
+		w.expect(t,
+			"isthmus_propagation",
+			"isthmus_propagation_seconds cluster=east 6",
+			"isthmus_propagation_seconds cluster=local 4",
+		)
 		for _, c := range []*caller{late, soon, more, there} {
 			c.hangUp()
 		}

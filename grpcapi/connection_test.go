@@ -153,7 +153,12 @@ func newBareClient(t *testing.T, addr string) *bareClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &bareClient{frames: http2.NewFramer(conn, conn), next: 1, ends: make(chan string, 100_000), over: make(chan struct{})}
+	c := &bareClient{
+		frames: http2.NewFramer(conn, conn),
+		next:   1,
+		ends:   make(chan string, 100_000),
+		over:   make(chan struct{}),
+	}
 	c.encoder = hpack.NewEncoder(&c.headers)
 	t.Cleanup(func() {
 		conn.Close()
@@ -190,7 +195,8 @@ func (c *bareClient) read() {
 				}
 			}
 		case *http2.RSTStreamFrame:
-			if f.ErrCode != http2.ErrCodeNo { // that follows a status which was sent before the request's end had been read
+			// that follows a status which was sent before the request's end had been read
+			if f.ErrCode != http2.ErrCodeNo {
 				c.ends <- f.ErrCode.String()
 			}
 		}
@@ -206,17 +212,30 @@ func (c *bareClient) call(method string, request proto.Message) error {
 	}
 	c.headers.Reset()
 	for _, h := range append([][2]string{
-		{":method", "POST"}, {":scheme", "http"}, {":path", method}, {":authority", "x"}, {"content-type", "application/grpc"}, {"te", "trailers"},
+		{":method", "POST"},
+		{":scheme", "http"},
+		{":path", method},
+		{":authority", "x"},
+		{"content-type", "application/grpc"},
+		{"te", "trailers"},
 	}, c.more...) {
 		if err := c.encoder.WriteField(hpack.HeaderField{Name: h[0], Value: h[1]}); err != nil {
 			return err
 		}
 	}
-	if err := c.frames.WriteHeaders(http2.HeadersFrameParam{StreamID: c.next, BlockFragment: c.headers.Bytes(), EndHeaders: true}); err != nil {
+	if err := c.frames.WriteHeaders(http2.HeadersFrameParam{
+		StreamID:      c.next,
+		BlockFragment: c.headers.Bytes(),
+		EndHeaders:    true,
+	}); err != nil {
 		return err
 	}
 	c.next += 2
-	return c.frames.WriteData(c.next-2, true, append([]byte{0, 0, 0, byte(len(message) >> 8), byte(len(message))}, message...))
+	return c.frames.WriteData(
+		c.next-2,
+		true,
+		append([]byte{0, 0, 0, byte(len(message) >> 8), byte(len(message))}, message...),
+	)
 }
 
 // ended waits for that many ends of calls, and counts them by kind.
@@ -251,7 +270,8 @@ func TestUntakenAnswers(t *testing.T) {
 		t.Errorf("calls end with %v", got)
 	}
 	wiretest.Until(t, "none is open", func() bool { return w.server.openCalls.inUse() == 0 })
-	if err := c.frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000}); err != nil { // now it takes them
+	// now it takes them
+	if err := c.frames.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 1000}); err != nil {
 		t.Fatal(err)
 	}
 	if got := c.ended(t, most); got["0"] != most {

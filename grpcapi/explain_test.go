@@ -28,7 +28,8 @@ func tiers(add *pb.WeightedAddrSet) (list []string) {
 			labels = make(map[string]string)
 		}
 		maps.Copy(labels, a.GetMetricLabels())
-		list = append(list, fmt.Sprintf("%d:%s/%s", a.GetAddr().GetIp().GetIpv4()>>16&255, labels["isthmus_tier"], labels["isthmus_standing"]))
+		list = append(list, fmt.Sprintf("%d:%s/%s",
+			a.GetAddr().GetIp().GetIpv4()>>16&255, labels["isthmus_tier"], labels["isthmus_standing"]))
 	}
 	slices.Sort(list)
 	return list
@@ -37,8 +38,14 @@ func tiers(add *pb.WeightedAddrSet) (list []string) {
 // prefer makes web prefer the client's zone to the own cluster to all others.
 func (w *world) prefer() {
 	d := *w.table.Definitions()[web]
-	d.Preference = &federation.Preference{Tiers: []federation.Tier{{{Kind: federation.ClientZone}}, {{Kind: federation.LocalCluster}}, {{Kind: federation.AnyCluster}}},
-		MinReady: federation.MinReady{Count: 3}}
+	d.Preference = &federation.Preference{
+		Tiers: []federation.Tier{
+			{{Kind: federation.ClientZone}},
+			{{Kind: federation.LocalCluster}},
+			{{Kind: federation.AnyCluster}},
+		},
+		MinReady: federation.MinReady{Count: 3},
+	}
 	w.table.Define(web, &d)
 }
 
@@ -73,22 +80,32 @@ func TestExplain(t *testing.T) {
 		expect("0:/", "1:/")
 		d, x := *w.table.Definitions()[web], strings.Repeat("x", 100)
 		d.Preference = &federation.Preference{Tiers: []federation.Tier{{
-			{Kind: federation.LocalCluster}, {Kind: federation.Named, Cluster: "east"}, {Kind: federation.Named, Cluster: federation.ClusterName(x)},
+			{Kind: federation.LocalCluster},
+			{Kind: federation.Named, Cluster: "east"},
+			{Kind: federation.Named, Cluster: federation.ClusterName(x)},
 		}}}
 		w.table.Define(web, &d)
 		long := ("local+east+" + x)[:100] + ".../in-service"
 		expect("0:"+long, "1:"+long)
 		w.prefer()
 		expect("0:local/in-service", "1:zone/in-service")
-		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"], Cordon: federation.LastResort})
+		w.table.SetLink("east",
+			federation.Link{State: federation.Ready, Source: w.clusters["east"], Cordon: federation.LastResort})
 		w.offer("")
 		synctest.Wait()
 		c.take()
 		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"]})
 		expect("1:zone/in-service")
-		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"], Lost: federation.LastResort})
+		w.table.SetLink("east",
+			federation.Link{State: federation.Ready, Source: w.clusters["east"], Lost: federation.LastResort})
 		expect("1:last-resort/last-resort")
-		w.table.SetLink("east", federation.Link{State: federation.Ready, Source: w.clusters["east"], Lost: federation.LastResort, Cordon: federation.LastResort, Region: "r"})
+		w.table.SetLink("east", federation.Link{
+			State:  federation.Ready,
+			Source: w.clusters["east"],
+			Lost:   federation.LastResort,
+			Cordon: federation.LastResort,
+			Region: "r",
+		})
 		expect() // its standing and its tier are the same
 		synctest.Wait()
 		for _, m := range proxy.take() {
@@ -106,7 +123,10 @@ func TestExplain(t *testing.T) {
 		named := d
 		named.Preference = new(*d.Preference)
 		named.Preference.Tiers = slices.Clone(d.Preference.Tiers)
-		named.Preference.Tiers[0] = federation.Tier{{Kind: federation.ClientZone}, {Kind: federation.Named, Cluster: "elsewhere"}}
+		named.Preference.Tiers[0] = federation.Tier{
+			{Kind: federation.ClientZone},
+			{Kind: federation.Named, Cluster: "elsewhere"},
+		}
 		w.table.Define(web, &named)
 		expect("1:zone+elsewhere/in-service") // the same tier by another name
 		w.table.Define(web, &d)
@@ -189,7 +209,15 @@ func TestExplanation(t *testing.T) {
 		}
 		x := explain(Question{Token: `{"ns":"shop","nodeName":"n1"}`, Limit: 10})
 		got := fmt.Sprint(x.Authority, x.Port, x.Namespace, x.Client, x.Refusal, x.Verdicts, len(x.Held))
-		want := fmt.Sprint(webAddr, 80, "shop", federation.Client{Zone: "a", Node: "n1"}, nil, map[federation.Verdict]int{federation.Served: 2, federation.Taken: 1}, 0)
+		want := fmt.Sprint(
+			webAddr,
+			80,
+			"shop",
+			federation.Client{Zone: "a", Node: "n1"},
+			nil,
+			map[federation.Verdict]int{federation.Served: 2, federation.Taken: 1},
+			0,
+		)
 		if got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -219,7 +247,9 @@ func TestExplanation(t *testing.T) {
 			t.Fatalf("held: %+v", x.Held)
 		}
 		zoned, other := x.Held[0], x.Held[1]
-		if zoned.Zone != "a" || zoned.Streams != 2 || zoned.Version != 2 || zoned.Endpoints != 3 || zoned.UpToDate != 2 || zoned.Slow != 1 ||
+		if zoned.Zone != "a" || zoned.Streams != 2 || zoned.Version != 2 || zoned.Endpoints != 3 ||
+			zoned.UpToDate != 2 ||
+			zoned.Slow != 1 ||
 			zoned.LastMessage.Sub(began) != time.Minute/2 {
 			t.Errorf("held in zone a: %+v", zoned)
 		}
@@ -232,10 +262,12 @@ func TestExplanation(t *testing.T) {
 	})
 }
 
-// TestExplanationRefused: an explanation, too, needs memory for its view. TestExplainRefusals of cmd/isthmus has what else can't be answered.
+// TestExplanationRefused: an explanation, too, needs memory for its view. TestExplainRefusals of
+// cmd/isthmus has what else can't be answered.
 func TestExplanationRefused(t *testing.T) {
 	w := newWorld(t, Options{Linger: -1, ViewBytes: 1})
-	if _, err := w.server.Explain(t.Context(), Question{Authority: webAddr}); status.Code(err) != codes.ResourceExhausted {
+	_, err := w.server.Explain(t.Context(), Question{Authority: webAddr})
+	if status.Code(err) != codes.ResourceExhausted {
 		t.Error(err)
 	}
 }

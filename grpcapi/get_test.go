@@ -20,15 +20,32 @@ func TestGetFirst(t *testing.T) {
 		"undefined": {func(w *world) { w.table.Define(web, nil) }, codes.NotFound, "Service web.shop not found", 0},
 		"no remote service": {func(w *world) { w.table.Define(web, &federation.Definition{}) },
 			codes.FailedPrecondition, "Remote discovery service missing remote service name " + webAddr, 0},
-		"not linked":    {func(w *world) { w.link("east", federation.Unlinked) }, codes.NotFound, "Remote cluster not found: east", 0},
-		"external name": {func(w *world) { w.share("east", federation.Share{State: federation.ExternalName}) }, codes.InvalidArgument, "Invalid authority: " + webAddr, 0},
-		"unreachable":   {func(w *world) { w.link("east", federation.Unreachable) }, codes.Unavailable, "", 0},
-		"pending":       {func(w *world) { w.link("east", federation.Pending) }, codes.Unavailable, "", 2 * time.Second},
+		"not linked": {
+			func(w *world) { w.link("east", federation.Unlinked) },
+			codes.NotFound,
+			"Remote cluster not found: east",
+			0,
+		},
+		"external name": {
+			func(w *world) { w.share("east", federation.Share{State: federation.ExternalName}) },
+			codes.InvalidArgument,
+			"Invalid authority: " + webAddr,
+			0,
+		},
+		"unreachable": {func(w *world) { w.link("east", federation.Unreachable) }, codes.Unavailable, "", 0},
+		"pending": {
+			func(w *world) { w.link("east", federation.Pending) },
+			codes.Unavailable,
+			"",
+			2 * time.Second,
+		},
 		"remote missing": {func(w *world) { w.share("east", federation.Share{}) },
 			codes.OK, "no_endpoints(false)", 0},
 		"empty": {func(w *world) { w.offer("east") }, codes.OK, "no_endpoints(true)", 0},
-		"federated, one pending, empty else": {func(w *world) { w.define(true, "", "east"); w.link("east", federation.Pending) },
-			codes.Unavailable, "", 2 * time.Second},
+		"federated, one pending, empty else": {func(w *world) {
+			w.define(true, "", "east")
+			w.link("east", federation.Pending)
+		}, codes.Unavailable, "", 2 * time.Second},
 		"federated, one pending": {func(w *world) {
 			w.define(true, "", "east")
 			w.link("east", federation.Pending)
@@ -39,8 +56,10 @@ func TestGetFirst(t *testing.T) {
 			w.link("east", federation.Unreachable)
 			w.offer("", pods("10.0.0.1:80")...)
 		}, codes.OK, "add 10.0.0.1:80", 0},
-		"federated, one not linked": {func(w *world) { w.define(true, "", "east"); w.link("east", federation.Unlinked) },
-			codes.OK, "no_endpoints(true)", 0},
+		"federated, one not linked": {func(w *world) {
+			w.define(true, "", "east")
+			w.link("east", federation.Unlinked)
+		}, codes.OK, "no_endpoints(true)", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -79,7 +98,11 @@ func TestFirstFrameWaitsForPendingClusters(t *testing.T) {
 		w := newWorld(t, Options{})
 		w.link("east", federation.Pending)
 		w.link("north", federation.Pending)
-		for c, a := range map[federation.ClusterName]string{"": "10.0.0.1:80", "east": "10.1.0.1:80", "north": "10.2.0.1:80"} {
+		for c, a := range map[federation.ClusterName]string{
+			"":      "10.0.0.1:80",
+			"east":  "10.1.0.1:80",
+			"north": "10.2.0.1:80",
+		} {
 			w.offer(c, pods(a)...)
 		}
 		start := time.Now()

@@ -443,7 +443,10 @@ func TestBudgetOfMembers(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, ViewBytes: 1 << 20})
 		d := &federation.Definition{Federated: true}
 		for i := range 256 {
-			d.Members = append(d.Members, federation.Member{Cluster: federation.ClusterName(fmt.Sprint("unlinked-", i)), Service: web})
+			d.Members = append(
+				d.Members,
+				federation.Member{Cluster: federation.ClusterName(fmt.Sprint("unlinked-", i)), Service: web},
+			)
 		}
 		w.table.Define(web, d)
 		const most = 1 << 20 / (256 * memberBytes)
@@ -460,9 +463,11 @@ func TestBudgetOfMembers(t *testing.T) {
 }
 
 func reflectionRequest() *reflectionpb.ServerReflectionRequest {
-	return &reflectionpb.ServerReflectionRequest{MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
-		FileContainingSymbol: pb.Destination_ServiceDesc.ServiceName,
-	}}
+	return &reflectionpb.ServerReflectionRequest{
+		MessageRequest: &reflectionpb.ServerReflectionRequest_FileContainingSymbol{
+			FileContainingSymbol: pb.Destination_ServiceDesc.ServiceName,
+		},
+	}
 }
 
 // TestUntakenReflection: short calls of reflection leave a bounded number of answers
@@ -513,7 +518,10 @@ func reflect(ctx context.Context, t *testing.T, addr string) (reflectionStream, 
 	return s, err
 }
 
-type reflectionStream = grpc.BidiStreamingClient[reflectionpb.ServerReflectionRequest, reflectionpb.ServerReflectionResponse]
+type reflectionStream = grpc.BidiStreamingClient[
+	reflectionpb.ServerReflectionRequest,
+	reflectionpb.ServerReflectionResponse,
+]
 
 // TestReflectionAtOnce: there is a limit of calls of reflection at a time.
 func TestReflectionAtOnce(t *testing.T) {

@@ -66,7 +66,12 @@ func TestOverflowsAreBounded(t *testing.T) {
 	if n := series(scraped(o.collect)); n != maxOverflows {
 		t.Errorf("%d series", n)
 	}
-	for name, want := range map[string]int{"web.shop.svc.cluster.local": 6, made(0): 0, made(2 * maxOverflows): 0, made(3*maxOverflows - 1): 1} {
+	for name, want := range map[string]int{
+		"web.shop.svc.cluster.local": 6,
+		made(0):                      0,
+		made(2 * maxOverflows):       0,
+		made(3*maxOverflows - 1):     1,
+	} {
 		if n := o.count(name, "80"); n != want {
 			t.Errorf("%d of %s, want %d", n, name, want)
 		}
@@ -87,16 +92,25 @@ func TestOverflowsBeginAtZero(t *testing.T) {
 		gets, profile := []*caller{w.get(webAddr, ""), w.get(webAddr, `{"nodeName":"n"}`)}, w.getProfile(webAddr, "")
 		empty := w.get("no-such-pod.web.shop.svc.cluster.local:80", "")
 		synctest.Wait()
-		w.expect(t, "endpoint_updates_queue_overflow", "endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 0")
+		w.expect(t,
+			"endpoint_updates_queue_overflow",
+			"endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 0",
+		)
 		w.expect(t, "profile_updates_queue_overflow", noOverflow)
 		w.server.metrics.getOverflow.inc(web, webAddr)
-		w.expect(t, "endpoint_updates_queue_overflow", "endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 1")
+		w.expect(t,
+			"endpoint_updates_queue_overflow",
+			"endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 1",
+		)
 		for _, c := range append(gets, empty) {
 			c.hangUp()
 		}
 		profile.hangUp()
 		synctest.Wait()
 		w.expect(t, "profile_updates_queue_overflow")
-		w.expect(t, "endpoint_updates_queue_overflow", "endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 1")
+		w.expect(t,
+			"endpoint_updates_queue_overflow",
+			"endpoint_updates_queue_overflow service=web.shop.svc.cluster.local:80 1",
+		)
 	})
 }

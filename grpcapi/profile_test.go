@@ -23,10 +23,22 @@ func TestProfileFirst(t *testing.T) {
 		code      codes.Code
 		want      string // message of the status
 	}{
-		"P-01 no service name":   {"linkerd.io", webKey, nil, codes.InvalidArgument, "Invalid authority: linkerd.io"},
-		"P-02 external name":     {webAddr, webKey, &federation.Profile{Reason: federation.NoAddress}, codes.InvalidArgument, "Invalid authority: " + webAddr},
-		"no service":             {webAddr, webKey, nil, codes.NotFound, "Service web.shop not found"},
-		"no instance":            {"web-0." + webAddr, instance, &federation.Profile{Reason: federation.NoInstance}, codes.NotFound, "no pod found in EndpointSlices of Service shop/web for hostname web-0"},
+		"P-01 no service name": {"linkerd.io", webKey, nil, codes.InvalidArgument, "Invalid authority: linkerd.io"},
+		"P-02 external name": {
+			webAddr,
+			webKey,
+			&federation.Profile{Reason: federation.NoAddress},
+			codes.InvalidArgument,
+			"Invalid authority: " + webAddr,
+		},
+		"no service": {webAddr, webKey, nil, codes.NotFound, "Service web.shop not found"},
+		"no instance": {
+			"web-0." + webAddr,
+			instance,
+			&federation.Profile{Reason: federation.NoInstance},
+			codes.NotFound,
+			"no pod found in EndpointSlices of Service shop/web for hostname web-0",
+		},
 		"no service of instance": {"web-0." + webAddr, instance, nil, codes.NotFound, "Service web.shop not found"},
 		"ambiguous": {
 			"10.0.0.1:80", addrKey("10.0.0.1:80"),
@@ -61,13 +73,21 @@ func TestProfileOfTheClientsNamespace(t *testing.T) {
 		w.profiles.put(third, with(ours, func(*federation.Profile) {}))
 		w.profiles.put(other, wiretest.WebProfile("theirs"))
 		w.profiles.put(addr, wiretest.WebProfile("by address"))
-		for _, x := range [][3]string{{webAddr, "", "ours"}, {webAddr, "shop", "ours"}, {webAddr, "client-ns", "theirs"}, {webAddr, "third-ns", "ours"}, {"10.0.0.1:80", "shop", "by address"}} {
+		for _, x := range [][3]string{
+			{webAddr, "", "ours"},
+			{webAddr, "shop", "ours"},
+			{webAddr, "client-ns", "theirs"},
+			{webAddr, "third-ns", "ours"},
+			{"10.0.0.1:80", "shop", "by address"},
+		} {
 			c := w.getProfile(x[0], x[1])
 			defer c.hangUp()
 			c.sees(t, "web routes "+x[2])
 		}
 		w.profileViews(t, 4, 0)
-		routing := func(k federation.ProfileKey) *wire.Routing { return w.server.profileViews.all[k].variants[0].routing }
+		routing := func(k federation.ProfileKey) *wire.Routing {
+			return w.server.profileViews.all[k].variants[0].routing
+		}
 		if routing(webKey) != routing(third) {
 			t.Error("a ServiceProfile is encoded twice")
 		}
@@ -83,7 +103,10 @@ func TestProfileUnderALiveStream(t *testing.T) {
 	}
 	reason := func(r federation.ProfileReason) *federation.Profile { return &federation.Profile{Reason: r} }
 	ab := wiretest.WebProfile("a", "b")
-	cart := with(wiretest.WebProfile(), func(p *federation.Profile) { p.Service.Name, p.Name, p.Rejected = "cart", "cart.shop", true })
+	cart := with(
+		wiretest.WebProfile(),
+		func(p *federation.Profile) { p.Service.Name, p.Name, p.Rejected = "cart", "cart.shop", true },
+	)
 	unowned := endpointProfile(&federation.Endpoint{Addr: addrKey("10.0.0.1:80").Addr})
 	host := func(name string, opaque bool) *federation.Profile {
 		e := pod("10.0.0.1:80")
@@ -96,45 +119,82 @@ func TestProfileUnderALiveStream(t *testing.T) {
 			{wiretest.WebProfile("b"), "web routes b"}, {wiretest.WebProfile(), "web"},
 		},
 		"the same again": {
-			{wiretest.WebProfile("a"), "web routes a"}, {wiretest.WebProfile("a"), ""}, {with(wiretest.WebProfile("a"), opaque), "web routes a opaque"},
+			{wiretest.WebProfile("a"), "web routes a"},
+			{wiretest.WebProfile("a"), ""},
+			{with(wiretest.WebProfile("a"), opaque), "web routes a opaque"},
 			{with(wiretest.WebProfile("a"), opaque), ""},
 		},
 		"rejected": {
-			{ab, "web routes a b"}, {with(ab, rejected), ""}, {with(with(ab, rejected), opaque), "web routes a b opaque"},
-			{with(ab, rejected), "web routes a b"}, {wiretest.WebProfile("c"), "web routes c"}, {with(ab, rejected), ""}, {wiretest.WebProfile(), "web"},
+			{ab, "web routes a b"},
+			{with(ab, rejected), ""},
+			{with(with(ab, rejected), opaque), "web routes a b opaque"},
+			{with(ab, rejected), "web routes a b"},
+			{wiretest.WebProfile("c"), "web routes c"},
+			{with(ab, rejected), ""},
+			{wiretest.WebProfile(), "web"},
 		},
 		"rejected, default before": {
-			{wiretest.WebProfile(), "web"}, {with(wiretest.WebProfile(), rejected), ""}, {with(with(wiretest.WebProfile(), rejected), opaque), "web opaque"}, {ab, "web routes a b"},
+			{wiretest.WebProfile(), "web"},
+			{with(wiretest.WebProfile(), rejected), ""},
+			{with(with(wiretest.WebProfile(), rejected), opaque), "web opaque"},
+			{ab, "web routes a b"},
 		},
 		"rejected, default between": {
 			{ab, "web routes a b"}, {wiretest.WebProfile(), "web"}, {with(wiretest.WebProfile(), rejected), ""},
 		},
 		"rejected, gone between": {
-			{ab, "web routes a b"}, {reason(federation.NoService), "nothing"}, {with(wiretest.WebProfile(), rejected), "web routes a b"},
+			{ab, "web routes a b"},
+			{reason(federation.NoService), "nothing"},
+			{with(wiretest.WebProfile(), rejected), "web routes a b"},
 		},
 		"rejected, port gone between": {
-			{ab, "web routes a b"}, {with(ab, rejected), ""}, {reason(federation.NoPort), "nothing"}, {with(wiretest.WebProfile(), rejected), "web routes a b"},
+			{ab, "web routes a b"},
+			{with(ab, rejected), ""},
+			{reason(federation.NoPort), "nothing"},
+			{with(wiretest.WebProfile(), rejected), "web routes a b"},
 		},
 		"rejected, address free between": {
-			{ab, "web routes a b"}, {unowned, "endpoint 10.0.0.1:80"}, {with(wiretest.WebProfile(), rejected), "web routes a b"},
+			{ab, "web routes a b"},
+			{unowned, "endpoint 10.0.0.1:80"},
+			{with(wiretest.WebProfile(), rejected), "web routes a b"},
 		},
 		"rejected, default and gone between": {
-			{ab, "web routes a b"}, {wiretest.WebProfile(), "web"}, {reason(federation.NoService), "nothing"}, {with(wiretest.WebProfile(), rejected), "web"},
+			{ab, "web routes a b"},
+			{wiretest.WebProfile(), "web"},
+			{reason(federation.NoService), "nothing"},
+			{with(wiretest.WebProfile(), rejected), "web"},
 		},
 		"rejected, of another service": {
 			{ab, "web routes a b"}, {cart, "cart"}, {with(wiretest.WebProfile(), rejected), "web"},
 		},
 		"rejected, of another service, gone between": {
-			{ab, "web routes a b"}, {unowned, "endpoint 10.0.0.1:80"}, {cart, "cart"}, {reason(federation.NoService), "nothing"}, {with(wiretest.WebProfile(), rejected), "web"},
+			{ab, "web routes a b"},
+			{unowned, "endpoint 10.0.0.1:80"},
+			{cart, "cart"},
+			{reason(federation.NoService), "nothing"},
+			{with(wiretest.WebProfile(), rejected), "web"},
 		},
-		"port gone":    {{ab, "web routes a b"}, {reason(federation.NoPort), "nothing"}, {reason(federation.NoService), ""}, {wiretest.WebProfile(), "web"}},
+		"port gone": {
+			{ab, "web routes a b"},
+			{reason(federation.NoPort), "nothing"},
+			{reason(federation.NoService), ""},
+			{wiretest.WebProfile(), "web"},
+		},
 		"service's IP": {{wiretest.WebProfile(), "web"}, {unowned, "endpoint 10.0.0.1:80"}},
 		"EP-01, P-11": {
-			{unowned, "endpoint 10.0.0.1:80"}, {with(unowned, func(*federation.Profile) {}), ""}, {host("a", false), "endpoint 10.0.0.1:80"},
+			{unowned, "endpoint 10.0.0.1:80"},
+			{with(unowned, func(*federation.Profile) {}), ""},
+			{host("a", false), "endpoint 10.0.0.1:80"},
 		},
-		"ambiguous": {{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(ab, opaque), "web routes a b opaque"}},
+		"ambiguous": {
+			{ab, "web routes a b"},
+			{reason(federation.Ambiguous), ""},
+			{with(ab, opaque), "web routes a b opaque"},
+		},
 		"ambiguous, and rejected after that": {
-			{ab, "web routes a b"}, {reason(federation.Ambiguous), ""}, {with(with(ab, rejected), opaque), "web routes a b opaque"},
+			{ab, "web routes a b"},
+			{reason(federation.Ambiguous), ""},
+			{with(with(ab, rejected), opaque), "web routes a b opaque"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -182,18 +242,28 @@ func TestProfileStall(t *testing.T) {
 		"undeclared port": {webAddr, webKey, &federation.Profile{Reason: federation.NoPort}, true},
 		"cluster IP":      {"10.0.0.1:8080", addrKey("10.0.0.1:8080"), wiretest.WebProfile(), true},
 		"pod":             {"10.0.0.1:80", addrKey("10.0.0.1:80"), endpointProfile(pod("10.0.0.1:80")), false},
-		"instance":        {"web-0." + webAddr, federation.ProfileKey{Service: web, Instance: "web-0", Port: 80}, endpointProfile(pod("10.0.0.1:80")), false},
+		"instance": {
+			"web-0." + webAddr,
+			federation.ProfileKey{Service: web, Instance: "web-0", Port: 80},
+			endpointProfile(pod("10.0.0.1:80")),
+			false,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var stalled []string
-				w := newWorld(t, Options{Pace: -1, Stall: time.Minute, Stalled: func(destination string) { stalled = append(stalled, destination) }})
+				w := newWorld(t, Options{
+					Pace:    -1,
+					Stall:   time.Minute,
+					Stalled: func(destination string) { stalled = append(stalled, destination) },
+				})
 				w.profiles.put(tc.key, tc.profile)
 				m := w.server.metrics
 				time.Sleep(time.Second)
 				c := w.getProfile(tc.authority, "", gated)
 				time.Sleep(time.Minute - time.Nanosecond)
-				if n := m.profileOverflow.count("web.shop.svc.cluster.local", "80"); n != 0 || value(m.endpointProfileOverflow) != 0 {
+				if n := m.profileOverflow.count("web.shop.svc.cluster.local", "80"); n != 0 ||
+					value(m.endpointProfileOverflow) != 0 {
 					t.Errorf("%d before any stall", n)
 				}
 				time.Sleep(time.Nanosecond)

@@ -28,7 +28,11 @@ func TestParseAuthority(t *testing.T) {
 		"web-0.web.shop.svc.cluster.local:80": {service: shopWeb, instance: "web-0", port: 80},
 		"svc.svc.svc.cluster.local":           {service: federation.ServiceID{Namespace: "svc", Name: "svc"}, port: 80},
 
-		longest + "." + longest + "." + longest + ".svc.cluster.local": {service: federation.ServiceID{Namespace: longest, Name: longest}, instance: longest, port: 80},
+		longest + "." + longest + "." + longest + ".svc.cluster.local": {
+			service:  federation.ServiceID{Namespace: longest, Name: longest},
+			instance: longest,
+			port:     80,
+		},
 	}
 	for authority, want := range good {
 		got, err := parseAuthority(authority, "cluster.local")
@@ -78,7 +82,14 @@ func TestParseAuthority(t *testing.T) {
 }
 
 func FuzzAuthority(f *testing.F) {
-	for _, s := range []string{"web.shop.svc.cluster.local:80", "a.web.shop.svc.cluster.local", "[fd00::1]:80", "10.0.0.1", ":", ".svc.cluster.local"} {
+	for _, s := range []string{
+		"web.shop.svc.cluster.local:80",
+		"a.web.shop.svc.cluster.local",
+		"[fd00::1]:80",
+		"10.0.0.1",
+		":",
+		".svc.cluster.local",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, authority string) {
@@ -97,7 +108,8 @@ func FuzzAuthority(f *testing.F) {
 		if max(len(got.service.Name), len(got.service.Namespace), len(got.instance)) > 63 {
 			t.Fatalf("%q was read as %+v", authority, got)
 		}
-		if got.service.Name == "" || got.service.Namespace == "" || got.port == 0 || !strings.Contains(authority, host) {
+		if got.service.Name == "" || got.service.Namespace == "" || got.port == 0 ||
+			!strings.Contains(authority, host) {
 			t.Fatalf("%q was read as %+v", authority, got)
 		}
 		again, err := parseAuthority(host, "cluster.local")
@@ -114,8 +126,16 @@ func TestParseToken(t *testing.T) {
 		want        token
 	}{
 		{"none", "", token{}},
-		{"T-01 JSON and a newline", `{"ns":"ns-1","nodeName":"node-1"}` + "\n", token{Namespace: "ns-1", Node: "node-1"}},
-		{"more than is known", `{"ns":"a","nodeName":"b","pod":"c","extra":[1,2]}`, token{Namespace: "a", Node: "b", Pod: "c"}},
+		{
+			"T-01 JSON and a newline",
+			`{"ns":"ns-1","nodeName":"node-1"}` + "\n",
+			token{Namespace: "ns-1", Node: "node-1"},
+		},
+		{
+			"more than is known",
+			`{"ns":"a","nodeName":"b","pod":"c","extra":[1,2]}`,
+			token{Namespace: "a", Node: "b", Pod: "c"},
+		},
 		{"wrong type", `{"ns":"a","nodeName":7,"pod":"c"}`, token{Namespace: "a", Pod: "c"}},
 		{"list", `["a"]`, token{}},
 		{"null", `null`, token{}},
@@ -142,9 +162,22 @@ func TestParseToken(t *testing.T) {
 // TestPlainToken: what proxies send needs no encoding/json, and what is unusual is left to it.
 func TestPlainToken(t *testing.T) {
 	for s, plain := range map[string]bool{
-		`{"ns":"a","nodeName":"b","pod":"c"}`: true, "{\"ns\":\"a\", \"nodeName\" : \"b\",\n\t\"pod\":\"c\" }\n": true, `{"ns":"a","ns":""}`: true,
-		`{"ns":"a","NodeName":"b"}`: false, `{"ns":"a\n"}`: false, `{"ns":"ä"}`: false, "{\"ns\":\"a\x00\"}": false, `{"ns":"a","x":"y"}`: false,
-		`{"ns":null}`: false, `{"ns":"a",}`: false, `{"ns":"a"}}`: false, `{"ns" "a"}`: false, `{"ns":"a`: false, `"ns":"a"}`: false, `{}`: false, "": false,
+		`{"ns":"a","nodeName":"b","pod":"c"}`:                       true,
+		"{\"ns\":\"a\", \"nodeName\" : \"b\",\n\t\"pod\":\"c\" }\n": true,
+		`{"ns":"a","ns":""}`:                                        true,
+		`{"ns":"a","NodeName":"b"}`:                                 false,
+		`{"ns":"a\n"}`:                                              false,
+		`{"ns":"ä"}`:                                                false,
+		"{\"ns\":\"a\x00\"}":                                        false,
+		`{"ns":"a","x":"y"}`:                                        false,
+		`{"ns":null}`:                                               false,
+		`{"ns":"a",}`:                                               false,
+		`{"ns":"a"}}`:                                               false,
+		`{"ns" "a"}`:                                                false,
+		`{"ns":"a`:                                                  false,
+		`"ns":"a"}`:                                                 false,
+		`{}`:                                                        false,
+		"":                                                          false,
 	} {
 		got, ok := plainToken(s)
 		if ok != plain {
@@ -164,7 +197,14 @@ func asJSON(t *testing.T, s string, got token, ok bool) {
 }
 
 func FuzzToken(f *testing.F) {
-	for _, s := range []string{`{"ns":"a","nodeName":"b","pod":"c"}`, "ns:x", "", "{", `{"nodeName":{}}`, `{"ns" : "a" , "pod":"b\n"} `} {
+	for _, s := range []string{
+		`{"ns":"a","nodeName":"b","pod":"c"}`,
+		"ns:x",
+		"",
+		"{",
+		`{"nodeName":{}}`,
+		`{"ns" : "a" , "pod":"b\n"} `,
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
@@ -211,19 +251,47 @@ func TestParseDestination(t *testing.T) {
 		}
 	}
 	for _, authority := range []string{
-		"", "linkerd.io", "web", "web.svc.cluster.local:80", "a.b.web.shop.svc.cluster.local", "web.shop.svc.other.domain:80",
-		"web.shop.svc.cluster.local:0", "10.1.2.3:0", "10.1.2.3:65536", "10.1.2.3:http", "10.1.2.3:", "fd00::1", "[fd00::1]",
-		longest + "x.web.shop.svc.cluster.local:80", "[fe80::1%eth0]:80", "[::ffff:10.1.2.3%eth0]:80", "10.1.2:80", "010.1.2.3:80", "10.1.2.3.:80", ":80",
+		"",
+		"linkerd.io",
+		"web",
+		"web.svc.cluster.local:80",
+		"a.b.web.shop.svc.cluster.local",
+		"web.shop.svc.other.domain:80",
+		"web.shop.svc.cluster.local:0",
+		"10.1.2.3:0",
+		"10.1.2.3:65536",
+		"10.1.2.3:http",
+		"10.1.2.3:",
+		"fd00::1",
+		"[fd00::1]",
+		longest + "x.web.shop.svc.cluster.local:80",
+		"[fe80::1%eth0]:80",
+		"[::ffff:10.1.2.3%eth0]:80",
+		"10.1.2:80",
+		"010.1.2.3:80",
+		"10.1.2.3.:80",
+		":80",
 	} {
 		got, err := parseDestination(authority, "cluster.local")
-		if status.Code(err) != codes.InvalidArgument || status.Convert(err).Message() != "Invalid authority: "+authority || got != (federation.ProfileKey{}) {
+		if status.Code(err) != codes.InvalidArgument ||
+			status.Convert(err).Message() != "Invalid authority: "+authority ||
+			got != (federation.ProfileKey{}) {
 			t.Errorf("%q: got %+v, %v; want InvalidArgument", authority, got, err)
 		}
 	}
 }
 
 func FuzzDestination(f *testing.F) {
-	for _, s := range []string{"web.shop.svc.cluster.local:80", "a.web.shop.svc.cluster.local", "[fd00::1]:80", "10.0.0.1", "[::ffff:10.0.0.1]:1", "[fe80::1%a]:80", ":", ".svc.cluster.local"} {
+	for _, s := range []string{
+		"web.shop.svc.cluster.local:80",
+		"a.web.shop.svc.cluster.local",
+		"[fd00::1]:80",
+		"10.0.0.1",
+		"[::ffff:10.0.0.1]:1",
+		"[fe80::1%a]:80",
+		":",
+		".svc.cluster.local",
+	} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, authority string) {
@@ -241,7 +309,10 @@ func FuzzDestination(f *testing.F) {
 			if got != (federation.ProfileKey{Service: want.service, Instance: want.instance, Port: want.port}) {
 				t.Fatalf("%q was read as %+v, for a Get as %+v", authority, got, want)
 			}
-		case got != (federation.ProfileKey{Addr: got.Addr}) || got.Addr.Addr().Zone() != "" || got.Addr.Addr().Is4In6() || got.Addr.Port() == 0:
+		case got != (federation.ProfileKey{Addr: got.Addr}),
+			got.Addr.Addr().Zone() != "",
+			got.Addr.Addr().Is4In6(),
+			got.Addr.Port() == 0:
 			t.Fatalf("%q was read as %+v", authority, got)
 		default:
 			if again, err := parseDestination(got.Addr.String(), "cluster.local"); err != nil || again != got {

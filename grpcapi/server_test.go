@@ -66,7 +66,8 @@ func get(t testing.TB, conn *grpc.ClientConn, authority, token string) (pb.Desti
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
-	s, err := pb.NewDestinationClient(conn).Get(ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
+	s, err := pb.NewDestinationClient(conn).
+		Get(ctx, &pb.GetDestination{Scheme: "k8s", Path: authority, ContextToken: token})
 	if err != nil {
 		t.Fatal(err)
 	}

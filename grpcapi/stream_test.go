@@ -63,7 +63,8 @@ func TestPace(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w.offer("", pods("10.0.0.5:80")...)
-		m := c.sees(t, "add 10.0.0.1:80; add 10.0.0.2:80; remove 10.0.0.1:80; add 10.0.0.4:80; add 10.0.0.5:80; remove 10.0.0.2:80 10.0.0.4:80")
+		m := c.sees(t, "add 10.0.0.1:80; add 10.0.0.2:80; remove 10.0.0.1:80; "+
+			"add 10.0.0.4:80; add 10.0.0.5:80; remove 10.0.0.2:80 10.0.0.4:80")
 		for i, want := range []time.Duration{0, 1000, 1000, 1050, 2040, 2040} {
 			if got := m[i].at.Sub(start); got != want*time.Millisecond {
 				t.Errorf("message %d after %v, want %v", i, got, want*time.Millisecond)
@@ -91,7 +92,11 @@ func TestConflation(t *testing.T) {
 func TestStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stalled []string
-		w := newWorld(t, Options{Pace: -1, Stall: time.Minute, Stalled: func(destination string) { stalled = append(stalled, destination) }})
+		w := newWorld(t, Options{
+			Pace:    -1,
+			Stall:   time.Minute,
+			Stalled: func(destination string) { stalled = append(stalled, destination) },
+		})
 		w.offer("", pods("10.0.0.1:80")...)
 		c := w.get(webAddr, "", gated)
 		defer c.hangUp()
@@ -323,7 +328,10 @@ func newFanout(t testing.TB, n int) *fanout {
 // newProfileFanout likewise opens GetProfile streams of a service.
 func newProfileFanout(t testing.TB, n int) *fanout {
 	f := &fanout{world: newWorld(t, Options{Pace: -1, Messages: wire.Options{H2Upgrade: true}, Log: zap.NewNop()})}
-	profiles := [2]*federation.Profile{wiretest.WebProfile("a", "b", "c"), with(wiretest.WebProfile("a", "b", "c"), opaque)}
+	profiles := [2]*federation.Profile{
+		wiretest.WebProfile("a", "b", "c"),
+		with(wiretest.WebProfile("a", "b", "c"), opaque),
+	}
 	f.change = func(turn int) { f.profiles.put(webKey, profiles[turn]) }
 	f.change(0)
 	f.open(t, n, func(ctx context.Context, v *void) { _ = serve(ctx, newProfileStream(f.server, webKey, v, v)) })

@@ -216,8 +216,8 @@ func TestFirstMessagesAreShared(t *testing.T) {
 	})
 }
 
-// TestIdleViewsExpireOneByOne: each view is closed when it has been idle for long enough itself, and not one that was used
-// meanwhile.
+// TestIdleViewsExpireOneByOne: each view is closed when it has been idle for long enough itself, and
+// not one that was used meanwhile.
 func TestIdleViewsExpireOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Options{Pace: -1, Linger: 10 * time.Second})
@@ -311,14 +311,21 @@ func TestMadeUpDestinations(t *testing.T) {
 	}{
 		"undeclared ports": {
 			func(w *world, i int) *caller {
-				w.profiles.put(federation.ProfileKey{Service: web, Port: uint16(1000 + i)}, &federation.Profile{Reason: federation.NoPort})
+				w.profiles.put(federation.ProfileKey{
+					Service: web,
+					Port:    uint16(1000 + i),
+				}, &federation.Profile{Reason: federation.NoPort})
 				return w.getProfile(fmt.Sprintf("web.shop.svc.cluster.local:%d", 1000+i), "")
 			},
 			func(int) string { return "nothing" }, 0,
 		},
 		"namespaces of a service's clients": {
 			func(w *world, i int) *caller {
-				w.profiles.put(federation.ProfileKey{Service: web, Port: 80, Namespace: fmt.Sprint("made-up", i)}, wiretest.WebProfile())
+				w.profiles.put(federation.ProfileKey{
+					Service:   web,
+					Port:      80,
+					Namespace: fmt.Sprint("made-up", i),
+				}, wiretest.WebProfile())
 				return w.getProfile(webAddr, fmt.Sprint("made-up", i))
 			},
 			func(int) string { return "web" }, 3,

@@ -100,7 +100,9 @@ func sliceOf(c federation.ClusterName, eps ...*federation.Endpoint) *federation.
 func pod(addr string) *federation.Endpoint {
 	return &federation.Endpoint{
 		Addr: netip.MustParseAddrPort(addr), Kind: federation.Pod, Twin: "shop/web-" + addr,
-		Common: &federation.Common{Group: []federation.Label{{Name: "namespace", Value: "shop"}, {Name: "service", Value: "web"}}},
+		Common: &federation.Common{
+			Group: []federation.Label{{Name: "namespace", Value: "shop"}, {Name: "service", Value: "web"}},
+		},
 		Meshed: true, InboundPort: 4143,
 	}
 }

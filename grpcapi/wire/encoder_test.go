@@ -22,7 +22,14 @@ import (
 func TestLargeSets(t *testing.T) {
 	e := encoderFor(t, Options{H2Upgrade: true}, "")
 	for _, tc := range []struct{ n, labelBytes, want int }{
-		{9000, 500, 2}, {20_000, 0, 1}, {40_000, 100, 3}, {3, 3 << 20, 3}, {3, 5 << 20, 3}, {1, 5 << 20, 1}, {13, 300_000, 1}, {14, 300_000, 2},
+		{9000, 500, 2},
+		{20_000, 0, 1},
+		{40_000, 100, 3},
+		{3, 3 << 20, 3},
+		{3, 5 << 20, 3},
+		{1, 5 << 20, 1},
+		{13, 300_000, 1},
+		{14, 300_000, 2},
 	} {
 		list := wiretest.Many(tc.n, tc.labelBytes)
 		frames := e.Full(&federation.Set{Endpoints: list})
@@ -54,7 +61,8 @@ func TestLargeSets(t *testing.T) {
 
 func TestLargeSteps(t *testing.T) {
 	e := encoderFor(t, Options{H2Upgrade: true}, "")
-	from, to := &federation.Set{Exists: true, Endpoints: wiretest.Many(400_000, 0)}, &federation.Set{Exists: true, Endpoints: wiretest.Many(1, 0)}
+	from := &federation.Set{Exists: true, Endpoints: wiretest.Many(400_000, 0)}
+	to := &federation.Set{Exists: true, Endpoints: wiretest.Many(1, 0)}
 	frames := e.Step(from, to, false)
 	if len(frames) != 2 { // two removes
 		t.Fatalf("%d messages", len(frames))
@@ -112,7 +120,16 @@ func TestSteps(t *testing.T) {
 			got = append(got, wiretest.Line(u))
 		}
 		if s := strings.Join(got, "; "); s != tc.want {
-			t.Errorf("from %v (%v) to %v (%v), all=%v: got %q, want %q", tc.from.Endpoints, tc.from.Exists, tc.to.Endpoints, tc.to.Exists, tc.all, s, tc.want)
+			t.Errorf(
+				"from %v (%v) to %v (%v), all=%v: got %q, want %q",
+				tc.from.Endpoints,
+				tc.from.Exists,
+				tc.to.Endpoints,
+				tc.to.Exists,
+				tc.all,
+				s,
+				tc.want,
+			)
 		}
 	}
 }
@@ -140,7 +157,14 @@ func encoderFor(t testing.TB, o Options, zone string) Encoder {
 // TestNoUTF8: proxies reject what is no UTF-8.
 func TestNoUTF8(t *testing.T) {
 	e := encoderFor(t, Options{}, "")
-	set := &federation.Set{Endpoints: []*federation.Endpoint{{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Common: &federation.Common{Labels: wiretest.Labels("pod", "a\xffb")}}}}
+	set := &federation.Set{
+		Endpoints: []*federation.Endpoint{
+			{
+				Addr:   netip.MustParseAddrPort("10.0.0.1:80"),
+				Common: &federation.Common{Labels: wiretest.Labels("pod", "a\xffb")},
+			},
+		},
+	}
 	if got := wiretest.Decode(t, NewCodec(), e.Full(set))[0].GetAdd().Addrs[0].MetricLabels["pod"]; got != "a\uFFFDb" {
 		t.Errorf("a text became %q", got)
 	}
@@ -174,23 +198,59 @@ func TestSharedLabels(t *testing.T) {
 		list eps
 		want string
 	}{
-		"one":       {eps{ep(same)}, "namespace service"},
-		"alike":     {eps{ep(same), ep(same), ep(same)}, all},
-		"one slice": {eps{ep(func(e *federation.Endpoint) { e.Common.Group = group }), ep(func(e *federation.Endpoint) { e.Common.Group = group })}, all},
+		"one":   {eps{ep(same)}, "namespace service"},
+		"alike": {eps{ep(same), ep(same), ep(same)}, all},
+		"one slice": {
+			eps{
+				ep(func(e *federation.Endpoint) { e.Common.Group = group }),
+				ep(func(e *federation.Endpoint) { e.Common.Group = group }),
+			},
+			all,
+		},
 		"other service": {eps{ep(same), ep(func(e *federation.Endpoint) {
 			e.Common.Group = wiretest.Labels("namespace", "simple-app", "service", "cart")
 		}), ep(same)}, strings.Replace(all, "service ", "", 1)},
-		"no group":         {eps{ep(same), ep(func(e *federation.Endpoint) { e.Common.Group = nil }), ep(same)}, "control_plane_ns deployment pod_template_hash serviceaccount zone"},
-		"other zone":       {eps{ep(same), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.TrimSuffix(all, " zone")},
-		"two other zones":  {eps{ep(func(e *federation.Endpoint) { e.Zone = "c" }), ep(func(e *federation.Endpoint) { e.Zone = "b" })}, strings.TrimSuffix(all, " zone")},
-		"linked":           {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, strings.Replace(all, "zone", "target_cluster zone", 1)},
-		"two linked":       {eps{ep(func(e *federation.Endpoint) { e.Cluster = "east" }), ep(func(e *federation.Endpoint) { e.Cluster = "north" })}, all},
+		"no group": {
+			eps{ep(same), ep(func(e *federation.Endpoint) { e.Common.Group = nil }), ep(same)},
+			"control_plane_ns deployment pod_template_hash serviceaccount zone",
+		},
+		"other zone": {
+			eps{ep(same), ep(func(e *federation.Endpoint) { e.Zone = "b" })},
+			strings.TrimSuffix(all, " zone"),
+		},
+		"two other zones": {
+			eps{ep(func(e *federation.Endpoint) { e.Zone = "c" }), ep(func(e *federation.Endpoint) { e.Zone = "b" })},
+			strings.TrimSuffix(all, " zone"),
+		},
+		"linked": {
+			eps{
+				ep(func(e *federation.Endpoint) { e.Cluster = "east" }),
+				ep(func(e *federation.Endpoint) { e.Cluster = "east" }),
+			},
+			strings.Replace(all, "zone", "target_cluster zone", 1),
+		},
+		"two linked": {
+			eps{
+				ep(func(e *federation.Endpoint) { e.Cluster = "east" }),
+				ep(func(e *federation.Endpoint) { e.Cluster = "north" }),
+			},
+			all,
+		},
 		"local and linked": {eps{ep(same), ep(func(e *federation.Endpoint) { e.Cluster = "east" })}, all},
 		"a bare address": {eps{ep(same), ep(func(e *federation.Endpoint) {
 			e.Kind, e.Twin, e.Common.Labels, e.Zone = federation.Address, "", nil, ""
 		})}, "namespace service"},
-		"no endpoint labels": {eps{ep(func(e *federation.Endpoint) { e.Common.Labels = nil }), ep(func(e *federation.Endpoint) { e.Common.Labels = nil })}, "namespace service zone"},
-		"no zones":           {eps{ep(func(e *federation.Endpoint) { e.Zone = "" }), ep(func(e *federation.Endpoint) { e.Zone = "" })}, all + " zone_locality"},
+		"no endpoint labels": {
+			eps{
+				ep(func(e *federation.Endpoint) { e.Common.Labels = nil }),
+				ep(func(e *federation.Endpoint) { e.Common.Labels = nil }),
+			},
+			"namespace service zone",
+		},
+		"no zones": {
+			eps{ep(func(e *federation.Endpoint) { e.Zone = "" }), ep(func(e *federation.Endpoint) { e.Zone = "" })},
+			all + " zone_locality",
+		},
 	} {
 		o := Options{TargetClusterLabel: true}
 		enc := encoderFor(t, o, "a")
@@ -201,7 +261,9 @@ func TestSharedLabels(t *testing.T) {
 		p := proxy{}
 		p.Apply(&pb.Update{Update: &pb.Update_Add{Add: u}})
 		for i, e := range tc.list {
-			if got, want := p.Endpoints[e.Addr].MetricLabels, reference(o, "a", e).MetricLabels; !maps.Equal(got, want) {
+			got := p.Endpoints[e.Addr].MetricLabels
+			want := reference(o, "a", e).MetricLabels
+			if !maps.Equal(got, want) {
 				t.Errorf("%s: %v has the labels %v, want %v", name, e.Addr, got, want)
 			}
 			for _, l := range e.Common.Labels {
@@ -281,5 +343,6 @@ func (p *proxy) Addrs() []netip.AddrPort {
 
 // Equal reports whether two proxies have the same endpoints.
 func (p *proxy) Equal(o *proxy) bool {
-	return p.Exists == o.Exists && maps.EqualFunc(p.Endpoints, o.Endpoints, func(a, b *pb.WeightedAddr) bool { return proto.Equal(a, b) })
+	return p.Exists == o.Exists &&
+		maps.EqualFunc(p.Endpoints, o.Endpoints, func(a, b *pb.WeightedAddr) bool { return proto.Equal(a, b) })
 }

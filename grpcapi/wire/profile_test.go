@@ -29,25 +29,35 @@ func TestServiceProfile(t *testing.T) {
 	not := func(sub ...M) M { return M{Kind: federation.MatchNot, Sub: sub} }
 	p, want := wiretest.WebProfile(), &pb.DestinationProfile{}
 	p.Routes = &federation.ServiceProfile{
-		Namespace: "shop", Name: "web", Budget: &federation.RetryBudget{Ratio: 0.5, MinPerSecond: 3, TTL: 7500 * time.Millisecond},
+		Namespace: "shop",
+		Name:      "web",
+		Budget:    &federation.RetryBudget{Ratio: 0.5, MinPerSecond: 3, TTL: 7500 * time.Millisecond},
 		Overrides: []federation.Override{{Authority: "a.shop", Weight: 5000}, {Authority: "b.shop:8080", Weight: 1}},
 		Routes: []federation.Route{
-			{Name: "r\"} 1\n", Condition: M{Sub: []M{not(path("\xff")), method("GET")}}, Retryable: true, Timeout: 200 * time.Millisecond},
+			{
+				Name:      "r\"} 1\n",
+				Condition: M{Sub: []M{not(path("\xff")), method("GET")}},
+				Retryable: true,
+				Timeout:   200 * time.Millisecond,
+			},
 			{Name: "a\xffb", Condition: anyOf(not(), method("\xff")), Classes: []federation.ResponseClass{
-				{Condition: anyOf(status(500, 0), status(400, 499)), Failure: true}, {Condition: M{Sub: []M{not(status(200, 299)), not()}}},
+				{Condition: anyOf(status(500, 0), status(400, 499)), Failure: true},
+				{Condition: M{Sub: []M{not(status(200, 299)), not()}}},
 			}},
 		},
 	}
-	if err := prototext.Unmarshal([]byte(`fully_qualified_name:"web.shop.svc.cluster.local"
+	err := prototext.Unmarshal([]byte(`fully_qualified_name:"web.shop.svc.cluster.local"
 		parent_ref{resource{group:"core" kind:"Service" name:"web" namespace:"shop" port:80}}
 		profile_ref{resource{group:"linkerd.io" kind:"ServiceProfile" name:"web" namespace:"shop"}}
 		retry_budget{retry_ratio:0.5 min_retries_per_second:3 ttl{seconds:7 nanos:500000000}}
 		dst_overrides{authority:"a.shop:80" weight:5000} dst_overrides{authority:"b.shop:8080" weight:1}
 		routes{metrics_labels{key:"route" value:"r\uFFFD} 1\uFFFD"} is_retryable:true timeout{nanos:200000000}
 			condition{all{matches{not{path{regex:"\uFFFD"}}} matches{method{registered:GET}}}}}
-		routes{metrics_labels{key:"route" value:"a\uFFFDb"} condition{any{matches{not{}} matches{method{unregistered:"\uFFFD"}}}}
+		routes{metrics_labels{key:"route" value:"a\uFFFDb"} 
+			condition{any{matches{not{}} matches{method{unregistered:"\uFFFD"}}}}
 			response_classes{condition{any{matches{status{min:500}} matches{status{min:400 max:499}}}} is_failure:true}
-			response_classes{condition{all{matches{not{status{min:200 max:299}}} matches{not{}}}}}}`), want); err != nil {
+			response_classes{condition{all{matches{not{status{min:200 max:299}}} matches{not{}}}}}}`), want)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if got := decoded(t, p); !proto.Equal(got, want) {
@@ -59,7 +69,9 @@ func TestServiceProfile(t *testing.T) {
 func TestProfileHasNoZone(t *testing.T) {
 	there := wiretest.Shop()
 	there.Zone = "a"
-	if got, want := decoded(t, &federation.Profile{Endpoint: there}), decoded(t, &federation.Profile{Endpoint: wiretest.Shop()}); !proto.Equal(got, want) || got.Endpoint.Weight != weight {
+	got := decoded(t, &federation.Profile{Endpoint: there})
+	want := decoded(t, &federation.Profile{Endpoint: wiretest.Shop()})
+	if !proto.Equal(got, want) || got.Endpoint.Weight != weight {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 }
@@ -68,7 +80,8 @@ func TestProfileHasNoZone(t *testing.T) {
 func decoded(t *testing.T, p *federation.Profile) *pb.DestinationProfile {
 	t.Helper()
 	e, got := encoderFor(t, Options{ZoneWeights: true}, "a"), &pb.DestinationProfile{}
-	if err := proto.Unmarshal(e.Profile(p, NewRoutings(anySize).Of(p.Routes, p.Port)).data.Materialize(), got); err != nil {
+	frame := e.Profile(p, NewRoutings(anySize).Of(p.Routes, p.Port))
+	if err := proto.Unmarshal(frame.data.Materialize(), got); err != nil {
 		t.Fatal(err)
 	}
 	return got
@@ -83,7 +96,8 @@ func TestLargeRouting(t *testing.T) {
 		return sp
 	}
 	var reported []int
-	e, rs := encoderFor(t, Options{}, ""), NewRoutings(func(_ *federation.ServiceProfile, bytes int) { reported = append(reported, bytes) })
+	e := encoderFor(t, Options{}, "")
+	rs := NewRoutings(func(_ *federation.ServiceProfile, bytes int) { reported = append(reported, bytes) })
 	rest := len(marshal(routing(routes(3<<20), 80))) - 3<<20
 	size := func(sp *federation.ServiceProfile, opaque bool) int {
 		p := wiretest.WebProfile()

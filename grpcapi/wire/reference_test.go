@@ -28,7 +28,8 @@ func TestEndpointReference(t *testing.T) {
 			o.MeshedHTTP2 = wiretest.HTTP2Params()
 		}
 		zone := rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "zone")
-		list := rapid.SliceOfNDistinct(endpoints(), 1, 5, func(e *federation.Endpoint) netip.AddrPort { return e.Addr }).Draw(t, "endpoints")
+		address := func(e *federation.Endpoint) netip.AddrPort { return e.Addr }
+		list := rapid.SliceOfNDistinct(endpoints(), 1, 5, address).Draw(t, "endpoints")
 		e, err := NewEncoder(o)
 		if err != nil {
 			t.Fatal(err)
@@ -61,15 +62,21 @@ func endpoints() *rapid.Generator[*federation.Endpoint] {
 			ip = netip.AddrFrom16([16]byte(rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "v6"))).Unmap()
 		}
 		e := &federation.Endpoint{
-			Addr:    netip.AddrPortFrom(ip, rapid.Uint16().Draw(t, "port")),
-			Kind:    rapid.SampledFrom([]federation.Kind{federation.Address, federation.Pod, federation.Workload}).Draw(t, "kind"),
+			Addr: netip.AddrPortFrom(ip, rapid.Uint16().Draw(t, "port")),
+			Kind: rapid.SampledFrom([]federation.Kind{federation.Address, federation.Pod, federation.Workload}).
+				Draw(t, "kind"),
 			Cluster: rapid.SampledFrom([]federation.ClusterName{"", "east"}).Draw(t, "cluster"),
 			Zone:    text.Draw(t, "zone"),
 			Meshed:  rapid.Bool().Draw(t, "meshed"), Opaque: rapid.Bool().Draw(t, "opaque"),
 			InboundPort: rapid.SampledFrom([]uint16{0, 1, 4143, 65535}).Draw(t, "inbound"),
 		}
 		common := federation.Common{
-			Group:     rapid.SampledFrom([][]federation.Label{nil, wiretest.Labels("service", "x"), wiretest.Labels("service", "x", "target_cluster", "w")}).Draw(t, "group"),
+			Group: rapid.SampledFrom([][]federation.Label{
+				nil,
+				wiretest.Labels("service", "x"),
+				wiretest.Labels("service", "x", "target_cluster", "w"),
+			}).
+				Draw(t, "group"),
 			Labels:    wiretest.Labels("pod", text.Draw(t, "pod"), text.Draw(t, "name")+"!", "v"),
 			Authority: text.Draw(t, "authority"),
 		}
@@ -103,7 +110,10 @@ func reference(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr
 		a.MetricLabels[l.Name] = l.Value
 	}
 	if ep.Twin != "" {
-		a.MetricLabels[map[federation.Kind]string{federation.Pod: "pod", federation.Workload: "external_workload"}[ep.Kind]] = ep.Twin[strings.LastIndex(ep.Twin, "/")+1:]
+		a.MetricLabels[map[federation.Kind]string{
+			federation.Pod:      "pod",
+			federation.Workload: "external_workload",
+		}[ep.Kind]] = ep.Twin[strings.LastIndex(ep.Twin, "/")+1:]
 	}
 	if ep.Kind != federation.Address {
 		a.MetricLabels["zone"] = ep.Zone
@@ -120,10 +130,14 @@ func reference(o Options, zone string, ep *federation.Endpoint) *pb.WeightedAddr
 		id.ServerName = &pb.TlsIdentity_DnsLikeIdentity{Name: common.Identity.ServerName}
 	}
 	if common.Identity.DNS != "" {
-		id.Strategy = &pb.TlsIdentity_DnsLikeIdentity_{DnsLikeIdentity: &pb.TlsIdentity_DnsLikeIdentity{Name: common.Identity.DNS}}
+		id.Strategy = &pb.TlsIdentity_DnsLikeIdentity_{
+			DnsLikeIdentity: &pb.TlsIdentity_DnsLikeIdentity{Name: common.Identity.DNS},
+		}
 		a.TlsIdentity = id
 	} else if common.Identity.URI != "" {
-		id.Strategy = &pb.TlsIdentity_UriLikeIdentity_{UriLikeIdentity: &pb.TlsIdentity_UriLikeIdentity{Uri: common.Identity.URI}}
+		id.Strategy = &pb.TlsIdentity_UriLikeIdentity_{
+			UriLikeIdentity: &pb.TlsIdentity_UriLikeIdentity{Uri: common.Identity.URI},
+		}
 		a.TlsIdentity = id
 	}
 	hint := &pb.ProtocolHint{}
@@ -204,7 +218,12 @@ func BenchmarkEncodeGenerated(b *testing.B) {
 	}
 }
 
-var benchOptions = Options{H2Upgrade: true, ForceOpaqueTransport: true, TargetClusterLabel: true, MeshedHTTP2: wiretest.HTTP2Params()}
+var benchOptions = Options{
+	H2Upgrade:            true,
+	ForceOpaqueTransport: true,
+	TargetClusterLabel:   true,
+	MeshedHTTP2:          wiretest.HTTP2Params(),
+}
 
 func benchSet(n int) *federation.Set {
 	list := wiretest.Many(n, 0)
@@ -225,7 +244,9 @@ func marshalInto(buffer []byte, m proto.Message) []byte {
 // BenchmarkGetProfileEncode encodes a profile, once for all streams.
 func BenchmarkGetProfileEncode(b *testing.B) {
 	for name, p := range map[string]*federation.Profile{
-		"service": wiretest.WebProfile(), "routes": wiretest.WebProfile(strings.Fields(strings.Repeat("route ", 20))...), "endpoint": {Endpoint: wiretest.Shop()},
+		"service":  wiretest.WebProfile(),
+		"routes":   wiretest.WebProfile(strings.Fields(strings.Repeat("route ", 20))...),
+		"endpoint": {Endpoint: wiretest.Shop()},
 	} {
 		b.Run(name, func(b *testing.B) {
 			e := encoderFor(b, Options{H2Upgrade: true, MeshedHTTP2: wiretest.HTTP2Params()}, "")
