@@ -54,8 +54,9 @@ type published struct {
 	steering Latest[*steering] // of the port, for Set.Tiers
 }
 
-// decide returns how much of each tier clients of this kind get.
-func (to *published) decide(st *steering, t *tally, now time.Time) use {
+// decideTiers returns how much of each tier clients of this kind use now. Clients that begin to be steered
+// keep what they have until they no longer need it.
+func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()
 	switch {
 	case to.tiers == nil && old == nil:
@@ -69,10 +70,23 @@ func (to *published) decide(st *steering, t *tally, now time.Time) use {
 	return to.tiers.decide(st, t.counts, now)
 }
 
-// publishSteering stores what Set.Tiers returns, if it differs from before.
+// publish publishes what Set.Tiers returns, and the set, if these differ from what was published last.
+func (to *published) publish(set Set, st *steering) {
+	to.publishSteering(st)
+	if old, _ := to.latest.Get(); old != nil {
+		if old.equal(&set) {
+			return
+		}
+		set.Version = old.Version + 1
+	}
+	to.latest.Set(new(set))
+}
+
+// publishSteering publishes what Set.Tiers returns, if it differs from before.
 func (to *published) publishSteering(st *steering) {
 	var old *steering
-	if c := to.steering.p.Load(); c != nil { // not Get, which would make a channel for each: few sets are asked for their tiers
+	if c := to.steering.p.Load(); c != nil {
+		// Not Get, which would make a channel for each set: few sets are asked for their tiers.
 		old = c.value
 	}
 	if !old.alike(st) {

@@ -3,19 +3,28 @@ package federation
 import "slices"
 
 // pass is one time of publishing to the clients of a port. What they have in common is computed once.
+//
+// For each client, tally finds what it could get, port.decideTiers how much of that is in use, and get what it gets.
 type pass struct {
-	port            *port
-	ipv6            bool
-	byHostname      map[string]hosted // of the instances that clients ask for
-	nodes           map[string]bool   // that have endpoints, if clients see only their node's; nil: they do not, or there is one client
-	tallies         map[tallyKey]*tally
-	linkerdGateways []linkerdGateways // that the port's members have on offer
-	omitted         omitted           // of one client's explanation; nil: nothing is explained
+	port       *port
+	ipv6       bool
+	byHostname map[string]hosted // of the instances that clients ask for
+	// nodes are those that have endpoints, if clients see only their node's. It is nil if they do not, or if
+	// there is one client.
+	nodes    map[string]bool
+	tallies  map[tallyKey]*tally
+	gateways []gatewaySlice // that the port's members have on offer
+	omitted  omitted        // of one client's explanation; nil: nothing is explained
 }
 
 // newPass returns one for these clients.
 func newPass(p *port, ipv6 bool, clients ...*published) *pass {
-	x := &pass{port: p, ipv6: ipv6, tallies: make(map[tallyKey]*tally), byHostname: hostedBy(p, clients)}
+	x := &pass{
+		port:       p,
+		ipv6:       ipv6,
+		tallies:    make(map[tallyKey]*tally),
+		byHostname: hostedBy(p, clients),
+	}
 	if p.summary.byNode && len(clients) > 1 {
 		x.nodes = make(map[string]bool)
 		for _, e := range slices.Concat(p.merged, p.unready) {
@@ -23,7 +32,7 @@ func newPass(p *port, ipv6 bool, clients ...*published) *pass {
 		}
 	}
 	if p.steering != nil {
-		x.linkerdGateways = p.linkerdGateways()
+		x.gateways = p.gatewaySlices()
 	}
 	return x
 }
@@ -55,8 +64,8 @@ func hostedBy(p *port, clients []*published) map[string]hosted {
 	return all
 }
 
-// linkerdGateways are what a member behind Linkerd gateways has on offer.
-type linkerdGateways struct {
+// gatewaySlice is a slice of the Linkerd gateways of a cluster.
+type gatewaySlice struct {
 	*Slice
 	cluster ClusterName
 }
@@ -67,7 +76,7 @@ type tally struct {
 	zone   string // of the clients, if it is a term of the preference
 	counts tierCounts
 	list   []*Endpoint                    // without those of other instances, and those that traffic policy leaves out
-	places []int                          // of list: their tiers
+	tiers  []int                          // of the endpoints in list; nil unless the port is steered
 	used   map[use][]*Endpoint            // what of list is in use
 	hinted map[use]map[string][]*Endpoint // what of that is in use, by the nodes that node hints choose it for
 	got    map[choice][]*Endpoint         // what clients get of that
@@ -96,38 +105,54 @@ func (x *pass) tally(c Client) *tally {
 
 // count makes a tally. The instance and the node come first, and so limit what is counted.
 // Zone hints do not: tiers are chosen from all zones, and hints apply to what is served then.
-// A Pod with addresses of two families counts once. Where clients are not steered nothing is counted.
+// Where clients are not steered nothing is counted.
 func (x *pass) count(c Client) *tally {
-	st, ready, unready := x.port.steering, x.port.merged, x.port.unready
+	ready, unready := x.port.merged, x.port.unready
 	if c.Instance != "" {
 		h := x.byHostname[c.Instance]
-		ready, unready = x.omitted.note(OtherInstance, ready, h.ready), h.unready
+		ready = x.omitted.note(OtherInstance, ready, h.ready)
+		unready = h.unready
 	}
 	if x.port.summary.byNode {
-		ready, unready = x.omitted.note(OtherNode, ready, onNode(ready, c.Node)), onNode(unready, c.Node)
+		ready = x.omitted.note(OtherNode, ready, onNode(ready, c.Node))
+		unready = onNode(unready, c.Node)
 	}
-	t := &tally{zone: c.Zone, list: ready, got: make(map[choice][]*Endpoint)}
-	t.hinted = make(map[use]map[string][]*Endpoint)
-	if st == nil {
-		return t
+	t := &tally{
+		zone:   c.Zone,
+		list:   ready,
+		hinted: make(map[use]map[string][]*Endpoint),
+		got:    make(map[choice][]*Endpoint),
 	}
-	t.places, t.used = st.places(ready, c.Zone), make(map[use][]*Endpoint)
-	one, places := family(ready, x.ipv6), t.places
-	if !same(one, ready) {
-		places = st.places(one, c.Zone)
+	if x.port.steering != nil {
+		x.countTiers(t, unready, c)
 	}
-	t.counts.ready = st.countPlaces(places)
-	for i, e := range one {
-		if places[i] < st.tiers && !st.byCluster[e.Cluster].partlyLastResort {
+	return t
+}
+
+// countTiers counts what each tier has of a tally's list, and of these endpoints that are not ready.
+// A Pod with addresses of two families counts once.
+func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
+	st := x.port.steering
+	t.tiers = st.tiersOf(t.list, c.Zone)
+	t.used = make(map[use][]*Endpoint)
+
+	once, tiers := family(t.list, x.ipv6), t.tiers
+	if !same(once, t.list) {
+		tiers = st.tiersOf(once, c.Zone)
+	}
+	t.counts.ready = st.countByTier(tiers)
+	for i, e := range once {
+		if tiers[i] < st.tiers && !st.byCluster[e.Cluster].partlyLastResort {
 			t.counts.others++
 		}
 	}
+
 	t.counts.known = t.counts.ready
 	if len(unready) > 0 {
-		t.counts.known = st.countPlaces(st.places(family(mergeSorted(ready, unready), x.ipv6), c.Zone))
+		known := family(mergeSorted(t.list, unready), x.ipv6)
+		t.counts.known = st.countByTier(st.tiersOf(known, c.Zone))
 	}
-	x.countBehind(t, one, c)
-	return t
+	x.countBehind(t, once, c)
 }
 
 // countBehind makes Linkerd gateways count with what is behind them, of which the addresses in the
@@ -135,32 +160,34 @@ func (x *pass) count(c Client) *tally {
 // reached. Clients of an instance have no gateways.
 func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 	st, counts := x.port.steering, &t.counts
-	if len(x.linkerdGateways) == 0 || c.Instance != "" {
+	if len(x.gateways) == 0 || c.Instance != "" {
 		return
 	}
-	counts.ready, counts.known = slices.Clone(counts.ready), slices.Clone(counts.known)
-	for _, g := range x.linkerdGateways {
-		n, some := 0, &Endpoint{Cluster: g.cluster}
+	counts.ready = slices.Clone(counts.ready)
+	counts.known = slices.Clone(counts.known)
+	for _, g := range x.gateways {
+		n := 0
+		some := &Endpoint{Cluster: g.cluster}
 		for _, e := range g.Endpoints {
 			some = e // all have the same standing, and are in no zone
 			if i, ok := find(counted, e.Addr); ok && counted[i].Equal(e) {
 				n++
 			}
 		}
-		place := st.tierOf(some, "")
-		if place == st.unnamed() {
+		tier := st.tierOf(some, "")
+		if tier == st.unnamed() {
 			continue
 		}
 		ready := 0 // without an address of its own that is served, it can't be reached
 		if n > 0 {
 			ready = g.Behind.Ready
 		}
-		counts.ready[place] += ready - n
-		counts.known[place] += ready - n
+		counts.ready[tier] += ready - n
+		counts.known[tier] += ready - n
 		if st.countsUnready() {
-			counts.known[place] += g.Behind.Ready - ready + g.Behind.Unready
+			counts.known[tier] += g.Behind.Ready - ready + g.Behind.Unready
 		}
-		if place < st.tiers && !st.byCluster[g.cluster].partlyLastResort {
+		if tier < st.tiers && !st.byCluster[g.cluster].partlyLastResort {
 			counts.others += ready - n
 		}
 	}
@@ -173,45 +200,46 @@ type choice struct {
 	node string // empty unless endpoints are hinted to it
 }
 
-// get returns the endpoints that clients get if so much of each tier is in use, where they are
-// steered: the whole list if that is all. Hints apply to what of it clients can get: they are for the local cluster's
-// endpoints, unless those stay on their nodes or zones are a term of the preference. Then the address family applies.
+// get returns the endpoints that clients get if so much of each tier is in use: the whole list if that is all.
+// Hints apply to what of it clients can get: they are for the local cluster's endpoints, unless those stay on
+// their nodes or zones are a term of the preference. Then the address family applies.
 func (x *pass) get(t *tally, u use, c Client) []*Endpoint {
 	by := choice{use: u, zone: c.Zone}
 	onNode := x.byHintedNode(t, u)[c.Node]
 	if c.Node != "" && onNode != nil {
-		by.zone, by.node = "", c.Node
+		by = choice{use: u, node: c.Node}
 	}
-	list, ok := t.got[by]
-	if !ok {
-		if list = t.list; x.port.steering != nil {
-			list = x.omitted.note(TierNotUsed, list, t.inUse(u))
-		}
-		// The slices of the two families change one after the other. So an IPv6 address that clients can't get
-		// must not be the only one that is hinted to them.
-		list = x.omitted.note(IPv6Off, list, servable(list, x.ipv6))
-		switch {
-		case x.ignoresHints():
-		case by.node != "":
-			list = x.omitted.note(HintedToOtherNodes, list, onNode)
-		default:
-			list = x.omitted.note(OtherZones, list, inZone(list, c.Zone))
-		}
-		list = x.omitted.note(OtherFamily, list, family(list, x.ipv6))
-		t.got[by] = list
+	if list, ok := t.got[by]; ok {
+		return list
 	}
+
+	list := x.omitted.note(TierNotUsed, t.list, t.inUse(u))
+	// The slices of the two families change one after the other. So an IPv6 address that clients can't get
+	// must not be the only one that is hinted to them.
+	list = x.omitted.note(IPv6Off, list, servable(list, x.ipv6))
+	switch {
+	case x.ignoresHints():
+	case by.node != "":
+		list = x.omitted.note(HintedToOtherNodes, list, onNode)
+	default:
+		list = x.omitted.note(OtherZones, list, inZone(list, c.Zone))
+	}
+	list = x.omitted.note(OtherFamily, list, family(list, x.ipv6))
+	t.got[by] = list
 	return list
 }
 
 // inUse returns the endpoints in use, of all zones and families.
 func (t *tally) inUse(u use) []*Endpoint {
-	list, ok := t.used[u]
-	if ok {
+	if u == everything {
+		return t.list
+	}
+	if list, ok := t.used[u]; ok {
 		return list
 	}
-	list = make([]*Endpoint, 0, len(t.list))
+	list := make([]*Endpoint, 0, len(t.list))
 	for i, e := range t.list {
-		if u.has(t.places[i], e) {
+		if u.has(t.tiers[i], e) {
 			list = append(list, e)
 		}
 	}
@@ -230,11 +258,7 @@ func (x *pass) byHintedNode(t *tally, u use) map[string][]*Endpoint {
 	}
 	byNode, ok := t.hinted[u]
 	if !ok {
-		list := t.list
-		if x.port.steering != nil {
-			list = t.inUse(u)
-		}
-		byNode = x.port.hinted.of(list, x.ipv6)
+		byNode = x.port.hinted.of(t.inUse(u), x.ipv6)
 		t.hinted[u] = byNode
 	}
 	return byNode
@@ -252,7 +276,7 @@ func (x *pass) zoned() bool {
 // onNode keeps the endpoints of other clusters, and of the local one those Pods that run on
 // the node.
 func onNode(list []*Endpoint, node string) []*Endpoint {
-	return keep(list, func(e *Endpoint) bool {
+	return filter(list, func(e *Endpoint) bool {
 		return e.Cluster != Local || e.Kind == Pod && e.Node == node && node != ""
 	})
 }
@@ -270,8 +294,8 @@ func (x *hintIndex) of(list []*Endpoint, ipv6 bool) map[string][]*Endpoint {
 		return nil
 	}
 	if len(x.list) != len(list) || &x.list[0] != &list[0] {
-		byNode := hintedNodes(servable(list, ipv6))
-		x.list, x.byNode = list, byNode
+		x.byNode = hintedNodes(servable(list, ipv6))
+		x.list = list
 	}
 	return x.byNode
 }
@@ -310,7 +334,7 @@ func inZone(list []*Endpoint, zone string) []*Endpoint {
 	if !hinted {
 		return list
 	}
-	return keep(list, func(e *Endpoint) bool { return e.Cluster != Local || slices.Contains(e.Hints.Zones(), zone) })
+	return filter(list, func(e *Endpoint) bool { return e.Cluster != Local || slices.Contains(e.Hints.Zones(), zone) })
 }
 
 // servable leaves out IPv6 addresses if they are disabled.
@@ -318,7 +342,7 @@ func servable(list []*Endpoint, ipv6 bool) []*Endpoint {
 	if ipv6 || len(list) == 0 || list[len(list)-1].Addr.Addr().Is4() {
 		return list // sorted: IPv4 comes first, so there is no IPv6
 	}
-	return keep(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
+	return filter(list, func(e *Endpoint) bool { return e.Addr.Addr().Is4() })
 }
 
 // family leaves out IPv6 addresses when they are disabled, and otherwise the
@@ -343,7 +367,7 @@ func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 			hasIPv6[peer{e.Cluster, e.Twin}] = struct{}{}
 		}
 	}
-	return keep(list, func(e *Endpoint) bool {
+	return filter(list, func(e *Endpoint) bool {
 		if !e.Addr.Addr().Is4() {
 			return true
 		}
@@ -352,8 +376,8 @@ func family(list []*Endpoint, ipv6 bool) []*Endpoint {
 	})
 }
 
-// keep returns the endpoints that satisfy f: list itself if all do.
-func keep(list []*Endpoint, f func(*Endpoint) bool) []*Endpoint {
+// filter returns the endpoints that satisfy f: list itself if all do.
+func filter(list []*Endpoint, f func(*Endpoint) bool) []*Endpoint {
 	n := 0
 	for _, e := range list {
 		if f(e) {

@@ -188,7 +188,7 @@ func (b bounds) screen(s *Slice) *screened {
 func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 	unready := s.Unready
 	if b.within != nil {
-		unready = keep(unready, func(e *Endpoint) bool { return b.within.Contains(e.Addr.Addr()) })
+		unready = filter(unready, func(e *Endpoint) bool { return b.within.Contains(e.Addr.Addr()) })
 	}
 	if out == nil && len(unready) < len(s.Unready) {
 		out = &screened{kept: &Slice{Name: s.Name, Endpoints: s.Endpoints, Behind: s.Behind}}

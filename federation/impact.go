@@ -80,7 +80,8 @@ func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]Servic
 			list = append(list, x.impact(id, in.cordoned(c, s), t.opts))
 		}
 		if len(watched) == 0 {
-			now, then := in.serving(t.opts), in.cordoned(c, s).serving(t.opts)
+			now := in.serving(t.opts)
+			then := in.cordoned(c, s).serving(t.opts)
 			list = append(list, ServiceImpact{Service: id, Now: now, Then: then})
 		}
 	}
@@ -93,7 +94,8 @@ func (in inputs) cordoned(c ClusterName, s Standing) inputs {
 	in.links = slices.Clone(in.links)
 	for i := range in.links {
 		if in.definition.Members[i].Cluster == c {
-			in.links[i].Cordon, in.links[i].cordon = s, spread{to: s}
+			in.links[i].Cordon = s
+			in.links[i].cordon = spread{to: s}
 		}
 	}
 	return in
@@ -126,8 +128,8 @@ func (in inputs) count(endpoints []*Endpoint) (list []ClusterCount) {
 	return list
 }
 
-// trials copies the service's ports, by number. nil has none, nor has one that is broken, or whose members have just
-// become others.
+// trials copies the service's ports, by number. A nil or broken service has none. A port whose members have
+// just become others is left out.
 func (s *watchedService) trials(of []Member) (list []*trial) {
 	if s == nil {
 		return nil
@@ -138,7 +140,8 @@ func (s *watchedService) trials(of []Member) (list []*trial) {
 		return nil
 	}
 	for _, number := range slices.Sorted(maps.Keys(s.ports)) {
-		p, x := s.ports[number], &trial{clients: make(map[Client][]*Endpoint)}
+		p := s.ports[number]
+		x := &trial{clients: make(map[Client][]*Endpoint)}
 		if !slices.EqualFunc(p.members, of, func(c contribution, m Member) bool { return c.member == m }) {
 			continue
 		}
@@ -168,8 +171,13 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 	alike := true
 	for c, now := range x.clients {
 		one := ServiceImpact{
-			Service: id, Watched: true, Port: x.number, Zone: c.Zone, Node: c.Node,
-			Now: in.count(now), Then: in.count(after[c]),
+			Service: id,
+			Watched: true,
+			Port:    x.number,
+			Zone:    c.Zone,
+			Node:    c.Node,
+			Now:     in.count(now),
+			Then:    in.count(after[c]),
 		}
 		alike = alike && (worst == nil || slices.Equal(one.Now, worst.Now) && slices.Equal(one.Then, worst.Then))
 		if worst == nil || compareImpacts(&one, worst) < 0 {
@@ -184,24 +192,28 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 
 // after returns what the clients would get if the service were made of in, and they began to watch it then.
 func (x *trial) after(in inputs, o Options) map[Client][]*Endpoint {
-	p, kept := x.port, make([]offer, len(x.members))
+	p := x.port
+	kept := make([]offer, len(x.members))
 	for i := range kept {
 		kept[i] = x.members[i].kept
 	}
-	p.steering, p.returning = newSteering(in, o.Now), make(map[*published]struct{})
+	p.steering = newSteering(in, o.Now)
+	p.returning = make(map[*published]struct{})
 	p.offers = p.steering.offers(kept)
 	p.merged, _ = merge(p.offers)
 	p.unready = p.steering.unready(p.offers, p.merged)
 	p.summary = summarize(in.definition, p.members, p.steering)
+
 	var clients []*published
 	for c := range x.clients {
 		clients = append(clients, &published{client: c})
 	}
-	pass, got := newPass(&p, o.IPv6, clients...), make(map[Client][]*Endpoint, len(clients))
+	pass := newPass(&p, o.IPv6, clients...)
+	got := make(map[Client][]*Endpoint, len(clients))
 	for _, to := range clients {
-		pass.publish(to, o.Now(), origin{})
-		set, _ := to.latest.Get()
-		got[to.client] = set.Endpoints
+		t := pass.tally(to.client)
+		u := p.decideTiers(to, t, o.Now())
+		got[to.client] = pass.get(t, u, to.client)
 	}
 	return got
 }

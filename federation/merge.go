@@ -10,17 +10,15 @@ import (
 // they are unchanged.
 type offer []*Slice
 
-// sameBehind reports whether the same is behind the gateways of two offers.
-func sameBehind(a, b offer) bool {
-	count := func(o offer) (n Behind) {
-		for _, l := range o {
-			if l.Behind != nil {
-				n.Ready, n.Unready = n.Ready+l.Behind.Ready, n.Unready+l.Behind.Unready
-			}
+// behind counts what is behind the Linkerd gateways of an offer.
+func (o offer) behind() (n Behind) {
+	for _, s := range o {
+		if s.Behind != nil {
+			n.Ready += s.Behind.Ready
+			n.Unready += s.Behind.Unready
 		}
-		return n
 	}
-	return count(a) == count(b)
+	return n
 }
 
 // offers is what a port's members have on offer. The first offer with an address wins it, and

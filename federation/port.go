@@ -2,13 +2,15 @@ package federation
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"time"
 )
 
 // port is one watched port of a service: what its members offer, the merged list,
-// and the sets published from it.
+// and the sets published from it. The lock of the service guards it.
 type port struct {
+	service   *watchedService // fixed, as is number. A copy that is only described has no service
 	number    uint16
 	members   []contribution // in definition order
 	steering  *steering      // nil: clients get everything
@@ -22,8 +24,13 @@ type port struct {
 	returning map[*published]struct{} // clients for whom a tier leaves by itself: see tierView.due
 }
 
-func newPort(number uint16) *port {
-	return &port{number: number, audiences: make(map[string]audience), returning: make(map[*published]struct{})}
+func newPort(s *watchedService, number uint16) *port {
+	return &port{
+		service:   s,
+		number:    number,
+		audiences: make(map[string]audience),
+		returning: make(map[*published]struct{}),
+	}
 }
 
 // summary is what all sets of a port have in common.
@@ -40,19 +47,58 @@ type origin struct {
 	at      time.Time
 }
 
-// rebuildPort reads the members of a port that are new, or have another source or another Strict,
+// rebuild reads the members that are new, or have another source or another Strict,
 // and keeps the contributions of the others. With scratch, it reads all members, counts all their
 // addresses as offered, and publishes to all clients. It stores the parts of the port in one step,
 // after everything that may panic, because functions that describe a port rely on that order.
-func (s *watchedService) rebuildPort(p *port, in inputs, scratch bool) {
+func (p *port) rebuild(in inputs, scratch bool) {
+	s := p.service
+	before := p.members
+
+	members := p.readMembers(in, scratch)
+	if scratch {
+		p.countOffered(nil, members)
+	} else {
+		p.countOffered(before, members)
+	}
+	kept := screenMembers(members, in)
+
+	st := newSteering(in, s.table.opts.Now)
+	offers := st.offers(kept)
+	merged, contested := merge(offers)
+	merged = keepPointers(p.merged, merged)
+	all := scratch || p.steering != nil || st != nil
+
+	s.table.countUpdates(p.number, before, members)
+	s.steered = s.steered || st != nil
+	p.members = members
+	p.offers = offers
+	p.contested = contested
+	p.setSteering(st)
+
+	p.update(in.definition, merged, all, origin{})
+	for i := range members {
+		p.reportRefused(&members[i], memberIn(before, members[i].member))
+	}
+	s.table.report(s.id, in.definition, p.members)
+}
+
+// readMembers returns the contributions of the members. It does not screen those that it has read.
+func (p *port) readMembers(in inputs, scratch bool) []contribution {
 	members := make([]contribution, 0, len(in.links))
 	for i, l := range in.links {
-		c := contribution{member: in.definition.Members[i], src: l.Source, strict: in.definition.Strict}
+		c := contribution{
+			member: in.definition.Members[i],
+			src:    l.Source,
+			strict: in.definition.Strict,
+		}
 		before := memberIn(p.members, c.member)
 		if before != nil {
-			c.updates, c.total, c.changed = before.updates, before.total, before.changed
+			c.updates = before.updates
+			c.total = before.total
+			c.changed = before.changed
 			if scratch || before.src != c.src {
-				c.noteChange(s.table.opts.Now())
+				c.noteChange(p.service.table.opts.Now())
 			}
 		}
 		switch {
@@ -67,13 +113,13 @@ func (s *watchedService) rebuildPort(p *port, in inputs, scratch bool) {
 		c.status.Link = l.State
 		members = append(members, c)
 	}
-	before := p.members
-	if scratch {
-		s.countOffered(nil, members)
-	} else {
-		s.countOffered(before, members)
-	}
-	kept := make([]offer, 0, len(in.links))
+	return members
+}
+
+// screenMembers screens the members whose bounds differ from before. It returns what may be served
+// of each member.
+func screenMembers(members []contribution, in inputs) []offer {
+	kept := make([]offer, 0, len(members))
 	for i, l := range in.links {
 		c := &members[i]
 		if b := l.bounds(c.member.Cluster, in.owner); c.bounds != b {
@@ -82,60 +128,116 @@ func (s *watchedService) rebuildPort(p *port, in inputs, scratch bool) {
 		}
 		kept = append(kept, c.kept)
 	}
-	st := newSteering(in, s.table.opts.Now)
-	offers := st.offers(kept)
-	merged, contested := merge(offers)
-	merged = keepPointers(p.merged, merged)
-	whole := scratch || p.steering != nil || st != nil
+	return kept
+}
 
-	s.table.countUpdates(p.number, before, members)
-	s.steered = s.steered || st != nil
-	p.members, p.offers, p.contested = members, offers, contested
-	p.setSteering(st)
-
-	s.update(p, in.definition, merged, whole, origin{})
-	for i := range members {
-		s.reportRefused(p, &members[i], memberIn(before, members[i].member))
+// setSteering sets what steers the port's clients.
+func (p *port) setSteering(st *steering) {
+	if st == nil && p.steering != nil {
+		for _, to := range p.all() {
+			to.tiers = nil
+		}
+		clear(p.returning)
 	}
-	s.table.report(s.id, in.definition, p.members)
+	p.steering = st
+}
+
+// read reads one member again, and publishes what has changed.
+func (p *port) read(m Member, at time.Time) {
+	i := slices.IndexFunc(p.members, func(c contribution) bool { return c.member == m })
+	if i < 0 || p.members[i].reader == nil {
+		return // no longer a member, or its cluster is not ready: rebuild publishes that
+	}
+	now := p.members[i]
+	raw := now.read()
+	if m.Cluster != Local {
+		// Before owners are asked for: see Table.OwnerChanged.
+		p.service.table.offered.replace(p.service.number, now.raw, raw)
+	}
+	now.replace(raw)
+	p.replaceMembers([]memberChange{{i, now}}, origin{m.Cluster, at})
+}
+
+// screenAddr screens again what linked clusters offer at an address, and publishes what
+// has changed: once for all members, since otherwise an address that two of them offer, and that
+// has got an owner, would be taken from the second one for a moment.
+func (p *port) screenAddr(a netip.Addr) {
+	var now []memberChange
+	for i, c := range p.members {
+		has := func(l *Slice) bool { return l.hasAddr(a) }
+		if c.bounds.owner != nil && slices.ContainsFunc(c.raw, has) {
+			c.screen(c.raw, func(_ int, l *Slice) bool { return has(l) })
+			now = append(now, memberChange{i, c})
+		}
+	}
+	p.replaceMembers(now, origin{})
+}
+
+// tick publishes what has changed by the passing of time.
+func (p *port) tick(now time.Time) {
+	if p.steering == nil {
+		return
+	}
+	if next := p.steering.next; !next.IsZero() && !next.After(now) {
+		p.rebuild(p.service.table.inputs(p.service.id), false)
+	}
+	if p.steering == nil {
+		return // the last cordon is over
+	}
+	p.publish(p.dueBy(now), origin{})
+}
+
+// dueBy lists the clients for whom something changes by itself at that time, or before.
+func (p *port) dueBy(now time.Time) (list []*published) {
+	for to := range p.returning {
+		if !to.tiers.due.After(now) {
+			list = append(list, to)
+		}
+	}
+	return list
 }
 
 // memberChange is what a member contributes now.
 type memberChange struct {
-	place int // in port.members
+	index int // in port.members
 	contribution
 }
 
-// setMembers stores members' contributions, and publishes what has changed, at once. It leaves
+// replaceMembers stores members' contributions, and publishes what has changed, at once. It leaves
 // in list those of before.
-func (s *watchedService) setMembers(p *port, list []memberChange, why origin) {
+func (p *port) replaceMembers(list []memberChange, why origin) {
 	if len(list) == 0 {
 		return
 	}
-	merged, publish, recount, report := p.merged, p.steering.countsUnready(), false, false
+	table := p.service.table
+	merged := p.merged
+	publish := p.steering.countsUnready()
+	recount := false
+	report := false
 	for k := range list {
-		before, now := &list[k].contribution, &p.members[list[k].place]
+		before, now := &list[k].contribution, &p.members[list[k].index]
 		*before, *now = *now, *before
+
 		last := merged
-		merged = p.replaceOffer(merged, list[k].place, now.kept)
+		merged = p.replaceOffer(merged, list[k].index, now.kept)
 		otherStatus := before.status != now.status
 		if !same(merged, last) || otherStatus || before.nodeLocal != now.nodeLocal {
-			now.noteChange(s.table.opts.Now())
+			now.noteChange(table.opts.Now())
 			publish = true
 		}
 		publish = publish || before.undeclared != now.undeclared
-		recount = recount || p.steering != nil && !sameBehind(before.kept, now.kept)
+		recount = recount || p.steering != nil && before.kept.behind() != now.kept.behind()
 		report = report || otherStatus
 	}
 	if publish || recount {
-		d := s.table.definition(s.id)
-		s.update(p, d, merged, recount, why)
+		d := table.definition(p.service.id)
+		p.update(d, merged, recount, why)
 		if report {
-			s.table.report(s.id, d, p.members)
+			table.report(p.service.id, d, p.members)
 		}
 	}
 	for k := range list {
-		s.reportRefused(p, &p.members[list[k].place], &list[k].contribution)
+		p.reportRefused(&p.members[list[k].index], &list[k].contribution)
 	}
 }
 
@@ -149,7 +251,9 @@ func (p *port) replaceOffer(merged []*Endpoint, i int, kept offer) []*Endpoint {
 			continue
 		}
 		old := o.offer
-		if o.offer = inService; at >= len(p.members) {
+		if at < len(p.members) {
+			o.offer = inService
+		} else {
 			o.offer = lastResort
 		}
 		merged, p.contested = remerge(merged, p.contested, p.offers, at, old)
@@ -157,59 +261,28 @@ func (p *port) replaceOffer(merged []*Endpoint, i int, kept offer) []*Endpoint {
 	return merged
 }
 
-// countOffered counts what members offer in place of what others did before.
-func (s *watchedService) countOffered(before, now []contribution) {
-	count := func(m Member, old, new *contribution) {
-		var from, to offer
-		if old != nil {
-			from = old.raw
-		}
-		if new != nil {
-			to = new.raw
-		}
-		if m.Cluster != Local {
-			s.table.offered.replace(s.number, from, to)
-		}
-	}
-	for i := range now {
-		count(now[i].member, memberIn(before, now[i].member), &now[i])
-	}
-	for i := range before {
-		if m := before[i].member; memberIn(now, m) == nil {
-			count(m, &before[i], nil)
-		}
-	}
-}
-
-// reportRefused calls Options.ReportRefused if something is refused of a member and,
-// before, nothing was.
-func (s *watchedService) reportRefused(p *port, now, before *contribution) {
-	if s.table.opts.ReportRefused == nil || now.partial == nil || before != nil && before.refusesAny() {
-		return
-	}
-	all := now.refused()
-	if all.total() == 0 {
-		return // only of addresses that are not ready
-	}
-	s.table.opts.ReportRefused(s.id, p.number, now.member, all.Examples[0], all.total())
-}
-
-// update stores a port's merged list and summary, and publishes what that changes; whole:
-// for all clients.
-func (s *watchedService) update(p *port, d *Definition, merged []*Endpoint, whole bool, why origin) {
+// update stores the merged list and the summary, and publishes what that changes: to all clients if
+// all is set or the summary differs, and otherwise to those whom the change concerns.
+func (p *port) update(d *Definition, merged []*Endpoint, all bool, why origin) {
+	s := p.service
 	sum := summarize(d, p.members, p.steering)
-	before, unready, all := p.merged, p.unready, whole || sum != p.summary
 	if sum.undeclared != p.summary.undeclared {
 		s.table.countUpdates(p.number, slices.Clone(p.members), p.members)
 	}
-	p.merged, p.summary = merged, sum
-	s.byNode.Store(sum.byNode)
+	all = all || sum != p.summary
+	before := p.merged
+	beforeUnready := p.unready
+
+	p.merged = merged
+	p.summary = sum
 	p.unready = p.steering.unready(p.offers, merged)
+	s.byNode.Store(sum.byNode)
+
 	switch {
 	case all:
-		s.publish(p, p.all(), why)
-	case !same(before, merged) || !same(unready, p.unready):
-		s.publish(p, p.concerned(before, unready), why)
+		p.publish(p.all(), why)
+	case !same(before, merged) || !same(beforeUnready, p.unready):
+		p.publish(p.concerned(before, beforeUnready), why)
 	}
 }
 
@@ -274,7 +347,9 @@ func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	if len(p.audiences) == 1 && whole != nil && !byNode && len(whole) == 1 && whole[""] != nil {
 		return p.whole()
 	}
-	instances, nodes, everywhere := make(map[string]bool), make(map[string]bool), !byNode && p.steering != nil
+	instances := make(map[string]bool)
+	nodes := make(map[string]bool)
+	everywhere := !byNode && p.steering != nil
 	note := func(a, b *Endpoint) {
 		for _, e := range [...]*Endpoint{a, b} {
 			if e == nil {
@@ -311,77 +386,99 @@ func (p *port) concerned(merged, unready []*Endpoint) []*published {
 	return list
 }
 
-// publish publishes to clients of a port what has changed for them.
-func (s *watchedService) publish(p *port, clients []*published, why origin) {
-	now, x := s.table.opts.Now(), newPass(p, s.table.opts.IPv6, clients...)
+// publish chooses what each of these kinds of clients gets now, and publishes that. Clients of a
+// steered port and of others take the same way: without steering, all endpoints are in use.
+func (p *port) publish(clients []*published, why origin) {
+	opts := &p.service.table.opts
+	now := opts.Now()
+	x := newPass(p, opts.IPv6, clients...)
 	for _, to := range clients {
-		x.publish(to, now, why)
-		s.tiers.changed = s.tiers.changed || to.tiers != nil && to.tiers.reported != to.tiers.inUse && to.client.Instance == ""
+		t := x.tally(to.client)
+		u := p.decideTiers(to, t, now)
+		set := p.newSet(to, x.get(t, u, to.client), x.byHintedNode(t, u), why)
+		to.publish(set, p.steering)
+		p.service.noteTiers(to)
 	}
 }
 
-// publish publishes to one kind of client what has changed for it.
-func (x *pass) publish(to *published, now time.Time, why origin) {
-	t, use := x.tally(to.client), use("")
-	if x.port.steering != nil {
-		use = to.decide(x.port.steering, t, now)
-		if to.tiers.due.IsZero() {
-			delete(x.port.returning, to)
-		} else {
-			x.port.returning[to] = struct{}{}
-		}
+// decideTiers returns how much of each tier clients of a kind use now.
+func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
+	if p.steering == nil {
+		return everything
 	}
-	x.port.publish(to, x.get(t, use, to.client), x.byHintedNode(t, use), why)
+	u := to.decideTiers(p.steering, t, now)
+	if to.tiers.due.IsZero() {
+		delete(p.returning, to)
+	} else {
+		p.returning[to] = struct{}{}
+	}
+	return u
 }
 
-// publish publishes these endpoints for one kind of client, if that differs from what
-// was published last. hinted has all endpoints in use, by the nodes that node hints choose them for.
-func (p *port) publish(to *published, chosen []*Endpoint, hinted map[string][]*Endpoint, why origin) {
-	to.publishSteering(p.steering)
-	now := Set{
-		Version: 1, Exists: p.summary.exists, Complete: p.summary.complete, ByNode: p.summary.byNode, Changed: why.at, Origin: why.cluster,
-		Endpoints: chosen, Members: len(p.members),
-		Undeclared: p.summary.undeclared, steering: &to.steering,
+// newSet returns a set of the chosen endpoints. hinted has all endpoints in use, by the nodes that node
+// hints choose them for.
+func (p *port) newSet(to *published, chosen []*Endpoint, hinted map[string][]*Endpoint, why origin) Set {
+	set := Set{
+		Version:    1,
+		Exists:     p.summary.exists,
+		Complete:   p.summary.complete,
+		ByNode:     p.summary.byNode,
+		Undeclared: p.summary.undeclared,
+		Changed:    why.at,
+		Origin:     why.cluster,
+		Endpoints:  chosen,
+		Members:    len(p.members),
+		steering:   &to.steering,
 	}
 	if node := to.client.Node; node != "" {
-		now.Hinted = hinted[node] != nil
+		set.Hinted = hinted[node] != nil
 	} else {
-		now.hinted = hinted
+		set.hinted = hinted
 	}
-	if len(now.Endpoints) == 0 {
-		now.Reason, now.Cluster = p.summary.reason, p.summary.cluster
+	if len(chosen) == 0 {
+		set.Reason = p.summary.reason
+		set.Cluster = p.summary.cluster
 	}
-	if old, _ := to.latest.Get(); old != nil {
-		if old.Exists == now.Exists && old.Complete == now.Complete && old.ByNode == now.ByNode &&
-			old.Hinted == now.Hinted && sameNodes(old.hinted, now.hinted) &&
-			old.Undeclared == now.Undeclared &&
-			old.Reason == now.Reason && old.Cluster == now.Cluster && same(old.Endpoints, now.Endpoints) {
-			return
-		}
-		now.Version = old.Version + 1
-	}
-	to.latest.Set(new(now))
+	return set
 }
 
-// setSteering sets what steers the port's clients.
-func (p *port) setSteering(st *steering) {
-	if st == nil && p.steering != nil {
-		for _, to := range p.all() {
-			to.tiers = nil
+// countOffered counts what members offer in place of what others did before.
+func (p *port) countOffered(before, now []contribution) {
+	s := p.service
+	count := func(m Member, old, new *contribution) {
+		var from, to offer
+		if old != nil {
+			from = old.raw
 		}
-		clear(p.returning)
+		if new != nil {
+			to = new.raw
+		}
+		if m.Cluster != Local {
+			s.table.offered.replace(s.number, from, to)
+		}
 	}
-	p.steering = st
+	for i := range now {
+		count(now[i].member, memberIn(before, now[i].member), &now[i])
+	}
+	for i := range before {
+		if m := before[i].member; memberIn(now, m) == nil {
+			count(m, &before[i], nil)
+		}
+	}
 }
 
-// dueBy lists the clients for whom something changes by itself at that time, or before.
-func (p *port) dueBy(now time.Time) (list []*published) {
-	for to := range p.returning {
-		if !to.tiers.due.After(now) {
-			list = append(list, to)
-		}
+// reportRefused calls Options.ReportRefused if something is refused of a member and,
+// before, nothing was.
+func (p *port) reportRefused(now, before *contribution) {
+	s := p.service
+	if s.table.opts.ReportRefused == nil || now.partial == nil || before != nil && before.refusesAny() {
+		return
 	}
-	return list
+	all := now.refused()
+	if all.total() == 0 {
+		return // only of addresses that are not ready
+	}
+	s.table.opts.ReportRefused(s.id, p.number, now.member, all.Examples[0], all.total())
 }
 
 // join adds a kind of client, which has no watch yet.
@@ -441,12 +538,12 @@ func (p *port) all() []*published {
 // whole lists the kinds of clients of the whole service.
 func (p *port) whole() []*published { return p.audiences[""].clients(nil, nil) }
 
-// linkerdGateways returns what of the offers counts with what is behind it.
-func (p *port) linkerdGateways() (list []linkerdGateways) {
+// gatewaySlices returns the slices of Linkerd gateways on offer, which count with what is behind them.
+func (p *port) gatewaySlices() (list []gatewaySlice) {
 	for _, o := range p.offers {
 		for _, l := range o.offer {
 			if l.Behind != nil {
-				list = append(list, linkerdGateways{l, p.members[o.member].member.Cluster})
+				list = append(list, gatewaySlice{l, p.members[o.member].member.Cluster})
 			}
 		}
 	}
@@ -457,8 +554,13 @@ func (p *port) linkerdGateways() (list []linkerdGateways) {
 // memory of what to had before.
 func (p *port) copyTo(to *port) {
 	*to = port{
-		number: p.number, members: append(to.members[:0], p.members...), steering: p.steering, offers: append(to.offers[:0], p.offers...),
-		merged: p.merged, unready: p.unready, summary: p.summary,
+		number:   p.number,
+		members:  append(to.members[:0], p.members...),
+		steering: p.steering,
+		offers:   append(to.offers[:0], p.offers...),
+		merged:   p.merged,
+		unready:  p.unready,
+		summary:  p.summary,
 	}
 	if len(p.contested) > 0 {
 		to.contested = maps.Clone(p.contested)

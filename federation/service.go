@@ -29,7 +29,7 @@ type watchedService struct {
 	mu      sync.Mutex
 	ports   map[uint16]*port
 	broken  bool // a panic has left ports half changed: see restore
-	steered bool // a port is, or has been when settle was called last
+	steered bool // a port is, or has been when reschedule was called last
 	tiers   tierReport
 }
 
@@ -42,80 +42,63 @@ func newWatchedService(t *Table, id ServiceID, number uint32) *watchedService {
 // rebuild publishes what a new definition, or another link of a member's cluster,
 // changes.
 func (s *watchedService) rebuild() {
-	s.publishLocked(func() {
+	s.change(func() {
 		in := s.table.inputs(s.id)
 		for _, p := range s.ports {
-			s.rebuildPort(p, in, false)
+			p.rebuild(in, false)
 		}
-		s.settle()
 	})
 }
 
 // readMember reads one member again, and publishes what has changed.
 func (s *watchedService) readMember(m Member, at time.Time) {
-	s.publishLocked(func() {
+	s.change(func() {
 		for _, p := range s.ports {
-			i := slices.IndexFunc(p.members, func(c contribution) bool { return c.member == m })
-			if i < 0 || p.members[i].reader == nil {
-				continue // no longer a member, or its cluster is not ready: rebuild publishes that
-			}
-			now := p.members[i]
-			raw := now.read()
-			if m.Cluster != Local {
-				s.table.offered.replace(s.number, now.raw, raw) // before it asks for owners: see OwnerChanged
-			}
-			now.replace(raw)
-			s.setMembers(p, []memberChange{{i, now}}, origin{m.Cluster, at})
+			p.read(m, at)
 		}
-		s.settle()
 	})
 }
 
 // screenAddr screens again what linked clusters offer at an address, and publishes what
-// has changed: once for all members, since otherwise an address that two of them offer, and that
-// has got an owner, would be taken from the second one for a moment.
+// has changed.
 func (s *watchedService) screenAddr(a netip.Addr) {
-	s.publishLocked(func() {
+	s.change(func() {
 		for _, p := range s.ports {
-			var now []memberChange
-			for i, c := range p.members {
-				has := func(l *Slice) bool { return l.hasAddr(a) }
-				if c.bounds.owner != nil && slices.ContainsFunc(c.raw, has) {
-					c.screen(c.raw, func(_ int, l *Slice) bool { return has(l) })
-					now = append(now, memberChange{i, c})
-				}
-			}
-			s.setMembers(p, now, origin{})
+			p.screenAddr(a)
 		}
-		s.settle()
 	})
 }
 
 // tick publishes what has changed by the passing of time.
 func (s *watchedService) tick() {
-	s.publishLocked(func() {
+	s.change(func() {
 		now := s.table.opts.Now()
 		for _, p := range s.ports {
-			if p.steering != nil && !p.steering.next.IsZero() && !p.steering.next.After(now) {
-				s.rebuildPort(p, s.table.inputs(s.id), false)
-			}
-			if p.steering != nil {
-				s.publish(p, p.dueBy(now), origin{})
-			}
+			p.tick(now)
 		}
-		s.settle()
 	})
 }
 
-// publishLocked calls f, which publishes a change, with s.mu held. If the service is broken,
-// publishLocked restores the service instead, which publishes all changes.
-func (s *watchedService) publishLocked(f func()) {
+// finishUnwatch does what is left to do after unwatch.
+func (s *watchedService) finishUnwatch() { s.change(func() {}) }
+
+// change calls f, which publishes a change, with s.mu held. If the service is broken,
+// change restores the service instead, which publishes all changes.
+func (s *watchedService) change(f func()) {
 	s.locked(func() {
 		if s.broken {
-			f = s.restore
+			s.restore()
+			return
 		}
 		f()
+		s.finish()
 	})
+}
+
+// finish does what follows once all ports are up to date.
+func (s *watchedService) finish() {
+	s.reschedule()
+	s.reportTiers()
 }
 
 // locked calls f with s.mu held. If f panics, the service is broken.
@@ -152,10 +135,10 @@ func (s *watchedService) restore() {
 		}
 		clear(p.returning)
 		p.hinted = hintIndex{}
-		s.rebuildPort(p, in, true)
+		p.rebuild(in, true)
 	}
-	s.steered = true // settle finds out
-	s.settle()
+	s.steered = true // reschedule corrects it
+	s.finish()
 	s.broken = false
 }
 
@@ -168,7 +151,7 @@ func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 	s.locked(func() {
 		to := s.published(k)
 		if to == nil {
-			to = s.publishFirst(k)
+			to = s.add(k)
 		}
 		if to == nil {
 			latest = newTooManyPorts(k.Client)
@@ -192,10 +175,10 @@ func (s *watchedService) published(k Key) *published {
 	return nil
 }
 
-// publishFirst publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts
+// add publishes the first set for a key. If the port is undeclared and MaxUndeclaredPorts
 // is reached, it returns nil. After a panic in it, restore removes what it has added, which has no
 // watches.
-func (s *watchedService) publishFirst(k Key) *published {
+func (s *watchedService) add(k Key) *published {
 	if s.broken {
 		s.restore()
 	}
@@ -205,14 +188,14 @@ func (s *watchedService) publishFirst(k Key) *published {
 		if in.definition != nil && !in.declare(k.Port) && s.undeclaredPorts() >= MaxUndeclaredPorts {
 			return nil
 		}
-		p = newPort(k.Port)
+		p = newPort(s, k.Port)
 		s.ports[k.Port] = p
-		s.rebuildPort(p, in, false)
+		p.rebuild(in, false)
 	}
 	to := p.join(k.Client)
-	newPass(p, s.table.opts.IPv6, to).publish(to, s.table.opts.Now(), origin{})
+	p.publish([]*published{to}, origin{})
 	if k.concernsService(p) {
-		s.settle()
+		s.finish()
 	}
 	return to
 }
@@ -229,8 +212,9 @@ func (s *watchedService) undeclaredPorts() (n int) {
 	return n
 }
 
-// unwatch ends one watch of the key, and reports whether settle must be called. A broken service is left to restore.
-func (s *watchedService) unwatch(k Key) (unsettled bool) {
+// unwatch ends one watch of the key, and reports whether finishUnwatch must be called. A broken service is
+// left to restore.
+func (s *watchedService) unwatch(k Key) (unfinished bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := s.ports[k.Port]
@@ -240,13 +224,11 @@ func (s *watchedService) unwatch(k Key) (unsettled bool) {
 	}
 	if len(p.audiences) == 0 {
 		delete(s.ports, k.Port)
-		s.countOffered(p.members, nil)
+		p.countOffered(p.members, nil)
 		s.table.countUpdates(k.Port, p.members, nil)
 	}
 	return s.steered && k.concernsService(p)
 }
-
-func (s *watchedService) settleLocked() { s.publishLocked(s.settle) }
 
 // concernsService reports whether a watch that begins or has ended may change when the
 // service is due, or what is reported of it. Those of one more instance do not: there may be
@@ -255,9 +237,8 @@ func (k Key) concernsService(p *port) bool {
 	return k.Client.Instance == "" || len(p.audiences[""]) == 0 && len(p.audiences) <= 1
 }
 
-// settle sets when the service is due next, and reports changes of tiers. It is called once
-// all ports are up to date.
-func (s *watchedService) settle() {
+// reschedule sets when the service is due next. It finds out whether any port is still steered.
+func (s *watchedService) reschedule() {
 	if !s.steered {
 		return
 	}
@@ -279,13 +260,19 @@ func (s *watchedService) settle() {
 		}
 	}
 	s.table.schedule.set(s, due)
-	s.reportTiers()
 }
 
 // tierReport is how often the tiers of a watched service have changed.
 type tierReport struct {
 	changed         bool   // the tiers of a whole service's client have changed since the last report
 	spills, returns uint64 // how often clients of a zone have got more tiers, and fewer
+}
+
+// noteTiers notes whether clients of a kind use other tiers than at the last report.
+func (s *watchedService) noteTiers(to *published) {
+	if to.tiers != nil && to.tiers.reported != to.tiers.inUse && to.client.Instance == "" {
+		s.tiers.changed = true
+	}
 }
 
 // reportTiers reports changes of the tiers in use. That a client comes or goes, which others
@@ -297,7 +284,8 @@ func (s *watchedService) reportTiers() {
 	s.tiers.changed = false
 	worst, before := s.worst()
 	for _, zone := range slices.Sorted(maps.Keys(worst)) {
-		from, w := before[zone], worst[zone]
+		w := worst[zone]
+		from := before[zone]
 		to := w.tiers.inUse
 		switch {
 		case from == to:
@@ -323,7 +311,8 @@ func (s *watchedService) reportTiers() {
 
 // worst returns, by zone, the client that uses most tiers now, and how many any used before.
 func (s *watchedService) worst() (now map[string]tierUser, before map[string]int) {
-	now, before = make(map[string]tierUser), make(map[string]int)
+	now = make(map[string]tierUser)
+	before = make(map[string]int)
 	for _, p := range s.ports {
 		if p.steering == nil {
 			continue
@@ -331,7 +320,8 @@ func (s *watchedService) worst() (now map[string]tierUser, before map[string]int
 		for _, to := range p.whole() {
 			zone := to.client.Zone
 			before[zone] = max(before[zone], to.tiers.reported)
-			if u, w := (tierUser{p.number, p.steering, to}), now[zone]; w.published == nil || u.worse(w) {
+			u := tierUser{p.number, p.steering, to}
+			if w := now[zone]; w.published == nil || u.worse(w) {
 				now[zone] = u
 			}
 		}
@@ -349,8 +339,12 @@ type tierUser struct {
 // worse reports whether more tiers are in use, or as many and since later: what is reported is
 // why that has changed. Between equals the order is any, and always the same.
 func (u tierUser) worse(than tierUser) bool {
-	return cmp.Or(cmp.Compare(u.tiers.inUse, than.tiers.inUse), u.tiers.since.Compare(than.tiers.since),
-		cmp.Compare(than.port, u.port), cmp.Compare(than.client.Node, u.client.Node)) > 0
+	return cmp.Or(
+		cmp.Compare(u.tiers.inUse, than.tiers.inUse),
+		u.tiers.since.Compare(than.tiers.since),
+		cmp.Compare(than.port, u.port),
+		cmp.Compare(than.client.Node, u.client.Node),
+	) > 0
 }
 
 // TierChange is a change of the tiers that clients of a zone use of a service: of those of

@@ -115,6 +115,19 @@ func (t Tiers) Of(e *Endpoint, zone string) (tier string, standing Standing, ok 
 	return t.by.preference.tierName(i), t.by.byCluster[e.Cluster].standingOf(e), true
 }
 
+// equal reports whether two sets have the same content for clients. Members and the cause of the change do not count.
+func (s *Set) equal(o *Set) bool {
+	return s.Exists == o.Exists &&
+		s.Complete == o.Complete &&
+		s.ByNode == o.ByNode &&
+		s.Hinted == o.Hinted &&
+		sameNodes(s.hinted, o.hinted) &&
+		s.Undeclared == o.Undeclared &&
+		s.Reason == o.Reason &&
+		s.Cluster == o.Cluster &&
+		same(s.Endpoints, o.Endpoints)
+}
+
 // Diff returns the step from one set's endpoints to another's: the endpoints to
 // add, which are new or have changed, and the addresses to remove. A nil from is an
 // empty set. Both results are sorted by address and share memory with neither set.

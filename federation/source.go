@@ -70,8 +70,8 @@ func (s *Slice) hasAddr(a netip.Addr) bool {
 // immutable.
 type Behind struct{ Ready, Unready int }
 
-// part is the part of it that so many of the addresses stand for, rounded up.
-func (b *Behind) part(addresses, of int) *Behind {
+// scale returns what so many of the addresses stand for, rounded up.
+func (b *Behind) scale(addresses, of int) *Behind {
 	if b == nil || addresses == of {
 		return b
 	}

@@ -399,7 +399,7 @@ func (t *Table) Watch(k Key) *Watch[*Set] {
 	return NewWatch(latest, func() {
 		defer t.release(s)
 		if added && s.unwatch(k) {
-			t.update(s, s.settleLocked)
+			t.update(s, s.finishUnwatch)
 		}
 	})
 }

@@ -49,7 +49,7 @@ func newSteering(in inputs, now func() time.Time) *steering {
 		return nil
 	}
 	st := &steering{preference: preference}
-	if !st.place(in, now) && !st.prefers(d) {
+	if !st.placeClusters(in, now) && !st.prefers(d) {
 		return nil
 	}
 	return st
@@ -61,9 +61,9 @@ func (st *steering) prefers(d *Definition) bool {
 	return len(st.preference.Tiers) > 0 && (d.Federated || st.zone < st.unnamed())
 }
 
-// place puts the members' clusters into the tiers, and reports whether any is, or is
+// placeClusters puts the members' clusters into the tiers, and reports whether any is, or is
 // being, taken out.
-func (st *steering) place(in inputs, now func() time.Time) (takenOut bool) {
+func (st *steering) placeClusters(in inputs, now func() time.Time) (takenOut bool) {
 	tiers := st.preference.Tiers
 	st.tiers = max(len(tiers), 1)
 	st.zone = st.unnamed()
@@ -191,8 +191,8 @@ func (p *placement) only(o offer, s Standing) offer {
 	has := func(e *Endpoint) bool { return p.standingOf(e) == s }
 	var list offer
 	for _, l := range o {
-		one := &Slice{Name: l.Name, Endpoints: keep(l.Endpoints, has), Unready: keep(l.Unready, has)}
-		one.Behind = l.Behind.part(len(one.Endpoints), len(l.Endpoints))
+		one := &Slice{Name: l.Name, Endpoints: filter(l.Endpoints, has), Unready: filter(l.Unready, has)}
+		one.Behind = l.Behind.scale(len(one.Endpoints), len(l.Endpoints))
 		if len(one.Endpoints)+len(one.Unready) > 0 {
 			list = append(list, one)
 		}
@@ -240,19 +240,19 @@ func (st *steering) tierOf(e *Endpoint, zone string) int {
 	return tier
 }
 
-// places returns the tiers that endpoints belong to: see tierOf.
-func (st *steering) places(list []*Endpoint, zone string) []int {
-	places := make([]int, len(list))
+// tiersOf returns the tiers that endpoints belong to: see tierOf.
+func (st *steering) tiersOf(list []*Endpoint, zone string) []int {
+	tiers := make([]int, len(list))
 	for i, e := range list {
-		places[i] = st.tierOf(e, zone)
+		tiers[i] = st.tierOf(e, zone)
 	}
-	return places
+	return tiers
 }
 
-// countPlaces counts endpoints by tier; the place behind the tiers is that of last resort.
-func (st *steering) countPlaces(places []int) []int {
+// countByTier counts endpoints by tier; behind the tiers comes that of last resort.
+func (st *steering) countByTier(tiers []int) []int {
 	n := make([]int, st.unnamed()+1)
-	for _, i := range places {
+	for _, i := range tiers {
 		n[i]++
 	}
 	return n[:st.unnamed()]

@@ -57,6 +57,9 @@ func (r row) describe(st *steering) string {
 // left. If that is all parts, the tier is not in use.
 type use string
 
+// everything is the use of clients that are not steered.
+const everything use = ""
+
 // has reports whether clients get an endpoint of the tier at that place.
 func (u use) has(place int, e *Endpoint) bool {
 	if place >= len(u) || u[place] == parts {
