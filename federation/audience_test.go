@@ -43,7 +43,8 @@ func TestMadeUpNodes(t *testing.T) {
 	table.Changed("east", webID, time.Time{})
 	first, _ := made[0].Get()
 	for _, w := range made {
-		if now, _ := w.Get(); now.Version != unchanged.Version+1 || len(now.Endpoints) == 0 || &now.Endpoints[0] != &first.Endpoints[0] {
+		now, _ := w.Get()
+		if now.Version != unchanged.Version+1 || len(now.Endpoints) == 0 || &now.Endpoints[0] != &first.Endpoints[0] {
 			t.Fatalf("version %d, %d endpoints in a list of their own", now.Version, len(now.Endpoints))
 		}
 		w.Close()
@@ -56,10 +57,16 @@ func TestMadeUpNodes(t *testing.T) {
 
 // TestServiceFirst: clients may make up names of instances. Those of the whole service come before these, once each.
 func TestServiceFirst(t *testing.T) {
-	p := &port{audiences: make(map[string]audience), merged: []*Endpoint{{Addr: netip.MustParseAddrPort("10.0.0.0:80")}}}
+	p := &port{
+		audiences: make(map[string]audience),
+		merged:    []*Endpoint{{Addr: netip.MustParseAddrPort("10.0.0.0:80")}},
+	}
 	for i := range 50 {
 		p.join(Client{Instance: fmt.Sprint(i)})
-		p.merged = append(p.merged, &Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 80), Hostname: fmt.Sprint(i)})
+		p.merged = append(p.merged, &Endpoint{
+			Addr:     netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 1, byte(i)}), 80),
+			Hostname: fmt.Sprint(i),
+		})
 	}
 	p.join(Client{})
 	for name, list := range map[string][]*published{"all": p.all(), "concerned": p.concerned(nil, nil)} {

@@ -12,7 +12,15 @@ import (
 // BenchmarkChanged: one endpoint of one cluster changes, with different numbers of
 // endpoints, clusters and keys.
 func BenchmarkChanged(b *testing.B) {
-	for _, x := range []struct{ clusters, slices, views int }{{5, 10, 1}, {5, 10, 4}, {1, 1, 1}, {1, 10, 1}, {1, 100, 1}, {10, 10, 1}, {50, 10, 1}} {
+	for _, x := range []struct{ clusters, slices, views int }{
+		{5, 10, 1},
+		{5, 10, 4},
+		{1, 1, 1},
+		{1, 10, 1},
+		{1, 100, 1},
+		{10, 10, 1},
+		{50, 10, 1},
+	} {
 		b.Run(fmt.Sprintf("clusters=%d/endpoints=%d/views=%d", x.clusters, x.slices*100, x.views), func(b *testing.B) {
 			table, id := NewTable(Options{}), ServiceID{"ns", "web"}
 			d := &Definition{Federated: true}
@@ -76,7 +84,8 @@ func newFlipOf(name ClusterName, n, k int) *flip {
 	f := &flip{}
 	f.share[0] = r.Read()
 	c.set(ServiceID{"ns", "web"}, "s000", Endpoint{Addr: netip.MustParseAddrPort(fmt.Sprintf("10.%d.250.1:0", n))})
-	c.services[ServiceID{"ns", "web"}].slices["s000"] = append(c.services[ServiceID{"ns", "web"}].slices["s000"], flipped(f.share[0].Slices[0])...)
+	web := c.services[ServiceID{"ns", "web"}]
+	web.slices["s000"] = append(web.slices["s000"], flipped(f.share[0].Slices[0])...)
 	f.share[1] = r.Read()
 	return f
 }
@@ -143,7 +152,13 @@ func flipSized(name ClusterName, n, count int) *flip {
 		var eps []Endpoint
 		for i := range min(100, count-s*100) {
 			ip := netip.AddrFrom4([4]byte{10, byte(n), byte(s), byte(i)})
-			eps = append(eps, Endpoint{Addr: netip.AddrPortFrom(ip, 0), Kind: Pod, Node: "n", Zone: fmt.Sprint("z", i%3), Twin: fmt.Sprintf("web-%d-%d", s, i)})
+			eps = append(eps, Endpoint{
+				Addr: netip.AddrPortFrom(ip, 0),
+				Kind: Pod,
+				Node: "n",
+				Zone: fmt.Sprint("z", i%3),
+				Twin: fmt.Sprintf("web-%d-%d", s, i),
+			})
 		}
 		c.set(webID, fmt.Sprintf("s%03d", s), eps...)
 	}
@@ -222,11 +237,17 @@ func BenchmarkChangedDuringWalks(b *testing.B) {
 	}
 }
 
-// BenchmarkOwnerChangedAmongMany: a Pod of the home cluster gets an address and loses it, amid 5,000 watched services, of
-// which none, one, two, a hundred and all have the address.
+// BenchmarkOwnerChangedAmongMany: a Pod of the home cluster gets an address and loses it, amid 5,000 watched services,
+// of which none, one, two, a hundred and all have the address.
 func BenchmarkOwnerChangedAmongMany(b *testing.B) {
 	table, h := crowdedTable(b)
-	for offeredBy, addr := range map[string]string{"none": "10.200.0.1", "one": "10.16.0.1", "two": "10.2.0.1", "100": "10.3.0.1", "all": "10.4.0.1"} {
+	for offeredBy, addr := range map[string]string{
+		"none": "10.200.0.1",
+		"one":  "10.16.0.1",
+		"two":  "10.2.0.1",
+		"100":  "10.3.0.1",
+		"all":  "10.4.0.1",
+	} {
 		b.Run("services="+offeredBy, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

@@ -136,7 +136,8 @@ func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 	t.tiers = st.tiersOf(t.list, c.Zone)
 	t.used = make(map[use][]*Endpoint)
 
-	once, tiers := family(t.list, x.ipv6), t.tiers
+	once := family(t.list, x.ipv6)
+	tiers := t.tiers
 	if !same(once, t.list) {
 		tiers = st.tiersOf(once, c.Zone)
 	}
@@ -159,7 +160,8 @@ func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 // list have been counted. However many of a member's gateways are left, all of it can be
 // reached. Clients of an instance have no gateways.
 func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
-	st, counts := x.port.steering, &t.counts
+	st := x.port.steering
+	counts := &t.counts
 	if len(x.gateways) == 0 || c.Instance != "" {
 		return
 	}
@@ -334,7 +336,9 @@ func inZone(list []*Endpoint, zone string) []*Endpoint {
 	if !hinted {
 		return list
 	}
-	return filter(list, func(e *Endpoint) bool { return e.Cluster != Local || slices.Contains(e.Hints.Zones(), zone) })
+	return filter(list, func(e *Endpoint) bool {
+		return e.Cluster != Local || slices.Contains(e.Hints.Zones(), zone)
+	})
 }
 
 // servable leaves out IPv6 addresses if they are disabled.

@@ -29,7 +29,8 @@ type contribution struct {
 // read reads the member's source.
 func (c *contribution) read() offer {
 	share := c.reader.Read()
-	c.status.Service, c.nodeLocal = share.State, share.NodeLocal
+	c.status.Service = share.State
+	c.nodeLocal = share.NodeLocal
 	c.undeclared = share.Undeclared
 	if share.State != Present || c.strict && share.Undeclared {
 		return nil
@@ -41,7 +42,8 @@ func (c *contribution) read() offer {
 func (c contribution) declares() bool { return c.status.Serving() && !c.undeclared }
 
 func (c *contribution) noteChange(now time.Time) {
-	c.updates, c.changed = c.updates+1, now
+	c.updates++
+	c.changed = now
 	c.total.n.Add(1)
 }
 
@@ -85,7 +87,8 @@ func (s *screening) replace(raw offer) {
 // screen sets the offer, and what may be served of it. changed reports whether the bounds
 // have to be applied anew to a slice of raw; what was left of the other slices is used again.
 func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
-	s.raw, s.kept = raw, raw
+	s.raw = raw
+	s.kept = raw
 	if s.bounds == (bounds{}) {
 		s.partial = nil
 		return
@@ -235,7 +238,8 @@ func (r *Refused) count(x Refusal) {
 
 // add adds what is refused of another part of the offer.
 func (r *Refused) add(o *Refused) {
-	r.Outside, r.Owned = r.Outside+o.Outside, r.Owned+o.Owned
+	r.Outside += o.Outside
+	r.Owned += o.Owned
 	r.Examples = append(r.Examples, o.Examples[:min(len(o.Examples), maxExamples-len(r.Examples))]...)
 }
 

@@ -30,7 +30,10 @@ func newScreenWorld(t *testing.T) *screenWorld {
 			w.reports = append(w.reports, m.Cluster.String()+": "+first.String())
 		},
 	})
-	w.table.Define(webID, &Definition{Federated: true, Members: []Member{{Local, webID}, {"east", webID}, {"north", webID}}})
+	w.table.Define(webID, &Definition{
+		Federated: true,
+		Members:   []Member{{Local, webID}, {"east", webID}, {"north", webID}},
+	})
 	w.home.set(webID, "s")
 	w.table.Link(Local, Ready, w.home)
 	w.table.Link("east", Ready, w.east)
@@ -76,7 +79,8 @@ func (w *screenWorld) reported(want ...string) {
 
 func (w *screenWorld) refused(i, outside, owned int) {
 	w.Helper()
-	if r := w.table.Watched()[0].Members[i].Refused; r.Outside != outside || r.Owned != owned || len(r.Examples) != min(outside+owned, maxExamples) {
+	r := w.table.Watched()[0].Members[i].Refused
+	if r.Outside != outside || r.Owned != owned || len(r.Examples) != min(outside+owned, maxExamples) {
 		w.Errorf("refused: %+v, want %d and %d", r, outside, owned)
 	}
 }

@@ -64,7 +64,11 @@ func (d *Definition) equal(o *Definition) bool {
 	if d == nil || o == nil {
 		return d == o
 	}
-	return d.Federated == o.Federated && d.Imported == o.Imported && d.Strict == o.Strict && d.Preference.equal(o.Preference) && slices.Equal(d.Members, o.Members)
+	return d.Federated == o.Federated &&
+		d.Imported == o.Imported &&
+		d.Strict == o.Strict &&
+		d.Preference.equal(o.Preference) &&
+		slices.Equal(d.Members, o.Members)
 }
 
 // plain reports whether the member is an ordinary service of the local cluster.
@@ -140,7 +144,13 @@ func (p *Preference) tierName(i int) string {
 
 // equal compares by content. Most services share one preference.
 func (p *Preference) equal(o *Preference) bool {
-	return p == o || p != nil && o != nil && p.MinReady == o.MinReady && p.ReturnAfter == o.ReturnAfter && p.ReturnOver == o.ReturnOver && sameTiers(p.Tiers, o.Tiers)
+	if p == o || p == nil || o == nil {
+		return p == o
+	}
+	return p.MinReady == o.MinReady &&
+		p.ReturnAfter == o.ReturnAfter &&
+		p.ReturnOver == o.ReturnOver &&
+		sameTiers(p.Tiers, o.Tiers)
 }
 
 func sameTiers(a, b []Tier) bool {
@@ -195,7 +205,13 @@ const (
 )
 
 // TermWords are the words of all kinds but Named, as users write them.
-var TermWords = [...]string{AnyCluster: "any", ClientZone: "zone", LocalCluster: "local", SameRegion: "region", Remote: "remote"}
+var TermWords = [...]string{
+	AnyCluster:   "any",
+	ClientZone:   "zone",
+	LocalCluster: "local",
+	SameRegion:   "region",
+	Remote:       "remote",
+}
 
 // MinReady is how many endpoints have to be ready: a number or, if Percent is not 0, a
 // percentage of those known, which is one endpoint at least. The zero value is 1.

@@ -121,7 +121,13 @@ func (c *Common) Get() *Common {
 // Equal reports whether the two have the same content. Nil is equal to the zero value.
 func (c *Common) Equal(o *Common) bool {
 	a, b := c.Get(), o.Get()
-	return a == b || a.Identity == b.Identity && a.Authority == b.Authority && slices.Equal(a.Group, b.Group) && slices.Equal(a.Labels, b.Labels)
+	if a == b {
+		return true
+	}
+	return a.Identity == b.Identity &&
+		a.Authority == b.Authority &&
+		slices.Equal(a.Group, b.Group) &&
+		slices.Equal(a.Labels, b.Labels)
 }
 
 // Identity is the name that a peer's TLS certificate must bear. The zero value
@@ -135,8 +141,8 @@ type Identity struct {
 // Label is one metric label.
 type Label struct{ Name, Value string }
 
-// PlainLabel reports whether a text can be a label's value: proxies write values into their metrics without escapes, so that a
-// quotation mark, backslash or line break would spoil or forge these.
+// PlainLabel reports whether a text can be a label's value. Proxies write values into their metrics without
+// escapes, so a quotation mark, backslash or line break would spoil or forge these.
 func PlainLabel(text string) bool {
 	return strings.IndexByte(text, '"') < 0 && strings.IndexByte(text, '\\') < 0 && strings.IndexByte(text, '\n') < 0
 }

@@ -10,7 +10,10 @@ import (
 // Equal does not compare would never reach clients that have the endpoint already.
 func TestEndpointEqual(t *testing.T) {
 	endpoint := func() Endpoint {
-		return Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Common: &Common{Labels: []Label{{Name: "pod", Value: "p"}}}}
+		return Endpoint{
+			Addr:   netip.MustParseAddrPort("10.0.0.1:80"),
+			Common: &Common{Labels: []Label{{Name: "pod", Value: "p"}}},
+		}
 	}
 	others := Endpoint{
 		Addr:        netip.MustParseAddrPort("10.0.0.2:80"),

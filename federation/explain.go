@@ -19,14 +19,16 @@ type Question struct {
 
 // Explanation is what clients of a key get at a moment, and why not the rest.
 type Explanation struct {
-	Definition *Definition        // nil: the service is not defined
-	Set        *Set               // what clients get
-	Broken     bool               // an update has panicked; clients keep Set, and nothing else is explained
-	Steered    *SteeredClient     // the tiers that they use; nil if they are not steered
-	Members    []WatchedMember    // in definition order
-	Addresses  []ExplainedAddress // by member and slice, within one slice those of the Share first; if there is no room for all, those that are not served come before all others
-	Verdicts   map[Verdict]int    // how many addresses have which, listed or not
-	More       int                // how many are not listed
+	Definition *Definition     // nil: the service is not defined
+	Set        *Set            // what clients get
+	Broken     bool            // an update has panicked; clients keep Set, and nothing else is explained
+	Steered    *SteeredClient  // the tiers that they use; nil if they are not steered
+	Members    []WatchedMember // in definition order
+	// Addresses are sorted by member and slice. Within one slice, those of the Share come first. If there is no
+	// room for all, those that are not served come before all others.
+	Addresses []ExplainedAddress
+	Verdicts  map[Verdict]int // how many addresses have which, listed or not
+	More      int             // how many are not listed
 }
 
 // ExplainedAddress is an address of a member's slice.
@@ -93,7 +95,13 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	if to == nil {
 		return nil, false
 	}
-	x = &inquiry{Question: q, ipv6: s.table.opts.IPv6, port: new(port), omitted: make(omitted), result: &Explanation{Verdicts: make(map[Verdict]int)}}
+	x = &inquiry{
+		Question: q,
+		ipv6:     s.table.opts.IPv6,
+		port:     new(port),
+		omitted:  make(omitted),
+		result:   &Explanation{Verdicts: make(map[Verdict]int)},
+	}
 	x.result.Definition = s.table.inputs(s.id).definition
 	x.result.Set, _ = to.latest.Get()
 	if x.result.Broken = s.broken; x.result.Broken {
@@ -124,14 +132,17 @@ func (x *inquiry) member(ctx context.Context, i int) {
 	for k, l := range c.raw {
 		byName[l.Name] = l
 		for _, e := range l.Endpoints {
-			a := ExplainedAddress{Considered: Considered{Slice: l.Name, Addr: e.Addr, Target: e.Twin}, Member: i, Endpoint: e}
+			a := newExplainedAddress(i, l, e)
 			a.Verdict = x.judge(c.kept[k], &a)
 			x.add(a)
 		}
 		for _, e := range l.Unready {
-			if _, ready := find(l.Endpoints, e.Addr); !ready {
-				x.add(ExplainedAddress{Considered: Considered{Slice: l.Name, Addr: e.Addr, Target: e.Twin, Verdict: NotReady}, Member: i, Endpoint: e})
+			if _, ready := find(l.Endpoints, e.Addr); ready {
+				continue
 			}
+			a := newExplainedAddress(i, l, e)
+			a.Verdict = NotReady
+			x.add(a)
 		}
 	}
 	if source, ok := c.src.(Explainer); ok {
@@ -150,7 +161,8 @@ func (x *inquiry) member(ctx context.Context, i int) {
 // judge returns the verdict on an endpoint of a share, of which kept is what the bounds leave
 // of its slice. Each step of the way to the clients left it out, or did not.
 func (x *inquiry) judge(kept *Slice, a *ExplainedAddress) Verdict {
-	c, st := &x.port.members[a.Member], x.port.steering
+	c := &x.port.members[a.Member]
+	st := x.port.steering
 	if at, ok := find(kept.Endpoints, a.Addr); !ok || kept.Endpoints[at] != a.Endpoint {
 		why, _ := c.bounds.refuses(a.Addr)
 		a.Detail = why.Owner // empty also if the owner has just gone
@@ -181,21 +193,34 @@ func (x *inquiry) judge(kept *Slice, a *ExplainedAddress) Verdict {
 	return why
 }
 
+// newExplainedAddress returns an address of a slice in a member's share, without a verdict.
+func newExplainedAddress(member int, l *Slice, e *Endpoint) ExplainedAddress {
+	return ExplainedAddress{
+		Considered: Considered{Slice: l.Name, Addr: e.Addr, Target: e.Twin},
+		Member:     member,
+		Endpoint:   e,
+	}
+}
+
 // leftOut adds the addresses that are not in the member's share as it was read last, and
 // returns when the slices changed.
-func (x *inquiry) leftOut(ctx context.Context, i int, byName map[string]*Slice, source Explainer) (changed map[string]time.Time) {
+func (x *inquiry) leftOut(
+	ctx context.Context, i int, byName map[string]*Slice, source Explainer,
+) (changed map[string]time.Time) {
 	changed = make(map[string]time.Time)
 	in := func(list []*Endpoint, a netip.AddrPort) bool {
 		at, ok := find(list, a)
 		return ok || a.Port() == 0 && at < len(list) && list[at].Addr.Addr() == a.Addr()
 	}
-	slice, added := "", make(map[netip.AddrPort]bool) // of that slice
+	slice := ""
+	added := make(map[netip.AddrPort]bool) // of that slice
 	for a := range source.Explain(x.port.members[i].member.Service, x.Key.Port) {
 		if ctx.Err() != nil {
 			return nil
 		}
 		if a.Slice != slice {
-			slice, changed[a.Slice] = a.Slice, a.Changed
+			slice = a.Slice
+			changed[a.Slice] = a.Changed
 			clear(added)
 		}
 		l := byName[a.Slice]
@@ -203,11 +228,13 @@ func (x *inquiry) leftOut(ctx context.Context, i int, byName map[string]*Slice, 
 			continue
 		}
 		if a.Addr.IsValid() {
-			added[a.Addr], added[netip.AddrPortFrom(a.Addr.Addr(), 0)] = true, true
+			added[a.Addr] = true
+			added[netip.AddrPortFrom(a.Addr.Addr(), 0)] = true
 		}
 		switch c := &x.port.members[i]; {
 		case c.strict && c.undeclared:
-			a.Verdict, a.Detail = PortUndeclared, ""
+			a.Verdict = PortUndeclared
+			a.Detail = ""
 		case a.Verdict == Served:
 			a.Verdict = Unread
 		}
@@ -218,8 +245,9 @@ func (x *inquiry) leftOut(ctx context.Context, i int, byName map[string]*Slice, 
 
 // add counts an address, and keeps it while there is room.
 func (x *inquiry) add(a ExplainedAddress) {
-	if m := &x.result.Members[a.Member]; a.Addr.Port() != 0 && !slices.Contains(m.Ports, a.Addr.Port()) && len(m.Ports) < maxExamples {
-		m.Ports = append(m.Ports, a.Addr.Port())
+	m, port := &x.result.Members[a.Member], a.Addr.Port()
+	if port != 0 && !slices.Contains(m.Ports, port) && len(m.Ports) < maxExamples {
+		m.Ports = append(m.Ports, port)
 	}
 	if x.Addr.IsValid() && a.Addr.Addr() != x.Addr {
 		return
@@ -238,14 +266,16 @@ func (x *inquiry) add(a ExplainedAddress) {
 
 // describe adds to the verdict on an address what takes longer to find out.
 func (x *inquiry) describe(a *ExplainedAddress) {
-	if st := x.port.steering; st != nil && a.Endpoint != nil && st.members[a.Member].standingOf(a.Endpoint) != Withdrawn {
+	st := x.port.steering
+	if st != nil && a.Endpoint != nil && st.members[a.Member].standingOf(a.Endpoint) != Withdrawn {
 		if i := st.tierOf(a.Endpoint, x.Key.Client.Zone); i < st.unnamed() {
 			a.Tier = st.preference.tierName(i)
 		}
 	}
 	switch a.Verdict {
 	case OtherInstance:
-		if slices.ContainsFunc(x.port.members[a.Member].raw, func(l *Slice) bool { return l.Behind != nil && l.Name == a.Slice }) {
+		ofGateways := func(l *Slice) bool { return l.Behind != nil && l.Name == a.Slice }
+		if slices.ContainsFunc(x.port.members[a.Member].raw, ofGateways) {
 			a.Detail = "an instance can't be addressed through a gateway"
 		}
 	case Taken:
@@ -344,14 +374,34 @@ const (
 )
 
 var verdictWords = [...]string{
-	Served: "served", NoSuchService: "no-such-service", NoSuchPort: "no-such-port", Terminating: "terminating", NotReady: "not-ready",
-	OtherTarget: "stands-for-something-else", UnusableText: "unusable-text", NotRoutable: "not-routable", PodUnknown: "pod-not-known",
-	Unusable: "unusable", BehindGateway: "behind-a-gateway", GatewayDead: "gateway-dead", NothingBehind: "nothing-behind-the-gateway",
-	PortUndeclared: "port-not-declared", Unread: "just-changed", OutsideRanges: "outside-ranges", Owned: "owned-by-local-cluster",
-	ClusterCordoned: "cluster-cordoned", ClusterLost: "cluster-lost", Taken: "taken", OtherInstance: "other-instance",
-	OtherNode: "other-node", Unpreferred: "in-no-tier", TierNotUsed: "tier-not-in-use",
-	HintedToOtherNodes: "hinted-to-other-nodes", OtherZones: "hinted-to-other-zones",
-	IPv6Off: "ipv6-off", OtherFamily: "other-address-preferred",
+	Served:             "served",
+	NoSuchService:      "no-such-service",
+	NoSuchPort:         "no-such-port",
+	Terminating:        "terminating",
+	NotReady:           "not-ready",
+	OtherTarget:        "stands-for-something-else",
+	UnusableText:       "unusable-text",
+	NotRoutable:        "not-routable",
+	PodUnknown:         "pod-not-known",
+	Unusable:           "unusable",
+	BehindGateway:      "behind-a-gateway",
+	GatewayDead:        "gateway-dead",
+	NothingBehind:      "nothing-behind-the-gateway",
+	PortUndeclared:     "port-not-declared",
+	Unread:             "just-changed",
+	OutsideRanges:      "outside-ranges",
+	Owned:              "owned-by-local-cluster",
+	ClusterCordoned:    "cluster-cordoned",
+	ClusterLost:        "cluster-lost",
+	Taken:              "taken",
+	OtherInstance:      "other-instance",
+	OtherNode:          "other-node",
+	Unpreferred:        "in-no-tier",
+	TierNotUsed:        "tier-not-in-use",
+	HintedToOtherNodes: "hinted-to-other-nodes",
+	OtherZones:         "hinted-to-other-zones",
+	IPv6Off:            "ipv6-off",
+	OtherFamily:        "other-address-preferred",
 }
 
 // String is the verdict in words, as programs may rely on.

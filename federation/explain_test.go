@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestExplainUnread: an address that the table has not read. What is not watched is not explained, nor anything after the end.
+// TestExplainUnread: an address that the table has not read. What is not watched is not explained,
+// nor anything after the end.
 func TestExplainUnread(t *testing.T) {
 	table, east := NewTable(Options{}), newCluster("east")
 	table.Link("east", Ready, east)
@@ -23,7 +24,10 @@ func TestExplainUnread(t *testing.T) {
 	if x := explained(t, table, k); len(x.Addresses) != 1 || x.Addresses[0].Verdict != Unread {
 		t.Errorf("addresses %+v", x.Addresses)
 	}
-	for what, other := range map[string]Key{"port": {Service: webID, Port: 81}, "client": {Service: webID, Port: 80, Client: Client{Zone: "z"}}} {
+	for what, other := range map[string]Key{
+		"port":   {Service: webID, Port: 81},
+		"client": {Service: webID, Port: 80, Client: Client{Zone: "z"}},
+	} {
 		if _, ok := table.Explain(t.Context(), Question{Key: other}); ok {
 			t.Errorf("a %s that is not watched is explained", what)
 		}
@@ -53,10 +57,14 @@ func TestExplainListsWhatIsMissing(t *testing.T) {
 	k := Key{Service: webID, Port: 80}
 	defer table.Watch(k).Close()
 	for most, want := range map[int]string{
-		0:  "",
-		3:  "0 taken, 1 taken, 2 taken",
-		10: "0 taken, 1 taken, 2 taken, 3 taken, 4 outside-ranges, 5 outside-ranges, 6 outside-ranges, 7 outside-ranges, 0 served, 1 served",
-		16: "0 served, 1 served, 2 served, 3 served, 4 served, 5 served, 6 served, 7 served, 0 taken, 1 taken, 2 taken, 3 taken, 4 outside-ranges, 5 outside-ranges, 6 outside-ranges, 7 outside-ranges",
+		0: "",
+		3: "0 taken, 1 taken, 2 taken",
+		10: "0 taken, 1 taken, 2 taken, 3 taken, " +
+			"4 outside-ranges, 5 outside-ranges, 6 outside-ranges, 7 outside-ranges, " +
+			"0 served, 1 served",
+		16: "0 served, 1 served, 2 served, 3 served, 4 served, 5 served, 6 served, 7 served, " +
+			"0 taken, 1 taken, 2 taken, 3 taken, " +
+			"4 outside-ranges, 5 outside-ranges, 6 outside-ranges, 7 outside-ranges",
 	} {
 		x, ok := table.Explain(t.Context(), Question{Key: k, Limit: most})
 		var got []string
@@ -64,7 +72,8 @@ func TestExplainListsWhatIsMissing(t *testing.T) {
 			got = append(got, fmt.Sprint(a.Addr.Addr().As4()[3], " ", a.Verdict))
 		}
 		if strings.Join(got, ", ") != want || !ok || x.More != 16-most || x.Verdicts[Served] != 8 {
-			t.Errorf("%d at most:\ngot  %s\nwant %s\n%d more, %v", most, strings.Join(got, ", "), want, x.More, x.Verdicts)
+			t.Errorf("%d at most:\ngot  %s\nwant %s\n%d more, %v",
+				most, strings.Join(got, ", "), want, x.More, x.Verdicts)
 		}
 	}
 }
@@ -79,7 +88,8 @@ func TestExplainGatewayInstance(t *testing.T) {
 	table.Define(webID, &Definition{Federated: true, Members: []Member{{"east", webID}}})
 	k := Key{Service: webID, Port: 80, Client: Client{Instance: "web-0"}}
 	defer table.Watch(k).Close()
-	if a := explained(t, table, k).Addresses[0]; a.Verdict != OtherInstance || a.Detail != "an instance can't be addressed through a gateway" {
+	a := explained(t, table, k).Addresses[0]
+	if a.Verdict != OtherInstance || a.Detail != "an instance can't be addressed through a gateway" {
 		t.Errorf("%v %q", a.Verdict, a.Detail)
 	}
 }

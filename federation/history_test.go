@@ -64,7 +64,8 @@ func (h *history) instants(from int, now time.Time) (list []instant) {
 	return list
 }
 
-// stepsOf returns when parts of cordons change, as known at a moment. What has been computed stays: only moments are added.
+// stepsOf returns when parts of cordons change, as known at a moment. What has been computed
+// stays: only moments are added.
 func (h *history) stepsOf(moment int) []time.Time {
 	for i := len(h.steps); i <= moment; i++ {
 		var steps []time.Time
@@ -83,7 +84,12 @@ func (h *history) cordon(c ClusterName, x instant) (now tierspec.Standings, next
 	links := make([]tierspec.Link, 0, x.moment+1)
 	for _, m := range h.moments[:x.moment+1] {
 		l := m.links[c]
-		links = append(links, tierspec.Link{At: m.at, Linked: l.State != Unlinked, Cordon: tierspec.Standing(l.Cordon), Over: l.CordonOver})
+		links = append(links, tierspec.Link{
+			At:     m.at,
+			Linked: l.State != Unlinked,
+			Cordon: tierspec.Standing(l.Cordon),
+			Over:   l.CordonOver,
+		})
 	}
 	return tierspec.Cordoned(links, x.at)
 }
@@ -130,7 +136,12 @@ func (h *history) facts(x instant, k Key) (Set, *tierspec.Service) {
 	}
 	s.Federated = d.Federated
 	if p := d.Preference; p != nil {
-		s.Preference = tierspec.Preference{Count: p.MinReady.Count, Percent: p.MinReady.Percent, ReturnAfter: p.ReturnAfter, ReturnOver: p.ReturnOver}
+		s.Preference = tierspec.Preference{
+			Count:       p.MinReady.Count,
+			Percent:     p.MinReady.Percent,
+			ReturnAfter: p.ReturnAfter,
+			ReturnOver:  p.ReturnOver,
+		}
 		for _, tier := range p.Tiers {
 			s.Tiers = append(s.Tiers, terms(tier))
 		}
@@ -163,7 +174,10 @@ func (h *history) member(x instant, d *Definition, mem Member, port uint16) tier
 		list[i] = max(list[i], tierspec.Standing(l.Lost))
 	}
 	one := tierspec.Member{
-		Cluster:   tierspec.Cluster{Name: string(mem.Cluster), Region: l.Region != "" && l.Region == m.links[Local].Region},
+		Cluster: tierspec.Cluster{
+			Name:   string(mem.Cluster),
+			Region: l.Region != "" && l.Region == m.links[Local].Region,
+		},
 		Standings: list, Spreading: len(next) > 0,
 	}
 	if l.State != Ready || share.State != Present || d.Strict && share.Undeclared {
@@ -178,7 +192,11 @@ func (h *history) member(x instant, d *Definition, mem Member, port uint16) tier
 		return list
 	}
 	for _, s := range share.Slices {
-		one.Slices = append(one.Slices, tierspec.Slice{Ready: within(s.Endpoints, m.owned), Unready: within(s.Unready, nil), Behind: (*tierspec.Behind)(s.Behind)})
+		one.Slices = append(one.Slices, tierspec.Slice{
+			Ready:   within(s.Endpoints, m.owned),
+			Unready: within(s.Unready, nil),
+			Behind:  (*tierspec.Behind)(s.Behind),
+		})
 	}
 	return one
 }

@@ -185,7 +185,8 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 		}
 	}
 	if alike {
-		worst.Zone, worst.Node = "", ""
+		worst.Zone = ""
+		worst.Node = ""
 	}
 	return *worst
 }

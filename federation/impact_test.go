@@ -21,7 +21,11 @@ type impactWorld struct {
 }
 
 func newImpactWorld(p *Preference) *impactWorld {
-	w := &impactWorld{now: time.Unix(1e9, 0), clusters: make(map[ClusterName]*cluster), watches: make(map[Client]*Watch[*Set])}
+	w := &impactWorld{
+		now:      time.Unix(1e9, 0),
+		clusters: make(map[ClusterName]*cluster),
+		watches:  make(map[Client]*Watch[*Set]),
+	}
 	w.Table = NewTable(Options{Now: func() time.Time { return w.now }})
 	d := &Definition{Federated: true, Preference: p}
 	for _, name := range []ClusterName{Local, "east", "north"} {
@@ -73,13 +77,59 @@ func TestImpact(t *testing.T) {
 		clients            []Client
 		want               string
 	}{
-		{"no preference", "any", MinReady{}, "10.0.0.1 10.0.0.2", "10.0.1.1", "", []Client{{}}, "port 80: local 2, east 1, north 0 → local 2, east 0, north 0"},
-		{"a tier of zones", "zone, north", MinReady{}, "10.0.0.1,zone=z1", "10.0.1.2,zone=z2", "", []Client{z1, z2}, "port 80, zone z2: local 0, east 1, north 0 → local 0, east 0, north 0 bare"},
-		{"one zone", "zone, any", MinReady{}, "10.0.0.1,zone=z1", "10.0.1.2,zone=z1", "", []Client{z1}, "port 80: local 1, east 1, north 0 → local 1, east 0, north 0"},
-		{"nobody watches it", "any", MinReady{}, "", "10.0.1.1", "10.0.2.1 10.0.2.2", nil, "unwatched: local 1, east 1, north 1 → local 1, east 0, north 1"},
-		{"nobody watches what no tier names", "east", MinReady{}, "10.0.0.1", "10.0.1.1", "", nil, "unwatched: local 0, east 1, north 0 → local 0, east 0, north 0 bare"},
-		{"nobody watches a tier of zones", "zone", MinReady{}, "10.0.0.1", "10.0.1.1", "", nil, "unwatched: local 1, east 1, north 1 → local 1, east 0, north 1"},
-		{"clients of an instance", "any", MinReady{}, "10.0.0.1", "10.0.1.1,host=h1", "", []Client{{Instance: "h1"}}, "port 80: local 1, east 1, north 0 → local 1, east 0, north 0"},
+		{
+			name:    "no preference",
+			prefer:  "any",
+			local:   "10.0.0.1 10.0.0.2",
+			east:    "10.0.1.1",
+			clients: []Client{{}},
+			want:    "port 80: local 2, east 1, north 0 → local 2, east 0, north 0",
+		},
+		{
+			name:    "a tier of zones",
+			prefer:  "zone, north",
+			local:   "10.0.0.1,zone=z1",
+			east:    "10.0.1.2,zone=z2",
+			clients: []Client{z1, z2},
+			want:    "port 80, zone z2: local 0, east 1, north 0 → local 0, east 0, north 0 bare",
+		},
+		{
+			name:    "one zone",
+			prefer:  "zone, any",
+			local:   "10.0.0.1,zone=z1",
+			east:    "10.0.1.2,zone=z1",
+			clients: []Client{z1},
+			want:    "port 80: local 1, east 1, north 0 → local 1, east 0, north 0",
+		},
+		{
+			name:   "nobody watches it",
+			prefer: "any",
+			east:   "10.0.1.1",
+			north:  "10.0.2.1 10.0.2.2",
+			want:   "unwatched: local 1, east 1, north 1 → local 1, east 0, north 1",
+		},
+		{
+			name:   "nobody watches what no tier names",
+			prefer: "east",
+			local:  "10.0.0.1",
+			east:   "10.0.1.1",
+			want:   "unwatched: local 0, east 1, north 0 → local 0, east 0, north 0 bare",
+		},
+		{
+			name:   "nobody watches a tier of zones",
+			prefer: "zone",
+			local:  "10.0.0.1",
+			east:   "10.0.1.1",
+			want:   "unwatched: local 1, east 1, north 1 → local 1, east 0, north 1",
+		},
+		{
+			name:    "clients of an instance",
+			prefer:  "any",
+			local:   "10.0.0.1",
+			east:    "10.0.1.1,host=h1",
+			clients: []Client{{Instance: "h1"}},
+			want:    "port 80: local 1, east 1, north 0 → local 1, east 0, north 0",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := &Preference{MinReady: c.min}
@@ -146,7 +196,10 @@ func TestImpactIsWhatFollows(t *testing.T) {
 		w.SetLink("north", Link{State: Ready, Source: w.clusters["north"], Cordon: standing("north")})
 		w.SetLink("east", Link{State: Ready, Source: w.clusters["east"], Cordon: standing("east before")})
 		for range rapid.IntRange(1, 4).Draw(t, "clients") {
-			w.watch(Client{Zone: rapid.SampledFrom([]string{"", "z1", "z2"}).Draw(t, "zone"), Node: rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node")})
+			w.watch(Client{
+				Zone: rapid.SampledFrom([]string{"", "z1", "z2"}).Draw(t, "zone"),
+				Node: rapid.SampledFrom([]string{"", "n1", "n2"}).Draw(t, "node"),
+			})
 		}
 		to := standing("east")
 		list, err := w.Impact(context.Background(), "east", to)

@@ -90,15 +90,17 @@ type WatchedPort struct {
 type WatchedMember struct {
 	Member    Member
 	Status    MemberStatus
-	NodeLocal bool      // internalTrafficPolicy of its Service is Local
-	Standing  Standing  // of its cluster
-	Spreading bool      // its cluster's standing changes part by part
-	Lost      bool      // its cluster is withdrawn because its API is not followed, and not by hand
-	Updates   uint64    // how often its contribution has changed since the port is watched
-	Total     uint64    // the sum of the Updates of all services that have the member, since the first of them is watched. It never falls while one of them is
-	Changed   time.Time // when it did last; zero: not since then
-	Offered   int       // endpoints on offer, refused ones too
-	Yielded   int       // how many of their addresses another member wins
+	NodeLocal bool     // internalTrafficPolicy of its Service is Local
+	Standing  Standing // of its cluster
+	Spreading bool     // its cluster's standing changes part by part
+	Lost      bool     // its cluster is withdrawn because its API is not followed, and not by hand
+	Updates   uint64   // how often its contribution has changed since the port is watched
+	// Total is the sum of the Updates of all services that have the member, since the first of them is watched. It
+	// never falls while one of them is watched.
+	Total   uint64
+	Changed time.Time // when it did last; zero: not since then
+	Offered int       // endpoints on offer, refused ones too
+	Yielded int       // how many of their addresses another member wins
 
 	Conflicts []Conflict // a few of the addresses that another member wins
 	Refused   Refused    // what is refused of it
@@ -123,7 +125,9 @@ func (t *Table) Watched() []WatchedPort {
 		w.Members = slices.Clone(w.Members)
 		list = append(list, w)
 	}
-	slices.SortFunc(list, func(a, b WatchedPort) int { return cmp.Or(a.Service.compare(b.Service), cmp.Compare(a.Port, b.Port)) })
+	slices.SortFunc(list, func(a, b WatchedPort) int {
+		return cmp.Or(a.Service.compare(b.Service), cmp.Compare(a.Port, b.Port))
+	})
 	return list
 }
 
@@ -149,9 +153,20 @@ func (t *Table) EachWatched() iter.Seq[WatchedPort] {
 func (p *port) describe(list []WatchedMember) []WatchedMember {
 	for i := range p.members {
 		c := &p.members[i]
-		m := WatchedMember{Member: c.member, Status: c.status, NodeLocal: c.nodeLocal, Updates: c.updates, Total: c.total.n.Load(), Changed: c.changed, Refused: c.refused()}
-		if st := p.steering; st != nil {
-			m.Standing, m.Spreading, m.Lost = st.members[i].standing, st.members[i].spread != nil, st.members[i].lost
+		m := WatchedMember{
+			Member:    c.member,
+			Status:    c.status,
+			NodeLocal: c.nodeLocal,
+			Updates:   c.updates,
+			Total:     c.total.n.Load(),
+			Changed:   c.changed,
+			Refused:   c.refused(),
+		}
+		if p.steering != nil {
+			where := &p.steering.members[i]
+			m.Standing = where.standing
+			m.Spreading = where.spread != nil
+			m.Lost = where.lost
 		}
 		for _, s := range c.raw {
 			m.Offered += len(s.Endpoints)
@@ -283,12 +298,14 @@ func (s *watchedService) declaredFirst() []*port {
 
 // SteeredClient is what one kind of client of a steered port uses.
 type SteeredClient struct {
-	Port     uint16
-	Client   Client
-	Tiers    []TierUse // in order; the last may be that of clusters of last resort
-	Since    time.Time // since when those in use are in use
-	Why      string    // why they were taken into use then, in words
-	WaitsFor string    // what must come before clients use fewer tiers; empty if they use one, or some of the endpoints leave at Next
+	Port   uint16
+	Client Client
+	Tiers  []TierUse // in order; the last may be that of clusters of last resort
+	Since  time.Time // since when those in use are in use
+	Why    string    // why they were taken into use then, in words
+	// WaitsFor is what must come before clients use fewer tiers. It is empty if they use one, or if some of the
+	// endpoints leave at Next.
+	WaitsFor string
 	Next     time.Time // when endpoints leave unless something changes before; zero if none does
 }
 

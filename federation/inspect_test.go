@@ -15,7 +15,8 @@ func TestYields(t *testing.T) {
 		for _, list := range lists {
 			s := &Slice{}
 			for _, host := range list {
-				s.Endpoints = append(s.Endpoints, &Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(host)}), 80)})
+				ip := netip.AddrFrom4([4]byte{10, 0, 0, byte(host)})
+				s.Endpoints = append(s.Endpoints, &Endpoint{Addr: netip.AddrPortFrom(ip, 80)})
 			}
 			o = append(o, s)
 		}
@@ -30,7 +31,8 @@ func TestYields(t *testing.T) {
 		{offers{slicesOf(0, "ab", "b"), slicesOf(1, "c", "c", "d")}, []int{0, 0}},
 		{offers{slicesOf(0, "ab"), slicesOf(1, "ab", "bc"), slicesOf(2, "b", "c")}, []int{0, 2, 2}},
 		{offers{slicesOf(0), slicesOf(1, "a", "a"), slicesOf(2, "b"), slicesOf(3, "a", "ab")}, []int{0, 0, 0, 2}},
-		{offers{slicesOf(0, "a"), slicesOf(1, "ab"), slicesOf(0, "ab"), slicesOf(1, "c")}, []int{1, 1}}, // parts of both are of last resort
+		// Parts of both are of last resort.
+		{offers{slicesOf(0, "a"), slicesOf(1, "ab"), slicesOf(0, "ab"), slicesOf(1, "c")}, []int{1, 1}},
 	} {
 		_, contested := merge(tc.offers)
 		p := &port{offers: tc.offers, contested: contested}
@@ -49,7 +51,8 @@ type outOfReach struct{ *cluster }
 
 func (outOfReach) Reachable() bool { return false }
 
-// TestUnservedOutOfReach: a member that can't be reached does not serve; what is wrong with a Service itself comes first.
+// TestUnservedOutOfReach: a member that can't be reached does not serve; what is wrong with a Service
+// itself comes first.
 func TestUnservedOutOfReach(t *testing.T) {
 	web, none := ServiceID{"ns", "web"}, ServiceID{"ns", "none"}
 	table, east := NewTable(Options{}), newCluster("east")
@@ -65,7 +68,8 @@ func TestUnservedOutOfReach(t *testing.T) {
 	if got := unserved(east); !slices.Equal(got, []string{"none: no such Service in the cluster"}) {
 		t.Errorf("%q", got)
 	}
-	if got := unserved(outOfReach{east}); !slices.Equal(got, []string{"web: no gateway of the cluster can be used", "none: no such Service in the cluster"}) {
+	want := []string{"web: no gateway of the cluster can be used", "none: no such Service in the cluster"}
+	if got := unserved(outOfReach{east}); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}
 }

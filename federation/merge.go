@@ -111,7 +111,8 @@ func remerge(merged []*Endpoint, c contested, offers offers, i int, old offer) (
 // old pointers. It returns old itself if that makes the two the same. It writes to
 // list, which must not be shared.
 func keepPointers(old, list []*Endpoint) []*Endpoint {
-	j, same := 0, len(old) == len(list)
+	j := 0
+	same := len(old) == len(list)
 	for i, e := range list {
 		for j < len(old) && compareAddr(old[j], e) < 0 {
 			j++
@@ -156,7 +157,8 @@ func touchedAddrs(old, new offer) []touched {
 // by place, so that an address which moves from slice to slice is removed and added.
 func forEachOffered(old, new offer, f func(a, b *Endpoint)) {
 	before, after := sameEnds(old, new)
-	old, new = old[before:len(old)-after], new[before:len(new)-after]
+	old = old[before : len(old)-after]
+	new = new[before : len(new)-after]
 	for i := range max(len(old), len(new)) {
 		if i < min(len(old), len(new)) && old[i] == new[i] {
 			continue
@@ -188,7 +190,8 @@ func combine(list []touched) []touched {
 			continue
 		}
 		one := &list[n-1]
-		one.before, one.offers = one.before || t.before, one.offers+t.offers
+		one.before = one.before || t.before
+		one.offers += t.offers
 		if one.now == nil {
 			one.now = t.now
 		}

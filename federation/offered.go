@@ -91,7 +91,9 @@ func (u addrUses[K]) services(a K) (numbers []uint32) {
 func (u addrUses[K]) add(a K, service uint32, n int) {
 	first, more := u.first[a], u.more[a]
 	if first.count > 0 && first.service != service {
-		i, has := slices.BinarySearchFunc(more, service, func(x addrUse, s uint32) int { return cmp.Compare(x.service, s) })
+		i, has := slices.BinarySearchFunc(more, service, func(x addrUse, s uint32) int {
+			return cmp.Compare(x.service, s)
+		})
 		if !has {
 			more = slices.Insert(more, i, addrUse{service: service})
 		}

@@ -54,12 +54,14 @@ func TestOwnerConcernsAll(t *testing.T) {
 	}
 }
 
-// TestOfferedAddrs: the index has the services that a map of maps has, and nothing is left of what is offered no longer.
+// TestOfferedAddrs: the index has the services that a map of maps has, and nothing is left of what
+// is offered no longer.
 func TestOfferedAddrs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o, model := newOfferedAddrs(), make(map[netip.Addr]map[uint32]int)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
-			a := netip.MustParseAddr(rapid.SampledFrom([]string{"10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2", "fd00::1"}).Draw(t, "address"))
+			addrs := []string{"10.0.0.1", "::ffff:10.0.0.1", "10.0.0.2", "fd00::1"}
+			a := netip.MustParseAddr(rapid.SampledFrom(addrs).Draw(t, "address"))
 			service, key := rapid.Uint32Range(0, 5).Draw(t, "service"), a.Unmap()
 			if model[key] == nil {
 				model[key] = make(map[uint32]int)
@@ -73,7 +75,8 @@ func TestOfferedAddrs(t *testing.T) {
 					delete(model[key], service)
 				}
 			}
-			if got := slices.Sorted(slices.Values(o.services(a))); !slices.Equal(got, slices.Sorted(maps.Keys(model[key]))) {
+			got := slices.Sorted(slices.Values(o.services(a)))
+			if !slices.Equal(got, slices.Sorted(maps.Keys(model[key]))) {
 				t.Fatalf("services of %v: %v, want %v", a, got, model[key])
 			}
 		}

@@ -304,7 +304,8 @@ func summarize(d *Definition, members []contribution, st *steering) summary {
 		switch {
 		case st.unused(i):
 		case c.status.Link == Pending:
-			sum.complete, sum.reason = false, Unknown
+			sum.complete = false
+			sum.reason = Unknown
 		case c.status.Link == Unreachable:
 			sum.reason = Unknown
 		case c.member.Cluster == Local && c.status.Service == Present:
@@ -314,7 +315,9 @@ func summarize(d *Definition, members []contribution, st *steering) summary {
 	if !d.Federated {
 		switch s := members[0].status; {
 		case s.Link == Unlinked:
-			sum.exists, sum.reason, sum.cluster = false, NotLinked, members[0].member.Cluster
+			sum.exists = false
+			sum.reason = NotLinked
+			sum.cluster = members[0].member.Cluster
 		case s.Link == Ready && s.Service == Missing:
 			sum.exists = false
 		case s.Link == Ready && s.Service == ExternalName:
@@ -343,7 +346,8 @@ func undeclared(members []contribution) bool {
 // changes slow for others. Clients for which node hints choose endpoints are concerned if endpoints that
 // are hinted to their node have changed, or others that make node hints count or not.
 func (p *port) concerned(merged, unready []*Endpoint) []*published {
-	byNode, whole := p.summary.byNode, p.audiences[""]
+	byNode := p.summary.byNode
+	whole := p.audiences[""]
 	if len(p.audiences) == 1 && whole != nil && !byNode && len(whole) == 1 && whole[""] != nil {
 		return p.whole()
 	}

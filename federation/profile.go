@@ -11,9 +11,11 @@ import (
 // the same profiles.
 type ProfileKey struct {
 	Service  ServiceID
-	Instance string         // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty: the service
-	Addr     netip.AddrPort // a service's cluster IP, a Pod's address, or any other; never an IPv4-mapped IPv6 address, never with a zone
-	Port     uint16         // of the service; zero with Addr, which has its own
+	Instance string // hostname of an endpoint, as in <hostname>.<service>.<namespace>; empty: the service
+	// Addr is a service's cluster IP, a Pod's address, or any other. It is never an IPv4-mapped IPv6 address, and
+	// has no zone.
+	Addr netip.AddrPort
+	Port uint16 // of the service; zero with Addr, which has its own
 	// Namespace is the client's, whose own ServiceProfiles come first. Empty: it is
 	// not known, or it makes no difference, because it is the service's own or
 	// because Instance is set. Clients choose it freely: it need not exist.
@@ -42,8 +44,10 @@ const (
 // Profile describes one destination to a proxy: a service port or one endpoint.
 // It is immutable.
 type Profile struct {
-	Reason  ProfileReason // unless Resolved, all fields below but Claimed are zero
-	Claimed string        // with Ambiguous: the objects that claim the address, as text ("2 Services with cluster IP 10.0.0.1")
+	Reason ProfileReason // unless Resolved, all fields below but Claimed are zero
+	// Claimed names the objects that claim the address, if Reason is Ambiguous ("2 Services with cluster IP
+	// 10.0.0.1").
+	Claimed string
 
 	// Of a service port.
 	Service ServiceID
@@ -69,7 +73,13 @@ func (p *Profile) Equal(o *Profile) bool {
 	}
 	a, b := *p, *o
 	a.Endpoint, b.Endpoint = nil, nil
-	return a == b && (p.Endpoint == o.Endpoint || p.Endpoint != nil && o.Endpoint != nil && p.Endpoint.Equal(o.Endpoint))
+	if a != b {
+		return false
+	}
+	if p.Endpoint == nil || o.Endpoint == nil {
+		return p.Endpoint == o.Endpoint
+	}
+	return p.Endpoint.Equal(o.Endpoint)
 }
 
 // ServiceProfile describes the requests to a service: routes, retries, traffic

@@ -37,7 +37,12 @@ func TestReferenceOfPods(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, id := newModel(t, true), ServiceID{"ns", "a"}
 		clusters := []ClusterName{Local, "east", "north"}
-		d := &Definition{Federated: true, Preference: rapid.Custom(drawPreference).Filter(func(p *Preference) bool { return p != nil }).Draw(t, "preference")}
+		d := &Definition{
+			Federated: true,
+			Preference: rapid.Custom(drawPreference).
+				Filter(func(p *Preference) bool { return p != nil }).
+				Draw(t, "preference"),
+		}
 		unready := make(map[ClusterName][]bool)      // Pods
 		far := rapid.Bool().Draw(t, "far")           // whether east is on another network
 		hinted := rapid.Bool().Draw(t, "hinted")     // whether local Pods have node hints
@@ -72,7 +77,13 @@ func TestReferenceOfPods(t *testing.T) {
 			}
 			if far && c == "east" {
 				m.cluster(c).setBehind(id, "s1", len(eps[0]), len(eps[1]))
-				eps = [2][]Endpoint{{{Addr: netip.MustParseAddrPort("198.51.100.1:0")}, {Addr: netip.MustParseAddrPort("198.51.100.2:0")}}, nil}
+				eps = [2][]Endpoint{
+					{
+						{Addr: netip.MustParseAddrPort("198.51.100.1:0")},
+						{Addr: netip.MustParseAddrPort("198.51.100.2:0")},
+					},
+					nil,
+				}
 			}
 			m.cluster(c).set(id, "s1", eps[0]...)
 			m.cluster(c).setUnready(id, "s1", eps[1]...)
@@ -124,7 +135,14 @@ func TestReferenceOfPods(t *testing.T) {
 			},
 			"link": func(t *rapid.T) {
 				standing := rapid.SampledFrom([]Standing{InService, InService, InService, LastResort, Withdrawn})
-				setLink(drawCluster.Draw(t, "cluster"), Link{Cordon: standing.Draw(t, "cordon"), CordonOver: rapid.SampledFrom([]time.Duration{0, 20 * time.Second}).Draw(t, "over"), Lost: standing.Draw(t, "lost")})
+				setLink(
+					drawCluster.Draw(t, "cluster"),
+					Link{
+						Cordon:     standing.Draw(t, "cordon"),
+						CordonOver: rapid.SampledFrom([]time.Duration{0, 20 * time.Second}).Draw(t, "over"),
+						Lost:       standing.Draw(t, "lost"),
+					},
+				)
 			},
 			"prefer": func(t *rapid.T) {
 				edited := *m.defs[id]
@@ -156,14 +174,21 @@ type model struct {
 func newModel(t *rapid.T, steered bool) *model {
 	ipv6 := rapid.Bool().Draw(t, "ipv6")
 	return &model{
-		world: newWorld(Options{IPv6: ipv6}), history: history{ipv6: ipv6, states: make(map[stateKey]state)}, steered: steered,
-		defs: make(map[ServiceID]*Definition), links: make(map[ClusterName]Link),
-		keys: make(map[string]Key), since: make(map[Key]int),
+		world:   newWorld(Options{IPv6: ipv6}),
+		history: history{ipv6: ipv6, states: make(map[stateKey]state)},
+		steered: steered,
+		defs:    make(map[ServiceID]*Definition),
+		links:   make(map[ClusterName]Link),
+		keys:    make(map[string]Key),
+		since:   make(map[Key]int),
 	}
 }
 
 var (
-	drawService = rapid.Map(rapid.SampledFrom([]string{"a", "b"}), func(s string) ServiceID { return ServiceID{"ns", s} })
+	drawService = rapid.Map(
+		rapid.SampledFrom([]string{"a", "b"}),
+		func(s string) ServiceID { return ServiceID{"ns", s} },
+	)
 	drawCluster = rapid.SampledFrom([]ClusterName{Local, "east", "north"})
 )
 
@@ -198,7 +223,8 @@ func (m *model) run(t *rapid.T) {
 
 // pass lets time pass.
 func (m *model) pass(t *rapid.T) {
-	d := rapid.SampledFrom([]time.Duration{time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute}).Draw(t, "time")
+	times := []time.Duration{time.Millisecond, time.Second, 3 * time.Second, 10 * time.Second, time.Minute}
+	d := rapid.SampledFrom(times).Draw(t, "time")
 	if err := m.tick(d, func() { m.check(t) }); err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +244,8 @@ func (m *model) write(t *rapid.T) {
 	default:
 		src.setUnready(id, slice, drawEndpoints(t)...)
 	}
-	src.services[id].state = rapid.SampledFrom([]ServiceState{Present, Present, Present, Missing, ExternalName}).Draw(t, "state")
+	states := []ServiceState{Present, Present, Present, Missing, ExternalName}
+	src.services[id].state = rapid.SampledFrom(states).Draw(t, "state")
 	src.services[id].only80 = rapid.Bool().Draw(t, "only port 80")
 	src.services[id].nodeLocal = rapid.Float64Range(0, 1).Draw(t, "local") > 0.8
 	m.table.Changed(c, id, m.now)
@@ -245,7 +272,8 @@ func (m *model) define(t *rapid.T) {
 
 func (m *model) link(t *rapid.T) {
 	c := drawCluster.Draw(t, "cluster")
-	l := Link{State: rapid.SampledFrom([]LinkState{Unlinked, Pending, Unreachable, Ready, Ready, Ready, Ready}).Draw(t, "state")}
+	states := []LinkState{Unlinked, Pending, Unreachable, Ready, Ready, Ready, Ready}
+	l := Link{State: rapid.SampledFrom(states).Draw(t, "state")}
 	if l.State == Unlinked {
 		m.links[c] = l
 		m.table.Unlink(c)
@@ -259,7 +287,9 @@ func (m *model) link(t *rapid.T) {
 	}
 	if m.steered {
 		standing := rapid.SampledFrom([]Standing{InService, InService, LastResort, Withdrawn})
-		l.Cordon, l.Lost = standing.Draw(t, "cordon"), rapid.SampledFrom([]Standing{InService, InService, InService, LastResort, Withdrawn}).Draw(t, "lost")
+		lost := rapid.SampledFrom([]Standing{InService, InService, InService, LastResort, Withdrawn})
+		l.Cordon = standing.Draw(t, "cordon")
+		l.Lost = lost.Draw(t, "lost")
 		l.CordonOver = rapid.SampledFrom([]time.Duration{0, 10 * time.Second, 20 * time.Second}).Draw(t, "over")
 		l.Region = rapid.SampledFrom([]string{"", "r1", "r1", "r2"}).Draw(t, "region")
 	}
@@ -407,7 +437,8 @@ func (m *model) checkExplained(t *rapid.T, k Key, set *Set) {
 		if seen[id] = true; a.Verdict == Served {
 			served = append(served, a.Endpoint)
 		} else if !m.rightReason(k, x, a) {
-			t.Fatalf("%v: %v of slice %s of %v is explained as %v", k, a.Addr, a.Slice, x.Members[a.Member].Member, a.Verdict)
+			t.Fatalf("%v: %v of slice %s of %v is explained as %v",
+				k, a.Addr, a.Slice, x.Members[a.Member].Member, a.Verdict)
 		}
 	}
 	slices.SortFunc(served, compareAddr)
@@ -433,7 +464,8 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	cluster, e := x.Members[a.Member].Member.Cluster, a.Endpoint
 	share, l := m.moments[now.moment].shares[memberPort{x.Members[a.Member].Member, k.Port}], m.links[cluster]
 	if e == nil {
-		return a.Verdict == NoSuchService && share.State != Present || a.Verdict == PortUndeclared && share.Undeclared && x.Definition.Strict
+		return a.Verdict == NoSuchService && share.State != Present ||
+			a.Verdict == PortUndeclared && share.Undeclared && x.Definition.Strict
 	}
 	set, s := m.facts(now, k)
 	member := &s.Members[a.Member]
@@ -441,7 +473,9 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	anywhere := func(is func(ExplainedAddress) bool) bool { return slices.ContainsFunc(x.Addresses, is) }
 	switch a.Verdict {
 	case NotReady:
-		return slices.ContainsFunc(share.Slices, func(s *Slice) bool { return s.Name == a.Slice && slices.ContainsFunc(s.Unready, e.Equal) })
+		return slices.ContainsFunc(share.Slices, func(s *Slice) bool {
+			return s.Name == a.Slice && slices.ContainsFunc(s.Unready, e.Equal)
+		})
 	case OutsideRanges:
 		return cluster != Local && !l.Within.Contains(e.Addr.Addr())
 	case Owned:
@@ -451,7 +485,9 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 	case ClusterLost:
 		return l.Lost == Withdrawn && l.Cordon != Withdrawn
 	case Taken: // by one that is not kept out before it comes to that
-		return anywhere(func(o ExplainedAddress) bool { return o.Addr == a.Addr && (o.Verdict == Served || o.Verdict > Taken) })
+		return anywhere(func(o ExplainedAddress) bool {
+			return o.Addr == a.Addr && (o.Verdict == Served || o.Verdict > Taken)
+		})
 	case OtherInstance:
 		return k.Client.Instance != "" && e.Hostname != k.Client.Instance
 	case OtherNode:
@@ -469,7 +505,10 @@ func (m *model) rightReason(k Key, x *Explanation, a ExplainedAddress) bool {
 		return !m.ipv6 && e.Addr.Addr().Is6()
 	case OtherFamily:
 		return m.ipv6 && e.Addr.Addr().Is4() && anywhere(func(o ExplainedAddress) bool {
-			return o.Verdict == Served && o.Addr.Addr().Is6() && o.Endpoint.Cluster == cluster && o.Endpoint.Twin == e.Twin
+			return o.Verdict == Served &&
+				o.Addr.Addr().Is6() &&
+				o.Endpoint.Cluster == cluster &&
+				o.Endpoint.Twin == e.Twin
 		})
 	}
 	return false
@@ -551,7 +590,11 @@ func drawHints(t *rapid.T) *Hints {
 // drawGateways draws those of a service: each service has its own authority.
 func drawGateways(t *rapid.T, id ServiceID) (list []Endpoint) {
 	for _, e := range drawEndpoints(t) {
-		list = append(list, Endpoint{Addr: e.Addr, Kind: Address, Common: &Common{Identity: e.Common.Identity, Authority: id.Name}})
+		list = append(list, Endpoint{
+			Addr:   e.Addr,
+			Kind:   Address,
+			Common: &Common{Identity: e.Common.Identity, Authority: id.Name},
+		})
 	}
 	return list
 }

@@ -19,7 +19,9 @@ import (
 // TestScripts runs testdata/table/*: scripts whose output is every set that was
 // published, as the step from the one before.
 //
-//	cluster NAME SERVICE [state=missing|external] [node-local]   then a line a slice: NAME ENDPOINT...; after `unready`: those that are not ready; ADDRESS==VERDICT: left out by the source
+//	cluster NAME SERVICE [state=missing|external] [node-local]
+//	   then a line a slice: NAME ENDPOINT...; after `unready`: those that are not ready;
+//	   ADDRESS==VERDICT: left out by the source
 //	define SERVICE [federated] MEMBER...          SERVICE@CLUSTER, or SERVICE for the local cluster
 //	   [prefer=(TIER, ...)] [min-ready=] [return-after=] [return-over=]
 //	undefine SERVICE
@@ -163,7 +165,8 @@ func (w *world) run(d *datadriven.TestData) error {
 		for _, p := range w.table.Watched() {
 			fmt.Fprintf(&w.out, "%v:%d defined=%t\n", p.Service, p.Port, w.table.Defined(p.Service))
 			for _, m := range p.Members {
-				fmt.Fprintf(&w.out, "  %v: %v, offered=%d yielded=%d updates=%d\n", m.Member, m.Status, m.Offered, m.Yielded, m.Updates)
+				fmt.Fprintf(&w.out, "  %v: %v, offered=%d yielded=%d updates=%d\n",
+					m.Member, m.Status, m.Offered, m.Yielded, m.Updates)
 			}
 		}
 	default:
@@ -213,7 +216,12 @@ func (w *world) write(c ClusterName, id ServiceID, opts map[string]string, nodeL
 
 // link runs the command of that name.
 func (w *world) link(c ClusterName, state string, opts map[string]string) error {
-	l := Link{State: Ready, Region: opts["region"], Cordon: standingWords[opts["cordon"]], Lost: standingWords[opts["lost"]]}
+	l := Link{
+		State:  Ready,
+		Region: opts["region"],
+		Cordon: standingWords[opts["cordon"]],
+		Lost:   standingWords[opts["lost"]],
+	}
 	if over := opts["cordon-over"]; over != "" {
 		var err error
 		if l.CordonOver, err = time.ParseDuration(over); err != nil {
@@ -299,7 +307,8 @@ func (w *world) printSteps() {
 			}
 		}
 		if now.Reason != None {
-			w.out.WriteString(" " + [...]string{"", "undefined", "no-remote-service", "not-linked", "external", "unknown"}[now.Reason])
+			words := [...]string{"", "undefined", "no-remote-service", "not-linked", "external", "unknown"}
+			w.out.WriteString(" " + words[now.Reason])
 		}
 		w.out.WriteString("\n")
 		x.last = now

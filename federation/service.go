@@ -158,7 +158,8 @@ func (s *watchedService) watch(k Key) (latest *Latest[*Set], added bool) {
 			return
 		}
 		to.refs++
-		latest, added = &to.latest, true
+		latest = &to.latest
+		added = true
 	})
 	return latest, added
 }

@@ -163,7 +163,10 @@ func TestTierChangeOfPorts(t *testing.T) {
 	for range 20 { // ports are in no order
 		var got []TierChange
 		now := time.Unix(0, 0)
-		table := NewTable(Options{Now: func() time.Time { return now }, ReportTiers: func(c TierChange) { got = append(got, c) }})
+		table := NewTable(Options{
+			Now:         func() time.Time { return now },
+			ReportTiers: func(c TierChange) { got = append(got, c) },
+		})
 		for _, c := range []ClusterName{"east", "north"} {
 			table.Link(c, Ready, newCluster(c))
 		}
@@ -196,7 +199,11 @@ func TestTierChangesInOrder(t *testing.T) {
 		table := NewTable(Options{ReportTiers: func(c TierChange) { got = append(got, c.Zone) }})
 		local := newCluster(Local)
 		table.Link(Local, Ready, local)
-		table.Define(webID, &Definition{Federated: true, Members: []Member{{Local, webID}, {"east", webID}}, Preference: &Preference{Tiers: tiersOf("east, local")}})
+		table.Define(webID, &Definition{
+			Federated:  true,
+			Members:    []Member{{Local, webID}, {"east", webID}},
+			Preference: &Preference{Tiers: tiersOf("east, local")},
+		})
 		for _, z := range []string{"c", "a", "b", ""} {
 			defer table.Watch(Key{Service: webID, Port: 80, Client: Client{Zone: z}}).Close()
 		}
@@ -272,7 +279,8 @@ func TestBehindGatewaysByNode(t *testing.T) {
 	})
 	w := table.Watch(Key{Service: webID, Port: 80, Client: Client{Node: "n1"}})
 	defer w.Close()
-	if set, _ := w.Get(); !set.ByNode || len(set.Endpoints) != 1 || set.Endpoints[0].Addr.Addr() != gateway.Addr.Addr() {
+	set, _ := w.Get()
+	if !set.ByNode || len(set.Endpoints) != 1 || set.Endpoints[0].Addr.Addr() != gateway.Addr.Addr() {
 		t.Errorf("served are %v", text(set.Endpoints))
 	}
 }

@@ -42,7 +42,9 @@ type Set struct {
 	Changed    time.Time   // when the newest change happened in its cluster, for metrics; zero: not known
 	Origin     ClusterName // with Changed: the cluster
 	Endpoints  []*Endpoint // sorted by Addr, one per Addr; unchanged endpoints keep their pointer
-	Members    int         // how many members the service has, serving or not. Sets that differ in nothing else are not published
+	// Members is how many members the service has, serving or not. A set that differs in nothing else is not
+	// published.
+	Members int
 
 	hinted   map[string][]*Endpoint // if the Key has no node: the nodes for which node hints choose endpoints
 	steering *Latest[*steering]     // see Tiers

@@ -44,7 +44,14 @@ func TestProfileEqual(t *testing.T) {
 		return Profile{Endpoint: &Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Common: &Common{}}}
 	}
 	others := Profile{
-		Reason: NoPort, Claimed: "x", Service: ServiceID{Name: "x"}, Port: 1, Name: "x", Routes: &ServiceProfile{}, Rejected: true, Opaque: true,
+		Reason:   NoPort,
+		Claimed:  "x",
+		Service:  ServiceID{Name: "x"},
+		Port:     1,
+		Name:     "x",
+		Routes:   &ServiceProfile{},
+		Rejected: true,
+		Opaque:   true,
 		Endpoint: &Endpoint{Addr: netip.MustParseAddrPort("10.0.0.1:80"), Common: &Common{Authority: "x"}},
 	}
 	checkEqual(t, profile, others, (*Profile).Equal)

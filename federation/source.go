@@ -38,9 +38,11 @@ const (
 // Share is what one cluster offers of a service port.
 type Share struct {
 	State      ServiceState
-	NodeLocal  bool     // the Service's own internalTrafficPolicy is Local
-	Undeclared bool     // the Service does not declare the port
-	Slices     []*Slice // in order of precedence: an address in several of them belongs to the first; empty ones may be left out
+	NodeLocal  bool // the Service's own internalTrafficPolicy is Local
+	Undeclared bool // the Service does not declare the port
+	// Slices are in order of precedence: an address in several of them belongs to the first. Empty ones may be
+	// left out.
+	Slices []*Slice
 }
 
 // Slice is a part of a Share that changes as a whole: the endpoints of one

@@ -64,7 +64,13 @@ func (c *cluster) service(id ServiceID) *offered {
 }
 
 func newOffered() *offered {
-	return &offered{state: Present, slices: make(map[string][]Endpoint), unready: make(map[string][]Endpoint), left: make(map[string][]string), behind: make(map[string]*Behind)}
+	return &offered{
+		state:   Present,
+		slices:  make(map[string][]Endpoint),
+		unready: make(map[string][]Endpoint),
+		left:    make(map[string][]string),
+		behind:  make(map[string]*Behind),
+	}
 }
 
 // setUnready sets the addresses of a slice that are not ready.
@@ -172,8 +178,15 @@ func (r *clusterReader) Read() Share {
 	}
 	share := Share{State: s.state, NodeLocal: s.nodeLocal, Undeclared: s.state == Present && !s.declares(r.port)}
 	for _, name := range s.names() {
-		now := &Slice{Name: name, Endpoints: r.at(s.slices[name]), Unready: r.at(s.unready[name]), Behind: s.behind[name]}
-		if old := r.last[name]; old != nil && old.Behind == now.Behind && equalLists(old.Endpoints, now.Endpoints) && equalLists(old.Unready, now.Unready) {
+		now := &Slice{
+			Name:      name,
+			Endpoints: r.at(s.slices[name]),
+			Unready:   r.at(s.unready[name]),
+			Behind:    s.behind[name],
+		}
+		old := r.last[name]
+		if old != nil && old.Behind == now.Behind &&
+			equalLists(old.Endpoints, now.Endpoints) && equalLists(old.Unready, now.Unready) {
 			now = old
 		}
 		r.last[name] = now

@@ -130,7 +130,8 @@ func (t *Table) replaceLink(c ClusterName, l Link) (affected []*watchedService) 
 // second of each, and so on: one with many services, or with large ones, does not hold up the
 // others.
 func mixNamespaces(list []*watchedService) {
-	seen, rank := make(map[string]int), make(map[*watchedService]int, len(list))
+	seen := make(map[string]int) // by namespace
+	rank := make(map[*watchedService]int, len(list))
 	for _, s := range list {
 		rank[s] = seen[s.id.Namespace]
 		seen[s.id.Namespace]++

@@ -67,13 +67,16 @@ func (st *steering) placeClusters(in inputs, now func() time.Time) (takenOut boo
 	tiers := st.preference.Tiers
 	st.tiers = max(len(tiers), 1)
 	st.zone = st.unnamed()
-	if i := slices.IndexFunc(tiers, func(t Tier) bool { return slices.Contains(t, Term{Kind: ClientZone}) }); i >= 0 {
+	namesZone := func(t Tier) bool { return slices.Contains(t, Term{Kind: ClientZone}) }
+	if i := slices.IndexFunc(tiers, namesZone); i >= 0 {
 		st.zone = i
 	}
 	st.members = make([]placement, len(in.links))
 	st.byCluster = make(map[ClusterName]*placement, len(in.links))
 	for i := range in.links {
-		c, l, p := in.definition.Members[i].Cluster, &in.links[i], &st.members[i]
+		c := in.definition.Members[i].Cluster
+		l := &in.links[i]
+		p := &st.members[i]
 		p.tier = st.tierOfCluster(c, l.Region != "" && l.Region == in.region, in.definition.Federated)
 		if l.takesOut() {
 			takenOut = st.setStanding(p, l, in.definition.Federated, now()) || takenOut
@@ -104,7 +107,8 @@ func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int
 		}
 		return t.Cluster == c && c != Local || !federated
 	}
-	if i := slices.IndexFunc(st.preference.Tiers, func(t Tier) bool { return slices.ContainsFunc(t, names) }); i >= 0 {
+	i := slices.IndexFunc(st.preference.Tiers, func(t Tier) bool { return slices.ContainsFunc(t, names) })
+	if i >= 0 {
 		return i
 	}
 	return st.unnamed()
@@ -120,9 +124,11 @@ func (st *steering) setStanding(p *placement, l *link, federated bool, now time.
 			list[i] = InService
 		}
 	}
-	p.standing, p.lost = slices.Min(list[:]), l.Lost == Withdrawn && l.Cordon != Withdrawn
+	p.standing = slices.Min(list[:])
+	p.lost = l.Lost == Withdrawn && l.Cordon != Withdrawn
 	if list != uniform(p.standing) {
-		p.spread, p.partlyLastResort = &list, slices.Contains(list[:], LastResort)
+		p.spread = &list
+		p.partlyLastResort = slices.Contains(list[:], LastResort)
 	}
 	if !next.IsZero() && (st.next.IsZero() || next.Before(st.next)) {
 		st.next = next
@@ -153,7 +159,8 @@ func (st *steering) unused(i int) bool { return st != nil && st.members[i].unuse
 // offers lists what members offer: what is in service of all of them first, at the members'
 // places, and then what is of last resort.
 func (st *steering) offers(kept []offer) offers {
-	first, last := make(offers, 0, len(kept)), offers(nil)
+	first := make(offers, 0, len(kept))
+	var last offers
 	for i, o := range kept {
 		inService, lastResort := st.divide(i, o)
 		first = append(first, memberOffer{i, inService})
@@ -269,5 +276,11 @@ func (st *steering) alike(o *steering) bool {
 
 // equal compares by content.
 func (p *placement) equal(o *placement) bool {
-	return p.tier == o.tier && p.standing == o.standing && (p.spread == nil) == (o.spread == nil) && (p.spread == nil || *p.spread == *o.spread)
+	if p.tier != o.tier || p.standing != o.standing {
+		return false
+	}
+	if p.spread == nil || o.spread == nil {
+		return p.spread == o.spread
+	}
+	return *p.spread == *o.spread
 }

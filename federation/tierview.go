@@ -46,7 +46,8 @@ type row struct{ tiers, ready, known int }
 
 // describe is the row in words.
 func (r row) describe(st *steering) string {
-	names, limit := st.preference.firstTiers(r.tiers), st.preference.MinReady
+	names := st.preference.firstTiers(r.tiers)
+	limit := st.preference.MinReady
 	if limit.Percent == 0 {
 		return fmt.Sprintf("%s: %d ready, min-ready is %v", names, r.ready, limit)
 	}
@@ -91,9 +92,11 @@ func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Tim
 // needed at once, and those that are no longer needed until all their parts have left.
 //
 // A return can be over when counts change: both can be due at one instant, and a timer can be late. decide first
-// removes the tiers that have left by the previous counts. So the result does not depend on which of the two comes first.
+// removes the tiers that have left by the previous counts. So the result does not depend on which of the two comes
+// first.
 func (v *tierView) decide(st *steering, counts tierCounts, now time.Time) use {
-	previous, remaining := v.counts, v.withoutLeft(v.inUse, now)
+	previous := v.counts
+	remaining := v.withoutLeft(v.inUse, now)
 
 	v.steering = st
 	needed := v.needed(st, counts, now)
@@ -165,7 +168,9 @@ func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
 	if v.inUse > 0 {
 		shorter = min(n, v.inUse)
 	}
-	v.inUse, v.why, v.since = n, counts.row(shorter), now
+	v.inUse = n
+	v.why = counts.row(shorter)
+	v.since = now
 }
 
 // useAt returns how much of each tier clients get, and sets when that changes.
@@ -193,7 +198,8 @@ func (v *tierView) left(st *steering, place int, now time.Time) int {
 	if since.IsZero() {
 		return 0
 	}
-	late, over := now.Sub(since)-st.preference.ReturnAfter, st.preference.ReturnOver
+	late := now.Sub(since) - st.preference.ReturnAfter
+	over := st.preference.ReturnOver
 	switch {
 	case late < 0:
 		return 0
