@@ -40,7 +40,7 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 		}
 		a := Access{Cluster: c.describe(used)}
 		if used == c {
-			a.REST, a.Network = c.rest, c.standing.network
+			a.REST, a.Network = c.rest, c.settings.network
 			a.API = &adminapi.APIServer{Expiry: c.expiry}
 		}
 		all = append(all, a)
@@ -69,22 +69,6 @@ func ListSecrets(ctx context.Context, api *kube.Clients, namespace string, which
 
 // AllLinks selects the Secrets that are links.
 var AllLinks = metav1.ListOptions{FieldSelector: "type=" + SecretType}
-
-// describe returns what the Secret shows by itself. used is what is in use for its cluster; nil: nothing is.
-func (c *credentials) describe(used *credentials) adminapi.Cluster {
-	d := adminapi.Cluster{Cluster: string(c.cluster), Secret: c.secret, Unread: c.standing.warnings}
-	if c.refused != nil {
-		d.SecretRefused = c.refused.Error()
-	}
-	switch {
-	case used == nil:
-	case used.secret == c.secret:
-		d.Insecure, d.Ignored = used.warnings, used.ignored
-	case c.refused == nil:
-		d.UsedInstead = used.secret
-	}
-	return d
-}
 
 // String names what it is, without credentials.
 func (a Access) String() string {

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
+	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
@@ -52,7 +54,7 @@ type credentials struct {
 	reason  string                 // with refused: one of the reasons above
 
 	identity string       // of the cluster, by LinkedClusterAnnotation; empty: not known
-	standing linkSettings // also of a Secret that is refused
+	settings linkSettings // also of a Secret that is refused
 
 	// Set unless it is refused:
 	rest        *rest.Config
@@ -70,40 +72,13 @@ type credentials struct {
 // annotations of its standing.
 func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
-	c.standing, c.identity = readSettings(s.Annotations, defaults), s.Annotations[LinkedClusterAnnotation]
+	c.settings, c.identity = readSettings(s.Annotations, defaults), s.Annotations[LinkedClusterAnnotation]
 	if c.cluster, c.refused = readClusterName(s); c.refused != nil {
 		c.reason = reasonLabel
 	} else {
 		c.reason, c.refused = c.readContent(s)
 	}
 	return c
-}
-
-// CheckLink reads a Secret of the link type as a Store does. It returns the cluster's
-// name and what is accepted but insecure or can't be read, or why the Secret can't be
-// used. Nothing that it returns quotes the kubeconfig.
-func CheckLink(s *corev1.Secret) (name federation.ClusterName, warnings []string, err error) {
-	if s.Type != SecretType {
-		return "", nil, fmt.Errorf("its type is %s, not %s", quote(string(s.Type)), SecretType)
-	}
-	c := readSecret(s, time.Now(), linkSettings{allow: new(plan.Patterns)})
-	return c.cluster, slices.Concat(c.warnings, c.ignored, c.standing.warnings), c.refused
-}
-
-// readClusterName reads the cluster's name from the label. "local" is refused, since
-// it stands for the gateway's own cluster in labels, pages, annotations and metrics.
-func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
-	name, ok := s.Labels[ClusterNameLabel]
-	switch {
-	case !ok:
-		return "", fmt.Errorf("label %s is missing", ClusterNameLabel)
-	case name == "":
-		return "", fmt.Errorf("label %s is empty", ClusterNameLabel)
-	case name == federation.Local.String():
-		return "", fmt.Errorf("label %s is %[2]q, the name of the cluster that the gateway runs in: link the cluster under another name "+
-			"(linkerd multicluster link-gen --cluster-name NAME), and write that name where multicluster.linkerd.io/remote-discovery has %[2]q", ClusterNameLabel, name)
-	}
-	return federation.ClusterName(name), nil
 }
 
 // readContent reads annotations and kubeconfig. With an error it returns the reason
@@ -135,6 +110,77 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	c.server = kube.ServerName(cfg.Host)
 	c.hash = hash(data, []byte(trustDomain), []byte(clusterDomain))
 	return "", nil
+}
+
+// same reports whether it is the same version of a Secret.
+func (c *credentials) same(o *credentials) bool { return c.version == o.version && c.version != "" }
+
+// describe returns what the Secret shows by itself. used is what is in use for its cluster; nil: nothing is.
+func (c *credentials) describe(used *credentials) adminapi.Cluster {
+	d := adminapi.Cluster{Cluster: string(c.cluster), Secret: c.secret, Unread: c.settings.warnings}
+	if c.refused != nil {
+		d.SecretRefused = c.refused.Error()
+	}
+	switch {
+	case used == nil:
+	case used.secret == c.secret:
+		d.Insecure, d.Ignored = used.warnings, used.ignored
+	case c.refused == nil:
+		d.UsedInstead = used.secret
+	}
+	return d
+}
+
+// explain returns err or, if it is that an API server refuses the credentials, an error that says so:
+// from such a server's error alone (Unauthorized, or an alert of TLS) one may take it for a failure of
+// the network or of the server. nil stays nil.
+func (c *credentials) explain(err error) error {
+	refused := ""
+	switch {
+	case err == nil || c.rest == nil: // the own cluster has no Secret
+		return err
+	case guard.RefusedCertificate(err) != "":
+		refused = "client certificate"
+	case !apierrors.IsUnauthorized(err):
+		return err
+	case c.rest.BearerToken == "":
+		refused = "client certificate"
+	case len(c.rest.CertData) == 0:
+		refused = "token"
+	default:
+		refused = "credentials"
+	}
+	if c.expiry != nil && !time.Now().Before(c.expiry.At) {
+		refused += ", expired at " + c.expiry.At.UTC().Format(time.RFC3339)
+	}
+	return fmt.Errorf("the API server refuses the %s: %w; write the link Secret anew", refused, err)
+}
+
+// CheckLink reads a Secret of the link type as a Store does. It returns the cluster's
+// name and what is accepted but insecure or can't be read, or why the Secret can't be
+// used. Nothing that it returns quotes the kubeconfig.
+func CheckLink(s *corev1.Secret) (name federation.ClusterName, warnings []string, err error) {
+	if s.Type != SecretType {
+		return "", nil, fmt.Errorf("its type is %s, not %s", quote(string(s.Type)), SecretType)
+	}
+	c := readSecret(s, time.Now(), linkSettings{allow: new(plan.Patterns)})
+	return c.cluster, slices.Concat(c.warnings, c.ignored, c.settings.warnings), c.refused
+}
+
+// readClusterName reads the cluster's name from the label. "local" is refused, since
+// it stands for the gateway's own cluster in labels, pages, annotations and metrics.
+func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
+	name, ok := s.Labels[ClusterNameLabel]
+	switch {
+	case !ok:
+		return "", fmt.Errorf("label %s is missing", ClusterNameLabel)
+	case name == "":
+		return "", fmt.Errorf("label %s is empty", ClusterNameLabel)
+	case name == federation.Local.String():
+		return "", fmt.Errorf("label %s is %[2]q, the name of the cluster that the gateway runs in: link the cluster under another name "+
+			"(linkerd multicluster link-gen --cluster-name NAME), and write that name where multicluster.linkerd.io/remote-discovery has %[2]q", ClusterNameLabel, name)
+	}
+	return federation.ClusterName(name), nil
 }
 
 // hash hashes a list of byte strings. Each is preceded by its length, so that lists

@@ -15,6 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -66,40 +67,55 @@ func (c *scripted) Run(ctx context.Context) {
 	close(c.running)
 	<-ctx.Done()
 }
+
 func (c *scripted) Listed() <-chan struct{} {
 	if c.askedListed++; c.askedListed == c.listedAt {
 		close(c.listed)
 	}
 	return c.listed
 }
+
 func (c *scripted) Synced() <-chan struct{} {
 	if c.asked++; c.asked == c.syncAt {
 		close(c.synced)
 	}
 	return c.synced
 }
-func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
-func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
-func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
-func (c *scripted) Declares(federation.ServiceID, uint16) bool            { return true }
+
+func (c *scripted) Health() cluster.Health { h, _ := c.health.Get(); return h }
+
+func (c *scripted) HealthChanged() <-chan struct{} { _, ch := c.health.Get(); return ch }
+
+func (c *scripted) State(federation.ServiceID) federation.ServiceState { return federation.Present }
+
+func (c *scripted) Declares(federation.ServiceID, uint16) bool { return true }
+
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
+
 func (c *scripted) Read() federation.Share {
-	return federation.Share{State: federation.Present, Slices: []*federation.Slice{{Endpoints: []*federation.Endpoint{c.endpoint}}}}
+	return federation.Share{
+		State:  federation.Present,
+		Slices: []*federation.Slice{{Endpoints: []*federation.Endpoint{c.endpoint}}},
+	}
 }
 
 func (c *scripted) sync() { close(c.synced); synctest.Wait() }
+
 func (c *scripted) fail(e string) {
 	c.health.Set(healthOf(follow.Health{Err: errors.New(e)}))
 	synctest.Wait()
 }
+
 func (c *scripted) lose(e string) {
 	c.health.Set(healthOf(follow.Health{Err: errors.New(e), StaleSince: time.Now()}))
 	synctest.Wait()
 }
+
 func (c *scripted) recover() {
 	c.health.Set(healthOf(follow.Health{LastEvent: time.Now()}))
 	synctest.Wait()
 }
+
 func (c *scripted) Gateways() (list []*cluster.Gateway, more int) {
 	if l := c.gateways.Load(); l != nil {
 		return *l, 0
@@ -121,11 +137,13 @@ func (c *scripted) Region() (region string, known bool) {
 	}
 	return "", false
 }
+
 func (c *scripted) move(region string) {
 	c.region.Store(&region)
 	c.cfg.LinkChanged()
 	synctest.Wait()
 }
+
 func (c *scripted) isStopped() bool { return closed(c.stopped) }
 
 func healthOf(h follow.Health) cluster.Health { return cluster.Health{Health: h} }
@@ -156,9 +174,19 @@ type env struct {
 func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
-		e := &env{t: t, client: fake.NewClientset(), table: federation.NewTable(federation.Options{}), logs: logs, done: make(chan struct{})}
+		e := &env{
+			t:      t,
+			client: fake.NewClientset(),
+			table:  federation.NewTable(federation.Options{}),
+			logs:   logs,
+			done:   make(chan struct{}),
+		}
 		e.client.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return e.forbidden.Load(), nil, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no RBAC"))
+			return e.forbidden.Load(), nil, apierrors.NewForbidden(
+				schema.GroupResource{Resource: "secrets"},
+				"",
+				errors.New("no RBAC"),
+			)
 		})
 		for _, s := range secrets {
 			if s == nil {
@@ -167,14 +195,23 @@ func inBubble(t *testing.T, f func(*env), secrets ...*corev1.Secret) {
 				e.put(s)
 			}
 		}
-		store, err := NewStore(&kube.Client{Sources: decodetest.Sources(e.client, nil)}, Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report})
+		store, err := NewStore(
+			&kube.Client{Sources: decodetest.Sources(e.client, nil)},
+			Options{Namespace: "linkerd", Table: e.table, Log: zap.New(core), Report: e.report},
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
 		store.create, store.setLink = e.create, e.setLink
 		store.guard.Interfaces = func() ([]net.Addr, error) { return nil, nil }
 		e.store = store
-		e.table.Define(web, &federation.Definition{Federated: true, Members: []federation.Member{{Cluster: "east", Service: web}, {Cluster: "north", Service: web}}})
+		e.table.Define(
+			web,
+			&federation.Definition{
+				Federated: true,
+				Members:   []federation.Member{{Cluster: "east", Service: web}, {Cluster: "north", Service: web}},
+			},
+		)
 		e.watch = e.table.Watch(federation.Key{Service: web, Port: 80})
 		defer e.watch.Close()
 		var ctx context.Context
@@ -254,7 +291,10 @@ func secret(name, cluster, token string, age int) *corev1.Secret {
 			Name: name, Namespace: "linkerd",
 			CreationTimestamp: metav1.NewTime(time.Date(2000, 1, 1, 0, 0, -age, 0, time.UTC)),
 			Labels:            map[string]string{ClusterNameLabel: cluster},
-			Annotations:       map[string]string{TrustDomainAnnotation: "trust.test", ClusterDomainAnnotation: "cluster.test"},
+			Annotations: map[string]string{
+				TrustDomainAnnotation:   "trust.test",
+				ClusterDomainAnnotation: "cluster.test",
+			},
 		},
 		Type: SecretType,
 		Data: map[string][]byte{KubeconfigKey: []byte(kubeconfig(token))},
@@ -305,7 +345,11 @@ func (e *env) served(want ...*scripted) {
 		addrs = append(addrs, c.endpoint.Addr)
 	}
 	slices.SortFunc(addrs, netip.AddrPort.Compare)
-	if !slices.EqualFunc(set.Endpoints, addrs, func(e *federation.Endpoint, a netip.AddrPort) bool { return e.Addr == a }) {
+	if !slices.EqualFunc(
+		set.Endpoints,
+		addrs,
+		func(e *federation.Endpoint, a netip.AddrPort) bool { return e.Addr == a },
+	) {
 		var got []string
 		for _, ep := range set.Endpoints {
 			got = append(got, ep.Addr.String())
@@ -372,3 +416,5 @@ func (e *env) logged(want ...string) {
 		e.t.Errorf("logged %q, want %q", got, want)
 	}
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

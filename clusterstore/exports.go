@@ -88,7 +88,7 @@ func (s *Store) SelectorsChanged(name string) {
 }
 
 // exports returns what the link's cluster exports; nil: it is not known. v may be nil.
-func (v *linkState) exports() *cluster.Exports {
+func (v *linkStatus) exports() *cluster.Exports {
 	if v == nil || v.shown() == nil {
 		return nil
 	}

@@ -67,11 +67,16 @@ func (x *exportWorld) newOwn(o *ExportOptions) *Own {
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		x.t.Fatal(err)
 	}
-	namespace := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: "shop"}}
+	namespace := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: "shop"},
+	}
 	client := &kube.Client{Sources: decodetest.Sources(x.own, metadatafake.NewSimpleMetadataClient(scheme, namespace))}
 	withoutCustom(&client.Sources)
 	made, err := NewOwn(OwnOptions{
-		Rules: cluster.Rules{EndpointSlices: true}, Table: x.table, Log: zap.NewNop(), Report: func(cluster.Change) {}, Exports: o,
+		Rules: cluster.Rules{
+			EndpointSlices: true,
+		}, Table: x.table, Log: zap.NewNop(), Report: func(cluster.Change) {}, Exports: o,
 		SetLink: func(federation.Link) {}, Prepare: func(context.Context) {},
 		Create: func(cfg cluster.Config) (Cluster, error) {
 			cfg.Client = client
@@ -124,7 +129,9 @@ func (x *exportWorld) reported(change func()) {
 }
 
 func exported(name string, labels ...string) *corev1.Service {
-	s := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"export": "1"}}}
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, Labels: map[string]string{"export": "1"}},
+	}
 	for _, key := range labels {
 		s.Labels[key] = "1"
 	}
@@ -137,13 +144,16 @@ func TestStoreExports(t *testing.T) {
 	inExports(t, map[string]*fake.Clientset{"t1": east, "t2": east}, func(x *exportWorld) {
 		x.expect(": web")
 		now, _ := x.store.Exports()
-		if s := now.Services[plan.ID{Namespace: "shop", Name: "plain"}]; len(now.Services) != 2 || s == nil || s.Labels != nil || !now.Namespaces["shop"] {
+		if s := now.Services[plan.ID{Namespace: "shop", Name: "plain"}]; len(now.Services) != 2 || s == nil ||
+			s.Labels != nil ||
+			!now.Namespaces["shop"] {
 			t.Errorf("%v and %v", now.Services, now.Namespaces)
 		}
 		x.reported(func() { x.put(secret("e", "east", "t1", 5)) })
 		x.expect(": web", "east: api web")
 		now, _ = x.store.Exports()
-		if c := now.Clusters[1]; c.Domain != "cluster.test" || !c.Age.Equal(secret("e", "east", "t1", 5).CreationTimestamp.Time) {
+		if c := now.Clusters[1]; c.Domain != "cluster.test" ||
+			!c.Age.Equal(secret("e", "east", "t1", 5).CreationTimestamp.Time) {
 			t.Errorf("%+v", c)
 		}
 		x.reported(func() { x.change(east, "web", nil) })
@@ -224,10 +234,12 @@ func TestReadExports(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got.joins != tc.joins || fmt.Sprint(*got.allow) != fmt.Sprint(want) || strings.Join(got.warnings, " and ") != tc.warning {
+		if got.joins != tc.joins || fmt.Sprint(*got.allow) != fmt.Sprint(want) ||
+			strings.Join(got.warnings, " and ") != tc.warning {
 			t.Errorf("%v: %v, %v, %q", annotations, got.joins, *got.allow, got.warnings)
 		}
-		if got := readSettings(annotations, linkSettings{}); got.allow != nil || got.joins != plan.JoinsAll || len(got.warnings) > 0 {
+		if got := readSettings(annotations, linkSettings{}); got.allow != nil || got.joins != plan.JoinsAll ||
+			len(got.warnings) > 0 {
 			t.Errorf("%v: while exports are not kept, %+v", annotations, got)
 		}
 	}

@@ -1,14 +1,19 @@
 package clusterstore
 
 import (
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
 
@@ -25,7 +30,8 @@ func TestLinkedLate(t *testing.T) {
 		e.served(east)
 		e.status("s east ready")
 		e.logged("cluster linked", "cluster ready")
-		if c := east.cfg; c.Name != "east" || c.TrustDomain != "trust.test" || east.rest.BearerToken != "t1" || east.rest.Host != "https://api.example:6443" {
+		if c := east.cfg; c.Name != "east" || c.TrustDomain != "trust.test" || east.rest.BearerToken != "t1" ||
+			east.rest.Host != "https://api.example:6443" {
 			t.Errorf("made from %+v", c)
 		}
 	})
@@ -200,5 +206,220 @@ func TestRemovedOnlyWithoutSecrets(t *testing.T) {
 	l.mailbox.Set(nil)
 	if !s.removeIfUnused(l) || s.links["east"] != nil {
 		t.Error("not removed")
+	}
+}
+
+// TestSyncedAtAnyMoment: a cluster that syncs while its link looks at other things is
+// promoted, also one that is reached through gateways, which it has from the beginning.
+func TestSyncedAtAnyMoment(t *testing.T) {
+	for at := 1; at <= 8; at++ {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			inBubble(t, func(e *env) {
+				e.syncAt = at
+				e.put(secret("s", "east", "t1", 0))
+				if closed(e.last(1).synced) {
+					e.linked("east=ready")
+				}
+				e.put(secret("s", "east", "t2", 0))
+				if c := e.last(2); closed(c.synced) {
+					e.served(c)
+				}
+			})
+			inBubble(t, func(e *env) {
+				e.syncAt = at
+				e.put(with(secret("s", "east", "t1", 0), "network", "far"))
+				if closed(e.last(1).synced) {
+					e.linked("east=ready")
+					e.reached() // its Pods can't be
+				}
+			})
+		})
+	}
+}
+
+// TestListedAtAnyMoment: a successor that is listed while its link looks at other things may finish its first sync.
+func TestListedAtAnyMoment(t *testing.T) {
+	for at := 1; at <= 4; at++ {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			inBubble(t, func(e *env) {
+				e.sync(1)
+				e.listedAt = at
+				e.put(secret("s", "east", "t2", 0))
+				if c := e.last(2); closed(c.listed) && !closed(c.cfg.Admit) {
+					t.Error("it is listed, and not admitted")
+				}
+			}, secret("s", "east", "t1", 0))
+		})
+	}
+}
+
+func (e *env) report(c cluster.Change) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.changes = append(e.changes, c)
+}
+
+// reported checks what was reported since the last call: the kind's number, ! for a problem,
+// and the text.
+func (e *env) reported(want ...string) {
+	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var got []string
+	for _, c := range e.changes {
+		mark := ""
+		if c.Problem {
+			mark = "!"
+		}
+		got = append(got, fmt.Sprint(c.Cluster, " ", c.Kind, " ", mark, c.Text))
+	}
+	e.changes = nil
+	if !slices.EqualFunc(got, want, matches) {
+		e.t.Errorf("reported\n%q, want\n%q", got, want)
+	}
+}
+
+func TestChangesAreReported(t *testing.T) {
+	s := func(token string, pairs ...string) []string { return append([]string{token}, pairs...) }
+	inBubble(t, func(e *env) {
+		put := func(s []string) { e.put(with(secret("s", "east", s[0], 0), s[1:]...)) }
+		e.reported("east 0 pending")
+		e.made[0].fail("refused")
+		e.made[0].fail("timeout") // for another reason; the state is the same
+		e.reported("east 0 !unreachable: refused")
+		first := e.sync(1)
+		e.reported("east 0 ready")
+		first.lose("connection refused")
+		first.recover()
+		e.reported("east 0 !stale: connection refused", "east 0 ready")
+		put(s("t2"))
+		e.last(2).fail("Unauthorized")
+		e.reported("east 2 !new credentials do not work; the old ones stay in use: Unauthorized")
+		put(s("t3"))
+		e.sync(3)
+		e.reported("east 2 new credentials are in use")
+		put(s("t3", "cordon", "true"))
+		put(s("t3"))
+		e.reported(
+			"east 1 !withdrawn: cordoned by annotation…",
+			"east 1 in-service: not cordoned, and its API is followed",
+		)
+		put(s("t3", "when-lost", "withdraw", "lost-after", "1m"))
+		e.last(3).lose("gone")
+		e.pass(time.Minute)
+		e.reported("east 0 !stale: gone", "east 1 !withdrawn: lost for 1m0s")
+		e.remove("s")
+		e.reported("east 0 unlinked")
+		bad := secret("bad", "north", "t", 0)
+		bad.Data = nil
+		e.put(bad)
+		e.reported("north 0 !link Secret bad can't be used: …")
+	}, secret("s", "east", "t1", 0))
+}
+
+const panicked = "pods: Isthmus panicked, because of a bug: boom"
+
+// panic makes the cluster what a panic in its lists or watches leaves.
+func (c *scripted) panic() {
+	c.health.Set(healthOf(follow.Health{Failed: true, Err: errors.New(panicked), StaleSince: time.Now()}))
+	synctest.Wait()
+}
+
+// TestPanicOfServing: a cluster that has panicked is stale and continues to serve. After a second,
+// a successor with the same credentials is started, which replaces the cluster once it has synced.
+func TestPanicOfServing(t *testing.T) {
+	inBubble(t, func(e *env) {
+		first := e.sync(1)
+		first.panic()
+		e.served(first)
+		e.status("s east stale: " + panicked)
+		e.pass(999 * time.Millisecond)
+		e.last(1)
+		e.pass(time.Millisecond)
+		second := e.last(2)
+		e.served(first)
+		e.status("s east stale: " + panicked)
+		e.pass(time.Hour) // however long it takes
+		e.put(secret("s", "east", "t1", 0))
+		e.last(2)
+		if second.rest.BearerToken != first.rest.BearerToken || first.isStopped() {
+			t.Error("other credentials, or the first cluster has been stopped")
+		}
+		second.sync()
+		e.served(second)
+		e.status("s east ready")
+		if !first.isStopped() {
+			t.Error("the first cluster has not been stopped")
+		}
+	}, secret("s", "east", "t1", 0))
+}
+
+// TestPanicOfSuccessors: successors that panic too are replaced after 1 s, 2 s, 4 s and so on up to
+// 5 min. After a successor that has run for 5 min, the pauses start over. New credentials are tried
+// at once.
+func TestPanicOfSuccessors(t *testing.T) {
+	inBubble(t, func(e *env) {
+		first := e.sync(1)
+		first.panic()
+		n := 1
+		var before *scripted
+		for _, pause := range []time.Duration{1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300} {
+			e.pass(pause*time.Second - time.Millisecond)
+			e.last(n)
+			e.pass(time.Millisecond)
+			n++
+			now := e.last(n)
+			now.panic()
+			e.served(first)
+			if before != nil && !before.isStopped() {
+				t.Errorf("cluster %d has not been stopped", n-1)
+			}
+			before = now
+		}
+		e.pass(5 * time.Minute)
+		n++
+		last := e.sync(n)
+		e.served(last)
+		e.pass(5 * time.Minute)
+		last.panic()
+		e.pass(time.Second)
+		n++
+		e.last(n).panic()
+		e.put(secret("s", "east", "t2", 0))
+		n++
+		e.served(last)
+		e.served(e.sync(n))
+		e.status("s east ready")
+	}, secret("s", "east", "t1", 0))
+}
+
+// TestPanicOfFirst: a cluster that panics before it has synced is unreachable, and is tried again.
+func TestPanicOfFirst(t *testing.T) {
+	inBubble(t, func(e *env) {
+		first := e.last(1)
+		first.panic()
+		e.status("s east unreachable: " + panicked)
+		e.linked("east=unreachable")
+		e.pass(time.Second)
+		if !first.isStopped() {
+			t.Error("the first cluster has not been stopped")
+		}
+		e.served(e.sync(2))
+		e.linked("east=ready")
+	}, secret("s", "east", "t1", 0))
+}
+
+// TestPanicThenUnlink: a cluster that has panicked, with a successor or before that, ends with its Secret.
+func TestPanicThenUnlink(t *testing.T) {
+	for _, pause := range []time.Duration{0, time.Second} {
+		inBubble(t, func(e *env) {
+			e.sync(1).panic()
+			e.pass(pause)
+			e.remove("s")
+			e.served()
+			if l := e.table.Linked(); l["east"] != federation.Unlinked {
+				t.Errorf("linked: %v", l)
+			}
+		}, secret("s", "east", "t1", 0))
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"isthmus/clusterstore/cluster"
-	"isthmus/federation"
 )
 
 // The metrics of a Store that are made when they are scraped, so that series come and go with their clusters.
@@ -24,6 +23,15 @@ var (
 	aliveDesc = prometheus.NewDesc("isthmus_gateway_alive",
 		"1 while an address of a gateway of a cluster on another network answers probes, 0 while it does not; absent for those that are not probed.", []string{"cluster", "address"}, nil)
 )
+
+// newProbes returns the metric of what probes take.
+func newProbes() *prometheus.HistogramVec {
+	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "isthmus_gateway_probe_seconds",
+		Help:    "How long probes of a linked cluster's gateways take, whatever comes of them.",
+		Buckets: []float64{.05, .5, 2}, // few: there is one histogram for each cluster
+	}, []string{"cluster"})
+}
 
 func registerStore(s *Store, r prometheus.Registerer) error {
 	return errors.Join(r.Register(s.probes), r.Register(storeMetrics{s}))
@@ -66,28 +74,6 @@ func (m storeMetrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	_, err := m.store.SecretsListed()
 	gauge(unreadableDesc, boolToFloat(err != nil))
-}
-
-// rejected counts the Secrets that can't be used, by reason, and returns the clusters
-// that have no others. Every reason has an entry.
-func (s *Store) rejected(links map[federation.ClusterName]*linkState) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
-	reasons = map[string]int{reasonLabel: 0, reasonAnnotation: 0, reasonKubeconfig: 0, reasonDuplicate: 0}
-	clusters = make(map[federation.ClusterName]bool)
-	now, _ := s.secrets.Get()
-	for _, c := range now.secrets {
-		v := links[c.cluster]
-		accepted := v != nil && v.accepted != nil
-		switch {
-		case c.refused != nil:
-			reasons[c.reason]++
-			if c.cluster != "" && !accepted {
-				clusters[c.cluster] = true
-			}
-		case accepted && v.accepted.secret != c.secret:
-			reasons[reasonDuplicate]++
-		}
-	}
-	return reasons, clusters
 }
 
 func boolToFloat(is bool) float64 {

@@ -69,7 +69,7 @@ func NewOwn(o OwnOptions) (*Own, error) {
 	own := &Own{link: s.newLink(federation.Local, zap.WarnLevel), prepare: o.Prepare, synced: make(chan struct{})}
 	creds := &credentials{
 		trustDomain: o.TrustDomain, server: o.Server, read: time.Now(),
-		standing: linkSettings{cordon: o.Cordon, cordonBy: o.CordonBy, region: o.Region},
+		settings: linkSettings{cordon: o.Cordon, cordonBy: o.CordonBy, region: o.Region},
 	}
 	made, err := o.Create(own.link.config(creds))
 	if err != nil {
@@ -78,8 +78,8 @@ func NewOwn(o OwnOptions) (*Own, error) {
 	s.create = func(*rest.Config, cluster.Config) (Cluster, error) { return made, nil }
 	own.link.own = own
 	own.link.mailbox.Set([]*credentials{creds})
-	own.link.published.Store(&linkState{
-		state: cluster.Pending, accepted: creds, next: &runningCluster{cluster: made, creds: creds}, standing: linkStanding{settings: creds.standing},
+	own.link.published.Store(&linkStatus{
+		state: cluster.Pending, accepted: creds, next: &runningCluster{cluster: made, creds: creds}, standing: linkStanding{settings: creds.settings},
 	})
 	return own, nil
 }
@@ -97,3 +97,7 @@ func (o *Own) Status() adminapi.Cluster {
 	o.link.published.Load().describe(&st)
 	return st
 }
+
+// Look makes the cluster read trust anchors and Pod networks again. It returns once the cluster has read
+// them, or ctx ends.
+func (o *Own) Look(ctx context.Context) { await(ctx, o.link.published.Load().look()) }

@@ -1,172 +1,73 @@
 package clusterstore
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/validation"
-
-	"isthmus/clusterstore/gateway"
+	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
-	"isthmus/local/exports/plan"
 )
 
-// Annotations of a link Secret that decide how far its cluster is used, and where
-// it is. What can't be read counts as absent.
-const (
-	CordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
-	CordonOverAnnotation = "isthmus.io/cordon-over" // how long a cordon, and its end, take: 0s to MaxCordonOver
-	whenLostAnnotation   = "isthmus.io/when-lost"   // keep, last-resort or withdraw
-	lostAfterAnnotation  = "isthmus.io/lost-after"  // MinLostAfter to MaxLostAfter
-	regionAnnotation     = "isthmus.io/region"      // a name, in place of the label of the cluster's Nodes
+// linkStanding is how far a link's cluster is taken out of all services, why, and where
+// the cluster is. Its link's goroutine writes it; others get copies.
+type linkStanding struct {
+	settings  linkSettings // of the Secret in use, as it is now
+	secret    string       // namespace and name of that Secret; empty: there is none
+	linkedAt  time.Time    // since when there is a cluster; zero: there is none
+	lostSince time.Time    // since when its API is not followed; zero: it is followed
+	lost      federation.Standing
+	dead      bool // it is reached through gateways, and none answers
+	region    string
 
-	NetworkAnnotation          = "isthmus.io/network"           // a name; another than the gateway's: Pods can't be reached
-	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses" // HOST:PORT,..., in place of the gateways that the cluster has
-	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity"  // in place of theirs
-
-	exportsAnnotation          = "isthmus.io/exports"               // all, mirrors or none
-	exportNamespacesAnnotation = "isthmus.io/export-namespaces"     // patterns, in place of ExportOptions.Namespaces
-	excludeLabelsAnnotation    = "isthmus.io/export-exclude-labels" // patterns, in place of ExportOptions.ExcludeLabels
-)
-
-// Limits of durations. A watch that breaks is there again within a second: a cluster
-// that counted as lost sooner would come and go with every restart of an API server.
-const (
-	MinLostAfter  = time.Second    // of Options.LostAfter and of annotations
-	MaxLostAfter  = 24 * time.Hour // likewise
-	MaxCordonOver = time.Hour
-)
-
-// linkSettings are what these annotations ask for, and the gateway's defaults for what
-// they leave open. They are immutable.
-type linkSettings struct {
-	cordon     federation.Standing
-	cordonBy   string // what asks for cordon; empty: the Secret's annotation
-	cordonOver time.Duration
-	whenLost   federation.Standing // InService: being lost changes nothing
-	lostAfter  time.Duration
-	region     string           // empty: that of the cluster's Nodes
-	network    string           // of the cluster's Pods
-	gateways   []gateway.Target // without identities; nil: those that the cluster has
-	identity   string           // of all gateways; empty: that which each has
-	unread     bool             // gateways or identity: its annotation is there, and can't be read
-	joins      plan.Joins       // what its exports become part of
-	allow      *plan.Patterns   // where it may export to; nil: exports are not kept
-	exclude    plan.KeyPatterns // labels that are not copied
-	warnings   []string         // which annotations can't be read
+	nodesRegion string // by the Nodes of the cluster, as it was when they were last read
+	logged      federation.Standing
 }
 
-// defaultSettings are for a Secret without annotations.
-func (o *Options) defaultSettings() linkSettings {
-	d := linkSettings{whenLost: o.WhenLost, lostAfter: o.LostAfter}
-	if o.Exports != nil {
-		d.allow = &o.Exports.Namespaces
-		d.exclude = o.Exports.ExcludeLabels
+// effective is what the cluster's standing comes to.
+func (s *linkStanding) effective() federation.Standing { return max(s.settings.cordon, s.notByHand()) }
+
+// notByHand is how far the cluster is taken out because it is not followed, or can't be
+// reached.
+func (s *linkStanding) notByHand() federation.Standing {
+	if s.dead {
+		return max(s.lost, federation.LastResort)
 	}
-	return d
+	return s.lost
 }
 
-// readSettings reads a Secret's annotations. It returns at most one warning for each.
-func readSettings(annotations map[string]string, defaults linkSettings) linkSettings {
-	r := settingsReader{annotations, defaults, "it counts as absent"}
-	readValue(&r, CordonAnnotation, &r.settings.cordon, words{"false", "last-resort", "true"}.read)
-	readValue(&r, CordonOverAnnotation, &r.settings.cordonOver, within{0, MaxCordonOver}.read)
-	readValue(&r, whenLostAnnotation, &r.settings.whenLost, words{"keep", "last-resort", "withdraw"}.read)
-	readValue(&r, lostAfterAnnotation, &r.settings.lostAfter, within{MinLostAfter, MaxLostAfter}.read)
-	readValue(&r, regionAnnotation, &r.settings.region, readRegion)
-	r.readNetwork()
-	addresses := readValue(&r, gatewayAddressesAnnotation, &r.settings.gateways, readGatewayAddresses)
-	identity := readValue(&r, gatewayIdentityAnnotation, &r.settings.identity, readGatewayIdentity)
-	r.settings.unread = !addresses || !identity
-	if defaults.allow != nil {
-		r.readExports()
+// mayBeLost reports whether the cluster is lost, or will be at dueAt if nothing changes.
+func (s *linkStanding) mayBeLost() bool {
+	return s.settings.whenLost != federation.InService && !s.lostSince.IsZero()
+}
+
+func (s *linkStanding) dueAt() time.Time { return s.lostSince.Add(s.settings.lostAfter) }
+
+// untilLost returns a channel that gets something when the cluster will be lost; nil:
+// it is already, or will not be.
+func (s *linkStanding) untilLost() <-chan time.Time {
+	if !s.mayBeLost() || s.lost != federation.InService {
+		return nil
 	}
-	return r.settings
+	return time.After(time.Until(s.dueAt()))
 }
 
-type settingsReader struct {
-	annotations map[string]string
-	settings    linkSettings
-	unread      string // what becomes of what can't be read
-}
-
-// readValue sets into if the annotation is there and can be read. Blanks around its
-// value do not matter. It reports false if the annotation is there and can't be read.
-func readValue[T any](r *settingsReader, annotation string, into *T, read func(string) (T, error)) bool {
-	text, ok := r.annotations[annotation]
-	if !ok {
-		return true
-	}
-	value, err := read(strings.TrimSpace(text))
-	if err != nil {
-		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf("annotation %s: %v; %s", annotation, err, r.unread))
-		return false
-	}
-	*into = value
-	return true
-}
-
-// readExports reads what the link's exports become part of. A typing error neither adds nor removes anything.
-func (r *settingsReader) readExports() {
-	r.unread = "what is written for the cluster's exports stays as it is"
-	joins := readValue(r, exportsAnnotation, &r.settings.joins, func(text string) (plan.Joins, error) {
-		if i := slices.Index([]string{"all", "mirrors", "none"}, text); i >= 0 {
-			return plan.Joins(i), nil
-		}
-		return 0, fmt.Errorf("%s is none of all, mirrors, none", quote(text))
-	})
-	allow := readValue(r, exportNamespacesAnnotation, &r.settings.allow, func(text string) (*plan.Patterns, error) {
-		p, err := plan.ParsePatterns(text)
-		return &p, err
-	})
-	exclude := readValue(r, excludeLabelsAnnotation, &r.settings.exclude, plan.ParseKeyPatterns)
-	if !joins || !allow || !exclude {
-		r.settings.joins = plan.Unreadable
-	}
-}
-
-// words are how users write each federation.Standing.
-type words [3]string
-
-func (w words) read(text string) (federation.Standing, error) {
-	if i := slices.Index(w[:], text); i >= 0 {
-		return federation.Standing(i), nil
-	}
-	return 0, fmt.Errorf("%s is none of %s", quote(text), strings.Join(w[:], ", "))
-}
-
-// within is the least and the longest duration that is accepted.
-type within [2]time.Duration
-
-func (w within) read(text string) (time.Duration, error) {
-	d, err := time.ParseDuration(text)
+// reason describes why the cluster is not in service; empty: it is.
+func (s *linkStanding) reason() string {
+	var list []string
+	by := "by " + cmp.Or(s.settings.cordonBy, fmt.Sprintf("annotation %s of Secret %s", CordonAnnotation, s.secret))
 	switch {
-	case err != nil:
-		return 0, fmt.Errorf("%s is no duration such as 90s or 5m", quote(text))
-	case d < w[0] || d > w[1]:
-		return 0, fmt.Errorf("%s is not between %v and %v", quote(text), w[0], w[1])
+	case s.settings.cordon == federation.Withdrawn:
+		list = append(list, "cordoned "+by)
+	case s.settings.cordon == federation.LastResort:
+		list = append(list, "cordoned as last resort "+by)
 	}
-	return d, nil
-}
-
-// readRegion accepts what a Node's label may have, since regions are compared with those.
-func readRegion(text string) (string, error) {
-	if text == "" || len(validation.IsValidLabelValue(text)) > 0 {
-		return "", fmt.Errorf("%s can't be the name of a region: that has 1 to %d letters, digits, '-', '_' and '.', and begins and ends with a letter or digit",
-			quote(text), validation.LabelValueMaxLength)
+	if s.lost != federation.InService {
+		list = append(list, fmt.Sprintf("lost for %v", time.Since(s.lostSince).Truncate(time.Second)))
 	}
-	return text, nil
-}
-
-// mostQuoted is how many bytes of a value a warning or an error quotes.
-const mostQuoted = 64
-
-// quote quotes a text that somebody wrote, or its beginning.
-func quote(text string) string {
-	if len(text) > mostQuoted {
-		return fmt.Sprintf("%q…", text[:mostQuoted])
+	if s.dead {
+		list = append(list, cluster.NoGatewayAnswers)
 	}
-	return fmt.Sprintf("%q", text)
+	return strings.Join(list, "; ")
 }

@@ -2,100 +2,333 @@ package clusterstore
 
 import (
 	"fmt"
-	"strings"
+	"slices"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"isthmus/federation"
+	"isthmus/internal/pace"
 )
 
-// TestReadStanding checks what each annotation of a link Secret means, and the warning for what cannot be read.
-//
-// Behaviours: CS-20.
-func TestReadStanding(t *testing.T) {
-	defaults := linkSettings{whenLost: federation.LastResort, lostAfter: time.Minute}
-	for _, tc := range []struct{ annotation, value, want string }{
-		{"none", "x", "in-service 0s, last-resort 1m0s, "},
-		{CordonAnnotation, "false", "in-service 0s, last-resort 1m0s, "},
-		{CordonAnnotation, "last-resort", "last-resort 0s, last-resort 1m0s, "},
-		{CordonAnnotation, " true\n", "withdrawn 0s, last-resort 1m0s, "},
-		{CordonOverAnnotation, "0s", "in-service 0s, last-resort 1m0s, "},
-		{CordonOverAnnotation, "1h", "in-service 1h0m0s, last-resort 1m0s, "},
-		{whenLostAnnotation, "keep", "in-service 0s, in-service 1m0s, "},
-		{whenLostAnnotation, "last-resort", "in-service 0s, last-resort 1m0s, "},
-		{whenLostAnnotation, "withdraw", "in-service 0s, withdrawn 1m0s, "},
-		{lostAfterAnnotation, "1s", "in-service 0s, last-resort 1s, "},
-		{lostAfterAnnotation, "24h", "in-service 0s, last-resort 24h0m0s, "},
-		{regionAnnotation, "eu-west_1.a", "in-service 0s, last-resort 1m0s, eu-west_1.a"},
+// setLink records what the table gets.
+func (e *env) setLink(c federation.ClusterName, l federation.Link) {
+	text := fmt.Sprintf("%v %v", c, l.State)
+	if from, ok := l.Source.(*scripted); ok {
+		text += "-" + from.rest.BearerToken
+	}
+	if l.Cordon != 0 || l.CordonOver != 0 {
+		text += fmt.Sprintf(" cordon=%v/%v", l.Cordon, l.CordonOver)
+	}
+	if l.Lost != 0 {
+		text += fmt.Sprintf(" lost=%v", l.Lost)
+	}
+	if l.Region != "" {
+		text += " region=" + l.Region
+	}
+	e.mu.Lock()
+	if len(e.links) == 0 || e.links[len(e.links)-1] != text {
+		e.links = append(e.links, text)
+	}
+	e.mu.Unlock()
+	e.table.SetLink(c, l)
+}
 
-		{CordonAnnotation, "", `"" is none of false, last-resort, true`},
-		{CordonAnnotation, "True", `"True" is none of false, last-resort, true`},
-		{CordonAnnotation, "withdraw", `"withdraw" is none of false, last-resort, true`},
-		{whenLostAnnotation, "true", `"true" is none of keep, last-resort, withdraw`},
-		{CordonOverAnnotation, "", `"" is no duration such as 90s or 5m`},
-		{CordonOverAnnotation, "10", `"10" is no duration such as 90s or 5m`},
-		{CordonOverAnnotation, "-1s", `"-1s" is not between 0s and 1h0m0s`},
-		{CordonOverAnnotation, "61m", `"61m" is not between 0s and 1h0m0s`},
-		{lostAfterAnnotation, "999ms", `"999ms" is not between 1s and 24h0m0s`},
-		{lostAfterAnnotation, "25h", `"25h" is not between 1s and 24h0m0s`},
-		{lostAfterAnnotation, strings.Repeat("1", 65) + "s", `"` + strings.Repeat("1", 64) + `"… is no duration such as 90s or 5m`},
-		{regionAnnotation, "", `"" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit`},
-		{regionAnnotation, "eu west", `"eu west" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit`},
-	} {
-		r := readSettings(map[string]string{tc.annotation: tc.value}, defaults)
-		got := fmt.Sprintf("%v %v, %v %v, %s", r.cordon, r.cordonOver, r.whenLost, r.lostAfter, r.region)
-		if len(r.warnings) > 0 {
-			if got != "in-service 0s, last-resort 1m0s, " {
-				t.Errorf("%s=%.40q can't be read, but changes the settings to %s", tc.annotation, tc.value, got)
-			}
-			got = strings.Join(r.warnings, " and ")
-			tc.want = "annotation " + tc.annotation + ": " + tc.want + "; it counts as absent"
+// steps checks what the table got since the last call; the newest Link it had before is
+// the first.
+func (e *env) steps(want ...string) {
+	e.t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if !slices.Equal(e.links, want) {
+		e.t.Errorf("the table got %q, want %q", e.links, want)
+	}
+	e.links = e.links[max(0, len(e.links)-1):]
+}
+
+// standing checks what the status of a Secret shows.
+func (e *env) standing(secret, want string) {
+	e.t.Helper()
+	for _, s := range e.store.Status() {
+		if s.Secret != secret {
+			continue
 		}
-		if got != tc.want {
-			t.Errorf("%s=%.40q: %s\nwant %s", tc.annotation, tc.value, got, tc.want)
+		got := s.Standing
+		if s.StandingReason != "" {
+			got += ": " + s.StandingReason
+		}
+		if s.Region != "" {
+			got += " in " + s.Region
+		}
+		if !matches(got, want) {
+			e.t.Errorf("Secret %s: standing %q, want %q", secret, got, want)
 		}
 	}
 }
 
-// FuzzReadStanding: whatever the annotations have, the settings are within their limits, an
-// annotation changes its own rule only, and one that can't be read changes none and has
-// one short warning.
-func FuzzReadStanding(f *testing.F) {
-	f.Add("true", "10m", "withdraw", "90s", "eu-west-1")
-	f.Add("last-resort", "0s", "last-resort", "24h", "a")
-	f.Add("false", "1h", "keep", "1s", strings.Repeat("a", 63))
-	f.Add("", "-0s", "true", "9223372036854775807ns", "-")
-	f.Add(" true ", "1e3s", "\x00", "+1.5h", strings.Repeat("é", 40))
-	f.Fuzz(func(t *testing.T, cordon, over, lost, after, region string) {
-		values := map[string]string{
-			CordonAnnotation: cordon, CordonOverAnnotation: over, whenLostAnnotation: lost, lostAfterAnnotation: after, regionAnnotation: region,
+// with sets annotations: names without isthmus.io/, and values.
+func with(s *corev1.Secret, pairs ...string) *corev1.Secret {
+	for i := 0; i < len(pairs); i += 2 {
+		s.Annotations["isthmus.io/"+pairs[i]] = pairs[i+1]
+	}
+	return s
+}
+
+const changed = "standing of a cluster changed"
+
+// TestCordonEdited checks that edits of a cordon reach the table, and that the cluster runs on as before.
+//
+// Behaviours: CS-01, CS-02, CS-06.
+func TestCordonEdited(t *testing.T) {
+	s := func(pairs ...string) *corev1.Secret { return with(secret("s", "east", "t1", 0), pairs...) }
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.standing("s", "in-service")
+		e.put(s("cordon", "true"))
+		e.standing("s", "withdrawn: cordoned by annotation isthmus.io/cordon of Secret linkerd/s")
+		e.put(s("cordon", "last-resort", "cordon-over", "10m"))
+		e.standing("s", "last-resort: cordoned as last resort by annotation isthmus.io/cordon of Secret linkerd/s")
+		e.put(s("cordon", "false", "cordon-over", "10m"))
+		e.standing("s", "in-service")
+		e.put(s())
+		e.steps(
+			"east pending",
+			"east ready-t1",
+			"east ready-t1 cordon=withdrawn/0s",
+			"east ready-t1 cordon=last-resort/10m0s",
+			"east ready-t1 cordon=in-service/10m0s",
+			"east ready-t1",
+		)
+		e.served(e.last(1)) // it runs as before
+		e.logged("cluster linked", "cluster ready", changed, changed, changed)
+	}, secret("s", "east", "t1", 0))
+}
+
+// TestCordonAtFirst: a cordon is there with the first Link of a cluster.
+//
+// Behaviours: CS-05, CS-07.
+func TestCordonAtFirst(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.standing("s", "withdrawn: cordoned by annotation isthmus.io/cordon of Secret linkerd/s in eu")
+		e.last(1).fail("refused")
+		e.put(with(secret("s", "east", "t1", 0), "cordon", "last-resort"))
+		e.sync(1)
+		e.remove("s")
+		e.put(secret("s", "east", "t2", 0))
+		e.standing("s", "in-service")
+		e.steps(
+			"east pending cordon=withdrawn/1h0m0s region=eu",
+			"east unreachable cordon=withdrawn/1h0m0s region=eu",
+			"east unreachable cordon=last-resort/0s",
+			"east ready-t1 cordon=last-resort/0s",
+			"east unlinked",
+			"east pending",
+		)
+		e.logged(
+			"cluster linked",
+			changed,
+			"cluster unreachable; it is retried",
+			"region of a cluster changed",
+			changed,
+			"cluster ready",
+			"cluster unlinked",
+			"cluster linked",
+		)
+	}, with(secret("s", "east", "t1", 0), "cordon", "true", "cordon-over", "1h", "region", "eu"))
+}
+
+// TestRotationKeepsStanding: a cordon does not wait for new credentials that come with
+// it, and stays when these replace the old ones, in one step.
+func TestRotationKeepsStanding(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.put(with(secret("s", "east", "t2", 0), "cordon", "true"))
+		e.last(2)
+		e.put(with(secret("s", "east", "t2", 0), "cordon", "last-resort"))
+		e.sync(2)
+		e.put(secret("s", "east", "t3", 0))
+		e.sync(3)
+		e.steps(
+			"east pending",
+			"east ready-t1",
+			"east ready-t1 cordon=withdrawn/0s",
+			"east ready-t1 cordon=last-resort/0s",
+			"east ready-t2 cordon=last-resort/0s",
+			"east ready-t2",
+			"east ready-t3",
+		)
+	}, secret("s", "east", "t1", 0))
+}
+
+// TestCordonWithUnusableSecret checks that a cordon takes effect although the newest Secret has no usable credentials.
+//
+// Behaviours: CS-07.
+func TestCordonWithUnusableSecret(t *testing.T) {
+	bad := with(secret("s", "east", "t1", 0), "cordon", "true")
+	bad.Data = nil
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.put(bad)
+		e.steps("east pending", "east ready-t1", "east ready-t1 cordon=withdrawn/0s")
+		e.status(
+			"s east ready !the Secret as it is now can't be used: key kubeconfig is missing; its previous version is used",
+		)
+		e.standing("s", "withdrawn: cordoned by…")
+	}, secret("s", "east", "t1", 0))
+}
+
+// TestStandingOfDuplicates: only the Secret in use counts.
+func TestStandingOfDuplicates(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.put(with(secret("b", "east", "t1", 0), "cordon", "true"))
+		e.standing("a", "in-service")
+		e.standing("b", "")
+		e.put(with(secret("a", "east", "t1", 5), "region", "eu"))
+		e.remove("a")
+		e.last(1)
+		e.standing("b", "withdrawn: cordoned by annotation isthmus.io/cordon of Secret linkerd/b")
+		e.steps("east pending", "east ready-t1", "east ready-t1 region=eu", "east ready-t1 cordon=withdrawn/0s")
+	}, secret("a", "east", "t1", 5), with(secret("b", "east", "t1", 0), "cordon", "last-resort"))
+}
+
+// TestUnreadableStanding checks that an annotation that cannot be read is a warning, and counts as absent.
+//
+// Behaviours: CS-20.
+func TestUnreadableStanding(t *testing.T) {
+	const warned = "annotations of a link Secret can't be read"
+	inBubble(t, func(e *env) {
+		e.status(`s east pending !annotation isthmus.io/cordon: "yes" is none of…`)
+		e.sync(1)
+		e.put(with(secret("s", "east", "t1", 0), "cordon", "yes", "when-lost", "withdraw"))
+		e.put(with(secret("s", "east", "t1", 0), "cordon", "true", "lost-after", "never"))
+		e.status(
+			`s east ready !annotation isthmus.io/lost-after: "never" is no duration such as 90s or 5m; it counts as absent`,
+		)
+		e.put(with(secret("s", "east", "t1", 0), "cordon", "ture"))
+		e.put(secret("s", "east", "t1", 0))
+		e.status("s east ready")
+		e.last(1)
+		e.steps("east pending", "east ready-t1", "east ready-t1 cordon=withdrawn/0s", "east ready-t1")
+		e.logged(warned, "cluster linked", "cluster ready", warned, changed, warned, changed)
+	}, with(secret("s", "east", "t1", 0), "cordon", "yes"))
+}
+
+// TestLost checks when a cluster is lost, what when-lost makes of that, and when the loss ends.
+//
+// Behaviours: CS-11, CS-12, CS-13, CS-14, CS-15.
+func TestLost(t *testing.T) {
+	s := func(pairs ...string) *corev1.Secret { return with(secret("s", "east", "t1", 0), pairs...) }
+	inBubble(t, func(e *env) {
+		east := e.sync(1)
+		east.lose("gone")
+		e.pass(2*time.Minute - time.Nanosecond)
+		e.standing("s", "in-service")
+		e.pass(time.Nanosecond)
+		e.standing("s", "withdrawn: lost for 2m0s")
+		e.pass(90 * time.Second)
+		e.standing("s", "withdrawn: lost for 3m30s")
+		e.put(s("when-lost", "last-resort", "lost-after", "2m", "cordon", "true"))
+		e.standing("s", "withdrawn: cordoned by annotation isthmus.io/cordon of Secret linkerd/s; lost for 3m30s")
+		e.put(s("when-lost", "last-resort", "lost-after", "4m"))
+		e.standing("s", "in-service")
+		e.pass(30 * time.Second)
+		e.standing("s", "last-resort: lost for 4m0s")
+		east.recover()
+		e.standing("s", "in-service")
+		east.lose("gone again")
+		e.pass(time.Minute)
+		east.recover()
+		e.pass(time.Hour)
+		e.put(s())
+		east.lose("and again") // the default: keep
+		e.pass(time.Hour)
+		e.steps(
+			"east pending",
+			"east ready-t1",
+			"east ready-t1 lost=withdrawn",
+			"east ready-t1 cordon=withdrawn/0s lost=last-resort",
+			"east ready-t1",
+			"east ready-t1 lost=last-resort",
+			"east ready-t1",
+		)
+		e.served(e.last(1))
+		var reasons []any
+		for _, l := range e.logs.FilterMessage(changed).All() {
+			f := l.ContextMap()
+			reasons = append(
+				reasons,
+				fmt.Sprint(f["cluster"], " ", f["before"], " to ", f["standing"], ": ", f["reason"]),
+			)
 		}
-		defaults := linkSettings{whenLost: federation.LastResort, lostAfter: time.Minute}
-		all := readSettings(values, defaults)
-		if all.cordon > federation.Withdrawn || all.whenLost > federation.Withdrawn || len(all.region) > 63 ||
-			all.cordonOver < 0 || all.cordonOver > MaxCordonOver || all.lostAfter < MinLostAfter || all.lostAfter > MaxLostAfter {
-			t.Fatalf("%q gives %+v", values, all)
+		if want := []any{
+			"east in-service to withdrawn: lost for 2m0s",
+			"east withdrawn to in-service: not cordoned, and not lost by its when-lost and lost-after",
+			"east in-service to last-resort: lost for 4m0s",
+			"east last-resort to in-service: not cordoned, and its API is followed",
+		}; !slices.Equal(reasons, want) {
+			t.Errorf("logged %q, want %q", reasons, want)
 		}
-		combined, warnings := defaults, 0
-		for name, value := range values {
-			one := readSettings(map[string]string{name: value}, combined)
-			warnings += len(one.warnings)
-			if len(one.warnings) > 0 {
-				if len(one.warnings) > 1 || len(one.warnings[0]) > 512 {
-					t.Fatalf("%s=%q: warnings %q", name, value, one.warnings)
-				}
-				one.warnings = nil
-				if fmt.Sprint(one) != fmt.Sprint(combined) {
-					t.Fatalf("%s=%q can't be read, but changes %v to %v", name, value, combined, one)
-				}
-			}
-			combined = one
-		}
-		if len(all.warnings) != warnings {
-			t.Fatalf("%q: %d warnings, one by one %d", values, len(all.warnings), warnings)
-		}
-		if all.warnings = nil; fmt.Sprint(all) != fmt.Sprint(combined) {
-			t.Fatalf("%q gives %v, one by one %v", values, all, combined)
-		}
+	}, s("when-lost", "withdraw", "lost-after", "2m"))
+}
+
+// TestNeverReached: a cluster that was never reached is lost too, by the Store's options.
+// Edits don't prolong the time, and it ends with the first sync.
+//
+// Behaviours: CS-16, CS-19.
+func TestNeverReached(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.store.opts.WhenLost, e.store.opts.LostAfter = federation.Withdrawn, 50*time.Second
+		e.put(secret("s", "east", "t1", 0))
+		e.pass(40 * time.Second)
+		e.put(secret("s", "east", "t2", 0))
+		e.pass(10*time.Second - time.Nanosecond)
+		e.standing("s", "in-service")
+		e.pass(time.Nanosecond)
+		e.standing("s", "withdrawn: lost for 50s")
+		e.sync(2)
+		e.standing("s", "in-service")
+		e.steps("east pending", "east unreachable", "east pending", "east pending lost=withdrawn", "east ready-t2")
 	})
+}
+
+// TestLostEndsWithRotation: credentials that work end it in the same step.
+func TestLostEndsWithRotation(t *testing.T) {
+	s := func(token string) *corev1.Secret {
+		return with(secret("s", "east", token, 0), "when-lost", "withdraw", "lost-after", "1s")
+	}
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		e.made[0].lose("certificate has expired")
+		e.pass(time.Second)
+		e.put(s("t2"))
+		e.sync(2)
+		e.steps("east pending", "east ready-t1", "east ready-t1 lost=withdrawn", "east ready-t2")
+	}, s("t1"))
+}
+
+// TestRestlessRegion: whoever writes a cluster's Nodes can't make the table look at all
+// its services all the time. The last region is not missed.
+func TestRestlessRegion(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		for range 20 {
+			e.made[0].move("us")
+			e.made[0].move("eu")
+			e.pass(pace.SignalPause / 20)
+		}
+		e.made[0].move("asia")
+		e.pass(pace.SignalPause)
+		e.steps(
+			"east pending",
+			"east ready-t1",
+			"east ready-t1 region=us",
+			"east ready-t1 region=eu",
+			"east ready-t1 region=asia",
+		)
+		e.pass(pace.SignalPause)
+		e.made[0].move("us")
+		e.steps("east ready-t1 region=asia", "east ready-t1 region=us")
+	}, secret("s", "east", "t1", 0))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -12,20 +13,17 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/cluster"
-
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/gateway"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
 	"isthmus/internal/panics"
 )
-
-// syncGrace is how long a new link may take to sync before it counts as
-// unreachable.
-const syncGrace = 30 * time.Second
 
 // DefaultLostAfter is for how long a cluster's API is not followed before the cluster
 // counts as lost.
@@ -62,6 +60,16 @@ type Options struct {
 	// Report is called, by several goroutines, when a link's state or standing or the
 	// credentials in use change, and when a link Secret is refused. It must not block.
 	Report func(cluster.Change) // nil: not called
+}
+
+// defaultSettings are for a Secret without annotations.
+func (o *Options) defaultSettings() linkSettings {
+	d := linkSettings{whenLost: o.WhenLost, lostAfter: o.LostAfter}
+	if o.Exports != nil {
+		d.allow = &o.Exports.Namespaces
+		d.exclude = o.Exports.ExcludeLabels
+	}
+	return d
 }
 
 func (o *Options) validate() error {
@@ -178,10 +186,81 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// Settled returns a channel that is closed once the Secrets have been listed and no
-// link is pending: each has been found ready, unreachable or rejected, or has waited for
-// names of its gateways for a second. Links that come later don't matter.
-func (s *Store) Settled() <-chan struct{} { return s.settled }
+// watchSecrets keeps s.secrets up to date until ctx ends. Secrets are selected by
+// type only, so that one without the label can be reported. While they can't be
+// read, the last snapshot stays.
+func (s *Store) watchSecrets(ctx context.Context) {
+	known := make(follow.Map[*credentials])
+	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
+		s.opts.Log.Info("link Secrets have to be requested again and again", zap.String("reason", text))
+	}}
+	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{
+		Name: "secrets", Needed: true,
+		Source: s.client.Sources.Secrets(s.opts.Namespace),
+		Fields: "type=" + SecretType,
+		Compact: func(o *corev1.Secret) (c *credentials, ok bool) {
+			if o.Type != SecretType {
+				return nil, false
+			}
+			return readSecret(o, time.Now(), s.opts.defaultSettings()), true
+		},
+		Into:    known,
+		Same:    (*credentials).same,
+		Applied: func() { s.secrets.Set(snapshotOf(known)) },
+		Report:  s.reportReadable,
+	})).Run(ctx, nil)
+}
+
+// snapshot has all link Secrets at one time. It is immutable.
+type snapshot struct {
+	listed  bool           // false: they have not been listed yet
+	secrets []*credentials // oldest first
+}
+
+func snapshotOf(all follow.Map[*credentials]) snapshot {
+	list := slices.Collect(maps.Values(all))
+	sortCredentials(list)
+	return snapshot{listed: true, secrets: list}
+}
+
+// reportReadable records whether link Secrets can be read (err is nil), and logs when
+// that changes.
+func (s *Store) reportReadable(err error) {
+	log := s.opts.Log.With(zap.String("namespace", s.opts.Namespace))
+	if err == nil {
+		if s.readErr.Swap(nil) != nil {
+			log.Info("link Secrets can be read again")
+		}
+		return
+	}
+	err = s.client.Printable(err)
+	if s.readErr.CompareAndSwap(nil, &err) {
+		log.Error("link Secrets can't be read; links stay as they are", zap.Error(err))
+	}
+}
+
+// logRefused logs which Secrets can't be used, once for each reason. logged has, by
+// Secret, the reason that was logged last.
+func (s *Store) logRefused(now snapshot, logged map[string]string) {
+	refused := make(map[string]bool)
+	for _, c := range now.secrets {
+		if c.refused == nil {
+			continue
+		}
+		refused[c.secret] = true
+		if why := c.refused.Error(); logged[c.secret] != why {
+			logged[c.secret] = why
+			s.opts.Log.Warn("link Secret can't be used", zap.String("secret", c.secret),
+				zap.Stringer("cluster", c.cluster), zap.Error(c.refused))
+			s.opts.Report(cluster.Change{Cluster: c.cluster, Text: fmt.Sprintf("link Secret %s can't be used: %s", c.secret, why), Problem: true})
+		}
+	}
+	for secret := range logged {
+		if !refused[secret] {
+			delete(logged, secret)
+		}
+	}
+}
 
 // dispatch gives every link its Secrets, oldest first, and starts links for new names.
 func (s *Store) dispatch(now snapshot, start func(*link)) {
@@ -245,25 +324,141 @@ func (s *Store) checkSettled() {
 	close(s.settled)
 }
 
-// logRefused logs which Secrets can't be used, once for each reason. logged has, by
-// Secret, the reason that was logged last.
-func (s *Store) logRefused(now snapshot, logged map[string]string) {
-	refused := make(map[string]bool)
+// Settled returns a channel that is closed once the Secrets have been listed and no
+// link is pending: each has been found ready, unreachable or rejected, or has waited for
+// names of its gateways for a second. Links that come later don't matter.
+func (s *Store) Settled() <-chan struct{} { return s.settled }
+
+// SecretsListed reports whether the link Secrets have been listed yet, and why they
+// can't be read at the moment; nil: they can. While they can't, links stay as they
+// are.
+func (s *Store) SecretsListed() (listed bool, err error) {
+	now, _ := s.secrets.Get()
+	if why := s.readErr.Load(); why != nil {
+		err = *why
+	}
+	return now.listed, err
+}
+
+// Namespace returns that of the link Secrets.
+func (s *Store) Namespace() string { return s.opts.Namespace }
+
+// OwnRefused returns the requests for link Secrets that the local cluster's API server has refused.
+func (s *Store) OwnRefused() []adminapi.RefusedRequest { return s.client.Server().Refused }
+
+// Status returns one entry for every Secret of the link type, used or not, the oldest
+// first.
+func (s *Store) Status() []adminapi.Cluster {
+	now, _ := s.secrets.Get()
+	links := s.publishedLinks()
+	list := make([]adminapi.Cluster, 0, len(now.secrets))
 	for _, c := range now.secrets {
-		if c.refused == nil {
-			continue
+		list = append(list, s.status(c, links[c.cluster]))
+	}
+	return list
+}
+
+func (s *Store) status(c *credentials, v *linkStatus) adminapi.Cluster {
+	var used *credentials
+	if v != nil {
+		used = v.accepted
+	}
+	st := c.describe(used)
+	st.State, st.Since, st.Server = cluster.Rejected, c.read, c.server
+	switch {
+	case used != nil && used.secret == c.secret:
+		v.describe(&st)
+		if v.serving != nil && v.serving.creds.secret == c.secret {
+			st.SecretVersion = v.serving.creds.version
 		}
-		refused[c.secret] = true
-		if why := c.refused.Error(); logged[c.secret] != why {
-			logged[c.secret] = why
-			s.opts.Log.Warn("link Secret can't be used", zap.String("secret", c.secret),
-				zap.Stringer("cluster", c.cluster), zap.Error(c.refused))
-			s.opts.Report(cluster.Change{Cluster: c.cluster, Text: fmt.Sprintf("link Secret %s can't be used: %s", c.secret, why), Problem: true})
+		if c.refused != nil {
+			st.Warnings = append(st.Warnings, fmt.Sprintf("the Secret as it is now can't be used: %v; its previous version is used", c.refused))
+		}
+	case c.refused != nil:
+		st.Reason = c.refused.Error()
+	case used != nil:
+		st.Reason = fmt.Sprintf("duplicate: Secret %s is used for cluster %s until it is deleted", used.secret, c.cluster)
+	default:
+		st.State = cluster.Pending // just read: its link has not published yet
+	}
+	return st
+}
+
+// rejected counts the Secrets that can't be used, by reason, and returns the clusters
+// that have no others. Every reason has an entry.
+func (s *Store) rejected(links map[federation.ClusterName]*linkStatus) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
+	reasons = map[string]int{reasonLabel: 0, reasonAnnotation: 0, reasonKubeconfig: 0, reasonDuplicate: 0}
+	clusters = make(map[federation.ClusterName]bool)
+	now, _ := s.secrets.Get()
+	for _, c := range now.secrets {
+		v := links[c.cluster]
+		accepted := v != nil && v.accepted != nil
+		switch {
+		case c.refused != nil:
+			reasons[c.reason]++
+			if c.cluster != "" && !accepted {
+				clusters[c.cluster] = true
+			}
+		case accepted && v.accepted.secret != c.secret:
+			reasons[reasonDuplicate]++
 		}
 	}
-	for secret := range logged {
-		if !refused[secret] {
-			delete(logged, secret)
+	return reasons, clusters
+}
+
+// publishedLinks returns the links that have published something.
+func (s *Store) publishedLinks() map[federation.ClusterName]*linkStatus {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	links := make(map[federation.ClusterName]*linkStatus, len(s.links))
+	for name, l := range s.links {
+		if v := l.published.Load(); v != nil {
+			links[name] = v
+		}
+	}
+	return links
+}
+
+// Followed returns the cluster that a link is served from and the link's state. The state is
+// empty if there is no such link, and the cluster is nil if none is served from.
+func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
+	s.mu.Lock()
+	l := s.links[name]
+	s.mu.Unlock()
+	if l == nil {
+		return nil, ""
+	}
+	v := l.published.Load()
+	if v == nil {
+		return nil, cluster.Pending
+	}
+	if at := v.shown(); at != nil {
+		c, _ := at.cluster.(*cluster.Cluster)
+		return c, v.state
+	}
+	return nil, v.state
+}
+
+// Look makes all clusters that are ready read trust anchors and Pod networks again. It returns once all have
+// read them, or ctx ends. Status then shows the facts with their age.
+func (s *Store) Look(ctx context.Context) {
+	var looks []<-chan struct{}
+	for _, v := range s.publishedLinks() {
+		looks = append(looks, v.look())
+	}
+	await(ctx, looks...)
+}
+
+// await returns once all channels that are not nil are closed, or ctx ends.
+func await(ctx context.Context, all ...<-chan struct{}) {
+	for _, one := range all {
+		if one == nil {
+			continue
+		}
+		select {
+		case <-one:
+		case <-ctx.Done():
+			return
 		}
 	}
 }

@@ -2,17 +2,157 @@ package clusterstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
 	"isthmus/internal/pace"
 )
+
+const gatewayIdentity = "gw.multi.example"
+
+// gatewayService is a gateway Service of a cluster.
+func gatewayService(ips ...string) *cluster.Gateway {
+	g := &cluster.Gateway{
+		Service:  federation.ServiceID{Namespace: "multi", Name: "gw"},
+		Port:     4143,
+		Identity: gatewayIdentity,
+	}
+	for _, ip := range ips {
+		g.IPs = append(g.IPs, netip.MustParseAddr(ip))
+	}
+	return g
+}
+
+// named is a gateway whose load balancer has names only.
+func named(names ...string) *cluster.Gateway {
+	g := gatewayService()
+	g.Names = names
+	return g
+}
+
+// probed is a gateway that is probed once a second.
+func probed(g *cluster.Gateway) *cluster.Gateway {
+	g.Probe = cluster.Probe{Port: 4191, Path: "/ready", Period: time.Second}
+	return g
+}
+
+// outside is what names are resolved to, and which addresses answer probes.
+type outside struct {
+	mu    sync.Mutex
+	names map[string][]netip.Addr
+	dead  map[string]bool
+
+	probed []string // each once
+}
+
+// linkBehind links cluster east as Secret s, with these annotations and gateways, where names are
+// resolved and probes answered as what it returns has it. The cluster has not synced yet.
+func (e *env) linkBehind(g *cluster.Gateway, annotations ...string) *outside {
+	f := new(outside)
+	e.store.lookUp = func(_ context.Context, name string) ([]netip.Addr, error) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if ips := f.names[name]; ips != nil {
+			return ips, nil
+		}
+		return nil, errors.New("no such host")
+	}
+	e.store.probe = func(_ context.Context, ip netip.Addr, _ cluster.Probe) error {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if !slices.Contains(f.probed, ip.String()) {
+			f.probed = append(f.probed, ip.String())
+		}
+		if f.dead[ip.String()] {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	e.put(with(secret("s", "east", "t1", 0), annotations...))
+	e.last(1).setGateways(g)
+	return f
+}
+
+// probedAddresses returns the addresses that have been probed.
+func (f *outside) probedAddresses() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.probed)
+}
+
+// kill makes these addresses, and no others, dead.
+func (f *outside) kill(ips ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.dead = make(map[string]bool)
+	for _, ip := range ips {
+		f.dead[ip] = true
+	}
+}
+
+// resolve sets what a name is resolved to.
+func (f *outside) resolve(name string, ips ...string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.names = map[string][]netip.Addr{}
+	for _, ip := range ips {
+		f.names[name] = append(f.names[name], netip.MustParseAddr(ip))
+	}
+}
+
+// through is what clients get of a gateway.
+func through(addr string) string {
+	return addr + " " + gatewayIdentity + " web.shop.svc.cluster.test:80"
+}
+
+// reached checks what clients of web get.
+func (e *env) reached(want ...string) {
+	e.t.Helper()
+	e.pass(pace.SignalPause) // changes of a second are passed on together
+	set, _ := e.watch.Get()
+	var got []string
+	for _, x := range set.Endpoints {
+		text := x.Addr.String()
+		if c := x.Common.Get(); c.Authority != "" {
+			text += " " + c.Identity.DNS + " " + c.Authority
+		}
+		got = append(got, text)
+	}
+	if !slices.Equal(got, want) {
+		e.t.Errorf("clients get %q, not %q", got, want)
+	}
+}
+
+// neverEmpty fails if clients of web have nothing, until the test ends.
+func (e *env) neverEmpty() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			set, newer := e.watch.Get()
+			if len(set.Endpoints) == 0 {
+				e.t.Error("clients have nothing")
+			}
+			select {
+			case <-newer:
+			case <-done:
+				return
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
 
 // TestGateways: a cluster on another network offers its gateways. What is edited follows in
 // one step.
@@ -37,10 +177,14 @@ func TestGateways(t *testing.T) {
 		e.reached("198.51.100.1:443 other.example web.shop.svc.cluster.test:80")
 		e.put(s("network", "far", "gateway-addresses", "198.51.100.1"))
 		e.reached(through("192.0.2.3:4143"))
-		e.status(`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is no HOST:PORT; it counts as absent !Linkerd gateways that are not probed…: 192.0.2.3:4143`)
+		e.status(
+			`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is no HOST:PORT; it counts as absent !Linkerd gateways that are not probed…: 192.0.2.3:4143`,
+		)
 		e.put(s("network", "not a name"))
 		e.reached(through("192.0.2.3:4143"))
-		e.status(`s east ready !annotation isthmus.io/network: "not a name" can't be the name of a network…: 192.0.2.3:4143`)
+		e.status(
+			`s east ready !annotation isthmus.io/network: "not a name" can't be the name of a network…: 192.0.2.3:4143`,
+		)
 		e.put(s())
 		e.reached("10.0.0.1:80")
 		e.put(with(secret("s", "east", "t2", 0), "network", "far"))
@@ -128,7 +272,9 @@ func TestGatewaysNotRoutable(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.sync(1)
 		e.reached("192.0.2.1:2 gw.example web.shop.svc.cluster.test:80")
-		e.status("s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's address, and is not used !Linkerd gateways that…")
+		e.status(
+			"s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's address, and is not used !Linkerd gateways that…",
+		)
 	}, with(secret("s", "east", "t1", 0), "network", "far", "gateway-addresses", "127.0.0.1:1,192.0.2.1:2", "gateway-identity", "gw.example"))
 }
 
@@ -238,7 +384,105 @@ func TestGatewaysNeedDomain(t *testing.T) {
 			e.made[0].setGateways(gatewayService("192.0.2.1"))
 			e.sync(1)
 			e.reached()
-			e.status("s east ready !annotation multicluster.linkerd.io/cluster-domain: " + quote(domain) + " is no DNS domain:…")
+			e.status(
+				"s east ready !annotation multicluster.linkerd.io/cluster-domain: " + quote(
+					domain,
+				) + " is no DNS domain:…",
+			)
 		}, s)
 	}
+}
+
+// localCache is the cache of a local cluster.
+type localCache struct {
+	synced chan struct{}
+	names  map[string]string // what an address is assigned to
+}
+
+func (l *localCache) Synced() <-chan struct{} { return l.synced }
+
+func (l *localCache) AssignedTo(ip netip.Addr) string { return l.names[ip.String()] }
+
+// TestLocalGateways tests that gateways at addresses of the local cluster or host are not probed, that nothing is
+// probed before the local cluster is known, and what the status says of each.
+func TestLocalGateways(t *testing.T) {
+	inBubble(t, func(e *env) {
+		local := &localCache{synced: make(chan struct{}), names: map[string]string{
+			"192.0.2.33": "Pod shop/web",
+			"192.0.2.11": "Node n1",
+		}}
+		e.store.guard.Local = local
+		e.store.guard.Interfaces = func() ([]net.Addr, error) {
+			return []net.Addr{&net.IPNet{IP: net.ParseIP("192.0.2.2"), Mask: net.CIDRMask(24, 32)}}, nil
+		}
+		reasons := map[string]string{
+			"192.0.2.2":  "the gateway's own host has the address",
+			"192.0.2.11": "Node n1 of the gateway's own cluster has the address",
+			"192.0.2.33": "Pod shop/web of the gateway's own cluster has the address",
+		}
+		const other = "198.51.100.1"
+		f := e.linkBehind(probed(gatewayService(other, "192.0.2.2", "192.0.2.11", "192.0.2.33")), "network", "far")
+		e.sync(1)
+		e.pass(10 * time.Second)
+		if got := f.probedAddresses(); got != nil {
+			t.Errorf("probed before the local cluster is known: %q", got)
+		}
+		for _, x := range e.store.Status()[0].Gateways {
+			if x.State != adminapi.GatewayUnknown || x.Reason != "" {
+				t.Errorf("before the local cluster is known: %+v", x)
+			}
+		}
+		close(local.synced)
+		e.pass(time.Minute)
+		if got := f.probedAddresses(); !slices.Equal(got, []string{other}) {
+			t.Errorf("probed are %q", got)
+		}
+		st := e.store.Status()[0]
+		for ip, why := range reasons {
+			i := slices.IndexFunc(st.Gateways, func(x adminapi.ClusterGateway) bool { return x.Address == ip+":4143" })
+			if x := st.Gateways[i]; x.State != adminapi.GatewayNotProbed || x.Reason != why {
+				t.Errorf("%+v, want the reason %q", x, why)
+			}
+			want := "Linkerd gateway " + ip + ":4143 is not probed, and is used also when it is dead: " + why
+			if !slices.Contains(st.Warnings, want) || !slices.Contains(st.GatewayProblems, want) {
+				t.Errorf("%q and %q have no %q", st.Warnings, st.GatewayProblems, want)
+			}
+		}
+		if len(st.Warnings) != len(reasons) {
+			t.Errorf("%d warnings: %q", len(st.Warnings), st.Warnings)
+		}
+	})
+}
+
+// TestGatewaysReported: what becomes of gateways is logged and reported once.
+func TestGatewaysReported(t *testing.T) {
+	inBubble(t, func(e *env) {
+		f := e.linkBehind(probed(gatewayService("192.0.2.1", "192.0.2.2")), "network", "far")
+		e.sync(1)
+		e.reported("east 0 pending", "east 0 ready")
+		f.kill("192.0.2.1")
+		e.pass(time.Minute)
+		e.reported("east 3 !Linkerd gateway 192.0.2.1:4143 does not answer probes: connection refused")
+		f.kill("192.0.2.1", "192.0.2.2")
+		e.pass(time.Minute)
+		e.reported(
+			"east 1 !last-resort: none of its Linkerd gateways answers",
+			"east 3 !Linkerd gateway 192.0.2.2:4143 does not answer probes: connection refused",
+		)
+		f.kill("192.0.2.2")
+		e.pass(time.Minute)
+		e.reported(
+			"east 1 in-service: not cordoned, and its API is followed",
+			"east 3 Linkerd gateway 192.0.2.1:4143 answers probes again",
+		)
+		e.put(secret("s", "east", "t1", 0))
+		e.pass(time.Minute)
+		e.reported()
+		if n := e.logs.FilterMessage("Linkerd gateway does not answer probes").Len(); n != 2 {
+			t.Errorf("%d lines for gateways that have died", n)
+		}
+		if n := e.logs.FilterMessage("Linkerd gateway answers probes again").Len(); n != 1 {
+			t.Errorf("%d lines for gateways that are back", n)
+		}
+	})
 }

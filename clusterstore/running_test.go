@@ -141,7 +141,8 @@ func TestRotationsTakeTurns(t *testing.T) {
 		}
 		waiting := 0
 		for _, st := range e.store.Status() {
-			if st.State != cluster.Ready || len(st.Warnings) != 1 || !strings.HasSuffix(st.Warnings[0], "; the old ones are in use") {
+			if st.State != cluster.Ready || len(st.Warnings) != 1 ||
+				!strings.HasSuffix(st.Warnings[0], "; the old ones are in use") {
 				t.Errorf("%s is %s, %q", st.Cluster, st.State, st.Warnings)
 			} else if strings.HasPrefix(st.Warnings[0], "new credentials wait for their turn") {
 				waiting++
@@ -179,7 +180,8 @@ func TestRotationThatCannotBeMade(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if st := e.store.Status()[0]; len(st.Warnings) != 1 || st.Warnings[0] != "new credentials do not work, the old ones are in use: no client" {
+		if st := e.store.Status()[0]; len(st.Warnings) != 1 ||
+			st.Warnings[0] != "new credentials do not work, the old ones are in use: no client" {
 			t.Errorf("%s, %q", st.State, st.Warnings)
 		}
 		e.store.starts.Release(maxStarts)

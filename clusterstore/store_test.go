@@ -1,18 +1,98 @@
 package clusterstore
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
 	"k8s.io/client-go/rest"
+	clienttesting "k8s.io/client-go/testing"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/internal/metricstest"
 	"isthmus/clusterstore/kube"
 )
+
+// onFakes makes the Store's clusters real ones, each with one of these fake APIs, by
+// token. A token without API is refused.
+func (e *env) onFakes(apis map[string]*fake.Clientset) {
+	e.store.create = func(from *rest.Config, cfg cluster.Config) (Cluster, error) {
+		api := apis[from.BearerToken]
+		if api == nil {
+			api = fake.NewClientset()
+			api.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, nil, apierrors.NewUnauthorized("who are you?")
+			})
+		}
+		cfg.Client = &kube.Client{
+			Sources: decodetest.Sources(api, metadatafake.NewSimpleMetadataClient(metadatafake.NewTestScheme())),
+		}
+		withoutCustom(&cfg.Client.Sources)
+		return cluster.New(cfg)
+	}
+	e.store.opts.Rules.EndpointSlices = true
+}
+
+// withoutCustom makes the sources those of a cluster that does not have Linkerd's resources, and has a ServiceExport and a ServiceImport
+// shop/web.
+func withoutCustom(s *decode.Sources) {
+	s.Servers = decodetest.New[*decode.Server](absent{})
+	s.Workloads = decodetest.New[*decode.ExternalWorkload](absent{})
+	s.Profiles = decodetest.New[*decode.ServiceProfile](absent{})
+	still := func(context.Context, metav1.ListOptions) (watch.Interface, error) { return watch.NewFake(), nil }
+	web := metav1.ObjectMeta{Namespace: "shop", Name: "web"}
+	s.ServiceExports = decodetest.Fake[*mcs.ServiceExport](
+		func(context.Context, metav1.ListOptions) (*mcs.ServiceExportList, error) {
+			return &mcs.ServiceExportList{Items: []mcs.ServiceExport{{ObjectMeta: web}}}, nil
+		},
+		still,
+	)
+	s.ServiceImports = decodetest.Fake[*mcs.ServiceImport](
+		func(context.Context, metav1.ListOptions) (*mcs.ServiceImportList, error) {
+			return &mcs.ServiceImportList{Items: []mcs.ServiceImport{{ObjectMeta: web}}}, nil
+		},
+		still,
+	)
+	s.MCSVersion = func() string { return "v1alpha1" }
+}
+
+// absent is a client of a custom resource that the cluster does not have.
+type absent struct{}
+
+func (absent) List(context.Context, metav1.ListOptions) (*corev1.List, error) {
+	return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
+}
+
+func (absent) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return nil, apierrors.NewNotFound(schema.GroupResource{}, "")
+}
+
+// While the link Secrets can't be read the Store is not settled.
+func TestSecretsCantBeRead(t *testing.T) {
+	inBubble(t, func(e *env) {
+		e.settled(false)
+		e.pass(time.Hour)
+		e.settled(false)
+		e.logged("link Secrets can't be read; links stay as they are")
+		e.forbidden.Store(false)
+		e.pass(5 * time.Second)
+		e.logged("link Secrets can be read again", "cluster linked")
+		e.linked("east=pending")
+	}, nil, secret("s", "east", "t1", 0))
+}
 
 func TestMetrics(t *testing.T) {
 	bad, opaque := secret("bad", "west", "t", 0), secret("opaque", "none", "t", 0)

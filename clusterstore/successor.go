@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"go.uber.org/zap"
-
 	"isthmus/clusterstore/cluster"
 	"isthmus/internal/adminapi"
 )
@@ -39,6 +37,17 @@ type awaitedKind struct {
 	now    *adminapi.Resource // of the successor
 }
 
+func (a *awaitedKind) describe() string {
+	switch {
+	case a.now.Failure == adminapi.Forbidden:
+		return fmt.Sprintf("they lack the permission to list and watch %s, of which the cluster has %d",
+			a.kind.name, a.serves)
+	case a.now.Err != "":
+		return fmt.Sprintf("they can't list %s, of which the cluster has %d: %s", a.kind.name, a.serves, a.now.Err)
+	}
+	return fmt.Sprintf("they have not listed %s yet, of which the cluster has %d", a.kind.name, a.serves)
+}
+
 // awaitedPause is how often a link looks again at what its successor waits for.
 const awaitedPause = 5 * time.Second
 
@@ -49,27 +58,6 @@ const maxStale = time.Minute
 // maxRevoked is like maxStale, for a serving cluster whose API server refuses its credentials. It is longer than the
 // pause after which a cluster requests its kinds again, because an API server may refuse all credentials for a time.
 const maxRevoked = 10 * time.Second
-
-// admitSuccessor lets the successor finish its first sync once it waits for no kind. The arguments are the present
-// health of both clusters.
-func (l *link) admitSuccessor(serving, next cluster.Health) {
-	n := l.next
-	n.noteAdvantage(serving, next)
-	if closed(n.admit) || !closed(n.cluster.Listed()) {
-		return
-	}
-	n.awaits = awaitedKinds(serving, next)
-	if len(n.awaits) > 0 {
-		why := l.whyNotWait(serving, next)
-		if why == "" {
-			return
-		}
-		l.log.Warn("new credentials are used without all kinds of objects",
-			zap.String("secret", n.creds.secret), zap.String("reason", why), zap.Error(awaitedError(n.awaits)))
-		n.awaits = nil
-	}
-	close(n.admit)
-}
 
 // awaitedKinds returns the kinds that a successor has to list first.
 func awaitedKinds(serving, next cluster.Health) (list []awaitedKind) {
@@ -86,44 +74,6 @@ func awaitedKinds(serving, next cluster.Health) (list []awaitedKind) {
 		}
 	}
 	return list
-}
-
-// whyNotWait returns why a successor waits for no kind, whatever it has not listed; empty: it waits.
-func (l *link) whyNotWait(serving, next cluster.Health) string {
-	switch {
-	case l.otherCluster():
-		return "they are of another cluster (" + LinkedClusterAnnotation + ")"
-	case revoked(serving) && l.next.isBetter(maxRevoked):
-		return "the API server no longer accepts the old credentials"
-	case !l.next.isBetter(maxStale):
-	case !overBudget(serving): // if it is, the successor has the same cap and no advantage
-		return fmt.Sprintf("with the old credentials the cluster has been stale for %v", maxStale)
-	}
-	return ""
-}
-
-// noteAdvantage records since when a successor has watched its needed kinds while the serving
-// cluster has been stale, or while the serving cluster's credentials have been refused. The time
-// since when the serving cluster has been stale is not enough: after a long outage of the API
-// server, the successor may be the first of the two that watches again.
-func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
-	switch {
-	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):
-		r.betterSince = time.Time{}
-	case r.betterSince.IsZero():
-		r.betterSince = time.Now()
-	}
-}
-
-// isBetter reports whether the successor has had the advantage that noteAdvantage records for at least that long.
-func (r *runningCluster) isBetter(d time.Duration) bool {
-	return !r.betterSince.IsZero() && time.Since(r.betterSince) >= d
-}
-
-// otherCluster reports whether the Secrets of the successor and the serving cluster name different clusters.
-func (l *link) otherCluster() bool {
-	before, now := l.serving.creds.identity, l.next.creds.identity
-	return before != "" && now != "" && before != now
 }
 
 // watchesNeeded reports whether all needed kinds of a cluster are listed and watched.
@@ -164,15 +114,4 @@ func awaitedError(list []awaitedKind) error {
 		texts = append(texts, a.describe())
 	}
 	return errors.New(strings.Join(texts, "; ") + "; a replica that restarts serves the cluster without these objects")
-}
-
-func (a *awaitedKind) describe() string {
-	switch {
-	case a.now.Failure == adminapi.Forbidden:
-		return fmt.Sprintf("they lack the permission to list and watch %s, of which the cluster has %d",
-			a.kind.name, a.serves)
-	case a.now.Err != "":
-		return fmt.Sprintf("they can't list %s, of which the cluster has %d: %s", a.kind.name, a.serves, a.now.Err)
-	}
-	return fmt.Sprintf("they have not listed %s yet, of which the cluster has %d", a.kind.name, a.serves)
 }

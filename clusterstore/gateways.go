@@ -10,7 +10,6 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/gateway"
-	"isthmus/federation"
 )
 
 // linkGateways is how a link's cluster is reached if it is on another network than the
@@ -25,31 +24,6 @@ type linkGateways struct {
 	done    chan struct{}      // with tracker
 	source  *gateway.Source    // that the table has; nil: none yet
 	dead    map[string]bool    // addresses, as they were logged
-}
-
-// useGateways makes the tracker follow what leads to the cluster, if its Pods can't be
-// reached.
-func (l *link) useGateways(ctx context.Context) {
-	g := &l.gateways
-	from := cmp.Or(l.serving, l.next)
-	if from == nil || !l.elsewhere() {
-		if g.end() {
-			l.store.probes.DeleteLabelValues(string(l.name))
-		}
-		return
-	}
-	if l.serving == nil && !closed(from.cluster.Synced()) {
-		return // what it has is not known yet
-	}
-	if g.tracker == nil {
-		g.start(ctx, gateway.Config{
-			Changed: l.probed.Changed,
-			Probed:  func(took time.Duration) { l.store.probes.WithLabelValues(string(l.name)).Observe(took.Seconds()) },
-			Resolve: l.store.lookUp, Probe: l.store.probe,
-			Guard: l.store.guard, IPv4Only: !l.store.opts.IPv6,
-		})
-	}
-	g.follow(&l.standing.settings, from, l.store.opts.Rules.GatewayRoutable)
 }
 
 // follow makes the tracker follow what leads to the cluster by these settings.
@@ -90,6 +64,47 @@ func (g *linkGateways) end() bool {
 	<-g.done
 	*g = linkGateways{}
 	return true
+}
+
+// settled reports whether it is known how the cluster is reached.
+func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
+
+// late reports whether it has taken namesTake to find out how the cluster is reached.
+func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTake }
+
+// untilLate returns a channel that gets something when late will be true; nil: it is, or will not be.
+func (g *linkGateways) untilLate() <-chan time.Time {
+	if g.settled() || g.late() {
+		return nil
+	}
+	return time.After(time.Until(g.began.Add(namesTake)))
+}
+
+// allDead reports whether the cluster is reached through gateways, and none answers.
+func (g *linkGateways) allDead() bool {
+	return g.tracker != nil && gateway.AllDead(g.tracker.Addresses())
+}
+
+// targets returns what leads to a cluster that has these gateways, and what is wrong.
+func (r *linkSettings) targets(found []*cluster.Gateway, more int, routable func(netip.Addr) bool) (list []gateway.Target, problem []string) {
+	switch {
+	case r.gateways != nil:
+		return r.namedTargets(found, routable)
+	case len(found) == 0:
+		return nil, []string{"the cluster is on another network, and has no Linkerd gateway: no Service there has the annotation mirror.linkerd.io/multicluster-gateway: \"true\""}
+	}
+	for _, g := range found {
+		g := *g
+		g.Identity = cmp.Or(r.identity, g.Identity)
+		list = append(list, gateway.Targets([]*cluster.Gateway{&g})...)
+		if why := g.Problem(); why != "" {
+			problem = append(problem, fmt.Sprintf("Linkerd gateway %v: %s", g.Service, why))
+		}
+	}
+	if more > 0 {
+		problem = append(problem, fmt.Sprintf("the cluster has %d gateway Services more than are used", more))
+	}
+	return list, problem
 }
 
 // namedTargets returns what the link Secret names, and what is wrong.
@@ -138,66 +153,5 @@ func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	return first.Probe
 }
 
-// targets returns what leads to a cluster that has these gateways, and what is wrong.
-func (r *linkSettings) targets(found []*cluster.Gateway, more int, routable func(netip.Addr) bool) (list []gateway.Target, problem []string) {
-	switch {
-	case r.gateways != nil:
-		return r.namedTargets(found, routable)
-	case len(found) == 0:
-		return nil, []string{"the cluster is on another network, and has no Linkerd gateway: no Service there has the annotation mirror.linkerd.io/multicluster-gateway: \"true\""}
-	}
-	for _, g := range found {
-		g := *g
-		g.Identity = cmp.Or(r.identity, g.Identity)
-		list = append(list, gateway.Targets([]*cluster.Gateway{&g})...)
-		if why := g.Problem(); why != "" {
-			problem = append(problem, fmt.Sprintf("Linkerd gateway %v: %s", g.Service, why))
-		}
-	}
-	if more > 0 {
-		problem = append(problem, fmt.Sprintf("the cluster has %d gateway Services more than are used", more))
-	}
-	return list, problem
-}
-
-// readable returns what the table reads of the serving cluster.
-func (l *link) readable() federation.Source {
-	g := &l.gateways
-	switch {
-	case g.tracker == nil:
-		g.source = nil
-		return l.serving.cluster
-	case !g.settled(): // it was on the gateway's network so far
-		return l.serving.cluster
-	}
-	now := &gateway.Source{Cluster: l.serving.cluster, Name: l.name, Domain: l.serving.creds.domain, Addresses: g.tracker.Addresses()}
-	if !g.source.Same(now) {
-		g.source = now
-	}
-	return g.source
-}
-
-// elsewhere reports whether the cluster is on another network than the gateway.
-func (l *link) elsewhere() bool { return l.standing.settings.network != l.store.opts.Network }
-
-// settled reports whether it is known how the cluster is reached.
-func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
-
 // namesTake is how long names of gateways may keep the gateway from being ready, once their cluster has synced.
 const namesTake = time.Second
-
-// late reports whether it has taken namesTake to find out how the cluster is reached.
-func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTake }
-
-// untilLate returns a channel that gets something when late will be true; nil: it is, or will not be.
-func (g *linkGateways) untilLate() <-chan time.Time {
-	if g.settled() || g.late() {
-		return nil
-	}
-	return time.After(time.Until(g.began.Add(namesTake)))
-}
-
-// allDead reports whether the cluster is reached through gateways, and none answers.
-func (g *linkGateways) allDead() bool {
-	return g.tracker != nil && gateway.AllDead(g.tracker.Addresses())
-}

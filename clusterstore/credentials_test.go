@@ -1,0 +1,236 @@
+package clusterstore
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"math/big"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+)
+
+// describe lists accesses as SECRET CLUSTER TOKEN and what is wrong.
+func describe(list []Access) (lines []string) {
+	for _, a := range list {
+		line := fmt.Sprintf("%s %s", a.Secret, a.Cluster.Cluster)
+		if a.REST != nil {
+			line += " " + a.REST.BearerToken
+			if s := fmt.Sprintf("%v %+v", a, a); strings.Contains(s, a.REST.BearerToken) {
+				line += " shows its token: " + s
+			}
+		}
+		if a.UsedInstead != "" {
+			line += " used: " + a.UsedInstead
+		}
+		if a.SecretRefused != "" {
+			line += " refused"
+		}
+		for _, w := range a.Unread {
+			annotation, _, _ := strings.Cut(w, ":")
+			line += " unread: " + annotation
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// statuses are a Store's, as accesses.
+func statuses(s *Store) (list []Access) {
+	for _, c := range s.Status() {
+		list = append(list, Access{Cluster: c})
+	}
+	return list
+}
+
+// TestAccesses: what a Store shows of its Secrets, and what they show by themselves, are the same, except for a Secret
+// that has become invalid, and for credentials, which a Store does not show.
+func TestAccesses(t *testing.T) {
+	odd := secret("odd", "north", "x", 3)
+	delete(odd.Annotations, TrustDomainAnnotation)
+	other := secret("other", "south", "x", 3)
+	other.Type = corev1.SecretTypeOpaque
+	old := secret("b", "east", "old", 5)
+	old.Annotations[lostAfterAnnotation] = "10"
+	secrets := []*corev1.Secret{secret("a", "east", "young", 0), old, odd}
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		var plain []corev1.Secret
+		for _, s := range append(secrets, other) {
+			plain = append(plain, *s)
+		}
+		want := []string{"b east unread: annotation isthmus.io/lost-after", "odd north refused", "a east used: b"}
+		if got := describe(statuses(e.store)); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		bad := secret("b", "east", "old", 5)
+		delete(bad.Annotations, TrustDomainAnnotation)
+		bad.Annotations[CordonAnnotation] = "ture"
+		e.put(bad)
+		now := "b east refused unread: annotation isthmus.io/cordon"
+		if got := describe(statuses(e.store)); !slices.Equal(got, append([]string{now}, want[1:]...)) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		want[0] = "b east old unread: annotation isthmus.io/lost-after"
+		if got := describe(ReadAccesses(plain)); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}, secrets...)
+}
+
+// TestExpiry: when credentials expire is shown of what is in use, and of what would be.
+func TestExpiry(t *testing.T) {
+	s := secret("a", "east", "e30.eyJleHAiOjE3MDAwMDAwMDB9.sig", 0)
+	inBubble(t, func(e *env) {
+		e.sync(1)
+		for _, a := range []Access{statuses(e.store)[0], ReadAccesses([]corev1.Secret{*s})[0]} {
+			if x := a.API.Expiry; x == nil || x.What != "token" || x.At.Unix() != 1700000000 {
+				t.Errorf("%+v", x)
+			}
+		}
+		e.put(secret("a", "east", "e30.eyJleHAiOjE4MDAwMDAwMDB9.sig", 0)) // which do not work yet
+		if x := statuses(e.store)[0].API.Expiry; x == nil || x.At.Unix() != 1700000000 {
+			t.Errorf("in a rotation: %+v", x)
+		}
+		e.sync(2)
+		if x := statuses(e.store)[0].API.Expiry; x == nil || x.At.Unix() != 1800000000 {
+			t.Errorf("after a rotation: %+v", x)
+		}
+	}, s)
+}
+
+// TestExplain: the error names refused credentials and their kind; other errors stay as they are.
+func TestExplain(t *testing.T) {
+	token, certificate := &rest.Config{
+		BearerToken: "t",
+	}, &rest.Config{
+		TLSClientConfig: rest.TLSClientConfig{CertData: []byte("c")},
+	}
+	both := &rest.Config{BearerToken: "t", TLSClientConfig: certificate.TLSClientConfig}
+	gone := &adminapi.Expiry{At: time.Date(2020, 1, 2, 3, 4, 5, 0, time.UTC)}
+	refused, other := apierrors.NewUnauthorized("no"), errors.New("tls: expired certificate")
+	for _, c := range []struct {
+		creds credentials
+		err   error
+		want  string
+	}{
+		{credentials{rest: token}, refused, "the API server refuses the token: no; write the link Secret anew"},
+		{credentials{rest: certificate}, refused, "the API server refuses the client certificate: no; write the link Secret anew"},
+		{credentials{rest: both}, refused, "the API server refuses the credentials: no; write the link Secret anew"},
+		{credentials{rest: token, expiry: gone}, refused, "the API server refuses the token, expired at 2020-01-02T03:04:05Z: no; write the link Secret anew"},
+		{credentials{rest: token, expiry: &adminapi.Expiry{At: time.Now().Add(time.Hour)}}, refused, "the API server refuses the token: no; write the link Secret anew"},
+		{credentials{rest: certificate, expiry: gone}, other, other.Error()},
+	} {
+		if got := c.creds.explain(c.err); got.Error() != c.want {
+			t.Errorf("%v, want %s", got, c.want)
+		}
+	}
+	if err := (&credentials{rest: token}).explain(nil); err != nil {
+		t.Errorf("of nothing: %v", err)
+	}
+}
+
+// TestRefusedCertificate: where a server ends the handshake because of the client's certificate, that is the reason, and not
+// that the server could not be reached.
+func TestRefusedCertificate(t *testing.T) {
+	certificate, key := clientCertificate(t, time.Now().Add(-time.Hour))
+	trusted := x509.NewCertPool()
+	trusted.AppendCertsFromPEM(certificate)
+	server := httptest.NewUnstartedServer(http.NotFoundHandler())
+	server.TLS = &tls.Config{ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: trusted}
+	server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	server.StartTLS()
+	defer server.Close()
+
+	creds := &credentials{rest: &rest.Config{Host: server.URL, TLSClientConfig: rest.TLSClientConfig{
+		CAData: pem.EncodeToMemory(
+			&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw},
+		), CertData: certificate, KeyData: key}}}
+	client, err := kube.New("east", creds.rest, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := cluster.New(
+		cluster.Config{
+			Name:    "east",
+			Client:  client,
+			Log:     zap.NewNop(),
+			Changed: func(federation.ServiceID, time.Time) {},
+		},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { defer close(ended); c.Run(ctx) }()
+	defer func() { stop(); <-ended }()
+	for {
+		changed := c.HealthChanged()
+		h := c.Health()
+		// The server may close the connection while the client still writes: then there is no alert to be read this time.
+		if err := creds.explain(h.Err); err != nil &&
+			strings.HasPrefix(err.Error(), "the API server refuses the client certificate: ") &&
+			strings.HasSuffix(err.Error(), ": remote error: tls: expired certificate; write the link Secret anew") &&
+			h.API.ClientCertificate == "expired certificate" {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%v; %+v", h.Err, h.API)
+		}
+	}
+}
+
+// clientCertificate returns a client's certificate that signs itself, and its key, as PEM.
+func clientCertificate(t *testing.T, expires time.Time) (certificate, key []byte) {
+	t.Helper()
+	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber:          big.NewInt(1),
+		NotBefore:             expires.Add(-time.Hour),
+		NotAfter:              expires,
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, made.Public(), made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(
+			&pem.Block{Type: "CERTIFICATE", Bytes: der},
+		), pem.EncodeToMemory(
+			&pem.Block{Type: "PRIVATE KEY", Bytes: private},
+		)
+}

@@ -1,0 +1,277 @@
+package clusterstore
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/gateway"
+	"isthmus/federation"
+	"isthmus/local/exports/plan"
+)
+
+// Annotations of a link Secret that decide how far its cluster is used, and where
+// it is. What can't be read counts as absent.
+const (
+	CordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
+	CordonOverAnnotation = "isthmus.io/cordon-over" // how long a cordon, and its end, take: 0s to MaxCordonOver
+	whenLostAnnotation   = "isthmus.io/when-lost"   // keep, last-resort or withdraw
+	lostAfterAnnotation  = "isthmus.io/lost-after"  // MinLostAfter to MaxLostAfter
+	regionAnnotation     = "isthmus.io/region"      // a name, in place of the label of the cluster's Nodes
+
+	NetworkAnnotation          = "isthmus.io/network"           // a name; another than the gateway's: Pods can't be reached
+	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses" // HOST:PORT,..., in place of the gateways that the cluster has
+	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity"  // in place of theirs
+
+	exportsAnnotation          = "isthmus.io/exports"               // all, mirrors or none
+	exportNamespacesAnnotation = "isthmus.io/export-namespaces"     // patterns, in place of ExportOptions.Namespaces
+	excludeLabelsAnnotation    = "isthmus.io/export-exclude-labels" // patterns, in place of ExportOptions.ExcludeLabels
+)
+
+// RangesAnnotation of a link Secret lists the addresses that its cluster may offer, as
+// CIDRs divided by commas. Without it the cluster may offer all addresses.
+const RangesAnnotation = "isthmus.io/address-ranges"
+
+// Limits of durations. A watch that breaks is there again within a second: a cluster
+// that counted as lost sooner would come and go with every restart of an API server.
+const (
+	MinLostAfter  = time.Second    // of Options.LostAfter and of annotations
+	MaxLostAfter  = 24 * time.Hour // likewise
+	MaxCordonOver = time.Hour
+)
+
+// linkSettings are what these annotations ask for, and the gateway's defaults for what
+// they leave open. They are immutable.
+type linkSettings struct {
+	cordon     federation.Standing
+	cordonBy   string // what asks for cordon; empty: the Secret's annotation
+	cordonOver time.Duration
+	whenLost   federation.Standing // InService: being lost changes nothing
+	lostAfter  time.Duration
+	region     string           // empty: that of the cluster's Nodes
+	network    string           // of the cluster's Pods
+	gateways   []gateway.Target // without identities; nil: those that the cluster has
+	identity   string           // of all gateways; empty: that which each has
+	unread     bool             // gateways or identity: its annotation is there, and can't be read
+	joins      plan.Joins       // what its exports become part of
+	allow      *plan.Patterns   // where it may export to; nil: exports are not kept
+	exclude    plan.KeyPatterns // labels that are not copied
+	warnings   []string         // which annotations can't be read
+}
+
+// readSettings reads a Secret's annotations. It returns at most one warning for each.
+func readSettings(annotations map[string]string, defaults linkSettings) linkSettings {
+	r := settingsReader{annotations, defaults, "it counts as absent"}
+	readValue(&r, CordonAnnotation, &r.settings.cordon, words{"false", "last-resort", "true"}.read)
+	readValue(&r, CordonOverAnnotation, &r.settings.cordonOver, within{0, MaxCordonOver}.read)
+	readValue(&r, whenLostAnnotation, &r.settings.whenLost, words{"keep", "last-resort", "withdraw"}.read)
+	readValue(&r, lostAfterAnnotation, &r.settings.lostAfter, within{MinLostAfter, MaxLostAfter}.read)
+	readValue(&r, regionAnnotation, &r.settings.region, readRegion)
+	r.readNetwork()
+	addresses := readValue(&r, gatewayAddressesAnnotation, &r.settings.gateways, readGatewayAddresses)
+	identity := readValue(&r, gatewayIdentityAnnotation, &r.settings.identity, readGatewayIdentity)
+	r.settings.unread = !addresses || !identity
+	if defaults.allow != nil {
+		r.readExports()
+	}
+	return r.settings
+}
+
+type settingsReader struct {
+	annotations map[string]string
+	settings    linkSettings
+	unread      string // what becomes of what can't be read
+}
+
+// readExports reads what the link's exports become part of. A typing error neither adds nor removes anything.
+func (r *settingsReader) readExports() {
+	r.unread = "what is written for the cluster's exports stays as it is"
+	joins := readValue(r, exportsAnnotation, &r.settings.joins, func(text string) (plan.Joins, error) {
+		if i := slices.Index([]string{"all", "mirrors", "none"}, text); i >= 0 {
+			return plan.Joins(i), nil
+		}
+		return 0, fmt.Errorf("%s is none of all, mirrors, none", quote(text))
+	})
+	allow := readValue(r, exportNamespacesAnnotation, &r.settings.allow, func(text string) (*plan.Patterns, error) {
+		p, err := plan.ParsePatterns(text)
+		return &p, err
+	})
+	exclude := readValue(r, excludeLabelsAnnotation, &r.settings.exclude, plan.ParseKeyPatterns)
+	if !joins || !allow || !exclude {
+		r.settings.joins = plan.Unreadable
+	}
+}
+
+// readValue sets into if the annotation is there and can be read. Blanks around its
+// value do not matter. It reports false if the annotation is there and can't be read.
+func readValue[T any](r *settingsReader, annotation string, into *T, read func(string) (T, error)) bool {
+	text, ok := r.annotations[annotation]
+	if !ok {
+		return true
+	}
+	value, err := read(strings.TrimSpace(text))
+	if err != nil {
+		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf("annotation %s: %v; %s", annotation, err, r.unread))
+		return false
+	}
+	*into = value
+	return true
+}
+
+// words are how users write each federation.Standing.
+type words [3]string
+
+func (w words) read(text string) (federation.Standing, error) {
+	if i := slices.Index(w[:], text); i >= 0 {
+		return federation.Standing(i), nil
+	}
+	return 0, fmt.Errorf("%s is none of %s", quote(text), strings.Join(w[:], ", "))
+}
+
+// within is the least and the longest duration that is accepted.
+type within [2]time.Duration
+
+func (w within) read(text string) (time.Duration, error) {
+	d, err := time.ParseDuration(text)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("%s is no duration such as 90s or 5m", quote(text))
+	case d < w[0] || d > w[1]:
+		return 0, fmt.Errorf("%s is not between %v and %v", quote(text), w[0], w[1])
+	}
+	return d, nil
+}
+
+// readRegion accepts what a Node's label may have, since regions are compared with those.
+func readRegion(text string) (string, error) {
+	if text == "" || len(validation.IsValidLabelValue(text)) > 0 {
+		return "", fmt.Errorf("%s can't be the name of a region: that has 1 to %d letters, digits, '-', '_' and '.', and begins and ends with a letter or digit",
+			quote(text), validation.LabelValueMaxLength)
+	}
+	return text, nil
+}
+
+// CheckNetwork returns why a text can't be the name of a network; nil: it can.
+func CheckNetwork(text string) error {
+	if text != "" && len(validation.IsValidLabelValue(text)) > 0 {
+		return fmt.Errorf("%s can't be the name of a network: that has up to %d letters, digits, '-', '_' and '.', and begins and ends with a letter or digit",
+			quote(text), validation.LabelValueMaxLength)
+	}
+	return nil
+}
+
+// readNetwork reads the annotation for the cluster's network.
+func (r *settingsReader) readNetwork() {
+	text := strings.TrimSpace(r.annotations[NetworkAnnotation])
+	r.settings.network = text
+	if err := CheckNetwork(text); err != nil {
+		r.settings.network = unreadableNetwork
+		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf("annotation %s: %v; it counts as another network than the gateway's", NetworkAnnotation, err))
+	}
+}
+
+// unreadableNetwork is no name of a network. A cluster whose network can't be read is on
+// another one: to send traffic to Pods that can't be reached would be worse.
+const unreadableNetwork = "(can't be read)"
+
+// namelessNetwork stands, for people, for the network without a name, which clusters without
+// the annotation are on.
+const namelessNetwork = "(without a name)"
+
+// readGatewayAddresses reads HOST:PORT,... . HOST is an IP address, or a name.
+func readGatewayAddresses(text string) (list []gateway.Target, err error) {
+	for item := range strings.SplitSeq(text, ",") {
+		host, port, err := net.SplitHostPort(strings.TrimSpace(item))
+		if err != nil {
+			return nil, fmt.Errorf("%s is no HOST:PORT", quote(item))
+		}
+		number, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || number == 0 {
+			return nil, fmt.Errorf("%s has no port from 1 to 65535", quote(item))
+		}
+		x := gateway.Target{Port: uint16(number)}
+		if ip, err := netip.ParseAddr(host); err == nil && ip.Zone() == "" {
+			x.IP = ip.Unmap()
+		} else if x.Name = strings.Clone(host); !cluster.IsHostname(host) {
+			return nil, fmt.Errorf("%s has neither an IP address nor a name before its port", quote(item))
+		}
+		if list = append(list, x); len(list) > gateway.MostAddresses {
+			return nil, fmt.Errorf("more than %d addresses", gateway.MostAddresses)
+		}
+	}
+	return list, nil
+}
+
+func readGatewayIdentity(text string) (string, error) {
+	if !cluster.IsIdentity(text) {
+		return "", fmt.Errorf("%s is no identity such as linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local", quote(text))
+	}
+	return text, nil
+}
+
+// maxRanges is how many CIDRs a link may have: far more than clusters have networks,
+// and few enough that a Secret costs nothing.
+const maxRanges = 256
+
+// readRanges parses the annotation's value. Blanks around a CIDR do not matter. What
+// could be misread is an error, and so is an empty list, since it would refuse all
+// addresses, or none.
+func readRanges(value string) (federation.Ranges, error) {
+	items := strings.SplitN(value, ",", maxRanges+1)
+	if len(items) > maxRanges {
+		return nil, fmt.Errorf("more than %d CIDRs", maxRanges)
+	}
+	prefixes := make([]netip.Prefix, 0, len(items))
+	for _, item := range items {
+		p, err := readCIDR(strings.TrimSpace(item))
+		if err != nil {
+			return nil, err
+		}
+		prefixes = append(prefixes, p)
+	}
+	return federation.NewRanges(prefixes...), nil
+}
+
+func readCIDR(text string) (netip.Prefix, error) {
+	if len(text) > mostQuoted { // no CIDR is longer
+		return netip.Prefix{}, fmt.Errorf("%s is no CIDR", quote(text))
+	}
+	if text == "" {
+		return netip.Prefix{}, fmt.Errorf("a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all addresses")
+	}
+	p, err := netip.ParsePrefix(text)
+	switch {
+	case err != nil && !strings.Contains(text, "/") && isAddr(text):
+		return p, fmt.Errorf("%q is an address, no CIDR: add the length of its network, such as /32 or /128", text)
+	case err != nil:
+		return p, fmt.Errorf("%q is no CIDR", text)
+	case p.Addr().Is4In6():
+		return p, fmt.Errorf("%q is an IPv4 network in the form of IPv6: write it as IPv4", text)
+	case p != p.Masked():
+		return p, fmt.Errorf("%q has bits set beyond its length: write %v, or a longer prefix", text, p.Masked())
+	}
+	return p, nil
+}
+
+func isAddr(text string) bool {
+	_, err := netip.ParseAddr(text)
+	return err == nil
+}
+
+// mostQuoted is how many bytes of a value a warning or an error quotes.
+const mostQuoted = 64
+
+// quote quotes a text that somebody wrote, or its beginning.
+func quote(text string) string {
+	if len(text) > mostQuoted {
+		return fmt.Sprintf("%q…", text[:mostQuoted])
+	}
+	return fmt.Sprintf("%q", text)
+}

@@ -1,0 +1,144 @@
+package clusterstore
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/internal/adminapi"
+)
+
+// linkStatus is what others see copies of.
+type linkStatus struct {
+	accepted *credentials // what next or, without next, serving is made from
+	serving  *runningCluster
+	next     *runningCluster
+	gateways linkGateways
+	state    cluster.State // empty: it has had none
+	since    time.Time     // since when it has that state
+	standing linkStanding
+}
+
+// shown returns the serving cluster or, if there is none yet, the next one; nil: there is neither.
+func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
+
+// replacing reports whether next is to replace a failed cluster with the same credentials.
+func (l *linkStatus) replacing() bool {
+	return l.serving != nil && l.next != nil && l.serving.creds.hash == l.next.creds.hash
+}
+
+// describe fills in the status of a link's cluster.
+func (v *linkStatus) describe(st *adminapi.Cluster) {
+	at := v.shown()
+	h := at.cluster.Health()
+	h.Err = at.creds.explain(h.Err)
+	h.API.Expiry = at.creds.expiry
+	st.API = &h.API
+	st.State, st.Since, st.Server = v.state, v.since, v.accepted.server
+	st.LastEvent, st.Resources, st.Memory = h.LastEvent, h.Resources, h.Memory
+	st.Standing, st.StandingReason, st.Region = v.standing.effective().String(), v.standing.reason(), v.standing.region
+	st.ObjectWarnings = h.Warnings()
+	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.settings.warnings, st.ObjectWarnings)
+	for _, r := range st.NeverRead() {
+		if r.Failure != adminapi.Forbidden { // which is for the check of permissions to judge
+			st.Warnings = append(st.Warnings, r.Unread())
+		}
+	}
+	v.describeGateways(&st.ClusterStatus)
+	switch {
+	case v.state == cluster.Ready:
+	case h.Err != nil:
+		st.Reason = h.Err.Error()
+	case v.serving == nil && at.waits:
+		st.Reason = fmt.Sprintf("waits for its turn: %d clusters at a time are connected to", maxStarts)
+	case v.state == cluster.Unreachable && at.creds.rest != nil:
+		st.Reason = fmt.Sprintf("not synced within %v", syncGrace)
+	}
+	switch {
+	case v.serving == nil || v.next == nil || v.replacing():
+	case v.next.waits && v.next.failed == nil:
+		st.Warnings = append(st.Warnings, fmt.Sprintf("new credentials wait for their turn to be tried: %d clusters at a time are connected to; the old ones are in use", maxStarts))
+	case v.next.failed == nil:
+		st.Warnings = append(st.Warnings, "new credentials are being tried; the old ones are in use")
+	default:
+		st.NewCredentials = because("new credentials do not work, the old ones are in use", v.next.failed)
+		for _, a := range v.next.awaits {
+			st.Awaited = append(st.Awaited, a.kind.name)
+		}
+		st.Warnings = append(st.Warnings, st.NewCredentials)
+	}
+}
+
+// describeGateways fills in how a cluster on another network is reached.
+func (v *linkStatus) describeGateways(st *cluster.Status) {
+	if v.gateways.tracker == nil {
+		return
+	}
+	st.Network = cmp.Or(v.standing.settings.network, namelessNetwork)
+	outside, ipv6 := 0, 0
+	var unknown, refused []string // that are not probed
+	for _, a := range v.gateways.tracker.Addresses() {
+		x := adminapi.ClusterGateway{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: adminapi.GatewayAlive, Since: a.Since, Reason: a.Failure}
+		switch {
+		case a.Outside:
+			x.State = adminapi.GatewayOutside
+			outside++
+		case a.IPv6Off:
+			x.State = adminapi.GatewayIPv6Off
+			ipv6++
+		case a.Probe == (cluster.Probe{}):
+			x.State = adminapi.GatewayNotProbed
+			unknown = append(unknown, x.Address)
+		case a.Refused != "":
+			x.State, x.Reason = adminapi.GatewayNotProbed, a.Refused
+			refused = append(refused, fmt.Sprintf(
+				"Linkerd gateway %s is not probed, and is used also when it is dead: %s", x.Address, a.Refused,
+			))
+		case a.Dead:
+			x.State = adminapi.GatewayDead
+		case a.Since.IsZero():
+			x.State = adminapi.GatewayUnknown
+		}
+		st.Gateways = append(st.Gateways, x)
+	}
+	problems := slices.Concat(v.gateways.problem, v.gateways.tracker.Problems(), refused)
+	if outside > 0 {
+		problems = append(problems, fmt.Sprintf("Linkerd gateways outside the address ranges of the link (annotation %s), which are not used: %d", RangesAnnotation, outside))
+	}
+	if n := len(st.Gateways); n > 0 && ipv6 == n { // otherwise clients have the others
+		problems = append(problems, fmt.Sprintf("Linkerd gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): %d", n))
+	}
+	if len(unknown) > 0 {
+		problems = append(problems, "Linkerd gateways that are not probed, since it is not known how "+
+			"(annotation mirror.linkerd.io/probe-path and port mc-probe of the gateway's Service; "+
+			"an address of "+gatewayAddressesAnnotation+" needs the port of mc-gateway there, or its node port), "+
+			"and are used also when they are dead: "+strings.Join(unknown, ", "))
+	}
+	st.Warnings = slices.Concat(st.Warnings, problems)
+	st.GatewayProblems = problems
+}
+
+// probed returns which of the cluster's gateways are alive, of those that have been probed.
+func (v *linkStatus) probed() map[string]bool {
+	if v.gateways.tracker == nil {
+		return nil
+	}
+	list := make(map[string]bool)
+	for _, a := range v.gateways.tracker.Addresses() {
+		if a.Probe != (cluster.Probe{}) && a.Refused == "" && !a.Since.IsZero() {
+			list[a.Addr.String()] = !a.Dead
+		}
+	}
+	return list
+}
+
+// look makes the cluster that is shown read its facts again. The channel is nil if the cluster is not ready.
+func (v *linkStatus) look() <-chan struct{} {
+	if at := v.shown(); at != nil && v.state == cluster.Ready {
+		return at.cluster.Look()
+	}
+	return nil
+}
