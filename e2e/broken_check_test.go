@@ -22,10 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
 )
 
@@ -33,7 +31,7 @@ import (
 type checkedWorld struct {
 	*testing.T
 	west, east *kube.Client
-	eastServer *cluster.Cluster
+	eastServer *harness.Cluster
 	more       []*kube.Client // besides
 	kubeconfig string         // a gateway's
 	isthmus    string
@@ -44,12 +42,12 @@ type checkedWorld struct {
 func newCheckedWorld(t *testing.T, more ...string) *checkedWorld {
 	servers := startClusters(t, []string{"namespace", "serviceaccount", "token", "endpointslice"}, append([]string{"west", "east"}, more...)...)
 	w := &checkedWorld{T: t, west: client(t, servers[0]), east: client(t, servers[1]), eastServer: servers[1], anchor: anchorPEM(t, 365*24*time.Hour)}
-	path, err := program.Isthmus.Path(t.Context())
+	path, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
 	w.isthmus, err = filepath.Abs(path)
 	must(t, err)
 	ctx := t.Context()
-	must(t, w.west.Apply(ctx, object.Namespace("linkerd"), object.Namespace("shop"), w.node("west-1", "10.244.0.0/24"), w.anchors(w.anchor)))
+	must(t, w.west.Apply(ctx, kube.Namespace("linkerd"), kube.Namespace("shop"), w.node("west-1", "10.244.0.0/24"), w.anchors(w.anchor)))
 	applyManifest(t, w.west, "install/rbac.yaml")
 	for i, server := range servers[1:] {
 		linked, cidr := w.east, fmt.Sprintf("10.%d.0.0/24", 245+i)
@@ -57,16 +55,16 @@ func newCheckedWorld(t *testing.T, more ...string) *checkedWorld {
 			linked = client(t, server)
 			w.more = append(w.more, linked)
 		}
-		must(t, linked.Apply(ctx, object.Namespace("linkerd"), object.Namespace("linkerd-multicluster"), object.Namespace("shop"), w.node(server.Name()+"-1", cidr), w.anchors(w.anchor)))
+		must(t, linked.Apply(ctx, kube.Namespace("linkerd"), kube.Namespace("linkerd-multicluster"), kube.Namespace("shop"), w.node(server.Name()+"-1", cidr), w.anchors(w.anchor)))
 		applyManifest(t, linked, "link/remote-access.yaml")
 	}
 	w.kubeconfig = gatewayKubeconfig(t, w.west)
-	must(t, w.west.Apply(ctx, object.Link("east", w.link(w.east.Server(), w.eastServer.REST().CAData, 30*24*time.Hour))))
+	must(t, w.west.Apply(ctx, kube.Link("east", w.link(w.east.Server(), w.eastServer.REST().CAData, 30*24*time.Hour))))
 	return w
 }
 
 func (w *checkedWorld) node(name, cidr string) *corev1.Node {
-	n := object.Node(name, "zone-1")
+	n := kube.Node(name, "zone-1")
 	n.Spec.PodCIDR, n.Spec.PodCIDRs = cidr, []string{cidr}
 	return n
 }
@@ -85,7 +83,7 @@ func (w *checkedWorld) link(server string, authority []byte, good time.Duration)
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
 	answer, err := w.east.CoreV1().ServiceAccounts("linkerd-multicluster").CreateToken(w.Context(), "isthmus-remote-access", request, metav1.CreateOptions{})
 	must(w.T, err)
-	text, err := object.Kubeconfig("east", clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority}, clientcmdapi.AuthInfo{Token: answer.Status.Token})
+	text, err := kube.Kubeconfig("east", clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority}, clientcmdapi.AuthInfo{Token: answer.Status.Token})
 	must(w.T, err)
 	return text
 }

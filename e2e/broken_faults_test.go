@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // fault is something that is wrong, and how it is found.
@@ -54,10 +54,10 @@ var faults = []fault{
 	}, {
 		name: "a token that was revoked",
 		spoil: func(t *testing.T, w *brokenWorld) {
-			must(t, w.south.Apply(t.Context(), object.ServiceAccount("linkerd-multicluster", "old")))
+			must(t, w.south.Apply(t.Context(), kube.ServiceAccount("linkerd-multicluster", "old")))
 			text := w.access(t, w.south, "old", month)
 			must(t, w.south.CoreV1().ServiceAccounts("linkerd-multicluster").Delete(t.Context(), "old", metav1.DeleteOptions{}))
-			must(t, w.west.Apply(t.Context(), object.Link("emea", text)))
+			must(t, w.west.Apply(t.Context(), kube.Link("emea", text)))
 		},
 		repair: verb("unlink", "emea", "--yes"),
 		check: append(unchecked("emea", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
@@ -73,7 +73,7 @@ var faults = []fault{
 			certificate, key := selfSigned(t, -time.Hour)
 			text, err := w.south.Kubeconfig(w.south.Server(), clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key})
 			must(t, err)
-			must(t, w.west.Apply(t.Context(), object.Link("latam", text)))
+			must(t, w.west.Apply(t.Context(), kube.Link("latam", text)))
 		},
 		repair: verb("unlink", "latam", "--yes"),
 		check: append(unchecked("latam", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
@@ -104,7 +104,7 @@ var faults = []fault{
 	}, {
 		name: "two links to one cluster",
 		spoil: func(t *testing.T, w *brokenWorld) {
-			s := object.Link("east", w.access(t, w.east, "isthmus-remote-access", month))
+			s := kube.Link("east", w.access(t, w.east, "isthmus-remote-access", month))
 			s.Name = "younger"
 			must(t, w.west.Apply(t.Context(), s))
 		},
@@ -113,14 +113,14 @@ var faults = []fault{
 	}, {
 		name: "a token that expires tomorrow",
 		spoil: func(t *testing.T, w *brokenWorld) {
-			must(t, w.west.Apply(t.Context(), object.Link("east", w.access(t, w.east, "isthmus-remote-access", 20*time.Hour))))
+			must(t, w.west.Apply(t.Context(), kube.Link("east", w.access(t, w.east, "isthmus-remote-access", 20*time.Hour))))
 		},
 		repair: verb("link", "east", "--context", "east", "--apply"), // only once there is one link
 		check:  []finding{{"warning link-expiry east: its token expires in (19|20) hours, at .*", "renew the link: isthmus link east --context CONTEXT --apply"}},
 	}, {
 		name: "a cordon that was forgotten",
 		spoil: func(t *testing.T, w *brokenWorld) {
-			s := object.Link("south", w.access(t, w.south, "isthmus-remote-access", month))
+			s := kube.Link("south", w.access(t, w.south, "isthmus-remote-access", month))
 			s.Annotations["isthmus.io/cordon"] = "true"
 			must(t, w.west.Apply(t.Context(), s))
 		},
@@ -129,7 +129,7 @@ var faults = []fault{
 	}, {
 		name: "a cordon with a typo",
 		spoil: func(t *testing.T, w *brokenWorld) {
-			s := object.Link("north", w.access(t, w.north, "isthmus-remote-access", month))
+			s := kube.Link("north", w.access(t, w.north, "isthmus-remote-access", month))
 			s.Annotations["isthmus.io/cordon"] = "ture"
 			must(t, w.west.Apply(t.Context(), s))
 		},
@@ -145,41 +145,41 @@ var faults = []fault{
 	}, {
 		name: "Pod networks that overlap",
 		spoil: func(t *testing.T, w *brokenWorld) {
-			must(t, w.east.Apply(t.Context(), w.node("east-2", "10.244.2.0/25"), object.Service("shop", "web"), object.Slice("shop", "web", "a", object.Endpoint("10.244.2.7"))))
-			must(t, w.west.Apply(t.Context(), object.Service("shop", "web"), object.Slice("shop", "web", "a", object.Endpoint("10.244.2.7")), object.Federated("shop", "web-federated", "web", "web@east")))
+			must(t, w.east.Apply(t.Context(), w.node("east-2", "10.244.2.0/25"), kube.Service("shop", "web"), kube.Slice("shop", "web", "a", kube.Endpoint("10.244.2.7"))))
+			must(t, w.west.Apply(t.Context(), kube.Service("shop", "web"), kube.Slice("shop", "web", "a", kube.Endpoint("10.244.2.7")), kube.Federated("shop", "web-federated", "web", "web@east")))
 		},
 		repair: func(t *testing.T, w *brokenWorld) {
 			must(t, w.east.CoreV1().Nodes().Delete(t.Context(), "east-2", metav1.DeleteOptions{}))
-			must(t, w.east.Apply(t.Context(), object.Slice("shop", "web", "a", object.Endpoint("10.245.0.7"))))
+			must(t, w.east.Apply(t.Context(), kube.Slice("shop", "web", "a", kube.Endpoint("10.245.0.7"))))
 		},
 		check:   []finding{{`warning pod-networks east: Pod CIDRs overlap: 10\.244\.2\.0/25 overlaps 10\.244\.2\.0/23 of local`, "federated Services need flat networks, .*"}},
 		explain: &verdict{"web-federated", "10.244.2.7:8080", "taken", []string{`taken \(1\): if these are different Pods, the networks of the clusters overlap`}},
 	}, {
 		name:    "a cluster's name with a typo",
-		spoil:   both(member("cart", "10.245.0.30"), write(inWest, object.Federated("shop", "cart-federated", "", "cart@eest"))),
-		repair:  write(inWest, object.Federated("shop", "cart-federated", "", "cart@east")),
+		spoil:   both(member("cart", "10.245.0.30"), write(inWest, kube.Federated("shop", "cart-federated", "", "cart@eest"))),
+		repair:  write(inWest, kube.Federated("shop", "cart-federated", "", "cart@east")),
 		check:   []finding{{"failure members shop/cart-federated: shop/cart of cluster eest does not serve: cluster is unlinked", "correct the cluster's name in the annotations of Service shop/cart-federated, .*"}},
 		explain: &verdict{args: "cart-federated", words: []string{`eest +shop/cart +unlinked`, `eest is unlinked: no link Secret names the cluster`}},
 	}, {
 		name:    "a Service that has another name there",
-		spoil:   both(member("payment", "10.245.0.31"), write(inWest, object.Federated("shop", "pay-federated", "", "pay@east"))),
-		repair:  write(inWest, object.Federated("shop", "pay-federated", "", "payment@east")),
+		spoil:   both(member("payment", "10.245.0.31"), write(inWest, kube.Federated("shop", "pay-federated", "", "pay@east"))),
+		repair:  write(inWest, kube.Federated("shop", "pay-federated", "", "payment@east")),
 		check:   []finding{{"failure members shop/pay-federated: shop/pay of cluster east does not serve: no such Service in the cluster", "create the Service there, or take .*"}},
 		explain: &verdict{args: "pay-federated", words: []string{`east +shop/pay .* no such Service in the cluster`}},
 	}, {
 		name: "a port that a member lacks",
-		spoil: both(member("search", "10.245.0.32"), write(inEast, onPort(object.Service("shop", "search"), 8080)),
-			write(inWest, object.Federated("shop", "search-federated", "", "search@east"))),
+		spoil: both(member("search", "10.245.0.32"), write(inEast, onPort(kube.Service("shop", "search"), 8080)),
+			write(inWest, kube.Federated("shop", "search-federated", "", "search@east"))),
 		repair: func(t *testing.T, w *brokenWorld) { // a port with another number is added by apply, not put in its place
 			must(t, w.east.CoreV1().Services("shop").Delete(t.Context(), "search", metav1.DeleteOptions{}))
-			must(t, w.east.Apply(t.Context(), object.Service("shop", "search")))
-			must(t, w.east.Apply(t.Context(), object.Slice("shop", "search", "a", object.Endpoint("10.245.0.32"))))
+			must(t, w.east.Apply(t.Context(), kube.Service("shop", "search")))
+			must(t, w.east.Apply(t.Context(), kube.Slice("shop", "search", "a", kube.Endpoint("10.245.0.32"))))
 		},
 		check: []finding{{`warning ports shop/search-federated: shop/search of cluster east has no port 80 \(http is 8080 there\): .*`, "give both Services the same port numbers; .*"}},
 	}, {
 		name:   "a preference with a typo",
-		spoil:  both(member("near", "10.245.0.33"), write(inWest, annotated(object.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "locl, any"))),
-		repair: write(inWest, annotated(object.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "local, any")),
+		spoil:  both(member("near", "10.245.0.33"), write(inWest, annotated(kube.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "locl, any"))),
+		repair: write(inWest, annotated(kube.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "local, any")),
 		check:  []finding{{`warning definitions shop/near-federated: annotation isthmus\.io/prefer: no cluster locl is linked`, "correct the name in the annotation, .*"}},
 	},
 
@@ -187,35 +187,35 @@ var faults = []fault{
 	{
 		name: "a target port that no container has",
 		spoil: both(write(inEast, selecting("api", "web"), selectedPod("api", "10.245.0.20", corev1.ConditionTrue)),
-			write(inWest, object.Federated("shop", "api-federated", "", "api@east"))),
+			write(inWest, kube.Federated("shop", "api-federated", "", "api@east"))),
 		repair:  write(inEast, selecting("api", "http")),
 		explain: &verdict{"api-federated", "10.245.0.20", "no-such-port", []string{`no-such-port \(1\): no container of the Pod has a TCP port with the name of the Service's targetPort`}},
 	}, {
 		name: "Pods that are not ready",
 		spoil: both(write(inEast, selecting("orders", "http"), selectedPod("orders", "10.245.0.21", corev1.ConditionFalse)),
-			write(inWest, object.Service("shop", "orders"), object.Slice("shop", "orders", "a", object.Endpoint("10.244.0.21")), object.Federated("shop", "orders-federated", "orders", "orders@east"))),
+			write(inWest, kube.Service("shop", "orders"), kube.Slice("shop", "orders", "a", kube.Endpoint("10.244.0.21")), kube.Federated("shop", "orders-federated", "orders", "orders@east"))),
 		repair:  write(inEast, selectedPod("orders", "10.245.0.21", corev1.ConditionTrue)),
 		explain: &verdict{"orders-federated --address 10.245.0.21", "10.245.0.21:8080", "not-ready", []string{`not-ready +Pod shop/orders-1`, `kubectl describe pod, in its cluster`}},
 	}, {
 		name: "traffic that has to stay on its node",
-		spoil: write(inWest, object.Pod("shop", "cache-1", "default"), nodeLocal("cache", corev1.ServiceInternalTrafficPolicyLocal),
-			object.Slice("shop", "cache", "a", object.PodEndpoint("10.244.0.22", "shop", "cache-1"))),
+		spoil: write(inWest, kube.Pod("shop", "cache-1", "default"), nodeLocal("cache", corev1.ServiceInternalTrafficPolicyLocal),
+			kube.Slice("shop", "cache", "a", kube.PodEndpoint("10.244.0.22", "shop", "cache-1"))),
 		repair:  write(inWest, nodeLocal("cache", corev1.ServiceInternalTrafficPolicyCluster)),
 		explain: &verdict{"cache --node west-2", "10.244.0.22:8080", "other-node", []string{`internalTrafficPolicy: node-1`, `set the Service's internalTrafficPolicy to Cluster`}},
 	}, {
 		name:    "hints to other zones",
-		spoil:   write(inWest, object.Service("shop", "geo"), object.Slice("shop", "geo", "a", hinted("10.244.0.23", "zone-1"), hinted("10.244.2.23", "zone-2"))),
-		repair:  write(inWest, object.Slice("shop", "geo", "a", hinted("10.244.0.23", ""), hinted("10.244.2.23", ""))),
+		spoil:   write(inWest, kube.Service("shop", "geo"), kube.Slice("shop", "geo", "a", hinted("10.244.0.23", "zone-1"), hinted("10.244.2.23", "zone-2"))),
+		repair:  write(inWest, kube.Slice("shop", "geo", "a", hinted("10.244.0.23", ""), hinted("10.244.2.23", ""))),
 		explain: &verdict{"geo --node west-2 --address 10.244.0.23", "10.244.0.23:8080", "hinted-to-other-zones", []string{`other zones than the client's: zone-1`, `take trafficDistribution`}},
 	}, {
 		name:    "IPv6 alone",
-		spoil:   write(inWest, object.Service("shop", "six"), ipv6("six", "fd00::24")),
-		repair:  write(inWest, object.Slice("shop", "six", "v4", object.Endpoint("10.244.0.24"))),
+		spoil:   write(inWest, kube.Service("shop", "six"), ipv6("six", "fd00::24")),
+		repair:  write(inWest, kube.Slice("shop", "six", "v4", kube.Endpoint("10.244.0.24"))),
 		explain: &verdict{"six", "[fd00::24]:8080", "ipv6-off", []string{`run the gateway with --enable-ipv6`}},
 	}, {
 		name:    "a Pod that is gone",
-		spoil:   write(inWest, object.Service("shop", "ghost"), object.Slice("shop", "ghost", "a", object.PodEndpoint("10.244.0.25", "shop", "ghost-1"))),
-		repair:  write(inWest, object.Pod("shop", "ghost-1", "default")),
+		spoil:   write(inWest, kube.Service("shop", "ghost"), kube.Slice("shop", "ghost", "a", kube.PodEndpoint("10.244.0.25", "shop", "ghost-1"))),
+		repair:  write(inWest, kube.Pod("shop", "ghost-1", "default")),
 		explain: &verdict{"ghost", "10.244.0.25:8080", "pod-not-known", []string{`see whether that Pod or ExternalWorkload exists in its cluster`}},
 	},
 }

@@ -17,9 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 const month = 30 * 24 * time.Hour
@@ -28,7 +27,7 @@ const month = 30 * 24 * time.Hour
 type brokenWorld struct {
 	*checkedWorld
 	north, south *kube.Client
-	gateway      *gateway.Gateway
+	gateway      *harness.Replica
 	contexts     string // a kubeconfig with one for west, which is the current one, and one for east
 }
 
@@ -37,13 +36,13 @@ func newBrokenWorld(t *testing.T, faults []fault) *brokenWorld {
 	w := &brokenWorld{checkedWorld: newCheckedWorld(t, "north", "south")}
 	w.north, w.south = w.more[0], w.more[1]
 	must(t, w.west.Apply(t.Context(), w.zoned("west-2", "zone-2", "10.244.2.0/24"), w.zoned("west-3", "zone-3", "10.244.3.0/24"),
-		object.Link("north", w.access(t, w.north, "isthmus-remote-access", month)),
-		object.Link("south", w.access(t, w.south, "isthmus-remote-access", month))))
+		kube.Link("north", w.access(t, w.north, "isthmus-remote-access", month)),
+		kube.Link("south", w.access(t, w.south, "isthmus-remote-access", month))))
 	w.contexts = w.writeContexts(t)
 	for _, f := range faults {
 		f.spoil(t, w)
 	}
-	w.gateway = startGateway(t, gateway.Config{Kubeconfig: w.kubeconfig})
+	w.gateway = startGateway(t, harness.ReplicaConfig{Kubeconfig: w.kubeconfig})
 	return w
 }
 
@@ -124,25 +123,25 @@ func both(all ...change) change {
 func deleteLink(secret string) change {
 	return func(t *testing.T, w *brokenWorld) {
 		t.Helper()
-		must(t, w.west.CoreV1().Secrets(object.LinkNamespace).Delete(t.Context(), secret, metav1.DeleteOptions{}))
+		must(t, w.west.CoreV1().Secrets(kube.LinkNamespace).Delete(t.Context(), secret, metav1.DeleteOptions{}))
 	}
 }
 
 // strayLink returns the link Secret of a server.
 func strayLink(name, server string, user clientcmdapi.AuthInfo) *corev1.Secret {
-	text, err := object.Kubeconfig(name, clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}, user)
+	text, err := kube.Kubeconfig(name, clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}, user)
 	if err != nil {
 		panic(err)
 	}
-	return object.Link(name, text)
+	return kube.Link(name, text)
 }
 
 // selectedPod returns a Pod that a Service selects, with its status.
 func selectedPod(app, ip string, ready corev1.ConditionStatus) *unstructured.Unstructured {
-	pod := object.Pod("shop", app+"-1", "default")
+	pod := kube.Pod("shop", app+"-1", "default")
 	pod.Labels = map[string]string{"app": app}
 	pod.Spec.NodeName = "east-1"
-	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: object.Port}}
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: kube.Port}}
 	u, err := kube.Unstructured(pod)
 	if err != nil {
 		panic(err)
@@ -156,7 +155,7 @@ func selectedPod(app, ip string, ready corev1.ConditionStatus) *unstructured.Uns
 
 // selecting returns a Service that selects the Pods of an app.
 func selecting(app, targetPort string) *corev1.Service {
-	s := object.Service("shop", app)
+	s := kube.Service("shop", app)
 	s.Spec.Selector = map[string]string{"app": app}
 	s.Spec.Ports[0].TargetPort = intstr.FromString(targetPort)
 	return s
@@ -173,14 +172,14 @@ func annotated(s *corev1.Service, name, value string) *corev1.Service {
 }
 
 func nodeLocal(name string, policy corev1.ServiceInternalTrafficPolicy) *corev1.Service {
-	s := object.Service("shop", name)
+	s := kube.Service("shop", name)
 	s.Spec.InternalTrafficPolicy = &policy
 	return s
 }
 
 // hinted returns an endpoint that is hinted to a zone; empty: to none.
 func hinted(ip, zone string) discoveryv1.Endpoint {
-	e := object.Endpoint(ip)
+	e := kube.Endpoint(ip)
 	if zone != "" {
 		e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone}}}
 	}
@@ -188,12 +187,12 @@ func hinted(ip, zone string) discoveryv1.Endpoint {
 }
 
 func ipv6(name, ip string) *discoveryv1.EndpointSlice {
-	s := object.Slice("shop", name, "v6", object.Endpoint(ip))
+	s := kube.Slice("shop", name, "v6", kube.Endpoint(ip))
 	s.AddressType = discoveryv1.AddressTypeIPv6
 	return s
 }
 
 // member writes a Service in east with an endpoint.
 func member(name, ip string) change {
-	return write(inEast, object.Service("shop", name), object.Slice("shop", name, "a", object.Endpoint(ip)))
+	return write(inEast, kube.Service("shop", name), kube.Slice("shop", name, "a", kube.Endpoint(ip)))
 }

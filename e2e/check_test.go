@@ -9,9 +9,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
 )
 
@@ -41,9 +40,9 @@ func TestCheckFromHere(t *testing.T) {
 	try("--service-account nobody", 1, none, lacks)
 	try("--pre", 0)
 	try("--pre --service-account nobody", 0, "unchecked rights local: there is no ServiceAccount linkerd/nobody yet")
-	must(t, w.west.Apply(t.Context(), object.ServiceAccount("linkerd", "nobody")))
+	must(t, w.west.Apply(t.Context(), kube.ServiceAccount("linkerd", "nobody")))
 	try("--pre --service-account nobody", 1, lacks)
-	pod := object.Pod("linkerd", "isthmus-0", "default")
+	pod := kube.Pod("linkerd", "isthmus-0", "default")
 	pod.Labels = map[string]string{"app.kubernetes.io/name": "isthmus"}
 	must(t, w.west.Apply(t.Context(), pod))
 	try("", 1, "failure gateway: no gateway in namespace linkerd is ready: isthmus-0 (pending)")
@@ -56,10 +55,10 @@ func TestCheckPresent(t *testing.T) {
 	w := newCheckedWorld(t)
 	maps := w.east.CoreV1().ConfigMaps("linkerd")
 	must(t, maps.Delete(t.Context(), "linkerd-identity-trust-roots", metav1.DeleteOptions{}))
-	g := startGateway(t, gateway.Config{Kubeconfig: w.kubeconfig})
+	g := startGateway(t, harness.ReplicaConfig{Kubeconfig: w.kubeconfig})
 	expect := func(what string, within time.Duration, want ...string) {
 		t.Helper()
-		must(t, poll.Until(t.Context(), within, time.Second, func() error {
+		must(t, harness.Poll(t.Context(), within, time.Second, func() error {
 			_, bad, _ := w.check(t, "--admin", g.MetricsAddr())
 			if !slices.EqualFunc(bad, want, strings.HasPrefix) {
 				return fmt.Errorf("%s: found\n%s", what, strings.Join(bad, "\n"))

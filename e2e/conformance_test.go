@@ -12,10 +12,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/admin"
 	"isthmus/e2e/cases"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 var (
@@ -120,12 +119,12 @@ func (s *stage) unlink() {
 	if s.env.Gateway == nil {
 		return
 	}
-	k, err := kube.New("west", s.env.Clusters["west"].REST())
+	k, err := kube.NewClient("west", s.env.Clusters["west"].REST())
 	must(s.t, err)
 	defer k.Close()
-	must(s.t, k.CoreV1().Secrets(object.LinkNamespace).DeleteCollection(s.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	must(s.t, k.CoreV1().Secrets(kube.LinkNamespace).DeleteCollection(s.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
 	await(s.t, "no cluster is linked", func() error {
-		page, err := admin.ReadClusters(s.t.Context(), s.env.Gateway.MetricsAddr())
+		page, err := harness.ReadClusters(s.t.Context(), s.env.Gateway.MetricsAddr())
 		if err == nil && len(page.Clusters) > 0 {
 			err = fmt.Errorf("there are %d", len(page.Clusters))
 		}

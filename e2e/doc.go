@@ -5,28 +5,27 @@
 // What is tested where:
 //
 //   - testdata/cases: what a proxy must be sent, as scripts that package cases runs (TestConformance).
-//   - This package besides: manifests and installs, recipes of the README, metrics and dashboards, sets and profiles that are large, EndpointSlices for
-//     ExternalWorkloads, a gateway that ends while proxies are connected.
+//   - This package besides: manifests and installs, recipes of the README, metrics and dashboards, large sets and profiles,
+//     EndpointSlices for ExternalWorkloads, handing over from one replica to another, the repository's shell scripts,
+//     Makefile and workflows.
 //   - faults: clusters, links and proxies that fail.
-//   - scripts: the repository's shell scripts.
-//   - sim: many clusters that change at random, by a seed.
-//   - bench: what a gateway costs.
+//   - reach: how commands reach replicas by a kubeconfig.
+//   - page: the page for people, in Chromium.
+//   - sim: many clusters that change at random, by a seed. Its tests also compare internal/apisim with a real API server.
+//   - bench: what Isthmus costs.
 //   - cmd/nodes: Isthmus on real nodes. It is a command that people run, not a test.
 //   - cmd/image: the container image, and the files of a release.
 //
-// The folder tools is a module of its own. It has the tools that tests and cmd/nodes run, such as
-// Prometheus, Helm and kubelet.
-//
 // What tests are made of:
 //
-//   - cluster and gateway run a real API server and the gateway, each as a process; prometheus does so with Prometheus. pod runs
-//     the gateway as the container of a Pod would.
-//   - apisim is a simulated API server, of which hundreds fit into one process. A test compares it with a real one.
-//   - proxy is the model of a proxy, faultproxy a network that fails, intercept what stands in front of an API server, probed a
-//     Linkerd gateway as far as its probe.
-//   - kubelet is a node that forwards ports; reach has the tests of how people get at gateways.
-//   - object builds Kubernetes objects, kube writes them to real API servers, kubectl does what users do there,
-//     admin reads the gateway's metrics and debug pages, poll waits.
+//   - harness runs processes: clusters, replicas of Isthmus, proxies that spoil connections. Its package kube builds
+//     Kubernetes objects and writes them to API servers.
+//   - proxy is the model of a proxy.
+//   - shop is an application in several clusters, for the demo and tests.
+//   - internal/apisim, in the root module, is a simulated API server, of which hundreds fit into one process.
+//
+// The folder tools is a module of its own. It has the tools that tests and cmd/nodes run, such as
+// Prometheus, Helm and kubelet.
 //
 // ARCHITECTURE.md, at the root of the repository, shows how the packages of the gateway work together.
 package e2e

@@ -9,15 +9,14 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // oldestKubectl returns the oldest kubectl that docs/install.md names. Its file is called kubectl.
 func oldestKubectl(t *testing.T) (path string) {
 	t.Helper()
-	built, err := program.Kubectl.Path(t.Context())
+	built, err := harness.Kubectl.Path(t.Context())
 	must(t, err)
 	path = filepath.Join(t.TempDir(), "kubectl")
 	must(t, os.Symlink(built, path))
@@ -76,11 +75,11 @@ func TestDocumentedCommands(t *testing.T) {
 	c := client(t, server)
 	must(t, c.ServeMCS(t.Context(), kube.MCSVersions...))
 	for _, name := range []string{"linkerd", "linkerd-multicluster", "shop"} {
-		must(t, c.Apply(t.Context(), object.Namespace(name)))
+		must(t, c.Apply(t.Context(), kube.Namespace(name)))
 	}
-	must(t, c.Apply(t.Context(), object.Link("east", []byte("{}"))))
-	must(t, c.Apply(t.Context(), object.ServiceAccount("shop", "web"), object.Pod("shop", "web-0", "web")))
-	must(t, c.Apply(t.Context(), object.Service("shop", "web")))
+	must(t, c.Apply(t.Context(), kube.Link("east", []byte("{}"))))
+	must(t, c.Apply(t.Context(), kube.ServiceAccount("shop", "web"), kube.Pod("shop", "web-0", "web")))
+	must(t, c.Apply(t.Context(), kube.Service("shop", "web")))
 	must(t, c.ApplyYAML(t.Context(),
 		"{apiVersion: coordination.k8s.io/v1, kind: Lease, "+
 			"metadata: {name: isthmus-exports-write, namespace: linkerd}}"))

@@ -13,8 +13,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	"sigs.k8s.io/yaml"
 
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 var (
@@ -138,7 +137,7 @@ func TestDocumentedKustomizations(t *testing.T) {
 func TestExportsAsDocumented(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
-	must(t, client(t, server).Apply(t.Context(), object.Namespace("linkerd"), object.Namespace("linkerd-multicluster")))
+	must(t, client(t, server).Apply(t.Context(), kube.Namespace("linkerd"), kube.Namespace("linkerd-multicluster")))
 	text, err := os.ReadFile("../docs/exports.md")
 	must(t, err)
 	dir := documentedFolder(t, shownInDocs.FindStringSubmatch(string(text))[1])

@@ -15,7 +15,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"isthmus/e2e/gateway"
+	"isthmus/e2e/harness"
 )
 
 // ours reports whether a family is the gateway's own, not one about Go, the process or the page itself.
@@ -91,7 +91,7 @@ func observations(f *dto.MetricFamily) bool {
 }
 
 // families returns what a gateway exports.
-func (o *observed) families(t *testing.T, g *gateway.Gateway) map[string]*dto.MetricFamily {
+func (o *observed) families(t *testing.T, g *harness.Replica) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(o.metrics(t, g)))

@@ -10,13 +10,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // marked returns a Service with the mark of the gateway in namespace linkerd, as the gateway writes it.
 func marked(name string, change ...func(*corev1.Service)) *corev1.Service {
-	s := object.Service("shop", name)
+	s := kube.Service("shop", name)
 	s.Spec.Selector = nil
 	s.Labels = map[string]string{"isthmus.io/written-by": "linkerd", "mirror.linkerd.io/mirrored-service": "true"}
 	s.Annotations = map[string]string{"isthmus.io/written-as": "Service shop/" + name}
@@ -37,7 +36,7 @@ func TestGuard(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	admin := client(t, server)
-	must(t, admin.Apply(t.Context(), restricted("linkerd"), object.Namespace("shop")))
+	must(t, admin.Apply(t.Context(), restricted("linkerd"), kube.Namespace("shop")))
 	apply(t, admin, build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/exports"}, Namespace: "linkerd"}, nil)))
 	for _, o := range build(t, manifest(t, "install/exports/guard")) {
 		if o.GetName() == "isthmus-exports" { // the other policy, for all other accounts, has a test of its own
@@ -46,7 +45,7 @@ func TestGuard(t *testing.T) {
 	}
 	token, err := admin.Token(t.Context(), "linkerd", "isthmus")
 	must(t, err)
-	account, err := kube.New("west", &rest.Config{Host: server.REST().Host, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: server.REST().CAData}})
+	account, err := kube.NewClient("west", &rest.Config{Host: server.REST().Host, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: server.REST().CAData}})
 	must(t, err)
 	t.Cleanup(account.Close)
 	mine, all := account.CoreV1().Services("shop"), admin.CoreV1().Services("shop")

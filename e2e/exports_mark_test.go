@@ -12,8 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // The two keys of the mark.
@@ -43,7 +42,7 @@ func (g *markGuard) as(namespace, name string) *kube.Client {
 	}))
 	token, err := g.admin.Token(g.t.Context(), namespace, name)
 	must(g.t, err)
-	c, err := kube.New("west", &rest.Config{
+	c, err := kube.NewClient("west", &rest.Config{
 		Host:            g.host,
 		BearerToken:     token,
 		TLSClientConfig: rest.TLSClientConfig{CAData: g.ca},
@@ -85,7 +84,7 @@ func TestMarkGuard(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	g := &markGuard{t: t, host: server.REST().Host, ca: server.REST().CAData, admin: client(t, server)}
-	must(t, g.admin.Apply(t.Context(), object.Namespace("linkerd"), object.Namespace("shop"), object.Namespace("evil")))
+	must(t, g.admin.Apply(t.Context(), kube.Namespace("linkerd"), kube.Namespace("shop"), kube.Namespace("evil")))
 	must(t, g.admin.ServeMCS(t.Context(), kube.MCSVersions...))
 	guard := overlay(t, kustomization{Resources: []string{"install/exports/guard"}, Patches: []patch{
 		{Target: patchTarget{"ValidatingAdmissionPolicy", "isthmus-exports-mark"}, Patch: `- op: replace

@@ -19,11 +19,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/faultproxy"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
 )
 
@@ -42,7 +39,7 @@ func TestExportsOfOwn(t *testing.T) {
 	} {
 		all.Go(func() {
 			t.Run(name, func(t *testing.T) {
-				must(t, west.Apply(t.Context(), object.Namespace(name)))
+				must(t, west.Apply(t.Context(), kube.Namespace(name)))
 				test(&own{t, west, server.REST(), name})
 			})
 		})
@@ -168,7 +165,7 @@ func (o *own) testBetween() {
 			o.t.Errorf("the user's Service is %+v", s)
 		}
 	}
-	if text, err := admin.Get(o.t.Context(), g.MetricsAddr(), "/debug/exports?service="+o.namespace+"/taken"); err != nil || !strings.Contains(text, `"taken"`) {
+	if text, err := harness.GetPage(o.t.Context(), g.MetricsAddr(), "/debug/exports?service="+o.namespace+"/taken"); err != nil || !strings.Contains(text, `"taken"`) {
 		o.t.Errorf("taken-federated is not shown as taken: %v %s", err, text)
 	}
 	if got, now := q.codes("POST late-federated"), o.get("late-federated"); !slices.Equal(got, []int{http.StatusGatewayTimeout}) || now.ResourceVersion != late.ResourceVersion {
@@ -176,9 +173,9 @@ func (o *own) testBetween() {
 	}
 	o.export("late", "b") // which the gateway knows to be its own
 	o.await("late", "b")
-	samples, err := admin.Metrics(o.t.Context(), g.MetricsAddr())
+	samples, err := harness.ReadMetrics(o.t.Context(), g.MetricsAddr())
 	must(o.t, err)
-	if n, _ := admin.Sum(samples, regexp.MustCompile(`^isthmus_service_writes_total\{.*result="ok",verb="create"`)); n != 2 {
+	if n, _ := harness.SumSamples(samples, regexp.MustCompile(`^isthmus_service_writes_total\{.*result="ok",verb="create"`)); n != 2 {
 		o.t.Errorf("%v creations are counted, not those of gone and flaps alone", n)
 	}
 	puts := q.of("PUT flaps-federated")
@@ -196,7 +193,7 @@ func (o *own) testBetween() {
 func (o *own) testTurns() {
 	const links, many = 5, 300
 	create := func(namespace, name string) {
-		s := object.Service(namespace, name)
+		s := kube.Service(namespace, name)
 		s.Labels = map[string]string{"mirror.linkerd.io/exported": "remote-discovery"}
 		_, err := o.west.CoreV1().Services(namespace).Create(o.t.Context(), s, metav1.CreateOptions{})
 		must(o.t, err)
@@ -205,13 +202,13 @@ func (o *own) testTurns() {
 	must(o.t, err)
 	for i := range links + 1 {
 		name := fmt.Sprint("turns-", i)
-		must(o.t, o.west.Apply(o.t.Context(), object.Namespace(name)))
+		must(o.t, o.west.Apply(o.t.Context(), kube.Namespace(name)))
 		for n := range many / links {
 			if i < links {
 				create(name, fmt.Sprint("web-", n))
 			}
 		}
-		secret := object.Link(name, kubeconfig)
+		secret := kube.Link(name, kubeconfig)
 		secret.Namespace = o.namespace
 		secret.Annotations["isthmus.io/export-namespaces"] = name
 		must(o.t, o.west.Apply(o.t.Context(), secret))
@@ -235,7 +232,7 @@ func (o *own) testRolling() {
 	const exports = 200
 	q := &requests{all: map[string][]request{}}
 	server := o.intercept(q.answer)
-	replicas := map[string]*gateway.Gateway{}
+	replicas := map[string]*harness.Replica{}
 	for _, name := range []string{"a", "b", "c"} {
 		replicas[name] = o.gateway(name, server)
 	}
@@ -298,17 +295,17 @@ func (o *own) testFrozen() {
 }
 
 func (o *own) testCutOff() {
-	proxy, err := faultproxy.Start(strings.TrimPrefix(o.west.Server(), "https://"))
+	proxy, err := harness.StartFaultProxy(strings.TrimPrefix(o.west.Server(), "https://"))
 	must(o.t, err)
 	atEnd(o.t, proxy.Close)
 	a := o.gateway("a", "https://"+proxy.Addr())
-	b := o.takeOver(func() { must(o.t, proxy.Set(faultproxy.Silent)) })
-	must(o.t, proxy.Set(faultproxy.Mode{}))
+	b := o.takeOver(func() { must(o.t, proxy.Set(harness.Silent)) })
+	must(o.t, proxy.Set(harness.FaultMode{}))
 	o.staysAway(a, b)
 }
 
 // takeOver starts another replica, b, and returns it once it has written a change after the first one, a, has been lost.
-func (o *own) takeOver(lose func()) (b *gateway.Gateway) {
+func (o *own) takeOver(lose func()) (b *harness.Replica) {
 	o.export("web", "a")
 	o.await("web", "a")
 	b = o.gateway("b", "")
@@ -321,11 +318,11 @@ func (o *own) takeOver(lose func()) (b *gateway.Gateway) {
 }
 
 // staysAway checks that a, which is back, writes nothing.
-func (o *own) staysAway(a, b *gateway.Gateway) {
+func (o *own) staysAway(a, b *harness.Replica) {
 	o.export("web", "c")
 	o.await("web", "c")
 	await(o.t, "a knows that b writes", func() error {
-		page, err := admin.Read[adminapi.Exports](o.t.Context(), a.MetricsAddr(), "/debug/exports")
+		page, err := harness.ReadPage[adminapi.Exports](o.t.Context(), a.MetricsAddr(), "/debug/exports")
 		if err == nil && (page.Writer.Holder != "b" || page.Writer.Leading) {
 			err = fmt.Errorf("the writer is %+v", page.Writer)
 		}

@@ -14,11 +14,8 @@ import (
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/intercept"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // own is a cluster, and gateways of which a namespace is the controller namespace. They write for exports in that namespace, so that
@@ -31,7 +28,7 @@ type own struct {
 }
 
 // gateway starts one that is called so, and reaches the API server at that address; empty: at its own.
-func (o *own) gateway(name, server string) *gateway.Gateway {
+func (o *own) gateway(name, server string) *harness.Replica {
 	o.t.Helper()
 	if server == "" {
 		server = o.west.Server()
@@ -42,7 +39,7 @@ func (o *own) gateway(name, server string) *gateway.Gateway {
 	}
 	text, err := o.west.Kubeconfig(server, user)
 	must(o.t, err)
-	return startGateway(o.t, gateway.Config{Kubeconfig: writeKubeconfig(o.t, text), Hostname: name, Args: []string{
+	return startGateway(o.t, harness.ReplicaConfig{Kubeconfig: writeKubeconfig(o.t, text), Hostname: name, Args: []string{
 		"-controller-namespace=" + o.namespace, "-exports=on", "-unlinked-after=10s", "-local-federated-selector=for=" + o.namespace,
 		"-shutdown-delay=0s", "-drain=0s", "-log-level=info",
 	}})
@@ -55,13 +52,13 @@ func (o *own) intercept(answer func(w http.ResponseWriter, r *http.Request, forw
 	must(o.t, err)
 	transport, err := rest.TransportFor(o.config)
 	must(o.t, err)
-	return intercept.Start(o.t, target, transport, answer).URL
+	return harness.Intercept(o.t, target, transport, answer).URL
 }
 
 // export makes an exported Service, or gives it another label.
 func (o *own) export(name, team string) {
 	o.t.Helper()
-	s := object.Service(o.namespace, name)
+	s := kube.Service(o.namespace, name)
 	s.Labels = map[string]string{"for": o.namespace, "team": team}
 	must(o.t, o.west.Apply(o.t.Context(), s))
 }
@@ -72,7 +69,7 @@ func (o *own) users(name string) {
 	if err := services.Delete(o.t.Context(), name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 		o.t.Error(err)
 	}
-	s := object.Service(o.namespace, name)
+	s := kube.Service(o.namespace, name)
 	s.Spec.Selector = map[string]string{"app": "users"}
 	if _, err := services.Create(o.t.Context(), s, metav1.CreateOptions{}); err != nil {
 		o.t.Error(err)
@@ -114,11 +111,11 @@ func (o *own) hasWritten(right func(n int) bool) error {
 }
 
 // writes returns how many writes a gateway has counted.
-func (o *own) writes(g *gateway.Gateway) float64 {
+func (o *own) writes(g *harness.Replica) float64 {
 	o.t.Helper()
-	samples, err := admin.Metrics(o.t.Context(), g.MetricsAddr())
+	samples, err := harness.ReadMetrics(o.t.Context(), g.MetricsAddr())
 	must(o.t, err)
-	n, _ := admin.Sum(samples, regexp.MustCompile(`^isthmus_service_writes_total\{`))
+	n, _ := harness.SumSamples(samples, regexp.MustCompile(`^isthmus_service_writes_total\{`))
 	return n
 }
 

@@ -14,20 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
 )
 
 // exporting are two clusters with the manifests of exports: west, whose gateway writes, and east, which exports.
 type exporting struct {
 	t          *testing.T
-	server     *cluster.Cluster // of west
+	server     *harness.Cluster // of west
 	west, east *kube.Client
 	isthmus    string
 }
@@ -36,10 +31,10 @@ func newExporting(t *testing.T) *exporting {
 	servers := startClusters(t, []string{"namespace", "serviceaccount", "token"}, "west", "east")
 	x := &exporting{t: t, server: servers[0], west: client(t, servers[0]), east: client(t, servers[1])}
 	var err error
-	x.isthmus, err = program.Isthmus.Path(t.Context())
+	x.isthmus, err = harness.Isthmus.Path(t.Context())
 	must(t, err)
 	for _, c := range []*kube.Client{x.west, x.east} {
-		must(t, c.Apply(t.Context(), object.Namespace("linkerd"), object.Namespace("linkerd-multicluster")))
+		must(t, c.Apply(t.Context(), kube.Namespace("linkerd"), kube.Namespace("linkerd-multicluster")))
 		must(t, c.ServeMCS(t.Context(), kube.MCSVersions...))
 	}
 	applyManifest(t, x.east, "link/remote-access.yaml")
@@ -68,19 +63,19 @@ func (x *exporting) grant(mayWrite bool) {
 	apply(x.t, x.west, build(x.t, manifest(x.t, "install/exports/linkerd")))
 }
 
-func (x *exporting) gateway(args ...string) *gateway.Gateway {
-	g := startGateway(x.t, gateway.Config{Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: append(args, "-shutdown-delay=0s", "-drain=0s")})
+func (x *exporting) gateway(args ...string) *harness.Replica {
+	g := startGateway(x.t, harness.ReplicaConfig{Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: append(args, "-shutdown-delay=0s", "-drain=0s")})
 	awaitReady(x.t, g, "east")
 	return g
 }
 
 // exports runs isthmus exports.
-func (x *exporting) exports(g *gateway.Gateway, args ...string) verbRun {
+func (x *exporting) exports(g *harness.Replica, args ...string) verbRun {
 	return runVerb(x.t, x.isthmus, append([]string{"exports", "--admin", g.MetricsAddr()}, args...)...)
 }
 
 // state returns the state of what an export is written as, and what is to be changed in all.
-func (x *exporting) state(g *gateway.Gateway) (states, changes []string, err error) {
+func (x *exporting) state(g *harness.Replica) (states, changes []string, err error) {
 	var page adminapi.ExportsOutput
 	run := x.exports(g, "-o", "json")
 	if err := json.Unmarshal([]byte(run.stdout), &page); err != nil {
@@ -95,7 +90,7 @@ func (x *exporting) state(g *gateway.Gateway) (states, changes []string, err err
 	return states, changes, nil
 }
 
-func (x *exporting) await(g *gateway.Gateway, want, wantChanges []string) {
+func (x *exporting) await(g *harness.Replica, want, wantChanges []string) {
 	x.t.Helper()
 	await(x.t, "exports are as they should be", func() error {
 		states, changes, err := x.state(g)
@@ -132,10 +127,10 @@ func (x *exporting) written() (names []string) {
 func TestExports(t *testing.T) {
 	t.Parallel()
 	x := newExporting(t)
-	taken := object.Service("shop", "taken-east")
+	taken := kube.Service("shop", "taken-east")
 	taken.Spec.Selector = map[string]string{"app": "users"}
 	must(t, x.west.Apply(t.Context(), taken))
-	must(t, x.east.Apply(t.Context(), object.Service("shop", "taken")))
+	must(t, x.east.Apply(t.Context(), kube.Service("shop", "taken")))
 	both := map[string]string{"mirror.linkerd.io/exported": "remote-discovery", "mirror.linkerd.io/federated": "member", "team": "a"}
 	label(t, x.east, "taken", map[string]string{"mirror.linkerd.io/exported": "remote-discovery"})
 	label(t, x.east, "web", both)
@@ -203,11 +198,11 @@ func TestExports(t *testing.T) {
 	// The right to write in two namespaces only: there it is written, elsewhere it is not.
 	x.grant(false)
 	for _, namespace := range []string{"rest", "shop", "team"} {
-		must(t, x.west.Apply(t.Context(), object.Namespace(namespace)))
+		must(t, x.west.Apply(t.Context(), kube.Namespace(namespace)))
 		if namespace != "rest" {
 			must(t, x.west.ApplyYAML(t.Context(), fmt.Sprintf(mayWrite, namespace)))
 		}
-		s := object.Service(namespace, "new")
+		s := kube.Service(namespace, "new")
 		s.Labels = map[string]string{"mirror.linkerd.io/federated": "member"}
 		must(t, x.west.Apply(t.Context(), s))
 	}
@@ -219,7 +214,7 @@ func TestExports(t *testing.T) {
 	must(t, g.Stop())
 
 	applyManifest(t, x.east, "link/remote-access.yaml", "[serviceexports]", "[others]")
-	g = startGateway(t, gateway.Config{
+	g = startGateway(t, harness.ReplicaConfig{
 		Kubeconfig: gatewayKubeconfig(t, x.west), Args: []string{"-exports=on", "-shutdown-delay=0s", "-drain=0s"},
 	})
 	await(t, "check warns that east refuses ServiceExports", func() error {
@@ -236,10 +231,10 @@ func TestExports(t *testing.T) {
 // withoutPermissions: a gateway that has no permissions for exports says so in its log and its metrics.
 func (x *exporting) withoutPermissions() {
 	apply(x.t, x.west, build(x.t, manifest(x.t, "install")))
-	g := startGateway(x.t, gateway.Config{
+	g := startGateway(x.t, harness.ReplicaConfig{
 		Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: []string{"-exports=on", "-shutdown-delay=0s", "-drain=0s"},
 	})
-	err := poll.Until(x.t.Context(), 2*time.Minute, time.Second, func() error {
+	err := harness.Poll(x.t.Context(), 2*time.Minute, time.Second, func() error {
 		log := g.Log(50)
 		if !strings.Contains(log, "what is to be written for exports is not known") ||
 			!strings.Contains(log, "namespaces is forbidden") {
@@ -248,10 +243,10 @@ func (x *exporting) withoutPermissions() {
 		return nil
 	})
 	must(x.t, err)
-	metrics, err := admin.Metrics(x.t.Context(), g.MetricsAddr())
+	metrics, err := harness.ReadMetrics(x.t.Context(), g.MetricsAddr())
 	must(x.t, err)
 	unknown := regexp.MustCompile(`^isthmus_exports_plan_unknown$`)
-	if sum, count := admin.Sum(metrics, unknown); sum != 1 || count != 1 {
+	if sum, count := harness.SumSamples(metrics, unknown); sum != 1 || count != 1 {
 		x.t.Errorf("isthmus_exports_plan_unknown is %v, in %d series", sum, count)
 	}
 	must(x.t, g.Stop())

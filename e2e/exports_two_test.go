@@ -15,11 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
 )
 
@@ -35,22 +32,22 @@ func TestExportsOfTwo(t *testing.T) {
 	west, east := client(t, servers[0]), client(t, servers[1])
 	for _, c := range []*kube.Client{west, east} {
 		must(t, c.ServeMCS(t.Context(), kube.MCSVersions...))
-		must(t, c.Apply(t.Context(), object.Namespace("shop"), object.Service("shop", "web")))
+		must(t, c.Apply(t.Context(), kube.Namespace("shop"), kube.Service("shop", "web")))
 	}
-	must(t, west.Apply(t.Context(), object.Namespace("linkerd"), object.Namespace("my-mesh")))
-	must(t, west.Apply(t.Context(), object.Service("shop", "web-clusterset")))
+	must(t, west.Apply(t.Context(), kube.Namespace("linkerd"), kube.Namespace("my-mesh")))
+	must(t, west.Apply(t.Context(), kube.Service("shop", "web-clusterset")))
 	// Only the installation in linkerd knows of the export in east, whose session affinity differs.
-	sticky := object.Service("shop", "web")
+	sticky := kube.Service("shop", "web")
 	sticky.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 	must(t, east.Apply(t.Context(), sticky))
 	linked, err := east.Kubeconfig(east.Server(), east.Admin())
 	must(t, err)
-	must(t, west.Apply(t.Context(), object.Link("east", linked)))
+	must(t, west.Apply(t.Context(), kube.Link("east", linked)))
 	text, err := west.Kubeconfig(west.Server(), west.Admin())
 	must(t, err)
-	var gateways []*gateway.Gateway
+	var gateways []*harness.Replica
 	for _, namespace := range []string{"linkerd", "my-mesh"} {
-		gateways = append(gateways, startGateway(t, gateway.Config{
+		gateways = append(gateways, startGateway(t, harness.ReplicaConfig{
 			Kubeconfig: writeKubeconfig(t, text),
 			Hostname:   namespace,
 			Args: []string{
@@ -64,8 +61,8 @@ func TestExportsOfTwo(t *testing.T) {
 			"{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, metadata: {name: web, namespace: shop}}"))
 	}
 
-	exports := func(g *gateway.Gateway) (page adminapi.Exports, err error) {
-		text, err := admin.Get(t.Context(), g.MetricsAddr(), "/debug/exports")
+	exports := func(g *harness.Replica) (page adminapi.Exports, err error) {
+		text, err := harness.GetPage(t.Context(), g.MetricsAddr(), "/debug/exports")
 		if err == nil {
 			err = json.Unmarshal([]byte(text), &page)
 		}
@@ -75,7 +72,7 @@ func TestExportsOfTwo(t *testing.T) {
 	const quiet = 3 * time.Second
 	var last string
 	since := time.Now()
-	must(t, poll.Until(t.Context(), 3*time.Minute, 100*time.Millisecond, func() error {
+	must(t, harness.Poll(t.Context(), 3*time.Minute, 100*time.Millisecond, func() error {
 		o, err := west.Dynamic.Resource(serviceExports).Namespace("shop").Get(t.Context(), "web", metav1.GetOptions{})
 		if err != nil {
 			return err
@@ -102,9 +99,9 @@ func TestExportsOfTwo(t *testing.T) {
 		return nil
 	}))
 	for i, g := range gateways {
-		samples, err := admin.Metrics(t.Context(), g.MetricsAddr())
+		samples, err := harness.ReadMetrics(t.Context(), g.MetricsAddr())
 		must(t, err)
-		if n, _ := admin.Sum(samples, regexp.MustCompile(`^isthmus_service_writes_total\{.*verb="status"`)); n == 0 {
+		if n, _ := harness.SumSamples(samples, regexp.MustCompile(`^isthmus_service_writes_total\{.*verb="status"`)); n == 0 {
 			t.Errorf("installation %d has not written the conditions: they agree on %s", i+1, last)
 		}
 	}
@@ -152,7 +149,7 @@ func TestExportsMove(t *testing.T) {
 	t.Parallel()
 	x := newExporting(t)
 	x.grant(true)
-	must(t, x.west.Apply(t.Context(), object.Namespace("mesh")))
+	must(t, x.west.Apply(t.Context(), kube.Namespace("mesh")))
 	text, err := os.ReadFile("../docs/exports.md")
 	must(t, err)
 	for _, shown := range shownInDocs.FindAllStringSubmatch(string(text), -1) {
@@ -185,7 +182,7 @@ func TestExportsMove(t *testing.T) {
 	if len(before) != 3 {
 		t.Fatalf("written are %v", before)
 	}
-	to := startGateway(t, gateway.Config{
+	to := startGateway(t, harness.ReplicaConfig{
 		Kubeconfig: accountKubeconfig(t, x.west, "mesh", "isthmus"),
 		Hostname:   "mesh-0",
 		Args:       []string{"-controller-namespace=mesh", "-exports=plan", "-shutdown-delay=0s", "-drain=0s"},

@@ -14,11 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 const (
@@ -29,7 +26,7 @@ const (
 // vms is a cluster whose Services select ExternalWorkloads.
 type vms struct {
 	t      *testing.T
-	server *cluster.Cluster
+	server *harness.Cluster
 	client *kube.Client
 	jobs   chan func()
 	all    sync.WaitGroup
@@ -38,20 +35,20 @@ type vms struct {
 func newVMs(t *testing.T) *vms {
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	v := &vms{t: t, server: server, client: client(t, server)}
-	must(t, v.client.Apply(t.Context(), object.Namespace(object.LinkNamespace), object.Namespace(vmNamespace)))
+	must(t, v.client.Apply(t.Context(), kube.Namespace(kube.LinkNamespace), kube.Namespace(vmNamespace)))
 	return v
 }
 
 // gateway starts one that is called so. It ends with the test.
-func (v *vms) gateway(name string) *gateway.Gateway {
+func (v *vms) gateway(name string) *harness.Replica {
 	v.t.Helper()
-	return startGateway(v.t, gateway.Config{Kubeconfig: v.server.Kubeconfig(), Hostname: name})
+	return startGateway(v.t, harness.ReplicaConfig{Kubeconfig: v.server.Kubeconfig(), Hostname: name})
 }
 
 // service creates one that selects ExternalWorkloads by a label.
 func (v *vms) service(name, label string) {
 	v.t.Helper()
-	s := object.Service(vmNamespace, name)
+	s := kube.Service(vmNamespace, name)
 	s.Spec.Selector = map[string]string{label: "vm"}
 	must(v.t, v.client.Apply(v.t.Context(), s))
 }
@@ -81,7 +78,7 @@ func (v *vms) flush() {
 
 // create makes an ExternalWorkload that is ready.
 func (v *vms) create(name, label, ip string) {
-	o := object.ExternalWorkload(vmNamespace, name, ip)
+	o := kube.ExternalWorkload(vmNamespace, name, ip)
 	o.SetLabels(map[string]string{label: "vm"})
 	if err := v.client.Apply(v.t.Context(), o); err != nil {
 		v.t.Error(err)
@@ -95,7 +92,7 @@ func (v *vms) label(name, label string) {
 
 // ready sets an ExternalWorkload's readiness.
 func (v *vms) ready(name string, ready bool) {
-	v.patch(name, map[string]any{"status": object.WorkloadStatus(ready)}, "status")
+	v.patch(name, map[string]any{"status": kube.WorkloadStatus(ready)}, "status")
 }
 
 func (v *vms) patch(name string, change map[string]any, subresource ...string) {
@@ -148,8 +145,8 @@ func (v *vms) unready(service string, n int) error {
 }
 
 // leads returns an error unless a gateway is the one that writes.
-func (v *vms) leads(g *gateway.Gateway) error {
-	page, err := admin.ReadClusters(v.t.Context(), g.MetricsAddr())
+func (v *vms) leads(g *harness.Replica) error {
+	page, err := harness.ReadClusters(v.t.Context(), g.MetricsAddr())
 	if err == nil && (page.Writer == nil || !page.Writer.Leading || !page.Writer.Synced) {
 		err = fmt.Errorf("status %+v", page.Writer)
 	}
@@ -164,9 +161,9 @@ func (v *vms) writes() int64 {
 	v.t.Helper()
 	text, err := v.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(v.t.Context())
 	must(v.t, err)
-	samples, err := admin.Samples(string(text))
+	samples, err := harness.ParseMetrics(string(text))
 	must(v.t, err)
-	n, _ := admin.Sum(samples, written)
+	n, _ := harness.SumSamples(samples, written)
 	return int64(n)
 }
 
@@ -181,9 +178,9 @@ func (v *vms) pause() {
 }
 
 // wrote checks how many writes each of two gateways has counted since it started; the second may be nil.
-func (v *vms) wrote(a *gateway.Gateway, ofA int64, b *gateway.Gateway, ofB int64) {
+func (v *vms) wrote(a *harness.Replica, ofA int64, b *harness.Replica, ofB int64) {
 	v.t.Helper()
-	for g, want := range map[*gateway.Gateway]int64{a: ofA, b: ofB} {
+	for g, want := range map[*harness.Replica]int64{a: ofA, b: ofB} {
 		if g == nil {
 			continue
 		}
@@ -198,10 +195,10 @@ func (v *vms) wrote(a *gateway.Gateway, ofA int64, b *gateway.Gateway, ofB int64
 }
 
 // counted returns how many writes a gateway has counted.
-func (v *vms) counted(g *gateway.Gateway) int64 {
+func (v *vms) counted(g *harness.Replica) int64 {
 	v.t.Helper()
-	samples, err := admin.Metrics(v.t.Context(), g.MetricsAddr())
+	samples, err := harness.ReadMetrics(v.t.Context(), g.MetricsAddr())
 	must(v.t, err)
-	n, _ := admin.Sum(samples, regexp.MustCompile(`^isthmus_endpointslice_writes_total\{`))
+	n, _ := harness.SumSamples(samples, regexp.MustCompile(`^isthmus_endpointslice_writes_total\{`))
 	return int64(n)
 }

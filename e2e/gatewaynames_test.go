@@ -9,10 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/object"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // TestGatewayNames: of the names of a load balancer, one gets another address, one no longer resolves, and one resolves to
@@ -23,9 +21,9 @@ func TestGatewayNames(t *testing.T) {
 	w := newNearClusters(t, []string{"namespace", "serviceaccount"}, "west", "east")
 	kubeconfig, err := os.ReadFile(w.servers["east"].Kubeconfig())
 	must(t, err)
-	link := object.Link("east", kubeconfig)
+	link := kube.Link("east", kubeconfig)
 	link.Annotations["isthmus.io/network"] = "far"
-	must(t, w.clients["west"].Apply(t.Context(), link, object.Federated("shop", "web-federated", "", "web@east")))
+	must(t, w.clients["west"].Apply(t.Context(), link, kube.Federated("shop", "web-federated", "", "web@east")))
 	w.balance(t, "moves.example", "ends.example", "spoils.example")
 	names := hosts{"moves.example": "192.0.2.1", "ends.example": "192.0.2.2", "spoils.example": "192.0.2.3", "other.example": "192.0.2.4"}
 	file := w.startWithHosts(t, names)
@@ -84,7 +82,7 @@ func (w *near) through(t *testing.T, what string, ips ...string) {
 func (w *near) warns(t *testing.T, want map[string]bool) {
 	t.Helper()
 	await(t, "what the gateway warns of", func() error {
-		page, err := admin.ReadClusters(t.Context(), w.gateway.MetricsAddr())
+		page, err := harness.ReadClusters(t.Context(), w.gateway.MetricsAddr())
 		if err != nil {
 			return err
 		}
@@ -122,7 +120,7 @@ func (w *near) startWithHosts(t *testing.T, names hosts) (file string) {
 		must(t, err)
 		must(t, os.WriteFile(filepath.Join(root, to), text, mode))
 	}
-	binary, err := program.Isthmus.Path(t.Context())
+	binary, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
 	copied(binary, "isthmus", 0o555)
 	copied(w.servers["west"].Kubeconfig(), "kubeconfig", 0o444)
@@ -130,9 +128,9 @@ func (w *near) startWithHosts(t *testing.T, names hosts) (file string) {
 	must(t, os.WriteFile(filepath.Join(root, "etc", "nsswitch.conf"), []byte("hosts: files\n"), 0o444))
 	file = filepath.Join(root, "etc", "hosts")
 	names.write(t, file)
-	args := append([]string{"gateway", "-kubeconfig=/kubeconfig", "-shutdown-delay=0s", "-drain=0s"}, gateway.BaseArgs()...)
-	w.gateway = startGateway(t, gateway.Config{Pod: &gateway.Pod{
-		Path: "/isthmus", Args: args, Env: []string{"HOSTNAME=isthmus-0"}, Jail: program.Jail{Root: root, User: 65532},
+	args := append([]string{"gateway", "-kubeconfig=/kubeconfig", "-shutdown-delay=0s", "-drain=0s"}, harness.BaseArgs()...)
+	w.gateway = startGateway(t, harness.ReplicaConfig{Container: &harness.Container{
+		Path: "/isthmus", Args: args, Env: []string{"HOSTNAME=isthmus-0"}, Jail: harness.Jail{Root: root, User: 65532},
 	}})
 	w.subscribe(t)
 	return file

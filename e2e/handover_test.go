@@ -15,9 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -29,9 +28,9 @@ func TestHandover(t *testing.T) {
 	const delay, drain = 3 * time.Second, 2 * time.Second
 	server := startClusters(t, []string{"namespace"}, "west")[0]
 	west := client(t, server)
-	must(t, west.Apply(t.Context(), object.Namespace(object.LinkNamespace), object.Namespace("ns"), object.Service("ns", "web")))
-	start := func(name string, flags ...string) *gateway.Gateway {
-		return startGateway(t, gateway.Config{Kubeconfig: server.Kubeconfig(), Hostname: name, Args: flags})
+	must(t, west.Apply(t.Context(), kube.Namespace(kube.LinkNamespace), kube.Namespace("ns"), kube.Service("ns", "web")))
+	start := func(name string, flags ...string) *harness.Replica {
+		return startGateway(t, harness.ReplicaConfig{Kubeconfig: server.Kubeconfig(), Hostname: name, Args: flags})
 	}
 	goes := start("goes", fmt.Sprintf("-shutdown-delay=%v", delay), fmt.Sprintf("-drain=%v", drain))
 	stays, ages := start("stays"), start("ages", "-max-connection-age=2s")
@@ -42,15 +41,15 @@ func TestHandover(t *testing.T) {
 		}
 		return []string{goes.Addr(), stays.Addr()}
 	})
-	at := func(g *gateway.Gateway) func(int) []string { return func(int) []string { return []string{g.Addr()} } }
+	at := func(g *harness.Replica) func(int) []string { return func(int) []string { return []string{g.Addr()} } }
 	loyal := runSubscribers(t, 4, at(goes)) // or goes would end early, once no proxy is left
 	moves := runSubscribers(t, 1, at(ages))[0]
 	always := netip.MustParseAddrPort("10.1.0.1:8080")
 	change := func(n byte, proxies ...*proxy.Subscriber) { // and wait until these have it
 		t.Helper()
-		moving := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 2, 0, n}), object.Port)
+		moving := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 2, 0, n}), kube.Port)
 		_, err := kube.Put(t.Context(), west.DiscoveryV1().EndpointSlices("ns"),
-			object.Slice("ns", "web", "1", object.Endpoint(always.Addr().String()), object.Endpoint(moving.Addr().String())))
+			kube.Slice("ns", "web", "1", kube.Endpoint(always.Addr().String()), kube.Endpoint(moving.Addr().String())))
 		must(t, err)
 		await(t, "all proxies have a change", func() error {
 			for i, one := range proxies {
@@ -130,7 +129,7 @@ func runSubscribers(t *testing.T, n int, known func(i int) []string) (all []*pro
 	})
 	for i := range n {
 		one := proxy.NewSubscriber(proxy.SubscriberConfig{
-			Known: func() []string { return known(i) }, Authority: object.Authority("ns", "web"), MayBeLate: true,
+			Known: func() []string { return known(i) }, Authority: kube.Authority("ns", "web"), MayBeLate: true,
 		})
 		all = append(all, one)
 		running.Go(func() { one.Run(ctx) })

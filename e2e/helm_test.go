@@ -22,11 +22,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // helm is Helm 4, with a home of its own, as somebody uses it who has isthmus in $PATH.
@@ -34,7 +31,7 @@ type helm struct{ path, kubeconfig, home string }
 
 func newHelm(t *testing.T, kubeconfig string) helm {
 	t.Helper()
-	path, err := program.Helm.Path(t.Context())
+	path, err := harness.Helm.Path(t.Context())
 	must(t, err)
 	return helm{path, kubeconfig, t.TempDir()}
 }
@@ -42,7 +39,7 @@ func newHelm(t *testing.T, kubeconfig string) helm {
 // try runs Helm with an input, and returns what it prints, or its complaint as an error.
 func (h helm) try(t *testing.T, args ...string) (string, error) {
 	t.Helper()
-	isthmus, err := program.Isthmus.Path(t.Context())
+	isthmus, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
 	bin := filepath.Join(h.home, "bin")
 	must(t, os.MkdirAll(bin, 0o755))
@@ -255,7 +252,7 @@ func TestHelm(t *testing.T) {
 	ctx := t.Context()
 	server := startClusters(t, nil, "own")[0]
 	c := client(t, server)
-	must(t, c.Apply(ctx, restricted("linkerd"), object.Namespace("shop")))
+	must(t, c.Apply(ctx, restricted("linkerd"), kube.Namespace("shop")))
 	apply(t, c, build(t, manifest(t, "install")))
 	before, err := c.AppsV1().Deployments("linkerd").Get(ctx, "isthmus", metav1.GetOptions{})
 	must(t, err)
@@ -327,10 +324,10 @@ func TestHelmTest(t *testing.T) {
 		t.Errorf("without links: %v", err)
 	}
 
-	kubeconfig, err := object.Kubeconfig("dead", clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}, clientcmdapi.AuthInfo{Token: "t"})
+	kubeconfig, err := kube.Kubeconfig("dead", clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}, clientcmdapi.AuthInfo{Token: "t"})
 	must(t, err)
-	must(t, c.Apply(ctx, object.Link("dead", kubeconfig)))
-	isthmus, err := program.Isthmus.Path(ctx)
+	must(t, c.Apply(ctx, kube.Link("dead", kubeconfig)))
+	isthmus, err := harness.Isthmus.Path(ctx)
 	must(t, err)
 	await(t, "isthmus check fails", func() error {
 		if r := runVerb(t, isthmus, "check", "--admin", g.MetricsAddr()); r.code != 1 {
@@ -344,7 +341,7 @@ func TestHelmTest(t *testing.T) {
 }
 
 // test runs helm test. A goroutine stands in for the kubelet: it runs the arguments of the test's Pod as a process.
-func (h helm) test(t *testing.T, c *kube.Client, g *gateway.Gateway) error {
+func (h helm) test(t *testing.T, c *kube.Client, g *harness.Replica) error {
 	t.Helper()
 	ran := make(chan error, 1)
 	go func() { ran <- runTestPod(t.Context(), c, g) }()
@@ -355,9 +352,9 @@ func (h helm) test(t *testing.T, c *kube.Client, g *gateway.Gateway) error {
 
 // runTestPod waits for the Pod of helm test, runs its arguments, and reports the result as the status of the Pod. The name of
 // the release's Service cannot be resolved here: the address of g replaces it.
-func runTestPod(ctx context.Context, c *kube.Client, g *gateway.Gateway) error {
+func runTestPod(ctx context.Context, c *kube.Client, g *harness.Replica) error {
 	var made *corev1.Pod
-	err := poll.Until(ctx, time.Minute, 50*time.Millisecond, func() (err error) {
+	err := harness.Poll(ctx, time.Minute, 50*time.Millisecond, func() (err error) {
 		made, err = c.CoreV1().Pods("linkerd").Get(ctx, "isthmus-check", metav1.GetOptions{})
 		if err == nil && made.Status.Phase != corev1.PodPending {
 			err = fmt.Errorf("the Pod is of an earlier test: %s", made.Status.Phase)
@@ -367,7 +364,7 @@ func runTestPod(ctx context.Context, c *kube.Client, g *gateway.Gateway) error {
 	if err != nil {
 		return err
 	}
-	isthmus, err := program.Isthmus.Path(ctx)
+	isthmus, err := harness.Isthmus.Path(ctx)
 	if err != nil {
 		return err
 	}
@@ -391,7 +388,7 @@ func TestHelmPostRenderer(t *testing.T) {
 	ctx := t.Context()
 	server := startClusters(t, nil, "own")[0]
 	c := client(t, server)
-	must(t, c.Apply(ctx, object.Namespace("linkerd")))
+	must(t, c.Apply(ctx, kube.Namespace("linkerd")))
 	chart := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(chart, "templates"), 0o755))
 	must(t, os.WriteFile(filepath.Join(chart, "Chart.yaml"), []byte("apiVersion: v2\nname: linkerd-control-plane\nversion: 1.0.0\n"), 0o600))

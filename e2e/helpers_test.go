@@ -8,22 +8,19 @@ import (
 	"testing"
 	"time"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
 )
 
 // startClusters runs clusters with these controllers until the test ends.
-func startClusters(t *testing.T, controllers []string, names ...string) []*cluster.Cluster {
+func startClusters(t *testing.T, controllers []string, names ...string) []*harness.Cluster {
 	t.Helper()
-	var configs []cluster.Config
+	var configs []harness.ClusterConfig
 	for _, name := range names {
-		configs = append(configs, cluster.Config{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: controllers})
+		configs = append(configs, harness.ClusterConfig{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: controllers})
 	}
-	servers, err := cluster.StartAll(t.Context(), configs...)
+	servers, err := harness.StartClusters(t.Context(), configs...)
 	must(t, err)
 	for _, c := range servers {
 		atEnd(t, c.Close)
@@ -32,18 +29,18 @@ func startClusters(t *testing.T, controllers []string, names ...string) []*clust
 }
 
 // startGateway runs a gateway until the test ends.
-func startGateway(t *testing.T, cfg gateway.Config) *gateway.Gateway {
+func startGateway(t *testing.T, cfg harness.ReplicaConfig) *harness.Replica {
 	t.Helper()
-	g, err := gateway.Start(t.Context(), cfg)
+	g, err := harness.StartReplica(t.Context(), cfg)
 	must(t, err)
 	atEnd(t, g.Stop)
 	return g
 }
 
 // client returns an administrator's client of a cluster.
-func client(t *testing.T, c *cluster.Cluster) *kube.Client {
+func client(t *testing.T, c *harness.Cluster) *kube.Client {
 	t.Helper()
-	k, err := kube.New(c.Name(), c.REST())
+	k, err := kube.NewClient(c.Name(), c.REST())
 	must(t, err)
 	t.Cleanup(k.Close)
 	return k
@@ -71,10 +68,10 @@ func ready(p adminapi.Clusters, name string) error {
 }
 
 // awaitReady waits until the gateway's own cluster and a linked one are ready with every resource.
-func awaitReady(t *testing.T, g *gateway.Gateway, name string) {
+func awaitReady(t *testing.T, g *harness.Replica, name string) {
 	t.Helper()
 	await(t, "both clusters are ready, with all their resources", func() error {
-		page, err := admin.ReadClusters(t.Context(), g.MetricsAddr())
+		page, err := harness.ReadClusters(t.Context(), g.MetricsAddr())
 		if err != nil {
 			return err
 		}
@@ -103,7 +100,7 @@ func runVerb(t *testing.T, file string, args ...string) verbRun {
 // await waits up to a minute until check returns no error.
 func await(t *testing.T, what string, check func() error) {
 	t.Helper()
-	if err := poll.Until(t.Context(), time.Minute, 50*time.Millisecond, check); err != nil {
+	if err := harness.Poll(t.Context(), time.Minute, 50*time.Millisecond, check); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

@@ -14,11 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
 )
 
@@ -37,7 +34,7 @@ func TestInstallBeforeLinkerd(t *testing.T) {
 	must(t, west.Apply(ctx, restricted("mesh")))
 	mustShell(t, server, "kubectl apply -k "+dir)
 	offerShop(t, west, "10.82.1.1")
-	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web")))
+	must(t, west.Apply(ctx, kube.Federated("shop", "web-federated", "web")))
 
 	d := find[appsv1.Deployment](t, build(t, dir), "Deployment", "isthmus")
 	g := startPod(t, server, west, podOf(d, "isthmus-0"))
@@ -50,9 +47,9 @@ func TestInstallBeforeLinkerd(t *testing.T) {
 	}
 	await(t, "nothing is missing now", func() error { return missing(t, g) })
 	west = client(t, server) // which knows the definitions
-	must(t, west.Apply(ctx, object.OpaqueServer("shop", "web", "web", object.Port)))
+	must(t, west.Apply(ctx, kube.OpaqueServer("shop", "web", "web", kube.Port)))
 	await(t, "a Server is followed", func() error {
-		page, err := admin.ReadClusters(ctx, g.MetricsAddr())
+		page, err := harness.ReadClusters(ctx, g.MetricsAddr())
 		if err != nil {
 			return err
 		}
@@ -65,9 +62,9 @@ func TestInstallBeforeLinkerd(t *testing.T) {
 }
 
 // missing returns an error unless the page shows that these resources of the own cluster, and no others, can't be read.
-func missing(t *testing.T, g *gateway.Gateway, resources ...string) error {
+func missing(t *testing.T, g *harness.Replica, resources ...string) error {
 	t.Helper()
-	page, err := admin.ReadClusters(t.Context(), g.MetricsAddr())
+	page, err := harness.ReadClusters(t.Context(), g.MetricsAddr())
 	if err != nil {
 		return err
 	}
@@ -108,7 +105,7 @@ func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Un
 	// An API server that could not look at once whether objects of a definition are gone ("storage is (re)initializing")
 	// may take minutes to look again, but does when the definition changes.
 	touched := time.Now()
-	err = poll.Until(t.Context(), 3*time.Minute, 100*time.Millisecond, func() error {
+	err = harness.Poll(t.Context(), 3*time.Minute, 100*time.Millisecond, func() error {
 		list, err := api.List(t.Context(), metav1.ListOptions{})
 		if err != nil || len(list.Items) == 0 {
 			return err

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"isthmus/e2e/kube"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 const patchedImage = "registry.example.com/isthmus:v1"
@@ -167,7 +167,7 @@ func differences(path string, got, want any) (list []string) {
 // postRendered runs isthmus post-render.
 func postRendered(t *testing.T, text []byte) []*unstructured.Unstructured {
 	t.Helper()
-	path, err := program.Isthmus.Path(t.Context())
+	path, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
 	cmd := exec.CommandContext(t.Context(), path, "post-render", "--image", patchedImage)
 	cmd.Stdin = bytes.NewReader(text)

@@ -11,9 +11,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/bench/proc"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // installed are the commands of README.md by which the gateway is installed.
@@ -70,7 +69,7 @@ func TestInstallAsDocumented(t *testing.T) {
 	linkTo(t, west, east, servers[1])
 	offerShop(t, west, "10.83.1.1")
 	offerShop(t, east, "10.83.2.1")
-	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east")))
+	must(t, west.Apply(ctx, kube.Federated("shop", "web-federated", "web", "web@east")))
 	g := startPod(t, servers[0], west, podOf(d, "isthmus-0"))
 	awaitReady(t, g, "east")
 	stream := openShop(t, g)
@@ -109,7 +108,7 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 	readme := readInstall(t)
 	servers := startClusters(t, []string{"namespace", "serviceaccount", "token", "deployment", "replicaset"}, "west", "east")
 	server, west, east := servers[0], client(t, servers[0]), client(t, servers[1])
-	must(t, west.Apply(ctx, object.Namespace("linkerd")))
+	must(t, west.Apply(ctx, kube.Namespace("linkerd")))
 	rights, err := os.ReadFile("testdata/linkerd/rights.yaml")
 	must(t, err)
 	must(t, west.ApplyYAML(ctx, string(rights)))
@@ -128,12 +127,12 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 	if out, err := shell(t, server, readme.inLinkerd[1]+" --timeout=1s"); err == nil || !strings.Contains(out, "Waiting for deployment \"linkerd-destination\" rollout to finish") {
 		t.Errorf("nothing runs here, and %s does not wait: %v\n%s", readme.inLinkerd[1], err, out)
 	}
-	must(t, east.Apply(ctx, object.Namespace("linkerd-multicluster")))
+	must(t, east.Apply(ctx, kube.Namespace("linkerd-multicluster")))
 	apply(t, east, build(t, manifest(t, "link")))
 	linkTo(t, west, east, servers[1])
 	offerShop(t, west, "10.84.1.1")
 	offerShop(t, east, "10.84.2.1")
-	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east")))
+	must(t, west.Apply(ctx, kube.Federated("shop", "web-federated", "web", "web@east")))
 	cfg := podOf(d, "linkerd-destination-0")
 	cfg.Container = "destination"
 	g := startPod(t, server, west, cfg)
@@ -141,7 +140,7 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 	awaitShop(t, openShop(t, g), "10.84.1.1", "10.84.2.1")
 	checkProbes(t, *destination(d), g)
 	checkSliceWriter(t, west, g, "linkerd-destination-0")
-	memory, err := proc.ReadMemory(g.Pid())
+	memory, err := harness.ReadMemory(g.Pid())
 	must(t, err)
 	if limit := uint64(destination(d).Resources.Limits.Memory().Value()); memory.RSS > limit/2 {
 		t.Errorf("it takes %d MiB of the %d MiB that it has before there is any load", memory.RSS>>20, limit>>20)

@@ -18,9 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // checkAdmitted: the Deployment's Pods are admitted, and it is Pod security that decides that.
@@ -171,9 +170,9 @@ func TestMemory(t *testing.T) {
 }
 
 // checkProbes asks what the kubelet asks.
-func checkProbes(t *testing.T, c corev1.Container, g *gateway.Gateway) {
+func checkProbes(t *testing.T, c corev1.Container, g *harness.Replica) {
 	for name, probe := range map[string]*corev1.Probe{"liveness": c.LivenessProbe, "readiness": c.ReadinessProbe} {
-		if _, err := admin.Get(t.Context(), g.MetricsAddr(), probe.HTTPGet.Path); err != nil {
+		if _, err := harness.GetPage(t.Context(), g.MetricsAddr(), probe.HTTPGet.Path); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

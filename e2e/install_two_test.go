@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // installedIn is the kustomization for an installation in a namespace. Linkerd's own namespace needs no transformers.
@@ -32,7 +32,7 @@ func TestTwoInstallations(t *testing.T) {
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	c := client(t, server)
 	for _, name := range []string{"linkerd", "my-mesh", "plain", "linkerd-multicluster"} {
-		must(t, c.Apply(t.Context(), object.Namespace(name)))
+		must(t, c.Apply(t.Context(), kube.Namespace(name)))
 	}
 	first := overlay(t, installedIn("linkerd"), nil)
 	second := overlay(t, installedIn("my-mesh", "install/names", "install/exports/names"), nil)
@@ -72,7 +72,7 @@ func TestTwoInstallations(t *testing.T) {
 }
 
 // awaitPermissions waits until an API server gives the expected answers about a ServiceAccount, NAMESPACE:NAME.
-func awaitPermissions(t *testing.T, server *cluster.Cluster, account string, expected []permission) {
+func awaitPermissions(t *testing.T, server *harness.Cluster, account string, expected []permission) {
 	t.Helper()
 	for _, p := range expected {
 		command := fmt.Sprintf("kubectl auth can-i %s --as=system:serviceaccount:%s || true", p.question, account)
@@ -93,7 +93,7 @@ func TestTwoLinkAccounts(t *testing.T) {
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "east")[0]
 	c := client(t, server)
 	for _, name := range []string{"linkerd-multicluster", "my-mesh", "plain"} {
-		must(t, c.Apply(t.Context(), object.Namespace(name)))
+		must(t, c.Apply(t.Context(), kube.Namespace(name)))
 	}
 	first := manifest(t, "link")
 	second := overlay(t, kustomization{

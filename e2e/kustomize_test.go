@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
-	"isthmus/e2e/kube"
+	"isthmus/e2e/harness/kube"
 )
 
 // build returns what kubectl kustomize would print for a folder.

@@ -7,9 +7,8 @@ import (
 
 	"google.golang.org/grpc"
 
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -94,18 +93,18 @@ func newProfiles(t *testing.T) *profiles {
 	ctx := t.Context()
 	c := startClusters(t, []string{"namespace"}, "west")[0]
 	p := &profiles{t: t, client: client(t, c)}
-	must(t, p.client.Apply(ctx, object.Namespace(object.LinkNamespace), object.Namespace(largeNamespace)))
+	must(t, p.client.Apply(ctx, kube.Namespace(kube.LinkNamespace), kube.Namespace(largeNamespace)))
 	for _, name := range []string{"large", "other", "dense"} {
-		must(t, p.client.Apply(ctx, object.Service(largeNamespace, name)))
+		must(t, p.client.Apply(ctx, kube.Service(largeNamespace, name)))
 	}
-	p.addr = startGateway(t, gateway.Config{Kubeconfig: c.Kubeconfig()}).Addr()
+	p.addr = startGateway(t, harness.ReplicaConfig{Kubeconfig: c.Kubeconfig()}).Addr()
 	return p
 }
 
 // write creates the ServiceProfile of a Service, or replaces it.
 func (p *profiles) write(service string, spec map[string]any) {
 	p.t.Helper()
-	o := object.ServiceProfile(largeNamespace, service)
+	o := kube.ServiceProfile(largeNamespace, service)
 	o.Object["spec"] = spec
 	must(p.t, p.client.Apply(p.t.Context(), o))
 }
@@ -117,7 +116,7 @@ func (p *profiles) subscribe(service string) *proxy.Stream {
 	conn, err := proxy.Dial(p.addr, grpc.WithStatsHandler(&p.sizes))
 	must(p.t, err)
 	atEnd(p.t, conn.Close)
-	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.GetProfile, Authority: object.Authority(largeNamespace, service)})
+	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.GetProfile, Authority: kube.Authority(largeNamespace, service)})
 	p.t.Cleanup(s.Close)
 	must(p.t, s.Open(p.t.Context()))
 	awaitState(p.t, s, "a profile of "+service, func(now proxy.Snapshot) bool { return now.Messages > 0 })

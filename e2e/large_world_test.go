@@ -17,11 +17,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -33,9 +30,9 @@ var largeClusters = []string{"west", "east", "north"}
 // large is three clusters that have one Service in common, with many meshed endpoints behind it.
 type large struct {
 	t        *testing.T
-	servers  map[string]*cluster.Cluster
+	servers  map[string]*harness.Cluster
 	clients  map[string]*kube.Client
-	gateway  *gateway.Gateway
+	gateway  *harness.Replica
 	small    map[string]*discoveryv1.EndpointSlice // by cluster: one of 100 endpoints
 	slices   int                                   // that there are
 	addrs    []netip.AddrPort                      // of all endpoints, in order
@@ -49,7 +46,7 @@ type place struct{ cluster, zone string }
 
 // newLarge starts the clusters, with Pods and a Service that has no endpoints yet.
 func newLarge(t *testing.T) *large {
-	l := &large{t: t, servers: map[string]*cluster.Cluster{}, clients: map[string]*kube.Client{},
+	l := &large{t: t, servers: map[string]*harness.Cluster{}, clients: map[string]*kube.Client{},
 		small: map[string]*discoveryv1.EndpointSlice{}, places: map[netip.AddrPort]place{}}
 	for _, c := range startClusters(t, []string{"namespace", "serviceaccount"}, largeClusters...) {
 		l.servers[c.Name()], l.clients[c.Name()] = c, client(t, c)
@@ -68,7 +65,7 @@ const largePods = 500
 // populate makes a cluster's Pods and its share of the Service.
 func (l *large) populate(where string) {
 	ctx, k := l.t.Context(), l.clients[where]
-	must(l.t, k.Apply(ctx, object.Namespace(largeNamespace), object.ServiceAccount(largeNamespace, "web"), object.Service(largeNamespace, "web")))
+	must(l.t, k.Apply(ctx, kube.Namespace(largeNamespace), kube.ServiceAccount(largeNamespace, "web"), kube.Service(largeNamespace, "web")))
 	pods := make(chan *corev1.Pod)
 	var writers sync.WaitGroup
 	for range 8 {
@@ -95,11 +92,11 @@ func (l *large) grow(n int) {
 		if len(l.addrs) >= 5000 {
 			size = 1000
 		}
-		slice := object.Slice(largeNamespace, "web", fmt.Sprintf("%03d", l.slices))
+		slice := kube.Slice(largeNamespace, "web", fmt.Sprintf("%03d", l.slices))
 		for i := range size {
 			ip := netip.AddrFrom4([4]byte{10, byte(l.slices), byte(i / 250), byte(1 + i%250)})
 			zone := where + "-" + string("abc"[i%3])
-			endpoint := object.PodEndpoint(ip.String(), largeNamespace, largePodName((len(l.addrs)+i)%largePods))
+			endpoint := kube.PodEndpoint(ip.String(), largeNamespace, largePodName((len(l.addrs)+i)%largePods))
 			endpoint.Zone = &zone
 			slice.Endpoints = append(slice.Endpoints, endpoint)
 			l.places[netip.AddrPortFrom(ip, 8080)] = place{where, zone}
@@ -116,26 +113,26 @@ func (l *large) grow(n int) {
 // federate links the clusters to west and makes web of west a Service of them all.
 func (l *large) federate() {
 	ctx, k := l.t.Context(), l.clients["west"]
-	must(l.t, k.Apply(ctx, object.Namespace(object.LinkNamespace)))
+	must(l.t, k.Apply(ctx, kube.Namespace(kube.LinkNamespace)))
 	for _, remote := range []string{"east", "north"} {
 		kubeconfig, err := os.ReadFile(l.servers[remote].Kubeconfig())
 		must(l.t, err)
-		must(l.t, k.Apply(ctx, object.Link(remote, kubeconfig)))
+		must(l.t, k.Apply(ctx, kube.Link(remote, kubeconfig)))
 	}
-	must(l.t, k.Apply(ctx, object.Federated(largeNamespace, "web-all", "web", "web@east", "web@north")))
+	must(l.t, k.Apply(ctx, kube.Federated(largeNamespace, "web-all", "web", "web@east", "web@north")))
 }
 
 func largePodName(i int) string { return fmt.Sprintf("web-5f79f964bc-%05d", i) }
 
 func largePod(i int) *corev1.Pod {
-	o := object.Mesh(object.Pod(largeNamespace, largePodName(i), "web"))
-	o.Labels[object.HashLabel] = "5f79f964bc"
+	o := kube.Mesh(kube.Pod(largeNamespace, largePodName(i), "web"))
+	o.Labels[kube.HashLabel] = "5f79f964bc"
 	return o
 }
 
 // startGateway runs a gateway beside west, with the flags that Linkerd's charts give.
 func (l *large) startGateway() {
-	l.gateway = startGateway(l.t, gateway.Config{Kubeconfig: l.servers["west"].Kubeconfig(), Args: []string{
+	l.gateway = startGateway(l.t, harness.ReplicaConfig{Kubeconfig: l.servers["west"].Kubeconfig(), Args: []string{
 		"-outbound-transport-mode=transport-header", "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s",
 		`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`,
 	}})
@@ -151,7 +148,7 @@ func (l *large) restartGateway() {
 // ready waits until the gateway knows all clusters.
 func (l *large) ready() {
 	await(l.t, "all clusters are ready", func() error {
-		page, err := admin.ReadClusters(l.t.Context(), l.gateway.MetricsAddr())
+		page, err := harness.ReadClusters(l.t.Context(), l.gateway.MetricsAddr())
 		if err != nil {
 			return err
 		}

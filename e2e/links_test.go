@@ -18,10 +18,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // linked is two clusters that are not linked yet, a gateway and a proxy in west, and a kubeconfig with a context for each.
@@ -33,7 +31,7 @@ type linked struct {
 
 func newLinked(t *testing.T) *linked {
 	t.Helper()
-	isthmus, err := program.Isthmus.Path(t.Context())
+	isthmus, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
 	isthmus, err = filepath.Abs(isthmus)
 	must(t, err)
@@ -44,7 +42,7 @@ func newLinked(t *testing.T) *linked {
 	}
 	w.config.CurrentContext = "west"
 	must(t, clientcmd.WriteToFile(*w.config, w.kubeconfig))
-	must(t, w.clients["west"].Apply(t.Context(), object.Federated("shop", "web-federated", "web", "web@east")))
+	must(t, w.clients["west"].Apply(t.Context(), kube.Federated("shop", "web-federated", "web", "web@east")))
 	w.start(t)
 	return w
 }
@@ -144,7 +142,7 @@ func (w *linked) secret(t *testing.T) (*corev1.Secret, string) {
 // dead waits until east refuses a token.
 func (w *linked) dead(t *testing.T, token string) {
 	t.Helper()
-	if err := poll.Until(t.Context(), time.Minute, time.Second, func() error { return w.clients["east"].Refuses(t.Context(), token) }); err != nil {
+	if err := harness.Poll(t.Context(), time.Minute, time.Second, func() error { return w.clients["east"].Refuses(t.Context(), token) }); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -178,7 +176,7 @@ func TestLinkVerbs(t *testing.T) {
 	w.ok(t, "link east --context east --apply", `(?m)^context east: created ClusterRole isthmus-remote-access$`,
 		`(?m)^context west: the gateway reads east: ready$`, "warning: the API server's address is https://127.0.0.1:")
 	w.expect(t, "east is linked", all)
-	page, err := admin.ReadClusters(t.Context(), w.gateway.MetricsAddr())
+	page, err := harness.ReadClusters(t.Context(), w.gateway.MetricsAddr())
 	must(t, err)
 	must(t, ready(page, "east"))
 
@@ -307,7 +305,7 @@ func (w *linked) tokens(t *testing.T) (names []string) {
 // Its revocation deletes its own token, which expires.
 func (w *linked) secondLink(t *testing.T) {
 	t.Helper()
-	must(t, w.clients["west"].Apply(t.Context(), object.Namespace("other")))
+	must(t, w.clients["west"].Apply(t.Context(), kube.Namespace("other")))
 	before := w.tokens(t)
 	w.ok(t, "link east --context east --duration 1h --apply --wait=false -n other")
 	w.ok(t, "unlink east -n other --revoke --context east --yes",
@@ -370,7 +368,7 @@ func (w *linked) refusals(t *testing.T) {
 	w.addContext(t, "nobody", "east", clientcmdapi.AuthInfo{Token: w.account(t, "east")})
 	w.addContext(t, "stranger", "east", clientcmdapi.AuthInfo{Token: "never issued"})
 	must(t, west.Apply(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "cluster-credentials-plain"}},
-		object.Link("north", []byte("{")), otherName(object.Link("south", []byte("{")))))
+		kube.Link("north", []byte("{")), otherName(kube.Link("south", []byte("{")))))
 	linkedByHand, err := east.Kubeconfig(east.Server(), clientcmdapi.AuthInfo{Token: "x"})
 	must(t, err)
 	for _, c := range []struct {
@@ -397,7 +395,7 @@ func (w *linked) refusals(t *testing.T) {
 		w.refused(t, c.code, c.command, regexp.QuoteMeta(c.want))
 	}
 	w.rights(t)
-	must(t, west.Apply(t.Context(), object.Link("hand", linkedByHand)))
+	must(t, west.Apply(t.Context(), kube.Link("hand", linkedByHand)))
 	w.refused(t, 1, "link east --context east --apply", "is linked already, as hand by Secret linkerd/cluster-credentials-hand")
 	for _, name := range []string{"cluster-credentials-hand", "cluster-credentials-north", "by-hand", "cluster-credentials-plain"} {
 		must(t, west.CoreV1().Secrets("linkerd").Delete(t.Context(), name, metav1.DeleteOptions{}))
@@ -409,7 +407,7 @@ func otherName(s *corev1.Secret) *corev1.Secret { s.Name = "by-hand"; return s }
 // account returns the token of a ServiceAccount without rights.
 func (w *linked) account(t *testing.T, where string) string {
 	t.Helper()
-	must(t, w.clients[where].Apply(t.Context(), object.ServiceAccount("shop", "nobody")))
+	must(t, w.clients[where].Apply(t.Context(), kube.ServiceAccount("shop", "nobody")))
 	token, err := w.clients[where].Token(t.Context(), "shop", "nobody")
 	must(t, err)
 	return token

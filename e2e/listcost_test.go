@@ -23,11 +23,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
-	"isthmus/e2e/bench/proc"
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 var listPods = flag.Int("list-pods", 0, "measure what lists of that many Pods cost an API server")
@@ -69,9 +66,9 @@ func TestListCost(t *testing.T) {
 }
 
 // createListed creates meshed Pods of about 6.4 kB, the size of real ones.
-func createListed(t *testing.T, c *cluster.Cluster, n int) {
+func createListed(t *testing.T, c *harness.Cluster, n int) {
 	ctx, k := t.Context(), client(t, c)
-	must(t, k.Apply(ctx, object.Namespace(listNamespace), object.ServiceAccount(listNamespace, "web")))
+	must(t, k.Apply(ctx, kube.Namespace(listNamespace), kube.ServiceAccount(listNamespace, "web")))
 	numbers := make(chan int)
 	var writers sync.WaitGroup
 	for range 8 {
@@ -94,8 +91,8 @@ func createListed(t *testing.T, c *cluster.Cluster, n int) {
 }
 
 func listedPod(i int) *corev1.Pod {
-	o := object.Mesh(object.Pod(listNamespace, fmt.Sprintf("web-5f79f964bc-%05d", i), "web"))
-	o.OwnerReferences = []metav1.OwnerReference{object.Owner("ReplicaSet", "web-5f79f964bc")}
+	o := kube.Mesh(kube.Pod(listNamespace, fmt.Sprintf("web-5f79f964bc-%05d", i), "web"))
+	o.OwnerReferences = []metav1.OwnerReference{kube.Owner("ReplicaSet", "web-5f79f964bc")}
 	proxy := &o.Spec.Containers[1]
 	for n := range 30 {
 		proxy.Env = append(proxy.Env, corev1.EnvVar{
@@ -141,7 +138,7 @@ func median[T time.Duration | uint64](all []listCost, figure func(listCost) T) T
 }
 
 // measureList restarts the API server and measures the first list of all Pods.
-func measureList(t *testing.T, c *cluster.Cluster, kind string) (cost listCost) {
+func measureList(t *testing.T, c *harness.Cluster, kind string) (cost listCost) {
 	t.Helper()
 	must(t, c.Restart(t.Context()))
 	config := c.REST()
@@ -155,10 +152,10 @@ func measureList(t *testing.T, c *cluster.Cluster, kind string) (cost listCost) 
 
 	pid := controlplanePid(t, c)
 	before := readCounters(t, k)
-	rss, err := proc.ReadMemory(pid)
+	rss, err := harness.ReadMemory(pid)
 	must(t, err)
-	must(t, proc.ResetPeak(pid))
-	cpu, err := proc.CPU(pid)
+	must(t, harness.ResetPeak(pid))
+	cpu, err := harness.CPUTime(pid)
 	must(t, err)
 
 	began, n := time.Now(), 0
@@ -173,9 +170,9 @@ func measureList(t *testing.T, c *cluster.Cluster, kind string) (cost listCost) 
 		t.Fatalf("%d Pods are listed", n)
 	}
 
-	cpuAfter, err := proc.CPU(pid)
+	cpuAfter, err := harness.CPUTime(pid)
 	must(t, err)
-	peak, err := proc.Peak(pid)
+	peak, err := harness.PeakMemory(pid)
 	must(t, err)
 	after := readCounters(t, k)
 	cost.cpu, cost.peak = cpuAfter-cpu, max(peak, rss.RSS)-rss.RSS
@@ -184,17 +181,17 @@ func measureList(t *testing.T, c *cluster.Cluster, kind string) (cost listCost) 
 }
 
 // awaitIdle waits until a restarted control plane has returned the memory that its start took, and does nothing.
-func awaitIdle(t *testing.T, c *cluster.Cluster) {
+func awaitIdle(t *testing.T, c *harness.Cluster) {
 	t.Helper()
 	pid, began := controlplanePid(t, c), time.Now()
-	last, err := proc.CPU(pid)
+	last, err := harness.CPUTime(pid)
 	must(t, err)
 	await(t, "the control plane is idle", func() error {
-		if err := poll.Pause(t.Context(), 2*time.Second); err != nil {
+		if err := harness.Pause(t.Context(), 2*time.Second); err != nil {
 			return err
 		}
 		before := last
-		if last, err = proc.CPU(pid); err != nil {
+		if last, err = harness.CPUTime(pid); err != nil {
 			return err
 		}
 		if used := last - before; used > 100*time.Millisecond || time.Since(began) < 8*time.Second {
@@ -204,7 +201,7 @@ func awaitIdle(t *testing.T, c *cluster.Cluster) {
 	})
 }
 
-func controlplanePid(t *testing.T, c *cluster.Cluster) int {
+func controlplanePid(t *testing.T, c *harness.Cluster) int {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(c.Dir(), "pid"))
 	must(t, err)

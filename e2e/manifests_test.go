@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/kube"
+	"isthmus/e2e/harness/kube"
 )
 
 // applyManifest writes a file of manifests, with texts replaced by others.

@@ -17,8 +17,7 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // Labels and annotations of what Linkerd's service mirror reads and writes.
@@ -136,9 +135,9 @@ func (m *modelMirror) mirror(ctx context.Context, s *corev1.Service) error {
 	want := copyOf(s, s.Name+"-"+m.link)
 	want.Labels[mirrorOfLabel] = m.link
 	if mode == "remote-discovery" {
-		want.Labels[object.RemoteDiscovery], want.Labels[object.RemoteService] = m.link, s.Name
+		want.Labels[kube.RemoteDiscovery], want.Labels[kube.RemoteService] = m.link, s.Name
 	}
-	want.Annotations[mirrorOfService] = object.FullName(s.Namespace, s.Name)
+	want.Annotations[mirrorOfService] = kube.FullName(s.Namespace, s.Name)
 	want.Annotations[mirrorOfVersion] = s.ResourceVersion
 	return m.put(ctx, want, func(have *corev1.Service) {
 		if of := have.Annotations[mirrorOfVersion]; of != "" && of != s.ResourceVersion {
@@ -156,8 +155,8 @@ func (m *modelMirror) federate(ctx context.Context, s *corev1.Service) error {
 	want := copyOf(s, s.Name+"-federated")
 	m.join(want, s.Name)
 	return m.put(ctx, want, func(have *corev1.Service) {
-		if _, local := have.Annotations[object.LocalDiscovery]; m.link == "" || !local {
-			for _, key := range []string{object.LocalDiscovery, object.RemoteDiscovery} {
+		if _, local := have.Annotations[kube.LocalDiscovery]; m.link == "" || !local {
+			for _, key := range []string{kube.LocalDiscovery, kube.RemoteDiscovery} {
 				if value, ok := have.Annotations[key]; ok {
 					want.Annotations[key] = value
 				}
@@ -189,13 +188,13 @@ func (m *modelMirror) put(ctx context.Context, want *corev1.Service, change func
 
 func (m *modelMirror) join(federated *corev1.Service, name string) {
 	if m.link == "" {
-		federated.Annotations[object.LocalDiscovery] = name
+		federated.Annotations[kube.LocalDiscovery] = name
 		return
 	}
-	list := federated.Annotations[object.RemoteDiscovery]
+	list := federated.Annotations[kube.RemoteDiscovery]
 	if member := name + "@" + m.link; list == "" {
-		federated.Annotations[object.RemoteDiscovery] = member
+		federated.Annotations[kube.RemoteDiscovery] = member
 	} else if !slices.Contains(strings.Split(list, ","), member) {
-		federated.Annotations[object.RemoteDiscovery] = list + "," + member
+		federated.Annotations[kube.RemoteDiscovery] = list + "," + member
 	}
 }

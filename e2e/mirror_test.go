@@ -8,7 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/gateway"
+	"isthmus/e2e/harness"
 )
 
 // TestMirrorMigration: from Linkerd's service mirrors to the gateway and back, three times, as docs/exports.md says. Beside them the
@@ -44,7 +44,7 @@ func TestMirrorMigration(t *testing.T) {
 	m.unlink("north") // Linkerd's leaves its member
 	m.record("and unlinked", m.look())
 
-	reader := startGateway(t, gateway.Config{Kubeconfig: gatewayKubeconfig(t, m.west), Hostname: "isthmus-1", Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	reader := startGateway(t, harness.ReplicaConfig{Kubeconfig: gatewayKubeconfig(t, m.west), Hostname: "isthmus-1", Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
 	awaitReady(t, reader, "east")
 	all := m.proxies(reader, 100)
 	g := m.gateway("-exports=on", "-unlinked-after=10s")
@@ -112,7 +112,7 @@ func (m *migration) unlink(link string) {
 }
 
 // settles waits until all that is exported, and can be written, has a state, and nothing is to be changed.
-func (m *migration) settles(g *gateway.Gateway, state string) {
+func (m *migration) settles(g *harness.Replica, state string) {
 	m.t.Helper()
 	await(m.t, "all is "+state, func() error {
 		states, changes, err := m.state(g)

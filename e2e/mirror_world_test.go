@@ -17,9 +17,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/object"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -45,7 +44,7 @@ func newMigration(t *testing.T) *migration {
 	admin, err := m.east.Kubeconfig(m.east.Server(), m.east.Admin())
 	must(t, err)
 	for _, link := range []string{"east", "north"} { // north is east by another name, and linked to Linkerd alone
-		secret := object.Link(link, admin)
+		secret := kube.Link(link, admin)
 		secret.Namespace = "linkerd-multicluster"
 		must(t, m.west.Apply(t.Context(), secret))
 		must(t, m.west.ApplyYAML(t.Context(), fmt.Sprintf(`apiVersion: multicluster.linkerd.io/v1alpha3
@@ -74,8 +73,8 @@ func (m *migration) row(cells ...string) { fmt.Fprintln(m.table, strings.Join(ce
 // export writes a Service of east with these labels.
 func (m *migration) export(name string, labels map[string]string) {
 	m.t.Helper()
-	s := object.Service("shop", name)
-	s.Labels, s.Annotations = labels, map[string]string{object.OpaquePorts: "9000", "example.com/of": "east"}
+	s := kube.Service("shop", name)
+	s.Labels, s.Annotations = labels, map[string]string{kube.OpaquePorts: "9000", "example.com/of": "east"}
 	s.Spec.Ports[0].AppProtocol = new("kubernetes.io/h2c")
 	if name == "db" {
 		s.Spec.ClusterIP = corev1.ClusterIPNone
@@ -107,8 +106,8 @@ func (m *migration) start(link string) {
 	} else {
 		args = append(args, "-probe-service=probe-"+link, link)
 	}
-	log := new(program.Tail)
-	p, err := program.Start(program.Config{Path: m.binary, Args: args, Env: []string{fmt.Sprintf("HOSTNAME=mirror-%d", m.starts)}, Output: log})
+	log := new(harness.Tail)
+	p, err := harness.StartProcess(harness.ProcessConfig{Path: m.binary, Args: args, Env: []string{fmt.Sprintf("HOSTNAME=mirror-%d", m.starts)}, Output: log})
 	must(m.t, err)
 	m.mirrors[link] = func() error {
 		if !p.Running() {
@@ -160,7 +159,7 @@ func writtenBy(s corev1.Service) string {
 }
 
 func membersOf(s corev1.Service) string {
-	return strings.Trim(s.Annotations[object.LocalDiscovery]+","+s.Annotations[object.RemoteDiscovery], ",")
+	return strings.Trim(s.Annotations[kube.LocalDiscovery]+","+s.Annotations[kube.RemoteDiscovery], ",")
 }
 
 // written waits until Services have been written by one, or have gone (-NAME), and all others are as they were when they were last looked at.
@@ -243,13 +242,13 @@ func (m *migration) same(by string) {
 }
 
 // proxies open streams of web-federated and of web-east, half of them each, and wait for their endpoints.
-func (m *migration) proxies(g *gateway.Gateway, n int) (all []*proxy.Stream) {
+func (m *migration) proxies(g *harness.Replica, n int) (all []*proxy.Stream) {
 	conn, err := proxy.Dial(g.Addr())
 	must(m.t, err)
 	m.t.Cleanup(func() { conn.Close() })
 	for i := range n {
 		name := []string{"web-federated", "web-east"}[i%2]
-		s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: object.Authority("shop", name), Token: `{"ns":"shop"}`})
+		s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: kube.Authority("shop", name), Token: `{"ns":"shop"}`})
 		m.t.Cleanup(s.Close)
 		must(m.t, s.Open(m.t.Context()))
 		if name == "web-east" {
@@ -268,7 +267,7 @@ func (m *migration) undisturbed(stage string, streams []*proxy.Stream) {
 	m.t.Helper()
 	ended, without := 0, 0
 	for i, s := range streams {
-		east, own := netip.AddrPortFrom(netip.MustParseAddr("10.2.0.1"), object.Port), netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), object.Port)
+		east, own := netip.AddrPortFrom(netip.MustParseAddr("10.2.0.1"), kube.Port), netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), kube.Port)
 		want := []netip.AddrPort{east, own}[:2-i%2]
 		if status := s.Status(); status.Phase != proxy.Open || len(status.Faults) > 0 {
 			ended++

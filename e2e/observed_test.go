@@ -12,9 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/program"
-	"isthmus/e2e/prometheus"
+	"isthmus/e2e/harness"
 )
 
 // TestObserved: docs/metrics.md lists what a gateway exports, and everything that the dashboards and alerts ask
@@ -30,7 +28,7 @@ func TestObserved(t *testing.T) {
 	t.Run("get", o.get)
 
 	rules := manifest(t, "alerts/isthmus.yaml")
-	server, err := prometheus.Start(t.Context(), prometheus.Config{Dir: t.TempDir(), Rules: []string{rules},
+	server, err := startPrometheus(t.Context(), prometheusConfig{Dir: t.TempDir(), Rules: []string{rules},
 		Targets: map[string][]string{"isthmus": {o.gateways[0].MetricsAddr(), o.gateways[1].MetricsAddr()}}})
 	must(o.t, err)
 	atEnd(t, server.Stop)
@@ -63,7 +61,7 @@ func (o *observed) pages(t *testing.T) {
 		"clusters": `"cluster": "dead",\s+"secret": "cluster-credentials-dead",\s+"state": "unreachable"`,
 	} {
 		await(t, "/debug/"+page, func() error {
-			text, err := admin.Get(t.Context(), o.gateways[0].MetricsAddr(), "/debug/"+page)
+			text, err := harness.GetPage(t.Context(), o.gateways[0].MetricsAddr(), "/debug/"+page)
 			if err == nil && !regexp.MustCompile(want).MatchString(text) {
 				err = fmt.Errorf("no %s in\n%s", want, text)
 			}
@@ -74,7 +72,7 @@ func (o *observed) pages(t *testing.T) {
 
 // get: isthmus get shows which tier the endpoints belong to, and proxies are not sent that.
 func (o *observed) get(t *testing.T) {
-	isthmus, err := program.Isthmus.Path(t.Context())
+	isthmus, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
 	text, err := exec.CommandContext(t.Context(), isthmus, "get", federatedShop, "--addr", o.gateways[0].Addr(), "--once", "-o", "json").CombinedOutput()
 	if err != nil || !strings.Contains(string(text), `"isthmus_standing":"in-service","isthmus_tier":"local"`) {
@@ -90,7 +88,7 @@ func (o *observed) get(t *testing.T) {
 }
 
 // checkDashboards: every panel's query has a result.
-func checkDashboards(t *testing.T, server *prometheus.Server) {
+func checkDashboards(t *testing.T, server *prometheusServer) {
 	files, err := filepath.Glob(manifest(t, "dashboards/*.json"))
 	if err != nil || len(files) != 2 {
 		t.Fatalf("%d dashboards, %v", len(files), err)
@@ -126,7 +124,7 @@ func checkDashboards(t *testing.T, server *prometheus.Server) {
 }
 
 // answered returns an error unless an expression has a result with a number.
-func answered(ctx context.Context, server *prometheus.Server, expression string) error {
+func answered(ctx context.Context, server *prometheusServer, expression string) error {
 	samples, err := server.Query(ctx, expression)
 	if err != nil {
 		return err
@@ -141,8 +139,8 @@ func answered(ctx context.Context, server *prometheus.Server, expression string)
 
 // checkAlerts: the rules are well formed, pass their tests, are evaluated without an error, and look at series
 // that are there. None of them fires but, after five minutes, that about the cluster which is not there.
-func checkAlerts(t *testing.T, server *prometheus.Server) {
-	promtool, err := program.Promtool.Path(t.Context())
+func checkAlerts(t *testing.T, server *prometheusServer) {
+	promtool, err := harness.Promtool.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +152,7 @@ func checkAlerts(t *testing.T, server *prometheus.Server) {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, text)
 		}
 	}
-	var rules []prometheus.Rule
+	var rules []prometheusRule
 	await(t, "there are rules", func() error {
 		if rules, err = server.Rules(t.Context()); err == nil && len(rules) == 0 {
 			err = errors.New("none")

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/shop"
 )
 
@@ -37,8 +37,8 @@ func (o *observed) updates() {
 	// Of these kinds the shop has no objects.
 	west := o.shops["west"]
 	must(o.t, west.ApplyYAML(o.t.Context(), endpoints))
-	must(o.t, west.Apply(o.t.Context(), object.OpaqueServer(shop.Namespace, "extra", "extra", object.Port),
-		object.ExternalWorkload(shop.Namespace, "extra", "10.210.0.2"), object.ServiceProfile(shop.Namespace, "extra")))
+	must(o.t, west.Apply(o.t.Context(), kube.OpaqueServer(shop.Namespace, "extra", "extra", kube.Port),
+		kube.ExternalWorkload(shop.Namespace, "extra", "10.210.0.2"), kube.ServiceProfile(shop.Namespace, "extra")))
 	pods, err := o.shops["north"].CoreV1().Pods(shop.Namespace).List(o.t.Context(), metav1.ListOptions{})
 	must(o.t, err)
 	all := []updated{

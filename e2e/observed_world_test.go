@@ -21,10 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/faultproxy"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/shop"
 )
@@ -37,7 +35,7 @@ const federatedShop = "web-federated.shop.svc.cluster.local:80"
 type observed struct {
 	t        *testing.T
 	shops    map[string]*shop.Cluster
-	gateways []*gateway.Gateway
+	gateways []*harness.Replica
 	stream   *proxy.Stream // of federatedShop, at the first gateway
 }
 
@@ -98,13 +96,13 @@ func (o *observed) background(c *shop.Cluster) {
 
 // linkDead links a cluster whose API server refuses connections, and which is taken out.
 func (o *observed) linkDead() {
-	dead, err := faultproxy.Start("127.0.0.1:1") // below the ports that others are given
+	dead, err := harness.StartFaultProxy("127.0.0.1:1") // below the ports that others are given
 	must(o.t, err)
 	atEnd(o.t, dead.Close)
-	must(o.t, dead.Set(faultproxy.Mode{Refuse: true}))
-	kubeconfig, err := object.Kubeconfig("dead", clientcmdapi.Cluster{Server: "https://" + dead.Addr()}, clientcmdapi.AuthInfo{Token: "t"})
+	must(o.t, dead.Set(harness.FaultMode{Refuse: true}))
+	kubeconfig, err := kube.Kubeconfig("dead", clientcmdapi.Cluster{Server: "https://" + dead.Addr()}, clientcmdapi.AuthInfo{Token: "t"})
 	must(o.t, err)
-	link := object.Link("dead", kubeconfig)
+	link := kube.Link("dead", kubeconfig)
 	link.Annotations["isthmus.io/cordon"] = "last-resort"
 	must(o.t, o.shops["west"].Apply(o.t.Context(), link))
 }
@@ -114,7 +112,7 @@ func (o *observed) linkBehind() {
 	answers := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	o.t.Cleanup(answers.Close)
 	at := netip.MustParseAddrPort(answers.Listener.Addr().String())
-	through := object.Service(shop.Namespace, "gateway")
+	through := kube.Service(shop.Namespace, "gateway")
 	through.Annotations = map[string]string{
 		"mirror.linkerd.io/multicluster-gateway": "true", "mirror.linkerd.io/gateway-identity": "gateway.test",
 		"mirror.linkerd.io/probe-path": "/ready", "mirror.linkerd.io/probe-period": "1",
@@ -131,7 +129,7 @@ func (o *observed) linkBehind() {
 	must(o.t, err)
 	kubeconfig, err := north.RemoteAccess(o.t.Context(), "remote-access-token-2")
 	must(o.t, err)
-	link := object.Link("behind", kubeconfig)
+	link := kube.Link("behind", kubeconfig)
 	link.Annotations["isthmus.io/network"] = "elsewhere"
 	must(o.t, o.shops["west"].Apply(o.t.Context(), link))
 }
@@ -140,24 +138,24 @@ func (o *observed) linkBehind() {
 func (o *observed) claim() {
 	web, err := o.shops["west"].CoreV1().Services(shop.Namespace).Get(o.t.Context(), "web", metav1.GetOptions{})
 	must(o.t, err)
-	claimed := object.Slice(shop.Namespace, "cart", "claimed", object.Endpoint(web.Spec.ClusterIP))
+	claimed := kube.Slice(shop.Namespace, "cart", "claimed", kube.Endpoint(web.Spec.ClusterIP))
 	must(o.t, o.shops["east"].Apply(o.t.Context(), claimed))
 }
 
 // export has east and north export Services: one of both, of which they disagree about the port, and one whose name is taken in west.
 func (o *observed) export() {
 	shared := func(port int32) *corev1.Service {
-		s := object.Service(shop.Namespace, "shared")
+		s := kube.Service(shop.Namespace, "shared")
 		s.Labels = map[string]string{"mirror.linkerd.io/federated": "member"}
 		s.Spec.Ports[0].Port = port
 		return s
 	}
-	spare := object.Service(shop.Namespace, "spare")
+	spare := kube.Service(shop.Namespace, "spare")
 	spare.Labels = map[string]string{"mirror.linkerd.io/exported": "remote-discovery"}
 	must(o.t, o.shops["east"].Apply(o.t.Context(), shared(80), spare))
 	must(o.t, o.shops["north"].Apply(o.t.Context(), shared(81)))
 	west := o.shops["west"]
-	must(o.t, west.Apply(o.t.Context(), object.Service(shop.Namespace, "spare-east")))
+	must(o.t, west.Apply(o.t.Context(), kube.Service(shop.Namespace, "spare-east")))
 	text, err := os.ReadFile(manifest(o.t, "install/exports/rbac.yaml"))
 	must(o.t, err)
 	must(o.t, west.ApplyYAML(o.t.Context(), strings.ReplaceAll(string(text), "name: isthmus\n", "name: linkerd-destination\n")))
@@ -167,13 +165,13 @@ func (o *observed) startGateways(kubeconfig []byte) {
 	path := filepath.Join(o.t.TempDir(), "kubeconfig")
 	must(o.t, os.WriteFile(path, kubeconfig, 0o600))
 	for _, args := range [][]string{{"-service-metrics", "-exports=on"}, {"-enable-endpoint-slices=false"}} {
-		o.gateways = append(o.gateways, startGateway(o.t, gateway.Config{Kubeconfig: path, Env: []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"},
+		o.gateways = append(o.gateways, startGateway(o.t, harness.ReplicaConfig{Kubeconfig: path, Env: []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"},
 			Args: append(args, "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s", "-stream-stall-timeout=1s")}))
 	}
 }
 
 // subscribe opens a stream at a gateway, as the proxy of a Pod in west.
-func (o *observed) subscribe(g *gateway.Gateway, kind proxy.Kind, authority string) *proxy.Stream {
+func (o *observed) subscribe(g *harness.Replica, kind proxy.Kind, authority string) *proxy.Stream {
 	conn, err := proxy.Dial(g.Addr())
 	must(o.t, err)
 	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: kind, Authority: authority,
@@ -216,16 +214,16 @@ func (o *observed) churn() {
 func (o *observed) stall() {
 	g, west := o.gateways[0], o.shops["west"]
 	large := func(n int) []runtime.Object {
-		slice := object.Slice(shop.Namespace, "large", "1")
+		slice := kube.Slice(shop.Namespace, "large", "1")
 		for i := range 900 {
-			slice.Endpoints = append(slice.Endpoints, object.Endpoint(fmt.Sprintf("10.%d.%d.%d", 200+n%2, i/250, 1+i%250)))
+			slice.Endpoints = append(slice.Endpoints, kube.Endpoint(fmt.Sprintf("10.%d.%d.%d", 200+n%2, i/250, 1+i%250)))
 		}
 		var routes []any
 		for i := range 400 {
 			routes = append(routes, map[string]any{"name": fmt.Sprintf("GET /a-route-with-a-long-name/%d/%d", n, i),
 				"condition": map[string]any{"method": "GET", "pathRegex": fmt.Sprintf("/a-route-with-a-long-name/%d", i)}})
 		}
-		return []runtime.Object{object.Service(shop.Namespace, "large"), slice, object.ServiceProfile(shop.Namespace, "large", routes...)}
+		return []runtime.Object{kube.Service(shop.Namespace, "large"), slice, kube.ServiceProfile(shop.Namespace, "large", routes...)}
 	}
 	apply := func(n int) {
 		await(o.t, "the large Service is applied", func() error { return west.Apply(o.t.Context(), large(n)...) })
@@ -253,10 +251,10 @@ func (o *observed) stall() {
 }
 
 // metrics returns a gateway's /metrics.
-func (o *observed) metrics(t *testing.T, g *gateway.Gateway) (text string) {
+func (o *observed) metrics(t *testing.T, g *harness.Replica) (text string) {
 	t.Helper()
 	await(t, "/metrics", func() (err error) {
-		text, err = admin.Get(t.Context(), g.MetricsAddr(), "/metrics")
+		text, err = harness.GetPage(t.Context(), g.MetricsAddr(), "/metrics")
 		return err
 	})
 	return text

@@ -17,8 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/kube"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // TestPolicy applies the components with Linkerd's policy, and the example of docs/operations.md, to an API server that
@@ -74,7 +74,7 @@ func TestPolicy(t *testing.T) {
 }
 
 // definePolicy puts definitions that know the fields of Linkerd's policy in the place of one that accepts any.
-func definePolicy(t *testing.T, server *cluster.Cluster) *kube.Client {
+func definePolicy(t *testing.T, server *harness.Cluster) *kube.Client {
 	t.Helper()
 	text, err := os.ReadFile("testdata/linkerd/policy-definitions.yaml")
 	must(t, err)

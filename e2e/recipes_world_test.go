@@ -11,10 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -26,9 +24,9 @@ var recipeAnnotations = map[string]bool{
 
 // near is three clusters with Service web in common, and a proxy in west.
 type near struct {
-	servers map[string]*cluster.Cluster
+	servers map[string]*harness.Cluster
 	clients map[string]*kube.Client
-	gateway *gateway.Gateway
+	gateway *harness.Replica
 	stream  *proxy.Stream // of web-federated, from zone eu-west-1a
 	pods    map[string][]netip.AddrPort
 	had     []netip.AddrPort // what the proxy had when it was looked at last
@@ -49,9 +47,9 @@ func newNear(t *testing.T) *near {
 	for _, remote := range []string{"east", "north"} {
 		kubeconfig, err := os.ReadFile(w.servers[remote].Kubeconfig())
 		must(t, err)
-		must(t, west.Apply(ctx, object.Link(remote, kubeconfig)))
+		must(t, west.Apply(ctx, kube.Link(remote, kubeconfig)))
 	}
-	must(t, west.Apply(ctx, object.Federated("shop", "web-federated", "web", "web@east", "web@north")))
+	must(t, west.Apply(ctx, kube.Federated("shop", "web-federated", "web", "web@east", "web@north")))
 	w.start(t)
 	return w
 }
@@ -60,28 +58,28 @@ func newNear(t *testing.T) *near {
 func newNearClusters(t *testing.T, controllers []string, names ...string) *near {
 	t.Helper()
 	ctx := t.Context()
-	w := &near{servers: map[string]*cluster.Cluster{}, clients: map[string]*kube.Client{}, pods: map[string][]netip.AddrPort{}}
+	w := &near{servers: map[string]*harness.Cluster{}, clients: map[string]*kube.Client{}, pods: map[string][]netip.AddrPort{}}
 	for i, c := range startClusters(t, controllers, names...) {
 		name, k := c.Name(), client(t, c)
 		w.servers[name], w.clients[name] = c, k
-		must(t, k.Apply(ctx, object.Namespace("shop"), object.Service("shop", "web"), object.ServiceAccount("shop", "web")))
+		must(t, k.Apply(ctx, kube.Namespace("shop"), kube.Service("shop", "web"), kube.ServiceAccount("shop", "web")))
 		for j := range nearZones[name] {
-			w.pods[name] = append(w.pods[name], netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i + 1), 0, byte(j + 1)}), object.Port))
-			must(t, k.Apply(ctx, object.Pod("shop", nearPod(j), "web")))
+			w.pods[name] = append(w.pods[name], netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i + 1), 0, byte(j + 1)}), kube.Port))
+			must(t, k.Apply(ctx, kube.Pod("shop", nearPod(j), "web")))
 		}
 		w.offer(t, name, w.pods[name]...)
 	}
 	west := w.clients["west"]
-	node := object.Node("node-1", "eu-west-1a")
+	node := kube.Node("node-1", "eu-west-1a")
 	node.Labels["topology.kubernetes.io/region"] = "eu-west"
-	must(t, west.Apply(ctx, node, object.Namespace(object.LinkNamespace)))
+	must(t, west.Apply(ctx, node, kube.Namespace(kube.LinkNamespace)))
 	return w
 }
 
 // start runs the gateway, and opens the proxy's stream.
 func (w *near) start(t *testing.T) {
 	t.Helper()
-	w.gateway = startGateway(t, gateway.Config{Kubeconfig: w.servers["west"].Kubeconfig(), Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	w.gateway = startGateway(t, harness.ReplicaConfig{Kubeconfig: w.servers["west"].Kubeconfig(), Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
 	w.subscribe(t)
 }
 
@@ -91,7 +89,7 @@ func (w *near) subscribe(t *testing.T) {
 	conn, err := proxy.Dial(w.gateway.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	w.stream = proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: object.Authority("shop", "web-federated"),
+	w.stream = proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: kube.Authority("shop", "web-federated"),
 		Token: `{"ns":"shop","nodeName":"node-1","pod":"client"}`})
 	t.Cleanup(w.stream.Close)
 	must(t, w.stream.Open(t.Context()))
@@ -103,9 +101,9 @@ func nearPod(i int) string { return fmt.Sprintf("web-%d", i) }
 // offer makes these Pods of a cluster ready, and the others not.
 func (w *near) offer(t *testing.T, where string, ready ...netip.AddrPort) {
 	t.Helper()
-	slice := object.Slice("shop", "web", "1")
+	slice := kube.Slice("shop", "web", "1")
 	for i, zone := range nearZones[where] {
-		e := object.PodEndpoint(w.pods[where][i].Addr().String(), "shop", nearPod(i))
+		e := kube.PodEndpoint(w.pods[where][i].Addr().String(), "shop", nearPod(i))
 		e.Zone = &zone
 		if !slices.Contains(ready, w.pods[where][i]) {
 			e.Conditions.Ready, e.Conditions.Serving = new(false), new(false)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"isthmus/e2e/gateway"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/proxy"
 )
 
@@ -18,7 +18,7 @@ func TestReplicas(t *testing.T) {
 	all := slices.Concat(w.pods["west"], w.pods["east"], w.pods["north"])
 	w.expect(t, "without preference", all)
 	other := *w
-	other.gateway = startGateway(t, gateway.Config{Kubeconfig: w.servers["west"].Kubeconfig(), Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	other.gateway = startGateway(t, harness.ReplicaConfig{Kubeconfig: w.servers["west"].Kubeconfig(), Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
 	other.had = nil
 	other.subscribe(t)
 	other.expect(t, "the other replica is there", all)

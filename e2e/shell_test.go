@@ -9,17 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/kubectl"
+	"isthmus/e2e/harness"
 )
-
-// TestMain makes this test's binary kubectl, where it is run under that name.
-func TestMain(m *testing.M) {
-	if filepath.Base(os.Args[0]) == "kubectl" {
-		kubectl.Main()
-	}
-	os.Exit(m.Run())
-}
 
 // userEnvironment is that of a user's shell, whose kubectl is this test's binary. It has nothing of a make that runs the tests.
 func userEnvironment(t *testing.T) []string {
@@ -36,7 +27,7 @@ func userEnvironment(t *testing.T) []string {
 }
 
 // shell runs a command as a user does at the root of a clone, for a cluster, and returns what it prints.
-func shell(t *testing.T, server *cluster.Cluster, command string) (string, error) {
+func shell(t *testing.T, server *harness.Cluster, command string) (string, error) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-euc", command)
 	cmd.Dir = ".."
@@ -46,7 +37,7 @@ func shell(t *testing.T, server *cluster.Cluster, command string) (string, error
 }
 
 // mustShell is shell, for a command that must succeed.
-func mustShell(t *testing.T, server *cluster.Cluster, command string) string {
+func mustShell(t *testing.T, server *harness.Cluster, command string) string {
 	t.Helper()
 	out, err := shell(t, server, command)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/proxy"
 )
 
@@ -51,7 +51,7 @@ func coldStart(s Scale, name, claims string, c ColdScale) Trial {
 // list runs a process that lists everything. How long that takes is what all times of the gateway are compared with.
 func (r *run) list(c ColdScale) {
 	began := time.Now()
-	p := must(program.Start(program.Config{
+	p := must(harness.StartProcess(harness.ProcessConfig{
 		Path: r.List[0], Args: append(slices.Clip(r.List[1:]), r.kubeconfig), Output: os.Stderr, Announces: true,
 	}))
 	r.atEnd(p.Close)

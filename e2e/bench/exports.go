@@ -7,9 +7,8 @@ import (
 	"regexp"
 	"time"
 
-	"isthmus/e2e/admin"
 	"isthmus/e2e/bench/fleet"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 )
 
 // ExportsScale is a fleet whose clusters export Services.
@@ -67,8 +66,8 @@ func (c ExportsScale) do(r *run) {
 
 // writes reports whether a replica is the one that writes what is exported.
 func (s *server) writes() bool {
-	samples := must(admin.Metrics(s.ctx, s.admin))
-	leads, _ := admin.Sum(samples, regexp.MustCompile("^isthmus_exports_leader"))
+	samples := must(harness.ReadMetrics(s.ctx, s.admin))
+	leads, _ := harness.SumSamples(samples, regexp.MustCompile("^isthmus_exports_leader"))
 	return leads == 1
 }
 
@@ -78,7 +77,7 @@ func (c ExportsScale) change(ctx context.Context, f *fleet.Fleet) error {
 	next := time.Now()
 	for n := 0; ; n++ {
 		next = next.Add(time.Duration(random.ExpFloat64() / c.Changes * float64(time.Second)))
-		if poll.Pause(ctx, time.Until(next)) != nil {
+		if harness.Pause(ctx, time.Until(next)) != nil {
 			return nil
 		}
 		if err := f.ChangeExport(1+random.IntN(c.Linked), random.IntN(c.Exports), fmt.Sprint("team-", n)); err != nil {

@@ -6,10 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"isthmus/e2e/admin"
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 	"isthmus/internal/adminapi"
 )
 
@@ -164,7 +163,7 @@ func linkedClusters(s Scale) Trial {
 		},
 		do: func(r *run) {
 			at := r.start(unpaced)
-			check(poll.Until(r.ctx, runLimit, time.Second, func() error { return allRead(r.ctx, at.admin, r.size) }))
+			check(harness.Poll(r.ctx, runLimit, time.Second, func() error { return allRead(r.ctx, at.admin, r.size) }))
 			r.set("ready", time.Since(at.started).Seconds())
 			r.set("cpu", at.cpu().Seconds())
 			r.pause(c.Rest) // until connections and memory that the start took are given back
@@ -179,7 +178,7 @@ func linkedClusters(s Scale) Trial {
 
 // allRead checks that so many clusters are linked, and all have been read.
 func allRead(ctx context.Context, addr string, clusters int) error {
-	page, err := admin.ReadClusters(ctx, addr)
+	page, err := harness.ReadClusters(ctx, addr)
 	if err != nil {
 		return err
 	}

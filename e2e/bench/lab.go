@@ -4,8 +4,8 @@ package bench
 type Lab struct {
 	Scale   Scale
 	Dir     string   // for files
-	Isthmus string   // the gateway's program; empty: program.Isthmus
-	Floor   []string // the command that runs floor.Serve; the recording's path is appended
+	Isthmus string   // the gateway's program; empty: harness.Isthmus
+	Floor   []string // the command that runs ServeFloor; the recording's path is appended
 	List    []string // the command that runs fleet.List and prints the number; the kubeconfig's path is appended
 
 	Log func(format string, args ...any) // gets a line for each step

@@ -5,10 +5,10 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"isthmus/e2e/admin"
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // ManyScale is how much there is with many clusters.
@@ -44,7 +44,7 @@ func manyClusters(s Scale) Trial {
 			delays := m.happen(s.Many)
 			r.set("memory", megabytes(at.peak()))
 			r.set("p99", percentile(delays, 99))
-			r.set("heap", megabytes(float64(must(admin.Heap(r.ctx, at.admin)))))
+			r.set("heap", megabytes(float64(must(harness.HeapInUse(r.ctx, at.admin)))))
 		},
 	}
 }
@@ -114,7 +114,7 @@ func (m *manyChanges) make() {
 
 // node changes a label of a Node that no endpoint depends on.
 func (m *manyChanges) node(cluster int) {
-	node := object.Node("node-1", "zone-1")
+	node := kube.Node("node-1", "zone-1")
 	node.Labels["seen"] = fmt.Sprint(m.count)
 	check(m.run.fleet.Server(cluster).Put(node))
 }
@@ -133,7 +133,7 @@ func (m *manyChanges) label(cluster int) {
 	pod := fleet.Pod(service * m.Endpoints)
 	key := fmt.Sprint(cluster, pod.Name)
 	if m.changed[key] = !m.changed[key]; m.changed[key] {
-		pod.Labels[object.HashLabel] = "changed"
+		pod.Labels[kube.HashLabel] = "changed"
 	}
 	check(m.run.fleet.Server(cluster).Put(pod))
 	m.sent(cluster, service)

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"isthmus/e2e/bench/fleet"
-	"isthmus/e2e/bench/floor"
 	"isthmus/e2e/bench/load"
 )
 
@@ -33,10 +32,10 @@ func keepFirst(targets []load.Target) {
 
 // record writes what streams have been sent whose messages are kept: the floor sends that.
 func (r *run) record(streams *load.Load) {
-	recording := floor.Recording{Get: map[string]floor.Answer{}, GetProfile: map[string]floor.Answer{}}
+	recording := floorRecording{Get: map[string]floorAnswer{}, GetProfile: map[string]floorAnswer{}}
 	streams.Messages(func(to load.Target, messages [][]byte) {
 		if to.Keep {
-			recording.Of(to.Method)[to.Authority] = floor.Answer{First: messages[:1], Steps: messages[1:]}
+			recording.Of(to.Method)[to.Authority] = floorAnswer{First: messages[:1], Steps: messages[1:]}
 		}
 	})
 	check(recording.Write(r.recording))

@@ -11,8 +11,7 @@ import (
 
 	"isthmus/e2e/bench/fleet"
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/bench/proc"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 )
 
 // run is one run of a trial on servers of one kind. One goroutine may use it.
@@ -52,7 +51,7 @@ func (r *run) atEnd(end func() error) { r.ends = append(r.ends, end) }
 func (r *run) set(key string, value float64) { r.samples[r.kind][key] = value }
 
 // pause waits.
-func (r *run) pause(d time.Duration) { check(poll.Pause(r.ctx, d)) }
+func (r *run) pause(d time.Duration) { check(harness.Pause(r.ctx, d)) }
 
 // quiet is how long after the last message a server is assumed to have sent all.
 const quiet = time.Second
@@ -147,7 +146,7 @@ func (l *Lab) awaitIdle(ctx context.Context, run string) error {
 	busy := 0.0
 	for began := time.Now(); time.Since(began) < l.Scale.Idle; {
 		var err error
-		if busy, err = proc.Busy(ctx, min(look, l.Scale.Idle)); ctx.Err() != nil {
+		if busy, err = harness.MachineBusy(ctx, min(look, l.Scale.Idle)); ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
 			l.Log("%s: whether the processors are idle is not known: %v", run, err)

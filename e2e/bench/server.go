@@ -5,10 +5,8 @@ import (
 	"slices"
 	"time"
 
-	"isthmus/e2e/bench/floor"
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/bench/proc"
-	"isthmus/e2e/gateway"
+	"isthmus/e2e/harness"
 )
 
 // aftermath is how long after the work what it costs is read.
@@ -23,11 +21,11 @@ type server struct {
 	started time.Time     // when its process was
 	ready   time.Duration // it took to start
 
-	floor *floor.Process // nil: it is no floor
+	floor *floorProcess  // nil: it is no floor
 	steps map[string]int // that the floor has made, by method and authority
 }
 
-// gatewayArgs are the flags of a Linkerd install, beyond those of gateway.BaseArgs, and an end without delay.
+// gatewayArgs are the flags of a Linkerd install, beyond those of harness.BaseArgs, and an end without delay.
 func gatewayArgs() []string {
 	return []string{"-log-level=info", "-outbound-transport-mode=transport-header", "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s"}
 }
@@ -40,11 +38,11 @@ func (r *run) startReplica(name string, flags ...string) *server {
 	s := &server{run: r, started: time.Now(), steps: map[string]int{}}
 	switch {
 	case r.kind == Floor:
-		s.floor = must(floor.Start(r.ctx, append(slices.Clip(r.Floor), r.recording)...))
+		s.floor = must(startFloor(r.ctx, append(slices.Clip(r.Floor), r.recording)...))
 		s.addr, s.pid = s.floor.Addr(), s.floor.Pid()
 		r.atEnd(s.floor.Stop)
 	default:
-		g := must(gateway.Start(r.ctx, gateway.Config{
+		g := must(harness.StartReplica(r.ctx, harness.ReplicaConfig{
 			Binary:     r.Isthmus,
 			Kubeconfig: r.kubeconfig,
 			Hostname:   name,
@@ -59,20 +57,20 @@ func (r *run) startReplica(name string, flags ...string) *server {
 }
 
 // cpu returns the processor time that the server has had.
-func (s *server) cpu() time.Duration { return must(proc.CPU(s.pid)) }
+func (s *server) cpu() time.Duration { return must(harness.CPUTime(s.pid)) }
 
 // rss returns the server's resident memory, in bytes.
-func (s *server) rss() float64 { return float64(must(proc.ReadMemory(s.pid)).RSS) }
+func (s *server) rss() float64 { return float64(must(harness.ReadMemory(s.pid)).RSS) }
 
 // settled is rss once that sinks no more.
 func (s *server) settled() float64 {
-	return float64(must(proc.Settled(s.ctx, s.pid, s.Scale.Settle)).RSS)
+	return float64(must(harness.Settled(s.ctx, s.pid, s.Scale.Settle)).RSS)
 }
 
 // peak returns the server's highest resident memory since its start, or since resetPeak.
-func (s *server) peak() float64 { return float64(must(proc.Peak(s.pid))) }
+func (s *server) peak() float64 { return float64(must(harness.PeakMemory(s.pid))) }
 
-func (s *server) resetPeak() { check(proc.ResetPeak(s.pid)) }
+func (s *server) resetPeak() { check(harness.ResetPeak(s.pid)) }
 
 // open opens streams, until the run ends at the latest.
 func (s *server) open(cfg load.Config) *load.Load {

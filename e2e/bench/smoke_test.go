@@ -15,7 +15,6 @@ import (
 	"go.uber.org/goleak"
 
 	"isthmus/e2e/bench/fleet"
-	"isthmus/e2e/bench/floor"
 )
 
 // With this variable set, the test's binary is the floor, or lists a fleet.
@@ -25,7 +24,7 @@ func TestMain(m *testing.M) {
 	var err error
 	switch os.Getenv(beOther) {
 	case "floor":
-		err = floor.Serve(os.Args[1], os.Stdin, os.Stdout)
+		err = ServeFloor(os.Args[1], os.Stdin, os.Stdout)
 	case "list":
 		var n int
 		if n, err = fleet.List(context.Background(), os.Args[1]); err == nil {

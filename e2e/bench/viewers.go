@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 )
 
 // ViewersScale is a fleet that changes while people look at the gateway's page.
@@ -69,7 +69,7 @@ func (v *viewer) look(ctx context.Context, addr string) {
 				return
 			}
 		}
-		if poll.Pause(ctx, time.Second) != nil {
+		if harness.Pause(ctx, time.Second) != nil {
 			return
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"isthmus/e2e/gateway"
-	k8s "isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // parseAnother is for: another-gateway CLUSTER [FLAG...].
@@ -22,11 +22,11 @@ func (r *run) startAnother(ctx context.Context, cluster string, flags []string) 
 	if err != nil {
 		return err
 	}
-	if err := r.ensure(ctx, w, k8s.LinkNamespace); err != nil {
+	if err := r.ensure(ctx, w, kube.LinkNamespace); err != nil {
 		return err
 	}
 	tool := r.runner.env.Tool
-	r.another, err = gateway.Start(ctx, gateway.Config{
+	r.another, err = harness.StartReplica(ctx, harness.ReplicaConfig{
 		Binary: tool.Path, Kubeconfig: tool.kubeconfig(cluster), Hostname: "isthmus-1", Args: append([]string{"-shutdown-delay=0s", "-drain=0s"}, flags...),
 	})
 	return err

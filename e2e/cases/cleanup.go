@@ -12,9 +12,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"isthmus/e2e/admin"
-	k8s "isthmus/e2e/object"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // end undoes what the case did: streams, faults, objects, namespaces, flags of the gateway.
@@ -33,7 +32,7 @@ func (r *run) end(ctx context.Context) error {
 	if r.linked() && !r.flagged {
 		// The next case may link another cluster by the same name; to a gateway that has not seen the name go yet that
 		// would be a rotation.
-		errs = append(errs, poll.Pause(ctx, settleTime))
+		errs = append(errs, harness.Pause(ctx, settleTime))
 	}
 	if _, disturbed := r.states[clusterNames[0]]; disturbed && !r.flagged {
 		errs = append(errs, r.awaitLocal(ctx))
@@ -47,8 +46,8 @@ func (r *run) end(ctx context.Context) error {
 // awaitLocal waits until the gateway reads all of the local cluster again. After a restart of its API server that takes
 // longer for kinds which the gateway can do without, such as ExternalWorkloads, and the next case may be about those.
 func (r *run) awaitLocal(ctx context.Context) error {
-	return poll.Until(ctx, time.Minute, 100*time.Millisecond, func() error {
-		page, err := admin.ReadClusters(ctx, r.runner.env.Gateway.MetricsAddr())
+	return harness.Poll(ctx, time.Minute, 100*time.Millisecond, func() error {
+		page, err := harness.ReadClusters(ctx, r.runner.env.Gateway.MetricsAddr())
 		for _, resource := range page.Local.Resources {
 			if !resource.Synced || resource.Err != "" {
 				err = errors.Join(err, fmt.Errorf("the gateway does not read the local cluster's %s again: %s", resource.Resource, resource.Err))
@@ -64,7 +63,7 @@ func (r *run) awaitLocal(ctx context.Context) error {
 // linked reports whether the case has written link Secrets.
 func (r *run) linked() bool {
 	return slices.ContainsFunc(r.objects[clusterNames[0]], func(o written) bool {
-		return o.resource.Resource == "secrets" && o.namespace == k8s.LinkNamespace
+		return o.resource.Resource == "secrets" && o.namespace == kube.LinkNamespace
 	})
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"google.golang.org/grpc/codes"
 
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/proxy"
 )
 
@@ -122,7 +122,7 @@ func parseSettle(_ *parser, args []string) (action, error) {
 			return nil, err
 		}
 	}
-	return func(ctx context.Context, _ *run) error { return poll.Pause(ctx, d) }, nil
+	return func(ctx context.Context, _ *run) error { return harness.Pause(ctx, d) }, nil
 }
 
 func duration(text string) (time.Duration, error) {

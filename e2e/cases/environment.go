@@ -8,16 +8,15 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
-	k8s "isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // StartConfig is what to run.
 type StartConfig struct {
 	Dir          string    // where the clusters keep their state, and the isthmus command its kubeconfig
-	Controlplane string    // the controlplane command; empty: program.Controlplane
-	Gateway      string    // the isthmus command; empty: program.Isthmus
+	Controlplane string    // the controlplane command; empty: harness.Controlplane
+	Gateway      string    // the isthmus command; empty: harness.Isthmus
 	Output       io.Writer // gets the log of the gateway; may be nil
 }
 
@@ -51,7 +50,7 @@ func Start(ctx context.Context, cfg StartConfig) (env Environment, stop func() e
 	if env.Tool, err = newTool(ctx, cfg.Gateway, cfg.Dir, env.Clusters); err != nil {
 		return env, stop, err
 	}
-	g, err := gateway.Start(ctx, gateway.Config{Binary: cfg.Gateway, Kubeconfig: clusters[0].Kubeconfig(), Output: cfg.Output,
+	g, err := harness.StartReplica(ctx, harness.ReplicaConfig{Binary: cfg.Gateway, Kubeconfig: clusters[0].Kubeconfig(), Output: cfg.Output,
 		Args: []string{"-shutdown-delay=0s", "-drain=0s"}}) // cases restart it while they have streams
 	if err != nil {
 		return env, stop, err
@@ -61,15 +60,15 @@ func Start(ctx context.Context, cfg StartConfig) (env Environment, stop func() e
 	return env, stop, nil
 }
 
-func startClusters(ctx context.Context, cfg StartConfig) ([]*cluster.Cluster, error) {
-	var cfgs []cluster.Config
+func startClusters(ctx context.Context, cfg StartConfig) ([]*harness.Cluster, error) {
+	var cfgs []harness.ClusterConfig
 	for _, name := range clusterNames {
-		cfgs = append(cfgs, cluster.Config{
+		cfgs = append(cfgs, harness.ClusterConfig{
 			Name: name, Dir: filepath.Join(cfg.Dir, name), Binary: cfg.Controlplane,
 			Controllers: []string{"namespace", "serviceaccount"}, // cases name owners that do not exist: no garbage collector
 		})
 	}
-	return cluster.StartAll(ctx, cfgs...)
+	return harness.StartClusters(ctx, cfgs...)
 }
 
 // prepare writes what the gateway's own cluster holds in any case: the control plane's namespace, and one EndpointSlice.
@@ -79,10 +78,10 @@ func prepare(ctx context.Context, cfg *rest.Config) error {
 		return err
 	}
 	defer w.Close()
-	if err := w.ensureNamespace(ctx, k8s.LinkNamespace); err != nil {
+	if err := w.ensureNamespace(ctx, kube.LinkNamespace); err != nil {
 		return err
 	}
-	empty := k8s.Slice(k8s.LinkNamespace, "none", "empty")
+	empty := kube.Slice(kube.LinkNamespace, "none", "empty")
 	empty.Name, empty.Labels, empty.Ports = "empty", nil, nil
 	return w.Apply(ctx, empty)
 }

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	k8s "isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 const domain = "cluster.local"
@@ -75,7 +75,7 @@ func readLink(remote, name string, words []string) (link, error) {
 	}
 	l := link{
 		remote: remote, name: name,
-		secret:        opt.one("secret", k8s.LinkName(name)),
+		secret:        opt.one("secret", kube.LinkName(name)),
 		trustDomain:   opt.one("trust-domain", domain),
 		clusterDomain: opt.one("cluster-domain", domain),
 		user:          opt.one("user", ""),
@@ -87,7 +87,7 @@ func readLink(remote, name string, words []string) (link, error) {
 		broken:        opt.one("kubeconfig", "") == "broken",
 		rke:           opt.one("kubeconfig", "") == "rke",
 		missing:       opt.values["missing"],
-		secretType:    opt.one("type", k8s.LinkType),
+		secretType:    opt.one("type", kube.LinkType),
 		annotations:   opt.annotations,
 		in:            opt.one("in", clusterNames[0]),
 	}
@@ -102,9 +102,9 @@ func readLink(remote, name string, words []string) (link, error) {
 
 // object returns the link's Secret.
 func (l link) object(kubeconfig []byte) *corev1.Secret {
-	o := k8s.Link(l.name, kubeconfig)
+	o := kube.Link(l.name, kubeconfig)
 	o.Name, o.Type = l.secret, corev1.SecretType(l.secretType)
-	o.Annotations[k8s.TrustDomain], o.Annotations[k8s.ClusterDomain] = l.trustDomain, l.clusterDomain
+	o.Annotations[kube.TrustDomain], o.Annotations[kube.ClusterDomain] = l.trustDomain, l.clusterDomain
 	for key, value := range l.annotations {
 		o.Annotations[key] = fmt.Sprint(value)
 	}
@@ -190,6 +190,6 @@ func (r *run) authInfo(ctx context.Context, w *writer, l link) (user api.AuthInf
 func parseUnlink(_ *parser, args []string) (action, error) {
 	l, err := readLink("", args[0], args[1:])
 	return func(ctx context.Context, r *run) error {
-		return r.delete(ctx, l.in, "secret", k8s.LinkNamespace, l.secret, 0)
+		return r.delete(ctx, l.in, "secret", kube.LinkNamespace, l.secret, 0)
 	}, errors.Join(err, knownCluster(l.in))
 }

@@ -8,8 +8,7 @@ import (
 	"net/netip"
 	"time"
 
-	"isthmus/e2e/poll"
-	"isthmus/e2e/probed"
+	"isthmus/e2e/harness"
 )
 
 // gatewayObject makes a Service of Linkerd's gateway, as Linkerd's multicluster chart does; hosts is "-" or the addresses
@@ -119,8 +118,8 @@ func (r *run) answers(ctx context.Context, addr netip.AddrPort, code int) error 
 		return nil
 	case s == nil:
 		// Another run on this machine may have the address for the length of a case.
-		err := poll.Until(ctx, time.Minute, 100*time.Millisecond, func() (err error) {
-			s, err = probed.Start(addr.String(), code)
+		err := harness.Poll(ctx, time.Minute, 100*time.Millisecond, func() (err error) {
+			s, err = harness.StartLinkerdGateway(addr.String(), code)
 			return err
 		})
 		if err != nil {

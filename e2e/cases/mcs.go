@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"isthmus/e2e/kube"
+	"isthmus/e2e/harness/kube"
 )
 
 // mcsVersions are the versions of the MCS-API that a cluster can serve.

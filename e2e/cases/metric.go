@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/e2e/admin"
+	"isthmus/e2e/harness"
 )
 
 // parseMetric is for: metric REGEX VALUE, VALUE being a number, >NUMBER, note or noted.
@@ -22,11 +22,11 @@ func parseMetric(_ *parser, args []string) (action, error) {
 		return nil, err
 	}
 	return fromAdmin(func(ctx context.Context, r *run) error {
-		samples, err := admin.Metrics(ctx, r.runner.env.Gateway.MetricsAddr())
+		samples, err := harness.ReadMetrics(ctx, r.runner.env.Gateway.MetricsAddr())
 		if err != nil {
 			return err
 		}
-		sum, found := admin.Sum(samples, series)
+		sum, found := harness.SumSamples(samples, series)
 		if args[1] == "note" {
 			r.noted[args[0]] = sum
 		}
@@ -68,7 +68,7 @@ func parsePage(_ *parser, args []string) (action, error) {
 		return nil, err
 	}
 	return fromAdmin(func(ctx context.Context, r *run) error {
-		page, err := admin.Get(ctx, r.runner.env.Gateway.MetricsAddr(), args[0])
+		page, err := harness.GetPage(ctx, r.runner.env.Gateway.MetricsAddr(), args[0])
 		if err == nil && !want.MatchString(page) {
 			err = fmt.Errorf("%s does not match %q: %s", args[0], args[1], page)
 		}

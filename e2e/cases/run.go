@@ -16,10 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	k8s "isthmus/e2e/object"
-	"isthmus/e2e/probed"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -37,10 +35,10 @@ type run struct {
 	written   map[string]seen    // what was noted of objects, by cluster, kind, namespace and name
 	noted     map[string]float64 // by the regular expression of a metric: what it added up to
 	verb      *verbRun           // the last one; nil: none yet
-	another   *gateway.Gateway   // nil: there is none
+	another   *harness.Replica   // nil: there is none
 	mcs       map[string]bool    // clusters that have got CRDs of the MCS-API
 	states    map[string]string  // of clusters that have been stopped or paused
-	answering map[netip.AddrPort]*probed.Gateway
+	answering map[netip.AddrPort]*harness.LinkerdGateway
 	flagged   bool // the gateway runs with flags of the case
 }
 
@@ -49,7 +47,7 @@ func newRun(life context.Context, runner *Runner, c *Case) *run {
 		runner: runner, c: c, life: life, streams: map[string]*stream{},
 		namespaces: map[string]map[string]bool{}, objects: map[string][]written{},
 		written: map[string]seen{}, noted: map[string]float64{}, mcs: map[string]bool{}, states: map[string]string{},
-		answering: map[netip.AddrPort]*probed.Gateway{},
+		answering: map[netip.AddrPort]*harness.LinkerdGateway{},
 	}
 	for name := range runner.writers {
 		r.namespaces[name] = map[string]bool{}
@@ -141,7 +139,7 @@ func (r *run) apply(ctx context.Context, cluster string, from runtime.Object) er
 
 // isLink reports whether an object is a link Secret.
 func isLink(o *unstructured.Unstructured) bool {
-	return o.GetKind() == "Secret" && o.GetNamespace() == k8s.LinkNamespace
+	return o.GetKind() == "Secret" && o.GetNamespace() == kube.LinkNamespace
 }
 
 // note keeps an object that is deleted after the case.

@@ -23,8 +23,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 
-	"isthmus/e2e/kube"
-	"isthmus/e2e/probed"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy/destinationtest"
 )
 
@@ -360,7 +360,7 @@ func TestFaultMistakes(t *testing.T) {
 }
 
 func TestUnasked(t *testing.T) {
-	s, err := probed.Start("127.0.0.1:0", http.StatusOK)
+	s, err := harness.StartLinkerdGateway("127.0.0.1:0", http.StatusOK)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestUnasked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &run{answering: map[netip.AddrPort]*probed.Gateway{s.Addr(): s}}
+	r := &run{answering: map[netip.AddrPort]*harness.LinkerdGateway{s.Addr(): s}}
 	if err := unasked(t.Context(), r); err != nil {
 		t.Error(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
 )
 
 // Tool is the isthmus command as cases run it.
@@ -134,7 +134,7 @@ func (r *run) isthmus(ctx context.Context, args []string) error {
 func newTool(ctx context.Context, binary, dir string, clusters map[string]Cluster) (Tool, error) {
 	var err error
 	if binary == "" {
-		if binary, err = program.Isthmus.Path(ctx); err != nil {
+		if binary, err = harness.Isthmus.Path(ctx); err != nil {
 			return Tool{}, err
 		}
 	}

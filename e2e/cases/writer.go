@@ -11,9 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"isthmus/e2e/kube"
-	k8s "isthmus/e2e/object"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 var (
@@ -33,7 +32,7 @@ type written struct {
 func newWriter(name string, cfg *rest.Config) (*writer, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.Timeout = 30 * time.Second
-	client, err := kube.New(name, cfg)
+	client, err := kube.NewClient(name, cfg)
 	return &writer{client}, err
 }
 
@@ -70,8 +69,8 @@ func (w *writer) ensureNamespace(ctx context.Context, name string) error {
 		}
 		return err
 	}
-	err := poll.Until(ctx, time.Minute, 50*time.Millisecond, func() error {
-		err := kube.Create(ctx, w.CoreV1().Namespaces(), k8s.Namespace(name))
+	err := harness.Poll(ctx, time.Minute, 50*time.Millisecond, func() error {
+		err := kube.Create(ctx, w.CoreV1().Namespaces(), kube.Namespace(name))
 		if !apierrors.IsAlreadyExists(err) {
 			return final(err)
 		}
@@ -82,7 +81,7 @@ func (w *writer) ensureNamespace(ctx context.Context, name string) error {
 		return final(err)
 	})
 	if err == nil {
-		err = poll.Until(ctx, time.Minute, 5*time.Millisecond, func() error {
+		err = harness.Poll(ctx, time.Minute, 5*time.Millisecond, func() error {
 			_, err := w.CoreV1().ServiceAccounts(name).Get(ctx, "default", metav1.GetOptions{})
 			return final(err)
 		})

@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -36,7 +36,7 @@ func newMember(at *site, namespace, service string, third byte) *member {
 }
 
 func (m *member) addr(last int) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, m.site.subnet, m.third, byte(last)}), object.Port)
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, m.site.subnet, m.third, byte(last)}), kube.Port)
 }
 
 // moving returns the addresses of a turn that are others than before or after it.
@@ -103,7 +103,7 @@ func (m *member) end(ctx context.Context) error {
 // block returns the first addresses of 10.200.third.0/24.
 func block(third byte, count int) (addrs []netip.AddrPort) {
 	for n := range count {
-		addrs = append(addrs, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, third, byte(n)}), object.Port))
+		addrs = append(addrs, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, third, byte(n)}), kube.Port))
 	}
 	return addrs
 }

@@ -6,8 +6,8 @@ import (
 	"net/netip"
 	"strings"
 
-	"isthmus/e2e/faultproxy"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -21,7 +21,7 @@ func connectionFaults() []fault {
 
 // ownFaults are those of the gateway's own cluster.
 func ownFaults() []fault {
-	cut := func(m faultproxy.Mode) func(context.Context, *stage) error {
+	cut := func(m harness.FaultMode) func(context.Context, *stage) error {
 		return func(_ context.Context, s *stage) error { return s.cut(m) }
 	}
 	return []fault{{
@@ -29,27 +29,27 @@ func ownFaults() []fault {
 		inject: func(_ context.Context, s *stage) error { return s.faulty.site.cluster().Kill() }, heal: restart,
 	}, {
 		name: "refused", state: "stale", reason: "connection refused",
-		inject: cut(faultproxy.Mode{Refuse: true}), heal: restore,
+		inject: cut(harness.FaultMode{Refuse: true}), heal: restore,
 	}, {
 		name: "half-open", state: "stale", // new connections are accepted, and that is all
-		inject: cut(faultproxy.Silent), heal: restore,
+		inject: cut(harness.Silent), heal: restore,
 	}}
 }
 
-func restore(_ context.Context, s *stage) error { return s.proxy.Set(faultproxy.Mode{}) }
+func restore(_ context.Context, s *stage) error { return s.proxy.Set(harness.FaultMode{}) }
 
 // deleteUnseen deletes objects of every kind while the cluster can't be watched. The gateway does not learn of it from
 // events, but by their absence from what it lists afterwards.
 func deleteUnseen(ctx context.Context, s *stage) error {
 	at, pod, workload, doomed := s.far.site, s.far.addr(220), s.far.addr(221), s.far.addr(222)
-	meshed, vm := object.Mesh(object.Pod(s.name, "far", "")), object.ExternalWorkload(s.name, "far", workload.Addr().String())
+	meshed, vm := kube.Mesh(kube.Pod(s.name, "far", "")), kube.ExternalWorkload(s.name, "far", workload.Addr().String())
 	meshed.Labels["app"] = "far"
 	vm.SetLabels(map[string]string{"app": "far"})
-	ofVM := object.PodEndpoint(workload.Addr().String(), s.name, "far")
+	ofVM := kube.PodEndpoint(workload.Addr().String(), s.name, "far")
 	ofVM.TargetRef.Kind = vm.GetKind()
-	if err := at.apply(ctx, s.name, meshed, object.OpaqueServer(s.name, "far", "far", object.Port), vm, object.Pod(s.name, "doomed", ""),
-		object.Slice(s.name, "far", "pod", object.PodEndpoint(pod.Addr().String(), s.name, "far")),
-		object.Slice(s.name, "far", "workload", ofVM, object.PodEndpoint(doomed.Addr().String(), s.name, "doomed"))); err != nil {
+	if err := at.apply(ctx, s.name, meshed, kube.OpaqueServer(s.name, "far", "far", kube.Port), vm, kube.Pod(s.name, "doomed", ""),
+		kube.Slice(s.name, "far", "pod", kube.PodEndpoint(pod.Addr().String(), s.name, "far")),
+		kube.Slice(s.name, "far", "workload", ofVM, kube.PodEndpoint(doomed.Addr().String(), s.name, "doomed"))); err != nil {
 		return err
 	}
 	s.far.has(pod)
@@ -63,7 +63,7 @@ func deleteUnseen(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	if err := s.cut(faultproxy.Silent); err != nil {
+	if err := s.cut(harness.Silent); err != nil {
 		return err
 	}
 	for _, path := range []string{

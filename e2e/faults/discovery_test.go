@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"isthmus/e2e/intercept"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/apisim"
 )
 
@@ -35,7 +35,7 @@ func TestVastDiscovery(t *testing.T) {
 	target, err := url.Parse("http://" + vast.Addr())
 	must(t, err)
 	var discovered atomic.Int32
-	server := intercept.Start(t, target, &http.Transport{}, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
+	server := harness.Intercept(t, target, &http.Transport{}, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
 		w.Header().Set("Content-Type", "application/json")
 		switch {
 		case slices.Contains(optional, path.Base(r.URL.Path)):
@@ -55,7 +55,7 @@ func TestVastDiscovery(t *testing.T) {
 	})
 	kubeconfig, err := vast.Kubeconfig(server.Listener.Addr().String(), "good")
 	must(t, err)
-	must(t, own.Put(object.Link(vast.name, kubeconfig)))
+	must(t, own.Put(kube.Link(vast.name, kubeconfig)))
 	w := startBeside(t, own)
 	// The gateway waits 25 s for kinds whose absence discovery does not confirm.
 	w.awaitState(t, vast.name, "ready", 40*time.Second)

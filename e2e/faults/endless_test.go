@@ -16,9 +16,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/bench/proc"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 	"isthmus/internal/apisim"
 )
@@ -66,12 +65,12 @@ func TestEndlessAnswers(t *testing.T) {
 	late := start("late", 7, apisim.EndlessLists)
 	members, mirrored := []string{}, append([]*endlessCluster{well}, bad...)
 	for _, c := range mirrored {
-		must(t, c.Put(object.Service("shop", "web")))
+		must(t, c.Put(kube.Service("shop", "web")))
 		must(t, c.offer(1))
 		must(t, c.link(west))
 		members = append(members, "web@"+c.name)
 	}
-	must(t, west.Put(object.Federated("shop", "all", "", members...)))
+	must(t, west.Put(kube.Federated("shop", "all", "", members...)))
 
 	w := startBeside(t, west, "-cluster-memory="+endlessCap)
 	for _, c := range mirrored {
@@ -159,11 +158,11 @@ func TestFullBesideLarge(t *testing.T) {
 		must(t, large.Put(pod))
 	}
 	for _, c := range []*endlessCluster{large, full} {
-		must(t, c.Put(object.Service("shop", "web")))
+		must(t, c.Put(kube.Service("shop", "web")))
 		must(t, c.offer(1))
 		must(t, c.link(west))
 	}
-	must(t, west.Put(object.Federated("shop", "all", "", "web@"+large.name, "web@"+full.name)))
+	must(t, west.Put(kube.Federated("shop", "all", "", "web@"+large.name, "web@"+full.name)))
 
 	w := startBeside(t, west)
 	limit, err := w.metric(t.Context(), "go_gc_gomemlimit_bytes")
@@ -219,12 +218,12 @@ func startBeside(t *testing.T, here *endlessCluster, flags ...string) *world {
 	must(t, err)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, kubeconfig, 0o600))
-	g, err := gateway.Start(t.Context(), gateway.Config{
+	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{
 		Kubeconfig: path, Args: flags, Env: []string{"GOMEMLIMIT=" + endlessMemory},
 	})
 	must(t, err)
 	t.Cleanup(func() {
-		peak, err := proc.Peak(g.Pid())
+		peak, err := harness.PeakMemory(g.Pid())
 		if err != nil || peak > endlessPeak {
 			t.Errorf("the gateway took %d MiB (%v)", peak>>20, err)
 		}
@@ -240,13 +239,13 @@ func (c *endlessCluster) link(at *endlessCluster) error {
 	if err != nil {
 		return err
 	}
-	return at.Put(object.Link(c.name, kubeconfig))
+	return at.Put(kube.Link(c.name, kubeconfig))
 }
 
 // bad lets the cluster answer without end from now on, watches under way included.
 func (c *endlessCluster) bad() error {
 	c.Misbehave(apisim.Faults{Endless: c.how})
-	if err := c.Put(object.Service("shop", "later")); err != nil {
+	if err := c.Put(kube.Service("shop", "later")); err != nil {
 		return err
 	}
 	c.Compact() // or watches would just go on, as those do that have had a bookmark of the newest version
@@ -258,13 +257,13 @@ func (c *endlessCluster) bad() error {
 func (c *endlessCluster) offer(numbers ...byte) error {
 	var endpoints []discoveryv1.Endpoint
 	for _, n := range append([]byte{1}, numbers...) {
-		endpoints = append(endpoints, object.Endpoint(c.addr(n).Addr().String()))
+		endpoints = append(endpoints, kube.Endpoint(c.addr(n).Addr().String()))
 	}
-	return c.Put(object.Slice("shop", "web", "0", endpoints...))
+	return c.Put(kube.Slice("shop", "web", "0", endpoints...))
 }
 
 func (c *endlessCluster) addr(number byte) netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, c.number, number}), object.Port)
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 200, c.number, number}), kube.Port)
 }
 
 // showsEndless returns an error unless it is to be seen that a cluster answers without end.

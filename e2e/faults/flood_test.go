@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"isthmus/e2e/bench/load"
-	"isthmus/e2e/bench/proc"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/proxy"
 )
 
@@ -152,7 +152,7 @@ func TestFlood(t *testing.T) {
 			}
 			open, refused := m.metric(t, "isthmus_calls"), m.metric(t, "isthmus_streams_refused_total")
 			m.changes(t) // fails unless the proxy that was there before has each of them
-			peak, err := proc.Peak(m.gateway.Pid())
+			peak, err := harness.PeakMemory(m.gateway.Pid())
 			must(t, err)
 			t.Logf("%d calls: at most %d MB; another client waited %v; %v were open, %v refused, at the end %v open",
 				f.conns*f.calls, peak/1e6, worst.Round(time.Millisecond), open, refused, m.metric(t, "isthmus_calls"))

@@ -7,8 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 const accountName = "gateway"
@@ -35,15 +34,15 @@ func (w *world) link(ctx context.Context, name string, c credentials) error {
 	if err != nil {
 		return err
 	}
-	return w.writeLink(ctx, object.Link(name, kubeconfig))
+	return w.writeLink(ctx, kube.Link(name, kubeconfig))
 }
 
 func (w *world) writeLink(ctx context.Context, o *corev1.Secret) error {
-	_, err := kube.Put(ctx, w.west.client().CoreV1().Secrets(object.LinkNamespace), o)
+	_, err := kube.Put(ctx, w.west.client().CoreV1().Secrets(kube.LinkNamespace), o)
 	return err
 }
 
 // unlink deletes the link Secret of a cluster name.
 func (w *world) unlink(ctx context.Context, name string) error {
-	return w.west.client().CoreV1().Secrets(object.LinkNamespace).Delete(ctx, object.LinkName(name), metav1.DeleteOptions{})
+	return w.west.client().CoreV1().Secrets(kube.LinkNamespace).Delete(ctx, kube.LinkName(name), metav1.DeleteOptions{})
 }

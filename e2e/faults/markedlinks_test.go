@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // echo is a server that is no API server, and sends back all that it is sent as the reason for its failure.
@@ -31,7 +31,7 @@ func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secre
 	list := func(name, key string, o any) []any { return []any{fields{"name": name, key: o}} }
 	links := map[string]*corev1.Secret{}
 	write := func(name string, kubeconfig []byte) {
-		links[name] = object.Link(name, kubeconfig)
+		links[name] = kube.Link(name, kubeconfig)
 		links[name].Data["more"] = []byte(marker)
 	}
 	// change makes a kubeconfig that is good except for what is changed.

@@ -16,9 +16,8 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/object"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -30,7 +29,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	inTurn(t)
 	sites := startSites(t, "west", "north")
 	w := &world{west: sites[0], north: sites[1]}
-	must(t, w.west.apply(t.Context(), object.LinkNamespace))
+	must(t, w.west.apply(t.Context(), kube.LinkNamespace))
 	must(t, w.north.admit(t.Context(), "marker"))
 	token, err := w.north.client().Token(t.Context(), "marker", accountName)
 	must(t, err)
@@ -39,7 +38,7 @@ func TestSecretsStaySecret(t *testing.T) {
 	links := w.markedLinks(t, token)
 	for name, o := range links {
 		must(t, w.writeLink(t.Context(), o))
-		must(t, w.west.apply(t.Context(), "marker", object.Mirror("marker", name, name, "far")))
+		must(t, w.west.apply(t.Context(), "marker", kube.Mirror("marker", name, name, "far")))
 	}
 	secrets := map[string]string{"the marker": marker, "the token in use": token[len(token)-40:], "a client's key": strings.Split(string(key), "\n")[1]}
 	for _, format := range []string{"json", "plain"} {
@@ -87,7 +86,7 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 	var mu sync.Mutex
 	traces := collectTraces(t)
 	must(t, w.writeLink(t.Context(), links["good"])) // which has been rotated if this is not the first time
-	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: w.west.cluster().Kubeconfig(), Output: locked{&mu, &log},
+	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: w.west.cluster().Kubeconfig(), Output: locked{&mu, &log},
 		Args: []string{"-log-level=trace", "-log-format=" + format, "-trace-collector=" + traces.addr}})
 	must(t, err)
 	defer func() { must(t, g.Stop()) }()
@@ -140,7 +139,7 @@ func (w *world) readPages(t *testing.T, when string, shown map[string]string) {
 // verb returns what a verb of the isthmus command prints.
 func (w *world) verb(t *testing.T, args ...string) string {
 	t.Helper()
-	isthmus, err := program.Isthmus.Path(t.Context())
+	isthmus, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
 	out, err := exec.CommandContext(t.Context(), isthmus, append(args, "--admin", w.gateway.MetricsAddr())...).CombinedOutput()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok && failed.ExitCode() == 1 { // a service without endpoints

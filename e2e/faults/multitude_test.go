@@ -16,10 +16,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/bench/proc"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 	"isthmus/internal/apisim"
 )
@@ -49,7 +47,7 @@ func TestMultitude(t *testing.T) {
 // multitude is a gateway of a cluster with a Service of 300 endpoints, and a proxy of that Service.
 type multitude struct {
 	api     *apisim.Server
-	gateway *gateway.Gateway
+	gateway *harness.Replica
 	proxy   *proxy.Stream
 	turn    int
 	alone   time.Duration // what a change takes without a multitude
@@ -82,13 +80,13 @@ func newMultitudeWith(t *testing.T, env []string, args ...string) *multitude {
 	must(t, err)
 	t.Cleanup(func() { must(t, m.api.Close()) })
 	m.api.Admit("gateway")
-	must(t, m.api.Put(object.Service("many", "web")))
+	must(t, m.api.Put(kube.Service("many", "web")))
 	for slice := range 3 {
-		o := object.Slice("many", "web", fmt.Sprint(slice))
+		o := kube.Slice("many", "web", fmt.Sprint(slice))
 		for i := range 100 {
-			pod := object.Mesh(object.Pod("many", fmt.Sprintf("web-%d-%d", slice, i), "default"))
+			pod := kube.Mesh(kube.Pod("many", fmt.Sprintf("web-%d-%d", slice, i), "default"))
 			must(t, m.api.Put(pod))
-			o.Endpoints = append(o.Endpoints, object.PodEndpoint(fmt.Sprintf("10.7.%d.%d", slice, i+1), "many", pod.Name))
+			o.Endpoints = append(o.Endpoints, kube.PodEndpoint(fmt.Sprintf("10.7.%d.%d", slice, i+1), "many", pod.Name))
 		}
 		must(t, m.api.Put(o))
 	}
@@ -97,7 +95,7 @@ func newMultitudeWith(t *testing.T, env []string, args ...string) *multitude {
 	must(t, err)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, kubeconfig, 0o600))
-	m.gateway, err = gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Env: env, Args: append([]string{
+	m.gateway, err = harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: path, Env: env, Args: append([]string{
 		"-log-level=info", "-enable-pprof", "-shutdown-delay=0s", "-drain=0s", "-pace=0s"}, args...)})
 	must(t, err)
 	t.Cleanup(func() { must(t, m.gateway.Stop()) })
@@ -114,11 +112,11 @@ func newMultitudeWith(t *testing.T, env []string, args ...string) *multitude {
 // change puts another endpoint in the place of the last one.
 func (m *multitude) change() error {
 	m.turn++
-	return m.api.Put(object.Slice("many", "web", "moving", object.Endpoint(m.last().Addr().String())))
+	return m.api.Put(kube.Slice("many", "web", "moving", kube.Endpoint(m.last().Addr().String())))
 }
 
 func (m *multitude) last() netip.AddrPort {
-	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 8, byte(m.turn / 250), byte(m.turn%250 + 1)}), object.Port)
+	return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 8, byte(m.turn / 250), byte(m.turn%250 + 1)}), kube.Port)
 }
 
 // arrived waits until the proxy has the newest endpoint.
@@ -136,7 +134,7 @@ func (m *multitude) arrived(t *testing.T) error {
 func (m *multitude) changes(t *testing.T) (change, late time.Duration) {
 	t.Helper()
 	const count = 50
-	before, err := proc.CPU(m.gateway.Pid())
+	before, err := harness.CPUTime(m.gateway.Pid())
 	must(t, err)
 	for range count {
 		began := time.Now()
@@ -144,7 +142,7 @@ func (m *multitude) changes(t *testing.T) (change, late time.Duration) {
 		must(t, m.arrived(t))
 		late = max(late, time.Since(began))
 	}
-	after, err := proc.CPU(m.gateway.Pid())
+	after, err := harness.CPUTime(m.gateway.Pid())
 	must(t, err)
 	return (after - before) / count, late.Round(time.Millisecond)
 }
@@ -152,11 +150,11 @@ func (m *multitude) changes(t *testing.T) (change, late time.Duration) {
 // memory returns the memory that the gateway uses after a garbage collection.
 func (m *multitude) memory(t *testing.T) uint64 {
 	t.Helper()
-	_, err := admin.Get(t.Context(), m.gateway.MetricsAddr(), "/debug/pprof/heap?gc=1")
+	_, err := harness.GetPage(t.Context(), m.gateway.MetricsAddr(), "/debug/pprof/heap?gc=1")
 	must(t, err)
-	samples, err := admin.Metrics(t.Context(), m.gateway.MetricsAddr())
+	samples, err := harness.ReadMetrics(t.Context(), m.gateway.MetricsAddr())
 	must(t, err)
-	used, _ := admin.Sum(samples, regexp.MustCompile("^go_memstats_(heap|stack)_inuse_bytes$"))
+	used, _ := harness.SumSamples(samples, regexp.MustCompile("^go_memstats_(heap|stack)_inuse_bytes$"))
 	return uint64(used)
 }
 
@@ -197,13 +195,13 @@ func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost
 	}
 	c.change, c.late = m.changes(t)
 	c.memory = (max(before, m.memory(t)) - before) / uint64(size)
-	now, err := proc.ReadMemory(m.gateway.Pid())
+	now, err := harness.ReadMemory(m.gateway.Pid())
 	must(t, err)
 	c.rss = now.RSS
-	must(t, m.api.Delete(object.Service("many", "web"))) // what each stream is sent of it comes after all that it was sent before
+	must(t, m.api.Delete(kube.Service("many", "web"))) // what each stream is sent of it comes after all that it was sent before
 	reading.Wait()
 	c.sent = later.Load()
-	must(t, m.api.Put(object.Service("many", "web")))
+	must(t, m.api.Put(kube.Service("many", "web")))
 	must(t, m.arrived(t))
 	return c
 }

@@ -16,10 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/faultproxy"
-	"isthmus/e2e/intercept"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 	"isthmus/internal/adminapi"
 )
@@ -32,18 +30,18 @@ func TestOutageLists(t *testing.T) {
 	w := newWorld(t, nil, "east")
 	east := w.more[0]
 	var lists atomic.Int32
-	between, err := faultproxy.Start(countLists(t, east, &lists))
+	between, err := harness.StartFaultProxy(countLists(t, east, &lists))
 	must(t, err)
 	t.Cleanup(func() { must(t, between.Close()) })
 	const name = "outage"
 	far := newMember(east, name, "far", 200)
-	must(t, east.apply(t.Context(), name, object.Service(name, "far")))
-	must(t, w.west.apply(t.Context(), name, object.Mirror(name, "mirror", name, "far")))
+	must(t, east.apply(t.Context(), name, kube.Service(name, "far")))
+	must(t, w.west.apply(t.Context(), name, kube.Mirror(name, "mirror", name, "far")))
 	must(t, far.begin(t.Context()))
 	server := clientcmdapi.Cluster{Server: "http://" + between.Addr()}
-	text, err := object.Kubeconfig(name, server, clientcmdapi.AuthInfo{Token: "t"})
+	text, err := kube.Kubeconfig(name, server, clientcmdapi.AuthInfo{Token: "t"})
 	must(t, err)
-	must(t, w.writeLink(t.Context(), object.Link(name, text)))
+	must(t, w.writeLink(t.Context(), kube.Link(name, text)))
 	w.awaitState(t, name, "ready", recovery)
 	stream := w.subscribeToNew(t, proxy.Get, "mirror", name)
 	slice := 0
@@ -52,7 +50,7 @@ func TestOutageLists(t *testing.T) {
 		t.Helper()
 		w.awaitState(t, name, "ready", recovery)
 		slice++
-		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, east.subnet, 201, byte(slice)}), object.Port)
+		addr := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, east.subnet, 201, byte(slice)}), kube.Port)
 		_, err := east.slice(t.Context(), name, "far", fmt.Sprint("new", slice), addr)
 		must(t, err)
 		await(t, patience, func() error {
@@ -64,10 +62,10 @@ func TestOutageLists(t *testing.T) {
 	}
 	down := func(d time.Duration) {
 		t.Helper()
-		must(t, between.Set(faultproxy.Mode{Refuse: true}))
+		must(t, between.Set(harness.FaultMode{Refuse: true}))
 		between.ResetAll()
-		must(t, poll.Pause(t.Context(), d))
-		must(t, between.Set(faultproxy.Mode{}))
+		must(t, harness.Pause(t.Context(), d))
+		must(t, between.Set(harness.FaultMode{}))
 	}
 	followed()
 	for _, c := range []struct {
@@ -79,7 +77,7 @@ func TestOutageLists(t *testing.T) {
 		{"flapping connections", 2, func() {
 			for range 20 {
 				down(500 * time.Millisecond)
-				must(t, poll.Pause(t.Context(), 700*time.Millisecond))
+				must(t, harness.Pause(t.Context(), 700*time.Millisecond))
 			}
 		}},
 	} {
@@ -118,9 +116,9 @@ func TestRetryAfter(t *testing.T) {
 		forward(w, r)
 	})
 	const name = "busy"
-	text, err := object.Kubeconfig(name, clientcmdapi.Cluster{Server: server.URL}, clientcmdapi.AuthInfo{Token: "t"})
+	text, err := kube.Kubeconfig(name, clientcmdapi.Cluster{Server: server.URL}, clientcmdapi.AuthInfo{Token: "t"})
 	must(t, err)
-	must(t, w.writeLink(t.Context(), object.Link(name, text)))
+	must(t, w.writeLink(t.Context(), kube.Link(name, text)))
 	w.awaitState(t, name, "ready", recovery)
 	mu.Lock()
 	times = nil
@@ -161,7 +159,7 @@ func inFront(
 		r.Header.Del("Authorization") // the transport adds the administrator's credentials
 		answer(w, r, forward)
 	}
-	return intercept.Start(t, target, transport, asAdmin)
+	return harness.Intercept(t, target, transport, asAdmin)
 }
 
 // countLists starts a server in front of an API server. The server counts pages of lists of all objects.

@@ -11,8 +11,8 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"isthmus/e2e/faultproxy"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -133,7 +133,7 @@ const largeSlice = 250 // endpoints in each
 // large makes a Service whose endpoints fill more than a stream's window.
 func (s *stage) large(t *testing.T) {
 	t.Helper()
-	must(t, s.west.apply(t.Context(), s.name, object.Service(s.name, "large")))
+	must(t, s.west.apply(t.Context(), s.name, kube.Service(s.name, "large")))
 	const slices = 12
 	for n := range slices {
 		_, err := s.west.slice(t.Context(), s.name, "large", fmt.Sprint(n), block(byte(200+n), largeSlice)...)
@@ -151,7 +151,7 @@ func (s *stage) large(t *testing.T) {
 
 // hostThatHangs: all streams of a host hang with its connection. They delay no others, and go on once it does.
 func hostThatHangs(t *testing.T, s *stage) {
-	p, err := faultproxy.Start(s.gateway.Addr())
+	p, err := harness.StartFaultProxy(s.gateway.Addr())
 	must(t, err)
 	defer func() { must(t, p.Close()) }()
 	conn, err := proxy.Dial(p.Addr())
@@ -176,9 +176,9 @@ func hostThatHangs(t *testing.T, s *stage) {
 		}
 	}
 	await(t, recovery, func() error { return has(s.near.turns())() })
-	must(t, p.Set(faultproxy.Silent))
+	must(t, p.Set(harness.Silent))
 	must(t, s.turns(t.Context(), 10))
-	must(t, p.Set(faultproxy.Mode{}))
+	must(t, p.Set(harness.FaultMode{}))
 	await(t, recovery, func() error { return has(s.near.turns())() })
 	for _, one := range hanging {
 		if faults := one.Snapshot().Faults; len(faults) > 0 {

@@ -13,8 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"isthmus/e2e/faultproxy"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 )
 
 // serverFaults are those of the API server itself.
@@ -68,7 +67,7 @@ func forgetHistory(ctx context.Context, s *stage) error {
 	if err != nil {
 		return err
 	}
-	if err := s.cut(faultproxy.Silent); err != nil {
+	if err := s.cut(harness.Silent); err != nil {
 		return err
 	}
 	if err := s.turns(ctx, 3); err != nil {
@@ -113,7 +112,7 @@ func restoreAndWrite(ctx context.Context, s *stage) error {
 	if err := slices.Delete(ctx, old.Name, metav1.DeleteOptions{}); err != nil {
 		return err
 	}
-	return poll.Pause(ctx, time.Until(cut.Add(resumeWithin)))
+	return harness.Pause(ctx, time.Until(cut.Add(resumeWithin)))
 }
 
 // resumeWithin is longer than an outage may be after which watches are resumed.
@@ -148,7 +147,7 @@ func restoreBackup(ctx context.Context, s *stage) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.cut(faultproxy.Mode{Refuse: true}); err != nil {
+	if err := s.cut(harness.FaultMode{Refuse: true}); err != nil {
 		return err
 	}
 	return s.restartWith(ctx, func(dir string) error {

@@ -11,28 +11,27 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // site is an API server, and an administrator's client of it.
 type site struct {
-	cfg    cluster.Config
+	cfg    harness.ClusterConfig
 	subnet byte // of the addresses behind its Services: 10.subnet.0.0/16
 
 	mu     sync.Mutex // guards the rest, which is another after the site has been renewed
-	server *cluster.Cluster
+	server *harness.Cluster
 	kube   *kube.Client
 }
 
-func newSite(server *cluster.Cluster, cfg cluster.Config, subnet byte) (*site, error) {
+func newSite(server *harness.Cluster, cfg harness.ClusterConfig, subnet byte) (*site, error) {
 	s := &site{cfg: cfg, subnet: subnet}
 	return s, s.connect(server)
 }
 
-func (s *site) connect(server *cluster.Cluster) error {
-	client, err := kube.New(s.cfg.Name, server.REST())
+func (s *site) connect(server *harness.Cluster) error {
+	client, err := kube.NewClient(s.cfg.Name, server.REST())
 	if err != nil {
 		return err
 	}
@@ -42,7 +41,7 @@ func (s *site) connect(server *cluster.Cluster) error {
 	return nil
 }
 
-func (s *site) cluster() *cluster.Cluster {
+func (s *site) cluster() *harness.Cluster {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.server
@@ -70,7 +69,7 @@ func (s *site) renew(ctx context.Context, change func(dir string) error) error {
 	if err := change(s.cluster().Dir()); err != nil {
 		return err
 	}
-	server, err := cluster.Start(ctx, s.cfg)
+	server, err := harness.StartCluster(ctx, s.cfg)
 	if err != nil {
 		return err
 	}
@@ -79,7 +78,7 @@ func (s *site) renew(ctx context.Context, change func(dir string) error) error {
 
 // apply writes objects into a namespace, which is made if need be.
 func (s *site) apply(ctx context.Context, namespace string, objects ...runtime.Object) error {
-	return s.client().Apply(ctx, append([]runtime.Object{object.Namespace(namespace)}, objects...)...)
+	return s.client().Apply(ctx, append([]runtime.Object{kube.Namespace(namespace)}, objects...)...)
 }
 
 // grant gives rights to a namespace's ServiceAccount.
@@ -89,9 +88,9 @@ func (s *site) grant(ctx context.Context, namespace, rights string) error {
 
 // slice writes an EndpointSlice of addresses without Pods.
 func (s *site) slice(ctx context.Context, namespace, service, name string, addrs ...netip.AddrPort) (*discoveryv1.EndpointSlice, error) {
-	o := object.Slice(namespace, service, name)
+	o := kube.Slice(namespace, service, name)
 	for _, a := range addrs {
-		o.Endpoints = append(o.Endpoints, object.Endpoint(a.Addr().String()))
+		o.Endpoints = append(o.Endpoints, kube.Endpoint(a.Addr().String()))
 	}
 	return kube.Put(ctx, s.client().DiscoveryV1().EndpointSlices(namespace), o)
 }
@@ -99,11 +98,11 @@ func (s *site) slice(ctx context.Context, namespace, service, name string, addrs
 // startSites runs clusters until the test ends.
 func startSites(t *testing.T, names ...string) []*site {
 	t.Helper()
-	var configs []cluster.Config
+	var configs []harness.ClusterConfig
 	for _, name := range names {
-		configs = append(configs, cluster.Config{Name: name, Dir: t.TempDir(), Controllers: []string{"namespace", "serviceaccount"}})
+		configs = append(configs, harness.ClusterConfig{Name: name, Dir: t.TempDir(), Controllers: []string{"namespace", "serviceaccount"}})
 	}
-	servers, err := cluster.StartAll(t.Context(), configs...)
+	servers, err := harness.StartClusters(t.Context(), configs...)
 	if err != nil {
 		t.Fatal(err)
 	}

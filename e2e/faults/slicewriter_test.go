@@ -12,8 +12,8 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // TestSliceWriter starts a gateway beside a namespace with many Services, each of which selects all of its many
@@ -22,13 +22,13 @@ func TestSliceWriter(t *testing.T) {
 	inTurn(t)
 	services, workloads := either(60, 300), either(200, 1500)
 	at := startSites(t, "west")[0]
-	must(t, at.apply(t.Context(), object.LinkNamespace))
+	must(t, at.apply(t.Context(), kube.LinkNamespace))
 	populate(t, at, "crowded", services, workloads)
 	const others = 5
 	for i := range others {
 		populate(t, at, fmt.Sprint("quiet-", i), 1, 1)
 	}
-	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: at.cluster().Kubeconfig(), Args: []string{"-log-level=info"}})
+	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: at.cluster().Kubeconfig(), Args: []string{"-log-level=info"}})
 	must(t, err)
 	t.Cleanup(func() { must(t, g.Stop()) })
 	all := services * ((workloads + 99) / 100)
@@ -69,12 +69,12 @@ func populate(t *testing.T, at *site, namespace string, services, workloads int)
 	must(t, at.apply(t.Context(), namespace))
 	labels := map[string]string{"app": "web"}
 	inParallel(t, workloads, func(ctx context.Context, i int) error {
-		o := object.ExternalWorkload(namespace, fmt.Sprint("vm-", i), fmt.Sprintf("10.91.%d.%d", i/200, i%200+1))
+		o := kube.ExternalWorkload(namespace, fmt.Sprint("vm-", i), fmt.Sprintf("10.91.%d.%d", i/200, i%200+1))
 		o.SetLabels(labels)
 		return at.client().Apply(ctx, o)
 	})
 	inParallel(t, services, func(ctx context.Context, i int) error {
-		o := object.Service(namespace, fmt.Sprint("web-", i))
+		o := kube.Service(namespace, fmt.Sprint("web-", i))
 		o.Spec.Selector = labels
 		return at.client().Apply(ctx, o)
 	})

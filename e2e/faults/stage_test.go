@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"isthmus/e2e/faultproxy"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -20,9 +20,9 @@ type stage struct {
 	*world
 	t       *testing.T
 	name    string
-	cluster string            // that fails, as the gateway names it
-	proxy   *faultproxy.Proxy // on the way to it
-	server  string            // that the link names
+	cluster string              // that fails, as the gateway names it
+	proxy   *harness.FaultProxy // on the way to it
+	server  string              // that the link names
 
 	near, calm, far *member // of the Service all: here, in north, and behind the link
 	faulty          *member // that of them which is in the cluster that fails
@@ -55,14 +55,14 @@ subjects: [{kind: ServiceAccount, name: gateway, namespace: $NS}]
 
 // admit makes what a linked cluster has: a ServiceAccount with its rights, and the Service far.
 func (s *site) admit(ctx context.Context, namespace string) error {
-	return errors.Join(s.apply(ctx, namespace, object.ServiceAccount(namespace, accountName), object.Service(namespace, "far")),
+	return errors.Join(s.apply(ctx, namespace, kube.ServiceAccount(namespace, accountName), kube.Service(namespace, "far")),
 		s.grant(ctx, namespace, rights))
 }
 
 // newStage prepares a stage whose faulty cluster is linked, the API server given being behind the link.
 func (w *world) newStage(t *testing.T, name string, at *site) *stage {
 	t.Helper()
-	p, err := faultproxy.Start(strings.TrimPrefix(at.cluster().REST().Host, "https://"))
+	p, err := harness.StartFaultProxy(strings.TrimPrefix(at.cluster().REST().Host, "https://"))
 	must(t, err)
 	t.Cleanup(func() { must(t, p.Close()) })
 	s := &stage{world: w, t: t, name: name, cluster: name, proxy: p, server: "https://" + p.Addr()}
@@ -91,9 +91,9 @@ func (s *stage) populate(behindLink *site) {
 	s.far = newMember(behindLink, s.name, "far", 2*number+1)
 	ctx := s.t.Context()
 	must(s.t, behindLink.admit(ctx, s.name))
-	must(s.t, s.north.apply(ctx, s.name, object.Service(s.name, "calm")))
-	must(s.t, s.west.apply(ctx, s.name, object.Service(s.name, "near"),
-		object.Federated(s.name, "all", "near", "calm@calm", "far@"+s.name), object.Mirror(s.name, "mirror", s.name, "far")))
+	must(s.t, s.north.apply(ctx, s.name, kube.Service(s.name, "calm")))
+	must(s.t, s.west.apply(ctx, s.name, kube.Service(s.name, "near"),
+		kube.Federated(s.name, "all", "near", "calm@calm", "far@"+s.name), kube.Mirror(s.name, "mirror", s.name, "far")))
 	for _, m := range s.members() {
 		must(s.t, m.begin(ctx))
 	}
@@ -147,7 +147,7 @@ func (s *stage) relink(ctx context.Context) error {
 }
 
 // cut ends the connections to the faulty cluster, and applies the mode to new ones.
-func (s *stage) cut(m faultproxy.Mode) error {
+func (s *stage) cut(m harness.FaultMode) error {
 	if err := s.proxy.Set(m); err != nil {
 		return err
 	}

@@ -13,9 +13,8 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"isthmus/e2e/bench/proc"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -52,7 +51,7 @@ func TestUndeclaredPorts(t *testing.T) {
 	defer stop()
 	all.Go(func() { // the attacked Service changes
 		for ctx.Err() == nil {
-			if err := errors.Join(m.change(), poll.Pause(ctx, 10*time.Millisecond)); err != nil && ctx.Err() == nil {
+			if err := errors.Join(m.change(), harness.Pause(ctx, 10*time.Millisecond)); err != nil && ctx.Err() == nil {
 				t.Error(err)
 				return
 			}
@@ -88,7 +87,7 @@ func TestUndeclaredPorts(t *testing.T) {
 	})
 	for turn := 1; turn < names && (len(began) < ports || turn <= 20); turn++ {
 		b.check(t, turn)
-		must(t, poll.Pause(t.Context(), 20*time.Millisecond))
+		must(t, harness.Pause(t.Context(), 20*time.Millisecond))
 	}
 	counts := make(map[codes.Code]int)
 	for range ports {
@@ -102,7 +101,7 @@ func TestUndeclaredPorts(t *testing.T) {
 		!strings.Contains(s.Message(), "declare the port") {
 		t.Errorf("one more port: %v", err)
 	}
-	peak, err := proc.Peak(m.gateway.Pid())
+	peak, err := harness.PeakMemory(m.gateway.Pid())
 	if err != nil || peak > portsPeak {
 		t.Errorf("the gateway took %d MB (%v)", peak/1_000_000, err)
 	}
@@ -130,8 +129,8 @@ func (m *multitude) bystander(i, turn int) error {
 	name := fmt.Sprintf("bystander-%d", i)
 	address := fmt.Sprintf("10.%d.%d.%d", 9+i/250, i%250, turn)
 	return errors.Join(
-		m.api.Put(object.Service("many", name)),
-		m.api.Put(object.Slice("many", name, name, object.Endpoint(address))),
+		m.api.Put(kube.Service("many", name)),
+		m.api.Put(kube.Slice("many", name, name, kube.Endpoint(address))),
 	)
 }
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	grpcstatus "google.golang.org/grpc/status"
 
-	"isthmus/e2e/admin"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/proxy"
 )
 
@@ -83,8 +83,8 @@ func (m *multitude) ask(ctx context.Context, t *testing.T, conn *grpc.ClientConn
 // metric returns the sum of the series of a name.
 func (m *multitude) metric(t *testing.T, name string) float64 {
 	t.Helper()
-	samples, err := admin.Metrics(t.Context(), m.gateway.MetricsAddr())
+	samples, err := harness.ReadMetrics(t.Context(), m.gateway.MetricsAddr())
 	must(t, err)
-	sum, _ := admin.Sum(samples, regexp.MustCompile("^"+name+"$"))
+	sum, _ := harness.SumSamples(samples, regexp.MustCompile("^"+name+"$"))
 	return sum
 }

@@ -15,11 +15,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/faultproxy"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 	"isthmus/internal/adminapi"
 )
@@ -28,12 +25,12 @@ import (
 // happens to.
 type world struct {
 	west, north *site
-	more        []*site           // that may fail
-	own         *faultproxy.Proxy // between the gateway and west
-	gateway     *gateway.Gateway
+	more        []*site             // that may fail
+	own         *harness.FaultProxy // between the gateway and west
+	gateway     *harness.Replica
 	stages      atomic.Int32
 	clusters    reading[adminapi.Clusters]
-	metrics     reading[[]admin.Sample]
+	metrics     reading[[]harness.Sample]
 }
 
 const calm = "calm"
@@ -44,9 +41,9 @@ func newWorld(t *testing.T, flags []string, more ...string) *world {
 	t.Helper()
 	sites := startSites(t, append([]string{"west", "north"}, more...)...)
 	w := &world{west: sites[0], north: sites[1], more: sites[2:]}
-	must(t, w.west.apply(t.Context(), object.LinkNamespace))
+	must(t, w.west.apply(t.Context(), kube.LinkNamespace))
 	var err error
-	w.own, err = faultproxy.Start(strings.TrimPrefix(w.west.cluster().REST().Host, "https://"))
+	w.own, err = harness.StartFaultProxy(strings.TrimPrefix(w.west.cluster().REST().Host, "https://"))
 	must(t, err)
 	t.Cleanup(func() { must(t, w.own.Close()) })
 	kubeconfig, err := credentials{server: "https://" + w.own.Addr(), site: w.west}.kubeconfig()
@@ -54,7 +51,7 @@ func newWorld(t *testing.T, flags []string, more ...string) *world {
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, kubeconfig, 0o600))
 	flags = append([]string{"-max-connection-age=0"}, flags...) // the streams of the long form are open for longer
-	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Args: flags})
+	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: path, Args: flags})
 	must(t, err)
 	w.gateway = g
 	t.Cleanup(func() { must(t, g.Stop()) })
@@ -69,7 +66,7 @@ func (w *world) watch(t *testing.T) {
 	life, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for poll.Pause(life, 200*time.Millisecond) == nil {
+		for harness.Pause(life, 200*time.Millisecond) == nil {
 			if err := w.well(life); err != nil && life.Err() == nil {
 				t.Errorf("at %s: %v", time.Now().Format("15:04:05.000"), err)
 			}
@@ -118,15 +115,15 @@ func (r *reading[T]) read(read func() (T, error)) (T, error) {
 func (w *world) page(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	return admin.Get(ctx, w.gateway.MetricsAddr(), path)
+	return harness.GetPage(ctx, w.gateway.MetricsAddr(), path)
 }
 
 // cluster returns what /debug/clusters shows of a cluster.
 func (w *world) cluster(ctx context.Context, name string) (adminapi.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	page, err := w.clusters.read(func() (adminapi.Clusters, error) { return admin.ReadClusters(ctx, w.gateway.MetricsAddr()) })
-	if all := admin.Named(page, name); len(all) > 0 {
+	page, err := w.clusters.read(func() (adminapi.Clusters, error) { return harness.ReadClusters(ctx, w.gateway.MetricsAddr()) })
+	if all := harness.ClustersNamed(page, name); len(all) > 0 {
 		return all[0], err
 	}
 	return adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{State: "absent"}}, err
@@ -136,8 +133,8 @@ func (w *world) cluster(ctx context.Context, name string) (adminapi.Cluster, err
 func (w *world) metric(ctx context.Context, expr string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	samples, err := w.metrics.read(func() ([]admin.Sample, error) { return admin.Metrics(ctx, w.gateway.MetricsAddr()) })
-	sum, _ := admin.Sum(samples, regexp.MustCompile("^(?:"+expr+")$"))
+	samples, err := w.metrics.read(func() ([]harness.Sample, error) { return harness.ReadMetrics(ctx, w.gateway.MetricsAddr()) })
+	sum, _ := harness.SumSamples(samples, regexp.MustCompile("^(?:"+expr+")$"))
 	return sum, err
 }
 
@@ -170,7 +167,7 @@ func await(t *testing.T, limit time.Duration, check func() error) {
 
 // within polls until check returns no error.
 func within(ctx context.Context, limit time.Duration, check func() error) error {
-	return poll.Until(ctx, limit, 50*time.Millisecond, check)
+	return harness.Poll(ctx, limit, 50*time.Millisecond, check)
 }
 
 func must(t *testing.T, err error) {

@@ -21,7 +21,7 @@ import (
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
 
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 )
 
 // chromium returns the path of a Chromium, or leaves the test out.
@@ -156,7 +156,7 @@ func (b *browser) is(condition string) bool {
 // shows waits until an element shows all of these texts.
 func (b *browser) shows(selector string, texts ...string) {
 	b.t.Helper()
-	err := poll.Until(b.t.Context(), time.Minute, 100*time.Millisecond, func() error {
+	err := harness.Poll(b.t.Context(), time.Minute, 100*time.Millisecond, func() error {
 		got := strings.Join(strings.Fields(b.text(selector)), " ")
 		for _, text := range texts {
 			if !strings.Contains(got, text) {
@@ -173,7 +173,7 @@ func (b *browser) shows(selector string, texts ...string) {
 // holds waits until a condition holds.
 func (b *browser) holds(condition string) {
 	b.t.Helper()
-	if err := poll.Until(b.t.Context(), 30*time.Second, 50*time.Millisecond, func() error {
+	if err := harness.Poll(b.t.Context(), 30*time.Second, 50*time.Millisecond, func() error {
 		if !b.is(condition) {
 			return fmt.Errorf("not: %s", condition)
 		}

@@ -4,7 +4,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // hostile is what a text must not do: open a dialog, load something, write into the console, or hide what follows.
@@ -13,7 +13,7 @@ const hostile = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u
 // hostileTexts come from Services, links and clusters, and are shown as they are.
 func (w *world) hostileTexts() {
 	w.annotate("cart-east", "isthmus.io/prefer", hostile)
-	link := object.Link("evil", []byte("apiVersion: v1\nkind: Config\n"+`current-context: "<img src=x onerror=alert(3)>"`))
+	link := kube.Link("evil", []byte("apiVersion: v1\nkind: Config\n"+`current-context: "<img src=x onerror=alert(3)>"`))
 	w.must(w.shops["west"].Apply(w.t.Context(), link))
 	w.shows("#services tbody", "wrong annotation", "<script>alert(1)</script>")
 	w.shows("#clusters tbody", "evil", "✗ rejected")

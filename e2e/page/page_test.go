@@ -18,8 +18,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 )
 
 var screenshots = flag.String("screenshots", "", "write screenshots into this `folder`")
@@ -195,18 +194,18 @@ func (w *world) hidden() {
 		w.script(fmt.Sprintf("Object.defineProperty(document, 'hidden', {configurable: true, value: %v}); document.dispatchEvent(new Event('visibilitychange'))", !is))
 	}
 	visible(false)
-	w.must(poll.Pause(w.t.Context(), 3*time.Second)) // what it has asked for before may still come
+	w.must(harness.Pause(w.t.Context(), 3*time.Second)) // what it has asked for before may still come
 	before := w.text("#services tbody")
 	_, err := w.shops["west"].Scale(w.t.Context(), "web", 4)
 	w.must(err)
-	w.must(poll.Until(w.t.Context(), time.Minute, 100*time.Millisecond, func() error {
-		text, err := admin.Get(w.t.Context(), w.gateway.MetricsAddr(), "/debug/services?view=list&q=web-federated")
+	w.must(harness.Poll(w.t.Context(), time.Minute, 100*time.Millisecond, func() error {
+		text, err := harness.GetPage(w.t.Context(), w.gateway.MetricsAddr(), "/debug/services?view=list&q=web-federated")
 		if err == nil && !strings.Contains(text, `"cluster":"local","service":"shop/web","endpoints":4`) {
 			err = fmt.Errorf("the gateway does not know yet: %s", text)
 		}
 		return err
 	}))
-	w.must(poll.Pause(w.t.Context(), 3*time.Second)) // in which a page that is seen would ask
+	w.must(harness.Pause(w.t.Context(), 3*time.Second)) // in which a page that is seen would ask
 	if got := w.text("#services tbody"); got != before {
 		w.t.Errorf("a hidden page has asked: %s", got)
 	}

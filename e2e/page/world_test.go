@@ -12,8 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/shop"
 )
@@ -22,19 +21,19 @@ import (
 type world struct {
 	*browser
 	shops   map[string]*shop.Cluster
-	servers map[string]*cluster.Cluster
-	gateway *gateway.Gateway
+	servers map[string]*harness.Cluster
+	gateway *harness.Replica
 	origin  string
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{browser: newBrowser(t, chromium(t)), shops: map[string]*shop.Cluster{}, servers: map[string]*cluster.Cluster{}}
-	var configs []cluster.Config
+	w := &world{browser: newBrowser(t, chromium(t)), shops: map[string]*shop.Cluster{}, servers: map[string]*harness.Cluster{}}
+	var configs []harness.ClusterConfig
 	names := []string{"west", "east", "north"}
 	for _, name := range names {
-		configs = append(configs, cluster.Config{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: shop.Controllers})
+		configs = append(configs, harness.ClusterConfig{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: shop.Controllers})
 	}
-	servers, err := cluster.StartAll(t.Context(), configs...)
+	servers, err := harness.StartClusters(t.Context(), configs...)
 	w.must(err)
 	var deployed sync.WaitGroup
 	for i, s := range servers {
@@ -61,7 +60,7 @@ func newWorld(t *testing.T) *world {
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	w.must(os.WriteFile(path, access, 0o600))
-	w.gateway, err = gateway.Start(t.Context(), gateway.Config{Kubeconfig: path, Env: []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}, Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	w.gateway, err = harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: path, Env: []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}, Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
 	w.must(err)
 	w.atEnd(w.gateway.Stop)
 	w.origin = "http://" + w.gateway.MetricsAddr()

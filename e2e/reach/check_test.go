@@ -7,7 +7,7 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // shows waits until a run of the isthmus command prints this.
@@ -31,9 +31,9 @@ func TestCheckReplicas(t *testing.T) {
 	w.shows(t, agree, "check")
 	w.shows(t, `(?m)^  \S+ +one of them writes EndpointSlices: linkerd/isthmus-[01]$`, "check")
 
-	dead, err := object.Kubeconfig("gone", api.Cluster{Server: "https://127.0.0.1:1"}, api.AuthInfo{Token: "t"})
+	dead, err := kube.Kubeconfig("gone", api.Cluster{Server: "https://127.0.0.1:1"}, api.AuthInfo{Token: "t"})
 	must(t, err)
-	must(t, w.client.Apply(t.Context(), object.Link("gone", dead)))
+	must(t, w.client.Apply(t.Context(), kube.Link("gone", dead)))
 	w.shows(t, `(?m)^  \S+ +gone: it is unreachable: .*refused$`, "check")
 	w.shows(t, agree, "check")
 	w.expect(t, expectation{"cordon gone --yes", 0, "the gateway follows: endpoints of gone leave all services at once", ""})

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"isthmus/e2e/kubelet"
+	"isthmus/e2e/harness"
 	"isthmus/internal/adminapi"
 )
 
@@ -50,7 +50,7 @@ func (w *world) expect(t *testing.T, list ...expectation) {
 func TestVerbs(t *testing.T) {
 	w := newWorld(t)
 	first := w.gateway(t, isthmusPod("isthmus-0"))
-	w.gateway(t, kubelet.Pod{ // as Linkerd's chart has it, with ports of its own
+	w.gateway(t, harness.KubeletPod{ // as Linkerd's chart has it, with ports of its own
 		Namespace: "other", Name: "linkerd-destination-0", Container: "destination", Labels: map[string]string{"linkerd.io/control-plane-component": "destination"},
 		Ports: map[string]int32{"dest-admin": 19996, "dest-grpc": 18086},
 	})
@@ -120,7 +120,7 @@ func TestReplicas(t *testing.T) {
 // asked. Linkerd's own destination controller, in which nothing listens here, is not asked.
 func TestBothInstallations(t *testing.T) {
 	w := newWorld(t)
-	inPlace := kubelet.Pod{
+	inPlace := harness.KubeletPod{
 		Namespace: "linkerd",
 		Name:      "linkerd-destination-0",
 		Labels:    map[string]string{"linkerd.io/control-plane-component": "destination"},

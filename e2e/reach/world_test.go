@@ -17,13 +17,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/kubelet"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 func TestMain(m *testing.M) {
@@ -36,12 +31,12 @@ func TestMain(m *testing.M) {
 // tests are all tests, one after the other, beside one API server.
 type tests struct{ *testing.M }
 
-var server *cluster.Cluster
+var server *harness.Cluster
 
 func (m tests) Run() (code int) {
 	dir, err := os.MkdirTemp("", "reach-")
 	if err == nil {
-		server, err = cluster.Start(context.Background(), cluster.Config{Name: "west", Dir: filepath.Join(dir, "west")})
+		server, err = harness.StartCluster(context.Background(), harness.ClusterConfig{Name: "west", Dir: filepath.Join(dir, "west")})
 	}
 	if err == nil {
 		code = m.M.Run()
@@ -56,9 +51,9 @@ func (m tests) Run() (code int) {
 
 // world is a cluster with a node, and a folder for the isthmus command.
 type world struct {
-	server  *cluster.Cluster
+	server  *harness.Cluster
 	client  *kube.Client
-	node    *kubelet.Kubelet
+	node    *harness.Kubelet
 	command string // the isthmus command
 	home    string // has a kubeconfig with the contexts west, the current one, and others
 }
@@ -67,18 +62,18 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{server: server, home: t.TempDir()}
 	var err error
-	w.command, err = program.Isthmus.Path(t.Context())
+	w.command, err = harness.Isthmus.Path(t.Context())
 	must(t, err)
 	w.command, err = filepath.Abs(w.command)
 	must(t, err)
-	w.client, err = kube.New("west", w.server.REST())
+	w.client, err = kube.NewClient("west", w.server.REST())
 	must(t, err)
 	t.Cleanup(w.client.Close)
 	for _, namespace := range []string{"linkerd", "other"} {
-		must(t, w.client.Apply(t.Context(), object.Namespace(namespace)))
+		must(t, w.client.Apply(t.Context(), kube.Namespace(namespace)))
 	}
 	w.clear(t)
-	w.node, err = kubelet.Start(t.Context(), w.client, "node-1")
+	w.node, err = harness.StartKubelet(t.Context(), w.client, "node-1")
 	must(t, err)
 	atEnd(t, w.node.Close)
 	w.kubeconfig(t, nil)
@@ -117,9 +112,9 @@ func (w *world) kubeconfig(t *testing.T, tokens map[string]string) {
 }
 
 // gateway runs a gateway whose Pod is on the node.
-func (w *world) gateway(t *testing.T, pod kubelet.Pod, args ...string) *gateway.Gateway {
+func (w *world) gateway(t *testing.T, pod harness.KubeletPod, args ...string) *harness.Replica {
 	t.Helper()
-	g, err := gateway.Start(t.Context(), gateway.Config{Kubeconfig: w.server.Kubeconfig(), Hostname: pod.Name, Args: append([]string{"-shutdown-delay=0s", "-drain=0s"}, args...)})
+	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: w.server.Kubeconfig(), Hostname: pod.Name, Args: append([]string{"-shutdown-delay=0s", "-drain=0s"}, args...)})
 	must(t, err)
 	atEnd(t, g.Stop)
 	pod.Forward = map[int32]string{9996: g.MetricsAddr(), 8086: g.Addr()}
@@ -131,8 +126,8 @@ func (w *world) gateway(t *testing.T, pod kubelet.Pod, args ...string) *gateway.
 }
 
 // isthmusPod is a Pod of an install of its own.
-func isthmusPod(name string) kubelet.Pod {
-	return kubelet.Pod{Namespace: "linkerd", Name: name, Container: "isthmus", Labels: map[string]string{"app.kubernetes.io/name": "isthmus"}}
+func isthmusPod(name string) harness.KubeletPod {
+	return harness.KubeletPod{Namespace: "linkerd", Name: name, Container: "isthmus", Labels: map[string]string{"app.kubernetes.io/name": "isthmus"}}
 }
 
 // verbRun is what a run of the command printed, and its exit code.
@@ -165,7 +160,7 @@ func (w *world) as(t *testing.T, file string, env []string, args ...string) verb
 // await waits up to a minute until check returns no error.
 func await(t *testing.T, what string, check func() error) {
 	t.Helper()
-	if err := poll.Until(t.Context(), time.Minute, 50*time.Millisecond, check); err != nil {
+	if err := harness.Poll(t.Context(), time.Minute, 50*time.Millisecond, check); err != nil {
 		t.Fatalf("%s: %v", what, err)
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"isthmus/e2e/kube"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // Controllers are those of a real cluster that the shop needs.
@@ -48,7 +48,7 @@ type Cluster struct {
 // New returns the cluster behind an administrator's client configuration. Its Pods will have addresses of
 // 10.subnet.0.0/16. It sends nothing yet. Close comes after the end of Run.
 func New(name string, subnet byte, admin *rest.Config) (*Cluster, error) {
-	client, err := kube.New(name, admin)
+	client, err := kube.NewClient(name, admin)
 	if err != nil {
 		return nil, err
 	}
@@ -219,5 +219,5 @@ func readyAddrs(pods []corev1.Pod) []netip.AddrPort {
 
 // wait tries until it works, at most for waitLimit.
 func wait(ctx context.Context, try func() error) error {
-	return poll.Until(ctx, waitLimit, 20*time.Millisecond, try)
+	return harness.Poll(ctx, waitLimit, 20*time.Millisecond, try)
 }

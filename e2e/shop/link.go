@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // account is a ServiceAccount together with the template that grants it its
@@ -79,7 +79,7 @@ func (c *Cluster) Revoke(ctx context.Context, token string) error {
 // Link links another cluster to this one by a kubeconfig, or changes the
 // kubeconfig of one that is linked.
 func (c *Cluster) Link(ctx context.Context, remote string, kubeconfig []byte) error {
-	return c.Apply(ctx, object.Link(remote, kubeconfig))
+	return c.Apply(ctx, kube.Link(remote, kubeconfig))
 }
 
 // AnnotateLink sets annotations of another cluster's link: the empty value removes one. It returns when it wrote them.
@@ -89,7 +89,7 @@ func (c *Cluster) AnnotateLink(ctx context.Context, remote string, annotations m
 		return time.Time{}, err
 	}
 	at := time.Now()
-	_, err = c.CoreV1().Secrets(object.LinkNamespace).Patch(ctx, object.LinkName(remote), types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = c.CoreV1().Secrets(kube.LinkNamespace).Patch(ctx, kube.LinkName(remote), types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cluster %s: annotate the link of %s: %w", c.Name, remote, err)
 	}
@@ -98,7 +98,7 @@ func (c *Cluster) AnnotateLink(ctx context.Context, remote string, annotations m
 
 // Unlink undoes Link.
 func (c *Cluster) Unlink(ctx context.Context, remote string) error {
-	err := c.CoreV1().Secrets(object.LinkNamespace).Delete(ctx, object.LinkName(remote), metav1.DeleteOptions{})
+	err := c.CoreV1().Secrets(kube.LinkNamespace).Delete(ctx, kube.LinkName(remote), metav1.DeleteOptions{})
 	if err != nil {
 		return fmt.Errorf("cluster %s: unlink %s: %w", c.Name, remote, err)
 	}

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -36,7 +36,7 @@ func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 		return w.wrongProfile(c.service, now)
 	}
 	if of := w.clusters[0].services[c.service]; of != nil {
-		if m := w.named(of.Labels[object.RemoteDiscovery]); away[m] && !w.takenOut(m) {
+		if m := w.named(of.Labels[kube.RemoteDiscovery]); away[m] && !w.takenOut(m) {
 			return nil
 		}
 	}

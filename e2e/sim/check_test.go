@@ -13,7 +13,7 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"google.golang.org/grpc"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/proxy/destinationtest"
 	"isthmus/internal/tierspec"
@@ -36,7 +36,7 @@ func newStage(t *testing.T) *stage {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slice := object.Slice(namespace, "s00", "000")
+	slice := kube.Slice(namespace, "s00", "000")
 	for i, ip := range []string{first, second} {
 		pod := newPod([]string{"a", "b"}[i], "s00", look{})
 		slice.Endpoints = append(slice.Endpoints, newEndpoint(ip, pod.Name, ""))

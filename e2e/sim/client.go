@@ -13,7 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -85,7 +85,7 @@ func newClient(conn *proxy.Exchange, kind proxy.Kind, service, node, zone string
 	return &client{kind: kind, service: service, zone: zone, stream: proxy.NewStream(proxy.Config{
 		Conn:      conn,
 		Kind:      kind,
-		Authority: fmt.Sprintf("%s:%d", fullName(service), object.ServicePort),
+		Authority: fmt.Sprintf("%s:%d", fullName(service), kube.ServicePort),
 		Token:     fmt.Sprintf(`{"ns":%q,"nodeName":%q}`, namespace, node),
 	})}
 }

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // definitionSteps change what the local cluster makes of the services.
@@ -14,7 +14,7 @@ var definitionSteps = []step{
 	{"members", 12, func(w *world, _ *cluster, s string) string {
 		o := keepPreference(w.federated(s), w.clusters[0].services[federatedName(s)])
 		w.put(w.clusters[0], s, o)
-		return fmt.Sprintf("%q and %q", o.Annotations[object.LocalDiscovery], o.Annotations[object.RemoteDiscovery])
+		return fmt.Sprintf("%q and %q", o.Annotations[kube.LocalDiscovery], o.Annotations[kube.RemoteDiscovery])
 	}},
 	{"preference", 14, (*world).changePreference},
 	{"mirror", 3, (*world).toggleMirror},
@@ -39,11 +39,11 @@ func (w *world) federated(s string) *corev1.Service {
 			members = append(members, s+"@"+w.clusters[i+1].name)
 		}
 	}
-	return headless(object.Federated(namespace, federatedName(s), local, members...))
+	return headless(kube.Federated(namespace, federatedName(s), local, members...))
 }
 
 func mirror(s string, c *cluster) *corev1.Service {
-	return headless(object.Mirror(namespace, mirrorName(s, c), c.name, s))
+	return headless(kube.Mirror(namespace, mirrorName(s, c), c.name, s))
 }
 
 // mirrored returns the remote clusters whose share of the service has a mirror: two, if there are as many.
@@ -88,11 +88,11 @@ func (w *world) toggleOpaque(local *cluster, s string) string {
 		return ""
 	}
 	made := keepPreference(newService(s), o)
-	if o.Annotations[object.OpaquePorts] == "" {
+	if o.Annotations[kube.OpaquePorts] == "" {
 		if made.Annotations == nil {
 			made.Annotations = map[string]string{}
 		}
-		made.Annotations[object.OpaquePorts] = fmt.Sprint(object.ServicePort)
+		made.Annotations[kube.OpaquePorts] = fmt.Sprint(kube.ServicePort)
 	}
 	w.put(local, s, made)
 	return fmt.Sprintf("%q", made.Annotations)

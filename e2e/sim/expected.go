@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/exportspec"
 )
 
@@ -26,7 +26,7 @@ func marked(o *corev1.Service) bool {
 }
 
 func markedAs(kind string, o metav1.Object) bool {
-	return o.GetLabels()[writtenByKey] == object.LinkNamespace && o.GetAnnotations()[writtenAsKey] == kind+" "+o.GetNamespace()+"/"+o.GetName()
+	return o.GetLabels()[writtenByKey] == kube.LinkNamespace && o.GetAnnotations()[writtenAsKey] == kind+" "+o.GetNamespace()+"/"+o.GetName()
 }
 
 // lawfulService returns what is wrong with a write to a Service in the place of had (nil: there was none).
@@ -104,7 +104,7 @@ func (c *cluster) exports() (exportspec.Cluster, error) {
 func (s *simulation) exported(ctx context.Context, round int) (err error) {
 	w := s.world
 	if round%2 == 0 {
-		err = poll.Until(ctx, exportsWithin, 50*time.Millisecond, func() error { return errors.Join(w.exportsWrong(), s.pending(ctx)) })
+		err = harness.Poll(ctx, exportsWithin, 50*time.Millisecond, func() error { return errors.Join(w.exportsWrong(), s.pending(ctx)) })
 	}
 	w.exports.mu.Lock()
 	defer w.exports.mu.Unlock()
@@ -146,13 +146,13 @@ func (w *world) exportsWrong() error {
 
 // membersOf returns the clusters that a Service names.
 func membersOf(o *corev1.Service) (list members) {
-	if c := o.Labels[object.RemoteDiscovery]; c != "" {
+	if c := o.Labels[kube.RemoteDiscovery]; c != "" {
 		return members{c}
 	}
-	if o.Annotations[object.LocalDiscovery] != "" {
+	if o.Annotations[kube.LocalDiscovery] != "" {
 		list = append(list, "")
 	}
-	for item := range strings.SplitSeq(o.Annotations[object.RemoteDiscovery], ",") {
+	for item := range strings.SplitSeq(o.Annotations[kube.RemoteDiscovery], ",") {
 		if _, c, ok := strings.Cut(item, "@"); ok {
 			list = append(list, c)
 		}

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // Clusters export Services by Linkerd's labels and by ServiceExports (imports.go), from a namespace in which nothing else is, and the gateway writes what they ask for
@@ -55,8 +55,8 @@ var exportSteps = []step{
 
 // fillExports makes what the gateway needs to write.
 func (w *world) fillExports() {
-	for _, name := range []string{exportNamespace, "kube-system", object.LinkNamespace} {
-		w.tenantPut(w.clusters[0], object.Namespace(name))
+	for _, name := range []string{exportNamespace, "kube-system", kube.LinkNamespace} {
+		w.tenantPut(w.clusters[0], kube.Namespace(name))
 	}
 	w.exports.local = w.clusters[0]
 	w.clusters[0].api.TakeWrites(w.exports.before, w.exports.after)
@@ -84,7 +84,7 @@ func exportPort(name string, number int32) corev1.ServicePort {
 }
 
 func (w *world) anyExport() *corev1.Service {
-	o := object.Service(exportNamespace, w.exportName())
+	o := kube.Service(exportNamespace, w.exportName())
 	o.Labels = map[string]string{"team": pick(w, []string{"a", "b"})}
 	o.Annotations = map[string]string{retryKey: pick(w, []string{"5xx", "gateway-error"})}
 	o.Spec.Ports = pick(w, [][]corev1.ServicePort{
@@ -113,7 +113,7 @@ func (w *world) export(c *cluster, _ string) string {
 }
 
 func (w *world) unexport(c *cluster, name string) string {
-	_ = c.api.Delete(object.Service(exportNamespace, name)) // it may not be there
+	_ = c.api.Delete(kube.Service(exportNamespace, name)) // it may not be there
 	return name
 }
 
@@ -135,7 +135,7 @@ func (w *world) hostileExport(c *cluster, _ string) string {
 	what := w.rng.IntN(9)
 	switch what {
 	case 0:
-		o.Namespace = pick(w, []string{"kube-system", object.LinkNamespace, "missing"})
+		o.Namespace = pick(w, []string{"kube-system", kube.LinkNamespace, "missing"})
 	case 1:
 		o.Name += strings.Repeat("x", 63-len(o.Name))
 	case 2:
@@ -143,7 +143,7 @@ func (w *world) hostileExport(c *cluster, _ string) string {
 	case 3:
 		o.Name = pick(w, w.targets(o.Name))
 	case 4:
-		o.Labels[writtenByKey], o.Annotations[writtenAsKey] = object.LinkNamespace, "Service "+exportNamespace+"/"+o.Name
+		o.Labels[writtenByKey], o.Annotations[writtenAsKey] = kube.LinkNamespace, "Service "+exportNamespace+"/"+o.Name
 	case 5:
 		o.Labels[mirroredKey] = "true"
 	case 6:
@@ -190,7 +190,7 @@ func (x *exporting) do(what, name string, selector bool) error {
 		return err
 	}
 	have := all[name]
-	own := object.Service(exportNamespace, name)
+	own := kube.Service(exportNamespace, name)
 	own.Labels = map[string]string{usersKey: "yes"}
 	if selector {
 		own.Spec.Selector = map[string]string{"app": name}

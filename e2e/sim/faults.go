@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/harness"
 	"isthmus/internal/apisim"
 )
 
@@ -44,20 +44,20 @@ const (
 // lastingFaults are there until they are healed.
 var lastingFaults = []faultKind{
 	{refuse, true, func(_ *world, c *cluster) error {
-		err := c.proxy.Set(faultproxy.Mode{Refuse: true})
+		err := c.proxy.Set(harness.FaultMode{Refuse: true})
 		c.proxy.ResetAll()
 		return err
 	}},
-	{"silent", true, func(_ *world, c *cluster) error { return c.proxy.Set(faultproxy.Silent) }},
+	{"silent", true, func(_ *world, c *cluster) error { return c.proxy.Set(harness.Silent) }},
 	{"half-open", true, func(_ *world, c *cluster) error {
-		return c.proxy.Set(faultproxy.Mode{Down: faultproxy.Path{Stop: true}})
+		return c.proxy.Set(harness.FaultMode{Down: harness.FaultPath{Stop: true}})
 	}},
 	{"slow", false, func(w *world, c *cluster) error {
 		delay := time.Duration(10+w.rng.IntN(150)) * time.Millisecond
-		return c.proxy.Set(faultproxy.Mode{Up: faultproxy.Path{Delay: delay}, Down: faultproxy.Path{Delay: delay}})
+		return c.proxy.Set(harness.FaultMode{Up: harness.FaultPath{Delay: delay}, Down: harness.FaultPath{Delay: delay}})
 	}},
 	{"narrow", false, func(w *world, c *cluster) error {
-		return c.proxy.Set(faultproxy.Mode{Down: faultproxy.Path{Rate: 100_000 + w.rng.IntN(400_000)}})
+		return c.proxy.Set(harness.FaultMode{Down: harness.FaultPath{Rate: 100_000 + w.rng.IntN(400_000)}})
 	}},
 	{"unauthorized", true, func(_ *world, c *cluster) error { return c.misbehave(apisim.Faults{Unauthorized: true}) }},
 	{"forbidden", true, func(w *world, c *cluster) error {
@@ -142,7 +142,7 @@ func (w *world) heal(c *cluster) string {
 		return ""
 	}
 	c.api.Misbehave(apisim.Faults{})
-	w.err = errors.Join(w.err, c.proxy.Set(faultproxy.Mode{}))
+	w.err = errors.Join(w.err, c.proxy.Set(harness.FaultMode{}))
 	name := c.fault.name
 	switch name {
 	case optional:

@@ -11,10 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/object"
-	"isthmus/e2e/poll"
-	"isthmus/e2e/probed"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/tierspec"
 )
@@ -37,7 +35,7 @@ const (
 
 // played is a Linkerd gateway of a cluster. It answers probes from the beginning, whether there is a Service of it or not.
 type played struct {
-	*probed.Gateway
+	*harness.LinkerdGateway
 	number int
 	moved  bool // to another port
 }
@@ -45,11 +43,11 @@ type played struct {
 // playGateways starts the gateways that a cluster can have.
 func (c *cluster) playGateways() error {
 	for i := range mostGateways {
-		g, err := probed.Start("127.0.0.1:0", http.StatusOK)
+		g, err := harness.StartLinkerdGateway("127.0.0.1:0", http.StatusOK)
 		if err != nil {
 			return fmt.Errorf("a gateway: %w", err)
 		}
-		c.gateways = append(c.gateways, &played{Gateway: g, number: i})
+		c.gateways = append(c.gateways, &played{LinkerdGateway: g, number: i})
 	}
 	return nil
 }
@@ -137,7 +135,7 @@ func (c *cluster) through(service string, ready int) map[netip.AddrPort]endpoint
 	}
 	for _, g := range alive {
 		list[c.addr(g)] = endpoint{cluster: c, tls: gatewayIdentity, hint: "h2", labels: map[string]string{
-			"namespace": namespace, "service": service, authorityLabel: fmt.Sprintf("%s:%d", fullName(service), object.ServicePort),
+			"namespace": namespace, "service": service, authorityLabel: fmt.Sprintf("%s:%d", fullName(service), kube.ServicePort),
 			"target_cluster": c.name, "target_service": service, "target_service_namespace": namespace,
 		}}
 	}
@@ -198,8 +196,8 @@ func (w *world) fillGateways(c *cluster) {
 func (s *simulation) probed(ctx context.Context, within time.Duration) error {
 	away := s.world.away()
 	reached := func(c *cluster) bool { return !away[c] && c.link.accepted != "" && c.link.good() }
-	err := poll.Until(ctx, within, 50*time.Millisecond, func() error {
-		page, err := admin.ReadClusters(ctx, s.gateway.MetricsAddr())
+	err := harness.Poll(ctx, within, 50*time.Millisecond, func() error {
+		page, err := harness.ReadClusters(ctx, s.gateway.MetricsAddr())
 		for _, c := range s.world.clusters[1:] {
 			if err == nil && s.world.behind(c) && reached(c) {
 				err = s.world.probed(c, page)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
-	"isthmus/e2e/admin"
+	"isthmus/e2e/harness"
 	"isthmus/internal/adminapi"
 )
 
@@ -124,7 +124,7 @@ func clustersOf(i *mcs.ServiceImport) (names members) {
 
 // pending returns what the gateway's plan would change still.
 func (s *simulation) pending(ctx context.Context) error {
-	page, err := admin.Read[adminapi.Exports](ctx, s.gateway.MetricsAddr(), "/debug/exports")
+	page, err := harness.ReadPage[adminapi.Exports](ctx, s.gateway.MetricsAddr(), "/debug/exports")
 	if err == nil && (page.Unread != "" || len(page.Changes) > 0) {
 		err = fmt.Errorf("the gateway's plan is not what is written: %s%+v", page.Unread, page.Changes)
 	}

@@ -9,7 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // link is the Secrets that link a cluster, and what the gateway must do with them.
@@ -52,7 +52,7 @@ func (w *world) write(c *cluster, s secret) {
 	if i >= 0 && s.annotations == nil {
 		s.annotations = c.link.secrets[i].annotations
 	}
-	o := object.Link(c.name, kubeconfig)
+	o := kube.Link(c.name, kubeconfig)
 	o.Name = s.name
 	maps.Copy(o.Annotations, s.annotations)
 	if i >= 0 {
@@ -97,7 +97,7 @@ func (c *cluster) accept() {
 
 func (w *world) remove(c *cluster, i int) {
 	o := &corev1.Secret{}
-	o.Namespace, o.Name = object.LinkNamespace, c.link.secrets[i].name
+	o.Namespace, o.Name = kube.LinkNamespace, c.link.secrets[i].name
 	c.link.old = append(c.link.old, c.link.secrets[i].token)
 	c.link.secrets = slices.Delete(c.link.secrets, i, i+1)
 	c.link.settled, c.link.current = false, false

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 const namespace = "sim" // of all but Secrets and Nodes
@@ -88,7 +88,7 @@ func named[O any](all map[string]O, prefix string) []O {
 	return list
 }
 
-func newService(name string) *corev1.Service { return headless(object.Service(namespace, name)) }
+func newService(name string) *corev1.Service { return headless(kube.Service(namespace, name)) }
 
 // headless makes a Service headless, and returns it: the simulated API server assigns no cluster IPs.
 func headless(o *corev1.Service) *corev1.Service {
@@ -97,7 +97,7 @@ func headless(o *corev1.Service) *corev1.Service {
 }
 
 func newEndpoint(ip, pod, zone string) discoveryv1.Endpoint {
-	e := object.PodEndpoint(ip, namespace, pod)
+	e := kube.PodEndpoint(ip, namespace, pod)
 	e.Zone = &zone
 	return e
 }
@@ -112,19 +112,19 @@ type look struct {
 }
 
 func newPod(name, service string, l look) *corev1.Pod {
-	o := object.Pod(namespace, name, service+"-account")
+	o := kube.Pod(namespace, name, service+"-account")
 	o.Labels = map[string]string{"app": service}
 	if l.owner.Kind != "" {
 		o.OwnerReferences = []metav1.OwnerReference{l.owner}
 	}
 	if l.hash != "" {
-		o.Labels[object.HashLabel] = l.hash
+		o.Labels[kube.HashLabel] = l.hash
 	}
 	if l.opaque != "" {
-		o.Annotations = map[string]string{object.OpaquePorts: l.opaque}
+		o.Annotations = map[string]string{kube.OpaquePorts: l.opaque}
 	}
 	if l.meshed {
-		object.Mesh(o)
+		kube.Mesh(o)
 		if l.silent {
 			o.Spec.Containers[1].Env = nil
 		}
@@ -138,8 +138,8 @@ func newProfile(service string, routes []string) *unstructured.Unstructured {
 	for _, route := range routes {
 		list = append(list, map[string]any{"name": route, "condition": map[string]any{"pathRegex": route}})
 	}
-	return object.ServiceProfile(namespace, service, list...)
+	return kube.ServiceProfile(namespace, service, list...)
 }
 
 // fullName is how clients name a Service.
-func fullName(service string) string { return object.FullName(namespace, service) }
+func fullName(service string) string { return kube.FullName(namespace, service) }

@@ -12,7 +12,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/tierspec"
 )
 
@@ -73,7 +73,7 @@ func (w *world) ask(v view) answer {
 		return a
 	}
 	a.exists = true
-	mirror := definition.Labels[object.RemoteDiscovery] != ""
+	mirror := definition.Labels[kube.RemoteDiscovery] != ""
 	c := &choice{world: w}
 	c.Zone = v.zone
 	c.Preference = w.flags.preference().With(definition.Annotations)
@@ -97,18 +97,18 @@ func (w *world) ask(v view) answer {
 }
 
 func federated(s *corev1.Service) bool {
-	_, local := s.Annotations[object.LocalDiscovery]
-	_, remote := s.Annotations[object.RemoteDiscovery]
+	_, local := s.Annotations[kube.LocalDiscovery]
+	_, remote := s.Annotations[kube.RemoteDiscovery]
 	return local || remote
 }
 
 // members returns what a Service is made of, in order of precedence.
 func (w *world) members(s *corev1.Service) (list []member) {
-	if name := s.Labels[object.RemoteDiscovery]; name != "" {
-		return []member{{w.named(name), s.Labels[object.RemoteService]}}
+	if name := s.Labels[kube.RemoteDiscovery]; name != "" {
+		return []member{{w.named(name), s.Labels[kube.RemoteService]}}
 	}
-	local, hasLocal := s.Annotations[object.LocalDiscovery]
-	remote, hasRemote := s.Annotations[object.RemoteDiscovery]
+	local, hasLocal := s.Annotations[kube.LocalDiscovery]
+	remote, hasRemote := s.Annotations[kube.RemoteDiscovery]
 	if !hasLocal && !hasRemote {
 		return []member{{w.clusters[0], s.Name}}
 	}
@@ -173,7 +173,7 @@ func (w *world) share(c *cluster, service string) share {
 // slicePort is the port of the name that all Services here have.
 func slicePort(l *discoveryv1.EndpointSlice) (uint16, bool) {
 	for _, p := range l.Ports {
-		if *p.Name == object.PortName && p.Port != nil {
+		if *p.Name == kube.PortName && p.Port != nil {
 			return uint16(*p.Port), true
 		}
 	}
@@ -188,17 +188,17 @@ func (c *cluster) describe(service string, pod *corev1.Pod, zone string, port ui
 	if c.number != 0 {
 		e.labels["target_cluster"] = c.name
 	}
-	if hash, ok := pod.Labels[object.HashLabel]; ok {
+	if hash, ok := pod.Labels[kube.HashLabel]; ok {
 		e.labels["pod_template_hash"] = hash
 	}
 	if kind, name := c.workload(pod); kind != "" {
 		e.labels[kind] = name
 	}
-	if pod.Labels[object.MeshLabel] == "" {
+	if pod.Labels[kube.MeshLabel] == "" {
 		return e
 	}
-	e.labels["control_plane_ns"] = pod.Labels[object.MeshLabel]
-	e.tls = account + "." + namespace + ".serviceaccount.identity." + object.LinkNamespace + ".cluster.local"
+	e.labels["control_plane_ns"] = pod.Labels[kube.MeshLabel]
+	e.tls = account + "." + namespace + ".serviceaccount.identity." + kube.LinkNamespace + ".cluster.local"
 	e.hint = "h2"
 	if c.opaque(service, pod, port) {
 		e.hint = "opaque"
@@ -222,7 +222,7 @@ func (c *cluster) workload(pod *corev1.Pod) (kind, name string) {
 }
 
 func (c *cluster) opaque(service string, pod *corev1.Pod, port uint16) bool {
-	if pod.Annotations[object.OpaquePorts] == fmt.Sprint(port) {
+	if pod.Annotations[kube.OpaquePorts] == fmt.Sprint(port) {
 		return true
 	}
 	for _, s := range c.servers {

@@ -5,7 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // replace deletes a Pod and makes another one of its name, as a StatefulSet does, at the same address.
@@ -18,7 +18,7 @@ func (w *world) replace(c *cluster, s string) string {
 	if pod == nil {
 		return ""
 	}
-	made := newPod(pod.Name, s, look{meshed: !w.chance(5), owner: object.Owner("StatefulSet", s+"-db")})
+	made := newPod(pod.Name, s, look{meshed: !w.chance(5), owner: kube.Owner("StatefulSet", s+"-db")})
 	w.delete(c, s, pod)
 	w.put(c, s, made)
 	return pod.Name
@@ -52,7 +52,7 @@ func (w *world) relabel(c *cluster, s string) string {
 	}
 	look := look{meshed: !w.chance(4), silent: w.chance(5)}
 	if len(old.OwnerReferences) > 0 {
-		look.owner, look.hash = old.OwnerReferences[0], old.Labels[object.HashLabel]
+		look.owner, look.hash = old.OwnerReferences[0], old.Labels[kube.HashLabel]
 	}
 	if w.chance(2) {
 		look.opaque = fmt.Sprint(pick(w, slicePorts))
@@ -69,7 +69,7 @@ func (w *world) toggleOwner(c *cluster, s string) string {
 		return o.Name + " deleted"
 	}
 	name := fmt.Sprintf("%s-5f79f964%02x", s, w.rng.IntN(3))
-	w.put(c, s, object.ReplicaSet(namespace, name, s))
+	w.put(c, s, kube.ReplicaSet(namespace, name, s))
 	return name + " created"
 }
 

@@ -7,12 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"isthmus/e2e/gateway"
+	"isthmus/e2e/harness"
 	"isthmus/internal/adminapi"
 )
 
 // startGateway runs a gateway that is local to the first cluster, with flags after those that all tests have.
-func (w *world) startGateway(ctx context.Context, args ...string) (*gateway.Gateway, error) {
+func (w *world) startGateway(ctx context.Context, args ...string) (*harness.Replica, error) {
 	local := w.clusters[0]
 	text, err := local.api.Kubeconfig(local.proxy.Addr(), local.token())
 	if err != nil {
@@ -27,7 +27,7 @@ func (w *world) startGateway(ctx context.Context, args ...string) (*gateway.Gate
 	if err := os.WriteFile(kubeconfig, text, 0o600); err != nil {
 		return nil, err
 	}
-	return gateway.Start(ctx, gateway.Config{
+	return harness.StartReplica(ctx, harness.ReplicaConfig{
 		Binary: w.cfg.Gateway, Kubeconfig: kubeconfig, Output: w.cfg.Log,
 		Args: append([]string{"-target-cluster-label=true"}, args...),
 		Env:  []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}, // those that the simulator plays

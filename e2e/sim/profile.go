@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -28,7 +28,7 @@ func (w *world) profile(service string) (p profile, ok bool) {
 	if o == nil {
 		return p, false
 	}
-	p = profile{name: fullName(service), opaque: o.Annotations[object.OpaquePorts] == fmt.Sprint(object.ServicePort)}
+	p = profile{name: fullName(service), opaque: o.Annotations[kube.OpaquePorts] == fmt.Sprint(kube.ServicePort)}
 	if of := local.profiles[p.name]; of != nil {
 		routes, _, _ := unstructured.NestedSlice(of.Object, "spec", "routes")
 		for _, route := range routes {

@@ -9,22 +9,19 @@ import (
 	"sync"
 	"time"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/poll"
-	"isthmus/e2e/pulse"
+	"isthmus/e2e/harness"
 )
 
 // simulation is one run.
 type simulation struct {
 	cfg     Config
 	world   *world
-	gateway *gateway.Gateway
+	gateway *harness.Replica
 	clients *clients
 	tenant  *clients // of the hostile tenant
 	audit   *audit
 	story   *story
-	pulse   pulse.Pulse
+	pulse   pulse
 	ready   readiness
 	report  Report
 }
@@ -60,7 +57,7 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	watching.Go(func() { s.pulse.Run(ctx) })
 	watching.Go(func() {
 		s.ready.run(ctx, func(ctx context.Context) error {
-			_, err := admin.Get(ctx, s.gateway.MetricsAddr(), "/ready")
+			_, err := harness.GetPage(ctx, s.gateway.MetricsAddr(), "/ready")
 			return err
 		})
 	})
@@ -104,7 +101,7 @@ func (s *simulation) round(ctx context.Context, round int) error {
 		if err := s.step(); err != nil {
 			return err
 		}
-		if err := poll.Pause(ctx, time.Duration(w.rng.Int64N(2*pace+1))); err != nil {
+		if err := harness.Pause(ctx, time.Duration(w.rng.Int64N(2*pace+1))); err != nil {
 			return err
 		}
 	}

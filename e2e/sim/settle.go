@@ -7,8 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 	"isthmus/internal/adminapi"
 )
 
@@ -82,9 +81,9 @@ func (s *simulation) healthy(ctx context.Context) error {
 // Servers that cost too much. That it does not answer is an error at once.
 func (s *simulation) linked(ctx context.Context, within time.Duration) error {
 	var failed error
-	late := poll.Until(ctx, within, 50*time.Millisecond, func() error {
+	late := harness.Poll(ctx, within, 50*time.Millisecond, func() error {
 		var page adminapi.Clusters
-		if page, failed = admin.ReadClusters(ctx, s.gateway.MetricsAddr()); failed != nil {
+		if page, failed = harness.ReadClusters(ctx, s.gateway.MetricsAddr()); failed != nil {
 			return nil
 		}
 		for _, c := range s.world.clusters[1:] {

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/tierspec"
 )
 
@@ -159,7 +159,7 @@ func (w *world) moveNodes(_ *cluster, _ string) string {
 }
 
 func newNode(name, zone, region string) runtime.Object {
-	o := object.Node(name, zone)
+	o := kube.Node(name, zone)
 	if region != "" {
 		o.Labels[corev1.LabelTopologyRegion] = region
 	}

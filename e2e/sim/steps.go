@@ -6,7 +6,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // step is one kind of thing that happens. do does it and describes it; empty: there was nothing to do it with.
@@ -51,13 +51,13 @@ func (w *world) grow(c *cluster, s string, n int) string {
 	prefix := s + "-db"
 	switch w.rng.IntN(3) {
 	case 0:
-		l.owner = object.Owner("StatefulSet", prefix)
+		l.owner = kube.Owner("StatefulSet", prefix)
 	default:
 		l.hash = fmt.Sprintf("5f79f964%02x", w.rng.IntN(3))
 		prefix = s + "-" + l.hash
-		l.owner = object.Owner("ReplicaSet", prefix)
+		l.owner = kube.Owner("ReplicaSet", prefix)
 		if c.replicaSets[prefix] == nil {
-			w.put(c, s, object.ReplicaSet(namespace, prefix, s))
+			w.put(c, s, kube.ReplicaSet(namespace, prefix, s))
 		}
 	}
 	podFirst := !w.chance(3)
@@ -97,7 +97,7 @@ func (w *world) roomySlice(c *cluster, s string) *discoveryv1.EndpointSlice {
 		}
 	}
 	for n := 0; ; n++ {
-		l := object.Slice(namespace, s, fmt.Sprintf("%03d", n))
+		l := kube.Slice(namespace, s, fmt.Sprintf("%03d", n))
 		if c.slices[l.Name] == nil {
 			if len(all) > 0 {
 				l.Ports = all[0].Ports
@@ -222,6 +222,6 @@ func (w *world) changeServer(c *cluster, s string) string {
 		return "deleted"
 	}
 	port := pick(w, slicePorts)
-	w.put(c, s, object.OpaqueServer(namespace, s, s, int64(port)))
+	w.put(c, s, kube.OpaqueServer(namespace, s, s, int64(port)))
 	return fmt.Sprintf("port %d is opaque", port)
 }

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 	"isthmus/internal/tierspec"
 )
@@ -44,7 +44,7 @@ func (w *world) tenantPut(c *cluster, list ...runtime.Object) {
 // fillTenant makes what the tenant's clients ask for.
 func (w *world) fillTenant() {
 	for _, c := range w.clusters {
-		w.tenantPut(c, headless(object.Service(tenantNamespace, tenantService)))
+		w.tenantPut(c, headless(kube.Service(tenantNamespace, tenantService)))
 		w.tenantSlices(c, "")
 	}
 	w.tenantDefinition(w.clusters[0])
@@ -57,15 +57,15 @@ func (w *world) tenantPolicy(c *cluster, _ string) string {
 	c.costly = true
 	values := w.rng.IntN(1000)
 	for i := range pods {
-		o := object.Pod(tenantNamespace, fmt.Sprintf("web-%d", i), "tenant")
+		o := kube.Pod(tenantNamespace, fmt.Sprintf("web-%d", i), "tenant")
 		o.Labels = map[string]string{"app": tenantService}
 		for k := range labels {
 			o.Labels[fmt.Sprintf("label-%d", k)] = fmt.Sprint(values + i)
 		}
-		w.tenantPut(c, object.Mesh(o))
+		w.tenantPut(c, kube.Mesh(o))
 	}
 	for i := range servers {
-		o := object.OpaqueServer(tenantNamespace, fmt.Sprintf("server-%d", i), tenantService, int64(object.Port))
+		o := kube.OpaqueServer(tenantNamespace, fmt.Sprintf("server-%d", i), tenantService, int64(kube.Port))
 		var terms []any
 		for k := range labels {
 			terms = append(terms, map[string]any{"key": fmt.Sprintf("label-%d", k), "operator": "NotIn", "values": []any{fmt.Sprint(i), "none"}})
@@ -82,10 +82,10 @@ func (w *world) tenantSlices(c *cluster, _ string) string {
 	const list, each = 4, 100
 	of := pick(w, w.clusters)
 	for i := range list {
-		o := object.Slice(tenantNamespace, tenantService, fmt.Sprint(i))
+		o := kube.Slice(tenantNamespace, tenantService, fmt.Sprint(i))
 		for range each {
 			address := fmt.Sprintf("%d.%d.%d.%d", 10+of.number/200, of.number%200, w.rng.IntN(4), w.rng.IntN(256))
-			o.Endpoints = append(o.Endpoints, object.PodEndpoint(address, tenantNamespace, fmt.Sprintf("web-%d", w.rng.IntN(30))))
+			o.Endpoints = append(o.Endpoints, kube.PodEndpoint(address, tenantNamespace, fmt.Sprintf("web-%d", w.rng.IntN(30))))
 		}
 		w.tenantPut(c, o)
 	}
@@ -100,7 +100,7 @@ func (w *world) tenantDefinition(local *cluster) string {
 		for range members {
 			list = append(list, fmt.Sprintf("%s@%s", pick(w, append([]string{tenantService, "none"}, w.services...)), pick(w, w.clusters).name))
 		}
-		o := keepPreference(headless(object.Federated(tenantNamespace, tenantJoined, tenantService, list...)), local.tenant)
+		o := keepPreference(headless(kube.Federated(tenantNamespace, tenantJoined, tenantService, list...)), local.tenant)
 		w.tenantPut(local, o)
 		local.tenant = o
 	}
@@ -155,15 +155,15 @@ func (w *world) manyTiers(tiers, terms int) string {
 func (w *world) tenantNonsense(c *cluster, _ string) string {
 	switch w.rng.IntN(4) {
 	case 0:
-		o := headless(object.Service(tenantNamespace, "nonsense"))
+		o := headless(kube.Service(tenantNamespace, "nonsense"))
 		long := strings.Repeat(fmt.Sprintf("%d-65535,@,,a@b@c,web@none,", w.rng.IntN(70_000)), 2000)
-		o.Annotations = map[string]string{object.OpaquePorts: long, object.RemoteDiscovery: long, object.LocalDiscovery: long}
+		o.Annotations = map[string]string{kube.OpaquePorts: long, kube.RemoteDiscovery: long, kube.LocalDiscovery: long}
 		w.tenantPut(c, o)
 		return "annotations"
 	case 1:
-		o := object.Slice(tenantNamespace, tenantService, "nonsense")
+		o := kube.Slice(tenantNamespace, tenantService, "nonsense")
 		for _, address := range []string{"", "::", "1.2.3", "0.0.0.0", "255.255.255.255", "fe80::1%eth0", "10.0.0.1:80", strings.Repeat("1", 10_000)} {
-			o.Endpoints = append(o.Endpoints, object.Endpoint(address), discoveryv1.Endpoint{Addresses: []string{address, address}}, discoveryv1.Endpoint{})
+			o.Endpoints = append(o.Endpoints, kube.Endpoint(address), discoveryv1.Endpoint{Addresses: []string{address, address}}, discoveryv1.Endpoint{})
 		}
 		o.Ports = append(o.Ports, discoveryv1.EndpointPort{Port: new(int32(-1))}, discoveryv1.EndpointPort{})
 		w.tenantPut(c, o)
@@ -173,11 +173,11 @@ func (w *world) tenantNonsense(c *cluster, _ string) string {
 		for i := range 300 {
 			routes = append(routes, map[string]any{"name": strings.Repeat("r", i), "condition": map[string]any{"pathRegex": strings.Repeat("(", i)}})
 		}
-		w.tenantPut(c, object.ServiceProfile(tenantNamespace, tenantJoined, routes...))
+		w.tenantPut(c, kube.ServiceProfile(tenantNamespace, tenantJoined, routes...))
 		return "routes"
 	}
-	o := object.Pod(tenantNamespace, "web-0", "tenant")
-	o.Annotations = map[string]string{object.OpaquePorts: strings.Repeat("1-65535,", 1000)}
+	o := kube.Pod(tenantNamespace, "web-0", "tenant")
+	o.Annotations = map[string]string{kube.OpaquePorts: strings.Repeat("1-65535,", 1000)}
 	for range 50 {
 		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{Kind: "ReplicaSet", Name: "none", Controller: new(true)})
 	}
@@ -191,10 +191,10 @@ func tenantClients(addr string) (*clients, error) {
 	if err != nil {
 		return nil, err
 	}
-	joined := object.FullName(tenantNamespace, tenantJoined)
+	joined := kube.FullName(tenantNamespace, tenantJoined)
 	for i := range 20 {
 		for _, authority := range []string{
-			object.Authority(tenantNamespace, tenantJoined), fmt.Sprintf("%s:%d", joined, 10_000+i), fmt.Sprintf("made-up-%d.%s:80", i, joined),
+			kube.Authority(tenantNamespace, tenantJoined), fmt.Sprintf("%s:%d", joined, 10_000+i), fmt.Sprintf("made-up-%d.%s:80", i, joined),
 		} {
 			cs.all = append(cs.all, &client{service: authority, stream: proxy.NewStream(proxy.Config{
 				Conn: cs.links[0], Kind: proxy.Get, Authority: authority, Token: `{"ns":"` + tenantNamespace + `"}`,

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/faultproxy"
+	"isthmus/e2e/harness"
 	"isthmus/internal/apisim"
 )
 
@@ -37,10 +37,10 @@ type cluster struct {
 	name     string
 	number   int
 	api      *apisim.Server
-	proxy    *faultproxy.Proxy // through which the gateway reaches it
-	fault    *fault            // what is wrong with it; nil: nothing
-	shaken   bool              // something has been wrong since the last mark
-	troubled bool              // and since the gateway last showed it as ready
+	proxy    *harness.FaultProxy // through which the gateway reaches it
+	fault    *fault              // what is wrong with it; nil: nothing
+	shaken   bool                // something has been wrong since the last mark
+	troubled bool                // and since the gateway last showed it as ready
 	link     link
 	made     int             // Pods and addresses so far
 	tenant   *corev1.Service // of the local cluster: the tenant's federated one
@@ -78,7 +78,7 @@ func newCluster(number int, authority *apisim.Authority) (*cluster, error) {
 	if c.api, err = apisim.Start(c.name, authority); err != nil {
 		return nil, err
 	}
-	if c.proxy, err = faultproxy.Start(c.api.Addr()); err != nil {
+	if c.proxy, err = harness.StartFaultProxy(c.api.Addr()); err != nil {
 		return nil, errors.Join(err, c.api.Close())
 	}
 	if number > 0 {

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // perNamespace is how many exports of a cluster are in one namespace.
@@ -20,10 +20,10 @@ var exportLabels = [...][2]string{{"mirror.linkerd.io/exported", "remote-discove
 // fillExports writes the Services that are exported later, into the local cluster their namespaces.
 func (c *member) fillExports(n int) error {
 	for i := range n {
-		o := object.Service(fmt.Sprintf("exports-%02d", i/perNamespace), fmt.Sprintf("export-%05d", i))
+		o := kube.Service(fmt.Sprintf("exports-%02d", i/perNamespace), fmt.Sprintf("export-%05d", i))
 		o.Labels = map[string]string{}
 		if c.number == 0 {
-			if err := c.api.Put(object.Namespace(o.Namespace)); err != nil {
+			if err := c.api.Put(kube.Namespace(o.Namespace)); err != nil {
 				return err
 			}
 			continue

@@ -6,7 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // fill writes a cluster's Services, slices and Pods, and into the local one the clients' nodes.
@@ -24,7 +24,7 @@ func (c *member) fill(cfg Config) error {
 		return nil
 	}
 	for i := range nodes {
-		if err := c.api.Put(object.Node(node(i), fmt.Sprintf("zone-%d", i%zones))); err != nil {
+		if err := c.api.Put(kube.Node(node(i), fmt.Sprintf("zone-%d", i%zones))); err != nil {
 			return err
 		}
 	}
@@ -47,11 +47,11 @@ type filler struct {
 // service writes a Service with its slices, and their Pods.
 func (f *filler) service(i, slices, endpoints int) error {
 	name := Service(i)
-	if err := f.putService(object.Service(Namespace, name)); err != nil {
+	if err := f.putService(kube.Service(Namespace, name)); err != nil {
 		return err
 	}
 	for range slices {
-		slice := object.Slice(Namespace, name, fmt.Sprintf("%05d", f.written))
+		slice := kube.Slice(Namespace, name, fmt.Sprintf("%05d", f.written))
 		for range endpoints {
 			e, err := f.endpoint()
 			if err != nil {
@@ -87,7 +87,7 @@ func (c *member) newPod() (discoveryv1.Endpoint, error) {
 
 // endpointOf returns the endpoint of a Pod.
 func (c *member) endpointOf(pod int) discoveryv1.Endpoint {
-	return object.PodEndpoint(address(c.number, pod), Namespace, podName(pod))
+	return kube.PodEndpoint(address(c.number, pod), Namespace, podName(pod))
 }
 
 func address(cluster, i int) string {
@@ -99,7 +99,7 @@ func podName(i int) string { return fmt.Sprintf("web-5f79f964bc-%06d", i) }
 
 // Pod returns a Pod of any cluster, by number, as it is at first.
 func Pod(i int) *corev1.Pod {
-	p := object.Mesh(object.Pod(Namespace, podName(i), ""))
-	p.Labels[object.HashLabel] = "5f79f964bc"
+	p := kube.Mesh(kube.Pod(Namespace, podName(i), ""))
+	p.Labels[kube.HashLabel] = "5f79f964bc"
 	return p
 }

@@ -11,7 +11,7 @@ import (
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/apisim"
 )
 
@@ -143,10 +143,10 @@ func (f *Fleet) FlipProfile(service string) error {
 	if o == nil {
 		return fmt.Errorf("cluster %s has no Service %s", Name(0), service)
 	}
-	if _, opaque := o.Annotations[object.OpaquePorts]; opaque {
-		delete(o.Annotations, object.OpaquePorts)
+	if _, opaque := o.Annotations[kube.OpaquePorts]; opaque {
+		delete(o.Annotations, kube.OpaquePorts)
 	} else {
-		metav1.SetMetaDataAnnotation(&o.ObjectMeta, object.OpaquePorts, fmt.Sprint(object.ServicePort))
+		metav1.SetMetaDataAnnotation(&o.ObjectMeta, kube.OpaquePorts, fmt.Sprint(kube.ServicePort))
 	}
 	return local.api.Put(o)
 }
@@ -182,7 +182,7 @@ func (f *Fleet) federate() error {
 		if err != nil {
 			return err
 		}
-		if err := local.api.Put(object.Link(Name(i), kubeconfig)); err != nil {
+		if err := local.api.Put(kube.Link(Name(i), kubeconfig)); err != nil {
 			return err
 		}
 		for s := range f.cfg.Services {
@@ -197,7 +197,7 @@ func (f *Fleet) federate() error {
 		if f.cfg.Joined {
 			own = service
 		}
-		o := object.Federated(Namespace, Federated(service), own, members[s]...)
+		o := kube.Federated(Namespace, Federated(service), own, members[s]...)
 		maps.Copy(o.Annotations, f.cfg.Annotations)
 		if err := local.putService(o); err != nil {
 			return err

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // List lists the Pods, Services and EndpointSlices of a fleet's clusters, all at once, in the plain way of client-go, and
@@ -29,7 +29,7 @@ func List(ctx context.Context, kubeconfig string) (objects int, err error) {
 		return 0, err
 	}
 	l.Go(func() error {
-		links, err := own.CoreV1().Secrets(object.LinkNamespace).List(ctx, metav1.ListOptions{})
+		links, err := own.CoreV1().Secrets(kube.LinkNamespace).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,7 @@ package fleet
 import (
 	"fmt"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // Namespace is where all Services are.
@@ -21,7 +21,7 @@ func Service(i int) string { return fmt.Sprintf("svc-%05d", i) }
 func Federated(service string) string { return service + "-all" }
 
 // Authority returns what a proxy asks for to reach a Service.
-func Authority(service string) string { return object.Authority(Namespace, service) }
+func Authority(service string) string { return kube.Authority(Namespace, service) }
 
 // Token returns the context token that a client's proxy sends. Clients are spread over all nodes, and so over the zones.
 func Token(i int) string {

@@ -6,7 +6,7 @@ import (
 
 	discoveryv1 "k8s.io/api/discovery/v1"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 )
 
 // Rolling restarts all Pods of a Service in the local cluster, one after the other. A new Pod is there some steps before its endpoint
@@ -59,7 +59,7 @@ func (r *Rolling) Step() (replaced, done bool, err error) {
 		}
 	}
 	if remove >= 0 {
-		err = c.api.Delete(object.Pod(Namespace, r.old[remove], ""))
+		err = c.api.Delete(kube.Pod(Namespace, r.old[remove], ""))
 	}
 	return replaced, remove == all-1, err
 }
@@ -68,7 +68,7 @@ func (r *Rolling) Step() (replaced, done bool, err error) {
 func (r *Rolling) Addresses() (list []netip.AddrPort) {
 	for _, s := range r.slices {
 		for _, e := range s.Endpoints {
-			list = append(list, netip.AddrPortFrom(netip.MustParseAddr(e.Addresses[0]), object.Port))
+			list = append(list, netip.AddrPortFrom(netip.MustParseAddr(e.Addresses[0]), kube.Port))
 		}
 	}
 	return list

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 )
 
 // Config is what to open.
@@ -87,7 +87,7 @@ func (l *Load) Await(ctx context.Context, n int) error {
 		if total >= int64(n*l.Streams()) && l.missing(n) == 0 {
 			return nil
 		}
-		if err := poll.Pause(ctx, time.Millisecond); err != nil {
+		if err := harness.Pause(ctx, time.Millisecond); err != nil {
 			return fmt.Errorf("%d messages have come, %d are missing: %w", total, l.missing(n), err)
 		}
 	}

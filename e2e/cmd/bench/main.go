@@ -4,9 +4,9 @@ import (
 	"context"
 	"os"
 
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 )
 
 func main() {
-	cli.Main("bench", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
+	harness.Main("bench", func(ctx context.Context) error { return run(ctx, os.Args[1:]) })
 }

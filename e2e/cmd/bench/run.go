@@ -14,8 +14,7 @@ import (
 
 	"isthmus/e2e/bench"
 	"isthmus/e2e/bench/fleet"
-	"isthmus/e2e/bench/floor"
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 )
 
 const help = `bench measures the gateway, side by side with a bare gRPC server that sends the
@@ -50,11 +49,11 @@ func parse(args []string) (o options, err error) {
 	flags.StringVar(&o.run, "run", "", "only the trials whose name this `regexp` matches")
 	flags.BoolVar(&o.growth, "growth", false,
 		"measure how costs grow with what there is, by the trials of several sizes")
-	if err := cli.Parse(flags, args, help, os.Stdout); err != nil {
+	if err := harness.ParseFlags(flags, args, help, os.Stdout); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
-		return o, cli.Usagef("%q is not understood; see bench -help", flags.Arg(0))
+		return o, harness.Usagef("%q is not understood; see bench -help", flags.Arg(0))
 	}
 	if o.bin == "" {
 		self, err := os.Executable()
@@ -87,9 +86,9 @@ func run(ctx context.Context, args []string) error {
 	}
 	switch {
 	case verb == "floor" && len(args) == 1:
-		return floor.Serve(args[0], os.Stdin, os.Stdout)
+		return bench.ServeFloor(args[0], os.Stdin, os.Stdout)
 	case verb == "floor":
-		return cli.Usagef("floor takes one argument, the file with the recording")
+		return harness.Usagef("floor takes one argument, the file with the recording")
 	case verb == "list" && len(args) == 1:
 		n, err := fleet.List(ctx, args[0])
 		if err == nil {
@@ -97,9 +96,9 @@ func run(ctx context.Context, args []string) error {
 		}
 		return err
 	case verb == "list":
-		return cli.Usagef("list takes one argument, the kubeconfig of a simulated cluster")
+		return harness.Usagef("list takes one argument, the kubeconfig of a simulated cluster")
 	case verb != "":
-		return cli.Usagef("%q is no verb; see bench -help", verb)
+		return harness.Usagef("%q is no verb; see bench -help", verb)
 	}
 	o, err := parse(args)
 	if err != nil {
@@ -117,10 +116,10 @@ func measure(ctx context.Context, o options, lab *bench.Lab) error {
 	trials := bench.Trials(lab.Scale, o.mode())
 	asked, err := regexp.Compile(o.run)
 	if err != nil {
-		return cli.Usagef("-run: %w", err)
+		return harness.Usagef("-run: %w", err)
 	}
 	if trials = slices.DeleteFunc(trials, func(t bench.Trial) bool { return !asked.MatchString(t.Name) }); len(trials) == 0 {
-		return cli.Usagef("-run %q matches no trial", o.run)
+		return harness.Usagef("-run %q matches no trial", o.run)
 	}
 	began := time.Now()
 	results, failed := lab.Run(ctx, trials)

@@ -19,8 +19,6 @@ import (
 	aggregator "k8s.io/kube-aggregator/pkg/apiserver"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 	"k8s.io/kubernetes/cmd/kube-apiserver/app/options"
-
-	"isthmus/e2e/cmd/controlplane/internal/state"
 )
 
 // startCompiled starts etcd and the API server in this process.
@@ -111,7 +109,7 @@ func newAPIServer(ctx context.Context, o serverOptions) (*aggregator.APIAggregat
 // runAPIServer serves until ctx ends. It is ready when the CRDs are served; the
 // controllers start meanwhile.
 func runAPIServer(ctx context.Context, server *aggregator.APIAggregator, controllers []string,
-	credentials state.Credentials,
+	credentials clusterCredentials,
 ) error {
 	generic := server.GenericAPIServer
 	if err := errors.Join(

@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 
-	"isthmus/e2e/assets"
+	"isthmus/e2e/harness/assets"
 )
 
 // startCompiled fails: this binary was built to use ready-made servers only.

@@ -28,8 +28,7 @@ import (
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 	jwt "k8s.io/kubernetes/pkg/serviceaccount"
 
-	"isthmus/e2e/cmd/controlplane/internal/state"
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 )
 
 // defaultControllers are the least that a cluster needs to be of use: deleted
@@ -42,7 +41,7 @@ type controllerDeps struct {
 	metadata    metadata.Interface
 	informers   informers.SharedInformerFactory
 	started     chan struct{} // closed when the informers have been started
-	credentials state.Credentials
+	credentials clusterCredentials
 }
 
 // controllerLoop runs a controller until the context ends.
@@ -72,7 +71,7 @@ func parseControllers(list string) ([]string, error) {
 			continue
 		}
 		if controllers[name] == nil {
-			return nil, cli.Usagef("--controllers: there is no %q; there are %s", name, strings.Join(controllerNames(), ", "))
+			return nil, harness.Usagef("--controllers: there is no %q; there are %s", name, strings.Join(controllerNames(), ", "))
 		}
 		names = append(names, name)
 	}
@@ -80,7 +79,7 @@ func parseControllers(list string) ([]string, error) {
 }
 
 // startControllers starts the named controllers; they end with ctx.
-func startControllers(ctx context.Context, loopback *rest.Config, names []string, credentials state.Credentials) error {
+func startControllers(ctx context.Context, loopback *rest.Config, names []string, credentials clusterCredentials) error {
 	cfg := unlimited(loopback)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {

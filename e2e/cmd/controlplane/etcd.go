@@ -10,14 +10,12 @@ import (
 
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/storage/wal"
-
-	"isthmus/e2e/cmd/controlplane/internal/state"
 )
 
 // startEtcd starts etcd in the working directory, tuned for one member that starts often and keeps
 // nothing for years. It wakes ten times a second: with a hundred times, dozens of clusters at rest
 // would keep half a processor busy.
-func startEtcd(dir state.Dir) (*embed.Etcd, error) {
+func startEtcd(dir stateDir) (*embed.Etcd, error) {
 	wal.SegmentSizeBytes = 4 << 20 // the default allocates 64 MB at once
 	cfg := embed.NewConfig()
 	cfg.Dir = dir.EtcdData()

@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 
-	"isthmus/e2e/assets"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/assets"
 )
 
 // startAssets starts the ready-made etcd and kube-apiserver as child processes. They end with this process. Elsewhere
@@ -27,7 +27,7 @@ func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 		return nil, err
 	}
 
-	etcd, err := program.Start(program.Config{
+	etcd, err := harness.StartProcess(harness.ProcessConfig{
 		Path: found.Etcd.Path, Args: o.etcdArgs(), Output: os.Stderr, SameGroup: true,
 	})
 	if err != nil {
@@ -41,7 +41,7 @@ func startAssets(ctx context.Context, o serverOptions) (*servers, error) {
 		return nil, errors.Join(err, etcd.Kill())
 	}
 	args := append(o.apiServerArgs(), "--secure-port="+strconv.Itoa(address.Port))
-	server, err := program.Start(program.Config{
+	server, err := harness.StartProcess(harness.ProcessConfig{
 		Path: found.APIServer.Path, Args: args, Output: os.Stderr, SameGroup: true,
 	})
 	if err != nil {

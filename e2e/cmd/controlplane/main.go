@@ -6,11 +6,11 @@ import (
 	"io"
 	"os"
 
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 )
 
 func main() {
-	cli.Main("controlplane", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
+	harness.Main("controlplane", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
 
 // run is the command line without its process.
@@ -20,7 +20,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		return nil
 	}
 	if args[0] != "serve" {
-		return cli.Usagef("there is no verb %q: the only one is serve", args[0])
+		return harness.Usagef("there is no verb %q: the only one is serve", args[0])
 	}
 	return serveCommand(ctx, args[1:], stdout)
 }

@@ -17,9 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"isthmus/e2e/assets"
-	"isthmus/e2e/cmd/controlplane/internal/state"
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/assets"
 )
 
 const help = `controlplane serve --name NAME --dir DIR [flags]
@@ -42,7 +41,7 @@ Flags:
 // serveOptions are how to run one cluster.
 type serveOptions struct {
 	name        string
-	dir         state.Dir
+	dir         stateDir
 	host        net.IP
 	controllers []string
 	all         bool
@@ -69,7 +68,7 @@ func serveCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	host := flags.String("host", "127.0.0.1", "the `IP` address to listen on")
 	flags.BoolVar(&opts.all, "all", true, "serve all API groups, and the API's description, which kubectl asks for; that takes two fifths of a start")
 	untilEOF := flags.Bool("until-eof", false, "also end when standard input ends, which it does with the process at its other end")
-	err := cli.Parse(flags, args, help, stdout)
+	err := harness.ParseFlags(flags, args, help, stdout)
 	if err != nil {
 		return err
 	}
@@ -78,20 +77,20 @@ func serveCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	switch {
 	case flags.NArg() > 0:
-		return cli.Usagef("serve: unexpected %q; the name is given by --name", flags.Arg(0))
+		return harness.Usagef("serve: unexpected %q; the name is given by --name", flags.Arg(0))
 	case !clusterName.MatchString(opts.name):
-		return cli.Usagef("serve: --name %q: a name has lower-case letters, digits and dashes", opts.name)
+		return harness.Usagef("serve: --name %q: a name has lower-case letters, digits and dashes", opts.name)
 	case *dir == "":
-		return cli.Usagef("serve: --dir is missing")
+		return harness.Usagef("serve: --dir is missing")
 	}
 	if opts.host = net.ParseIP(*host); opts.host == nil {
-		return cli.Usagef("serve: --host %q is no IP address", *host)
+		return harness.Usagef("serve: --host %q is no IP address", *host)
 	}
 	absolute, err := filepath.Abs(*dir)
 	if err != nil {
 		return err
 	}
-	opts.dir = state.Dir(absolute)
+	opts.dir = stateDir(absolute)
 	if *untilEOF {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithCancel(ctx)

@@ -11,8 +11,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"isthmus/e2e/assets"
-	"isthmus/e2e/cmd/controlplane/internal/state"
+	"isthmus/e2e/harness/assets"
 )
 
 // etcdURL is where the API server finds etcd: a socket named "etcd:0" in the
@@ -21,9 +20,9 @@ const etcdURL = "unix://etcd:0"
 
 // serverOptions are what the API server and etcd of one cluster need. The working directory is dir.
 type serverOptions struct {
-	dir         state.Dir
+	dir         stateDir
 	listener    net.Listener // of the API server
-	credentials state.Credentials
+	credentials clusterCredentials
 	controllers []string
 	all         bool // serve all API groups and /openapi
 }

@@ -12,8 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/shop"
 )
@@ -36,10 +35,10 @@ type demo struct {
 	fail    context.CancelCauseFunc // ends the demo because something in the background broke
 	began   time.Time
 
-	servers map[string]*cluster.Cluster // the clusters as processes
+	servers map[string]*harness.Cluster // the clusters as processes
 	shops   map[string]*shop.Cluster    // the same clusters, with the shop
 	isthmus string                      // the program's path
-	gateway *gateway.Gateway
+	gateway *harness.Replica
 	stream  *proxy.Stream // of the federated Service, open all along
 
 	want     endpoints              // what the proxy should see by now
@@ -54,7 +53,7 @@ type endpoints map[string][]netip.AddrPort
 func newDemo(o options, s *screen) (*demo, error) {
 	d := &demo{
 		options: o, screen: s, dir: o.dir, began: time.Now(),
-		servers: map[string]*cluster.Cluster{}, shops: map[string]*shop.Cluster{}, want: endpoints{},
+		servers: map[string]*harness.Cluster{}, shops: map[string]*shop.Cluster{}, want: endpoints{},
 	}
 	var err error
 	if o.dir == "" {

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/shop"
 )
@@ -29,7 +29,7 @@ func (d *demo) exportCart(ctx context.Context) error {
 	if _, err := d.shops[east].CoreV1().Services(shop.Namespace).Patch(ctx, "cart", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
 		return fmt.Errorf("cluster east: label Service cart: %w", err)
 	}
-	if err := poll.Until(ctx, seenLimit, 50*time.Millisecond, func() error {
+	if err := harness.Poll(ctx, seenLimit, 50*time.Millisecond, func() error {
 		_, err := d.shops[west].CoreV1().Services(shop.Namespace).Get(ctx, written, metav1.GetOptions{})
 		return err
 	}); err != nil {
@@ -68,7 +68,7 @@ func (d *demo) importCart(ctx context.Context) error {
 	}
 	defer closes()
 	var service string
-	err = poll.Until(ctx, seenLimit, 20*time.Millisecond, func() error {
+	err = harness.Poll(ctx, seenLimit, 20*time.Millisecond, func() error {
 		if p := stream.Snapshot().Profile.Profile(); p == nil || p.GetFullyQualifiedName() == "" {
 			return fmt.Errorf("the profile of %s:80 names no Service: %v", ip, p)
 		} else {

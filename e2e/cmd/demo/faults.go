@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 	"isthmus/internal/adminapi"
 )
 
@@ -73,9 +72,9 @@ func (d *demo) restartNorth(ctx context.Context) (none time.Time, note string, e
 
 // awaitLink returns when the gateway shows a linked cluster in a state.
 func (d *demo) awaitLink(ctx context.Context, name string, state adminapi.ClusterState) error {
-	err := poll.Until(ctx, seenLimit, 50*time.Millisecond, func() error {
-		page, err := admin.ReadClusters(ctx, d.gateway.MetricsAddr())
-		if links := admin.Named(page, name); err == nil && (len(links) == 0 || links[0].State != state) {
+	err := harness.Poll(ctx, seenLimit, 50*time.Millisecond, func() error {
+		page, err := harness.ReadClusters(ctx, d.gateway.MetricsAddr())
+		if links := harness.ClustersNamed(page, name); err == nil && (len(links) == 0 || links[0].State != state) {
 			err = fmt.Errorf("not %s: %+v", state, links)
 		}
 		return err

@@ -9,12 +9,11 @@ import (
 	"path/filepath"
 	"syscall"
 
-	"isthmus/e2e/cmd/internal/cli"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
 )
 
 func main() {
-	cli.Main("demo", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) }, syscall.SIGPIPE)
+	harness.Main("demo", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) }, syscall.SIGPIPE)
 }
 
 const help = `demo shows Isthmus at work on three real Kubernetes clusters on this machine:
@@ -61,11 +60,11 @@ func parse(args []string, stdout io.Writer) (options, error) {
 	flags.StringVar(&o.dir, "dir", "", "the `folder` for state and logs; it stays (default: a temporary one, removed at the end)")
 	flags.BoolVar(&o.networks, "networks", false, "have north on another network for a while, where web is reached through gateways")
 	flags.BoolVar(&o.keep, "keep", false, "leave everything running at the end, until Ctrl-C")
-	if err := cli.Parse(flags, args, help, stdout); err != nil {
+	if err := harness.ParseFlags(flags, args, help, stdout); err != nil {
 		return o, err
 	}
 	if flags.NArg() > 0 {
-		return o, cli.Usagef("%q is not understood; see demo --help", flags.Arg(0))
+		return o, harness.Usagef("%q is not understood; see demo --help", flags.Arg(0))
 	}
 	return o, nil
 }
@@ -73,15 +72,15 @@ func parse(args []string, stdout io.Writer) (options, error) {
 // programs returns the paths of isthmus and controlplane, which it brings up to date unless their folder is given.
 func (o options) programs(ctx context.Context) (isthmus, controlplane string, err error) {
 	if o.bin == "" {
-		if controlplane, err = program.Controlplane.Path(ctx); err == nil {
-			isthmus, err = program.Isthmus.Path(ctx)
+		if controlplane, err = harness.Controlplane.Path(ctx); err == nil {
+			isthmus, err = harness.Isthmus.Path(ctx)
 		}
 		return isthmus, controlplane, err
 	}
 	isthmus, controlplane = filepath.Join(o.bin, "isthmus"), filepath.Join(o.bin, "controlplane")
 	for _, path := range []string{isthmus, controlplane} {
 		if _, err := os.Stat(path); err != nil {
-			return "", "", cli.Usagef("--bin: there is no %s; make tools builds it", path)
+			return "", "", harness.Usagef("--bin: there is no %s; make tools builds it", path)
 		}
 	}
 	return isthmus, controlplane, nil
@@ -108,7 +107,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 		if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 			return cause // something in the background broke
 		}
-		return cli.ErrInterrupted
+		return harness.ErrInterrupted
 	}
 	return err
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"isthmus/e2e/probed"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/shop"
 )
 
@@ -17,8 +17,8 @@ var gatewayPorts = []uint16{4143, 4144}
 
 // playedGateway is a Linkerd gateway as far as its probe: an HTTP server of the demo.
 type playedGateway struct {
-	shop.LinkerdGateway
-	*probed.Gateway
+	service shop.LinkerdGateway
+	*harness.LinkerdGateway
 }
 
 // networks is the act about a cluster on another network: north's Pods can no longer be reached from west, its
@@ -53,7 +53,7 @@ func (d *demo) networks(ctx context.Context) error {
 func (d *demo) playGateways(ctx context.Context) error {
 	var list []shop.LinkerdGateway
 	for i, port := range gatewayPorts {
-		g, err := probed.Start("127.0.0.1:0", http.StatusOK)
+		g, err := harness.StartLinkerdGateway("127.0.0.1:0", http.StatusOK)
 		if err != nil {
 			return fmt.Errorf("a gateway of north: %w", err)
 		}
@@ -70,7 +70,7 @@ func (d *demo) playGateways(ctx context.Context) error {
 func (d *demo) expectGateways(numbers ...int) {
 	delete(d.want, north)
 	for _, i := range numbers {
-		d.want[north] = append(d.want[north], d.gateways[i].LinkerdGateway.Addr)
+		d.want[north] = append(d.want[north], d.gateways[i].service.Addr)
 	}
 }
 

@@ -12,8 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"isthmus/e2e/cmd/internal/cli"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
 )
 
 // watched is an output that calls a function once something has been printed.
@@ -39,7 +38,7 @@ func (w *watched) Write(b []byte) (int, error) {
 // given program.
 func programs(t *testing.T, isthmus string) string {
 	t.Helper()
-	controlplane, err := program.Controlplane.Path(t.Context())
+	controlplane, err := harness.Controlplane.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +88,7 @@ func nothingLeft(t *testing.T) (state string, check func()) {
 func TestDemo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	isthmus, err := program.Isthmus.Path(t.Context())
+	isthmus, err := harness.Isthmus.Path(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +115,7 @@ func TestInterrupted(t *testing.T) {
 	defer cancel()
 	out := &watched{line: "start the API servers", then: cancel}
 	err := run(ctx, []string{"--bin", programs(t, "/bin/false")}, out)
-	if !errors.Is(err, cli.ErrInterrupted) {
+	if !errors.Is(err, harness.ErrInterrupted) {
 		t.Errorf("got %v", err)
 	}
 	check()

@@ -10,9 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 	"isthmus/e2e/shop"
 )
@@ -55,13 +54,13 @@ func (d *demo) parts(ctx context.Context, list []part) error {
 }
 
 func (d *demo) startClusters(ctx context.Context, binary string) error {
-	var configs []cluster.Config
+	var configs []harness.ClusterConfig
 	for _, name := range names {
-		configs = append(configs, cluster.Config{
+		configs = append(configs, harness.ClusterConfig{
 			Name: name, Dir: filepath.Join(d.dir, name), Binary: binary, Controllers: shop.Controllers, All: d.options.keep,
 		})
 	}
-	servers, err := cluster.StartAll(ctx, configs...)
+	servers, err := harness.StartClusters(ctx, configs...)
 	if err != nil {
 		return err
 	}
@@ -141,7 +140,7 @@ func (d *demo) startGateway(ctx context.Context) error {
 	if d.options.networks { // whose gateways are on this machine
 		env = []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}
 	}
-	d.gateway, err = gateway.Start(ctx, gateway.Config{
+	d.gateway, err = harness.StartReplica(ctx, harness.ReplicaConfig{
 		Binary: d.isthmus, Kubeconfig: d.path("gateway.kubeconfig"), Output: log, Env: env,
 		Args: []string{ // as Linkerd's chart sets them by default, and then our own
 			"-outbound-transport-mode=transport-header",

@@ -13,7 +13,7 @@ import (
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
 	"go.uber.org/goleak"
 
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/proxy"
 	. "isthmus/e2e/proxy/destinationtest"
 )
@@ -187,7 +187,7 @@ func TestCommandLine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := run(t.Context(), test.args, &bytes.Buffer{})
-			if !errors.As(err, new(cli.UsageError)) || !strings.Contains(err.Error(), test.usage) {
+			if !errors.As(err, new(harness.UsageError)) || !strings.Contains(err.Error(), test.usage) {
 				t.Errorf("got %v, want a usage error with %q", err, test.usage)
 			}
 		})

@@ -11,12 +11,12 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/sim"
 )
 
 func main() {
-	cli.Main("isthmus-sim", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
+	harness.Main("isthmus-sim", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
 
 const overview = `isthmus-sim runs a gateway amid clusters and clients that change, fail and misbehave.
@@ -78,18 +78,18 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	flags.StringVar(&s.Gateway, "gateway", "", "`path` of the isthmus command; built from the repository unless given")
 	flags.BoolVar(&s.Verbose, "v", false, "show each step")
 	faults := flags.String("faults", ".", "`regular expression` of the faults that may happen")
-	err := cli.Parse(flags, args, overview+strings.Join(sim.FaultNames(), ", ")+"\n\nflags:\n", out)
+	err := harness.ParseFlags(flags, args, overview+strings.Join(sim.FaultNames(), ", ")+"\n\nflags:\n", out)
 	if err != nil {
 		return a, err
 	}
 	if flags.NArg() > 0 {
-		return a, cli.Usagef("%q is no flag; see -help", flags.Arg(0))
+		return a, harness.Usagef("%q is no flag; see -help", flags.Arg(0))
 	}
 	if a.seeds < 1 {
-		return a, cli.Usagef("-seeds must be at least 1")
+		return a, harness.Usagef("-seeds must be at least 1")
 	}
 	if s.Faults, err = regexp.Compile(*faults); err != nil {
-		return a, cli.Usagef("-faults: %w", err)
+		return a, harness.Usagef("-faults: %w", err)
 	}
 	if s.Seed == 0 {
 		s.Seed = uint64(time.Now().UnixNano()) % 1_000_000

@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 	"isthmus/e2e/proxy"
 )
 
@@ -43,7 +43,7 @@ func resolver() *net.Resolver {
 func nslookup(ctx context.Context) error {
 	flags := flag.NewFlagSet("nslookup", flag.ContinueOnError)
 	kind := flags.String("type", "A", "")
-	if err := cli.Parse(flags, os.Args[1:], "", os.Stdout); err != nil {
+	if err := harness.ParseFlags(flags, os.Args[1:], "", os.Stdout); err != nil {
 		return err
 	}
 	name := flags.Arg(0)
@@ -55,7 +55,7 @@ func nslookup(ctx context.Context) error {
 	lines, err := records(ctx, *kind, name)
 	if err != nil {
 		fmt.Printf("** server can't find %s: %v\n", name, err)
-		return cli.ErrPrinted
+		return harness.ErrPrinted
 	}
 	fmt.Println(strings.Join(lines, "\n"))
 	return nil
@@ -91,7 +91,7 @@ func nc(ctx context.Context) error {
 	seconds := flags.Int("w", 2, "")
 	flags.Bool("4", false, "")
 	six := flags.Bool("6", false, "")
-	if err := cli.Parse(flags, os.Args[1:], "", os.Stdout); err != nil {
+	if err := harness.ParseFlags(flags, os.Args[1:], "", os.Stdout); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(*seconds)*time.Second)

@@ -13,8 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/e2e/poll"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
 )
 
 // dnsLimit bounds how long CoreDNS may take until it answers.
@@ -35,7 +34,7 @@ func startDNS(
 	if err := os.WriteFile(path, []byte(corefile), 0o600); err != nil {
 		return nil, err
 	}
-	process, err := program.Start(program.Config{
+	process, err := harness.StartProcess(harness.ProcessConfig{
 		Path:   filepath.Join(bin, "node", "coredns"),
 		Args:   []string{"-conf", path},
 		Output: log,
@@ -70,7 +69,7 @@ func dnsAddress(port int) string { return fmt.Sprintf("127.0.0.1:%d", port) }
 
 // awaitDNS waits until a CoreDNS knows a Service that every cluster has.
 func awaitDNS(ctx context.Context, address string) error {
-	return poll.Until(ctx, dnsLimit, 100*time.Millisecond, func() error {
+	return harness.Poll(ctx, dnsLimit, 100*time.Millisecond, func() error {
 		lookup := exec.CommandContext(ctx, podProgram("nslookup"), "kubernetes.default.svc.cluster.local.")
 		lookup.Env = []string{dnsEnv + "=" + address}
 		if text, err := lookup.CombinedOutput(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 )
 
 // Folders, from the repository's root, where make runs this command.
@@ -23,20 +23,20 @@ const (
 
 func main() {
 	if run := podPrograms[filepath.Base(os.Args[0])]; run != nil {
-		cli.Main(filepath.Base(os.Args[0]), run)
+		harness.Main(filepath.Base(os.Args[0]), run)
 	}
-	cli.Main("mcs-conformance", func(ctx context.Context) error {
+	harness.Main("mcs-conformance", func(ctx context.Context) error {
 		flags := flag.NewFlagSet("mcs-conformance", flag.ContinueOnError)
 		look := flags.Bool("look", false, "Only check that this machine has what the command needs.")
 		inside := flags.Bool("inside", false, "Set by the command itself, for the process in the network namespace.")
-		if err := cli.Parse(flags, os.Args[1:], "Usage: mcs-conformance FILE\n", os.Stdout); err != nil {
+		if err := harness.ParseFlags(flags, os.Args[1:], "Usage: mcs-conformance FILE\n", os.Stdout); err != nil {
 			return err
 		}
 		if *look {
 			return lookForTools()
 		}
 		if flags.NArg() != 1 {
-			return cli.Usagef("usage: mcs-conformance FILE, the program that go test -c builds of the suite")
+			return harness.Usagef("usage: mcs-conformance FILE, the program that go test -c builds of the suite")
 		}
 		if *inside {
 			return run(ctx, flags.Arg(0))

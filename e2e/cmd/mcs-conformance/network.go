@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 )
 
 // podRanges are the addresses of all Pods. In the network namespace they are local addresses, so
@@ -58,10 +58,10 @@ func inNetwork(ctx context.Context, suite string) error {
 	inside.WaitDelay = 30 * time.Second
 	err := inside.Run()
 	if ctx.Err() != nil {
-		return cli.ErrInterrupted
+		return harness.ErrInterrupted
 	}
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
-		return cli.ErrPrinted
+		return harness.ErrPrinted
 	}
 	return err
 }

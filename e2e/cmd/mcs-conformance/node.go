@@ -18,9 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/kube"
-	"isthmus/e2e/kubelet"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 const (
@@ -126,7 +125,7 @@ type node struct {
 func runNode(
 	ctx context.Context, c *kube.Client, cluster int, answers *answers, env []string,
 ) (undo func() error, err error) {
-	k, err := kubelet.Start(ctx, c, nodeName)
+	k, err := harness.StartKubelet(ctx, c, nodeName)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +134,7 @@ func runNode(
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
 	running.Go(func() {
-		for poll.Pause(ctx, 100*time.Millisecond) == nil {
+		for harness.Pause(ctx, 100*time.Millisecond) == nil {
 			n.pass(ctx)
 		}
 	})

@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 )
 
 // filter selects the specs that need no EndpointSlices of imports.
@@ -57,7 +57,7 @@ func test(ctx context.Context, suite string, kubeconfigs []string) error {
 		return fmt.Errorf("the suite's report has %d suites: %w", len(suites), err)
 	}
 	if passed := show(suites[0].SpecReports); failed != nil || passed == 0 {
-		return cli.ErrPrinted
+		return harness.ErrPrinted
 	}
 	return nil
 }

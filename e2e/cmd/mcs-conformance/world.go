@@ -12,10 +12,8 @@ import (
 
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/gateway"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 const (
@@ -61,9 +59,9 @@ func (w *world) close() (err error) {
 }
 
 func (w *world) start(ctx context.Context) error {
-	var configs []cluster.Config
+	var configs []harness.ClusterConfig
 	for _, name := range names {
-		configs = append(configs, cluster.Config{
+		configs = append(configs, harness.ClusterConfig{
 			Name:        name,
 			Dir:         filepath.Join(state, name),
 			Binary:      filepath.Join(bin, "controlplane"),
@@ -71,7 +69,7 @@ func (w *world) start(ctx context.Context) error {
 			All:         true,
 		})
 	}
-	servers, err := cluster.StartAll(ctx, configs...)
+	servers, err := harness.StartClusters(ctx, configs...)
 	if err != nil {
 		return err
 	}
@@ -80,7 +78,7 @@ func (w *world) start(ctx context.Context) error {
 	}
 	var clients []*kube.Client
 	for _, server := range servers {
-		client, err := kube.New(server.Name(), server.REST())
+		client, err := kube.NewClient(server.Name(), server.REST())
 		if err != nil {
 			return err
 		}
@@ -141,7 +139,7 @@ func (w *world) log(name string) (*os.File, error) {
 
 // install applies definitions and rights.
 func install(ctx context.Context, c *kube.Client) error {
-	if err := c.Apply(ctx, object.Namespace(object.LinkNamespace), object.Namespace(remoteNamespace)); err != nil {
+	if err := c.Apply(ctx, kube.Namespace(kube.LinkNamespace), kube.Namespace(remoteNamespace)); err != nil {
 		return err
 	}
 	for _, name := range applied {
@@ -162,12 +160,12 @@ func (w *world) link(ctx context.Context, c, other *kube.Client) (string, error)
 	if err != nil {
 		return "", err
 	}
-	own, err := access(ctx, c, object.LinkNamespace, "isthmus")
+	own, err := access(ctx, c, kube.LinkNamespace, "isthmus")
 	if err != nil {
 		return "", err
 	}
 	kubeconfig := filepath.Join(state, c.Name+".gateway")
-	err = errors.Join(c.Apply(ctx, object.Link(other.Name, remote)), os.WriteFile(kubeconfig, own, 0o600))
+	err = errors.Join(c.Apply(ctx, kube.Link(other.Name, remote)), os.WriteFile(kubeconfig, own, 0o600))
 	if err != nil {
 		return "", err
 	}
@@ -175,7 +173,7 @@ func (w *world) link(ctx context.Context, c, other *kube.Client) (string, error)
 	if err != nil {
 		return "", err
 	}
-	g, err := gateway.Start(ctx, gateway.Config{
+	g, err := harness.StartReplica(ctx, harness.ReplicaConfig{
 		Binary:     filepath.Join(bin, "isthmus"),
 		Kubeconfig: kubeconfig,
 		Output:     log,

@@ -20,7 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 )
 
 // event is something that happens while clients have streams.
@@ -50,7 +50,7 @@ var own = gateway{"isthmus", "app.kubernetes.io/name=isthmus"}
 // spread over: who loses a replica goes to the other one, and stays.
 func (w *world) events(ctx context.Context) error {
 	return w.play(ctx, []event{
-		{"nothing, for 20 s", func(ctx context.Context, _ *window) error { return poll.Pause(ctx, 20*time.Second) }},
+		{"nothing, for 20 s", func(ctx context.Context, _ *window) error { return harness.Pause(ctx, 20*time.Second) }},
 		{"isthmus check", w.check},
 		{"a node is drained", w.drain},
 		{"rolling update, DNS with a TTL of 30 s", w.update},
@@ -94,7 +94,7 @@ func (w *world) play(ctx context.Context, events []event) error {
 		w.log("  %s", r)
 		rows = append(rows, r)
 		if n.restarted { // until DNS has all replicas again
-			if err := poll.Pause(ctx, 35*time.Second); err != nil {
+			if err := harness.Pause(ctx, 35*time.Second); err != nil {
 				return err
 			}
 		}
@@ -110,7 +110,7 @@ func (w *world) play(ctx context.Context, events []event) error {
 
 // churn lets a third Pod of web come and go in both clusters. An API server may be down.
 func (w *world) churn(ctx context.Context) {
-	for i := 1; poll.Pause(ctx, 5*time.Second) == nil; i++ {
+	for i := 1; harness.Pause(ctx, 5*time.Second) == nil; i++ {
 		for _, client := range w.clients {
 			ctx, stop := context.WithTimeout(ctx, 3*time.Second)
 			client.AppsV1().Deployments("shop").Patch(ctx, "web-more", types.MergePatchType, fmt.Appendf(nil, `{"spec": {"replicas": %d}}`, i%2), metav1.PatchOptions{})
@@ -262,7 +262,7 @@ func (w *world) killAPI(name string) func(context.Context, *window) error {
 		if err := w.clusters[name].Kill(); err != nil {
 			return err
 		}
-		if err := poll.Pause(ctx, 10*time.Second); err != nil {
+		if err := harness.Pause(ctx, 10*time.Second); err != nil {
 			return err
 		}
 		if err := w.clusters[name].Restart(ctx); err != nil {

@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"isthmus/e2e/kube"
+	"isthmus/e2e/harness/kube"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 )
 
 const help = `nodes [flags]
@@ -46,7 +46,7 @@ func main() {
 			return
 		}
 	}
-	cli.Main("nodes", func(ctx context.Context) error {
+	harness.Main("nodes", func(ctx context.Context) error {
 		var o options
 		flags := flag.NewFlagSet("nodes", flag.ContinueOnError)
 		flags.StringVar(&o.repository, "repository", ".", "the repository's `folder`, in whose bin and out everything has been built")
@@ -54,7 +54,7 @@ func main() {
 		flags.StringVar(&o.run, "run", "", "a `regex`: only these events")
 		flags.BoolVar(&o.look, "look", false, "only look whether the machine has what is needed")
 		flags.StringVar(&o.inside, "inside", "", "for the command itself")
-		if err := cli.Parse(flags, os.Args[1:], help, os.Stdout); err != nil {
+		if err := harness.ParseFlags(flags, os.Args[1:], help, os.Stdout); err != nil {
 			return err
 		}
 		var err error
@@ -62,7 +62,7 @@ func main() {
 			return err
 		}
 		if _, err := regexp.Compile(o.run); err != nil {
-			return cli.Usagef("-run: %w", err)
+			return harness.Usagef("-run: %w", err)
 		}
 		o.bin = filepath.Join(o.repository, "bin", "node")
 		if o.inside != "" {
@@ -118,7 +118,7 @@ func runOutside(ctx context.Context, o options) (err error) {
 	err = inside.Run()
 	err = errors.Join(err, removeCgroups(filepath.Base(dir)))
 	if ctx.Err() != nil {
-		return errors.Join(cli.ErrInterrupted, os.RemoveAll(dir))
+		return errors.Join(harness.ErrInterrupted, os.RemoveAll(dir))
 	}
 	if err != nil {
 		return fmt.Errorf("%w: logs are in %s, which is yours to remove", err, dir)

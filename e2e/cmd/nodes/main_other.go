@@ -6,11 +6,11 @@ import (
 	"context"
 	"errors"
 
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 )
 
 func main() {
-	cli.Main("nodes", func(context.Context) error {
+	harness.Main("nodes", func(context.Context) error {
 		return errors.New("needs Linux, because it creates network namespaces: run it in a virtual machine")
 	})
 }

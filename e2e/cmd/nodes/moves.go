@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 )
 
 func (w *world) drain(ctx context.Context, n *window) error {
@@ -81,7 +81,7 @@ func (w *world) lose(ctx context.Context, n *window) error {
 		return err
 	}
 	n.note = fmt.Sprintf("not Ready after %.0f s", time.Since(n.began).Seconds())
-	if err := poll.Pause(ctx, 2*time.Minute-time.Since(n.began)); err != nil {
+	if err := harness.Pause(ctx, 2*time.Minute-time.Since(n.began)); err != nil {
 		return err
 	}
 	if err := w.startNode(ctx, p); err != nil {

@@ -18,10 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/poll"
-	"isthmus/e2e/program"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 //go:embed node.sh
@@ -43,7 +41,7 @@ var places = []place{{"west", "west-1", 11}, {"west", "west-2", 12}, {"east", "e
 // world is the clusters with their nodes.
 type world struct {
 	options
-	clusters map[string]*cluster.Cluster
+	clusters map[string]*harness.Cluster
 	clients  map[string]*kube.Client
 	nodes    map[string]*exec.Cmd
 	began    time.Time
@@ -54,7 +52,7 @@ type world struct {
 }
 
 func runInside(ctx context.Context, o options) error {
-	w := &world{options: o, clusters: map[string]*cluster.Cluster{}, clients: map[string]*kube.Client{}, nodes: map[string]*exec.Cmd{}, began: time.Now(), gateway: own}
+	w := &world{options: o, clusters: map[string]*harness.Cluster{}, clients: map[string]*kube.Client{}, nodes: map[string]*exec.Cmd{}, began: time.Now(), gateway: own}
 	if err := errors.Join(os.Chdir(o.repository), os.Unsetenv("MAKELEVEL"), os.Unsetenv("MAKEFLAGS"), // the README's make is one of its own
 		os.Setenv("KUBECONFIG", o.inside+"/west/kubeconfig:"+o.inside+"/east/kubeconfig"), os.Setenv("KUBECACHEDIR", o.inside+"/kubecache"),
 		os.Setenv("PATH", strings.Join([]string{o.bin, filepath.Join(o.repository, "bin"), os.Getenv("PATH")}, ":"))); err != nil {
@@ -123,20 +121,20 @@ func (w *world) script() string { return filepath.Join(w.inside, "node.sh") }
 
 // startClusters starts API servers, each with Kubernetes' own scheduler and controllers.
 func (w *world) startClusters(ctx context.Context) error {
-	var configs []cluster.Config
+	var configs []harness.ClusterConfig
 	for _, name := range []string{"west", "east"} {
-		configs = append(configs, cluster.Config{
+		configs = append(configs, harness.ClusterConfig{
 			Name: name, Dir: filepath.Join(w.inside, name), Host: hub, Binary: filepath.Join(w.repository, "bin/controlplane"),
 			Controllers: []string{}, All: true,
 		})
 	}
-	started, err := cluster.StartAll(ctx, configs...)
+	started, err := harness.StartClusters(ctx, configs...)
 	if err != nil {
 		return err
 	}
 	for _, c := range started {
 		w.clusters[c.Name()] = c
-		if w.clients[c.Name()], err = kube.New(c.Name(), c.REST()); err != nil {
+		if w.clients[c.Name()], err = kube.NewClient(c.Name(), c.REST()); err != nil {
 			return err
 		}
 		pki := filepath.Join(c.Dir(), "pki")
@@ -149,7 +147,7 @@ func (w *world) startClusters(ctx context.Context) error {
 				return err
 			}
 			defer log.Close()
-			if _, err := program.Start(program.Config{
+			if _, err := harness.StartProcess(harness.ProcessConfig{
 				Path: filepath.Join(w.bin, args[0]), Output: log,
 				Args: append(args[1:], "--kubeconfig="+c.Kubeconfig(), "--leader-elect=false", "--secure-port=0"),
 			}); err != nil {
@@ -272,7 +270,7 @@ const limit = 4 * time.Minute
 
 // await waits for something of a real node, which may take its time.
 func await(ctx context.Context, what string, check func() error) error {
-	if err := poll.Until(ctx, limit, 200*time.Millisecond, check); err != nil {
+	if err := harness.Poll(ctx, limit, 200*time.Millisecond, check); err != nil {
 		return fmt.Errorf("%s: %w", what, errors.Join(err, ctx.Err()))
 	}
 	return nil

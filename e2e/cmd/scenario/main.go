@@ -13,11 +13,11 @@ import (
 	"time"
 
 	"isthmus/e2e/cases"
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 )
 
 func main() {
-	cli.Main("scenario", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
+	harness.Main("scenario", func(ctx context.Context) error { return run(ctx, os.Args[1:], os.Stdout) })
 }
 
 const overview = `scenario runs case files (*.txtar) against three Kubernetes API servers and a gateway.
@@ -59,18 +59,18 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	flags.StringVar(&a.log, "log", "", "`file` for the whole log of the gateway")
 	flags.IntVar(&a.count, "count", 1, "run the cases that many times")
 	flags.BoolVar(&a.verbose, "v", false, "show each command as it begins")
-	err := cli.Parse(flags, args, overview, out)
+	err := harness.ParseFlags(flags, args, overview, out)
 	if err != nil {
 		return a, err
 	}
 	if a.only, err = regexp.Compile(*run); err != nil {
-		return a, cli.Usagef("-run: %w", err)
+		return a, harness.Usagef("-run: %w", err)
 	}
 	if a.paths = flags.Args(); len(a.paths) == 0 {
-		return a, cli.Usagef("no case files given; see -help")
+		return a, harness.Usagef("no case files given; see -help")
 	}
 	if a.count < 1 {
-		return a, cli.Usagef("-count must be at least 1")
+		return a, harness.Usagef("-count must be at least 1")
 	}
 	return a, nil
 }
@@ -99,10 +99,10 @@ func load(a arguments) ([]*cases.Case, error) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return nil, cli.Usage(err)
+		return nil, harness.Usage(err)
 	}
 	if len(all) == 0 {
-		return nil, cli.Usagef("no case matches")
+		return nil, harness.Usagef("no case matches")
 	}
 	return all, nil
 }
@@ -172,7 +172,7 @@ func runCases(ctx context.Context, a arguments, env cases.Environment, all []*ca
 	fmt.Fprintf(out, "\n%d passed, %d failed in %.1fs\n", passed, len(failed), time.Since(began).Seconds())
 	if len(failed) > 0 {
 		fmt.Fprintf(out, "failed: %s\n", strings.Join(failed, " "))
-		return cli.ErrPrinted
+		return harness.ErrPrinted
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"isthmus/e2e/cmd/internal/cli"
+	"isthmus/e2e/harness"
 )
 
 // Folders, from the repository's root, where make runs this command.
@@ -20,9 +20,9 @@ const (
 )
 
 func main() {
-	cli.Main("skew", func(ctx context.Context) error {
+	harness.Main("skew", func(ctx context.Context) error {
 		if len(os.Args) != 2 {
-			return cli.Usagef("usage: skew FILE, the isthmus command of an earlier version")
+			return harness.Usagef("usage: skew FILE, the isthmus command of an earlier version")
 		}
 		return run(ctx, os.Args[1])
 	})
@@ -31,7 +31,7 @@ func main() {
 // run upgrades and rolls back. When it returns, nothing that it started is left.
 func run(ctx context.Context, previous string) (err error) {
 	if _, err := os.Stat(previous); err != nil {
-		return cli.Usage(err)
+		return harness.Usage(err)
 	}
 	if err := errors.Join(os.RemoveAll(out), os.MkdirAll(state, 0o755)); err != nil {
 		return err

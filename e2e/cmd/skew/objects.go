@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"isthmus/e2e/kube"
+	"isthmus/e2e/harness/kube"
 )
 
 // objects are those of kinds that leaders write, in west, by kind and name.

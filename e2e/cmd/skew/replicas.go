@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"isthmus/e2e/gateway"
+	"isthmus/e2e/harness"
 )
 
 // The versions, which begin the names of their replicas.
@@ -28,12 +28,12 @@ type replicas struct {
 
 	mu      sync.Mutex
 	started int
-	running map[string]*gateway.Gateway
+	running map[string]*harness.Replica
 	logs    []io.Closer
 }
 
 func newReplicas(of *world, binaries map[string]string) *replicas {
-	return &replicas{of: of, binaries: binaries, running: make(map[string]*gateway.Gateway)}
+	return &replicas{of: of, binaries: binaries, running: make(map[string]*harness.Replica)}
 }
 
 // start starts a replica of a version, and returns once it is ready.
@@ -50,7 +50,7 @@ func (r *replicas) start(ctx context.Context, version string) error {
 	if r.of.exports {
 		flags = append(flags, "-exports=on", "-cluster-name=west")
 	}
-	g, err := gateway.Start(ctx, gateway.Config{
+	g, err := harness.StartReplica(ctx, harness.ReplicaConfig{
 		Binary: r.binaries[version], Kubeconfig: r.of.kubeconfig, Hostname: name, Output: log, Args: flags,
 	})
 	r.mu.Lock()
@@ -67,7 +67,7 @@ func (r *replicas) start(ctx context.Context, version string) error {
 // get SIGTERM.
 func (r *replicas) stop(version string) (err error) {
 	r.mu.Lock()
-	var ending []*gateway.Gateway
+	var ending []*harness.Replica
 	for name, g := range r.running {
 		if strings.HasPrefix(name, version) {
 			ending = append(ending, g)
@@ -89,7 +89,7 @@ func (r *replicas) addresses() (list []string) {
 	return list
 }
 
-func (r *replicas) all() []*gateway.Gateway {
+func (r *replicas) all() []*harness.Replica {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.running))

@@ -8,9 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"isthmus/e2e/admin"
-	"isthmus/e2e/cmd/internal/cli"
-	"isthmus/e2e/poll"
+	"isthmus/e2e/harness"
 )
 
 // limit is how long it may take until all streams and objects are as they should be.
@@ -66,7 +64,7 @@ func (s *story) tell(ctx context.Context) error {
 		}
 	}
 	if s.failed {
-		return cli.ErrPrinted
+		return harness.ErrPrinted
 	}
 	return nil
 }
@@ -179,7 +177,7 @@ func (s *story) hasWritten(ctx context.Context) error {
 	}
 	led := false
 	for _, g := range s.all() {
-		page, err := admin.ReadClusters(ctx, g.MetricsAddr())
+		page, err := harness.ReadClusters(ctx, g.MetricsAddr())
 		if err != nil {
 			return err
 		}
@@ -212,7 +210,7 @@ func (s *story) hasWritten(ctx context.Context) error {
 }
 
 func (s *story) await(ctx context.Context, what string, check func(context.Context) error) error {
-	if err := poll.Until(ctx, limit, 200*time.Millisecond, func() error { return check(ctx) }); err != nil {
+	if err := harness.Poll(ctx, limit, 200*time.Millisecond, func() error { return check(ctx) }); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil

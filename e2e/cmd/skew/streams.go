@@ -7,7 +7,7 @@ import (
 	"slices"
 	"sync"
 
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness/kube"
 	"isthmus/e2e/proxy"
 )
 
@@ -46,19 +46,19 @@ func openStreams(ctx context.Context, known func() []string, imports bool) *stre
 		all.list = append(all.list, &stream{one, fmt.Sprint(kind, " of ", title), addrs})
 		running.Go(func() { one.Run(ctx) })
 	}
-	open(proxy.Get, "a Service", object.Authority(namespace, "web"), west)
-	open(proxy.Get, "a mirror", object.Authority(namespace, "web-east"), east)
-	open(proxy.Get, "a federated Service", object.Authority(namespace, "web-federated"), both)
-	open(proxy.Get, "ExternalWorkloads", object.Authority(namespace, "vm"), vms)
+	open(proxy.Get, "a Service", kube.Authority(namespace, "web"), west)
+	open(proxy.Get, "a mirror", kube.Authority(namespace, "web-east"), east)
+	open(proxy.Get, "a federated Service", kube.Authority(namespace, "web-federated"), both)
+	open(proxy.Get, "ExternalWorkloads", kube.Authority(namespace, "vm"), vms)
 	services := []string{"web", "web-east", "web-federated", "vm"}
 	if imports {
-		open(proxy.Get, "an import", object.Authority(namespace, "web-clusterset"), both)
+		open(proxy.Get, "an import", kube.Authority(namespace, "web-clusterset"), both)
 		services = append(services, "web-clusterset")
 	}
 	for _, name := range services {
-		open(proxy.GetProfile, "Service "+name, object.Authority(namespace, name), nil)
+		open(proxy.GetProfile, "Service "+name, kube.Authority(namespace, name), nil)
 	}
-	open(proxy.GetProfile, "an endpoint", fmt.Sprintf("%s:%d", westAddr(1), object.Port), nil)
+	open(proxy.GetProfile, "an endpoint", fmt.Sprintf("%s:%d", westAddr(1), kube.Port), nil)
 	return all
 }
 
@@ -68,7 +68,7 @@ func (s *stream) endpoints(number int) (list []netip.AddrPort) {
 		return nil
 	}
 	for _, ip := range s.addrs(number) {
-		list = append(list, netip.AddrPortFrom(netip.MustParseAddr(ip), object.Port))
+		list = append(list, netip.AddrPortFrom(netip.MustParseAddr(ip), kube.Port))
 	}
 	slices.SortFunc(list, netip.AddrPort.Compare)
 	return list

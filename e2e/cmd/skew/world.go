@@ -13,9 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/e2e/cluster"
-	"isthmus/e2e/kube"
-	"isthmus/e2e/object"
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // namespace has all that is exported and served.
@@ -39,27 +38,27 @@ func (w *world) close() (err error) {
 }
 
 func (w *world) start(ctx context.Context) error {
-	var configs []cluster.Config
+	var configs []harness.ClusterConfig
 	for _, name := range []string{"west", "east"} {
-		configs = append(configs, cluster.Config{
+		configs = append(configs, harness.ClusterConfig{
 			Name: name, Dir: filepath.Join(state, name), Binary: filepath.Join(bin, "controlplane"),
 			Controllers: []string{"namespace", "serviceaccount", "token"},
 		})
 	}
-	servers, err := cluster.StartAll(ctx, configs...)
+	servers, err := harness.StartClusters(ctx, configs...)
 	if err != nil {
 		return err
 	}
 	var clients []*kube.Client
 	for _, server := range servers {
 		w.later(server.Close)
-		c, err := kube.New(server.Name(), server.REST())
+		c, err := kube.NewClient(server.Name(), server.REST())
 		if err != nil {
 			return err
 		}
 		w.later(func() error { c.Close(); return nil })
 		err = errors.Join(
-			c.Apply(ctx, object.Namespace(object.LinkNamespace), object.Namespace(namespace)),
+			c.Apply(ctx, kube.Namespace(kube.LinkNamespace), kube.Namespace(namespace)),
 			c.ServeMCS(ctx, kube.MCSVersions...),
 		)
 		if err != nil {
@@ -78,7 +77,7 @@ func (w *world) link(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := w.east.Apply(ctx, object.Namespace(remote)); err != nil {
+	if err := w.east.Apply(ctx, kube.Namespace(remote)); err != nil {
 		return err
 	}
 	if err := w.east.ApplyYAML(ctx, string(manifest)); err != nil {
@@ -92,7 +91,7 @@ func (w *world) link(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return w.west.Apply(ctx, object.Link("east", kubeconfig))
+	return w.west.Apply(ctx, kube.Link("east", kubeconfig))
 }
 
 // export has both clusters export the Service web, and west serve ExternalWorkloads.
@@ -102,7 +101,7 @@ func (w *world) export(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.Apply(ctx, object.ServiceAccount(namespace, "web"), pod); err != nil {
+		if err := c.Apply(ctx, kube.ServiceAccount(namespace, "web"), pod); err != nil {
 			return err
 		}
 		const export = "{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, " +
@@ -111,25 +110,25 @@ func (w *world) export(ctx context.Context) error {
 			return err
 		}
 	}
-	west := object.Service(namespace, "web")
+	west := kube.Service(namespace, "web")
 	west.Labels = map[string]string{"mirror.linkerd.io/federated": "member"}
 	if !w.exports {
-		err := w.west.Apply(ctx, object.Federated(namespace, "web-federated", "web", "web@east"),
-			object.Mirror(namespace, "web-east", "east", "web"))
+		err := w.west.Apply(ctx, kube.Federated(namespace, "web-federated", "web", "web@east"),
+			kube.Mirror(namespace, "web-east", "east", "web"))
 		if err != nil {
 			return err
 		}
 	}
-	vm := object.Service(namespace, "vm")
+	vm := kube.Service(namespace, "vm")
 	vm.Spec.Selector = map[string]string{"app": "vm"}
-	vm.Spec.Ports[0].TargetPort = intstr.FromInt32(object.Port)
+	vm.Spec.Ports[0].TargetPort = intstr.FromInt32(kube.Port)
 	return w.west.Apply(ctx, west, vm, workload("vm-1", westAddr(100)))
 }
 
 // meshedPod returns a Pod that runs, with a proxy: endpoints have its identity, its labels and a
 // protocol hint, and its address has a profile.
 func meshedPod(ip string) (*unstructured.Unstructured, error) {
-	pod, err := kube.Unstructured(object.Mesh(object.Pod(namespace, "web-0", "web")))
+	pod, err := kube.Unstructured(kube.Mesh(kube.Pod(namespace, "web-0", "web")))
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +141,7 @@ func meshedPod(ip string) (*unstructured.Unstructured, error) {
 // change changes the number of a label of east's Service, of an endpoint of each Service, and of an
 // ExternalWorkload.
 func (w *world) change(ctx context.Context, number int) error {
-	east := object.Service(namespace, "web")
+	east := kube.Service(namespace, "web")
 	east.Labels = map[string]string{
 		"mirror.linkerd.io/exported": "remote-discovery", "mirror.linkerd.io/federated": "member",
 		"team": fmt.Sprint("team-", number),
@@ -158,12 +157,12 @@ func eastAddr(host int) string { return fmt.Sprint("10.136.0.", host) }
 
 // slice has an endpoint that stays, which a Pod is behind, and the one of a number.
 func slice(addr func(int) string, number int) *discoveryv1.EndpointSlice {
-	return object.Slice(namespace, "web", "1",
-		object.PodEndpoint(addr(1), namespace, "web-0"), object.Endpoint(addr(2+number)))
+	return kube.Slice(namespace, "web", "1",
+		kube.PodEndpoint(addr(1), namespace, "web-0"), kube.Endpoint(addr(2+number)))
 }
 
 func workload(name, ip string) *unstructured.Unstructured {
-	o := object.ExternalWorkload(namespace, name, ip)
+	o := kube.ExternalWorkload(namespace, name, ip)
 	o.SetLabels(map[string]string{"app": "vm"})
 	return o
 }

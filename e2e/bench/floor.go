@@ -1,0 +1,270 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+
+	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/encoding/proto"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+
+	"isthmus/e2e/harness"
+)
+
+// The floor is what Isthmus's speed is compared with: a bare grpc-go server of the Destination service that sends ready-made
+// bytes.
+//
+// It is grpc.NewServer with one option, a codec that hands out the bytes as they are. Flow control, buffers and everything
+// else are grpc-go's defaults. A call is looked up by its authority in a floorRecording of what another server has answered,
+// sends the first messages of that, and waits. Ordered to step, the server sends all streams of a method and authority one
+// more message of the recording, each by the goroutine that grpc-go has for it. That is the plain way to stream these bytes
+// by grpc-go.
+
+// ServeFloor runs a server of a recording on a free port of 127.0.0.1. It writes its address to out as the first line, takes
+// steps from in, one a line ("NUMBER METHOD AUTHORITY"), and ends with in.
+func ServeFloor(recording string, in io.Reader, out io.Writer) (err error) {
+	r, err := readFloorRecording(recording)
+	if err != nil {
+		return err
+	}
+	s := newFloorServer(r)
+	debug.FreeOSMemory() // what reading took is not to be used by streams, or they would seem to take nothing
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	g := s.GRPC()
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(listener) }()
+	defer func() {
+		g.Stop()
+		err = errors.Join(err, <-served)
+	}()
+	if _, err := fmt.Fprintln(out, listener.Addr()); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		number, of, _ := strings.Cut(lines.Text(), " ")
+		method, authority, _ := strings.Cut(of, " ")
+		n, err := strconv.Atoi(number)
+		if err != nil {
+			return fmt.Errorf("%q is not NUMBER METHOD AUTHORITY: %w", lines.Text(), err)
+		}
+		if err := s.Step(method, authority, n); err != nil {
+			return err
+		}
+	}
+	return lines.Err()
+}
+
+// floorProcess is a floor run as a process of its own.
+type floorProcess struct {
+	proc *harness.Process
+	addr string
+}
+
+// startFloor runs a command that calls Serve with its standard input and output. The process ends with this one at the
+// latest.
+func startFloor(ctx context.Context, command ...string) (*floorProcess, error) {
+	p, err := harness.StartProcess(harness.ProcessConfig{Path: command[0], Args: command[1:], Output: os.Stderr, Announces: true})
+	if err != nil {
+		return nil, fmt.Errorf("start the floor: %w", err)
+	}
+	addr, err := p.AwaitLine(ctx)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("the floor %w", err), p.Kill())
+	}
+	return &floorProcess{proc: p, addr: addr}, nil
+}
+
+// Addr returns the server's address.
+func (p *floorProcess) Addr() string { return p.addr }
+
+// Pid returns the process's id.
+func (p *floorProcess) Pid() int { return p.proc.Pid() }
+
+// Step sends the step of that number to all streams that have called a method for an authority.
+func (p *floorProcess) Step(method, authority string, number int) error {
+	_, err := fmt.Fprintf(p.proc, "%d %s %s\n", number, method, authority)
+	return err
+}
+
+// Stop ends the process, and returns its error if it has failed.
+func (p *floorProcess) Stop() error { return p.proc.Close() }
+
+// floorServer answers with what has been recorded.
+type floorServer struct {
+	pb.UnimplementedDestinationServer
+	gets, profiles map[string]*floorTopic // fixed
+}
+
+// newFloorServer returns a server of that recording. It starts nothing; see GRPC.
+func newFloorServer(r floorRecording) *floorServer {
+	return &floorServer{gets: newFloorTopics(r.Get), profiles: newFloorTopics(r.GetProfile)}
+}
+
+// GRPC returns a gRPC server with the Destination service.
+func (s *floorServer) GRPC() *grpc.Server {
+	g := grpc.NewServer(grpc.ForceServerCodecV2(floorCodec{encoding.GetCodecV2(proto.Name)}))
+	pb.RegisterDestinationServer(g, s)
+	return g
+}
+
+// Get implements the Destination service.
+func (s *floorServer) Get(req *pb.GetDestination, out grpc.ServerStreamingServer[pb.Update]) error {
+	return serveFloorTopic(s.gets, req.GetPath(), out)
+}
+
+// GetProfile implements the Destination service.
+func (s *floorServer) GetProfile(req *pb.GetDestination, out grpc.ServerStreamingServer[pb.DestinationProfile]) error {
+	return serveFloorTopic(s.profiles, req.GetPath(), out)
+}
+
+// Step sends all streams that have called a method, Get or GetProfile, for an authority the step of that number.
+func (s *floorServer) Step(method, authority string, number int) error {
+	t := map[string]map[string]*floorTopic{"Get": s.gets, "GetProfile": s.profiles}[method][authority]
+	if t == nil || number < 0 || number >= len(t.steps) {
+		return fmt.Errorf("no step %d of %s %q is recorded", number, method, authority)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	last := t.last
+	t.last = newFloorEvent(t.steps[number])
+	last.after = t.last
+	close(last.passed)
+	return nil
+}
+
+// floorTopic is one authority.
+type floorTopic struct {
+	first, steps []*floorFrame // fixed
+
+	mu   sync.Mutex
+	last *floorEvent
+}
+
+// floorEvent is a step that has been made. Who has it waits for the one after it.
+type floorEvent struct {
+	frame  *floorFrame
+	passed chan struct{} // closed once after is set
+	after  *floorEvent
+}
+
+func newFloorEvent(f *floorFrame) *floorEvent {
+	return &floorEvent{frame: f, passed: make(chan struct{})}
+}
+
+func newFloorTopics(answers map[string]floorAnswer) map[string]*floorTopic {
+	topics := make(map[string]*floorTopic, len(answers))
+	for authority, a := range answers {
+		topics[authority] = &floorTopic{first: newFloorFrames(a.First), steps: newFloorFrames(a.Steps), last: newFloorEvent(nil)}
+	}
+	return topics
+}
+
+func (t *floorTopic) newest() *floorEvent {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.last
+}
+
+// serveFloorTopic sends one stream its messages, until it ends.
+func serveFloorTopic(topics map[string]*floorTopic, authority string, out grpc.ServerStream) error {
+	t := topics[authority]
+	if t == nil {
+		return status.Errorf(codes.NotFound, "%s is not in the recording", authority)
+	}
+	at, ended := t.newest(), out.Context().Done()
+	for _, f := range t.first {
+		if err := out.SendMsg(f); err != nil {
+			return err
+		}
+	}
+	for {
+		select {
+		case <-ended:
+			return nil
+		case <-at.passed:
+		}
+		at = at.after
+		if err := out.SendMsg(at.frame); err != nil {
+			return err
+		}
+	}
+}
+
+// floorFrame is one encoded message.
+type floorFrame mem.BufferSlice
+
+func newFloorFrames(messages [][]byte) []*floorFrame {
+	var frames []*floorFrame
+	for _, m := range messages {
+		frames = append(frames, &floorFrame{mem.SliceBuffer(m)})
+	}
+	return frames
+}
+
+// floorCodec hands out frames as they are; requests are read by gRPC's own.
+type floorCodec struct{ encoding.CodecV2 }
+
+func (c floorCodec) Marshal(v any) (mem.BufferSlice, error) {
+	if f, ok := v.(*floorFrame); ok {
+		return mem.BufferSlice(*f), nil
+	}
+	return c.CodecV2.Marshal(v)
+}
+
+// floorRecording is what a server has answered.
+type floorRecording struct {
+	Get, GetProfile map[string]floorAnswer // by authority
+}
+
+// floorAnswer is what one stream has been sent, as encoded.
+type floorAnswer struct {
+	First [][]byte // what the stream begins with
+	Steps [][]byte // one message for each kind of change that may follow
+}
+
+// Of returns the answers to a method, Get or GetProfile.
+func (r floorRecording) Of(method string) map[string]floorAnswer {
+	if method == "GetProfile" {
+		return r.GetProfile
+	}
+	return r.Get
+}
+
+// Write writes the recording to a file.
+func (r floorRecording) Write(path string) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("recording: %w", err)
+	}
+	return os.WriteFile(path, text, 0o600)
+}
+
+// readFloorRecording reads what Write has written.
+func readFloorRecording(path string) (r floorRecording, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		return r, fmt.Errorf("recording %s: %w", path, err)
+	}
+	return r, nil
+}

@@ -1,0 +1,258 @@
+package e2e
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
+)
+
+// accountPath is where client libraries look for the ServiceAccount's token.
+const accountPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+
+// imageBinary is the entry point of the image.
+const imageBinary = "/isthmus"
+
+// containerConfig is which container to run.
+type containerConfig struct {
+	Template  corev1.PodTemplateSpec
+	Namespace string
+	Name      string // of the Pod
+	Container string // of the template's
+
+	Client *kube.Client // of the cluster that the Pod is in; it issues the token
+	CA     []byte       // the cluster's certificate authority
+	Binary string       // for the image: a program that needs no other file
+	Dir    string       // an empty folder, for the Pod's files
+}
+
+// container is Isthmus as the container of a Pod would run it: with what the Pod's template gives it and nothing else.
+// There is no kubelet here, so this type does what one does:
+//
+//   - Arguments are the container's, with variables filled in. The environment is the container's, HOSTNAME and the address
+//     of the API server.
+//   - The file system is a folder with the binary, for the image, and the ServiceAccount's token where the template mounts
+//     it. Nothing in it can be written if the template asks for that.
+//   - The user is the one that the template names.
+//
+// An unknown field of a template is an error: a test must not pass because something was left out. Addresses are those that
+// package harness chooses. There is no limit of memory, and no /proc. Close it when the process has ended.
+type container struct {
+	args, env []string
+	jail      harness.Jail
+}
+
+// newContainer prepares a Pod. It starts nothing.
+func newContainer(ctx context.Context, cfg containerConfig) (*container, error) {
+	fail := func(err error) (*container, error) {
+		return nil, fmt.Errorf("container %s of Pod %s/%s: %w", cfg.Container, cfg.Namespace, cfg.Name, err)
+	}
+	containers := cfg.Template.Spec.Containers
+	i := slices.IndexFunc(containers, func(c corev1.Container) bool { return c.Name == cfg.Container })
+	if i < 0 {
+		return fail(errors.New("there is none of this name"))
+	}
+	c := containers[i]
+	if len(c.Command) > 0 || c.WorkingDir != "" {
+		return fail(fmt.Errorf("command %q, working directory %q: not understood here", c.Command, c.WorkingDir))
+	}
+	user, err := cfg.user(c)
+	if err != nil {
+		return fail(err)
+	}
+	variables, err := cfg.environment(c)
+	if err != nil {
+		return fail(err)
+	}
+	p := &container{jail: harness.Jail{Root: cfg.Dir, User: user}}
+	for _, arg := range c.Args {
+		p.args = append(p.args, variables.expand(arg))
+	}
+	for _, v := range variables {
+		p.env = append(p.env, v.name+"="+v.value)
+	}
+	if err := cfg.writeFiles(ctx, c); err != nil {
+		return fail(err)
+	}
+	if readOnly := c.SecurityContext != nil && c.SecurityContext.ReadOnlyRootFilesystem != nil && *c.SecurityContext.ReadOnlyRootFilesystem; !readOnly {
+		return p, nil
+	}
+	return p, p.chmod(0o555)
+}
+
+// Harness returns what harness.StartReplica needs to run it.
+func (p *container) Harness() *harness.Container {
+	return &harness.Container{Path: imageBinary, Args: p.args, Env: p.env, Jail: p.jail}
+}
+
+// Close makes the Pod's files such that they can be deleted.
+func (p *container) Close() error { return p.chmod(0o755) }
+
+// chmod sets the mode of all folders.
+func (p *container) chmod(mode fs.FileMode) error {
+	return filepath.WalkDir(p.jail.Root, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() {
+			err = os.Chmod(path, mode)
+		}
+		return err
+	})
+}
+
+// user returns who the container runs as.
+func (cfg containerConfig) user(c corev1.Container) (int, error) {
+	own, whole := cmp.Or(c.SecurityContext, &corev1.SecurityContext{}), cmp.Or(cfg.Template.Spec.SecurityContext, &corev1.PodSecurityContext{})
+	user := cmp.Or(own.RunAsUser, whole.RunAsUser)
+	switch nonRoot := cmp.Or(own.RunAsNonRoot, whole.RunAsNonRoot); {
+	case user == nil || *user == 0:
+		return 0, errors.New("names no user but root")
+	case nonRoot == nil || !*nonRoot:
+		return 0, errors.New("runAsNonRoot is not set")
+	}
+	return int(*user), nil
+}
+
+// writeFiles writes the image's file system and what is mounted into it.
+func (cfg containerConfig) writeFiles(ctx context.Context, c corev1.Container) error {
+	if err := errors.Join(os.Chmod(cfg.Dir, 0o755), copyProgram(filepath.Join(cfg.Dir, imageBinary), cfg.Binary)); err != nil {
+		return err
+	}
+	for _, m := range c.VolumeMounts {
+		if m.MountPath != accountPath {
+			return fmt.Errorf("volume %s at %s: not understood here", m.Name, m.MountPath)
+		}
+	}
+	token, err := cfg.tokenRequest(c)
+	if token == nil || err != nil {
+		return err
+	}
+	account := cmp.Or(cfg.Template.Spec.ServiceAccountName, "default")
+	answer, err := cfg.Client.CoreV1().ServiceAccounts(cfg.Namespace).CreateToken(ctx, account, token, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("token of ServiceAccount %s: %w", account, err)
+	}
+	dir := filepath.Join(cfg.Dir, accountPath)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, text := range map[string][]byte{"token": []byte(answer.Status.Token), "ca.crt": cfg.CA, "namespace": []byte(cfg.Namespace)} {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o444); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tokenRequest returns which token the container has; nil: none. It is the one that Kubernetes mounts into every container,
+// or that of a projected volume.
+func (cfg containerConfig) tokenRequest(c corev1.Container) (*authenticationv1.TokenRequest, error) {
+	spec := cfg.Template.Spec
+	if len(c.VolumeMounts) == 0 {
+		if spec.AutomountServiceAccountToken == nil || !*spec.AutomountServiceAccountToken {
+			return nil, nil // a ServiceAccount may say otherwise; here a template has to
+		}
+		return &authenticationv1.TokenRequest{}, nil
+	}
+	i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.Name == c.VolumeMounts[0].Name })
+	if i < 0 || spec.Volumes[i].Projected == nil {
+		return nil, fmt.Errorf("volume %s is no projected one", c.VolumeMounts[0].Name)
+	}
+	for _, source := range spec.Volumes[i].Projected.Sources {
+		if t := source.ServiceAccountToken; t != nil && t.Path == "token" && t.Audience == "" {
+			return &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: t.ExpirationSeconds}}, nil
+		}
+	}
+	return nil, fmt.Errorf("volume %s has no token", c.VolumeMounts[0].Name)
+}
+
+// copyProgram copies a program.
+func copyProgram(to, from string) error {
+	source, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o555)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(target, source)
+	return errors.Join(err, target.Close())
+}
+
+// apiServer returns the variables by which Pods find the API server.
+func (cfg containerConfig) apiServer() (containerVariables, error) {
+	u, err := url.Parse(cfg.Client.Server())
+	if err != nil {
+		return nil, err
+	}
+	return containerVariables{{"KUBERNETES_SERVICE_HOST", u.Hostname()}, {"KUBERNETES_SERVICE_PORT", u.Port()}}, nil
+}
+
+// containerVariable is one of the environment.
+type containerVariable struct{ name, value string }
+
+// containerVariables are an environment, in order.
+type containerVariables []containerVariable
+
+// environment returns the container's: what a kubelet adds, then the template's.
+func (cfg containerConfig) environment(c corev1.Container) (containerVariables, error) {
+	all, err := cfg.apiServer()
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, containerVariable{"HOSTNAME", cfg.Name})
+	if len(c.EnvFrom) > 0 {
+		return nil, fmt.Errorf("envFrom: not understood here")
+	}
+	for _, e := range c.Env {
+		value := all.expand(e.Value)
+		if e.ValueFrom != nil {
+			if value, err = cfg.field(e.ValueFrom); err != nil {
+				return nil, fmt.Errorf("variable %s: %w", e.Name, err)
+			}
+		}
+		all = append(all, containerVariable{e.Name, value})
+	}
+	return all, nil
+}
+
+// field returns a field of the Pod.
+func (cfg containerConfig) field(from *corev1.EnvVarSource) (string, error) {
+	if from.FieldRef != nil {
+		switch from.FieldRef.FieldPath {
+		case "metadata.namespace":
+			return cfg.Namespace, nil
+		case "metadata.name":
+			return cfg.Name, nil
+		}
+	}
+	return "", fmt.Errorf("its source is not understood here: %v", from)
+}
+
+var variableReference = regexp.MustCompile(`\$\([A-Za-z_][A-Za-z0-9_]*\)`)
+
+// expand fills in variables, which are written $(NAME). Those that are not there stay.
+func (all containerVariables) expand(text string) string {
+	return variableReference.ReplaceAllStringFunc(text, func(ref string) string {
+		for i := len(all) - 1; i >= 0; i-- {
+			if "$("+all[i].name+")" == ref {
+				return all[i].value
+			}
+		}
+		return ref
+	})
+}

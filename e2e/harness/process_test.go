@@ -1,0 +1,83 @@
+package harness
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// starterEnv makes the test's binary start a process that does not read its input, print that one's id and hang.
+const starterEnv = "PROGRAM_TEST_STARTER"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(starterEnv) == "" {
+		os.Exit(m.Run())
+	}
+	p, err := StartProcess(ProcessConfig{Path: "/bin/sleep", Args: []string{"600"}})
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(p.Pid())
+	select {}
+}
+
+// TestEndsWithItsStarter kills a process that has started another, of which nothing may be left. Elsewhere than on Linux that holds for
+// those that end with their input only: see TestUntilEOF.
+func TestEndsWithItsStarter(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the kernel ends no process with another")
+	}
+	p := startProcess(t, ProcessConfig{Path: os.Args[0], Env: []string{starterEnv + "=1"}, Announces: true})
+	line, err := p.AwaitLine(t.Context())
+	if killErr := p.Kill(); killErr != nil {
+		t.Error(killErr)
+	}
+	pid, wrong := strconv.Atoi(line)
+	if err != nil || wrong != nil {
+		t.Fatalf("the starter printed %q, %v", line, err)
+	}
+	for began := time.Now(); ; time.Sleep(10 * time.Millisecond) {
+		if text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); len(text) == 0 { // that of a zombie is empty
+			return
+		}
+		if time.Since(began) > time.Minute {
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			t.Fatalf("process %d is left", pid)
+		}
+	}
+}
+
+// TestUntilEOF: clusters end with their standard input.
+func TestUntilEOF(t *testing.T) {
+	path, err := Controlplane.Path(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := startProcess(t, ProcessConfig{Path: path, Args: []string{"serve", "--name", "west", "--dir", t.TempDir(), "--until-eof"}, Output: t.Output()})
+	if err := p.stdin.Close(); err != nil {
+		t.Error(err)
+	}
+	select {
+	case <-p.Exited():
+		if got := p.Err().Error(); got != "exit status 0" {
+			t.Error(got)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Error("it goes on")
+	}
+}
+
+func startProcess(t *testing.T, cfg ProcessConfig) *Process {
+	t.Helper()
+	p, err := StartProcess(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Kill() })
+	return p
+}

@@ -1,0 +1,184 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestFirstBuild: make announces the slow first build if its packages are not in Go's build cache,
+// and prints nothing if they are. The test has a package without imports in the place of the API
+// server.
+func TestFirstBuild(t *testing.T) {
+	cache := t.TempDir()
+	before := firstBuild(t, cache)
+	for _, part := range []string{"Kubernetes API server and etcd", "once", "minutes"} {
+		if !strings.Contains(before, part) {
+			t.Errorf("with an empty build cache make printed %q, without %q", before, part)
+		}
+	}
+
+	build := exec.CommandContext(t.Context(), "go", "build", "unicode/utf8")
+	build.Env = append(os.Environ(), "GOCACHE="+cache)
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if after := firstBuild(t, cache); after != "" {
+		t.Errorf("after the build make printed %q", after)
+	}
+}
+
+// TestFirstBuildComesFirst: every target that compiles the API server announces it before anything is compiled.
+func TestFirstBuildComesFirst(t *testing.T) {
+	for _, target := range compiling {
+		out := dryRun(t, target)
+		announced := strings.Index(out, "echo '== compiling the Kubernetes API server")
+		compiles := regexp.MustCompile(`go (build|vet|test) `).FindStringIndex(out)
+		if compiles == nil || announced < 0 || announced > compiles[0] {
+			t.Errorf("make %s compiles at %v and announces it at %d of:\n%s", target, compiles, announced, out)
+		}
+	}
+}
+
+// TestAssets: with KUBEBUILDER_ASSETS, every target that builds, vets or tests e2e/cmd/controlplane does so without
+// etcd and the API server, and looks at the folder first.
+func TestAssets(t *testing.T) {
+	for _, target := range compiling {
+		out := dryRun(t, target, "KUBEBUILDER_ASSETS=/a folder")
+		looks := strings.Index(out, "go run ./cmd/assets")
+		compiles := regexp.MustCompile(`go (build|vet|test) `).FindStringIndex(out)
+		if compiles == nil || looks < 0 || looks > compiles[0] {
+			t.Errorf("make %s compiles at %v and looks at the folder at %d of:\n%s", target, compiles, looks, out)
+		}
+		expectAssets(t, target, out)
+	}
+	for target, file := range map[string]string{
+		"skew": "PREVIOUS=x", "mirror-migration": "LINKERD_CONTROLLER=x", "mcs-conformance": "MCS_CONFORMANCE=x",
+	} {
+		expectAssets(t, target, dryRun(t, target, file, "KUBEBUILDER_ASSETS=/a folder"))
+	}
+	nodes := dryRun(t, "nodes", "KUBEBUILDER_ASSETS=/a folder")
+	if strings.Contains(nodes, "cmd/assets") || strings.Contains(nodes, "-tags=assets") {
+		t.Errorf("make nodes uses KUBEBUILDER_ASSETS:\n%s", nodes)
+	}
+}
+
+// TestBuiltPrograms checks that targets that run programs of other projects reject folders, and say
+// how to build the programs.
+func TestBuiltPrograms(t *testing.T) {
+	const linkerd = "go build -o FILE ./controller/cmd"
+	const mcs = "go test -c -o FILE ."
+	folder := t.TempDir()
+	for _, c := range []struct{ target, given, how string }{
+		{"mirror-migration", "LINKERD_CONTROLLER=", linkerd},
+		{"mirror-migration", "LINKERD_CONTROLLER=" + folder, linkerd},
+		{"nodes", "LINKERD_CONTROLLER=" + folder, linkerd},
+		{"mcs-conformance", "MCS_CONFORMANCE=", mcs},
+		{"mcs-conformance", "MCS_CONFORMANCE=" + folder, mcs},
+	} {
+		skipped := []string{"-o", "first-build", "-o", "build"}
+		out, err := makeCommand(t, append(skipped, c.target, c.given)...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), c.how) {
+			t.Errorf("make %s %s: %v\n%s", c.target, c.given, err, out)
+		}
+	}
+	controller, err := filepath.Abs(filepath.Join("..", "controller"))
+	must(t, err)
+	for target, given := range map[string]string{
+		"mirror-migration": "ISTHMUS_LINKERD_CONTROLLER='" + controller + "'",
+		"nodes":            "-linkerd '" + controller + "'",
+	} {
+		if out := dryRun(t, target, "LINKERD_CONTROLLER=controller"); !strings.Contains(out, given) {
+			t.Errorf("make %s does not give the program:\n%s", target, out)
+		}
+	}
+}
+
+// expectAssets expects that a target builds, vets or tests e2e/cmd/controlplane with the build tag only.
+func expectAssets(t *testing.T, target, commands string) {
+	t.Helper()
+	if !strings.Contains(commands, "go run ./cmd/assets") ||
+		strings.Contains(commands, "compiling the Kubernetes API server") {
+		t.Errorf("make %s does not look at the folder:\n%s", target, commands)
+	}
+	controlplane := regexp.MustCompile(`cd e2e && .*(./cmd/controlplane|go vet|staticcheck|go test .*).*`)
+	for _, line := range controlplane.FindAllString(commands, -1) {
+		whole := strings.Contains(line, "./cmd/controlplane") || strings.Contains(line, "./...")
+		if whole && strings.Count(line, "-tags=assets") != max(1, strings.Count(line, "./...")) {
+			t.Errorf("make %s compiles the API server by %s", target, line)
+		}
+	}
+}
+
+// TestAssetsFolder: make finds the folder by a relative path, in the environment and on its command line, and fails if
+// the folder lacks a program.
+func TestAssetsFolder(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a folder")
+	must(t, os.Mkdir(dir, 0o755))
+	root, err := filepath.Abs("..")
+	must(t, err)
+	relative, err := filepath.Rel(root, dir)
+	must(t, err)
+	look := func(setting string, arguments ...string) string {
+		cmd := makeCommand(t, append([]string{"first-build"}, arguments...)...)
+		if setting != "" {
+			cmd.Env = append(cmd.Env, setting)
+		}
+		out, _ := cmd.CombinedOutput()
+		return string(out)
+	}
+	program := func(name, prints string) {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho "+prints+"\n"), 0o755))
+	}
+
+	program("kube-apiserver", "Kubernetes v1.37.1")
+	if out := look("KUBEBUILDER_ASSETS=" + dir); !strings.Contains(out, "has no etcd") {
+		t.Errorf("without etcd make printed:\n%s", out)
+	}
+	program("etcd", "etcd Version: 3.7.0")
+	want := "KUBEBUILDER_ASSETS: kube-apiserver 1.37.1 and etcd 3.7.0 of " + dir + "\n"
+	for _, path := range []string{dir, dir + "/", relative, relative + "/"} {
+		for _, out := range []string{look("KUBEBUILDER_ASSETS=" + path), look("", "KUBEBUILDER_ASSETS="+path)} {
+			if !strings.Contains(out, want) {
+				t.Errorf("with %q make printed:\n%s", path, out)
+			}
+		}
+	}
+}
+
+// compiling are targets that build or vet e2e/cmd/controlplane.
+var compiling = []string{"demo", "tools", "lint", "test", "sim", "faults", "e2e"}
+
+// dryRun returns the commands that make would run.
+func dryRun(t *testing.T, arguments ...string) string {
+	t.Helper()
+	out, err := makeCommand(t, append([]string{"--dry-run"}, arguments...)...).Output()
+	must(t, err)
+	return string(out)
+}
+
+func firstBuild(t *testing.T, cache string) string {
+	t.Helper()
+	cmd := makeCommand(t, "--silent", "first-build", "APISERVER_PACKAGES=unicode/utf8")
+	cmd.Env = append(cmd.Env, "GOCACHE="+cache)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return string(out)
+}
+
+// makeCommand returns make for the repository's Makefile, without the flags of a make that runs this test.
+func makeCommand(t *testing.T, args ...string) *exec.Cmd {
+	args = append([]string{"-C", "..", "--no-print-directory"}, args...)
+	cmd := exec.CommandContext(t.Context(), "make", args...)
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool {
+		name, _, _ := strings.Cut(v, "=")
+		return slices.Contains([]string{"MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "E2E", "KUBEBUILDER_ASSETS"}, name)
+	})
+	return cmd
+}
