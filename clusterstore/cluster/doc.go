@@ -9,12 +9,13 @@
 //	<-c.Synced()
 //	share := c.Reader(federation.ServiceID{Namespace: "shop", Name: "web"}, 80).Read()
 //
-// Each kind of object has a file with what is kept of it and how it is indexed:
-// pod.go (and podspec.go and hostport.go, its containers and ports), slice.go, service.go, owner.go
-// (ReplicaSets and Jobs), node.go, policyserver.go (with policy.go, which
-// matches Servers), externalworkload.go, serviceprofile.go, endpoints.go, exportkinds.go (Namespaces, ServiceExports, ServiceImports). resources.go lists them.
-// reader.go and join.go make endpoints; explain.go has what becomes of each address of a Service,
-// from the same join. What only the own cluster has begins in own.go.
+// Each kind of object has a file with its cache, its index, what reads it from an object and its size:
+// slice.go (EndpointSlices and Endpoints), service.go, pod.go (and podspec.go, its containers and ports),
+// externalworkload.go, owner.go (ReplicaSets and Jobs), node.go, policyserver.go (with policy.go, which
+// matches Servers), gateway.go and serviceprofile.go, which also translates ServiceProfiles. state.go holds
+// them together. join.go makes endpoints; explain.go has what becomes of each address of a Service,
+// from the same join. What only the local cluster has is in local.go, with addresses.go (which object an
+// address belongs to) and location.go (the addresses of one Pod).
 //
 // What callers may rely on:
 //
@@ -70,16 +71,16 @@
 //     would have them listed without end.
 //   - unusable: why objects can't be used, by kind and key, for Health. Whoever puts such an object
 //     sets it, with each version.
-//   - own (ownindex.go), in the own cluster only: where each Pod and ExternalWorkload is; which have an
+//   - own (local.go), in the own cluster only: where each Pod and ExternalWorkload is; which have an
 //     address, Pods apart from ExternalWorkloads, since any number of the latter may have the same; which
 //     Services have a cluster IP or an external address; which Nodes have an address; and ServiceProfiles
 //     by key. LookupAddress, Instance, Owner, AssignedTo and ServiceProfile read it. setLocation,
 //     setServiceAddresses, nodeChanged and setProfile update it. All but nodeChanged mark what profiles and
 //     the table have to read again. Besides, by namespace, what slices have of ExternalWorkloads, for
 //     Workloads, and the Services with a selector, for SelectingIn; setSelected and setSelecting keep them
-//     (ownworkloads.go), and countMarked keeps how many slices of each Service have the mark.
-//   - own.conflicts (conflict.go), which has a mutex of its own: the addresses that several objects
-//     claim (claim.go), and since when. The goroutine that calls LocalConfig.ProfileChanged updates the
+//     and countMarked keeps how many slices of each Service have the mark.
+//   - own.conflicts (addresses.go), which has a mutex of its own: the addresses that several objects
+//     claim (location.go), and since when. The goroutine that calls LocalConfig.ProfileChanged updates the
 //     conflicts at an IP after each change of the objects that have the IP, and AddressConflicts
 //     returns the conflicts.
 //

@@ -2,9 +2,12 @@ package cluster
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"unique"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
@@ -99,6 +102,29 @@ func workloadLocation(o *decode.ExternalWorkload) *location {
 	}
 	s.ports = portSet(s.ports)
 	return s
+}
+
+// keepSelected returns what slices have of an ExternalWorkload.
+func keepSelected(o *decode.ExternalWorkload) *decode.ExternalWorkload {
+	kept := &decode.ExternalWorkload{
+		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Labels: o.Labels},
+		Spec:       decode.ExternalWorkloadSpec{Ports: o.Spec.Ports, WorkloadIPs: o.Spec.WorkloadIPs},
+		Invalid:    o.Invalid,
+	}
+	for _, condition := range o.Status.Conditions {
+		if condition.Type == string(corev1.PodReady) {
+			kept.Status.Conditions = append(kept.Status.Conditions, decode.WorkloadCondition{Type: condition.Type, Status: condition.Status})
+		}
+	}
+	return kept
+}
+
+func sameSelected(a, b *decode.ExternalWorkload) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.UID == b.UID && a.Invalid == b.Invalid && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Spec.Ports, b.Spec.Ports) &&
+		slices.Equal(a.Spec.WorkloadIPs, b.Spec.WorkloadIPs) && slices.Equal(a.Status.Conditions, b.Status.Conditions)
 }
 
 // workloadTarget returns the key of an address's ExternalWorkload, which is in the

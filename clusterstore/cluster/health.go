@@ -5,9 +5,48 @@ import (
 	"strings"
 
 	"isthmus/clusterstore/follow"
+	"isthmus/federation"
 	"isthmus/internal/adminapi"
 	"isthmus/internal/text"
 )
+
+// State is the state of a cluster, own or linked, as pages, logs and metrics show it.
+type State = adminapi.ClusterState
+
+// A cluster's states.
+const (
+	Rejected    = adminapi.Rejected
+	Pending     = adminapi.Pending
+	Unreachable = adminapi.Unreachable
+	Ready       = adminapi.Ready
+	Stale       = adminapi.Stale
+)
+
+// Status describes a cluster's state, for people. It never holds credentials.
+type Status = adminapi.ClusterStatus
+
+// NoGatewayAnswers is the StandingReason of a cluster all of whose gateways are dead.
+const NoGatewayAnswers = adminapi.NoGatewayAnswers
+
+// ChangeKind is what a Change is about.
+type ChangeKind int
+
+// The kinds of changes.
+const (
+	StateChanged       ChangeKind = iota // the cluster's state
+	StandingChanged                      // its standing
+	CredentialsChanged                   // it is read with new credentials, or they don't work
+	GatewayChanged                       // one of its gateways has died, or answers again
+)
+
+// Change is a change of a cluster, local or linked, that whoever runs it reports, for people. It
+// never holds credentials.
+type Change struct {
+	Cluster federation.ClusterName
+	Kind    ChangeKind
+	Text    string // what has become of it, and why
+	Problem bool   // or else it is as it should be
+}
 
 // Health shows whether a cluster's API can be read, and which of its objects can't be
 // used.

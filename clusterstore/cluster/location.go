@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"slices"
 )
@@ -97,4 +98,73 @@ func (l *location) all(yield func(netip.Addr) bool) {
 			return
 		}
 	}
+}
+
+// claim is the way in which a Pod or ExternalWorkload owns an address, the strongest
+// first. A Service's cluster IP is stronger than all. If several have the same claim,
+// the address is ambiguous: none of them owns it. Ports are TCP ports; other protocols
+// don't count.
+//
+// A Pod that is being deleted but still runs keeps its address until a live Pod, or
+// another Pod that is being deleted, claims it: so clients don't lose the identity of a
+// Pod that drains.
+//
+// A host port that hostIP binds to an address is claimed at that address only. If the address is
+// not one of those that the kubelet reports for the node, nothing confirms that the node has it.
+// Such a claim is weaker than all others.
+type claim uint8
+
+const (
+	byIP        claim = iota // a Pod's own IP
+	byHostPort               // a host port of the Pod, on an IP of its node
+	byDraining               // either, of a Pod that is being deleted
+	byWorkload               // IP and declared port of an ExternalWorkload
+	byBoundPort              // a host port of the Pod, on another address that its hostIP names
+	noClaim
+)
+
+// claimWords describe several objects with the same claim. Several Pods that are being
+// deleted have no claim.
+var claimWords = [noClaim]string{
+	byIP:        "Pods with IP ",
+	byHostPort:  "Pods with host port ",
+	byDraining:  "",
+	byWorkload:  "ExternalWorkloads at ",
+	byBoundPort: "Pods with host port ",
+}
+
+// claim returns its claim to the address.
+func (l *location) claim(addr netip.AddrPort) claim {
+	if l.workload {
+		if l.declares(addr.Port()) {
+			return byWorkload
+		}
+		return noClaim
+	}
+	c := noClaim
+	switch ip := addr.Addr(); {
+	case !l.hostNetwork && slices.Contains(l.ips, ip):
+		c = byIP
+	case l.containerPort(addr) == 0:
+	case slices.Contains(l.hosts, ip):
+		c = byHostPort
+	case l.life != podEnding:
+		return byBoundPort
+	}
+	if c != noClaim && l.life == podEnding {
+		return byDraining
+	}
+	return c
+}
+
+// claimed describes several objects with the same claim to an address.
+func claimed(n int, by claim, addr netip.AddrPort) string {
+	if by == byIP {
+		return fmt.Sprintf("%d %s%v", n, claimWords[by], addr.Addr())
+	}
+	return fmt.Sprintf("%d %s%v", n, claimWords[by], addr)
+}
+
+func claimedAsClusterIP(n int, ip netip.Addr) string {
+	return fmt.Sprintf("%d Services with cluster IP %v", n, ip)
 }

@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"hash/maphash"
+	"iter"
 	"slices"
 	"strings"
 	"unique"
@@ -23,103 +25,6 @@ const (
 	defaultServiceAccount = "default"
 )
 
-// pod is a Pod in the state. It takes 80 bytes, and its name, the names of its owner and
-// service account and the values of its labels; all else is shared with other Pods. The
-// Pods of one ReplicaSet or Job share those names and values too.
-//
-// So a Pod with realistic labels that is in no slice takes 220 to 280 bytes if it has
-// siblings in a ReplicaSet or a StatefulSet, and up to 530 if it is the only one of a
-// Job. A Pod with a label key that no other Pod has takes 600 to 700 bytes more.
-//
-// Endpoints of ExternalWorkloads are made like those of Pods, so an ExternalWorkload is
-// a pod here, with a key that no Pod has.
-type pod struct {
-	key    string // namespace/name, for an ExternalWorkload after workloadPrefix
-	facts  podFacts
-	owner  *owner   // its ReplicaSet or Job; nil: it has another owner, or none
-	slices []*slice // with an address of it
-}
-
-// podFacts is all that an endpoint takes from its Pod. The zero value is a placeholder,
-// for a Pod that has not been read.
-type podFacts struct {
-	template unique.Handle[template] // without traits
-	node     unique.Handle[string]
-	// traits are what few or no other Pods have: the names of its owner and of its
-	// service account and the values of its labels, each followed by labelEnd. In the
-	// template they would cost every such Pod, or every workload, a template.
-	traits string
-}
-
-// newFacts separates the traits of a Pod or ExternalWorkload from its template.
-func newFacts(t template, node string) podFacts {
-	traits := t.owner.name + labelEnd + t.serviceAccount + labelEnd + t.labels.values
-	t.owner.name, t.serviceAccount, t.labels.values = "", "", ""
-	return podFacts{template: unique.Make(t), node: unique.Make(node), traits: traits}
-}
-
-// fullTemplate returns the template with the traits.
-func (f podFacts) fullTemplate() template {
-	t := f.template.Value()
-	var rest string
-	t.owner.name, rest, _ = strings.Cut(f.traits, labelEnd)
-	t.serviceAccount, t.labels.values, _ = strings.Cut(rest, labelEnd)
-	return t
-}
-
-func (f podFacts) isRead() bool { return f != podFacts{} }
-
-// siblings reports whether two Pods have the same facts, whatever their nodes.
-func (f podFacts) siblings(o podFacts) bool { return f.template == o.template && f.traits == o.traits }
-
-// external reports whether known facts are an ExternalWorkload's.
-func (f podFacts) external() bool {
-	t := f.template.Value()
-	return t.external()
-}
-
-// id returns the namespace and name of the Pod or ExternalWorkload. t is its template.
-func (p *pod) id(t *template) (namespace, name string) {
-	if t.external() {
-		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
-	}
-	return follow.SplitKey(p.key)
-}
-
-// namespace returns that of the Pod or ExternalWorkload, known or not.
-func (p *pod) namespace() string { return namespaceOfPod(p.key) }
-
-// namespaceOfPod returns the namespace of the Pod or ExternalWorkload with that key.
-func namespaceOfPod(key string) string {
-	if strings.Count(key, "/") > 1 {
-		key = strings.TrimPrefix(key, workloadPrefix)
-	}
-	namespace, _ := follow.SplitKey(key)
-	return namespace
-}
-
-// template is what a Pod usually has in common with its siblings. Of an
-// ExternalWorkload it is everything.
-type template struct {
-	owner          reference // its only owner; zero: none, or several
-	serviceAccount string
-	controlPlane   string // namespace of the control plane that injected it; empty: not meshed
-	opaque         Ports
-	skip           Ports
-	proxy          proxyPorts
-	labels         labelSet
-	ports          namedPorts
-	identity       unique.Handle[federation.Identity] // of an ExternalWorkload; zero: it is a Pod
-	invalid        string                             // why an ExternalWorkload can't be used; empty: it can
-}
-
-// external reports whether it is an ExternalWorkload's.
-func (t *template) external() bool { return t.identity != unique.Handle[federation.Identity]{} }
-
-// malformed reports whether the Pod is meshed, but its proxy's ports can't be read. It
-// is served without inbound port, and counted ([Health]).
-func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == proxyPorts{} }
-
 // pods follows Pods.
 func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
 	return follow.Kind[*corev1.Pod, placedPod]{
@@ -131,50 +36,6 @@ func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
 		Shared:  placedPod.shared,
 		Changed: c.logMalformed,
 	}
-}
-
-// placedPod is what is kept of a Pod or ExternalWorkload. The location is only kept if
-// the cluster indexes addresses.
-type placedPod struct {
-	facts    podFacts
-	location *location
-	selected *decode.ExternalWorkload // with LocalConfig.SliceManager: what slices have of an ExternalWorkload
-	set      *podSet                  // while it is put into the state: what the namespace's Servers say of it; nil: there are none, or another is like it
-}
-
-// size is what the state takes for a Pod or ExternalWorkload of a linked cluster. The owner counts whether it exists
-// or not.
-func (p placedPod) size(key string) int64 {
-	t := p.facts.fullTemplate()
-	n := sizeof[pod]() + indexEntry[*pod]() + groupedSize + textSize(p.facts.traits)
-	if t.external() {
-		return n + textSize(workloadPrefix+key) + unusableSize("ExternalWorkload "+key, t.invalid)
-	}
-	if t.owner.kind == kindReplicaSet || t.owner.kind == kindJob {
-		namespace, _ := follow.SplitKey(key)
-		n += ownerSize() + textSize(namespace+"/"+t.owner.name)
-	}
-	return n
-}
-
-// groupedSize is what a Pod takes in the policy of its namespace, in bytes, with a podSet that siblings may share.
-const groupedSize = 144
-
-// shared yields what Pods mostly have in common.
-func (p placedPod) shared(yield func(any, int64) bool) {
-	_ = yield(p.facts.template, p.facts.template.Value().size()) && yield(p.facts.node, uniqueText(p.facts.node))
-}
-
-// size is what a template takes that Pods share.
-func (t template) size() int64 {
-	n := uniqueSize + sizeof[template]() +
-		textSize(t.owner.kind) + textSize(t.controlPlane) + textSize(t.opaque.ranges) +
-		textSize(t.skip.ranges) + textSize(t.labels.keys) + textSize(string(t.ports)) + textSize(t.invalid)
-	if t.external() {
-		identity := t.identity.Value()
-		n += uniqueSize + sizeof[federation.Identity]() + textSize(identity.URI) + textSize(identity.ServerName)
-	}
-	return n
 }
 
 func (c *Cluster) compactPod(o *corev1.Pod) (p placedPod, ok bool) {
@@ -252,4 +113,299 @@ func lifeOf(o *corev1.Pod) life {
 		return podGone
 	}
 	return podStarting
+}
+
+// placedPod is what is kept of a Pod or ExternalWorkload. The location is only kept if
+// the cluster indexes addresses.
+type placedPod struct {
+	facts    podFacts
+	location *location
+	selected *decode.ExternalWorkload // with LocalConfig.SliceManager: what slices have of an ExternalWorkload
+	set      *podSet                  // while it is put into the state: what the namespace's Servers say of it; nil: there are none, or another is like it
+}
+
+func (p placedPod) same(o placedPod) bool {
+	return p.facts == o.facts && p.location.equal(o.location) && sameSelected(p.selected, o.selected)
+}
+
+// size is what the state takes for a Pod or ExternalWorkload of a linked cluster. The owner counts whether it exists
+// or not.
+func (p placedPod) size(key string) int64 {
+	t := p.facts.fullTemplate()
+	n := sizeof[pod]() + indexEntry[*pod]() + groupedSize + textSize(p.facts.traits)
+	if t.external() {
+		return n + textSize(workloadPrefix+key) + unusableSize("ExternalWorkload "+key, t.invalid)
+	}
+	if t.owner.kind == kindReplicaSet || t.owner.kind == kindJob {
+		namespace, _ := follow.SplitKey(key)
+		n += ownerSize() + textSize(namespace+"/"+t.owner.name)
+	}
+	return n
+}
+
+// groupedSize is what a Pod takes in the policy of its namespace, in bytes, with a podSet that siblings may share.
+const groupedSize = 144
+
+// shared yields what Pods mostly have in common.
+func (p placedPod) shared(yield func(any, int64) bool) {
+	_ = yield(p.facts.template, p.facts.template.Value().size()) && yield(p.facts.node, uniqueText(p.facts.node))
+}
+
+// pod is a Pod in the state. It takes 80 bytes, and its name, the names of its owner and
+// service account and the values of its labels; all else is shared with other Pods. The
+// Pods of one ReplicaSet or Job share those names and values too.
+//
+// So a Pod with realistic labels that is in no slice takes 220 to 280 bytes if it has
+// siblings in a ReplicaSet or a StatefulSet, and up to 530 if it is the only one of a
+// Job. A Pod with a label key that no other Pod has takes 600 to 700 bytes more.
+//
+// Endpoints of ExternalWorkloads are made like those of Pods, so an ExternalWorkload is
+// a pod here, with a key that no Pod has.
+type pod struct {
+	key    string // namespace/name, for an ExternalWorkload after workloadPrefix
+	facts  podFacts
+	owner  *owner   // its ReplicaSet or Job; nil: it has another owner, or none
+	slices []*slice // with an address of it
+}
+
+// id returns the namespace and name of the Pod or ExternalWorkload. t is its template.
+func (p *pod) id(t *template) (namespace, name string) {
+	if t.external() {
+		return follow.SplitKey(strings.TrimPrefix(p.key, workloadPrefix))
+	}
+	return follow.SplitKey(p.key)
+}
+
+// namespace returns that of the Pod or ExternalWorkload, known or not.
+func (p *pod) namespace() string { return namespaceOfPod(p.key) }
+
+// namespaceOfPod returns the namespace of the Pod or ExternalWorkload with that key.
+func namespaceOfPod(key string) string {
+	if strings.Count(key, "/") > 1 {
+		key = strings.TrimPrefix(key, workloadPrefix)
+	}
+	namespace, _ := follow.SplitKey(key)
+	return namespace
+}
+
+// podFacts is all that an endpoint takes from its Pod. The zero value is a placeholder,
+// for a Pod that has not been read.
+type podFacts struct {
+	template unique.Handle[template] // without traits
+	node     unique.Handle[string]
+	// traits are what few or no other Pods have: the names of its owner and of its
+	// service account and the values of its labels, each followed by labelEnd. In the
+	// template they would cost every such Pod, or every workload, a template.
+	traits string
+}
+
+// newFacts separates the traits of a Pod or ExternalWorkload from its template.
+func newFacts(t template, node string) podFacts {
+	traits := t.owner.name + labelEnd + t.serviceAccount + labelEnd + t.labels.values
+	t.owner.name, t.serviceAccount, t.labels.values = "", "", ""
+	return podFacts{template: unique.Make(t), node: unique.Make(node), traits: traits}
+}
+
+// fullTemplate returns the template with the traits.
+func (f podFacts) fullTemplate() template {
+	t := f.template.Value()
+	var rest string
+	t.owner.name, rest, _ = strings.Cut(f.traits, labelEnd)
+	t.serviceAccount, t.labels.values, _ = strings.Cut(rest, labelEnd)
+	return t
+}
+
+func (f podFacts) isRead() bool { return f != podFacts{} }
+
+// siblings reports whether two Pods have the same facts, whatever their nodes.
+func (f podFacts) siblings(o podFacts) bool { return f.template == o.template && f.traits == o.traits }
+
+// alike is the same for Pods or ExternalWorkloads with the same labels and ports.
+func (f podFacts) alike() podFacts { return podFacts{template: f.template, traits: f.traits} }
+
+// external reports whether known facts are an ExternalWorkload's.
+func (f podFacts) external() bool {
+	t := f.template.Value()
+	return t.external()
+}
+
+// template is what a Pod usually has in common with its siblings. Of an
+// ExternalWorkload it is everything.
+type template struct {
+	owner          reference // its only owner; zero: none, or several
+	serviceAccount string
+	controlPlane   string // namespace of the control plane that injected it; empty: not meshed
+	opaque         Ports
+	skip           Ports
+	proxy          proxyPorts
+	labels         labelSet
+	ports          namedPorts
+	identity       unique.Handle[federation.Identity] // of an ExternalWorkload; zero: it is a Pod
+	invalid        string                             // why an ExternalWorkload can't be used; empty: it can
+}
+
+// external reports whether it is an ExternalWorkload's.
+func (t *template) external() bool { return t.identity != unique.Handle[federation.Identity]{} }
+
+// malformed reports whether the Pod is meshed, but its proxy's ports can't be read. It
+// is served without inbound port, and counted ([Health]).
+func (t template) malformed() bool { return t.controlPlane != "" && t.proxy == proxyPorts{} }
+
+// size is what a template takes that Pods share.
+func (t template) size() int64 {
+	n := uniqueSize + sizeof[template]() +
+		textSize(t.owner.kind) + textSize(t.controlPlane) + textSize(t.opaque.ranges) +
+		textSize(t.skip.ranges) + textSize(t.labels.keys) + textSize(string(t.ports)) + textSize(t.invalid)
+	if t.external() {
+		identity := t.identity.Value()
+		n += uniqueSize + sizeof[federation.Identity]() + textSize(identity.URI) + textSize(identity.ServerName)
+	}
+	return n
+}
+
+// podShards is the number of parts that a cluster's pods are in.
+const podShards = 64
+
+// podIndex is pods by key. Those of a namespace are in the same part, so that a Server's
+// change needs not look at all of a cluster's, which may be 100,000. A map for each
+// namespace would take more memory, where namespaces are many and small.
+type podIndex struct {
+	seed   maphash.Seed // fixed
+	shards [podShards]map[string]*pod
+}
+
+func newPodIndex() *podIndex {
+	x := &podIndex{seed: maphash.MakeSeed()}
+	for i := range x.shards {
+		x.shards[i] = make(map[string]*pod)
+	}
+	return x
+}
+
+// near returns the pods of the namespace, and those of some others.
+func (x *podIndex) near(namespace string) map[string]*pod {
+	return x.shards[maphash.String(x.seed, namespace)%podShards]
+}
+
+// get returns the pod with that key; nil: there is none.
+func (x *podIndex) get(key string) *pod { return x.near(namespaceOfPod(key))[key] }
+
+func (x *podIndex) all(yield func(*pod) bool) {
+	for _, pods := range x.shards {
+		for _, p := range pods {
+			if !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// podsOf iterates over the Pods and ExternalWorkloads of a namespace that have been read.
+func (s *state) podsOf(namespace string) iter.Seq[*pod] {
+	return func(yield func(*pod) bool) {
+		for _, p := range s.pods.near(namespace) {
+			if p.facts.isRead() && p.namespace() == namespace && !yield(p) {
+				return
+			}
+		}
+	}
+}
+
+// podStore is the store of Pods or, with workloadPrefix, of ExternalWorkloads.
+func (s *state) podStore(prefix string) store[placedPod] {
+	return store[placedPod]{
+		state: s, same: placedPod.same,
+		get: func(key string) (o placedPod, ok bool) {
+			if o, ok = s.placed(prefix + key); prefix != "" {
+				o.selected = s.own.selectedAt(key)
+			}
+			return o, ok
+		},
+		set: func(key string, to placedPod, _ bool) {
+			if s.setPod(prefix+key, to); prefix != "" {
+				s.setWorkload(key, to)
+			}
+		},
+		prepare: func(key string, to placedPod) placedPod { return s.evaluate(prefix+key, to) },
+		release: func(key string) { s.setLocation(s.pods.get(prefix+key), nil) },
+		keys: func(yield func(string) bool) {
+			for p := range s.pods.all {
+				if p.facts.isRead() && p.facts.external() == (prefix != "") && !yield(strings.TrimPrefix(p.key, prefix)) {
+					return
+				}
+			}
+		},
+	}
+}
+
+// placed returns what was put.
+func (s *state) placed(key string) (o placedPod, ok bool) {
+	p := s.pods.get(key)
+	if p == nil || !p.facts.isRead() {
+		return o, false
+	}
+	return placedPod{facts: p.facts, location: s.own.location(p)}, true
+}
+
+// setPod puts a Pod or ExternalWorkload into the state; without facts it is gone.
+func (s *state) setPod(key string, to placedPod) {
+	p := s.podFor(key)
+	if p.facts != to.facts {
+		s.setFacts(p, to)
+	}
+	s.setLocation(p, to.location)
+	s.sweepPod(p)
+}
+
+func (s *state) setFacts(p *pod, to placedPod) {
+	before := p.facts
+	if before.isRead() {
+		s.countMalformed(before, -1)
+		s.detachOwner(p)
+	}
+	p.facts = to.facts
+	if p.facts.isRead() {
+		if p.facts.traits == s.traits {
+			p.facts.traits = s.traits // Pods are listed by name, siblings one after the other: they share one copy
+		}
+		s.traits = p.facts.traits
+		s.countMalformed(p.facts, 1)
+		s.attachOwner(p)
+	}
+	if !before.siblings(p.facts) {
+		s.regroup(p, to.set)
+	}
+	s.touchPod(p)
+}
+
+func (s *state) countMalformed(f podFacts, n int) {
+	if f.template.Value().malformed() {
+		s.malformed += n
+	}
+}
+
+// touchPod reports that a pod's endpoints may have changed.
+func (s *state) touchPod(p *pod) {
+	for _, l := range p.slices {
+		s.touch(l)
+	}
+	s.markLocation(p)
+}
+
+// podFor returns the pod with that key, or makes a placeholder.
+func (s *state) podFor(key string) *pod {
+	pods := s.pods.near(namespaceOfPod(key))
+	p := pods[key]
+	if p == nil {
+		p = &pod{key: key}
+		pods[key] = p
+	}
+	return p
+}
+
+// sweepPod removes a placeholder that no slice refers to.
+func (s *state) sweepPod(p *pod) {
+	if !p.facts.isRead() && len(p.slices) == 0 {
+		delete(s.pods.near(p.namespace()), p.key)
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"isthmus/clusterstore/follow"
 	"isthmus/internal/panics"
 )
 
@@ -60,9 +61,6 @@ const (
 	maxRemembered = 1 << 20
 )
 
-// alike is the same for Pods or ExternalWorkloads with the same labels and ports.
-func (f podFacts) alike() podFacts { return podFacts{template: f.template, traits: f.traits} }
-
 // portsOf returns all opaque ports of a Pod of the namespace, given its own. p may be nil.
 func (p *policy) portsOf(of *pod, own Ports) Ports {
 	if p != nil {
@@ -71,6 +69,159 @@ func (p *policy) portsOf(of *pod, own Ports) Ports {
 		}
 	}
 	return own
+}
+
+// join adds a Pod to the set of those like it.
+func (p *policy) join(of *pod, evaluated *podSet) *podSet {
+	facts := of.facts.alike()
+	set := p.sets[facts]
+	if set == nil {
+		if set = evaluated; set == nil {
+			set = &podSet{facts: facts}
+		}
+		p.sets[facts] = set
+		p.remember(set)
+	}
+	set.pods++
+	p.pods[of] = set
+	return set
+}
+
+// remember keeps what is opaque of a set, if there is room.
+func (p *policy) remember(set *podSet) {
+	set.lacks = false
+	if set.opaque == (opaquePorts{}) || p.lists[set.opaque] {
+		return
+	}
+	size := 64 + len(set.opaque.Value().ranges)
+	if p.size+size > maxRemembered {
+		set.opaque, set.lacks, p.lacking = opaquePorts{}, true, true
+		return
+	}
+	p.lists[set.opaque] = true
+	p.size += size
+}
+
+// setOpaque stores what was found by the Servers that are used, and returns what all sets had before. Those of Pods that
+// had others than their own ports get theirs before the rest.
+func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePorts {
+	had := make(map[*podSet]opaquePorts)
+	for _, set := range p.sets {
+		had[set] = set.opaque
+	}
+	for set, opaque := range found {
+		set.by, set.opaque = p.used, opaque
+	}
+	p.lists, p.size, p.lacking = make(map[opaquePorts]bool), 0, false
+	for _, some := range []bool{true, false} {
+		for set, before := range had {
+			if (before != opaquePorts{}) == some {
+				p.remember(set)
+			}
+		}
+	}
+	return had
+}
+
+// excess is what the Servers of a namespace have too much of.
+type excess uint8
+
+const (
+	noExcess   excess = iota // all Servers are used, for all Pods
+	costly                   // they cost more than maxPolicy
+	manyOpaque               // what they make opaque takes more than maxRemembered
+)
+
+// excess returns what the Servers have too much of, and describes for people why not all Servers are used, or not for
+// all Pods.
+func (p *policy) excess() (excess, string) {
+	switch {
+	case p.used.cost > maxPolicy:
+		return costly, fmt.Sprintf("the %d that make ports opaque cost %d "+
+			"(each 1, and 1 for each key and value of its selectors), more than %d: "+
+			"in the order of their names, those from the first that goes beyond it make no port opaque; use fewer Servers or shorter selectors",
+			len(p.servers), p.used.cost, maxPolicy)
+	case p.lacking:
+		return manyOpaque, fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: "+
+			"of further Pods they make no port opaque; "+
+			"let Servers select more Pods alike, or name fewer ports", maxRemembered>>20)
+	}
+	return noExcess, ""
+}
+
+// usedServers are the Servers of a namespace that are used. They are immutable.
+type usedServers struct {
+	list []*serverFacts
+	cost int // of all Servers
+}
+
+// useServers leaves out malformed Servers, and in the order of their names those beyond maxPolicy.
+func useServers(servers map[string]*serverFacts) *usedServers {
+	used := &usedServers{}
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		f := servers[name]
+		used.cost += f.cost()
+		if used.cost <= maxPolicy && f.invalid == "" {
+			used.list = append(used.list, f)
+		}
+	}
+	return used
+}
+
+// opaque returns the opaque ports of Pods with these facts: their own, and those that a Server makes so, by number
+// or by name.
+func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
+	t := facts.fullTemplate()
+	of, ports, named := labels.Set(maps.Collect(t.labels.all)), t.opaque.appendTo(nil), make(map[string][]portRange)
+	for name, port := range t.ports.all {
+		named[name] = append(named[name], portRange{port, port})
+	}
+	for _, f := range u.list {
+		selector := f.pods
+		if t.external() {
+			selector = f.workloads
+		}
+		switch {
+		case !selector.Matches(of):
+		case f.name != "":
+			ports = append(ports, named[f.name]...)
+		default:
+			ports = append(ports, portRange{f.number, f.number})
+		}
+	}
+	if made := newPorts(ports); made != t.opaque {
+		all = unique.Make(made)
+	}
+	return all
+}
+
+// setServer keeps a Server that has changed for its namespace's policy.
+func (s *state) setServer(key string, _, f *serverFacts) {
+	namespace, name := follow.SplitKey(key)
+	p := s.policies[namespace]
+	if p == nil {
+		p = &policy{servers: make(map[string]*serverFacts)}
+		s.policies[namespace] = p
+	}
+	reason := ""
+	if f == nil {
+		delete(p.servers, name)
+	} else {
+		p.servers[name], reason = f, f.invalid
+	}
+	s.setUnusable("Server "+key, reason)
+	p.changed = true
+	s.markPolicy(namespace)
+	if len(p.servers) > 0 {
+		return
+	}
+	delete(s.policies, namespace)
+	s.setUnusable("Servers of namespace "+namespace, "")
+	for of, set := range p.pods { // they are left with their own opaque ports
+		if set.opaque != (opaquePorts{}) {
+			s.touchPod(of)
+		}
+	}
 }
 
 // evaluate evaluates a Pod that is to be put into the state, if no other is like it. state.mu is not held.
@@ -113,42 +264,23 @@ func (s *state) regroup(of *pod, evaluated *podSet) {
 	}
 }
 
-// join adds a Pod to the set of those like it.
-func (p *policy) join(of *pod, evaluated *podSet) *podSet {
-	facts := of.facts.alike()
-	set := p.sets[facts]
-	if set == nil {
-		if set = evaluated; set == nil {
-			set = &podSet{facts: facts}
-		}
-		p.sets[facts] = set
-		p.remember(set)
-	}
-	set.pods++
-	p.pods[of] = set
-	return set
-}
-
-// remember keeps what is opaque of a set, if there is room.
-func (p *policy) remember(set *podSet) {
-	set.lacks = false
-	if set.opaque == (opaquePorts{}) || p.lists[set.opaque] {
-		return
-	}
-	size := 64 + len(set.opaque.Value().ranges)
-	if p.size+size > maxRemembered {
-		set.opaque, set.lacks, p.lacking = opaquePorts{}, true, true
-		return
-	}
-	p.lists[set.opaque] = true
-	p.size += size
-}
-
 // markPolicy has the worker evaluate a namespace's policy.
 func (s *state) markPolicy(namespace string) {
 	if s.live {
 		s.dirtyPolicies.Add(namespace, namespace, s.now)
 	}
+}
+
+// evaluatePolicy evaluates a namespace's policy. While the policy is too large, it logs that once.
+func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
+	evaluate := func() {
+		if reason := c.state.evaluatePolicy(namespace); reason != "" {
+			c.cfg.Log.Warn("not all Servers of a namespace are used",
+				zap.String("namespace", namespace), zap.String("reason", reason))
+		}
+	}
+	work := panics.Work{Where: panics.Policy, Object: c.cfg.Name.String() + ": namespace " + namespace}
+	c.cfg.Supervisor.Do(work, evaluate, func() { c.state.dirtyPolicies.Add(namespace, namespace, time.Now()) })
 }
 
 // evaluatePolicy evaluates the sets of a namespace's Pods whose last evaluation used other Servers
@@ -252,109 +384,4 @@ func (s *state) policyFailed(namespace string, p *policy) {
 		s.setUnusable("Servers of namespace "+namespace, "Isthmus panics when it evaluates them, which is a bug; "+
 			"it retries, and until then ports stay as opaque as they were")
 	}
-}
-
-// setOpaque stores what was found by the Servers that are used, and returns what all sets had before. Those of Pods that
-// had others than their own ports get theirs before the rest.
-func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePorts {
-	had := make(map[*podSet]opaquePorts)
-	for _, set := range p.sets {
-		had[set] = set.opaque
-	}
-	for set, opaque := range found {
-		set.by, set.opaque = p.used, opaque
-	}
-	p.lists, p.size, p.lacking = make(map[opaquePorts]bool), 0, false
-	for _, some := range []bool{true, false} {
-		for set, before := range had {
-			if (before != opaquePorts{}) == some {
-				p.remember(set)
-			}
-		}
-	}
-	return had
-}
-
-// evaluatePolicy evaluates a namespace's policy. While the policy is too large, it logs that once.
-func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
-	evaluate := func() {
-		if reason := c.state.evaluatePolicy(namespace); reason != "" {
-			c.cfg.Log.Warn("not all Servers of a namespace are used",
-				zap.String("namespace", namespace), zap.String("reason", reason))
-		}
-	}
-	work := panics.Work{Where: panics.Policy, Object: c.cfg.Name.String() + ": namespace " + namespace}
-	c.cfg.Supervisor.Do(work, evaluate, func() { c.state.dirtyPolicies.Add(namespace, namespace, time.Now()) })
-}
-
-// excess is what the Servers of a namespace have too much of.
-type excess uint8
-
-const (
-	noExcess   excess = iota // all Servers are used, for all Pods
-	costly                   // they cost more than maxPolicy
-	manyOpaque               // what they make opaque takes more than maxRemembered
-)
-
-// excess returns what the Servers have too much of, and describes for people why not all Servers are used, or not for
-// all Pods.
-func (p *policy) excess() (excess, string) {
-	switch {
-	case p.used.cost > maxPolicy:
-		return costly, fmt.Sprintf("the %d that make ports opaque cost %d "+
-			"(each 1, and 1 for each key and value of its selectors), more than %d: "+
-			"in the order of their names, those from the first that goes beyond it make no port opaque; use fewer Servers or shorter selectors",
-			len(p.servers), p.used.cost, maxPolicy)
-	case p.lacking:
-		return manyOpaque, fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: "+
-			"of further Pods they make no port opaque; "+
-			"let Servers select more Pods alike, or name fewer ports", maxRemembered>>20)
-	}
-	return noExcess, ""
-}
-
-// usedServers are the Servers of a namespace that are used. They are immutable.
-type usedServers struct {
-	list []*serverFacts
-	cost int // of all Servers
-}
-
-// useServers leaves out malformed Servers, and in the order of their names those beyond maxPolicy.
-func useServers(servers map[string]*serverFacts) *usedServers {
-	used := &usedServers{}
-	for _, name := range slices.Sorted(maps.Keys(servers)) {
-		f := servers[name]
-		used.cost += f.cost()
-		if used.cost <= maxPolicy && f.invalid == "" {
-			used.list = append(used.list, f)
-		}
-	}
-	return used
-}
-
-// opaque returns the opaque ports of Pods with these facts: their own, and those that a Server makes so, by number
-// or by name.
-func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
-	t := facts.fullTemplate()
-	of, ports, named := labels.Set(maps.Collect(t.labels.all)), t.opaque.appendTo(nil), make(map[string][]portRange)
-	for name, port := range t.ports.all {
-		named[name] = append(named[name], portRange{port, port})
-	}
-	for _, f := range u.list {
-		selector := f.pods
-		if t.external() {
-			selector = f.workloads
-		}
-		switch {
-		case !selector.Matches(of):
-		case f.name != "":
-			ports = append(ports, named[f.name]...)
-		default:
-			ports = append(ports, portRange{f.number, f.number})
-		}
-	}
-	if made := newPorts(ports); made != t.opaque {
-		all = unique.Make(made)
-	}
-	return all
 }

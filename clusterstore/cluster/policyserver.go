@@ -134,32 +134,3 @@ func selectorSize(s *metav1.LabelSelector) int {
 	}
 	return size
 }
-
-// setServer keeps a Server that has changed for its namespace's policy.
-func (s *state) setServer(key string, _, f *serverFacts) {
-	namespace, name := follow.SplitKey(key)
-	p := s.policies[namespace]
-	if p == nil {
-		p = &policy{servers: make(map[string]*serverFacts)}
-		s.policies[namespace] = p
-	}
-	reason := ""
-	if f == nil {
-		delete(p.servers, name)
-	} else {
-		p.servers[name], reason = f, f.invalid
-	}
-	s.setUnusable("Server "+key, reason)
-	p.changed = true
-	s.markPolicy(namespace)
-	if len(p.servers) > 0 {
-		return
-	}
-	delete(s.policies, namespace)
-	s.setUnusable("Servers of namespace "+namespace, "")
-	for of, set := range p.pods { // they are left with their own opaque ports
-		if set.opaque != (opaquePorts{}) {
-			s.touchPod(of)
-		}
-	}
-}

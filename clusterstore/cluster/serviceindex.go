@@ -3,6 +3,9 @@ package cluster
 import (
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
@@ -12,6 +15,18 @@ import (
 type service struct {
 	spec   *Service // nil: there is no such Service
 	slices []*slice // sorted by key
+}
+
+// portRef translates a port of the Service. Ports of slices have the name of the
+// Service's port; targetPort plays no role. A port that the Service does not declare
+// for TCP is used as it is.
+func (s *Service) portRef(port uint16) portRef {
+	for _, p := range s.Ports {
+		if p.Number == port {
+			return portRef{name: p.Name, named: true}
+		}
+	}
+	return portRef{number: port}
 }
 
 func (s *state) serviceState(id federation.ServiceID) federation.ServiceState {
@@ -144,4 +159,30 @@ func (e *service) byHostname(hostname string) (*slice, *address) {
 		}
 	}
 	return nil, nil
+}
+
+// encodeSelecting keeps what slices are made of; nil: the Service selects nothing. Encoded it takes some
+// 400 bytes, and has no pointers that the garbage collector would follow.
+func encodeSelecting(o *corev1.Service) *string {
+	if o.Spec.Type == corev1.ServiceTypeExternalName || len(o.Spec.Selector) == 0 {
+		return nil
+	}
+	kept := corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{UID: o.UID, Labels: o.Labels, DeletionTimestamp: o.DeletionTimestamp},
+		Spec:       corev1.ServiceSpec{ClusterIP: o.Spec.ClusterIP, Selector: o.Spec.Selector, IPFamilies: o.Spec.IPFamilies},
+	}
+	for _, p := range o.Spec.Ports {
+		kept.Spec.Ports = append(kept.Spec.Ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port, TargetPort: p.TargetPort})
+	}
+	data, _ := kept.Marshal() // it has no error of its own
+	return new(string(data))
+}
+
+func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
+	o := &corev1.Service{}
+	if s.selecting != nil {
+		_ = o.Unmarshal([]byte(*s.selecting)) // encodeSelecting has made it
+	}
+	o.Namespace, o.Name = id.Namespace, id.Name
+	return o
 }

@@ -1,15 +1,60 @@
 package cluster
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"reflect"
 	"strings"
+	"time"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
+	quantity "k8s.io/apimachinery/pkg/api/resource"
 
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
-
 	"isthmus/federation"
+	"isthmus/internal/text"
 )
+
+// This file translates ServiceProfiles, Linkerd's custom resource for
+// routes, into [federation.ServiceProfile], the form in which proxies get them.
+//
+//	t := Translate(o)
+//	if t.Profile == nil {
+//		log.Warn("the ServiceProfile can't be used", zap.String("reason", t.Problem))
+//	}
+//
+// For example, a request condition with two fields
+//
+//	method: GET
+//	pathRegex: /cart/.*
+//
+// becomes one [federation.Match] of kind MatchAll with these two in Sub, since all fields of a
+// condition have to hold. A status with one bound becomes a range of one status. A weight of "500m"
+// becomes 5,000, and a weight of 1 becomes 10,000, since proxies get weights as integers.
+//
+// What callers may rely on:
+//
+//   - Whatever a spec contains, Translate takes little time, and its result can be
+//     encoded and sent: texts are UTF-8, conditions are not nested deeper and the
+//     whole is not larger than proxies decode.
+//   - A Problem names the field ("routes[0] \"r\": condition: …"), has at most 500
+//     bytes, and is safe to log.
+//   - It is a pure function: equal specs give equal results.
+//
+// It is safe for concurrent use, and starts no goroutine.
+//
+// A ServiceProfile is used as a whole or not at all: half of a policy may mean the
+// opposite of the whole. There is one exception: a timeout that is not a duration is
+// left out, and the rest is used. Opaque ports are not read here: proxies get those of
+// the Service.
+//
+// Proxies discard a few things that API servers accept: a retry budget with a ttl below 1 s or
+// above 1 min, a ratio above 1,000 or more than 2,147,483,647 minimal retries per second, and a
+// status without bounds. Translate passes these on, and the Problem names them.
 
 // profiles follows ServiceProfiles. They are translated once, as they are read. Those
 // that can't be used are kept with the reason, since they hide others for the same
@@ -69,4 +114,349 @@ func profiled(name string) (federation.ServiceID, bool) {
 		return federation.ServiceID{}, false
 	}
 	return federation.ServiceID{Namespace: parts[1], Name: parts[0]}, true
+}
+
+// Limits of a ServiceProfile.
+const (
+	// maxProfile is the largest encoded size in bytes, estimated from above:
+	// proxies take messages of 4 MiB. (A method in capital letters may be half as
+	// long again.)
+	maxProfile = 2 << 20
+	// perPart is the estimated size of a part without its texts.
+	perPart = 48
+	// maxNested is how deep conditions may be nested: each takes two messages, and
+	// proxies decode 100 nested ones.
+	maxNested = 30
+)
+
+// Translated is the result of translating a ServiceProfile. It is immutable.
+type Translated struct {
+	Profile *federation.ServiceProfile // nil: it can't be used
+	// Problem is why the ServiceProfile, or a part of it, can't be used here or by proxies. If all
+	// of it can be used, Problem is empty.
+	Problem string
+}
+
+// Translate translates a ServiceProfile. Equal ones give equal results, and a Problem
+// is safe to log and show.
+func Translate(o *decode.ServiceProfile) *Translated {
+	if o.Invalid != "" {
+		return &Translated{Problem: text.Clean(o.Invalid, text.Long)}
+	}
+	var t translator
+	p, err := t.profile(o)
+	if err != nil {
+		return &Translated{Problem: text.Clean(err.Error(), text.Long)}
+	}
+	return &Translated{Profile: p, Problem: t.describe(p)}
+}
+
+// Equal reports whether both have the same content. A nil receiver is equal to
+// nothing.
+func (t *Translated) Equal(o *Translated) bool {
+	return t != nil && t.Problem == o.Problem && reflect.DeepEqual(t.Profile, o.Profile)
+}
+
+// translator translates one ServiceProfile.
+type translator struct {
+	size        int    // estimated, so far
+	problem     string // of the first part that is left out, here or by proxies
+	emptyStatus bool   // a status with neither bound was translated
+}
+
+// describe describes what can't be used of a ServiceProfile that is used. Empty means all of it can.
+func (t *translator) describe(p *federation.ServiceProfile) string {
+	if why := discarded(p.Budget); why != "" {
+		budget := "retryBudget: proxies discard it and retry no request to the Service: " + why
+		return text.Clean(strings.TrimSuffix(budget+"; "+t.problem, "; "), text.Long)
+	}
+	return text.Clean(t.problem, text.Long)
+}
+
+func (t *translator) profile(o *decode.ServiceProfile) (*federation.ServiceProfile, error) {
+	p := &federation.ServiceProfile{Namespace: o.Namespace, Name: o.Name}
+	for i, r := range o.Spec.Routes {
+		if r == nil {
+			return nil, fmt.Errorf("routes[%d] is null", i)
+		}
+		made, err := t.route(r)
+		if err != nil {
+			return nil, fmt.Errorf("routes[%d] %q: %w", i, text.Truncate(r.Name, text.Short), err)
+		}
+		if made.problem != nil && t.problem == "" {
+			t.problem = fmt.Sprintf("routes[%d] %q: %v", i, text.Truncate(r.Name, text.Short), made.problem)
+		}
+		p.Routes = append(p.Routes, made.Route)
+	}
+	for i, d := range o.Spec.DstOverrides {
+		made, err := t.override(d)
+		if err != nil {
+			return nil, fmt.Errorf("dstOverrides[%d]: %w", i, err)
+		}
+		p.Overrides = append(p.Overrides, made)
+	}
+	var err error
+	if p.Budget, err = budget(o.Spec.RetryBudget); err != nil {
+		return nil, fmt.Errorf("retryBudget: %w", err)
+	}
+	return p, nil
+}
+
+// madeRoute is a route, and why a part of it is left out.
+type madeRoute struct {
+	federation.Route
+	problem error
+}
+
+func (t *translator) route(r *decode.RouteSpec) (made madeRoute, err error) {
+	made.Name, made.Retryable = r.Name, r.IsRetryable
+	if err := t.spend(r.Name); err != nil {
+		return made, err
+	}
+	if made.Condition, err = t.condition(r.Condition, ofRequest, 1); err != nil {
+		return made, fmt.Errorf("condition: %w", err)
+	}
+	for i, c := range r.ResponseClasses {
+		if c == nil {
+			return made, fmt.Errorf("responseClasses[%d] is null", i)
+		}
+		if err := t.spend(""); err != nil {
+			return made, err
+		}
+		m, err := t.condition(c.Condition, ofResponse, 1)
+		if err != nil {
+			return made, fmt.Errorf("responseClasses[%d]: condition: %w", i, err)
+		}
+		made.Classes = append(made.Classes, federation.ResponseClass{Condition: m, Failure: c.IsFailure})
+	}
+	if t.emptyStatus {
+		made.problem = errEmptyStatus
+		t.emptyStatus = false
+	}
+	if r.Timeout != "" {
+		timeout, err := duration("timeout", r.Timeout)
+		made.Timeout = max(timeout, 0)
+		made.problem = cmp.Or(err, made.problem)
+	}
+	return made, nil
+}
+
+func (t *translator) override(d *decode.WeightedDst) (federation.Override, error) {
+	if d == nil {
+		return federation.Override{}, errNull
+	}
+	if d.Authority == "" {
+		return federation.Override{}, errors.New("authority is missing")
+	}
+	if err := t.spend(d.Authority); err != nil {
+		return federation.Override{}, fmt.Errorf("authority: %w", err)
+	}
+	w, err := weight(string(d.Weight))
+	if err != nil {
+		return federation.Override{}, fmt.Errorf("weight: %w", err)
+	}
+	return federation.Override{Authority: d.Authority, Weight: w}, nil
+}
+
+// spend adds the size of one part. It returns an error if the whole becomes too large,
+// or the part is not UTF-8.
+func (t *translator) spend(part string) error {
+	t.size += perPart + len(part)
+	switch {
+	case t.size > maxProfile:
+		return fmt.Errorf("the ServiceProfile is too large: encoded it has more than %d bytes", maxProfile)
+	case !utf8.ValidString(part):
+		return errors.New("not UTF-8")
+	}
+	return nil
+}
+
+func duration(name, value string) (time.Duration, error) {
+	d, err := time.ParseDuration(value)
+	if err != nil {
+		return 0, fmt.Errorf("%s: %q is not a duration", name, text.Truncate(value, text.Short))
+	}
+	return d, nil
+}
+
+func budget(b *decode.RetryBudget) (*federation.RetryBudget, error) {
+	if b == nil {
+		return nil, nil
+	}
+	ttl, err := duration("ttl", b.TTL)
+	switch ratio := float64(b.RetryRatio); {
+	case err != nil:
+		return nil, err
+	case ttl < 0:
+		return nil, fmt.Errorf("ttl: %v is negative", ttl)
+	case !(ratio >= 0) || math.IsInf(ratio, 0):
+		return nil, fmt.Errorf("retryRatio is %v: it must be a finite number, 0 or more", ratio)
+	}
+	return &federation.RetryBudget{Ratio: b.RetryRatio, MinPerSecond: b.MinRetriesPerSecond, TTL: ttl}, nil
+}
+
+// Bounds of the retry budgets that proxies accept.
+const (
+	minTTL       = time.Second
+	maxTTL       = time.Minute
+	maxRatio     = 1000
+	maxPerSecond = math.MaxInt32
+)
+
+// discarded returns why proxies discard a retry budget. They then retry nothing. Empty means that
+// proxies use the budget. If b is nil, that is the default.
+func discarded(b *federation.RetryBudget) string {
+	if b == nil {
+		return ""
+	}
+	var why []string
+	if b.TTL < minTTL || b.TTL > maxTTL {
+		why = append(why, fmt.Sprintf("ttl %v is not from %v to %v", b.TTL, minTTL, maxTTL))
+	}
+	if b.Ratio > maxRatio {
+		why = append(why, fmt.Sprintf("retryRatio %v is more than %d", b.Ratio, maxRatio))
+	}
+	if b.MinPerSecond > maxPerSecond {
+		why = append(why, fmt.Sprintf("minRetriesPerSecond %d is more than %d", b.MinPerSecond, maxPerSecond))
+	}
+	return strings.Join(why, ", and ")
+}
+
+var (
+	errNull  = errors.New("null or missing")
+	errEmpty = errors.New("no field is set")
+	// errEmptyStatus is not why a ServiceProfile is refused: it describes a condition that proxies ignore.
+	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max: proxies ignore it")
+)
+
+// side is what a condition is about.
+type side bool
+
+const (
+	ofRequest  side = false
+	ofResponse side = true
+)
+
+// condition translates one. Several fields of it become a list of which all have to hold, one level deeper. Fields of the other
+// side are ignored, as unknown ones are.
+func (t *translator) condition(spec *decode.Match, of side, depth int) (all federation.Match, err error) {
+	if spec == nil {
+		return all, errNull
+	}
+	type read = func(depth int) (federation.Match, error)
+	leaf := func(m federation.Match, err error) read { return func(int) (federation.Match, error) { return m, err } }
+	var fields []read // in the order in which proxies get them
+	if spec.All != nil {
+		fields = append(fields, t.list("all", federation.MatchAll, spec.All, of))
+	}
+	if spec.Any != nil {
+		fields = append(fields, t.list("any", federation.MatchAny, spec.Any, of))
+	}
+	if spec.Method != "" && of == ofRequest {
+		fields = append(fields, leaf(federation.Match{Kind: federation.MatchMethod, Text: spec.Method}, nil))
+	}
+	if s := spec.Status; s != nil && of == ofResponse {
+		fields = append(fields, leaf(t.status(s)))
+	}
+	if spec.Not != nil {
+		fields = append(fields, func(depth int) (federation.Match, error) {
+			one, err := t.condition(spec.Not, of, depth+1)
+			if err != nil {
+				err = fmt.Errorf("not: %w", err)
+			}
+			return federation.Match{Kind: federation.MatchNot, Sub: []federation.Match{one}}, err
+		})
+	}
+	if spec.PathRegex != "" && of == ofRequest {
+		fields = append(fields, leaf(federation.Match{Kind: federation.MatchPath, Text: spec.PathRegex}, nil))
+	}
+	all.Kind = federation.MatchAll
+	if len(fields) > 1 {
+		depth, err = depth+1, t.spend("")
+	}
+	switch {
+	case len(fields) == 0:
+		return all, errEmpty
+	case depth > maxNested:
+		return all, fmt.Errorf("conditions are nested deeper than %d", maxNested)
+	}
+	for _, field := range fields {
+		if err != nil {
+			return all, err
+		}
+		var one federation.Match
+		if one, err = field(depth); err == nil {
+			err = t.spend(one.Text)
+		}
+		all.Sub = append(all.Sub, one)
+	}
+	if len(all.Sub) == 1 {
+		return all.Sub[0], err
+	}
+	return all, err
+}
+
+// list reads the field "all" or "any": a list of conditions.
+func (t *translator) list(name string, kind federation.MatchKind, from []*decode.Match, of side) func(depth int) (federation.Match, error) {
+	return func(depth int) (federation.Match, error) {
+		m := federation.Match{Kind: kind}
+		for i, spec := range from {
+			one, err := t.condition(spec, of, depth+1)
+			if err != nil {
+				return m, fmt.Errorf("%s[%d]: %w", name, i, err)
+			}
+			m.Sub = append(m.Sub, one)
+		}
+		return m, nil
+	}
+}
+
+// status translates a range of status codes. If only one bound is set, the range is that one status.
+// Both bounds are sent: proxies ignore a condition of which one bound is 0.
+func (t *translator) status(s *decode.Range) (federation.Match, error) {
+	m := federation.Match{Kind: federation.MatchStatus, Min: cmp.Or(s.Min, s.Max), Max: cmp.Or(s.Max, s.Min)}
+	for _, code := range []uint32{s.Min, s.Max} {
+		if code != 0 && (code < 100 || code > 599) {
+			return m, fmt.Errorf("status: code %d is not from 100 to 599", code)
+		}
+	}
+	if m.Max < m.Min {
+		return m, fmt.Errorf("status: range %d-%d is empty", s.Min, s.Max)
+	}
+	t.emptyStatus = t.emptyStatus || m.Min == 0
+	return m, nil
+}
+
+// weightUnits is the weight that proxies get for a weight of one.
+const weightUnits = 10_000
+
+// weight translates a weight, given as a Kubernetes quantity. A missing one is zero,
+// one that is too large for proxies the largest that they take.
+func weight(value string) (uint32, error) {
+	if value == "" {
+		return 0, nil
+	}
+	q, err := readQuantity(value)
+	switch {
+	case err != nil:
+		return 0, err
+	case q.Sign() < 0:
+		return 0, fmt.Errorf("%s is negative", value)
+	case q.CmpInt64(math.MaxUint32/weightUnits) > 0:
+		return math.MaxUint32, nil
+	}
+	return uint32(q.MilliValue() * (weightUnits / 1000)), nil
+}
+
+// readQuantity refuses quantities that take long to compute, such as 1e999999999.
+func readQuantity(value string) (quantity.Quantity, error) {
+	number, exponent, _ := strings.Cut(strings.ToLower(value), "e")
+	if len(number) > 40 || len(exponent) > 3 {
+		return quantity.Quantity{}, fmt.Errorf("%q is too long", text.Truncate(value, text.Short))
+	}
+	q, err := quantity.ParseQuantity(value)
+	if err != nil {
+		return q, fmt.Errorf("%q is not a quantity", text.Truncate(value, text.Short))
+	}
+	return q, nil
 }

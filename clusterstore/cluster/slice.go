@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
@@ -40,20 +41,30 @@ type subset struct {
 	ready     int // how many are
 }
 
+// port returns the port's number in this subset.
+func (s *subset) port(ref portRef) (uint16, bool) {
+	if !ref.named {
+		return ref.number, true
+	}
+	for _, p := range s.ports {
+		if p.name == ref.name {
+			return p.number, p.number != 0
+		}
+	}
+	return 0, false
+}
+
 // slicePort is a TCP port of a slice.
 type slicePort struct {
 	name   string
 	number uint16 // zero if the slice has no valid number: the port is not served
 }
 
-// appendSlicePort appends a port to a list, unless it is of another protocol than TCP. An EndpointSlice
-// or Endpoints object may have another port with the same name and another protocol.
-func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, port *int32) []slicePort {
-	if !tcp(string(protocol)) {
-		return list
-	}
-	number, _ := portNumber(port)
-	return append(list, slicePort{name: shared(name), number: number})
+// portRef names a port of a slice: by the port's name, or just by number.
+type portRef struct {
+	name   string
+	number uint16
+	named  bool
 }
 
 // address is one address of a slice.
@@ -90,18 +101,31 @@ func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *slice] {
 	return k
 }
 
-// What Linkerd's service mirror writes on the endpoints of a gateway.
-const (
-	mirrorClusterLabel        = "mirror.linkerd.io/cluster-name"
-	gatewayIdentityAnnotation = "mirror.linkerd.io/remote-gateway-identity"
-	remoteNameAnnotation      = "mirror.linkerd.io/remote-svc-fq-name"
+// Core Endpoints, the predecessor of EndpointSlices.
+type (
+	//lint:ignore SA1019 it is read with --enable-endpoint-slices=false
+	coreEndpoints = corev1.Endpoints
+	//lint:ignore SA1019 a part of coreEndpoints
+	coreEndpointSubset  = corev1.EndpointSubset
+	coreEndpointAddress = corev1.EndpointAddress
 )
 
-func readMirror(o *metav1.ObjectMeta) mirror {
-	return mirror{
-		cluster:    strings.Clone(o.Labels[mirrorClusterLabel]),
-		identity:   strings.Clone(o.Annotations[gatewayIdentityAnnotation]),
-		remoteName: strings.Clone(o.Annotations[remoteNameAnnotation]),
+// endpoints follows Endpoints, in place of EndpointSlices.
+func (c *Cluster) endpoints() follow.Kind[*coreEndpoints, *slice] {
+	return sliceKind(c, "endpoints", c.cfg.Client.Sources.Endpoints, func(o *coreEndpoints) (*slice, bool) {
+		return compactEndpoints(o, c.cfg.own != nil), true
+	})
+}
+
+// sliceKind follows EndpointSlices or Endpoints.
+func sliceKind[O decode.Object](c *Cluster, name string, from decode.Source[O], compact func(O) (*slice, bool)) follow.Kind[O, *slice] {
+	return follow.Kind[O, *slice]{
+		Name: name, Needed: true,
+		Source:  from,
+		Compact: compact,
+		Into:    mapStore(c.state, c.state.slices, (*slice).same, c.state.setSlice),
+		Size:    (*slice).size,
+		Shared:  (*slice).shared,
 	}
 }
 
@@ -139,6 +163,60 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 		}
 	}
 	return ""
+}
+
+// compactEndpoints keeps the addresses of an Endpoints object. They have no zones, and stand for no ExternalWorkloads.
+func compactEndpoints(o *coreEndpoints, own bool) *slice {
+	l := &slice{
+		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: strings.Clone(o.Name)},
+		mirror:  readMirror(&o.ObjectMeta),
+		subsets: make([]subset, 0, len(o.Subsets)),
+	}
+	r := endpointReader{namespace: o.Namespace, target: podTarget, own: own}
+	for i := range o.Subsets {
+		from := &o.Subsets[i]
+		ports := make([]slicePort, 0, len(from.Ports))
+		for _, p := range from.Ports {
+			ports = appendSlicePort(ports, p.Name, p.Protocol, &p.Port)
+		}
+		list := make([]discoveryv1.Endpoint, 0, len(from.Addresses)+len(from.NotReadyAddresses))
+		for n, addresses := range [...][]coreEndpointAddress{from.Addresses, from.NotReadyAddresses} {
+			for k := range addresses {
+				a := &addresses[k]
+				list = append(list, discoveryv1.Endpoint{
+					Addresses: []string{a.IP}, Hostname: &a.Hostname, NodeName: a.NodeName, TargetRef: a.TargetRef,
+					Conditions: discoveryv1.EndpointConditions{Ready: new(n == 0)},
+				})
+			}
+		}
+		l.subsets = append(l.subsets, r.read(trim(ports), list))
+	}
+	return l
+}
+
+// appendSlicePort appends a port to a list, unless it is of another protocol than TCP. An EndpointSlice
+// or Endpoints object may have another port with the same name and another protocol.
+func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, port *int32) []slicePort {
+	if !tcp(string(protocol)) {
+		return list
+	}
+	number, _ := portNumber(port)
+	return append(list, slicePort{name: shared(name), number: number})
+}
+
+// What Linkerd's service mirror writes on the endpoints of a gateway.
+const (
+	mirrorClusterLabel        = "mirror.linkerd.io/cluster-name"
+	gatewayIdentityAnnotation = "mirror.linkerd.io/remote-gateway-identity"
+	remoteNameAnnotation      = "mirror.linkerd.io/remote-svc-fq-name"
+)
+
+func readMirror(o *metav1.ObjectMeta) mirror {
+	return mirror{
+		cluster:    strings.Clone(o.Labels[mirrorClusterLabel]),
+		identity:   strings.Clone(o.Annotations[gatewayIdentityAnnotation]),
+		remoteName: strings.Clone(o.Annotations[remoteNameAnnotation]),
+	}
 }
 
 // endpointReader reads the endpoints of an object.
@@ -198,6 +276,32 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at pl
 	return a, at
 }
 
+// hints returns the zones and nodes that an endpoint is hinted to. The nodes of linked clusters are not those
+// of clients, even if their names are the same.
+func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes string) {
+	if h == nil {
+		return "", ""
+	}
+	zones = joinHints(h.ForZones, func(z discoveryv1.ForZone) string { return z.Name })
+	if r.own {
+		nodes = joinHints(h.ForNodes, func(n discoveryv1.ForNode) string { return n.Name })
+	}
+	return zones, nodes
+}
+
+// joinHints returns the names, sorted, each followed by hintEnd.
+func joinHints[T any](list []T, name func(T) string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	names := make([]string, 0, len(list))
+	for _, h := range list {
+		names = append(names, name(h)+hintEnd)
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), "")
+}
+
 // withIP returns one of the addresses of an endpoint at a place. One that can't be used has no hostname, and is left out.
 func (a address) withIP(text string, at place) address {
 	ip, why := readIP(text)
@@ -210,6 +314,25 @@ func (a address) withIP(text string, at place) address {
 	}
 	a.place = unique.Make(at)
 	return a
+}
+
+func (a address) same(b address) bool {
+	return a.ip == b.ip && a.target == b.target && a.place == b.place && value(a.hostname) == value(b.hostname)
+}
+
+// size is what an address takes besides its place in the list.
+func (a *address) size() int64 {
+	n := textSize(a.target)
+	if a.hostname != nil {
+		n += allocation + sizeof[string]() + textSize(*a.hostname)
+	}
+	return n
+}
+
+// size is what a place takes that addresses share.
+func (p place) size() int64 {
+	return uniqueSize + sizeof[place]() + textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) +
+		textSize(string(p.why)) + textSize(p.other) + textSize(p.text)
 }
 
 // endpointTarget returns the key of an address's ExternalWorkload or Pod, as podTarget
@@ -248,32 +371,6 @@ func targetKind(target string) federation.Kind {
 		return federation.Workload
 	}
 	return federation.Pod
-}
-
-// hints returns the zones and nodes that an endpoint is hinted to. The nodes of linked clusters are not those
-// of clients, even if their names are the same.
-func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes string) {
-	if h == nil {
-		return "", ""
-	}
-	zones = joinHints(h.ForZones, func(z discoveryv1.ForZone) string { return z.Name })
-	if r.own {
-		nodes = joinHints(h.ForNodes, func(n discoveryv1.ForNode) string { return n.Name })
-	}
-	return zones, nodes
-}
-
-// joinHints returns the names, sorted, each followed by hintEnd.
-func joinHints[T any](list []T, name func(T) string) string {
-	if len(list) == 0 {
-		return ""
-	}
-	names := make([]string, 0, len(list))
-	for _, h := range list {
-		names = append(names, name(h)+hintEnd)
-	}
-	slices.Sort(names)
-	return strings.Join(slices.Compact(names), "")
 }
 
 // trim frees unused capacity: many endpoints may be not ready.
@@ -321,21 +418,6 @@ func (l *slice) size(string) int64 {
 	return n
 }
 
-// size is what an address takes besides its place in the list.
-func (a *address) size() int64 {
-	n := textSize(a.target)
-	if a.hostname != nil {
-		n += allocation + sizeof[string]() + textSize(*a.hostname)
-	}
-	return n
-}
-
-// size is what a place takes that addresses share.
-func (p place) size() int64 {
-	return uniqueSize + sizeof[place]() + textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) +
-		textSize(string(p.why)) + textSize(p.other) + textSize(p.text)
-}
-
 // shared yields the places of the addresses, each run of equal ones once.
 func (l *slice) shared(yield func(any, int64) bool) {
 	var last unique.Handle[place]
@@ -368,6 +450,63 @@ func (l *slice) alike(o *slice, shown bool) bool {
 	})
 }
 
-func (a address) same(b address) bool {
-	return a.ip == b.ip && a.target == b.target && a.place == b.place && value(a.hostname) == value(b.hostname)
+// setSlice follows a change of the slice with that key; nil: there was, or is, none.
+func (s *state) setSlice(key string, before, now *slice) {
+	s.own.countMarked(before, -1)
+	s.own.countMarked(now, 1)
+	if now != nil {
+		now.key = key
+		s.attachPods(now)
+	}
+	if before != nil {
+		s.detachPods(before)
+		e := s.services[before.service]
+		if i, ok := slices.BinarySearchFunc(e.slices, key, compareKey); ok {
+			e.slices = slices.Delete(e.slices, i, i+1)
+		}
+	}
+	if now != nil {
+		e := s.serviceFor(now.service)
+		i, _ := slices.BinarySearchFunc(e.slices, key, compareKey)
+		e.slices = slices.Insert(e.slices, i, now)
+	}
+	if before != nil {
+		if now != nil && before.alike(now, true) {
+			now.stamp, now.changed = before.stamp, before.changed
+			return
+		}
+		if s.sweepService(before.service); now == nil || now.service != before.service {
+			s.mark(before.service)
+		}
+	}
+	if now != nil {
+		now.changed = s.now.UnixNano()
+		s.touch(now)
+	}
+}
+
+func compareKey(l *slice, key string) int { return cmp.Compare(l.key, key) }
+
+// attachPods connects a slice's addresses with their Pods and ExternalWorkloads, or
+// placeholders.
+func (s *state) attachPods(l *slice) {
+	for a := range l.connected(s.own != nil) {
+		if a.target == "" {
+			continue
+		}
+		p := s.podFor(a.target)
+		a.pod, a.target = p, p.key
+		if !slices.Contains(p.slices, l) {
+			p.slices = append(p.slices, l)
+		}
+	}
+}
+
+func (s *state) detachPods(l *slice) {
+	for a := range l.connected(s.own != nil) {
+		if a.pod != nil {
+			a.pod.slices = without(a.pod.slices, l)
+			s.sweepPod(a.pod)
+		}
+	}
 }

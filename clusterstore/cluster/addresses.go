@@ -1,0 +1,199 @@
+package cluster
+
+import (
+	"cmp"
+	"iter"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+)
+
+// index returns the index that objects with such a location are in.
+func (x *ownIndex) index(at *location) map[netip.Addr][]*pod {
+	if at.workload {
+		return x.workloads
+	}
+	return x.pods
+}
+
+// claimants returns the objects with the strongest claim to the address, and that
+// claim; noClaim: there are none. ExternalWorkloads, any number of which may have the
+// same address, are looked up only if no Pod has a stronger claim.
+func (x *ownIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
+	pods, byPods := x.claimed(x.pods, addr)
+	if byPods < byWorkload {
+		return pods, byPods
+	}
+	if workloads, by := x.claimed(x.workloads, addr); by != noClaim {
+		return workloads, by
+	}
+	return pods, byPods
+}
+
+func (x *ownIndex) claimed(index map[netip.Addr][]*pod, addr netip.AddrPort) ([]*pod, claim) {
+	var by [noClaim][]*pod
+	for _, p := range index[addr.Addr()] {
+		if c := x.locations[p].claim(addr); c != noClaim {
+			by[c] = append(by[c], p)
+		}
+	}
+	for c, list := range by {
+		if n := len(list); n == 1 || n > 1 && claim(c) != byDraining {
+			return list, claim(c)
+		}
+	}
+	return nil, noClaim
+}
+
+func unindex[K, V comparable](index map[K][]V, key K, value V) {
+	if index[key] = without(index[key], value); len(index[key]) == 0 {
+		delete(index, key)
+	}
+}
+
+const (
+	// maxConflictsAt is how many ports of one IP are listed as conflicts.
+	maxConflictsAt = 10
+	// maxPortsAt is how many ports of the objects at one IP are compared, and maxCrowdedAt how many of those
+	// that occur more than once are looked up. One Pod may have 65,535 host ports, and state.mu is held.
+	maxPortsAt, maxCrowdedAt = 20_000, 1000
+	// maxConflicts is how many conflicts AddressConflicts returns.
+	maxConflicts = 100
+	// maxClaimants is how many of the objects that claim an address are named.
+	maxClaimants = 3
+)
+
+// conflictsAt returns the conflicts at an IP, sorted by port.
+func (x *ownIndex) conflictsAt(ip netip.Addr, since time.Time) (list []conflict) {
+	add := func(addr netip.AddrPort, claimed string, objects []string) {
+		slices.Sort(objects)
+		list = append(list, conflict{
+			addr:    addr,
+			claimed: claimed,
+			objects: slices.Clone(objects[:min(len(objects), maxClaimants)]),
+			since:   since,
+		})
+	}
+	whole := netip.AddrPortFrom(ip, 0)
+	if services := x.services[ip]; len(services) > 0 {
+		if len(services) > 1 {
+			var objects []string
+			for _, id := range services {
+				objects = append(objects, "Service "+id.String())
+			}
+			add(whole, claimedAsClusterIP(len(services), ip), objects)
+		}
+		return list
+	}
+	ports := []uint16{0}
+	if _, by := x.claimants(whole); by != byIP { // or the Pods with that IP claim all of its ports
+		ports = x.crowdedPorts(ip)
+	}
+	for _, port := range ports {
+		addr := netip.AddrPortFrom(ip, port)
+		claimants, by := x.claimants(addr)
+		if len(claimants) < 2 {
+			continue
+		}
+		var objects []string
+		for _, p := range claimants {
+			objects = append(objects, DescribeTarget(p.key))
+		}
+		if add(addr, claimed(len(claimants), by, addr), objects); len(list) == maxConflictsAt {
+			break
+		}
+	}
+	return list
+}
+
+// crowdedPorts returns the ports of an IP that occur more than once among the host ports of Pods and
+// the ports of ExternalWorkloads, sorted. It compares the first maxPortsAt ports, and returns maxCrowdedAt at most.
+func (x *ownIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
+	pods, workloads := x.pods[ip], x.workloads[ip]
+	if len(pods) < 2 && len(workloads) < 2 {
+		return nil
+	}
+	counts := make(map[uint16]int)
+	left := maxPortsAt
+	for port := range x.portsAt(pods, workloads) {
+		if counts[port]++; counts[port] == 2 {
+			list = append(list, port)
+		}
+		if left--; left == 0 || len(list) == maxCrowdedAt {
+			break
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// portsAt iterates over the host ports of Pods, and then over the ports of ExternalWorkloads.
+func (x *ownIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
+	return func(yield func(uint16) bool) {
+		for _, p := range pods {
+			for _, h := range x.locations[p].hostPorts {
+				if !yield(h.port) {
+					return
+				}
+			}
+		}
+		for _, p := range workloads {
+			for _, port := range x.locations[p].ports {
+				if !yield(port) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// conflict is an address that several objects claim, so that it belongs to none of them.
+type conflict struct {
+	addr    netip.AddrPort // port 0 means all ports
+	claimed string         // as in Found
+	objects []string       // that claim it, the first maxClaimants by name
+	since   time.Time      // when the replica learned of the conflict
+}
+
+func (x *conflict) address() string {
+	if x.addr.Port() == 0 {
+		return x.addr.Addr().String()
+	}
+	return x.addr.String()
+}
+
+// conflicts are the ambiguous addresses of the own cluster. The worker for profiles looks for them
+// after each change of the objects that claim an address.
+type conflicts struct {
+	mu   sync.Mutex // held for map access only
+	byIP map[netip.Addr][]conflict
+}
+
+// all returns all conflicts, the oldest first.
+func (c *conflicts) all() (list []conflict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, found := range c.byIP {
+		list = append(list, found...)
+	}
+	slices.SortFunc(list, func(a, b conflict) int { return cmp.Or(a.since.Compare(b.since), a.addr.Compare(b.addr)) })
+	return list
+}
+
+// set replaces the conflicts at an IP. Those that were there before keep their time.
+func (c *conflicts) set(ip netip.Addr, found []conflict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i := range found {
+		x := &found[i]
+		if k := slices.IndexFunc(c.byIP[ip], func(y conflict) bool { return y.addr == x.addr }); k >= 0 {
+			x.since = c.byIP[ip][k].since
+		}
+	}
+	if len(found) == 0 {
+		delete(c.byIP, ip)
+	} else {
+		c.byIP[ip] = found
+	}
+}
