@@ -8,7 +8,7 @@ import (
 
 // ClustersOutput is what "isthmus clusters -o json" prints, as one object in a line.
 type ClustersOutput struct {
-	Time    time.Time `json:"time"`    // when the gateway sent the page, by its clock
+	Time    time.Time `json:"time"`    // when the replica sent the page, by its clock
 	Gateway string    `json:"gateway"` // NAMESPACE/POD, or HOST:PORT
 	Clusters
 	Others []OtherReplica `json:"otherGateways,omitempty"`
@@ -44,7 +44,7 @@ type ExplainOutput struct {
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// OtherGateway is what another gateway has that the one which is shown does not have, and the other way round.
+// OtherReplica is what another replica has that the one which is shown does not have, and the other way round.
 type OtherReplica struct {
 	Gateway     string   `json:"gateway"`
 	Error       string   `json:"error,omitempty"`     // why it can't be asked
@@ -56,10 +56,10 @@ type OtherReplica struct {
 type VersionOutput struct {
 	Client   Build          `json:"client"` // of the program that prints it
 	Gateways []ReplicaBuild `json:"gateways,omitempty"`
-	Error    string         `json:"error,omitempty"` // why no gateway can be asked
+	Error    string         `json:"error,omitempty"` // why no replica can be asked
 }
 
-// GatewayBuild is what one gateway was built from, or why that is not known.
+// ReplicaBuild is what one replica was built from, or why that is not known.
 type ReplicaBuild struct {
 	Gateway string `json:"gateway"`
 	*Build
@@ -69,7 +69,7 @@ type ReplicaBuild struct {
 // CheckOutput is what "isthmus check -o json" prints.
 type CheckOutput struct {
 	Time      time.Time        `json:"time"`
-	From      string           `json:"from"`             // CheckedGateway or CheckedHere
+	From      string           `json:"from"`             // CheckedReplicas or CheckedHere
 	Gateways  []CheckedReplica `json:"gateways"`         // never null
 	Client    string           `json:"client,omitempty"` // the version of the program that prints it
 	Failures  int              `json:"failures"`         // how many results have this level
@@ -81,14 +81,14 @@ type CheckOutput struct {
 // Where checks were done.
 const (
 	CheckedReplicas = "gateway"
-	CheckedHere     = "here" // where the verb runs, since there is no gateway, or with --pre
+	CheckedHere     = "here" // where the command runs, since there is no replica, or with --pre
 )
 
-// CheckedReplica is a gateway that was to be asked.
+// CheckedReplica is a replica that was to be asked.
 type CheckedReplica struct {
 	Gateway string `json:"gateway"`           // NAMESPACE/POD, or HOST:PORT
 	Version string `json:"version,omitempty"` // empty: it has not answered
-	Commit  string `json:"commit,omitempty"`  // empty if the gateway does not say
+	Commit  string `json:"commit,omitempty"`  // empty if the replica does not say
 	Replica string `json:"replica,omitempty"` // its name among those that write EndpointSlices
 	Leading bool   `json:"leading"`           // it writes them
 	Error   string `json:"error,omitempty"`   // why it has not answered
@@ -105,7 +105,7 @@ type GetOutput struct {
 // Endpoint is what a proxy knows about one address.
 type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
-	Cluster string         `json:"cluster"` // local, unless the gateway labels it as of another
+	Cluster string         `json:"cluster"` // local, unless the replica labels it as of another
 	// Sent is what was sent: a WeightedAddr of linkerd2-proxy-api in protobuf's JSON. Its metricLabels have those of the whole
 	// message too, and isthmus_tier, the tier of the service's preference, and isthmus_standing, that of the endpoint's cluster:
 	// proxies are not sent these two.

@@ -1,5 +1,5 @@
-// Package adminapi has the types of what a gateway's admin server shows as JSON, and of what verbs print with -o json (commands.go). The
-// gateway writes the former, and its page at /, the verbs and the tests read them, so that each thing has one type and its documentation
+// Package adminapi has the types of what a gateway's admin server shows as JSON, and of what commands print with -o json (commands.go). The
+// gateway writes the former, and its page at /, the commands and the tests read them, so that each thing has one type and its documentation
 // one place.
 //
 // The pages, and the type of each:

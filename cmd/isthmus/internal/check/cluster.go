@@ -132,7 +132,7 @@ func (l *clusterCheck) checkClock() {
 	}
 }
 
-// kinds are the custom resources that a gateway reads of its own cluster.
+// kinds are the custom resources that a replica reads of its own cluster.
 var kinds = []string{"serviceprofiles.linkerd.io", "servers.policy.linkerd.io", "externalworkloads.workload.linkerd.io"}
 
 // checkKinds reports which custom resources the own cluster does not have.
@@ -145,7 +145,7 @@ func (l *clusterCheck) checkKinds() {
 		case slices.ContainsFunc(refused, func(r adminapi.RefusedRequest) bool { return r.Status == http.StatusNotFound }):
 			absent = append(absent, k)
 		case slices.ContainsFunc(refused, func(r adminapi.RefusedRequest) bool { return r.Status != http.StatusForbidden || !l.fromHere }):
-			// Also if a gateway may not read it: then it may be there or not. From here it is asked for by itself.
+			// Also if a replica may not read it: then it may be there or not. From here it is asked for by itself.
 			unknown = append(unknown, k)
 		}
 	}
@@ -168,7 +168,7 @@ const (
 // checkState reports the state and the standing of the cluster, and what of it is not used. Each thing that is wrong has a remedy of its
 // own.
 func (l *clusterCheck) checkState() {
-	if l.State == "" || l.State == adminapi.Rejected { // no gateway follows it
+	if l.State == "" || l.State == adminapi.Rejected { // no replica follows it
 		return
 	}
 	add := l.about(sectionLinks, LinkState, l.Cluster.Cluster)
@@ -309,9 +309,9 @@ func roughly(d time.Duration) string {
 	return text.Count(int(d.Round(time.Second)/time.Second), "second", "seconds")
 }
 
-// checkRights reports what the credentials do not permit, with the worst of it as the level. Of a gateway it is what has been
+// checkPermissions reports what the credentials do not permit, with the worst of it as the level. Of a replica it is what has been
 // refused: a right that is not used is not known to be missing.
-func (l *clusterCheck) checkRights(noAccount, notAsked string) {
+func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
 	if l.local && noAccount != "" {
 		add(Unchecked, "there is no ServiceAccount "+noAccount+" yet", "the installation makes it and grants what it needs; --service-account names another")

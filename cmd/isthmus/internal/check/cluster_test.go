@@ -22,7 +22,7 @@ func goodCluster(name string) adminapi.Cluster {
 	}
 }
 
-// goodSeen is of a gateway with which nothing is wrong.
+// goodSeen is of a replica with which nothing is wrong.
 func goodSeen() Seen {
 	return Seen{Clusters: adminapi.Clusters{
 		Local: goodCluster("local"), Secrets: adminapi.LinkSecrets{Namespace: "linkerd", Listed: true}, Clusters: []adminapi.Cluster{goodCluster("east")},

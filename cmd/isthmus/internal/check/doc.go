@@ -1,4 +1,4 @@
-// Package check judges what a gateway shows on its pages /debug/clusters and /debug/services: whether the gateway has what it needs, and
+// Package check judges what a replica shows on its pages /debug/clusters and /debug/services: whether the replica has what it needs, and
 // what to do where it has not. It sends no request.
 //
 //	results := check.Judge(check.Seen{Clusters: page, Services: services})

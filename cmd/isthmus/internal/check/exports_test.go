@@ -62,7 +62,7 @@ func TestNameClashes(t *testing.T) {
 	}
 }
 
-// TestExportsForbidden: a right to ServiceImports that the gateway has been refused is named.
+// TestExportsForbidden: a right to ServiceImports that the replica has been refused is named.
 func TestExportsForbidden(t *testing.T) {
 	seen := Seen{Clusters: adminapi.Clusters{Exports: &adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}}}}
 	seen.Local.API = &adminapi.APIServer{Refused: []adminapi.RefusedRequest{{Verb: "list", Resource: "serviceimports.multicluster.x-k8s.io", Status: 403}}}

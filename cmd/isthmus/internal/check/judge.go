@@ -12,12 +12,12 @@ import (
 type Seen struct {
 	adminapi.Clusters
 	Services []adminapi.Service
-	// FromHere: it was not a gateway that has looked, but somebody from another network, with other rights in the own cluster.
+	// FromHere: it was not a replica that has looked, but somebody from another network, with other rights in the own cluster.
 	// Nothing is known of services then, nor of how clusters are followed.
 	FromHere bool
 	// Exports: from here, the rights for --exports=on have been asked for too.
 	Exports bool
-	// NoAccount is the ServiceAccount, NAMESPACE/NAME, that is to have the gateway's rights and is not there yet.
+	// NoAccount is the ServiceAccount, NAMESPACE/NAME, that is to have the replica's rights and is not there yet.
 	NoAccount string
 	// NotAsked is why rights could not be asked for, by cluster.
 	NotAsked map[string]string
@@ -47,7 +47,7 @@ func Judge(s Seen) []Result {
 			l.unchecked()
 			continue
 		}
-		l.checkRights(s.NoAccount, s.NotAsked[l.Cluster.Cluster])
+		l.checkPermissions(s.NoAccount, s.NotAsked[l.Cluster.Cluster])
 		if l.local {
 			l.checkKinds()
 		}

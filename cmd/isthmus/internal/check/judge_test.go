@@ -12,7 +12,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestJudge: of what a gateway shows exactly what is wrong is found.
+// TestJudge: of what a replica shows exactly what is wrong is found.
 func TestJudge(t *testing.T) {
 	const silent = "its API server does not answer"
 	old, soon, late := time.Unix(0, 0), time.Now().Add(72*time.Hour), time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)

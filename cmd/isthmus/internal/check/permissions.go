@@ -20,7 +20,7 @@ type Permission struct {
 
 var read = []string{"get", "list", "watch"}
 
-// LocalRights are those that the gateway has in its own cluster: manifests/install/rbac.yaml.
+// LocalPermissions are those that the replica has in its own cluster: manifests/install/rbac.yaml.
 func LocalPermissions() []Permission {
 	return []Permission{
 		{"", "pods", read, "", false, Failure, "the gateway does not get ready"},
@@ -43,7 +43,7 @@ func LocalPermissions() []Permission {
 	}
 }
 
-// ExportRights are those that it needs besides with --exports=on: manifests/install/exports/rbac.yaml.
+// ExportPermissions are those that it needs besides with --exports=on: manifests/install/exports/rbac.yaml.
 func ExportPermissions() []Permission {
 	const mcs, unwritten = "multicluster.x-k8s.io", "no ServiceImports are written"
 	write, status := []string{"create", "update", "delete"}, []string{"update"}
@@ -58,7 +58,7 @@ func ExportPermissions() []Permission {
 	}
 }
 
-// LinkRights are those of a link's credentials in its cluster: manifests/link/remote-access.yaml.
+// LinkPermissions are those of a link's credentials in its cluster: manifests/link/remote-access.yaml.
 func LinkPermissions() []Permission {
 	return []Permission{
 		{"", "pods", read, "", false, Failure, "the cluster does not join"},

@@ -9,7 +9,7 @@ import (
 
 // Sections of results.
 const (
-	SectionReplicas = "Gateway" // of which only a gateway knows, or who asks it
+	SectionReplicas = "Gateway" // of which only a replica knows, or who asks it
 	sectionAPI      = "Kubernetes API"
 	sectionLinks    = "Links"
 	sectionTrust    = "Trust"
@@ -29,7 +29,7 @@ const (
 	LinkSecrets = "link-secrets" // that they can be read
 	LinkSecret  = "link-secret"  // one of them
 	LinkExpiry  = "link-expiry"  // how long its credentials are good
-	LinkState   = "link-state"   // whether the gateway follows the cluster, and its standing
+	LinkState   = "link-state"   // whether the replica follows the cluster, and its standing
 	LinkMemory  = "link-memory"  // that all linked clusters together leave memory for the rest
 	Objects     = "objects"      // of the cluster, that they can be read and used
 	Gateways    = "gateways"     // that those of a cluster on another network can be used

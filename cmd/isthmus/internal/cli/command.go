@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// init leaves verbs in the order of the overview.
+// init leaves commands in the order of the overview.
 func init() { cobra.EnableCommandSorting = false }
 
-// Verb is one command of a program, as "isthmus get" is one.
+// Command is one command of a program, as "isthmus get" is one.
 type Command struct {
 	Use     string   // its name, and what follows it besides flags: "get AUTHORITY"
 	Aliases []string // work like the name
@@ -27,38 +27,38 @@ type Command struct {
 	OneOf [][2]string
 	// Such is what the only argument of Use may be, for the error if it is missing.
 	Such string
-	// Run runs the verb. Its context ends at a signal, unless the verb has OwnSignals and reads [Process].Signals.
+	// Run runs the command. Its context ends at a signal, unless the command has OwnSignals and reads [Process].Signals.
 	Run        func(ctx context.Context, p Process) error
 	OwnSignals bool
 }
 
-// run checks the flags and how many arguments there are, and runs the verb.
-func (v *Command) run(ctx context.Context, given *pflag.FlagSet, p Process) error {
+// run checks the flags and how many arguments there are, and runs the command.
+func (c *Command) run(ctx context.Context, given *pflag.FlagSet, p Process) error {
 	set := func(name string) bool { f := given.Lookup(name); return f.Changed && f.Value.String() != f.DefValue }
-	for _, of := range v.OneOf {
+	for _, of := range c.OneOf {
 		if set(of[0]) && set(of[1]) {
 			return Usagef("both --%s and --%s are given: give one of them", of[0], of[1])
 		}
 	}
-	name, want, _ := strings.Cut(v.Use, " ")
+	name, want, _ := strings.Cut(c.Use, " ")
 	switch given := len(p.Args); {
 	case strings.Contains(want, "…"):
 	case want == "" && given > 0:
 		return Usagef(`unexpected argument %q: %s takes none; flags begin with a dash, and a boolean's value follows "="`, p.Args[0], name)
 	case want != "" && (given == 0 || p.Args[0] == ""):
-		return Usagef("no %s given: name one, such as %s", want, v.Such)
+		return Usagef("no %s given: name one, such as %s", want, c.Such)
 	case want != "" && given > 1:
 		return Usagef("unexpected argument %q: give one %s", p.Args[1], want)
 	}
-	if !v.OwnSignals {
+	if !c.OwnSignals {
 		var done func()
 		ctx, done = p.interruptible(ctx)
 		defer done()
 	}
-	return v.Run(ctx, p)
+	return c.Run(ctx, p)
 }
 
-// Section is some flags of a verb, under a title of the help.
+// Section is some flags of a command, under a title of the help.
 type Section struct {
 	Title string
 	Flags *pflag.FlagSet
@@ -75,52 +75,52 @@ func NewSection(title string, define func(*pflag.FlagSet)) Section {
 // helpWidth is how wide the help of flags is.
 const helpWidth = 100
 
-// Help prints what the verb does and all its flags.
-func (v *Command) Help(w io.Writer) {
-	intro := v.Intro
+// Help prints what the command does and all its flags.
+func (c *Command) Help(w io.Writer) {
+	intro := c.Intro
 	if intro == "" {
-		intro = v.Summary
+		intro = c.Summary
 	}
 	fmt.Fprintln(w, intro)
-	for _, s := range v.Flags {
+	for _, s := range c.Flags {
 		fmt.Fprintf(w, "\n%s:\n%s", s.Title, s.Flags.FlagUsagesWrapped(helpWidth))
 	}
-	if v.Ending != "" {
-		fmt.Fprintf(w, "\n%s\n", v.Ending)
+	if c.Ending != "" {
+		fmt.Fprintf(w, "\n%s\n", c.Ending)
 	}
 }
 
-// command returns the verb for cobra. Its run function is left to the program.
-func (v *Command) forCobra() *cobra.Command {
-	c := &cobra.Command{
-		Use:               v.Use,
-		Aliases:           v.Aliases,
-		Short:             v.Summary,
-		Args:              cobra.ArbitraryArgs, // the verb checks them
+// forCobra returns the command for cobra, without its run function, which the program adds.
+func (c *Command) forCobra() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:               c.Use,
+		Aliases:           c.Aliases,
+		Short:             c.Summary,
+		Args:              cobra.ArbitraryArgs, // the command checks them
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	for _, s := range v.Flags {
+	for _, s := range c.Flags {
 		s.Flags.VisitAll(func(f *pflag.Flag) {
 			short := *f // with the first sentence of its usage, which shells show
 			first, _, _ := strings.Cut(f.Usage, ". ")
 			short.Usage = strings.TrimSuffix(strings.ReplaceAll(first, "`", ""), ".")
-			c.Flags().AddFlag(&short)
+			cmd.Flags().AddFlag(&short)
 		})
 	}
-	c.Flags().VisitAll(func(f *pflag.Flag) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if slices.Contains(fileFlags, f.Name) {
 			return
 		}
 		var values []string
-		if c, ok := f.Value.(*choice); ok {
-			values = c.of
+		if chosen, ok := f.Value.(*choice); ok {
+			values = chosen.of
 		}
 		complete := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
-		if err := c.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
+		if err := cmd.RegisterFlagCompletionFunc(f.Name, complete); err != nil {
 			panic(err) // a flag that was there a moment ago
 		}
 	})
-	return c
+	return cmd
 }
 
 // fileFlags are those whose values are names of files.

@@ -1,5 +1,5 @@
-// Package cli is what a command-line program with verbs is made of: the choice of
-// the verb, flags and their help, completion, usage errors and exit codes. It is a
+// Package cli is what a command-line program with commands is made of: the choice of
+// the command, flags and their help, completion, usage errors and exit codes. It is a
 // frame around cobra, which nothing else here has to know.
 //
 //	program := cli.Program{Name: "isthmus", Intro: "…", Groups: []cli.Group{{"Look in", []cli.Verb{{
@@ -11,22 +11,22 @@
 //	}}}}}
 //	os.Exit(program.Run(ctx, process))
 //
-// A verb is run once its flags are read: [Process].Args are its arguments without
-// flags, as many as Use has: none, one, or any number where that has "…". A program is run once, since the flags of its verbs keep their values.
+// A command is run once its flags are read: [Process].Args are its arguments without
+// flags, as many as Use has: none, one, or any number where that has "…". A program is run once, since the flags of its commands keep their values.
 //
 // Guarantees:
 //
 //   - Exit code 0 for what went as asked, 1 for what failed, 2 for arguments that
 //     can't be used. Each error is one message on standard error, which names the
-//     verb; that of a [UsageError] also names the help.
-//   - "help", "help VERB", "VERB --help" and "VERB -h" work for every verb, and print
-//     to standard output. So does "completion SHELL", and verbs that are almost right
+//     command; that of a [UsageError] also names the help.
+//   - "help", "help VERB", "VERB --help" and "VERB -h" work for every command, and print
+//     to standard output. So does "completion SHELL", and commands that are almost right
 //     are suggested.
 //   - All texts have the program's name as the user typed it: they are written with
 //     "isthmus", and name "kubectl isthmus" for those who called it so.
 //   - Flags take one dash or two, and stand before, between or after other arguments;
 //     after "--" all are arguments. Only flags of one letter may be given together.
-//   - A signal ends the context of the verb, unless it has [Verb].OwnSignals. Arguments are
+//   - A signal ends the context of the command, unless it has [Command].OwnSignals. Arguments are
 //     as many as its usage has.
 //   - Nothing here ends the process, reads os.Args or asks for signals, so that tests
 //     run whole programs.

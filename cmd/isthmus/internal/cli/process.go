@@ -15,12 +15,12 @@ import (
 
 // Process is what a run gets from the operating system.
 type Process struct {
-	Build          adminapi.Build // of a verb's run: what the program was built from
-	Name           string         // of a verb's run: how the user called it, for messages: "kubectl isthmus get"
-	Args           []string       // for a program: its verb and what follows; for a verb: its arguments
+	Build          adminapi.Build // of a command's run: what the program was built from
+	Name           string         // of a command's run: how the user called it, for messages: "kubectl isthmus get"
+	Args           []string       // for a program: its command and what follows; for a command: its arguments
 	Stdin          io.Reader      // nil: there is none
 	Stdout, Stderr io.Writer
-	Signals        <-chan os.Signal // those that ask the process to end; for a verb with OwnSignals only
+	Signals        <-chan os.Signal // those that ask the process to end; for a command with OwnSignals only
 	Interactive    bool             // Stdin and Stderr are a terminal, at which a user can answer
 }
 
@@ -63,7 +63,7 @@ func (p Process) Confirm(ctx context.Context, question string) error {
 	}
 }
 
-// SlowAfter is when a verb that waits prints what for.
+// SlowAfter is when a command that waits prints what for.
 const SlowAfter = time.Second
 
 // afterLimit is how long work may go on whose time is over. Only work that waits for a program of the kubeconfig takes as long.

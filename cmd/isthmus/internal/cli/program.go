@@ -15,10 +15,10 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// CompleteVerb is the verb that shells call to complete the arguments that follow.
+// CompleteCommand is the command that shells call to complete the arguments that follow.
 const CompleteCommand = cobra.ShellCompRequestCmd
 
-// Program is a set of verbs under one name.
+// Program is a set of commands under one name.
 type Program struct {
 	// Name is how users call it: "isthmus" or, as plugin of another program,
 	// "kubectl isthmus". Its last word is what all texts are written with.
@@ -31,14 +31,14 @@ type Program struct {
 	Short map[string][]string
 }
 
-// Group is some verbs, under a title of the overview.
+// Group is some commands, under a title of the overview.
 type Group struct {
 	Title    string
 	Commands []Command
 }
 
-// Run runs the verb that p's arguments begin with and returns the exit code: 0,
-// 1 if the verb has failed, 2 for a UsageError. It prints errors to p.Stderr.
+// Run runs the command that p's arguments begin with and returns the exit code: 0,
+// 1 if the command has failed, 2 for a UsageError. It prints errors to p.Stderr.
 func (g *Program) Run(ctx context.Context, p Process) int {
 	root := g.root(p)
 	root.SetArgs(g.normal(root, p.Args))
@@ -87,7 +87,7 @@ func (g *Program) normal(root *cobra.Command, args []string) []string {
 	if args[0] == "help" {
 		args = args[1:min(len(args), 2)]
 		if c, _, _ := root.Find(args); c == root && len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-			return args // which is no verb
+			return args // which is no command
 		}
 		return append(args, "--help")
 	}
@@ -154,7 +154,7 @@ func (g *Program) root(p Process) *cobra.Command {
 	return root
 }
 
-// unknownVerb is the error for a first argument that is no verb.
+// unknownCommand is the error for a first argument that is no command.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -171,7 +171,7 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	return Usagef("unknown verb %q: %s and help are known", args[0], strings.Join(names, ", "))
 }
 
-// overview prints all verbs, by group.
+// overview prints all commands, by group.
 func (g *Program) overview(w io.Writer) {
 	name := lastWord(g.Name)
 	fmt.Fprintf(w, "%s\n\nUsage: %s VERB [FLAGS]\n", g.Intro, name)
@@ -207,7 +207,7 @@ func lastWord(name string) string { return name[strings.LastIndex(name, " ")+1:]
 
 const completionSummary = "print a script by which your shell completes verbs and flags"
 
-// pluginHelp follows cobra's help of the verb completion.
+// pluginHelp follows cobra's help of the command completion.
 const pluginHelp = `
 As kubectl plugin: kubectl asks a program kubectl_complete-PROGRAM, which may be a
 link to this one:

@@ -68,7 +68,7 @@ Flags:
 Example: demo list x
 `
 
-// TestProgram: what a verb gets, and what its errors become.
+// TestProgram: what a command gets, and what its errors become.
 func TestProgram(t *testing.T) {
 	for _, c := range []struct {
 		args        string

@@ -34,13 +34,13 @@ func (c colour) paint(text string) string {
 // withoutColours takes colours away from what was painted.
 var withoutColours = strings.NewReplacer(string(red), "", string(green), "", string(yellow), "", "\x1b[0m", "")
 
-// colours are those of a gateway's words.
+// colours are those of a replica's words.
 var colours = map[string]colour{
 	"ready": green, "alive": green, "pending": yellow, adminapi.LastResort: yellow, adminapi.Withdrawn: yellow,
 	"unreachable": red, "stale": red, "rejected": red, "unlinked": red, "dead": red,
 }
 
-// coloured returns a gateway's word as a cell.
+// coloured returns a replica's word as a cell.
 func coloured(word string) cell { return cell{word, colours[word]} }
 
 // cell is one text of a table, which need not be printable.

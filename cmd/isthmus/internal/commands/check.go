@@ -23,31 +23,31 @@ import (
 	"isthmus/internal/text"
 )
 
-// checkTimeout is by default for all checks of a gateway: 250 clusters of which many do not answer.
+// checkTimeout is by default for all checks of a replica: 250 clusters of which many do not answer.
 const checkTimeout = 30 * time.Second
 
 // checkOptions are those of "isthmus check".
 type checkOptions struct {
 	Target
 	pre       bool // what is there before an installation is checked, from here
-	exports   bool // for a gateway with --exports=on
+	exports   bool // for a replica with --exports=on
 	wait      time.Duration
 	every     time.Duration // the checks are repeated while it waits
 	account   string
 	preflight Preflighter
 }
 
-// Preflight is what is checked where there is no gateway.
+// Preflight is what is checked where there is no replica.
 type Preflight struct {
 	Config    *rest.Config  // how a user reaches the cluster
 	API       *kube.Clients // the same, for lists of Secrets
-	Namespace string        // where a gateway is to run
+	Namespace string        // where a replica is to run
 	Account   string        // its ServiceAccount there
 	Pre       bool          // before an installation: the account need not be there yet
 	Exports   bool          // it is to write Services for exports
 }
 
-// Preflighter looks from here at what a gateway shows.
+// Preflighter looks from here at what a replica shows.
 type Preflighter func(context.Context, Preflight) check.Seen
 
 func checkCommand(preflight Preflighter) cli.Command {
@@ -111,7 +111,7 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 	}
 }
 
-// once runs all checks: those of each gateway or, before an installation and where there is
+// once runs all checks: those of each replica or, before an installation and where there is
 // none, from here.
 func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, error) {
 	if o.pre {
@@ -137,8 +137,8 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	return s, nil
 }
 
-// fromHere runs the checks that need no gateway, by the user's kubeconfig. why is that no
-// gateway can be asked, which is a failure; nil: none is looked for.
+// fromHere runs the checks that need no replica, by the user's kubeconfig. why is that no
+// replica can be asked, which is a failure; nil: none is looked for.
 func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
 	s := newCheckState(adminapi.CheckedHere)
 	if why != nil {
@@ -168,7 +168,7 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 // Checks of this package's own, all in the section Gateway.
 const (
 	checkAnswers  = "gateway"  // it is there, and answers
-	checkVersion  = "version"  // of the gateway and of this program
+	checkVersion  = "version"  // of the replica and of this program
 	checkReplicas = "replicas" // they agree, and one of them writes EndpointSlices
 )
 

@@ -23,7 +23,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// goodPages are those of a gateway whose version is that of this program, and with which nothing is wrong.
+// goodPages are those of a replica whose version is that of this program, and with which nothing is wrong.
 func goodPages() (adminapi.Clusters, []adminapi.Service) {
 	api := &adminapi.APIServer{
 		Answered: noon, Clock: &adminapi.Clock{}, Version: "v1.36.3", Networks: &adminapi.PodNetworks{},
@@ -209,7 +209,7 @@ func TestCheckWaits(t *testing.T) {
 	}
 }
 
-// TestCheckFromHere: where there is no gateway, all else is checked from here, with the user's
+// TestCheckFromHere: where there is no replica, all else is checked from here, with the user's
 // kubeconfig.
 func TestCheckFromHere(t *testing.T) {
 	t.Setenv("LC_ALL", "C")

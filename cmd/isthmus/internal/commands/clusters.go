@@ -67,7 +67,7 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	}
 }
 
-// read reads the page of clusters: of every gateway, or of the one that is watched.
+// read reads the page of clusters: of every replica, or of the one that is watched.
 func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.ClustersOutput, error) {
 	o.first = o.watch
 	shown, others, err := readEach(ctx, p, &o.Target, "/debug/clusters", clusterFacts)
@@ -162,7 +162,7 @@ func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	t.writeUnder(b, "\n")
 }
 
-// objectsOf counts what the gateway has of the first of these resources that it reads.
+// objectsOf counts what the replica has of the first of these resources that it reads.
 func objectsOf(c *adminapi.Cluster, names ...string) string {
 	for _, name := range names {
 		for _, r := range c.Resources {

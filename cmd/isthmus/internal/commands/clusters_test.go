@@ -16,7 +16,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestColours: words of a gateway have their colours, which do not count for the width of a column.
+// TestColours: words of a replica have their colours, which do not count for the width of a column.
 func TestColours(t *testing.T) {
 	c, err := contentOf("clusters", firstPage(t, "clusters"), "", netip.Addr{})
 	if err != nil {

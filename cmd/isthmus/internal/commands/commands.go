@@ -15,28 +15,28 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// Verbs returns all verbs of this package, in the order of the program's
-// overview. preflight is for checks where there is no gateway.
+// All returns all commands of this package, in the order of the program's
+// overview. preflight is for checks where there is no replica.
 func All(preflight Preflighter) []cli.Command {
 	return []cli.Command{
 		clustersCommand(), servicesCommand(), exportsCommand(), explainCommand(), checkCommand(preflight), getCommand(), profileCommand(),
 	}
 }
 
-// Target is how users name gateways, for verbs of this package and of others, and how long a verb waits for them.
+// Target is how users name replicas, for commands of this package and of others, and how long a command waits for them.
 type Target struct {
 	reach.Options
-	Timeout time.Duration // of all that the verb does; it is above 0
+	Timeout time.Duration // of all that the command does; it is above 0
 	output  string        // table or json
-	first   bool          // only the first gateway is asked
+	first   bool          // only the first replica is asked
 }
 
-// AdminFlag adds --admin, for verbs that read pages.
+// AdminFlag adds --admin, for commands that read pages.
 func (t *Target) AdminFlag(s *pflag.FlagSet) {
 	t.AddAddressFlag(s, "admin", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr.")
 }
 
-// pageFlags are those of the verbs that read pages. limit is for how long by default, and allowed what that is for.
+// pageFlags are those of the commands that read pages. limit is for how long by default, and allowed what that is for.
 func (t *Target) pageFlags(s *pflag.FlagSet, limit time.Duration, allowed string) {
 	t.AdminFlag(s)
 	t.Flags(s)
@@ -48,13 +48,13 @@ func (t *Target) outputFlags(s *pflag.FlagSet, limit time.Duration, allowed stri
 	s.DurationVar(&t.Timeout, "timeout", limit, allowed)
 }
 
-// What most verbs that read pages have as --timeout.
+// What most commands that read pages have as --timeout.
 const (
 	pageTimeout = 10 * time.Second
 	pageAllowed = "The gateway must have answered within this `DURATION`."
 )
 
-// verb returns a verb with these flags, which it checks before it runs: those that name a cluster are refused beside an address.
+// command returns a command with these flags, which it checks before it runs: those that name a cluster are refused beside an address.
 func (t *Target) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
 	for _, other := range []string{"kubeconfig", "context", "pod"} {
@@ -85,7 +85,7 @@ func (t *Target) asJSON() bool { return t.output == "json" }
 
 func (t *Target) screen(p cli.Process) *screen { return &screen{w: p.Stdout, asJSON: t.asJSON()} }
 
-// find returns the gateways that the flags choose: at least one that can be asked, and after
+// find returns the replicas that the flags choose: at least one that can be asked, and after
 // those the replicas that are not ready. The function that it returns must be called once none
 // of them is in use.
 func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Replica, release func(), err error) {

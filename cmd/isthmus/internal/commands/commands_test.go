@@ -28,7 +28,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// newProgram returns isthmus with the verbs of this package.
+// newProgram returns isthmus with the commands of this package.
 func newProgram() *cli.Program {
 	return &cli.Program{Name: "isthmus", Build: testBuild, Groups: []cli.Group{{Title: "Verbs", Commands: All(nil)}}}
 }
@@ -40,7 +40,7 @@ func call(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// TestVerbs runs verbs as testdata/commands/* have it, and compares all that they print. go test -run TestVerbs -rewrite
+// TestCommands runs commands as testdata/commands/* have it, and compares all that they print. go test -run TestCommands -rewrite
 // writes what they print now. The directives are
 //
 //	page path=/debug/clusters status=200    what the admin server shows there from now on, at noon: the input
@@ -89,7 +89,7 @@ func TestCommands(t *testing.T) {
 	})
 }
 
-// verbWorld is the servers that verbs ask.
+// commandWorld is the servers that commands ask.
 type commandWorld struct {
 	pages       map[string]*page
 	asked       string // of a page
@@ -142,7 +142,7 @@ func (w *commandWorld) run(out *strings.Builder, line string) {
 	}
 }
 
-// script has the gateway send the messages of a directive.
+// script has the replica send the messages of a directive.
 func (f *fakeReplica) script(t *testing.T, d *datadriven.TestData) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(d.Input), "\n")
@@ -177,7 +177,7 @@ func (f *fakeReplica) script(t *testing.T, d *datadriven.TestData) {
 	}
 }
 
-// TestAdminLate: a gateway that does not answer, or not to the end.
+// TestAdminLate: a replica that does not answer, or not to the end.
 func TestAdminLate(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	for name, page := range map[string]http.HandlerFunc{"late": hang, "slow": func(w http.ResponseWriter, r *http.Request) {
@@ -208,7 +208,7 @@ func TestAdminWaits(t *testing.T) {
 	errs.Await(t, "isthmus services: interrupted\n")
 }
 
-// TestDocumentedFields: the help of a verb names the type of its JSON, whose documentation explains each field.
+// TestDocumentedFields: the help of a command names the type of its JSON, whose documentation explains each field.
 func TestDocumentedFields(t *testing.T) {
 	for help, output := range map[string]any{
 		exportsEnding: adminapi.ExportsOutput{}, clustersEnding: adminapi.ClustersOutput{}, servicesEnding: adminapi.ServicesOutput{}, explainEnding: adminapi.ExplainOutput{}, checkEnding: adminapi.CheckOutput{},

@@ -42,7 +42,7 @@ func decodeAddress(a *pbnet.TcpAddress) (netip.AddrPort, error) {
 
 // What follows are the columns of the table, empty for what was not sent.
 
-// clusterOf is the label target_cluster, which a gateway gives to endpoints of
+// clusterOf is the label target_cluster, which a replica gives to endpoints of
 // linked clusters unless it runs with --target-cluster-label=false.
 func clusterOf(w *pb.WeightedAddr) string {
 	return cmp.Or(w.GetMetricLabels()["target_cluster"], "local")

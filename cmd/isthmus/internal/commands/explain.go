@@ -22,7 +22,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// explainTimeout is by default for an explanation: a gateway lets it wait for its turn, or refuses it after a while.
+// explainTimeout is by default for an explanation: a replica lets it wait for its turn, or refuses it after a while.
 const explainTimeout = 30 * time.Second
 
 // explainOptions are those of "isthmus explain".
@@ -451,10 +451,10 @@ const (
 	behindGateway = "behind-a-gateway"
 )
 
-// portUndeclared is that of all addresses of a member, of a Service that the gateway writes.
+// portUndeclared is that of all addresses of a member, of a Service that the replica writes.
 const portUndeclared = "port-not-declared"
 
-// verdicts has the words for all verdicts of a gateway of this version.
+// verdicts has the words for all verdicts of a replica of this version.
 var verdicts = map[string]verdictWords{
 	served: {"clients get it", ""},
 	"no-such-service": {"the cluster has no such Service, or one of type ExternalName",

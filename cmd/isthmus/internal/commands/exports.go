@@ -76,7 +76,7 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	return o.print(p, shown)
 }
 
-// chooseExports returns the answer of the gateway that writes, which knows what has failed, or else the first one.
+// chooseExports returns the answer of the replica that writes, which knows what has failed, or else the first one.
 func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] {
 	rank := func(a Answer[adminapi.Exports]) int {
 		switch {

@@ -20,7 +20,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// fakeGateway sends what comes from updates or profiles, and ends with end once
+// fakeReplica sends what comes from updates or profiles, and ends with end once
 // that is closed.
 type fakeReplica struct {
 	pb.UnimplementedDestinationServer
@@ -56,7 +56,7 @@ func relay[M any](from <-chan *M, to grpc.ServerStreamingServer[M], end error) e
 	}
 }
 
-// startFake serves a fake gateway for one test and returns its address.
+// startFake serves a fake replica for one test and returns its address.
 func startFake(t *testing.T) (*fakeReplica, string) {
 	t.Helper()
 	f := &fakeReplica{updates: make(chan *pb.Update), profiles: make(chan *pb.DestinationProfile), asked: make(chan *pb.GetDestination, 1)}

@@ -19,7 +19,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Answer is what one gateway has sent.
+// Answer is what one replica has sent.
 type Answer[T any] struct {
 	Replica  string // HOST:PORT, or NAMESPACE/POD
 	NotReady bool   // it has not been asked, since its Pod is not ready: Err has why
@@ -28,10 +28,10 @@ type Answer[T any] struct {
 	Origin
 }
 
-// askedAtOnce is how many gateways are asked at a time: each may answer 32 MiB.
+// askedAtOnce is how many replicas are asked at a time: each may answer 32 MiB.
 const askedAtOnce = 4
 
-// ReadAll reads a page of every gateway that the flags choose. Those that fail are answers too;
+// ReadAll reads a page of every replica that the flags choose. Those that fail are answers too;
 // there is an error if none could be asked at all. It prints on standard error what it waits for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
 	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Replica, into *T) (Origin, error) {
@@ -39,26 +39,26 @@ func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) 
 	})
 }
 
-// ask asks gateways for something, which what describes.
+// ask asks replicas for something, which what describes.
 func ask[T any](
 	ctx context.Context, p cli.Process, t *Target, what string,
 	one func(context.Context, reach.Replica, *T) (Origin, error),
 ) ([]Answer[T], error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
-	gateways, release, err := t.find(ctx, p)
+	replicas, release, err := t.find(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
 	if t.first {
-		gateways = gateways[:1]
+		replicas = replicas[:1]
 	}
-	list := make([]Answer[T], len(gateways)) // those who are late write to it, whatever is returned
-	err = t.await(ctx, p, what+" of "+names(gateways), names(gateways), func() error {
+	list := make([]Answer[T], len(replicas)) // those who are late write to it, whatever is returned
+	err = t.await(ctx, p, what+" of "+replicaNames(replicas), replicaNames(replicas), func() error {
 		var asking errgroup.Group
 		asking.SetLimit(askedAtOnce)
-		for i, g := range gateways {
+		for i, g := range replicas {
 			asking.Go(func() error {
 				a := Answer[T]{Replica: g.String(), NotReady: g.NotReady != "", Value: new(T)}
 				a.Origin, a.Err = one(ctx, g, a.Value)
@@ -79,9 +79,9 @@ func ask[T any](
 }
 
 // names returns the names of those that are asked, for messages.
-func names(gateways []reach.Replica) string {
-	list := make([]string, 0, len(gateways))
-	for _, g := range gateways {
+func replicaNames(replicas []reach.Replica) string {
+	list := make([]string, 0, len(replicas))
+	for _, g := range replicas {
 		if g.NotReady == "" {
 			list = append(list, g.String())
 		}
@@ -89,7 +89,7 @@ func names(gateways []reach.Replica) string {
 	return strings.Join(list, " and ")
 }
 
-// maxPage is how much of a page is read, in bytes: what a gateway has to show of 50,000
+// maxPage is how much of a page is read, in bytes: what a replica has to show of 50,000
 // federated services of three clusters.
 const maxPage = 32 << 20
 
@@ -97,10 +97,10 @@ const maxPage = 32 << 20
 // services has fewer.
 var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
-// versionPage is the page that every version of a gateway has.
+// versionPage is the page that every version of a replica has.
 const versionPage = "/debug/version"
 
-// fetch reads a page of a gateway into a value. An older gateway sends no headers that name its
+// fetch reads a page of a replica into a value. An older replica sends no headers that name its
 // build. Then fetch asks for the build.
 func fetch(ctx context.Context, g reach.Replica, path string, into any) (Origin, error) {
 	from, err := fetchPage(ctx, g, path, into)
@@ -115,7 +115,7 @@ func fetch(ctx context.Context, g reach.Replica, path string, into any) (Origin,
 	return from, err
 }
 
-// fetchPage reads a page of a gateway into a value.
+// fetchPage reads a page of a replica into a value.
 func fetchPage(ctx context.Context, g reach.Replica, path string, into any) (from Origin, err error) {
 	if g.NotReady != "" {
 		//lint:ignore ST1005 Pod is the name of a kind
@@ -204,12 +204,12 @@ func pageOf(path string) string {
 	return page
 }
 
-// pageError is that a gateway answers with another status than OK, or with a page that can't be
+// pageError is that a replica answers with another status than OK, or with a page that can't be
 // decoded.
 type pageError struct {
 	status  int
 	what    string // what is wrong
-	another string // asks whether the answer is that of a gateway at all
+	another string // asks whether the answer is that of a replica at all
 }
 
 func (e pageError) Error() string { return e.what + ": " + e.another }

@@ -27,14 +27,14 @@ func firstPage(t testing.TB, verb string) string {
 	return page
 }
 
-// content is what a verb shows of a page.
+// content is what a command shows of a page.
 type content struct {
 	output any
 	table  func() (string, []byte)
 	err    func() error // what explain ends with
 }
 
-// contentOf reads a page as a verb does.
+// contentOf reads a page as a command does.
 func contentOf(verb, page, node string, address netip.Addr) (c content, err error) {
 	switch verb {
 	case "clusters":
@@ -94,7 +94,7 @@ func checkHarmless(t *testing.T, c content) {
 	}
 }
 
-// FuzzCheckPage: likewise of what two gateways show for check.
+// FuzzCheckPage: likewise of what two replicas show for check.
 func FuzzCheckPage(f *testing.F) {
 	clusters, _ := goodPages()
 	good := jsonOf(clusters)

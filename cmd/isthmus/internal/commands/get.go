@@ -38,13 +38,13 @@ func getCommand() cli.Command {
 	}})
 }
 
-// openGet opens a Get stream, and asks the gateway to explain which tier each endpoint
+// openGet opens a Get stream, and asks the replica to explain which tier each endpoint
 // belongs to. Other servers ignore that.
 func openGet(c pb.DestinationClient, ctx context.Context, q *pb.GetDestination, opts ...grpc.CallOption) (grpc.ServerStreamingClient[pb.Update], error) {
 	return c.Get(metadata.AppendToOutgoingContext(ctx, "isthmus-explain", "tiers"), q, opts...)
 }
 
-// What is kept of what a server sends: more than any gateway does.
+// What is kept of what a server sends: more than any replica does.
 const (
 	maxEndpoints = 100_000
 	maxLabels    = 64        // of an endpoint, with those of its message

@@ -14,7 +14,7 @@ import (
 	pbnet "github.com/linkerd/linkerd2-proxy-api/go/net"
 )
 
-// TestHostilePages: whatever a gateway has on a page, no verb takes more than some memory for it.
+// TestHostilePages: whatever a replica has on a page, no command takes more than some memory for it.
 func TestHostilePages(t *testing.T) {
 	page := func(begin, again string, size int, end string) http.HandlerFunc {
 		part := strings.Repeat(again, 1<<20/len(again))

@@ -14,11 +14,11 @@ import (
 	"isthmus/internal/text"
 )
 
-// Origin is what an answer of a gateway says of itself.
+// Origin is what an answer of a replica says of itself.
 type Origin struct {
-	At     time.Time      // by the gateway's clock
-	Format string         // of the page; empty: the gateway does not say
-	Build  adminapi.Build // of the gateway; empty: not known
+	At     time.Time      // by the replica's clock
+	Format string         // of the page; empty: the replica does not say
+	Build  adminapi.Build // of the replica; empty: not known
 }
 
 // Unchecked returns why a program of this build can't judge the page: it does not know the format.
@@ -38,7 +38,7 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 }
 
 // OtherFormat returns an error if the page has a format number that a program of this build does
-// not know: the page may mean something else. The page of an older gateway, which has no number, at
+// not know: the page may mean something else. The page of an older replica, which has no number, at
 // most lacks fields.
 func (o Origin) OtherFormat(own adminapi.Build) error {
 	if unchecked := o.Unchecked(own); o.Format != "" && unchecked != "" {
@@ -76,7 +76,7 @@ func originOf(h http.Header) Origin {
 	return from
 }
 
-// versionError is that a gateway of another version lacks a page, or has a page that this program
+// versionError is that a replica of another version lacks a page, or has a page that this program
 // can't decode.
 type versionError struct {
 	status    int
@@ -88,7 +88,7 @@ func (e versionError) Error() string {
 	return e.what + ": " + e.unchecked + "\n  Use the same version of both: update the older one"
 }
 
-// byVersion replaces the error of a request by a versionError if the version of the gateway
+// byVersion replaces the error of a request by a versionError if the version of the replica
 // explains the error. own is the build of the program.
 func byVersion(err error, from Origin, own adminapi.Build) error {
 	page, ok := errors.AsType[pageError](err)

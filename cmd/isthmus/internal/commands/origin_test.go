@@ -15,8 +15,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// anotherVersion serves the pages of a gateway of another version, whose answers have these
-// headers, and returns its address. An older gateway sends no headers. changed has other contents
+// anotherVersion serves the pages of a replica of another version, whose answers have these
+// headers, and returns its address. An older replica sends no headers. changed has other contents
 // of pages. An empty page is missing.
 func anotherVersion(t *testing.T, headers, changed map[string]string) string {
 	t.Helper()
@@ -45,7 +45,7 @@ func anotherVersion(t *testing.T, headers, changed map[string]string) string {
 	return strings.TrimPrefix(server.URL, "http://")
 }
 
-// otherVersions are the headers of gateways whose pages this program can't judge, and what is said
+// otherVersions are the headers of replicas whose pages this program can't judge, and what is said
 // of each.
 var otherVersions = map[string]struct {
 	headers map[string]string
@@ -89,7 +89,7 @@ func TestOtherVersion(t *testing.T) {
 	}
 }
 
-// mustBeUnchecked fails the test if check judges anything of the gateway but that it answers.
+// mustBeUnchecked fails the test if check judges anything of the replica but that it answers.
 func mustBeUnchecked(t *testing.T, admin string) {
 	t.Helper()
 	_, out, errs := call("check", "--admin", admin, "-o", "json")
@@ -109,7 +109,7 @@ func mustBeUnchecked(t *testing.T, admin string) {
 	}
 }
 
-// TestUnreadablePages: the version explains why a gateway lacks a page, or has one that the program
+// TestUnreadablePages: the version explains why a replica lacks a page, or has one that the program
 // can't decode.
 func TestUnreadablePages(t *testing.T) {
 	for name, other := range otherVersions {
@@ -129,7 +129,7 @@ func TestUnreadablePages(t *testing.T) {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
 
-	// A server that is no gateway has no version.
+	// A server that is no replica has no version.
 	server := httptest.NewServer(http.NotFoundHandler())
 	defer server.Close()
 	admin = strings.TrimPrefix(server.URL, "http://")

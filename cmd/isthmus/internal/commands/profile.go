@@ -159,7 +159,7 @@ func referenceText(m *meta.Metadata) string {
 }
 
 // maxNesting is how deep conditions are described: the text of each is a part of that around it, so all together would
-// take the square of a depth that a hostile gateway chooses.
+// take the square of a depth that a hostile replica chooses.
 const maxNesting = 16
 
 // requestCondition describes which requests a route is for, in one line. Conditions within maxNesting others are "…".

@@ -11,16 +11,16 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// facts are what gateways of one cluster should agree about, by what it is of.
+// facts are what replicas of one cluster should agree about, by what it is of.
 type facts map[string]fact
 
 type fact struct {
 	text string
-	// own: not every gateway has it, since it is of what its own proxies watch.
-	own bool
+	// perReplica: not every replica has it, since it depends on the proxies of each.
+	perReplica bool
 }
 
-// readEach reads a page of every gateway that the flags choose. It returns the first that answers
+// readEach reads a page of every replica that the flags choose. It returns the first that answers
 // in a format that the program knows, or else the first that answers, and how the others differ
 // from it; there is an error if none answers.
 func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts) (shown Answer[T], others []adminapi.OtherReplica, err error) {
@@ -62,16 +62,16 @@ func (f facts) differences(other facts) (lines []string) {
 		switch {
 		case isHere && isThere && here.text != there.text:
 			lines = append(lines, fmt.Sprintf("%s: %s, and not %s", key, there.text, here.text))
-		case !isThere && !here.own:
+		case !isThere && !here.perReplica:
 			lines = append(lines, key+" is not there")
-		case !isHere && !there.own:
+		case !isHere && !there.perReplica:
 			lines = append(lines, key+" is there only: "+there.text)
 		}
 	}
 	return lines
 }
 
-// compared sums up for a headline how gateways differ, and has a line for each difference. If
+// compared sums up for a headline how replicas differ, and has a line for each difference. If
 // unchecked is not empty, it is why the page that is shown can't be judged.
 func compared(others []adminapi.OtherReplica, unchecked string) (summary string, lines []string) {
 	if unchecked != "" {

@@ -8,7 +8,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestDifferences: what a gateway lacks, has beyond the other, or has otherwise.
+// TestDifferences: what a replica lacks, has beyond the other, or has otherwise.
 func TestDifferences(t *testing.T) {
 	clusters := func(east string) *adminapi.Clusters {
 		p := &adminapi.Clusters{Local: adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{State: "ready", Standing: "in-service"}}}

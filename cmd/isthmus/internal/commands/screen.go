@@ -15,7 +15,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// screen prints what a verb has to show, once or again and again.
+// screen prints what a command has to show, once or again and again.
 type screen struct {
 	w      io.Writer
 	asJSON bool   // one line of JSON a state, instead of a table

@@ -17,7 +17,7 @@ func TestShowOnlyChanges(t *testing.T) {
 		var b bytes.Buffer
 		out := &screen{w: &b, redraw: redraw}
 		var state getState
-		s := session[pb.Update]{of: "web:80", state: &state}
+		s := session[pb.Update]{authority: "web:80", state: &state}
 		for _, u := range []struct {
 			apply  func() error
 			change bool

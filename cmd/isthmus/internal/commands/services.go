@@ -107,7 +107,7 @@ func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Servic
 	return list, missing
 }
 
-// serviceFacts are the services that do not depend on a gateway's proxies, with their members,
+// serviceFacts are the services that do not depend on a replica's proxies, with their members,
 // and how many endpoints each offers to ports that proxies of both watch.
 func serviceFacts(services []adminapi.Service) facts {
 	f := facts{}
@@ -277,7 +277,7 @@ func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time) {
 	t.row("PORT", "ZONE", "INSTANCE", "NODE", "IN USE", "AVAILABLE", "SINCE", "WHY", "RETURN")
 	for _, c := range e.Clients {
 		t.row(strconv.Itoa(int(c.Port)), c.Zone, c.Instance, c.Node, inUse(&c), available(&c),
-			age(now, c.Since), c.Why, returns(&c, now))
+			age(now, c.Since), c.Why, failBack(&c, now))
 	}
 	t.write(b, "  ")
 	if e.MoreClients > 0 {
@@ -297,7 +297,7 @@ func available(c *adminapi.Clients) string {
 	return strings.Join(tiers, ", ")
 }
 
-func returns(c *adminapi.Clients, now time.Time) string {
+func failBack(c *adminapi.Clients, now time.Time) string {
 	if c.Next != nil {
 		return "in " + max(0, c.Next.Sub(now)).Round(time.Second).String()
 	}

@@ -38,26 +38,26 @@ type state[M any] interface {
 	table() (headline string, lines []byte)
 }
 
-// session is one run of a verb that opens a stream.
+// session is one run of a command that opens a stream.
 type session[M any] struct {
 	Target
-	token    string
-	once     bool
-	state    state[M]
-	open     func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
-	meanings codeMeanings
-	of       string           // the authority; set by Run
-	from     reach.Replica    // set by run
-	limit    <-chan time.Time // of the first state, likewise
+	token     string
+	once      bool
+	state     state[M]
+	open      func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
+	meanings  codeMeanings
+	authority string           // the authority; set by Run
+	replica   reach.Replica    // set by run
+	limit     <-chan time.Time // of the first state, likewise
 }
 
-// streamVerb returns a verb that opens a stream.
+// streamCommand returns a command that opens a stream.
 func streamCommand[M any](v cli.Command, s session[M]) cli.Command {
 	v.Run = func(ctx context.Context, p cli.Process) error {
 		if err := checkToken(s.token); err != nil {
 			return err
 		}
-		s.of = p.Args[0]
+		s.authority = p.Args[0]
 		return s.run(ctx, p)
 	}
 	return s.command(v, func(f *pflag.FlagSet) {
@@ -86,8 +86,8 @@ func (s *session[M]) run(ctx context.Context, p cli.Process) error {
 		return err
 	}
 	defer release()
-	s.from = found[0]
-	conn, err := connect(s.from)
+	s.replica = found[0]
+	conn, err := connect(s.replica)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (s *session[M]) run(ctx context.Context, p cli.Process) error {
 	return s.display(ctx, p, out, messages, ended)
 }
 
-// connect returns a connection to a gateway's gRPC server. It is made when it is used.
+// connect returns a connection to a replica's gRPC server. It is made when it is used.
 func connect(g reach.Replica) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+cmp.Or(g.Address, "gateway"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
@@ -116,7 +116,7 @@ func connect(g reach.Replica) (*grpc.ClientConn, error) {
 
 // receive passes messages on and returns why the stream has ended; never nil.
 func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan<- *M) error {
-	stream, err := s.open(pb.NewDestinationClient(conn), ctx, &pb.GetDestination{Scheme: "k8s", Path: s.of, ContextToken: s.token})
+	stream, err := s.open(pb.NewDestinationClient(conn), ctx, &pb.GetDestination{Scheme: "k8s", Path: s.authority, ContextToken: s.token})
 	if err != nil {
 		return err
 	}
@@ -141,9 +141,9 @@ func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, me
 	for {
 		select {
 		case <-slow:
-			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.from, s.Timeout)
+			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.replica, s.Timeout)
 		case <-s.limit:
-			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.from, s.Timeout, s.meanings.explain(codes.Unavailable, s.from))
+			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.replica, s.Timeout, s.meanings.explain(codes.Unavailable, s.replica))
 		case m, ok := <-messages:
 			if !ok {
 				return s.finish(out, <-ended)
@@ -173,11 +173,11 @@ func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, me
 
 // show prints what is held, if that has changed.
 func (s *session[M]) show(out *screen) error {
-	if changed, err := out.changed(s.state.output(time.Time{}, s.of)); err != nil || !changed {
+	if changed, err := out.changed(s.state.output(time.Time{}, s.authority)); err != nil || !changed {
 		return err
 	}
 	now := time.Now()
-	return out.show(now, s.of, s.state.output(now, s.of), s.state.table)
+	return out.show(now, s.authority, s.state.output(now, s.authority), s.state.table)
 }
 
 // finish shows the last state, and returns why the stream has ended.
@@ -187,7 +187,7 @@ func (s *session[M]) finish(out *screen, ended error) error {
 			return err
 		}
 	}
-	return s.meanings.explainEnd(s.from, ended)
+	return s.meanings.explainEnd(s.replica, ended)
 }
 
 // codeMeanings explain the status codes that an RPC has a meaning of its own for; of

@@ -21,7 +21,7 @@ import (
 func TestGetBatches(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f := session[pb.Update]{once: once, Target: Target{Timeout: time.Minute}, of: "web:80", state: &getState{}}
+			f := session[pb.Update]{once: once, Target: Target{Timeout: time.Minute}, authority: "web:80", state: &getState{}}
 			var out bytes.Buffer
 			messages, ended := make(chan *pb.Update), make(chan error, 1)
 			done := make(chan error)
@@ -59,7 +59,7 @@ func TestGetBatches(t *testing.T) {
 // TestStreamWaits: likewise for the first message of a stream.
 func TestStreamWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := session[pb.Update]{Target: Target{Timeout: 10 * time.Second}, state: &getState{}, from: reach.Replica{Address: "a:1"}, limit: time.After(10 * time.Second)}
+		s := session[pb.Update]{Target: Target{Timeout: 10 * time.Second}, state: &getState{}, replica: reach.Replica{Address: "a:1"}, limit: time.After(10 * time.Second)}
 		var errs bytes.Buffer
 		began, messages := time.Now(), make(chan *pb.Update)
 		err := s.display(t.Context(), cli.Process{Name: "isthmus get", Stderr: &errs}, nil, messages, nil)

@@ -17,7 +17,7 @@ type versionOptions struct {
 	clientOnly bool
 }
 
-// VersionVerb is the verb "version". Of this program it prints details, or own as JSON.
+// Version is the command "version". Of this program it prints details, or own as JSON.
 func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 	o := new(versionOptions)
 	return o.command(cli.Command{
@@ -32,11 +32,11 @@ func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 	})
 }
 
-// runVersion prints the versions. A gateway that can't be asked is no failure: this
+// runVersion prints the versions. A replica that can't be asked is no failure: this
 // program's version is there.
 func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own adminapi.Build, details func(io.Writer)) error {
 	if !o.asJSON() {
-		details(p.Stdout) // whatever the gateways take
+		details(p.Stdout) // whatever the replicas take
 	}
 	v := adminapi.VersionOutput{Client: own}
 	if !o.clientOnly {
@@ -59,7 +59,7 @@ func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own admin
 	return nil
 }
 
-// printVersions has a line for each gateway, and notes on standard error for those
+// printVersions has a line for each replica, and notes on standard error for those
 // that can't be asked.
 func printVersions(p cli.Process, v adminapi.VersionOutput) {
 	if v.Error != "" {

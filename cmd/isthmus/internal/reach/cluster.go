@@ -21,7 +21,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// Cluster is one that a verb works with: gateways are looked for in it, and links written. Its
+// Cluster is one that a command works with: replicas are looked for in it, and links written. Its
 // methods may be called from several goroutines.
 type Cluster struct {
 	Context string        // its name in the kubeconfig; empty: the cluster of this Pod
@@ -80,7 +80,7 @@ func (c *Cluster) String() string {
 	return "the API server of context " + text.Quoted(c.Context)
 }
 
-// The labels by which gateways are found: those of an install of its own, and of one
+// The labels by which replicas are found: those of an install of its own, and of one
 // in place of Linkerd's destination controller.
 const (
 	besideLinkerd  = "app.kubernetes.io/name=isthmus"
@@ -89,15 +89,15 @@ const (
 
 var selectors = []string{besideLinkerd, inLinkerdPlace}
 
-// maxPods is how many Pods are read: more gateways than anyone runs.
+// maxPods is how many Pods are read: more replicas than anyone runs.
 const maxPods = 200
 
-// NoGateway is the error where no gateway can be asked: there is none, or none is ready.
+// NoReplica is the error where no replica can be asked: there is none, or none is ready.
 type NoReplica struct{ error }
 
 func (e NoReplica) Unwrap() error { return e.error }
 
-// Gateways returns those that are ready, by name, at least one, and after them those that are
+// Replicas returns those that are ready, by name, at least one, and after them those that are
 // not ready and may become so, with the reason: neither those that terminate nor those that
 // have ended. One that the options name need not be ready.
 func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
@@ -130,7 +130,7 @@ func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	return append(ready, waiting...), nil
 }
 
-// labelled returns the Pods of a namespace that are gateways, by name. Both ways to install may share a
+// labelled returns the Pods of a namespace that are replicas, by name. Both ways to install may share a
 // namespace. Beside Pods with the label of Isthmus, Pods of Linkerd's destination controller count only if their image
 // is Isthmus: they are Linkerd's own otherwise.
 func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
@@ -161,7 +161,7 @@ func (c *Cluster) pods(ctx context.Context, namespace, selector string) ([]v1.Po
 	return list.Items[:min(len(list.Items), maxPods)], nil
 }
 
-// noPods is the error for a namespace without gateways. It names others that have some,
+// noPods is the error for a namespace without replicas. It names others that have some,
 // if the user may know.
 func (c *Cluster) noPods(ctx context.Context) error {
 	hint := "-n names another namespace, " + c.options.contextFlag() + " another cluster"
@@ -180,7 +180,7 @@ func (c *Cluster) noPods(ctx context.Context) error {
 	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s", text.Quoted(c.options.Namespace), c, strings.Join(selectors, " or "), hint)
 }
 
-// named returns the gateway that the options name.
+// named returns the replica that the options name.
 func (c *Cluster) named(ctx context.Context) ([]Replica, error) {
 	o := c.options
 	pod, err := c.API.Pods(o.Namespace).Get(ctx, o.Pod, metav1.GetOptions{})
@@ -230,7 +230,7 @@ func (c *Cluster) forward(ctx context.Context, pod Replica, port int) (*forwarde
 	return f, err
 }
 
-// Close ends the connections of [Gateway.Dial], and other connections that are not in use.
+// Close ends the connections of [Replica.Dial], and other connections that are not in use.
 func (c *Cluster) Close() {
 	c.end()
 	c.close()

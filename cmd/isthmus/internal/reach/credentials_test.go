@@ -19,7 +19,7 @@ import (
 	"isthmus/federation"
 )
 
-// TestCredentials: what the gateway refuses in link Secrets works in a user's kubeconfig, as in kubectl: programs, files,
+// TestCredentials: what the replica refuses in link Secrets works in a user's kubeconfig, as in kubectl: programs, files,
 // impersonation, and a proxy.
 func TestCredentials(t *testing.T) {
 	var mu sync.Mutex
@@ -68,12 +68,12 @@ func TestCredentials(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			gateways, err := cluster.Replicas(t.Context())
+			replicas, err := cluster.Replicas(t.Context())
 			cluster.Close()
 			mu.Lock()
 			defer mu.Unlock()
-			if err != nil || len(gateways) != 1 || token != c.token || user != c.as || proxied == 0 {
-				t.Errorf("%v, %v, token %q, user %q, %d connections through the proxy", gateways, err, token, user, proxied)
+			if err != nil || len(replicas) != 1 || token != c.token || user != c.as || proxied == 0 {
+				t.Errorf("%v, %v, token %q, user %q, %d connections through the proxy", replicas, err, token, user, proxied)
 			}
 			proxied = 0
 		})

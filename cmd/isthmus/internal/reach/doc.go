@@ -1,16 +1,16 @@
 // Package reach opens a cluster that a kubeconfig names: it has clients of its API server for all
-// verbs (also those that write links), finds gateways in it, and connects to ports of their Pods
+// commands (also those that write links), finds replicas in it, and connects to ports of their Pods
 // with client-go's port-forward, as kubectl port-forward does.
 //
 //	cluster, err := options.Open()
 //	…
 //	defer cluster.Close()
-//	gateways, err := cluster.Gateways(ctx) // those that are ready, by name, then the others
+//	replicas, err := cluster.Replicas(ctx) // those that are ready, by name, then the others
 //	…
-//	conn, err := gateways[0].Dial(ctx, gateways[0].AdminPort)
+//	conn, err := replicas[0].Dial(ctx, replicas[0].AdminPort)
 //
-// A gateway is a Pod with the label app.kubernetes.io/name=isthmus. A Pod with the label
-// linkerd.io/control-plane-component=destination is a gateway too if its namespace has none of the
+// A replica is a Pod with the label app.kubernetes.io/name=isthmus. A Pod with the label
+// linkerd.io/control-plane-component=destination is a replica too if its namespace has none of the
 // former, or if its image is Isthmus.
 //
 // Guarantees:

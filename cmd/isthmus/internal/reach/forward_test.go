@@ -154,11 +154,11 @@ func echo(data, failures httpstream.Stream) {
 
 func dial(t *testing.T, c *Cluster) net.Conn {
 	t.Helper()
-	gateways, err := c.Replicas(t.Context())
-	if err != nil || len(gateways) != 1 || gateways[0].String() != "linkerd/isthmus-0" {
-		t.Fatalf("%v, %v", gateways, err)
+	replicas, err := c.Replicas(t.Context())
+	if err != nil || len(replicas) != 1 || replicas[0].String() != "linkerd/isthmus-0" {
+		t.Fatalf("%v, %v", replicas, err)
 	}
-	conn, err := gateways[0].Dial(t.Context(), 9996)
+	conn, err := replicas[0].Dial(t.Context(), 9996)
 	if err != nil {
 		t.Fatal(err)
 	}

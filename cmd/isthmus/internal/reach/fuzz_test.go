@@ -41,7 +41,7 @@ func shown(t *testing.T, text string) {
 	}
 }
 
-// FuzzGateways: whatever an API server answers becomes gateways or an error, and both can be printed.
+// FuzzGateways: whatever an API server answers becomes replicas or an error, and both can be printed.
 func FuzzGateways(f *testing.F) {
 	const pod = `{"metadata":{"namespace":"linkerd","name":"isthmus-0"},"spec":{"containers":[{"name":"isthmus","ports":[{"name":"admin","containerPort":-1}]}]},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`
 	for _, body := range []string{
@@ -67,14 +67,14 @@ func FuzzGateways(f *testing.F) {
 			t.Fatal(err)
 		}
 		c := &Cluster{options: Options{Namespace: "linkerd", Pod: pod}, config: config, API: api}
-		gateways, err := c.Replicas(t.Context())
-		if err == nil && len(gateways) == 0 {
+		replicas, err := c.Replicas(t.Context())
+		if err == nil && len(replicas) == 0 {
 			t.Error("neither a gateway nor an error")
 		}
 		if err != nil {
 			shown(t, err.Error())
 		}
-		for _, g := range gateways {
+		for _, g := range replicas {
 			shown(t, g.String())
 		}
 	})

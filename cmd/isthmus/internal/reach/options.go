@@ -21,15 +21,15 @@ import (
 	"isthmus/internal/text"
 )
 
-// Options choose a cluster, and gateways in it. Their flags are those of kubectl.
+// Options choose a cluster, and replicas in it. Their flags are those of kubectl.
 type Options struct {
 	Kubeconfig, Context string
-	Namespace           string // of the gateways
-	Pod                 string // the only gateway; empty: all
-	Address             string // HOST:PORT of the only gateway, which no cluster is asked for
+	Namespace           string // of the replicas
+	Pod                 string // the only replica; empty: all
+	Address             string // HOST:PORT of the only replica, which no cluster is asked for
 	// ContextFlag is the flag by which users choose Context, for messages; empty: --context.
 	ContextFlag string
-	// AddressFlag is the flag by which users name a gateway's address instead, for messages; empty: there is none.
+	// AddressFlag is the flag by which users name a replica's address instead, for messages; empty: there is none.
 	AddressFlag string
 }
 
@@ -57,12 +57,12 @@ func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
 	s.StringVarP(&o.Namespace, "namespace", "n", "linkerd", "`NAMESPACE` of the gateway's Pods and of link Secrets there.")
 }
 
-// PodFlag adds the one that chooses among the gateways of the cluster.
+// PodFlag adds the one that chooses among the replicas of the cluster.
 func (o *Options) PodFlag(s *pflag.FlagSet) {
 	s.StringVar(&o.Pod, "pod", "", "`NAME` of the gateway's Pod. Without it: those that are ready.")
 }
 
-// AddAddressFlag adds the one by which users name a gateway's address instead.
+// AddAddressFlag adds the one by which users name a replica's address instead.
 func (o *Options) AddAddressFlag(s *pflag.FlagSet, name, usage string) {
 	o.AddressFlag = "--" + name
 	s.StringVar(&o.Address, name, "", usage+" Without it: it is found in Pods by the kubeconfig, and reached through the API server.")
@@ -95,7 +95,7 @@ func (o *Options) load() (*rest.Config, string, error) {
 		return nil, "", unreadable(err)
 	}
 	config.UserAgent = kube.UserAgent()
-	config.QPS = -1 // a verb asks little: no limit on this side
+	config.QPS = -1 // a command asks little: no limit on this side
 	Guard(config)
 	return config, chosen, nil
 }

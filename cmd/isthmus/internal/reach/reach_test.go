@@ -82,7 +82,7 @@ func ports(list ...any) (ports []v1.ContainerPort) {
 	return ports
 }
 
-// TestPorts: those that the gateway's container declares, and not those of its neighbours.
+// TestPorts: those that the replica's container declares, and not those of its neighbours.
 func TestPorts(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -128,12 +128,12 @@ func TestGateways(t *testing.T) {
 	}))
 	t.Cleanup(server.Close)
 	c := open(t, server.URL)
-	gateways, err := c.Replicas(t.Context())
+	replicas, err := c.Replicas(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	var got []string
-	for _, g := range gateways {
+	for _, g := range replicas {
 		got = append(got, g.Name+" "+g.NotReady)
 	}
 	if want := []string{"b ", `a "container isthmus waits: \x1bCrash"`, "e pending"}; !slices.Equal(got, want) {
@@ -193,12 +193,12 @@ func TestBothInstallations(t *testing.T) {
 				json.NewEncoder(w).Encode(list)
 			}))
 			t.Cleanup(server.Close)
-			gateways, err := open(t, server.URL).Replicas(t.Context())
+			replicas, err := open(t, server.URL).Replicas(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			var got []string
-			for _, g := range gateways {
+			for _, g := range replicas {
 				got = append(got, g.Name)
 			}
 			if !slices.Equal(got, c.want) {

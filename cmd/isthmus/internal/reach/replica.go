@@ -16,7 +16,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// Gateway is a Pod in which a gateway runs, or an address at which one does.
+// Replica is a Pod in which Isthmus runs, or an address at which one does.
 type Replica struct {
 	Address             string // HOST:PORT; empty: it is a Pod
 	Namespace, Name     string
@@ -114,7 +114,7 @@ func labelledIsthmus(pod *v1.Pod) bool {
 	return pod.Labels[key] == value
 }
 
-// runsIsthmus reports whether the gateway container of a Pod has an image called isthmus, or that of one of the Pods
+// runsIsthmus reports whether the replica container of a Pod has an image called isthmus, or that of one of the Pods
 // that have the label of Isthmus. The image is all in which such a Pod differs from one of Linkerd's own.
 func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
 	name := imageName(pod)
@@ -124,7 +124,7 @@ func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
 	return name != "" && slices.ContainsFunc(own, func(o v1.Pod) bool { return imageName(&o) == name })
 }
 
-// imageName returns the last part of the name of a gateway container's image, without tag and digest.
+// imageName returns the last part of the name of a replica container's image, without tag and digest.
 func imageName(pod *v1.Pod) string {
 	container := replicaContainer(pod)
 	if container == nil {
@@ -136,7 +136,7 @@ func imageName(pod *v1.Pod) string {
 	return name
 }
 
-// The ports of a gateway: what containers call them, in this project's manifests and in
+// The ports of a replica: what containers call them, in this project's manifests and in
 // Linkerd's chart, old and new, and their numbers by default.
 var (
 	adminNames = []string{"admin", "admin-http", "dest-admin"}
@@ -148,7 +148,7 @@ const (
 	defaultGRPC  = 8086
 )
 
-// gatewayContainer returns the container that is the gateway: by its own name, else by
+// replicaContainer returns the container that is the replica: by its own name, else by
 // its ports'. Others of the same Pod may have ports of such names too.
 func replicaContainer(pod *v1.Pod) *v1.Container {
 	containers := pod.Spec.Containers

@@ -1,4 +1,4 @@
-// Package clitest helps tests that run a program's verbs. See package cli.
+// Package clitest helps tests that run a program's commands. See package cli.
 package clitest
 
 import (

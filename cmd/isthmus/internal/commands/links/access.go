@@ -27,7 +27,7 @@ const (
 
 func managed(o metav1.Object) bool { return o.GetLabels()[managedByLabel] == managedBy }
 
-// access is what lets a ServiceAccount of a linked cluster read what the gateway needs:
+// access is what lets a ServiceAccount of a linked cluster read what the replica needs:
 // that of manifests/link/remote-access.yaml, under the names that the user has chosen.
 type access struct {
 	account corev1.ServiceAccount
@@ -98,7 +98,7 @@ func (a *access) boundBy(found *rbacv1.ClusterRoleBinding) bool {
 }
 
 // ensureRole creates the ClusterRole, or adds the rules that it lacks. It removes no rule: a newer program may have
-// added a rule that its gateways need.
+// added a rule that its replicas need.
 func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 	roles, name := c.API.ClusterRoles(), "ClusterRole "+a.role.Name
 	found, err := ensureOne(ctx, w, c, roles, name, &a.role)
@@ -172,10 +172,10 @@ type resource[T any] interface {
 
 // ensureOne creates an object, unless there is one of its name, which it returns.
 func ensureOne[T metav1.Object](ctx context.Context, w *work, c *cluster, of resource[T], title string, want T) (found T, err error) {
-	there, err := of.Get(ctx, want.GetName(), metav1.GetOptions{})
+	existing, err := of.Get(ctx, want.GetName(), metav1.GetOptions{})
 	switch {
 	case err == nil:
-		return there, nil
+		return existing, nil
 	case !apierrors.IsNotFound(err):
 		return found, c.failed("read "+title, err)
 	}
@@ -217,14 +217,14 @@ func grantsAll(granted []rbacv1.PolicyRule, rule rbacv1.PolicyRule) bool {
 
 // grants reports whether a rule grants a verb on the object of this name. An empty name means all objects.
 func grants(rule rbacv1.PolicyRule, group, resource, verb, name string) bool {
-	return names(rule.APIGroups, group, rbacv1.APIGroupAll) &&
-		names(rule.Resources, resource, rbacv1.ResourceAll) &&
-		names(rule.Verbs, verb, rbacv1.VerbAll) &&
+	return includes(rule.APIGroups, group, rbacv1.APIGroupAll) &&
+		includes(rule.Resources, resource, rbacv1.ResourceAll) &&
+		includes(rule.Verbs, verb, rbacv1.VerbAll) &&
 		(len(rule.ResourceNames) == 0 || slices.Contains(rule.ResourceNames, name))
 }
 
 // names reports whether a list of a rule has a value, or the wildcard for all values.
-func names(list []string, value, all string) bool {
+func includes(list []string, value, all string) bool {
 	return slices.Contains(list, value) || slices.Contains(list, all)
 }
 

@@ -17,7 +17,7 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// cluster is one that a verb works with, as the user may reach it.
+// cluster is one that a command works with, as the user may reach it.
 type cluster struct {
 	*reach.Cluster
 	kube  *rest.Config
@@ -103,7 +103,7 @@ func (c *cluster) foreign(object, why string) error {
 	return fmt.Errorf("%s: %s is there, and %s: choose another --service-account, or make it what manifests/link/remote-access.yaml has", c.title, object, why)
 }
 
-// right is one that a verb needs of the user. namespace: empty for a resource that is
+// right is one that a command needs of the user. namespace: empty for a resource that is
 // not in one. name: empty for any.
 type permission struct {
 	verbs, group, resource, namespace, name string
@@ -119,7 +119,7 @@ func (r permission) describe(verb string) string {
 	return text
 }
 
-// remoteRights are needed in the cluster that is linked.
+// remotePermissions are needed in the cluster that is linked.
 func remotePermissions(a *access, bound bool) []permission {
 	namespace, name := a.account.Namespace, a.account.Name
 	list := []permission{
@@ -136,7 +136,7 @@ func remotePermissions(a *access, bound bool) []permission {
 	return list
 }
 
-// revokeRights are needed in a linked cluster to take back what it grants.
+// revokePermissions are needed in a linked cluster to take back what it grants.
 func revokePermissions(namespace string) []permission {
 	return []permission{
 		{"list delete", "", "secrets", namespace, ""},
@@ -146,7 +146,7 @@ func revokePermissions(namespace string) []permission {
 	}
 }
 
-// localRights are needed in the gateway's cluster.
+// localPermissions are needed in the gateway's cluster.
 func localPermissions(namespace, verbs string) []permission {
 	return []permission{{verbs, "", "secrets", namespace, ""}}
 }

@@ -82,16 +82,16 @@ func (o *cordonOptions) run(ctx context.Context, p cli.Process) error {
 	if err := o.check(p); err != nil {
 		return err
 	}
-	here, err := open(o.Options)
+	local, err := open(o.Options)
 	if err != nil {
 		return err
 	}
-	defer here.Close()
-	return o.cordon(ctx, &work{p: p, out: p.Stdout, dry: o.dryRun}, here)
+	defer local.Close()
+	return o.cordon(ctx, &work{p: p, out: p.Stdout, dry: o.dryRun}, local)
 }
 
-func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) error {
-	links, err := o.find(ctx, w, here)
+func (o *cordonOptions) cordon(ctx context.Context, w *work, local *cluster) error {
+	links, err := o.find(ctx, w, local)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) erro
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	for i := range links {
-		if err := o.write(ctx, w, here, &links[i]); err != nil {
+		if err := o.write(ctx, w, local, &links[i]); err != nil {
 			return err
 		}
 	}
@@ -117,20 +117,20 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, here *cluster) erro
 	if err != nil {
 		return fmt.Errorf("it is written, but not known to have reached the gateway: %w", err)
 	}
-	fmt.Fprintf(w.out, "%s: the gateway follows: %s\n", here.title, o.effect())
+	fmt.Fprintf(w.out, "%s: the gateway follows: %s\n", local.title, o.effect())
 	return nil
 }
 
 // find returns the Secrets of the link. All of them are changed: the next one in use must
 // not end a cordon.
-func (o *cordonOptions) find(ctx context.Context, w *work, here *cluster) (links []corev1.Secret, err error) {
-	err = w.within(ctx, o.Timeout, "reading "+here.title, func(ctx context.Context) error {
-		all, err := listLinks(ctx, here, o.Namespace)
+func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (links []corev1.Secret, err error) {
+	err = w.within(ctx, o.Timeout, "reading "+local.title, func(ctx context.Context) error {
+		all, err := listLinks(ctx, local, o.Namespace)
 		if err != nil {
 			return err
 		}
-		if links = named(all, o.name); len(links) == 0 {
-			return fmt.Errorf("%s: no Secret in namespace %s links %q%s (-n, --context)", here.title, o.Namespace, o.name, linkNames(all))
+		if links = linksNamed(all, o.name); len(links) == 0 {
+			return fmt.Errorf("%s: no Secret in namespace %s links %q%s (-n, --context)", local.title, o.Namespace, o.name, linkNames(all))
 		}
 		return nil
 	})
@@ -140,7 +140,7 @@ func (o *cordonOptions) find(ctx context.Context, w *work, here *cluster) (links
 // weigh shows what the change leaves each service with, and refuses to leave one with
 // nothing.
 func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
-	gateways, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
+	replicas, err := foresee(ctx, w, &o.Target, o.name, o.aim().standing)
 	switch {
 	case err == nil:
 	case o.back || o.force:
@@ -149,7 +149,7 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	default:
 		return fmt.Errorf("what this leaves can't be found out: %w\n  --force does it all the same", err)
 	}
-	list := impacts(gateways)
+	list := impacts(replicas)
 	showImpacts(w, list, o.name, o.aim().title, o.back)
 	nothing := len(bare(list))
 	if nothing == 0 || o.back || o.lastResort || o.force {
@@ -158,7 +158,7 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", nothing)
 }
 
-// aim is what the verb gives a cluster.
+// aim is what the command gives a cluster.
 type aim struct {
 	standing   string
 	annotation any    // isthmus.io/cordon of the link Secret; nil: none
@@ -197,7 +197,7 @@ func (o *cordonOptions) question() string {
 
 // write patches the two annotations, so that what others change meanwhile stays. It makes
 // s the Secret as it is then.
-func (o *cordonOptions) write(ctx context.Context, w *work, here *cluster, s *corev1.Secret) error {
+func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *corev1.Secret) error {
 	annotations := map[string]any{clusterstore.CordonAnnotation: o.aim().annotation, clusterstore.CordonOverAnnotation: nil}
 	if o.over > 0 {
 		annotations[clusterstore.CordonOverAnnotation] = o.over.String()
@@ -206,8 +206,8 @@ func (o *cordonOptions) write(ctx context.Context, w *work, here *cluster, s *co
 	if err != nil {
 		return err
 	}
-	return w.do(ctx, here, "update", "link Secret "+key(s), func(ctx context.Context) error {
-		written, err := here.API.Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	return w.do(ctx, local, "update", "link Secret "+key(s), func(ctx context.Context) error {
+		written, err := local.API.Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 		if err == nil {
 			*s = *written
 		}
@@ -215,7 +215,7 @@ func (o *cordonOptions) write(ctx context.Context, w *work, here *cluster, s *co
 	})
 }
 
-// lacks returns what a gateway does not show yet of what was written: the standing, or that it has
+// lacks returns what a replica does not show yet of what was written: the standing, or that it has
 // read that version of a Secret.
 func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (why string) {
 	why = "it has no such link: does it read link Secrets of namespace " + o.Namespace + "?"

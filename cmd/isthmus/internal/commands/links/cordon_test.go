@@ -13,7 +13,7 @@ import (
 	"isthmus/clusterstore"
 )
 
-// TestCordon: each verb writes its annotations, leaves the others, and ends once the gateway shows what it should.
+// TestCordon: each command writes its annotations, leaves the others, and ends once the replica shows what it should.
 func TestCordon(t *testing.T) {
 	for name, c := range map[string]struct {
 		set                                  cordonOptions
@@ -29,7 +29,7 @@ func TestCordon(t *testing.T) {
 				t.Fatal(err)
 			}
 			link.Annotations[clusterstore.CordonAnnotation], link.Annotations[clusterstore.CordonOverAnnotation] = "before", "5m"
-			here, api := newFake("west", link)
+			local, api := newFake("west", link)
 			o := c.set
 			o.name, o.yes, o.Namespace, o.Timeout = "east", true, "linkerd", time.Minute
 			asked := 0
@@ -40,7 +40,7 @@ func TestCordon(t *testing.T) {
 				return `{"clusters":[{"cluster":"east","standing":"` + c.standing + `"}]}`
 			})
 			w, out := newWork()
-			if err := o.cordon(t.Context(), w, here); err != nil || asked < 3 || !strings.Contains(out.String(), "the gateway follows: "+c.says) {
+			if err := o.cordon(t.Context(), w, local); err != nil || asked < 3 || !strings.Contains(out.String(), "the gateway follows: "+c.says) {
 				t.Errorf("%v, asked %d times, %s", err, asked, out)
 			}
 			now, err := api.CoreV1().Secrets("linkerd").Get(t.Context(), link.Name, metav1.GetOptions{})
@@ -51,7 +51,7 @@ func TestCordon(t *testing.T) {
 	}
 }
 
-// TestCordonOlder: cordon names a gateway that is older, whether the gateway has the page or not,
+// TestCordonOlder: cordon names a replica that is older, whether the replica has the page or not,
 // and does not judge the page.
 func TestCordonOlder(t *testing.T) {
 	for _, missing := range []bool{true, false} {

@@ -24,7 +24,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// apiServer answers what verbs ask of a cluster. A path of hostile is answered by that.
+// apiServer answers what commands ask of a cluster. A path of hostile is answered by that.
 type apiServer struct {
 	name    string
 	hostile map[string]http.HandlerFunc // by method and path
@@ -142,7 +142,7 @@ func aliases(w http.ResponseWriter, _ *http.Request) {
 	json.NewEncoder(w).Encode(&corev1.ConfigMap{Data: map[string]string{"values": values}})
 }
 
-// TestHostileCluster: whatever a cluster answers, no verb takes more than some memory for it.
+// TestHostileCluster: whatever a cluster answers, no command takes more than some memory for it.
 func TestHostileCluster(t *testing.T) {
 	const system, config = "GET /api/v1/namespaces/kube-system", "GET /api/v1/namespaces/linkerd/configmaps/linkerd-config"
 	for name, c := range map[string]struct {

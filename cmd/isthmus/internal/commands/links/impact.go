@@ -66,10 +66,10 @@ func bare(list []adminapi.ServiceImpact) (of []adminapi.ServiceImpact) {
 	return of
 }
 
-// impacts joins what gateways foresee for services, those that would be left with nothing first.
-// Each gateway has proxies of its own: where several foresee something for a port, their streams
+// impacts joins what replicas foresee for services, those that would be left with nothing first.
+// Each replica has proxies of its own: where several foresee something for a port, their streams
 // add up, and the least that one foresees is what is left.
-func impacts(gateways []*adminapi.Impact) []adminapi.ServiceImpact {
+func impacts(replicas []*adminapi.Impact) []adminapi.ServiceImpact {
 	type port struct {
 		service string
 		watched bool
@@ -77,7 +77,7 @@ func impacts(gateways []*adminapi.Impact) []adminapi.ServiceImpact {
 	}
 	var list []adminapi.ServiceImpact
 	places, watched := map[port]int{}, map[string]bool{}
-	for _, page := range gateways {
+	for _, page := range replicas {
 		for _, one := range page.Services {
 			watched[one.Service] = watched[one.Service] || one.Watched
 			at := port{one.Service, one.Watched, one.Port}
@@ -101,7 +101,7 @@ func impacts(gateways []*adminapi.Impact) []adminapi.ServiceImpact {
 	return list
 }
 
-// worse reports whether less is left than another gateway foresees for the same port.
+// worse reports whether less is left than another replica foresees for the same port.
 func worse(i, than *adminapi.ServiceImpact) bool {
 	if i.Bare() != than.Bare() {
 		return i.Bare()

@@ -39,7 +39,7 @@ func foresees(service string, port uint16, now, then string) *adminapi.Impact {
 	return &adminapi.Impact{Services: []adminapi.ServiceImpact{one}}
 }
 
-// TestImpacts: what users read, of one gateway and of several. What the proxies of any replica follow counts, and the least
+// TestImpacts: what users read, of one replica and of several. What the proxies of any replica follow counts, and the least
 // that one foresees.
 func TestImpacts(t *testing.T) {
 	unwatched := foresees("s", 0, "east 1, north 1", "east 0, north 1")
@@ -47,7 +47,7 @@ func TestImpacts(t *testing.T) {
 	zoned.Services[0].Zone = "z\x1b"
 	many := strings.TrimSuffix(strings.Repeat("c 1, ", 9), ", ")
 	for _, c := range []struct {
-		gateways []*adminapi.Impact
+		replicas []*adminapi.Impact
 		want     string
 	}{
 		{nil, ""},
@@ -68,7 +68,7 @@ func TestImpacts(t *testing.T) {
 			"other port 80: NOTHING (now east 1, 4 streams);s port 80: 2 endpoints instead of 5: local 2, east 0 (now local 2, east 3, 4 streams)"},
 	} {
 		var list []string
-		for _, i := range impacts(c.gateways) {
+		for _, i := range impacts(c.replicas) {
 			list = append(list, impactText(&i, false))
 		}
 		if got := strings.Join(list, ";"); got != c.want {
@@ -118,14 +118,14 @@ func TestUnlinkImpact(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			here, api := newFake("west", link)
+			local, api := newFake("west", link)
 			api.PrependReactor("create", "selfsubjectaccessreviews", allowAll)
 			w, out := newWork()
 			w.p.Stdin, w.p.Interactive = strings.NewReader(x.stdin), true
 			o := x.set
 			o.name, o.Namespace, o.Timeout, o.Address = "east", "linkerd", cmp.Or(x.timeout, time.Minute), x.admin
 			w.dry = o.dryRun
-			err = o.unlink(t.Context(), w, here, nil)
+			err = o.unlink(t.Context(), w, local, nil)
 			if want := x.deleted || o.dryRun; (err == nil) != want {
 				t.Error(err)
 			}
@@ -159,7 +159,7 @@ func allowAll(k8stesting.Action) (bool, runtime.Object, error) {
 	return true, review, nil
 }
 
-// FuzzImpacts: whatever a gateway answers, nothing reaches the terminal that it would obey.
+// FuzzImpacts: whatever a replica answers, nothing reaches the terminal that it would obey.
 func FuzzImpacts(f *testing.F) {
 	text, err := json.Marshal(foresees("s", 80, "local 2, east 3", "local 3, east 0"))
 	if err != nil {

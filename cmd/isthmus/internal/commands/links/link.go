@@ -111,11 +111,11 @@ func (o *linkOptions) check(p cli.Process) (err error) {
 		return cli.Usagef("--duration is %v: give at least 10m, or 0", o.duration)
 	}
 	for flag, value := range map[string]string{"trust-domain": o.trustDomain, "cluster-domain": o.clusterDomain} {
-		if value != "" && domain(value) == "" {
+		if value != "" && validDomain(value) == "" {
 			return cli.Usagef("--%s is %q: give a domain such as %s", flag, value, defaultDomain)
 		}
 	}
-	if name := o.tlsServerName; name != nil && *name != "" && !serverName(*name) {
+	if name := o.tlsServerName; name != nil && *name != "" && !isServerName(*name) {
 		return cli.Usagef("--tls-server-name is %q: "+
 			"give the DNS name or the IP address in the server's certificate", *name)
 	}
@@ -139,34 +139,34 @@ func (o *linkOptions) run(ctx context.Context, p cli.Process) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	there, err := open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.linkedContext})
+	linked, err := open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.linkedContext})
 	if err != nil {
 		return err
 	}
-	defer there.Close()
-	here, err := open(o.Options)
+	defer linked.Close()
+	local, err := open(o.Options)
 	if err != nil {
 		return err
 	}
-	defer here.Close()
+	defer local.Close()
 	w := &work{p: p, out: p.Stderr, dry: o.dryRun}
 	if o.apply {
 		w.out = p.Stdout
 	}
-	return o.link(ctx, w, here, there)
+	return o.link(ctx, w, local, linked)
 }
 
 // link makes or renews the link: first the account, then its token, and the link Secret
 // last. Tokens that are there end only once the new one is in use.
-func (o *linkOptions) link(ctx context.Context, w *work, here, there *cluster) error {
-	l := &linking{o: o, here: here, there: there}
+func (o *linkOptions) link(ctx context.Context, w *work, local, linked *cluster) error {
+	l := &linking{o: o, local: local, linked: linked}
 	if err := w.wait("reading both clusters", func() error { return l.read(ctx, w) }); err != nil {
 		return err
 	}
-	if err := l.access.ensure(ctx, w, there); err != nil {
+	if err := l.access.ensure(ctx, w, linked); err != nil {
 		return err
 	}
-	made, err := l.access.newToken(ctx, w, there, l.linkKey, o.duration)
+	made, err := l.access.newToken(ctx, w, linked, l.linkKey, o.duration)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (o *linkOptions) link(ctx context.Context, w *work, here, there *cluster) e
 		w.warn("the link Secret may have been written all the same, so its new token stays: run this again, it deletes what is not used")
 		return err
 	default:
-		l.access.dropToken(ctx, w, there, made)
+		l.access.dropToken(ctx, w, linked, made)
 		return err
 	}
 	if !made.expires.IsZero() {
@@ -209,7 +209,7 @@ func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
 
 // chooseDomains returns the domains of a link: by flags, or else as the link has them, or
 // else as the Linkerd of its cluster does.
-func (o *linkOptions) chooseDomains(ctx context.Context, w *work, there *cluster, existing *corev1.Secret) domains {
+func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluster, existing *corev1.Secret) domains {
 	d := domains{o.trustDomain, o.clusterDomain}
 	if existing != nil {
 		d.trust = cmp.Or(d.trust, existing.Annotations[clusterstore.TrustDomainAnnotation])
@@ -218,18 +218,18 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, there *cluster
 	if d.trust != "" && d.cluster != "" {
 		return d
 	}
-	installed := readDomains(ctx, w, there, o.Namespace)
+	installed := readDomains(ctx, w, linked, o.Namespace)
 	return domains{cmp.Or(d.trust, installed.trust, defaultDomain), cmp.Or(d.cluster, installed.cluster, defaultDomain)}
 }
 
-// awaitLink waits until the gateway reads the cluster with the credentials of this Secret.
-// If it does not, before is whether all gateways that were asked went on with those before.
-func (o *linkOptions) awaitLink(ctx context.Context, w *work, here *cluster, written *corev1.Secret) (before bool, err error) {
+// awaitLink waits until the replica reads the cluster with the credentials of this Secret.
+// If it does not, before is whether all replicas that were asked went on with those before.
+func (o *linkOptions) awaitLink(ctx context.Context, w *work, local *cluster, written *corev1.Secret) (before bool, err error) {
 	with, without := 0, 0
 	err = awaitReplicas(ctx, w, &o.Target, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (string, error) {
-		now, err := here.API.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
+		now, err := local.API.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
 		if err != nil {
-			return "", here.failed("read the link Secret again", err)
+			return "", local.failed("read the link Secret again", err)
 		}
 		if !sameCredentials(now, written) {
 			return "", fmt.Errorf("link Secret %s: %w", key(written), errChanged)
@@ -310,15 +310,15 @@ func parseDomains(text string) (d domains) {
 		}
 		switch values[i].Value {
 		case "identityTrustDomain":
-			d.trust = domain(values[i+1].Value)
+			d.trust = validDomain(values[i+1].Value)
 		case "clusterDomain":
-			d.cluster = domain(values[i+1].Value)
+			d.cluster = validDomain(values[i+1].Value)
 		}
 	}
 	return d
 }
 
-func domain(text string) string {
+func validDomain(text string) string {
 	if len(validation.IsDNS1123Subdomain(text)) > 0 {
 		return ""
 	}

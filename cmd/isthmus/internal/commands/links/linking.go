@@ -23,44 +23,44 @@ import (
 
 // linking is what "isthmus link" has found out before it changes anything.
 type linking struct {
-	o           *linkOptions
-	here, there *cluster
-	access      *access
-	linkKey     linkKey
-	existing    *corev1.Secret  // the link as it is; nil: there is none
-	before      []corev1.Secret // Secrets of its tokens
-	content     content
-	unsure      bool // the link Secret may have been written, though that has failed
+	o             *linkOptions
+	local, linked *cluster
+	access        *access
+	linkKey       linkKey
+	existing      *corev1.Secret  // the link as it is; nil: there is none
+	before        []corev1.Secret // Secrets of its tokens
+	content       linkContent
+	unsure        bool // the link Secret may have been written, though that has failed
 }
 
 // read reads both clusters, and refuses what can't be.
 func (l *linking) read(ctx context.Context, w *work) (err error) {
-	o, here, there := l.o, l.here, l.there
-	if err := identify(ctx, here, there); err != nil {
+	o, local, linked := l.o, l.local, l.linked
+	if err := identify(ctx, local, linked); err != nil {
 		return err
 	}
 	var all []corev1.Secret
-	if l.existing, all, err = findLink(ctx, here, o.Namespace, o.name); err != nil {
+	if l.existing, all, err = findLink(ctx, local, o.Namespace, o.name); err != nil {
 		return err
 	}
-	if err := checkCluster(here, there, o.name, l.existing, all); err != nil {
+	if err := checkCluster(local, linked, o.name, l.existing, all); err != nil {
 		return err
 	}
 	warnOfClashes(w, o.name, all)
-	l.content = content{link: o.name, cluster: there.uid, account: chooseAccount(o.account, named(all, o.name)), server: o.chooseServer(there, l.existing), ranges: o.ranges, network: o.network}
+	l.content = linkContent{link: o.name, cluster: linked.uid, account: chooseAccount(o.account, linksNamed(all, o.name)), server: o.chooseServer(linked, l.existing), ranges: o.ranges, network: o.network}
 	l.access = newAccess(l.content.account)
-	if err := there.require(ctx, remotePermissions(l.access, o.duration > 0)); err != nil {
+	if err := linked.require(ctx, remotePermissions(l.access, o.duration > 0)); err != nil {
 		return err
 	}
 	if o.apply {
-		if err := here.require(ctx, localPermissions(o.Namespace, "create update")); err != nil {
+		if err := local.require(ctx, localPermissions(o.Namespace, "create update")); err != nil {
 			return err
 		}
 	}
-	d := o.chooseDomains(ctx, w, there, l.existing)
+	d := o.chooseDomains(ctx, w, linked, l.existing)
 	l.content.trustDomain, l.content.clusterDomain = d.trust, d.cluster
-	l.linkKey = linkKey{link: o.name, namespace: o.Namespace, by: here.uid}
-	if l.before, err = l.linkKey.tokens(ctx, there, l.content.account.Namespace); err != nil {
+	l.linkKey = linkKey{link: o.name, namespace: o.Namespace, by: local.uid}
+	if l.before, err = l.linkKey.tokens(ctx, linked, l.content.account.Namespace); err != nil {
 		return err
 	}
 	return l.preview(w)
@@ -73,8 +73,8 @@ func (l *linking) preview(w *work) error {
 	if s.loopback() {
 		w.warn("the API server's address is %s, which is your own machine: the gateway can't reach it there, unless it runs on this machine (--server)", s)
 	}
-	if l.there.kube.Proxy != nil && l.o.server == "" {
-		w.warn("you reach %s through a proxy, which a link can't have: the gateway has to reach %s without (--server)", l.there.title, s)
+	if l.linked.kube.Proxy != nil && l.o.server == "" {
+		w.warn("you reach %s through a proxy, which a link can't have: the gateway has to reach %s without (--server)", l.linked.title, s)
 	}
 	with := l.content
 	with.token.text = placeholder
@@ -103,7 +103,7 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 			return nil, err
 		}
 		if ctx.Err() != nil { // nothing is written then
-			return nil, l.here.failed("write the link", ctx.Err())
+			return nil, l.local.failed("write the link", ctx.Err())
 		}
 	}
 	if !l.o.apply {
@@ -113,8 +113,8 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 	if l.existing != nil {
 		verb = "update"
 	}
-	err = w.do(ctx, l.here, verb, "link Secret "+key(secret), func(ctx context.Context) error {
-		written, err = l.content.write(ctx, l.here, l.o.Namespace, l.existing)
+	err = w.do(ctx, l.local, verb, "link Secret "+key(secret), func(ctx context.Context) error {
+		written, err = l.content.write(ctx, l.local, l.o.Namespace, l.existing)
 		l.unsure = mayBeDone(err)
 		return err
 	})
@@ -155,22 +155,22 @@ func (l *linking) finish(ctx context.Context, w *work, written *corev1.Secret) e
 		return l.deleteSuperseded(ctx, w)
 	}
 	if w.dry {
-		fmt.Fprintf(w.out, "%s: would wait until the gateway reads %s with the new token\n", l.here.title, o.name)
-		return deleteTokens(ctx, w, l.there, l.before)
+		fmt.Fprintf(w.out, "%s: would wait until the gateway reads %s with the new token\n", l.local.title, o.name)
+		return deleteTokens(ctx, w, l.linked, l.before)
 	}
-	if before, err := o.awaitLink(ctx, w, l.here, written); err != nil {
+	if before, err := o.awaitLink(ctx, w, l.local, written); err != nil {
 		return l.unfinished(ctx, w, written, before, err)
 	}
-	fmt.Fprintf(w.out, "%s: the gateway reads %s: ready\n", l.here.title, o.name)
-	return deleteTokens(ctx, w, l.there, l.before)
+	fmt.Fprintf(w.out, "%s: the gateway reads %s: ready\n", l.local.title, o.name)
+	return deleteTokens(ctx, w, l.linked, l.before)
 }
 
-// unfinished returns the error for a link that is not known to work. before: every gateway reads the cluster with
+// unfinished returns the error for a link that is not known to work. before: every replica reads the cluster with
 // the token before: then the link becomes what it was, and the new token ends.
 func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secret, before bool, err error) error {
 	const again = "See isthmus clusters, and run this again once that is corrected"
 	if before && l.existing != nil && l.restore(ctx, w, written) {
-		l.access.dropToken(ctx, w, l.there, l.content.token)
+		l.access.dropToken(ctx, w, l.linked, l.content.token)
 		return fmt.Errorf("the link is as it was, and the new token is deleted: %w\n  %s", err, again)
 	}
 	left := ""
@@ -186,8 +186,8 @@ func (l *linking) restore(ctx context.Context, w *work, written *corev1.Secret) 
 	defer cancel()
 	was := l.existing.DeepCopy()
 	was.ResourceVersion = written.ResourceVersion
-	err := w.do(ctx, l.here, "restore", "link Secret "+key(was), func(ctx context.Context) error {
-		_, err := l.here.API.Secrets(was.Namespace).Update(ctx, was, metav1.UpdateOptions{})
+	err := w.do(ctx, l.local, "restore", "link Secret "+key(was), func(ctx context.Context) error {
+		_, err := l.local.API.Secrets(was.Namespace).Update(ctx, was, metav1.UpdateOptions{})
 		return err
 	})
 	if err != nil {
@@ -197,7 +197,7 @@ func (l *linking) restore(ctx context.Context, w *work, written *corev1.Secret) 
 }
 
 // deleteSuperseded deletes the tokens that are older than the one that the link had until
-// now, which the gateway still uses.
+// now, which the replica still uses.
 func (l *linking) deleteSuperseded(ctx context.Context, w *work) error {
 	if len(l.before) == 0 {
 		return nil
@@ -207,7 +207,7 @@ func (l *linking) deleteSuperseded(ctx context.Context, w *work) error {
 		return nil
 	}
 	inUse := slices.IndexFunc(l.before, func(s corev1.Secret) bool { return s.Name == l.existing.Annotations[tokenAnnotation] })
-	return deleteTokens(ctx, w, l.there, l.before[:max(inUse, 0)])
+	return deleteTokens(ctx, w, l.linked, l.before[:max(inUse, 0)])
 }
 
 // checkNewName refuses names that a link can't have.
@@ -222,16 +222,16 @@ func checkNewName(name string) error {
 }
 
 // listLinks returns all link Secrets of a namespace.
-func listLinks(ctx context.Context, here *cluster, namespace string) ([]corev1.Secret, error) {
-	list, err := clusterstore.ListSecrets(ctx, here.API, namespace, clusterstore.AllLinks)
+func listLinks(ctx context.Context, local *cluster, namespace string) ([]corev1.Secret, error) {
+	list, err := clusterstore.ListSecrets(ctx, local.API, namespace, clusterstore.AllLinks)
 	if err != nil {
-		return nil, here.failed("list link Secrets in namespace "+namespace, err)
+		return nil, local.failed("list link Secrets in namespace "+namespace, err)
 	}
 	return list, nil
 }
 
 // named returns those of a cluster name.
-func named(list []corev1.Secret, name string) (of []corev1.Secret) {
+func linksNamed(list []corev1.Secret, name string) (of []corev1.Secret) {
 	for _, s := range list {
 		if s.Labels[clusterstore.ClusterNameLabel] == name {
 			of = append(of, s)
@@ -241,26 +241,26 @@ func named(list []corev1.Secret, name string) (of []corev1.Secret) {
 }
 
 // findLink returns the Secret of a link (nil: there is none yet, and nothing is in the way) and all link Secrets.
-func findLink(ctx context.Context, here *cluster, namespace, name string) (existing *corev1.Secret, all []corev1.Secret, err error) {
-	existing, err = here.API.Secrets(namespace).Get(ctx, secretName(name), metav1.GetOptions{})
+func findLink(ctx context.Context, local *cluster, namespace, name string) (existing *corev1.Secret, all []corev1.Secret, err error) {
+	existing, err = local.API.Secrets(namespace).Get(ctx, secretName(name), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		existing = nil
 	case err != nil:
-		return nil, nil, here.failed("read Secret "+namespace+"/"+secretName(name), err)
+		return nil, nil, local.failed("read Secret "+namespace+"/"+secretName(name), err)
 	case existing.Type != clusterstore.SecretType:
 		return nil, nil, fmt.Errorf("%s: Secret %s is there, and is no link but of type %s: delete it, or choose another NAME",
-			here.title, key(existing), commands.Printable(string(existing.Type)))
+			local.title, key(existing), commands.Printable(string(existing.Type)))
 	case existing.Labels[clusterstore.ClusterNameLabel] != name:
 		return nil, nil, fmt.Errorf("%s: Secret %s links the cluster %s, by its label %s: delete it, or choose another NAME",
-			here.title, key(existing), commands.Printable(existing.Labels[clusterstore.ClusterNameLabel]), clusterstore.ClusterNameLabel)
+			local.title, key(existing), commands.Printable(existing.Labels[clusterstore.ClusterNameLabel]), clusterstore.ClusterNameLabel)
 	}
-	if all, err = listLinks(ctx, here, namespace); err != nil {
+	if all, err = listLinks(ctx, local, namespace); err != nil {
 		return nil, nil, err
 	}
-	for _, s := range named(all, name) {
+	for _, s := range linksNamed(all, name) {
 		if s.Name != secretName(name) {
-			return nil, nil, fmt.Errorf("%s: %s is linked already, by Secret %s: delete that, or choose another NAME; isthmus unlink %s deletes all that link it", here.title, name, key(&s), name)
+			return nil, nil, fmt.Errorf("%s: %s is linked already, by Secret %s: delete that, or choose another NAME; isthmus unlink %s deletes all that link it", local.title, name, key(&s), name)
 		}
 	}
 	return existing, all, nil
@@ -268,13 +268,13 @@ func findLink(ctx context.Context, here *cluster, namespace, name string) (exist
 
 // checkCluster refuses to link a cluster to itself, under a second name, or in place of
 // another one.
-func checkCluster(here, there *cluster, name string, existing *corev1.Secret, all []corev1.Secret) error {
-	if here.uid == there.uid {
-		return fmt.Errorf("%s and %s are the same cluster: a gateway reads its own cluster without a link", here.title, there.title)
+func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, all []corev1.Secret) error {
+	if local.uid == linked.uid {
+		return fmt.Errorf("%s and %s are the same cluster: a gateway reads its own cluster without a link", local.title, linked.title)
 	}
 	if existing != nil {
-		if before := existing.Annotations[clusterAnnotation]; before != "" && before != string(there.uid) {
-			return fmt.Errorf("%s is the link of another cluster than that of %s: take it away first (isthmus unlink %s), or choose another NAME", name, there.title, name)
+		if before := existing.Annotations[clusterAnnotation]; before != "" && before != string(linked.uid) {
+			return fmt.Errorf("%s is the link of another cluster than that of %s: take it away first (isthmus unlink %s), or choose another NAME", name, linked.title, name)
 		}
 	}
 	for _, s := range all {
@@ -282,13 +282,13 @@ func checkCluster(here, there *cluster, name string, existing *corev1.Secret, al
 		if other == name {
 			continue
 		}
-		same := s.Annotations[clusterAnnotation] == string(there.uid)
+		same := s.Annotations[clusterAnnotation] == string(linked.uid)
 		if config := linkConfig(&s); config != nil && s.Annotations[clusterAnnotation] == "" {
-			same = sameServer(config.Host, there.kube.Host)
+			same = sameServer(config.Host, linked.kube.Host)
 		}
 		if same {
 			return fmt.Errorf("the cluster of %s is linked already, as %s by Secret %s: its endpoints would count twice; run isthmus link %s, or take that away first (isthmus unlink %s)",
-				there.title, commands.Printable(other), key(&s), nameArgument(other), nameArgument(other))
+				linked.title, commands.Printable(other), key(&s), nameArgument(other), nameArgument(other))
 		}
 	}
 	return nil

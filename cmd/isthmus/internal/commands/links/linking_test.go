@@ -51,12 +51,12 @@ func TestMayBeDone(t *testing.T) {
 // TestUnsureWrite: a link whose write got no answer remembers that, and one that was refused does not.
 func TestUnsureWrite(t *testing.T) {
 	for _, failure := range []error{errors.New("EOF"), apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", nil)} {
-		here, api := newFake("west")
+		local, api := newFake("west")
 		api.PrependReactor("create", "secrets", func(k8stesting.Action) (bool, runtime.Object, error) {
 			return true, (*corev1.Secret)(nil), failure
 		})
 		w, _ := newWork()
-		l := &linking{o: &linkOptions{name: "east", apply: true}, here: here, content: *newContent("new")}
+		l := &linking{o: &linkOptions{name: "east", apply: true}, local: local, content: *newContent("new")}
 		l.o.Namespace, l.content.server.Server = "linkerd", "https://127.0.0.1:1" // where nothing listens
 		if _, err := l.deliver(t.Context(), w); err == nil || l.unsure != !apierrors.IsForbidden(failure) {
 			t.Errorf("%v: unsure %v, %v", failure, l.unsure, err)
@@ -104,12 +104,12 @@ func TestBoundBy(t *testing.T) {
 	}
 }
 
-// TestTokenBefore: the token before ends once the gateway reads the cluster with the new one, and no earlier.
+// TestTokenBefore: the token before ends once the replica reads the cluster with the new one, and no earlier.
 func TestTokenBefore(t *testing.T) {
 	old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "old", UID: "u"}}
 	written := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "s", ResourceVersion: "8"}}
-	there, east := newFake("east", old)
-	here, _ := newFake("west", written)
+	linked, east := newFake("east", old)
+	local, _ := newFake("west", written)
 	left := func() bool {
 		_, err := east.CoreV1().Secrets("ns").Get(t.Context(), "old", metav1.GetOptions{})
 		return err == nil
@@ -126,7 +126,7 @@ func TestTokenBefore(t *testing.T) {
 	finish := func(timeout string) error {
 		o, ctx := newOptions(t, "--apply", "--admin", admin, "--timeout", timeout)
 		w, _ := newWork()
-		l := &linking{o: o, here: here, there: there, before: []corev1.Secret{*old}}
+		l := &linking{o: o, local: local, linked: linked, before: []corev1.Secret{*old}}
 		return l.finish(ctx, w, written)
 	}
 	pages = []string{
@@ -144,7 +144,7 @@ func TestTokenBefore(t *testing.T) {
 	}
 }
 
-// TestTakenBack: where the gateway goes on with the token before, a rotation that does not come to an end leaves all as
+// TestTakenBack: where the replica goes on with the token before, a rotation that does not come to an end leaves all as
 // it was; where it does not, the new token stays.
 func TestTakenBack(t *testing.T) {
 	for state, back := range map[string]bool{"ready": true, "unreachable": false} {
@@ -157,13 +157,13 @@ func TestTakenBack(t *testing.T) {
 			token := func(name string) *corev1.Secret {
 				return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: defaultAccount.Namespace, Name: name}}
 			}
-			there, east := newFake("east", token("s-old"), token("s-new"))
-			here, west := newFake("west", existing)
+			linked, east := newFake("east", token("s-old"), token("s-new"))
+			local, west := newFake("west", existing)
 			page := `{"clusters":[{"cluster":"east","secret":"` + existing.Name + `","secretVersion":"before","state":"` + state + `"}]}`
 			o, ctx := newOptions(t, "--apply", "--admin", showing(t, func() string { return page }), "--timeout", "1s")
-			l := &linking{o: o, here: here, there: there, existing: existing, before: []corev1.Secret{*token("s-old")}, content: *newContent("new"), access: newAccess(defaultAccount)}
+			l := &linking{o: o, local: local, linked: linked, existing: existing, before: []corev1.Secret{*token("s-old")}, content: *newContent("new"), access: newAccess(defaultAccount)}
 			w, _ := newWork()
-			written, err := l.content.write(t.Context(), here, "linkerd", existing)
+			written, err := l.content.write(t.Context(), local, "linkerd", existing)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,22 +17,22 @@ import (
 	"isthmus/internal/pace"
 )
 
-// Verbs returns all verbs of this package, in the order of the program's overview.
+// All returns all commands of this package, in the order of the program's overview.
 func All() []cli.Command {
 	return []cli.Command{linkCommand(), unlinkCommand(), cordonCommand(), uncordonCommand()}
 }
 
-// gatewayFlags adds those by which the gateways are found that a verb asks.
+// replicaFlags adds those by which the replicas are found that a command asks.
 func replicaFlags(s *pflag.FlagSet, t *commands.Target) {
 	t.AdminFlag(s)
 	t.PodFlag(s)
 	s.DurationVar(&t.Timeout, "timeout", time.Minute, "All is done within this `DURATION`.")
 }
 
-// oneGateway are the flags of which each names one gateway.
+// oneReplica are the flags of which each names one replica.
 var oneReplica = [][2]string{{"admin", "pod"}}
 
-// work carries out the steps of a verb and reports each, or only names them.
+// work carries out the steps of a command and reports each, or only names them.
 type work struct {
 	p   cli.Process
 	out io.Writer // where steps are reported
@@ -64,7 +64,7 @@ func (w *work) within(ctx context.Context, limit time.Duration, what string, f f
 	return w.wait(what, func() error { return f(ctx) })
 }
 
-// warn reports what does not keep the verb from going on.
+// warn reports what does not keep the command from going on.
 func (w *work) warn(format string, args ...any) {
 	fmt.Fprintf(w.p.Stderr, "%s: warning: %s\n", w.p.Name, fmt.Sprintf(format, args...))
 }
@@ -72,10 +72,10 @@ func (w *work) warn(format string, args ...any) {
 // pollEvery is how often a page is read while something is awaited.
 const pollEvery = 500 * time.Millisecond
 
-// lacks returns what a gateway's page does not show yet of what is awaited (empty: it shows all), or an error if it never will.
+// lacks returns what a replica's page does not show yet of what is awaited (empty: it shows all), or an error if it never will.
 type lacks func(adminapi.Clusters) (string, error)
 
-// awaitGateway waits until no page of a gateway lacks anything. If none can be asked at
+// awaitReplicas waits until no page of a replica lacks anything. If none can be asked at
 // all, that is an error at once, since there may be none.
 func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string, page lacks) error {
 	return w.p.Await(context.Background(), fmt.Sprintf(" until the gateway %s, for %v at most", what, t.Timeout), func() error {
@@ -102,7 +102,7 @@ func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string
 	})
 }
 
-// askAll returns what a gateway lacks, and whether any has answered.
+// askAll returns what a replica lacks, and whether any has answered.
 func askAll(ctx context.Context, w *work, t *commands.Target, page lacks) (why string, answered bool, err error) {
 	answers, err := commands.ReadAll[adminapi.Clusters](ctx, w.p, t, "/debug/clusters")
 	if err != nil {

@@ -39,7 +39,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// call runs a verb and returns its exit code and output.
+// call runs a command and returns its exit code and output.
 func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs buffer
@@ -48,7 +48,7 @@ func call(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// buffer is one that steps of a verb, and what waits for them, write to at the same time.
+// buffer is one that steps of a command, and what waits for them, write to at the same time.
 type buffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -196,8 +196,8 @@ func TestNoToken(t *testing.T) {
 	}
 }
 
-func newContent(token string) *content {
-	c := &content{link: "east", cluster: "u", account: defaultAccount, server: server{Server: "https://east:6443"}, trustDomain: "a.test", clusterDomain: "b.test"}
+func newContent(token string) *linkContent {
+	c := &linkContent{link: "east", cluster: "u", account: defaultAccount, server: server{Server: "https://east:6443"}, trustDomain: "a.test", clusterDomain: "b.test"}
 	c.token = tokenOf(token)
 	return c
 }
@@ -298,7 +298,7 @@ func TestServerName(t *testing.T) {
 		"api.example": true, "API.example": true, "10.0.0.1": true, "fd00::1": true,
 		"a b": false, "https://a": false,
 	} {
-		if serverName(name) != want {
+		if isServerName(name) != want {
 			t.Errorf("%q: %v", name, !want)
 		}
 	}
@@ -326,7 +326,7 @@ func TestSameServer(t *testing.T) {
 	}
 }
 
-// TestAwaitGateway: a gateway that is not there is an error at once, one that does not follow is one in the end.
+// TestAwaitReplicas: a replica that is not there is an error at once, one that does not follow is one in the end.
 func TestAwaitReplicas(t *testing.T) {
 	page := `{"clusters":[{"cluster":"east","secret":"s","state":"unreachable","reason":"dial \u001b"}]}`
 	wait := func(admin, timeout string) error {
@@ -420,7 +420,7 @@ func FuzzDomains(f *testing.F) {
 	f.Add("identityTrustDomain: \"\\e[31m\"\nclusterDomain: a b")
 	f.Fuzz(func(t *testing.T, values string) {
 		for _, d := range []string{parseDomains(values).trust, parseDomains(values).cluster} {
-			if d != "" && domain(d) != d {
+			if d != "" && validDomain(d) != d {
 				t.Errorf("%q", d)
 			}
 		}
@@ -482,7 +482,7 @@ func TestRevocationCounts(t *testing.T) {
 		s.Type = corev1.SecretTypeOpaque
 		return s
 	}
-	there, api := newFake("east",
+	linked, api := newFake("east",
 		token("ours", defaultAccount.Name, mine.labels()),
 		token("theirs", defaultAccount.Name, theirs.labels()),
 		token("by-hand", defaultAccount.Name, nil),
@@ -498,7 +498,7 @@ func TestRevocationCounts(t *testing.T) {
 		review.Status.Allowed = true
 		return true, review, nil
 	})
-	r, err := newRevocation(t.Context(), there, defaultAccount, mine)
+	r, err := newRevocation(t.Context(), linked, defaultAccount, mine)
 	if err != nil {
 		t.Fatal(err)
 	}

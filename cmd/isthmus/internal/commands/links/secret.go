@@ -29,7 +29,7 @@ import (
 	"isthmus/internal/pace"
 )
 
-// Annotations of a link Secret by which these verbs know what it links, and how.
+// Annotations of a link Secret by which these commands know what it links, and how.
 const (
 	clusterAnnotation = clusterstore.LinkedClusterAnnotation // the linked cluster's identity
 	accountAnnotation = "isthmus.io/linked-account"          // NAMESPACE/NAME of the ServiceAccount there
@@ -41,7 +41,7 @@ const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 func secretName(link string) string { return "cluster-credentials-" + link }
 
 // content is what "isthmus link" decides of a link Secret.
-type content struct {
+type linkContent struct {
 	link          string
 	cluster       types.UID
 	account       types.NamespacedName
@@ -55,7 +55,7 @@ type content struct {
 
 // into returns the link Secret: what is there already keeps its other labels, annotations
 // and keys.
-func (c *content) into(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
+func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
 	s := existing.DeepCopy()
 	if s == nil {
 		s = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName(c.link)}, Type: clusterstore.SecretType}
@@ -87,8 +87,8 @@ var errChanged = errors.New("somebody else has changed its credentials meanwhile
 
 // write creates the link Secret, or changes the one that is there: what others change of
 // it meanwhile stays. It returns the Secret as it is then.
-func (c *content) write(ctx context.Context, here *cluster, namespace string, existing *corev1.Secret) (written *corev1.Secret, err error) {
-	secrets, now := here.API.Secrets(namespace), existing
+func (c *linkContent) write(ctx context.Context, local *cluster, namespace string, existing *corev1.Secret) (written *corev1.Secret, err error) {
+	secrets, now := local.API.Secrets(namespace), existing
 	for {
 		s, err := c.into(now, namespace)
 		if err != nil {
@@ -113,9 +113,9 @@ func (c *content) write(ctx context.Context, here *cluster, namespace string, ex
 const tryFor = 10 * time.Second
 
 // try asks a link's API server, with its credentials, who it takes them for. It returns
-// an error if the gateway can't use them either; that the server can't be reached from
+// an error if the replica can't use them either; that the server can't be reached from
 // here is only reported.
-func (c *content) try(ctx context.Context, w *work, s *corev1.Secret) error {
+func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error {
 	config, _, err := kube.ReadKubeconfig(s.Data[clusterstore.KubeconfigKey])
 	if err != nil {
 		return err
@@ -145,7 +145,7 @@ func (c *content) try(ctx context.Context, w *work, s *corev1.Secret) error {
 
 // whoami asks for the name that belongs to the credentials. A token that is refused is
 // tried again: one of several API servers may not know it yet.
-func (c *content) whoami(ctx context.Context, api *kube.Clients) (string, error) {
+func (c *linkContent) whoami(ctx context.Context, api *kube.Clients) (string, error) {
 	for {
 		review, err := api.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 		if err == nil {
@@ -172,11 +172,11 @@ func printed(s *corev1.Secret) *corev1.Secret {
 	return s
 }
 
-// server is an API server as the gateway is to reach it.
+// server is an API server as the replica is to reach it.
 type server clientcmdapi.Cluster
 
 // serverName reports whether a certificate can have that name.
-func serverName(name string) bool {
+func isServerName(name string) bool {
 	_, err := netip.ParseAddr(name)
 	return err == nil || len(validation.IsDNS1123Subdomain(strings.ToLower(name))) == 0
 }

@@ -18,7 +18,7 @@ import (
 )
 
 // Labels of a token's Secret: which link it is for, since several clusters, and
-// gateways, may link one. The token is good while that Secret is there, also a token
+// replicas, may link one. The token is good while that Secret is there, also a token
 // that expires: it is bound to it.
 const (
 	linkLabel      = "isthmus.io/link"           // the link's name
@@ -29,7 +29,7 @@ const (
 // placeholder stands for a token that has not been made.
 const placeholder = "TOKEN"
 
-// linkKey names the link that tokens are for, among those of all gateways.
+// linkKey names the link that tokens are for, among those of all replicas.
 type linkKey struct {
 	link, namespace string
 	by              types.UID

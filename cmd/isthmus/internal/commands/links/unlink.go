@@ -76,27 +76,27 @@ func (o *unlinkOptions) run(ctx context.Context, p cli.Process) error {
 	if err := o.check(p); err != nil {
 		return err
 	}
-	here, err := open(o.Options)
+	local, err := open(o.Options)
 	if err != nil {
 		return err
 	}
-	defer here.Close()
-	var there *cluster
+	defer local.Close()
+	var linked *cluster
 	if o.revoke {
-		if there, err = open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.linkedContext}); err != nil {
+		if linked, err = open(reach.Options{Kubeconfig: o.Kubeconfig, Context: o.linkedContext}); err != nil {
 			return err
 		}
-		defer there.Close()
+		defer linked.Close()
 	}
-	return o.unlink(ctx, &work{p: p, out: p.Stdout, dry: o.dryRun}, here, there)
+	return o.unlink(ctx, &work{p: p, out: p.Stdout, dry: o.dryRun}, local, linked)
 }
 
-// unlink deletes the link first, so that no gateway uses what is revoked.
-func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluster) error {
+// unlink deletes the link first, so that no replica uses what is revoked.
+func (o *unlinkOptions) unlink(ctx context.Context, w *work, local, linked *cluster) error {
 	var links []corev1.Secret
 	var r *revocation
 	err := w.within(ctx, o.Timeout, "reading the clusters", func(ctx context.Context) (err error) {
-		links, r, err = o.read(ctx, here, there)
+		links, r, err = o.read(ctx, local, linked)
 		return err
 	})
 	if err != nil {
@@ -106,14 +106,14 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, here, there *cluste
 		o.showImpact(ctx, w)
 	}
 	if !o.yes && !o.dryRun {
-		if err := w.p.Confirm(ctx, o.question(here, there, links)); err != nil {
+		if err := w.p.Confirm(ctx, o.question(local, linked, links)); err != nil {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	for _, s := range links {
-		if err := deleteObject(ctx, w, here, "link Secret "+key(&s), &s, here.API.Secrets(s.Namespace).Delete); err != nil {
+		if err := deleteObject(ctx, w, local, "link Secret "+key(&s), &s, local.API.Secrets(s.Namespace).Delete); err != nil {
 			return err
 		}
 	}
@@ -155,65 +155,65 @@ func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 }
 
 // read reads what is to be deleted. The revocation is nil without --revoke.
-func (o *unlinkOptions) read(ctx context.Context, here, there *cluster) (links []corev1.Secret, r *revocation, err error) {
-	all, err := listLinks(ctx, here, o.Namespace)
+func (o *unlinkOptions) read(ctx context.Context, local, linked *cluster) (links []corev1.Secret, r *revocation, err error) {
+	all, err := listLinks(ctx, local, o.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
-	links = named(all, o.name)
+	links = linksNamed(all, o.name)
 	if len(links) > 0 {
-		if err := here.require(ctx, localPermissions(o.Namespace, "delete")); err != nil {
+		if err := local.require(ctx, localPermissions(o.Namespace, "delete")); err != nil {
 			return nil, nil, err
 		}
 	}
 	if o.revoke {
-		if r, err = o.readThere(ctx, here, there, links); err != nil {
+		if r, err = o.readThere(ctx, local, linked, links); err != nil {
 			return nil, nil, err
 		}
 	}
 	if len(links) == 0 && (r == nil || len(r.tokens) == 0) {
-		return nil, nil, fmt.Errorf("%s: no Secret in namespace %s links %q (-n, --to-context)", here.title, o.Namespace, o.name)
+		return nil, nil, fmt.Errorf("%s: no Secret in namespace %s links %q (-n, --to-context)", local.title, o.Namespace, o.name)
 	}
 	return links, r, nil
 }
 
-func (o *unlinkOptions) readThere(ctx context.Context, here, there *cluster, links []corev1.Secret) (*revocation, error) {
-	if err := identify(ctx, here, there); err != nil {
+func (o *unlinkOptions) readThere(ctx context.Context, local, linked *cluster, links []corev1.Secret) (*revocation, error) {
+	if err := identify(ctx, local, linked); err != nil {
 		return nil, err
 	}
 	for _, s := range links {
-		if uid := s.Annotations[clusterAnnotation]; uid != "" && uid != string(there.uid) {
-			return nil, fmt.Errorf("%s is not the cluster that Secret %s links: give the --context of that one", there.title, key(&s))
+		if uid := s.Annotations[clusterAnnotation]; uid != "" && uid != string(linked.uid) {
+			return nil, fmt.Errorf("%s is not the cluster that Secret %s links: give the --context of that one", linked.title, key(&s))
 		}
 	}
-	return newRevocation(ctx, there, chooseAccount(o.account, links), linkKey{link: o.name, namespace: o.Namespace, by: here.uid})
+	return newRevocation(ctx, linked, chooseAccount(o.account, links), linkKey{link: o.name, namespace: o.Namespace, by: local.uid})
 }
 
-func (o *unlinkOptions) question(here, there *cluster, links []corev1.Secret) string {
-	text := fmt.Sprintf("Unlink %s from %s? Its endpoints leave all services at once.", o.name, here.title)
+func (o *unlinkOptions) question(local, linked *cluster, links []corev1.Secret) string {
+	text := fmt.Sprintf("Unlink %s from %s? Its endpoints leave all services at once.", o.name, local.title)
 	if len(links) == 0 {
-		text = fmt.Sprintf("There is no link %s in %s.", o.name, here.title)
+		text = fmt.Sprintf("There is no link %s in %s.", o.name, local.title)
 	}
-	if there != nil {
-		text += " Its tokens in " + there.title + " end, too."
+	if linked != nil {
+		text += " Its tokens in " + linked.title + " end, too."
 	}
 	return text
 }
 
 // revocation is what is deleted in a cluster that was linked.
 type revocation struct {
-	there   *cluster
+	linked  *cluster
 	account types.NamespacedName
 	tokens  []corev1.Secret // of the link
 	others  []string        // names of all other Secrets with a token of the account, whoever made them
 }
 
-func newRevocation(ctx context.Context, there *cluster, account types.NamespacedName, of linkKey) (*revocation, error) {
-	if err := there.require(ctx, revokePermissions(account.Namespace)); err != nil {
+func newRevocation(ctx context.Context, linked *cluster, account types.NamespacedName, of linkKey) (*revocation, error) {
+	if err := linked.require(ctx, revokePermissions(account.Namespace)); err != nil {
 		return nil, err
 	}
-	r := &revocation{there: there, account: account}
-	all, err := accountTokens(ctx, there, account)
+	r := &revocation{linked: linked, account: account}
+	all, err := accountTokens(ctx, linked, account)
 	if err != nil {
 		return nil, err
 	}
@@ -231,15 +231,15 @@ func newRevocation(ctx context.Context, there *cluster, account types.Namespaced
 // accountTokens returns the Secrets with a token of an account, each once. Secrets that somebody made by hand have
 // the type of tokens. Those of "isthmus link --duration" have another type, and the label of "isthmus link".
 func accountTokens(
-	ctx context.Context, there *cluster, account types.NamespacedName,
+	ctx context.Context, linked *cluster, account types.NamespacedName,
 ) (found []corev1.Secret, err error) {
 	for _, which := range []metav1.ListOptions{
 		{FieldSelector: "type=" + string(corev1.SecretTypeServiceAccountToken)},
 		{LabelSelector: managedByLabel + "=" + managedBy},
 	} {
-		all, err := clusterstore.ListSecrets(ctx, there.API, account.Namespace, which)
+		all, err := clusterstore.ListSecrets(ctx, linked.API, account.Namespace, which)
 		if err != nil {
-			return nil, there.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
+			return nil, linked.failed("list the Secrets of tokens in namespace "+account.Namespace, err)
 		}
 		for _, s := range all {
 			if s.Annotations[corev1.ServiceAccountNameKey] == account.Name {
@@ -257,23 +257,23 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 	if r == nil {
 		return nil
 	}
-	if err := deleteTokens(ctx, w, r.there, r.tokens); err != nil {
+	if err := deleteTokens(ctx, w, r.linked, r.tokens); err != nil {
 		return err
 	}
 	if len(r.others) > 0 {
 		fmt.Fprintf(w.out, "%s: kept ServiceAccount %s and its rights: "+
 			"it has %s besides, which another link may use: Secret %s\n",
-			r.there.title, r.account, text.Count(len(r.others), "token", "tokens"), text.Some(r.others, maxShown))
+			r.linked.title, r.account, text.Count(len(r.others), "token", "tokens"), text.Some(r.others, maxShown))
 		return nil
 	}
-	api, name := r.there.API, r.account.Name
-	if err := revoke(ctx, w, r.there, api.ClusterRoleBindings(), "ClusterRoleBinding "+name, name); err != nil {
+	api, name := r.linked.API, r.account.Name
+	if err := revoke(ctx, w, r.linked, api.ClusterRoleBindings(), "ClusterRoleBinding "+name, name); err != nil {
 		return err
 	}
-	if err := revoke(ctx, w, r.there, api.ClusterRoles(), "ClusterRole "+name, name); err != nil {
+	if err := revoke(ctx, w, r.linked, api.ClusterRoles(), "ClusterRole "+name, name); err != nil {
 		return err
 	}
-	return revoke(ctx, w, r.there, api.ServiceAccounts(r.account.Namespace), "ServiceAccount "+r.account.String(), name)
+	return revoke(ctx, w, r.linked, api.ServiceAccounts(r.account.Namespace), "ServiceAccount "+r.account.String(), name)
 }
 
 // revoke deletes an object, if it is there and "isthmus link" has made it.
