@@ -106,9 +106,10 @@ type GetOutput struct {
 type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
 	Cluster string         `json:"cluster"` // local, unless the replica labels it as of another
-	// Sent is what was sent: a WeightedAddr of linkerd2-proxy-api in protobuf's JSON. Its metricLabels have those of the whole
-	// message too, and isthmus_tier, the tier of the service's preference, and isthmus_standing, that of the endpoint's cluster:
-	// proxies are not sent these two.
+	// Sent is what was sent: a WeightedAddr of linkerd2-proxy-api in protobuf's JSON. Its
+	// metricLabels have those of the whole message too, and isthmus_tier, the tier of the service's
+	// preference, and isthmus_standing, that of the endpoint's cluster: proxies are not sent these
+	// two.
 	Sent json.RawMessage `json:"sent"`
 }
 

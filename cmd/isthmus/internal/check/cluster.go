@@ -165,8 +165,8 @@ const (
 	moreMemory = "raise --cluster-memory, and the gateway's memory limit with it"
 )
 
-// checkState reports the state and the standing of the cluster, and what of it is not used. Each thing that is wrong has a remedy of its
-// own.
+// checkState reports the state and the standing of the cluster, and what of it is not used. Each
+// thing that is wrong has a remedy of its own.
 func (l *clusterCheck) checkState() {
 	if l.State == "" || l.State == adminapi.Rejected { // no replica follows it
 		return
@@ -309,8 +309,8 @@ func roughly(d time.Duration) string {
 	return text.Count(int(d.Round(time.Second)/time.Second), "second", "seconds")
 }
 
-// checkPermissions reports what the credentials do not permit, with the worst of it as the level. Of a replica it is what has been
-// refused: a right that is not used is not known to be missing.
+// checkPermissions reports what the credentials do not permit, with the worst of it as the level.
+// Of a replica it is what has been refused: a right that is not used is not known to be missing.
 func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
 	if l.local && noAccount != "" {

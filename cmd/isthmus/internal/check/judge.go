@@ -12,8 +12,9 @@ import (
 type Seen struct {
 	adminapi.Clusters
 	Services []adminapi.Service
-	// FromHere: it was not a replica that has looked, but somebody from another network, with other rights in the own cluster.
-	// Nothing is known of services then, nor of how clusters are followed.
+	// FromHere: it was not a replica that has looked, but somebody from another network, with other
+	// rights in the own cluster. Nothing is known of services then, nor of how clusters are
+	// followed.
 	FromHere bool
 	// Exports: from here, the rights for --exports=on have been asked for too.
 	Exports bool
@@ -132,8 +133,8 @@ func checkMemory(r *report, s *Seen) {
 			"which then makes the largest clusters stale")
 }
 
-// checkNetworks reports which clusters' Pod CIDRs overlap, of those on one network: an example for each two clusters, by the second
-// of the two.
+// checkNetworks reports which clusters' Pod CIDRs overlap, of those on one network: an example for
+// each two clusters, by the second of the two.
 func checkNetworks(clusters []*clusterCheck) {
 	ranges := make([][]netip.Prefix, len(clusters))
 	for i, l := range clusters {
@@ -155,7 +156,8 @@ func checkNetworks(clusters []*clusterCheck) {
 	}
 }
 
-// overlap returns a range of each of two lists that have addresses in common. Both are sorted, and no range overlaps another of its list.
+// overlap returns a range of each of two lists that have addresses in common. Both are sorted, and
+// no range overlaps another of its list.
 func overlap(a, b []netip.Prefix) (of, with netip.Prefix, found bool) {
 	for len(a) > 0 && len(b) > 0 {
 		switch {

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 )
 
-// TestRights: what is checked is what users are asked to grant, and what docs/operations.md lists with what is lost without it, each once.
+// TestRights: what is checked is what users are asked to grant, and what docs/operations.md lists
+// with what is lost without it, each once.
 func TestRights(t *testing.T) {
 	docs, err := os.ReadFile("../../../../docs/operations.md")
 	if err != nil {

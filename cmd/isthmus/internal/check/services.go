@@ -58,7 +58,8 @@ func services(n int) string {
 	return text.Count(n, "federated or mirrored service", "federated or mirrored services") + ": all members serve"
 }
 
-// checkMembers reports those that do not serve, and those that lack ports. A service of which no member serves has failed.
+// checkMembers reports those that do not serve, and those that lack ports. A service of which no
+// member serves has failed.
 func checkMembers(r *report, s *adminapi.Service) {
 	level := Failure
 	if slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Reason == "" }) {

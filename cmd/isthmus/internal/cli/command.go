@@ -27,7 +27,8 @@ type Command struct {
 	OneOf [][2]string
 	// Such is what the only argument of Use may be, for the error if it is missing.
 	Such string
-	// Run runs the command. Its context ends at a signal, unless the command has OwnSignals and reads [Process].Signals.
+	// Run runs the command. Its context ends at a signal, unless the command has OwnSignals and
+	// reads [Process].Signals.
 	Run        func(ctx context.Context, p Process) error
 	OwnSignals bool
 }

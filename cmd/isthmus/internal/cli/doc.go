@@ -11,8 +11,9 @@
 //	}}}}}
 //	os.Exit(program.Run(ctx, process))
 //
-// A command is run once its flags are read: [Process].Args are its arguments without
-// flags, as many as Use has: none, one, or any number where that has "…". A program is run once, since the flags of its commands keep their values.
+// A command is run once its flags are read: [Process].Args are its arguments without flags, as many
+// as Use has: none, one, or any number where that has "…". A program is run once, since the flags
+// of its commands keep their values.
 //
 // Guarantees:
 //

@@ -66,11 +66,13 @@ func (p Process) Confirm(ctx context.Context, question string) error {
 // SlowAfter is when a command that waits prints what for.
 const SlowAfter = time.Second
 
-// afterLimit is how long work may go on whose time is over. Only work that waits for a program of the kubeconfig takes as long.
+// afterLimit is how long work may go on whose time is over. Only work that waits for a program of
+// the kubeconfig takes as long.
 const afterLimit = time.Second
 
-// Await does work, and prints what it waits for if that takes longer than a second: what follows the word "waiting", such as " for x"
-// or ": making x". If the context ends and the work goes on all the same, Await returns: then the results of the work must not be read.
+// Await does work, and prints what it waits for if that takes longer than a second: what follows
+// the word "waiting", such as " for x" or ": making x". If the context ends and the work goes on
+// all the same, Await returns: then the results of the work must not be read.
 func (p Process) Await(ctx context.Context, what string, work func() error) error {
 	done, slow, ended := make(chan error, 1), time.After(SlowAfter), ctx.Done()
 	go func() { done <- work() }()

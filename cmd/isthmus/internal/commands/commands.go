@@ -54,7 +54,8 @@ const (
 	pageAllowed = "The gateway must have answered within this `DURATION`."
 )
 
-// command returns a command with these flags, which it checks before it runs: those that name a cluster are refused beside an address.
+// command returns a command with these flags, which it checks before it runs: those that name a
+// cluster are refused beside an address.
 func (t *Target) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
 	for _, other := range []string{"kubeconfig", "context", "pod"} {

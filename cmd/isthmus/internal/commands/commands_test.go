@@ -40,8 +40,8 @@ func call(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-// TestCommands runs commands as testdata/commands/* have it, and compares all that they print. go test -run TestCommands -rewrite
-// writes what they print now. The directives are
+// TestCommands runs commands as testdata/commands/* have it, and compares all that they print. go
+// test -run TestCommands -rewrite writes what they print now. The directives are
 //
 //	page path=/debug/clusters status=200    what the admin server shows there from now on, at noon: the input
 //	stream end=NotFound                     what the gRPC server sends in its next stream, and how that ends: a line for
@@ -49,7 +49,8 @@ func call(args ...string) (code int, stdout, stderr string) {
 //	                                        no endpoints), "gone", or an Update or a DestinationProfile as text
 //	run                                     runs each line of the input: ADMIN and ADDR are the servers' addresses
 //
-// Nothing that a terminal would obey may be printed. What follows "asked:" is the query that the page got, or the request of the stream.
+// Nothing that a terminal would obey may be printed. What follows "asked:" is the query that the
+// page got, or the request of the stream.
 func TestCommands(t *testing.T) {
 	datadriven.Walk(t, "testdata/commands", func(t *testing.T, path string) {
 		t.Setenv("HOME", t.TempDir())

@@ -14,7 +14,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// messageJSON returns a message in protobuf's JSON. A message can be so that there is none: with a duration out of range.
+// messageJSON returns a message in protobuf's JSON. A message can be so that there is none: with a
+// duration out of range.
 func messageJSON(m proto.Message) (json.RawMessage, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {

@@ -34,7 +34,8 @@ func (s *screen) changed(state any) (bool, error) {
 	return !same, nil
 }
 
-// show prints a state: output for programs, or the table, which is a headline and lines that are indented, under what it is of.
+// show prints a state: output for programs, or the table, which is a headline and lines that are
+// indented, under what it is of.
 func (s *screen) show(at time.Time, of string, output any, table func() (headline string, lines []byte)) error {
 	if s.asJSON {
 		return printJSON(s.w, output)

@@ -88,7 +88,8 @@ func (n serviceName) is(service string) bool {
 	return name == n.name && (n.namespace == "" || n.namespace == namespace)
 }
 
-// chosen returns the services that have one of these names, all if there are none, and the names that there is no service for.
+// chosen returns the services that have one of these names, all if there are none, and the names
+// that there is no service for.
 func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Service, missing []string) {
 	if len(names) == 0 {
 		return append([]adminapi.Service{}, all...), nil

@@ -16,8 +16,8 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// TestGetBatches: messages that come right after each other are shown as one state, the first ones too. Nothing is shown
-// of a message before these that a proxy drops.
+// TestGetBatches: messages that come right after each other are shown as one state, the first ones
+// too. Nothing is shown of a message before these that a proxy drops.
 func TestGetBatches(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

@@ -51,8 +51,8 @@ func (o *Options) Open() (*Cluster, error) {
 	return c, nil
 }
 
-// Clients returns clients of an API server, and a function that closes their connections that are not in use. They send nothing
-// by themselves.
+// Clients returns clients of an API server, and a function that closes their connections that are
+// not in use. They send nothing by themselves.
 func Clients(config *rest.Config) (*kube.Clients, func(), error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = cmp.Or(config.UserAgent, kube.UserAgent()) // rest.HTTPClientFor sets no default

@@ -19,8 +19,8 @@ import (
 	"isthmus/federation"
 )
 
-// TestCredentials: what the replica refuses in link Secrets works in a user's kubeconfig, as in kubectl: programs, files,
-// impersonation, and a proxy.
+// TestCredentials: what the replica refuses in link Secrets works in a user's kubeconfig, as in
+// kubectl: programs, files, impersonation, and a proxy.
 func TestCredentials(t *testing.T) {
 	var mu sync.Mutex
 	var token, user string
@@ -80,7 +80,8 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
-// TestConfigIsGuarded: clients with limits of their own send no token by plain HTTP either, and take no more of an answer.
+// TestConfigIsGuarded: clients with limits of their own send no token by plain HTTP either, and
+// take no more of an answer.
 func TestConfigIsGuarded(t *testing.T) {
 	ask := func(config *rest.Config) error {
 		client, err := kube.New(federation.Local, config, nil)

@@ -104,7 +104,8 @@ func TestPorts(t *testing.T) {
 	}
 }
 
-// TestGateways: those that are ready come first, then those that may become so, with the reason; neither what ends nor what has ended.
+// TestGateways: those that are ready come first, then those that may become so, with the reason;
+// neither what ends nor what has ended.
 func TestGateways(t *testing.T) {
 	pod := func(name string, phase v1.PodPhase, ready v1.ConditionStatus, change func(*v1.Pod)) v1.Pod {
 		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: name}, Status: v1.PodStatus{Phase: phase, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: ready}}}}

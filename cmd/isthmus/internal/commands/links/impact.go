@@ -109,7 +109,8 @@ func worse(i, than *adminapi.ServiceImpact) bool {
 	return adminapi.Total(i.Then) < adminapi.Total(than.Then)
 }
 
-// impactText is the service, what it has and, unless the cluster comes back, what becomes of that: of endpoints, or of clusters that serve it.
+// impactText is the service, what it has and, unless the cluster comes back, what becomes of that:
+// of endpoints, or of clusters that serve it.
 func impactText(i *adminapi.ServiceImpact, back bool) string {
 	name := commands.Printable(i.Service)
 	one, many, now := "cluster", "clusters", counts(i.Now)+", without streams"

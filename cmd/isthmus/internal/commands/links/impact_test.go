@@ -39,8 +39,8 @@ func foresees(service string, port uint16, now, then string) *adminapi.Impact {
 	return &adminapi.Impact{Services: []adminapi.ServiceImpact{one}}
 }
 
-// TestImpacts: what users read, of one replica and of several. What the proxies of any replica follow counts, and the least
-// that one foresees.
+// TestImpacts: what users read, of one replica and of several. What the proxies of any replica
+// follow counts, and the least that one foresees.
 func TestImpacts(t *testing.T) {
 	unwatched := foresees("s", 0, "east 1, north 1", "east 0, north 1")
 	zoned := foresees("s", 80, "local 1, east 1", "local 1, east 0")

@@ -72,7 +72,8 @@ func (w *work) warn(format string, args ...any) {
 // pollEvery is how often a page is read while something is awaited.
 const pollEvery = 500 * time.Millisecond
 
-// lacks returns what a replica's page does not show yet of what is awaited (empty: it shows all), or an error if it never will.
+// lacks returns what a replica's page does not show yet of what is awaited (empty: it shows all),
+// or an error if it never will.
 type lacks func(adminapi.Clusters) (string, error)
 
 // awaitReplicas waits until no page of a replica lacks anything. If none can be asked at
