@@ -115,9 +115,10 @@ type Endpoint struct {
 
 // ProfileOutput is what "isthmus profile -o json" prints for each profile.
 type ProfileOutput struct {
-	Time      time.Time      `json:"time"`
-	Authority string         `json:"authority"`        // that was asked for
-	Address   netip.AddrPort `json:"address,omitzero"` // of its endpoint, if it is that of an address that is no Service's
+	Time      time.Time `json:"time"`
+	Authority string    `json:"authority"` // that was asked for
+	// Address is that of its endpoint, if the authority is an address that is no Service's.
+	Address netip.AddrPort `json:"address,omitzero"`
 	// Sent is what was sent: a DestinationProfile of linkerd2-proxy-api in protobuf's JSON.
 	Sent json.RawMessage `json:"sent"`
 }

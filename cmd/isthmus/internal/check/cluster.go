@@ -59,11 +59,13 @@ func (l *clusterCheck) checkServer() {
 	failing := slices.IndexFunc(s.Refused, func(r adminapi.RefusedRequest) bool { return l.isFailure(r.Status) })
 	switch {
 	case s.ClientCertificate != "":
-		add(Failure, "the API server refuses the client certificate: "+s.ClientCertificate, l.hintOfServer("give the gateway one that is good, by an authority that the API server trusts"))
+		add(Failure, "the API server refuses the client certificate: "+s.ClientCertificate,
+			l.hintOfServer("give the gateway one that is good, by an authority that the API server trusts"))
 	case s.Error != "":
 		text, hint := s.Error, "check the address and the network between the two"
 		if s.Certificate != "" {
-			text, hint = "its certificate is not good: "+s.Certificate, "check that the address is the API server's, and by which name its certificate is good"
+			text, hint = "its certificate is not good: "+s.Certificate,
+				"check that the address is the API server's, and by which name its certificate is good"
 		}
 		if s.OtherAuthority {
 			hint = "correct the certificate authority of the kubeconfig, or the address if it is not the API server's"
@@ -78,7 +80,8 @@ func (l *clusterCheck) checkServer() {
 	case failing >= 0:
 		l.why = "its API server answers with an error"
 		r := s.Refused[failing]
-		add(Failure, fmt.Sprintf("the API server answers %d %s to %s %s", r.Status, http.StatusText(r.Status), r.Verb, r.Resource), l.hintOfServer(credentials))
+		answer := fmt.Sprintf("%d %s to %s %s", r.Status, http.StatusText(r.Status), r.Verb, r.Resource)
+		add(Failure, "the API server answers "+answer, l.hintOfServer(credentials))
 	case s.Version == "":
 		add(OK, "its API server answers", "")
 	default:
@@ -93,7 +96,8 @@ func (l *clusterCheck) isFailure(status int) bool {
 }
 
 func (l *clusterCheck) unauthorized() bool {
-	return slices.ContainsFunc(l.API.Refused, func(r adminapi.RefusedRequest) bool { return r.Status == http.StatusUnauthorized })
+	return slices.ContainsFunc(l.API.Refused,
+		func(r adminapi.RefusedRequest) bool { return r.Status == http.StatusUnauthorized })
 }
 
 func (l *clusterCheck) hintOfServer(hint string) string {
@@ -140,18 +144,22 @@ func (l *clusterCheck) checkKinds() {
 	add := l.about(sectionAPI, CRDs, l.Cluster.Cluster)
 	var absent, unknown []string
 	for _, k := range kinds {
-		refused := slices.DeleteFunc(slices.Clone(l.API.Refused), func(r adminapi.RefusedRequest) bool { return r.Resource != k })
+		refused := slices.DeleteFunc(slices.Clone(l.API.Refused),
+			func(r adminapi.RefusedRequest) bool { return r.Resource != k })
 		switch {
-		case slices.ContainsFunc(refused, func(r adminapi.RefusedRequest) bool { return r.Status == http.StatusNotFound }):
+		case slices.ContainsFunc(refused,
+			func(r adminapi.RefusedRequest) bool { return r.Status == http.StatusNotFound }):
 			absent = append(absent, k)
-		case slices.ContainsFunc(refused, func(r adminapi.RefusedRequest) bool { return r.Status != http.StatusForbidden || !l.fromHere }):
+		case slices.ContainsFunc(refused,
+			func(r adminapi.RefusedRequest) bool { return r.Status != http.StatusForbidden || !l.fromHere }):
 			// Also if a replica may not read it: then it may be there or not. From here it is asked for by itself.
 			unknown = append(unknown, k)
 		}
 	}
 	switch {
 	case len(absent) > 0:
-		add(Warning, "not installed: "+strings.Join(absent, ", "), "install Linkerd's CRDs: linkerd install --crds | kubectl apply -f -")
+		add(Warning, "not installed: "+strings.Join(absent, ", "),
+			"install Linkerd's CRDs: linkerd install --crds | kubectl apply -f -")
 	case len(unknown) > 0:
 		add(Unchecked, "the API server does not show whether it has "+strings.Join(unknown, ", "), "")
 	default:
@@ -190,7 +198,8 @@ func (l *clusterCheck) checkState() {
 	case l.State == adminapi.Pending:
 		add(Warning, text, "it has just been linked: wait, for half a minute at most")
 	default:
-		add(Failure, text, "see the checks of its API server and of rights; isthmus clusters shows what can't be read, and since when")
+		add(Failure, text,
+			"see the checks of its API server and of rights; isthmus clusters shows what can't be read, and since when")
 	}
 	if out && l.State != adminapi.Ready {
 		add(Warning, fmt.Sprintf("it is %s: %s", l.Standing, l.StandingReason), uncordon)
@@ -206,7 +215,9 @@ func (l *clusterCheck) checkState() {
 		add(Failure, l.NewCredentials, hint)
 	}
 	if l.Memory.Near() && l.State == adminapi.Ready {
-		add(Warning, fmt.Sprintf("it takes %d %% of the memory that a linked cluster may take", 100*l.Memory.Used/l.Memory.Limit), moreMemory+": beyond its budget a cluster is stale")
+		percent := 100 * l.Memory.Used / l.Memory.Limit
+		add(Warning, fmt.Sprintf("it takes %d %% of the memory that a linked cluster may take", percent),
+			moreMemory+": beyond its budget a cluster is stale")
 	}
 	add = l.about(sectionLinks, Objects, l.Cluster.Cluster)
 	for _, text := range l.ObjectWarnings {
@@ -220,7 +231,8 @@ func (l *clusterCheck) checkState() {
 	}
 	for _, x := range l.Resources {
 		if x.Trouble != "" {
-			add(Warning, x.Resource+": "+x.Trouble, "look at that cluster's API server, and at what stands between it and the gateway")
+			add(Warning, x.Resource+": "+x.Trouble,
+				"look at that cluster's API server, and at what stands between it and the gateway")
 		}
 	}
 	if l.Network != "" && (l.State == adminapi.Ready || l.State == adminapi.Stale) {
@@ -244,17 +256,25 @@ func (l *clusterCheck) checkGateways() {
 	switch {
 	case len(usable) == 0:
 		add(Failure, "no Linkerd gateway of it can be used",
-			"give the gateway's Service there what Linkerd's multicluster chart does (an address of a load balancer, a port mc-gateway, the annotation mirror.linkerd.io/gateway-identity), "+
-				"or name gateways on the link Secret by isthmus.io/gateway-addresses and isthmus.io/gateway-identity, within its isthmus.io/address-ranges if it has these")
+			"give the gateway's Service there what Linkerd's multicluster chart does (an address of a load "+
+				"balancer, a port mc-gateway, the annotation mirror.linkerd.io/gateway-identity), "+
+				"or name gateways on the link Secret by isthmus.io/gateway-addresses and "+
+				"isthmus.io/gateway-identity, within its isthmus.io/address-ranges if it has these")
 	case len(dead) == len(usable):
-		add(Failure, "none of its Linkerd gateways answers probes: "+strings.Join(dead, ", "), run+"; until one answers, it is served only where a service has no other endpoint")
+		add(Failure, "none of its Linkerd gateways answers probes: "+strings.Join(dead, ", "),
+			run+"; until one answers, it is served only where a service has no other endpoint")
 	case len(dead) > 0:
-		add(Warning, fmt.Sprintf("Linkerd gateways that do not answer probes, %d of %d: %s", len(dead), len(usable), strings.Join(dead, ", ")), run)
+		list := strings.Join(dead, ", ")
+		add(Warning,
+			fmt.Sprintf("Linkerd gateways that do not answer probes, %d of %d: %s", len(dead), len(usable), list), run)
 	case len(l.GatewayProblems) == 0:
-		add(OK, fmt.Sprintf("it is on network %s, and its Linkerd gateways have %s", l.Network, text.Count(len(l.Gateways), "address", "addresses")), "")
+		addresses := text.Count(len(l.Gateways), "address", "addresses")
+		add(OK, fmt.Sprintf("it is on network %s, and its Linkerd gateways have %s", l.Network, addresses), "")
 	}
 	for _, problem := range l.GatewayProblems {
-		add(Warning, problem, "correct that at the gateway's Service in that cluster, or on the link Secret: isthmus clusters shows each address")
+		add(Warning, problem,
+			"correct that at the gateway's Service in that cluster, or on the link Secret: isthmus clusters shows "+
+				"each address")
 	}
 }
 
@@ -314,14 +334,16 @@ func roughly(d time.Duration) string {
 func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
 	if l.local && noAccount != "" {
-		add(Unchecked, "there is no ServiceAccount "+noAccount+" yet", "the installation makes it and grants what it needs; --service-account names another")
+		add(Unchecked, "there is no ServiceAccount "+noAccount+" yet",
+			"the installation makes it and grants what it needs; --service-account names another")
 		return
 	}
 	rights, hint := LinkPermissions(), "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"
 	if l.local {
 		rights, hint = LocalPermissions(), "kubectl apply -f manifests/install/rbac.yaml"
 		if l.exports {
-			rights, hint = append(rights, ExportPermissions()...), hint+", and for --exports=on: kubectl apply -k manifests/install/exports"
+			rights, hint = append(rights, ExportPermissions()...),
+				hint+", and for --exports=on: kubectl apply -k manifests/install/exports"
 		}
 	}
 	if notAsked != "" {
@@ -443,7 +465,8 @@ func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
 	case common == 0:
 		return Failure, "no trust anchor in common with the local cluster: proxies refuse each other's identities"
 	case common < n || common < m:
-		return Warning, fmt.Sprintf("%d of %d trust anchors here and of %d there are the same: proxies with a certificate by another one are refused", common, n, m)
+		return Warning, fmt.Sprintf("%d of %d trust anchors here and of %d there are the same: "+
+			"proxies with a certificate by another one are refused", common, n, m)
 	}
 	return OK, "the same trust anchors as here"
 }
@@ -481,7 +504,9 @@ func (l *clusterCheck) checkNetwork(overlaps []string) {
 			texts = append(slices.Clone(texts), fmt.Sprintf("%d more", more))
 		}
 		add(Warning, "Pod CIDRs overlap: "+strings.Join(texts, "; "),
-			"federated Services need flat networks, in which an address is one Pod's: give new clusters other --cluster-cidr ranges, or reach them through Linkerd gateways (annotation isthmus.io/network of the link Secret)")
+			"federated Services need flat networks, in which an address is one Pod's: give new clusters other "+
+				"--cluster-cidr ranges, or reach them through Linkerd gateways (annotation isthmus.io/network of "+
+				"the link Secret)")
 	case n.Nodes == 0:
 		add(OK, "it has no Nodes", "")
 	case len(n.CIDRs) == 0:

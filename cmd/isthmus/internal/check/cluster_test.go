@@ -16,16 +16,19 @@ func goodCluster(name string) adminapi.Cluster {
 	anchors := &adminapi.TrustAnchors{List: []adminapi.Anchor{{SHA256: "a", Expires: time.Now().Add(1000 * time.Hour)}}}
 	return adminapi.Cluster{
 		Cluster: name, Secret: "link-" + name,
-		ClusterStatus: adminapi.ClusterStatus{State: adminapi.Ready, Standing: adminapi.InService, API: &adminapi.APIServer{
-			Answered: time.Now(), Clock: &adminapi.Clock{Within: 0.5}, Version: "v1.36.3", Anchors: anchors, Networks: &adminapi.PodNetworks{},
-		}},
+		ClusterStatus: adminapi.ClusterStatus{State: adminapi.Ready, Standing: adminapi.InService,
+			API: &adminapi.APIServer{
+				Answered: time.Now(), Clock: &adminapi.Clock{Within: 0.5}, Version: "v1.36.3", Anchors: anchors,
+				Networks: &adminapi.PodNetworks{},
+			}},
 	}
 }
 
 // goodSeen is of a replica with which nothing is wrong.
 func goodSeen() Seen {
 	return Seen{Clusters: adminapi.Clusters{
-		Local: goodCluster("local"), Secrets: adminapi.LinkSecrets{Namespace: "linkerd", Listed: true}, Clusters: []adminapi.Cluster{goodCluster("east")},
+		Local: goodCluster("local"), Secrets: adminapi.LinkSecrets{Namespace: "linkerd", Listed: true},
+		Clusters: []adminapi.Cluster{goodCluster("east")},
 	}}
 }
 
@@ -97,25 +100,37 @@ func TestCheckLink(t *testing.T) {
 		want   []string
 	}{
 		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "in-service"}, []string{"ok it is ready"}},
-		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "withdrawn", StandingReason: "cordoned"}, []string{"warning it is ready and withdrawn: cordoned"}},
+		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "withdrawn", StandingReason: "cordoned"},
+			[]string{"warning it is ready and withdrawn: cordoned"}},
 		{adminapi.ClusterStatus{State: adminapi.Pending, Standing: "in-service"}, []string{"warning it is pending"}},
-		{adminapi.ClusterStatus{State: adminapi.Stale, Standing: "in-service", Reason: "refused"}, []string{"failure it is stale: refused"}},
-		{adminapi.ClusterStatus{State: adminapi.Stale, Standing: "withdrawn", StandingReason: "cordoned", Reason: "refused"}, []string{"failure it is stale: refused", "warning it is withdrawn: cordoned"}},
-		{adminapi.ClusterStatus{State: adminapi.Stale, Standing: "in-service", Reason: "pods: over budget: too much"}, []string{"failure it is stale: pods: over budget: too much"}},
-		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "in-service", Memory: adminapi.Memory{Used: 900, Limit: 1000}},
+		{adminapi.ClusterStatus{State: adminapi.Stale, Standing: "in-service", Reason: "refused"},
+			[]string{"failure it is stale: refused"}},
+		{adminapi.ClusterStatus{State: adminapi.Stale, Standing: "withdrawn", StandingReason: "cordoned",
+			Reason: "refused"}, []string{"failure it is stale: refused", "warning it is withdrawn: cordoned"}},
+		{adminapi.ClusterStatus{State: adminapi.Stale, Standing: "in-service", Reason: "pods: over budget: too much"},
+			[]string{"failure it is stale: pods: over budget: too much"}},
+		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "in-service",
+			Memory: adminapi.Memory{Used: 900, Limit: 1000}},
 			[]string{"ok it is ready", "warning it takes 90 % of the memory that a linked cluster may take"}},
-		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "withdrawn", StandingReason: "cordoned", Memory: adminapi.Memory{Used: 900, Limit: 1000}},
-			[]string{"warning it is ready and withdrawn: cordoned", "warning it takes 90 % of the memory that a linked cluster may take"}},
-		{adminapi.ClusterStatus{State: adminapi.Unreachable, Standing: "last-resort", StandingReason: "lost", Reason: "refused"}, []string{"failure it is unreachable: refused", "warning it is last-resort: lost"}},
-		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "last-resort", StandingReason: adminapi.NoGatewayAnswers}, []string{"ok it is ready"}}, // dead gateways are no cordon
-		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "in-service", ObjectWarnings: []string{"left out: a", "left out: b"}, Resources: []adminapi.Resource{{Resource: "pods", Trouble: "it ends watches"}}},
+		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "withdrawn", StandingReason: "cordoned",
+			Memory: adminapi.Memory{Used: 900, Limit: 1000}},
+			[]string{"warning it is ready and withdrawn: cordoned",
+				"warning it takes 90 % of the memory that a linked cluster may take"}},
+		{adminapi.ClusterStatus{State: adminapi.Unreachable, Standing: "last-resort", StandingReason: "lost",
+			Reason: "refused"}, []string{"failure it is unreachable: refused", "warning it is last-resort: lost"}},
+		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "last-resort",
+			StandingReason: adminapi.NoGatewayAnswers}, []string{"ok it is ready"}}, // dead gateways are no cordon
+		{adminapi.ClusterStatus{State: adminapi.Ready, Standing: "in-service",
+			ObjectWarnings: []string{"left out: a", "left out: b"},
+			Resources:      []adminapi.Resource{{Resource: "pods", Trouble: "it ends watches"}}},
 			[]string{"ok it is ready", "warning left out: a", "warning left out: b", "warning pods: it ends watches"}},
 	} {
 		lines, hints := linkFound(t, c.status, LinkState, Objects)
 		if !slices.Equal(lines, c.want) {
 			t.Errorf("%q, want %q", lines, c.want)
 		}
-		if about := strings.Contains(c.status.Reason, "over budget") || c.status.Memory.Near(); about != strings.Contains(strings.Join(hints, " "), "--cluster-memory") {
+		if about := strings.Contains(c.status.Reason, "over budget") ||
+			c.status.Memory.Near(); about != strings.Contains(strings.Join(hints, " "), "--cluster-memory") {
 			t.Errorf("%q: to do: %q", lines, hints)
 		}
 	}
@@ -125,7 +140,8 @@ func TestCheckLink(t *testing.T) {
 func TestCheckGateways(t *testing.T) {
 	through := func(states ...string) (list []adminapi.ClusterGateway) {
 		for i, state := range states {
-			list = append(list, adminapi.ClusterGateway{Address: fmt.Sprintf("192.0.2.%d:4143", i), State: state, Reason: "refused"})
+			list = append(list,
+				adminapi.ClusterGateway{Address: fmt.Sprintf("192.0.2.%d:4143", i), State: state, Reason: "refused"})
 		}
 		return list
 	}
@@ -135,16 +151,30 @@ func TestCheckGateways(t *testing.T) {
 		want     []string
 		hint     string // part of the first one
 	}{
-		{through("alive", "not-probed-yet"), nil, []string{"ok it is on network far, and its Linkerd gateways have 2 addresses"}, ""},
-		{nil, []string{"no Service there"}, []string{"failure no Linkerd gateway of it can be used", "warning no Service there"}, "isthmus.io/gateway-addresses"},
-		{through("alive", "dead"), nil, []string{"warning Linkerd gateways that do not answer probes, 1 of 2: 192.0.2.1:4143 (refused)"}, "mc-probe"},
-		{through("dead"), []string{"a name"}, []string{"failure none of its Linkerd gateways answers probes: 192.0.2.0:4143 (refused)", "warning a name"}, "where a service has no other endpoint"},
-		{through("outside-ranges", "dead"), nil, []string{"failure none of its Linkerd gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
-		{through("ipv6-off", "dead"), nil, []string{"failure none of its Linkerd gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
-		{through("outside-ranges"), []string{"gateways outside"}, []string{"failure no Linkerd gateway of it can be used", "warning gateways outside"}, "isthmus.io/address-ranges"},
-		{through("not-probed"), []string{"gateways that are not probed"}, []string{"warning gateways that are not probed"}, "isthmus clusters"},
+		{through("alive", "not-probed-yet"), nil,
+			[]string{"ok it is on network far, and its Linkerd gateways have 2 addresses"}, ""},
+		{nil, []string{"no Service there"},
+			[]string{"failure no Linkerd gateway of it can be used", "warning no Service there"},
+			"isthmus.io/gateway-addresses"},
+		{through("alive", "dead"), nil,
+			[]string{"warning Linkerd gateways that do not answer probes, 1 of 2: 192.0.2.1:4143 (refused)"},
+			"mc-probe"},
+		{through("dead"), []string{"a name"},
+			[]string{"failure none of its Linkerd gateways answers probes: 192.0.2.0:4143 (refused)",
+				"warning a name"}, "where a service has no other endpoint"},
+		{through("outside-ranges", "dead"), nil,
+			[]string{"failure none of its Linkerd gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+		{through("ipv6-off", "dead"), nil,
+			[]string{"failure none of its Linkerd gateways answers probes: 192.0.2.1:4143 (refused)"}, "mc-probe"},
+		{through("outside-ranges"), []string{"gateways outside"},
+			[]string{"failure no Linkerd gateway of it can be used", "warning gateways outside"},
+			"isthmus.io/address-ranges"},
+		{through("not-probed"), []string{"gateways that are not probed"},
+			[]string{"warning gateways that are not probed"}, "isthmus clusters"},
 	} {
-		lines, hints := linkFound(t, adminapi.ClusterStatus{State: adminapi.Ready, Network: "far", Gateways: c.gateways, GatewayProblems: c.problems}, Gateways)
+		lines, hints := linkFound(t,
+			adminapi.ClusterStatus{State: adminapi.Ready, Network: "far", Gateways: c.gateways,
+				GatewayProblems: c.problems}, Gateways)
 		if !slices.Equal(lines, c.want) || !strings.Contains(hints[0], c.hint) {
 			t.Errorf("%q, want %q; to do: %q", lines, c.want, hints)
 		}
@@ -154,8 +184,10 @@ func TestCheckGateways(t *testing.T) {
 // TestRoughly: a duration is rounded, never cut, and off by a quarter at most.
 func TestRoughly(t *testing.T) {
 	for d, want := range map[time.Duration]string{
-		0: "0 seconds", 900 * time.Millisecond: "1 second", 113 * time.Second: "113 seconds", 114 * time.Second: "2 minutes", 150 * time.Second: "3 minutes",
-		113 * time.Minute: "113 minutes", 2*time.Hour - time.Second: "2 hours", 45 * time.Hour: "45 hours", 48*time.Hour - time.Second: "2 days",
+		0: "0 seconds", 900 * time.Millisecond: "1 second", 113 * time.Second: "113 seconds",
+		114 * time.Second: "2 minutes", 150 * time.Second: "3 minutes",
+		113 * time.Minute: "113 minutes", 2*time.Hour - time.Second: "2 hours", 45 * time.Hour: "45 hours",
+		48*time.Hour - time.Second: "2 days",
 		60*time.Hour + time.Second: "3 days", 7*24*time.Hour - time.Second: "7 days",
 	} {
 		if got := roughly(d); got != want {
@@ -172,7 +204,8 @@ func TestClock(t *testing.T) {
 	}{
 		{adminapi.Clock{Ahead: 0.9, Within: 0.5}, nil}, {adminapi.Clock{Ahead: -29, Within: 0.5}, nil},
 		{adminapi.Clock{Ahead: 120, Within: 0.5}, []string{"warning clock-skew east: its clock is 2 minutes ahead"}},
-		{adminapi.Clock{Ahead: -3600, Within: 0.5}, []string{"failure clock-skew east: its clock is 60 minutes behind"}},
+		{adminapi.Clock{Ahead: -3600, Within: 0.5},
+			[]string{"failure clock-skew east: its clock is 60 minutes behind"}},
 	} {
 		seen := goodSeen()
 		seen.Clusters.Clusters[0].API.Clock = &c.clock

@@ -43,15 +43,19 @@ func checkExports(r *report, s *Seen) {
 	add := r.about(SectionReplicas, Exports, "")
 	switch {
 	case x.Unread != "":
-		add(Warning, "what is to be written for exports is not known: "+x.Unread, "the gateway has to list and watch Services and Namespaces: kubectl apply -k manifests/install/exports")
+		add(Warning, "what is to be written for exports is not known: "+x.Unread,
+			"the gateway has to list and watch Services and Namespaces: kubectl apply -k manifests/install/exports")
 	case x.LeaseError != "":
-		add(Warning, "the Lease of the replica that writes Services for exports can't be used: "+x.LeaseError, "grant what manifests/install/rbac.yaml has for leases")
+		add(Warning, "the Lease of the replica that writes Services for exports can't be used: "+x.LeaseError,
+			"grant what manifests/install/rbac.yaml has for leases")
 	case x.Mode == "plan":
-		add(OK, fmt.Sprintf("with --exports=on, %d Services would be created, updated or deleted for exports", x.Pending), "")
+		add(OK, fmt.Sprintf("with --exports=on, %d Services would be created, updated or deleted for exports",
+			x.Pending), "")
 	case x.Holder != "":
 		add(OK, "Services for exports are written by "+x.Holder, "")
 	case x.Pending > 0:
-		add(Warning, fmt.Sprintf("%d Services are to be written for exports, and no replica holds the Lease", x.Pending),
+		add(Warning,
+			fmt.Sprintf("%d Services are to be written for exports, and no replica holds the Lease", x.Pending),
 			"that is so for some seconds after a replica has ended; if it stays, see the replicas' logs")
 	default:
 		add(OK, "there are no exports to write Services for", "")
@@ -65,14 +69,17 @@ func checkExports(r *report, s *Seen) {
 	}
 	switch {
 	case len(missing) > 0:
-		add(Warning, "not permitted: "+strings.Join(missing, ", ")+" (ServiceExports are not imported; labels are followed)",
+		add(Warning,
+			"not permitted: "+strings.Join(missing, ", ")+" (ServiceExports are not imported; labels are followed)",
 			"kubectl apply -k manifests/install/exports; or --export-sources=labels")
 	case x.MCS == "none":
-		add(OK, "ServiceExports are not imported: this cluster does not have the kinds of the MCS-API; labels are followed",
+		add(OK, "ServiceExports are not imported: this cluster does not have the kinds of the MCS-API; "+
+			"labels are followed",
 			"to import them: docs/mcs.md; else --export-sources=labels")
 	}
 	for _, note := range x.Notes {
-		add(Unchecked, note, "where Linkerd's multicluster extension is installed: kubectl apply -k manifests/install/exports/linkerd")
+		add(Unchecked, note,
+			"where Linkerd's multicluster extension is installed: kubectl apply -k manifests/install/exports/linkerd")
 	}
 	var links []string
 	for _, c := range s.Clusters.Clusters {
@@ -96,11 +103,14 @@ func checkWriter(r *report, s *Seen) {
 	add := r.about(SectionReplicas, SliceWriter, "")
 	switch w := s.Writer; {
 	case w.LeaseError != "":
-		add(Warning, "the Lease of the replica that writes EndpointSlices can't be used: "+w.LeaseError, "grant what manifests/install/rbac.yaml has for leases")
+		add(Warning, "the Lease of the replica that writes EndpointSlices can't be used: "+w.LeaseError,
+			"grant what manifests/install/rbac.yaml has for leases")
 	case w.Holder == "":
-		add(Warning, "no replica holds the Lease for writing EndpointSlices", "that is so for some seconds after a replica has ended; if it stays: isthmus clusters shows why")
+		add(Warning, "no replica holds the Lease for writing EndpointSlices",
+			"that is so for some seconds after a replica has ended; if it stays: isthmus clusters shows why")
 	case w.Error != "":
-		add(Warning, "EndpointSlices for ExternalWorkloads can't be written: "+w.Error, "grant what manifests/install/rbac.yaml has for endpointslices")
+		add(Warning, "EndpointSlices for ExternalWorkloads can't be written: "+w.Error,
+			"grant what manifests/install/rbac.yaml has for endpointslices")
 	default:
 		add(OK, "EndpointSlices for ExternalWorkloads are written by "+w.Holder, "")
 	}

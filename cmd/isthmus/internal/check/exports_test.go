@@ -14,14 +14,26 @@ func TestExports(t *testing.T) {
 		summary *adminapi.ExportsSummary
 		want    []string
 	}{
-		"off":         {nil, nil},
-		"plan":        {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "plan"}, Pending: 3}, []string{"ok: with --exports=on, 3 Services would be created, updated or deleted for exports"}},
-		"unread":      {&adminapi.ExportsSummary{ExportsWriter: on, Unread: "why"}, []string{"warning: what is to be written for exports is not known: why"}},
-		"nothing":     {&adminapi.ExportsSummary{ExportsWriter: on}, []string{"ok: there are no exports to write Services for"}},
-		"no imports":  {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}}, []string{"ok: there are no exports to write Services for", "ok: ServiceExports are not imported: this cluster does not have the kinds of the MCS-API; labels are followed"}},
-		"no leader":   {&adminapi.ExportsSummary{ExportsWriter: on, Pending: 2}, []string{"warning: 2 Services are to be written for exports, and no replica holds the Lease"}},
-		"no right":    {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", LeaseError: "forbidden"}}, []string{"warning: the Lease of the replica that writes Services for exports can't be used: forbidden"}},
-		"not written": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", Holder: "a"}, Unwritten: map[string][]string{"taken": {"x", "y"}, "failed": {"z"}}}, []string{"ok: Services for exports are written by a", "warning: exports that are not written: failed: z", "warning: exports that are not written: taken: x; y"}},
+		"off": {nil, nil},
+		"plan": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "plan"}, Pending: 3},
+			[]string{"ok: with --exports=on, 3 Services would be created, updated or deleted for exports"}},
+		"unread": {&adminapi.ExportsSummary{ExportsWriter: on, Unread: "why"},
+			[]string{"warning: what is to be written for exports is not known: why"}},
+		"nothing": {&adminapi.ExportsSummary{ExportsWriter: on},
+			[]string{"ok: there are no exports to write Services for"}},
+		"no imports": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}},
+			[]string{"ok: there are no exports to write Services for",
+				"ok: ServiceExports are not imported: this cluster does not have the kinds of the MCS-API; labels " +
+					"are followed"}},
+		"no leader": {&adminapi.ExportsSummary{ExportsWriter: on, Pending: 2},
+			[]string{"warning: 2 Services are to be written for exports, and no replica holds the Lease"}},
+		"no right": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on",
+			LeaseError: "forbidden"}},
+			[]string{"warning: the Lease of the replica that writes Services for exports can't be used: forbidden"}},
+		"not written": {&adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", Holder: "a"},
+			Unwritten: map[string][]string{"taken": {"x", "y"}, "failed": {"z"}}},
+			[]string{"ok: Services for exports are written by a", "warning: exports that are not written: failed: z",
+				"warning: exports that are not written: taken: x; y"}},
 	} {
 		var got []string
 		for _, r := range Judge(Seen{Clusters: adminapi.Clusters{Exports: x.summary}}) {
@@ -65,9 +77,12 @@ func TestNameClashes(t *testing.T) {
 // TestExportsForbidden: a right to ServiceImports that the replica has been refused is named.
 func TestExportsForbidden(t *testing.T) {
 	seen := Seen{Clusters: adminapi.Clusters{Exports: &adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}}}}
-	seen.Local.API = &adminapi.APIServer{Refused: []adminapi.RefusedRequest{{Verb: "list", Resource: "serviceimports.multicluster.x-k8s.io", Status: 403}}}
-	const want = "not permitted: serviceimports.multicluster.x-k8s.io (ServiceExports are not imported; labels are followed)"
-	if !slices.ContainsFunc(Judge(seen), func(r Result) bool { return r.Check == Exports && r.Level == Warning && r.Text == want }) {
+	seen.Local.API = &adminapi.APIServer{Refused: []adminapi.RefusedRequest{{Verb: "list",
+		Resource: "serviceimports.multicluster.x-k8s.io", Status: 403}}}
+	const want = "not permitted: serviceimports.multicluster.x-k8s.io (ServiceExports are not imported; labels are " +
+		"followed)"
+	if !slices.ContainsFunc(Judge(seen),
+		func(r Result) bool { return r.Check == Exports && r.Level == Warning && r.Text == want }) {
 		t.Errorf("no %q in %+v", want, Judge(seen))
 	}
 }

@@ -90,24 +90,30 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	secret := fmt.Sprintf("secret -n %s %s", namespace, c.Secret)
 	switch {
 	case c.SecretRefused != "" && c.API != nil:
-		add(Failure, fmt.Sprintf("can't be used as it is now, and the version before is, for cluster %s: %s", c.Cluster, c.SecretRefused), "undo the last change: kubectl describe "+secret)
+		why := c.Cluster + ": " + c.SecretRefused
+		add(Failure, "can't be used as it is now, and the version before is, for cluster "+why,
+			"undo the last change: kubectl describe "+secret)
 	case c.SecretRefused != "":
-		add(Failure, "can't be used: "+c.SecretRefused, "write it anew (isthmus link NAME --context CONTEXT --apply), or correct it: kubectl describe "+secret)
+		add(Failure, "can't be used: "+c.SecretRefused,
+			"write it anew (isthmus link NAME --context CONTEXT --apply), or correct it: kubectl describe "+secret)
 	case c.UsedInstead != "":
-		add(Failure, fmt.Sprintf("is one of two for cluster %s: Secret %s, which is older, is used", c.Cluster, c.UsedInstead),
+		add(Failure,
+			fmt.Sprintf("is one of two for cluster %s: Secret %s, which is older, is used", c.Cluster, c.UsedInstead),
 			"delete the one that is not wanted, or give it another label multicluster.linkerd.io/cluster-name")
 	case len(c.Insecure)+len(c.Ignored)+len(c.Unread) == 0:
 		add(OK, "links cluster "+c.Cluster, "")
 	}
 	for _, why := range c.Insecure {
-		add(Warning, "links cluster "+c.Cluster+" insecurely: "+why, "write it anew with the API server's certificate authority")
+		add(Warning, "links cluster "+c.Cluster+" insecurely: "+why,
+			"write it anew with the API server's certificate authority")
 	}
 	for _, field := range c.Ignored {
 		add(Warning, "links cluster "+c.Cluster+" by a kubeconfig with "+field+": it is ignored",
 			"remove the field, or correct its spelling and its indentation")
 	}
 	for _, why := range c.Unread {
-		add(Failure, why, "correct the annotation, or remove it: kubectl edit "+secret+"; docs/links.md has what it may be")
+		add(Failure, why,
+			"correct the annotation, or remove it: kubectl edit "+secret+"; docs/links.md has what it may be")
 	}
 }
 

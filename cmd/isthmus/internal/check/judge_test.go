@@ -34,53 +34,70 @@ func TestJudge(t *testing.T) {
 		}, []string{"warning link-secret link-east: links cluster east by a kubeconfig with " +
 			"an unknown field in line 9: api-version: it is ignored"}},
 		"rights": {func(own, east *adminapi.Cluster, _ *Seen) {
-			own.API.Refused = []adminapi.RefusedRequest{{Verb: "get", Resource: "leases.coordination.k8s.io/x", Status: 403}, {Verb: "watch", Resource: "pods", Status: 403}}
-			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "externalworkloads.workload.linkerd.io", Status: 403}, {Verb: "list", Resource: "jobs.batch", Status: 403}}
+			own.API.Refused = []adminapi.RefusedRequest{{Verb: "get", Resource: "leases.coordination.k8s.io/x",
+				Status: 403}, {Verb: "watch", Resource: "pods", Status: 403}}
+			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list",
+				Resource: "externalworkloads.workload.linkerd.io", Status: 403},
+				{Verb: "list", Resource: "jobs.batch", Status: 403}}
 		}, []string{"warning rights east: not permitted: list jobs.batch (labels do not name its CronJobs)", "failure rights local: not permitted: watch pods (the gateway does not get ready)"}},
 		"an optional right": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "nodes", Status: 403}}
 			east.API.Networks = &adminapi.PodNetworks{Error: "the credentials may not read Nodes"}
 		}, []string{"unchecked pod-networks east: the credentials may not read Nodes"}},
 		"kinds": {func(own, east *adminapi.Cluster, _ *Seen) {
-			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "servers.policy.linkerd.io", Status: 404}}
+			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "servers.policy.linkerd.io",
+				Status: 404}}
 			east.API.Refused = own.API.Refused
 		}, []string{"warning crds local: not installed: servers.policy.linkerd.io"}},
 		"a kind that is hidden": {func(own, _ *adminapi.Cluster, _ *Seen) {
-			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "externalworkloads.workload.linkerd.io", Status: 403}}
-		}, []string{"warning rights local: not permitted: list externalworkloads.workload.linkerd.io (ExternalWorkloads are not served)",
+			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list",
+				Resource: "externalworkloads.workload.linkerd.io", Status: 403}}
+		}, []string{"warning rights local: not permitted: list externalworkloads.workload.linkerd.io " +
+			"(ExternalWorkloads are not served)",
 			"unchecked crds local: the API server does not show whether it has externalworkloads.workload.linkerd.io"}},
 		"a missing kind, and a missing right to it": {func(own, _ *adminapi.Cluster, s *Seen) {
 			s.FromHere = true
-			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "servers.policy.linkerd.io", Status: 403}, {Verb: "get", Resource: "servers.policy.linkerd.io", Status: 404},
+			own.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "servers.policy.linkerd.io",
+				Status: 403}, {Verb: "get", Resource: "servers.policy.linkerd.io", Status: 404},
 				{Verb: "list", Resource: "externalworkloads.workload.linkerd.io", Status: 403}}
-		}, []string{"warning rights local: not permitted: list servers.policy.linkerd.io (Servers make no port opaque); list externalworkloads.workload.linkerd.io (ExternalWorkloads are not served)",
+		}, []string{"warning rights local: not permitted: list servers.policy.linkerd.io (Servers make no port " +
+			"opaque); list externalworkloads.workload.linkerd.io (ExternalWorkloads are not served)",
 			"warning crds local: not installed: servers.policy.linkerd.io"}},
 		"credentials that are refused now": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason = adminapi.Stale, "pods: Unauthorized"
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 401}}
-		}, []string{"failure api east: the API server answers 401 Unauthorized to list pods", "unchecked rights east: its API server answers with an error", "failure link-state east: it is stale: pods: Unauthorized",
-			"unchecked link-expiry east: the API server refuses its credentials", "unchecked trust-anchors east: its API server answers with an error", "unchecked pod-networks east: its API server answers with an error"}},
+		}, []string{"failure api east: the API server answers 401 Unauthorized to list pods", "unchecked rights " +
+			"east: its API server answers with an error", "failure link-state east: it is stale: pods: Unauthorized",
+			"unchecked link-expiry east: the API server refuses its credentials",
+			"unchecked trust-anchors east: its API server answers with an error",
+			"unchecked pod-networks east: its API server answers with an error"}},
 		"an API server that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason = adminapi.Stale, "pods: later"
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 503}}
 		}, []string{"failure api east: the API server answers 503 Service Unavailable to list pods", "unchecked rights east: its API server answers with an error", "failure link-state east: it is stale: pods: later",
-			"unchecked trust-anchors east: its API server answers with an error", "unchecked pod-networks east: its API server answers with an error"}},
+			"unchecked trust-anchors east: its API server answers with an error",
+			"unchecked pod-networks east: its API server answers with an error"}},
 		"one resource that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "jobs.batch", Status: 500}}
 		}, nil},
 		"an API server that has gone": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason, east.API.Error = adminapi.Stale, "pods: refused", "connection refused"
-		}, []string{"failure api east: its API server can't be reached: connection refused", "failure link-state east: it is stale: pods: refused"}},
+		}, []string{"failure api east: its API server can't be reached: connection refused", "failure link-state " +
+			"east: it is stale: pods: refused"}},
 		"a client certificate that is refused": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Error, east.API.ClientCertificate = "remote error: tls: expired certificate", "expired certificate"
 		}, []string{"failure api east: the API server refuses the client certificate: expired certificate"}},
 		"one that has never answered": {func(_, east *adminapi.Cluster, _ *Seen) {
-			east.State, east.Reason, east.API = adminapi.Unreachable, "pods: refused", &adminapi.APIServer{Error: "connection refused"}
-		}, []string{"failure api east: its API server can't be reached: connection refused", "unchecked clock-skew east: " + silent, "unchecked rights east: " + silent, "failure link-state east: it is unreachable: pods: refused",
+			east.State, east.Reason, east.API = adminapi.Unreachable, "pods: refused",
+				&adminapi.APIServer{Error: "connection refused"}
+		}, []string{"failure api east: its API server can't be reached: connection refused", "unchecked clock-skew " +
+			"east: " + silent, "unchecked rights east: " + silent,
+			"failure link-state east: it is unreachable: pods: refused",
 			"unchecked trust-anchors east: " + silent, "unchecked pod-networks east: " + silent}},
 		"another's certificate": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Error, east.API.Certificate, east.API.OtherAuthority = "tls: no", "it was issued by x", true
-		}, []string{"failure api east: its API server can't be reached: its certificate is not good: it was issued by x"}},
+		}, []string{"failure api east: its API server can't be reached: its certificate is not good: it was " +
+			"issued by x"}},
 		"new credentials": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.NewCredentials = "new credentials do not work, the old ones are in use: Unauthorized"
 		},
@@ -99,12 +116,22 @@ func TestJudge(t *testing.T) {
 				adminapi.Resource{Resource: "servers", Err: "gone", Failure: adminapi.Absent},
 				adminapi.Resource{Resource: "jobs", Err: "gone", Failure: adminapi.Failing, Synced: true})
 		}, nil},
-		"what is not read yet": {func(_, east *adminapi.Cluster, _ *Seen) { east.API.Anchors, east.API.Networks = nil, nil },
+		"what is not read yet": {func(_, east *adminapi.Cluster, _ *Seen) {
+			east.API.Anchors, east.API.Networks = nil,
+				nil
+		},
 			[]string{"unchecked trust-anchors east: not read yet", "unchecked pod-networks east: not read yet"}},
-		"link Secrets": {func(_, _ *adminapi.Cluster, s *Seen) { s.Secrets = adminapi.LinkSecrets{Reason: "forbidden"} },
+		"link Secrets": {func(_, _ *adminapi.Cluster,
+			s *Seen) {
+			s.Secrets = adminapi.LinkSecrets{Reason: "forbidden"}
+		},
 			[]string{"failure link-secrets : link Secrets can't be read: forbidden"}},
-		"a Secret that has become invalid": {func(_, east *adminapi.Cluster, _ *Seen) { east.SecretRefused = "no kubeconfig" },
-			[]string{"failure link-secret link-east: can't be used as it is now, and the version before is, for cluster east: no kubeconfig"}},
+		"a Secret that has become invalid": {func(_, east *adminapi.Cluster,
+			_ *Seen) {
+			east.SecretRefused = "no kubeconfig"
+		},
+			[]string{"failure link-secret link-east: can't be used as it is now, and the version before is, for " +
+				"cluster east: no kubeconfig"}},
 		"a token": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Expiry = &adminapi.Expiry{What: "token", At: time.Unix(0, 0)}
 		},
@@ -120,15 +147,22 @@ func TestJudge(t *testing.T) {
 		}, []string{"warning trust-anchors east: the trust anchor expires in 3 days, at " + clock(soon), "warning trust-anchors local: the trust anchor expires in 3 days, at " + clock(soon)}},
 		"an old anchor among good ones": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(old, late), anchors(late, old)
-		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; one is good until 2100-01-01 00:00 UTC", "warning trust-anchors local: 1 of 2 trust anchors have expired; one is good until 2100-01-01 00:00 UTC"}},
+		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; one is good until 2100-01-01 " +
+			"00:00 UTC",
+			"warning trust-anchors local: 1 of 2 trust anchors have expired; one is good until 2100-01-01 00:00 UTC"}},
 		"more anchors": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(late), anchors(late, late.Add(time.Hour))
-		}, []string{"warning trust-anchors east: 1 of 1 trust anchors here and of 2 there are the same: proxies with a certificate by another one are refused"}},
+		}, []string{"warning trust-anchors east: 1 of 1 trust anchors here and of 2 there are the same: proxies " +
+			"with a certificate by another one are refused"}},
 		"fewer anchors": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(late, late.Add(time.Hour)), anchors(late)
-		}, []string{"warning trust-anchors east: 1 of 2 trust anchors here and of 1 there are the same: proxies with a certificate by another one are refused"}},
+		}, []string{"warning trust-anchors east: 1 of 2 trust anchors here and of 1 there are the same: proxies " +
+			"with a certificate by another one are refused"}},
 		"no Nodes": {func(_, east *adminapi.Cluster, _ *Seen) { east.API.Networks = &adminapi.PodNetworks{} }, nil},
-		"Nodes without a Pod CIDR": {func(_, east *adminapi.Cluster, _ *Seen) { east.API.Networks = &adminapi.PodNetworks{Nodes: 1} },
+		"Nodes without a Pod CIDR": {func(_, east *adminapi.Cluster,
+			_ *Seen) {
+			east.API.Networks = &adminapi.PodNetworks{Nodes: 1}
+		},
 			[]string{"unchecked pod-networks east: its Nodes have no Pod CIDR"}},
 	} {
 		seen := goodSeen()
@@ -147,9 +181,11 @@ func TestOverlaps(t *testing.T) {
 		name, network string
 		cidrs         []string
 	}{
-		{"local", "", []string{"10.0.0.0/8"}}, {"east", "", []string{"10.1.0.0/16", "10.2.0.0/16"}}, {"north", "", []string{"10.1.2.0/24", "fd00::/64"}},
+		{"local", "", []string{"10.0.0.0/8"}}, {"east", "", []string{"10.1.0.0/16", "10.2.0.0/16"}},
+		{"north", "", []string{"10.1.2.0/24", "fd00::/64"}},
 		{"south", "", []string{"fd00::/80", "192.168.0.0/16", "none"}}, {"twin", "", []string{"192.168.0.0/16"}},
-		{"b", "far", []string{"10.0.0.0/24"}}, {"c", "far", []string{"10.0.0.0/24"}}, {"d", "farther", []string{"10.0.0.0/24"}},
+		{"b", "far", []string{"10.0.0.0/24"}}, {"c", "far", []string{"10.0.0.0/24"}},
+		{"d", "farther", []string{"10.0.0.0/24"}},
 	} {
 		one := goodCluster(c.name)
 		one.Network, one.API.Networks = c.network, &adminapi.PodNetworks{Nodes: 1, CIDRs: c.cidrs}
@@ -165,7 +201,8 @@ func TestOverlaps(t *testing.T) {
 	want := []string{
 		"warning pod-networks c: Pod CIDRs overlap: 10.0.0.0/24 is also of b",
 		"warning pod-networks east: Pod CIDRs overlap: 10.1.0.0/16 overlaps 10.0.0.0/8 of local",
-		"warning pod-networks north: Pod CIDRs overlap: 10.1.2.0/24 overlaps 10.0.0.0/8 of local; 10.1.2.0/24 overlaps 10.1.0.0/16 of east",
+		"warning pod-networks north: Pod CIDRs overlap: 10.1.2.0/24 overlaps 10.0.0.0/8 of local; 10.1.2.0/24 " +
+			"overlaps 10.1.0.0/16 of east",
 		"warning pod-networks south: Pod CIDRs overlap: fd00::/80 overlaps fd00::/64 of north",
 		"warning pod-networks twin: Pod CIDRs overlap: 192.168.0.0/16 is also of south",
 	}
@@ -180,7 +217,8 @@ func TestOverlapOfAny(t *testing.T) {
 		var lists [2][]netip.Prefix
 		for i := range lists {
 			for range rapid.IntRange(0, 6).Draw(t, "ranges") {
-				a := netip.AddrFrom4([4]byte{10, rapid.ByteRange(0, 3).Draw(t, "b"), rapid.ByteRange(0, 3).Draw(t, "c") << 6, 0})
+				a := netip.AddrFrom4([4]byte{10, rapid.ByteRange(0, 3).Draw(t, "b"),
+					rapid.ByteRange(0, 3).Draw(t, "c") << 6, 0})
 				p := netip.PrefixFrom(a, rapid.IntRange(7, 24).Draw(t, "bits")).Masked()
 				if !slices.ContainsFunc(lists[i], p.Overlaps) {
 					lists[i] = append(lists[i], p)
@@ -188,7 +226,8 @@ func TestOverlapOfAny(t *testing.T) {
 			}
 			slices.SortFunc(lists[i], netip.Prefix.Compare)
 		}
-		want := slices.ContainsFunc(lists[0], func(x netip.Prefix) bool { return slices.ContainsFunc(lists[1], x.Overlaps) })
+		want := slices.ContainsFunc(lists[0],
+			func(x netip.Prefix) bool { return slices.ContainsFunc(lists[1], x.Overlaps) })
 		x, y, got := overlap(lists[0], lists[1])
 		if got != want || got && !(slices.Contains(lists[0], x) && slices.Contains(lists[1], y) && x.Overlaps(y)) {
 			t.Fatalf("%v, want %v: %v and %v, of %v", got, want, x, y, lists)

@@ -31,14 +31,16 @@ func LocalPermissions() []Permission {
 			"it does not know zones and the region, and may probe Nodes as gateways of linked clusters",
 		},
 		{"discovery.k8s.io", "endpointslices", read, "", false, Failure, "the gateway does not get ready"},
-		{"discovery.k8s.io", "endpointslices", []string{"create", "update", "patch", "delete"}, "", false, Warning, "no EndpointSlices are written for ExternalWorkloads"},
+		{"discovery.k8s.io", "endpointslices", []string{"create", "update", "patch", "delete"}, "", false, Warning,
+			"no EndpointSlices are written for ExternalWorkloads"},
 		{"apps", "replicasets", read, "", false, Warning, "labels do not name Deployments"},
 		{"batch", "jobs", read, "", false, Warning, "labels do not name CronJobs"},
 		{"linkerd.io", "serviceprofiles", read, "", false, Warning, "ServiceProfiles have no effect"},
 		{"policy.linkerd.io", "servers", read, "", false, Warning, "Servers make no port opaque"},
 		{"workload.linkerd.io", "externalworkloads", read, "", false, Warning, "ExternalWorkloads are not served"},
 		{"", "secrets", read, "", true, Failure, "no cluster is linked, and a gateway that starts does not get ready"},
-		{"coordination.k8s.io", "leases", []string{"create", "get", "update", "patch"}, "", true, Warning, "no EndpointSlices are written for ExternalWorkloads"},
+		{"coordination.k8s.io", "leases", []string{"create", "get", "update", "patch"}, "", true, Warning,
+			"no EndpointSlices are written for ExternalWorkloads"},
 		{"", "configmaps", []string{"get"}, anchorsConfigMap, true, Unchecked, "trust anchors can't be compared"},
 	}
 }
@@ -63,12 +65,14 @@ func LinkPermissions() []Permission {
 	return []Permission{
 		{"", "pods", read, "", false, Failure, "the cluster does not join"},
 		{"", "services", read, "", false, Failure, "the cluster does not join"},
-		{"", "endpoints", read, "", false, Warning, "a gateway with --enable-endpoint-slices=false does not get its endpoints"},
+		{"", "endpoints", read, "", false, Warning,
+			"a gateway with --enable-endpoint-slices=false does not get its endpoints"},
 		{"discovery.k8s.io", "endpointslices", read, "", false, Failure, "the cluster does not join"},
 		{"apps", "replicasets", read, "", false, Warning, "labels do not name its Deployments"},
 		{"batch", "jobs", read, "", false, Warning, "labels do not name its CronJobs"},
 		{"policy.linkerd.io", "servers", read, "", false, Warning, "its Servers make no port opaque"},
-		{"workload.linkerd.io", "externalworkloads", read, "", false, Unchecked, "its ExternalWorkloads are not served"},
+		{"workload.linkerd.io", "externalworkloads", read, "", false, Unchecked,
+			"its ExternalWorkloads are not served"},
 		{"multicluster.x-k8s.io", "serviceexports", read, "", false, Unchecked, "its ServiceExports are not read"},
 		{"", "nodes", read, "", false, Unchecked, "its region and its Pods' networks are not known"},
 		{"", "configmaps", []string{"get"}, anchorsConfigMap, false, Unchecked, "its trust anchors can't be compared"},
@@ -92,7 +96,8 @@ func (r Permission) missing(refused []adminapi.RefusedRequest) (verbs []string) 
 	for _, verb := range r.Verbs {
 		if slices.ContainsFunc(refused, func(x adminapi.RefusedRequest) bool {
 			resource, _, _ := strings.Cut(x.Resource, "/")
-			return x.Status == http.StatusForbidden && x.Verb == verb && (x.Resource == r.String() || r.Name == "" && resource == r.String())
+			return x.Status == http.StatusForbidden && x.Verb == verb &&
+				(x.Resource == r.String() || r.Name == "" && resource == r.String())
 		}) {
 			verbs = append(verbs, verb)
 		}

@@ -90,7 +90,8 @@ func readManifest(t *testing.T, path string) []string {
 				for _, resource := range rule.Resources {
 					for _, verb := range rule.Verbs {
 						for _, name := range append(rule.ResourceNames, "")[:max(1, len(rule.ResourceNames))] {
-							granted[strings.Join([]string{verb, Permission{Group: group, Resource: resource, Name: name}.String(), scope}, " ")] = true
+							granted[strings.Join([]string{verb,
+								Permission{Group: group, Resource: resource, Name: name}.String(), scope}, " ")] = true
 						}
 					}
 				}

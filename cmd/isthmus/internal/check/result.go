@@ -80,14 +80,16 @@ type report struct{ results []Result }
 // about returns a function that adds results of one check of one object.
 func (r *report) about(section, check, object string) func(level Level, text, hint string) {
 	return func(level Level, text, hint string) {
-		r.results = append(r.results, Result{Section: section, Check: check, Object: object, Level: level, Text: text, Hint: hint})
+		r.results = append(r.results,
+			Result{Section: section, Check: check, Object: object, Level: level, Text: text, Hint: hint})
 	}
 }
 
 // sorted returns the results in the order of [Checks], and then by object.
 func (r *report) sorted() []Result {
 	slices.SortStableFunc(r.results, func(a, b Result) int {
-		return cmp.Or(cmp.Compare(slices.Index(Checks, a.Check), slices.Index(Checks, b.Check)), cmp.Compare(a.Object, b.Object))
+		return cmp.Or(cmp.Compare(slices.Index(Checks, a.Check), slices.Index(Checks, b.Check)),
+			cmp.Compare(a.Object, b.Object))
 	})
 	return r.results
 }

@@ -26,18 +26,22 @@ func checkServices(r *report, s *Seen) {
 					"docs/operations.md says what to do meanwhile")
 		}
 		for _, problem := range x.Problems {
-			r.ofService(Definitions, x.Service, Warning, problem, "correct the Service's annotations and labels; docs/links.md and docs/preference.md have what they may be")
+			r.ofService(Definitions, x.Service, Warning, problem,
+				"correct the Service's annotations and labels; docs/links.md and docs/preference.md have what they "+
+					"may be")
 		}
 		if x.Preference != nil {
 			for _, cluster := range x.Preference.Unlinked {
-				r.ofService(Definitions, x.Service, Warning, fmt.Sprintf("annotation isthmus.io/prefer: no cluster %s is linked", cluster),
+				r.ofService(Definitions, x.Service, Warning,
+					fmt.Sprintf("annotation isthmus.io/prefer: no cluster %s is linked", cluster),
 					"correct the name in the annotation, or link it: isthmus link NAME --context CONTEXT --apply")
 			}
 		}
 	}
 	for _, fine := range []struct{ check, text string }{
 		{Members, services(federated)}, {Ports, "all members have the ports that are asked for"},
-		{Addresses, "no address that proxies watch is offered twice"}, {Definitions, "all annotations and labels can be used"},
+		{Addresses, "no address that proxies watch is offered twice"},
+		{Definitions, "all annotations and labels can be used"},
 		{Updates, "no update of a service has panicked"},
 	} {
 		if !slices.ContainsFunc(r.results, func(x Result) bool { return x.Check == fine.check }) {
@@ -67,10 +71,14 @@ func checkMembers(r *report, s *adminapi.Service) {
 	}
 	for _, m := range s.Members {
 		if m.Reason != "" {
-			r.ofService(Members, s.Service, level, fmt.Sprintf("%s of cluster %s does not serve: %s", m.Service, m.Cluster, m.Reason), memberHint(s.Service, m.Reason))
+			r.ofService(Members, s.Service, level,
+				fmt.Sprintf("%s of cluster %s does not serve: %s", m.Service, m.Cluster, m.Reason),
+				memberHint(s.Service, m.Reason))
 		}
 		if len(m.LacksPorts) > 0 {
-			r.ofService(Ports, s.Service, Warning, fmt.Sprintf("%s of cluster %s has no port %s: clients of that port are sent to that port of its Pods", m.Service, m.Cluster, strings.Join(m.LacksPorts, ", ")),
+			r.ofService(Ports, s.Service, Warning,
+				fmt.Sprintf("%s of cluster %s has no port %s: clients of that port are sent to that port of its Pods",
+					m.Service, m.Cluster, strings.Join(m.LacksPorts, ", ")),
 				"give both Services the same port numbers; their target ports may differ")
 		}
 	}
@@ -84,7 +92,8 @@ func memberHint(service, reason string) string {
 	case "no such Service in the cluster", "Service is of type ExternalName":
 		return "create the Service there, or take that member out of the annotations of Service " + service
 	case "cluster is unlinked":
-		return "correct the cluster's name in the annotations of Service " + service + ", or link it: isthmus link NAME --context CONTEXT --apply"
+		return "correct the cluster's name in the annotations of Service " + service +
+			", or link it: isthmus link NAME --context CONTEXT --apply"
 	}
 	return "see why the cluster can't be read, among the checks of links and API servers, and by: isthmus clusters"
 }
@@ -96,12 +105,14 @@ func checkAddresses(r *report, s *adminapi.Service) {
 			if m.Conflicts == 0 {
 				continue
 			}
-			text := fmt.Sprintf("port %d: another member too offers %s of %s of cluster %s", p.Port, text.Count(m.Conflicts, "address", "addresses"), m.Service, m.Cluster)
+			text := fmt.Sprintf("port %d: another member too offers %s of %s of cluster %s", p.Port,
+				text.Count(m.Conflicts, "address", "addresses"), m.Service, m.Cluster)
 			if len(m.ConflictsWith) > 0 {
 				text += ": " + m.ConflictsWith[0]
 			}
 			r.ofService(Addresses, s.Service, Warning, text,
-				"either two clusters use the same addresses, or one of them is linked twice; isthmus.io/address-ranges on link Secrets keeps them apart (docs/links.md)")
+				"either two clusters use the same addresses, or one of them is linked twice; "+
+					"isthmus.io/address-ranges on link Secrets keeps them apart (docs/links.md)")
 		}
 	}
 }

@@ -14,9 +14,12 @@ import (
 // TestMemberHint: what to do depends on why the member does not serve, in federation's words.
 func TestMemberHint(t *testing.T) {
 	for status, want := range map[federation.MemberStatus]string{
-		{Link: federation.Ready}: "create the Service there", {Link: federation.Ready, Service: federation.ExternalName}: "create the Service there",
-		{Link: federation.Unlinked}: "correct the cluster's name", {Link: federation.Pending}: "see why the cluster can't be read",
-		{Link: federation.Ready, Service: federation.Present, Unreached: true}: "see the check of the cluster's gateways",
+		{Link: federation.Ready}:                                   "create the Service there",
+		{Link: federation.Ready, Service: federation.ExternalName}: "create the Service there",
+		{Link: federation.Unlinked}:                                "correct the cluster's name",
+		{Link: federation.Pending}:                                 "see why the cluster can't be read",
+		{Link: federation.Ready, Service: federation.Present,
+			Unreached: true}: "see the check of the cluster's gateways",
 	} {
 		if hint := memberHint("shop/web", status.String()); !strings.HasPrefix(hint, want) {
 			t.Errorf("%v: %s, want %s…", status, hint, want)
@@ -35,20 +38,27 @@ func TestServiceChecks(t *testing.T) {
 	preferring := web()
 	preferring.Preference = &adminapi.Preference{Unlinked: []string{"esat"}}
 	twice := web()
-	twice.Ports = []adminapi.Port{{Port: 80, Members: []adminapi.PortMember{{Cluster: "east"}, {Cluster: "north", Service: "shop/web", Conflicts: 2}}}}
+	twice.Ports = []adminapi.Port{{Port: 80,
+		Members: []adminapi.PortMember{{Cluster: "east"}, {Cluster: "north", Service: "shop/web", Conflicts: 2}}}}
 	for name, c := range map[string]struct {
 		service adminapi.Service
 		writer  *adminapi.SliceWriter
 		want    []string
 	}{
 		"a member": {web(adminapi.Member{Cluster: "east", Reason: missing}, adminapi.Member{Cluster: "north"}), nil,
-			[]string{"warning members shop/web: shop/web of cluster east does not serve: no such Service in the cluster"}},
-		"all members": {web(adminapi.Member{Cluster: "east", Reason: missing}, adminapi.Member{Cluster: "north", Reason: unlinked}), nil,
-			[]string{"failure members shop/web: shop/web of cluster east does not serve: no such Service in the cluster", "failure members shop/web: shop/web of cluster north does not serve: cluster is unlinked"}},
+			[]string{"warning members shop/web: shop/web of cluster east does not serve: no such Service in the " +
+				"cluster"}},
+		"all members": {web(adminapi.Member{Cluster: "east", Reason: missing},
+			adminapi.Member{Cluster: "north", Reason: unlinked}), nil,
+			[]string{"failure members shop/web: shop/web of cluster east does not serve: no such Service in the " +
+				"cluster", "failure members shop/web: shop/web of cluster north does not serve: cluster is unlinked"}},
 		"ports": {web(adminapi.Member{Cluster: "east", LacksPorts: []string{"80 (http is 8080 there)", "81"}}), nil,
-			[]string{"warning ports shop/web: shop/web of cluster east has no port 80 (http is 8080 there), 81: clients of that port are sent to that port of its Pods"}},
-		"a preference": {preferring, nil, []string{"warning definitions shop/web: annotation isthmus.io/prefer: no cluster esat is linked"}},
-		"a problem":    {adminapi.Service{Service: "shop/odd", Problems: []string{"bad"}}, nil, []string{"warning definitions shop/odd: bad"}},
+			[]string{"warning ports shop/web: shop/web of cluster east has no port 80 (http is 8080 there), 81: " +
+				"clients of that port are sent to that port of its Pods"}},
+		"a preference": {preferring, nil,
+			[]string{"warning definitions shop/web: annotation isthmus.io/prefer: no cluster esat is linked"}},
+		"a problem": {adminapi.Service{Service: "shop/odd", Problems: []string{"bad"}}, nil,
+			[]string{"warning definitions shop/odd: bad"}},
 		"a panic": {adminapi.Service{
 			Service:  "shop/odd",
 			Failures: []adminapi.Failure{{Where: "service", Since: time.Unix(0, 0), Panics: 2, Panic: "boom"}},
@@ -59,9 +69,12 @@ func TestServiceChecks(t *testing.T) {
 		"addresses": {twice, nil, []string{
 			"warning addresses shop/web: port 80: another member too offers 2 addresses of shop/web of cluster north"}},
 		"the Lease": {web(), &adminapi.SliceWriter{Holder: "a", LeaseError: "forbidden"},
-			[]string{"warning slice-writer : the Lease of the replica that writes EndpointSlices can't be used: forbidden"}},
-		"nobody's Lease":       {web(), &adminapi.SliceWriter{}, []string{"warning slice-writer : no replica holds the Lease for writing EndpointSlices"}},
-		"writing":              {web(), &adminapi.SliceWriter{Holder: "a", Error: "conflict"}, []string{"warning slice-writer : EndpointSlices for ExternalWorkloads can't be written: conflict"}},
+			[]string{"warning slice-writer : the Lease of the replica that writes EndpointSlices can't be used: " +
+				"forbidden"}},
+		"nobody's Lease": {web(), &adminapi.SliceWriter{},
+			[]string{"warning slice-writer : no replica holds the Lease for writing EndpointSlices"}},
+		"writing": {web(), &adminapi.SliceWriter{Holder: "a", Error: "conflict"},
+			[]string{"warning slice-writer : EndpointSlices for ExternalWorkloads can't be written: conflict"}},
 		"a Lease that is held": {web(), &adminapi.SliceWriter{Holder: "a"}, nil},
 	} {
 		seen := goodSeen()

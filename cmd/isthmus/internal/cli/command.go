@@ -35,7 +35,10 @@ type Command struct {
 
 // run checks the flags and how many arguments there are, and runs the command.
 func (c *Command) run(ctx context.Context, given *pflag.FlagSet, p Process) error {
-	set := func(name string) bool { f := given.Lookup(name); return f.Changed && f.Value.String() != f.DefValue }
+	set := func(name string) bool {
+		f := given.Lookup(name)
+		return f.Changed && f.Value.String() != f.DefValue
+	}
 	for _, of := range c.OneOf {
 		if set(of[0]) && set(of[1]) {
 			return Usagef("both --%s and --%s are given: give one of them", of[0], of[1])
@@ -45,7 +48,8 @@ func (c *Command) run(ctx context.Context, given *pflag.FlagSet, p Process) erro
 	switch given := len(p.Args); {
 	case strings.Contains(want, "…"):
 	case want == "" && given > 0:
-		return Usagef(`unexpected argument %q: %s takes none; flags begin with a dash, and a boolean's value follows "="`, p.Args[0], name)
+		return Usagef(`unexpected argument %q: %s takes none; `+
+			`flags begin with a dash, and a boolean's value follows "="`, p.Args[0], name)
 	case want != "" && (given == 0 || p.Args[0] == ""):
 		return Usagef("no %s given: name one, such as %s", want, c.Such)
 	case want != "" && given > 1:

@@ -25,7 +25,8 @@ func TestAwait(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), c.limit)
 			defer cancel()
 			began := time.Now()
-			err := Process{Name: "demo", Stderr: &stderr}.Await(ctx, " for x", func() error { time.Sleep(c.takes); return nil })
+			err := Process{Name: "demo", Stderr: &stderr}.Await(ctx, " for x",
+				func() error { time.Sleep(c.takes); return nil })
 			if took := time.Since(began); !errors.Is(err, c.err) || took != c.want || stderr.String() != c.stderr {
 				t.Errorf("%v after %v, %q", err, took, stderr.String())
 			}

@@ -15,30 +15,34 @@ import (
 // newDemo returns a program that is called by name.
 func newDemo(name string) *Program {
 	loud, output := false, ""
-	return &Program{Name: name, Short: map[string][]string{"--list": {"list", "--loud"}}, Intro: "demo shows verbs.", Examples: []string{"demo list x"}, Groups: []Group{
-		{"Look in", []Command{{
-			Use: "list [NAME…]", Aliases: []string{"ls"}, Summary: "print all arguments",
-			Intro: "demo list lists.", Ending: "Example: demo list x",
-			Flags: []Section{NewSection("Flags", func(s *pflag.FlagSet) {
-				s.BoolVar(&loud, "loud", false, "Shout.")
-				Choice(s, &output, "output", "o", "`FORMAT`: table or json.", "table", "json")
-			})},
-			Run: func(_ context.Context, p Process) error {
-				_, err := fmt.Fprint(p.Stdout, p.Name, p.Args, loud)
-				return err
-			},
-		}}},
-		{"Break", []Command{
-			{Use: "fail [ARG…]", Summary: "fail", Intro: "demo fail fails.", Flags: []Section{NewSection("Flags", func(s *pflag.FlagSet) {
-				s.String("why", "luck", "`REASON` to give. It may be long.")
-			})}, Run: func(_ context.Context, p Process) error { return fmt.Errorf("broken %q", p.Args) }},
-			{Use: "misuse", Summary: "fail", Run: func(context.Context, Process) error { return fmt.Errorf("x: %w", Usagef("no %s", "y")) }},
-			{Use: "one NAME", Such: "east", Summary: "take one argument", Run: func(_ context.Context, p Process) error {
-				_, err := fmt.Fprint(p.Stdout, p.Name, p.Args)
-				return err
+	return &Program{Name: name, Short: map[string][]string{"--list": {"list", "--loud"}}, Intro: "demo shows verbs.",
+		Examples: []string{"demo list x"}, Groups: []Group{
+			{"Look in", []Command{{
+				Use: "list [NAME…]", Aliases: []string{"ls"}, Summary: "print all arguments",
+				Intro: "demo list lists.", Ending: "Example: demo list x",
+				Flags: []Section{NewSection("Flags", func(s *pflag.FlagSet) {
+					s.BoolVar(&loud, "loud", false, "Shout.")
+					Choice(s, &output, "output", "o", "`FORMAT`: table or json.", "table", "json")
+				})},
+				Run: func(_ context.Context, p Process) error {
+					_, err := fmt.Fprint(p.Stdout, p.Name, p.Args, loud)
+					return err
+				},
+			}}},
+			{"Break", []Command{
+				{Use: "fail [ARG…]", Summary: "fail", Intro: "demo fail fails.",
+					Flags: []Section{NewSection("Flags", func(s *pflag.FlagSet) {
+						s.String("why", "luck", "`REASON` to give. It may be long.")
+					})}, Run: func(_ context.Context, p Process) error { return fmt.Errorf("broken %q", p.Args) }},
+				{Use: "misuse", Summary: "fail",
+					Run: func(context.Context, Process) error { return fmt.Errorf("x: %w", Usagef("no %s", "y")) }},
+				{Use: "one NAME", Such: "east", Summary: "take one argument",
+					Run: func(_ context.Context, p Process) error {
+						_, err := fmt.Fprint(p.Stdout, p.Name, p.Args)
+						return err
+					}},
 			}},
-		}},
-	}}
+		}}
 }
 
 const demoOverview = `demo shows verbs.
@@ -83,10 +87,12 @@ func TestProgram(t *testing.T) {
 		{"list -h", 0, listHelp, ""},
 		{"ls a -help", 0, listHelp, ""},
 		{"list --quiet", 2, "", "demo list: unknown flag: --quiet (demo list --help explains)\n"},
-		{"ls --loud=x", 2, "", `demo ls: --loud is "x": strconv.ParseBool: parsing "x": invalid syntax (demo ls --help explains)` + "\n"},
+		{"ls --loud=x", 2, "",
+			`demo ls: --loud is "x": strconv.ParseBool: parsing "x": invalid syntax (demo ls --help explains)` + "\n"},
 		{"ls -oyaml", 2, "", `demo ls: --output is "yaml": give table or json (demo ls --help explains)` + "\n"},
 		{"ls -o yaml", 2, "", `demo ls: --output is "yaml": give table or json (demo ls --help explains)` + "\n"},
-		{"misuse x", 2, "", `demo misuse: unexpected argument "x": misuse takes none; flags begin with a dash, and a boolean's value follows "=" (demo misuse --help explains)` + "\n"},
+		{"misuse x", 2, "",
+			`demo misuse: unexpected argument "x": misuse takes none; flags begin with a dash, and a boolean's value follows "=" (demo misuse --help explains)` + "\n"},
 		{"one", 2, "", "demo one: no NAME given: name one, such as east (demo one --help explains)\n"},
 		{"one a b", 2, "", `demo one: unexpected argument "b": give one NAME (demo one --help explains)` + "\n"},
 		{"one a", 0, "demo one[a]", ""},
@@ -95,15 +101,21 @@ func TestProgram(t *testing.T) {
 		{"misuse --help", 0, "fail\n", ""},
 		{"", 2, "", demoOverview + "demo: no verb given (demo --help explains)\n"},
 		{"lost", 2, "", "demo: unknown verb \"lost\": did you mean list? (demo --help explains)\n"},
-		{"what", 2, "", "demo: unknown verb \"what\": list, fail, misuse, one, completion and help are known (demo --help explains)\n"},
-		{"help what", 2, "", "demo: unknown verb \"what\": list, fail, misuse, one, completion and help are known (demo --help explains)\n"},
+		{"what", 2, "",
+			"demo: unknown verb \"what\": list, fail, misuse, one, completion and help are known (demo --help " +
+				"explains)\n"},
+		{"help what", 2, "",
+			"demo: unknown verb \"what\": list, fail, misuse, one, completion and help are known (demo --help " +
+				"explains)\n"},
 		{"help", 0, demoOverview, ""},
 		{"-help", 0, demoOverview, ""},
 		{"help help", 0, demoOverview, ""},
 		{"help -h", 0, demoOverview, ""},
 		{"help misuse", 0, "fail\n", ""},
 		{"help ls", 0, listHelp, ""},
-		{"help fail", 0, "demo fail fails.\n\nFlags:\n      --why REASON   REASON to give. It may be long. (default \"luck\")\n", ""},
+		{"help fail", 0,
+			"demo fail fails.\n\nFlags:\n      --why REASON   REASON to give. It may be long. (default \"luck\")\n",
+			""},
 	} {
 		code, out, stderr := run(t, "demo", strings.Fields(c.args)...)
 		if code != c.code || out != c.out || stderr != c.stderr {
@@ -157,7 +169,8 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {
-		if code, out, err := run(t, "demo", "completion", shell); code != 0 || err != "" || !strings.Contains(out, "demo") {
+		if code, out, err := run(t, "demo", "completion", shell); code != 0 || err != "" ||
+			!strings.Contains(out, "demo") {
 			t.Errorf("%s: exit code %d, %q, %q", shell, code, out, err)
 		}
 	}
@@ -187,7 +200,8 @@ func TestConfirm(t *testing.T) {
 		{t.Context(), strings.NewReader("no\n"), true, "not confirmed: nothing has been changed"},
 		{t.Context(), strings.NewReader(""), true, "not confirmed: nothing has been changed"},
 		{ended, hanging, true, "interrupted: nothing has been changed"},
-		{t.Context(), strings.NewReader("y\n"), false, "this asks before it changes anything, and standard input is no terminal: give --yes"},
+		{t.Context(), strings.NewReader("y\n"), false,
+			"this asks before it changes anything, and standard input is no terminal: give --yes"},
 		{t.Context(), nil, true, "this asks before it changes anything, and standard input is no terminal: give --yes"},
 	} {
 		var asked bytes.Buffer

@@ -61,10 +61,14 @@ func checkCommand(preflight Preflighter) cli.Command {
 		Run:     func(ctx context.Context, p cli.Process) error { return runCheck(ctx, p, o) },
 	}, func(s *pflag.FlagSet) {
 		o.pageFlags(s, checkTimeout, "The checks must be done within this `DURATION`, each time.")
-		s.BoolVar(&o.pre, "pre", false, "Check what is there before an installation: no gateway is looked for, and its rights need not be granted yet.")
-		s.BoolVar(&o.exports, "exports", false, "Where there is no gateway yet or with --pre, check also the rights that --exports=on needs.")
+		s.BoolVar(&o.pre, "pre", false,
+			"Check what is there before an installation: no gateway is looked for, and its rights need not be "+
+				"granted yet.")
+		s.BoolVar(&o.exports, "exports", false,
+			"Where there is no gateway yet or with --pre, check also the rights that --exports=on needs.")
 		s.DurationVar(&o.wait, "wait", 0, "Repeat the checks until none has failed, for this `DURATION` at most.")
-		s.StringVar(&o.account, "service-account", "isthmus", "`NAME` of the ServiceAccount that a gateway is to have, where there is none yet or with --pre.")
+		s.StringVar(&o.account, "service-account", "isthmus",
+			"`NAME` of the ServiceAccount that a gateway is to have, where there is none yet or with --pre.")
 	})
 }
 
@@ -88,7 +92,8 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	case s.unknown():
 		err = errors.New("no check could be done: no gateway has pages that this program can judge")
 	case s.Failures > 0:
-		err = fmt.Errorf("%s: what to do is shown beneath each", text.Count(s.Failures, "check has failed", "checks have failed"))
+		err = fmt.Errorf("%s: what to do is shown beneath each",
+			text.Count(s.Failures, "check has failed", "checks have failed"))
 	}
 	return err
 }
@@ -143,7 +148,8 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	s := newCheckState(adminapi.CheckedHere)
 	if why != nil {
 		text, hint, _ := strings.Cut(why.Error(), "\n")
-		s.add(checkAnswers, "", check.Failure, text, cmp.Or(strings.TrimSpace(hint), "look for it")+"; before an installation: isthmus check --pre")
+		s.add(checkAnswers, "", check.Failure, text,
+			cmp.Or(strings.TrimSpace(hint), "look for it")+"; before an installation: isthmus check --pre")
 	}
 	cluster, err := o.Open()
 	if err != nil {
@@ -181,12 +187,15 @@ type checkState struct {
 }
 
 func newCheckState(from string) *checkState {
-	return &checkState{CheckOutput: adminapi.CheckOutput{Time: time.Now(), From: from, Gateways: []adminapi.CheckedReplica{}, Results: []check.Result{}}}
+	return &checkState{CheckOutput: adminapi.CheckOutput{
+		Time: time.Now(), From: from, Gateways: []adminapi.CheckedReplica{}, Results: []check.Result{},
+	}}
 }
 
 // add adds a result of the section Gateway.
 func (s *checkState) add(name, object string, level check.Level, text, hint string) {
-	s.Results = append(s.Results, check.Result{Section: check.SectionReplicas, Check: name, Object: object, Level: level, Text: text, Hint: hint})
+	s.Results = append(s.Results,
+		check.Result{Section: check.SectionReplicas, Check: name, Object: object, Level: level, Text: text, Hint: hint})
 }
 
 // finish orders the results by section, leaves them in order otherwise, and counts them.
@@ -326,7 +335,8 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 	if len(differing) == 0 {
 		s.add(checkReplicas, "", check.OK, fmt.Sprintf("%d replicas agree", answered), "")
 	} else {
-		s.add(checkReplicas, "", check.Warning, "the replicas differ: "+text.Some(differing, maxNames), "check again in some seconds; if it stays, compare: isthmus clusters --pod NAME")
+		s.add(checkReplicas, "", check.Warning, "the replicas differ: "+text.Some(differing, maxNames),
+			"check again in some seconds; if it stays, compare: isthmus clusters --pod NAME")
 	}
 	var leaders []string
 	for _, g := range s.Gateways {
@@ -336,11 +346,14 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 	}
 	switch len(leaders) {
 	case 0:
-		s.add(checkReplicas, "", check.Warning, "none of them writes EndpointSlices", "check again in some seconds: that is so after one has ended")
+		s.add(checkReplicas, "", check.Warning, "none of them writes EndpointSlices",
+			"check again in some seconds: that is so after one has ended")
 	case 1:
 		s.add(checkReplicas, "", check.OK, "one of them writes EndpointSlices: "+leaders[0], "")
 	default:
-		s.add(checkReplicas, "", check.Failure, "more than one of them writes EndpointSlices: "+strings.Join(leaders, ", "), "each replica needs a name of its own in $HOSTNAME, and all of them the same Lease")
+		s.add(checkReplicas, "", check.Failure,
+			"more than one of them writes EndpointSlices: "+strings.Join(leaders, ", "),
+			"each replica needs a name of its own in $HOSTNAME, and all of them the same Lease")
 	}
 }
 
@@ -424,7 +437,11 @@ func (s *checkState) summary() string {
 	for _, n := range []struct {
 		found     int
 		one, many string
-	}{{s.Failures, "failure", "failures"}, {s.Warnings, "warning", "warnings"}, {s.Unchecked, "not checked", "not checked"}} {
+	}{
+		{s.Failures, "failure", "failures"},
+		{s.Warnings, "warning", "warnings"},
+		{s.Unchecked, "not checked", "not checked"},
+	} {
 		if n.found > 0 {
 			parts = append(parts, text.Count(n.found, n.one, n.many))
 		}
@@ -481,8 +498,16 @@ type marks struct {
 }
 
 var (
-	unicodeMarks = marks{map[check.Level]string{check.OK: "✓", check.Warning: "‼", check.Failure: "✗", check.Unchecked: "?"}, "→"}
-	asciiMarks   = marks{map[check.Level]string{check.OK: "[ok]  ", check.Warning: "[warn]", check.Failure: "[fail]", check.Unchecked: "[skip]"}, "->"}
+	unicodeMarks = marks{
+		map[check.Level]string{check.OK: "✓", check.Warning: "‼", check.Failure: "✗", check.Unchecked: "?"},
+		"→",
+	}
+	asciiMarks = marks{
+		map[check.Level]string{
+			check.OK: "[ok]  ", check.Warning: "[warn]", check.Failure: "[fail]", check.Unchecked: "[skip]",
+		},
+		"->",
+	}
 )
 
 // marksOf returns those that the locale of an environment has.
@@ -498,7 +523,9 @@ func marksOf(getenv func(string) string) marks {
 	return asciiMarks
 }
 
-var levelColours = map[check.Level]colour{check.OK: green, check.Warning: yellow, check.Failure: red, check.Unchecked: plain}
+var levelColours = map[check.Level]colour{
+	check.OK: green, check.Warning: yellow, check.Failure: red, check.Unchecked: plain,
+}
 
 const checkIntro = `isthmus check checks all that a gateway needs, section by section: API servers, rights,
 link Secrets and how long they are good, clocks, trust anchors, Pod networks, federated

@@ -27,11 +27,13 @@ import (
 func goodPages() (adminapi.Clusters, []adminapi.Service) {
 	api := &adminapi.APIServer{
 		Answered: noon, Clock: &adminapi.Clock{}, Version: "v1.36.3", Networks: &adminapi.PodNetworks{},
-		Anchors: &adminapi.TrustAnchors{List: []adminapi.Anchor{{SHA256: "a", Expires: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}}},
+		Anchors: &adminapi.TrustAnchors{List: []adminapi.Anchor{{SHA256: "a",
+			Expires: time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)}}},
 	}
 	ready := adminapi.ClusterStatus{State: adminapi.Ready, Standing: adminapi.InService, API: api}
 	return adminapi.Clusters{
-		Replica: adminapi.Replica{Version: testBuild.Version}, Local: adminapi.Cluster{ClusterStatus: ready}, Secrets: adminapi.LinkSecrets{Namespace: "linkerd", Listed: true},
+		Replica: adminapi.Replica{Version: testBuild.Version}, Local: adminapi.Cluster{ClusterStatus: ready},
+		Secrets:  adminapi.LinkSecrets{Namespace: "linkerd", Listed: true},
 		Clusters: []adminapi.Cluster{{Cluster: "east", Secret: "link-east", ClusterStatus: ready}},
 		Writer:   &adminapi.SliceWriter{Identity: "isthmus-0", Holder: "isthmus-0", Leading: true},
 	}, nil
@@ -48,13 +50,16 @@ func jsonOf(v any) string {
 // spoiled has a thing of each level.
 func spoiled(c *adminapi.Clusters) {
 	c.Clusters[0].API.Networks = nil // of both: they share it
-	c.Clusters = append(c.Clusters, adminapi.Cluster{Secret: "odd", SecretRefused: "no \x1b[2Jlabel", ClusterStatus: adminapi.ClusterStatus{State: adminapi.Rejected}})
+	c.Clusters = append(c.Clusters,
+		adminapi.Cluster{Secret: "odd", SecretRefused: "no \x1b[2Jlabel",
+			ClusterStatus: adminapi.ClusterStatus{State: adminapi.Rejected}})
 	c.Clusters[0].Standing, c.Clusters[0].StandingReason = adminapi.Withdrawn, "cordoned"
 }
 
 var (
 	fine    = check.Result{Section: "Kubernetes API", Check: "api", Object: "local", Level: "ok", Text: "it answers"}
-	warning = check.Result{Section: "Trust", Check: "trust-anchors", Object: "east", Level: "warning", Text: "they expire", Hint: "rotate them"}
+	warning = check.Result{Section: "Trust", Check: "trust-anchors", Object: "east", Level: "warning",
+		Text: "they expire", Hint: "rotate them"}
 )
 
 func TestMarks(t *testing.T) {
@@ -63,7 +68,8 @@ func TestMarks(t *testing.T) {
 		want string
 	}{
 		{map[string]string{"LANG": "en_US.UTF-8"}, "✓"}, {map[string]string{"LC_CTYPE": "C.utf8"}, "✓"},
-		{map[string]string{"LANG": "en_US.UTF-8", "LC_ALL": "C"}, "[ok]  "}, {nil, "[ok]  "}, {map[string]string{"LANG": "de_DE"}, "[ok]  "},
+		{map[string]string{"LANG": "en_US.UTF-8", "LC_ALL": "C"}, "[ok]  "}, {nil, "[ok]  "},
+		{map[string]string{"LANG": "de_DE"}, "[ok]  "},
 	} {
 		if m := marksOf(func(name string) string { return c.env[name] }); m.byLevel[check.OK] != c.want {
 			t.Errorf("%v: %q, want %q", c.env, m.byLevel[check.OK], c.want)
@@ -87,7 +93,9 @@ func TestCheckMany(t *testing.T) {
 	s.finish()
 	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return strings.Compare(a.Check, b.Check) })
 	out := withoutColours.Replace(s.table())
-	for _, want := range []string{"[ok]   c0, c1, c2, c3, c4 and 95 more: it answers\n", "[ok]   100 are fine (link-expiry): -o json has each\n", "[warn] c19: they expire\n      -> rotate them\n  [warn] 80 more like these: -o json has all\n"} {
+	for _, want := range []string{"[ok]   c0, c1, c2, c3, c4 and 95 more: it answers\n",
+		"[ok]   100 are fine (link-expiry): -o json has each\n",
+		"[warn] c19: they expire\n      -> rotate them\n  [warn] 80 more like these: -o json has all\n"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
@@ -112,7 +120,9 @@ func TestCheckReplicas(t *testing.T) {
 	leads := func(s *check.Seen) { s.Writer.Leading = true }
 	away := func(s *check.Seen) { c := *s.Local.API; c.Error = "refused"; s.Clusters.Clusters[0].API = &c }
 	member := func(s *check.Seen) {
-		s.Services = []adminapi.Service{{Service: "shop/web", Members: []adminapi.Member{{Cluster: "east"}, {Cluster: "a", Reason: "gone"}, {Cluster: "b", Reason: "gone"}}}}
+		s.Services = []adminapi.Service{{Service: "shop/web",
+			Members: []adminapi.Member{{Cluster: "east"}, {Cluster: "a", Reason: "gone"},
+				{Cluster: "b", Reason: "gone"}}}}
 	}
 	leader, other := page(leads), page()
 	const cordon = "warning link-state east"
@@ -125,12 +135,16 @@ func TestCheckReplicas(t *testing.T) {
 		"one finds more": {[]*check.Seen{leader, page(away)}, nil,
 			[]string{"failure api east (b)", cordon, "warning replicas : the replicas differ: api east"}},
 		"a summary here, two results there": {[]*check.Seen{leader, page(member)}, nil,
-			[]string{cordon, "warning members shop/web (b)", "warning members shop/web (b)", "warning replicas : the replicas differ: members shop/web"}},
+			[]string{cordon, "warning members shop/web (b)", "warning members shop/web (b)",
+				"warning replicas : the replicas differ: members shop/web"}},
 		"another version": {[]*check.Seen{leader, page(func(s *check.Seen) { s.Replica.Version = "v0" })}, nil,
 			[]string{cordon, "warning version b: its version is v0, that of this program " + testBuild.Version}},
-		"two writers": {[]*check.Seen{leader, leader}, nil, []string{"failure replicas : more than one of them writes EndpointSlices: a, b", cordon}},
-		"no writer":   {[]*check.Seen{other, other}, nil, []string{cordon, "warning replicas : none of them writes EndpointSlices"}},
-		"one that is not ready": {[]*check.Seen{leader, other, nil}, []error{nil, nil, errors.New("Pod c is not ready: CrashLoopBackOff\n  look")},
+		"two writers": {[]*check.Seen{leader, leader}, nil,
+			[]string{"failure replicas : more than one of them writes EndpointSlices: a, b", cordon}},
+		"no writer": {[]*check.Seen{other, other}, nil,
+			[]string{cordon, "warning replicas : none of them writes EndpointSlices"}},
+		"one that is not ready": {[]*check.Seen{leader, other, nil},
+			[]error{nil, nil, errors.New("Pod c is not ready: CrashLoopBackOff\n  look")},
 			[]string{"failure gateway c: its Pod is not ready: CrashLoopBackOff", cordon}},
 		"one silent": {[]*check.Seen{leader, nil}, []error{nil, errors.New("it has not answered\n  Is it there?")},
 			[]string{"failure gateway b: it has not answered", cordon}},
@@ -145,7 +159,9 @@ func TestCheckReplicas(t *testing.T) {
 			answers = append(answers, a)
 		}
 		s.merge(answers, testBuild)
-		if n := len(c.pages); c.errs != nil && slices.ContainsFunc(s.Results, func(r check.Result) bool { return r.Text == fmt.Sprint(n, " replicas agree") }) {
+		if n := len(c.pages); c.errs != nil &&
+			slices.ContainsFunc(s.Results,
+				func(r check.Result) bool { return r.Text == fmt.Sprint(n, " replicas agree") }) {
 			t.Errorf("%s: %d replicas agree, of which some have not answered", name, n)
 		}
 		var bad []string
@@ -183,13 +199,15 @@ func TestCheckWaits(t *testing.T) {
 	good := jsonOf(clusters)
 	spoiled(&clusters)
 	bad := jsonOf(clusters)
-	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/services": answer(jsonOf(services)), "/debug/clusters": func(w http.ResponseWriter, _ *http.Request) {
-		if asked.Add(1) < 4 {
-			io.WriteString(w, bad)
-			return
-		}
-		io.WriteString(w, good)
-	}})
+	admin := startAdmin(t,
+		map[string]http.HandlerFunc{"/debug/services": answer(jsonOf(services)),
+			"/debug/clusters": func(w http.ResponseWriter, _ *http.Request) {
+				if asked.Add(1) < 4 {
+					io.WriteString(w, bad)
+					return
+				}
+				io.WriteString(w, good)
+			}})
 	run := func(wait time.Duration) (string, string, error) {
 		var out, errs bytes.Buffer
 		o := &checkOptions{
@@ -200,7 +218,9 @@ func TestCheckWaits(t *testing.T) {
 			cli.Process{Name: "isthmus check", Build: testBuild, Stdout: &out, Stderr: &errs}, o)
 		return out.String(), errs.String(), err
 	}
-	if out, errs, err := run(time.Minute); err != nil || asked.Load() != 4 || strings.Count(errs, "waiting, for 1m0s at most: 1 failure, first") != 1 || strings.Count(out, "Gateway\n") != 1 {
+	if out, errs, err := run(time.Minute); err != nil || asked.Load() != 4 ||
+		strings.Count(errs, "waiting, for 1m0s at most: 1 failure, first") != 1 ||
+		strings.Count(out, "Gateway\n") != 1 {
 		t.Errorf("%v after %d requests, stderr %q, stdout:\n%s", err, asked.Load(), errs, out)
 	}
 	asked.Store(-1 << 40)
@@ -238,17 +258,21 @@ func TestCheckFromHere(t *testing.T) {
 		}
 		var stdout, stderr bytes.Buffer
 		args = append([]string{"check", "--kubeconfig", file, "-n", "mesh", "--service-account", "dst"}, args...)
-		code = program.Run(t.Context(), cli.Process{Args: args, Stdout: &stdout, Stderr: &stderr, Signals: make(chan os.Signal)})
+		code = program.Run(t.Context(),
+			cli.Process{Args: args, Stdout: &stdout, Stderr: &stderr, Signals: make(chan os.Signal)})
 		return code, stdout.String() + stderr.String()
 	}
 	code, out := run()
-	for _, want := range []string{"No gateway was asked: what follows was checked from here", "[fail] no gateway in namespace mesh", "; before an installation: isthmus check --pre\n", "local: its API server answers"} {
+	for _, want := range []string{"No gateway was asked: what follows was checked from here",
+		"[fail] no gateway in namespace mesh", "; before an installation: isthmus check --pre\n",
+		"local: its API server answers"} {
 		if code != 1 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d, no %q in\n%s", code, want, out)
 		}
 	}
 	pre = true
-	if code, out := run("--pre", "--exports"); code != 0 || !strings.Contains(out, "All is fine: ") || strings.Contains(out, "[fail]") {
+	if code, out := run("--pre", "--exports"); code != 0 || !strings.Contains(out, "All is fine: ") ||
+		strings.Contains(out, "[fail]") {
 		t.Errorf("exit code %d\n%s", code, out)
 	}
 	for _, other := range []string{"--admin=127.0.0.1:1", "--pod=isthmus-0"} {

@@ -23,7 +23,8 @@ func TestColours(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, painted := c.table()
-	for _, want := range []string{"\x1b[32mready\x1b[0m     3h", "\x1b[31mstale\x1b[0m     90s", "\x1b[33mwithdrawn\x1b[0m   -"} {
+	for _, want := range []string{"\x1b[32mready\x1b[0m     3h", "\x1b[31mstale\x1b[0m     90s",
+		"\x1b[33mwithdrawn\x1b[0m   -"} {
 		if !strings.Contains(string(painted), want) {
 			t.Errorf("no %q in\n%s", want, painted)
 		}
@@ -32,8 +33,10 @@ func TestColours(t *testing.T) {
 
 // TestClustersLong: a list that nobody asked for by name is short.
 func TestClustersLong(t *testing.T) {
-	_, lines := clustersTable(&adminapi.ClustersOutput{Clusters: adminapi.Clusters{Unserved: make([]adminapi.Unserved, 50)}})
-	if n := bytes.Count(lines, []byte("\n")); n != 2+2+1+maxLines+1 || !strings.HasSuffix(string(lines), "  … and 30 more: -o json has all\n") {
+	_, lines := clustersTable(&adminapi.ClustersOutput{Clusters: adminapi.Clusters{Unserved: make([]adminapi.Unserved,
+		50)}})
+	if n := bytes.Count(lines, []byte("\n")); n != 2+2+1+maxLines+1 ||
+		!strings.HasSuffix(string(lines), "  … and 30 more: -o json has all\n") {
 		t.Errorf("%d lines:\n%s", n, lines)
 	}
 }
@@ -73,12 +76,14 @@ func TestClustersWatch(t *testing.T) {
 		reads.Add(1)
 		answer(*page.Load())(w, r)
 	}})
-	o := &clustersOptions{Target: Target{Options: reach.Options{Address: admin}, Timeout: time.Minute, output: "json"}, watch: true, every: time.Millisecond}
+	o := &clustersOptions{Target: Target{Options: reach.Options{Address: admin}, Timeout: time.Minute,
+		output: "json"}, watch: true, every: time.Millisecond}
 	out, errs, end := clitest.NewOutput(), clitest.NewOutput(), make(chan error)
 	ctx, signal := context.WithCancel(t.Context())
 	go func() { end <- runClusters(ctx, cli.Process{Name: "isthmus clusters", Stdout: out, Stderr: errs}, o) }()
 	out.Await(t, `"state":"stale"`)
-	later := strings.ReplaceAll(clustersJSON, `"lastEvent": "2026-09-01T11:58:00Z"`, `"lastEvent": "2026-09-01T11:59:00Z"`)
+	later := strings.ReplaceAll(clustersJSON, `"lastEvent": "2026-09-01T11:58:00Z"`,
+		`"lastEvent": "2026-09-01T11:59:00Z"`)
 	set(strings.ReplaceAll(later, `"objects": 7`, `"objects": 8`))
 	for n := reads.Load(); reads.Load() < n+3; {
 		time.Sleep(time.Millisecond)

@@ -19,7 +19,8 @@ import (
 // overview. preflight is for checks where there is no replica.
 func All(preflight Preflighter) []cli.Command {
 	return []cli.Command{
-		clustersCommand(), servicesCommand(), exportsCommand(), explainCommand(), checkCommand(preflight), getCommand(), profileCommand(),
+		clustersCommand(), servicesCommand(), exportsCommand(), explainCommand(), checkCommand(preflight),
+		getCommand(), profileCommand(),
 	}
 }
 

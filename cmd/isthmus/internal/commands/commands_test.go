@@ -36,7 +36,8 @@ func newProgram() *cli.Program {
 // call runs the program and returns its exit code and output.
 func call(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = newProgram().Run(context.Background(), cli.Process{Args: args, Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
+	code = newProgram().Run(context.Background(),
+		cli.Process{Args: args, Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
 	return code, out.String(), err.String()
 }
 
@@ -121,9 +122,11 @@ func (w *commandWorld) run(out *strings.Builder, line string) {
 	var stdout, stderr bytes.Buffer
 	args := strings.Fields(strings.NewReplacer("ADMIN", w.admin, "ADDR", w.addr).Replace(line))
 	program := newProgram()
-	program.Groups[0].Commands = append(program.Groups[0].Commands, Version(testBuild, func(w io.Writer) { io.WriteString(w, "DETAILS\n") }))
+	program.Groups[0].Commands = append(program.Groups[0].Commands,
+		Version(testBuild, func(w io.Writer) { io.WriteString(w, "DETAILS\n") }))
 	w.asked = ""
-	code := program.Run(context.Background(), cli.Process{Args: args, Stdout: &stdout, Stderr: &stderr, Signals: make(chan os.Signal)})
+	code := program.Run(context.Background(),
+		cli.Process{Args: args, Stdout: &stdout, Stderr: &stderr, Signals: make(chan os.Signal)})
 	text := stdout.String()
 	for line := range strings.Lines(stderr.String()) {
 		text += "stderr: " + line
@@ -181,11 +184,12 @@ func (f *fakeReplica) script(t *testing.T, d *datadriven.TestData) {
 // TestAdminLate: a replica that does not answer, or not to the end.
 func TestAdminLate(t *testing.T) {
 	hang := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-	for name, page := range map[string]http.HandlerFunc{"late": hang, "slow": func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(http.StatusOK)
-		w.(http.Flusher).Flush()
-		hang(w, r)
-	}} {
+	for name, page := range map[string]http.HandlerFunc{"late": hang,
+		"slow": func(w http.ResponseWriter, r *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			w.(http.Flusher).Flush()
+			hang(w, r)
+		}} {
 		admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": page})
 		code, out, err := call("clusters", "--timeout", "50ms", "--admin", admin)
 		if code != 1 || out != "" || err != "isthmus clusters: "+admin+" has not answered within 50ms (--timeout)\n" {
@@ -196,10 +200,16 @@ func TestAdminLate(t *testing.T) {
 
 // TestAdminWaits: who waits for longer than a second sees what for, and may give up.
 func TestAdminWaits(t *testing.T) {
-	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/services": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }})
+	admin := startAdmin(t,
+		map[string]http.HandlerFunc{"/debug/services": func(_ http.ResponseWriter,
+			r *http.Request) {
+			<-r.Context().Done()
+		}})
 	errs, signals, code := clitest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
 	go func() {
-		code <- newProgram().Run(context.Background(), cli.Process{Args: []string{"services", "--admin", admin, "--timeout", "1m"}, Stdout: clitest.NewOutput(), Stderr: errs, Signals: signals})
+		code <- newProgram().Run(context.Background(),
+			cli.Process{Args: []string{"services", "--admin", admin, "--timeout", "1m"}, Stdout: clitest.NewOutput(),
+				Stderr: errs, Signals: signals})
 	}()
 	errs.Await(t, "isthmus services: waiting for /debug/services of "+admin+", for 1m0s at most\n")
 	signals <- syscall.SIGINT
@@ -212,10 +222,14 @@ func TestAdminWaits(t *testing.T) {
 // TestDocumentedFields: the help of a command names the type of its JSON, whose documentation explains each field.
 func TestDocumentedFields(t *testing.T) {
 	for help, output := range map[string]any{
-		exportsEnding: adminapi.ExportsOutput{}, clustersEnding: adminapi.ClustersOutput{}, servicesEnding: adminapi.ServicesOutput{}, explainEnding: adminapi.ExplainOutput{}, checkEnding: adminapi.CheckOutput{},
-		versionEnding: adminapi.VersionOutput{}, getEnding: adminapi.GetOutput{}, profileEnding: adminapi.ProfileOutput{},
+		exportsEnding: adminapi.ExportsOutput{}, clustersEnding: adminapi.ClustersOutput{},
+		servicesEnding: adminapi.ServicesOutput{}, explainEnding: adminapi.ExplainOutput{},
+		checkEnding:   adminapi.CheckOutput{},
+		versionEnding: adminapi.VersionOutput{}, getEnding: adminapi.GetOutput{},
+		profileEnding: adminapi.ProfileOutput{},
 	} {
-		if name := reflect.TypeOf(output).Name(); !regexp.MustCompile(`go doc\sisthmus/internal/adminapi\.` + name + `\b`).MatchString(help) {
+		if name := reflect.TypeOf(output).Name(); !regexp.MustCompile(`go doc\sisthmus/internal/adminapi\.` + name +
+			`\b`).MatchString(help) {
 			t.Errorf("no type %s in:\n%s", name, help)
 		}
 	}

@@ -42,8 +42,11 @@ func explainCommand() cli.Command {
 		OneOf:   [][2]string{{"token", "node"}},
 		Run:     func(ctx context.Context, p cli.Process) error { return runExplain(ctx, p, o) },
 	}, func(s *pflag.FlagSet) {
-		o.pageFlags(s, explainTimeout, "The gateways must have answered within this `DURATION`. Each explains one service at a time, and others wait.")
-		s.StringVar(&o.token, "token", "", "Context token of the client's proxy, as `JSON`"+`: {"ns":"shop","nodeName":"node-1"}.`)
+		o.pageFlags(s, explainTimeout,
+			"The gateways must have answered within this `DURATION`. Each explains one service at a time, and "+
+				"others wait.")
+		s.StringVar(&o.token, "token", "",
+			"Context token of the client's proxy, as `JSON`"+`: {"ns":"shop","nodeName":"node-1"}.`)
 		s.StringVar(&o.node, "node", "", "`NODE` that the client runs on, in place of a token: it decides on zones.")
 		s.StringVar(&o.address, "address", "", "Only this `IP` address.")
 	})
@@ -125,7 +128,8 @@ func (s *explainState) unserved() error {
 	case s.address.IsValid() && p.Verdicts[served] > 0 && p.Refused == "":
 		return nil
 	case s.address.IsValid() && totalOf(p) == 0:
-		return fmt.Errorf("no EndpointSlice of %s has %v\n  Is it a Pod of that Service, in a cluster of the table? One that is not selected has no EndpointSlice", Printable(p.Authority), s.address)
+		return fmt.Errorf("no EndpointSlice of %s has %v\n  Is it a Pod of that Service, in a cluster of the "+
+			"table? One that is not selected has no EndpointSlice", Printable(p.Authority), s.address)
 	case s.address.IsValid():
 		return fmt.Errorf("this client does not get %v", s.address)
 	case p.Refused != "":
@@ -176,7 +180,8 @@ func failuresOf(p *adminapi.Explanation) (list []string) {
 
 // definitionPanicked reports whether the service is not defined because each attempt to define it has panicked.
 func definitionPanicked(p *adminapi.Explanation) bool {
-	return !p.Defined && slices.ContainsFunc(p.Failures, func(f adminapi.Failure) bool { return f.Where == "definition" })
+	return !p.Defined &&
+		slices.ContainsFunc(p.Failures, func(f adminapi.Failure) bool { return f.Where == "definition" })
 }
 
 func (s *explainState) headline() string {
@@ -198,7 +203,8 @@ func (s *explainState) headline() string {
 	}
 	n, behind := totalOf(p), p.Verdicts[behindGateway]
 	if behind > 0 && !s.address.IsValid() {
-		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", summary, p.Verdicts[served], text.Count(n-behind, "address", "addresses"), behind)
+		return fmt.Sprintf("%s: %d of %s served, and %d behind gateways", summary, p.Verdicts[served],
+			text.Count(n-behind, "address", "addresses"), behind)
 	}
 	if n > 0 || s.address.IsValid() {
 		return fmt.Sprintf("%s: %d of %s served", summary, p.Verdicts[served], text.Count(n, "address", "addresses"))
@@ -219,7 +225,8 @@ func (s *explainState) client() string {
 	if s.node != "" && c.Zone == "" {
 		zone = "whose zone the gateway does not know"
 	}
-	list := joined(", ", with("namespace ", c.Namespace), with("node ", cmp.Or(c.Node, s.node)), zone, with("asks for instance ", c.Instance))
+	list := joined(", ", with("namespace ", c.Namespace), with("node ", cmp.Or(c.Node, s.node)), zone,
+		with("asks for instance ", c.Instance))
 	return cmp.Or(list, "any, in no zone (--node or --token names one)")
 }
 
@@ -228,7 +235,8 @@ func (s *explainState) writeMembers(b *bytes.Buffer) {
 	t.row("CLUSTER", "SERVICE", "STATE", "SINCE", "STANDING", "PORTS", "SERVED", "CHANGED", "WHY NOT")
 	for _, m := range s.Members {
 		t.row(m.Cluster, m.Service, coloured(m.State), age(s.Time, m.Since),
-			coloured(m.Standing), portsOf(&m), servedOf(&s.Explanation, m), age(s.Time, m.Changed), whyNotServed(&s.Explanation, m))
+			coloured(m.Standing), portsOf(&m), servedOf(&s.Explanation, m), age(s.Time, m.Changed),
+			whyNotServed(&s.Explanation, m))
 	}
 	t.writeUnder(b, "Members:\n")
 }
@@ -240,7 +248,8 @@ func (s *explainState) writeAddresses(b *bytes.Buffer) {
 	list := slices.Clone(s.Addresses)
 	title, more := "Addresses", 0
 	if n := totalOf(&s.Explanation); len(list) > maxAddressLines && !s.address.IsValid() {
-		slices.SortStableFunc(list, func(a, b adminapi.ExplainedAddress) int { return cmp.Compare(rankOf(&a), rankOf(&b)) })
+		slices.SortStableFunc(list,
+			func(a, b adminapi.ExplainedAddress) int { return cmp.Compare(rankOf(&a), rankOf(&b)) })
 		list, more = list[:maxAddressLines], n-maxAddressLines
 		title = fmt.Sprintf("Addresses (%s)", countsOf(&s.Explanation))
 	}
@@ -262,7 +271,8 @@ func (s *explainState) writeHeld(b *bytes.Buffer) {
 		return
 	}
 	var t cells
-	t.row("DESTINATION", "NODE", "ZONE", "STREAMS", "UP TO DATE", "WAIT", "SLOW", "VERSION", "ENDPOINTS", "LAST MESSAGE")
+	t.row("DESTINATION", "NODE", "ZONE", "STREAMS", "UP TO DATE", "WAIT", "SLOW", "VERSION", "ENDPOINTS",
+		"LAST MESSAGE")
 	for _, h := range s.Held[:min(maxLines, len(s.Held))] {
 		t.row(h.Destination, h.Node, h.Zone, h.Streams, h.UpToDate,
 			troubled(h.Waiting), troubled(h.Slow), h.Version, h.Endpoints, age(s.Time, h.LastMessage))
@@ -347,10 +357,13 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 	switch {
 	case definitionPanicked(p):
-		list = append(list, "the Service is not defined, because of the bug: new streams are refused until a retry succeeds; undo the newest "+
-			"change of its annotations and labels, if there is one")
+		list = append(list,
+			"the Service is not defined, because of the bug: new streams are refused until a retry succeeds; "+
+				"undo the newest change of its annotations and labels, if there is one")
 	case !p.Defined:
-		list = append(list, "no such Service: see whether name, namespace and port are those that the application dials: kubectl get service -A")
+		list = append(list,
+			"no such Service: see whether name, namespace and port are those that the application dials: kubectl "+
+				"get service -A")
 	}
 	for _, m := range p.Members {
 		if remedy := stateRemedies[m.State]; remedy != "" {
@@ -468,12 +481,15 @@ var verdicts = map[string]verdictWords{
 		"correct targetRef in the EndpointSlice, or leave it out"},
 	"unusable-text": {"it can't be read, or a text of it can't be sent to proxies",
 		"look at the EndpointSlice, and at the Pod's labels, for texts that are too long or not UTF-8"},
-	"not-routable": {"no other host can have it: loopback, link-local, multicast, 255.255.255.255, or of 0.0.0.0/8", "correct what writes the EndpointSlice"},
+	"not-routable": {"no other host can have it: loopback, link-local, multicast, 255.255.255.255, or of 0.0.0.0/8",
+		"correct what writes the EndpointSlice"},
 	"pod-not-known": {"the gateway does not know what it stands for, not yet or no longer",
-		"see whether that Pod or ExternalWorkload exists in its cluster, and whether the link may read those: isthmus clusters"},
-	"unusable":     {"its ExternalWorkload can't be used", "correct the ExternalWorkload"},
-	behindGateway:  {"its cluster is on another network: clients reach it through the cluster's gateways", ""},
-	"gateway-dead": {"the gateway does not answer probes, and another of its cluster does", "see why it does not answer: isthmus clusters"},
+		"see whether that Pod or ExternalWorkload exists in its cluster, and whether the link may read those: " +
+			"isthmus clusters"},
+	"unusable":    {"its ExternalWorkload can't be used", "correct the ExternalWorkload"},
+	behindGateway: {"its cluster is on another network: clients reach it through the cluster's gateways", ""},
+	"gateway-dead": {"the gateway does not answer probes, and another of its cluster does",
+		"see why it does not answer: isthmus clusters"},
 	"nothing-behind-the-gateway": {"the Service has no ready endpoint behind the gateway",
 		"look at the Service's Pods in that cluster"},
 	portUndeclared: {
@@ -500,7 +516,8 @@ var verdicts = map[string]verdictWords{
 	"hinted-to-other-nodes": {"it is hinted to other nodes than the client's, which has an endpoint of its own",
 		"that keeps traffic on its node; " +
 			"to end it, take trafficDistribution off the Service, or see what writes the hints"},
-	"ipv6-off":                {"the gateway does not serve IPv6", "run the gateway with --enable-ipv6, if clients can reach it"},
+	"ipv6-off": {"the gateway does not serve IPv6",
+		"run the gateway with --enable-ipv6, if clients can reach it"},
 	"other-address-preferred": {"clients get its Pod by an IPv6 address", ""},
 }
 
@@ -509,11 +526,12 @@ var ofNode = map[string]bool{"other-node": true, "hinted-to-other-nodes": true, 
 
 // stateRemedies is what to do about a member's cluster in a state.
 var stateRemedies = map[string]string{
-	"unlinked":    "no link Secret names the cluster: link it, or take it out of the definition",
-	"rejected":    "its link Secret can't be used: correct that",
-	"pending":     "the gateway has not read it yet: ask again in some seconds",
-	"unreachable": "its API has never answered: isthmus clusters shows why; check server and credentials of its link Secret",
-	"stale":       "its API has stopped answering; what it had stays: isthmus clusters shows why",
+	"unlinked": "no link Secret names the cluster: link it, or take it out of the definition",
+	"rejected": "its link Secret can't be used: correct that",
+	"pending":  "the gateway has not read it yet: ask again in some seconds",
+	"unreachable": "its API has never answered: isthmus clusters shows why; check server and credentials of its " +
+		"link Secret",
+	"stale": "its API has stopped answering; what it had stays: isthmus clusters shows why",
 }
 
 const explainIntro = `isthmus explain shows every address that any EndpointSlice of a service has, in any

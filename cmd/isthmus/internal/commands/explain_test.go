@@ -11,12 +11,15 @@ import (
 
 // manyPage has 100 addresses that are served and one, the last, that is not.
 func manyPage(n int) adminapi.Explanation {
-	p := adminapi.Explanation{Authority: "web:80", Defined: true, Verdicts: map[string]int{served: n, "not-ready": 1}, More: 7}
+	p := adminapi.Explanation{Authority: "web:80", Defined: true, Verdicts: map[string]int{served: n, "not-ready": 1},
+		More: 7}
 	for i := range n {
-		p.Addresses = append(p.Addresses, adminapi.ExplainedAddress{Cluster: "east", Address: fmt.Sprint("10.0.0.", i), Verdict: served})
+		p.Addresses = append(p.Addresses,
+			adminapi.ExplainedAddress{Cluster: "east", Address: fmt.Sprint("10.0.0.", i), Verdict: served})
 		p.Held = append(p.Held, adminapi.HeldView{Destination: "web"})
 	}
-	p.Addresses = append(p.Addresses, adminapi.ExplainedAddress{Cluster: "east", Address: "10.9.9.9", Verdict: "not-ready"})
+	p.Addresses = append(p.Addresses,
+		adminapi.ExplainedAddress{Cluster: "east", Address: "10.9.9.9", Verdict: "not-ready"})
 	p.Members = []adminapi.ExplainedMember{{Cluster: "east", State: "ready"}}
 	return p
 }
@@ -52,7 +55,8 @@ func TestExplainMany(t *testing.T) {
 	}
 	text := withoutColours.Replace(string(lines))
 	for _, want := range []string{
-		"Addresses (100 served, 1 not-ready):\n", "WHY\n  east     -      10.9.9.9   not-ready ", "  … and 61 more: --address IP shows one, -o json 101 of them\n",
+		"Addresses (100 served, 1 not-ready):\n", "WHY\n  east     -      10.9.9.9   not-ready ",
+		"  … and 61 more: --address IP shows one, -o json 101 of them\n",
 		"  … and 80 more: -o json lists 100 of them\n", "Client: any, in no zone (--node or --token names one)\n",
 	} {
 		if !strings.Contains(text, want) {

@@ -37,8 +37,10 @@ func exportsCommand() cli.Command {
 		Run:     func(ctx context.Context, p cli.Process) error { return runExports(ctx, p, o) },
 	}, func(s *pflag.FlagSet) {
 		o.pageFlags(s, pageTimeout, pageAllowed)
-		s.BoolVar(&o.diff, "diff", false, "Show what is to be changed, object by object. The exit code is 1 if anything is.")
-		s.BoolVar(&o.written, "written", false, "Print the Services and ServiceImports that the gateway has written, for kubectl delete -f -.")
+		s.BoolVar(&o.diff, "diff", false,
+			"Show what is to be changed, object by object. The exit code is 1 if anything is.")
+		s.BoolVar(&o.written, "written", false,
+			"Print the Services and ServiceImports that the gateway has written, for kubectl delete -f -.")
 	})
 }
 
@@ -51,7 +53,8 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 		case all && namespace != "":
 			query.Add("service", arg)
 		case !ok:
-			return cli.Usagef("%q is no service's name: give NAME, NAMESPACE/NAME, NAME.NAMESPACE, or NAMESPACE/ for all of a namespace", arg)
+			return cli.Usagef("%q is no service's name: give NAME, NAMESPACE/NAME, NAME.NAMESPACE, or NAMESPACE/ "+
+				"for all of a namespace", arg)
 		default:
 			query.Add("service", strings.TrimPrefix(name.namespace+"/"+name.name, "/"))
 		}
@@ -67,7 +70,8 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	case other.status == http.StatusNotFound:
 		return fmt.Errorf("%w. If its version knows exports, it runs with --exports=off, which is the default", other)
 	case page.status == http.StatusNotFound:
-		return fmt.Errorf("%s knows nothing of exports: it runs with --exports=off, which is the default\n  Start it with --exports=plan to see what would be written: then nothing is", shown.Replica)
+		return fmt.Errorf("%s knows nothing of exports: it runs with --exports=off, which is the default\n  Start "+
+			"it with --exports=plan to see what would be written: then nothing is", shown.Replica)
 	case shown.Err != nil:
 		return shown.Err
 	case shown.Value.Unread != "":
@@ -186,7 +190,8 @@ func (s *exportsState) printDiff(w io.Writer) error {
 		case "delete":
 			after = "/dev/null"
 		}
-		fmt.Fprintf(&b, "--- %s\n+++ %s\n@@ %s, for the %s of %s @@\n", Printable(before), Printable(after), Printable(c.Verb), Printable(c.Kind), Printable(c.Of))
+		fmt.Fprintf(&b, "--- %s\n+++ %s\n@@ %s, for the %s of %s @@\n", Printable(before), Printable(after),
+			Printable(c.Verb), Printable(c.Kind), Printable(c.Of))
 		if c.Error != "" {
 			fmt.Fprintf(&b, " # tried, and failed: %s\n", Printable(c.Error))
 		}
@@ -214,7 +219,8 @@ func (s *exportsState) printWritten(w io.Writer) error {
 	}{{"v1", "Service", s.Written}, {"multicluster.x-k8s.io/" + s.Writer.MCS, "ServiceImport", s.WrittenImports}} {
 		for _, id := range kind.ids {
 			namespace, name, _ := strings.Cut(id, "/")
-			line, err := JSONLine(map[string]any{"apiVersion": kind.version, "kind": kind.name, "metadata": map[string]string{"namespace": namespace, "name": name}})
+			line, err := JSONLine(map[string]any{"apiVersion": kind.version, "kind": kind.name,
+				"metadata": map[string]string{"namespace": namespace, "name": name}})
 			if err != nil {
 				return err
 			}

@@ -59,7 +59,8 @@ func relay[M any](from <-chan *M, to grpc.ServerStreamingServer[M], end error) e
 // startFake serves a fake replica for one test and returns its address.
 func startFake(t *testing.T) (*fakeReplica, string) {
 	t.Helper()
-	f := &fakeReplica{updates: make(chan *pb.Update), profiles: make(chan *pb.DestinationProfile), asked: make(chan *pb.GetDestination, 1)}
+	f := &fakeReplica{updates: make(chan *pb.Update), profiles: make(chan *pb.DestinationProfile),
+		asked: make(chan *pb.GetDestination, 1)}
 	return f, serveGRPC(t, f)
 }
 
@@ -108,7 +109,8 @@ func tcp(s string) *pbnet.TcpAddress {
 	a := netip.MustParseAddrPort(s)
 	if a.Addr().Is4() {
 		b := a.Addr().As4()
-		return &pbnet.TcpAddress{Port: uint32(a.Port()), Ip: &pbnet.IPAddress{Ip: &pbnet.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(b[:])}}}
+		return &pbnet.TcpAddress{Port: uint32(a.Port()),
+			Ip: &pbnet.IPAddress{Ip: &pbnet.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(b[:])}}}
 	}
 	b := a.Addr().As16()
 	return &pbnet.TcpAddress{Port: uint32(a.Port()), Ip: &pbnet.IPAddress{Ip: &pbnet.IPAddress_Ipv6{

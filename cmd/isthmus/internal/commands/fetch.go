@@ -155,7 +155,8 @@ func unanswered(g reach.Replica, err error) error {
 	broken, ok := errors.AsType[*reach.BrokenError](err)
 	switch {
 	case g.Address != "":
-		return fmt.Errorf("%s\n  Is the gateway running? --admin is the address of its admin server (--metrics-addr of the gateway)", Printable(err.Error()))
+		return fmt.Errorf("%s\n  Is the gateway running? --admin is the address of its admin server "+
+			"(--metrics-addr of the gateway)", Printable(err.Error()))
 	case ok:
 		return broken
 	}

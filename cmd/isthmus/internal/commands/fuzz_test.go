@@ -39,10 +39,12 @@ func contentOf(verb, page, node string, address netip.Addr) (c content, err erro
 	switch verb {
 	case "clusters":
 		o := &adminapi.ClustersOutput{Time: noon}
-		return content{o, func() (string, []byte) { return clustersTable(o) }, nil}, json.Unmarshal([]byte(page), &o.Clusters)
+		return content{o, func() (string, []byte) { return clustersTable(o) }, nil},
+			json.Unmarshal([]byte(page), &o.Clusters)
 	case "services":
 		o := &adminapi.ServicesOutput{Time: noon}
-		return content{o, func() (string, []byte) { return servicesTable(o, true) }, nil}, json.Unmarshal([]byte(page), &o.Services)
+		return content{o, func() (string, []byte) { return servicesTable(o, true) }, nil},
+			json.Unmarshal([]byte(page), &o.Services)
 	case "exports":
 		x := &exportsState{adminapi.ExportsOutput{Time: noon}}
 		return content{&x.ExportsOutput, x.table, nil}, json.Unmarshal([]byte(page), &x.Exports)
@@ -54,7 +56,8 @@ func contentOf(verb, page, node string, address netip.Addr) (c content, err erro
 
 // FuzzPages: whatever a page holds, nothing reaches the terminal that it would obey.
 func FuzzPages(f *testing.F) {
-	hostile := strings.NewReplacer("shop", `\u001b]0;\u009b\u202e\n`, "east", "\u009b\U000e0001", "dial", `\u0000`, "Pod", `\u001b`)
+	hostile := strings.NewReplacer("shop", `\u001b]0;\u009b\u202e\n`, "east", "\u009b\U000e0001", "dial", `\u0000`,
+		"Pod", `\u001b`)
 	for _, verb := range []string{"clusters", "services", "explain", "exports"} {
 		f.Add(verb, firstPage(f, verb), "n1", true)
 		f.Add(verb, hostile.Replace(firstPage(f, verb)), "\x1b[2J", false)
@@ -70,7 +73,8 @@ func FuzzPages(f *testing.F) {
 		}
 		checkHarmless(t, c)
 		if c.err != nil {
-			if err := c.err(); err != nil && strings.ContainsFunc(strings.ReplaceAll(err.Error(), "\n  ", ""), text.Unprintable) {
+			if err := c.err(); err != nil &&
+				strings.ContainsFunc(strings.ReplaceAll(err.Error(), "\n  ", ""), text.Unprintable) {
 				t.Fatalf("%q", err)
 			}
 		}
@@ -106,7 +110,8 @@ func FuzzCheckPage(f *testing.F) {
 		for _, text := range []string{one, two} {
 			seen := new(check.Seen)
 			a := Answer[check.Seen]{Replica: "g", Value: seen, Origin: thisFormat}
-			a.Err = errors.Join(json.Unmarshal([]byte(text), &seen.Clusters), json.Unmarshal([]byte(services), &seen.Services))
+			a.Err = errors.Join(json.Unmarshal([]byte(text), &seen.Clusters),
+				json.Unmarshal([]byte(services), &seen.Services))
 			answers = append(answers, a)
 		}
 		s := newCheckState(adminapi.CheckedReplicas)

@@ -31,16 +31,21 @@ func getCommand() cli.Command {
 		Intro:   getIntro,
 		Ending:  getEnding,
 	}, session[pb.Update]{state: &getState{}, open: openGet, meanings: codeMeanings{
-		codes.InvalidArgument:    "This authority can never work: it is not a service name of the gateway's cluster domain, or it names an ExternalName service. A proxy does not ask again.",
-		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service does not name the remote Service. A proxy does not ask again.",
-		codes.NotFound:           "There is no such Service in the gateway's cluster, or it mirrors a cluster that is not linked. A proxy asks again, with a backoff.",
-		codes.Unavailable:        "the gateway has not read any of the clusters that the service is in",
+		codes.InvalidArgument: "This authority can never work: it is not a service name of the gateway's " +
+			"cluster domain, or it names an ExternalName service. A proxy does not ask again.",
+		codes.FailedPrecondition: "The Service is a mirror whose label multicluster.linkerd.io/remote-service does " +
+			"not name the remote Service. A proxy does not ask again.",
+		codes.NotFound: "There is no such Service in the gateway's cluster, or it mirrors a cluster that " +
+			"is not linked. A proxy asks again, with a backoff.",
+		codes.Unavailable: "the gateway has not read any of the clusters that the service is in",
 	}})
 }
 
 // openGet opens a Get stream, and asks the replica to explain which tier each endpoint
 // belongs to. Other servers ignore that.
-func openGet(c pb.DestinationClient, ctx context.Context, q *pb.GetDestination, opts ...grpc.CallOption) (grpc.ServerStreamingClient[pb.Update], error) {
+func openGet(
+	c pb.DestinationClient, ctx context.Context, q *pb.GetDestination, opts ...grpc.CallOption,
+) (grpc.ServerStreamingClient[pb.Update], error) {
 	return c.Get(metadata.AppendToOutgoingContext(ctx, "isthmus-explain", "tiers"), q, opts...)
 }
 
@@ -109,7 +114,8 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 		}
 		sent, err := messageJSON(w)
 		if err != nil {
-			bad = fmt.Errorf("endpoint %v that has no JSON, such as HTTP/2 parameters with a duration out of range", addr)
+			bad = fmt.Errorf("endpoint %v that has no JSON, such as HTTP/2 parameters with a duration out of range",
+				addr)
 			continue
 		}
 		before, known := s.endpoints[addr]
@@ -152,7 +158,8 @@ func (s *getState) output(at time.Time, authority string) any {
 	o := adminapi.GetOutput{Time: at, Authority: authority, Exists: s.exists, Endpoints: []adminapi.Endpoint{}}
 	for _, addr := range s.addresses() {
 		e := s.endpoints[addr]
-		o.Endpoints = append(o.Endpoints, adminapi.Endpoint{Address: addr, Cluster: clusterOf(e.WeightedAddr), Sent: e.sent})
+		o.Endpoints = append(o.Endpoints,
+			adminapi.Endpoint{Address: addr, Cluster: clusterOf(e.WeightedAddr), Sent: e.sent})
 	}
 	return o
 }

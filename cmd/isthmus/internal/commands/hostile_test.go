@@ -33,12 +33,16 @@ func TestHostilePages(t *testing.T) {
 		page       http.HandlerFunc
 		want       string
 	}{
-		"clusters":  {"clusters", "/debug/clusters", page(`{"clusters":[`, "{},", 33_000_000, "{}]}"), "too many elements"},
-		"services":  {"services", "/debug/services", page(`[`, "{},", 33_000_000, "{}]"), "too many elements"},
-		"addresses": {"explain shop/web", "/debug/explain", page(`{"addresses":[`, "{},", 33_000_000, "{}]}"), "too many elements"},
-		"verdicts":  {"explain shop/web", "/debug/explain", page(`{"verdicts":{`, `"":0,`, 33_000_000, `"":0}}`), "too many fields"},
-		"a text":    {"clusters", "/debug/clusters", page(`{"linkSecrets":{"reason":"`, "x", 250<<20, `"}}`), "has more than 33554432 bytes"},
-		"depth":     {"clusters", "/debug/clusters", page(``, `[`, 33_000_000, ``), "nested too deeply"},
+		"clusters": {"clusters", "/debug/clusters", page(`{"clusters":[`, "{},", 33_000_000, "{}]}"),
+			"too many elements"},
+		"services": {"services", "/debug/services", page(`[`, "{},", 33_000_000, "{}]"), "too many elements"},
+		"addresses": {"explain shop/web", "/debug/explain", page(`{"addresses":[`, "{},", 33_000_000, "{}]}"),
+			"too many elements"},
+		"verdicts": {"explain shop/web", "/debug/explain", page(`{"verdicts":{`, `"":0,`, 33_000_000, `"":0}}`),
+			"too many fields"},
+		"a text": {"clusters", "/debug/clusters", page(`{"linkSecrets":{"reason":"`, "x", 250<<20, `"}}`),
+			"has more than 33554432 bytes"},
+		"depth": {"clusters", "/debug/clusters", page(``, `[`, 33_000_000, ``), "nested too deeply"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			admin := startAdmin(t, map[string]http.HandlerFunc{c.path: c.page})
@@ -86,7 +90,8 @@ func TestHostileSet(t *testing.T) {
 	s = getState{}
 	large := map[string]string{"label": strings.Repeat("x", 4<<20)}
 	for i := range 1 + maxBytes/2/(4<<20) {
-		if err := add(i%10, 1, large); err != nil || s.bytes > 11*2*(4<<20) { // those that are replaced count once, as sent and as JSON
+		if err := add(i%10, 1, large); err != nil ||
+			s.bytes > 11*2*(4<<20) { // those that are replaced count once, as sent and as JSON
 			t.Fatalf("%d: %d bytes, %v", i, s.bytes, err)
 		}
 	}
@@ -103,7 +108,8 @@ func TestHostileSet(t *testing.T) {
 	if s.bytes != 0 {
 		t.Errorf("%d bytes of no endpoints", s.bytes)
 	}
-	again := &pb.WeightedAddrSet{MetricLabels: large, Addrs: slices.Repeat([]*pb.WeightedAddr{{Addr: tcp("10.0.0.1:80")}}, 40)}
+	again := &pb.WeightedAddrSet{MetricLabels: large,
+		Addrs: slices.Repeat([]*pb.WeightedAddr{{Addr: tcp("10.0.0.1:80")}}, 40)}
 	if err := s.add(again); !errors.Is(err, errTooLarge) {
 		t.Errorf("one address again and again: %v", err)
 	}
@@ -117,7 +123,8 @@ func TestDeepConditions(t *testing.T) {
 		if kept = requestCondition(m, 0); len(kept) > 1000 {
 			t.Fatalf("%d bytes", len(kept))
 		}
-		m = &pb.RequestMatch{Match: &pb.RequestMatch_All{All: &pb.RequestMatch_Seq{Matches: []*pb.RequestMatch{path, {Match: &pb.RequestMatch_Not{Not: m}}}}}}
+		m = &pb.RequestMatch{Match: &pb.RequestMatch_All{All: &pb.RequestMatch_Seq{Matches: []*pb.RequestMatch{path,
+			{Match: &pb.RequestMatch_Not{Not: m}}}}}}
 	}
 	if !strings.HasPrefix(kept, `(path "/x" and not (path "/x" and not (`) || !strings.Contains(kept, "(… and …)") {
 		t.Error(kept)

@@ -27,17 +27,18 @@ func profileCommand() cli.Command {
 		Summary: "show the protocol, routes and retries of a destination as a proxy would get them, live",
 		Intro:   profileIntro,
 		Ending:  profileEnding,
-	}, session[pb.DestinationProfile]{state: &profileState{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
-		codes.InvalidArgument: "This authority can never work: " +
-			"it is neither an IP address nor a service name of the gateway's cluster domain, " +
-			"or it names an ExternalName service. A proxy does not ask again.",
-		codes.FailedPrecondition: "Several objects claim this address. " +
-			"Only gateways of older versions end the stream so. A proxy does not ask again.",
-		codes.Unavailable: "several objects claim this address " +
-			"(isthmus check names them if they do so for long)",
-		codes.NotFound: "There is no such Service in the gateway's cluster, " +
-			"or none of its endpoints has that hostname. A proxy asks again, with a backoff.",
-	}})
+	}, session[pb.DestinationProfile]{
+		state: &profileState{}, open: pb.DestinationClient.GetProfile, meanings: codeMeanings{
+			codes.InvalidArgument: "This authority can never work: " +
+				"it is neither an IP address nor a service name of the gateway's cluster domain, " +
+				"or it names an ExternalName service. A proxy does not ask again.",
+			codes.FailedPrecondition: "Several objects claim this address. " +
+				"Only gateways of older versions end the stream so. A proxy does not ask again.",
+			codes.Unavailable: "several objects claim this address " +
+				"(isthmus check names them if they do so for long)",
+			codes.NotFound: "There is no such Service in the gateway's cluster, " +
+				"or none of its endpoints has that hostname. A proxy asks again, with a backoff.",
+		}})
 }
 
 // profile is what a proxy holds after the messages of one GetProfile stream, which
@@ -118,7 +119,8 @@ func writeRoutes(b *bytes.Buffer, routes []*pb.Route) {
 		if d := r.GetTimeout(); d != nil {
 			timeout = d.AsDuration().String()
 		}
-		t.row(r.GetMetricsLabels()["route"], yesOrNo(r.GetIsRetryable()), timeout, requestCondition(r.GetCondition(), 0), strings.Join(classes, ", "))
+		t.row(r.GetMetricsLabels()["route"], yesOrNo(r.GetIsRetryable()), timeout,
+			requestCondition(r.GetCondition(), 0), strings.Join(classes, ", "))
 	}
 	t.writeUnder(b, "")
 }
@@ -143,7 +145,8 @@ func retriesText(b *pb.RetryBudget) string {
 	if b == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%v%% of the requests of the last %s, and %d a second", 100*b.GetRetryRatio(), b.GetTtl().AsDuration(), b.GetMinRetriesPerSecond())
+	return fmt.Sprintf("%v%% of the requests of the last %s, and %d a second", 100*b.GetRetryRatio(),
+		b.GetTtl().AsDuration(), b.GetMinRetriesPerSecond())
 }
 
 // referenceText returns the object in one line. There may be none.

@@ -23,7 +23,9 @@ type fact struct {
 // readEach reads a page of every replica that the flags choose. It returns the first that answers
 // in a format that the program knows, or else the first that answers, and how the others differ
 // from it; there is an error if none answers.
-func readEach[T any](ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts) (shown Answer[T], others []adminapi.OtherReplica, err error) {
+func readEach[T any](
+	ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts,
+) (shown Answer[T], others []adminapi.OtherReplica, err error) {
 	answers, err := ReadAll[T](ctx, p, o, path)
 	if err != nil {
 		return shown, nil, err

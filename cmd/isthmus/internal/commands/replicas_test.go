@@ -11,15 +11,19 @@ import (
 // TestDifferences: what a replica lacks, has beyond the other, or has otherwise.
 func TestDifferences(t *testing.T) {
 	clusters := func(east string) *adminapi.Clusters {
-		p := &adminapi.Clusters{Local: adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{State: "ready", Standing: "in-service"}}}
+		p := &adminapi.Clusters{Local: adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{State: "ready",
+			Standing: "in-service"}}}
 		if east != "" {
-			p.Clusters = []adminapi.Cluster{{Cluster: "east", ClusterStatus: adminapi.ClusterStatus{State: adminapi.ClusterState(east), Standing: "in-service"}}}
+			p.Clusters = []adminapi.Cluster{{Cluster: "east",
+				ClusterStatus: adminapi.ClusterStatus{State: adminapi.ClusterState(east), Standing: "in-service"}}}
 		}
 		return p
 	}
 	services := func(list ...adminapi.Service) facts { return serviceFacts(list) }
 	web := func(port uint16, endpoints int, members ...string) adminapi.Service {
-		e := adminapi.Service{Service: "shop/web", Federated: true, Ports: []adminapi.Port{{Port: port, Members: []adminapi.PortMember{{Cluster: "east", Endpoints: endpoints}}}}}
+		e := adminapi.Service{Service: "shop/web", Federated: true,
+			Ports: []adminapi.Port{{Port: port,
+				Members: []adminapi.PortMember{{Cluster: "east", Endpoints: endpoints}}}}}
 		for _, m := range members {
 			e.Members = append(e.Members, adminapi.Member{Cluster: m})
 		}
@@ -32,10 +36,13 @@ func TestDifferences(t *testing.T) {
 		want        string
 	}{
 		{"alike", clusterFacts(clusters("ready")), clusterFacts(clusters("ready")), ""},
-		{"another state", clusterFacts(clusters("ready")), clusterFacts(clusters("stale")), "cluster east: stale in-service, and not ready in-service"},
+		{"another state", clusterFacts(clusters("ready")), clusterFacts(clusters("stale")),
+			"cluster east: stale in-service, and not ready in-service"},
 		{"missing", clusterFacts(clusters("ready")), clusterFacts(clusters("")), "cluster east is not there"},
-		{"more", clusterFacts(clusters("")), clusterFacts(clusters("ready")), "cluster east is there only: ready in-service"},
-		{"fewer members", services(web(80, 3, "east", "local")), services(web(80, 3, "local")), "shop/web: of local, and not of east, local"},
+		{"more", clusterFacts(clusters("")), clusterFacts(clusters("ready")),
+			"cluster east is there only: ready in-service"},
+		{"fewer members", services(web(80, 3, "east", "local")), services(web(80, 3, "local")),
+			"shop/web: of local, and not of east, local"},
 		{"the order of members", services(web(80, 3, "east", "local")), services(web(80, 3, "local", "east")), ""},
 		{"endpoints", services(web(80, 3)), services(web(80, 2)), "shop/web port 80: east 2, and not east 3"},
 		{"another port is watched", services(web(80, 3)), services(web(81, 2)), ""},
@@ -56,7 +63,8 @@ func TestCompared(t *testing.T) {
 	}{
 		{nil, "", nil},
 		{[]adminapi.OtherReplica{{Gateway: "a/1"}}, "; 2 gateways agree", nil},
-		{[]adminapi.OtherReplica{{Gateway: "a/1"}, {Gateway: "a/2", Differences: []string{"x", "y"}}, {Gateway: "a/3", Error: "late"}}, "; 4 gateways differ",
+		{[]adminapi.OtherReplica{{Gateway: "a/1"}, {Gateway: "a/2", Differences: []string{"x", "y"}},
+			{Gateway: "a/3", Error: "late"}}, "; 4 gateways differ",
 			[]string{"a/2: x", "a/2: y", "a/3 can't be asked: late"}},
 	} {
 		if summary, lines := compared(c.others, ""); summary != c.summary || !reflect.DeepEqual(lines, c.lines) {

@@ -49,12 +49,14 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 	page := &adminapi.ServicesOutput{
 		Time: shown.At, Gateway: shown.Replica, Services: list, Others: others, Unchecked: shown.Unchecked(p.Build),
 	}
-	err = o.screen(p).show(page.Time, page.Gateway, page, func() (string, []byte) { return servicesTable(page, len(names) > 0) })
+	err = o.screen(p).show(page.Time, page.Gateway, page,
+		func() (string, []byte) { return servicesTable(page, len(names) > 0) })
 	if err != nil {
 		return err
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf("not on %s: %s\n  There are services that are federated or mirrored, that proxies watch, or that have problems; isthmus get shows any", shown.Replica, strings.Join(missing, ", "))
+		return fmt.Errorf("not on %s: %s\n  There are services that are federated or mirrored, that proxies watch, "+
+			"or that have problems; isthmus get shows any", shown.Replica, strings.Join(missing, ", "))
 	}
 	return nil
 }
@@ -245,17 +247,22 @@ func serviceTroubles(e *adminapi.Service) []string {
 	}
 	for _, m := range e.Members {
 		if m.Reason != "" {
-			list = append(list, fmt.Sprintf("%s: %s of %s is not served: %s", e.Service, m.Service, m.Cluster, m.Reason))
+			list = append(list,
+				fmt.Sprintf("%s: %s of %s is not served: %s", e.Service, m.Service, m.Cluster, m.Reason))
 		}
 	}
 	for _, p := range e.Ports {
 		for _, m := range p.Members {
 			about := fmt.Sprintf("%s: port %d: ", e.Service, p.Port)
 			if m.Conflicts > 0 {
-				list = append(list, withExamples(about+text.Count(m.Conflicts, "address", "addresses")+" of "+m.Cluster+" offered by another member too", m.ConflictsWith))
+				list = append(list,
+					withExamples(about+text.Count(m.Conflicts, "address", "addresses")+" of "+m.Cluster+
+						" offered by another member too", m.ConflictsWith))
 			}
 			if m.Refused > 0 {
-				list = append(list, withExamples(about+text.Count(m.Refused, "address", "addresses")+" of "+m.Cluster+" refused", m.Refusals))
+				list = append(list,
+					withExamples(about+text.Count(m.Refused, "address", "addresses")+" of "+m.Cluster+" refused",
+						m.Refusals))
 			}
 		}
 	}
@@ -268,7 +275,8 @@ func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time) {
 	if e.Preference == nil {
 		return
 	}
-	fmt.Fprintf(b, "%s prefers %s (min-ready %s, return-after %s, return-over %s):\n", Printable(e.Service), Printable(e.Preference.Prefer),
+	fmt.Fprintf(b, "%s prefers %s (min-ready %s, return-after %s, return-over %s):\n", Printable(e.Service),
+		Printable(e.Preference.Prefer),
 		Printable(e.Preference.MinReady), Printable(e.Preference.ReturnAfter), Printable(e.Preference.ReturnOver))
 	if len(e.Clients) == 0 {
 		b.WriteString("  no clients\n")

@@ -41,10 +41,11 @@ type state[M any] interface {
 // session is one run of a command that opens a stream.
 type session[M any] struct {
 	Target
-	token     string
-	once      bool
-	state     state[M]
-	open      func(pb.DestinationClient, context.Context, *pb.GetDestination, ...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
+	token string
+	once  bool
+	state state[M]
+	open  func(pb.DestinationClient, context.Context, *pb.GetDestination,
+		...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
 	meanings  codeMeanings
 	authority string           // the authority; set by Run
 	replica   reach.Replica    // set by run
@@ -63,8 +64,10 @@ func streamCommand[M any](v cli.Command, s session[M]) cli.Command {
 	return s.command(v, func(f *pflag.FlagSet) {
 		s.AddAddressFlag(f, "addr", "`HOST:PORT` of the gateway's gRPC server, or of Linkerd's destination controller.")
 		s.Options.Flags(f)
-		f.StringVar(&s.token, "token", "", `Context token of the proxy to stand for, as `+"`JSON`"+`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
-			`the node decides on zones, the namespace on ServiceProfiles.`)
+		f.StringVar(&s.token, "token", "",
+			`Context token of the proxy to stand for, as `+"`JSON`"+
+				`: {"ns":"shop","nodeName":"node-1","pod":"web-1"}; `+
+				`the node decides on zones, the namespace on ServiceProfiles.`)
 		f.BoolVar(&s.once, "once", false, "Print the first state and exit.")
 		s.outputFlags(f, pageTimeout, "The first state must be there within this `DURATION`.")
 	})
@@ -111,12 +114,16 @@ func connect(g reach.Replica) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+cmp.Or(g.Address, "gateway"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second}),
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return g.Dial(ctx, g.GRPCPort) }))
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn,
+			error) {
+			return g.Dial(ctx, g.GRPCPort)
+		}))
 }
 
 // receive passes messages on and returns why the stream has ended; never nil.
 func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan<- *M) error {
-	stream, err := s.open(pb.NewDestinationClient(conn), ctx, &pb.GetDestination{Scheme: "k8s", Path: s.authority, ContextToken: s.token})
+	stream, err := s.open(pb.NewDestinationClient(conn), ctx,
+		&pb.GetDestination{Scheme: "k8s", Path: s.authority, ContextToken: s.token})
 	if err != nil {
 		return err
 	}
@@ -135,15 +142,19 @@ func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan
 
 // display applies messages and shows the state until messages is closed, when
 // ended has the reason, or the process gets a signal.
-func (s *session[M]) display(ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error) error {
+func (s *session[M]) display(
+	ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error,
+) error {
 	var batchEnds <-chan time.Time
 	slow := time.After(cli.SlowAfter)
 	for {
 		select {
 		case <-slow:
-			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.replica, s.Timeout)
+			fmt.Fprintf(p.Stderr, "%s: waiting for the first message of %s, for %v at most\n", p.Name, s.replica,
+				s.Timeout)
 		case <-s.limit:
-			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.replica, s.Timeout, s.meanings.explain(codes.Unavailable, s.replica))
+			return fmt.Errorf("%s has sent nothing within %v (--timeout)\n  %s", s.replica, s.Timeout,
+				s.meanings.explain(codes.Unavailable, s.replica))
 		case m, ok := <-messages:
 			if !ok {
 				return s.finish(out, <-ended)
@@ -216,7 +227,8 @@ func (m codeMeanings) explain(c codes.Code, from reach.Replica) string {
 		if ok {
 			text = ", or " + text
 		}
-		return fmt.Sprintf("Either nothing answers at %s (%s), or the gateway is shutting down or ends connections of this age (--max-connection-age)%s.", from, running, text) + again
+		return fmt.Sprintf("Either nothing answers at %s (%s), or the gateway is shutting down or ends connections "+
+			"of this age (--max-connection-age)%s.", from, running, text) + again
 	case ok:
 		return text
 	case c == codes.Unimplemented:

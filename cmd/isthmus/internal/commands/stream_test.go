@@ -21,12 +21,14 @@ import (
 func TestGetBatches(t *testing.T) {
 	for _, once := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f := session[pb.Update]{once: once, Target: Target{Timeout: time.Minute}, authority: "web:80", state: &getState{}}
+			f := session[pb.Update]{once: once, Target: Target{Timeout: time.Minute}, authority: "web:80",
+				state: &getState{}}
 			var out bytes.Buffer
 			messages, ended := make(chan *pb.Update), make(chan error, 1)
 			done := make(chan error)
 			go func() {
-				done <- f.display(t.Context(), cli.Process{Stdout: &out, Stderr: io.Discard}, &screen{w: &out, asJSON: true}, messages, ended)
+				done <- f.display(t.Context(), cli.Process{Stdout: &out, Stderr: io.Discard},
+					&screen{w: &out, asJSON: true}, messages, ended)
 			}()
 			messages <- remove("10.0.0.1:80")
 			time.Sleep(time.Second)
@@ -59,11 +61,14 @@ func TestGetBatches(t *testing.T) {
 // TestStreamWaits: likewise for the first message of a stream.
 func TestStreamWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := session[pb.Update]{Target: Target{Timeout: 10 * time.Second}, state: &getState{}, replica: reach.Replica{Address: "a:1"}, limit: time.After(10 * time.Second)}
+		s := session[pb.Update]{Target: Target{Timeout: 10 * time.Second}, state: &getState{},
+			replica: reach.Replica{Address: "a:1"}, limit: time.After(10 * time.Second)}
 		var errs bytes.Buffer
 		began, messages := time.Now(), make(chan *pb.Update)
 		err := s.display(t.Context(), cli.Process{Name: "isthmus get", Stderr: &errs}, nil, messages, nil)
-		if took := time.Since(began); err == nil || took != 10*time.Second || !strings.HasPrefix(err.Error(), "a:1 has sent nothing within 10s (--timeout)\n  Either nothing answers at a:1") {
+		if took := time.Since(began); err == nil || took != 10*time.Second ||
+			!strings.HasPrefix(err.Error(),
+				"a:1 has sent nothing within 10s (--timeout)\n  Either nothing answers at a:1") {
 			t.Errorf("%v after %v", err, took)
 		}
 		if errs.String() != "isthmus get: waiting for the first message of a:1, for 10s at most\n" {
@@ -74,7 +79,8 @@ func TestStreamWaits(t *testing.T) {
 		errs.Reset()
 		done := make(chan error)
 		go func() {
-			done <- s.display(t.Context(), cli.Process{Name: "isthmus get", Stderr: &errs}, &screen{w: &out}, messages2, ended)
+			done <- s.display(t.Context(), cli.Process{Name: "isthmus get", Stderr: &errs}, &screen{w: &out},
+				messages2, ended)
 		}()
 		messages2 <- none(true)
 		time.Sleep(time.Hour) // no limit once there is a state

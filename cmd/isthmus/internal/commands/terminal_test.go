@@ -42,7 +42,8 @@ func openTerminal(t *testing.T) (screen, user *os.File) {
 
 // TestTerminal: colours are for terminals, unless the environment asks for none.
 func TestTerminal(t *testing.T) {
-	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": answer(`{"local": {"cluster": "local", "state": "ready"}, "linkSecrets": {"listed": true}}`)})
+	admin := startAdmin(t,
+		map[string]http.HandlerFunc{"/debug/clusters": answer(`{"local": {"cluster": "local", "state": "ready"}, "linkSecrets": {"listed": true}}`)})
 	for _, c := range []struct {
 		noColour, term string
 		colours        bool
@@ -50,7 +51,8 @@ func TestTerminal(t *testing.T) {
 		t.Setenv("NO_COLOR", c.noColour)
 		t.Setenv("TERM", c.term)
 		terminal, user := openTerminal(t)
-		code := newProgram().Run(t.Context(), cli.Process{Args: []string{"clusters", "--admin", admin}, Stdout: user, Stderr: user})
+		code := newProgram().Run(t.Context(),
+			cli.Process{Args: []string{"clusters", "--admin", admin}, Stdout: user, Stderr: user})
 		shown := make([]byte, 4096)
 		n, err := terminal.Read(shown)
 		for !bytes.Contains(shown[:n], []byte("ready")) && err == nil {

@@ -34,7 +34,9 @@ func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 
 // runVersion prints the versions. A replica that can't be asked is no failure: this
 // program's version is there.
-func runVersion(ctx context.Context, p cli.Process, o *versionOptions, own adminapi.Build, details func(io.Writer)) error {
+func runVersion(
+	ctx context.Context, p cli.Process, o *versionOptions, own adminapi.Build, details func(io.Writer),
+) error {
 	if !o.asJSON() {
 		details(p.Stdout) // whatever the replicas take
 	}
@@ -70,7 +72,8 @@ func printVersions(p cli.Process, v adminapi.VersionOutput) {
 			fmt.Fprintf(p.Stderr, "%s: the version of gateways is not known: %s\n", p.Name, g.Error)
 			continue
 		}
-		text := fmt.Sprintf("gateway %s: %s, commit %s, %s", g.Gateway, Printable(g.Version), Printable(g.Commit), Printable(g.Go))
+		text := fmt.Sprintf("gateway %s: %s, commit %s, %s", g.Gateway, Printable(g.Version), Printable(g.Commit),
+			Printable(g.Go))
 		if g.Version != v.Client.Version || g.Commit != v.Client.Commit {
 			text += " (not that of this program)"
 		}

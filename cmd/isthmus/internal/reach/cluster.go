@@ -125,7 +125,8 @@ func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 		}
 	}
 	if len(ready) == 0 {
-		return nil, NoReplica{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready", text.Quoted(c.options.Namespace), some(others))}
+		return nil, NoReplica{fmt.Errorf("no gateway in namespace %s is ready: %s\n  --pod asks one that is not ready",
+			text.Quoted(c.options.Namespace), some(others))}
 	}
 	return append(ready, waiting...), nil
 }
@@ -167,7 +168,8 @@ func (c *Cluster) noPods(ctx context.Context) error {
 	hint := "-n names another namespace, " + c.options.contextFlag() + " another cluster"
 	var namespaces []string
 	for _, selector := range selectors {
-		if list, err := c.API.Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods}); err == nil {
+		if list, err := c.API.Pods(metav1.NamespaceAll).List(ctx,
+			metav1.ListOptions{LabelSelector: selector, Limit: maxPods}); err == nil {
 			for _, p := range list.Items {
 				namespaces = append(namespaces, p.Namespace)
 			}
@@ -177,7 +179,8 @@ func (c *Cluster) noPods(ctx context.Context) error {
 		slices.Sort(namespaces)
 		hint = "There are such Pods in namespace " + some(slices.Compact(namespaces)) + ": name it by -n"
 	}
-	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s", text.Quoted(c.options.Namespace), c, strings.Join(selectors, " or "), hint)
+	return fmt.Errorf("no gateway in namespace %s, by %s: no Pod has the label %s\n  %s",
+		text.Quoted(c.options.Namespace), c, strings.Join(selectors, " or "), hint)
 }
 
 // named returns the replica that the options name.
@@ -194,7 +197,8 @@ func (c *Cluster) named(ctx context.Context) ([]Replica, error) {
 			}
 			hint = "Gateways in this namespace: " + some(names)
 		}
-		return nil, fmt.Errorf("no Pod %s in namespace %s, by %s\n  %s", text.Quoted(o.Pod), text.Quoted(o.Namespace), c, hint)
+		return nil, fmt.Errorf("no Pod %s in namespace %s, by %s\n  %s",
+			text.Quoted(o.Pod), text.Quoted(o.Namespace), c, hint)
 	case err != nil:
 		return nil, c.explain(err, "read Pods", "get pods")
 	}
@@ -243,19 +247,24 @@ func (c *Cluster) explain(err error, does, right string) error {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return err
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s does not accept the credentials of the kubeconfig\n  Log in again, or choose another context by %s", c, c.options.contextFlag())
+		return fmt.Errorf("%s does not accept the credentials of the kubeconfig\n  Log in again, or choose another "+
+			"context by %s", c, c.options.contextFlag())
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s does not let you %s: %s\n  What is missing is the right to %s, in namespace %s; a Role with all that is needed is in docs/operations.md",
+		return fmt.Errorf("%s does not let you %s: %s\n  What is missing is the right to %s, in namespace %s; a "+
+			"Role with all that is needed is in docs/operations.md",
 			c, does, text.Quoted(err.Error()), right, text.Quoted(c.options.Namespace))
 	}
 	if status, ok := errors.AsType[*apierrors.StatusError](err); ok {
 		return fmt.Errorf("%s does not %s: %s", c, does, text.Quoted(status.ErrStatus.Message))
 	}
 	if invalid, _ := guard.Certificate(err); invalid != "" {
-		return fmt.Errorf("%s can't be used, since its certificate is not good: %s\n  Correct its server or its certificate authority in the kubeconfig, or choose another context by %s", c, invalid, c.options.contextFlag())
+		return fmt.Errorf("%s can't be used, since its certificate is not good: %s\n  Correct its server or its "+
+			"certificate authority in the kubeconfig, or choose another context by %s", c, invalid,
+			c.options.contextFlag())
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok { // without the request: that is no help
 		err = failed.Err
 	}
-	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c, text.Quoted(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))
+	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c,
+		text.Quoted(err.Error()), c.options.contextFlag(), c.options.straight("; to go straight to a gateway: "))
 }

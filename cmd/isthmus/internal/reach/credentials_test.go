@@ -29,7 +29,8 @@ func TestCredentials(t *testing.T) {
 		defer mu.Unlock()
 		token, user = r.Header.Get("Authorization"), r.Header.Get("Impersonate-User")
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"namespace":"linkerd","name":"p"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`)
+		fmt.Fprint(w,
+			`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"namespace":"linkerd","name":"p"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`)
 	}))
 	defer server.Close()
 	proxied := 0
@@ -54,7 +55,8 @@ func TestCredentials(t *testing.T) {
 		io.Copy(here, there)
 	}))
 	defer proxy.Close()
-	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
+		Bytes: server.Certificate().Raw}))
 	program := `{"exec":{"apiVersion":"client.authentication.k8s.io/v1","interactiveMode":"Never","command":"sh","args":["-c",` +
 		`"echo '{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\",\"status\":{\"token\":\"FROM-EXEC\"}}'"]}}`
 	for name, c := range map[string]struct{ user, token, as string }{
@@ -63,7 +65,9 @@ func TestCredentials(t *testing.T) {
 		"impersonation": {`{"token":"SECRET","as":"somebody"}`, "Bearer SECRET", "somebody"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			text := strings.NewReplacer(`{"token":"SECRET"}`, c.user, `{"server"`, fmt.Sprintf(`{"certificate-authority-data":%q,"proxy-url":%q,"server"`, ca, proxy.URL)).Replace(kubeconfig(server.URL))
+			text := strings.NewReplacer(`{"token":"SECRET"}`, c.user, `{"server"`,
+				fmt.Sprintf(`{"certificate-authority-data":%q,"proxy-url":%q,"server"`, ca,
+					proxy.URL)).Replace(kubeconfig(server.URL))
 			cluster, err := (&Options{Kubeconfig: write(t, text), Namespace: "linkerd"}).Open()
 			if err != nil {
 				t.Fatal(err)
@@ -73,7 +77,8 @@ func TestCredentials(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil || len(replicas) != 1 || token != c.token || user != c.as || proxied == 0 {
-				t.Errorf("%v, %v, token %q, user %q, %d connections through the proxy", replicas, err, token, user, proxied)
+				t.Errorf("%v, %v, token %q, user %q, %d connections through the proxy", replicas, err, token, user,
+					proxied)
 			}
 			proxied = 0
 		})

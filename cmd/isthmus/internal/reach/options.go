@@ -52,9 +52,11 @@ func (o *Options) Flags(s *pflag.FlagSet) {
 // ClusterFlags adds those that choose the cluster. Its context is named by the flag context.
 func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
 	o.ContextFlag = "--" + context
-	s.StringVar(&o.Kubeconfig, "kubeconfig", "", "Kubeconfig `FILE`. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
+	s.StringVar(&o.Kubeconfig, "kubeconfig", "",
+		"Kubeconfig `FILE`. Without it: $KUBECONFIG, ~/.kube/config, or the Pod's ServiceAccount.")
 	s.StringVar(&o.Context, context, "", "`CONTEXT` of the gateway's cluster. Without it: the current one.")
-	s.StringVarP(&o.Namespace, "namespace", "n", "linkerd", "`NAMESPACE` of the gateway's Pods and of link Secrets there.")
+	s.StringVarP(&o.Namespace, "namespace", "n", "linkerd",
+		"`NAMESPACE` of the gateway's Pods and of link Secrets there.")
 }
 
 // PodFlag adds the one that chooses among the replicas of the cluster.
@@ -65,7 +67,8 @@ func (o *Options) PodFlag(s *pflag.FlagSet) {
 // AddAddressFlag adds the one by which users name a replica's address instead.
 func (o *Options) AddAddressFlag(s *pflag.FlagSet, name, usage string) {
 	o.AddressFlag = "--" + name
-	s.StringVar(&o.Address, name, "", usage+" Without it: it is found in Pods by the kubeconfig, and reached through the API server.")
+	s.StringVar(&o.Address, name, "",
+		usage+" Without it: it is found in Pods by the kubeconfig, and reached through the API server.")
 }
 
 // load returns how to reach the cluster, and the name of the context; "" is that
@@ -74,7 +77,8 @@ func (o *Options) load() (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
 	rules.WarnIfAllMissing = false
-	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: o.Context})
+	loader := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules,
+		&clientcmd.ConfigOverrides{CurrentContext: o.Context})
 	kubeconfig, err := loader.RawConfig()
 	if err != nil {
 		return nil, "", unreadable(err)
@@ -86,7 +90,9 @@ func (o *Options) load() (*rest.Config, string, error) {
 	config, err := loader.ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, "", errors.New("no cluster to look in: there is neither $KUBECONFIG nor ~/.kube/config\n  Name a file by --kubeconfig" + o.straight(", or go straight to a gateway by "))
+		return nil, "",
+			errors.New("no cluster to look in: there is neither $KUBECONFIG nor ~/.kube/config\n  Name a file by " +
+				"--kubeconfig" + o.straight(", or go straight to a gateway by "))
 	case err != nil:
 		return nil, "", unreadable(err)
 	}
@@ -119,11 +125,14 @@ func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 	case kubeconfig.Contexts[name] != nil, name == "" && len(known) == 0:
 		return name, nil
 	case name == "":
-		return "", fmt.Errorf("the kubeconfig has no current context\n  Choose one by %s: %s", o.contextFlag(), some(known))
+		return "", fmt.Errorf("the kubeconfig has no current context\n  Choose one by %s: %s",
+			o.contextFlag(), some(known))
 	case len(known) == 0:
-		return "", fmt.Errorf("the kubeconfig has no context %s, nor any other\n  Name another file by --kubeconfig", text.Quoted(name))
+		return "", fmt.Errorf("the kubeconfig has no context %s, nor any other\n  Name another file by --kubeconfig",
+			text.Quoted(name))
 	}
-	return "", fmt.Errorf("the kubeconfig has no context %s\n  Choose one by %s: %s", text.Quoted(name), o.contextFlag(), some(known))
+	return "", fmt.Errorf("the kubeconfig has no context %s\n  Choose one by %s: %s",
+		text.Quoted(name), o.contextFlag(), some(known))
 }
 
 // quoted is what parsers quote of a file: it might be a credential.
@@ -132,9 +141,11 @@ var quoted = regexp.MustCompile("`[^`]*`")
 // unreadable explains why a kubeconfig can't be used.
 func unreadable(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
-		return fmt.Errorf("kubeconfig: %s\n  Name a file that can be read by --kubeconfig, or by $KUBECONFIG", text.Quoted(path.Error()))
+		return fmt.Errorf("kubeconfig: %s\n  Name a file that can be read by --kubeconfig, or by $KUBECONFIG",
+			text.Quoted(path.Error()))
 	}
-	return fmt.Errorf("kubeconfig: %s\n  Correct it, or name another file by --kubeconfig", text.Quoted(quoted.ReplaceAllString(err.Error(), "…")))
+	return fmt.Errorf("kubeconfig: %s\n  Correct it, or name another file by --kubeconfig",
+		text.Quoted(quoted.ReplaceAllString(err.Error(), "…")))
 }
 
 // some returns names for a message, not too many of them.

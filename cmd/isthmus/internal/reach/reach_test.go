@@ -54,13 +54,20 @@ func TestKubeconfig(t *testing.T) {
 	for _, c := range []struct{ name, file, context, want string }{
 		{"good", good, "", ""},
 		{"unknown context", good, "\x1bx", "the kubeconfig has no context \"\\x1bx\"\n  Choose one by --context: west"},
-		{"no current context", strings.Replace(good, `"current-context":"west",`, "", 1), "", "the kubeconfig has no current context\n  Choose one by --context: west"},
-		{"no contexts", `{"kind":"Config","apiVersion":"v1","current-context":"x"}`, "", "the kubeconfig has no context x, nor any other"},
+		{"no current context", strings.Replace(good, `"current-context":"west",`, "", 1), "",
+			"the kubeconfig has no current context\n  Choose one by --context: west"},
+		{"no contexts", `{"kind":"Config","apiVersion":"v1","current-context":"x"}`, "",
+			"the kubeconfig has no context x, nor any other"},
 		{"no YAML", "SECRET: [", "", "kubeconfig: "},
 		{"another kind", "SECRETs", "", "kubeconfig: "},
 		{"a token that is no text", strings.Replace(good, `"SECRET"`, `["SECRET"]`, 1), "", "kubeconfig: "},
-		{"a key that is no key", strings.Replace(good, `"token":"SECRET"`, `"client-key-data":"SECRET!","client-certificate-data":"U0VDUkVU"`, 1), "", "kubeconfig: "},
-		{"a CA that is not to be used", strings.Replace(good, `{"server":"http:`, `{"insecure-skip-tls-verify":true,"certificate-authority-data":"U0VDUkVU","server":"https:`, 1), "", "kubeconfig: context west: "},
+		{"a key that is no key",
+			strings.Replace(good, `"token":"SECRET"`,
+				`"client-key-data":"SECRET!","client-certificate-data":"U0VDUkVU"`, 1), "", "kubeconfig: "},
+		{"a CA that is not to be used",
+			strings.Replace(good, `{"server":"http:`,
+				`{"insecure-skip-tls-verify":true,"certificate-authority-data":"U0VDUkVU","server":"https:`, 1), "",
+			"kubeconfig: context west: "},
 		{"no such user", strings.Replace(good, `"user":"u"`, `"user":"v"`, 1), "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -68,7 +75,9 @@ func TestKubeconfig(t *testing.T) {
 			if cluster != nil {
 				cluster.Close()
 			}
-			if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.HasPrefix(err.Error(), c.want)) || err != nil && strings.Contains(err.Error(), "SECRET") {
+			if c.want == "" && err != nil || c.want != "" &&
+				(err == nil || !strings.HasPrefix(err.Error(), c.want)) || err != nil &&
+				strings.Contains(err.Error(), "SECRET") {
 				t.Errorf("%v, want %s", err, c.want)
 			}
 		})
@@ -92,8 +101,10 @@ func TestPorts(t *testing.T) {
 		{"none", nil, 9996, 8086},
 		{"this project's", []v1.Container{{Name: "isthmus", Ports: ports("admin", 1, "grpc", 2)}}, 1, 2},
 		{"Linkerd's", []v1.Container{
-			{Name: "linkerd-proxy", Ports: ports("linkerd-admin", 4191)}, {Name: "sp-validator", Ports: ports("admin-http", 9997)},
-			{Name: "destination", Ports: ports("dest-grpc", 2, "dest-admin", 1)}, {Name: "policy", Ports: ports("grpc", 8090, "admin-http", 9990)}}, 1, 2},
+			{Name: "linkerd-proxy", Ports: ports("linkerd-admin", 4191)},
+			{Name: "sp-validator", Ports: ports("admin-http", 9997)},
+			{Name: "destination", Ports: ports("dest-grpc", 2, "dest-admin", 1)},
+			{Name: "policy", Ports: ports("grpc", 8090, "admin-http", 9990)}}, 1, 2},
 		{"older", []v1.Container{{Name: "destination", Ports: ports("grpc", 2, "admin-http", 1)}}, 1, 2},
 		{"by its ports", []v1.Container{{Name: "a"}, {Name: "b", Ports: ports("grpc", 2)}}, 9996, 2},
 	} {
@@ -108,7 +119,8 @@ func TestPorts(t *testing.T) {
 // neither what ends nor what has ended.
 func TestGateways(t *testing.T) {
 	pod := func(name string, phase v1.PodPhase, ready v1.ConditionStatus, change func(*v1.Pod)) v1.Pod {
-		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: name}, Status: v1.PodStatus{Phase: phase, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: ready}}}}
+		p := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: name},
+			Status: v1.PodStatus{Phase: phase, Conditions: []v1.PodCondition{{Type: v1.PodReady, Status: ready}}}}
 		if change != nil {
 			change(&p)
 		}
@@ -116,11 +128,13 @@ func TestGateways(t *testing.T) {
 	}
 	list := []v1.Pod{
 		pod("a", v1.PodRunning, v1.ConditionFalse, func(p *v1.Pod) {
-			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "isthmus", State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "\x1bCrash"}}}}
+			p.Status.ContainerStatuses = []v1.ContainerStatus{{Name: "isthmus",
+				State: v1.ContainerState{Waiting: &v1.ContainerStateWaiting{Reason: "\x1bCrash"}}}}
 		}),
 		pod("b", v1.PodRunning, v1.ConditionTrue, nil),
 		pod("c", v1.PodFailed, v1.ConditionFalse, nil),
-		pod("d", v1.PodRunning, v1.ConditionTrue, func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }),
+		pod("d", v1.PodRunning, v1.ConditionTrue,
+			func(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{Time: time.Now()} }),
 		pod("e", v1.PodPending, v1.ConditionFalse, nil),
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -141,7 +155,8 @@ func TestGateways(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	list = slices.Delete(list, 1, 2)
-	if _, err = c.Replicas(t.Context()); err == nil || !strings.Contains(err.Error(), "no gateway in namespace linkerd is ready: ") || !strings.Contains(err.Error(), "d (terminating), e (pending)") {
+	if _, err = c.Replicas(t.Context()); err == nil || !strings.Contains(err.Error(), "no gateway in namespace "+
+		"linkerd is ready: ") || !strings.Contains(err.Error(), "d (terminating), e (pending)") {
 		t.Error(err)
 	}
 }

@@ -39,7 +39,10 @@ type access struct {
 // newAccess panics if the manifest is not one ServiceAccount with its rights and its token.
 func newAccess(of types.NamespacedName) *access {
 	a := new(access)
-	into := map[string]any{"ServiceAccount": &a.account, "Secret": &a.token, "ClusterRole": &a.role, "ClusterRoleBinding": &a.binding}
+	into := map[string]any{
+		"ServiceAccount": &a.account, "Secret": &a.token,
+		"ClusterRole": &a.role, "ClusterRoleBinding": &a.binding,
+	}
 	for document := range strings.SplitSeq(string(manifests.RemoteAccess), "\n---\n") {
 		var kind metav1.TypeMeta
 		err := yaml.Unmarshal([]byte(document), &kind)
@@ -69,7 +72,8 @@ func (a *access) ensure(ctx context.Context, w *work, c *cluster) error {
 	if _, err := ensureOne(ctx, w, c, c.API.Namespaces(), "Namespace "+namespace.Name, namespace); err != nil {
 		return err
 	}
-	if _, err := ensureOne(ctx, w, c, c.API.ServiceAccounts(namespace.Name), "ServiceAccount "+key(&a.account), &a.account); err != nil {
+	accounts := c.API.ServiceAccounts(namespace.Name)
+	if _, err := ensureOne(ctx, w, c, accounts, "ServiceAccount "+key(&a.account), &a.account); err != nil {
 		return err
 	}
 	if err := a.ensureRole(ctx, w, c); err != nil {
@@ -121,7 +125,9 @@ func (a *access) ensureRole(ctx context.Context, w *work, c *cluster) error {
 }
 
 // newToken makes a token; duration 0: one that does not expire.
-func (a *access) newToken(ctx context.Context, w *work, c *cluster, of linkKey, duration time.Duration) (made token, err error) {
+func (a *access) newToken(
+	ctx context.Context, w *work, c *cluster, of linkKey, duration time.Duration,
+) (made token, err error) {
 	want := a.token.DeepCopy()
 	want.Labels = of.labels()
 	what := "a token of ServiceAccount " + key(&a.account) + " that does not expire"
@@ -145,8 +151,10 @@ func (a *access) newToken(ctx context.Context, w *work, c *cluster, of linkKey, 
 		a.dropToken(ctx, w, c, made)
 		return token{}, err
 	}
-	if asked := time.Now().Add(duration); duration > 0 && !made.expires.IsZero() && made.expires.Before(asked.Add(-time.Minute)) {
-		w.warn("%s issues tokens for a shorter time: this one expires at %s", c.title, made.expires.UTC().Format(time.RFC3339))
+	asked := time.Now().Add(duration)
+	if duration > 0 && !made.expires.IsZero() && made.expires.Before(asked.Add(-time.Minute)) {
+		w.warn("%s issues tokens for a shorter time: this one expires at %s", c.title,
+			made.expires.UTC().Format(time.RFC3339))
 	}
 	return made, nil
 }
@@ -158,7 +166,8 @@ func (a *access) dropToken(ctx context.Context, w *work, c *cluster, t token) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := c.API.Secrets(a.token.Namespace).Delete(ctx, t.secret, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+	err := c.API.Secrets(a.token.Namespace).Delete(ctx, t.secret, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
 		w.warn("%v", c.failed("delete the unused token's Secret "+a.token.Namespace+"/"+t.secret, err))
 	}
 }
@@ -171,7 +180,9 @@ type resource[T any] interface {
 }
 
 // ensureOne creates an object, unless there is one of its name, which it returns.
-func ensureOne[T metav1.Object](ctx context.Context, w *work, c *cluster, of resource[T], title string, want T) (found T, err error) {
+func ensureOne[T metav1.Object](
+	ctx context.Context, w *work, c *cluster, of resource[T], title string, want T,
+) (found T, err error) {
 	existing, err := of.Get(ctx, want.GetName(), metav1.GetOptions{})
 	switch {
 	case err == nil:

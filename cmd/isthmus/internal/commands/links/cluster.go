@@ -50,7 +50,8 @@ func identify(ctx context.Context, clusters ...*cluster) error {
 func (c *cluster) failed(doing string, err error) error {
 	text := commands.Printable(err.Error())
 	if invalid, _ := guard.Certificate(err); invalid != "" {
-		return fmt.Errorf("%s: could not %s: its certificate is not good: %s\n  Is it the API server of that cluster? Correct its server or its certificate authority in the kubeconfig", c.title, doing, invalid)
+		return fmt.Errorf("%s: could not %s: its certificate is not good: %s\n  Is it the API server of that "+
+			"cluster? Correct its server or its certificate authority in the kubeconfig", c.title, doing, invalid)
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -58,9 +59,11 @@ func (c *cluster) failed(doing string, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s has not answered in time (--timeout): could not %s", c.title, doing)
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: you may not %s: %s\n  Ask who administers that cluster for this right, and run this again: it goes on from there", c.title, doing, text)
+		return fmt.Errorf("%s: you may not %s: %s\n  Ask who administers that cluster for this right, and run this "+
+			"again: it goes on from there", c.title, doing, text)
 	case apierrors.IsUnauthorized(err):
-		return fmt.Errorf("%s: its API server refuses your credentials: log in to that cluster again (could not %s: %s)", c.title, doing, text)
+		return fmt.Errorf("%s: its API server refuses your credentials: log in to that cluster again (could not "+
+			"%s: %s)", c.title, doing, text)
 	}
 	return fmt.Errorf("%s: could not %s: %s", c.title, doing, text)
 }
@@ -82,7 +85,8 @@ func (c *cluster) require(ctx context.Context, rights []permission) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s: you may not\n  %s\n  Nothing has been changed. Ask who administers that cluster for these rights, or name a context with another user",
+	return fmt.Errorf("%s: you may not\n  %s\n  Nothing has been changed. Ask who administers that cluster for "+
+		"these rights, or name a context with another user",
 		c.title, strings.Join(missing, "\n  "))
 }
 
@@ -100,7 +104,8 @@ func (c *cluster) allowed(ctx context.Context, verb string, r permission) (bool,
 }
 
 func (c *cluster) foreign(object, why string) error {
-	return fmt.Errorf("%s: %s is there, and %s: choose another --service-account, or make it what manifests/link/remote-access.yaml has", c.title, object, why)
+	return fmt.Errorf("%s: %s is there, and %s: choose another --service-account, or make it what "+
+		"manifests/link/remote-access.yaml has", c.title, object, why)
 }
 
 // right is one that a command needs of the user. namespace: empty for a resource that is

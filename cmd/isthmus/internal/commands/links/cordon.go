@@ -38,7 +38,8 @@ func cordonCommand() cli.Command {
 		Ending:  cordonEnding,
 	}, func(s *pflag.FlagSet) {
 		s.BoolVar(&o.lastResort, "last-resort", false, "Leave them to services that have no other ready endpoint.")
-		s.BoolVar(&o.force, "force", false, "Do it even if that leaves a service with nothing, or if what it leaves can't be found out.")
+		s.BoolVar(&o.force, "force", false,
+			"Do it even if that leaves a service with nothing, or if what it leaves can't be found out.")
 		o.flags(s)
 	})
 }
@@ -70,7 +71,8 @@ func (o *cordonOptions) flags(s *pflag.FlagSet) {
 func (o *cordonOptions) check(p cli.Process) (err error) {
 	o.name = p.Args[0]
 	if o.name == "local" {
-		return cli.Usagef("the gateway's own cluster has no link: its cordon is the gateway's flag --cordon-local=false|last-resort|true")
+		return cli.Usagef("the gateway's own cluster has no link: its cordon is the gateway's flag " +
+			"--cordon-local=false|last-resort|true")
 	}
 	if o.over < 0 || o.over > clusterstore.MaxCordonOver {
 		return cli.Usagef("--over is %v: give 0s to %v", o.over, clusterstore.MaxCordonOver)
@@ -113,7 +115,8 @@ func (o *cordonOptions) cordon(ctx context.Context, w *work, local *cluster) err
 	if w.dry {
 		return nil
 	}
-	err = awaitReplicas(ctx, w, &o.Target, "follows", func(page adminapi.Clusters) (string, error) { return o.lacks(page, links), nil })
+	err = awaitReplicas(ctx, w, &o.Target, "follows",
+		func(page adminapi.Clusters) (string, error) { return o.lacks(page, links), nil })
 	if err != nil {
 		return fmt.Errorf("it is written, but not known to have reached the gateway: %w", err)
 	}
@@ -130,7 +133,8 @@ func (o *cordonOptions) find(ctx context.Context, w *work, local *cluster) (link
 			return err
 		}
 		if links = linksNamed(all, o.name); len(links) == 0 {
-			return fmt.Errorf("%s: no Secret in namespace %s links %q%s (-n, --context)", local.title, o.Namespace, o.name, linkNames(all))
+			return fmt.Errorf("%s: no Secret in namespace %s links %q%s (-n, --context)", local.title, o.Namespace,
+				o.name, linkNames(all))
 		}
 		return nil
 	})
@@ -155,7 +159,8 @@ func (o *cordonOptions) weigh(ctx context.Context, w *work) error {
 	if nothing == 0 || o.back || o.lastResort || o.force {
 		return nil
 	}
-	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and --force does it all the same", nothing)
+	return fmt.Errorf("%d of these would be left with nothing: --last-resort keeps the cluster for them, and "+
+		"--force does it all the same", nothing)
 }
 
 // aim is what the command gives a cluster.
@@ -174,7 +179,8 @@ func (o *cordonOptions) aim() aim {
 	case o.back:
 		return aim{adminapi.InService, nil, "come back", "Services with a member in %s, which will be used again:"}
 	case o.lastResort:
-		return aim{adminapi.LastResort, "last-resort", "leave services that have others", "Where other clusters have endpoints, these services do without %s:"}
+		return aim{adminapi.LastResort, "last-resort", "leave services that have others",
+			"Where other clusters have endpoints, these services do without %s:"}
 	}
 	return aim{adminapi.Withdrawn, "true", "leave all services", titleWithout}
 }
@@ -198,7 +204,8 @@ func (o *cordonOptions) question() string {
 // write patches the two annotations, so that what others change meanwhile stays. It makes
 // s the Secret as it is then.
 func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *corev1.Secret) error {
-	annotations := map[string]any{clusterstore.CordonAnnotation: o.aim().annotation, clusterstore.CordonOverAnnotation: nil}
+	annotations := map[string]any{clusterstore.CordonAnnotation: o.aim().annotation,
+		clusterstore.CordonOverAnnotation: nil}
 	if o.over > 0 {
 		annotations[clusterstore.CordonOverAnnotation] = o.over.String()
 	}
@@ -207,7 +214,8 @@ func (o *cordonOptions) write(ctx context.Context, w *work, local *cluster, s *c
 		return err
 	}
 	return w.do(ctx, local, "update", "link Secret "+key(s), func(ctx context.Context) error {
-		written, err := local.API.Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch, metav1.PatchOptions{})
+		written, err := local.API.Secrets(s.Namespace).Patch(ctx, s.Name, types.MergePatchType, patch,
+			metav1.PatchOptions{})
 		if err == nil {
 			*s = *written
 		}
@@ -226,7 +234,8 @@ func (o *cordonOptions) lacks(page adminapi.Clusters, links []corev1.Secret) (wh
 		switch {
 		case c.Standing == o.aim().standing, o.lastResort && c.Standing != adminapi.InService:
 			return ""
-		case slices.ContainsFunc(links, func(s corev1.Secret) bool { return s.Name == c.Secret && s.ResourceVersion == c.SecretVersion }):
+		case slices.ContainsFunc(links,
+			func(s corev1.Secret) bool { return s.Name == c.Secret && s.ResourceVersion == c.SecretVersion }):
 			return ""
 		}
 		why = "its standing of " + o.name + " is " + commands.Printable(c.Standing)

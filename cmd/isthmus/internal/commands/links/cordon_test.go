@@ -19,16 +19,20 @@ func TestCordon(t *testing.T) {
 		set                                  cordonOptions
 		before, standing, cordon, over, says string
 	}{
-		"cordon":      {cordonOptions{}, "in-service", "withdrawn", "true", "", "endpoints of east leave all services at once"},
-		"last resort": {cordonOptions{lastResort: true, over: time.Minute}, "in-service", "last-resort", "last-resort", "1m0s", "endpoints of east leave services that have others over 1m0s"},
-		"uncordon":    {cordonOptions{back: true}, "withdrawn", "in-service", "", "", "endpoints of east come back at once"},
+		"cordon": {cordonOptions{}, "in-service", "withdrawn", "true", "",
+			"endpoints of east leave all services at once"},
+		"last resort": {cordonOptions{lastResort: true, over: time.Minute}, "in-service", "last-resort",
+			"last-resort", "1m0s", "endpoints of east leave services that have others over 1m0s"},
+		"uncordon": {cordonOptions{back: true}, "withdrawn", "in-service", "", "",
+			"endpoints of east come back at once"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			link, err := newContent("x").into(nil, "linkerd")
 			if err != nil {
 				t.Fatal(err)
 			}
-			link.Annotations[clusterstore.CordonAnnotation], link.Annotations[clusterstore.CordonOverAnnotation] = "before", "5m"
+			link.Annotations[clusterstore.CordonAnnotation],
+				link.Annotations[clusterstore.CordonOverAnnotation] = "before", "5m"
 			local, api := newFake("west", link)
 			o := c.set
 			o.name, o.yes, o.Namespace, o.Timeout = "east", true, "linkerd", time.Minute
@@ -40,11 +44,13 @@ func TestCordon(t *testing.T) {
 				return `{"clusters":[{"cluster":"east","standing":"` + c.standing + `"}]}`
 			})
 			w, out := newWork()
-			if err := o.cordon(t.Context(), w, local); err != nil || asked < 3 || !strings.Contains(out.String(), "the gateway follows: "+c.says) {
+			if err := o.cordon(t.Context(), w, local); err != nil || asked < 3 ||
+				!strings.Contains(out.String(), "the gateway follows: "+c.says) {
 				t.Errorf("%v, asked %d times, %s", err, asked, out)
 			}
 			now, err := api.CoreV1().Secrets("linkerd").Get(t.Context(), link.Name, metav1.GetOptions{})
-			if err != nil || now.Annotations[clusterstore.CordonAnnotation] != c.cordon || now.Annotations[clusterstore.CordonOverAnnotation] != c.over || now.Annotations[tokenAnnotation] == "" {
+			if err != nil || now.Annotations[clusterstore.CordonAnnotation] != c.cordon ||
+				now.Annotations[clusterstore.CordonOverAnnotation] != c.over || now.Annotations[tokenAnnotation] == "" {
 				t.Errorf("%v, %v", err, now.Annotations)
 			}
 		})

@@ -62,11 +62,13 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case what == "POST "+tokens:
 		answer = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: defaultAccount.Namespace, Name: "t1"}}
 	case what == "GET "+tokens+"/t1":
-		answer = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "t1"}, Data: map[string][]byte{"token": []byte("NEW")}}
+		answer = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "t1"},
+			Data: map[string][]byte{"token": []byte("NEW")}}
 	case r.Method == http.MethodGet && strings.HasSuffix(what, "/secrets"):
 		answer = &corev1.SecretList{}
 	case r.Method == http.MethodGet:
-		status, answer = http.StatusNotFound, &metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
+		status, answer = http.StatusNotFound,
+			&metav1.Status{Status: metav1.StatusFailure, Reason: metav1.StatusReasonNotFound, Code: http.StatusNotFound}
 	case r.Method == http.MethodDelete:
 		answer = &metav1.Status{Status: metav1.StatusSuccess}
 	default:
@@ -137,29 +139,36 @@ func ending(status int, begin, again string, size int, end string) http.HandlerF
 
 // aliases is a ConfigMap with YAML whose aliases stand for gigabytes.
 func aliases(w http.ResponseWriter, _ *http.Request) {
-	values := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.Repeat("*a, ", 30<<10) + "]\nclusterDomain: b.test\nidentityTrustDomain: a.test\n"
+	values := "a: &a " + strings.Repeat("x", 100<<10) + "\nb: [" + strings.Repeat("*a, ", 30<<10) +
+		"]\nclusterDomain: b.test\nidentityTrustDomain: a.test\n"
 	w.Header().Set("Content-Type", "application/json")
 	json.NewEncoder(w).Encode(&corev1.ConfigMap{Data: map[string]string{"values": values}})
 }
 
 // TestHostileCluster: whatever a cluster answers, no command takes more than some memory for it.
 func TestHostileCluster(t *testing.T) {
-	const system, config = "GET /api/v1/namespaces/kube-system", "GET /api/v1/namespaces/linkerd/configmaps/linkerd-config"
+	const system, config = "GET /api/v1/namespaces/kube-system",
+		"GET /api/v1/namespaces/linkerd/configmaps/linkerd-config"
 	for name, c := range map[string]struct {
 		verb, path string
 		answer     http.HandlerFunc
 		want       string
 	}{
-		"endless object":       {"link", system, endless(200, `{"metadata":{"name":"`, "x", 400<<20), "the answer has more than 1 MiB"},
-		"endless error":        {"link", system, endless(403, `{"message":"`, "x", 400<<20), "you may not read namespace kube-system"},
-		"large list":           {"link", "GET " + tokens, ending(200, `{"items":[`, "{},", 33_000_000, "{}]}"), "too many elements"},
-		"large list to revoke": {"unlink", "GET " + tokens, ending(200, `{"items":[`, "{},", 33_000_000, "{}]}"), "too many elements"},
+		"endless object": {"link", system, endless(200, `{"metadata":{"name":"`, "x", 400<<20),
+			"the answer has more than 1 MiB"},
+		"endless error": {"link", system, endless(403, `{"message":"`, "x", 400<<20),
+			"you may not read namespace kube-system"},
+		"large list": {"link", "GET " + tokens, ending(200, `{"items":[`, "{},", 33_000_000, "{}]}"),
+			"too many elements"},
+		"large list to revoke": {"unlink", "GET " + tokens, ending(200, `{"items":[`, "{},", 33_000_000, "{}]}"),
+			"too many elements"},
 		"pages without end": {"unlink", "GET " + tokens, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			io.WriteString(w, `{"metadata":{"continue":"more"},"items":[{}]}`)
 		}, "there are more than 4000"},
-		"aliases":       {"link", config, aliases, "reads east"},
-		"endless token": {"link", "POST " + tokens, endless(201, `{"data":{"token":"`, "x", 400<<20), "the answer has more than 1 MiB"},
+		"aliases": {"link", config, aliases, "reads east"},
+		"endless token": {"link", "POST " + tokens, endless(201, `{"data":{"token":"`, "x", 400<<20),
+			"the answer has more than 1 MiB"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kubeconfig, _, _ := hostileWorld(t, map[string]http.HandlerFunc{c.path: c.answer})
@@ -206,7 +215,8 @@ func TestHostileTry(t *testing.T) {
 				server, want = other.URL, "plain HTTP, by which no token is sent"
 			}
 			_, out, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig, "--server", server)
-			if !strings.Contains(errs, "the link can't be tried from here") || !strings.Contains(errs, want) || !strings.Contains(out, "token: NEW") {
+			if !strings.Contains(errs, "the link can't be tried from here") || !strings.Contains(errs, want) ||
+				!strings.Contains(out, "token: NEW") {
 				t.Errorf("%s\n%s", out, errs)
 			}
 		})
@@ -219,7 +229,8 @@ func TestWrongAuthority(t *testing.T) {
 	config.Clusters["east"].CertificateAuthorityData = nil // those of this machine are used
 	write(t, kubeconfig, config)
 	code, _, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig)
-	if want := "issued by O=Acme Co, which is not the certificate authority that the kubeconfig has"; code != 1 || !strings.Contains(errs, want) {
+	if want := "issued by O=Acme Co, which is not the certificate authority that the kubeconfig has"; code != 1 ||
+		!strings.Contains(errs, want) {
 		t.Errorf("exit code %d, %s", code, errs)
 	}
 }

@@ -121,7 +121,8 @@ func impactText(i *adminapi.ServiceImpact, back bool) string {
 		}
 		one, many, now = "endpoint", "endpoints", counts(i.Now)+", "+text.Count(i.Streams, "stream", "streams")
 	}
-	left := fmt.Sprintf("%s instead of %d: %s", text.Count(adminapi.Total(i.Then), one, many), adminapi.Total(i.Now), counts(i.Then))
+	left := fmt.Sprintf("%s instead of %d: %s", text.Count(adminapi.Total(i.Then), one, many), adminapi.Total(i.Now),
+		counts(i.Then))
 	switch {
 	case back:
 		return fmt.Sprintf("%s (%s)", name, now)

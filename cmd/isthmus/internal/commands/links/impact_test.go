@@ -51,21 +51,34 @@ func TestImpacts(t *testing.T) {
 		want     string
 	}{
 		{nil, ""},
-		{[]*adminapi.Impact{foresees("s", 80, "local 2, east 3", "local 2, east 0")}, "s port 80: 2 endpoints instead of 5: local 2, east 0 (now local 2, east 3, 4 streams)"},
-		{[]*adminapi.Impact{foresees("s", 80, "local 0, east 3", "local 0, east 0")}, "s port 80: NOTHING (now local 0, east 3, 4 streams)"},
-		{[]*adminapi.Impact{foresees("s", 80, "local 0, east 0", "local 0, east 0")}, "s port 80: 0 endpoints instead of 0: local 0, east 0 (now local 0, east 0, 4 streams)"},
-		{[]*adminapi.Impact{foresees("s", 80, "local 0, east 3", "local 1, east 0")}, "s port 80: 1 endpoint instead of 3: local 1, east 0 (now local 0, east 3, 4 streams)"},
-		{[]*adminapi.Impact{foresees("s", 80, many, many)}, "s port 80: 9 endpoints instead of 9: c 1, c 1, c 1, c 1, c 1 and 4 more (now c 1, c 1, c 1, c 1, c 1 and 4 more, 4 streams)"},
-		{[]*adminapi.Impact{zoned}, `s port 80 in zone "z\x1b": 1 endpoint instead of 2: local 1, east 0 (now local 1, east 1, 4 streams)`},
-		{[]*adminapi.Impact{unwatched, unwatched}, "s: 1 cluster instead of 2: east 0, north 1 (now east 1, north 1, without streams)"},
+		{[]*adminapi.Impact{foresees("s", 80, "local 2, east 3", "local 2, east 0")},
+			"s port 80: 2 endpoints instead of 5: local 2, east 0 (now local 2, east 3, 4 streams)"},
+		{[]*adminapi.Impact{foresees("s", 80, "local 0, east 3", "local 0, east 0")},
+			"s port 80: NOTHING (now local 0, east 3, 4 streams)"},
+		{[]*adminapi.Impact{foresees("s", 80, "local 0, east 0", "local 0, east 0")},
+			"s port 80: 0 endpoints instead of 0: local 0, east 0 (now local 0, east 0, 4 streams)"},
+		{[]*adminapi.Impact{foresees("s", 80, "local 0, east 3", "local 1, east 0")},
+			"s port 80: 1 endpoint instead of 3: local 1, east 0 (now local 0, east 3, 4 streams)"},
+		{[]*adminapi.Impact{foresees("s", 80, many, many)},
+			"s port 80: 9 endpoints instead of 9: c 1, c 1, c 1, c 1, c 1 and 4 more (now c 1, c 1, c 1, c 1, c 1 " +
+				"and 4 more, 4 streams)"},
+		{[]*adminapi.Impact{zoned},
+			`s port 80 in zone "z\x1b": 1 endpoint instead of 2: local 1, east 0 (now local 1, east 1, 4 streams)`},
+		{[]*adminapi.Impact{unwatched, unwatched},
+			"s: 1 cluster instead of 2: east 0, north 1 (now east 1, north 1, without streams)"},
 		{[]*adminapi.Impact{foresees("s", 0, "east 1", "east 0")}, "s: NOTHING (now east 1, without streams)"},
-		{[]*adminapi.Impact{foresees("s", 80, "local 2, east 3", "local 2, east 0"), foresees("s", 80, "local 1, east 3", "local 1, east 0")},
+		{[]*adminapi.Impact{foresees("s", 80, "local 2, east 3", "local 2, east 0"),
+			foresees("s", 80, "local 1, east 3", "local 1, east 0")},
 			"s port 80: 1 endpoint instead of 4: local 1, east 0 (now local 1, east 3, 8 streams)"},
-		{[]*adminapi.Impact{foresees("s", 80, "local 0, east 0", "local 0, east 0"), foresees("s", 80, "local 0, east 3", "local 0, east 0")},
+		{[]*adminapi.Impact{foresees("s", 80, "local 0, east 0", "local 0, east 0"),
+			foresees("s", 80, "local 0, east 3", "local 0, east 0")},
 			"s port 80: NOTHING (now local 0, east 3, 8 streams)"},
-		{[]*adminapi.Impact{unwatched, foresees("s", 80, "local 2, east 3", "local 2, east 0")}, "s port 80: 2 endpoints instead of 5: local 2, east 0 (now local 2, east 3, 4 streams)"},
-		{[]*adminapi.Impact{foresees("s", 80, "local 2, east 3", "local 2, east 0"), foresees("other", 80, "east 1", "east 0")},
-			"other port 80: NOTHING (now east 1, 4 streams);s port 80: 2 endpoints instead of 5: local 2, east 0 (now local 2, east 3, 4 streams)"},
+		{[]*adminapi.Impact{unwatched, foresees("s", 80, "local 2, east 3", "local 2, east 0")},
+			"s port 80: 2 endpoints instead of 5: local 2, east 0 (now local 2, east 3, 4 streams)"},
+		{[]*adminapi.Impact{foresees("s", 80, "local 2, east 3", "local 2, east 0"),
+			foresees("other", 80, "east 1", "east 0")},
+			"other port 80: NOTHING (now east 1, 4 streams);s port 80: 2 endpoints instead of 5: local 2, east 0 " +
+				"(now local 2, east 3, 4 streams)"},
 	} {
 		var list []string
 		for _, i := range impacts(c.replicas) {
@@ -187,7 +200,8 @@ func FuzzDescribeCluster(f *testing.F) {
 	f.Add(`{"state":"ready","reason":"\u001b","warnings":["\n","x"]}`)
 	f.Fuzz(func(t *testing.T, text string) {
 		var c adminapi.Cluster
-		if json.Unmarshal([]byte(text), &c) == nil && strings.ContainsFunc(describeCluster(&c), func(r rune) bool { return !unicode.IsPrint(r) }) {
+		if json.Unmarshal([]byte(text), &c) == nil &&
+			strings.ContainsFunc(describeCluster(&c), func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Fatalf("%q", describeCluster(&c))
 		}
 	})

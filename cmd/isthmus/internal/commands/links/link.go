@@ -66,31 +66,49 @@ func (o *linkOptions) command() cli.Command {
 
 func (o *linkOptions) actionFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.apply, "apply", false, "Write the link Secret, instead of printing it.")
-	s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be done in both clusters. The token is then shown as "+placeholder+".")
+	s.BoolVar(&o.dryRun, "dry-run", false,
+		"Change nothing: show what would be done in both clusters. The token is then shown as "+placeholder+".")
 	cli.Choice(s, &o.output, "output", "o", "`FORMAT` of the Secret that is printed: yaml or json.", "yaml", "json")
-	s.BoolVar(&o.wait, "wait", true, "With --apply: wait until the gateway reads the cluster with the new token, and only then delete the tokens before it. Without, they stay.")
+	s.BoolVar(&o.wait, "wait", true,
+		"With --apply: wait until the gateway reads the cluster with the new token, and only then delete the "+
+			"tokens before it. Without, they stay.")
 	replicaFlags(s, &o.Target)
 }
 
 func (o *linkOptions) contentFlags(s *pflag.FlagSet) {
-	s.StringVar(&o.server, "server", "", "`URL` of the cluster's API server as the gateway reaches it. Without it: that of the link as it is, or else that of --context.")
+	s.StringVar(&o.server, "server", "",
+		"`URL` of the cluster's API server as the gateway reaches it. Without it: that of the link as it is, or "+
+			"else that of --context.")
 	const tlsServerNameUsage = "`NAME` that the certificate of that server is checked for, " +
 		"in place of the URL's host. Without it: likewise, also with --server. '': the URL's host."
 	s.Func("tls-server-name", tlsServerNameUsage, func(name string) error {
 		o.tlsServerName = &name
 		return nil
 	})
-	s.StringVar(&o.caFile, "ca-file", "", "`FILE` with the certificate authority of that server, as PEM. Without it: likewise.")
-	s.StringVar(&o.trustDomain, "trust-domain", "", "Trust `DOMAIN` of the cluster's Linkerd. Without it: that of the link as it is, or else what its ConfigMap linkerd-config has, or else "+defaultDomain+".")
+	s.StringVar(&o.caFile, "ca-file", "",
+		"`FILE` with the certificate authority of that server, as PEM. Without it: likewise.")
+	s.StringVar(&o.trustDomain, "trust-domain", "",
+		"Trust `DOMAIN` of the cluster's Linkerd. Without it: that of the link as it is, or else what its "+
+			"ConfigMap linkerd-config has, or else "+defaultDomain+".")
 	s.StringVar(&o.clusterDomain, "cluster-domain", "", "Cluster `DOMAIN`. Without it: likewise.")
-	s.StringVar(&o.ranges, "address-ranges", "", "Networks of the cluster's Pods, as `CIDRS` divided by commas: no other addresses are taken from it. Without it: those of the link as it is; a link without them may offer any address.")
-	s.StringVar(&o.network, "network", "", "`NAME` of the network that the cluster's Pods are on. If it is another than the gateway's (its flag --network), the cluster is reached through its Linkerd gateways. Without it: that of the link as it is, or else the network without a name.")
+	s.StringVar(&o.ranges, "address-ranges", "",
+		"Networks of the cluster's Pods, as `CIDRS` divided by commas: no other addresses are taken from it. "+
+			"Without it: those of the link as it is; a link without them may offer any address.")
+	s.StringVar(&o.network, "network", "",
+		"`NAME` of the network that the cluster's Pods are on. If it is another than the gateway's (its flag "+
+			"--network), the cluster is reached through its Linkerd gateways. Without it: that of the link as it "+
+			"is, or else the network without a name.")
 }
 
 func (o *linkOptions) accountFlags(s *pflag.FlagSet) {
-	s.StringVar(&o.account.Name, "service-account", "", "`NAME` of the ServiceAccount, and of its ClusterRole and ClusterRoleBinding. Without it: that of the link as it is, or else "+defaultAccount.Name+".")
-	s.StringVar(&o.account.Namespace, "service-account-namespace", "", "Its `NAMESPACE`, which is made if need be. Without it: likewise, or else "+defaultAccount.Namespace+".")
-	s.DurationVar(&o.duration, "duration", 0, "How long the token is good, as a `DURATION` of at least 10m: run this again before it ends. 0: it does not expire.")
+	s.StringVar(&o.account.Name, "service-account", "",
+		"`NAME` of the ServiceAccount, and of its ClusterRole and ClusterRoleBinding. Without it: that of the link "+
+			"as it is, or else "+defaultAccount.Name+".")
+	s.StringVar(&o.account.Namespace, "service-account-namespace", "",
+		"Its `NAMESPACE`, which is made if need be. Without it: likewise, or else "+defaultAccount.Namespace+".")
+	s.DurationVar(&o.duration, "duration", 0,
+		"How long the token is good, as a `DURATION` of at least 10m: run this again before it ends. 0: it does "+
+			"not expire.")
 }
 
 var defaultAccount = types.NamespacedName{Namespace: "linkerd-multicluster", Name: "isthmus-remote-access"}
@@ -175,14 +193,16 @@ func (o *linkOptions) link(ctx context.Context, w *work, local, linked *cluster)
 	switch {
 	case err == nil:
 	case l.unsure:
-		w.warn("the link Secret may have been written all the same, so its new token stays: run this again, it deletes what is not used")
+		w.warn("the link Secret may have been written all the same, so its new token stays: run this again, it " +
+			"deletes what is not used")
 		return err
 	default:
 		l.access.dropToken(ctx, w, linked, made)
 		return err
 	}
 	if !made.expires.IsZero() {
-		fmt.Fprintf(w.p.Stderr, "%s: the token expires at %s: run this again before\n", w.p.Name, made.expires.UTC().Format(time.RFC3339))
+		fmt.Fprintf(w.p.Stderr, "%s: the token expires at %s: run this again before\n", w.p.Name,
+			made.expires.UTC().Format(time.RFC3339))
 	}
 	return l.finish(ctx, w, written)
 }
@@ -194,7 +214,10 @@ func (o *linkOptions) chooseServer(c *cluster, existing *corev1.Secret) server {
 	if before := linkConfig(existing); before != nil {
 		from = before
 	}
-	s := server{Server: from.Host, TLSServerName: from.ServerName, CertificateAuthorityData: from.CAData, InsecureSkipTLSVerify: from.Insecure}
+	s := server{
+		Server: from.Host, TLSServerName: from.ServerName,
+		CertificateAuthorityData: from.CAData, InsecureSkipTLSVerify: from.Insecure,
+	}
 	if o.server != "" {
 		s.Server = o.server
 	}
@@ -224,32 +247,36 @@ func (o *linkOptions) chooseDomains(ctx context.Context, w *work, linked *cluste
 
 // awaitLink waits until the replica reads the cluster with the credentials of this Secret.
 // If it does not, before is whether all replicas that were asked went on with those before.
-func (o *linkOptions) awaitLink(ctx context.Context, w *work, local *cluster, written *corev1.Secret) (before bool, err error) {
+func (o *linkOptions) awaitLink(
+	ctx context.Context, w *work, local *cluster, written *corev1.Secret,
+) (before bool, err error) {
 	with, without := 0, 0
-	err = awaitReplicas(ctx, w, &o.Target, "reads "+o.name+" with the new credentials", func(page adminapi.Clusters) (string, error) {
-		now, err := local.API.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
-		if err != nil {
-			return "", local.failed("read the link Secret again", err)
-		}
-		if !sameCredentials(now, written) {
-			return "", fmt.Errorf("link Secret %s: %w", key(written), errChanged)
-		}
-		for _, c := range page.Clusters {
-			if c.Secret != written.Name {
-				continue
+	err = awaitReplicas(ctx, w, &o.Target, "reads "+o.name+" with the new credentials",
+		func(page adminapi.Clusters) (string, error) {
+			now, err := local.API.Secrets(written.Namespace).Get(ctx, written.Name, metav1.GetOptions{})
+			if err != nil {
+				return "", local.failed("read the link Secret again", err)
 			}
-			if c.State == adminapi.Ready {
-				with++
-			} else {
-				without++
+			if !sameCredentials(now, written) {
+				return "", fmt.Errorf("link Secret %s: %w", key(written), errChanged)
 			}
-			if c.State == adminapi.Ready && c.SecretVersion == now.ResourceVersion {
-				return "", nil
+			for _, c := range page.Clusters {
+				if c.Secret != written.Name {
+					continue
+				}
+				if c.State == adminapi.Ready {
+					with++
+				} else {
+					without++
+				}
+				if c.State == adminapi.Ready && c.SecretVersion == now.ResourceVersion {
+					return "", nil
+				}
+				return describeCluster(&c), nil
 			}
-			return describeCluster(&c), nil
-		}
-		return fmt.Sprintf("it has no link Secret %s: does it read those of namespace %s?", written.Name, written.Namespace), nil
-	})
+			return fmt.Sprintf("it has no link Secret %s: does it read those of namespace %s?", written.Name,
+				written.Namespace), nil
+		})
 	return with > 0 && without == 0, err
 }
 
@@ -284,10 +311,12 @@ func readDomains(ctx context.Context, w *work, c *cluster, namespace string) dom
 	}
 	switch {
 	case apierrors.IsNotFound(err):
-		w.warn("%s has no ConfigMap %s/%s of a Linkerd: its domains are taken to be %s (--trust-domain, --cluster-domain)", c.title, namespace, name, defaultDomain)
+		w.warn("%s has no ConfigMap %s/%s of a Linkerd: its domains are taken to be %s (--trust-domain, "+
+			"--cluster-domain)", c.title, namespace, name, defaultDomain)
 		return domains{}
 	case err != nil:
-		w.warn("%v: its domains are taken to be %s (--trust-domain, --cluster-domain)", c.failed("read ConfigMap "+namespace+"/"+name, err), defaultDomain)
+		w.warn("%v: its domains are taken to be %s (--trust-domain, --cluster-domain)",
+			c.failed("read ConfigMap "+namespace+"/"+name, err), defaultDomain)
 		return domains{}
 	}
 	return parseDomains(config.Data["values"])
@@ -300,7 +329,8 @@ const maxValues = 256 << 10
 // and not decoded: that would copy what each YAML alias stands for, and compare each key with all others.
 func parseDomains(text string) (d domains) {
 	var document yaml.Node
-	if len(text) > maxValues || yaml.Unmarshal([]byte(text), &document) != nil || len(document.Content) == 0 || document.Content[0].Kind != yaml.MappingNode {
+	if len(text) > maxValues || yaml.Unmarshal([]byte(text), &document) != nil || len(document.Content) == 0 ||
+		document.Content[0].Kind != yaml.MappingNode {
 		return d
 	}
 	values := document.Content[0].Content

@@ -47,7 +47,12 @@ func (l *linking) read(ctx context.Context, w *work) (err error) {
 		return err
 	}
 	warnOfClashes(w, o.name, all)
-	l.content = linkContent{link: o.name, cluster: linked.uid, account: chooseAccount(o.account, linksNamed(all, o.name)), server: o.chooseServer(linked, l.existing), ranges: o.ranges, network: o.network}
+	l.content = linkContent{
+		link: o.name, cluster: linked.uid,
+		account: chooseAccount(o.account, linksNamed(all, o.name)),
+		server:  o.chooseServer(linked, l.existing),
+		ranges:  o.ranges, network: o.network,
+	}
 	l.access = newAccess(l.content.account)
 	if err := linked.require(ctx, remotePermissions(l.access, o.duration > 0)); err != nil {
 		return err
@@ -71,10 +76,12 @@ func (l *linking) read(ctx context.Context, w *work) (err error) {
 func (l *linking) preview(w *work) error {
 	s := l.content.server
 	if s.loopback() {
-		w.warn("the API server's address is %s, which is your own machine: the gateway can't reach it there, unless it runs on this machine (--server)", s)
+		w.warn("the API server's address is %s, which is your own machine: the gateway can't reach it there, "+
+			"unless it runs on this machine (--server)", s)
 	}
 	if l.linked.kube.Proxy != nil && l.o.server == "" {
-		w.warn("you reach %s through a proxy, which a link can't have: the gateway has to reach %s without (--server)", l.linked.title, s)
+		w.warn("you reach %s through a proxy, which a link can't have: the gateway has to reach %s without (--server)",
+			l.linked.title, s)
 	}
 	with := l.content
 	with.token.text = placeholder
@@ -99,7 +106,8 @@ func (l *linking) deliver(ctx context.Context, w *work) (written *corev1.Secret,
 		return nil, err
 	}
 	if !w.dry {
-		if err := w.wait("trying the link's credentials", func() error { return l.content.try(ctx, w, secret) }); err != nil {
+		try := func() error { return l.content.try(ctx, w, secret) }
+		if err := w.wait("trying the link's credentials", try); err != nil {
 			return nil, err
 		}
 		if ctx.Err() != nil { // nothing is written then
@@ -128,7 +136,8 @@ func mayBeDone(err error) bool {
 		return false
 	}
 	switch apierrors.ReasonForError(err) {
-	case metav1.StatusReasonUnknown, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:
+	case metav1.StatusReasonUnknown, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout,
+		metav1.StatusReasonInternalError, metav1.StatusReasonServiceUnavailable:
 		return true
 	}
 	return false
@@ -177,7 +186,8 @@ func (l *linking) unfinished(ctx context.Context, w *work, written *corev1.Secre
 	if len(l.before) > 0 {
 		left = "; the tokens before it stay valid"
 	}
-	return fmt.Errorf("the link is written%s, but it is not known to work: %w\n  %s; --wait=false does not ask the gateway", left, err, again)
+	return fmt.Errorf("the link is written%s, but it is not known to work: %w\n  %s; --wait=false does not ask the "+
+		"gateway", left, err, again)
 }
 
 // restore writes the link Secret as it was, and reports whether that is done: not if somebody else has changed it.
@@ -202,11 +212,13 @@ func (l *linking) deleteSuperseded(ctx context.Context, w *work) error {
 	if len(l.before) == 0 {
 		return nil
 	}
-	fmt.Fprintf(w.p.Stderr, "%s: tokens before this one stay valid: isthmus link %s --apply deletes them once the gateway uses the new one\n", w.p.Name, l.o.name)
+	fmt.Fprintf(w.p.Stderr, "%s: tokens before this one stay valid: "+
+		"isthmus link %s --apply deletes them once the gateway uses the new one\n", w.p.Name, l.o.name)
 	if l.existing == nil {
 		return nil
 	}
-	inUse := slices.IndexFunc(l.before, func(s corev1.Secret) bool { return s.Name == l.existing.Annotations[tokenAnnotation] })
+	inUse := slices.IndexFunc(l.before,
+		func(s corev1.Secret) bool { return s.Name == l.existing.Annotations[tokenAnnotation] })
 	return deleteTokens(ctx, w, l.linked, l.before[:max(inUse, 0)])
 }
 
@@ -216,7 +228,8 @@ func checkNewName(name string) error {
 		return cli.Usagef(`NAME is "local", which stands for the cluster that the gateway runs in: choose another`)
 	}
 	if len(validation.IsDNS1123Subdomain(name)) > 0 || len(name) > validation.LabelValueMaxLength {
-		return cli.Usagef("NAME is %q: give at most %d small letters, digits, '-' and '.', beginning and ending with a letter or digit", name, validation.LabelValueMaxLength)
+		return cli.Usagef("NAME is %q: give at most %d small letters, digits, '-' and '.', beginning and ending "+
+			"with a letter or digit", name, validation.LabelValueMaxLength)
 	}
 	return nil
 }
@@ -241,7 +254,9 @@ func linksNamed(list []corev1.Secret, name string) (of []corev1.Secret) {
 }
 
 // findLink returns the Secret of a link (nil: there is none yet, and nothing is in the way) and all link Secrets.
-func findLink(ctx context.Context, local *cluster, namespace, name string) (existing *corev1.Secret, all []corev1.Secret, err error) {
+func findLink(
+	ctx context.Context, local *cluster, namespace, name string,
+) (existing *corev1.Secret, all []corev1.Secret, err error) {
 	existing, err = local.API.Secrets(namespace).Get(ctx, secretName(name), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
@@ -249,18 +264,23 @@ func findLink(ctx context.Context, local *cluster, namespace, name string) (exis
 	case err != nil:
 		return nil, nil, local.failed("read Secret "+namespace+"/"+secretName(name), err)
 	case existing.Type != clusterstore.SecretType:
-		return nil, nil, fmt.Errorf("%s: Secret %s is there, and is no link but of type %s: delete it, or choose another NAME",
-			local.title, key(existing), commands.Printable(string(existing.Type)))
+		return nil, nil,
+			fmt.Errorf("%s: Secret %s is there, and is no link but of type %s: delete it, or choose another NAME",
+				local.title, key(existing), commands.Printable(string(existing.Type)))
 	case existing.Labels[clusterstore.ClusterNameLabel] != name:
-		return nil, nil, fmt.Errorf("%s: Secret %s links the cluster %s, by its label %s: delete it, or choose another NAME",
-			local.title, key(existing), commands.Printable(existing.Labels[clusterstore.ClusterNameLabel]), clusterstore.ClusterNameLabel)
+		return nil, nil,
+			fmt.Errorf("%s: Secret %s links the cluster %s, by its label %s: delete it, or choose another NAME",
+				local.title, key(existing), commands.Printable(existing.Labels[clusterstore.ClusterNameLabel]),
+				clusterstore.ClusterNameLabel)
 	}
 	if all, err = listLinks(ctx, local, namespace); err != nil {
 		return nil, nil, err
 	}
 	for _, s := range linksNamed(all, name) {
 		if s.Name != secretName(name) {
-			return nil, nil, fmt.Errorf("%s: %s is linked already, by Secret %s: delete that, or choose another NAME; isthmus unlink %s deletes all that link it", local.title, name, key(&s), name)
+			return nil, nil,
+				fmt.Errorf("%s: %s is linked already, by Secret %s: delete that, or choose another NAME; isthmus "+
+					"unlink %s deletes all that link it", local.title, name, key(&s), name)
 		}
 	}
 	return existing, all, nil
@@ -270,11 +290,13 @@ func findLink(ctx context.Context, local *cluster, namespace, name string) (exis
 // another one.
 func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, all []corev1.Secret) error {
 	if local.uid == linked.uid {
-		return fmt.Errorf("%s and %s are the same cluster: a gateway reads its own cluster without a link", local.title, linked.title)
+		return fmt.Errorf("%s and %s are the same cluster: a gateway reads its own cluster without a link",
+			local.title, linked.title)
 	}
 	if existing != nil {
 		if before := existing.Annotations[clusterAnnotation]; before != "" && before != string(linked.uid) {
-			return fmt.Errorf("%s is the link of another cluster than that of %s: take it away first (isthmus unlink %s), or choose another NAME", name, linked.title, name)
+			return fmt.Errorf("%s is the link of another cluster than that of %s: take it away first (isthmus "+
+				"unlink %s), or choose another NAME", name, linked.title, name)
 		}
 	}
 	for _, s := range all {
@@ -287,7 +309,8 @@ func checkCluster(local, linked *cluster, name string, existing *corev1.Secret, 
 			same = sameServer(config.Host, linked.kube.Host)
 		}
 		if same {
-			return fmt.Errorf("the cluster of %s is linked already, as %s by Secret %s: its endpoints would count twice; run isthmus link %s, or take that away first (isthmus unlink %s)",
+			return fmt.Errorf("the cluster of %s is linked already, as %s by Secret %s: its endpoints would count "+
+				"twice; run isthmus link %s, or take that away first (isthmus unlink %s)",
 				linked.title, commands.Printable(other), key(&s), nameArgument(other), nameArgument(other))
 		}
 	}

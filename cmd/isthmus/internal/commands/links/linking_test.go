@@ -50,7 +50,8 @@ func TestMayBeDone(t *testing.T) {
 
 // TestUnsureWrite: a link whose write got no answer remembers that, and one that was refused does not.
 func TestUnsureWrite(t *testing.T) {
-	for _, failure := range []error{errors.New("EOF"), apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", nil)} {
+	for _, failure := range []error{errors.New("EOF"),
+		apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "s", nil)} {
 		local, api := newFake("west")
 		api.PrependReactor("create", "secrets", func(k8stesting.Action) (bool, runtime.Object, error) {
 			return true, (*corev1.Secret)(nil), failure
@@ -61,7 +62,8 @@ func TestUnsureWrite(t *testing.T) {
 		if _, err := l.deliver(t.Context(), w); err == nil || l.unsure != !apierrors.IsForbidden(failure) {
 			t.Errorf("%v: unsure %v, %v", failure, l.unsure, err)
 		}
-		if list, err := api.CoreV1().Secrets("linkerd").List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+		if list, err := api.CoreV1().Secrets("linkerd").List(t.Context(), metav1.ListOptions{}); err != nil ||
+			len(list.Items) != 0 {
 			t.Errorf("%v, %v", err, list.Items)
 		}
 	}
@@ -134,7 +136,8 @@ func TestTokenBefore(t *testing.T) {
 		strings.Replace(follows, "ready", "unreachable", 1), // the new token does not work
 		`{"clusters":[]}`, // it has just begun
 	}
-	if err := finish("2s"); err == nil || !strings.Contains(err.Error(), "the tokens before it stay valid") || !left() || asked.Load() < 2 {
+	if err := finish("2s"); err == nil || !strings.Contains(err.Error(), "the tokens before it stay valid") ||
+		!left() || asked.Load() < 2 {
 		t.Errorf("%v, the token is left: %v, asked %d times", err, left(), asked.Load())
 	}
 	pages = append(pages, follows)
@@ -159,24 +162,31 @@ func TestTakenBack(t *testing.T) {
 			}
 			linked, east := newFake("east", token("s-old"), token("s-new"))
 			local, west := newFake("west", existing)
-			page := `{"clusters":[{"cluster":"east","secret":"` + existing.Name + `","secretVersion":"before","state":"` + state + `"}]}`
+			page := `{"clusters":[{"cluster":"east","secret":"` + existing.Name +
+				`","secretVersion":"before","state":"` + state + `"}]}`
 			o, ctx := newOptions(t, "--apply", "--admin", showing(t, func() string { return page }), "--timeout", "1s")
-			l := &linking{o: o, local: local, linked: linked, existing: existing, before: []corev1.Secret{*token("s-old")}, content: *newContent("new"), access: newAccess(defaultAccount)}
+			l := &linking{o: o, local: local, linked: linked, existing: existing,
+				before: []corev1.Secret{*token("s-old")}, content: *newContent("new"),
+				access: newAccess(defaultAccount)}
 			w, _ := newWork()
 			written, err := l.content.write(t.Context(), local, "linkerd", existing)
 			if err != nil {
 				t.Fatal(err)
 			}
 			err = l.finish(ctx, w, written)
-			if err == nil || strings.Contains(err.Error(), "the link is as it was, and the new token is deleted") != back {
+			if err == nil ||
+				strings.Contains(err.Error(), "the link is as it was, and the new token is deleted") != back {
 				t.Error(err)
 			}
 			now, err := west.CoreV1().Secrets("linkerd").Get(t.Context(), existing.Name, metav1.GetOptions{})
-			if err != nil || sameCredentials(now, existing) != back || (now.Annotations[tokenAnnotation] == "s-old") != back || now.Annotations[clusterstore.CordonAnnotation] != "false" {
+			if err != nil || sameCredentials(now, existing) != back ||
+				(now.Annotations[tokenAnnotation] == "s-old") != back ||
+				now.Annotations[clusterstore.CordonAnnotation] != "false" {
 				t.Errorf("%v, %+v", err, now)
 			}
 			_, gone := east.CoreV1().Secrets(defaultAccount.Namespace).Get(t.Context(), "s-new", metav1.GetOptions{})
-			if _, err := east.CoreV1().Secrets(defaultAccount.Namespace).Get(t.Context(), "s-old", metav1.GetOptions{}); err != nil || (gone != nil) != back {
+			if _, err := east.CoreV1().Secrets(defaultAccount.Namespace).Get(t.Context(), "s-old",
+				metav1.GetOptions{}); err != nil || (gone != nil) != back {
 				t.Errorf("the token before: %v; the new one: %v", err, gone)
 			}
 		})
@@ -196,8 +206,10 @@ func TestTryWithoutTime(t *testing.T) {
 		},
 	})
 	began := time.Now()
-	code, _, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig, "--apply", "--timeout", "2s")
-	if code != 1 || !strings.Contains(errs, "has not answered in time (--timeout)") || strings.Contains(errs, "stays") || !slices.Contains(east.requests(), "DELETE "+tokens+"/t1") {
+	code, _, errs := call(t, "link", "east", "--context", "east", "--kubeconfig", kubeconfig, "--apply", "--timeout",
+		"2s")
+	if code != 1 || !strings.Contains(errs, "has not answered in time (--timeout)") ||
+		strings.Contains(errs, "stays") || !slices.Contains(east.requests(), "DELETE "+tokens+"/t1") {
 		t.Errorf("exit code %d after %v, %s, asked %v", code, time.Since(began), errs, east.requests())
 	}
 }

@@ -79,28 +79,29 @@ type lacks func(adminapi.Clusters) (string, error)
 // awaitReplicas waits until no page of a replica lacks anything. If none can be asked at
 // all, that is an error at once, since there may be none.
 func awaitReplicas(ctx context.Context, w *work, t *commands.Target, what string, page lacks) error {
-	return w.p.Await(context.Background(), fmt.Sprintf(" until the gateway %s, for %v at most", what, t.Timeout), func() error {
-		why, reached := "", false
-		for {
-			now, answered, err := askAll(ctx, w, t, page)
-			if err != nil || now == "" {
-				return err
-			}
-			reached = reached || answered
-			if !reached {
-				return errors.New(now)
-			}
-			if ctx.Err() == nil || why == "" { // what is asked last may be cut off
-				why = now
-			}
-			if !pace.Sleep(ctx, pollEvery) {
-				if ctx.Err() == context.Canceled {
-					return fmt.Errorf("interrupted before the gateway %s: %s", what, why)
+	return w.p.Await(context.Background(), fmt.Sprintf(" until the gateway %s, for %v at most", what, t.Timeout),
+		func() error {
+			why, reached := "", false
+			for {
+				now, answered, err := askAll(ctx, w, t, page)
+				if err != nil || now == "" {
+					return err
 				}
-				return fmt.Errorf("not within %v (--timeout) that the gateway %s: %s", t.Timeout, what, why)
+				reached = reached || answered
+				if !reached {
+					return errors.New(now)
+				}
+				if ctx.Err() == nil || why == "" { // what is asked last may be cut off
+					why = now
+				}
+				if !pace.Sleep(ctx, pollEvery) {
+					if ctx.Err() == context.Canceled {
+						return fmt.Errorf("interrupted before the gateway %s: %s", what, why)
+					}
+					return fmt.Errorf("not within %v (--timeout) that the gateway %s: %s", t.Timeout, what, why)
+				}
 			}
-		}
-	})
+		})
 }
 
 // askAll returns what a replica lacks, and whether any has answered.

@@ -101,7 +101,8 @@ func newOptions(t *testing.T, flags ...string) (*linkOptions, context.Context) {
 
 func newFake(title string, objects ...runtime.Object) (*cluster, *fake.Clientset) {
 	api := fake.NewClientset(objects...)
-	return &cluster{Cluster: &reach.Cluster{API: kubetest.Clients(api)}, title: title, uid: types.UID("uid-" + title)}, api
+	return &cluster{Cluster: &reach.Cluster{API: kubetest.Clients(api)}, title: title,
+		uid: types.UID("uid-" + title)}, api
 }
 
 // TestForeignRights: objects of others are used if they fit, and never changed.
@@ -121,7 +122,8 @@ func TestForeignRights(t *testing.T) {
 	other := a.role.DeepCopy()
 	other.Labels, other.Rules = nil, other.Rules[:1]
 	c, _ = newFake("east", other)
-	if err := a.ensure(t.Context(), w, c); err == nil || !strings.Contains(err.Error(), "ClusterRole isthmus-remote-access is there, and has other rules") {
+	if err := a.ensure(t.Context(), w, c); err == nil ||
+		!strings.Contains(err.Error(), "ClusterRole isthmus-remote-access is there, and has other rules") {
 		t.Error(err)
 	}
 	other.Labels = a.role.Labels
@@ -129,7 +131,8 @@ func TestForeignRights(t *testing.T) {
 	if err := a.ensure(t.Context(), w, c); err != nil {
 		t.Error(err)
 	}
-	if now, err := api.RbacV1().ClusterRoles().Get(t.Context(), a.role.Name, metav1.GetOptions{}); err != nil || len(now.Rules) != len(a.role.Rules) {
+	if now, err := api.RbacV1().ClusterRoles().Get(t.Context(), a.role.Name, metav1.GetOptions{}); err != nil ||
+		len(now.Rules) != len(a.role.Rules) {
 		t.Errorf("%v, %v", err, now)
 	}
 }
@@ -188,16 +191,19 @@ func TestNoToken(t *testing.T) {
 	w, _ := newWork()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := a.newToken(ctx, w, c, linkKey{link: "east", namespace: "linkerd", by: "u"}, 0); err == nil || !strings.Contains(err.Error(), "has not filled in the Secret") {
+	if _, err := a.newToken(ctx, w, c, linkKey{link: "east", namespace: "linkerd", by: "u"}, 0); err == nil ||
+		!strings.Contains(err.Error(), "has not filled in the Secret") {
 		t.Error(err)
 	}
-	if list, err := api.CoreV1().Secrets(a.token.Namespace).List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 0 {
+	if list, err := api.CoreV1().Secrets(a.token.Namespace).List(t.Context(), metav1.ListOptions{}); err != nil ||
+		len(list.Items) != 0 {
 		t.Errorf("%v, %v", err, list.Items)
 	}
 }
 
 func newContent(token string) *linkContent {
-	c := &linkContent{link: "east", cluster: "u", account: defaultAccount, server: server{Server: "https://east:6443"}, trustDomain: "a.test", clusterDomain: "b.test"}
+	c := &linkContent{link: "east", cluster: "u", account: defaultAccount,
+		server: server{Server: "https://east:6443"}, trustDomain: "a.test", clusterDomain: "b.test"}
 	c.token = tokenOf(token)
 	return c
 }
@@ -223,7 +229,8 @@ func TestConcurrentWrites(t *testing.T) {
 			if kubeconfig {
 				changed.Data[clusterstore.KubeconfigKey] = []byte("other")
 			}
-			if err := api.Tracker().Update(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, changed, "linkerd"); err != nil {
+			if err := api.Tracker().Update(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, changed,
+				"linkerd"); err != nil {
 				t.Error(err)
 			}
 			return true, nil, apierrors.NewConflict(schema.GroupResource{Resource: "secrets"}, before.Name, nil)
@@ -233,7 +240,8 @@ func TestConcurrentWrites(t *testing.T) {
 		case kubeconfig && err == errChanged:
 		case kubeconfig || err != nil:
 			t.Error(err)
-		case written.Annotations["isthmus.io/cordon"] != "true" || !strings.Contains(string(written.Data[clusterstore.KubeconfigKey]), "token: new"):
+		case written.Annotations["isthmus.io/cordon"] != "true" ||
+			!strings.Contains(string(written.Data[clusterstore.KubeconfigKey]), "token: new"):
 			t.Errorf("%+v", written)
 		}
 	}
@@ -255,7 +263,8 @@ func TestServer(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	o.server, o.ca = "https://[::1]:2", []byte("ca")
-	if s := o.chooseServer(c, existing); s.Server != o.server || string(s.CertificateAuthorityData) != "ca" || !s.loopback() {
+	if s := o.chooseServer(c, existing); s.Server != o.server || string(s.CertificateAuthorityData) != "ca" ||
+		!s.loopback() {
 		t.Errorf("%+v", s)
 	}
 }
@@ -341,7 +350,10 @@ func TestAwaitReplicas(t *testing.T) {
 		t.Error(err)
 	}
 	admin := showing(t, func() string { return page })
-	if err := wait(admin, "1500ms"); err == nil || !strings.Contains(err.Error(), `not within 1.5s (--timeout) that the gateway reads east with the new credentials: `+admin+`: unreachable: "dial \x1b"`) {
+	if err := wait(admin, "1500ms"); err == nil ||
+		!strings.Contains(err.Error(),
+			`not within 1.5s (--timeout) that the gateway reads east with the new credentials: `+admin+
+				`: unreachable: "dial \x1b"`) {
 		t.Error(err)
 	}
 	page = strings.NewReplacer(`"state":"unreachable"`, `"secretVersion":"7","state":"ready"`).Replace(page)
@@ -374,7 +386,8 @@ func TestUsage(t *testing.T) {
 		"cordon":                                 "no NAME given",
 		"uncordon local":                         "--cordon-local",
 	} {
-		if code, out, errs := call(t, strings.Fields(args)...); code != 2 || out != "" || !strings.Contains(errs, want) {
+		if code, out, errs := call(t, strings.Fields(args)...); code != 2 || out != "" ||
+			!strings.Contains(errs, want) {
 			t.Errorf("%s: exit code %d, %q, %q", args, code, out, errs)
 		}
 	}
@@ -428,14 +441,16 @@ func FuzzDomains(f *testing.F) {
 }
 
 func TestDomains(t *testing.T) {
-	if d := parseDomains("identityTrustDomain: a.test\nclusterDomain: b.test\nmore: [1]"); d != (domains{"a.test", "b.test"}) {
+	if d := parseDomains("identityTrustDomain: a.test\nclusterDomain: b.test\nmore: [1]"); d != (domains{"a.test",
+		"b.test"}) {
 		t.Errorf("%+v", d)
 	}
 	if d := parseDomains("clusterDomain: &a b.test\nidentityTrustDomain: *a"); d != (domains{cluster: "b.test"}) {
 		t.Errorf("%+v", d)
 	}
 	// What is decoded has an error for each two keys that are equal: of these gigabytes.
-	if d := parseDomains("identityTrustDomain: a.test\n" + strings.Repeat("x:\n", 50_000)); d != (domains{trust: "a.test"}) {
+	if d := parseDomains("identityTrustDomain: a.test\n" + strings.Repeat("x:\n",
+		50_000)); d != (domains{trust: "a.test"}) {
 		t.Errorf("%+v", d)
 	}
 	if d := parseDomains("clusterDomain: b.test\nx: " + strings.Repeat("x", maxValues)); d != (domains{}) {

@@ -58,7 +58,10 @@ type linkContent struct {
 func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.Secret, error) {
 	s := existing.DeepCopy()
 	if s == nil {
-		s = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName(c.link)}, Type: clusterstore.SecretType}
+		s = &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: secretName(c.link)},
+			Type:       clusterstore.SecretType,
+		}
 	}
 	s.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"}
 	kubeconfig, err := c.server.kubeconfig(c.link, c.account.Name, c.token.text)
@@ -71,9 +74,13 @@ func (c *linkContent) into(existing *corev1.Secret, namespace string) (*corev1.S
 	s.Data[clusterstore.KubeconfigKey] = kubeconfig
 	metav1.SetMetaDataLabel(&s.ObjectMeta, clusterstore.ClusterNameLabel, c.link)
 	for name, value := range map[string]string{
-		clusterstore.TrustDomainAnnotation: c.trustDomain, clusterstore.ClusterDomainAnnotation: c.clusterDomain, clusterstore.RangesAnnotation: c.ranges,
-		clusterstore.NetworkAnnotation: c.network,
-		clusterAnnotation:              string(c.cluster), accountAnnotation: c.account.String(), tokenAnnotation: c.token.secret,
+		clusterstore.TrustDomainAnnotation:   c.trustDomain,
+		clusterstore.ClusterDomainAnnotation: c.clusterDomain,
+		clusterstore.RangesAnnotation:        c.ranges,
+		clusterstore.NetworkAnnotation:       c.network,
+		clusterAnnotation:                    string(c.cluster),
+		accountAnnotation:                    c.account.String(),
+		tokenAnnotation:                      c.token.secret,
 	} {
 		if value != "" {
 			metav1.SetMetaDataAnnotation(&s.ObjectMeta, name, value)
@@ -87,7 +94,9 @@ var errChanged = errors.New("somebody else has changed its credentials meanwhile
 
 // write creates the link Secret, or changes the one that is there: what others change of
 // it meanwhile stays. It returns the Secret as it is then.
-func (c *linkContent) write(ctx context.Context, local *cluster, namespace string, existing *corev1.Secret) (written *corev1.Secret, err error) {
+func (c *linkContent) write(
+	ctx context.Context, local *cluster, namespace string, existing *corev1.Secret,
+) (written *corev1.Secret, err error) {
 	secrets, now := local.API.Secrets(namespace), existing
 	for {
 		s, err := c.into(now, namespace)
@@ -132,13 +141,16 @@ func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error 
 	invalid, _ := guard.Certificate(err)
 	switch want := fmt.Sprintf("system:serviceaccount:%s:%s", c.account.Namespace, c.account.Name); {
 	case invalid != "":
-		return fmt.Errorf("the certificate of %s is not good for this link: %s: give the right --server and --ca-file", c.server, invalid)
+		return fmt.Errorf("the certificate of %s is not good for this link: %s: give the right --server and --ca-file",
+			c.server, invalid)
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s refuses the new token: is it the API server of that cluster? (--server)", c.server)
 	case err != nil:
-		w.warn("the link can't be tried from here: %s; the gateway has to reach %s", commands.Printable(err.Error()), c.server)
+		w.warn("the link can't be tried from here: %s; the gateway has to reach %s", commands.Printable(err.Error()),
+			c.server)
 	case who != want:
-		return fmt.Errorf("%s takes the new token for %s, not for %s: is it the API server of that cluster? (--server)", c.server, commands.Printable(who), want)
+		return fmt.Errorf("%s takes the new token for %s, not for %s: is it the API server of that cluster? "+
+			"(--server)", c.server, commands.Printable(who), want)
 	}
 	return nil
 }
@@ -147,7 +159,8 @@ func (c *linkContent) try(ctx context.Context, w *work, s *corev1.Secret) error 
 // tried again: one of several API servers may not know it yet.
 func (c *linkContent) whoami(ctx context.Context, api *kube.Clients) (string, error) {
 	for {
-		review, err := api.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+		review, err := api.SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{},
+			metav1.CreateOptions{})
 		if err == nil {
 			return review.Status.UserInfo.Username, nil
 		}

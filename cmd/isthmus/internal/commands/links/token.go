@@ -36,7 +36,9 @@ type linkKey struct {
 }
 
 func (k linkKey) labels() labels.Set {
-	return labels.Set{managedByLabel: managedBy, linkLabel: k.link, linkedByLabel: string(k.by), namespaceLabel: k.namespace}
+	return labels.Set{
+		managedByLabel: managedBy, linkLabel: k.link, linkedByLabel: string(k.by), namespaceLabel: k.namespace,
+	}
 }
 
 // tokens lists the Secrets of all tokens of a link, the oldest first.
@@ -62,7 +64,9 @@ func (t *token) request(ctx context.Context, c *cluster, bound *corev1.Secret, d
 	answer, err := c.API.ServiceAccounts(bound.Namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{
 		Spec: authenticationv1.TokenRequestSpec{
 			ExpirationSeconds: new(int64(duration / time.Second)),
-			BoundObjectRef:    &authenticationv1.BoundObjectReference{APIVersion: "v1", Kind: "Secret", Name: bound.Name, UID: bound.UID},
+			BoundObjectRef: &authenticationv1.BoundObjectReference{
+				APIVersion: "v1", Kind: "Secret", Name: bound.Name, UID: bound.UID,
+			},
 		},
 	}, metav1.CreateOptions{})
 	if err != nil {
@@ -84,7 +88,8 @@ func (t *token) await(ctx context.Context, c *cluster, namespace string) error {
 			return nil
 		}
 		if !pace.Sleep(ctx, 100*time.Millisecond) {
-			return errors.New("its controller for tokens of ServiceAccounts has not filled in the Secret in time (--timeout)")
+			return errors.New("its controller for tokens of ServiceAccounts has not filled in the Secret in time " +
+				"(--timeout)")
 		}
 	}
 }

@@ -46,10 +46,14 @@ func unlinkCommand() cli.Command {
 		OneOf:   oneReplica,
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 			o.ClusterFlags(s, "to-context")
-			s.BoolVar(&o.revoke, "revoke", false, "Delete in the linked cluster, too, what isthmus link has made for it.")
+			s.BoolVar(&o.revoke, "revoke", false,
+				"Delete in the linked cluster, too, what isthmus link has made for it.")
 			s.StringVar(&o.linkedContext, "context", "", "With --revoke: `CONTEXT` of the linked cluster.")
-			s.StringVar(&o.account.Name, "service-account", "", "With --revoke: `NAME` of the ServiceAccount there. Without it: what the link has, or else "+defaultAccount.Name+".")
-			s.StringVar(&o.account.Namespace, "service-account-namespace", "", "Its `NAMESPACE`. Without it: likewise, or else "+defaultAccount.Namespace+".")
+			s.StringVar(&o.account.Name, "service-account", "",
+				"With --revoke: `NAME` of the ServiceAccount there. Without it: what the link has, or else "+
+					defaultAccount.Name+".")
+			s.StringVar(&o.account.Namespace, "service-account-namespace", "",
+				"Its `NAMESPACE`. Without it: likewise, or else "+defaultAccount.Namespace+".")
 			s.BoolVar(&o.dryRun, "dry-run", false, "Change nothing: show what would be deleted.")
 			s.BoolVarP(&o.yes, "yes", "y", false, "Do not ask.")
 			o.AdminFlag(s)
@@ -113,7 +117,8 @@ func (o *unlinkOptions) unlink(ctx context.Context, w *work, local, linked *clus
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	for _, s := range links {
-		if err := deleteObject(ctx, w, local, "link Secret "+key(&s), &s, local.API.Secrets(s.Namespace).Delete); err != nil {
+		remove := local.API.Secrets(s.Namespace).Delete
+		if err := deleteObject(ctx, w, local, "link Secret "+key(&s), &s, remove); err != nil {
 			return err
 		}
 	}
@@ -155,7 +160,9 @@ func (o *unlinkOptions) showImpact(ctx context.Context, w *work) {
 }
 
 // read reads what is to be deleted. The revocation is nil without --revoke.
-func (o *unlinkOptions) read(ctx context.Context, local, linked *cluster) (links []corev1.Secret, r *revocation, err error) {
+func (o *unlinkOptions) read(
+	ctx context.Context, local, linked *cluster,
+) (links []corev1.Secret, r *revocation, err error) {
 	all, err := listLinks(ctx, local, o.Namespace)
 	if err != nil {
 		return nil, nil, err
@@ -172,21 +179,26 @@ func (o *unlinkOptions) read(ctx context.Context, local, linked *cluster) (links
 		}
 	}
 	if len(links) == 0 && (r == nil || len(r.tokens) == 0) {
-		return nil, nil, fmt.Errorf("%s: no Secret in namespace %s links %q (-n, --to-context)", local.title, o.Namespace, o.name)
+		return nil, nil,
+			fmt.Errorf("%s: no Secret in namespace %s links %q (-n, --to-context)", local.title, o.Namespace, o.name)
 	}
 	return links, r, nil
 }
 
-func (o *unlinkOptions) readThere(ctx context.Context, local, linked *cluster, links []corev1.Secret) (*revocation, error) {
+func (o *unlinkOptions) readThere(
+	ctx context.Context, local, linked *cluster, links []corev1.Secret,
+) (*revocation, error) {
 	if err := identify(ctx, local, linked); err != nil {
 		return nil, err
 	}
 	for _, s := range links {
 		if uid := s.Annotations[clusterAnnotation]; uid != "" && uid != string(linked.uid) {
-			return nil, fmt.Errorf("%s is not the cluster that Secret %s links: give the --context of that one", linked.title, key(&s))
+			return nil, fmt.Errorf("%s is not the cluster that Secret %s links: give the --context of that one",
+				linked.title, key(&s))
 		}
 	}
-	return newRevocation(ctx, linked, chooseAccount(o.account, links), linkKey{link: o.name, namespace: o.Namespace, by: local.uid})
+	return newRevocation(ctx, linked, chooseAccount(o.account, links),
+		linkKey{link: o.name, namespace: o.Namespace, by: local.uid})
 }
 
 func (o *unlinkOptions) question(local, linked *cluster, links []corev1.Secret) string {
@@ -208,7 +220,9 @@ type revocation struct {
 	others  []string        // names of all other Secrets with a token of the account, whoever made them
 }
 
-func newRevocation(ctx context.Context, linked *cluster, account types.NamespacedName, of linkKey) (*revocation, error) {
+func newRevocation(
+	ctx context.Context, linked *cluster, account types.NamespacedName, of linkKey,
+) (*revocation, error) {
 	if err := linked.require(ctx, revokePermissions(account.Namespace)); err != nil {
 		return nil, err
 	}
@@ -273,7 +287,8 @@ func (r *revocation) run(ctx context.Context, w *work) error {
 	if err := revoke(ctx, w, r.linked, api.ClusterRoles(), "ClusterRole "+name, name); err != nil {
 		return err
 	}
-	return revoke(ctx, w, r.linked, api.ServiceAccounts(r.account.Namespace), "ServiceAccount "+r.account.String(), name)
+	return revoke(ctx, w, r.linked, api.ServiceAccounts(r.account.Namespace), "ServiceAccount "+r.account.String(),
+		name)
 }
 
 // revoke deletes an object, if it is there and "isthmus link" has made it.
