@@ -1,8 +1,8 @@
 // Package clusterstore turns link Secrets into clusters: a [Store] watches the
 // Secrets of a namespace, runs a [cluster.Cluster] for every cluster name on their
-// labels, and links it in the [federation.Table]. An [Own] does the same with the gateway's
-// own cluster, which has no Secret. How a cluster is read is the business of
-// clusterstore/cluster.
+// labels, and links it in the [federation.Table]. A [LocalLink] does the same with the
+// local cluster, which has no Secret. Package clusterstore/cluster reads a
+// cluster.
 //
 //	store, err := clusterstore.NewStore(client, clusterstore.Options{Namespace: "linkerd", Rules: rules, Table: table})
 //	go store.Run(ctx)
@@ -40,7 +40,7 @@
 //
 // [Store.Run] starts one goroutine that watches Secrets and one for each cluster name
 // (link.go), the only one that changes that link; each Cluster has goroutines of its
-// own. Run waits for them all. [Own.Run] is the same goroutine for the own cluster (own.go). Everything else is safe for concurrent use. Store.mu is
+// own. Run waits for them all. [LocalLink.Run] is the same goroutine for the local cluster (local.go). Everything else is safe for concurrent use. Store.mu is
 // held for map access only.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.

@@ -29,7 +29,7 @@ type ExportOptions struct {
 // Exports. It and the methods below are for a Store with Options.Exports. It takes a time that grows with the number of links and, after a
 // change, of what has changed of a cluster.
 func (s *Store) Exports() (plan.World, bool) {
-	own := s.opts.Own.link.published.Load().exports()
+	own := s.opts.LocalLink.link.published.Load().exports()
 	s.mu.Lock()
 	dispatched, links := s.dispatched, maps.Clone(s.links)
 	s.mu.Unlock()
@@ -60,16 +60,12 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 
 // LookAgain closes the channel of ExportsChanged. It is called after each change that may be one of Exports, and for changes elsewhere of
 // what plans depend on.
-func (s *Store) LookAgain() {
-	if s.exportsChanged != nil {
-		s.exportsChanged.Set(struct{}{})
-	}
-}
+func (s *Store) LookAgain() { s.lookAgain() }
 
 // SelectorsChanged makes a cluster's Services be judged again, since ExportOptions.Selectors returns others for it; an empty name is
 // that of the own cluster. It does not block.
 func (s *Store) SelectorsChanged(name string) {
-	l := s.opts.Own.link
+	l := s.opts.LocalLink.link
 	if name != "" {
 		s.mu.Lock()
 		l = s.links[federation.ClusterName(name)]
@@ -108,7 +104,7 @@ func (l *link) asCluster() plan.Cluster {
 	c.Domain, c.Age = v.accepted.domain, v.accepted.created
 	c.Joins, c.Allow = v.standing.settings.joins, *v.standing.settings.allow
 	c.ExcludeLabels = v.standing.settings.exclude
-	c.OtherNetwork = v.standing.settings.network != l.store.opts.Network
+	c.OtherNetwork = v.standing.settings.network != l.env.network
 	if kept := v.exports(); kept != nil {
 		c.Seen, c.SeenServiceExports, c.Emptied, c.Exports = true, kept.ServiceExports, kept.Emptied, kept.List
 	}
@@ -117,13 +113,13 @@ func (l *link) asCluster() plan.Cluster {
 
 // exports is what makes a link's cluster keep them; nil: it does not.
 func (l *link) exports() *cluster.ExportConfig {
-	o := l.store.opts.Exports
+	o := l.env.exports
 	if o == nil {
 		return nil
 	}
 	return &cluster.ExportConfig{
 		Selectors:      func() plan.Selectors { return o.Selectors(string(l.name)) },
 		ServiceExports: o.ServiceExports,
-		Changed:        l.store.LookAgain,
+		Changed:        l.env.lookAgain,
 	}
 }

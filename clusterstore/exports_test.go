@@ -51,7 +51,7 @@ func inExports(t *testing.T, apis map[string]*fake.Clientset, f func(*exportWorl
 		}}
 		e.onFakes(apis)
 		ownCluster := x.newOwn(o)
-		e.store.opts.Exports, e.store.opts.Own, e.store.exportsChanged = o, ownCluster, ownCluster.link.store.exportsChanged
+		e.store.exports, e.store.opts.Exports, e.store.opts.LocalLink, e.store.exportsChanged = o, o, ownCluster, ownCluster.link.env.exportsChanged
 		ctx, stop := context.WithCancel(e.t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); ownCluster.Run(ctx) }()
@@ -62,7 +62,7 @@ func inExports(t *testing.T, apis map[string]*fake.Clientset, f func(*exportWorl
 	})
 }
 
-func (x *exportWorld) newOwn(o *ExportOptions) *Own {
+func (x *exportWorld) newOwn(o *ExportOptions) *LocalLink {
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		x.t.Fatal(err)
@@ -73,7 +73,7 @@ func (x *exportWorld) newOwn(o *ExportOptions) *Own {
 	}
 	client := &kube.Client{Sources: decodetest.Sources(x.own, metadatafake.NewSimpleMetadataClient(scheme, namespace))}
 	withoutCustom(&client.Sources)
-	made, err := NewOwn(OwnOptions{
+	made, err := NewLocalLink(LocalLinkOptions{
 		Rules: cluster.Rules{
 			EndpointSlices: true,
 		}, Table: x.table, Log: zap.NewNop(), Report: func(cluster.Change) {}, Exports: o,

@@ -338,7 +338,7 @@ func TestProbeFor(t *testing.T) {
 // probed only if the Secret has the node port of mc-gateway.
 func TestNamedGatewaysProbed(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.store.opts.IPv6 = true
+		e.store.ipv6 = true
 		service := atNodes(probed(gatewayService()), 30143, 30191)
 		f := e.linkBehind(service, "network", "far", "gateway-addresses",
 			"198.51.100.1:30143,198.51.100.2:30143,[2001:db8::1]:30143,node.example:30143,198.51.100.4:443")
@@ -364,7 +364,7 @@ func TestNamedGatewaysProbed(t *testing.T) {
 // through gateways, and shows so.
 func TestGatewaysOfNamelessNetwork(t *testing.T) {
 	inBubble(t, func(e *env) {
-		e.store.opts.Network = "here"
+		e.store.network = "here"
 		e.put(secret("s", "east", "t1", 0))
 		e.last(1).setGateways(gatewayService("192.0.2.1"))
 		e.sync(1)

@@ -4,33 +4,84 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/gateway"
+	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/pace"
 	"isthmus/internal/panics"
 )
 
-// link stands for one cluster name while there are Secrets with that name, or for the
-// own cluster. One goroutine runs it, the only one that writes its fields; it gets the
-// Secrets as lists in the mailbox.
+// linkEnv is what links need from the Store that runs them or, for the local cluster, from [NewLocalLink]. Its fields
+// are fixed before the first link runs.
+type linkEnv struct {
+	rules      cluster.Rules
+	table      *federation.Table
+	log        *zap.Logger
+	metrics    *cluster.Metrics
+	supervisor *panics.Supervisor
+	report     func(cluster.Change)
+	starts     starts
+
+	create  func(*rest.Config, cluster.Config) (Cluster, error)
+	setLink func(federation.ClusterName, federation.Link) // the table's
+
+	exports        *ExportOptions               // nil: exports are not cached
+	exportsChanged *federation.Latest[struct{}] // one for the local and all linked clusters; nil without exports
+
+	// For linked clusters only.
+	namespace string // of the link Secrets
+	network   string // the network that Isthmus is on
+	ipv6      bool
+	looks     kube.Turns
+	probes    *prometheus.HistogramVec
+	lookUp    func(context.Context, string) ([]netip.Addr, error)    // nil: the host's resolver
+	probe     func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
+	guard     *gateway.Guard
+}
+
+// lookAgain closes the channel of [Store.ExportsChanged].
+func (e *linkEnv) lookAgain() {
+	if e.exportsChanged != nil {
+		e.exportsChanged.Set(struct{}{})
+	}
+}
+
+// newLink makes a link without Secrets. level is the level of log lines that say that its cluster is stale or
+// unreachable.
+func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *link {
+	return &link{
+		env:     e,
+		name:    name,
+		log:     e.log.With(zap.Stringer("cluster", name)),
+		level:   level,
+		changed: pace.NewSignal(),
+		probed:  pace.NewSignal(),
+	}
+}
+
+// link stands for one cluster name while there are Secrets with that name, or for the local cluster. One goroutine
+// runs a link and is the only one that writes its fields. The link gets its Secrets as lists in the mailbox.
 //
-// It has up to two clusters: serving, which the table reads, and next, which becomes
-// the serving one once it has synced. A new link has only next; during a rotation a
-// link has both.
+// A link has up to two clusters: serving, which the table reads, and next, which becomes the serving one once it has
+// synced. A new link has only next; during a rotation a link has both.
 type link struct {
-	store *Store                 // fixed
+	env   *linkEnv               // fixed
+	store *Store                 // fixed; nil for the local cluster
+	local *LocalLink             // fixed; nil for a linked cluster
 	name  federation.ClusterName // fixed
-	own   *Own                   // fixed; nil: it is a linked cluster
 	log   *zap.Logger            // fixed
-	level zapcore.Level          // fixed; of lines about problems of the state
+	level zapcore.Level          // fixed; of log lines about problems of the state
 
 	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
 	changed   *pace.Signal                      // its clusters' region or gateways
@@ -41,13 +92,6 @@ type link struct {
 	linkStatus
 	duplicates []string // names of Secrets logged as duplicates
 	failures   int      // clusters that have failed, one soon after the other: see noteFailures
-}
-
-// newLink makes a link without Secrets. That its cluster is stale or unreachable is logged at that level.
-func (s *Store) newLink(name federation.ClusterName, level zapcore.Level) *link {
-	return &link{
-		store: s, name: name, log: s.opts.Log.With(zap.Stringer("cluster", name)), level: level, changed: pace.NewSignal(), probed: pace.NewSignal(),
-	}
 }
 
 // run returns when there are no more Secrets with the link's name, or ctx ends: then
@@ -80,11 +124,11 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	l.logGateways()
 	l.logDuplicates(list)
 	l.publish()
-	if l.state != cluster.Pending || l.gateways.late() {
+	if l.store != nil && (l.state != cluster.Pending || l.gateways.late()) {
 		l.store.markSettled(l)
 	}
-	if l.own != nil && l.serving != nil && !closed(l.own.synced) {
-		close(l.own.synced)
+	if l.local != nil && l.serving != nil && !closed(l.local.synced) {
+		close(l.local.synced)
 	}
 }
 
@@ -104,7 +148,7 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	if w := c.settings.warnings; len(w) > 0 && !slices.Equal(w, s.settings.warnings) {
 		l.log.Warn("annotations of a link Secret can't be read", zap.String("secret", c.secret), zap.Strings("warnings", w))
 	}
-	s.settings, s.secret = c.settings, l.store.opts.Namespace+"/"+c.secret
+	s.settings, s.secret = c.settings, l.env.namespace+"/"+c.secret
 }
 
 // useCredentials makes sure that a cluster made from these credentials serves or is
@@ -155,7 +199,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 	}
 	cfg := l.config(creds)
 	cfg.Admit = admit
-	made, err := l.store.create(creds.rest, cfg)
+	made, err := l.env.create(creds.rest, cfg)
 	if err != nil {
 		made = failedCluster{err}
 	}
@@ -165,7 +209,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		l.logLinked(creds)
 	}
 	l.publish() // before it reads Services, so that SelectorsChanged finds it
-	l.next.start(ctx, l.store.starts)
+	l.next.start(ctx, l.env.starts)
 }
 
 // config is what a cluster is made of, besides what it is reached by.
@@ -174,20 +218,20 @@ func (l *link) config(creds *credentials) cluster.Config {
 		Exports:     l.exports(),
 		Name:        l.name,
 		TrustDomain: creds.trustDomain,
-		Rules:       l.store.opts.Rules,
+		Rules:       l.env.rules,
 		Log:         l.log,
-		Metrics:     l.store.opts.Metrics,
-		Looks:       l.store.looks,
-		Supervisor:  l.store.opts.Supervisor,
+		Metrics:     l.env.metrics,
+		Looks:       l.env.looks,
+		Supervisor:  l.env.supervisor,
 		Changed: func(svc federation.ServiceID, at time.Time) {
-			l.store.opts.Table.Changed(l.name, svc, at)
+			l.env.table.Changed(l.name, svc, at)
 		},
 		LinkChanged: l.changed.Changed,
 	}
 }
 
 func (l *link) logLinked(creds *credentials) {
-	if l.own != nil {
+	if l.local != nil {
 		return
 	}
 	warnings := zap.Skip()
@@ -204,7 +248,7 @@ func (l *link) useGateways(ctx context.Context) {
 	from := cmp.Or(l.serving, l.next)
 	if from == nil || !l.elsewhere() {
 		if g.end() {
-			l.store.probes.DeleteLabelValues(string(l.name))
+			l.env.probes.DeleteLabelValues(string(l.name))
 		}
 		return
 	}
@@ -214,16 +258,16 @@ func (l *link) useGateways(ctx context.Context) {
 	if g.tracker == nil {
 		g.start(ctx, gateway.Config{
 			Changed: l.probed.Changed,
-			Probed:  func(took time.Duration) { l.store.probes.WithLabelValues(string(l.name)).Observe(took.Seconds()) },
-			Resolve: l.store.lookUp, Probe: l.store.probe,
-			Guard: l.store.guard, IPv4Only: !l.store.opts.IPv6,
+			Probed:  func(took time.Duration) { l.env.probes.WithLabelValues(string(l.name)).Observe(took.Seconds()) },
+			Resolve: l.env.lookUp, Probe: l.env.probe,
+			Guard: l.env.guard, IPv4Only: !l.env.ipv6,
 		})
 	}
-	g.follow(&l.standing.settings, from, l.store.opts.Rules.GatewayRoutable)
+	g.follow(&l.standing.settings, from, l.env.rules.GatewayRoutable)
 }
 
 // elsewhere reports whether the cluster is on another network than the gateway.
-func (l *link) elsewhere() bool { return l.standing.settings.network != l.store.opts.Network }
+func (l *link) elsewhere() bool { return l.standing.settings.network != l.env.network }
 
 // readable returns what the table reads of the serving cluster.
 func (l *link) readable() federation.Source {
@@ -248,8 +292,9 @@ func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) || l.serving == nil && l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
 		return
 	}
-	if l.own != nil {
-		if l.own.prepare(ctx); ctx.Err() != nil {
+	if l.local != nil {
+		l.local.prepare(ctx)
+		if ctx.Err() != nil {
 			return
 		}
 	}
@@ -278,7 +323,7 @@ func (l *link) setLink() {
 	s := &l.standing
 	switch {
 	case l.next == nil && l.serving == nil:
-		l.store.setLink(l.name, federation.Link{})
+		l.env.setLink(l.name, federation.Link{})
 		s.linkedAt = time.Time{}
 		return
 	case s.linkedAt.IsZero():
@@ -300,7 +345,7 @@ func (l *link) setLink() {
 	}
 	s.dead = l.gateways.allDead()
 	now.Region, now.Cordon, now.CordonOver, now.Lost = s.region, s.settings.cordon, s.settings.cordonOver, s.notByHand()
-	l.store.setLink(l.name, now)
+	l.env.setLink(l.name, now)
 }
 
 // setRegion notes where the cluster is, and logs that if it was elsewhere. New credentials that can't read Nodes leave
@@ -549,12 +594,12 @@ func (l *link) publish() {
 		}
 	}
 	l.published.Store(&v)
-	l.store.LookAgain()
+	l.env.lookAgain()
 }
 
 // report reports a change.
 func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
-	l.store.opts.Report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
+	l.env.report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 
 // wait returns when there may be something to reconcile: newer is closed, a cluster
@@ -615,8 +660,8 @@ func (l *link) unlink() {
 	l.report(cluster.StateChanged, "unlinked", false)
 	next.stop()
 	serving.stop()
-	l.store.opts.Metrics.Requests().Forget(l.name)
+	l.env.metrics.Requests().Forget(l.name)
 	if l.gateways.end() {
-		l.store.probes.DeleteLabelValues(string(l.name))
+		l.env.probes.DeleteLabelValues(string(l.name))
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,19 +39,19 @@ type Options struct {
 	Memory     int64                 // cap of what each linked cluster may have cached, in bytes; zero means no cap
 	Network    string                // that the gateway is on: Pods of linked clusters on others can't be reached
 	IPv6       bool                  // clients get IPv6 addresses, as by the Table's Options
-	// Local is the cache of the local cluster, whose addresses are not probed as gateways of other clusters. If it
+	// LocalCluster is the cache of the local cluster, whose addresses are not probed as gateways of other clusters. If it
 	// is nil, they are not known.
-	Local gateway.LocalCluster
+	LocalCluster gateway.LocalCluster
 
 	// What link Secrets may set otherwise: how far a cluster's endpoints are taken out
 	// while it is lost, which it is once its API has not been followed for LostAfter.
 	WhenLost  federation.Standing
 	LostAfter time.Duration // 0: DefaultLostAfter
 
-	// Exports makes the Store keep what clusters export; nil: nothing is kept, read or needed for it. With it Own is needed, which
-	// has the same.
-	Exports *ExportOptions
-	Own     *Own
+	// Exports makes the Store cache what clusters export. If it is nil, nothing is read or cached for exports.
+	// Otherwise LocalLink is needed, made with the same ExportOptions.
+	Exports   *ExportOptions
+	LocalLink *LocalLink
 
 	// Supervisor recovers from panics while a cluster's changes are passed on. If it is nil, these end the process.
 	Supervisor *panics.Supervisor
@@ -87,8 +86,8 @@ func (o *Options) validate() error {
 		return errors.New("clusterstore: Options.Namespace, the namespace of the link Secrets, is empty")
 	case o.Table == nil:
 		return errors.New("clusterstore: Options.Table is nil")
-	case o.Exports != nil && (o.Exports.Selectors == nil || o.Own == nil || o.Own.link.store.opts.Exports != o.Exports):
-		return errors.New("clusterstore: with Options.Exports its Selectors, and Options.Own, which has the same, are needed")
+	case o.Exports != nil && (o.Exports.Selectors == nil || o.LocalLink == nil || o.LocalLink.link.env.exports != o.Exports):
+		return errors.New("clusterstore: Options.Exports needs its Selectors, and Options.LocalLink with the same ExportOptions")
 	}
 	return nil
 }
@@ -103,17 +102,8 @@ type Store struct {
 	// fixed
 	client  *kube.Client
 	opts    Options
-	create  func(*rest.Config, cluster.Config) (Cluster, error)
-	setLink func(federation.ClusterName, federation.Link) // the table's
+	linkEnv // for its links
 	settled chan struct{}
-	starts  starts
-	looks   kube.Turns
-	probes  *prometheus.HistogramVec
-	lookUp  func(context.Context, string) ([]netip.Addr, error)    // nil: the host's resolver
-	probe   func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
-	guard   *gateway.Guard
-
-	exportsChanged *federation.Latest[struct{}] // the own cluster's Store has the same; nil: exports are not kept
 
 	secrets federation.Latest[snapshot]
 	readErr atomic.Pointer[error] // why Secrets can't be read; nil: they can, as far as known
@@ -131,20 +121,32 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		client:  client,
-		opts:    o,
+		client: client,
+		opts:   o,
+		linkEnv: linkEnv{
+			rules:      o.Rules,
+			table:      o.Table,
+			log:        o.Log,
+			metrics:    o.Metrics,
+			supervisor: o.Supervisor,
+			report:     o.Report,
+			starts:     newStarts(),
+			setLink:    o.Table.SetLink,
+			exports:    o.Exports,
+			namespace:  o.Namespace,
+			network:    o.Network,
+			ipv6:       o.IPv6,
+			looks:      kube.NewTurns(),
+			probes:     newProbes(),
+			guard:      &gateway.Guard{Routable: o.Rules.GatewayRoutable, Local: o.LocalCluster},
+		},
 		settled: make(chan struct{}),
-		setLink: o.Table.SetLink,
-		starts:  newStarts(),
-		looks:   kube.NewTurns(),
-		probes:  newProbes(),
-		guard:   &gateway.Guard{Routable: o.Rules.GatewayRoutable, Local: o.Local},
 		links:   make(map[federation.ClusterName]*link),
 	}
-	if o.Exports != nil {
-		s.exportsChanged = o.Own.link.store.exportsChanged
-	}
 	s.create = s.newCluster
+	if o.Exports != nil {
+		s.exportsChanged = o.LocalLink.link.env.exportsChanged
+	}
 	if o.Registerer != nil {
 		if err := registerStore(s, o.Registerer); err != nil {
 			return nil, fmt.Errorf("clusterstore: metrics: %w", err)
@@ -155,7 +157,7 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 
 // newCluster makes a Cluster that is read with these credentials.
 func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (Cluster, error) {
-	client, err := kube.New(cfg.Name, from, s.opts.Metrics.Requests())
+	client, err := kube.New(cfg.Name, from, s.metrics.Requests())
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
 	}
@@ -192,11 +194,11 @@ func (s *Store) Run(ctx context.Context) error {
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
-		s.opts.Log.Info("link Secrets have to be requested again and again", zap.String("reason", text))
+		s.log.Info("link Secrets have to be requested again and again", zap.String("reason", text))
 	}}
 	follow.NewGroup(options, follow.New(follow.Kind[*corev1.Secret, *credentials]{
 		Name: "secrets", Needed: true,
-		Source: s.client.Sources.Secrets(s.opts.Namespace),
+		Source: s.client.Sources.Secrets(s.namespace),
 		Fields: "type=" + SecretType,
 		Compact: func(o *corev1.Secret) (c *credentials, ok bool) {
 			if o.Type != SecretType {
@@ -226,7 +228,7 @@ func snapshotOf(all follow.Map[*credentials]) snapshot {
 // reportReadable records whether link Secrets can be read (err is nil), and logs when
 // that changes.
 func (s *Store) reportReadable(err error) {
-	log := s.opts.Log.With(zap.String("namespace", s.opts.Namespace))
+	log := s.log.With(zap.String("namespace", s.namespace))
 	if err == nil {
 		if s.readErr.Swap(nil) != nil {
 			log.Info("link Secrets can be read again")
@@ -250,9 +252,9 @@ func (s *Store) logRefused(now snapshot, logged map[string]string) {
 		refused[c.secret] = true
 		if why := c.refused.Error(); logged[c.secret] != why {
 			logged[c.secret] = why
-			s.opts.Log.Warn("link Secret can't be used", zap.String("secret", c.secret),
+			s.log.Warn("link Secret can't be used", zap.String("secret", c.secret),
 				zap.Stringer("cluster", c.cluster), zap.Error(c.refused))
-			s.opts.Report(cluster.Change{Cluster: c.cluster, Text: fmt.Sprintf("link Secret %s can't be used: %s", c.secret, why), Problem: true})
+			s.report(cluster.Change{Cluster: c.cluster, Text: fmt.Sprintf("link Secret %s can't be used: %s", c.secret, why), Problem: true})
 		}
 	}
 	for secret := range logged {
@@ -280,6 +282,7 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	}
 	for name, list := range lists {
 		l := s.newLink(name, zap.InfoLevel)
+		l.store = s
 		l.mailbox.Set(list)
 		s.links[name] = l
 		start(l)
@@ -341,7 +344,7 @@ func (s *Store) SecretsListed() (listed bool, err error) {
 }
 
 // Namespace returns that of the link Secrets.
-func (s *Store) Namespace() string { return s.opts.Namespace }
+func (s *Store) Namespace() string { return s.namespace }
 
 // OwnRefused returns the requests for link Secrets that the local cluster's API server has refused.
 func (s *Store) OwnRefused() []adminapi.RefusedRequest { return s.client.Server().Refused }

@@ -43,7 +43,7 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 		withoutCustom(&cfg.Client.Sources)
 		return cluster.New(cfg)
 	}
-	e.store.opts.Rules.EndpointSlices = true
+	e.store.rules.EndpointSlices = true
 }
 
 // withoutCustom makes the sources those of a cluster that does not have Linkerd's resources, and has a ServiceExport and a ServiceImport
@@ -159,7 +159,7 @@ func TestForgottenWithItsLink(t *testing.T) {
 		if _, err := kube.New("east", &rest.Config{Host: "https://east"}, m.Requests()); err != nil { // as a Cluster's
 			t.Fatal(err)
 		}
-		e.store.opts.Metrics = m
+		e.store.metrics = m
 		ofEast := func() bool {
 			return strings.Contains(strings.Join(metricstest.Lines(t, registry), "\n"), "cluster=east")
 		}

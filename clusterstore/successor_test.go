@@ -188,7 +188,7 @@ type rotating struct {
 func onServedAPI(t *testing.T, before func(*rotating), f func(*rotating)) {
 	inBubble(t, func(e *env) {
 		r := &rotating{env: e, api: newServedAPI()}
-		e.store.opts.Rules = cluster.Rules{EndpointSlices: true}
+		e.store.rules = cluster.Rules{EndpointSlices: true}
 		e.store.create = r.create
 		stop := r.watchSets()
 		defer stop()

@@ -2,9 +2,13 @@ package local
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
@@ -74,7 +78,15 @@ func TestDefine(t *testing.T) {
 	} {
 		d, problems := define(shopWeb, tt.svc, &federation.Preference{})
 		if got := render(d); got != tt.want || len(problems) != tt.problems {
-			t.Errorf("%s: %q, want %q; %d problems, want %d: %q", name, got, tt.want, len(problems), tt.problems, problems)
+			t.Errorf(
+				"%s: %q, want %q; %d problems, want %d: %q",
+				name,
+				got,
+				tt.want,
+				len(problems),
+				tt.problems,
+				problems,
+			)
 		}
 	}
 }
@@ -110,7 +122,8 @@ func FuzzDefineFederated(f *testing.F) {
 			if slices.Contains(d.Members[:i], m) {
 				t.Fatalf("%v is a member twice", m)
 			}
-			if m.Service.Namespace != "shop" || m.Service.Name == "" || strings.ContainsAny(m.Service.Name+string(m.Cluster), "@, ") {
+			if m.Service.Namespace != "shop" || m.Service.Name == "" ||
+				strings.ContainsAny(m.Service.Name+string(m.Cluster), "@, ") {
 				t.Fatalf("member %q", m)
 			}
 			if m.Cluster == federation.Local {
@@ -124,7 +137,8 @@ func FuzzDefineFederated(f *testing.F) {
 				t.Fatalf("%v is not in %q", m, remote)
 			}
 		}
-		if len(problems) == 0 && strings.TrimSpace(local) != "" && (len(d.Members) == 0 || d.Members[0].Cluster != federation.Local) {
+		if len(problems) == 0 && strings.TrimSpace(local) != "" &&
+			(len(d.Members) == 0 || d.Members[0].Cluster != federation.Local) {
 			t.Fatal("the local member is missing without a problem")
 		}
 		again, more := defineFederated("shop", local, strings.Join(items, ","))
@@ -149,7 +163,10 @@ func TestTooManyMembers(t *testing.T) {
 		if len(d.Members) > maxMembers || len(problems) == 0 || len(problems) > 11 {
 			t.Errorf("%s: %d members, %d problems", name, len(d.Members), len(problems))
 		}
-		if last := problems[len(problems)-1]; !slices.ContainsFunc(problems, func(p string) bool { return strings.Contains(p, "passed over") }) {
+		if last := problems[len(problems)-1]; !slices.ContainsFunc(
+			problems,
+			func(p string) bool { return strings.Contains(p, "passed over") },
+		) {
 			t.Errorf("%s: no problem about the rest: %s", name, last)
 		}
 	}
@@ -169,7 +186,11 @@ func TestDefineStrict(t *testing.T) {
 		"other kind":       {"linkerd", "ServiceImport shop/web", false},
 	} {
 		d, _ := define(shopWeb, &cluster.Service{
-			Labels:      map[string]string{remoteDiscovery: "east", remoteService: "web", "isthmus.io/written-by": tt.by},
+			Labels: map[string]string{
+				remoteDiscovery:         "east",
+				remoteService:           "web",
+				"isthmus.io/written-by": tt.by,
+			},
 			Annotations: map[string]string{"isthmus.io/written-as": tt.as},
 		}, &federation.Preference{})
 		if d.Strict != tt.want || d.Imported {
@@ -177,11 +198,122 @@ func TestDefineStrict(t *testing.T) {
 		}
 		derived := federation.ServiceID{Namespace: "shop", Name: "web-clusterset"}
 		d, _ = define(derived, &cluster.Service{
-			Labels:      map[string]string{"multicluster.kubernetes.io/service-name": "web", "isthmus.io/written-by": tt.by},
-			Annotations: map[string]string{"isthmus.io/written-as": strings.Replace(tt.as, "shop/web", "shop/web-clusterset", 1)},
+			Labels: map[string]string{
+				"multicluster.kubernetes.io/service-name": "web",
+				"isthmus.io/written-by":                   tt.by,
+			},
+			Annotations: map[string]string{
+				"isthmus.io/written-as": strings.Replace(tt.as, "shop/web", "shop/web-clusterset", 1),
+			},
 		}, &federation.Preference{})
 		if d.Imported != tt.want {
 			t.Errorf("%s: imported is %v", name, d.Imported)
 		}
 	}
+}
+
+// slowReader is a source whose members take long to read.
+type slowReader struct {
+	time.Duration
+	slices []*federation.Slice
+	mu     sync.Mutex
+	reads  int
+}
+
+func (s *slowReader) State(federation.ServiceID) federation.ServiceState { return federation.Present }
+
+func (s *slowReader) Declares(federation.ServiceID, uint16) bool { return true }
+
+func (s *slowReader) Reader(federation.ServiceID, uint16) federation.Reader {
+	return s
+}
+
+func (s *slowReader) Read() federation.Share {
+	time.Sleep(s.Duration)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.reads++
+	return federation.Share{State: federation.Present, Slices: s.slices}
+}
+
+// TestDefinedBeforeReady: once the cluster is ready, all Services are defined.
+func TestDefinedBeforeReady(t *testing.T) {
+	inBubble(t, func(e *env) {
+		w := e.table.Watch(federation.Key{Service: shopWeb, Port: 80})
+		defer w.Close()
+		e.service(shopWeb, &cluster.Service{})
+		close(e.cluster.synced)
+		<-e.local.Synced()
+		if set, _ := w.Get(); !set.Exists {
+			t.Error("a Service is not defined")
+		}
+	})
+}
+
+// TestDefinitionsCollapse: while it takes a second to make the definition of a Service,
+// that changes ten times a second. What is made is the newest, and the Services of other
+// namespaces do not wait for it.
+func TestDefinitionsCollapse(t *testing.T) {
+	inBubble(t, func(e *env) {
+		slow := &slowReader{Duration: time.Second}
+		e.table.Link("far", federation.Ready, slow)
+		e.table.Link("farther", federation.Ready, slow)
+		e.sync()
+		w := e.table.Watch(federation.Key{Service: shopWeb, Port: 80})
+		defer w.Close()
+		other := federation.ServiceID{Namespace: "other", Name: "web"}
+		defined := e.table.Watch(federation.Key{Service: other, Port: 80})
+		defer defined.Close()
+		for i := range 101 { // 10 s
+			item := []string{"web@far", "web@farther"}[i%2]
+			e.change(shopWeb, &cluster.Service{Annotations: map[string]string{remoteDiscovery: item}})
+			time.Sleep(100 * time.Millisecond)
+		}
+		e.service(other, &cluster.Service{})
+		if set, _ := defined.Get(); !set.Exists {
+			t.Error("a Service of another namespace waits")
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if members := membersOf(e, shopWeb); len(members) != 1 || members[0].Member.Cluster != "far" ||
+			slow.reads > 12 {
+			t.Errorf("members %+v, after %d definitions", members, slow.reads)
+		}
+	})
+}
+
+// TestOwnersChange: an address that gets an owner is taken from linked clusters, which is asked for once its owner may have changed,
+// and not when it is looked up for profiles.
+func TestOwnersChange(t *testing.T) {
+	inBubble(t, func(e *env) {
+		addr := netip.MustParseAddrPort(podAddr)
+		e.table.Link(
+			"far",
+			federation.Ready,
+			&slowReader{slices: []*federation.Slice{{Endpoints: []*federation.Endpoint{{Addr: addr, Cluster: "far"}}}}},
+		)
+		e.service(shopWeb, &cluster.Service{Annotations: map[string]string{remoteDiscovery: "web@far"}})
+		e.sync()
+		w := e.table.Watch(federation.Key{Service: shopWeb, Port: 80})
+		defer w.Close()
+		e.cluster.owners = map[netip.Addr]string{addr.Addr(): "Pod shop/web-1"}
+		for _, owner := range []bool{false, true} {
+			e.cluster.asked = 0
+			e.cluster.own.ProfileChanged(cluster.Topic{IP: addr.Addr(), AddressOwner: owner}, time.Now())
+			synctest.Wait()
+			if set, _ := w.Get(); (e.cluster.asked > 0) != owner || (len(set.Endpoints) == 0) != owner {
+				t.Errorf("owner %v: asked %d times, %d endpoints", owner, e.cluster.asked, len(set.Endpoints))
+			}
+		}
+	})
+}
+
+// membersOf returns the members of a watched Service.
+func membersOf(e *env, id federation.ServiceID) []federation.WatchedMember {
+	for _, port := range e.table.Watched() {
+		if port.Service == id {
+			return port.Members
+		}
+	}
+	return nil
 }

@@ -9,9 +9,9 @@
 //	defer watch.Close()
 //	zone, changed := l.Zone("node-1")
 //
-// The local cluster is a cluster like any other: a [clusterstore.Own] runs it as links
+// The local cluster is a cluster like any other: a [clusterstore.LocalLink] runs it as links
 // run theirs, in the table under the name [federation.Local], with its region and cordon.
-// A [Local] adds the definitions, which it reads from the Services'
+// A [Cluster] adds the definitions, which it reads from the Services'
 // labels and annotations and keeps in the table (define.go, preference.go), the zones
 // (zones.go), and the profiles (profile.go, profiles.go).
 //
@@ -33,7 +33,7 @@
 //     reported: by one log line when it appears, and by Problems while it is there.
 //   - Node names that clients make up take no memory.
 //
-// All methods of a [Local] are safe for concurrent use; Run is called once. Its
+// All methods of a [Cluster] are safe for concurrent use; Run is called once. Its
 // goroutines are Run's, those of its cluster, and a few that make definitions, each
 // for another namespace. Profiles are made by the cluster's worker for profiles, which
 // holds one watched profile's lock at a time.

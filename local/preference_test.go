@@ -131,7 +131,11 @@ func TestParseMinReady(t *testing.T) {
 		if got != want || (err != nil) != (want == federation.MinReady{}) {
 			t.Errorf("%q: %+v, %v; want %+v", value, got, err, want)
 		}
-		if err != nil && !strings.Contains(err.Error(), "write how many endpoints have to be ready, from 1 to 100000, or a percentage from 1% to 100%") {
+		if err != nil &&
+			!strings.Contains(
+				err.Error(),
+				"write how many endpoints have to be ready, from 1 to 100000, or a percentage from 1% to 100%",
+			) {
 			t.Errorf("%q: %v", value, err)
 		}
 	}
@@ -211,7 +215,8 @@ func TestPreference(t *testing.T) {
 		}
 		ok := len(problems) == len(tt.problems)
 		for i := range min(len(problems), len(tt.problems)) {
-			ok = ok && strings.HasPrefix(problems[i], tt.problems[i]) && strings.HasSuffix(problems[i], "; it counts as absent")
+			ok = ok && strings.HasPrefix(problems[i], tt.problems[i]) &&
+				strings.HasSuffix(problems[i], "; it counts as absent")
 		}
 		if !ok {
 			t.Errorf("%s: problems %q, want %q", name, problems, tt.problems)
@@ -239,11 +244,13 @@ func TestPreferenceIsShared(t *testing.T) {
 		}
 		svc.Annotations = map[string]string{"isthmus.io/prefer": "zone", "isthmus.io/min-ready": "?"}
 		d, problems := define(shopWeb, svc, &gateway)
-		if d.Preference.String() != "zone" || len(problems) == 0 || !strings.Contains(problems[len(problems)-1], "isthmus.io/min-ready") {
+		if d.Preference.String() != "zone" || len(problems) == 0 ||
+			!strings.Contains(problems[len(problems)-1], "isthmus.io/min-ready") {
 			t.Errorf("%s: %v, %q", name, d.Preference, problems)
 		}
 	}
-	if gateway.Tiers != nil || gateway.ReturnAfter != 10*time.Second || gateway.ReturnOver != 0 || gateway.MinReady.Count != 1 {
+	if gateway.Tiers != nil || gateway.ReturnAfter != 10*time.Second || gateway.ReturnOver != 0 ||
+		gateway.MinReady.Count != 1 {
 		t.Errorf("default %+v", gateway)
 	}
 }
@@ -329,7 +336,15 @@ func FuzzPreference(f *testing.F) {
 			shown := map[string]string{"prefer": p.String(), "min-ready": p.MinReady.String(), "return-after": p.ReturnAfter.String(), "return-over": p.ReturnOver.String()}[field.name]
 			again := DefaultPreference()
 			if err := field.set(&again, shown); err != nil || !reflect.DeepEqual(again, p) {
-				t.Fatalf("%s: %q is shown as %q, which is read as %+v, %v; not %+v", field.name, value, shown, again, err, p)
+				t.Fatalf(
+					"%s: %q is shown as %q, which is read as %+v, %v; not %+v",
+					field.name,
+					value,
+					shown,
+					again,
+					err,
+					p,
+				)
 			}
 		}
 	})
@@ -373,7 +388,10 @@ func checkBounds(t *testing.T, p *federation.Preference) {
 	if len(p.Tiers) > 16 || len(seen) > 64 {
 		t.Fatalf("%d tiers, %d terms", len(p.Tiers), len(seen))
 	}
-	if m := p.MinReady; m.Percent < 0 || m.Percent > 100 || m.Percent == 0 && m.Count < 1 || p.ReturnAfter < 0 || p.ReturnAfter > time.Hour || p.ReturnOver < 0 || p.ReturnOver > 10*time.Minute {
+	if m := p.MinReady; m.Percent < 0 || m.Percent > 100 || m.Percent == 0 && m.Count < 1 || p.ReturnAfter < 0 ||
+		p.ReturnAfter > time.Hour ||
+		p.ReturnOver < 0 ||
+		p.ReturnOver > 10*time.Minute {
 		t.Fatalf("%+v", p)
 	}
 }

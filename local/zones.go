@@ -30,13 +30,6 @@ func newZones() zones {
 	return zones{changed: pace.NewSignal(), pending: make(map[string]zoneChange), nodes: make(map[string]*federation.Latest[string])}
 }
 
-// Zone returns the zone of a node, and a channel that is closed when the zone may
-// have changed: call Zone again then. The zone is empty if the node has none or is
-// not known. All who ask for unknown nodes get the same channel, which is closed when
-// any node appears, so that names that clients make up take no memory. Without a name
-// there is nothing to wait for: the channel is nil.
-func (l *Local) Zone(node string) (zone string, changed <-chan struct{}) { return l.zones.get(node) }
-
 func (z *zones) get(node string) (string, <-chan struct{}) {
 	if node == "" {
 		return "", nil

@@ -9,7 +9,7 @@ import (
 	"isthmus/internal/pace"
 )
 
-func localWithZones() *Local { return &Local{zones: newZones()} }
+func localWithZones() *Cluster { return &Cluster{zones: newZones()} }
 
 func isClosed(c <-chan struct{}) bool {
 	select {

@@ -69,10 +69,10 @@ func newGateway(o *options, log *zap.Logger) (*gateway, error) {
 	}
 	registry.MustRegister(here)
 	store, err := newStore(cfg, clusterstore.Options{
-		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6, Local: here,
+		Namespace: o.namespace, Rules: rules, Table: table, Log: log, Registerer: registry, Metrics: metrics, Network: o.network, IPv6: o.ipv6, LocalCluster: here,
 		Memory: clusterCap(usableMemory(), o.clusterMemory), WhenLost: o.whenLost,
 		LostAfter: o.lostAfter, Report: reports.cluster,
-		Exports: exported, Own: here.Own(), Supervisor: supervisor,
+		Exports: exported, LocalLink: here.LocalLink(), Supervisor: supervisor,
 	})
 	if err != nil {
 		return nil, err

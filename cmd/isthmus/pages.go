@@ -32,7 +32,7 @@ type pages struct {
 	failures  func() []panics.Failure
 }
 
-// ownCluster is what is shown of the gateway's own cluster. It is a *local.Local.
+// ownCluster is what is shown of the gateway's own cluster. It is a *local.Cluster.
 type ownCluster interface {
 	Status() adminapi.Cluster
 	Look(context.Context)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
@@ -38,9 +39,12 @@ type scripted struct {
 
 func (c *scripted) Run(ctx context.Context) {
 	<-ctx.Done()
-	c.health.Set(cluster.Health{Health: follow.Health{Err: ctx.Err(), StaleSince: time.Now()}}) // as requests that are broken off do
+	c.health.Set(
+		cluster.Health{Health: follow.Health{Err: ctx.Err(), StaleSince: time.Now()}},
+	) // as requests that are broken off do
 	c.ended = true
 }
+
 func (c *scripted) Service(id federation.ServiceID) *cluster.Service {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,22 +53,34 @@ func (c *scripted) Service(id federation.ServiceID) *cluster.Service {
 	}
 	return c.known.Service(id)
 }
-func (c *scripted) Listed() <-chan struct{}                               { return c.synced }
-func (c *scripted) Synced() <-chan struct{}                               { return c.synced }
-func (c *scripted) Health() cluster.Health                                { h, _ := c.health.Get(); return h }
-func (c *scripted) HealthChanged() <-chan struct{}                        { _, ch := c.health.Get(); return ch }
-func (c *scripted) AddressConflicts() ([]adminapi.AddressConflict, int)   { return nil, 0 }
-func (c *scripted) Region() (string, bool)                                { return "", true }
-func (c *scripted) LinkerdMirrors() map[string][]federation.ServiceID     { return nil }
-func (c *scripted) AssignedTo(netip.Addr) string                          { return "" }
-func (c *scripted) State(federation.ServiceID) federation.ServiceState    { return federation.Present }
-func (c *scripted) Declares(federation.ServiceID, uint16) bool            { return true }
+
+func (c *scripted) Listed() <-chan struct{} { return c.synced }
+
+func (c *scripted) Synced() <-chan struct{} { return c.synced }
+
+func (c *scripted) Health() cluster.Health { h, _ := c.health.Get(); return h }
+
+func (c *scripted) HealthChanged() <-chan struct{} { _, ch := c.health.Get(); return ch }
+
+func (c *scripted) AddressConflicts() ([]adminapi.AddressConflict, int) { return nil, 0 }
+
+func (c *scripted) Region() (string, bool) { return "", true }
+
+func (c *scripted) LinkerdMirrors() map[string][]federation.ServiceID { return nil }
+
+func (c *scripted) AssignedTo(netip.Addr) string { return "" }
+
+func (c *scripted) State(federation.ServiceID) federation.ServiceState { return federation.Present }
+
+func (c *scripted) Declares(federation.ServiceID, uint16) bool { return true }
+
 func (c *scripted) Reader(federation.ServiceID, uint16) federation.Reader { return c }
-func (c *scripted) Read() federation.Share                                { return federation.Share{State: federation.Present} }
+
+func (c *scripted) Read() federation.Share { return federation.Share{State: federation.Present} }
 
 type env struct {
 	*testing.T
-	local   *Local
+	local   *Cluster
 	cluster *scripted
 	table   *federation.Table
 	logs    *observer.ObservedLogs
@@ -72,7 +88,7 @@ type env struct {
 	supervisor *panics.Supervisor
 }
 
-// inBubble runs f with a Local that has a table and log of its own.
+// inBubble runs f with a Cluster that has a table and log of its own.
 func inBubble(t *testing.T, f func(*env)) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
@@ -125,7 +141,8 @@ func (e *env) change(id federation.ServiceID, svc *cluster.Service) {
 }
 
 func (e *env) health(h cluster.Health) { e.cluster.health.Set(h); synctest.Wait() }
-func (e *env) sync()                   { close(e.cluster.synced); synctest.Wait() }
+
+func (e *env) sync() { close(e.cluster.synced); synctest.Wait() }
 
 func (e *env) state(link federation.LinkState, state cluster.State, reason string) {
 	e.Helper()
@@ -231,3 +248,70 @@ func TestPanicOfDefinition(t *testing.T) {
 		check(true, 0)
 	})
 }
+
+// TestOwnerOf: what has an address, and the ports of a Service.
+func TestOwnerOf(t *testing.T) {
+	k := aShop()
+	service := netip.MustParseAddr("10.1.0.1")
+	pod := netip.MustParseAddr("10.0.0.1")
+	several := netip.MustParseAddr("10.1.0.9")
+	k.found[netip.AddrPortFrom(several, 0)] = cluster.Found{Claimed: "2 Services"}
+	k.found[netip.AddrPortFrom(service, 0)] = cluster.Found{ID: shopWeb, Service: k.services[shopWeb]}
+	k.owners = map[netip.Addr]string{service: "Service shop/web", pod: "Pod shop/web-1", several: "Service shop/web"}
+	l := &Cluster{cluster: &scripted{known: k}}
+	for ip, want := range map[netip.Addr]struct {
+		owner   string
+		service bool
+		claimed string
+	}{
+		service:                         {owner: "Service shop/web", service: true},
+		pod:                             {owner: "Pod shop/web-1"},
+		several:                         {owner: "Service shop/web", claimed: "2 Services"},
+		netip.MustParseAddr("10.9.9.9"): {},
+	} {
+		got := l.OwnerOf(ip)
+		isService := got.Service != nil
+		if got.Name != want.owner || got.Claimed != want.claimed || isService != want.service ||
+			isService && *got.Service != shopWeb {
+			t.Errorf("%v: %+v", ip, got)
+		}
+	}
+	if got := l.Ports(shopWeb); !slices.Equal(got, []uint16{80, 3306}) {
+		t.Errorf("ports %v", got)
+	}
+	if got := l.Ports(federation.ServiceID{Namespace: "shop", Name: "none"}); got != nil {
+		t.Errorf("ports of no Service: %v", got)
+	}
+}
+
+// TestServiceOfImport: only a Service with the mark and the label of a ServiceImport is that ServiceImport's.
+func TestServiceOfImport(t *testing.T) {
+	id := federation.ServiceID{Namespace: "shop", Name: "cart-clusterset"}
+	const mark, as, label = "isthmus.io/written-by", "isthmus.io/written-as", "multicluster.kubernetes.io/service-name"
+	written := map[string]string{as: "Service shop/cart-clusterset"}
+	for name, test := range map[string]struct {
+		service *cluster.Service
+		want    bool
+	}{
+		"no Service": {},
+		"written": {
+			&cluster.Service{Labels: map[string]string{mark: "linkerd", label: "cart"}, Annotations: written}, true,
+		},
+		"somebody else's": {&cluster.Service{Labels: map[string]string{label: "cart"}, Annotations: written}, false},
+		"of another import": {
+			&cluster.Service{Labels: map[string]string{mark: "linkerd", label: "web"}, Annotations: written}, false,
+		},
+	} {
+		k := aShop()
+		if test.service != nil {
+			k.services[id] = test.service
+		}
+		l := &Cluster{cluster: &scripted{known: k}}
+		got, ok := l.ServiceOfImport(federation.ServiceID{Namespace: "shop", Name: "cart"})
+		if ok != test.want || ok && got != id {
+			t.Errorf("%s: %v %t", name, got, ok)
+		}
+	}
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,0 +1,110 @@
+package clusterstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/panics"
+)
+
+// LocalLinkOptions are the options of a LocalLink. Table, Log, Report, SetLink, Create and Prepare are needed.
+type LocalLinkOptions struct {
+	TrustDomain string
+	Server      string              // host, port and path of the cluster's API, for pages
+	Cordon      federation.Standing // how far the cluster's endpoints are taken out of all services
+	CordonBy    string              // what asks for Cordon, for people
+	Region      string              // where the cluster is; empty means the region of all of its Nodes
+
+	// As in Options.
+	Rules      cluster.Rules
+	Table      *federation.Table
+	Log        *zap.Logger
+	Metrics    *cluster.Metrics
+	Report     func(cluster.Change)
+	Exports    *ExportOptions
+	Supervisor *panics.Supervisor
+
+	// SetLink gets the cluster's link whenever the link may have changed.
+	SetLink func(federation.Link)
+	// Create makes the cluster.
+	Create func(cluster.Config) (Cluster, error)
+	// Prepare is called once, when the cluster has synced and before it is linked as ready. ctx is Run's.
+	Prepare func(ctx context.Context)
+}
+
+// LocalLink runs the local cluster: a link without a Secret, whose cluster is never replaced.
+type LocalLink struct {
+	link    *link
+	prepare func(context.Context)
+	synced  chan struct{}
+}
+
+// NewLocalLink makes the local cluster and its link. It does no IO and starts nothing.
+func NewLocalLink(o LocalLinkOptions) (*LocalLink, error) {
+	local := &LocalLink{prepare: o.Prepare, synced: make(chan struct{})}
+	local.link = newLocalLink(&o)
+	local.link.local = local
+	settings := &credentials{
+		trustDomain: o.TrustDomain,
+		server:      o.Server,
+		read:        time.Now(),
+		settings:    linkSettings{cordon: o.Cordon, cordonBy: o.CordonBy, region: o.Region},
+	}
+	made, err := o.Create(local.link.config(settings))
+	if err != nil {
+		return nil, fmt.Errorf("cluster %s: %w", federation.Local, err)
+	}
+	local.link.env.create = func(*rest.Config, cluster.Config) (Cluster, error) { return made, nil }
+	local.link.mailbox.Set([]*credentials{settings})
+	local.link.published.Store(&linkStatus{
+		state:    cluster.Pending,
+		accepted: settings,
+		next:     &runningCluster{cluster: made, creds: settings},
+		standing: linkStanding{settings: settings.settings},
+	})
+	return local, nil
+}
+
+// newLocalLink makes the link of the local cluster. The link has no Store: no Secret adds or removes it.
+func newLocalLink(o *LocalLinkOptions) *link {
+	env := &linkEnv{
+		rules:      o.Rules,
+		table:      o.Table,
+		log:        o.Log,
+		metrics:    o.Metrics,
+		supervisor: o.Supervisor,
+		report:     o.Report,
+		starts:     newStarts(),
+		setLink:    func(_ federation.ClusterName, l federation.Link) { o.SetLink(l) },
+		exports:    o.Exports,
+	}
+	if o.Exports != nil {
+		env.exportsChanged = new(federation.Latest[struct{}])
+	}
+	return env.newLink(federation.Local, zap.WarnLevel)
+}
+
+// Run lists and watches the cluster until ctx ends, and returns once the cluster has stopped. The table keeps the
+// cluster's link. Call Run once.
+func (l *LocalLink) Run(ctx context.Context) { l.link.run(ctx) }
+
+// Synced returns a channel that is closed once the cluster is linked as ready.
+func (l *LocalLink) Synced() <-chan struct{} { return l.synced }
+
+// Status returns the cluster's state now.
+func (l *LocalLink) Status() adminapi.Cluster {
+	st := adminapi.Cluster{Cluster: federation.Local.String()}
+	l.link.published.Load().describe(&st)
+	return st
+}
+
+// Look makes the cluster read trust anchors and Pod networks again. It returns once the cluster has read
+// them, or ctx ends.
+func (l *LocalLink) Look(ctx context.Context) { await(ctx, l.link.published.Load().look()) }
