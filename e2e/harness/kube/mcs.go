@@ -57,6 +57,17 @@ func (c *Client) RemoveMCS(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	unserved, err := c.servesNoMCS(ctx, resource, definitions)
+	if err != nil {
+		return err
+	}
+	if unserved {
+		// To delete a CRD, the API server lists its objects. Without a served version that may fail for minutes,
+		// because its storage is not initialized.
+		if err := c.ServeMCS(ctx, MCSVersions...); err != nil {
+			return err
+		}
+	}
 	for _, o := range definitions {
 		if err := c.In(resource, "").Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("cluster %s: delete CRD %s: %w", c.Name, o.GetName(), err)
@@ -75,6 +86,35 @@ func (c *Client) RemoveMCS(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+// servesNoMCS reports whether there are CRDs of the MCS-API of which no version is served.
+func (c *Client) servesNoMCS(
+	ctx context.Context,
+	resource schema.GroupVersionResource,
+	definitions []*unstructured.Unstructured,
+) (bool, error) {
+	for _, o := range definitions {
+		found, err := c.In(resource, "").Get(ctx, o.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		versions, _, err := unstructured.NestedSlice(found.Object, "spec", "versions")
+		if err != nil {
+			return false, err
+		}
+		served := func(v any) bool {
+			version, ok := v.(map[string]any)
+			return ok && version["served"] == true
+		}
+		if !slices.ContainsFunc(versions, served) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // leftOfMCS describes, for people, the CRDs of the MCS-API that exist, and why they are not gone.
