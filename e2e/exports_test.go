@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -228,21 +227,25 @@ func TestExports(t *testing.T) {
 	})
 }
 
-// withoutPermissions: a gateway that has no permissions for exports says so in its log and its metrics.
+// withoutPermissions: a gateway that has no permissions for exports says so on its page and in its metrics.
 func (x *exporting) withoutPermissions() {
 	apply(x.t, x.west, build(x.t, manifest(x.t, "install")))
 	g := startGateway(x.t, harness.ReplicaConfig{
 		Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: []string{"-exports=on", "-shutdown-delay=0s", "-drain=0s"},
 	})
-	err := harness.Poll(x.t.Context(), 2*time.Minute, time.Second, func() error {
-		log := g.Log(50)
-		if !strings.Contains(log, "what is to be written for exports is not known") ||
-			!strings.Contains(log, "namespaces is forbidden") {
-			return fmt.Errorf("no warning in the log:\n%s", log)
+	await(x.t, "the page says that Namespaces may not be listed", func() error {
+		page, err := harness.ReadClusters(x.t.Context(), g.MetricsAddr())
+		if err != nil {
+			return err
+		}
+		forbidden := func(r adminapi.Resource) bool {
+			return r.Resource == "namespaces" && r.Failure == adminapi.Forbidden
+		}
+		if !slices.ContainsFunc(page.Local.Resources, forbidden) {
+			return fmt.Errorf("the resources are %+v", page.Local.Resources)
 		}
 		return nil
 	})
-	must(x.t, err)
 	metrics, err := harness.ReadMetrics(x.t.Context(), g.MetricsAddr())
 	must(x.t, err)
 	unknown := regexp.MustCompile(`^isthmus_exports_plan_unknown$`)
