@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	environments = flag.Int("environments", 4, "run cases in that many environments, each of three clusters and a gateway")
+	environments = flag.Int("environments", 6, "run cases in that many environments, each of three clusters and a gateway")
 	company      = flag.Int("company", 8, "run that many of the cases at the same time that can share an environment")
 )
 
