@@ -51,5 +51,9 @@
 // few at a time produce updates (turns), so that the goroutines that read watches do not
 // wait behind thousands of them.
 //
+// File stream.go has the life of a stream, from serve downward. What a Get sends is in get.go,
+// what a GetProfile sends in profile.go, and what streams share in view.go. The bounds of
+// calls and memory are in limits.go, those of connections in connection.go.
+//
 // ARCHITECTURE.md, at the module's root, describes how the packages work together.
 package grpcapi

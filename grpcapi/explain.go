@@ -192,7 +192,7 @@ func (x explainer) heldView(v *getView, streams []*stream) adminapi.HeldView {
 		if since := st.sending.Load(); since != 0 && time.Duration(now-since) >= slowAfter {
 			held.Slow++
 		}
-		if at := st.takenAt.Load(); at != 0 {
+		if at := st.sentAt.Load(); at != 0 {
 			last := x.server.began.Add(time.Duration(at))
 			if last.After(held.LastMessage) {
 				held.LastMessage = last

@@ -73,7 +73,7 @@ type stream struct {
 	guard   *time.Timer       // calls expire; nil before the first send. See guardSend, guardAge
 
 	sending  atomic.Int64                  // when the message that is being sent began; 0: none is
-	takenAt  atomic.Int64                  // when the last message that was taken began; 0: none was
+	sentAt   atomic.Int64                  // when the last message that was taken began; 0: none was
 	endAt    atomic.Int64                  // when its connection's age ends the stream; 0: never
 	answered atomic.Bool                   // the first messages are sent
 	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine ended it; nil: none has
@@ -182,7 +182,7 @@ func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 		if err != nil {
 			return err
 		}
-		st.takenAt.Store(st.madeAt)
+		st.sentAt.Store(st.madeAt)
 	}
 	return nil
 }
@@ -224,7 +224,7 @@ func (st *stream) markAnswered() {
 // before that.
 func (st *stream) pause() (ok bool) {
 	st.madeAt = st.server.now()
-	wait := st.server.opts.Pace - time.Duration(st.madeAt-st.takenAt.Load())
+	wait := st.server.opts.Pace - time.Duration(st.madeAt-st.sentAt.Load())
 	if wait <= 0 {
 		return true
 	}

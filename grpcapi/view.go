@@ -75,12 +75,12 @@ func (b *viewBase[K, T]) close() {
 // get returns the newest value, and a channel that is closed once it is replaced.
 func (b *viewBase[K, T]) get() (T, <-chan struct{}) { return b.watch.Get() }
 
-func (b *viewBase[K, T]) root() *viewBase[K, T] { return b }
+func (b *viewBase[K, T]) base() *viewBase[K, T] { return b }
 
 // cachedView is a getView or a profileView.
 type cachedView[K comparable, T any] interface {
 	comparable
-	root() *viewBase[K, T]
+	base() *viewBase[K, T]
 	// becomeIdle is called when the last stream has left the view. It frees what an
 	// idle view does not need, and returns about how many bytes the rest takes; 0:
 	// the view is not worth keeping.
@@ -139,7 +139,7 @@ func (c *viewCache[K, T, V]) acquire(k K) V {
 		v = c.create(k)
 		c.all[k] = v
 	}
-	b := v.root()
+	b := v.base()
 	b.refs++
 	c.removeIdle(b)
 	return v
@@ -164,7 +164,7 @@ func (c *viewCache[K, T, V]) release(v V) {
 func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	b := v.root()
+	b := v.base()
 	b.refs--
 	if b.refs > 0 {
 		return nil
@@ -197,7 +197,7 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 func (c *viewCache[K, T, V]) forget(v V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	key := v.root().key
+	key := v.base().key
 	if c.all[key] == v {
 		delete(c.all, key)
 	}
@@ -209,7 +209,7 @@ func (c *viewCache[K, T, V]) oldest() *viewBase[K, T] {
 	if !ok {
 		return nil
 	}
-	return oldest.root()
+	return oldest.base()
 }
 
 // remove removes an idle view, to be closed. c.mu is held.
@@ -280,7 +280,7 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 	all := make([]*viewBase[K, T], 0, len(c.all))
 	list := make([]viewUse[K, T], 0, len(c.all))
 	for k, v := range c.all {
-		b := v.root()
+		b := v.base()
 		all = append(all, b)
 		list = append(list, viewUse[K, T]{key: k, streams: b.refs})
 	}
@@ -300,14 +300,14 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 	return watching
 }
 
-// maxSteps is how many steps to the newest set a view keeps.
-const maxSteps = 8
-
-// firstKept is how long a view of a large set keeps the messages that streams begin with: most of
-// these come together, and such messages are a large part of what the gateway has.
 const (
-	firstKept     = time.Second
-	manyEndpoints = 64 // endpoints
+	// maxSteps is how many steps to the newest set a view keeps.
+	maxSteps = 8
+	// manyEndpoints is the number of endpoints from which on a set is large.
+	manyEndpoints = 64
+	// firstKept is how long a view of a large set keeps the messages that streams begin with: most of
+	// these come together, and such messages are a large part of what the gateway has.
+	firstKept = time.Second
 )
 
 // getView is the view of one federation.Key, shared by all Get streams of that key:

@@ -144,7 +144,7 @@ func noEndpoints(exists bool) *Frame {
 func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
 	b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
 	w := uint64(weight)
-	if e.options.ZoneWeights && e.local(ep) {
+	if e.options.ZoneWeights && e.sameZone(ep) {
 		w *= 10
 	}
 	b = appendNumber(b, addrWeight, w)
@@ -244,8 +244,8 @@ func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
 	})
 }
 
-// local reports whether client and endpoint are known to be in the same zone.
-func (e *Encoder) local(ep *federation.Endpoint) bool { return e.zone != "" && zone(ep) == e.zone }
+// sameZone reports whether client and endpoint are known to be in the same zone.
+func (e *Encoder) sameZone(ep *federation.Endpoint) bool { return e.zone != "" && zone(ep) == e.zone }
 
 // zone is an endpoint's, for clients. Linkerd has none for bare addresses.
 func zone(ep *federation.Endpoint) string {
@@ -292,7 +292,7 @@ const labelRoom = 16
 // labels appends all labels of an endpoint to list. No two have the same name.
 func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	group := ep.Common.Get().Group
-	list = appendOwn(append(list, group...), ep)
+	list = appendObjectLabels(append(list, group...), ep)
 	if ep.Kind != federation.Address {
 		list = append(list, federation.Label{Name: "zone", Value: ep.Zone})
 	}
@@ -303,8 +303,8 @@ func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []fed
 	return e.explain(list, ep)
 }
 
-// appendOwn appends the labels of an endpoint's Pod or Workload.
-func appendOwn(list []federation.Label, ep *federation.Endpoint) []federation.Label {
+// appendObjectLabels appends the labels of an endpoint's Pod or Workload.
+func appendObjectLabels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	list = append(list, ep.Common.Get().Labels...)
 	if name, ok := ep.NameLabel(); ok {
 		list = append(list, name)
@@ -387,7 +387,7 @@ func (e *Encoder) endpointProfile(ep *federation.Endpoint) []byte {
 		b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
 		b = appendNumber(b, addrWeight, weight)
 		var room [labelRoom]federation.Label
-		for _, l := range appendOwn(room[:0], ep) {
+		for _, l := range appendObjectLabels(room[:0], ep) {
 			b = appendLabel(b, addrLabels, l.Name, l.Value)
 		}
 		if ep.Kind != federation.Address {

@@ -230,7 +230,7 @@ func wrapped(b []byte, field protowire.Number, s string) []byte {
 // appendText appends a string as valid UTF-8: proxies reject anything else.
 func appendText(b []byte, field protowire.Number, s string) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
-	return protowire.AppendString(b, valid(s))
+	return protowire.AppendString(b, validUTF8(s))
 }
 
 func appendNumber(b []byte, field protowire.Number, n uint64) []byte {
@@ -241,5 +241,5 @@ func appendEmpty(b []byte, field protowire.Number) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), 0)
 }
 
-// valid returns a text as valid UTF-8: proxies reject anything else.
-func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+// validUTF8 returns a text as valid UTF-8: proxies reject anything else.
+func validUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

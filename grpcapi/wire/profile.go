@@ -119,7 +119,7 @@ func defaultBudget() *federation.RetryBudget {
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		// Only a text that is not UTF-8 could not be encoded: see valid.
+		// Only a text that is not UTF-8 could not be encoded: see validUTF8.
 		panic(fmt.Sprintf("a profile can't be encoded: %v", err))
 	}
 	return b
@@ -129,12 +129,12 @@ func marshal(m proto.Message) []byte {
 func serviceProfile(p *federation.Profile) *pb.DestinationProfile {
 	return &pb.DestinationProfile{
 		OpaqueProtocol:     p.Opaque,
-		FullyQualifiedName: valid(p.Name),
+		FullyQualifiedName: validUTF8(p.Name),
 		ParentRef: resource(&meta.Resource{
 			Group:     "core",
 			Kind:      "Service",
-			Name:      valid(p.Service.Name),
-			Namespace: valid(p.Service.Namespace),
+			Name:      validUTF8(p.Service.Name),
+			Namespace: validUTF8(p.Service.Namespace),
 			Port:      uint32(p.Port),
 		}),
 	}
@@ -148,7 +148,7 @@ func routing(sp *federation.ServiceProfile, port uint16) *pb.DestinationProfile 
 	}
 	for _, o := range sp.Overrides {
 		d.DstOverrides = append(d.DstOverrides, &pb.WeightedDst{
-			Authority: valid(withPort(o.Authority, port)),
+			Authority: validUTF8(withPort(o.Authority, port)),
 			Weight:    o.Weight,
 		})
 	}
@@ -156,8 +156,8 @@ func routing(sp *federation.ServiceProfile, port uint16) *pb.DestinationProfile 
 		d.ProfileRef = resource(&meta.Resource{
 			Group:     "linkerd.io",
 			Kind:      "ServiceProfile",
-			Name:      valid(sp.Name),
-			Namespace: valid(sp.Namespace),
+			Name:      validUTF8(sp.Name),
+			Namespace: validUTF8(sp.Namespace),
 		})
 	}
 	return d
@@ -195,7 +195,7 @@ func route(r *federation.Route) *pb.Route {
 
 // labelText returns a text as a label may have it.
 func labelText(s string) string {
-	s = valid(s)
+	s = validUTF8(s)
 	if federation.PlainLabel(s) {
 		return s
 	}
@@ -207,7 +207,7 @@ func requestMatch(m *federation.Match) *pb.RequestMatch {
 	case federation.MatchMethod:
 		return &pb.RequestMatch{Match: &pb.RequestMatch_Method{Method: httpMethod(strings.ToUpper(m.Text))}}
 	case federation.MatchPath:
-		return &pb.RequestMatch{Match: &pb.RequestMatch_Path{Path: &pb.PathMatch{Regex: valid(m.Text)}}}
+		return &pb.RequestMatch{Match: &pb.RequestMatch_Path{Path: &pb.PathMatch{Regex: validUTF8(m.Text)}}}
 	}
 	sub := make([]*pb.RequestMatch, len(m.Sub))
 	for i := range m.Sub {
@@ -246,7 +246,7 @@ func responseMatch(m *federation.Match) *pb.ResponseMatch {
 func httpMethod(name string) *http_types.HttpMethod {
 	n, ok := http_types.HttpMethod_Registered_value[name]
 	if !ok {
-		return &http_types.HttpMethod{Type: &http_types.HttpMethod_Unregistered{Unregistered: valid(name)}}
+		return &http_types.HttpMethod{Type: &http_types.HttpMethod_Unregistered{Unregistered: validUTF8(name)}}
 	}
 	registered := http_types.HttpMethod_Registered(n)
 	return &http_types.HttpMethod{Type: &http_types.HttpMethod_Registered_{Registered: registered}}
