@@ -50,7 +50,7 @@ type published struct {
 	client   Client // fixed
 	refs     int    // watches
 	latest   Latest[*Set]
-	tiers    *tierView         // nil unless the port is steered
+	tierView *tierView         // nil unless the port is steered
 	steering Latest[*steering] // of the port, for Set.Tiers
 }
 
@@ -59,15 +59,15 @@ type published struct {
 func (to *published) decideTiers(st *steering, t *tally, now time.Time) use {
 	old, _ := to.latest.Get()
 	switch {
-	case to.tiers == nil && old == nil:
-		to.tiers = &tierView{steering: st}
-	case to.tiers == nil:
-		to.tiers = new(tierView)
-		to.tiers.restart(st, t, old.Endpoints, now)
-	case !to.tiers.decidedBy(st):
-		to.tiers.restart(st, t, old.Endpoints, now)
+	case to.tierView == nil && old == nil:
+		to.tierView = &tierView{steering: st}
+	case to.tierView == nil:
+		to.tierView = new(tierView)
+		to.tierView.restart(st, t, old.Endpoints, now)
+	case !to.tierView.decidedBy(st):
+		to.tierView.restart(st, t, old.Endpoints, now)
 	}
-	return to.tiers.decide(st, t.counts, now)
+	return to.tierView.decide(st, t.counts, now)
 }
 
 // publish publishes what Set.Tiers returns, and the set, if these differ from what was published last.

@@ -143,7 +143,7 @@ func (x *pass) countTiers(t *tally, unready []*Endpoint, c Client) {
 	}
 	t.counts.ready = st.countByTier(tiers)
 	for i, e := range once {
-		if tiers[i] < st.tiers && !st.byCluster[e.Cluster].partlyLastResort {
+		if tiers[i] < st.tierCount && !st.byCluster[e.Cluster].partlyLastResort {
 			t.counts.others++
 		}
 	}
@@ -189,7 +189,7 @@ func (x *pass) countBehind(t *tally, counted []*Endpoint, c Client) {
 		if st.countsUnready() {
 			counts.known[tier] += g.Behind.Ready - ready + g.Behind.Unready
 		}
-		if tier < st.tiers && !st.byCluster[g.cluster].partlyLastResort {
+		if tier < st.tierCount && !st.byCluster[g.cluster].partlyLastResort {
 			counts.others += ready - n
 		}
 	}

@@ -74,7 +74,7 @@ type updateKey struct {
 type screening struct {
 	bounds  bounds
 	raw     offer
-	kept    offer                // what may be served of raw
+	allowed offer                // what may be served of raw
 	partial map[*Slice]*screened // of the slices of raw of which something is refused. It is replaced, not written
 }
 
@@ -88,7 +88,7 @@ func (s *screening) replace(raw offer) {
 // have to be applied anew to a slice of raw; what was left of the other slices is used again.
 func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	s.raw = raw
-	s.kept = raw
+	s.allowed = raw
 	if s.bounds == (bounds{}) {
 		s.partial = nil
 		return
@@ -111,10 +111,10 @@ func (s *screening) screen(raw offer, changed func(i int, l *Slice) bool) {
 	if partial == nil {
 		return
 	}
-	s.kept = slices.Clone(raw)
+	s.allowed = slices.Clone(raw)
 	for i, l := range raw {
 		if x := partial[l]; x != nil {
-			s.kept[i] = x.kept
+			s.allowed[i] = x.allowed
 		}
 	}
 }
@@ -144,14 +144,14 @@ func (s *screening) refusesAny() bool {
 
 // screened is what the bounds leave of a slice.
 type screened struct {
-	kept    *Slice
+	allowed *Slice
 	refused Refused
 }
 
 // bounds are what the addresses of a linked cluster's endpoints must meet. The zero value has none.
 type bounds struct {
-	within *Ranges // nil: all addresses
-	owner  Owner   // nil: the local cluster's addresses are not known
+	within *Ranges       // nil: all addresses
+	owners AddressOwners // nil: the local cluster's addresses are not known
 }
 
 // refuses returns why an address is refused; not refused: it may be served.
@@ -159,8 +159,8 @@ func (b bounds) refuses(a netip.AddrPort) (why Refusal, refused bool) {
 	if b.within != nil && !b.within.Contains(a.Addr()) {
 		return Refusal{Addr: a}, true
 	}
-	if b.owner != nil {
-		if name := b.owner.Owner(a.Addr()); name != "" {
+	if b.owners != nil {
+		if name := b.owners.AddressOwner(a.Addr()); name != "" {
 			return Refusal{a, name}, true
 		}
 	}
@@ -174,12 +174,12 @@ func (b bounds) screen(s *Slice) *screened {
 		why, refused := b.refuses(e.Addr)
 		switch {
 		case refused && out == nil:
-			out = &screened{kept: &Slice{Name: s.Name, Endpoints: slices.Clone(s.Endpoints[:i]), Behind: s.Behind}}
+			out = &screened{allowed: &Slice{Name: s.Name, Endpoints: slices.Clone(s.Endpoints[:i]), Behind: s.Behind}}
 			fallthrough
 		case refused:
 			out.refused.count(why)
 		case out != nil:
-			out.kept.Endpoints = append(out.kept.Endpoints, e)
+			out.allowed.Endpoints = append(out.allowed.Endpoints, e)
 		}
 	}
 	return b.screenUnready(s, out)
@@ -194,10 +194,10 @@ func (b bounds) screenUnready(s *Slice, out *screened) *screened {
 		unready = filter(unready, func(e *Endpoint) bool { return b.within.Contains(e.Addr.Addr()) })
 	}
 	if out == nil && len(unready) < len(s.Unready) {
-		out = &screened{kept: &Slice{Name: s.Name, Endpoints: s.Endpoints, Behind: s.Behind}}
+		out = &screened{allowed: &Slice{Name: s.Name, Endpoints: s.Endpoints, Behind: s.Behind}}
 	}
 	if out != nil {
-		out.kept.Unready = unready
+		out.allowed.Unready = unready
 	}
 	return out
 }

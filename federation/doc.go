@@ -30,7 +30,7 @@
 //   - Published values are never written again and may be shared freely.
 //     Endpoints that did not change keep their pointer from set to set.
 //   - No set has a linked cluster's endpoint that is outside the link's [Ranges], or at
-//     an address that the local cluster's [Owner] names an object for. When either
+//     an address that the local cluster's [AddressOwners] names an object for. When either
 //     changes, the sets do, in one step.
 //   - At most [MaxUndeclaredPorts] ports of a service are watched that no member is known to
 //     declare, unless ports cease to be declared while they are watched. A Key of one more
@@ -64,6 +64,23 @@
 // Concurrency: all methods may be called at any time by any goroutine. The table
 // starts no goroutines: when a method returns, its effects have been published.
 // A Source must not call the table while it is being read.
+//
+// # One change
+//
+// These steps follow a change from [Table.SetLink], [Table.Define] or [Table.Changed] to the sets, and each
+// file has its functions in this order:
+//
+//   - table.go stores the link or definition, and finds the watched services that it concerns.
+//   - service.go has what one watched service does under its lock: rebuild, readMember, and the end of each
+//     change (when the service is due next, which changes of tiers are reported).
+//   - port.go reads the members (contribution.go), screens and merges their offers (merge.go), and finds the
+//     kinds of clients that the change concerns (audience.go).
+//   - port.publish takes each kind of client through three steps: what it could get (pass.tally), how much of
+//     each tier it uses (tiers.go and tierview.go; everything, if the port is not steered), and which endpoints
+//     it gets (pass.get in choose.go). If the [Set] differs, it replaces the one before.
+//
+// What only describes is apart, methods of Table, watchedService and port among it: explain.go has the reasons
+// for each address, impact.go what a cordon would change, and inspect.go the rest, for metrics and the debug API.
 //
 // The package imports the standard library only: it knows neither Kubernetes nor gRPC.
 // ARCHITECTURE.md, at the module's root, describes how the packages work together.

@@ -109,7 +109,7 @@ func (s *watchedService) inquire(q Question) (x *inquiry, ok bool) {
 	}
 	p.copyTo(x.port)
 	if p.steering != nil {
-		x.use = to.tiers.use
+		x.use = to.tierView.use
 		x.result.Steered = p.describeClient(to)
 	}
 	return x, true
@@ -133,7 +133,7 @@ func (x *inquiry) member(ctx context.Context, i int) {
 		byName[l.Name] = l
 		for _, e := range l.Endpoints {
 			a := newExplainedAddress(i, l, e)
-			a.Verdict = x.judge(c.kept[k], &a)
+			a.Verdict = x.judge(c.allowed[k], &a)
 			x.add(a)
 		}
 		for _, e := range l.Unready {
@@ -158,12 +158,12 @@ func (x *inquiry) member(ctx context.Context, i int) {
 	slices.Sort(x.result.Members[i].Ports)
 }
 
-// judge returns the verdict on an endpoint of a share, of which kept is what the bounds leave
+// judge returns the verdict on an endpoint of a share, of which allowed is what the bounds leave
 // of its slice. Each step of the way to the clients left it out, or did not.
-func (x *inquiry) judge(kept *Slice, a *ExplainedAddress) Verdict {
+func (x *inquiry) judge(allowed *Slice, a *ExplainedAddress) Verdict {
 	c := &x.port.members[a.Member]
 	st := x.port.steering
-	if at, ok := find(kept.Endpoints, a.Addr); !ok || kept.Endpoints[at] != a.Endpoint {
+	if at, ok := find(allowed.Endpoints, a.Addr); !ok || allowed.Endpoints[at] != a.Endpoint {
 		why, _ := c.bounds.refuses(a.Addr)
 		a.Detail = why.Owner // empty also if the owner has just gone
 		if c.bounds.within != nil && !c.bounds.within.Contains(a.Addr.Addr()) {

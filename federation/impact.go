@@ -61,7 +61,7 @@ func compareImpacts(a, b *ServiceImpact) int {
 // as long as the change itself would. It returns an error if the context ends first.
 func (t *Table) Impact(ctx context.Context, c ClusterName, s Standing) ([]ServiceImpact, error) {
 	services := make(map[ServiceID]bool)
-	for id, d := range t.definitions.inParts(&t.mu) {
+	for id, d := range t.definitions.inChunks(&t.mu) {
 		if slices.ContainsFunc(d.Members, func(m Member) bool { return m.Cluster == c }) {
 			services[id] = true
 		}
@@ -194,13 +194,13 @@ func (x *trial) impact(id ServiceID, in inputs, o Options) ServiceImpact {
 // after returns what the clients would get if the service were made of in, and they began to watch it then.
 func (x *trial) after(in inputs, o Options) map[Client][]*Endpoint {
 	p := x.port
-	kept := make([]offer, len(x.members))
-	for i := range kept {
-		kept[i] = x.members[i].kept
+	allowed := make([]offer, len(x.members))
+	for i := range allowed {
+		allowed[i] = x.members[i].allowed
 	}
 	p.steering = newSteering(in, o.Now)
-	p.returning = make(map[*published]struct{})
-	p.offers = p.steering.offers(kept)
+	p.failingBack = make(map[*published]struct{})
+	p.offers = p.steering.offers(allowed)
 	p.merged, _ = merge(p.offers)
 	p.unready = p.steering.unready(p.offers, p.merged)
 	p.summary = summarize(in.definition, p.members, p.steering)

@@ -24,7 +24,7 @@ func (t *Table) Linked() map[ClusterName]LinkState {
 // Definitions returns all definitions. They must not be written. While definitions change, the result may have
 // some of the changes and lack earlier ones.
 func (t *Table) Definitions() map[ServiceID]*Definition {
-	return maps.Collect(t.definitions.inParts(&t.mu))
+	return maps.Collect(t.definitions.inChunks(&t.mu))
 }
 
 // Defined reports whether a service has a definition.
@@ -37,7 +37,7 @@ func (t *Table) Defined(id ServiceID) bool {
 func (t *Table) watchedNow() []*watchedService {
 	var list []*watchedService
 	seen := make(map[*watchedService]bool)
-	for _, s := range t.watched.inParts(&t.mu) {
+	for _, s := range t.watched.inChunks(&t.mu) {
 		if !seen[s] {
 			seen[s] = true
 			list = append(list, s)
@@ -213,12 +213,12 @@ func (p *port) countYields(members []WatchedMember) {
 // SteeredService is a watched service whose clients do not simply get everything: it has a
 // preference, or a member's cluster is taken out.
 type SteeredService struct {
-	Service         ServiceID
-	Preference      *Preference     // never nil
-	Spills, Returns uint64          // how often clients have got more, and fewer, tiers since the service is watched
-	InUse           map[string]int  // the number of tiers in use, by the clients' zone
-	Clients         []SteeredClient // sorted by port, instance, zone and node; if there are very many, some of them
-	MoreClients     int             // how many are left out
+	Service           ServiceID
+	Preference        *Preference     // never nil
+	Spills, FailBacks uint64          // how often clients have got more, and fewer, tiers since the service is watched
+	InUse             map[string]int  // the number of tiers in use, by the clients' zone
+	Clients           []SteeredClient // sorted by port, instance, zone and node; if there are very many, some of them
+	MoreClients       int             // how many are left out
 }
 
 // TiersFor are those that clients of a zone use, in words.
@@ -244,7 +244,7 @@ func (t *Table) Steered(clients bool) []SteeredService {
 func (s *watchedService) describeSteered(clients bool) SteeredService {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	one := SteeredService{Service: s.id, Spills: s.tiers.spills, Returns: s.tiers.returns}
+	one := SteeredService{Service: s.id, Spills: s.tierChanges.spills, FailBacks: s.tierChanges.failBacks}
 	if s.broken {
 		return one
 	}
@@ -269,7 +269,7 @@ func (s *watchedService) describeSteered(clients bool) SteeredService {
 	worst, _ := s.worst()
 	one.InUse = make(map[string]int, len(worst))
 	for zone, w := range worst {
-		one.InUse[zone] = w.tiers.inUse
+		one.InUse[zone] = w.tierView.inUse
 	}
 	slices.SortFunc(one.Clients, func(a, b SteeredClient) int {
 		return cmp.Or(
@@ -320,7 +320,7 @@ type TierUse struct {
 
 // describeClient describes what one kind of client uses.
 func (p *port) describeClient(to *published) *SteeredClient {
-	st, v := p.steering, to.tiers
+	st, v := p.steering, to.tierView
 	one := &SteeredClient{
 		Port:   p.number,
 		Client: to.client,
@@ -331,7 +331,7 @@ func (p *port) describeClient(to *published) *SteeredClient {
 	switch {
 	case !v.due.IsZero():
 	case v.inUse > st.lastResort():
-		one.WaitsFor = st.preference.firstTiers(st.tiers) + ": none is ready"
+		one.WaitsFor = st.preference.firstTiers(st.tierCount) + ": none is ready"
 	case v.inUse > 1:
 		one.WaitsFor = v.counts.row(v.inUse - 1).describe(st)
 	}

@@ -98,16 +98,16 @@ func (r Ranges) Contains(a netip.Addr) bool {
 	return found || i > 0 && r[i-1].Contains(a)
 }
 
-// link is a Link as the table keeps it.
-type link struct {
+// tableLink is a Link as the table has it.
+type tableLink struct {
 	Link
 	within *Ranges // of Link.Within, the same pointer while that is equal; nil: all addresses
 	cordon spread  // how Link.Cordon takes effect
 }
 
 // replace returns the link with other content from now on.
-func (l link) replace(by Link, now func() time.Time) link {
-	next := link{Link: by, within: l.within, cordon: l.cordon}
+func (l tableLink) replace(by Link, now func() time.Time) tableLink {
+	next := tableLink{Link: by, within: l.within, cordon: l.cordon}
 	switch {
 	case by.Within == nil:
 		next.within = nil
@@ -125,25 +125,25 @@ func (l link) replace(by Link, now func() time.Time) link {
 
 // takesOut reports whether anything of the cluster is taken out, or has been since its
 // cordon was set.
-func (l link) takesOut() bool { return l.Lost != InService || l.cordon != spread{} }
+func (l tableLink) takesOut() bool { return l.Lost != InService || l.cordon != spread{} }
 
 // standings returns those of the cluster at a time, and when they change next; zero:
 // not by themselves.
-func (l *link) standings(now time.Time) (standings, time.Time) {
+func (l *tableLink) standings(now time.Time) (standings, time.Time) {
 	list, next := l.cordon.at(now)
 	return list.atLeast(l.Lost), next
 }
 
 // bounds returns the bounds for endpoints of that cluster. The local one has none.
-func (l link) bounds(c ClusterName, owner Owner) bounds {
+func (l tableLink) bounds(c ClusterName, owners AddressOwners) bounds {
 	if c == Local {
 		return bounds{}
 	}
-	return bounds{l.within, owner}
+	return bounds{l.within, owners}
 }
 
 // status returns whether the cluster's Service of that name can serve, as its source says now.
-func (l link) status(id ServiceID) (s MemberStatus) {
+func (l tableLink) status(id ServiceID) (s MemberStatus) {
 	if s.Link = l.State; s.Link == Ready {
 		s.Service = l.Source.State(id)
 	}

@@ -214,7 +214,7 @@ func TestPanicsOfSteered(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newPanickyModel(t, true)
 		actions := m.actions()
-		actions[""] = func(t *rapid.T) { checkReturning(t, m.table) }
+		actions[""] = func(t *rapid.T) { checkFailingBack(t, m.table) }
 		t.Repeat(actions)
 		m.passTime(t)
 		m.checkNow(t)

@@ -10,26 +10,26 @@ import (
 // port is one watched port of a service: what its members offer, the merged list,
 // and the sets published from it. The lock of the service guards it.
 type port struct {
-	service   *watchedService // fixed, as is number. A copy that is only described has no service
-	number    uint16
-	members   []contribution // in definition order
-	steering  *steering      // nil: clients get everything
-	offers    offers         // of the members, without what is refused or withdrawn: see steering.offers
-	merged    []*Endpoint
-	unready   []*Endpoint // known besides merged, if that makes a difference
-	contested contested   // among the offers
-	summary   summary
-	hinted    hintIndex               // of merged, or of what is in use of it
-	audiences map[string]audience     // by the name of the instance that clients ask for; empty: the whole service
-	returning map[*published]struct{} // clients for whom a tier leaves by itself: see tierView.due
+	service     *watchedService // fixed, as is number. A copy that is only described has no service
+	number      uint16
+	members     []contribution // in definition order
+	steering    *steering      // nil: clients get everything
+	offers      offers         // of the members, without what is refused or withdrawn: see steering.offers
+	merged      []*Endpoint
+	unready     []*Endpoint // known besides merged, if that makes a difference
+	contested   contested   // among the offers
+	summary     summary
+	hinted      hintIndex               // of merged, or of what is in use of it
+	audiences   map[string]audience     // by the name of the instance that clients ask for; empty: the whole service
+	failingBack map[*published]struct{} // clients for whom a tier leaves by itself: see tierView.due
 }
 
 func newPort(s *watchedService, number uint16) *port {
 	return &port{
-		service:   s,
-		number:    number,
-		audiences: make(map[string]audience),
-		returning: make(map[*published]struct{}),
+		service:     s,
+		number:      number,
+		audiences:   make(map[string]audience),
+		failingBack: make(map[*published]struct{}),
 	}
 }
 
@@ -61,10 +61,10 @@ func (p *port) rebuild(in inputs, scratch bool) {
 	} else {
 		p.countOffered(before, members)
 	}
-	kept := screenMembers(members, in)
+	allowed := screenMembers(members, in)
 
 	st := newSteering(in, s.table.opts.Now)
-	offers := st.offers(kept)
+	offers := st.offers(allowed)
 	merged, contested := merge(offers)
 	merged = keepPointers(p.merged, merged)
 	all := scratch || p.steering != nil || st != nil
@@ -108,7 +108,7 @@ func (p *port) readMembers(in inputs, scratch bool) []contribution {
 		default:
 			c.reader = l.Source.Reader(c.member.Service, p.number)
 			c.raw = c.read()
-			c.kept = c.raw
+			c.allowed = c.raw
 		}
 		c.status.Link = l.State
 		members = append(members, c)
@@ -119,25 +119,25 @@ func (p *port) readMembers(in inputs, scratch bool) []contribution {
 // screenMembers screens the members whose bounds differ from before. It returns what may be served
 // of each member.
 func screenMembers(members []contribution, in inputs) []offer {
-	kept := make([]offer, 0, len(members))
+	allowed := make([]offer, 0, len(members))
 	for i, l := range in.links {
 		c := &members[i]
-		if b := l.bounds(c.member.Cluster, in.owner); c.bounds != b {
+		if b := l.bounds(c.member.Cluster, in.owners); c.bounds != b {
 			c.bounds = b
 			c.screen(c.raw, func(int, *Slice) bool { return true })
 		}
-		kept = append(kept, c.kept)
+		allowed = append(allowed, c.allowed)
 	}
-	return kept
+	return allowed
 }
 
 // setSteering sets what steers the port's clients.
 func (p *port) setSteering(st *steering) {
 	if st == nil && p.steering != nil {
 		for _, to := range p.all() {
-			to.tiers = nil
+			to.tierView = nil
 		}
-		clear(p.returning)
+		clear(p.failingBack)
 	}
 	p.steering = st
 }
@@ -151,7 +151,7 @@ func (p *port) read(m Member, at time.Time) {
 	now := p.members[i]
 	raw := now.read()
 	if m.Cluster != Local {
-		// Before owners are asked for: see Table.OwnerChanged.
+		// Before owners are asked for: see Table.AddressOwnerChanged.
 		p.service.table.offered.replace(p.service.number, now.raw, raw)
 	}
 	now.replace(raw)
@@ -165,7 +165,7 @@ func (p *port) screenAddr(a netip.Addr) {
 	var now []memberChange
 	for i, c := range p.members {
 		has := func(l *Slice) bool { return l.hasAddr(a) }
-		if c.bounds.owner != nil && slices.ContainsFunc(c.raw, has) {
+		if c.bounds.owners != nil && slices.ContainsFunc(c.raw, has) {
 			c.screen(c.raw, func(_ int, l *Slice) bool { return has(l) })
 			now = append(now, memberChange{i, c})
 		}
@@ -189,8 +189,8 @@ func (p *port) tick(now time.Time) {
 
 // dueBy lists the clients for whom something changes by itself at that time, or before.
 func (p *port) dueBy(now time.Time) (list []*published) {
-	for to := range p.returning {
-		if !to.tiers.due.After(now) {
+	for to := range p.failingBack {
+		if !to.tierView.due.After(now) {
 			list = append(list, to)
 		}
 	}
@@ -219,14 +219,14 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 		*before, *now = *now, *before
 
 		last := merged
-		merged = p.replaceOffer(merged, list[k].index, now.kept)
+		merged = p.replaceOffer(merged, list[k].index, now.allowed)
 		otherStatus := before.status != now.status
 		if !same(merged, last) || otherStatus || before.nodeLocal != now.nodeLocal {
 			now.noteChange(table.opts.Now())
 			publish = true
 		}
 		publish = publish || before.undeclared != now.undeclared
-		recount = recount || p.steering != nil && before.kept.behind() != now.kept.behind()
+		recount = recount || p.steering != nil && before.allowed.behind() != now.allowed.behind()
 		report = report || otherStatus
 	}
 	if publish || recount {
@@ -241,10 +241,10 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 	}
 }
 
-// replaceOffer stores what is kept of a member's offer, and returns the merged list that
+// replaceOffer stores what may be served of a member's offer, and returns the merged list that
 // follows from it, given the one before.
-func (p *port) replaceOffer(merged []*Endpoint, i int, kept offer) []*Endpoint {
-	inService, lastResort := p.steering.divide(i, kept)
+func (p *port) replaceOffer(merged []*Endpoint, i int, allowed offer) []*Endpoint {
+	inService, lastResort := p.steering.divide(i, allowed)
 	for at := range p.offers {
 		o := &p.offers[at]
 		if o.member != i {
@@ -411,10 +411,10 @@ func (p *port) decideTiers(to *published, t *tally, now time.Time) use {
 		return everything
 	}
 	u := to.decideTiers(p.steering, t, now)
-	if to.tiers.due.IsZero() {
-		delete(p.returning, to)
+	if to.tierView.due.IsZero() {
+		delete(p.failingBack, to)
 	} else {
-		p.returning[to] = struct{}{}
+		p.failingBack[to] = struct{}{}
 	}
 	return u
 }
@@ -509,7 +509,7 @@ func (p *port) leave(c Client) {
 func (p *port) remove(to *published) {
 	c := to.client
 	a := p.audiences[c.Instance]
-	delete(p.returning, to)
+	delete(p.failingBack, to)
 	a[c.Node] = slices.DeleteFunc(a[c.Node], func(o *published) bool { return o == to })
 	if len(a[c.Node]) == 0 {
 		delete(a, c.Node)

@@ -352,21 +352,21 @@ func (m *model) check(t *rapid.T) {
 		m.checkExplained(t, k, now)
 		x.last = now
 	}
-	checkReturning(t, m.table)
+	checkFailingBack(t, m.table)
 }
 
-// checkReturning checks that those who wait for a time, and no others, are listed.
-func checkReturning(t *rapid.T, table *Table) {
+// checkFailingBack checks that those who wait for a time, and no others, are listed.
+func checkFailingBack(t *rapid.T, table *Table) {
 	for _, s := range table.watched.all {
 		for _, p := range s.ports {
-			returning := make(map[*published]struct{})
+			failingBack := make(map[*published]struct{})
 			for _, to := range p.all() {
-				if to.tiers != nil && !to.tiers.due.IsZero() {
-					returning[to] = struct{}{}
+				if to.tierView != nil && !to.tierView.due.IsZero() {
+					failingBack[to] = struct{}{}
 				}
 			}
-			if !maps.Equal(returning, p.returning) {
-				t.Fatalf("%v: %d wait, and %d are listed", s.id, len(returning), len(p.returning))
+			if !maps.Equal(failingBack, p.failingBack) {
+				t.Fatalf("%v: %d wait, and %d are listed", s.id, len(failingBack), len(p.failingBack))
 			}
 		}
 	}

@@ -324,7 +324,7 @@ func (w *world) printTiers() {
 		return t.Sub(w.start).String()
 	}
 	for _, s := range w.table.Steered(true) {
-		fmt.Fprintf(&w.out, "%v: %v, spills=%d returns=%d\n", s.Service, s.Preference, s.Spills, s.Returns)
+		fmt.Fprintf(&w.out, "%v: %v, spills=%d returns=%d\n", s.Service, s.Preference, s.Spills, s.FailBacks)
 		for _, c := range s.Clients {
 			fmt.Fprintf(&w.out, "  zone=%q", c.Client.Zone)
 			if c.Client.Instance != "" {

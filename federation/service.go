@@ -26,11 +26,11 @@ type watchedService struct {
 
 	// mu is held while sources are read, and while the result is merged and
 	// published.
-	mu      sync.Mutex
-	ports   map[uint16]*port
-	broken  bool // a panic has left ports half changed: see restore
-	steered bool // a port is, or has been when reschedule was called last
-	tiers   tierReport
+	mu          sync.Mutex
+	ports       map[uint16]*port
+	broken      bool // a panic has left ports half changed: see restore
+	steered     bool // a port is, or has been when reschedule was called last
+	tierChanges tierChanges
 }
 
 func newWatchedService(t *Table, id ServiceID, number uint32) *watchedService {
@@ -131,9 +131,9 @@ func (s *watchedService) restore() {
 			continue
 		}
 		for _, to := range p.all() {
-			to.tiers = nil // it begins anew, with what clients have
+			to.tierView = nil // it begins anew, with what clients have
 		}
-		clear(p.returning)
+		clear(p.failingBack)
 		p.hinted = hintIndex{}
 		p.rebuild(in, true)
 	}
@@ -256,48 +256,48 @@ func (s *watchedService) reschedule() {
 		}
 		s.steered = true
 		sooner(p.steering.next)
-		for to := range p.returning {
-			sooner(to.tiers.due)
+		for to := range p.failingBack {
+			sooner(to.tierView.due)
 		}
 	}
 	s.table.schedule.set(s, due)
 }
 
-// tierReport is how often the tiers of a watched service have changed.
-type tierReport struct {
-	changed         bool   // the tiers of a whole service's client have changed since the last report
-	spills, returns uint64 // how often clients of a zone have got more tiers, and fewer
+// tierChanges is how often the tiers of a watched service have changed.
+type tierChanges struct {
+	changed           bool   // the tiers of a whole service's client have changed since the last report
+	spills, failBacks uint64 // how often clients of a zone have got more tiers, and fewer
 }
 
 // noteTiers notes whether clients of a kind use other tiers than at the last report.
 func (s *watchedService) noteTiers(to *published) {
-	if to.tiers != nil && to.tiers.reported != to.tiers.inUse && to.client.Instance == "" {
-		s.tiers.changed = true
+	if to.tierView != nil && to.tierView.reported != to.tierView.inUse && to.client.Instance == "" {
+		s.tierChanges.changed = true
 	}
 }
 
 // reportTiers reports changes of the tiers in use. That a client comes or goes, which others
 // may not have in common with it, is none.
 func (s *watchedService) reportTiers() {
-	if !s.tiers.changed {
+	if !s.tierChanges.changed {
 		return
 	}
-	s.tiers.changed = false
+	s.tierChanges.changed = false
 	worst, before := s.worst()
 	for _, zone := range slices.Sorted(maps.Keys(worst)) {
 		w := worst[zone]
 		from := before[zone]
-		to := w.tiers.inUse
+		to := w.tierView.inUse
 		switch {
 		case from == to:
 			continue
 		case from < to:
-			s.tiers.spills++
+			s.tierChanges.spills++
 		default:
-			s.tiers.returns++
+			s.tierChanges.failBacks++
 		}
 		if report := s.table.opts.ReportTiers; report != nil {
-			report(TierChange{s.id, zone, w.steering.preference, from, to, w.tiers.why.describe(w.steering)})
+			report(TierChange{s.id, zone, w.steering.preference, from, to, w.tierView.why.describe(w.steering)})
 		}
 	}
 	for _, p := range s.ports {
@@ -305,7 +305,7 @@ func (s *watchedService) reportTiers() {
 			continue
 		}
 		for _, to := range p.whole() {
-			to.tiers.reported = to.tiers.inUse
+			to.tierView.reported = to.tierView.inUse
 		}
 	}
 }
@@ -320,7 +320,7 @@ func (s *watchedService) worst() (now map[string]tierUser, before map[string]int
 		}
 		for _, to := range p.whole() {
 			zone := to.client.Zone
-			before[zone] = max(before[zone], to.tiers.reported)
+			before[zone] = max(before[zone], to.tierView.reported)
 			u := tierUser{p.number, p.steering, to}
 			if w := now[zone]; w.published == nil || u.worse(w) {
 				now[zone] = u
@@ -341,8 +341,8 @@ type tierUser struct {
 // why that has changed. Between equals the order is any, and always the same.
 func (u tierUser) worse(than tierUser) bool {
 	return cmp.Or(
-		cmp.Compare(u.tiers.inUse, than.tiers.inUse),
-		u.tiers.since.Compare(than.tiers.since),
+		cmp.Compare(u.tierView.inUse, than.tierView.inUse),
+		u.tierView.since.Compare(than.tierView.since),
 		cmp.Compare(than.port, u.port),
 		cmp.Compare(than.client.Node, u.client.Node),
 	) > 0

@@ -81,12 +81,12 @@ func (b *Behind) scale(addresses, of int) *Behind {
 	return &Behind{share(b.Ready), share(b.Unready)}
 }
 
-// Owner may be implemented by the Source of the local cluster: the addresses that it
+// AddressOwners may be implemented by the Source of the local cluster: the addresses that it
 // names an owner of are not taken from linked clusters. It is safe for concurrent use
-// and never calls back into the Table. Table.OwnerChanged must follow every change.
-type Owner interface {
-	// Owner names the object that has the address ("Pod shop/web-1"); empty: none.
-	Owner(netip.Addr) string
+// and never calls back into the Table. Table.AddressOwnerChanged must follow every change.
+type AddressOwners interface {
+	// AddressOwner names the object that has the address ("Pod shop/web-1"); empty: none.
+	AddressOwner(netip.Addr) string
 }
 
 // Reachable may be implemented by a Source of which it can be that nothing at all can be

@@ -37,8 +37,8 @@ func newCluster(name ClusterName) *cluster {
 	return &cluster{name: name, services: make(map[ServiceID]*offered), owned: make(map[netip.Addr]string)}
 }
 
-// Owner implements Owner.
-func (c *cluster) Owner(a netip.Addr) string {
+// AddressOwner implements AddressOwners.
+func (c *cluster) AddressOwner(a netip.Addr) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fuse.burn()
@@ -53,7 +53,7 @@ func (c *cluster) own(t *Table, a, name string) {
 		delete(c.owned, ip)
 	}
 	c.mu.Unlock()
-	t.OwnerChanged(ip)
+	t.AddressOwnerChanged(ip)
 }
 
 func (c *cluster) service(id ServiceID) *offered {

@@ -41,9 +41,9 @@ type Table struct {
 	// a source is read. It may be taken while a watched service's lock is held.
 	// Walks over all definitions or watched services copy these in parts.
 	mu          sync.Mutex
-	definitions partMap[ServiceID, *Definition]
-	links       map[ClusterName]link
-	watched     partMap[ServiceID, *watchedService]
+	definitions chunkMap[ServiceID, *Definition]
+	links       map[ClusterName]tableLink
+	watched     chunkMap[ServiceID, *watchedService]
 	numbered    map[uint32]*watchedService // those of watched, by number
 	lastNumber  uint32
 	byMember    map[ClusterName]map[ServiceID][]*watchedService // the lists are replaced, not written
@@ -70,9 +70,9 @@ func NewTable(o Options) *Table {
 	}
 	return &Table{
 		opts:        o,
-		definitions: newPartMap[ServiceID, *Definition](),
-		links:       make(map[ClusterName]link),
-		watched:     newPartMap[ServiceID, *watchedService](),
+		definitions: newChunkMap[ServiceID, *Definition](),
+		links:       make(map[ClusterName]tableLink),
+		watched:     newChunkMap[ServiceID, *watchedService](),
 		byMember:    make(map[ClusterName]map[ServiceID][]*watchedService),
 		reported:    make(map[serviceMember]MemberStatus),
 		updates:     make(map[updateKey]*updateCount),
@@ -225,11 +225,11 @@ func (t *Table) havingMember(c ClusterName, svc ServiceID) []*watchedService {
 	return t.byMember[c][svc]
 }
 
-// OwnerChanged asks the local cluster's Owner again about an address, and publishes what
+// AddressOwnerChanged asks the local cluster's AddressOwners again about an address, and publishes what
 // that changes: an address that has got an owner leaves linked clusters' endpoints, and
 // one that has lost it comes back. It costs one look-up unless a linked cluster offers
 // the address to a watched port.
-func (t *Table) OwnerChanged(a netip.Addr) {
+func (t *Table) AddressOwnerChanged(a netip.Addr) {
 	for _, s := range t.withNumbers(t.offered.services(a)) {
 		t.update(s, func() { s.screenAddr(a) })
 	}
@@ -261,10 +261,10 @@ func (t *Table) update(s *watchedService, publish func()) {
 
 // inputs are what a watched service is made of, besides what its members offer.
 type inputs struct {
-	definition *Definition // nil: not defined
-	links      []link      // of the members' clusters
-	owner      Owner       // of the local cluster's addresses
-	region     string      // of the local cluster
+	definition *Definition   // nil: not defined
+	links      []tableLink   // of the members' clusters
+	owners     AddressOwners // of the local cluster's addresses
+	region     string        // of the local cluster
 }
 
 // declare reports whether a member is known to declare a port.
@@ -284,11 +284,11 @@ func (t *Table) inputs(id ServiceID) inputs {
 	if d == nil {
 		return inputs{}
 	}
-	in := inputs{definition: d, links: make([]link, len(d.Members)), region: t.links[Local].Region}
+	in := inputs{definition: d, links: make([]tableLink, len(d.Members)), region: t.links[Local].Region}
 	for i, m := range d.Members {
 		in.links[i] = t.links[m.Cluster]
 	}
-	in.owner, _ = t.links[Local].Source.(Owner)
+	in.owners, _ = t.links[Local].Source.(AddressOwners)
 	return in
 }
 

@@ -13,7 +13,7 @@ import (
 // whose clients get everything has none. It is immutable.
 type steering struct {
 	preference *Preference // never nil
-	tiers      int         // how many there are, without that of last resort; at least 1
+	tierCount  int         // how many there are, without that of last resort; at least 1
 	zone       int         // the first tier that names the client's zone; unnamed: none does
 	members    []placement // in definition order
 	byCluster  map[ClusterName]*placement
@@ -45,7 +45,7 @@ func newSteering(in inputs, now func() time.Time) *steering {
 		return nil
 	}
 	preference := cmp.Or(d.Preference, noPreference)
-	if len(preference.Tiers) == 0 && !slices.ContainsFunc(in.links, link.takesOut) {
+	if len(preference.Tiers) == 0 && !slices.ContainsFunc(in.links, tableLink.takesOut) {
 		return nil
 	}
 	st := &steering{preference: preference}
@@ -65,7 +65,7 @@ func (st *steering) prefers(d *Definition) bool {
 // being, taken out.
 func (st *steering) placeClusters(in inputs, now func() time.Time) (takenOut bool) {
 	tiers := st.preference.Tiers
-	st.tiers = max(len(tiers), 1)
+	st.tierCount = max(len(tiers), 1)
 	st.zone = st.unnamed()
 	namesZone := func(t Tier) bool { return slices.Contains(t, Term{Kind: ClientZone}) }
 	if i := slices.IndexFunc(tiers, namesZone); i >= 0 {
@@ -117,7 +117,7 @@ func (st *steering) tierOfCluster(c ClusterName, sameRegion, federated bool) int
 // setStanding sets a placement's standing, and reports whether it is, or will be, another than
 // in service. A service that is not federated has nothing else to offer than what a cluster
 // of last resort has, so that there it makes no difference.
-func (st *steering) setStanding(p *placement, l *link, federated bool, now time.Time) bool {
+func (st *steering) setStanding(p *placement, l *tableLink, federated bool, now time.Time) bool {
 	list, next := l.standings(now)
 	for i, s := range list {
 		if s == LastResort && !federated {
@@ -146,9 +146,9 @@ func (p *placement) standingOf(e *Endpoint) Standing {
 
 // lastResort and unnamed are the places behind all tiers: of endpoints of last resort,
 // and of those that no tier names, which are not served.
-func (st *steering) lastResort() int { return st.tiers }
+func (st *steering) lastResort() int { return st.tierCount }
 
-func (st *steering) unnamed() int { return st.tiers + 1 }
+func (st *steering) unnamed() int { return st.tierCount + 1 }
 
 // withdrawn reports whether all of a member's endpoints are.
 func (st *steering) withdrawn(i int) bool { return st != nil && st.members[i].standing == Withdrawn }
@@ -158,10 +158,10 @@ func (st *steering) unused(i int) bool { return st != nil && st.members[i].unuse
 
 // offers lists what members offer: what is in service of all of them first, at the members'
 // places, and then what is of last resort.
-func (st *steering) offers(kept []offer) offers {
-	first := make(offers, 0, len(kept))
+func (st *steering) offers(allowed []offer) offers {
+	first := make(offers, 0, len(allowed))
 	var last offers
-	for i, o := range kept {
+	for i, o := range allowed {
 		inService, lastResort := st.divide(i, o)
 		first = append(first, memberOffer{i, inService})
 		if st.mayBeLastResort(i) {
@@ -241,7 +241,7 @@ func (st *steering) tierOf(e *Endpoint, zone string) int {
 	if st.zone < tier && zone != "" && e.Zone == zone {
 		tier = st.zone
 	}
-	if tier < st.tiers && p.standingOf(e) != InService {
+	if tier < st.tierCount && p.standingOf(e) != InService {
 		return st.lastResort()
 	}
 	return tier

@@ -80,7 +80,7 @@ func (v *tierView) restart(st *steering, t *tally, got []*Endpoint, now time.Tim
 	*v = tierView{steering: st, reported: v.reported}
 	last := 0
 	for _, e := range got {
-		if place := st.tierOf(e, t.zone); place < st.tiers {
+		if place := st.tierOf(e, t.zone); place < st.tierCount {
 			last = max(last, place)
 		}
 	}
@@ -129,12 +129,12 @@ func (v *tierView) withoutLeft(inUse int, now time.Time) int {
 // shortest row that suffices, or else all. That of last resort, too, is needed while there is nothing
 // else; then no row suffices.
 func (v *tierView) needed(st *steering, counts tierCounts, now time.Time) (needed int) {
-	if len(v.sufficed) != st.tiers+2 {
-		v.sufficed = make([]time.Time, st.tiers+2)
+	if len(v.sufficed) != st.tierCount+2 {
+		v.sufficed = make([]time.Time, st.tierCount+2)
 	}
 	v.counts = counts
 	alone := counts.others == 0 && counts.ready[st.lastResort()] > 0
-	for n := 1; n <= st.tiers; n++ {
+	for n := 1; n <= st.tierCount; n++ {
 		row := counts.row(n)
 		suffices := !alone && st.preference.MinReady.suffice(row.ready, row.known)
 		if suffices && needed == 0 {
@@ -142,12 +142,12 @@ func (v *tierView) needed(st *steering, counts tierCounts, now time.Time) (neede
 		}
 		v.note(n, suffices, now)
 	}
-	v.note(st.tiers+1, counts.others > 0, now)
+	v.note(st.tierCount+1, counts.others > 0, now)
 	switch {
 	case alone:
-		return st.tiers + 1
+		return st.tierCount + 1
 	case needed == 0:
-		return st.tiers
+		return st.tierCount
 	}
 	return needed
 }
@@ -175,7 +175,7 @@ func (v *tierView) setInUse(n int, counts tierCounts, now time.Time) {
 
 // useAt returns how much of each tier clients get, and sets when that changes.
 func (v *tierView) useAt(st *steering, now time.Time) use {
-	list := make([]byte, st.tiers+1)
+	list := make([]byte, st.tierCount+1)
 	v.due = time.Time{}
 	for i := range list {
 		switch {

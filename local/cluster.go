@@ -55,7 +55,7 @@ type Options struct {
 // localCluster is what a Local needs of a cluster.Local.
 type localCluster interface {
 	clusterstore.Cluster
-	federation.Owner
+	federation.AddressOwners
 
 	LookupAddress(netip.AddrPort) cluster.Found
 	AddressConflicts() (list []adminapi.AddressConflict, more int)
@@ -120,7 +120,7 @@ func create(o Options, newCluster func(cluster.Config, cluster.LocalConfig) (loc
 		NodeChanged:    l.zones.set,
 		ProfileChanged: func(about cluster.Topic, _ time.Time) {
 			if about.AddressOwner {
-				o.Table.OwnerChanged(about.IP)
+				o.Table.AddressOwnerChanged(about.IP)
 			} else {
 				l.profiles.changed(about)
 			}
@@ -282,7 +282,7 @@ type AddressOwner struct {
 // OwnerOf returns what has an address.
 func (l *Cluster) OwnerOf(ip netip.Addr) AddressOwner {
 	at := l.cluster.LookupAddress(netip.AddrPortFrom(ip, 0))
-	owner := AddressOwner{Name: l.cluster.Owner(ip), Claimed: at.Claimed}
+	owner := AddressOwner{Name: l.cluster.AddressOwner(ip), Claimed: at.Claimed}
 	if at.Service != nil {
 		owner.Service = &at.ID
 	}

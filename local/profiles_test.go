@@ -45,8 +45,8 @@ func (k *known) LookupAddress(addr netip.AddrPort) cluster.Found {
 	return cluster.Found{Endpoint: &federation.Endpoint{Addr: addr}}
 }
 
-// Owner implements federation.Owner.
-func (k *known) Owner(ip netip.Addr) string { k.asked++; return k.owners[ip] }
+// AddressOwner implements federation.AddressOwners.
+func (k *known) AddressOwner(ip netip.Addr) string { k.asked++; return k.owners[ip] }
 
 func (k *known) Instance(svc federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
 	if e := k.instances[hostname]; e != nil && svc == shopWeb {

@@ -88,7 +88,7 @@ func (w *world) checkAddresses(t *rapid.T, all objects, last map[string]string, 
 	for _, ip := range askedIPs {
 		a := netip.MustParseAddr(ip)
 		_, reported := marked[Topic{IP: a, AddressOwner: true}]
-		checkReported(t, last, "the owner of "+ip, w.Owner(a), reported)
+		checkReported(t, last, "the owner of "+ip, w.AddressOwner(a), reported)
 		for _, port := range askedPorts {
 			addr := netip.AddrPortFrom(netip.MustParseAddr(ip), port)
 			got, want := describeFound(w.LookupAddress(addr)), all.referenceAt(addr)

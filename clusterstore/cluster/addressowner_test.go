@@ -14,8 +14,8 @@ func TestOwner(t *testing.T) {
 	is := func(what, addr, want string, reported bool) {
 		t.Helper()
 		ip, topics := netip.MustParseAddr(addr), w.markedTopics()
-		if _, changed := topics[Topic{IP: ip, AddressOwner: true}]; w.Owner(ip) != want || reported && !changed {
-			t.Errorf("%s: %s is %q, want %q; reported %v", what, addr, w.Owner(ip), want, topics)
+		if _, changed := topics[Topic{IP: ip, AddressOwner: true}]; w.AddressOwner(ip) != want || reported && !changed {
+			t.Errorf("%s: %s is %q, want %q; reported %v", what, addr, w.AddressOwner(ip), want, topics)
 		}
 	}
 	is("nothing there", "10.0.0.1", "", false)

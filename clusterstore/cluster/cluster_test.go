@@ -102,7 +102,7 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := New(cfg); err != nil {
 		t.Error(err)
 	}
-	if own, err := NewLocal(cfg, *localConfig()); err != nil || own.Owner(netip.Addr{}) != "" {
+	if own, err := NewLocal(cfg, *localConfig()); err != nil || own.AddressOwner(netip.Addr{}) != "" {
 		t.Error(err)
 	}
 }

@@ -100,8 +100,8 @@ func TestBoundElsewhere(t *testing.T) {
 	if got := w.at(there); got != there+podDescribed {
 		t.Errorf("alone: %s", got)
 	}
-	if ip := netip.MustParseAddr("10.9.9.9"); w.Owner(ip) != "" {
-		t.Errorf("endpoints of linked clusters are refused at %v: it belongs to %s", ip, w.Owner(ip))
+	if ip := netip.MustParseAddr("10.9.9.9"); w.AddressOwner(ip) != "" {
+		t.Errorf("endpoints of linked clusters are refused at %v: it belongs to %s", ip, w.AddressOwner(ip))
 	}
 	w.put(workloadAt(aWorkload("v", "http=80"), "10.9.9.9"))
 	if got := w.at(there); !strings.Contains(got, "external_workload:v") {

@@ -163,14 +163,14 @@ func (c *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federati
 	return &made
 }
 
-var _ federation.Owner = (*Local)(nil)
+var _ federation.AddressOwners = (*Local)(nil)
 
-// Owner names the Service or Pod that has an address; empty: none has. A Service has
+// AddressOwner names the Service or Pod that has an address; empty: none has. A Service has
 // its cluster IPs. A Pod has its IPs from when it gets them until it ends: those of its
 // node too if it is on the node's network, or has ports there. ExternalWorkloads own
 // nothing: a machine outside of all clusters may belong to several. Nor does a Pod own an
 // address only because a host port is bound to it: whoever writes Pods may name any address.
-func (c *Local) Owner(ip netip.Addr) string {
+func (c *Local) AddressOwner(ip netip.Addr) string {
 	s := c.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -140,7 +140,7 @@ func tierMetrics(t *federation.Table) scraped {
 				inUse.WithLabelValues(id.Namespace, id.Name, zone).Set(float64(n - 1))
 			}
 			ch <- prometheus.MustNewConstMetric(tierChanges, prometheus.CounterValue, float64(s.Spills), id.Namespace, id.Name, "spill")
-			ch <- prometheus.MustNewConstMetric(tierChanges, prometheus.CounterValue, float64(s.Returns), id.Namespace, id.Name, "return")
+			ch <- prometheus.MustNewConstMetric(tierChanges, prometheus.CounterValue, float64(s.FailBacks), id.Namespace, id.Name, "return")
 		}
 		inUse.Collect(ch)
 	}

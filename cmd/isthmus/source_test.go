@@ -53,7 +53,7 @@ func (s *source) Declares(federation.ServiceID, uint16) bool { return true }
 func (s *source) Reader(id federation.ServiceID, _ uint16) federation.Reader { return reader{s, id} }
 
 // Owner: a Pod has 10.0.0.99.
-func (s *source) Owner(a netip.Addr) string {
+func (s *source) AddressOwner(a netip.Addr) string {
 	if a == netip.MustParseAddr("10.0.0.99") {
 		return "Pod shop/mine"
 	}

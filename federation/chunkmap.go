@@ -6,47 +6,47 @@ import (
 	"sync"
 )
 
-// partSize is how many entries of a partMap are copied while its lock is held. That takes some microseconds.
-const partSize = 500
+// chunkSize is how many entries of a chunkMap are copied while its lock is held. That takes some microseconds.
+const chunkSize = 500
 
-// partMap is a map whose entries can be copied in parts, so that a walk over all entries does not
-// hold up those who need the lock that guards the map. Without parts, a walk over 50,000
+// chunkMap is a map whose entries can be copied in chunks, so that a walk over all entries does not
+// hold up those who need the lock that guards the map. Without chunks, a walk over 50,000
 // definitions held Table.mu for milliseconds, and each [Table.Changed] had to wait
 // (go test -run '^$' -bench ChangedDuringWalks ./federation). An entry takes about 50 bytes more
 // than in a map.
-type partMap[K comparable, V any] struct {
+type chunkMap[K comparable, V any] struct {
 	at   map[K]int // index in list
-	list []partEntry[K, V]
+	list []chunkEntry[K, V]
 }
 
-type partEntry[K comparable, V any] struct {
+type chunkEntry[K comparable, V any] struct {
 	key   K
 	value V
 }
 
-func newPartMap[K comparable, V any]() partMap[K, V] {
-	return partMap[K, V]{at: make(map[K]int)}
+func newChunkMap[K comparable, V any]() chunkMap[K, V] {
+	return chunkMap[K, V]{at: make(map[K]int)}
 }
 
 // get returns the value of a key. It returns the zero value if there is none.
-func (m *partMap[K, V]) get(key K) (value V) {
+func (m *chunkMap[K, V]) get(key K) (value V) {
 	if i, ok := m.at[key]; ok {
 		return m.list[i].value
 	}
 	return value
 }
 
-func (m *partMap[K, V]) set(key K, value V) {
+func (m *chunkMap[K, V]) set(key K, value V) {
 	if i, ok := m.at[key]; ok {
 		m.list[i].value = value
 		return
 	}
 	m.at[key] = len(m.list)
-	m.list = append(m.list, partEntry[K, V]{key, value})
+	m.list = append(m.list, chunkEntry[K, V]{key, value})
 }
 
 // delete removes a key. The last entry of the list takes its place.
-func (m *partMap[K, V]) delete(key K) {
+func (m *chunkMap[K, V]) delete(key K) {
 	i, ok := m.at[key]
 	if !ok {
 		return
@@ -54,13 +54,13 @@ func (m *partMap[K, V]) delete(key K) {
 	last := len(m.list) - 1
 	m.list[i] = m.list[last]
 	m.at[m.list[i].key] = i
-	m.list[last] = partEntry[K, V]{}
+	m.list[last] = chunkEntry[K, V]{}
 	m.list = m.list[:last]
 	delete(m.at, key)
 }
 
 // all iterates over the entries. The caller holds the lock all the time.
-func (m *partMap[K, V]) all(yield func(K, V) bool) {
+func (m *chunkMap[K, V]) all(yield func(K, V) bool) {
 	for i := range m.list {
 		if !yield(m.list[i].key, m.list[i].value) {
 			return
@@ -68,19 +68,19 @@ func (m *partMap[K, V]) all(yield func(K, V) bool) {
 	}
 }
 
-// inParts iterates over the entries, without mu, which it locks to copy each part. It yields every
+// inChunks iterates over the entries, without mu, which it locks to copy each chunk. It yields every
 // entry that is there from beginning to end, with a value that the entry has had meanwhile. It may
 // yield an entry twice. It may or may not yield entries that are set or deleted meanwhile.
 //
 // The walk goes from the end of the list to its beginning. So delete moves no entry past the walk,
 // because it moves an entry only towards the beginning.
-func (m *partMap[K, V]) inParts(mu *sync.Mutex) iter.Seq2[K, V] {
+func (m *chunkMap[K, V]) inChunks(mu *sync.Mutex) iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
-		var part []partEntry[K, V]
+		var chunk []chunkEntry[K, V]
 		for end := math.MaxInt; end > 0; {
-			part, end = m.copyPart(mu, part[:0], end)
-			for i := range part {
-				if !yield(part[i].key, part[i].value) {
+			chunk, end = m.copyChunk(mu, chunk[:0], end)
+			for i := range chunk {
+				if !yield(chunk[i].key, chunk[i].value) {
 					return
 				}
 			}
@@ -88,11 +88,11 @@ func (m *partMap[K, V]) inParts(mu *sync.Mutex) iter.Seq2[K, V] {
 	}
 }
 
-// copyPart appends the last entries before end to a list. It returns the list, and where these entries begin.
-func (m *partMap[K, V]) copyPart(mu *sync.Mutex, to []partEntry[K, V], end int) ([]partEntry[K, V], int) {
+// copyChunk appends the last entries before end to a list. It returns the list, and where these entries begin.
+func (m *chunkMap[K, V]) copyChunk(mu *sync.Mutex, to []chunkEntry[K, V], end int) ([]chunkEntry[K, V], int) {
 	mu.Lock()
 	defer mu.Unlock()
 	end = min(end, len(m.list))
-	begin := max(0, end-partSize)
+	begin := max(0, end-chunkSize)
 	return append(to, m.list[begin:end]...), begin
 }

@@ -8,14 +8,14 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestPartMap compares a partMap with a map, and walks over the partMap in parts while it changes.
+// TestChunkMap compares a chunkMap with a map, and walks over the chunkMap in parts while it changes.
 // A walk yields every entry that is there all the time.
-func TestPartMap(t *testing.T) {
+func TestChunkMap(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var mu sync.Mutex
-		got, want := newPartMap[int, int](), make(map[int]int)
+		got, want := newChunkMap[int, int](), make(map[int]int)
 		change := func() {
-			key := rapid.IntRange(0, 2*partSize+100).Draw(t, "key")
+			key := rapid.IntRange(0, 2*chunkSize+100).Draw(t, "key")
 			if rapid.Bool().Draw(t, "delete") {
 				got.delete(key)
 				delete(want, key)
@@ -25,12 +25,12 @@ func TestPartMap(t *testing.T) {
 				want[key] = value
 			}
 		}
-		for key := range rapid.IntRange(0, 2*partSize+50).Draw(t, "size") {
+		for key := range rapid.IntRange(0, 2*chunkSize+50).Draw(t, "size") {
 			got.set(key, -1)
 			want[key] = -1
 		}
 		lasts, seen := maps.Clone(want), make(map[int]bool)
-		for key := range got.inParts(&mu) {
+		for key := range got.inChunks(&mu) {
 			seen[key] = true
 			if len(seen)%97 == 0 {
 				change()
@@ -45,10 +45,10 @@ func TestPartMap(t *testing.T) {
 		if all := maps.Collect(got.all); !maps.Equal(all, want) {
 			t.Fatalf("got %v, want %v", all, want)
 		}
-		if parts := maps.Collect(got.inParts(&mu)); !maps.Equal(parts, want) {
+		if parts := maps.Collect(got.inChunks(&mu)); !maps.Equal(parts, want) {
 			t.Fatalf("in parts: got %v, want %v", parts, want)
 		}
-		for key := range 2*partSize + 100 {
+		for key := range 2*chunkSize + 100 {
 			if got.get(key) != want[key] {
 				t.Fatalf("%d is %d, want %d", key, got.get(key), want[key])
 			}
