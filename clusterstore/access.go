@@ -36,7 +36,9 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 	for _, c := range list {
 		var used *credentials
 		if c.cluster != "" {
-			used = pick(slices.DeleteFunc(slices.Clone(list), func(o *credentials) bool { return o.cluster != c.cluster }), nil)
+			used = pick(
+				slices.DeleteFunc(slices.Clone(list), func(o *credentials) bool { return o.cluster != c.cluster }), nil,
+			)
 		}
 		a := Access{Cluster: c.describe(used)}
 		if used == c {
@@ -52,7 +54,9 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 const secretsOfPage, maxSecrets = 200, 4000
 
 // ListSecrets lists Secrets of a namespace. which has no limit.
-func ListSecrets(ctx context.Context, api *kube.Clients, namespace string, which metav1.ListOptions) (all []corev1.Secret, err error) {
+func ListSecrets(
+	ctx context.Context, api *kube.Clients, namespace string, which metav1.ListOptions,
+) (all []corev1.Secret, err error) {
 	which.Limit = secretsOfPage
 	for range maxSecrets / secretsOfPage { // also of a server whose pages are empty
 		list, err := api.Secrets(namespace).List(ctx, which)

@@ -177,8 +177,12 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	case name == "":
 		return "", fmt.Errorf("label %s is empty", ClusterNameLabel)
 	case name == federation.Local.String():
-		return "", fmt.Errorf("label %s is %[2]q, the name of the cluster that the gateway runs in: link the cluster under another name "+
-			"(linkerd multicluster link-gen --cluster-name NAME), and write that name where multicluster.linkerd.io/remote-discovery has %[2]q", ClusterNameLabel, name)
+		return "", fmt.Errorf("label %s is %[2]q, the name of the cluster that the gateway runs in: link the "+
+			"cluster under another name "+
+			"(linkerd multicluster link-gen --cluster-name NAME), and write that name where "+
+			"multicluster.linkerd.io/remote-discovery has %[2]q",
+			ClusterNameLabel,
+			name)
 	}
 	return federation.ClusterName(name), nil
 }

@@ -136,10 +136,22 @@ func TestExplain(t *testing.T) {
 		want  string
 	}{
 		{credentials{rest: token}, refused, "the API server refuses the token: no; write the link Secret anew"},
-		{credentials{rest: certificate}, refused, "the API server refuses the client certificate: no; write the link Secret anew"},
+		{
+			credentials{rest: certificate},
+			refused,
+			"the API server refuses the client certificate: no; write the link Secret anew",
+		},
 		{credentials{rest: both}, refused, "the API server refuses the credentials: no; write the link Secret anew"},
-		{credentials{rest: token, expiry: gone}, refused, "the API server refuses the token, expired at 2020-01-02T03:04:05Z: no; write the link Secret anew"},
-		{credentials{rest: token, expiry: &adminapi.Expiry{At: time.Now().Add(time.Hour)}}, refused, "the API server refuses the token: no; write the link Secret anew"},
+		{
+			credentials{rest: token, expiry: gone},
+			refused,
+			"the API server refuses the token, expired at 2020-01-02T03:04:05Z: no; write the link Secret anew",
+		},
+		{
+			credentials{rest: token, expiry: &adminapi.Expiry{At: time.Now().Add(time.Hour)}},
+			refused,
+			"the API server refuses the token: no; write the link Secret anew",
+		},
 		{credentials{rest: certificate, expiry: gone}, other, other.Error()},
 	} {
 		if got := c.creds.explain(c.err); got.Error() != c.want {
@@ -151,8 +163,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestRefusedCertificate: where a server ends the handshake because of the client's certificate, that is the reason, and not
-// that the server could not be reached.
+// TestRefusedCertificate: where a server ends the handshake because of the client's certificate, that is the reason,
+// and not that the server could not be reached.
 func TestRefusedCertificate(t *testing.T) {
 	certificate, key := clientCertificate(t, time.Now().Add(-time.Hour))
 	trusted := x509.NewCertPool()
@@ -189,7 +201,8 @@ func TestRefusedCertificate(t *testing.T) {
 	for {
 		changed := c.HealthChanged()
 		h := c.Health()
-		// The server may close the connection while the client still writes: then there is no alert to be read this time.
+		// The server may close the connection while the client still writes: then there is no alert to be read this
+		// time.
 		if err := creds.explain(h.Err); err != nil &&
 			strings.HasPrefix(err.Error(), "the API server refuses the client certificate: ") &&
 			strings.HasSuffix(err.Error(), ": remote error: tls: expired certificate; write the link Secret anew") &&

@@ -33,15 +33,15 @@
 //     away because the new credentials can't list a kind of object that the cluster has:
 //     they wait for that kind (promotion.go).
 //   - When Run ends, the table keeps its links and endpoints.
-//   - [Store.Exports] has what the own and all linked clusters export. Nothing of a cluster that can't be used or read goes from it,
-//     and what one list takes away goes in one step.
+//   - [Store.Exports] has what the own and all linked clusters export. Nothing of a cluster that can't be used or
+//     read goes from it, and what one list takes away goes in one step.
 //   - [Store.Status] lists every Secret of the link type, and why it is not served. No
 //     log, page or error holds credentials.
 //
 // [Store.Run] starts one goroutine that watches Secrets and one for each cluster name
 // (link.go), the only one that changes that link; each Cluster has goroutines of its
-// own. Run waits for them all. [LocalLink.Run] is the same goroutine for the local cluster (local.go). Everything else is safe for concurrent use. Store.mu is
-// held for map access only.
+// own. Run waits for them all. [LocalLink.Run] is the same goroutine for the local cluster (local.go). Everything
+// else is safe for concurrent use. Store.mu is held for map access only.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package clusterstore

@@ -33,10 +33,19 @@ func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable fu
 	named := r.gateways != nil || r.identity != ""
 	switch {
 	case !cluster.IsHostname(from.creds.domain):
-		targets, problem = nil, []string{fmt.Sprintf("annotation %s: %s is no DNS domain: Linkerd gateways find Services by their names in it", ClusterDomainAnnotation, quote(from.creds.domain))}
+		targets, problem = nil, []string{
+			fmt.Sprintf(
+				"annotation %s: %s is no DNS domain: Linkerd gateways find Services by their names in it",
+				ClusterDomainAnnotation,
+				quote(from.creds.domain),
+			),
+		}
 	case len(targets) == 0 && r.unread && g.named:
 		targets, named = slices.Clone(g.targets), true
-		problem = []string{"the link Secret's annotations for Linkerd gateways can't be read; the gateways that they named before stay in use"}
+		problem = []string{
+			"the link Secret's annotations for Linkerd gateways can't be read; the gateways that they named before " +
+				"stay in use",
+		}
 	}
 	for i := range targets {
 		targets[i].Within = &from.creds.ranges
@@ -86,12 +95,17 @@ func (g *linkGateways) allDead() bool {
 }
 
 // targets returns what leads to a cluster that has these gateways, and what is wrong.
-func (r *linkSettings) targets(found []*cluster.Gateway, more int, routable func(netip.Addr) bool) (list []gateway.Target, problem []string) {
+func (r *linkSettings) targets(
+	found []*cluster.Gateway, more int, routable func(netip.Addr) bool,
+) (list []gateway.Target, problem []string) {
 	switch {
 	case r.gateways != nil:
 		return r.namedTargets(found, routable)
 	case len(found) == 0:
-		return nil, []string{"the cluster is on another network, and has no Linkerd gateway: no Service there has the annotation mirror.linkerd.io/multicluster-gateway: \"true\""}
+		return nil, []string{
+			"the cluster is on another network, and has no Linkerd gateway: no Service there has the annotation " +
+				"mirror.linkerd.io/multicluster-gateway: \"true\"",
+		}
 	}
 	for _, g := range found {
 		g := *g
@@ -108,17 +122,26 @@ func (r *linkSettings) targets(found []*cluster.Gateway, more int, routable func
 }
 
 // namedTargets returns what the link Secret names, and what is wrong.
-func (r *linkSettings) namedTargets(found []*cluster.Gateway, routable func(netip.Addr) bool) (list []gateway.Target, problem []string) {
+func (r *linkSettings) namedTargets(
+	found []*cluster.Gateway, routable func(netip.Addr) bool,
+) (list []gateway.Target, problem []string) {
 	identity := r.identity
 	for _, g := range found {
 		identity = cmp.Or(identity, g.Identity)
 	}
 	if identity == "" {
-		return nil, []string{"annotation " + gatewayAddressesAnnotation + " needs " + gatewayIdentityAnnotation + ": no Service of the cluster has the gateways' identity"}
+		return nil, []string{
+			"annotation " + gatewayAddressesAnnotation + " needs " + gatewayIdentityAnnotation +
+				": no Service of the cluster has the gateways' identity",
+		}
 	}
 	for _, x := range r.gateways {
 		if x.IP.IsValid() && !routable(x.IP) {
-			problem = append(problem, fmt.Sprintf("annotation %s: %v could not be another host's address, and is not used", gatewayAddressesAnnotation, x.IP))
+			problem = append(problem, fmt.Sprintf(
+				"annotation %s: %v could not be another host's address, and is not used",
+				gatewayAddressesAnnotation,
+				x.IP,
+			))
 			continue
 		}
 		x.Identity = identity

@@ -178,7 +178,8 @@ func TestGateways(t *testing.T) {
 		e.put(s("network", "far", "gateway-addresses", "198.51.100.1"))
 		e.reached(through("192.0.2.3:4143"))
 		e.status(
-			`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is no HOST:PORT; it counts as absent !Linkerd gateways that are not probed…: 192.0.2.3:4143`,
+			`s east ready !annotation isthmus.io/gateway-addresses: "198.51.100.1" is no HOST:PORT; it counts as ` +
+				`absent !Linkerd gateways that are not probed…: 192.0.2.3:4143`,
 		)
 		e.put(s("network", "not a name"))
 		e.reached(through("192.0.2.3:4143"))
@@ -208,7 +209,10 @@ func TestGatewaysMissing(t *testing.T) {
 			want string
 		}{
 			{&cluster.Gateway{Service: gatewayService().Service, Identity: "x"}, "it has no TCP port named mc-gateway"},
-			{&cluster.Gateway{Service: gatewayService().Service, Port: 1}, "its annotation mirror.linkerd.io/gateway-identity is missing, or no name of an identity"},
+			{
+				&cluster.Gateway{Service: gatewayService().Service, Port: 1},
+				"its annotation mirror.linkerd.io/gateway-identity is missing, or no name of an identity",
+			},
 			{gatewayService(), "it has no address:…"},
 		} {
 			e.made[0].setGateways(c.g)
@@ -245,8 +249,8 @@ func TestGatewaysFirst(t *testing.T) {
 	})
 }
 
-// TestGatewayNameWithoutAnswer: a name of a gateway that gets no answer keeps the gateway from being ready for a second.
-// Its link stays pending for as long as the name may take.
+// TestGatewayNameWithoutAnswer: a name of a gateway that gets no answer keeps the gateway from being ready for a
+// second. Its link stays pending for as long as the name may take.
 func TestGatewayNameWithoutAnswer(t *testing.T) {
 	inBubble(t, func(e *env) {
 		e.linkBehind(named("slow.example"), "network", "far")
@@ -273,9 +277,19 @@ func TestGatewaysNotRoutable(t *testing.T) {
 		e.sync(1)
 		e.reached("192.0.2.1:2 gw.example web.shop.svc.cluster.test:80")
 		e.status(
-			"s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's address, and is not used !Linkerd gateways that…",
+			"s east ready !annotation isthmus.io/gateway-addresses: 127.0.0.1 could not be another host's address, " +
+				"and is not used !Linkerd gateways that…",
 		)
-	}, with(secret("s", "east", "t1", 0), "network", "far", "gateway-addresses", "127.0.0.1:1,192.0.2.1:2", "gateway-identity", "gw.example"))
+	},
+		with(
+			secret("s", "east", "t1", 0),
+			"network",
+			"far",
+			"gateway-addresses",
+			"127.0.0.1:1,192.0.2.1:2",
+			"gateway-identity",
+			"gw.example",
+		))
 }
 
 // atNodes adds node ports for mc-gateway and mc-probe.
@@ -316,10 +330,18 @@ func TestProbeFor(t *testing.T) {
 		},
 		{
 			"two Services with node ports of their own",
-			[]*cluster.Gateway{atNodes(probed(gatewayService()), 30143, 30191), atNodes(probed(gatewayService()), 30243, 30291)},
+			[]*cluster.Gateway{
+				atNodes(probed(gatewayService()), 30143, 30191),
+				atNodes(probed(gatewayService()), 30243, 30291),
+			},
 			30243, "30291/ready",
 		},
-		{"two Services that agree", []*cluster.Gateway{probed(gatewayService()), probed(gatewayService())}, 4143, "4191/ready"},
+		{
+			"two Services that agree",
+			[]*cluster.Gateway{probed(gatewayService()), probed(gatewayService())},
+			4143,
+			"4191/ready",
+		},
 		{"two Services, the first without a probe", []*cluster.Gateway{unprobed, probed(gatewayService())}, 4143, ""},
 		{"two Services, the second without a probe", []*cluster.Gateway{probed(gatewayService()), unprobed}, 4143, ""},
 		{"two Services that differ", []*cluster.Gateway{probed(gatewayService()), elsewhere}, 4143, ""},

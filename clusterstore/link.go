@@ -83,11 +83,15 @@ type link struct {
 	log   *zap.Logger            // fixed
 	level zapcore.Level          // fixed; of log lines about problems of the state
 
-	mailbox   federation.Latest[[]*credentials] // all Secrets with its name, oldest first
-	changed   *pace.Signal                      // its clusters' region or gateways
-	probed    *pace.Signal                      // what is known of the gateways: it must not wait for what has just made them known
-	published atomic.Pointer[linkStatus]        // for status and metrics
-	settled   bool                              // under store.mu: it has been something else than pending, or waits for names of gateways only
+	mailbox federation.Latest[[]*credentials] // all Secrets with its name, oldest first
+	changed *pace.Signal                      // its clusters' region or gateways
+	// probed is set when the gateways' addresses or health change. It is separate from changed, so that it does not
+	// wait for the change of the cluster that made the gateways known.
+	probed    *pace.Signal
+	published atomic.Pointer[linkStatus] // for status and metrics
+	// settled is guarded by store.mu. It is true once the link's state was not pending, or the link waited only for
+	// the names of gateways.
+	settled bool
 
 	linkStatus
 	duplicates []string // names of Secrets logged as duplicates
@@ -146,7 +150,9 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 		c = list[i]
 	}
 	if w := c.settings.warnings; len(w) > 0 && !slices.Equal(w, s.settings.warnings) {
-		l.log.Warn("annotations of a link Secret can't be read", zap.String("secret", c.secret), zap.Strings("warnings", w))
+		l.log.Warn(
+			"annotations of a link Secret can't be read", zap.String("secret", c.secret), zap.Strings("warnings", w),
+		)
 	}
 	s.settings, s.secret = c.settings, l.env.namespace+"/"+c.secret
 }
@@ -279,7 +285,12 @@ func (l *link) readable() federation.Source {
 	case !g.settled(): // it was on the gateway's network so far
 		return l.serving.cluster
 	}
-	now := &gateway.Source{Cluster: l.serving.cluster, Name: l.name, Domain: l.serving.creds.domain, Addresses: g.tracker.Addresses()}
+	now := &gateway.Source{
+		Cluster:   l.serving.cluster,
+		Name:      l.name,
+		Domain:    l.serving.creds.domain,
+		Addresses: g.tracker.Addresses(),
+	}
 	if !g.source.Same(now) {
 		g.source = now
 	}
@@ -289,7 +300,8 @@ func (l *link) readable() federation.Source {
 // promote makes next the serving cluster once it has synced, which admitSuccessor may delay. The table gets it in one
 // step; only then is the cluster that served before stopped.
 func (l *link) promote(ctx context.Context) {
-	if l.next == nil || !closed(l.next.cluster.Synced()) || l.serving == nil && l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
+	if l.next == nil || !closed(l.next.cluster.Synced()) ||
+		l.serving == nil && l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
 		return
 	}
 	if l.local != nil {
@@ -404,7 +416,9 @@ func (l *link) setState(s cluster.State, why error) {
 	case s == cluster.Unreachable:
 		l.log.Log(l.level, "cluster unreachable; it is retried", zap.Error(why))
 	case s == cluster.Stale:
-		l.log.Log(l.level, "cluster is stale: its API is not followed, and its endpoints stay as they were", zap.Error(why))
+		l.log.Log(
+			l.level, "cluster is stale: its API is not followed, and its endpoints stay as they were", zap.Error(why),
+		)
 	case s == cluster.Ready && before == cluster.Stale:
 		l.log.Info("cluster is back")
 	case s == cluster.Ready:
@@ -539,7 +553,12 @@ func (l *link) logStanding() {
 	default:
 		why = "not cordoned, and not lost by its when-lost and lost-after"
 	}
-	l.log.Info("standing of a cluster changed", zap.Stringer("standing", now), zap.Stringer("before", s.logged), zap.String("reason", why))
+	l.log.Info(
+		"standing of a cluster changed",
+		zap.Stringer("standing", now),
+		zap.Stringer("before", s.logged),
+		zap.String("reason", why),
+	)
 	l.report(cluster.StandingChanged, now.String()+": "+why, now != federation.InService)
 	s.logged = now
 }
@@ -559,7 +578,11 @@ func (l *link) logGateways() {
 			if g.dead[address] = true; before[address] {
 				continue
 			}
-			l.log.Warn("Linkerd gateway does not answer probes", zap.String("gateway", address), zap.String("error", a.Failure))
+			l.log.Warn(
+				"Linkerd gateway does not answer probes",
+				zap.String("gateway", address),
+				zap.String("error", a.Failure),
+			)
 			l.report(cluster.GatewayChanged, "Linkerd gateway "+address+" does not answer probes: "+a.Failure, true)
 		case before[address]:
 			l.log.Info("Linkerd gateway answers probes again", zap.String("gateway", address))

@@ -70,8 +70,10 @@ func TestRejected(t *testing.T) {
 		}
 		e.status(
 			"a - rejected: label multicluster.linkerd.io/cluster-name is missing",
-			`b - rejected: label multicluster.linkerd.io/cluster-name is "local", the name of the cluster that the gateway runs in: link the cluster under another name `+
-				`(linkerd multicluster link-gen --cluster-name NAME), and write that name where multicluster.linkerd.io/remote-discovery has "local"`,
+			`b - rejected: label multicluster.linkerd.io/cluster-name is "local", the name of the cluster that the `+
+				`gateway runs in: link the cluster under another name `+
+				`(linkerd multicluster link-gen --cluster-name NAME), and write that name where `+
+				`multicluster.linkerd.io/remote-discovery has "local"`,
 			"c - rejected: label multicluster.linkerd.io/cluster-name is empty",
 			"d east rejected: annotation multicluster.linkerd.io/trust-domain is missing",
 			"e east rejected: annotation multicluster.linkerd.io/cluster-domain is missing",

@@ -21,7 +21,10 @@ var (
 	unreadableDesc = prometheus.NewDesc("isthmus_link_secrets_unreadable",
 		"1 while link Secrets can't be read, so that links stay as they are.", nil, nil)
 	aliveDesc = prometheus.NewDesc("isthmus_gateway_alive",
-		"1 while an address of a gateway of a cluster on another network answers probes, 0 while it does not; absent for those that are not probed.", []string{"cluster", "address"}, nil)
+		"1 while an address of a gateway of a cluster on another network answers probes, 0 while it does not; "+
+			"absent for those that are not probed.",
+		[]string{"cluster", "address"},
+		nil)
 )
 
 // newProbes returns the metric of what probes take.

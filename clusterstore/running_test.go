@@ -74,7 +74,11 @@ func TestStartsAreBounded(t *testing.T) {
 // sync as any other.
 func TestTheGraceBeginsWithTheTurn(t *testing.T) {
 	inBubble(t, func(e *env) {
-		if got, want := e.states(), fmt.Sprintf("map[pending :%d pending waits for its turn: %d clusters at a time are connected to:1]", maxStarts, maxStarts); got != want {
+		if got, want := e.states(), fmt.Sprintf(
+			"map[pending :%d pending waits for its turn: %d clusters at a time are connected to:1]",
+			maxStarts,
+			maxStarts,
+		); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		e.pass(startTurn)
@@ -82,7 +86,9 @@ func TestTheGraceBeginsWithTheTurn(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 		e.pass(syncGrace - time.Nanosecond)
-		if got, want := e.states(), fmt.Sprintf("map[pending :1 unreachable not synced within 30s:%d]", maxStarts); got != want {
+		if got, want := e.states(), fmt.Sprintf(
+			"map[pending :1 unreachable not synced within 30s:%d]", maxStarts,
+		); got != want {
 			t.Errorf("%s, want %s", got, want)
 		}
 		e.settled(false)
@@ -131,7 +137,9 @@ func TestRotationsTakeTurns(t *testing.T) {
 		before := len(e.made)
 		for _, s := range many(before) {
 			s.Data[KubeconfigKey] = []byte(kubeconfig("t2"))
-			if _, err := e.client.CoreV1().Secrets("linkerd").Update(t.Context(), s, metav1.UpdateOptions{}); err != nil {
+			if _, err := e.client.CoreV1().Secrets("linkerd").Update(
+				t.Context(), s, metav1.UpdateOptions{},
+			); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -159,8 +167,8 @@ func TestRotationsTakeTurns(t *testing.T) {
 	}, many(maxStarts+8)...)
 }
 
-// TestRotationThatCannotBeMade: credentials of which no client can be made do not work, whether or not they have had their
-// turn.
+// TestRotationThatCannotBeMade: credentials of which no client can be made do not work, whether or not they have had
+// their turn.
 func TestRotationThatCannotBeMade(t *testing.T) {
 	inBubble(t, func(e *env) {
 		for len(e.begun()) < len(e.made) || e.states() != fmt.Sprintf("map[ready :%d]", len(e.made)) {

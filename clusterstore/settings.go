@@ -26,9 +26,11 @@ const (
 	lostAfterAnnotation  = "isthmus.io/lost-after"  // MinLostAfter to MaxLostAfter
 	regionAnnotation     = "isthmus.io/region"      // a name, in place of the label of the cluster's Nodes
 
-	NetworkAnnotation          = "isthmus.io/network"           // a name; another than the gateway's: Pods can't be reached
-	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses" // HOST:PORT,..., in place of the gateways that the cluster has
-	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity"  // in place of theirs
+	// NetworkAnnotation names the network of the cluster's Pods. Pods on another network than Isthmus can't be reached.
+	NetworkAnnotation = "isthmus.io/network"
+	// gatewayAddressesAnnotation is a list of HOST:PORT, which replaces the gateways that the cluster has.
+	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses"
+	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity" // replaces the identities that the gateways have
 
 	exportsAnnotation          = "isthmus.io/exports"               // all, mirrors or none
 	exportNamespacesAnnotation = "isthmus.io/export-namespaces"     // patterns, in place of ExportOptions.Namespaces
@@ -118,7 +120,9 @@ func readValue[T any](r *settingsReader, annotation string, into *T, read func(s
 	}
 	value, err := read(strings.TrimSpace(text))
 	if err != nil {
-		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf("annotation %s: %v; %s", annotation, err, r.unread))
+		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf(
+			"annotation %s: %v; %s", annotation, err, r.unread,
+		))
 		return false
 	}
 	*into = value
@@ -152,7 +156,8 @@ func (w within) read(text string) (time.Duration, error) {
 // readRegion accepts what a Node's label may have, since regions are compared with those.
 func readRegion(text string) (string, error) {
 	if text == "" || len(validation.IsValidLabelValue(text)) > 0 {
-		return "", fmt.Errorf("%s can't be the name of a region: that has 1 to %d letters, digits, '-', '_' and '.', and begins and ends with a letter or digit",
+		return "", fmt.Errorf("%s can't be the name of a region: that has 1 to %d letters, digits, '-', '_' and "+
+			"'.', and begins and ends with a letter or digit",
 			quote(text), validation.LabelValueMaxLength)
 	}
 	return text, nil
@@ -161,7 +166,8 @@ func readRegion(text string) (string, error) {
 // CheckNetwork returns why a text can't be the name of a network; nil: it can.
 func CheckNetwork(text string) error {
 	if text != "" && len(validation.IsValidLabelValue(text)) > 0 {
-		return fmt.Errorf("%s can't be the name of a network: that has up to %d letters, digits, '-', '_' and '.', and begins and ends with a letter or digit",
+		return fmt.Errorf("%s can't be the name of a network: that has up to %d letters, digits, '-', '_' and '.', "+
+			"and begins and ends with a letter or digit",
 			quote(text), validation.LabelValueMaxLength)
 	}
 	return nil
@@ -173,7 +179,9 @@ func (r *settingsReader) readNetwork() {
 	r.settings.network = text
 	if err := CheckNetwork(text); err != nil {
 		r.settings.network = unreadableNetwork
-		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf("annotation %s: %v; it counts as another network than the gateway's", NetworkAnnotation, err))
+		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf(
+			"annotation %s: %v; it counts as another network than the gateway's", NetworkAnnotation, err,
+		))
 	}
 }
 
@@ -211,7 +219,11 @@ func readGatewayAddresses(text string) (list []gateway.Target, err error) {
 
 func readGatewayIdentity(text string) (string, error) {
 	if !cluster.IsIdentity(text) {
-		return "", fmt.Errorf("%s is no identity such as linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local", quote(text))
+		return "", fmt.Errorf(
+			"%s is no identity such as "+
+				"linkerd-gateway.linkerd-multicluster.serviceaccount.identity.linkerd.cluster.local",
+			quote(text),
+		)
 	}
 	return text, nil
 }
@@ -244,7 +256,10 @@ func readCIDR(text string) (netip.Prefix, error) {
 		return netip.Prefix{}, fmt.Errorf("%s is no CIDR", quote(text))
 	}
 	if text == "" {
-		return netip.Prefix{}, fmt.Errorf("a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all addresses")
+		return netip.Prefix{}, fmt.Errorf(
+			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all " +
+				"addresses",
+		)
 	}
 	p, err := netip.ParsePrefix(text)
 	switch {

@@ -42,9 +42,20 @@ func TestReadStanding(t *testing.T) {
 		{CordonOverAnnotation, "61m", `"61m" is not between 0s and 1h0m0s`},
 		{lostAfterAnnotation, "999ms", `"999ms" is not between 1s and 24h0m0s`},
 		{lostAfterAnnotation, "25h", `"25h" is not between 1s and 24h0m0s`},
-		{lostAfterAnnotation, strings.Repeat("1", 65) + "s", `"` + strings.Repeat("1", 64) + `"… is no duration such as 90s or 5m`},
-		{regionAnnotation, "", `"" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit`},
-		{regionAnnotation, "eu west", `"eu west" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ends with a letter or digit`},
+		{
+			lostAfterAnnotation, strings.Repeat("1", 65) + "s",
+			`"` + strings.Repeat("1", 64) + `"… is no duration such as 90s or 5m`,
+		},
+		{
+			regionAnnotation, "",
+			`"" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and begins and ` +
+				`ends with a letter or digit`,
+		},
+		{
+			regionAnnotation, "eu west",
+			`"eu west" can't be the name of a region: that has 1 to 63 letters, digits, '-', '_' and '.', and ` +
+				`begins and ends with a letter or digit`,
+		},
 	} {
 		r := readSettings(map[string]string{tc.annotation: tc.value}, defaults)
 		got := fmt.Sprintf("%v %v, %v %v, %s", r.cordon, r.cordonOver, r.whenLost, r.lostAfter, r.region)
@@ -72,12 +83,17 @@ func FuzzReadStanding(f *testing.F) {
 	f.Add(" true ", "1e3s", "\x00", "+1.5h", strings.Repeat("é", 40))
 	f.Fuzz(func(t *testing.T, cordon, over, lost, after, region string) {
 		values := map[string]string{
-			CordonAnnotation: cordon, CordonOverAnnotation: over, whenLostAnnotation: lost, lostAfterAnnotation: after, regionAnnotation: region,
+			CordonAnnotation:     cordon,
+			CordonOverAnnotation: over,
+			whenLostAnnotation:   lost,
+			lostAfterAnnotation:  after,
+			regionAnnotation:     region,
 		}
 		defaults := linkSettings{whenLost: federation.LastResort, lostAfter: time.Minute}
 		all := readSettings(values, defaults)
 		if all.cordon > federation.Withdrawn || all.whenLost > federation.Withdrawn || len(all.region) > 63 ||
-			all.cordonOver < 0 || all.cordonOver > MaxCordonOver || all.lostAfter < MinLostAfter || all.lostAfter > MaxLostAfter {
+			all.cordonOver < 0 || all.cordonOver > MaxCordonOver || all.lostAfter < MinLostAfter ||
+			all.lostAfter > MaxLostAfter {
 			t.Fatalf("%q gives %+v", values, all)
 		}
 		combined, warnings := defaults, 0
@@ -112,8 +128,16 @@ func TestReadRanges(t *testing.T) {
 		{"10.1.2.3/32,10.1.2.3/32", "[10.1.2.3/32]"},
 		{strings.Repeat("10.0.0.0/8,", maxRanges-1) + "11.0.0.0/8", "[10.0.0.0/8 11.0.0.0/8]"},
 
-		{"", "a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all addresses"},
-		{"10.1.0.0/16,", "a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all addresses"},
+		{
+			"",
+			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all " +
+				"addresses",
+		},
+		{
+			"10.1.0.0/16,",
+			"a CIDR is empty: write a list such as 10.1.0.0/16,fd00:1::/48, or remove the annotation to allow all " +
+				"addresses",
+		},
 		{"10.1.0.0/16;10.2.0.0/16", `"10.1.0.0/16;10.2.0.0/16" is no CIDR`},
 		{"10.1.2.3", `"10.1.2.3" is an address, no CIDR: add the length of its network, such as /32 or /128`},
 		{"10.1.2.3/8", `"10.1.2.3/8" has bits set beyond its length: write 10.0.0.0/8, or a longer prefix`},
@@ -139,7 +163,10 @@ func TestReadRanges(t *testing.T) {
 // FuzzReadRanges: what is accepted is a bounded list that has exactly the addresses of
 // the CIDRs as they are written, and an error is short.
 func FuzzReadRanges(f *testing.F) {
-	for _, seed := range []string{"10.1.0.0/16, fd00:1::/48", "", ",", "10.0.0.0/8,10.1.0.0/16", "::ffff:10.0.0.0/104", "fe80::%1/64", "0.0.0.0/0,::/0", "10.1.2.3/8"} {
+	for _, seed := range []string{
+		"10.1.0.0/16, fd00:1::/48", "", ",", "10.0.0.0/8,10.1.0.0/16", "::ffff:10.0.0.0/104", "fe80::%1/64",
+		"0.0.0.0/0,::/0", "10.1.2.3/8",
+	} {
 		f.Add(seed, "10.1.2.3")
 	}
 	f.Fuzz(func(t *testing.T, value, addr string) {
@@ -168,7 +195,9 @@ func FuzzReadRanges(f *testing.F) {
 
 // FuzzGatewayAddresses: what is accepted can be connected to.
 func FuzzGatewayAddresses(f *testing.F) {
-	for _, text := range []string{"192.0.2.1:4143", "[2001:db8::1]:1,gw.example:2", "gw:0", ":1", "a:b:1", "fe80::1%eth0:1"} {
+	for _, text := range []string{
+		"192.0.2.1:4143", "[2001:db8::1]:1,gw.example:2", "gw:0", ":1", "a:b:1", "fe80::1%eth0:1",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -172,7 +172,8 @@ func TestCordonWithUnusableSecret(t *testing.T) {
 		e.put(bad)
 		e.steps("east pending", "east ready-t1", "east ready-t1 cordon=withdrawn/0s")
 		e.status(
-			"s east ready !the Secret as it is now can't be used: key kubeconfig is missing; its previous version is used",
+			"s east ready !the Secret as it is now can't be used: key kubeconfig is missing; its previous version " +
+				"is used",
 		)
 		e.standing("s", "withdrawn: cordoned by…")
 	}, secret("s", "east", "t1", 0))
@@ -204,7 +205,8 @@ func TestUnreadableStanding(t *testing.T) {
 		e.put(with(secret("s", "east", "t1", 0), "cordon", "yes", "when-lost", "withdraw"))
 		e.put(with(secret("s", "east", "t1", 0), "cordon", "true", "lost-after", "never"))
 		e.status(
-			`s east ready !annotation isthmus.io/lost-after: "never" is no duration such as 90s or 5m; it counts as absent`,
+			`s east ready !annotation isthmus.io/lost-after: "never" is no duration such as 90s or 5m; it counts ` +
+				`as absent`,
 		)
 		e.put(with(secret("s", "east", "t1", 0), "cordon", "ture"))
 		e.put(secret("s", "east", "t1", 0))

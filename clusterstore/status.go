@@ -60,7 +60,11 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	switch {
 	case v.serving == nil || v.next == nil || v.replacing():
 	case v.next.waits && v.next.failed == nil:
-		st.Warnings = append(st.Warnings, fmt.Sprintf("new credentials wait for their turn to be tried: %d clusters at a time are connected to; the old ones are in use", maxStarts))
+		st.Warnings = append(st.Warnings, fmt.Sprintf(
+			"new credentials wait for their turn to be tried: %d clusters at a time are connected to; the old ones "+
+				"are in use",
+			maxStarts,
+		))
 	case v.next.failed == nil:
 		st.Warnings = append(st.Warnings, "new credentials are being tried; the old ones are in use")
 	default:
@@ -81,7 +85,14 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	outside, ipv6 := 0, 0
 	var unknown, refused []string // that are not probed
 	for _, a := range v.gateways.tracker.Addresses() {
-		x := adminapi.ClusterGateway{Address: a.Addr.String(), Name: a.Name, Identity: a.Identity, State: adminapi.GatewayAlive, Since: a.Since, Reason: a.Failure}
+		x := adminapi.ClusterGateway{
+			Address:  a.Addr.String(),
+			Name:     a.Name,
+			Identity: a.Identity,
+			State:    adminapi.GatewayAlive,
+			Since:    a.Since,
+			Reason:   a.Failure,
+		}
 		switch {
 		case a.Outside:
 			x.State = adminapi.GatewayOutside
@@ -106,10 +117,16 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	}
 	problems := slices.Concat(v.gateways.problem, v.gateways.tracker.Problems(), refused)
 	if outside > 0 {
-		problems = append(problems, fmt.Sprintf("Linkerd gateways outside the address ranges of the link (annotation %s), which are not used: %d", RangesAnnotation, outside))
+		problems = append(problems, fmt.Sprintf(
+			"Linkerd gateways outside the address ranges of the link (annotation %s), which are not used: %d",
+			RangesAnnotation,
+			outside,
+		))
 	}
 	if n := len(st.Gateways); n > 0 && ipv6 == n { // otherwise clients have the others
-		problems = append(problems, fmt.Sprintf("Linkerd gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): %d", n))
+		problems = append(problems, fmt.Sprintf(
+			"Linkerd gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): %d", n,
+		))
 	}
 	if len(unknown) > 0 {
 		problems = append(problems, "Linkerd gateways that are not probed, since it is not known how "+

@@ -39,8 +39,8 @@ type Options struct {
 	Memory     int64                 // cap of what each linked cluster may have cached, in bytes; zero means no cap
 	Network    string                // that the gateway is on: Pods of linked clusters on others can't be reached
 	IPv6       bool                  // clients get IPv6 addresses, as by the Table's Options
-	// LocalCluster is the cache of the local cluster, whose addresses are not probed as gateways of other clusters. If it
-	// is nil, they are not known.
+	// LocalCluster is the cache of the local cluster, whose addresses are not probed as gateways of other clusters.
+	// If it is nil, they are not known.
 	LocalCluster gateway.LocalCluster
 
 	// What link Secrets may set otherwise: how far a cluster's endpoints are taken out
@@ -86,8 +86,11 @@ func (o *Options) validate() error {
 		return errors.New("clusterstore: Options.Namespace, the namespace of the link Secrets, is empty")
 	case o.Table == nil:
 		return errors.New("clusterstore: Options.Table is nil")
-	case o.Exports != nil && (o.Exports.Selectors == nil || o.LocalLink == nil || o.LocalLink.link.env.exports != o.Exports):
-		return errors.New("clusterstore: Options.Exports needs its Selectors, and Options.LocalLink with the same ExportOptions")
+	case o.Exports != nil &&
+		(o.Exports.Selectors == nil || o.LocalLink == nil || o.LocalLink.link.env.exports != o.Exports):
+		return errors.New(
+			"clusterstore: Options.Exports needs its Selectors, and Options.LocalLink with the same ExportOptions",
+		)
 	}
 	return nil
 }
@@ -254,7 +257,11 @@ func (s *Store) logRefused(now snapshot, logged map[string]string) {
 			logged[c.secret] = why
 			s.log.Warn("link Secret can't be used", zap.String("secret", c.secret),
 				zap.Stringer("cluster", c.cluster), zap.Error(c.refused))
-			s.report(cluster.Change{Cluster: c.cluster, Text: fmt.Sprintf("link Secret %s can't be used: %s", c.secret, why), Problem: true})
+			s.report(cluster.Change{
+				Cluster: c.cluster,
+				Text:    fmt.Sprintf("link Secret %s can't be used: %s", c.secret, why),
+				Problem: true,
+			})
 		}
 	}
 	for secret := range logged {
@@ -375,12 +382,16 @@ func (s *Store) status(c *credentials, v *linkStatus) adminapi.Cluster {
 			st.SecretVersion = v.serving.creds.version
 		}
 		if c.refused != nil {
-			st.Warnings = append(st.Warnings, fmt.Sprintf("the Secret as it is now can't be used: %v; its previous version is used", c.refused))
+			st.Warnings = append(st.Warnings, fmt.Sprintf(
+				"the Secret as it is now can't be used: %v; its previous version is used", c.refused,
+			))
 		}
 	case c.refused != nil:
 		st.Reason = c.refused.Error()
 	case used != nil:
-		st.Reason = fmt.Sprintf("duplicate: Secret %s is used for cluster %s until it is deleted", used.secret, c.cluster)
+		st.Reason = fmt.Sprintf(
+			"duplicate: Secret %s is used for cluster %s until it is deleted", used.secret, c.cluster,
+		)
 	default:
 		st.State = cluster.Pending // just read: its link has not published yet
 	}
@@ -389,7 +400,9 @@ func (s *Store) status(c *credentials, v *linkStatus) adminapi.Cluster {
 
 // rejected counts the Secrets that can't be used, by reason, and returns the clusters
 // that have no others. Every reason has an entry.
-func (s *Store) rejected(links map[federation.ClusterName]*linkStatus) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
+func (s *Store) rejected(
+	links map[federation.ClusterName]*linkStatus,
+) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
 	reasons = map[string]int{reasonLabel: 0, reasonAnnotation: 0, reasonKubeconfig: 0, reasonDuplicate: 0}
 	clusters = make(map[federation.ClusterName]bool)
 	now, _ := s.secrets.Get()

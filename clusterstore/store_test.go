@@ -46,8 +46,8 @@ func (e *env) onFakes(apis map[string]*fake.Clientset) {
 	e.store.rules.EndpointSlices = true
 }
 
-// withoutCustom makes the sources those of a cluster that does not have Linkerd's resources, and has a ServiceExport and a ServiceImport
-// shop/web.
+// withoutCustom makes the sources those of a cluster that does not have Linkerd's resources, and has a ServiceExport
+// and a ServiceImport shop/web.
 func withoutCustom(s *decode.Sources) {
 	s.Servers = decodetest.New[*decode.Server](absent{})
 	s.Workloads = decodetest.New[*decode.ExternalWorkload](absent{})

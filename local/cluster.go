@@ -41,8 +41,8 @@ type Options struct {
 	Region string
 	// Writer writes EndpointSlices for ExternalWorkloads of the cluster; nil: none are written.
 	Writer *externalworkload.Writer
-	// Exports makes it keep what the cluster exports, and what is there under the names of exports: for the Store that gets
-	// the same options and Own. nil: nothing is kept for it.
+	// Exports makes it keep what the cluster exports, and what is there under the names of exports: for the Store
+	// that gets the same options and Own. nil: nothing is kept for it.
 	Exports *clusterstore.ExportOptions
 	// Supervisor recovers from panics while a Service is defined, a profile is updated or a change
 	// is passed on. If it is nil, a panic ends the process.
@@ -345,7 +345,9 @@ func (l *Cluster) profile(k federation.ProfileKey) *federation.Profile {
 // if it can't be used: that it exists means that the other one is not wanted. Opaque
 // ports come from the Service's annotation or the default; those of a ServiceProfile
 // are ignored.
-func (l *Cluster) portProfile(id federation.ServiceID, svc *cluster.Service, port uint16, client string) *federation.Profile {
+func (l *Cluster) portProfile(
+	id federation.ServiceID, svc *cluster.Service, port uint16, client string,
+) *federation.Profile {
 	switch {
 	case !svc.HasPort(port):
 		return &federation.Profile{Reason: federation.NoPort}
@@ -396,7 +398,9 @@ func (l *Cluster) ProfileProblem(id federation.ServiceID, client string) string 
 var (
 	problemsDesc = prometheus.NewDesc("isthmus_services_rejected",
 		"Services whose federation annotations or labels can't be used, wholly or in part.", nil, nil)
-	profilesDesc = prometheus.NewDesc("isthmus_service_profiles_rejected", "ServiceProfiles that can't be used.", nil, nil)
+	profilesDesc = prometheus.NewDesc(
+		"isthmus_service_profiles_rejected", "ServiceProfiles that can't be used.", nil, nil,
+	)
 )
 
 // Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.

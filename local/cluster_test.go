@@ -95,8 +95,13 @@ func inBubble(t *testing.T, f func(*env)) {
 		e := &env{T: t, table: federation.NewTable(federation.Options{}), logs: logs, supervisor: startSupervisor(t)}
 		var err error
 		e.local, err = create(Options{
-			REST: &rest.Config{}, Table: e.table, Log: zap.New(core), TrustDomain: "trust.test", Preference: new(DefaultPreference()), Report: func(cluster.Change) {},
-			Supervisor: e.supervisor,
+			REST:        &rest.Config{},
+			Table:       e.table,
+			Log:         zap.New(core),
+			TrustDomain: "trust.test",
+			Preference:  new(DefaultPreference()),
+			Report:      func(cluster.Change) {},
+			Supervisor:  e.supervisor,
 		}, func(cfg cluster.Config, own cluster.LocalConfig) (localCluster, error) {
 			e.cluster = &scripted{known: &known{}, cfg: cfg, own: own, synced: make(chan struct{})}
 			return e.cluster, nil

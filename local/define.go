@@ -29,7 +29,9 @@ const (
 // define returns a Service's definition, and what of its annotations and labels
 // can't be used. What the Service prefers is gateway, unless it has annotations of its
 // own about that.
-func define(id federation.ServiceID, svc *cluster.Service, gateway *federation.Preference) (*federation.Definition, []string) {
+func define(
+	id federation.ServiceID, svc *cluster.Service, gateway *federation.Preference,
+) (*federation.Definition, []string) {
 	d, problems := defineMembers(id, svc)
 	d.Strict = plan.Strict(plan.ID(id), svc.Labels, svc.Annotations)
 	d.Imported = d.Strict && plan.ImportOf(plan.ID(id), svc.Labels) != ""
@@ -67,7 +69,9 @@ func definePlain(id federation.ServiceID) *federation.Definition {
 
 func defineMirror(namespace, cluster, service string) (*federation.Definition, []string) {
 	if service == "" {
-		return &federation.Definition{}, []string{"label " + remoteService + " is missing: it is to name the Service in cluster " + cluster}
+		return &federation.Definition{}, []string{
+			"label " + remoteService + " is missing: it is to name the Service in cluster " + cluster,
+		}
 	}
 	return &federation.Definition{Members: []federation.Member{member(namespace, service, cluster)}}, nil
 }
@@ -79,7 +83,9 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	var problems []string
 	if local = strings.TrimSpace(local); local != "" {
 		if why := invalidName(local); why != "" {
-			problems = append(problems, fmt.Sprintf("annotation %s: %q is no Service name: %s", localDiscovery, text.Truncate(local, text.Short), why))
+			problems = append(problems, fmt.Sprintf(
+				"annotation %s: %q is no Service name: %s", localDiscovery, text.Truncate(local, text.Short), why,
+			))
 		} else {
 			d.Members = append(d.Members, member(namespace, local, ""))
 		}
@@ -90,13 +96,20 @@ func defineFederated(namespace, local, remote string) (*federation.Definition, [
 	seen := make(map[federation.Member]bool)
 	for i, item := range strings.SplitN(remote, ",", maxItems+1) {
 		if i == maxItems || len(d.Members) == maxMembers {
-			problems = append(problems, fmt.Sprintf("annotation %s: more than %d members in %d items: the rest is passed over", remoteDiscovery, maxMembers, maxItems))
+			problems = append(problems, fmt.Sprintf(
+				"annotation %s: more than %d members in %d items: the rest is passed over",
+				remoteDiscovery,
+				maxMembers,
+				maxItems,
+			))
 			break
 		}
 		m, why := parseItem(namespace, item)
 		switch {
 		case why != "":
-			problems = append(problems, fmt.Sprintf("annotation %s: item %q: %s", remoteDiscovery, text.Truncate(item, text.Short), why))
+			problems = append(problems, fmt.Sprintf(
+				"annotation %s: item %q: %s", remoteDiscovery, text.Truncate(item, text.Short), why,
+			))
 		case !seen[m]:
 			seen[m] = true
 			d.Members = append(d.Members, m)
@@ -116,7 +129,8 @@ func parseItem(namespace, item string) (m federation.Member, why string) {
 	case cluster == "":
 		return m, "no cluster"
 	case cluster == federation.Local.String():
-		return m, "local is the cluster that the gateway runs in: name its Service in " + localDiscovery + ", or give the linked cluster another name"
+		return m, "local is the cluster that the gateway runs in: name its Service in " + localDiscovery +
+			", or give the linked cluster another name"
 	}
 	if why := invalidName(service); why != "" {
 		return m, "no Service name: " + why

@@ -50,20 +50,30 @@ func TestDefine(t *testing.T) {
 		want     string
 		problems int
 	}{
-		"plain":                      {&cluster.Service{}, "single shop/web@local", 0},
-		"other annotations":          {only("multicluster.linkerd.io/else", "x@east"), "single shop/web@local", 0},
-		"local only":                 {only(localDiscovery, "bb"), "federated shop/bb@local", 0},
-		"local with spaces":          {only(localDiscovery, " bb "), "federated shop/bb@local", 0},
-		"local empty":                {only(localDiscovery, ""), "federated", 0},
-		"local invalid":              {only(localDiscovery, "bb,cc"), "federated", 1},
-		"remote only":                {only(remoteDiscovery, "bb@east"), "federated shop/bb@east", 0},
-		"remote empty":               {only(remoteDiscovery, ""), "federated", 0},
-		"remote spaces":              {only(remoteDiscovery, "  "), "federated", 0},
-		"local first, then in order": {annotations("bb", "bb@north,bb@east"), "federated shop/bb@local shop/bb@north shop/bb@east", 0},
-		"spaces around items":        {only(remoteDiscovery, " bb@east , bb@north "), "federated shop/bb@east shop/bb@north", 0},
-		"duplicates count once":      {only(remoteDiscovery, "bb@east,bb@north, bb@east"), "federated shop/bb@east shop/bb@north", 0},
-		"two services, one cluster":  {only(remoteDiscovery, "bb@east,cc@east"), "federated shop/bb@east shop/cc@east", 0},
-		"invalid ones between":       {annotations("bb", "a@b@c,,bb,@,a@,@b,bb@east"), "federated shop/bb@local shop/bb@east", 6},
+		"plain":             {&cluster.Service{}, "single shop/web@local", 0},
+		"other annotations": {only("multicluster.linkerd.io/else", "x@east"), "single shop/web@local", 0},
+		"local only":        {only(localDiscovery, "bb"), "federated shop/bb@local", 0},
+		"local with spaces": {only(localDiscovery, " bb "), "federated shop/bb@local", 0},
+		"local empty":       {only(localDiscovery, ""), "federated", 0},
+		"local invalid":     {only(localDiscovery, "bb,cc"), "federated", 1},
+		"remote only":       {only(remoteDiscovery, "bb@east"), "federated shop/bb@east", 0},
+		"remote empty":      {only(remoteDiscovery, ""), "federated", 0},
+		"remote spaces":     {only(remoteDiscovery, "  "), "federated", 0},
+		"local first, then in order": {
+			annotations("bb", "bb@north,bb@east"), "federated shop/bb@local shop/bb@north shop/bb@east", 0,
+		},
+		"spaces around items": {
+			only(remoteDiscovery, " bb@east , bb@north "), "federated shop/bb@east shop/bb@north", 0,
+		},
+		"duplicates count once": {
+			only(remoteDiscovery, "bb@east,bb@north, bb@east"), "federated shop/bb@east shop/bb@north", 0,
+		},
+		"two services, one cluster": {
+			only(remoteDiscovery, "bb@east,cc@east"), "federated shop/bb@east shop/cc@east", 0,
+		},
+		"invalid ones between": {
+			annotations("bb", "a@b@c,,bb,@,a@,@b,bb@east"), "federated shop/bb@local shop/bb@east", 6,
+		},
 		"blanks inside":              {only(remoteDiscovery, "bb @east,bb@ east"), "federated", 2},
 		"other namespace":            {only(remoteDiscovery, "ns/bb@east"), "federated", 1},
 		"upper case":                 {only(remoteDiscovery, "BB@east,bb@East"), "federated shop/bb@East", 1},
@@ -172,7 +182,8 @@ func TestTooManyMembers(t *testing.T) {
 	}
 }
 
-// TestDefineStrict: what has the mark of a gateway is strict, and imported if it was derived from a ServiceImport; a copy of it is not.
+// TestDefineStrict: what has the mark of a gateway is strict, and imported if it was derived from a ServiceImport; a
+// copy of it is not.
 func TestDefineStrict(t *testing.T) {
 	for name, tt := range map[string]struct {
 		by, as string
@@ -282,8 +293,8 @@ func TestDefinitionsCollapse(t *testing.T) {
 	})
 }
 
-// TestOwnersChange: an address that gets an owner is taken from linked clusters, which is asked for once its owner may have changed,
-// and not when it is looked up for profiles.
+// TestOwnersChange: an address that gets an owner is taken from linked clusters, which is asked for once its owner
+// may have changed, and not when it is looked up for profiles.
 func TestOwnersChange(t *testing.T) {
 	inBubble(t, func(e *env) {
 		addr := netip.MustParseAddrPort(podAddr)

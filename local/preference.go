@@ -89,7 +89,9 @@ func preference(svc *cluster.Service, gateway *federation.Preference) (p *federa
 			p = &own
 		}
 		if err := SetPreference(p, f.name, value); err != nil {
-			problems = append(problems, fmt.Sprintf("annotation %s%s: %v; it counts as absent", preferenceDomain, f.name, err))
+			problems = append(problems, fmt.Sprintf(
+				"annotation %s%s: %v; it counts as absent", preferenceDomain, f.name, err,
+			))
 		}
 	}
 	return p, problems
@@ -99,16 +101,22 @@ func preference(svc *cluster.Service, gateway *federation.Preference) (p *federa
 // signs. It returns none for one tier of all clusters.
 func parseTiers(value string) ([]federation.Tier, error) {
 	if strings.TrimSpace(value) == "" {
-		return nil, errors.New(`it is empty: write tiers, best first, such as "local, any", or "any" if all clusters are alike`)
+		return nil, errors.New(
+			`it is empty: write tiers, best first, such as "local, any", or "any" if all clusters are alike`,
+		)
 	}
 	var tiers []federation.Tier
 	seen := make(map[federation.Term]bool)
 	for i, text := range strings.SplitN(value, ",", maxTiers+1) {
 		if i == maxTiers {
-			return nil, fmt.Errorf("it has more than %d tiers: join terms that are equally good by +, such as east+north", maxTiers)
+			return nil, fmt.Errorf(
+				"it has more than %d tiers: join terms that are equally good by +, such as east+north", maxTiers,
+			)
 		}
 		if strings.TrimSpace(text) == "" {
-			return nil, fmt.Errorf(`tier %d is empty: write at least one term between commas, such as "local, east+north"`, i+1)
+			return nil, fmt.Errorf(
+				`tier %d is empty: write at least one term between commas, such as "local, east+north"`, i+1,
+			)
 		}
 		var tier federation.Tier
 		for _, word := range strings.SplitN(text, "+", maxTerms+1) {
@@ -117,9 +125,13 @@ func parseTiers(value string) ([]federation.Tier, error) {
 			case err != nil:
 				return nil, fmt.Errorf("tier %d: %w", i+1, err)
 			case seen[term]:
-				return nil, fmt.Errorf("%s is there twice: an endpoint belongs to the first tier that names it, so write it once", term)
+				return nil, fmt.Errorf(
+					"%s is there twice: an endpoint belongs to the first tier that names it, so write it once", term,
+				)
 			case len(seen) == maxTerms:
-				return nil, fmt.Errorf("it has more than %d terms: write remote for all linked clusters, or any for all", maxTerms)
+				return nil, fmt.Errorf(
+					"it has more than %d terms: write remote for all linked clusters, or any for all", maxTerms,
+				)
 			}
 			seen[term] = true
 			tier = append(tier, term)
@@ -139,7 +151,12 @@ func parseTerm(word string) (federation.Term, error) {
 		case word == w:
 			return federation.Term{Kind: federation.TermKind(kind)}, nil
 		case strings.EqualFold(word, w):
-			return federation.Term{}, fmt.Errorf("%s differs from %s by case only: write %[2]s or, for a linked cluster of that name, %s%[1]s", word, w, namedCluster)
+			return federation.Term{}, fmt.Errorf(
+				"%s differs from %s by case only: write %[2]s or, for a linked cluster of that name, %s%[1]s",
+				word,
+				w,
+				namedCluster,
+			)
 		}
 	}
 	name, explicit := strings.CutPrefix(word, namedCluster)
@@ -147,12 +164,19 @@ func parseTerm(word string) (federation.Term, error) {
 	case word == "":
 		return federation.Term{}, errors.New("a term is empty: join terms by one +, such as east+north")
 	case name == "":
-		return federation.Term{}, fmt.Errorf("%s has no name: write that of a linked cluster after it, such as %[1]seast", namedCluster)
+		return federation.Term{}, fmt.Errorf(
+			"%s has no name: write that of a linked cluster after it, such as %[1]seast", namedCluster,
+		)
 	case explicit && name == federation.Local.String():
-		return federation.Term{}, fmt.Errorf("%s: no linked cluster can be called %s: write %[2]s for the cluster that the gateway runs in", word, name)
+		return federation.Term{}, fmt.Errorf(
+			"%s: no linked cluster can be called %s: write %[2]s for the cluster that the gateway runs in", word, name,
+		)
 	case !isClusterName(name):
-		return federation.Term{}, fmt.Errorf("%q is neither zone, local, region, remote or any nor the name of a cluster, "+
-			"which has at most %d letters, digits, dashes, dots and underscores, the first and last a letter or digit", text.Truncate(word, text.Short), validation.LabelValueMaxLength)
+		return federation.Term{}, fmt.Errorf("%q is neither zone, local, region, remote or any nor the name of a "+
+			"cluster, "+
+			"which has at most %d letters, digits, dashes, dots and underscores, the first and last a letter or digit",
+			text.Truncate(word, text.Short),
+			validation.LabelValueMaxLength)
 	}
 	return federation.Term{Kind: federation.Named, Cluster: federation.ClusterName(name)}, nil
 }
@@ -172,7 +196,11 @@ func parseMinReady(value string) (federation.MinReady, error) {
 	}
 	n, err := strconv.ParseUint(strings.TrimSpace(number), 10, 32)
 	if err != nil || n < 1 || n > largest {
-		return federation.MinReady{}, fmt.Errorf("it is %q: write how many endpoints have to be ready, from 1 to %d, or a percentage from 1%% to 100%%", text.Truncate(value, text.Short), maxMinReady)
+		return federation.MinReady{}, fmt.Errorf(
+			"it is %q: write how many endpoints have to be ready, from 1 to %d, or a percentage from 1%% to 100%%",
+			text.Truncate(value, text.Short),
+			maxMinReady,
+		)
 	}
 	if isPercentage {
 		return federation.MinReady{Percent: int(n)}, nil
@@ -184,7 +212,11 @@ func parseMinReady(value string) (federation.MinReady, error) {
 func parseReturn(value string, longest time.Duration, longestText string) (time.Duration, error) {
 	d, err := time.ParseDuration(strings.TrimSpace(value))
 	if err != nil || d < 0 || d > longest {
-		return 0, fmt.Errorf("it is %q: write a duration from 0s to %s, such as 30s or 2m", text.Truncate(value, text.Short), longestText)
+		return 0, fmt.Errorf(
+			"it is %q: write a duration from 0s to %s, such as 30s or 2m",
+			text.Truncate(value, text.Short),
+			longestText,
+		)
 	}
 	return d, nil
 }

@@ -24,8 +24,11 @@ func written(tiers []federation.Tier) string {
 			if term.Kind == federation.Named {
 				fmt.Fprintf(&b, "%q", string(term.Cluster))
 			} else {
-				b.WriteString(map[federation.TermKind]string{federation.AnyCluster: "ANY", federation.ClientZone: "ZONE",
-					federation.LocalCluster: "LOCAL", federation.SameRegion: "REGION", federation.Remote: "REMOTE"}[term.Kind])
+				b.WriteString(map[federation.TermKind]string{federation.AnyCluster: "ANY",
+					federation.ClientZone:   "ZONE",
+					federation.LocalCluster: "LOCAL",
+					federation.SameRegion:   "REGION",
+					federation.Remote:       "REMOTE"}[term.Kind])
 			}
 		}
 		b.WriteString("]")
@@ -83,7 +86,11 @@ func TestParseTiers(t *testing.T) {
 		{"any, east, any", "", "any is there twice"},
 		{"east, cluster/east", "", "east is there twice"},
 		{"cluster/zone, cluster/zone", "", "cluster/zone is there twice"},
-		{"east, LOCAL", "", "tier 2: LOCAL differs from local by case only: write local or, for a linked cluster of that name, cluster/LOCAL"},
+		{
+			"east, LOCAL", "",
+			"tier 2: LOCAL differs from local by case only: write local or, for a linked cluster of that name, " +
+				"cluster/LOCAL",
+		},
 		{"cluster/", "", "tier 1: cluster/ has no name"},
 		{"cluster/ east", "", `"cluster/ east" is neither`},
 		{"cluster/local", "", "no linked cluster can be called local: write local"},
@@ -124,8 +131,17 @@ func TestParseMinReady(t *testing.T) {
 	for value, want := range map[string]federation.MinReady{
 		"1": {Count: 1}, "3": {Count: 3}, " 100000 ": {Count: 100_000},
 		"1%": {Percent: 1}, "50%": {Percent: 50}, " 100 % ": {Percent: 100},
-		"": {}, "0": {}, "-1": {}, "+1": {}, "1.5": {}, "x": {}, "100001": {}, "0x10": {}, "1 0": {}, "99999999999999999999": {},
-		"%": {}, "0%": {}, "101%": {}, "-5%": {}, "50%%": {}, "%50": {},
+		"":                     {},
+		"0":                    {},
+		"-1":                   {},
+		"+1":                   {},
+		"1.5":                  {},
+		"x":                    {},
+		"100001":               {},
+		"0x10":                 {},
+		"1 0":                  {},
+		"99999999999999999999": {},
+		"%":                    {}, "0%": {}, "101%": {}, "-5%": {}, "50%%": {}, "%50": {},
 	} {
 		got, err := parseMinReady(value)
 		if got != want || (err != nil) != (want == federation.MinReady{}) {
@@ -144,8 +160,20 @@ func TestParseMinReady(t *testing.T) {
 func TestParseReturn(t *testing.T) {
 	const unreadable = -1
 	for value, want := range map[string]time.Duration{
-		"0s": 0, "0": 0, "10s": 10 * time.Second, " 1m30s ": 90 * time.Second, "10m": 10 * time.Minute, "0.5s": time.Second / 2,
-		"": unreadable, "10": unreadable, "-1s": unreadable, "10m1ns": unreadable, "1h": unreadable, "x": unreadable, "5 s": unreadable, "1d": unreadable,
+		"0s":      0,
+		"0":       0,
+		"10s":     10 * time.Second,
+		" 1m30s ": 90 * time.Second,
+		"10m":     10 * time.Minute,
+		"0.5s":    time.Second / 2,
+		"":        unreadable,
+		"10":      unreadable,
+		"-1s":     unreadable,
+		"10m1ns":  unreadable,
+		"1h":      unreadable,
+		"x":       unreadable,
+		"5 s":     unreadable,
+		"1d":      unreadable,
 	} {
 		got, err := parseReturn(value, 10*time.Minute, "10m")
 		if err != nil {
@@ -186,18 +214,49 @@ func TestPreference(t *testing.T) {
 		want        federation.Preference
 		problems    []string // beginnings
 	}{
-		"none":         {nil, *gateway, nil},
-		"others":       {map[string]string{"isthmus.io/else": "x", remoteDiscovery: ""}, *gateway, nil},
-		"prefer":       {map[string]string{"isthmus.io/prefer": "east"}, with(func(p *federation.Preference) { p.Tiers = east }), nil},
-		"any":          {map[string]string{"isthmus.io/prefer": "any"}, with(func(p *federation.Preference) { p.Tiers = nil }), nil},
-		"min-ready":    {map[string]string{"isthmus.io/min-ready": "50%"}, with(func(p *federation.Preference) { p.MinReady = federation.MinReady{Percent: 50} }), nil},
-		"return-after": {map[string]string{"isthmus.io/return-after": "0s"}, with(func(p *federation.Preference) { p.ReturnAfter = 0 }), nil},
-		"return-over":  {map[string]string{"isthmus.io/return-over": "10m"}, with(func(p *federation.Preference) { p.ReturnOver = 10 * time.Minute }), nil},
+		"none":   {nil, *gateway, nil},
+		"others": {map[string]string{"isthmus.io/else": "x", remoteDiscovery: ""}, *gateway, nil},
+		"prefer": {
+			map[string]string{"isthmus.io/prefer": "east"},
+			with(func(p *federation.Preference) { p.Tiers = east }),
+			nil,
+		},
+		"any": {
+			map[string]string{"isthmus.io/prefer": "any"},
+			with(func(p *federation.Preference) { p.Tiers = nil }),
+			nil,
+		},
+		"min-ready": {
+			map[string]string{"isthmus.io/min-ready": "50%"},
+			with(func(p *federation.Preference) { p.MinReady = federation.MinReady{Percent: 50} }),
+			nil,
+		},
+		"return-after": {
+			map[string]string{"isthmus.io/return-after": "0s"},
+			with(func(p *federation.Preference) { p.ReturnAfter = 0 }),
+			nil,
+		},
+		"return-over": {
+			map[string]string{"isthmus.io/return-over": "10m"},
+			with(func(p *federation.Preference) { p.ReturnOver = 10 * time.Minute }),
+			nil,
+		},
 		"all": {
-			map[string]string{"isthmus.io/prefer": "east", "isthmus.io/min-ready": "7", "isthmus.io/return-after": "1h", "isthmus.io/return-over": "0s"},
+			map[string]string{
+				"isthmus.io/prefer":       "east",
+				"isthmus.io/min-ready":    "7",
+				"isthmus.io/return-after": "1h",
+				"isthmus.io/return-over":  "0s",
+			},
 			federation.Preference{Tiers: east, MinReady: federation.MinReady{Count: 7}, ReturnAfter: time.Hour}, nil},
 		"none can be read": {
-			map[string]string{"isthmus.io/prefer": "a,,b", "isthmus.io/min-ready": "-", "isthmus.io/return-after": "2h", "isthmus.io/return-over": "1h"}, *gateway,
+			map[string]string{
+				"isthmus.io/prefer":       "a,,b",
+				"isthmus.io/min-ready":    "-",
+				"isthmus.io/return-after": "2h",
+				"isthmus.io/return-over":  "1h",
+			},
+			*gateway,
 			[]string{
 				"annotation isthmus.io/prefer: tier 2 is empty",
 				`annotation isthmus.io/min-ready: it is "-"`,
@@ -333,7 +392,12 @@ func FuzzPreference(f *testing.F) {
 				continue
 			}
 			checkBounds(t, &p)
-			shown := map[string]string{"prefer": p.String(), "min-ready": p.MinReady.String(), "return-after": p.ReturnAfter.String(), "return-over": p.ReturnOver.String()}[field.name]
+			shown := map[string]string{
+				"prefer":       p.String(),
+				"min-ready":    p.MinReady.String(),
+				"return-after": p.ReturnAfter.String(),
+				"return-over":  p.ReturnOver.String(),
+			}[field.name]
 			again := DefaultPreference()
 			if err := field.set(&again, shown); err != nil || !reflect.DeepEqual(again, p) {
 				t.Fatalf(

@@ -27,7 +27,11 @@ type zoneChange struct {
 }
 
 func newZones() zones {
-	return zones{changed: pace.NewSignal(), pending: make(map[string]zoneChange), nodes: make(map[string]*federation.Latest[string])}
+	return zones{
+		changed: pace.NewSignal(),
+		pending: make(map[string]zoneChange),
+		nodes:   make(map[string]*federation.Latest[string]),
+	}
 }
 
 func (z *zones) get(node string) (string, <-chan struct{}) {

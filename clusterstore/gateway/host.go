@@ -58,7 +58,9 @@ func periodsOf(list []Address) map[probeKey]time.Duration {
 // another way than in the list before is as dead, or alive, as it was, until that way shows otherwise. t.mu is held.
 func (t *Tracker) remember(before []Address) {
 	now := time.Now()
-	maps.DeleteFunc(t.probed, func(_ probeKey, p *probed) bool { return !p.left.IsZero() && now.Sub(p.left) > rememberFor })
+	maps.DeleteFunc(t.probed, func(_ probeKey, p *probed) bool {
+		return !p.left.IsZero() && now.Sub(p.left) > rememberFor
+	})
 	for _, a := range t.list {
 		key := keyOf(a.Addr.Addr(), a.Probe)
 		if t.periods[key] > 0 && t.probed[key] == nil {

@@ -27,7 +27,9 @@ func (t *Tracker) Problems() (list []string) {
 	}
 	slices.Sort(list)
 	if t.left > 0 {
-		list = append(list, fmt.Sprintf("addresses of Linkerd gateways that are not used, since they are more than %d: %d", MostAddresses, t.left))
+		list = append(list, fmt.Sprintf(
+			"addresses of Linkerd gateways that are not used, since they are more than %d: %d", MostAddresses, t.left,
+		))
 	}
 	return list
 }

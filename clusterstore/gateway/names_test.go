@@ -40,7 +40,8 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestNamesComeBack: an address that a name is resolved to again is as dead, or alive, as it was, unless that is long ago.
+// TestNamesComeBack: an address that a name is resolved to again is as dead, or alive, as it was, unless that is long
+// ago.
 func TestNamesComeBack(t *testing.T) {
 	track(t, func(x *tracked) {
 		resolve := func(to ...string) { x.out.set(func() { x.out.names["lb.example"] = to }) }

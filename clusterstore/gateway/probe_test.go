@@ -28,7 +28,9 @@ func TestProbe(t *testing.T) {
 	mux.HandleFunc("/ready", func(_ http.ResponseWriter, r *http.Request) { asked.Store(r) })
 	mux.HandleFunc("/no", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	mux.HandleFunc("/empty", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, other.URL, http.StatusFound) })
+	mux.HandleFunc("/away", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, other.URL, http.StatusFound)
+	})
 	mux.HandleFunc("/nowhere", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Location", ":::")
 		w.WriteHeader(http.StatusFound)
@@ -37,7 +39,9 @@ func TestProbe(t *testing.T) {
 		w.Header().Set("WWW-Authenticate", "Basic")
 		w.WriteHeader(http.StatusUnauthorized)
 	})
-	mux.HandleFunc("/header", func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("X", strings.Repeat("x", 2*probeAnswer)) })
+	mux.HandleFunc("/header", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("X", strings.Repeat("x", 2*probeAnswer))
+	})
 	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) {
 		for r.Context().Err() == nil {
 			_, _ = w.Write(make([]byte, 1<<16))
@@ -47,8 +51,14 @@ func TestProbe(t *testing.T) {
 	defer server.Close()
 	to := netip.MustParseAddrPort(server.Listener.Addr().String())
 	for path, want := range map[string]string{
-		"/ready": "", "/endless": "", "/no": "answers 503, not 200", "/empty": "answers 204, not 200", "/away": "answers 302, not 200",
-		"/nowhere": "answers 302, not 200", "/secret": "answers 401, not 200", "/header": "what it answers is no HTTP, or too long",
+		"/ready":   "",
+		"/endless": "",
+		"/no":      "answers 503, not 200",
+		"/empty":   "answers 204, not 200",
+		"/away":    "answers 302, not 200",
+		"/nowhere": "answers 302, not 200",
+		"/secret":  "answers 401, not 200",
+		"/header":  "what it answers is no HTTP, or too long",
 	} {
 		got, began := "", time.Now()
 		if err := get(t.Context(), to.Addr(), cluster.Probe{Port: to.Port(), Path: path}); err != nil {
@@ -116,7 +126,10 @@ func TestProbeTakes(t *testing.T) {
 			}()
 			saved := transport
 			defer func() { transport = saved }()
-			transport = &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return here, nil }, DisableKeepAlives: true}
+			transport = &http.Transport{
+				DialContext:       func(context.Context, string, string) (net.Conn, error) { return here, nil },
+				DisableKeepAlives: true,
+			}
 			tracker := New(Config{Probed: func(time.Duration) {}})
 			began := time.Now()
 			err := tracker.probe(t.Context(), netip.MustParseAddr("192.0.2.1"), cluster.Probe{Port: 1, Path: "/"})

@@ -29,7 +29,8 @@ var (
 
 // Same reports whether the two are the same to clients. s may be nil.
 func (s *Source) Same(o *Source) bool {
-	return s != nil && s.Cluster == o.Cluster && s.Name == o.Name && s.Domain == o.Domain && sameUse(s.Addresses, o.Addresses)
+	return s != nil && s.Cluster == o.Cluster && s.Name == o.Name && s.Domain == o.Domain &&
+		sameUse(s.Addresses, o.Addresses)
 }
 
 // State returns what kind of Service the cluster has.
@@ -119,7 +120,9 @@ func count(list []*federation.Slice) (n federation.Behind) {
 func (s *Source) endpoints(svc federation.ServiceID, port uint16) []*federation.Endpoint {
 	group := []federation.Label{
 		{Name: "namespace", Value: svc.Namespace}, {Name: "service", Value: svc.Name},
-		{Name: "target_cluster", Value: string(s.Name)}, {Name: "target_service", Value: svc.Name}, {Name: "target_service_namespace", Value: svc.Namespace},
+		{Name: "target_cluster", Value: string(s.Name)},
+		{Name: "target_service", Value: svc.Name},
+		{Name: "target_service_namespace", Value: svc.Namespace},
 	}
 	var list []*federation.Endpoint
 	for _, a := range used(s.Addresses) {

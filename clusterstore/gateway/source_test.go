@@ -48,7 +48,11 @@ func (b *behind) set(ready, unready []string) {
 
 func endpointsAt(ips []string) (list []*federation.Endpoint) {
 	for _, ip := range ips {
-		list = append(list, &federation.Endpoint{Addr: netip.AddrPortFrom(netip.MustParseAddr(ip), 80), Kind: federation.Pod, Cluster: "east"})
+		list = append(list, &federation.Endpoint{
+			Addr:    netip.AddrPortFrom(netip.MustParseAddr(ip), 80),
+			Kind:    federation.Pod,
+			Cluster: "east",
+		})
 	}
 	return list
 }
@@ -129,8 +133,16 @@ func TestRead(t *testing.T) {
 // ready if one has it so.
 func TestReadTwoSlices(t *testing.T) {
 	b := &behind{share: federation.Share{State: federation.Present, Slices: []*federation.Slice{
-		{Name: "a", Endpoints: endpointsAt([]string{"10.0.0.1", "10.0.0.2"}), Unready: endpointsAt([]string{"10.0.0.3", "10.0.0.4"})},
-		{Name: "b", Endpoints: endpointsAt([]string{"10.0.0.2", "10.0.0.3"}), Unready: endpointsAt([]string{"10.0.0.4"})},
+		{
+			Name:      "a",
+			Endpoints: endpointsAt([]string{"10.0.0.1", "10.0.0.2"}),
+			Unready:   endpointsAt([]string{"10.0.0.3", "10.0.0.4"}),
+		},
+		{
+			Name:      "b",
+			Endpoints: endpointsAt([]string{"10.0.0.2", "10.0.0.3"}),
+			Unready:   endpointsAt([]string{"10.0.0.4"}),
+		},
 	}}}
 	share := gatewaySource(b, "192.0.2.1").Reader(web, 80).Read()
 	if got, want := *share.Slices[0].Behind, (federation.Behind{Ready: 3, Unready: 1}); got != want {
@@ -179,7 +191,13 @@ func TestUndeclaredPort(t *testing.T) {
 // reason.
 func TestExplain(t *testing.T) {
 	for _, ready := range [][]string{nil, {"10.0.0.1"}} {
-		for _, list := range [][]string{nil, {"192.0.2.1"}, {"!192.0.2.1"}, {"192.0.2.1", "!192.0.2.2"}, {"!192.0.2.1", "!192.0.2.2"}} {
+		for _, list := range [][]string{
+			nil,
+			{"192.0.2.1"},
+			{"!192.0.2.1"},
+			{"192.0.2.1", "!192.0.2.2"},
+			{"!192.0.2.1", "!192.0.2.2"},
+		} {
 			for _, state := range []federation.ServiceState{federation.Present, federation.Missing} {
 				b := new(behind)
 				b.set(ready, []string{"10.0.0.9"})
@@ -195,13 +213,15 @@ func TestExplain(t *testing.T) {
 					right := true
 					switch {
 					case c.Slice != sliceName:
-						right = c.Verdict == federation.BehindGateway && (c.Detail != "") == (len(list) == 0) || c.Verdict == federation.NotReady
+						right = c.Verdict == federation.BehindGateway && (c.Detail != "") == (len(list) == 0) ||
+							c.Verdict == federation.NotReady
 					case c.Verdict == federation.Served:
 						explained = append(explained, c.Addr)
 					case c.Verdict == federation.NothingBehind:
 						right = len(ready) == 0 || state == federation.Missing
 					case c.Verdict == federation.GatewayDead:
-						right = c.Detail == "refused" && c.Changed == time.Unix(1, 0) && slices.Contains(list, "!"+c.Addr.Addr().String())
+						right = c.Detail == "refused" && c.Changed == time.Unix(1, 0) &&
+							slices.Contains(list, "!"+c.Addr.Addr().String())
 					default:
 						right = false
 					}
@@ -257,7 +277,10 @@ func TestSame(t *testing.T) {
 	if !a.Same(o) || (*Source)(nil).Same(a) {
 		t.Error("same is another, or nothing is the same")
 	}
-	for i, other := range []*Source{gatewaySource(new(behind), "192.0.2.1"), gatewaySource(b), gatewaySource(b, "!192.0.2.1"), gatewaySource(b, "192.0.2.2")} {
+	for i, other := range []*Source{
+		gatewaySource(new(behind), "192.0.2.1"), gatewaySource(b), gatewaySource(b, "!192.0.2.1"),
+		gatewaySource(b, "192.0.2.2"),
+	} {
 		if a.Same(other) {
 			t.Errorf("%d is the same", i)
 		}

@@ -18,8 +18,9 @@ const (
 	resolveSoon  = 5 * time.Second // while there are names that have not been resolved yet
 	resolveTake  = 5 * time.Second // for all names together
 
-	rememberFor    = 10 * time.Minute // what is known by a probe that is not needed now: names may have other addresses each time
-	mostRemembered = 64               // such probes
+	// what is known by a probe that is not needed now: names may have other addresses each time
+	rememberFor    = 10 * time.Minute
+	mostRemembered = 64 // such probes
 )
 
 // Config configures a Tracker.
@@ -134,8 +135,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// use makes the list of addresses, and probes those that are to be. Where an IP is probed in another way than before, its probes begin
-// anew; those of others go on.
+// use makes the list of addresses, and probes those that are to be. Where an IP is probed in another way than before,
+// its probes begin anew; those of others go on.
 func (t *Tracker) use(ctx context.Context, targets []Target) {
 	list, left := t.addresses(targets)
 	if len(list) == 0 && len(targets) > 0 { // names that are new can't be resolved (yet): those before stay

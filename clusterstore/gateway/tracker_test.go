@@ -164,7 +164,11 @@ func (x *tracked) changed(want int) {
 
 // target is one that is probed every second.
 func target(host string) Target {
-	x := Target{Port: 4143, Identity: "gw.example", Probe: cluster.Probe{Port: 4191, Path: "/ready", Period: time.Second}}
+	x := Target{
+		Port:     4143,
+		Identity: "gw.example",
+		Probe:    cluster.Probe{Port: 4191, Path: "/ready", Period: time.Second},
+	}
 	if ip, err := netip.ParseAddr(host); err == nil {
 		x.IP = ip
 	} else {
@@ -248,7 +252,8 @@ func TestProbeEdited(t *testing.T) {
 	})
 }
 
-// TestProbesGoOn: however often what is probed of one IP changes, and whatever other IPs come and go, the others' probes take their time.
+// TestProbesGoOn: however often what is probed of one IP changes, and whatever other IPs come and go, the others'
+// probes take their time.
 func TestProbesGoOn(t *testing.T) {
 	track(t, func(x *tracked) {
 		x.out.dead["192.0.2.1"], x.out.probeTake = true, probeTake
@@ -315,7 +320,9 @@ func TestTrackerBounded(t *testing.T) {
 				t.Errorf("%d are probed", n)
 			}
 		})
-		if got := x.Problems(); !slices.Equal(got, []string{"addresses of Linkerd gateways that are not used, since they are more than 16: 3468"}) {
+		if got := x.Problems(); !slices.Equal(got, []string{
+			"addresses of Linkerd gateways that are not used, since they are more than 16: 3468",
+		}) {
 			t.Errorf("%q", got)
 		}
 		x.mu.Lock()
@@ -329,10 +336,16 @@ func TestTrackerBounded(t *testing.T) {
 // TestTargets: a gateway without port or identity leads nowhere.
 func TestTargets(t *testing.T) {
 	g := func(port uint16, identity string) *cluster.Gateway {
-		return &cluster.Gateway{Port: port, Identity: identity, IPs: []netip.Addr{netip.MustParseAddr("192.0.2.1")}, Names: []string{"lb.example"}}
+		return &cluster.Gateway{
+			Port:     port,
+			Identity: identity,
+			IPs:      []netip.Addr{netip.MustParseAddr("192.0.2.1")},
+			Names:    []string{"lb.example"},
+		}
 	}
 	list := Targets([]*cluster.Gateway{g(0, "gw.example"), g(1, ""), g(2, "gw.example")})
-	if got := fmt.Sprint(list); len(list) != 2 || strings.Contains(got, " 1 ") || list[0].IP != g(0, "").IPs[0] || list[1].Name != "lb.example" || list[1].Port != 2 || list[1].Identity != "gw.example" {
+	if got := fmt.Sprint(list); len(list) != 2 || strings.Contains(got, " 1 ") || list[0].IP != g(0, "").IPs[0] ||
+		list[1].Name != "lb.example" || list[1].Port != 2 || list[1].Identity != "gw.example" {
 		t.Errorf("%s", got)
 	}
 }
