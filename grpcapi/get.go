@@ -64,12 +64,6 @@ func (st *getStream) begin(ctx context.Context) error {
 	return nil
 }
 
-// first implements producer.
-func (st *getStream) first() []*wire.Frame {
-	st.view.markServed()
-	return st.step(nil, st.sent, false)
-}
-
 // firstSet waits for a complete set, after Options.FirstFrame for any. It does not wait
 // for clusters that are unreachable: their sets are complete.
 func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
@@ -124,6 +118,12 @@ func (st *getStream) refusal(set *federation.Set) error {
 		return status.Errorf(codes.Unavailable, "No cluster of %s that is known by now has endpoints", st.name())
 	}
 	return nil
+}
+
+// first implements producer.
+func (st *getStream) first() []*wire.Frame {
+	st.view.markServed()
+	return st.step(nil, st.sent, false)
 }
 
 // next implements producer.
