@@ -11,7 +11,7 @@ COMMIT  := $(shell git ls-files --error-unmatch go.mod >/dev/null 2>&1 && echo t
 # The version that was asked for: that of VERSION, or else, for an image, of the tag in IMAGE.
 RELEASE  = $(VERSION)
 TAGGED   = $(word 2,$(subst :, ,$(lastword $(subst /, ,$(firstword $(subst @, ,$(IMAGE)))))))
-GATEWAY  = -trimpath -buildvcs=$(COMMIT) -tags=$(SMALL) -ldflags='-s -w$(if $(RELEASE), -X main.release=$(RELEASE))' ./cmd/isthmus
+GATEWAY  = -trimpath -buildvcs=$(COMMIT) -tags=$(SMALL) -ldflags='-s -w$(if $(RELEASE), -X isthmus/cmd/isthmus/internal/cli.release=$(RELEASE))' ./cmd/isthmus
 COMMA   := ,
 
 # KUBEBUILDER_ASSETS names a folder with a ready-made kube-apiserver and etcd, as for envtest of controller-runtime. Clusters

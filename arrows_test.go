@@ -54,7 +54,14 @@ func TestArrows(t *testing.T) {
 		"isthmus/cmd/isthmus/internal/commands":       append([]string{"isthmus/grpcapi/...", "isthmus/local/..."}, clusters...),
 		"isthmus/cmd/isthmus/internal/reach":          but(append([]string{"isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"}, clusters...)...),
 		"isthmus/cmd/isthmus/internal/commands/links": append(notPlan[:len(notPlan):len(notPlan)], "isthmus/grpcapi/..."),
-		"isthmus/cmd/isthmus/internal/logging":        but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"),
+		"isthmus/cmd/isthmus/internal/admin": {
+			"isthmus/cmd/isthmus/internal/server", "isthmus/cmd/isthmus/internal/commands/...",
+			"isthmus/cmd/isthmus/internal/cli", "isthmus/cmd/isthmus/internal/check", "isthmus/cmd/isthmus/internal/reach",
+		},
+		"isthmus/cmd/isthmus/internal/server": {
+			"isthmus/cmd/isthmus/internal/commands/...", "isthmus/cmd/isthmus/internal/check",
+			"isthmus/cmd/isthmus/internal/reach",
+		},
 	} {
 		deps := dependenciesOf(t, pkg)
 		for _, dep := range deps[:len(deps)-1] {

@@ -263,7 +263,7 @@ func TestExplanation(t *testing.T) {
 }
 
 // TestExplanationRefused: an explanation, too, needs memory for its view. TestExplainRefusals of
-// cmd/isthmus has what else can't be answered.
+// cmd/isthmus/internal/admin has what else can't be answered.
 func TestExplanationRefused(t *testing.T) {
 	w := newWorld(t, Options{Linger: -1, ViewBytes: 1})
 	_, err := w.server.Explain(t.Context(), Question{Authority: webAddr})

@@ -14,6 +14,7 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/commands"
 	"isthmus/cmd/isthmus/internal/commands/links"
+	"isthmus/cmd/isthmus/internal/server"
 )
 
 func main() {
@@ -43,13 +44,13 @@ func calledAs(file string) (name string, first []string) {
 func newProgram(name string) *cli.Program {
 	return &cli.Program{
 		Name:  name,
-		Build: ownBuild(),
+		Build: cli.OwnBuild(),
 		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
 		Groups: []cli.Group{
-			{Title: "Serve", Commands: []cli.Command{gatewayVerb(new(options))}},
+			{Title: "Serve", Commands: []cli.Command{server.Command()}},
 			{Title: "Look into a gateway that runs", Commands: commands.All(seeFromHere)},
 			{Title: "Link clusters", Commands: links.All()},
-			{Title: "Other", Commands: []cli.Command{postRenderVerb(), commands.Version(ownBuild(), writeVersion)}},
+			{Title: "Other", Commands: []cli.Command{postRenderVerb(), commands.Version(cli.OwnBuild(), cli.WriteVersion)}},
 		},
 		Short: map[string][]string{"-version": {"version", "--client"}, "--version": {"version", "--client"}},
 		Examples: []string{

@@ -15,7 +15,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = os.Unsetenv(inPodVariable) // tests may run in a Pod, where gateways take their time to end
+	_ = os.Unsetenv("KUBERNETES_SERVICE_HOST") // tests may run in a Pod, where gateways take their time to end
 	goleak.VerifyTestMain(m)
 }
 

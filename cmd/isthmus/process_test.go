@@ -3,9 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/netip"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -14,12 +20,14 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/protobuf/types/known/emptypb"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"isthmus/clusterstore"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/cli/clitest"
 	"isthmus/internal/adminapi"
@@ -55,7 +63,10 @@ func startAPI(t *testing.T) (addr string) {
 
 // gatewayProcess is a whole gateway, run as main would.
 type gatewayProcess struct {
-	*testGateway
+	addr        string // for proxies
+	metricsAddr string // of the admin server
+
+	client  *http.Client
 	log     *clitest.Output
 	signals chan os.Signal
 	code    chan int
@@ -64,17 +75,42 @@ type gatewayProcess struct {
 func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 	t.Helper()
 	p := &gatewayProcess{
-		testGateway: &testGateway{
-			gateway: &gateway{addr: freeAddr(t), metricsAddr: freeAddr(t)},
-			client:  &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute},
-		},
-		log: clitest.NewOutput(), signals: make(chan os.Signal, 2), code: make(chan int, 1),
+		addr:        clitest.FreeAddr(t),
+		metricsAddr: clitest.FreeAddr(t),
+		client:      &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Minute},
+		log:         clitest.NewOutput(),
+		signals:     make(chan os.Signal, 2),
+		code:        make(chan int, 1),
 	}
 	args = append([]string{"gateway", "--kubeconfig", kubeconfig(t, api), "--addr", p.addr, "--metrics-addr", p.metricsAddr, "--log-format=json"}, args...)
 	go func() {
 		p.code <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: args, Stdout: p.log, Stderr: p.log, Signals: p.signals})
 	}()
 	return p
+}
+
+// get returns the admin server's answer, empty if there is none.
+func (p *gatewayProcess) get(path string) string {
+	resp, err := p.client.Get("http://" + p.metricsAddr + path)
+	if err != nil {
+		return ""
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(body))
+}
+
+// listens reports whether the address for proxies is listened on.
+func (p *gatewayProcess) listens() bool {
+	c, err := net.Dial("tcp", p.addr)
+	if err != nil {
+		return false
+	}
+	c.Close()
+	return true
 }
 
 // follow runs "isthmus get" on it, until a signal comes from quit, and returns once that has endpoints.
@@ -92,7 +128,7 @@ func (p *gatewayProcess) follow(t *testing.T) (live *clitest.Output, quit chan o
 func startReady(t *testing.T, args ...string) *gatewayProcess {
 	t.Helper()
 	p := startProcess(t, startAPI(t), args...)
-	eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
+	clitest.Eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
 	return p
 }
 
@@ -143,9 +179,9 @@ func TestProcess(t *testing.T) {
 // TestProcessWithoutAPI: a local cluster that does not answer is reported, keeps
 // the gateway from being ready, and does not keep it from ending.
 func TestProcessWithoutAPI(t *testing.T) {
-	p := startProcess(t, freeAddr(t), "--default-opaque-ports=25,x,80-90", "--outbound-transport-mode=x")
+	p := startProcess(t, clitest.FreeAddr(t), "--default-opaque-ports=25,x,80-90", "--outbound-transport-mode=x")
 	var page adminapi.Clusters
-	eventually(t, "the local cluster is reported", func() bool {
+	clitest.Eventually(t, "the local cluster is reported", func() bool {
 		return json.Unmarshal([]byte(p.get("/debug/clusters")), &page) == nil && page.Local.State == "unreachable"
 	})
 	if p.get("/ready") != "not ready" || p.listens() {
@@ -218,4 +254,238 @@ func TestSecondSignal(t *testing.T) {
 	quit <- syscall.SIGINT // what main would leave to the end of the process ends by itself here
 	<-end                  // by the signal, or since the gateway has ended the stream before it
 	p.log.Await(t, "shutdown: done")
+}
+
+// mostSeries is how many series a linked cluster may cost on each replica, as docs/metrics.md says.
+const mostSeries = 50
+
+// startSim serves a cluster with these objects.
+func startSim(t *testing.T, name string, objects ...runtime.Object) *apisim.Server {
+	t.Helper()
+	api, err := apisim.Start(name, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { api.Close() })
+	for _, o := range objects {
+		if err := api.Put(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return api
+}
+
+// webSlice has one endpoint of the Service shop/web.
+func webSlice(addr string) *discoveryv1.EndpointSlice {
+	return &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "web-1", Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: "web"},
+		},
+		AddressType: discoveryv1.AddressTypeIPv4,
+		Ports: []discoveryv1.EndpointPort{
+			{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)},
+		},
+		Endpoints: []discoveryv1.Endpoint{
+			{Addresses: []string{addr}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}},
+		},
+	}
+}
+
+// webService is the Service shop/NAME with these annotations.
+func webService(name string, annotations map[string]string) *corev1.Service {
+	return &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, Namespace: "shop", Annotations: annotations,
+			Labels: map[string]string{"mirror.linkerd.io/exported": "true", "mirror.linkerd.io/federated": "member"},
+		},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80}}},
+	}
+}
+
+// linkerdGateway is a gateway Service at an address that answers probes.
+func linkerdGateway(t *testing.T) *corev1.Service {
+	t.Helper()
+	alive := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(alive.Close)
+	addr := netip.MustParseAddrPort(alive.Listener.Addr().String())
+	s := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: "linkerd-gateway", Namespace: "linkerd-multicluster",
+			Annotations: map[string]string{
+				"mirror.linkerd.io/multicluster-gateway": "true",
+				"mirror.linkerd.io/gateway-identity":     "gateway.example",
+				"mirror.linkerd.io/probe-path":           "/ready",
+				"mirror.linkerd.io/probe-period":         "1s",
+			}},
+		Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{
+			{Name: "mc-gateway", Port: 4143}, {Name: "mc-probe", Port: int32(addr.Port())},
+		}},
+	}
+	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: addr.Addr().String()}}
+	return s
+}
+
+// simLink is a link Secret for a cluster that apisim serves. All of them may lead to one server.
+func simLink(t *testing.T, name string, remote *apisim.Server, network string) *corev1.Secret {
+	t.Helper()
+	kubeconfig, err := remote.Kubeconfig(remote.Addr(), "t")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: "cluster-credentials-" + name, Namespace: "linkerd",
+			Labels: map[string]string{"multicluster.linkerd.io/cluster-name": name},
+			Annotations: map[string]string{
+				"multicluster.linkerd.io/trust-domain": "cluster.local",
+				clusterstore.ClusterDomainAnnotation:   "cluster.local",
+				clusterstore.LinkedClusterAnnotation:   name,
+				clusterstore.NetworkAnnotation:         network,
+			},
+		},
+		Type: clusterstore.SecretType, Data: map[string][]byte{"kubeconfig": kubeconfig},
+	}
+}
+
+// seriesOf returns how many series of a cluster a scrape has, by the names of their samples. It leaves out those that
+// are about a service or about one address of a gateway too.
+func seriesOf(metrics, cluster string) (count map[string]int, sum int) {
+	count = make(map[string]int)
+	for line := range strings.Lines(metrics) {
+		name, labels, ok := strings.Cut(line, "{")
+		if !ok || !strings.Contains(labels, fmt.Sprintf("cluster=%q", cluster)) {
+			continue
+		}
+		if !strings.Contains(labels, "service=") && !strings.Contains(labels, "address=") {
+			count[name]++
+			sum++
+		}
+	}
+	return count, sum
+}
+
+// TestSeriesOfLinks: a linked cluster that is well costs at most mostSeries series, however it is reached. One with
+// errors costs more.
+func TestSeriesOfLinks(t *testing.T) {
+	t.Setenv("ISTHMUS_TEST_LOOPBACK_GATEWAYS", "true")
+	remote := startSim(t, "remote", webService("web", nil), webSlice("10.194.1.1"), linkerdGateway(t))
+	var names []string
+	objects := []runtime.Object{&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "shop"}}}
+	members := ""
+	for i := range 20 {
+		name := fmt.Sprintf("east-%02d", i)
+		names = append(names, name)
+		members += ",web@" + name
+		objects = append(objects, simLink(t, name, remote, []string{"", "far"}[i%2]))
+	}
+	objects = append(objects, webService("web", map[string]string{
+		"multicluster.linkerd.io/remote-discovery": strings.TrimPrefix(members, ","),
+	}))
+	local := startSim(t, "west", objects...)
+	p := startProcess(t, local.Addr(), "--exports=plan", "--shutdown-delay=1ms", "--drain=1ms")
+	clitest.Eventually(t, "ready", func() bool { return p.get("/ready") == "ok" })
+	alive := regexp.MustCompile(`(?m)^isthmus_gateway_alive\{.*cluster="east-`)
+	clitest.Eventually(t, "gateways are probed", func() bool {
+		return len(alive.FindAllString(p.get("/metrics"), -1)) == len(names)/2
+	})
+	clitest.Eventually(t, "exports are planned", func() bool {
+		return strings.Contains(p.get("/metrics"), `isthmus_exports{cluster="east-19",kind="federated"}`)
+	})
+	p.follow(t)
+	if err := remote.Put(webSlice("10.194.1.2")); err != nil {
+		t.Fatal(err)
+	}
+	changed := regexp.MustCompile(`(?m)^isthmus_propagation_seconds_count\{cluster="east-.."\} [1-9]`)
+	clitest.Eventually(t, "the change is sent", func() bool { return changed.MatchString(p.get("/metrics")) })
+
+	metrics := p.get("/metrics")
+	for _, name := range names {
+		if count, sum := seriesOf(metrics, name); sum > mostSeries || sum < mostSeries/2 {
+			t.Errorf("%s costs %d series, not up to %d: %v", name, sum, mostSeries, count)
+		}
+	}
+	p.signals <- syscall.SIGTERM
+	if c := <-p.code; c != 0 {
+		t.Errorf("exit code %d", c)
+	}
+}
+
+// kubeconfig writes one for an API server at addr.
+func kubeconfig(t *testing.T, addr string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	text := `{"apiVersion":"v1","kind":"Config","current-context":"c",
+		"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+		"clusters":[{"name":"c","cluster":{"server":"http://` + addr + `"}}],
+		"users":[{"name":"u","user":{"token":"t"}}]}`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestProcessFails: what keeps a gateway from starting is printed in one line.
+func TestProcessFails(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("KUBECONFIG", "")
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	config := kubeconfig(t, clitest.FreeAddr(t))
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--kubeconfig=/does/not/exist"}, "isthmus gateway: --kubeconfig: stat /does/not/exist: no such file"},
+		{nil, "isthmus gateway: no cluster to run in: this is not a Pod, and there is neither"},
+		{[]string{"--kubeconfig", config, "--metrics-addr", l.Addr().String()}, "isthmus gateway: --metrics-addr: listen tcp "},
+		{[]string{"--kubeconfig", config, "--metrics-addr=127.0.0.1:0", "--addr", l.Addr().String()}, "isthmus gateway: --addr: listen tcp "},
+	} {
+		code, out, err := call(append([]string{"gateway", "--log-level=fatal"}, c.args...)...)
+		if code != 1 || out != "" || !strings.HasPrefix(err, c.want) || strings.Count(err, "\n") != 1 {
+			t.Errorf("%v: exit code %d, stdout %q, stderr %q", c.args, code, out, err)
+		}
+	}
+}
+
+// TestTraces: each call is a span, under the service name that Linkerd's
+// destination controller has; the last ones are sent on the way out.
+func TestTraces(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := make(chan string, 100)
+	collector := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
+		m := new(emptypb.Empty) // of which all fields are unknown
+		if err := stream.RecvMsg(m); err != nil {
+			return err
+		}
+		seen <- string(m.ProtoReflect().GetUnknown())
+		return stream.SendMsg(new(emptypb.Empty))
+	}))
+	done := make(chan error, 1)
+	go func() { done <- collector.Serve(l) }()
+	p := startReady(t, "--shutdown-delay=1ms", "--drain=1ms", "--trace-collector="+l.Addr().String())
+	if code, out, err := call("get", "web.shop.svc.cluster.local", "--addr", p.addr, "--once"); code != 0 {
+		t.Errorf("exit code %d, stdout %q, stderr %q", code, out, err)
+	}
+	p.signals <- syscall.SIGTERM
+	if c := <-p.code; c != 0 {
+		t.Errorf("exit code %d", c)
+	}
+	collector.Stop()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	close(seen)
+	spans := ""
+	for text := range seen {
+		spans += text
+	}
+	if !strings.Contains(spans, "linkerd-destination") || !strings.Contains(spans, "io.linkerd.proxy.destination.Destination/Get") {
+		t.Errorf("spans %q", spans)
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -22,7 +23,10 @@ func TestVerbKnowsVerdicts(t *testing.T) {
 		t.Errorf("words of verdicts: %v", page.Verdicts)
 	}
 	page.Set.Endpoints = 1
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { encodePage(page).serve(w) }))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(page)
+	}))
 	defer server.Close()
 	code, out, err := call("explain", "shop/web", "--admin", strings.TrimPrefix(server.URL, "http://"))
 	if code != 0 {

@@ -2,7 +2,7 @@
 // the command, flags and their help, completion, usage errors and exit codes. It is a
 // frame around cobra, which nothing else here has to know.
 //
-//	program := cli.Program{Name: "isthmus", Intro: "…", Groups: []cli.Group{{"Look in", []cli.Verb{{
+//	program := cli.Program{Name: "isthmus", Intro: "…", Groups: []cli.Group{{"Look in", []cli.Command{{
 //		Use:     "get AUTHORITY",
 //		Summary: "show the endpoints of a service",
 //		Intro:   "isthmus get shows …",

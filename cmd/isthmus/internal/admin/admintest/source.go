@@ -1,0 +1,95 @@
+// Package admintest has clusters without API servers, for tests of what Isthmus shows of a federation.Table.
+package admintest
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"isthmus/federation"
+)
+
+// Source is a cluster, by the addresses that it offers of each Service. If Offers returns nil, it has no such Service.
+type Source struct {
+	Cluster federation.ClusterName
+	Offers  func(federation.ServiceID) []netip.AddrPort
+}
+
+// Offering returns a cluster with one Service in namespace shop.
+func Offering(cluster federation.ClusterName, has string, addrs ...string) *Source {
+	list := []netip.AddrPort{}
+	for _, a := range addrs {
+		list = append(list, netip.MustParseAddrPort(a))
+	}
+	offers := func(id federation.ServiceID) []netip.AddrPort {
+		if id != ShopID(has) {
+			return nil
+		}
+		return list
+	}
+	return &Source{cluster, offers}
+}
+
+// Numbered returns a cluster with every Service. Each web-N has so many endpoints, which no other has.
+func Numbered(cluster federation.ClusterName, number, endpoints int) *Source {
+	return &Source{cluster, func(id federation.ServiceID) (list []netip.AddrPort) {
+		var n int
+		_, _ = fmt.Sscanf(id.Name, "web-%d", &n) // other names have number 0
+		for i := range endpoints {
+			n := n*endpoints + i
+			list = append(list, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(number), byte(n >> 8), byte(n)}), 80))
+		}
+		return list
+	}}
+}
+
+// State implements federation.Source.
+func (s *Source) State(id federation.ServiceID) federation.ServiceState {
+	if s.Offers(id) == nil {
+		return federation.Missing
+	}
+	return federation.Present
+}
+
+// Declares implements federation.Source.
+func (s *Source) Declares(federation.ServiceID, uint16) bool { return true }
+
+// Reader implements federation.Source.
+func (s *Source) Reader(id federation.ServiceID, _ uint16) federation.Reader { return reader{s, id} }
+
+// AddressOwner implements federation.Source: a Pod has 10.0.0.99.
+func (s *Source) AddressOwner(a netip.Addr) string {
+	if a == netip.MustParseAddr("10.0.0.99") {
+		return "Pod shop/mine"
+	}
+	return ""
+}
+
+type reader struct {
+	*Source
+	id federation.ServiceID
+}
+
+func (r reader) Read() federation.Share {
+	slice := &federation.Slice{}
+	for _, a := range r.Offers(r.id) {
+		slice.Endpoints = append(slice.Endpoints, &federation.Endpoint{Addr: a, Cluster: r.Cluster})
+	}
+	return federation.Share{State: r.State(r.id), Slices: []*federation.Slice{slice}}
+}
+
+// Directory has Nodes n1, n2 and so on in zones z1, z2 and so on, and no profiles.
+type Directory struct{}
+
+// Zone implements grpcapi.Directory.
+func (Directory) Zone(node string) (string, <-chan struct{}) {
+	return strings.Replace(node, "n", "z", 1), nil
+}
+
+// Profile implements grpcapi.Directory.
+func (Directory) Profile(federation.ProfileKey) *federation.Watch[*federation.Profile] { return nil }
+
+// ShopID returns the name of a Service in namespace shop.
+func ShopID(name string) federation.ServiceID {
+	return federation.ServiceID{Namespace: "shop", Name: name}
+}

@@ -1,0 +1,105 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"strconv"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
+	"isthmus/grpcapi"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/panics"
+	"isthmus/local"
+)
+
+// Sources are the parts of the process that the debug API reads.
+type Sources struct {
+	Replica     func() adminapi.Replica // describes this replica
+	Build       adminapi.Build          // what this program was built from
+	Domain      string                  // of the local cluster
+	Table       *federation.Table
+	Local       LocalCluster
+	Links       LinkedClusters
+	Streams     Streams
+	Events      *EventLog
+	SliceWriter SliceWriter // nil if this replica writes no EndpointSlices
+	Exports     *Exports    // nil if --exports is off
+	Leftovers   *Leftovers
+	Failures    func() []panics.Failure
+}
+
+// LocalCluster is what the debug API reads of the local cluster. It is a *local.Cluster.
+type LocalCluster interface {
+	Status() adminapi.Cluster
+	Look(context.Context)
+	LinkerdMirrors() map[string][]federation.ServiceID
+	Service(federation.ServiceID) *cluster.Service
+	Ports(federation.ServiceID) []uint16
+	OwnerOf(netip.Addr) local.AddressOwner
+	ServiceOfImport(federation.ServiceID) (federation.ServiceID, bool)
+	AddressConflicts() (list []adminapi.AddressConflict, more int)
+	Problems() []adminapi.Problem
+	ProblemsOf(federation.ServiceID) []string
+	ProfileProblem(id federation.ServiceID, client string) string
+}
+
+// LinkedClusters is what the debug API reads of linked clusters. It is a *clusterstore.Store.
+type LinkedClusters interface {
+	Status() []adminapi.Cluster
+	Look(context.Context)
+	Followed(federation.ClusterName) (*cluster.Cluster, cluster.State)
+	Namespace() string
+	SecretsListed() (listed bool, err error)
+	OwnRefused() []adminapi.RefusedRequest
+}
+
+// Streams is what the debug API reads of the streams of proxies. It is a *grpcapi.Server.
+type Streams interface {
+	Views() []grpcapi.ViewStatus
+	Explain(context.Context, grpcapi.Question) (*grpcapi.Explanation, error)
+}
+
+// SliceWriter is what the debug API reads of the writer of EndpointSlices.
+type SliceWriter interface {
+	Status() adminapi.SliceWriter
+	Refused() []adminapi.RefusedRequest
+}
+
+// newDebugAPI returns the handler for each path of the debug API.
+func newDebugAPI(from *Sources) map[string]http.Handler {
+	lists := newListHandler(func() listContent { return newListContent(from) })
+	all := map[string]http.Handler{
+		"/debug/version":  sharedAnswer(func() any { return from.Build }),
+		"/debug/clusters": lists.or(clustersHandler{from}.handler()),
+		"/debug/services": lists.or(sharedAnswer(func() any { return servicesHandler{from}.all() })),
+		"/debug/streams":  lists.or(sharedAnswer(func() any { return streamsHandler{from}.all() })),
+		"/debug/events":   lists.or(sharedAnswer(func() any { return eventsHandler{from}.all() })),
+		"/debug/impact":   impactHandler{from},
+	}
+	if from.Exports != nil {
+		all["/debug/exports"] = exportsHandler{from}
+	}
+
+	turns := newLimiter(maxPages, pageWait, pageTake)
+	for path, handler := range all {
+		all[path] = turns.limit(handler)
+	}
+	all["/debug/explain"] = newExplainHandler(from) // it has limits of its own
+
+	for path, handler := range all {
+		all[path] = withVersion(handler, from.Build)
+	}
+	return all
+}
+
+// withVersion returns a handler whose answers have the headers by which clients know the format and the version.
+func withVersion(handler http.Handler, build adminapi.Build) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(adminapi.FormatHeader, strconv.Itoa(adminapi.Format))
+		w.Header().Set(adminapi.VersionHeader, build.Version)
+		w.Header().Set(adminapi.CommitHeader, build.Commit)
+		handler.ServeHTTP(w, r)
+	})
+}

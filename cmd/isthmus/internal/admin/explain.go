@@ -1,0 +1,419 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/federation"
+	"isthmus/grpcapi"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/text"
+)
+
+const (
+	maxExplains  = 1                // made at once: two would keep twice as much in memory
+	explainLimit = 10 * time.Second // of one
+	explainWait  = 10 * time.Second // for a turn, after pageWait for being one of maxExplainClients
+	maxExplained = 500              // addresses that a page lists
+
+	// maxExplainClients is how many requests there may be at once, with those whose answer is
+	// made and not taken: each has up to maxKept.
+	maxExplainClients = 8
+)
+
+// explainHandler answers /debug/explain. Its query parameters are authority, token and address.
+type explainHandler struct {
+	*Sources
+	turns *limiter // for making an answer: a client that takes its answer slowly keeps no other one waiting
+}
+
+// newExplainHandler returns the handler of /debug/explain, which limits itself.
+func newExplainHandler(from *Sources) http.Handler {
+	h := explainHandler{from, newLimiter(maxExplains, explainWait, 0)}
+	clients := newLimiter(maxExplainClients, pageWait, explainWait+explainLimit+pageTake)
+	return clients.limit(h)
+}
+
+// ServeHTTP implements http.Handler.
+func (h explainHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	q, err := h.question(r.URL.Query())
+	if err != nil {
+		http.Error(w, printable(err.Error()), http.StatusBadRequest)
+		return
+	}
+	end, ok := h.turns.turn(w, r)
+	if !ok {
+		return
+	}
+	explained, err := h.explanationInTurn(r.Context(), q, end)
+	switch {
+	case status.Code(err) == codes.InvalidArgument:
+		http.Error(w, printable(status.Convert(err).Message()), http.StatusBadRequest)
+	case status.Code(err) == codes.ResourceExhausted: // a limit, which time alone does not change
+		http.Error(w, printable(status.Convert(err).Message()), http.StatusInsufficientStorage)
+	case err != nil:
+		http.Error(w, printable(status.Convert(err).Message()), http.StatusServiceUnavailable)
+	case len(explained.text) > maxKept:
+		http.Error(w, "the answer has too long texts to be made: ask for one address, by address=10.0.0.1",
+			http.StatusInsufficientStorage)
+	default:
+		explained.serve(w)
+	}
+}
+
+// explanationInTurn answers a question and then ends the turn, also if answering panics. The
+// turn does not include sending the answer.
+func (h explainHandler) explanationInTurn(ctx context.Context, q grpcapi.Question, end func()) (answer, error) {
+	defer end()
+	return h.explanation(ctx, q)
+}
+
+// explanation answers a question.
+func (h explainHandler) explanation(ctx context.Context, q grpcapi.Question) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, explainLimit)
+	defer cancel()
+	x, err := h.Streams.Explain(ctx, q)
+	if err != nil {
+		return answer{}, err
+	}
+	problems := slices.Clone(h.Local.ProblemsOf(x.Service))
+	if problem := h.Local.ProfileProblem(x.Service, x.Namespace); problem != "" {
+		problems = append(problems, problem)
+	}
+	return encode(newExplanation(x, h.statusByCluster(), problems, h.failuresOf(x.Service))), nil
+}
+
+// question reads what is asked.
+func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
+	q := grpcapi.Question{Token: asked.Get("token"), Limit: maxExplained}
+	if asked.Get("authority") == "" {
+		return q, errors.New(`authority is missing: ask for /debug/explain?authority=web.shop.svc.cluster.local:80, ` +
+			`with token={"ns":"shop","nodeName":"node-1"} for a client there, and address=10.0.0.1 for one address`)
+	}
+	var err error
+	if q.Authority, err = h.authority(asked.Get("authority")); err != nil {
+		return q, err
+	}
+	if text := asked.Get("address"); text != "" {
+		ip, err := netip.ParseAddr(text)
+		if err != nil || ip.Zone() != "" {
+			return q, errors.New("address is no IP address, such as 10.0.0.1")
+		}
+		q.Addr = ip.Unmap()
+	}
+	return q, nil
+}
+
+// authorityForms is what is accepted besides the name that applications dial.
+const authorityForms = "give NAMESPACE/NAME, NAME.NAMESPACE, or what the application dials, " +
+	"such as web.shop.svc.cluster.local:80"
+
+// importSuffix ends the DNS names of ServiceImports.
+const importSuffix = ".svc.clusterset.local"
+
+// authority returns the authority that given stands for, as proxies send it. Short are
+// NAMESPACE/NAME and NAME.NAMESPACE, also with .svc, each with or without :PORT; without, it
+// is the Service's only port, or 80 if that is one of several. A cluster IP stands for its
+// Service, and the DNS name of a ServiceImport for the Service that clients of that name reach. A
+// name that ends with the cluster's domain is left as it is. Errors are for people.
+func (h explainHandler) authority(given string) (string, error) {
+	host, port, err := net.SplitHostPort(given)
+	if err != nil {
+		host = given
+		port = ""
+	}
+	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil && ip.Zone() == "" {
+		return h.ofAddress(ip.Unmap(), port)
+	}
+	id, instance, short := shortName(host)
+	if short {
+		return h.withPort(id, instance, port)
+	}
+	if strings.HasSuffix(host, ".svc."+h.Domain) {
+		return given, nil
+	}
+	if id, ok := importName(host); ok {
+		return h.ofImport(id, port)
+	}
+	return "", fmt.Errorf("%q is no service of the cluster domain %s: %s",
+		text.Truncate(given, maxRepeated), h.Domain, authorityForms)
+}
+
+// withPort returns a service's authority.
+func (h explainHandler) withPort(id federation.ServiceID, instance, port string) (string, error) {
+	if port == "" {
+		ports := h.Local.Ports(id)
+		switch {
+		case len(ports) == 1:
+			port = strconv.Itoa(int(ports[0]))
+		case len(ports) == 0 || slices.Contains(ports, 80):
+			port = "80"
+		default:
+			return "", fmt.Errorf("%v has several ports: add one of %s, such as %v:%d",
+				id, portList(ports), id, ports[0])
+		}
+	}
+	host := id.Name + "." + id.Namespace + ".svc." + h.Domain
+	if instance != "" {
+		host = instance + "." + host
+	}
+	return net.JoinHostPort(host, port), nil
+}
+
+// ofImport returns the authority of the Service that clients of a ServiceImport reach: DNS answers
+// with that Service's cluster IPs.
+func (h explainHandler) ofImport(serviceImport federation.ServiceID, port string) (string, error) {
+	id, ok := h.Local.ServiceOfImport(serviceImport)
+	if !ok {
+		name := text.Truncate(serviceImport.String(), maxRepeated)
+		return "", fmt.Errorf("no Service is written for ServiceImport %s, "+
+			"so clients of its DNS name get no endpoints: a headless ServiceImport never has one. "+
+			"isthmus exports %s shows what is written for that name, and why",
+			name, name)
+	}
+	return h.withPort(id, "", port)
+}
+
+// ofAddress returns the authority of the Service with that cluster IP. Clients connect to
+// all other addresses as they are, whatever services those belong to.
+func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
+	owner := h.Local.OwnerOf(ip)
+	switch {
+	case owner.Service != nil:
+		return h.withPort(*owner.Service, "", port)
+	case owner.Claimed != "":
+		return "", fmt.Errorf("several objects of the gateway's cluster claim %v: %s: "+
+			"clients that dial it wait until only one has it. "+
+			"isthmus check names these objects if the conflict lasts", ip, printable(owner.Claimed))
+	case owner.Name != "":
+		return "", fmt.Errorf("%v belongs to %s of the gateway's cluster, not to a Service: "+
+			"clients that dial it connect straight to it. "+
+			"Name the service that they dial, and give this address by address (--address)", ip, printable(owner.Name))
+	}
+	return "", fmt.Errorf("%v is no Service's cluster IP, nor a Pod's, in the gateway's cluster: "+
+		"clients that dial it connect straight to it. "+
+		"If it is an address of a linked cluster, name the service that clients dial, and give this address by address (--address)", ip)
+}
+
+// failuresOf returns why a service can't be updated.
+func (h explainHandler) failuresOf(id federation.ServiceID) (list []adminapi.Failure) {
+	for _, f := range h.Failures() {
+		if f.Service == id {
+			list = append(list, f.Failure)
+		}
+	}
+	return list
+}
+
+// statusByCluster has the status of each cluster. Of several link Secrets for one, at most one
+// is in use; the others are rejected.
+func (h explainHandler) statusByCluster() map[federation.ClusterName]cluster.Status {
+	all := make(map[federation.ClusterName]cluster.Status)
+	for _, l := range h.Links.Status() {
+		name := federation.ClusterName(l.Cluster)
+		if old, known := all[name]; !known || old.State == cluster.Rejected {
+			all[name] = l.ClusterStatus
+		}
+	}
+	// This replaces Secrets without a cluster's name too.
+	all[federation.Local] = h.Local.Status().ClusterStatus
+	return all
+}
+
+// shortName reads a name without the cluster's domain.
+func shortName(host string) (id federation.ServiceID, instance string, ok bool) {
+	if namespace, name, slash := strings.Cut(host, "/"); slash {
+		id = federation.ServiceID{Namespace: namespace, Name: name}
+		return id, "", nameable(namespace) && nameable(name)
+	}
+	labels := strings.Split(strings.TrimSuffix(host, ".svc"), ".")
+	if len(labels) == 3 && strings.HasSuffix(host, ".svc") {
+		instance, labels = labels[0], labels[1:]
+	}
+	if len(labels) != 2 || labels[1] == "svc" || !nameable(labels[0]) || !nameable(labels[1]) {
+		return id, "", false
+	}
+	return federation.ServiceID{Namespace: labels[1], Name: labels[0]}, instance, true
+}
+
+// importName reads the DNS name of a ServiceImport, with or without a final dot.
+func importName(host string) (id federation.ServiceID, ok bool) {
+	rest, ok := strings.CutSuffix(strings.TrimSuffix(host, "."), importSuffix)
+	if !ok {
+		return id, false
+	}
+	name, namespace, _ := strings.Cut(rest, ".")
+	id = federation.ServiceID{Namespace: namespace, Name: name}
+	return id, nameable(namespace) && nameable(name)
+}
+
+// nameable reports whether a text can be a label of a host.
+func nameable(label string) bool { return label != "" && !strings.ContainsAny(label, "./:") }
+
+// portList lists the first ports.
+func portList(ports []uint16) string {
+	list := make([]string, len(ports))
+	for i, p := range ports {
+		list[i] = fmt.Sprint(":", p)
+	}
+	return text.Some(list, 10)
+}
+
+// newExplanation returns the answer. problems and failures are those of the service.
+func newExplanation(
+	x *grpcapi.Explanation,
+	clusters map[federation.ClusterName]cluster.Status,
+	problems []string,
+	failures []adminapi.Failure,
+) adminapi.Explanation {
+	d := x.Definition
+	page := adminapi.Explanation{
+		Authority: printable(x.Authority),
+		Client: adminapi.Client{
+			Namespace: printable(x.Namespace),
+			Node:      printable(x.Client.Node),
+			Zone:      printable(x.Client.Zone),
+			Instance:  printable(x.Client.Instance),
+		},
+		Defined:   d != nil,
+		Federated: d != nil && d.Federated,
+		Imported:  d != nil && d.Imported,
+		Problems:  printables(problems),
+		Failures:  failures,
+		Set: adminapi.Set{
+			Version:   x.Set.Version,
+			Endpoints: len(x.Set.Endpoints),
+			Complete:  x.Set.Complete,
+			Changed:   x.Set.Changed,
+		},
+		Members:  []adminapi.ExplainedMember{},
+		Verdicts: make(map[string]int),
+		More:     x.More,
+		Held:     append([]adminapi.HeldView{}, x.Held...),
+		MoreHeld: x.MoreHeld,
+	}
+	for i := range page.Held {
+		h := &page.Held[i]
+		h.Destination = printable(h.Destination)
+		h.Node = printable(h.Node)
+		h.Zone = printable(h.Zone)
+	}
+	if x.Refusal != nil {
+		page.Refused = printable(status.Code(x.Refusal).String() + ": " + status.Convert(x.Refusal).Message())
+	}
+	if !x.Set.Changed.IsZero() {
+		page.Set.Origin = x.Set.Origin.String()
+	}
+	if d != nil && d.Preference != nil && len(d.Preference.Tiers) > 0 {
+		page.Preference = newPreference(d.Preference)
+	}
+	if x.Steered != nil {
+		t := newClients(x.Steered)
+		t.Zone = printable(t.Zone)
+		t.Instance = printable(t.Instance)
+		t.Node = printable(t.Node)
+		page.Tiers = &t
+	}
+	for _, m := range x.Members {
+		page.Members = append(page.Members, newExplainedMember(m, clusters))
+	}
+	for v, n := range x.Verdicts {
+		page.Verdicts[v.String()] = n
+	}
+	page.Addresses = make([]adminapi.ExplainedAddress, len(x.Addresses))
+	for i := range x.Addresses {
+		a := &x.Addresses[i]
+		page.Addresses[i] = newExplainedAddress(a, &page.Members[a.Member])
+	}
+	return page
+}
+
+func newExplainedMember(
+	m federation.WatchedMember,
+	clusters map[federation.ClusterName]cluster.Status,
+) adminapi.ExplainedMember {
+	e := adminapi.ExplainedMember{
+		Cluster:   m.Member.Cluster.String(),
+		Service:   m.Member.Service.String(),
+		State:     m.Status.Link.String(),
+		Standing:  m.Standing.String(),
+		NodeLocal: m.NodeLocal,
+		Ports:     append([]uint16{}, m.Ports...),
+		Changed:   m.Changed,
+		Updates:   m.Updates,
+	}
+	st, known := clusters[m.Member.Cluster]
+	if known {
+		e.State = string(st.State)
+		e.Since = st.Since
+	}
+	if !m.Status.Serving() {
+		e.Reason = m.Status.String()
+		if m.Status.Link != federation.Ready && st.Reason != "" {
+			e.Reason += ": " + printable(st.Reason)
+		}
+	}
+	if m.Standing != federation.InService || m.Spreading {
+		e.StandingReason = printable(st.StandingReason)
+	}
+	return e
+}
+
+// newExplainedAddress returns an address of member m.
+func newExplainedAddress(a *federation.ExplainedAddress, m *adminapi.ExplainedMember) adminapi.ExplainedAddress {
+	e := adminapi.ExplainedAddress{
+		Cluster: m.Cluster,
+		Service: m.Service,
+		Slice:   printable(a.Slice),
+		Address: addressText(a.Considered),
+		Verdict: a.Verdict.String(),
+		Detail:  printable(a.Detail),
+		Changed: a.Changed,
+		Target:  printable(a.Target),
+		Tier:    a.Tier,
+	}
+	if a.Endpoint == nil {
+		return e
+	}
+	endpoint := a.Endpoint
+	e.Address = addressText(federation.Considered{Addr: endpoint.Addr})
+	e.Target = printable(cluster.DescribeTarget(endpoint.Twin))
+	e.Zone = printable(endpoint.Zone)
+	e.Node = printable(endpoint.Node)
+	e.Hostname = printable(endpoint.Hostname)
+	if zones := endpoint.Hints.Zones(); len(zones) > 0 {
+		e.Hints = printables(zones)
+	}
+	if nodes := endpoint.Hints.Nodes(); len(nodes) > 0 {
+		e.NodeHints = printables(nodes)
+	}
+	if a.Verdict == federation.Served {
+		id := endpoint.Common.Get().Identity
+		e.Identity = printable(id.DNS + id.URI) // one of them, or none
+	}
+	return e
+}
+
+// addressText is an address as far as it is known.
+func addressText(a federation.Considered) string {
+	switch {
+	case !a.Addr.IsValid():
+		return printable(a.Text)
+	case a.Addr.Port() == 0:
+		return a.Addr.Addr().String()
+	}
+	return a.Addr.String()
+}

@@ -1,0 +1,462 @@
+package admin
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/text"
+	"isthmus/local/exports"
+	"isthmus/local/exports/plan"
+)
+
+// How much of exports an answer has.
+const (
+	maxExports     = 10_000
+	maxFieldBytes  = 32 << 10 // of a value
+	maxChangeBytes = 4 << 20  // of the values of all changes, and of all conflicts
+)
+
+// ExportsUnread is why it is not known what is to be written for exports.
+const ExportsUnread = "the Services and Namespaces of the gateway's cluster, or the link Secrets, " +
+	"have not been read as a whole yet: isthmus clusters shows why"
+
+// ExportsSource knows what is to be written for exports.
+type ExportsSource interface {
+	World() (plan.World, bool) // what plans depend on, and whether it has been read
+	Writer() *exports.Writer   // nil if --exports is plan
+	Notes() []string           // about Linkerd's service mirrors
+}
+
+// Exports is what there is to be written for exports, for /debug/exports, /debug/clusters and metrics alike.
+type Exports struct {
+	source ExportsSource
+	now    *shared[*exportsView]
+	memory plan.Memory // of the plan that was shown last
+}
+
+// NewExports returns what a source is to write.
+func NewExports(source ExportsSource) *Exports {
+	e := &Exports{source: source}
+	e.now = newShared(time.Second, listRestFor, e.look)
+	return e
+}
+
+// exportsView is what there was to be written at one time.
+type exportsView struct {
+	writer  adminapi.ExportsWriter
+	world   plan.World
+	plan    *plan.Plan // nil: not all has been read yet. A state may also be one of adminapi.Export's
+	changes []exportChange
+}
+
+// exportChange is an object that is to be written or deleted.
+type exportChange struct {
+	exports.Change
+	trouble
+}
+
+// trouble is why an object is not as it is to be: a state, and that in words, which may be empty.
+type trouble struct{ state, detail string }
+
+// over reports whether this is to be shown rather than another.
+func (a trouble) over(b trouble) bool {
+	order := []string{
+		"",
+		adminapi.ExportWouldBeWritten,
+		adminapi.ExportBeingWritten,
+		adminapi.ExportChangedBack,
+		adminapi.ExportFailed,
+	}
+	return slices.Index(order, a.state) > slices.Index(order, b.state)
+}
+
+// look makes a plan of what there is now, as the writer does. It is not called by two goroutines at a time.
+func (e *Exports) look() *exportsView {
+	v := &exportsView{writer: adminapi.ExportsWriter{Mode: "plan"}}
+	why := func(*exports.Change) (state, detail string) { return adminapi.ExportWouldBeWritten, "" }
+	writer := e.source.Writer()
+	if writer != nil {
+		v.writer = writer.Status()
+		why = writer.Trouble
+		if memory, leads := writer.Memory(); leads {
+			e.memory = memory
+		}
+	}
+	v.writer.Notes = e.source.Notes()
+
+	world, ok := e.source.World()
+	v.world = world
+	if !ok {
+		return v
+	}
+	if writer != nil {
+		v.world.Attempt = writer.Attempt
+	}
+	v.plan, e.memory = plan.Make(v.world, e.memory)
+	v.writer.MCS = v.world.MCSVersion
+	if v.writer.MCS == "" && v.world.ServiceExports {
+		v.writer.MCS = "none"
+	}
+
+	troubles := make(map[exports.Object]trouble) // of what is to be changed, of each object the worst
+	for _, c := range exports.Changes(v.world, v.plan) {
+		var of trouble
+		of.state, of.detail = why(&c)
+		if of.state == "" {
+			continue // as far as the API keeps it
+		}
+		v.changes = append(v.changes, exportChange{c, of})
+		c.Status = false
+		if of.over(troubles[c.Object]) {
+			troubles[c.Object] = of
+		}
+	}
+
+	for i := range v.plan.Verdicts {
+		of := &v.plan.Verdicts[i]
+		var worst trouble
+		if of.Object != of.Export { // else it is a headless ServiceImport
+			worst = troubles[exports.Object{Kind: exports.Service, ID: of.Object}]
+		}
+		if of.Kind == plan.Import {
+			for _, kind := range []string{exports.ServiceImport, exports.ServiceExport} {
+				t := troubles[exports.Object{Kind: kind, ID: of.Export}]
+				if t.over(worst) && (kind == exports.ServiceImport || of.Cluster == "") {
+					worst = t
+				}
+			}
+		}
+		if of.State == plan.Written && worst.state != "" {
+			of.State = plan.State(worst.state)
+			of.Detail = cmp.Or(worst.detail, of.Detail)
+		}
+	}
+	return v
+}
+
+// summary returns what /debug/clusters shows, or nil if e is nil, that is if --exports is off.
+func (e *Exports) summary() *adminapi.ExportsSummary {
+	if e == nil {
+		return nil
+	}
+	const examples = 5
+	v := e.now.get().value
+	page := &adminapi.ExportsSummary{
+		ExportsWriter: v.writer,
+		Pending:       len(v.changes),
+		Unwritten:     make(map[string][]string),
+	}
+	if v.plan == nil {
+		page.Unread = ExportsUnread
+		return page
+	}
+	for _, of := range v.plan.Verdicts {
+		state := string(of.State)
+		if slices.Contains(unwritten, of.State) && len(page.Unwritten[state]) < examples {
+			text := fmt.Sprintf("%v of %s", of.Object, federation.ClusterName(of.Cluster))
+			if of.Detail != "" {
+				text += " (" + of.Detail + ")"
+			}
+			page.Unwritten[state] = append(page.Unwritten[state], printable(text))
+		}
+	}
+	return page
+}
+
+// unwritten are the states in which somebody has to do something, or to know.
+var unwritten = []plan.State{
+	plan.Taken,
+	plan.Waiting,
+	plan.OnHold,
+	plan.Unset,
+	plan.OverNumber,
+	plan.NameRefused,
+	plan.NoPort,
+	adminapi.ExportFailed,
+	adminapi.ExportChangedBack,
+}
+
+// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+func (e *Exports) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector: what clusters export, and what becomes of it. A cluster that is not linked
+// has an empty label: annotations may name any number.
+func (e *Exports) Collect(ch chan<- prometheus.Metric) {
+	v := e.now.get().value
+	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	}
+	unknown := gauges("isthmus_exports_plan_unknown",
+		"1 while it is not known what is to be written for exports, so that nothing is written, else 0.")
+	if v.plan == nil {
+		unknown.WithLabelValues().Set(1)
+		unknown.Collect(ch)
+		return
+	}
+	unknown.WithLabelValues().Set(0)
+
+	exports := gauges("isthmus_exports",
+		"Services that clusters export, once for each kind of object that they are written as, or would be.",
+		"cluster", "kind")
+	refused := gauges("isthmus_exports_refused",
+		"Exports of which nothing is written, by reason: "+
+			"those states of docs/exports.md that are not written, being written, would be written, kept or held.",
+		"cluster", "reason")
+	held := gauges("isthmus_exports_held",
+		"What is written for exports that are gone, and stays for --unlinked-after; "+
+			"cluster empty: since it is linked no longer.", "cluster")
+	written := gauges("isthmus_written_services", "Services that this gateway has written for exports.", "kind")
+	conflicts := gauges("isthmus_export_conflicts", "Differences between exports of one name.", "kind", "reason")
+	pending := gauges("isthmus_exports_pending",
+		"Objects that are to be written or deleted for exports, or would be with --exports=on.")
+	pending.WithLabelValues().Set(float64(len(v.changes)))
+	fullest := gauges("isthmus_exports_limit_ratio",
+		"Part of --max-exports-per-link, or of --max-exports-per-namespace, that exports use, "+
+			"for the link and the namespace that use most. Above 1, some exports are not written.",
+		"per", "cluster", "namespace")
+
+	linked := make(map[string]bool)
+	for _, c := range v.world.Clusters {
+		linked[c.Name] = true
+	}
+	held.WithLabelValues(federation.Local.String())
+	for i := range v.plan.Verdicts {
+		of := &v.plan.Verdicts[i]
+		cluster := ""
+		if linked[of.Cluster] {
+			cluster = federation.ClusterName(of.Cluster).String()
+		}
+		exports.WithLabelValues(cluster, string(of.Kind)).Inc()
+		switch of.State {
+		case plan.Written, plan.Kept, adminapi.ExportBeingWritten, adminapi.ExportWouldBeWritten:
+		case plan.OnHold:
+			held.WithLabelValues(cluster).Inc()
+		default:
+			refused.WithLabelValues(cluster, strings.ReplaceAll(string(of.State), " ", "_")).Inc()
+		}
+	}
+	for i := range v.plan.Services {
+		s := &v.plan.Services[i]
+		if o := v.world.Services[s.ID]; o != nil && v.world.Marked(o) {
+			written.WithLabelValues(string(s.Kind)).Inc()
+		}
+	}
+	for _, f := range v.plan.Fullest {
+		fullest.WithLabelValues(f.Per, federation.ClusterName(f.Cluster).String(), f.Namespace).Set(f.Ratio())
+	}
+	for _, c := range v.plan.Conflicts {
+		conflicts.WithLabelValues(string(c.Kind), c.Reason).Inc()
+	}
+
+	all := []*prometheus.GaugeVec{unknown, exports, refused, held, written, conflicts, pending, fullest}
+	for _, one := range all {
+		one.Collect(ch)
+	}
+}
+
+// exportsHandler answers /debug/exports. Its query parameter is service, any number of times.
+type exportsHandler struct{ *Sources }
+
+// ServeHTTP implements http.Handler.
+func (h exportsHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	page := newExports(h.Exports.now.get().value, r.URL.Query()["service"])
+	page.Replica = h.Replica()
+	encode(page).serve(w)
+}
+
+// newExports returns what there is about exports, or what they are written as, with one of these names, each of them
+// NAME, NAMESPACE/NAME or NAMESPACE/. Without names it returns all there is.
+func newExports(v *exportsView, names []string) *adminapi.Exports {
+	page := &adminapi.Exports{
+		Writer:         v.writer,
+		Exports:        []adminapi.Export{},
+		Conflicts:      []adminapi.ExportConflict{},
+		Changes:        []adminapi.ExportChange{},
+		Written:        []string{},
+		WrittenImports: []string{},
+	}
+	if v.plan == nil {
+		page.Unread = ExportsUnread
+		return page
+	}
+	about := func(ids ...plan.ID) bool {
+		return len(names) == 0 || slices.ContainsFunc(names, func(wanted string) bool {
+			return slices.ContainsFunc(ids, func(id plan.ID) bool {
+				return wanted == id.Name || wanted == id.Namespace+"/" || wanted == id.String()
+			})
+		})
+	}
+	for i := range v.plan.Verdicts {
+		of := &v.plan.Verdicts[i]
+		switch {
+		case !about(of.Export, of.Object):
+		case len(page.Exports) == maxExports:
+			page.MoreExports++
+		default:
+			page.Exports = append(page.Exports, adminapi.Export{
+				Cluster: federation.ClusterName(of.Cluster).String(),
+				Export:  printable(of.Export.String()),
+				Kind:    string(of.Kind),
+				Object:  printable(of.Object.String()),
+				State:   string(of.State),
+				Detail:  printable(of.Detail),
+				Until:   of.Until,
+			})
+		}
+	}
+
+	left := maxChangeBytes
+	for _, c := range v.plan.Conflicts {
+		switch {
+		case !about(c.Object, c.Of):
+		case left <= 0:
+			page.MoreConflicts++
+		default:
+			shown := adminapi.ExportConflict{
+				Object:  c.Object.String(),
+				Kind:    string(c.Kind),
+				Reason:  c.Reason,
+				Message: printable(c.Message),
+			}
+			left -= len(shown.Object) + len(shown.Message)
+			page.Conflicts = append(page.Conflicts, shown)
+		}
+	}
+
+	left = maxChangeBytes
+	for i := range v.changes {
+		c := &v.changes[i]
+		switch {
+		case !about(c.ID, c.Of):
+		case left <= 0:
+			page.MoreChanges++
+		default:
+			page.Changes = append(page.Changes, newExportChange(c, &left))
+		}
+	}
+
+	for id, o := range v.world.Services {
+		if !v.world.Marked(o) {
+			continue
+		}
+		of, known := plan.WrittenFor(o)
+		if about(id) || known && about(of) {
+			page.Written = append(page.Written, id.String())
+		}
+	}
+	for id, o := range v.world.Imports {
+		if v.world.MarkedImport(o) && about(id) {
+			page.WrittenImports = append(page.WrittenImports, id.String())
+		}
+	}
+	slices.Sort(page.Written)
+	slices.Sort(page.WrittenImports)
+	return page
+}
+
+// newExportChange returns a change with the fields that differ. Their bytes are taken from left.
+func newExportChange(c *exportChange, left *int) adminapi.ExportChange {
+	change := adminapi.ExportChange{
+		Verb:       string(c.Verb),
+		ObjectKind: c.Object.Kind,
+		Object:     c.ID.String(),
+		Kind:       string(c.For),
+		Of:         c.Of.String(),
+		Fields:     []adminapi.ExportField{},
+		Error:      printable(c.detail),
+	}
+	before := exportFields(c.Before, c.Status)
+	after := exportFields(c.After, c.Status)
+	all := maps.Clone(before)
+	maps.Copy(all, after)
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		if before[key] == after[key] {
+			continue
+		}
+		f := adminapi.ExportField{
+			Field:  printable(key),
+			Before: text.Clean(before[key], maxFieldBytes),
+			After:  text.Clean(after[key], maxFieldBytes),
+		}
+		*left -= len(f.Field) + len(f.Before) + len(f.After)
+		change.Fields = append(change.Fields, f)
+	}
+	return change
+}
+
+// exportFields returns the fields of an object that plans know of, or of its status; nil: it has none.
+func exportFields(of any, status bool) map[string]string {
+	fields := make(map[string]string)
+	switch o := of.(type) {
+	case *plan.Service:
+		if o != nil {
+			addFields(fields, o.Type, o.Labels, o.Annotations, o.Ports, o.Traffic)
+		}
+	case *plan.ServiceImport:
+		if status {
+			fields["clusters"] = strings.Join(o.Clusters, ", ")
+			if o.EndpointSliceObjects != "" {
+				fields["endpointSliceObjects"] = o.EndpointSliceObjects
+			}
+			addConditions(fields, o.Conditions)
+		} else {
+			addFields(fields, o.Type, o.Labels, o.Annotations, o.Ports, o.Traffic)
+			fields["ips"] = strings.Join(o.IPs, ", ")
+		}
+	case []metav1.Condition:
+		addConditions(fields, o)
+	}
+	return fields
+}
+
+// addFields adds the fields that Services and ServiceImports have.
+func addFields(
+	fields map[string]string,
+	kind string,
+	labels, annotations map[string]string,
+	ports []plan.Port,
+	t plan.Traffic,
+) {
+	fields["type"] = kind
+	for key, value := range labels {
+		fields["label "+key] = cmp.Or(value, `""`)
+	}
+	for key, value := range annotations {
+		fields["annotation "+key] = cmp.Or(value, `""`)
+	}
+	for _, p := range ports {
+		var text []string
+		if p.Target != "" {
+			text = append(text, "to "+p.Target)
+		}
+		if p.Name != "" {
+			text = append(text, "name "+p.Name)
+		}
+		if p.AppProtocol != "" {
+			text = append(text, "appProtocol "+p.AppProtocol)
+		}
+		fields[fmt.Sprintf("port %d/%s", p.Number, p.Protocol)] = cmp.Or(strings.Join(text, ", "), "yes")
+	}
+	if t.SessionAffinity != "" && t.SessionAffinity != "None" {
+		fields["sessionAffinity"] = fmt.Sprintf("%s, %d s", t.SessionAffinity, t.AffinitySeconds)
+	}
+	fields["internalTrafficPolicy"] = t.InternalTrafficPolicy
+	fields["trafficDistribution"] = t.TrafficDistribution
+}
+
+func addConditions(fields map[string]string, all []metav1.Condition) {
+	for _, c := range all {
+		text := fmt.Sprintf("%s %s %s", strings.ToLower(string(c.Status)), c.Reason, c.Message)
+		fields["condition "+c.Type] = strings.TrimSpace(text)
+	}
+}

@@ -1,0 +1,70 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+)
+
+// standings are the values of the parameter standing.
+var standings = map[string]federation.Standing{
+	adminapi.InService:  federation.InService,
+	adminapi.LastResort: federation.LastResort,
+	adminapi.Withdrawn:  federation.Withdrawn,
+}
+
+// impactHandler answers /debug/impact: what would change for clients if a cluster had another standing. Its query
+// parameters are cluster and standing.
+type impactHandler struct{ *Sources }
+
+// ServeHTTP implements http.Handler.
+func (h impactHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	page := adminapi.Impact{Cluster: r.FormValue("cluster"), Standing: r.FormValue("standing")}
+	standing, known := standings[page.Standing]
+	if !known || page.Cluster == "" {
+		http.Error(w, fmt.Sprintf("give ?cluster=NAME&standing=STANDING, which is %s, %s or %s",
+			adminapi.Withdrawn, adminapi.LastResort, adminapi.InService), http.StatusBadRequest)
+		return
+	}
+	cluster := federation.ClusterName(page.Cluster)
+	if page.Cluster == federation.Local.String() {
+		cluster = federation.Local
+	}
+	services, err := h.Table.Impact(r.Context(), cluster, standing)
+	if err != nil {
+		return // the client has gone
+	}
+	streams := make(map[string]int)
+	for _, v := range h.Streams.Views() {
+		streams[v.Service.String()] += v.Streams
+	}
+	page.Services = make([]adminapi.ServiceImpact, 0, len(services))
+	for i := range services {
+		one := newServiceImpact(&services[i])
+		one.Streams = streams[one.Service]
+		page.Services = append(page.Services, one)
+	}
+	encode(page).serve(w)
+}
+
+// newServiceImpact returns what would change for the clients of a service.
+func newServiceImpact(i *federation.ServiceImpact) adminapi.ServiceImpact {
+	return adminapi.ServiceImpact{
+		Service: i.Service.String(),
+		Watched: i.Watched,
+		Port:    i.Port,
+		Zone:    i.Zone,
+		Node:    i.Node,
+		Now:     newImpactCounts(i.Now),
+		Then:    newImpactCounts(i.Then),
+	}
+}
+
+func newImpactCounts(counts []federation.ClusterCount) (list []adminapi.ImpactCount) {
+	for _, c := range counts {
+		list = append(list, adminapi.ImpactCount{Cluster: c.Cluster.String(), Count: c.Count})
+	}
+	return list
+}

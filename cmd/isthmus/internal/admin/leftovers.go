@@ -1,0 +1,155 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/kube"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+)
+
+// Limits of leftovers.
+const (
+	maxLeftClusters = 20 // clusters whose mirrors are looked at
+	maxLeftServices = 10 // names of Services of each
+	maxLinks        = 500
+	// A Lease that is not renewed for as long as it lasts is free. It lasts as long as it says, within these bounds.
+	leastLease = 30 * time.Second
+	mostLease  = time.Hour
+)
+
+// Leftovers finds the Services that Linkerd's service mirror has written for clusters that are no longer linked. A
+// service mirror that runs, or a Link, owns the Services of its cluster: they are not left over.
+type Leftovers struct {
+	sources   decode.Sources // of the local cluster
+	printable func(error) error
+	namespace string // of Linkerd's multicluster extension
+	now       func() time.Time
+
+	mu   sync.Mutex
+	held map[string]heldLease // by cluster
+}
+
+// heldLease is a Lease as it was seen first with that time of renewal. Its holder's clock may be wrong, so the times
+// are compared with each other only.
+type heldLease struct {
+	renewed metav1.MicroTime
+	until   time.Time // by this replica's clock
+}
+
+// NewLeftovers returns what finds left over mirrors in the local cluster. namespace is that of Linkerd's multicluster
+// extension.
+func NewLeftovers(client *kube.Client, namespace string) *Leftovers {
+	return &Leftovers{
+		sources: client.Sources, printable: client.Printable, namespace: namespace, now: time.Now,
+		held: make(map[string]heldLease),
+	}
+}
+
+// find returns what is left over of these mirrors, by cluster. linked has the clusters that link Secrets name. It asks
+// the API server only if there are such mirrors.
+func (l *Leftovers) find(ctx context.Context, mirrors map[string][]federation.ServiceID, linked map[string]bool) (
+	list []adminapi.LeftoverMirrors) {
+	clusters := slices.DeleteFunc(slices.Sorted(maps.Keys(mirrors)), func(name string) bool { return linked[name] })
+	if len(clusters) == 0 {
+		return nil
+	}
+	clusters = clusters[:min(len(clusters), maxLeftClusters)]
+	l.forget(clusters)
+	links, err := l.links(ctx)
+	for _, name := range clusters {
+		owned, unknown := links[name], err
+		if !owned && unknown == nil {
+			owned, unknown = l.runs(ctx, name)
+		}
+		if owned {
+			continue
+		}
+		one := adminapi.LeftoverMirrors{Cluster: name, Number: len(mirrors[name])}
+		for _, id := range mirrors[name] {
+			one.Services = append(one.Services, id.String())
+		}
+		slices.Sort(one.Services)
+		one.Services = one.Services[:min(len(one.Services), maxLeftServices)]
+		if unknown != nil {
+			one.Unknown = l.printable(unknown).Error()
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// forget removes the Leases of all other clusters.
+func (l *Leftovers) forget(except []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.DeleteFunc(l.held, func(cluster string, _ heldLease) bool { return !slices.Contains(except, cluster) })
+}
+
+// links returns the clusters that Linkerd's Links name.
+func (l *Leftovers) links(ctx context.Context) (clusters map[string]bool, err error) {
+	clusters = make(map[string]bool)
+	options := metav1.ListOptions{Limit: maxLinks}
+	page, err := l.sources.Links(l.namespace).List(ctx, options, func(o *decode.Link, _ *decode.Refused) error {
+		if o == nil {
+			return errors.New("a Link can't be read")
+		}
+		clusters[cmp.Or(o.Spec.TargetClusterName, o.Name)] = true
+		clusters[o.Name] = true
+		return nil
+	})
+	switch {
+	case apierrors.IsNotFound(err): // the kind is not installed
+		return clusters, nil
+	case err == nil && page.Continue != "":
+		err = fmt.Errorf("there are more than %d", maxLinks)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("namespace %s: Links can't be read: %w", l.namespace, err)
+	}
+	return clusters, nil
+}
+
+// runs reports whether a service mirror of the cluster holds its Lease. A Lease that is seen for the first time counts
+// as held for as long as it lasts.
+func (l *Leftovers) runs(ctx context.Context, cluster string) (bool, error) {
+	const prefix = "/apis/coordination.k8s.io/v1/namespaces/"
+	path := prefix + url.PathEscape(l.namespace) + "/leases/service-mirror-write-" + url.PathEscape(cluster)
+	var lease struct {
+		Spec struct {
+			HolderIdentity string            `json:"holderIdentity"`
+			Duration       int32             `json:"leaseDurationSeconds"`
+			RenewTime      *metav1.MicroTime `json:"renewTime"`
+		} `json:"spec"`
+	}
+	err := l.sources.Document(ctx, path, &lease)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return false, fmt.Errorf("namespace %s: Leases can't be read: %w", l.namespace, err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := lease.Spec
+	if err != nil || of.HolderIdentity == "" || of.RenewTime == nil {
+		delete(l.held, cluster)
+		return false, nil
+	}
+	now, before := l.now(), l.held[cluster]
+	if !before.renewed.Equal(of.RenewTime) {
+		lasts := min(max(time.Duration(of.Duration)*time.Second, leastLease), mostLease)
+		l.held[cluster] = heldLease{*of.RenewTime, now.Add(lasts)}
+		return true, nil
+	}
+	return now.Before(before.until), nil
+}

@@ -1,0 +1,225 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// limited is a handler that serves each request until it is released, in turns.
+type limited struct {
+	http.Handler
+	release chan struct{}
+
+	mu    sync.Mutex
+	began []string         // the address of each request whose turn has begun
+	codes map[string][]int // of the answers, by address
+}
+
+func newLimited(l *limiter) *limited {
+	h := &limited{release: make(chan struct{}), codes: make(map[string][]int)}
+	h.Handler = l.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		addr, _, _ := net.SplitHostPort(r.RemoteAddr)
+		h.mu.Lock()
+		h.began = append(h.began, addr)
+		h.mu.Unlock()
+		<-h.release
+	}))
+	return h
+}
+
+// ask sends a request from an address, whose context ends when the returned function is called.
+func (h *limited) ask(addr string) (leave func()) {
+	ctx, leave := context.WithCancel(context.Background())
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil)
+	r.RemoteAddr = addr + ":1"
+	go func() {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.codes[addr] = append(h.codes[addr], w.Code)
+	}()
+	synctest.Wait()
+	return leave
+}
+
+// turns returns the addresses whose turns have begun since there were n.
+func (h *limited) turns(n int) string {
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return strings.Join(h.began[n:], " ")
+}
+
+// count returns how many turns have begun.
+func (h *limited) count() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.began)
+}
+
+// answers returns the codes of all answers, by address.
+func (h *limited) answers() string {
+	synctest.Wait()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return fmt.Sprint(h.codes)
+}
+
+// next releases one, and returns who is served in its place once it has rested.
+func (h *limited) next() string {
+	n := h.count()
+	h.release <- struct{}{}
+	time.Sleep(restMost)
+	return h.turns(n)
+}
+
+// TestTurns: as many are served at once as may be, the addresses in turns.
+func TestTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newLimited(newLimiter(3, time.Hour, 0))
+		for range 20 {
+			h.ask("a")
+		}
+		if got := h.turns(0); got != "a a" {
+			t.Fatalf("turns of %q, want two of three for one address", got)
+		}
+		h.ask("b")
+		if got := h.turns(2); got != "b" {
+			t.Fatalf("then of %q, want one of another address", got)
+		}
+		leave := h.ask("c")
+		h.ask("b")
+		h.ask("c")
+		leave()
+		synctest.Wait()
+		for range 4 {
+			h.next()
+		}
+		if got := h.turns(3); got != "b c a a" {
+			t.Errorf("then of %s", got)
+		}
+		for range 23 - 4 {
+			h.next()
+		}
+		if got := strings.Count(h.turns(0), "a"); got != 20 {
+			t.Errorf("%d turns of the first address", got)
+		}
+	})
+}
+
+// TestBusy: one that finds no turn in time gets 503, and does not count any more.
+func TestBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newLimited(newLimiter(1, time.Minute, 0))
+		h.ask("a")
+		h.ask("b")
+		time.Sleep(time.Minute - time.Nanosecond)
+		if got := h.answers(); got != "map[]" {
+			t.Errorf("answered early: %s", got)
+		}
+		time.Sleep(time.Nanosecond)
+		if got := h.answers(); got != "map[b:[503]]" {
+			t.Errorf("answers %s", got)
+		}
+		if next := h.next(); next != "" {
+			t.Errorf("%s is served", next)
+		}
+		if h.ask("c"); h.turns(1) != "c" {
+			t.Error("the turn is not free")
+		}
+		leave := h.ask("d")
+		h.ask("d")
+		leave()
+		if next := h.next(); next != "d" {
+			t.Errorf("%q is served after one that has left, want another one of its address", next)
+		}
+		h.next()
+	})
+}
+
+// TestTurnsRest: after an answer its turn is not free for nine times as long as it has taken, up to a second.
+func TestTurnsRest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newLimited(newLimiter(1, time.Hour, 0))
+		for _, c := range []struct{ took, rest time.Duration }{{time.Millisecond, 9 * time.Millisecond}, {time.Minute, time.Second}} {
+			h.ask("a")
+			h.ask("b")
+			time.Sleep(c.took)
+			n := h.count()
+			h.release <- struct{}{}
+			time.Sleep(c.rest - time.Nanosecond)
+			if h.turns(n) != "" {
+				t.Errorf("after %v the next one waits for less than %v", c.took, c.rest)
+			}
+			time.Sleep(time.Nanosecond)
+			if h.turns(n) != "b" {
+				t.Errorf("after %v the next one waits for more than %v", c.took, c.rest)
+			}
+			h.next()
+		}
+	})
+}
+
+// TestTurnsEnd: a client that does not read, or does not send the body that it has
+// announced, keeps its turn no longer than the limit.
+func TestTurnsEnd(t *testing.T) {
+	text := []byte(strings.Repeat("x", 16<<20))
+	for name, request := range map[string]string{
+		"unread answer": "GET / HTTP/1.1\r\nHost: gateway\r\n\r\n",
+		"missing body":  "POST /small HTTP/1.1\r\nHost: gateway\r\nContent-Length: 100\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			began := make(chan struct{}, 2)
+			l := newLimiter(1, time.Minute, time.Second)
+			server := httptest.NewServer(l.limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				began <- struct{}{}
+				if r.URL.Path == "/" {
+					w.Write(text)
+				} else {
+					fmt.Fprintln(w, "small")
+				}
+			})))
+			defer server.Close()
+			stuck := ask(t, server.Listener.Addr().String(), request)
+			<-began
+			resp, err := http.Get(server.URL + "/small") // which the limiter lets wait for a minute at most
+			if err != nil {
+				t.Fatal(err)
+			}
+			body, _ := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			if string(body) != "small\n" {
+				t.Errorf("%q", body)
+			}
+			stuck.Close()
+		})
+	}
+}
+
+// ask requests a path on a connection of its own, and does not read the answer.
+func ask(t *testing.T, addr, request string) *net.TCPConn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	tcp := conn.(*net.TCPConn)
+	if err := tcp.SetReadBuffer(4 << 10); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	return tcp
+}

@@ -1,0 +1,338 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"isthmus/internal/adminapi"
+	"isthmus/internal/text"
+)
+
+const (
+	listFor     = time.Second // at least: for so long a snapshot is good
+	listRestFor = 50          // times as long as making it has taken, if that is more: lists are read all the time
+)
+
+// listHandler answers view=list of /debug/clusters, /debug/services, /debug/streams and /debug/events: lines that are
+// searched, sorted and cut. The page at / shows them. All clients get theirs from one snapshot. The query parameters
+// are those of parseListQuery.
+type listHandler struct {
+	snapshots *shared[*listSnapshot]
+}
+
+func newListHandler(content func() listContent) *listHandler {
+	make := func() *listSnapshot { return newListSnapshot(content()) }
+	return &listHandler{newShared(listFor, listRestFor, make)}
+}
+
+// or returns a handler of a page and its list, which the last element of the path names.
+func (l *listHandler) or(page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch view := r.URL.Query().Get("view"); view {
+		case "":
+			page.ServeHTTP(w, r)
+		case "list":
+			l.serve(w, r)
+		default:
+			http.Error(w, fmt.Sprintf("view is %.20q: give list, or no view for all there is", view),
+				http.StatusBadRequest)
+		}
+	})
+}
+
+func (l *listHandler) serve(w http.ResponseWriter, r *http.Request) {
+	list := path.Base(r.URL.Path)
+	q, err := parseListQuery(list, r.URL.Query())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	m := l.snapshots.get()
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, m.number)) // of all lists: queries differ by their URL
+	if r.Header.Get("If-None-Match") == w.Header().Get("ETag") {
+		w.WriteHeader(http.StatusNotModified) // before an answer is made
+		return
+	}
+	answer, err := m.value.answer(list, q)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(answer))
+}
+
+// maxShownText is how many bytes of a text the lists have; /debug/clusters and /debug/services
+// have all of it.
+const maxShownText = 500
+
+func shown(s string) string { return text.Clean(s, maxShownText) }
+
+func shownAll(texts []string) []string {
+	return text.CleanAll(text.First(texts, 5), maxShownText)
+}
+
+// listContent is what the lists are made from: the gateway as it is at one moment.
+type listContent struct {
+	replica   adminapi.Replica
+	clusters  []adminapi.Cluster // link Secrets that are not used too; the local one has a name and no Secret
+	services  []adminapi.ServiceLine
+	streams   []adminapi.View
+	events    []adminapi.Event // the newest first
+	maxEvents int              // that are kept
+}
+
+// newListContent returns the gateway as it is now.
+func newListContent(from *Sources) listContent {
+	views := from.Streams.Views()
+	clusters := clustersHandler{from}.list()
+	return listContent{
+		replica:   from.Replica(),
+		clusters:  clusters,
+		services:  servicesHandler{from}.list(views, clusters),
+		streams:   streamsHandler{from}.list(views),
+		events:    from.Events.Newest(),
+		maxEvents: maxEvents,
+	}
+}
+
+// listSnapshot answers queries about a listContent. It keeps what it has sorted, and nothing of queries. It is safe for
+// concurrent use, and its content must not be changed.
+type listSnapshot struct {
+	lists map[string]func(listQuery) (any, error) // by name
+}
+
+// newListSnapshot returns a snapshot of a content. It sets the severities of its services.
+func newListSnapshot(c listContent) *listSnapshot {
+	clusters, inClusters := newClusterLines(&c)
+	inServices := newServiceList(c.services)
+	inStreams := adminapi.StreamList{}
+	for _, v := range c.streams {
+		inStreams.Streams += v.Streams
+	}
+	inEvents := adminapi.EventList{Most: c.maxEvents}
+
+	return &listSnapshot{map[string]func(listQuery) (any, error){
+		"clusters": finder(&clusterLines, clusters, inClusters,
+			func(a *adminapi.ClusterList) *adminapi.List[adminapi.ClusterLine] { return &a.List }),
+		"services": finder(&serviceLines, c.services, inServices,
+			func(a *adminapi.ServiceList) *adminapi.List[adminapi.ServiceLine] { return &a.List }),
+		"streams": finder(&streamLines, c.streams, inStreams,
+			func(a *adminapi.StreamList) *adminapi.List[adminapi.View] { return &a.List }),
+		"events": finder(&eventLines, c.events, inEvents,
+			func(a *adminapi.EventList) *adminapi.List[adminapi.Event] { return &a.List }),
+	}}
+}
+
+// finder returns a function that finds lines and adds totals to them.
+func finder[T, A any](
+	k *lineKind[T],
+	lines []T,
+	totals A,
+	in func(*A) *adminapi.List[T],
+) func(listQuery) (any, error) {
+	all := newList(k, lines)
+	return func(q listQuery) (any, error) {
+		answer := totals
+		var err error
+		*in(&answer), err = all.find(q)
+		return answer, err
+	}
+}
+
+// answer returns the JSON of a list, which is clusters, services, streams or events.
+func (s *listSnapshot) answer(list string, q listQuery) ([]byte, error) {
+	find := s.lists[list]
+	if find == nil {
+		return nil, fmt.Errorf("there is no list of %s", list)
+	}
+	found, err := find(q)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := json.Marshal(found)
+	if err != nil {
+		return nil, fmt.Errorf("list of %s: %w", list, err)
+	}
+	return answer, nil
+}
+
+const (
+	maxLines     = 500 // of an answer
+	defaultLines = 50
+	maxSearch    = 400 // bytes: 100 characters of any script
+)
+
+// listQuery is what of a list is asked for.
+type listQuery struct {
+	search string // words in lower case that a line's text must all have
+	sort   string // the name of an order; empty: the list's first
+	show   string // the name of a part of the lines; empty: all
+	page   int    // from 1; beyond the last page the last one is meant
+	limit  int    // lines of a page
+}
+
+// emptySnapshot has no lines, and refuses what every snapshot does.
+var emptySnapshot = newListSnapshot(listContent{})
+
+// parseListQuery reads the parameters q, sort, show, page and limit for a list, which is clusters, services,
+// streams or events.
+func parseListQuery(list string, v url.Values) (listQuery, error) {
+	q := listQuery{search: strings.ToLower(v.Get("q")), sort: v.Get("sort"), show: v.Get("show")}
+	if len(q.search) > maxSearch {
+		return q, fmt.Errorf("q has %d bytes: give at most %d", len(q.search), maxSearch)
+	}
+	var err error
+	if q.page, err = queryNumber(v, "page", 1, 1_000_000); err != nil {
+		return q, err
+	}
+	if q.limit, err = queryNumber(v, "limit", defaultLines, maxLines); err != nil {
+		return q, err
+	}
+	_, err = emptySnapshot.answer(list, q)
+	return q, err
+}
+
+// queryNumber reads a parameter that is a number from 1 to most.
+func queryNumber(v url.Values, name string, fallback, most int) (int, error) {
+	text := v.Get(name)
+	if text == "" {
+		return fallback, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%s is %.20q: give a number from 1 to %d", name, text, most)
+	}
+	return n, nil
+}
+
+// choices has values by name, in an order.
+type choices[V any] []choice[V]
+
+// choice is one of several values that a parameter of a query names.
+type choice[V any] struct {
+	name  string
+	value V
+}
+
+// get returns the value of a name, which the parameter has; of an empty one the first.
+func (n choices[V]) get(parameter, name string) (V, error) {
+	var names []string
+	for _, one := range n {
+		if name == "" || name == one.name {
+			return one.value, nil
+		}
+		if one.name != "" {
+			names = append(names, one.name)
+		}
+	}
+	var none V
+	return none, fmt.Errorf("%s is %.20q: give %s", parameter, name, strings.Join(names, ", "))
+}
+
+// list is lines that can be asked for.
+type list[T any] struct {
+	lines  []T
+	kind   *lineKind[T]
+	orders choices[func() []int] // indices of lines; each is sorted when it is first asked for
+	texts  func() []string       // of lines, in lower case; made when they are first searched
+}
+
+// lineKind is how lines of a type are searched and sorted.
+type lineKind[T any] struct {
+	text  func(*T) string
+	parts choices[func(*T) bool]     // that may be shown; nil: all
+	order choices[func(a, b *T) int] // nil: as they are
+}
+
+func newList[T any](k *lineKind[T], lines []T) list[T] {
+	l := list[T]{lines: lines, kind: k}
+	l.texts = sync.OnceValue(func() []string {
+		texts := make([]string, len(lines))
+		for i := range lines {
+			texts[i] = strings.ToLower(k.text(&lines[i]))
+		}
+		return texts
+	})
+	for _, by := range k.order {
+		order := sync.OnceValue(func() []int { return sorted(lines, by.value) })
+		l.orders = append(l.orders, choice[func() []int]{by.name, order})
+	}
+	return l
+}
+
+// sorted returns the indices of lines in an order; nil: as they are.
+func sorted[T any](lines []T, order func(a, b *T) int) []int {
+	all := make([]int, len(lines))
+	for i := range all {
+		all[i] = i
+	}
+	if order != nil {
+		slices.SortFunc(all, func(a, b int) int { return order(&lines[a], &lines[b]) })
+	}
+	return all
+}
+
+// find returns the lines that a query asks for.
+func (l *list[T]) find(q listQuery) (adminapi.List[T], error) {
+	var none adminapi.List[T]
+	order, err := l.orders.get("sort", q.sort)
+	if err != nil {
+		return none, err
+	}
+	part, err := l.kind.parts.get("show", q.show)
+	if err != nil {
+		return none, err
+	}
+	words := strings.Fields(q.search)
+	var texts []string
+	if len(words) > 0 {
+		texts = l.texts()
+	}
+	found := order()
+	if part != nil || len(words) > 0 {
+		all := found
+		found = nil
+		for _, i := range all {
+			if (part == nil || part(&l.lines[i])) && (len(words) == 0 || hasAll(texts[i], words)) {
+				found = append(found, i)
+			}
+		}
+	}
+	return l.cut(found, q), nil
+}
+
+// cut returns one page of the lines that were found.
+func (l *list[T]) cut(found []int, q listQuery) adminapi.List[T] {
+	answer := adminapi.List[T]{
+		All:      len(l.lines),
+		Matching: len(found),
+		Pages:    max(1, (len(found)+q.limit-1)/q.limit),
+		Lines:    []T{},
+	}
+	answer.Page = min(q.page, answer.Pages)
+	first := (answer.Page - 1) * q.limit
+	for _, i := range found[first:min(first+q.limit, len(found))] {
+		answer.Lines = append(answer.Lines, l.lines[i])
+	}
+	return answer
+}
+
+func hasAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+
+	"isthmus/internal/adminapi"
+)
+
+// release is what make's VERSION names the program. Without one the Go tool names it, by git's tags and commit.
+var release string
+
+// OwnBuild returns what this program was built from, which is /debug/version too.
+func OwnBuild() adminapi.Build {
+	info := buildInfo()
+	return adminapi.Build{
+		Version: cmp.Or(info.Main.Version, "unknown"),
+		Commit:  commit(info),
+		Go:      runtime.Version(),
+		Format:  adminapi.Format,
+	}
+}
+
+// WriteVersion prints what a bug report should begin with.
+func WriteVersion(w io.Writer) { printVersion(w, buildInfo()) }
+
+// Revision returns the commit that this program was built from.
+func Revision() string {
+	text, _ := revision(buildInfo())
+	return text
+}
+
+// buildInfo returns what the Go tool has written into this program.
+func buildInfo() *debug.BuildInfo {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = new(debug.BuildInfo)
+	}
+	info.Main.Version = cmp.Or(release, info.Main.Version)
+	return info
+}
+
+// libraries are those whose versions matter most in a bug report.
+var libraries = []struct{ title, module string }{
+	{"Kubernetes client", "k8s.io/client-go"},
+	{"proxy API", "github.com/linkerd/linkerd2-proxy-api"},
+	{"gRPC", "google.golang.org/grpc"},
+}
+
+// printVersion prints the version, the commit and the libraries.
+func printVersion(w io.Writer, info *debug.BuildInfo) {
+	fmt.Fprintln(w, "isthmus", cmp.Or(info.Main.Version, "unknown"))
+	line := func(title, value string) { fmt.Fprintf(w, "  %-18s %s\n", title, value) }
+	line("commit", commit(info))
+	line("Go", fmt.Sprintf("%s %s/%s", runtime.Version(), runtime.GOOS, runtime.GOARCH))
+	for _, l := range libraries {
+		line(l.title, moduleVersion(info, l.module))
+	}
+}
+
+// revision returns the commit that the program was built from, and when that was made.
+func revision(info *debug.BuildInfo) (text, at string) {
+	all := make(map[string]string)
+	for _, s := range info.Settings {
+		all[s.Key] = s.Value
+	}
+	text = cmp.Or(all["vcs.revision"], "unknown")
+	if all["vcs.modified"] == "true" {
+		text += "-modified"
+	}
+	return text, all["vcs.time"]
+}
+
+// commit is the revision, for people.
+func commit(info *debug.BuildInfo) string {
+	text, at := revision(info)
+	if at != "" {
+		text += " of " + at
+	}
+	return text
+}
+
+// moduleVersion returns the version of a module that the program is built with.
+func moduleVersion(info *debug.BuildInfo, path string) string {
+	for _, m := range info.Deps {
+		if m.Path == path {
+			if m.Replace != nil {
+				m = m.Replace
+			}
+			return m.Version
+		}
+	}
+	return "unknown"
+}

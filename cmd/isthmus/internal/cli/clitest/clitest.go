@@ -1,0 +1,84 @@
+// Package clitest helps tests that run a program's commands. See package cli.
+package clitest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Output is a writer whose text a test can wait for. It is safe for concurrent
+// use, except that one goroutine at a time may call Await.
+type Output struct {
+	mu    sync.Mutex
+	b     bytes.Buffer
+	wrote chan struct{}
+}
+
+// NewOutput returns an Output without text.
+func NewOutput() *Output { return &Output{wrote: make(chan struct{}, 1)} }
+
+// Write implements io.Writer.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case o.wrote <- struct{}{}:
+	default: // Await has not looked since the write before
+	}
+	return o.b.Write(b)
+}
+
+// Await waits up to a minute for want, and returns all that was written until
+// then.
+func (o *Output) Await(t *testing.T, want string) string {
+	t.Helper()
+	limit := time.After(time.Minute)
+	for {
+		o.mu.Lock()
+		text := o.b.String()
+		o.mu.Unlock()
+		if strings.Contains(text, want) {
+			return text
+		}
+		select {
+		case <-o.wrote:
+		case <-limit:
+			t.Fatalf("no %q in %q", want, text)
+		}
+	}
+}
+
+// FreeAddr returns an address without a listener. Its port is below those that systems choose themselves: a connection
+// could otherwise take it before the test listens on it.
+func FreeAddr(t *testing.T) string {
+	t.Helper()
+	for range 100 {
+		if l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20000+rand.IntN(10000))); err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no free port in a hundred")
+	return ""
+}
+
+// Eventually waits up to a minute until f returns true. what says what is awaited.
+func Eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	limit := time.After(time.Minute)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !f() {
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatal("after a minute, not yet: " + what)
+		}
+	}
+}

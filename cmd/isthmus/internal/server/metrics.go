@@ -1,0 +1,194 @@
+package server
+
+import (
+	"runtime"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/federation"
+)
+
+// newRegistry returns a registry with the metrics of the process, which was built from version.
+func newRegistry(version string) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewBuildInfoCollector(),
+		newBuildMetric(version),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return registry
+}
+
+// newBuildMetric returns the series that shows what each replica was built from, as Prometheus' own programs have it.
+// The library that they take it from makes the linker keep a third more, because it has a template.
+func newBuildMetric(version string) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "isthmus_build_info",
+		Help: "1, by what the gateway was built from.",
+		ConstLabels: prometheus.Labels{
+			"version":   version,
+			"revision":  cli.Revision(),
+			"goversion": runtime.Version(),
+		},
+	}, func() float64 { return 1 })
+}
+
+// scraped is a prometheus.Collector of series that are made when they are scraped.
+type scraped func(chan<- prometheus.Metric)
+
+// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+func (scraped) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (s scraped) Collect(ch chan<- prometheus.Metric) { s(ch) }
+
+// gauges returns the series of one name for a scrape, none as yet.
+func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
+	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+}
+
+// federationMetrics collects the members and endpoints of services; by service only if that is asked for. A
+// cluster that is not linked has an empty label: annotations may name any number.
+func federationMetrics(t *federation.Table, byService bool) scraped {
+	return func(ch chan<- prometheus.Metric) {
+		linked := t.Linked()
+		collectMembers(ch, t, linked, byService)
+		collectWatched(ch, t, linked, byService)
+	}
+}
+
+// linkStates are the states of all linked clusters.
+type linkStates = map[federation.ClusterName]federation.LinkState
+
+// clusterGauges returns gauges by cluster, 0 for each that is linked.
+func clusterGauges(linked linkStates, name, help string) *prometheus.GaugeVec {
+	all := gauges(name, help, "cluster")
+	for c := range linked {
+		all.WithLabelValues(c.String())
+	}
+	return all
+}
+
+// collectMembers collects the members of all services, watched or not.
+func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked linkStates, byService bool) {
+	members := clusterGauges(linked, "isthmus_members",
+		"Members of federated and mirrored services, by cluster; empty: it is not linked.")
+	unavailable := clusterGauges(linked, "isthmus_member_unavailable",
+		"Members of those that contribute nothing; /debug/clusters shows the reason.")
+	serving := gauges("isthmus_service_member",
+		"1 for a member of a federated or mirrored service that serves, 0 for one that does not.",
+		"namespace", "service", "cluster", "member")
+	for id, d := range t.Definitions() {
+		for _, m := range d.Members {
+			if !d.Federated && m.Cluster == federation.Local {
+				continue // a plain Service: it is its own only member
+			}
+			members.WithLabelValues(ifLinked(m.Cluster, linked)).Inc()
+			if byService {
+				serving.WithLabelValues(id.Namespace, id.Name, m.Cluster.String(), m.Service.String()).Set(1)
+			}
+		}
+	}
+	for _, u := range t.Unserved() {
+		unavailable.WithLabelValues(ifLinked(u.Member.Cluster, linked)).Inc()
+		if byService {
+			serving.WithLabelValues(
+				u.Service.Namespace, u.Service.Name, u.Member.Cluster.String(), u.Member.Service.String(),
+			).Set(0)
+		}
+	}
+	members.Collect(ch)
+	unavailable.Collect(ch)
+	serving.Collect(ch)
+}
+
+// ifLinked returns the name of a cluster, or nothing if it is not linked.
+func ifLinked(c federation.ClusterName, linked linkStates) string {
+	if linked[c] == federation.Unlinked {
+		return ""
+	}
+	return c.String()
+}
+
+// collectWatched collects the endpoints of the service ports that proxies watch.
+func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked linkStates, byService bool) {
+	offered := clusterGauges(linked, "isthmus_endpoints_offered",
+		"Endpoints that clusters offer of the service ports that proxies watch.")
+	yielded := gauges("isthmus_address_conflicts",
+		"Offered addresses that are sent from another member of the service.", "cluster")
+	yielded.WithLabelValues(federation.Local.String())
+	refused := gauges("isthmus_endpoints_refused",
+		"Offered endpoints that are not taken from a linked cluster, by reason: "+
+			"outside its address ranges, or at an address of the local cluster. "+
+			"/debug/clusters has examples.", "cluster", "reason")
+	byMember := gauges("isthmus_service_endpoints_offered",
+		"Endpoints that a cluster offers of a service port that proxies watch.",
+		"namespace", "service", "port", "cluster", "member")
+	for w := range t.EachWatched() {
+		port := w.Port
+		if w.Undeclared {
+			port = 0 // one series for all undeclared ports of a service
+		}
+		for _, m := range w.Members {
+			if m.Status.Link == federation.Unlinked {
+				continue
+			}
+			cluster := m.Member.Cluster.String()
+			offered.WithLabelValues(cluster).Add(float64(m.Offered))
+			if m.Yielded > 0 {
+				yielded.WithLabelValues(cluster).Add(float64(m.Yielded))
+			}
+			if m.Refused.Outside > 0 {
+				refused.WithLabelValues(cluster, "ranges").Add(float64(m.Refused.Outside))
+			}
+			if m.Refused.Owned > 0 {
+				refused.WithLabelValues(cluster, "local").Add(float64(m.Refused.Owned))
+			}
+			if byService {
+				byMember.WithLabelValues(
+					w.Service.Namespace, w.Service.Name, strconv.Itoa(int(port)), cluster, m.Member.Service.String(),
+				).Set(float64(m.Offered))
+			}
+		}
+	}
+	offered.Collect(ch)
+	yielded.Collect(ch)
+	refused.Collect(ch)
+	byMember.Collect(ch)
+}
+
+// tierChanges describes how often tiers in use have changed.
+var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
+	"How often clients of a zone have come to use more tiers (spill), or fewer (return), while the service was watched.",
+	[]string{"namespace", "service", "direction"}, nil)
+
+// tierMetrics collects which tiers are in use of watched services with a preference. Zones are those of
+// the local cluster's Nodes; empty: not known.
+func tierMetrics(t *federation.Table) scraped {
+	return func(ch chan<- prometheus.Metric) {
+		inUse := gauges("isthmus_tier_in_use",
+			"How many tiers besides the first clients of a zone use of a service with a preference, "+
+				"at the port where they use most; /debug/services shows why.",
+			"namespace", "service", "zone")
+		for _, s := range t.Steered(false) {
+			if len(s.Preference.Tiers) == 0 {
+				continue // a cluster of last resort makes it one of those
+			}
+			id := s.Service
+			for zone, n := range s.InUse {
+				inUse.WithLabelValues(id.Namespace, id.Name, zone).Set(float64(n - 1))
+			}
+			changes := func(n float64, direction string) {
+				ch <- prometheus.MustNewConstMetric(tierChanges, prometheus.CounterValue, n,
+					id.Namespace, id.Name, direction)
+			}
+			changes(float64(s.Spills), "spill")
+			changes(float64(s.FailBacks), "return")
+		}
+		inUse.Collect(ch)
+	}
+}

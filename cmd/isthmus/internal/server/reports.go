@@ -1,0 +1,96 @@
+package server
+
+import (
+	"fmt"
+
+	"go.uber.org/zap"
+
+	"isthmus/clusterstore/cluster"
+	"isthmus/cmd/isthmus/internal/admin"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+)
+
+// reports has what the gateway's parts call when something happens: it is logged, and some of it is an event. Each
+// linked cluster, and each namespace, has a limit of its own, since all services may change at once; clusters that
+// are named by annotations only share one, since annotations may name any number.
+type reports struct {
+	events     *admin.EventLog
+	clusters   *perName
+	unlinked   *zap.Logger
+	namespaces *perName
+}
+
+func newReports(log *zap.Logger) *reports {
+	return &reports{
+		events:     admin.NewEventLog(),
+		clusters:   newPerName(log),
+		unlinked:   withOwnLimit(log),
+		namespaces: newPerName(log),
+	}
+}
+
+// member is a federation.Options.Report: a member begins or ceases to serve.
+func (r *reports) member(id federation.ServiceID, m federation.Member, s federation.MemberStatus) {
+	log := r.unlinked
+	if s.Link != federation.Unlinked {
+		log = r.clusters.logger(m.Cluster.String())
+	}
+	fields := []zap.Field{
+		zap.Stringer("service", id), zap.Stringer("cluster", m.Cluster), zap.Stringer("member", m.Service),
+	}
+	if s.Serving() {
+		log.Info("member of a service serves again", fields...)
+		return
+	}
+	log.Info("member of a service does not serve", append(fields, zap.Stringer("reason", s))...)
+}
+
+// refused is a federation.Options.ReportRefused: a member's first addresses are refused.
+func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Member, first federation.Refusal, n int) {
+	r.clusters.logger(m.Cluster.String()).Warn("addresses that a cluster offers are refused",
+		zap.Stringer("service", id), zap.Uint16("port", port), zap.Stringer("cluster", m.Cluster),
+		zap.Stringer("member", m.Service), zap.Int("refused", n), zap.Stringer("first", first))
+}
+
+// tiers is a federation.Options.ReportTiers: clients come to use more tiers of a service, or fewer.
+func (r *reports) tiers(c federation.TierChange) {
+	more := "more"
+	if c.To < c.From {
+		more = "fewer"
+	}
+	where := ""
+	if c.Zone != "" {
+		where = " in zone " + c.Zone
+	}
+	r.namespaces.logger(c.Service.Namespace).Info("clients use "+more+" tiers of a service",
+		zap.Stringer("service", c.Service), zap.String("zone", c.Zone), zap.Int("from", c.From), zap.Int("to", c.To),
+		zap.String("tiers", c.Tiers()), zap.String("why", c.Why))
+	r.events.Add(adminapi.Event{
+		Kind:    adminapi.EventTier,
+		Object:  c.Service.String(),
+		Problem: c.To > c.From,
+		Text:    fmt.Sprintf("clients%s use %s tiers: %s (%s)", where, more, c.Tiers(), c.Why),
+	})
+}
+
+// cluster is for local.Options.Report and clusterstore.Options.Report, which log it themselves.
+func (r *reports) cluster(c cluster.Change) {
+	kinds := map[cluster.ChangeKind]adminapi.EventKind{
+		cluster.StateChanged:       adminapi.EventCluster,
+		cluster.StandingChanged:    adminapi.EventStanding,
+		cluster.CredentialsChanged: adminapi.EventRotation,
+		cluster.GatewayChanged:     adminapi.EventGateway,
+	}
+	r.events.Add(adminapi.Event{Kind: kinds[c.Kind], Object: c.Cluster.String(), Text: c.Text, Problem: c.Problem})
+}
+
+// stalled is a grpcapi.Options.Stalled, which logs it itself.
+func (r *reports) stalled(destination string) {
+	r.events.Add(adminapi.Event{
+		Kind:    adminapi.EventStall,
+		Object:  destination,
+		Text:    "a stream ended: its proxy takes no updates",
+		Problem: true,
+	})
+}

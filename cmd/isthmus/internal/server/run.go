@@ -1,0 +1,404 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore"
+	"isthmus/clusterstore/cluster"
+	"isthmus/clusterstore/kube"
+	"isthmus/cmd/isthmus/internal/admin"
+	"isthmus/cmd/isthmus/internal/cli"
+	"isthmus/federation"
+	"isthmus/grpcapi"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/panics"
+	"isthmus/local"
+)
+
+// run serves until it fails or the process gets a signal. After a
+// second signal it returns at once, with everything still running.
+func run(ctx context.Context, p cli.Process, o *options) error {
+	if done, err := o.accept(p); done || err != nil {
+		return err
+	}
+	log := newLogger(o.level, o.logFormat, p.Stderr)
+	if err := bridgeKlog(log, o.level); err != nil {
+		return err
+	}
+	built := p.Build
+	log.Info("gateway starts",
+		zap.String("version", built.Version), zap.String("commit", built.Commit), zap.String("go", built.Go))
+	limitMemory(log)
+	r, err := newReplica(o, built, log)
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	done := make(chan error, 1)
+	go func() { done <- r.run(ctx) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case s := <-p.Signals:
+			if ctx.Err() != nil {
+				return fmt.Errorf("%w: ended at once", errSecondSignal)
+			}
+			log.Info("shutdown: begins", zap.Stringer("signal", s))
+			end()
+		}
+	}
+}
+
+var errSecondSignal = errors.New("a second signal")
+
+// replica is one replica of Isthmus: its parts, ready to run.
+type replica struct {
+	addr        string // of the gRPC server
+	metricsAddr string // of the admin server
+	clusters    []part // proxies are served once all of them are synced
+	alongside   []part // these run for as long as the clusters do
+	endFirst    []part // these end as soon as shutdown begins
+	admin       *admin.Server
+	ready       *atomic.Bool // what the admin server reports
+	server      *grpc.Server
+	traces      *tracing // nil: none
+	shutdown    *shutdown
+	log         *zap.Logger
+}
+
+// part is something that a replica runs.
+type part struct {
+	name   string
+	run    func(context.Context) error // blocks until the context ends
+	synced <-chan struct{}             // of clusters only: closed once they can be served from
+}
+
+// newReplica puts the parts together. It does no network IO and starts nothing.
+func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, error) {
+	for _, n := range o.notes {
+		log.Log(n.level, n.text)
+	}
+	cfg, err := restConfig(o.kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+
+	// What all parts share: metrics, reports, and the table that merges services.
+	registry := newRegistry(built.Version)
+	reports := newReports(log)
+	supervisor := panics.New(withOwnLimit(log))
+	table := newTable(o, reports, supervisor)
+	registry.MustRegister(supervisor, federationMetrics(table, o.serviceMetrics), tierMetrics(table))
+	metrics, err := cluster.NewMetrics(registry)
+	if err != nil {
+		return nil, err
+	}
+
+	// What writes to the local cluster.
+	slicesWriter, err := newSliceWriter(o, cfg, metrics, registry, log)
+	if err != nil {
+		return nil, err
+	}
+	exporter, err := newExporter(o, cfg, metrics)
+	if err != nil {
+		return nil, err
+	}
+
+	// The local cluster, and the linked ones, which offer endpoints to the table.
+	rules := o.rules(log)
+	exported := exporter.kept()
+	here, err := local.New(local.Options{
+		REST:          cfg,
+		TrustDomain:   o.trustDomain,
+		ClusterDomain: o.domain,
+		Rules:         rules,
+		Table:         table,
+		Log:           log,
+		Metrics:       metrics,
+		Preference:    &o.preference,
+		Cordon:        o.cordon,
+		Region:        o.region,
+		Report:        reports.cluster,
+		Writer:        slicesWriter.writer(),
+		Exports:       exported,
+		Supervisor:    supervisor,
+	})
+	if err != nil {
+		return nil, err
+	}
+	registry.MustRegister(here)
+	links, err := newStore(cfg, clusterstore.Options{
+		Namespace:    o.namespace,
+		Rules:        rules,
+		Table:        table,
+		Log:          log,
+		Registerer:   registry,
+		Metrics:      metrics,
+		Network:      o.network,
+		IPv6:         o.ipv6,
+		LocalCluster: here,
+		Memory:       clusterCap(usableMemory(), o.clusterMemory),
+		WhenLost:     o.whenLost,
+		LostAfter:    o.lostAfter,
+		Report:       reports.cluster,
+		Exports:      exported,
+		LocalLink:    here.LocalLink(),
+		Supervisor:   supervisor,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := exporter.begin(links, here.Status, registry, log); err != nil {
+		return nil, err
+	}
+
+	// What serves proxies from the table.
+	serving := o.server(log, registry)
+	serving.Stalled = reports.stalled
+	serving.Supervisor = supervisor
+	streams, err := grpcapi.New(table, here, serving)
+	if err != nil {
+		return nil, err
+	}
+	traces := newTracing(o.traces, log)
+	server := streams.GRPC(traces.options()...)
+
+	// What serves people and Prometheus.
+	asking, err := kube.New(federation.Local, cfg, metrics.Requests())
+	if err != nil {
+		return nil, fmt.Errorf("client for Linkerd's Links: %w", err)
+	}
+	ready := new(atomic.Bool)
+	sources := admin.Sources{
+		Replica:   o.self(built, ready.Load),
+		Build:     built,
+		Domain:    o.domain,
+		Table:     table,
+		Local:     here,
+		Links:     links,
+		Streams:   streams,
+		Events:    reports.events,
+		Exports:   exporter.shown(),
+		Leftovers: admin.NewLeftovers(asking, o.multiclusterNamespace),
+		Failures:  supervisor.Failures,
+	}
+	if slicesWriter != nil {
+		sources.SliceWriter = slicesWriter
+	}
+
+	return &replica{
+		addr:        o.addr,
+		metricsAddr: o.metricsAddr,
+		clusters: []part{
+			{"local cluster", here.Run, here.Synced()},
+			{"linked clusters", links.Run, links.Settled()},
+		},
+		alongside: []part{
+			{name: "preferences", run: func(ctx context.Context) error { return runTicks(ctx, table) }},
+			{name: "retries after panics", run: supervisor.Run},
+		},
+		endFirst: slices.Concat(slicesWriter.parts(), exporter.parts()),
+		admin: admin.New(admin.Options{
+			Ready:   ready.Load,
+			Sources: sources,
+			Hosts:   admin.NewHosts(o.domain, o.namespace, o.hosts),
+			Metrics: registry,
+			PProf:   o.pprof,
+			Log:     withOwnLimit(log),
+		}),
+		ready:    ready,
+		server:   server,
+		traces:   traces,
+		shutdown: newShutdown(o, streams, server, log),
+		log:      log,
+	}, nil
+}
+
+// newTable returns the table that merges services.
+func newTable(o *options, reports *reports, supervisor *panics.Supervisor) *federation.Table {
+	return federation.NewTable(federation.Options{
+		IPv6:          o.ipv6,
+		Report:        reports.member,
+		ReportRefused: reports.refused,
+		ReportTiers:   reports.tiers,
+		Supervise: func(id federation.ServiceID, of any, update, again func()) {
+			supervisor.Do(panics.Work{Where: panics.Service, Service: id, Of: of}, update, again)
+		},
+	})
+}
+
+// newTypedClient returns a client of the local cluster that can write.
+func newTypedClient(cfg *rest.Config, metrics *cluster.Metrics) (*kube.Client, error) {
+	api, err := kube.New(federation.Local, cfg, metrics.Requests())
+	if err == nil {
+		err = api.AddTyped()
+	}
+	return api, err
+}
+
+// newStore returns the store of linked clusters, with a client of its own for
+// the Secrets.
+func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, error) {
+	client, err := kube.New(federation.Local, cfg, o.Metrics.Requests())
+	if err != nil {
+		return nil, fmt.Errorf("client for link Secrets: %w", err)
+	}
+	return clusterstore.NewStore(client, o)
+}
+
+// run serves until ctx ends, which is no error, or until a part fails. The admin
+// server starts first and ends last; the clusters end after the last stream.
+func (r *replica) run(ctx context.Context) error {
+	l, err := net.Listen("tcp", r.metricsAddr)
+	if err != nil {
+		return fmt.Errorf("--metrics-addr: %w", err)
+	}
+	if err := checkListen(r.addr); err != nil {
+		return errors.Join(fmt.Errorf("--addr: %w", err), l.Close())
+	}
+	r.log.Info("admin server listens", zap.Stringer("addr", l.Addr()))
+
+	serving, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	outlive := context.WithoutCancel(ctx)
+
+	writers := start(serving, fail, r.endFirst...)
+	clusters := start(outlive, fail, slices.Concat(r.clusters, r.alongside)...)
+	last := start(outlive, fail, r.lastParts(l)...)
+
+	r.serve(serving, fail)
+
+	writers.stop()
+	clusters.stop()
+	last.stop()
+
+	cause := context.Cause(serving)
+	if cause != context.Canceled { // a part has failed
+		return cause
+	}
+	r.log.Info("shutdown: done")
+	return nil
+}
+
+// lastParts returns the parts that end last: the admin server, which listens on l, what
+// sets GOGC, and traces, so that the last spans are sent.
+func (r *replica) lastParts(l net.Listener) []part {
+	parts := []part{
+		{name: "admin server", run: func(ctx context.Context) error { return r.admin.Serve(ctx, l, lastLimit) }},
+		{name: "garbage collector", run: func(ctx context.Context) error { return runGCTuner(ctx, r.ready) }},
+	}
+	if r.traces != nil {
+		parts = append(parts, part{name: "traces", run: r.traces.run})
+	}
+	return parts
+}
+
+// serve waits until the clusters are synced, serves until ctx ends, and returns
+// when it has stopped servinr.
+//
+// It listens on the gRPC address only once the gateway is ready: a client is then
+// refused at once and asks another replica, instead of waiting in the backlog of a
+// server that does not answer yet.
+func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
+	began := time.Now()
+	for _, c := range r.clusters {
+		select {
+		case <-c.synced:
+		case <-ctx.Done():
+			return
+		}
+	}
+	returnMemory()
+	l, err := net.Listen("tcp", r.addr)
+	if err != nil {
+		fail(fmt.Errorf("--addr: %w", err))
+		return
+	}
+	tracking := newTrackingListener(l)
+	var served sync.WaitGroup
+	served.Go(func() {
+		if err := r.server.Serve(tracking); err != nil {
+			fail(fmt.Errorf("gRPC server at %s: %w", l.Addr(), err))
+		}
+	})
+	r.ready.Store(true)
+	r.log.Info("ready", zap.Stringer("addr", l.Addr()), zap.Duration("after", time.Since(began)))
+	<-ctx.Done()
+	r.ready.Store(false)
+	r.shutdown.run(tracking)
+	served.Wait()
+}
+
+// checkListen finds out whether the gateway can listen on an address, so that a
+// typing error shows at once, and not after the clusters are synced. It does not
+// keep the address open: see serve.
+func checkListen(addr string) error {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// running is parts that run until they are stopped together.
+type running struct {
+	cancel context.CancelFunc
+	parts  sync.WaitGroup
+}
+
+// start runs parts until ctx ends or stop is called. It reports a part that ends before that as failed.
+func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *running {
+	ctx, cancel := context.WithCancel(ctx)
+	r := &running{cancel: cancel}
+	for _, p := range parts {
+		r.parts.Go(func() {
+			err := p.run(ctx)
+			switch {
+			case ctx.Err() != nil:
+			case err != nil:
+				fail(fmt.Errorf("%s: %w", p.name, err))
+			default:
+				fail(fmt.Errorf("%s has ended by itself", p.name))
+			}
+		})
+	}
+	return r
+}
+
+// stop ends the parts and waits for them.
+func (r *running) stop() {
+	r.cancel()
+	r.parts.Wait()
+}
+
+// runTicks calls the table whenever something is due to change by the passing of time. It
+// returns when ctx ends.
+func runTicks(ctx context.Context, table *federation.Table) error {
+	for {
+		at, changed := table.Due()
+		var due <-chan time.Time
+		if !at.IsZero() {
+			due = time.After(time.Until(at))
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		case <-due:
+			table.Tick()
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"isthmus/federation"
+)
+
+// parsed is the value of a flag that a function reads.
+type parsed[T any] struct {
+	to   *T
+	text string
+	read func(string) (T, error)
+}
+
+// parse adds a flag whose value read returns. The error of read names what to give.
+func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string) (T, error), usage string) {
+	p := &parsed[T]{to: to, read: read}
+	if err := p.Set(value); err != nil {
+		panic(fmt.Sprintf("--%s: %v", name, err)) // the default can't be wrong
+	}
+	s.Var(p, name, usage)
+}
+
+// String implements pflag.Value.
+func (p *parsed[T]) String() string { return p.text }
+
+// Type implements pflag.Value. Of strings the default is in quotes.
+func (p *parsed[T]) Type() string { return fmt.Sprintf("%T", *p.to) }
+
+// Set implements pflag.Value.
+func (p *parsed[T]) Set(text string) error {
+	v, err := p.read(text)
+	if err == nil {
+		*p.to, p.text = v, text
+	}
+	return err
+}
+
+func notEmpty(what string) func(string) (string, error) {
+	return func(text string) (string, error) {
+		if text == "" {
+			return "", errors.New("give " + what)
+		}
+		return text, nil
+	}
+}
+
+func hostPort(text string) (string, error) {
+	if _, _, err := net.SplitHostPort(text); err != nil {
+		return "", errors.New("give HOST:PORT, or :PORT for all of this machine's addresses")
+	}
+	return text, nil
+}
+
+// number reads one from 1, as package flag does.
+func number(text string) (uint32, error) {
+	n, err := strconv.ParseUint(text, 0, 32)
+	if err != nil || n == 0 {
+		return 0, fmt.Errorf("give a number from 1 to %d", uint32(math.MaxUint32))
+	}
+	return uint32(n), nil
+}
+
+// numberOrNone reads a number as number does. Empty is 0.
+func numberOrNone(text string) (uint32, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return number(text)
+}
+
+const longest = time.Duration(math.MaxInt64)
+
+// duration reads one of least to most, which is what to give.
+func duration(least, most time.Duration, give string) func(string) (time.Duration, error) {
+	return func(text string) (time.Duration, error) {
+		d, err := time.ParseDuration(text)
+		if err != nil || d < least || d > most {
+			return 0, errors.New("give " + give)
+		}
+		return d, nil
+	}
+}
+
+var notNegative = duration(0, longest, "a duration of 0 or more")
+
+// parseAge reads --max-connection-age.
+func parseAge(text string) (time.Duration, error) {
+	if d, err := time.ParseDuration(text); err == nil && d == 0 {
+		return 0, nil
+	}
+	return duration(time.Second, longest, "a duration of a second or more, such as 30m, or 0 for none")(text)
+}
+
+func parseLevel(text string) (logLevel, error) {
+	level, ok := findLevel(text)
+	if !ok {
+		return level, errors.New("give " + logLevelNames)
+	}
+	return level, nil
+}
+
+// standing reads a flag whose words stand for each federation.Standing.
+func standing(words ...string) func(string) (federation.Standing, error) {
+	return func(text string) (federation.Standing, error) {
+		i := slices.Index(words, text)
+		if i < 0 {
+			return 0, errors.New("give " + strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1])
+		}
+		return federation.Standing(i), nil
+	}
+}
+
+// label reads a name as namespaces have it.
+func label(text string) (string, error) {
+	if problems := validation.IsDNS1123Label(text); len(problems) > 0 {
+		return "", fmt.Errorf("give a name as namespaces have it: %s", strings.Join(problems, "; "))
+	}
+	return text, nil
+}
+
+// memory reads a quantity of so many bytes at least. Empty is 0.
+func memory(least int64) func(string) (int64, error) {
+	return func(text string) (int64, error) {
+		if text == "" {
+			return 0, nil
+		}
+		q, err := resource.ParseQuantity(text)
+		switch {
+		case err != nil:
+			return 0, errors.New("give a number of bytes such as 64Mi")
+		case q.CmpInt64(least) < 0:
+			return 0, fmt.Errorf("give %dMi or more", least>>20)
+		}
+		return q.Value(), nil
+	}
+}
