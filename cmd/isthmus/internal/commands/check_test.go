@@ -56,12 +56,6 @@ func spoiled(c *adminapi.Clusters) {
 	c.Clusters[0].Standing, c.Clusters[0].StandingReason = adminapi.Withdrawn, "cordoned"
 }
 
-var (
-	fine    = check.Result{Section: "Kubernetes API", Check: "api", Object: "local", Level: "ok", Text: "it answers"}
-	warning = check.Result{Section: "Trust", Check: "trust-anchors", Object: "east", Level: "warning",
-		Text: "they expire", Hint: "rotate them"}
-)
-
 func TestMarks(t *testing.T) {
 	for _, c := range []struct {
 		env  map[string]string
@@ -74,34 +68,6 @@ func TestMarks(t *testing.T) {
 		if m := marksOf(func(name string) string { return c.env[name] }); m.byLevel[check.OK] != c.want {
 			t.Errorf("%v: %q, want %q", c.env, m.byLevel[check.OK], c.want)
 		}
-	}
-}
-
-// TestCheckMany: what is fine of many clusters is summed up, and of what is not the first ones
-// are shown.
-func TestCheckMany(t *testing.T) {
-	s := newCheckState(adminapi.CheckedReplicas)
-	s.marks = asciiMarks
-	for i := range 100 {
-		good, bad := fine, warning
-		good.Object, bad.Object = fmt.Sprint("c", i), fmt.Sprint("c", i)
-		s.Results = append(s.Results, good)
-		s.Results = append(s.Results, bad)
-		good.Check, good.Text = "link-expiry", fmt.Sprint("is good until ", i)
-		s.Results = append(s.Results, good)
-	}
-	s.finish()
-	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return strings.Compare(a.Check, b.Check) })
-	out := withoutColours.Replace(s.table())
-	for _, want := range []string{"[ok]   c0, c1, c2, c3, c4 and 95 more: it answers\n",
-		"[ok]   100 are fine (link-expiry): -o json has each\n",
-		"[warn] c19: they expire\n      -> rotate them\n  [warn] 80 more like these: -o json has all\n"} {
-		if !strings.Contains(out, want) {
-			t.Errorf("no %q in\n%s", want, out)
-		}
-	}
-	if n := strings.Count(out, "rotate them"); n != 1 {
-		t.Errorf("the same hint is there %d times", n)
 	}
 }
 

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"net/netip"
@@ -13,7 +12,6 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/cli/clitest"
 	"isthmus/cmd/isthmus/internal/reach"
-	"isthmus/internal/adminapi"
 )
 
 // TestColours: words of a replica have their colours, which do not count for the width of a column.
@@ -28,35 +26,6 @@ func TestColours(t *testing.T) {
 		if !strings.Contains(string(painted), want) {
 			t.Errorf("no %q in\n%s", want, painted)
 		}
-	}
-}
-
-// TestClustersLong: a list that nobody asked for by name is short.
-func TestClustersLong(t *testing.T) {
-	_, lines := clustersTable(&adminapi.ClustersOutput{Clusters: adminapi.Clusters{Unserved: make([]adminapi.Unserved,
-		50)}})
-	if n := bytes.Count(lines, []byte("\n")); n != 2+2+1+maxLines+1 ||
-		!strings.HasSuffix(string(lines), "  … and 30 more: -o json has all\n") {
-		t.Errorf("%d lines:\n%s", n, lines)
-	}
-}
-
-// TestThrottled: a cluster whose API server asks for a pause has one line, with the end of the longest pause.
-func TestThrottled(t *testing.T) {
-	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	east := adminapi.Cluster{Cluster: "east"}
-	east.Resources = []adminapi.Resource{
-		{Resource: "pods", ThrottledUntil: at},
-		{Resource: "services"},
-		{Resource: "endpointslices", ThrottledUntil: at.Add(time.Minute)},
-	}
-	_, lines := clustersTable(&adminapi.ClustersOutput{Clusters: adminapi.Clusters{Clusters: []adminapi.Cluster{east}}})
-	const want = "east: throttled until 03:05:05 UTC by the API server: pods, endpointslices\n"
-	if !strings.Contains(string(lines), want) {
-		t.Errorf("no %q in\n%s", want, lines)
-	}
-	if kept := lasting(east).Resources[0].ThrottledUntil; !kept.IsZero() {
-		t.Errorf("a change of the pause is shown as a change of the cluster")
 	}
 }
 
@@ -84,7 +53,8 @@ func TestClustersWatch(t *testing.T) {
 	out.Await(t, `"state":"stale"`)
 	later := strings.ReplaceAll(clustersJSON, `"lastEvent": "2026-09-01T11:58:00Z"`,
 		`"lastEvent": "2026-09-01T11:59:00Z"`)
-	set(strings.ReplaceAll(later, `"objects": 7`, `"objects": 8`))
+	later = strings.ReplaceAll(later, `"objects": 7`, `"objects": 8, "throttledUntil": "2026-09-01T12:00:05Z"`)
+	set(later)
 	for n := reads.Load(); reads.Load() < n+3; {
 		time.Sleep(time.Millisecond)
 	}

@@ -3,6 +3,7 @@ package commands
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/datadriven"
 	pb "github.com/linkerd/linkerd2-proxy-api/go/destination"
@@ -26,7 +28,14 @@ import (
 	"isthmus/internal/text"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if *update {
+		_ = flag.Set("rewrite", "true") // of the scripts of TestCommands
+	}
+	time.Local = time.UTC // tables have local times
+	goleak.VerifyTestMain(m)
+}
 
 // newProgram returns isthmus with the commands of this package.
 func newProgram() *cli.Program {
@@ -42,7 +51,7 @@ func call(args ...string) (code int, stdout, stderr string) {
 }
 
 // TestCommands runs commands as testdata/commands/* have it, and compares all that they print. go
-// test -run TestCommands -rewrite writes what they print now. The directives are
+// test -run TestCommands -update writes what they print now. The directives are
 //
 //	page path=/debug/clusters status=200    what the admin server shows there from now on, at noon: the input
 //	stream end=NotFound                     what the gRPC server sends in its next stream, and how that ends: a line for
