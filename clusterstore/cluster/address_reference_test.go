@@ -2,7 +2,6 @@ package cluster
 
 import (
 	"fmt"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"maps"
 	"net/netip"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 
 	"isthmus/clusterstore/decode"
@@ -79,8 +79,8 @@ func compareAddresses(t *rapid.T) {
 		w.checkInstances(t, all, last, topics)
 		w.checkConflicts(t)
 	})
-	if n := w.state.size() + w.state.own.size(); n != 0 {
-		t.Fatalf("%d left behind: %+v", n, w.state.own)
+	if n := w.state.size() + w.state.local.size(); n != 0 {
+		t.Fatalf("%d left behind: %+v", n, w.state.local)
 	}
 }
 

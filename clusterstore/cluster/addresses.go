@@ -7,10 +7,35 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"isthmus/federation"
 )
 
+// addressIndex has the objects of the local cluster that have an address. state.mu guards it.
+//
+// Pods are apart from ExternalWorkloads, because any number of the latter may have the same address.
+type addressIndex struct {
+	locations map[*pod]*location                    // of Pods and ExternalWorkloads
+	pods      map[netip.Addr][]*pod                 // Pods with that IP, their own or their node's
+	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
+	services  map[netip.Addr][]federation.ServiceID // Services with that cluster IP
+	exposed   map[netip.Addr][]federation.ServiceID // Services that are reached from outside by that address
+	nodes     map[netip.Addr][]string               // names of the Nodes with that address
+}
+
+func newAddressIndex() addressIndex {
+	return addressIndex{
+		locations: make(map[*pod]*location),
+		pods:      make(map[netip.Addr][]*pod),
+		workloads: make(map[netip.Addr][]*pod),
+		services:  make(map[netip.Addr][]federation.ServiceID),
+		exposed:   make(map[netip.Addr][]federation.ServiceID),
+		nodes:     make(map[netip.Addr][]string),
+	}
+}
+
 // index returns the index that objects with such a location are in.
-func (x *ownIndex) index(at *location) map[netip.Addr][]*pod {
+func (x *addressIndex) index(at *location) map[netip.Addr][]*pod {
 	if at.workload {
 		return x.workloads
 	}
@@ -20,7 +45,7 @@ func (x *ownIndex) index(at *location) map[netip.Addr][]*pod {
 // claimants returns the objects with the strongest claim to the address, and that
 // claim; noClaim: there are none. ExternalWorkloads, any number of which may have the
 // same address, are looked up only if no Pod has a stronger claim.
-func (x *ownIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
+func (x *addressIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
 	pods, byPods := x.claimed(x.pods, addr)
 	if byPods < byWorkload {
 		return pods, byPods
@@ -31,7 +56,7 @@ func (x *ownIndex) claimants(addr netip.AddrPort) ([]*pod, claim) {
 	return pods, byPods
 }
 
-func (x *ownIndex) claimed(index map[netip.Addr][]*pod, addr netip.AddrPort) ([]*pod, claim) {
+func (x *addressIndex) claimed(index map[netip.Addr][]*pod, addr netip.AddrPort) ([]*pod, claim) {
 	var by [noClaim][]*pod
 	for _, p := range index[addr.Addr()] {
 		if c := x.locations[p].claim(addr); c != noClaim {
@@ -65,7 +90,7 @@ const (
 )
 
 // conflictsAt returns the conflicts at an IP, sorted by port.
-func (x *ownIndex) conflictsAt(ip netip.Addr, since time.Time) (list []conflict) {
+func (x *addressIndex) conflictsAt(ip netip.Addr, since time.Time) (list []conflict) {
 	add := func(addr netip.AddrPort, claimed string, objects []string) {
 		slices.Sort(objects)
 		list = append(list, conflict{
@@ -109,7 +134,7 @@ func (x *ownIndex) conflictsAt(ip netip.Addr, since time.Time) (list []conflict)
 
 // crowdedPorts returns the ports of an IP that occur more than once among the host ports of Pods and
 // the ports of ExternalWorkloads, sorted. It compares the first maxPortsAt ports, and returns maxCrowdedAt at most.
-func (x *ownIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
+func (x *addressIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 	pods, workloads := x.pods[ip], x.workloads[ip]
 	if len(pods) < 2 && len(workloads) < 2 {
 		return nil
@@ -129,7 +154,7 @@ func (x *ownIndex) crowdedPorts(ip netip.Addr) (list []uint16) {
 }
 
 // portsAt iterates over the host ports of Pods, and then over the ports of ExternalWorkloads.
-func (x *ownIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
+func (x *addressIndex) portsAt(pods, workloads []*pod) iter.Seq[uint16] {
 	return func(yield func(uint16) bool) {
 		for _, p := range pods {
 			for _, h := range x.locations[p].hostPorts {

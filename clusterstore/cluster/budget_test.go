@@ -144,7 +144,7 @@ func TestSizeFields(t *testing.T) {
 		reflect.TypeFor[ServicePort](): "Name Number",
 		reflect.TypeFor[Gateway](): "Service IPs Names Port Identity Probe More NodePort " +
 			"NodeProbe",
-		reflect.TypeFor[slice]():       "service mirror subsets marked key stamp changed",
+		reflect.TypeFor[slice]():       "service mirror subsets managed key stamp changed",
 		reflect.TypeFor[mirror]():      "cluster identity remoteName",
 		reflect.TypeFor[subset]():      "ports addresses ready",
 		reflect.TypeFor[slicePort]():   "name number",

@@ -14,7 +14,7 @@ import (
 
 // withAddresses makes a cluster the own one.
 func withAddresses(c *Config) {
-	c.Name, c.own = federation.Local, localConfig()
+	c.Name, c.local = federation.Local, localConfig()
 }
 
 // localConfig ignores all changes.
@@ -88,7 +88,7 @@ func (w *world) at(addr string) string {
 // markedTopics returns the reported topics since the last call. It looks for conflicts as the worker does.
 func (w *world) markedTopics() map[Topic]time.Time {
 	topics := make(map[Topic]time.Time)
-	w.cfg.own.ProfileChanged = func(t Topic, at time.Time) { topics[t] = at }
-	w.state.own.dirty.Drain(context.Background(), w.topicChanged)
+	w.cfg.local.ProfileChanged = func(t Topic, at time.Time) { topics[t] = at }
+	w.state.local.dirty.Drain(context.Background(), w.topicChanged)
 	return topics
 }

@@ -48,7 +48,10 @@ func newOn(api *fakeAPI, cfg Config) *Local {
 	if err != nil {
 		panic(err)
 	}
-	return &Local{c}
+	if c.state.local != nil {
+		return c.state.local
+	}
+	return &Local{Cluster: c}
 }
 
 // world is a cluster that gets its objects from the test instead of an API server.
@@ -111,7 +114,7 @@ func (w *world) del(objects ...metav1.Object) {
 
 // evaluate evaluates the policy of all namespaces, as workers do.
 func (w *world) evaluate() {
-	w.state.dirtyPolicies.Drain(context.Background(), w.evaluatePolicy)
+	w.state.policies.dirty.Drain(context.Background(), w.evaluatePolicy)
 }
 
 func (w *world) read(service string, port uint16) federation.Share {
@@ -124,8 +127,8 @@ func (s *state) size() int {
 	for range s.pods.all {
 		pods++
 	}
-	return len(s.services) + len(s.slices) + pods + len(s.replicaSets) + len(s.jobs) +
-		len(s.policies) + len(s.unusable) + len(s.gateways)
+	return len(s.services.byID) + len(s.slices.byKey) + pods + len(s.owners.replicaSets) + len(s.owners.jobs) +
+		len(s.policies.byNamespace) + len(s.unusable) + len(s.gateways.byService)
 }
 
 // marked returns the services reported as changed since the last call.

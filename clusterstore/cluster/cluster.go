@@ -1,8 +1,14 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -49,7 +55,15 @@ type Config struct {
 
 	Exports *ExportConfig // nil: nothing of what the cluster exports is kept
 
-	own *LocalConfig // nil: it is a linked cluster
+	local *LocalConfig // nil: it is a linked cluster
+}
+
+// sliceManager is LocalConfig.SliceManager; empty: there is none.
+func (c *Config) sliceManager() string {
+	if c.local == nil {
+		return ""
+	}
+	return c.local.SliceManager
 }
 
 // Rules are the gateway's settings for Pods, the same for all clusters.
@@ -58,6 +72,12 @@ type Rules struct {
 	DefaultOpaquePorts  Ports  // of Pods without annotation
 	EndpointSlices      bool   // false: read core Endpoints instead
 	LoopbackGateways    bool   // gateways of other networks may have loopback addresses: for tests
+}
+
+// GatewayRoutable reports whether a gateway can have an address: whether it can be another
+// host's.
+func (r Rules) GatewayRoutable(ip netip.Addr) bool {
+	return Routable(ip) || r.LoopbackGateways && ip.IsLoopback()
 }
 
 // Cluster follows one cluster's API and is a [federation.Source] of its endpoints:
@@ -89,15 +109,15 @@ func New(cfg Config) (*Cluster, error) {
 		state: newState(cfg.Name, cfg.TrustDomain, cfg.Rules.ControllerNamespace),
 		facts: kube.NewKeeper(cfg.Client, cfg.Rules.ControllerNamespace, cfg.Looks),
 	}
-	if cfg.own != nil {
-		c.state.own = newOwnIndex()
+	if cfg.local != nil {
+		c.state.local = newLocal(c)
 	}
 	if cfg.Exports != nil {
-		c.state.exports = newExportIndex(cfg.own != nil)
+		c.state.exports = newExportIndex(cfg.local != nil)
 	}
 	c.resources = c.newResources()
 	c.contain = func(_ string, f func()) { f() }
-	if cfg.own == nil && cfg.Supervisor != nil {
+	if cfg.local == nil && cfg.Supervisor != nil {
 		c.contain = c.untilPanic
 	}
 	c.group = follow.NewGroup(follow.Options{
@@ -123,9 +143,9 @@ func (c *Cluster) Run(ctx context.Context) {
 	for range 2 { // one may wait for a large service that is being read for another reason
 		all.Go(func() { c.state.dirty.Run(ctx, c.changed) })
 	}
-	all.Go(func() { c.state.dirtyPolicies.Run(ctx, c.evaluatePolicy) })
-	if own := c.state.own; own != nil {
-		all.Go(func() { own.dirty.Run(ctx, c.topicChanged) })
+	all.Go(func() { c.state.policies.dirty.Run(ctx, c.evaluatePolicy) })
+	if local := c.state.local; local != nil {
+		all.Go(func() { local.dirty.Run(ctx, local.topicChanged) })
 	}
 	all.Go(func() {
 		c.contain("facts", func() {
@@ -154,10 +174,22 @@ func (c *Cluster) untilPanic(part string, f func()) {
 
 // goLive evaluates all policies, and then lets changes be reported.
 func (c *Cluster) goLive() {
-	for _, namespace := range c.state.policyNamespaces() {
+	for _, namespace := range c.state.policies.namespaces() {
 		c.evaluatePolicy(namespace, time.Now())
 	}
 	c.state.reportChanges()
+}
+
+// evaluatePolicy evaluates a namespace's policy. While the policy is too large, it logs that once.
+func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
+	evaluate := func() {
+		if reason := c.state.policies.evaluate(namespace); reason != "" {
+			c.cfg.Log.Warn("not all Servers of a namespace are used",
+				zap.String("namespace", namespace), zap.String("reason", reason))
+		}
+	}
+	work := panics.Work{Where: panics.Policy, Object: c.cfg.Name.String() + ": namespace " + namespace}
+	c.cfg.Supervisor.Do(work, evaluate, func() { c.state.policies.dirty.Add(namespace, namespace, time.Now()) })
 }
 
 // changed reports that what the cluster offers of a service may have changed.
@@ -166,10 +198,15 @@ func (c *Cluster) changed(svc federation.ServiceID, at time.Time) {
 	c.cfg.Supervisor.Do(work, func() { c.cfg.Changed(svc, at) }, func() { c.changed(svc, at) })
 }
 
-// profileChanged reports that what profiles are made of may have changed.
-func (c *Cluster) profileChanged(about Topic, at time.Time) {
-	work := panics.Work{Where: panics.Change, Service: about.Service, Object: about.String()}
-	c.cfg.Supervisor.Do(work, func() { c.cfg.own.ProfileChanged(about, at) }, func() { c.profileChanged(about, at) })
+// updateLink calls update, and then Config.LinkChanged if the result of Region or Gateways has changed. It is called
+// after a whole list, or an event, so that no part of a list counts.
+func (c *Cluster) updateLink(update func() (changed bool)) {
+	c.state.mu.Lock()
+	changed := update()
+	c.state.mu.Unlock()
+	if changed && c.cfg.LinkChanged != nil {
+		c.cfg.LinkChanged()
+	}
 }
 
 // Listed returns a channel that is closed once the first sync waits for nothing but Config.Admit.
@@ -189,29 +226,70 @@ func (c *Cluster) Look() <-chan struct{} { return c.facts.Look() }
 // Err or StaleSince, or of what is synced. Get it before you call Health.
 func (c *Cluster) HealthChanged() <-chan struct{} { return c.group.HealthChanged() }
 
+// Health returns the cluster's present health.
+func (c *Cluster) Health() Health {
+	h := Health{Health: c.group.Health()}
+	h.Memory = c.cfg.Memory.Usage()
+	h.API = c.cfg.Client.Server()
+	c.facts.Facts().AddTo(&h.API)
+	h.MalformedProxies = c.state.pods.malformedProxies()
+	h.Unusable, h.RejectedProfiles = c.state.unusableObjects()
+	return h
+}
+
 // State returns whether the cluster has the Service now, and whether that is of type
 // ExternalName.
 func (c *Cluster) State(svc federation.ServiceID) federation.ServiceState {
-	return c.state.serviceState(svc)
+	return c.state.services.stateOf(svc)
 }
 
 // Service returns what is kept of a Service; nil: there is none.
 func (c *Cluster) Service(id federation.ServiceID) *Service {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
-	if e := c.state.services[id]; e != nil {
+	if e := c.state.services.byID[id]; e != nil {
 		return e.spec
 	}
 	return nil
 }
 
+// Gateways returns the cluster's Linkerd gateways, sorted by namespace and name, and how many more
+// there are.
+func (c *Cluster) Gateways() (list []*Gateway, more int) {
+	c.state.mu.RLock()
+	list = slices.Collect(maps.Values(c.state.gateways.byService))
+	c.state.mu.RUnlock()
+	slices.SortFunc(list, func(a, b *Gateway) int {
+		return cmp.Or(strings.Compare(a.Service.Namespace, b.Service.Namespace), strings.Compare(a.Service.Name, b.Service.Name))
+	})
+	if more = len(list) - maxGateways; more > 0 {
+		return list[:maxGateways], more
+	}
+	return list, 0
+}
+
+// Region returns the one region that all Nodes have (topology.kubernetes.io/region). It is empty if there are no Nodes,
+// they differ, or one has none. If known is false, Nodes have never been listed. What was read stays while Nodes can't
+// be read.
+func (c *Cluster) Region() (region string, known bool) {
+	c.state.mu.RLock()
+	defer c.state.mu.RUnlock()
+	return c.state.nodes.region, c.state.nodes.regionKnown
+}
+
 // Declares implements [federation.Source].
 func (c *Cluster) Declares(svc federation.ServiceID, port uint16) bool {
-	return c.state.declares(svc, port)
+	return c.state.services.declares(svc, port)
 }
 
 // Reader returns a reader of one service port. After a change, its Read only joins
 // those EndpointSlices again that have changed.
 func (c *Cluster) Reader(svc federation.ServiceID, port uint16) federation.Reader {
 	return &reader{state: c.state, service: svc, port: port}
+}
+
+// Explain implements [federation.Explainer]. It holds the state's lock for one slice at a
+// time.
+func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
+	return explain(c.state, svc, port)
 }

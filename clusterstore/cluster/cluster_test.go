@@ -53,14 +53,14 @@ func TestCallbacks(t *testing.T) {
 	inCluster(t, func(c *Config, _ *fakeAPI) {
 		got = nil
 		withAddresses(c)
-		c.own.ServiceChanged = func(id federation.ServiceID) { got = append(got, id.String()) }
-		c.own.NodeChanged = func(name, zone string, exists bool) {
+		c.local.ServiceChanged = func(id federation.ServiceID) { got = append(got, id.String()) }
+		c.local.NodeChanged = func(name, zone string, exists bool) {
 			if !exists {
 				zone = "gone"
 			}
 			got = append(got, name+" "+zone)
 		}
-		c.own.ProfileChanged = func(about Topic, _ time.Time) {
+		c.local.ProfileChanged = func(about Topic, _ time.Time) {
 			if about.IP.IsValid() && !about.AddressOwner {
 				got = append(got, about.IP.String())
 			}

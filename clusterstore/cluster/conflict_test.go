@@ -66,7 +66,7 @@ func TestConflicts(t *testing.T) {
 	}
 	w.del(objects[1:]...)
 	w.markedTopics()
-	if n := len(w.state.own.conflicts.byIP); n != 0 {
+	if n := len(w.state.local.conflicts.byIP); n != 0 {
 		t.Errorf("%d left behind", n)
 	}
 }
@@ -86,7 +86,7 @@ func TestConflictSince(t *testing.T) {
 	find := func(minute int64, objects ...metav1.Object) []adminapi.AddressConflict {
 		w.put(objects...)
 		w.markedTopics()
-		w.state.findConflicts(w.state.own.locations[w.state.pods.get("ns/a")].hosts[0], time.Unix(60*minute, 0))
+		w.state.local.findConflicts(w.state.local.addresses.locations[w.state.pods.get("ns/a")].hosts[0], time.Unix(60*minute, 0))
 		list, _ := w.AddressConflicts()
 		return list
 	}
@@ -123,7 +123,7 @@ func TestManyConflicts(t *testing.T) {
 // TestCrowdedPorts checks that the search for conflicts at an IP looks at a bounded number of ports.
 func TestCrowdedPorts(t *testing.T) {
 	ip := netip.MustParseAddr("10.0.9.1")
-	x := newOwnIndex()
+	x := newAddressIndex()
 	at := new(location)
 	for port := range uint16(60_000) {
 		at.hostPorts = append(at.hostPorts, hostPort{port: port + 1, container: 80})

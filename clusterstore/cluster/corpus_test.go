@@ -13,18 +13,16 @@ import (
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-
-	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/decode/corpus"
-
 	"isthmus/local/exports/plan"
 )
 
@@ -114,7 +112,7 @@ func newCorpusKind[T any, O interface {
 func corpusKinds(t *testing.T) []corpusKind {
 	cfg := testConfig()
 	cfg.Rules.LoopbackGateways = true
-	cfg.own = localConfig()
+	cfg.local = localConfig()
 	cfg.Exports = &ExportConfig{ServiceExports: true, Changed: func() {}, Selectors: func() plan.Selectors {
 		return plan.Selectors{Mirror: func(map[string]string) bool { return true }}
 	}}
@@ -122,13 +120,13 @@ func corpusKinds(t *testing.T) []corpusKind {
 	partial := schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}
 	return []corpusKind{
 		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Pod"), corpus.UsedPod, spicePod, func(s decode.Sources) decode.Source[*corev1.Pod] { return s.Pods }, func(o *corev1.Pod) any {
-			p, _ := c.compactPod(o)
+			p, _ := compactPod(c.Cluster, o)
 			return p
 		}),
 		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Service"), corpus.UsedService, spiceService, func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services }, func(o *corev1.Service) any {
-			s := c.cfg.Rules.compactService(o, true)
+			s := compactService(o, c.cfg.Rules, true)
 			s.exported, s.selecting = c.readExport(o), encodeSelecting(o)
-			s.leads = c.cfg.Rules.readGateway(o) // as of a linked cluster
+			s.leads = readGateway(o, c.cfg.Rules) // as of a linked cluster
 			maps.DeleteFunc(s.export().Service.Annotations, func(key, _ string) bool {
 				return !strings.Contains(key, "linkerd.io/") && !strings.Contains(key, "isthmus.io/")
 			})
@@ -166,7 +164,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 			return []any{f, ok}
 		}),
 		newCorpusKind(decode.WorkloadVersion.WithKind("ExternalWorkload"), "", func(corpus.Maker, *decode.ExternalWorkload) {}, func(s decode.Sources) decode.Source[*decode.ExternalWorkload] { return s.Workloads }, func(o *decode.ExternalWorkload) any {
-			p, _ := c.compactWorkload(o)
+			p, _ := compactWorkload(c.Cluster, o)
 			return p
 		}),
 		newCorpusKind(decode.ProfileVersion.WithKind("ServiceProfile"), "", func(corpus.Maker, *decode.ServiceProfile) {}, func(s decode.Sources) decode.Source[*decode.ServiceProfile] { return s.Profiles }, func(o *decode.ServiceProfile) any {

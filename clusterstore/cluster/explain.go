@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"iter"
 	"net/netip"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,21 +11,12 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxLeftText is how much of a text is kept for explanations, in bytes.
-const maxLeftText = 100
-
-// beginning returns a string that takes at most maxLeftText, and no memory of a longer one.
-func beginning(s string) string {
-	return strings.Clone(strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD"))
-}
-
-// Explain implements [federation.Explainer]. It holds the state's lock for one slice at a
-// time.
-func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
+// explain returns what becomes of each address of a Service. It holds the state's lock for one slice at a time.
+func explain(s *state, svc federation.ServiceID, port uint16) iter.Seq[federation.Considered] {
 	return func(yield func(federation.Considered) bool) {
 		var list []federation.Considered
-		for _, l := range c.state.slicesOf(svc) {
-			list = c.state.explainSlice(list[:0], l, svc, port)
+		for _, l := range s.services.slicesOf(svc) {
+			list = explainSlice(s, list[:0], l, svc, port)
 			for _, x := range list {
 				if !yield(x) {
 					return
@@ -36,45 +26,43 @@ func (c *Cluster) Explain(svc federation.ServiceID, port uint16) iter.Seq[federa
 	}
 }
 
-func (s *state) slicesOf(svc federation.ServiceID) []*slice {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if e := s.services[svc]; e != nil {
-		return slices.Clone(e.slices)
-	}
-	return nil
-}
-
-// explainSlice joins a slice for a reader that there is not, and adds what becomes of its
+// explainSlice joins a slice for a reader that exists only here, and adds what becomes of its
 // addresses to a list.
-func (s *state) explainSlice(list []federation.Considered, l *slice, svc federation.ServiceID, port uint16) []federation.Considered {
+func explainSlice(
+	s *state, list []federation.Considered, l *slice, svc federation.ServiceID, port uint16,
+) []federation.Considered {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if l = s.slices[l.key]; l == nil || l.service != svc {
+	if l = s.slices.byKey[l.key]; l == nil || l.service != svc {
 		return list // gone, or moved to another Service, meanwhile
 	}
-	r := &reader{state: s, service: svc, port: port, explained: &list}
-	if e := s.services[svc]; e.state() == federation.Present {
+	if e := s.services.byID[svc]; e.state() == federation.Present {
+		r := &reader{state: s, service: svc, port: port, explained: &list}
 		r.join(l, e.spec.portRef(port), &federation.Slice{})
 		return list
 	}
 	for _, sub := range l.subsets {
 		for i := range sub.addresses {
 			a := &sub.addresses[i]
-			at, why := a.place.Value(), federation.NoSuchService
+			at := a.place.Value()
+			why := federation.NoSuchService
 			if at.left {
 				why = at.why
 			}
-			r.explain(l, a, &at, 0, why)
+			list = append(list, considered(l, a, &at, 0, why))
 		}
 	}
 	return list
 }
 
-// explain explains an address.
-func (r *reader) explain(l *slice, a *address, at *place, port uint16, why federation.Verdict) {
+// considered describes what becomes of an address.
+func considered(l *slice, a *address, at *place, port uint16, why federation.Verdict) federation.Considered {
 	x := federation.Considered{
-		Slice: l.key, Text: at.text, Target: cmp.Or(at.other, DescribeTarget(a.target)), Verdict: why, Changed: time.Unix(0, l.changed),
+		Slice:   l.key,
+		Text:    at.text,
+		Target:  cmp.Or(at.other, DescribeTarget(a.target)),
+		Verdict: why,
+		Changed: time.Unix(0, l.changed),
 	}
 	if a.ip.IsValid() {
 		x.Addr = netip.AddrPortFrom(a.ip, port)
@@ -82,7 +70,7 @@ func (r *reader) explain(l *slice, a *address, at *place, port uint16, why feder
 	if why == federation.Unusable {
 		x.Detail = beginning(a.pod.facts.template.Value().invalid)
 	}
-	*r.explained = append(*r.explained, x)
+	return x
 }
 
 // DescribeTarget is the Twin of an endpoint in words: what the address stands for; empty:
@@ -95,4 +83,12 @@ func DescribeTarget(target string) string {
 		return "ExternalWorkload " + strings.TrimPrefix(target, workloadPrefix)
 	}
 	return ""
+}
+
+// maxLeftText is how much of a text is kept for explanations, in bytes.
+const maxLeftText = 100
+
+// beginning returns a string that takes at most maxLeftText, and no memory of a longer one.
+func beginning(s string) string {
+	return strings.Clone(strings.ToValidUTF8(text.Truncate(s, maxLeftText), "\uFFFD"))
 }

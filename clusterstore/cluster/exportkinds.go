@@ -36,7 +36,7 @@ func (c *Cluster) namespaces() follow.Kind[*metav1.PartialObjectMetadata, bool] 
 func (c *Cluster) serviceExports() follow.Kind[*mcs.ServiceExport, *plan.ServiceExport] {
 	k := exportKind(c, ofServiceExports, "serviceexports", c.cfg.Client.Sources.ServiceExports, c.state.exports.serviceExports,
 		func(o *mcs.ServiceExport) (*plan.ServiceExport, bool) {
-			return object.ReadExport(o, c.cfg.own != nil), o.DeletionTimestamp == nil
+			return object.ReadExport(o, c.cfg.local != nil), o.DeletionTimestamp == nil
 		})
 	k.Size = serviceExportSize
 	return ofMCS(c, ofServiceExports, k)

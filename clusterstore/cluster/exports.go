@@ -74,8 +74,8 @@ func (c *Cluster) Exports() *Exports {
 				now.Namespaces[name] = true
 			}
 		}
-		now.Services = make(map[plan.ID]*plan.Service, len(s.services))
-		for id, e := range s.services {
+		now.Services = make(map[plan.ID]*plan.Service, len(s.services.byID))
+		for id, e := range s.services.byID {
 			if e.spec == nil {
 				continue
 			}
@@ -106,7 +106,7 @@ func (c *Cluster) SelectorsChanged() {
 func (c *Cluster) readExport(o *corev1.Service) *plan.Export {
 	selectors := c.cfg.Exports.Selectors()
 	mirror, federated := selectors.Match(o.Labels)
-	whole := mirror || federated || c.cfg.own != nil && plan.IsWritten(o.Labels)
+	whole := mirror || federated || c.cfg.local != nil && plan.IsWritten(o.Labels)
 	if !whole && !c.cfg.Exports.ServiceExports {
 		return nil
 	}
@@ -163,7 +163,7 @@ func sameExport(a, b *plan.Export) bool { return a == b || reflect.DeepEqual(a, 
 // exportList returns what is exported. mu is held.
 func (s *state) exportList() (list []plan.Export) {
 	x := s.exports
-	for id, e := range s.services {
+	for id, e := range s.services.byID {
 		if kept := e.spec.export(); isLabelled(kept) {
 			one := *kept
 			one.Exported = x.serviceExports[follow.JoinKey(id.Namespace, id.Name)]
@@ -172,7 +172,7 @@ func (s *state) exportList() (list []plan.Export) {
 	}
 	for key, e := range x.serviceExports {
 		one := plan.Export{ID: plan.ID(serviceID(key)), Exported: e}
-		if of := s.services[serviceID(key)]; of != nil {
+		if of := s.services.byID[serviceID(key)]; of != nil {
 			kept := of.spec.export()
 			if isLabelled(kept) {
 				continue

@@ -184,7 +184,7 @@ func TestOwnExports(t *testing.T) {
 	w = newWorld(t, func(c *Config) {
 		withAddresses(c)
 		exporting(&changes)(c)
-		c.own.ServiceChanged = func(federation.ServiceID) { meanwhile[w.Exports().text()] = true }
+		c.local.ServiceChanged = func(federation.ServiceID) { meanwhile[w.Exports().text()] = true }
 	})
 	list := func(all ...*corev1.Service) {
 		t.Helper()

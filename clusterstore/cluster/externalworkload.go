@@ -24,28 +24,28 @@ const (
 	proxyInboundPort = 4143
 )
 
-// workloads follows ExternalWorkloads. Each is kept as a pod with other facts: it is in
+// workloadKind returns how the cluster follows ExternalWorkloads. Each is kept as a pod with other facts: it is in
 // the slice's namespace, and all its ports go through its proxy. Its zone and whether it
 // is ready come from the slice.
-func (c *Cluster) workloads() follow.Kind[*decode.ExternalWorkload, placedPod] {
+func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, placedPod] {
 	k := follow.Kind[*decode.ExternalWorkload, placedPod]{
 		Name:    "externalworkloads",
 		Source:  c.cfg.Client.Sources.Workloads,
 		Serves:  c.serves(decode.WorkloadVersion.WithResource("externalworkloads")),
 		Size:    placedPod.size,
 		Shared:  placedPod.shared,
-		Compact: c.compactWorkload,
-		Into:    c.state.podStore(workloadPrefix),
+		Compact: func(o *decode.ExternalWorkload) (placedPod, bool) { return compactWorkload(c, o) },
+		Into:    c.state.pods.store(workloadPrefix),
 	}
 	if c.cfg.sliceManager() != "" {
-		k.Changed = func(_ string, p placedPod, _ bool) { c.cfg.own.WorkloadChanged(c.state.own.replaced, p.selected) }
+		k.Changed = func(_ string, p placedPod, _ bool) { c.cfg.local.WorkloadChanged(c.state.local.replaced, p.selected) }
 	}
 	return k
 }
 
-func (c *Cluster) compactWorkload(o *decode.ExternalWorkload) (p placedPod, ok bool) {
-	p.facts = c.cfg.Rules.compactWorkload(o)
-	if c.state.own != nil && p.facts.template.Value().invalid == "" {
+func compactWorkload(c *Cluster, o *decode.ExternalWorkload) (p placedPod, ok bool) {
+	p.facts = workloadFactsOf(o, c.cfg.Rules)
+	if c.state.local != nil && p.facts.template.Value().invalid == "" {
 		p.location = workloadLocation(o)
 	}
 	if c.cfg.sliceManager() != "" {
@@ -54,7 +54,7 @@ func (c *Cluster) compactWorkload(o *decode.ExternalWorkload) (p placedPod, ok b
 	return p, true
 }
 
-func (r Rules) compactWorkload(o *decode.ExternalWorkload) podFacts {
+func workloadFactsOf(o *decode.ExternalWorkload, r Rules) podFacts {
 	t := template{
 		owner:    onlyOwner(o.OwnerReferences),
 		opaque:   r.DefaultOpaquePorts,
@@ -137,11 +137,11 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 }
 
 // setWorkload keeps what only ExternalWorkloads have; without facts there is none with that key.
-func (s *state) setWorkload(key string, to placedPod) {
+func setWorkload(s *state, key string, to placedPod) {
 	invalid := ""
 	if to.facts.isRead() {
 		invalid = to.facts.template.Value().invalid
 	}
 	s.setUnusable("ExternalWorkload "+key, invalid)
-	s.own.setSelected(key, to.selected)
+	s.local.setSelected(key, to.selected)
 }

@@ -2,12 +2,12 @@ package cluster
 
 import (
 	"fmt"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/federation"
 )
@@ -229,7 +229,7 @@ func TestOwners(t *testing.T) {
 			}
 			w.del(p)
 			w.del(x.parent)
-			if n := len(w.state.replicaSets) + len(w.state.jobs); n != 0 {
+			if n := len(w.state.owners.replicaSets) + len(w.state.owners.jobs); n != 0 {
 				t.Errorf("%d owners left behind", n)
 			}
 		})

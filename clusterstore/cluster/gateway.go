@@ -3,7 +3,6 @@ package cluster
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"net/url"
 	"slices"
@@ -61,7 +60,7 @@ type Probe struct {
 }
 
 // readGateway reads a Service; nil: it is no gateway.
-func (r Rules) readGateway(o *corev1.Service) *Gateway {
+func readGateway(o *corev1.Service, r Rules) *Gateway {
 	if o.Annotations[gatewayAnnotation] != "true" || !IsHostname(o.Namespace) || !IsHostname(o.Name) {
 		return nil
 	}
@@ -180,12 +179,6 @@ func readPeriod(text string) time.Duration {
 	return min(max(d, minProbePeriod), maxProbePeriod)
 }
 
-// GatewayRoutable reports whether a gateway can have an address: whether it can be another
-// host's.
-func (r Rules) GatewayRoutable(ip netip.Addr) bool {
-	return Routable(ip) || r.LoopbackGateways && ip.IsLoopback()
-}
-
 // size is what a gateway takes. A nil Gateway takes nothing.
 func (g *Gateway) size() int64 {
 	if g == nil {
@@ -202,42 +195,32 @@ func (g *Gateway) equal(o *Gateway) bool {
 		g.NodePort == o.NodePort && g.NodeProbe == o.NodeProbe
 }
 
-// Gateways returns the cluster's Linkerd gateways, sorted by namespace and name, and how many more
-// there are.
-func (c *Cluster) Gateways() (list []*Gateway, more int) {
-	c.state.mu.RLock()
-	list = slices.Collect(maps.Values(c.state.gateways))
-	c.state.mu.RUnlock()
-	slices.SortFunc(list, func(a, b *Gateway) int {
-		return cmp.Or(strings.Compare(a.Service.Namespace, b.Service.Namespace), strings.Compare(a.Service.Name, b.Service.Name))
-	})
-	if more = len(list) - maxGateways; more > 0 {
-		return list[:maxGateways], more
-	}
-	return list, 0
+// gatewayIndex has the Services of a cluster that are gateways. state.mu guards it.
+type gatewayIndex struct {
+	byService map[federation.ServiceID]*Gateway
+	changed   bool // since takeChanged
 }
 
-// setGateway follows a change of a Service that is, or was, a gateway; nil: it is none.
-func (s *state) setGateway(id federation.ServiceID, from, to *Gateway) {
+func newGatewayIndex() gatewayIndex {
+	return gatewayIndex{byService: make(map[federation.ServiceID]*Gateway)}
+}
+
+// set follows a change of a Service that is, or was, a gateway; nil: it is none.
+func (x *gatewayIndex) set(id federation.ServiceID, from, to *Gateway) {
 	if from.equal(to) {
 		return
 	}
-	s.regated = true
+	x.changed = true
 	if to == nil {
-		delete(s.gateways, id)
+		delete(x.byService, id)
 	} else {
-		s.gateways[id] = to
+		x.byService[id] = to
 	}
 }
 
-// updateGateways is called after a whole list, or an event, so that no part of a list counts.
-func (c *Cluster) updateGateways() {
-	s := c.state
-	s.mu.Lock()
-	changed := s.regated
-	s.regated = false
-	s.mu.Unlock()
-	if changed && c.cfg.LinkChanged != nil {
-		c.cfg.LinkChanged()
-	}
+// takeChanged reports whether a gateway has changed since the last call.
+func (x *gatewayIndex) takeChanged() bool {
+	changed := x.changed
+	x.changed = false
+	return changed
 }

@@ -123,7 +123,7 @@ func TestReadGateway(t *testing.T) {
 		if c.change != nil {
 			c.change(s)
 		}
-		if got, want := (Rules{}).readGateway(s).describe(), strings.ReplaceAll(c.want, "$", chartIdentity); got != want {
+		if got, want := readGateway(s, Rules{}).describe(), strings.ReplaceAll(c.want, "$", chartIdentity); got != want {
 			t.Errorf("%s %v: %s, want %s", c.ingress, s.Annotations, got, want)
 		}
 	}
@@ -133,11 +133,11 @@ func TestReadGateway(t *testing.T) {
 func TestGatewayNames(t *testing.T) {
 	for _, name := range []string{"", "a\nb", "\x1b[31m", "<b>", strings.Repeat("a.", 1000) + "b"} {
 		s := chartGateway(balancedBy("192.0.2.1")...)
-		if s.Name = name; (Rules{}).readGateway(s) != nil {
+		if s.Name = name; readGateway(s, Rules{}) != nil {
 			t.Errorf("a gateway with name %.20q", name)
 		}
 		s = chartGateway(balancedBy("192.0.2.1")...)
-		if s.Namespace = name; (Rules{}).readGateway(s) != nil {
+		if s.Namespace = name; readGateway(s, Rules{}) != nil {
 			t.Errorf("a gateway in namespace %.20q", name)
 		}
 	}
@@ -149,7 +149,7 @@ func TestManyGatewayAddresses(t *testing.T) {
 	for i := range 300 {
 		hosts = append(hosts, fmt.Sprintf("192.0.%d.%d", i/200, i%200), fmt.Sprintf("n%d.example", i))
 	}
-	g := (Rules{}).readGateway(chartGateway(balancedBy(hosts...)...))
+	g := readGateway(chartGateway(balancedBy(hosts...)...), Rules{})
 	if len(g.IPs) != maxHosts/2 || len(g.Names) != maxHosts/2 || g.More != 600-maxHosts {
 		t.Errorf("%d addresses, %d names, %d more", len(g.IPs), len(g.Names), g.More)
 	}
@@ -161,7 +161,7 @@ func TestManyGatewayAddresses(t *testing.T) {
 // TestLoopbackGateways: only tests let loopback be another host's.
 func TestLoopbackGateways(t *testing.T) {
 	s := chartGateway(balancedBy("127.0.0.1", "169.254.0.1")...)
-	if got := (Rules{LoopbackGateways: true}).readGateway(s).IPs; len(got) != 1 || !got[0].IsLoopback() {
+	if got := readGateway(s, Rules{LoopbackGateways: true}).IPs; len(got) != 1 || !got[0].IsLoopback() {
 		t.Errorf("%v", got)
 	}
 }
@@ -234,7 +234,7 @@ func FuzzReadGateway(f *testing.F) {
 		s.Spec.Ports[0].Port, s.Spec.Ports[1].Port = port, probe
 		s.Spec.Ports[0].NodePort, s.Spec.Ports[1].NodePort = probe, port
 		s.Annotations[identityAnnotation], s.Annotations[pathAnnotation], s.Annotations[periodAnnotation] = identity, path, period
-		g := (Rules{}).readGateway(s)
+		g := readGateway(s, Rules{})
 		for _, ip := range g.IPs {
 			if !ip.IsValid() || ip.Is4In6() || ip.Zone() != "" || !Routable(ip) {
 				t.Errorf("address %v", ip)

@@ -68,17 +68,6 @@ type Health struct {
 	API adminapi.APIServer
 }
 
-// Health returns the cluster's present health.
-func (c *Cluster) Health() Health {
-	h := Health{Health: c.group.Health()}
-	h.Memory = c.cfg.Memory.Usage()
-	h.API = c.cfg.Client.Server()
-	c.facts.Facts().AddTo(&h.API)
-	h.MalformedProxies = c.state.malformedProxies()
-	h.Unusable, h.RejectedProfiles = c.state.unusableObjects()
-	return h
-}
-
 // Warnings describes, for people, the objects that are not, or not fully, used.
 func (h Health) Warnings() (list []string) {
 	if h.MalformedProxies > 0 {

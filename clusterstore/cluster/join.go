@@ -39,7 +39,7 @@ type part struct {
 func (r *reader) Read() federation.Share {
 	r.state.mu.RLock()
 	defer r.state.mu.RUnlock()
-	e := r.state.services[r.service]
+	e := r.state.services.byID[r.service]
 	r.share.State = e.state()
 	if r.share.State != federation.Present {
 		return federation.Share{State: r.share.State}
@@ -119,7 +119,7 @@ func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federati
 				made.Unready = j.unready(made.Unready, a, port, before.Unready)
 			}
 			if r.explained != nil {
-				r.explain(l, a, &j.place, at, why)
+				*r.explained = append(*r.explained, considered(l, a, &j.place, at, why))
 			}
 		}
 	}
@@ -289,14 +289,15 @@ func (j *joiner) usePod(p *pod) {
 	j.facts, j.template = p.facts, p.facts.fullTemplate()
 	namespace, name := p.id(&j.template)
 	j.prefix = strings.TrimSuffix(p.key, name)
-	j.identity = j.state.identity(namespace, &j.template)
-	j.labels = p.labels(&j.template)
-	j.namespace, j.policy = namespace, j.state.policies[namespace]
+	j.identity = j.proxyIdentity(namespace, &j.template)
+	j.labels = podLabels(p, &j.template)
+	j.namespace, j.policy = namespace, j.state.policies.byNamespace[namespace]
 }
 
-// identity is the TLS identity of a Pod's proxy. That of Pods of other control planes
+// proxyIdentity is the TLS identity of a Pod's proxy. That of Pods of other control planes
 // is not known. ExternalWorkloads have theirs in their spec.
-func (s *state) identity(namespace string, t *template) federation.Identity {
+func (j *joiner) proxyIdentity(namespace string, t *template) federation.Identity {
+	s := j.state
 	if t.external() {
 		return t.identity.Value()
 	}

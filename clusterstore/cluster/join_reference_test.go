@@ -201,7 +201,7 @@ func compareJoins(t *rapid.T) {
 	})
 	s := w.state
 	if n := s.size(); n != 0 {
-		t.Fatalf("left behind: %v %v %v %v %v %v", s.services, s.slices, s.pods, s.replicaSets, s.policies, s.unusable)
+		t.Fatalf("left behind: %v %v %v %v %v %v", s.services.byID, s.slices.byKey, s.pods, s.owners.replicaSets, s.policies.byNamespace, s.unusable)
 	}
 }
 
@@ -209,8 +209,8 @@ func (s *seen) check(t *rapid.T, all objects, marked bool) {
 	name := fmt.Sprintf("%s:%d", s.service, s.port)
 	now := s.reader.Read()
 	state, nodeLocal, parts := all.referenceRead(s.service, s.port)
-	if r := s.reader.(*reader); r.state.serviceState(r.service) != state {
-		t.Fatalf("%s: state %v, want %v", name, r.state.serviceState(r.service), state)
+	if r := s.reader.(*reader); r.state.services.stateOf(r.service) != state {
+		t.Fatalf("%s: state %v, want %v", name, r.state.services.stateOf(r.service), state)
 	}
 	var keys []string
 	for key := range parts {
@@ -218,7 +218,7 @@ func (s *seen) check(t *rapid.T, all objects, marked bool) {
 	}
 	sort.Strings(keys)
 	declared := state == federation.Present && all.declares(s.service, s.port)
-	if r := s.reader.(*reader); r.state.declares(r.service, r.port) != declared ||
+	if r := s.reader.(*reader); r.state.services.declares(r.service, r.port) != declared ||
 		now.Undeclared != (state == federation.Present && !declared) {
 		t.Fatalf("%s: declared is %v, undeclared %v, want declared %v", name, !declared, now.Undeclared, declared)
 	}

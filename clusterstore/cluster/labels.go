@@ -72,9 +72,9 @@ func (s *labelSet) templateHash() (value string, exists bool) {
 	return value, true
 }
 
-// labels returns the labels that an endpoint of the Pod or ExternalWorkload has in common
+// podLabels returns the labels that an endpoint of the Pod or ExternalWorkload has in common
 // with those of its siblings, sorted by name.
-func (p *pod) labels(t *template) []federation.Label {
+func podLabels(p *pod, t *template) []federation.Label {
 	labels := make([]federation.Label, 0, 4)
 	if !t.external() {
 		labels = append(labels, federation.Label{Name: "serviceaccount", Value: t.serviceAccount})
@@ -85,7 +85,7 @@ func (p *pod) labels(t *template) []federation.Label {
 	if hash, ok := t.labels.templateHash(); ok && !t.external() {
 		labels = append(labels, federation.Label{Name: "pod_template_hash", Value: hash})
 	}
-	if owner := p.topOwner(t); labelName(owner.kind) && !reserved(owner.kind) {
+	if owner := topOwner(p, t); labelName(owner.kind) && !reserved(owner.kind) {
 		if owner.kind == kindJob && !t.external() {
 			owner.kind = "k8s_job" // "job" is a label of Prometheus itself
 		}

@@ -17,9 +17,27 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Local is the gateway's own cluster. Besides its endpoints it has what profiles are made of, who
-// has an address, and the zones of its Nodes. All methods but Run are safe for concurrent use.
-type Local struct{ *Cluster }
+// Local is the cluster that Isthmus runs in. Besides its endpoints it has the objects that addresses are
+// assigned to, ServiceProfiles, and the zones of its Nodes. All methods but Run are safe for concurrent use.
+//
+// Other files of this package call methods of Local through state.local. It is nil if the cluster is a linked one, and
+// the methods that they call accept that.
+type Local struct {
+	*Cluster
+	dirty     *pace.Dirty[Topic] // fixed; by the namespace of the object that has changed
+	conflicts conflicts          // has its own mutex
+
+	// All under state.mu.
+	addresses addressIndex
+	profiles  profileIndex
+	managed   map[federation.ServiceID]int          // how many slices of a Service LocalConfig.SliceManager manages; none with 0
+	selecting byNamespace[*Service]                 // Services that have a selector
+	selected  byNamespace[*decode.ExternalWorkload] // what slices have of ExternalWorkloads
+
+	// replaced is the previous version of the ExternalWorkload that was put or dropped last. Only the goroutine that
+	// does so uses it.
+	replaced *decode.ExternalWorkload
+}
 
 // LocalConfig is called when what only the own cluster has may have changed. All functions are
 // needed, unless noted otherwise, and none may block but ProfileChanged.
@@ -42,27 +60,33 @@ type LocalConfig struct {
 	WorkloadChanged func(before, after *decode.ExternalWorkload)
 }
 
-// sliceManager is LocalConfig.SliceManager; empty: there is none.
-func (c *Config) sliceManager() string {
-	if c.own == nil {
-		return ""
-	}
-	return c.own.SliceManager
-}
-
 // NewLocal checks the configuration. It does no network IO and starts nothing.
-func NewLocal(cfg Config, own LocalConfig) (*Local, error) {
-	cfg.own = &own
+func NewLocal(cfg Config, local LocalConfig) (*Local, error) {
+	cfg.local = &local
 	c, err := New(cfg)
 	if err != nil {
 		return nil, err
 	}
-	return &Local{c}, nil
+	return c.state.local, nil
+}
+
+func newLocal(c *Cluster) *Local {
+	l := &Local{
+		Cluster:   c,
+		dirty:     pace.NewDirty[Topic](),
+		conflicts: conflicts{byIP: make(map[netip.Addr][]conflict)},
+		addresses: newAddressIndex(),
+		managed:   make(map[federation.ServiceID]int),
+		selecting: make(byNamespace[*Service]),
+		selected:  make(byNamespace[*decode.ExternalWorkload]),
+	}
+	l.profiles = newProfileIndex(l)
+	return l
 }
 
 // Reads reports whether a kind of object, such as services, has been listed, and why it can't be read now;
 // nil: it can.
-func (c *Local) Reads(resource string) (listed bool, err error) { return c.group.Reads(resource) }
+func (l *Local) Reads(resource string) (listed bool, err error) { return l.group.Reads(resource) }
 
 // Found is the owner of an address.
 type Found struct {
@@ -82,22 +106,22 @@ type Found struct {
 // LookupAddress returns the owner of an address, now. A Pod owns its addresses from
 // when it gets them until it ends, but until it runs the endpoint is that of the bare
 // address.
-func (c *Local) LookupAddress(addr netip.AddrPort) Found {
-	s := c.state
+func (l *Local) LookupAddress(addr netip.AddrPort) Found {
+	s := l.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	switch ids := s.own.services[addr.Addr()]; {
+	switch ids := l.addresses.services[addr.Addr()]; {
 	case len(ids) == 1:
-		return Found{ID: ids[0], Service: s.services[ids[0]].spec}
+		return Found{ID: ids[0], Service: s.services.byID[ids[0]].spec}
 	case len(ids) > 1:
 		return Found{Claimed: claimedAsClusterIP(len(ids), addr.Addr())}
 	}
-	list, by := s.own.claimants(addr)
+	list, by := l.addresses.claimants(addr)
 	switch {
 	case len(list) == 0:
-		return Found{Endpoint: c.bareAddress(addr)}
+		return Found{Endpoint: l.bareAddress(addr)}
 	case len(list) == 1:
-		return Found{Endpoint: c.endpointAt(list[0], addr, s.own.locations[list[0]].portBehind(addr))}
+		return Found{Endpoint: l.endpointAt(list[0], addr, l.addresses.locations[list[0]].portBehind(addr))}
 	}
 	return Found{Claimed: claimed(len(list), by, addr)}
 }
@@ -105,30 +129,30 @@ func (c *Local) LookupAddress(addr netip.AddrPort) Found {
 // Instance returns the endpoint of a service with that hostname, ready or not, for a
 // client that connects to that port of it; nil: there is none, or its Pod has not been
 // read yet.
-func (c *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
-	s := c.state
+func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) *federation.Endpoint {
+	s := l.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	e := s.services[id]
+	e := s.services.byID[id]
 	if e == nil {
 		return nil
 	}
-	l, a := e.byHostname(hostname)
+	from, a := e.byHostname(hostname)
 	switch {
 	case a == nil:
 		return nil
 	case a.target == "":
 		addr := netip.AddrPortFrom(a.ip, port)
-		made := c.bareAddress(addr)
-		j := joiner{state: s, requested: port, mirror: &l.mirror}
+		made := l.bareAddress(addr)
+		j := joiner{state: s, requested: port, mirror: &from.mirror}
 		if j.bare(made); !sendable(made) {
-			return c.bareAddress(addr)
+			return l.bareAddress(addr)
 		}
 		return made
-	case !a.pod.facts.isRead() || s.own.locations[a.pod] == nil:
+	case !a.pod.facts.isRead() || l.addresses.locations[a.pod] == nil:
 		return nil
 	}
-	at := s.own.locations[a.pod]
+	at := l.addresses.locations[a.pod]
 	ip := a.ip
 	if !at.workload {
 		if len(at.ips) == 0 {
@@ -136,29 +160,29 @@ func (c *Local) Instance(id federation.ServiceID, hostname string, port uint16) 
 		}
 		ip = at.ips[0]
 	}
-	return c.endpointAt(a.pod, netip.AddrPortFrom(ip, port), 0)
+	return l.endpointAt(a.pod, netip.AddrPortFrom(ip, port), 0)
 }
 
 // bareAddress is the endpoint of an address without known owner.
-func (c *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
-	return &federation.Endpoint{Addr: addr, Cluster: c.cfg.Name, Opaque: c.cfg.Rules.DefaultOpaquePorts.Contains(addr.Port())}
+func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
+	return &federation.Endpoint{Addr: addr, Cluster: l.cfg.Name, Opaque: l.cfg.Rules.DefaultOpaquePorts.Contains(addr.Port())}
 }
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. It is that
 // of the bare address until it runs, and if it has a text that can't be sent. With the port of a
 // host port, behind is the container port behind it; otherwise behind is zero.
-func (c *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
-	made := federation.Endpoint{Addr: addr, Cluster: c.cfg.Name}
-	j := joiner{state: c.state, behind: behind}
-	if !c.state.own.locations[p].life.runs() || j.pod(&made, p) != federation.Served {
-		return c.bareAddress(addr)
+func (l *Local) endpointAt(p *pod, addr netip.AddrPort, behind uint16) *federation.Endpoint {
+	made := federation.Endpoint{Addr: addr, Cluster: l.cfg.Name}
+	j := joiner{state: l.state, behind: behind}
+	if !l.addresses.locations[p].life.runs() || j.pod(&made, p) != federation.Served {
+		return l.bareAddress(addr)
 	}
 	common := *made.Common.Get()
 	common.Labels = append(slices.Clip(common.Labels), federation.Label{Name: "namespace", Value: j.namespace})
 	slices.SortFunc(common.Labels, func(a, b federation.Label) int { return cmp.Compare(a.Name, b.Name) })
 	made.Common = &common
 	if !sendable(&made) {
-		return c.bareAddress(addr)
+		return l.bareAddress(addr)
 	}
 	return &made
 }
@@ -170,15 +194,15 @@ var _ federation.AddressOwners = (*Local)(nil)
 // node too if it is on the node's network, or has ports there. ExternalWorkloads own
 // nothing: a machine outside of all clusters may belong to several. Nor does a Pod own an
 // address only because a host port is bound to it: whoever writes Pods may name any address.
-func (c *Local) AddressOwner(ip netip.Addr) string {
-	s := c.state
+func (l *Local) AddressOwner(ip netip.Addr) string {
+	s := l.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if ids := s.own.services[ip]; len(ids) > 0 {
+	if ids := l.addresses.services[ip]; len(ids) > 0 {
 		return "Service " + ids[0].String()
 	}
-	for _, p := range s.own.pods[ip] {
-		if s.own.locations[p].has(ip) {
+	for _, p := range l.addresses.pods[ip] {
+		if l.addresses.locations[p].has(ip) {
 			return "Pod " + p.key
 		}
 	}
@@ -190,20 +214,20 @@ func (c *Local) AddressOwner(ip netip.Addr) string {
 //
 // AssignedTo covers more than Owner: Nodes, addresses by which a Service is reached from outside (externalIPs and
 // those of its load balancer), and every address that a Pod's host ports are bound to.
-func (c *Local) AssignedTo(ip netip.Addr) string {
-	s := c.state
+func (l *Local) AssignedTo(ip netip.Addr) string {
+	s := l.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if ids := s.own.services[ip]; len(ids) > 0 {
+	if ids := l.addresses.services[ip]; len(ids) > 0 {
 		return "Service " + ids[0].String()
 	}
-	if names := s.own.nodes[ip]; len(names) > 0 {
+	if names := l.addresses.nodes[ip]; len(names) > 0 {
 		return "Node " + names[0]
 	}
-	if pods := s.own.pods[ip]; len(pods) > 0 {
+	if pods := l.addresses.pods[ip]; len(pods) > 0 {
 		return "Pod " + pods[0].key
 	}
-	if ids := s.own.exposed[ip]; len(ids) > 0 {
+	if ids := l.addresses.exposed[ip]; len(ids) > 0 {
 		return "Service " + ids[0].String()
 	}
 	return ""
@@ -211,8 +235,8 @@ func (c *Local) AssignedTo(ip netip.Addr) string {
 
 // AddressConflicts returns the ambiguous addresses of the cluster, the oldest conflicts first, and
 // how many more there are.
-func (c *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
-	all := c.state.own.conflicts.all()
+func (l *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
+	all := l.conflicts.all()
 	for _, x := range all[:min(len(all), maxConflicts)] {
 		list = append(list, adminapi.AddressConflict{
 			Address: x.address(),
@@ -226,11 +250,11 @@ func (c *Local) AddressConflicts() (list []adminapi.AddressConflict, more int) {
 
 // ServiceProfile returns a ServiceProfile, and whether it exists; nil, if it exists: it
 // can't be used.
-func (c *Local) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
-	s := c.state
+func (l *Local) ServiceProfile(namespace, name string) (p *federation.ServiceProfile, exists bool) {
+	s := l.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	f := s.own.profiles[follow.JoinKey(namespace, name)]
+	f := l.profiles.byKey[follow.JoinKey(namespace, name)]
 	if f == nil {
 		return nil, false
 	}
@@ -239,11 +263,11 @@ func (c *Local) ServiceProfile(namespace, name string) (p *federation.ServicePro
 
 // ServiceProfileProblem returns why a ServiceProfile, or a part of it, can't be used, and whether
 // the ServiceProfile exists.
-func (c *Local) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
-	s := c.state
+func (l *Local) ServiceProfileProblem(namespace, name string) (problem string, exists bool) {
+	s := l.state
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	f := s.own.profiles[follow.JoinKey(namespace, name)]
+	f := l.profiles.byKey[follow.JoinKey(namespace, name)]
 	if f == nil {
 		return "", false
 	}
@@ -255,18 +279,18 @@ func (c *Local) ServiceProfileProblem(namespace, name string) (problem string, e
 
 // Selecting returns a Service with what its slices for ExternalWorkloads are made of. It has no
 // selector if it selects nothing. nil: there is no such Service.
-func (c *Local) Selecting(id federation.ServiceID) *corev1.Service {
-	if s := c.Service(id); s != nil {
+func (l *Local) Selecting(id federation.ServiceID) *corev1.Service {
+	if s := l.Service(id); s != nil {
 		return s.decodeSelecting(id)
 	}
 	return nil
 }
 
 // SelectingIn returns the Services of a namespace that have a selector.
-func (c *Local) SelectingIn(namespace string) (list []*corev1.Service) {
-	c.state.mu.RLock()
-	found := maps.Clone(c.state.own.selecting[namespace])
-	c.state.mu.RUnlock()
+func (l *Local) SelectingIn(namespace string) (list []*corev1.Service) {
+	l.state.mu.RLock()
+	found := maps.Clone(l.selecting[namespace])
+	l.state.mu.RUnlock()
 	for name, s := range found {
 		list = append(list, s.decodeSelecting(federation.ServiceID{Namespace: namespace, Name: name}))
 	}
@@ -274,46 +298,46 @@ func (c *Local) SelectingIn(namespace string) (list []*corev1.Service) {
 }
 
 // Workloads returns the ExternalWorkloads of a namespace, or of all (""), with what slices have of them.
-func (c *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
-	c.state.mu.RLock()
-	defer c.state.mu.RUnlock()
+func (l *Local) Workloads(namespace string) (list []*decode.ExternalWorkload) {
+	l.state.mu.RLock()
+	defer l.state.mu.RUnlock()
 	if namespace != "" {
-		return slices.Collect(maps.Values(c.state.own.selected[namespace]))
+		return slices.Collect(maps.Values(l.selected[namespace]))
 	}
-	for _, all := range c.state.own.selected {
+	for _, all := range l.selected {
 		list = slices.AppendSeq(list, maps.Values(all))
 	}
 	return list
 }
 
 // HasWorkloads reports whether a namespace has ExternalWorkloads. It takes no longer if it has many.
-func (c *Local) HasWorkloads(namespace string) bool {
-	c.state.mu.RLock()
-	defer c.state.mu.RUnlock()
-	return len(c.state.own.selected[namespace]) > 0
+func (l *Local) HasWorkloads(namespace string) bool {
+	l.state.mu.RLock()
+	defer l.state.mu.RUnlock()
+	return len(l.selected[namespace]) > 0
 }
 
 // ManagedSlices returns how many of a Service's slices have the mark.
-func (c *Local) ManagedSlices(id federation.ServiceID) int {
-	c.state.mu.RLock()
-	defer c.state.mu.RUnlock()
-	return c.state.own.marked[id]
+func (l *Local) ManagedSlices(id federation.ServiceID) int {
+	l.state.mu.RLock()
+	defer l.state.mu.RUnlock()
+	return l.managed[id]
 }
 
 // AllManagedSlices returns how many slices have the mark, by Service, without Services that have none.
-func (c *Local) AllManagedSlices() map[federation.ServiceID]int {
-	c.state.mu.RLock()
-	defer c.state.mu.RUnlock()
-	return maps.Clone(c.state.own.marked)
+func (l *Local) AllManagedSlices() map[federation.ServiceID]int {
+	l.state.mu.RLock()
+	defer l.state.mu.RUnlock()
+	return maps.Clone(l.managed)
 }
 
 // LinkerdMirrors returns the Services that Linkerd's service mirror has written, by the cluster that they
 // mirror. Services that Isthmus has written or adopted are not among them, nor are federated ones.
-func (c *Local) LinkerdMirrors() map[string][]federation.ServiceID {
-	c.state.mu.RLock()
-	defer c.state.mu.RUnlock()
+func (l *Local) LinkerdMirrors() map[string][]federation.ServiceID {
+	l.state.mu.RLock()
+	defer l.state.mu.RUnlock()
 	mirrors := make(map[string][]federation.ServiceID)
-	for id, e := range c.state.services {
+	for id, e := range l.state.services.byID {
 		if e.spec == nil || e.spec.Labels["mirror.linkerd.io/mirrored-service"] != "true" {
 			continue
 		}
@@ -349,87 +373,98 @@ func (t Topic) String() string {
 
 // markTopic reports that profiles of that topic may have changed, because of an object
 // of the namespace.
-func (s *state) markTopic(namespace string, t Topic) {
-	if s.live && s.own != nil {
-		s.own.dirty.Add(namespace, t, s.now)
+func (l *Local) markTopic(namespace string, t Topic) {
+	if l != nil && l.state.live {
+		l.dirty.Add(namespace, t, l.state.now)
 	}
 }
 
 // markAddress reports that what LookupAddress returns for an address may have changed,
 // because of an object of the namespace.
-func (s *state) markAddress(namespace string, ip netip.Addr) { s.markTopic(namespace, Topic{IP: ip}) }
+func (l *Local) markAddress(namespace string, ip netip.Addr) { l.markTopic(namespace, Topic{IP: ip}) }
 
 // markInstances reports that the owner of a hostname of the service, or its endpoint,
 // may have changed.
-func (s *state) markInstances(id federation.ServiceID) {
-	s.markTopic(id.Namespace, Topic{Service: id, Instances: true})
+func (l *Local) markInstances(id federation.ServiceID) {
+	l.markTopic(id.Namespace, Topic{Service: id, Instances: true})
 }
 
 // markOwner reports besides that the result of Owner may have changed.
-func (s *state) markOwner(namespace string, ip netip.Addr) {
-	s.markAddress(namespace, ip)
-	s.markTopic(namespace, Topic{IP: ip, AddressOwner: true})
+func (l *Local) markOwner(namespace string, ip netip.Addr) {
+	l.markAddress(namespace, ip)
+	l.markTopic(namespace, Topic{IP: ip, AddressOwner: true})
 }
 
-func (s *state) markLocation(p *pod) {
-	for ip := range s.own.location(p).all {
-		s.markAddress(p.namespace(), ip)
+func (l *Local) markLocation(p *pod) {
+	for ip := range l.location(p).all {
+		l.markAddress(p.namespace(), ip)
 	}
 }
 
 // topicChanged looks for conflicts at an address that other objects claim, and then reports the
 // topic.
-func (c *Cluster) topicChanged(about Topic, at time.Time) {
+func (l *Local) topicChanged(about Topic, at time.Time) {
 	if about.AddressOwner {
 		work := panics.Work{Where: panics.Change, Object: "conflicts at " + about.IP.String()}
-		find := func() { c.state.findConflicts(about.IP, at) }
-		again := func() { c.state.own.dirty.Add("", about, at) } // for the worker, which alone finds conflicts
-		c.cfg.Supervisor.Do(work, find, again)
+		find := func() { l.findConflicts(about.IP, at) }
+		again := func() { l.dirty.Add("", about, at) } // for the worker, which alone finds conflicts
+		l.cfg.Supervisor.Do(work, find, again)
 	}
-	c.profileChanged(about, at)
+	l.profileChanged(about, at)
+}
+
+// profileChanged reports that what profiles are made of may have changed.
+func (l *Local) profileChanged(about Topic, at time.Time) {
+	work := panics.Work{Where: panics.Change, Service: about.Service, Object: about.String()}
+	report := func() { l.cfg.local.ProfileChanged(about, at) }
+	again := func() { l.profileChanged(about, at) }
+	l.cfg.Supervisor.Do(work, report, again)
 }
 
 // findConflicts updates the conflicts at an IP. It is not called twice at the same time.
-func (s *state) findConflicts(ip netip.Addr, at time.Time) {
-	s.own.conflicts.set(ip, s.conflictsAt(ip, at))
+func (l *Local) findConflicts(ip netip.Addr, at time.Time) {
+	l.conflicts.set(ip, l.conflictsAt(ip, at))
 }
 
 // conflictsAt returns the conflicts at an IP, sorted by port.
-func (s *state) conflictsAt(ip netip.Addr, since time.Time) []conflict {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.own.conflictsAt(ip, since)
+func (l *Local) conflictsAt(ip netip.Addr, since time.Time) []conflict {
+	l.state.mu.RLock()
+	defer l.state.mu.RUnlock()
+	return l.addresses.conflictsAt(ip, since)
 }
 
 // markCrowded has the worker look for conflicts at all IPs that several objects have.
-func (s *state) markCrowded() {
-	if s.own == nil {
+func (l *Local) markCrowded() {
+	if l == nil {
 		return
 	}
-	for ip, list := range s.own.services {
+	for ip, list := range l.addresses.services {
 		if len(list) > 1 {
-			s.markTopic(list[0].Namespace, Topic{IP: ip, AddressOwner: true})
+			l.markTopic(list[0].Namespace, Topic{IP: ip, AddressOwner: true})
 		}
 	}
-	for _, index := range []map[netip.Addr][]*pod{s.own.pods, s.own.workloads} {
+	for _, index := range []map[netip.Addr][]*pod{l.addresses.pods, l.addresses.workloads} {
 		for ip, list := range index {
 			if len(list) > 1 {
-				s.markTopic(list[0].namespace(), Topic{IP: ip, AddressOwner: true})
+				l.markTopic(list[0].namespace(), Topic{IP: ip, AddressOwner: true})
 			}
 		}
 	}
 }
 
 // setLocation sets the addresses of a Pod or ExternalWorkload; nil: it has none.
-func (s *state) setLocation(p *pod, to *location) {
-	a := s.own
-	if a == nil || a.locations[p].equal(to) {
+func (l *Local) setLocation(p *pod, to *location) {
+	if l == nil {
+		return
+	}
+	a := &l.addresses
+	if a.locations[p].equal(to) {
 		return
 	}
 	namespace := p.namespace()
 	for ip := range a.locations[p].all {
 		unindex(a.index(a.locations[p]), ip, p)
-		s.markOwner(namespace, ip)
+		l.markOwner(namespace, ip)
 	}
 	if to == nil {
 		delete(a.locations, p)
@@ -439,99 +474,92 @@ func (s *state) setLocation(p *pod, to *location) {
 	for ip := range to.all {
 		all := a.index(to)
 		all[ip] = append(all[ip], p)
-		s.markOwner(namespace, ip)
+		l.markOwner(namespace, ip)
 	}
-	for _, l := range p.slices { // some may have it with a hostname
-		s.markInstances(l.service)
+	for _, of := range p.slices { // some may have it with a hostname
+		l.markInstances(of.service)
 	}
 }
 
-// ownIndex is the part of the state that only the own cluster has: the index of addresses, and
-// ServiceProfiles.
-type ownIndex struct {
-	dirty     *pace.Dirty[Topic] // by the namespace of the object that has changed
-	locations map[*pod]*location
-	pods      map[netip.Addr][]*pod                 // Pods with that IP, their own or their node's
-	workloads map[netip.Addr][]*pod                 // ExternalWorkloads with that IP
-	services  map[netip.Addr][]federation.ServiceID // Services with that cluster IP
-	exposed   map[netip.Addr][]federation.ServiceID // Services that are reached from outside by that address
-	nodes     map[netip.Addr][]string               // names of the Nodes with that address
-	marked    map[federation.ServiceID]int          // how many slices of a Service have the mark; none with 0
-	profiles  map[string]*Translated
-	rejected  int                                   // how many of profiles can't be used at all
-	conflicts conflicts                             // has its own mutex
-	selecting byNamespace[*Service]                 // Services that have a selector
-	selected  byNamespace[*decode.ExternalWorkload] // what slices have of ExternalWorkloads
-	replaced  *decode.ExternalWorkload              // what was there of the one that was put or dropped last; of the goroutine that does so
-}
-
-func newOwnIndex() *ownIndex {
-	return &ownIndex{
-		dirty:     pace.NewDirty[Topic](),
-		locations: make(map[*pod]*location),
-		pods:      make(map[netip.Addr][]*pod),
-		workloads: make(map[netip.Addr][]*pod),
-		services:  make(map[netip.Addr][]federation.ServiceID),
-		exposed:   make(map[netip.Addr][]federation.ServiceID),
-		nodes:     make(map[netip.Addr][]string),
-		marked:    make(map[federation.ServiceID]int),
-		profiles:  make(map[string]*Translated),
-		conflicts: conflicts{byIP: make(map[netip.Addr][]conflict)},
-		selecting: make(byNamespace[*Service]),
-		selected:  make(byNamespace[*decode.ExternalWorkload]),
+// setServiceAddresses follows a Service, its cluster IPs and its external addresses; nil: there is no Service.
+func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) {
+	if l == nil {
+		return
+	}
+	a := &l.addresses
+	l.markTopic(id.Namespace, Topic{Service: id})
+	if from != nil {
+		for _, ip := range from.ClusterIPs {
+			unindex(a.services, ip, id)
+			l.markOwner(id.Namespace, ip)
+		}
+		for _, ip := range from.External {
+			unindex(a.exposed, ip, id)
+		}
+	}
+	if to != nil {
+		for _, ip := range to.ClusterIPs {
+			a.services[ip] = append(a.services[ip], id)
+			l.markOwner(id.Namespace, ip)
+		}
+		for _, ip := range to.External {
+			a.exposed[ip] = append(a.exposed[ip], id)
+		}
 	}
 }
 
 // location returns where a Pod or ExternalWorkload is; nil: that is not known, or the cluster is
 // not the own one.
-func (x *ownIndex) location(p *pod) *location {
-	if x == nil {
+func (l *Local) location(p *pod) *location {
+	if l == nil {
 		return nil
 	}
-	return x.locations[p]
+	return l.addresses.locations[p]
 }
 
-// setSelecting keeps a Service if it has a selector; nil: there is no such Service. x may be nil.
-func (x *ownIndex) setSelecting(id federation.ServiceID, to *Service) {
+// setSelecting keeps a Service if it has a selector; nil: there is no such Service. l may be nil.
+func (l *Local) setSelecting(id federation.ServiceID, to *Service) {
 	switch {
-	case x == nil:
+	case l == nil:
 	case to == nil || to.selecting == nil:
-		x.selecting.drop(id.Namespace, id.Name)
+		l.selecting.drop(id.Namespace, id.Name)
 	default:
-		x.selecting.set(id.Namespace, id.Name, to)
+		l.selecting.set(id.Namespace, id.Name, to)
 	}
 }
 
-// selectedAt returns what slices have of the ExternalWorkload with that key; nil: nothing. x may be nil.
-func (x *ownIndex) selectedAt(key string) *decode.ExternalWorkload {
-	if x == nil {
+// selectedAt returns what slices have of the ExternalWorkload with that key; nil: nothing. l may be nil.
+func (l *Local) selectedAt(key string) *decode.ExternalWorkload {
+	if l == nil {
 		return nil
 	}
 	namespace, name := follow.SplitKey(key)
-	return x.selected[namespace][name]
+	return l.selected[namespace][name]
 }
 
-// setSelected keeps what slices have of the ExternalWorkload with that key; nil: nothing. x may be nil.
-func (x *ownIndex) setSelected(key string, to *decode.ExternalWorkload) {
-	if x == nil {
+// setSelected keeps what slices have of the ExternalWorkload with that key; nil: nothing. l may be nil.
+func (l *Local) setSelected(key string, to *decode.ExternalWorkload) {
+	if l == nil {
 		return
 	}
-	x.replaced = x.selectedAt(key)
+	l.replaced = l.selectedAt(key)
 	namespace, name := follow.SplitKey(key)
 	if to == nil {
-		x.selected.drop(namespace, name)
+		l.selected.drop(namespace, name)
 	} else {
-		x.selected.set(namespace, name, to)
+		l.selected.set(namespace, name, to)
 	}
 }
 
-// countMarked adds n to how many slices of a Service have the mark, if the slice has it. x may be nil.
-func (x *ownIndex) countMarked(l *slice, n int) {
-	if x == nil || l == nil || l.marked == "" {
+// countManaged adds n to how many slices of a Service LocalConfig.SliceManager manages, if it manages this slice. l may
+// be nil.
+func (l *Local) countManaged(of *slice, n int) {
+	if l == nil || of == nil || of.managed == "" {
 		return
 	}
-	if x.marked[l.service] += n; x.marked[l.service] == 0 {
-		delete(x.marked, l.service)
+	l.managed[of.service] += n
+	if l.managed[of.service] == 0 {
+		delete(l.managed, of.service)
 	}
 }
 

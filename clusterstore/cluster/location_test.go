@@ -83,9 +83,9 @@ func TestPortNames(t *testing.T) {
 	v.Annotations = map[string]string{opaqueAnnotation: list}
 	p := aPod("p", podAnnotation(opaqueAnnotation, list), namedPort("", 1, 2), namedPort("http", 80, 8080), namedPort("http", 81, 8081), namedPort("last", 90, 0))
 	for name, got := range map[string]Ports{
-		"Service":          testRules.compactService(serviceAnnotation(service, opaqueAnnotation, list), true).OpaquePorts,
-		"Pod":              testRules.compactPod(p).template.Value().opaque,
-		"ExternalWorkload": testRules.compactWorkload(v).template.Value().opaque,
+		"Service":          compactService(serviceAnnotation(service, opaqueAnnotation, list), testRules, true).OpaquePorts,
+		"Pod":              podFactsOf(p, testRules).template.Value().opaque,
+		"ExternalWorkload": workloadFactsOf(v, testRules).template.Value().opaque,
 	} {
 		if got.String() != "80,90" {
 			t.Errorf("%s: %v", name, got)
@@ -101,7 +101,7 @@ func TestWorkloadsApart(t *testing.T) {
 	for i := range 100 {
 		w.put(workloadAt(aWorkload(fmt.Sprint("v", i), "http=80"), "10.0.0.1"))
 	}
-	a, ip := w.state.own, netip.MustParseAddr("10.0.0.1")
+	a, ip := w.addresses, netip.MustParseAddr("10.0.0.1")
 	if pods, workloads := len(a.pods[ip]), len(a.workloads[ip]); pods != 1 || workloads != 100 {
 		t.Errorf("%d Pods and %d ExternalWorkloads", pods, workloads)
 	}

@@ -2,12 +2,12 @@ package cluster
 
 import (
 	"fmt"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"slices"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/federation"
 )
@@ -57,7 +57,7 @@ func TestLookupAddress(t *testing.T) {
 				if got := w.at(x.addr); got != bare && got != bare+" opaque" {
 					t.Errorf("after all are gone: %s", got)
 				}
-				if n := w.state.size() + w.state.own.size(); n != 0 {
+				if n := w.state.size() + w.state.local.size(); n != 0 {
 					t.Errorf("%d left behind", n)
 				}
 			})
@@ -66,9 +66,10 @@ func TestLookupAddress(t *testing.T) {
 }
 
 // size is the number of entries in all indexes.
-func (a *ownIndex) size() int {
+func (l *Local) size() int {
+	a := &l.addresses
 	return len(a.locations) + len(a.pods) + len(a.workloads) + len(a.services) + len(a.exposed) +
-		len(a.nodes) + len(a.marked) + len(a.profiles) + a.rejected
+		len(a.nodes) + len(l.managed) + len(l.profiles.byKey) + l.profiles.rejected
 }
 
 // TestInstance: the owner of a hostname of a service, as far as TestAddressReference does not draw it.
@@ -97,7 +98,7 @@ func TestInstance(t *testing.T) {
 					t.Errorf("reversed %v: got  %s\nwant %s", reversed, got, x.want)
 				}
 				w.del(x.objects...)
-				if n := w.state.size() + w.state.own.size(); n != 0 {
+				if n := w.state.size() + w.state.local.size(); n != 0 {
 					t.Errorf("%d left behind", n)
 				}
 			}
@@ -127,7 +128,7 @@ func TestUnservedStay(t *testing.T) {
 	}
 	remote := newWorld(t, nil)
 	remote.put(aService("web", "http=80"), slice, portless, aPod("p", at("10.0.0.1")), workloadAt(aWorkload("v", "http=80"), "10.2.0.1"))
-	for _, l := range remote.state.slices {
+	for _, l := range remote.state.slices.byKey {
 		for _, a := range l.subsets[0].addresses {
 			if a.hostname != nil && a.place.Value().left {
 				t.Errorf("kept: %+v", a)

@@ -37,36 +37,36 @@ func (n node) shared(yield func(any, int64) bool) {
 	_ = yield(n.zone, uniqueText(n.zone)) && yield(n.region, uniqueText(n.region)+indexEntry[int]())
 }
 
-// localNodes follows the Nodes of the local cluster with their addresses.
-func (c *Cluster) localNodes() follow.Kind[*corev1.Node, node] {
-	k := nodes(c, c.cfg.Client.Sources.Nodes, compactLocalNode)
+// localNodeKind returns how the cluster follows the Nodes of the local cluster with their addresses.
+func localNodeKind(c *Cluster) follow.Kind[*corev1.Node, node] {
+	k := nodeKind(c, c.cfg.Client.Sources.Nodes, compactLocalNode)
 	k.Changed = func(name string, n node, exists bool) {
 		zone := ""
 		if exists {
 			zone = n.zone.Value()
 		}
-		c.cfg.own.NodeChanged(name, zone, exists)
+		c.cfg.local.NodeChanged(name, zone, exists)
 	}
 	return k
 }
 
-// linkedNodes follows the Nodes of a linked cluster, of which only the metadata is read.
-func (c *Cluster) linkedNodes() follow.Kind[*metav1.PartialObjectMetadata, node] {
-	k := nodes(c, c.cfg.Client.Sources.NodeMetadata, compactLinkedNode)
+// linkedNodeKind returns how the cluster follows the Nodes of a linked cluster, of which only the metadata is read.
+func linkedNodeKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, node] {
+	k := nodeKind(c, c.cfg.Client.Sources.NodeMetadata, compactLinkedNode)
 	k.Aside = true // only the region follows from them
 	return k
 }
 
-func nodes[O decode.Object](c *Cluster, source decode.Source[O], compact func(O) (node, bool)) follow.Kind[O, node] {
+func nodeKind[O decode.Object](c *Cluster, source decode.Source[O], compact func(O) (node, bool)) follow.Kind[O, node] {
 	return follow.Kind[O, node]{
 		Name:    "nodes",
 		Source:  source,
 		Serves:  c.serves(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}),
 		Compact: compact,
-		Into:    mapStore(c.state, c.state.nodes, node.equal, c.state.nodeChanged),
+		Into:    mapStore(c.state, c.state.nodes.byName, node.equal, c.state.nodes.set),
 		Size:    node.size,
 		Shared:  node.shared,
-		Applied: c.updateRegion,
+		Applied: func() { c.updateLink(c.state.nodes.updateRegion) },
 	}
 }
 
@@ -94,58 +94,62 @@ func nodeOf(labels map[string]string) node {
 	return node{zone: unique.Make(labels[zoneLabel]), region: unique.Make(region)}
 }
 
-// nodeChanged is called after a change of a Node. The zero node stands for none.
-func (s *state) nodeChanged(name string, before, now node) {
-	s.countRegion(before.region, -1)
-	s.countRegion(now.region, 1)
-	if s.own == nil {
+// nodeIndex has the Nodes of a cluster, and the region that all of them have. state.mu guards it.
+type nodeIndex struct {
+	state       *state // fixed
+	byName      map[string]node
+	regions     map[unique.Handle[string]]int // how many Nodes have that region; there is none with 0
+	region      string                        // of all Nodes, when a list or event was last complete
+	regionKnown bool                          // Nodes have been listed
+}
+
+func newNodeIndex(s *state) nodeIndex {
+	return nodeIndex{
+		state:   s,
+		byName:  make(map[string]node),
+		regions: make(map[unique.Handle[string]]int),
+	}
+}
+
+// set is called after a change of a Node. The zero node stands for none.
+func (x *nodeIndex) set(name string, before, now node) {
+	x.countRegion(before.region, -1)
+	x.countRegion(now.region, 1)
+	if x.state.local == nil {
 		return
 	}
 	for _, ip := range before.addresses {
-		unindex(s.own.nodes, ip, name)
+		unindex(x.state.local.addresses.nodes, ip, name)
 	}
 	for _, ip := range now.addresses {
-		s.own.nodes[ip] = append(s.own.nodes[ip], name)
+		x.state.local.addresses.nodes[ip] = append(x.state.local.addresses.nodes[ip], name)
 	}
 }
 
-// Region returns the one region that all Nodes have (topology.kubernetes.io/region). It is empty if there are no Nodes,
-// they differ, or one has none. If known is false, Nodes have never been listed. What was read stays while Nodes can't
-// be read.
-func (c *Cluster) Region() (region string, known bool) {
-	c.state.mu.RLock()
-	defer c.state.mu.RUnlock()
-	return c.state.region, c.state.regionKnown
+// updateRegion updates the region that all Nodes have, and reports whether it has changed. It is called after a whole
+// list, or an event, so that no part of a list counts.
+func (x *nodeIndex) updateRegion() (changed bool) {
+	now := x.commonRegion()
+	changed = now != x.region || !x.regionKnown
+	x.region = now
+	x.regionKnown = true
+	return changed
 }
 
-// updateRegion is called after a whole list, or an event, so that no part of a list
-// counts.
-func (c *Cluster) updateRegion() {
-	s := c.state
-	s.mu.Lock()
-	now := s.commonRegion()
-	changed := now != s.region || !s.regionKnown
-	s.region, s.regionKnown = now, true
-	s.mu.Unlock()
-	if changed && c.cfg.LinkChanged != nil {
-		c.cfg.LinkChanged()
-	}
-}
-
-func (s *state) commonRegion() string {
-	if len(s.regions) != 1 {
+func (x *nodeIndex) commonRegion() string {
+	if len(x.regions) != 1 {
 		return ""
 	}
-	for region := range s.regions {
+	for region := range x.regions {
 		return region.Value()
 	}
 	return ""
 }
 
 // countRegion adds to the number of Nodes with a region. The zero handle is that of no Node.
-func (s *state) countRegion(region unique.Handle[string], n int) {
+func (x *nodeIndex) countRegion(region unique.Handle[string], n int) {
 	var none unique.Handle[string]
-	if s.regions[region] += n; s.regions[region] == 0 || region == none {
-		delete(s.regions, region)
+	if x.regions[region] += n; x.regions[region] == 0 || region == none {
+		delete(x.regions, region)
 	}
 }

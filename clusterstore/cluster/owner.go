@@ -30,23 +30,23 @@ const (
 	kindJob        = "job"
 )
 
-// replicaSets and jobs follow ReplicaSets and Jobs.
-func (c *Cluster) replicaSets() follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
-	return c.owners(c.cfg.Client.Sources.ReplicaSets, "apps", "replicasets", kindReplicaSet)
+// replicaSetKind and jobKind return how the cluster follows ReplicaSets and Jobs.
+func replicaSetKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+	return ownerKind(c, c.cfg.Client.Sources.ReplicaSets, "apps", "replicasets", kindReplicaSet)
 }
 
-func (c *Cluster) jobs() follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
-	return c.owners(c.cfg.Client.Sources.Jobs, "batch", "jobs", kindJob)
+func jobKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+	return ownerKind(c, c.cfg.Client.Sources.Jobs, "batch", "jobs", kindJob)
 }
 
-func (c *Cluster) owners(source decode.Source[*metav1.PartialObjectMetadata], group, resource, kind string) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+func ownerKind(c *Cluster, source decode.Source[*metav1.PartialObjectMetadata], group, resource, kind string) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
 	return follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]]{
 		Name:    resource,
 		Source:  source,
 		Serves:  c.serves(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}),
 		Compact: compactOwner,
 		Size:    func(parent unique.Handle[reference], _ string) int64 { return ownerSize() + parentSize(parent) },
-		Into:    c.state.ownerStore(kind),
+		Into:    c.state.owners.store(kind),
 	}
 }
 
@@ -72,22 +72,34 @@ func parentSize(parent unique.Handle[reference]) int64 {
 	return uniqueSize + sizeof[reference]() + textSize(ref.kind) + textSize(ref.name)
 }
 
-// owners returns the map of owners of that kind; nil: the kind is not read.
-func (s *state) owners(kind string) map[string]*owner {
+// ownerIndex has the ReplicaSets and Jobs of a cluster, by key, with placeholders for those that Pods name and that
+// have not been read. state.mu guards it.
+type ownerIndex struct {
+	state       *state // fixed
+	replicaSets map[string]*owner
+	jobs        map[string]*owner
+}
+
+func newOwnerIndex(s *state) ownerIndex {
+	return ownerIndex{state: s, replicaSets: make(map[string]*owner), jobs: make(map[string]*owner)}
+}
+
+// ofKind returns the map of owners of that kind; nil: the kind is not read.
+func (x *ownerIndex) ofKind(kind string) map[string]*owner {
 	switch kind {
 	case kindReplicaSet:
-		return s.replicaSets
+		return x.replicaSets
 	case kindJob:
-		return s.jobs
+		return x.jobs
 	}
 	return nil
 }
 
-// attachOwner connects a Pod with its ReplicaSet or Job, or a placeholder for that.
-func (s *state) attachOwner(p *pod) {
+// attach connects a Pod with its ReplicaSet or Job, or a placeholder for that.
+func (x *ownerIndex) attach(p *pod) {
 	t := p.facts.fullTemplate()
 	ref := t.owner
-	all := s.owners(ref.kind)
+	all := x.ofKind(ref.kind)
 	if all == nil || t.external() {
 		return
 	}
@@ -108,14 +120,14 @@ func (s *state) attachOwner(p *pod) {
 	p.owner = o
 }
 
-func (s *state) detachOwner(p *pod) {
+func (x *ownerIndex) detach(p *pod) {
 	o := p.owner
 	if o == nil {
 		return
 	}
 	p.owner = nil
 	o.pods = without(o.pods, p)
-	sweepOwner(s.owners(p.facts.template.Value().owner.kind), o)
+	sweepOwner(x.ofKind(p.facts.template.Value().owner.kind), o)
 }
 
 func sweepOwner(all map[string]*owner, o *owner) {
@@ -124,10 +136,10 @@ func sweepOwner(all map[string]*owner, o *owner) {
 	}
 }
 
-func (s *state) ownerStore(kind string) store[unique.Handle[reference]] {
-	all := s.owners(kind)
+func (x *ownerIndex) store(kind string) store[unique.Handle[reference]] {
+	all := x.ofKind(kind)
 	return store[unique.Handle[reference]]{
-		state: s, same: func(a, b unique.Handle[reference]) bool { return a == b },
+		state: x.state, same: func(a, b unique.Handle[reference]) bool { return a == b },
 		get: func(key string) (parent unique.Handle[reference], exists bool) {
 			if o := all[key]; o != nil {
 				return o.parent, o.isRead()
@@ -142,7 +154,7 @@ func (s *state) ownerStore(kind string) store[unique.Handle[reference]] {
 			}
 			o.parent = parent
 			for _, p := range o.pods {
-				s.touchPod(p)
+				x.state.pods.touch(p)
 			}
 			sweepOwner(all, o)
 		},
@@ -161,7 +173,7 @@ var ownersOfReplicaSets = []string{kindJob, "statefulset", "daemonset", "deploym
 
 // topOwner returns the Pod's topmost owner that is known and is a workload in the eyes
 // of users, such as a Deployment. Without owner that is the Pod itself.
-func (p *pod) topOwner(t *template) reference {
+func topOwner(p *pod, t *template) reference {
 	switch {
 	case t.owner == reference{}:
 		_, name := p.id(t)

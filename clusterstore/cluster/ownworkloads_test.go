@@ -20,8 +20,8 @@ import (
 func withSlices(changed *[]string) func(*Config) {
 	return func(c *Config) {
 		withAddresses(c)
-		c.own.SliceManager = "us"
-		c.own.WorkloadChanged = func(before, after *decode.ExternalWorkload) {
+		c.local.SliceManager = "us"
+		c.local.WorkloadChanged = func(before, after *decode.ExternalWorkload) {
 			*changed = append(*changed, workloadText(before)+" -> "+workloadText(after))
 		}
 	}
@@ -70,11 +70,11 @@ func TestSelecting(t *testing.T) {
 	if list := w.SelectingIn("ns"); len(list) != 1 || len(w.SelectingIn("other")) != 0 {
 		t.Errorf("%v", list)
 	}
-	w.state.services[serviceID("ns/unseen")] = w.state.services[serviceID("ns/web")] // seen only by who looks at all of the cluster
+	w.state.services.byID[serviceID("ns/unseen")] = w.state.services.byID[serviceID("ns/web")] // seen only by who looks at all of the cluster
 	if list := w.SelectingIn("ns"); len(list) != 1 {
 		t.Errorf("the Services of all namespaces are looked at for those of one: %v", list)
 	}
-	delete(w.state.services, serviceID("ns/unseen"))
+	delete(w.state.services.byID, serviceID("ns/unseen"))
 	w.put(aService("web", "http=80"))
 	if list := w.SelectingIn("ns"); len(list) > 0 {
 		t.Errorf("the selector removed: %v", list)
@@ -83,8 +83,8 @@ func TestSelecting(t *testing.T) {
 	selecting.Spec.Selector = map[string]string{"app": "web"}
 	w.put(selecting)
 	w.del(selecting)
-	if got := w.Selecting(serviceID("ns/web")); got != nil || len(w.SelectingIn("ns")) > 0 || len(w.state.own.selecting) > 0 {
-		t.Errorf("deleted: %v, kept %v", got, w.state.own.selecting)
+	if got := w.Selecting(serviceID("ns/web")); got != nil || len(w.SelectingIn("ns")) > 0 || len(w.state.local.selecting) > 0 {
+		t.Errorf("deleted: %v, kept %v", got, w.state.local.selecting)
 	}
 }
 
@@ -143,7 +143,7 @@ func TestSelected(t *testing.T) {
 			t.Errorf("%s: which namespaces have workloads is not known", x.name)
 		}
 		w.del(after)
-		if changed[len(changed)-1] != is+" -> none" || len(w.Workloads("")) != 0 || w.HasWorkloads("ns") || len(w.state.own.selected) > 0 {
+		if changed[len(changed)-1] != is+" -> none" || len(w.Workloads("")) != 0 || w.HasWorkloads("ns") || len(w.state.local.selected) > 0 {
 			t.Errorf("%s: deleted: %q, left %v", x.name, changed, w.Workloads(""))
 		}
 	}

@@ -25,28 +25,33 @@ const (
 	defaultServiceAccount = "default"
 )
 
-// pods follows Pods.
-func (c *Cluster) pods() follow.Kind[*corev1.Pod, placedPod] {
+// podKind returns how the cluster follows Pods.
+func podKind(c *Cluster) follow.Kind[*corev1.Pod, placedPod] {
 	return follow.Kind[*corev1.Pod, placedPod]{
 		Name: "pods", Needed: true,
 		Source:  c.cfg.Client.Sources.Pods,
-		Compact: c.compactPod,
-		Into:    c.state.podStore(""),
+		Compact: func(o *corev1.Pod) (placedPod, bool) { return compactPod(c, o) },
+		Into:    c.state.pods.store(""),
 		Size:    placedPod.size,
 		Shared:  placedPod.shared,
-		Changed: c.logMalformed,
+		Changed: func(key string, p placedPod, exists bool) {
+			if exists && p.facts.template.Value().malformed() { // it is counted in Health
+				c.cfg.Log.Debug("meshed pod without readable proxy listen addresses", zap.String("pod", key))
+			}
+		},
 	}
 }
 
-func (c *Cluster) compactPod(o *corev1.Pod) (p placedPod, ok bool) {
-	p.facts = c.cfg.Rules.compactPod(o)
-	if c.state.own != nil {
+// compactPod keeps what endpoints have of a Pod and, in the local cluster, its addresses.
+func compactPod(c *Cluster, o *corev1.Pod) (p placedPod, ok bool) {
+	p.facts = podFactsOf(o, c.cfg.Rules)
+	if c.state.local != nil {
 		p.location = podLocation(o)
 	}
 	return p, true
 }
 
-func (r Rules) compactPod(o *corev1.Pod) podFacts {
+func podFactsOf(o *corev1.Pod, r Rules) podFacts {
 	t := template{
 		owner:          onlyOwner(o.OwnerReferences),
 		serviceAccount: o.Spec.ServiceAccountName,
@@ -70,13 +75,6 @@ func (r Rules) compactPod(o *corev1.Pod) podFacts {
 		t.proxy = readProxy(&o.Spec)
 	}
 	return newFacts(t, o.Spec.NodeName)
-}
-
-// logMalformed logs which Pods are counted in Health's MalformedProxies.
-func (c *Cluster) logMalformed(key string, p placedPod, ok bool) {
-	if ok && p.facts.template.Value().malformed() {
-		c.cfg.Log.Debug("meshed pod without readable proxy listen addresses", zap.String("pod", key))
-	}
 }
 
 // podLocation reads the addresses of a Pod; nil: it has none yet.
@@ -269,13 +267,19 @@ const podShards = 64
 // podIndex is pods by key. Those of a namespace are in the same part, so that a Server's
 // change needs not look at all of a cluster's, which may be 100,000. A map for each
 // namespace would take more memory, where namespaces are many and small.
+//
+// state.mu guards it.
 type podIndex struct {
-	seed   maphash.Seed // fixed
-	shards [podShards]map[string]*pod
+	state *state       // fixed
+	seed  maphash.Seed // fixed
+
+	shards    [podShards]map[string]*pod
+	malformed int    // Pods whose proxy's addresses can't be read
+	traits    string // of the Pod that was put last
 }
 
-func newPodIndex() *podIndex {
-	x := &podIndex{seed: maphash.MakeSeed()}
+func newPodIndex(s *state) podIndex {
+	x := podIndex{state: s, seed: maphash.MakeSeed()}
 	for i := range x.shards {
 		x.shards[i] = make(map[string]*pod)
 	}
@@ -300,10 +304,10 @@ func (x *podIndex) all(yield func(*pod) bool) {
 	}
 }
 
-// podsOf iterates over the Pods and ExternalWorkloads of a namespace that have been read.
-func (s *state) podsOf(namespace string) iter.Seq[*pod] {
+// of iterates over the Pods and ExternalWorkloads of a namespace that have been read.
+func (x *podIndex) of(namespace string) iter.Seq[*pod] {
 	return func(yield func(*pod) bool) {
-		for _, p := range s.pods.near(namespace) {
+		for _, p := range x.near(namespace) {
 			if p.facts.isRead() && p.namespace() == namespace && !yield(p) {
 				return
 			}
@@ -311,25 +315,25 @@ func (s *state) podsOf(namespace string) iter.Seq[*pod] {
 	}
 }
 
-// podStore is the store of Pods or, with workloadPrefix, of ExternalWorkloads.
-func (s *state) podStore(prefix string) store[placedPod] {
+// store is the store of Pods or, with workloadPrefix, of ExternalWorkloads.
+func (x *podIndex) store(prefix string) store[placedPod] {
 	return store[placedPod]{
-		state: s, same: placedPod.same,
+		state: x.state, same: placedPod.same,
 		get: func(key string) (o placedPod, ok bool) {
-			if o, ok = s.placed(prefix + key); prefix != "" {
-				o.selected = s.own.selectedAt(key)
+			if o, ok = x.cached(prefix + key); prefix != "" {
+				o.selected = x.state.local.selectedAt(key)
 			}
 			return o, ok
 		},
 		set: func(key string, to placedPod, _ bool) {
-			if s.setPod(prefix+key, to); prefix != "" {
-				s.setWorkload(key, to)
+			if x.set(prefix+key, to); prefix != "" {
+				setWorkload(x.state, key, to)
 			}
 		},
-		prepare: func(key string, to placedPod) placedPod { return s.evaluate(prefix+key, to) },
-		release: func(key string) { s.setLocation(s.pods.get(prefix+key), nil) },
+		prepare: func(key string, to placedPod) placedPod { return x.state.policies.evaluatePod(prefix+key, to) },
+		release: func(key string) { x.state.local.setLocation(x.get(prefix+key), nil) },
 		keys: func(yield func(string) bool) {
-			for p := range s.pods.all {
+			for p := range x.all {
 				if p.facts.isRead() && p.facts.external() == (prefix != "") && !yield(strings.TrimPrefix(p.key, prefix)) {
 					return
 				}
@@ -338,63 +342,69 @@ func (s *state) podStore(prefix string) store[placedPod] {
 	}
 }
 
-// placed returns what was put.
-func (s *state) placed(key string) (o placedPod, ok bool) {
-	p := s.pods.get(key)
+// cached returns what was put.
+func (x *podIndex) cached(key string) (o placedPod, ok bool) {
+	p := x.get(key)
 	if p == nil || !p.facts.isRead() {
 		return o, false
 	}
-	return placedPod{facts: p.facts, location: s.own.location(p)}, true
+	return placedPod{facts: p.facts, location: x.state.local.location(p)}, true
 }
 
-// setPod puts a Pod or ExternalWorkload into the state; without facts it is gone.
-func (s *state) setPod(key string, to placedPod) {
-	p := s.podFor(key)
+// set puts a Pod or ExternalWorkload into the state; without facts it is gone.
+func (x *podIndex) set(key string, to placedPod) {
+	p := x.entry(key)
 	if p.facts != to.facts {
-		s.setFacts(p, to)
+		x.setFacts(p, to)
 	}
-	s.setLocation(p, to.location)
-	s.sweepPod(p)
+	x.state.local.setLocation(p, to.location)
+	x.sweep(p)
 }
 
-func (s *state) setFacts(p *pod, to placedPod) {
+func (x *podIndex) setFacts(p *pod, to placedPod) {
 	before := p.facts
 	if before.isRead() {
-		s.countMalformed(before, -1)
-		s.detachOwner(p)
+		x.countMalformed(before, -1)
+		x.state.owners.detach(p)
 	}
 	p.facts = to.facts
 	if p.facts.isRead() {
-		if p.facts.traits == s.traits {
-			p.facts.traits = s.traits // Pods are listed by name, siblings one after the other: they share one copy
+		if p.facts.traits == x.traits {
+			p.facts.traits = x.traits // Pods are listed by name, siblings one after the other: they share one copy
 		}
-		s.traits = p.facts.traits
-		s.countMalformed(p.facts, 1)
-		s.attachOwner(p)
+		x.traits = p.facts.traits
+		x.countMalformed(p.facts, 1)
+		x.state.owners.attach(p)
 	}
 	if !before.siblings(p.facts) {
-		s.regroup(p, to.set)
+		x.state.policies.regroup(p, to.set)
 	}
-	s.touchPod(p)
+	x.touch(p)
 }
 
-func (s *state) countMalformed(f podFacts, n int) {
+func (x *podIndex) countMalformed(f podFacts, n int) {
 	if f.template.Value().malformed() {
-		s.malformed += n
+		x.malformed += n
 	}
 }
 
-// touchPod reports that a pod's endpoints may have changed.
-func (s *state) touchPod(p *pod) {
+func (x *podIndex) malformedProxies() int {
+	x.state.mu.RLock()
+	defer x.state.mu.RUnlock()
+	return x.malformed
+}
+
+// touch reports that a pod's endpoints may have changed.
+func (x *podIndex) touch(p *pod) {
 	for _, l := range p.slices {
-		s.touch(l)
+		x.state.slices.touch(l)
 	}
-	s.markLocation(p)
+	x.state.local.markLocation(p)
 }
 
-// podFor returns the pod with that key, or makes a placeholder.
-func (s *state) podFor(key string) *pod {
-	pods := s.pods.near(namespaceOfPod(key))
+// entry returns the pod with that key, or makes a placeholder.
+func (x *podIndex) entry(key string) *pod {
+	pods := x.near(namespaceOfPod(key))
 	p := pods[key]
 	if p == nil {
 		p = &pod{key: key}
@@ -403,9 +413,9 @@ func (s *state) podFor(key string) *pod {
 	return p
 }
 
-// sweepPod removes a placeholder that no slice refers to.
-func (s *state) sweepPod(p *pod) {
+// sweep removes a placeholder that no slice refers to.
+func (x *podIndex) sweep(p *pod) {
 	if !p.facts.isRead() && len(p.slices) == 0 {
-		delete(s.pods.near(p.namespace()), p.key)
+		delete(x.near(p.namespace()), p.key)
 	}
 }

@@ -4,14 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 	"unique"
 
-	"go.uber.org/zap"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"isthmus/clusterstore/follow"
-	"isthmus/internal/panics"
+
+	"isthmus/internal/pace"
 )
 
 // policy is the Servers of one namespace that make ports opaque, or can't be read, and which
@@ -195,13 +194,32 @@ func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	return all
 }
 
+// policyIndex has the Servers of a cluster, and what they say of the Pods of each namespace. state.mu guards it.
+type policyIndex struct {
+	// fixed
+	state *state
+	dirty *pace.Dirty[string] // namespaces whose policy is to be evaluated
+
+	servers     map[string]*serverFacts // by key
+	byNamespace map[string]*policy
+}
+
+func newPolicyIndex(s *state) policyIndex {
+	return policyIndex{
+		state:       s,
+		dirty:       pace.NewDirty[string](),
+		servers:     make(map[string]*serverFacts),
+		byNamespace: make(map[string]*policy),
+	}
+}
+
 // setServer keeps a Server that has changed for its namespace's policy.
-func (s *state) setServer(key string, _, f *serverFacts) {
+func (x *policyIndex) setServer(key string, _, f *serverFacts) {
 	namespace, name := follow.SplitKey(key)
-	p := s.policies[namespace]
+	p := x.byNamespace[namespace]
 	if p == nil {
 		p = &policy{servers: make(map[string]*serverFacts)}
-		s.policies[namespace] = p
+		x.byNamespace[namespace] = p
 	}
 	reason := ""
 	if f == nil {
@@ -209,34 +227,40 @@ func (s *state) setServer(key string, _, f *serverFacts) {
 	} else {
 		p.servers[name], reason = f, f.invalid
 	}
-	s.setUnusable("Server "+key, reason)
+	x.state.setUnusable("Server "+key, reason)
 	p.changed = true
-	s.markPolicy(namespace)
+	x.mark(namespace)
 	if len(p.servers) > 0 {
 		return
 	}
-	delete(s.policies, namespace)
-	s.setUnusable("Servers of namespace "+namespace, "")
+	delete(x.byNamespace, namespace)
+	x.state.setUnusable("Servers of namespace "+namespace, "")
 	for of, set := range p.pods { // they are left with their own opaque ports
 		if set.opaque != (opaquePorts{}) {
-			s.touchPod(of)
+			x.state.pods.touch(of)
 		}
 	}
 }
 
-// evaluate evaluates a Pod that is to be put into the state, if no other is like it. state.mu is not held.
-func (s *state) evaluate(key string, o placedPod) placedPod {
-	if by := s.serversFor(key, o); by != nil {
+func (x *policyIndex) namespaces() []string {
+	x.state.mu.RLock()
+	defer x.state.mu.RUnlock()
+	return slices.Collect(maps.Keys(x.byNamespace))
+}
+
+// evaluatePod evaluates a Pod that is to be put into the state, if no other is like it. state.mu is not held.
+func (x *policyIndex) evaluatePod(key string, o placedPod) placedPod {
+	if by := x.serversFor(key, o); by != nil {
 		o.set = &podSet{facts: o.facts.alike(), by: by, opaque: by.opaque(o.facts)}
 	}
 	return o
 }
 
 // serversFor returns the Servers by which a Pod must be evaluated. If another one is like it, that is nil.
-func (s *state) serversFor(key string, o placedPod) *usedServers {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if p := s.policies[namespaceOfPod(key)]; p != nil && p.sets[o.facts.alike()] == nil {
+func (x *policyIndex) serversFor(key string, o placedPod) *usedServers {
+	x.state.mu.RLock()
+	defer x.state.mu.RUnlock()
+	if p := x.byNamespace[namespaceOfPod(key)]; p != nil && p.sets[o.facts.alike()] == nil {
 		return p.used
 	}
 	return nil
@@ -244,8 +268,8 @@ func (s *state) serversFor(key string, o placedPod) *usedServers {
 
 // regroup moves a Pod that is put into the state, or has gone, to the set of those like it. If there is none yet, it
 // is the one that was evaluated, or nil.
-func (s *state) regroup(of *pod, evaluated *podSet) {
-	p := s.policies[of.namespace()]
+func (x *policyIndex) regroup(of *pod, evaluated *podSet) {
+	p := x.byNamespace[of.namespace()]
 	if p == nil || p.pods == nil { // the worker will
 		return
 	}
@@ -260,41 +284,29 @@ func (s *state) regroup(of *pod, evaluated *podSet) {
 		current = p.join(of, evaluated).by == p.used
 	}
 	if !current || p.lacking { // or there may be room now
-		s.markPolicy(of.namespace())
+		x.mark(of.namespace())
 	}
 }
 
-// markPolicy has the worker evaluate a namespace's policy.
-func (s *state) markPolicy(namespace string) {
-	if s.live {
-		s.dirtyPolicies.Add(namespace, namespace, s.now)
+// mark has the worker evaluate a namespace's policy.
+func (x *policyIndex) mark(namespace string) {
+	if x.state.live {
+		x.dirty.Add(namespace, namespace, x.state.now)
 	}
 }
 
-// evaluatePolicy evaluates a namespace's policy. While the policy is too large, it logs that once.
-func (c *Cluster) evaluatePolicy(namespace string, _ time.Time) {
-	evaluate := func() {
-		if reason := c.state.evaluatePolicy(namespace); reason != "" {
-			c.cfg.Log.Warn("not all Servers of a namespace are used",
-				zap.String("namespace", namespace), zap.String("reason", reason))
-		}
-	}
-	work := panics.Work{Where: panics.Policy, Object: c.cfg.Name.String() + ": namespace " + namespace}
-	c.cfg.Supervisor.Do(work, evaluate, func() { c.state.dirtyPolicies.Add(namespace, namespace, time.Now()) })
-}
-
-// evaluatePolicy evaluates the sets of a namespace's Pods whose last evaluation used other Servers
+// evaluate evaluates the sets of a namespace's Pods whose last evaluation used other Servers
 // than exist now, and the sets for which there was no room. It returns why not all Servers are used
 // if the reason is new and has to be logged. It is not called concurrently for one namespace.
-func (s *state) evaluatePolicy(namespace string) (reason string) {
-	p, servers, found := s.policyToEvaluate(namespace)
+func (x *policyIndex) evaluate(namespace string) (reason string) {
+	p, servers, found := x.toEvaluate(namespace)
 	if p == nil {
 		return ""
 	}
 	done := false
 	defer func() {
 		if !done {
-			s.policyFailed(namespace, p)
+			x.failed(namespace, p)
 		}
 	}()
 	by := p.used // which this goroutine alone writes
@@ -304,25 +316,25 @@ func (s *state) evaluatePolicy(namespace string) (reason string) {
 	for set := range found {
 		found[set] = by.opaque(set.facts)
 	}
-	reason = s.usePolicy(namespace, p, by, found)
+	reason = x.use(namespace, p, by, found)
 	done = true
 	return reason
 }
 
-// policyToEvaluate returns a namespace's policy, its Servers if they have changed, and the sets to
+// toEvaluate returns a namespace's policy, its Servers if they have changed, and the sets to
 // evaluate. If the namespace has no policy, all are nil.
-func (s *state) policyToEvaluate(namespace string) (
+func (x *policyIndex) toEvaluate(namespace string) (
 	p *policy, servers map[string]*serverFacts, found map[*podSet]opaquePorts,
 ) {
-	s.lock()
-	defer s.mu.Unlock()
-	if p = s.policies[namespace]; p == nil {
+	x.state.lock()
+	defer x.state.mu.Unlock()
+	if p = x.byNamespace[namespace]; p == nil {
 		return nil, nil, nil
 	}
 	if p.pods == nil || p.failed {
 		before := p.sets
 		p.pods, p.sets = make(map[*pod]*podSet), make(map[podFacts]*podSet)
-		for of := range s.podsOf(namespace) {
+		for of := range x.state.pods.of(namespace) {
 			var evaluated *podSet
 			if set := before[of.facts.alike()]; set != nil {
 				evaluated = &podSet{facts: set.facts, opaque: set.opaque}
@@ -342,28 +354,28 @@ func (s *state) policyToEvaluate(namespace string) (
 	return p, servers, found
 }
 
-// usePolicy stores the opaque ports that were found, and touches the Pods whose opaque ports
+// use stores the opaque ports that were found, and touches the Pods whose opaque ports
 // differ. Like evaluatePolicy, it returns why not all Servers are used.
-func (s *state) usePolicy(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
-	s.lock()
-	defer s.mu.Unlock()
-	if s.policies[namespace] != p {
+func (x *policyIndex) use(namespace string, p *policy, by *usedServers, found map[*podSet]opaquePorts) (reason string) {
+	x.state.lock()
+	defer x.state.mu.Unlock()
+	if x.byNamespace[namespace] != p {
 		return ""
 	}
 	p.used = by
 	had := p.setOpaque(found)
 	for of, set := range p.pods {
 		if p.failed || set.opaque != had[set] {
-			s.touchPod(of)
+			x.state.pods.touch(of)
 		}
 		if set.by != by { // it is new
-			s.markPolicy(namespace)
+			x.mark(namespace)
 		}
 	}
 	p.failed = false
 	excess, reason := p.excess()
-	s.setUnusable("Servers of namespace "+namespace, reason)
-	if !s.live { // the worker will find it again
+	x.state.setUnusable("Servers of namespace "+namespace, reason)
+	if !x.state.live { // the worker will find it again
 		return ""
 	}
 	before := p.logged
@@ -374,14 +386,14 @@ func (s *state) usePolicy(namespace string, p *policy, by *usedServers, found ma
 	return reason
 }
 
-// policyFailed records that the evaluation of a policy has panicked. Pods whose opaque ports were
+// failed records that the evaluation of a policy has panicked. Pods whose opaque ports were
 // not updated before the panic keep their opaque ports.
-func (s *state) policyFailed(namespace string, p *policy) {
-	s.lock()
-	defer s.mu.Unlock()
-	if s.policies[namespace] == p {
+func (x *policyIndex) failed(namespace string, p *policy) {
+	x.state.lock()
+	defer x.state.mu.Unlock()
+	if x.byNamespace[namespace] == p {
 		p.failed = true
-		s.setUnusable("Servers of namespace "+namespace, "Isthmus panics when it evaluates them, which is a bug; "+
+		x.state.setUnusable("Servers of namespace "+namespace, "Isthmus panics when it evaluates them, which is a bug; "+
 			"it retries, and until then ports stay as opaque as they were")
 	}
 }

@@ -182,7 +182,7 @@ func distinct(n int, options ...func(*corev1.Pod)) (pods []*corev1.Pod) {
 func TestManyPorts(t *testing.T) {
 	const pods, servers = 20, 1000
 	w := manyPorts(t, servers, distinct(pods)...)
-	if p := w.state.policies["ns"]; len(p.sets) != pods || len(p.lists) != 1 {
+	if p := w.state.policies.byNamespace["ns"]; len(p.sets) != pods || len(p.lists) != 1 {
 		t.Errorf("%d lists of ports for %d Pods", len(p.lists), len(p.sets))
 	}
 	for _, port := range []uint16{1, 3, 2*servers - 1, 2, 2 * servers, 2*servers + 1} {
@@ -215,7 +215,7 @@ func TestPolicyWhileItIsMade(t *testing.T) {
 		late := aPod("late", podLabel("app", "late"))
 		w.feed(late).Update(late)
 	}}
-	mapStore(w.state, w.state.servers, (*serverFacts).equal, w.state.setServer).Put("ns/s", f)
+	mapStore(w.state, w.state.policies.servers, (*serverFacts).equal, w.state.policies.setServer).Put("ns/s", f)
 	w.marked()
 	if got := w.opaqueAt(8080); got != "10.0.0.1:8080 10.0.0.2:8080" {
 		t.Errorf("%q is opaque", got)
@@ -238,7 +238,7 @@ func TestRemembered(t *testing.T) {
 		pods = append(pods, aPod(fmt.Sprint("p", i), ownPort(20_000+i&^1)))
 	}
 	w := manyPorts(t, servers, pods...)
-	policy := w.state.policies["ns"]
+	policy := w.state.policies.byNamespace["ns"]
 	check := func(what string) string {
 		t.Helper()
 		w.marked()
@@ -287,7 +287,7 @@ func TestRemembered(t *testing.T) {
 		}
 	}
 	w.store("servers").Replace()
-	if len(w.state.policies) != 0 {
+	if len(w.state.policies.byNamespace) != 0 {
 		t.Error("something is remembered without Servers")
 	}
 }

@@ -24,15 +24,15 @@ type serverFacts struct {
 	invalid   string // why it can't be used; empty: it can
 }
 
-// policyServers follows Servers.
-func (c *Cluster) policyServers() follow.Kind[*decode.Server, *serverFacts] {
+// serverKind returns how the cluster follows Servers.
+func serverKind(c *Cluster) follow.Kind[*decode.Server, *serverFacts] {
 	return follow.Kind[*decode.Server, *serverFacts]{
 		Name:    "servers",
 		Source:  c.cfg.Client.Sources.Servers,
 		Serves:  c.serves(decode.PolicyVersion.WithResource("servers")),
 		Compact: compactServer,
 		Size:    (*serverFacts).size,
-		Into:    mapStore(c.state, c.state.servers, (*serverFacts).equal, c.state.setServer),
+		Into:    mapStore(c.state, c.state.policies.servers, (*serverFacts).equal, c.state.policies.setServer),
 	}
 }
 

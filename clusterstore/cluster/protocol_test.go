@@ -103,12 +103,12 @@ func TestNamedProtocols(t *testing.T) {
 		})
 	}
 	web := aService("web", "quic=443/UDP", "https=443/TCP", "only=53/UDP")
-	s := testRules.compactService(serviceAnnotation(web, opaqueAnnotation, "quic,only"), true)
+	s := compactService(serviceAnnotation(web, opaqueAnnotation, "quic,only"), testRules, true)
 	if got := fmt.Sprint(s.Ports, s.OpaquePorts, s.HasPort(443), s.HasPort(53)); got != "[{https 443}]  true false" {
 		t.Errorf("of the Service is kept %s", got)
 	}
 	v := aWorkload("v", "linkerd-proxy=1/UDP", "http=8080/UDP", "http=8081/TCP", "linkerd-proxy=2")
-	template := testRules.compactWorkload(v).fullTemplate()
+	template := workloadFactsOf(v, testRules).fullTemplate()
 	if template.proxy.inbound != 2 || len(template.ports.numbers()) != 2 {
 		t.Errorf("of the ExternalWorkload is kept %+v", template)
 	}

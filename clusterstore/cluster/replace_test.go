@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"isthmus/clusterstore/decode"
-
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
 )
@@ -35,9 +34,9 @@ func TestReplaceAddresses(t *testing.T) {
 			}
 		}
 	}
-	watching(w, w.pods(), look)
-	watching(w, w.services(), look)
-	watching(w, w.workloads(), look)
+	watching(w, podKind(w.Cluster), look)
+	watching(w, serviceKind(w.Cluster), look)
+	watching(w, workloadKind(w.Cluster), look)
 	for _, name := range []string{"b", "a", "c"} {
 		w.store("pods").Replace(aPod(name, at("10.0.0.1"), onHost("192.168.0.1"), namedPort("", 80, 7777)))
 		w.store("services").Replace(clusterIP(aService(name), "10.1.0.1"))
@@ -49,7 +48,7 @@ func TestReplaceAddresses(t *testing.T) {
 	w.store("pods").Replace()
 	w.store("services").Replace()
 	w.store("externalworkloads").Replace()
-	if n := w.state.size() + w.state.own.size(); n != 0 {
+	if n := w.state.size() + w.state.local.size(); n != 0 {
 		t.Errorf("%d left behind", n)
 	}
 }
@@ -80,10 +79,10 @@ func TestReplaceKeeps(t *testing.T) {
 			t.Error("there is no ServiceProfile")
 		}
 	}
-	watching(w, w.pods(), look)
-	watching(w, w.policyServers(), look)
-	watching(w, w.workloads(), look)
-	watching(w, w.profiles(), look)
+	watching(w, podKind(w.Cluster), look)
+	watching(w, serverKind(w.Cluster), look)
+	watching(w, workloadKind(w.Cluster), look)
+	watching(w, profileKind(w.Cluster), look)
 	w.store("pods").Replace(aPod("q", at("10.0.0.2")))
 	w.store("servers").Replace(aServer("t", "8080", ""))
 	w.store("externalworkloads").Replace(aWorkload("v"))
@@ -101,7 +100,7 @@ func TestReplaceMoved(t *testing.T) {
 	w := newWorld(t, nil)
 	w.put(aService("web", "http=80"), aSlice("a", "web", "http=8080", "10.0.0.1"), aSlice("b", "web", "http=8080", "10.0.0.2"))
 	looks := 0
-	watching(w, w.slices(), func() {
+	watching(w, endpointSliceKind(w.Cluster), func() {
 		looks++
 		for _, want := range []string{"10.0.0.1:8080", "10.0.0.2:8080"} {
 			if !slices.ContainsFunc(w.read("web", 80).Slices, func(s *federation.Slice) bool {

@@ -13,25 +13,25 @@ import (
 // file of its kind. To follow another one, add it here and to kinds (metrics.go), which
 // has the names of its metrics.
 func (c *Cluster) newResources() []*follow.Resource {
-	all := []*follow.Resource{resource(c, c.services()), resource(c, c.pods())}
+	all := []*follow.Resource{resource(c, serviceKind(c)), resource(c, podKind(c))}
 	if c.cfg.Rules.EndpointSlices {
-		all = append(all, resource(c, c.slices()))
+		all = append(all, resource(c, endpointSliceKind(c)))
 	} else {
-		all = append(all, resource(c, c.endpoints()))
+		all = append(all, resource(c, endpointsKind(c)))
 	}
-	all = append(all, resource(c, c.replicaSets()), resource(c, c.jobs()))
-	all = append(all, resource(c, c.policyServers()), resource(c, c.workloads()))
-	if c.state.own != nil {
-		all = append(all, resource(c, c.profiles()), resource(c, c.localNodes()))
+	all = append(all, resource(c, replicaSetKind(c)), resource(c, jobKind(c)))
+	all = append(all, resource(c, serverKind(c)), resource(c, workloadKind(c)))
+	if c.state.local != nil {
+		all = append(all, resource(c, profileKind(c)), resource(c, localNodeKind(c)))
 	} else {
-		all = append(all, resource(c, c.linkedNodes()))
+		all = append(all, resource(c, linkedNodeKind(c)))
 	}
-	if c.cfg.Exports != nil && c.cfg.own != nil {
+	if c.cfg.Exports != nil && c.cfg.local != nil {
 		all = append(all, resource(c, c.namespaces()))
 	}
 	if c.cfg.Exports != nil && c.cfg.Exports.ServiceExports {
 		all = append(all, resource(c, c.serviceExports()))
-		if c.cfg.own != nil {
+		if c.cfg.local != nil {
 			all = append(all, resource(c, c.serviceImports()))
 		}
 	}

@@ -51,15 +51,15 @@ type ServicePort struct {
 	Number uint16
 }
 
-// services follows Services.
-func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
+// serviceKind returns how the cluster follows Services.
+func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 	k := follow.Kind[*corev1.Service, *Service]{
 		Name: "services", Needed: true,
 		Source: c.cfg.Client.Sources.Services,
 		Compact: func(o *corev1.Service) (*Service, bool) {
-			s := c.cfg.Rules.compactService(o, c.cfg.own != nil)
-			if c.cfg.own == nil { // which is reached without
-				s.leads = c.cfg.Rules.readGateway(o)
+			s := compactService(o, c.cfg.Rules, c.cfg.local != nil)
+			if c.cfg.local == nil { // which is reached without
+				s.leads = readGateway(o, c.cfg.Rules)
 			}
 			if c.cfg.Exports != nil {
 				s.exported = c.readExport(o)
@@ -70,13 +70,13 @@ func (c *Cluster) services() follow.Kind[*corev1.Service, *Service] {
 			return s, true
 		},
 		Size: (*Service).size,
-		Into: c.state.serviceStore(),
+		Into: c.state.services.store(),
 	}
 	k.Applied = func() {
-		c.updateGateways()
+		c.updateLink(c.state.gateways.takeChanged)
 		c.exportsApplied(ofServices)
 	}
-	if own := c.cfg.own; own != nil {
+	if own := c.cfg.local; own != nil {
 		k.Changed = func(key string, _ *Service, _ bool) { own.ServiceChanged(serviceID(key)) }
 	}
 	return k
@@ -101,7 +101,7 @@ func servicePlace() int64 {
 // gateway reads.
 var keptMetadata = [...]string{"multicluster.linkerd.io/", "mirror.linkerd.io/", "isthmus.io/", "multicluster.kubernetes.io/service-name"}
 
-func (r Rules) compactService(o *corev1.Service, full bool) *Service {
+func compactService(o *corev1.Service, r Rules, full bool) *Service {
 	s := &Service{
 		ExternalName: o.Spec.Type == corev1.ServiceTypeExternalName,
 		NodeLocal:    o.Spec.InternalTrafficPolicy != nil && *o.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,

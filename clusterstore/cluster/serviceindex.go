@@ -10,6 +10,16 @@ import (
 	"isthmus/federation"
 )
 
+// serviceIndex has the Services of a cluster with their slices. state.mu guards it.
+type serviceIndex struct {
+	state *state // fixed
+	byID  map[federation.ServiceID]*service
+}
+
+func newServiceIndex(s *state) serviceIndex {
+	return serviceIndex{state: s, byID: make(map[federation.ServiceID]*service)}
+}
+
 // service is a Service in the state, with its slices. There may be slices without
 // Service, and the other way round.
 type service struct {
@@ -29,10 +39,10 @@ func (s *Service) portRef(port uint16) portRef {
 	return portRef{number: port}
 }
 
-func (s *state) serviceState(id federation.ServiceID) federation.ServiceState {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.services[id].state()
+func (x *serviceIndex) stateOf(id federation.ServiceID) federation.ServiceState {
+	x.state.mu.RLock()
+	defer x.state.mu.RUnlock()
+	return x.byID[id].state()
 }
 
 func (e *service) state() federation.ServiceState {
@@ -46,26 +56,35 @@ func (e *service) state() federation.ServiceState {
 }
 
 // declares reports whether there is a Service by that name that declares the port.
-func (s *state) declares(id federation.ServiceID, port uint16) bool {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	e := s.services[id]
+func (x *serviceIndex) declares(id federation.ServiceID, port uint16) bool {
+	x.state.mu.RLock()
+	defer x.state.mu.RUnlock()
+	e := x.byID[id]
 	return e.state() == federation.Present && e.spec.HasPort(port)
 }
 
-func (s *state) serviceFor(id federation.ServiceID) *service {
-	e := s.services[id]
+func (x *serviceIndex) slicesOf(svc federation.ServiceID) []*slice {
+	x.state.mu.RLock()
+	defer x.state.mu.RUnlock()
+	if e := x.byID[svc]; e != nil {
+		return slices.Clone(e.slices)
+	}
+	return nil
+}
+
+func (x *serviceIndex) entry(id federation.ServiceID) *service {
+	e := x.byID[id]
 	if e == nil {
 		e = &service{}
-		s.services[id] = e
+		x.byID[id] = e
 	}
 	return e
 }
 
-// sweepService removes a service without spec and slices.
-func (s *state) sweepService(id federation.ServiceID) {
-	if e := s.services[id]; e != nil && e.spec == nil && len(e.slices) == 0 {
-		delete(s.services, id)
+// sweep removes a service without spec and slices.
+func (x *serviceIndex) sweep(id federation.ServiceID) {
+	if e := x.byID[id]; e != nil && e.spec == nil && len(e.slices) == 0 {
+		delete(x.byID, id)
 	}
 }
 
@@ -74,17 +93,17 @@ func serviceID(key string) federation.ServiceID {
 	return federation.ServiceID{Namespace: namespace, Name: name}
 }
 
-func (s *state) serviceStore() store[*Service] {
+func (x *serviceIndex) store() store[*Service] {
 	return store[*Service]{
-		state: s, same: (*Service).equal, set: s.setService,
+		state: x.state, same: (*Service).equal, set: x.set,
 		get: func(key string) (*Service, bool) {
-			if e := s.services[serviceID(key)]; e != nil {
+			if e := x.byID[serviceID(key)]; e != nil {
 				return e.spec, e.spec != nil
 			}
 			return nil, false
 		},
 		keys: func(yield func(string) bool) {
-			for id, e := range s.services {
+			for id, e := range x.byID {
 				if e.spec != nil && !yield(follow.JoinKey(id.Namespace, id.Name)) {
 					return
 				}
@@ -92,53 +111,26 @@ func (s *state) serviceStore() store[*Service] {
 		},
 		release: func(key string) {
 			id := serviceID(key)
-			s.setServiceAddresses(id, s.services[id].spec, nil)
+			x.state.local.setServiceAddresses(id, x.byID[id].spec, nil)
 		},
 	}
 }
 
-// setService changes a Service.
-func (s *state) setService(key string, to *Service, _ bool) {
+// set changes a Service.
+func (x *serviceIndex) set(key string, to *Service, _ bool) {
 	id := serviceID(key)
-	e := s.serviceFor(id)
+	e := x.entry(id)
 	from := e.spec
-	s.own.setSelecting(id, to)
-	s.exports.setService(key, from, to)
+	x.state.local.setSelecting(id, to)
+	x.state.exports.setService(key, from, to)
 	e.spec = to
 	if from != nil && to != nil && from.servedAs(to) {
 		return
 	}
-	s.setServiceAddresses(id, from, to)
-	s.setGateway(id, from.gateway(), to.gateway())
-	s.sweepService(id)
-	s.mark(id)
-}
-
-// setServiceAddresses follows a Service, its cluster IPs and its external addresses; nil: there is no Service.
-func (s *state) setServiceAddresses(id federation.ServiceID, from, to *Service) {
-	a := s.own
-	if a == nil {
-		return
-	}
-	s.markTopic(id.Namespace, Topic{Service: id})
-	if from != nil {
-		for _, ip := range from.ClusterIPs {
-			unindex(a.services, ip, id)
-			s.markOwner(id.Namespace, ip)
-		}
-		for _, ip := range from.External {
-			unindex(a.exposed, ip, id)
-		}
-	}
-	if to != nil {
-		for _, ip := range to.ClusterIPs {
-			a.services[ip] = append(a.services[ip], id)
-			s.markOwner(id.Namespace, ip)
-		}
-		for _, ip := range to.External {
-			a.exposed[ip] = append(a.exposed[ip], id)
-		}
-	}
+	x.state.local.setServiceAddresses(id, from, to)
+	x.state.gateways.set(id, from.gateway(), to.gateway())
+	x.sweep(id)
+	x.state.mark(id)
 }
 
 // byHostname returns the first address with that hostname: of those that are served or,

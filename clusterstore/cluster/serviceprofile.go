@@ -56,10 +56,10 @@ import (
 // above 1 min, a ratio above 1,000 or more than 2,147,483,647 minimal retries per second, and a
 // status without bounds. Translate passes these on, and the Problem names them.
 
-// profiles follows ServiceProfiles. They are translated once, as they are read. Those
+// profileKind returns how the cluster follows ServiceProfiles. They are translated once, as they are read. Those
 // that can't be used are kept with the reason, since they hide others for the same
 // Service.
-func (c *Cluster) profiles() follow.Kind[*decode.ServiceProfile, *Translated] {
+func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *Translated] {
 	return follow.Kind[*decode.ServiceProfile, *Translated]{
 		Name:   "serviceprofiles",
 		Source: c.cfg.Client.Sources.Profiles,
@@ -67,41 +67,52 @@ func (c *Cluster) profiles() follow.Kind[*decode.ServiceProfile, *Translated] {
 		Compact: func(o *decode.ServiceProfile) (*Translated, bool) {
 			return Translate(o), true
 		},
-		Into:    mapStore(c.state, c.state.own.profiles, (*Translated).Equal, c.state.setProfile),
-		Changed: c.logUnusable,
+		Into:    mapStore(c.state, c.state.local.profiles.byKey, (*Translated).Equal, c.state.local.profiles.set),
+		Changed: func(key string, f *Translated, exists bool) { logUnusable(c.cfg.Log, key, f, exists) },
 	}
 }
 
 // logUnusable logs which ServiceProfiles are not, or not fully, used.
-func (c *Cluster) logUnusable(key string, f *Translated, ok bool) {
+func logUnusable(log *zap.Logger, key string, f *Translated, ok bool) {
 	switch {
 	case !ok || f.Problem == "":
 	case f.Profile == nil:
-		c.cfg.Log.Warn("a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.Problem))
+		log.Warn("a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.Problem))
 	default:
-		c.cfg.Log.Warn("a part of a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.Problem))
+		log.Warn("a part of a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.Problem))
 	}
 }
 
-// setProfile follows a change of the ServiceProfile with that key; nil: there is none any longer.
-func (s *state) setProfile(key string, before, now *Translated) {
+// profileIndex has the ServiceProfiles of the local cluster. state.mu guards it.
+type profileIndex struct {
+	local    *Local // fixed
+	byKey    map[string]*Translated
+	rejected int // how many can't be used at all
+}
+
+func newProfileIndex(l *Local) profileIndex {
+	return profileIndex{local: l, byKey: make(map[string]*Translated)}
+}
+
+// set follows a change of the ServiceProfile with that key; nil: there is none any longer.
+func (x *profileIndex) set(key string, before, now *Translated) {
 	if before != nil && before.Profile == nil {
-		s.own.rejected--
+		x.rejected--
 	}
 	if now != nil && now.Profile == nil {
-		s.own.rejected++
+		x.rejected++
 	}
 	problem := ""
 	if now != nil {
 		problem = now.Problem
 	}
-	s.setUnusable("ServiceProfile "+key, problem)
+	x.local.state.setUnusable("ServiceProfile "+key, problem)
 	namespace, name := follow.SplitKey(key)
 	if id, ok := profiled(name); ok {
-		s.markTopic(namespace, Topic{Service: id})
-		if e := s.services[id]; e != nil && e.spec != nil {
+		x.local.markTopic(namespace, Topic{Service: id})
+		if e := x.local.state.services.byID[id]; e != nil && e.spec != nil {
 			for _, ip := range e.spec.ClusterIPs {
-				s.markAddress(namespace, ip)
+				x.local.markAddress(namespace, ip)
 			}
 		}
 	}

@@ -23,7 +23,7 @@ type slice struct {
 	service federation.ServiceID
 	mirror  mirror
 	subsets []subset // an EndpointSlice has one
-	marked  string   // its version, if it has the mark of LocalConfig.SliceManager
+	managed string   // its version, if it has the mark of LocalConfig.SliceManager
 
 	// Only in the state:
 	key     string
@@ -90,10 +90,10 @@ type place struct {
 
 const hintEnd = "\x00"
 
-// slices follows EndpointSlices.
-func (c *Cluster) slices() follow.Kind[*discoveryv1.EndpointSlice, *slice] {
+// endpointSliceKind returns how the cluster follows EndpointSlices.
+func endpointSliceKind(c *Cluster) follow.Kind[*discoveryv1.EndpointSlice, *slice] {
 	k := sliceKind(c, "endpointslices", c.cfg.Client.Sources.EndpointSlices, func(o *discoveryv1.EndpointSlice) (*slice, bool) {
-		return compactSlice(o, c.cfg.own != nil, c.cfg.sliceManager())
+		return compactSlice(o, c.cfg.local != nil, c.cfg.sliceManager())
 	})
 	k.Together = func(a, b *slice) int { // an endpoint may move from slice to slice
 		return cmp.Or(strings.Compare(a.service.Namespace, b.service.Namespace), strings.Compare(a.service.Name, b.service.Name))
@@ -110,45 +110,45 @@ type (
 	coreEndpointAddress = corev1.EndpointAddress
 )
 
-// endpoints follows Endpoints, in place of EndpointSlices.
-func (c *Cluster) endpoints() follow.Kind[*coreEndpoints, *slice] {
+// endpointsKind returns how the cluster follows Endpoints, in place of EndpointSlices.
+func endpointsKind(c *Cluster) follow.Kind[*coreEndpoints, *slice] {
 	return sliceKind(c, "endpoints", c.cfg.Client.Sources.Endpoints, func(o *coreEndpoints) (*slice, bool) {
-		return compactEndpoints(o, c.cfg.own != nil), true
+		return compactEndpoints(o, c.cfg.local != nil), true
 	})
 }
 
-// sliceKind follows EndpointSlices or Endpoints.
+// sliceKind returns how the cluster follows EndpointSlices or Endpoints.
 func sliceKind[O decode.Object](c *Cluster, name string, from decode.Source[O], compact func(O) (*slice, bool)) follow.Kind[O, *slice] {
 	return follow.Kind[O, *slice]{
 		Name: name, Needed: true,
 		Source:  from,
 		Compact: compact,
-		Into:    mapStore(c.state, c.state.slices, (*slice).same, c.state.setSlice),
+		Into:    mapStore(c.state, c.state.slices.byKey, (*slice).same, c.state.slices.set),
 		Size:    (*slice).size,
 		Shared:  (*slice).shared,
 	}
 }
 
 // compactSlice keeps the addresses of an EndpointSlice. Slices of DNS names (FQDN) or without service have no endpoints and
-// are left out, and so are those with neither ports nor addresses, unless they have the mark. (To API servers, an empty
+// are left out, and so are those with neither ports nor addresses, unless the manager manages them. (To API servers, an empty
 // list of ports is the same as a missing one.)
-func compactSlice(o *discoveryv1.EndpointSlice, own bool, mark string) (*slice, bool) {
+func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*slice, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
 		return nil, false
 	}
 	l := &slice{service: federation.ServiceID{Namespace: shared(o.Namespace), Name: strings.Clone(service)}, mirror: readMirror(&o.ObjectMeta)}
-	if mark != "" && o.Labels[discoveryv1.LabelManagedBy] == mark {
-		l.marked = strings.Clone(o.ResourceVersion)
+	if manager != "" && o.Labels[discoveryv1.LabelManagedBy] == manager {
+		l.managed = strings.Clone(o.ResourceVersion)
 	}
 	ports := make([]slicePort, 0, len(o.Ports))
 	for _, p := range o.Ports {
 		ports = appendSlicePort(ports, value(p.Name), ptr.Deref(p.Protocol, ""), p.Port)
 	}
 	ports = trim(ports)
-	r := endpointReader{namespace: o.Namespace, target: endpointTarget, noPort: len(o.Ports) == 0, own: own}
+	r := endpointReader{namespace: o.Namespace, target: endpointTarget, noPort: len(o.Ports) == 0, local: local}
 	l.subsets = []subset{r.read(ports, o.Endpoints)}
-	return l, len(o.Ports) > 0 || len(l.subsets[0].addresses) > 0 || l.marked != ""
+	return l, len(o.Ports) > 0 || len(l.subsets[0].addresses) > 0 || l.managed != ""
 }
 
 // sliceService returns the name of the slice's Service: from the label or, for slices
@@ -166,13 +166,13 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 }
 
 // compactEndpoints keeps the addresses of an Endpoints object. They have no zones, and stand for no ExternalWorkloads.
-func compactEndpoints(o *coreEndpoints, own bool) *slice {
+func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	l := &slice{
 		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: strings.Clone(o.Name)},
 		mirror:  readMirror(&o.ObjectMeta),
 		subsets: make([]subset, 0, len(o.Subsets)),
 	}
-	r := endpointReader{namespace: o.Namespace, target: podTarget, own: own}
+	r := endpointReader{namespace: o.Namespace, target: podTarget, local: local}
 	for i := range o.Subsets {
 		from := &o.Subsets[i]
 		ports := make([]slicePort, 0, len(from.Ports))
@@ -224,7 +224,7 @@ type endpointReader struct {
 	namespace string
 	target    func(ref *corev1.ObjectReference, namespace string) (key string, ok bool)
 	noPort    bool // the slice has none: its addresses are in no share
-	own       bool // profiles may ask for hostnames of whatever has one, and node hints count
+	local     bool // profiles may ask for hostnames of whatever has one, and node hints count
 }
 
 // read reads a subset. Kubernetes writes one address for an endpoint, and gives further ones no
@@ -270,7 +270,7 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at pl
 			at.node = value(e.NodeName)
 		}
 	}
-	if name := value(e.Hostname); name != "" && known && (r.own || !at.left) {
+	if name := value(e.Hostname); name != "" && known && (r.local || !at.left) {
 		a.hostname = new(strings.Clone(name))
 	}
 	return a, at
@@ -283,7 +283,7 @@ func (r *endpointReader) hints(h *discoveryv1.EndpointHints) (zones, nodes strin
 		return "", ""
 	}
 	zones = joinHints(h.ForZones, func(z discoveryv1.ForZone) string { return z.Name })
-	if r.own {
+	if r.local {
 		nodes = joinHints(h.ForNodes, func(n discoveryv1.ForNode) string { return n.Name })
 	}
 	return zones, nodes
@@ -383,11 +383,11 @@ func trim[T any](list []T) []T {
 
 // connected iterates over the addresses that are connected with their Pods: those that are ready, and in the own cluster, where
 // profiles ask for them, those with a hostname. Changes of the Pods of others cost nothing.
-func (l *slice) connected(own bool) iter.Seq[*address] {
+func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
 			for i := range sub.addresses {
-				if a := &sub.addresses[i]; (i < sub.ready || own && a.hostname != nil) && !yield(a) {
+				if a := &sub.addresses[i]; (i < sub.ready || local && a.hostname != nil) && !yield(a) {
 					return
 				}
 			}
@@ -400,7 +400,7 @@ func (l *slice) connected(own bool) iter.Seq[*address] {
 func (l *slice) size(string) int64 {
 	n := sizeof[slice]() + indexEntry[*slice]() + servicePlace() + textSize(l.service.Namespace) +
 		textSize(l.service.Name) + textSize(l.mirror.cluster) + textSize(l.mirror.identity) +
-		textSize(l.mirror.remoteName) + textSize(l.marked) + listSize[subset](cap(l.subsets))
+		textSize(l.mirror.remoteName) + textSize(l.managed) + listSize[subset](cap(l.subsets))
 	for _, sub := range l.subsets {
 		n += listSize[slicePort](cap(sub.ports)) + listSize[address](cap(sub.addresses))
 		for _, p := range sub.ports {
@@ -438,7 +438,7 @@ func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 // alike compares slices; shown: only what readers and profiles are made of, and whoever writes slices goes by, not what only
 // explanations have.
 func (l *slice) alike(o *slice, shown bool) bool {
-	return l.service == o.service && l.mirror == o.mirror && l.marked == o.marked && slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool {
+	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed && slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool {
 		others := [2][]address{a.addresses[a.ready:], b.addresses[b.ready:]}
 		for i, list := range others {
 			if shown && len(list) > 0 {
@@ -450,23 +450,32 @@ func (l *slice) alike(o *slice, shown bool) bool {
 	})
 }
 
-// setSlice follows a change of the slice with that key; nil: there was, or is, none.
-func (s *state) setSlice(key string, before, now *slice) {
-	s.own.countMarked(before, -1)
-	s.own.countMarked(now, 1)
+// sliceIndex has the EndpointSlices or Endpoints objects of a cluster. state.mu guards it.
+type sliceIndex struct {
+	state *state // fixed
+	byKey map[string]*slice
+	clock uint64 // the newest stamp; never used twice
+}
+
+func newSliceIndex(s *state) sliceIndex { return sliceIndex{state: s, byKey: make(map[string]*slice)} }
+
+// set follows a change of the slice with that key; nil: there was, or is, none.
+func (x *sliceIndex) set(key string, before, now *slice) {
+	x.state.local.countManaged(before, -1)
+	x.state.local.countManaged(now, 1)
 	if now != nil {
 		now.key = key
-		s.attachPods(now)
+		x.attachPods(now)
 	}
 	if before != nil {
-		s.detachPods(before)
-		e := s.services[before.service]
+		x.detachPods(before)
+		e := x.state.services.byID[before.service]
 		if i, ok := slices.BinarySearchFunc(e.slices, key, compareKey); ok {
 			e.slices = slices.Delete(e.slices, i, i+1)
 		}
 	}
 	if now != nil {
-		e := s.serviceFor(now.service)
+		e := x.state.services.entry(now.service)
 		i, _ := slices.BinarySearchFunc(e.slices, key, compareKey)
 		e.slices = slices.Insert(e.slices, i, now)
 	}
@@ -475,26 +484,34 @@ func (s *state) setSlice(key string, before, now *slice) {
 			now.stamp, now.changed = before.stamp, before.changed
 			return
 		}
-		if s.sweepService(before.service); now == nil || now.service != before.service {
-			s.mark(before.service)
+		if x.state.services.sweep(before.service); now == nil || now.service != before.service {
+			x.state.mark(before.service)
 		}
 	}
 	if now != nil {
-		now.changed = s.now.UnixNano()
-		s.touch(now)
+		now.changed = x.state.now.UnixNano()
+		x.touch(now)
 	}
+}
+
+// touch gives a slice a new stamp, so that readers join it again, and marks its
+// service.
+func (x *sliceIndex) touch(l *slice) {
+	x.clock++
+	l.stamp = x.clock
+	x.state.mark(l.service)
 }
 
 func compareKey(l *slice, key string) int { return cmp.Compare(l.key, key) }
 
 // attachPods connects a slice's addresses with their Pods and ExternalWorkloads, or
 // placeholders.
-func (s *state) attachPods(l *slice) {
-	for a := range l.connected(s.own != nil) {
+func (x *sliceIndex) attachPods(l *slice) {
+	for a := range l.connected(x.state.local != nil) {
 		if a.target == "" {
 			continue
 		}
-		p := s.podFor(a.target)
+		p := x.state.pods.entry(a.target)
 		a.pod, a.target = p, p.key
 		if !slices.Contains(p.slices, l) {
 			p.slices = append(p.slices, l)
@@ -502,11 +519,11 @@ func (s *state) attachPods(l *slice) {
 	}
 }
 
-func (s *state) detachPods(l *slice) {
-	for a := range l.connected(s.own != nil) {
+func (x *sliceIndex) detachPods(l *slice) {
+	for a := range l.connected(x.state.local != nil) {
 		if a.pod != nil {
 			a.pod.slices = without(a.pod.slices, l)
-			s.sweepPod(a.pod)
+			x.state.pods.sweep(a.pod)
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package cluster
 
-import "testing"
+import (
+	"testing"
+)
 
 // TestSliceEqual: slices are equal only if their addresses have the same hostnames and places.
 func TestSliceEqual(t *testing.T) {

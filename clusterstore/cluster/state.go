@@ -5,7 +5,6 @@ import (
 	"slices"
 	"sync"
 	"time"
-	"unique"
 
 	"isthmus/federation"
 	"isthmus/internal/pace"
@@ -23,52 +22,39 @@ type state struct {
 	trustDomain         string
 	controllerNamespace string
 	dirty               *pace.Dirty[federation.ServiceID] // services to be reported, by namespace
-	dirtyPolicies       *pace.Dirty[string]               // namespaces whose policy is to be evaluated
-	own                 *ownIndex                         // nil: it is a linked cluster
+	local               *Local                            // nil if it is a linked cluster
 
 	// All under mu.
-	mu          sync.RWMutex
-	live        bool      // the first sync is over: changes are reported
-	now         time.Time // when the event being handled came
-	clock       uint64    // the newest stamp; never used twice
-	malformed   int       // Pods whose proxy's addresses can't be read
-	traits      string    // of the Pod that was put last
-	services    map[federation.ServiceID]*service
-	slices      map[string]*slice
-	pods        *podIndex // and ExternalWorkloads
-	servers     map[string]*serverFacts
-	policies    map[string]*policy // by namespace: its Servers, and what they say of its Pods
-	unusable    map[string]string  // reasons why objects can't be used, by kind and key
-	replicaSets map[string]*owner
-	jobs        map[string]*owner
-	nodes       map[string]node
-	regions     map[unique.Handle[string]]int     // how many Nodes have that region; there is none with 0
-	region      string                            // of all Nodes, when a list or event was last complete
-	regionKnown bool                              // Nodes have been listed
-	gateways    map[federation.ServiceID]*Gateway // the Services that are gateways
-	regated     bool                              // gateways has changed since updateGateways
-	exports     *exportIndex                      // nil: nothing is kept for it
+	mu       sync.RWMutex
+	live     bool      // the first sync is over: changes are reported
+	now      time.Time // when the event being handled came
+	services serviceIndex
+	slices   sliceIndex
+	pods     podIndex // and ExternalWorkloads
+	owners   ownerIndex
+	policies policyIndex
+	nodes    nodeIndex
+	gateways gatewayIndex
+	unusable map[string]string // reasons why objects can't be used, by kind and key
+	exports  *exportIndex      // nil: nothing is kept for it
 }
 
 func newState(cluster federation.ClusterName, trustDomain, controllerNamespace string) *state {
-	return &state{
+	s := &state{
 		cluster:             cluster,
 		trustDomain:         trustDomain,
 		controllerNamespace: controllerNamespace,
 		dirty:               pace.NewDirty[federation.ServiceID](),
-		dirtyPolicies:       pace.NewDirty[string](),
-		services:            make(map[federation.ServiceID]*service),
-		slices:              make(map[string]*slice),
-		pods:                newPodIndex(),
-		servers:             make(map[string]*serverFacts),
-		policies:            make(map[string]*policy),
 		unusable:            make(map[string]string),
-		replicaSets:         make(map[string]*owner),
-		jobs:                make(map[string]*owner),
-		nodes:               make(map[string]node),
-		regions:             make(map[unique.Handle[string]]int),
-		gateways:            make(map[federation.ServiceID]*Gateway),
 	}
+	s.services = newServiceIndex(s)
+	s.slices = newSliceIndex(s)
+	s.pods = newPodIndex(s)
+	s.owners = newOwnerIndex(s)
+	s.policies = newPolicyIndex(s)
+	s.nodes = newNodeIndex(s)
+	s.gateways = newGatewayIndex()
+	return s
 }
 
 // lock locks the state to handle one event. The caller unlocks mu.
@@ -162,22 +148,10 @@ func (s *state) reportChanges() {
 	s.lock()
 	defer s.mu.Unlock()
 	s.live = true
-	for namespace := range s.policies { // what has changed meanwhile
-		s.markPolicy(namespace)
+	for namespace := range s.policies.byNamespace { // what has changed meanwhile
+		s.policies.mark(namespace)
 	}
-	s.markCrowded()
-}
-
-func (s *state) policyNamespaces() []string {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return slices.Collect(maps.Keys(s.policies))
-}
-
-func (s *state) malformedProxies() int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.malformed
+	s.local.markCrowded()
 }
 
 // mark reports that a service may have changed.
@@ -185,15 +159,7 @@ func (s *state) mark(id federation.ServiceID) {
 	if s.live {
 		s.dirty.Add(id.Namespace, id, s.now)
 	}
-	s.markInstances(id)
-}
-
-// touch gives a slice a new stamp, so that readers join it again, and marks its
-// service.
-func (s *state) touch(l *slice) {
-	s.clock++
-	l.stamp = s.clock
-	s.mark(l.service)
+	s.local.markInstances(id)
 }
 
 // without removes an element and does not keep the order. An empty list is nil, to
@@ -228,8 +194,8 @@ func (s *state) setUnusable(object, reason string) {
 func (s *state) unusableObjects() (list []string, profiles int) {
 	s.mu.RLock()
 	reasons := maps.Clone(s.unusable) // there may be many: they are sorted without the lock
-	if s.own != nil {
-		profiles = s.own.rejected
+	if s.local != nil {
+		profiles = s.local.profiles.rejected
 	}
 	s.mu.RUnlock()
 	list = make([]string, 0, len(reasons))
