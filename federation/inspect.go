@@ -300,17 +300,17 @@ func (s *watchedService) declaredFirst() []*port {
 type SteeredClient struct {
 	Port   uint16
 	Client Client
-	Tiers  []TierUse // in order; the last may be that of clusters of last resort
-	Since  time.Time // since when those in use are in use
-	Why    string    // why they were taken into use then, in words
+	Tiers  []TierStatus // in order; the last may be that of clusters of last resort
+	Since  time.Time    // since when those in use are in use
+	Why    string       // why they were taken into use then, in words
 	// WaitsFor is what must come before clients use fewer tiers. It is empty if they use one, or if some of the
 	// endpoints leave at Next.
 	WaitsFor string
 	Next     time.Time // when endpoints leave unless something changes before; zero if none does
 }
 
-// TierUse is what one tier has, and how much of it clients get.
-type TierUse struct {
+// TierStatus is what one tier has, and how much of it clients get.
+type TierStatus struct {
 	Tier  string // in words
 	InUse bool
 	Ready int
@@ -345,7 +345,7 @@ func (p *port) describeClient(to *published) *SteeredClient {
 		if i == st.lastResort() && v.counts.known[i] == 0 && v.inUse <= i {
 			break
 		}
-		tier := TierUse{
+		tier := TierStatus{
 			Tier:  st.preference.tierName(i),
 			InUse: i < v.inUse,
 			Ready: v.counts.ready[i],

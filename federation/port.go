@@ -212,7 +212,7 @@ func (p *port) replaceMembers(list []memberChange, why origin) {
 	table := p.service.table
 	merged := p.merged
 	publish := p.steering.countsUnready()
-	recount := false
+	recount := false // for all clients: other numbers are behind the Linkerd gateways of a member
 	report := false
 	for k := range list {
 		before, now := &list[k].contribution, &p.members[list[k].index]

@@ -186,7 +186,7 @@ func (s *watchedService) add(k Key) *published {
 	p := s.ports[k.Port]
 	if p == nil {
 		in := s.table.inputs(s.id)
-		if in.definition != nil && !in.declare(k.Port) && s.undeclaredPorts() >= MaxUndeclaredPorts {
+		if in.definition != nil && !in.declares(k.Port) && s.undeclaredPorts() >= MaxUndeclaredPorts {
 			return nil
 		}
 		p = newPort(s, k.Port)

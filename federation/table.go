@@ -39,7 +39,7 @@ type Table struct {
 
 	// mu is a leaf in the lock order: it is held for map access only, never while
 	// a source is read. It may be taken while a watched service's lock is held.
-	// Walks over all definitions or watched services copy these in parts.
+	// Walks over all definitions or watched services copy these in chunks.
 	mu          sync.Mutex
 	definitions chunkMap[ServiceID, *Definition]
 	links       map[ClusterName]tableLink
@@ -267,8 +267,8 @@ type inputs struct {
 	region     string        // of the local cluster
 }
 
-// declare reports whether a member is known to declare a port.
-func (in inputs) declare(port uint16) bool {
+// declares reports whether a member is known to declare a port.
+func (in inputs) declares(port uint16) bool {
 	for i, l := range in.links {
 		if l.Source != nil && l.Source.Declares(in.definition.Members[i].Service, port) {
 			return true
