@@ -1,16 +1,215 @@
 package e2e
 
 import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
+	"math/big"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 	"isthmus/internal/adminapi"
 )
+
+const month = 30 * 24 * time.Hour
+
+// brokenWorld is a world in which much is wrong at once: the two clusters of a checkedWorld, and two more that are linked.
+type brokenWorld struct {
+	*checkedWorld
+	north, south *kube.Client
+	gateway      *harness.Replica
+	contexts     string // a kubeconfig with one for west, which is the current one, and one for east
+}
+
+// newBrokenWorld breaks all of it before the gateway starts.
+func newBrokenWorld(t *testing.T, faults []fault) *brokenWorld {
+	w := &brokenWorld{checkedWorld: newCheckedWorld(t, "north", "south")}
+	w.north, w.south = w.more[0], w.more[1]
+	must(t, w.west.Apply(t.Context(), w.zoned("west-2", "zone-2", "10.244.2.0/24"), w.zoned("west-3", "zone-3", "10.244.3.0/24"),
+		kube.Link("north", w.access(t, w.north, "isthmus-remote-access", month)),
+		kube.Link("south", w.access(t, w.south, "isthmus-remote-access", month))))
+	w.contexts = w.writeContexts(t)
+	for _, f := range faults {
+		f.spoil(t, w)
+	}
+	w.gateway = startGateway(t, harness.ReplicaConfig{Kubeconfig: w.kubeconfig})
+	return w
+}
+
+func (w *brokenWorld) zoned(name, zone, cidr string) *corev1.Node {
+	n := w.node(name, cidr)
+	n.Labels[corev1.LabelTopologyZone] = zone
+	return n
+}
+
+func (w *brokenWorld) writeContexts(t *testing.T) string {
+	t.Helper()
+	all := clientcmdapi.NewConfig()
+	for _, c := range []*kube.Client{w.west, w.east} {
+		text, err := c.Kubeconfig(c.Server(), c.Admin())
+		must(t, err)
+		one, err := clientcmd.Load(text)
+		must(t, err)
+		maps.Copy(all.Clusters, one.Clusters)
+		maps.Copy(all.AuthInfos, one.AuthInfos)
+		maps.Copy(all.Contexts, one.Contexts)
+	}
+	all.CurrentContext = "west"
+	path := filepath.Join(t.TempDir(), "contexts")
+	must(t, clientcmd.WriteToFile(*all, path))
+	return path
+}
+
+// verb returns what runs a verb as a user does who follows a next step.
+func verb(args ...string) change {
+	return func(t *testing.T, w *brokenWorld) {
+		t.Helper()
+		args := append(slices.Clone(args), "--kubeconfig", w.contexts, "--admin", w.gateway.MetricsAddr())
+		if args[0] == "unlink" {
+			args = args[:len(args)-2] // it asks no gateway
+		}
+		if r := runVerb(t, w.isthmus, args...); r.code != 0 {
+			t.Errorf("isthmus %v: exit code %d\n%s%s", args, r.code, r.stdout, r.stderr)
+		}
+	}
+}
+
+// access returns a kubeconfig of an account in a linked cluster, with a token that is good for so long.
+func (w *brokenWorld) access(t *testing.T, c *kube.Client, account string, good time.Duration) []byte {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(good.Seconds()))}}
+	answer, err := c.CoreV1().ServiceAccounts("linkerd-multicluster").CreateToken(t.Context(), account, request, metav1.CreateOptions{})
+	must(t, err)
+	text, err := c.Kubeconfig(c.Server(), clientcmdapi.AuthInfo{Token: answer.Status.Token})
+	must(t, err)
+	return text
+}
+
+// change changes something in the world.
+type change func(*testing.T, *brokenWorld)
+
+// write returns what writes objects.
+func write(to func(*brokenWorld) *kube.Client, objects ...runtime.Object) change {
+	return func(t *testing.T, w *brokenWorld) {
+		t.Helper()
+		must(t, to(w).Apply(t.Context(), objects...))
+	}
+}
+
+func inWest(w *brokenWorld) *kube.Client { return w.west }
+func inEast(w *brokenWorld) *kube.Client { return w.east }
+
+// both does one after the other.
+func both(all ...change) change {
+	return func(t *testing.T, w *brokenWorld) {
+		t.Helper()
+		for _, do := range all {
+			do(t, w)
+		}
+	}
+}
+
+// deleteLink deletes a link Secret.
+func deleteLink(secret string) change {
+	return func(t *testing.T, w *brokenWorld) {
+		t.Helper()
+		must(t, w.west.CoreV1().Secrets(kube.LinkNamespace).Delete(t.Context(), secret, metav1.DeleteOptions{}))
+	}
+}
+
+// strayLink returns the link Secret of a server.
+func strayLink(name, server string, user clientcmdapi.AuthInfo) *corev1.Secret {
+	text, err := kube.Kubeconfig(name, clientcmdapi.Cluster{Server: server, InsecureSkipTLSVerify: true}, user)
+	if err != nil {
+		panic(err)
+	}
+	return kube.Link(name, text)
+}
+
+// selectedPod returns a Pod that a Service selects, with its status.
+func selectedPod(app, ip string, ready corev1.ConditionStatus) *unstructured.Unstructured {
+	pod := kube.Pod("shop", app+"-1", "default")
+	pod.Labels = map[string]string{"app": app}
+	pod.Spec.NodeName = "east-1"
+	pod.Spec.Containers[0].Ports = []corev1.ContainerPort{{Name: "http", ContainerPort: kube.Port}}
+	u, err := kube.Unstructured(pod)
+	if err != nil {
+		panic(err)
+	}
+	u.Object["status"] = map[string]any{
+		"phase": "Running", "podIP": ip, "podIPs": []any{map[string]any{"ip": ip}},
+		"conditions": []any{map[string]any{"type": "Ready", "status": string(ready)}},
+	}
+	return u
+}
+
+// selecting returns a Service that selects the Pods of an app.
+func selecting(app, targetPort string) *corev1.Service {
+	s := kube.Service("shop", app)
+	s.Spec.Selector = map[string]string{"app": app}
+	s.Spec.Ports[0].TargetPort = intstr.FromString(targetPort)
+	return s
+}
+
+func onPort(s *corev1.Service, port int32) *corev1.Service {
+	s.Spec.Ports[0].Port = port
+	return s
+}
+
+func annotated(s *corev1.Service, name, value string) *corev1.Service {
+	s.Annotations[name] = value
+	return s
+}
+
+func nodeLocal(name string, policy corev1.ServiceInternalTrafficPolicy) *corev1.Service {
+	s := kube.Service("shop", name)
+	s.Spec.InternalTrafficPolicy = &policy
+	return s
+}
+
+// hinted returns an endpoint that is hinted to a zone; empty: to none.
+func hinted(ip, zone string) discoveryv1.Endpoint {
+	e := kube.Endpoint(ip)
+	if zone != "" {
+		e.Hints = &discoveryv1.EndpointHints{ForZones: []discoveryv1.ForZone{{Name: zone}}}
+	}
+	return e
+}
+
+func ipv6(name, ip string) *discoveryv1.EndpointSlice {
+	s := kube.Slice("shop", name, "v6", kube.Endpoint(ip))
+	s.AddressType = discoveryv1.AddressTypeIPv6
+	return s
+}
+
+// member writes a Service in east with an endpoint.
+func member(name, ip string) change {
+	return write(inEast, kube.Service("shop", name), kube.Slice("shop", name, "a", kube.Endpoint(ip)))
+}
 
 // TestBroken: of much that is wrong at once, isthmus check and isthmus explain find each thing and name what to do. Once
 // that is done, they find nothing.
@@ -113,4 +312,320 @@ func (w *brokenWorld) explained(t *testing.T, v *verdict) error {
 
 func matches(pattern, text string) bool {
 	return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(text)
+}
+
+// checkedWorld is a cluster of gateways and one that is linked, with all that isthmus check looks for, and nothing wrong.
+type checkedWorld struct {
+	*testing.T
+	west, east *kube.Client
+	eastServer *harness.Cluster
+	more       []*kube.Client // besides
+	kubeconfig string         // a gateway's
+	isthmus    string
+	anchor     string
+}
+
+// newCheckedWorld starts the two, and more that have the same, and are not linked.
+func newCheckedWorld(t *testing.T, more ...string) *checkedWorld {
+	servers := startClusters(t, []string{"namespace", "serviceaccount", "token", "endpointslice"}, append([]string{"west", "east"}, more...)...)
+	w := &checkedWorld{T: t, west: client(t, servers[0]), east: client(t, servers[1]), eastServer: servers[1], anchor: anchorPEM(t, 365*24*time.Hour)}
+	path, err := harness.Isthmus.Path(t.Context())
+	must(t, err)
+	w.isthmus, err = filepath.Abs(path)
+	must(t, err)
+	ctx := t.Context()
+	must(t, w.west.Apply(ctx, kube.Namespace("linkerd"), kube.Namespace("shop"), w.node("west-1", "10.244.0.0/24"), w.anchors(w.anchor)))
+	applyManifest(t, w.west, "install/rbac.yaml")
+	for i, server := range servers[1:] {
+		linked, cidr := w.east, fmt.Sprintf("10.%d.0.0/24", 245+i)
+		if i > 0 {
+			linked = client(t, server)
+			w.more = append(w.more, linked)
+		}
+		must(t, linked.Apply(ctx, kube.Namespace("linkerd"), kube.Namespace("linkerd-multicluster"), kube.Namespace("shop"), w.node(server.Name()+"-1", cidr), w.anchors(w.anchor)))
+		applyManifest(t, linked, "link/remote-access.yaml")
+	}
+	w.kubeconfig = gatewayKubeconfig(t, w.west)
+	must(t, w.west.Apply(ctx, kube.Link("east", w.link(w.east.Server(), w.eastServer.REST().CAData, 30*24*time.Hour))))
+	return w
+}
+
+func (w *checkedWorld) node(name, cidr string) *corev1.Node {
+	n := kube.Node(name, "zone-1")
+	n.Spec.PodCIDR, n.Spec.PodCIDRs = cidr, []string{cidr}
+	return n
+}
+
+func (w *checkedWorld) anchors(text string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "linkerd-identity-trust-roots"},
+		Data: map[string]string{"ca-bundle.crt": text},
+	}
+}
+
+// link returns a kubeconfig for the linked cluster at some server, with a token that is good for so long.
+func (w *checkedWorld) link(server string, authority []byte, good time.Duration) []byte {
+	w.Helper()
+	seconds := int64(good.Seconds())
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
+	answer, err := w.east.CoreV1().ServiceAccounts("linkerd-multicluster").CreateToken(w.Context(), "isthmus-remote-access", request, metav1.CreateOptions{})
+	must(w.T, err)
+	text, err := kube.Kubeconfig("east", clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority}, clientcmdapi.AuthInfo{Token: answer.Status.Token})
+	must(w.T, err)
+	return text
+}
+
+// check runs isthmus check, and returns its exit code and what is not fine.
+func (w *checkedWorld) check(t *testing.T, args ...string) (code int, bad []string, out adminapi.CheckOutput) {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), w.isthmus, append([]string{"check", "-o", "json"}, args...)...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil && cmd.ProcessState == nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &out); err != nil {
+		t.Fatalf("%v: %s%s", err, &stdout, &stderr)
+	}
+	for _, r := range out.Results {
+		if r.Level == adminapi.CheckOK {
+			continue
+		}
+		bad = append(bad, strings.TrimSpace(fmt.Sprintf("%s %s %s", r.Level, r.Check, r.Object))+": "+r.Text)
+		if r.Hint == "" && r.Level != adminapi.CheckUnchecked {
+			t.Errorf("no hint what to do: %+v", r)
+		}
+	}
+	slices.Sort(bad)
+	return cmd.ProcessState.ExitCode(), bad, out
+}
+
+// anchorPEM returns a trust anchor that is good for so long.
+func anchorPEM(t *testing.T, good time.Duration) string {
+	t.Helper()
+	certificate, _ := selfSigned(t, good)
+	return string(certificate)
+}
+
+// selfSigned returns a certificate that is good for so long from now on, and its key, as PEM.
+func selfSigned(t *testing.T, good time.Duration) (certificate, key []byte) {
+	t.Helper()
+	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	now := time.Now()
+	template := &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(good), IsCA: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, made.Public(), made)
+	must(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(made)
+	must(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+}
+
+// fault is something that is wrong, and how it is found.
+type fault struct {
+	name          string
+	spoil, repair change
+	check         []finding // by isthmus check
+	explain       *verdict  // by isthmus explain
+}
+
+// finding is a line of isthmus check, and what it advises: patterns.
+type finding struct{ line, hint string }
+
+// verdict is what isthmus explain has for an address, or (empty) for the service.
+type verdict struct {
+	args, address, verdict string
+	words                  []string // patterns of what a person sees
+}
+
+const noAnswer = "its API server does not answer"
+
+// unchecked are the checks that a cluster's API server has to answer for.
+func unchecked(cluster, why string, checks ...string) (list []finding) {
+	for _, c := range checks {
+		list = append(list, finding{"unchecked " + c + " " + cluster + ": " + why, ""})
+	}
+	return list
+}
+
+// unauthorizedOrClosed matches what a request for the version shows if the API server refuses the
+// credentials. A kube-apiserver closes the connection together with its 401, so a request beside the
+// refused one may fail with that instead.
+const unauthorizedOrClosed = "(the API server answers 401 Unauthorized for its version" +
+	"|.*: the API server closed the connection or refused the request .*)"
+
+var faults = []fault{
+	{
+		name: "a kubeconfig that runs a command",
+		spoil: write(inWest, strayLink("lab", "https://127.0.0.1:1", clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
+			APIVersion: "client.authentication.k8s.io/v1", Command: "aws", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}})),
+		repair: verb("unlink", "lab", "--yes"),
+		check:  []finding{{"failure link-secret cluster-credentials-lab: can't be used: kubeconfig has an exec plugin .*", "write it anew .*"}},
+	}, {
+		name: "a token that was revoked",
+		spoil: func(t *testing.T, w *brokenWorld) {
+			must(t, w.south.Apply(t.Context(), kube.ServiceAccount("linkerd-multicluster", "old")))
+			text := w.access(t, w.south, "old", month)
+			must(t, w.south.CoreV1().ServiceAccounts("linkerd-multicluster").Delete(t.Context(), "old", metav1.DeleteOptions{}))
+			must(t, w.west.Apply(t.Context(), kube.Link("emea", text)))
+		},
+		repair: verb("unlink", "emea", "--yes"),
+		check: append(unchecked("emea", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
+			finding{"unchecked link-expiry emea: the API server refuses its credentials", "renew the link: isthmus link emea .*"},
+			finding{
+				"failure api emea: " + unauthorizedOrClosed,
+				".*whether its credentials are still good; to renew the link: isthmus link emea .*",
+			},
+			finding{"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; write the link Secret anew", "see the checks of its API server .*"}),
+	}, {
+		name: "a client certificate that has expired",
+		spoil: func(t *testing.T, w *brokenWorld) {
+			certificate, key := selfSigned(t, -time.Hour)
+			text, err := w.south.Kubeconfig(w.south.Server(), clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key})
+			must(t, err)
+			must(t, w.west.Apply(t.Context(), kube.Link("latam", text)))
+		},
+		repair: verb("unlink", "latam", "--yes"),
+		check: append(unchecked("latam", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
+			finding{"failure link-expiry latam: its client certificate has expired, at .*", "renew the link: isthmus link latam .*"},
+			finding{
+				"failure api latam: " + unauthorizedOrClosed,
+				".*whether its credentials are still good; to renew the link: isthmus link latam .*",
+			},
+			finding{"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired at .*Unauthorized; write the link Secret anew", "see the checks of its API server .*"}),
+	}, {
+		name:   "an API that is dead",
+		spoil:  write(inWest, strayLink("apac", "https://127.0.0.1:1", clientcmdapi.AuthInfo{Token: "a-token-of-some-length"})),
+		repair: verb("unlink", "apac", "--yes"),
+		check: append(unchecked("apac", noAnswer, "clock-skew", "rights", "trust-anchors", "pod-networks"),
+			finding{"failure api apac: its API server can't be reached: .*connection refused", "check the address and the network between the two; .*"},
+			finding{"failure link-state apac: it is unreachable: .*connection refused", "see the checks of its API server .*"},
+			finding{"warning link-secret cluster-credentials-apac: links cluster apac insecurely: .*", "write it anew with the API server's certificate authority"}),
+	}, {
+		name: "a right that a link lacks",
+		spoil: func(t *testing.T, w *brokenWorld) {
+			applyManifest(t, w.north, "link/remote-access.yaml", "[endpointslices]", "[leases]")
+		},
+		repair: func(t *testing.T, w *brokenWorld) { applyManifest(t, w.north, "link/remote-access.yaml") },
+		check: []finding{
+			{`failure rights north: not permitted: (?:list|watch|list, watch) endpointslices\.discovery\.k8s\.io \(the cluster does not join\)`, "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"},
+			{"failure link-state north: it is unreachable: endpointslices: .* is forbidden: .*", "see the checks of its API server and of rights; .*"},
+		},
+	}, {
+		name: "two links to one cluster",
+		spoil: func(t *testing.T, w *brokenWorld) {
+			s := kube.Link("east", w.access(t, w.east, "isthmus-remote-access", month))
+			s.Name = "younger"
+			must(t, w.west.Apply(t.Context(), s))
+		},
+		repair: deleteLink("younger"),
+		check:  []finding{{"failure link-secret younger: is one of two for cluster east: Secret cluster-credentials-east, .*", "delete the one that is not wanted, .*"}},
+	}, {
+		name: "a token that expires tomorrow",
+		spoil: func(t *testing.T, w *brokenWorld) {
+			must(t, w.west.Apply(t.Context(), kube.Link("east", w.access(t, w.east, "isthmus-remote-access", 20*time.Hour))))
+		},
+		repair: verb("link", "east", "--context", "east", "--apply"), // only once there is one link
+		check:  []finding{{"warning link-expiry east: its token expires in (19|20) hours, at .*", "renew the link: isthmus link east --context CONTEXT --apply"}},
+	}, {
+		name: "a cordon that was forgotten",
+		spoil: func(t *testing.T, w *brokenWorld) {
+			s := kube.Link("south", w.access(t, w.south, "isthmus-remote-access", month))
+			s.Annotations["isthmus.io/cordon"] = "true"
+			must(t, w.west.Apply(t.Context(), s))
+		},
+		repair: verb("uncordon", "south", "--yes"),
+		check:  []finding{{"warning link-state south: it is ready and withdrawn: cordoned by annotation .* of Secret linkerd/cluster-credentials-south", "if it is no longer wanted: isthmus uncordon south"}},
+	}, {
+		name: "a cordon with a typo",
+		spoil: func(t *testing.T, w *brokenWorld) {
+			s := kube.Link("north", w.access(t, w.north, "isthmus-remote-access", month))
+			s.Annotations["isthmus.io/cordon"] = "ture"
+			must(t, w.west.Apply(t.Context(), s))
+		},
+		repair: verb("uncordon", "north", "--yes"),
+		check:  []finding{{`failure link-secret cluster-credentials-north: annotation isthmus\.io/cordon: "ture" is none of false, last-resort, true; it counts as absent`, "correct the annotation, or remove it: kubectl edit secret -n linkerd cluster-credentials-north; .*"}},
+	}, {
+		name: "trust anchors that differ",
+		spoil: func(t *testing.T, w *brokenWorld) {
+			must(t, w.south.Apply(t.Context(), w.anchors(anchorPEM(t, 3*month))))
+		},
+		repair: func(t *testing.T, w *brokenWorld) { must(t, w.south.Apply(t.Context(), w.anchors(w.anchor))) },
+		check:  []finding{{"failure trust-anchors south: no trust anchor in common .*", "rotate trust anchors in all clusters alike: .*"}},
+	}, {
+		name: "Pod networks that overlap",
+		spoil: func(t *testing.T, w *brokenWorld) {
+			must(t, w.east.Apply(t.Context(), w.node("east-2", "10.244.2.0/25"), kube.Service("shop", "web"), kube.Slice("shop", "web", "a", kube.Endpoint("10.244.2.7"))))
+			must(t, w.west.Apply(t.Context(), kube.Service("shop", "web"), kube.Slice("shop", "web", "a", kube.Endpoint("10.244.2.7")), kube.Federated("shop", "web-federated", "web", "web@east")))
+		},
+		repair: func(t *testing.T, w *brokenWorld) {
+			must(t, w.east.CoreV1().Nodes().Delete(t.Context(), "east-2", metav1.DeleteOptions{}))
+			must(t, w.east.Apply(t.Context(), kube.Slice("shop", "web", "a", kube.Endpoint("10.245.0.7"))))
+		},
+		check:   []finding{{`warning pod-networks east: Pod CIDRs overlap: 10\.244\.2\.0/25 overlaps 10\.244\.2\.0/23 of local`, "federated Services need flat networks, .*"}},
+		explain: &verdict{"web-federated", "10.244.2.7:8080", "taken", []string{`taken \(1\): if these are different Pods, the networks of the clusters overlap`}},
+	}, {
+		name:    "a cluster's name with a typo",
+		spoil:   both(member("cart", "10.245.0.30"), write(inWest, kube.Federated("shop", "cart-federated", "", "cart@eest"))),
+		repair:  write(inWest, kube.Federated("shop", "cart-federated", "", "cart@east")),
+		check:   []finding{{"failure members shop/cart-federated: shop/cart of cluster eest does not serve: cluster is unlinked", "correct the cluster's name in the annotations of Service shop/cart-federated, .*"}},
+		explain: &verdict{args: "cart-federated", words: []string{`eest +shop/cart +unlinked`, `eest is unlinked: no link Secret names the cluster`}},
+	}, {
+		name:    "a Service that has another name there",
+		spoil:   both(member("payment", "10.245.0.31"), write(inWest, kube.Federated("shop", "pay-federated", "", "pay@east"))),
+		repair:  write(inWest, kube.Federated("shop", "pay-federated", "", "payment@east")),
+		check:   []finding{{"failure members shop/pay-federated: shop/pay of cluster east does not serve: no such Service in the cluster", "create the Service there, or take .*"}},
+		explain: &verdict{args: "pay-federated", words: []string{`east +shop/pay .* no such Service in the cluster`}},
+	}, {
+		name: "a port that a member lacks",
+		spoil: both(member("search", "10.245.0.32"), write(inEast, onPort(kube.Service("shop", "search"), 8080)),
+			write(inWest, kube.Federated("shop", "search-federated", "", "search@east"))),
+		repair: func(t *testing.T, w *brokenWorld) { // a port with another number is added by apply, not put in its place
+			must(t, w.east.CoreV1().Services("shop").Delete(t.Context(), "search", metav1.DeleteOptions{}))
+			must(t, w.east.Apply(t.Context(), kube.Service("shop", "search")))
+			must(t, w.east.Apply(t.Context(), kube.Slice("shop", "search", "a", kube.Endpoint("10.245.0.32"))))
+		},
+		check: []finding{{`warning ports shop/search-federated: shop/search of cluster east has no port 80 \(http is 8080 there\): .*`, "give both Services the same port numbers; .*"}},
+	}, {
+		name:   "a preference with a typo",
+		spoil:  both(member("near", "10.245.0.33"), write(inWest, annotated(kube.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "locl, any"))),
+		repair: write(inWest, annotated(kube.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "local, any")),
+		check:  []finding{{`warning definitions shop/near-federated: annotation isthmus\.io/prefer: no cluster locl is linked`, "correct the name in the annotation, .*"}},
+	},
+
+	// These only explain can find.
+	{
+		name: "a target port that no container has",
+		spoil: both(write(inEast, selecting("api", "web"), selectedPod("api", "10.245.0.20", corev1.ConditionTrue)),
+			write(inWest, kube.Federated("shop", "api-federated", "", "api@east"))),
+		repair:  write(inEast, selecting("api", "http")),
+		explain: &verdict{"api-federated", "10.245.0.20", "no-such-port", []string{`no-such-port \(1\): no container of the Pod has a TCP port with the name of the Service's targetPort`}},
+	}, {
+		name: "Pods that are not ready",
+		spoil: both(write(inEast, selecting("orders", "http"), selectedPod("orders", "10.245.0.21", corev1.ConditionFalse)),
+			write(inWest, kube.Service("shop", "orders"), kube.Slice("shop", "orders", "a", kube.Endpoint("10.244.0.21")), kube.Federated("shop", "orders-federated", "orders", "orders@east"))),
+		repair:  write(inEast, selectedPod("orders", "10.245.0.21", corev1.ConditionTrue)),
+		explain: &verdict{"orders-federated --address 10.245.0.21", "10.245.0.21:8080", "not-ready", []string{`not-ready +Pod shop/orders-1`, `kubectl describe pod, in its cluster`}},
+	}, {
+		name: "traffic that has to stay on its node",
+		spoil: write(inWest, kube.Pod("shop", "cache-1", "default"), nodeLocal("cache", corev1.ServiceInternalTrafficPolicyLocal),
+			kube.Slice("shop", "cache", "a", kube.PodEndpoint("10.244.0.22", "shop", "cache-1"))),
+		repair:  write(inWest, nodeLocal("cache", corev1.ServiceInternalTrafficPolicyCluster)),
+		explain: &verdict{"cache --node west-2", "10.244.0.22:8080", "other-node", []string{`internalTrafficPolicy: node-1`, `set the Service's internalTrafficPolicy to Cluster`}},
+	}, {
+		name:    "hints to other zones",
+		spoil:   write(inWest, kube.Service("shop", "geo"), kube.Slice("shop", "geo", "a", hinted("10.244.0.23", "zone-1"), hinted("10.244.2.23", "zone-2"))),
+		repair:  write(inWest, kube.Slice("shop", "geo", "a", hinted("10.244.0.23", ""), hinted("10.244.2.23", ""))),
+		explain: &verdict{"geo --node west-2 --address 10.244.0.23", "10.244.0.23:8080", "hinted-to-other-zones", []string{`other zones than the client's: zone-1`, `take trafficDistribution`}},
+	}, {
+		name:    "IPv6 alone",
+		spoil:   write(inWest, kube.Service("shop", "six"), ipv6("six", "fd00::24")),
+		repair:  write(inWest, kube.Slice("shop", "six", "v4", kube.Endpoint("10.244.0.24"))),
+		explain: &verdict{"six", "[fd00::24]:8080", "ipv6-off", []string{`run the gateway with --enable-ipv6`}},
+	}, {
+		name:    "a Pod that is gone",
+		spoil:   write(inWest, kube.Service("shop", "ghost"), kube.Slice("shop", "ghost", "a", kube.PodEndpoint("10.244.0.25", "shop", "ghost-1"))),
+		repair:  write(inWest, kube.Pod("shop", "ghost-1", "default")),
+		explain: &verdict{"ghost", "10.244.0.25:8080", "pod-not-known", []string{`see whether that Pod or ExternalWorkload exists in its cluster`}},
+	},
 }

@@ -3,8 +3,11 @@ package e2e
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,8 +17,11 @@ import (
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
+	appsv1 "k8s.io/api/apps/v1"
+	"sigs.k8s.io/yaml"
 
 	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
 )
 
 // ours reports whether a family is the gateway's own, not one about Go, the process or the page itself.
@@ -137,4 +143,235 @@ func lint(t *testing.T, families map[string]*dto.MetricFamily) {
 			t.Errorf("promlint has nothing against %s", name)
 		}
 	}
+}
+
+// oldestKubectl returns the oldest kubectl that docs/install.md names. Its file is called kubectl.
+func oldestKubectl(t *testing.T) (path string) {
+	t.Helper()
+	built, err := harness.Kubectl.Path(t.Context())
+	must(t, err)
+	path = filepath.Join(t.TempDir(), "kubectl")
+	must(t, os.Symlink(built, path))
+	return path
+}
+
+// TestOldestKubectl checks that the oldest kubectl is built from the version that docs/install.md names.
+func TestOldestKubectl(t *testing.T) {
+	t.Parallel()
+	version, err := os.ReadFile("tools/kubectl/version.txt")
+	must(t, err)
+	page, err := os.ReadFile("../docs/install.md")
+	must(t, err)
+	built := regexp.MustCompile(`^v0\.(\d+)\.\d+\n$`).FindStringSubmatch(string(version))
+	named := regexp.MustCompile(`from kubectl 1\.(\d+) `).FindStringSubmatch(string(page))
+	if built == nil || named == nil || built[1] != named[1] {
+		t.Errorf("the tests build %q, and the page names %q", built, named)
+	}
+}
+
+// shownCommand is a command of kubectl, in a block or within a sentence.
+var shownCommand = regexp.MustCompile("(?m)`(kubectl [^`]+)`|^ *(kubectl .*)$")
+
+// documentedCommands returns the commands of kubectl that the pages of docs show, each once, without comments. It
+// leaves out what sentences only begin, such as "kubectl apply -k".
+func documentedCommands(t *testing.T) (commands []string) {
+	t.Helper()
+	pages, err := filepath.Glob("../docs/*.md")
+	must(t, err)
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		must(t, err)
+		for _, found := range shownCommand.FindAllStringSubmatch(string(text), -1) {
+			command, _, _ := strings.Cut(found[1]+found[2], " #")
+			command = strings.TrimSpace(command)
+			words := strings.Fields(command)
+			begun := len(words) < 4 || slices.Contains([]string{"-", "-f", "-k"}, words[len(words)-1])
+			if !begun && !slices.Contains(commands, command) {
+				commands = append(commands, command)
+			}
+		}
+	}
+	return commands
+}
+
+// elsewhere are commands that need more than an API server and this folder. TestInstallAsDocumented and
+// TestExportsAsDocumented run most of them. No test runs port-forward.
+var elsewhere = regexp.MustCompile(`port-forward|rollout|apply -k \.$`)
+
+// TestDocumentedCommands runs the commands of kubectl that docs show against an API server, with the oldest kubectl
+// that docs/install.md names.
+func TestDocumentedCommands(t *testing.T) {
+	t.Parallel()
+	kubectl := oldestKubectl(t)
+	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
+	c := client(t, server)
+	must(t, c.ServeMCS(t.Context(), kube.MCSVersions...))
+	for _, name := range []string{"linkerd", "linkerd-multicluster", "shop"} {
+		must(t, c.Apply(t.Context(), kube.Namespace(name)))
+	}
+	must(t, c.Apply(t.Context(), kube.Link("east", []byte("{}"))))
+	must(t, c.Apply(t.Context(), kube.ServiceAccount("shop", "web"), kube.Pod("shop", "web-0", "web")))
+	must(t, c.Apply(t.Context(), kube.Service("shop", "web")))
+	must(t, c.ApplyYAML(t.Context(),
+		"{apiVersion: coordination.k8s.io/v1, kind: Lease, "+
+			"metadata: {name: isthmus-exports-write, namespace: linkerd}}"))
+
+	text, err := os.ReadFile("../docs/exports.md")
+	must(t, err)
+	dir := documentedFolder(t, shownInDocs.FindStringSubmatch(string(text))[1])
+	must(t, os.Symlink(manifest(t, "."), filepath.Join(dir, "manifests")))
+	placeholders := strings.NewReplacer("NAMESPACE", "shop", "NAME", "web-0")
+	ran := 0
+	for _, command := range documentedCommands(t) {
+		if elsewhere.MatchString(command) {
+			continue
+		}
+		ran++
+		cmd := exec.CommandContext(t.Context(), "sh", "-euc", placeholders.Replace(command))
+		cmd.Dir = dir
+		path := "PATH=" + filepath.Dir(kubectl) + ":" + os.Getenv("PATH")
+		cmd.Env = append(userEnvironment(t), path, "KUBECONFIG="+server.Kubeconfig())
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%s: %v\n%s", command, err, out)
+		}
+	}
+	if ran < 14 {
+		t.Errorf("only %d commands are found", ran)
+	}
+}
+
+var (
+	// shownInDocs is a kustomization in a page of docs.
+	shownInDocs = regexp.MustCompile("(?s)\n```yaml\n(# kustomization.yaml\n.*?)\n```\n")
+	// shownInHead is a line of the kustomization that the comment at the head of a kustomization.yaml shows.
+	shownInHead = regexp.MustCompile(`(?m)^#   (.*)\n`)
+)
+
+// documentedKustomizations returns each kustomization that docs, the README and the heads of manifests show,
+// by where it is shown.
+func documentedKustomizations(t *testing.T) map[string]string {
+	t.Helper()
+	shown := make(map[string]string)
+	pages, err := filepath.Glob("../docs/*.md")
+	must(t, err)
+	for _, page := range append(pages, "../README.md") {
+		text, err := os.ReadFile(page)
+		must(t, err)
+		for i, found := range shownInDocs.FindAllStringSubmatch(string(text), -1) {
+			shown[filepath.Base(page)+" "+string(rune('1'+i))] = found[1]
+		}
+	}
+	err = filepath.WalkDir(manifest(t, "."), func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.Name() != "kustomization.yaml" {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		head, _, _ := strings.Cut(string(text), "\napiVersion:")
+		var lines []string
+		for _, line := range shownInHead.FindAllStringSubmatch(head+"\n", -1) {
+			lines = append(lines, line[1])
+		}
+		if len(lines) > 0 {
+			shown[strings.TrimPrefix(path, manifest(t, ".")+"/")] = strings.Join(lines, "\n")
+		}
+		return nil
+	})
+	must(t, err)
+	return shown
+}
+
+// documentedFolder writes a kustomization into a folder where isthmus is this repository, as docs/install.md says, and
+// linkerd.yaml is Linkerd's manifest. Heads of components leave out what they are components of, which is added.
+func documentedFolder(t *testing.T, text string) string {
+	t.Helper()
+	var k map[string]any
+	must(t, yaml.Unmarshal([]byte(text), &k))
+	if k["resources"] == nil {
+		k["resources"] = []string{"isthmus/manifests/install"}
+		if strings.Contains(text, "exports/names") {
+			k["components"] = []string{"isthmus/manifests/install/exports"}
+		}
+	}
+	complete, err := yaml.Marshal(k)
+	must(t, err)
+	dir := t.TempDir()
+	root, err := filepath.Abs("..")
+	must(t, err)
+	must(t, os.Symlink(root, filepath.Join(dir, "isthmus")))
+	linkerd, err := os.ReadFile("testdata/linkerd/destination.yaml")
+	must(t, err)
+	must(t, os.WriteFile(filepath.Join(dir, "linkerd.yaml"), linkerd, 0o644))
+	must(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), complete, 0o644))
+	return dir
+}
+
+// TestDocumentedKustomizations builds every kustomization that is documented, and every folder of manifests, with the
+// oldest kubectl that docs/install.md names.
+func TestDocumentedKustomizations(t *testing.T) {
+	t.Parallel()
+	kubectl := oldestKubectl(t)
+	shown := documentedKustomizations(t)
+	for _, place := range []string{
+		"exports.md 1", "exports.md 2", "install.md 1", "install/exports/kustomization.yaml",
+	} {
+		if shown[place] == "" {
+			t.Errorf("no kustomization is found in %s", place)
+		}
+	}
+	build := func(t *testing.T, dir string) string {
+		cmd := exec.CommandContext(t.Context(), kubectl, "kustomize", dir)
+		var complaint strings.Builder
+		cmd.Stderr = &complaint
+		out, err := cmd.Output()
+		if err != nil || len(out) == 0 {
+			t.Fatalf("%v: prints %q and %s", err, out, complaint.String())
+		}
+		return string(out)
+	}
+	for place, text := range shown {
+		t.Run(place, func(t *testing.T) {
+			out := build(t, documentedFolder(t, text))
+			if !strings.Contains(text, "--exports=on") {
+				return
+			}
+			objects, err := kube.Parse(out)
+			must(t, err)
+			d := find[appsv1.Deployment](t, objects, "Deployment", "isthmus")
+			if args := d.Spec.Template.Spec.Containers[0].Args; !slices.Contains(args, "--exports=on") {
+				t.Errorf("the patch has no effect: %q", args)
+			}
+		})
+	}
+	for _, name := range []string{
+		"dashboards", "install", "install/exports/guard", "install/exports/linkerd", "link", "monitoring",
+	} {
+		t.Run(name, func(t *testing.T) { build(t, manifest(t, name)) })
+	}
+	for _, component := range []string{"exports", "mcs-crds", "openshift", "podmonitor", "policy"} {
+		t.Run("component "+component, func(t *testing.T) {
+			build(t, documentedFolder(t, "components: [isthmus/manifests/install/"+component+"]"))
+		})
+	}
+}
+
+// TestExportsAsDocumented runs the commands of docs/exports.md that apply manifests, where its first kustomization is.
+func TestExportsAsDocumented(t *testing.T) {
+	t.Parallel()
+	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
+	must(t, client(t, server).Apply(t.Context(), kube.Namespace("linkerd"), kube.Namespace("linkerd-multicluster")))
+	text, err := os.ReadFile("../docs/exports.md")
+	must(t, err)
+	dir := documentedFolder(t, shownInDocs.FindStringSubmatch(string(text))[1])
+	commands := regexp.MustCompile(`(?m)^kubectl apply -k .*$`).FindAllString(string(text), -1)
+	if len(commands) < 2 {
+		t.Fatalf("too few commands are found: %q", commands)
+	}
+	for _, command := range commands {
+		mustShell(t, server, "cd "+dir+" && "+command)
+	}
+	awaitPermissions(t, server, "linkerd:isthmus",
+		[]permission{{"create services -A", "yes"}, {"list namespaces -A", "yes"}})
 }

@@ -1,10 +1,15 @@
 package e2e
 
 import (
+	"encoding/base64"
+	"errors"
 	"fmt"
+	"net/netip"
+	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -16,11 +21,112 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"isthmus/e2e/harness"
 	"isthmus/e2e/harness/kube"
+	"isthmus/e2e/proxy"
+	"isthmus/internal/adminapi"
 )
+
+// restricted returns a namespace that enforces the Pod security standard restricted.
+func restricted(name string) *corev1.Namespace {
+	ns := kube.Namespace(name)
+	ns.Labels = map[string]string{"pod-security.kubernetes.io/enforce": "restricted"}
+	return ns
+}
+
+// podOf is the first container of a Deployment's Pod.
+func podOf(d *appsv1.Deployment, name string) containerConfig {
+	return containerConfig{Template: d.Spec.Template, Namespace: d.Namespace, Name: name, Container: d.Spec.Template.Spec.Containers[0].Name}
+}
+
+// startPod runs a Pod's container until the test ends.
+func startPod(t *testing.T, server *harness.Cluster, c *kube.Client, cfg containerConfig) *harness.Replica {
+	t.Helper()
+	binary, err := harness.Isthmus.Path(t.Context())
+	must(t, err)
+	cfg.Client, cfg.CA, cfg.Binary, cfg.Dir = c, server.REST().CAData, binary, t.TempDir()
+	p, err := newContainer(t.Context(), cfg)
+	must(t, err)
+	atEnd(t, p.Close)
+	g := startGateway(t, harness.ReplicaConfig{Container: p.Harness()})
+	atEnd(t, func() error { return g.Signal(syscall.SIGKILL) }) // by SIGTERM, it would serve for its whole grace
+	return g
+}
+
+// linkTo links a cluster by link.yaml, with its placeholders filled in: by the account of manifests/link.
+func linkTo(t *testing.T, from, to *kube.Client, server *harness.Cluster) {
+	t.Helper()
+	applyManifest(t, from, "link.yaml",
+		"https://east.example.com:6443", to.Server(),
+		"<the cluster's CA certificate, base64>", base64.StdEncoding.EncodeToString(server.REST().CAData),
+		"<data.token of Secret isthmus-remote-access-token in east>", secretToken(t, to, "linkerd-multicluster", "isthmus-remote-access-token"))
+}
+
+// offerShop writes Service shop/web with one endpoint.
+func offerShop(t *testing.T, c *kube.Client, ip string) {
+	t.Helper()
+	must(t, c.Apply(t.Context(), kube.Namespace("shop"), kube.ServiceAccount("shop", "web"), kube.Service("shop", "web"),
+		kube.Pod("shop", "web-0", "web"), kube.Slice("shop", "web", "1", kube.PodEndpoint(ip, "shop", "web-0"))))
+}
+
+// openShop opens a proxy's stream of shop/web-federated.
+func openShop(t *testing.T, g *harness.Replica) *proxy.Stream {
+	t.Helper()
+	conn, err := proxy.Dial(g.Addr())
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: kube.Authority("shop", "web-federated"), Token: `{"ns":"shop"}`})
+	t.Cleanup(s.Close)
+	must(t, s.Open(t.Context()))
+	return s
+}
+
+// awaitShop waits until a stream has the endpoints of these Pods, and no others.
+func awaitShop(t *testing.T, s *proxy.Stream, ips ...string) {
+	t.Helper()
+	var want []netip.AddrPort
+	for _, ip := range ips {
+		want = append(want, netip.AddrPortFrom(netip.MustParseAddr(ip), kube.Port))
+	}
+	await(t, "the proxy has the endpoints", func() error {
+		if got := s.Snapshot().Get.Addrs(); !slices.Equal(got, want) {
+			return fmt.Errorf("it has %v, not %v", got, want)
+		}
+		return nil
+	})
+}
+
+// checkSliceWriter: the gateway leads, under its Pod's name, and writes an EndpointSlice for an ExternalWorkload.
+func checkSliceWriter(t *testing.T, c *kube.Client, g *harness.Replica, name string) {
+	must(t, c.ApplyYAML(t.Context(), `{apiVersion: v1, kind: Service, metadata: {name: vms, namespace: shop}, spec: {selector: {app: vm}, ports: [{port: 80, targetPort: 8080}]}}
+---
+apiVersion: workload.linkerd.io/v1beta1
+kind: ExternalWorkload
+metadata: {name: vm-1, namespace: shop, labels: {app: vm}}
+spec: {meshTLS: {identity: spiffe://root/vm-1, serverName: vm-1}, ports: [{port: 8080}], workloadIPs: [{ip: 10.80.3.1}]}
+`))
+	await(t, "an EndpointSlice is written", func() error {
+		page, err := harness.ReadClusters(t.Context(), g.MetricsAddr())
+		if err == nil && (page.Writer == nil || page.Writer.Slices != 1 || !page.Writer.Leading || page.Writer.Holder != name) {
+			err = fmt.Errorf("the writer's status is %+v", page.Writer)
+		}
+		return err
+	})
+}
+
+// gatewayHelp is the help of isthmus gateway.
+func gatewayHelp(t *testing.T) string {
+	t.Helper()
+	isthmus, err := harness.Isthmus.Path(t.Context())
+	must(t, err)
+	text, err := exec.CommandContext(t.Context(), isthmus, "gateway", "--help").Output()
+	must(t, err)
+	return string(text)
+}
 
 // checkAdmitted: the Deployment's Pods are admitted, and it is Pod security that decides that.
 func checkAdmitted(t *testing.T, c *kube.Client, d *appsv1.Deployment) {
@@ -183,4 +289,218 @@ func checkProbes(t *testing.T, c corev1.Container, g *harness.Replica) {
 			t.Errorf("port %d is not the default of --%s, or not the container's", port, flag)
 		}
 	}
+}
+
+// installedIn is the kustomization for an installation in a namespace. Linkerd's own namespace needs no transformers.
+func installedIn(namespace string, transformers ...string) kustomization {
+	return kustomization{
+		Resources:    []string{"install"},
+		Components:   []string{"install/exports"},
+		Transformers: transformers,
+		Namespace:    namespace,
+	}
+}
+
+// permission is an answer that kubectl auth can-i is expected to give.
+type permission struct {
+	question string
+	answer   string // yes or no
+}
+
+// TestTwoInstallations: two installations in one cluster have their own permissions, in whichever order they are
+// applied. A kustomization that only overrides the namespace takes nothing from either.
+func TestTwoInstallations(t *testing.T) {
+	t.Parallel()
+	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
+	c := client(t, server)
+	for _, name := range []string{"linkerd", "my-mesh", "plain", "linkerd-multicluster"} {
+		must(t, c.Apply(t.Context(), kube.Namespace(name)))
+	}
+	first := overlay(t, installedIn("linkerd"), nil)
+	second := overlay(t, installedIn("my-mesh", "install/names", "install/exports/names"), nil)
+	plain := overlay(t, installedIn("plain"), nil)
+	mirrors := overlay(t, kustomization{
+		Resources:    []string{"install/exports/linkerd"},
+		Transformers: []string{"install/exports/linkerd/names"},
+		Namespace:    "my-mesh",
+	}, nil)
+	allowed := []permission{
+		{"list pods -A", "yes"},
+		{"update endpointslices.discovery.k8s.io -A", "yes"},
+		{"create services -A", "yes"},
+		{"list namespaces -A", "yes"},
+		{"list leases.coordination.k8s.io -n linkerd-multicluster", "yes"},
+		{"delete namespaces -A", "no"},
+	}
+	denied := []permission{{"list pods -A", "no"}, {"create services -A", "no"}}
+	for _, order := range [][]string{
+		{first, manifest(t, "install/exports/linkerd"), second, mirrors, plain},
+		{plain, mirrors, second, manifest(t, "install/exports/linkerd"), first},
+	} {
+		for _, dir := range order {
+			mustShell(t, server, "kubectl apply -k "+dir)
+		}
+		for _, account := range []string{
+			"linkerd:isthmus", "linkerd:linkerd-destination", "my-mesh:isthmus", "my-mesh:linkerd-destination",
+		} {
+			expected := allowed
+			if strings.HasSuffix(account, ":linkerd-destination") {
+				expected = allowed[2:] // Linkerd's own manifest grants the others
+			}
+			awaitPermissions(t, server, account, expected)
+		}
+		awaitPermissions(t, server, "plain:isthmus", denied)
+	}
+}
+
+// awaitPermissions waits until an API server gives the expected answers about a ServiceAccount, NAMESPACE:NAME.
+func awaitPermissions(t *testing.T, server *harness.Cluster, account string, expected []permission) {
+	t.Helper()
+	for _, p := range expected {
+		command := fmt.Sprintf("kubectl auth can-i %s --as=system:serviceaccount:%s || true", p.question, account)
+		await(t, account+": "+p.question, func() error {
+			out, err := shell(t, server, command)
+			if lines := strings.Fields(out); err == nil && (len(lines) == 0 || lines[len(lines)-1] != p.answer) {
+				err = fmt.Errorf("the answer is not %s: %s", p.answer, out)
+			}
+			return err
+		})
+	}
+}
+
+// TestTwoLinkAccounts: two accounts for links in one cluster have their own permissions,
+// in whichever order they are applied.
+func TestTwoLinkAccounts(t *testing.T) {
+	t.Parallel()
+	server := startClusters(t, []string{"namespace", "serviceaccount"}, "east")[0]
+	c := client(t, server)
+	for _, name := range []string{"linkerd-multicluster", "my-mesh", "plain"} {
+		must(t, c.Apply(t.Context(), kube.Namespace(name)))
+	}
+	first := manifest(t, "link")
+	second := overlay(t, kustomization{
+		Resources: []string{"link"}, Transformers: []string{"link/names"}, Namespace: "my-mesh",
+	}, nil)
+	plain := overlay(t, kustomization{Resources: []string{"link"}, Namespace: "plain"}, nil)
+	for _, order := range [][]string{{first, second, plain}, {plain, second, first}} {
+		for _, dir := range order {
+			mustShell(t, server, "kubectl apply -k "+dir)
+		}
+		allowed := []permission{{"list pods -A", "yes"}, {"list secrets -A", "no"}}
+		awaitPermissions(t, server, "linkerd-multicluster:isthmus-remote-access", allowed)
+		awaitPermissions(t, server, "my-mesh:isthmus-remote-access", allowed)
+		awaitPermissions(t, server, "plain:isthmus-remote-access", []permission{{"list pods -A", "no"}})
+	}
+}
+
+// TestInstallBeforeLinkerd installs the gateway, in a namespace of another name, into a cluster that has none of Linkerd's
+// definitions. It is ready, for which it must be allowed to read Secrets of its own namespace, shows what is missing, and
+// follows it as soon as it is there.
+func TestInstallBeforeLinkerd(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
+	west := client(t, server)
+	removed := removeDefinitions(t, west)
+	dir := overlay(t, kustomization{
+		Resources: []string{"install"}, Namespace: "mesh", Transformers: []string{"install/names"},
+	}, nil)
+	must(t, west.Apply(ctx, restricted("mesh")))
+	mustShell(t, server, "kubectl apply -k "+dir)
+	offerShop(t, west, "10.82.1.1")
+	must(t, west.Apply(ctx, kube.Federated("shop", "web-federated", "web")))
+
+	d := find[appsv1.Deployment](t, build(t, dir), "Deployment", "isthmus")
+	g := startPod(t, server, west, podOf(d, "isthmus-0"))
+	awaitShop(t, openShop(t, g), "10.82.1.1")
+	await(t, "the page shows what is missing", func() error {
+		return missing(t, g, "externalworkloads", "servers", "serviceprofiles")
+	})
+	for _, o := range removed {
+		must(t, west.Apply(ctx, o))
+	}
+	await(t, "nothing is missing now", func() error { return missing(t, g) })
+	west = client(t, server) // which knows the definitions
+	must(t, west.Apply(ctx, kube.OpaqueServer("shop", "web", "web", kube.Port)))
+	await(t, "a Server is followed", func() error {
+		page, err := harness.ReadClusters(ctx, g.MetricsAddr())
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(page.Local.Resources, func(r adminapi.Resource) bool { return r.Resource == "servers" })
+		if i < 0 || page.Local.Resources[i].Objects != 1 {
+			return fmt.Errorf("the own cluster has %+v", page.Local.Resources)
+		}
+		return nil
+	})
+}
+
+// missing returns an error unless the page shows that these resources of the own cluster, and no others, can't be read.
+func missing(t *testing.T, g *harness.Replica, resources ...string) error {
+	t.Helper()
+	page, err := harness.ReadClusters(t.Context(), g.MetricsAddr())
+	if err != nil {
+		return err
+	}
+	if page.Local.State != "ready" {
+		return fmt.Errorf("the own cluster is %s", page.Local.State)
+	}
+	var names []string
+	for _, r := range page.Local.Resources {
+		if r.Err != "" {
+			names = append(names, r.Resource)
+		}
+	}
+	if slices.Sort(names); !slices.Equal(names, resources) {
+		return fmt.Errorf("%q are missing: %+v", names, page.Local.Resources)
+	}
+	return nil
+}
+
+var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// removeDefinitions deletes the definitions of Linkerd's resources, and returns once nothing is left of them.
+func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Unstructured) {
+	t.Helper()
+	api := c.Dynamic.Resource(definitions)
+	list, err := api.List(t.Context(), metav1.ListOptions{})
+	must(t, err)
+	for i := range list.Items {
+		o := &list.Items[i]
+		must(t, api.Delete(t.Context(), o.GetName(), metav1.DeleteOptions{}))
+		removed = append(removed, &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+			"metadata": map[string]any{"name": o.GetName()}, "spec": o.Object["spec"],
+		}})
+	}
+	if len(removed) != 4 {
+		t.Fatalf("%d definitions, of which four are expected", len(removed))
+	}
+	// An API server that could not look at once whether objects of a definition are gone ("storage is (re)initializing")
+	// may take minutes to look again, but does when the definition changes.
+	touched := time.Now()
+	err = harness.Poll(t.Context(), 3*time.Minute, 100*time.Millisecond, func() error {
+		list, err := api.List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(list.Items) == 0 {
+			return err
+		}
+		if name := list.Items[0].GetName(); time.Since(touched) > 5*time.Second {
+			touched = time.Now()
+			change := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":%q}}}`, touched)
+			if _, err := api.Patch(t.Context(), name, types.MergePatchType, change, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				return err
+			}
+		}
+		return fmt.Errorf("definition %s is still there: %v", list.Items[0].GetName(), list.Items[0].Object["status"])
+	})
+	must(t, err)
+	for _, version := range []string{"linkerd.io/v1alpha2", "policy.linkerd.io/v1beta3", "workload.linkerd.io/v1beta1"} {
+		await(t, version+" is gone", func() error {
+			if _, err := c.Discovery().ServerResourcesForGroupVersion(version); !apierrors.IsNotFound(err) {
+				return errors.Join(errors.New("it is there"), err)
+			}
+			return nil
+		})
+	}
+	return removed
 }

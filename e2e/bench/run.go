@@ -14,6 +14,17 @@ import (
 	"isthmus/e2e/harness"
 )
 
+// Lab is where trials are made, and with what. All fields have to be set, but for Isthmus.
+type Lab struct {
+	Scale   Scale
+	Dir     string   // for files
+	Isthmus string   // the gateway's program; empty: harness.Isthmus
+	Floor   []string // the command that runs ServeFloor; the recording's path is appended
+	List    []string // the command that runs fleet.List and prints the number; the kubeconfig's path is appended
+
+	Log func(format string, args ...any) // gets a line for each step
+}
+
 // run is one run of a trial on servers of one kind. One goroutine may use it.
 type run struct {
 	*Lab
@@ -159,4 +170,40 @@ func (l *Lab) awaitIdle(ctx context.Context, run string) error {
 		l.Log("%s: other work has %.0f %% of the processors: the figures are not reliable", run, 100*busy)
 	}
 	return nil
+}
+
+// Methods of the Destination service.
+const getMethod, profileMethod = "Get", "GetProfile"
+
+// spread returns Get streams, spread over some services.
+func spread(streams, conns, services int, authority func(service int) string) load.Config {
+	cfg := load.Config{Conns: conns}
+	for i := range streams {
+		cfg.Targets = append(cfg.Targets, load.Target{Method: getMethod, Authority: authority(i % services), Token: fleet.Token(i)})
+	}
+	return cfg
+}
+
+// local and federated return the authorities of Services, by number.
+func local(i int) string     { return fleet.Authority(fleet.Service(i)) }
+func federated(i int) string { return fleet.Authority(fleet.Federated(fleet.Service(i))) }
+
+// keepFirst has the messages of the first stream of each service and method kept.
+func keepFirst(targets []load.Target) {
+	kept := map[[2]string]bool{}
+	for i, t := range targets {
+		of := [2]string{t.Method, t.Authority}
+		targets[i].Keep, kept[of] = !kept[of], true
+	}
+}
+
+// record writes what streams have been sent whose messages are kept: the floor sends that.
+func (r *run) record(streams *load.Load) {
+	recording := floorRecording{Get: map[string]floorAnswer{}, GetProfile: map[string]floorAnswer{}}
+	streams.Messages(func(to load.Target, messages [][]byte) {
+		if to.Keep {
+			recording.Of(to.Method)[to.Authority] = floorAnswer{First: messages[:1], Steps: messages[1:]}
+		}
+	})
+	check(recording.Write(r.recording))
 }

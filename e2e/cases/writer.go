@@ -4,12 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/e2e/harness"
 	"isthmus/e2e/harness/kube"
@@ -109,4 +117,156 @@ func (w *writer) answers(ctx context.Context) error {
 		return fmt.Errorf("cluster %s: /readyz: %w", w.Name, err)
 	}
 	return nil
+}
+
+// mcsVersions are the versions of the MCS-API that a cluster can serve.
+var mcsVersions = map[string][]string{"both": kube.MCSVersions, "v1alpha1": {"v1alpha1"}, "unserved": nil, noMCS: nil}
+
+const noMCS = "none"
+
+// parseMCS is for: mcs both|v1alpha1|unserved|none CLUSTER....
+func parseMCS(_ *parser, args []string) (action, error) {
+	var errs []error
+	if _, ok := mcsVersions[args[0]]; !ok {
+		errs = append(errs, fmt.Errorf("%q is none of %q", args[0], slices.Sorted(maps.Keys(mcsVersions))))
+	}
+	for _, cluster := range args[1:] {
+		errs = append(errs, knownCluster(cluster))
+	}
+	return func(ctx context.Context, r *run) error { return r.setMCS(ctx, args[0], args[1:]) }, errors.Join(errs...)
+}
+
+// setMCS sets which versions of the MCS-API clusters serve.
+func (r *run) setMCS(ctx context.Context, versions string, clusters []string) error {
+	for _, cluster := range clusters {
+		r.mcs[cluster] = true
+	}
+	return r.eachCluster(func(w *writer) error {
+		switch {
+		case !slices.Contains(clusters, w.Name):
+			return nil
+		case versions == noMCS:
+			return w.RemoveMCS(ctx)
+		}
+		return w.ServeMCS(ctx, mcsVersions[versions]...)
+	})
+}
+
+// parseExport is for: export CLUSTER [NS/]NAME [options].
+func parseExport(p *parser, args []string) (action, error) {
+	opt, err := readOptions(args[2:], "v1alpha1")
+	if err != nil {
+		return nil, err
+	}
+	version := "v1beta1"
+	if old := "v1alpha1"; opt.flags[old] {
+		version = old
+	}
+	namespace, name := p.named(args[1])
+	o := object{
+		"apiVersion": mcs.GroupName + "/" + version, "kind": "ServiceExport", "metadata": object{"name": name, "namespace": namespace},
+		"spec": object{"exportedLabels": opt.labels, "exportedAnnotations": opt.annotations},
+	}
+	return func(ctx context.Context, r *run) error {
+		return r.apply(ctx, args[0], &unstructured.Unstructured{Object: o})
+	}, nil
+}
+
+// readMCS reads an object in the version that the cluster prefers.
+func (w *writer) readMCS(ctx context.Context, kind, namespace, name string, into any) error {
+	resource, _, err := w.ResourceNamed(kind)
+	if err != nil {
+		return err
+	}
+	o, err := w.In(resource, namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, into)
+}
+
+// readImport reads a ServiceImport. It has the IPs of its derived Service, unless it is not ready and
+// keeps others. Unless the option ready= says otherwise, a ServiceImport with the mark is ready if
+// it has IPs or needs none. Nothing is expected of the status of any other ServiceImport.
+func readImport(ctx context.Context, w *writer, namespace, name string) (seen, error) {
+	var i mcs.ServiceImport
+	if err := w.readMCS(ctx, "serviceimport", namespace, name, &i); err != nil {
+		return seen{}, err
+	}
+	derived := &corev1.Service{}
+	if name := i.Annotations["multicluster.kubernetes.io/derived-service"]; name != "" {
+		s, err := w.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return seen{}, err
+		}
+		if err == nil && s.Labels["isthmus.io/written-by"] != "" {
+			derived = s
+		}
+	}
+	ready := meta.IsStatusConditionTrue(i.Status.Conditions, "Ready")
+	same := slices.Equal(i.Spec.IPs, derived.Spec.ClusterIPs) &&
+		slices.Equal(i.Spec.IPFamilies, derived.Spec.IPFamilies)
+	if (ready || len(i.Spec.IPs) == 0) && !same {
+		return seen{}, fmt.Errorf("its IPs are %v %v, those of the derived Service %q %v %v",
+			i.Spec.IPs, i.Spec.IPFamilies, derived.Name, derived.Spec.ClusterIPs, derived.Spec.IPFamilies)
+	}
+	usual := make(map[string]string)
+	switch {
+	case i.Labels["isthmus.io/written-by"] == "":
+	case len(i.Spec.IPs) > 0 || i.Spec.Type == mcs.Headless:
+		usual["ready"] = "True/Ready"
+	default:
+		usual["ready"] = "False/Pending"
+	}
+	s := &corev1.Service{}
+	for _, p := range i.Spec.Ports {
+		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+	}
+	var clusters, families []string
+	for _, c := range i.Status.Clusters {
+		clusters = append(clusters, c.Cluster)
+	}
+	for _, f := range i.Spec.IPFamilies {
+		families = append(families, string(f))
+	}
+	condition, message := conditionFields(i.Status.Conditions, "Ready")
+	fields := map[string]string{
+		"type":          string(i.Spec.Type),
+		"ports":         strings.ReplaceAll(ports(s), "/0", ""),
+		"affinity":      affinity(i.Spec.SessionAffinity, i.Spec.SessionAffinityConfig),
+		"families":      strings.Join(families, ","),
+		"clusters":      strings.Join(clusters, ","),
+		"slices":        string(i.Status.EndpointSliceObjects),
+		"ready":         condition,
+		"ready-message": message,
+	}
+	return seen{Object: &i, ip: strings.Join(i.Spec.IPs, ","), fields: fields, usual: usual}, nil
+}
+
+// conditionFields returns a condition as STATUS/REASON, or none, and its message.
+func conditionFields(all []metav1.Condition, kind string) (condition, message string) {
+	c := meta.FindStatusCondition(all, kind)
+	if c == nil {
+		return "none", ""
+	}
+	return strings.TrimSuffix(string(c.Status)+"/"+c.Reason, "/"), c.Message
+}
+
+// readExport reads a ServiceExport. Its conditions are about the ServiceExport as it is.
+func readExport(ctx context.Context, w *writer, namespace, name string) (seen, error) {
+	var e mcs.ServiceExport
+	if err := w.readMCS(ctx, "serviceexport", namespace, name, &e); err != nil {
+		return seen{}, err
+	}
+	fields := make(map[string]string)
+	for _, key := range []string{"valid", "ready", "conflict"} {
+		kind := strings.ToUpper(key[:1]) + key[1:]
+		if c := meta.FindStatusCondition(e.Status.Conditions, kind); c != nil && c.ObservedGeneration != e.Generation {
+			return seen{}, fmt.Errorf("condition %s is about generation %d of %d",
+				kind, c.ObservedGeneration, e.Generation)
+		}
+		fields[key], fields[key+"-message"] = conditionFields(e.Status.Conditions, kind)
+	}
+	fields["message"] = fields["conflict-message"]
+	return seen{Object: &e, fields: fields}, nil
 }

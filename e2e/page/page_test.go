@@ -3,9 +3,11 @@ package page
 import (
 	"flag"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
+	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,8 +19,12 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"isthmus/e2e/harness"
+	"isthmus/e2e/harness/kube"
+	"isthmus/e2e/shop"
 )
 
 var screenshots = flag.String("screenshots", "", "write screenshots into this `folder`")
@@ -280,4 +286,94 @@ func (w *world) screenshots() {
 		image := get(w.browser, chromedp.CaptureScreenshot())
 		w.must(os.WriteFile(filepath.Join(*screenshots, name), image, 0o644))
 	}
+}
+
+// hostile is what a text must not do: open a dialog, load something, write into the console, or hide what follows.
+const hostile = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e"
+
+// hostileTexts come from Services, links and clusters, and are shown as they are.
+func (w *world) hostileTexts() {
+	w.annotate("cart-east", "isthmus.io/prefer", hostile)
+	link := kube.Link("evil", []byte("apiVersion: v1\nkind: Config\n"+`current-context: "<img src=x onerror=alert(3)>"`))
+	w.must(w.shops["west"].Apply(w.t.Context(), link))
+	w.shows("#services tbody", "wrong annotation", "<script>alert(1)</script>")
+	w.shows("#clusters tbody", "evil", "✗ rejected")
+	w.shows("#events tbody", "evil", "can't be used")
+	w.run(chromedp.Click(chromedp.CSS("[data-focus='service shop/cart-east']")))
+	w.shows("#explanation", "<script>alert(1)</script>")
+	w.run(chromedp.SendKeys(chromedp.CSS("#explain input[name=namespace]"), `"<img src=x onerror=alert(4)>`+kb.Enter))
+	w.shows("#explanation", "<img src=x onerror=alert(4)>")
+	w.run(chromedp.Click(chromedp.CSS("#explain .close")))
+	w.onlyText()
+	w.noFaults(w.origin)
+	w.must(w.shops["west"].Unlink(w.t.Context(), "evil"))
+	w.annotate("cart-east", "isthmus.io/prefer", "")
+}
+
+// onlyText checks that no text has become markup, and none has control characters.
+func (w *world) onlyText() {
+	w.t.Helper()
+	if w.is("document.querySelectorAll('main script, main img, #explain script, #explain img').length > 0") {
+		w.t.Error("a text has become markup")
+	}
+	if w.is(`/[\u0000-\u0008\u000b-\u001f\u202a-\u202e]/.test(document.body.textContent)`) {
+		w.t.Error("a control character has come through")
+	}
+}
+
+// networks puts north on another network, behind one gateway of each kind.
+func (w *world) networks() {
+	alive := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer alive.Close()
+	dead := httptest.NewServer(http.NotFoundHandler())
+	defer dead.Close()
+	at := func(addr string) netip.AddrPort { return netip.MustParseAddrPort(addr) }
+	probe := func(s *httptest.Server) uint16 { return s.Listener.Addr().(*net.TCPAddr).AddrPort().Port() }
+	north := w.shops["north"]
+	w.must(north.Gateways(w.t.Context(),
+		shop.LinkerdGateway{Name: "gateway-1", Addr: at("127.0.0.1:4143"), Probe: probe(alive)},
+		shop.LinkerdGateway{Name: "gateway-2", Addr: at("127.0.0.1:4144"), Probe: probe(dead)},
+		shop.LinkerdGateway{Name: "gateway-3", Addr: at("127.0.0.2:4143"), Probe: probe(alive)},
+		shop.LinkerdGateway{Name: "gateway-4", Addr: at("127.0.0.1:4145"), Probe: probe(alive)},
+		shop.LinkerdGateway{Name: "gateway-5", Addr: at("127.0.0.1:4146"), Probe: probe(alive)},
+	))
+	w.change("gateway-4", func(s *corev1.Service) { delete(s.Annotations, "mirror.linkerd.io/probe-path") })
+	w.change("gateway-5", func(s *corev1.Service) { s.Annotations["mirror.linkerd.io/gateway-identity"] = hostile })
+	w.link("north", map[string]string{"isthmus.io/network": "far", "isthmus.io/address-ranges": "10.0.0.0/8, 127.0.0.1/32"})
+	w.shows("#clusters tbody", "on network far", "reached through its gateways", "127.0.0.1:4143 alive", "127.0.0.1:4144 dead: answers 404", "127.0.0.1:4145", "127.0.0.2:4143")
+	w.shows("#clusters tbody", "127.0.0.2:4143 outside-ranges", "127.0.0.1:4145 not-probed", "gateway linkerd-multicluster/gateway-5: its annotation")
+	w.run(chromedp.Click(chromedp.CSS("[data-focus='service shop/web-federated']")))
+	w.shows("#explanation", "served 7", "behind-a-gateway 1", "gateway-dead answers 404, not 200 north Gateway of north", "127.0.0.1:4143 ✓ served north Gateway of north")
+	w.run(chromedp.Click(chromedp.CSS("#explain .close")))
+
+	keys := []string{"isthmus.io/network", "isthmus.io/gateway-addresses", "isthmus.io/gateway-identity", "isthmus.io/address-ranges"}
+	w.link("north", map[string]string{keys[0]: hostile, keys[1]: hostile, keys[2]: hostile})
+	w.shows("#clusters tbody", "on network (can't be read)",
+		keys[0]+`: "<script>`, keys[1]+`: "<script>`, keys[2]+`: "<script>`, "and 1 more")
+	w.onlyText()
+	w.run(chromedp.EmulateViewport(320, 640))
+	if w.is("document.documentElement.scrollWidth > 320") {
+		w.t.Error("the page is wider than 320 pixels")
+	}
+	w.run(chromedp.EmulateViewport(1440, 900))
+	w.noFaults(w.origin)
+	w.link("north", map[string]string{keys[0]: "", keys[1]: "", keys[2]: "", keys[3]: ""})
+	w.shows("#services tbody", "north 1")
+}
+
+// change changes the Service of one of north's gateways.
+func (w *world) change(gateway string, how func(*corev1.Service)) {
+	w.t.Helper()
+	services := w.shops["north"].CoreV1().Services("linkerd-multicluster")
+	s, err := services.Get(w.t.Context(), gateway, metav1.GetOptions{})
+	w.must(err)
+	how(s)
+	_, err = services.Update(w.t.Context(), s, metav1.UpdateOptions{})
+	w.must(err)
+}
+
+func (w *world) link(cluster string, annotations map[string]string) {
+	w.t.Helper()
+	_, err := w.shops["west"].AnnotateLink(w.t.Context(), cluster, annotations)
+	w.must(err)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"isthmus/e2e/harness"
@@ -97,4 +98,85 @@ func (s *simulation) linked(ctx context.Context, within time.Duration) error {
 		return nil
 	})
 	return errors.Join(failed, late)
+}
+
+// readiness notices when the gateway is not ready: once it has been, nothing that clusters and clients do may change that.
+type readiness struct {
+	mu      sync.Mutex
+	refused error // the first time, if there was one
+}
+
+const readyEvery = 20 * time.Millisecond
+
+// run asks all along, until ctx ends or it is refused.
+func (r *readiness) run(ctx context.Context, ask func(context.Context) error) {
+	tick := time.NewTicker(readyEvery)
+	defer tick.Stop()
+	for {
+		began := time.Now()
+		if err := ask(ctx); err != nil && ctx.Err() == nil {
+			r.mu.Lock()
+			r.refused = fmt.Errorf("at %s: %w", began.Format("15:04:05.000"), err)
+			r.mu.Unlock()
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// err returns why the gateway was not ready all along.
+func (r *readiness) err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.refused
+}
+
+// pulseBeat is how often a pulse looks at the clock.
+const pulseBeat = 10 * time.Millisecond
+
+// pulse notices when the machine does not let this process run. Another process of the same machine, such as Isthmus,
+// cannot be held to limits of time then. It beats while it runs. The zero value is ready for use. Its methods may be called concurrently.
+type pulse struct {
+	mu   sync.Mutex
+	last time.Time
+	most time.Duration // between two beats, since Longest was asked
+}
+
+// Run beats until ctx ends.
+func (p *pulse) Run(ctx context.Context) {
+	p.note()
+	tick := time.NewTicker(pulseBeat)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			p.note()
+		}
+	}
+}
+
+func (p *pulse) note() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if !p.last.IsZero() {
+		p.most = max(p.most, now.Sub(p.last))
+	}
+	p.last = now
+}
+
+// Longest returns the longest time between two beats since it was last asked.
+func (p *pulse) Longest() time.Duration {
+	p.note()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	most := p.most
+	p.most = 0
+	return most
 }

@@ -22,9 +22,11 @@ import (
 	"k8s.io/controller-manager/pkg/informerfactory"
 	"k8s.io/klog/v2"
 	"k8s.io/kubernetes/pkg/controller/clusterroleaggregation"
+	"k8s.io/kubernetes/pkg/controller/deployment"
 	"k8s.io/kubernetes/pkg/controller/endpointslice"
 	"k8s.io/kubernetes/pkg/controller/garbagecollector"
 	"k8s.io/kubernetes/pkg/controller/namespace"
+	"k8s.io/kubernetes/pkg/controller/replicaset"
 	"k8s.io/kubernetes/pkg/controller/serviceaccount"
 	jwt "k8s.io/kubernetes/pkg/serviceaccount"
 
@@ -179,4 +181,23 @@ func newGarbageCollector(ctx context.Context, d *controllerDeps) (controllerLoop
 		wg.Go(func() { c.Sync(ctx, d.client.Discovery(), resync) })
 		wg.Wait()
 	}, nil
+}
+
+// newDeploymentController rolls Deployments out, by ReplicaSets.
+func newDeploymentController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
+	const workers = 2
+	apps := d.informers.Apps().V1()
+	c, err := deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), d.informers.Core().V1().Pods(), d.client)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) { c.Run(ctx, workers) }, nil
+}
+
+// newReplicaSetController creates and deletes Pods.
+func newReplicaSetController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
+	const workers = 2
+	c := replicaset.NewReplicaSetController(ctx, d.informers.Apps().V1().ReplicaSets(), d.informers.Core().V1().Pods(),
+		d.client, replicaset.BurstReplicas)
+	return func(ctx context.Context) { c.Run(ctx, workers) }, nil
 }

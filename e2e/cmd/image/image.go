@@ -2,8 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
+	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -11,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
@@ -122,4 +129,49 @@ func writeLayout(dir string, tag name.Tag, images map[string]platformImage) (v1.
 		return v1.Hash{}, err
 	}
 	return index.Digest()
+}
+
+// load gives a docker daemon the image for its platform. Without docker the layout is all that is asked for.
+func load(ctx context.Context, w io.Writer, tag name.Tag, images map[string]platformImage) error {
+	note := func(format string, args ...any) error {
+		fmt.Fprintf(w, "  docker      not loaded: "+format+"\n", args...)
+		return nil
+	}
+	platform, err := daemon(ctx)
+	if errors.Is(err, exec.ErrNotFound) {
+		return note("there is no docker")
+	} else if err != nil {
+		return note("%v", err)
+	}
+	p, there := images[platform]
+	if !there {
+		return note("the daemon runs %s, and there is an image for %s only", platform, strings.Join(slices.Sorted(maps.Keys(images)), ", "))
+	}
+	out, in := io.Pipe()
+	cmd := exec.CommandContext(ctx, "docker", "load", "--quiet")
+	cmd.Stdin, cmd.Stderr = out, os.Stderr
+	go func() { in.CloseWithError(tarball.Write(tag, p.image, in)) }()
+	err = cmd.Run()
+	out.Close() // ends the writer, if docker has not read all
+	if err != nil {
+		return fmt.Errorf("docker load: %w", err)
+	}
+	fmt.Fprintf(w, "  docker      loaded for %s\n", platform)
+	return nil
+}
+
+// daemon returns the platform that a docker daemon runs containers for, or why none can be asked.
+func daemon(ctx context.Context) (platform string, err error) {
+	ctx, done := context.WithTimeout(ctx, 20*time.Second)
+	defer done()
+	out, err := exec.CommandContext(ctx, "docker", "version", "--format", "{{.Server.Os}}/{{.Server.Arch}}").Output()
+	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
+		return "", errors.New(strings.TrimSpace(string(exit.Stderr)))
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// containerdName is a tag as containerd writes it, where what no registry is named for is docker.io's.
+func containerdName(tag name.Tag) string {
+	return strings.Replace(tag.Name(), name.DefaultRegistry+"/", "docker.io/", 1)
 }

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"archive/tar"
 	"context"
+	"crypto/sha256"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -11,10 +13,15 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"isthmus/e2e/harness/kube"
 )
 
 //go:embed clients.yaml
@@ -130,4 +137,139 @@ func (w *world) settle(ctx context.Context) error {
 		}
 		return nil
 	})
+}
+
+const (
+	linkerdImage = "nodes.test/linkerd-controller:1"
+	isthmusImage = "registry.example.com/isthmus:v1" // as the README and the Makefile name it
+)
+
+// inLinkerdsPlace runs Linkerd's real destination controller, and lets the gateway take its place and leave it.
+func (w *world) inLinkerdsPlace(ctx context.Context) error {
+	if w.linkerd == "" {
+		w.log("  left out: LINKERD_CONTROLLER=FILE, Linkerd's controller, is not given (e2e/cmd/nodes/README.md)")
+		return nil
+	}
+	for _, file := range []string{"rights", "destination"} {
+		text, err := os.ReadFile("e2e/testdata/linkerd/" + file + ".yaml")
+		if err != nil {
+			return err
+		}
+		objects, err := kube.Parse(string(text))
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			if o.GetKind() == "Deployment" {
+				onlyDestination(o)
+			}
+			if err := w.clients["west"].Apply(ctx, o); err != nil {
+				return err
+			}
+		}
+	}
+	w.gateway = gateway{"linkerd-destination", "linkerd.io/control-plane-component=destination"}
+	if err := w.rollout(ctx, "west", "linkerd/"+w.gateway.deployment); err != nil {
+		return err
+	}
+	if err := w.startClients(ctx, "linkerd-clients", "linkerd-dst-headless.linkerd.svc.cluster.local:8086"); err != nil {
+		return err
+	}
+	return w.play(ctx, []event{
+		{"kubectl set image: the gateway takes the place", w.change("set", "image", "deployment/linkerd-destination", "destination="+isthmusImage)},
+		{"kubectl rollout undo: Linkerd's is back", w.change("rollout", "undo", "deployment/linkerd-destination")},
+	})
+}
+
+// change is an update by a command of kubectl.
+func (w *world) change(args ...string) func(context.Context, *window) error {
+	return func(ctx context.Context, n *window) error {
+		began := time.Now()
+		before, err := w.pods(ctx, 2)
+		if err != nil {
+			return err
+		}
+		if _, err := w.kubectl(ctx, "", "west", append(args, "-n", "linkerd")...); err != nil {
+			return err
+		}
+		if err := w.finish(ctx, n, began); err != nil {
+			return err
+		}
+		after, err := w.pods(ctx, 2)
+		n.linkerds = map[string]bool{}
+		for _, pod := range slices.Concat(before, after) {
+			n.linkerds[addressOf(pod)] = pod.Spec.Containers[0].Image == linkerdImage
+		}
+		return err
+	}
+}
+
+// onlyDestination leaves the Deployment the container that is real, without the proxy in front of it. It gets a second replica.
+func onlyDestination(deployment *unstructured.Unstructured) {
+	spec := deployment.Object["spec"].(map[string]any)
+	spec["replicas"] = int64(2)
+	pod := spec["template"].(map[string]any)["spec"].(map[string]any)
+	delete(pod, "initContainers")
+	pod["containers"] = slices.DeleteFunc(pod["containers"].([]any), func(c any) bool { return c.(map[string]any)["name"] != "destination" })
+	pod["containers"].([]any)[0].(map[string]any)["image"] = linkerdImage
+}
+
+// writeImage writes an image of one static program, named as the image is, in the form of `docker save`.
+func writeImage(path, name, program string) (err error) {
+	data, err := os.ReadFile(program)
+	if err != nil {
+		return err
+	}
+	layerPath := path + ".layer"
+	if err := writeTar(layerPath, map[string][]byte{"program": data}); err != nil {
+		return err
+	}
+	defer os.Remove(layerPath)
+	layer, err := os.ReadFile(layerPath)
+	if err != nil {
+		return err
+	}
+	config, err := json.Marshal(map[string]any{
+		"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{"Entrypoint": []string{"/program"}, "User": "65532:65532"},
+		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
+	})
+	if err != nil {
+		return err
+	}
+	manifest, err := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}})
+	if err != nil {
+		return err
+	}
+	return writeTar(path, map[string][]byte{"config.json": config, "manifest.json": manifest, "layer.tar": layer})
+}
+
+// writeLayout writes what is in a folder, such as an image's layout, as one file.
+func writeLayout(path, dir string) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	archive := tar.NewWriter(f)
+	return errors.Join(archive.AddFS(os.DirFS(dir)), archive.Close(), f.Close())
+}
+
+func writeTar(path string, files map[string][]byte) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	archive := tar.NewWriter(f)
+	for name, data := range files {
+		if err := archive.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(data))}); err != nil {
+			return err
+		}
+		if _, err := archive.Write(data); err != nil {
+			return err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return err
+	}
+	return f.Close()
 }

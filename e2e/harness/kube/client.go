@@ -20,19 +20,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"slices"
+	"strings"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"sigs.k8s.io/mcs-api/config/crd"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
+
+	"isthmus/e2e/harness"
 )
 
 // Client is an administrator of a cluster. Close it when done.
@@ -118,4 +131,379 @@ func (c *Client) Refuses(ctx context.Context, token string) error {
 		return nil
 	}
 	return errors.Join(fmt.Errorf("cluster %s: the token is not refused", c.Name), err)
+}
+
+const fieldManager = "isthmus-e2e"
+
+// Apply writes objects by server-side apply, one after the other. The status of unstructured ones is written too, that of
+// typed ones is not.
+func (c *Client) Apply(ctx context.Context, objects ...runtime.Object) error {
+	for _, o := range objects {
+		u, err := Unstructured(o)
+		if err != nil {
+			return fmt.Errorf("cluster %s: %w", c.Name, err)
+		}
+		resource, _, err := c.Resource(u.GroupVersionKind())
+		if err != nil {
+			return err
+		}
+		apply := func() error { return patiently(func() error { return c.apply(ctx, resource, u.DeepCopy()) }) }
+		if err := onceServed(ctx, apply); err != nil {
+			return fmt.Errorf("cluster %s: apply %s %s/%s: %w", c.Name, resource.Resource, u.GetNamespace(), u.GetName(), err)
+		}
+	}
+	return nil
+}
+
+// ApplyYAML writes the objects of YAML documents.
+func (c *Client) ApplyYAML(ctx context.Context, documents string) error {
+	objects, err := Parse(documents)
+	if err != nil {
+		return fmt.Errorf("cluster %s: %w", c.Name, err)
+	}
+	for _, o := range objects {
+		if err := c.Apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Parse returns the objects of YAML documents in order. It refuses one without apiVersion, kind or name.
+func Parse(documents string) (objects []*unstructured.Unstructured, err error) {
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(documents), 4096)
+	for {
+		o := &unstructured.Unstructured{}
+		switch err := decoder.Decode(&o.Object); {
+		case errors.Is(err, io.EOF):
+			return objects, nil
+		case err != nil:
+			return nil, err
+		case len(o.Object) == 0: // nothing but comments
+		case o.GetAPIVersion() == "" || o.GetKind() == "" || o.GetName() == "":
+			return nil, errors.New("a document without apiVersion, kind or name")
+		default:
+			objects = append(objects, o)
+		}
+	}
+}
+
+// Unstructured returns an object as a new unstructured one. A typed one loses its status.
+func Unstructured(o runtime.Object) (*unstructured.Unstructured, error) {
+	if u, ok := o.(*unstructured.Unstructured); ok {
+		return u.DeepCopy(), nil
+	}
+	kinds, _, err := scheme.Scheme.ObjectKinds(o)
+	if err != nil {
+		return nil, err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
+	if err != nil {
+		return nil, err
+	}
+	delete(content, "status")
+	u := &unstructured.Unstructured{Object: content}
+	u.SetGroupVersionKind(kinds[0])
+	return u, nil
+}
+
+// apply writes an object, and its status if it has one. It may change o.
+func (c *Client) apply(ctx context.Context, resource schema.GroupVersionResource, o *unstructured.Unstructured) error {
+	to, options := c.In(resource, o.GetNamespace()), metav1.ApplyOptions{FieldManager: fieldManager, Force: true}
+	status, hasStatus := o.Object["status"]
+	delete(o.Object, "status")
+	if _, err := to.Apply(ctx, o.GetName(), o, options); err != nil || !hasStatus {
+		return err
+	}
+	head := map[string]any{"name": o.GetName()}
+	if o.GetNamespace() != "" {
+		head["namespace"] = o.GetNamespace()
+	}
+	_, err := to.ApplyStatus(ctx, o.GetName(), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": o.GetAPIVersion(), "kind": o.GetKind(), "metadata": head, "status": status,
+	}}, options)
+	return err
+}
+
+// Resource returns the resource of a kind, and whether its objects have namespaces.
+func (c *Client) Resource(kind schema.GroupVersionKind) (schema.GroupVersionResource, bool, error) {
+	m, err := c.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	if err != nil {
+		return schema.GroupVersionResource{}, false, fmt.Errorf("cluster %s: %w", c.Name, err)
+	}
+	return m.Resource, m.Scope.Name() == meta.RESTScopeNameNamespace, nil
+}
+
+// ResourceNamed returns a resource by its lower-case name, singular or plural, and whether its objects have namespaces.
+func (c *Client) ResourceNamed(name string) (schema.GroupVersionResource, bool, error) {
+	kind, err := c.mapper.KindFor(schema.GroupVersionResource{Resource: name})
+	if err != nil {
+		return schema.GroupVersionResource{}, false, fmt.Errorf("cluster %s: %w", c.Name, err)
+	}
+	return c.Resource(kind)
+}
+
+// In returns the API of a resource in a namespace, or (empty) of one whose objects have none.
+func (c *Client) In(resource schema.GroupVersionResource, namespace string) dynamic.ResourceInterface {
+	if namespace == "" {
+		return c.Dynamic.Resource(resource)
+	}
+	return c.Dynamic.Resource(resource).Namespace(namespace)
+}
+
+// API is how client-go writes objects of a type.
+type API[T any] interface {
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+	Update(context.Context, T, metav1.UpdateOptions) (T, error)
+}
+
+// Put creates an object or replaces it, whatever its version. It costs the API server less than Apply.
+func Put[T any](ctx context.Context, to API[T], o T) (written T, err error) {
+	err = patiently(func() (err error) {
+		written, err = to.Update(ctx, o, metav1.UpdateOptions{})
+		if apierrors.IsNotFound(err) {
+			written, err = to.Create(ctx, o, metav1.CreateOptions{})
+		}
+		return err
+	})
+	return written, err
+}
+
+// patiently writes again, twice at most, if etcd was too slow: a disk under load has such moments, and each takes seconds.
+// What is written must be the same each time.
+func patiently(write func() error) (err error) {
+	for range 3 {
+		if err = write(); err == nil || !strings.Contains(err.Error(), "etcdserver: request timed out") {
+			return err
+		}
+	}
+	return err
+}
+
+// servedWithin is how long an API server may answer 404 for a resource that its discovery names already.
+const servedWithin = 10 * time.Second
+
+// onceServed repeats a write while the API server does not serve the resource, which happens for a moment after a CRD
+// was created or its served versions changed. Such a 404 is not a Status of the API, as one of a missing object is.
+func onceServed(ctx context.Context, write func() error) error {
+	deadline := time.Now().Add(servedWithin)
+	for {
+		err := write()
+		notServed := apierrors.IsNotFound(err) &&
+			apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
+		if !notServed || time.Now().After(deadline) {
+			return err
+		}
+		if ended := harness.Pause(ctx, 20*time.Millisecond); ended != nil {
+			return err
+		}
+	}
+}
+
+// Create creates objects, which must not be there, one after the other. It costs the API server less than Apply.
+func Create[T any](ctx context.Context, to API[T], objects ...T) error {
+	for _, o := range objects {
+		if _, err := to.Create(ctx, o, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MCSVersions are those of the MCS-API: of ServiceExports and ServiceImports.
+var MCSVersions = []string{"v1alpha1", "v1beta1"}
+
+// ServeMCS makes the cluster have the CRDs of the MCS-API, and serve these versions; none: the objects stay, and can't be reached. It
+// returns when that is so.
+func (c *Client) ServeMCS(ctx context.Context, versions ...string) error {
+	definitions, err := mcsDefinitions()
+	if err != nil {
+		return err
+	}
+	for _, o := range definitions {
+		all, _, err := unstructured.NestedSlice(o.Object, "spec", "versions")
+		if err != nil {
+			return err
+		}
+		for _, v := range all {
+			v := v.(map[string]any)
+			v["served"] = slices.Contains(versions, v["name"].(string))
+		}
+		if err := unstructured.SetNestedSlice(o.Object, all, "spec", "versions"); err != nil {
+			return err
+		}
+		if err := c.Apply(ctx, o); err != nil {
+			return err
+		}
+	}
+	return c.awaitMCS(ctx, versions)
+}
+
+// RemoveMCS deletes the CRDs of the MCS-API, and with them all objects.
+func (c *Client) RemoveMCS(ctx context.Context) error {
+	definitions, err := mcsDefinitions()
+	if err != nil {
+		return err
+	}
+	resource, _, err := c.ResourceNamed("customresourcedefinition")
+	if err != nil {
+		return err
+	}
+	unserved, err := c.servesNoMCS(ctx, resource, definitions)
+	if err != nil {
+		return err
+	}
+	if unserved {
+		// To delete a CRD, the API server lists its objects. Without a served version that may fail for minutes,
+		// because its storage is not initialized.
+		if err := c.ServeMCS(ctx, MCSVersions...); err != nil {
+			return err
+		}
+	}
+	for _, o := range definitions {
+		if err := c.In(resource, "").Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("cluster %s: delete CRD %s: %w", c.Name, o.GetName(), err)
+		}
+	}
+	if err := c.awaitMCS(ctx, nil); err != nil {
+		return fmt.Errorf("%w; %s", err, c.leftOfMCS(ctx))
+	}
+	// The API server ceases to serve a CRD before it deletes it. A CRD that is applied in between vanishes
+	// a moment later.
+	return harness.Poll(ctx, mcsPatience, 20*time.Millisecond, func() error {
+		for _, o := range definitions {
+			if _, err := c.In(resource, "").Get(ctx, o.GetName(), metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+				return fmt.Errorf("cluster %s: %s (%v)", c.Name, c.leftOfMCS(ctx), err)
+			}
+		}
+		return nil
+	})
+}
+
+// servesNoMCS reports whether there are CRDs of the MCS-API of which no version is served.
+func (c *Client) servesNoMCS(
+	ctx context.Context,
+	resource schema.GroupVersionResource,
+	definitions []*unstructured.Unstructured,
+) (bool, error) {
+	for _, o := range definitions {
+		found, err := c.In(resource, "").Get(ctx, o.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return false, err
+		}
+		versions, _, err := unstructured.NestedSlice(found.Object, "spec", "versions")
+		if err != nil {
+			return false, err
+		}
+		served := func(v any) bool {
+			version, ok := v.(map[string]any)
+			return ok && version["served"] == true
+		}
+		if !slices.ContainsFunc(versions, served) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// leftOfMCS describes, for people, the CRDs of the MCS-API that exist, and why they are not gone.
+func (c *Client) leftOfMCS(ctx context.Context) string {
+	definitions, err := mcsDefinitions()
+	if err != nil {
+		return err.Error()
+	}
+	resource, _, err := c.ResourceNamed("customresourcedefinition")
+	if err != nil {
+		return err.Error()
+	}
+	var left []string
+	for _, o := range definitions {
+		found, err := c.In(resource, "").Get(ctx, o.GetName(), metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			left = append(left, err.Error())
+			continue
+		}
+		conditions, _, _ := unstructured.NestedSlice(found.Object, "status", "conditions")
+		left = append(left, fmt.Sprintf("CRD %s is deleted since %v, with the finalizers %q and the conditions %v",
+			o.GetName(), found.GetDeletionTimestamp(), found.GetFinalizers(), conditions))
+	}
+	if len(left) == 0 {
+		return "no CRD is left"
+	}
+	return strings.Join(left, "; ")
+}
+
+func mcsDefinitions() ([]*unstructured.Unstructured, error) {
+	return Parse(string(crd.ServiceExportCRD) + "\n---\n" + string(crd.ServiceImportCRD))
+}
+
+// mcsPatience is how long the API server may take to serve other versions. When a CRD is deleted, the
+// API server waits up to a minute for its objects to vanish, and then tries again.
+const mcsPatience = 3 * time.Minute
+
+// awaitMCS waits until the API server serves these versions and no others, and until discovery agrees, from which the
+// mapper takes its resources. The API server takes over a change of a CRD separately for discovery and for requests to
+// its resources, so that a resource that discovery names can still answer 404.
+func (c *Client) awaitMCS(ctx context.Context, versions []string) error {
+	return harness.Poll(ctx, mcsPatience, 20*time.Millisecond, func() error {
+		meta.MaybeResetRESTMapper(c.mapper)
+		for _, version := range MCSVersions {
+			served := slices.Contains(versions, version)
+			if err := c.mcsDiscovered(version, served); err != nil {
+				return err
+			}
+			if err := c.mcsAnswers(ctx, version, served); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// mcsDiscovered returns an error unless discovery names the resources of a version exactly if it is served.
+func (c *Client) mcsDiscovered(version string, served bool) error {
+	list, err := c.Discovery().ServerResourcesForGroupVersion(mcs.GroupName + "/" + version)
+	if apierrors.IsNotFound(err) {
+		list, err = &metav1.APIResourceList{}, nil
+	}
+	if err != nil {
+		return err
+	}
+	n := 0
+	if served {
+		n = 4 // each of the two kinds, and its status
+	}
+	if len(list.APIResources) != n {
+		return fmt.Errorf("cluster %s serves %d resources of version %s", c.Name, len(list.APIResources), version)
+	}
+	for _, kind := range []string{"ServiceExport", "ServiceImport"} {
+		_, err := c.mapper.RESTMapping(schema.GroupKind{Group: mcs.GroupName, Kind: kind}, version)
+		if (err == nil) != served {
+			return fmt.Errorf("cluster %s, discovery of %s %s: %v", c.Name, version, kind, err)
+		}
+	}
+	return nil
+}
+
+// mcsAnswers returns an error unless the API server answers requests for the resources of a version exactly if it is
+// served.
+func (c *Client) mcsAnswers(ctx context.Context, version string, served bool) error {
+	for _, name := range []string{"serviceexports", "serviceimports"} {
+		resource := schema.GroupVersionResource{Group: mcs.GroupName, Version: version, Resource: name}
+		_, err := c.Dynamic.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+		switch {
+		case err != nil && !apierrors.IsNotFound(err):
+			return fmt.Errorf("cluster %s, list of %s %s: %w", c.Name, name, version, err)
+		case (err == nil) != served:
+			return fmt.Errorf("cluster %s, list of %s %s: served is %v, should be %v",
+				c.Name, name, version, err == nil, served)
+		}
+	}
+	return nil
 }

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+)
+
+// TestWhen: SOURCE_DATE_EPOCH wins over the commit's time; without both it is 1970.
+func TestWhen(t *testing.T) {
+	for _, c := range []struct{ epoch, commit, want string }{
+		{"", "", "1970-01-01 00:00:00 +0000 UTC"},
+		{"", "2026-01-02T03:04:05Z", "2026-01-02 03:04:05 +0000 UTC"},
+		{"1700000000", "2026-01-02T03:04:05Z", "2023-11-14 22:13:20 +0000 UTC"},
+	} {
+		t.Setenv("SOURCE_DATE_EPOCH", c.epoch)
+		got, err := (&binary{settings: map[string]string{"vcs.time": c.commit}}).when()
+		if err != nil || got.String() != c.want {
+			t.Errorf("%v, %v; not %s", got, err, c.want)
+		}
+	}
+	t.Setenv("SOURCE_DATE_EPOCH", "yesterday")
+	if _, err := new(binary).when(); err == nil {
+		t.Error("yesterday is taken as a number of seconds")
+	}
+}
+
+// TestReadBinary: what the Go tool has not built without cgo is refused.
+func TestReadBinary(t *testing.T) {
+	text := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(text, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{"/does/not/exist": "no such file", text: "unrecognized file format"} {
+		if _, err := readBinary(path, ""); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
+// tree writes empty files.
+func tree(t *testing.T, names ...string) string {
+	t.Helper()
+	root := t.TempDir()
+	for _, name := range names {
+		path := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, nil, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return root
+}
+
+func inModule(root, dir string) linked {
+	return linked{ImportPath: "m/" + dir, Dir: filepath.Join(root, dir), Module: &struct{ Path, Dir string }{"m", root}}
+}
+
+// TestNotices: licences and notices are taken from a package's folder and those above, and no others; Go has its own.
+func TestNotices(t *testing.T) {
+	goroot := tree(t, "LICENSE", "PATENTS", "src/net/http/server.go")
+	root := tree(t, "LICENCE.md", "NOTICE", "license.go", "licensing/x.go", "third_party/COPYING", "third_party/fork/a.go", "other/LICENSE")
+	got, err := notices([]linked{
+		inModule(root, "third_party/fork"), inModule(root, "licensing"),
+		{ImportPath: "net/http", Dir: filepath.Join(goroot, "src/net/http"), Standard: true},
+	}, goroot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"licenses/m/LICENCE.md", "licenses/m/NOTICE", "licenses/m/third_party/COPYING", "licenses/std/LICENSE", "licenses/std/PATENTS"}
+	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {
+		t.Errorf("%q", names)
+	}
+}
+
+// TestNoLicence: what nobody has allowed to use is not put into an image; a notice allows nothing.
+func TestNoLicence(t *testing.T) {
+	root := tree(t, "NOTICE", "a/a.go", "other/LICENSE")
+	if _, err := notices([]linked{inModule(root, "a")}, ""); err == nil || err.Error() != "module m has no licence" {
+		t.Error(err)
+	}
+	if _, err := notices([]linked{inModule(filepath.Join(root, "other"), "../a")}, ""); err == nil || !strings.Contains(err.Error(), "is not below") {
+		t.Error(err)
+	}
+}
+
+// TestLoad: without a docker that can take the image, a line states why, and that is no failure; it is one if docker refuses.
+func TestLoad(t *testing.T) {
+	tag, err := name.NewTag("isthmus:dev")
+	if err != nil {
+		t.Fatal(err)
+	}
+	images := map[string]platformImage{"linux/amd64": {image: empty.Image}}
+	for _, c := range []struct{ name, script, printed, err string }{
+		{"none", "", "not loaded: there is no docker\n", ""},
+		{"no daemon", "echo 'Cannot connect' >&2; exit 1", "not loaded: Cannot connect\n", ""},
+		{"another platform", "echo linux/s390x", "not loaded: the daemon runs linux/s390x, and there is an image for linux/amd64 only\n", ""},
+		{"refused", "case $1 in version) echo linux/amd64;; *) exit 3;; esac", "", "docker load: exit status 3"},
+		{"loaded", "case $1 in version) echo linux/amd64;; *) exec /bin/cat >/dev/null;; esac", "loaded for linux/amd64\n", ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			dir := t.TempDir()
+			t.Setenv("PATH", dir)
+			if c.script != "" {
+				if err := os.WriteFile(filepath.Join(dir, "docker"), []byte("#!/bin/sh\n"+c.script+"\n"), 0o755); err != nil {
+					t.Fatal(err)
+				}
+			}
+			var out strings.Builder
+			err := load(t.Context(), &out, tag, images)
+			if got := errorText(err); got != c.err {
+				t.Errorf("error %q, not %q", got, c.err)
+			}
+			if !strings.HasSuffix(out.String(), c.printed) || c.printed == "" && out.Len() > 0 {
+				t.Errorf("printed %q", out.String())
+			}
+		})
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// TestNamed: an image has a tag, for docker and for containerd; a digest is none.
+func TestNamed(t *testing.T) {
+	for _, c := range []struct{ image, version, docker, containerd string }{
+		{"isthmus", "", "isthmus:dev", "docker.io/library/isthmus:dev"},
+		{"isthmus", "v1", "isthmus:v1", "docker.io/library/isthmus:v1"},
+		{"registry.example.com:5000/isthmus", "v1", "registry.example.com:5000/isthmus:v1", "registry.example.com:5000/isthmus:v1"},
+		{"registry.example.com/isthmus:demo", "v1", "registry.example.com/isthmus:demo", "registry.example.com/isthmus:demo"},
+	} {
+		tag, err := named(c.image, c.version)
+		if err != nil || tag.String() != c.docker || containerdName(tag) != c.containerd {
+			t.Errorf("%s %s: %s, %s, %v", c.image, c.version, tag, containerdName(tag), err)
+		}
+	}
+	for image, version := range map[string]string{"isthmus": "v1+dirty", "Isthmus": "v1", "isthmus@sha256:0": "v1"} {
+		if tag, err := named(image, version); err == nil {
+			t.Errorf("%s %s: %s", image, version, tag)
+		}
+	}
+}
+
+// TestNotes checks that the section of CHANGELOG.md about a version becomes the notes of that release, and
+// that a version without a section is an error. The heading of a section may have a date.
+func TestNotes(t *testing.T) {
+	const changes = "# Changelog\n\n## Unreleased\n\n### Added\n\n- more\n\n" +
+		"## v0.2.0 - 2026-11-30\n\n### Added\n\n- two\n\n### Fixed\n\n- three\n\n## v0.1.0\n\nThe first release.\n"
+	for version, want := range map[string]string{
+		"v0.2.0": "### Added\n\n- two\n\n### Fixed\n\n- three\n",
+		"v0.1.0": "The first release.\n",
+	} {
+		if got, err := notesOf(changes, version); err != nil || got != want {
+			t.Errorf("%s: %q, %v", version, got, err)
+		}
+	}
+	if got, err := notesOf(changes, "v0.2"); err == nil || !strings.Contains(err.Error(), `no section "## v0.2"`) {
+		t.Errorf("v0.2: %q, %v", got, err)
+	}
+}
+
+// TestReleaseRefuses: a release needs a version that Helm and Go take.
+func TestReleaseRefuses(t *testing.T) {
+	for _, version := range []string{"", "0.1.0", "v0.1", "v1", "v0.1.0+dirty", "latest"} {
+		r := release{version: version}
+		if err := r.make(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "is no version: give it as v0.1.0") {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+}
