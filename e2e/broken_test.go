@@ -37,7 +37,8 @@ import (
 
 const month = 30 * 24 * time.Hour
 
-// brokenWorld is a world in which much is wrong at once: the two clusters of a checkedWorld, and two more that are linked.
+// brokenWorld is a world in which much is wrong at once: the two clusters of a checkedWorld, and
+// two more that are linked.
 type brokenWorld struct {
 	*checkedWorld
 	north, south *kube.Client
@@ -49,9 +50,13 @@ type brokenWorld struct {
 func newBrokenWorld(t *testing.T, faults []fault) *brokenWorld {
 	w := &brokenWorld{checkedWorld: newCheckedWorld(t, "north", "south")}
 	w.north, w.south = w.more[0], w.more[1]
-	must(t, w.west.Apply(t.Context(), w.zoned("west-2", "zone-2", "10.244.2.0/24"), w.zoned("west-3", "zone-3", "10.244.3.0/24"),
+	must(t, w.west.Apply(
+		t.Context(),
+		w.zoned("west-2", "zone-2", "10.244.2.0/24"),
+		w.zoned("west-3", "zone-3", "10.244.3.0/24"),
 		kube.Link("north", w.access(t, w.north, "isthmus-remote-access", month)),
-		kube.Link("south", w.access(t, w.south, "isthmus-remote-access", month))))
+		kube.Link("south", w.access(t, w.south, "isthmus-remote-access", month)),
+	))
 	w.contexts = w.writeContexts(t)
 	for _, f := range faults {
 		f.spoil(t, w)
@@ -101,8 +106,12 @@ func verb(args ...string) change {
 // access returns a kubeconfig of an account in a linked cluster, with a token that is good for so long.
 func (w *brokenWorld) access(t *testing.T, c *kube.Client, account string, good time.Duration) []byte {
 	t.Helper()
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(good.Seconds()))}}
-	answer, err := c.CoreV1().ServiceAccounts("linkerd-multicluster").CreateToken(t.Context(), account, request, metav1.CreateOptions{})
+	request := &authenticationv1.TokenRequest{
+		Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: new(int64(good.Seconds()))},
+	}
+	answer, err := c.CoreV1().
+		ServiceAccounts("linkerd-multicluster").
+		CreateToken(t.Context(), account, request, metav1.CreateOptions{})
 	must(t, err)
 	text, err := c.Kubeconfig(c.Server(), clientcmdapi.AuthInfo{Token: answer.Status.Token})
 	must(t, err)
@@ -211,8 +220,8 @@ func member(name, ip string) change {
 	return write(inEast, kube.Service("shop", name), kube.Slice("shop", name, "a", kube.Endpoint(ip)))
 }
 
-// TestBroken: of much that is wrong at once, isthmus check and isthmus explain find each thing and name what to do. Once
-// that is done, they find nothing.
+// TestBroken: of much that is wrong at once, isthmus check and isthmus explain find each thing and
+// name what to do. Once that is done, they find nothing.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	w := newBrokenWorld(t, faults)
@@ -255,7 +264,8 @@ func (w *brokenWorld) checked(t *testing.T, faults []fault, want int) error {
 				continue
 			}
 			if !slices.ContainsFunc(out.Results, func(r adminapi.CheckResult) bool {
-				return bad[i] == fmt.Sprintf("%s %s %s: %s", r.Level, r.Check, r.Object, r.Text) && matches(x.hint, r.Hint)
+				return bad[i] == fmt.Sprintf("%s %s %s: %s", r.Level, r.Check, r.Object, r.Text) &&
+					matches(x.hint, r.Hint)
 			}) {
 				errs = append(errs, fmt.Errorf("%s: %s: no hint %s", f.name, bad[i], x.hint))
 			}
@@ -268,13 +278,15 @@ func (w *brokenWorld) checked(t *testing.T, faults []fault, want int) error {
 	return errors.Join(errs...)
 }
 
-// table returns an error unless a person sees all that is found, and what to do. What a cluster fails by may change from
-// one run to the next.
+// table returns an error unless a person sees all that is found, and what to do. What a cluster
+// fails by may change from one run to the next.
 func (w *brokenWorld) table(t *testing.T) error {
 	_, _, out := w.check(t, "--admin", w.gateway.MetricsAddr())
 	r := runVerb(t, w.isthmus, "check", "--admin", w.gateway.MetricsAddr())
 	for _, x := range out.Results {
-		if x.Level != "ok" && (!strings.Contains(r.stdout, x.Object) || !strings.Contains(r.stdout, x.Text+"\n") || !strings.Contains(r.stdout, x.Hint)) {
+		if x.Level != "ok" &&
+			(!strings.Contains(r.stdout, x.Object) || !strings.Contains(r.stdout, x.Text+"\n") ||
+				!strings.Contains(r.stdout, x.Hint)) {
 			return fmt.Errorf("%+v is not in\n%s", x, r.stdout)
 		}
 	}
@@ -314,7 +326,8 @@ func matches(pattern, text string) bool {
 	return regexp.MustCompile(`^(?:` + pattern + `)$`).MatchString(text)
 }
 
-// checkedWorld is a cluster of gateways and one that is linked, with all that isthmus check looks for, and nothing wrong.
+// checkedWorld is a cluster of gateways and one that is linked, with all that isthmus check looks
+// for, and nothing wrong.
 type checkedWorld struct {
 	*testing.T
 	west, east *kube.Client
@@ -327,14 +340,32 @@ type checkedWorld struct {
 
 // newCheckedWorld starts the two, and more that have the same, and are not linked.
 func newCheckedWorld(t *testing.T, more ...string) *checkedWorld {
-	servers := startClusters(t, []string{"namespace", "serviceaccount", "token", "endpointslice"}, append([]string{"west", "east"}, more...)...)
-	w := &checkedWorld{T: t, west: client(t, servers[0]), east: client(t, servers[1]), eastServer: servers[1], anchor: anchorPEM(t, 365*24*time.Hour)}
+	servers := startClusters(
+		t,
+		[]string{"namespace", "serviceaccount", "token", "endpointslice"},
+		append([]string{"west", "east"}, more...)...)
+	w := &checkedWorld{
+		T:          t,
+		west:       client(t, servers[0]),
+		east:       client(t, servers[1]),
+		eastServer: servers[1],
+		anchor:     anchorPEM(t, 365*24*time.Hour),
+	}
 	path, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
 	w.isthmus, err = filepath.Abs(path)
 	must(t, err)
 	ctx := t.Context()
-	must(t, w.west.Apply(ctx, kube.Namespace("linkerd"), kube.Namespace("shop"), w.node("west-1", "10.244.0.0/24"), w.anchors(w.anchor)))
+	must(
+		t,
+		w.west.Apply(
+			ctx,
+			kube.Namespace("linkerd"),
+			kube.Namespace("shop"),
+			w.node("west-1", "10.244.0.0/24"),
+			w.anchors(w.anchor),
+		),
+	)
 	applyManifest(t, w.west, "install/rbac.yaml")
 	for i, server := range servers[1:] {
 		linked, cidr := w.east, fmt.Sprintf("10.%d.0.0/24", 245+i)
@@ -342,7 +373,14 @@ func newCheckedWorld(t *testing.T, more ...string) *checkedWorld {
 			linked = client(t, server)
 			w.more = append(w.more, linked)
 		}
-		must(t, linked.Apply(ctx, kube.Namespace("linkerd"), kube.Namespace("linkerd-multicluster"), kube.Namespace("shop"), w.node(server.Name()+"-1", cidr), w.anchors(w.anchor)))
+		must(t, linked.Apply(
+			ctx,
+			kube.Namespace("linkerd"),
+			kube.Namespace("linkerd-multicluster"),
+			kube.Namespace("shop"),
+			w.node(server.Name()+"-1", cidr),
+			w.anchors(w.anchor),
+		))
 		applyManifest(t, linked, "link/remote-access.yaml")
 	}
 	w.kubeconfig = gatewayKubeconfig(t, w.west)
@@ -358,7 +396,10 @@ func (w *checkedWorld) node(name, cidr string) *corev1.Node {
 
 func (w *checkedWorld) anchors(text string) *corev1.ConfigMap {
 	return &corev1.ConfigMap{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "linkerd-identity-trust-roots"},
+		TypeMeta: metav1.TypeMeta{
+			APIVersion: "v1",
+			Kind:       "ConfigMap",
+		}, ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "linkerd-identity-trust-roots"},
 		Data: map[string]string{"ca-bundle.crt": text},
 	}
 }
@@ -368,9 +409,15 @@ func (w *checkedWorld) link(server string, authority []byte, good time.Duration)
 	w.Helper()
 	seconds := int64(good.Seconds())
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: &seconds}}
-	answer, err := w.east.CoreV1().ServiceAccounts("linkerd-multicluster").CreateToken(w.Context(), "isthmus-remote-access", request, metav1.CreateOptions{})
+	answer, err := w.east.CoreV1().
+		ServiceAccounts("linkerd-multicluster").
+		CreateToken(w.Context(), "isthmus-remote-access", request, metav1.CreateOptions{})
 	must(w.T, err)
-	text, err := kube.Kubeconfig("east", clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority}, clientcmdapi.AuthInfo{Token: answer.Status.Token})
+	text, err := kube.Kubeconfig(
+		"east",
+		clientcmdapi.Cluster{Server: server, CertificateAuthorityData: authority},
+		clientcmdapi.AuthInfo{Token: answer.Status.Token},
+	)
 	must(w.T, err)
 	return text
 }
@@ -413,12 +460,21 @@ func selfSigned(t *testing.T, good time.Duration) (certificate, key []byte) {
 	made, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	now := time.Now()
-	template := &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(good), IsCA: true}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		NotBefore:    now.Add(-48 * time.Hour),
+		NotAfter:     now.Add(good),
+		IsCA:         true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, made.Public(), made)
 	must(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(made)
 	must(t, err)
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})
+	return pem.EncodeToMemory(
+			&pem.Block{Type: "CERTIFICATE", Bytes: der},
+		), pem.EncodeToMemory(
+			&pem.Block{Type: "PRIVATE KEY", Bytes: private},
+		)
 }
 
 // fault is something that is wrong, and how it is found.
@@ -457,50 +513,100 @@ const unauthorizedOrClosed = "(the API server answers 401 Unauthorized for its v
 var faults = []fault{
 	{
 		name: "a kubeconfig that runs a command",
-		spoil: write(inWest, strayLink("lab", "https://127.0.0.1:1", clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
-			APIVersion: "client.authentication.k8s.io/v1", Command: "aws", InteractiveMode: clientcmdapi.NeverExecInteractiveMode}})),
+		spoil: write(
+			inWest,
+			strayLink("lab", "https://127.0.0.1:1", clientcmdapi.AuthInfo{Exec: &clientcmdapi.ExecConfig{
+				APIVersion:      "client.authentication.k8s.io/v1",
+				Command:         "aws",
+				InteractiveMode: clientcmdapi.NeverExecInteractiveMode}}),
+		),
 		repair: verb("unlink", "lab", "--yes"),
-		check:  []finding{{"failure link-secret cluster-credentials-lab: can't be used: kubeconfig has an exec plugin .*", "write it anew .*"}},
+		check: []finding{
+			{
+				"failure link-secret cluster-credentials-lab: can't be used: kubeconfig has an exec plugin .*",
+				"write it anew .*",
+			},
+		},
 	}, {
 		name: "a token that was revoked",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			must(t, w.south.Apply(t.Context(), kube.ServiceAccount("linkerd-multicluster", "old")))
 			text := w.access(t, w.south, "old", month)
-			must(t, w.south.CoreV1().ServiceAccounts("linkerd-multicluster").Delete(t.Context(), "old", metav1.DeleteOptions{}))
+			must(
+				t,
+				w.south.CoreV1().
+					ServiceAccounts("linkerd-multicluster").
+					Delete(t.Context(), "old", metav1.DeleteOptions{}),
+			)
 			must(t, w.west.Apply(t.Context(), kube.Link("emea", text)))
 		},
 		repair: verb("unlink", "emea", "--yes"),
-		check: append(unchecked("emea", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
-			finding{"unchecked link-expiry emea: the API server refuses its credentials", "renew the link: isthmus link emea .*"},
+		check: append(
+			unchecked("emea", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
+			finding{
+				"unchecked link-expiry emea: the API server refuses its credentials",
+				"renew the link: isthmus link emea .*",
+			},
 			finding{
 				"failure api emea: " + unauthorizedOrClosed,
 				".*whether its credentials are still good; to renew the link: isthmus link emea .*",
 			},
-			finding{"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; write the link Secret anew", "see the checks of its API server .*"}),
+			finding{
+				"failure link-state emea: it is unreachable: the API server refuses the token: .*Unauthorized; write " +
+					"the link Secret anew",
+				"see the checks of its API server .*",
+			},
+		),
 	}, {
 		name: "a client certificate that has expired",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			certificate, key := selfSigned(t, -time.Hour)
-			text, err := w.south.Kubeconfig(w.south.Server(), clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key})
+			text, err := w.south.Kubeconfig(
+				w.south.Server(),
+				clientcmdapi.AuthInfo{ClientCertificateData: certificate, ClientKeyData: key},
+			)
 			must(t, err)
 			must(t, w.west.Apply(t.Context(), kube.Link("latam", text)))
 		},
 		repair: verb("unlink", "latam", "--yes"),
-		check: append(unchecked("latam", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
-			finding{"failure link-expiry latam: its client certificate has expired, at .*", "renew the link: isthmus link latam .*"},
+		check: append(
+			unchecked("latam", "its API server answers with an error", "rights", "trust-anchors", "pod-networks"),
+			finding{
+				"failure link-expiry latam: its client certificate has expired, at .*",
+				"renew the link: isthmus link latam .*",
+			},
 			finding{
 				"failure api latam: " + unauthorizedOrClosed,
 				".*whether its credentials are still good; to renew the link: isthmus link latam .*",
 			},
-			finding{"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired at .*Unauthorized; write the link Secret anew", "see the checks of its API server .*"}),
+			finding{
+				"failure link-state latam: it is unreachable: the API server refuses the client certificate, expired " +
+					"at .*Unauthorized; write the link Secret anew",
+				"see the checks of its API server .*",
+			},
+		),
 	}, {
-		name:   "an API that is dead",
-		spoil:  write(inWest, strayLink("apac", "https://127.0.0.1:1", clientcmdapi.AuthInfo{Token: "a-token-of-some-length"})),
+		name: "an API that is dead",
+		spoil: write(
+			inWest,
+			strayLink("apac", "https://127.0.0.1:1", clientcmdapi.AuthInfo{Token: "a-token-of-some-length"}),
+		),
 		repair: verb("unlink", "apac", "--yes"),
-		check: append(unchecked("apac", noAnswer, "clock-skew", "rights", "trust-anchors", "pod-networks"),
-			finding{"failure api apac: its API server can't be reached: .*connection refused", "check the address and the network between the two; .*"},
-			finding{"failure link-state apac: it is unreachable: .*connection refused", "see the checks of its API server .*"},
-			finding{"warning link-secret cluster-credentials-apac: links cluster apac insecurely: .*", "write it anew with the API server's certificate authority"}),
+		check: append(
+			unchecked("apac", noAnswer, "clock-skew", "rights", "trust-anchors", "pod-networks"),
+			finding{
+				"failure api apac: its API server can't be reached: .*connection refused",
+				"check the address and the network between the two; .*",
+			},
+			finding{
+				"failure link-state apac: it is unreachable: .*connection refused",
+				"see the checks of its API server .*",
+			},
+			finding{
+				"warning link-secret cluster-credentials-apac: links cluster apac insecurely: .*",
+				"write it anew with the API server's certificate authority",
+			},
+		),
 	}, {
 		name: "a right that a link lacks",
 		spoil: func(t *testing.T, w *brokenWorld) {
@@ -508,8 +614,15 @@ var faults = []fault{
 		},
 		repair: func(t *testing.T, w *brokenWorld) { applyManifest(t, w.north, "link/remote-access.yaml") },
 		check: []finding{
-			{`failure rights north: not permitted: (?:list|watch|list, watch) endpointslices\.discovery\.k8s\.io \(the cluster does not join\)`, "in that cluster: kubectl apply -f manifests/link/remote-access.yaml"},
-			{"failure link-state north: it is unreachable: endpointslices: .* is forbidden: .*", "see the checks of its API server and of rights; .*"},
+			{
+				`failure rights north: not permitted: (?:list|watch|list, watch) endpointslices\.discovery\.k8s\.io ` +
+					`\(the cluster does not join\)`,
+				"in that cluster: kubectl apply -f manifests/link/remote-access.yaml",
+			},
+			{
+				"failure link-state north: it is unreachable: endpointslices: .* is forbidden: .*",
+				"see the checks of its API server and of rights; .*",
+			},
 		},
 	}, {
 		name: "two links to one cluster",
@@ -519,14 +632,27 @@ var faults = []fault{
 			must(t, w.west.Apply(t.Context(), s))
 		},
 		repair: deleteLink("younger"),
-		check:  []finding{{"failure link-secret younger: is one of two for cluster east: Secret cluster-credentials-east, .*", "delete the one that is not wanted, .*"}},
+		check: []finding{
+			{
+				"failure link-secret younger: is one of two for cluster east: Secret cluster-credentials-east, .*",
+				"delete the one that is not wanted, .*",
+			},
+		},
 	}, {
 		name: "a token that expires tomorrow",
 		spoil: func(t *testing.T, w *brokenWorld) {
-			must(t, w.west.Apply(t.Context(), kube.Link("east", w.access(t, w.east, "isthmus-remote-access", 20*time.Hour))))
+			must(t, w.west.Apply(
+				t.Context(),
+				kube.Link("east", w.access(t, w.east, "isthmus-remote-access", 20*time.Hour)),
+			))
 		},
 		repair: verb("link", "east", "--context", "east", "--apply"), // only once there is one link
-		check:  []finding{{"warning link-expiry east: its token expires in (19|20) hours, at .*", "renew the link: isthmus link east --context CONTEXT --apply"}},
+		check: []finding{
+			{
+				"warning link-expiry east: its token expires in (19|20) hours, at .*",
+				"renew the link: isthmus link east --context CONTEXT --apply",
+			},
+		},
 	}, {
 		name: "a cordon that was forgotten",
 		spoil: func(t *testing.T, w *brokenWorld) {
@@ -535,7 +661,13 @@ var faults = []fault{
 			must(t, w.west.Apply(t.Context(), s))
 		},
 		repair: verb("uncordon", "south", "--yes"),
-		check:  []finding{{"warning link-state south: it is ready and withdrawn: cordoned by annotation .* of Secret linkerd/cluster-credentials-south", "if it is no longer wanted: isthmus uncordon south"}},
+		check: []finding{
+			{
+				"warning link-state south: it is ready and withdrawn: cordoned by annotation .* of Secret " +
+					"linkerd/cluster-credentials-south",
+				"if it is no longer wanted: isthmus uncordon south",
+			},
+		},
 	}, {
 		name: "a cordon with a typo",
 		spoil: func(t *testing.T, w *brokenWorld) {
@@ -544,53 +676,125 @@ var faults = []fault{
 			must(t, w.west.Apply(t.Context(), s))
 		},
 		repair: verb("uncordon", "north", "--yes"),
-		check:  []finding{{`failure link-secret cluster-credentials-north: annotation isthmus\.io/cordon: "ture" is none of false, last-resort, true; it counts as absent`, "correct the annotation, or remove it: kubectl edit secret -n linkerd cluster-credentials-north; .*"}},
+		check: []finding{
+			{
+				`failure link-secret cluster-credentials-north: annotation isthmus\.io/cordon: "ture" is none of ` +
+					`false, last-resort, true; it counts as absent`,
+				"correct the annotation, or remove it: kubectl edit secret -n linkerd cluster-credentials-north; .*",
+			},
+		},
 	}, {
 		name: "trust anchors that differ",
 		spoil: func(t *testing.T, w *brokenWorld) {
 			must(t, w.south.Apply(t.Context(), w.anchors(anchorPEM(t, 3*month))))
 		},
 		repair: func(t *testing.T, w *brokenWorld) { must(t, w.south.Apply(t.Context(), w.anchors(w.anchor))) },
-		check:  []finding{{"failure trust-anchors south: no trust anchor in common .*", "rotate trust anchors in all clusters alike: .*"}},
+		check: []finding{
+			{
+				"failure trust-anchors south: no trust anchor in common .*",
+				"rotate trust anchors in all clusters alike: .*",
+			},
+		},
 	}, {
 		name: "Pod networks that overlap",
 		spoil: func(t *testing.T, w *brokenWorld) {
-			must(t, w.east.Apply(t.Context(), w.node("east-2", "10.244.2.0/25"), kube.Service("shop", "web"), kube.Slice("shop", "web", "a", kube.Endpoint("10.244.2.7"))))
-			must(t, w.west.Apply(t.Context(), kube.Service("shop", "web"), kube.Slice("shop", "web", "a", kube.Endpoint("10.244.2.7")), kube.Federated("shop", "web-federated", "web", "web@east")))
+			must(t, w.east.Apply(
+				t.Context(),
+				w.node("east-2", "10.244.2.0/25"),
+				kube.Service("shop", "web"),
+				kube.Slice("shop", "web", "a", kube.Endpoint("10.244.2.7")),
+			))
+			must(
+				t,
+				w.west.Apply(
+					t.Context(),
+					kube.Service("shop", "web"),
+					kube.Slice("shop", "web", "a", kube.Endpoint("10.244.2.7")),
+					kube.Federated("shop", "web-federated", "web", "web@east"),
+				),
+			)
 		},
 		repair: func(t *testing.T, w *brokenWorld) {
 			must(t, w.east.CoreV1().Nodes().Delete(t.Context(), "east-2", metav1.DeleteOptions{}))
 			must(t, w.east.Apply(t.Context(), kube.Slice("shop", "web", "a", kube.Endpoint("10.245.0.7"))))
 		},
-		check:   []finding{{`warning pod-networks east: Pod CIDRs overlap: 10\.244\.2\.0/25 overlaps 10\.244\.2\.0/23 of local`, "federated Services need flat networks, .*"}},
-		explain: &verdict{"web-federated", "10.244.2.7:8080", "taken", []string{`taken \(1\): if these are different Pods, the networks of the clusters overlap`}},
+		check: []finding{
+			{
+				`warning pod-networks east: Pod CIDRs overlap: 10\.244\.2\.0/25 overlaps 10\.244\.2\.0/23 of local`,
+				"federated Services need flat networks, .*",
+			},
+		},
+		explain: &verdict{
+			"web-federated",
+			"10.244.2.7:8080",
+			"taken",
+			[]string{`taken \(1\): if these are different Pods, the networks of the clusters overlap`},
+		},
 	}, {
-		name:    "a cluster's name with a typo",
-		spoil:   both(member("cart", "10.245.0.30"), write(inWest, kube.Federated("shop", "cart-federated", "", "cart@eest"))),
-		repair:  write(inWest, kube.Federated("shop", "cart-federated", "", "cart@east")),
-		check:   []finding{{"failure members shop/cart-federated: shop/cart of cluster eest does not serve: cluster is unlinked", "correct the cluster's name in the annotations of Service shop/cart-federated, .*"}},
-		explain: &verdict{args: "cart-federated", words: []string{`eest +shop/cart +unlinked`, `eest is unlinked: no link Secret names the cluster`}},
+		name: "a cluster's name with a typo",
+		spoil: both(
+			member("cart", "10.245.0.30"),
+			write(inWest, kube.Federated("shop", "cart-federated", "", "cart@eest")),
+		),
+		repair: write(inWest, kube.Federated("shop", "cart-federated", "", "cart@east")),
+		check: []finding{
+			{
+				"failure members shop/cart-federated: shop/cart of cluster eest does not serve: cluster is unlinked",
+				"correct the cluster's name in the annotations of Service shop/cart-federated, .*",
+			},
+		},
+		explain: &verdict{
+			args:  "cart-federated",
+			words: []string{`eest +shop/cart +unlinked`, `eest is unlinked: no link Secret names the cluster`},
+		},
 	}, {
-		name:    "a Service that has another name there",
-		spoil:   both(member("payment", "10.245.0.31"), write(inWest, kube.Federated("shop", "pay-federated", "", "pay@east"))),
-		repair:  write(inWest, kube.Federated("shop", "pay-federated", "", "payment@east")),
-		check:   []finding{{"failure members shop/pay-federated: shop/pay of cluster east does not serve: no such Service in the cluster", "create the Service there, or take .*"}},
+		name: "a Service that has another name there",
+		spoil: both(
+			member("payment", "10.245.0.31"),
+			write(inWest, kube.Federated("shop", "pay-federated", "", "pay@east")),
+		),
+		repair: write(inWest, kube.Federated("shop", "pay-federated", "", "payment@east")),
+		check: []finding{
+			{
+				"failure members shop/pay-federated: shop/pay of cluster east does not serve: no such Service in " +
+					"the cluster",
+				"create the Service there, or take .*",
+			},
+		},
 		explain: &verdict{args: "pay-federated", words: []string{`east +shop/pay .* no such Service in the cluster`}},
 	}, {
 		name: "a port that a member lacks",
 		spoil: both(member("search", "10.245.0.32"), write(inEast, onPort(kube.Service("shop", "search"), 8080)),
 			write(inWest, kube.Federated("shop", "search-federated", "", "search@east"))),
-		repair: func(t *testing.T, w *brokenWorld) { // a port with another number is added by apply, not put in its place
+		// a port with another number is added by apply, not put in its place
+		repair: func(t *testing.T, w *brokenWorld) {
 			must(t, w.east.CoreV1().Services("shop").Delete(t.Context(), "search", metav1.DeleteOptions{}))
 			must(t, w.east.Apply(t.Context(), kube.Service("shop", "search")))
 			must(t, w.east.Apply(t.Context(), kube.Slice("shop", "search", "a", kube.Endpoint("10.245.0.32"))))
 		},
-		check: []finding{{`warning ports shop/search-federated: shop/search of cluster east has no port 80 \(http is 8080 there\): .*`, "give both Services the same port numbers; .*"}},
+		check: []finding{
+			{
+				`warning ports shop/search-federated: shop/search of cluster east has no port 80 \(http is 8080 ` +
+					`there\): .*`,
+				"give both Services the same port numbers; .*",
+			},
+		},
 	}, {
-		name:   "a preference with a typo",
-		spoil:  both(member("near", "10.245.0.33"), write(inWest, annotated(kube.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "locl, any"))),
-		repair: write(inWest, annotated(kube.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "local, any")),
-		check:  []finding{{`warning definitions shop/near-federated: annotation isthmus\.io/prefer: no cluster locl is linked`, "correct the name in the annotation, .*"}},
+		name: "a preference with a typo",
+		spoil: both(member("near", "10.245.0.33"), write(
+			inWest,
+			annotated(kube.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "locl, any"),
+		)),
+		repair: write(
+			inWest,
+			annotated(kube.Federated("shop", "near-federated", "", "near@east"), "isthmus.io/prefer", "local, any"),
+		),
+		check: []finding{
+			{
+				`warning definitions shop/near-federated: annotation isthmus\.io/prefer: no cluster locl is linked`,
+				"correct the name in the annotation, .*",
+			},
+		},
 	},
 
 	// These only explain can find.
@@ -598,34 +802,80 @@ var faults = []fault{
 		name: "a target port that no container has",
 		spoil: both(write(inEast, selecting("api", "web"), selectedPod("api", "10.245.0.20", corev1.ConditionTrue)),
 			write(inWest, kube.Federated("shop", "api-federated", "", "api@east"))),
-		repair:  write(inEast, selecting("api", "http")),
-		explain: &verdict{"api-federated", "10.245.0.20", "no-such-port", []string{`no-such-port \(1\): no container of the Pod has a TCP port with the name of the Service's targetPort`}},
+		repair: write(inEast, selecting("api", "http")),
+		explain: &verdict{
+			"api-federated",
+			"10.245.0.20",
+			"no-such-port",
+			[]string{
+				`no-such-port \(1\): no container of the Pod has a TCP port with the name of the Service's targetPort`,
+			},
+		},
 	}, {
 		name: "Pods that are not ready",
-		spoil: both(write(inEast, selecting("orders", "http"), selectedPod("orders", "10.245.0.21", corev1.ConditionFalse)),
-			write(inWest, kube.Service("shop", "orders"), kube.Slice("shop", "orders", "a", kube.Endpoint("10.244.0.21")), kube.Federated("shop", "orders-federated", "orders", "orders@east"))),
-		repair:  write(inEast, selectedPod("orders", "10.245.0.21", corev1.ConditionTrue)),
-		explain: &verdict{"orders-federated --address 10.245.0.21", "10.245.0.21:8080", "not-ready", []string{`not-ready +Pod shop/orders-1`, `kubectl describe pod, in its cluster`}},
+		spoil: both(
+			write(inEast, selecting("orders", "http"), selectedPod("orders", "10.245.0.21", corev1.ConditionFalse)),
+			write(
+				inWest,
+				kube.Service("shop", "orders"),
+				kube.Slice("shop", "orders", "a", kube.Endpoint("10.244.0.21")),
+				kube.Federated("shop", "orders-federated", "orders", "orders@east"),
+			),
+		),
+		repair: write(inEast, selectedPod("orders", "10.245.0.21", corev1.ConditionTrue)),
+		explain: &verdict{
+			"orders-federated --address 10.245.0.21",
+			"10.245.0.21:8080",
+			"not-ready",
+			[]string{`not-ready +Pod shop/orders-1`, `kubectl describe pod, in its cluster`},
+		},
 	}, {
 		name: "traffic that has to stay on its node",
-		spoil: write(inWest, kube.Pod("shop", "cache-1", "default"), nodeLocal("cache", corev1.ServiceInternalTrafficPolicyLocal),
-			kube.Slice("shop", "cache", "a", kube.PodEndpoint("10.244.0.22", "shop", "cache-1"))),
-		repair:  write(inWest, nodeLocal("cache", corev1.ServiceInternalTrafficPolicyCluster)),
-		explain: &verdict{"cache --node west-2", "10.244.0.22:8080", "other-node", []string{`internalTrafficPolicy: node-1`, `set the Service's internalTrafficPolicy to Cluster`}},
+		spoil: write(
+			inWest,
+			kube.Pod("shop", "cache-1", "default"),
+			nodeLocal("cache", corev1.ServiceInternalTrafficPolicyLocal),
+			kube.Slice("shop", "cache", "a", kube.PodEndpoint("10.244.0.22", "shop", "cache-1")),
+		),
+		repair: write(inWest, nodeLocal("cache", corev1.ServiceInternalTrafficPolicyCluster)),
+		explain: &verdict{
+			"cache --node west-2",
+			"10.244.0.22:8080",
+			"other-node",
+			[]string{`internalTrafficPolicy: node-1`, `set the Service's internalTrafficPolicy to Cluster`},
+		},
 	}, {
-		name:    "hints to other zones",
-		spoil:   write(inWest, kube.Service("shop", "geo"), kube.Slice("shop", "geo", "a", hinted("10.244.0.23", "zone-1"), hinted("10.244.2.23", "zone-2"))),
-		repair:  write(inWest, kube.Slice("shop", "geo", "a", hinted("10.244.0.23", ""), hinted("10.244.2.23", ""))),
-		explain: &verdict{"geo --node west-2 --address 10.244.0.23", "10.244.0.23:8080", "hinted-to-other-zones", []string{`other zones than the client's: zone-1`, `take trafficDistribution`}},
+		name: "hints to other zones",
+		spoil: write(
+			inWest,
+			kube.Service("shop", "geo"),
+			kube.Slice("shop", "geo", "a", hinted("10.244.0.23", "zone-1"), hinted("10.244.2.23", "zone-2")),
+		),
+		repair: write(inWest, kube.Slice("shop", "geo", "a", hinted("10.244.0.23", ""), hinted("10.244.2.23", ""))),
+		explain: &verdict{
+			"geo --node west-2 --address 10.244.0.23",
+			"10.244.0.23:8080",
+			"hinted-to-other-zones",
+			[]string{`other zones than the client's: zone-1`, `take trafficDistribution`},
+		},
 	}, {
 		name:    "IPv6 alone",
 		spoil:   write(inWest, kube.Service("shop", "six"), ipv6("six", "fd00::24")),
 		repair:  write(inWest, kube.Slice("shop", "six", "v4", kube.Endpoint("10.244.0.24"))),
 		explain: &verdict{"six", "[fd00::24]:8080", "ipv6-off", []string{`run the gateway with --enable-ipv6`}},
 	}, {
-		name:    "a Pod that is gone",
-		spoil:   write(inWest, kube.Service("shop", "ghost"), kube.Slice("shop", "ghost", "a", kube.PodEndpoint("10.244.0.25", "shop", "ghost-1"))),
-		repair:  write(inWest, kube.Pod("shop", "ghost-1", "default")),
-		explain: &verdict{"ghost", "10.244.0.25:8080", "pod-not-known", []string{`see whether that Pod or ExternalWorkload exists in its cluster`}},
+		name: "a Pod that is gone",
+		spoil: write(
+			inWest,
+			kube.Service("shop", "ghost"),
+			kube.Slice("shop", "ghost", "a", kube.PodEndpoint("10.244.0.25", "shop", "ghost-1")),
+		),
+		repair: write(inWest, kube.Pod("shop", "ghost-1", "default")),
+		explain: &verdict{
+			"ghost",
+			"10.244.0.25:8080",
+			"pod-not-known",
+			[]string{`see whether that Pod or ExternalWorkload exists in its cluster`},
+		},
 	},
 }

@@ -14,26 +14,45 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestCheckFromHere: without a gateway isthmus check looks at all else by the user's own kubeconfig, rights of the account that is to run
-// it among it, and with --pre it does so before an installation.
+// TestCheckFromHere: without a gateway isthmus check looks at all else by the user's own
+// kubeconfig, rights of the account that is to run it among it, and with --pre it does so before an
+// installation.
 func TestCheckFromHere(t *testing.T) {
 	t.Parallel()
 	w := newCheckedWorld(t)
 	text, err := w.west.Kubeconfig(w.west.Server(), w.west.Admin())
 	must(t, err)
 	path := writeKubeconfig(t, text)
-	const none, lacks = "failure gateway: no gateway in namespace linkerd", "failure rights local: not permitted: get, list, watch pods"
+	const (
+		none  = "failure gateway: no gateway in namespace linkerd"
+		lacks = "failure rights local: not permitted: get, list, watch pods"
+	)
 	try := func(args string, wantCode int, want ...string) (out adminapi.CheckOutput) {
 		t.Helper()
 		code, bad, out := w.check(t, append(strings.Fields(args), "--kubeconfig", path)...)
 		if code != wantCode || out.From != "here" || !slices.EqualFunc(bad, want, strings.HasPrefix) {
-			t.Errorf("isthmus check %s: exit code %d, from %q, found\n%s", args, code, out.From, strings.Join(bad, "\n"))
+			t.Errorf(
+				"isthmus check %s: exit code %d, from %q, found\n%s",
+				args,
+				code,
+				out.From,
+				strings.Join(bad, "\n"),
+			)
 		}
 		return out
 	}
 	out := try("", 1, none)
-	for _, want := range []string{"rights local", "rights east", "link-secret cluster-credentials-east", "trust-anchors east", "pod-networks east"} {
-		if !slices.ContainsFunc(out.Results, func(r adminapi.CheckResult) bool { return r.Check+" "+r.Object == want && r.Level == "ok" }) {
+	for _, want := range []string{
+		"rights local",
+		"rights east",
+		"link-secret cluster-credentials-east",
+		"trust-anchors east",
+		"pod-networks east",
+	} {
+		if !slices.ContainsFunc(
+			out.Results,
+			func(r adminapi.CheckResult) bool { return r.Check+" "+r.Object == want && r.Level == "ok" },
+		) {
 			t.Errorf("%s is not fine: %+v", want, out.Results)
 		}
 	}

@@ -18,13 +18,18 @@ import (
 )
 
 var (
-	environments = flag.Int("environments", 6, "run cases in that many environments, each of three clusters and a gateway")
-	company      = flag.Int("company", 8, "run that many of the cases at the same time that can share an environment")
+	environments = flag.Int(
+		"environments",
+		6,
+		"run cases in that many environments, each of three clusters and a gateway",
+	)
+	company = flag.Int("company", 8, "run that many of the cases at the same time that can share an environment")
 )
 
-// TestConformance runs every case of testdata/cases. Cases mostly wait, so several run at the same time: those that need an
-// environment of their own one by one in each, the others together in the first, at first those without links. A case is a
-// subtest: -run 'TestConformance/^plain-' chooses, -v shows the commands as they run.
+// TestConformance runs every case of testdata/cases. Cases mostly wait, so several run at the same
+// time: those that need an environment of their own one by one in each, the others together in the
+// first, at first those without links. A case is a subtest: -run 'TestConformance/^plain-' chooses,
+// -v shows the commands as they run.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	var unlinked, linked, alone []*cases.Case
@@ -122,7 +127,12 @@ func (s *stage) unlink() {
 	k, err := kube.NewClient("west", s.env.Clusters["west"].REST())
 	must(s.t, err)
 	defer k.Close()
-	must(s.t, k.CoreV1().Secrets(kube.LinkNamespace).DeleteCollection(s.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}))
+	must(
+		s.t,
+		k.CoreV1().
+			Secrets(kube.LinkNamespace).
+			DeleteCollection(s.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}),
+	)
 	await(s.t, "no cluster is linked", func() error {
 		page, err := harness.ReadClusters(s.t.Context(), s.env.Gateway.MetricsAddr())
 		if err == nil && len(page.Clusters) > 0 {
@@ -154,8 +164,8 @@ func caseFiles(t *testing.T, folders string) []string {
 	return files
 }
 
-// TestCaseAddresses: no two cases share an address of a pod, a cluster IP, an IPv6 address, or a network 127.1.X of this machine. What one leaves behind
-// for a moment does not meet the next.
+// TestCaseAddresses: no two cases share an address of a pod, a cluster IP, an IPv6 address, or a
+// network 127.1.X of this machine. What one leaves behind for a moment does not meet the next.
 func TestCaseAddresses(t *testing.T) {
 	address := regexp.MustCompile(`\b10\.(0\.\d+|[1-9]\d*)\.\d+\b|\bfd00:[0-9a-f:]+\b|\b127\.1\.\d+\.`)
 	user := map[string]string{}

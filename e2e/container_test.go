@@ -43,14 +43,15 @@ type containerConfig struct {
 // container is Isthmus as the container of a Pod would run it: with what the Pod's template gives it and nothing else.
 // There is no kubelet here, so this type does what one does:
 //
-//   - Arguments are the container's, with variables filled in. The environment is the container's, HOSTNAME and the address
-//     of the API server.
-//   - The file system is a folder with the binary, for the image, and the ServiceAccount's token where the template mounts
-//     it. Nothing in it can be written if the template asks for that.
+//   - Arguments are the container's, with variables filled in. The environment is the container's,
+//     HOSTNAME and the address of the API server.
+//   - The file system is a folder with the binary, for the image, and the ServiceAccount's token
+//     where the template mounts it. Nothing in it can be written if the template asks for that.
 //   - The user is the one that the template names.
 //
-// An unknown field of a template is an error: a test must not pass because something was left out. Addresses are those that
-// package harness chooses. There is no limit of memory, and no /proc. Close it when the process has ended.
+// An unknown field of a template is an error: a test must not pass because something was left out.
+// Addresses are those that package harness chooses. There is no limit of memory, and no /proc.
+// Close it when the process has ended.
 type container struct {
 	args, env []string
 	jail      harness.Jail
@@ -88,7 +89,8 @@ func newContainer(ctx context.Context, cfg containerConfig) (*container, error) 
 	if err := cfg.writeFiles(ctx, c); err != nil {
 		return fail(err)
 	}
-	if readOnly := c.SecurityContext != nil && c.SecurityContext.ReadOnlyRootFilesystem != nil && *c.SecurityContext.ReadOnlyRootFilesystem; !readOnly {
+	if readOnly := c.SecurityContext != nil && c.SecurityContext.ReadOnlyRootFilesystem != nil &&
+		*c.SecurityContext.ReadOnlyRootFilesystem; !readOnly {
 		return p, nil
 	}
 	return p, p.chmod(0o555)
@@ -114,7 +116,13 @@ func (p *container) chmod(mode fs.FileMode) error {
 
 // user returns who the container runs as.
 func (cfg containerConfig) user(c corev1.Container) (int, error) {
-	own, whole := cmp.Or(c.SecurityContext, &corev1.SecurityContext{}), cmp.Or(cfg.Template.Spec.SecurityContext, &corev1.PodSecurityContext{})
+	own, whole := cmp.Or(
+		c.SecurityContext,
+		&corev1.SecurityContext{},
+	), cmp.Or(
+		cfg.Template.Spec.SecurityContext,
+		&corev1.PodSecurityContext{},
+	)
 	user := cmp.Or(own.RunAsUser, whole.RunAsUser)
 	switch nonRoot := cmp.Or(own.RunAsNonRoot, whole.RunAsNonRoot); {
 	case user == nil || *user == 0:
@@ -127,7 +135,10 @@ func (cfg containerConfig) user(c corev1.Container) (int, error) {
 
 // writeFiles writes the image's file system and what is mounted into it.
 func (cfg containerConfig) writeFiles(ctx context.Context, c corev1.Container) error {
-	if err := errors.Join(os.Chmod(cfg.Dir, 0o755), copyProgram(filepath.Join(cfg.Dir, imageBinary), cfg.Binary)); err != nil {
+	if err := errors.Join(
+		os.Chmod(cfg.Dir, 0o755),
+		copyProgram(filepath.Join(cfg.Dir, imageBinary), cfg.Binary),
+	); err != nil {
 		return err
 	}
 	for _, m := range c.VolumeMounts {
@@ -140,7 +151,9 @@ func (cfg containerConfig) writeFiles(ctx context.Context, c corev1.Container) e
 		return err
 	}
 	account := cmp.Or(cfg.Template.Spec.ServiceAccountName, "default")
-	answer, err := cfg.Client.CoreV1().ServiceAccounts(cfg.Namespace).CreateToken(ctx, account, token, metav1.CreateOptions{})
+	answer, err := cfg.Client.CoreV1().
+		ServiceAccounts(cfg.Namespace).
+		CreateToken(ctx, account, token, metav1.CreateOptions{})
 	if err != nil {
 		return fmt.Errorf("token of ServiceAccount %s: %w", account, err)
 	}
@@ -148,7 +161,11 @@ func (cfg containerConfig) writeFiles(ctx context.Context, c corev1.Container) e
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	for name, text := range map[string][]byte{"token": []byte(answer.Status.Token), "ca.crt": cfg.CA, "namespace": []byte(cfg.Namespace)} {
+	for name, text := range map[string][]byte{
+		"token":     []byte(answer.Status.Token),
+		"ca.crt":    cfg.CA,
+		"namespace": []byte(cfg.Namespace),
+	} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o444); err != nil {
 			return err
 		}
@@ -156,8 +173,8 @@ func (cfg containerConfig) writeFiles(ctx context.Context, c corev1.Container) e
 	return nil
 }
 
-// tokenRequest returns which token the container has; nil: none. It is the one that Kubernetes mounts into every container,
-// or that of a projected volume.
+// tokenRequest returns which token the container has; nil: none. It is the one that Kubernetes
+// mounts into every container, or that of a projected volume.
 func (cfg containerConfig) tokenRequest(c corev1.Container) (*authenticationv1.TokenRequest, error) {
 	spec := cfg.Template.Spec
 	if len(c.VolumeMounts) == 0 {
@@ -172,7 +189,9 @@ func (cfg containerConfig) tokenRequest(c corev1.Container) (*authenticationv1.T
 	}
 	for _, source := range spec.Volumes[i].Projected.Sources {
 		if t := source.ServiceAccountToken; t != nil && t.Path == "token" && t.Audience == "" {
-			return &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: t.ExpirationSeconds}}, nil
+			return &authenticationv1.TokenRequest{
+				Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: t.ExpirationSeconds},
+			}, nil
 		}
 	}
 	return nil, fmt.Errorf("volume %s has no token", c.VolumeMounts[0].Name)

@@ -1,17 +1,19 @@
-// Package e2e holds the tests of the gateway as a whole: the isthmus binary as a process, API servers, and a model of the
-// proxy on the other side. Of the root module this module imports only internal/adminapi, internal/apisim,
-// internal/exportspec and internal/tierspec. The root module imports nothing of this one.
+// Package e2e holds the tests of the gateway as a whole: the isthmus binary as a process, API
+// servers, and a model of the proxy on the other side. Of the root module this module imports only
+// internal/adminapi, internal/apisim, internal/exportspec and internal/tierspec. The root module
+// imports nothing of this one.
 //
 // What is tested where:
 //
 //   - testdata/cases: what a proxy must be sent, as scripts that package cases runs (TestConformance).
-//   - This package besides: manifests and installs, recipes of the README, metrics and dashboards, large sets and profiles,
-//     EndpointSlices for ExternalWorkloads, handing over from one replica to another, the repository's shell scripts,
-//     Makefile and workflows.
+//   - This package besides: manifests and installs, recipes of the README, metrics and dashboards,
+//     large sets and profiles, EndpointSlices for ExternalWorkloads, handing over from one replica
+//     to another, the repository's shell scripts, Makefile and workflows.
 //   - faults: clusters, links and proxies that fail.
 //   - reach: how commands reach replicas by a kubeconfig.
 //   - page: the page for people, in Chromium.
-//   - sim: many clusters that change at random, by a seed. Its tests also compare internal/apisim with a real API server.
+//   - sim: many clusters that change at random, by a seed. Its tests also compare internal/apisim
+//     with a real API server.
 //   - bench: what Isthmus costs.
 //   - cmd/nodes: Isthmus on real nodes. It is a command that people run, not a test.
 //   - cmd/image: the container image, and the files of a release.

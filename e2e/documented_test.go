@@ -26,11 +26,14 @@ import (
 
 // ours reports whether a family is the gateway's own, not one about Go, the process or the page itself.
 func ours(name string) bool {
-	return !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") && !strings.HasPrefix(name, "promhttp_")
+	return !strings.HasPrefix(name, "go_") && !strings.HasPrefix(name, "process_") &&
+		!strings.HasPrefix(name, "promhttp_")
 }
 
 // row is a line of a table in docs/metrics.md: names, type and labels, and two columns of words.
-var row = regexp.MustCompile("(?m)^\\| `([a-z0-9_]+(?:`, `[a-z0-9_]+)*)` \\| ([a-z]+) \\| ([a-z_, ]*) ?\\| .+ \\| .+ \\|$")
+var row = regexp.MustCompile(
+	"(?m)^\\| `([a-z0-9_]+(?:`, `[a-z0-9_]+)*)` \\| ([a-z]+) \\| ([a-z_, ]*) ?\\| .+ \\| .+ \\|$",
+)
 
 // documented: docs/metrics.md and the gateway's /metrics name the same families, with the same types and labels. All of
 // them have series, and histograms have observations.
@@ -85,7 +88,8 @@ func undocumented(rows [][]string, families map[string]*dto.MetricFamily) error 
 func unobserved(a, b map[string]*dto.MetricFamily) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(a)) {
-		if a[name].GetType() == dto.MetricType_HISTOGRAM && ours(name) && !observations(a[name]) && !observations(b[name]) {
+		if a[name].GetType() == dto.MetricType_HISTOGRAM && ours(name) && !observations(a[name]) &&
+			!observations(b[name]) {
 			errs = append(errs, fmt.Errorf("%s has no observations", name))
 		}
 	}

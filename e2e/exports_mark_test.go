@@ -233,14 +233,22 @@ func unmarked(s *corev1.Service) { delete(s.Labels, "isthmus.io/written-by"); s.
 
 func selectsPods(s *corev1.Service) { s.Spec.Selector = map[string]string{"app": "web"} }
 
-// TestGuard: an API server with manifests/install/exports and its guard lets the gateway's account write what the gateway writes,
-// and nothing else.
+// TestGuard: an API server with manifests/install/exports and its guard lets the gateway's account
+// write what the gateway writes, and nothing else.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	admin := client(t, server)
 	must(t, admin.Apply(t.Context(), restricted("linkerd"), kube.Namespace("shop")))
-	apply(t, admin, build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/exports"}, Namespace: "linkerd"}, nil)))
+	apply(t, admin, build(t, overlay(
+		t,
+		kustomization{
+			Resources:  []string{"install"},
+			Components: []string{"install/exports"},
+			Namespace:  "linkerd",
+		},
+		nil,
+	)))
 	for _, o := range build(t, manifest(t, "install/exports/guard")) {
 		if o.GetName() == "isthmus-exports" { // the other policy, for all other accounts, has a test of its own
 			must(t, admin.Apply(t.Context(), o))
@@ -248,13 +256,21 @@ func TestGuard(t *testing.T) {
 	}
 	token, err := admin.Token(t.Context(), "linkerd", "isthmus")
 	must(t, err)
-	account, err := kube.NewClient("west", &rest.Config{Host: server.REST().Host, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAData: server.REST().CAData}})
+	account, err := kube.NewClient(
+		"west",
+		&rest.Config{
+			Host:            server.REST().Host,
+			BearerToken:     token,
+			TLSClientConfig: rest.TLSClientConfig{CAData: server.REST().CAData},
+		},
+	)
 	must(t, err)
 	t.Cleanup(account.Close)
 	mine, all := account.CoreV1().Services("shop"), admin.CoreV1().Services("shop")
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	await(t, "the guard is in force", func() error {
-		if _, err := mine.Create(t.Context(), marked("web-east", selectsPods), dry); err == nil || !strings.Contains(err.Error(), "isthmus-exports") {
+		if _, err := mine.Create(t.Context(), marked("web-east", selectsPods), dry); err == nil ||
+			!strings.Contains(err.Error(), "isthmus-exports") {
 			return fmt.Errorf("a Service that selects Pods is accepted: %v", err)
 		}
 		return nil
@@ -269,17 +285,24 @@ func TestGuard(t *testing.T) {
 		}
 	}
 
-	const noMark, selector, kind = "no Service without its mark", "no Service that has a selector", "only Services of type ClusterIP"
+	const (
+		noMark   = "no Service without its mark"
+		selector = "no Service that has a selector"
+		kind     = "only Services of type ClusterIP"
+	)
 	for name, x := range map[string]struct {
 		change  func(*corev1.Service)
 		refused string
 	}{
 		"without the mark":     {unmarked, noMark},
 		"of another namespace": {func(s *corev1.Service) { s.Labels["isthmus.io/written-by"] = "other" }, noMark},
-		"copy of another":      {func(s *corev1.Service) { s.Annotations["isthmus.io/written-as"] = "Service shop/web-west" }, noMark},
-		"with a selector":      {selectsPods, selector},
-		"with externalIPs":     {func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, kind},
-		"NodePort":             {func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }, kind},
+		"copy of another": {
+			func(s *corev1.Service) { s.Annotations["isthmus.io/written-as"] = "Service shop/web-west" },
+			noMark,
+		},
+		"with a selector":  {selectsPods, selector},
+		"with externalIPs": {func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"192.0.2.1"} }, kind},
+		"NodePort":         {func(s *corev1.Service) { s.Spec.Type = corev1.ServiceTypeNodePort }, kind},
 		"ExternalName": {func(s *corev1.Service) {
 			s.Spec.Type, s.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.com"
 		}, kind},
@@ -295,14 +318,39 @@ func TestGuard(t *testing.T) {
 		refused     string // to update it
 		kept        string // to delete it
 	}{
-		"a user's":                 {func(s *corev1.Service) { selectsPods(s); s.Labels, s.Annotations = nil, nil }, func(*corev1.Service) {}, update, remove},
-		"a user's, with Linkerd's": {func(s *corev1.Service) { selectsPods(s); unmarked(s) }, func(*corev1.Service) {}, update, remove},
-		"a user's copy of ours":    {func(s *corev1.Service) { s.Annotations["isthmus.io/written-as"] = "Service shop/a" }, func(*corev1.Service) {}, update, remove},
-		"ours, with a selector":    {selectsPods, func(*corev1.Service) {}, update, remove},
-		"Linkerd's mirror":         {unmarked, func(*corev1.Service) {}, "", remove},
-		"ours":                     {func(*corev1.Service) {}, func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 }, "", ""},
+		"a user's": {
+			func(s *corev1.Service) { selectsPods(s); s.Labels, s.Annotations = nil, nil },
+			func(*corev1.Service) {},
+			update,
+			remove,
+		},
+		"a user's, with Linkerd's": {
+			func(s *corev1.Service) { selectsPods(s); unmarked(s) },
+			func(*corev1.Service) {},
+			update,
+			remove,
+		},
+		"a user's copy of ours": {
+			func(s *corev1.Service) { s.Annotations["isthmus.io/written-as"] = "Service shop/a" },
+			func(*corev1.Service) {},
+			update,
+			remove,
+		},
+		"ours, with a selector": {selectsPods, func(*corev1.Service) {}, update, remove},
+		"Linkerd's mirror":      {unmarked, func(*corev1.Service) {}, "", remove},
+		"ours": {
+			func(*corev1.Service) {},
+			func(s *corev1.Service) { s.Spec.Ports[0].Port = 81 },
+			"",
+			"",
+		},
 		"ours, for a ServiceImport": {func(s *corev1.Service) { s.OwnerReferences = nil }, func(s *corev1.Service) {
-			s.OwnerReferences = []metav1.OwnerReference{{APIVersion: "multicluster.x-k8s.io/v1beta1", Kind: "ServiceImport", Name: "web", UID: "an-import"}}
+			s.OwnerReferences = []metav1.OwnerReference{{
+				APIVersion: "multicluster.x-k8s.io/v1beta1",
+				Kind:       "ServiceImport",
+				Name:       "web",
+				UID:        "an-import",
+			}}
 			s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
 		}, "", ""},
 		"ours, to be unmarked": {func(*corev1.Service) {}, unmarked, noMark, ""},

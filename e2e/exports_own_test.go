@@ -29,8 +29,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// own is a cluster, and gateways of which a namespace is the controller namespace. They write for exports in that namespace, so that
-// gateways of other namespaces do not mind.
+// own is a cluster, and gateways of which a namespace is the controller namespace. They write for
+// exports in that namespace, so that gateways of other namespaces do not mind.
 type own struct {
 	t         *testing.T
 	west      *kube.Client
@@ -50,10 +50,14 @@ func (o *own) gateway(name, server string) *harness.Replica {
 	}
 	text, err := o.west.Kubeconfig(server, user)
 	must(o.t, err)
-	return startGateway(o.t, harness.ReplicaConfig{Kubeconfig: writeKubeconfig(o.t, text), Hostname: name, Args: []string{
-		"-controller-namespace=" + o.namespace, "-exports=on", "-unlinked-after=10s", "-local-federated-selector=for=" + o.namespace,
-		"-shutdown-delay=0s", "-drain=0s", "-log-level=info",
-	}})
+	return startGateway(
+		o.t,
+		harness.ReplicaConfig{Kubeconfig: writeKubeconfig(o.t, text), Hostname: name, Args: []string{
+			"-controller-namespace=" + o.namespace, "-exports=on", "-unlinked-after=10s",
+			"-local-federated-selector=for=" + o.namespace,
+			"-shutdown-delay=0s", "-drain=0s", "-log-level=info",
+		}},
+	)
 }
 
 // intercept starts a server in front of the API server, and returns its address.
@@ -109,7 +113,9 @@ func (o *own) await(name, team string) {
 // written are the Services that the gateways have written.
 func (o *own) written() []corev1.Service {
 	o.t.Helper()
-	list, err := o.west.CoreV1().Services("").List(o.t.Context(), metav1.ListOptions{LabelSelector: "isthmus.io/written-by=" + o.namespace})
+	list, err := o.west.CoreV1().
+		Services("").
+		List(o.t.Context(), metav1.ListOptions{LabelSelector: "isthmus.io/written-by=" + o.namespace})
 	must(o.t, err)
 	return list.Items
 }
@@ -133,7 +139,9 @@ func (o *own) writes(g *harness.Replica) float64 {
 // holder is who holds the Lease.
 func (o *own) holder() string {
 	o.t.Helper()
-	l, err := o.west.CoordinationV1().Leases(o.namespace).Get(o.t.Context(), "isthmus-exports-write", metav1.GetOptions{})
+	l, err := o.west.CoordinationV1().
+		Leases(o.namespace).
+		Get(o.t.Context(), "isthmus-exports-write", metav1.GetOptions{})
 	must(o.t, err)
 	if l.Spec.HolderIdentity == nil {
 		return ""
@@ -141,9 +149,9 @@ func (o *own) holder() string {
 	return *l.Spec.HolderIdentity
 }
 
-// TestExportsOfOwn: what others do between the gateway's reads and writes, how many writes there are, and how replicas take
-// turns. Statements 41, 43, 59, 60, 62, 64, 72 of services of other clusters. Most of it is about Services of the gateway's own
-// cluster.
+// TestExportsOfOwn: what others do between the gateway's reads and writes, how many writes there
+// are, and how replicas take turns. Statements 41, 43, 59, 60, 62, 64, 72 of services of other
+// clusters. Most of it is about Services of the gateway's own cluster.
 func TestExportsOfOwn(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
@@ -199,7 +207,10 @@ func (q *requests) answer(w http.ResponseWriter, r *http.Request, forward http.H
 	answer := &statusWriter{ResponseWriter: w}
 	one := request{began: time.Now()}
 	if before == nil || !before(answer, r, forward) {
-		forward(answer, r.WithContext(context.WithoutCancel(r.Context()))) // also if the gateway doesn't wait for the answer
+		forward(
+			answer,
+			r.WithContext(context.WithoutCancel(r.Context())),
+		) // also if the gateway doesn't wait for the answer
 	}
 	one.ended, one.code = time.Now(), answer.code
 	q.mu.Lock()
@@ -245,7 +256,11 @@ func (o *own) testBetween() {
 			forward(httptest.NewRecorder(), r)
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusGatewayTimeout)
-			_, err := io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Timeout","code":504,"message":"it took too long"}`)
+			_, err := io.WriteString(
+				w,
+				`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Timeout","code":504,"message":"it `+
+					`took too long"}`,
+			)
 			return err == nil
 		},
 	}
@@ -282,17 +297,29 @@ func (o *own) testBetween() {
 			o.t.Errorf("the user's Service is %+v", s)
 		}
 	}
-	if text, err := harness.GetPage(o.t.Context(), g.MetricsAddr(), "/debug/exports?service="+o.namespace+"/taken"); err != nil || !strings.Contains(text, `"taken"`) {
+	if text, err := harness.GetPage(
+		o.t.Context(),
+		g.MetricsAddr(),
+		"/debug/exports?service="+o.namespace+"/taken",
+	); err != nil ||
+		!strings.Contains(text, `"taken"`) {
 		o.t.Errorf("taken-federated is not shown as taken: %v %s", err, text)
 	}
-	if got, now := q.codes("POST late-federated"), o.get("late-federated"); !slices.Equal(got, []int{http.StatusGatewayTimeout}) || now.ResourceVersion != late.ResourceVersion {
+	if got, now := q.codes("POST late-federated"), o.get("late-federated"); !slices.Equal(
+		got,
+		[]int{http.StatusGatewayTimeout},
+	) ||
+		now.ResourceVersion != late.ResourceVersion {
 		o.t.Errorf("what was created though the answer says otherwise is created again: %v; it is %+v", got, now)
 	}
 	o.export("late", "b") // which the gateway knows to be its own
 	o.await("late", "b")
 	samples, err := harness.ReadMetrics(o.t.Context(), g.MetricsAddr())
 	must(o.t, err)
-	if n, _ := harness.SumSamples(samples, regexp.MustCompile(`^isthmus_service_writes_total\{.*result="ok",verb="create"`)); n != 2 {
+	if n, _ := harness.SumSamples(
+		samples,
+		regexp.MustCompile(`^isthmus_service_writes_total\{.*result="ok",verb="create"`),
+	); n != 2 {
 		o.t.Errorf("%v creations are counted, not those of gone and flaps alone", n)
 	}
 	puts := q.of("PUT flaps-federated")
@@ -339,12 +366,16 @@ func (o *own) testTurns() {
 	})
 	must(o.t, o.hasWritten(func(n int) bool { return n < many }))
 	for _, part := range []int{many / 3, many * 2 / 3, many + 1} { // a machine with other work takes minutes
-		await(o.t, fmt.Sprint(part, " are written"), func() error { return o.hasWritten(func(n int) bool { return n >= part }) })
+		await(
+			o.t,
+			fmt.Sprint(part, " are written"),
+			func() error { return o.hasWritten(func(n int) bool { return n >= part }) },
+		)
 	}
 }
 
-// testRolling: three replicas are restarted one after the other while 200 exports change. Each change is written once, and who ends
-// gives the Lease back.
+// testRolling: three replicas are restarted one after the other while 200 exports change. Each
+// change is written once, and who ends gives the Lease back.
 func (o *own) testRolling() {
 	const exports = 200
 	q := &requests{all: map[string][]request{}}
@@ -376,7 +407,9 @@ func (o *own) testRolling() {
 	for i := range exports {
 		key := fmt.Sprintf("PUT web-%d-federated", i)
 		await(o.t, key+" has succeeded once", func() error { // the answer to the last ones may still be under way
-			if codes := q.codes(key); len(slices.DeleteFunc(slices.Clone(codes), func(code int) bool { return code != http.StatusOK })) != 1 {
+			if codes := q.codes(key); len(
+				slices.DeleteFunc(slices.Clone(codes), func(code int) bool { return code != http.StatusOK }),
+			) != 1 {
 				return fmt.Errorf("the answers are %v", codes)
 			}
 			return nil
@@ -421,7 +454,8 @@ func (o *own) testCutOff() {
 	o.staysAway(a, b)
 }
 
-// takeOver starts another replica, b, and returns it once it has written a change after the first one, a, has been lost.
+// takeOver starts another replica, b, and returns it once it has written a change after the first
+// one, a, has been lost.
 func (o *own) takeOver(lose func()) (b *harness.Replica) {
 	o.export("web", "a")
 	o.await("web", "a")

@@ -47,12 +47,23 @@ func newExporting(t *testing.T) *exporting {
 	return x
 }
 
-// grant gives the gateway what manifests/install and manifests/install/exports do, and the guard; without the right to write
-// unless it may.
+// grant gives the gateway what manifests/install and manifests/install/exports do, and the guard;
+// without the right to write unless it may.
 func (x *exporting) grant(mayWrite bool) {
-	objects := build(x.t, overlay(x.t, kustomization{Resources: []string{"install"}, Components: []string{"install/exports"}, Namespace: "linkerd"}, nil))
+	objects := build(x.t, overlay(
+		x.t,
+		kustomization{
+			Resources:  []string{"install"},
+			Components: []string{"install/exports"},
+			Namespace:  "linkerd",
+		},
+		nil,
+	))
 	if role := find[rbacv1.ClusterRole](x.t, objects, "ClusterRole", "isthmus-exports"); !mayWrite {
-		role.Rules = slices.DeleteFunc(role.Rules, func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "services") })
+		role.Rules = slices.DeleteFunc(
+			role.Rules,
+			func(r rbacv1.PolicyRule) bool { return slices.Contains(r.Resources, "services") },
+		)
 		for _, o := range objects {
 			if o.GetKind() == "ClusterRole" && o.GetName() == "isthmus-exports" {
 				lesser, err := kube.Unstructured(role)
@@ -67,7 +78,10 @@ func (x *exporting) grant(mayWrite bool) {
 }
 
 func (x *exporting) gateway(args ...string) *harness.Replica {
-	g := startGateway(x.t, harness.ReplicaConfig{Kubeconfig: gatewayKubeconfig(x.t, x.west), Args: append(args, "-shutdown-delay=0s", "-drain=0s")})
+	g := startGateway(x.t, harness.ReplicaConfig{
+		Kubeconfig: gatewayKubeconfig(x.t, x.west),
+		Args:       append(args, "-shutdown-delay=0s", "-drain=0s"),
+	})
 	awaitReady(x.t, g, "east")
 	return g
 }
@@ -117,7 +131,9 @@ func label(t *testing.T, c *kube.Client, name string, labels map[string]string) 
 
 // written returns the Services in west's shop that the gateway has written.
 func (x *exporting) written() (names []string) {
-	list, err := x.west.CoreV1().Services("shop").List(x.t.Context(), metav1.ListOptions{LabelSelector: "isthmus.io/written-by=linkerd"})
+	list, err := x.west.CoreV1().
+		Services("shop").
+		List(x.t.Context(), metav1.ListOptions{LabelSelector: "isthmus.io/written-by=linkerd"})
 	must(x.t, err)
 	for _, s := range list.Items {
 		names = append(names, s.Name)
@@ -125,8 +141,9 @@ func (x *exporting) written() (names []string) {
 	return names
 }
 
-// TestExports: a Service is labelled in east, and clients in west reach it by Services that nobody has written by hand. plan shows
-// before what on does, with no right to write; the gateway has the rights of the manifests, and the guard holds for it.
+// TestExports: a Service is labelled in east, and clients in west reach it by Services that nobody
+// has written by hand. plan shows before what on does, with no right to write; the gateway has the
+// rights of the manifests, and the guard holds for it.
 func TestExports(t *testing.T) {
 	t.Parallel()
 	x := newExporting(t)
@@ -134,7 +151,11 @@ func TestExports(t *testing.T) {
 	taken.Spec.Selector = map[string]string{"app": "users"}
 	must(t, x.west.Apply(t.Context(), taken))
 	must(t, x.east.Apply(t.Context(), kube.Service("shop", "taken")))
-	both := map[string]string{"mirror.linkerd.io/exported": "remote-discovery", "mirror.linkerd.io/federated": "member", "team": "a"}
+	both := map[string]string{
+		"mirror.linkerd.io/exported":  "remote-discovery",
+		"mirror.linkerd.io/federated": "member",
+		"team":                        "a",
+	}
 	label(t, x.east, "taken", map[string]string{"mirror.linkerd.io/exported": "remote-discovery"})
 	label(t, x.east, "web", both)
 	label(t, x.west, "web", map[string]string{"mirror.linkerd.io/federated": "member"})
@@ -145,22 +166,47 @@ func TestExports(t *testing.T) {
 	x.grant(false)
 	g := x.gateway("-exports=plan")
 	planned := []string{"create shop/web-east", "create shop/web-federated"}
-	x.await(g, []string{"local shop/web-federated: would be written", "east shop/taken-east: taken", "east shop/web-federated: would be written", "east shop/web-east: would be written"}, planned)
+	x.await(
+		g,
+		[]string{
+			"local shop/web-federated: would be written",
+			"east shop/taken-east: taken",
+			"east shop/web-federated: would be written",
+			"east shop/web-east: would be written",
+		},
+		planned,
+	)
 	diff := x.exports(g, "--diff", "shop/web")
-	if diff.code != 1 || !strings.Contains(diff.stdout, "+++ Service shop/web-east\n") || !strings.Contains(diff.stdout, "\n+label team: a\n") {
+	if diff.code != 1 || !strings.Contains(diff.stdout, "+++ Service shop/web-east\n") ||
+		!strings.Contains(diff.stdout, "\n+label team: a\n") {
 		t.Errorf("exit code %d, %s%s", diff.code, diff.stderr, diff.stdout)
 	}
 	if got := x.written(); len(got) > 0 {
 		t.Errorf("written though it is only planned: %q", got)
 	}
-	if _, err := x.west.CoordinationV1().Leases("linkerd").Get(t.Context(), "isthmus-exports-write", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := x.west.CoordinationV1().Leases("linkerd").Get(
+		t.Context(),
+		"isthmus-exports-write",
+		metav1.GetOptions{},
+	); !apierrors.IsNotFound(
+		err,
+	) {
 		t.Errorf("the Lease, though nothing is written: %v", err)
 	}
 	must(t, g.Stop())
 
 	x.grant(true)
 	g = x.gateway("-exports=on")
-	x.await(g, []string{"local shop/web-federated: written", "east shop/taken-east: taken", "east shop/web-federated: written", "east shop/web-east: written"}, nil)
+	x.await(
+		g,
+		[]string{
+			"local shop/web-federated: written",
+			"east shop/taken-east: taken",
+			"east shop/web-federated: written",
+			"east shop/web-east: written",
+		},
+		nil,
+	)
 	if got := x.written(); !slices.Equal(got, []string{"web-east", "web-federated"}) {
 		t.Errorf("written are %q", got)
 	}
@@ -169,19 +215,44 @@ func TestExports(t *testing.T) {
 	}
 	awaitShop(t, openShop(t, g), "10.1.0.1", "10.2.0.1")
 
-	// By ServiceExports too, for which there are ServiceImports with their Services, and conditions: the rights and the guard are enough.
-	exports := schema.GroupVersionResource{Group: "multicluster.x-k8s.io", Version: "v1beta1", Resource: "serviceexports"}
-	for _, c := range []*kube.Client{x.east, x.west} {
-		must(t, c.ApplyYAML(t.Context(), "{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, metadata: {name: web, namespace: shop}}"))
+	// By ServiceExports too, for which there are ServiceImports with their Services, and
+	// conditions: the rights and the guard are enough.
+	exports := schema.GroupVersionResource{
+		Group:    "multicluster.x-k8s.io",
+		Version:  "v1beta1",
+		Resource: "serviceexports",
 	}
-	x.await(g, []string{"local shop/web-federated: written", "local shop/web-clusterset: written", "east shop/taken-east: taken", "east shop/web-federated: written", "east shop/web-clusterset: written", "east shop/web-east: written"}, nil)
+	for _, c := range []*kube.Client{x.east, x.west} {
+		must(t, c.ApplyYAML(
+			t.Context(),
+			"{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport, metadata: {name: web, "+
+				"namespace: shop}}",
+		))
+	}
+	x.await(
+		g,
+		[]string{
+			"local shop/web-federated: written",
+			"local shop/web-clusterset: written",
+			"east shop/taken-east: taken",
+			"east shop/web-federated: written",
+			"east shop/web-clusterset: written",
+			"east shop/web-east: written",
+		},
+		nil,
+	)
 	list, err := kube.Parse(x.exports(g, "--written").stdout)
 	must(t, err)
 	var names []string
 	for _, o := range list {
 		names = append(names, o.GetKind()+" "+o.GetNamespace()+"/"+o.GetName())
 	}
-	if slices.Sort(names); !slices.Equal(names, []string{"Service shop/web-clusterset", "Service shop/web-east", "Service shop/web-federated", "ServiceImport shop/web"}) {
+	if slices.Sort(names); !slices.Equal(names, []string{
+		"Service shop/web-clusterset",
+		"Service shop/web-east",
+		"Service shop/web-federated",
+		"ServiceImport shop/web",
+	}) {
 		t.Errorf("written are %q", names)
 	}
 	for _, c := range []*kube.Client{x.east, x.west} {
@@ -209,8 +280,17 @@ func TestExports(t *testing.T) {
 		s.Labels = map[string]string{"mirror.linkerd.io/federated": "member"}
 		must(t, x.west.Apply(t.Context(), s))
 	}
-	x.await(g, []string{"local rest/new-federated: failed", "local shop/new-federated: written", "local shop/web-federated: written", "local team/new-federated: written", "east shop/taken-east: taken"},
-		[]string{"create rest/new-federated"})
+	x.await(
+		g,
+		[]string{
+			"local rest/new-federated: failed",
+			"local shop/new-federated: written",
+			"local shop/web-federated: written",
+			"local team/new-federated: written",
+			"east shop/taken-east: taken",
+		},
+		[]string{"create rest/new-federated"},
+	)
 	if text := x.exports(g, "rest/new").stdout; !strings.Contains(text, "forbidden") {
 		t.Errorf("it is not shown that writing is forbidden: %s", text)
 	}
@@ -259,7 +339,10 @@ func (x *exporting) withoutPermissions() {
 	must(x.t, g.Stop())
 }
 
-const mayWrite = `{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: isthmus-exports, namespace: %[1]s}, rules: [{apiGroups: [""], resources: [services], verbs: [create, update, delete]}]}
+const mayWrite = `apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: isthmus-exports, namespace: %[1]s}
+rules: [{apiGroups: [""], resources: [services], verbs: [create, update, delete]}]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
@@ -349,7 +432,10 @@ func TestExportsOfTwo(t *testing.T) {
 	for i, g := range gateways {
 		samples, err := harness.ReadMetrics(t.Context(), g.MetricsAddr())
 		must(t, err)
-		if n, _ := harness.SumSamples(samples, regexp.MustCompile(`^isthmus_service_writes_total\{.*verb="status"`)); n == 0 {
+		if n, _ := harness.SumSamples(
+			samples,
+			regexp.MustCompile(`^isthmus_service_writes_total\{.*verb="status"`),
+		); n == 0 {
 			t.Errorf("installation %d has not written the conditions: they agree on %s", i+1, last)
 		}
 	}

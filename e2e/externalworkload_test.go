@@ -102,14 +102,21 @@ func (v *vms) patch(name string, change map[string]any, subresource ...string) {
 	v.t.Helper()
 	body, err := json.Marshal(change)
 	must(v.t, err)
-	workloads := schema.GroupVersionResource{Group: "workload.linkerd.io", Version: "v1beta1", Resource: "externalworkloads"}
-	_, err = v.client.In(workloads, vmNamespace).Patch(v.t.Context(), name, types.MergePatchType, body, metav1.PatchOptions{}, subresource...)
+	workloads := schema.GroupVersionResource{
+		Group:    "workload.linkerd.io",
+		Version:  "v1beta1",
+		Resource: "externalworkloads",
+	}
+	_, err = v.client.In(workloads, vmNamespace).
+		Patch(v.t.Context(), name, types.MergePatchType, body, metav1.PatchOptions{}, subresource...)
 	must(v.t, err)
 }
 
 func (v *vms) slices(service string) []discoveryv1.EndpointSlice {
 	v.t.Helper()
-	list, err := v.client.DiscoveryV1().EndpointSlices(vmNamespace).List(v.t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
+	list, err := v.client.DiscoveryV1().
+		EndpointSlices(vmNamespace).
+		List(v.t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service})
 	must(v.t, err)
 	return list.Items
 }
@@ -157,7 +164,9 @@ func (v *vms) leads(g *harness.Replica) error {
 }
 
 // written are the series of requests that write EndpointSlices. The API server sorts labels by name.
-var written = regexp.MustCompile(`^apiserver_request_total\{.*resource="endpointslices".*verb="(POST|PUT|PATCH|APPLY|DELETE)"`)
+var written = regexp.MustCompile(
+	`^apiserver_request_total\{.*resource="endpointslices".*verb="(POST|PUT|PATCH|APPLY|DELETE)"`,
+)
 
 // writes returns how often EndpointSlices have been created, changed or deleted since the API server started.
 func (v *vms) writes() int64 {
@@ -206,9 +215,10 @@ func (v *vms) counted(g *harness.Replica) int64 {
 	return int64(n)
 }
 
-// TestReplicasWriteInTurns runs two gateways beside one cluster. One of them writes EndpointSlices for ExternalWorkloads;
-// the other goes on at once when that one ends, and after half a minute when it is killed or stands still; they never both
-// write, and one that has stood still does not take the Lease from the other.
+// TestReplicasWriteInTurns runs two gateways beside one cluster. One of them writes EndpointSlices
+// for ExternalWorkloads; the other goes on at once when that one ends, and after half a minute when
+// it is killed or stands still; they never both write, and one that has stood still does not take
+// the Lease from the other.
 func TestReplicasWriteInTurns(t *testing.T) {
 	t.Parallel()
 	v := newVMs(t)
@@ -266,7 +276,9 @@ func TestReplicasWriteInTurns(t *testing.T) {
 // lease returns the Lease of the gateway that writes.
 func (v *vms) lease() coordinationv1.LeaseSpec {
 	v.t.Helper()
-	l, err := v.client.CoordinationV1().Leases("linkerd").Get(v.t.Context(), "linkerd-destination-endpoint-write", metav1.GetOptions{})
+	l, err := v.client.CoordinationV1().
+		Leases("linkerd").
+		Get(v.t.Context(), "linkerd-destination-endpoint-write", metav1.GetOptions{})
 	must(v.t, err)
 	return l.Spec
 }

@@ -13,9 +13,9 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// TestGatewayNames: of the names of a load balancer, one gets another address, one no longer resolves, and one resolves to
-// what could not be another host's. Nothing else changes. Streams follow the first, keep what is known of the others, and
-// never have nothing: NW-06, NW-16.
+// TestGatewayNames: of the names of a load balancer, one gets another address, one no longer
+// resolves, and one resolves to what could not be another host's. Nothing else changes. Streams
+// follow the first, keep what is known of the others, and never have nothing: NW-06, NW-16.
 func TestGatewayNames(t *testing.T) {
 	t.Parallel()
 	w := newNearClusters(t, []string{"namespace", "serviceaccount"}, "west", "east")
@@ -25,7 +25,12 @@ func TestGatewayNames(t *testing.T) {
 	link.Annotations["isthmus.io/network"] = "far"
 	must(t, w.clients["west"].Apply(t.Context(), link, kube.Federated("shop", "web-federated", "", "web@east")))
 	w.balance(t, "moves.example", "ends.example", "spoils.example")
-	names := hosts{"moves.example": "192.0.2.1", "ends.example": "192.0.2.2", "spoils.example": "192.0.2.3", "other.example": "192.0.2.4"}
+	names := hosts{
+		"moves.example":  "192.0.2.1",
+		"ends.example":   "192.0.2.2",
+		"spoils.example": "192.0.2.3",
+		"other.example":  "192.0.2.4",
+	}
 	file := w.startWithHosts(t, names)
 	w.through(t, "the names are resolved", "192.0.2.1", "192.0.2.2", "192.0.2.3")
 	w.warns(t, map[string]bool{"Linkerd gateway ends.example: ": false, "Linkerd gateway spoils.example: ": false})
@@ -36,7 +41,10 @@ func TestGatewayNames(t *testing.T) {
 	names.write(t, file)
 	w.through(t, "a name has moved", "192.0.2.2", "192.0.2.3", "198.51.100.1")
 	must(t, w.stream.Flapped(gatewayAt("192.0.2.2"), gatewayAt("192.0.2.3")))
-	w.warns(t, map[string]bool{"Linkerd gateway ends.example: ": true, "Linkerd gateway spoils.example: it has no address that could be another host's": true})
+	w.warns(t, map[string]bool{
+		"Linkerd gateway ends.example: ": true,
+		"Linkerd gateway spoils.example: it has no address that could be another host's": true,
+	})
 
 	w.balance(t, "ends.example", "spoils.example", "other.example")
 	w.through(t, "the load balancer has another name", "192.0.2.2", "192.0.2.3", "192.0.2.4")
@@ -128,7 +136,9 @@ func (w *near) startWithHosts(t *testing.T, names hosts) (file string) {
 	must(t, os.WriteFile(filepath.Join(root, "etc", "nsswitch.conf"), []byte("hosts: files\n"), 0o444))
 	file = filepath.Join(root, "etc", "hosts")
 	names.write(t, file)
-	args := append([]string{"gateway", "-kubeconfig=/kubeconfig", "-shutdown-delay=0s", "-drain=0s"}, harness.BaseArgs()...)
+	args := append(
+		[]string{"gateway", "-kubeconfig=/kubeconfig", "-shutdown-delay=0s", "-drain=0s"},
+		harness.BaseArgs()...)
 	w.gateway = startGateway(t, harness.ReplicaConfig{Container: &harness.Container{
 		Path: "/isthmus", Args: args, Env: []string{"HOSTNAME=isthmus-0"}, Jail: harness.Jail{Root: root, User: 65532},
 	}})

@@ -20,15 +20,20 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// TestHandover: proxies find two gateways by DNS, where one leaves as it gets SIGTERM. It serves all of them, and all changes, for as long as
-// its flags say. Then they find the other. Half of them know by then that there is only that one, and some know the first alone. `make nodes`
-// does so with real nodes and DNS. And a third gateway moves the streams of connections that are older than it is told to let them be.
+// TestHandover: proxies find two gateways by DNS, where one leaves as it gets SIGTERM. It serves
+// all of them, and all changes, for as long as its flags say. Then they find the other. Half of
+// them know by then that there is only that one, and some know the first alone. `make nodes` does
+// so with real nodes and DNS. And a third gateway moves the streams of connections that are older
+// than it is told to let them be.
 func TestHandover(t *testing.T) {
 	t.Parallel()
 	const delay, drain = 3 * time.Second, 2 * time.Second
 	server := startClusters(t, []string{"namespace"}, "west")[0]
 	west := client(t, server)
-	must(t, west.Apply(t.Context(), kube.Namespace(kube.LinkNamespace), kube.Namespace("ns"), kube.Service("ns", "web")))
+	must(
+		t,
+		west.Apply(t.Context(), kube.Namespace(kube.LinkNamespace), kube.Namespace("ns"), kube.Service("ns", "web")),
+	)
 	start := func(name string, flags ...string) *harness.Replica {
 		return startGateway(t, harness.ReplicaConfig{Kubeconfig: server.Kubeconfig(), Hostname: name, Args: flags})
 	}
@@ -53,7 +58,8 @@ func TestHandover(t *testing.T) {
 		must(t, err)
 		await(t, "all proxies have a change", func() error {
 			for i, one := range proxies {
-				if now := one.Stream().Snapshot(); now.Phase != proxy.Open || !slices.Equal(now.Get.Addrs(), []netip.AddrPort{always, moving}) {
+				if now := one.Stream().Snapshot(); now.Phase != proxy.Open ||
+					!slices.Equal(now.Get.Addrs(), []netip.AddrPort{always, moving}) {
 					return fmt.Errorf("proxy %d has %v", i, now.Get.Addrs())
 				}
 			}

@@ -47,8 +47,15 @@ func (h helm) try(t *testing.T, args ...string) (string, error) {
 		must(t, err)
 	}
 	cmd := exec.CommandContext(t.Context(), h.path, args...)
-	cmd.Env = append(userEnvironment(t), "HOME="+h.home, "HELM_CACHE_HOME="+h.home, "HELM_CONFIG_HOME="+h.home, "HELM_DATA_HOME="+h.home,
-		"KUBECONFIG="+h.kubeconfig, "PATH="+bin+":"+os.Getenv("PATH"))
+	cmd.Env = append(
+		userEnvironment(t),
+		"HOME="+h.home,
+		"HELM_CACHE_HOME="+h.home,
+		"HELM_CONFIG_HOME="+h.home,
+		"HELM_DATA_HOME="+h.home,
+		"KUBECONFIG="+h.kubeconfig,
+		"PATH="+bin+":"+os.Getenv("PATH"),
+	)
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := cmd.Run(); err != nil {
@@ -67,17 +74,28 @@ func (h helm) run(t *testing.T, args ...string) string {
 // template returns what the chart is rendered to, for the namespace linkerd, without the Pod of helm test.
 func (h helm) template(t *testing.T, args ...string) []*unstructured.Unstructured {
 	t.Helper()
-	objects, err := kube.Parse(h.run(t, slices.Concat([]string{"template", "isthmus", manifest(t, "chart"), "-n", "linkerd", "--skip-tests"}, args)...))
+	objects, err := kube.Parse(h.run(
+		t,
+		slices.Concat(
+			[]string{"template", "isthmus", manifest(t, "chart"), "-n", "linkerd", "--skip-tests"},
+			args,
+		)...))
 	must(t, err)
 	return objects
 }
 
 // chartLabels are those that the chart's objects have and those of manifests/install have not.
-var chartLabels = []string{"app.kubernetes.io/instance", "app.kubernetes.io/managed-by", "app.kubernetes.io/version", "helm.sh/chart"}
+var chartLabels = []string{
+	"app.kubernetes.io/instance",
+	"app.kubernetes.io/managed-by",
+	"app.kubernetes.io/version",
+	"helm.sh/chart",
+}
 
-// asBase changes what the chart renders to what manifests/install would have in its place: objects that are of no namespace have the
-// release's in their name, and all have labels of Helm's. ClusterRoleBindings of manifests, and the RoleBinding of
-// exports, have ServiceAccounts by their user names.
+// asBase changes what the chart renders to what manifests/install would have in its place: objects
+// that are of no namespace have the release's in their name, and all have labels of Helm's.
+// ClusterRoleBindings of manifests, and the RoleBinding of exports, have ServiceAccounts by their
+// user names.
 func asBase(objects []*unstructured.Unstructured) {
 	for _, o := range objects {
 		labels := o.GetLabels()
@@ -87,7 +105,10 @@ func asBase(objects []*unstructured.Unstructured) {
 		o.SetLabels(labels)
 		global := func(fields ...string) {
 			if name, found, _ := unstructured.NestedString(o.Object, fields...); found {
-				_ = unstructured.SetNestedField(o.Object, strings.Replace(name, "isthmus-linkerd", "isthmus", 1), fields...)
+				_ = unstructured.SetNestedField(
+					o.Object,
+					strings.Replace(name, "isthmus-linkerd", "isthmus", 1),
+					fields...)
 			}
 		}
 		global("metadata", "name")
@@ -120,8 +141,8 @@ func with(a, b map[string]string) map[string]string {
 	return all
 }
 
-// TestChartIsTheBase: the chart's default rendering is manifests/install, field by field, and with exports on and a PodMonitor also
-// the components and the guard.
+// TestChartIsTheBase: the chart's default rendering is manifests/install, field by field, and with
+// exports on and a PodMonitor also the components and the guard.
 func TestChartIsTheBase(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, "")
@@ -136,14 +157,28 @@ func TestChartIsTheBase(t *testing.T) {
 			"exports.maxPerLink=2000",
 		"--set", "extraArgs={--log-level=debug}")
 	asBase(got)
-	want := build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/exports", "install/mcs-crds", "install/podmonitor"}}, nil))
-	want = slices.Concat(want, build(t, manifest(t, "install/exports/guard")), build(t, manifest(t, "install/exports/linkerd")))
+	want := build(t, overlay(
+		t,
+		kustomization{
+			Resources:  []string{"install"},
+			Components: []string{"install/exports", "install/mcs-crds", "install/podmonitor"},
+		},
+		nil,
+	))
+	want = slices.Concat(
+		want,
+		build(t, manifest(t, "install/exports/guard")),
+		build(t, manifest(t, "install/exports/linkerd")),
+	)
 	for _, o := range want {
 		if o.GetKind() == "CustomResourceDefinition" {
 			o.SetAnnotations(with(o.GetAnnotations(), map[string]string{"helm.sh/resource-policy": "keep"}))
 			continue
 		}
-		o.SetLabels(with(o.GetLabels(), map[string]string{"app.kubernetes.io/name": "isthmus", "app.kubernetes.io/part-of": "isthmus"}))
+		o.SetLabels(with(
+			o.GetLabels(),
+			map[string]string{"app.kubernetes.io/name": "isthmus", "app.kubernetes.io/part-of": "isthmus"},
+		))
 		if o.GetKind() == "Deployment" {
 			d := find[appsv1.Deployment](t, want, "Deployment", "isthmus")
 			c := &d.Spec.Template.Spec.Containers[0]
@@ -163,12 +198,25 @@ func TestChartValues(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, "")
 	digest := "sha256:" + strings.Repeat("0a", 32)
-	objects := h.template(t, "--set", "image.repository=registry.example.com/isthmus,image.digest="+digest+",image.pullPolicy=Always,imagePullSecrets[0].name=registry",
-		"--set", "replicaCount=3,priorityClassName=high,commonLabels.team=mesh,podLabels.pod=label,podAnnotations.pod=annotation,nodeSelector.disk=ssd,networkPolicy.enabled=false",
-		"--set", "podMonitor.enabled=true,podMonitor.labels.release=prometheus,podMonitor.interval=15s",
-		"--set", "clusterDomain=corp.example,extraEnv[0].name=GODEBUG,extraEnv[0].value=x509sha1=1",
-		"--set", "serviceAccount.annotations.example\\.com/role=mesh",
-		"--set", "tolerations[0].key=dedicated,resources.limits.memory=1Gi", "--set-json", `affinity={"podAntiAffinity":{}}`)
+	objects := h.template(
+		t,
+		"--set",
+		"image.repository=registry.example.com/isthmus,image.digest="+digest+
+			",image.pullPolicy=Always,imagePullSecrets[0].name=registry",
+		"--set",
+		"replicaCount=3,priorityClassName=high,commonLabels.team=mesh,podLabels.pod=label,"+
+			"podAnnotations.pod=annotation,nodeSelector.disk=ssd,networkPolicy.enabled=false",
+		"--set",
+		"podMonitor.enabled=true,podMonitor.labels.release=prometheus,podMonitor.interval=15s",
+		"--set",
+		"clusterDomain=corp.example,extraEnv[0].name=GODEBUG,extraEnv[0].value=x509sha1=1",
+		"--set",
+		"serviceAccount.annotations.example\\.com/role=mesh",
+		"--set",
+		"tolerations[0].key=dedicated,resources.limits.memory=1Gi",
+		"--set-json",
+		`affinity={"podAntiAffinity":{}}`,
+	)
 	d := find[appsv1.Deployment](t, objects, "Deployment", "isthmus")
 	s, c := d.Spec.Template.Spec, d.Spec.Template.Spec.Containers[0]
 	monitor := named(t, objects, "PodMonitor", "isthmus")
@@ -176,16 +224,27 @@ func TestChartValues(t *testing.T) {
 	must(t, err)
 	account := named(t, objects, "ServiceAccount", "isthmus")
 	for what, ok := range map[string]bool{
-		"image":    c.Image == "registry.example.com/isthmus@"+digest && c.ImagePullPolicy == "Always" && s.ImagePullSecrets[0].Name == "registry",
-		"replicas": *d.Spec.Replicas == 3, "priority": s.PriorityClassName == "high", "node": s.NodeSelector["disk"] == "ssd",
-		"labels":      d.Labels["team"] == "mesh" && d.Spec.Template.Labels["team"] == "mesh" && d.Spec.Template.Labels["pod"] == "label",
-		"annotations": d.Spec.Template.Annotations["pod"] == "annotation" && d.Spec.Template.Annotations["kubectl.kubernetes.io/default-container"] == "isthmus",
-		"monitor":     monitor.GetLabels()["release"] == "prometheus" && scraped[0].(map[string]any)["interval"] == "15s",
-		"account":     account.GetAnnotations()["example.com/role"] == "mesh",
-		"domains":     slices.Contains(c.Args, "--cluster-domain=corp.example") && slices.Contains(c.Args, "--identity-trust-domain=corp.example"),
+		"image": c.Image == "registry.example.com/isthmus@"+digest && c.ImagePullPolicy == "Always" &&
+			s.ImagePullSecrets[0].Name == "registry",
+		"replicas": *d.Spec.Replicas == 3,
+		"priority": s.PriorityClassName == "high",
+		"node":     s.NodeSelector["disk"] == "ssd",
+		"labels": d.Labels["team"] == "mesh" && d.Spec.Template.Labels["team"] == "mesh" &&
+			d.Spec.Template.Labels["pod"] == "label",
+		"annotations": d.Spec.Template.Annotations["pod"] == "annotation" &&
+			d.Spec.Template.Annotations["kubectl.kubernetes.io/default-container"] == "isthmus",
+		"monitor": monitor.GetLabels()["release"] == "prometheus" &&
+			scraped[0].(map[string]any)["interval"] == "15s",
+		"account": account.GetAnnotations()["example.com/role"] == "mesh",
+		"domains": slices.Contains(c.Args, "--cluster-domain=corp.example") &&
+			slices.Contains(c.Args, "--identity-trust-domain=corp.example"),
 		"environment": len(c.Env) == 2 && c.Env[1].Name == "GODEBUG" && c.Env[1].Value == "x509sha1=1",
-		"tolerations": len(s.Tolerations) == 1 && s.Affinity != nil, "memory": c.Resources.Limits.Memory().String() == "1Gi",
-		"policy": !slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "NetworkPolicy" }),
+		"tolerations": len(s.Tolerations) == 1 && s.Affinity != nil,
+		"memory":      c.Resources.Limits.Memory().String() == "1Gi",
+		"policy": !slices.ContainsFunc(
+			objects,
+			func(o *unstructured.Unstructured) bool { return o.GetKind() == "NetworkPolicy" },
+		),
 	} {
 		if !ok {
 			t.Errorf("%s: %+v", what, d)
@@ -194,29 +253,39 @@ func TestChartValues(t *testing.T) {
 	for _, wrong := range []string{"replicas=3", "image.digest=1234", "exports.mode=maybe",
 		"exports.excludeLabels={a/b/c}", "exports.maxPerNamespace=0", "exports.maxPerLink=5001",
 		"resources.limit.memory=1Gi", "extraArgs={exports}", "image.pullPolicy=Sometimes",
-		"podMonitor.interval=often", "extraEnv[0].name=NAMESPACE", "clusterDomain=", "podSecurityContext.runAsUsr=null", "securityContext.runAsUser=root"} {
-		if _, err := h.try(t, "template", "isthmus", manifest(t, "chart"), "--set", wrong); err == nil || !strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
+		"podMonitor.interval=often", "extraEnv[0].name=NAMESPACE", "clusterDomain=",
+		"podSecurityContext.runAsUsr=null", "securityContext.runAsUser=root"} {
+		if _, err := h.try(t, "template", "isthmus", manifest(t, "chart"), "--set", wrong); err == nil ||
+			!strings.Contains(err.Error(), "values don't meet the specifications of the schema") {
 			t.Errorf("%s: %v", wrong, err)
 		}
 	}
 }
 
-// TestOpenShift: the chart and the kustomize component leave out the fixed user and group, which restricted-v2 refuses, and nothing else.
+// TestOpenShift: the chart and the kustomize component leave out the fixed user and group, which
+// restricted-v2 refuses, and nothing else.
 func TestOpenShift(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, "")
 	subchart := filepath.Join(t.TempDir(), "mesh")
 	must(t, os.MkdirAll(filepath.Join(subchart, "charts"), 0o755))
 	must(t, os.Symlink(manifest(t, "chart"), filepath.Join(subchart, "charts", "isthmus")))
-	must(t, os.WriteFile(filepath.Join(subchart, "Chart.yaml"), []byte("apiVersion: v2\nname: mesh\nversion: 1.0.0\n"), 0o600))
+	must(t, os.WriteFile(
+		filepath.Join(subchart, "Chart.yaml"),
+		[]byte("apiVersion: v2\nname: mesh\nversion: 1.0.0\n"),
+		0o600,
+	))
 	values := filepath.Join(t.TempDir(), "values.yaml")
 	must(t, os.WriteFile(values, []byte("isthmus: {podSecurityContext: {runAsUser: null, runAsGroup: null}}\n"), 0o600))
 	ofSubchart, err := kube.Parse(h.run(t, "template", "isthmus", subchart, "-n", "linkerd", "-f", values))
 	must(t, err)
 	for what, objects := range map[string][]*unstructured.Unstructured{
-		"component": build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/openshift"}}, nil)),
-		"chart":     h.template(t, "--set", "podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null"),
-		"subchart":  ofSubchart,
+		"component": build(
+			t,
+			overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/openshift"}}, nil),
+		),
+		"chart":    h.template(t, "--set", "podSecurityContext.runAsUser=null,podSecurityContext.runAsGroup=null"),
+		"subchart": ofSubchart,
 	} {
 		want := find[appsv1.Deployment](t, build(t, manifest(t, "install")), "Deployment", "isthmus").Spec.Template.Spec
 		want.SecurityContext.RunAsUser = nil
@@ -236,17 +305,22 @@ func TestChartRefuses(t *testing.T) {
 	t.Parallel()
 	h := newHelm(t, "")
 	for want, args := range map[string][]string{
-		"image.tag is set beside image.digest":   {"--set", "image.tag=v1,image.digest=sha256:" + strings.Repeat("0a", 32)},
+		"image.tag is set beside image.digest": {
+			"--set",
+			"image.tag=v1,image.digest=sha256:" + strings.Repeat("0a", 32),
+		},
 		"exports.guard needs Kubernetes 1.30":    {"--set", "exports.mode=on", "--kube-version", "1.29.0"},
 		"is incompatible with Kubernetes v1.26.": {"--kube-version", "1.26.0"},
 	} {
-		if _, err := h.try(t, append([]string{"template", "isthmus", manifest(t, "chart")}, args...)...); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := h.try(t, append([]string{"template", "isthmus", manifest(t, "chart")}, args...)...); err == nil ||
+			!strings.Contains(err.Error(), want) {
 			t.Errorf("%v: %v", args, err)
 		}
 	}
 }
 
-// TestHelm: Helm moves what kubectl has applied to a release, changes it, rolls it back, and removes it; what the gateway has written stays.
+// TestHelm: Helm moves what kubectl has applied to a release, changes it, rolls it back, and
+// removes it; what the gateway has written stays.
 func TestHelm(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -264,22 +338,35 @@ func TestHelm(t *testing.T) {
 
 	h := newHelm(t, server.Kubeconfig())
 	chart := []string{"isthmus", manifest(t, "chart"), "-n", "linkerd"}
-	if _, err := h.try(t, append([]string{"install"}, chart...)...); err == nil || !strings.Contains(err.Error(), "exists and cannot be imported") {
+	if _, err := h.try(t, append([]string{"install"}, chart...)...); err == nil ||
+		!strings.Contains(err.Error(), "exists and cannot be imported") {
 		t.Errorf("Helm takes what kubectl has applied: %v", err)
 	}
 	notes := h.run(t, append([]string{"install", "--take-ownership", "--force-conflicts"}, chart...)...)
 	if d := deployed(); d.UID != before.UID || *d.Spec.Replicas != 2 || !strings.Contains(notes, "It only looks on") {
 		t.Errorf("taken over: %+v\n%s", d, notes)
 	}
-	h.run(t, slices.Concat([]string{"upgrade", "--force-conflicts"}, chart, []string{"--set", "replicaCount=3,exports.mode=on,exports.mcsCRDs=true"})...)
-	if d := deployed(); d.UID != before.UID || *d.Spec.Replicas != 3 || !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--exports=on") {
+	h.run(
+		t,
+		slices.Concat(
+			[]string{"upgrade", "--force-conflicts"},
+			chart,
+			[]string{"--set", "replicaCount=3,exports.mode=on,exports.mcsCRDs=true"},
+		)...)
+	if d := deployed(); d.UID != before.UID || *d.Spec.Replicas != 3 ||
+		!slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--exports=on") {
 		t.Errorf("upgraded: %+v", d)
 	}
-	if _, err := c.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(ctx, "isthmus-linkerd-exports", metav1.GetOptions{}); err != nil {
+	if _, err := c.AdmissionregistrationV1().ValidatingAdmissionPolicies().Get(
+		ctx,
+		"isthmus-linkerd-exports",
+		metav1.GetOptions{},
+	); err != nil {
 		t.Errorf("the guard: %v", err)
 	}
 	h.run(t, "rollback", "isthmus", "1", "-n", "linkerd")
-	if d := deployed(); d.UID != before.UID || *d.Spec.Replicas != 2 || slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--exports=on") {
+	if d := deployed(); d.UID != before.UID || *d.Spec.Replicas != 2 ||
+		slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--exports=on") {
 		t.Errorf("rolled back: %+v", d)
 	}
 
@@ -294,7 +381,9 @@ func TestHelm(t *testing.T) {
 		})
 	})
 	h.run(t, "uninstall", "isthmus", "-n", "linkerd")
-	if _, err := c.AppsV1().Deployments("linkerd").Get(ctx, "isthmus", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := c.AppsV1().Deployments("linkerd").Get(ctx, "isthmus", metav1.GetOptions{}); !apierrors.IsNotFound(
+		err,
+	) {
 		t.Errorf("the Deployment after uninstall: %v", err)
 	}
 	if _, err := c.CoreV1().Services("shop").Get(ctx, "web-east", metav1.GetOptions{}); err != nil {
@@ -303,9 +392,12 @@ func TestHelm(t *testing.T) {
 	if _, err := c.Discovery().ServerResourcesForGroupVersion("multicluster.x-k8s.io/v1beta1"); err != nil {
 		t.Errorf("the definitions of the MCS-API after uninstall: %v", err)
 	}
-	left, err := c.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=isthmus"})
+	left, err := c.RbacV1().
+		ClusterRoles().
+		List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=isthmus"})
 	must(t, err)
-	if i := slices.IndexFunc(left.Items, func(r rbacv1.ClusterRole) bool { return r.Name != "isthmus" }); i >= 0 { // that one is kubectl's
+	// that one is kubectl's
+	if i := slices.IndexFunc(left.Items, func(r rbacv1.ClusterRole) bool { return r.Name != "isthmus" }); i >= 0 {
 		t.Errorf("uninstall leaves ClusterRole %s", left.Items[i].Name)
 	}
 }
@@ -324,7 +416,11 @@ func TestHelmTest(t *testing.T) {
 		t.Errorf("without links: %v", err)
 	}
 
-	kubeconfig, err := kube.Kubeconfig("dead", clientcmdapi.Cluster{Server: "https://127.0.0.1:1"}, clientcmdapi.AuthInfo{Token: "t"})
+	kubeconfig, err := kube.Kubeconfig(
+		"dead",
+		clientcmdapi.Cluster{Server: "https://127.0.0.1:1"},
+		clientcmdapi.AuthInfo{Token: "t"},
+	)
 	must(t, err)
 	must(t, c.Apply(ctx, kube.Link("dead", kubeconfig)))
 	isthmus, err := harness.Isthmus.Path(ctx)
@@ -350,8 +446,9 @@ func (h helm) test(t *testing.T, c *kube.Client, g *harness.Replica) error {
 	return err
 }
 
-// runTestPod waits for the Pod of helm test, runs its arguments, and reports the result as the status of the Pod. The name of
-// the release's Service cannot be resolved here: the address of g replaces it.
+// runTestPod waits for the Pod of helm test, runs its arguments, and reports the result as the
+// status of the Pod. The name of the release's Service cannot be resolved here: the address of g
+// replaces it.
 func runTestPod(ctx context.Context, c *kube.Client, g *harness.Replica) error {
 	var made *corev1.Pod
 	err := harness.Poll(ctx, time.Minute, 50*time.Millisecond, func() (err error) {
@@ -382,7 +479,8 @@ func runTestPod(ctx context.Context, c *kube.Client, g *harness.Replica) error {
 	return err
 }
 
-// TestHelmPostRenderer: Helm 4 keeps Isthmus in Linkerd's place by the plugin, and a rollback brings Linkerd's own destination back.
+// TestHelmPostRenderer: Helm 4 keeps Isthmus in Linkerd's place by the plugin, and a rollback
+// brings Linkerd's own destination back.
 func TestHelmPostRenderer(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -391,7 +489,14 @@ func TestHelmPostRenderer(t *testing.T) {
 	must(t, c.Apply(ctx, kube.Namespace("linkerd")))
 	chart := t.TempDir()
 	must(t, os.Mkdir(filepath.Join(chart, "templates"), 0o755))
-	must(t, os.WriteFile(filepath.Join(chart, "Chart.yaml"), []byte("apiVersion: v2\nname: linkerd-control-plane\nversion: 1.0.0\n"), 0o600))
+	must(
+		t,
+		os.WriteFile(
+			filepath.Join(chart, "Chart.yaml"),
+			[]byte("apiVersion: v2\nname: linkerd-control-plane\nversion: 1.0.0\n"),
+			0o600,
+		),
+	)
 	text := bytes.ReplaceAll(manifestOf(t, rendered(t, "plain")), []byte("{{"), []byte(`{{"{{"}}`))
 	must(t, os.WriteFile(filepath.Join(chart, "templates", "linkerd.yaml"), text, 0o600))
 	image := func() string {
@@ -404,7 +509,16 @@ func TestHelmPostRenderer(t *testing.T) {
 	h.run(t, "plugin", "install", "--verify=false", manifest(t, "linkerd/helm-plugin"))
 	h.run(t, "install", "linkerd-control-plane", chart, "-n", "linkerd")
 	linkerds := image()
-	with := []string{"upgrade", "linkerd-control-plane", chart, "-n", "linkerd", "--post-renderer", "isthmus-post-render", "--post-renderer-args"}
+	with := []string{
+		"upgrade",
+		"linkerd-control-plane",
+		chart,
+		"-n",
+		"linkerd",
+		"--post-renderer",
+		"isthmus-post-render",
+		"--post-renderer-args",
+	}
 	h.run(t, append(with, "--image="+patchedImage)...)
 	if got := image(); got != patchedImage {
 		t.Errorf("upgraded with the post-renderer: %s", got)

@@ -18,7 +18,10 @@ func startClusters(t *testing.T, controllers []string, names ...string) []*harne
 	t.Helper()
 	var configs []harness.ClusterConfig
 	for _, name := range names {
-		configs = append(configs, harness.ClusterConfig{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: controllers})
+		configs = append(
+			configs,
+			harness.ClusterConfig{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: controllers},
+		)
 	}
 	servers, err := harness.StartClusters(t.Context(), configs...)
 	must(t, err)

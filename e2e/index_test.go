@@ -23,8 +23,9 @@ import (
 
 var update = flag.Bool("update", false, "write files anew that follow from others")
 
-// TestIndex: testdata/README.md lists all cases and, for each behaviour, what proves it. Both follow from the cases' first
-// lines and from the IDs of behaviours in Go tests; make generate writes them. Every behaviour has a proof.
+// TestIndex: testdata/README.md lists all cases and, for each behaviour, what proves it. Both
+// follow from the cases' first lines and from the IDs of behaviours in Go tests; make generate
+// writes them. Every behaviour has a proof.
 func TestIndex(t *testing.T) {
 	path := filepath.Join("testdata", "README.md")
 	text, err := os.ReadFile(path)
@@ -107,8 +108,8 @@ func (x *index) addTests(t *testing.T) {
 
 var anyID = regexp.MustCompile(`\b[A-Z]{1,2}-\d\d\b`)
 
-// addFile finds the tests in a Go file that have IDs of behaviours in their doc comments or in their strings, most often in
-// the names of subtests.
+// addFile finds the tests in a Go file that have IDs of behaviours in their doc comments or in
+// their strings, most often in the names of subtests.
 func (x *index) addFile(folder, text string) error {
 	groups := map[string]bool{}
 	for _, id := range x.ids {

@@ -92,8 +92,9 @@ func inLinkerd(t *testing.T, values string) *appsv1.Deployment {
 	return find[appsv1.Deployment](t, patched(t, values), "Deployment", "linkerd-destination")
 }
 
-// TestLinkerdPatch: in place of Linkerd's destination container Isthmus gets the same arguments, environment, ports, probes,
-// limits and mounts; of all objects only its image is another one. The kustomize component and the post-renderer agree.
+// TestLinkerdPatch: in place of Linkerd's destination container Isthmus gets the same arguments,
+// environment, ports, probes, limits and mounts; of all objects only its image is another one. The
+// kustomize component and the post-renderer agree.
 func TestLinkerdPatch(t *testing.T) {
 	for values := range linkerdValues {
 		t.Run(values, func(t *testing.T) {

@@ -37,14 +37,20 @@ func readInstall(t *testing.T) installed {
 	return installed{found[1], blocks[0][1:], blocks[1][:2], blocks[1][2]}
 }
 
-// TestInstallAsDocumented runs the README's commands for a gateway on its own, in a namespace that then enforces the Pod
-// security standard restricted, and applies manifests/link to another cluster. Its Pods are made and admitted, and one of them, as a
-// process, has all the rights that it needs and serves both clusters.
+// TestInstallAsDocumented runs the README's commands for a gateway on its own, in a namespace that
+// then enforces the Pod security standard restricted, and applies manifests/link to another
+// cluster. Its Pods are made and admitted, and one of them, as a process, has all the rights that
+// it needs and serves both clusters.
 func TestInstallAsDocumented(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	readme := readInstall(t)
-	servers := startClusters(t, []string{"namespace", "serviceaccount", "token", "deployment", "replicaset"}, "west", "east")
+	servers := startClusters(
+		t,
+		[]string{"namespace", "serviceaccount", "token", "deployment", "replicaset"},
+		"west",
+		"east",
+	)
 	west, east := client(t, servers[0]), client(t, servers[1])
 	mustShell(t, servers[0], readme.own[0])
 	must(t, west.Apply(ctx, restricted("linkerd")))
@@ -53,7 +59,10 @@ func TestInstallAsDocumented(t *testing.T) {
 		t.Errorf("kubectl apply -k alone installs %s", image)
 	}
 	mustShell(t, servers[0], readme.own[1])
-	if again := mustShell(t, servers[0], readme.own[1]); !strings.Contains(again, "deployment.apps/isthmus unchanged\n") {
+	if again := mustShell(t, servers[0], readme.own[1]); !strings.Contains(
+		again,
+		"deployment.apps/isthmus unchanged\n",
+	) {
 		t.Errorf("the second time, the Pods are replaced:\n%s", again)
 	}
 	d := deploymentNamed(t, west, "isthmus")
@@ -83,7 +92,9 @@ func TestInstallAsDocumented(t *testing.T) {
 
 // podsMade returns an error unless the Deployment's controllers have made Pods of its image, which were admitted.
 func podsMade(t *testing.T, c *kube.Client, d *appsv1.Deployment) error {
-	pods, err := c.CoreV1().Pods(d.Namespace).List(t.Context(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
+	pods, err := c.CoreV1().
+		Pods(d.Namespace).
+		List(t.Context(), metav1.ListOptions{LabelSelector: metav1.FormatLabelSelector(d.Spec.Selector)})
 	if err != nil {
 		return err
 	}
@@ -94,19 +105,30 @@ func podsMade(t *testing.T, c *kube.Client, d *appsv1.Deployment) error {
 		}
 	}
 	if made == 0 {
-		return fmt.Errorf("none of %d Pods has the image %s: %+v", len(pods.Items), d.Spec.Template.Spec.Containers[0].Image, deploymentNamed(t, c, d.Name).Status)
+		return fmt.Errorf(
+			"none of %d Pods has the image %s: %+v",
+			len(pods.Items),
+			d.Spec.Template.Spec.Containers[0].Image,
+			deploymentNamed(t, c, d.Name).Status,
+		)
 	}
 	return nil
 }
 
-// TestInLinkerdAsDocumented runs the README's commands for a gateway in Linkerd's place, after Linkerd's own Deployment has been
-// applied. Only the image changes. With what that gives the container, and Linkerd's rights alone, the gateway serves, within the limit of
-// the HA values, and one command takes everything back.
+// TestInLinkerdAsDocumented runs the README's commands for a gateway in Linkerd's place, after
+// Linkerd's own Deployment has been applied. Only the image changes. With what that gives the
+// container, and Linkerd's rights alone, the gateway serves, within the limit of the HA values, and
+// one command takes everything back.
 func TestInLinkerdAsDocumented(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	readme := readInstall(t)
-	servers := startClusters(t, []string{"namespace", "serviceaccount", "token", "deployment", "replicaset"}, "west", "east")
+	servers := startClusters(
+		t,
+		[]string{"namespace", "serviceaccount", "token", "deployment", "replicaset"},
+		"west",
+		"east",
+	)
 	server, west, east := servers[0], client(t, servers[0]), client(t, servers[1])
 	must(t, west.Apply(ctx, kube.Namespace("linkerd")))
 	rights, err := os.ReadFile("testdata/linkerd/rights.yaml")
@@ -124,7 +146,8 @@ func TestInLinkerdAsDocumented(t *testing.T) {
 	destination(want).Image = readme.image
 	sameSpec(t, "with Isthmus", d, want)
 	await(t, "Isthmus is the second revision", func() error { return revisions(t, west, 2) })
-	if out, err := shell(t, server, readme.inLinkerd[1]+" --timeout=1s"); err == nil || !strings.Contains(out, "Waiting for deployment \"linkerd-destination\" rollout to finish") {
+	if out, err := shell(t, server, readme.inLinkerd[1]+" --timeout=1s"); err == nil ||
+		!strings.Contains(out, "Waiting for deployment \"linkerd-destination\" rollout to finish") {
 		t.Errorf("nothing runs here, and %s does not wait: %v\n%s", readme.inLinkerd[1], err, out)
 	}
 	must(t, east.Apply(ctx, kube.Namespace("linkerd-multicluster")))
@@ -164,7 +187,9 @@ func sameSpec(t *testing.T, what string, got, want *appsv1.Deployment) {
 	t.Helper()
 	var spec [2]map[string]any
 	for i, d := range []*appsv1.Deployment{got, want} {
-		o, err := kube.Unstructured(&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, Spec: d.Spec})
+		o, err := kube.Unstructured(
+			&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, Spec: d.Spec},
+		)
 		must(t, err)
 		spec[i] = o.Object
 	}

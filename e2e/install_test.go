@@ -40,7 +40,12 @@ func restricted(name string) *corev1.Namespace {
 
 // podOf is the first container of a Deployment's Pod.
 func podOf(d *appsv1.Deployment, name string) containerConfig {
-	return containerConfig{Template: d.Spec.Template, Namespace: d.Namespace, Name: name, Container: d.Spec.Template.Spec.Containers[0].Name}
+	return containerConfig{
+		Template:  d.Spec.Template,
+		Namespace: d.Namespace,
+		Name:      name,
+		Container: d.Spec.Template.Spec.Containers[0].Name,
+	}
 }
 
 // startPod runs a Pod's container until the test ends.
@@ -60,17 +65,27 @@ func startPod(t *testing.T, server *harness.Cluster, c *kube.Client, cfg contain
 // linkTo links a cluster by link.yaml, with its placeholders filled in: by the account of manifests/link.
 func linkTo(t *testing.T, from, to *kube.Client, server *harness.Cluster) {
 	t.Helper()
-	applyManifest(t, from, "link.yaml",
-		"https://east.example.com:6443", to.Server(),
-		"<the cluster's CA certificate, base64>", base64.StdEncoding.EncodeToString(server.REST().CAData),
-		"<data.token of Secret isthmus-remote-access-token in east>", secretToken(t, to, "linkerd-multicluster", "isthmus-remote-access-token"))
+	applyManifest(
+		t,
+		from,
+		"link.yaml",
+		"https://east.example.com:6443",
+		to.Server(),
+		"<the cluster's CA certificate, base64>",
+		base64.StdEncoding.EncodeToString(server.REST().CAData),
+		"<data.token of Secret isthmus-remote-access-token in east>",
+		secretToken(t, to, "linkerd-multicluster", "isthmus-remote-access-token"),
+	)
 }
 
 // offerShop writes Service shop/web with one endpoint.
 func offerShop(t *testing.T, c *kube.Client, ip string) {
 	t.Helper()
-	must(t, c.Apply(t.Context(), kube.Namespace("shop"), kube.ServiceAccount("shop", "web"), kube.Service("shop", "web"),
-		kube.Pod("shop", "web-0", "web"), kube.Slice("shop", "web", "1", kube.PodEndpoint(ip, "shop", "web-0"))))
+	must(
+		t,
+		c.Apply(t.Context(), kube.Namespace("shop"), kube.ServiceAccount("shop", "web"), kube.Service("shop", "web"),
+			kube.Pod("shop", "web-0", "web"), kube.Slice("shop", "web", "1", kube.PodEndpoint(ip, "shop", "web-0"))),
+	)
 }
 
 // openShop opens a proxy's stream of shop/web-federated.
@@ -79,7 +94,13 @@ func openShop(t *testing.T, g *harness.Replica) *proxy.Stream {
 	conn, err := proxy.Dial(g.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: kube.Authority("shop", "web-federated"), Token: `{"ns":"shop"}`})
+	s := proxy.NewStream(proxy.Config{
+		Conn:      conn,
+		MayBeLate: true,
+		Kind:      proxy.Get,
+		Authority: kube.Authority("shop", "web-federated"),
+		Token:     `{"ns":"shop"}`,
+	})
 	t.Cleanup(s.Close)
 	must(t, s.Open(t.Context()))
 	return s
@@ -102,16 +123,23 @@ func awaitShop(t *testing.T, s *proxy.Stream, ips ...string) {
 
 // checkSliceWriter: the gateway leads, under its Pod's name, and writes an EndpointSlice for an ExternalWorkload.
 func checkSliceWriter(t *testing.T, c *kube.Client, g *harness.Replica, name string) {
-	must(t, c.ApplyYAML(t.Context(), `{apiVersion: v1, kind: Service, metadata: {name: vms, namespace: shop}, spec: {selector: {app: vm}, ports: [{port: 80, targetPort: 8080}]}}
+	must(t, c.ApplyYAML(
+		t.Context(),
+		`apiVersion: v1
+kind: Service
+metadata: {name: vms, namespace: shop}
+spec: {selector: {app: vm}, ports: [{port: 80, targetPort: 8080}]}
 ---
 apiVersion: workload.linkerd.io/v1beta1
 kind: ExternalWorkload
 metadata: {name: vm-1, namespace: shop, labels: {app: vm}}
 spec: {meshTLS: {identity: spiffe://root/vm-1, serverName: vm-1}, ports: [{port: 8080}], workloadIPs: [{ip: 10.80.3.1}]}
-`))
+`,
+	))
 	await(t, "an EndpointSlice is written", func() error {
 		page, err := harness.ReadClusters(t.Context(), g.MetricsAddr())
-		if err == nil && (page.Writer == nil || page.Writer.Slices != 1 || !page.Writer.Leading || page.Writer.Holder != name) {
+		if err == nil &&
+			(page.Writer == nil || page.Writer.Slices != 1 || !page.Writer.Leading || page.Writer.Holder != name) {
 			err = fmt.Errorf("the writer's status is %+v", page.Writer)
 		}
 		return err
@@ -149,7 +177,8 @@ func checkAdmitted(t *testing.T, c *kube.Client, d *appsv1.Deployment) {
 		"root":       func(s *corev1.PodSpec) { s.SecurityContext.RunAsNonRoot = nil },
 		"network":    func(s *corev1.PodSpec) { s.HostNetwork = true },
 	} {
-		if err := create(name, change); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "violates PodSecurity") {
+		if err := create(name, change); !apierrors.IsForbidden(err) ||
+			!strings.Contains(err.Error(), "violates PodSecurity") {
 			t.Errorf("Pod %s is not refused by Pod security: %v", name, err)
 		}
 	}
@@ -179,7 +208,11 @@ func checkSelected(t *testing.T, objects []*unstructured.Unstructured, template 
 		}
 	}
 	c := template.Spec.Containers[0]
-	named := []intstr.IntOrString{service.Spec.Ports[0].TargetPort, c.LivenessProbe.HTTPGet.Port, c.ReadinessProbe.HTTPGet.Port}
+	named := []intstr.IntOrString{
+		service.Spec.Ports[0].TargetPort,
+		c.LivenessProbe.HTTPGet.Port,
+		c.ReadinessProbe.HTTPGet.Port,
+	}
 	for _, rule := range policy.Spec.Ingress {
 		for _, p := range rule.Ports {
 			named = append(named, *p.Port)
@@ -195,7 +228,10 @@ func checkSelected(t *testing.T, objects []*unstructured.Unstructured, template 
 // TestTimesAddUp: where the gateway is installed, it has ended by itself before it would be killed.
 func TestTimesAddUp(t *testing.T) {
 	own := find[appsv1.Deployment](t, build(t, manifest(t, "install")), "Deployment", "isthmus")
-	for name, template := range map[string]corev1.PodTemplateSpec{"install": own.Spec.Template, "linkerd": inLinkerd(t, "plain").Spec.Template} {
+	for name, template := range map[string]corev1.PodTemplateSpec{
+		"install": own.Spec.Template,
+		"linkerd": inLinkerd(t, "plain").Spec.Template,
+	} {
 		for _, c := range template.Spec.Containers {
 			if c.Name != "isthmus" && c.Name != "destination" {
 				continue
@@ -209,10 +245,24 @@ func TestTimesAddUp(t *testing.T) {
 			delay, drain := duration(t, c.Args, "shutdown-delay"), duration(t, c.Args, "drain")
 			// As docs/operations.md has it: the process has ended a second after both.
 			if needs := hook + delay + drain + time.Second; needs > grace || delay == 0 {
-				t.Errorf("%s: preStop %v, --shutdown-delay %v, --drain %v and a second are more than the grace of %v", name, hook, delay, drain, grace)
+				t.Errorf(
+					"%s: preStop %v, --shutdown-delay %v, --drain %v and a second are more than the grace of %v",
+					name,
+					hook,
+					delay,
+					drain,
+					grace,
+				)
 			}
-			if ready := time.Duration(own.Spec.MinReadySeconds) * time.Second; name == "install" && (delay <= 30*time.Second || ready <= delay+drain) {
-				t.Errorf("--shutdown-delay %v is not longer than DNS caches live, or minReadySeconds %v not than it and --drain %v", delay, ready, drain)
+			if ready := time.Duration(own.Spec.MinReadySeconds) * time.Second; name == "install" &&
+				(delay <= 30*time.Second || ready <= delay+drain) {
+				t.Errorf(
+					"--shutdown-delay %v is not longer than DNS caches live, or minReadySeconds %v not than it and "+
+						"--drain %v",
+					delay,
+					ready,
+					drain,
+				)
 			}
 		}
 	}
@@ -221,7 +271,8 @@ func TestTimesAddUp(t *testing.T) {
 // TestHungIsKilledSoon: a gateway that hangs is killed long before the grace of one that drains.
 func TestHungIsKilledSoon(t *testing.T) {
 	p := find[appsv1.Deployment](t, build(t, manifest(t, "install")), "Deployment", "isthmus").Spec.Template.Spec
-	if grace := p.Containers[0].LivenessProbe.TerminationGracePeriodSeconds; grace == nil || *grace > 10 || *grace >= *p.TerminationGracePeriodSeconds {
+	if grace := p.Containers[0].LivenessProbe.TerminationGracePeriodSeconds; grace == nil || *grace > 10 ||
+		*grace >= *p.TerminationGracePeriodSeconds {
 		t.Errorf("the liveness probe has no grace of its own of 10 s at most")
 	}
 }
@@ -259,15 +310,24 @@ func duration(t *testing.T, args []string, name string) time.Duration {
 // TestMemory: the gateway reads the container's limit by itself, and takes 90 % of it for Go. GOMEMLIMIT from the limit
 // would be all of it, of which the kernel kills.
 func TestMemory(t *testing.T) {
-	c := find[appsv1.Deployment](t, build(t, manifest(t, "install")), "Deployment", "isthmus").Spec.Template.Spec.Containers[0]
+	c := find[appsv1.Deployment](
+		t,
+		build(t, manifest(t, "install")),
+		"Deployment",
+		"isthmus",
+	).Spec.Template.Spec.Containers[0]
 	if limit := c.Resources.Limits.Memory(); limit.Value() < 256<<20 || c.Resources.Requests.Memory().Cmp(*limit) > 0 {
 		t.Errorf("of memory %v are requested and %v the limit", c.Resources.Requests.Memory(), limit)
 	}
 	if slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name == "GOMEMLIMIT" || e.Name == "GOGC" }) {
 		t.Error("GOMEMLIMIT or GOGC is set: the gateway knows better")
 	}
-	// A limit that changes in place is not read again: GOMEMLIMIT, --cluster-memory and --view-memory are those of the start.
-	if !slices.Contains(c.ResizePolicy, corev1.ContainerResizePolicy{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer}) {
+	// A limit that changes in place is not read again: GOMEMLIMIT, --cluster-memory and
+	// --view-memory are those of the start.
+	if !slices.Contains(
+		c.ResizePolicy,
+		corev1.ContainerResizePolicy{ResourceName: corev1.ResourceMemory, RestartPolicy: corev1.RestartContainer},
+	) {
 		t.Errorf("a resize of memory in place does not restart the container: %v", c.ResizePolicy)
 	}
 	if _, limited := c.Resources.Limits[corev1.ResourceCPU]; limited || c.Resources.Requests.Cpu().IsZero() {
@@ -393,9 +453,9 @@ func TestTwoLinkAccounts(t *testing.T) {
 	}
 }
 
-// TestInstallBeforeLinkerd installs the gateway, in a namespace of another name, into a cluster that has none of Linkerd's
-// definitions. It is ready, for which it must be allowed to read Secrets of its own namespace, shows what is missing, and
-// follows it as soon as it is there.
+// TestInstallBeforeLinkerd installs the gateway, in a namespace of another name, into a cluster
+// that has none of Linkerd's definitions. It is ready, for which it must be allowed to read Secrets
+// of its own namespace, shows what is missing, and follows it as soon as it is there.
 func TestInstallBeforeLinkerd(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -457,7 +517,11 @@ func missing(t *testing.T, g *harness.Replica, resources ...string) error {
 	return nil
 }
 
-var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+var definitions = schema.GroupVersionResource{
+	Group:    "apiextensions.k8s.io",
+	Version:  "v1",
+	Resource: "customresourcedefinitions",
+}
 
 // removeDefinitions deletes the definitions of Linkerd's resources, and returns once nothing is left of them.
 func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Unstructured) {
@@ -476,8 +540,8 @@ func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Un
 	if len(removed) != 4 {
 		t.Fatalf("%d definitions, of which four are expected", len(removed))
 	}
-	// An API server that could not look at once whether objects of a definition are gone ("storage is (re)initializing")
-	// may take minutes to look again, but does when the definition changes.
+	// An API server that could not look at once whether objects of a definition are gone ("storage
+	// is (re)initializing") may take minutes to look again, but does when the definition changes.
 	touched := time.Now()
 	err = harness.Poll(t.Context(), 3*time.Minute, 100*time.Millisecond, func() error {
 		list, err := api.List(t.Context(), metav1.ListOptions{})
@@ -487,14 +551,25 @@ func removeDefinitions(t *testing.T, c *kube.Client) (removed []*unstructured.Un
 		if name := list.Items[0].GetName(); time.Since(touched) > 5*time.Second {
 			touched = time.Now()
 			change := fmt.Appendf(nil, `{"metadata":{"annotations":{"touched":%q}}}`, touched)
-			if _, err := api.Patch(t.Context(), name, types.MergePatchType, change, metav1.PatchOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			if _, err := api.Patch(
+				t.Context(),
+				name,
+				types.MergePatchType,
+				change,
+				metav1.PatchOptions{},
+			); err != nil &&
+				!apierrors.IsNotFound(err) {
 				return err
 			}
 		}
 		return fmt.Errorf("definition %s is still there: %v", list.Items[0].GetName(), list.Items[0].Object["status"])
 	})
 	must(t, err)
-	for _, version := range []string{"linkerd.io/v1alpha2", "policy.linkerd.io/v1beta3", "workload.linkerd.io/v1beta1"} {
+	for _, version := range []string{
+		"linkerd.io/v1alpha2",
+		"policy.linkerd.io/v1beta3",
+		"workload.linkerd.io/v1beta1",
+	} {
 		await(t, version+" is gone", func() error {
 			if _, err := c.Discovery().ServerResourcesForGroupVersion(version); !apierrors.IsNotFound(err) {
 				return errors.Join(errors.New("it is there"), err)

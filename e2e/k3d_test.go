@@ -73,15 +73,18 @@ func (c k3dConfig) arg(name string) (value string) {
 	return value
 }
 
-// TestConfigs: each cluster's config has only fields that k3d knows, all are on one docker network, none changes the user's
-// kubeconfig, and no two networks of Pods or Services overlap, nor do they with those that docker makes. The script's routes are
-// to these networks of Pods.
+// TestConfigs: each cluster's config has only fields that k3d knows, all are on one docker network,
+// none changes the user's kubeconfig, and no two networks of Pods or Services overlap, nor do they
+// with those that docker makes. The script's routes are to these networks of Pods.
 func TestConfigs(t *testing.T) {
 	script, err := os.ReadFile(filepath.Join("..", "manifests/k3d/demo.sh"))
 	must(t, err)
 	files, err := filepath.Glob(filepath.Join("..", "manifests/k3d/*.yaml"))
 	must(t, err)
-	networks := map[string]netip.Prefix{"docker's": netip.MustParsePrefix("172.16.0.0/12"), "docker's own": netip.MustParsePrefix("192.168.0.0/16")}
+	networks := map[string]netip.Prefix{
+		"docker's":     netip.MustParsePrefix("172.16.0.0/12"),
+		"docker's own": netip.MustParsePrefix("192.168.0.0/16"),
+	}
 	var names []string
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".yaml")
@@ -97,11 +100,16 @@ func TestConfigs(t *testing.T) {
 			t.Errorf("%s: the script expects one server of isthmus-%s in network isthmus-demo: %+v", name, name, c)
 		case err != nil || timeout <= 0 || !c.Options.K3d.Wait || !c.Options.K3d.DisableLoadbalancer:
 			t.Errorf("%s: options.k3d are %+v: %v", name, c.Options.K3d, err)
-		case k.UpdateDefaultKubeconfig == nil || *k.UpdateDefaultKubeconfig || k.SwitchCurrentContext == nil || *k.SwitchCurrentContext:
+		case k.UpdateDefaultKubeconfig == nil || *k.UpdateDefaultKubeconfig || k.SwitchCurrentContext == nil ||
+			*k.SwitchCurrentContext:
 			t.Errorf("%s changes the user's kubeconfig", name)
 		}
 		for _, a := range c.Options.K3s.ExtraArgs {
-			if flag, _, _ := strings.Cut(a.Arg, "="); !slices.Contains([]string{"--cluster-cidr", "--service-cidr", "--disable"}, flag) || !slices.Equal(a.NodeFilters, []string{"server:*"}) {
+			if flag, _, _ := strings.Cut(a.Arg, "="); !slices.Contains(
+				[]string{"--cluster-cidr", "--service-cidr", "--disable"},
+				flag,
+			) ||
+				!slices.Equal(a.NodeFilters, []string{"server:*"}) {
 				t.Errorf("%s: argument %+v", name, a)
 			}
 		}
@@ -115,7 +123,10 @@ func TestConfigs(t *testing.T) {
 			}
 			networks[name+"'s "+flag] = network
 		}
-		if want := fmt.Sprintf("%s) echo %s ;;", name, c.arg("--cluster-cidr")); !strings.Contains(string(script), want) {
+		if want := fmt.Sprintf("%s) echo %s ;;", name, c.arg("--cluster-cidr")); !strings.Contains(
+			string(script),
+			want,
+		) {
 			t.Errorf("demo.sh does not have %q", want)
 		}
 	}
@@ -156,8 +167,9 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestK3dShop: what the k3d demo deploys is taken by API servers, its Pods need no rights and are those that its Services
-// select, and a gateway in west makes one service of the clusters that the federated Service names: the demo's other ones.
+// TestK3dShop: what the k3d demo deploys is taken by API servers, its Pods need no rights and are
+// those that its Services select, and a gateway in west makes one service of the clusters that the
+// federated Service names: the demo's other ones.
 func TestK3dShop(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
@@ -175,7 +187,8 @@ func TestK3dShop(t *testing.T) {
 	apply(t, east, shop)
 	must(t, west.Apply(ctx, restricted("strict")))
 	for name, d := range map[string]*appsv1.Deployment{
-		"web": find[appsv1.Deployment](t, shop, "Deployment", "web"), "client": find[appsv1.Deployment](t, federated, "Deployment", "client"),
+		"web":    find[appsv1.Deployment](t, shop, "Deployment", "web"),
+		"client": find[appsv1.Deployment](t, federated, "Deployment", "client"),
 	} {
 		template := d.Spec.Template
 		template.Spec.ServiceAccountName = ""
@@ -185,7 +198,13 @@ func TestK3dShop(t *testing.T) {
 		must(t, err)
 	}
 	web := find[corev1.Service](t, shop, "Service", "web")
-	if pods := find[appsv1.Deployment](t, shop, "Deployment", "web").Spec.Template.Labels; !labels.SelectorFromSet(web.Spec.Selector).Matches(labels.Set(pods)) {
+	if pods := find[appsv1.Deployment](
+		t,
+		shop,
+		"Deployment",
+		"web",
+	).Spec.Template.Labels; !labels.SelectorFromSet(web.Spec.Selector).
+		Matches(labels.Set(pods)) {
 		t.Errorf("Service web selects %v, not %v", web.Spec.Selector, pods)
 	}
 	const members = "multicluster.linkerd.io/remote-discovery"
@@ -193,8 +212,16 @@ func TestK3dShop(t *testing.T) {
 		t.Errorf("%s is %q", members, got)
 	}
 
-	must(t, west.Apply(ctx, kube.Pod("shop", "web-0", "web"), kube.Slice("shop", "web", "1", kube.PodEndpoint("10.41.0.9", "shop", "web-0"))))
-	must(t, east.Apply(ctx, kube.Pod("shop", "web-0", "web"), kube.Slice("shop", "web", "1", kube.PodEndpoint("10.42.0.9", "shop", "web-0"))))
+	must(t, west.Apply(
+		ctx,
+		kube.Pod("shop", "web-0", "web"),
+		kube.Slice("shop", "web", "1", kube.PodEndpoint("10.41.0.9", "shop", "web-0")),
+	))
+	must(t, east.Apply(
+		ctx,
+		kube.Pod("shop", "web-0", "web"),
+		kube.Slice("shop", "web", "1", kube.PodEndpoint("10.42.0.9", "shop", "web-0")),
+	))
 	g := startGateway(t, harness.ReplicaConfig{Kubeconfig: gatewayKubeconfig(t, west)})
 	awaitReady(t, g, "east")
 	awaitShop(t, openShop(t, g), "10.41.0.9", "10.42.0.9")

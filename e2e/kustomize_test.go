@@ -97,7 +97,10 @@ func overlay(t *testing.T, k kustomization, files map[string][]byte) string {
 // named returns the object of a kind and name.
 func named(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	t.Helper()
-	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name })
+	i := slices.IndexFunc(
+		objects,
+		func(o *unstructured.Unstructured) bool { return o.GetKind() == kind && o.GetName() == name },
+	)
 	if i < 0 {
 		t.Fatalf("there is no %s %s", kind, name)
 	}
@@ -108,7 +111,11 @@ func named(t *testing.T, objects []*unstructured.Unstructured, kind, name string
 func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind, name string) *T {
 	t.Helper()
 	typed := new(T)
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(named(t, objects, kind, name).Object, typed, true); err != nil {
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(
+		named(t, objects, kind, name).Object,
+		typed,
+		true,
+	); err != nil {
 		t.Fatalf("%s %s: %v", kind, name, err)
 	}
 	return typed
@@ -122,8 +129,9 @@ func apply(t *testing.T, c *kube.Client, objects []*unstructured.Unstructured) {
 	}
 }
 
-// TestKustomizations: each folder of manifests that has a kustomization can be built, fetches nothing for that, and uses all
-// its files. A component has no objects of its own to be built from: there it is only checked which files it uses.
+// TestKustomizations: each folder of manifests that has a kustomization can be built, fetches
+// nothing for that, and uses all its files. A component has no objects of its own to be built from:
+// there it is only checked which files it uses.
 func TestKustomizations(t *testing.T) {
 	var found []string
 	err := filepath.WalkDir(manifest(t, "."), func(path string, d fs.DirEntry, err error) error {
@@ -161,7 +169,8 @@ func TestKustomizations(t *testing.T) {
 	}
 }
 
-// usesItsFiles returns an error unless what a kustomization names is there, and names all YAML and JSON files beside it.
+// usesItsFiles returns an error unless what a kustomization names is there, and names all YAML and
+// JSON files beside it.
 func usesItsFiles(dir string, k kustomization) (err error) {
 	known := map[string]bool{"kustomization.yaml": true}
 	for _, list := range [][]string{k.Resources, k.Components} {

@@ -67,7 +67,12 @@ const largePods = 500
 // populate makes a cluster's Pods and its share of the Service.
 func (l *large) populate(where string) {
 	ctx, k := l.t.Context(), l.clients[where]
-	must(l.t, k.Apply(ctx, kube.Namespace(largeNamespace), kube.ServiceAccount(largeNamespace, "web"), kube.Service(largeNamespace, "web")))
+	must(l.t, k.Apply(
+		ctx,
+		kube.Namespace(largeNamespace),
+		kube.ServiceAccount(largeNamespace, "web"),
+		kube.Service(largeNamespace, "web"),
+	))
 	pods := make(chan *corev1.Pod)
 	var writers sync.WaitGroup
 	for range 8 {
@@ -86,8 +91,8 @@ func (l *large) populate(where string) {
 	writers.Wait()
 }
 
-// grow adds slices to the clusters in turn until there are n endpoints: 100 in each slice of the first 5,000, and 1,000,
-// the most there can be, in each after that.
+// grow adds slices to the clusters in turn until there are n endpoints: 100 in each slice of the
+// first 5,000, and 1,000, the most there can be, in each after that.
 func (l *large) grow(n int) {
 	for ; len(l.addrs) < n; l.slices++ {
 		where, size := largeClusters[l.slices%len(largeClusters)], 100
@@ -103,7 +108,9 @@ func (l *large) grow(n int) {
 			slice.Endpoints = append(slice.Endpoints, endpoint)
 			l.places[netip.AddrPortFrom(ip, 8080)] = place{where, zone}
 		}
-		made, err := l.clients[where].DiscoveryV1().EndpointSlices(largeNamespace).Create(l.t.Context(), slice, metav1.CreateOptions{})
+		made, err := l.clients[where].DiscoveryV1().
+			EndpointSlices(largeNamespace).
+			Create(l.t.Context(), slice, metav1.CreateOptions{})
 		must(l.t, err)
 		if size == 100 {
 			l.small[where] = made
@@ -136,7 +143,8 @@ func largePod(i int) *corev1.Pod {
 func (l *large) startGateway() {
 	l.gateway = startGateway(l.t, harness.ReplicaConfig{Kubeconfig: l.servers["west"].Kubeconfig(), Args: []string{
 		"-outbound-transport-mode=transport-header", "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s",
-		`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`,
+		`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},` +
+			`"while_idle":true}}`,
 	}})
 	l.ready()
 }
@@ -219,10 +227,11 @@ func (s *sizes) HandleConn(context.Context, stats.ConnStats)                    
 // maxMessage is how large the gateway lets a message become: proxies take 4 MiB.
 const maxMessage = 4<<20 - 16<<10
 
-// TestLargeSet serves thousands of meshed endpoints as one federated Service over three clusters. One endpoint's change
-// is one small message. A proxy that reconnects after a restart of the gateway loses what its first message has no room
-// for, and nothing of a set that fits: it gets 5,000 and 15,000 endpoints in one message. Of 40,000 it keeps what fits, of
-// each cluster and zone the same share, and the same endpoints after each restart; it has all again at once.
+// TestLargeSet serves thousands of meshed endpoints as one federated Service over three clusters.
+// One endpoint's change is one small message. A proxy that reconnects after a restart of the
+// gateway loses what its first message has no room for, and nothing of a set that fits: it gets
+// 5,000 and 15,000 endpoints in one message. Of 40,000 it keeps what fits, of each cluster and zone
+// the same share, and the same endpoints after each restart; it has all again at once.
 func TestLargeSet(t *testing.T) {
 	t.Parallel()
 	l := newLarge(t)
@@ -233,7 +242,12 @@ func TestLargeSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: kube.Authority(largeNamespace, "web-all")})
+	s := proxy.NewStream(proxy.Config{
+		Conn:      conn,
+		MayBeLate: true,
+		Kind:      proxy.Get,
+		Authority: kube.Authority(largeNamespace, "web-all"),
+	})
 	t.Cleanup(s.Close)
 	l.open(s)
 	s.Mark()
@@ -274,8 +288,16 @@ func (l *large) open(s *proxy.Stream) {
 	sizes, status := l.sizes.take(), s.Status()
 	l.messages = status.Messages
 	in := len(status.First.Addrs)
-	l.t.Logf("%d endpoints came as messages of %d bytes, the first with %d endpoints after %v, all after %v; %d bytes for each endpoint",
-		len(l.addrs), sizes, in, status.First.At.Sub(status.Opened), time.Since(status.Opened), sizes[0]/in)
+	l.t.Logf(
+		"%d endpoints came as messages of %d bytes, the first with %d endpoints after %v, all after %v; %d bytes for "+
+			"each endpoint",
+		len(l.addrs),
+		sizes,
+		in,
+		status.First.At.Sub(status.Opened),
+		time.Since(status.Opened),
+		sizes[0]/in,
+	)
 	for i, size := range sizes {
 		if size > maxMessage || i < len(sizes)-1 && size < maxMessage-1024 {
 			l.t.Errorf("message %d has %d bytes: too many, or too few for one that is not the last", i, size)
@@ -308,8 +330,8 @@ func (l *large) reconnect(s *proxy.Stream) []netip.AddrPort {
 	return lost
 }
 
-// fair checks that every cluster, and every zone of it, has lost as large a part as all together, and that these are the ones
-// which one message has no room for.
+// fair checks that every cluster, and every zone of it, has lost as large a part as all together,
+// and that these are the ones which one message has no room for.
 func (l *large) fair(lost []netip.AddrPort) {
 	l.t.Helper()
 	all, gone := l.count(l.addrs), l.count(lost)
@@ -353,7 +375,8 @@ func (l *large) flip(s *proxy.Stream, where string) {
 		sizes, recent := l.sizes.take(), s.Recent()
 		last := recent[len(recent)-1]
 		l.messages++ // one too many shows at the next step at the latest
-		if n := s.Status().Messages; n != l.messages || len(sizes) != 1 || sizes[0] > x.most || last.Kind != x.kind || !slices.Equal(last.Addrs, []netip.AddrPort{flipped}) {
+		if n := s.Status().Messages; n != l.messages || len(sizes) != 1 || sizes[0] > x.most || last.Kind != x.kind ||
+			!slices.Equal(last.Addrs, []netip.AddrPort{flipped}) {
 			l.t.Errorf("%s: %d messages, not %d; of %d bytes, the last is %v", where, n, l.messages, sizes, last)
 		}
 	}
@@ -368,9 +391,10 @@ func (l *large) flip(s *proxy.Stream, where string) {
 // proxyMessage is how large a message may be for a proxy to read it.
 const proxyMessage = 4 << 20
 
-// TestLargeServiceProfiles: ServiceProfiles about as large as Kubernetes keeps them. One reaches a proxy whole, in a message
-// that it can read; a proxy that does not read it delays no other, and gets the newest in the end; one that has as many parts
-// as fit into it leaves its Service some profile at least.
+// TestLargeServiceProfiles: ServiceProfiles about as large as Kubernetes keeps them. One reaches a
+// proxy whole, in a message that it can read; a proxy that does not read it delays no other, and
+// gets the newest in the end; one that has as many parts as fit into it leaves its Service some
+// profile at least.
 func TestLargeServiceProfiles(t *testing.T) {
 	t.Parallel()
 	p := newProfiles(t)
@@ -394,9 +418,18 @@ func TestLargeServiceProfiles(t *testing.T) {
 	large.Unstall()
 	awaitState(t, large, "the newest profile", func(now proxy.Snapshot) bool { return firstRoute(now, 1) == "last" })
 
-	p.write("dense", map[string]any{"routes": []any{map[string]any{"condition": map[string]any{"any": manyOf(80_000, map[string]any{"method": "G"})}}}})
+	p.write("dense", map[string]any{
+		"routes": []any{
+			map[string]any{"condition": map[string]any{"any": manyOf(80_000, map[string]any{"method": "G"})}},
+		},
+	})
 	p.write("other", manyRoutes(1, "after the dense one"))
-	awaitState(t, other, "a change after it", func(now proxy.Snapshot) bool { return firstRoute(now, 1) == "after the dense one" })
+	awaitState(
+		t,
+		other,
+		"a change after it",
+		func(now proxy.Snapshot) bool { return firstRoute(now, 1) == "after the dense one" },
+	)
 	dense := p.subscribe("dense")
 	for _, size := range p.sizes.take() {
 		if size > proxyMessage {
@@ -413,7 +446,10 @@ func TestLargeServiceProfiles(t *testing.T) {
 // manyRoutes is a spec with as many routes of 300 bytes, the first of which has a name of its own.
 func manyRoutes(count int, first string) map[string]any {
 	path := "/" + strings.Repeat("0123456789", 22)
-	routes := manyOf(count, map[string]any{"name": "route", "condition": map[string]any{"pathRegex": path}, "timeout": "250ms"})
+	routes := manyOf(
+		count,
+		map[string]any{"name": "route", "condition": map[string]any{"pathRegex": path}, "timeout": "250ms"},
+	)
 	routes[0] = map[string]any{"name": first, "condition": map[string]any{"pathRegex": path}}
 	return map[string]any{"routes": routes}
 }
@@ -462,14 +498,21 @@ func (p *profiles) write(service string, spec map[string]any) {
 	must(p.t, p.client.Apply(p.t.Context(), o))
 }
 
-// subscribe returns a stream of a Service's profile once it has one. It has a connection of its own, so that one that does not
-// read delays no other.
+// subscribe returns a stream of a Service's profile once it has one. It has a connection of its
+// own, so that one that does not read delays no other.
 func (p *profiles) subscribe(service string) *proxy.Stream {
 	p.t.Helper()
 	conn, err := proxy.Dial(p.addr, grpc.WithStatsHandler(&p.sizes))
 	must(p.t, err)
 	atEnd(p.t, conn.Close)
-	s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.GetProfile, Authority: kube.Authority(largeNamespace, service)})
+	s := proxy.NewStream(
+		proxy.Config{
+			Conn:      conn,
+			MayBeLate: true,
+			Kind:      proxy.GetProfile,
+			Authority: kube.Authority(largeNamespace, service),
+		},
+	)
 	p.t.Cleanup(s.Close)
 	must(p.t, s.Open(p.t.Context()))
 	awaitState(p.t, s, "a profile of "+service, func(now proxy.Snapshot) bool { return now.Messages > 0 })

@@ -22,7 +22,8 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// linked is two clusters that are not linked yet, a gateway and a proxy in west, and a kubeconfig with a context for each.
+// linked is two clusters that are not linked yet, a gateway and a proxy in west, and a kubeconfig
+// with a context for each.
 type linked struct {
 	*near
 	isthmus, kubeconfig string
@@ -35,7 +36,11 @@ func newLinked(t *testing.T) *linked {
 	must(t, err)
 	isthmus, err = filepath.Abs(isthmus)
 	must(t, err)
-	w := &linked{isthmus: isthmus, kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), config: clientcmdapi.NewConfig()}
+	w := &linked{
+		isthmus:    isthmus,
+		kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"),
+		config:     clientcmdapi.NewConfig(),
+	}
 	w.near = newNearClusters(t, []string{"namespace", "serviceaccount", "token"}, "west", "east")
 	for name, c := range w.clients {
 		w.addContext(t, name, name, c.Admin())
@@ -67,7 +72,8 @@ func (w *linked) try(t *testing.T, command string) verbRun {
 		args = append(args, "--admin", w.gateway.MetricsAddr())
 	}
 	r := runVerb(t, w.isthmus, args...)
-	if strings.Contains(r.stderr, "eyJ") || strings.Contains(r.stdout, "eyJ") && !strings.Contains(r.stdout, "stringData") {
+	if strings.Contains(r.stderr, "eyJ") ||
+		strings.Contains(r.stdout, "eyJ") && !strings.Contains(r.stdout, "stringData") {
 		t.Errorf("isthmus %s prints a token: %+v", command, r)
 	}
 	return r
@@ -78,7 +84,14 @@ func (w *linked) ok(t *testing.T, command string, want ...string) verbRun {
 	t.Helper()
 	r := w.try(t, command)
 	if r.code != 0 {
-		t.Fatalf("isthmus %s: exit code %d\n%s%s\nthe gateway's log:\n%s", command, r.code, r.stdout, r.stderr, w.gateway.Log(20))
+		t.Fatalf(
+			"isthmus %s: exit code %d\n%s%s\nthe gateway's log:\n%s",
+			command,
+			r.code,
+			r.stdout,
+			r.stderr,
+			w.gateway.Log(20),
+		)
 	}
 	expectLines(t, command, r.stdout+r.stderr, want)
 	return r
@@ -119,7 +132,9 @@ func (w *linked) versions(t *testing.T) string {
 				lines = append(lines, name+" "+s.Namespace+"/"+s.Name+" "+s.ResourceVersion)
 			}
 		}
-		roles, err := c.RbacV1().ClusterRoles().List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=isthmus-link"})
+		roles, err := c.RbacV1().
+			ClusterRoles().
+			List(t.Context(), metav1.ListOptions{LabelSelector: "app.kubernetes.io/managed-by=isthmus-link"})
 		must(t, err)
 		for _, r := range roles.Items {
 			lines = append(lines, name+" ClusterRole "+r.Name+" "+r.ResourceVersion)
@@ -132,7 +147,9 @@ func (w *linked) versions(t *testing.T) string {
 // secret returns the Secret of link east, and the token in it.
 func (w *linked) secret(t *testing.T) (*corev1.Secret, string) {
 	t.Helper()
-	s, err := w.clients["west"].CoreV1().Secrets("linkerd").Get(t.Context(), "cluster-credentials-east", metav1.GetOptions{})
+	s, err := w.clients["west"].CoreV1().
+		Secrets("linkerd").
+		Get(t.Context(), "cluster-credentials-east", metav1.GetOptions{})
 	must(t, err)
 	config, err := clientcmd.RESTConfigFromKubeConfig(s.Data["kubeconfig"])
 	must(t, err)
@@ -142,7 +159,12 @@ func (w *linked) secret(t *testing.T) (*corev1.Secret, string) {
 // dead waits until east refuses a token.
 func (w *linked) dead(t *testing.T, token string) {
 	t.Helper()
-	if err := harness.Poll(t.Context(), time.Minute, time.Second, func() error { return w.clients["east"].Refuses(t.Context(), token) }); err != nil {
+	if err := harness.Poll(
+		t.Context(),
+		time.Minute,
+		time.Second,
+		func() error { return w.clients["east"].Refuses(t.Context(), token) },
+	); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -157,8 +179,8 @@ func (w *linked) moves(t *testing.T) {
 	w.expect(t, "it is back", slices.Concat(w.pods["west"], east))
 }
 
-// TestLinkVerbs: from two contexts of a kubeconfig to a federated Service that is served, by one command; it rotates the
-// token while streams are live; unlink ends it all.
+// TestLinkVerbs: from two contexts of a kubeconfig to a federated Service that is served, by one
+// command; it rotates the token while streams are live; unlink ends it all.
 func TestLinkVerbs(t *testing.T) {
 	t.Parallel()
 	w := newLinked(t)
@@ -166,8 +188,12 @@ func TestLinkVerbs(t *testing.T) {
 	w.expect(t, "nothing is linked", w.pods["west"])
 	w.refusals(t)
 
-	r := w.ok(t, "link east --context east --apply --dry-run", `(?m)^context east: would create Namespace linkerd-multicluster$`,
-		`(?m)^context west: would create link Secret linkerd/cluster-credentials-east$`)
+	r := w.ok(
+		t,
+		"link east --context east --apply --dry-run",
+		`(?m)^context east: would create Namespace linkerd-multicluster$`,
+		`(?m)^context west: would create link Secret linkerd/cluster-credentials-east$`,
+	)
 	if strings.Contains(r.stdout, "created") || strings.Contains(w.versions(t), "linkerd-multicluster/") {
 		t.Errorf("a dry run writes: %s\n%s", r.stdout, w.versions(t))
 	}
@@ -191,13 +217,25 @@ func TestLinkVerbs(t *testing.T) {
 // halfway: what an API server refuses in the end names the right, and running it again with that right goes on.
 func (w *linked) halfway(t *testing.T) {
 	t.Helper()
-	must(t, w.clients["east"].Apply(t.Context(), &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces", "serviceaccounts", "secrets"}, Verbs: []string{"get", "list", "create", "delete"}},
-		{APIGroups: []string{rbacv1.GroupName}, Resources: []string{"clusterroles", "clusterrolebindings"}, Verbs: []string{"get", "create", "update"}},
-	}}))
+	must(t, w.clients["east"].Apply(
+		t.Context(),
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
+			{
+				APIGroups: []string{""},
+				Resources: []string{"namespaces", "serviceaccounts", "secrets"},
+				Verbs:     []string{"get", "list", "create", "delete"},
+			},
+			{
+				APIGroups: []string{rbacv1.GroupName},
+				Resources: []string{"clusterroles", "clusterrolebindings"},
+				Verbs:     []string{"get", "create", "update"},
+			},
+		}},
+	))
 	await(t, "the API server refuses to grant more than the user has", func() error {
 		r := w.try(t, "link east --context nobody --apply")
-		if r.code != 1 || !strings.Contains(r.stderr, "you may not create ClusterRole isthmus-remote-access") || !strings.Contains(r.stderr, "run this again: it goes on from there") {
+		if r.code != 1 || !strings.Contains(r.stderr, "you may not create ClusterRole isthmus-remote-access") ||
+			!strings.Contains(r.stderr, "run this again: it goes on from there") {
 			return fmt.Errorf("%+v", r)
 		}
 		return nil
@@ -207,13 +245,26 @@ func (w *linked) halfway(t *testing.T) {
 	}
 }
 
-// failures: a server that is not the cluster's leaves nothing, and a gateway that can't be asked leaves the token before.
+// failures: a server that is not the cluster's leaves nothing, and a gateway that can't be asked
+// leaves the token before.
 func (w *linked) failures(t *testing.T) {
 	t.Helper()
-	w.refused(t, 1, "link east --context east --apply --server "+w.clients["west"].Server(), "the certificate of https://127.0.0.1:[0-9]+ is not good for this link: ")
+	w.refused(
+		t,
+		1,
+		"link east --context east --apply --server "+w.clients["west"].Server(),
+		"the certificate of https://127.0.0.1:[0-9]+ is not good for this link: ",
+	)
 	_, before := w.secret(t)
-	r := runVerb(t, w.isthmus, strings.Fields("link east --context east --apply --admin 127.0.0.1:1 --kubeconfig "+w.kubeconfig)...)
-	if r.code != 1 || !strings.Contains(r.stderr, "the link is written; the tokens before it stay valid, but it is not known to work: 127.0.0.1:1: ") {
+	r := runVerb(
+		t,
+		w.isthmus,
+		strings.Fields("link east --context east --apply --admin 127.0.0.1:1 --kubeconfig "+w.kubeconfig)...)
+	if r.code != 1 ||
+		!strings.Contains(
+			r.stderr,
+			"the link is written; the tokens before it stay valid, but it is not known to work: 127.0.0.1:1: ",
+		) {
 		t.Errorf("without a gateway: %+v", r)
 	}
 	if err := w.clients["east"].Refuses(t.Context(), before); err == nil || len(w.tokens(t)) != 2 {
@@ -228,14 +279,26 @@ func (w *linked) failures(t *testing.T) {
 func (w *linked) rotations(t *testing.T) {
 	t.Helper()
 	west, all := w.clients["west"].CoreV1().Secrets("linkerd"), slices.Concat(w.pods["west"], w.pods["east"])
-	patch := `{"metadata":{"labels":{"team":"shop"},"annotations":{"isthmus.io/region":"eu-2","isthmus.io/cordon":"false"}}}`
-	_, err := west.Patch(t.Context(), "cluster-credentials-east", types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	patch := `{"metadata":{"labels":{"team":"shop"},"annotations":{"isthmus.io/region":"eu-2",` +
+		`"isthmus.io/cordon":"false"}}}`
+	_, err := west.Patch(
+		t.Context(),
+		"cluster-credentials-east",
+		types.MergePatchType,
+		[]byte(patch),
+		metav1.PatchOptions{},
+	)
 	must(t, err)
 	for _, more := range []string{"", "--duration 1h --address-ranges 10.2.0.0/16", ""} {
 		_, before := w.secret(t)
-		w.ok(t, "link east --context east --apply "+more, `(?m)^context east: deleted token Secret linkerd-multicluster/isthmus-remote-access-token-`)
+		w.ok(
+			t,
+			"link east --context east --apply "+more,
+			`(?m)^context east: deleted token Secret linkerd-multicluster/isthmus-remote-access-token-`,
+		)
 		s, now := w.secret(t)
-		if now == before || s.Labels["team"] != "shop" || s.Annotations["isthmus.io/region"] != "eu-2" || s.Annotations["isthmus.io/cordon"] != "false" {
+		if now == before || s.Labels["team"] != "shop" || s.Annotations["isthmus.io/region"] != "eu-2" ||
+			s.Annotations["isthmus.io/cordon"] != "false" {
 			t.Errorf("after a rotation: the same token: %v, %v, %v", now == before, s.Labels, s.Annotations)
 		}
 		w.dead(t, before)
@@ -347,15 +410,33 @@ func (w *linked) revoked(t *testing.T) {
 	_, token := w.secret(t)
 	w.refused(t, 2, "unlink east", "standard input is no terminal: give --yes")
 	w.refused(t, 2, "unlink east --context east --yes", "--context names the linked cluster, for --revoke")
-	w.refused(t, 1, "unlink east --revoke --context west --yes", "context west is not the cluster that Secret linkerd/cluster-credentials-east links")
+	w.refused(
+		t,
+		1,
+		"unlink east --revoke --context west --yes",
+		"context west is not the cluster that Secret linkerd/cluster-credentials-east links",
+	)
 	w.refused(t, 1, "unlink north --yes", `no Secret in namespace linkerd links "north"`)
-	w.refused(t, 0, "unlink east --revoke --context east --dry-run", "would delete link Secret linkerd/cluster-credentials-east", "would delete ClusterRole isthmus-remote-access")
-	w.ok(t, "unlink east --revoke --context east --yes", "deleted ServiceAccount linkerd-multicluster/isthmus-remote-access")
+	w.refused(
+		t,
+		0,
+		"unlink east --revoke --context east --dry-run",
+		"would delete link Secret linkerd/cluster-credentials-east",
+		"would delete ClusterRole isthmus-remote-access",
+	)
+	w.ok(
+		t,
+		"unlink east --revoke --context east --yes",
+		"deleted ServiceAccount linkerd-multicluster/isthmus-remote-access",
+	)
 	w.expect(t, "east is unlinked", w.pods["west"])
 	w.dead(t, token)
 	east := w.clients["east"]
-	_, err := east.CoreV1().ServiceAccounts("linkerd-multicluster").Get(t.Context(), "isthmus-remote-access", metav1.GetOptions{})
-	if tokens := w.tokens(t); !apierrors.IsNotFound(err) || len(tokens) > 0 || strings.Contains(w.versions(t), "ClusterRole") {
+	_, err := east.CoreV1().
+		ServiceAccounts("linkerd-multicluster").
+		Get(t.Context(), "isthmus-remote-access", metav1.GetOptions{})
+	if tokens := w.tokens(t); !apierrors.IsNotFound(err) || len(tokens) > 0 ||
+		strings.Contains(w.versions(t), "ClusterRole") {
 		t.Errorf("left: %v, %v, %s", err, tokens, w.versions(t))
 	}
 	w.refused(t, 1, "unlink east --revoke --context east --yes", "no Secret in namespace linkerd links")
@@ -367,8 +448,12 @@ func (w *linked) refusals(t *testing.T) {
 	west, east := w.clients["west"], w.clients["east"]
 	w.addContext(t, "nobody", "east", clientcmdapi.AuthInfo{Token: w.account(t, "east")})
 	w.addContext(t, "stranger", "east", clientcmdapi.AuthInfo{Token: "never issued"})
-	must(t, west.Apply(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "cluster-credentials-plain"}},
-		kube.Link("north", []byte("{")), otherName(kube.Link("south", []byte("{")))))
+	must(t, west.Apply(
+		t.Context(),
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "linkerd", Name: "cluster-credentials-plain"}},
+		kube.Link("north", []byte("{")),
+		otherName(kube.Link("south", []byte("{"))),
+	))
 	linkedByHand, err := east.Kubeconfig(east.Server(), clientcmdapi.AuthInfo{Token: "x"})
 	must(t, err)
 	for _, c := range []struct {
@@ -381,7 +466,11 @@ func (w *linked) refusals(t *testing.T) {
 		{2, "link local --context east", "stands for the cluster that the gateway runs in"},
 		{2, "link East --context east", `NAME is "East"`},
 		{1, "link east --context nowhere", "no context nowhere\n  Choose one by --context: east, "},
-		{1, "link east --context east --to-context nowhere", "no context nowhere\n  Choose one by --to-context: east, "},
+		{
+			1,
+			"link east --context east --to-context nowhere",
+			"no context nowhere\n  Choose one by --to-context: east, ",
+		},
 		{2, "link east --context east --duration 1m", "give at least 10m"},
 		{2, "link east --context east -o table", `--output is "table": give yaml or json`},
 		{1, "link west --context west --apply", "context west and context west are the same cluster"},
@@ -390,14 +479,28 @@ func (w *linked) refusals(t *testing.T) {
 		{1, "link east --context stranger --apply", "refuses your credentials: log in"},
 		{1, "link east --context nobody --apply", `you may not read namespace kube-system, which identifies a cluster`},
 		{1, "link east --context east --apply --server https://127.0.0.1:1/?x", "server is a URL with a query"},
-		{1, "link east --context east --apply --address-ranges x", `the gateway would not use this link: annotation isthmus.io/address-ranges`},
+		{
+			1,
+			"link east --context east --apply --address-ranges x",
+			`the gateway would not use this link: annotation isthmus.io/address-ranges`,
+		},
 	} {
 		w.refused(t, c.code, c.command, regexp.QuoteMeta(c.want))
 	}
 	w.rights(t)
 	must(t, west.Apply(t.Context(), kube.Link("hand", linkedByHand)))
-	w.refused(t, 1, "link east --context east --apply", "is linked already, as hand by Secret linkerd/cluster-credentials-hand")
-	for _, name := range []string{"cluster-credentials-hand", "cluster-credentials-north", "by-hand", "cluster-credentials-plain"} {
+	w.refused(
+		t,
+		1,
+		"link east --context east --apply",
+		"is linked already, as hand by Secret linkerd/cluster-credentials-hand",
+	)
+	for _, name := range []string{
+		"cluster-credentials-hand",
+		"cluster-credentials-north",
+		"by-hand",
+		"cluster-credentials-plain",
+	} {
 		must(t, west.CoreV1().Secrets("linkerd").Delete(t.Context(), name, metav1.DeleteOptions{}))
 	}
 }
@@ -418,7 +521,11 @@ func (w *linked) rights(t *testing.T) {
 	t.Helper()
 	east := w.clients["east"]
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "some"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"namespaces", "serviceaccounts"}, Verbs: []string{"get", "create"}},
+		{
+			APIGroups: []string{""},
+			Resources: []string{"namespaces", "serviceaccounts"},
+			Verbs:     []string{"get", "create"},
+		},
 	}}
 	must(t, east.Apply(t.Context(), role, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "some"},
 		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "some"},
@@ -429,5 +536,11 @@ func (w *linked) rights(t *testing.T) {
 		}
 		return nil
 	})
-	w.refused(t, 1, "link east --context nobody --apply", `(?s)context nobody: you may not\n.*  create clusterroles.rbac.authorization.k8s.io\n.*  create secrets in namespace linkerd-multicluster\n.*Nothing has been changed`)
+	w.refused(
+		t,
+		1,
+		"link east --context nobody --apply",
+		`(?s)context nobody: you may not\n.*  create clusterroles.rbac.authorization.k8s.io\n.*  create secrets in `+
+			`namespace linkerd-multicluster\n.*Nothing has been changed`,
+	)
 }

@@ -45,7 +45,12 @@ type migration struct {
 
 // newMigration exports db of east, which is headless. In west web is a member.
 func newMigration(t *testing.T) *migration {
-	m := &migration{exporting: newExporting(t), binary: os.Getenv("ISTHMUS_LINKERD_CONTROLLER"), mirrors: make(map[string]func() error), states: make(map[string]string)}
+	m := &migration{
+		exporting: newExporting(t),
+		binary:    os.Getenv("ISTHMUS_LINKERD_CONTROLLER"),
+		mirrors:   make(map[string]func() error),
+		states:    make(map[string]string),
+	}
 	m.table = tabwriter.NewWriter(&m.text, 0, 0, 2, ' ', 0)
 	m.row("STAGE", "SERVICE", "WRITTEN BY", "SINCE THE STAGE BEFORE", "MEMBERS")
 	m.grant(true)
@@ -108,14 +113,24 @@ func (m *migration) start(link string) {
 	text, err := m.west.Kubeconfig(m.west.Server(), m.west.Admin())
 	must(m.t, err)
 	must(m.t, os.WriteFile(config, text, 0o600))
-	args := []string{"service-mirror", "-kubeconfig=" + config, "-namespace=linkerd-multicluster", "-metrics-addr=127.0.0.1:0"}
+	args := []string{
+		"service-mirror",
+		"-kubeconfig=" + config,
+		"-namespace=linkerd-multicluster",
+		"-metrics-addr=127.0.0.1:0",
+	}
 	if link == "" {
 		args = append(args, "-local-mirror")
 	} else {
 		args = append(args, "-probe-service=probe-"+link, link)
 	}
 	log := new(harness.Tail)
-	p, err := harness.StartProcess(harness.ProcessConfig{Path: m.binary, Args: args, Env: []string{fmt.Sprintf("HOSTNAME=mirror-%d", m.starts)}, Output: log})
+	p, err := harness.StartProcess(harness.ProcessConfig{
+		Path:   m.binary,
+		Args:   args,
+		Env:    []string{fmt.Sprintf("HOSTNAME=mirror-%d", m.starts)},
+		Output: log,
+	})
 	must(m.t, err)
 	m.mirrors[link] = func() error {
 		if !p.Running() {
@@ -143,13 +158,21 @@ func (m *migration) stop(links ...string) {
 		if of := *held.Spec.HolderIdentity; of == "" || *free.Spec.HolderIdentity != "" {
 			m.t.Errorf("Lease %s was held by %q, and is not released: %+v", free.Name, of, free.Spec)
 		}
-		m.row("Linkerd's is stopped", free.Name, "", fmt.Sprintf("released; was held for %d s", *held.Spec.LeaseDurationSeconds), "")
+		m.row(
+			"Linkerd's is stopped",
+			free.Name,
+			"",
+			fmt.Sprintf("released; was held for %d s", *held.Spec.LeaseDurationSeconds),
+			"",
+		)
 	}
 }
 
 // look reads the mirror and federated Services of west.
 func (m *migration) look() map[string]corev1.Service {
-	list, err := m.west.CoreV1().Services("shop").List(m.t.Context(), metav1.ListOptions{LabelSelector: mirroredLabel + "=true"})
+	list, err := m.west.CoreV1().
+		Services("shop").
+		List(m.t.Context(), metav1.ListOptions{LabelSelector: mirroredLabel + "=true"})
 	must(m.t, err)
 	all := make(map[string]corev1.Service)
 	for _, s := range list.Items {
@@ -170,8 +193,8 @@ func membersOf(s corev1.Service) string {
 	return strings.Trim(s.Annotations[kube.LocalDiscovery]+","+s.Annotations[kube.RemoteDiscovery], ",")
 }
 
-// written waits until Services have been written by one, or have gone (-NAME), and all others are as they were when they were last looked at.
-// web-federated has these members, if any are given.
+// written waits until Services have been written by one, or have gone (-NAME), and all others are
+// as they were when they were last looked at. web-federated has these members, if any are given.
 func (m *migration) written(stage, by, members string, names ...string) {
 	m.t.Helper()
 	var now map[string]corev1.Service
@@ -180,7 +203,10 @@ func (m *migration) written(stage, by, members string, names ...string) {
 		for _, name := range names {
 			name, goes := strings.CutPrefix(name, "-")
 			if s, ok := now[name]; ok == goes || ok && writtenBy(s) != by {
-				err = errors.Join(err, fmt.Errorf("%s is not written by %s, or not gone: %v %v", name, by, s.Labels, s.Annotations))
+				err = errors.Join(
+					err,
+					fmt.Errorf("%s is not written by %s, or not gone: %v %v", name, by, s.Labels, s.Annotations),
+				)
 			}
 		}
 		if got := membersOf(now["web-federated"]); members != "" && got != members {
@@ -191,7 +217,8 @@ func (m *migration) written(stage, by, members string, names ...string) {
 	m.record(stage, now, names...)
 }
 
-// record puts what the Services are now into the table. Those that are not named may not have changed. None may be another object.
+// record puts what the Services are now into the table. Those that are not named may not have
+// changed. None may be another object.
 func (m *migration) record(stage string, now map[string]corev1.Service, changed ...string) {
 	m.t.Helper()
 	var same []string
@@ -212,7 +239,15 @@ func (m *migration) record(stage string, now map[string]corev1.Service, changed 
 			since = "new"
 		case s.UID != before.UID || s.Spec.ClusterIP != before.Spec.ClusterIP:
 			since = "ANOTHER OBJECT"
-			m.t.Errorf("%s: %s is another one: UID %s, IP %s, not %s, %s", stage, name, s.UID, s.Spec.ClusterIP, before.UID, before.Spec.ClusterIP)
+			m.t.Errorf(
+				"%s: %s is another one: UID %s, IP %s, not %s, %s",
+				stage,
+				name,
+				s.UID,
+				s.Spec.ClusterIP,
+				before.UID,
+				before.Spec.ClusterIP,
+			)
 		case s.ResourceVersion != before.ResourceVersion:
 			since = "changed; same UID and ClusterIP"
 		}
@@ -256,7 +291,13 @@ func (m *migration) proxies(g *harness.Replica, n int) (all []*proxy.Stream) {
 	m.t.Cleanup(func() { conn.Close() })
 	for i := range n {
 		name := []string{"web-federated", "web-east"}[i%2]
-		s := proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: kube.Authority("shop", name), Token: `{"ns":"shop"}`})
+		s := proxy.NewStream(proxy.Config{
+			Conn:      conn,
+			MayBeLate: true,
+			Kind:      proxy.Get,
+			Authority: kube.Authority("shop", name),
+			Token:     `{"ns":"shop"}`,
+		})
 		m.t.Cleanup(s.Close)
 		must(m.t, s.Open(m.t.Context()))
 		if name == "web-east" {
@@ -275,7 +316,13 @@ func (m *migration) undisturbed(stage string, streams []*proxy.Stream) {
 	m.t.Helper()
 	ended, without := 0, 0
 	for i, s := range streams {
-		east, own := netip.AddrPortFrom(netip.MustParseAddr("10.2.0.1"), kube.Port), netip.AddrPortFrom(netip.MustParseAddr("10.1.0.1"), kube.Port)
+		east, own := netip.AddrPortFrom(
+			netip.MustParseAddr("10.2.0.1"),
+			kube.Port,
+		), netip.AddrPortFrom(
+			netip.MustParseAddr("10.1.0.1"),
+			kube.Port,
+		)
 		want := []netip.AddrPort{east, own}[:2-i%2]
 		if status := s.Status(); status.Phase != proxy.Open || len(status.Faults) > 0 {
 			ended++
@@ -286,7 +333,13 @@ func (m *migration) undisturbed(stage string, streams []*proxy.Stream) {
 			m.t.Errorf("%s: stream %d: %v", stage, i, err)
 		}
 	}
-	m.row(stage, fmt.Sprint(len(streams), " streams"), "", fmt.Sprintf("%d ended, %d without an endpoint", ended, without), "")
+	m.row(
+		stage,
+		fmt.Sprint(len(streams), " streams"),
+		"",
+		fmt.Sprintf("%d ended, %d without an endpoint", ended, without),
+		"",
+	)
 }
 
 // Labels and annotations of what Linkerd's service mirror reads and writes.
@@ -299,8 +352,9 @@ const (
 	mirrorOfVersion = "mirror.linkerd.io/remote-resource-version"
 )
 
-// modelMirror plays Linkerd's service mirror of a Link, or the local one, as `make mirror-migration` sees the real one: while it
-// holds its Lease, it writes what is exported when it begins and when that changes, over whatever is there.
+// modelMirror plays Linkerd's service mirror of a Link, or the local one, as `make
+// mirror-migration` sees the real one: while it holds its Lease, it writes what is exported when it
+// begins and when that changes, over whatever is there.
 type modelMirror struct {
 	own, remote *kube.Client
 	link        string            // empty: the local one
@@ -314,8 +368,14 @@ func (m *modelMirror) run(ctx context.Context) error {
 			LeaseMeta: metav1.ObjectMeta{Namespace: "linkerd-multicluster", Name: mirrorLease(m.link)},
 			Client:    m.own.CoordinationV1(), LockConfig: resourcelock.ResourceLockConfig{Identity: "model"},
 		},
-		LeaseDuration: 30 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second, ReleaseOnCancel: true,
-		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+		LeaseDuration:   30 * time.Second,
+		RenewDeadline:   10 * time.Second,
+		RetryPeriod:     2 * time.Second,
+		ReleaseOnCancel: true,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) {},
+			OnStoppedLeading: func() {},
+		},
 	})
 	if err != nil {
 		return err
@@ -368,7 +428,10 @@ func (m *modelMirror) pass(ctx context.Context) error {
 // removeOrphans deletes mirrors of Services that went while nobody mirrored them.
 func (m *modelMirror) removeOrphans(ctx context.Context, there map[string]string) error {
 	services := m.own.CoreV1().Services("shop")
-	list, err := services.List(ctx, metav1.ListOptions{LabelSelector: mirroredLabel + "=true," + mirrorOfLabel + "=" + m.link})
+	list, err := services.List(
+		ctx,
+		metav1.ListOptions{LabelSelector: mirroredLabel + "=true," + mirrorOfLabel + "=" + m.link},
+	)
 	if err != nil {
 		return err
 	}
@@ -382,7 +445,14 @@ func (m *modelMirror) removeOrphans(ctx context.Context, there map[string]string
 
 // copyOf is what both kinds of Services have of a remote one.
 func copyOf(s *corev1.Service, name string) *corev1.Service {
-	c := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: s.Namespace, Name: name, Labels: map[string]string{mirroredLabel: "true"}, Annotations: map[string]string{}}}
+	c := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace:   s.Namespace,
+			Name:        name,
+			Labels:      map[string]string{mirroredLabel: "true"},
+			Annotations: map[string]string{},
+		},
+	}
 	for key, value := range s.Labels {
 		if !strings.HasPrefix(key, "mirror.linkerd.io") {
 			c.Labels[key] = value
@@ -390,7 +460,10 @@ func copyOf(s *corev1.Service, name string) *corev1.Service {
 	}
 	maps.Copy(c.Annotations, s.Annotations)
 	for _, p := range s.Spec.Ports {
-		c.Spec.Ports = append(c.Spec.Ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port, TargetPort: p.TargetPort})
+		c.Spec.Ports = append(
+			c.Spec.Ports,
+			corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port, TargetPort: p.TargetPort},
+		)
 	}
 	return c
 }
@@ -415,8 +488,8 @@ func (m *modelMirror) mirror(ctx context.Context, s *corev1.Service) error {
 	})
 }
 
-// federate has a remote Service join its federated Service. The own cluster's decides about labels, annotations and ports, and where
-// it is no member each does: of several Links the oldest would.
+// federate has a remote Service join its federated Service. The own cluster's decides about labels,
+// annotations and ports, and where it is no member each does: of several Links the oldest would.
 func (m *modelMirror) federate(ctx context.Context, s *corev1.Service) error {
 	if s.Labels[memberLabel] != "member" || s.Spec.ClusterIP == corev1.ClusterIPNone {
 		return nil
@@ -468,9 +541,11 @@ func (m *modelMirror) join(federated *corev1.Service, name string) {
 	}
 }
 
-// TestMirrorMigration: from Linkerd's service mirrors to the gateway and back, three times, as docs/exports.md says. Beside them the
-// gateway changes nothing, also while they restart. Once they have been stopped, each link's mirrors are adopted, and federated
-// Services not before the last, all in place: no stream ends, nor is without an endpoint. What each writes is the same every time.
+// TestMirrorMigration: from Linkerd's service mirrors to the gateway and back, three times, as
+// docs/exports.md says. Beside them the gateway changes nothing, also while they restart. Once they
+// have been stopped, each link's mirrors are adopted, and federated Services not before the last,
+// all in place: no stream ends, nor is without an endpoint. What each writes is the same every
+// time.
 //
 // A model plays Linkerd's, unless ISTHMUS_LINKERD_CONTROLLER names Linkerd's controller:
 // `make mirror-migration LINKERD_CONTROLLER=FILE`.
@@ -481,8 +556,8 @@ func TestMirrorMigration(t *testing.T) {
 		_ = m.table.Flush()
 		t.Logf("\n%s\nLinkerd's wrote:\n%s", m.text.String(), m.states["linkerd"])
 	}()
-	// One after the other: Linkerd's forgets a member that is to be a mirror too, or that joins as another does, and deletes a mirror in
-	// gateway mode that it hears of twice at once.
+	// One after the other: Linkerd's forgets a member that is to be a mirror too, or that joins as
+	// another does, and deletes a mirror in gateway mode that it hears of twice at once.
 	m.start("")
 	m.written("Linkerd's local mirror", "linkerd", "web", "web-federated")
 	m.start("east")
@@ -501,7 +576,11 @@ func TestMirrorMigration(t *testing.T) {
 	m.unlink("north") // Linkerd's leaves its member
 	m.record("and unlinked", m.look())
 
-	reader := startGateway(t, harness.ReplicaConfig{Kubeconfig: gatewayKubeconfig(t, m.west), Hostname: "isthmus-1", Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	reader := startGateway(t, harness.ReplicaConfig{
+		Kubeconfig: gatewayKubeconfig(t, m.west),
+		Hostname:   "isthmus-1",
+		Args:       []string{"-shutdown-delay=0s", "-drain=0s"},
+	})
 	awaitReady(t, reader, "east")
 	all := m.proxies(reader, 100)
 	g := m.gateway("-exports=on", "-unlinked-after=10s")
@@ -524,14 +603,22 @@ func TestMirrorMigration(t *testing.T) {
 		mirrors := []string{"web-east", "db-east"}
 		if round == 0 { // one link after the other
 			m.stop("east")
-			must(t, m.east.CoreV1().Services("shop").Delete(t.Context(), "late", metav1.DeleteOptions{})) // nobody minds its mirror now
+			must(
+				t,
+				m.east.CoreV1().Services("shop").Delete(t.Context(), "late", metav1.DeleteOptions{}),
+			) // nobody minds its mirror now
 			m.written(stage("Linkerd's mirror of east is stopped"), "isthmus", "", mirrors...)
 			m.stop("")
 			m.written(stage("and the local one"), "isthmus", "web,web@east", "web-federated")
 			mirrors = append(mirrors, "-late-east") // which Linkerd's will delete
 		} else {
 			m.stop("east", "")
-			m.written(stage("Linkerd's mirrors are stopped"), "isthmus", "web,web@east", append(mirrors, "web-federated")...)
+			m.written(
+				stage("Linkerd's mirrors are stopped"),
+				"isthmus",
+				"web,web@east",
+				append(mirrors, "web-federated")...,
+			)
 		}
 		m.settles(g, "written")
 		m.same("isthmus")
@@ -560,7 +647,12 @@ func (m *migration) unlink(link string) {
 	links, _, err := m.west.ResourceNamed("link")
 	must(m.t, err)
 	must(m.t, m.west.In(links, "linkerd-multicluster").Delete(m.t.Context(), link, metav1.DeleteOptions{}))
-	must(m.t, m.west.CoreV1().Secrets("linkerd-multicluster").Delete(m.t.Context(), "cluster-credentials-"+link, metav1.DeleteOptions{}))
+	must(
+		m.t,
+		m.west.CoreV1().
+			Secrets("linkerd-multicluster").
+			Delete(m.t.Context(), "cluster-credentials-"+link, metav1.DeleteOptions{}),
+	)
 	for name, s := range m.look() {
 		if s.Labels[mirrorOfLabel] == link {
 			must(m.t, m.west.CoreV1().Services("shop").Delete(m.t.Context(), name, metav1.DeleteOptions{}))
@@ -573,7 +665,12 @@ func (m *migration) settles(g *harness.Replica, state string) {
 	m.t.Helper()
 	await(m.t, "all is "+state, func() error {
 		states, changes, err := m.state(g)
-		for _, of := range []string{"local shop/web-federated", "east shop/web-federated", "east shop/web-east", "east shop/db-east"} {
+		for _, of := range []string{
+			"local shop/web-federated",
+			"east shop/web-federated",
+			"east shop/web-east",
+			"east shop/db-east",
+		} {
 			if err == nil && (!slices.Contains(states, of+": "+state) || len(changes) > 0) {
 				err = fmt.Errorf("it is %q, with changes %q", states, changes)
 			}

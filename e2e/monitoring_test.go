@@ -16,8 +16,8 @@ import (
 
 //go:generate go test -run ^TestPrometheusRule$ . -update
 
-// TestPrometheusRule: manifests/monitoring has the rules of manifests/alerts, as the Prometheus operator takes them. make
-// generate writes it.
+// TestPrometheusRule: manifests/monitoring has the rules of manifests/alerts, as the Prometheus
+// operator takes them. make generate writes it.
 func TestPrometheusRule(t *testing.T) {
 	alerts, err := os.ReadFile(manifest(t, "alerts/isthmus.yaml"))
 	must(t, err)
@@ -56,13 +56,16 @@ spec:
 	}
 }
 
-// TestMonitoring applies manifests/monitoring and the component podmonitor. Grafana's sidecar and the Prometheus operator,
-// whose definitions are stand-ins here, find what they look for.
+// TestMonitoring applies manifests/monitoring and the component podmonitor. Grafana's sidecar and
+// the Prometheus operator, whose definitions are stand-ins here, find what they look for.
 func TestMonitoring(t *testing.T) {
 	t.Parallel()
 	server := startClusters(t, []string{"namespace", "serviceaccount"}, "west")[0]
 	c := client(t, server)
-	must(t, c.ApplyYAML(t.Context(), definition("PodMonitor", "podmonitors")+"---\n"+definition("PrometheusRule", "prometheusrules")))
+	must(t, c.ApplyYAML(
+		t.Context(),
+		definition("PodMonitor", "podmonitors")+"---\n"+definition("PrometheusRule", "prometheusrules"),
+	))
 	await(t, "the definitions are served", func() error {
 		list, err := c.Discovery().ServerResourcesForGroupVersion("monitoring.coreos.com/v1")
 		if err == nil && len(list.APIResources) != 2 {
@@ -73,16 +76,36 @@ func TestMonitoring(t *testing.T) {
 	c = client(t, server) // which knows them
 	must(t, c.Apply(t.Context(), restricted("linkerd"), restricted("monitoring")))
 
-	monitored := build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/podmonitor"}, Namespace: "linkerd"}, nil))
+	monitored := build(t, overlay(
+		t,
+		kustomization{
+			Resources:  []string{"install"},
+			Components: []string{"install/podmonitor"},
+			Namespace:  "linkerd",
+		},
+		nil,
+	))
 	alone := build(t, overlay(t, kustomization{Resources: []string{"monitoring"}, Namespace: "monitoring"}, nil))
 	apply(t, c, monitored)
 	apply(t, c, alone)
-	for name, file := range map[string]string{"isthmus-dashboard-clusters": "clusters", "isthmus-dashboard-gateway": "gateway"} {
+	for name, file := range map[string]string{
+		"isthmus-dashboard-clusters": "clusters",
+		"isthmus-dashboard-gateway":  "gateway",
+	} {
 		m := find[corev1.ConfigMap](t, alone, "ConfigMap", name)
 		text, err := os.ReadFile(manifest(t, "dashboards/"+file+".json"))
 		must(t, err)
-		if got := m.Data["isthmus-"+file+".json"]; got != string(text) || !json.Valid(text) || m.Labels["grafana_dashboard"] != "1" || len(m.Data) != 1 {
-			t.Errorf("ConfigMap %s: labels %v, %d files, of which one has %d bytes instead of %d", name, m.Labels, len(m.Data), len(got), len(text))
+		if got := m.Data["isthmus-"+file+".json"]; got != string(text) || !json.Valid(text) ||
+			m.Labels["grafana_dashboard"] != "1" ||
+			len(m.Data) != 1 {
+			t.Errorf(
+				"ConfigMap %s: labels %v, %d files, of which one has %d bytes instead of %d",
+				name,
+				m.Labels,
+				len(m.Data),
+				len(got),
+				len(text),
+			)
 		}
 	}
 	monitor := named(t, monitored, "PodMonitor", "isthmus")
@@ -92,7 +115,8 @@ func TestMonitoring(t *testing.T) {
 		t.Errorf("PodMonitor selects %v, which is not %v: %v", wanted, pods.Labels, err)
 	}
 	endpoints, _, err := unstructured.NestedSlice(monitor.Object, "spec", "podMetricsEndpoints")
-	if err != nil || len(endpoints) != 1 || endpoints[0].(map[string]any)["port"] != "admin" || endpoints[0].(map[string]any)["path"] != "/metrics" {
+	if err != nil || len(endpoints) != 1 || endpoints[0].(map[string]any)["port"] != "admin" ||
+		endpoints[0].(map[string]any)["path"] != "/metrics" {
 		t.Errorf("PodMonitor scrapes %v, %v", endpoints, err)
 	}
 }

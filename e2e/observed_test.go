@@ -64,7 +64,9 @@ func newObserved(t *testing.T) *observed {
 	west := o.shops["west"]
 	must(o.t, west.Mirror(t.Context()))
 	prefer := []byte(`{"metadata":{"annotations":{"isthmus.io/prefer":"local, any"}}}`)
-	_, err := west.CoreV1().Services(shop.Namespace).Patch(t.Context(), "web-federated", types.MergePatchType, prefer, metav1.PatchOptions{})
+	_, err := west.CoreV1().
+		Services(shop.Namespace).
+		Patch(t.Context(), "web-federated", types.MergePatchType, prefer, metav1.PatchOptions{})
 	must(o.t, err)
 	access, err := west.GatewayAccess(t.Context()) // with the namespace that links are in
 	must(o.t, err)
@@ -103,7 +105,11 @@ func (o *observed) linkDead() {
 	must(o.t, err)
 	atEnd(o.t, dead.Close)
 	must(o.t, dead.Set(harness.FaultMode{Refuse: true}))
-	kubeconfig, err := kube.Kubeconfig("dead", clientcmdapi.Cluster{Server: "https://" + dead.Addr()}, clientcmdapi.AuthInfo{Token: "t"})
+	kubeconfig, err := kube.Kubeconfig(
+		"dead",
+		clientcmdapi.Cluster{Server: "https://" + dead.Addr()},
+		clientcmdapi.AuthInfo{Token: "t"},
+	)
 	must(o.t, err)
 	link := kube.Link("dead", kubeconfig)
 	link.Annotations["isthmus.io/cordon"] = "last-resort"
@@ -120,7 +126,10 @@ func (o *observed) linkBehind() {
 		"mirror.linkerd.io/multicluster-gateway": "true", "mirror.linkerd.io/gateway-identity": "gateway.test",
 		"mirror.linkerd.io/probe-path": "/ready", "mirror.linkerd.io/probe-period": "1",
 	}
-	through.Spec.Ports = []corev1.ServicePort{{Name: "mc-gateway", Port: 4143}, {Name: "mc-probe", Port: int32(at.Port())}}
+	through.Spec.Ports = []corev1.ServicePort{
+		{Name: "mc-gateway", Port: 4143},
+		{Name: "mc-probe", Port: int32(at.Port())},
+	}
 	through.Spec.Type = corev1.ServiceTypeLoadBalancer
 	north := o.shops["north"]
 	must(o.t, north.Apply(o.t.Context(), through))
@@ -145,7 +154,8 @@ func (o *observed) claim() {
 	must(o.t, o.shops["east"].Apply(o.t.Context(), claimed))
 }
 
-// export has east and north export Services: one of both, of which they disagree about the port, and one whose name is taken in west.
+// export has east and north export Services: one of both, of which they disagree about the port,
+// and one whose name is taken in west.
 func (o *observed) export() {
 	shared := func(port int32) *corev1.Service {
 		s := kube.Service(shop.Namespace, "shared")
@@ -161,15 +171,27 @@ func (o *observed) export() {
 	must(o.t, west.Apply(o.t.Context(), kube.Service(shop.Namespace, "spare-east")))
 	text, err := os.ReadFile(manifest(o.t, "install/exports/rbac.yaml"))
 	must(o.t, err)
-	must(o.t, west.ApplyYAML(o.t.Context(), strings.ReplaceAll(string(text), "name: isthmus\n", "name: linkerd-destination\n")))
+	must(o.t, west.ApplyYAML(
+		o.t.Context(),
+		strings.ReplaceAll(string(text), "name: isthmus\n", "name: linkerd-destination\n"),
+	))
 }
 
 func (o *observed) startGateways(kubeconfig []byte) {
 	path := filepath.Join(o.t.TempDir(), "kubeconfig")
 	must(o.t, os.WriteFile(path, kubeconfig, 0o600))
 	for _, args := range [][]string{{"-service-metrics", "-exports=on"}, {"-enable-endpoint-slices=false"}} {
-		o.gateways = append(o.gateways, startGateway(o.t, harness.ReplicaConfig{Kubeconfig: path, Env: []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"},
-			Args: append(args, "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s", "-stream-stall-timeout=1s")}))
+		o.gateways = append(o.gateways, startGateway(
+			o.t,
+			harness.ReplicaConfig{Kubeconfig: path, Env: []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"},
+				Args: append(
+					args,
+					"-target-cluster-label=true",
+					"-shutdown-delay=0s",
+					"-drain=0s",
+					"-stream-stall-timeout=1s",
+				)},
+		))
 	}
 }
 
@@ -188,7 +210,11 @@ func (o *observed) subscribe(g *harness.Replica, kind proxy.Kind, authority stri
 // watch opens the streams that stay: of every kind, and at both gateways.
 func (o *observed) watch() {
 	for _, g := range o.gateways {
-		for _, authority := range []string{federatedShop, "web.shop.svc.cluster.local:80", "cart-east.shop.svc.cluster.local:80"} {
+		for _, authority := range []string{
+			federatedShop,
+			"web.shop.svc.cluster.local:80",
+			"cart-east.shop.svc.cluster.local:80",
+		} {
 			s := o.subscribe(g, proxy.Get, authority)
 			if o.stream == nil {
 				o.stream = s
@@ -219,20 +245,33 @@ func (o *observed) stall() {
 	large := func(n int) []runtime.Object {
 		slice := kube.Slice(shop.Namespace, "large", "1")
 		for i := range 900 {
-			slice.Endpoints = append(slice.Endpoints, kube.Endpoint(fmt.Sprintf("10.%d.%d.%d", 200+n%2, i/250, 1+i%250)))
+			slice.Endpoints = append(
+				slice.Endpoints,
+				kube.Endpoint(fmt.Sprintf("10.%d.%d.%d", 200+n%2, i/250, 1+i%250)),
+			)
 		}
 		var routes []any
 		for i := range 400 {
 			routes = append(routes, map[string]any{"name": fmt.Sprintf("GET /a-route-with-a-long-name/%d/%d", n, i),
-				"condition": map[string]any{"method": "GET", "pathRegex": fmt.Sprintf("/a-route-with-a-long-name/%d", i)}})
+				"condition": map[string]any{
+					"method":    "GET",
+					"pathRegex": fmt.Sprintf("/a-route-with-a-long-name/%d", i),
+				}})
 		}
-		return []runtime.Object{kube.Service(shop.Namespace, "large"), slice, kube.ServiceProfile(shop.Namespace, "large", routes...)}
+		return []runtime.Object{
+			kube.Service(shop.Namespace, "large"),
+			slice,
+			kube.ServiceProfile(shop.Namespace, "large", routes...),
+		}
 	}
 	apply := func(n int) {
 		await(o.t, "the large Service is applied", func() error { return west.Apply(o.t.Context(), large(n)...) })
 	}
 	apply(0)
-	streams := []*proxy.Stream{o.subscribe(g, proxy.Get, "large.shop.svc.cluster.local:80"), o.subscribe(g, proxy.GetProfile, "large.shop.svc.cluster.local:80")}
+	streams := []*proxy.Stream{
+		o.subscribe(g, proxy.Get, "large.shop.svc.cluster.local:80"),
+		o.subscribe(g, proxy.GetProfile, "large.shop.svc.cluster.local:80"),
+	}
 	for _, s := range streams {
 		s.Stall()
 	}
@@ -304,8 +343,10 @@ func manifest(t *testing.T, name string) string {
 // pages: what the gateway shows about services, streams and clusters.
 func (o *observed) pages(t *testing.T) {
 	for page, want := range map[string]string{
-		"services": `"service": "shop/web-federated",\s+"federated": true(.*\s+)+?"prefer": "local, any"(.*\s+)+?"tier": "local",\s+"inUse": true`,
-		"streams":  `"method": "Get",\s+"destination": "web-federated.shop.svc.cluster.local:80",\s+"zone": "west-1a",\s+"streams": 1,`,
+		"services": `"service": "shop/web-federated",\s+"federated": true(.*\s+)+?"prefer": "local, ` +
+			`any"(.*\s+)+?"tier": "local",\s+"inUse": true`,
+		"streams": `"method": "Get",\s+"destination": "web-federated.shop.svc.cluster.local:80",\s+"zone": ` +
+			`"west-1a",\s+"streams": 1,`,
 		"clusters": `"cluster": "dead",\s+"secret": "cluster-credentials-dead",\s+"state": "unreachable"`,
 	} {
 		await(t, "/debug/"+page, func() error {
@@ -322,7 +363,18 @@ func (o *observed) pages(t *testing.T) {
 func (o *observed) get(t *testing.T) {
 	isthmus, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
-	text, err := exec.CommandContext(t.Context(), isthmus, "get", federatedShop, "--addr", o.gateways[0].Addr(), "--once", "-o", "json").CombinedOutput()
+	text, err := exec.CommandContext(
+		t.Context(),
+		isthmus,
+		"get",
+		federatedShop,
+		"--addr",
+		o.gateways[0].Addr(),
+		"--once",
+		"-o",
+		"json",
+	).
+		CombinedOutput()
 	if err != nil || !strings.Contains(string(text), `"isthmus_standing":"in-service","isthmus_tier":"local"`) {
 		t.Errorf("isthmus get: %v\n%s", err, text)
 	}
@@ -445,10 +497,10 @@ type updated struct {
 	name     string
 }
 
-// updates keeps updating an object of each kind whose informer lag is measured, but EndpointSlices, which follow the
-// Pods, until the test ends. A gateway measures the first update in each second of a kind in a cluster, unless an object
-// of that kind was made in that second before. So the objects are where no others of their kind are made: Pods in north,
-// which is not scaled.
+// updates keeps updating an object of each kind whose informer lag is measured, but EndpointSlices,
+// which follow the Pods, until the test ends. A gateway measures the first update in each second of
+// a kind in a cluster, unless an object of that kind was made in that second before. So the objects
+// are where no others of their kind are made: Pods in north, which is not scaled.
 func (o *observed) updates() {
 	// Of these kinds the shop has no objects.
 	west := o.shops["west"]
@@ -461,9 +513,25 @@ func (o *observed) updates() {
 		{"north", schema.GroupVersionResource{Version: "v1", Resource: "pods"}, pods.Items[0].Name},
 		{"north", schema.GroupVersionResource{Version: "v1", Resource: "services"}, "cart"},
 		{"west", schema.GroupVersionResource{Version: "v1", Resource: "endpoints"}, "extra"},
-		{"west", schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"}, "extra"},
-		{"west", schema.GroupVersionResource{Group: "workload.linkerd.io", Version: "v1beta1", Resource: "externalworkloads"}, "extra"},
-		{"west", schema.GroupVersionResource{Group: "linkerd.io", Version: "v1alpha2", Resource: "serviceprofiles"}, "extra.shop.svc.cluster.local"},
+		{
+			"west",
+			schema.GroupVersionResource{Group: "policy.linkerd.io", Version: "v1beta3", Resource: "servers"},
+			"extra",
+		},
+		{
+			"west",
+			schema.GroupVersionResource{
+				Group:    "workload.linkerd.io",
+				Version:  "v1beta1",
+				Resource: "externalworkloads",
+			},
+			"extra",
+		},
+		{
+			"west",
+			schema.GroupVersionResource{Group: "linkerd.io", Version: "v1alpha2", Resource: "serviceprofiles"},
+			"extra.shop.svc.cluster.local",
+		},
 	}
 	var loops []func(context.Context, int) error
 	for _, u := range all {
@@ -477,8 +545,8 @@ func (o *observed) updates() {
 	o.again(loops...)
 }
 
-// again does things five times a second, each counting up, until the test ends. An API server of a busy machine may fail
-// now and then, but not for a minute.
+// again does things five times a second, each counting up, until the test ends. An API server of a
+// busy machine may fail now and then, but not for a minute.
 func (o *observed) again(things ...func(ctx context.Context, n int) error) {
 	ctx, stop := context.WithCancel(context.Background())
 	var done sync.WaitGroup

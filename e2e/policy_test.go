@@ -33,14 +33,23 @@ func TestPolicy(t *testing.T) {
 	check := func(t *testing.T, objects []*unstructured.Unstructured, pod corev1.PodTemplateSpec, container string) {
 		apply(t, c, objects)
 		i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == container })
-		if got, err := admitted(t, objects, pod, pod.Spec.Containers[i].Ports); err != nil || !maps.EqualFunc(got, want, slices.Equal[[]string]) {
+		if got, err := admitted(t, objects, pod, pod.Spec.Containers[i].Ports); err != nil ||
+			!maps.EqualFunc(got, want, slices.Equal[[]string]) {
 			t.Errorf("who is admitted to which port: %v, %v; not %v", got, err, want)
 		}
 	}
 
 	for _, namespace := range []string{"", "mesh"} {
 		t.Run("install in namespace "+namespace, func(t *testing.T) {
-			objects := build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/policy"}, Namespace: namespace}, nil))
+			objects := build(t, overlay(
+				t,
+				kustomization{
+					Resources:  []string{"install"},
+					Components: []string{"install/policy"},
+					Namespace:  namespace,
+				},
+				nil,
+			))
 			check(t, objects, find[appsv1.Deployment](t, objects, "Deployment", "isthmus").Spec.Template, "isthmus")
 			if got := monitoringNamespaces(t, objects); !slices.Equal(got, want[9996]) {
 				t.Errorf("the NetworkPolicy admits %q to the admin port, not %q", got, want[9996])
@@ -53,9 +62,23 @@ func TestPolicy(t *testing.T) {
 			for _, o := range given {
 				o.SetNamespace(namespace)
 			}
-			objects := build(t, overlay(t, kustomization{Resources: []string{"linkerd.yaml"}, Components: []string{"linkerd", "linkerd/policy"}},
-				map[string][]byte{"linkerd.yaml": manifestOf(t, given)}))
-			check(t, objects, find[appsv1.Deployment](t, objects, "Deployment", "linkerd-destination").Spec.Template, "destination")
+			objects := build(
+				t,
+				overlay(
+					t,
+					kustomization{
+						Resources:  []string{"linkerd.yaml"},
+						Components: []string{"linkerd", "linkerd/policy"},
+					},
+					map[string][]byte{"linkerd.yaml": manifestOf(t, given)},
+				),
+			)
+			check(
+				t,
+				objects,
+				find[appsv1.Deployment](t, objects, "Deployment", "linkerd-destination").Spec.Template,
+				"destination",
+			)
 		})
 	}
 	t.Run("Prometheus without a proxy", func(t *testing.T) {
@@ -67,7 +90,12 @@ func TestPolicy(t *testing.T) {
 		}
 		more, err := kube.Parse(string(example[1]))
 		must(t, err)
-		objects := append(build(t, overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/policy"}}, nil)), more...)
+		objects := append(
+			build(
+				t,
+				overlay(t, kustomization{Resources: []string{"install"}, Components: []string{"install/policy"}}, nil),
+			),
+			more...)
 		want[9996] = append(slices.Clone(want[9996]), "network 10.42.7.0/24")
 		check(t, objects, find[appsv1.Deployment](t, objects, "Deployment", "isthmus").Spec.Template, "isthmus")
 	})
@@ -100,11 +128,14 @@ func definePolicy(t *testing.T, server *harness.Cluster) *kube.Client {
 	}
 	c = client(t, server) // which knows them
 	misspelt := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "policy.linkerd.io/v1beta3", "kind": "Server", "metadata": map[string]any{"name": "misspelt", "namespace": "default"},
-		"spec": map[string]any{"podSelector": map[string]any{}, "port": int64(1), "protocol": "gRPC"},
+		"apiVersion": "policy.linkerd.io/v1beta3",
+		"kind":       "Server",
+		"metadata":   map[string]any{"name": "misspelt", "namespace": "default"},
+		"spec":       map[string]any{"podSelector": map[string]any{}, "port": int64(1), "protocol": "gRPC"},
 	}}
 	await(t, "a field that is not known is refused", func() error {
-		if err := c.Apply(t.Context(), misspelt); err == nil || apierrors.IsNotFound(err) || !regexp.MustCompile(`protocol.*not declared`).MatchString(err.Error()) {
+		if err := c.Apply(t.Context(), misspelt); err == nil || apierrors.IsNotFound(err) ||
+			!regexp.MustCompile(`protocol.*not declared`).MatchString(err.Error()) {
 			return errors.Join(errors.New("it is not"), err)
 		}
 		return nil
@@ -150,11 +181,19 @@ type (
 )
 
 // admitted returns who may reach each of a Pod's ports, as a proxy with these objects would decide.
-func admitted(t *testing.T, objects []*unstructured.Unstructured, pod corev1.PodTemplateSpec, ports []corev1.ContainerPort) (map[int32][]string, error) {
+func admitted(
+	t *testing.T,
+	objects []*unstructured.Unstructured,
+	pod corev1.PodTemplateSpec,
+	ports []corev1.ContainerPort,
+) (map[int32][]string, error) {
 	t.Helper()
 	i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
 	namespace := objects[i].GetNamespace()
-	here := slices.DeleteFunc(slices.Clone(objects), func(o *unstructured.Unstructured) bool { return o.GetNamespace() != namespace })
+	here := slices.DeleteFunc(
+		slices.Clone(objects),
+		func(o *unstructured.Unstructured) bool { return o.GetNamespace() != namespace },
+	)
 	who := make(map[int32][]string)
 	for _, port := range ports {
 		servers := serversOf(t, here, pod, port.ContainerPort)
@@ -170,7 +209,12 @@ func admitted(t *testing.T, objects []*unstructured.Unstructured, pod corev1.Pod
 	return who, nil
 }
 
-func serversOf(t *testing.T, objects []*unstructured.Unstructured, pod corev1.PodTemplateSpec, port int32) (names []string) {
+func serversOf(
+	t *testing.T,
+	objects []*unstructured.Unstructured,
+	pod corev1.PodTemplateSpec,
+	port int32,
+) (names []string) {
 	t.Helper()
 	for _, o := range objects {
 		if o.GetKind() != "Server" {
@@ -186,8 +230,8 @@ func serversOf(t *testing.T, objects []*unstructured.Unstructured, pod corev1.Po
 	return names
 }
 
-// admittedBy returns whom the policies of a Server admit: who is accepted by all authentications of any of them. Ours have
-// one each.
+// admittedBy returns whom the policies of a Server admit: who is accepted by all authentications of
+// any of them. Ours have one each.
 func admittedBy(t *testing.T, objects []*unstructured.Unstructured, server policyReference) (who []string, err error) {
 	t.Helper()
 	for _, o := range objects {

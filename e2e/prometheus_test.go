@@ -28,15 +28,16 @@ const prometheusStartLimit = 2 * time.Minute
 // Ports of servers. Those of gateways lie above.
 const firstPrometheusPort, lastPrometheusPort = 9100, 9999
 
-// prometheusServer is a running Prometheus, a tool of the module e2e/tools. It scrapes the targets of its prometheusConfig
-// every three seconds, evaluates its rules, and answers queries. It loses all data with its folder. Its methods may be called from several goroutines.
+// prometheusServer is a running Prometheus, a tool of the module e2e/tools. It scrapes the targets
+// of its prometheusConfig every three seconds, evaluates its rules, and answers queries. It loses
+// all data with its folder. Its methods may be called from several goroutines.
 type prometheusServer struct {
 	port *harness.Port
 	proc *harness.Process
 }
 
-// startPrometheus runs a server and returns when it is ready. ctx bounds the wait only: the server runs until Stop or the end of this
-// process.
+// startPrometheus runs a server and returns when it is ready. ctx bounds the wait only: the server
+// runs until Stop or the end of this process.
 func startPrometheus(ctx context.Context, cfg prometheusConfig) (*prometheusServer, error) {
 	binary, err := harness.Prometheus.Path(ctx)
 	if err != nil {
@@ -78,7 +79,11 @@ func (c *prometheusConfig) write() (path string, err error) {
 		jobs = append(jobs, map[string]any{"job_name": name, "static_configs": []group{{"targets": targets}}})
 	}
 	text, err := json.Marshal(map[string]any{
-		"global":         map[string]string{"scrape_interval": "3s", "scrape_timeout": "3s", "evaluation_interval": "3s"},
+		"global": map[string]string{
+			"scrape_interval":     "3s",
+			"scrape_timeout":      "3s",
+			"evaluation_interval": "3s",
+		},
 		"rule_files":     c.Rules,
 		"scrape_configs": jobs,
 	})

@@ -21,8 +21,14 @@ import (
 
 // recipeAnnotations are those that the service mirror copies here.
 var recipeAnnotations = map[string]bool{
-	"isthmus.io/prefer": true, "isthmus.io/min-ready": true, "isthmus.io/return-after": true, "isthmus.io/return-over": true,
-	"isthmus.io/cordon": true, "isthmus.io/when-lost": true, "isthmus.io/lost-after": true, "isthmus.io/region": true,
+	"isthmus.io/prefer":       true,
+	"isthmus.io/min-ready":    true,
+	"isthmus.io/return-after": true,
+	"isthmus.io/return-over":  true,
+	"isthmus.io/cordon":       true,
+	"isthmus.io/when-lost":    true,
+	"isthmus.io/lost-after":   true,
+	"isthmus.io/region":       true,
 }
 
 // near is three clusters with Service web in common, and a proxy in west.
@@ -61,13 +67,20 @@ func newNear(t *testing.T) *near {
 func newNearClusters(t *testing.T, controllers []string, names ...string) *near {
 	t.Helper()
 	ctx := t.Context()
-	w := &near{servers: map[string]*harness.Cluster{}, clients: map[string]*kube.Client{}, pods: map[string][]netip.AddrPort{}}
+	w := &near{
+		servers: map[string]*harness.Cluster{},
+		clients: map[string]*kube.Client{},
+		pods:    map[string][]netip.AddrPort{},
+	}
 	for i, c := range startClusters(t, controllers, names...) {
 		name, k := c.Name(), client(t, c)
 		w.servers[name], w.clients[name] = c, k
 		must(t, k.Apply(ctx, kube.Namespace("shop"), kube.Service("shop", "web"), kube.ServiceAccount("shop", "web")))
 		for j := range nearZones[name] {
-			w.pods[name] = append(w.pods[name], netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i + 1), 0, byte(j + 1)}), kube.Port))
+			w.pods[name] = append(
+				w.pods[name],
+				netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(i + 1), 0, byte(j + 1)}), kube.Port),
+			)
 			must(t, k.Apply(ctx, kube.Pod("shop", nearPod(j), "web")))
 		}
 		w.offer(t, name, w.pods[name]...)
@@ -82,7 +95,10 @@ func newNearClusters(t *testing.T, controllers []string, names ...string) *near 
 // start runs the gateway, and opens the proxy's stream.
 func (w *near) start(t *testing.T) {
 	t.Helper()
-	w.gateway = startGateway(t, harness.ReplicaConfig{Kubeconfig: w.servers["west"].Kubeconfig(), Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	w.gateway = startGateway(t, harness.ReplicaConfig{
+		Kubeconfig: w.servers["west"].Kubeconfig(),
+		Args:       []string{"-shutdown-delay=0s", "-drain=0s"},
+	})
 	w.subscribe(t)
 }
 
@@ -92,8 +108,10 @@ func (w *near) subscribe(t *testing.T) {
 	conn, err := proxy.Dial(w.gateway.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	w.stream = proxy.NewStream(proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: kube.Authority("shop", "web-federated"),
-		Token: `{"ns":"shop","nodeName":"node-1","pod":"client"}`})
+	w.stream = proxy.NewStream(
+		proxy.Config{Conn: conn, MayBeLate: true, Kind: proxy.Get, Authority: kube.Authority("shop", "web-federated"),
+			Token: `{"ns":"shop","nodeName":"node-1","pod":"client"}`},
+	)
 	t.Cleanup(w.stream.Close)
 	must(t, w.stream.Open(t.Context()))
 	w.stream.Mark()
@@ -234,11 +252,17 @@ func (w *near) shorten(t *testing.T, what string) {
 	w.run(t, "kubectl annotate --overwrite "+what)
 }
 
-// expect waits until the proxy has these endpoints and no others, none of which it lost meanwhile if it had them before.
+// expect waits until the proxy has these endpoints and no others, none of which it lost meanwhile
+// if it had them before.
 func (w *near) expect(t *testing.T, when string, want []netip.AddrPort) {
 	t.Helper()
 	want = slices.SortedFunc(slices.Values(want), netip.AddrPort.Compare)
-	awaitState(t, w.stream, fmt.Sprintf("%v when %s", want, when), func(s proxy.Snapshot) bool { return slices.Equal(s.Get.Addrs(), want) })
+	awaitState(
+		t,
+		w.stream,
+		fmt.Sprintf("%v when %s", want, when),
+		func(s proxy.Snapshot) bool { return slices.Equal(s.Get.Addrs(), want) },
+	)
 	kept := slices.DeleteFunc(slices.Clone(want), func(a netip.AddrPort) bool { return !slices.Contains(w.had, a) })
 	if len(kept) > 0 {
 		if err := w.stream.Flapped(kept...); err != nil {
@@ -268,7 +292,8 @@ func (w *near) stays(t *testing.T, when string, want []netip.AddrPort) {
 func (w *near) cameTogether(t *testing.T, after int64, addrs []netip.AddrPort) {
 	t.Helper()
 	for _, m := range w.stream.Recent() {
-		if m.Number > after && m.Kind == "add" && !slices.ContainsFunc(addrs, func(a netip.AddrPort) bool { return !slices.Contains(m.Addrs, a) }) {
+		if m.Number > after && m.Kind == "add" &&
+			!slices.ContainsFunc(addrs, func(a netip.AddrPort) bool { return !slices.Contains(m.Addrs, a) }) {
 			return
 		}
 	}

@@ -9,16 +9,19 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// TestReplicas has two gateways in one cluster, each with a proxy of the same Service, while that spills, returns in parts,
-// spills again, and loses a cluster to a cordon in parts: both proxies get the same messages, in the same order and at about the
-// same time.
+// TestReplicas has two gateways in one cluster, each with a proxy of the same Service, while that
+// spills, returns in parts, spills again, and loses a cluster to a cordon in parts: both proxies
+// get the same messages, in the same order and at about the same time.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	w := newNear(t)
 	all := slices.Concat(w.pods["west"], w.pods["east"], w.pods["north"])
 	w.expect(t, "without preference", all)
 	other := *w
-	other.gateway = startGateway(t, harness.ReplicaConfig{Kubeconfig: w.servers["west"].Kubeconfig(), Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	other.gateway = startGateway(t, harness.ReplicaConfig{
+		Kubeconfig: w.servers["west"].Kubeconfig(),
+		Args:       []string{"-shutdown-delay=0s", "-drain=0s"},
+	})
 	other.had = nil
 	other.subscribe(t)
 	other.expect(t, "the other replica is there", all)
@@ -29,7 +32,11 @@ func TestReplicas(t *testing.T) {
 		w.expect(t, when, all)
 		other.expect(t, when, all)
 	}
-	w.shorten(t, `service web -n shop isthmus.io/prefer=local,any isthmus.io/min-ready=3 isthmus.io/return-after=1s isthmus.io/return-over=2s`)
+	w.shorten(
+		t,
+		`service web -n shop isthmus.io/prefer=local,any isthmus.io/min-ready=3 isthmus.io/return-after=1s `+
+			`isthmus.io/return-over=2s`,
+	)
 	w.expect(t, "the own cluster is well", w.pods["west"])
 	other.expect(t, "the own cluster is well", w.pods["west"])
 	few := w.pods["west"][:2]
@@ -49,7 +56,11 @@ func TestReplicas(t *testing.T) {
 	if len(a) < 8 { // and so this test sees parts
 		t.Errorf("only %d messages: %v", len(a), a)
 	}
-	if !slices.EqualFunc(a, b, func(x, y proxy.Message) bool { return x.Kind == y.Kind && slices.Equal(x.Addrs, y.Addrs) }) {
+	if !slices.EqualFunc(
+		a,
+		b,
+		func(x, y proxy.Message) bool { return x.Kind == y.Kind && slices.Equal(x.Addrs, y.Addrs) },
+	) {
 		t.Fatalf("one replica sent\n%v\nand the other\n%v", a, b)
 	}
 	for i := range a {

@@ -17,7 +17,8 @@ import (
 func shellScripts(t *testing.T) (list []string) {
 	t.Helper()
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || slices.Contains([]string{".git", "bin", "out", "testdata", "node_modules"}, d.Name()) && d.IsDir() {
+		if err != nil ||
+			slices.Contains([]string{".git", "bin", "out", "testdata", "node_modules"}, d.Name()) && d.IsDir() {
 			if err == nil {
 				err = filepath.SkipDir
 			}
@@ -34,7 +35,12 @@ func shellScripts(t *testing.T) (list []string) {
 		return err
 	})
 	must(t, err)
-	for _, name := range []string{".ci/run", "manifests/k3d/demo.sh", "manifests/k3d/destroy.sh", "manifests/k3d/lib.sh"} {
+	for _, name := range []string{
+		".ci/run",
+		"manifests/k3d/demo.sh",
+		"manifests/k3d/destroy.sh",
+		"manifests/k3d/lib.sh",
+	} {
 		if !slices.Contains(list, filepath.Join("..", name)) {
 			t.Errorf("%s is not among %q", name, list)
 		}
@@ -42,7 +48,8 @@ func shellScripts(t *testing.T) (list []string) {
 	return list
 }
 
-// TestScriptsParse: every script is what the shell that it names takes. sh is POSIX's: macOS has another one than Debian.
+// TestScriptsParse: every script is what the shell that it names takes. sh is POSIX's: macOS has
+// another one than Debian.
 func TestScriptsParse(t *testing.T) {
 	for _, path := range shellScripts(t) {
 		text, err := os.ReadFile(path)

@@ -26,7 +26,8 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// userEnvironment is that of a user's shell, whose kubectl is this test's binary. It has nothing of a make that runs the tests.
+// userEnvironment is that of a user's shell, whose kubectl is this test's binary. It has nothing of
+// a make that runs the tests.
 func userEnvironment(t *testing.T) []string {
 	t.Helper()
 	self, err := os.Executable()
@@ -35,7 +36,11 @@ func userEnvironment(t *testing.T) []string {
 	must(t, os.Symlink(self, filepath.Join(dir, "kubectl")))
 	env := slices.DeleteFunc(os.Environ(), func(e string) bool {
 		name, _, _ := strings.Cut(e, "=")
-		return strings.HasPrefix(name, "MAKE") || slices.Contains([]string{"MFLAGS", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUSTOMIZE", "IMAGE", "VERSION"}, name)
+		return strings.HasPrefix(name, "MAKE") ||
+			slices.Contains(
+				[]string{"MFLAGS", "KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUSTOMIZE", "IMAGE", "VERSION"},
+				name,
+			)
 	})
 	return append(env, "PATH="+dir+":"+os.Getenv("PATH"), "KUBECACHEDIR="+t.TempDir())
 }
@@ -81,8 +86,8 @@ func readCommands(t *testing.T, heading string) (blocks [][]string) {
 	return blocks
 }
 
-// TestMain makes this test's binary kubectl where it is run under that name, for machines that have no kubectl. It has the
-// commands that the documentation names.
+// TestMain makes this test's binary kubectl where it is run under that name, for machines that have
+// no kubectl. It has the commands that the documentation names.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) == "kubectl" {
 		runKubectl()

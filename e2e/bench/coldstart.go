@@ -24,7 +24,8 @@ type ColdScale struct {
 	Repeats   int
 }
 
-// coldStart starts the gateway again and again, and in turn what the floor is here: a process that lists the same objects.
+// coldStart starts the gateway again and again, and in turn what the floor is here: a process that
+// lists the same objects.
 func coldStart(s Scale, name, claims string, c ColdScale) Trial {
 	return Trial{
 		Name: name, Claims: claims, floor: true, repeats: c.Repeats,
@@ -36,7 +37,13 @@ func coldStart(s Scale, name, claims string, c ColdScale) Trial {
 			{Key: "growth", Label: "peak resident memory, relative to settled", Unit: "×", Max: 2},
 		},
 		fleet: func(int) fleet.Config {
-			return fleet.Config{Linked: c.Clusters - 1, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Joined: true}
+			return fleet.Config{
+				Linked:    c.Clusters - 1,
+				Services:  c.Services,
+				Slices:    1,
+				Endpoints: c.Endpoints,
+				Joined:    true,
+			}
 		},
 		do: func(r *run) {
 			if r.kind == Floor {

@@ -78,7 +78,8 @@ type ProxiesScale struct {
 	Rate    int // changes a second
 }
 
-// proxies opens streams as proxies have them, changes some of their services, ends all streams at once and opens them again.
+// proxies opens streams as proxies have them, changes some of their services, ends all streams at
+// once and opens them again.
 func proxies(s Scale) Trial {
 	return Trial{
 		Name: "proxies", Claims: notPlain, floor: true, repeats: s.Repeats, fleet: s.app,
@@ -97,8 +98,8 @@ func proxies(s Scale) Trial {
 	}
 }
 
-// update changes services under open streams: endpoints, which the federated Service has and the local one if the endpoint is
-// local, and the profiles of both.
+// update changes services under open streams: endpoints, which the federated Service has and the
+// local one if the endpoint is local, and the profiles of both.
 func (s *server) update(streams *load.Load, scale ProxiesScale) {
 	of := map[[2]string]int{} // streams
 	streams.Arrivals(func(t load.Target, _ []time.Time) { of[[2]string{t.Method, t.Authority}]++ })
@@ -109,7 +110,10 @@ func (s *server) update(streams *load.Load, scale ProxiesScale) {
 			for _, c := range serviceChanges(i) {
 				s.pause(time.Until(next))
 				next = next.Add(every)
-				c.authorities = slices.DeleteFunc(c.authorities, func(a string) bool { return of[[2]string{c.method, a}] == 0 })
+				c.authorities = slices.DeleteFunc(
+					c.authorities,
+					func(a string) bool { return of[[2]string{c.method, a}] == 0 },
+				)
 				s.change(c)
 				for _, authority := range c.authorities {
 					expected += of[[2]string{c.method, authority}]
@@ -123,8 +127,8 @@ func (s *server) update(streams *load.Load, scale ProxiesScale) {
 	s.set("update bytes", m.bytes()/updates)
 }
 
-// serviceChanges returns changes of an endpoint of a service, in another cluster for each, and of the profiles of the local
-// Service and the federated one.
+// serviceChanges returns changes of an endpoint of a service, in another cluster for each, and of
+// the profiles of the local Service and the federated one.
 func serviceChanges(i int) []change {
 	name := fleet.Service(i)
 	endpoint := change{cluster: i % 3, service: name, method: getMethod, authorities: []string{federated(i)}}
@@ -153,14 +157,19 @@ func (m *meter) expect(messages int) float64 {
 // Crowd is so many proxies, each a connection of so many streams.
 type Crowd struct{ Conns, Streams int }
 
-// targets returns the streams of all proxies in the order of load.Config, of so many Services: half are Get and half GetProfile,
-// of either half the Services are federated. Each proxy has other Services than the next one, and each of its streams another.
+// targets returns the streams of all proxies in the order of load.Config, of so many Services: half
+// are Get and half GetProfile, of either half the Services are federated. Each proxy has other
+// Services than the next one, and each of its streams another.
 func (c Crowd) targets(services int) []load.Target {
 	const apart = 251 // the Services of one proxy's streams
 	list := make([]load.Target, c.Conns*c.Streams)
 	for i := range list {
 		conn, n := i%c.Conns, i/c.Conns
-		list[i] = load.Target{Method: getMethod, Token: fleet.Token(conn), Authority: authorities(n%4 == 1 || n%4 == 2)((conn + apart*n) % services)}
+		list[i] = load.Target{
+			Method:    getMethod,
+			Token:     fleet.Token(conn),
+			Authority: authorities(n%4 == 1 || n%4 == 2)((conn + apart*n) % services),
+		}
 		if n%2 == 1 {
 			list[i].Method = profileMethod
 		}

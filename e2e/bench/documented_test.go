@@ -123,7 +123,11 @@ func TestPerformancePage(t *testing.T) {
 		t.Errorf("the page describes the trials\n%q, and there are\n%q", described, names)
 	}
 	var measured []string
-	for _, row := range tableRows(t, string(text), "| figure | | floor | gateway | ratio | target | |\n|---|---|---|---|---|---|---|\n") {
+	for _, row := range tableRows(
+		t,
+		string(text),
+		"| figure | | floor | gateway | ratio | target | |\n|---|---|---|---|---|---|---|\n",
+	) {
 		measured = append(measured, strings.Join([]string{row[0], row[1], row[5]}, " | "))
 	}
 	for _, f := range slices.Concat(figures, measured) {

@@ -18,8 +18,8 @@ type ExportsScale struct {
 	Changes float64 // of exports a second, in all clusters together
 }
 
-// exports lets all clusters export at once, to two replicas of which one writes. Then endpoints change under that one's streams, first while
-// exports are at rest, and then while they change too.
+// exports lets all clusters export at once, to two replicas of which one writes. Then endpoints
+// change under that one's streams, first while exports are at rest, and then while they change too.
 func exports(s Scale) Trial {
 	c := s.Exports
 	return Trial{
@@ -30,7 +30,12 @@ func exports(s Scale) Trial {
 		},
 		Figures: []Figure{
 			{Key: "written", Label: "from the exports until all are written", Unit: "s", Max: 70},
-			{Key: "rest p99", Label: "the last stream has a change, exports at rest, 99th percentile", Unit: "ms", Max: 100},
+			{
+				Key:   "rest p99",
+				Label: "the last stream has a change, exports at rest, 99th percentile",
+				Unit:  "ms",
+				Max:   100,
+			},
 			{Key: "p99", Label: "the last stream has a change, exports change, 99th percentile", Unit: "ms", Max: 100},
 		},
 		do: func(r *run) { c.do(r) },

@@ -9,8 +9,8 @@ import (
 // flipEvery is the time from one flip to the next.
 const flipEvery = 500 * time.Millisecond
 
-// fanOut opens all streams to one service, and flips one of its endpoints again and again. What a stream takes is measured
-// then: its goroutine's stack grows with what it has done.
+// fanOut opens all streams to one service, and flips one of its endpoints again and again. What a
+// stream takes is measured then: its goroutine's stack grows with what it has done.
 func fanOut(s Scale, name, claims string, joined bool) Trial {
 	flip := change{service: fleet.Service(0), method: getMethod, authorities: []string{authorities(joined)(0)}}
 	if joined {

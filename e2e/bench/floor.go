@@ -25,17 +25,18 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// The floor is what Isthmus's speed is compared with: a bare grpc-go server of the Destination service that sends ready-made
-// bytes.
+// The floor is what Isthmus's speed is compared with: a bare grpc-go server of the Destination
+// service that sends ready-made bytes.
 //
-// It is grpc.NewServer with one option, a codec that hands out the bytes as they are. Flow control, buffers and everything
-// else are grpc-go's defaults. A call is looked up by its authority in a floorRecording of what another server has answered,
-// sends the first messages of that, and waits. Ordered to step, the server sends all streams of a method and authority one
-// more message of the recording, each by the goroutine that grpc-go has for it. That is the plain way to stream these bytes
-// by grpc-go.
+// It is grpc.NewServer with one option, a codec that hands out the bytes as they are. Flow control,
+// buffers and everything else are grpc-go's defaults. A call is looked up by its authority in a
+// floorRecording of what another server has answered, sends the first messages of that, and waits.
+// Ordered to step, the server sends all streams of a method and authority one more message of the
+// recording, each by the goroutine that grpc-go has for it. That is the plain way to stream these
+// bytes by grpc-go.
 
-// ServeFloor runs a server of a recording on a free port of 127.0.0.1. It writes its address to out as the first line, takes
-// steps from in, one a line ("NUMBER METHOD AUTHORITY"), and ends with in.
+// ServeFloor runs a server of a recording on a free port of 127.0.0.1. It writes its address to out
+// as the first line, takes steps from in, one a line ("NUMBER METHOD AUTHORITY"), and ends with in.
 func ServeFloor(recording string, in io.Reader, out io.Writer) (err error) {
 	r, err := readFloorRecording(recording)
 	if err != nil {
@@ -81,7 +82,9 @@ type floorProcess struct {
 // startFloor runs a command that calls Serve with its standard input and output. The process ends with this one at the
 // latest.
 func startFloor(ctx context.Context, command ...string) (*floorProcess, error) {
-	p, err := harness.StartProcess(harness.ProcessConfig{Path: command[0], Args: command[1:], Output: os.Stderr, Announces: true})
+	p, err := harness.StartProcess(
+		harness.ProcessConfig{Path: command[0], Args: command[1:], Output: os.Stderr, Announces: true},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("start the floor: %w", err)
 	}
@@ -172,7 +175,11 @@ func newFloorEvent(f *floorFrame) *floorEvent {
 func newFloorTopics(answers map[string]floorAnswer) map[string]*floorTopic {
 	topics := make(map[string]*floorTopic, len(answers))
 	for authority, a := range answers {
-		topics[authority] = &floorTopic{first: newFloorFrames(a.First), steps: newFloorFrames(a.Steps), last: newFloorEvent(nil)}
+		topics[authority] = &floorTopic{
+			first: newFloorFrames(a.First),
+			steps: newFloorFrames(a.Steps),
+			last:  newFloorEvent(nil),
+		}
 	}
 	return topics
 }

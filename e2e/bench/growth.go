@@ -65,7 +65,8 @@ func changeByClusters(s Scale) Trial {
 	return t
 }
 
-// changeCost is what one change of an endpoint costs that is sent to one stream. It is made in the cluster of that number.
+// changeCost is what one change of an endpoint costs that is sent to one stream. It is made in the
+// cluster of that number.
 func changeCost(s Scale, name string, cluster int) Trial {
 	return Trial{
 		Name: name, Claims: sizing, repeats: s.Repeats,
@@ -85,8 +86,8 @@ func changeCost(s Scale, name string, cluster int) Trial {
 	}
 }
 
-// subscription is what one stream costs until it has its first message, when there are so many Services of ten endpoints
-// and the streams are spread over all of them.
+// subscription is what one stream costs until it has its first message, when there are so many
+// Services of ten endpoints and the streams are spread over all of them.
 func subscription(s Scale) Trial {
 	const name = "one subscription, by the number of Services"
 	return Trial{
@@ -105,7 +106,11 @@ func subscription(s Scale) Trial {
 
 func crowdByStreams(s Scale) Trial {
 	c := s.Growth.Crowds
-	t := crowd(s, fmt.Sprintf("a stream, %d a connection", c.Each), func(streams int) (int, int) { return streams, streams / c.Each })
+	t := crowd(
+		s,
+		fmt.Sprintf("a stream, %d a connection", c.Each),
+		func(streams int) (int, int) { return streams, streams / c.Each },
+	)
 	t.Sizes, t.Of = c.Streams, "streams"
 	return t
 }
@@ -117,13 +122,16 @@ func crowdByConns(s Scale) Trial {
 	return t
 }
 
-// crowd opens streams, all at once if there are no more than Of: else wave by wave, since some of more would not be read
-// within the time that the gateway gives a request.
+// crowd opens streams, all at once if there are no more than Of: else wave by wave, since some of
+// more would not be read within the time that the gateway gives a request.
 func crowd(s Scale, name string, of func(size int) (streams, conns int)) Trial {
 	c := s.Growth.Crowds
 	return Trial{
 		Name: name, Claims: sizing, repeats: s.Repeats,
-		Figures: []Figure{{Key: "memory", Label: "memory " + name, Unit: "kB"}, {Key: "cpu", Label: "CPU to connect " + name, Unit: "µs"}},
+		Figures: []Figure{
+			{Key: "memory", Label: "memory " + name, Unit: "kB"},
+			{Key: "cpu", Label: "CPU to connect " + name, Unit: "µs"},
+		},
 		fleet: func(int) fleet.Config {
 			return fleet.Config{Linked: 1, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Joined: true}
 		},
@@ -159,7 +167,14 @@ func linkedClusters(s Scale) Trial {
 			{Key: "ready", Label: "linked clusters, start to ready, all read", Unit: "s"},
 		},
 		fleet: func(clusters int) fleet.Config {
-			return fleet.Config{Linked: clusters, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Spread: c.Spread, TLS: true}
+			return fleet.Config{
+				Linked:    clusters,
+				Services:  c.Services,
+				Slices:    1,
+				Endpoints: c.Endpoints,
+				Spread:    c.Spread,
+				TLS:       true,
+			}
 		},
 		do: func(r *run) {
 			at := r.start(unpaced)
@@ -182,8 +197,16 @@ func allRead(ctx context.Context, addr string, clusters int) error {
 	if err != nil {
 		return err
 	}
-	if i := slices.IndexFunc(page.Clusters, func(c adminapi.Cluster) bool { return c.State != adminapi.Ready }); i >= 0 {
-		return fmt.Errorf("cluster %s is %s: %s", page.Clusters[i].Cluster, page.Clusters[i].State, page.Clusters[i].Reason)
+	if i := slices.IndexFunc(
+		page.Clusters,
+		func(c adminapi.Cluster) bool { return c.State != adminapi.Ready },
+	); i >= 0 {
+		return fmt.Errorf(
+			"cluster %s is %s: %s",
+			page.Clusters[i].Cluster,
+			page.Clusters[i].State,
+			page.Clusters[i].Reason,
+		)
 	}
 	if n := len(page.Clusters); n != clusters {
 		return fmt.Errorf("%d clusters are linked, not %d", n, clusters)

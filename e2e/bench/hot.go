@@ -64,7 +64,8 @@ func hotService(s Scale) Trial {
 	}
 }
 
-// rolled sets what streams have been sent of a restart that is over, and for which so many bytes would have been enough.
+// rolled sets what streams have been sent of a restart that is over, and for which so many bytes
+// would have been enough.
 func (m *meter) rolled(over time.Time, least int) {
 	streams := float64(m.streams.Streams())
 	m.set("late", milliseconds(latest(m.streams).Sub(over)))
@@ -88,8 +89,9 @@ func (m *meter) roll(rolling *fleet.Rolling, within time.Duration) (over time.Ti
 	}
 }
 
-// checkAll returns how large the message is that has all endpoints at the end. A stream that has had nothing after the last change
-// ends the run, and so does one of those that are read if its messages do not lead to these endpoints.
+// checkAll returns how large the message is that has all endpoints at the end. A stream that has
+// had nothing after the last change ends the run, and so does one of those that are read if its
+// messages do not lead to these endpoints.
 func (m *meter) checkAll(want []netip.AddrPort, over time.Time) int {
 	late := m.open(load.Config{Conns: 1, Targets: []load.Target{{Authority: local(0), Keep: true}}})
 	slices.SortFunc(want, netip.AddrPort.Compare)
@@ -117,7 +119,9 @@ func removal(addresses []netip.AddrPort) int {
 	for _, a := range addresses {
 		ip := a.Addr().As4()
 		set.Addrs = append(set.Addrs, &pbnet.TcpAddress{
-			Ip: &pbnet.IPAddress{Ip: &pbnet.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(ip[:])}}, Port: uint32(a.Port()),
+			Ip: &pbnet.IPAddress{
+				Ip: &pbnet.IPAddress_Ipv4{Ipv4: binary.BigEndian.Uint32(ip[:])},
+			}, Port: uint32(a.Port()),
 		})
 	}
 	return framed + proto.Size(&pb.Update{Update: &pb.Update_Remove{Remove: set}})

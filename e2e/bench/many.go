@@ -26,7 +26,8 @@ type ManyScale struct {
 // Rates are how many changes there are in each cluster a second.
 type Rates struct{ Node, Endpoint, Label float64 }
 
-// manyClusters lets hundreds of clusters change as they do, under open streams. There is no floor: it follows no clusters.
+// manyClusters lets hundreds of clusters change as they do, under open streams. There is no floor:
+// it follows no clusters.
 func manyClusters(s Scale) Trial {
 	return Trial{
 		Name: "clusters", Claims: sizing, repeats: 1, fleet: s.Many.fleet,
@@ -50,7 +51,14 @@ func manyClusters(s Scale) Trial {
 }
 
 func (c ManyScale) fleet(int) fleet.Config {
-	return fleet.Config{Linked: c.Linked, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Spread: c.Spread, TLS: true}
+	return fleet.Config{
+		Linked:    c.Linked,
+		Services:  c.Services,
+		Slices:    1,
+		Endpoints: c.Endpoints,
+		Spread:    c.Spread,
+		TLS:       true,
+	}
 }
 
 // meter opens all streams, spread over all federated Services, and measures once what that took is over.
@@ -61,7 +69,8 @@ func (c ManyScale) meter(at *server) *meter {
 	return at.meter(streams)
 }
 
-// happen lets the clusters change for a while, and returns, in order, how long after each change the last of its streams had it.
+// happen lets the clusters change for a while, and returns, in order, how long after each change
+// the last of its streams had it.
 func (m *meter) happen(c ManyScale) []float64 {
 	began, before := time.Now(), m.spent()
 	all := &manyChanges{
@@ -77,7 +86,8 @@ func (m *meter) happen(c ManyScale) []float64 {
 
 const (
 	manySeed = 19
-	// manyPause is how long the same endpoint or Pod is left alone: what changes and is undone before it is sent is not sent.
+	// manyPause is how long the same endpoint or Pod is left alone: what changes and is undone
+	// before it is sent is not sent.
 	manyPause = time.Second
 )
 
@@ -126,8 +136,8 @@ func (m *manyChanges) endpoint(cluster int) {
 	m.sent(cluster, service)
 }
 
-// label gives the first Pod of a Service's slice another template, as proxies see by a label, or its first one again. It is not the
-// Pod whose endpoint changes.
+// label gives the first Pod of a Service's slice another template, as proxies see by a label, or
+// its first one again. It is not the Pod whose endpoint changes.
 func (m *manyChanges) label(cluster int) {
 	service := m.draw("label", cluster)
 	pod := fleet.Pod(service * m.Endpoints)
@@ -165,8 +175,9 @@ func (m *manyChanges) number(cluster, service int) int {
 // maxUnsent is how many changes in a hundred may come to nothing, since they were undone before they could be sent.
 const maxUnsent = 5
 
-// nextDelays returns, in order, how long after each change the last stream of its service had its next message. Changes of one
-// service that follow each other closely may be in one message, or in none.
+// nextDelays returns, in order, how long after each change the last stream of its service had its
+// next message. Changes of one service that follow each other closely may be in one message, or in
+// none.
 func nextDelays(streams *load.Load, changed map[string][]time.Time) ([]float64, error) {
 	last, missing := map[string][]float64{}, map[string]int{}
 	streams.Arrivals(func(to load.Target, at []time.Time) {

@@ -47,7 +47,10 @@ func (r Result) name() string {
 
 // NewReport returns the report of results of this machine.
 func NewReport(results []Result) *Report {
-	return &Report{Machine{Cores: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()}, results}
+	return &Report{
+		Machine{Cores: runtime.NumCPU(), OS: runtime.GOOS, Arch: runtime.GOARCH, Go: runtime.Version()},
+		results,
+	}
 }
 
 // Write keeps the report as JSON.
@@ -70,7 +73,12 @@ type Row struct {
 func (r *Report) Rows() (rows []Row) {
 	for _, result := range r.Results {
 		for _, f := range result.Figures {
-			rows = append(rows, Row{Figure: f, Trial: result.name(), Floor: result.median(Floor, f.Key), Measured: result.median(Gateway, f.Key)})
+			rows = append(rows, Row{
+				Figure:   f,
+				Trial:    result.name(),
+				Floor:    result.median(Floor, f.Key),
+				Measured: result.median(Gateway, f.Key),
+			})
 		}
 	}
 	return rows

@@ -32,13 +32,18 @@ func TestErr(t *testing.T) {
 	report := NewReport([]Result{{Trial: "trial", Figures: []Figure{
 		{Key: "a", Label: "ratio met", MaxRatio: 1.5}, {Key: "a", Label: "ratio missed", MaxRatio: 1.4},
 		{Key: "a", Label: "limit met", Max: 3}, {Key: "a", Label: "limit missed", Max: 2.9},
-		{Key: "b", Label: "not measured", Max: 1}, {Key: "c", Label: "without a floor", MaxRatio: 1}, {Key: "a", Label: "without a target"},
+		{
+			Key:   "b",
+			Label: "not measured",
+			Max:   1,
+		}, {Key: "c", Label: "without a floor", MaxRatio: 1}, {Key: "a", Label: "without a target"},
 	}, Samples: map[Kind][]Sample{Floor: {{"a": 2}}, Gateway: {{"a": 3, "c": 3}}}}})
 	const want = "over target: trial: ratio missed\nover target: trial: limit missed"
 	if err := report.Err(); err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
-	if rows := report.Rows(); !math.IsNaN(rows[4].Measured) || rows[0].Floor != 2 || !strings.HasPrefix(rows[0].Trial, "trial") {
+	if rows := report.Rows(); !math.IsNaN(rows[4].Measured) || rows[0].Floor != 2 ||
+		!strings.HasPrefix(rows[0].Trial, "trial") {
 		t.Errorf("%+v", rows)
 	}
 }

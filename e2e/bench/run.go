@@ -42,7 +42,8 @@ type run struct {
 // failed is what check panics with.
 type failed struct{ error }
 
-// check ends the run that calls it if there is an error, as a test is ended. Other goroutines than the run's must not call it.
+// check ends the run that calls it if there is an error, as a test is ended. Other goroutines than
+// the run's must not call it.
 func check(err error) {
 	if err != nil {
 		panic(failed{err})
@@ -120,7 +121,12 @@ func (l *Lab) Run(ctx context.Context, trials []Trial) (results []Result, err er
 
 // sample makes a trial at one size, as often as it is to be made.
 func (l *Lab) sample(ctx context.Context, t Trial, size int) (samples map[Kind][]Sample, err error) {
-	r := run{Lab: l, size: size, kubeconfig: filepath.Join(l.Dir, "fleet.kubeconfig"), recording: filepath.Join(l.Dir, "fleet.json")}
+	r := run{
+		Lab:        l,
+		size:       size,
+		kubeconfig: filepath.Join(l.Dir, "fleet.kubeconfig"),
+		recording:  filepath.Join(l.Dir, "fleet.json"),
+	}
 	if r.fleet, err = fleet.Start(t.fleet(size)); err != nil {
 		return nil, err
 	}
@@ -148,9 +154,10 @@ func (l *Lab) sample(ctx context.Context, t Trial, size int) (samples map[Kind][
 	return samples, nil
 }
 
-// awaitIdle waits until less than a tenth of the processors is in use, for Scale.Idle at most: what is left to do of the run
-// before does not belong to this one. Then it logs how much is in use, since that makes the figures worse, of the floor too. The
-// bench's own garbage is collected before.
+// awaitIdle waits until less than a tenth of the processors is in use, for Scale.Idle at most: what
+// is left to do of the run before does not belong to this one. Then it logs how much is in use,
+// since that makes the figures worse, of the floor too. The bench's own garbage is collected
+// before.
 func (l *Lab) awaitIdle(ctx context.Context, run string) error {
 	const enough, look = 0.1, 250 * time.Millisecond
 	runtime.GC()
@@ -179,7 +186,10 @@ const getMethod, profileMethod = "Get", "GetProfile"
 func spread(streams, conns, services int, authority func(service int) string) load.Config {
 	cfg := load.Config{Conns: conns}
 	for i := range streams {
-		cfg.Targets = append(cfg.Targets, load.Target{Method: getMethod, Authority: authority(i % services), Token: fleet.Token(i)})
+		cfg.Targets = append(
+			cfg.Targets,
+			load.Target{Method: getMethod, Authority: authority(i % services), Token: fleet.Token(i)},
+		)
 	}
 	return cfg
 }

@@ -27,7 +27,13 @@ type server struct {
 
 // gatewayArgs are the flags of a Linkerd install, beyond those of harness.BaseArgs, and an end without delay.
 func gatewayArgs() []string {
-	return []string{"-log-level=info", "-outbound-transport-mode=transport-header", "-target-cluster-label=true", "-shutdown-delay=0s", "-drain=0s"}
+	return []string{
+		"-log-level=info",
+		"-outbound-transport-mode=transport-header",
+		"-target-cluster-label=true",
+		"-shutdown-delay=0s",
+		"-drain=0s",
+	}
 }
 
 // start starts a server of the run's kind, with more flags if it is the gateway.
@@ -125,7 +131,14 @@ type meter struct {
 
 // meter measures from now on.
 func (s *server) meter(streams *load.Load) *meter {
-	return &meter{server: s, streams: streams, began: time.Now(), cpuBefore: s.cpu(), messagesBefore: streams.Received(), bytesBefore: streams.Bytes()}
+	return &meter{
+		server:         s,
+		streams:        streams,
+		began:          time.Now(),
+		cpuBefore:      s.cpu(),
+		messagesBefore: streams.Received(),
+		bytesBefore:    streams.Bytes(),
+	}
 }
 
 // spent returns the processor time that the server has had.

@@ -53,29 +53,54 @@ var smokeScale = Scale{
 	Flips: 2, Repeats: 1, Settle: time.Second, Idle: 100 * time.Millisecond,
 	Proxies: ProxiesScale{Crowd: Crowd{5, 8}, Changed: 4, Rate: 20},
 	Most:    MostScale{Few: Crowd{2, 2}, Most: Crowd{4, 2}},
-	Cold:    ColdScale{Clusters: 3, Services: 4, Endpoints: 2, Repeats: 1}, ColdLarge: ColdScale{Clusters: 5, Services: 4, Endpoints: 2, Repeats: 1},
+	Cold: ColdScale{
+		Clusters:  3,
+		Services:  4,
+		Endpoints: 2,
+		Repeats:   1,
+	}, ColdLarge: ColdScale{Clusters: 5, Services: 4, Endpoints: 2, Repeats: 1},
 	Hot:   HotScale{Proxies: Crowd{6, 5}, Slices: 3, Endpoints: 4, Over: time.Second},
 	Spill: SpillScale{Services: 4, Endpoints: 5, Pods: 10, Over: time.Second, After: time.Second, Return: time.Second},
 	Many: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
 		Rates: Rates{Node: 1, Endpoint: 3, Label: 3}, Over: 2 * time.Second},
-	Viewers: ViewersScale{Viewers: 2, ManyScale: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
-		Rates: Rates{Endpoint: 3}, Over: 2 * time.Second}},
-	Exports: ExportsScale{Exports: 6, Changes: 5, ManyScale: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
-		Rates: Rates{Endpoint: 3}, Over: 2 * time.Second}},
+	Viewers: ViewersScale{
+		Viewers: 2,
+		ManyScale: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
+			Rates: Rates{Endpoint: 3}, Over: 2 * time.Second},
+	},
+	Exports: ExportsScale{
+		Exports: 6,
+		Changes: 5,
+		ManyScale: ManyScale{Linked: 4, Services: 5, Endpoints: 2, Spread: 2, Streams: 40, Conns: 10,
+			Rates: Rates{Endpoint: 3}, Over: 2 * time.Second},
+	},
 	Growth: GrowthScale{
 		Endpoints: []int{100, 300}, Clusters: []int{1, 3}, Services: []int{10, 20}, Changes: 4, Streams: 40, Conns: 4,
-		Crowds: CrowdScale{Services: 10, Endpoints: 2, Streams: []int{480, 960}, Each: 12, Conns: []int{20, 240}, Of: 480},
+		Crowds: CrowdScale{
+			Services:  10,
+			Endpoints: 2,
+			Streams:   []int{480, 960},
+			Each:      12,
+			Conns:     []int{20, 240},
+			Of:        480,
+		},
 		Linked: LinkedScale{Clusters: []int{2, 4}, Services: 3, Endpoints: 2, Spread: 2, Rest: 100 * time.Millisecond},
 	},
 }
 
-// smoke makes trials, small, with the gateway as a process, all at once: they mostly wait. At this size it means nothing
-// whether targets are met.
+// smoke makes trials, small, with the gateway as a process, all at once: they mostly wait. At this
+// size it means nothing whether targets are met.
 func smoke(t *testing.T, trials []Trial, check func(*testing.T, []Result)) {
 	for _, trial := range trials {
 		t.Run(trial.Name, func(t *testing.T) {
 			t.Parallel()
-			lab := &Lab{Dir: t.TempDir(), Floor: selfCommand("floor"), List: selfCommand("list"), Log: t.Logf, Scale: smokeScale}
+			lab := &Lab{
+				Dir:   t.TempDir(),
+				Floor: selfCommand("floor"),
+				List:  selfCommand("list"),
+				Log:   t.Logf,
+				Scale: smokeScale,
+			}
 			results, err := lab.Run(t.Context(), []Trial{trial})
 			if err != nil {
 				t.Fatal(err)
@@ -92,17 +117,20 @@ func TestSmoke(t *testing.T) {
 	}
 	smoke(t, Trials(smokeScale, Costs), func(t *testing.T, results []Result) {
 		for _, r := range results {
-			if r.Samples[Floor] == nil || strings.HasPrefix(r.Trial, "cold start") { // these floors send nothing of their own
+			if r.Samples[Floor] == nil ||
+				strings.HasPrefix(r.Trial, "cold start") { // these floors send nothing of their own
 				continue
 			}
 			for _, key := range []string{"bytes", "update bytes"} {
-				if floor, gateway := r.Samples[Floor][0][key], r.Samples[Gateway][0][key]; floor != gateway || floor == 0 && key == "bytes" {
+				if floor, gateway := r.Samples[Floor][0][key], r.Samples[Gateway][0][key]; floor != gateway ||
+					floor == 0 && key == "bytes" {
 					t.Errorf("%s: %v of the floor, %v of the gateway", key, floor, gateway)
 				}
 			}
 		}
 		for _, row := range NewReport(results).Rows() {
-			if math.IsNaN(row.Measured) || math.IsNaN(row.Floor) != (alone[row.Label] || results[0].Samples[Floor] == nil) {
+			if math.IsNaN(row.Measured) ||
+				math.IsNaN(row.Floor) != (alone[row.Label] || results[0].Samples[Floor] == nil) {
 				t.Errorf("nothing measured: %+v", row)
 			}
 		}

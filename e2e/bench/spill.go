@@ -20,9 +20,10 @@ type SpillScale struct {
 	Return    time.Duration // return-over
 }
 
-// spill opens all streams to services that prefer the local cluster, scales that to nothing, service after service, and back.
-// Then the floor sends what one stream of each service was sent, when it was. The clusters are simulated: 150,000
-// endpoints would make those of the other trials too large.
+// spill opens all streams to services that prefer the local cluster, scales that to nothing,
+// service after service, and back. Then the floor sends what one stream of each service was sent,
+// when it was. The clusters are simulated: 150,000 endpoints would make those of the other trials
+// too large.
 func spill(s Scale) Trial {
 	c := s.Spill
 	var sent []step // to the gateway's streams
@@ -36,9 +37,19 @@ func spill(s Scale) Trial {
 			{Key: "memory", Label: "memory a stream", Unit: "kB", MaxRatio: 2},
 		},
 		fleet: func(int) fleet.Config {
-			return fleet.Config{Linked: 2, Services: c.Services, Slices: 1, Endpoints: c.Endpoints, Pods: c.Pods, Joined: true, Annotations: map[string]string{
-				"isthmus.io/prefer": "local, any", "isthmus.io/return-after": c.After.String(), "isthmus.io/return-over": c.Return.String(),
-			}}
+			return fleet.Config{
+				Linked:    2,
+				Services:  c.Services,
+				Slices:    1,
+				Endpoints: c.Endpoints,
+				Pods:      c.Pods,
+				Joined:    true,
+				Annotations: map[string]string{
+					"isthmus.io/prefer":       "local, any",
+					"isthmus.io/return-after": c.After.String(),
+					"isthmus.io/return-over":  c.Return.String(),
+				},
+			}
 		},
 		do: func(r *run) {
 			at := r.start()
@@ -76,11 +87,14 @@ func (m *meter) spill(c SpillScale) {
 	m.settle(m.streams)
 	m.set("spill", m.slowest(gone, func(stream int, at []time.Time) time.Time { return at[had[stream]-1] }))
 	m.set("back", m.slowest(back, func(stream int, at []time.Time) time.Time { return at[had[stream]] }))
-	m.set("return", m.slowest(back, func(_ int, at []time.Time) time.Time { return at[len(at)-1] })-milliseconds(c.After+c.Return))
+	m.set(
+		"return",
+		m.slowest(back, func(_ int, at []time.Time) time.Time { return at[len(at)-1] })-milliseconds(c.After+c.Return),
+	)
 }
 
-// scale makes all endpoints that Services have in the local cluster ready, or none, service after service, and returns when the API
-// server had taken each.
+// scale makes all endpoints that Services have in the local cluster ready, or none, service after
+// service, and returns when the API server had taken each.
 func (m *meter) scale(c SpillScale, ready bool) map[string]time.Time {
 	taken := map[string]time.Time{}
 	began, every := time.Now(), c.Over/time.Duration(c.Services)
@@ -93,7 +107,10 @@ func (m *meter) scale(c SpillScale, ready bool) map[string]time.Time {
 }
 
 // slowest returns how long after a change of its service the last stream had a message.
-func (m *meter) slowest(since map[string]time.Time, message func(stream int, at []time.Time) time.Time) (slowest float64) {
+func (m *meter) slowest(
+	since map[string]time.Time,
+	message func(stream int, at []time.Time) time.Time,
+) (slowest float64) {
 	i := 0
 	m.streams.Arrivals(func(to load.Target, at []time.Time) {
 		slowest = max(slowest, milliseconds(message(i, at).Sub(since[to.Authority])))

@@ -140,15 +140,30 @@ func (p *parser) script(text string, from int) {
 	}
 }
 
-// company notes whether other cases may run beside this one. They may if all that it writes has names of its own, except for
-// links, of which each cluster has one for all, and if it has these before it opens streams.
+// company notes whether other cases may run beside this one. They may if all that it writes has
+// names of its own, except for links, of which each cluster has one for all, and if it has these
+// before it opens streams.
 func (p *parser) company(words []string) {
 	p.c.Restarts = p.c.Restarts || len(p.c.steps) == 0 && words[0] == "restart-gateway"
 	switch words[0] {
 	case "link":
 		plain := len(words) == 4 && words[1] == words[3]
 		p.c.Alone, p.c.Linked = p.c.Alone || !plain || len(p.streams) > 0, true
-	case "relink", "unlink", "gateway", "answers", "metric", "page", "isthmus", "fails", "restart-gateway", "another-gateway", "mcs", "stop", "start", "pause", "resume":
+	case "relink",
+		"unlink",
+		"gateway",
+		"answers",
+		"metric",
+		"page",
+		"isthmus",
+		"fails",
+		"restart-gateway",
+		"another-gateway",
+		"mcs",
+		"stop",
+		"start",
+		"pause",
+		"resume":
 		p.c.Alone = true
 	}
 }

@@ -50,11 +50,18 @@ func (r *run) awaitLocal(ctx context.Context) error {
 		page, err := harness.ReadClusters(ctx, r.runner.env.Gateway.MetricsAddr())
 		for _, resource := range page.Local.Resources {
 			if !resource.Synced || resource.Err != "" {
-				err = errors.Join(err, fmt.Errorf("the gateway does not read the local cluster's %s again: %s", resource.Resource, resource.Err))
+				err = errors.Join(err, fmt.Errorf(
+					"the gateway does not read the local cluster's %s again: %s",
+					resource.Resource,
+					resource.Err,
+				))
 			}
 		}
 		if page.Writer != nil && len(page.Writer.Unread) > 0 {
-			err = errors.Join(err, fmt.Errorf("the writer of EndpointSlices does not read again: %v", page.Writer.Unread))
+			err = errors.Join(
+				err,
+				fmt.Errorf("the writer of EndpointSlices does not read again: %v", page.Writer.Unread),
+			)
 		}
 		return err
 	})
@@ -80,8 +87,9 @@ func (r *run) undoFaults(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// removeAll deletes the case's objects, the newest first, and what the gateway has written: slices, and Services unless it runs and
-// deletes them itself. The case's namespaces end with the run: to delete one costs half of what a case does.
+// removeAll deletes the case's objects, the newest first, and what the gateway has written: slices,
+// and Services unless it runs and deletes them itself. The case's namespaces end with the run: to
+// delete one costs half of what a case does.
 func (r *run) removeAll(ctx context.Context, w *writer) error {
 	var errs []error
 	for _, o := range slices.Backward(r.objects[w.Name]) {

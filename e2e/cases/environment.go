@@ -50,8 +50,11 @@ func Start(ctx context.Context, cfg StartConfig) (env Environment, stop func() e
 	if env.Tool, err = newTool(ctx, cfg.Gateway, cfg.Dir, env.Clusters); err != nil {
 		return env, stop, err
 	}
-	g, err := harness.StartReplica(ctx, harness.ReplicaConfig{Binary: cfg.Gateway, Kubeconfig: clusters[0].Kubeconfig(), Output: cfg.Output,
-		Args: []string{"-shutdown-delay=0s", "-drain=0s"}}) // cases restart it while they have streams
+	g, err := harness.StartReplica(
+		ctx,
+		harness.ReplicaConfig{Binary: cfg.Gateway, Kubeconfig: clusters[0].Kubeconfig(), Output: cfg.Output,
+			Args: []string{"-shutdown-delay=0s", "-drain=0s"}},
+	) // cases restart it while they have streams
 	if err != nil {
 		return env, stop, err
 	}
@@ -65,13 +68,17 @@ func startClusters(ctx context.Context, cfg StartConfig) ([]*harness.Cluster, er
 	for _, name := range clusterNames {
 		cfgs = append(cfgs, harness.ClusterConfig{
 			Name: name, Dir: filepath.Join(cfg.Dir, name), Binary: cfg.Controlplane,
-			Controllers: []string{"namespace", "serviceaccount"}, // cases name owners that do not exist: no garbage collector
+			Controllers: []string{
+				"namespace",
+				"serviceaccount",
+			}, // cases name owners that do not exist: no garbage collector
 		})
 	}
 	return harness.StartClusters(ctx, cfgs...)
 }
 
-// prepare writes what the gateway's own cluster holds in any case: the control plane's namespace, and one EndpointSlice.
+// prepare writes what the gateway's own cluster holds in any case: the control plane's namespace,
+// and one EndpointSlice.
 func prepare(ctx context.Context, cfg *rest.Config) error {
 	w, err := newWriter(clusterNames[0], cfg)
 	if err != nil {

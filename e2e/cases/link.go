@@ -183,7 +183,10 @@ func (r *run) authInfo(ctx context.Context, w *writer, l link) (user api.AuthInf
 		"apiVersion": version, "kind": "ExecCredential", "status": object{"token": user.Token},
 	})
 	return api.AuthInfo{Exec: &api.ExecConfig{
-		APIVersion: version, Command: "echo", Args: []string{string(credential)}, InteractiveMode: api.NeverExecInteractiveMode,
+		APIVersion:      version,
+		Command:         "echo",
+		Args:            []string{string(credential)},
+		InteractiveMode: api.NeverExecInteractiveMode,
 	}}, err
 }
 
@@ -214,7 +217,10 @@ func (r *run) startAnother(ctx context.Context, cluster string, flags []string) 
 	}
 	tool := r.runner.env.Tool
 	r.another, err = harness.StartReplica(ctx, harness.ReplicaConfig{
-		Binary: tool.Path, Kubeconfig: tool.kubeconfig(cluster), Hostname: "isthmus-1", Args: append([]string{"-shutdown-delay=0s", "-drain=0s"}, flags...),
+		Binary:     tool.Path,
+		Kubeconfig: tool.kubeconfig(cluster),
+		Hostname:   "isthmus-1",
+		Args:       append([]string{"-shutdown-delay=0s", "-drain=0s"}, flags...),
 	})
 	return err
 }

@@ -11,8 +11,8 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// gatewayObject makes a Service of Linkerd's gateway, as Linkerd's multicluster chart does; hosts is "-" or the addresses
-// and names of its load balancer.
+// gatewayObject makes a Service of Linkerd's gateway, as Linkerd's multicluster chart does; hosts
+// is "-" or the addresses and names of its load balancer.
 func gatewayObject(o object, hosts string, words []string) error {
 	opt, err := readOptions(words, "external-ip=...", "identity=", "port=", "probe=")
 	if err != nil {

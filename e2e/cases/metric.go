@@ -37,7 +37,8 @@ func parseMetric(_ *parser, args []string) (action, error) {
 	}), nil
 }
 
-// parseMetricValue returns a function that compares a sum with what a case expects of it, and with what was noted of it.
+// parseMetricValue returns a function that compares a sum with what a case expects of it, and with
+// what was noted of it.
 func parseMetricValue(text string) (holds func(sum, noted float64) bool, err error) {
 	switch text {
 	case "note":

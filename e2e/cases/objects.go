@@ -168,7 +168,16 @@ func asAny(texts []string) []any {
 
 // svcObject makes a Service; ports is "-" or [NAME=]PORT[/TARGETPORT],...
 func svcObject(o object, ports string, words []string) error {
-	opt, err := readOptions(words, "selector.", "headless", "cluster-ip=...", "external-name=", "internal-traffic=", "affinity=", "family=...")
+	opt, err := readOptions(
+		words,
+		"selector.",
+		"headless",
+		"cluster-ip=...",
+		"external-name=",
+		"internal-traffic=",
+		"affinity=",
+		"family=...",
+	)
 	if err != nil {
 		return err
 	}
@@ -219,7 +228,9 @@ func svcSpec(spec object, opt options) error {
 		if err != nil {
 			return err
 		}
-		spec["sessionAffinity"], spec["sessionAffinityConfig"] = "ClientIP", object{"clientIP": object{"timeoutSeconds": n}}
+		spec["sessionAffinity"], spec["sessionAffinityConfig"] = "ClientIP", object{
+			"clientIP": object{"timeoutSeconds": n},
+		}
 	}
 	if families := opt.values["family"]; len(families) > 0 {
 		spec["ipFamilies"], spec["ipFamilyPolicy"] = asAny(families), "SingleStack"
@@ -241,7 +252,12 @@ func ewObject(o object, ips string, words []string) error {
 	if err := setOwners(o, opt.values["owner"], func(string) string { return "example.com/v1" }); err != nil {
 		return err
 	}
-	spec := object{"meshTLS": object{"identity": opt.one("identity", "spiffe://root/"+name), "serverName": opt.one("server-name", name+".vm.example")}}
+	spec := object{
+		"meshTLS": object{
+			"identity":   opt.one("identity", "spiffe://root/"+name),
+			"serverName": opt.one("server-name", name+".vm.example"),
+		},
+	}
 	var addrs, ports []any
 	for _, ip := range list(ips) {
 		addrs = append(addrs, object{"ip": ip})

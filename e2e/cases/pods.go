@@ -9,8 +9,20 @@ import (
 
 // podObject makes a Pod, with its status.
 func podObject(o object, ips string, words []string) error {
-	opt, err := readOptions(words, "unmeshed", "port=...", "owner=...", "sa=", "node=", "host-ip=", "host-network", "phase=",
-		"inbound=", "no-env", "native-sidecar")
+	opt, err := readOptions(
+		words,
+		"unmeshed",
+		"port=...",
+		"owner=...",
+		"sa=",
+		"node=",
+		"host-ip=",
+		"host-network",
+		"phase=",
+		"inbound=",
+		"no-env",
+		"native-sidecar",
+	)
 	if err != nil {
 		return err
 	}

@@ -247,7 +247,11 @@ func (r *run) report() string {
 		}
 	}
 	if r.another != nil {
-		fmt.Fprintf(&b, "the other gateway's log ends with:\n  %s\n", strings.ReplaceAll(r.another.Log(30), "\n", "\n  "))
+		fmt.Fprintf(
+			&b,
+			"the other gateway's log ends with:\n  %s\n",
+			strings.ReplaceAll(r.another.Log(30), "\n", "\n  "),
+		)
 	}
 	return b.String()
 }

@@ -134,8 +134,8 @@ func (r *Runner) run(ctx context.Context, c *Case) (err error) {
 	return nil
 }
 
-// revive starts anew what has died since the last case, which has failed for that, and the gateway if that case has left it
-// halted and the next does not begin by starting it.
+// revive starts anew what has died since the last case, which has failed for that, and the gateway
+// if that case has left it halted and the next does not begin by starting it.
 func (r *Runner) revive(ctx context.Context, restarted bool) error {
 	for name, w := range r.writers {
 		err := w.answers(ctx)

@@ -75,7 +75,11 @@ func play(updates ...*pb.Update) func(grpc.ServerStreamingServer[pb.Update]) err
 func newDouble(t *testing.T) *double {
 	server := destinationtest.Start(t)
 	server.OnGet("two", play(destinationtest.Add("10.0.0.1:80", "[fd00::1]:80")))
-	server.OnGet("steps", play(destinationtest.Add("10.0.0.1:80"), destinationtest.Add("10.0.0.2:80"), destinationtest.Remove("10.0.0.1:80")))
+	server.OnGet("steps", play(
+		destinationtest.Add("10.0.0.1:80"),
+		destinationtest.Add("10.0.0.2:80"),
+		destinationtest.Remove("10.0.0.1:80"),
+	))
 	server.OnGet("none", play(destinationtest.None(true)))
 	server.OnGet("missing", play(destinationtest.None(false)))
 	server.OnGet("silent", play())
@@ -147,8 +151,13 @@ func TestStreamCommands(t *testing.T) {
 		{"state", "get a two\nexpect a s\n-- s --\n" +
 			`{"exists": true, "endpoints": {"10.0.0.1:80": {"weight": 10000}, "[fd00::1]:80": {"weight": 10000}}}`, ""},
 		{"another state", "get a two\nexpect a s\n-- s --\n" +
-			`{"exists": true, "endpoints": {"10.0.0.1:80": {"weight": 1}, "[fd00::1]:80": {"weight": 10000}}}`, `+    "weight": 10000`},
-		{"state before the first message", "get a silent\nexpect a s\n-- s --\n" + `{"exists": null, "endpoints": {}}`, ""},
+			`{"exists": true, "endpoints": {"10.0.0.1:80": {"weight": 1}, "[fd00::1]:80": {"weight": 10000}}}`,
+			`+    "weight": 10000`},
+		{
+			"state before the first message",
+			"get a silent\nexpect a s\n-- s --\n" + `{"exists": null, "endpoints": {}}`,
+			"",
+		},
 		{"profile", "profile a profile\nfirst a profile\nexpect a s\nquiet a 100ms\n-- s --\n" +
 			`{"fullyQualifiedName": "web", "opaqueProtocol": true}`, ""},
 		{"another profile", "profile a profile\nexpect a s\n-- s --\n{}", `+  "fullyQualifiedName": "web",`},
@@ -157,7 +166,11 @@ func TestStreamCommands(t *testing.T) {
 		{"too many addresses", "get a two\nexpect-addrs a 10.0.0.[1-2]:80 [fd00::1]:80", "missing: 10.0.0.2:80"},
 		{"addresses of a profile", "profile a profile\nexpect-addrs a", "only a Get stream"},
 		{"a stream that has ended", "get a ends\nexpect-addrs a", "the stream has ended with OK"},
-		{"a stream that is closed", "get a two\nclose a\nexpect-addrs a 10.0.0.1:80 [fd00::1]:80", "the stream is closed"},
+		{
+			"a stream that is closed",
+			"get a two\nclose a\nexpect-addrs a 10.0.0.1:80 [fd00::1]:80",
+			"the stream is closed",
+		},
 		{"first", "get a two\nfirst a add", ""},
 		{"first with addresses", "get a steps\nfirst a add 10.0.0.1:80", ""},
 		{"first with other addresses", "get a two\nfirst a add 10.0.0.1:80", "surplus: [fd00::1]:80"},
@@ -167,7 +180,11 @@ func TestStreamCommands(t *testing.T) {
 		{"no endpoints", "get a none\nfirst a no_endpoints(true)\nexpect-addrs a", ""},
 		{"error", "get a fails\nexpect-error a Unavailable 'going .*'", ""},
 		{"OK", "get a ends\nexpect-error a OK", ""},
-		{"another code", "get a fails\nexpect-error a NotFound", "ended with Unavailable: going away, expected is NotFound"},
+		{
+			"another code",
+			"get a fails\nexpect-error a NotFound",
+			"ended with Unavailable: going away, expected is NotFound",
+		},
 		{"another text", "get a fails\nexpect-error a Unavailable coming", `matching "coming"`},
 		{"no error", "get a two\nexpect-error a OK", "the stream is still open"},
 		{"missing by code", "get a nowhere\nexpect-missing a", ""},
@@ -177,17 +194,39 @@ func TestStreamCommands(t *testing.T) {
 		{"quiet", "get a two\nfirst a add\nquiet a 200ms", ""},
 		{"not quiet", "get a busy\nquiet a 200ms", "a message came: #"},
 		{"quiet but ended", "get a ends\nexpect-error a OK\nquiet a 1ms", "has ended"},
-		{"reconnect", "get a changes\nexpect-addrs a 10.0.0.1:80\nmark a\nclose a\nsettle 10ms\nreconnect a\nexpect-addrs a 10.0.0.2:80\nno-flap a", ""},
-		{"reconnect that loses", "get a changes\nfirst a add\nmark a\nreconnect a\nexpect-addrs a 10.0.0.2:80\nno-flap a 10.0.0.1:80", "absent after message #2"},
-		{"flap", "get a steps\nfirst a add\nexpect-addrs a 10.0.0.2:80\nmark a\nno-flap a 10.0.0.1:80", "absent at the mark"},
+		{
+			"reconnect",
+			"get a changes\nexpect-addrs a 10.0.0.1:80\nmark a\nclose a\nsettle 10ms\nreconnect a\nexpect-addrs a " +
+				"10.0.0.2:80\nno-flap a",
+			"",
+		},
+		{
+			"reconnect that loses",
+			"get a changes\nfirst a add\nmark a\nreconnect a\nexpect-addrs a 10.0.0.2:80\nno-flap a 10.0.0.1:80",
+			"absent after message #2",
+		},
+		{
+			"flap",
+			"get a steps\nfirst a add\nexpect-addrs a 10.0.0.2:80\nmark a\nno-flap a 10.0.0.1:80",
+			"absent at the mark",
+		},
 		{"flap without mark", "get a two\nno-flap a", "no mark"},
 		{"count", "get a two\nexpect-count a 1..2", ""},
 		{"another count", "get a two\nexpect-count a 3..4", "there are 2 addresses, expected are 3 to 4"},
 		{"count of a profile", "profile a profile\nexpect-count a 0..1", "only a Get stream"},
 		{"count of a stream that has ended", "get a ends\nexpect-count a 5..6", "the stream has ended with OK"},
-		{"parts", "get a swings\nfirst a add\nmark a\nreconnect a\nexpect-count a 2..2\nreconnect a\nexpect-count a 1..1\nreconnect a\n" +
-			"expect-count a 2..2\nparts a joined 2..2\nparts a left 1..1", ""},
-		{"other parts", "get a steps\nmark a\nexpect-addrs a 10.0.0.2:80\nparts a joined 3..4", "messages, expected are 3 to 4"},
+		{
+			"parts",
+			"get a swings\nfirst a add\nmark a\nreconnect a\nexpect-count a 2..2\nreconnect a\nexpect-count a 1..1\n" +
+				"reconnect a\n" +
+				"expect-count a 2..2\nparts a joined 2..2\nparts a left 1..1",
+			"",
+		},
+		{
+			"other parts",
+			"get a steps\nmark a\nexpect-addrs a 10.0.0.2:80\nparts a joined 3..4",
+			"messages, expected are 3 to 4",
+		},
 		{"parts without mark", "get a two\nparts a left 0..1", "no mark"},
 		{"within", "get a two\nwithin 20s expect-addrs a 10.0.0.1:80 [fd00::1]:80", ""},
 		{"not within", "get a two\nwithin 100ms expect-addrs a 10.0.0.1:80", "surplus: [fd00::1]:80"},
@@ -224,13 +263,20 @@ func TestStreamCommands(t *testing.T) {
 }
 
 func TestFailureShowsWhatThereIsToKnow(t *testing.T) {
-	result, trace := runScript(t, newDouble(t), "# nothing\nget a steps\nget b fails\nexpect-addrs a 10.0.0.2:80\nexpect-error a OK\n", true)
+	result, trace := runScript(
+		t,
+		newDouble(t),
+		"# nothing\nget a steps\nget b fails\nexpect-addrs a 10.0.0.2:80\nexpect-error a OK\n",
+		true,
+	)
 	if result.Err == nil {
 		t.Fatal("no failure")
 	}
 	for _, want := range []string{
-		"the-case.txtar:5: expect-error a OK", "still open", "stream a (Get), open, 3 messages", "#2 ", "add 10.0.0.2:80", "remove 10.0.0.1:80",
-		"state: 1 endpoints 10.0.0.2:80", "stream b (Get), the stream has ended with Unavailable: going away", "the double's log",
+		"the-case.txtar:5: expect-error a OK", "still open", "stream a (Get), open, 3 messages", "#2 ",
+		"add 10.0.0.2:80", "remove 10.0.0.1:80",
+		"state: 1 endpoints 10.0.0.2:80", "stream b (Get), the stream has ended with Unavailable: going away",
+		"the double's log",
 	} {
 		if !strings.Contains(result.Err.Error(), want) {
 			t.Errorf("%q is not in:\n%v", want, result.Err)
@@ -241,7 +287,8 @@ func TestFailureShowsWhatThereIsToKnow(t *testing.T) {
 	}
 }
 
-// A case that has given the gateway flags leaves it halted, and one that does not begin by a start of its own has it without them.
+// A case that has given the gateway flags leaves it halted, and one that does not begin by a start
+// of its own has it without them.
 func TestGatewayRestartsAreUndone(t *testing.T) {
 	gateway := newDouble(t)
 	for _, x := range []struct {
@@ -257,7 +304,8 @@ func TestGatewayRestartsAreUndone(t *testing.T) {
 	} {
 		gateway.restarts = nil
 		result, _ := runScript(t, gateway, x.script, false)
-		if got := fmt.Sprint(gateway.restarts); result.Err != nil || got != x.restarts || gateway.sick.Load() != x.halted {
+		if got := fmt.Sprint(gateway.restarts); result.Err != nil || got != x.restarts ||
+			gateway.sick.Load() != x.halted {
 			t.Errorf("%q: restarts %s, halted %t, %v", x.script, got, gateway.sick.Load(), result.Err)
 		}
 	}
@@ -288,7 +336,11 @@ func TestDeadGatewayFailsTheCaseAndIsMended(t *testing.T) {
 }
 
 func TestEachClusterReturnsAllErrors(t *testing.T) {
-	r := &run{runner: &Runner{writers: map[string]*writer{"west": {&kube.Client{Name: "west"}}, "north": {&kube.Client{Name: "north"}}}}}
+	r := &run{
+		runner: &Runner{
+			writers: map[string]*writer{"west": {&kube.Client{Name: "west"}}, "north": {&kube.Client{Name: "north"}}},
+		},
+	}
 	if err := r.eachCluster(func(w *writer) error { return errors.New(w.Name) }); fmt.Sprint(err) != "west\nnorth" {
 		t.Errorf("%v", err)
 	}

@@ -47,16 +47,22 @@ type seen struct {
 // parseExpectObject is for: expect-KIND CLUSTER [NS/]NAME [options], where fields= are options too.
 func parseExpectObject(kind string, read reader, fields ...string) func(*parser, []string) (action, error) {
 	return func(p *parser, args []string) (action, error) {
-		opt, err := readOptions(args[2:], append([]string{"none", "without=...", "note", "same", "other", "untouched"}, fields...)...)
+		opt, err := readOptions(
+			args[2:],
+			append([]string{"none", "without=...", "note", "same", "other", "untouched"}, fields...)...)
 		if err != nil {
 			return nil, err
 		}
 		w := wanted{cluster: args[0], kind: kind, opt: opt, read: read}
 		w.namespace, w.name = p.named(args[1])
 		return func(ctx context.Context, r *run) error {
-			return eventually(ctx, wait{limit: r.runner.opt.Timeout, poll: 50 * time.Millisecond, hold: holdTime}, func() (int64, error) {
-				return 0, w.check(ctx, r)
-			})
+			return eventually(
+				ctx,
+				wait{limit: r.runner.opt.Timeout, poll: 50 * time.Millisecond, hold: holdTime},
+				func() (int64, error) {
+					return 0, w.check(ctx, r)
+				},
+			)
 		}, nil
 	}
 }

@@ -167,17 +167,21 @@ func parseExpectSlices(p *parser, args []string) (action, error) {
 	}
 	want = sorted(want)
 	return func(ctx context.Context, r *run) error {
-		return eventually(ctx, wait{limit: r.runner.opt.Timeout, poll: 50 * time.Millisecond, hold: holdTime}, func() (int64, error) {
-			got, err := r.slices(ctx, args[0], args[1], args[2])
-			if err != nil {
-				return 0, err
-			}
-			if !reflect.DeepEqual(got, want) {
-				return 0, fmt.Errorf("the EndpointSlices of %s/%s in %s differ (- expected, + found):\n%s",
-					args[1], args[2], args[0], jsonDiff(want, got))
-			}
-			return 0, nil
-		})
+		return eventually(
+			ctx,
+			wait{limit: r.runner.opt.Timeout, poll: 50 * time.Millisecond, hold: holdTime},
+			func() (int64, error) {
+				got, err := r.slices(ctx, args[0], args[1], args[2])
+				if err != nil {
+					return 0, err
+				}
+				if !reflect.DeepEqual(got, want) {
+					return 0, fmt.Errorf("the EndpointSlices of %s/%s in %s differ (- expected, + found):\n%s",
+						args[1], args[2], args[0], jsonDiff(want, got))
+				}
+				return 0, nil
+			},
+		)
 	}, nil
 }
 

@@ -312,7 +312,18 @@ func parseWithin(p *parser, args []string) (action, error) {
 	if err != nil {
 		return nil, err
 	}
-	waiting := []string{"expect", "expect-addrs", "expect-count", "expect-error", "expect-export", "expect-import", "expect-slices", "expect-svc", "metric", "page"}
+	waiting := []string{
+		"expect",
+		"expect-addrs",
+		"expect-count",
+		"expect-error",
+		"expect-export",
+		"expect-import",
+		"expect-slices",
+		"expect-svc",
+		"metric",
+		"page",
+	}
 	if !slices.Contains(waiting, args[1]) {
 		return nil, fmt.Errorf("%q is none of %q", args[1], waiting)
 	}

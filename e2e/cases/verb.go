@@ -122,7 +122,12 @@ func (r *run) isthmus(ctx context.Context, args []string) error {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, tool.Path, words...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = tool.Dir, &stdout, &stderr
-	cmd.Env = []string{"KUBECONFIG=" + tool.kubeconfigs(), "HOME=" + tool.Dir, "PATH=" + os.Getenv("PATH"), "LANG=C.UTF-8"}
+	cmd.Env = []string{
+		"KUBECONFIG=" + tool.kubeconfigs(),
+		"HOME=" + tool.Dir,
+		"PATH=" + os.Getenv("PATH"),
+		"LANG=C.UTF-8",
+	}
 	if err := cmd.Run(); err != nil && (cmd.ProcessState == nil || !cmd.ProcessState.Exited()) {
 		return fmt.Errorf("isthmus %s: %w\n%s%s", strings.Join(words, " "), err, stdout.String(), stderr.String())
 	}

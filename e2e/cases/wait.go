@@ -96,8 +96,8 @@ func deadlineOver(t *time.Timer) bool {
 	}
 }
 
-// jsonDiff shows two JSON values line by line: what only the first has after -, what only the second has after +, and three
-// lines around each change.
+// jsonDiff shows two JSON values line by line: what only the first has after -, what only the
+// second has after +, and three lines around each change.
 func jsonDiff(want, got any) string {
 	text, err := difflib.GetUnifiedDiffString(difflib.UnifiedDiff{A: jsonLines(want), B: jsonLines(got), Context: 3})
 	if err != nil {

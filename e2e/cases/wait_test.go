@@ -31,24 +31,34 @@ func TestEventually(t *testing.T) {
 		{"held beyond the limit", 300 * ms, []phase{{900 * ms, true}}, true, 1200 * ms},
 		{"true again", 300 * ms, []phase{{0, true}, {200 * ms, false}, {500 * ms, true}}, true, 800 * ms},
 		{"lost within the limit", 300 * ms, []phase{{800 * ms, true}, {990 * ms, false}}, false, 1000 * ms},
-		{"lost beyond the limit", 300 * ms, []phase{{900 * ms, true}, {1100 * ms, false}, {1110 * ms, true}}, false, 1100 * ms},
+		{
+			"lost beyond the limit",
+			300 * ms,
+			[]phase{{900 * ms, true}, {1100 * ms, false}, {1110 * ms, true}},
+			false,
+			1100 * ms,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				err := eventually(t.Context(), wait{limit: 1000 * ms, hold: test.hold, poll: 10 * ms}, func() (int64, error) {
-					ok := false
-					for _, p := range test.phases {
-						if time.Since(start) >= p.from {
-							ok = p.ok
+				err := eventually(
+					t.Context(),
+					wait{limit: 1000 * ms, hold: test.hold, poll: 10 * ms},
+					func() (int64, error) {
+						ok := false
+						for _, p := range test.phases {
+							if time.Since(start) >= p.from {
+								ok = p.ok
+							}
 						}
-					}
-					if ok {
-						return 0, nil
-					}
-					return 0, errors.New("not yet")
-				})
+						if ok {
+							return 0, nil
+						}
+						return 0, errors.New("not yet")
+					},
+				)
 				if (err == nil) != test.want || time.Since(start) != test.took {
 					t.Errorf("%v after %v, want %v after %v", err, time.Since(start), test.want, test.took)
 				}
@@ -60,13 +70,16 @@ func TestEventually(t *testing.T) {
 func TestEventuallyHoldsAnewAfterAnUnseenState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		err := eventually(t.Context(), wait{limit: time.Second, hold: 300 * time.Millisecond, poll: 10 * time.Millisecond},
+		err := eventually(
+			t.Context(),
+			wait{limit: time.Second, hold: 300 * time.Millisecond, poll: 10 * time.Millisecond},
 			func() (int64, error) {
 				if time.Since(start) < 200*time.Millisecond {
 					return 1, nil
 				}
 				return 3, nil // two messages at once: a flip that no check has seen
-			})
+			},
+		)
 		if took := time.Since(start); err != nil || took != 500*time.Millisecond {
 			t.Errorf("%v after %v", err, took)
 		}
@@ -76,7 +89,11 @@ func TestEventuallyHoldsAnewAfterAnUnseenState(t *testing.T) {
 func TestEventuallyGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		err := eventually(t.Context(), wait{limit: time.Second}, func() (int64, error) { return 0, final{errors.New("hopeless")} })
+		err := eventually(
+			t.Context(),
+			wait{limit: time.Second},
+			func() (int64, error) { return 0, final{errors.New("hopeless")} },
+		)
 		if err == nil || err.Error() != "hopeless" || time.Since(start) != 0 {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}

@@ -107,10 +107,16 @@ type options struct {
 	annotations map[string]any
 }
 
-// readOptions reads options. Keys ending in = take a value, those ending in =... several, those ending in . a value under any
-// longer name; others are flags. label. and annotation. are known everywhere.
+// readOptions reads options. Keys ending in = take a value, those ending in =... several, those
+// ending in . a value under any longer name; others are flags. label. and annotation. are known
+// everywhere.
 func readOptions(words []string, keys ...string) (options, error) {
-	o := options{values: map[string][]string{}, flags: map[string]bool{}, labels: map[string]any{}, annotations: map[string]any{}}
+	o := options{
+		values:      map[string][]string{},
+		flags:       map[string]bool{},
+		labels:      map[string]any{},
+		annotations: map[string]any{},
+	}
 	for _, word := range words {
 		key, value, hasValue := strings.Cut(word, "=")
 		switch {
@@ -133,7 +139,8 @@ func readOptions(words []string, keys ...string) (options, error) {
 
 func knownKey(key string, keys []string) bool {
 	for _, k := range keys {
-		if key+"=" == k || key+"=..." == k || strings.HasSuffix(k, ".") && strings.HasPrefix(key, k) && len(key) > len(k) {
+		if key+"=" == k || key+"=..." == k ||
+			strings.HasSuffix(k, ".") && strings.HasPrefix(key, k) && len(key) > len(k) {
 			return true
 		}
 	}

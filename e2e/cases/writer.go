@@ -164,8 +164,10 @@ func parseExport(p *parser, args []string) (action, error) {
 	}
 	namespace, name := p.named(args[1])
 	o := object{
-		"apiVersion": mcs.GroupName + "/" + version, "kind": "ServiceExport", "metadata": object{"name": name, "namespace": namespace},
-		"spec": object{"exportedLabels": opt.labels, "exportedAnnotations": opt.annotations},
+		"apiVersion": mcs.GroupName + "/" + version,
+		"kind":       "ServiceExport",
+		"metadata":   object{"name": name, "namespace": namespace},
+		"spec":       object{"exportedLabels": opt.labels, "exportedAnnotations": opt.annotations},
 	}
 	return func(ctx context.Context, r *run) error {
 		return r.apply(ctx, args[0], &unstructured.Unstructured{Object: o})
@@ -220,7 +222,10 @@ func readImport(ctx context.Context, w *writer, namespace, name string) (seen, e
 	}
 	s := &corev1.Service{}
 	for _, p := range i.Spec.Ports {
-		s.Spec.Ports = append(s.Spec.Ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port})
+		s.Spec.Ports = append(
+			s.Spec.Ports,
+			corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port},
+		)
 	}
 	var clusters, families []string
 	for _, c := range i.Status.Clusters {

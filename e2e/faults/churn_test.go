@@ -14,7 +14,8 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// member is one cluster's share of a Service: some addresses that stay, and two of which one is replaced with every turn.
+// member is one cluster's share of a Service: some addresses that stay, and two of which one is
+// replaced with every turn.
 type member struct {
 	site               *site
 	namespace, service string
@@ -97,7 +98,10 @@ func (m *member) has(addrs ...netip.AddrPort) {
 
 // end takes the endpoints out of the cluster.
 func (m *member) end(ctx context.Context) error {
-	return m.site.client().DiscoveryV1().EndpointSlices(m.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
+	return m.site.client().
+		DiscoveryV1().
+		EndpointSlices(m.namespace).
+		DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{})
 }
 
 // block returns the first addresses of 10.200.third.0/24.
@@ -174,7 +178,14 @@ func (c *churn) step(s *stage) error {
 func arrives(ctx context.Context, s *proxy.Stream, comes, goes netip.AddrPort) error {
 	return s.Until(ctx, patience, func() error {
 		if now := s.Snapshot(); !now.Get.Has(comes) || now.Get.Has(goes) {
-			return fmt.Errorf("%v has not come or %v has not gone; the stream is %v (%v), its last messages are %v", comes, goes, now.Phase, now.Err, s.Recent())
+			return fmt.Errorf(
+				"%v has not come or %v has not gone; the stream is %v (%v), its last messages are %v",
+				comes,
+				goes,
+				now.Phase,
+				now.Err,
+				s.Recent(),
+			)
 		}
 		return nil
 	})
@@ -194,5 +205,10 @@ func (c *churn) finish(s *stage) {
 		_, _, err := s.faulty.next(s.t.Context())
 		return err
 	})
-	s.t.Logf("%d turns, other clusters' changes within %v, %d writes not taken by the faulty cluster", c.turns, c.worst.Round(time.Millisecond), c.lost)
+	s.t.Logf(
+		"%d turns, other clusters' changes within %v, %d writes not taken by the faulty cluster",
+		c.turns,
+		c.worst.Round(time.Millisecond),
+		c.lost,
+	)
 }

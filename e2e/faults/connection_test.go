@@ -47,9 +47,16 @@ func deleteUnseen(ctx context.Context, s *stage) error {
 	vm.SetLabels(map[string]string{"app": "far"})
 	ofVM := kube.PodEndpoint(workload.Addr().String(), s.name, "far")
 	ofVM.TargetRef.Kind = vm.GetKind()
-	if err := at.apply(ctx, s.name, meshed, kube.OpaqueServer(s.name, "far", "far", kube.Port), vm, kube.Pod(s.name, "doomed", ""),
+	if err := at.apply(ctx, s.name, meshed, kube.OpaqueServer(s.name, "far", "far", kube.Port), vm,
+		kube.Pod(s.name, "doomed", ""),
 		kube.Slice(s.name, "far", "pod", kube.PodEndpoint(pod.Addr().String(), s.name, "far")),
-		kube.Slice(s.name, "far", "workload", ofVM, kube.PodEndpoint(doomed.Addr().String(), s.name, "doomed"))); err != nil {
+		kube.Slice(
+			s.name,
+			"far",
+			"workload",
+			ofVM,
+			kube.PodEndpoint(doomed.Addr().String(), s.name, "doomed"),
+		)); err != nil {
 		return err
 	}
 	s.far.has(pod)

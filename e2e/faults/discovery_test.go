@@ -17,11 +17,12 @@ import (
 	"isthmus/internal/apisim"
 )
 
-// optional are the kinds that a cluster with a vast API discovery does not have, so that the gateway asks that for all of them at once.
+// optional are the kinds that a cluster with a vast API discovery does not have, so that the
+// gateway asks that for all of them at once.
 var optional = []string{"replicasets", "jobs", "servers", "externalworkloads"}
 
-// TestVastDiscovery: what API discovery answers counts for its cluster's budget: the gateway takes no more memory than it has in an HA
-// install of Linkerd.
+// TestVastDiscovery: what API discovery answers counts for its cluster's budget: the gateway takes
+// no more memory than it has in an HA install of Linkerd.
 func TestVastDiscovery(t *testing.T) {
 	inTurn(t)
 	start := func(name string) *endlessCluster {
@@ -35,24 +36,32 @@ func TestVastDiscovery(t *testing.T) {
 	target, err := url.Parse("http://" + vast.Addr())
 	must(t, err)
 	var discovered atomic.Int32
-	server := harness.Intercept(t, target, &http.Transport{}, func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
-		w.Header().Set("Content-Type", "application/json")
-		switch {
-		case slices.Contains(optional, path.Base(r.URL.Path)):
-			w.WriteHeader(http.StatusNotFound)
-			_, _ = io.WriteString(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`)
-		case r.URL.Path == "/apis": // which is what API discovery is asked first
-			_, err := io.WriteString(w, `{"kind":"APIGroupList","groups":[`)
-			item := `{"name":"` + strings.Repeat("x", 256) + `"},`
-			for sent := 0; err == nil && sent < 200<<20; sent += len(item) { // less than an answer may have at all
-				_, err = io.WriteString(w, item)
+	server := harness.Intercept(
+		t,
+		target,
+		&http.Transport{},
+		func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc) {
+			w.Header().Set("Content-Type", "application/json")
+			switch {
+			case slices.Contains(optional, path.Base(r.URL.Path)):
+				w.WriteHeader(http.StatusNotFound)
+				_, _ = io.WriteString(
+					w,
+					`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`,
+				)
+			case r.URL.Path == "/apis": // which is what API discovery is asked first
+				_, err := io.WriteString(w, `{"kind":"APIGroupList","groups":[`)
+				item := `{"name":"` + strings.Repeat("x", 256) + `"},`
+				for sent := 0; err == nil && sent < 200<<20; sent += len(item) { // less than an answer may have at all
+					_, err = io.WriteString(w, item)
+				}
+				discovered.Add(1)
+			default:
+				w.Header().Del("Content-Type")
+				forward(w, r)
 			}
-			discovered.Add(1)
-		default:
-			w.Header().Del("Content-Type")
-			forward(w, r)
-		}
-	})
+		},
+	)
 	kubeconfig, err := vast.Kubeconfig(server.Listener.Addr().String(), "good")
 	must(t, err)
 	must(t, own.Put(kube.Link(vast.name, kubeconfig)))

@@ -44,10 +44,11 @@ type endlessCluster struct {
 	how    apisim.Endless
 }
 
-// TestEndlessAnswers: clusters that answer without end, each in another way and all at the same time, with one more that
-// does so from the beginning. Each keeps what it had, and shows what is wrong: it is over budget by what it offers, or its
-// resources have why what it sends is not read; the gateway takes no more memory than its container
-// has; other clusters do not notice; and clusters that are well again are followed.
+// TestEndlessAnswers: clusters that answer without end, each in another way and all at the same
+// time, with one more that does so from the beginning. Each keeps what it had, and shows what is
+// wrong: it is over budget by what it offers, or its resources have why what it sends is not read;
+// the gateway takes no more memory than its container has; other clusters do not notice; and
+// clusters that are well again are followed.
 func TestEndlessAnswers(t *testing.T) {
 	inTurn(t)
 	authority, err := apisim.NewAuthority()
@@ -104,7 +105,11 @@ func TestEndlessAnswers(t *testing.T) {
 	var shown sync.WaitGroup // all at the same time: one whose pages come to an end is soon well again
 	for _, c := range bad {
 		shown.Go(func() {
-			if err := within(t.Context(), endlessRecovery, func() error { return w.showsEndless(t.Context(), c) }); err != nil {
+			if err := within(
+				t.Context(),
+				endlessRecovery,
+				func() error { return w.showsEndless(t.Context(), c) },
+			); err != nil {
 				t.Error(err)
 			}
 		})

@@ -18,8 +18,9 @@ type fault struct {
 	verify func(context.Context, *stage) error // afterwards; it is tried again for a while
 }
 
-// TestFaults plays faults of linked clusters, all at once except those of an API server, which have one each while they last. The
-// others are on the way to an API server that stays well. deleted-unseen is N-04.
+// TestFaults plays faults of linked clusters, all at once except those of an API server, which have
+// one each while they last. The others are on the way to an API server that stays well.
+// deleted-unseen is N-04.
 func TestFaults(t *testing.T) {
 	inTurn(t)
 	w := newWorld(t, nil, "east", "south")

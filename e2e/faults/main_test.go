@@ -39,7 +39,11 @@ func chosen(run string) error {
 		return nil
 	}
 	pattern, err := regexp.Compile(names)
-	if err == nil && !slices.ContainsFunc(slices.Concat(serverFaults(), connectionFaults(), ownFaults()), func(f fault) bool { return pattern.MatchString(f.name) }) {
+	if err == nil &&
+		!slices.ContainsFunc(
+			slices.Concat(serverFaults(), connectionFaults(), ownFaults()),
+			func(f fault) bool { return pattern.MatchString(f.name) },
+		) {
 		err = fmt.Errorf("there is no fault whose name matches %s", names)
 	}
 	return err

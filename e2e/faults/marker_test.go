@@ -24,10 +24,11 @@ import (
 	"isthmus/e2e/proxy"
 )
 
-// TestSecretsStaySecret links clusters by credentials that carry a marker wherever a kubeconfig can hold something, usable
-// ones and unusable ones, rotates one in use to others that do not work, and looks for the marker in everything
-// that the gateway shows about them: its log at the deepest level, in both formats, the pages of the admin server and the verbs that
-// read them, the errors that proxies get, and what it sends to a collector of traces.
+// TestSecretsStaySecret links clusters by credentials that carry a marker wherever a kubeconfig can
+// hold something, usable ones and unusable ones, rotates one in use to others that do not work, and
+// looks for the marker in everything that the gateway shows about them: its log at the deepest
+// level, in both formats, the pages of the admin server and the verbs that read them, the errors
+// that proxies get, and what it sends to a collector of traces.
 func TestSecretsStaySecret(t *testing.T) {
 	inTurn(t)
 	sites := startSites(t, "west", "north")
@@ -43,7 +44,11 @@ func TestSecretsStaySecret(t *testing.T) {
 		must(t, w.writeLink(t.Context(), o))
 		must(t, w.west.apply(t.Context(), "marker", kube.Mirror("marker", name, name, "far")))
 	}
-	secrets := map[string]string{"the marker": marker, "the token in use": token[len(token)-40:], "a client's key": strings.Split(string(key), "\n")[1]}
+	secrets := map[string]string{
+		"the marker":       marker,
+		"the token in use": token[len(token)-40:],
+		"a client's key":   strings.Split(string(key), "\n")[1],
+	}
 	for _, format := range []string{"json", "plain"} {
 		t.Run(format, func(t *testing.T) {
 			shown := w.listen(t, format, links)
@@ -89,8 +94,11 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 	var mu sync.Mutex
 	traces := collectTraces(t)
 	must(t, w.writeLink(t.Context(), links["good"])) // which has been rotated if this is not the first time
-	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: w.west.cluster().Kubeconfig(), Output: locked{&mu, &log},
-		Args: []string{"-log-level=trace", "-log-format=" + format, "-trace-collector=" + traces.addr}})
+	g, err := harness.StartReplica(
+		t.Context(),
+		harness.ReplicaConfig{Kubeconfig: w.west.cluster().Kubeconfig(), Output: locked{&mu, &log},
+			Args: []string{"-log-level=trace", "-log-format=" + format, "-trace-collector=" + traces.addr}},
+	)
 	must(t, err)
 	defer func() { must(t, g.Stop()) }()
 	w.gateway = g
@@ -129,7 +137,14 @@ func (w *world) listen(t *testing.T, format string, links map[string]*corev1.Sec
 // readPages adds the pages of the admin server to what was shown.
 func (w *world) readPages(t *testing.T, when string, shown map[string]string) {
 	t.Helper()
-	for _, path := range []string{"/metrics", "/debug/clusters", "/debug/services", "/debug/streams", "/debug/explain?authority=good.marker.svc.cluster.local", "/ready"} {
+	for _, path := range []string{
+		"/metrics",
+		"/debug/clusters",
+		"/debug/services",
+		"/debug/streams",
+		"/debug/explain?authority=good.marker.svc.cluster.local",
+		"/ready",
+	} {
 		text, err := w.page(t.Context(), path)
 		must(t, err)
 		shown[path+when] = text
@@ -144,7 +159,8 @@ func (w *world) verb(t *testing.T, args ...string) string {
 	t.Helper()
 	isthmus, err := harness.Isthmus.Path(t.Context())
 	must(t, err)
-	out, err := exec.CommandContext(t.Context(), isthmus, append(args, "--admin", w.gateway.MetricsAddr())...).CombinedOutput()
+	out, err := exec.CommandContext(t.Context(), isthmus, append(args, "--admin", w.gateway.MetricsAddr())...).
+		CombinedOutput()
 	if failed, ok := errors.AsType[*exec.ExitError](err); ok && failed.ExitCode() == 1 { // a service without endpoints
 		err = nil
 	}
@@ -252,8 +268,16 @@ func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secre
 	in("server-odd-port", "server", "https://127.0.0.1:"+marker)
 	in("ca-no-certificate", "certificate-authority-data", []byte(marker))
 	in("ca-no-base64", "certificate-authority-data", "!"+marker)
-	in("ca-broken", "certificate-authority-data", []byte("-----BEGIN CERTIFICATE-----\n"+marker+"\n-----END CERTIFICATE-----\n"))
-	in("ca-with-header", "certificate-authority-data", []byte("-----BEGIN CERTIFICATE-----\n"+marker+": "+marker+"\n\nAAAA\n-----END CERTIFICATE-----\n"))
+	in(
+		"ca-broken",
+		"certificate-authority-data",
+		[]byte("-----BEGIN CERTIFICATE-----\n"+marker+"\n-----END CERTIFICATE-----\n"),
+	)
+	in(
+		"ca-with-header",
+		"certificate-authority-data",
+		[]byte("-----BEGIN CERTIFICATE-----\n"+marker+": "+marker+"\n\nAAAA\n-----END CERTIFICATE-----\n"),
+	)
 	in("proxy", "proxy-url", "http://"+marker+":"+marker+"@127.0.0.1:1")
 	in("key-alone", "client-key-data", []byte(marker))
 	change("key-and-certificate", func(_, _, user fields) {
@@ -264,8 +288,12 @@ func (w *world) markedLinks(t *testing.T, token string) map[string]*corev1.Secre
 	in("password", "password", marker)
 	in("impersonation", "as", marker)
 	in("auth-provider", "auth-provider", fields{"name": marker, "config": fields{marker: marker}})
-	in("exec", "exec", fields{"apiVersion": "client.authentication.k8s.io/v1", "command": marker, "args": []string{marker},
-		"env": []fields{{"name": marker, "value": marker}}, "interactiveMode": "Never"})
+	in(
+		"exec",
+		"exec",
+		fields{"apiVersion": "client.authentication.k8s.io/v1", "command": marker, "args": []string{marker},
+			"env": []fields{{"name": marker, "value": marker}}, "interactiveMode": "Never"},
+	)
 	in("exec-odd", "exec", marker)
 	in("token-odd", "token", fields{marker: marker})
 	change("user-missing", func(config, _, _ fields) {

@@ -36,7 +36,11 @@ func TestMultitude(t *testing.T) {
 	size := either(2000, 13_500)
 	same := m.costs(t, size, func(int) string { return "web.many.svc.cluster.local:80" })
 	t.Logf("%d streams of one port: %v", size, same)
-	instances := m.costs(t, either(5000, 50_000), func(i int) string { return fmt.Sprintf("made-up-%d.web.many.svc.cluster.local:80", i) })
+	instances := m.costs(
+		t,
+		either(5000, 50_000),
+		func(i int) string { return fmt.Sprintf("made-up-%d.web.many.svc.cluster.local:80", i) },
+	)
 	t.Logf("%d streams of hostnames that do not exist: %v", either(5000, 50_000), instances)
 	if more := int64(instances.memory) - int64(same.memory); more > 16<<10 {
 		t.Errorf("a stream of a hostname that does not exist takes %d bytes more than another", more)
@@ -66,7 +70,13 @@ type cost struct {
 }
 
 func (c cost) String() string {
-	return fmt.Sprintf("%d B a stream, %d MB resident; a change takes %v of processor time, and comes after %v at most", c.memory, c.rss>>20, c.change, c.late)
+	return fmt.Sprintf(
+		"%d B a stream, %d MB resident; a change takes %v of processor time, and comes after %v at most",
+		c.memory,
+		c.rss>>20,
+		c.change,
+		c.late,
+	)
 }
 
 func newMultitude(t *testing.T, args ...string) *multitude {
@@ -98,8 +108,11 @@ func newMultitudeWith(t *testing.T, env []string, args ...string) *multitude {
 	must(t, err)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	must(t, os.WriteFile(path, kubeconfig, 0o600))
-	m.gateway, err = harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: path, Env: env, Args: append([]string{
-		"-log-level=info", "-enable-pprof", "-shutdown-delay=0s", "-drain=0s", "-pace=0s"}, args...)})
+	m.gateway, err = harness.StartReplica(
+		t.Context(),
+		harness.ReplicaConfig{Kubeconfig: path, Env: env, Args: append([]string{
+			"-log-level=info", "-enable-pprof", "-shutdown-delay=0s", "-drain=0s", "-pace=0s"}, args...)},
+	)
 	must(t, err)
 	t.Cleanup(func() { must(t, m.gateway.Stop()) })
 	conn, err := proxy.Dial(m.gateway.Addr())
@@ -132,8 +145,8 @@ func (m *multitude) arrived(t *testing.T) error {
 	})
 }
 
-// changes makes some changes, one after the other, and returns the processor time for one, and the longest time until the
-// proxy had one.
+// changes makes some changes, one after the other, and returns the processor time for one, and the
+// longest time until the proxy had one.
 func (m *multitude) changes(t *testing.T) (change, late time.Duration) {
 	t.Helper()
 	const count = 50
@@ -161,8 +174,8 @@ func (m *multitude) memory(t *testing.T) uint64 {
 	return uint64(used)
 }
 
-// costs opens streams, a thousand on each connection, makes changes, and deletes the Service for a while, so that each stream
-// has a last message, and ends the streams.
+// costs opens streams, a thousand on each connection, makes changes, and deletes the Service for a
+// while, so that each stream has a last message, and ends the streams.
 func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost) {
 	t.Helper()
 	before := m.memory(t)
@@ -201,7 +214,10 @@ func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost
 	now, err := harness.ReadMemory(m.gateway.Pid())
 	must(t, err)
 	c.rss = now.RSS
-	must(t, m.api.Delete(kube.Service("many", "web"))) // what each stream is sent of it comes after all that it was sent before
+	must(
+		t,
+		m.api.Delete(kube.Service("many", "web")),
+	) // what each stream is sent of it comes after all that it was sent before
 	reading.Wait()
 	c.sent = later.Load()
 	must(t, m.api.Put(kube.Service("many", "web")))
@@ -212,12 +228,13 @@ func (m *multitude) costs(t *testing.T, size int, name func(int) string) (c cost
 // isGone returns whether a message says that there is no such Service.
 func isGone(message []byte) bool {
 	var update pb.Update
-	return proto.Unmarshal(message, &update) == nil && update.GetNoEndpoints() != nil && !update.GetNoEndpoints().GetExists()
+	return proto.Unmarshal(message, &update) == nil && update.GetNoEndpoints() != nil &&
+		!update.GetNoEndpoints().GetExists()
 }
 
-// TestViewMemory: a client asks for ever more of what nobody else asks for, until the memory of views is used up.
-// Those who are served go on to have every change, clients of other addresses are served, and all is served again once that client
-// has gone.
+// TestViewMemory: a client asks for ever more of what nobody else asks for, until the memory of
+// views is used up. Those who are served go on to have every change, clients of other addresses are
+// served, and all is served again once that client has gone.
 func TestViewMemory(t *testing.T) {
 	inTurn(t)
 	m := newMultitude(t, "-view-memory=8Mi")

@@ -34,7 +34,11 @@ func TestOverload(t *testing.T) {
 
 // reconnects: all proxies come back at once, and again while they do. Each that stays is served.
 func reconnects(t *testing.T, s *stage) {
-	c := crowd{addr: s.gateway.Addr(), request: request("all.overload.svc.cluster.local:80", ""), size: either(1000, 10_000)}
+	c := crowd{
+		addr:    s.gateway.Addr(),
+		request: request("all.overload.svc.cluster.local:80", ""),
+		size:    either(1000, 10_000),
+	}
 	for range 2 {
 		arrivals := c.come(t.Context())
 		for range c.size / 4 {
@@ -106,7 +110,13 @@ func neverRead(t *testing.T, s *stage) {
 	await(t, 2*time.Minute, func() error {
 		// The first message never blocks. It takes some more until nothing fits between the two sides.
 		turn++
-		if _, err := s.west.slice(t.Context(), s.name, "large", "0", block(byte(200+20*(turn%2)), largeSlice)...); err != nil {
+		if _, err := s.west.slice(
+			t.Context(),
+			s.name,
+			"large",
+			"0",
+			block(byte(200+20*(turn%2)), largeSlice)...,
+		); err != nil {
 			return err
 		}
 		n, err := s.metric(t.Context(), overflow)
@@ -159,7 +169,12 @@ func hostThatHangs(t *testing.T, s *stage) {
 	defer conn.Close()
 	var hanging []*proxy.Stream
 	for range 100 {
-		one := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: "all.overload.svc.cluster.local:80", MayBeLate: !*long})
+		one := proxy.NewStream(proxy.Config{
+			Conn:      conn,
+			Kind:      proxy.Get,
+			Authority: "all.overload.svc.cluster.local:80",
+			MayBeLate: !*long,
+		})
 		defer one.Close()
 		must(t, one.Open(t.Context()))
 		hanging = append(hanging, one)

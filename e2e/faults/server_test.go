@@ -84,7 +84,8 @@ func forgetHistory(ctx context.Context, s *stage) error {
 		return err
 	}
 	defer again.Stop()
-	if e := <-again.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+	if e := <-again.ResultChan(); e.Type != watch.Error ||
+		!apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
 		return fmt.Errorf("a watch from version %s is not refused but begins with %v", before.ResourceVersion, e)
 	}
 	return nil
@@ -118,9 +119,9 @@ func restoreAndWrite(ctx context.Context, s *stage) error {
 // resumeWithin is longer than an outage may be after which watches are resumed.
 const resumeWithin = 75 * time.Second
 
-// restoreBackup takes the API server back to an older state of its data. Versions of objects begin to count from there
-// again, so that those that the gateway knows lie in the future, and what has been made since is gone without a trace. A
-// watch that goes on from such a version is silent.
+// restoreBackup takes the API server back to an older state of its data. Versions of objects begin
+// to count from there again, so that those that the gateway knows lie in the future, and what has
+// been made since is gone without a trace. A watch that goes on from such a version is silent.
 func restoreBackup(ctx context.Context, s *stage) error {
 	err := s.restartWith(ctx, func(dir string) error {
 		return os.CopyFS(filepath.Join(dir, "backup"), os.DirFS(filepath.Join(dir, "etcd")))
@@ -135,7 +136,11 @@ func restoreBackup(ctx context.Context, s *stage) error {
 	}
 	for i := range 500 { // more than a start of the API server writes
 		young.Labels["turn"] = strconv.Itoa(i)
-		if young, err = s.far.site.client().DiscoveryV1().EndpointSlices(s.name).Update(ctx, young, metav1.UpdateOptions{}); err != nil {
+		if young, err = s.far.site.client().DiscoveryV1().EndpointSlices(s.name).Update(
+			ctx,
+			young,
+			metav1.UpdateOptions{},
+		); err != nil {
 			return err
 		}
 	}

@@ -87,7 +87,11 @@ func (s *site) grant(ctx context.Context, namespace, rights string) error {
 }
 
 // slice writes an EndpointSlice of addresses without Pods.
-func (s *site) slice(ctx context.Context, namespace, service, name string, addrs ...netip.AddrPort) (*discoveryv1.EndpointSlice, error) {
+func (s *site) slice(
+	ctx context.Context,
+	namespace, service, name string,
+	addrs ...netip.AddrPort,
+) (*discoveryv1.EndpointSlice, error) {
 	o := kube.Slice(namespace, service, name)
 	for _, a := range addrs {
 		o.Endpoints = append(o.Endpoints, kube.Endpoint(a.Addr().String()))
@@ -100,7 +104,10 @@ func startSites(t *testing.T, names ...string) []*site {
 	t.Helper()
 	var configs []harness.ClusterConfig
 	for _, name := range names {
-		configs = append(configs, harness.ClusterConfig{Name: name, Dir: t.TempDir(), Controllers: []string{"namespace", "serviceaccount"}})
+		configs = append(
+			configs,
+			harness.ClusterConfig{Name: name, Dir: t.TempDir(), Controllers: []string{"namespace", "serviceaccount"}},
+		)
 	}
 	servers, err := harness.StartClusters(t.Context(), configs...)
 	if err != nil {

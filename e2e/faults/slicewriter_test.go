@@ -28,20 +28,31 @@ func TestSliceWriter(t *testing.T) {
 	for i := range others {
 		populate(t, at, fmt.Sprint("quiet-", i), 1, 1)
 	}
-	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: at.cluster().Kubeconfig(), Args: []string{"-log-level=info"}})
+	g, err := harness.StartReplica(
+		t.Context(),
+		harness.ReplicaConfig{Kubeconfig: at.cluster().Kubeconfig(), Args: []string{"-log-level=info"}},
+	)
 	must(t, err)
 	t.Cleanup(func() { must(t, g.Stop()) })
 	all := services * ((workloads + 99) / 100)
 	var written []discoveryv1.EndpointSlice
 	await(t, 10*patience, func() error {
-		list, err := at.client().DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{LabelSelector: discoveryv1.LabelManagedBy + "=linkerd-external-workloads-controller"})
+		list, err := at.client().
+			DiscoveryV1().
+			EndpointSlices("").
+			List(t.Context(), metav1.ListOptions{
+				LabelSelector: discoveryv1.LabelManagedBy + "=linkerd-external-workloads-controller",
+			})
 		if err == nil && len(list.Items) != all+others {
 			err = fmt.Errorf("%d of %d slices are written", len(list.Items), all+others)
 		}
 		written = list.Items
 		return err
 	})
-	slices.SortFunc(written, func(a, b discoveryv1.EndpointSlice) int { return cmp.Compare(version(t, a), version(t, b)) })
+	slices.SortFunc(
+		written,
+		func(a, b discoveryv1.EndpointSlice) int { return cmp.Compare(version(t, a), version(t, b)) },
+	)
 	before, quiet := 0, 0 // slices of the crowded namespace before the last of the others
 	for i := 0; quiet < others; i++ {
 		if written[i].Namespace == "crowded" {

@@ -55,8 +55,10 @@ subjects: [{kind: ServiceAccount, name: gateway, namespace: $NS}]
 
 // admit makes what a linked cluster has: a ServiceAccount with its rights, and the Service far.
 func (s *site) admit(ctx context.Context, namespace string) error {
-	return errors.Join(s.apply(ctx, namespace, kube.ServiceAccount(namespace, accountName), kube.Service(namespace, "far")),
-		s.grant(ctx, namespace, rights))
+	return errors.Join(
+		s.apply(ctx, namespace, kube.ServiceAccount(namespace, accountName), kube.Service(namespace, "far")),
+		s.grant(ctx, namespace, rights),
+	)
 }
 
 // newStage prepares a stage whose faulty cluster is linked, the API server given being behind the link.
@@ -92,8 +94,19 @@ func (s *stage) populate(behindLink *site) {
 	ctx := s.t.Context()
 	must(s.t, behindLink.admit(ctx, s.name))
 	must(s.t, s.north.apply(ctx, s.name, kube.Service(s.name, "calm")))
-	must(s.t, s.west.apply(ctx, s.name, kube.Service(s.name, "near"),
-		kube.Federated(s.name, "all", "near", "calm@calm", "far@"+s.name), kube.Mirror(s.name, "mirror", s.name, "far")))
+	must(s.t, s.west.apply(
+		ctx,
+		s.name,
+		kube.Service(s.name, "near"),
+		kube.Federated(
+			s.name,
+			"all",
+			"near",
+			"calm@calm",
+			"far@"+s.name,
+		),
+		kube.Mirror(s.name, "mirror", s.name, "far"),
+	))
 	for _, m := range s.members() {
 		must(s.t, m.begin(ctx))
 	}
@@ -122,7 +135,13 @@ func (s *stage) profiled() error {
 	now := s.profile.Snapshot()
 	name := now.Profile.Profile().GetFullyQualifiedName()
 	if now.Phase != proxy.Open || now.Messages != 1 || name != "all."+s.name+".svc.cluster.local" {
-		return fmt.Errorf("the profile is of %q; its stream is %v (%v) and has had %v", name, now.Phase, now.Err, s.profile.Recent())
+		return fmt.Errorf(
+			"the profile is of %q; its stream is %v (%v) and has had %v",
+			name,
+			now.Phase,
+			now.Err,
+			s.profile.Recent(),
+		)
 	}
 	return nil
 }

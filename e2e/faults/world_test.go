@@ -24,8 +24,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// world is what all faults have in common: a gateway beside west, which knows north as a cluster named calm that nothing
-// happens to.
+// world is what all faults have in common: a gateway beside west, which knows north as a cluster
+// named calm that nothing happens to.
 type world struct {
 	west, north *site
 	more        []*site             // that may fail
@@ -38,8 +38,8 @@ type world struct {
 
 const calm = "calm"
 
-// newWorld starts the gateway with these flags, its clusters and some more, and watches until the end of the test that the
-// gateway stays ready.
+// newWorld starts the gateway with these flags, its clusters and some more, and watches until the
+// end of the test that the gateway stays ready.
 func newWorld(t *testing.T, flags []string, more ...string) *world {
 	t.Helper()
 	sites := startSites(t, append([]string{"west", "north"}, more...)...)
@@ -125,7 +125,9 @@ func (w *world) page(ctx context.Context, path string) (string, error) {
 func (w *world) cluster(ctx context.Context, name string) (adminapi.Cluster, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	page, err := w.clusters.read(func() (adminapi.Clusters, error) { return harness.ReadClusters(ctx, w.gateway.MetricsAddr()) })
+	page, err := w.clusters.read(
+		func() (adminapi.Clusters, error) { return harness.ReadClusters(ctx, w.gateway.MetricsAddr()) },
+	)
 	if all := harness.ClustersNamed(page, name); len(all) > 0 {
 		return all[0], err
 	}
@@ -136,7 +138,9 @@ func (w *world) cluster(ctx context.Context, name string) (adminapi.Cluster, err
 func (w *world) metric(ctx context.Context, expr string) (float64, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	samples, err := w.metrics.read(func() ([]harness.Sample, error) { return harness.ReadMetrics(ctx, w.gateway.MetricsAddr()) })
+	samples, err := w.metrics.read(
+		func() ([]harness.Sample, error) { return harness.ReadMetrics(ctx, w.gateway.MetricsAddr()) },
+	)
 	sum, _ := harness.SumSamples(samples, regexp.MustCompile("^(?:"+expr+")$"))
 	return sum, err
 }
@@ -186,7 +190,12 @@ func (w *world) subscribe(t *testing.T, kind proxy.Kind, service, namespace stri
 	conn, err := proxy.Dial(w.gateway.Addr())
 	must(t, err)
 	t.Cleanup(func() { conn.Close() })
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: kind, Authority: service + "." + namespace + ".svc.cluster.local:80", MayBeLate: !*long})
+	s := proxy.NewStream(proxy.Config{
+		Conn:      conn,
+		Kind:      kind,
+		Authority: service + "." + namespace + ".svc.cluster.local:80",
+		MayBeLate: !*long,
+	})
 	t.Cleanup(s.Close)
 	must(t, s.Open(t.Context()))
 	return s

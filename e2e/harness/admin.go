@@ -55,8 +55,8 @@ func ReadClusters(ctx context.Context, addr string) (adminapi.Clusters, error) {
 	return ReadPage[adminapi.Clusters](ctx, addr, "/debug/clusters")
 }
 
-// ClustersNamed returns the parts of the page about a linked cluster, one for each link Secret that names it, or about the local one if
-// that is its name.
+// ClustersNamed returns the parts of the page about a linked cluster, one for each link Secret that
+// names it, or about the local one if that is its name.
 func ClustersNamed(page adminapi.Clusters, cluster string) (all []adminapi.Cluster) {
 	for _, c := range append(slices.Clip(page.Clusters), page.Local) {
 		if c.Cluster == cluster {
@@ -68,8 +68,8 @@ func ClustersNamed(page adminapi.Clusters, cluster string) (all []adminapi.Clust
 
 var heapAlloc = regexp.MustCompile(`(?m)^# HeapAlloc = (\d+)$`)
 
-// HeapInUse returns the bytes that are in use on a gateway's heap once it has collected its garbage, which this makes it do. It
-// has to run with -enable-pprof.
+// HeapInUse returns the bytes that are in use on a gateway's heap once it has collected its
+// garbage, which this makes it do. It has to run with -enable-pprof.
 func HeapInUse(ctx context.Context, addr string) (int64, error) {
 	var body string
 	for range 3 { // what is kept for reuse goes only when it has not been used for a while

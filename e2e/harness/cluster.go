@@ -23,21 +23,24 @@ const clusterStartLimit = 5 * time.Minute
 
 // ClusterConfig is how to run one cluster. Name and Dir have to be set.
 type ClusterConfig struct {
-	Name        string    // the cluster's name, also that of its kubeconfig context
-	Dir         string    // its state; the same folder again is the same cluster
-	Host        string    // the IP address that it listens on; empty: 127.0.0.1
-	Binary      string    // the controlplane command; empty: Controlplane
-	Controllers []string  // controllers to run; nil: those the command runs by default
-	All         bool      // serve all API groups, and the API's description, which kubectl asks for; else what tests need
-	Output      io.Writer // what the process logs; nil: appended to Dir/log
+	Name        string   // the cluster's name, also that of its kubeconfig context
+	Dir         string   // its state; the same folder again is the same cluster
+	Host        string   // the IP address that it listens on; empty: 127.0.0.1
+	Binary      string   // the controlplane command; empty: Controlplane
+	Controllers []string // controllers to run; nil: those the command runs by default
+	// serve all API groups, and the API's description, which kubectl asks for; else what tests need
+	All    bool
+	Output io.Writer // what the process logs; nil: appended to Dir/log
 }
 
-// Cluster is a real Kubernetes control plane, run by this process: etcd, kube-apiserver and a few controllers on loopback,
-// with its state in one folder. It can be killed, started again at the same address with the same data and credentials,
-// paused and resumed. Its methods may be called from several goroutines.
+// Cluster is a real Kubernetes control plane, run by this process: etcd, kube-apiserver and a few
+// controllers on loopback, with its state in one folder. It can be killed, started again at the
+// same address with the same data and credentials, paused and resumed. Its methods may be called
+// from several goroutines.
 //
-// Each cluster is one process, so that one of them can die or hang alone. This package starts the controlplane command and
-// imports none of it, so that tests which need a cluster compile in a second and not in minutes.
+// Each cluster is one process, so that one of them can die or hang alone. This package starts the
+// controlplane command and imports none of it, so that tests which need a cluster compile in a
+// second and not in minutes.
 type Cluster struct {
 	cfg  ClusterConfig
 	rest *rest.Config
@@ -195,7 +198,15 @@ func (c *Cluster) spawn() (*Process, error) {
 	if c.closed {
 		return nil, errors.New("is closed")
 	}
-	args := []string{"serve", "--name", c.cfg.Name, "--dir", c.cfg.Dir, "--until-eof", fmt.Sprintf("--all=%t", c.cfg.All)}
+	args := []string{
+		"serve",
+		"--name",
+		c.cfg.Name,
+		"--dir",
+		c.cfg.Dir,
+		"--until-eof",
+		fmt.Sprintf("--all=%t", c.cfg.All),
+	}
 	if c.cfg.Host != "" {
 		args = append(args, "--host", c.cfg.Host)
 	}

@@ -27,8 +27,8 @@ var (
 	ErrInterrupted = errors.New("interrupted")
 )
 
-// ParseFlags parses a command's flags, which are those of ContinueOnError. For -help it prints the text and the flags, and returns
-// flag.ErrHelp. A mistake in the arguments is a UsageError.
+// ParseFlags parses a command's flags, which are those of ContinueOnError. For -help it prints the
+// text and the flags, and returns flag.ErrHelp. A mistake in the arguments is a UsageError.
 func ParseFlags(flags *flag.FlagSet, args []string, help string, out io.Writer) error {
 	flags.SetOutput(io.Discard)
 	err := flags.Parse(args)
@@ -42,10 +42,13 @@ func ParseFlags(flags *flag.FlagSet, args []string, help string, out io.Writer) 
 	return err
 }
 
-// Main runs a command and ends the process. SIGINT, SIGTERM, SIGHUP and more signals, if given, cancel the context; a second
-// one does not wait for the cleaning up. Errors are printed to standard error, after the command's name.
+// Main runs a command and ends the process. SIGINT, SIGTERM, SIGHUP and more signals, if given,
+// cancel the context; a second one does not wait for the cleaning up. Errors are printed to
+// standard error, after the command's name.
 func Main(name string, run func(context.Context) error, more ...os.Signal) {
-	ctx, stop := signal.NotifyContext(context.Background(), append(more, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
+	ctx, stop := signal.NotifyContext(
+		context.Background(),
+		append(more, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
 	context.AfterFunc(ctx, stop)
 	err := run(ctx)
 	if err != nil && !errors.Is(err, flag.ErrHelp) && !errors.Is(err, ErrPrinted) {

@@ -33,8 +33,9 @@ type FaultPath struct {
 // Silent accepts connections and lets nothing through, on those that are open neither.
 var Silent = FaultMode{Up: FaultPath{Stop: true}, Down: FaultPath{Stop: true}}
 
-// FaultProxy stands between a client and a server and spoils their connections as a network, a load balancer or a server
-// that hangs would: it refuses, falls silent, is slow, lets little through, or resets.
+// FaultProxy stands between a client and a server and spoils their connections as a network, a load
+// balancer or a server that hangs would: it refuses, falls silent, is slow, lets little through, or
+// resets.
 //
 // It forwards TCP connections to one target. Set changes what it does with new connections and with open ones, at once.
 // The zero FaultMode heals. ResetAll ends all open connections.
@@ -340,8 +341,17 @@ func (c *faultPair) pause(d time.Duration) {
 }
 
 // Intercept starts a server in front of another one, until the test ends: answer answers requests, or forwards them.
-func Intercept(t testing.TB, target *url.URL, transport http.RoundTripper, answer func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc)) *httptest.Server {
-	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(target) }, Transport: transport, FlushInterval: -1}
+func Intercept(
+	t testing.TB,
+	target *url.URL,
+	transport http.RoundTripper,
+	answer func(w http.ResponseWriter, r *http.Request, forward http.HandlerFunc),
+) *httptest.Server {
+	proxy := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1,
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, func(w http.ResponseWriter, r *http.Request) {
 			defer func() { _ = recover() }() // how a ReverseProxy ends an answer that breaks off

@@ -23,10 +23,11 @@ import (
 	"k8s.io/cri-streaming/pkg/streaming/remotecommand"
 )
 
-// Kubelet is a Node. It implements the part of a kubelet that clients need to forward ports and to execute commands. It
-// writes a Node and Pods to a real API server. It connects port-forward requests to programs on this machine, and calls a
-// function for each command. It uses Kubernetes' server library and TLS with a certificate of its own, as kubelets do.
-// Unlike kubelets, it authenticates no client. The methods may be called from several goroutines.
+// Kubelet is a Node. It implements the part of a kubelet that clients need to forward ports and to
+// execute commands. It writes a Node and Pods to a real API server. It connects port-forward
+// requests to programs on this machine, and calls a function for each command. It uses Kubernetes'
+// server library and TLS with a certificate of its own, as kubelets do. Unlike kubelets, it
+// authenticates no client. The methods may be called from several goroutines.
 type Kubelet struct {
 	node   string
 	client kubernetes.Interface
@@ -60,7 +61,11 @@ func StartKubelet(ctx context.Context, client kubernetes.Interface, node string)
 	if err != nil {
 		return nil, fmt.Errorf("kubelet %s: %w", node, err)
 	}
-	l, err := tls.Listen("tcp", net.JoinHostPort(loopback.String(), "0"), &tls.Config{Certificates: []tls.Certificate{pair}})
+	l, err := tls.Listen(
+		"tcp",
+		net.JoinHostPort(loopback.String(), "0"),
+		&tls.Config{Certificates: []tls.Certificate{pair}},
+	)
 	if err != nil {
 		return nil, fmt.Errorf("kubelet %s: %w", node, err)
 	}
@@ -117,7 +122,17 @@ func (k *Kubelet) track(conn net.Conn, state http.ConnState) {
 func (k *Kubelet) portForward(w http.ResponseWriter, r *http.Request) {
 	const idle, creation = 4 * time.Hour, 30 * time.Second // as kubelets have it
 	pod := r.PathValue("namespace") + "/" + r.PathValue("pod")
-	portforward.ServePortForward(w, r, podForwarder{k}, pod, "", &portforward.V4Options{}, idle, creation, portforward.SupportedProtocols)
+	portforward.ServePortForward(
+		w,
+		r,
+		podForwarder{k},
+		pod,
+		"",
+		&portforward.V4Options{},
+		idle,
+		creation,
+		portforward.SupportedProtocols,
+	)
 }
 
 // OnExec sets the function that runs the commands that clients execute in Pods.

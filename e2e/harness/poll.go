@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Poll calls check again and again, every time that long after it has returned an error, until it returns none, the limit is
-// over, or ctx ends. Then it returns the last error.
+// Poll calls check again and again, every time that long after it has returned an error, until it
+// returns none, the limit is over, or ctx ends. Then it returns the last error.
 func Poll(ctx context.Context, limit, every time.Duration, check func() error) error {
 	over := time.Now().Add(limit)
 	for {

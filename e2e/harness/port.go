@@ -7,15 +7,17 @@ import (
 	"net"
 )
 
-// Port is a TCP port of 127.0.0.1 that is reserved for a server that comes and goes. No other caller of ReservePort gets
-// it, in any process. A UDP socket of the same number, on which nothing is received, shows them that.
+// Port is a TCP port of 127.0.0.1 that is reserved for a server that comes and goes. No other
+// caller of ReservePort gets it, in any process. A UDP socket of the same number, on which nothing
+// is received, shows them that.
 type Port struct {
 	addr  string
 	guard net.PacketConn
 }
 
-// ReservePort returns a port, from first to last, on which no server listens and that is not reserved. Choose a range below the ports
-// that systems hand out by themselves (32768 and up on Linux): a connection could otherwise take the port meanwhile.
+// ReservePort returns a port, from first to last, on which no server listens and that is not
+// reserved. Choose a range below the ports that systems hand out by themselves (32768 and up on
+// Linux): a connection could otherwise take the port meanwhile.
 func ReservePort(first, last int) (*Port, error) {
 	var failed error
 	for range 100 {

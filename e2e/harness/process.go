@@ -36,9 +36,10 @@ type Jail struct {
 	User int    // who it runs as, user and group
 }
 
-// Process is a child of this process, which it never outlives: its standard input is a pipe from here, which ends with this
-// process at the latest. On Linux the kernel also kills the child then, even while it is paused. Ctrl-C does not reach the
-// child: the starter ends it. The methods may be called from several goroutines.
+// Process is a child of this process, which it never outlives: its standard input is a pipe from
+// here, which ends with this process at the latest. On Linux the kernel also kills the child then,
+// even while it is paused. Ctrl-C does not reach the child: the starter ends it. The methods may be
+// called from several goroutines.
 //
 //	path, err := harness.Isthmus.Path(ctx)
 //	...
@@ -54,7 +55,8 @@ type Process struct {
 	err    error         // how it ended; read it after exited
 }
 
-// StartProcess starts a process and returns once it exists. A signal for the terminal's group, such as Ctrl-C, does not reach it.
+// StartProcess starts a process and returns once it exists. A signal for the terminal's group, such
+// as Ctrl-C, does not reach it.
 func StartProcess(cfg ProcessConfig) (*Process, error) {
 	p := &Process{
 		cmd: exec.Command(cfg.Path, cfg.Args...), leads: !cfg.SameGroup,
@@ -189,8 +191,8 @@ func (p *Process) Close() error {
 // Kill ends the process without warning and returns once it is gone. Killing what has ended already is no error.
 func (p *Process) Kill() error { return p.end(syscall.SIGKILL, nil) }
 
-// Stop ends the process by SIGTERM, and by SIGKILL if it is still there after the limit, which is an error. It returns once
-// the process is gone. Stopping what has ended already is no error.
+// Stop ends the process by SIGTERM, and by SIGKILL if it is still there after the limit, which is
+// an error. It returns once the process is gone. Stopping what has ended already is no error.
 func (p *Process) Stop(limit time.Duration) error {
 	if err := p.end(syscall.SIGTERM, time.After(limit)); err != nil {
 		return err
@@ -233,8 +235,8 @@ func (f *firstLine) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Tail is a writer that keeps the end of what was written, 256 KiB at least. The zero value is ready for use, by several
-// goroutines.
+// Tail is a writer that keeps the end of what was written, 256 KiB at least. The zero value is
+// ready for use, by several goroutines.
 type Tail struct {
 	To io.Writer // gets everything too, if not nil; fixed
 

@@ -5,12 +5,12 @@ import (
 	"syscall"
 )
 
-// dieWithParent has the kernel kill the child when the thread that starts it ends. Unlike the pipe to its standard input
-// that also ends a child that is paused, or reads nothing.
+// dieWithParent has the kernel kill the child when the thread that starts it ends. Unlike the pipe
+// to its standard input that also ends a child that is paused, or reads nothing.
 func dieWithParent(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL }
 
-// confine has the child run in the jail. Who is not root needs a user namespace for that, in which the child's user stands
-// for this process's.
+// confine has the child run in the jail. Who is not root needs a user namespace for that, in which
+// the child's user stands for this process's.
 func (j *Jail) confine(attr *syscall.SysProcAttr) error {
 	root := os.Geteuid() == 0
 	attr.Chroot = j.Root

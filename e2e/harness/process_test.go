@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	select {}
 }
 
-// TestEndsWithItsStarter kills a process that has started another, of which nothing may be left. Elsewhere than on Linux that holds for
-// those that end with their input only: see TestUntilEOF.
+// TestEndsWithItsStarter kills a process that has started another, of which nothing may be left.
+// Elsewhere than on Linux that holds for those that end with their input only: see TestUntilEOF.
 func TestEndsWithItsStarter(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the kernel ends no process with another")
@@ -58,7 +58,11 @@ func TestUntilEOF(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := startProcess(t, ProcessConfig{Path: path, Args: []string{"serve", "--name", "west", "--dir", t.TempDir(), "--until-eof"}, Output: t.Output()})
+	p := startProcess(t, ProcessConfig{
+		Path:   path,
+		Args:   []string{"serve", "--name", "west", "--dir", t.TempDir(), "--until-eof"},
+		Output: t.Output(),
+	})
 	if err := p.stdin.Close(); err != nil {
 		t.Error(err)
 	}

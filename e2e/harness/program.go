@@ -30,7 +30,12 @@ type Program struct {
 var (
 	// Isthmus is the product, built as the Makefile does. As in its image, it needs no other file.
 	Isthmus = Program{
-		Name: "isthmus", Env: "ISTHMUS_BINARY", module: ".", source: "./cmd/isthmus", flags: []string{"-trimpath", "-tags=grpcnotrace"}, env: "CGO_ENABLED=0",
+		Name:   "isthmus",
+		Env:    "ISTHMUS_BINARY",
+		module: ".",
+		source: "./cmd/isthmus",
+		flags:  []string{"-trimpath", "-tags=grpcnotrace"},
+		env:    "CGO_ENABLED=0",
 	}
 	// Controlplane runs clusters. Its first build takes minutes; one that
 	// finds it up to date takes about a second. With KUBEBUILDER_ASSETS it

@@ -33,8 +33,8 @@ type ReplicaConfig struct {
 	Output     io.Writer  // gets the log as well; nil: nothing does
 }
 
-// Container is a gateway as a container runs it: with these arguments and this environment, and nothing else. But it has the
-// addresses that Start chooses, since it shares this machine's.
+// Container is a gateway as a container runs it: with these arguments and this environment, and
+// nothing else. But it has the addresses that Start chooses, since it shares this machine's.
 type Container struct {
 	Path string // of the command, within the jail
 	Args []string
@@ -59,14 +59,17 @@ func BaseArgs() []string {
 
 // Replica is Isthmus run as a process, as a cluster would run it: by its flags, its sockets and its signals.
 //
-//	r, err := harness.StartReplica(ctx, harness.ReplicaConfig{Kubeconfig: west.Kubeconfig(), Args: []string{"-pace=0s"}})
+//	r, err := harness.StartReplica(ctx, harness.ReplicaConfig{
+//		Kubeconfig: west.Kubeconfig(),
+//		Args:       []string{"-pace=0s"},
+//	})
 //	...
 //	defer r.Stop()
 //	conn, err := proxy.Dial(r.Addr())
 //
-// A Replica is ready when StartReplica or Restart returns. It keeps its addresses over restarts, so that clients find it
-// again: their ports are reserved until Stop. Its log goes to a bounded buffer, whose end is part of errors, and to
-// ReplicaConfig.Output.
+// A Replica is ready when StartReplica or Restart returns. It keeps its addresses over restarts, so
+// that clients find it again: their ports are reserved until Stop. Its log goes to a bounded
+// buffer, whose end is part of errors, and to ReplicaConfig.Output.
 //
 // The methods may be called from several goroutines. Restart and Stop take turns.
 type Replica struct {
@@ -81,8 +84,8 @@ type Replica struct {
 	proc *Process
 }
 
-// StartReplica runs a gateway on free ports of 127.0.0.1 and returns when it is ready. ctx bounds the wait only: the gateway
-// runs until Stop or the end of this process.
+// StartReplica runs a gateway on free ports of 127.0.0.1 and returns when it is ready. ctx bounds
+// the wait only: the gateway runs until Stop or the end of this process.
 func StartReplica(ctx context.Context, cfg ReplicaConfig) (*Replica, error) {
 	if cfg.Binary == "" && cfg.Container == nil {
 		binary, err := Isthmus.Path(ctx)
@@ -153,9 +156,9 @@ func (g *Replica) process() *Process {
 	return g.proc
 }
 
-// Restart stops the gateway and starts it again at the same addresses, with these flags after those of its Config. Words
-// that do not begin with a dash are NAME=VALUE of its environment, after those of its Config. It returns when the gateway
-// is ready again.
+// Restart stops the gateway and starts it again at the same addresses, with these flags after those
+// of its Config. Words that do not begin with a dash are NAME=VALUE of its environment, after those
+// of its Config. It returns when the gateway is ready again.
 func (g *Replica) Restart(ctx context.Context, args ...string) error {
 	if err := g.Halt(); err != nil {
 		return err
@@ -240,11 +243,23 @@ func (g *Replica) command(more []string) ProcessConfig {
 		return true
 	})
 	if pod := g.cfg.Container; pod != nil {
-		return ProcessConfig{Path: pod.Path, Args: slices.Concat(pod.Args, addresses, more), Env: slices.Concat(pod.Env, env), Jail: &pod.Jail, Output: g.log}
+		return ProcessConfig{
+			Path:   pod.Path,
+			Args:   slices.Concat(pod.Args, addresses, more),
+			Env:    slices.Concat(pod.Env, env),
+			Jail:   &pod.Jail,
+			Output: g.log,
+		}
 	}
 	return ProcessConfig{
 		Path: g.cfg.Binary,
-		Args: slices.Concat([]string{"gateway", "-kubeconfig=" + g.cfg.Kubeconfig}, addresses, BaseArgs(), g.cfg.Args, more),
+		Args: slices.Concat(
+			[]string{"gateway", "-kubeconfig=" + g.cfg.Kubeconfig},
+			addresses,
+			BaseArgs(),
+			g.cfg.Args,
+			more,
+		),
 		// As outside of a Pod, even if this process is in one: there a gateway takes its time to end.
 		Env:    slices.Concat([]string{"HOSTNAME=" + g.cfg.Hostname, "KUBERNETES_SERVICE_HOST="}, g.cfg.Env, env),
 		Output: g.log,

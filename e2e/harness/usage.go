@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CPUTime returns the time that all threads of a process have had on processors, in user and kernel mode. /proc/PID/stat has
-// the same in steps of 10 ms; the process's own clock has nanoseconds.
+// CPUTime returns the time that all threads of a process have had on processors, in user and kernel
+// mode. /proc/PID/stat has the same in steps of 10 ms; the process's own clock has nanoseconds.
 func CPUTime(pid int) (time.Duration, error) {
 	const schedClock = 2 // CPUCLOCK_SCHED; the clock's number is made from that and the process's
 	var t unix.Timespec
@@ -60,8 +60,8 @@ func ResetPeak(pid int) error {
 	return os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0)
 }
 
-// Settled returns a process's memory once it has not sunk by a hundredth within a second, at the latest after limit. What
-// a Go program no longer uses it gives back little by little.
+// Settled returns a process's memory once it has not sunk by a hundredth within a second, at the
+// latest after limit. What a Go program no longer uses it gives back little by little.
 func Settled(ctx context.Context, pid int, limit time.Duration) (Memory, error) {
 	last, err := ReadMemory(pid)
 	for began := time.Now(); err == nil && time.Since(began) < limit; {
@@ -76,8 +76,8 @@ func Settled(ctx context.Context, pid int, limit time.Duration) (Memory, error) 
 	return last, err
 }
 
-// MachineBusy measures for a while and returns which part of all processors' time was in use: 0 is none, 1 is all. Waiting for a
-// disk counts as idle, and what a hypervisor takes (steal) as in use.
+// MachineBusy measures for a while and returns which part of all processors' time was in use: 0 is
+// none, 1 is all. Waiting for a disk counts as idle, and what a hypervisor takes (steal) as in use.
 func MachineBusy(ctx context.Context, over time.Duration) (float64, error) {
 	idle, all, err := cpuTimes()
 	if err != nil {
@@ -97,7 +97,8 @@ func MachineBusy(ctx context.Context, over time.Duration) (float64, error) {
 	return min(1, max(0, 1-(idleAfter-idle)/(allAfter-all))), nil
 }
 
-// cpuTimes are those of all processors since the machine's start, in seconds. Those of guests are part of user and nice.
+// cpuTimes are those of all processors since the machine's start, in seconds. Those of guests are
+// part of user and nice.
 func cpuTimes() (idle, all float64, err error) {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {

@@ -31,7 +31,8 @@ func chromium(t *testing.T) string {
 			return path
 		}
 	}
-	const missing = "there is no Chromium on this machine (chromium or google-chrome in $PATH), so the gateway's page is NOT tested"
+	const missing = "there is no Chromium on this machine (chromium or google-chrome in $PATH), so the gateway's " +
+		"page is NOT tested"
 	if os.Getenv("CI") == "true" {
 		t.Fatal(missing + ": CI needs one")
 	}
@@ -51,8 +52,14 @@ type browser struct {
 }
 
 func newBrowser(t *testing.T, path string) *browser {
-	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-background-networking", true), chromedp.WindowSize(1440, 900))
+	options := append(
+		slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath(path),
+		chromedp.NoSandbox,
+		chromedp.DisableGPU,
+		chromedp.Flag("disable-background-networking", true),
+		chromedp.WindowSize(1440, 900),
+	)
 	allocated, cancel := chromedp.NewExecAllocator(context.Background(), options...)
 	t.Cleanup(cancel)
 	b := &browser{t: t}
@@ -88,7 +95,10 @@ func (b *browser) listen(event any) {
 		text, err := json.Marshal(e.Args)
 		b.faults = append(b.faults, fmt.Sprintf("console.%s: %s %v", e.Type, text, err))
 	case *log.EventEntryAdded: // errors of the network, and violations of the policy
-		b.faults = append(b.faults, fmt.Sprintf("%s %s: %s %s", e.Entry.Source, e.Entry.Level, e.Entry.Text, e.Entry.URL))
+		b.faults = append(
+			b.faults,
+			fmt.Sprintf("%s %s: %s %s", e.Entry.Source, e.Entry.Level, e.Entry.Text, e.Entry.URL),
+		)
 	}
 }
 
@@ -186,7 +196,9 @@ func (b *browser) holds(condition string) {
 // scheme chooses what the page learns of its viewer's preference.
 func (b *browser) scheme(name string) {
 	b.t.Helper()
-	b.run(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}}}))
+	b.run(call(emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: name}},
+	}))
 }
 
 // named checks that everything one can use has a name, as screen readers have it, and returns how many there are.

@@ -43,9 +43,12 @@ func TestPage(t *testing.T) {
 		name string
 		do   func(*world)
 	}{
-		{"methods and names", (*world).refused}, {"search", (*world).search}, {"sort", (*world).sort}, {"keyboard", (*world).keyboard}, {"dark and narrow", (*world).looks},
-		{"names", (*world).names}, {"networks", (*world).networks}, {"a cluster goes and returns", (*world).clusterGoes}, {"screenshots", (*world).screenshots},
-		{"hostile texts", (*world).hostileTexts}, {"hidden", (*world).hidden}, {"the gateway restarts", (*world).restarts}, {"503", (*world).unavailable},
+		{"methods and names", (*world).refused}, {"search", (*world).search}, {"sort", (*world).sort},
+		{"keyboard", (*world).keyboard}, {"dark and narrow", (*world).looks},
+		{"names", (*world).names}, {"networks", (*world).networks},
+		{"a cluster goes and returns", (*world).clusterGoes}, {"screenshots", (*world).screenshots},
+		{"hostile texts", (*world).hostileTexts}, {"hidden", (*world).hidden},
+		{"the gateway restarts", (*world).restarts}, {"503", (*world).unavailable},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
 			defer func(outer *testing.T) { w.t = outer }(w.t)
@@ -69,10 +72,18 @@ func (w *world) refused() {
 		return answer.StatusCode
 	}
 	for _, path := range []string{"/", "/page/main.js", "/debug/services?view=list"} {
-		if code := ask(http.MethodGet, path, func(r *http.Request) { r.Host = "rebound.example:9996" }); code != http.StatusForbidden {
+		if code := ask(
+			http.MethodGet,
+			path,
+			func(r *http.Request) { r.Host = "rebound.example:9996" },
+		); code != http.StatusForbidden {
 			w.t.Errorf("%s by the name of another site: %d", path, code)
 		}
-		if code := ask(http.MethodGet, path, func(r *http.Request) { r.Host = "isthmus.linkerd.svc.cluster.local:9996" }); code != http.StatusOK {
+		if code := ask(
+			http.MethodGet,
+			path,
+			func(r *http.Request) { r.Host = "isthmus.linkerd.svc.cluster.local:9996" },
+		); code != http.StatusOK {
 			w.t.Errorf("%s by a name of the cluster: %d", path, code)
 		}
 	}
@@ -106,7 +117,9 @@ func (w *world) sort() {
 	w.shows(first, "web-federated")
 	w.choose("#services [name=show]", "mirrored")
 	w.shows("#services", "cart-east", "1 service of 2")
-	w.run(chromedp.Navigate(w.origin + "/?services.sort=nonsense&services.page=x&services.show=plain&clusters.sort=name"))
+	w.run(
+		chromedp.Navigate(w.origin + "/?services.sort=nonsense&services.page=x&services.show=plain&clusters.sort=name"),
+	)
 	w.shows("#services", "None of 2 services matches.")
 	w.shows("#clusters tbody tr:first-child", "local")
 	w.run(chromedp.Navigate(w.origin + "/"))
@@ -117,7 +130,12 @@ func (w *world) sort() {
 // choose chooses from a list.
 func (w *world) choose(selector, value string) {
 	w.t.Helper()
-	w.script(fmt.Sprintf("{ const s = document.querySelector(%q); s.value = %q; s.dispatchEvent(new Event('input', {bubbles: true})) }", selector, value))
+	w.script(fmt.Sprintf(
+		"{ const s = document.querySelector(%q); s.value = %q; s.dispatchEvent(new Event('input', {bubbles: "+
+			"true})) }",
+		selector,
+		value,
+	))
 }
 
 // keyboard opens the explanation of a service without a mouse, and closes it.
@@ -153,7 +171,8 @@ func (w *world) keyboard() {
 
 // looks: colours follow the viewer's preference, and at 320 pixels, which is 400% of 1280, nothing is cut off.
 func (w *world) looks() {
-	const light = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + b) > 600"
+	const light = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number).reduce((a, b) => a + " +
+		"b) > 600"
 	for _, scheme := range []string{"light", "dark"} {
 		w.scheme(scheme)
 		if w.is(light) != (scheme == "light") {
@@ -197,7 +216,11 @@ func (w *world) clusterGoes() {
 // hidden: a page that nobody sees asks for nothing, and shows what has changed once it is seen again.
 func (w *world) hidden() {
 	visible := func(is bool) {
-		w.script(fmt.Sprintf("Object.defineProperty(document, 'hidden', {configurable: true, value: %v}); document.dispatchEvent(new Event('visibilitychange'))", !is))
+		w.script(fmt.Sprintf(
+			"Object.defineProperty(document, 'hidden', {configurable: true, value: %v}); "+
+				"document.dispatchEvent(new Event('visibilitychange'))",
+			!is,
+		))
 	}
 	visible(false)
 	w.must(harness.Pause(w.t.Context(), 3*time.Second)) // what it has asked for before may still come
@@ -205,7 +228,11 @@ func (w *world) hidden() {
 	_, err := w.shops["west"].Scale(w.t.Context(), "web", 4)
 	w.must(err)
 	w.must(harness.Poll(w.t.Context(), time.Minute, 100*time.Millisecond, func() error {
-		text, err := harness.GetPage(w.t.Context(), w.gateway.MetricsAddr(), "/debug/services?view=list&q=web-federated")
+		text, err := harness.GetPage(
+			w.t.Context(),
+			w.gateway.MetricsAddr(),
+			"/debug/services?view=list&q=web-federated",
+		)
 		if err == nil && !strings.Contains(text, `"cluster":"local","service":"shop/web","endpoints":4`) {
 			err = fmt.Errorf("the gateway does not know yet: %s", text)
 		}
@@ -231,7 +258,13 @@ func (w *world) restarts() {
 	w.shows("#connection", "Live")
 	w.holds("window.notReloaded && !document.body.classList.contains('lost')")
 	w.shows("#clusters tbody", "local", "north")
-	w.noFaults(w.origin, "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET")
+	w.noFaults(
+		w.origin,
+		"ERR_CONNECTION_REFUSED",
+		"ERR_INCOMPLETE_CHUNKED_ENCODING",
+		"ERR_EMPTY_RESPONSE",
+		"ERR_CONNECTION_RESET",
+	)
 }
 
 // unavailable: what the gateway answers otherwise than by lists shows, and what was there stays.
@@ -294,7 +327,10 @@ const hostile = "<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u
 // hostileTexts come from Services, links and clusters, and are shown as they are.
 func (w *world) hostileTexts() {
 	w.annotate("cart-east", "isthmus.io/prefer", hostile)
-	link := kube.Link("evil", []byte("apiVersion: v1\nkind: Config\n"+`current-context: "<img src=x onerror=alert(3)>"`))
+	link := kube.Link(
+		"evil",
+		[]byte("apiVersion: v1\nkind: Config\n"+`current-context: "<img src=x onerror=alert(3)>"`),
+	)
 	w.must(w.shops["west"].Apply(w.t.Context(), link))
 	w.shows("#services tbody", "wrong annotation", "<script>alert(1)</script>")
 	w.shows("#clusters tbody", "evil", "✗ rejected")
@@ -339,14 +375,41 @@ func (w *world) networks() {
 	))
 	w.change("gateway-4", func(s *corev1.Service) { delete(s.Annotations, "mirror.linkerd.io/probe-path") })
 	w.change("gateway-5", func(s *corev1.Service) { s.Annotations["mirror.linkerd.io/gateway-identity"] = hostile })
-	w.link("north", map[string]string{"isthmus.io/network": "far", "isthmus.io/address-ranges": "10.0.0.0/8, 127.0.0.1/32"})
-	w.shows("#clusters tbody", "on network far", "reached through its gateways", "127.0.0.1:4143 alive", "127.0.0.1:4144 dead: answers 404", "127.0.0.1:4145", "127.0.0.2:4143")
-	w.shows("#clusters tbody", "127.0.0.2:4143 outside-ranges", "127.0.0.1:4145 not-probed", "gateway linkerd-multicluster/gateway-5: its annotation")
+	w.link(
+		"north",
+		map[string]string{"isthmus.io/network": "far", "isthmus.io/address-ranges": "10.0.0.0/8, 127.0.0.1/32"},
+	)
+	w.shows(
+		"#clusters tbody",
+		"on network far",
+		"reached through its gateways",
+		"127.0.0.1:4143 alive",
+		"127.0.0.1:4144 dead: answers 404",
+		"127.0.0.1:4145",
+		"127.0.0.2:4143",
+	)
+	w.shows(
+		"#clusters tbody",
+		"127.0.0.2:4143 outside-ranges",
+		"127.0.0.1:4145 not-probed",
+		"gateway linkerd-multicluster/gateway-5: its annotation",
+	)
 	w.run(chromedp.Click(chromedp.CSS("[data-focus='service shop/web-federated']")))
-	w.shows("#explanation", "served 7", "behind-a-gateway 1", "gateway-dead answers 404, not 200 north Gateway of north", "127.0.0.1:4143 ✓ served north Gateway of north")
+	w.shows(
+		"#explanation",
+		"served 7",
+		"behind-a-gateway 1",
+		"gateway-dead answers 404, not 200 north Gateway of north",
+		"127.0.0.1:4143 ✓ served north Gateway of north",
+	)
 	w.run(chromedp.Click(chromedp.CSS("#explain .close")))
 
-	keys := []string{"isthmus.io/network", "isthmus.io/gateway-addresses", "isthmus.io/gateway-identity", "isthmus.io/address-ranges"}
+	keys := []string{
+		"isthmus.io/network",
+		"isthmus.io/gateway-addresses",
+		"isthmus.io/gateway-identity",
+		"isthmus.io/address-ranges",
+	}
 	w.link("north", map[string]string{keys[0]: hostile, keys[1]: hostile, keys[2]: hostile})
 	w.shows("#clusters tbody", "on network (can't be read)",
 		keys[0]+`: "<script>`, keys[1]+`: "<script>`, keys[2]+`: "<script>`, "and 1 more")

@@ -27,11 +27,18 @@ type world struct {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{browser: newBrowser(t, chromium(t)), shops: map[string]*shop.Cluster{}, servers: map[string]*harness.Cluster{}}
+	w := &world{
+		browser: newBrowser(t, chromium(t)),
+		shops:   map[string]*shop.Cluster{},
+		servers: map[string]*harness.Cluster{},
+	}
 	var configs []harness.ClusterConfig
 	names := []string{"west", "east", "north"}
 	for _, name := range names {
-		configs = append(configs, harness.ClusterConfig{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: shop.Controllers})
+		configs = append(
+			configs,
+			harness.ClusterConfig{Name: name, Dir: filepath.Join(t.TempDir(), name), Controllers: shop.Controllers},
+		)
 	}
 	servers, err := harness.StartClusters(t.Context(), configs...)
 	w.must(err)
@@ -60,7 +67,11 @@ func newWorld(t *testing.T) *world {
 	}
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	w.must(os.WriteFile(path, access, 0o600))
-	w.gateway, err = harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: path, Env: []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"}, Args: []string{"-shutdown-delay=0s", "-drain=0s"}})
+	w.gateway, err = harness.StartReplica(t.Context(), harness.ReplicaConfig{
+		Kubeconfig: path,
+		Env:        []string{"ISTHMUS_TEST_LOOPBACK_GATEWAYS=true"},
+		Args:       []string{"-shutdown-delay=0s", "-drain=0s"},
+	})
 	w.must(err)
 	w.atEnd(w.gateway.Stop)
 	w.origin = "http://" + w.gateway.MetricsAddr()
@@ -101,7 +112,12 @@ func (w *world) background(c *shop.Cluster) {
 func (w *world) subscribe(authority string) {
 	conn, err := proxy.Dial(w.gateway.Addr())
 	w.must(err)
-	s := proxy.NewStream(proxy.Config{Conn: conn, Kind: proxy.Get, Authority: authority, Token: fmt.Sprintf(`{"ns":"shop","nodeName":%q}`, w.shops["west"].Node())})
+	s := proxy.NewStream(proxy.Config{
+		Conn:      conn,
+		Kind:      proxy.Get,
+		Authority: authority,
+		Token:     fmt.Sprintf(`{"ns":"shop","nodeName":%q}`, w.shops["west"].Node()),
+	})
 	w.atEnd(conn.Close)
 	w.t.Cleanup(s.Close)
 	w.must(s.Open(context.Background()))
@@ -115,6 +131,8 @@ func (w *world) annotate(service, name, value string) {
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	w.must(err)
-	_, err = w.shops["west"].CoreV1().Services(shop.Namespace).Patch(w.t.Context(), service, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = w.shops["west"].CoreV1().
+		Services(shop.Namespace).
+		Patch(w.t.Context(), service, types.MergePatchType, patch, metav1.PatchOptions{})
 	w.must(err)
 }

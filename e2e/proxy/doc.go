@@ -13,9 +13,10 @@
 //   - A profile in which messages are nested more than 100 deep cannot be read at all.
 //   - A first message that takes longer than FirstMessageLimit is a fault too: the proxy has given up by then.
 //
-// Subscriber is a proxy that keeps a Stream open although replicas of the server come and go: it tries again after a pause
-// that doubles from 0.1 s up to a minute and starts over with any message; and it takes any replica that connects, of those
-// that it knows by DNS, which its user plays or asks.
+// Subscriber is a proxy that keeps a Stream open although replicas of the server come and go: it
+// tries again after a pause that doubles from 0.1 s up to a minute and starts over with any
+// message; and it takes any replica that connects, of those that it knows by DNS, which its user
+// plays or asks.
 //
 // A Stream's memory does not grow with the number of messages: it keeps the state, the first message since it was last
 // opened, a bounded number of recent messages, and, from a Mark on, which addresses have been missing.

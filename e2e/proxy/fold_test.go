@@ -30,31 +30,60 @@ func TestGetFold(t *testing.T) {
 		{name: "nothing"},
 		{name: "adds upsert", steps: []any{Add("10.0.0.1:80"), Add("10.0.0.2:80", "10.0.0.1:80")},
 			exists: true, addrs: []string{"10.0.0.1:80", "10.0.0.2:80"}},
-		{name: "remove takes out", steps: []any{Add("10.0.0.1:80", "[fd00::1]:80"), Remove("10.0.0.1:80", "10.9.9.9:80")},
-			exists: true, addrs: []string{"[fd00::1]:80"}},
-		{name: "the last one's removal leaves a service without endpoints", steps: []any{Add("10.0.0.1:80"), Remove("10.0.0.1:80")},
-			exists: true},
+		{
+			name:   "remove takes out",
+			steps:  []any{Add("10.0.0.1:80", "[fd00::1]:80"), Remove("10.0.0.1:80", "10.9.9.9:80")},
+			exists: true,
+			addrs:  []string{"[fd00::1]:80"},
+		},
+		{
+			name:   "the last one's removal leaves a service without endpoints",
+			steps:  []any{Add("10.0.0.1:80"), Remove("10.0.0.1:80")},
+			exists: true,
+		},
 		{name: "no endpoints", steps: []any{Add("10.0.0.1:80"), None(true)}, exists: true},
 		{name: "no service", steps: []any{Add("10.0.0.1:80"), None(false)}, exists: false},
-		{name: "add after no service", steps: []any{None(false), Add("10.0.0.1:80")}, exists: true, addrs: []string{"10.0.0.1:80"}},
+		{
+			name:   "add after no service",
+			steps:  []any{None(false), Add("10.0.0.1:80")},
+			exists: true,
+			addrs:  []string{"10.0.0.1:80"},
+		},
 		{name: "remove after no service", steps: []any{None(false), Remove("10.0.0.1:80")}, exists: true},
-		{name: "a first remove is ignored", steps: []any{Remove("10.0.0.1:80")}, faults: []proxy.Fault{proxy.FirstRemove}},
+		{
+			name:   "a first remove is ignored",
+			steps:  []any{Remove("10.0.0.1:80")},
+			faults: []proxy.Fault{proxy.FirstRemove},
+		},
 		{name: "an empty add changes nothing", steps: []any{Add()}, faults: []proxy.Fault{proxy.EmptyAdd}},
 		{name: "a reopened stream keeps its state", steps: []any{Add("10.0.0.1:80"), reopen},
 			exists: true, addrs: []string{"10.0.0.1:80"}},
-		{name: "the first add replaces all", steps: []any{Add("10.0.0.1:80"), reopen, Add("10.0.0.2:80"), Add("10.0.0.3:80")},
-			exists: true, addrs: []string{"10.0.0.2:80", "10.0.0.3:80"}},
+		{
+			name:   "the first add replaces all",
+			steps:  []any{Add("10.0.0.1:80"), reopen, Add("10.0.0.2:80"), Add("10.0.0.3:80")},
+			exists: true,
+			addrs:  []string{"10.0.0.2:80", "10.0.0.3:80"},
+		},
 		{name: "an empty add replaces nothing", steps: []any{Add("10.0.0.1:80"), reopen, Add(), Add("10.0.0.2:80")},
 			exists: true, addrs: []string{"10.0.0.2:80"}, faults: []proxy.Fault{proxy.EmptyAdd}},
 		{name: "a remove after reopening is ignored", steps: []any{Add("10.0.0.1:80"), reopen, Remove("10.0.0.1:80")},
 			exists: true, addrs: []string{"10.0.0.1:80"}, faults: []proxy.Fault{proxy.FirstRemove}},
-		{name: "no endpoints replaces all", steps: []any{Add("10.0.0.1:80"), reopen, None(true), Remove("10.0.0.1:80"), Add("10.0.0.2:80")},
-			exists: true, addrs: []string{"10.0.0.2:80"}},
+		{
+			name:   "no endpoints replaces all",
+			steps:  []any{Add("10.0.0.1:80"), reopen, None(true), Remove("10.0.0.1:80"), Add("10.0.0.2:80")},
+			exists: true,
+			addrs:  []string{"10.0.0.2:80"},
+		},
 		{name: "a message without update", steps: []any{&pb.Update{}}, faults: []proxy.Fault{proxy.NoUpdate}},
 		{name: "an address that is none", steps: []any{bad}, exists: true, addrs: []string{"10.0.0.1:80"},
 			faults: []proxy.Fault{proxy.BadAddress}},
-		{name: "an address twice", steps: []any{Add("10.0.0.1:80", "10.0.0.1:80")}, exists: true, addrs: []string{"10.0.0.1:80"},
-			faults: []proxy.Fault{proxy.TwiceInOne}},
+		{
+			name:   "an address twice",
+			steps:  []any{Add("10.0.0.1:80", "10.0.0.1:80")},
+			exists: true,
+			addrs:  []string{"10.0.0.1:80"},
+			faults: []proxy.Fault{proxy.TwiceInOne},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -135,14 +164,25 @@ func TestProfileFold(t *testing.T) {
 			`{"endpoint": {"addr": {"ip": {"ipv4": 167772161}, "port": 80}, "weight": 10000}, "opaqueProtocol": true}`,
 			`{"opaqueProtocol": true}`},
 		{"endpoint",
-			`{"endpoint": {"addr": {"ip": {"ipv4": 167772161}, "port": 80}, "weight": 10000, "metricLabels": {"zone": ""}}}`,
+			`{"endpoint": {"addr": {"ip": {"ipv4": 167772161}, "port": 80}, "weight": 10000, "metricLabels": ` +
+				`{"zone": ""}}}`,
 			`{"endpoint": {"addr": "10.0.0.1:80", "weight": 10000, "metricLabels": {"zone": ""}}}`},
-		{"reference without name", `{"profileRef": {"resource": {"group": "linkerd.io", "kind": "ServiceProfile"}}}`, `{}`},
+		{
+			"reference without name",
+			`{"profileRef": {"resource": {"group": "linkerd.io", "kind": "ServiceProfile"}}}`,
+			`{}`,
+		},
 		{"empty reference", `{"profileRef": {}}`, `{}`},
-		{"reference with name", `{"profileRef": {"resource": {"group": "linkerd.io", "kind": "ServiceProfile", "name": "web"}}}`,
-			`{"profileRef": {"resource": {"group": "linkerd.io", "name": "web"}}}`},
-		{"parent's kind stays", `{"parentRef": {"resource": {"group": "core", "kind": "Service", "name": "web", "port": 80}}}`,
-			`{"parentRef": {"resource": {"group": "core", "kind": "Service", "name": "web", "port": 80}}}`},
+		{
+			"reference with name",
+			`{"profileRef": {"resource": {"group": "linkerd.io", "kind": "ServiceProfile", "name": "web"}}}`,
+			`{"profileRef": {"resource": {"group": "linkerd.io", "name": "web"}}}`,
+		},
+		{
+			"parent's kind stays",
+			`{"parentRef": {"resource": {"group": "core", "kind": "Service", "name": "web", "port": 80}}}`,
+			`{"parentRef": {"resource": {"group": "core", "kind": "Service", "name": "web", "port": 80}}}`,
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -166,7 +206,9 @@ func TestProfileFaults(t *testing.T) {
 		for range times {
 			match = &pb.RequestMatch{Match: &pb.RequestMatch_Not{Not: match}}
 		}
-		return &pb.DestinationProfile{Routes: []*pb.Route{{Condition: match, MetricsLabels: map[string]string{"route": "deep"}}}}
+		return &pb.DestinationProfile{
+			Routes: []*pb.Route{{Condition: match, MetricsLabels: map[string]string{"route": "deep"}}},
+		}
 	}
 	tests := []struct {
 		name    string
@@ -175,7 +217,11 @@ func TestProfileFaults(t *testing.T) {
 	}{
 		{"empty", &pb.DestinationProfile{}, nil},
 		{"endpoint", &pb.DestinationProfile{Endpoint: &pb.WeightedAddr{Addr: TCP("10.0.0.1:80")}}, nil},
-		{"endpoint without address", &pb.DestinationProfile{Endpoint: &pb.WeightedAddr{Weight: 10000}}, []proxy.Fault{proxy.BadAddress}},
+		{
+			"endpoint without address",
+			&pb.DestinationProfile{Endpoint: &pb.WeightedAddr{Weight: 10000}},
+			[]proxy.Fault{proxy.BadAddress},
+		},
 		{"as deep as can be", negated(97), nil}, // the route, the outermost condition and the path are messages too
 		{"too deep", negated(98), []proxy.Fault{proxy.TooDeep}},
 	}

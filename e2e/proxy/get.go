@@ -31,8 +31,8 @@ type Endpoint struct {
 	SetLabels map[string]string // labels of the whole add; not to be changed
 }
 
-// Labels returns the labels a proxy attaches to the endpoint: its own merged over those of its add. Whether the endpoint is in the
-// proxy's zone counts on the address only.
+// Labels returns the labels a proxy attaches to the endpoint: its own merged over those of its add.
+// Whether the endpoint is in the proxy's zone counts on the address only.
 func (e Endpoint) Labels() map[string]string {
 	labels := make(map[string]string, len(e.SetLabels)+len(e.Weighted.GetMetricLabels()))
 	maps.Copy(labels, e.SetLabels)

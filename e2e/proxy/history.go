@@ -82,7 +82,12 @@ type history struct {
 }
 
 func newHistory(s *GetState, empty bool) *history {
-	h := &history{always: map[netip.AddrPort]struct{}{}, lost: map[netip.AddrPort]Message{}, size: s.Len(), fewest: s.Len()}
+	h := &history{
+		always: map[netip.AddrPort]struct{}{},
+		lost:   map[netip.AddrPort]Message{},
+		size:   s.Len(),
+		fewest: s.Len(),
+	}
 	for addr := range s.endpoints {
 		h.always[addr] = struct{}{}
 	}

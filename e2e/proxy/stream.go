@@ -63,8 +63,8 @@ type Config struct {
 	Kind      Kind
 	Authority string
 	Token     string // context token
-	// MayBeLate is for streams of tests that run beside others: that the first message is late is no fault. On a machine
-	// that is busy it may be for no fault of the server.
+	// MayBeLate is for streams of tests that run beside others: that the first message is late is
+	// no fault. On a machine that is busy it may be for no fault of the server.
 	MayBeLate bool
 }
 
@@ -344,8 +344,8 @@ func (s *Stream) Parts() (left, joined int, err error) {
 	return s.history.left, s.history.joined, nil
 }
 
-// Fewest returns how few endpoints there were, at the Mark or after any message since, and after which message first; an empty
-// Message: at the Mark.
+// Fewest returns how few endpoints there were, at the Mark or after any message since, and after
+// which message first; an empty Message: at the Mark.
 func (s *Stream) Fewest() (int, Message) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -355,8 +355,8 @@ func (s *Stream) Fewest() (int, Message) {
 	return s.history.fewest, s.history.thinned
 }
 
-// Lost returns the addresses that were there at the Mark and were absent after some message since, in order. It is empty
-// without a Mark.
+// Lost returns the addresses that were there at the Mark and were absent after some message since,
+// in order. It is empty without a Mark.
 func (s *Stream) Lost() []netip.AddrPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -400,8 +400,8 @@ func (s *Stream) Changed() <-chan struct{} {
 	return s.changed
 }
 
-// Until calls check for every state that the stream comes to, until it returns no error, the limit is over, or ctx ends. Then
-// it returns the last error.
+// Until calls check for every state that the stream comes to, until it returns no error, the limit
+// is over, or ctx ends. Then it returns the last error.
 func (s *Stream) Until(ctx context.Context, limit time.Duration, check func() error) error {
 	return s.wait(ctx, limit, func() (bool, error) {
 		err := check()
@@ -418,7 +418,12 @@ func (s *Stream) Stays(ctx context.Context, within time.Duration, check func() e
 }
 
 // wait calls look until that is done, with the result, or the time is over.
-func (s *Stream) wait(ctx context.Context, limit time.Duration, look func() (done bool, err error), over func(error) error) error {
+func (s *Stream) wait(
+	ctx context.Context,
+	limit time.Duration,
+	look func() (done bool, err error),
+	over func(error) error,
+) error {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	for {

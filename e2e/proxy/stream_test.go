@@ -161,7 +161,12 @@ type lateStream struct {
 	sent  bool
 }
 
-func (c lateConn) NewStream(ctx context.Context, _ *grpc.StreamDesc, _ string, _ ...grpc.CallOption) (grpc.ClientStream, error) {
+func (c lateConn) NewStream(
+	ctx context.Context,
+	_ *grpc.StreamDesc,
+	_ string,
+	_ ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	return &lateStream{ctx: ctx, delay: c.delay}, nil
 }
 

@@ -209,7 +209,8 @@ func (s *single) Close() error {
 	return err
 }
 
-// Exchange is a connection that can be replaced: calls that begin later go over the new one. Its methods may be called concurrently.
+// Exchange is a connection that can be replaced: calls that begin later go over the new one. Its
+// methods may be called concurrently.
 type Exchange struct {
 	mu  sync.Mutex
 	now Conn
@@ -235,6 +236,11 @@ func (e *Exchange) Invoke(ctx context.Context, method string, args, reply any, o
 }
 
 // NewStream makes a call. There must be a connection.
-func (e *Exchange) NewStream(ctx context.Context, desc *grpc.StreamDesc, method string, opts ...grpc.CallOption) (grpc.ClientStream, error) {
+func (e *Exchange) NewStream(
+	ctx context.Context,
+	desc *grpc.StreamDesc,
+	method string,
+	opts ...grpc.CallOption,
+) (grpc.ClientStream, error) {
 	return e.current().NewStream(ctx, desc, method, opts...)
 }

@@ -38,7 +38,10 @@ func (w *world) expect(t *testing.T, list ...expectation) {
 		if e.stderr == "" && r.took > slowAfter { // on a busy machine it may say what it waits for
 			r.stderr = waiting.ReplaceAllString(r.stderr, "")
 		}
-		for _, p := range []struct{ stream, pattern, text string }{{"stdout", e.stdout, r.stdout}, {"stderr", e.stderr, r.stderr}} {
+		for _, p := range []struct{ stream, pattern, text string }{
+			{"stdout", e.stdout, r.stdout},
+			{"stderr", e.stderr, r.stderr},
+		} {
 			if p.pattern == "" && p.text != "" || !regexp.MustCompile(p.pattern).MatchString(p.text) {
 				t.Errorf("isthmus %s: %s is %q, want %q", e.args, p.stream, p.text, p.pattern)
 			}
@@ -49,13 +52,17 @@ func (w *world) expect(t *testing.T, list ...expectation) {
 	}
 }
 
-// TestVerbs: every verb gets at a gateway by the kubeconfig alone, in both kinds of install, and as a plugin of kubectl.
+// TestVerbs: every verb gets at a gateway by the kubeconfig alone, in both kinds of install, and as
+// a plugin of kubectl.
 func TestVerbs(t *testing.T) {
 	w := newWorld(t)
 	first := w.gateway(t, isthmusPod("isthmus-0"))
 	w.gateway(t, harness.KubeletPod{ // as Linkerd's chart has it, with ports of its own
-		Namespace: "other", Name: "linkerd-destination-0", Container: "destination", Labels: map[string]string{"linkerd.io/control-plane-component": "destination"},
-		Ports: map[string]int32{"dest-admin": 19996, "dest-grpc": 18086},
+		Namespace: "other",
+		Name:      "linkerd-destination-0",
+		Container: "destination",
+		Labels:    map[string]string{"linkerd.io/control-plane-component": "destination"},
+		Ports:     map[string]int32{"dest-admin": 19996, "dest-grpc": 18086},
 	})
 	await(t, "the gateway has the cluster", func() error {
 		if r := w.run(t, "services", "-o", "json"); r.code != 0 {
@@ -78,8 +85,16 @@ func TestVerbs(t *testing.T) {
 	)
 	plugin := filepath.Join(w.home, "kubectl-isthmus")
 	must(t, os.Symlink(w.command, plugin))
-	if r := w.as(t, plugin, []string{"KUBECONFIG=" + filepath.Join(w.home, ".kube", "config")}, "clusters", "-n", "none"); r.code != 1 ||
-		!strings.HasPrefix(r.stderr, "kubectl isthmus clusters: no gateway in namespace none") || !strings.Contains(r.stderr, "in namespace linkerd, other: name it by -n") {
+	if r := w.as(
+		t,
+		plugin,
+		[]string{"KUBECONFIG=" + filepath.Join(w.home, ".kube", "config")},
+		"clusters",
+		"-n",
+		"none",
+	); r.code != 1 ||
+		!strings.HasPrefix(r.stderr, "kubectl isthmus clusters: no gateway in namespace none") ||
+		!strings.Contains(r.stderr, "in namespace linkerd, other: name it by -n") {
 		t.Errorf("as a plugin: %+v", r)
 	}
 }
@@ -96,24 +111,49 @@ func TestReplicas(t *testing.T) {
 		}
 		return nil
 	})
-	w.expect(t, expectation{"services", 0, "0 services; 2 gateways agree\n", ""}, expectation{"version", 0, "gateway linkerd/isthmus-0: .*\ngateway linkerd/isthmus-1: ", ""})
+	w.expect(
+		t,
+		expectation{"services", 0, "0 services; 2 gateways agree\n", ""},
+		expectation{"version", 0, "gateway linkerd/isthmus-0: .*\ngateway linkerd/isthmus-1: ", ""},
+	)
 	w.gateway(t, isthmusPod("isthmus-2"), "-cordon-local=true")
-	w.expect(t,
-		expectation{"clusters", 0, `^\S+  linkerd/isthmus-0: no links; 3 gateways differ\n(?s).*\nWhere the other gateways differ:\n` +
-			`  linkerd/isthmus-2: the local cluster: ready withdrawn, and not ready in-service\n$`, ""},
+	w.expect(
+		t,
+		expectation{
+			"clusters",
+			0,
+			`^\S+  linkerd/isthmus-0: no links; 3 gateways differ\n(?s).*\nWhere the other gateways differ:\n` +
+				`  linkerd/isthmus-2: the local cluster: ready withdrawn, and not ready in-service\n$`,
+			"",
+		},
 		expectation{"clusters --pod isthmus-2", 0, `^\S+  linkerd/isthmus-2: no links\n`, ""},
 	)
 	must(t, w.node.Run(t.Context(), isthmusPod("isthmus-3"))) // a Pod in which nothing listens
 	r := w.run(t, "clusters", "-o", "json")
 	var page adminapi.ClustersOutput
-	if err := json.Unmarshal([]byte(r.stdout), &page); err != nil || page.Gateway != "linkerd/isthmus-0" || len(page.Others) != 3 || len(page.Others[0].Differences) != 0 ||
-		len(page.Others[1].Differences) != 1 || !strings.HasPrefix(page.Others[2].Error, "port 9996 of Pod linkerd/isthmus-3 can't be reached: ") {
+	if err := json.Unmarshal([]byte(r.stdout), &page); err != nil || page.Gateway != "linkerd/isthmus-0" ||
+		len(page.Others) != 3 ||
+		len(page.Others[0].Differences) != 0 ||
+		len(page.Others[1].Differences) != 1 ||
+		!strings.HasPrefix(page.Others[2].Error, "port 9996 of Pod linkerd/isthmus-3 can't be reached: ") {
 		t.Errorf("%v, %+v of %+v", err, page, r)
 	}
 	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-3", false))
-	w.expect(t,
-		expectation{"clusters", 0, `; 4 gateways differ\n(?s).*\n  linkerd/isthmus-3 can't be asked: Pod linkerd/isthmus-3 is not ready: running, not ready\n`, ""},
-		expectation{"version", 0, "gateway linkerd/isthmus-1: ", "the version of gateways is not known: Pod linkerd/isthmus-3 is not ready: running, not ready\n"},
+	w.expect(
+		t,
+		expectation{
+			"clusters",
+			0,
+			`; 4 gateways differ\n(?s).*\n  linkerd/isthmus-3 can't be asked: Pod linkerd/isthmus-3 is not ready: ` +
+				`running, not ready\n`,
+			"",
+		},
+		expectation{
+			"version",
+			0,
+			"gateway linkerd/isthmus-1: ",
+			"the version of gateways is not known: Pod linkerd/isthmus-3 is not ready: running, not ready\n",
+		},
 	)
 	must(t, w.node.Delete(t.Context(), "linkerd", "isthmus-0"))
 	w.expect(t, expectation{"clusters", 0, `^\S+  linkerd/isthmus-1: .*; 3 gateways differ\n`, ""})
@@ -151,20 +191,67 @@ func TestBothInstallations(t *testing.T) {
 // TestErrors: what is in the way is named, with what to do, and within the time that was given.
 func TestErrors(t *testing.T) {
 	w := newWorld(t)
-	w.expect(t, expectation{"clusters", 1, "", `no gateway in namespace linkerd, by the API server of context west: no Pod has the label app.kubernetes.io/name=isthmus or linkerd.io/\S+\n  -n names another`})
+	w.expect(t, expectation{
+		"clusters",
+		1,
+		"",
+		`no gateway in namespace linkerd, by the API server of context west: no Pod has the label ` +
+			`app.kubernetes.io/name=isthmus or linkerd.io/\S+\n  -n names another`,
+	})
 	pod := isthmusPod("isthmus-0")
 	must(t, w.node.Run(t.Context(), pod))
-	w.expect(t,
-		expectation{"clusters", 1, "", `^isthmus clusters: port 9996 of Pod linkerd/isthmus-0 can't be reached: .*connection refused\n  Does the gateway listen there.*\n$`},
-		expectation{"get web:80", 1, "", `(?s)port 8086 of Pod linkerd/isthmus-0 can't be reached: .*connection refused`},
+	w.expect(
+		t,
+		expectation{
+			"clusters",
+			1,
+			"",
+			`^isthmus clusters: port 9996 of Pod linkerd/isthmus-0 can't be reached: .*connection refused\n  Does ` +
+				`the gateway listen there.*\n$`,
+		},
+		expectation{
+			"get web:80",
+			1,
+			"",
+			`(?s)port 8086 of Pod linkerd/isthmus-0 can't be reached: .*connection refused`,
+		},
 		expectation{"version", 0, "^isthmus ", "the version of gateways is not known: port 9996"},
-		expectation{"clusters --context nowhere", 1, "", `the kubeconfig has no context nowhere\n  Choose one by --context: gone, west\n`},
-		expectation{"clusters --context gone", 1, "", `the API server of context gone does not answer: .*connection refused\n  Is it reachable`},
-		expectation{"clusters --kubeconfig none", 1, "", `kubeconfig: .*none: no such file or directory\n  Name a file`},
-		expectation{"clusters --pod isthmus-9", 1, "", `no Pod isthmus-9 in namespace linkerd.*\n  Gateways in this namespace: isthmus-0\n`},
+		expectation{
+			"clusters --context nowhere",
+			1,
+			"",
+			`the kubeconfig has no context nowhere\n  Choose one by --context: gone, west\n`,
+		},
+		expectation{
+			"clusters --context gone",
+			1,
+			"",
+			`the API server of context gone does not answer: .*connection refused\n  Is it reachable`,
+		},
+		expectation{
+			"clusters --kubeconfig none",
+			1,
+			"",
+			`kubeconfig: .*none: no such file or directory\n  Name a file`,
+		},
+		expectation{
+			"clusters --pod isthmus-9",
+			1,
+			"",
+			`no Pod isthmus-9 in namespace linkerd.*\n  Gateways in this namespace: isthmus-0\n`,
+		},
 	)
 	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-0", false))
-	w.expect(t, expectation{"clusters", 1, "", `no gateway in namespace linkerd is ready: isthmus-0 \(running, not ready\)\n  --pod asks one that is not ready\n`})
+	w.expect(
+		t,
+		expectation{
+			"clusters",
+			1,
+			"",
+			`no gateway in namespace linkerd is ready: isthmus-0 \(running, not ready\)\n  --pod asks one that is ` +
+				`not ready\n`,
+		},
+	)
 
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // its backlog takes connections, and nobody answers
 	must(t, err)
@@ -172,14 +259,45 @@ func TestErrors(t *testing.T) {
 	pod = isthmusPod("isthmus-silent")
 	pod.Forward = map[int32]string{9996: silent.Addr().String(), 8086: silent.Addr().String()}
 	must(t, w.node.Run(t.Context(), pod))
-	w.expect(t,
-		expectation{"clusters --timeout 1500ms", 1, "", `^isthmus clusters: waiting for /debug/clusters of linkerd/isthmus-silent, for 1.5s at most\nisthmus clusters: linkerd/isthmus-silent has not answered within 1.5s \(--timeout\)\n$`},
-		expectation{"get web:80 --timeout 1500ms", 1, "", `^isthmus get: waiting for the first message of linkerd/isthmus-silent, for 1.5s at most\nisthmus get: linkerd/isthmus-silent has sent nothing within 1.5s`},
+	w.expect(
+		t,
+		expectation{
+			"clusters --timeout 1500ms",
+			1,
+			"",
+			`^isthmus clusters: waiting for /debug/clusters of linkerd/isthmus-silent, for 1.5s at most\nisthmus ` +
+				`clusters: linkerd/isthmus-silent has not answered within 1.5s \(--timeout\)\n$`,
+		},
+		expectation{
+			"get web:80 --timeout 1500ms",
+			1,
+			"",
+			`^isthmus get: waiting for the first message of linkerd/isthmus-silent, for 1.5s at most\nisthmus get: ` +
+				`linkerd/isthmus-silent has sent nothing within 1.5s`,
+		},
 	)
 	must(t, w.node.Close())
-	w.expect(t, expectation{"clusters", 1, "", `^isthmus clusters: .* can't connect to Pod linkerd/isthmus-silent: .*\n  It does so through the kubelet of the Pod's node.*\n$`})
+	w.expect(
+		t,
+		expectation{
+			"clusters",
+			1,
+			"",
+			`^isthmus clusters: .* can't connect to Pod linkerd/isthmus-silent: .*\n  It does so through the kubelet ` +
+				`of the Pod's node.*\n$`,
+		},
+	)
 	must(t, w.server.Pause())
-	w.expect(t, expectation{"clusters --timeout 1500ms", 1, "", `^isthmus clusters: waiting for the API server of context west, for 1.5s at most\nisthmus clusters: the API server of context west has not answered within 1.5s \(--timeout\)\n$`})
+	w.expect(
+		t,
+		expectation{
+			"clusters --timeout 1500ms",
+			1,
+			"",
+			`^isthmus clusters: waiting for the API server of context west, for 1.5s at most\nisthmus clusters: the ` +
+				`API server of context west has not answered within 1.5s \(--timeout\)\n$`,
+		},
+	)
 	must(t, w.server.Resume())
 }
 
@@ -209,26 +327,63 @@ func TestCheckReplicas(t *testing.T) {
 	must(t, w.client.Apply(t.Context(), kube.Link("gone", dead)))
 	w.shows(t, `(?m)^  \S+ +gone: it is unreachable: .*refused$`, "check")
 	w.shows(t, agree, "check")
-	w.expect(t, expectation{"cordon gone --yes", 0, "the gateway follows: endpoints of gone leave all services at once", ""})
+	w.expect(
+		t,
+		expectation{"cordon gone --yes", 0, "the gateway follows: endpoints of gone leave all services at once", ""},
+	)
 
 	w.gateway(t, isthmusPod("isthmus-2"), "-controller-namespace=other")
 	w.shows(t, `(?m)^  \S+ +the replicas differ: .*link-state gone`, "check")
-	w.expect(t,
-		expectation{"check", 1, `(?m)^  \S+ +gone: it is unreachable: .* \(linkerd/isthmus-0\)$`, `what to do is shown beneath each`},
+	w.expect(
+		t,
+		expectation{
+			"check",
+			1,
+			`(?m)^  \S+ +gone: it is unreachable: .* \(linkerd/isthmus-0\)$`,
+			`what to do is shown beneath each`,
+		},
 		expectation{"check --pod isthmus-2 -o json", 0, `"gateways":\[\{"gateway":"linkerd/isthmus-2",`, ""},
-		expectation{"uncordon gone --yes --timeout 2s", 1, "updated link Secret", "linkerd/isthmus-2: it has no such link: does it read link Secrets of namespace linkerd"},
+		expectation{
+			"uncordon gone --yes --timeout 2s",
+			1,
+			"updated link Secret",
+			"linkerd/isthmus-2: it has no such link: does it read link Secrets of namespace linkerd",
+		},
 		expectation{"cordon gone --yes --pod isthmus-1", 0, "the gateway follows", ""},
 	)
 	must(t, w.node.Delete(t.Context(), "linkerd", "isthmus-2"))
 	must(t, w.node.Run(t.Context(), isthmusPod("isthmus-3"))) // in which nothing listens
-	w.expect(t,
-		expectation{"check", 1, `(?m)^  \S+ +linkerd/isthmus-3: port 9996 of Pod linkerd/isthmus-3 can't be reached: `, "checks have failed"},
-		expectation{"cordon gone --yes", 1, "", "what this leaves can't be found out: port 9996 of Pod linkerd/isthmus-3 can't be reached: "},
+	w.expect(
+		t,
+		expectation{
+			"check",
+			1,
+			`(?m)^  \S+ +linkerd/isthmus-3: port 9996 of Pod linkerd/isthmus-3 can't be reached: `,
+			"checks have failed",
+		},
+		expectation{
+			"cordon gone --yes",
+			1,
+			"",
+			"what this leaves can't be found out: port 9996 of Pod linkerd/isthmus-3 can't be reached: ",
+		},
 	)
 	must(t, w.node.SetReady(t.Context(), "linkerd", "isthmus-3", false))
-	w.expect(t,
-		expectation{"check --wait 6s", 1, `(?m)^  \S+ +linkerd/isthmus-3: its Pod is not ready: running, not ready\n      \S+ kubectl describe pod -n linkerd isthmus-3 shows why; --pod isthmus-3 `, `isthmus check: waiting, for 6s at most: .*linkerd/isthmus-3: its Pod is not ready`},
-		expectation{"uncordon gone --yes --timeout 2s", 1, "updated link Secret", `linkerd/isthmus-3: Pod linkerd/isthmus-3 is not ready: running, not ready`},
+	w.expect(
+		t,
+		expectation{
+			"check --wait 6s",
+			1,
+			`(?m)^  \S+ +linkerd/isthmus-3: its Pod is not ready: running, not ready\n      \S+ kubectl describe pod ` +
+				`-n linkerd isthmus-3 shows why; --pod isthmus-3 `,
+			`isthmus check: waiting, for 6s at most: .*linkerd/isthmus-3: its Pod is not ready`,
+		},
+		expectation{
+			"uncordon gone --yes --timeout 2s",
+			1,
+			"updated link Secret",
+			`linkerd/isthmus-3: Pod linkerd/isthmus-3 is not ready: running, not ready`,
+		},
 	)
 	w.shows(t, agree, "check")
 }

@@ -36,9 +36,13 @@ func documentedRole(t *testing.T) *rbacv1.Role {
 func (w *world) grant(t *testing.T, account string, rules []rbacv1.PolicyRule) string {
 	t.Helper()
 	meta := metav1.ObjectMeta{Namespace: "linkerd", Name: account}
-	_, err := w.client.CoreV1().ServiceAccounts("linkerd").Create(t.Context(), &v1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+	_, err := w.client.CoreV1().
+		ServiceAccounts("linkerd").
+		Create(t.Context(), &v1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
 	must(t, err)
-	_, err = w.client.RbacV1().Roles("linkerd").Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
+	_, err = w.client.RbacV1().
+		Roles("linkerd").
+		Create(t.Context(), &rbacv1.Role{ObjectMeta: meta, Rules: rules}, metav1.CreateOptions{})
 	must(t, err)
 	_, err = w.client.RbacV1().RoleBindings("linkerd").Create(t.Context(), &rbacv1.RoleBinding{
 		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: account},
@@ -50,7 +54,8 @@ func (w *world) grant(t *testing.T, account string, rules []rbacv1.PolicyRule) s
 	return token
 }
 
-// TestRights: the documented Role is enough, over SPDY, and with one more right over websockets; the right that is missing is named.
+// TestRights: the documented Role is enough, over SPDY, and with one more right over websockets;
+// the right that is missing is named.
 func TestRights(t *testing.T) {
 	w := newWorld(t)
 	w.gateway(t, isthmusPod("isthmus-0"))
@@ -73,17 +78,45 @@ func TestRights(t *testing.T) {
 	})
 	const kubernetes = "kubernetes.default.svc.cluster.local:443"
 	for _, context := range []string{"documented", "websockets"} {
-		for _, verb := range []string{"clusters", "clusters --pod isthmus-0", "services", "get " + kubernetes + " --once", "profile " + kubernetes + " --once"} {
+		for _, verb := range []string{
+			"clusters",
+			"clusters --pod isthmus-0",
+			"services",
+			"get " + kubernetes + " --once",
+			"profile " + kubernetes + " --once",
+		} {
 			w.expect(t, expectation{verb + " --context " + context, 0, ".", ""})
 		}
 	}
 	const enough = `, in namespace linkerd; a Role with all that is needed is in docs/operations.md\n$`
-	w.expect(t,
-		expectation{"clusters --context lister", 1, "", `the API server of context lister does not let you forward ports of Pods: .*\n  What is missing is the right to create pods/portforward` + enough},
+	w.expect(
+		t,
+		expectation{
+			"clusters --context lister",
+			1,
+			"",
+			`the API server of context lister does not let you forward ports of Pods: .*\n  What is missing is the ` +
+				`right to create pods/portforward` + enough,
+		},
 		expectation{"get web:80 --context lister", 1, "", `the right to create pods/portforward`},
-		expectation{"clusters --context nobody", 1, "", `does not let you list Pods: .*\n  What is missing is the right to list pods` + enough},
-		expectation{"clusters --context nobody --pod isthmus-0", 1, "", `does not let you read Pods: .*\n  What is missing is the right to get pods` + enough},
-		expectation{"clusters --context wrong", 1, "", `context wrong does not accept the credentials of the kubeconfig\n  Log in again`},
+		expectation{
+			"clusters --context nobody",
+			1,
+			"",
+			`does not let you list Pods: .*\n  What is missing is the right to list pods` + enough,
+		},
+		expectation{
+			"clusters --context nobody --pod isthmus-0",
+			1,
+			"",
+			`does not let you read Pods: .*\n  What is missing is the right to get pods` + enough,
+		},
+		expectation{
+			"clusters --context wrong",
+			1,
+			"",
+			`context wrong does not accept the credentials of the kubeconfig\n  Log in again`,
+		},
 	)
 	for context, token := range tokens {
 		for _, verb := range []string{"clusters", "get web:80 --timeout 1s"} {

@@ -25,9 +25,14 @@ import (
 
 func TestMain(m *testing.M) {
 	// A connection that is closed twice waits a second for somebody who asks why the second time failed.
-	goleak.VerifyTestMain(tests{m}, goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"),
+	goleak.VerifyTestMain(
+		tests{m},
+		goleak.IgnoreTopFunction("github.com/moby/spdystream.(*Connection).shutdown"),
 		// The kubelet's library waits 30 s for the second stream of a pair, also if the connection has ended.
-		goleak.IgnoreTopFunction("k8s.io/cri-streaming/pkg/streaming/portforward.(*httpStreamHandler).monitorStreamPair"))
+		goleak.IgnoreTopFunction(
+			"k8s.io/cri-streaming/pkg/streaming/portforward.(*httpStreamHandler).monitorStreamPair",
+		),
+	)
 }
 
 // tests are all tests, one after the other, beside one API server.
@@ -38,7 +43,10 @@ var server *harness.Cluster
 func (m tests) Run() (code int) {
 	dir, err := os.MkdirTemp("", "reach-")
 	if err == nil {
-		server, err = harness.StartCluster(context.Background(), harness.ClusterConfig{Name: "west", Dir: filepath.Join(dir, "west")})
+		server, err = harness.StartCluster(
+			context.Background(),
+			harness.ClusterConfig{Name: "west", Dir: filepath.Join(dir, "west")},
+		)
 	}
 	if err == nil {
 		code = m.M.Run()
@@ -116,7 +124,11 @@ func (w *world) kubeconfig(t *testing.T, tokens map[string]string) {
 // gateway runs a gateway whose Pod is on the node.
 func (w *world) gateway(t *testing.T, pod harness.KubeletPod, args ...string) *harness.Replica {
 	t.Helper()
-	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{Kubeconfig: w.server.Kubeconfig(), Hostname: pod.Name, Args: append([]string{"-shutdown-delay=0s", "-drain=0s"}, args...)})
+	g, err := harness.StartReplica(t.Context(), harness.ReplicaConfig{
+		Kubeconfig: w.server.Kubeconfig(),
+		Hostname:   pod.Name,
+		Args:       append([]string{"-shutdown-delay=0s", "-drain=0s"}, args...),
+	})
 	must(t, err)
 	atEnd(t, g.Stop)
 	pod.Forward = map[int32]string{9996: g.MetricsAddr(), 8086: g.Addr()}
@@ -129,7 +141,12 @@ func (w *world) gateway(t *testing.T, pod harness.KubeletPod, args ...string) *h
 
 // isthmusPod is a Pod of an install of its own.
 func isthmusPod(name string) harness.KubeletPod {
-	return harness.KubeletPod{Namespace: "linkerd", Name: name, Container: "isthmus", Labels: map[string]string{"app.kubernetes.io/name": "isthmus"}}
+	return harness.KubeletPod{
+		Namespace: "linkerd",
+		Name:      name,
+		Container: "isthmus",
+		Labels:    map[string]string{"app.kubernetes.io/name": "isthmus"},
+	}
 }
 
 // verbRun is what a run of the command printed, and its exit code.

@@ -132,8 +132,9 @@ func (c *Cluster) awaitSlices(ctx context.Context, service string, endpoints int
 // cluster: the Services web-federated and cart-east.
 func (c *Cluster) Mirror(ctx context.Context) error { return c.apply(ctx, "mirrors.yaml", nil) }
 
-// Prefer sets annotations of the Service web: the empty value removes one. In the gateway's own cluster web-federated gets
-// them too, since the service mirror copies the annotations of its oldest member. It returns when that was written.
+// Prefer sets annotations of the Service web: the empty value removes one. In the gateway's own
+// cluster web-federated gets them too, since the service mirror copies the annotations of its
+// oldest member. It returns when that was written.
 func (c *Cluster) Prefer(ctx context.Context, annotations map[string]string) (time.Time, error) {
 	patch, err := annotationPatch(annotations)
 	if err != nil {
@@ -142,7 +143,13 @@ func (c *Cluster) Prefer(ctx context.Context, annotations map[string]string) (ti
 	var at time.Time
 	for _, name := range []string{"web", "web-federated"} {
 		at = time.Now()
-		if _, err := c.CoreV1().Services(Namespace).Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		if _, err := c.CoreV1().Services(Namespace).Patch(
+			ctx,
+			name,
+			types.MergePatchType,
+			patch,
+			metav1.PatchOptions{},
+		); err != nil {
 			return time.Time{}, fmt.Errorf("cluster %s: annotate Service %s: %w", c.Name, name, err)
 		}
 	}
@@ -164,7 +171,9 @@ func annotationPatch(annotations map[string]string) ([]byte, error) {
 // or gone, and returns when the last of them became ready, or else when that was asked for.
 func (c *Cluster) Scale(ctx context.Context, deployment string, replicas int) (time.Time, error) {
 	patch, asked := fmt.Appendf(nil, `{"spec":{"replicas":%d}}`, replicas), time.Now()
-	_, err := c.AppsV1().Deployments(Namespace).Patch(ctx, deployment, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err := c.AppsV1().
+		Deployments(Namespace).
+		Patch(ctx, deployment, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cluster %s: scale %s: %w", c.Name, deployment, err)
 	}
@@ -230,7 +239,8 @@ func wait(ctx context.Context, try func() error) error {
 	return harness.Poll(ctx, waitLimit, 20*time.Millisecond, try)
 }
 
-// Run stands in for the scheduler and the nodes until ctx ends. It takes up again what it did when an API server was away.
+// Run stands in for the scheduler and the nodes until ctx ends. It takes up again what it did when
+// an API server was away.
 func (c *Cluster) Run(ctx context.Context) {
 	retry := time.NewTicker(100 * time.Millisecond)
 	defer retry.Stop()
@@ -277,7 +287,14 @@ func (c *Cluster) advance(ctx context.Context, pod *corev1.Pod) error {
 	case pod.DeletionTimestamp != nil: // it had its time to end
 		return pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})
 	case pod.Spec.NodeName == "":
-		return pods.Bind(ctx, &corev1.Binding{ObjectMeta: pod.ObjectMeta, Target: corev1.ObjectReference{Kind: "Node", Name: c.nextNode(pod.Labels["app"])}}, metav1.CreateOptions{})
+		return pods.Bind(
+			ctx,
+			&corev1.Binding{
+				ObjectMeta: pod.ObjectMeta,
+				Target:     corev1.ObjectReference{Kind: "Node", Name: c.nextNode(pod.Labels["app"])},
+			},
+			metav1.CreateOptions{},
+		)
 	case pod.Status.PodIP == "":
 		return c.start(ctx, pod)
 	}
@@ -348,7 +365,11 @@ type account struct{ namespace, name, grants string }
 
 var (
 	gatewayAccount = account{"linkerd", "linkerd-destination", "gateway.yaml"}
-	remoteAccount  = account{"linkerd-multicluster", "linkerd-service-mirror-remote-access-default", "remote-access.yaml"}
+	remoteAccount  = account{
+		"linkerd-multicluster",
+		"linkerd-service-mirror-remote-access-default",
+		"remote-access.yaml",
+	}
 )
 
 // GatewayAccess lets the gateway into its own cluster and returns its
@@ -397,7 +418,10 @@ func (c *Cluster) Revoke(ctx context.Context, token string) error {
 	if err != nil {
 		return fmt.Errorf("cluster %s: revoke: %w", c.Name, err)
 	}
-	if err := wait(ctx, func() error { return c.Refuses(ctx, string(secret.Data[corev1.ServiceAccountTokenKey])) }); err != nil {
+	if err := wait(
+		ctx,
+		func() error { return c.Refuses(ctx, string(secret.Data[corev1.ServiceAccountTokenKey])) },
+	); err != nil {
 		return fmt.Errorf("revoke: %w", err)
 	}
 	return nil
@@ -416,7 +440,9 @@ func (c *Cluster) AnnotateLink(ctx context.Context, remote string, annotations m
 		return time.Time{}, err
 	}
 	at := time.Now()
-	_, err = c.CoreV1().Secrets(kube.LinkNamespace).Patch(ctx, kube.LinkName(remote), types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = c.CoreV1().
+		Secrets(kube.LinkNamespace).
+		Patch(ctx, kube.LinkName(remote), types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cluster %s: annotate the link of %s: %w", c.Name, remote, err)
 	}
@@ -446,7 +472,12 @@ func (c *Cluster) Gateways(ctx context.Context, list ...LinkerdGateway) error {
 
 // Export exports a Service of the shop by a ServiceExport.
 func (c *Cluster) Export(ctx context.Context, service string) error {
-	return c.ApplyYAML(ctx, fmt.Sprintf("{apiVersion: %s, kind: ServiceExport, metadata: {name: %s, namespace: %s}}", mcs.GroupVersion, service, Namespace))
+	return c.ApplyYAML(ctx, fmt.Sprintf(
+		"{apiVersion: %s, kind: ServiceExport, metadata: {name: %s, namespace: %s}}",
+		mcs.GroupVersion,
+		service,
+		Namespace,
+	))
 }
 
 // ImportIP waits for the first IP of a ServiceImport.

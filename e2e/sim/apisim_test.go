@@ -44,7 +44,11 @@ func TestAsRealServers(t *testing.T) {
 	}
 	for i, want := range real.notes {
 		if i >= len(light.notes) || light.notes[i] != want {
-			t.Errorf("a real server: %s\nthis one:      %s", want, slices.Concat(light.notes, make([]string, len(real.notes)))[i])
+			t.Errorf(
+				"a real server: %s\nthis one:      %s",
+				want,
+				slices.Concat(light.notes, make([]string, len(real.notes)))[i],
+			)
 		}
 	}
 	if len(light.notes) != len(real.notes) {
@@ -65,7 +69,12 @@ func (a *api) all() {
 	a.list("all", list, "", "")
 	a.list("all namespaces", "/api/v1/services", "", "")
 	a.list("a type of Secrets", "/api/v1/namespaces/play/secrets?fieldSelector=type%3Dexample.com%2Ftwo", "", "")
-	a.list("metadata", "/apis/apps/v1/namespaces/play/replicasets", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", "")
+	a.list(
+		"metadata",
+		"/apis/apps/v1/namespaces/play/replicasets",
+		"application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
+		"",
+	)
 	a.pages(list)
 
 	from := a.version(list)
@@ -153,7 +162,11 @@ func newServer(t *testing.T) (*api, *apisim.Server) {
 // startReal starts a real API server, and returns a client of its objects too.
 func startReal(t *testing.T) (*api, *kube.Client) {
 	t.Helper()
-	c, err := harness.StartCluster(t.Context(), harness.ClusterConfig{Name: "real", Dir: filepath.Join(t.TempDir(), "real"), Controllers: []string{"namespace", "serviceaccount"}})
+	c, err := harness.StartCluster(t.Context(), harness.ClusterConfig{
+		Name:        "real",
+		Dir:         filepath.Join(t.TempDir(), "real"),
+		Controllers: []string{"namespace", "serviceaccount"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -273,7 +286,16 @@ func (a *api) list(what, path, accept, authorization string) answer {
 	if err := json.Unmarshal(body, &got); err != nil && resp.StatusCode != http.StatusNotFound {
 		a.t.Fatalf("%s: %v: %s", what, err, body)
 	}
-	a.note("%s: %d %s %s %s %s more=%v", what, resp.StatusCode, got.Kind, got.APIVersion, got.Reason, names(got.Items), got.Metadata.Continue != "")
+	a.note(
+		"%s: %d %s %s %s %s more=%v",
+		what,
+		resp.StatusCode,
+		got.Kind,
+		got.APIVersion,
+		got.Reason,
+		names(got.Items),
+		got.Metadata.Continue != "",
+	)
 	return got
 }
 
@@ -298,7 +320,12 @@ func (a *api) asJSON(body []byte) []byte {
 func names(items []metav1.PartialObjectMetadata) (list []string) {
 	for _, o := range items {
 		if o.Namespace == namespace {
-			list = append(list, fmt.Sprintf("%s/%s whole=%v", o.Namespace, o.Name, o.ResourceVersion != "" && o.UID != "" && !o.CreationTimestamp.IsZero()))
+			list = append(list, fmt.Sprintf(
+				"%s/%s whole=%v",
+				o.Namespace,
+				o.Name,
+				o.ResourceVersion != "" && o.UID != "" && !o.CreationTimestamp.IsZero(),
+			))
 		}
 	}
 	return list
@@ -410,8 +437,14 @@ func (a *api) writes(contentType string) {
 	note := func(what string, o, before *corev1.Service, err error) {
 		a.note("%s: %s", what, reason(err))
 		if err == nil && before != nil {
-			a.note("%s: same UID=%v, version=%v, ClusterIP=%v, notes %q", what, o.UID == before.UID, o.ResourceVersion == before.ResourceVersion,
-				o.Spec.ClusterIP == before.Spec.ClusterIP && o.Spec.ClusterIP != "", o.Annotations)
+			a.note(
+				"%s: same UID=%v, version=%v, ClusterIP=%v, notes %q",
+				what,
+				o.UID == before.UID,
+				o.ResourceVersion == before.ResourceVersion,
+				o.Spec.ClusterIP == before.Spec.ClusterIP && o.Spec.ClusterIP != "",
+				o.Annotations,
+			)
 		}
 	}
 	update := func(what string, from *corev1.Service, change func(*corev1.Service)) *corev1.Service {
@@ -432,7 +465,11 @@ func (a *api) writes(contentType string) {
 	note("get", got, made, err)
 	_, err = services.Get(ctx, "none", metav1.GetOptions{})
 	note("get what there is not", nil, nil, err)
-	w := a.watch("from the creation", "/api/v1/namespaces/play/services?watch=true&resourceVersion="+made.ResourceVersion, "")
+	w := a.watch(
+		"from the creation",
+		"/api/v1/namespaces/play/services?watch=true&resourceVersion="+made.ResourceVersion,
+		"",
+	)
 	changed := update("update", made, func(o *corev1.Service) { o.Annotations = map[string]string{"a": "b"} })
 	update("update an old version", made, func(o *corev1.Service) { o.Annotations = map[string]string{"a": "c"} })
 	update("update another UID", changed, func(o *corev1.Service) { o.ResourceVersion, o.UID = "", "other" })
@@ -447,7 +484,11 @@ func (a *api) writes(contentType string) {
 	w.next(3)
 
 	leases := client.CoordinationV1().Leases(namespace)
-	lease, err := leases.Create(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l"}}, metav1.CreateOptions{})
+	lease, err := leases.Create(
+		ctx,
+		&coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: "l"}},
+		metav1.CreateOptions{},
+	)
 	a.note("create a Lease: %s", reason(err))
 	lease.Spec.HolderIdentity = new("me")
 	held, err := leases.Update(ctx, lease, metav1.UpdateOptions{})

@@ -19,8 +19,10 @@ type audit struct {
 // known is what has been on offer all the time.
 type known struct {
 	always map[offer]grade // the least that it has been
-	before map[offer]bool  // of always: what had been there all the time at the mark already. The gateway knows it for certain
-	least  int             // the least that has been enough
+	// of always: what had been there all the time at the mark already. The gateway knows it for
+	// certain
+	before map[offer]bool
+	least  int // the least that has been enough
 }
 
 func newAudit(w *world, cs *clients) *audit {
@@ -34,9 +36,9 @@ func newAudit(w *world, cs *clients) *audit {
 	return a
 }
 
-// mark begins anew, with all that is on offer and what the clients have of it. Of a cluster that is away, or was until now,
-// the gateway may not know yet what has gone and come again before. A client that waits for a first message may hold what
-// is long gone.
+// mark begins anew, with all that is on offer and what the clients have of it. Of a cluster that is
+// away, or was until now, the gateway may not know yet what has gone and come again before. A
+// client that waits for a first message may hold what is long gone.
 func (a *audit) mark(cs *clients) {
 	for v, old := range a.known {
 		now := a.world.ask(v)
@@ -66,7 +68,10 @@ func (a *audit) mark(cs *clients) {
 			continue
 		}
 		c.marked = true
-		c.held = slices.DeleteFunc(a.addrs(c.view(), certain), func(addr netip.AddrPort) bool { return c.stream.Flapped(addr) != nil })
+		c.held = slices.DeleteFunc(
+			a.addrs(c.view(), certain),
+			func(addr netip.AddrPort) bool { return c.stream.Flapped(addr) != nil },
+		)
 	}
 }
 
@@ -116,8 +121,8 @@ func (a *audit) seen(c *client, hasty bool) (late int, err error) {
 	return late, errors.Join(a.flaps(c), a.dips(c))
 }
 
-// dips returns when a client had fewer endpoints than it must always have: what was there all the time, in whatever tiers, has to
-// make up for what was not.
+// dips returns when a client had fewer endpoints than it must always have: what was there all the
+// time, in whatever tiers, has to make up for what was not.
 func (a *audit) dips(c *client) error {
 	if c.kind != proxy.Get || !c.marked {
 		return nil
@@ -126,13 +131,19 @@ func (a *audit) dips(c *client) error {
 	usable, inService := k.lasted()
 	least := max(min(1, usable), min(k.least, inService))
 	if n, after := c.stream.Fewest(); n < least {
-		return fmt.Errorf("%d endpoints after message %s; there always were %d that could be used, and %d had to be ready", n, after, usable, k.least)
+		return fmt.Errorf(
+			"%d endpoints after message %s; there always were %d that could be used, and %d had to be ready",
+			n,
+			after,
+			usable,
+			k.least,
+		)
 	}
 	return nil
 }
 
-// lasted returns how many endpoints there have been all the time, by themselves or through some gateway, and how many of
-// them in service by themselves.
+// lasted returns how many endpoints there have been all the time, by themselves or through some
+// gateway, and how many of them in service by themselves.
 func (k *known) lasted() (usable, inService int) {
 	all, served := map[netip.AddrPort]bool{}, map[netip.AddrPort]bool{}
 	for o, known := range k.before {

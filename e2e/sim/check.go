@@ -65,7 +65,11 @@ func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 	case len(away) > 0 && len(want) == 0 && (len(got) == 0 || now.Phase != proxy.Open):
 		return nil // it may be refused, since nothing is known: then it has what it had before
 	case now.Phase != proxy.Open:
-		return fmt.Errorf("the stream is not open, and should have %v: %w", slices.SortedFunc(maps.Keys(want), netip.AddrPort.Compare), now.Err)
+		return fmt.Errorf(
+			"the stream is not open, and should have %v: %w",
+			slices.SortedFunc(maps.Keys(want), netip.AddrPort.Compare),
+			now.Err,
+		)
 	case exists != a.exists:
 		return fmt.Errorf("exists=%v, should be %v", exists, a.exists)
 	}
@@ -74,7 +78,8 @@ func (w *world) wrong(c *client, a answer, away map[*cluster]bool) error {
 
 // refused returns an error unless the stream has been refused, or emptied if it was open already.
 func refused(now proxy.Snapshot, code codes.Code) error {
-	if now.Phase == proxy.Ended && status.Code(now.Err) == code || now.Phase == proxy.Open && now.First != nil && now.Get.Len() == 0 {
+	if now.Phase == proxy.Ended && status.Code(now.Err) == code ||
+		now.Phase == proxy.Open && now.First != nil && now.Get.Len() == 0 {
 		return nil
 	}
 	return fmt.Errorf("%d endpoints and %w; should be refused by %v", now.Get.Len(), now.Err, code)

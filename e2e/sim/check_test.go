@@ -19,7 +19,8 @@ import (
 	"isthmus/internal/tierspec"
 )
 
-// stage is a service s00 of the local cluster with two endpoints, and a client of a server that sends what the test asks for.
+// stage is a service s00 of the local cluster with two endpoints, and a client of a server that
+// sends what the test asks for.
 type stage struct {
 	t      *testing.T
 	world  *world
@@ -101,8 +102,14 @@ func (s *stage) receive(updates ...*pb.Update) {
 func add(change func(map[string]string), ips ...string) *pb.Update {
 	set := &pb.WeightedAddrSet{}
 	for _, ip := range ips {
-		labels := map[string]string{"namespace": "sim", "service": "s00", "serviceaccount": "s00-account", "zone": "", "zone_locality": "unknown",
-			"pod": map[string]string{first: "a", second: "b"}[ip]}
+		labels := map[string]string{
+			"namespace":      "sim",
+			"service":        "s00",
+			"serviceaccount": "s00-account",
+			"zone":           "",
+			"zone_locality":  "unknown",
+			"pod":            map[string]string{first: "a", second: "b"}[ip],
+		}
 		if change != nil {
 			change(labels)
 		}
@@ -122,8 +129,16 @@ func TestWrong(t *testing.T) {
 		{"nothing yet", nil, "exists=false, should be true"},
 		{"one is missing", []*pb.Update{add(nil, first)}, "10.0.0.2:8080 is not there"},
 		{"one too many", []*pb.Update{add(nil, first, second, "10.0.0.3")}, "10.0.0.3:8080 should not be there"},
-		{"another label", []*pb.Update{add(func(l map[string]string) { l["serviceaccount"] = "x" }, first, second)}, "10.0.0.1:8080 is"},
-		{"no label", []*pb.Update{add(func(l map[string]string) { delete(l, "zone") }, first, second)}, "10.0.0.1:8080 is"},
+		{
+			"another label",
+			[]*pb.Update{add(func(l map[string]string) { l["serviceaccount"] = "x" }, first, second)},
+			"10.0.0.1:8080 is",
+		},
+		{
+			"no label",
+			[]*pb.Update{add(func(l map[string]string) { delete(l, "zone") }, first, second)},
+			"10.0.0.1:8080 is",
+		},
 		{"it does not exist", []*pb.Update{destinationtest.None(false)}, "exists=false, should be true"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -153,7 +168,11 @@ func TestWrongProfile(t *testing.T) {
 		want    string
 	}{
 		{"s00", &pb.DestinationProfile{FullyQualifiedName: name, OpaqueProtocol: true, Routes: routes("/a", "/b")}, ""},
-		{"s00", &pb.DestinationProfile{FullyQualifiedName: name, OpaqueProtocol: true, Routes: routes("/b", "/a")}, "should be"},
+		{
+			"s00",
+			&pb.DestinationProfile{FullyQualifiedName: name, OpaqueProtocol: true, Routes: routes("/b", "/a")},
+			"should be",
+		},
 		{"s00", &pb.DestinationProfile{FullyQualifiedName: name, Routes: routes("/a", "/b")}, "should be"},
 		{"s00", &pb.DestinationProfile{}, "should be"},
 		{"gone", &pb.DestinationProfile{}, ""},
@@ -187,7 +206,11 @@ func TestSeen(t *testing.T) {
 			slice(s, true)
 			s.receive(gone, add(nil, first))
 		}, ""},
-		{"emptied in between", func(s *stage) { s.receive(destinationtest.None(true), add(nil, first, second)) }, "was absent"},
+		{
+			"emptied in between",
+			func(s *stage) { s.receive(destinationtest.None(true), add(nil, first, second)) },
+			"was absent",
+		},
 		{"an empty add", func(s *stage) { s.receive(destinationtest.Add()) }, "an add without addresses"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -217,7 +240,8 @@ func TestDips(t *testing.T) {
 			s.receive(destinationtest.Remove(first+":8080", second+":8080"), add(nil, first, second))
 		},
 			"0 endpoints after message"},
-		{"two have to be ready", "remote, any", "2", func(s *stage) { s.receive(destinationtest.Remove(first+":8080"), add(nil, first, second)) },
+		{"two have to be ready", "remote, any", "2",
+			func(s *stage) { s.receive(destinationtest.Remove(first+":8080"), add(nil, first, second)) },
 			"1 endpoints after message"},
 	} {
 		t.Run(x.name, func(t *testing.T) {

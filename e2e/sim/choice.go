@@ -7,7 +7,8 @@ import (
 	"isthmus/internal/tierspec"
 )
 
-// choice is how the oracle decides which endpoints clients get of a service: by package tierspec, of what is in the clusters.
+// choice is how the oracle decides which endpoints clients get of a service: by package tierspec,
+// of what is in the clusters.
 type choice struct {
 	tierspec.Service
 	world  *world
@@ -18,7 +19,11 @@ func (c *choice) add(m member) {
 	s := c.world.share(m.cluster, m.service)
 	standing, _ := c.world.standing(m.cluster)
 	c.shares = append(c.shares, s)
-	c.Members = append(c.Members, tierspec.Member{Cluster: c.world.terms(m.cluster), Standings: tierspec.All(standing), Slices: []tierspec.Slice{s.slice()}})
+	c.Members = append(c.Members, tierspec.Member{
+		Cluster:   c.world.terms(m.cluster),
+		Standings: tierspec.All(standing),
+		Slices:    []tierspec.Slice{s.slice()},
+	})
 }
 
 // terms is what terms name a cluster by.
@@ -41,8 +46,8 @@ func (s *share) slice() (l tierspec.Slice) {
 	return l
 }
 
-// standing returns how far a cluster is taken out of this service. From a service that has nothing else to offer, last resort
-// takes nothing out.
+// standing returns how far a cluster is taken out of this service. From a service that has nothing
+// else to offer, last resort takes nothing out.
 func (c *choice) standing(of *cluster) tierspec.Standing {
 	s, _ := c.world.standing(of)
 	if !c.Federated && s == tierspec.LastResort {
@@ -81,10 +86,12 @@ func (c *choice) answer(a *answer) {
 	}
 }
 
-// eitherWay marks the offer of a Pod as that of some way to it: the Pod's address, or a gateway's. Clients may hold any.
+// eitherWay marks the offer of a Pod as that of some way to it: the Pod's address, or a gateway's.
+// Clients may hold any.
 const eitherWay = " (either way)"
 
-// mayName reports whether a tier may have endpoints of a cluster that is away: its Nodes, and so its region, may have changed.
+// mayName reports whether a tier may have endpoints of a cluster that is away: its Nodes, and so
+// its region, may have changed.
 func (c *choice) mayName(terms []string, of *cluster) bool {
 	return slices.ContainsFunc(terms, func(term string) bool {
 		return !c.Federated || term == "zone" || term == "region" || tierspec.Names(term, c.world.terms(of), "", "")
@@ -95,7 +102,8 @@ func (c *choice) mayName(terms []string, of *cluster) bool {
 func (c *choice) vague(use int) bool {
 	w := c.world
 	reserve := slices.ContainsFunc(c.shares, func(s share) bool {
-		return c.standing(s.cluster) == tierspec.LastResort || s.cluster.fault != nil && w.whenLost(s.cluster) == tierspec.LastResort
+		return c.standing(s.cluster) == tierspec.LastResort ||
+			s.cluster.fault != nil && w.whenLost(s.cluster) == tierspec.LastResort
 	})
 	if len(c.Tiers) <= 1 && !reserve {
 		return false
@@ -104,15 +112,16 @@ func (c *choice) vague(use int) bool {
 		if c.standing(of) == tierspec.Withdrawn {
 			continue
 		}
-		if len(c.Tiers) == 0 || slices.ContainsFunc(c.Tiers[:use], func(terms []string) bool { return c.mayName(terms, of) }) {
+		if len(c.Tiers) == 0 ||
+			slices.ContainsFunc(c.Tiers[:use], func(terms []string) bool { return c.mayName(terms, of) }) {
 			return true
 		}
 	}
 	return false
 }
 
-// grade returns how certain it is that clients hold what a cluster in that zone offers. Of an address that several clusters have
-// it is only if there is nothing to choose.
+// grade returns how certain it is that clients hold what a cluster in that zone offers. Of an
+// address that several clusters have it is only if there is nothing to choose.
 func (c *choice) grade(of *cluster, addr netip.AddrPort, zone string) grade {
 	s, doubtful := c.world.standing(of)
 	if doubtful {

@@ -84,8 +84,10 @@ func newFlags(seed uint64) gatewayFlags {
 // args are the flags for the command line.
 func (f gatewayFlags) args() []string {
 	return []string{
-		"-prefer=" + f.prefer, "-min-ready=" + f.minReady, "-return-after=" + f.returnAfter, "-return-over=" + f.returnOver,
-		"-when-lost=" + f.whenLost, "-lost-after=1s", "-cordon-local=" + f.cordonLocal, "-region=" + f.region, "-network=" + f.network,
+		"-prefer=" + f.prefer, "-min-ready=" + f.minReady, "-return-after=" + f.returnAfter,
+		"-return-over=" + f.returnOver,
+		"-when-lost=" + f.whenLost, "-lost-after=1s", "-cordon-local=" + f.cordonLocal, "-region=" + f.region,
+		"-network=" + f.network,
 	}
 }
 

@@ -26,7 +26,8 @@ func marked(o *corev1.Service) bool {
 }
 
 func markedAs(kind string, o metav1.Object) bool {
-	return o.GetLabels()[writtenByKey] == kube.LinkNamespace && o.GetAnnotations()[writtenAsKey] == kind+" "+o.GetNamespace()+"/"+o.GetName()
+	return o.GetLabels()[writtenByKey] == kube.LinkNamespace &&
+		o.GetAnnotations()[writtenAsKey] == kind+" "+o.GetNamespace()+"/"+o.GetName()
 }
 
 // lawfulService returns what is wrong with a write to a Service in the place of had (nil: there was none).
@@ -35,9 +36,17 @@ func lawfulService(o, had *corev1.Service) error {
 	case !marked(o):
 		return fmt.Errorf("the gateway has written the Service %s/%s without its mark", o.Namespace, o.Name)
 	case o.Namespace != exportNamespace:
-		return fmt.Errorf("the gateway has written the Service %s/%s in a namespace that is not allowed", o.Namespace, o.Name)
+		return fmt.Errorf(
+			"the gateway has written the Service %s/%s in a namespace that is not allowed",
+			o.Namespace,
+			o.Name,
+		)
 	case had != nil && (had.UID != o.UID || had.Labels[usersKey] != o.Labels[usersKey]):
-		return fmt.Errorf("the gateway has written the Service %s/%s anew, or without what a user has set", o.Namespace, o.Name)
+		return fmt.Errorf(
+			"the gateway has written the Service %s/%s anew, or without what a user has set",
+			o.Namespace,
+			o.Name,
+		)
 	}
 	return nil
 }
@@ -78,7 +87,10 @@ func (c *cluster) exports() (exportspec.Cluster, error) {
 	one := exportspec.Cluster{}
 	if c.number > 0 {
 		one.Name = c.name
-		one.Joins = map[string]exportspec.Joins{"mirrors": exportspec.OnlyMirrors, "none": exportspec.None}[c.annotation(exportsKey)]
+		one.Joins = map[string]exportspec.Joins{
+			"mirrors": exportspec.OnlyMirrors,
+			"none":    exportspec.None,
+		}[c.annotation(exportsKey)]
 	}
 	list, err := c.api.Objects("services", exportNamespace)
 	exports, err2 := read[mcs.ServiceExport](c, "serviceexports")
@@ -93,25 +105,33 @@ func (c *cluster) exports() (exportspec.Cluster, error) {
 			Federated:     o.Labels[memberKey] == "member",
 			ServiceExport: exports[o.Name] != nil,
 			Headless:      o.Spec.ClusterIP == corev1.ClusterIPNone,
-			Unusable:      o.Spec.Type == corev1.ServiceTypeExternalName || o.Labels[writtenByKey]+o.Labels[mirroredKey] != "",
+			Unusable: o.Spec.Type == corev1.ServiceTypeExternalName ||
+				o.Labels[writtenByKey]+o.Labels[mirroredKey] != "",
 		})
 	}
 	return one, nil
 }
 
-// exported waits until what is written for exports is what it should be, every other round, since that takes long: the gateway writes what
-// changes often ever less often. It returns what the gateway must not have written.
+// exported waits until what is written for exports is what it should be, every other round, since
+// that takes long: the gateway writes what changes often ever less often. It returns what the
+// gateway must not have written.
 func (s *simulation) exported(ctx context.Context, round int) (err error) {
 	w := s.world
 	if round%2 == 0 {
-		err = harness.Poll(ctx, exportsWithin, 50*time.Millisecond, func() error { return errors.Join(w.exportsWrong(), s.pending(ctx)) })
+		err = harness.Poll(
+			ctx,
+			exportsWithin,
+			50*time.Millisecond,
+			func() error { return errors.Join(w.exportsWrong(), s.pending(ctx)) },
+		)
 	}
 	w.exports.mu.Lock()
 	defer w.exports.mu.Unlock()
 	return errors.Join(append(w.exports.errs, err)...)
 }
 
-// exportsWithin is longer than two of the longest pauses between writes, for which a ServiceImport and then its IPs wait, and what is held.
+// exportsWithin is longer than two of the longest pauses between writes, for which a ServiceImport
+// and then its IPs wait, and what is held.
 const exportsWithin = 150 * time.Second
 
 // exportsWrong returns how what is written differs from what is expected.

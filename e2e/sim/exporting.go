@@ -15,9 +15,10 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// Clusters export Services by Linkerd's labels and by ServiceExports (imports.go), from a namespace in which nothing else is, and the gateway writes what they ask for
-// (expected.go). Users have Services at the same names, edit what is written, and take it for themselves; sometimes one is faster than
-// the gateway. No client asks for any of it.
+// Clusters export Services by Linkerd's labels and by ServiceExports (imports.go), from a namespace
+// in which nothing else is, and the gateway writes what they ask for (expected.go). Users have
+// Services at the same names, edit what is written, and take it for themselves; sometimes one is
+// faster than the gateway. No client asks for any of it.
 const (
 	exportNamespace = "shop"
 	exportNames     = 6 // of a round: what changes often, the gateway writes ever less often
@@ -88,7 +89,10 @@ func (w *world) anyExport() *corev1.Service {
 	o.Labels = map[string]string{"team": pick(w, []string{"a", "b"})}
 	o.Annotations = map[string]string{retryKey: pick(w, []string{"5xx", "gateway-error"})}
 	o.Spec.Ports = pick(w, [][]corev1.ServicePort{
-		{exportPort("http", 80)}, {exportPort("http", 80)}, {exportPort("http", 8080)}, {exportPort("metrics", 80)}, {exportPort("http", 80), exportPort("admin", 9090)},
+		{
+			exportPort("http", 80),
+		}, {exportPort("http", 80)}, {exportPort("http", 8080)}, {exportPort("metrics", 80)},
+		{exportPort("http", 80), exportPort("admin", 9090)},
 	})
 	if w.chance(6) {
 		headless(o)
@@ -149,14 +153,24 @@ func (w *world) hostileExport(c *cluster, _ string) string {
 	case 6:
 		o.Spec.Type, o.Spec.ExternalName = corev1.ServiceTypeExternalName, "example.com"
 	case 7:
-		o.Spec.Ports = append([]corev1.ServicePort{exportPort("http", 0), exportPort("HTTP_", 81), exportPort("http", 70_000)}, o.Spec.Ports...)
+		o.Spec.Ports = append(
+			[]corev1.ServicePort{exportPort("http", 0), exportPort("HTTP_", 81), exportPort("http", 70_000)},
+			o.Spec.Ports...)
 		for i := range 200 {
 			o.Spec.Ports = append(o.Spec.Ports, exportPort(fmt.Sprint("p", i%150), int32(1000+i%170)))
 		}
 	case 8:
-		o.Labels["team"], o.Labels["not/valid/"], o.Labels[strings.Repeat("x", 300)] = strings.Repeat("a", 100), "x", "x"
-		o.Labels["argocd.argoproj.io/instance"], o.Annotations["service.beta.kubernetes.io/aws-load-balancer-type"] = "x", "nlb"
-		o.Finalizers, o.OwnerReferences = []string{"example.com/never"}, []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u"}}
+		o.Labels["team"], o.Labels["not/valid/"], o.Labels[strings.Repeat("x", 300)] = strings.Repeat(
+			"a",
+			100,
+		), "x", "x"
+		o.Labels["argocd.argoproj.io/instance"] = "x"
+		o.Annotations["service.beta.kubernetes.io/aws-load-balancer-type"] = "nlb"
+		o.Finalizers, o.OwnerReferences = []string{
+			"example.com/never",
+		}, []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Node", Name: "n", UID: "u"},
+		}
 	}
 	w.tenantPut(c, o)
 	return fmt.Sprintf("%d: %s/%s", what, o.Namespace, o.Name)
@@ -264,7 +278,9 @@ func (x *exporting) note(err error) {
 // after is called when the gateway has written.
 func (x *exporting) after(before, after runtime.Object) {
 	if o, ok := before.(*corev1.Service); ok && !marked(o) {
-		x.note(fmt.Errorf("the Service %s/%s has no mark, and the gateway has changed or deleted it", o.Namespace, o.Name))
+		x.note(
+			fmt.Errorf("the Service %s/%s has no mark, and the gateway has changed or deleted it", o.Namespace, o.Name),
+		)
 	}
 	if o, ok := after.(*corev1.Service); ok {
 		had, _ := before.(*corev1.Service)

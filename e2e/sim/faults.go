@@ -31,8 +31,9 @@ func FaultNames() (names []string) {
 	return names
 }
 
-// Faults that make a difference to what is checked. What clusters with the last two have is asked for again only within lag and
-// longLag: the longer an answer that did not end has taken, the longer the gateway waits.
+// Faults that make a difference to what is checked. What clusters with the last two have is asked
+// for again only within lag and longLag: the longer an answer that did not end has taken, the
+// longer the gateway waits.
 const (
 	refuse   = "refuse"   // so are connections: the gateway knows at once
 	optional = "optional" // resources are refused that the gateway can do without
@@ -54,7 +55,9 @@ var lastingFaults = []faultKind{
 	}},
 	{"slow", false, func(w *world, c *cluster) error {
 		delay := time.Duration(10+w.rng.IntN(150)) * time.Millisecond
-		return c.proxy.Set(harness.FaultMode{Up: harness.FaultPath{Delay: delay}, Down: harness.FaultPath{Delay: delay}})
+		return c.proxy.Set(
+			harness.FaultMode{Up: harness.FaultPath{Delay: delay}, Down: harness.FaultPath{Delay: delay}},
+		)
 	}},
 	{"narrow", false, func(w *world, c *cluster) error {
 		return c.proxy.Set(harness.FaultMode{Down: harness.FaultPath{Rate: 100_000 + w.rng.IntN(400_000)}})
@@ -64,7 +67,9 @@ var lastingFaults = []faultKind{
 		return c.misbehave(apisim.Faults{Forbidden: []string{pick(w, []string{"services", "pods", "endpointslices"})}})
 	}},
 	{optional, true, func(w *world, c *cluster) error {
-		return c.misbehave(apisim.Faults{Forbidden: []string{pick(w, []string{"servers", "replicasets", "serviceexports", "*"})}})
+		return c.misbehave(
+			apisim.Faults{Forbidden: []string{pick(w, []string{"servers", "replicasets", "serviceexports", "*"})}},
+		)
 	}},
 	{"failing", true, func(w *world, c *cluster) error {
 		return c.misbehave(apisim.Faults{Failing: pick(w, []int{429, 500, 503, 504})})

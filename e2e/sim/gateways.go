@@ -17,8 +17,9 @@ import (
 	"isthmus/internal/tierspec"
 )
 
-// Some linked clusters are on another network than the gateway: clients reach them through Linkerd's gateways, which come and
-// go, move, die and are back. They are HTTP servers of the simulator as far as their probes.
+// Some linked clusters are on another network than the gateway: clients reach them through
+// Linkerd's gateways, which come and go, move, die and are back. They are HTTP servers of the
+// simulator as far as their probes.
 
 // networkKey is the annotation of a link Secret for the network of a cluster's Pods.
 const networkKey = "isthmus.io/network"
@@ -33,7 +34,8 @@ const (
 	probePeriod     = 1 // seconds
 )
 
-// played is a Linkerd gateway of a cluster. It answers probes from the beginning, whether there is a Service of it or not.
+// played is a Linkerd gateway of a cluster. It answers probes from the beginning, whether there is
+// a Service of it or not.
 type played struct {
 	*harness.LinkerdGateway
 	number int
@@ -72,10 +74,20 @@ func (c *cluster) service(g *played) *corev1.Service {
 	port := func(name string, number uint16) corev1.ServicePort {
 		return corev1.ServicePort{Name: name, Port: int32(number), Protocol: corev1.ProtocolTCP}
 	}
-	o := headless(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprintf("%s%d", gatewayName, g.number), Annotations: map[string]string{
-		"mirror.linkerd.io/multicluster-gateway": "true", "mirror.linkerd.io/gateway-identity": gatewayIdentity,
-		"mirror.linkerd.io/probe-path": "/ready", "mirror.linkerd.io/probe-period": fmt.Sprint(probePeriod),
-	}}})
+	o := headless(
+		&corev1.Service{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: namespace,
+				Name:      fmt.Sprintf("%s%d", gatewayName, g.number),
+				Annotations: map[string]string{
+					"mirror.linkerd.io/multicluster-gateway": "true",
+					"mirror.linkerd.io/gateway-identity":     gatewayIdentity,
+					"mirror.linkerd.io/probe-path":           "/ready",
+					"mirror.linkerd.io/probe-period":         fmt.Sprint(probePeriod),
+				},
+			},
+		},
+	)
 	o.Spec.Ports = []corev1.ServicePort{port("mc-gateway", c.addr(g).Port()), port("mc-probe", g.Addr().Port())}
 	o.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: c.addr(g).Addr().String()}}
 	return o
@@ -116,7 +128,13 @@ func (s share) throughGateways(service string) share {
 		delete(s.unready, addr)
 	}
 	n := tierspec.Behind{Ready: len(s.ready), Unready: len(s.unready)}
-	through := share{cluster: s.cluster, ready: s.cluster.through(service, n.Ready), pods: map[netip.AddrPort]string{}, behind: &n, lasting: s.lasting}
+	through := share{
+		cluster: s.cluster,
+		ready:   s.cluster.through(service, n.Ready),
+		pods:    map[netip.AddrPort]string{},
+		behind:  &n,
+		lasting: s.lasting,
+	}
 	for addr := range through.ready {
 		through.pods[addr] = "(gateway)"
 	}
@@ -135,7 +153,9 @@ func (c *cluster) through(service string, ready int) map[netip.AddrPort]endpoint
 	}
 	for _, g := range alive {
 		list[c.addr(g)] = endpoint{cluster: c, tls: gatewayIdentity, hint: "h2", labels: map[string]string{
-			"namespace": namespace, "service": service, authorityLabel: fmt.Sprintf("%s:%d", fullName(service), kube.ServicePort),
+			"namespace":      namespace,
+			"service":        service,
+			authorityLabel:   fmt.Sprintf("%s:%d", fullName(service), kube.ServicePort),
 			"target_cluster": c.name, "target_service": service, "target_service_namespace": namespace,
 		}}
 	}

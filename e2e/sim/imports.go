@@ -20,13 +20,20 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Clusters export by ServiceExports too, for which the gateway writes ServiceImports with their Services, and conditions.
+// Clusters export by ServiceExports too, for which the gateway writes ServiceImports with their
+// Services, and conditions.
 
 // derivedSuffix is of the name of a ServiceImport's Service.
 const derivedSuffix = "-clusterset"
 
 func mcsObject(kind, name string) (metav1.TypeMeta, metav1.ObjectMeta) {
-	return metav1.TypeMeta{APIVersion: mcs.GroupName + "/v1beta1", Kind: kind}, metav1.ObjectMeta{Namespace: exportNamespace, Name: name}
+	return metav1.TypeMeta{
+			APIVersion: mcs.GroupName + "/v1beta1",
+			Kind:       kind,
+		}, metav1.ObjectMeta{
+			Namespace: exportNamespace,
+			Name:      name,
+		}
 }
 
 // serviceExport makes a ServiceExport, with or without a Service of its name (empty: any), or deletes it.
@@ -36,7 +43,11 @@ func (w *world) serviceExport(c *cluster, name string) string {
 		_ = c.api.Delete(o) // it may not be there
 		return "no " + o.Name
 	}
-	o.Spec.ExportedLabels = map[string]string{"team": pick(w, []string{"a", "b", strings.Repeat("a", 100)}), "kubernetes.io/x": "1", "not/valid/": "x"}
+	o.Spec.ExportedLabels = map[string]string{
+		"team":            pick(w, []string{"a", "b", strings.Repeat("a", 100)}),
+		"kubernetes.io/x": "1",
+		"not/valid/":      "x",
+	}
 	w.tenantPut(c, o)
 	return o.Name
 }
@@ -67,17 +78,25 @@ func read[T any](c *cluster, resource string) (map[string]*T, error) {
 func lawful(before, after *unstructured.Unstructured) error {
 	switch o := cmp.Or(before, after); {
 	case o.GetKind() == "ServiceExport":
-		if before == nil || after == nil || !reflect.DeepEqual(before.Object["spec"], after.Object["spec"]) || !maps.Equal(before.GetLabels(), after.GetLabels()) {
+		if before == nil || after == nil || !reflect.DeepEqual(before.Object["spec"], after.Object["spec"]) ||
+			!maps.Equal(before.GetLabels(), after.GetLabels()) {
 			return fmt.Errorf("the gateway has changed more than the status of ServiceExport %s", o.GetName())
 		}
-	case before != nil && !markedAs("ServiceImport", before), after != nil && (!markedAs("ServiceImport", after) || o.GetNamespace() != exportNamespace):
-		return fmt.Errorf("the gateway has written the ServiceImport %s/%s, without its mark: %v, then %v", o.GetNamespace(), o.GetName(), before, after)
+	case before != nil && !markedAs("ServiceImport", before),
+		after != nil && (!markedAs("ServiceImport", after) || o.GetNamespace() != exportNamespace):
+		return fmt.Errorf(
+			"the gateway has written the ServiceImport %s/%s, without its mark: %v, then %v",
+			o.GetNamespace(),
+			o.GetName(),
+			before,
+			after,
+		)
 	}
 	return nil
 }
 
-// importsWrong returns how ServiceImports, and the conditions of own ServiceExports, differ from what is to be. To services it adds those
-// of ServiceImports, nil where there may be any.
+// importsWrong returns how ServiceImports, and the conditions of own ServiceExports, differ from
+// what is to be. To services it adds those of ServiceImports, nil where there may be any.
 func (w *world) importsWrong(want, services map[string]members) error {
 	have, err := read[mcs.ServiceImport](w.clusters[0], "serviceimports")
 	exports, err2 := read[mcs.ServiceExport](w.clusters[0], "serviceexports")
@@ -103,8 +122,14 @@ func (w *world) importsWrong(want, services map[string]members) error {
 		case i.Spec.Type == mcs.ClusterSetIP:
 			services[name+derivedSuffix] = should
 		}
-		if valid := slices.Contains(should, ""); exports[name] != nil && meta.IsStatusConditionTrue(exports[name].Status.Conditions, "Valid") != valid {
-			return fmt.Errorf("the conditions of ServiceExport %s are %v, valid is %v", name, exports[name].Status.Conditions, valid)
+		if valid := slices.Contains(should, ""); exports[name] != nil &&
+			meta.IsStatusConditionTrue(exports[name].Status.Conditions, "Valid") != valid {
+			return fmt.Errorf(
+				"the conditions of ServiceExport %s are %v, valid is %v",
+				name,
+				exports[name].Status.Conditions,
+				valid,
+			)
 		}
 	}
 	return nil

@@ -31,7 +31,8 @@ type objects struct {
 
 func newObjects() objects {
 	return objects{map[string]*corev1.Service{}, map[string]*discoveryv1.EndpointSlice{}, map[string]*corev1.Pod{},
-		map[string]*appsv1.ReplicaSet{}, map[string]*unstructured.Unstructured{}, map[string]*unstructured.Unstructured{},
+		map[string]*appsv1.ReplicaSet{}, map[string]*unstructured.Unstructured{},
+		map[string]*unstructured.Unstructured{},
 		map[string]*corev1.Node{}}
 }
 

@@ -16,8 +16,8 @@ import (
 	"isthmus/internal/tierspec"
 )
 
-// The oracle computes what clients must hold, from nothing but the objects in the clusters and which clusters are linked.
-// It is as plain as can be, and computes everything anew.
+// The oracle computes what clients must hold, from nothing but the objects in the clusters and
+// which clusters are linked. It is as plain as can be, and computes everything anew.
 
 // view is a Service as clients in a zone (empty: not known) see it.
 type view struct{ service, zone string }
@@ -66,7 +66,11 @@ type member struct {
 
 // ask answers for a service of the local cluster.
 func (w *world) ask(v view) answer {
-	a := answer{endpoints: map[netip.AddrPort]endpoint{}, served: map[netip.AddrPort]endpoint{}, offers: map[offer]grade{}}
+	a := answer{
+		endpoints: map[netip.AddrPort]endpoint{},
+		served:    map[netip.AddrPort]endpoint{},
+		offers:    map[offer]grade{},
+	}
 	definition := w.clusters[0].services[v.service]
 	if definition == nil {
 		a.code = codes.NotFound
@@ -133,14 +137,19 @@ type share struct {
 	lasting map[netip.AddrPort]lasting
 }
 
-// lasting is a Pod that clients have a way to whichever network its cluster is on: it can be reached itself, and through
-// some gateway.
+// lasting is a Pod that clients have a way to whichever network its cluster is on: it can be
+// reached itself, and through some gateway.
 type lasting struct{ pod, zone string }
 
 // share returns what a cluster has of a service.
 func (w *world) share(c *cluster, service string) share {
-	s := share{cluster: c, ready: map[netip.AddrPort]endpoint{}, pods: map[netip.AddrPort]string{}, unready: map[netip.AddrPort]string{},
-		lasting: map[netip.AddrPort]lasting{}}
+	s := share{
+		cluster: c,
+		ready:   map[netip.AddrPort]endpoint{},
+		pods:    map[netip.AddrPort]string{},
+		unready: map[netip.AddrPort]string{},
+		lasting: map[netip.AddrPort]lasting{},
+	}
 	behind, gateways := w.behind(c), c.hasGateway()
 	for _, l := range c.slicesOf(service) {
 		port, ok := slicePort(l)

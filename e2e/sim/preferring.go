@@ -49,7 +49,16 @@ const longestSteering = 6 * time.Second
 // anyTiers returns tiers of some terms, each there once; sometimes what can't be read.
 func (w *world) anyTiers() string {
 	if w.chance(8) {
-		return pick(w, []string{"", " ", "local,,any", "local+", "local, local", "any+c001,c001", "cluster/", strings.Repeat("a,", 16) + "b"})
+		return pick(w, []string{
+			"",
+			" ",
+			"local,,any",
+			"local+",
+			"local, local",
+			"any+c001,c001",
+			"cluster/",
+			strings.Repeat("a,", 16) + "b",
+		})
 	}
 	words := []string{"zone", "local", "region", "remote", "any", "never-linked"}
 	for _, c := range w.clusters[1:] {

@@ -20,8 +20,8 @@ type profile struct {
 	routes []string
 }
 
-// profile returns that of a Service, from the objects of the local cluster alone, whatever the Service is made of; not ok:
-// there is no such Service.
+// profile returns that of a Service, from the objects of the local cluster alone, whatever the
+// Service is made of; not ok: there is no such Service.
 func (w *world) profile(service string) (p profile, ok bool) {
 	local := w.clusters[0]
 	o := local.services[service]

@@ -73,9 +73,21 @@ func (r Report) String() string {
 		r.Seed, r.Clusters, r.Services, r.Clients, r.Rounds, r.Took.Round(time.Second), r.Away)
 	fmt.Fprintf(&b, "%d objects written, %d streams opened, %d messages; %d Services for exports as they should be\n",
 		r.Writes, r.Opens, r.Messages, r.Written)
-	fmt.Fprintf(&b, "convergence: median %v, worst %v (round %d); worst after optional resources were refused, or answers did not end, %v\n",
-		r.Median.Round(time.Millisecond), r.Worst.Round(time.Millisecond), r.WorstIn, r.Lagging.Round(time.Millisecond))
-	fmt.Fprintf(&b, "the simulator was paused for %v at most; first messages that were late in rounds like that: %d\n", r.Gap.Round(time.Millisecond), r.Late)
+	fmt.Fprintf(
+		&b,
+		"convergence: median %v, worst %v (round %d); worst after optional resources were refused, or answers did "+
+			"not end, %v\n",
+		r.Median.Round(time.Millisecond),
+		r.Worst.Round(time.Millisecond),
+		r.WorstIn,
+		r.Lagging.Round(time.Millisecond),
+	)
+	fmt.Fprintf(
+		&b,
+		"the simulator was paused for %v at most; first messages that were late in rounds like that: %d\n",
+		r.Gap.Round(time.Millisecond),
+		r.Late,
+	)
 	names := slices.Sorted(maps.Keys(r.Steps))
 	for i, name := range names {
 		names[i] = fmt.Sprintf("%s %d", name, r.Steps[name])

@@ -41,7 +41,10 @@ func Run(ctx context.Context, cfg Config) (report Report, err error) {
 	s.world.fill()
 	s.world.fillTenant()
 	s.world.fillExports()
-	if s.gateway, err = s.world.startGateway(ctx, slices.Concat([]string{"-log-level=info", "-cluster-memory=32Mi"}, exportArgs, s.world.flags.args())...); err != nil {
+	if s.gateway, err = s.world.startGateway(
+		ctx,
+		slices.Concat([]string{"-log-level=info", "-cluster-memory=32Mi"}, exportArgs, s.world.flags.args())...,
+	); err != nil {
 		return report, err
 	}
 	defer func() { err = errors.Join(err, s.gateway.Stop()) }()

@@ -33,11 +33,19 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 		return s.failure(round, nil, err)
 	}
 	for _, c := range s.clients.all {
-		err := c.stream.Until(ctx, max(0, within-time.Since(began)), func() error { return w.wrong(c, answers[c.view()], away) })
+		err := c.stream.Until(
+			ctx,
+			max(0, within-time.Since(began)),
+			func() error { return w.wrong(c, answers[c.view()], away) },
+		)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
-			return s.failure(round, c, fmt.Errorf("the client does not hold what it should %v after the last change: %w", within, err))
+			return s.failure(
+				round,
+				c,
+				fmt.Errorf("the client does not hold what it should %v after the last change: %w", within, err),
+			)
 		}
 	}
 	took := time.Since(began)
@@ -60,7 +68,8 @@ func (s *simulation) settle(ctx context.Context, round int) error {
 		}
 		for _, c := range w.clusters[1:] {
 			c.link.settle()
-			c.troubled = c.fault != nil || time.Now().Before(w.lagging) // an answer that does not end may still be under way
+			c.troubled = c.fault != nil ||
+				time.Now().Before(w.lagging) // an answer that does not end may still be under way
 		}
 	}
 	if err := s.exported(ctx, round); err != nil {
@@ -78,8 +87,8 @@ func (s *simulation) healthy(ctx context.Context) error {
 	return s.ready.err()
 }
 
-// linked waits until the gateway shows all linked clusters as ready, with the newest credentials if those work, and warns of
-// Servers that cost too much. That it does not answer is an error at once.
+// linked waits until the gateway shows all linked clusters as ready, with the newest credentials if
+// those work, and warns of Servers that cost too much. That it does not answer is an error at once.
 func (s *simulation) linked(ctx context.Context, within time.Duration) error {
 	var failed error
 	late := harness.Poll(ctx, within, 50*time.Millisecond, func() error {
@@ -92,7 +101,8 @@ func (s *simulation) linked(ctx context.Context, within time.Duration) error {
 				return err
 			}
 		}
-		if about := "Servers of namespace " + tenantNamespace; s.world.clusters[0].costly && !strings.Contains(strings.Join(page.Local.Warnings, " "), about) {
+		if about := "Servers of namespace " + tenantNamespace; s.world.clusters[0].costly &&
+			!strings.Contains(strings.Join(page.Local.Warnings, " "), about) {
 			return fmt.Errorf("the page has no warning about %s", about)
 		}
 		return nil
@@ -100,7 +110,8 @@ func (s *simulation) linked(ctx context.Context, within time.Duration) error {
 	return errors.Join(failed, late)
 }
 
-// readiness notices when the gateway is not ready: once it has been, nothing that clusters and clients do may change that.
+// readiness notices when the gateway is not ready: once it has been, nothing that clusters and
+// clients do may change that.
 type readiness struct {
 	mu      sync.Mutex
 	refused error // the first time, if there was one
@@ -138,8 +149,9 @@ func (r *readiness) err() error {
 // pulseBeat is how often a pulse looks at the clock.
 const pulseBeat = 10 * time.Millisecond
 
-// pulse notices when the machine does not let this process run. Another process of the same machine, such as Isthmus,
-// cannot be held to limits of time then. It beats while it runs. The zero value is ready for use. Its methods may be called concurrently.
+// pulse notices when the machine does not let this process run. Another process of the same
+// machine, such as Isthmus, cannot be held to limits of time then. It beats while it runs. The zero
+// value is ready for use. Its methods may be called concurrently.
 type pulse struct {
 	mu   sync.Mutex
 	last time.Time

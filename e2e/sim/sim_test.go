@@ -17,8 +17,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestSimulation is a short run, with all faults but the one that takes half a minute to get over.
 func TestSimulation(t *testing.T) {
 	report, err := Run(t.Context(), Config{
-		Seed: 1, Clusters: 5, Services: 4, Endpoints: 4, Clients: 40, Steps: 150, Pace: 4 * time.Millisecond, Rounds: 14,
-		Within: 30 * time.Second, Faults: regexp.MustCompile("^[^o]|^old"),
+		Seed:      1,
+		Clusters:  5,
+		Services:  4,
+		Endpoints: 4,
+		Clients:   40,
+		Steps:     150,
+		Pace:      4 * time.Millisecond,
+		Rounds:    14,
+		Within:    30 * time.Second, Faults: regexp.MustCompile("^[^o]|^old"),
 	})
 	t.Log(report)
 	if failure, ok := errors.AsType[*Failure](err); ok {
@@ -41,7 +48,12 @@ func TestSameSeed(t *testing.T) {
 		}
 	}
 	if len(one) != len(again) || slices.Equal(one, other) {
-		t.Errorf("%d steps, then %d, and those of another seed are the same: %v", len(one), len(again), slices.Equal(one, other))
+		t.Errorf(
+			"%d steps, then %d, and those of another seed are the same: %v",
+			len(one),
+			len(again),
+			slices.Equal(one, other),
+		)
 	}
 }
 

@@ -24,8 +24,16 @@ const (
 )
 
 var (
-	cordons   = map[string]tierspec.Standing{"false": tierspec.InService, "last-resort": tierspec.LastResort, "true": tierspec.Withdrawn}
-	whenLosts = map[string]tierspec.Standing{"keep": tierspec.InService, "last-resort": tierspec.LastResort, "withdraw": tierspec.Withdrawn}
+	cordons = map[string]tierspec.Standing{
+		"false":       tierspec.InService,
+		"last-resort": tierspec.LastResort,
+		"true":        tierspec.Withdrawn,
+	}
+	whenLosts = map[string]tierspec.Standing{
+		"keep":        tierspec.InService,
+		"last-resort": tierspec.LastResort,
+		"withdraw":    tierspec.Withdrawn,
+	}
 )
 
 // annotation returns one of those of the Secret in use.
@@ -56,8 +64,9 @@ func (w *world) whenLost(c *cluster) tierspec.Standing {
 	return whenLosts[w.flags.whenLost]
 }
 
-// standing returns what a cluster's comes to in the end while nothing changes. Of most faults, and that they are over, the gateway
-// learns late, so that it is doubtful whether the cluster is lost; while it can't be reached, it certainly is.
+// standing returns what a cluster's comes to in the end while nothing changes. Of most faults, and
+// that they are over, the gateway learns late, so that it is doubtful whether the cluster is lost;
+// while it can't be reached, it certainly is.
 func (w *world) standing(c *cluster) (s tierspec.Standing, doubtful bool) {
 	s, lost := w.cordon(c), w.whenLost(c)
 	if w.silenced(c) {

@@ -85,7 +85,12 @@ func (f *Failure) Unwrap() error { return f.Err }
 
 // Details returns all that may help to find out why.
 func (f *Failure) Details() string {
-	return fmt.Sprintf("what happened:\n%s\nwhat the client was sent:\n%s\nthe gateway's log:\n%s\n", f.History, f.Stream, f.Log)
+	return fmt.Sprintf(
+		"what happened:\n%s\nwhat the client was sent:\n%s\nthe gateway's log:\n%s\n",
+		f.History,
+		f.Stream,
+		f.Log,
+	)
 }
 
 // failure returns a Failure, with what a client (nil: none) has seen.

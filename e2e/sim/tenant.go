@@ -16,8 +16,9 @@ import (
 	"isthmus/internal/tierspec"
 )
 
-// The hostile tenant may write into one namespace of every cluster, and has clients. What it writes is legal, or gets past
-// an API server, and extreme. No client of another namespace may notice: the tenant's own clients are not checked.
+// The hostile tenant may write into one namespace of every cluster, and has clients. What it writes
+// is legal, or gets past an API server, and extreme. No client of another namespace may notice: the
+// tenant's own clients are not checked.
 const (
 	tenantNamespace = "tenant"
 	tenantService   = "web"
@@ -50,8 +51,8 @@ func (w *world) fillTenant() {
 	w.tenantDefinition(w.clusters[0])
 }
 
-// tenantPolicy edits Servers with many terms, and Pods with many labels, all of which they select. The Servers cost more than the gateway
-// accepts of a namespace.
+// tenantPolicy edits Servers with many terms, and Pods with many labels, all of which they select.
+// The Servers cost more than the gateway accepts of a namespace.
 func (w *world) tenantPolicy(c *cluster, _ string) string {
 	const pods, servers, labels = 20, 40, 100
 	c.costly = true
@@ -68,7 +69,11 @@ func (w *world) tenantPolicy(c *cluster, _ string) string {
 		o := kube.OpaqueServer(tenantNamespace, fmt.Sprintf("server-%d", i), tenantService, int64(kube.Port))
 		var terms []any
 		for k := range labels {
-			terms = append(terms, map[string]any{"key": fmt.Sprintf("label-%d", k), "operator": "NotIn", "values": []any{fmt.Sprint(i), "none"}})
+			terms = append(terms, map[string]any{
+				"key":      fmt.Sprintf("label-%d", k),
+				"operator": "NotIn",
+				"values":   []any{fmt.Sprint(i), "none"},
+			})
 		}
 		selector := map[string]any{"matchExpressions": terms}
 		w.err = errors.Join(w.err, unstructured.SetNestedMap(o.Object, selector, "spec", "podSelector"))
@@ -85,7 +90,10 @@ func (w *world) tenantSlices(c *cluster, _ string) string {
 		o := kube.Slice(tenantNamespace, tenantService, fmt.Sprint(i))
 		for range each {
 			address := fmt.Sprintf("%d.%d.%d.%d", 10+of.number/200, of.number%200, w.rng.IntN(4), w.rng.IntN(256))
-			o.Endpoints = append(o.Endpoints, kube.PodEndpoint(address, tenantNamespace, fmt.Sprintf("web-%d", w.rng.IntN(30))))
+			o.Endpoints = append(
+				o.Endpoints,
+				kube.PodEndpoint(address, tenantNamespace, fmt.Sprintf("web-%d", w.rng.IntN(30))),
+			)
 		}
 		w.tenantPut(c, o)
 	}
@@ -98,16 +106,24 @@ func (w *world) tenantDefinition(local *cluster) string {
 	for range edits {
 		var list []string
 		for range members {
-			list = append(list, fmt.Sprintf("%s@%s", pick(w, append([]string{tenantService, "none"}, w.services...)), pick(w, w.clusters).name))
+			list = append(list, fmt.Sprintf(
+				"%s@%s",
+				pick(w, append([]string{tenantService, "none"}, w.services...)),
+				pick(w, w.clusters).name,
+			))
 		}
-		o := keepPreference(headless(kube.Federated(tenantNamespace, tenantJoined, tenantService, list...)), local.tenant)
+		o := keepPreference(
+			headless(kube.Federated(tenantNamespace, tenantJoined, tenantService, list...)),
+			local.tenant,
+		)
 		w.tenantPut(local, o)
 		local.tenant = o
 	}
 	return fmt.Sprintf("%d edits of %d members", edits, members)
 }
 
-// tenantPreference edits what the federated Service prefers, in a burst: as many tiers and terms as can be read, far more, and junk.
+// tenantPreference edits what the federated Service prefers, in a burst: as many tiers and terms as
+// can be read, far more, and junk.
 func (w *world) tenantPreference(local *cluster) string {
 	const edits = 10
 	o := local.tenant
@@ -124,7 +140,10 @@ func (w *world) tenantPreference(local *cluster) string {
 		default:
 			const size = 50 << 10 // 200 KiB together
 			for _, key := range tierspec.Keys {
-				o.Annotations[key] = strings.Repeat(pick(w, []string{",", "+", "a,", "9", "1h", "local,", "\x00"}), size)[:size]
+				o.Annotations[key] = strings.Repeat(
+					pick(w, []string{",", "+", "a,", "9", "1h", "local,", "\x00"}),
+					size,
+				)[:size]
 			}
 		}
 		w.tenantPut(local, o)
@@ -162,8 +181,22 @@ func (w *world) tenantNonsense(c *cluster, _ string) string {
 		return "annotations"
 	case 1:
 		o := kube.Slice(tenantNamespace, tenantService, "nonsense")
-		for _, address := range []string{"", "::", "1.2.3", "0.0.0.0", "255.255.255.255", "fe80::1%eth0", "10.0.0.1:80", strings.Repeat("1", 10_000)} {
-			o.Endpoints = append(o.Endpoints, kube.Endpoint(address), discoveryv1.Endpoint{Addresses: []string{address, address}}, discoveryv1.Endpoint{})
+		for _, address := range []string{
+			"",
+			"::",
+			"1.2.3",
+			"0.0.0.0",
+			"255.255.255.255",
+			"fe80::1%eth0",
+			"10.0.0.1:80",
+			strings.Repeat("1", 10_000),
+		} {
+			o.Endpoints = append(
+				o.Endpoints,
+				kube.Endpoint(address),
+				discoveryv1.Endpoint{Addresses: []string{address, address}},
+				discoveryv1.Endpoint{},
+			)
 		}
 		o.Ports = append(o.Ports, discoveryv1.EndpointPort{Port: new(int32(-1))}, discoveryv1.EndpointPort{})
 		w.tenantPut(c, o)
@@ -171,7 +204,10 @@ func (w *world) tenantNonsense(c *cluster, _ string) string {
 	case 2:
 		var routes []any
 		for i := range 300 {
-			routes = append(routes, map[string]any{"name": strings.Repeat("r", i), "condition": map[string]any{"pathRegex": strings.Repeat("(", i)}})
+			routes = append(routes, map[string]any{
+				"name":      strings.Repeat("r", i),
+				"condition": map[string]any{"pathRegex": strings.Repeat("(", i)},
+			})
 		}
 		w.tenantPut(c, kube.ServiceProfile(tenantNamespace, tenantJoined, routes...))
 		return "routes"
@@ -179,13 +215,17 @@ func (w *world) tenantNonsense(c *cluster, _ string) string {
 	o := kube.Pod(tenantNamespace, "web-0", "tenant")
 	o.Annotations = map[string]string{kube.OpaquePorts: strings.Repeat("1-65535,", 1000)}
 	for range 50 {
-		o.OwnerReferences = append(o.OwnerReferences, metav1.OwnerReference{Kind: "ReplicaSet", Name: "none", Controller: new(true)})
+		o.OwnerReferences = append(
+			o.OwnerReferences,
+			metav1.OwnerReference{Kind: "ReplicaSet", Name: "none", Controller: new(true)},
+		)
 	}
 	w.tenantPut(c, o)
 	return "a pod"
 }
 
-// tenantClients are those of the tenant: of its Services, of ports that these do not declare, and of names that it has made up.
+// tenantClients are those of the tenant: of its Services, of ports that these do not declare, and
+// of names that it has made up.
 func tenantClients(addr string) (*clients, error) {
 	cs, err := connect(addr, 1)
 	if err != nil {
@@ -194,7 +234,8 @@ func tenantClients(addr string) (*clients, error) {
 	joined := kube.FullName(tenantNamespace, tenantJoined)
 	for i := range 20 {
 		for _, authority := range []string{
-			kube.Authority(tenantNamespace, tenantJoined), fmt.Sprintf("%s:%d", joined, 10_000+i), fmt.Sprintf("made-up-%d.%s:80", i, joined),
+			kube.Authority(tenantNamespace, tenantJoined), fmt.Sprintf("%s:%d", joined, 10_000+i),
+			fmt.Sprintf("made-up-%d.%s:80", i, joined),
 		} {
 			cs.all = append(cs.all, &client{service: authority, stream: proxy.NewStream(proxy.Config{
 				Conn: cs.links[0], Kind: proxy.Get, Authority: authority, Token: `{"ns":"` + tenantNamespace + `"}`,

@@ -58,8 +58,12 @@ type cluster struct {
 }
 
 func newWorld(cfg Config) (*world, error) {
-	w := &world{cfg: cfg, flags: newFlags(cfg.Seed), zones: map[string]string{"node-1": "zone-1", "node-2": "zone-2", "node-3": ""},
-		written: func(string) {}}
+	w := &world{
+		cfg:     cfg,
+		flags:   newFlags(cfg.Seed),
+		zones:   map[string]string{"node-1": "zone-1", "node-2": "zone-2", "node-3": ""},
+		written: func(string) {},
+	}
 	authority, err := apisim.NewAuthority()
 	if err != nil {
 		return nil, err

@@ -1,6 +1,7 @@
-// Package fleet runs many light Kubernetes clusters at once, for measuring how costs grow: fifty real API servers are too
-// much for one machine. Its API servers are those of package apisim, over plain HTTP unless Config.TLS is set, so that they
-// cost little besides what is measured. [Config] is what there is, and [Fleet.Flip] changes it.
+// Package fleet runs many light Kubernetes clusters at once, for measuring how costs grow: fifty
+// real API servers are too much for one machine. Its API servers are those of package apisim, over
+// plain HTTP unless Config.TLS is set, so that they cost little besides what is measured. [Config]
+// is what there is, and [Fleet.Flip] changes it.
 package fleet
 
 import (
@@ -28,23 +29,30 @@ type Config struct {
 	Services  int // in each cluster
 	Slices    int // of each Service
 	Endpoints int // of each slice, all meshed Pods
-	Pods      int // in each cluster, which endpoints are in turn, so that several Services have the same; 0: each its own
+	// in each cluster, which endpoints are in turn, so that several Services have the same; 0: each
+	// its own
+	Pods int
 
-	// Spread is how many linked clusters have the same Services, which the next so many have not: federated Services join
-	// these alone. 0: all have the same.
+	// Spread is how many linked clusters have the same Services, which the next so many have not:
+	// federated Services join these alone. 0: all have the same.
 	Spread int
 
-	Exports int // Services of each linked cluster that [Fleet.Export] exports: the even ones as mirrors, the odd ones, of equal names, as members
+	// Services of each linked cluster that [Fleet.Export] exports: the even ones as mirrors, the
+	// odd ones, of equal names, as members
+	Exports int
 
 	Nodes bool // the local cluster has the clients' nodes, in three zones, so that there are three kinds of clients
-	TLS   bool // API servers are reached by TLS and HTTP/2, as real ones are, and not by plain HTTP/1.1, which costs them less
+	// API servers are reached by TLS and HTTP/2, as real ones are, and not by plain HTTP/1.1, which
+	// costs them less
+	TLS bool
 
 	Joined      bool              // federated Services join the local cluster's Services too
 	Annotations map[string]string // of federated Services
 }
 
-// Fleet is the running clusters, all alike except for their Pods' addresses. In the local one there is also a federated
-// Service for each, which joins the linked clusters' and, if it is to, the local one's. Only one goroutine at a time may use it.
+// Fleet is the running clusters, all alike except for their Pods' addresses. In the local one there
+// is also a federated Service for each, which joins the linked clusters' and, if it is to, the
+// local one's. Only one goroutine at a time may use it.
 type Fleet struct {
 	cfg      Config
 	clusters []*member
@@ -81,7 +89,12 @@ func Start(cfg Config) (f *Fleet, err error) {
 			return nil, err
 		}
 		api.Admit(user)
-		c := &member{api: api, number: i, services: map[string]*corev1.Service{}, slices: map[string][]*discoveryv1.EndpointSlice{}}
+		c := &member{
+			api:      api,
+			number:   i,
+			services: map[string]*corev1.Service{},
+			slices:   map[string][]*discoveryv1.EndpointSlice{},
+		}
 		if i == 0 && cfg.Exports > 0 {
 			api.TakeWrites(nil, f.writes.note)
 		}
@@ -142,8 +155,8 @@ func (f *Fleet) Flip(cluster int, service string) error {
 	return c.api.Put(slice)
 }
 
-// FlipProfile makes the port of a Service of the local cluster opaque, or plain again if that has been done, which changes its
-// profile but no endpoint.
+// FlipProfile makes the port of a Service of the local cluster opaque, or plain again if that has
+// been done, which changes its profile but no endpoint.
 func (f *Fleet) FlipProfile(service string) error {
 	local := f.clusters[0]
 	o := local.services[service]
@@ -308,8 +321,9 @@ func Pod(i int) *corev1.Pod {
 	return p
 }
 
-// Rolling restarts all Pods of a Service in the local cluster, one after the other. A new Pod is there some steps before its endpoint
-// takes the place of the old one, and the old Pod as long after that, as it is in real clusters.
+// Rolling restarts all Pods of a Service in the local cluster, one after the other. A new Pod is
+// there some steps before its endpoint takes the place of the old one, and the old Pod as long
+// after that, as it is in real clusters.
 type Rolling struct {
 	fleet  *Fleet
 	slices []*discoveryv1.EndpointSlice
@@ -377,7 +391,10 @@ func (r *Rolling) Addresses() (list []netip.AddrPort) {
 const perNamespace = 50
 
 // exportLabels are Linkerd's, by which the even and the odd exports are exported.
-var exportLabels = [...][2]string{{"mirror.linkerd.io/exported", "remote-discovery"}, {"mirror.linkerd.io/federated", "member"}}
+var exportLabels = [...][2]string{
+	{"mirror.linkerd.io/exported", "remote-discovery"},
+	{"mirror.linkerd.io/federated", "member"},
+}
 
 // fillExports writes the Services that are exported later, into the local cluster their namespaces.
 func (c *member) fillExports(n int) error {
@@ -414,8 +431,8 @@ func (f *Fleet) Export() error {
 // Exported returns how many Services are to be written for all exports.
 func (f *Fleet) Exported() int { return f.cfg.Exports/2 + (f.cfg.Exports-f.cfg.Exports/2)*f.cfg.Linked }
 
-// ChangeExport gives an export of a linked cluster another value of a label that is copied to what is written. One goroutine may call
-// it while another uses the fleet for something else.
+// ChangeExport gives an export of a linked cluster another value of a label that is copied to what
+// is written. One goroutine may call it while another uses the fleet for something else.
 func (f *Fleet) ChangeExport(cluster, export int, value string) error {
 	c := f.clusters[cluster]
 	c.exports[export].Labels["team"] = value
@@ -470,7 +487,8 @@ func Federated(service string) string { return service + "-all" }
 // Authority returns what a proxy asks for to reach a Service.
 func Authority(service string) string { return kube.Authority(Namespace, service) }
 
-// Token returns the context token that a client's proxy sends. Clients are spread over all nodes, and so over the zones.
+// Token returns the context token that a client's proxy sends. Clients are spread over all nodes,
+// and so over the zones.
 func Token(i int) string {
 	return fmt.Sprintf(`{"ns":"%s", "nodeName":"%s", "pod":"client-%d"}`, Namespace, node(i), i)
 }

@@ -16,8 +16,9 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// List lists the Pods, Services and EndpointSlices of a fleet's clusters, all at once, in the plain way of client-go, and
-// returns how many there are. It finds the linked clusters by their link Secrets.
+// List lists the Pods, Services and EndpointSlices of a fleet's clusters, all at once, in the plain
+// way of client-go, and returns how many there are. It finds the linked clusters by their link
+// Secrets.
 func List(ctx context.Context, kubeconfig string) (objects int, err error) {
 	local, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	if err != nil {

@@ -25,7 +25,9 @@ const (
 	streamWindow = 64<<10 - 1 // HTTP/2's default
 	connWindow   = 1 << 20
 	mostBuffer   = 32 << 10 // of a connection, each way
-	ofStream     = 1 << 10  // of the buffer: that of thousands of connections of few streams is a large part of what they cost here
+	// of the buffer: that of thousands of connections of few streams is a large part of what they
+	// cost here
+	ofStream = 1 << 10
 )
 
 // conn is one connection and its streams.
@@ -57,7 +59,11 @@ func dial(ctx context.Context, cfg Config, l *Load) (*conn, error) {
 	c.framer.SetReuseFrames()
 	err = c.send(func(f *http2.Framer) error {
 		_, err := io.WriteString(c.out, http2.ClientPreface)
-		return errors.Join(err, f.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 0}), f.WriteWindowUpdate(0, connWindow-streamWindow))
+		return errors.Join(
+			err,
+			f.WriteSettings(http2.Setting{ID: http2.SettingEnablePush, Val: 0}),
+			f.WriteWindowUpdate(0, connWindow-streamWindow),
+		)
 	})
 	if err != nil {
 		return nil, errors.Join(err, tcp.Close())
@@ -85,8 +91,10 @@ func (c *conn) open(cfg Config, targets []Target) error {
 		for i, t := range targets {
 			block.Reset()
 			for _, h := range []hpack.HeaderField{
-				{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"}, {Name: ":path", Value: service + cmp.Or(t.Method, "Get")},
-				{Name: ":authority", Value: cfg.Addr}, {Name: "content-type", Value: "application/grpc"}, {Name: "te", Value: "trailers"},
+				{Name: ":method", Value: "POST"}, {Name: ":scheme", Value: "http"},
+				{Name: ":path", Value: service + cmp.Or(t.Method, "Get")},
+				{Name: ":authority", Value: cfg.Addr}, {Name: "content-type", Value: "application/grpc"},
+				{Name: "te", Value: "trailers"},
 			} {
 				if err := encoder.WriteField(h); err != nil {
 					return err

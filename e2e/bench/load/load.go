@@ -46,7 +46,8 @@ type Load struct {
 	running sync.WaitGroup
 }
 
-// Open makes connections and calls, and returns once each stream has had its first message. When it fails, nothing is left open.
+// Open makes connections and calls, and returns once each stream has had its first message. When it
+// fails, nothing is left open.
 func Open(ctx context.Context, cfg Config) (*Load, error) {
 	l := &Load{}
 	for range min(cfg.Conns, len(cfg.Targets)) {
@@ -137,8 +138,8 @@ func (l *Load) Received() int { return int(l.total.Load()) }
 // Bytes returns how large all that has come is, as encoded, with five bytes more for each message.
 func (l *Load) Bytes() int { return int(l.bytes.Load()) }
 
-// Arrivals calls a function for each stream with the times when its messages came, in order. With Config.Newest there is only
-// the last.
+// Arrivals calls a function for each stream with the times when its messages came, in order. With
+// Config.Newest there is only the last.
 func (l *Load) Arrivals(yield func(t Target, at []time.Time)) {
 	l.each(func(s *stream) { yield(s.target, s.arrivals) })
 }

@@ -72,8 +72,12 @@ func (o options) lab() (*bench.Lab, error) {
 		return nil, err
 	}
 	lab := &bench.Lab{
-		Scale: bench.Full(), Dir: o.out, Isthmus: filepath.Join(o.bin, "isthmus"), Floor: []string{self, "floor"}, List: []string{self, "list"},
-		Log: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
+		Scale:   bench.Full(),
+		Dir:     o.out,
+		Isthmus: filepath.Join(o.bin, "isthmus"),
+		Floor:   []string{self, "floor"},
+		List:    []string{self, "list"},
+		Log:     func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) },
 	}
 	return lab, os.MkdirAll(o.out, 0o755)
 }
@@ -118,7 +122,9 @@ func measure(ctx context.Context, o options, lab *bench.Lab) error {
 	if err != nil {
 		return harness.Usagef("-run: %w", err)
 	}
-	if trials = slices.DeleteFunc(trials, func(t bench.Trial) bool { return !asked.MatchString(t.Name) }); len(trials) == 0 {
+	if trials = slices.DeleteFunc(trials, func(t bench.Trial) bool { return !asked.MatchString(t.Name) }); len(
+		trials,
+	) == 0 {
 		return harness.Usagef("-run %q matches no trial", o.run)
 	}
 	began := time.Now()

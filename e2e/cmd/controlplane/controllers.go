@@ -73,7 +73,11 @@ func parseControllers(list string) ([]string, error) {
 			continue
 		}
 		if controllers[name] == nil {
-			return nil, harness.Usagef("--controllers: there is no %q; there are %s", name, strings.Join(controllerNames(), ", "))
+			return nil, harness.Usagef(
+				"--controllers: there is no %q; there are %s",
+				name,
+				strings.Join(controllerNames(), ", "),
+			)
 		}
 		names = append(names, name)
 	}
@@ -81,7 +85,12 @@ func parseControllers(list string) ([]string, error) {
 }
 
 // startControllers starts the named controllers; they end with ctx.
-func startControllers(ctx context.Context, loopback *rest.Config, names []string, credentials clusterCredentials) error {
+func startControllers(
+	ctx context.Context,
+	loopback *rest.Config,
+	names []string,
+	credentials clusterCredentials,
+) error {
 	cfg := unlimited(loopback)
 	client, err := kubernetes.NewForConfig(cfg)
 	if err != nil {
@@ -110,8 +119,15 @@ func startControllers(ctx context.Context, loopback *rest.Config, names []string
 
 func newNamespaceController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
 	const resync, workers = 5 * time.Minute, 10
-	c := namespace.NewNamespaceController(ctx, d.client, d.metadata, d.client.Discovery().ServerPreferredNamespacedResources,
-		d.informers.Core().V1().Namespaces(), resync, v1.FinalizerKubernetes)
+	c := namespace.NewNamespaceController(
+		ctx,
+		d.client,
+		d.metadata,
+		d.client.Discovery().ServerPreferredNamespacedResources,
+		d.informers.Core().V1().Namespaces(),
+		resync,
+		v1.FinalizerKubernetes,
+	)
 	return func(ctx context.Context) { c.Run(ctx, workers) }, nil
 }
 
@@ -187,7 +203,13 @@ func newGarbageCollector(ctx context.Context, d *controllerDeps) (controllerLoop
 func newDeploymentController(ctx context.Context, d *controllerDeps) (controllerLoop, error) {
 	const workers = 2
 	apps := d.informers.Apps().V1()
-	c, err := deployment.NewDeploymentController(ctx, apps.Deployments(), apps.ReplicaSets(), d.informers.Core().V1().Pods(), d.client)
+	c, err := deployment.NewDeploymentController(
+		ctx,
+		apps.Deployments(),
+		apps.ReplicaSets(),
+		d.informers.Core().V1().Pods(),
+		d.client,
+	)
 	if err != nil {
 		return nil, err
 	}

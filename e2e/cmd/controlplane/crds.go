@@ -39,8 +39,10 @@ func installCRDs(ctx context.Context, loopback *rest.Config) error {
 	}
 	force := true
 	for _, crd := range crds {
-		_, err := client.ApiextensionsV1().CustomResourceDefinitions().Patch(ctx, crd.Name, types.ApplyPatchType, crd.yaml,
-			metav1.PatchOptions{FieldManager: "controlplane", Force: &force})
+		_, err := client.ApiextensionsV1().
+			CustomResourceDefinitions().
+			Patch(ctx, crd.Name, types.ApplyPatchType, crd.yaml,
+				metav1.PatchOptions{FieldManager: "controlplane", Force: &force})
 		if err != nil {
 			return fmt.Errorf("install CRD %s: %w", crd.Name, err)
 		}

@@ -66,8 +66,17 @@ func serveCommand(ctx context.Context, args []string, stdout io.Writer) error {
 	list := flags.String("controllers", strings.Join(defaultControllers, ","),
 		"comma-separated `list` of the controllers to run, of: "+strings.Join(controllerNames(), ", "))
 	host := flags.String("host", "127.0.0.1", "the `IP` address to listen on")
-	flags.BoolVar(&opts.all, "all", true, "serve all API groups, and the API's description, which kubectl asks for; that takes two fifths of a start")
-	untilEOF := flags.Bool("until-eof", false, "also end when standard input ends, which it does with the process at its other end")
+	flags.BoolVar(
+		&opts.all,
+		"all",
+		true,
+		"serve all API groups, and the API's description, which kubectl asks for; that takes two fifths of a start",
+	)
+	untilEOF := flags.Bool(
+		"until-eof",
+		false,
+		"also end when standard input ends, which it does with the process at its other end",
+	)
 	err := harness.ParseFlags(flags, args, help, stdout)
 	if err != nil {
 		return err
@@ -183,12 +192,13 @@ func awaitPort(ctx context.Context, opts serveOptions) (net.Listener, error) {
 	}
 }
 
-// Garbage in percent of what is in use, at the start and later. To collect more often would take a third of what a start costs,
-// and a tenth of what clusters of tests cost afterwards.
+// Garbage in percent of what is in use, at the start and later. To collect more often would take a
+// third of what a start costs, and a tenth of what clusters of tests cost afterwards.
 const starting, garbage = 400, 200
 
-// limitMemory bounds peaks, unless the environment sets another limit. With 5,000 Pods, and some minutes of many writes,
-// 240 MiB are in use. A limit near that lets the garbage collector take half of all processors.
+// limitMemory bounds peaks, unless the environment sets another limit. With 5,000 Pods, and some
+// minutes of many writes, 240 MiB are in use. A limit near that lets the garbage collector take
+// half of all processors.
 func limitMemory() {
 	collect(starting)
 	if os.Getenv("GOMEMLIMIT") == "" {

@@ -23,7 +23,8 @@ import (
 	"isthmus/e2e/harness/kube"
 )
 
-// stateDir is what one cluster keeps on disk: a folder with its data, port, credentials and, while it runs, its process id.
+// stateDir is what one cluster keeps on disk: a folder with its data, port, credentials and, while
+// it runs, its process id.
 //
 // Serving the folder again serves the same cluster, at the same address and with the same credentials, even after the
 // process was killed in the middle of a write.
@@ -63,8 +64,9 @@ func writeFile(path string, text []byte) error {
 // port of a cluster that is down, or even connect to itself.
 const firstPort, lastPort = 20000, 29999
 
-// Listen binds the cluster's port: the one of last time, or a free one. It remembers the port, and makes the folder if need be. Once it has
-// a port, it fails while another process serves the folder.
+// Listen binds the cluster's port: the one of last time, or a free one. It remembers the port, and
+// makes the folder if need be. Once it has a port, it fails while another process serves the
+// folder.
 func (d stateDir) Listen(host net.IP) (net.Listener, error) {
 	if err := os.MkdirAll(string(d), 0o700); err != nil {
 		return nil, err
@@ -173,11 +175,16 @@ func makeCredentials(dir string, host net.IP) error {
 	}
 	for name, leaf := range map[string]*x509.Certificate{
 		"server": {
-			Subject: pkix.Name{CommonName: "kube-apiserver"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, host, net.IPv4(10, 0, 0, 1)}, // the last is that of the Service kubernetes
+			Subject:     pkix.Name{CommonName: "kube-apiserver"},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+			// the last is that of the Service kubernetes
+			IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback, host, net.IPv4(10, 0, 0, 1)},
 			DNSNames:    []string{"localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"},
 		},
-		"admin":          {Subject: pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}},
+		"admin": {
+			Subject:     pkix.Name{CommonName: "admin", Organization: []string{"system:masters"}},
+			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+		},
 		"serviceaccount": {}, // of which the key is used
 	} {
 		leaf.KeyUsage = x509.KeyUsageDigitalSignature
@@ -203,13 +210,22 @@ func issue(dir, name string, cert, parent *x509.Certificate, authority crypto.Si
 		authority = key
 	}
 	now := time.Now()
-	cert.SerialNumber, cert.NotBefore, cert.NotAfter = big.NewInt(now.UnixNano()), now.Add(-time.Hour), now.Add(certificateValidity)
+	cert.SerialNumber, cert.NotBefore, cert.NotAfter = big.NewInt(
+		now.UnixNano(),
+	), now.Add(
+		-time.Hour,
+	), now.Add(
+		certificateValidity,
+	)
 	der, err := x509.CreateCertificate(cryptorand.Reader, cert, parent, key.Public(), authority)
 	if err != nil {
 		return nil, err
 	}
 	path := filepath.Join(dir, name)
-	return key, errors.Join(os.WriteFile(path+".key", text, 0o600), os.WriteFile(path+".crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	return key, errors.Join(
+		os.WriteFile(path+".key", text, 0o600),
+		os.WriteFile(path+".crt", pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+	)
 }
 
 // WriteKubeconfig writes the administrator's kubeconfig: one context, named

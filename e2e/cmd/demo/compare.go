@@ -58,7 +58,18 @@ func (d *demo) firstOf(ctx context.Context, authority string, want endpoints) er
 func (d *demo) byGet(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, seenLimit)
 	defer cancel()
-	out, err := exec.CommandContext(ctx, d.isthmus, "get", federated, "--addr", d.gateway.Addr(), "--once", "-o", "json").Output()
+	out, err := exec.CommandContext(
+		ctx,
+		d.isthmus,
+		"get",
+		federated,
+		"--addr",
+		d.gateway.Addr(),
+		"--once",
+		"-o",
+		"json",
+	).
+		Output()
 	if err != nil {
 		return fmt.Errorf("isthmus get: %w", err)
 	}

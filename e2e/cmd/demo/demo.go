@@ -103,7 +103,14 @@ func (d *demo) background(ctx context.Context, loop func(context.Context)) {
 // play is the whole demo.
 func (d *demo) play(ctx context.Context) error {
 	d.screen.print("Isthmus demo: one federated Service over three Kubernetes clusters\n")
-	for _, act := range []func(context.Context) error{d.setUp, d.story, d.preference, d.networks, d.exports, d.compare} {
+	for _, act := range []func(context.Context) error{
+		d.setUp,
+		d.story,
+		d.preference,
+		d.networks,
+		d.exports,
+		d.compare,
+	} {
 		if err := act(ctx); err != nil {
 			return err
 		}
@@ -126,20 +133,36 @@ func (d *demo) lookAround(ctx context.Context) {
 	ways := [][2]string{
 		{"what a proxy sees, live", bin + "/isthmus get " + federated + " --addr " + d.gateway.Addr()},
 		{"of a remote-discovery mirror", bin + "/isthmus get " + mirror + " --addr " + d.gateway.Addr()},
-		{"the same by reflection", `grpcurl -plaintext -d '{"path":"` + federated + `"}' ` + d.gateway.Addr() + " io.linkerd.proxy.destination.Destination/Get"},
+		{
+			"the same by reflection",
+			`grpcurl -plaintext -d '{"path":"` + federated + `"}' ` + d.gateway.Addr() +
+				" io.linkerd.proxy.destination.Destination/Get",
+		},
 		{"the links and their states", "curl -s http://" + d.gateway.MetricsAddr() + "/debug/clusters"},
 		{"the metrics", "curl -s http://" + d.gateway.MetricsAddr() + "/metrics"},
-		{"scale east", "kubectl --kubeconfig " + d.servers[east].Kubeconfig() + " -n shop scale deployment web --replicas 6"},
+		{
+			"scale east",
+			"kubectl --kubeconfig " + d.servers[east].Kubeconfig() + " -n shop scale deployment web --replicas 6",
+		},
 		{"use the own cluster only, while it is well", "kubectl --kubeconfig " + d.servers[west].Kubeconfig() +
 			" -n shop annotate service web-federated isthmus.io/prefer='local, any' isthmus.io/min-ready=50%"},
-		{"cordon north", "kubectl --kubeconfig " + d.servers[west].Kubeconfig() + " -n linkerd annotate secret cluster-credentials-north isthmus.io/cordon=true"},
-		{"unlink north", "kubectl --kubeconfig " + d.servers[west].Kubeconfig() + " -n linkerd delete secret cluster-credentials-north"},
+		{
+			"cordon north",
+			"kubectl --kubeconfig " + d.servers[west].Kubeconfig() +
+				" -n linkerd annotate secret cluster-credentials-north isthmus.io/cordon=true",
+		},
+		{
+			"unlink north",
+			"kubectl --kubeconfig " + d.servers[west].Kubeconfig() +
+				" -n linkerd delete secret cluster-credentials-north",
+		},
 		{"hang east's API server", "kill -STOP $(cat " + d.path("east/pid") + ")     (and kill -CONT)"},
 		{"the gateway's log", "tail -f " + d.path("gateway.log")},
 	}
 	if d.options.networks {
 		ways = append(ways, [2]string{"have north on another network again",
-			"kubectl --kubeconfig " + d.servers[west].Kubeconfig() + " -n linkerd annotate secret cluster-credentials-north isthmus.io/network=far"})
+			"kubectl --kubeconfig " + d.servers[west].Kubeconfig() +
+				" -n linkerd annotate secret cluster-credentials-north isthmus.io/network=far"})
 	}
 	for _, way := range ways {
 		d.screen.print("  # %s\n  %s\n", way[0], way[1])

@@ -17,7 +17,9 @@ const written = "cart-federated" // by the gateway alone
 
 // exports is the act about Services that the gateway writes, for a label and for a ServiceExport in a linked cluster.
 func (d *demo) exports(ctx context.Context) error {
-	d.screen.print("\nServices that nobody has written: the gateway does, for a label or a ServiceExport in another cluster\n")
+	d.screen.print(
+		"\nServices that nobody has written: the gateway does, for a label or a ServiceExport in another cluster\n",
+	)
 	return d.parts(ctx, []part{
 		{"label cart in east: west has cart-federated, and reaches it", d.exportCart},
 		{"export cart there: west reaches it by its ServiceImport's IP", d.importCart},
@@ -26,7 +28,13 @@ func (d *demo) exports(ctx context.Context) error {
 
 func (d *demo) exportCart(ctx context.Context) error {
 	label := []byte(`{"metadata":{"labels":{"mirror.linkerd.io/federated":"member"}}}`)
-	if _, err := d.shops[east].CoreV1().Services(shop.Namespace).Patch(ctx, "cart", types.MergePatchType, label, metav1.PatchOptions{}); err != nil {
+	if _, err := d.shops[east].CoreV1().Services(shop.Namespace).Patch(
+		ctx,
+		"cart",
+		types.MergePatchType,
+		label,
+		metav1.PatchOptions{},
+	); err != nil {
 		return fmt.Errorf("cluster east: label Service cart: %w", err)
 	}
 	if err := harness.Poll(ctx, seenLimit, 50*time.Millisecond, func() error {
@@ -53,7 +61,8 @@ func (d *demo) reachCart(ctx context.Context, service string) error {
 	return err
 }
 
-// importCart reaches cart as a client does whose DNS has answered cart.shop.svc.clusterset.local by the ServiceImport's IP: its proxy asks by that.
+// importCart reaches cart as a client does whose DNS has answered cart.shop.svc.clusterset.local by
+// the ServiceImport's IP: its proxy asks by that.
 func (d *demo) importCart(ctx context.Context) error {
 	if err := d.shops[east].Export(ctx, "cart"); err != nil {
 		return err

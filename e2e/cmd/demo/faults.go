@@ -57,7 +57,10 @@ func (d *demo) rotateNorth(ctx context.Context) (none time.Time, note string, er
 	if err := d.shops[north].Revoke(ctx, firstToken); err != nil {
 		return none, "", err
 	}
-	return none, fmt.Sprintf("the link has a new token, the old one was deleted and is refused %s later", short(time.Since(linked))), nil
+	return none, fmt.Sprintf(
+		"the link has a new token, the old one was deleted and is refused %s later",
+		short(time.Since(linked)),
+	), nil
 }
 
 // restartNorth proves that the new credentials are in use: what was connected

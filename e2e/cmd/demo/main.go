@@ -56,9 +56,24 @@ type options struct {
 func parse(args []string, stdout io.Writer) (options, error) {
 	var o options
 	flags := flag.NewFlagSet("demo", flag.ContinueOnError)
-	flags.StringVar(&o.bin, "bin", "", "the `folder` with the programs isthmus and controlplane (default: they are built)")
-	flags.StringVar(&o.dir, "dir", "", "the `folder` for state and logs; it stays (default: a temporary one, removed at the end)")
-	flags.BoolVar(&o.networks, "networks", false, "have north on another network for a while, where web is reached through gateways")
+	flags.StringVar(
+		&o.bin,
+		"bin",
+		"",
+		"the `folder` with the programs isthmus and controlplane (default: they are built)",
+	)
+	flags.StringVar(
+		&o.dir,
+		"dir",
+		"",
+		"the `folder` for state and logs; it stays (default: a temporary one, removed at the end)",
+	)
+	flags.BoolVar(
+		&o.networks,
+		"networks",
+		false,
+		"have north on another network for a while, where web is reached through gateways",
+	)
 	flags.BoolVar(&o.keep, "keep", false, "leave everything running at the end, until Ctrl-C")
 	if err := harness.ParseFlags(flags, args, help, stdout); err != nil {
 		return o, err

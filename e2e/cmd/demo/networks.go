@@ -34,18 +34,35 @@ func (d *demo) networks(ctx context.Context) error {
 	}
 	both := []int{0, 1}
 	return d.steps(ctx, []step{
-		{"annotate north's link with its network", d.annotateNorth("isthmus.io/network", "far", "", func(context.Context) error {
-			d.expectGateways(both...)
-			return nil
-		})},
-		{"scale north from 4 to 1", d.scaleNorth(1, "the gateways are served while one endpoint behind them is ready", both...)},
+		{
+			"annotate north's link with its network",
+			d.annotateNorth("isthmus.io/network", "far", "", func(context.Context) error {
+				d.expectGateways(both...)
+				return nil
+			}),
+		},
+		{
+			"scale north from 4 to 1",
+			d.scaleNorth(1, "the gateways are served while one endpoint behind them is ready", both...),
+		},
 		{"scale north from 1 to 0", d.scaleNorth(0, "")},
 		{"scale north from 0 to 1", d.scaleNorth(1, "", both...)},
 		{"scale north from 1 to 4", d.scaleNorth(4, "", both...)},
 		{"the first gateway fails its probes", d.gatewaysAlive("", 1)},
-		{"the other one fails too", d.gatewaysAlive("while web has other endpoints, a cluster none of whose gateways answers is not used")},
+		{
+			"the other one fails too",
+			d.gatewaysAlive("while web has other endpoints, a cluster none of whose gateways answers is not used"),
+		},
 		{"both answer again", d.gatewaysAlive("", both...)},
-		{"take the network away", d.annotateNorth("isthmus.io/network", "", "", func(ctx context.Context) error { return d.expectPods(ctx, north) })},
+		{
+			"take the network away",
+			d.annotateNorth(
+				"isthmus.io/network",
+				"",
+				"",
+				func(ctx context.Context) error { return d.expectPods(ctx, north) },
+			),
+		},
 	})
 }
 
@@ -59,7 +76,10 @@ func (d *demo) playGateways(ctx context.Context) error {
 		}
 		d.later(func() error { g.Close(); return nil })
 		list = append(list, shop.LinkerdGateway{
-			Name: fmt.Sprintf("linkerd-gateway-%d", i+1), Addr: netip.AddrPortFrom(g.Addr().Addr(), port), Probe: g.Addr().Port(),
+			Name: fmt.Sprintf(
+				"linkerd-gateway-%d",
+				i+1,
+			), Addr: netip.AddrPortFrom(g.Addr().Addr(), port), Probe: g.Addr().Port(),
 		})
 		d.gateways = append(d.gateways, &playedGateway{list[i], g})
 	}

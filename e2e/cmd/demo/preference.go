@@ -17,12 +17,20 @@ const (
 	lostAfter   = 2 * time.Second
 )
 
-var leaving = fmt.Sprintf("the others leave after return-after %v, one by one within return-over %v", returnAfter, returnOver)
+var leaving = fmt.Sprintf(
+	"the others leave after return-after %v, one by one within return-over %v",
+	returnAfter,
+	returnOver,
+)
 
 // preference is the second act: the stream of the first one goes on, and linked clusters are
 // used only while they are needed.
 func (d *demo) preference(ctx context.Context) error {
-	d.screen.print("\nThe same stream, while web has the annotations isthmus.io/prefer: \"local, any\" and isthmus.io/min-ready: \"%d\":\n\n", minReady)
+	d.screen.print(
+		"\nThe same stream, while web has the annotations isthmus.io/prefer: \"local, any\" and "+
+			"isthmus.io/min-ready: \"%d\":\n\n",
+		minReady,
+	)
 	d.screen.tiersHead()
 	d.tiers = endpoints.tiers
 	defer func() { d.tiers = nil }()
@@ -34,11 +42,13 @@ func (d *demo) preference(ctx context.Context) error {
 		}, leaving, west)},
 		{"scale west from 4 to 2", d.scaleWest(2, "", east, north)},
 		{"kill north's API server", d.killNorth},
-		{"cordon north by its link", d.annotateNorth("isthmus.io/cordon", "true", "its API server is still away: the switch is in west", func(context.Context) error {
-			before = d.want[north]
-			delete(d.want, north)
-			return nil
-		})},
+		{"cordon north by its link",
+			d.annotateNorth("isthmus.io/cordon", "true", "its API server is still away: the switch is in west",
+				func(context.Context) error {
+					before = d.want[north]
+					delete(d.want, north)
+					return nil
+				})},
 		{"end the cordon", d.annotateNorth("isthmus.io/cordon", "", "", func(context.Context) error {
 			d.want[north] = before
 			return nil
@@ -51,7 +61,10 @@ func (d *demo) preference(ctx context.Context) error {
 	}
 	d.tiers = func(endpoints) string { return "any" }
 	return d.steps(ctx, []step{{"take web's annotations away", d.annotateWeb(map[string]string{
-		"isthmus.io/prefer": "", "isthmus.io/min-ready": "", "isthmus.io/return-after": "", "isthmus.io/return-over": "",
+		"isthmus.io/prefer":       "",
+		"isthmus.io/min-ready":    "",
+		"isthmus.io/return-after": "",
+		"isthmus.io/return-over":  "",
 	}, "", names...)}})
 }
 
@@ -128,7 +141,10 @@ func (d *demo) loseEast(ctx context.Context) (changed time.Time, note string, er
 		return changed, "", err
 	}
 	changed = time.Now()
-	return changed, fmt.Sprintf("lost-after is %v; north is away longer, and its endpoints stay", lostAfter), d.servers[east].Kill()
+	return changed, fmt.Sprintf(
+		"lost-after is %v; north is away longer, and its endpoints stay",
+		lostAfter,
+	), d.servers[east].Kill()
 }
 
 // startBoth brings the API servers back. east's endpoints come back as soon as it is followed.

@@ -99,7 +99,8 @@ func TestDemo(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	for _, line := range []string{"\n  kill east's API server ", "\n  cordon north by its link ", "\n  annotate north's link with its network ",
+	for _, line := range []string{"\n  kill east's API server ", "\n  cordon north by its link ",
+		"\n  annotate north's link with its network ",
 		"\n  the other one fails too ", "All as it should be"} {
 		if !strings.Contains(out.text.String(), line) {
 			t.Errorf("it does not print %q", line)

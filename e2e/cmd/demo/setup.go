@@ -29,7 +29,10 @@ func (d *demo) setUp(ctx context.Context) error {
 	}
 	d.isthmus = isthmus
 	return d.parts(ctx, []part{
-		{"start the API servers of west, east and north", func(ctx context.Context) error { return d.startClusters(ctx, controlplane) }},
+		{
+			"start the API servers of west, east and north",
+			func(ctx context.Context) error { return d.startClusters(ctx, controlplane) },
+		},
 		{"deploy the Services web and cart in each", d.deploy},
 		{"link east and north to west", d.link},
 		{"start the gateway in west", d.startGateway},
@@ -57,7 +60,11 @@ func (d *demo) startClusters(ctx context.Context, binary string) error {
 	var configs []harness.ClusterConfig
 	for _, name := range names {
 		configs = append(configs, harness.ClusterConfig{
-			Name: name, Dir: filepath.Join(d.dir, name), Binary: binary, Controllers: shop.Controllers, All: d.options.keep,
+			Name:        name,
+			Dir:         filepath.Join(d.dir, name),
+			Binary:      binary,
+			Controllers: shop.Controllers,
+			All:         d.options.keep,
 		})
 	}
 	servers, err := harness.StartClusters(ctx, configs...)
@@ -144,7 +151,8 @@ func (d *demo) startGateway(ctx context.Context) error {
 		Binary: d.isthmus, Kubeconfig: d.path("gateway.kubeconfig"), Output: log, Env: env,
 		Args: []string{ // as Linkerd's chart sets them by default, and then our own
 			"-outbound-transport-mode=transport-header",
-			`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`,
+			`-meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},` +
+				`"while_idle":true}}`,
 			"-log-level=info",
 			"-target-cluster-label=true", // by which the table knows clusters
 			"-exports=on",
@@ -165,7 +173,11 @@ func (d *demo) startGateway(ctx context.Context) error {
 }
 
 // subscribe opens a stream as the proxy of a Pod in west would.
-func (d *demo) subscribe(ctx context.Context, kind proxy.Kind, authority string) (stream *proxy.Stream, closes func() error, err error) {
+func (d *demo) subscribe(
+	ctx context.Context,
+	kind proxy.Kind,
+	authority string,
+) (stream *proxy.Stream, closes func() error, err error) {
 	conn, err := proxy.Dial(d.gateway.Addr())
 	if err != nil {
 		return nil, nil, err

@@ -71,12 +71,21 @@ func TestStep(t *testing.T) {
 		want    string // in the error
 	}{
 		"as it should be": {[]*pb.Update{of("east", "10.2.0.2:80")}, ""},
-		"a flap":          {[]*pb.Update{Remove("10.1.0.1:80"), of("", "10.1.0.1:80"), of("east", "10.2.0.2:80")}, "10.1.0.1:80 was absent after message"},
-		"emptied":         {[]*pb.Update{None(true), of("", "10.1.0.1:80"), of("east", "10.2.0.1:80", "10.2.0.2:80")}, "was absent after message"},
-		"too much":        {[]*pb.Update{of("east", "10.2.0.2:80"), of("north", "10.3.0.1:80")}, "10.3.0.1:80 of north should not be there"},
-		"wrong cluster":   {[]*pb.Update{of("north", "10.2.0.2:80")}, "10.2.0.2:80 of east is missing"},
-		"an empty add":    {[]*pb.Update{of("east", "10.2.0.2:80"), Add()}, "an add without addresses"},
-		"nothing":         {nil, "10.2.0.2:80 of east is missing"},
+		"a flap": {
+			[]*pb.Update{Remove("10.1.0.1:80"), of("", "10.1.0.1:80"), of("east", "10.2.0.2:80")},
+			"10.1.0.1:80 was absent after message",
+		},
+		"emptied": {
+			[]*pb.Update{None(true), of("", "10.1.0.1:80"), of("east", "10.2.0.1:80", "10.2.0.2:80")},
+			"was absent after message",
+		},
+		"too much": {
+			[]*pb.Update{of("east", "10.2.0.2:80"), of("north", "10.3.0.1:80")},
+			"10.3.0.1:80 of north should not be there",
+		},
+		"wrong cluster": {[]*pb.Update{of("north", "10.2.0.2:80")}, "10.2.0.2:80 of east is missing"},
+		"an empty add":  {[]*pb.Update{of("east", "10.2.0.2:80"), Add()}, "an add without addresses"},
+		"nothing":       {nil, "10.2.0.2:80 of east is missing"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out bytes.Buffer
@@ -142,11 +151,24 @@ func TestRow(t *testing.T) {
 		row  row
 		want string
 	}{
-		{row{title: "scale east from 2 to 5", before: []int{3, 2, 2}, now: []int{3, 5, 2}, when: "18 ms", verdict: "none"},
+		{row{
+			title:   "scale east from 2 to 5",
+			before:  []int{3, 2, 2},
+			now:     []int{3, 5, 2},
+			when:    "18 ms",
+			verdict: "none",
+		},
 			"  scale east from 2 to 5                        3      5      2      18 ms  none"},
 		{row{title: "kill east's API server", now: []int{3, 1, 10}, when: "no change", verdict: "none"},
 			"  kill east's API server                        3      1     10  no change  none"},
-		{row{title: "end the cordon", before: []int{2, 3, 0}, now: []int{2, 3, 4}, tiers: "local, any", when: "6 ms", verdict: "none"},
+		{row{
+			title:   "end the cordon",
+			before:  []int{2, 3, 0},
+			now:     []int{2, 3, 4},
+			tiers:   "local, any",
+			when:    "6 ms",
+			verdict: "none",
+		},
 			"  end the cordon                                2      3      4  local, any       6 ms  none"},
 		{row{title: "12:00:00", now: []int{0, 0, 0}},
 			"  12:00:00                                      0      0      0"},

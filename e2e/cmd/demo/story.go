@@ -27,8 +27,8 @@ type step struct {
 	do    deed
 }
 
-// deed changes something and sets what the proxy should see. It returns when the change was made, or zero if the proxy should see
-// none, and what there is to add.
+// deed changes something and sets what the proxy should see. It returns when the change was made,
+// or zero if the proxy should see none, and what there is to add.
 type deed func(context.Context) (changed time.Time, note string, err error)
 
 func (d *demo) story(ctx context.Context) error {
@@ -80,7 +80,12 @@ func (d *demo) first(ctx context.Context) error {
 	if err := hold(ctx, d.stream, d.want, calm); err != nil {
 		return err
 	}
-	d.screen.finish(row{title: "the stream's first message", now: d.want.counts(), when: short(snap.First.At.Sub(snap.Opened)), verdict: "none"})
+	d.screen.finish(row{
+		title:   "the stream's first message",
+		now:     d.want.counts(),
+		when:    short(snap.First.At.Sub(snap.Opened)),
+		verdict: "none",
+	})
 	return nil
 }
 
@@ -190,13 +195,16 @@ func (d *demo) explain(title string, err error) error {
 }
 
 func (d *demo) scale(name string, from, to int) step {
-	return step{fmt.Sprintf("scale %s from %d to %d", name, from, to), func(ctx context.Context) (time.Time, string, error) {
-		changed, err := d.shops[name].Scale(ctx, "web", to)
-		if err != nil {
-			return changed, "", err
-		}
-		return changed, "", d.expectPods(ctx, name)
-	}}
+	return step{
+		fmt.Sprintf("scale %s from %d to %d", name, from, to),
+		func(ctx context.Context) (time.Time, string, error) {
+			changed, err := d.shops[name].Scale(ctx, "web", to)
+			if err != nil {
+				return changed, "", err
+			}
+			return changed, "", d.expectPods(ctx, name)
+		},
+	}
 }
 
 func (d *demo) unlinkNorth(ctx context.Context) (time.Time, string, error) {

@@ -40,7 +40,13 @@ func readBinary(path, version string) (*binary, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	b := &binary{path: path, data: data, info: info, version: cmp.Or(version, info.Main.Version), settings: make(map[string]string)}
+	b := &binary{
+		path:     path,
+		data:     data,
+		info:     info,
+		version:  cmp.Or(version, info.Main.Version),
+		settings: make(map[string]string),
+	}
 	for _, s := range info.Settings {
 		b.settings[s.Key] = s.Value
 	}
@@ -51,7 +57,8 @@ func readBinary(path, version string) (*binary, error) {
 	return b, err
 }
 
-// when returns the time that SOURCE_DATE_EPOCH names, or that of the commit that the program was built from, or else 1970.
+// when returns the time that SOURCE_DATE_EPOCH names, or that of the commit that the program was
+// built from, or else 1970.
 func (b *binary) when() (time.Time, error) {
 	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" {
 		seconds, err := strconv.ParseInt(epoch, 10, 64)
@@ -92,8 +99,19 @@ func (p *linked) module() string {
 
 // packages lists what is linked into the program: the working directory must be the one that it was built in.
 func (b *binary) packages(ctx context.Context) ([]linked, error) {
-	out, err := output(ctx, "env", "CGO_ENABLED=0", "GOOS="+b.settings["GOOS"], "GOARCH="+b.settings["GOARCH"],
-		"go", "list", "-deps", "-json=ImportPath,Dir,Standard,Imports,Module", "-tags="+b.settings["-tags"], b.info.Path)
+	out, err := output(
+		ctx,
+		"env",
+		"CGO_ENABLED=0",
+		"GOOS="+b.settings["GOOS"],
+		"GOARCH="+b.settings["GOARCH"],
+		"go",
+		"list",
+		"-deps",
+		"-json=ImportPath,Dir,Standard,Imports,Module",
+		"-tags="+b.settings["-tags"],
+		b.info.Path,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -115,7 +133,11 @@ func (b *binary) packages(ctx context.Context) ([]linked, error) {
 		}
 	}
 	if n := len(b.info.Deps) + 2; len(modules) != n { // the program's own, and the standard library
-		return nil, fmt.Errorf("%d modules are in the binary, %d in what is here: build the binary anew", n, len(modules))
+		return nil, fmt.Errorf(
+			"%d modules are in the binary, %d in what is here: build the binary anew",
+			n,
+			len(modules),
+		)
 	}
 	return all, nil
 }

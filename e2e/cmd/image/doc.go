@@ -6,8 +6,9 @@
 //
 // The second, `make release`, writes a folder with all that users install without a clone: docs/install.md.
 //
-// Beside the binaries the first writes the folder layout, an OCI image layout with one index, and for each binary an SBOM. Where a
-// docker daemon answers it is also given the image for its platform. Nothing is pushed.
+// Beside the binaries the first writes the folder layout, an OCI image layout with one index, and
+// for each binary an SBOM. Where a docker daemon answers it is also given the image for its
+// platform. Nothing is pushed.
 //
 // What an image has:
 //
@@ -16,7 +17,7 @@
 //	/etc/ssl/certs/ca-certificates.crt  Mozilla's root certificates
 //	/licenses                           the licence and notices of all that is linked in
 //
-// All is taken from what the Go tool has noted in the binary: platform, build tags, modules, commit. So the working directory
-// must be the one that it was built in. The same binaries make the same bytes, everywhere: times are those of the commit, or
-// of SOURCE_DATE_EPOCH.
+// All is taken from what the Go tool has noted in the binary: platform, build tags, modules,
+// commit. So the working directory must be the one that it was built in. The same binaries make the
+// same bytes, everywhere: times are those of the commit, or of SOURCE_DATE_EPOCH.
 package main

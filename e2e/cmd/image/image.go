@@ -28,7 +28,8 @@ type platformImage struct {
 	sbom     []byte
 }
 
-// papers returns what goes with a program: its SBOM, and the licences and notices of all that is linked in, by file name.
+// papers returns what goes with a program: its SBOM, and the licences and notices of all that is
+// linked in, by file name.
 func (b *binary) papers(ctx context.Context) (texts map[string][]byte, sbom []byte, err error) {
 	packages, err := b.packages(ctx)
 	if err != nil {
@@ -65,7 +66,10 @@ func (b *binary) image(ctx context.Context) (platformImage, error) {
 	if err != nil {
 		return fail(err)
 	}
-	base, err := mutate.ConfigFile(mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON), b.config())
+	base, err := mutate.ConfigFile(
+		mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON),
+		b.config(),
+	)
 	if err != nil {
 		return fail(err)
 	}
@@ -77,7 +81,10 @@ func (b *binary) image(ctx context.Context) (platformImage, error) {
 
 // added is a layer with its line of history.
 func (b *binary) added(layer v1.Layer, what string) mutate.Addendum {
-	return mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: b.time}, CreatedBy: "make image", Comment: what}}
+	return mutate.Addendum{
+		Layer:   layer,
+		History: v1.History{Created: v1.Time{Time: b.time}, CreatedBy: "make image", Comment: what},
+	}
 }
 
 // config is how the image is run: the user is the one that manifests/install names. Arguments come from there, or from
@@ -98,8 +105,10 @@ func (b *binary) config() *v1.ConfigFile {
 // labels are those that the OCI has names for.
 func (b *binary) labels() map[string]string {
 	labels := map[string]string{
-		"title": "Isthmus", "description": "A multicluster federation gateway for Linkerd proxies.", "licenses": "Apache-2.0",
-		"created": b.time.Format(time.RFC3339), "version": b.version, "revision": b.settings["vcs.revision"],
+		"title":       "Isthmus",
+		"description": "A multicluster federation gateway for Linkerd proxies.",
+		"licenses":    "Apache-2.0",
+		"created":     b.time.Format(time.RFC3339), "version": b.version, "revision": b.settings["vcs.revision"],
 	}
 	named := make(map[string]string)
 	for key, value := range labels {
@@ -115,7 +124,10 @@ func writeLayout(dir string, tag name.Tag, images map[string]platformImage) (v1.
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	for _, platform := range slices.Sorted(maps.Keys(images)) {
 		p := images[platform]
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: p.image, Descriptor: v1.Descriptor{Platform: &p.platform}})
+		index = mutate.AppendManifests(
+			index,
+			mutate.IndexAddendum{Add: p.image, Descriptor: v1.Descriptor{Platform: &p.platform}},
+		)
 	}
 	path, err := layout.Write(dir, empty.Index)
 	if err != nil {
@@ -145,7 +157,11 @@ func load(ctx context.Context, w io.Writer, tag name.Tag, images map[string]plat
 	}
 	p, there := images[platform]
 	if !there {
-		return note("the daemon runs %s, and there is an image for %s only", platform, strings.Join(slices.Sorted(maps.Keys(images)), ", "))
+		return note(
+			"the daemon runs %s, and there is an image for %s only",
+			platform,
+			strings.Join(slices.Sorted(maps.Keys(images)), ", "),
+		)
 	}
 	out, in := io.Pipe()
 	cmd := exec.CommandContext(ctx, "docker", "load", "--quiet")

@@ -67,7 +67,16 @@ func inModule(root, dir string) linked {
 // TestNotices: licences and notices are taken from a package's folder and those above, and no others; Go has its own.
 func TestNotices(t *testing.T) {
 	goroot := tree(t, "LICENSE", "PATENTS", "src/net/http/server.go")
-	root := tree(t, "LICENCE.md", "NOTICE", "license.go", "licensing/x.go", "third_party/COPYING", "third_party/fork/a.go", "other/LICENSE")
+	root := tree(
+		t,
+		"LICENCE.md",
+		"NOTICE",
+		"license.go",
+		"licensing/x.go",
+		"third_party/COPYING",
+		"third_party/fork/a.go",
+		"other/LICENSE",
+	)
 	got, err := notices([]linked{
 		inModule(root, "third_party/fork"), inModule(root, "licensing"),
 		{ImportPath: "net/http", Dir: filepath.Join(goroot, "src/net/http"), Standard: true},
@@ -75,7 +84,13 @@ func TestNotices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"licenses/m/LICENCE.md", "licenses/m/NOTICE", "licenses/m/third_party/COPYING", "licenses/std/LICENSE", "licenses/std/PATENTS"}
+	want := []string{
+		"licenses/m/LICENCE.md",
+		"licenses/m/NOTICE",
+		"licenses/m/third_party/COPYING",
+		"licenses/std/LICENSE",
+		"licenses/std/PATENTS",
+	}
 	if names := slices.Sorted(maps.Keys(got)); !slices.Equal(names, want) {
 		t.Errorf("%q", names)
 	}
@@ -87,12 +102,14 @@ func TestNoLicence(t *testing.T) {
 	if _, err := notices([]linked{inModule(root, "a")}, ""); err == nil || err.Error() != "module m has no licence" {
 		t.Error(err)
 	}
-	if _, err := notices([]linked{inModule(filepath.Join(root, "other"), "../a")}, ""); err == nil || !strings.Contains(err.Error(), "is not below") {
+	if _, err := notices([]linked{inModule(filepath.Join(root, "other"), "../a")}, ""); err == nil ||
+		!strings.Contains(err.Error(), "is not below") {
 		t.Error(err)
 	}
 }
 
-// TestLoad: without a docker that can take the image, a line states why, and that is no failure; it is one if docker refuses.
+// TestLoad: without a docker that can take the image, a line states why, and that is no failure; it
+// is one if docker refuses.
 func TestLoad(t *testing.T) {
 	tag, err := name.NewTag("isthmus:dev")
 	if err != nil {
@@ -102,15 +119,29 @@ func TestLoad(t *testing.T) {
 	for _, c := range []struct{ name, script, printed, err string }{
 		{"none", "", "not loaded: there is no docker\n", ""},
 		{"no daemon", "echo 'Cannot connect' >&2; exit 1", "not loaded: Cannot connect\n", ""},
-		{"another platform", "echo linux/s390x", "not loaded: the daemon runs linux/s390x, and there is an image for linux/amd64 only\n", ""},
+		{
+			"another platform",
+			"echo linux/s390x",
+			"not loaded: the daemon runs linux/s390x, and there is an image for linux/amd64 only\n",
+			"",
+		},
 		{"refused", "case $1 in version) echo linux/amd64;; *) exit 3;; esac", "", "docker load: exit status 3"},
-		{"loaded", "case $1 in version) echo linux/amd64;; *) exec /bin/cat >/dev/null;; esac", "loaded for linux/amd64\n", ""},
+		{
+			"loaded",
+			"case $1 in version) echo linux/amd64;; *) exec /bin/cat >/dev/null;; esac",
+			"loaded for linux/amd64\n",
+			"",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
 			t.Setenv("PATH", dir)
 			if c.script != "" {
-				if err := os.WriteFile(filepath.Join(dir, "docker"), []byte("#!/bin/sh\n"+c.script+"\n"), 0o755); err != nil {
+				if err := os.WriteFile(
+					filepath.Join(dir, "docker"),
+					[]byte("#!/bin/sh\n"+c.script+"\n"),
+					0o755,
+				); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -138,8 +169,18 @@ func TestNamed(t *testing.T) {
 	for _, c := range []struct{ image, version, docker, containerd string }{
 		{"isthmus", "", "isthmus:dev", "docker.io/library/isthmus:dev"},
 		{"isthmus", "v1", "isthmus:v1", "docker.io/library/isthmus:v1"},
-		{"registry.example.com:5000/isthmus", "v1", "registry.example.com:5000/isthmus:v1", "registry.example.com:5000/isthmus:v1"},
-		{"registry.example.com/isthmus:demo", "v1", "registry.example.com/isthmus:demo", "registry.example.com/isthmus:demo"},
+		{
+			"registry.example.com:5000/isthmus",
+			"v1",
+			"registry.example.com:5000/isthmus:v1",
+			"registry.example.com:5000/isthmus:v1",
+		},
+		{
+			"registry.example.com/isthmus:demo",
+			"v1",
+			"registry.example.com/isthmus:demo",
+			"registry.example.com/isthmus:demo",
+		},
 	} {
 		tag, err := named(c.image, c.version)
 		if err != nil || tag.String() != c.docker || containerdName(tag) != c.containerd {
@@ -175,7 +216,8 @@ func TestNotes(t *testing.T) {
 func TestReleaseRefuses(t *testing.T) {
 	for _, version := range []string{"", "0.1.0", "v0.1", "v1", "v0.1.0+dirty", "latest"} {
 		r := release{version: version}
-		if err := r.make(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "is no version: give it as v0.1.0") {
+		if err := r.make(t.Context(), nil); err == nil ||
+			!strings.Contains(err.Error(), "is no version: give it as v0.1.0") {
 			t.Errorf("%s: %v", version, err)
 		}
 	}

@@ -31,7 +31,12 @@ func layer(files map[string][]byte, mode fs.FileMode, when time.Time) (v1.Layer,
 	}
 	return tarball.LayerFromOpener(
 		func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(text)), nil },
-		tarball.WithCompressionLevel(gzip.DefaultCompression), tarball.WithCompressedCaching, tarball.WithMediaType(types.OCILayer))
+		tarball.WithCompressionLevel(
+			gzip.DefaultCompression,
+		),
+		tarball.WithCompressedCaching,
+		tarball.WithMediaType(types.OCILayer),
+	)
 }
 
 // archive is a tar file of some files, with the folders that they are in. The same files make the same bytes.
@@ -45,11 +50,22 @@ func archive(files map[string][]byte, mode func(name string) fs.FileMode, when t
 				continue
 			}
 			made[dir] = true
-			if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir + "/", Mode: 0o755, ModTime: when}); err != nil {
+			if err := w.WriteHeader(&tar.Header{
+				Typeflag: tar.TypeDir,
+				Name:     dir + "/",
+				Mode:     0o755,
+				ModTime:  when,
+			}); err != nil {
 				return nil, err
 			}
 		}
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: int64(mode(name)), ModTime: when, Size: int64(len(files[name]))}); err != nil {
+		if err := w.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg,
+			Name:     name,
+			Mode:     int64(mode(name)),
+			ModTime:  when,
+			Size:     int64(len(files[name])),
+		}); err != nil {
 			return nil, err
 		}
 		if _, err := w.Write(files[name]); err != nil {

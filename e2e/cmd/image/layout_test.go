@@ -1,6 +1,7 @@
-// Tests of package main_test run make image and make build as users do. They copy the repository's files to folders of their
-// own, with a commit that has a fixed time, and run make there, with a docker that is a shell script. They read the layout by
-// the OCI's specification, not by the library that writes it, and run the program with nothing but the image's files.
+// Tests of package main_test run make image and make build as users do. They copy the repository's
+// files to folders of their own, with a commit that has a fixed time, and run make there, with a
+// docker that is a shell script. They read the layout by the OCI's specification, not by the
+// library that writes it, and run the program with nothing but the image's files.
 package main_test
 
 import (
@@ -67,7 +68,10 @@ func sources(t *testing.T, to string) {
 func commitAll(t *testing.T, dir string) string {
 	t.Helper()
 	git := func(args ...string) string {
-		cmd := exec.CommandContext(t.Context(), "git", append([]string{"-C", dir, "-c", "user.name=test", "-c", "user.email=test@example.com"}, args...)...)
+		cmd := exec.CommandContext(
+			t.Context(),
+			"git",
+			append([]string{"-C", dir, "-c", "user.name=test", "-c", "user.email=test@example.com"}, args...)...)
 		cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_SYSTEM=/dev/null",
 			"GIT_AUTHOR_DATE=2026-01-02T03:04:05Z", "GIT_COMMITTER_DATE=2026-01-02T03:04:05Z")
 		return output(t, cmd)
@@ -104,7 +108,19 @@ func withDocker(t *testing.T, script string) []string {
 	must(t, os.WriteFile(filepath.Join(bin, "docker"), []byte("#!/bin/sh\n"+script), 0o755))
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
 		name, _, _ := strings.Cut(v, "=")
-		return slices.Contains([]string{"MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "VERSION", "IMAGE", "PLATFORMS", "REGISTRY", "SOURCE_DATE_EPOCH"}, name)
+		return slices.Contains(
+			[]string{
+				"MAKEFLAGS",
+				"MAKEOVERRIDES",
+				"MAKELEVEL",
+				"VERSION",
+				"IMAGE",
+				"PLATFORMS",
+				"REGISTRY",
+				"SOURCE_DATE_EPOCH",
+			},
+			name,
+		)
 	})
 	return append(env, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
 }

@@ -28,12 +28,21 @@ func command(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("image", flag.ExitOnError)
 	version := flags.String("version", "", "The program's version, if the linker was given one.")
 	flags.Usage = func() {
-		fmt.Fprintln(flags.Output(), "Usage: image [-tag NAME[:TAG]] [-version VERSION] BINARY...\n       image release -version VERSION [-registry REGISTRY] -manifests PROGRAM -out DIR BINARY...")
+		fmt.Fprintln(
+			flags.Output(),
+			"Usage: image [-tag NAME[:TAG]] [-version VERSION] BINARY...\n       image release -version VERSION "+
+				"[-registry REGISTRY] -manifests PROGRAM -out DIR BINARY...",
+		)
 		flags.PrintDefaults()
 	}
 	if len(args) > 0 && args[0] == "release" {
 		r := release{}
-		flags.StringVar(&r.registry, "registry", "", "Where image and chart will be, such as registry.example.com/mesh.")
+		flags.StringVar(
+			&r.registry,
+			"registry",
+			"",
+			"Where image and chart will be, such as registry.example.com/mesh.",
+		)
 		flags.StringVar(&r.manifests, "manifests", "manifests", "The program that prints manifests.")
 		flags.StringVar(&r.out, "out", "out/release", "The folder that is written. It must not be there.")
 		_ = flags.Parse(args[1:]) // it exits

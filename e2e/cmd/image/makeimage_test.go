@@ -50,7 +50,8 @@ func readImage(t *testing.T, layout string) image {
 		Layers []content
 	}](t, blob(t, layout, described))
 	i.config, i.digest = parse[imageConfig](t, blob(t, layout, manifest.Config)), manifest.Config.Digest
-	if got := described.Platform["os"] + "/" + described.Platform["architecture"]; got != thisPlatform || i.config.OS+"/"+i.config.Architecture != got {
+	if got := described.Platform["os"] + "/" + described.Platform["architecture"]; got != thisPlatform ||
+		i.config.OS+"/"+i.config.Architecture != got {
 		t.Errorf("platform %s, %s/%s", got, i.config.OS, i.config.Architecture)
 	}
 	for n, layer := range manifest.Layers {
@@ -61,8 +62,9 @@ func readImage(t *testing.T, layout string) image {
 	return i
 }
 
-// TestImage: the image that make image writes has what it should have, goes to docker where there is one, and runs as manifests/install
-// runs it. TestRelease has that two clones write the same bytes.
+// TestImage: the image that make image writes has what it should have, goes to docker where there
+// is one, and runs as manifests/install runs it. TestRelease has that two clones write the same
+// bytes.
 func TestImage(t *testing.T) {
 	dir := t.TempDir()
 	sources(t, dir)
@@ -119,7 +121,8 @@ func checkLoaded(t *testing.T, path string, i image) {
 		Config   string
 		RepoTags []string
 	}](t, []byte(output(t, cmd)))
-	if len(loaded) != 1 || loaded[0].Config != i.digest || !slices.Equal(loaded[0].RepoTags, []string{"registry.example.com/isthmus:v1"}) {
+	if len(loaded) != 1 || loaded[0].Config != i.digest ||
+		!slices.Equal(loaded[0].RepoTags, []string{"registry.example.com/isthmus:v1"}) {
 		t.Errorf("docker was given %+v, not %s", loaded, i.digest)
 	}
 }
@@ -132,7 +135,8 @@ func checkConfig(t *testing.T, i image, commit string) {
 	text, err := os.ReadFile("../../../manifests/install/deployment.yaml")
 	must(t, err)
 	must(t, yaml.UnmarshalStrict(text, &d))
-	if user := d.Spec.Template.Spec.SecurityContext; *user.RunAsUser != 65532 || *user.RunAsGroup != 65532 || c.User != "65532:65532" {
+	if user := d.Spec.Template.Spec.SecurityContext; *user.RunAsUser != 65532 || *user.RunAsGroup != 65532 ||
+		c.User != "65532:65532" {
 		t.Errorf("user %s; the Deployment has %d:%d", c.User, *user.RunAsUser, *user.RunAsGroup)
 	}
 	if !slices.Equal(c.Entrypoint, []string{"/isthmus"}) || len(c.Cmd) > 0 || c.WorkingDir != "/" {
@@ -146,7 +150,8 @@ func checkConfig(t *testing.T, i image, commit string) {
 	if i.config.Created != "2026-01-02T03:04:05Z" {
 		t.Errorf("created %s", i.config.Created)
 	}
-	if names := i.index.Annotations; names["io.containerd.image.name"] != "registry.example.com/isthmus:v1" || names["org.opencontainers.image.ref.name"] != "v1" {
+	if names := i.index.Annotations; names["io.containerd.image.name"] != "registry.example.com/isthmus:v1" ||
+		names["org.opencontainers.image.ref.name"] != "v1" {
 		t.Errorf("the layout's names: %v", names)
 	}
 }
@@ -155,7 +160,8 @@ func checkConfig(t *testing.T, i image, commit string) {
 func checkFiles(t *testing.T, i image) {
 	t.Helper()
 	for name, f := range i.files {
-		h, known := f.header, name == "isthmus.cdx.json" || name == "etc/ssl/certs/ca-certificates.crt" || strings.HasPrefix(name, "licenses/")
+		h, known := f.header, name == "isthmus.cdx.json" || name == "etc/ssl/certs/ca-certificates.crt" ||
+			strings.HasPrefix(name, "licenses/")
 		want := fs.FileMode(0o444)
 		switch {
 		case h.FileInfo().IsDir():
@@ -163,12 +169,14 @@ func checkFiles(t *testing.T, i image) {
 		case name == "isthmus":
 			want, known = 0o555, true
 		}
-		if !known || h.FileInfo().Mode() != want || h.Uid != 0 || h.Gid != 0 || h.ModTime.UTC().Format("2006-01-02T15:04:05Z") != i.config.Created {
+		if !known || h.FileInfo().Mode() != want || h.Uid != 0 || h.Gid != 0 ||
+			h.ModTime.UTC().Format("2006-01-02T15:04:05Z") != i.config.Created {
 			t.Errorf("%s: %v of %d:%d, of %v", name, h.FileInfo().Mode(), h.Uid, h.Gid, h.ModTime)
 		}
 	}
 	roots := x509.NewCertPool()
-	if text := i.files["etc/ssl/certs/ca-certificates.crt"].data; !roots.AppendCertsFromPEM(text) || bytes.Count(text, []byte("BEGIN CERTIFICATE")) < 80 {
+	if text := i.files["etc/ssl/certs/ca-certificates.crt"].data; !roots.AppendCertsFromPEM(text) ||
+		bytes.Count(text, []byte("BEGIN CERTIFICATE")) < 80 {
 		t.Errorf("%d bytes of root certificates", len(text))
 	}
 }
@@ -198,14 +206,18 @@ func checkBill(t *testing.T, i image, binary string) {
 	refs := []string{bill.Metadata.Component.Purl}
 	for _, c := range bill.Components {
 		got, refs = append(got, c.Name+" "+c.Version), append(refs, c.Purl)
-		if !slices.ContainsFunc(slices.Collect(maps.Keys(i.files)), func(name string) bool { return strings.HasPrefix(name, "licenses/"+c.Name+"/LICEN") }) {
+		if !slices.ContainsFunc(
+			slices.Collect(maps.Keys(i.files)),
+			func(name string) bool { return strings.HasPrefix(name, "licenses/"+c.Name+"/LICEN") },
+		) {
 			t.Errorf("no licence of %s", c.Name)
 		}
 	}
 	if slices.Sort(got); !slices.Equal(got, slices.Sorted(slices.Values(want))) {
 		t.Errorf("the SBOM lists\n%v\nand the program has\n%v", got, want)
 	}
-	if main := bill.Metadata.Component; bill.BOMFormat != "CycloneDX" || main.Name != "isthmus" || main.Version != "v1" {
+	if main := bill.Metadata.Component; bill.BOMFormat != "CycloneDX" || main.Name != "isthmus" ||
+		main.Version != "v1" {
 		t.Errorf("%s, %+v", bill.BOMFormat, main)
 	}
 	used := make(map[string]bool)
@@ -241,11 +253,15 @@ func checkRuns(t *testing.T, i image, commit string) {
 	defer os.Chmod(root, 0o755) // so that it can be deleted
 	var out harness.Tail
 	p, err := harness.StartProcess(harness.ProcessConfig{
-		Path: i.config.Config.Entrypoint[0], Args: []string{"version", "--client"}, Jail: &harness.Jail{Root: root, User: 65532}, Output: &out,
+		Path:   i.config.Config.Entrypoint[0],
+		Args:   []string{"version", "--client"},
+		Jail:   &harness.Jail{Root: root, User: 65532},
+		Output: &out,
 	})
 	must(t, err)
 	<-p.Exited()
-	if err := p.Close(); err != nil || !strings.Contains(out.Lines(20), "isthmus v1\n") || !strings.Contains(out.Lines(20), "commit             "+commit+" of 2026-01-02T03:04:05Z\n") {
+	if err := p.Close(); err != nil || !strings.Contains(out.Lines(20), "isthmus v1\n") ||
+		!strings.Contains(out.Lines(20), "commit             "+commit+" of 2026-01-02T03:04:05Z\n") {
 		t.Errorf("%v\n%s", err, out.Lines(20))
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"isthmus/e2e/harness"
 )
 
-// TestRelease: make release writes the same bytes in any clone of a commit; the version that was asked for is in all of it, and what
-// is installed names the image by the digest that it has.
+// TestRelease: make release writes the same bytes in any clone of a commit; the version that was
+// asked for is in all of it, and what is installed names the image by the digest that it has.
 func TestRelease(t *testing.T) {
 	first, second := filepath.Join(t.TempDir(), "first"), filepath.Join(t.TempDir(), "a", "second")
 	for _, dir := range []string{first, second} {
@@ -56,10 +56,15 @@ func TestRelease(t *testing.T) {
 	files := untar(t, unzip(t, read(archive+".tar.gz")))
 	isthmus := filepath.Join(t.TempDir(), "isthmus")
 	must(t, os.WriteFile(isthmus, files["isthmus"].data, 0o755))
-	if got := output(t, exec.CommandContext(t.Context(), isthmus, "version", "--client")); !strings.HasPrefix(got, "isthmus v0.1.0\n") {
+	if got := output(t, exec.CommandContext(t.Context(), isthmus, "version", "--client")); !strings.HasPrefix(
+		got,
+		"isthmus v0.1.0\n",
+	) {
 		t.Errorf("it calls itself %s", got)
 	}
-	if string(files["isthmus.cdx.json"].data) != string(read(archive+".cdx.json")) || len(files["LICENSE"].data) < 1000 || len(files["licenses/std/LICENSE"].data) < 1000 {
+	if string(files["isthmus.cdx.json"].data) != string(read(archive+".cdx.json")) ||
+		len(files["LICENSE"].data) < 1000 ||
+		len(files["licenses/std/LICENSE"].data) < 1000 {
 		t.Errorf("SBOM or licences are not in %s", archive)
 	}
 
@@ -71,7 +76,8 @@ func TestRelease(t *testing.T) {
 		}
 	}
 	i := readImage(t, layout)
-	if got := i.config.Config.Labels["org.opencontainers.image.version"]; got != "v0.1.0" || i.index.Annotations["io.containerd.image.name"] != "registry.example.com/mesh/isthmus:v0.1.0" {
+	if got := i.config.Config.Labels["org.opencontainers.image.version"]; got != "v0.1.0" ||
+		i.index.Annotations["io.containerd.image.name"] != "registry.example.com/mesh/isthmus:v0.1.0" {
 		t.Errorf("the image has the version %s, and is %v", got, i.index.Annotations)
 	}
 	chart := untar(t, unzip(t, read("isthmus-0.1.0.tgz")))
@@ -79,11 +85,23 @@ func TestRelease(t *testing.T) {
 		text []byte
 		want []string
 	}{
-		"install.yaml": {read("install.yaml"), []string{"image: registry.example.com/mesh/isthmus:v0.1.0@" + i.index.Digest + "\n", "app.kubernetes.io/version: v0.1.0\n"}},
-		"Chart.yaml":   {chart["isthmus/Chart.yaml"].data, []string{"\nversion: 0.1.0\n", "\nappVersion: v0.1.0\n"}},
-		"values.yaml":  {chart["isthmus/values.yaml"].data, []string{"  repository: registry.example.com/mesh/isthmus\n", "  digest: \"" + i.index.Digest + "\"\n"}},
-		"plugin.yaml":  {untar(t, unzip(t, read("isthmus-post-render-0.1.0.tgz")))["isthmus-post-render/plugin.yaml"].data, []string{"\nversion: 0.1.0\n"}},
-		"notes.md":     {read("notes.md"), []string{"The first release."}},
+		"install.yaml": {
+			read("install.yaml"),
+			[]string{
+				"image: registry.example.com/mesh/isthmus:v0.1.0@" + i.index.Digest + "\n",
+				"app.kubernetes.io/version: v0.1.0\n",
+			},
+		},
+		"Chart.yaml": {chart["isthmus/Chart.yaml"].data, []string{"\nversion: 0.1.0\n", "\nappVersion: v0.1.0\n"}},
+		"values.yaml": {
+			chart["isthmus/values.yaml"].data,
+			[]string{"  repository: registry.example.com/mesh/isthmus\n", "  digest: \"" + i.index.Digest + "\"\n"},
+		},
+		"plugin.yaml": {
+			untar(t, unzip(t, read("isthmus-post-render-0.1.0.tgz")))["isthmus-post-render/plugin.yaml"].data,
+			[]string{"\nversion: 0.1.0\n"},
+		},
+		"notes.md": {read("notes.md"), []string{"The first release."}},
 	} {
 		for _, want := range c.want {
 			if !strings.Contains(string(c.text), want) {
@@ -96,9 +114,18 @@ func TestRelease(t *testing.T) {
 	helm, err := harness.Helm.Path(t.Context())
 	must(t, err)
 	home := t.TempDir()
-	for _, args := range [][]string{{"plugin", "install", "--verify=false", "isthmus-post-render-0.1.0.tgz"}, {"template", "isthmus", "isthmus-0.1.0.tgz"}} {
+	for _, args := range [][]string{
+		{"plugin", "install", "--verify=false", "isthmus-post-render-0.1.0.tgz"},
+		{"template", "isthmus", "isthmus-0.1.0.tgz"},
+	} {
 		cmd := exec.CommandContext(t.Context(), helm, args...)
-		cmd.Dir, cmd.Env = out, append(os.Environ(), "HOME="+home, "HELM_DATA_HOME="+home, "HELM_CACHE_HOME="+home, "HELM_CONFIG_HOME="+home)
+		cmd.Dir, cmd.Env = out, append(
+			os.Environ(),
+			"HOME="+home,
+			"HELM_DATA_HOME="+home,
+			"HELM_CACHE_HOME="+home,
+			"HELM_CONFIG_HOME="+home,
+		)
 		output(t, cmd)
 	}
 

@@ -117,7 +117,11 @@ func (r *release) archive(ctx context.Context, b *binary) error {
 		return errors.New("it was not built from a commit alone: commit what is changed, and build it in a clone")
 	}
 	if b.info.Main.Version != r.version {
-		return fmt.Errorf("it was built from %s: give the commit the tag %s first, which is a part of the program", b.info.Main.Version, r.version)
+		return fmt.Errorf(
+			"it was built from %s: give the commit the tag %s first, which is a part of the program",
+			b.info.Main.Version,
+			r.version,
+		)
 	}
 	files, sbom, err := b.papers(ctx)
 	if err != nil {
@@ -197,8 +201,17 @@ func (r *release) chart(ctx context.Context, digest string) error {
 	if r.registry == "" {
 		digest = ""
 	}
-	err = errors.Join(set(files, "Chart.yaml", "version", r.number()), set(files, "Chart.yaml", "appVersion", r.version),
-		set(files, "values.yaml", "repository", r.imageName()), set(files, "values.yaml", "digest", fmt.Sprintf("%q", digest)))
+	err = errors.Join(
+		set(files, "Chart.yaml", "version", r.number()),
+		set(files, "Chart.yaml", "appVersion", r.version),
+		set(
+			files,
+			"values.yaml",
+			"repository",
+			r.imageName(),
+		),
+		set(files, "values.yaml", "digest", fmt.Sprintf("%q", digest)),
+	)
 	if err != nil {
 		return fmt.Errorf("manifests/chart: %w", err)
 	}

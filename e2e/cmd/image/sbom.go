@@ -17,8 +17,8 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// sbom lists the modules in the program, and what each takes from which, in CycloneDX's JSON. It has no serial number, which
-// would have to be another one each time.
+// sbom lists the modules in the program, and what each takes from which, in CycloneDX's JSON. It
+// has no serial number, which would have to be another one each time.
 func (b *binary) sbom(dependencies map[string][]string) ([]byte, error) {
 	refs := make(map[string]string)
 	program := component(cdx.ComponentTypeApplication, b.info.Main.Path, b.version)
@@ -26,7 +26,10 @@ func (b *binary) sbom(dependencies map[string][]string) ([]byte, error) {
 	program.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: hex.EncodeToString(sum[:])}}
 	refs[b.info.Main.Path] = program.BOMRef
 	if commit := b.settings["vcs.revision"]; commit != "" {
-		program.Properties = &[]cdx.Property{{Name: "vcs.revision", Value: commit}, {Name: "vcs.modified", Value: b.settings["vcs.modified"]}}
+		program.Properties = &[]cdx.Property{
+			{Name: "vcs.revision", Value: commit},
+			{Name: "vcs.modified", Value: b.settings["vcs.modified"]},
+		}
 	}
 
 	libraries := []cdx.Component{component(cdx.ComponentTypeLibrary, std, strings.TrimPrefix(b.info.GoVersion, "go"))}
@@ -82,8 +85,8 @@ var (
 	licence = regexp.MustCompile(`(?i)^(licen[cs]es?|copying|unlicense)([-._].*)?$`)
 )
 
-// notices returns the licences and notices of all packages, by file name: those beside a package, and in each folder from
-// there to its module's, or to Go's. Each module must have a licence.
+// notices returns the licences and notices of all packages, by file name: those beside a package,
+// and in each folder from there to its module's, or to Go's. Each module must have a licence.
 func notices(packages []linked, goroot string) (map[string][]byte, error) {
 	files := make(map[string][]byte)
 	seen := make(map[string]bool) // by folder: whether there is a licence, in it or above

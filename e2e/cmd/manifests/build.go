@@ -44,7 +44,10 @@ func build(manifests fs.FS, args []string) ([]byte, error) {
 	name := v["FOLDER"]
 	f, ok := folders[name]
 	if !ok {
-		return nil, fmt.Errorf("FOLDER=%s: there is no such folder: choose install, linkerd, link, monitoring or dashboards", name)
+		return nil, fmt.Errorf(
+			"FOLDER=%s: there is no such folder: choose install, linkerd, link, monitoring or dashboards",
+			name,
+		)
 	}
 	if err := f.check(v); err != nil {
 		return nil, err
@@ -99,13 +102,21 @@ func (f folder) check(v map[string]string) error {
 	}
 	namespace := v["NAMESPACE"]
 	if namespace != "" && !f.namespace {
-		return fmt.Errorf("NAMESPACE=%s: FOLDER=%s leaves objects where LINKERD has them: leave NAMESPACE out", namespace, v["FOLDER"])
+		return fmt.Errorf(
+			"NAMESPACE=%s: FOLDER=%s leaves objects where LINKERD has them: leave NAMESPACE out",
+			namespace,
+			v["FOLDER"],
+		)
 	}
 	if wrong := validation.IsDNS1123Label(namespace); namespace != "" && len(wrong) > 0 {
 		return fmt.Errorf("NAMESPACE=%s can't be the name of a namespace: %s", namespace, strings.Join(wrong, "; "))
 	}
 	if f.linkerd && v["LINKERD"] == "" {
-		return fmt.Errorf("FOLDER=%s changes Linkerd's own manifest: give a file with it, as helm template writes it: LINKERD=linkerd.yaml", v["FOLDER"])
+		return fmt.Errorf(
+			"FOLDER=%s changes Linkerd's own manifest: give a file with it, as helm template writes it: "+
+				"LINKERD=linkerd.yaml",
+			v["FOLDER"],
+		)
 	}
 	if !f.linkerd && v["LINKERD"] != "" {
 		return fmt.Errorf("LINKERD=%s: only FOLDER=linkerd reads it: leave it out", v["LINKERD"])
@@ -144,7 +155,12 @@ func run(disk filesys.FileSystem, k types.Kustomization, v map[string]string) ([
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(disk, "/")
 	switch {
 	case err != nil && v["LINKERD"] != "":
-		return nil, fmt.Errorf("LINKERD=%s can't be changed: is it Linkerd's manifest, with Deployment linkerd-destination and its container destination? %w", v["LINKERD"], err)
+		return nil, fmt.Errorf(
+			"LINKERD=%s can't be changed: is it Linkerd's manifest, with Deployment linkerd-destination and its "+
+				"container destination? %w",
+			v["LINKERD"],
+			err,
+		)
 	case err != nil:
 		return nil, err
 	case built.Size() == 0:
@@ -155,7 +171,10 @@ func run(disk filesys.FileSystem, k types.Kustomization, v map[string]string) ([
 
 // overlay is the kustomization that a user would write.
 func (f folder) overlay(manifests fs.FS, v map[string]string) (types.Kustomization, error) {
-	k := types.Kustomization{TypeMeta: types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind}, Namespace: v["NAMESPACE"]}
+	k := types.Kustomization{
+		TypeMeta:  types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
+		Namespace: v["NAMESPACE"],
+	}
 	if f.linkerd {
 		k.Resources, k.Components = []string{"linkerd.yaml"}, []string{"manifests/linkerd"}
 	} else {
@@ -163,7 +182,13 @@ func (f folder) overlay(manifests fs.FS, v map[string]string) (types.Kustomizati
 	}
 	for _, name := range strings.FieldsFunc(v["WITH"], func(r rune) bool { return r == ',' || r == ' ' }) {
 		if there := components(manifests, v["FOLDER"]); !slices.Contains(there, name) {
-			return k, fmt.Errorf("WITH=%s: FOLDER=%s has no component %q; it has %q", v["WITH"], v["FOLDER"], name, there)
+			return k, fmt.Errorf(
+				"WITH=%s: FOLDER=%s has no component %q; it has %q",
+				v["WITH"],
+				v["FOLDER"],
+				name,
+				there,
+			)
 		}
 		k.Components = append(k.Components, "manifests/"+v["FOLDER"]+"/"+name)
 	}
@@ -178,7 +203,9 @@ func (f folder) overlay(manifests fs.FS, v map[string]string) (types.Kustomizati
 	k.Images = []types.Image{image}
 	// Linkerd's objects have labels of their own.
 	if version != "" && !f.linkerd && len(validation.IsValidLabelValue(version)) == 0 {
-		k.Labels = []types.Label{{Pairs: map[string]string{"app.kubernetes.io/version": version}, IncludeTemplates: true}}
+		k.Labels = []types.Label{
+			{Pairs: map[string]string{"app.kubernetes.io/version": version}, IncludeTemplates: true},
+		}
 	}
 	return k, nil
 }
@@ -220,7 +247,10 @@ func imageOf(v map[string]string) (image types.Image, version string, err error)
 	ref, err := reference.Parse(given)
 	named, ok := ref.(reference.Named)
 	if err != nil || !ok {
-		return image, "", fmt.Errorf("IMAGE=%s is no image: give it as registry.example.com/isthmus, with :TAG or @sha256:DIGEST or without", given)
+		return image, "", fmt.Errorf(
+			"IMAGE=%s is no image: give it as registry.example.com/isthmus, with :TAG or @sha256:DIGEST or without",
+			given,
+		)
 	}
 	image = types.Image{Name: "isthmus", NewName: named.Name()}
 	if d, ok := ref.(reference.Digested); ok {
@@ -236,10 +266,16 @@ func imageOf(v map[string]string) (image types.Image, version string, err error)
 	case image.NewTag != "" || image.Digest != "":
 		return image, version, nil
 	case version == "":
-		return image, "", fmt.Errorf("IMAGE=%s has no tag, so that it is not known which one to run: give it, or VERSION=v1", given)
+		return image, "", fmt.Errorf(
+			"IMAGE=%s has no tag, so that it is not known which one to run: give it, or VERSION=v1",
+			given,
+		)
 	}
 	if _, err := reference.WithTag(named, version); err != nil {
-		return image, "", fmt.Errorf("VERSION=%s can't be an image's tag: letters, digits, dots, dashes and underscores can, 128 of them", version)
+		return image, "", fmt.Errorf(
+			"VERSION=%s can't be an image's tag: letters, digits, dots, dashes and underscores can, 128 of them",
+			version,
+		)
 	}
 	image.NewTag = version
 	return image, version, nil

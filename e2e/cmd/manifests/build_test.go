@@ -24,15 +24,44 @@ func TestBuild(t *testing.T) {
 		args      string
 		has, lack []string // lines
 	}{
-		{"", []string{"image: isthmus:dev", "namespace: linkerd", "app.kubernetes.io/version: dev", "kind: NetworkPolicy"}, nil},
+		{
+			"",
+			[]string{
+				"image: isthmus:dev",
+				"namespace: linkerd",
+				"app.kubernetes.io/version: dev",
+				"kind: NetworkPolicy",
+			},
+			nil,
+		},
 		{"VERSION=v2", []string{"image: isthmus:v2", "app.kubernetes.io/version: v2"}, []string{"image: isthmus:dev"}},
-		{"IMAGE=registry.example.com:5000/mesh/isthmus VERSION=v2", []string{"image: registry.example.com:5000/mesh/isthmus:v2"}, nil},
-		{"IMAGE=registry.example.com/isthmus:v3", []string{"image: registry.example.com/isthmus:v3", "app.kubernetes.io/version: v3"}, nil},
-		{"IMAGE=registry.example.com/isthmus:edge VERSION=v3", []string{"image: registry.example.com/isthmus:edge", "app.kubernetes.io/version: v3"}, nil},
+		{
+			"IMAGE=registry.example.com:5000/mesh/isthmus VERSION=v2",
+			[]string{"image: registry.example.com:5000/mesh/isthmus:v2"},
+			nil,
+		},
+		{
+			"IMAGE=registry.example.com/isthmus:v3",
+			[]string{"image: registry.example.com/isthmus:v3", "app.kubernetes.io/version: v3"},
+			nil,
+		},
+		{
+			"IMAGE=registry.example.com/isthmus:edge VERSION=v3",
+			[]string{"image: registry.example.com/isthmus:edge", "app.kubernetes.io/version: v3"},
+			nil,
+		},
 		{"IMAGE=isthmus@" + digest, []string{"image: isthmus@" + digest}, []string{"app.kubernetes.io/version: dev"}},
-		{"IMAGE=isthmus@" + digest + " VERSION=v1", []string{"image: isthmus@" + digest, "app.kubernetes.io/version: v1"}, nil},
+		{
+			"IMAGE=isthmus@" + digest + " VERSION=v1",
+			[]string{"image: isthmus@" + digest, "app.kubernetes.io/version: v1"},
+			nil,
+		},
 		{"IMAGE=isthmus:v4@" + digest, []string{"image: isthmus:v4@" + digest, "app.kubernetes.io/version: v4"}, nil},
-		{"VERSION=_unlabelled_", []string{"image: isthmus:_unlabelled_"}, []string{"app.kubernetes.io/version: _unlabelled_"}},
+		{
+			"VERSION=_unlabelled_",
+			[]string{"image: isthmus:_unlabelled_"},
+			[]string{"app.kubernetes.io/version: _unlabelled_"},
+		},
 		{"NAMESPACE=mesh VERSION=v1", []string{"namespace: mesh"}, []string{"namespace: linkerd"}},
 		{"NAMESPACE=my-mesh VERSION=v1 WITH=exports", []string{
 			"name: isthmus-my-mesh", "name: system:serviceaccount:my-mesh:isthmus",
@@ -41,11 +70,27 @@ func TestBuild(t *testing.T) {
 		{"NAMESPACE=linkerd VERSION=v1 WITH=exports",
 			[]string{"name: system:serviceaccount:linkerd:isthmus", "name: isthmus-exports"},
 			[]string{"name: isthmus-linkerd"}},
-		{"WITH=mcs-crds VERSION=v1", []string{"kind: CustomResourceDefinition", "kind: Deployment", "name: serviceimports.multicluster.x-k8s.io"}, nil},
+		{
+			"WITH=mcs-crds VERSION=v1",
+			[]string{
+				"kind: CustomResourceDefinition",
+				"kind: Deployment",
+				"name: serviceimports.multicluster.x-k8s.io",
+			},
+			nil,
+		},
 		{"WITH=podmonitor VERSION=v1", []string{"kind: PodMonitor"}, nil},
-		{"WITH=podmonitor,policy VERSION=v1 NAMESPACE=mesh", []string{"kind: PodMonitor", "kind: AuthorizationPolicy", "namespace: mesh"}, []string{"namespace: linkerd"}},
+		{
+			"WITH=podmonitor,policy VERSION=v1 NAMESPACE=mesh",
+			[]string{"kind: PodMonitor", "kind: AuthorizationPolicy", "namespace: mesh"},
+			[]string{"namespace: linkerd"},
+		},
 		{"FOLDER=linkerd WITH=policy IMAGE=isthmus:v1 LINKERD=" + linkerd, []string{"kind: AuthorizationPolicy"}, nil},
-		{"FOLDER=link", []string{"namespace: linkerd-multicluster", "name: isthmus-remote-access"}, []string{"kind: Deployment"}},
+		{
+			"FOLDER=link",
+			[]string{"namespace: linkerd-multicluster", "name: isthmus-remote-access"},
+			[]string{"kind: Deployment"},
+		},
 		{"FOLDER=link NAMESPACE=mesh", []string{
 			"namespace: mesh", "name: isthmus-remote-access-mesh",
 			"name: system:serviceaccount:mesh:isthmus-remote-access",
@@ -57,11 +102,13 @@ func TestBuild(t *testing.T) {
 		{"FOLDER=monitoring NAMESPACE=mon", []string{"kind: PrometheusRule", "kind: ConfigMap", "namespace: mon"}, nil},
 		{"FOLDER=monitoring RUNBOOKS=https://git.example.com/isthmus/docs/operations.md?ref=v1", []string{
 			"runbook_url: https://git.example.com/isthmus/docs/operations.md?ref=v1#isthmusclusterstale",
-			"runbook_url: https://git.example.com/isthmus/docs/operations.md?ref=v1#isthmuscordonforgotten", "alert: IsthmusCordonForgotten",
+			"runbook_url: https://git.example.com/isthmus/docs/operations.md?ref=v1#isthmuscordonforgotten",
+			"alert: IsthmusCordonForgotten",
 		}, nil},
 		{"FOLDER=dashboards", []string{"kind: ConfigMap"}, []string{"kind: PrometheusRule"}},
 		{"FOLDER=linkerd LINKERD=" + linkerd + " IMAGE=registry.example.com/isthmus VERSION=v1",
-			[]string{"image: registry.example.com/isthmus:v1", "name: linkerd-destination"}, []string{"app.kubernetes.io/version: v1", "kind: Pod", "image: isthmus:dev"}},
+			[]string{"image: registry.example.com/isthmus:v1", "name: linkerd-destination"},
+			[]string{"app.kubernetes.io/version: v1", "kind: Pod", "image: isthmus:dev"}},
 	} {
 		text, err := build(tree, strings.Fields(c.args))
 		if err != nil {
@@ -87,15 +134,20 @@ func TestBuild(t *testing.T) {
 // TestRefused: what can't be printed as asked is an error that names the variable, and prints nothing.
 func TestRefused(t *testing.T) {
 	other := filepath.Join(t.TempDir(), "other.yaml")
-	if err := os.WriteFile(other, []byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"), 0o600); err != nil {
+	if err := os.WriteFile(
+		other,
+		[]byte("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n"),
+		0o600,
+	); err != nil {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"FOLDER=instal":                              `^FOLDER=instal: there is no such folder: choose install,`,
-		"FOLDER=../docs":                             `^FOLDER=\.\./docs: there is no such folder`,
-		"FOLDERS=install":                            `^"FOLDERS=install": give NAME=VALUE, of FOLDER,`,
-		"install":                                    `^"install": give NAME=VALUE`,
-		"IMAGE=isthmus":                              `^IMAGE=isthmus has no tag, so that it is not known which one to run: give it, or VERSION=v1$`,
+		"FOLDER=instal":   `^FOLDER=instal: there is no such folder: choose install,`,
+		"FOLDER=../docs":  `^FOLDER=\.\./docs: there is no such folder`,
+		"FOLDERS=install": `^"FOLDERS=install": give NAME=VALUE, of FOLDER,`,
+		"install":         `^"install": give NAME=VALUE`,
+		"IMAGE=isthmus": `^IMAGE=isthmus has no tag, so that it is not known which one to run: ` +
+			`give it, or VERSION=v1$`,
 		"IMAGE=Isthmus:v1":                           `^IMAGE=Isthmus:v1 is no image: give it as`,
 		"IMAGE=isthmus@sha256:1234":                  `^IMAGE=isthmus@sha256:1234 is no image`,
 		"VERSION=v1+dirty":                           `^VERSION=v1\+dirty can't be an image's tag`,
@@ -106,13 +158,16 @@ func TestRefused(t *testing.T) {
 		"FOLDER=monitoring RUNBOOKS=docs":            `^RUNBOOKS=docs is not the address of a page`,
 		"FOLDER=monitoring RUNBOOKS=https://a/b#c":   `^RUNBOOKS=\S+ is not the address of a page`,
 		"FOLDER=monitoring RUNBOOKS=https://a/{{b}}": `^RUNBOOKS=\S+ is not the address of a page`,
-		"FOLDER=linkerd":                             `^FOLDER=linkerd changes Linkerd's own manifest: give a file with it`,
-		"FOLDER=linkerd NAMESPACE=mesh LINKERD=a":    `^NAMESPACE=mesh: FOLDER=linkerd leaves objects where LINKERD has them`,
-		"FOLDER=linkerd VERSION=v1 LINKERD=absent":   `^LINKERD=absent: .*no such file`,
-		"FOLDER=linkerd VERSION=v1 LINKERD=" + other: `^LINKERD=\S+ can't be changed: is it Linkerd's manifest, with Deployment linkerd-destination`,
-		"LINKERD=linkerd.yaml":                       `^LINKERD=linkerd\.yaml: only FOLDER=linkerd reads it: leave it out$`,
-		"VERSION=v1 WITH=podmonitors":                `^WITH=podmonitors: FOLDER=install has no component "podmonitors"; it has \[.*"podmonitor"`,
-		"FOLDER=link WITH=podmonitor":                `^WITH=podmonitor: FOLDER=link has no component "podmonitor"; it has \[\]$`,
+
+		"FOLDER=linkerd": `^FOLDER=linkerd changes Linkerd's own manifest: give a file with it`,
+		"FOLDER=linkerd NAMESPACE=mesh LINKERD=a":  `^NAMESPACE=mesh: FOLDER=linkerd leaves objects where LINKERD has them`,
+		"FOLDER=linkerd VERSION=v1 LINKERD=absent": `^LINKERD=absent: .*no such file`,
+		"FOLDER=linkerd VERSION=v1 LINKERD=" + other: `^LINKERD=\S+ can't be changed: ` +
+			`is it Linkerd's manifest, with Deployment linkerd-destination`,
+		"LINKERD=linkerd.yaml": `^LINKERD=linkerd\.yaml: only FOLDER=linkerd reads it: leave it out$`,
+		"VERSION=v1 WITH=podmonitors": `^WITH=podmonitors: FOLDER=install has no component "podmonitors"; it has ` +
+			`\[.*"podmonitor"`,
+		"FOLDER=link WITH=podmonitor": `^WITH=podmonitor: FOLDER=link has no component "podmonitor"; it has \[\]$`,
 	} {
 		text, err := build(tree, strings.Fields(args))
 		if err == nil || len(text) > 0 || !regexp.MustCompile(want).MatchString(err.Error()) {
@@ -147,7 +202,10 @@ func runMake(t *testing.T, args ...string) (out, complaint string, err error) {
 	cmd := exec.CommandContext(t.Context(), "make", append([]string{"manifests"}, args...)...)
 	cmd.Dir = root
 	// Of a make that runs this test nothing is passed on.
-	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS=") })
+	cmd.Env = slices.DeleteFunc(
+		os.Environ(),
+		func(v string) bool { return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS=") },
+	)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()

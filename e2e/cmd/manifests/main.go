@@ -15,7 +15,8 @@ DIR is the folder with all the manifests. An empty VALUE is the default.
   VERSION=v1          what labels name, and the image's tag unless IMAGE has one or a digest
   NAMESPACE=linkerd   the namespace; by default that of the folder
   LINKERD=FILE        for FOLDER=linkerd: Linkerd's own manifest, as helm template writes it
-  RUNBOOKS=URL        for FOLDER=monitoring: where your people read docs/operations.md; each alert gets a runbook_url with its heading there`
+  RUNBOOKS=URL        for FOLDER=monitoring: where your people read docs/operations.md;
+                    each alert gets a runbook_url with its heading there`
 
 func main() {
 	if len(os.Args) < 2 {

@@ -16,7 +16,11 @@ const rulesFile = "/manifests/monitoring/prometheusrule.yaml"
 func checkRunbooks(page string) error {
 	u, err := url.Parse(page)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.ContainsAny(page, "#{} ") {
-		return fmt.Errorf("RUNBOOKS=%s is not the address of a page: give that of docs/operations.md, such as https://git.example.com/isthmus/docs/operations.md, without #", page)
+		return fmt.Errorf(
+			"RUNBOOKS=%s is not the address of a page: give that of docs/operations.md, such as "+
+				"https://git.example.com/isthmus/docs/operations.md, without #",
+			page,
+		)
 	}
 	return nil
 }

@@ -46,8 +46,8 @@ var asked = []struct {
 	{proxy.GetProfile, "web-federated.shop.svc.cluster.local:80"},
 }
 
-// runClient runs clients of the replicas of a Service, and reports at port 8080 what they see: since the last request with ?mark,
-// as far as it is about how many endpoints there were.
+// runClient runs clients of the replicas of a Service, and reports at port 8080 what they see:
+// since the last request with ?mark, as far as it is about how many endpoints there were.
 func runClient(args []string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
@@ -66,7 +66,9 @@ func runClient(args []string) error {
 			records.Store([]string{})
 			go follow(ctx, server, host, port, records)
 			known := func() []string { return records.Load().([]string) }
-			c := proxy.NewSubscriber(proxy.SubscriberConfig{Known: known, Kind: a.kind, Authority: a.authority, Connect: connect})
+			c := proxy.NewSubscriber(
+				proxy.SubscriberConfig{Known: known, Kind: a.kind, Authority: a.authority, Connect: connect},
+			)
 			go c.Run(ctx)
 			clients = append(clients, c)
 		}
@@ -86,7 +88,12 @@ func runClient(args []string) error {
 
 func reportOf(c *proxy.Subscriber, i int) Report {
 	a, now := asked[i%len(asked)], c.Stream().Snapshot()
-	r := Report{Name: fmt.Sprintf("%s %s %d", a.kind, a.authority, i/len(asked)), Open: now.Phase == proxy.Open && now.First != nil, Openings: c.Openings(), Faults: now.Faults}
+	r := Report{
+		Name:     fmt.Sprintf("%s %s %d", a.kind, a.authority, i/len(asked)),
+		Open:     now.Phase == proxy.Open && now.First != nil,
+		Openings: c.Openings(),
+		Faults:   now.Faults,
+	}
 	if a.kind == proxy.Get {
 		for _, addr := range now.Get.Addrs() {
 			r.Addrs = append(r.Addrs, addr.String())
@@ -102,11 +109,30 @@ func reportOf(c *proxy.Subscriber, i int) Report {
 	return r
 }
 
-// connect connects as Linkerd's proxies do by default: within a second, with a keepalive of 10 s and a user timeout of 30 s.
+// connect connects as Linkerd's proxies do by default: within a second, with a keepalive of 10 s
+// and a user timeout of 30 s.
 func connect(ctx context.Context, addr string) (proxy.Conn, error) {
-	return proxy.ConnectBy(ctx, net.Dialer{Timeout: time.Second, KeepAlive: 10 * time.Second, Control: func(_, _ string, c syscall.RawConn) (err error) {
-		return errors.Join(c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, 30000) }), err)
-	}}, addr)
+	return proxy.ConnectBy(
+		ctx,
+		net.Dialer{
+			Timeout:   time.Second,
+			KeepAlive: 10 * time.Second,
+			Control: func(_, _ string, c syscall.RawConn) (err error) {
+				return errors.Join(
+					c.Control(func(fd uintptr) {
+						err = unix.SetsockoptInt(
+							int(fd),
+							unix.IPPROTO_TCP,
+							unix.TCP_USER_TIMEOUT,
+							30000,
+						)
+					}),
+					err,
+				)
+			},
+		},
+		addr,
+	)
 }
 
 // follow keeps the records as DNS has them, and looks up whenever the answer's time to live is over.
@@ -214,7 +240,8 @@ func listen(ctx context.Context) error {
 	return nil
 }
 
-// runHog joins a memory cgroup, given as its path, and uses that many MiB there. The kernel rather kills the container's process: the kubelet has offered that.
+// runHog joins a memory cgroup, given as its path, and uses that many MiB there. The kernel rather
+// kills the container's process: the kubelet has offered that.
 func runHog(args []string) error {
 	size, err := strconv.Atoi(args[1])
 	if err == nil {

@@ -46,8 +46,9 @@ type gateway struct{ deployment, selector string }
 
 var own = gateway{"isthmus", "app.kubernetes.io/name=isthmus"}
 
-// events makes all events happen to the gateway on its own, and prints the table. Drained, and updated, are replicas that clients have
-// spread over: who loses a replica goes to the other one, and stays.
+// events makes all events happen to the gateway on its own, and prints the table. Drained, and
+// updated, are replicas that clients have spread over: who loses a replica goes to the other one,
+// and stays.
 func (w *world) events(ctx context.Context) error {
 	return w.play(ctx, []event{
 		{"nothing, for 20 s", func(ctx context.Context, _ *window) error { return harness.Pause(ctx, 20*time.Second) }},
@@ -102,7 +103,10 @@ func (w *world) play(ctx context.Context, events []event) error {
 	printTable(rows)
 	for _, r := range rows {
 		if r.short+r.faults > 0 {
-			failed = errors.Join(failed, fmt.Errorf("%s: %d sets were short, and there were %d faults", r.name, r.short, r.faults))
+			failed = errors.Join(
+				failed,
+				fmt.Errorf("%s: %d sets were short, and there were %d faults", r.name, r.short, r.faults),
+			)
 		}
 	}
 	return failed
@@ -113,7 +117,15 @@ func (w *world) churn(ctx context.Context) {
 	for i := 1; harness.Pause(ctx, 5*time.Second) == nil; i++ {
 		for _, client := range w.clients {
 			ctx, stop := context.WithTimeout(ctx, 3*time.Second)
-			client.AppsV1().Deployments("shop").Patch(ctx, "web-more", types.MergePatchType, fmt.Appendf(nil, `{"spec": {"replicas": %d}}`, i%2), metav1.PatchOptions{})
+			client.AppsV1().
+				Deployments("shop").
+				Patch(
+					ctx,
+					"web-more",
+					types.MergePatchType,
+					fmt.Appendf(nil, `{"spec": {"replicas": %d}}`, i%2),
+					metav1.PatchOptions{},
+				)
 			stop()
 		}
 	}
@@ -132,14 +144,17 @@ func (w *world) check(ctx context.Context, n *window) error {
 // pods returns the gateway's Pods that run and are ready, and at least that many.
 func (w *world) pods(ctx context.Context, least int) (ready []corev1.Pod, err error) {
 	err = await(ctx, "the gateway's Pods", func() error {
-		list, err := w.clients["west"].CoreV1().Pods("linkerd").List(ctx, metav1.ListOptions{LabelSelector: w.gateway.selector})
+		list, err := w.clients["west"].CoreV1().
+			Pods("linkerd").
+			List(ctx, metav1.ListOptions{LabelSelector: w.gateway.selector})
 		if err != nil {
 			return err
 		}
 		ready = slices.DeleteFunc(list.Items, func(p corev1.Pod) bool {
-			return p.DeletionTimestamp != nil || !slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
-				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-			})
+			return p.DeletionTimestamp != nil ||
+				!slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+					return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+				})
 		})
 		if len(ready) < least {
 			return fmt.Errorf("%d of them are ready", len(ready))
@@ -199,8 +214,13 @@ func (w *world) awaitRestart(ctx context.Context, n *window, before corev1.Pod) 
 			return errors.New("not yet")
 		}
 		ended := now.LastTerminationState.Terminated
-		n.note = fmt.Sprintf("%s, exit code %d; ended after %.0f s, ready again after %.0f s", ended.Reason, ended.ExitCode,
-			max(0, ended.FinishedAt.Sub(n.began).Seconds()), time.Since(n.began).Seconds())
+		n.note = fmt.Sprintf(
+			"%s, exit code %d; ended after %.0f s, ready again after %.0f s",
+			ended.Reason,
+			ended.ExitCode,
+			max(0, ended.FinishedAt.Sub(n.began).Seconds()),
+			time.Since(n.began).Seconds(),
+		)
 		return nil
 	})
 	return err
@@ -244,7 +264,13 @@ func (w *world) outOfMemory(ctx context.Context, n *window) error {
 		return fmt.Errorf("no cgroup for memory: %s", text)
 	}
 	limit := pod.Spec.Containers[0].Resources.Limits.Memory().Value() >> 20
-	hog := exec.CommandContext(ctx, "/proc/self/exe", "hog", filepath.Join("/sys/fs/cgroup", found[1], found[2]), fmt.Sprint(limit-8))
+	hog := exec.CommandContext(
+		ctx,
+		"/proc/self/exe",
+		"hog",
+		filepath.Join("/sys/fs/cgroup", found[1], found[2]),
+		fmt.Sprint(limit-8),
+	)
 	if out, err := hog.CombinedOutput(); err != nil {
 		return fmt.Errorf("hog: %w: %s", err, out)
 	}

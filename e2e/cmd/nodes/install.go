@@ -49,8 +49,16 @@ func (w *world) install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	commands = slices.Insert(commands, 1, "kubectl label namespace linkerd pod-security.kubernetes.io/enforce=restricted")
-	commands = append(commands, "kubectl rollout status -n linkerd deployment/isthmus --timeout=5m", "isthmus link east --context east --apply")
+	commands = slices.Insert(
+		commands,
+		1,
+		"kubectl label namespace linkerd pod-security.kubernetes.io/enforce=restricted",
+	)
+	commands = append(
+		commands,
+		"kubectl rollout status -n linkerd deployment/isthmus --timeout=5m",
+		"isthmus link east --context east --apply",
+	)
 	for _, command := range commands {
 		w.log("  $ %s", command)
 		if _, err := run(ctx, "", "sh", "-ec", command); err != nil {
@@ -110,8 +118,19 @@ func (w *world) settle(ctx context.Context) error {
 	return await(ctx, "clients", func() (err error) {
 		web := map[string][]string{}
 		for cluster := range w.clusters {
-			out, err := w.kubectl(ctx, "", cluster, "get", "endpointslices", "-n", "shop", "-l", "kubernetes.io/service-name=web",
-				"-o", `jsonpath={range .items[*].endpoints[?(@.conditions.ready==true)]}{.addresses[0]}:8080{"\n"}{end}`)
+			out, err := w.kubectl(
+				ctx,
+				"",
+				cluster,
+				"get",
+				"endpointslices",
+				"-n",
+				"shop",
+				"-l",
+				"kubernetes.io/service-name=web",
+				"-o",
+				`jsonpath={range .items[*].endpoints[?(@.conditions.ready==true)]}{.addresses[0]}:8080{"\n"}{end}`,
+			)
 			if err != nil {
 				return err
 			}
@@ -172,11 +191,18 @@ func (w *world) inLinkerdsPlace(ctx context.Context) error {
 	if err := w.rollout(ctx, "west", "linkerd/"+w.gateway.deployment); err != nil {
 		return err
 	}
-	if err := w.startClients(ctx, "linkerd-clients", "linkerd-dst-headless.linkerd.svc.cluster.local:8086"); err != nil {
+	if err := w.startClients(
+		ctx,
+		"linkerd-clients",
+		"linkerd-dst-headless.linkerd.svc.cluster.local:8086",
+	); err != nil {
 		return err
 	}
 	return w.play(ctx, []event{
-		{"kubectl set image: the gateway takes the place", w.change("set", "image", "deployment/linkerd-destination", "destination="+isthmusImage)},
+		{
+			"kubectl set image: the gateway takes the place",
+			w.change("set", "image", "deployment/linkerd-destination", "destination="+isthmusImage),
+		},
 		{"kubectl rollout undo: Linkerd's is back", w.change("rollout", "undo", "deployment/linkerd-destination")},
 	})
 }
@@ -204,13 +230,17 @@ func (w *world) change(args ...string) func(context.Context, *window) error {
 	}
 }
 
-// onlyDestination leaves the Deployment the container that is real, without the proxy in front of it. It gets a second replica.
+// onlyDestination leaves the Deployment the container that is real, without the proxy in front of
+// it. It gets a second replica.
 func onlyDestination(deployment *unstructured.Unstructured) {
 	spec := deployment.Object["spec"].(map[string]any)
 	spec["replicas"] = int64(2)
 	pod := spec["template"].(map[string]any)["spec"].(map[string]any)
 	delete(pod, "initContainers")
-	pod["containers"] = slices.DeleteFunc(pod["containers"].([]any), func(c any) bool { return c.(map[string]any)["name"] != "destination" })
+	pod["containers"] = slices.DeleteFunc(
+		pod["containers"].([]any),
+		func(c any) bool { return c.(map[string]any)["name"] != "destination" },
+	)
 	pod["containers"].([]any)[0].(map[string]any)["image"] = linkerdImage
 }
 
@@ -230,13 +260,20 @@ func writeImage(path, name, program string) (err error) {
 		return err
 	}
 	config, err := json.Marshal(map[string]any{
-		"architecture": runtime.GOARCH, "os": "linux", "config": map[string]any{"Entrypoint": []string{"/program"}, "User": "65532:65532"},
-		"rootfs": map[string]any{"type": "layers", "diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))}},
+		"architecture": runtime.GOARCH,
+		"os":           "linux",
+		"config":       map[string]any{"Entrypoint": []string{"/program"}, "User": "65532:65532"},
+		"rootfs": map[string]any{
+			"type":     "layers",
+			"diff_ids": []string{fmt.Sprintf("sha256:%x", sha256.Sum256(layer))},
+		},
 	})
 	if err != nil {
 		return err
 	}
-	manifest, err := json.Marshal([]any{map[string]any{"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}})
+	manifest, err := json.Marshal(
+		[]any{map[string]any{"Config": "config.json", "RepoTags": []string{name}, "Layers": []string{"layer.tar"}}},
+	)
 	if err != nil {
 		return err
 	}

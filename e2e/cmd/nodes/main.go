@@ -22,10 +22,11 @@ import (
 
 const help = `nodes [flags]
 
-Runs two clusters with real nodes (containerd, kubelet, kube-proxy, CNI plugins, CoreDNS), installs the gateway in the first one by the
-README's commands, links the second one, and prints a table of what clients in Pods notice while a gateway is killed, an API server is
-killed, a node is drained and lost, and the gateway is updated. make nodes builds all that it needs, except containerd, runc, nft and
-ip, which are the distribution's. It needs Linux and root, and leaves nothing behind.
+Runs two clusters with real nodes (containerd, kubelet, kube-proxy, CNI plugins, CoreDNS), installs the gateway in the
+first one by the README's commands, links the second one, and prints a table of what clients in Pods notice while a
+gateway is killed, an API server is killed, a node is drained and lost, and the gateway is updated. make nodes builds
+all that it needs, except containerd, runc, nft and ip, which are the distribution's. It needs Linux and root, and
+leaves nothing behind.
 
 Flags:
 `
@@ -38,7 +39,11 @@ type options struct {
 
 func main() {
 	if len(os.Args) > 1 {
-		if inPod := map[string]func([]string) error{"client": runClient, "web": runWeb, "hog": runHog}[os.Args[1]]; inPod != nil {
+		if inPod := map[string]func([]string) error{
+			"client": runClient,
+			"web":    runWeb,
+			"hog":    runHog,
+		}[os.Args[1]]; inPod != nil {
 			if err := inPod(os.Args[2:]); err != nil {
 				fmt.Fprintln(os.Stderr, err)
 				os.Exit(1)
@@ -49,8 +54,18 @@ func main() {
 	harness.Main("nodes", func(ctx context.Context) error {
 		var o options
 		flags := flag.NewFlagSet("nodes", flag.ContinueOnError)
-		flags.StringVar(&o.repository, "repository", ".", "the repository's `folder`, in whose bin and out everything has been built")
-		flags.StringVar(&o.linkerd, "linkerd", "", "the `binary` of Linkerd's controller, whose place the gateway then takes too")
+		flags.StringVar(
+			&o.repository,
+			"repository",
+			".",
+			"the repository's `folder`, in whose bin and out everything has been built",
+		)
+		flags.StringVar(
+			&o.linkerd,
+			"linkerd",
+			"",
+			"the `binary` of Linkerd's controller, whose place the gateway then takes too",
+		)
 		flags.StringVar(&o.run, "run", "", "a `regex`: only these events")
 		flags.BoolVar(&o.look, "look", false, "only look whether the machine has what is needed")
 		flags.StringVar(&o.inside, "inside", "", "for the command itself")
@@ -77,9 +92,24 @@ func missing() (list []string) {
 	if os.Geteuid() != 0 {
 		list = append(list, "root: namespaces and mounts are made")
 	}
-	for _, program := range []string{"containerd", "containerd-shim-runc-v2", "ctr", "runc", "nft", "ip", "unshare", "mount", "awk"} {
+	for _, program := range []string{
+		"containerd",
+		"containerd-shim-runc-v2",
+		"ctr",
+		"runc",
+		"nft",
+		"ip",
+		"unshare",
+		"mount",
+		"awk",
+	} {
 		if _, err := exec.LookPath(program); err != nil {
-			list = append(list, program+": of the distribution's package, for Debian's: apt-get install containerd runc nftables iproute2 mount util-linux")
+			list = append(
+				list,
+				program+
+					": of the distribution's package, for Debian's: apt-get install containerd runc nftables "+
+					"iproute2 mount util-linux",
+			)
 		}
 	}
 	if text, _ := os.ReadFile("/proc/filesystems"); !strings.Contains(string(text), "overlay") {
@@ -111,9 +141,10 @@ func runOutside(ctx context.Context, o options) (err error) {
 	inside.Cancel = func() error { return inside.Process.Signal(syscall.SIGTERM) }
 	inside.WaitDelay = 10 * time.Second
 	inside.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
-		Setpgid:    true, // Ctrl-C is this process's to handle
-		Pdeathsig:  syscall.SIGKILL,
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |
+			syscall.CLONE_NEWIPC,
+		Setpgid:   true, // Ctrl-C is this process's to handle
+		Pdeathsig: syscall.SIGKILL,
 	}
 	err = inside.Run()
 	err = errors.Join(err, removeCgroups(filepath.Base(dir)))
@@ -126,8 +157,8 @@ func runOutside(ctx context.Context, o options) (err error) {
 	return os.RemoveAll(dir)
 }
 
-// removeCgroups removes all trees of cgroups whose name has a prefix. One with processes stays: another run is under way, or, for a
-// name, they take long to end.
+// removeCgroups removes all trees of cgroups whose name has a prefix. One with processes stays:
+// another run is under way, or, for a name, they take long to end.
 func removeCgroups(prefix string) error {
 	var trees []string
 	for range 50 {

@@ -21,7 +21,8 @@ import (
 func (w *world) drain(ctx context.Context, n *window) error {
 	for _, command := range [][]string{
 		{"drain", "west-2", "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=5m"},
-		{"rollout", "status", "-n", "linkerd", "deployment/" + w.gateway.deployment, "--timeout=5m"}, {"uncordon", "west-2"},
+		{"rollout", "status", "-n", "linkerd", "deployment/" + w.gateway.deployment, "--timeout=5m"},
+		{"uncordon", "west-2"},
 	} {
 		if _, err := w.kubectl(ctx, "", "west", command...); err != nil {
 			return err
@@ -41,7 +42,16 @@ func (w *world) setTTL(ctx context.Context, ttl string) error {
 
 func (w *world) update(ctx context.Context, n *window) error {
 	began := time.Now()
-	if _, err := w.kubectl(ctx, "", "west", "rollout", "restart", "-n", "linkerd", "deployment/"+w.gateway.deployment); err != nil {
+	if _, err := w.kubectl(
+		ctx,
+		"",
+		"west",
+		"rollout",
+		"restart",
+		"-n",
+		"linkerd",
+		"deployment/"+w.gateway.deployment,
+	); err != nil {
 		return err
 	}
 	return w.finish(ctx, n, began)
@@ -54,8 +64,11 @@ func (w *world) finish(ctx context.Context, n *window, began time.Time) error {
 	}
 	n.note = fmt.Sprintf("rollout status ends after %.0f s", time.Since(began).Seconds())
 	return await(ctx, "the Pods of before have gone", func() error {
-		list, err := w.clients["west"].CoreV1().Pods("linkerd").List(ctx, metav1.ListOptions{LabelSelector: w.gateway.selector})
-		if err == nil && slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }) {
+		list, err := w.clients["west"].CoreV1().
+			Pods("linkerd").
+			List(ctx, metav1.ListOptions{LabelSelector: w.gateway.selector})
+		if err == nil &&
+			slices.ContainsFunc(list.Items, func(p corev1.Pod) bool { return p.DeletionTimestamp != nil }) {
 			err = errors.New("one is there")
 		}
 		return err

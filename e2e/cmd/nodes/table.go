@@ -72,7 +72,16 @@ func (r row) cells() string {
 	if r.failed {
 		end = strings.TrimSpace("FAILED " + end)
 	}
-	return fmt.Sprintf("%s\t%.0f s\t%d of %d\t%s\t%d\t%s", r.name, r.took.Seconds(), r.moved, r.streams, blind, r.short, end)
+	return fmt.Sprintf(
+		"%s\t%.0f s\t%d of %d\t%s\t%d\t%s",
+		r.name,
+		r.took.Seconds(),
+		r.moved,
+		r.streams,
+		blind,
+		r.short,
+		end,
+	)
 }
 
 func (r row) String() string { return strings.ReplaceAll(r.cells(), "\t", "  ") }

@@ -52,10 +52,22 @@ type world struct {
 }
 
 func runInside(ctx context.Context, o options) error {
-	w := &world{options: o, clusters: map[string]*harness.Cluster{}, clients: map[string]*kube.Client{}, nodes: map[string]*exec.Cmd{}, began: time.Now(), gateway: own}
-	if err := errors.Join(os.Chdir(o.repository), os.Unsetenv("MAKELEVEL"), os.Unsetenv("MAKEFLAGS"), // the README's make is one of its own
-		os.Setenv("KUBECONFIG", o.inside+"/west/kubeconfig:"+o.inside+"/east/kubeconfig"), os.Setenv("KUBECACHEDIR", o.inside+"/kubecache"),
-		os.Setenv("PATH", strings.Join([]string{o.bin, filepath.Join(o.repository, "bin"), os.Getenv("PATH")}, ":"))); err != nil {
+	w := &world{
+		options:  o,
+		clusters: map[string]*harness.Cluster{},
+		clients:  map[string]*kube.Client{},
+		nodes:    map[string]*exec.Cmd{},
+		began:    time.Now(),
+		gateway:  own,
+	}
+	// the README's make is one of its own
+	if err := errors.Join(os.Chdir(o.repository), os.Unsetenv("MAKELEVEL"), os.Unsetenv("MAKEFLAGS"),
+		os.Setenv("KUBECONFIG", o.inside+"/west/kubeconfig:"+o.inside+"/east/kubeconfig"),
+		os.Setenv("KUBECACHEDIR", o.inside+"/kubecache"),
+		os.Setenv(
+			"PATH",
+			strings.Join([]string{o.bin, filepath.Join(o.repository, "bin"), os.Getenv("PATH")}, ":"),
+		)); err != nil {
 		return err
 	}
 	for _, step := range []struct {
@@ -91,7 +103,8 @@ func (w *world) prepare(ctx context.Context) error {
 		return err
 	}
 	for _, command := range []string{
-		"ip link set lo up", "ip link add bridge type bridge", "ip address add " + hub + "/24 dev bridge", "ip link set bridge up",
+		"ip link set lo up", "ip link add bridge type bridge", "ip address add " + hub + "/24 dev bridge",
+		"ip link set bridge up",
 	} {
 		if _, err := run(ctx, "", strings.Fields(command)...); err != nil {
 			return err
@@ -101,7 +114,11 @@ func (w *world) prepare(ctx context.Context) error {
 	if err := os.MkdirAll(images, 0o755); err != nil {
 		return err
 	}
-	for name, program := range map[string]string{"pause": w.bin + "/pause", "coredns": w.bin + "/coredns", "client": "/proc/self/exe"} {
+	for name, program := range map[string]string{
+		"pause":   w.bin + "/pause",
+		"coredns": w.bin + "/coredns",
+		"client":  "/proc/self/exe",
+	} {
 		if err := writeImage(filepath.Join(images, name+".tar"), "nodes.test/"+name+":1", program); err != nil {
 			return err
 		}
@@ -124,7 +141,10 @@ func (w *world) startClusters(ctx context.Context) error {
 	var configs []harness.ClusterConfig
 	for _, name := range []string{"west", "east"} {
 		configs = append(configs, harness.ClusterConfig{
-			Name: name, Dir: filepath.Join(w.inside, name), Host: hub, Binary: filepath.Join(w.repository, "bin/controlplane"),
+			Name:        name,
+			Dir:         filepath.Join(w.inside, name),
+			Host:        hub,
+			Binary:      filepath.Join(w.repository, "bin/controlplane"),
 			Controllers: []string{}, All: true,
 		})
 	}
@@ -140,7 +160,11 @@ func (w *world) startClusters(ctx context.Context) error {
 		pki := filepath.Join(c.Dir(), "pki")
 		for _, args := range [][]string{
 			{"kube-scheduler"},
-			{"kube-controller-manager", "--service-account-private-key-file=" + pki + "/serviceaccount.key", "--root-ca-file=" + pki + "/ca.crt"},
+			{
+				"kube-controller-manager",
+				"--service-account-private-key-file=" + pki + "/serviceaccount.key",
+				"--root-ca-file=" + pki + "/ca.crt",
+			},
 		} {
 			log, err := os.Create(filepath.Join(c.Dir(), args[0]+".log"))
 			if err != nil {
@@ -179,10 +203,21 @@ func (w *world) startNode(ctx context.Context, p place) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	node := exec.Command("bash", w.script(), p.name, strconv.Itoa(p.number), dir, w.bin, w.clusters[p.cluster].Kubeconfig(), filepath.Base(w.inside))
+	node := exec.Command(
+		"bash",
+		w.script(),
+		p.name,
+		strconv.Itoa(p.number),
+		dir,
+		w.bin,
+		w.clusters[p.cluster].Kubeconfig(),
+		filepath.Base(w.inside),
+	)
 	node.Stdout, node.Stderr = os.Stdout, os.Stderr
 	node.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC, Setpgid: true,
+		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWUTS |
+			syscall.CLONE_NEWIPC,
+		Setpgid: true,
 	}
 	if err := node.Start(); err != nil {
 		return err
@@ -235,7 +270,17 @@ func (w *world) startPods(ctx context.Context) error {
 				return err
 			}
 		}
-		if _, err := w.kubectl(ctx, "", name, "wait", "-n", "shop", "--for=condition=Ready", "pod/asks", "--timeout=2m"); err != nil {
+		if _, err := w.kubectl(
+			ctx,
+			"",
+			name,
+			"wait",
+			"-n",
+			"shop",
+			"--for=condition=Ready",
+			"pod/asks",
+			"--timeout=2m",
+		); err != nil {
 			return fmt.Errorf("no Pod of %s reaches a Service by its name: %w", name, err)
 		}
 		w.log("  %s: Pods have addresses, and reach http://web.shop by DNS and kube-proxy", name)

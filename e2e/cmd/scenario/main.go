@@ -53,8 +53,18 @@ func parse(args []string, out io.Writer) (arguments, error) {
 	var a arguments
 	flags := flag.NewFlagSet("scenario", flag.ContinueOnError)
 	run := flags.String("run", "", "run only the cases whose name matches this regular expression")
-	flags.StringVar(&a.start.Gateway, "gateway", "", "`path` of the isthmus command; built from the repository unless given")
-	flags.StringVar(&a.start.Controlplane, "controlplane", "", "`path` of the controlplane command; built from the repository unless given")
+	flags.StringVar(
+		&a.start.Gateway,
+		"gateway",
+		"",
+		"`path` of the isthmus command; built from the repository unless given",
+	)
+	flags.StringVar(
+		&a.start.Controlplane,
+		"controlplane",
+		"",
+		"`path` of the controlplane command; built from the repository unless given",
+	)
 	flags.StringVar(&a.start.Dir, "dir", "", "`folder` for the clusters' state, kept; a temporary one unless given")
 	flags.StringVar(&a.log, "log", "", "`file` for the whole log of the gateway")
 	flags.IntVar(&a.count, "count", 1, "run the cases that many times")
@@ -162,7 +172,13 @@ func runCases(ctx context.Context, a arguments, env cases.Environment, all []*ca
 			if result.Err != nil {
 				failed = append(failed, c.Name)
 				text := strings.TrimRight(result.Err.Error(), "\n")
-				fmt.Fprintf(out, "FAIL  %s %.1fs\n      %s\n", c.Name, result.Took.Seconds(), strings.ReplaceAll(text, "\n", "\n      "))
+				fmt.Fprintf(
+					out,
+					"FAIL  %s %.1fs\n      %s\n",
+					c.Name,
+					result.Took.Seconds(),
+					strings.ReplaceAll(text, "\n", "\n      "),
+				)
 				continue
 			}
 			passed++

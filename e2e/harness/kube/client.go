@@ -7,13 +7,15 @@
 //	pod.Annotations = map[string]string{"config.linkerd.io/opaque-ports": "8080"}
 //	slice := kube.Slice("shop", "web", "1", kube.PodEndpoint("10.1.0.1", "shop", pod.Name))
 //
-// The objects are valid for a real API server. Labels, annotations, the proxy's container and link Secrets have the names
-// that Linkerd gives them. Services have port 80, called http, and their EndpointSlices port 8080 of that name. Kinds that
-// client-go has no types for are unstructured. Nothing is shared between two objects.
+// The objects are valid for a real API server. Labels, annotations, the proxy's container and link
+// Secrets have the names that Linkerd gives them. Services have port 80, called http, and their
+// EndpointSlices port 8080 of that name. Kinds that client-go has no types for are unstructured.
+// Nothing is shared between two objects.
 //
-// A [Client] is the administrator of one cluster. Objects of any kind, typed, unstructured or YAML, are written by
-// server-side apply, so that writing them again changes them into what is written now. Besides, it issues credentials for
-// others. Its methods may be called from several goroutines.
+// A [Client] is the administrator of one cluster. Objects of any kind, typed, unstructured or YAML,
+// are written by server-side apply, so that writing them again changes them into what is written
+// now. Besides, it issues credentials for others. Its methods may be called from several
+// goroutines.
 package kube
 
 import (
@@ -63,7 +65,8 @@ type Client struct {
 func NewClient(cluster string, config *rest.Config) (*Client, error) {
 	fail := func(err error) (*Client, error) { return nil, fmt.Errorf("cluster %s: %w", cluster, err) }
 	config = rest.CopyConfig(config)
-	config.WarningHandlerWithContext, config.WarningHandler = nil, rest.NoWarnings{} // that core Endpoints are deprecated
+	// that core Endpoints are deprecated
+	config.WarningHandlerWithContext, config.WarningHandler = nil, rest.NoWarnings{}
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return fail(err)
 	}
@@ -87,7 +90,9 @@ func (c *Client) Close() { utilnet.CloseIdleConnectionsFor(c.http.Transport) }
 
 // Token returns a token of a ServiceAccount that is good for an hour.
 func (c *Client) Token(ctx context.Context, namespace, account string) (string, error) {
-	answer, err := c.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	answer, err := c.CoreV1().
+		ServiceAccounts(namespace).
+		CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return "", fmt.Errorf("cluster %s: token of %s/%s: %w", c.Name, namespace, account, err)
 	}
@@ -96,24 +101,32 @@ func (c *Client) Token(ctx context.Context, namespace, account string) (string, 
 
 // Admin returns the client's own credentials.
 func (c *Client) Admin() clientcmdapi.AuthInfo {
-	return clientcmdapi.AuthInfo{ClientCertificateData: c.config.CertData, ClientKeyData: c.config.KeyData, Token: c.config.BearerToken}
+	return clientcmdapi.AuthInfo{
+		ClientCertificateData: c.config.CertData,
+		ClientKeyData:         c.config.KeyData,
+		Token:                 c.config.BearerToken,
+	}
 }
 
 // Server returns the address of the API server: https://HOST:PORT.
 func (c *Client) Server() string { return c.config.Host }
 
-// Kubeconfig returns a kubeconfig for a user of the cluster, by the cluster's certificate authority. The server is the API
-// server or what stands in front of it.
+// Kubeconfig returns a kubeconfig for a user of the cluster, by the cluster's certificate
+// authority. The server is the API server or what stands in front of it.
 func (c *Client) Kubeconfig(server string, user clientcmdapi.AuthInfo) ([]byte, error) {
-	text, err := Kubeconfig(c.Name, clientcmdapi.Cluster{Server: server, CertificateAuthorityData: c.config.CAData}, user)
+	text, err := Kubeconfig(
+		c.Name,
+		clientcmdapi.Cluster{Server: server, CertificateAuthorityData: c.config.CAData},
+		user,
+	)
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: kubeconfig: %w", c.Name, err)
 	}
 	return text, nil
 }
 
-// Refuses returns an error unless the API server refuses a token. It goes on accepting a token that has been deleted or has
-// expired for about ten seconds: it remembers those that it has found good.
+// Refuses returns an error unless the API server refuses a token. It goes on accepting a token that
+// has been deleted or has expired for about ten seconds: it remembers those that it has found good.
 func (c *Client) Refuses(ctx context.Context, token string) error {
 	config := rest.AnonymousClientConfig(c.config)
 	config.BearerToken = token
@@ -135,8 +148,8 @@ func (c *Client) Refuses(ctx context.Context, token string) error {
 
 const fieldManager = "isthmus-e2e"
 
-// Apply writes objects by server-side apply, one after the other. The status of unstructured ones is written too, that of
-// typed ones is not.
+// Apply writes objects by server-side apply, one after the other. The status of unstructured ones
+// is written too, that of typed ones is not.
 func (c *Client) Apply(ctx context.Context, objects ...runtime.Object) error {
 	for _, o := range objects {
 		u, err := Unstructured(o)
@@ -149,7 +162,14 @@ func (c *Client) Apply(ctx context.Context, objects ...runtime.Object) error {
 		}
 		apply := func() error { return patiently(func() error { return c.apply(ctx, resource, u.DeepCopy()) }) }
 		if err := onceServed(ctx, apply); err != nil {
-			return fmt.Errorf("cluster %s: apply %s %s/%s: %w", c.Name, resource.Resource, u.GetNamespace(), u.GetName(), err)
+			return fmt.Errorf(
+				"cluster %s: apply %s %s/%s: %w",
+				c.Name,
+				resource.Resource,
+				u.GetNamespace(),
+				u.GetName(),
+				err,
+			)
 		}
 	}
 	return nil
@@ -269,8 +289,8 @@ func Put[T any](ctx context.Context, to API[T], o T) (written T, err error) {
 	return written, err
 }
 
-// patiently writes again, twice at most, if etcd was too slow: a disk under load has such moments, and each takes seconds.
-// What is written must be the same each time.
+// patiently writes again, twice at most, if etcd was too slow: a disk under load has such moments,
+// and each takes seconds. What is written must be the same each time.
 func patiently(write func() error) (err error) {
 	for range 3 {
 		if err = write(); err == nil || !strings.Contains(err.Error(), "etcdserver: request timed out") {
@@ -313,8 +333,8 @@ func Create[T any](ctx context.Context, to API[T], objects ...T) error {
 // MCSVersions are those of the MCS-API: of ServiceExports and ServiceImports.
 var MCSVersions = []string{"v1alpha1", "v1beta1"}
 
-// ServeMCS makes the cluster have the CRDs of the MCS-API, and serve these versions; none: the objects stay, and can't be reached. It
-// returns when that is so.
+// ServeMCS makes the cluster have the CRDs of the MCS-API, and serve these versions; none: the
+// objects stay, and can't be reached. It returns when that is so.
 func (c *Client) ServeMCS(ctx context.Context, versions ...string) error {
 	definitions, err := mcsDefinitions()
 	if err != nil {
@@ -361,7 +381,8 @@ func (c *Client) RemoveMCS(ctx context.Context) error {
 		}
 	}
 	for _, o := range definitions {
-		if err := c.In(resource, "").Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		if err := c.In(resource, "").Delete(ctx, o.GetName(), metav1.DeleteOptions{}); err != nil &&
+			!apierrors.IsNotFound(err) {
 			return fmt.Errorf("cluster %s: delete CRD %s: %w", c.Name, o.GetName(), err)
 		}
 	}

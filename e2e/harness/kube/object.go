@@ -101,7 +101,11 @@ func ReplicaSet(namespace, name, deployment string) *appsv1.ReplicaSet {
 // Owner returns a reference to a controller of API group apps, which need not exist.
 func Owner(kind, name string) metav1.OwnerReference {
 	return metav1.OwnerReference{
-		APIVersion: "apps/v1", Kind: kind, Name: name, UID: "6f8ed2ee-30e4-4e1a-9d34-4c9a9a9c0b1d", Controller: new(true),
+		APIVersion: "apps/v1",
+		Kind:       kind,
+		Name:       name,
+		UID:        "6f8ed2ee-30e4-4e1a-9d34-4c9a9a9c0b1d",
+		Controller: new(true),
 	}
 }
 
@@ -122,7 +126,8 @@ const (
 	OpaquePorts = "config.linkerd.io/opaque-ports"
 )
 
-// Federated returns a Service that joins a Service of the local cluster (empty: none) with others, each SERVICE@CLUSTER.
+// Federated returns a Service that joins a Service of the local cluster (empty: none) with others,
+// each SERVICE@CLUSTER.
 func Federated(namespace, name, local string, remote ...string) *corev1.Service {
 	o := Service(namespace, name)
 	// Without members of other clusters there is the annotation all the same: it makes the Service a federated one.
@@ -146,7 +151,10 @@ func Mesh(pod *corev1.Pod) *corev1.Pod {
 		pod.Labels = map[string]string{}
 	}
 	pod.Labels[MeshLabel] = LinkNamespace
-	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "linkerd-proxy", Image: "none", Env: proxyEnv()})
+	pod.Spec.Containers = append(
+		pod.Spec.Containers,
+		corev1.Container{Name: "linkerd-proxy", Image: "none", Env: proxyEnv()},
+	)
 	return pod
 }
 
@@ -169,13 +177,21 @@ func custom(apiVersion, kind, namespace, name string, spec map[string]any) *unst
 // OpaqueServer returns a Server that makes a port opaque, of the Pods with label app=APP.
 func OpaqueServer(namespace, name, app string, port int64) *unstructured.Unstructured {
 	return custom("policy.linkerd.io/v1beta3", "Server", namespace, name, map[string]any{
-		"port": port, "proxyProtocol": "opaque", "podSelector": map[string]any{"matchLabels": map[string]any{"app": app}},
+		"port":          port,
+		"proxyProtocol": "opaque",
+		"podSelector":   map[string]any{"matchLabels": map[string]any{"app": app}},
 	})
 }
 
 // ServiceProfile returns the ServiceProfile of a Service.
 func ServiceProfile(namespace, service string, routes ...any) *unstructured.Unstructured {
-	return custom("linkerd.io/v1alpha2", "ServiceProfile", namespace, FullName(namespace, service), map[string]any{"routes": append([]any{}, routes...)})
+	return custom(
+		"linkerd.io/v1alpha2",
+		"ServiceProfile",
+		namespace,
+		FullName(namespace, service),
+		map[string]any{"routes": append([]any{}, routes...)},
+	)
 }
 
 // ExternalWorkload returns a ready ExternalWorkload.
@@ -208,7 +224,10 @@ func Authority(namespace, service string) string { return FullName(namespace, se
 // Link returns the Secret that links a cluster.
 func Link(cluster string, kubeconfig []byte) *corev1.Secret {
 	o := &corev1.Secret{
-		ObjectMeta: objectMeta(LinkNamespace, LinkName(cluster)), Type: LinkType, Data: map[string][]byte{"kubeconfig": kubeconfig},
+		ObjectMeta: objectMeta(
+			LinkNamespace,
+			LinkName(cluster),
+		), Type: LinkType, Data: map[string][]byte{"kubeconfig": kubeconfig},
 	}
 	o.Labels = map[string]string{ClusterName: cluster}
 	o.Annotations = map[string]string{TrustDomain: "cluster.local", ClusterDomain: "cluster.local"}
