@@ -160,7 +160,8 @@ func TestRefused(t *testing.T) {
 		"FOLDER=monitoring RUNBOOKS=https://a/{{b}}": `^RUNBOOKS=\S+ is not the address of a page`,
 
 		"FOLDER=linkerd": `^FOLDER=linkerd changes Linkerd's own manifest: give a file with it`,
-		"FOLDER=linkerd NAMESPACE=mesh LINKERD=a":  `^NAMESPACE=mesh: FOLDER=linkerd leaves objects where LINKERD has them`,
+		"FOLDER=linkerd NAMESPACE=mesh LINKERD=a": `^NAMESPACE=mesh: FOLDER=linkerd leaves objects ` +
+			`where LINKERD has them`,
 		"FOLDER=linkerd VERSION=v1 LINKERD=absent": `^LINKERD=absent: .*no such file`,
 		"FOLDER=linkerd VERSION=v1 LINKERD=" + other: `^LINKERD=\S+ can't be changed: ` +
 			`is it Linkerd's manifest, with Deployment linkerd-destination`,
