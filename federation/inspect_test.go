@@ -9,6 +9,8 @@ import (
 // TestYields: each member but the first yields an address that several members
 // offer, once, in however many of its slices it is. Of an address that one member
 // offers nothing is yielded.
+//
+// Behaviours: FF-05.
 func TestYields(t *testing.T) {
 	slicesOf := func(member int, lists ...string) memberOffer {
 		var o offer

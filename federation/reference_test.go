@@ -18,7 +18,7 @@ import (
 // each step every watch with what follows from the whole history. It also checks the
 // guarantees from set to set.
 //
-// Behaviours: PR-16, PR-24, PR-25, PR-29, PR-32, PR-33, PR-35, CS-01, CS-05, CS-08, CS-21, CS-23.
+// Behaviours: PR-16, PR-24, PR-25, PR-29, PR-32, PR-33, PR-35, CS-01, CS-05, CS-08, CS-21, CS-23, FF-03.
 func TestReference(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		newModel(t, rapid.Bool().Draw(t, "steered")).run(t)
