@@ -2,18 +2,19 @@ package adminapi
 
 import "time"
 
-// APIServer is what a gateway has learned of a cluster's API server: by the requests that it makes to follow the cluster, and by what it
-// reads once it has an answer, and again every hour. Reading the page causes no request,
-// unless it has [FreshParameter].
+// APIServer is what a gateway has learned of a cluster's API server: by the requests that it makes
+// to follow the cluster, and by what it reads once it has an answer, and again every hour. Reading
+// the page causes no request, unless it has [FreshParameter].
 type APIServer struct {
 	Answered time.Time `json:"answered,omitzero"` // when it last answered anything; the zero time if it has not yet
 	// Error is why the newest request had no answer; empty: it had one.
 	Error string `json:"error,omitempty"`
-	// Certificate is what is wrong with the server's certificate, if that is the Error. OtherAuthority: it was issued by another
-	// authority than those of the credentials.
+	// Certificate is what is wrong with the server's certificate, if that is the Error.
+	// OtherAuthority: it was issued by another authority than those of the credentials.
 	Certificate    string `json:"certificate,omitempty"`
 	OtherAuthority bool   `json:"otherAuthority,omitempty"`
-	// ClientCertificate is why the server refuses that of the credentials, such as expired certificate, if that is the Error.
+	// ClientCertificate is why the server refuses that of the credentials, such as expired
+	// certificate, if that is the Error.
 	ClientCertificate string           `json:"clientCertificate,omitempty"`
 	Refused           []RefusedRequest `json:"refusedRequests,omitempty"` // by resource and verb
 	Clock             *Clock           `json:"clock,omitempty"`           // nil: no answer had a date
@@ -41,12 +42,13 @@ type RefusedRequest struct {
 // Clock is how an API server's clock differs from the gateway's, by the Date of its newest answer.
 type Clock struct {
 	Ahead float64 `json:"aheadSeconds"` // negative: it is behind
-	// Within is how much the two may seem to differ if they agree: the answer took so long, and its Date has no fractions.
+	// Within is how much the two may seem to differ if they agree: the answer took so long, and its
+	// Date has no fractions.
 	Within float64 `json:"withinSeconds"`
 }
 
-// TrustAnchors are the certificates that the proxies of a cluster trust: ConfigMap linkerd-identity-trust-roots of the control plane's
-// namespace.
+// TrustAnchors are the certificates that the proxies of a cluster trust: ConfigMap
+// linkerd-identity-trust-roots of the control plane's namespace.
 type TrustAnchors struct {
 	Error string   `json:"error,omitempty"` // why they are not known; empty: they are
 	List  []Anchor `json:"list,omitempty"`  // none twice

@@ -49,17 +49,19 @@ type Cluster struct {
 	// SecretVersion is the Secret's resourceVersion that the cluster is read with; empty:
 	// it has not been read, or is read with another Secret.
 	SecretVersion string `json:"secretVersion,omitempty"`
-	// SecretRefused is why the Secret as it is now can't be used; empty: it can. UsedInstead is the older one that is used for
-	// the cluster.
+	// SecretRefused is why the Secret as it is now can't be used; empty: it can. UsedInstead is the
+	// older one that is used for the cluster.
 	SecretRefused string   `json:"secretRefused,omitempty"`
 	UsedInstead   string   `json:"usedInstead,omitempty"`
 	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig that is used
 	// Ignored has an entry for each unknown field of the kubeconfig that is used: its line, and its
 	// name if that can't be a secret.
 	Ignored []string `json:"ignored,omitempty"`
-	// Unread has an entry for each annotation of the Secret as it is now that can't be read: why, and what holds in its place.
+	// Unread has an entry for each annotation of the Secret as it is now that can't be read: why,
+	// and what holds in its place.
 	Unread []string `json:"unread,omitempty"`
-	// NewCredentials is why the newest credentials do not work while older ones are in use; empty: they do, or are being tried.
+	// NewCredentials is why the newest credentials do not work while older ones are in use; empty:
+	// they do, or are being tried.
 	NewCredentials string `json:"newCredentials,omitempty"`
 	// Awaited are the kinds of objects, such as servers.policy.linkerd.io, that the newest
 	// credentials have to list before they replace the older ones, since the cluster has such

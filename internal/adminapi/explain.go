@@ -56,8 +56,9 @@ type ExplainedMember struct {
 	StandingReason string    `json:"standingReason,omitempty"`
 	NodeLocal      bool      `json:"nodeLocal,omitempty"` // internalTrafficPolicy is Local
 	Ports          []uint16  `json:"ports"`               // that the port resolves to in its slices
-	Changed        time.Time `json:"changed,omitzero"`    // when what it offers changed last, while the service is watched
-	Updates        uint64    `json:"updates"`             // how often it has
+	// Changed is when what it offers changed last, while the service is watched.
+	Changed time.Time `json:"changed,omitzero"`
+	Updates uint64    `json:"updates"` // how often it has
 }
 
 // ExplainedAddress is one address of one slice of a member.

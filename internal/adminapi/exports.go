@@ -2,9 +2,10 @@ package adminapi
 
 import "time"
 
-// Exports is /debug/exports: what the own and all linked clusters export, as what it is written, and what of that is still to
-// be done. With ?service=NAME, NAMESPACE/NAME or NAMESPACE/ for all of a namespace, which may be there more than once, it is only about
-// exports, or what they are written as, of these names.
+// Exports is /debug/exports: what the own and all linked clusters export, as what it is written,
+// and what of that is still to be done. With ?service=NAME, NAMESPACE/NAME or NAMESPACE/ for all of
+// a namespace, which may be there more than once, it is only about exports, or what they are
+// written as, of these names.
 type Exports struct {
 	Replica Replica       `json:"replica"` // that answers
 	Writer  ExportsWriter `json:"writer"`
@@ -27,10 +28,13 @@ type ExportsWriter struct {
 	Mode string `json:"mode"` // of --exports: plan or on
 	// With mode on only:
 	Identity string `json:"identity,omitempty"` // this replica's
-	Holder   string `json:"holder,omitempty"`   // of the Lease, as last seen; empty: none, or not known: without anything to write no replica takes it
-	Leading  bool   `json:"leading"`            // this replica writes
-	// MCS is the version of the MCS-API in which ServiceImports are written, or would be; none: the cluster does not have the kind, or it can't
-	// be read; empty: ServiceExports are no source, or nothing is known yet.
+	// Holder is that of the Lease, as last seen; empty: none, or not known. Without anything to
+	// write no replica takes it.
+	Holder  string `json:"holder,omitempty"`
+	Leading bool   `json:"leading"` // this replica writes
+	// MCS is the version of the MCS-API in which ServiceImports are written, or would be; none: the
+	// cluster does not have the kind, or it can't be read; empty: ServiceExports are no source, or
+	// nothing is known yet.
 	MCS string `json:"mcs,omitempty"`
 	// LeaseError is why the Lease can't be used; empty: it can.
 	LeaseError string `json:"leaseError,omitempty"`

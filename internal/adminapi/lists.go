@@ -1,7 +1,8 @@
 package adminapi
 
-// List is what a page answers to view=list: lines that match, in the order that was asked for, from one page of them. It is embedded in
-// [ClusterList], [ServiceList], [StreamList] and [EventList], which add totals.
+// List is what a page answers to view=list: lines that match, in the order that was asked for, from
+// one page of them. It is embedded in [ClusterList], [ServiceList], [StreamList] and [EventList],
+// which add totals.
 type List[T any] struct {
 	All      int `json:"all"`      // lines that there are
 	Matching int `json:"matching"` // of these, that match
@@ -54,9 +55,10 @@ type ServiceList struct {
 
 // ServiceLine is a service in short. Texts are shortened.
 type ServiceLine struct {
-	Namespace   string       `json:"namespace"`
-	Name        string       `json:"name"`
-	Kind        string       `json:"kind"`                  // import, federated, mirrored, plain, or undefined: there is no such Service
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// Kind is import, federated, mirrored, plain, or undefined: there is no such Service.
+	Kind        string       `json:"kind"`
 	Port        uint16       `json:"port,omitempty"`        // the one that Endpoints are about; 0: no port is known
 	Ports       []uint16     `json:"ports,omitempty"`       // those that are known, at most 20
 	Watched     bool         `json:"watched"`               // by proxies: only then the endpoints are known
@@ -67,8 +69,9 @@ type ServiceLine struct {
 	Streams     int          `json:"streams"`
 	Problems    []string     `json:"problems,omitempty"` // of its annotations and labels
 	Prefer      string       `json:"prefer,omitempty"`   // its tiers; empty: clients simply get everything
-	Tiers       []ZoneTiers  `json:"tiers,omitempty"`    // that clients use, if they don't simply get everything; at most 6
-	Severity    Severity     `json:"severity"`
+	// Tiers are those that clients use, if they don't simply get everything; at most 6.
+	Tiers    []ZoneTiers `json:"tiers,omitempty"`
+	Severity Severity    `json:"severity"`
 }
 
 // MemberLine is what a cluster has for a service.

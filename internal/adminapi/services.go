@@ -2,8 +2,8 @@ package adminapi
 
 import "time"
 
-// Service is one service of the gateway's cluster, of those that are federated or mirrored, that proxies watch, or that have
-// problems.
+// Service is one service of the gateway's cluster, of those that are federated or mirrored, that
+// proxies watch, or that have problems.
 type Service struct {
 	Service   string   `json:"service"`
 	Federated bool     `json:"federated"`
@@ -25,8 +25,8 @@ type Member struct {
 	Cluster string `json:"cluster"`
 	Service string `json:"service"`          // its name in that cluster
 	Reason  string `json:"reason,omitempty"` // why it does not serve; empty: it does
-	// LacksPorts are the ports of the service that the member's Service does not have, and what it has instead: clients of these are
-	// sent to its Pods at that very port.
+	// LacksPorts are the ports of the service that the member's Service does not have, and what it
+	// has instead: clients of these are sent to its Pods at that very port.
 	LacksPorts []string `json:"lacksPorts,omitempty"`
 }
 
@@ -56,7 +56,8 @@ type Preference struct {
 	MinReady    string `json:"minReady"`
 	ReturnAfter string `json:"returnAfter"`
 	ReturnOver  string `json:"returnOver"`
-	// Unlinked are the clusters that the service's own annotation names and that are not linked: their tiers are always empty.
+	// Unlinked are the clusters that the service's own annotation names and that are not linked:
+	// their tiers are always empty.
 	Unlinked []string `json:"unlinked,omitempty"`
 }
 

@@ -76,7 +76,8 @@ func TestNameClashes(t *testing.T) {
 
 // TestExportsForbidden: a right to ServiceImports that the replica has been refused is named.
 func TestExportsForbidden(t *testing.T) {
-	seen := Seen{Clusters: adminapi.Clusters{Exports: &adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}}}}
+	exports := adminapi.ExportsSummary{ExportsWriter: adminapi.ExportsWriter{Mode: "on", MCS: "none"}}
+	seen := Seen{Clusters: adminapi.Clusters{Exports: &exports}}
 	seen.Local.API = &adminapi.APIServer{Refused: []adminapi.RefusedRequest{{Verb: "list",
 		Resource: "serviceimports.multicluster.x-k8s.io", Status: 403}}}
 	const want = "not permitted: serviceimports.multicluster.x-k8s.io (ServiceExports are not imported; labels are " +

@@ -39,7 +39,8 @@ func TestJudge(t *testing.T) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list",
 				Resource: "externalworkloads.workload.linkerd.io", Status: 403},
 				{Verb: "list", Resource: "jobs.batch", Status: 403}}
-		}, []string{"warning rights east: not permitted: list jobs.batch (labels do not name its CronJobs)", "failure rights local: not permitted: watch pods (the gateway does not get ready)"}},
+		}, []string{"warning rights east: not permitted: list jobs.batch (labels do not name its CronJobs)",
+			"failure rights local: not permitted: watch pods (the gateway does not get ready)"}},
 		"an optional right": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "nodes", Status: 403}}
 			east.API.Networks = &adminapi.PodNetworks{Error: "the credentials may not read Nodes"}
@@ -74,7 +75,9 @@ func TestJudge(t *testing.T) {
 		"an API server that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
 			east.State, east.Reason = adminapi.Stale, "pods: later"
 			east.API.Refused = []adminapi.RefusedRequest{{Verb: "list", Resource: "pods", Status: 503}}
-		}, []string{"failure api east: the API server answers 503 Service Unavailable to list pods", "unchecked rights east: its API server answers with an error", "failure link-state east: it is stale: pods: later",
+		}, []string{"failure api east: the API server answers 503 Service Unavailable to list pods",
+			"unchecked rights east: its API server answers with an error",
+			"failure link-state east: it is stale: pods: later",
 			"unchecked trust-anchors east: its API server answers with an error",
 			"unchecked pod-networks east: its API server answers with an error"}},
 		"one resource that fails": {func(_, east *adminapi.Cluster, _ *Seen) {
@@ -141,10 +144,12 @@ func TestJudge(t *testing.T) {
 		}, []string{"warning link-expiry east: its client certificate expires in 3 days, at " + clock(soon)}},
 		"an anchor that has expired": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(old), anchors(old)
-		}, []string{"failure trust-anchors east: the trust anchor has expired, at 1970-01-01 00:00 UTC", "failure trust-anchors local: the trust anchor has expired, at 1970-01-01 00:00 UTC"}},
+		}, []string{"failure trust-anchors east: the trust anchor has expired, at 1970-01-01 00:00 UTC",
+			"failure trust-anchors local: the trust anchor has expired, at 1970-01-01 00:00 UTC"}},
 		"an anchor that expires soon": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(soon), anchors(soon)
-		}, []string{"warning trust-anchors east: the trust anchor expires in 3 days, at " + clock(soon), "warning trust-anchors local: the trust anchor expires in 3 days, at " + clock(soon)}},
+		}, []string{"warning trust-anchors east: the trust anchor expires in 3 days, at " + clock(soon),
+			"warning trust-anchors local: the trust anchor expires in 3 days, at " + clock(soon)}},
 		"an old anchor among good ones": {func(own, east *adminapi.Cluster, _ *Seen) {
 			own.API.Anchors, east.API.Anchors = anchors(old, late), anchors(late, old)
 		}, []string{"warning trust-anchors east: 1 of 2 trust anchors have expired; one is good until 2100-01-01 " +

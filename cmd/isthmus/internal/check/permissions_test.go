@@ -25,7 +25,11 @@ func TestRights(t *testing.T) {
 	for _, c := range []struct {
 		file, title string
 		rights      []Permission
-	}{{"install/rbac.yaml", "Rights in its own cluster", LocalPermissions()}, {"install/exports/rbac.yaml", "", ExportPermissions()}, {"link/remote-access.yaml", "Rights in a linked cluster", LinkPermissions()}} {
+	}{
+		{"install/rbac.yaml", "Rights in its own cluster", LocalPermissions()},
+		{"install/exports/rbac.yaml", "", ExportPermissions()},
+		{"link/remote-access.yaml", "Rights in a linked cluster", LinkPermissions()},
+	} {
 		var checked, rows, documented []string
 		for _, r := range c.rights {
 			scope := "everywhere"

@@ -92,7 +92,8 @@ func TestProgram(t *testing.T) {
 		{"ls -oyaml", 2, "", `demo ls: --output is "yaml": give table or json (demo ls --help explains)` + "\n"},
 		{"ls -o yaml", 2, "", `demo ls: --output is "yaml": give table or json (demo ls --help explains)` + "\n"},
 		{"misuse x", 2, "",
-			`demo misuse: unexpected argument "x": misuse takes none; flags begin with a dash, and a boolean's value follows "=" (demo misuse --help explains)` + "\n"},
+			`demo misuse: unexpected argument "x": misuse takes none; flags begin with a dash, and ` +
+				`a boolean's value follows "=" (demo misuse --help explains)` + "\n"},
 		{"one", 2, "", "demo one: no NAME given: name one, such as east (demo one --help explains)\n"},
 		{"one a b", 2, "", `demo one: unexpected argument "b": give one NAME (demo one --help explains)` + "\n"},
 		{"one a", 0, "demo one[a]", ""},

@@ -205,7 +205,12 @@ func TestCheckFromHere(t *testing.T) {
 	}))
 	defer api.Close()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
-	kubeconfig := fmt.Sprintf(`{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],"clusters":[{"name":"c","cluster":{"server":%q}}],"users":[{"name":"u","user":{"token":"secret"}}]}`, api.URL)
+	kubeconfig := fmt.Sprintf(`{
+		"apiVersion":"v1","kind":"Config","current-context":"c",
+		"contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
+		"clusters":[{"name":"c","cluster":{"server":%q}}],
+		"users":[{"name":"u","user":{"token":"secret"}}]
+	}`, api.URL)
 	if err := os.WriteFile(file, []byte(kubeconfig), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -54,9 +54,10 @@ func call(args ...string) (code int, stdout, stderr string) {
 // test -run TestCommands -update writes what they print now. The directives are
 //
 //	page path=/debug/clusters status=200    what the admin server shows there from now on, at noon: the input
-//	stream end=NotFound                     what the gRPC server sends in its next stream, and how that ends: a line for
-//	                                        each message, which is "add IP:PORT…", "remove IP:PORT…", "none" (the service has
-//	                                        no endpoints), "gone", or an Update or a DestinationProfile as text
+//	stream end=NotFound                     what the gRPC server sends in its next stream, and how that ends:
+//	                                        a line for each message, which is "add IP:PORT…", "remove IP:PORT…",
+//	                                        "none" (the service has no endpoints), "gone", or an Update or a
+//	                                        DestinationProfile as text
 //	run                                     runs each line of the input: ADMIN and ADDR are the servers' addresses
 //
 // Nothing that a terminal would obey may be printed. What follows "asked:" is the query that the

@@ -104,7 +104,9 @@ func FuzzCheckPage(f *testing.F) {
 	good := jsonOf(clusters)
 	spoiled(&clusters)
 	f.Add(jsonOf(clusters), good, `[]`)
-	f.Add(`{"clusters":[{"cluster":"\u001b","secret":"\u202e","api":{"podNetworks":{"cidrs":["x","10.0.0.0/8"]},"clock":{"aheadSeconds":1e300}}}]}`, `{}`, `[{"service":"\u001b","members":[{"reason":"\u001b"}]}]`)
+	f.Add(`{"clusters":[{"cluster":"\u001b","secret":"\u202e",`+
+		`"api":{"podNetworks":{"cidrs":["x","10.0.0.0/8"]},"clock":{"aheadSeconds":1e300}}}]}`,
+		`{}`, `[{"service":"\u001b","members":[{"reason":"\u001b"}]}]`)
 	f.Fuzz(func(t *testing.T, one, two, services string) {
 		var answers []Answer[check.Seen]
 		for _, text := range []string{one, two} {

@@ -42,8 +42,8 @@ func openTerminal(t *testing.T) (screen, user *os.File) {
 
 // TestTerminal: colours are for terminals, unless the environment asks for none.
 func TestTerminal(t *testing.T) {
-	admin := startAdmin(t,
-		map[string]http.HandlerFunc{"/debug/clusters": answer(`{"local": {"cluster": "local", "state": "ready"}, "linkSecrets": {"listed": true}}`)})
+	const page = `{"local": {"cluster": "local", "state": "ready"}, "linkSecrets": {"listed": true}}`
+	admin := startAdmin(t, map[string]http.HandlerFunc{"/debug/clusters": answer(page)})
 	for _, c := range []struct {
 		noColour, term string
 		colours        bool

@@ -30,7 +30,8 @@ func TestCredentials(t *testing.T) {
 		token, user = r.Header.Get("Authorization"), r.Header.Get("Impersonate-User")
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprint(w,
-			`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"namespace":"linkerd","name":"p"},"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`)
+			`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"namespace":"linkerd","name":"p"},`+
+				`"status":{"conditions":[{"type":"Ready","status":"True"}]}}]}`)
 	}))
 	defer server.Close()
 	proxied := 0
@@ -57,8 +58,10 @@ func TestCredentials(t *testing.T) {
 	defer proxy.Close()
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE",
 		Bytes: server.Certificate().Raw}))
-	program := `{"exec":{"apiVersion":"client.authentication.k8s.io/v1","interactiveMode":"Never","command":"sh","args":["-c",` +
-		`"echo '{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\",\"status\":{\"token\":\"FROM-EXEC\"}}'"]}}`
+	program := `{"exec":{"apiVersion":"client.authentication.k8s.io/v1","interactiveMode":"Never",` +
+		`"command":"sh","args":["-c",` +
+		`"echo '{\"kind\":\"ExecCredential\",\"apiVersion\":\"client.authentication.k8s.io/v1\",` +
+		`\"status\":{\"token\":\"FROM-EXEC\"}}'"]}}`
 	for name, c := range map[string]struct{ user, token, as string }{
 		"a program":     {program, "Bearer FROM-EXEC", ""},
 		"a file":        {fmt.Sprintf(`{"tokenFile":%q}`, write(t, "FROM-FILE")), "Bearer FROM-FILE", ""},

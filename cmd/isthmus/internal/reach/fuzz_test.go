@@ -43,11 +43,15 @@ func shown(t *testing.T, text string) {
 
 // FuzzGateways: whatever an API server answers becomes replicas or an error, and both can be printed.
 func FuzzGateways(f *testing.F) {
-	const pod = `{"metadata":{"namespace":"linkerd","name":"isthmus-0"},"spec":{"containers":[{"name":"isthmus","ports":[{"name":"admin","containerPort":-1}]}]},"status":{"conditions":[{"type":"Ready","status":"True"}]}}`
+	const pod = `{"metadata":{"namespace":"linkerd","name":"isthmus-0"},` +
+		`"spec":{"containers":[{"name":"isthmus","ports":[{"name":"admin","containerPort":-1}]}]},` +
+		`"status":{"conditions":[{"type":"Ready","status":"True"}]}}`
 	for _, body := range []string{
 		`{"kind":"PodList","apiVersion":"v1","items":[` + pod + `]}`,
 		`{"kind":"PodList","apiVersion":"v1","items":[` + strings.ReplaceAll(pod, "isthmus-0", `\u001b[2J\n`) + `]}`,
-		`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"\u001b"},"status":{"phase":"\u001b","containerStatuses":[{"name":"\u009b","state":{"waiting":{"reason":"\n\n"}}}]}}]}`,
+		`{"kind":"PodList","apiVersion":"v1","items":[{"metadata":{"name":"\u001b"},` +
+			`"status":{"phase":"\u001b",` +
+			`"containerStatuses":[{"name":"\u009b","state":{"waiting":{"reason":"\n\n"}}}]}}]}`,
 		`{"kind":"PodList","apiVersion":"v1"}`,
 		`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"\u001b\n\n","reason":"Forbidden","code":403}`,
 		"<html>\x1b\n</html>", strings.Replace(pod, "{", `{"kind":"Pod","apiVersion":"v1",`, 1), "",

@@ -44,8 +44,10 @@ func write(t *testing.T, text string) string {
 }
 
 func kubeconfig(server string) string {
-	return fmt.Sprintf(`{"kind":"Config","apiVersion":"v1","current-context":"west","clusters":[{"name":"c","cluster":{"server":%q}}],
-"users":[{"name":"u","user":{"token":"SECRET"}}],"contexts":[{"name":"west","context":{"cluster":"c","user":"u"}}]}`, server)
+	return fmt.Sprintf(`{"kind":"Config","apiVersion":"v1","current-context":"west",
+"clusters":[{"name":"c","cluster":{"server":%q}}],
+"users":[{"name":"u","user":{"token":"SECRET"}}],
+"contexts":[{"name":"west","context":{"cluster":"c","user":"u"}}]}`, server)
 }
 
 // TestKubeconfig: what is wrong with it is named, and no credential is.

@@ -55,10 +55,14 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case what == "GET /api/v1/namespaces/kube-system":
 		answer = &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: types.UID("uid-" + s.name)}}
 	case strings.HasSuffix(what, "/selfsubjectaccessreviews"):
-		answer = &authorizationv1.SelfSubjectAccessReview{Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true}}
+		answer = &authorizationv1.SelfSubjectAccessReview{
+			Status: authorizationv1.SubjectAccessReviewStatus{Allowed: true},
+		}
 	case strings.HasSuffix(what, "/selfsubjectreviews"):
-		answer = &authenticationv1.SelfSubjectReview{Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: authenticationv1.UserInfo{
-			Username: "system:serviceaccount:linkerd-multicluster:isthmus-remote-access"}}}
+		user := authenticationv1.UserInfo{Username: "system:serviceaccount:linkerd-multicluster:isthmus-remote-access"}
+		answer = &authenticationv1.SelfSubjectReview{
+			Status: authenticationv1.SelfSubjectReviewStatus{UserInfo: user},
+		}
 	case what == "POST "+tokens:
 		answer = &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: defaultAccount.Namespace, Name: "t1"}}
 	case what == "GET "+tokens+"/t1":
@@ -82,7 +86,9 @@ func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 const tokens = "/api/v1/namespaces/linkerd-multicluster/secrets"
 
 // hostileWorld is a kubeconfig with two clusters: west is an ordinary one, east is hostile.
-func hostileWorld(t *testing.T, hostile map[string]http.HandlerFunc) (kubeconfig string, east *apiServer, config *clientcmdapi.Config) {
+func hostileWorld(
+	t *testing.T, hostile map[string]http.HandlerFunc,
+) (kubeconfig string, east *apiServer, config *clientcmdapi.Config) {
 	t.Helper()
 	config = clientcmdapi.NewConfig()
 	config.CurrentContext = "west"

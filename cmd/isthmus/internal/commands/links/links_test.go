@@ -185,7 +185,8 @@ func TestNoToken(t *testing.T) {
 	a := newAccess(defaultAccount)
 	c, api := newFake("east")
 	api.PrependReactor("create", "secrets", func(a k8stesting.Action) (bool, runtime.Object, error) {
-		a.(k8stesting.CreateAction).GetObject().(*corev1.Secret).Name = "t1" // as an API server makes it of generateName
+		// An API server makes the name of generateName.
+		a.(k8stesting.CreateAction).GetObject().(*corev1.Secret).Name = "t1"
 		return false, nil, nil
 	})
 	w, _ := newWork()
