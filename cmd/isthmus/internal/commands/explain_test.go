@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"encoding/json"
@@ -12,8 +12,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestVerbKnowsVerdicts: isthmus explain has a sentence for each verdict of the gateway, which has words of its own.
-func TestVerbKnowsVerdicts(t *testing.T) {
+// TestExplainKnowsVerdicts: isthmus explain has a sentence for each verdict of the gateway, which has words of its own.
+func TestExplainKnowsVerdicts(t *testing.T) {
 	page := adminapi.Explanation{Authority: "web:80", Verdicts: map[string]int{}}
 	for v := range federation.OtherFamily + 1 {
 		page.Verdicts[v.String()] = 1
