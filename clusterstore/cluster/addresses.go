@@ -188,7 +188,7 @@ func (x *conflict) address() string {
 	return x.addr.String()
 }
 
-// conflicts are the ambiguous addresses of the own cluster. The worker for profiles looks for them
+// conflicts are the ambiguous addresses of the local cluster. The worker for profiles looks for them
 // after each change of the objects that claim an address.
 type conflicts struct {
 	mu   sync.Mutex // held for map access only

@@ -130,29 +130,29 @@ func TestBudget(t *testing.T) {
 // only the local cluster has it, and add it here.
 func TestSizeFields(t *testing.T) {
 	for typ, want := range map[reflect.Type]string{
-		reflect.TypeFor[pod]():       "key facts owner slices",
-		reflect.TypeFor[placedPod](): "facts location selected set",
-		reflect.TypeFor[podFacts]():  "template node traits",
+		reflect.TypeFor[pod]():          "key facts owner slices",
+		reflect.TypeFor[compactedPod](): "facts location selected set",
+		reflect.TypeFor[podFacts]():     "template node traits",
 		reflect.TypeFor[template](): "owner serviceAccount controlPlane opaque skip proxy labels " +
 			"ports identity invalid",
-		reflect.TypeFor[podSet]():    "facts pods by opaque lacks",
-		reflect.TypeFor[owner]():     "key parent pods",
-		reflect.TypeFor[reference](): "kind name",
-		reflect.TypeFor[service]():   "spec slices",
+		reflect.TypeFor[podSet]():       "facts pods by opaque lacks",
+		reflect.TypeFor[owner]():        "key parent pods",
+		reflect.TypeFor[ownerRef]():     "kind name",
+		reflect.TypeFor[serviceEntry](): "spec slices",
 		reflect.TypeFor[Service](): "ExternalName NodeLocal Ports leads exported ClusterIPs " +
 			"External OpaquePorts Labels Annotations selecting",
 		reflect.TypeFor[ServicePort](): "Name Number",
 		reflect.TypeFor[Gateway](): "Service IPs Names Port Identity Probe More NodePort " +
 			"NodeProbe",
-		reflect.TypeFor[slice]():       "service mirror subsets managed key stamp changed",
-		reflect.TypeFor[mirror]():      "cluster identity remoteName",
-		reflect.TypeFor[subset]():      "ports addresses ready",
-		reflect.TypeFor[slicePort]():   "name number",
-		reflect.TypeFor[address]():     "ip target place hostname pod",
-		reflect.TypeFor[place]():       "zone zones nodes node why left other text",
-		reflect.TypeFor[node]():        "zone region addresses",
-		reflect.TypeFor[serverFacts](): "spec pods workloads name number invalid",
-		reflect.TypeFor[plan.Export](): "ID Service Mirror Federated Exported",
+		reflect.TypeFor[slice]():        "service mirror subsets managed key stamp changed",
+		reflect.TypeFor[mirror]():       "cluster identity remoteName",
+		reflect.TypeFor[subset]():       "ports addresses ready",
+		reflect.TypeFor[slicePort]():    "name number",
+		reflect.TypeFor[address]():      "ip target facts hostname pod",
+		reflect.TypeFor[addressFacts](): "zone zones nodes node why leftOut other text",
+		reflect.TypeFor[node]():         "zone region addresses",
+		reflect.TypeFor[serverFacts]():  "spec pods workloads name number invalid",
+		reflect.TypeFor[plan.Export]():  "ID Service Mirror Federated Exported",
 		reflect.TypeFor[plan.Service](): "ID UID Deleting Type ClusterIPs IPFamilies IPFamilyPolicy " +
 			"Selector OwnerKind OwnerName OwnerUID Labels Annotations " +
 			"Ports Traffic",

@@ -12,7 +12,7 @@ import (
 	"isthmus/federation"
 )
 
-// withAddresses makes a cluster the own one.
+// withAddresses makes a cluster the local one.
 func withAddresses(c *Config) {
 	c.Name, c.local = federation.Local, localConfig()
 }

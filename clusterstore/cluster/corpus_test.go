@@ -168,7 +168,7 @@ func corpusKinds(t *testing.T) []corpusKind {
 			return p
 		}),
 		newCorpusKind(decode.ProfileVersion.WithKind("ServiceProfile"), "", func(corpus.Maker, *decode.ServiceProfile) {}, func(s decode.Sources) decode.Source[*decode.ServiceProfile] { return s.Profiles }, func(o *decode.ServiceProfile) any {
-			return Translate(o)
+			return translateProfile(o)
 		}),
 	}
 }

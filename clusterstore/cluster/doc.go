@@ -1,7 +1,7 @@
 // Package cluster reads the endpoints of one cluster. A [Cluster] follows Services,
 // EndpointSlices, Pods and all other objects that endpoints are made of, keeps the few
 // fields that matter, and joins them when a reader asks: it is a [federation.Source].
-// It knows nothing of other clusters and of links: the gateway's own cluster is read
+// It knows nothing of other clusters and of links: the cluster that Isthmus runs in is read
 // in the same way. That is a [Local], which also has profiles and the owners of addresses.
 //
 //	c, err := cluster.New(cluster.Config{Name: "east", Client: client, Log: log, Changed: changed})
@@ -63,7 +63,7 @@
 //     Region returns the one that all have.
 //   - gateways: the Services that are Linkerd gateways, by name. Gateways asks at each reconcile of the link;
 //     setGateway keeps the index right.
-//   - exports, with Config.Exports only: ServiceExports, by key, and of the own cluster Namespaces
+//   - exports, with Config.Exports only: ServiceExports, by key, and of the local cluster Namespaces
 //     and ServiceImports. Their stores keep it, and report at the end of each
 //     list or event that it has changed; Exports makes what others see when it is asked, and then joins ServiceExports with
 //     their Services. So that these are there whichever comes first, the little that ServiceExports need is kept of every Service:
@@ -71,7 +71,7 @@
 //     would have them listed without end.
 //   - unusable: why objects can't be used, by kind and key, for Health. Whoever puts such an object
 //     sets it, with each version.
-//   - own (local.go), in the own cluster only: where each Pod and ExternalWorkload is; which have an
+//   - local (local.go), in the local cluster only: where each Pod and ExternalWorkload is; which have an
 //     address, Pods apart from ExternalWorkloads, since any number of the latter may have the same; which
 //     Services have a cluster IP or an external address; which Nodes have an address; and ServiceProfiles
 //     by key. LookupAddress, Instance, Owner, AssignedTo and ServiceProfile read it. setLocation,
@@ -79,7 +79,7 @@
 //     the table have to read again. Besides, by namespace, what slices have of ExternalWorkloads, for
 //     Workloads, and the Services with a selector, for SelectingIn; setSelected and setSelecting keep them
 //     and countMarked keeps how many slices of each Service have the mark.
-//   - own.conflicts (addresses.go), which has a mutex of its own: the addresses that several objects
+//   - local.conflicts (addresses.go), which has a mutex of its own: the addresses that several objects
 //     claim (location.go), and since when. The goroutine that calls LocalConfig.ProfileChanged updates the
 //     conflicts at an IP after each change of the objects that have the IP, and AddressConflicts
 //     returns the conflicts.
@@ -88,7 +88,7 @@
 // (state.mu): it is held for map access and, shared, while a slice is joined; never
 // during IO, nor while a function of Config runs, nor while selectors are evaluated. Each
 // resource has a goroutine that writes; two more call Config.Changed, one evaluates policy, and of
-// the own cluster one calls LocalConfig.ProfileChanged, so that none
+// the local cluster one calls LocalConfig.ProfileChanged, so that none
 // waits for another and bursts collapse. They work in turn by namespace, so that none holds up the
 // others. Changes are reported after the first sync only: before it nothing can have been read.
 //

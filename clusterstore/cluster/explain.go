@@ -44,9 +44,9 @@ func explainSlice(
 	for _, sub := range l.subsets {
 		for i := range sub.addresses {
 			a := &sub.addresses[i]
-			at := a.place.Value()
+			at := a.facts.Value()
 			why := federation.NoSuchService
-			if at.left {
+			if at.leftOut {
 				why = at.why
 			}
 			list = append(list, considered(l, a, &at, 0, why))
@@ -56,7 +56,7 @@ func explainSlice(
 }
 
 // considered describes what becomes of an address.
-func considered(l *slice, a *address, at *place, port uint16, why federation.Verdict) federation.Considered {
+func considered(l *slice, a *address, at *addressFacts, port uint16, why federation.Verdict) federation.Considered {
 	x := federation.Considered{
 		Slice:   l.key,
 		Text:    at.text,

@@ -98,7 +98,7 @@ func TestServiceExportFields(t *testing.T) {
 	}
 }
 
-// TestOwnImports: of the own cluster ServiceImports are known, in whole if a gateway wrote them, and conditions of ServiceExports.
+// TestOwnImports: of the local cluster ServiceImports are known, in whole if a gateway wrote them, and conditions of ServiceExports.
 func TestOwnImports(t *testing.T) {
 	changes := 0
 	w := newWorld(t, func(c *Config) { withAddresses(c); exportingAll(&changes)(c) })

@@ -16,7 +16,7 @@ type ExportConfig struct {
 	// Selectors returns which Services are exported. It is called for each Service that is read, by several goroutines, and must
 	// not block. When its result has changed, call [Cluster.SelectorsChanged].
 	Selectors func() plan.Selectors
-	// ServiceExports is whether ServiceExports are read, of the own cluster also ServiceImports.
+	// ServiceExports is whether ServiceExports are read, of the local cluster also ServiceImports.
 	ServiceExports bool
 	// Changed is called after the result of Exports has changed. No lock is held then, and it may call methods of the
 	// Cluster. It must not block.
@@ -30,7 +30,7 @@ type Exports struct {
 	// object, which is Emptied then.
 	ServiceExports, Emptied bool
 
-	// Only of the own cluster:
+	// Only of the local cluster:
 	Services   map[plan.ID]*plan.Service       // all; of those that are neither exported nor written, no more than that they are there
 	Namespaces map[string]bool                 // that are not being deleted
 	Imports    map[plan.ID]*plan.ServiceImport // nil: they have not been listed; of those that no gateway wrote, no more than that they are there
@@ -100,7 +100,7 @@ func (c *Cluster) SelectorsChanged() {
 	c.resources[0].ListAgain() // of Services
 }
 
-// readExport returns a Service that is exported by its labels or, in the own cluster, was written for exports, and what ServiceExports
+// readExport returns a Service that is exported by its labels or, in the local cluster, was written for exports, and what ServiceExports
 // need of any other; nil: there is nothing to keep. What only ServiceImports have
 // of it is left out where ServiceExports are not read.
 func (c *Cluster) readExport(o *corev1.Service) *plan.Export {

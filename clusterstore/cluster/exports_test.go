@@ -175,7 +175,7 @@ func TestExportWhole(t *testing.T) {
 	}
 }
 
-// TestOwnExports: of the own cluster all names are known, and the Services that were written. What comes in a list shows at its
+// TestOwnExports: of the local cluster all names are known, and the Services that were written. What comes in a list shows at its
 // end.
 func TestOwnExports(t *testing.T) {
 	changes := 0

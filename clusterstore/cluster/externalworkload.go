@@ -27,29 +27,31 @@ const (
 // workloadKind returns how the cluster follows ExternalWorkloads. Each is kept as a pod with other facts: it is in
 // the slice's namespace, and all its ports go through its proxy. Its zone and whether it
 // is ready come from the slice.
-func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, placedPod] {
-	k := follow.Kind[*decode.ExternalWorkload, placedPod]{
+func workloadKind(c *Cluster) follow.Kind[*decode.ExternalWorkload, compactedPod] {
+	k := follow.Kind[*decode.ExternalWorkload, compactedPod]{
 		Name:    "externalworkloads",
 		Source:  c.cfg.Client.Sources.Workloads,
 		Serves:  c.serves(decode.WorkloadVersion.WithResource("externalworkloads")),
-		Size:    placedPod.size,
-		Shared:  placedPod.shared,
-		Compact: func(o *decode.ExternalWorkload) (placedPod, bool) { return compactWorkload(c, o) },
+		Size:    compactedPod.size,
+		Shared:  compactedPod.shared,
+		Compact: func(o *decode.ExternalWorkload) (compactedPod, bool) { return compactWorkload(c, o) },
 		Into:    c.state.pods.store(workloadPrefix),
 	}
 	if c.cfg.sliceManager() != "" {
-		k.Changed = func(_ string, p placedPod, _ bool) { c.cfg.local.WorkloadChanged(c.state.local.replaced, p.selected) }
+		k.Changed = func(_ string, p compactedPod, _ bool) {
+			c.cfg.local.WorkloadChanged(c.state.local.replaced, p.selected)
+		}
 	}
 	return k
 }
 
-func compactWorkload(c *Cluster, o *decode.ExternalWorkload) (p placedPod, ok bool) {
+func compactWorkload(c *Cluster, o *decode.ExternalWorkload) (p compactedPod, ok bool) {
 	p.facts = workloadFactsOf(o, c.cfg.Rules)
 	if c.state.local != nil && p.facts.template.Value().invalid == "" {
 		p.location = workloadLocation(o)
 	}
 	if c.cfg.sliceManager() != "" {
-		p.selected = keepSelected(o)
+		p.selected = compactSelected(o)
 	}
 	return p, true
 }
@@ -104,8 +106,8 @@ func workloadLocation(o *decode.ExternalWorkload) *location {
 	return s
 }
 
-// keepSelected returns what slices have of an ExternalWorkload.
-func keepSelected(o *decode.ExternalWorkload) *decode.ExternalWorkload {
+// compactSelected returns what slices have of an ExternalWorkload.
+func compactSelected(o *decode.ExternalWorkload) *decode.ExternalWorkload {
 	kept := &decode.ExternalWorkload{
 		ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name, UID: o.UID, Labels: o.Labels},
 		Spec:       decode.ExternalWorkloadSpec{Ports: o.Spec.Ports, WorkloadIPs: o.Spec.WorkloadIPs},
@@ -137,7 +139,7 @@ func workloadTarget(ref *corev1.ObjectReference, namespace string) (string, bool
 }
 
 // setWorkload keeps what only ExternalWorkloads have; without facts there is none with that key.
-func setWorkload(s *state, key string, to placedPod) {
+func setWorkload(s *state, key string, to compactedPod) {
 	invalid := ""
 	if to.facts.isRead() {
 		invalid = to.facts.template.Value().invalid

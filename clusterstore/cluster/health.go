@@ -10,7 +10,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// State is the state of a cluster, own or linked, as pages, logs and metrics show it.
+// State is the state of a cluster, local or linked, as pages, logs and metrics show it.
 type State = adminapi.ClusterState
 
 // A cluster's states.

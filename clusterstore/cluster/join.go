@@ -19,14 +19,14 @@ type reader struct {
 	port    uint16
 
 	share federation.Share
-	spec  *Service // that the share is of
-	parts []part   // sorted by key
+	spec  *Service      // that the share is of
+	parts []joinedSlice // sorted by key
 	// explained gets what becomes of each address; nil: nobody asks.
 	explained *[]federation.Considered
 }
 
-// part is the result of joining one slice.
-type part struct {
+// joinedSlice is the result of joining one slice.
+type joinedSlice struct {
 	key     string
 	stamp   uint64
 	portRef portRef
@@ -61,23 +61,23 @@ func (r *reader) useSpec(s *Service) {
 
 // current reports whether no slice has changed since the parts were made.
 func (r *reader) current(list []*slice, ref portRef) bool {
-	return slices.EqualFunc(r.parts, list, func(p part, l *slice) bool { return p.stamp == l.stamp && p.portRef == ref })
+	return slices.EqualFunc(r.parts, list, func(p joinedSlice, l *slice) bool { return p.stamp == l.stamp && p.portRef == ref })
 }
 
 // read joins the slices that have changed.
 func (r *reader) read(list []*slice, ref portRef) {
-	parts := make([]part, 0, len(list))
+	parts := make([]joinedSlice, 0, len(list))
 	offered := make([]*federation.Slice, 0, len(list))
 	old := r.parts
 	for _, l := range list {
 		for len(old) > 0 && old[0].key < l.key {
 			old = old[1:]
 		}
-		before := part{slice: &federation.Slice{}}
+		before := joinedSlice{slice: &federation.Slice{}}
 		if len(old) > 0 && old[0].key == l.key {
 			before = old[0]
 		}
-		p := part{key: l.key, stamp: l.stamp, portRef: ref, slice: before.slice}
+		p := joinedSlice{key: l.key, stamp: l.stamp, portRef: ref, slice: before.slice}
 		if before.stamp != l.stamp || before.portRef != ref {
 			p.slice = r.join(l, ref, before.slice)
 		}
@@ -106,10 +106,10 @@ func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federati
 		}
 		for k := range sub.addresses {
 			a := &sub.addresses[k]
-			j.usePlace(a.place)
-			why, at := j.place.why, port
+			j.useAddress(a.facts)
+			why, at := j.atFacts.why, port
 			switch {
-			case j.place.left:
+			case j.atFacts.leftOut:
 				at = 0
 			case !ok:
 				why, at = federation.NoSuchPort, 0
@@ -119,7 +119,7 @@ func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federati
 				made.Unready = j.unready(made.Unready, a, port, before.Unready)
 			}
 			if r.explained != nil {
-				*r.explained = append(*r.explained, considered(l, a, &j.place, at, why))
+				*r.explained = append(*r.explained, considered(l, a, &j.atFacts, at, why))
 			}
 		}
 	}
@@ -157,16 +157,16 @@ type joiner struct {
 	labels    []federation.Label
 	node      unique.Handle[string]
 	nodeName  string
-	at        unique.Handle[place]
-	place     place
+	at        unique.Handle[addressFacts]
+	atFacts   addressFacts
 	hints     *federation.Hints
 }
 
-// usePlace sets the joiner's fields that depend on where an address is.
-func (j *joiner) usePlace(at unique.Handle[place]) {
+// useAddress sets the joiner's fields that depend on where an address is.
+func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 	if j.at != at {
-		j.at, j.place = at, at.Value()
-		j.hints = newHints(&j.place)
+		j.at, j.atFacts = at, at.Value()
+		j.hints = newHints(&j.atFacts)
 	}
 }
 
@@ -179,7 +179,7 @@ func (j *joiner) endpoint(list []*federation.Endpoint, a *address, port uint16, 
 		Hostname: value(a.hostname),
 		Hints:    j.hints,
 	}
-	zone := j.place.zone
+	zone := j.atFacts.zone
 	if a.target != "" {
 		if why := j.pod(&j.made, a.pod); why != federation.Served {
 			return list, why
@@ -197,8 +197,8 @@ func (j *joiner) unready(list []*federation.Endpoint, a *address, port uint16, b
 		Addr:     netip.AddrPortFrom(a.ip, port),
 		Kind:     targetKind(a.target),
 		Cluster:  j.state.cluster,
-		Zone:     j.place.zone,
-		Node:     j.place.node,
+		Zone:     j.atFacts.zone,
+		Node:     j.atFacts.node,
 		Hostname: value(a.hostname),
 		Twin:     a.target,
 	}
@@ -309,7 +309,7 @@ func (j *joiner) proxyIdentity(namespace string, t *template) federation.Identit
 }
 
 // newHints returns the hints of the endpoints at a place; nil if they have none.
-func newHints(at *place) *federation.Hints {
+func newHints(at *addressFacts) *federation.Hints {
 	if at.zones == "" && at.nodes == "" {
 		return nil
 	}

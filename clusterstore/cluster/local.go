@@ -39,7 +39,7 @@ type Local struct {
 	replaced *decode.ExternalWorkload
 }
 
-// LocalConfig is called when what only the own cluster has may have changed. All functions are
+// LocalConfig is called when what only the local cluster has may have changed. All functions are
 // needed, unless noted otherwise, and none may block but ProfileChanged.
 type LocalConfig struct {
 	// ServiceChanged is called for every Service added, changed or deleted, in order, from one goroutine.
@@ -389,8 +389,8 @@ func (l *Local) markInstances(id federation.ServiceID) {
 	l.markTopic(id.Namespace, Topic{Service: id, Instances: true})
 }
 
-// markOwner reports besides that the result of Owner may have changed.
-func (l *Local) markOwner(namespace string, ip netip.Addr) {
+// markAddressOwner reports besides that the result of Owner may have changed.
+func (l *Local) markAddressOwner(namespace string, ip netip.Addr) {
 	l.markAddress(namespace, ip)
 	l.markTopic(namespace, Topic{IP: ip, AddressOwner: true})
 }
@@ -464,7 +464,7 @@ func (l *Local) setLocation(p *pod, to *location) {
 	namespace := p.namespace()
 	for ip := range a.locations[p].all {
 		unindex(a.index(a.locations[p]), ip, p)
-		l.markOwner(namespace, ip)
+		l.markAddressOwner(namespace, ip)
 	}
 	if to == nil {
 		delete(a.locations, p)
@@ -474,7 +474,7 @@ func (l *Local) setLocation(p *pod, to *location) {
 	for ip := range to.all {
 		all := a.index(to)
 		all[ip] = append(all[ip], p)
-		l.markOwner(namespace, ip)
+		l.markAddressOwner(namespace, ip)
 	}
 	for _, of := range p.slices { // some may have it with a hostname
 		l.markInstances(of.service)
@@ -491,7 +491,7 @@ func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 	if from != nil {
 		for _, ip := range from.ClusterIPs {
 			unindex(a.services, ip, id)
-			l.markOwner(id.Namespace, ip)
+			l.markAddressOwner(id.Namespace, ip)
 		}
 		for _, ip := range from.External {
 			unindex(a.exposed, ip, id)
@@ -500,7 +500,7 @@ func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 	if to != nil {
 		for _, ip := range to.ClusterIPs {
 			a.services[ip] = append(a.services[ip], id)
-			l.markOwner(id.Namespace, ip)
+			l.markAddressOwner(id.Namespace, ip)
 		}
 		for _, ip := range to.External {
 			a.exposed[ip] = append(a.exposed[ip], id)
@@ -509,7 +509,7 @@ func (l *Local) setServiceAddresses(id federation.ServiceID, from, to *Service) 
 }
 
 // location returns where a Pod or ExternalWorkload is; nil: that is not known, or the cluster is
-// not the own one.
+// not the local one.
 func (l *Local) location(p *pod) *location {
 	if l == nil {
 		return nil

@@ -130,7 +130,7 @@ func TestUnservedStay(t *testing.T) {
 	remote.put(aService("web", "http=80"), slice, portless, aPod("p", at("10.0.0.1")), workloadAt(aWorkload("v", "http=80"), "10.2.0.1"))
 	for _, l := range remote.state.slices.byKey {
 		for _, a := range l.subsets[0].addresses {
-			if a.hostname != nil && a.place.Value().left {
+			if a.hostname != nil && a.facts.Value().leftOut {
 				t.Errorf("kept: %+v", a)
 			}
 		}

@@ -15,14 +15,14 @@ import (
 // owner is a ReplicaSet or Job, of which only its own owner is kept.
 type owner struct {
 	key    string
-	parent unique.Handle[reference] // its owner; the zero Handle: it has not been read (yet)
-	pods   []*pod                   // that it owns
+	parent unique.Handle[ownerRef] // its owner; the zero Handle: it has not been read (yet)
+	pods   []*pod                  // that it owns
 }
 
-func (o *owner) isRead() bool { return o.parent != unique.Handle[reference]{} }
+func (o *owner) isRead() bool { return o.parent != unique.Handle[ownerRef]{} }
 
-// reference names an object by kind, in lower case, and name.
-type reference struct{ kind, name string }
+// ownerRef names an object by kind, in lower case, and name.
+type ownerRef struct{ kind, name string }
 
 // Kinds of owners that are read, to know what owns them.
 const (
@@ -31,35 +31,35 @@ const (
 )
 
 // replicaSetKind and jobKind return how the cluster follows ReplicaSets and Jobs.
-func replicaSetKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+func replicaSetKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[ownerRef]] {
 	return ownerKind(c, c.cfg.Client.Sources.ReplicaSets, "apps", "replicasets", kindReplicaSet)
 }
 
-func jobKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
+func jobKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[ownerRef]] {
 	return ownerKind(c, c.cfg.Client.Sources.Jobs, "batch", "jobs", kindJob)
 }
 
-func ownerKind(c *Cluster, source decode.Source[*metav1.PartialObjectMetadata], group, resource, kind string) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]] {
-	return follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[reference]]{
+func ownerKind(c *Cluster, source decode.Source[*metav1.PartialObjectMetadata], group, resource, kind string) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[ownerRef]] {
+	return follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[ownerRef]]{
 		Name:    resource,
 		Source:  source,
 		Serves:  c.serves(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}),
 		Compact: compactOwner,
-		Size:    func(parent unique.Handle[reference], _ string) int64 { return ownerSize() + parentSize(parent) },
+		Size:    func(parent unique.Handle[ownerRef], _ string) int64 { return ownerSize() + parentSize(parent) },
 		Into:    c.state.owners.store(kind),
 	}
 }
 
 // onlyOwner returns the owner, if there is exactly one.
-func onlyOwner(list []metav1.OwnerReference) reference {
+func onlyOwner(list []metav1.OwnerReference) ownerRef {
 	if len(list) != 1 {
-		return reference{}
+		return ownerRef{}
 	}
-	return reference{kind: strings.ToLower(list[0].Kind), name: list[0].Name}
+	return ownerRef{kind: strings.ToLower(list[0].Kind), name: list[0].Name}
 }
 
 // compactOwner keeps the owner of a ReplicaSet or Job.
-func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[reference], bool) {
+func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[ownerRef], bool) {
 	return unique.Make(onlyOwner(o.OwnerReferences)), true
 }
 
@@ -67,9 +67,9 @@ func compactOwner(o *metav1.PartialObjectMetadata) (unique.Handle[reference], bo
 func ownerSize() int64 { return allocation + sizeof[owner]() + indexEntry[*owner]() + listedSize }
 
 // parentSize is what a ReplicaSet or Job takes for the name of its own owner.
-func parentSize(parent unique.Handle[reference]) int64 {
+func parentSize(parent unique.Handle[ownerRef]) int64 {
 	ref := parent.Value()
-	return uniqueSize + sizeof[reference]() + textSize(ref.kind) + textSize(ref.name)
+	return uniqueSize + sizeof[ownerRef]() + textSize(ref.kind) + textSize(ref.name)
 }
 
 // ownerIndex has the ReplicaSets and Jobs of a cluster, by key, with placeholders for those that Pods name and that
@@ -136,17 +136,17 @@ func sweepOwner(all map[string]*owner, o *owner) {
 	}
 }
 
-func (x *ownerIndex) store(kind string) store[unique.Handle[reference]] {
+func (x *ownerIndex) store(kind string) store[unique.Handle[ownerRef]] {
 	all := x.ofKind(kind)
-	return store[unique.Handle[reference]]{
-		state: x.state, same: func(a, b unique.Handle[reference]) bool { return a == b },
-		get: func(key string) (parent unique.Handle[reference], exists bool) {
+	return store[unique.Handle[ownerRef]]{
+		state: x.state, same: func(a, b unique.Handle[ownerRef]) bool { return a == b },
+		get: func(key string) (parent unique.Handle[ownerRef], exists bool) {
 			if o := all[key]; o != nil {
 				return o.parent, o.isRead()
 			}
 			return parent, false
 		},
-		set: func(key string, parent unique.Handle[reference], _ bool) {
+		set: func(key string, parent unique.Handle[ownerRef], _ bool) {
 			o := all[key]
 			if o == nil {
 				o = &owner{key: key}
@@ -173,12 +173,12 @@ var ownersOfReplicaSets = []string{kindJob, "statefulset", "daemonset", "deploym
 
 // topOwner returns the Pod's topmost owner that is known and is a workload in the eyes
 // of users, such as a Deployment. Without owner that is the Pod itself.
-func topOwner(p *pod, t *template) reference {
+func topOwner(p *pod, t *template) ownerRef {
 	switch {
-	case t.owner == reference{}:
+	case t.owner == ownerRef{}:
 		_, name := p.id(t)
-		return reference{"pod", name}
-	case p.owner == nil || !p.owner.isRead() || p.owner.parent.Value() == reference{}:
+		return ownerRef{"pod", name}
+	case p.owner == nil || !p.owner.isRead() || p.owner.parent.Value() == ownerRef{}:
 		return t.owner
 	}
 	parent := p.owner.parent.Value()

@@ -15,7 +15,7 @@ import (
 	"isthmus/federation"
 )
 
-// withSlices makes a cluster the own one, for which slices with the mark "us" are written. Changes of
+// withSlices makes a cluster the local one, for which slices with the mark "us" are written. Changes of
 // ExternalWorkloads are appended to changed.
 func withSlices(changed *[]string) func(*Config) {
 	return func(c *Config) {
@@ -128,7 +128,7 @@ func TestSelected(t *testing.T) {
 		before, after := made(), made()
 		x.change(after)
 		w.put(before, after)
-		was, is := workloadText(keepSelected(before)), workloadText(keepSelected(after))
+		was, is := workloadText(compactSelected(before)), workloadText(compactSelected(after))
 		want := []string{"none -> " + was, was + " -> " + is}
 		if !x.want {
 			want = want[:1]

@@ -10,9 +10,9 @@ import (
 	"isthmus/federation"
 )
 
-// shared returns an equal string. Equal strings that are in use at the same time share
+// intern returns an equal string. Equal strings that are in use at the same time share
 // their memory.
-func shared(s string) string { return unique.Make(s).Value() }
+func intern(s string) string { return unique.Make(s).Value() }
 
 // portNumber reads a port as the API has it. Not ok: it is missing or invalid.
 func portNumber(p *int32) (uint16, bool) {

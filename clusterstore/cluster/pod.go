@@ -26,15 +26,15 @@ const (
 )
 
 // podKind returns how the cluster follows Pods.
-func podKind(c *Cluster) follow.Kind[*corev1.Pod, placedPod] {
-	return follow.Kind[*corev1.Pod, placedPod]{
+func podKind(c *Cluster) follow.Kind[*corev1.Pod, compactedPod] {
+	return follow.Kind[*corev1.Pod, compactedPod]{
 		Name: "pods", Needed: true,
 		Source:  c.cfg.Client.Sources.Pods,
-		Compact: func(o *corev1.Pod) (placedPod, bool) { return compactPod(c, o) },
+		Compact: func(o *corev1.Pod) (compactedPod, bool) { return compactPod(c, o) },
 		Into:    c.state.pods.store(""),
-		Size:    placedPod.size,
-		Shared:  placedPod.shared,
-		Changed: func(key string, p placedPod, exists bool) {
+		Size:    compactedPod.size,
+		Shared:  compactedPod.shared,
+		Changed: func(key string, p compactedPod, exists bool) {
 			if exists && p.facts.template.Value().malformed() { // it is counted in Health
 				c.cfg.Log.Debug("meshed pod without readable proxy listen addresses", zap.String("pod", key))
 			}
@@ -43,7 +43,7 @@ func podKind(c *Cluster) follow.Kind[*corev1.Pod, placedPod] {
 }
 
 // compactPod keeps what endpoints have of a Pod and, in the local cluster, its addresses.
-func compactPod(c *Cluster, o *corev1.Pod) (p placedPod, ok bool) {
+func compactPod(c *Cluster, o *corev1.Pod) (p compactedPod, ok bool) {
 	p.facts = podFactsOf(o, c.cfg.Rules)
 	if c.state.local != nil {
 		p.location = podLocation(o)
@@ -113,22 +113,22 @@ func lifeOf(o *corev1.Pod) life {
 	return podStarting
 }
 
-// placedPod is what is kept of a Pod or ExternalWorkload. The location is only kept if
+// compactedPod is what is kept of a Pod or ExternalWorkload. The location is only kept if
 // the cluster indexes addresses.
-type placedPod struct {
+type compactedPod struct {
 	facts    podFacts
 	location *location
 	selected *decode.ExternalWorkload // with LocalConfig.SliceManager: what slices have of an ExternalWorkload
 	set      *podSet                  // while it is put into the state: what the namespace's Servers say of it; nil: there are none, or another is like it
 }
 
-func (p placedPod) same(o placedPod) bool {
+func (p compactedPod) same(o compactedPod) bool {
 	return p.facts == o.facts && p.location.equal(o.location) && sameSelected(p.selected, o.selected)
 }
 
 // size is what the state takes for a Pod or ExternalWorkload of a linked cluster. The owner counts whether it exists
 // or not.
-func (p placedPod) size(key string) int64 {
+func (p compactedPod) size(key string) int64 {
 	t := p.facts.fullTemplate()
 	n := sizeof[pod]() + indexEntry[*pod]() + groupedSize + textSize(p.facts.traits)
 	if t.external() {
@@ -145,7 +145,7 @@ func (p placedPod) size(key string) int64 {
 const groupedSize = 144
 
 // shared yields what Pods mostly have in common.
-func (p placedPod) shared(yield func(any, int64) bool) {
+func (p compactedPod) shared(yield func(any, int64) bool) {
 	_ = yield(p.facts.template, p.facts.template.Value().size()) && yield(p.facts.node, uniqueText(p.facts.node))
 }
 
@@ -230,7 +230,7 @@ func (f podFacts) external() bool {
 // template is what a Pod usually has in common with its siblings. Of an
 // ExternalWorkload it is everything.
 type template struct {
-	owner          reference // its only owner; zero: none, or several
+	owner          ownerRef // its only owner; zero: none, or several
 	serviceAccount string
 	controlPlane   string // namespace of the control plane that injected it; empty: not meshed
 	opaque         Ports
@@ -316,21 +316,21 @@ func (x *podIndex) of(namespace string) iter.Seq[*pod] {
 }
 
 // store is the store of Pods or, with workloadPrefix, of ExternalWorkloads.
-func (x *podIndex) store(prefix string) store[placedPod] {
-	return store[placedPod]{
-		state: x.state, same: placedPod.same,
-		get: func(key string) (o placedPod, ok bool) {
+func (x *podIndex) store(prefix string) store[compactedPod] {
+	return store[compactedPod]{
+		state: x.state, same: compactedPod.same,
+		get: func(key string) (o compactedPod, ok bool) {
 			if o, ok = x.cached(prefix + key); prefix != "" {
 				o.selected = x.state.local.selectedAt(key)
 			}
 			return o, ok
 		},
-		set: func(key string, to placedPod, _ bool) {
+		set: func(key string, to compactedPod, _ bool) {
 			if x.set(prefix+key, to); prefix != "" {
 				setWorkload(x.state, key, to)
 			}
 		},
-		prepare: func(key string, to placedPod) placedPod { return x.state.policies.evaluatePod(prefix+key, to) },
+		prepare: func(key string, to compactedPod) compactedPod { return x.state.policies.evaluatePod(prefix+key, to) },
 		release: func(key string) { x.state.local.setLocation(x.get(prefix+key), nil) },
 		keys: func(yield func(string) bool) {
 			for p := range x.all {
@@ -343,16 +343,16 @@ func (x *podIndex) store(prefix string) store[placedPod] {
 }
 
 // cached returns what was put.
-func (x *podIndex) cached(key string) (o placedPod, ok bool) {
+func (x *podIndex) cached(key string) (o compactedPod, ok bool) {
 	p := x.get(key)
 	if p == nil || !p.facts.isRead() {
 		return o, false
 	}
-	return placedPod{facts: p.facts, location: x.state.local.location(p)}, true
+	return compactedPod{facts: p.facts, location: x.state.local.location(p)}, true
 }
 
 // set puts a Pod or ExternalWorkload into the state; without facts it is gone.
-func (x *podIndex) set(key string, to placedPod) {
+func (x *podIndex) set(key string, to compactedPod) {
 	p := x.entry(key)
 	if p.facts != to.facts {
 		x.setFacts(p, to)
@@ -361,7 +361,7 @@ func (x *podIndex) set(key string, to placedPod) {
 	x.sweep(p)
 }
 
-func (x *podIndex) setFacts(p *pod, to placedPod) {
+func (x *podIndex) setFacts(p *pod, to compactedPod) {
 	before := p.facts
 	if before.isRead() {
 		x.countMalformed(before, -1)

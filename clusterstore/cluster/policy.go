@@ -55,9 +55,9 @@ const (
 	// a port of its own for each Server some tenths more, and each change of a Server has all
 	// Pods of its namespace matched again.
 	maxPolicy = 10_000
-	// maxRemembered is how many bytes the opaque ports of a namespace's Pods take at most, equal ones
+	// maxOpaqueBytes is how many bytes the opaque ports of a namespace's Pods take at most, equal ones
 	// once. Of further Pods only their own ports are opaque.
-	maxRemembered = 1 << 20
+	maxOpaqueBytes = 1 << 20
 )
 
 // portsOf returns all opaque ports of a Pod of the namespace, given its own. p may be nil.
@@ -79,21 +79,21 @@ func (p *policy) join(of *pod, evaluated *podSet) *podSet {
 			set = &podSet{facts: facts}
 		}
 		p.sets[facts] = set
-		p.remember(set)
+		p.cacheOpaque(set)
 	}
 	set.pods++
 	p.pods[of] = set
 	return set
 }
 
-// remember keeps what is opaque of a set, if there is room.
-func (p *policy) remember(set *podSet) {
+// cacheOpaque keeps what is opaque of a set, if there is room.
+func (p *policy) cacheOpaque(set *podSet) {
 	set.lacks = false
 	if set.opaque == (opaquePorts{}) || p.lists[set.opaque] {
 		return
 	}
 	size := 64 + len(set.opaque.Value().ranges)
-	if p.size+size > maxRemembered {
+	if p.size+size > maxOpaqueBytes {
 		set.opaque, set.lacks, p.lacking = opaquePorts{}, true, true
 		return
 	}
@@ -115,7 +115,7 @@ func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePort
 	for _, some := range []bool{true, false} {
 		for set, before := range had {
 			if (before != opaquePorts{}) == some {
-				p.remember(set)
+				p.cacheOpaque(set)
 			}
 		}
 	}
@@ -128,7 +128,7 @@ type excess uint8
 const (
 	noExcess   excess = iota // all Servers are used, for all Pods
 	costly                   // they cost more than maxPolicy
-	manyOpaque               // what they make opaque takes more than maxRemembered
+	manyOpaque               // what they make opaque takes more than maxOpaqueBytes
 )
 
 // excess returns what the Servers have too much of, and describes for people why not all Servers are used, or not for
@@ -143,7 +143,7 @@ func (p *policy) excess() (excess, string) {
 	case p.lacking:
 		return manyOpaque, fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: "+
 			"of further Pods they make no port opaque; "+
-			"let Servers select more Pods alike, or name fewer ports", maxRemembered>>20)
+			"let Servers select more Pods alike, or name fewer ports", maxOpaqueBytes>>20)
 	}
 	return noExcess, ""
 }
@@ -249,7 +249,7 @@ func (x *policyIndex) namespaces() []string {
 }
 
 // evaluatePod evaluates a Pod that is to be put into the state, if no other is like it. state.mu is not held.
-func (x *policyIndex) evaluatePod(key string, o placedPod) placedPod {
+func (x *policyIndex) evaluatePod(key string, o compactedPod) compactedPod {
 	if by := x.serversFor(key, o); by != nil {
 		o.set = &podSet{facts: o.facts.alike(), by: by, opaque: by.opaque(o.facts)}
 	}
@@ -257,7 +257,7 @@ func (x *policyIndex) evaluatePod(key string, o placedPod) placedPod {
 }
 
 // serversFor returns the Servers by which a Pod must be evaluated. If another one is like it, that is nil.
-func (x *policyIndex) serversFor(key string, o placedPod) *usedServers {
+func (x *policyIndex) serversFor(key string, o compactedPod) *usedServers {
 	x.state.mu.RLock()
 	defer x.state.mu.RUnlock()
 	if p := x.byNamespace[namespaceOfPod(key)]; p != nil && p.sets[o.facts.alike()] == nil {

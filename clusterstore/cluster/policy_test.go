@@ -232,7 +232,7 @@ func ownPort(port int) func(*corev1.Pod) {
 // or when a Server changes, by which no Pod loses its place to another.
 func TestRemembered(t *testing.T) {
 	const servers = 5000
-	const fit = maxRemembered / (4*servers + 4 + 64)
+	const fit = maxOpaqueBytes / (4*servers + 4 + 64)
 	var pods []*corev1.Pod
 	for i := range 2 * (fit + 5) { // two each have an even port of their own
 		pods = append(pods, aPod(fmt.Sprint("p", i), ownPort(20_000+i&^1)))
@@ -243,7 +243,7 @@ func TestRemembered(t *testing.T) {
 		t.Helper()
 		w.marked()
 		opaque := w.opaqueAt(3)
-		if n := len(strings.Fields(opaque)); n != 2*fit || policy.size > maxRemembered {
+		if n := len(strings.Fields(opaque)); n != 2*fit || policy.size > maxOpaqueBytes {
 			t.Errorf("%s: Servers apply to %d Pods, %d bytes", what, n, policy.size)
 		}
 		return opaque

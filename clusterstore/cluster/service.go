@@ -22,7 +22,7 @@ type Service struct {
 	leads        *Gateway      // of a linked cluster; nil: it is no gateway
 	exported     *plan.Export  // with Config.Exports; nil: nothing is kept for it
 
-	// Only of the own cluster:
+	// Only of the local cluster:
 	ClusterIPs  []netip.Addr
 	External    []netip.Addr      // spec.externalIPs and those of its load balancer
 	OpaquePorts Ports             // ports whose protocol is not detected
@@ -84,7 +84,7 @@ func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 
 // size is what the state takes for a Service of a linked cluster.
 func (s *Service) size(string) int64 {
-	n := servicePlace() + allocation + sizeof[Service]() +
+	n := serviceEntrySize() + allocation + sizeof[Service]() +
 		listSize[ServicePort](cap(s.Ports)) + s.leads.size() + exportSize(s.exported)
 	for _, p := range s.Ports {
 		n += textSize(p.Name)
@@ -92,9 +92,9 @@ func (s *Service) size(string) int64 {
 	return n
 }
 
-// servicePlace is what the state takes for a Service, or for the placeholder of one that slices name.
-func servicePlace() int64 {
-	return allocation + sizeof[service]() + mapEntry(sizeof[federation.ServiceID]()+sizeof[*service]()) + listedSize
+// serviceEntrySize is what the state takes for a Service, or for the placeholder of one that slices name.
+func serviceEntrySize() int64 {
+	return allocation + sizeof[serviceEntry]() + mapEntry(sizeof[federation.ServiceID]()+sizeof[*serviceEntry]()) + listedSize
 }
 
 // keptMetadata has the prefixes of those labels and annotations of Services that the
@@ -108,7 +108,7 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 	}
 	for _, p := range o.Spec.Ports {
 		if number, ok := portNumber(&p.Port); ok && tcp(string(p.Protocol)) {
-			s.Ports = append(s.Ports, ServicePort{Name: shared(p.Name), Number: number})
+			s.Ports = append(s.Ports, ServicePort{Name: intern(p.Name), Number: number})
 		}
 	}
 	s.Ports = slices.Clip(s.Ports)

@@ -13,16 +13,16 @@ import (
 // serviceIndex has the Services of a cluster with their slices. state.mu guards it.
 type serviceIndex struct {
 	state *state // fixed
-	byID  map[federation.ServiceID]*service
+	byID  map[federation.ServiceID]*serviceEntry
 }
 
 func newServiceIndex(s *state) serviceIndex {
-	return serviceIndex{state: s, byID: make(map[federation.ServiceID]*service)}
+	return serviceIndex{state: s, byID: make(map[federation.ServiceID]*serviceEntry)}
 }
 
-// service is a Service in the state, with its slices. There may be slices without
+// serviceEntry is a Service in the state, with its slices. There may be slices without
 // Service, and the other way round.
-type service struct {
+type serviceEntry struct {
 	spec   *Service // nil: there is no such Service
 	slices []*slice // sorted by key
 }
@@ -45,7 +45,7 @@ func (x *serviceIndex) stateOf(id federation.ServiceID) federation.ServiceState 
 	return x.byID[id].state()
 }
 
-func (e *service) state() federation.ServiceState {
+func (e *serviceEntry) state() federation.ServiceState {
 	switch {
 	case e == nil || e.spec == nil:
 		return federation.Missing
@@ -72,10 +72,10 @@ func (x *serviceIndex) slicesOf(svc federation.ServiceID) []*slice {
 	return nil
 }
 
-func (x *serviceIndex) entry(id federation.ServiceID) *service {
+func (x *serviceIndex) entry(id federation.ServiceID) *serviceEntry {
 	e := x.byID[id]
 	if e == nil {
-		e = &service{}
+		e = &serviceEntry{}
 		x.byID[id] = e
 	}
 	return e
@@ -136,7 +136,7 @@ func (x *serviceIndex) set(key string, to *Service, _ bool) {
 // byHostname returns the first address with that hostname: of those that are served or,
 // if none of these has it, of the others, which are not ready, or in a slice without
 // ports. (The Pods of a StatefulSet find each other before they are ready.)
-func (e *service) byHostname(hostname string) (*slice, *address) {
+func (e *serviceEntry) byHostname(hostname string) (*slice, *address) {
 	for _, ready := range []bool{true, false} {
 		for _, l := range e.slices {
 			for _, sub := range l.subsets {

@@ -22,7 +22,7 @@ import (
 // This file translates ServiceProfiles, Linkerd's custom resource for
 // routes, into [federation.ServiceProfile], the form in which proxies get them.
 //
-//	t := Translate(o)
+//	t := translateProfile(o)
 //	if t.Profile == nil {
 //		log.Warn("the ServiceProfile can't be used", zap.String("reason", t.Problem))
 //	}
@@ -38,7 +38,7 @@ import (
 //
 // What callers may rely on:
 //
-//   - Whatever a spec contains, Translate takes little time, and its result can be
+//   - Whatever a spec contains, translateProfile takes little time, and its result can be
 //     encoded and sent: texts are UTF-8, conditions are not nested deeper and the
 //     whole is not larger than proxies decode.
 //   - A Problem names the field ("routes[0] \"r\": condition: …"), has at most 500
@@ -54,26 +54,26 @@ import (
 //
 // Proxies discard a few things that API servers accept: a retry budget with a ttl below 1 s or
 // above 1 min, a ratio above 1,000 or more than 2,147,483,647 minimal retries per second, and a
-// status without bounds. Translate passes these on, and the Problem names them.
+// status without bounds. translateProfile passes these on, and the Problem names them.
 
 // profileKind returns how the cluster follows ServiceProfiles. They are translated once, as they are read. Those
 // that can't be used are kept with the reason, since they hide others for the same
 // Service.
-func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *Translated] {
-	return follow.Kind[*decode.ServiceProfile, *Translated]{
+func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProfile] {
+	return follow.Kind[*decode.ServiceProfile, *translatedProfile]{
 		Name:   "serviceprofiles",
 		Source: c.cfg.Client.Sources.Profiles,
 		Serves: c.serves(decode.ProfileVersion.WithResource("serviceprofiles")),
-		Compact: func(o *decode.ServiceProfile) (*Translated, bool) {
-			return Translate(o), true
+		Compact: func(o *decode.ServiceProfile) (*translatedProfile, bool) {
+			return translateProfile(o), true
 		},
-		Into:    mapStore(c.state, c.state.local.profiles.byKey, (*Translated).Equal, c.state.local.profiles.set),
-		Changed: func(key string, f *Translated, exists bool) { logUnusable(c.cfg.Log, key, f, exists) },
+		Into:    mapStore(c.state, c.state.local.profiles.byKey, (*translatedProfile).Equal, c.state.local.profiles.set),
+		Changed: func(key string, f *translatedProfile, exists bool) { logUnusable(c.cfg.Log, key, f, exists) },
 	}
 }
 
 // logUnusable logs which ServiceProfiles are not, or not fully, used.
-func logUnusable(log *zap.Logger, key string, f *Translated, ok bool) {
+func logUnusable(log *zap.Logger, key string, f *translatedProfile, ok bool) {
 	switch {
 	case !ok || f.Problem == "":
 	case f.Profile == nil:
@@ -86,16 +86,16 @@ func logUnusable(log *zap.Logger, key string, f *Translated, ok bool) {
 // profileIndex has the ServiceProfiles of the local cluster. state.mu guards it.
 type profileIndex struct {
 	local    *Local // fixed
-	byKey    map[string]*Translated
+	byKey    map[string]*translatedProfile
 	rejected int // how many can't be used at all
 }
 
 func newProfileIndex(l *Local) profileIndex {
-	return profileIndex{local: l, byKey: make(map[string]*Translated)}
+	return profileIndex{local: l, byKey: make(map[string]*translatedProfile)}
 }
 
 // set follows a change of the ServiceProfile with that key; nil: there is none any longer.
-func (x *profileIndex) set(key string, before, now *Translated) {
+func (x *profileIndex) set(key string, before, now *translatedProfile) {
 	if before != nil && before.Profile == nil {
 		x.rejected--
 	}
@@ -133,38 +133,38 @@ const (
 	// proxies take messages of 4 MiB. (A method in capital letters may be half as
 	// long again.)
 	maxProfile = 2 << 20
-	// perPart is the estimated size of a part without its texts.
-	perPart = 48
+	// sizePerPart is the estimated size of a part without its texts.
+	sizePerPart = 48
 	// maxNested is how deep conditions may be nested: each takes two messages, and
 	// proxies decode 100 nested ones.
 	maxNested = 30
 )
 
-// Translated is the result of translating a ServiceProfile. It is immutable.
-type Translated struct {
+// translatedProfile is the result of translating a ServiceProfile. It is immutable.
+type translatedProfile struct {
 	Profile *federation.ServiceProfile // nil: it can't be used
 	// Problem is why the ServiceProfile, or a part of it, can't be used here or by proxies. If all
 	// of it can be used, Problem is empty.
 	Problem string
 }
 
-// Translate translates a ServiceProfile. Equal ones give equal results, and a Problem
+// translateProfile translates a ServiceProfile. Equal ones give equal results, and a Problem
 // is safe to log and show.
-func Translate(o *decode.ServiceProfile) *Translated {
+func translateProfile(o *decode.ServiceProfile) *translatedProfile {
 	if o.Invalid != "" {
-		return &Translated{Problem: text.Clean(o.Invalid, text.Long)}
+		return &translatedProfile{Problem: text.Clean(o.Invalid, text.Long)}
 	}
 	var t translator
 	p, err := t.profile(o)
 	if err != nil {
-		return &Translated{Problem: text.Clean(err.Error(), text.Long)}
+		return &translatedProfile{Problem: text.Clean(err.Error(), text.Long)}
 	}
-	return &Translated{Profile: p, Problem: t.describe(p)}
+	return &translatedProfile{Profile: p, Problem: t.describe(p)}
 }
 
 // Equal reports whether both have the same content. A nil receiver is equal to
 // nothing.
-func (t *Translated) Equal(o *Translated) bool {
+func (t *translatedProfile) Equal(o *translatedProfile) bool {
 	return t != nil && t.Problem == o.Problem && reflect.DeepEqual(t.Profile, o.Profile)
 }
 
@@ -207,7 +207,7 @@ func (t *translator) profile(o *decode.ServiceProfile) (*federation.ServiceProfi
 		p.Overrides = append(p.Overrides, made)
 	}
 	var err error
-	if p.Budget, err = budget(o.Spec.RetryBudget); err != nil {
+	if p.Budget, err = translateBudget(o.Spec.RetryBudget); err != nil {
 		return nil, fmt.Errorf("retryBudget: %w", err)
 	}
 	return p, nil
@@ -245,7 +245,7 @@ func (t *translator) route(r *decode.RouteSpec) (made madeRoute, err error) {
 		t.emptyStatus = false
 	}
 	if r.Timeout != "" {
-		timeout, err := duration("timeout", r.Timeout)
+		timeout, err := parseDuration("timeout", r.Timeout)
 		made.Timeout = max(timeout, 0)
 		made.problem = cmp.Or(err, made.problem)
 	}
@@ -262,7 +262,7 @@ func (t *translator) override(d *decode.WeightedDst) (federation.Override, error
 	if err := t.spend(d.Authority); err != nil {
 		return federation.Override{}, fmt.Errorf("authority: %w", err)
 	}
-	w, err := weight(string(d.Weight))
+	w, err := translateWeight(string(d.Weight))
 	if err != nil {
 		return federation.Override{}, fmt.Errorf("weight: %w", err)
 	}
@@ -272,7 +272,7 @@ func (t *translator) override(d *decode.WeightedDst) (federation.Override, error
 // spend adds the size of one part. It returns an error if the whole becomes too large,
 // or the part is not UTF-8.
 func (t *translator) spend(part string) error {
-	t.size += perPart + len(part)
+	t.size += sizePerPart + len(part)
 	switch {
 	case t.size > maxProfile:
 		return fmt.Errorf("the ServiceProfile is too large: encoded it has more than %d bytes", maxProfile)
@@ -282,7 +282,7 @@ func (t *translator) spend(part string) error {
 	return nil
 }
 
-func duration(name, value string) (time.Duration, error) {
+func parseDuration(name, value string) (time.Duration, error) {
 	d, err := time.ParseDuration(value)
 	if err != nil {
 		return 0, fmt.Errorf("%s: %q is not a duration", name, text.Truncate(value, text.Short))
@@ -290,11 +290,11 @@ func duration(name, value string) (time.Duration, error) {
 	return d, nil
 }
 
-func budget(b *decode.RetryBudget) (*federation.RetryBudget, error) {
+func translateBudget(b *decode.RetryBudget) (*federation.RetryBudget, error) {
 	if b == nil {
 		return nil, nil
 	}
-	ttl, err := duration("ttl", b.TTL)
+	ttl, err := parseDuration("ttl", b.TTL)
 	switch ratio := float64(b.RetryRatio); {
 	case err != nil:
 		return nil, err
@@ -340,17 +340,17 @@ var (
 	errEmptyStatus = errors.New("responseClasses: a status has neither min nor max: proxies ignore it")
 )
 
-// side is what a condition is about.
-type side bool
+// messageSide is what a condition is about.
+type messageSide bool
 
 const (
-	ofRequest  side = false
-	ofResponse side = true
+	ofRequest  messageSide = false
+	ofResponse messageSide = true
 )
 
 // condition translates one. Several fields of it become a list of which all have to hold, one level deeper. Fields of the other
-// side are ignored, as unknown ones are.
-func (t *translator) condition(spec *decode.Match, of side, depth int) (all federation.Match, err error) {
+// side are ignored, as unknlocal ones are.
+func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (all federation.Match, err error) {
 	if spec == nil {
 		return all, errNull
 	}
@@ -408,7 +408,7 @@ func (t *translator) condition(spec *decode.Match, of side, depth int) (all fede
 }
 
 // list reads the field "all" or "any": a list of conditions.
-func (t *translator) list(name string, kind federation.MatchKind, from []*decode.Match, of side) func(depth int) (federation.Match, error) {
+func (t *translator) list(name string, kind federation.MatchKind, from []*decode.Match, of messageSide) func(depth int) (federation.Match, error) {
 	return func(depth int) (federation.Match, error) {
 		m := federation.Match{Kind: kind}
 		for i, spec := range from {
@@ -441,9 +441,9 @@ func (t *translator) status(s *decode.Range) (federation.Match, error) {
 // weightUnits is the weight that proxies get for a weight of one.
 const weightUnits = 10_000
 
-// weight translates a weight, given as a Kubernetes quantity. A missing one is zero,
+// translateWeight translates a weight, given as a Kubernetes quantity. A missing one is zero,
 // one that is too large for proxies the largest that they take.
-func weight(value string) (uint32, error) {
+func translateWeight(value string) (uint32, error) {
 	if value == "" {
 		return 0, nil
 	}

@@ -69,23 +69,23 @@ type portRef struct {
 
 // address is one address of a slice.
 type address struct {
-	ip       netip.Addr           // not valid: place.text has what is written there
-	target   string               // key of its Pod or ExternalWorkload; empty: a bare address
-	place    unique.Handle[place] // most addresses of a zone have the same
-	hostname *string              // nil: none, as most
-	pod      *pod                 // the target, while the slice is in the state and the address is connected
+	ip       netip.Addr                  // not valid: facts.text has what is written there
+	target   string                      // key of its Pod or ExternalWorkload; empty: a bare address
+	facts    unique.Handle[addressFacts] // most addresses of a zone have the same
+	hostname *string                     // nil: none, as most
+	pod      *pod                        // the target, while the slice is in the state and the address is connected
 }
 
-// place is where an address is, as the slice has it, and why no client gets it.
-type place struct {
-	zone  string
-	zones string             // of its hints, sorted, each followed by hintEnd
-	nodes string             // likewise; in the local cluster only
-	node  string             // only of a Pod that is not ready; others are where their Pod is
-	why   federation.Verdict // Served if it is ready
-	left  bool               // no endpoint is made of it, whatever the port: only explanations have it, and profiles that ask for its hostname
-	other string             // what it stands for, if that is neither a Pod nor an ExternalWorkload
-	text  string             // what is written in place of an IP
+// addressFacts is where an address is, as the slice has it, and why no client gets it.
+type addressFacts struct {
+	zone    string
+	zones   string             // of its hints, sorted, each followed by hintEnd
+	nodes   string             // likewise; in the local cluster only
+	node    string             // only of a Pod that is not ready; others are where their Pod is
+	why     federation.Verdict // Served if it is ready
+	leftOut bool               // no endpoint is made of it, whatever the port: only explanations have it, and profiles that ask for its hostname
+	other   string             // what it stands for, if that is neither a Pod nor an ExternalWorkload
+	text    string             // what is written in place of an IP
 }
 
 const hintEnd = "\x00"
@@ -137,7 +137,7 @@ func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*sl
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
 		return nil, false
 	}
-	l := &slice{service: federation.ServiceID{Namespace: shared(o.Namespace), Name: strings.Clone(service)}, mirror: readMirror(&o.ObjectMeta)}
+	l := &slice{service: federation.ServiceID{Namespace: intern(o.Namespace), Name: strings.Clone(service)}, mirror: readMirror(&o.ObjectMeta)}
 	if manager != "" && o.Labels[discoveryv1.LabelManagedBy] == manager {
 		l.managed = strings.Clone(o.ResourceVersion)
 	}
@@ -168,7 +168,7 @@ func sliceService(o *discoveryv1.EndpointSlice) string {
 // compactEndpoints keeps the addresses of an Endpoints object. They have no zones, and stand for no ExternalWorkloads.
 func compactEndpoints(o *coreEndpoints, local bool) *slice {
 	l := &slice{
-		service: federation.ServiceID{Namespace: shared(o.Namespace), Name: strings.Clone(o.Name)},
+		service: federation.ServiceID{Namespace: intern(o.Namespace), Name: strings.Clone(o.Name)},
 		mirror:  readMirror(&o.ObjectMeta),
 		subsets: make([]subset, 0, len(o.Subsets)),
 	}
@@ -201,7 +201,7 @@ func appendSlicePort(list []slicePort, name string, protocol corev1.Protocol, po
 		return list
 	}
 	number, _ := portNumber(port)
-	return append(list, slicePort{name: shared(name), number: number})
+	return append(list, slicePort{name: intern(name), number: number})
 }
 
 // What Linkerd's service mirror writes on the endpoints of a gateway.
@@ -234,7 +234,7 @@ func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoin
 	for i := range endpoints {
 		a, at := r.readEndpoint(&endpoints[i])
 		for _, text := range endpoints[i].Addresses {
-			if a := a.withIP(text, at); a.place.Value().why == federation.Served {
+			if a := a.withIP(text, at); a.facts.Value().why == federation.Served {
 				ready = append(ready, a)
 			} else {
 				others = append(others, a)
@@ -245,23 +245,23 @@ func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoin
 }
 
 // readEndpoint reads what the addresses of an endpoint have in common.
-func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at place) {
+func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at addressFacts) {
 	target, known := r.target(e.TargetRef, r.namespace)
 	a.target = target
 	switch ready := e.Conditions.Ready == nil || *e.Conditions.Ready; {
 	case r.noPort:
-		at.why, at.left = federation.NoSuchPort, true
+		at.why, at.leftOut = federation.NoSuchPort, true
 	case !ready && e.Conditions.Terminating != nil && *e.Conditions.Terminating:
-		at.why, at.left = federation.Terminating, true
+		at.why, at.leftOut = federation.Terminating, true
 	case !ready:
-		at.why, at.left = federation.NotReady, !known
+		at.why, at.leftOut = federation.NotReady, !known
 	case !known:
-		at.why, at.left = federation.OtherTarget, true
+		at.why, at.leftOut = federation.OtherTarget, true
 	}
 	switch {
 	case !known:
 		at.other = beginning(strings.Trim(e.TargetRef.Kind+" "+strings.Trim(e.TargetRef.Namespace+"/"+e.TargetRef.Name, "/"), " "))
-	case at.left:
+	case at.leftOut:
 	case at.why == federation.Served:
 		at.zone = value(e.Zone)
 		at.zones, at.nodes = r.hints(e.Hints)
@@ -270,7 +270,7 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at pl
 			at.node = value(e.NodeName)
 		}
 	}
-	if name := value(e.Hostname); name != "" && known && (r.local || !at.left) {
+	if name := value(e.Hostname); name != "" && known && (r.local || !at.leftOut) {
 		a.hostname = new(strings.Clone(name))
 	}
 	return a, at
@@ -303,21 +303,21 @@ func joinHints[T any](list []T, name func(T) string) string {
 }
 
 // withIP returns one of the addresses of an endpoint at a place. One that can't be used has no hostname, and is left out.
-func (a address) withIP(text string, at place) address {
+func (a address) withIP(text string, at addressFacts) address {
 	ip, why := readIP(text)
 	if a.ip = ip; why != federation.Served {
 		a.hostname = nil
-		at.zone, at.zones, at.nodes, at.node, at.left, at.why = "", "", "", "", true, cmp.Or(at.why, why)
+		at.zone, at.zones, at.nodes, at.node, at.leftOut, at.why = "", "", "", "", true, cmp.Or(at.why, why)
 		if !ip.IsValid() {
 			at.text = beginning(text)
 		}
 	}
-	a.place = unique.Make(at)
+	a.facts = unique.Make(at)
 	return a
 }
 
 func (a address) same(b address) bool {
-	return a.ip == b.ip && a.target == b.target && a.place == b.place && value(a.hostname) == value(b.hostname)
+	return a.ip == b.ip && a.target == b.target && a.facts == b.facts && value(a.hostname) == value(b.hostname)
 }
 
 // size is what an address takes besides its place in the list.
@@ -330,8 +330,8 @@ func (a *address) size() int64 {
 }
 
 // size is what a place takes that addresses share.
-func (p place) size() int64 {
-	return uniqueSize + sizeof[place]() + textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) +
+func (p addressFacts) size() int64 {
+	return uniqueSize + sizeof[addressFacts]() + textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) +
 		textSize(string(p.why)) + textSize(p.other) + textSize(p.text)
 }
 
@@ -381,7 +381,7 @@ func trim[T any](list []T) []T {
 	return list
 }
 
-// connected iterates over the addresses that are connected with their Pods: those that are ready, and in the own cluster, where
+// connected iterates over the addresses that are connected with their Pods: those that are ready, and in the local cluster, where
 // profiles ask for them, those with a hostname. Changes of the Pods of others cost nothing.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
@@ -398,7 +398,7 @@ func (l *slice) connected(local bool) iter.Seq[*address] {
 // size is what the state takes for a slice of a linked cluster. Its Service and the Pods that it names count whether
 // they exist or not.
 func (l *slice) size(string) int64 {
-	n := sizeof[slice]() + indexEntry[*slice]() + servicePlace() + textSize(l.service.Namespace) +
+	n := sizeof[slice]() + indexEntry[*slice]() + serviceEntrySize() + textSize(l.service.Namespace) +
 		textSize(l.service.Name) + textSize(l.mirror.cluster) + textSize(l.mirror.identity) +
 		textSize(l.mirror.remoteName) + textSize(l.managed) + listSize[subset](cap(l.subsets))
 	for _, sub := range l.subsets {
@@ -420,10 +420,10 @@ func (l *slice) size(string) int64 {
 
 // shared yields the places of the addresses, each run of equal ones once.
 func (l *slice) shared(yield func(any, int64) bool) {
-	var last unique.Handle[place]
+	var last unique.Handle[addressFacts]
 	for _, sub := range l.subsets {
 		for i := range sub.addresses {
-			if at := sub.addresses[i].place; at != last {
+			if at := sub.addresses[i].facts; at != last {
 				if last = at; !yield(at, at.Value().size()) {
 					return
 				}
@@ -442,7 +442,7 @@ func (l *slice) alike(o *slice, shown bool) bool {
 		others := [2][]address{a.addresses[a.ready:], b.addresses[b.ready:]}
 		for i, list := range others {
 			if shown && len(list) > 0 {
-				others[i] = slices.DeleteFunc(slices.Clone(list), func(x address) bool { return x.hostname == nil && x.place.Value().left })
+				others[i] = slices.DeleteFunc(slices.Clone(list), func(x address) bool { return x.hostname == nil && x.facts.Value().leftOut })
 			}
 		}
 		return slices.Equal(a.ports, b.ports) && slices.EqualFunc(a.addresses[:a.ready], b.addresses[:b.ready], address.same) &&

@@ -49,16 +49,16 @@ func TestRefused(t *testing.T) {
 		response(`{"status":{"min":201,"max":200}}`):                                      `routes[0] "r": responseClasses[0]: condition: status: range 201-200 is empty`,
 		response(`{"status":{"max":600}}`):                                                `routes[0] "r": responseClasses[0]: condition: status: code 600 is not from 100 to 599`,
 		`{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[null]}]}`: `routes[0] "r": responseClasses[0] is null`,
-		budget(`"retryRatio":0.5`):                                                        `retryBudget: ttl: "" is not a duration`,
-		budget(`"ttl":"-1s"`):                                                             "retryBudget: ttl: -1s is negative",
-		budget(`"retryRatio":-0.1,"ttl":"1s"`):                                            "retryBudget: retryRatio is -0.10000000149011612: it must be a finite number, 0 or more",
+		budget(`"retryRatio":0.5`):                                               `retryBudget: ttl: "" is not a duration`,
+		budget(`"ttl":"-1s"`):                                                    "retryBudget: ttl: -1s is negative",
+		budget(`"retryRatio":-0.1,"ttl":"1s"`):                                   "retryBudget: retryRatio is -0.10000000149011612: it must be a finite number, 0 or more",
 		override(`1e999999999`):                                                           `dstOverrides[0]: weight: "1e999999999" is too long`,
 		override(`-1`):                                                                    "dstOverrides[0]: weight: -1 is negative",
 		override(`"heavy"`):                                                               `dstOverrides[0]: weight: "heavy" is not a quantity`,
 		`{"dstOverrides":[{"weight":1}]}`:                                                 "dstOverrides[0]: authority is missing",
 		`{"dstOverrides":[null]}`:                                                         "dstOverrides[0]: null or missing",
 	} {
-		if got := Translate(aTranslatedProfile("web.ns", spec)); got.Profile != nil || got.Problem != want {
+		if got := translateProfile(aTranslatedProfile("web.ns", spec)); got.Profile != nil || got.Problem != want {
 			t.Errorf("%s: %+v, want %s", spec, got, want)
 		}
 	}
@@ -78,7 +78,7 @@ func TestAccepted(t *testing.T) {
 		if strings.Contains(spec, "soon") {
 			problem = `routes[0] "": timeout: "soon" is not a duration`
 		}
-		got := Translate(aTranslatedProfile("web.ns", `{"routes":[`+spec+`],"opaquePorts":"80"}`))
+		got := translateProfile(aTranslatedProfile("web.ns", `{"routes":[`+spec+`],"opaquePorts":"80"}`))
 		if got.Profile == nil || !reflect.DeepEqual(got.Profile.Routes, []federation.Route{want}) || got.Problem != problem || got.Profile.Name != "web.ns.svc.cluster.local" || got.Profile.Namespace != "ns" {
 			t.Errorf("%s: %+v, %+v", spec, got, got.Profile)
 		}
@@ -109,7 +109,7 @@ func TestOneStatus(t *testing.T) {
 	} {
 		spec := `{"routes":[{"name":"r","condition":{"method":"GET"},` +
 			`"responseClasses":[{"condition":` + condition + `}]}]}`
-		got := Translate(aTranslatedProfile("web.ns", spec))
+		got := translateProfile(aTranslatedProfile("web.ns", spec))
 		if got.Profile == nil || got.Problem != want.problem ||
 			!reflect.DeepEqual(got.Profile.Routes[0].Classes[0].Condition, want.match) {
 			t.Errorf("%s: %+v, %+v", condition, got, got.Profile)
@@ -135,12 +135,12 @@ func TestDiscardedBudgets(t *testing.T) {
 		`"ttl":"5m","retryRatio":2000`: discards +
 			"ttl 5m0s is not from 1s to 1m0s, and retryRatio 2000 is more than 1000",
 	} {
-		got := Translate(aTranslatedProfile("web.ns", `{"retryBudget":{`+fields+`}}`))
+		got := translateProfile(aTranslatedProfile("web.ns", `{"retryBudget":{`+fields+`}}`))
 		if got.Profile == nil || got.Profile.Budget == nil || got.Problem != want {
 			t.Errorf("%s: %+v, want %s", fields, got, want)
 		}
 	}
-	got := Translate(aTranslatedProfile("web.ns", `{"retryBudget":{"minRetriesPerSecond":1,"ttl":"2m"},`+
+	got := translateProfile(aTranslatedProfile("web.ns", `{"retryBudget":{"minRetriesPerSecond":1,"ttl":"2m"},`+
 		`"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"soon"}]}`))
 	want := discards + `ttl 2m0s is not from 1s to 1m0s; routes[0] "r": timeout: "soon" is not a duration`
 	if got.Problem != want {
@@ -151,7 +151,7 @@ func TestDiscardedBudgets(t *testing.T) {
 // TestWeight: weights are quantities, in ten-thousandths, rounded up.
 func TestWeight(t *testing.T) {
 	for text, want := range map[string]uint32{"": 0, "1": 10_000, "500m": 5000, "0.0001": 10, "429496": 4_294_960_000, "429497": 4_294_967_295, "9E": 4_294_967_295, "1e2": 1_000_000, "1e99": 4_294_967_295} {
-		if got, err := weight(text); err != nil || got != want {
+		if got, err := translateWeight(text); err != nil || got != want {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
 	}
@@ -184,7 +184,7 @@ func TestServiceProfileBounds(t *testing.T) {
 		{"too long", `{"routes":[{"name":"r","condition":{"pathRegex":"` + strings.Repeat("a", maxProfile) + `"}}]}`, false},
 		{"too many overrides", `{"dstOverrides":[` + strings.Repeat(`{"authority":"a"},`, 100_000) + `{"authority":"a"}]}`, false},
 	} {
-		f := Translate(aTranslatedProfile("web.ns", x.spec))
+		f := translateProfile(aTranslatedProfile("web.ns", x.spec))
 		if (f.Profile != nil) != x.ok || len(f.Problem) > 1000 || x.ok != (f.Problem == "") {
 			t.Errorf("%s: used %v: %.300s", x.name, f.Profile != nil, f.Problem)
 		}
@@ -196,7 +196,7 @@ func TestServiceProfileBounds(t *testing.T) {
 		{Spec: decode.ServiceProfileSpec{RetryBudget: &decode.RetryBudget{TTL: "1s", RetryRatio: float32(math.NaN())}}},
 		{Spec: decode.ServiceProfileSpec{RetryBudget: &decode.RetryBudget{TTL: "1s", RetryRatio: float32(math.Inf(1))}}},
 	} {
-		if f := Translate(o); f.Profile != nil || !utf8.ValidString(f.Problem) {
+		if f := translateProfile(o); f.Profile != nil || !utf8.ValidString(f.Problem) {
 			t.Errorf("%+v is used, or refused with %q", o.Spec, f.Problem)
 		}
 	}
@@ -213,11 +213,11 @@ func FuzzServiceProfile(f *testing.F) {
 		if !json.Valid([]byte(spec)) {
 			return
 		}
-		made := Translate(aTranslatedProfile("web.ns", spec))
+		made := translateProfile(aTranslatedProfile("web.ns", spec))
 		if !utf8.ValidString(made.Problem) || len(made.Problem) > 1000 || made.Profile == nil && made.Problem == "" {
 			t.Fatalf("%+v", made)
 		}
-		if again := Translate(aTranslatedProfile("web.ns", spec)); !reflect.DeepEqual(made, again) || !made.Equal(again) {
+		if again := translateProfile(aTranslatedProfile("web.ns", spec)); !reflect.DeepEqual(made, again) || !made.Equal(again) {
 			t.Fatalf("%+v, and again %+v", made, again)
 		}
 		if made.Profile != nil {
