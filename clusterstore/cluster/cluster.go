@@ -1,14 +1,12 @@
 package cluster
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"iter"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -126,7 +124,8 @@ func New(cfg Config) (*Cluster, error) {
 		Admit:     cfg.Admit,
 		Memory:    cfg.Memory,
 		Trouble: func(resource, text string) {
-			cfg.Log.Info("a resource has to be requested again and again", zap.String("resource", resource), zap.String("reason", text))
+			cfg.Log.Info("a resource has to be requested again and again",
+				zap.String("resource", resource), zap.String("reason", text))
 		},
 	}, c.resources...)
 	return c, nil
@@ -260,7 +259,7 @@ func (c *Cluster) Gateways() (list []*Gateway, more int) {
 	list = slices.Collect(maps.Values(c.state.gateways.byService))
 	c.state.mu.RUnlock()
 	slices.SortFunc(list, func(a, b *Gateway) int {
-		return cmp.Or(strings.Compare(a.Service.Namespace, b.Service.Namespace), strings.Compare(a.Service.Name, b.Service.Name))
+		return compareServices(a.Service, b.Service)
 	})
 	if more = len(list) - maxGateways; more > 0 {
 		return list[:maxGateways], more

@@ -115,7 +115,8 @@ func compactSelected(o *decode.ExternalWorkload) *decode.ExternalWorkload {
 	}
 	for _, condition := range o.Status.Conditions {
 		if condition.Type == string(corev1.PodReady) {
-			kept.Status.Conditions = append(kept.Status.Conditions, decode.WorkloadCondition{Type: condition.Type, Status: condition.Status})
+			ready := decode.WorkloadCondition{Type: condition.Type, Status: condition.Status}
+			kept.Status.Conditions = append(kept.Status.Conditions, ready)
 		}
 	}
 	return kept
@@ -125,8 +126,8 @@ func sameSelected(a, b *decode.ExternalWorkload) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	return a.UID == b.UID && a.Invalid == b.Invalid && maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Spec.Ports, b.Spec.Ports) &&
-		slices.Equal(a.Spec.WorkloadIPs, b.Spec.WorkloadIPs) && slices.Equal(a.Status.Conditions, b.Status.Conditions)
+	return a.UID == b.UID && a.Invalid == b.Invalid && maps.Equal(a.Labels, b.Labels) &&
+		slices.Equal(a.Spec.Ports, b.Spec.Ports) && slices.Equal(a.Spec.WorkloadIPs, b.Spec.WorkloadIPs) && slices.Equal(a.Status.Conditions, b.Status.Conditions)
 }
 
 // workloadTarget returns the key of an address's ExternalWorkload, which is in the

@@ -107,9 +107,12 @@ func (g *Gateway) Problem() string {
 	case g.Identity == "":
 		return "its annotation " + identityAnnotation + " is missing, or no name of an identity"
 	case len(g.IPs)+len(g.Names) == 0 && g.More == 0:
-		return "it has no address: its load balancer has none yet, or there is none (status.loadBalancer.ingress, spec.externalIPs)"
+		return "it has no address: its load balancer has none yet, or there is none " +
+			"(status.loadBalancer.ingress, spec.externalIPs)"
 	case g.More > 0:
-		return fmt.Sprintf("addresses that are not used, since they could not be another host's or are more than %d: %d", maxHosts, g.More)
+		return fmt.Sprintf(
+			"addresses that are not used, since they could not be another host's or are more than %d: %d",
+			maxHosts, g.More)
 	}
 	return ""
 }
@@ -190,9 +193,12 @@ func (g *Gateway) size() int64 {
 }
 
 func (g *Gateway) equal(o *Gateway) bool {
-	return g == o || g != nil && o != nil && g.Service == o.Service && slices.Equal(g.IPs, o.IPs) && slices.Equal(g.Names, o.Names) &&
-		g.Port == o.Port && g.Identity == o.Identity && g.Probe == o.Probe && g.More == o.More &&
-		g.NodePort == o.NodePort && g.NodeProbe == o.NodeProbe
+	if g == nil || o == nil {
+		return g == o
+	}
+	return g.Service == o.Service && g.Port == o.Port && g.Identity == o.Identity && g.Probe == o.Probe &&
+		g.NodePort == o.NodePort && g.NodeProbe == o.NodeProbe && g.More == o.More &&
+		slices.Equal(g.IPs, o.IPs) && slices.Equal(g.Names, o.Names)
 }
 
 // gatewayIndex has the Services of a cluster that are gateways. state.mu guards it.

@@ -71,7 +71,9 @@ type Health struct {
 // Warnings describes, for people, the objects that are not, or not fully, used.
 func (h Health) Warnings() (list []string) {
 	if h.MalformedProxies > 0 {
-		list = append(list, fmt.Sprintf("meshed pods without readable proxy listen addresses (LINKERD2_PROXY_*_LISTEN_ADDR), served without transport header: %d", h.MalformedProxies))
+		list = append(list, fmt.Sprintf(
+			"meshed pods without readable proxy listen addresses (LINKERD2_PROXY_*_LISTEN_ADDR), "+
+				"served without transport header: %d", h.MalformedProxies))
 	}
 	for _, r := range h.Resources {
 		if r.Refused == 0 {
@@ -83,7 +85,9 @@ func (h Health) Warnings() (list []string) {
 				some = append(some, fmt.Sprintf("%s (%s)", text.Clean(o.Key, text.Long), o.Why))
 			}
 		}
-		list = append(list, fmt.Sprintf("%s that are not read, so that what was read of them before stays: %d, such as %s", r.Resource, r.Refused, strings.Join(some, ", ")))
+		list = append(list, fmt.Sprintf(
+			"%s that are not read, so that what was read of them before stays: %d, such as %s",
+			r.Resource, r.Refused, strings.Join(some, ", ")))
 	}
 	const shown = 10 // users of the cluster may write any number of malformed objects
 	for _, text := range h.Unusable[:min(shown, len(h.Unusable))] {

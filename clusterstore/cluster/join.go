@@ -61,7 +61,9 @@ func (r *reader) useSpec(s *Service) {
 
 // current reports whether no slice has changed since the parts were made.
 func (r *reader) current(list []*slice, ref portRef) bool {
-	return slices.EqualFunc(r.parts, list, func(p joinedSlice, l *slice) bool { return p.stamp == l.stamp && p.portRef == ref })
+	return slices.EqualFunc(r.parts, list, func(p joinedSlice, l *slice) bool {
+		return p.stamp == l.stamp && p.portRef == ref
+	})
 }
 
 // read joins the slices that have changed.
@@ -172,7 +174,9 @@ func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 
 // endpoint adds the endpoint of an address to a list, or an equal one from before, unless there
 // is none that can be served. It returns why.
-func (j *joiner) endpoint(list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint) ([]*federation.Endpoint, federation.Verdict) {
+func (j *joiner) endpoint(
+	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
+) ([]*federation.Endpoint, federation.Verdict) {
 	j.made = federation.Endpoint{
 		Addr:     netip.AddrPortFrom(a.ip, port),
 		Cluster:  j.state.cluster,
@@ -192,7 +196,9 @@ func (j *joiner) endpoint(list []*federation.Endpoint, a *address, port uint16, 
 }
 
 // unready adds what is counted of an address that is not ready, unless, were it ready, it could not be sent.
-func (j *joiner) unready(list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint) []*federation.Endpoint {
+func (j *joiner) unready(
+	list []*federation.Endpoint, a *address, port uint16, before []*federation.Endpoint,
+) []*federation.Endpoint {
 	j.made = federation.Endpoint{
 		Addr:     netip.AddrPortFrom(a.ip, port),
 		Kind:     targetKind(a.target),
@@ -304,7 +310,8 @@ func (j *joiner) proxyIdentity(namespace string, t *template) federation.Identit
 	if s.trustDomain == "" || t.controlPlane == "" || t.controlPlane != s.controllerNamespace {
 		return federation.Identity{}
 	}
-	name := t.serviceAccount + "." + namespace + ".serviceaccount.identity." + s.controllerNamespace + "." + s.trustDomain
+	name := t.serviceAccount + "." + namespace +
+		".serviceaccount.identity." + s.controllerNamespace + "." + s.trustDomain
 	return federation.Identity{DNS: name, ServerName: name}
 }
 
@@ -332,5 +339,6 @@ func sortByAddr(list []*federation.Endpoint) []*federation.Endpoint {
 
 // findAddr returns where an address is in a sorted list.
 func findAddr(list []*federation.Endpoint, at netip.AddrPort) (int, bool) {
-	return slices.BinarySearchFunc(list, at, func(e *federation.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) })
+	compare := func(e *federation.Endpoint, at netip.AddrPort) int { return e.Addr.Compare(at) }
+	return slices.BinarySearchFunc(list, at, compare)
 }

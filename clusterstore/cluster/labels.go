@@ -95,10 +95,11 @@ func podLabels(p *pod, t *template) []federation.Label {
 	return labels
 }
 
-// labelName reports whether a kind of owner may be the name of a label. Proxies put names into their metrics as they are.
+// labelName reports whether a kind of owner may be the name of a label. Proxies put names into their metrics as they
+// are.
 func labelName(kind string) bool {
-	return !strings.ContainsFunc(kind, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }) &&
-		kind != "" && (kind[0] < '0' || kind[0] > '9')
+	odd := func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+	return kind != "" && (kind[0] < '0' || kind[0] > '9') && !strings.ContainsFunc(kind, odd)
 }
 
 // reserved reports whether a kind of owner would hide another label.
@@ -116,7 +117,10 @@ func reserved(kind string) bool {
 // mirror there writes it: what a linked cluster has written about other clusters could
 // pass its endpoints off as another's.
 func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
-	labels := []federation.Label{{Name: "namespace", Value: l.service.Namespace}, {Name: "service", Value: l.service.Name}}
+	labels := []federation.Label{
+		{Name: "namespace", Value: l.service.Namespace},
+		{Name: "service", Value: l.service.Name},
+	}
 	if l.mirror.cluster == "" || cluster != federation.Local {
 		return labels
 	}
@@ -132,8 +136,8 @@ func groupLabels(l *slice, cluster federation.ClusterName) []federation.Label {
 // maxText is the longest text that proxies are sent, in bytes.
 const maxText = 1 << 10
 
-// sendable reports whether all texts of an endpoint can be sent. Others can't be encoded, and must not spoil the message for
-// other clusters' endpoints, or the metrics of proxies.
+// sendable reports whether all texts of an endpoint can be sent. Others can't be encoded, and must not spoil the
+// message for other clusters' endpoints, or the metrics of proxies.
 func sendable(e *federation.Endpoint) bool {
 	c := e.Common.Get()
 	for _, list := range [...][]federation.Label{c.Group, c.Labels} {
@@ -144,7 +148,8 @@ func sendable(e *federation.Endpoint) bool {
 		}
 	}
 	name, _ := e.NameLabel()
-	for _, text := range [...]string{name.Value, e.Zone, c.Identity.DNS, c.Identity.URI, c.Identity.ServerName, c.Authority} {
+	id := &c.Identity
+	for _, text := range [...]string{name.Value, e.Zone, id.DNS, id.URI, id.ServerName, c.Authority} {
 		if !sendableText(text) {
 			return false
 		}

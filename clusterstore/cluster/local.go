@@ -30,7 +30,7 @@ type Local struct {
 	// All under state.mu.
 	addresses addressIndex
 	profiles  profileIndex
-	managed   map[federation.ServiceID]int          // how many slices of a Service LocalConfig.SliceManager manages; none with 0
+	managed   map[federation.ServiceID]int          // how many slices LocalConfig.SliceManager manages; none with 0
 	selecting byNamespace[*Service]                 // Services that have a selector
 	selected  byNamespace[*decode.ExternalWorkload] // what slices have of ExternalWorkloads
 
@@ -165,7 +165,11 @@ func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) 
 
 // bareAddress is the endpoint of an address without known owner.
 func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
-	return &federation.Endpoint{Addr: addr, Cluster: l.cfg.Name, Opaque: l.cfg.Rules.DefaultOpaquePorts.Contains(addr.Port())}
+	return &federation.Endpoint{
+		Addr:    addr,
+		Cluster: l.cfg.Name,
+		Opaque:  l.cfg.Rules.DefaultOpaquePorts.Contains(addr.Port()),
+	}
 }
 
 // endpointAt returns the endpoint of a Pod or ExternalWorkload at an address. It is that

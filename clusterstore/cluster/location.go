@@ -39,7 +39,10 @@ func (l *location) declares(port uint16) bool {
 }
 
 func (l *location) equal(o *location) bool {
-	return l == o || l != nil && o != nil && l.life == o.life && l.hostNetwork == o.hostNetwork && l.workload == o.workload &&
+	if l == nil || o == nil || l == o {
+		return l == o
+	}
+	return l.life == o.life && l.hostNetwork == o.hostNetwork && l.workload == o.workload &&
 		slices.Equal(l.ips, o.ips) && slices.Equal(l.hosts, o.hosts) && slices.Equal(l.ports, o.ports) &&
 		slices.Equal(l.hostPorts, o.hostPorts) && slices.Equal(l.bound, o.bound)
 }

@@ -45,8 +45,9 @@ func NewMetrics(r prometheus.Registerer) (*Metrics, error) {
 			continue
 		}
 		h := prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name:    k.lag + "_informer_lag_seconds",
-			Help:    fmt.Sprintf("Time from an update of one of the %s to its arrival, in all clusters. API servers store update times in whole seconds.", k.resource),
+			Name: k.lag + "_informer_lag_seconds",
+			Help: fmt.Sprintf("Time from an update of one of the %s to its arrival, in all clusters. "+
+				"API servers store update times in whole seconds.", k.resource),
 			Buckets: []float64{.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 1000},
 		})
 		m.lags[k.resource] = h
@@ -81,16 +82,19 @@ var (
 	stateDesc = desc("isthmus_cluster_state",
 		"1 for the state that a cluster is in: rejected, pending, unreachable, ready or stale.", "state")
 	staleDesc = desc("isthmus_cluster_stale_seconds",
-		"For how long a cluster that was ready has not been followed, or one that was ready or not has been over its budget; else 0.")
+		"For how long a cluster that was ready has not been followed, "+
+			"or one that was ready or not has been over its budget; else 0.")
 	standingDesc = desc("isthmus_cluster_standing",
-		"1 for how far a cluster's endpoints are taken out of all services: in-service, last-resort or withdrawn.", "standing")
+		"1 for how far a cluster's endpoints are taken out of all services: in-service, last-resort or withdrawn.",
+		"standing")
 	memoryDesc = desc("isthmus_cluster_memory_bytes",
 		"Memory of a linked cluster that counts against its cap, by estimate: the larger of what is cached and "+
 			"what a list that is being read will be.")
 	mostMemoryDesc = desc("isthmus_cluster_memory_limit_bytes",
 		"Memory cap of a linked cluster: --cluster-memory.")
 	refusedDesc = desc("isthmus_objects_refused",
-		"Objects of a cluster that are too large, or beyond a bound, to be read. Earlier versions of them stay.", "resource")
+		"Objects of a cluster that are too large, or beyond a bound, to be read. Earlier versions of them stay.",
+		"resource")
 	unreadDesc = desc("isthmus_cluster_kind_unread",
 		"1 while a kind of object of a cluster that is served has never been listed; else there is no such series.",
 		"resource", "reason")

@@ -39,7 +39,9 @@ func jobKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, unique.Handl
 	return ownerKind(c, c.cfg.Client.Sources.Jobs, "batch", "jobs", kindJob)
 }
 
-func ownerKind(c *Cluster, source decode.Source[*metav1.PartialObjectMetadata], group, resource, kind string) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[ownerRef]] {
+func ownerKind(
+	c *Cluster, source decode.Source[*metav1.PartialObjectMetadata], group, resource, kind string,
+) follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[ownerRef]] {
 	return follow.Kind[*metav1.PartialObjectMetadata, unique.Handle[ownerRef]]{
 		Name:    resource,
 		Source:  source,
@@ -138,34 +140,33 @@ func sweepOwner(all map[string]*owner, o *owner) {
 
 func (x *ownerIndex) store(kind string) store[unique.Handle[ownerRef]] {
 	all := x.ofKind(kind)
-	return store[unique.Handle[ownerRef]]{
-		state: x.state, same: func(a, b unique.Handle[ownerRef]) bool { return a == b },
-		get: func(key string) (parent unique.Handle[ownerRef], exists bool) {
-			if o := all[key]; o != nil {
-				return o.parent, o.isRead()
-			}
-			return parent, false
-		},
-		set: func(key string, parent unique.Handle[ownerRef], _ bool) {
-			o := all[key]
-			if o == nil {
-				o = &owner{key: key}
-				all[key] = o
-			}
-			o.parent = parent
-			for _, p := range o.pods {
-				x.state.pods.touch(p)
-			}
-			sweepOwner(all, o)
-		},
-		keys: func(yield func(string) bool) {
-			for key, o := range all {
-				if o.isRead() && !yield(key) {
-					return
-				}
-			}
-		},
+	get := func(key string) (parent unique.Handle[ownerRef], exists bool) {
+		if o := all[key]; o != nil {
+			return o.parent, o.isRead()
+		}
+		return parent, false
 	}
+	set := func(key string, parent unique.Handle[ownerRef], _ bool) {
+		o := all[key]
+		if o == nil {
+			o = &owner{key: key}
+			all[key] = o
+		}
+		o.parent = parent
+		for _, p := range o.pods {
+			x.state.pods.touch(p)
+		}
+		sweepOwner(all, o)
+	}
+	keys := func(yield func(string) bool) {
+		for key, o := range all {
+			if o.isRead() && !yield(key) {
+				return
+			}
+		}
+	}
+	same := func(a, b unique.Handle[ownerRef]) bool { return a == b }
+	return store[unique.Handle[ownerRef]]{state: x.state, same: same, get: get, set: set, keys: keys}
 }
 
 // ownersOfReplicaSets are the kinds of a ReplicaSet's owner that topOwner accepts.

@@ -119,7 +119,9 @@ type compactedPod struct {
 	facts    podFacts
 	location *location
 	selected *decode.ExternalWorkload // with LocalConfig.SliceManager: what slices have of an ExternalWorkload
-	set      *podSet                  // while it is put into the state: what the namespace's Servers say of it; nil: there are none, or another is like it
+	// set is what the namespace's Servers say of it, while it is put into the state. It is nil if there are none, or
+	// another Pod is like it.
+	set *podSet
 }
 
 func (p compactedPod) same(o compactedPod) bool {
@@ -317,28 +319,40 @@ func (x *podIndex) of(namespace string) iter.Seq[*pod] {
 
 // store is the store of Pods or, with workloadPrefix, of ExternalWorkloads.
 func (x *podIndex) store(prefix string) store[compactedPod] {
+	ofWorkloads := prefix != ""
+	get := func(key string) (compactedPod, bool) {
+		o, exists := x.cached(prefix + key)
+		if ofWorkloads {
+			o.selected = x.state.local.selectedAt(key)
+		}
+		return o, exists
+	}
+	set := func(key string, to compactedPod, _ bool) {
+		x.set(prefix+key, to)
+		if ofWorkloads {
+			setWorkload(x.state, key, to)
+		}
+	}
+	keys := func(yield func(string) bool) {
+		for p := range x.all {
+			if !p.facts.isRead() || p.facts.external() != ofWorkloads {
+				continue
+			}
+			if !yield(strings.TrimPrefix(p.key, prefix)) {
+				return
+			}
+		}
+	}
 	return store[compactedPod]{
-		state: x.state, same: compactedPod.same,
-		get: func(key string) (o compactedPod, ok bool) {
-			if o, ok = x.cached(prefix + key); prefix != "" {
-				o.selected = x.state.local.selectedAt(key)
-			}
-			return o, ok
+		state: x.state,
+		same:  compactedPod.same,
+		get:   get,
+		set:   set,
+		keys:  keys,
+		prepare: func(key string, to compactedPod) compactedPod {
+			return x.state.policies.evaluatePod(prefix+key, to)
 		},
-		set: func(key string, to compactedPod, _ bool) {
-			if x.set(prefix+key, to); prefix != "" {
-				setWorkload(x.state, key, to)
-			}
-		},
-		prepare: func(key string, to compactedPod) compactedPod { return x.state.policies.evaluatePod(prefix+key, to) },
 		release: func(key string) { x.state.local.setLocation(x.get(prefix+key), nil) },
-		keys: func(yield func(string) bool) {
-			for p := range x.all {
-				if p.facts.isRead() && p.facts.external() == (prefix != "") && !yield(strings.TrimPrefix(p.key, prefix)) {
-					return
-				}
-			}
-		},
 	}
 }
 

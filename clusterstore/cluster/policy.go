@@ -101,8 +101,8 @@ func (p *policy) cacheOpaque(set *podSet) {
 	p.size += size
 }
 
-// setOpaque stores what was found by the Servers that are used, and returns what all sets had before. Those of Pods that
-// had others than their own ports get theirs before the rest.
+// setOpaque stores what was found by the Servers that are used, and returns what all sets had before. Those of Pods
+// that had others than their own ports get theirs before the rest.
 func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePorts {
 	had := make(map[*podSet]opaquePorts)
 	for _, set := range p.sets {
@@ -138,7 +138,8 @@ func (p *policy) excess() (excess, string) {
 	case p.used.cost > maxPolicy:
 		return costly, fmt.Sprintf("the %d that make ports opaque cost %d "+
 			"(each 1, and 1 for each key and value of its selectors), more than %d: "+
-			"in the order of their names, those from the first that goes beyond it make no port opaque; use fewer Servers or shorter selectors",
+			"in the order of their names, those from the first that goes beyond it make no port opaque; "+
+			"use fewer Servers or shorter selectors",
 			len(p.servers), p.used.cost, maxPolicy)
 	case p.lacking:
 		return manyOpaque, fmt.Sprintf("what they make opaque of its Pods takes more than %d MiB: "+
@@ -393,7 +394,8 @@ func (x *policyIndex) failed(namespace string, p *policy) {
 	defer x.state.mu.Unlock()
 	if x.byNamespace[namespace] == p {
 		p.failed = true
-		x.state.setUnusable("Servers of namespace "+namespace, "Isthmus panics when it evaluates them, which is a bug; "+
-			"it retries, and until then ports stay as opaque as they were")
+		x.state.setUnusable("Servers of namespace "+namespace,
+			"Isthmus panics when it evaluates them, which is a bug; "+
+				"it retries, and until then ports stay as opaque as they were")
 	}
 }

@@ -1,7 +1,9 @@
 package cluster
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -88,31 +90,40 @@ func (x *serviceIndex) sweep(id federation.ServiceID) {
 	}
 }
 
+func compareServices(a, b federation.ServiceID) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
 func serviceID(key string) federation.ServiceID {
 	namespace, name := follow.SplitKey(key)
 	return federation.ServiceID{Namespace: namespace, Name: name}
 }
 
 func (x *serviceIndex) store() store[*Service] {
+	get := func(key string) (*Service, bool) {
+		if e := x.byID[serviceID(key)]; e != nil {
+			return e.spec, e.spec != nil
+		}
+		return nil, false
+	}
+	keys := func(yield func(string) bool) {
+		for id, e := range x.byID {
+			if e.spec != nil && !yield(follow.JoinKey(id.Namespace, id.Name)) {
+				return
+			}
+		}
+	}
+	release := func(key string) {
+		id := serviceID(key)
+		x.state.local.setServiceAddresses(id, x.byID[id].spec, nil)
+	}
 	return store[*Service]{
-		state: x.state, same: (*Service).equal, set: x.set,
-		get: func(key string) (*Service, bool) {
-			if e := x.byID[serviceID(key)]; e != nil {
-				return e.spec, e.spec != nil
-			}
-			return nil, false
-		},
-		keys: func(yield func(string) bool) {
-			for id, e := range x.byID {
-				if e.spec != nil && !yield(follow.JoinKey(id.Namespace, id.Name)) {
-					return
-				}
-			}
-		},
-		release: func(key string) {
-			id := serviceID(key)
-			x.state.local.setServiceAddresses(id, x.byID[id].spec, nil)
-		},
+		state:   x.state,
+		same:    (*Service).equal,
+		get:     get,
+		set:     x.set,
+		keys:    keys,
+		release: release,
 	}
 }
 
@@ -161,10 +172,19 @@ func encodeSelecting(o *corev1.Service) *string {
 	}
 	kept := corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{UID: o.UID, Labels: o.Labels, DeletionTimestamp: o.DeletionTimestamp},
-		Spec:       corev1.ServiceSpec{ClusterIP: o.Spec.ClusterIP, Selector: o.Spec.Selector, IPFamilies: o.Spec.IPFamilies},
+		Spec: corev1.ServiceSpec{
+			ClusterIP:  o.Spec.ClusterIP,
+			Selector:   o.Spec.Selector,
+			IPFamilies: o.Spec.IPFamilies,
+		},
 	}
 	for _, p := range o.Spec.Ports {
-		kept.Spec.Ports = append(kept.Spec.Ports, corev1.ServicePort{Name: p.Name, Protocol: p.Protocol, Port: p.Port, TargetPort: p.TargetPort})
+		kept.Spec.Ports = append(kept.Spec.Ports, corev1.ServicePort{
+			Name:       p.Name,
+			Protocol:   p.Protocol,
+			Port:       p.Port,
+			TargetPort: p.TargetPort,
+		})
 	}
 	data, _ := kept.Marshal() // it has no error of its own
 	return new(string(data))

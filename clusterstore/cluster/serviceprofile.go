@@ -57,30 +57,29 @@ import (
 // status without bounds. translateProfile passes these on, and the Problem names them.
 
 // profileKind returns how the cluster follows ServiceProfiles. They are translated once, as they are read. Those
-// that can't be used are kept with the reason, since they hide others for the same
-// Service.
+// that can't be used are kept with the reason, since they hide others for the same Service.
 func profileKind(c *Cluster) follow.Kind[*decode.ServiceProfile, *translatedProfile] {
+	profiles := &c.state.local.profiles
 	return follow.Kind[*decode.ServiceProfile, *translatedProfile]{
-		Name:   "serviceprofiles",
-		Source: c.cfg.Client.Sources.Profiles,
-		Serves: c.serves(decode.ProfileVersion.WithResource("serviceprofiles")),
-		Compact: func(o *decode.ServiceProfile) (*translatedProfile, bool) {
-			return translateProfile(o), true
-		},
-		Into:    mapStore(c.state, c.state.local.profiles.byKey, (*translatedProfile).Equal, c.state.local.profiles.set),
+		Name:    "serviceprofiles",
+		Source:  c.cfg.Client.Sources.Profiles,
+		Serves:  c.serves(decode.ProfileVersion.WithResource("serviceprofiles")),
+		Compact: func(o *decode.ServiceProfile) (*translatedProfile, bool) { return translateProfile(o), true },
+		Into:    mapStore(c.state, profiles.byKey, (*translatedProfile).Equal, profiles.set),
 		Changed: func(key string, f *translatedProfile, exists bool) { logUnusable(c.cfg.Log, key, f, exists) },
 	}
 }
 
 // logUnusable logs which ServiceProfiles are not, or not fully, used.
-func logUnusable(log *zap.Logger, key string, f *translatedProfile, ok bool) {
-	switch {
-	case !ok || f.Problem == "":
-	case f.Profile == nil:
-		log.Warn("a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.Problem))
-	default:
-		log.Warn("a part of a ServiceProfile can't be used", zap.String("profile", key), zap.String("reason", f.Problem))
+func logUnusable(log *zap.Logger, key string, f *translatedProfile, exists bool) {
+	if !exists || f.Problem == "" {
+		return
 	}
+	message := "a part of a ServiceProfile can't be used"
+	if f.Profile == nil {
+		message = "a ServiceProfile can't be used"
+	}
+	log.Warn(message, zap.String("profile", key), zap.String("reason", f.Problem))
 }
 
 // profileIndex has the ServiceProfiles of the local cluster. state.mu guards it.
@@ -348,14 +347,16 @@ const (
 	ofResponse messageSide = true
 )
 
-// condition translates one. Several fields of it become a list of which all have to hold, one level deeper. Fields of the other
-// side are ignored, as unknlocal ones are.
+// condition translates one. Several fields of it become a list of which all have to hold, one level deeper. Fields of
+// the other side are ignored, as unknown ones are.
 func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (all federation.Match, err error) {
 	if spec == nil {
 		return all, errNull
 	}
 	type read = func(depth int) (federation.Match, error)
-	leaf := func(m federation.Match, err error) read { return func(int) (federation.Match, error) { return m, err } }
+	leaf := func(m federation.Match, err error) read {
+		return func(int) (federation.Match, error) { return m, err }
+	}
 	var fields []read // in the order in which proxies get them
 	if spec.All != nil {
 		fields = append(fields, t.list("all", federation.MatchAll, spec.All, of))
@@ -408,7 +409,9 @@ func (t *translator) condition(spec *decode.Match, of messageSide, depth int) (a
 }
 
 // list reads the field "all" or "any": a list of conditions.
-func (t *translator) list(name string, kind federation.MatchKind, from []*decode.Match, of messageSide) func(depth int) (federation.Match, error) {
+func (t *translator) list(
+	name string, kind federation.MatchKind, from []*decode.Match, of messageSide,
+) func(depth int) (federation.Match, error) {
 	return func(depth int) (federation.Match, error) {
 		m := federation.Match{Kind: kind}
 		for i, spec := range from {

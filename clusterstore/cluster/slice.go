@@ -26,9 +26,11 @@ type slice struct {
 	managed string   // its version, if it has the mark of LocalConfig.SliceManager
 
 	// Only in the state:
-	key     string
-	stamp   uint64 // state.clock when the slice, a Pod, owner or Server behind it last changed; a reader joins it again only if it is another one
-	changed int64  // when the slice itself last did or was first read, in Unix nanoseconds
+	key string
+	// stamp is sliceIndex.clock when the slice, or a Pod, owner or Server behind it, last changed. A reader joins the
+	// slice again only if the stamp is another one.
+	stamp   uint64
+	changed int64 // when the slice itself last did or was first read, in Unix nanoseconds
 }
 
 // mirror is what Linkerd's service mirror writes about a gateway to another cluster.
@@ -52,6 +54,23 @@ func (s *subset) port(ref portRef) (uint16, bool) {
 		}
 	}
 	return 0, false
+}
+
+// alike compares subsets, as slice.alike does.
+func (s subset) alike(o subset, shown bool) bool {
+	return slices.Equal(s.ports, o.ports) &&
+		slices.EqualFunc(s.addresses[:s.ready], o.addresses[:o.ready], address.same) &&
+		slices.EqualFunc(s.others(shown), o.others(shown), address.same)
+}
+
+// others returns the addresses that are not ready. If shown is true, it leaves out those that only explanations have.
+func (s subset) others(shown bool) []address {
+	list := s.addresses[s.ready:]
+	if !shown || len(list) == 0 {
+		return list
+	}
+	unseen := func(a address) bool { return a.hostname == nil && a.facts.Value().leftOut }
+	return slices.DeleteFunc(slices.Clone(list), unseen)
 }
 
 // slicePort is a TCP port of a slice.
@@ -78,25 +97,28 @@ type address struct {
 
 // addressFacts is where an address is, as the slice has it, and why no client gets it.
 type addressFacts struct {
-	zone    string
-	zones   string             // of its hints, sorted, each followed by hintEnd
-	nodes   string             // likewise; in the local cluster only
-	node    string             // only of a Pod that is not ready; others are where their Pod is
-	why     federation.Verdict // Served if it is ready
-	leftOut bool               // no endpoint is made of it, whatever the port: only explanations have it, and profiles that ask for its hostname
-	other   string             // what it stands for, if that is neither a Pod nor an ExternalWorkload
-	text    string             // what is written in place of an IP
+	zone  string
+	zones string             // of its hints, sorted, each followed by hintEnd
+	nodes string             // likewise; in the local cluster only
+	node  string             // only of a Pod that is not ready; others are where their Pod is
+	why   federation.Verdict // Served if it is ready
+	// leftOut says that no endpoint is made of it, whatever the port: only explanations have it, and profiles that ask
+	// for its hostname.
+	leftOut bool
+	other   string // what it stands for, if that is neither a Pod nor an ExternalWorkload
+	text    string // what is written in place of an IP
 }
 
 const hintEnd = "\x00"
 
 // endpointSliceKind returns how the cluster follows EndpointSlices.
 func endpointSliceKind(c *Cluster) follow.Kind[*discoveryv1.EndpointSlice, *slice] {
-	k := sliceKind(c, "endpointslices", c.cfg.Client.Sources.EndpointSlices, func(o *discoveryv1.EndpointSlice) (*slice, bool) {
+	compact := func(o *discoveryv1.EndpointSlice) (*slice, bool) {
 		return compactSlice(o, c.cfg.local != nil, c.cfg.sliceManager())
-	})
+	}
+	k := sliceKind(c, "endpointslices", c.cfg.Client.Sources.EndpointSlices, compact)
 	k.Together = func(a, b *slice) int { // an endpoint may move from slice to slice
-		return cmp.Or(strings.Compare(a.service.Namespace, b.service.Namespace), strings.Compare(a.service.Name, b.service.Name))
+		return compareServices(a.service, b.service)
 	}
 	return k
 }
@@ -118,7 +140,9 @@ func endpointsKind(c *Cluster) follow.Kind[*coreEndpoints, *slice] {
 }
 
 // sliceKind returns how the cluster follows EndpointSlices or Endpoints.
-func sliceKind[O decode.Object](c *Cluster, name string, from decode.Source[O], compact func(O) (*slice, bool)) follow.Kind[O, *slice] {
+func sliceKind[O decode.Object](
+	c *Cluster, name string, from decode.Source[O], compact func(O) (*slice, bool),
+) follow.Kind[O, *slice] {
 	return follow.Kind[O, *slice]{
 		Name: name, Needed: true,
 		Source:  from,
@@ -129,15 +153,18 @@ func sliceKind[O decode.Object](c *Cluster, name string, from decode.Source[O], 
 	}
 }
 
-// compactSlice keeps the addresses of an EndpointSlice. Slices of DNS names (FQDN) or without service have no endpoints and
-// are left out, and so are those with neither ports nor addresses, unless the manager manages them. (To API servers, an empty
-// list of ports is the same as a missing one.)
+// compactSlice keeps the addresses of an EndpointSlice. Slices of DNS names (FQDN) or without service have no
+// endpoints and are left out, and so are those with neither ports nor addresses, unless the manager manages them. (To
+// API servers, an empty list of ports is the same as a missing one.)
 func compactSlice(o *discoveryv1.EndpointSlice, local bool, manager string) (*slice, bool) {
 	service := sliceService(o)
 	if service == "" || o.AddressType == discoveryv1.AddressTypeFQDN {
 		return nil, false
 	}
-	l := &slice{service: federation.ServiceID{Namespace: intern(o.Namespace), Name: strings.Clone(service)}, mirror: readMirror(&o.ObjectMeta)}
+	l := &slice{
+		service: federation.ServiceID{Namespace: intern(o.Namespace), Name: strings.Clone(service)},
+		mirror:  readMirror(&o.ObjectMeta),
+	}
 	if manager != "" && o.Labels[discoveryv1.LabelManagedBy] == manager {
 		l.managed = strings.Clone(o.ResourceVersion)
 	}
@@ -260,7 +287,8 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at ad
 	}
 	switch {
 	case !known:
-		at.other = beginning(strings.Trim(e.TargetRef.Kind+" "+strings.Trim(e.TargetRef.Namespace+"/"+e.TargetRef.Name, "/"), " "))
+		name := strings.Trim(e.TargetRef.Namespace+"/"+e.TargetRef.Name, "/")
+		at.other = beginning(strings.Trim(e.TargetRef.Kind+" "+name, " "))
 	case at.leftOut:
 	case at.why == federation.Served:
 		at.zone = value(e.Zone)
@@ -302,7 +330,8 @@ func joinHints[T any](list []T, name func(T) string) string {
 	return strings.Join(slices.Compact(names), "")
 }
 
-// withIP returns one of the addresses of an endpoint at a place. One that can't be used has no hostname, and is left out.
+// withIP returns one of the addresses of an endpoint, with what the slice says of it. One that can't be used has no
+// hostname, and is left out.
 func (a address) withIP(text string, at addressFacts) address {
 	ip, why := readIP(text)
 	if a.ip = ip; why != federation.Served {
@@ -331,8 +360,8 @@ func (a *address) size() int64 {
 
 // size is what a place takes that addresses share.
 func (p addressFacts) size() int64 {
-	return uniqueSize + sizeof[addressFacts]() + textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) +
-		textSize(string(p.why)) + textSize(p.other) + textSize(p.text)
+	return uniqueSize + sizeof[addressFacts]() +
+		textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) + textSize(string(p.why)) + textSize(p.other) + textSize(p.text)
 }
 
 // endpointTarget returns the key of an address's ExternalWorkload or Pod, as podTarget
@@ -381,8 +410,8 @@ func trim[T any](list []T) []T {
 	return list
 }
 
-// connected iterates over the addresses that are connected with their Pods: those that are ready, and in the local cluster, where
-// profiles ask for them, those with a hostname. Changes of the Pods of others cost nothing.
+// connected iterates over the addresses that are connected with their Pods: those that are ready, and in the local
+// cluster, where profiles ask for them, those with a hostname. Changes of the Pods of others cost nothing.
 func (l *slice) connected(local bool) iter.Seq[*address] {
 	return func(yield func(*address) bool) {
 		for _, sub := range l.subsets {
@@ -435,19 +464,11 @@ func (l *slice) shared(yield func(any, int64) bool) {
 // same compares all that comes from the object.
 func (l *slice) same(o *slice) bool { return l.alike(o, false) }
 
-// alike compares slices; shown: only what readers and profiles are made of, and whoever writes slices goes by, not what only
-// explanations have.
+// alike compares slices. If shown is true, it ignores what only explanations have, and compares what readers and
+// profiles are made of and whoever writes slices goes by.
 func (l *slice) alike(o *slice, shown bool) bool {
-	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed && slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool {
-		others := [2][]address{a.addresses[a.ready:], b.addresses[b.ready:]}
-		for i, list := range others {
-			if shown && len(list) > 0 {
-				others[i] = slices.DeleteFunc(slices.Clone(list), func(x address) bool { return x.hostname == nil && x.facts.Value().leftOut })
-			}
-		}
-		return slices.Equal(a.ports, b.ports) && slices.EqualFunc(a.addresses[:a.ready], b.addresses[:b.ready], address.same) &&
-			slices.EqualFunc(others[0], others[1], address.same)
-	})
+	return l.service == o.service && l.mirror == o.mirror && l.managed == o.managed &&
+		slices.EqualFunc(l.subsets, o.subsets, func(a, b subset) bool { return a.alike(b, shown) })
 }
 
 // sliceIndex has the EndpointSlices or Endpoints objects of a cluster. state.mu guards it.

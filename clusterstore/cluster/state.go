@@ -64,7 +64,8 @@ func (s *state) lock() {
 	s.now = now
 }
 
-// store is the [follow.Store] of a kind of object. It locks the state: its functions are called with state.mu held, except prepare.
+// store is the [follow.Store] of a kind of object. It locks the state: its functions are called with state.mu held,
+// except prepare.
 type store[T any] struct {
 	state *state
 	get   func(key string) (T, bool) // state.mu is held shared
@@ -76,21 +77,25 @@ type store[T any] struct {
 	release func(key string)         // if set, releases the addresses of an object that is to be dropped
 }
 
-// mapStore is the store of a kind that is a map. changed is called after each change of it, and gets zero values for what is not there.
-func mapStore[T any](s *state, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T)) store[T] {
-	return store[T]{
-		state: s, same: same, keys: maps.Keys(all),
-		get: func(key string) (value T, exists bool) { value, exists = all[key]; return value, exists },
-		set: func(key string, to T, exists bool) {
-			before := all[key]
-			if exists {
-				all[key] = to
-			} else {
-				delete(all, key)
-			}
-			changed(key, before, to)
-		},
+// mapStore is the store of a kind that is a map. changed is called after each change of it, and gets zero values for
+// what is not there.
+func mapStore[T any](
+	s *state, all map[string]T, same func(a, b T) bool, changed func(key string, before, now T),
+) store[T] {
+	get := func(key string) (T, bool) {
+		value, exists := all[key]
+		return value, exists
 	}
+	set := func(key string, to T, exists bool) {
+		before := all[key]
+		if exists {
+			all[key] = to
+		} else {
+			delete(all, key)
+		}
+		changed(key, before, to)
+	}
+	return store[T]{state: s, same: same, keys: maps.Keys(all), get: get, set: set}
 }
 
 func (s store[T]) Put(key string, to T) {
