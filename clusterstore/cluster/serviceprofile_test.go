@@ -2,9 +2,12 @@ package cluster
 
 import (
 	"encoding/json"
+	"math"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
@@ -99,5 +102,263 @@ func TestServiceProfilesLive(t *testing.T) {
 	step("gone with a new list", func() { w.store("serviceprofiles").Replace() }, "none", true, 0, 0)
 	if len(w.Health().Unusable) != 0 {
 		t.Errorf("unusable: %q", w.Health().Unusable)
+	}
+}
+
+// aTranslatedProfile makes a ServiceProfile for a Service "name.namespace", with that spec as
+// JSON.
+func aTranslatedProfile(service, spec string) *decode.ServiceProfile {
+	data, err := json.Marshal(service + ".svc.cluster.local")
+	if err != nil {
+		panic(err)
+	}
+	o := &decode.ServiceProfile{}
+	if err := json.Unmarshal([]byte(`{"metadata":{"namespace":"ns","name":`+string(data)+`},"spec":`+spec+`}`), o); err != nil {
+		panic(err)
+	}
+	return o
+}
+
+// TestRefused: what is wrong with a spec is named, with where.
+func TestRefused(t *testing.T) {
+	route := func(condition string) string { return `{"routes":[{"name":"r","condition":` + condition + `}]}` }
+	response := func(condition string) string {
+		return `{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[{"condition":` + condition + `}]}]}`
+	}
+	override := func(weight string) string {
+		return `{"dstOverrides":[{"authority":"a.ns:80","weight":` + weight + `}]}`
+	}
+	budget := func(rest string) string { return `{"retryBudget":{"minRetriesPerSecond":5,` + rest + `}}` }
+	for spec, want := range map[string]string{
+		route(`{}`):                              `routes[0] "r": condition: no field is set`,
+		route(`null`):                            `routes[0] "r": condition: null or missing`,
+		route(`{"all":[{"method":"GET"},null]}`): `routes[0] "r": condition: all[1]: null or missing`,
+		route(`{"not":{"any":[null]}}`):          `routes[0] "r": condition: not: any[0]: null or missing`,
+		route(`{"all":[{"not":{}}]}`):            `routes[0] "r": condition: all[0]: not: no field is set`,
+		route(`{"status":{"min":500}}`):          `routes[0] "r": condition: no field is set`,
+		`{"routes":[{"name":"r","condition":{"method":"G"}},null]}`:                       "routes[1] is null",
+		response(`{"method":"GET"}`):                                                      `routes[0] "r": responseClasses[0]: condition: no field is set`,
+		response(`{"all":[{"any":[{"status":{"min":1}}]}]}`):                              `routes[0] "r": responseClasses[0]: condition: all[0]: any[0]: status: code 1 is not from 100 to 599`,
+		response(`{"status":{"min":201,"max":200}}`):                                      `routes[0] "r": responseClasses[0]: condition: status: range 201-200 is empty`,
+		response(`{"status":{"max":600}}`):                                                `routes[0] "r": responseClasses[0]: condition: status: code 600 is not from 100 to 599`,
+		`{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[null]}]}`: `routes[0] "r": responseClasses[0] is null`,
+		budget(`"retryRatio":0.5`):                                                        `retryBudget: ttl: "" is not a duration`,
+		budget(`"ttl":"-1s"`):                                                             "retryBudget: ttl: -1s is negative",
+		budget(`"retryRatio":-0.1,"ttl":"1s"`):                                            "retryBudget: retryRatio is -0.10000000149011612: it must be a finite number, 0 or more",
+		override(`1e999999999`):                                                           `dstOverrides[0]: weight: "1e999999999" is too long`,
+		override(`-1`):                                                                    "dstOverrides[0]: weight: -1 is negative",
+		override(`"heavy"`):                                                               `dstOverrides[0]: weight: "heavy" is not a quantity`,
+		`{"dstOverrides":[{"weight":1}]}`:                                                 "dstOverrides[0]: authority is missing",
+		`{"dstOverrides":[null]}`:                                                         "dstOverrides[0]: null or missing",
+	} {
+		if got := translateProfile(aTranslatedProfile("web.ns", spec)); got.Profile != nil || got.Problem != want {
+			t.Errorf("%s: %+v, want %s", spec, got, want)
+		}
+	}
+}
+
+// TestAccepted: what is not set, or is of no use here, is left out; of a timeout that is none that is said.
+func TestAccepted(t *testing.T) {
+	get := federation.Match{Kind: federation.MatchMethod, Text: "GET"}
+	for spec, want := range map[string]federation.Route{
+		`{"condition":{"method":"GET"},"timeout":"-1s"}`:                            {Condition: get},
+		`{"condition":{"all":null,"any":null,"not":null,"method":"GET"},"other":1}`: {Condition: get},
+		`{"condition":{"method":"GET","status":{"min":7}}}`:                         {Condition: get},
+		`{"condition":{"all":[]}}`:                                                  {Condition: federation.Match{Kind: federation.MatchAll}},
+		`{"condition":{"method":"GET"},"timeout":"soon"}`:                           {Condition: get},
+	} {
+		problem := ""
+		if strings.Contains(spec, "soon") {
+			problem = `routes[0] "": timeout: "soon" is not a duration`
+		}
+		got := translateProfile(aTranslatedProfile("web.ns", `{"routes":[`+spec+`],"opaquePorts":"80"}`))
+		if got.Profile == nil || !reflect.DeepEqual(got.Profile.Routes, []federation.Route{want}) || got.Problem != problem || got.Profile.Name != "web.ns.svc.cluster.local" || got.Profile.Namespace != "ns" {
+			t.Errorf("%s: %+v, %+v", spec, got, got.Profile)
+		}
+	}
+}
+
+// TestOneStatus checks that a status with one bound is sent with both, wherever it is.
+func TestOneStatus(t *testing.T) {
+	status := func(from, to uint32) federation.Match {
+		return federation.Match{Kind: federation.MatchStatus, Min: from, Max: to}
+	}
+	of := func(kind federation.MatchKind, sub ...federation.Match) federation.Match {
+		return federation.Match{Kind: kind, Sub: sub}
+	}
+	const ignored = `routes[0] "r": responseClasses: a status has neither min nor max: proxies ignore it`
+	for condition, want := range map[string]struct {
+		match   federation.Match
+		problem string
+	}{
+		`{"status":{"min":503}}`:           {status(503, 503), ""},
+		`{"status":{"max":429}}`:           {status(429, 429), ""},
+		`{"status":{"min":500,"max":599}}`: {status(500, 599), ""},
+		`{"not":{"status":{"min":404}}}`:   {of(federation.MatchNot, status(404, 404)), ""},
+		`{"all":[{"status":{"max":404}}]}`: {of(federation.MatchAll, status(404, 404)), ""},
+		`{"any":[{"status":{"min":100}}]}`: {of(federation.MatchAny, status(100, 100)), ""},
+		`{"status":{}}`:                    {status(0, 0), ignored},
+		`{"any":[{"not":{"status":{}}}]}`:  {of(federation.MatchAny, of(federation.MatchNot, status(0, 0))), ignored},
+	} {
+		spec := `{"routes":[{"name":"r","condition":{"method":"GET"},` +
+			`"responseClasses":[{"condition":` + condition + `}]}]}`
+		got := translateProfile(aTranslatedProfile("web.ns", spec))
+		if got.Profile == nil || got.Problem != want.problem ||
+			!reflect.DeepEqual(got.Profile.Routes[0].Classes[0].Condition, want.match) {
+			t.Errorf("%s: %+v, %+v", condition, got, got.Profile)
+		}
+	}
+}
+
+// TestDiscardedBudgets checks that a retry budget which proxies discard is sent, and reported even
+// if something else is wrong too.
+func TestDiscardedBudgets(t *testing.T) {
+	const discards = "retryBudget: proxies discard it and retry no request to the Service: "
+	for fields, want := range map[string]string{
+		`"minRetriesPerSecond":2147483647,"ttl":"10s"`: "",
+		`"minRetriesPerSecond":2147483648,"ttl":"10s"`: discards +
+			"minRetriesPerSecond 2147483648 is more than 2147483647",
+
+		`"ttl":"1s","retryRatio":1000`:     "",
+		`"ttl":"1m","retryRatio":0`:        "",
+		`"ttl":"999ms","retryRatio":0.2`:   discards + "ttl 999ms is not from 1s to 1m0s",
+		`"ttl":"0s","retryRatio":0.2`:      discards + "ttl 0s is not from 1s to 1m0s",
+		`"ttl":"60001ms","retryRatio":0.2`: discards + "ttl 1m0.001s is not from 1s to 1m0s",
+		`"ttl":"10s","retryRatio":1000.5`:  discards + "retryRatio 1000.5 is more than 1000",
+		`"ttl":"5m","retryRatio":2000`: discards +
+			"ttl 5m0s is not from 1s to 1m0s, and retryRatio 2000 is more than 1000",
+	} {
+		got := translateProfile(aTranslatedProfile("web.ns", `{"retryBudget":{`+fields+`}}`))
+		if got.Profile == nil || got.Profile.Budget == nil || got.Problem != want {
+			t.Errorf("%s: %+v, want %s", fields, got, want)
+		}
+	}
+	got := translateProfile(aTranslatedProfile("web.ns", `{"retryBudget":{"minRetriesPerSecond":1,"ttl":"2m"},`+
+		`"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"soon"}]}`))
+	want := discards + `ttl 2m0s is not from 1s to 1m0s; routes[0] "r": timeout: "soon" is not a duration`
+	if got.Problem != want {
+		t.Errorf("%s, want %s", got.Problem, want)
+	}
+}
+
+// TestWeight: weights are quantities, in ten-thousandths, rounded up.
+func TestWeight(t *testing.T) {
+	for text, want := range map[string]uint32{"": 0, "1": 10_000, "500m": 5000, "0.0001": 10, "429496": 4_294_960_000, "429497": 4_294_967_295, "9E": 4_294_967_295, "1e2": 1_000_000, "1e99": 4_294_967_295} {
+		if got, err := translateWeight(text); err != nil || got != want {
+			t.Errorf("%q: %d, %v", text, got, err)
+		}
+	}
+}
+
+// TestServiceProfileBounds: a ServiceProfile that proxies could not decode is refused,
+// and one within the limits is not.
+func TestServiceProfileBounds(t *testing.T) {
+	nested := func(n int) string {
+		return `{"routes":[{"name":"r","condition":` + strings.Repeat(`{"not":`, n) + `{"method":"GET"}` + strings.Repeat("}", n) + `}]}`
+	}
+	both := func(n int) string {
+		return `{"routes":[{"name":"r","condition":` + strings.Repeat(`{"method":"GET","not":`, n) + `{"method":"GET"}` + strings.Repeat("}", n) + `}]}`
+	}
+	wide := func(n int) string {
+		return `{"routes":[{"name":"r","condition":{"all":[` + strings.TrimSuffix(strings.Repeat(`{"method":"GET"},`, n), ",") + `]}}]}`
+	}
+	for _, x := range []struct {
+		name, spec string
+		ok         bool
+	}{
+		{"nested", nested(maxNested - 1), true},
+		{"nested too deep", nested(maxNested), false},
+		{"nested, with several fields", both(maxNested/2 - 1), true},
+		{"nested too deep, with several fields", both(maxNested / 2), false},
+		{"nested far too deep", nested(5000), false},
+		{"many", wide(40_000), true},
+		{"too many", wide(100_000), false},
+		{"too many routes", `{"routes":[` + strings.Repeat(`{"condition":{"method":"GET"}},`, 50_000) + `{"condition":{"method":"GET"}}]}`, false},
+		{"too long", `{"routes":[{"name":"r","condition":{"pathRegex":"` + strings.Repeat("a", maxProfile) + `"}}]}`, false},
+		{"too many overrides", `{"dstOverrides":[` + strings.Repeat(`{"authority":"a"},`, 100_000) + `{"authority":"a"}]}`, false},
+	} {
+		f := translateProfile(aTranslatedProfile("web.ns", x.spec))
+		if (f.Profile != nil) != x.ok || len(f.Problem) > 1000 || x.ok != (f.Problem == "") {
+			t.Errorf("%s: used %v: %.300s", x.name, f.Profile != nil, f.Problem)
+		}
+	}
+	for _, o := range []*decode.ServiceProfile{
+		{Spec: decode.ServiceProfileSpec{Routes: []*decode.RouteSpec{{Name: "\xff", Condition: &decode.Match{Method: "GET"}}}}},
+		{Spec: decode.ServiceProfileSpec{Routes: []*decode.RouteSpec{{Condition: &decode.Match{PathRegex: "\xff"}}}}},
+		{Spec: decode.ServiceProfileSpec{DstOverrides: []*decode.WeightedDst{{Authority: "\xff"}}}},
+		{Spec: decode.ServiceProfileSpec{RetryBudget: &decode.RetryBudget{TTL: "1s", RetryRatio: float32(math.NaN())}}},
+		{Spec: decode.ServiceProfileSpec{RetryBudget: &decode.RetryBudget{TTL: "1s", RetryRatio: float32(math.Inf(1))}}},
+	} {
+		if f := translateProfile(o); f.Profile != nil || !utf8.ValidString(f.Problem) {
+			t.Errorf("%+v is used, or refused with %q", o.Spec, f.Problem)
+		}
+	}
+}
+
+// FuzzServiceProfile: whatever JSON a spec contains, the result can be sent to proxies,
+// and is the same each time.
+func FuzzServiceProfile(f *testing.F) {
+	f.Add(`{"routes":[{"name":"r","condition":{"all":[{"method":"GET"},{"not":{"pathRegex":"/x"}}]},"timeout":"1s","responseClasses":[{"condition":{"any":[{"status":{"min":500}}]}}]}]}`)
+	f.Add(`{"retryBudget":{"retryRatio":0.5,"minRetriesPerSecond":3,"ttl":"1m"},"dstOverrides":[{"authority":"a:1","weight":"500m"},{"authority":"b","weight":1e9}]}`)
+	f.Add(`{"routes":[null,{"condition":null}],"dstOverrides":[{"weight":-1}]}`)
+	f.Add(`{"routes":[{"name":"\ud800","condition":` + strings.Repeat(`{"not":`, 40) + `{}` + strings.Repeat("}", 40) + `}]}`)
+	f.Fuzz(func(t *testing.T, spec string) {
+		if !json.Valid([]byte(spec)) {
+			return
+		}
+		made := translateProfile(aTranslatedProfile("web.ns", spec))
+		if !utf8.ValidString(made.Problem) || len(made.Problem) > 1000 || made.Profile == nil && made.Problem == "" {
+			t.Fatalf("%+v", made)
+		}
+		if again := translateProfile(aTranslatedProfile("web.ns", spec)); !reflect.DeepEqual(made, again) || !made.Equal(again) {
+			t.Fatalf("%+v, and again %+v", made, again)
+		}
+		if made.Profile != nil {
+			checkProfile(t, made.Profile)
+		}
+	})
+}
+
+func checkProfile(t *testing.T, p *federation.ServiceProfile) {
+	size := 0
+	text := func(s string) {
+		if size += len(s) + 10; !utf8.ValidString(s) {
+			t.Errorf("no text: %q", s)
+		}
+	}
+	var check func(m federation.Match, depth int)
+	check = func(m federation.Match, depth int) {
+		if depth > maxNested {
+			t.Fatal("nested too deep")
+		}
+		text(m.Text)
+		leaf := m.Kind == federation.MatchMethod || m.Kind == federation.MatchPath || m.Kind == federation.MatchStatus
+		if leaf && len(m.Sub) > 0 || m.Kind == federation.MatchNot && len(m.Sub) != 1 {
+			t.Errorf("%+v", m)
+		}
+		for _, s := range m.Sub {
+			check(s, depth+1)
+		}
+	}
+	for _, r := range p.Routes {
+		text(r.Name)
+		check(r.Condition, 1)
+		if r.Timeout < 0 {
+			t.Errorf("timeout %v", r.Timeout)
+		}
+		for _, c := range r.Classes {
+			check(c.Condition, 1)
+		}
+	}
+	for _, o := range p.Overrides {
+		if text(o.Authority); o.Authority == "" {
+			t.Error("no authority")
+		}
+	}
+	if b := p.Budget; b != nil && (!(b.Ratio >= 0) || b.TTL < 0) {
+		t.Errorf("budget %+v", b)
+	}
+	if size > 4<<20 {
+		t.Errorf("%d bytes", size)
 	}
 }

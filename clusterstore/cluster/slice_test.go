@@ -1,7 +1,13 @@
 package cluster
 
 import (
+	"slices"
+	"strings"
 	"testing"
+
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/follow"
+	"isthmus/federation"
 )
 
 // TestSliceEqual: slices are equal only if their addresses have the same hostnames and places.
@@ -36,5 +42,112 @@ func TestUnreadyAlone(t *testing.T) {
 	w.del(aPod("p"))
 	if marked := w.marked(); len(marked) > 0 || w.state.size() != 2 {
 		t.Errorf("reported %q, %d objects are kept", marked, w.state.size())
+	}
+}
+
+// watching calls look after each object of one kind that is put into the state.
+func watching[O decode.Object, T any](w *world, k follow.Kind[O, T], look func()) {
+	k.Changed, k.Same = func(string, T, bool) { look() }, k.Into.(store[T]).same
+	r := follow.New(k)
+	follow.NewGroup(follow.Options{}, r)
+	at := slices.IndexFunc(w.resources, func(r *follow.Resource) bool { return r.Name() == k.Name })
+	w.resources[at] = r
+}
+
+// TestReplaceAddresses: while a new list is put into the state, an address is never
+// ambiguous because its previous owner has not been dropped yet. What it does not have any more is gone.
+//
+// Behaviours: E-24, E-26, E-28, E-31.
+func TestReplaceAddresses(t *testing.T) {
+	w := newWorld(t, withAddresses)
+	looks := 0
+	look := func() {
+		looks++
+		for _, addr := range []string{"10.0.0.1:80", "10.1.0.1:80", "10.2.0.1:80", "192.168.0.1:7777"} {
+			if got := w.at(addr); strings.HasPrefix(got, "claimed") {
+				t.Errorf("%s is %s", addr, got)
+			}
+		}
+	}
+	watching(w, podKind(w.Cluster), look)
+	watching(w, serviceKind(w.Cluster), look)
+	watching(w, workloadKind(w.Cluster), look)
+	for _, name := range []string{"b", "a", "c"} {
+		w.store("pods").Replace(aPod(name, at("10.0.0.1"), onHost("192.168.0.1"), namedPort("", 80, 7777)))
+		w.store("services").Replace(clusterIP(aService(name), "10.1.0.1"))
+		w.store("externalworkloads").Replace(workloadAt(aWorkload(name, "http=80"), "10.2.0.1"))
+	}
+	if want := "Service ns/c"; looks != 15 || w.at("10.1.0.1:80") != want {
+		t.Errorf("looked %d times; in the end %s", looks, w.at("10.1.0.1:80"))
+	}
+	w.store("pods").Replace()
+	w.store("services").Replace()
+	w.store("externalworkloads").Replace()
+	if n := w.state.size() + w.state.local.size(); n != 0 {
+		t.Errorf("%d left behind", n)
+	}
+}
+
+// TestReplaceKeeps: while a new list is put into the state, objects are dropped after
+// their replacements are there.
+func TestReplaceKeeps(t *testing.T) {
+	const profile = "web.ns.svc.cluster.local"
+	w := newWorld(t, withAddresses)
+	theirs, mine := aProfile("web.ns", `{}`), aProfile("web.ns", `{}`)
+	mine.Namespace = "client"
+	w.put(aService("web", "http=80"), aPod("p", at("10.0.0.1")), aServer("s", "8080", ""), mine,
+		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 ew=v", "10.0.0.4 ew=w"))
+	looks := 0
+	look := func() {
+		looks++
+		share := w.read("web", 80)
+		if len(share.Slices) == 0 {
+			t.Fatal("there are no endpoints")
+		}
+		for _, e := range share.Slices[0].Endpoints {
+			if e.Kind == federation.Pod && !e.Opaque {
+				t.Errorf("%v is not opaque", e.Addr)
+			}
+		}
+		_, hasMine := w.ServiceProfile("client", profile)
+		if _, hasTheirs := w.ServiceProfile("ns", profile); !hasMine && !hasTheirs {
+			t.Error("there is no ServiceProfile")
+		}
+	}
+	watching(w, podKind(w.Cluster), look)
+	watching(w, serverKind(w.Cluster), look)
+	watching(w, workloadKind(w.Cluster), look)
+	watching(w, profileKind(w.Cluster), look)
+	w.store("pods").Replace(aPod("q", at("10.0.0.2")))
+	w.store("servers").Replace(aServer("t", "8080", ""))
+	w.store("externalworkloads").Replace(aWorkload("v"))
+	w.store("pods").Replace()
+	w.store("externalworkloads").Replace(aWorkload("w"))
+	w.store("serviceprofiles").Replace(theirs)
+	if looks != 10 {
+		t.Errorf("looked %d times", looks)
+	}
+}
+
+// TestReplaceMoved: an address that has moved from one slice of a Service to another is there
+// all the time while a new list is put into the state.
+func TestReplaceMoved(t *testing.T) {
+	w := newWorld(t, nil)
+	w.put(aService("web", "http=80"), aSlice("a", "web", "http=8080", "10.0.0.1"), aSlice("b", "web", "http=8080", "10.0.0.2"))
+	looks := 0
+	watching(w, endpointSliceKind(w.Cluster), func() {
+		looks++
+		for _, want := range []string{"10.0.0.1:8080", "10.0.0.2:8080"} {
+			if !slices.ContainsFunc(w.read("web", 80).Slices, func(s *federation.Slice) bool {
+				return slices.ContainsFunc(s.Endpoints, func(e *federation.Endpoint) bool { return e.Addr.String() == want })
+			}) {
+				t.Errorf("%s is missing", want)
+			}
+		}
+	})
+	w.store("endpointslices").Replace(aSlice("a", "web", "http=8080"), aSlice("c", "other", "http=8080"), aSlice("b", "web", "http=8080", "10.0.0.2", "10.0.0.1"))
+	w.store("endpointslices").Replace(aSlice("a", "web", "http=8080", "10.0.0.1", "10.0.0.2"), aSlice("b", "web", "http=8080"))
+	if looks != 6 { // one of them as a slice is dropped
+		t.Errorf("looked %d times", looks)
 	}
 }
