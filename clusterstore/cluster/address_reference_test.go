@@ -72,7 +72,23 @@ func compareAddresses(t *rapid.T) {
 	w := &world{Local: newOn(newFakeAPI(), cfg)}
 	w.goLive()
 	all, last := make(objects), make(map[string]string)
-	e := events{world: w, all: all, draw: drawPlaced, resources: []string{"endpointslices", "pods", "pods", "pods", "services", "services", "replicasets", "servers", "servers", "externalworkloads"}}
+	e := events{
+		world: w,
+		all:   all,
+		draw:  drawPlaced,
+		resources: []string{
+			"endpointslices",
+			"pods",
+			"pods",
+			"pods",
+			"services",
+			"services",
+			"replicasets",
+			"servers",
+			"servers",
+			"externalworkloads",
+		},
+	}
 	e.run(t, func(t *rapid.T) {
 		topics := w.markedTopics()
 		w.checkAddresses(t, all, last, topics)
@@ -175,10 +191,12 @@ func (o objects) referenceAt(addr netip.AddrPort) string {
 	var own, host, draining, bound []*corev1.Pod
 	for _, x := range o["pods"] {
 		p := x.(*corev1.Pod)
-		if p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" || p.DeletionTimestamp != nil && p.Status.Phase != "Running" {
+		if p.Status.Phase == "Succeeded" || p.Status.Phase == "Failed" ||
+			p.DeletionTimestamp != nil && p.Status.Phase != "Running" {
 			continue
 		}
-		isOwn := !p.Spec.HostNetwork && slices.ContainsFunc(p.Status.PodIPs, func(i corev1.PodIP) bool { return i.IP == addr.Addr().String() })
+		isOwn := !p.Spec.HostNetwork &&
+			slices.ContainsFunc(p.Status.PodIPs, func(i corev1.PodIP) bool { return i.IP == addr.Addr().String() })
 		isHost := p.Status.HostIP == addr.Addr().String() && hasHostPort(p, addr)
 		switch {
 		case !isOwn && !isHost && hasHostPort(p, addr) && p.DeletionTimestamp == nil:
@@ -194,7 +212,11 @@ func (o objects) referenceAt(addr netip.AddrPort) string {
 	var workloads []*decode.ExternalWorkload
 	for _, x := range o["externalworkloads"] {
 		v := x.(*decode.ExternalWorkload)
-		if v.Invalid == "" && slices.ContainsFunc(v.Spec.WorkloadIPs, func(i decode.WorkloadIP) bool { return i.IP == addr.Addr().String() }) &&
+		if v.Invalid == "" &&
+			slices.ContainsFunc(
+				v.Spec.WorkloadIPs,
+				func(i decode.WorkloadIP) bool { return i.IP == addr.Addr().String() },
+			) &&
 			slices.ContainsFunc(v.Spec.Ports, func(q decode.PortSpec) bool {
 				return q.Port == int32(addr.Port()) && referenceTCP(corev1.Protocol(q.Protocol))
 			}) {
@@ -287,7 +309,8 @@ func (o objects) referenceInstance(service, hostname string, port uint16) string
 			}
 			for _, e := range l.Endpoints {
 				served := (e.Conditions.Ready == nil || *e.Conditions.Ready) && len(l.Ports) > 0
-				if e.Hostname == nil || *e.Hostname != hostname || served != ready || e.TargetRef != nil && e.TargetRef.Kind == "Node" {
+				if e.Hostname == nil || *e.Hostname != hostname || served != ready ||
+					e.TargetRef != nil && e.TargetRef.Kind == "Node" {
 					continue
 				}
 				return o.referenceTarget(e.TargetRef, netip.AddrPortFrom(netip.MustParseAddr(e.Addresses[0]), port))

@@ -178,7 +178,10 @@ func TestConflictSince(t *testing.T) {
 	find := func(minute int64, objects ...metav1.Object) []adminapi.AddressConflict {
 		w.put(objects...)
 		w.markedTopics()
-		w.state.local.findConflicts(w.state.local.addresses.locations[w.state.pods.get("ns/a")].hosts[0], time.Unix(60*minute, 0))
+		w.state.local.findConflicts(
+			w.state.local.addresses.locations[w.state.pods.get("ns/a")].hosts[0],
+			time.Unix(60*minute, 0),
+		)
 		list, _ := w.AddressConflicts()
 		return list
 	}

@@ -116,7 +116,11 @@ type fakeKind[O decode.Object] struct {
 	events federation.Latest[[]decode.Event[O]]
 }
 
-func (k *fakeKind[O]) List(_ context.Context, _ metav1.ListOptions, each func(O, *decode.Refused) error) (metav1.ListMeta, error) {
+func (k *fakeKind[O]) List(
+	_ context.Context,
+	_ metav1.ListOptions,
+	each func(O, *decode.Refused) error,
+) (metav1.ListMeta, error) {
 	err := k.api.find("list", k.name)
 	events, _ := k.events.Get()
 	for i, e := range events {

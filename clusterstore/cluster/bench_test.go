@@ -20,7 +20,14 @@ func crowd(b *testing.B, n int) *world {
 	for s := range n {
 		w.put(crowdSlice(s, 100))
 		for i := range 100 {
-			w.put(aPod(fmt.Sprintf("web-abc-%d-%d", s, i), meshed, ownedBy("ReplicaSet", "web-abc"), podLabel(templateHashLabel, "abc")))
+			w.put(
+				aPod(
+					fmt.Sprintf("web-abc-%d-%d", s, i),
+					meshed,
+					ownedBy("ReplicaSet", "web-abc"),
+					podLabel(templateHashLabel, "abc"),
+				),
+			)
 		}
 	}
 	return w
@@ -65,7 +72,14 @@ func BenchmarkMemory(b *testing.B) {
 				w := newWorld(b, nil)
 				for i := range 5000 {
 					rs := fmt.Sprintf("web-%d-5f79f964bc", i/3)
-					w.put(aPod(fmt.Sprintf("%s-%05d", rs, i), meshed, ownedBy("ReplicaSet", rs), podLabel(templateHashLabel, rs[len(rs)-10:])))
+					w.put(
+						aPod(
+							fmt.Sprintf("%s-%05d", rs, i),
+							meshed,
+							ownedBy("ReplicaSet", rs),
+							podLabel(templateHashLabel, rs[len(rs)-10:]),
+						),
+					)
 				}
 				for s := range slices {
 					o := crowdSlice(s, 100)
@@ -132,9 +146,20 @@ func realPod(kind string, i int) *corev1.Pod {
 	case "Job":
 		app, owner = fmt.Sprintf("backup-%d", i/100), fmt.Sprintf("backup-%d-%d", i/100, 29_000_000+i)
 	}
-	o := aPod(fmt.Sprintf("%s-%05d", owner, i), meshed, ownedBy(kind, owner), podLabel("app.kubernetes.io/name", app),
-		podLabel("app.kubernetes.io/instance", app), podLabel("app.kubernetes.io/version", "1.2.3"), podLabel("linkerd.io/workload-ns", "ns"),
-		namedPort("http", 8080, 0), namedPort("admin", 9990, 0))
+	o := aPod(
+		fmt.Sprintf("%s-%05d", owner, i),
+		meshed,
+		ownedBy(kind, owner),
+		podLabel("app.kubernetes.io/name", app),
+		podLabel(
+			"app.kubernetes.io/instance",
+			app,
+		),
+		podLabel("app.kubernetes.io/version", "1.2.3"),
+		podLabel("linkerd.io/workload-ns", "ns"),
+		namedPort("http", 8080, 0),
+		namedPort("admin", 9990, 0),
+	)
 	o.Spec.ServiceAccountName = app
 	switch kind {
 	case "StatefulSet":

@@ -74,7 +74,8 @@ func TestCallbacks(t *testing.T) {
 			if kept := r.Service(web80.Service).Annotations; len(kept) != 2 || kept["isthmus.io/x"] != "+"+text {
 				t.Errorf("annotations %v", kept)
 			}
-			if kept := r.Service(web80.Service).Labels; len(kept) != 1 || kept["multicluster.kubernetes.io/service-name"] != "web" {
+			if kept := r.Service(web80.Service).Labels; len(kept) != 1 ||
+				kept["multicluster.kubernetes.io/service-name"] != "web" {
 				t.Errorf("labels %v", kept)
 			}
 		}

@@ -88,7 +88,11 @@ func TestExplainChanged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		began := time.Now()
-		w.put(aService("web", "http=80"), aSlice("a", "web", "http=8080", "10.0.0.1 pod=p"), aSlice("b", "web", "http=8080", "127.0.0.1"))
+		w.put(
+			aService("web", "http=80"),
+			aSlice("a", "web", "http=8080", "10.0.0.1 pod=p"),
+			aSlice("b", "web", "http=8080", "127.0.0.1"),
+		)
 		var got []time.Duration
 		step := func() {
 			for x := range w.Explain(federation.ServiceID{Namespace: "ns", Name: "web"}, 80) {

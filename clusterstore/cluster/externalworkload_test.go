@@ -67,10 +67,17 @@ func TestWorkloadOfTheSlice(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	w = newWorld(t, func(c *Config) { c.Rules.EndpointSlices = false })
-	w.put(aService("web", "http=80"), aWorkload("v"), &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
-		Ports:     []corev1.EndpointPort{{Name: "http", Port: 8080}},
-		Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1", TargetRef: &corev1.ObjectReference{Kind: "ExternalWorkload", Name: "v"}}, {IP: "10.0.0.2"}},
-	}}})
+	w.put(
+		aService("web", "http=80"),
+		aWorkload("v"),
+		&coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
+			Ports: []corev1.EndpointPort{{Name: "http", Port: 8080}},
+			Addresses: []corev1.EndpointAddress{
+				{IP: "10.0.0.1", TargetRef: &corev1.ObjectReference{Kind: "ExternalWorkload", Name: "v"}},
+				{IP: "10.0.0.2"},
+			},
+		}}},
+	)
 	if got := addrs(w.read("web", 80)); got != "10.0.0.2:8080" {
 		t.Errorf("got %q", got)
 	}

@@ -59,7 +59,13 @@ func TestSiblingsShare(t *testing.T) {
 	w.put(
 		aService("web", "http=80"),
 		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 pod=r"),
-		aPod("p", meshed, on("node-1")), aPod("q", meshed, on("node-2")), aPod("r", meshed, podLabel("pod-template-hash", "abc")),
+		aPod(
+			"p",
+			meshed,
+			on("node-1"),
+		),
+		aPod("q", meshed, on("node-2")),
+		aPod("r", meshed, podLabel("pod-template-hash", "abc")),
 	)
 	reader := w.Reader(federation.ServiceID{Namespace: "ns", Name: "web"}, 80)
 	list := reader.Read().Slices[0].Endpoints
@@ -87,7 +93,13 @@ func TestPodEndpoint(t *testing.T) {
 	w.put(
 		aService("web", "http=80"),
 		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p zone=z1 hint=z2+z1 host=h"),
-		aPod("p", meshed, podLabel("pod-template-hash", "abc"), ownedBy("ReplicaSet", "web-abc"), func(o *corev1.Pod) { o.Spec.ServiceAccountName = "sa" }),
+		aPod(
+			"p",
+			meshed,
+			podLabel("pod-template-hash", "abc"),
+			ownedBy("ReplicaSet", "web-abc"),
+			func(o *corev1.Pod) { o.Spec.ServiceAccountName = "sa" },
+		),
 		metadataOf("ReplicaSet", "web-abc", "Deployment", "web"),
 	)
 	const id = "sa.ns.serviceaccount.identity.linkerd.cluster.local"
@@ -170,7 +182,12 @@ func TestPodFacts(t *testing.T) {
 			w := newWorld(t, nil)
 			w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p", x.pod...))
 			want := fmt.Sprintf("10.0.0.1:%d namespace:ns service:web %s", x.port, x.want)
-			got := strings.Replace(describe(w.read("web", x.port).Slices[0].Endpoints[0]), "node=node-1 twin=ns/p ", "", 1)
+			got := strings.Replace(
+				describe(w.read("web", x.port).Slices[0].Endpoints[0]),
+				"node=node-1 twin=ns/p ",
+				"",
+				1,
+			)
 			got = strings.TrimSuffix(got, " node=node-1 twin=ns/p")
 			if got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
@@ -193,7 +210,8 @@ func TestPodFacts(t *testing.T) {
 func TestNoIdentityWithoutTrustDomain(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.TrustDomain = "" })
 	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"), aPod("p", meshed))
-	if e := w.read("web", 80).Slices[0].Endpoints[0]; e.Common.Identity != (federation.Identity{}) || !e.Meshed || e.InboundPort != 4143 {
+	if e := w.read("web", 80).Slices[0].Endpoints[0]; e.Common.Identity != (federation.Identity{}) || !e.Meshed ||
+		e.InboundPort != 4143 {
 		t.Errorf("%s", describe(e))
 	}
 }

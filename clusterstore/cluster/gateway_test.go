@@ -218,7 +218,8 @@ func TestManyGateways(t *testing.T) {
 		w.put(s)
 	}
 	list, more := w.Gateways()
-	if len(list) != maxGateways || more != 100-maxGateways || list[0].Service.Name != "g00" || list[15].Service.Name != "g15" {
+	if len(list) != maxGateways || more != 100-maxGateways || list[0].Service.Name != "g00" ||
+		list[15].Service.Name != "g15" {
 		t.Errorf("%d and %d more, %v first", len(list), more, list[0].Service)
 	}
 }

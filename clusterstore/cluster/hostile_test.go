@@ -37,10 +37,24 @@ func FuzzJoin(f *testing.F) {
 		}
 		f.Add(order, data[0], data[1], data[2], data[3])
 	}
-	slice := aSlice("s", "web", "http=8080,x=", "10.0.0.1 pod=p zone=z hint=a+b", "10.0.0.2 host=h", "10.0.0.1 unready", "10.0.0.3 unready pod=p zone=z node=n")
+	slice := aSlice(
+		"s",
+		"web",
+		"http=8080,x=",
+		"10.0.0.1 pod=p zone=z hint=a+b",
+		"10.0.0.2 host=h",
+		"10.0.0.1 unready",
+		"10.0.0.3 unready pod=p zone=z node=n",
+	)
 	slice.Annotations = map[string]string{gatewayIdentityAnnotation: "id", remoteNameAnnotation: "a.b"}
 	slice.Labels[mirrorClusterLabel] = "c"
-	pod := aPod("p", meshed, podAnnotation(opaqueAnnotation, "1-2,http"), podAnnotation(skipAnnotation, "5"), ownedBy("ReplicaSet", "r"))
+	pod := aPod(
+		"p",
+		meshed,
+		podAnnotation(opaqueAnnotation, "1-2,http"),
+		podAnnotation(skipAnnotation, "5"),
+		ownedBy("ReplicaSet", "r"),
+	)
 	endpoints := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
 		Ports: []corev1.EndpointPort{{Name: "http", Port: 1}}, Addresses: []corev1.EndpointAddress{{IP: "10.0.0.1"}},
 		NotReadyAddresses: []corev1.EndpointAddress{{IP: "10.0.0.2", Hostname: "h"}},
@@ -67,7 +81,10 @@ func FuzzJoin(f *testing.F) {
 			ports = append(ports, uint16(p.Port))
 		}
 		for _, port := range ports {
-			checkShare(t, w.Reader(serviceID(follow.JoinKey(objects[0].GetNamespace(), objects[0].GetName())), port).Read())
+			checkShare(
+				t,
+				w.Reader(serviceID(follow.JoinKey(objects[0].GetNamespace(), objects[0].GetName())), port).Read(),
+			)
 		}
 		for _, o := range objects {
 			w.del(o)
@@ -97,14 +114,26 @@ func checkShare(t *testing.T, share federation.Share) {
 			if _, served := findAddr(l.Endpoints, e.Addr); served {
 				t.Errorf("%v is ready, and not ready", e.Addr)
 			}
-			only := federation.Endpoint{Addr: e.Addr, Kind: e.Kind, Cluster: e.Cluster, Zone: e.Zone, Node: e.Node, Hostname: e.Hostname, Twin: e.Twin}
-			if !e.Equal(&only) || (e.Kind == federation.Address) != (e.Twin == "") || e.Node != "" && e.Kind != federation.Pod || !utf8.ValidString(e.Zone) {
+			only := federation.Endpoint{
+				Addr:     e.Addr,
+				Kind:     e.Kind,
+				Cluster:  e.Cluster,
+				Zone:     e.Zone,
+				Node:     e.Node,
+				Hostname: e.Hostname,
+				Twin:     e.Twin,
+			}
+			if !e.Equal(&only) || (e.Kind == federation.Address) != (e.Twin == "") ||
+				e.Node != "" && e.Kind != federation.Pod ||
+				!utf8.ValidString(e.Zone) {
 				t.Errorf("not ready: %+v", e)
 			}
 		}
 		for _, e := range l.Endpoints {
 			name, _ := e.NameLabel()
-			if !utf8.ValidString(name.Value + describe(&federation.Endpoint{Addr: e.Addr, Zone: e.Zone, Common: e.Common})) {
+			if !utf8.ValidString(
+				name.Value + describe(&federation.Endpoint{Addr: e.Addr, Zone: e.Zone, Common: e.Common}),
+			) {
 				t.Errorf("not UTF-8: %q", describe(e))
 			}
 			labels := e.Common.Get().Labels
@@ -121,12 +150,34 @@ func checkShare(t *testing.T, share federation.Share) {
 // may send, and checks that other endpoints are as they would be without them, opaque
 // ports aside, and that nothing of the two is left in the end.
 func FuzzPolicy(f *testing.F) {
-	f.Add(true, `{"metadata":{"namespace":"ns","name":"s"},"spec":{"port":"http","proxyProtocol":"opaque","podSelector":{"matchLabels":{"app":"x"}}}}`,
-		`{"metadata":{"namespace":"ns","name":"v"},"spec":{"meshTLS":{"identity":"i","serverName":"n"},"ports":[{"name":"http","port":8080}]}}`, "app", "x")
-	f.Add(false, `{"metadata":{"namespace":"ns","name":"s"},"spec":{"port":8080,"proxyProtocol":"opaque","externalWorkloadSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}}`,
-		`{"metadata":{"namespace":"ns","name":"v","labels":{"a":"b"}},"spec":{"ports":[{"name":"linkerd-proxy","port":-1},{"port":1.5}]}}`, "a", "\xff")
-	f.Add(false, `{"metadata":{"namespace":"ns"},"spec":{"port":{},"podSelector":7}}`, `{"metadata":{"name":"v"},"spec":null,"status":"?"}`, "\x00", "\x00")
-	f.Add(true, `{"spec":{"port":99999,"proxyProtocol":"opaque","podSelector":{}}}`, `{"metadata":{"namespace":"ns","name":"v","annotations":{"config.linkerd.io/opaque-ports":",,1-0,x"}},"spec":{"meshTLS":{"identity":"\ud800"}}}`, "", "")
+	f.Add(
+		true,
+		`{"metadata":{"namespace":"ns","name":"s"},"spec":{"port":"http","proxyProtocol":"opaque","podSelector":{"matchLabels":{"app":"x"}}}}`,
+		`{"metadata":{"namespace":"ns","name":"v"},"spec":{"meshTLS":{"identity":"i","serverName":"n"},"ports":[{"name":"http","port":8080}]}}`,
+		"app",
+		"x",
+	)
+	f.Add(
+		false,
+		`{"metadata":{"namespace":"ns","name":"s"},"spec":{"port":8080,"proxyProtocol":"opaque","externalWorkloadSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}}`,
+		`{"metadata":{"namespace":"ns","name":"v","labels":{"a":"b"}},"spec":{"ports":[{"name":"linkerd-proxy","port":-1},{"port":1.5}]}}`,
+		"a",
+		"\xff",
+	)
+	f.Add(
+		false,
+		`{"metadata":{"namespace":"ns"},"spec":{"port":{},"podSelector":7}}`,
+		`{"metadata":{"name":"v"},"spec":null,"status":"?"}`,
+		"\x00",
+		"\x00",
+	)
+	f.Add(
+		true,
+		`{"spec":{"port":99999,"proxyProtocol":"opaque","podSelector":{}}}`,
+		`{"metadata":{"namespace":"ns","name":"v","annotations":{"config.linkerd.io/opaque-ports":",,1-0,x"}},"spec":{"meshTLS":{"identity":"\ud800"}}}`,
+		"",
+		"",
+	)
 	f.Fuzz(func(t *testing.T, before bool, server, workload, key, value string) {
 		var s decode.Server
 		var v decode.ExternalWorkload
@@ -138,7 +189,12 @@ func FuzzPolicy(f *testing.F) {
 			w.put(&s, &v)
 		}
 		p := aPod("p", podLabel(key, value), namedPort("http", 8080, 0))
-		w.put(aService("web", "http=80"), p, aPod("q"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 ew=v", "10.0.0.4"))
+		w.put(
+			aService("web", "http=80"),
+			p,
+			aPod("q"),
+			aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 ew=v", "10.0.0.4"),
+		)
 		if !before {
 			w.put(&s, &v)
 		}

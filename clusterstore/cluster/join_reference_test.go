@@ -136,8 +136,14 @@ func drawService(t *rapid.T, name string) *corev1.Service {
 }
 
 func draw(t *rapid.T, resource string) (key string, o metav1.Object) {
-	names := map[string][]string{"endpointslices": {"s1", "s2", "s3"}, "pods": {"p", "q", "r"}, "services": {"a", "b"}, "replicasets": {"r1", "r2"},
-		"servers": {"s", "t"}, "externalworkloads": {"p", "v"}}
+	names := map[string][]string{
+		"endpointslices":    {"s1", "s2", "s3"},
+		"pods":              {"p", "q", "r"},
+		"services":          {"a", "b"},
+		"replicasets":       {"r1", "r2"},
+		"servers":           {"s", "t"},
+		"externalworkloads": {"p", "v"},
+	}
 	name := rapid.SampledFrom(names[resource]).Draw(t, "name")
 	switch resource {
 	case "endpointslices":
@@ -184,10 +190,32 @@ func compareJoins(t *rapid.T) {
 	var readers []*seen
 	for _, service := range []string{"a", "b"} {
 		for _, port := range []uint16{80, 81, 25} {
-			readers = append(readers, &seen{reader: w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port), service: service, port: port})
+			readers = append(
+				readers,
+				&seen{
+					reader:  w.Reader(federation.ServiceID{Namespace: "ns", Name: service}, port),
+					service: service,
+					port:    port,
+				},
+			)
 		}
 	}
-	e := events{world: w, all: all, draw: draw, resources: []string{"endpointslices", "endpointslices", "pods", "pods", "services", "replicasets", "servers", "servers", "externalworkloads"}}
+	e := events{
+		world: w,
+		all:   all,
+		draw:  draw,
+		resources: []string{
+			"endpointslices",
+			"endpointslices",
+			"pods",
+			"pods",
+			"services",
+			"replicasets",
+			"servers",
+			"servers",
+			"externalworkloads",
+		},
+	}
 	e.run(t, func(t *rapid.T) {
 		marked := w.marked()
 		for _, s := range readers {
@@ -201,7 +229,15 @@ func compareJoins(t *rapid.T) {
 	})
 	s := w.state
 	if n := s.size(); n != 0 {
-		t.Fatalf("left behind: %v %v %v %v %v %v", s.services.byID, s.slices.byKey, s.pods, s.owners.replicaSets, s.policies.byNamespace, s.unusable)
+		t.Fatalf(
+			"left behind: %v %v %v %v %v %v",
+			s.services.byID,
+			s.slices.byKey,
+			s.pods,
+			s.owners.replicaSets,
+			s.policies.byNamespace,
+			s.unusable,
+		)
 	}
 }
 
@@ -227,7 +263,13 @@ func (s *seen) check(t *rapid.T, all objects, marked bool) {
 	}
 	for i, key := range keys {
 		if got := describeAll(now.Slices[i]); !slices.Equal(got, parts[key]) {
-			t.Fatalf("%s: slice %s is\n%s\nwant\n%s", name, key, strings.Join(got, "\n"), strings.Join(parts[key], "\n"))
+			t.Fatalf(
+				"%s: slice %s is\n%s\nwant\n%s",
+				name,
+				key,
+				strings.Join(got, "\n"),
+				strings.Join(parts[key], "\n"),
+			)
 		}
 	}
 	s.checkPointers(t, name)

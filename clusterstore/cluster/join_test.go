@@ -60,10 +60,18 @@ func TestAddresses(t *testing.T) {
 func TestEndpoints(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Rules.EndpointSlices = false })
 	o := &coreEndpoints{ObjectMeta: inNS("web"), Subsets: []coreEndpointSubset{{
-		Ports:     []corev1.EndpointPort{{Name: "http", Port: 8080}, {Name: "admin", Port: 9000}},
-		Addresses: []corev1.EndpointAddress{{IP: "10.0.0.2", Hostname: "h2"}, {IP: "10.0.0.1", TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "p"}}},
+		Ports: []corev1.EndpointPort{{Name: "http", Port: 8080}, {Name: "admin", Port: 9000}},
+		Addresses: []corev1.EndpointAddress{
+			{IP: "10.0.0.2", Hostname: "h2"},
+			{IP: "10.0.0.1", TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "p"}},
+		},
 		NotReadyAddresses: []corev1.EndpointAddress{
-			{IP: "10.0.0.9", Hostname: "h9", NodeName: new("n"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "q"}},
+			{
+				IP:        "10.0.0.9",
+				Hostname:  "h9",
+				NodeName:  new("n"),
+				TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "q"},
+			},
 			{IP: "10.0.0.8", TargetRef: &corev1.ObjectReference{Kind: "Node", Name: "x"}}, {IP: "10.0.0.2"}},
 	}, {
 		Ports:     []corev1.EndpointPort{{Name: "http", Port: 8081}},
@@ -98,8 +106,22 @@ func TestEndpoints(t *testing.T) {
 // TestNotText: an endpoint that can't be sent is left out, and no other.
 func TestNotText(t *testing.T) {
 	w := newWorld(t, nil)
-	w.put(aService("web"), aPod("p"), aPod("q", podLabel(templateHashLabel, "\xff")), aPod("r\xff"),
-		aSlice("s", "web", "http=1", "10.0.0.1 pod=p", "10.0.0.2 pod=q", "10.0.0.3 pod=r\xff", "10.0.0.4 pod=p zone=\xff", "10.0.0.5"))
+	w.put(
+		aService("web"),
+		aPod("p"),
+		aPod("q", podLabel(templateHashLabel, "\xff")),
+		aPod("r\xff"),
+		aSlice(
+			"s",
+			"web",
+			"http=1",
+			"10.0.0.1 pod=p",
+			"10.0.0.2 pod=q",
+			"10.0.0.3 pod=r\xff",
+			"10.0.0.4 pod=p zone=\xff",
+			"10.0.0.5",
+		),
+	)
 	if got, want := addrs(w.read("web", 1)), "10.0.0.1:1 10.0.0.5:1"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}

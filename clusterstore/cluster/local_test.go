@@ -26,7 +26,14 @@ const (
 // TestLookupAddress: the owner of an address, whatever the order of events, as far as TestAddressReference does not draw it.
 func TestLookupAddress(t *testing.T) {
 	aliased := aPod("p", at("10.0.0.1"), onHost("192.168.0.1"), namedPort("", 80, 7777))
-	initPort := aPod("p", at("10.0.0.1"), onHost("192.168.0.1", "fd00::1"), namedPort("a", 1, 22345), namedPort("b", 2, 22346), sidecarPort("c", 3))
+	initPort := aPod(
+		"p",
+		at("10.0.0.1"),
+		onHost("192.168.0.1", "fd00::1"),
+		namedPort("a", 1, 22345),
+		namedPort("b", 2, 22346),
+		sidecarPort("c", 3),
+	)
 	initPort.Spec.InitContainers[0].Ports[0].HostPort = 22344
 	overUDP := aPod("q", at("10.0.0.2"), onHost("192.168.0.1"), namedPort("dns", 53, 7777))
 	overUDP.Spec.Containers[0].Ports[0].Protocol = corev1.ProtocolUDP
@@ -79,7 +86,10 @@ func (l *Local) size() int {
 // TestInstance: the owner of a hostname of a service, as far as TestAddressReference does not draw it.
 func TestInstance(t *testing.T) {
 	gateway := aSlice("s", "web", "http=4143", "10.0.0.9 host=h")
-	gateway.Annotations = map[string]string{gatewayIdentityAnnotation: "gw.id", remoteNameAnnotation: "h.web.ns.svc.east.local"}
+	gateway.Annotations = map[string]string{
+		gatewayIdentityAnnotation: "gw.id",
+		remoteNameAnnotation:      "h.web.ns.svc.east.local",
+	}
 	odd := gateway.DeepCopy()
 	odd.Annotations[remoteNameAnnotation] = "\xff"
 	for _, x := range []struct {
@@ -131,7 +141,13 @@ func TestUnservedStay(t *testing.T) {
 		}
 	}
 	remote := newWorld(t, nil)
-	remote.put(aService("web", "http=80"), slice, portless, aPod("p", at("10.0.0.1")), workloadAt(aWorkload("v", "http=80"), "10.2.0.1"))
+	remote.put(
+		aService("web", "http=80"),
+		slice,
+		portless,
+		aPod("p", at("10.0.0.1")),
+		workloadAt(aWorkload("v", "http=80"), "10.2.0.1"),
+	)
 	for _, l := range remote.state.slices.byKey {
 		for _, a := range l.subsets[0].addresses {
 			if a.hostname != nil && a.facts.Value().leftOut {
@@ -162,14 +178,24 @@ func workloadText(o *decode.ExternalWorkload) string {
 	if o == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%s %s %v %v %v %v%s", o.Name, o.UID, o.Labels, o.Spec.WorkloadIPs, o.Spec.Ports, o.Status.Conditions, o.Invalid)
+	return fmt.Sprintf(
+		"%s %s %v %v %v %v%s",
+		o.Name,
+		o.UID,
+		o.Labels,
+		o.Spec.WorkloadIPs,
+		o.Spec.Ports,
+		o.Status.Conditions,
+		o.Invalid,
+	)
 }
 
 // TestSelecting: what slices are made of is kept of a Service, and each change of it counts.
 func TestSelecting(t *testing.T) {
 	w := newWorld(t, withSlices(new([]string)))
 	w.put(aService("web", "http=80"))
-	if got := w.Selecting(federation.ServiceID{Namespace: "ns", Name: "web"}); got == nil || len(got.Spec.Selector) > 0 {
+	if got := w.Selecting(federation.ServiceID{Namespace: "ns", Name: "web"}); got == nil ||
+		len(got.Spec.Selector) > 0 {
 		t.Errorf("without a selector: %+v", got)
 	}
 	for _, change := range []func(*corev1.Service){
@@ -191,8 +217,19 @@ func TestSelecting(t *testing.T) {
 		w.put(svc)
 		got := w.Selecting(serviceID("ns/web"))
 		want := &corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "web", UID: svc.UID, Labels: svc.Labels, DeletionTimestamp: svc.DeletionTimestamp},
-			Spec:       corev1.ServiceSpec{ClusterIP: svc.Spec.ClusterIP, Selector: svc.Spec.Selector, Ports: svc.Spec.Ports, IPFamilies: svc.Spec.IPFamilies},
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace:         "ns",
+				Name:              "web",
+				UID:               svc.UID,
+				Labels:            svc.Labels,
+				DeletionTimestamp: svc.DeletionTimestamp,
+			},
+			Spec: corev1.ServiceSpec{
+				ClusterIP:  svc.Spec.ClusterIP,
+				Selector:   svc.Spec.Selector,
+				Ports:      svc.Spec.Ports,
+				IPFamilies: svc.Spec.IPFamilies,
+			},
 		}
 		if !equality.Semantic.DeepEqual(got, want) || len(w.marked()) != 1 {
 			t.Errorf("got\n%v\nwant\n%v, and that as a change", got, want)
@@ -214,7 +251,8 @@ func TestSelecting(t *testing.T) {
 	selecting.Spec.Selector = map[string]string{"app": "web"}
 	w.put(selecting)
 	w.del(selecting)
-	if got := w.Selecting(serviceID("ns/web")); got != nil || len(w.SelectingIn("ns")) > 0 || len(w.state.local.selecting) > 0 {
+	if got := w.Selecting(serviceID("ns/web")); got != nil || len(w.SelectingIn("ns")) > 0 ||
+		len(w.state.local.selecting) > 0 {
 		t.Errorf("deleted: %v, kept %v", got, w.state.local.selecting)
 	}
 }
@@ -267,14 +305,16 @@ func TestSelected(t *testing.T) {
 		if !slices.Equal(changed, want) {
 			t.Errorf("%s: %q, want %q", x.name, changed, want)
 		}
-		if list := w.Workloads("ns"); len(list) != 1 || workloadText(list[0]) != is || len(w.Workloads("")) != 1 || len(w.Workloads("other")) != 0 {
+		if list := w.Workloads("ns"); len(list) != 1 || workloadText(list[0]) != is || len(w.Workloads("")) != 1 ||
+			len(w.Workloads("other")) != 0 {
 			t.Errorf("%s: %v", x.name, list)
 		}
 		if !w.HasWorkloads("ns") || w.HasWorkloads("other") {
 			t.Errorf("%s: which namespaces have workloads is not known", x.name)
 		}
 		w.del(after)
-		if changed[len(changed)-1] != is+" -> none" || len(w.Workloads("")) != 0 || w.HasWorkloads("ns") || len(w.state.local.selected) > 0 {
+		if changed[len(changed)-1] != is+" -> none" || len(w.Workloads("")) != 0 || w.HasWorkloads("ns") ||
+			len(w.state.local.selected) > 0 {
 			t.Errorf("%s: deleted: %q, left %v", x.name, changed, w.Workloads(""))
 		}
 	}

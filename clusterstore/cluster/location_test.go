@@ -49,7 +49,10 @@ func TestDeclaredPorts(t *testing.T) {
 	p, v := aPod("p", onHost("10.0.0.1")), aWorkload("v")
 	for range 1000 {
 		for _, n := range []int32{443, 80, 70000, 0, -1} {
-			p.Spec.Containers[0].Ports = append(p.Spec.Containers[0].Ports, corev1.ContainerPort{ContainerPort: 1, HostPort: n})
+			p.Spec.Containers[0].Ports = append(
+				p.Spec.Containers[0].Ports,
+				corev1.ContainerPort{ContainerPort: 1, HostPort: n},
+			)
 			v.Spec.Ports = append(v.Spec.Ports, decode.PortSpec{Port: n})
 		}
 	}
@@ -79,9 +82,28 @@ func TestBoundAddresses(t *testing.T) {
 // there is none.
 func TestPortNames(t *testing.T) {
 	const list = "http,,last"
-	service, v := aService("web", "=1", "http=80", "http=81", "last=90"), aWorkload("v", "=1", "http=80", "http=81", "last=90")
+	service, v := aService(
+		"web",
+		"=1",
+		"http=80",
+		"http=81",
+		"last=90",
+	), aWorkload(
+		"v",
+		"=1",
+		"http=80",
+		"http=81",
+		"last=90",
+	)
 	v.Annotations = map[string]string{opaqueAnnotation: list}
-	p := aPod("p", podAnnotation(opaqueAnnotation, list), namedPort("", 1, 2), namedPort("http", 80, 8080), namedPort("http", 81, 8081), namedPort("last", 90, 0))
+	p := aPod(
+		"p",
+		podAnnotation(opaqueAnnotation, list),
+		namedPort("", 1, 2),
+		namedPort("http", 80, 8080),
+		namedPort("http", 81, 8081),
+		namedPort("last", 90, 0),
+	)
 	for name, got := range map[string]Ports{
 		"Service":          compactService(serviceAnnotation(service, opaqueAnnotation, list), testRules, true).OpaquePorts,
 		"Pod":              podFactsOf(p, testRules).template.Value().opaque,

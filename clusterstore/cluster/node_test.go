@@ -10,7 +10,10 @@ import (
 )
 
 func aNode(name, region string) *metav1.PartialObjectMetadata {
-	o := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+	o := &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+	}
 	o.Labels = map[string]string{zoneLabel: "z"}
 	if region != "" {
 		o.Labels[regionLabel] = region

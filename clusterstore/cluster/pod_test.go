@@ -31,8 +31,17 @@ func TestPodsShare(t *testing.T) {
 			t.Errorf("%s: a template for each service account", x.kind)
 		}
 		full, want := third.fullTemplate(), newLabelSet(far.Labels)
-		if full.labels != want || full.owner != onlyOwner(far.OwnerReferences) || full.serviceAccount != far.Spec.ServiceAccountName {
-			t.Errorf("%s: %q of %v as %q, want %q of %v", x.kind, full.labels, full.owner, full.serviceAccount, want, far.OwnerReferences)
+		if full.labels != want || full.owner != onlyOwner(far.OwnerReferences) ||
+			full.serviceAccount != far.Spec.ServiceAccountName {
+			t.Errorf(
+				"%s: %q of %v as %q, want %q of %v",
+				x.kind,
+				full.labels,
+				full.owner,
+				full.serviceAccount,
+				want,
+				far.OwnerReferences,
+			)
 		}
 	}
 }

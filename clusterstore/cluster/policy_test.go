@@ -59,7 +59,8 @@ func TestTooMuchPolicy(t *testing.T) {
 		check("two too many", 0, used)
 		w.put(aServer("s", "8080", "", in("other")))
 		unusable := w.Health().Unusable
-		if len(unusable) != 1 || !strings.HasPrefix(unusable[0], "Servers of namespace ns: the 22 that make ports opaque cost 11000 ") {
+		if len(unusable) != 1 ||
+			!strings.HasPrefix(unusable[0], "Servers of namespace ns: the 22 that make ports opaque cost 11000 ") {
 			t.Errorf("reported: %q", unusable)
 		}
 		w.marked()
@@ -105,7 +106,11 @@ func TestTooMuchPolicyAtStart(t *testing.T) {
 // that they had. A Pod that changes is evaluated before others see that.
 func TestPolicyMeanwhile(t *testing.T) {
 	w := newWorld(t, nil)
-	w.put(aService("web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"))
+	w.put(
+		aService("web"),
+		aPod("p", podLabel("app", "web")),
+		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"),
+	)
 	w.marked()
 	const p, q = "10.0.0.1:8080", "10.0.0.2:8080"
 	put := func(o metav1.Object) func() { return func() { w.feed(o).Update(o) } }
@@ -172,7 +177,10 @@ var forAll = odd(func(s *decode.ServerSpec) { s.PodSelector = &metav1.LabelSelec
 // distinct makes Pods with labels of their own.
 func distinct(n int, options ...func(*corev1.Pod)) (pods []*corev1.Pod) {
 	for i := range n {
-		pods = append(pods, aPod(fmt.Sprint("p", i), append(options, podLabel("app", "web"), podLabel("pod", fmt.Sprint(i)))...))
+		pods = append(
+			pods,
+			aPod(fmt.Sprint("p", i), append(options, podLabel("app", "web"), podLabel("pod", fmt.Sprint(i)))...),
+		)
 	}
 	return pods
 }
@@ -249,10 +257,14 @@ func TestRemembered(t *testing.T) {
 		return opaque
 	}
 	first := check("at first")
-	if list := w.Health().Unusable; len(list) != 1 || !strings.Contains(list[0], "of further Pods they make no port opaque") {
+	if list := w.Health().Unusable; len(list) != 1 ||
+		!strings.Contains(list[0], "of further Pods they make no port opaque") {
 		t.Errorf("reported: %q", list)
 	}
-	fits := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return !policy.pods[w.state.pods.get("ns/"+p.Name)].lacks })
+	fits := slices.IndexFunc(
+		pods,
+		func(p *corev1.Pod) bool { return !policy.pods[w.state.pods.get("ns/"+p.Name)].lacks },
+	)
 	w.put(aPod("more", ownPort(60_000)))
 	if has := check("one more"); has != first {
 		t.Errorf("one more: Servers apply to %s\nand before to %s", has, first)

@@ -16,7 +16,10 @@ import (
 // namedPort gives the Pod's first container a port; hostPort 0 is none.
 func namedPort(name string, port, hostPort int32) func(*corev1.Pod) {
 	return func(o *corev1.Pod) {
-		o.Spec.Containers[0].Ports = append(o.Spec.Containers[0].Ports, corev1.ContainerPort{Name: name, ContainerPort: port, HostPort: hostPort})
+		o.Spec.Containers[0].Ports = append(
+			o.Spec.Containers[0].Ports,
+			corev1.ContainerPort{Name: name, ContainerPort: port, HostPort: hostPort},
+		)
 	}
 }
 
@@ -73,7 +76,13 @@ func TestServers(t *testing.T) {
 				rest := []metav1.Object{
 					aService("web"),
 					aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 pod=q"),
-					aPod("p", podLabel("app", "web"), podLabel("tier", "db"), namedPort("http", 8080, 8888), sidecarPort("side", 4000)),
+					aPod(
+						"p",
+						podLabel("app", "web"),
+						podLabel("tier", "db"),
+						namedPort("http", 8080, 8888),
+						sidecarPort("side", 4000),
+					),
 					aPod("q"),
 				}
 				if first == "Pods" {
@@ -123,7 +132,10 @@ func TestServersOfTheirNamespace(t *testing.T) {
 			t.Errorf("%q is opaque, want %q", got, want)
 		}
 		for i, e := range w.read("web", 8080).Slices[0].Endpoints {
-			if want := []string{"default.ns.", "default.other.", "default.ns."}[i]; !strings.HasPrefix(e.Common.Identity.DNS, want) {
+			if want := []string{"default.ns.", "default.other.", "default.ns."}[i]; !strings.HasPrefix(
+				e.Common.Identity.DNS,
+				want,
+			) {
 				t.Errorf("%v has identity %s", e.Addr, e.Common.Identity.DNS)
 			}
 		}
@@ -156,25 +168,42 @@ func TestUnusable(t *testing.T) {
 	} {
 		w.put(s)
 	}
-	w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 ew=v", "10.0.0.3"), aPod("p", podLabel("app", "web")), workload)
+	w.put(
+		aService("web"),
+		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p", "10.0.0.2 ew=v", "10.0.0.3"),
+		aPod("p", podLabel("app", "web")),
+		workload,
+	)
 	if got := addrs(w.read("web", 8080)); got != "10.0.0.1:8080 10.0.0.3:8080" {
 		t.Errorf("got %q", got)
 	}
 	if got := w.opaqueAt(8080); got != "10.0.0.1:8080" {
 		t.Errorf("%q is opaque", got)
 	}
-	want := []string{"ExternalWorkload ns/v: spec: odd", "Server ns/number: port: ", "Server ns/other-selector: externalWorkloadSelector: ",
-		"Server ns/port: port: ", "Server ns/selector: podSelector: ", "Server ns/spec: spec: odd"}
+	want := []string{
+		"ExternalWorkload ns/v: spec: odd",
+		"Server ns/number: port: ",
+		"Server ns/other-selector: externalWorkloadSelector: ",
+		"Server ns/port: port: ",
+		"Server ns/selector: podSelector: ",
+		"Server ns/spec: spec: odd",
+	}
 	if got := w.Health().Unusable; !slices.EqualFunc(got, want, strings.HasPrefix) {
 		t.Errorf("unusable: %q", got)
 	}
 	for i := range 20 {
 		w.put(aServer(fmt.Sprint("x", i), "0", ""))
 	}
-	if got := w.Health().Warnings(); len(got) != 11 || got[0] != "left out: ExternalWorkload ns/v: spec: odd" || got[10] != "left out besides these: 16 more" {
+	if got := w.Health().Warnings(); len(got) != 11 || got[0] != "left out: ExternalWorkload ns/v: spec: odd" ||
+		got[10] != "left out besides these: 16 more" {
 		t.Errorf("warnings: %q", got)
 	}
-	w.put(aServer("selector", "8080", ""), aServer("number", "7000", ""), aServer("port", "http", "", protocol("HTTP/1")), aWorkload("v"))
+	w.put(
+		aServer("selector", "8080", ""),
+		aServer("number", "7000", ""),
+		aServer("port", "http", "", protocol("HTTP/1")),
+		aWorkload("v"),
+	)
 	w.del(aServer("spec", "", ""), aServer("other-selector", "", ""))
 	for i := range 20 {
 		w.del(aServer(fmt.Sprint("x", i), "0", ""))
@@ -194,9 +223,17 @@ func TestHugeServer(t *testing.T) {
 		values[i] = "%"
 	}
 	for name, n := range map[string]int{"too many": len(values), "invalid ones": maxSelectorSize - 1} {
-		o := &decode.Server{Spec: decode.ServerSpec{ProxyProtocol: decode.ProtocolOpaque, Port: intstr.FromInt32(80), PodSelector: &metav1.LabelSelector{
-			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: values[:n]}},
-		}}}
+		o := &decode.Server{
+			Spec: decode.ServerSpec{
+				ProxyProtocol: decode.ProtocolOpaque,
+				Port:          intstr.FromInt32(80),
+				PodSelector: &metav1.LabelSelector{
+					MatchExpressions: []metav1.LabelSelectorRequirement{
+						{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: values[:n]},
+					},
+				},
+			},
+		}
 		f, ok := compactServer(o)
 		if !ok || f.invalid == "" || len(f.invalid) > 600 {
 			t.Errorf("%s: %v, refused with %d bytes", name, ok, len(f.invalid))

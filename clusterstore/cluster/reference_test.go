@@ -88,7 +88,10 @@ func (o objects) referenceCount(resource string) (n int) {
 }
 
 // referenceRead joins from scratch, straight from the objects.
-func (o objects) referenceRead(service string, port uint16) (state federation.ServiceState, nodeLocal bool, parts map[string][]string) {
+func (o objects) referenceRead(
+	service string,
+	port uint16,
+) (state federation.ServiceState, nodeLocal bool, parts map[string][]string) {
 	svc, ok := o["services"]["ns/"+service].(*corev1.Service)
 	if !ok {
 		return federation.Missing, false, nil
@@ -176,7 +179,8 @@ func (o objects) referenceSlice(x metav1.Object, svc *corev1.Service, port uint1
 func referenceUnready(l *discoveryv1.EndpointSlice, port int32, served map[string]string) []string {
 	byIP := make(map[string]string)
 	for _, e := range l.Endpoints {
-		if e.Conditions.Ready == nil || *e.Conditions.Ready || e.Conditions.Terminating != nil && *e.Conditions.Terminating {
+		if e.Conditions.Ready == nil || *e.Conditions.Ready ||
+			e.Conditions.Terminating != nil && *e.Conditions.Terminating {
 			continue
 		}
 		kind, twin, zone, node, host := "address", "", "", "", ""
@@ -231,7 +235,8 @@ func (o objects) referenceEndpoint(e discoveryv1.Endpoint, service, addr string)
 	if e.TargetRef == nil {
 		return head + zone + host + hints, true
 	}
-	if w, ok := o["externalworkloads"]["ns/"+e.TargetRef.Name].(*decode.ExternalWorkload); ok && e.TargetRef.Kind == "ExternalWorkload" {
+	if w, ok := o["externalworkloads"]["ns/"+e.TargetRef.Name].(*decode.ExternalWorkload); ok &&
+		e.TargetRef.Kind == "ExternalWorkload" {
 		return o.referenceWorkload(w, addr).text(head, zone, host, hints), w.Invalid == ""
 	}
 	if p, ok := o["pods"]["ns/"+e.TargetRef.Name].(*corev1.Pod); ok && e.TargetRef.Kind == "Pod" {
@@ -254,7 +259,11 @@ func (f referenceFacts) text(head, zone, host, hints string) string {
 }
 
 func (o objects) referencePod(p *corev1.Pod, addr string) referenceFacts {
-	f := referenceFacts{labels: map[string]string{"pod": p.Name, "serviceaccount": "default"}, node: " node=" + p.Spec.NodeName, twin: "ns/" + p.Name}
+	f := referenceFacts{
+		labels: map[string]string{"pod": p.Name, "serviceaccount": "default"},
+		node:   " node=" + p.Spec.NodeName,
+		twin:   "ns/" + p.Name,
+	}
 	meshed := p.Labels[controlPlaneLabel] != ""
 	if meshed {
 		f.labels["control_plane_ns"] = "linkerd"
@@ -264,7 +273,9 @@ func (o objects) referencePod(p *corev1.Pod, addr string) referenceFacts {
 	if len(p.OwnerReferences) == 1 {
 		owner := p.OwnerReferences[0]
 		f.labels[strings.ToLower(owner.Kind)] = owner.Name
-		if rs, ok := o["replicasets"]["ns/"+owner.Name].(*metav1.PartialObjectMetadata); ok && owner.Kind == "ReplicaSet" && len(rs.OwnerReferences) == 1 {
+		if rs, ok := o["replicasets"]["ns/"+owner.Name].(*metav1.PartialObjectMetadata); ok &&
+			owner.Kind == "ReplicaSet" &&
+			len(rs.OwnerReferences) == 1 {
 			delete(f.labels, "replicaset")
 			f.labels["deployment"] = rs.OwnerReferences[0].Name
 		}
@@ -273,12 +284,17 @@ func (o objects) referencePod(p *corev1.Pod, addr string) referenceFacts {
 	for _, c := range slices.Concat(p.Spec.InitContainers, p.Spec.Containers) {
 		ports = append(ports, c.Ports...)
 	}
-	policed := o.referencePolicy(p.Labels, func(s decode.ServerSpec) *metav1.LabelSelector { return s.PodSelector }, func(port intstr.IntOrString) bool {
-		return slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool {
-			return referenceTCP(p.Protocol) && p.Name == port.StrVal &&
-				(hasPort(addr, p.ContainerPort) || hasPort(addr, p.HostPort))
-		})
-	}, addr)
+	policed := o.referencePolicy(
+		p.Labels,
+		func(s decode.ServerSpec) *metav1.LabelSelector { return s.PodSelector },
+		func(port intstr.IntOrString) bool {
+			return slices.ContainsFunc(ports, func(p corev1.ContainerPort) bool {
+				return referenceTCP(p.Protocol) && p.Name == port.StrVal &&
+					(hasPort(addr, p.ContainerPort) || hasPort(addr, p.HostPort))
+			})
+		},
+		addr,
+	)
 	if strings.HasSuffix(addr, ":25") || policed {
 		f.rest += " opaque"
 	}
@@ -307,11 +323,16 @@ func (o objects) referenceWorkload(w *decode.ExternalWorkload, addr string) refe
 	if !ok {
 		annotated = strings.HasSuffix(addr, ":25")
 	}
-	policed := o.referencePolicy(w.Labels, func(s decode.ServerSpec) *metav1.LabelSelector { return s.ExternalWorkloadSelector }, func(port intstr.IntOrString) bool {
-		return slices.ContainsFunc(w.Spec.Ports, func(p decode.PortSpec) bool {
-			return referenceTCP(corev1.Protocol(p.Protocol)) && p.Name == port.StrVal && hasPort(addr, p.Port)
-		})
-	}, addr)
+	policed := o.referencePolicy(
+		w.Labels,
+		func(s decode.ServerSpec) *metav1.LabelSelector { return s.ExternalWorkloadSelector },
+		func(port intstr.IntOrString) bool {
+			return slices.ContainsFunc(w.Spec.Ports, func(p decode.PortSpec) bool {
+				return referenceTCP(corev1.Protocol(p.Protocol)) && p.Name == port.StrVal && hasPort(addr, p.Port)
+			})
+		},
+		addr,
+	)
 	f.rest = " uri=" + w.Spec.MeshTLS.Identity + " sni=" + w.Spec.MeshTLS.ServerName + " meshed"
 	if annotated || policed {
 		f.rest += " opaque"
@@ -323,11 +344,17 @@ func (o objects) referenceWorkload(w *decode.ExternalWorkload, addr string) refe
 func hasPort(addr string, port int32) bool { return strings.HasSuffix(addr, fmt.Sprintf(":%d", port)) }
 
 // referencePolicy reports whether a Server of namespace ns makes the port opaque.
-func (o objects) referencePolicy(labels map[string]string, selector func(decode.ServerSpec) *metav1.LabelSelector, named func(intstr.IntOrString) bool, addr string) bool {
+func (o objects) referencePolicy(
+	labels map[string]string,
+	selector func(decode.ServerSpec) *metav1.LabelSelector,
+	named func(intstr.IntOrString) bool,
+	addr string,
+) bool {
 	for _, x := range o["servers"] {
 		s := x.(*decode.Server)
 		of := selector(s.Spec)
-		if s.Invalid != "" || s.Namespace != "ns" || s.Spec.ProxyProtocol != "opaque" || of == nil || len(of.MatchExpressions) > 0 {
+		if s.Invalid != "" || s.Namespace != "ns" || s.Spec.ProxyProtocol != "opaque" || of == nil ||
+			len(of.MatchExpressions) > 0 {
 			continue // the only expressions here are invalid ones
 		}
 		matches := true

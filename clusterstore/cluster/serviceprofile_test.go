@@ -59,7 +59,8 @@ func TestServiceProfilesLive(t *testing.T) {
 		topics := w.markedTopics()
 		_, ofService := topics[Topic{Service: web80.Service}]
 		_, ofAddress := topics[Topic{IP: netip.MustParseAddr("10.1.0.1")}]
-		if got != want || (ofService && ofAddress && len(topics) == 3) != reported || !reported && len(topics) > 0 || len(w.marked()) > 0 {
+		if got != want || (ofService && ofAddress && len(topics) == 3) != reported || !reported && len(topics) > 0 ||
+			len(w.marked()) > 0 {
 			t.Errorf("%s: got %q, want %q; reported %v", what, got, want, topics)
 		}
 		if !reported && p != last {
@@ -77,9 +78,23 @@ func TestServiceProfilesLive(t *testing.T) {
 	step("R-02 none", func() {}, "none", false, 0, 0)
 	step("R-01 there is one", put(good), "r: method:GET", true, 0, 0)
 	step("the same", put(good), "r: method:GET", false, 0, 0)
-	step("the same in other words", put(`{"routes":[{"name":"r","condition":{"method":"GET","all":null},"timeout":"0s"}],"opaquePorts":{"1":{}}}`), "r: method:GET", false, 0, 0)
+	step(
+		"the same in other words",
+		put(`{"routes":[{"name":"r","condition":{"method":"GET","all":null},"timeout":"0s"}],"opaquePorts":{"1":{}}}`),
+		"r: method:GET",
+		false,
+		0,
+		0,
+	)
 	step("another", put(`{}`), "", true, 0, 0)
-	step("a part of it", put(`{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"x"}]}`), "r: method:GET", true, 0, 1)
+	step(
+		"a part of it",
+		put(`{"routes":[{"name":"r","condition":{"method":"GET"},"timeout":"x"}]}`),
+		"r: method:GET",
+		true,
+		0,
+		1,
+	)
 	const discarded = `{"retryBudget":{"ttl":"2m","retryRatio":0.2,"minRetriesPerSecond":1}}`
 	step("a budget that proxies discard", put(discarded), "", true, 0, 1)
 	problem, exists := w.ServiceProfileProblem("ns", name)
@@ -172,7 +187,10 @@ func TestAccepted(t *testing.T) {
 			problem = `routes[0] "": timeout: "soon" is not a duration`
 		}
 		got := translateProfile(aTranslatedProfile("web.ns", `{"routes":[`+spec+`],"opaquePorts":"80"}`))
-		if got.Profile == nil || !reflect.DeepEqual(got.Profile.Routes, []federation.Route{want}) || got.Problem != problem || got.Profile.Name != "web.ns.svc.cluster.local" || got.Profile.Namespace != "ns" {
+		if got.Profile == nil || !reflect.DeepEqual(got.Profile.Routes, []federation.Route{want}) ||
+			got.Problem != problem ||
+			got.Profile.Name != "web.ns.svc.cluster.local" ||
+			got.Profile.Namespace != "ns" {
 			t.Errorf("%s: %+v, %+v", spec, got, got.Profile)
 		}
 	}
@@ -254,13 +272,28 @@ func TestWeight(t *testing.T) {
 // and one within the limits is not.
 func TestServiceProfileBounds(t *testing.T) {
 	nested := func(n int) string {
-		return `{"routes":[{"name":"r","condition":` + strings.Repeat(`{"not":`, n) + `{"method":"GET"}` + strings.Repeat("}", n) + `}]}`
+		return `{"routes":[{"name":"r","condition":` + strings.Repeat(
+			`{"not":`,
+			n,
+		) + `{"method":"GET"}` + strings.Repeat(
+			"}",
+			n,
+		) + `}]}`
 	}
 	both := func(n int) string {
-		return `{"routes":[{"name":"r","condition":` + strings.Repeat(`{"method":"GET","not":`, n) + `{"method":"GET"}` + strings.Repeat("}", n) + `}]}`
+		return `{"routes":[{"name":"r","condition":` + strings.Repeat(
+			`{"method":"GET","not":`,
+			n,
+		) + `{"method":"GET"}` + strings.Repeat(
+			"}",
+			n,
+		) + `}]}`
 	}
 	wide := func(n int) string {
-		return `{"routes":[{"name":"r","condition":{"all":[` + strings.TrimSuffix(strings.Repeat(`{"method":"GET"},`, n), ",") + `]}}]}`
+		return `{"routes":[{"name":"r","condition":{"all":[` + strings.TrimSuffix(
+			strings.Repeat(`{"method":"GET"},`, n),
+			",",
+		) + `]}}]}`
 	}
 	for _, x := range []struct {
 		name, spec string
@@ -298,10 +331,22 @@ func TestServiceProfileBounds(t *testing.T) {
 // FuzzServiceProfile: whatever JSON a spec contains, the result can be sent to proxies,
 // and is the same each time.
 func FuzzServiceProfile(f *testing.F) {
-	f.Add(`{"routes":[{"name":"r","condition":{"all":[{"method":"GET"},{"not":{"pathRegex":"/x"}}]},"timeout":"1s","responseClasses":[{"condition":{"any":[{"status":{"min":500}}]}}]}]}`)
-	f.Add(`{"retryBudget":{"retryRatio":0.5,"minRetriesPerSecond":3,"ttl":"1m"},"dstOverrides":[{"authority":"a:1","weight":"500m"},{"authority":"b","weight":1e9}]}`)
+	f.Add(
+		`{"routes":[{"name":"r","condition":{"all":[{"method":"GET"},{"not":{"pathRegex":"/x"}}]},"timeout":"1s","responseClasses":[{"condition":{"any":[{"status":{"min":500}}]}}]}]}`,
+	)
+	f.Add(
+		`{"retryBudget":{"retryRatio":0.5,"minRetriesPerSecond":3,"ttl":"1m"},"dstOverrides":[{"authority":"a:1","weight":"500m"},{"authority":"b","weight":1e9}]}`,
+	)
 	f.Add(`{"routes":[null,{"condition":null}],"dstOverrides":[{"weight":-1}]}`)
-	f.Add(`{"routes":[{"name":"\ud800","condition":` + strings.Repeat(`{"not":`, 40) + `{}` + strings.Repeat("}", 40) + `}]}`)
+	f.Add(
+		`{"routes":[{"name":"\ud800","condition":` + strings.Repeat(
+			`{"not":`,
+			40,
+		) + `{}` + strings.Repeat(
+			"}",
+			40,
+		) + `}]}`,
+	)
 	f.Fuzz(func(t *testing.T, spec string) {
 		if !json.Valid([]byte(spec)) {
 			return
@@ -310,7 +355,8 @@ func FuzzServiceProfile(f *testing.F) {
 		if !utf8.ValidString(made.Problem) || len(made.Problem) > 1000 || made.Profile == nil && made.Problem == "" {
 			t.Fatalf("%+v", made)
 		}
-		if again := translateProfile(aTranslatedProfile("web.ns", spec)); !reflect.DeepEqual(made, again) || !made.Equal(again) {
+		if again := translateProfile(aTranslatedProfile("web.ns", spec)); !reflect.DeepEqual(made, again) ||
+			!made.Equal(again) {
 			t.Fatalf("%+v, and again %+v", made, again)
 		}
 		if made.Profile != nil {

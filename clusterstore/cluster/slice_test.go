@@ -23,7 +23,8 @@ func TestSliceEqual(t *testing.T) {
 		if !data(address).alike(data(address), true) {
 			t.Errorf("%s is not equal to itself", address)
 		}
-		if other := data("10.0.0.1 host=b zone=b"); other.alike(data(address), true) || data(address).alike(other, true) {
+		if other := data("10.0.0.1 host=b zone=b"); other.alike(data(address), true) ||
+			data(address).alike(other, true) {
 			t.Errorf("%s is equal to another", address)
 		}
 	}
@@ -133,20 +134,29 @@ func TestReplaceKeeps(t *testing.T) {
 // all the time while a new list is put into the state.
 func TestReplaceMoved(t *testing.T) {
 	w := newWorld(t, nil)
-	w.put(aService("web", "http=80"), aSlice("a", "web", "http=8080", "10.0.0.1"), aSlice("b", "web", "http=8080", "10.0.0.2"))
+	w.put(
+		aService("web", "http=80"),
+		aSlice("a", "web", "http=8080", "10.0.0.1"),
+		aSlice("b", "web", "http=8080", "10.0.0.2"),
+	)
 	looks := 0
 	watching(w, endpointSliceKind(w.Cluster), func() {
 		looks++
 		for _, want := range []string{"10.0.0.1:8080", "10.0.0.2:8080"} {
 			if !slices.ContainsFunc(w.read("web", 80).Slices, func(s *federation.Slice) bool {
-				return slices.ContainsFunc(s.Endpoints, func(e *federation.Endpoint) bool { return e.Addr.String() == want })
+				return slices.ContainsFunc(
+					s.Endpoints,
+					func(e *federation.Endpoint) bool { return e.Addr.String() == want },
+				)
 			}) {
 				t.Errorf("%s is missing", want)
 			}
 		}
 	})
-	w.store("endpointslices").Replace(aSlice("a", "web", "http=8080"), aSlice("c", "other", "http=8080"), aSlice("b", "web", "http=8080", "10.0.0.2", "10.0.0.1"))
-	w.store("endpointslices").Replace(aSlice("a", "web", "http=8080", "10.0.0.1", "10.0.0.2"), aSlice("b", "web", "http=8080"))
+	w.store("endpointslices").
+		Replace(aSlice("a", "web", "http=8080"), aSlice("c", "other", "http=8080"), aSlice("b", "web", "http=8080", "10.0.0.2", "10.0.0.1"))
+	w.store("endpointslices").
+		Replace(aSlice("a", "web", "http=8080", "10.0.0.1", "10.0.0.2"), aSlice("b", "web", "http=8080"))
 	if looks != 6 { // one of them as a slice is dropped
 		t.Errorf("looked %d times", looks)
 	}
