@@ -58,6 +58,10 @@ func TestArrows(t *testing.T) {
 			"isthmus/cmd/isthmus/internal/server", "isthmus/cmd/isthmus/internal/commands/...",
 			"isthmus/cmd/isthmus/internal/cli", "isthmus/cmd/isthmus/internal/check", "isthmus/cmd/isthmus/internal/reach",
 		},
+		"isthmus/cmd/isthmus/internal/preflight": {
+			"isthmus/grpcapi/...", "isthmus/local", "isthmus/cmd/isthmus/internal/server",
+			"isthmus/cmd/isthmus/internal/admin",
+		},
 		"isthmus/cmd/isthmus/internal/server": {
 			"isthmus/cmd/isthmus/internal/commands/...", "isthmus/cmd/isthmus/internal/check",
 			"isthmus/cmd/isthmus/internal/reach",

@@ -9,6 +9,7 @@
 //
 //   - "isthmus gateway" serves the Destination API: internal/server, with the HTTP server of internal/admin.
 //   - clusters, services, exports, explain, check, get and profile look into a gateway that runs: internal/commands.
+//     Where none runs, check judges what internal/preflight sees.
 //   - link, unlink, cordon and uncordon write links: internal/commands/links.
 //
 // Guarantees:

@@ -14,6 +14,7 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/commands"
 	"isthmus/cmd/isthmus/internal/commands/links"
+	"isthmus/cmd/isthmus/internal/preflight"
 	"isthmus/cmd/isthmus/internal/server"
 )
 
@@ -22,7 +23,11 @@ func main() {
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	name, first := calledAs(os.Args[0])
 	os.Exit(newProgram(name).Run(context.Background(), cli.Process{
-		Args: slices.Concat(first, os.Args[1:]), Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Signals: signals,
+		Args:        slices.Concat(first, os.Args[1:]),
+		Stdin:       os.Stdin,
+		Stdout:      os.Stdout,
+		Stderr:      os.Stderr,
+		Signals:     signals,
 		Interactive: term.IsTerminal(int(os.Stdin.Fd())) && term.IsTerminal(int(os.Stderr.Fd())),
 	}))
 }
@@ -48,9 +53,12 @@ func newProgram(name string) *cli.Program {
 		Intro: "isthmus is a multicluster federation gateway for Linkerd proxies.",
 		Groups: []cli.Group{
 			{Title: "Serve", Commands: []cli.Command{server.Command()}},
-			{Title: "Look into a gateway that runs", Commands: commands.All(seeFromHere)},
+			{Title: "Look into a gateway that runs", Commands: commands.All(preflight.See)},
 			{Title: "Link clusters", Commands: links.All()},
-			{Title: "Other", Commands: []cli.Command{postRenderVerb(), commands.Version(cli.OwnBuild(), cli.WriteVersion)}},
+			{Title: "Other", Commands: []cli.Command{
+				commands.PostRender(),
+				commands.Version(cli.OwnBuild(), cli.WriteVersion),
+			}},
 		},
 		Short: map[string][]string{"-version": {"version", "--client"}, "--version": {"version", "--client"}},
 		Examples: []string{

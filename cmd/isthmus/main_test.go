@@ -20,12 +20,15 @@ func TestMain(m *testing.M) {
 }
 
 // call runs isthmus and returns its exit code and output.
-func call(args ...string) (code int, stdout, stderr string) { return callWith("", args...) }
-
-// callWith is call with a standard input.
-func callWith(stdin string, args ...string) (code int, stdout, stderr string) {
+func call(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer
-	code = newProgram("isthmus").Run(context.Background(), cli.Process{Args: args, Stdin: strings.NewReader(stdin), Stdout: &out, Stderr: &err, Signals: make(chan os.Signal)})
+	code = newProgram("isthmus").Run(context.Background(), cli.Process{
+		Args:    args,
+		Stdin:   strings.NewReader(""),
+		Stdout:  &out,
+		Stderr:  &err,
+		Signals: make(chan os.Signal),
+	})
 	return code, out.String(), err.String()
 }
 
@@ -34,8 +37,20 @@ func TestHelp(t *testing.T) {
 		args []string
 		want []string
 	}{
-		{[]string{"help"}, []string{"Usage: isthmus VERB", "isthmus get web.shop", "\nLook into a gateway that runs:\n  clusters ", "\nServe:\n  gateway ", "(alias: destination)"}},
-		{[]string{"help", "gateway"}, []string{"Usage: isthmus gateway", "--meshed-http2-client-params JSON", "(default 50ms)"}},
+		{
+			[]string{"help"},
+			[]string{
+				"Usage: isthmus VERB",
+				"isthmus get web.shop",
+				"\nLook into a gateway that runs:\n  clusters ",
+				"\nServe:\n  gateway ",
+				"(alias: destination)",
+			},
+		},
+		{
+			[]string{"help", "gateway"},
+			[]string{"Usage: isthmus gateway", "--meshed-http2-client-params JSON", "(default 50ms)"},
+		},
 		{[]string{"destination", "--addr=:1", "-h"}, []string{"Usage: isthmus gateway"}},
 		{[]string{"version", "--client"}, []string{"isthmus ", "go1."}},
 		{[]string{"--version"}, []string{"isthmus ", "go1."}},
@@ -58,7 +73,8 @@ func TestHelp(t *testing.T) {
 // TestCalledAs: kubectl's plugin is the same program under another name.
 func TestCalledAs(t *testing.T) {
 	for file, want := range map[string]string{
-		"/usr/bin/isthmus": "isthmus", "isthmus-1": "isthmus", "/a/kubectl-isthmus": "kubectl isthmus", "kubectl-isthmus.exe": "kubectl isthmus",
+		"/usr/bin/isthmus": "isthmus", "isthmus-1": "isthmus", "/a/kubectl-isthmus": "kubectl isthmus",
+		"kubectl-isthmus.exe":         "kubectl isthmus",
 		"/a/kubectl_complete-isthmus": "kubectl isthmus __complete",
 	} {
 		name, first := calledAs(file)
@@ -69,9 +85,13 @@ func TestCalledAs(t *testing.T) {
 	var out bytes.Buffer
 	for _, args := range []string{"help", "help gateway", "gateway -help", "help get"} {
 		out.Reset()
-		code := newProgram("kubectl isthmus").Run(t.Context(), cli.Process{Args: strings.Fields(args), Stdout: &out, Stderr: &out})
+		code := newProgram(
+			"kubectl isthmus",
+		).Run(t.Context(), cli.Process{Args: strings.Fields(args), Stdout: &out, Stderr: &out})
 		rest := strings.ReplaceAll(out.String(), "kubectl isthmus ", "")
-		if code != 0 || !strings.Contains(out.String(), "Usage: kubectl isthmus ") || strings.Contains(rest, "isthmus gateway") || strings.Contains(rest, "isthmus get") {
+		if code != 0 || !strings.Contains(out.String(), "Usage: kubectl isthmus ") ||
+			strings.Contains(rest, "isthmus gateway") ||
+			strings.Contains(rest, "isthmus get") {
 			t.Errorf("%s: exit code %d:\n%s", args, code, out.String())
 		}
 	}
@@ -95,7 +115,8 @@ func TestHelpIsComplete(t *testing.T) {
 					t.Errorf("%s: too long: %s", v.Use, line)
 				}
 			}
-			if verb, _, _ := strings.Cut(v.Use, " "); !strings.Contains(b.String(), "\nUsage: isthmus "+verb) || verb != "gateway" && !strings.Contains(b.String(), "\nExamples:\n") {
+			if verb, _, _ := strings.Cut(v.Use, " "); !strings.Contains(b.String(), "\nUsage: isthmus "+verb) ||
+				verb != "gateway" && !strings.Contains(b.String(), "\nExamples:\n") {
 				t.Errorf("the help of %s has no usage, or no examples", v.Use)
 			}
 		}
@@ -105,25 +126,52 @@ func TestHelpIsComplete(t *testing.T) {
 // TestUsageErrors: one line on stderr with what to do, and exit code 2.
 func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"serve", `isthmus: unknown verb "serve": gateway, clusters, services, exports, explain, check, get, profile, link, unlink, cordon, uncordon, post-render, version, completion and help are known (isthmus --help explains)`},
+		{
+			"serve",
+			`isthmus: unknown verb "serve": gateway, clusters, services, exports, explain, check, get, profile, link, unlink, cordon, uncordon, post-render, version, completion and help are known (isthmus --help explains)`,
+		},
 		{"destination --pace=soon", `isthmus destination: --pace is "soon"`},
-		{"gateway --enable-ipv6 false", `isthmus gateway: unexpected argument "false": gateway takes none; flags begin with a dash, and a boolean's value follows "="`},
+		{
+			"gateway --enable-ipv6 false",
+			`isthmus gateway: unexpected argument "false": gateway takes none; flags begin with a dash, and a boolean's value follows "="`,
+		},
 		{"gateway --enable-endpoint-slices=false", "--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or"},
 		{`gateway --stream-queue-capacity=0`, `--stream-queue-capacity is "0": give a number from 1`},
-		{`gateway --controller-namespace=`, `--controller-namespace is "": give the namespace of Linkerd's control plane`},
+		{
+			`gateway --controller-namespace=`,
+			`--controller-namespace is "": give the namespace of Linkerd's control plane`,
+		},
 		{`gateway --stream-stall-timeout=0`, `--stream-stall-timeout is "0": give a duration above 0`},
-		{`gateway --max-connection-age=1ms`, `--max-connection-age is "1ms": give a duration of a second or more, such as 30m, or 0 for none`},
-		{`gateway --max-concurrent-streams=4294967296`, `--max-concurrent-streams is "4294967296": give a number from 1 to 4294967295`},
+		{
+			`gateway --max-connection-age=1ms`,
+			`--max-connection-age is "1ms": give a duration of a second or more, such as 30m, or 0 for none`,
+		},
+		{
+			`gateway --max-concurrent-streams=4294967296`,
+			`--max-concurrent-streams is "4294967296": give a number from 1 to 4294967295`,
+		},
 		{`gateway --max-streams=0`, `--max-streams is "0": give a number from 1 to 4294967295`},
 		{`gateway --view-memory=many`, `--view-memory is "many": give a number of bytes such as 64Mi`},
 		{`gateway --view-memory=1000`, `--view-memory is "1000": give 1Mi or more`},
 		{`gateway --drain=-1s`, `--drain is "-1s": give a duration of 0 or more`},
 		{`gateway --addr=8086`, `--addr is "8086": give HOST:PORT, or :PORT for all`},
-		{`gateway --admin-hosts=https://a.example`, `--admin-hosts is "https://a.example": give DNS names without scheme and port`},
+		{
+			`gateway --admin-hosts=https://a.example`,
+			`--admin-hosts is "https://a.example": give DNS names without scheme and port`,
+		},
 		{`gateway --log-level=loud`, `--log-level is "loud": give panic, fatal, error, warn, info, debug or trace`},
-		{`gateway --meshed-http2-client-params={`, `--meshed-http2-client-params is "{": unexpected end of JSON input: give JSON like`},
-		{`gateway --meshed-http2-client-params={"keep_alive":{"interval":{"seconds":-1}}}`, `keep_alive.interval is -1s 0ns: give a duration above 0`},
-		{`gateway --meshed-http2-client-params={"keep_alive":{"timeout":{"nanos":2000000000}}}`, `keep_alive.timeout is 0s 2000000000ns`},
+		{
+			`gateway --meshed-http2-client-params={`,
+			`--meshed-http2-client-params is "{": unexpected end of JSON input: give JSON like`,
+		},
+		{
+			`gateway --meshed-http2-client-params={"keep_alive":{"interval":{"seconds":-1}}}`,
+			`keep_alive.interval is -1s 0ns: give a duration above 0`,
+		},
+		{
+			`gateway --meshed-http2-client-params={"keep_alive":{"timeout":{"nanos":2000000000}}}`,
+			`keep_alive.timeout is 0s 2000000000ns`,
+		},
 		{`gateway --prefer=`, `--prefer is "": it is empty: write tiers, best first`},
 		{`gateway --prefer=local,,any`, `--prefer is "local,,any": tier 2 is empty`},
 		{`gateway --min-ready=0`, `--min-ready is "0": write how many endpoints have to be ready`},
@@ -146,7 +194,10 @@ func TestUsageErrors(t *testing.T) {
 			`gateway --max-exports-per-link=4294967297`,
 			`--max-exports-per-link is "4294967297": give a number from 1 to 5000`,
 		},
-		{`gateway --export-sources=labels,mcs`, `--export-sources is "labels,mcs": give labels, serviceexports, or both`},
+		{
+			`gateway --export-sources=labels,mcs`,
+			`--export-sources is "labels,mcs": give labels, serviceexports, or both`,
+		},
 		{`gateway --cluster-name=East`, `--cluster-name is "East": give a name as namespaces have it: `},
 		{`gateway --export-exclude-labels=a/b/c`, `"a/b/c" is no pattern of keys of labels`},
 		{`gateway --export-namespaces=Shop`, `"Shop" is no pattern of namespaces`},

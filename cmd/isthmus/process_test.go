@@ -44,14 +44,28 @@ func startAPI(t *testing.T) (addr string) {
 	t.Cleanup(func() { api.Close() })
 	for _, o := range []runtime.Object{
 		&corev1.Service{
-			ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Annotations: map[string]string{"isthmus.io/prefer": "zone, any"}},
-			Spec:       corev1.ServiceSpec{Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:        "web",
+				Namespace:   "shop",
+				Annotations: map[string]string{"isthmus.io/prefer": "zone, any"},
+			},
+			Spec: corev1.ServiceSpec{
+				Ports: []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}},
+			},
 		},
 		&discoveryv1.EndpointSlice{
-			ObjectMeta:  metav1.ObjectMeta{Name: "web-1", Namespace: "shop", Labels: map[string]string{discoveryv1.LabelServiceName: "web"}},
+			ObjectMeta: metav1.ObjectMeta{
+				Name:      "web-1",
+				Namespace: "shop",
+				Labels:    map[string]string{discoveryv1.LabelServiceName: "web"},
+			},
 			AddressType: discoveryv1.AddressTypeIPv4,
-			Ports:       []discoveryv1.EndpointPort{{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)}},
-			Endpoints:   []discoveryv1.Endpoint{{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}}},
+			Ports: []discoveryv1.EndpointPort{
+				{Name: new("http"), Port: new(int32(8080)), Protocol: new(corev1.ProtocolTCP)},
+			},
+			Endpoints: []discoveryv1.Endpoint{
+				{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: new(true)}},
+			},
 		},
 	} {
 		if err := api.Put(o); err != nil {
@@ -82,9 +96,25 @@ func startProcess(t *testing.T, api string, args ...string) *gatewayProcess {
 		signals:     make(chan os.Signal, 2),
 		code:        make(chan int, 1),
 	}
-	args = append([]string{"gateway", "--kubeconfig", kubeconfig(t, api), "--addr", p.addr, "--metrics-addr", p.metricsAddr, "--log-format=json"}, args...)
+	args = append(
+		[]string{
+			"gateway",
+			"--kubeconfig",
+			kubeconfig(t, api),
+			"--addr",
+			p.addr,
+			"--metrics-addr",
+			p.metricsAddr,
+			"--log-format=json",
+		},
+		args...)
 	go func() {
-		p.code <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: args, Stdout: p.log, Stderr: p.log, Signals: p.signals})
+		p.code <- newProgram("isthmus").Run(context.Background(), cli.Process{
+			Args:    args,
+			Stdout:  p.log,
+			Stderr:  p.log,
+			Signals: p.signals,
+		})
 	}()
 	return p
 }
@@ -118,7 +148,12 @@ func (p *gatewayProcess) follow(t *testing.T) (live *clitest.Output, quit chan o
 	t.Helper()
 	live, quit, end = clitest.NewOutput(), make(chan os.Signal, 1), make(chan int, 1)
 	go func() {
-		end <- newProgram("isthmus").Run(context.Background(), cli.Process{Args: []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr}, Stdout: live, Stderr: live, Signals: quit})
+		end <- newProgram("isthmus").Run(context.Background(), cli.Process{
+			Args:    []string{"get", "web.shop.svc.cluster.local", "--addr", p.addr},
+			Stdout:  live,
+			Stderr:  live,
+			Signals: quit,
+		})
 	}()
 	live.Await(t, "  ADDRESS ")
 	return live, quit, end
@@ -145,22 +180,31 @@ func TestProcess(t *testing.T) {
 		t.Errorf("%+v, %v", page, err)
 	}
 
-	conn, dialErr := grpc.NewClient(p.addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy())
+	conn, dialErr := grpc.NewClient(
+		p.addr,
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithNoProxy(),
+	)
 	if dialErr != nil {
 		t.Fatal(dialErr)
 	}
 	defer conn.Close()
-	if h, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil || h.GetStatus() != healthpb.HealthCheckResponse_SERVING {
+	if h, err := healthpb.NewHealthClient(conn).Check(t.Context(), &healthpb.HealthCheckRequest{}); err != nil ||
+		h.GetStatus() != healthpb.HealthCheckResponse_SERVING {
 		t.Errorf("health %v, %v", h, err)
 	}
 
 	live, _, end := p.follow(t)
 	var streams adminapi.Streams
-	if err := json.Unmarshal([]byte(p.get("/debug/streams")), &streams); err != nil || streams.Streams != 1 || streams.Views[0].Destination != "web.shop.svc.cluster.local:80" || streams.Views[0].Endpoints != 1 {
+	if err := json.Unmarshal([]byte(p.get("/debug/streams")), &streams); err != nil || streams.Streams != 1 ||
+		streams.Views[0].Destination != "web.shop.svc.cluster.local:80" ||
+		streams.Views[0].Endpoints != 1 {
 		t.Errorf("%+v, %v", streams, err)
 	}
 	var services []adminapi.Service
-	if err := json.Unmarshal([]byte(p.get("/debug/services")), &services); err != nil || len(services) != 1 || services[0].Streams != 1 || services[0].Ports[0].Members[0].Endpoints != 1 {
+	if err := json.Unmarshal([]byte(p.get("/debug/services")), &services); err != nil || len(services) != 1 ||
+		services[0].Streams != 1 ||
+		services[0].Ports[0].Members[0].Endpoints != 1 {
 		t.Errorf("%+v, %v", services, err)
 	}
 	p.signals <- syscall.SIGTERM
@@ -187,7 +231,10 @@ func TestProcessWithoutAPI(t *testing.T) {
 	if p.get("/ready") != "not ready" || p.listens() {
 		t.Error("ready without a cluster")
 	}
-	if page.Local.Cluster != "local" || !strings.Contains(page.Local.Reason, "connection refused") || page.Clusters == nil || page.Unserved == nil || page.Problems == nil {
+	if page.Local.Cluster != "local" || !strings.Contains(page.Local.Reason, "connection refused") ||
+		page.Clusters == nil ||
+		page.Unserved == nil ||
+		page.Problems == nil {
 		t.Errorf("%+v", page)
 	}
 	if w := page.Writer; w == nil || w.Leading || w.Identity == "" {
@@ -195,7 +242,8 @@ func TestProcessWithoutAPI(t *testing.T) {
 	}
 	metrics := p.get("/metrics")
 	for _, name := range []string{"cluster_store_size 0", "isthmus_streams 0", "isthmus_endpointslice_writer_leading 0",
-		`workqueue_depth{name="endpoints_controller_workqueue"} 0`, "go_goroutines", "process_resident_memory_bytes", "go_build_info", `isthmus_build_info{goversion="go`,
+		`workqueue_depth{name="endpoints_controller_workqueue"} 0`, "go_goroutines", "process_resident_memory_bytes",
+		"go_build_info", `isthmus_build_info{goversion="go`,
 		`grpc_server_started_total{grpc_method="Get",grpc_service="io.linkerd.proxy.destination.Destination",grpc_type="server_stream"} 0`} {
 		if !strings.Contains(metrics, name) {
 			t.Errorf("no %s in the metrics", name)
@@ -206,7 +254,13 @@ func TestProcessWithoutAPI(t *testing.T) {
 		t.Errorf("exit code %d", c)
 	}
 	text := p.log.Await(t, "shutdown: done")
-	for _, want := range []string{`--default-opaque-ports: \"x\" is not a port`, `"level":"error"`, `"msg":"gateway starts","version":"`, `--outbound-transport-mode is \"x\"`, `"signal":"terminated"`} {
+	for _, want := range []string{
+		`--default-opaque-ports: \"x\" is not a port`,
+		`"level":"error"`,
+		`"msg":"gateway starts","version":"`,
+		`--outbound-transport-mode is \"x\"`,
+		`"signal":"terminated"`,
+	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %s in the log:\n%s", want, text)
 		}
@@ -440,8 +494,14 @@ func TestProcessFails(t *testing.T) {
 	}{
 		{[]string{"--kubeconfig=/does/not/exist"}, "isthmus gateway: --kubeconfig: stat /does/not/exist: no such file"},
 		{nil, "isthmus gateway: no cluster to run in: this is not a Pod, and there is neither"},
-		{[]string{"--kubeconfig", config, "--metrics-addr", l.Addr().String()}, "isthmus gateway: --metrics-addr: listen tcp "},
-		{[]string{"--kubeconfig", config, "--metrics-addr=127.0.0.1:0", "--addr", l.Addr().String()}, "isthmus gateway: --addr: listen tcp "},
+		{
+			[]string{"--kubeconfig", config, "--metrics-addr", l.Addr().String()},
+			"isthmus gateway: --metrics-addr: listen tcp ",
+		},
+		{
+			[]string{"--kubeconfig", config, "--metrics-addr=127.0.0.1:0", "--addr", l.Addr().String()},
+			"isthmus gateway: --addr: listen tcp ",
+		},
 	} {
 		code, out, err := call(append([]string{"gateway", "--log-level=fatal"}, c.args...)...)
 		if code != 1 || out != "" || !strings.HasPrefix(err, c.want) || strings.Count(err, "\n") != 1 {
@@ -485,7 +545,8 @@ func TestTraces(t *testing.T) {
 	for text := range seen {
 		spans += text
 	}
-	if !strings.Contains(spans, "linkerd-destination") || !strings.Contains(spans, "io.linkerd.proxy.destination.Destination/Get") {
+	if !strings.Contains(spans, "linkerd-destination") ||
+		!strings.Contains(spans, "io.linkerd.proxy.destination.Destination/Get") {
 		t.Errorf("spans %q", spans)
 	}
 }

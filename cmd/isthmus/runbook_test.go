@@ -23,7 +23,8 @@ func runbook(t *testing.T) string {
 	return string(text)
 }
 
-// TestRunbookHasAlerts: the runbook has an entry for each alert and for no other: what it means, what to look at and what to do.
+// TestRunbookHasAlerts: the runbook has an entry for each alert and for no other: what it means, what to look at
+// and what to do.
 func TestRunbookHasAlerts(t *testing.T) {
 	rules, err := os.ReadFile("../../manifests/alerts/isthmus.yaml")
 	if err != nil {
@@ -56,7 +57,8 @@ func TestRunbookHasAlerts(t *testing.T) {
 	}
 }
 
-// TestRunbookHasWords: the runbook explains each word that isthmus check, clusters and explain print, and no verdict or check
+// TestRunbookHasWords: the runbook explains each word that isthmus check, clusters and explain print, and no
+// verdict or check
 // that there is not.
 func TestRunbookHasWords(t *testing.T) {
 	text := runbook(t)
@@ -65,16 +67,21 @@ func TestRunbookHasWords(t *testing.T) {
 		verdicts = append(verdicts, v.String())
 	}
 	states := []string{
-		string(adminapi.Ready), string(adminapi.Pending), string(adminapi.Unreachable), string(adminapi.Stale), string(adminapi.Rejected),
+		string(
+			adminapi.Ready,
+		), string(adminapi.Pending), string(adminapi.Unreachable), string(adminapi.Stale), string(adminapi.Rejected),
 		federation.Unlinked.String(),
 	}
 	for head, want := range map[string][]string{
-		"| check | ‼ | ✗ | look at, and do |":         append(slices.Clone(check.Checks), "gateway", "version", "replicas"), // the last are the verb's own
+		"| check | ‼ | ✗ | look at, and do |": append(
+			slices.Clone(check.Checks), "gateway", "version", "replicas",
+		), // the last are the verb's own
 		"| verdict | the address | look at, and do |": verdicts,
 		"| STATE | means | do |":                      states,
 		"| STANDING | means | do |":                   {adminapi.InService, adminapi.LastResort, adminapi.Withdrawn},
 		"| STATE of a gateway | means | do |": {
-			adminapi.GatewayAlive, adminapi.GatewayDead, adminapi.GatewayUnknown, adminapi.GatewayNotProbed, adminapi.GatewayOutside, adminapi.GatewayIPv6Off,
+			adminapi.GatewayAlive, adminapi.GatewayDead, adminapi.GatewayUnknown, adminapi.GatewayNotProbed,
+			adminapi.GatewayOutside, adminapi.GatewayIPv6Off,
 		},
 	} {
 		got := firstCells(t, text, head)
@@ -92,8 +99,28 @@ func TestExportStatesAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{adminapi.ExportWouldBeWritten, adminapi.ExportBeingWritten, adminapi.ExportFailed, adminapi.ExportChangedBack}
-	for _, s := range []plan.State{plan.Written, plan.Kept, plan.OnHold, plan.LeftToLinkerd, plan.Taken, plan.Waiting, plan.NotAllowed, plan.NameRefused, plan.NoPort, plan.OverNumber, plan.HeadlessJoins, plan.Unset, plan.Invalid, plan.NoImports} {
+	want := []string{
+		adminapi.ExportWouldBeWritten,
+		adminapi.ExportBeingWritten,
+		adminapi.ExportFailed,
+		adminapi.ExportChangedBack,
+	}
+	for _, s := range []plan.State{
+		plan.Written,
+		plan.Kept,
+		plan.OnHold,
+		plan.LeftToLinkerd,
+		plan.Taken,
+		plan.Waiting,
+		plan.NotAllowed,
+		plan.NameRefused,
+		plan.NoPort,
+		plan.OverNumber,
+		plan.HeadlessJoins,
+		plan.Unset,
+		plan.Invalid,
+		plan.NoImports,
+	} {
 		want = append(want, string(s))
 	}
 	got := firstCells(t, string(text), "| STATE | means | do |\n|---|---|---|")

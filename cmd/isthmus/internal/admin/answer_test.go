@@ -45,7 +45,9 @@ func TestShared(t *testing.T) {
 		time.Sleep(shareMost)
 		cost = 0
 		fourth := s.get()
-		if another := newShared(0, 0, func() int { return 0 }); another.get().number < fourth.number { // as of a gateway that starts anew
+		if another := newShared(0, 0, func() int {
+			return 0
+		}); another.get().number < fourth.number { // as of a gateway that starts anew
 			t.Error("the number of another process is lower")
 		}
 		if third.value != 3 || fourth.value != 4 {

@@ -15,16 +15,39 @@ import (
 // them, and the page of clusters two of each cluster.
 func TestRefusedOnPages(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
-	table.Define(admintest.ShopID("web"), &federation.Definition{Federated: true, Members: []federation.Member{{Cluster: "east", Service: admintest.ShopID("web")}, {Cluster: "north", Service: admintest.ShopID("web")}}})
+	table.Define(
+		admintest.ShopID("web"),
+		&federation.Definition{
+			Federated: true,
+			Members: []federation.Member{
+				{Cluster: "east", Service: admintest.ShopID("web")},
+				{Cluster: "north", Service: admintest.ShopID("web")},
+			},
+		},
+	)
 	table.Link(federation.Local, federation.Ready, admintest.Offering(federation.Local, "web"))
-	table.SetLink("east", federation.Link{State: federation.Ready, Source: admintest.Offering("east", "web", "10.0.0.1:80", "10.0.0.99:80", "10.1.0.1:80", "10.1.0.2:80"), Within: federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24"))})
+	table.SetLink(
+		"east",
+		federation.Link{
+			State:  federation.Ready,
+			Source: admintest.Offering("east", "web", "10.0.0.1:80", "10.0.0.99:80", "10.1.0.1:80", "10.1.0.2:80"),
+			Within: federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24")),
+		},
+	)
 	table.Link("north", federation.Ready, admintest.Offering("north", "web", "10.0.0.1:80"))
 	defer table.Watch(federation.Key{Service: admintest.ShopID("web"), Port: 80}).Close()
 	want := []adminapi.PortMember{
 		{Cluster: "east", Service: "shop/web", Endpoints: 4, Refused: 3, Refusals: []string{
 			"10.0.0.99:80 belongs to Pod shop/mine of the local cluster",
-			"10.1.0.1:80 is outside the address ranges of the link", "10.1.0.2:80 is outside the address ranges of the link"}},
-		{Cluster: "north", Service: "shop/web", Endpoints: 1, Conflicts: 1, ConflictsWith: []string{"10.0.0.1:80 is sent from shop/web of cluster east"}},
+			"10.1.0.1:80 is outside the address ranges of the link",
+			"10.1.0.2:80 is outside the address ranges of the link"}},
+		{
+			Cluster:       "north",
+			Service:       "shop/web",
+			Endpoints:     1,
+			Conflicts:     1,
+			ConflictsWith: []string{"10.0.0.1:80 is sent from shop/web of cluster east"},
+		},
 	}
 	s := newShop(table)
 	if got := s.services().all()[0].Ports[0].Members; !reflect.DeepEqual(got, want) {
@@ -32,7 +55,10 @@ func TestRefusedOnPages(t *testing.T) {
 	}
 	if got, want := s.clusters().all().Refused, []adminapi.Refused{{Cluster: "east", Outside: 2, Owned: 1, Examples: []string{
 		"shop/web of east, offered to shop/web: 10.0.0.99:80 belongs to Pod shop/mine of the local cluster",
-		"shop/web of east, offered to shop/web: 10.1.0.1:80 is outside the address ranges of the link"}}}; !reflect.DeepEqual(got, want) {
+		"shop/web of east, offered to shop/web: 10.1.0.1:80 is outside the address ranges of the link"}}}; !reflect.DeepEqual(
+		got,
+		want,
+	) {
 		t.Errorf("clusters: %+v, want %+v", got, want)
 	}
 }

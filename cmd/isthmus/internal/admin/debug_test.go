@@ -156,14 +156,16 @@ func (s *servedShop) Explain(ctx context.Context, q grpcapi.Question) (*grpcapi.
 	return s.explain(ctx, q)
 }
 
-// TestPages: each page that there is without --exports is answered as JSON, and not to a POST; one that can't be encoded is an error.
+// TestPages: each page that there is without --exports is answered as JSON, and not to a POST; one that can't be
+// encoded is an error.
 func TestPages(t *testing.T) {
 	mux := http.NewServeMux()
 	for path, page := range newShop(federation.NewTable(federation.Options{})).handlers() {
 		mux.Handle("GET "+path, page)
 	}
 	for path, want := range map[string]string{
-		"/debug/version": `"version": `, "/debug/clusters": `"name": "me"`, "/debug/services": "[]\n", "/debug/streams": `"streams": 0`, "/debug/events": `"most": `, "/debug/exports": "404",
+		"/debug/version": `"version": `, "/debug/clusters": `"name": "me"`, "/debug/services": "[]\n",
+		"/debug/streams": `"streams": 0`, "/debug/events": `"most": `, "/debug/exports": "404",
 	} {
 		w := httptest.NewRecorder()
 		mux.ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
@@ -172,7 +174,10 @@ func TestPages(t *testing.T) {
 		if known != (want != "404") {
 			t.Errorf("%s: the format and the version are in %v", path, w.Header())
 		}
-		if !strings.Contains(w.Body.String(), want) || w.Code == http.StatusOK && (w.Header().Get("Content-Type") != "application/json" || w.Header().Get("X-Content-Type-Options") != "nosniff") {
+		if !strings.Contains(w.Body.String(), want) ||
+			w.Code == http.StatusOK &&
+				(w.Header().Get("Content-Type") != "application/json" ||
+					w.Header().Get("X-Content-Type-Options") != "nosniff") {
 			t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
 		}
 	}

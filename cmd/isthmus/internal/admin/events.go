@@ -22,8 +22,12 @@ var eventLines = lineKind[adminapi.Event]{
 	text: func(e *adminapi.Event) string { return e.Object + "\n" + e.Text + "\n" + string(e.Kind) },
 	parts: choices[func(*adminapi.Event) bool]{
 		{"", nil},
-		about(adminapi.EventCluster), about(adminapi.EventStanding), about(adminapi.EventRotation), about(adminapi.EventGateway),
-		about(adminapi.EventTier), about(adminapi.EventStall),
+		about(adminapi.EventCluster),
+		about(adminapi.EventStanding),
+		about(adminapi.EventRotation),
+		about(adminapi.EventGateway),
+		about(adminapi.EventTier),
+		about(adminapi.EventStall),
 	},
 	order: choices[func(a, b *adminapi.Event) int]{{"newest", nil}}, // as they are
 }

@@ -23,7 +23,8 @@ func TestRepeatsAreFolded(t *testing.T) {
 		if len(got) != 2 || got[0].Text != "ready" || got[1].Text != "stale" || !got[1].Problem {
 			t.Fatalf("%+v", got)
 		}
-		if e := got[0]; e.Count != 1000 || !e.First.Equal(began.Add(time.Second)) || !e.At.Equal(began.Add(1000*time.Second)) {
+		if e := got[0]; e.Count != 1000 || !e.First.Equal(began.Add(time.Second)) ||
+			!e.At.Equal(began.Add(1000*time.Second)) {
 			t.Errorf("%+v", e)
 		}
 	})
@@ -66,9 +67,16 @@ func TestManyDoNotPushOutFew(t *testing.T) {
 
 func TestTextsAreBoundedAndPrintable(t *testing.T) {
 	log := NewEventLog()
-	log.Add(adminapi.Event{Kind: "k", Object: strings.Repeat("o", 1000), Text: "\x1b[31m\u202ered\n" + strings.Repeat("ü", 1000)})
+	log.Add(
+		adminapi.Event{
+			Kind:   "k",
+			Object: strings.Repeat("o", 1000),
+			Text:   "\x1b[31m\u202ered\n" + strings.Repeat("ü", 1000),
+		},
+	)
 	e := log.Newest()[0]
-	if len(e.Object) > 253 || len(e.Text) > 400 || !strings.HasSuffix(e.Text, "ü…") || !strings.HasPrefix(e.Text, "\ufffd[31m\ufffdred ü") {
+	if len(e.Object) > 253 || len(e.Text) > 400 || !strings.HasSuffix(e.Text, "ü…") ||
+		!strings.HasPrefix(e.Text, "\ufffd[31m\ufffdred ü") {
 		t.Errorf("%q %q", e.Object, e.Text)
 	}
 }

@@ -104,7 +104,8 @@ func (h explainHandler) question(asked url.Values) (grpcapi.Question, error) {
 			`with token={"ns":"shop","nodeName":"node-1"} for a client there, and address=10.0.0.1 for one address`)
 	}
 	var err error
-	if q.Authority, err = h.authority(asked.Get("authority")); err != nil {
+	q.Authority, err = h.authority(asked.Get("authority"))
+	if err != nil {
 		return q, err
 	}
 	if text := asked.Get("address"); text != "" {
@@ -205,7 +206,8 @@ func (h explainHandler) ofAddress(ip netip.Addr, port string) (string, error) {
 	}
 	return "", fmt.Errorf("%v is no Service's cluster IP, nor a Pod's, in the gateway's cluster: "+
 		"clients that dial it connect straight to it. "+
-		"If it is an address of a linked cluster, name the service that clients dial, and give this address by address (--address)", ip)
+		"If it is an address of a linked cluster, name the service that clients dial, "+
+		"and give this address by address (--address)", ip)
 }
 
 // failuresOf returns why a service can't be updated.
@@ -241,7 +243,8 @@ func shortName(host string) (id federation.ServiceID, instance string, ok bool) 
 	}
 	labels := strings.Split(strings.TrimSuffix(host, ".svc"), ".")
 	if len(labels) == 3 && strings.HasSuffix(host, ".svc") {
-		instance, labels = labels[0], labels[1:]
+		instance = labels[0]
+		labels = labels[1:]
 	}
 	if len(labels) != 2 || labels[1] == "svc" || !nameable(labels[0]) || !nameable(labels[1]) {
 		return id, "", false

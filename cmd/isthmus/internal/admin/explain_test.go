@@ -48,11 +48,26 @@ func newExplainedGateway(t testing.TB) http.Handler {
 	table := federation.NewTable(federation.Options{})
 	web := admintest.ShopID("web")
 	table.Link(federation.Local, federation.Ready, admintest.Offering(federation.Local, "web", "10.0.0.1:80"))
-	table.Link("east", federation.Ready, explained{admintest.Offering("east", "web", "10.0.0.1:80", "10.1.0.1:80"), []federation.Considered{
-		{Slice: "shop/web-x", Text: hostile, Target: hostile, Verdict: federation.UnusableText, Detail: hostile},
-		{Slice: "shop/web-x", Addr: netip.MustParseAddrPort("10.1.0.2:0"), Target: "Pod shop/web-2", Verdict: federation.Terminating},
-		{Slice: "shop/web-y", Text: strings.Repeat("<", 1<<20), Target: strings.Repeat("<", 1<<20), Verdict: federation.UnusableText, Changed: time.Unix(1e9, 0).UTC()},
-	}})
+	table.Link(
+		"east",
+		federation.Ready,
+		explained{admintest.Offering("east", "web", "10.0.0.1:80", "10.1.0.1:80"), []federation.Considered{
+			{Slice: "shop/web-x", Text: hostile, Target: hostile, Verdict: federation.UnusableText, Detail: hostile},
+			{
+				Slice:   "shop/web-x",
+				Addr:    netip.MustParseAddrPort("10.1.0.2:0"),
+				Target:  "Pod shop/web-2",
+				Verdict: federation.Terminating,
+			},
+			{
+				Slice:   "shop/web-y",
+				Text:    strings.Repeat("<", 1<<20),
+				Target:  strings.Repeat("<", 1<<20),
+				Verdict: federation.UnusableText,
+				Changed: time.Unix(1e9, 0).UTC(),
+			},
+		}},
+	)
 	table.Link("north", federation.Unreachable, nil)
 	d := &federation.Definition{Federated: true}
 	for _, c := range []federation.ClusterName{federation.Local, "east", "north"} {
@@ -81,18 +96,38 @@ func getExplain(h http.Handler, query url.Values) *httptest.ResponseRecorder {
 // TestExplainPage: what the page has, field by field, since programs read it.
 func TestExplainPage(t *testing.T) {
 	h := newExplainedGateway(t)
-	w := getExplain(h, url.Values{"authority": {"web.shop.svc.cluster.local:80"}, "token": {`{"ns":"shop","nodeName":"n1"}`}})
-	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" || w.Header().Get("X-Content-Type-Options") != "nosniff" {
+	w := getExplain(
+		h,
+		url.Values{"authority": {"web.shop.svc.cluster.local:80"}, "token": {`{"ns":"shop","nodeName":"n1"}`}},
+	)
+	if w.Code != http.StatusOK || w.Header().Get("Content-Type") != "application/json" ||
+		w.Header().Get("X-Content-Type-Options") != "nosniff" {
 		t.Fatalf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
-	if i := strings.IndexFunc(w.Body.String(), func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' || r == '<' }); i >= 0 {
+	if i := strings.IndexFunc(w.Body.String(), func(r rune) bool {
+		return !unicode.IsPrint(r) && r != '\n' || r == '<'
+	}); i >= 0 {
 		t.Errorf("the page has %q", w.Body.String()[i:min(i+20, w.Body.Len())])
 	}
 	var page map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"addresses", "authority", "client", "defined", "federated", "members", "problems", "set", "streams", "verdicts"}; !slices.Equal(slices.Sorted(maps.Keys(page)), want) {
+	if want := []string{
+		"addresses",
+		"authority",
+		"client",
+		"defined",
+		"federated",
+		"members",
+		"problems",
+		"set",
+		"streams",
+		"verdicts",
+	}; !slices.Equal(
+		slices.Sorted(maps.Keys(page)),
+		want,
+	) {
 		t.Errorf("fields %q", slices.Sorted(maps.Keys(page)))
 	}
 	text := func(field string) string { b, _ := json.Marshal(page[field]); return string(b) }
@@ -127,7 +162,8 @@ func TestExplainPage(t *testing.T) {
 	}
 	w = getExplain(h, url.Values{"authority": {"none.shop.svc.cluster.local"}})
 	page = nil
-	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || page["defined"] != false || !strings.HasPrefix(page["refused"].(string), "NotFound: ") {
+	if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || page["defined"] != false ||
+		!strings.HasPrefix(page["refused"].(string), "NotFound: ") {
 		t.Errorf("no such service: %s, %v", w.Body, err)
 	}
 }
@@ -143,7 +179,11 @@ func TestExplainRefusals(t *testing.T) {
 		{"web.shop.svc.cluster.local", "web", "no IP address"},
 		{"web.shop.svc.cluster.local", "fe80::1%eth0", "no IP address"},
 	} {
-		if w := getExplain(h, url.Values{"authority": {c.authority}, "address": {c.address}}); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), c.want) {
+		if w := getExplain(h, url.Values{
+			"authority": {c.authority},
+			"address":   {c.address},
+		}); w.Code != http.StatusBadRequest ||
+			!strings.Contains(w.Body.String(), c.want) {
 			t.Errorf("%+v: %d %s", c, w.Code, w.Body)
 		}
 	}
@@ -162,7 +202,10 @@ func TestExplainRefusals(t *testing.T) {
 		}
 		return nil, status.Error(codes.DeadlineExceeded, "too much")
 	}
-	if w := getExplain(late.explain(), url.Values{"authority": {"shop/web"}}); w.Code != http.StatusServiceUnavailable || w.Body.String() != "too much\n" {
+	if w := getExplain(late.explain(), url.Values{
+		"authority": {"shop/web"},
+	}); w.Code != http.StatusServiceUnavailable ||
+		w.Body.String() != "too much\n" {
 		t.Errorf("too late: %d %s", w.Code, w.Body)
 	}
 }
@@ -174,7 +217,8 @@ func askExplain(h http.Handler, w http.ResponseWriter, addr string) {
 	h.ServeHTTP(w, r)
 }
 
-// TestExplainsTakeTurns: one is answered at a time, and those who would wait for long get 503. Whose turn it is has TestTurns.
+// TestExplainsTakeTurns: one is answered at a time, and those who would wait for long get 503. Whose turn it is
+// has TestTurns.
 func TestExplainsTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, most, refused atomic.Int64
@@ -189,7 +233,8 @@ func TestExplainsTakeTurns(t *testing.T) {
 		for i := range 200 {
 			go func() {
 				w := httptest.NewRecorder()
-				if askExplain(h, w, fmt.Sprint("10.0.0.", i)); w.Code == http.StatusServiceUnavailable && w.Header().Get("Retry-After") != "" {
+				if askExplain(h, w, fmt.Sprint("10.0.0.", i)); w.Code == http.StatusServiceUnavailable &&
+					w.Header().Get("Retry-After") != "" {
 					refused.Add(1)
 				}
 			}()
@@ -263,7 +308,8 @@ func TestSlowClientsOfExplain(t *testing.T) {
 		synctest.Wait()
 		want := getExplain(h, url.Values{"authority": {"shop/web"}})
 		for _, w := range answers {
-			if w.Code != want.Code || w.Body.String() != want.Body.String() || !maps.EqualFunc(w.Header(), want.Header(), slices.Equal) {
+			if w.Code != want.Code || w.Body.String() != want.Body.String() ||
+				!maps.EqualFunc(w.Header(), want.Header(), slices.Equal) {
 				t.Fatalf("%d %v, want %d %v", w.Code, w.Header(), want.Code, want.Header())
 			}
 		}
@@ -274,22 +320,34 @@ func TestSlowClientsOfExplain(t *testing.T) {
 // browser, and of which refusals are short.
 func FuzzExplainQuery(f *testing.F) {
 	for _, query := range []string{
-		"authority=shop/web", "authority=web.shop.svc.cluster.local:80&token={%22ns%22:%22shop%22}&address=10.1.0.2", "authority=%1b[31m<b>", "authority=10.0.0.1:80",
-		"authority=a.b.c.d.svc.cluster.local:99999", "authority=shop/api&address=fe80::1%25eth0", "authority=shop/%c2%9b&token=ns:%00", "authority=i.web.shop.svc:0", "%zz",
+		"authority=shop/web",
+		"authority=web.shop.svc.cluster.local:80&token={%22ns%22:%22shop%22}&address=10.1.0.2", "authority=%1b[31m<b>",
+		"authority=10.0.0.1:80",
+		"authority=a.b.c.d.svc.cluster.local:99999", "authority=shop/api&address=fe80::1%25eth0",
+		"authority=shop/%c2%9b&token=ns:%00", "authority=i.web.shop.svc:0", "%zz",
 	} {
 		f.Add(query)
 	}
 	h := newExplainedGateway(f)
 	f.Fuzz(func(t *testing.T, query string) {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, &http.Request{Method: http.MethodGet, URL: &url.URL{Path: "/debug/explain", RawQuery: query}, Header: http.Header{}})
+		h.ServeHTTP(
+			w,
+			&http.Request{
+				Method: http.MethodGet,
+				URL:    &url.URL{Path: "/debug/explain", RawQuery: query},
+				Header: http.Header{},
+			},
+		)
 		body := w.Body.String()
 		if i := strings.IndexFunc(body, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }); i >= 0 {
 			t.Fatalf("%d: the answer has %q", w.Code, body[i:min(i+20, len(body))])
 		}
 		switch {
 		case w.Code == http.StatusOK && json.Valid(w.Body.Bytes()) && !strings.Contains(body, "<"):
-		case w.Code == http.StatusBadRequest && len(body) < 1000 && strings.HasPrefix(w.Header().Get("Content-Type"), "text/plain"):
+		case w.Code == http.StatusBadRequest && len(body) < 1000 && strings.HasPrefix(
+			w.Header().Get("Content-Type"), "text/plain",
+		):
 		default:
 			t.Fatalf("%d: %s", w.Code, body)
 		}
@@ -322,11 +380,15 @@ func TestExplainIsAwaited(t *testing.T) {
 func TestAuthorities(t *testing.T) {
 	a := newShop(nil)
 	for text, want := range map[string]string{
-		"shop/web": "web.shop.svc.cluster.local:80", "shop/web:81": "web.shop.svc.cluster.local:81", "web.shop": "web.shop.svc.cluster.local:80",
-		"web.shop.svc": "web.shop.svc.cluster.local:80", "web.shop.svc:90": "web.shop.svc.cluster.local:90", "shop/api": "api.shop.svc.cluster.local:8080",
-		"shop/both": "both.shop.svc.cluster.local:80", "shop/none": "none.shop.svc.cluster.local:80", "web-0.web.shop.svc": "web-0.web.shop.svc.cluster.local:80",
+		"shop/web": "web.shop.svc.cluster.local:80", "shop/web:81": "web.shop.svc.cluster.local:81",
+		"web.shop":     "web.shop.svc.cluster.local:80",
+		"web.shop.svc": "web.shop.svc.cluster.local:80", "web.shop.svc:90": "web.shop.svc.cluster.local:90",
+		"shop/api":  "api.shop.svc.cluster.local:8080",
+		"shop/both": "both.shop.svc.cluster.local:80", "shop/none": "none.shop.svc.cluster.local:80",
+		"web-0.web.shop.svc":           "web-0.web.shop.svc.cluster.local:80",
 		"api.shop.svc.cluster.local":   "api.shop.svc.cluster.local", // as applications dial it
-		"x.web.shop.svc.cluster.local": "x.web.shop.svc.cluster.local", "10.1.0.1": "api.shop.svc.cluster.local:8080", "10.1.0.1:9": "api.shop.svc.cluster.local:9",
+		"x.web.shop.svc.cluster.local": "x.web.shop.svc.cluster.local", "10.1.0.1": "api.shop.svc.cluster.local:8080",
+		"10.1.0.1:9":                       "api.shop.svc.cluster.local:9",
 		"api.shop.svc.clusterset.local:90": "api-clusterset.shop.svc.cluster.local:90",
 		"api.shop.svc.clusterset.local":    "api-clusterset.shop.svc.cluster.local:8080", // of a ServiceImport
 		"api.shop.svc.clusterset.local.":   "api-clusterset.shop.svc.cluster.local:8080",
@@ -338,19 +400,25 @@ func TestAuthorities(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"web": `"web" is no service of the cluster domain cluster.local: give NAMESPACE/NAME`, "a.b.c": "is no service", "web.svc": "is no service", "a/b/c": "is no service",
-		"/web": "is no service", "shop/": "is no service", "shop/a.b": "is no service", "web.shop.svc.other.org:80": "is no service of the cluster domain cluster.local", "": "is no service",
-		"fe80::1%eth0": "is no service", "shop/multi": "shop/multi has several ports: add one of :81, :82, such as shop/multi:81",
+		"web": `"web" is no service of the cluster domain cluster.local: give NAMESPACE/NAME`, "a.b.c": "is no service",
+		"web.svc": "is no service", "a/b/c": "is no service",
+		"/web": "is no service", "shop/": "is no service", "shop/a.b": "is no service",
+		"web.shop.svc.other.org:80": "is no service of the cluster domain cluster.local", "": "is no service",
+		"fe80::1%eth0": "is no service",
+		"shop/multi":   "shop/multi has several ports: add one of :81, :82, such as shop/multi:81",
 		"web.shop.svc.clusterset.local:80": "no Service is written for ServiceImport shop/web, " +
 			"so clients of its DNS name get no endpoints",
 		"a.b.api.shop.svc.clusterset.local":                        "is no service of the cluster domain",
 		"shop.svc.clusterset.local":                                "is no service of the cluster domain",
 		strings.Repeat("x", 10_000) + ".shop.svc.clusterset.local": "no Service is written for ServiceImport shop/xxx",
-		"10.0.0.1:80": "10.0.0.1 belongs to Pod shop/web-1 of the gateway's cluster, not to a Service", "10.9.9.9": "10.9.9.9 is no Service's cluster IP",
-		"10.1.0.9":     "several objects of the gateway's cluster claim 10.1.0.9: 2 Services with cluster IP 10.1.0.9",
-		"[fd00::1]:80": "fd00::1 is no Service's cluster IP", strings.Repeat("x", 10_000): strings.Repeat("x", maxRepeated) + "…",
+		"10.0.0.1:80":               "10.0.0.1 belongs to Pod shop/web-1 of the gateway's cluster, not to a Service",
+		"10.9.9.9":                  "10.9.9.9 is no Service's cluster IP",
+		"10.1.0.9":                  "several objects of the gateway's cluster claim 10.1.0.9: 2 Services with cluster IP 10.1.0.9",
+		"[fd00::1]:80":              "fd00::1 is no Service's cluster IP",
+		strings.Repeat("x", 10_000): strings.Repeat("x", maxRepeated) + "…",
 	} {
-		if got, err := a.explainHandler().authority(text); err == nil || !strings.Contains(err.Error(), want) || len(err.Error()) > 1000 {
+		if got, err := a.explainHandler().authority(text); err == nil || !strings.Contains(err.Error(), want) ||
+			len(err.Error()) > 1000 {
 			t.Errorf("%q: %q, %v, want %q", text, got, err, want)
 		}
 	}

@@ -35,8 +35,14 @@ func (exported) Writer() *exports.Writer { return nil }
 func (exported) Notes() []string { return []string{"Links can't be read"} }
 
 func shopService(name string, number uint16, labels map[string]string) *plan.Service {
-	return &plan.Service{ID: plan.ID{Namespace: "shop", Name: name}, UID: "u", Type: "ClusterIP", ClusterIPs: []string{"10.0.0.1"}, Labels: labels,
-		Ports: []plan.Port{{Name: "http", Protocol: "TCP", Number: number, Target: "8080"}}}
+	return &plan.Service{
+		ID:         plan.ID{Namespace: "shop", Name: name},
+		UID:        "u",
+		Type:       "ClusterIP",
+		ClusterIPs: []string{"10.0.0.1"},
+		Labels:     labels,
+		Ports:      []plan.Port{{Name: "http", Protocol: "TCP", Number: number, Target: "8080"}},
+	}
 }
 
 // exportingShop is a world in which east exports web and taken, and west exports web with another port.
@@ -48,7 +54,10 @@ func exportingShop() *plan.World {
 	cluster := func(name string, services ...*plan.Service) plan.Cluster {
 		c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, SeenServiceExports: true, Allow: all}
 		for _, s := range services {
-			c.Exports = append(c.Exports, plan.Export{ID: s.ID, Service: s, Mirror: name == "east", Federated: s.Name == "web"})
+			c.Exports = append(
+				c.Exports,
+				plan.Export{ID: s.ID, Service: s, Mirror: name == "east", Federated: s.Name == "web"},
+			)
 		}
 		return c
 	}
@@ -101,11 +110,16 @@ func TestExportsPage(t *testing.T) {
 		return all
 	}
 	all := ask("")
-	if want := []string{"east shop/taken shop/taken-east taken", "east shop/web shop/web-federated would be written", "east shop/web shop/web-east would be written",
-		"west shop/web shop/web-federated would be written"}; !slices.Equal(states(all), want) {
+	if want := []string{"east shop/taken shop/taken-east taken",
+		"east shop/web shop/web-federated would be written", "east shop/web shop/web-east would be written",
+		"west shop/web shop/web-federated would be written"}; !slices.Equal(
+		states(all),
+		want,
+	) {
 		t.Errorf("exports %q, want %q", states(all), want)
 	}
-	if want := []string{"create shop/web-east", "create shop/web-federated"}; !slices.Equal(changes(all), want) || len(all.Written) > 0 {
+	if want := []string{"create shop/web-east", "create shop/web-federated"}; !slices.Equal(changes(all), want) ||
+		len(all.Written) > 0 {
 		t.Errorf("changes %q, want %q; written %q", changes(all), want, all.Written)
 	}
 	if len(all.Conflicts) != 1 || all.Conflicts[0].Object != "shop/web-federated" {
@@ -135,11 +149,21 @@ func TestExportsPage(t *testing.T) {
 	mirror := store.Services[plan.ID{Namespace: "shop", Name: "web-east"}]
 	mirror.Labels["users"], mirror.Ports = "own", nil
 	got := ask("")
-	want := []adminapi.ExportChange{{Verb: "update", ObjectKind: "Service", Object: "shop/web-east", Kind: "mirror", Of: "shop/web", Fields: []adminapi.ExportField{{Field: "port 80/TCP", After: "to 8080, name http"}}}}
+	want := []adminapi.ExportChange{
+		{
+			Verb:       "update",
+			ObjectKind: "Service",
+			Object:     "shop/web-east",
+			Kind:       "mirror",
+			Of:         "shop/web",
+			Fields:     []adminapi.ExportField{{Field: "port 80/TCP", After: "to 8080, name http"}},
+		},
+	}
 	if !reflect.DeepEqual(got.Changes, want) {
 		t.Errorf("changes %+v, want %+v", got.Changes, want)
 	}
-	if want := []string{"shop/web-east", "shop/web-federated"}; !slices.Equal(got.Written, want) || got.Exports[1].State != "written" {
+	if want := []string{"shop/web-east", "shop/web-federated"}; !slices.Equal(got.Written, want) ||
+		got.Exports[1].State != "written" {
 		t.Errorf("written %q, want %q; exports %q", got.Written, want, states(got))
 	}
 	if got := ask("?service=shop/web").Written; len(got) != 2 {
@@ -169,8 +193,16 @@ func TestExportsPageIsBounded(t *testing.T) {
 	if len(page.Conflicts)+page.MoreConflicts != 100_000 || page.MoreConflicts == 0 {
 		t.Errorf("%d conflicts, %d more", len(page.Conflicts), page.MoreConflicts)
 	}
-	if text := encode(page).text; len(text) > 16<<20 || len(page.Changes)+page.MoreChanges != 1000 || page.MoreChanges == 0 || page.MoreExports != 7 {
-		t.Errorf("%d bytes, %d changes and %d more, %d exports more", len(text), len(page.Changes), page.MoreChanges, page.MoreExports)
+	if text := encode(page).text; len(text) > 16<<20 || len(page.Changes)+page.MoreChanges != 1000 ||
+		page.MoreChanges == 0 ||
+		page.MoreExports != 7 {
+		t.Errorf(
+			"%d bytes, %d changes and %d more, %d exports more",
+			len(text),
+			len(page.Changes),
+			page.MoreChanges,
+			page.MoreExports,
+		)
 	}
 }
 
@@ -221,7 +253,10 @@ func TestExportsSummary(t *testing.T) {
 	e := testExports(exportingShop())
 	got := e.summary()
 	if got == nil || got.Pending != 2 || got.Mode != "plan" ||
-		!reflect.DeepEqual(got.Unwritten, map[string][]string{"taken": {"shop/taken-east of east (the Service taken-east is somebody else's)"}}) {
+		!reflect.DeepEqual(
+			got.Unwritten,
+			map[string][]string{"taken": {"shop/taken-east of east (the Service taken-east is somebody else's)"}},
+		) {
 		t.Errorf("%+v", got)
 	}
 	if (*Exports)(nil).summary() != nil {
@@ -229,14 +264,17 @@ func TestExportsSummary(t *testing.T) {
 	}
 }
 
-// TestExportsPageOfImports: a ServiceExport, own and of west, is to be written as a ServiceImport and its Service, once there are such.
+// TestExportsPageOfImports: a ServiceExport, own and of west, is to be written as a ServiceImport and its Service,
+// once there are such.
 func TestExportsPageOfImports(t *testing.T) {
 	store := exportingShop()
 	web := plan.ID{Namespace: "shop", Name: "web"}
 	for i, c := range store.Clusters {
 		store.Clusters[i].Exports = nil
 		if c.Name != "east" {
-			store.Clusters[i].Exports = []plan.Export{{ID: web, Service: shopService("web", 80, nil), Exported: &plan.ServiceExport{UID: c.Name}}}
+			store.Clusters[i].Exports = []plan.Export{
+				{ID: web, Service: shopService("web", 80, nil), Exported: &plan.ServiceExport{UID: c.Name}},
+			}
 		}
 	}
 	e := testExports(store)
@@ -277,9 +315,29 @@ func TestExportFields(t *testing.T) {
 		status bool
 		want   map[string]string
 	}{
-		{shopService("web", 80, map[string]string{"a": ""}), false, map[string]string{"type": "ClusterIP", "label a": `""`, "port 80/TCP": "to 8080, name http", "internalTrafficPolicy": "", "trafficDistribution": ""}},
+		{
+			shopService("web", 80, map[string]string{"a": ""}),
+			false,
+			map[string]string{
+				"type":                  "ClusterIP",
+				"label a":               `""`,
+				"port 80/TCP":           "to 8080, name http",
+				"internalTrafficPolicy": "",
+				"trafficDistribution":   "",
+			},
+		},
 		{(*plan.Service)(nil), false, map[string]string{}},
-		{i, false, map[string]string{"type": "ClusterSetIP", "ips": "10.96.0.1", "port 80/TCP": "name http", "internalTrafficPolicy": "", "trafficDistribution": ""}},
+		{
+			i,
+			false,
+			map[string]string{
+				"type":                  "ClusterSetIP",
+				"ips":                   "10.96.0.1",
+				"port 80/TCP":           "name http",
+				"internalTrafficPolicy": "",
+				"trafficDistribution":   "",
+			},
+		},
 		{i, true, map[string]string{
 			"clusters": "local, west", "endpointSliceObjects": "Absent", "condition Valid": "true Valid it is",
 		}},

@@ -86,7 +86,8 @@ func (h *Hosts) guard(next http.Handler) http.Handler {
 				"use an IP address, localhost or a name of the cluster, "+
 				"or start the gateway with --admin-hosts=NAME", printable(r.Host)), http.StatusForbidden)
 		case fromElsewhere(r):
-			http.Error(w, "another site's page asks for this: only the gateway's own page gets it", http.StatusForbidden)
+			http.Error(w, "another site's page asks for this: only the gateway's own page gets it",
+				http.StatusForbidden)
 		default:
 			w.Header().Set("X-Content-Type-Options", "nosniff")
 			w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")

@@ -16,9 +16,11 @@ func testHosts() *Hosts {
 func TestAdminHosts(t *testing.T) {
 	h := testHosts()
 	for _, host := range []string{
-		"127.0.0.1", "127.0.0.1:9996", "10.1.2.3:80", "[::1]", "[::1]:9996", "::1", "[fe80::1%eth0]:9996", "[2001:db8::1]:9996",
+		"127.0.0.1", "127.0.0.1:9996", "10.1.2.3:80", "[::1]", "[::1]:9996", "::1", "[fe80::1%eth0]:9996",
+		"[2001:db8::1]:9996",
 		"localhost", "localhost:9996", "LOCALHOST:", "localhost.", "gateway", "gateway:9996", "my_machine",
-		"isthmus.linkerd", "isthmus.linkerd:9996", "isthmus.linkerd.svc", "isthmus.linkerd.svc.cluster.local:9996", "Isthmus.Linkerd.SVC.Cluster.LOCAL.",
+		"isthmus.linkerd", "isthmus.linkerd:9996", "isthmus.linkerd.svc", "isthmus.linkerd.svc.cluster.local:9996",
+		"Isthmus.Linkerd.SVC.Cluster.LOCAL.",
 		"10-1-2-3.linkerd.pod.cluster.local", "gateway.example.com", "Gateway.Example.com.:443",
 	} {
 		if !h.admit(host) {
@@ -26,9 +28,12 @@ func TestAdminHosts(t *testing.T) {
 		}
 	}
 	for _, host := range []string{
-		"", ":9996", ".", "..", "evil.example", "evil.example:9996", "evil.example.", "example.com", "x.gateway.example.com", "gateway.example.com.evil.example",
-		"127.0.0.1.evil.example", "127.0.0.1.evil.example:9996", "[evil.example]:80", "[evil.example", "localhost.evil.example", "evil.linkerd.example",
-		"evilsvc.example", "evil.cluster.local.example", "evil.example#.svc", "evil.example/.svc", "evil.example\x00.svc", "user@evil.svc", "a:b:c", "1.2.3.4.5",
+		"", ":9996", ".", "..", "evil.example", "evil.example:9996", "evil.example.", "example.com",
+		"x.gateway.example.com", "gateway.example.com.evil.example",
+		"127.0.0.1.evil.example", "127.0.0.1.evil.example:9996", "[evil.example]:80", "[evil.example",
+		"localhost.evil.example", "evil.linkerd.example",
+		"evilsvc.example", "evil.cluster.local.example", "evil.example#.svc", "evil.example/.svc",
+		"evil.example\x00.svc", "user@evil.svc", "a:b:c", "1.2.3.4.5",
 	} {
 		if h.admit(host) {
 			t.Errorf("%q is admitted", host)
@@ -53,10 +58,21 @@ func TestAdminRefuses(t *testing.T) {
 		return w
 	}
 	for _, path := range []string{"/", "/debug/clusters", "/debug/pprof/", "/page/main.js", "/none", "//metrics"} {
-		if w := ask(path, "evil.example:9996"); w.Code != http.StatusForbidden || !strings.Contains(w.Body.String(), "--admin-hosts") || !strings.Contains(w.Body.String(), `"evil.example:9996"`) {
+		if w := ask(path, "evil.example:9996"); w.Code != http.StatusForbidden ||
+			!strings.Contains(w.Body.String(), "--admin-hosts") ||
+			!strings.Contains(w.Body.String(), `"evil.example:9996"`) {
 			t.Errorf("%s by another name: %d %s", path, w.Code, w.Body)
 		}
-		if w := ask(path, "localhost:9996", "Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "image"); w.Code != http.StatusForbidden {
+		if w := ask(
+			path,
+			"localhost:9996",
+			"Sec-Fetch-Site",
+			"cross-site",
+			"Sec-Fetch-Mode",
+			"no-cors",
+			"Sec-Fetch-Dest",
+			"image",
+		); w.Code != http.StatusForbidden {
 			t.Errorf("%s of another site: %d", path, w.Code)
 		}
 	}
@@ -66,10 +82,17 @@ func TestAdminRefuses(t *testing.T) {
 		}
 	}
 	for name, header := range map[string][]string{
-		"no browser": nil, "own page": {"Sec-Fetch-Site", "same-origin", "Sec-Fetch-Mode", "cors"}, "typed": {"Sec-Fetch-Site", "none"},
+		"no browser": nil, "own page": {
+			"Sec-Fetch-Site",
+			"same-origin",
+			"Sec-Fetch-Mode",
+			"cors",
+		}, "typed": {"Sec-Fetch-Site", "none"},
 		"link": {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "document"},
 	} {
-		if w := ask("/debug/clusters", "localhost:9996", header...); w.Code != http.StatusOK || w.Header().Get("X-Content-Type-Options") != "nosniff" || w.Header().Get("Cross-Origin-Resource-Policy") != "same-origin" {
+		if w := ask("/debug/clusters", "localhost:9996", header...); w.Code != http.StatusOK ||
+			w.Header().Get("X-Content-Type-Options") != "nosniff" ||
+			w.Header().Get("Cross-Origin-Resource-Policy") != "same-origin" {
 			t.Errorf("%s: %d %v", name, w.Code, w.Header())
 		}
 	}
@@ -80,7 +103,8 @@ func TestAdminRefuses(t *testing.T) {
 }
 
 func TestParseAdminHosts(t *testing.T) {
-	if got, err := ParseHosts(" Gateway.example.com, g2,"); err != nil || !slices.Equal(got, []string{"gateway.example.com", "g2"}) {
+	if got, err := ParseHosts(" Gateway.example.com, g2,"); err != nil ||
+		!slices.Equal(got, []string{"gateway.example.com", "g2"}) {
 		t.Errorf("%q, %v", got, err)
 	}
 	for _, bad := range []string{"https://x.example", "x.example:80", "*", "*.example.com", "a b", ".example.com"} {
@@ -92,7 +116,17 @@ func TestParseAdminHosts(t *testing.T) {
 
 // FuzzAdminHosts: what is admitted is an address, has no dot, or ends as it must.
 func FuzzAdminHosts(f *testing.F) {
-	for _, host := range []string{"", "[::1]:80", "localhost:9996", "evil.example", "x.svc.", "[fe80::1%25eth0]", "a:b:c", "gateway.example.com:1", "\x00.svc"} {
+	for _, host := range []string{
+		"",
+		"[::1]:80",
+		"localhost:9996",
+		"evil.example",
+		"x.svc.",
+		"[fe80::1%25eth0]",
+		"a:b:c",
+		"gateway.example.com:1",
+		"\x00.svc",
+	} {
 		f.Add(host)
 	}
 	h := testHosts()
@@ -104,7 +138,9 @@ func FuzzAdminHosts(f *testing.F) {
 		if _, err := netip.ParseAddr(name); err == nil || name == "gateway.example.com" {
 			return
 		}
-		if strings.ContainsAny(name, ":/@[]\x00 ") || strings.Contains(name, ".") && !strings.HasSuffix(name, ".svc") && !strings.HasSuffix(name, ".linkerd") && !strings.HasSuffix(name, ".cluster.local") {
+		if strings.ContainsAny(name, ":/@[]\x00 ") ||
+			strings.Contains(name, ".") && !strings.HasSuffix(name, ".svc") && !strings.HasSuffix(name, ".linkerd") &&
+				!strings.HasSuffix(name, ".cluster.local") {
 			t.Errorf("%q is admitted as %q", host, name)
 		}
 	})

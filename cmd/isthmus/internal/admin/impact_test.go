@@ -15,17 +15,30 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestImpactPage: who asks for nothing that can be is told so, a service has the streams of all its views, and the own cluster has a name.
+// TestImpactPage: who asks for nothing that can be is told so, a service has the streams of all its views, and the
+// own cluster has a name.
 func TestImpactPage(t *testing.T) {
 	table, web := federation.NewTable(federation.Options{}), admintest.ShopID("web")
-	table.Define(web, &federation.Definition{Federated: true, Members: []federation.Member{{Cluster: federation.Local, Service: web}, {Cluster: "east", Service: web}}})
+	table.Define(
+		web,
+		&federation.Definition{
+			Federated: true,
+			Members:   []federation.Member{{Cluster: federation.Local, Service: web}, {Cluster: "east", Service: web}},
+		},
+	)
 	page := newShop(table)
-	page.served.views = []grpcapi.ViewStatus{{Service: web, View: adminapi.View{Streams: 2}}, {Service: web, View: adminapi.View{Streams: 3}}, {View: adminapi.View{Streams: 9}}}
+	page.served.views = []grpcapi.ViewStatus{
+		{Service: web, View: adminapi.View{Streams: 2}},
+		{Service: web, View: adminapi.View{Streams: 3}},
+		{View: adminapi.View{Streams: 9}},
+	}
 	const services = `"services":[{"service":"shop/web","watched":false,"port":0,"streams":5,`
 	for query, want := range map[string]string{
-		"": "give ?cluster=", "cluster=east": "give ?cluster=", "standing=withdrawn": "give ?cluster=", "cluster=east&standing=gone": "give ?cluster=",
-		"cluster=east&standing=last-resort": `{"cluster":"east","standing":"last-resort",` + services, "cluster=local&standing=withdrawn": `{"cluster":"local","standing":"withdrawn",` + services,
-		"cluster=north&standing=withdrawn": `{"cluster":"north","standing":"withdrawn","services":[]}`,
+		"": "give ?cluster=", "cluster=east": "give ?cluster=", "standing=withdrawn": "give ?cluster=",
+		"cluster=east&standing=gone":        "give ?cluster=",
+		"cluster=east&standing=last-resort": `{"cluster":"east","standing":"last-resort",` + services,
+		"cluster=local&standing=withdrawn":  `{"cluster":"local","standing":"withdrawn",` + services,
+		"cluster=north&standing=withdrawn":  `{"cluster":"north","standing":"withdrawn","services":[]}`,
 	} {
 		answer, text := httptest.NewRecorder(), new(bytes.Buffer)
 		impactHandler{page.Sources}.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "/debug/impact?"+query, nil))

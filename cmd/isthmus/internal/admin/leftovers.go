@@ -70,7 +70,8 @@ func (l *Leftovers) find(ctx context.Context, mirrors map[string][]federation.Se
 	l.forget(clusters)
 	links, err := l.links(ctx)
 	for _, name := range clusters {
-		owned, unknown := links[name], err
+		owned := links[name]
+		unknown := err
 		if !owned && unknown == nil {
 			owned, unknown = l.runs(ctx, name)
 		}

@@ -64,8 +64,10 @@ func TestLeftovers(t *testing.T) {
 				switch {
 				case x.refused != "" && strings.HasPrefix(r.URL.Path, x.refused):
 					w.WriteHeader(http.StatusForbidden)
-					io.WriteString(w,
-						`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`)
+					io.WriteString(
+						w,
+						`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`,
+					)
 				case !found || r.URL.Path == x.absent:
 					w.WriteHeader(http.StatusNotFound)
 					io.WriteString(w,

@@ -38,7 +38,13 @@ type asker struct {
 }
 
 func newLimiter(turns int64, wait, take time.Duration) *limiter {
-	return &limiter{each: max(1, turns-1), wait: wait, take: take, all: semaphore.NewWeighted(turns), addrs: make(map[string]*asker)}
+	return &limiter{
+		each:  max(1, turns-1),
+		wait:  wait,
+		take:  take,
+		all:   semaphore.NewWeighted(turns),
+		addrs: make(map[string]*asker),
+	}
 }
 
 // limit returns a handler that serves in turns.
@@ -92,7 +98,8 @@ func (l *limiter) count(addr string, n int) *asker {
 		a = &asker{turns: semaphore.NewWeighted(l.each)}
 		l.addrs[addr] = a
 	}
-	if a.requests += n; a.requests == 0 {
+	a.requests += n
+	if a.requests == 0 {
 		delete(l.addrs, addr)
 	}
 	return a

@@ -151,7 +151,10 @@ func TestBusy(t *testing.T) {
 func TestTurnsRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newLimited(newLimiter(1, time.Hour, 0))
-		for _, c := range []struct{ took, rest time.Duration }{{time.Millisecond, 9 * time.Millisecond}, {time.Minute, time.Second}} {
+		for _, c := range []struct{ took, rest time.Duration }{
+			{time.Millisecond, 9 * time.Millisecond},
+			{time.Minute, time.Second},
+		} {
 			h.ask("a")
 			h.ask("b")
 			time.Sleep(c.took)

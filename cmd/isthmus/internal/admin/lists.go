@@ -193,10 +193,12 @@ func parseListQuery(list string, v url.Values) (listQuery, error) {
 		return q, fmt.Errorf("q has %d bytes: give at most %d", len(q.search), maxSearch)
 	}
 	var err error
-	if q.page, err = queryNumber(v, "page", 1, 1_000_000); err != nil {
+	q.page, err = queryNumber(v, "page", 1, 1_000_000)
+	if err != nil {
 		return q, err
 	}
-	if q.limit, err = queryNumber(v, "limit", defaultLines, maxLines); err != nil {
+	q.limit, err = queryNumber(v, "limit", defaultLines, maxLines)
+	if err != nil {
 		return q, err
 	}
 	_, err = emptySnapshot.answer(list, q)

@@ -28,7 +28,9 @@ func TestListPages(t *testing.T) {
 		made := 0
 		h := newListHandler(func() listContent {
 			made++
-			return listContent{services: []adminapi.ServiceLine{service, {Namespace: "shop", Name: "cart", Kind: "plain"}}}
+			return listContent{
+				services: []adminapi.ServiceLine{service, {Namespace: "shop", Name: "cart", Kind: "plain"}},
+			}
 		}).or(sharedAnswer(func() any { return "everything" }))
 		ask := func(path, etag string) *httptest.ResponseRecorder {
 			r := httptest.NewRequest(http.MethodGet, path, nil)
@@ -39,11 +41,18 @@ func TestListPages(t *testing.T) {
 		}
 		first := ask("/debug/services?view=list&q=web", "")
 		var list adminapi.ServiceList
-		if err := json.Unmarshal(first.Body.Bytes(), &list); err != nil || first.Code != http.StatusOK || first.Header().Get("Content-Type") != "application/json" || list.All != 2 || list.Matching != 1 || list.Lines[0].Name != "web" {
+		if err := json.Unmarshal(first.Body.Bytes(), &list); err != nil || first.Code != http.StatusOK ||
+			first.Header().Get("Content-Type") != "application/json" ||
+			list.All != 2 ||
+			list.Matching != 1 ||
+			list.Lines[0].Name != "web" {
 			t.Errorf("%v: %d %s", err, first.Code, first.Body)
 		}
 		etag := first.Header().Get("ETag")
-		if again := ask("/debug/services?view=list&q=web", etag); again.Code != http.StatusNotModified || again.Body.Len() > 0 || again.Header().Get("ETag") != etag || again.Header().Get("Cache-Control") != "no-store" {
+		if again := ask("/debug/services?view=list&q=web", etag); again.Code != http.StatusNotModified ||
+			again.Body.Len() > 0 ||
+			again.Header().Get("ETag") != etag ||
+			again.Header().Get("Cache-Control") != "no-store" {
 			t.Errorf("of the same snapshot: %d %v %s", again.Code, again.Header(), again.Body)
 		}
 		if other := ask("/debug/clusters?view=list", ""); other.Header().Get("ETag") != etag || made != 1 {
@@ -52,7 +61,8 @@ func TestListPages(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		service.Serving = 0
 		later := ask("/debug/services?view=list&q=web", etag)
-		if later.Code != http.StatusOK || later.Header().Get("ETag") == etag || !strings.Contains(later.Body.String(), `"severity":3`) {
+		if later.Code != http.StatusOK || later.Header().Get("ETag") == etag ||
+			!strings.Contains(later.Body.String(), `"severity":3`) {
 			t.Errorf("of the next snapshot: %d %s", later.Code, later.Body)
 		}
 		for path, want := range map[string]string{
@@ -66,7 +76,9 @@ func TestListPages(t *testing.T) {
 			if path == "/debug/services" {
 				code = http.StatusOK
 			}
-			if w := ask(path, later.Header().Get("ETag")); w.Code != code || !strings.HasPrefix(w.Body.String(), want) || w.Header().Get("ETag") != "" {
+			if w := ask(path, later.Header().Get("ETag")); w.Code != code ||
+				!strings.HasPrefix(w.Body.String(), want) ||
+				w.Header().Get("ETag") != "" {
 				t.Errorf("%s: %d %v %s", path, w.Code, w.Header(), w.Body)
 			}
 		}
@@ -77,7 +89,9 @@ func TestListPages(t *testing.T) {
 // TestListThatClientHas: an answer is not made for a client that has it. This one can't be made.
 func TestListThatClientHas(t *testing.T) {
 	h := newListHandler(func() listContent {
-		return listContent{events: []adminapi.Event{{At: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}}} // JSON has no such year
+		return listContent{
+			events: []adminapi.Event{{At: time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)}},
+		} // JSON has no such year
 	}).or(nil)
 	r := httptest.NewRequest(http.MethodGet, "/debug/events?view=list", nil)
 	for _, code := range []int{http.StatusInternalServerError, http.StatusNotModified} {
@@ -95,7 +109,14 @@ func manyShops(tb testing.TB, clusters, services int) *shop {
 	o.own.ports = []uint16{80, 8080}
 	for i := range clusters {
 		name := federation.ClusterName(fmt.Sprintf("c%03d", i))
-		o.linked = append(o.linked, adminapi.Cluster{Cluster: string(name), Secret: "s", ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"}})
+		o.linked = append(
+			o.linked,
+			adminapi.Cluster{
+				Cluster:       string(name),
+				Secret:        "s",
+				ClusterStatus: cluster.Status{State: cluster.Ready, Standing: "in-service"},
+			},
+		)
 		from := admintest.Numbered(name, i, 1)
 		if all := from.Offers; i%2 == 1 {
 			from.Offers = func(id federation.ServiceID) []netip.AddrPort {
@@ -111,20 +132,40 @@ func manyShops(tb testing.TB, clusters, services int) *shop {
 		id := federation.ServiceID{Namespace: fmt.Sprint("ns-", i%100), Name: fmt.Sprint("web-", i)}
 		d := &federation.Definition{Federated: true}
 		for m := range 3 {
-			d.Members = append(d.Members, federation.Member{Cluster: federation.ClusterName(o.linked[(i+m)%clusters].Cluster), Service: id})
+			d.Members = append(
+				d.Members,
+				federation.Member{Cluster: federation.ClusterName(o.linked[(i+m)%clusters].Cluster), Service: id},
+			)
 		}
 		o.Table.Define(id, d)
 		tb.Cleanup(o.Table.Watch(federation.Key{Service: id, Port: 80}).Close)
-		o.served.views = append(o.served.views, grpcapi.ViewStatus{Service: id, View: adminapi.View{Method: "Get", Destination: id.Name, Streams: 1 + i%3}})
+		o.served.views = append(
+			o.served.views,
+			grpcapi.ViewStatus{Service: id, View: adminapi.View{Method: "Get", Destination: id.Name, Streams: 1 + i%3}},
+		)
 	}
 	return o
 }
 
 func TestListContent(t *testing.T) {
 	o := manyShops(t, 4, 8)
-	plain, mirrored, typo := federation.ServiceID{Namespace: "a", Name: "plain"}, federation.ServiceID{Namespace: "a", Name: "cart-c001"}, federation.ServiceID{Namespace: "a", Name: "typo"}
+	plain, mirrored, typo := federation.ServiceID{
+		Namespace: "a",
+		Name:      "plain",
+	}, federation.ServiceID{
+		Namespace: "a",
+		Name:      "cart-c001",
+	}, federation.ServiceID{
+		Namespace: "a",
+		Name:      "typo",
+	}
 	for id, member := range map[federation.ServiceID]federation.Member{
-		plain: {Service: plain}, mirrored: {Cluster: "c001", Service: federation.ServiceID{Namespace: "a", Name: "cart"}}, typo: {Service: typo},
+		plain: {
+			Service: plain,
+		}, mirrored: {
+			Cluster: "c001",
+			Service: federation.ServiceID{Namespace: "a", Name: "cart"},
+		}, typo: {Service: typo},
 	} {
 		o.Table.Define(id, &federation.Definition{Members: []federation.Member{member}})
 	}
@@ -133,12 +174,22 @@ func TestListContent(t *testing.T) {
 	o.own.problems = []adminapi.Problem{{Service: "a/typo", Problems: []string{"<b>\x1b[1m"}}}
 	o.linked[2].Standing, o.linked[2].StandingReason = "withdrawn", "cordoned\n"
 	w := newListContent(o.Sources)
-	if len(w.clusters) != 5 || w.clusters[0].Cluster != "local" || w.clusters[3].StandingReason != "cordoned " || len(w.streams) != 8 {
+	if len(w.clusters) != 5 || w.clusters[0].Cluster != "local" || w.clusters[3].StandingReason != "cordoned " ||
+		len(w.streams) != 8 {
 		t.Errorf("%+v", w.clusters)
 	}
 	got := map[string]string{}
 	for _, s := range w.services {
-		text := fmt.Sprintf("%s :%d %v streams=%d serving=%d endpoints=%d %q", s.Kind, s.Port, s.Ports, s.Streams, s.Serving, s.Endpoints, s.Problems)
+		text := fmt.Sprintf(
+			"%s :%d %v streams=%d serving=%d endpoints=%d %q",
+			s.Kind,
+			s.Port,
+			s.Ports,
+			s.Streams,
+			s.Serving,
+			s.Endpoints,
+			s.Problems,
+		)
 		for _, m := range s.Members {
 			text += fmt.Sprintf(" | %s %s %d %s %s", m.Cluster, m.Service, m.Endpoints, m.Reason, m.Standing)
 		}
@@ -164,12 +215,16 @@ func TestManyMembers(t *testing.T) {
 	id := federation.ServiceID{Namespace: "a", Name: "web-7"}
 	d := &federation.Definition{Federated: true}
 	for i := range 60 {
-		d.Members = append(d.Members, federation.Member{Cluster: federation.ClusterName(fmt.Sprintf("c%03d", i)), Service: id})
+		d.Members = append(
+			d.Members,
+			federation.Member{Cluster: federation.ClusterName(fmt.Sprintf("c%03d", i)), Service: id},
+		)
 	}
 	d.Members = append(d.Members[:40:40], d.Members[58:]...)
 	o.Table.Define(id, d)
 	for _, s := range newListContent(o.Sources).services {
-		if s.Name == "web-7" && (len(s.Members) != maxMembers || s.MoreMembers != 30 || s.Serving != 21 || s.Members[0].Reason == "") {
+		if s.Name == "web-7" &&
+			(len(s.Members) != maxMembers || s.MoreMembers != 30 || s.Serving != 21 || s.Members[0].Reason == "") {
 			t.Errorf("%+v", s)
 		}
 	}
@@ -196,13 +251,29 @@ func large(clusters, services int) listContent {
 	for i := range clusters {
 		c.clusters = append(c.clusters, adminapi.Cluster{
 			Cluster: fmt.Sprintf("c%03d", i), Secret: "s",
-			ClusterStatus: adminapi.ClusterStatus{State: adminapi.Ready, Standing: adminapi.InService, Since: time.Unix(int64(i), 0)},
+			ClusterStatus: adminapi.ClusterStatus{
+				State:    adminapi.Ready,
+				Standing: adminapi.InService,
+				Since:    time.Unix(int64(i), 0),
+			},
 		})
 	}
 	for i := range services {
-		s := adminapi.ServiceLine{Namespace: fmt.Sprint("ns-", i%100), Name: fmt.Sprintf("web-%05d", i), Kind: "federated", Port: 80, Watched: true, Streams: i % 7, Serving: 3, Endpoints: 6}
+		s := adminapi.ServiceLine{
+			Namespace: fmt.Sprint("ns-", i%100),
+			Name:      fmt.Sprintf("web-%05d", i),
+			Kind:      "federated",
+			Port:      80,
+			Watched:   true,
+			Streams:   i % 7,
+			Serving:   3,
+			Endpoints: 6,
+		}
 		for m := range 3 {
-			s.Members = append(s.Members, adminapi.MemberLine{Cluster: fmt.Sprintf("c%03d", (i+m)%max(1, clusters)), Endpoints: 2})
+			s.Members = append(
+				s.Members,
+				adminapi.MemberLine{Cluster: fmt.Sprintf("c%03d", (i+m)%max(1, clusters)), Endpoints: 2},
+			)
 		}
 		c.services = append(c.services, s)
 		c.streams = append(c.streams, adminapi.View{Method: "Get", Destination: s.Name, Streams: i % 7})
@@ -244,10 +315,16 @@ func TestServices(t *testing.T) {
 	c.services[9].Tiers = []adminapi.ZoneTiers{{Count: 2}}
 	s := newListSnapshot(c)
 	var clients sync.WaitGroup
-	for _, sort := range []string{"problems", "name", "streams", "endpoints"} { // all of them sort and search the same lines
+	for _, sort := range []string{
+		"problems",
+		"name",
+		"streams",
+		"endpoints",
+	} { // all of them sort and search the same lines
 		clients.Go(func() {
 			for _, sort := range []string{sort, "name"} {
-				if got, err := askList[adminapi.ServiceList](t, s, "services", "q=web&sort="+sort); err != nil || got.Matching != 120 {
+				if got, err := askList[adminapi.ServiceList](t, s, "services", "q=web&sort="+sort); err != nil ||
+					got.Matching != 120 {
 					t.Errorf("by %s: %v, %d match", sort, err, got.Matching)
 				}
 			}
@@ -260,7 +337,14 @@ func TestServices(t *testing.T) {
 		page, lines     int
 		first           string // the names of the first lines
 	}{
-		{"", 120, 3, 1, 50, "web-00005 web-00077 web-00009 web-00000 web-00100"}, // the worst first, then by namespace and name
+		{
+			"",
+			120,
+			3,
+			1,
+			50,
+			"web-00005 web-00077 web-00009 web-00000 web-00100",
+		}, // the worst first, then by namespace and name
 		{"page=3", 120, 3, 3, 20, ""},
 		{"page=99", 120, 3, 3, 20, ""},
 		{"limit=7", 120, 18, 1, 7, "web-00005"},
@@ -275,8 +359,19 @@ func TestServices(t *testing.T) {
 		{"show=mirrored&q=web", 1, 1, 1, 1, "web-00006"},
 	} {
 		got, err := askList[adminapi.ServiceList](t, s, "services", c.query)
-		if err != nil || got.All != 120 || got.Matching != c.matching || got.Pages != c.pages || got.Page != c.page || len(got.Lines) != c.lines || !strings.HasPrefix(namesOf(got.Lines), c.first) {
-			t.Errorf("%q: %v, %d of %d match, page %d of %d: %s", c.query, err, got.Matching, got.All, got.Page, got.Pages, namesOf(got.Lines))
+		if err != nil || got.All != 120 || got.Matching != c.matching || got.Pages != c.pages || got.Page != c.page ||
+			len(got.Lines) != c.lines ||
+			!strings.HasPrefix(namesOf(got.Lines), c.first) {
+			t.Errorf(
+				"%q: %v, %d of %d match, page %d of %d: %s",
+				c.query,
+				err,
+				got.Matching,
+				got.All,
+				got.Page,
+				got.Pages,
+				namesOf(got.Lines),
+			)
 		}
 		if got.Troubled != 2 || got.Unserved != 1 {
 			t.Errorf("%q: %d troubled, %d unserved", c.query, got.Troubled, got.Unserved)
@@ -289,7 +384,13 @@ func TestSortedOnce(t *testing.T) {
 	compared := 0
 	up := func(a, b *int) int { compared++; return *a - *b }
 	down := func(a, b *int) int { return up(b, a) }
-	l := newList(&lineKind[int]{parts: choices[func(*int) bool]{{"", nil}}, order: choices[func(a, b *int) int]{{"up", up}, {"down", down}}}, []int{3, 1, 2})
+	l := newList(
+		&lineKind[int]{
+			parts: choices[func(*int) bool]{{"", nil}},
+			order: choices[func(a, b *int) int]{{"up", up}, {"down", down}},
+		},
+		[]int{3, 1, 2},
+	)
 	if compared > 0 {
 		t.Errorf("%d comparisons before anybody asks", compared)
 	}
@@ -307,18 +408,35 @@ func TestSortedOnce(t *testing.T) {
 
 func TestOtherLists(t *testing.T) {
 	c := large(3, 10)
-	c.clusters = append(c.clusters, adminapi.Cluster{Cluster: "local", ClusterStatus: adminapi.ClusterStatus{State: adminapi.Ready}})
+	c.clusters = append(
+		c.clusters,
+		adminapi.Cluster{Cluster: "local", ClusterStatus: adminapi.ClusterStatus{State: adminapi.Ready}},
+	)
 	c.clusters[0].State, c.clusters[1].Standing = adminapi.Stale, adminapi.Withdrawn
 	c.streams[3].Method = "GetProfile"
-	c.events = []adminapi.Event{{Kind: adminapi.EventTier, Object: "shop/web", Text: "more"}, {Kind: adminapi.EventStall, Object: "shop/web"}}
+	c.events = []adminapi.Event{
+		{Kind: adminapi.EventTier, Object: "shop/web", Text: "more"},
+		{Kind: adminapi.EventStall, Object: "shop/web"},
+	}
 	s := newListSnapshot(c)
-	for query, want := range map[string]string{"": "c000 c001 local c002", "sort=name": "local c000 c001 c002", "sort=since": "c002 c001 c000 local", "sort=state": "local c001 c002 c000", "show=problems": "c000 c001", "q=withdrawn": "c001"} {
+	for query, want := range map[string]string{
+		"":              "c000 c001 local c002",
+		"sort=name":     "local c000 c001 c002",
+		"sort=since":    "c002 c001 c000 local",
+		"sort=state":    "local c001 c002 c000",
+		"show=problems": "c000 c001",
+		"q=withdrawn":   "c001",
+	} {
 		got, err := askList[adminapi.ClusterList](t, s, "clusters", query)
 		var names []string
 		for _, l := range got.Lines {
 			names = append(names, l.Cluster.Cluster)
 		}
-		if strings.Join(names, " ") != want || err != nil || got.States[adminapi.Ready] != 3 || got.States[adminapi.Stale] != 1 || got.TakenOut != 1 || got.All != 4 || got.Replica != c.replica {
+		if strings.Join(names, " ") != want || err != nil || got.States[adminapi.Ready] != 3 ||
+			got.States[adminapi.Stale] != 1 ||
+			got.TakenOut != 1 ||
+			got.All != 4 ||
+			got.Replica != c.replica {
 			t.Errorf("%q: %v %v %+v", query, names, err, got)
 		}
 	}
@@ -326,7 +444,9 @@ func TestOtherLists(t *testing.T) {
 	if err != nil || streams.Streams != 24 || streams.All != 10 || streams.Lines[0].Streams != 6 {
 		t.Errorf("%v %+v", err, streams)
 	}
-	if profiles, err := askList[adminapi.StreamList](t, s, "streams", "show=GetProfile&sort=destination"); err != nil || profiles.Matching != 1 || profiles.Streams != 24 {
+	if profiles, err := askList[adminapi.StreamList](t, s, "streams", "show=GetProfile&sort=destination"); err != nil ||
+		profiles.Matching != 1 ||
+		profiles.Streams != 24 {
 		t.Errorf("%v %+v", err, profiles)
 	}
 	for query, want := range map[string]int{"": 2, "show=tier": 1, "q=SHOP": 2, "q=more": 1} {
@@ -364,15 +484,40 @@ func TestSeverity(t *testing.T) {
 		want adminapi.Severity
 	}{
 		{adminapi.ServiceLine{Kind: "federated", Members: make([]adminapi.MemberLine, 2), Serving: 2}, adminapi.Fine},
-		{adminapi.ServiceLine{Kind: "federated", Members: make([]adminapi.MemberLine, 2), Serving: 1}, adminapi.Partial},
-		{adminapi.ServiceLine{Kind: "federated", Members: make([]adminapi.MemberLine, 2), MoreMembers: 3, Serving: 2}, adminapi.Partial},
+		{
+			adminapi.ServiceLine{Kind: "federated", Members: make([]adminapi.MemberLine, 2), Serving: 1},
+			adminapi.Partial,
+		},
+		{
+			adminapi.ServiceLine{
+				Kind:        "federated",
+				Members:     make([]adminapi.MemberLine, 2),
+				MoreMembers: 3,
+				Serving:     2,
+			},
+			adminapi.Partial,
+		},
 		{adminapi.ServiceLine{Kind: "federated", Members: make([]adminapi.MemberLine, 2)}, adminapi.Broken},
 		{adminapi.ServiceLine{Kind: "federated"}, adminapi.Broken},
 		{adminapi.ServiceLine{Kind: "plain", Members: make([]adminapi.MemberLine, 1)}, adminapi.Fine},
-		{adminapi.ServiceLine{Kind: "plain", Members: make([]adminapi.MemberLine, 1), Watched: true, Streams: 1}, adminapi.Broken},
-		{adminapi.ServiceLine{Kind: "plain", Members: make([]adminapi.MemberLine, 1), Problems: []string{"p"}}, adminapi.Partial},
+		{
+			adminapi.ServiceLine{Kind: "plain", Members: make([]adminapi.MemberLine, 1), Watched: true, Streams: 1},
+			adminapi.Broken,
+		},
+		{
+			adminapi.ServiceLine{Kind: "plain", Members: make([]adminapi.MemberLine, 1), Problems: []string{"p"}},
+			adminapi.Partial,
+		},
 		{adminapi.ServiceLine{Kind: "undefined", Watched: true, Streams: 2}, adminapi.Broken},
-		{adminapi.ServiceLine{Kind: "federated", Members: make([]adminapi.MemberLine, 1), Serving: 1, Tiers: []adminapi.ZoneTiers{{Count: 2}}}, adminapi.Notable},
+		{
+			adminapi.ServiceLine{
+				Kind:    "federated",
+				Members: make([]adminapi.MemberLine, 1),
+				Serving: 1,
+				Tiers:   []adminapi.ZoneTiers{{Count: 2}},
+			},
+			adminapi.Notable,
+		},
 	} {
 		if got := serviceSeverity(&c.s); got != c.want {
 			t.Errorf("%+v: %d, want %d", c.s, got, c.want)
@@ -396,7 +541,14 @@ func TestSeverity(t *testing.T) {
 func BenchmarkAnswer(b *testing.B) {
 	c := large(250, 5000)
 	s := newListSnapshot(c)
-	for _, query := range []string{"services", "services sort=name", "services sort=streams", "services q=web-01&sort=streams", "clusters", "streams"} {
+	for _, query := range []string{
+		"services",
+		"services sort=name",
+		"services sort=streams",
+		"services q=web-01&sort=streams",
+		"clusters",
+		"streams",
+	} {
 		list, query, _ := strings.Cut(query, " ")
 		v, _ := url.ParseQuery(query)
 		q, err := parseListQuery(list, v)
@@ -432,7 +584,9 @@ func FuzzQuery(f *testing.F) {
 		}
 		answer, err := s.lists["services"](q)
 		got, ok := answer.(adminapi.ServiceList)
-		if err != nil || !ok || len(got.Lines) > maxLines || len(got.Lines) > q.limit || got.Page < 1 || got.Page > got.Pages || got.Matching > got.All {
+		if err != nil || !ok || len(got.Lines) > maxLines || len(got.Lines) > q.limit || got.Page < 1 ||
+			got.Page > got.Pages ||
+			got.Matching > got.All {
 			t.Errorf("%q: %d lines, page %d of %d", text, len(got.Lines), got.Page, got.Pages)
 		}
 	})

@@ -62,13 +62,15 @@ func TestAdmin(t *testing.T) {
 			w := httptest.NewRecorder()
 			a.Handler().ServeHTTP(w, httptest.NewRequest(method, c.path, nil))
 			body := w.Body.String()
-			if method == http.MethodPost && c.code == 200 && c.path != "/ping" && c.path != "/ready" && c.path != "/debug/pprof/symbol" {
+			if method == http.MethodPost && c.code == 200 && c.path != "/ping" && c.path != "/ready" &&
+				c.path != "/debug/pprof/symbol" {
 				if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {
 					t.Errorf("POST %s: %d, allowed are %s", c.path, w.Code, w.Header().Get("Allow"))
 				}
 				continue
 			}
-			if w.Code != c.code || !strings.Contains(body, c.body) || strings.HasSuffix(c.body, "\n") && body != c.body {
+			if w.Code != c.code || !strings.Contains(body, c.body) ||
+				strings.HasSuffix(c.body, "\n") && body != c.body {
 				t.Errorf("%s %+v: %d %q", method, c, w.Code, body)
 			}
 		}
@@ -80,7 +82,12 @@ func TestScrapesAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := newAdmin(false)
 		slow, running := make(chan struct{}), new(atomic.Int64)
-		a.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "slow"}, func() float64 { running.Add(1); <-slow; return 1 }))
+		a.metrics.MustRegister(
+			prometheus.NewGaugeFunc(
+				prometheus.GaugeOpts{Name: "slow"},
+				func() float64 { running.Add(1); <-slow; return 1 },
+			),
+		)
 		handler, codes := a.Handler(), make(chan int, 4)
 		scrape := func(addr string) {
 			go func() {

@@ -347,7 +347,8 @@ func knownPorts(watched []adminapi.Port, declared []uint16) (all []uint16, first
 			all = append(all, w.Port)
 		}
 	}
-	if all = append(all, declared...); len(all) == 0 {
+	all = append(all, declared...)
+	if len(all) == 0 {
 		return nil, 0
 	}
 	first = all[0]
@@ -398,7 +399,9 @@ func byService(a, b *adminapi.ServiceLine) int {
 // serviceSeverity is the severity of a service.
 func serviceSeverity(s *adminapi.ServiceLine) adminapi.Severity {
 	switch {
-	case s.Streams > 0 && s.Watched && s.Endpoints == 0, s.Serving == 0 && (s.Kind == "federated" || s.Kind == "import"):
+	case s.Streams > 0 && s.Watched && s.Endpoints == 0:
+		return adminapi.Broken
+	case s.Serving == 0 && (s.Kind == "federated" || s.Kind == "import"):
 		return adminapi.Broken
 	case len(s.Problems) > 0 || s.Serving < len(s.Members)+s.MoreMembers && s.Kind != "plain":
 		return adminapi.Partial

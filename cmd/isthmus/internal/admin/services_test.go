@@ -20,21 +20,58 @@ import (
 func TestServicesPage(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	for _, name := range []string{"web", "quiet"} {
-		table.Define(admintest.ShopID(name), &federation.Definition{Members: []federation.Member{{Service: admintest.ShopID(name)}}})
+		table.Define(
+			admintest.ShopID(name),
+			&federation.Definition{Members: []federation.Member{{Service: admintest.ShopID(name)}}},
+		)
 	}
-	table.Define(admintest.ShopID("all"), &federation.Definition{Federated: true, Imported: true, Members: []federation.Member{{Service: admintest.ShopID("web")}, {Cluster: "east", Service: admintest.ShopID("web")}}})
+	table.Define(
+		admintest.ShopID("all"),
+		&federation.Definition{
+			Federated: true,
+			Imported:  true,
+			Members: []federation.Member{
+				{Service: admintest.ShopID("web")},
+				{Cluster: "east", Service: admintest.ShopID("web")},
+			},
+		},
+	)
 	table.Link(federation.Local, federation.Ready, admintest.Offering(federation.Local, "web", "10.0.0.1:80"))
 	w := table.Watch(federation.Key{Service: admintest.ShopID("web"), Port: 80})
 	defer w.Close()
 	s := newShop(table)
-	s.served.views = []grpcapi.ViewStatus{{Service: admintest.ShopID("web"), View: adminapi.View{Streams: 2}}, {Service: admintest.ShopID("web"), View: adminapi.View{Streams: 1}}, {Service: admintest.ShopID("idle")}, {View: adminapi.View{Streams: 5}}}
-	s.own.problems = []adminapi.Problem{{Service: "shop/odd", Problems: []string{"bad"}}, {Service: "shop/quiet", Problems: []string{"worse"}}}
+	s.served.views = []grpcapi.ViewStatus{
+		{Service: admintest.ShopID("web"), View: adminapi.View{Streams: 2}},
+		{Service: admintest.ShopID("web"), View: adminapi.View{Streams: 1}},
+		{Service: admintest.ShopID("idle")},
+		{View: adminapi.View{Streams: 5}},
+	}
+	s.own.problems = []adminapi.Problem{
+		{Service: "shop/odd", Problems: []string{"bad"}},
+		{Service: "shop/quiet", Problems: []string{"worse"}},
+	}
 	want := []adminapi.Service{
-		{Service: "shop/all", Federated: true, Imported: true, Members: []adminapi.Member{{Cluster: "local", Service: "shop/web"}, {Cluster: "east", Service: "shop/web", Reason: "cluster is unlinked"}}, Ports: []adminapi.Port{}},
+		{
+			Service:   "shop/all",
+			Federated: true,
+			Imported:  true,
+			Members: []adminapi.Member{
+				{Cluster: "local", Service: "shop/web"},
+				{Cluster: "east", Service: "shop/web", Reason: "cluster is unlinked"},
+			},
+			Ports: []adminapi.Port{},
+		},
 		{Service: "shop/odd", Members: []adminapi.Member{}, Ports: []adminapi.Port{}, Problems: []string{"bad"}},
-		{Service: "shop/quiet", Members: []adminapi.Member{{Cluster: "local", Service: "shop/quiet"}}, Ports: []adminapi.Port{}, Problems: []string{"worse"}},
+		{
+			Service:  "shop/quiet",
+			Members:  []adminapi.Member{{Cluster: "local", Service: "shop/quiet"}},
+			Ports:    []adminapi.Port{},
+			Problems: []string{"worse"},
+		},
 		{Service: "shop/web", Members: []adminapi.Member{{Cluster: "local", Service: "shop/web"}}, Streams: 3,
-			Ports: []adminapi.Port{{Port: 80, Members: []adminapi.PortMember{{Cluster: "local", Service: "shop/web", Endpoints: 1}}}}},
+			Ports: []adminapi.Port{
+				{Port: 80, Members: []adminapi.PortMember{{Cluster: "local", Service: "shop/web", Endpoints: 1}}},
+			}},
 	}
 	if got := s.services().all(); !reflect.DeepEqual(got, want) {
 		t.Errorf("page %+v, want %+v", got, want)
@@ -66,15 +103,33 @@ func TestFailuresOnPages(t *testing.T) {
 	}
 }
 
-// TestTiersOnPage: the page shows the preference, which clusters that the Service itself names are not linked, and what clients
+// TestTiersOnPage: the page shows the preference, which clusters that the Service itself names are not linked, and
+// what clients
 // use: of those who make up names of instances some. The gateway's own preference may name any cluster.
 func TestTiersOnPage(t *testing.T) {
 	table, web := federation.NewTable(federation.Options{}), admintest.ShopID("web")
-	p := &federation.Preference{MinReady: federation.MinReady{Count: 2}, ReturnAfter: 10 * time.Second, Tiers: []federation.Tier{
-		{{Kind: federation.LocalCluster}}, {{Kind: federation.Named, Cluster: "east"}, {Kind: federation.Named, Cluster: "north"}},
-	}}
-	table.Define(web, &federation.Definition{Federated: true, Preference: p, Members: []federation.Member{{Service: web}, {Cluster: "east", Service: web}}})
-	table.Link(federation.Local, federation.Ready, admintest.Offering(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"))
+	p := &federation.Preference{
+		MinReady:    federation.MinReady{Count: 2},
+		ReturnAfter: 10 * time.Second,
+		Tiers: []federation.Tier{
+			{
+				{Kind: federation.LocalCluster},
+			}, {{Kind: federation.Named, Cluster: "east"}, {Kind: federation.Named, Cluster: "north"}},
+		},
+	}
+	table.Define(
+		web,
+		&federation.Definition{
+			Federated:  true,
+			Preference: p,
+			Members:    []federation.Member{{Service: web}, {Cluster: "east", Service: web}},
+		},
+	)
+	table.Link(
+		federation.Local,
+		federation.Ready,
+		admintest.Offering(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"),
+	)
 	table.Link("east", federation.Ready, admintest.Offering("east", "web", "10.1.0.1:80"))
 	watch := func(c federation.Client) {
 		t.Cleanup(table.Watch(federation.Key{Service: web, Port: 80, Client: c}).Close)
@@ -93,7 +148,11 @@ func TestTiersOnPage(t *testing.T) {
 		}
 		own.Annotations = map[string]string{"isthmus.io/prefer": "local, east+north"}
 	}
-	if got := s.services().all()[0].Clients; len(got) != 2 || got[1].Zone != "a" || !slices.Equal(got[0].Tiers, []adminapi.Tier{{Tier: "local", InUse: true, Ready: 2, Sent: 2}, {Tier: "east+north", Ready: 1}}) {
+	if got := s.services().all()[0].Clients; len(got) != 2 || got[1].Zone != "a" ||
+		!slices.Equal(
+			got[0].Tiers,
+			[]adminapi.Tier{{Tier: "local", InUse: true, Ready: 2, Sent: 2}, {Tier: "east+north", Ready: 1}},
+		) {
 		t.Errorf("clients %+v", got)
 	}
 	for i := range 500 {
@@ -107,12 +166,29 @@ func TestTiersOnPage(t *testing.T) {
 // TestLackedPorts: of a member those ports are named that it does not declare, and what it has instead.
 func TestLackedPorts(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
-	table.Define(admintest.ShopID("web"), &federation.Definition{Federated: true, Members: []federation.Member{{Service: admintest.ShopID("web")}, {Service: admintest.ShopID("other")}, {Service: admintest.ShopID("gone")}}})
+	table.Define(
+		admintest.ShopID("web"),
+		&federation.Definition{
+			Federated: true,
+			Members: []federation.Member{
+				{Service: admintest.ShopID("web")},
+				{Service: admintest.ShopID("other")},
+				{Service: admintest.ShopID("gone")},
+			},
+		},
+	)
 	s := newShop(table)
 	ports := func(list ...cluster.ServicePort) *cluster.Service { return &cluster.Service{Ports: list} }
 	s.own.services = map[federation.ServiceID]*cluster.Service{
-		admintest.ShopID("web"):   ports(cluster.ServicePort{Name: "http", Number: 80}, cluster.ServicePort{Number: 81}, cluster.ServicePort{Name: "admin", Number: 99}),
-		admintest.ShopID("other"): ports(cluster.ServicePort{Name: "http", Number: 8080}, cluster.ServicePort{Name: "x", Number: 99}),
+		admintest.ShopID("web"): ports(
+			cluster.ServicePort{Name: "http", Number: 80},
+			cluster.ServicePort{Number: 81},
+			cluster.ServicePort{Name: "admin", Number: 99},
+		),
+		admintest.ShopID("other"): ports(
+			cluster.ServicePort{Name: "http", Number: 8080},
+			cluster.ServicePort{Name: "x", Number: 99},
+		),
 	}
 	var got []string
 	for _, m := range s.services().all()[0].Members {

@@ -147,7 +147,8 @@ func (b *buckets) take(message string, now time.Time) (dropped int, ok bool) {
 		one.dropped++
 		return 0, false
 	}
-	dropped, one.dropped = one.dropped, 0
+	dropped = one.dropped
+	one.dropped = 0
 	return dropped, true
 }
 

@@ -61,7 +61,13 @@ func TestViewLimit(t *testing.T) {
 }
 
 func TestGCPercentOf(t *testing.T) {
-	for inUse, want := range map[uint64]int{0: mostGCPercent, garbage / 4: mostGCPercent, garbage: 100, 2 * garbage: 50, 40 * garbage: leastGCPercent} {
+	for inUse, want := range map[uint64]int{
+		0:            mostGCPercent,
+		garbage / 4:  mostGCPercent,
+		garbage:      100,
+		2 * garbage:  50,
+		40 * garbage: leastGCPercent,
+	} {
 		if got := gcPercentOf(inUse, true); got != want {
 			t.Errorf("%d in use: %d, not %d", inUse, got, want)
 		}

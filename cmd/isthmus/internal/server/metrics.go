@@ -163,7 +163,8 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 
 // tierChanges describes how often tiers in use have changed.
 var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
-	"How often clients of a zone have come to use more tiers (spill), or fewer (return), while the service was watched.",
+	"How often clients of a zone have come to use more tiers (spill), or fewer (return), "+
+		"while the service was watched.",
 	[]string{"namespace", "service", "direction"}, nil)
 
 // tierMetrics collects which tiers are in use of watched services with a preference. Zones are those of

@@ -53,11 +53,31 @@ func scrape(t *testing.T, c prometheus.Collector) (lines []string) {
 func TestFederationMetrics(t *testing.T) {
 	table := federation.NewTable(federation.Options{})
 	id := func(name string) federation.ServiceID { return federation.ServiceID{Namespace: "shop", Name: name} }
-	table.Define(id("web"), &federation.Definition{Members: []federation.Member{{Cluster: federation.Local, Service: id("web")}}})
+	table.Define(
+		id("web"),
+		&federation.Definition{Members: []federation.Member{{Cluster: federation.Local, Service: id("web")}}},
+	)
 	table.Define(id("all"), &federation.Definition{Federated: true, Members: []federation.Member{
-		{Cluster: federation.Local, Service: id("web")}, {Cluster: "east", Service: id("web")}, {Cluster: "north", Service: id("web")}, {Cluster: "made-up", Service: id("web")}}})
-	table.Link(federation.Local, federation.Ready, admintest.Offering(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"))
-	table.SetLink("east", federation.Link{State: federation.Ready, Source: admintest.Offering("east", "web", "10.0.0.2:80", "10.0.0.99:80", "10.1.0.4:80"), Within: federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24"))})
+		{
+			Cluster: federation.Local,
+			Service: id("web"),
+		}, {
+			Cluster: "east",
+			Service: id("web"),
+		}, {Cluster: "north", Service: id("web")}, {Cluster: "made-up", Service: id("web")}}})
+	table.Link(
+		federation.Local,
+		federation.Ready,
+		admintest.Offering(federation.Local, "web", "10.0.0.1:80", "10.0.0.2:80"),
+	)
+	table.SetLink(
+		"east",
+		federation.Link{
+			State:  federation.Ready,
+			Source: admintest.Offering("east", "web", "10.0.0.2:80", "10.0.0.99:80", "10.1.0.4:80"),
+			Within: federation.NewRanges(netip.MustParsePrefix("10.0.0.0/24")),
+		},
+	)
 	table.Link("north", federation.Unreachable, nil)
 	w := table.Watch(federation.Key{Service: id("all"), Port: 80})
 	defer w.Close()
@@ -103,7 +123,15 @@ func TestFederationMetrics(t *testing.T) {
 // Behaviours: PS-03.
 func TestTierMetrics(t *testing.T) {
 	table, web, plain := federation.NewTable(federation.Options{}), admintest.ShopID("web"), admintest.ShopID("plain")
-	local, east := admintest.Offering(federation.Local, "web", "10.0.0.1:80"), admintest.Offering("east", "web", "10.1.0.1:80")
+	local, east := admintest.Offering(
+		federation.Local,
+		"web",
+		"10.0.0.1:80",
+	), admintest.Offering(
+		"east",
+		"web",
+		"10.1.0.1:80",
+	)
 	members := []federation.Member{{Service: web}, {Cluster: "east", Service: web}}
 	tiers := []federation.Tier{{{Kind: federation.LocalCluster}}, {{Kind: federation.AnyCluster}}}
 	table.Define(web, &federation.Definition{
@@ -158,15 +186,24 @@ func scrapedWorld(b *testing.B) http.Handler {
 	}
 	conn := connect(b, server)
 	for i := range 1000 {
-		id, d := federation.ServiceID{Namespace: "bench", Name: fmt.Sprintf("web-%d", i%100)}, &federation.Definition{Federated: true}
+		id, d := federation.ServiceID{
+			Namespace: "bench",
+			Name:      fmt.Sprintf("web-%d", i%100),
+		}, &federation.Definition{
+			Federated: true,
+		}
 		for m := range 25 {
-			d.Members = append(d.Members, federation.Member{Cluster: federation.ClusterName(fmt.Sprintf("c%03d", i/100*25+m)), Service: id})
+			d.Members = append(
+				d.Members,
+				federation.Member{Cluster: federation.ClusterName(fmt.Sprintf("c%03d", i/100*25+m)), Service: id},
+			)
 		}
 		federated := federation.ServiceID{Namespace: "bench", Name: fmt.Sprintf("web-%d-federated", i)}
 		table.Define(federated, d)
 		for zone := range 3 {
 			stream, err := pb.NewDestinationClient(conn).Get(context.Background(), &pb.GetDestination{
-				Path: federated.Name + ".bench.svc.cluster.local:80", ContextToken: fmt.Sprintf(`{"ns":"bench","nodeName":"n%d"}`, zone),
+				Path:         federated.Name + ".bench.svc.cluster.local:80",
+				ContextToken: fmt.Sprintf(`{"ns":"bench","nodeName":"n%d"}`, zone),
 			})
 			if err != nil {
 				b.Fatal(err)
@@ -216,7 +253,10 @@ func connect(b *testing.B, server *grpcapi.Server) *grpc.ClientConn {
 		destination.Stop()
 		serving.Wait()
 	})
-	conn, err := grpc.NewClient("passthrough:///"+listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient(
+		"passthrough:///"+listener.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

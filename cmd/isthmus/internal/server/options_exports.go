@@ -40,6 +40,7 @@ type exportOptions struct {
 // exportSources are what exports are taken from.
 type exportSources struct{ labels, serviceExports bool }
 
+// exportFlags defines the flags of Services for what linked clusters export.
 func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	cli.Choice(s, &o.exports, "exports", "",
 		"`MODE` in which Services are written here for those that clusters export: "+
@@ -70,7 +71,8 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"such as example.com/*,tmp-*,!tmp-a. "+
 			"A link Secret's annotation isthmus.io/export-exclude-labels replaces them. "+
 			"Labels by which well-known software finds its own objects are never copied; docs/exports.md lists them.")
-	parse(s, &o.unlinkedAfter, "unlinked-after", "10m", duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"),
+	parse(s, &o.unlinkedAfter, "unlinked-after", "10m",
+		duration(10*time.Second, 168*time.Hour, "a duration from 10s to 168h, such as 10m"),
 		"`DURATION`, from 10s to 168h, for which what is written for a cluster stays after its link Secret has gone, "+
 			"or after more than half of its exports have gone at once.")
 	parse(s, &o.maxPerNamespace, "max-exports-per-namespace", strconv.Itoa(plan.DefaultPerNamespace), exportLimit,
@@ -86,7 +88,8 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	parse(s, &o.ownExport.ExcludedLabels, "local-excluded-labels", "", excludes,
 		"`KEYS` of labels, divided by commas, that are not copied from Services of the own cluster; "+
 			"DOMAIN/* stands for all of a domain.")
-	parse(s, &o.ownExport.ExcludedAnnotations, "local-excluded-annotations", "", excludes, "`KEYS` of annotations, likewise.")
+	parse(s, &o.ownExport.ExcludedAnnotations, "local-excluded-annotations", "", excludes,
+		"`KEYS` of annotations, likewise.")
 	parse(s, &o.multiclusterNamespace, "multicluster-namespace", "linkerd-multicluster", label,
 		"`NAMESPACE` of Linkerd's multicluster extension: of its Links, "+
 			"and of the Leases by which its service mirrors show that they run.")
@@ -131,7 +134,8 @@ func selects(selector string) (func(map[string]string) bool, error) {
 func excludes(list string) (func(key string) bool, error) {
 	var keys []string
 	for key := range strings.SplitSeq(list, ",") {
-		if key = strings.TrimSpace(key); key == "" {
+		key = strings.TrimSpace(key)
+		if key == "" {
 			continue
 		}
 		problems := validation.IsQualifiedName(key)

@@ -23,6 +23,7 @@ type preferenceOptions struct {
 	lostAfter       time.Duration
 }
 
+// preferenceFlags defines the flags of which clusters clients use.
 func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 	o.preference = local.DefaultPreference()
 	prefer := func(name, value, usage string) {
@@ -38,8 +39,8 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 		"`TIERS` of endpoints, best first, divided by commas, as in \"zone, local, any\". "+
 			"A tier is one term or several joined by +: "+
 			"zone (the client's), local (the gateway's own cluster), region (clusters in its region, see --region), "+
-			"remote (all linked clusters), any (all clusters), or a linked cluster's name (cluster/NAME if it is called "+
-			"like one of these). "+
+			"remote (all linked clusters), any (all clusters), "+
+			"or a linked cluster's name (cluster/NAME if it is called like one of these). "+
 			"Clients get the first tiers that together have enough ready endpoints, see --min-ready. "+
 			"What no tier names is never served: end with any if all clusters may be used. "+
 			"A Service's annotation isthmus.io/prefer replaces it, as isthmus.io/min-ready, "+
@@ -54,6 +55,7 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 			"0s: all at once.")
 }
 
+// standingFlags defines the flags of clusters that are taken out.
 func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 	parse(s, &o.cordon, "cordon-local", "false", standing("false", "last-resort", "true"),
 		"`CORDON` true takes the endpoints of the gateway's own cluster out of all services, "+
@@ -62,7 +64,7 @@ func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 	parse(s, &o.region, "region", "", parseRegion,
 		"`NAME` of the region that the gateway's own cluster is in, for the term region of --prefer. "+
 			"Empty: the one that all its Nodes have as their label topology.kubernetes.io/region.")
-	parse(s, &o.network, "network", "", func(text string) (string, error) { return text, clusterstore.CheckNetwork(text) },
+	parse(s, &o.network, "network", "", parseNetwork,
 		"`NAME` of the network that the gateway's own cluster is on. "+
 			"The Pods of a linked cluster whose link Secret has another one as its annotation isthmus.io/network "+
 			"can't be reached from here: its Linkerd gateways are served in their place. "+
@@ -70,14 +72,19 @@ func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 	parse(s, &o.whenLost, "when-lost", "keep", standing("keep", "last-resort", "withdraw"),
 		"`ACTION` for a linked cluster whose API has not been followed for --lost-after: "+
 			"keep its endpoints, serve them as last-resort only, or withdraw them until it is followed again. "+
-			"An API server may be out of reach while its cluster works, and proxies find endpoints that do not answer by "+
-			"themselves: so keep is the safe choice. A link Secret's annotation isthmus.io/when-lost replaces it.")
+			"An API server may be out of reach while its cluster works, "+
+			"and proxies find endpoints that do not answer by themselves: so keep is the safe choice. "+
+			"A link Secret's annotation isthmus.io/when-lost replaces it.")
 	parse(s, &o.lostAfter, "lost-after", clusterstore.DefaultLostAfter.String(),
 		duration(clusterstore.MinLostAfter, clusterstore.MaxLostAfter, "a duration from 1s to 24h, such as 1m"),
 		"`DURATION` after which --when-lost applies, from 1s to 24h. "+
 			"A link Secret's annotation isthmus.io/lost-after replaces it.")
 }
 
+// parseNetwork reads --network.
+func parseNetwork(text string) (string, error) { return text, clusterstore.CheckNetwork(text) }
+
+// parseRegion reads --region.
 func parseRegion(text string) (string, error) {
 	if text != "" && len(validation.IsValidLabelValue(text)) > 0 {
 		return "", fmt.Errorf(

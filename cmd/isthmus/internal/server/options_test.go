@@ -23,12 +23,15 @@ import (
 
 // linkerdFlags are those of Linkerd's destination controller.
 var linkerdFlags = []string{
-	"addr", "metrics-addr", "kubeconfig", "controller-namespace", "outbound-transport-mode", "enable-h2-upgrade", "enable-endpoint-slices", "enable-ipv6",
-	"identity-trust-domain", "cluster-domain", "default-opaque-ports", "enable-pprof", "export-queue-metrics", "stream-queue-capacity", "trace-collector",
+	"addr", "metrics-addr", "kubeconfig", "controller-namespace", "outbound-transport-mode", "enable-h2-upgrade",
+	"enable-endpoint-slices", "enable-ipv6",
+	"identity-trust-domain", "cluster-domain", "default-opaque-ports", "enable-pprof", "export-queue-metrics",
+	"stream-queue-capacity", "trace-collector",
 	"ext-endpoint-zone-weights", "meshed-http2-client-params", "log-level", "log-format", "version",
 }
 
-// TestAccepted: there are all flags of Linkerd's destination controller, and each flag is read with one dash and two, its value after
+// TestAccepted: there are all flags of Linkerd's destination controller, and each flag is read with one dash and
+// two, its value after
 // "=" or, unless it is a boolean, a space.
 func TestAccepted(t *testing.T) {
 	var names []string
@@ -67,7 +70,12 @@ func runInstead(v cli.Command, args []string, do func(cli.Process) error) (err e
 	v.Run = func(_ context.Context, p cli.Process) error { err = do(p); return err }
 	program := cli.Program{Name: "isthmus", Groups: []cli.Group{{Commands: []cli.Command{v}}}}
 	var errs bytes.Buffer
-	if code := program.Run(context.Background(), cli.Process{Args: append([]string{"gateway"}, args...), Stdout: io.Discard, Stderr: &errs}); code != 0 && err == nil {
+	if code := program.Run(context.Background(), cli.Process{
+		Args:   append([]string{"gateway"}, args...),
+		Stdout: io.Discard,
+		Stderr: &errs,
+	}); code != 0 &&
+		err == nil {
 		err = errors.New(errs.String())
 	}
 	return err
@@ -76,7 +84,10 @@ func runInstead(v cli.Command, args []string, do func(cli.Process) error) (err e
 func flagsOf(t *testing.T, args ...string) *options {
 	t.Helper()
 	o := new(options)
-	if err := runInstead(command(o), args, func(p cli.Process) error { _, err := o.accept(p); return err }); err != nil {
+	if err := runInstead(command(o), args, func(p cli.Process) error {
+		_, err := o.accept(p)
+		return err
+	}); err != nil {
 		t.Fatalf("%v: %v", args, err)
 	}
 	return o
@@ -85,9 +96,11 @@ func flagsOf(t *testing.T, args ...string) *options {
 // TestDefaults: those that docs and the peer's chart count on.
 func TestDefaults(t *testing.T) {
 	want := map[string]string{
-		"addr": ":8086", "metrics-addr": ":9996", "controller-namespace": "linkerd", "log-level": "info", "log-format": "plain",
+		"addr": ":8086", "metrics-addr": ":9996", "controller-namespace": "linkerd", "log-level": "info",
+		"log-format":             "plain",
 		"enable-endpoint-slices": "true", "enable-ipv6": "true", "enable-h2-upgrade": "true", "enable-pprof": "false",
-		"pace": "50ms", "stream-stall-timeout": "1m", "shutdown-delay": "23s", "drain": "6s", "max-connection-age": "30m", "max-concurrent-streams": "10000",
+		"pace": "50ms", "stream-stall-timeout": "1m", "shutdown-delay": "23s", "drain": "6s",
+		"max-connection-age": "30m", "max-concurrent-streams": "10000",
 	}
 	for _, s := range command(new(options)).Flags {
 		s.Flags.VisitAll(func(f *pflag.Flag) {
@@ -110,8 +123,22 @@ func TestNotes(t *testing.T) {
 		want []note
 	}{
 		{domains, nil},
-		{nil, []note{{zap.WarnLevel, "--identity-trust-domain is not given: cluster.local is used"}, {zap.WarnLevel, "--cluster-domain is not given: cluster.local is used"}}},
-		{append(domains, "--outbound-transport-mode=x"), []note{{zap.ErrorLevel, `--outbound-transport-mode is "x": transparent is used; transport-header would be the other mode`}}},
+		{
+			nil,
+			[]note{
+				{zap.WarnLevel, "--identity-trust-domain is not given: cluster.local is used"},
+				{zap.WarnLevel, "--cluster-domain is not given: cluster.local is used"},
+			},
+		},
+		{
+			append(domains, "--outbound-transport-mode=x"),
+			[]note{
+				{
+					zap.ErrorLevel,
+					`--outbound-transport-mode is "x": transparent is used; transport-header would be the other mode`,
+				},
+			},
+		},
 		{append(domains, "--outbound-transport-mode=transport-header", "--log-format=json"), nil},
 		{
 			append(domains, "--audit=1h"),
@@ -121,8 +148,14 @@ func TestNotes(t *testing.T) {
 			append(domains, "--relist=off"),
 			[]note{{zap.WarnLevel, "--relist has no effect any more: remove it from the arguments"}},
 		},
-		{append(domains, "--log-format=xml"), []note{{zap.WarnLevel, `--log-format is "xml": plain is used; json would be the other format`}}},
-		{append(domains, `--meshed-http2-client-params={"keepAlive":{}}`), []note{{zap.WarnLevel, `--meshed-http2-client-params: json: unknown field "keepAlive": skipped`}}},
+		{
+			append(domains, "--log-format=xml"),
+			[]note{{zap.WarnLevel, `--log-format is "xml": plain is used; json would be the other format`}},
+		},
+		{
+			append(domains, `--meshed-http2-client-params={"keepAlive":{}}`),
+			[]note{{zap.WarnLevel, `--meshed-http2-client-params: json: unknown field "keepAlive": skipped`}},
+		},
 	} {
 		if got := flagsOf(t, c.args...).notes; !slices.Equal(got, c.want) {
 			t.Errorf("%v: %v, want %v", c.args, got, c.want)
@@ -134,9 +167,18 @@ func TestNotes(t *testing.T) {
 //
 // Behaviours: PR-30, CS-16, CS-17.
 func TestPreferenceFlags(t *testing.T) {
-	o := flagsOf(t, "--prefer=zone, east+north", "--min-ready=50%", "--return-after=0s", "--return-over=2m", "--cordon-local=last-resort", "--when-lost=withdraw")
+	o := flagsOf(
+		t,
+		"--prefer=zone, east+north",
+		"--min-ready=50%",
+		"--return-after=0s",
+		"--return-over=2m",
+		"--cordon-local=last-resort",
+		"--when-lost=withdraw",
+	)
 	p := o.preference
-	if p.String() != "zone, east+north" || p.MinReady.String() != "50%" || p.ReturnAfter != 0 || p.ReturnOver != 2*time.Minute {
+	if p.String() != "zone, east+north" || p.MinReady.String() != "50%" || p.ReturnAfter != 0 ||
+		p.ReturnOver != 2*time.Minute {
 		t.Errorf("preference %+v", p)
 	}
 	other := flagsOf(t, "--cordon-local=true", "--when-lost=last-resort")
@@ -152,15 +194,28 @@ func TestExportFlags(t *testing.T) {
 	if o := flagsOf(t); !o.sources.labels || !kept(o).kept().ServiceExports || (*exporter)(nil).kept() != nil {
 		t.Errorf("defaults: %+v", o.exportOptions)
 	}
-	o := flagsOf(t, "--export-sources=labels", "--local-federated-selector=a=b", "--local-excluded-labels=x, example.com/*", "--local-excluded-annotations=y")
+	o := flagsOf(
+		t,
+		"--export-sources=labels",
+		"--local-federated-selector=a=b",
+		"--local-excluded-labels=x, example.com/*",
+		"--local-excluded-annotations=y",
+	)
 	if kept(o).kept().ServiceExports || flagsOf(t, "--export-sources=serviceexports").sources.labels {
 		t.Error("a source that is left out is read")
 	}
 	own := kept(o).kept().Selectors("")
-	if own.Mirror != nil || !own.Federated(map[string]string{"a": "b"}) || own.Federated(map[string]string{"mirror.linkerd.io/federated": "member"}) {
+	if own.Mirror != nil || !own.Federated(map[string]string{"a": "b"}) ||
+		own.Federated(map[string]string{"mirror.linkerd.io/federated": "member"}) {
 		t.Error("what is selected of the own cluster")
 	}
-	for key, excluded := range map[string]bool{"x": true, "xy": false, "example.com/a": true, "example.comx/a": false, "y": false} {
+	for key, excluded := range map[string]bool{
+		"x":              true,
+		"xy":             false,
+		"example.com/a":  true,
+		"example.comx/a": false,
+		"y":              false,
+	} {
 		if own.ExcludedLabels(key) != excluded || own.ExcludedAnnotations(key) != (key == "y") {
 			t.Errorf("%s excluded: label %v", key, !excluded)
 		}
@@ -180,11 +235,22 @@ func TestExportFlags(t *testing.T) {
 // TestChartArguments: those of a default install of Linkerd, as its chart
 // writes them.
 func TestChartArguments(t *testing.T) {
-	o := flagsOf(t, "-addr=:8086", "-controller-namespace=linkerd", "-outbound-transport-mode=transport-header",
-		"-enable-h2-upgrade=true", "-log-level=info", "-log-format=plain", "-enable-endpoint-slices=true",
-		"-cluster-domain=cluster.local", "-identity-trust-domain=cluster.local",
-		"-default-opaque-ports=25,587,3306,4444,5432,6379,9300,11211", "-enable-ipv6=false", "-enable-pprof=false",
-		`--meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`)
+	o := flagsOf(
+		t,
+		"-addr=:8086",
+		"-controller-namespace=linkerd",
+		"-outbound-transport-mode=transport-header",
+		"-enable-h2-upgrade=true",
+		"-log-level=info",
+		"-log-format=plain",
+		"-enable-endpoint-slices=true",
+		"-cluster-domain=cluster.local",
+		"-identity-trust-domain=cluster.local",
+		"-default-opaque-ports=25,587,3306,4444,5432,6379,9300,11211",
+		"-enable-ipv6=false",
+		"-enable-pprof=false",
+		`--meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`,
+	)
 	want := &pb.Http2ClientParams{KeepAlive: &pb.Http2ClientParams_KeepAlive{
 		Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second), WhileIdle: true}}
 	if !proto.Equal(o.http2, want) || len(o.notes) > 0 || o.transport != "transport-header" || o.ipv6 {

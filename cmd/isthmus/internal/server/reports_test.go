@@ -42,30 +42,60 @@ func TestReports(t *testing.T) {
 	r.member(id, m, federation.MemberStatus{Link: federation.Ready, Service: federation.Missing})
 	r.member(id, m, federation.MemberStatus{Link: federation.Ready, Service: federation.Present})
 	r.refused(id, 80, m, federation.Refusal{Addr: addr, Owner: "Pod shop/mine"}, 2)
-	r.tiers(federation.TierChange{Service: id, Zone: "a", Preference: &federation.Preference{Tiers: []federation.Tier{{{Kind: federation.LocalCluster}}}}, From: 1, To: 2, Why: "spill"})
+	r.tiers(
+		federation.TierChange{
+			Service:    id,
+			Zone:       "a",
+			Preference: &federation.Preference{Tiers: []federation.Tier{{{Kind: federation.LocalCluster}}}},
+			From:       1,
+			To:         2,
+			Why:        "spill",
+		},
+	)
 	const of = "cluster:east%s member:shop/web%s service:shop/web-federated]\n"
 	want := []string{
 		"member of a service does not serve map[" + fmt.Sprintf(of, "", " reason:no such Service in the cluster"),
 		"member of a service serves again map[" + fmt.Sprintf(of, "", ""),
-		"addresses that a cluster offers are refused map[" + fmt.Sprintf(of, " first:10.0.0.1:80 belongs to Pod shop/mine of the local cluster", " port:80 refused:2"),
-		"clients use more tiers of a service map[from:1 service:shop/web-federated tiers:local, last-resort to:2 why:spill zone:a]\n",
+		"addresses that a cluster offers are refused map[" + fmt.Sprintf(
+			of,
+			" first:10.0.0.1:80 belongs to Pod shop/mine of the local cluster",
+			" port:80 refused:2",
+		),
+		"clients use more tiers of a service map[from:1 service:shop/web-federated tiers:local, " +
+			"last-resort to:2 why:spill zone:a]\n",
 	}
 	if got := lines(); !slices.Equal(got, want) {
 		t.Errorf("lines\n %q, want\n %q", got, want)
 	}
 }
 
-// TestReportsHaveLimits: a cluster, or a namespace, that changes all the time silences no other one, and names that are not linked
+// TestReportsHaveLimits: a cluster, or a namespace, that changes all the time silences no other one, and names
+// that are not linked
 // share one limit.
 func TestReportsHaveLimits(t *testing.T) {
 	r, lines := observed()
 	id := admintest.ShopID("web")
 	for i := range 1000 {
-		for cluster, link := range map[string]federation.LinkState{"east": federation.Ready, "north": federation.Pending, fmt.Sprint("no-such-", i): federation.Unlinked} {
-			r.member(id, federation.Member{Cluster: federation.ClusterName(cluster), Service: id}, federation.MemberStatus{Link: link})
+		for cluster, link := range map[string]federation.LinkState{
+			"east":                    federation.Ready,
+			"north":                   federation.Pending,
+			fmt.Sprint("no-such-", i): federation.Unlinked,
+		} {
+			r.member(
+				id,
+				federation.Member{Cluster: federation.ClusterName(cluster), Service: id},
+				federation.MemberStatus{Link: link},
+			)
 		}
 		r.refused(id, 80, federation.Member{Cluster: "evil", Service: id}, federation.Refusal{}, 2)
-		r.tiers(federation.TierChange{Service: federation.ServiceID{Namespace: "flaps", Name: "web"}, Preference: &federation.Preference{}, From: 1, To: 2})
+		r.tiers(
+			federation.TierChange{
+				Service:    federation.ServiceID{Namespace: "flaps", Name: "web"},
+				Preference: &federation.Preference{},
+				From:       1,
+				To:         2,
+			},
+		)
 	}
 	r.refused(id, 80, federation.Member{Cluster: "east", Service: id}, federation.Refusal{}, 1)
 	r.tiers(federation.TierChange{Service: id, Preference: &federation.Preference{}, From: 1, To: 2})
@@ -74,9 +104,13 @@ func TestReportsHaveLimits(t *testing.T) {
 		count[strings.TrimRight(line, "0123456789\n")]++
 	}
 	for line, want := range map[string]int{
-		"member of a service does not serve shop/web east": logBurst, "member of a service does not serve shop/web north": logBurst, "member of a service does not serve shop/web no-such-": logBurst,
-		"addresses that a cluster offers are refused shop/web evil": logBurst, "addresses that a cluster offers are refused shop/web east": 1,
-		"clients use more tiers of a service flaps/web <nil>": logBurst, "clients use more tiers of a service shop/web <nil>": 1,
+		"member of a service does not serve shop/web east":          logBurst,
+		"member of a service does not serve shop/web north":         logBurst,
+		"member of a service does not serve shop/web no-such-":      logBurst,
+		"addresses that a cluster offers are refused shop/web evil": logBurst,
+		"addresses that a cluster offers are refused shop/web east": 1,
+		"clients use more tiers of a service flaps/web <nil>":       logBurst,
+		"clients use more tiers of a service shop/web <nil>":        1,
 	} {
 		if n := count[line]; n < want || n > want+10 { // one more each second
 			t.Errorf("%d times %q", n, line)
@@ -92,8 +126,25 @@ func TestEvents(t *testing.T) {
 	r.cluster(cluster.Change{Kind: cluster.CredentialsChanged, Text: "new credentials are in use"})
 	r.cluster(cluster.Change{Cluster: "east", Kind: cluster.GatewayChanged, Text: "answers again"})
 	r.stalled("web.shop.svc.cluster.local:80")
-	r.tiers(federation.TierChange{Service: admintest.ShopID("web"), Zone: "a", Preference: &federation.Preference{}, From: 1, To: 2, Why: "why"})
-	r.tiers(federation.TierChange{Service: admintest.ShopID("web"), Preference: &federation.Preference{}, From: 2, To: 1, Why: "why"})
+	r.tiers(
+		federation.TierChange{
+			Service:    admintest.ShopID("web"),
+			Zone:       "a",
+			Preference: &federation.Preference{},
+			From:       1,
+			To:         2,
+			Why:        "why",
+		},
+	)
+	r.tiers(
+		federation.TierChange{
+			Service:    admintest.ShopID("web"),
+			Preference: &federation.Preference{},
+			From:       2,
+			To:         1,
+			Why:        "why",
+		},
+	)
 	var got []string
 	for _, e := range r.events.Newest() {
 		got = append(got, fmt.Sprint(e.Kind, " ", e.Object, " ", e.Problem, " ", e.Text))
@@ -102,8 +153,10 @@ func TestEvents(t *testing.T) {
 	if want := []string{
 		"cluster east true stale: gone", "gateway east false answers again",
 		"rotation local false new credentials are in use",
-		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates", "standing east false withdrawn: lost",
-		"tier shop/web false clients use fewer tiers: any (why)", "tier shop/web true clients in zone a use more tiers: any, last-resort (why)",
+		"stall web.shop.svc.cluster.local:80 true a stream ended: its proxy takes no updates",
+		"standing east false withdrawn: lost",
+		"tier shop/web false clients use fewer tiers: any (why)",
+		"tier shop/web true clients in zone a use more tiers: any, last-resort (why)",
 	}; !slices.Equal(got, want) {
 		t.Errorf("events %q, want %q", got, want)
 	}

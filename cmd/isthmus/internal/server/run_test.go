@@ -187,8 +187,18 @@ func TestTicks(t *testing.T) {
 			table.Link(federation.Local, federation.Ready, admintest.Offering(federation.Local, "web", addrs...))
 		}
 		returnAfter := func(d time.Duration) {
-			p := &federation.Preference{Tiers: []federation.Tier{{{Kind: federation.LocalCluster}}, {{Kind: federation.AnyCluster}}}, ReturnAfter: d}
-			table.Define(web, &federation.Definition{Federated: true, Preference: p, Members: []federation.Member{{Service: web}, {Cluster: "east", Service: web}}})
+			p := &federation.Preference{
+				Tiers:       []federation.Tier{{{Kind: federation.LocalCluster}}, {{Kind: federation.AnyCluster}}},
+				ReturnAfter: d,
+			}
+			table.Define(
+				web,
+				&federation.Definition{
+					Federated:  true,
+					Preference: p,
+					Members:    []federation.Member{{Service: web}, {Cluster: "east", Service: web}},
+				},
+			)
 		}
 		table.Link("east", federation.Ready, admintest.Offering("east", "web", "10.1.0.1:80"))
 		local()

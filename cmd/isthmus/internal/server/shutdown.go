@@ -94,7 +94,8 @@ func (s *shutdown) handOver() {
 			select {
 			case <-ctx.Done():
 			case <-time.After(s.delay):
-				s.log.Info("shutdown: ending streams", zap.Int("streams", s.streams()), zap.Duration("within", s.spread))
+				s.log.Info("shutdown: ending streams",
+					zap.Int("streams", s.streams()), zap.Duration("within", s.spread))
 				s.drain(ctx)
 			}
 		})

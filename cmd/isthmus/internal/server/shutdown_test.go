@@ -26,7 +26,12 @@ type record struct {
 }
 
 func newRecord(open int) *record {
-	return &record{start: time.Now(), open: open, aborted: make(chan struct{}), listener: newTrackingListener(noListener{})}
+	return &record{
+		start:    time.Now(),
+		open:     open,
+		aborted:  make(chan struct{}),
+		listener: newTrackingListener(noListener{}),
+	}
 }
 
 // noListener is a listener of nothing.
@@ -78,7 +83,8 @@ func (r *record) shutdown() *shutdown {
 }
 
 // TestShutdown: the listener, here a millisecond after the stop has begun, is closed
-// before the streams that are left are ended. Without --drain they all end together then, and with both flags 0 it waits for nothing.
+// before the streams that are left are ended. Without --drain they all end together then, and with both flags 0 it
+// waits for nothing.
 func TestShutdown(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -88,20 +94,83 @@ func TestShutdown(t *testing.T) {
 		change      func(*shutdown)
 	}{
 		{"no streams", 0, 0, 0, []string{"0s markNotServing", "0s stop", "1ms finish", "1ms stopped"}, nil},
-		{"streams", 3, 0, time.Millisecond, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.002s stopped"}, nil},
+		{
+			"streams",
+			3,
+			0,
+			time.Millisecond,
+			[]string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.002s stopped"},
+			nil,
+		},
 		{"all go while it drains", 3, 25 * time.Second, time.Millisecond,
-			[]string{"0s markNotServing", "23s drain", "26s waitUnused", "26s stop", "26.001s finish", "26.002s stopped"}, nil},
+			[]string{
+				"0s markNotServing",
+				"23s drain",
+				"26s waitUnused",
+				"26s stop",
+				"26.001s finish",
+				"26.002s stopped",
+			}, nil},
 		{"all go before that", 3, 7 * time.Second, time.Millisecond,
 			[]string{"0s markNotServing", "8s waitUnused", "8s stop", "8.001s finish", "8.002s stopped"}, nil},
 		{"the last goes too late", 3, 28500 * time.Millisecond, time.Millisecond,
 			[]string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.002s stopped"}, nil},
-		{"other calls", 0, 0, 200 * time.Millisecond, []string{"0s markNotServing", "0s stop", "1ms finish", "201ms stopped"}, nil},
-		{"calls that do not end", 0, 0, time.Hour, []string{"0s markNotServing", "0s stop", "1ms finish", "300ms abort", "300ms stopped"}, nil},
-		{"nothing ends", 1, 0, time.Hour, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.3s abort", "29.3s stopped"}, nil},
-		{"no streams, in a Pod", 0, 0, 0, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.001s stopped"}, func(s *shutdown) { s.always = true }},
-		{"all go, in a Pod", 3, 7 * time.Second, 0, []string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.001s stopped"}, func(s *shutdown) { s.always = true }},
-		{"neither delay nor drain", 3, 0, time.Second / 4, []string{"0s markNotServing", "0s stop", "1ms finish", "251ms stopped"}, func(s *shutdown) { s.delay, s.spread = 0, 0 }},
-		{"no drain", 3, 0, time.Second / 4, []string{"0s markNotServing", "23s stop", "23.001s finish", "23.251s stopped"}, func(s *shutdown) { s.spread = 0 }},
+		{
+			"other calls",
+			0,
+			0,
+			200 * time.Millisecond,
+			[]string{"0s markNotServing", "0s stop", "1ms finish", "201ms stopped"},
+			nil,
+		},
+		{
+			"calls that do not end",
+			0,
+			0,
+			time.Hour,
+			[]string{"0s markNotServing", "0s stop", "1ms finish", "300ms abort", "300ms stopped"},
+			nil,
+		},
+		{
+			"nothing ends",
+			1,
+			0,
+			time.Hour,
+			[]string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.3s abort", "29.3s stopped"},
+			nil,
+		},
+		{
+			"no streams, in a Pod",
+			0,
+			0,
+			0,
+			[]string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.001s stopped"},
+			func(s *shutdown) { s.always = true },
+		},
+		{
+			"all go, in a Pod",
+			3,
+			7 * time.Second,
+			0,
+			[]string{"0s markNotServing", "23s drain", "29s stop", "29.001s finish", "29.001s stopped"},
+			func(s *shutdown) { s.always = true },
+		},
+		{
+			"neither delay nor drain",
+			3,
+			0,
+			time.Second / 4,
+			[]string{"0s markNotServing", "0s stop", "1ms finish", "251ms stopped"},
+			func(s *shutdown) { s.delay, s.spread = 0, 0 },
+		},
+		{
+			"no drain",
+			3,
+			0,
+			time.Second / 4,
+			[]string{"0s markNotServing", "23s stop", "23.001s finish", "23.251s stopped"},
+			func(s *shutdown) { s.spread = 0 },
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

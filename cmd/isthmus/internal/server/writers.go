@@ -203,11 +203,17 @@ func (e *exporter) parts() (all []part) {
 	return append(all,
 		part{
 			name: "reader of Linkerd's Links and Leases",
-			run:  func(ctx context.Context) error { e.linkerd.Run(ctx); return nil },
+			run: func(ctx context.Context) error {
+				e.linkerd.Run(ctx)
+				return nil
+			},
 		},
 		part{
 			name: "report of exports that can't be read",
-			run:  func(ctx context.Context) error { e.reportUnread(ctx); return nil },
+			run: func(ctx context.Context) error {
+				e.reportUnread(ctx)
+				return nil
+			},
 		},
 	)
 }

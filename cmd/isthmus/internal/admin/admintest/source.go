@@ -37,7 +37,8 @@ func Numbered(cluster federation.ClusterName, number, endpoints int) *Source {
 		_, _ = fmt.Sscanf(id.Name, "web-%d", &n) // other names have number 0
 		for i := range endpoints {
 			n := n*endpoints + i
-			list = append(list, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, byte(number), byte(n >> 8), byte(n)}), 80))
+			ip := netip.AddrFrom4([4]byte{10, byte(number), byte(n >> 8), byte(n)})
+			list = append(list, netip.AddrPortFrom(ip, 80))
 		}
 		return list
 	}}

@@ -1,4 +1,4 @@
-package main
+package commands
 
 import (
 	"bufio"
@@ -18,7 +18,8 @@ import (
 	"isthmus/cmd/isthmus/internal/cli"
 )
 
-const postRenderIntro = `Reads the objects of Linkerd's chart, as Helm renders them, from standard input, and prints them
+const postRenderIntro = "" +
+	`Reads the objects of Linkerd's chart, as Helm renders them, from standard input, and prints them
 with the gateway in the place of Linkerd's destination controller: with another image in the
 container destination of the Deployment linkerd-destination. All other objects stay byte for byte;
 arguments, rights, ports and limits are the chart's.
@@ -34,10 +35,11 @@ const postRenderEnding = `Examples:
 For Helm 4, where post-renderers are plugins, docs/install.md has the one that runs this verb.`
 
 // imageName is an image with a tag, a digest or both.
-var imageName = regexp.MustCompile(`^([\w.-]+(:\d+)?/)?[a-z\d._/-]+(:\w[\w.-]{0,127}|(:\w[\w.-]{0,127})?@sha256:[\da-f]{64})$`)
+var imageName = regexp.MustCompile(`^([\w.-]+(:\d+)?/)?[a-z\d._/-]+` +
+	`(:\w[\w.-]{0,127}|(:\w[\w.-]{0,127})?@sha256:[\da-f]{64})$`)
 
-// postRenderVerb is for Helm and for pipes.
-func postRenderVerb() cli.Command {
+// PostRender returns the command post-render, which is for Helm and for pipes.
+func PostRender() cli.Command {
 	var image string
 	return cli.Command{
 		Use:     "post-render",
@@ -47,20 +49,25 @@ func postRenderVerb() cli.Command {
 		Flags: []cli.Section{cli.NewSection("Flags", func(s *pflag.FlagSet) {
 			s.StringVar(&image, "image", "", "The gateway's `IMAGE`, with :TAG or @sha256:DIGEST.")
 		})},
-		Run: func(_ context.Context, p cli.Process) error {
-			if !imageName.MatchString(image) {
-				return cli.Usagef("--image=%q: give the gateway's image with its tag or digest, such as registry.example.com/isthmus:v1", image)
-			}
-			if p.Stdin == nil || p.Interactive {
-				return cli.Usagef("standard input has no objects: pipe into it what helm template prints of Linkerd's chart")
-			}
-			text, err := postRender(p.Stdin, image)
-			if err == nil {
-				_, err = p.Stdout.Write(text)
-			}
-			return err
-		},
+		Run: func(_ context.Context, p cli.Process) error { return runPostRender(p, image) },
 	}
+}
+
+// runPostRender prints the objects of standard input with another image.
+func runPostRender(p cli.Process, image string) error {
+	if !imageName.MatchString(image) {
+		return cli.Usagef("--image=%q: give the gateway's image with its tag or digest, "+
+			"such as registry.example.com/isthmus:v1", image)
+	}
+	if p.Stdin == nil || p.Interactive {
+		return cli.Usagef("standard input has no objects: pipe into it what helm template prints of Linkerd's chart")
+	}
+	text, err := postRender(p.Stdin, image)
+	if err != nil {
+		return err
+	}
+	_, err = p.Stdout.Write(text)
+	return err
 }
 
 // postRender returns the objects with another image in Linkerd's destination container.
@@ -81,7 +88,8 @@ func postRender(from io.Reader, image string) ([]byte, error) {
 		}
 		if setImage(object, image) {
 			found++
-			if text, err = yaml.Marshal(object); err != nil {
+			text, err = yaml.Marshal(object)
+			if err != nil {
 				return nil, err
 			}
 		}
@@ -92,7 +100,8 @@ func postRender(from io.Reader, image string) ([]byte, error) {
 		}
 	}
 	if found != 1 {
-		return nil, fmt.Errorf("standard input has %d Deployments linkerd-destination with a container destination, not one: is it Linkerd's control plane, as its chart renders it?", found)
+		return nil, fmt.Errorf("standard input has %d Deployments linkerd-destination with a container destination, "+
+			"not one: is it Linkerd's control plane, as its chart renders it?", found)
 	}
 	return out.Bytes(), nil
 }
@@ -100,7 +109,8 @@ func postRender(from io.Reader, image string) ([]byte, error) {
 // setImage sets the image of the container, and reports whether the object has it.
 func setImage(object map[string]any, image string) bool {
 	o := unstructured.Unstructured{Object: object}
-	if o.GroupVersionKind() != appsv1.SchemeGroupVersion.WithKind("Deployment") || o.GetName() != "linkerd-destination" {
+	deployment := appsv1.SchemeGroupVersion.WithKind("Deployment")
+	if o.GroupVersionKind() != deployment || o.GetName() != "linkerd-destination" {
 		return false
 	}
 	containers, _, _ := unstructured.NestedFieldNoCopy(object, "spec", "template", "spec", "containers")

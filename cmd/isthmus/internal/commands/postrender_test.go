@@ -1,8 +1,12 @@
-package main
+package commands
 
 import (
+	"bytes"
+	"context"
 	"strings"
 	"testing"
+
+	"isthmus/cmd/isthmus/internal/cli"
 )
 
 const linkerdRendered = `# Source: linkerd-control-plane/templates/namespace.yaml
@@ -26,9 +30,22 @@ spec:
       - {name: destination, image: controller:v2, args: [destination]}
 `
 
+// callPostRender runs isthmus post-render and returns its exit code and output.
+func callPostRender(stdin string, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	program := cli.Program{Name: "isthmus", Groups: []cli.Group{{Commands: []cli.Command{PostRender()}}}}
+	code = program.Run(context.Background(), cli.Process{
+		Args:   append([]string{"post-render"}, args...),
+		Stdin:  strings.NewReader(stdin),
+		Stdout: &out,
+		Stderr: &errs,
+	})
+	return code, out.String(), errs.String()
+}
+
 // TestPostRender: one image is another one, and other objects stay byte for byte.
 func TestPostRender(t *testing.T) {
-	code, out, err := callWith(linkerdRendered, "post-render", "--image", "registry.example.com:5000/isthmus:v1")
+	code, out, err := callPostRender(linkerdRendered, "--image", "registry.example.com:5000/isthmus:v1")
 	if code != 0 {
 		t.Fatalf("exit code %d, %s", code, err)
 	}
@@ -57,9 +74,14 @@ func TestPostRenderRefuses(t *testing.T) {
 		{"isthmus:v1", "kind: Namespace\n", 1, "has 0 Deployments linkerd-destination"},
 		{"isthmus:v1", linkerdRendered + "---\n" + linkerdRendered, 1, "has 2 Deployments linkerd-destination"},
 		{"isthmus:v1", "Error: {", 1, "is not what Helm renders"},
-		{"isthmus:v1", strings.Replace(linkerdRendered, "name: destination", "name: policy", 1), 1, "has 0 Deployments"},
+		{
+			"isthmus:v1",
+			strings.Replace(linkerdRendered, "name: destination", "name: policy", 1),
+			1,
+			"has 0 Deployments",
+		},
 	} {
-		code, out, err := callWith(c.input, "post-render", "--image", c.image)
+		code, out, err := callPostRender(c.input, "--image", c.image)
 		if code != c.code || out != "" || !strings.Contains(err, c.want) {
 			t.Errorf("%s: exit code %d, prints %q and %q; want %d, %q", c.image, code, out, err, c.code, c.want)
 		}

@@ -1,4 +1,4 @@
-package main
+package preflight
 
 import (
 	"crypto/ecdsa"
@@ -52,13 +52,27 @@ const (
 )
 
 func newCheckedAPI(anchors, cidr string) *checkedAPI {
-	groups := metav1.APIGroupList{TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"}, Groups: []metav1.APIGroup{{Name: "apps"}}}
+	groups := metav1.APIGroupList{
+		TypeMeta: metav1.TypeMeta{Kind: "APIGroupList", APIVersion: "v1"},
+		Groups:   []metav1.APIGroup{{Name: "apps"}},
+	}
 	a := &checkedAPI{unblock: make(chan struct{}), answers: map[string]any{
-		"/version": map[string]string{"gitVersion": "v1.36.3"}, nodesPath: nodes(cidr), anchorsPath: corev1.ConfigMap{Data: map[string]string{"ca-bundle.crt": anchors}},
+		"/version": map[string]string{
+			"gitVersion": "v1.36.3",
+		}, nodesPath: nodes(cidr), anchorsPath: corev1.ConfigMap{Data: map[string]string{"ca-bundle.crt": anchors}},
 	}}
-	for path, resource := range map[string]string{"/apis/linkerd.io/v1alpha2": "serviceprofiles", serversPath: "servers", "/apis/workload.linkerd.io/v1beta1": "externalworkloads"} {
+	for path, resource := range map[string]string{
+		"/apis/linkerd.io/v1alpha2":         "serviceprofiles",
+		serversPath:                         "servers",
+		"/apis/workload.linkerd.io/v1beta1": "externalworkloads",
+	} {
 		a.answers[path] = resources(path, resource)
-		groups.Groups = append(groups.Groups, metav1.APIGroup{Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: strings.TrimPrefix(path, "/apis/")}}})
+		groups.Groups = append(
+			groups.Groups,
+			metav1.APIGroup{
+				Versions: []metav1.GroupVersionForDiscovery{{GroupVersion: strings.TrimPrefix(path, "/apis/")}},
+			},
+		)
 	}
 	a.answers["/apis"] = groups
 	return a
@@ -66,7 +80,11 @@ func newCheckedAPI(anchors, cidr string) *checkedAPI {
 
 // resources is what discovery has at a path.
 func resources(path string, names ...string) metav1.APIResourceList {
-	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: strings.TrimPrefix(path, "/apis/"), APIResources: []metav1.APIResource{}}
+	list := metav1.APIResourceList{
+		TypeMeta:     metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"},
+		GroupVersion: strings.TrimPrefix(path, "/apis/"),
+		APIResources: []metav1.APIResource{},
+	}
 	for _, n := range names {
 		list.APIResources = append(list.APIResources, metav1.APIResource{Name: n})
 	}
@@ -77,7 +95,13 @@ func resources(path string, names ...string) metav1.APIResourceList {
 func nodes(cidrs ...string) []byte {
 	var list corev1.NodeList
 	for i, cidr := range cidrs {
-		list.Items = append(list.Items, corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}, Spec: corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}}})
+		list.Items = append(
+			list.Items,
+			corev1.Node{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)},
+				Spec:       corev1.NodeSpec{PodCIDR: cidr, PodCIDRs: []string{cidr}},
+			},
+		)
 	}
 	raw, _ := list.Marshal()
 	data, _ := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{Kind: "NodeList", APIVersion: "v1"}, Raw: raw}).Marshal()
@@ -113,7 +137,13 @@ func (a *checkedAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case int:
 		w.WriteHeader(x)
 		reason := metav1.StatusReason(strings.ReplaceAll(http.StatusText(x), " ", ""))
-		answer = metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: reason, Code: int32(x), Message: string(reason)}
+		answer = metav1.Status{
+			TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"},
+			Status:   "Failure",
+			Reason:   reason,
+			Code:     int32(x),
+			Message:  string(reason),
+		}
 	}
 	_ = json.NewEncoder(w).Encode(answer)
 }
@@ -126,13 +156,18 @@ func (a *checkedAPI) review(body io.Reader) any {
 		return http.StatusBadRequest
 	}
 	allowed := func(user string, asked *authorizationv1.ResourceAttributes) bool {
-		return !slices.Contains(a.refused, user+asked.Verb+" "+strings.TrimSuffix(asked.Resource+"/"+asked.Subresource, "/"))
+		return !slices.Contains(
+			a.refused,
+			user+asked.Verb+" "+strings.TrimSuffix(asked.Resource+"/"+asked.Subresource, "/"),
+		)
 	}
 	switch o := o.(type) {
 	case *authorizationv1.SelfSubjectAccessReview:
 		o.Status.Allowed = allowed("", o.Spec.ResourceAttributes)
 	case *authorizationv1.SubjectAccessReview:
-		o.Status.Allowed = allowed(strings.TrimPrefix(o.Spec.User, "system:serviceaccount:linkerd:isthmus"), o.Spec.ResourceAttributes)
+		o.Status.Allowed = allowed(
+			strings.TrimPrefix(o.Spec.User, "system:serviceaccount:linkerd:isthmus"), o.Spec.ResourceAttributes,
+		)
 	}
 	return o
 }
@@ -160,7 +195,11 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	anchor := pemCertificate(t, time.Hour*24*365)
-	return &world{local: newCheckedAPI(anchor, "10.1.0.0/16"), east: newCheckedAPI(anchor, "10.2.0.0/16"), token: jwt(time.Now().Add(30 * 24 * time.Hour))}
+	return &world{
+		local: newCheckedAPI(anchor, "10.1.0.0/16"),
+		east:  newCheckedAPI(anchor, "10.2.0.0/16"),
+		token: jwt(time.Now().Add(30 * 24 * time.Hour)),
+	}
 }
 
 // run runs the checks and returns those that are not OK, one in a line.
@@ -169,8 +208,14 @@ func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 	local, east := w.local.start(t), w.east.start(t)
 	secret := linkSecret(t, "link-east", "east", east, w)
 	maps.Copy(secret.Annotations, w.annotations)
-	w.local.answers["/api/v1/namespaces/linkerd/secrets"] = corev1.SecretList{Items: append([]corev1.Secret{secret}, w.secrets...)}
-	config := &rest.Config{Host: local.URL, BearerToken: "local-token", TLSClientConfig: rest.TLSClientConfig{CAData: authority(local)}}
+	w.local.answers["/api/v1/namespaces/linkerd/secrets"] = corev1.SecretList{
+		Items: append([]corev1.Secret{secret}, w.secrets...),
+	}
+	config := &rest.Config{
+		Host:            local.URL,
+		BearerToken:     "local-token",
+		TLSClientConfig: rest.TLSClientConfig{CAData: authority(local)},
+	}
 	asking, err := rest.HTTPClientFor(config)
 	if err != nil {
 		t.Fatal(err)
@@ -180,7 +225,19 @@ func (w *world) run(t *testing.T) (bad []string, all []check.Result) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all = check.Judge(seeFromHere(t.Context(), commands.Preflight{Config: config, API: user, Namespace: "linkerd", Account: "isthmus", Pre: w.pre, Exports: w.exports}))
+	all = check.Judge(
+		See(
+			t.Context(),
+			commands.Preflight{
+				Config:    config,
+				API:       user,
+				Namespace: "linkerd",
+				Account:   "isthmus",
+				Pre:       w.pre,
+				Exports:   w.exports,
+			},
+		),
+	)
 	for _, r := range all {
 		if r.Level != check.OK {
 			bad = append(bad, fmt.Sprintf("%s %s %s: %s", r.Level, r.Check, r.Object, r.Text))
@@ -202,16 +259,26 @@ func linkSecret(t *testing.T, name, cluster string, server *httptest.Server, w *
 	text, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Config", "current-context": "c",
 		"contexts": []any{map[string]any{"name": "c", "context": map[string]any{"cluster": "c", "user": "u"}}},
-		"clusters": []any{map[string]any{"name": "c", "cluster": map[string]any{"server": server.URL, "certificate-authority-data": authority(server)}}},
-		"users":    []any{map[string]any{"name": "u", "user": user}},
+		"clusters": []any{
+			map[string]any{
+				"name":    "c",
+				"cluster": map[string]any{"server": server.URL, "certificate-authority-data": authority(server)},
+			},
+		},
+		"users": []any{map[string]any{"name": "u", "user": user}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
-			Name: name, Namespace: "linkerd", Labels: map[string]string{"multicluster.linkerd.io/cluster-name": cluster},
-			Annotations: map[string]string{"multicluster.linkerd.io/trust-domain": "cluster.local", "multicluster.linkerd.io/cluster-domain": "cluster.local"},
+			Name: name, Namespace: "linkerd", Labels: map[string]string{
+				"multicluster.linkerd.io/cluster-name": cluster,
+			},
+			Annotations: map[string]string{
+				"multicluster.linkerd.io/trust-domain":   "cluster.local",
+				"multicluster.linkerd.io/cluster-domain": "cluster.local",
+			},
 		},
 		Type: clusterstore.SecretType, Data: map[string][]byte{"kubeconfig": text},
 	}
@@ -226,7 +293,11 @@ func pemCertificate(t *testing.T, good time.Duration) string {
 	}
 	now := time.Now()
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: "root"}, NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(good), IsCA: true,
+		SerialNumber: big.NewInt(
+			now.UnixNano(),
+		), Subject: pkix.Name{
+			CommonName: "root",
+		}, NotBefore: now.Add(-48 * time.Hour), NotAfter: now.Add(good), IsCA: true,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
 	if err != nil {

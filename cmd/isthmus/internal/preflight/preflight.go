@@ -1,0 +1,254 @@
+package preflight
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"isthmus/clusterstore"
+	"isthmus/clusterstore/decode"
+	"isthmus/clusterstore/kube"
+	"isthmus/cmd/isthmus/internal/check"
+	"isthmus/cmd/isthmus/internal/commands"
+	"isthmus/federation"
+	"isthmus/internal/adminapi"
+)
+
+// Limits of what is asked from here.
+const (
+	allClusters    = 20 * time.Second
+	clustersAtOnce = 48              // 250 of which none answers take 18 s
+	clusterLimit   = 8 * time.Second // for all that is asked of it
+)
+
+// firstAnswer is how long one cluster may take for a first answer. Tests change it.
+var firstAnswer = 3 * time.Second
+
+// See returns what a replica would show, where there is none: from this machine, with a
+// user's credentials and those of the links.
+func See(ctx context.Context, p commands.Preflight) check.Seen {
+	ctx, cancel := context.WithTimeout(ctx, allClusters)
+	defer cancel()
+	reading, stop := context.WithTimeout(ctx, clusterLimit)
+	secrets, err := clusterstore.ListSecrets(reading, p.API, p.Namespace, clusterstore.AllLinks)
+	stop()
+	seen := check.Seen{FromHere: true, Exports: p.Exports}
+	seen.Secrets = adminapi.LinkSecrets{Namespace: p.Namespace, Listed: err == nil}
+	if err != nil {
+		seen.Secrets.Reason = kube.Printable(err).Error()
+	}
+	seen.Local.API = new(adminapi.APIServer)
+	own := &inspection{
+		name:        federation.Local,
+		rest:        p.Config,
+		namespace:   p.Namespace,
+		permissions: check.LocalPermissions(),
+		account:     p.Account,
+		pre:         p.Pre,
+		found:       seen.Local.API,
+	}
+	if p.Exports {
+		own.permissions = append(own.permissions, check.ExportPermissions()...)
+	}
+	inspections := []*inspection{own}
+	for _, a := range clusterstore.ReadAccesses(secrets) {
+		seen.Clusters.Clusters = append(seen.Clusters.Clusters, a.Cluster)
+		if a.REST != nil {
+			inspections = append(inspections, &inspection{
+				name:        federation.ClusterName(a.Cluster.Cluster),
+				rest:        a.REST,
+				namespace:   p.Namespace,
+				permissions: check.LinkPermissions(),
+				found:       a.API,
+			})
+		}
+	}
+	var inspecting errgroup.Group
+	inspecting.SetLimit(clustersAtOnce)
+	for _, x := range inspections {
+		inspecting.Go(func() error {
+			x.run(ctx)
+			return nil // each keeps its own errors
+		})
+	}
+	_ = inspecting.Wait()
+
+	seen.NotAsked = make(map[string]string)
+	for _, x := range inspections {
+		if x.rightsErr != nil {
+			seen.NotAsked[x.name.String()] = x.rightsErr.Error()
+		}
+	}
+	if own.noAccount {
+		seen.NoAccount = p.Namespace + "/" + p.Account
+	}
+	return seen
+}
+
+// inspection is what is asked of one cluster's API server.
+type inspection struct {
+	// fixed
+	name        federation.ClusterName
+	rest        *rest.Config
+	namespace   string // of the control plane
+	permissions []check.Permission
+	account     string // in that namespace, whose rights they are; empty: those of the credentials
+	pre         bool   // the account need not be there yet
+
+	found     *adminapi.APIServer // has the expiry at first
+	rightsErr error               // why no rights could be asked for
+	noAccount bool
+}
+
+func (x *inspection) run(ctx context.Context) {
+	if ctx.Err() != nil {
+		return // no time was left
+	}
+	ctx, cancel := context.WithTimeout(ctx, clusterLimit)
+	defer cancel()
+	api, err := kube.New(x.name, x.rest, nil)
+	if err == nil {
+		err = api.AddTyped()
+	}
+	if err != nil {
+		x.found.Error = "no client can be made of its credentials: " + err.Error()
+		return
+	}
+	defer api.Close()
+	expiry := x.found.Expiry
+	defer func() { x.found.Expiry = expiry }()
+	first, stop := context.WithTimeout(ctx, firstAnswer)
+	defer stop()
+	_, err = kube.Version(first, api.Sources)
+	*x.found = api.Server()
+	switch {
+	case err == nil:
+		known, _ := kube.Read(ctx, api, x.namespace)
+		*x.found = api.Server()
+		known.AddTo(x.found)
+		x.found.Refused = unauthorized(x.found.Refused)
+		x.askPermissions(ctx, api)
+		x.askKinds(ctx, api)
+	case !x.found.Answered.IsZero():
+		x.found.VersionError = api.Printable(err).Error()
+	case first.Err() != nil:
+		x.found.Error = fmt.Sprintf("no answer within %v", firstAnswer)
+	}
+}
+
+// unauthorized leaves out what the credentials in use may not do: whose rights matter is asked for.
+func unauthorized(list []adminapi.RefusedRequest) (kept []adminapi.RefusedRequest) {
+	for _, r := range list {
+		if r.Status == http.StatusUnauthorized {
+			kept = append(kept, r)
+		}
+	}
+	return kept
+}
+
+// askKinds finds out which custom resources the own cluster does not have.
+func (x *inspection) askKinds(ctx context.Context, api *kube.Client) {
+	if x.name != federation.Local {
+		return
+	}
+	kinds := []schema.GroupVersionResource{
+		decode.ProfileVersion.WithResource("serviceprofiles"),
+		decode.PolicyVersion.WithResource("servers"),
+		decode.WorkloadVersion.WithResource("externalworkloads"),
+	}
+	for _, k := range kinds {
+		refused := adminapi.RefusedRequest{
+			Verb:     "get",
+			Resource: k.GroupResource().String(),
+			Status:   http.StatusNotFound,
+		}
+		served, err := api.Sources.Serves(ctx, k.Resource, k.GroupVersion())
+		switch {
+		case err != nil:
+			refused.Status = http.StatusServiceUnavailable // it is not known
+		case served:
+			continue
+		}
+		x.found.Refused = append(x.found.Refused, refused)
+	}
+}
+
+// reviewsAtOnce is how many questions about rights are under way to one API server: one after
+// the other would take seconds to a server that is far away.
+const reviewsAtOnce = 8
+
+// askPermissions asks the API server which rights it does not grant.
+func (x *inspection) askPermissions(ctx context.Context, api *kube.Client) {
+	if x.pre && x.account != "" {
+		_, err := api.ServiceAccounts(x.namespace).Get(ctx, x.account, metav1.GetOptions{})
+		x.noAccount = apierrors.IsNotFound(err)
+		if x.noAccount {
+			return
+		}
+	}
+	var mu sync.Mutex
+	asking, ctx := errgroup.WithContext(ctx)
+	asking.SetLimit(reviewsAtOnce)
+	for _, r := range x.permissions {
+		for _, verb := range r.Verbs {
+			asking.Go(func() error {
+				allowed, err := x.mayDo(ctx, api, r, verb)
+				if err != nil {
+					return fmt.Errorf("%s %v: %w", verb, r, err)
+				}
+				if !allowed {
+					mu.Lock()
+					defer mu.Unlock()
+					refused := adminapi.RefusedRequest{Verb: verb, Resource: r.String(), Status: http.StatusForbidden}
+					x.found.Refused = append(x.found.Refused, refused)
+				}
+				return nil
+			})
+		}
+	}
+	if err := asking.Wait(); err != nil {
+		x.rightsErr = api.Printable(err)
+		return
+	}
+	kube.SortRefused(x.found.Refused)
+}
+
+// mayDo asks for one right: of the account by a review of its rights, else of the credentials in use.
+func (x *inspection) mayDo(ctx context.Context, api *kube.Client, r check.Permission, verb string) (bool, error) {
+	resource, subresource, _ := strings.Cut(r.Resource, "/")
+	asked := &authorizationv1.ResourceAttributes{
+		Group:       r.Group,
+		Resource:    resource,
+		Subresource: subresource,
+		Name:        r.Name,
+		Verb:        verb,
+	}
+	if r.InNamespace || r.Name != "" {
+		asked.Namespace = x.namespace
+	}
+	if x.account == "" {
+		answer, err := api.SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: asked},
+		}, metav1.CreateOptions{})
+		return err == nil && answer.Status.Allowed, err
+	}
+	accounts := "system:serviceaccounts"
+	answer, err := api.SubjectAccessReviews().Create(ctx, &authorizationv1.SubjectAccessReview{
+		Spec: authorizationv1.SubjectAccessReviewSpec{
+			ResourceAttributes: asked,
+			User:               strings.Join([]string{"system:serviceaccount", x.namespace, x.account}, ":"),
+			Groups:             []string{accounts, accounts + ":" + x.namespace, "system:authenticated"},
+		},
+	}, metav1.CreateOptions{})
+	return err == nil && answer.Status.Allowed, err
+}
