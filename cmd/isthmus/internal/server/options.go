@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,50 @@ import (
 	"isthmus/grpcapi/wire"
 	"isthmus/internal/adminapi"
 )
+
+// Command returns the command that serves.
+func Command() cli.Command { return command(new(options)) }
+
+// command returns the command that serves. Its flags store into o.
+func command(o *options) cli.Command {
+	return cli.Command{
+		Use:        "gateway",
+		Aliases:    []string{"destination"}, // as in the arguments of a Linkerd install
+		Summary:    "serve Linkerd's Destination API over this and all linked clusters",
+		Intro:      intro,
+		Ending:     ending,
+		Flags:      o.sections(),
+		Run:        func(ctx context.Context, p cli.Process) error { return run(ctx, p, o) },
+		OwnSignals: true,
+	}
+}
+
+const intro = `isthmus gateway serves Linkerd's Destination API: it watches the cluster it runs
+in and every cluster that a link Secret names, merges the endpoints of each
+service across them, and streams the result to proxies.
+
+Usage: isthmus gateway [FLAGS]      (alias: isthmus destination)
+
+Flags take one dash or two, and their value after "=" or a space; booleans take
+it after "=" only.`
+
+const ending = `Examples:
+  As the charts of Linkerd run it, within a cluster:
+    isthmus gateway --controller-namespace linkerd --cluster-domain cluster.local \
+      --identity-trust-domain cluster.local --enable-ipv6=false \
+      --outbound-transport-mode transport-header \
+      --default-opaque-ports 25,587,3306,4444,5432,6379,9300,11211
+  On your machine, against a cluster of your kubeconfig, to look around:
+    isthmus gateway --kubeconfig ~/.kube/config --addr 127.0.0.1:8086 \
+      --metrics-addr 127.0.0.1:9996 --log-level debug
+    curl -s 127.0.0.1:9996/debug/clusters
+    isthmus get web.shop.svc.cluster.local:80 --addr 127.0.0.1:8086
+
+SIGTERM or SIGINT ends it gently, a second one at once.
+
+In a container with a memory limit, GOMEMLIMIT is 90 % of that unless set: rather
+than be killed, the gateway then collects garbage more often. GOGC follows what is
+in use unless set: 200 with little in use, 15 with much.`
 
 // options are the values of the gateway's flags.
 type options struct {
@@ -137,7 +182,7 @@ func (o *options) localFlags(s *pflag.FlagSet) {
 
 // linkedFlags defines the flags of linked clusters.
 func (o *options) linkedFlags(s *pflag.FlagSet) {
-	parse(s, &o.clusterMemory, "cluster-memory", "", memory(minClusterMemory),
+	parse(s, &o.clusterMemory, "cluster-memory", "", quantity(minClusterMemory),
 		"`QUANTITY` of memory, such as 64Mi, that the cache of one linked cluster may take, by estimate. "+
 			"A list that is being read may take as much again beside it. "+
 			"A cluster beyond the cap keeps what it had, and is stale until it is small again. "+
@@ -194,7 +239,7 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 			"ResourceExhausted. A client address with fewer calls than the average address is still served, "+
 			"up to an eighth more. "+
 			"Empty: half of the memory that the process may use (see --cluster-memory), divided by 14 KiB.")
-	parse(s, &o.viewMemory, "view-memory", "", memory(minViewMemory),
+	parse(s, &o.viewMemory, "view-memory", "", quantity(minViewMemory),
 		"`QUANTITY` of memory, such as 512Mi, that the sets and profiles that proxies ask for may take, "+
 			"by estimate. Beyond it, calls that ask for something new get ResourceExhausted. "+
 			"A client address that uses less than the average address is still served, "+

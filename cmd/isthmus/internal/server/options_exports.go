@@ -33,7 +33,7 @@ type exportOptions struct {
 	unlinkedAfter         time.Duration
 	maxPerNamespace       uint32
 	maxPerLink            uint32
-	ownExport             plan.Selectors // of the own cluster
+	localExport           plan.Selectors // of the own cluster
 	multiclusterNamespace string
 }
 
@@ -82,13 +82,13 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	parse(s, &o.maxPerLink, "max-exports-per-link", strconv.Itoa(plan.DefaultPerLink), exportLimit,
 		"Write at most `NUMBER` objects, from 1 to 5000, for the exports of one linked cluster. "+
 			"For all clusters together, at most 5000 are written.")
-	parse(s, &o.ownExport.Federated, "local-federated-selector", "mirror.linkerd.io/federated=member", selects,
+	parse(s, &o.localExport.Federated, "local-federated-selector", "mirror.linkerd.io/federated=member", selects,
 		"`SELECTOR`, by labels, of Services of the gateway's own cluster that become members of federated Services. "+
 			"An empty one selects none. As in the arguments of Linkerd's local service mirror.")
-	parse(s, &o.ownExport.ExcludedLabels, "local-excluded-labels", "", excludes,
+	parse(s, &o.localExport.ExcludedLabels, "local-excluded-labels", "", excludes,
 		"`KEYS` of labels, divided by commas, that are not copied from Services of the own cluster; "+
 			"DOMAIN/* stands for all of a domain.")
-	parse(s, &o.ownExport.ExcludedAnnotations, "local-excluded-annotations", "", excludes,
+	parse(s, &o.localExport.ExcludedAnnotations, "local-excluded-annotations", "", excludes,
 		"`KEYS` of annotations, likewise.")
 	parse(s, &o.multiclusterNamespace, "multicluster-namespace", "linkerd-multicluster", label,
 		"`NAMESPACE` of Linkerd's multicluster extension: of its Links, "+

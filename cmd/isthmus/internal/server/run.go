@@ -108,7 +108,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 	}
 
 	// What writes to the local cluster.
-	slicesWriter, err := newSliceWriter(o, cfg, metrics, registry, log)
+	sliceWriter, err := newSliceWriter(o, cfg, metrics, registry, log)
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 
 	// The local cluster, and the linked ones, which offer endpoints to the table.
 	rules := o.rules(log)
-	exported := exporter.kept()
-	here, err := local.New(local.Options{
+	exported := exporter.storeOptions()
+	localCluster, err := local.New(local.Options{
 		REST:          cfg,
 		TrustDomain:   o.trustDomain,
 		ClusterDomain: o.domain,
@@ -132,14 +132,14 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		Cordon:        o.cordon,
 		Region:        o.region,
 		Report:        reports.cluster,
-		Writer:        slicesWriter.writer(),
+		Writer:        sliceWriter.writer(),
 		Exports:       exported,
 		Supervisor:    supervisor,
 	})
 	if err != nil {
 		return nil, err
 	}
-	registry.MustRegister(here)
+	registry.MustRegister(localCluster)
 	links, err := newStore(cfg, clusterstore.Options{
 		Namespace:    o.namespace,
 		Rules:        rules,
@@ -149,19 +149,19 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		Metrics:      metrics,
 		Network:      o.network,
 		IPv6:         o.ipv6,
-		LocalCluster: here,
+		LocalCluster: localCluster,
 		Memory:       clusterCap(usableMemory(), o.clusterMemory),
 		WhenLost:     o.whenLost,
 		LostAfter:    o.lostAfter,
 		Report:       reports.cluster,
 		Exports:      exported,
-		LocalLink:    here.LocalLink(),
+		LocalLink:    localCluster.LocalLink(),
 		Supervisor:   supervisor,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := exporter.begin(links, here.Status, registry, log); err != nil {
+	if err := exporter.begin(links, localCluster.Status, registry, log); err != nil {
 		return nil, err
 	}
 
@@ -169,7 +169,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 	serving := o.server(log, registry)
 	serving.Stalled = reports.stalled
 	serving.Supervisor = supervisor
-	streams, err := grpcapi.New(table, here, serving)
+	streams, err := grpcapi.New(table, localCluster, serving)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		Build:     built,
 		Domain:    o.domain,
 		Table:     table,
-		Local:     here,
+		Local:     localCluster,
 		Links:     links,
 		Streams:   streams,
 		Events:    reports.events,
@@ -195,22 +195,22 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		Leftovers: admin.NewLeftovers(asking, o.multiclusterNamespace),
 		Failures:  supervisor.Failures,
 	}
-	if slicesWriter != nil {
-		sources.SliceWriter = slicesWriter
+	if sliceWriter != nil {
+		sources.SliceWriter = sliceWriter
 	}
 
 	return &replica{
 		addr:        o.addr,
 		metricsAddr: o.metricsAddr,
 		clusters: []part{
-			{"local cluster", here.Run, here.Synced()},
+			{"local cluster", localCluster.Run, localCluster.Synced()},
 			{"linked clusters", links.Run, links.Settled()},
 		},
 		alongside: []part{
 			{name: "preferences", run: func(ctx context.Context) error { return runTicks(ctx, table) }},
 			{name: "retries after panics", run: supervisor.Run},
 		},
-		endFirst: slices.Concat(slicesWriter.parts(), exporter.parts()),
+		endFirst: slices.Concat(sliceWriter.parts(), exporter.parts()),
 		admin: admin.New(admin.Options{
 			Ready:   ready.Load,
 			Sources: sources,

@@ -131,8 +131,8 @@ func label(text string) (string, error) {
 	return text, nil
 }
 
-// memory reads a quantity of so many bytes at least. Empty is 0.
-func memory(least int64) func(string) (int64, error) {
+// quantity reads a quantity of so many bytes at least. Empty is 0.
+func quantity(least int64) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		if text == "" {
 			return 0, nil

@@ -88,7 +88,7 @@ type exporter struct {
 	api     *kube.Client
 	linkerd linkerdState
 	store   exportStore
-	own     func() adminapi.Cluster // the state of the local cluster
+	local   func() adminapi.Cluster // the state of the local cluster
 	log     *zap.Logger
 	writer  *exports.Writer // nil: --exports is plan
 	exports *admin.Exports  // what /debug/exports and metrics show
@@ -133,14 +133,14 @@ func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*expo
 	return e, nil
 }
 
-// kept is what is kept of clusters for exports; nil: nothing.
-func (e *exporter) kept() *clusterstore.ExportOptions {
+// storeOptions returns what clusters cache for exports, or nil if e is nil.
+func (e *exporter) storeOptions() *clusterstore.ExportOptions {
 	if e == nil {
 		return nil
 	}
 	selectors := func(cluster string) plan.Selectors {
 		if cluster == "" {
-			return e.options.ownExport
+			return e.options.localExport
 		}
 		return e.linkerd.Selectors(cluster)
 	}
@@ -155,7 +155,7 @@ func (e *exporter) kept() *clusterstore.ExportOptions {
 // begin makes the writer of what a store's clusters export, if there is to be one.
 func (e *exporter) begin(
 	store exportStore,
-	own func() adminapi.Cluster,
+	local func() adminapi.Cluster,
 	registry *prometheus.Registry,
 	log *zap.Logger,
 ) error {
@@ -163,7 +163,7 @@ func (e *exporter) begin(
 		return nil
 	}
 	e.store = store
-	e.own = own
+	e.local = local
 	e.log = log
 	registry.MustRegister(e.exports)
 	if e.options.exports == exportsPlan {
@@ -261,9 +261,9 @@ func (e *exporter) reportUnread(ctx context.Context) {
 
 // unread returns why kinds of the local cluster that exports are made of have never been listed.
 func (e *exporter) unread() (reasons []string) {
-	own := e.own()
+	status := e.local()
 	kinds := []string{"services", "namespaces", "serviceexports", "serviceimports"}
-	for _, r := range own.Resources {
+	for _, r := range status.Resources {
 		if r.NeverRead() && slices.Contains(kinds, r.Resource) {
 			reasons = append(reasons, r.Resource+": "+r.Err)
 		}

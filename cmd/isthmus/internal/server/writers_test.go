@@ -135,7 +135,7 @@ func TestExportsUnread(t *testing.T) {
 				store := &fillingStore{changed: make(chan struct{})}
 				store.read.Store(test.known)
 				own := adminapi.Cluster{ClusterStatus: adminapi.ClusterStatus{Resources: test.resources}}
-				e := &exporter{store: store, own: func() adminapi.Cluster { return own }, log: zap.New(core)}
+				e := &exporter{store: store, local: func() adminapi.Cluster { return own }, log: zap.New(core)}
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan struct{})
 				go func() {
