@@ -10,6 +10,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -54,6 +55,8 @@ func call(args ...string) (code int, stdout, stderr string) {
 // test -run TestCommands -update writes what they print now. The directives are
 //
 //	page path=/debug/clusters status=200    what the admin server shows there from now on, at noon: the input
+//	headers                                 what the admin server's answers have in place of the headers of a replica
+//	                                        of this program's version: a line for each
 //	stream end=NotFound                     what the gRPC server sends in its next stream, and how that ends:
 //	                                        a line for each message, which is "add IP:PORT…", "remove IP:PORT…",
 //	                                        "none" (the service has no endpoints), "gone", or an Update or a
@@ -78,6 +81,12 @@ func TestCommands(t *testing.T) {
 				d.ScanArgs(t, "path", &path)
 				d.MaybeScanArgs(t, "status", &p.status)
 				w.pages[path] = p
+			case "headers":
+				w.headers = make(map[string]string)
+				for line := range strings.Lines(d.Input) {
+					name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+					w.headers[name] = unescape(t, value)
+				}
 			case "env":
 				for _, a := range d.CmdArgs {
 					t.Setenv(a.Key, a.Vals[0])
@@ -104,7 +113,8 @@ func TestCommands(t *testing.T) {
 // commandWorld is the servers that commands ask.
 type commandWorld struct {
 	pages       map[string]*page
-	asked       string // of a page
+	headers     map[string]string // nil: those of a replica of this program's version
+	asked       string            // of a page
 	replica     *fakeReplica
 	admin, addr string
 }
@@ -115,6 +125,12 @@ type page struct {
 }
 
 func (w *commandWorld) serve(to http.ResponseWriter, r *http.Request) {
+	if w.headers != nil {
+		to.Header().Del(adminapi.FormatHeader)
+	}
+	for name, value := range w.headers {
+		to.Header().Set(name, value)
+	}
 	p := w.pages[r.URL.Path]
 	if p == nil {
 		http.NotFound(to, r)
@@ -123,6 +139,16 @@ func (w *commandWorld) serve(to http.ResponseWriter, r *http.Request) {
 	w.asked += r.URL.RawQuery
 	to.WriteHeader(p.status)
 	io.WriteString(to, strings.ReplaceAll(p.text, `\x1b`, "\x1b"))
+}
+
+// unescape returns a text with escape sequences as in a string of Go.
+func unescape(t *testing.T, text string) string {
+	t.Helper()
+	value, err := strconv.Unquote(`"` + text + `"`)
+	if err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	return value
 }
 
 // changing is what differs from run to run.
