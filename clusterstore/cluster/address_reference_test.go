@@ -38,7 +38,8 @@ func drawPlaced(t *rapid.T, resource string) (string, metav1.Object) {
 				"", "", "0.0.0.0", "::", "127.0.0.1", "10.0.0.1", "10.0.0.2", "fd00::1",
 			}).Draw(t, "hostIP")
 		}
-		phase(rapid.SampledFrom([]corev1.PodPhase{"Running", "Running", "Running", "Pending", "Failed", "Succeeded", ""}).Draw(t, "phase"))(o)
+		phases := []corev1.PodPhase{"Running", "Running", "Running", "Pending", "Failed", "Succeeded", ""}
+		phase(rapid.SampledFrom(phases).Draw(t, "phase"))(o)
 		o.Spec.HostNetwork = rapid.IntRange(0, 5).Draw(t, "hostNetwork") == 0
 		if rapid.IntRange(0, 4).Draw(t, "terminating") == 0 {
 			terminating(o)

@@ -96,8 +96,9 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-// BenchmarkMemoryLabels: memory of 5,000 pods with realistic labels and named ports: of Deployments with 3 replicas each, of StatefulSets with 100, each
-// of whose Pods has labels that no other has, or of Jobs with one each.
+// BenchmarkMemoryLabels: memory of 5,000 pods with realistic labels and named ports: of Deployments
+// with 3 replicas each, of StatefulSets with 100, each of whose Pods has labels that no other has,
+// or of Jobs with one each.
 func BenchmarkMemoryLabels(b *testing.B) {
 	for _, kind := range []string{"ReplicaSet", "StatefulSet", "Job"} {
 		b.Run(kind, func(b *testing.B) {
@@ -114,8 +115,9 @@ func BenchmarkMemoryLabels(b *testing.B) {
 	}
 }
 
-// TestMemoryLabels: such pods, which no slice names, cost a bounded part of what they are, and next to nothing once they are deleted: the
-// room of maps. Those of Jobs keep labels that no other Pod has.
+// TestMemoryLabels: such pods, which no slice names, cost a bounded part of what they are, and next
+// to nothing once they are deleted: the room of maps. Those of Jobs keep labels that no other Pod
+// has.
 func TestMemoryLabels(t *testing.T) {
 	for kind, most := range map[string]int64{"ReplicaSet": 400, "StatefulSet": 400, "Job": 600} {
 		before := heap()

@@ -88,7 +88,8 @@ func TestCallbacks(t *testing.T) {
 		r.send(watch.Modified, node.DeepCopy())
 		r.send(watch.Deleted, node)
 		r.create(aPod("p", at("10.0.0.1")))
-		if got, want := strings.Join(got, ", "), "ns/web, ns/web, ns/web, ns/web, n1 , n1 z1, n1 gone, 10.0.0.1"; got != want {
+		want := "ns/web, ns/web, ns/web, ns/web, n1 , n1 z1, n1 gone, 10.0.0.1"
+		if got := strings.Join(got, ", "); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}, aService("web", "http=80"))
@@ -126,7 +127,11 @@ func TestChangedInTurn(t *testing.T) {
 		}
 	}, func(r *running) {
 		defer close(held)
-		for _, id := range []federation.ServiceID{{Namespace: "slow", Name: "a"}, {Namespace: "slow", Name: "b"}, {Namespace: "quick", Name: "web"}} {
+		for _, id := range []federation.ServiceID{
+			{Namespace: "slow", Name: "a"},
+			{Namespace: "slow", Name: "b"},
+			{Namespace: "quick", Name: "web"},
+		} {
 			s := aService(id.Name, "http=80")
 			s.Namespace = id.Namespace
 			r.create(s)

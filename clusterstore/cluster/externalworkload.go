@@ -127,7 +127,8 @@ func sameSelected(a, b *decode.ExternalWorkload) bool {
 		return a == b
 	}
 	return a.UID == b.UID && a.Invalid == b.Invalid && maps.Equal(a.Labels, b.Labels) &&
-		slices.Equal(a.Spec.Ports, b.Spec.Ports) && slices.Equal(a.Spec.WorkloadIPs, b.Spec.WorkloadIPs) && slices.Equal(a.Status.Conditions, b.Status.Conditions)
+		slices.Equal(a.Spec.Ports, b.Spec.Ports) && slices.Equal(a.Spec.WorkloadIPs, b.Spec.WorkloadIPs) &&
+		slices.Equal(a.Status.Conditions, b.Status.Conditions)
 }
 
 // workloadTarget returns the key of an address's ExternalWorkload, which is in the

@@ -32,14 +32,18 @@ func TestWorkloadFacts(t *testing.T) {
 		options options
 		want    string
 	}{
-		{"annotation in place of the defaults", 3306, options{workloadAnnotation(opaqueAnnotation, "")}, sa + id + " inbound=4143"},
-		{"ports to skip mean nothing here", 8080, options{workloadAnnotation(skipAnnotation, "8080")}, sa + id + " inbound=4143"},
+		{"annotation in place of the defaults", 3306, options{workloadAnnotation(opaqueAnnotation, "")},
+			sa + id + " inbound=4143"},
+		{"ports to skip mean nothing here", 8080, options{workloadAnnotation(skipAnnotation, "8080")},
+			sa + id + " inbound=4143"},
 		{"impossible proxy's port", 8080, options{func(o *decode.ExternalWorkload) {
 			o.Spec.Ports[1] = decode.PortSpec{Name: proxyPortName, Port: 70000}
 		}}, sa + id + " inbound=4143"},
 		{"two owners", 8080, options{workloadOwner("A", "a"), workloadOwner("B", "b")}, sa + id + " inbound=4143"},
-		{"owner whose kind is a label of ours", 8080, options{workloadOwner("External_Workload", "x")}, sa + id + " inbound=4143"},
-		{"no identity", 8080, options{func(o *decode.ExternalWorkload) { o.Spec.MeshTLS = decode.MeshTLS{} }}, sa + "twin=workload/ns/v meshed inbound=4143"},
+		{"owner whose kind is a label of ours", 8080, options{workloadOwner("External_Workload", "x")},
+			sa + id + " inbound=4143"},
+		{"no identity", 8080, options{func(o *decode.ExternalWorkload) { o.Spec.MeshTLS = decode.MeshTLS{} }},
+			sa + "twin=workload/ns/v meshed inbound=4143"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			v := aWorkload("v", "http=8080", "admin=9090")
@@ -49,7 +53,8 @@ func TestWorkloadFacts(t *testing.T) {
 			w := newWorld(t, nil)
 			w.put(aService("web"), aSlice("s", "web", "http=8080", "10.0.0.1 ew=v"), v)
 			e := w.read("web", x.port).Slices[0].Endpoints[0]
-			if got, want := describe(e), fmt.Sprintf("10.0.0.1:%d namespace:ns service:web %s", x.port, x.want); got != want {
+			if got, want := describe(e),
+				fmt.Sprintf("10.0.0.1:%d namespace:ns service:web %s", x.port, x.want); got != want {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})

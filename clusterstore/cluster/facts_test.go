@@ -141,7 +141,8 @@ func TestNodeHintsAreLocal(t *testing.T) {
 // undeclared ports the requested number is used.
 func TestPodFacts(t *testing.T) {
 	const sa = "serviceaccount:default"
-	id := "id=default.ns.serviceaccount.identity.linkerd.cluster.local sni=default.ns.serviceaccount.identity.linkerd.cluster.local"
+	id := "id=default.ns.serviceaccount.identity.linkerd.cluster.local " +
+		"sni=default.ns.serviceaccount.identity.linkerd.cluster.local"
 	env := func(name, value string) func(*corev1.Pod) {
 		return func(o *corev1.Pod) {
 			for i, e := range o.Spec.Containers[1].Env {
@@ -165,15 +166,24 @@ func TestPodFacts(t *testing.T) {
 		pod  options
 		want string
 	}{
-		{"opaque by name in an init container", 4000, options{meshed, named, podAnnotation(opaqueAnnotation, "side")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed opaque inbound=4143"},
-		{"skipped ports go by number only", 8080, options{meshed, named, podAnnotation(skipAnnotation, "web")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
-		{"the proxy's admin port", 4191, options{meshed}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
-		{"the proxy's control port", 4190, options{meshed}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
-		{"native sidecar", 8080, options{meshed, sidecar}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
-		{"proxy listens on IPv6", 8080, options{meshed, env(inboundListenEnv, "[::]:1")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=1"},
-		{"inbound address malformed", 8080, options{meshed, env(inboundListenEnv, "4143")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
-		{"admin address malformed", 8080, options{meshed, env(adminListenEnv, "")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
-		{"labelled, but no proxy", 8080, options{podLabel(controlPlaneLabel, "linkerd")}, "control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
+		{"opaque by name in an init container", 4000, options{meshed, named, podAnnotation(opaqueAnnotation, "side")},
+			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed opaque inbound=4143"},
+		{"skipped ports go by number only", 8080, options{meshed, named, podAnnotation(skipAnnotation, "web")},
+			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
+		{"the proxy's admin port", 4191, options{meshed},
+			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
+		{"the proxy's control port", 4190, options{meshed},
+			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
+		{"native sidecar", 8080, options{meshed, sidecar},
+			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=4143"},
+		{"proxy listens on IPv6", 8080, options{meshed, env(inboundListenEnv, "[::]:1")},
+			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed inbound=1"},
+		{"inbound address malformed", 8080, options{meshed, env(inboundListenEnv, "4143")},
+			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
+		{"admin address malformed", 8080, options{meshed, env(adminListenEnv, "")},
+			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
+		{"labelled, but no proxy", 8080, options{podLabel(controlPlaneLabel, "linkerd")},
+			"control_plane_ns:linkerd pod:p " + sa + " " + id + " meshed"},
 		{"empty control plane", 8080, options{meshed, podLabel(controlPlaneLabel, "")}, "pod:p " + sa},
 		{"empty template hash", 8080, options{podLabel(templateHashLabel, "")}, "pod:p pod_template_hash: " + sa},
 		{"owner whose kind is a label of ours", 8080, options{ownedBy("Zone", "z")}, "pod:p " + sa},
@@ -226,8 +236,10 @@ func TestOwners(t *testing.T) {
 		parent metav1.Object
 		want   string
 	}{
-		{"ReplicaSet that is not known", [2]string{"ReplicaSet", "r"}, metadataOf("ReplicaSet", "other", "Deployment", "d"), "replicaset:r"},
-		{"ReplicaSet of something odd", [2]string{"ReplicaSet", "r"}, metadataOf("ReplicaSet", "r", "Invalid", "x"), "replicaset:r"},
+		{"ReplicaSet that is not known", [2]string{"ReplicaSet", "r"},
+			metadataOf("ReplicaSet", "other", "Deployment", "d"), "replicaset:r"},
+		{"ReplicaSet of something odd", [2]string{"ReplicaSet", "r"}, metadataOf("ReplicaSet", "r", "Invalid", "x"),
+			"replicaset:r"},
 		{"ReplicaSet of a Job", [2]string{"ReplicaSet", "r"}, metadataOf("ReplicaSet", "r", "Job", "j"), "k8s_job:j"},
 		{"Job that is not known", [2]string{"Job", "j"}, metadataOf("ReplicaSet", "j", "Deployment", "d"), "k8s_job:j"},
 		{"kind that is no name of a label", [2]string{`X="} 1`, "x"}, metadataOf("Job", "x", "CronJob", "c"), ""},

@@ -91,11 +91,15 @@ func TestReadGateway(t *testing.T) {
 		{"", nil, "[][]:4143 $" + probed},
 		{"192.0.2.1", annotate("multicluster-gateway", "false"), "none"},
 		{"192.0.2.1", annotate("multicluster-gateway", ""), "none"},
-		{"", func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"198.51.100.1", "127.0.0.1"} }, "[198.51.100.1][]:4143 $" + probed + " and 1 more"},
-		{"192.0.2.1", func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"198.51.100.1"} }, "[192.0.2.1][]:4143 $" + probed},
+		{"", func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"198.51.100.1", "127.0.0.1"} },
+			"[198.51.100.1][]:4143 $" + probed + " and 1 more"},
+		{"192.0.2.1", func(s *corev1.Service) { s.Spec.ExternalIPs = []string{"198.51.100.1"} },
+			"[192.0.2.1][]:4143 $" + probed},
 		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports = nil }, "[192.0.2.1][]:0 $"},
-		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP }, "[192.0.2.1][]:0 $" + probed},
-		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports[0].Port = 70000; s.Spec.Ports[1].Port = -1 }, "[192.0.2.1][]:0 $"},
+		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports[0].Protocol = corev1.ProtocolUDP },
+			"[192.0.2.1][]:0 $" + probed},
+		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports[0].Port = 70000; s.Spec.Ports[1].Port = -1 },
+			"[192.0.2.1][]:0 $"},
 		{"192.0.2.1", func(s *corev1.Service) { s.Spec.Ports[1].Name = "probe" }, "[192.0.2.1][]:4143 $"},
 		{"", nodePorts(30143, 30191), "[][]:4143 $" + probed + " node port 30143 node probe 30191/ready every 3s"},
 		{"", nodePorts(30143, 0), "[][]:4143 $" + probed + " node port 30143"},
@@ -109,21 +113,25 @@ func TestReadGateway(t *testing.T) {
 		{"192.0.2.1", annotate("probe-period", "10s"), "[192.0.2.1][]:4143 $ probe 4191/ready every 10s"},
 		{"192.0.2.1", annotate("probe-period", "0"), "[192.0.2.1][]:4143 $ probe 4191/ready every 1s"},
 		{"192.0.2.1", annotate("probe-period", "-1ns"), "[192.0.2.1][]:4143 $ probe 4191/ready every 1s"},
-		{"192.0.2.1", annotate("probe-period", "9223372036854775807"), "[192.0.2.1][]:4143 $ probe 4191/ready every 5m0s"},
+		{"192.0.2.1", annotate("probe-period", "9223372036854775807"),
+			"[192.0.2.1][]:4143 $ probe 4191/ready every 5m0s"},
 		{"192.0.2.1", annotate("probe-period", "soon"), "[192.0.2.1][]:4143 $" + probed},
 		{"192.0.2.1", annotate("gateway-identity", ""), "[192.0.2.1][]:4143 " + probed},
 		{"192.0.2.1", annotate("gateway-identity", "a b"), "[192.0.2.1][]:4143 " + probed},
 		{"192.0.2.1", annotate("gateway-identity", "gw.example."), "[192.0.2.1][]:4143 " + probed},
 		{"192.0.2.1", annotate("gateway-identity", "gw.\x00example"), "[192.0.2.1][]:4143 " + probed},
 		{"192.0.2.1", annotate("gateway-identity", strings.Repeat("a.", 500)+"b"), "[192.0.2.1][]:4143 " + probed},
-		{"127.0.0.1 ::1 0.0.0.0 169.254.169.254 224.0.0.1 fe80::1 ::ffff:127.0.0.1 fe80::1%eth0 0.0.0.5 255.255.255.255 ::ffff:0.1.2.3", nil, "[][]:4143 $" + probed + " and 11 more"},
+		{"127.0.0.1 ::1 0.0.0.0 169.254.169.254 224.0.0.1 fe80::1 ::ffff:127.0.0.1 " +
+			"fe80::1%eth0 0.0.0.5 255.255.255.255 ::ffff:0.1.2.3", nil,
+			"[][]:4143 $" + probed + " and 11 more"},
 		{"-x a..b a_b.example <b> a/b [::1]", nil, "[][a_b.example]:4143 $" + probed + " and 5 more"},
 	} {
 		s := chartGateway(balancedBy(strings.Fields(c.ingress)...)...)
 		if c.change != nil {
 			c.change(s)
 		}
-		if got, want := readGateway(s, Rules{}).describe(), strings.ReplaceAll(c.want, "$", chartIdentity); got != want {
+		want := strings.ReplaceAll(c.want, "$", chartIdentity)
+		if got := readGateway(s, Rules{}).describe(); got != want {
 			t.Errorf("%s %v: %s, want %s", c.ingress, s.Annotations, got, want)
 		}
 	}
@@ -153,7 +161,8 @@ func TestManyGatewayAddresses(t *testing.T) {
 	if len(g.IPs) != maxHosts/2 || len(g.Names) != maxHosts/2 || g.More != 600-maxHosts {
 		t.Errorf("%d addresses, %d names, %d more", len(g.IPs), len(g.Names), g.More)
 	}
-	if want := "addresses that are not used, since they could not be another host's or are more than 16: 584"; g.Problem() != want {
+	want := "addresses that are not used, since they could not be another host's or are more than 16: 584"
+	if g.Problem() != want {
 		t.Errorf("%s", g.Problem())
 	}
 }
@@ -234,7 +243,9 @@ func FuzzReadGateway(f *testing.F) {
 		s.Spec.ExternalIPs = []string{external}
 		s.Spec.Ports[0].Port, s.Spec.Ports[1].Port = port, probe
 		s.Spec.Ports[0].NodePort, s.Spec.Ports[1].NodePort = probe, port
-		s.Annotations[identityAnnotation], s.Annotations[pathAnnotation], s.Annotations[periodAnnotation] = identity, path, period
+		s.Annotations[identityAnnotation] = identity
+		s.Annotations[pathAnnotation] = path
+		s.Annotations[periodAnnotation] = period
 		g := readGateway(s, Rules{})
 		for _, ip := range g.IPs {
 			if !ip.IsValid() || ip.Is4In6() || ip.Zone() != "" || !Routable(ip) {

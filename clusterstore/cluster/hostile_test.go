@@ -152,15 +152,19 @@ func checkShare(t *testing.T, share federation.Share) {
 func FuzzPolicy(f *testing.F) {
 	f.Add(
 		true,
-		`{"metadata":{"namespace":"ns","name":"s"},"spec":{"port":"http","proxyProtocol":"opaque","podSelector":{"matchLabels":{"app":"x"}}}}`,
-		`{"metadata":{"namespace":"ns","name":"v"},"spec":{"meshTLS":{"identity":"i","serverName":"n"},"ports":[{"name":"http","port":8080}]}}`,
+		`{"metadata":{"namespace":"ns","name":"s"},`+
+			`"spec":{"port":"http","proxyProtocol":"opaque","podSelector":{"matchLabels":{"app":"x"}}}}`,
+		`{"metadata":{"namespace":"ns","name":"v"},`+
+			`"spec":{"meshTLS":{"identity":"i","serverName":"n"},"ports":[{"name":"http","port":8080}]}}`,
 		"app",
 		"x",
 	)
 	f.Add(
 		false,
-		`{"metadata":{"namespace":"ns","name":"s"},"spec":{"port":8080,"proxyProtocol":"opaque","externalWorkloadSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}}`,
-		`{"metadata":{"namespace":"ns","name":"v","labels":{"a":"b"}},"spec":{"ports":[{"name":"linkerd-proxy","port":-1},{"port":1.5}]}}`,
+		`{"metadata":{"namespace":"ns","name":"s"},"spec":{"port":8080,"proxyProtocol":"opaque",`+
+			`"externalWorkloadSelector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]}}}`,
+		`{"metadata":{"namespace":"ns","name":"v","labels":{"a":"b"}},`+
+			`"spec":{"ports":[{"name":"linkerd-proxy","port":-1},{"port":1.5}]}}`,
 		"a",
 		"\xff",
 	)
@@ -174,7 +178,8 @@ func FuzzPolicy(f *testing.F) {
 	f.Add(
 		true,
 		`{"spec":{"port":99999,"proxyProtocol":"opaque","podSelector":{}}}`,
-		`{"metadata":{"namespace":"ns","name":"v","annotations":{"config.linkerd.io/opaque-ports":",,1-0,x"}},"spec":{"meshTLS":{"identity":"\ud800"}}}`,
+		`{"metadata":{"namespace":"ns","name":"v","annotations":{"config.linkerd.io/opaque-ports":",,1-0,x"}},`+
+			`"spec":{"meshTLS":{"identity":"\ud800"}}}`,
 		"",
 		"",
 	)

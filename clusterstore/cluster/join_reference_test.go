@@ -292,7 +292,10 @@ func (s *seen) checkPointers(t *rapid.T, name string) {
 		if equalSlices(old, p.slice) {
 			t.Fatalf("%s: slice %s is equal, but has another pointer", name, p.key)
 		}
-		for _, lists := range [][2][]*federation.Endpoint{{p.slice.Endpoints, old.Endpoints}, {p.slice.Unready, old.Unready}} {
+		for _, lists := range [][2][]*federation.Endpoint{
+			{p.slice.Endpoints, old.Endpoints},
+			{p.slice.Unready, old.Unready},
+		} {
 			for _, e := range lists[0] {
 				for _, o := range lists[1] {
 					if o != e && o.Equal(e) {
@@ -314,7 +317,8 @@ func describeAll(l *federation.Slice) (list []string) {
 // describeUnready describes the addresses that are not ready.
 func describeUnready(l *federation.Slice) (list []string) {
 	for _, e := range l.Unready {
-		kind := [...]string{federation.Address: "address", federation.Pod: "pod", federation.Workload: "workload"}[e.Kind]
+		kind := [...]string{federation.Address: "address", federation.Pod: "pod",
+			federation.Workload: "workload"}[e.Kind]
 		list = append(list, "unready "+kind+" "+describe(e))
 	}
 	return list

@@ -30,13 +30,21 @@ func TestAddresses(t *testing.T) {
 		{"a nil name is the empty name", 81, []metav1.Object{web, nilName}, "10.0.0.1:8081"},
 		{"impossible number", 80, []metav1.Object{web, aSlice("s", "web", "http=65536", "10.0.0.1")}, ""},
 		{"negative number", 80, []metav1.Object{web, aSlice("s", "web", "http=-1", "10.0.0.1")}, ""},
-		{"the first of two ports of one name", 80, []metav1.Object{web, aSlice("s", "web", "http=1,http=2", "10.0.0.1")}, "10.0.0.1:1"},
-		{"several addresses of one endpoint", 80, []metav1.Object{web, aSlice("s", "web", "http=1", "10.0.0.3+10.0.0.1")}, "10.0.0.1:1 10.0.0.3:1"},
-		{"IPv4 as IPv6", 80, []metav1.Object{web, aSlice("s", "web", "http=1", "::ffff:10.0.0.3", "fd00::1")}, "10.0.0.3:1 [fd00::1]:1"},
-		{"no addresses at all", 80, []metav1.Object{web, aSlice("s", "web", "http=1", "x", "10.0.0.300", "fe80::1%eth0", "10.0.0.1")}, "10.0.0.1:1"},
-		{"addresses of our own host", 80, []metav1.Object{web, aSlice("s", "web", "http=1", "127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0", "169.254.1.1", "224.0.0.1", "10.0.0.1")}, "10.0.0.1:1"},
+		{"the first of two ports of one name", 80,
+			[]metav1.Object{web, aSlice("s", "web", "http=1,http=2", "10.0.0.1")}, "10.0.0.1:1"},
+		{"several addresses of one endpoint", 80,
+			[]metav1.Object{web, aSlice("s", "web", "http=1", "10.0.0.3+10.0.0.1")}, "10.0.0.1:1 10.0.0.3:1"},
+		{"IPv4 as IPv6", 80, []metav1.Object{web, aSlice("s", "web", "http=1", "::ffff:10.0.0.3", "fd00::1")},
+			"10.0.0.3:1 [fd00::1]:1"},
+		{"no addresses at all", 80,
+			[]metav1.Object{web, aSlice("s", "web", "http=1", "x", "10.0.0.300", "fe80::1%eth0", "10.0.0.1")},
+			"10.0.0.1:1"},
+		{"addresses of our own host", 80,
+			[]metav1.Object{web, aSlice("s", "web", "http=1", "127.0.0.1", "::1", "::ffff:127.0.0.1", "0.0.0.0",
+				"169.254.1.1", "224.0.0.1", "10.0.0.1")}, "10.0.0.1:1"},
 		{"endpoint without address", 80, []metav1.Object{web, noAddress}, "10.0.0.2:8080"},
-		{"pod", 80, []metav1.Object{web, aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")}, "10.0.0.1:8080"},
+		{"pod", 80, []metav1.Object{web, aPod("p"), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p")},
+			"10.0.0.1:8080"},
 		{"pod of another namespace", 80, []metav1.Object{web, aPod("p"), elsewhere}, ""},
 		{"pod without namespace", 80, []metav1.Object{web, aPod("p"), noNamespace}, "10.0.0.1:8080"},
 	} {
@@ -87,7 +95,8 @@ func TestEndpoints(t *testing.T) {
 		}
 	}
 	check(80, "10.0.0.2:8080 10.0.0.3:8081")
-	if got := strings.Join(describeUnready(w.read("web", 80).Slices[0]), ", "); got != "unready pod 10.0.0.9:8080 node=n host=h9 twin=ns/q" {
+	got := strings.Join(describeUnready(w.read("web", 80).Slices[0]), ", ")
+	if got != "unready pod 10.0.0.9:8080 node=n host=h9 twin=ns/q" {
 		t.Errorf("not ready: %s", got)
 	}
 	w.put(aPod("p"))

@@ -17,13 +17,15 @@ import (
 )
 
 const (
-	podDescribed      = " namespace:ns pod:p serviceaccount:default node=node-1 twin=ns/p"
-	meshedDescribed   = " control_plane_ns:linkerd" + podDescribed + " id=" + defaultID + " sni=" + defaultID + " meshed"
+	podDescribed    = " namespace:ns pod:p serviceaccount:default node=node-1 twin=ns/p"
+	meshedDescribed = " control_plane_ns:linkerd" + podDescribed + " id=" + defaultID + " sni=" + defaultID +
+		" meshed"
 	defaultID         = "default.ns.serviceaccount.identity.linkerd.cluster.local"
 	workloadDescribed = " external_workload:v namespace:ns twin=workload/ns/v uri=spiffe://root/v sni=v.example meshed"
 )
 
-// TestLookupAddress: the owner of an address, whatever the order of events, as far as TestAddressReference does not draw it.
+// TestLookupAddress: the owner of an address, whatever the order of events, as far as
+// TestAddressReference does not draw it.
 func TestLookupAddress(t *testing.T) {
 	aliased := aPod("p", at("10.0.0.1"), onHost("192.168.0.1"), namedPort("", 80, 7777))
 	initPort := aPod(
@@ -45,12 +47,16 @@ func TestLookupAddress(t *testing.T) {
 		want       string
 	}{
 		{"headless", "10.1.0.1:80", []metav1.Object{clusterIP(aService("web", "http=80"), "None")}, "10.1.0.1:80"},
-		{"a Service's address twice", "10.1.0.1:80", []metav1.Object{clusterIP(aService("a"), "10.1.0.1", "10.1.0.1")}, "Service ns/a"},
+		{"a Service's address twice", "10.1.0.1:80", []metav1.Object{clusterIP(aService("a"), "10.1.0.1", "10.1.0.1")},
+			"Service ns/a"},
 		{"a Pod with the older field", "10.0.0.1:8989", []metav1.Object{onlyIP}, "10.0.0.1:8989" + podDescribed},
-		{"W-01 host port of an init container", "192.168.0.1:22344", []metav1.Object{initPort}, "192.168.0.1:22344" + podDescribed},
+		{"W-01 host port of an init container", "192.168.0.1:22344", []metav1.Object{initPort},
+			"192.168.0.1:22344" + podDescribed},
 		{"W-01 another host port", "[fd00::1]:22346", []metav1.Object{initPort}, "[fd00::1]:22346" + podDescribed},
-		{"the same port of another protocol", "192.168.0.1:7777", []metav1.Object{aliased, overUDP}, "192.168.0.1:7777" + podDescribed},
-		{"can't be sent", "10.0.0.1:80", []metav1.Object{aPod("p", at("10.0.0.1"), podLabel(templateHashLabel, "\xff"))}, "10.0.0.1:80"},
+		{"the same port of another protocol", "192.168.0.1:7777", []metav1.Object{aliased, overUDP},
+			"192.168.0.1:7777" + podDescribed},
+		{"can't be sent", "10.0.0.1:80",
+			[]metav1.Object{aPod("p", at("10.0.0.1"), podLabel(templateHashLabel, "\xff"))}, "10.0.0.1:80"},
 	} {
 		for _, reversed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, reversed %v", x.name, reversed), func(t *testing.T) {
@@ -238,7 +244,8 @@ func TestSelecting(t *testing.T) {
 	if list := w.SelectingIn("ns"); len(list) != 1 || len(w.SelectingIn("other")) != 0 {
 		t.Errorf("%v", list)
 	}
-	w.state.services.byID[serviceID("ns/unseen")] = w.state.services.byID[serviceID("ns/web")] // seen only by who looks at all of the cluster
+	// It is seen only by who looks at all of the cluster.
+	w.state.services.byID[serviceID("ns/unseen")] = w.state.services.byID[serviceID("ns/web")]
 	if list := w.SelectingIn("ns"); len(list) != 1 {
 		t.Errorf("the Services of all namespaces are looked at for those of one: %v", list)
 	}
@@ -270,19 +277,22 @@ func TestSelected(t *testing.T) {
 		}, true},
 		{"EW-15 an IP less", func(o *decode.ExternalWorkload) { o.Spec.WorkloadIPs = o.Spec.WorkloadIPs[:1] }, true},
 		{"EW-16 another IP", func(o *decode.ExternalWorkload) { o.Spec.WorkloadIPs[0].IP = "10.0.0.3" }, true},
-		{"EW-17 a port more", func(o *decode.ExternalWorkload) { o.Spec.Ports = append(o.Spec.Ports, decode.PortSpec{Port: 1}) }, true},
+		{"EW-17 a port more",
+			func(o *decode.ExternalWorkload) { o.Spec.Ports = append(o.Spec.Ports, decode.PortSpec{Port: 1}) }, true},
 		{"EW-18 a port less", func(o *decode.ExternalWorkload) { o.Spec.Ports = o.Spec.Ports[:1] }, true},
 		{"EW-19 another port number", func(o *decode.ExternalWorkload) { o.Spec.Ports[0].Port = 1 }, true},
 		{"EW-20 another port name", func(o *decode.ExternalWorkload) { o.Spec.Ports[0].Name = "other" }, true},
 		{"EW-21 a port name less", func(o *decode.ExternalWorkload) { o.Spec.Ports[0].Name = "" }, true},
 		{"another protocol", func(o *decode.ExternalWorkload) { o.Spec.Ports[0].Protocol = "UDP" }, true},
 		{"not ready", func(o *decode.ExternalWorkload) { o.Status.Conditions[0].Status = "False" }, true},
-		{"another zone", func(o *decode.ExternalWorkload) { o.Labels = with(o.Labels, corev1.LabelTopologyZone, "z") }, true},
+		{"another zone", func(o *decode.ExternalWorkload) { o.Labels = with(o.Labels, corev1.LabelTopologyZone, "z") },
+			true},
 		{"made anew", func(o *decode.ExternalWorkload) { o.UID = "another" }, true},
 		{"unreadable", func(o *decode.ExternalWorkload) { o.Invalid = "spec: no" }, true},
 		{"why it is not ready", func(o *decode.ExternalWorkload) { o.Status.Conditions[0].Reason = "x" }, false},
 		{"another condition", func(o *decode.ExternalWorkload) {
-			o.Status.Conditions = append(o.Status.Conditions, decode.WorkloadCondition{Type: "Healthy", Status: "False"})
+			o.Status.Conditions = append(o.Status.Conditions,
+				decode.WorkloadCondition{Type: "Healthy", Status: "False"})
 		}, false},
 		{"an annotation", func(o *decode.ExternalWorkload) { o.Annotations = with(o.Annotations, "a", "b") }, false},
 	} {

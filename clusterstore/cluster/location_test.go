@@ -28,8 +28,11 @@ func TestHostileIPs(t *testing.T) {
 		}},
 		{"Service", func(ips ...string) []netip.Addr { return clusterIPs(clusterIP(aService("web"), ips...)) }},
 	} {
-		for _, ip := range []string{"127.0.0.1", "::1", "::ffff:127.0.0.1", "169.254.169.254", "fe80::1", "fe80::1%eth0", "2001:db8::1%eth0",
-			"224.0.0.1", "ff02::1", "0.0.0.0", "::", "0.255.0.1", "255.255.255.255", "10.0.0.1:80", "10.0.0.256", "\xff", ""} {
+		for _, ip := range []string{
+			"127.0.0.1", "::1", "::ffff:127.0.0.1", "169.254.169.254", "fe80::1", "fe80::1%eth0", "2001:db8::1%eth0",
+			"224.0.0.1", "ff02::1", "0.0.0.0", "::", "0.255.0.1", "255.255.255.255", "10.0.0.1:80", "10.0.0.256",
+			"\xff", "",
+		} {
 			if got := x.ips(ip); len(got) != 0 {
 				t.Errorf("%s at %q: %v", x.name, ip, got)
 			}
@@ -105,7 +108,8 @@ func TestPortNames(t *testing.T) {
 		namedPort("last", 90, 0),
 	)
 	for name, got := range map[string]Ports{
-		"Service":          compactService(serviceAnnotation(service, opaqueAnnotation, list), testRules, true).OpaquePorts,
+		"Service": compactService(serviceAnnotation(service, opaqueAnnotation, list), testRules,
+			true).OpaquePorts,
 		"Pod":              podFactsOf(p, testRules).template.Value().opaque,
 		"ExternalWorkload": workloadFactsOf(v, testRules).template.Value().opaque,
 	} {

@@ -85,7 +85,8 @@ func TestTooMuchPolicy(t *testing.T) {
 	}
 }
 
-// TestTooMuchPolicyAtStart: Servers beyond what a policy may cost are logged, once, if they were there before the first sync, too.
+// TestTooMuchPolicyAtStart: Servers beyond what a policy may cost are logged, once, if they were
+// there before the first sync, too.
 func TestTooMuchPolicyAtStart(t *testing.T) {
 	logs, lines := observer.New(zap.WarnLevel)
 	cfg := testConfig()
@@ -125,8 +126,11 @@ func TestPolicyMeanwhile(t *testing.T) {
 		{"back", put(aServer("s", "8080", "app=web")), "", p + " " + q},
 		{"relabelled", put(aPod("p")), q, q},
 		{"labelled as before", put(aPod("p", podLabel("app", "web"))), p + " " + q, p + " " + q},
-		{"another port of its own", put(aPod("p", podLabel("app", "web"), func(o *corev1.Pod) { o.Annotations = with(nil, opaqueAnnotation, "1") })), p + " " + q, p + " " + q},
-		{"another node", put(aPod("q", podLabel("app", "web"), func(o *corev1.Pod) { o.Spec.NodeName = "node-2" })), p + " " + q, p + " " + q},
+		{"another port of its own",
+			put(aPod("p", podLabel("app", "web"),
+				func(o *corev1.Pod) { o.Annotations = with(nil, opaqueAnnotation, "1") })), p + " " + q, p + " " + q},
+		{"another node", put(aPod("q", podLabel("app", "web"), func(o *corev1.Pod) { o.Spec.NodeName = "node-2" })),
+			p + " " + q, p + " " + q},
 		{"gone", func() { w.store("servers").Delete(aServer("s", "", "")) }, "", ""},
 	} {
 		x.change()
@@ -143,7 +147,8 @@ func TestPolicyMeanwhile(t *testing.T) {
 func TestPolicyBeforeSync(t *testing.T) {
 	w := &world{t: t, Local: newOn(newFakeAPI(), testConfig())}
 	for _, o := range []metav1.Object{
-		aService("web"), aServer("s", "8080", "app=web"), aPod("p", podLabel("app", "web")), aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"),
+		aService("web"), aServer("s", "8080", "app=web"), aPod("p", podLabel("app", "web")),
+		aSlice("s", "web", "http=8080", "10.0.0.1 pod=p"),
 	} {
 		w.feed(o).Update(o)
 	}
@@ -236,8 +241,8 @@ func ownPort(port int) func(*corev1.Pod) {
 }
 
 // TestRemembered: what is remembered is bounded. Pods beyond the bound keep their own opaque ports,
-// which is reported while there are such Pods, and what is gone is forgotten. They are evaluated again when there is room,
-// or when a Server changes, by which no Pod loses its place to another.
+// which is reported while there are such Pods, and what is gone is forgotten. They are evaluated
+// again when there is room, or when a Server changes, by which no Pod loses its place to another.
 func TestRemembered(t *testing.T) {
 	const servers = 5000
 	const fit = maxOpaqueBytes / (4*servers + 4 + 64)

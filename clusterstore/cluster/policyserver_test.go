@@ -51,9 +51,9 @@ func (w *world) opaqueAt(port uint16) string {
 	return strings.Join(list, " ")
 }
 
-// TestServers: the ports of Pods that Servers make opaque, as far as TestJoinReference does not draw that. p is labelled app=web,
-// tier=db, and has ports http (8080, on the node 8888) and side (4000); q has
-// neither. Undeclared ports are requested by number.
+// TestServers: the ports of Pods that Servers make opaque, as far as TestJoinReference does not
+// draw that. p is labelled app=web, tier=db, and has ports http (8080, on the node 8888) and side
+// (4000); q has neither. Undeclared ports are requested by number.
 func TestServers(t *testing.T) {
 	const p, q, none = "10.0.0.1:%d", "10.0.0.2:%d", ""
 	for _, x := range []struct {
@@ -64,7 +64,9 @@ func TestServers(t *testing.T) {
 	}{
 		{"by name, on the node", 8888, []*decode.Server{aServer("s", "http", "app=web")}, p},
 		{"by name, in a sidecar", 4000, []*decode.Server{aServer("s", "side", "app=web")}, p},
-		{"a number as a name", 8080, []*decode.Server{aServer("s", "8080", "app=web", odd(func(s *decode.ServerSpec) { s.Port = intstr.FromString("8080") }))}, none},
+		{"a number as a name", 8080,
+			[]*decode.Server{aServer("s", "8080", "app=web",
+				odd(func(s *decode.ServerSpec) { s.Port = intstr.FromString("8080") }))}, none},
 		{"two labels", 8080, []*decode.Server{aServer("s", "8080", "app=web,tier=db")}, p},
 		{"expressions", 8080, []*decode.Server{aServer("s", "8080", "app in (web,x),tier,!other")}, p},
 		{"opaque in other letters", 8080, []*decode.Server{aServer("s", "8080", "app=web", protocol("Opaque"))}, none},
@@ -244,7 +246,8 @@ func TestHugeServer(t *testing.T) {
 // TestTargetsOfOtherKinds: no reference to a Pod has the key of an ExternalWorkload.
 func TestTargetsOfOtherKinds(t *testing.T) {
 	for _, ref := range []corev1.ObjectReference{
-		{Kind: "Pod", Namespace: "workload", Name: "ns/w"}, {Kind: "Pod", Namespace: "workload/ns", Name: "w"}, {Kind: "Pod", Name: "a/b"},
+		{Kind: "Pod", Namespace: "workload", Name: "ns/w"}, {Kind: "Pod", Namespace: "workload/ns", Name: "w"},
+		{Kind: "Pod", Name: "a/b"},
 	} {
 		if key, ok := podTarget(&ref, "ns"); ok {
 			t.Errorf("%+v names %s", ref, key)

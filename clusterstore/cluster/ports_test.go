@@ -66,7 +66,10 @@ func TestPortsContains(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for port, want := range map[uint16]bool{0: true, 1: false, 24: false, 25: true, 26: false, 79: false, 80: true, 85: true, 90: true, 91: false, 65534: false, 65535: true} {
+	for port, want := range map[uint16]bool{
+		0: true, 1: false, 24: false, 25: true, 26: false, 79: false,
+		80: true, 85: true, 90: true, 91: false, 65534: false, 65535: true,
+	} {
 		if p.Contains(port) != want {
 			t.Errorf("Contains(%d) is %v", port, !want)
 		}
@@ -105,7 +108,8 @@ func FuzzParsePorts(f *testing.F) {
 func TestListenPort(t *testing.T) {
 	for addr, want := range map[string]uint16{
 		"0.0.0.0:4143": 4143, "[::]:4143": 4143, "[2001:db8::94]:8080": 8080, "127.0.0.1:1": 1,
-		"": 0, "4143": 0, ":4143": 0, "localhost:4143": 0, "0.0.0.0": 0, "0.0.0.0:0": 0, "0.0.0.0:65536": 0, "0.0.0.0:http": 0,
+		"": 0, "4143": 0, ":4143": 0, "localhost:4143": 0, "0.0.0.0": 0, "0.0.0.0:0": 0, "0.0.0.0:65536": 0,
+		"0.0.0.0:http": 0,
 	} {
 		if got := listenPort(addr); got != want {
 			t.Errorf("listenPort(%q) = %d, want %d", addr, got, want)

@@ -52,7 +52,8 @@ func (e *events) relist(t *rapid.T, resource string) {
 
 // run makes events, checks after each, and removes all objects in the end.
 func (e *events) run(t *rapid.T, check func(*rapid.T)) {
-	for _, name := range []string{"services", "pods", "endpointslices", "servers", "pods", "externalworkloads", "endpointslices", "servers"} {
+	for _, name := range []string{"services", "pods", "endpointslices", "servers", "pods", "externalworkloads",
+		"endpointslices", "servers"} {
 		e.put(t, name) // so that most steps find something to change
 	}
 	resource := rapid.SampledFrom(e.resources)

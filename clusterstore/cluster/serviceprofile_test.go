@@ -20,7 +20,8 @@ import (
 // JSON.
 func aProfile(service, spec string) *decode.ServiceProfile {
 	o := &decode.ServiceProfile{}
-	if err := json.Unmarshal([]byte(`{"metadata":{"namespace":"ns","name":"`+service+`.svc.cluster.local"},"spec":`+spec+`}`), o); err != nil {
+	object := `{"metadata":{"namespace":"ns","name":"` + service + `.svc.cluster.local"},"spec":` + spec + `}`
+	if err := json.Unmarshal([]byte(object), o); err != nil {
 		panic(err)
 	}
 	return o
@@ -128,7 +129,8 @@ func aTranslatedProfile(service, spec string) *decode.ServiceProfile {
 		panic(err)
 	}
 	o := &decode.ServiceProfile{}
-	if err := json.Unmarshal([]byte(`{"metadata":{"namespace":"ns","name":`+string(data)+`},"spec":`+spec+`}`), o); err != nil {
+	object := `{"metadata":{"namespace":"ns","name":` + string(data) + `},"spec":` + spec + `}`
+	if err := json.Unmarshal([]byte(object), o); err != nil {
 		panic(err)
 	}
 	return o
@@ -138,36 +140,42 @@ func aTranslatedProfile(service, spec string) *decode.ServiceProfile {
 func TestRefused(t *testing.T) {
 	route := func(condition string) string { return `{"routes":[{"name":"r","condition":` + condition + `}]}` }
 	response := func(condition string) string {
-		return `{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[{"condition":` + condition + `}]}]}`
+		return `{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[{"condition":` + condition +
+			`}]}]}`
 	}
 	override := func(weight string) string {
 		return `{"dstOverrides":[{"authority":"a.ns:80","weight":` + weight + `}]}`
 	}
 	budget := func(rest string) string { return `{"retryBudget":{"minRetriesPerSecond":5,` + rest + `}}` }
-	for spec, want := range map[string]string{
-		route(`{}`):                              `routes[0] "r": condition: no field is set`,
-		route(`null`):                            `routes[0] "r": condition: null or missing`,
-		route(`{"all":[{"method":"GET"},null]}`): `routes[0] "r": condition: all[1]: null or missing`,
-		route(`{"not":{"any":[null]}}`):          `routes[0] "r": condition: not: any[0]: null or missing`,
-		route(`{"all":[{"not":{}}]}`):            `routes[0] "r": condition: all[0]: not: no field is set`,
-		route(`{"status":{"min":500}}`):          `routes[0] "r": condition: no field is set`,
-		`{"routes":[{"name":"r","condition":{"method":"G"}},null]}`:                       "routes[1] is null",
-		response(`{"method":"GET"}`):                                                      `routes[0] "r": responseClasses[0]: condition: no field is set`,
-		response(`{"all":[{"any":[{"status":{"min":1}}]}]}`):                              `routes[0] "r": responseClasses[0]: condition: all[0]: any[0]: status: code 1 is not from 100 to 599`,
-		response(`{"status":{"min":201,"max":200}}`):                                      `routes[0] "r": responseClasses[0]: condition: status: range 201-200 is empty`,
-		response(`{"status":{"max":600}}`):                                                `routes[0] "r": responseClasses[0]: condition: status: code 600 is not from 100 to 599`,
-		`{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[null]}]}`: `routes[0] "r": responseClasses[0] is null`,
-		budget(`"retryRatio":0.5`):                                                        `retryBudget: ttl: "" is not a duration`,
-		budget(`"ttl":"-1s"`):                                                             "retryBudget: ttl: -1s is negative",
-		budget(`"retryRatio":-0.1,"ttl":"1s"`):                                            "retryBudget: retryRatio is -0.10000000149011612: it must be a finite number, 0 or more",
-		override(`1e999999999`):                                                           `dstOverrides[0]: weight: "1e999999999" is too long`,
-		override(`-1`):                                                                    "dstOverrides[0]: weight: -1 is negative",
-		override(`"heavy"`):                                                               `dstOverrides[0]: weight: "heavy" is not a quantity`,
-		`{"dstOverrides":[{"weight":1}]}`:                                                 "dstOverrides[0]: authority is missing",
-		`{"dstOverrides":[null]}`:                                                         "dstOverrides[0]: null or missing",
+	for _, x := range []struct{ spec, want string }{
+		{route(`{}`), `routes[0] "r": condition: no field is set`},
+		{route(`null`), `routes[0] "r": condition: null or missing`},
+		{route(`{"all":[{"method":"GET"},null]}`), `routes[0] "r": condition: all[1]: null or missing`},
+		{route(`{"not":{"any":[null]}}`), `routes[0] "r": condition: not: any[0]: null or missing`},
+		{route(`{"all":[{"not":{}}]}`), `routes[0] "r": condition: all[0]: not: no field is set`},
+		{route(`{"status":{"min":500}}`), `routes[0] "r": condition: no field is set`},
+		{`{"routes":[{"name":"r","condition":{"method":"G"}},null]}`, "routes[1] is null"},
+		{response(`{"method":"GET"}`), `routes[0] "r": responseClasses[0]: condition: no field is set`},
+		{response(`{"all":[{"any":[{"status":{"min":1}}]}]}`),
+			`routes[0] "r": responseClasses[0]: condition: all[0]: any[0]: status: code 1 is not from 100 to 599`},
+		{response(`{"status":{"min":201,"max":200}}`),
+			`routes[0] "r": responseClasses[0]: condition: status: range 201-200 is empty`},
+		{response(`{"status":{"max":600}}`),
+			`routes[0] "r": responseClasses[0]: condition: status: code 600 is not from 100 to 599`},
+		{`{"routes":[{"name":"r","condition":{"method":"GET"},"responseClasses":[null]}]}`,
+			`routes[0] "r": responseClasses[0] is null`},
+		{budget(`"retryRatio":0.5`), `retryBudget: ttl: "" is not a duration`},
+		{budget(`"ttl":"-1s"`), "retryBudget: ttl: -1s is negative"},
+		{budget(`"retryRatio":-0.1,"ttl":"1s"`),
+			"retryBudget: retryRatio is -0.10000000149011612: it must be a finite number, 0 or more"},
+		{override(`1e999999999`), `dstOverrides[0]: weight: "1e999999999" is too long`},
+		{override(`-1`), "dstOverrides[0]: weight: -1 is negative"},
+		{override(`"heavy"`), `dstOverrides[0]: weight: "heavy" is not a quantity`},
+		{`{"dstOverrides":[{"weight":1}]}`, "dstOverrides[0]: authority is missing"},
+		{`{"dstOverrides":[null]}`, "dstOverrides[0]: null or missing"},
 	} {
-		if got := translateProfile(aTranslatedProfile("web.ns", spec)); got.Profile != nil || got.Problem != want {
-			t.Errorf("%s: %+v, want %s", spec, got, want)
+		if got := translateProfile(aTranslatedProfile("web.ns", x.spec)); got.Profile != nil || got.Problem != x.want {
+			t.Errorf("%s: %+v, want %s", x.spec, got, x.want)
 		}
 	}
 }
@@ -175,11 +183,12 @@ func TestRefused(t *testing.T) {
 // TestAccepted: what is not set, or is of no use here, is left out; of a timeout that is none that is said.
 func TestAccepted(t *testing.T) {
 	get := federation.Match{Kind: federation.MatchMethod, Text: "GET"}
+	all := federation.Match{Kind: federation.MatchAll}
 	for spec, want := range map[string]federation.Route{
 		`{"condition":{"method":"GET"},"timeout":"-1s"}`:                            {Condition: get},
 		`{"condition":{"all":null,"any":null,"not":null,"method":"GET"},"other":1}`: {Condition: get},
 		`{"condition":{"method":"GET","status":{"min":7}}}`:                         {Condition: get},
-		`{"condition":{"all":[]}}`:                                                  {Condition: federation.Match{Kind: federation.MatchAll}},
+		`{"condition":{"all":[]}}`:                                                  {Condition: all},
 		`{"condition":{"method":"GET"},"timeout":"soon"}`:                           {Condition: get},
 	} {
 		problem := ""
@@ -261,7 +270,8 @@ func TestDiscardedBudgets(t *testing.T) {
 
 // TestWeight: weights are quantities, in ten-thousandths, rounded up.
 func TestWeight(t *testing.T) {
-	for text, want := range map[string]uint32{"": 0, "1": 10_000, "500m": 5000, "0.0001": 10, "429496": 4_294_960_000, "429497": 4_294_967_295, "9E": 4_294_967_295, "1e2": 1_000_000, "1e99": 4_294_967_295} {
+	for text, want := range map[string]uint32{"": 0, "1": 10_000, "500m": 5000, "0.0001": 10, "429496": 4_294_960_000,
+		"429497": 4_294_967_295, "9E": 4_294_967_295, "1e2": 1_000_000, "1e99": 4_294_967_295} {
 		if got, err := translateWeight(text); err != nil || got != want {
 			t.Errorf("%q: %d, %v", text, got, err)
 		}
@@ -306,9 +316,13 @@ func TestServiceProfileBounds(t *testing.T) {
 		{"nested far too deep", nested(5000), false},
 		{"many", wide(40_000), true},
 		{"too many", wide(100_000), false},
-		{"too many routes", `{"routes":[` + strings.Repeat(`{"condition":{"method":"GET"}},`, 50_000) + `{"condition":{"method":"GET"}}]}`, false},
-		{"too long", `{"routes":[{"name":"r","condition":{"pathRegex":"` + strings.Repeat("a", maxProfile) + `"}}]}`, false},
-		{"too many overrides", `{"dstOverrides":[` + strings.Repeat(`{"authority":"a"},`, 100_000) + `{"authority":"a"}]}`, false},
+		{"too many routes",
+			`{"routes":[` + strings.Repeat(`{"condition":{"method":"GET"}},`, 50_000) +
+				`{"condition":{"method":"GET"}}]}`, false},
+		{"too long", `{"routes":[{"name":"r","condition":{"pathRegex":"` + strings.Repeat("a", maxProfile) + `"}}]}`,
+			false},
+		{"too many overrides",
+			`{"dstOverrides":[` + strings.Repeat(`{"authority":"a"},`, 100_000) + `{"authority":"a"}]}`, false},
 	} {
 		f := translateProfile(aTranslatedProfile("web.ns", x.spec))
 		if (f.Profile != nil) != x.ok || len(f.Problem) > 1000 || x.ok != (f.Problem == "") {
@@ -316,11 +330,13 @@ func TestServiceProfileBounds(t *testing.T) {
 		}
 	}
 	for _, o := range []*decode.ServiceProfile{
-		{Spec: decode.ServiceProfileSpec{Routes: []*decode.RouteSpec{{Name: "\xff", Condition: &decode.Match{Method: "GET"}}}}},
+		{Spec: decode.ServiceProfileSpec{Routes: []*decode.RouteSpec{{Name: "\xff",
+			Condition: &decode.Match{Method: "GET"}}}}},
 		{Spec: decode.ServiceProfileSpec{Routes: []*decode.RouteSpec{{Condition: &decode.Match{PathRegex: "\xff"}}}}},
 		{Spec: decode.ServiceProfileSpec{DstOverrides: []*decode.WeightedDst{{Authority: "\xff"}}}},
 		{Spec: decode.ServiceProfileSpec{RetryBudget: &decode.RetryBudget{TTL: "1s", RetryRatio: float32(math.NaN())}}},
-		{Spec: decode.ServiceProfileSpec{RetryBudget: &decode.RetryBudget{TTL: "1s", RetryRatio: float32(math.Inf(1))}}},
+		{Spec: decode.ServiceProfileSpec{RetryBudget: &decode.RetryBudget{TTL: "1s",
+			RetryRatio: float32(math.Inf(1))}}},
 	} {
 		if f := translateProfile(o); f.Profile != nil || !utf8.ValidString(f.Problem) {
 			t.Errorf("%+v is used, or refused with %q", o.Spec, f.Problem)
@@ -332,10 +348,12 @@ func TestServiceProfileBounds(t *testing.T) {
 // and is the same each time.
 func FuzzServiceProfile(f *testing.F) {
 	f.Add(
-		`{"routes":[{"name":"r","condition":{"all":[{"method":"GET"},{"not":{"pathRegex":"/x"}}]},"timeout":"1s","responseClasses":[{"condition":{"any":[{"status":{"min":500}}]}}]}]}`,
+		`{"routes":[{"name":"r","condition":{"all":[{"method":"GET"},{"not":{"pathRegex":"/x"}}]},"timeout":"1s",` +
+			`"responseClasses":[{"condition":{"any":[{"status":{"min":500}}]}}]}]}`,
 	)
 	f.Add(
-		`{"retryBudget":{"retryRatio":0.5,"minRetriesPerSecond":3,"ttl":"1m"},"dstOverrides":[{"authority":"a:1","weight":"500m"},{"authority":"b","weight":1e9}]}`,
+		`{"retryBudget":{"retryRatio":0.5,"minRetriesPerSecond":3,"ttl":"1m"},` +
+			`"dstOverrides":[{"authority":"a:1","weight":"500m"},{"authority":"b","weight":1e9}]}`,
 	)
 	f.Add(`{"routes":[null,{"condition":null}],"dstOverrides":[{"weight":-1}]}`)
 	f.Add(

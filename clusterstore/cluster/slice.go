@@ -361,7 +361,8 @@ func (a *address) size() int64 {
 // size is what a place takes that addresses share.
 func (p addressFacts) size() int64 {
 	return uniqueSize + sizeof[addressFacts]() +
-		textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) + textSize(string(p.why)) + textSize(p.other) + textSize(p.text)
+		textSize(p.zone) + textSize(p.zones) + textSize(p.nodes) + textSize(p.node) + textSize(string(p.why)) +
+		textSize(p.other) + textSize(p.text)
 }
 
 // endpointTarget returns the key of an address's ExternalWorkload or Pod, as podTarget

@@ -154,7 +154,8 @@ func TestReplaceMoved(t *testing.T) {
 		}
 	})
 	w.store("endpointslices").
-		Replace(aSlice("a", "web", "http=8080"), aSlice("c", "other", "http=8080"), aSlice("b", "web", "http=8080", "10.0.0.2", "10.0.0.1"))
+		Replace(aSlice("a", "web", "http=8080"), aSlice("c", "other", "http=8080"),
+			aSlice("b", "web", "http=8080", "10.0.0.2", "10.0.0.1"))
 	w.store("endpointslices").
 		Replace(aSlice("a", "web", "http=8080", "10.0.0.1", "10.0.0.2"), aSlice("b", "web", "http=8080"))
 	if looks != 6 { // one of them as a slice is dropped
