@@ -2,20 +2,25 @@
 // EndpointSlices, Pods and all other objects that endpoints are made of, keeps the few
 // fields that matter, and joins them when a reader asks: it is a [federation.Source].
 // It knows nothing of other clusters and of links: the cluster that Isthmus runs in is read
-// in the same way. That is a [Local], which also has profiles and the owners of addresses.
+// in the same way. That is a [Local], which also has profiles and the objects that addresses are assigned to.
 //
 //	c, err := cluster.New(cluster.Config{Name: "east", Client: client, Log: log, Changed: changed})
 //	go c.Run(ctx)
 //	<-c.Synced()
 //	share := c.Reader(federation.ServiceID{Namespace: "shop", Name: "web"}, 80).Read()
 //
-// Each kind of object has a file with its cache, its index, what reads it from an object and its size:
-// slice.go (EndpointSlices and Endpoints), service.go, pod.go (and podspec.go, its containers and ports),
-// externalworkload.go, owner.go (ReplicaSets and Jobs), node.go, policyserver.go (with policy.go, which
-// matches Servers), gateway.go and serviceprofile.go, which also translates ServiceProfiles. state.go holds
-// them together. join.go makes endpoints; explain.go has what becomes of each address of a Service,
-// from the same join. What only the local cluster has is in local.go, with addresses.go (which object an
-// address belongs to) and location.go (the addresses of one Pod).
+// Each kind of object has one file with its cached form, what reads it from an object, its size and its index:
+// slice.go (EndpointSlices and Endpoints), service.go, pod.go (podspec.go reads its containers and ports),
+// externalworkload.go, owner.go (ReplicaSets and Jobs), node.go, policyserver.go (policy.go matches Servers),
+// gateway.go and serviceprofile.go, which also translates ServiceProfiles. state.go holds the indexes together.
+// What only the local cluster has is in local.go, with addresses.go (which object an address is assigned to)
+// and location.go (the addresses of one Pod).
+//
+// An EndpointSlice takes this way from the watch to endpoints: endpointSliceKind says how it is followed,
+// compactSlice reads it, and sliceIndex.set connects it with its Pods, gives it a new stamp and marks its
+// Service (slice.go). A goroutine of [Cluster.Run] reports marked Services to Config.Changed, whose callee
+// calls Read of a reader. Read joins the slices whose stamps are new (join.go). explain.go describes what
+// becomes of each address, from the same join.
 //
 // What callers may rely on:
 //
@@ -39,30 +44,29 @@
 //     ServiceImports are optional. If they are forbidden or absent, that is in [Cluster.Health], and they
 //     are retried within 30 s.
 //
-// The state has these indexes, all under state.mu. Each kind's [follow.Store] also asks for its
-// objects by key, to find what a list no longer has.
+// The state has these indexes, each a type with all its methods, and all under state.mu. Each kind's
+// [follow.Store] also asks for its objects by key, to find what a list no longer has.
 //
 //   - services: a Service and its slices, by name. Readers ask at each read, State for pages that
 //     show members, Service for these, definitions and profiles; Selecting and ManagedSlices for what writes
 //     slices for ExternalWorkloads. The stores of Services and slices put and remove; an entry with
 //     neither is removed.
-//   - slices: each EndpointSlice or Endpoints object, by key. Its store asks, and what explains; readers come by
+//   - slices: each EndpointSlice or Endpoints object, by key. Its store asks, and explain; readers come by
 //     services. A slice has a stamp, new after each change behind it, by which readers see what
 //     to join again.
 //   - pods: Pods and ExternalWorkloads, by key, in 64 parts by namespace. A slice asks once, when it
 //     is put, and then has a pointer, to a placeholder if need be; a policy asks for all of its
-//     namespace. Each has its slices, for what its change touches; attachPods and detachPods keep
-//     the two sides alike, and sweepPod removes placeholders that nothing names.
-//   - replicaSets, jobs: owners of Pods, by key, each with its Pods. A Pod asks when it is put, an
-//     owner's change touches its Pods. attachOwner and detachOwner keep both sides alike.
-//   - servers: the Servers that make ports opaque, by key. Only their store asks.
-//   - policies: the same by namespace and name, with the sets of Pods that have the same labels and ports, and what is
-//     opaque of each set. The join asks for each Pod. setServer and evaluatePolicy keep it right after
-//     a change of a Server, regroup after one of a Pod.
+//     namespace. Each has its slices, for what its change touches; sliceIndex.attachPods and detachPods keep
+//     the two sides alike, and podIndex.sweep removes placeholders that nothing names.
+//   - owners: ReplicaSets and Jobs, by key, each with its Pods. A Pod asks when it is put, an
+//     owner's change touches its Pods. ownerIndex.attach and detach keep both sides alike.
+//   - policies: the Servers that make ports opaque, by key for their store, and by namespace and name, with
+//     the sets of Pods that have the same labels and ports, and what is opaque of each set. The join asks for
+//     each Pod. policyIndex.setServer and evaluate keep it right after a change of a Server, regroup after one
+//     of a Pod.
 //   - nodes: zone and region, by name, in the local cluster the addresses too, and how many Nodes have each region.
 //     Region returns the one that all have.
-//   - gateways: the Services that are Linkerd gateways, by name. Gateways asks at each reconcile of the link;
-//     setGateway keeps the index right.
+//   - gateways: the Services that are Linkerd gateways, by name. Gateways asks at each reconcile of the link.
 //   - exports, with Config.Exports only: ServiceExports, by key, and of the local cluster Namespaces
 //     and ServiceImports. Their stores keep it, and report at the end of each
 //     list or event that it has changed; Exports makes what others see when it is asked, and then joins ServiceExports with
@@ -71,14 +75,13 @@
 //     would have them listed without end.
 //   - unusable: why objects can't be used, by kind and key, for Health. Whoever puts such an object
 //     sets it, with each version.
-//   - local (local.go), in the local cluster only: where each Pod and ExternalWorkload is; which have an
-//     address, Pods apart from ExternalWorkloads, since any number of the latter may have the same; which
-//     Services have a cluster IP or an external address; which Nodes have an address; and ServiceProfiles
-//     by key. LookupAddress, Instance, Owner, AssignedTo and ServiceProfile read it. setLocation,
-//     setServiceAddresses, nodeChanged and setProfile update it. All but nodeChanged mark what profiles and
-//     the table have to read again. Besides, by namespace, what slices have of ExternalWorkloads, for
-//     Workloads, and the Services with a selector, for SelectingIn; setSelected and setSelecting keep them
-//     and countMarked keeps how many slices of each Service have the mark.
+//   - local, in the local cluster only: addresses (addresses.go) has where each Pod and ExternalWorkload is,
+//     which of them have an address, which Services have a cluster IP or an external address, and which Nodes
+//     have an address; profiles has ServiceProfiles by key (serviceprofile.go). LookupAddress, Instance,
+//     AddressOwner, AssignedTo and ServiceProfile read them. setLocation, setServiceAddresses, nodeIndex.set and
+//     profileIndex.set update them. All but nodeIndex.set mark what profiles and the table have to read again.
+//     Besides, by namespace, what slices have of ExternalWorkloads, for Workloads, and the Services with a
+//     selector, for SelectingIn; and how many slices of each Service LocalConfig.SliceManager manages.
 //   - local.conflicts (addresses.go), which has a mutex of its own: the addresses that several objects
 //     claim (location.go), and since when. The goroutine that calls LocalConfig.ProfileChanged updates the
 //     conflicts at an IP after each change of the objects that have the IP, and AddressConflicts
