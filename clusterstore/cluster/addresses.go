@@ -82,7 +82,8 @@ const (
 	maxConflictsAt = 10
 	// maxPortsAt is how many ports of the objects at one IP are compared, and maxCrowdedAt how many of those
 	// that occur more than once are looked up. One Pod may have 65,535 host ports, and state.mu is held.
-	maxPortsAt, maxCrowdedAt = 20_000, 1000
+	maxPortsAt   = 20_000
+	maxCrowdedAt = 1000
 	// maxConflicts is how many conflicts AddressConflicts returns.
 	maxConflicts = 100
 	// maxClaimants is how many of the objects that claim an address are named.

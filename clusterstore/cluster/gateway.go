@@ -75,9 +75,11 @@ func readGateway(o *corev1.Service, r Rules) *Gateway {
 		switch {
 		case !ok || !tcp(string(p.Protocol)):
 		case p.Name == gatewayPort && g.Port == 0:
-			g.Port, g.NodePort = number, nodePort
+			g.Port = number
+			g.NodePort = nodePort
 		case p.Name == probePort && probed == 0:
-			probed, probedAtNode = number, nodePort
+			probed = number
+			probedAtNode = nodePort
 		}
 	}
 	if path := o.Annotations[pathAnnotation]; probed != 0 && probePath(path) {

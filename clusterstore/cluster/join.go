@@ -56,7 +56,8 @@ func (r *reader) Read() federation.Share {
 // useSpec stores what the share takes from the Service.
 func (r *reader) useSpec(s *Service) {
 	r.spec = s
-	r.share.NodeLocal, r.share.Undeclared = s.NodeLocal, !s.HasPort(r.port)
+	r.share.NodeLocal = s.NodeLocal
+	r.share.Undeclared = !s.HasPort(r.port)
 }
 
 // current reports whether no slice has changed since the parts were made.
@@ -88,7 +89,8 @@ func (r *reader) read(list []*slice, ref portRef) {
 			offered = append(offered, p.slice)
 		}
 	}
-	r.parts, r.share.Slices = parts, offered
+	r.parts = parts
+	r.share.Slices = offered
 }
 
 // join makes endpoints of a slice's addresses, ready or not. before is the previous
@@ -109,7 +111,8 @@ func (r *reader) join(l *slice, ref portRef, before *federation.Slice) *federati
 		for k := range sub.addresses {
 			a := &sub.addresses[k]
 			j.useAddress(a.facts)
-			why, at := j.atFacts.why, port
+			why := j.atFacts.why
+			at := port
 			switch {
 			case j.atFacts.leftOut:
 				at = 0
@@ -167,7 +170,8 @@ type joiner struct {
 // useAddress sets the joiner's fields that depend on where an address is.
 func (j *joiner) useAddress(at unique.Handle[addressFacts]) {
 	if j.at != at {
-		j.at, j.atFacts = at, at.Value()
+		j.at = at
+		j.atFacts = at.Value()
 		j.hints = newHints(&j.atFacts)
 	}
 }
@@ -258,8 +262,11 @@ func (j *joiner) pod(e *federation.Endpoint, p *pod) federation.Verdict {
 	if t.invalid != "" {
 		return federation.Unusable
 	}
-	opaque, port := j.policy.portsOf(p, t.opaque), e.Addr.Port()
-	e.Kind, e.Twin, e.Node = federation.Pod, p.key, j.nodeName
+	opaque := j.policy.portsOf(p, t.opaque)
+	port := e.Addr.Port()
+	e.Kind = federation.Pod
+	e.Twin = p.key
+	e.Node = j.nodeName
 	if t.external() {
 		e.Kind = federation.Workload
 	}
@@ -287,17 +294,20 @@ func (j *joiner) hasPort(set Ports, port uint16) bool {
 // previous Pod had the same.
 func (j *joiner) usePod(p *pod) {
 	if j.node != p.facts.node {
-		j.node, j.nodeName = p.facts.node, p.facts.node.Value()
+		j.node = p.facts.node
+		j.nodeName = p.facts.node.Value()
 	}
 	if j.facts.siblings(p.facts) && strings.HasPrefix(p.key, j.prefix) {
 		return
 	}
-	j.facts, j.template = p.facts, p.facts.fullTemplate()
+	j.facts = p.facts
+	j.template = p.facts.fullTemplate()
 	namespace, name := p.id(&j.template)
 	j.prefix = strings.TrimSuffix(p.key, name)
 	j.identity = j.proxyIdentity(namespace, &j.template)
 	j.labels = podLabels(p, &j.template)
-	j.namespace, j.policy = namespace, j.state.policies.byNamespace[namespace]
+	j.namespace = namespace
+	j.policy = j.state.policies.byNamespace[namespace]
 }
 
 // proxyIdentity is the TLS identity of a Pod's proxy. That of Pods of other control planes

@@ -21,9 +21,13 @@ const labelEnd = "\x00"
 
 func newLabelSet(from map[string]string) labelSet {
 	var room [16]string
-	names, ofKeys, ofValues := room[:0], 0, 0
+	names := room[:0]
+	ofKeys := 0
+	ofValues := 0
 	for key, value := range from {
-		names, ofKeys, ofValues = append(names, key), ofKeys+len(key)+len(labelEnd), ofValues+len(value)+len(labelEnd)
+		names = append(names, key)
+		ofKeys = ofKeys + len(key) + len(labelEnd)
+		ofValues = ofValues + len(value) + len(labelEnd)
 	}
 	slices.SortFunc(names, compareLabels)
 	var keys, values strings.Builder

@@ -88,7 +88,7 @@ func newLocal(c *Cluster) *Local {
 // nil: it can.
 func (l *Local) Reads(resource string) (listed bool, err error) { return l.group.Reads(resource) }
 
-// Found is the owner of an address.
+// Found is what an address is assigned to.
 type Found struct {
 	// The Service with that cluster IP.
 	ID      federation.ServiceID
@@ -98,14 +98,13 @@ type Found struct {
 	// known, of the bare address; nil: it is a cluster IP, or ambiguous.
 	Endpoint *federation.Endpoint
 
-	// Claimed describes the owners of an ambiguous address ("2 Pods with IP
-	// 10.0.0.1"); empty: it is not ambiguous.
+	// Claimed describes the objects that claim an ambiguous address ("2 Pods with IP 10.0.0.1"). It is empty if the
+	// address is not ambiguous.
 	Claimed string
 }
 
-// LookupAddress returns the owner of an address, now. A Pod owns its addresses from
-// when it gets them until it ends, but until it runs the endpoint is that of the bare
-// address.
+// LookupAddress returns what an address is assigned to now. A Pod has its addresses from when it gets them until it
+// ends. Until the Pod runs, the endpoint is that of the bare address.
 func (l *Local) LookupAddress(addr netip.AddrPort) Found {
 	s := l.state
 	s.mu.RLock()
@@ -163,7 +162,7 @@ func (l *Local) Instance(id federation.ServiceID, hostname string, port uint16) 
 	return l.endpointAt(a.pod, netip.AddrPortFrom(ip, port), 0)
 }
 
-// bareAddress is the endpoint of an address without known owner.
+// bareAddress is the endpoint of an address that no cached object has.
 func (l *Local) bareAddress(addr netip.AddrPort) *federation.Endpoint {
 	return &federation.Endpoint{
 		Addr:    addr,
@@ -387,7 +386,7 @@ func (l *Local) markTopic(namespace string, t Topic) {
 // because of an object of the namespace.
 func (l *Local) markAddress(namespace string, ip netip.Addr) { l.markTopic(namespace, Topic{IP: ip}) }
 
-// markInstances reports that the owner of a hostname of the service, or its endpoint,
+// markInstances reports that the Pod behind a hostname of the service, or its endpoint,
 // may have changed.
 func (l *Local) markInstances(id federation.ServiceID) {
 	l.markTopic(id.Namespace, Topic{Service: id, Instances: true})

@@ -109,9 +109,12 @@ func (p *policy) setOpaque(found map[*podSet]opaquePorts) map[*podSet]opaquePort
 		had[set] = set.opaque
 	}
 	for set, opaque := range found {
-		set.by, set.opaque = p.used, opaque
+		set.by = p.used
+		set.opaque = opaque
 	}
-	p.lists, p.size, p.lacking = make(map[opaquePorts]bool), 0, false
+	p.lists = make(map[opaquePorts]bool)
+	p.size = 0
+	p.lacking = false
 	for _, some := range []bool{true, false} {
 		for set, before := range had {
 			if (before != opaquePorts{}) == some {
@@ -172,7 +175,9 @@ func useServers(servers map[string]*serverFacts) *usedServers {
 // or by name.
 func (u *usedServers) opaque(facts podFacts) (all opaquePorts) {
 	t := facts.fullTemplate()
-	of, ports, named := labels.Set(maps.Collect(t.labels.all)), t.opaque.appendTo(nil), make(map[string][]portRange)
+	of := labels.Set(maps.Collect(t.labels.all))
+	ports := t.opaque.appendTo(nil)
+	named := make(map[string][]portRange)
 	for name, port := range t.ports.all {
 		named[name] = append(named[name], portRange{port, port})
 	}
@@ -226,7 +231,8 @@ func (x *policyIndex) setServer(key string, _, f *serverFacts) {
 	if f == nil {
 		delete(p.servers, name)
 	} else {
-		p.servers[name], reason = f, f.invalid
+		p.servers[name] = f
+		reason = f.invalid
 	}
 	x.state.setUnusable("Server "+key, reason)
 	p.changed = true
@@ -334,7 +340,8 @@ func (x *policyIndex) toEvaluate(namespace string) (
 	}
 	if p.pods == nil || p.failed {
 		before := p.sets
-		p.pods, p.sets = make(map[*pod]*podSet), make(map[podFacts]*podSet)
+		p.pods = make(map[*pod]*podSet)
+		p.sets = make(map[podFacts]*podSet)
 		for of := range x.state.pods.of(namespace) {
 			var evaluated *podSet
 			if set := before[of.facts.alike()]; set != nil {
@@ -344,7 +351,8 @@ func (x *policyIndex) toEvaluate(namespace string) (
 		}
 	}
 	if p.changed || p.failed {
-		servers, p.changed = maps.Clone(p.servers), false
+		servers = maps.Clone(p.servers)
+		p.changed = false
 	}
 	found = make(map[*podSet]opaquePorts)
 	for _, set := range p.sets {

@@ -58,7 +58,8 @@ func (f *serverFacts) read() (err error) {
 	if f.workloads, err = readSelector(f.spec.ExternalWorkloadSelector); err != nil {
 		return fmt.Errorf("externalWorkloadSelector: %w", err)
 	}
-	port, ok := &f.spec.Port, true
+	port := &f.spec.Port
+	ok := true
 	if port.Type == intstr.String {
 		f.name, ok = port.StrVal, port.StrVal != ""
 	} else {

@@ -195,6 +195,7 @@ func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
 	if s.selecting != nil {
 		_ = o.Unmarshal([]byte(*s.selecting)) // encodeSelecting has made it
 	}
-	o.Namespace, o.Name = id.Namespace, id.Name
+	o.Namespace = id.Namespace
+	o.Name = id.Name
 	return o
 }

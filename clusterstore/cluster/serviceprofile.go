@@ -219,7 +219,8 @@ type madeRoute struct {
 }
 
 func (t *translator) route(r *decode.RouteSpec) (made madeRoute, err error) {
-	made.Name, made.Retryable = r.Name, r.IsRetryable
+	made.Name = r.Name
+	made.Retryable = r.IsRetryable
 	if err := t.spend(r.Name); err != nil {
 		return made, err
 	}

@@ -257,7 +257,8 @@ type endpointReader struct {
 // read reads a subset. Kubernetes writes one address for an endpoint, and gives further ones no
 // meaning; in a slice that has several, all are served.
 func (r *endpointReader) read(ports []slicePort, endpoints []discoveryv1.Endpoint) subset {
-	ready, others := make([]address, 0, len(endpoints)), []address(nil)
+	ready := make([]address, 0, len(endpoints))
+	var others []address
 	for i := range endpoints {
 		a, at := r.readEndpoint(&endpoints[i])
 		for _, text := range endpoints[i].Addresses {
@@ -277,13 +278,17 @@ func (r *endpointReader) readEndpoint(e *discoveryv1.Endpoint) (a address, at ad
 	a.target = target
 	switch ready := e.Conditions.Ready == nil || *e.Conditions.Ready; {
 	case r.noPort:
-		at.why, at.leftOut = federation.NoSuchPort, true
+		at.why = federation.NoSuchPort
+		at.leftOut = true
 	case !ready && e.Conditions.Terminating != nil && *e.Conditions.Terminating:
-		at.why, at.leftOut = federation.Terminating, true
+		at.why = federation.Terminating
+		at.leftOut = true
 	case !ready:
-		at.why, at.leftOut = federation.NotReady, !known
+		at.why = federation.NotReady
+		at.leftOut = !known
 	case !known:
-		at.why, at.leftOut = federation.OtherTarget, true
+		at.why = federation.OtherTarget
+		at.leftOut = true
 	}
 	switch {
 	case !known:
@@ -336,7 +341,7 @@ func (a address) withIP(text string, at addressFacts) address {
 	ip, why := readIP(text)
 	if a.ip = ip; why != federation.Served {
 		a.hostname = nil
-		at.zone, at.zones, at.nodes, at.node, at.leftOut, at.why = "", "", "", "", true, cmp.Or(at.why, why)
+		at = addressFacts{why: cmp.Or(at.why, why), leftOut: true, other: at.other}
 		if !ip.IsValid() {
 			at.text = beginning(text)
 		}
@@ -503,7 +508,8 @@ func (x *sliceIndex) set(key string, before, now *slice) {
 	}
 	if before != nil {
 		if now != nil && before.alike(now, true) {
-			now.stamp, now.changed = before.stamp, before.changed
+			now.stamp = before.stamp
+			now.changed = before.changed
 			return
 		}
 		if x.state.services.sweep(before.service); now == nil || now.service != before.service {
@@ -534,7 +540,8 @@ func (x *sliceIndex) attachPods(l *slice) {
 			continue
 		}
 		p := x.state.pods.entry(a.target)
-		a.pod, a.target = p, p.key
+		a.pod = p
+		a.target = p.key // share the memory
 		if !slices.Contains(p.slices, l) {
 			p.slices = append(p.slices, l)
 		}
