@@ -1,6 +1,8 @@
 package adminapi
 
-import "time"
+import (
+	"time"
+)
 
 // Clusters is /debug/clusters: where endpoints come from, and everything that keeps some from being served.
 type Clusters struct {
@@ -271,4 +273,24 @@ type SliceWriter struct {
 	Problems []Problem `json:"problems"` // what can't be written, and is left out
 	// Unread has why resources can't be read, by resource; it keeps trying.
 	Unread map[string]string `json:"unread,omitempty"`
+}
+
+// Format is the number of the format of all pages. It grows with each change by which a program of an older version
+// would misjudge a page: the meaning of a field changes, or a field is removed. A new field alone does not change it.
+const Format = 1
+
+// Headers of all answers under /debug. A gateway that sends none of them is older than they are.
+const (
+	FormatHeader  = "Isthmus-Format"
+	VersionHeader = "Isthmus-Version" // Version of a Build
+	CommitHeader  = "Isthmus-Commit"  // Commit of a Build
+)
+
+// Build is /debug/version: what a gateway was built from.
+type Build struct {
+	Version string `json:"version"` // such as v0.1.0, or unknown
+	Commit  string `json:"commit"`
+	Go      string `json:"go"` // the version of Go
+	// Format is [Format]. Zero means that the gateway is older than this field.
+	Format int `json:"format,omitempty"`
 }

@@ -1,5 +1,9 @@
 package adminapi
 
+import (
+	"time"
+)
+
 // List is what a page answers to view=list: lines that match, in the order that was asked for, from
 // one page of them. It is embedded in [ClusterList], [ServiceList], [StreamList] and [EventList],
 // which add totals.
@@ -101,3 +105,50 @@ type EventList struct {
 	Most int `json:"most"` // that are kept
 	List[Event]
 }
+
+// Streams is /debug/streams: what proxies watch, and how many streams share it.
+type Streams struct {
+	Streams int    `json:"streams"`
+	Views   []View `json:"views"` // those with the most streams first
+}
+
+// View is what the streams of clients that get the same have in common.
+type View struct {
+	Method      string `json:"method"`      // Get or GetProfile
+	Destination string `json:"destination"` // as in the requests
+	Node        string `json:"node,omitempty"`
+	Zone        string `json:"zone,omitempty"`
+	Namespace   string `json:"namespace,omitempty"` // of clients, where it matters
+	Streams     int    `json:"streams"`             // 0: it is idle
+	Endpoints   int    `json:"endpoints"`           // that its streams are sent
+}
+
+// Events is /debug/events: the newest events.
+type Events struct {
+	Most   int     `json:"most"`   // that are kept
+	Events []Event `json:"events"` // the newest first
+}
+
+// Event is a change that the gateway has noticed, once or several times.
+type Event struct {
+	Kind    EventKind `json:"kind"`
+	Object  string    `json:"object"` // the cluster, service or destination that it is about
+	Text    string    `json:"text"`
+	Problem bool      `json:"problem"` // or else it is as it should be, or back to that
+	At      time.Time `json:"at"`      // the last time
+	First   time.Time `json:"first"`   // the first time, as far as that is known
+	Count   int       `json:"count"`   // how often
+}
+
+// EventKind is what an event is about.
+type EventKind string
+
+// The kinds of events.
+const (
+	EventCluster  EventKind = "cluster"  // the state of a cluster
+	EventStanding EventKind = "standing" // how far a cluster is taken out of all services
+	EventRotation EventKind = "rotation" // of a link's credentials
+	EventGateway  EventKind = "gateway"  // of a cluster on another network: it has died, or answers again
+	EventTier     EventKind = "tier"     // which tiers the clients of a service use
+	EventStall    EventKind = "stall"    // of a stream whose proxy takes nothing
+)
