@@ -21,14 +21,11 @@ func TestArrows(t *testing.T) {
 		"isthmus/clusterstore/cluster",
 		"isthmus/clusterstore/follow",
 	}
-	notPlan := []string{ // what clusters export is kept as plans need it
-		"isthmus/local", "isthmus/local/lease", "isthmus/local/exports", "isthmus/local/externalworkload/...",
-	}
 	but := func(more ...string) []string { return append(more, serving...) }
 	for pkg, forbidden := range map[string][]string{
 		"isthmus/federation":             {outside},
-		"isthmus/clusterstore":           but(notPlan...),
-		"isthmus/clusterstore/cluster":   but(append(notPlan[:len(notPlan):len(notPlan)], "isthmus/clusterstore")...),
+		"isthmus/clusterstore":           but("isthmus/local/..."),
+		"isthmus/clusterstore/cluster":   but("isthmus/local/...", "isthmus/clusterstore"),
 		"isthmus/local/exports/object":   but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local", "isthmus/local/exports"),
 		"isthmus/clusterstore/follow":    but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube"),
 		"isthmus/clusterstore/kube":      but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
@@ -49,11 +46,14 @@ func TestArrows(t *testing.T) {
 		"isthmus/internal/exportspec": {outside},
 		"isthmus/internal/text":       {outside},
 
-		"isthmus/cmd/isthmus/internal/check":          but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
-		"isthmus/cmd/isthmus/internal/cli":            but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/commands", "isthmus/cmd/isthmus/internal/reach", "k8s.io/..."),
-		"isthmus/cmd/isthmus/internal/commands":       append([]string{"isthmus/grpcapi/...", "isthmus/local/..."}, clusters...),
-		"isthmus/cmd/isthmus/internal/reach":          but(append([]string{"isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"}, clusters...)...),
-		"isthmus/cmd/isthmus/internal/commands/links": append(notPlan[:len(notPlan):len(notPlan)], "isthmus/grpcapi/..."),
+		"isthmus/cmd/isthmus/internal/check":    but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
+		"isthmus/cmd/isthmus/internal/cli":      but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/isthmus/internal/commands", "isthmus/cmd/isthmus/internal/reach", "k8s.io/..."),
+		"isthmus/cmd/isthmus/internal/commands": append([]string{"isthmus/grpcapi/...", "isthmus/local/..."}, clusters...),
+		"isthmus/cmd/isthmus/internal/reach":    but(append([]string{"isthmus/local/...", "isthmus/cmd/isthmus/internal/cli"}, clusters...)...),
+		"isthmus/cmd/isthmus/internal/commands/links": {
+			"isthmus/local", "isthmus/local/lease", "isthmus/local/exports", "isthmus/local/externalworkload/...",
+			"isthmus/grpcapi/...",
+		},
 		"isthmus/cmd/isthmus/internal/admin": {
 			"isthmus/cmd/isthmus/internal/server", "isthmus/cmd/isthmus/internal/commands/...",
 			"isthmus/cmd/isthmus/internal/cli", "isthmus/cmd/isthmus/internal/check", "isthmus/cmd/isthmus/internal/reach",
@@ -74,6 +74,15 @@ func TestArrows(t *testing.T) {
 					t.Errorf("%s must not reach %s", pkg, dep)
 				}
 			}
+		}
+	}
+}
+
+// TestArrowsOfClusters checks that nothing under clusterstore, tests included, reaches the packages above it.
+func TestArrowsOfClusters(t *testing.T) {
+	for _, dep := range dependencies(t, ".", "-test", "./clusterstore/...") {
+		if covers("isthmus/local/...", dep) {
+			t.Errorf("clusterstore must not reach %s", dep)
 		}
 	}
 }

@@ -17,7 +17,6 @@ import (
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
-	"isthmus/local/exports/plan"
 )
 
 // What makes a Secret a link.
@@ -158,12 +157,14 @@ func (c *credentials) explain(err error) error {
 
 // CheckLink reads a Secret of the link type as a Store does. It returns the cluster's
 // name and what is accepted but insecure or can't be read, or why the Secret can't be
-// used. Nothing that it returns quotes the kubeconfig.
-func CheckLink(s *corev1.Secret) (name federation.ClusterName, warnings []string, err error) {
+// used. Nothing that it returns quotes the kubeconfig. exports is ExportOptions.Settings.
+func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (any, []string)) (
+	name federation.ClusterName, warnings []string, err error,
+) {
 	if s.Type != SecretType {
 		return "", nil, fmt.Errorf("its type is %s, not %s", quote(string(s.Type)), SecretType)
 	}
-	c := readSecret(s, time.Now(), linkSettings{allow: new(plan.Patterns)})
+	c := readSecret(s, time.Now(), linkSettings{readExports: exports})
 	return c.cluster, slices.Concat(c.warnings, c.ignored, c.settings.warnings), c.refused
 }
 

@@ -3,53 +3,43 @@ package clusterstore
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
-	"isthmus/local/exports/plan"
 )
 
-// ExportOptions are for clusters of which exports are kept: one value for the own and all linked ones.
+// ExportOptions make the local cluster and all linked ones cache what somebody else reads from their objects for exports.
+// One value is for all of them. Both functions are needed.
 type ExportOptions struct {
-	// Namespaces are those that a link may export to whose Secret does not say (annotation isthmus.io/export-namespaces).
-	Namespaces plan.Patterns
-	// ExcludeLabels are keys of labels that are not copied from the local cluster, nor from a link whose Secret has no
-	// annotation isthmus.io/export-exclude-labels.
-	ExcludeLabels plan.KeyPatterns
-	// Selectors returns which Services of a cluster are exported; name is empty for the own one. It is called by several
-	// goroutines, and must not block. When its result has changed, call [Store.SelectorsChanged].
-	Selectors func(cluster string) plan.Selectors
-	// ServiceExports is whether ServiceExports are read, of the own cluster also ServiceImports.
-	ServiceExports bool
+	// Hooks returns the hooks of a cluster. The name is empty for the local one. The Store sets Changed.
+	Hooks func(cluster string) cluster.ExportHooks
+	// Settings reads the annotations of a link Secret. It returns at most one warning for each. The settings must not be nil.
+	Settings func(annotations map[string]string) (settings any, warnings []string)
 }
 
-// Exports returns what the own and all linked clusters export, and what is there under the names of exports, without what else a plan
-// depends on: Settings, Now, LeaseOf, and the Lease of each cluster. false: the own cluster's Services or Namespaces, or the link Secrets,
-// have not been listed yet. Only the elements of its Clusters, which are sorted by name, the own one first, may be changed, not their
-// Exports. It and the methods below are for a Store with Options.Exports. It takes a time that grows with the number of links and, after a
-// change, of what has changed of a cluster.
-func (s *Store) Exports() (plan.World, bool) {
-	own := s.opts.LocalLink.link.published.Load().exports()
+// ClusterExports is what is known of the exports of the local cluster or of a link.
+type ClusterExports struct {
+	Name         string           // empty: the local cluster
+	Domain       string           // of the cluster, such as "cluster.local"
+	Linked       time.Time        // when the link Secret was created
+	Settings     any              // the result of ExportOptions.Settings; nil: the Secret can't be used, or it is the local cluster
+	OtherNetwork bool             // clients reach the cluster through Linkerd gateways
+	Exports      *cluster.Exports // nil: it is not known what the cluster exports
+}
+
+// Exports returns what is known of the exports of the local cluster, which comes first, and of all links, sorted by name. It is
+// false if the link Secrets have not been listed yet. Exports and the methods below are for a Store with Options.Exports. The time
+// that Exports takes depends on the number of links and, after a change, on what the cluster exports.
+func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
 	s.mu.Lock()
 	dispatched, links := s.dispatched, maps.Clone(s.links)
 	s.mu.Unlock()
-	if own == nil || !dispatched {
-		return plan.World{}, false
-	}
-	all := plan.World{
-		Clusters: []plan.Cluster{{
-			Seen:               true,
-			SeenServiceExports: own.ServiceExports,
-			Emptied:            own.Emptied,
-			Exports:            own.List,
-			ExcludeLabels:      s.opts.Exports.ExcludeLabels,
-		}},
-		Namespaces: own.Namespaces, Services: own.Services, Imports: own.Imports, MCSVersion: own.MCSVersion,
-	}
+	all = append(all, ClusterExports{Exports: s.opts.LocalLink.link.published.Load().exports()})
 	for _, name := range slices.Sorted(maps.Keys(links)) {
-		all.Clusters = append(all.Clusters, links[name].asCluster())
+		all = append(all, links[name].clusterExports())
 	}
-	return all, true
+	return all, dispatched
 }
 
 // ExportsChanged returns a channel that is closed when Exports may return something else than before the call.
@@ -62,8 +52,8 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 // what plans depend on.
 func (s *Store) LookAgain() { s.lookAgain() }
 
-// SelectorsChanged makes a cluster's Services be judged again, since ExportOptions.Selectors returns others for it; an empty name is
-// that of the own cluster. It does not block.
+// SelectorsChanged makes the hooks of a cluster read all its Services again. The name is empty for the local cluster. It
+// does not block.
 func (s *Store) SelectorsChanged(name string) {
 	l := s.opts.LocalLink.link
 	if name != "" {
@@ -91,35 +81,31 @@ func (v *linkStatus) exports() *cluster.Exports {
 	return v.shown().cluster.Exports()
 }
 
-// asCluster returns a link as plans have it. Nothing is removed for one that can't be used: what its Secret says is not known.
-func (l *link) asCluster() plan.Cluster {
-	c := plan.Cluster{Name: string(l.name), Joins: plan.Unreadable}
+// clusterExports returns what is known of the exports of a link's cluster.
+func (l *link) clusterExports() ClusterExports {
+	c := ClusterExports{Name: string(l.name)}
 	if list, _ := l.mailbox.Get(); len(list) > 0 {
-		c.Age = list[0].created
+		c.Linked = list[0].created
 	}
 	v := l.published.Load()
-	if v == nil || v.accepted == nil || v.standing.settings.allow == nil {
+	if v == nil || v.accepted == nil {
 		return c
 	}
-	c.Domain, c.Age = v.accepted.domain, v.accepted.created
-	c.Joins, c.Allow = v.standing.settings.joins, *v.standing.settings.allow
-	c.ExcludeLabels = v.standing.settings.exclude
+	c.Domain = v.accepted.domain
+	c.Linked = v.accepted.created
+	c.Settings = v.standing.settings.exports
 	c.OtherNetwork = v.standing.settings.network != l.env.network
-	if kept := v.exports(); kept != nil {
-		c.Seen, c.SeenServiceExports, c.Emptied, c.Exports = true, kept.ServiceExports, kept.Emptied, kept.List
-	}
+	c.Exports = v.exports()
 	return c
 }
 
-// exports is what makes a link's cluster keep them; nil: it does not.
-func (l *link) exports() *cluster.ExportConfig {
+// exports returns the hooks of the link's cluster. Without Options.Exports it is nil.
+func (l *link) exports() *cluster.ExportHooks {
 	o := l.env.exports
 	if o == nil {
 		return nil
 	}
-	return &cluster.ExportConfig{
-		Selectors:      func() plan.Selectors { return o.Selectors(string(l.name)) },
-		ServiceExports: o.ServiceExports,
-		Changed:        l.env.lookAgain,
-	}
+	hooks := o.Hooks(string(l.name))
+	hooks.Changed = l.env.lookAgain
+	return &hooks
 }

@@ -1,9 +1,8 @@
 package clusterstore
 
 import (
+	"cmp"
 	"context"
-	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -21,7 +20,6 @@ import (
 	"isthmus/clusterstore/decode/decodetest"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
-	"isthmus/local/exports/plan"
 )
 
 // exportWorld is a Store that keeps exports, in a bubble.
@@ -36,19 +34,12 @@ type exportWorld struct {
 func inExports(t *testing.T, apis map[string]*fake.Clientset, f func(*exportWorld), own ...runtime.Object) {
 	inBubble(t, func(e *env) {
 		x := &exportWorld{env: e, own: fake.NewClientset(own...), selector: make(map[string]string)}
-		all, err := plan.ParsePatterns("*")
-		if err != nil {
-			t.Fatal(err)
+		o := &ExportOptions{
+			Hooks: func(name string) cluster.ExportHooks {
+				return cluster.ExportHooks{Service: x.hook(name), Listed: anything}
+			},
+			Settings: func(annotations map[string]string) (any, []string) { return annotations["isthmus.io/exports"], nil },
 		}
-		o := &ExportOptions{Namespaces: all, Selectors: func(cluster string) plan.Selectors {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			key := x.selector[cluster]
-			if key == "" {
-				key = "export"
-			}
-			return plan.Selectors{Federated: func(labels map[string]string) bool { return labels[key] != "" }}
-		}}
 		e.onFakes(apis)
 		ownCluster := x.newOwn(o)
 		e.store.exports, e.store.opts.Exports, e.store.opts.LocalLink, e.store.exportsChanged = o, o, ownCluster, ownCluster.link.env.exportsChanged
@@ -60,6 +51,21 @@ func inExports(t *testing.T, apis map[string]*fake.Clientset, f func(*exportWorl
 		stop()
 		<-done
 	})
+}
+
+func anything(any) bool { return true }
+
+// hook returns the name of each Service that has the label of the cluster's exports.
+func (x *exportWorld) hook(name string) func(*corev1.Service) any {
+	return func(o *corev1.Service) any {
+		x.mu.Lock()
+		key := cmp.Or(x.selector[name], "export")
+		x.mu.Unlock()
+		if o.Labels[key] == "" {
+			return nil
+		}
+		return o.Name
+	}
 }
 
 func (x *exportWorld) newOwn(o *ExportOptions) *LocalLink {
@@ -96,21 +102,27 @@ func (x *exportWorld) newOwn(o *ExportOptions) *LocalLink {
 func (x *exportWorld) expect(want ...string) {
 	x.t.Helper()
 	synctest.Wait()
-	now, ok := x.store.Exports()
+	all, ok := x.store.Exports()
 	if !ok {
-		x.t.Fatal("exports are not known")
+		x.t.Fatal("link Secrets are not listed")
 	}
 	var got []string
-	for _, c := range now.Clusters {
+	for _, c := range all {
 		text := c.Name + ":"
-		if !c.Seen {
+		if c.Exports == nil {
 			text += " unseen"
+			got = append(got, text)
+			continue
 		}
-		text += []string{"", " mirrors", " none", " unreadable"}[c.Joins]
-		for _, e := range slices.SortedFunc(slices.Values(c.Exports), func(a, b plan.Export) int { return strings.Compare(a.Name, b.Name) }) {
-			text += " " + e.Name
+		if settings, ok := c.Settings.(string); ok && settings != "" {
+			text += " " + settings
 		}
-		got = append(got, text)
+		var names []string
+		for _, e := range c.Exports.List {
+			names = append(names, " "+e.Service.(string))
+		}
+		slices.Sort(names)
+		got = append(got, text+strings.Join(names, ""))
 	}
 	if !slices.Equal(got, want) {
 		x.t.Errorf("exports %q, want %q", got, want)
@@ -144,16 +156,14 @@ func TestStoreExports(t *testing.T) {
 	inExports(t, map[string]*fake.Clientset{"t1": east, "t2": east}, func(x *exportWorld) {
 		x.expect(": web")
 		now, _ := x.store.Exports()
-		if s := now.Services[plan.ID{Namespace: "shop", Name: "plain"}]; len(now.Services) != 2 || s == nil ||
-			s.Labels != nil ||
-			!now.Namespaces["shop"] {
-			t.Errorf("%v and %v", now.Services, now.Namespaces)
+		plain := federation.ServiceID{Namespace: "shop", Name: "plain"}
+		if own := now[0].Exports; !own.Unlisted(plain) || !own.Namespaces["shop"] {
+			t.Errorf("%+v", own)
 		}
 		x.reported(func() { x.put(secret("e", "east", "t1", 5)) })
 		x.expect(": web", "east: api web")
 		now, _ = x.store.Exports()
-		if c := now.Clusters[1]; c.Domain != "cluster.test" ||
-			!c.Age.Equal(secret("e", "east", "t1", 5).CreationTimestamp.Time) {
+		if c := now[1]; c.Domain != "cluster.test" || !c.Linked.Equal(secret("e", "east", "t1", 5).CreationTimestamp.Time) {
 			t.Errorf("%+v", c)
 		}
 		x.reported(func() { x.change(east, "web", nil) })
@@ -175,11 +185,11 @@ func TestStoreExports(t *testing.T) {
 			x.store.SelectorsChanged("unknown")
 		})
 		x.expect(":", "east: mirrors")
-		if now, _ := x.store.Exports(); now.Clusters[1].OtherNetwork {
+		if now, _ := x.store.Exports(); now[1].OtherNetwork {
 			t.Error("the cluster is on another network")
 		}
 		x.reported(func() { x.put(with(secret("e", "east", "t2", 5), "network", "far")) })
-		if now, _ := x.store.Exports(); !now.Clusters[1].OtherNetwork {
+		if now, _ := x.store.Exports(); !now[1].OtherNetwork {
 			t.Error("the cluster is not on another network")
 		}
 		x.reported(func() { x.remove("e") })
@@ -204,98 +214,4 @@ func (x *exportWorld) change(api *fake.Clientset, name string, to *corev1.Servic
 	if err != nil {
 		x.t.Fatal(err)
 	}
-}
-
-func TestReadExports(t *testing.T) {
-	flag, err := plan.ParsePatterns("shop")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tc := range []struct {
-		exports, namespaces string
-		joins               plan.Joins
-		allow, warning      string
-	}{
-		{"-", "-", plan.JoinsAll, "shop", ""},
-		{" all ", "team-*,!team-x", plan.JoinsAll, "team-*,!team-x", ""},
-		{"mirrors", "", plan.OnlyMirror, "", ""},
-		{"none", "-", plan.JoinsNone, "shop", ""},
-		{"nome", "team-*", plan.Unreadable, "team-*", `annotation isthmus.io/exports: "nome" is none of all, mirrors, none; what is written for the cluster's exports stays as it is`},
-		{"none", "Team", plan.Unreadable, "shop", `annotation isthmus.io/export-namespaces: "Team" is no pattern of namespaces: use their names, with * for any characters, and ! before what is left out, such as shop,team-*,!team-x; what is written for the cluster's exports stays as it is`},
-	} {
-		annotations := make(map[string]string)
-		for key, value := range map[string]string{exportsAnnotation: tc.exports, exportNamespacesAnnotation: tc.namespaces} {
-			if value != "-" {
-				annotations[key] = value
-			}
-		}
-		got := readSettings(annotations, linkSettings{allow: &flag})
-		want, err := plan.ParsePatterns(tc.allow)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got.joins != tc.joins || fmt.Sprint(*got.allow) != fmt.Sprint(want) ||
-			strings.Join(got.warnings, " and ") != tc.warning {
-			t.Errorf("%v: %v, %v, %q", annotations, got.joins, *got.allow, got.warnings)
-		}
-		if got := readSettings(annotations, linkSettings{}); got.allow != nil || got.joins != plan.JoinsAll ||
-			len(got.warnings) > 0 {
-			t.Errorf("%v: while exports are not kept, %+v", annotations, got)
-		}
-	}
-}
-
-// TestReadExcludedLabels tests the annotation for labels that are not copied, in place of the flag.
-func TestReadExcludedLabels(t *testing.T) {
-	parse := func(list string) plan.KeyPatterns {
-		p, err := plan.ParseKeyPatterns(list)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return p
-	}
-	defaults := linkSettings{allow: new(plan.Patterns), exclude: parse("tmp-*")}
-	for _, tc := range []struct {
-		annotations map[string]string
-		joins       plan.Joins
-		want        string
-		warnings    int
-	}{
-		{nil, plan.JoinsAll, "tmp-*", 0},
-		{
-			map[string]string{excludeLabelsAnnotation: " example.com/*,!example.com/a "}, plan.JoinsAll,
-			"example.com/*,!example.com/a", 0,
-		},
-		{map[string]string{excludeLabelsAnnotation: ""}, plan.JoinsAll, "", 0},
-		{map[string]string{excludeLabelsAnnotation: "a b", exportsAnnotation: "none"}, plan.Unreadable, "tmp-*", 1},
-		{map[string]string{excludeLabelsAnnotation: strings.Repeat("a,", 65)}, plan.Unreadable, "tmp-*", 1},
-	} {
-		got := readSettings(tc.annotations, defaults)
-		if got.joins != tc.joins || !reflect.DeepEqual(got.exclude, parse(tc.want)) ||
-			len(got.warnings) != tc.warnings {
-			t.Errorf("%v: %v, %v, %q", tc.annotations, got.joins, got.exclude, got.warnings)
-		}
-	}
-}
-
-// FuzzReadExports: whatever the annotations have, one that can't be read has one short warning, and stops what is written for the link.
-func FuzzReadExports(f *testing.F) {
-	f.Add("all", "shop,team-*,!team-x", "example.com/*,!tmp")
-	f.Add("nome", "!,", "!")
-	f.Add(" none\n", strings.Repeat("É", 400), strings.Repeat("*a", 200))
-	f.Fuzz(func(t *testing.T, exports, namespaces, labels string) {
-		annotations := map[string]string{
-			exportsAnnotation: exports, exportNamespacesAnnotation: namespaces, excludeLabelsAnnotation: labels,
-		}
-		all := readSettings(annotations, linkSettings{allow: new(plan.Patterns)})
-		if (all.joins == plan.Unreadable) != (len(all.warnings) > 0) || all.joins > plan.Unreadable ||
-			all.allow == nil || len(all.warnings) > 3 {
-			t.Fatalf("%q: %v, %q", annotations, all.joins, all.warnings)
-		}
-		for _, w := range all.warnings {
-			if len(w) > 1024 || !strings.HasSuffix(w, "stays as it is") {
-				t.Fatalf("%q: %q", annotations, w)
-			}
-		}
-	})
 }

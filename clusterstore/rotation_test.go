@@ -51,15 +51,15 @@ func TestCheckLink(t *testing.T) {
 	s := secret("s", "east", "t1", 0)
 	s.Type = SecretType
 	s.Annotations[CordonAnnotation] = "maybe"
-	if name, warnings, err := CheckLink(s); name != "east" || err != nil || len(warnings) != 1 {
+	if name, warnings, err := CheckLink(s, nil); name != "east" || err != nil || len(warnings) != 1 {
 		t.Errorf("%q, %q, %v", name, warnings, err)
 	}
 	s.Data[KubeconfigKey] = []byte("token: secret-token")
-	if _, _, err := CheckLink(s); err == nil || strings.Contains(err.Error(), "secret-token") {
+	if _, _, err := CheckLink(s, nil); err == nil || strings.Contains(err.Error(), "secret-token") {
 		t.Error(err)
 	}
 	s.Type = "Opaque"
-	if _, _, err := CheckLink(s); err == nil || !strings.Contains(err.Error(), `its type is "Opaque"`) {
+	if _, _, err := CheckLink(s, nil); err == nil || !strings.Contains(err.Error(), `its type is "Opaque"`) {
 		t.Error(err)
 	}
 }

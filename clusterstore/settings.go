@@ -14,7 +14,6 @@ import (
 	"isthmus/clusterstore/cluster"
 	"isthmus/clusterstore/gateway"
 	"isthmus/federation"
-	"isthmus/local/exports/plan"
 )
 
 // Annotations of a link Secret that decide how far its cluster is used, and where
@@ -31,10 +30,6 @@ const (
 	// gatewayAddressesAnnotation is a list of HOST:PORT, which replaces the gateways that the cluster has.
 	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses"
 	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity" // replaces the identities that the gateways have
-
-	exportsAnnotation          = "isthmus.io/exports"               // all, mirrors or none
-	exportNamespacesAnnotation = "isthmus.io/export-namespaces"     // patterns, in place of ExportOptions.Namespaces
-	excludeLabelsAnnotation    = "isthmus.io/export-exclude-labels" // patterns, in place of ExportOptions.ExcludeLabels
 )
 
 // RangesAnnotation of a link Secret lists the addresses that its cluster may offer, as
@@ -62,15 +57,15 @@ type linkSettings struct {
 	gateways   []gateway.Target // without identities; nil: those that the cluster has
 	identity   string           // of all gateways; empty: that which each has
 	unread     bool             // gateways or identity: its annotation is there, and can't be read
-	joins      plan.Joins       // what its exports become part of
-	allow      *plan.Patterns   // where it may export to; nil: exports are not kept
-	exclude    plan.KeyPatterns // labels that are not copied
-	warnings   []string         // which annotations can't be read
+	// readExports is ExportOptions.Settings. If it is nil, exports are not cached.
+	readExports func(annotations map[string]string) (settings any, warnings []string)
+	exports     any      // the result of readExports
+	warnings    []string // which annotations can't be read
 }
 
 // readSettings reads a Secret's annotations. It returns at most one warning for each.
 func readSettings(annotations map[string]string, defaults linkSettings) linkSettings {
-	r := settingsReader{annotations, defaults, "it counts as absent"}
+	r := settingsReader{annotations, defaults}
 	readValue(&r, CordonAnnotation, &r.settings.cordon, words{"false", "last-resort", "true"}.read)
 	readValue(&r, CordonOverAnnotation, &r.settings.cordonOver, within{0, MaxCordonOver}.read)
 	readValue(&r, whenLostAnnotation, &r.settings.whenLost, words{"keep", "last-resort", "withdraw"}.read)
@@ -80,8 +75,10 @@ func readSettings(annotations map[string]string, defaults linkSettings) linkSett
 	addresses := readValue(&r, gatewayAddressesAnnotation, &r.settings.gateways, readGatewayAddresses)
 	identity := readValue(&r, gatewayIdentityAnnotation, &r.settings.identity, readGatewayIdentity)
 	r.settings.unread = !addresses || !identity
-	if defaults.allow != nil {
-		r.readExports()
+	if defaults.readExports != nil {
+		exports, warnings := defaults.readExports(annotations)
+		r.settings.exports = exports
+		r.settings.warnings = append(r.settings.warnings, warnings...)
 	}
 	return r.settings
 }
@@ -89,26 +86,6 @@ func readSettings(annotations map[string]string, defaults linkSettings) linkSett
 type settingsReader struct {
 	annotations map[string]string
 	settings    linkSettings
-	unread      string // what becomes of what can't be read
-}
-
-// readExports reads what the link's exports become part of. A typing error neither adds nor removes anything.
-func (r *settingsReader) readExports() {
-	r.unread = "what is written for the cluster's exports stays as it is"
-	joins := readValue(r, exportsAnnotation, &r.settings.joins, func(text string) (plan.Joins, error) {
-		if i := slices.Index([]string{"all", "mirrors", "none"}, text); i >= 0 {
-			return plan.Joins(i), nil
-		}
-		return 0, fmt.Errorf("%s is none of all, mirrors, none", quote(text))
-	})
-	allow := readValue(r, exportNamespacesAnnotation, &r.settings.allow, func(text string) (*plan.Patterns, error) {
-		p, err := plan.ParsePatterns(text)
-		return &p, err
-	})
-	exclude := readValue(r, excludeLabelsAnnotation, &r.settings.exclude, plan.ParseKeyPatterns)
-	if !joins || !allow || !exclude {
-		r.settings.joins = plan.Unreadable
-	}
 }
 
 // readValue sets into if the annotation is there and can be read. Blanks around its
@@ -121,7 +98,7 @@ func readValue[T any](r *settingsReader, annotation string, into *T, read func(s
 	value, err := read(strings.TrimSpace(text))
 	if err != nil {
 		r.settings.warnings = append(r.settings.warnings, fmt.Sprintf(
-			"annotation %s: %v; %s", annotation, err, r.unread,
+			"annotation %s: %v; it counts as absent", annotation, err,
 		))
 		return false
 	}

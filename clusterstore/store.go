@@ -65,8 +65,7 @@ type Options struct {
 func (o *Options) defaultSettings() linkSettings {
 	d := linkSettings{whenLost: o.WhenLost, lostAfter: o.LostAfter}
 	if o.Exports != nil {
-		d.allow = &o.Exports.Namespaces
-		d.exclude = o.Exports.ExcludeLabels
+		d.readExports = o.Exports.Settings
 	}
 	return d
 }
@@ -86,11 +85,10 @@ func (o *Options) validate() error {
 		return errors.New("clusterstore: Options.Namespace, the namespace of the link Secrets, is empty")
 	case o.Table == nil:
 		return errors.New("clusterstore: Options.Table is nil")
-	case o.Exports != nil &&
-		(o.Exports.Selectors == nil || o.LocalLink == nil || o.LocalLink.link.env.exports != o.Exports):
-		return errors.New(
-			"clusterstore: Options.Exports needs its Selectors, and Options.LocalLink with the same ExportOptions",
-		)
+	case o.Exports != nil && (o.Exports.Hooks == nil || o.Exports.Settings == nil ||
+		o.LocalLink == nil || o.LocalLink.link.env.exports != o.Exports):
+		return errors.New("clusterstore: Options.Exports needs its Hooks and Settings, " +
+			"and Options.LocalLink with the same ExportOptions")
 	}
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"isthmus/clusterstore/follow"
-	"isthmus/local/exports/plan"
 )
 
 // TestBudget compares what counts against the memory cap with the heap. It is never less, whether objects
@@ -152,12 +151,6 @@ func TestSizeFields(t *testing.T) {
 		reflect.TypeFor[addressFacts](): "zone zones nodes node why leftOut other text",
 		reflect.TypeFor[node]():         "zone region addresses",
 		reflect.TypeFor[serverFacts]():  "spec pods workloads name number invalid",
-		reflect.TypeFor[plan.Export]():  "ID Service Mirror Federated Exported",
-		reflect.TypeFor[plan.Service](): "ID UID Deleting Type ClusterIPs IPFamilies IPFamilyPolicy " +
-			"Selector OwnerKind OwnerName OwnerUID Labels Annotations " +
-			"Ports Traffic",
-		reflect.TypeFor[plan.Port]():          "Name Protocol AppProtocol Number Target",
-		reflect.TypeFor[plan.ServiceExport](): "UID Created Generation Labels Annotations Conditions",
 	} {
 		var fields []string
 		for i := range typ.NumField() {

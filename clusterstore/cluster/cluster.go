@@ -51,7 +51,7 @@ type Config struct {
 	// Looks limits how many clusters are looked at at the same time. If it is nil, there is no limit.
 	Looks kube.Turns
 
-	Exports *ExportConfig // nil: nothing of what the cluster exports is kept
+	Exports *ExportHooks // nil: nothing is cached for exports
 
 	local *LocalConfig // nil: it is a linked cluster
 }
@@ -111,7 +111,7 @@ func New(cfg Config) (*Cluster, error) {
 		c.state.local = newLocal(c)
 	}
 	if cfg.Exports != nil {
-		c.state.exports = newExportIndex(cfg.local != nil)
+		c.state.exports = newExportIndex(cfg.Exports, cfg.local != nil)
 	}
 	c.resources = c.newResources()
 	c.contain = func(_ string, f func()) { f() }

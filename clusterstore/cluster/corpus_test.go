@@ -23,7 +23,6 @@ import (
 
 	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/decode/corpus"
-	"isthmus/local/exports/plan"
 )
 
 // corpusSize is how many objects there are of each kind.
@@ -113,9 +112,6 @@ func corpusKinds(t *testing.T) []corpusKind {
 	cfg := testConfig()
 	cfg.Rules.LoopbackGateways = true
 	cfg.local = localConfig()
-	cfg.Exports = &ExportConfig{ServiceExports: true, Changed: func() {}, Selectors: func() plan.Selectors {
-		return plan.Selectors{Mirror: func(map[string]string) bool { return true }}
-	}}
 	c := newOn(newFakeAPI(), cfg)
 	partial := schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}
 	return []corpusKind{
@@ -125,11 +121,9 @@ func corpusKinds(t *testing.T) []corpusKind {
 		}),
 		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Service"), corpus.UsedService, spiceService, func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services }, func(o *corev1.Service) any {
 			s := compactService(o, c.cfg.Rules, true)
-			s.exported, s.selecting = c.readExport(o), encodeSelecting(o)
+			s.exported = fieldsOfExports(o)
+			s.selecting = encodeSelecting(o)
 			s.leads = readGateway(o, c.cfg.Rules) // as of a linked cluster
-			maps.DeleteFunc(s.export().Service.Annotations, func(key, _ string) bool {
-				return !strings.Contains(key, "linkerd.io/") && !strings.Contains(key, "isthmus.io/")
-			})
 			return s
 		}),
 		newCorpusKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), corpus.UsedSlice, spiceSlice, func(s decode.Sources) decode.Source[*discoveryv1.EndpointSlice] { return s.EndpointSlices }, func(o *discoveryv1.EndpointSlice) any {
@@ -171,6 +165,43 @@ func corpusKinds(t *testing.T) []corpusKind {
 			return translateProfile(o)
 		}),
 	}
+}
+
+// fieldsOfExports stands for ExportHooks.Service: it returns the fields that exports are made of.
+func fieldsOfExports(o *corev1.Service) any {
+	o = o.DeepCopy()
+	maps.DeleteFunc(o.Annotations, func(key, _ string) bool {
+		return !strings.Contains(key, "linkerd.io/") && !strings.Contains(key, "isthmus.io/")
+	})
+	var owner []string
+	if len(o.OwnerReferences) > 0 {
+		first := o.OwnerReferences[0]
+		owner = []string{first.Kind, first.Name, string(first.UID)}
+	}
+	spec := corev1.ServiceSpec{
+		Type:                  o.Spec.Type,
+		ClusterIP:             o.Spec.ClusterIP,
+		ClusterIPs:            o.Spec.ClusterIPs,
+		IPFamilies:            o.Spec.IPFamilies,
+		IPFamilyPolicy:        o.Spec.IPFamilyPolicy,
+		SessionAffinity:       o.Spec.SessionAffinity,
+		InternalTrafficPolicy: o.Spec.InternalTrafficPolicy,
+		TrafficDistribution:   o.Spec.TrafficDistribution,
+	}
+	for _, p := range o.Spec.Ports {
+		spec.Ports = append(spec.Ports, corev1.ServicePort{
+			Name: p.Name, Protocol: p.Protocol, AppProtocol: p.AppProtocol, Port: p.Port, TargetPort: p.TargetPort,
+		})
+	}
+	if c := o.Spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
+		timeout := corev1.ClientIPConfig{TimeoutSeconds: c.ClientIP.TimeoutSeconds}
+		spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &timeout}
+	}
+	text, err := json.Marshal([]any{o.UID, o.DeletionTimestamp != nil, fmt.Sprint(o.Labels, o.Annotations), owner, spec})
+	if err != nil {
+		panic(err)
+	}
+	return string(text) // shares nothing with the object, whose memory the decoder uses again
 }
 
 // spiceNode gives Nodes addresses of both families, each of them more than once.

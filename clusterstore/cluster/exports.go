@@ -1,49 +1,77 @@
 package cluster
 
 import (
+	"context"
 	"reflect"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
-	"isthmus/local/exports/object"
-	"isthmus/local/exports/plan"
+	"isthmus/federation"
 )
 
-// ExportConfig makes a Cluster keep what it exports. Both functions are needed.
-type ExportConfig struct {
-	// Selectors returns which Services are exported. It is called for each Service that is read, by several goroutines, and must
-	// not block. When its result has changed, call [Cluster.SelectorsChanged].
-	Selectors func() plan.Selectors
-	// ServiceExports is whether ServiceExports are read, of the local cluster also ServiceImports.
-	ServiceExports bool
-	// Changed is called after the result of Exports has changed. No lock is held then, and it may call methods of the
-	// Cluster. It must not block.
+// ExportHooks make a Cluster cache what somebody else reads from its objects for exports. The Cluster only compares the values that the
+// hooks return, and counts them for the memory cap. A value must share nothing with the object and must not change.
+//
+// The hooks are called by several goroutines and must not block. Service, Listed and Changed are needed.
+type ExportHooks struct {
+	// Service returns what is cached of a Service besides the Service itself. If it is nil, nothing is cached. If the result for an
+	// unchanged Service may be another one from now on, call [Cluster.SelectorsChanged].
+	Service func(*corev1.Service) any
+	// Listed reports whether Exports lists a Service with that value, which is not nil. Services that are not listed are
+	// found by the ServiceExports of their names.
+	Listed func(value any) bool
+	// ServiceExport returns what is cached of a ServiceExport. If the hook is nil, ServiceExports are not followed.
+	ServiceExport func(*mcs.ServiceExport) any
+	// ServiceImport returns what is cached of a ServiceImport of the local cluster. If the hook is nil, ServiceImports are not
+	// followed.
+	ServiceImport func(*mcs.ServiceImport) any
+	// Changed is called after the result of Exports has changed. No lock is held then, and Changed may call methods of the Cluster.
 	Changed func()
 }
 
-// Exports is what a cluster exports: all of it, as a whole list or an event has left it. It must not be changed.
+// Export is what the hooks returned for the objects of one name.
+type Export struct {
+	ID            federation.ServiceID
+	Service       any // nil: there is no Service, or its hook returned nil
+	ServiceExport any // nil: there is none
+}
+
+// Exports is what the hooks returned for the objects of a cluster, after a whole list or event. It must not be changed.
 type Exports struct {
-	List []plan.Export // in no order
-	// ServiceExports is whether List has what these export: they have been listed, or the cluster does not have them as a kind of
-	// object, which is Emptied then.
+	// List has the Services that are listed and all ServiceExports, each name once and in no order.
+	List []Export
+	// ServiceExports is whether List has the ServiceExports. They have been listed, or the API does not have the kind. In the second
+	// case Emptied is set too.
 	ServiceExports, Emptied bool
 
 	// Only of the local cluster:
-	Services   map[plan.ID]*plan.Service       // all; of those that are neither exported nor written, no more than that they are there
-	Namespaces map[string]bool                 // that are not being deleted
-	Imports    map[plan.ID]*plan.ServiceImport // nil: they have not been listed; of those that no gateway wrote, no more than that they are there
-	MCSVersion string                          // of Imports; empty: these have not been listed, or are no kind of object
+	Namespaces map[string]bool              // those that are not being deleted; nil: they have not been listed
+	Imports    map[federation.ServiceID]any // nil: they have not been listed
+	MCSVersion string                       // of Imports; empty: they have not been listed, or the API does not have the kind
 
+	state   *state
 	version uint64
 }
 
-// taken stands for all Services of which no more is kept than that they are there.
-var taken = &plan.Service{}
+// Unlisted reports whether the cluster has a Service now that is not listed. x may be one that no Cluster has returned.
+func (x *Exports) Unlisted(id federation.ServiceID) bool {
+	if x.state == nil {
+		return false
+	}
+	x.state.mu.RLock()
+	defer x.state.mu.RUnlock()
+	e := x.state.services.byID[id]
+	return e.state() != federation.Missing && !x.state.exports.isListed(id)
+}
 
-// Exports returns what the cluster exports. What was read stays while its API can't be reached. nil: the Services, or of the own
-// cluster also the Namespaces, have not been listed yet, or not since other selectors are in force, or Config.Exports is nil.
+// Exports returns what the hooks returned for the cluster's objects. It stays while the cluster's API can't be reached. It is nil if the
+// Services have not been listed yet, or not since SelectorsChanged, or if Config.Exports is nil. The time that it takes depends on the
+// number of exports, not on that of Services.
 func (c *Cluster) Exports() *Exports {
 	s := c.state
 	s.mu.RLock()
@@ -52,7 +80,8 @@ func (c *Cluster) Exports() *Exports {
 	if x == nil {
 		return nil
 	}
-	version := "" // a list in another one need not change anything else
+
+	version := "" // a list in another version need not change anything else
 	if imports := x.parts[ofServiceImports]; imports.listed && !imports.absent {
 		version = c.cfg.Client.Sources.MCSVersion()
 	}
@@ -60,38 +89,59 @@ func (c *Cluster) Exports() *Exports {
 	if now != nil && now.version == x.version && now.MCSVersion == version || x.pending() {
 		return now
 	}
-	now = &Exports{version: x.version, MCSVersion: version, ServiceExports: x.parts[ofServiceExports].listed, Emptied: x.parts[ofServiceExports].absent, List: s.exportList()}
-	if imports := x.parts[ofServiceImports]; imports.listed {
-		now.Imports = make(map[plan.ID]*plan.ServiceImport, len(x.imports))
-		for key, i := range x.imports {
-			now.Imports[plan.ID(serviceID(key))] = i
+
+	now = &Exports{
+		List:           s.exportList(),
+		ServiceExports: x.parts[ofServiceExports].listed,
+		Emptied:        x.parts[ofServiceExports].absent,
+		MCSVersion:     version,
+		state:          s,
+		version:        x.version,
+	}
+	if x.parts[ofServiceImports].listed {
+		now.Imports = make(map[federation.ServiceID]any, len(x.imports))
+		for key, value := range x.imports {
+			now.Imports[serviceID(key)] = value
 		}
 	}
-	if x.own {
+	if x.parts[ofNamespaces].listed {
 		now.Namespaces = make(map[string]bool, len(x.namespaces))
 		for name, lasts := range x.namespaces {
-			if lasts {
+			if lasts.(bool) {
 				now.Namespaces[name] = true
 			}
-		}
-		now.Services = make(map[plan.ID]*plan.Service, len(s.services.byID))
-		for id, e := range s.services.byID {
-			if e.spec == nil {
-				continue
-			}
-			there := taken
-			if kept := e.spec.export(); kept != nil && (isLabelled(kept) || plan.IsWritten(kept.Service.Labels)) {
-				there = kept.Service
-			}
-			now.Services[plan.ID(id)] = there
 		}
 	}
 	x.latest.Store(now)
 	return now
 }
 
-// SelectorsChanged makes all Services be listed again, and judged by what ExportConfig.Selectors returns now. Until they have been
-// listed it is not known what is exported. It does not block.
+// exportList returns the Services that are listed and all ServiceExports. mu is held.
+func (s *state) exportList() []Export {
+	x := s.exports
+	list := make([]Export, 0, len(x.services)+len(x.serviceExports))
+	for id, value := range x.services {
+		list = append(list, Export{
+			ID:            id,
+			Service:       value,
+			ServiceExport: x.serviceExports[follow.JoinKey(id.Namespace, id.Name)],
+		})
+	}
+	for key, value := range x.serviceExports {
+		id := serviceID(key)
+		if x.isListed(id) {
+			continue
+		}
+		one := Export{ID: id, ServiceExport: value}
+		if e := s.services.byID[id]; e != nil {
+			one.Service = e.spec.export()
+		}
+		list = append(list, one)
+	}
+	return list
+}
+
+// SelectorsChanged makes the hook read all Services again. Until they have been listed, Exports returns nil. It does not block.
 func (c *Cluster) SelectorsChanged() {
 	c.state.mu.Lock()
 	defer c.state.mu.Unlock()
@@ -100,114 +150,31 @@ func (c *Cluster) SelectorsChanged() {
 	c.resources[0].ListAgain() // of Services
 }
 
-// readExport returns a Service that is exported by its labels or, in the local cluster, was written for exports, and what ServiceExports
-// need of any other; nil: there is nothing to keep. What only ServiceImports have
-// of it is left out where ServiceExports are not read.
-func (c *Cluster) readExport(o *corev1.Service) *plan.Export {
-	selectors := c.cfg.Exports.Selectors()
-	mirror, federated := selectors.Match(o.Labels)
-	whole := mirror || federated || c.cfg.local != nil && plan.IsWritten(o.Labels)
-	if !whole && !c.cfg.Exports.ServiceExports {
-		return nil
-	}
-	kept := object.Read(o)
-	if !c.cfg.Exports.ServiceExports {
-		kept.Traffic = plan.Traffic{}
-	}
-	e := selectors.Export(kept, mirror, federated)
-	if !whole {
-		e.Service.Reduce()
-	}
-	return e
-}
-
-// isLabelled reports whether labels say that something is exported.
-func isLabelled(e *plan.Export) bool { return e != nil && (e.Mirror || e.Federated) }
-
-// exportSize is what is cached of a Service for exports. What is exported by its labels also has a place in what
-// Exports returns. If e is nil, exportSize is zero.
-func exportSize(e *plan.Export) int64 {
-	if e == nil {
-		return 0
-	}
-	n := sizeof[plan.Export]() + textSize(e.Namespace) + textSize(e.Name)
-	if isLabelled(e) {
-		n += listSize[plan.Export](2)
-	}
-	s := e.Service
-	if s == nil {
-		return n
-	}
-	n += allocation + sizeof[plan.Service]() +
-		textSize(s.Namespace) + textSize(s.Name) + textSize(s.UID) + textSize(s.Type) +
-		textsSize(s.ClusterIPs) + textsSize(s.IPFamilies) + textSize(s.IPFamilyPolicy) + textSize(s.OwnerKind) +
-		textSize(s.OwnerName) + textSize(s.OwnerUID) + textMapSize(s.Labels) + textMapSize(s.Annotations) +
-		listSize[plan.Port](cap(s.Ports)) + textSize(s.SessionAffinity) + textSize(s.InternalTrafficPolicy) +
-		textSize(s.TrafficDistribution)
-	for i := range s.Ports {
-		p := &s.Ports[i]
-		n += textSize(p.Name) + textSize(p.Protocol) + textSize(p.AppProtocol) + textSize(p.Target)
-	}
-	return n
-}
-
-// serviceExportSize is what the state takes for a ServiceExport of a linked cluster, with its place in what Exports
-// returns.
-func serviceExportSize(e *plan.ServiceExport, _ string) int64 {
-	return sizeof[plan.ServiceExport]() + indexEntry[*plan.ServiceExport]() + listSize[plan.Export](2) +
-		textSize(e.UID) + textMapSize(e.Labels) + textMapSize(e.Annotations)
-}
-
-func sameExport(a, b *plan.Export) bool { return a == b || reflect.DeepEqual(a, b) }
-
-// exportList returns what is exported. mu is held.
-func (s *state) exportList() (list []plan.Export) {
-	x := s.exports
-	for id, e := range s.services.byID {
-		if kept := e.spec.export(); isLabelled(kept) {
-			one := *kept
-			one.Exported = x.serviceExports[follow.JoinKey(id.Namespace, id.Name)]
-			list = append(list, one)
-		}
-	}
-	for key, e := range x.serviceExports {
-		one := plan.Export{ID: plan.ID(serviceID(key)), Exported: e}
-		if of := s.services.byID[serviceID(key)]; of != nil {
-			kept := of.spec.export()
-			if isLabelled(kept) {
-				continue
-			}
-			if kept != nil {
-				one.Service = kept.Service
-			}
-		}
-		list = append(list, one)
-	}
-	return list
-}
-
-// exportIndex has what is exported. nil: nothing is kept for it.
+// exportIndex has the values of hooks. If it is nil, there are no hooks.
 type exportIndex struct {
-	own bool // fixed
+	// fixed
+	listed func(value any) bool // see ExportHooks
+	local  bool
 
-	// Under state.mu, by key:
-	namespaces     map[string]bool // false: it is being deleted
-	serviceExports map[string]*plan.ServiceExport
-	imports        map[string]*plan.ServiceImport
+	// Under state.mu:
+	services       map[federation.ServiceID]any // the values of Services that are listed
+	namespaces     map[string]any               // false: it is being deleted
+	serviceExports map[string]any               // by key
+	imports        map[string]any               // by key
 	parts          [ofServiceImports + 1]exportPart
-	version        uint64 // of what there is, without what is pending
+	version        uint64 // changes with the result of Exports
 
 	latest atomic.Pointer[Exports]
 }
 
-// exportPart is one of the resources that exports are made of.
+// exportPart is the state of one kind of objects.
 type exportPart struct {
 	listed  bool
-	changed bool // within a list or event that has not come to its end
+	changed bool // within a list or event that has not been put into the state as a whole
 	absent  bool // the API does not have the kind; then it counts as listed
 }
 
-// Those from ofServiceExports on are optional: what there is is whole without them.
+// The kinds of objects with hooks.
 const (
 	ofServices = iota
 	ofNamespaces
@@ -215,40 +182,52 @@ const (
 	ofServiceImports
 )
 
-func newExportIndex(own bool) *exportIndex {
-	x := &exportIndex{
-		own: own, namespaces: make(map[string]bool),
-		serviceExports: make(map[string]*plan.ServiceExport), imports: make(map[string]*plan.ServiceImport),
+func newExportIndex(hooks *ExportHooks, local bool) *exportIndex {
+	return &exportIndex{
+		listed:         hooks.Listed,
+		local:          local,
+		services:       make(map[federation.ServiceID]any),
+		namespaces:     make(map[string]any),
+		serviceExports: make(map[string]any),
+		imports:        make(map[string]any),
 	}
-	x.parts[ofNamespaces].listed = !own
-	return x
 }
 
-// pending reports whether what there is is not whole: a list has not come, or is being put into the state.
+// pending reports whether Exports has to wait for the end of a list, or for the first list of Services.
 func (x *exportIndex) pending() bool {
-	for i, p := range x.parts {
-		if p.changed || !p.listed && i < ofServiceExports {
+	for _, p := range x.parts {
+		if p.changed {
 			return true
 		}
 	}
-	return false
+	return !x.parts[ofServices].listed
 }
 
-// setService follows a Service; nil: there is none.
+func (x *exportIndex) isListed(id federation.ServiceID) bool {
+	_, listed := x.services[id]
+	return listed
+}
+
+// setService follows a Service and its value. A nil Service does not exist. x may be nil.
 func (x *exportIndex) setService(key string, from, to *Service) {
 	if x == nil {
 		return
 	}
+	id := serviceID(key)
 	before, now := from.export(), to.export()
-	matters := func(e *plan.Export) bool {
-		return isLabelled(e) || x.serviceExports[key] != nil || x.own && e != nil && plan.IsWritten(e.Service.Labels)
+	matters := x.isListed(id) || x.serviceExports[key] != nil
+	if now != nil && x.listed(now) {
+		x.services[id] = now
+		matters = true
+	} else {
+		delete(x.services, id)
 	}
-	if (matters(before) || matters(now)) && !sameExport(before, now) || x.own && (from == nil) != (to == nil) {
+	if matters && !sameExport(before, now) || x.local && (from == nil) != (to == nil) {
 		x.parts[ofServices].changed = true
 	}
 }
 
-// exportsApplied is called after a whole list, or an event, of one of the parts: what others see is never a part of a list.
+// exportsApplied is called after a whole list, or an event, of one of the kinds, so that nobody sees a part of a list.
 func (c *Cluster) exportsApplied(part int) {
 	x := c.state.exports
 	if x == nil {
@@ -258,11 +237,110 @@ func (c *Cluster) exportsApplied(part int) {
 	p := &x.parts[part]
 	changed := p.changed || !p.listed
 	if part == ofServices && c.resources[0].Stale() {
-		changed = false // some are still judged by the selectors of before
+		changed = false // the hook has not read all Services since SelectorsChanged
 	}
 	if changed {
 		p.listed, p.changed = true, false
 		x.version++
+	}
+	c.state.mu.Unlock()
+	if changed {
+		c.cfg.Exports.Changed()
+	}
+}
+
+// exportSize is what the state takes for the value of a Service of a linked cluster, with its place in Exports.
+func (c *Cluster) exportSize(value any) int64 {
+	if value == nil {
+		return 0
+	}
+	n := valueSize(value)
+	if c.cfg.Exports.Listed(value) {
+		n += exportPlace + mapEntry(sizeof[federation.ServiceID]()+sizeof[any]())
+	}
+	return n
+}
+
+// serviceExportSize is what the state takes for a ServiceExport of a linked cluster, with its place in Exports.
+func serviceExportSize(value any, _ string) int64 {
+	return valueSize(value) + indexEntry[any]() + exportPlace
+}
+
+// exportPlace is what one of Exports.List takes there and in a list that is made from it.
+var exportPlace = listSize[Export](3)
+
+func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }
+
+// exportKind follows one of the kinds besides Services. What compact returns of an object is put into all.
+func exportKind[O decode.Object](
+	c *Cluster, part int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
+) follow.Kind[O, any] {
+	changed := func(string, any, any) { c.state.exports.parts[part].changed = true }
+	return follow.Kind[O, any]{
+		Name:      name,
+		Aside:     true,
+		Unawaited: true,
+		Source:    from,
+		Compact:   compact,
+		Into:      mapStore(c.state, all, sameExport, changed),
+		Applied:   func() { c.exportsApplied(part) },
+	}
+}
+
+// namespaces follows Namespaces. The value is whether the Namespace is not being deleted.
+func (c *Cluster) namespaces() follow.Kind[*metav1.PartialObjectMetadata, any] {
+	compact := func(o *metav1.PartialObjectMetadata) (any, bool) { return o.DeletionTimestamp == nil, true }
+	return exportKind(
+		c, ofNamespaces, "namespaces", c.cfg.Client.Sources.Namespaces, c.state.exports.namespaces, compact,
+	)
+}
+
+// serviceExports follows ServiceExports. One that is being deleted counts as deleted.
+func (c *Cluster) serviceExports() follow.Kind[*mcs.ServiceExport, any] {
+	compact := func(o *mcs.ServiceExport) (any, bool) {
+		return c.cfg.Exports.ServiceExport(o), o.DeletionTimestamp == nil
+	}
+	k := exportKind(
+		c, ofServiceExports, "serviceexports", c.cfg.Client.Sources.ServiceExports, c.state.exports.serviceExports, compact,
+	)
+	k.Size = serviceExportSize
+	return ofMCS(c, ofServiceExports, k)
+}
+
+// serviceImports follows ServiceImports.
+func (c *Cluster) serviceImports() follow.Kind[*mcs.ServiceImport, any] {
+	compact := func(o *mcs.ServiceImport) (any, bool) { return c.cfg.Exports.ServiceImport(o), true }
+	return ofMCS(c, ofServiceImports, exportKind(
+		c, ofServiceImports, "serviceimports", c.cfg.Client.Sources.ServiceImports, c.state.exports.imports, compact,
+	))
+}
+
+// ofMCS records whether the API has a kind of the MCS-API.
+func ofMCS[O decode.Object](c *Cluster, part int, k follow.Kind[O, any]) follow.Kind[O, any] {
+	k.Serves = func(ctx context.Context) (bool, error) {
+		there, err := c.cfg.Client.Sources.Serves(ctx, k.Name, decode.MCSVersions...)
+		if !there && err == nil {
+			c.setAbsent(part, true)
+		}
+		return there, err
+	}
+	k.Report = func(err error) {
+		if err == nil {
+			c.setAbsent(part, false)
+		}
+	}
+	return k
+}
+
+// setAbsent records whether the API does not have a kind.
+func (c *Cluster) setAbsent(part int, absent bool) {
+	c.state.mu.Lock()
+	p := &c.state.exports.parts[part]
+	changed := p.absent != absent
+	p.absent = absent
+	if changed {
+		p.listed = true
+		c.state.exports.version++
 	}
 	c.state.mu.Unlock()
 	if changed {

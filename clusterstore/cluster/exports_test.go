@@ -1,42 +1,72 @@
 package cluster
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"pgregory.net/rapid"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/federation"
 	"isthmus/internal/adminapi"
-	"isthmus/local/exports/plan"
 )
 
-// labelSelects selects the Services that have that label.
-func labelSelects(key string) func(map[string]string) bool {
-	return func(labels map[string]string) bool { return labels[key] != "" }
+// anExport is the value of a Service in tests.
+type anExport struct {
+	Labels, Annotations map[string]string
+	Spec                *corev1.ServiceSpec
 }
 
-// exporting keeps what is labelled mirror or federated. It counts reported changes.
+func newExport(o *corev1.Service) *anExport {
+	return &anExport{Labels: copied(o.Labels), Annotations: copied(o.Annotations), Spec: o.Spec.DeepCopy()}
+}
+
+func copied(from map[string]string) map[string]string {
+	if len(from) == 0 {
+		return nil
+	}
+	to := make(map[string]string, len(from))
+	for key, value := range from {
+		to[strings.Clone(key)] = strings.Clone(value)
+	}
+	return to
+}
+
+func (e *anExport) isListed() bool { return e.Labels["mirror"] != "" || e.Labels["written"] != "" }
+
+// exporting lists what is labelled mirror or written. It counts reported changes.
 func exporting(changes *int) func(*Config) {
 	return func(c *Config) {
-		c.Exports = &ExportConfig{
-			Selectors: func() plan.Selectors {
-				return plan.Selectors{Mirror: labelSelects("mirror"), Federated: labelSelects("federated")}
+		c.Exports = &ExportHooks{
+			Service: func(o *corev1.Service) any {
+				if e := newExport(o); e.isListed() {
+					return e
+				}
+				return nil
 			},
+			Listed:  func(value any) bool { return value.(*anExport).isListed() },
 			Changed: func() { *changes++ },
 		}
 	}
 }
 
-// exportingAll reads ServiceExports too.
+// exportingAll also follows ServiceExports and ServiceImports. The value of each is its labels.
 func exportingAll(changes *int) func(*Config) {
 	return func(c *Config) {
 		exporting(changes)(c)
-		c.Exports.ServiceExports = true
+		c.Exports.Service = func(o *corev1.Service) any { return newExport(o) }
+		c.Exports.ServiceExport = func(o *mcs.ServiceExport) any { return copied(o.Spec.ExportedLabels) }
+		c.Exports.ServiceImport = func(o *mcs.ServiceImport) any { return copied(o.Labels) }
 	}
 }
 
@@ -60,20 +90,18 @@ func (x *Exports) text() string {
 	}
 	var all []string
 	for _, e := range x.List {
-		as := e.String()
-		if e.Mirror {
-			as += " mirror"
+		as := []string{e.ID.String()}
+		service, exists := e.Service.(*anExport)
+		if exists {
+			as = append(as, slices.Sorted(maps.Keys(service.Labels))...)
 		}
-		if e.Federated {
-			as += " federated"
+		if e.ServiceExport != nil {
+			as = append(as, "exported")
 		}
-		if e.Exported != nil {
-			as += " exported"
+		if !exists {
+			as = append(as, "without Service")
 		}
-		if e.Service == nil {
-			as += " without Service"
-		}
-		all = append(all, as)
+		all = append(all, strings.Join(as, " "))
 	}
 	if x.Emptied {
 		all = append(all, "emptied")
@@ -81,14 +109,7 @@ func (x *Exports) text() string {
 		all = append(all, "read")
 	}
 	for id, i := range x.Imports {
-		all = append(all, fmt.Sprint("import ", id, " with ", len(i.Labels)))
-	}
-	for id, s := range x.Services {
-		as := " there"
-		if s.Name != "" {
-			as = fmt.Sprint(" kept with ", len(s.Labels))
-		}
-		all = append(all, id.String()+as)
+		all = append(all, fmt.Sprint("import ", id, " with ", len(i.(map[string]string))))
 	}
 	for name := range x.Namespaces {
 		all = append(all, "namespace "+name)
@@ -113,30 +134,30 @@ func TestExports(t *testing.T) {
 	expect(1, "")
 	w.put(labelled("other"))
 	expect(0, "")
-	w.put(labelled("a", "mirror=1"), labelled("b", "federated=1", "mirror=x"))
-	expect(2, "ns/a mirror, ns/b mirror federated")
+	w.put(labelled("a", "mirror=1"), labelled("b", "b=1", "mirror=x"))
+	expect(2, "ns/a mirror, ns/b b mirror")
 	before := w.Exports()
 	same := labelled("a", "mirror=1")
-	same.ResourceVersion, same.Annotations = "7", map[string]string{}
+	same.ResourceVersion = "7"
 	w.put(same)
-	expect(0, "ns/a mirror, ns/b mirror federated")
+	expect(0, "ns/a mirror, ns/b b mirror")
 	if w.Exports() != before {
 		t.Error("exports are made anew though nothing has changed")
 	}
 	w.put(labelled("a", "mirror=1", "team=x"))
-	expect(1, "ns/a mirror, ns/b mirror federated")
-	if len(before.List) != 2 || slices.ContainsFunc(before.List, func(e plan.Export) bool { return len(e.Service.Labels) > 2 || e.Service.Labels["team"] != "" }) {
-		t.Errorf("what was returned before has changed: %v", before.List)
+	expect(1, "ns/a mirror team, ns/b b mirror")
+	if before.text() != "ns/a mirror, ns/b b mirror" {
+		t.Errorf("what was returned before has changed: %s", before.text())
 	}
 	renumbered := labelled("a", "mirror=1", "team=x")
 	renumbered.Spec.Ports[0].Port = 81
 	w.put(renumbered)
-	expect(1, "ns/a mirror, ns/b mirror federated")
-	if !slices.ContainsFunc(w.Exports().List, func(e plan.Export) bool { return e.Service.Ports[0].Number == 81 }) {
+	expect(1, "ns/a mirror team, ns/b b mirror")
+	if !slices.ContainsFunc(w.Exports().List, func(e Export) bool { return e.Service.(*anExport).Spec.Ports[0].Port == 81 }) {
 		t.Errorf("the port has not changed: %v", w.Exports().List)
 	}
 	w.put(labelled("a"))
-	expect(1, "ns/b mirror federated")
+	expect(1, "ns/b b mirror")
 	w.del(labelled("b"), labelled("a"), labelled("plain"), labelled("other"))
 	expect(1, "")
 	if w.state.size() > 0 {
@@ -144,38 +165,7 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// TestExportWhole: a Service is kept whole, except what is excluded; the loops' marks are no less kept then.
-func TestExportWhole(t *testing.T) {
-	w := newWorld(t, func(c *Config) {
-		c.Exports = &ExportConfig{Changed: func() {}, Selectors: func() plan.Selectors {
-			all := func(map[string]string) bool { return true }
-			return plan.Selectors{
-				Mirror: all, ExcludedLabels: func(key string) bool { return key != "keep" },
-				ExcludedAnnotations: func(key string) bool { return strings.HasPrefix(key, "retry") },
-			}
-		}}
-	})
-	s := labelled("web", "keep=1", "drop=2")
-	s.UID, s.Annotations = "u", map[string]string{"retry.linkerd.io/http": "5xx", "config.linkerd.io/opaque-ports": "80"}
-	s.Spec.Ports[0].AppProtocol = new("kubernetes.io/h2c")
-	loop := labelled("loop", "isthmus.io/written-by=linkerd", "keep=1")
-	w.put(s, loop)
-	for _, e := range w.Exports().List {
-		got := fmt.Sprintf("%s %v %v %v", e.Service.UID, e.Service.Labels, e.Service.Annotations, e.Service.Ports)
-		want := `u map[keep:1] map[config.linkerd.io/opaque-ports:80] [{http TCP kubernetes.io/h2c 80 80}]`
-		if e.Name == "loop" {
-			want = ` map[isthmus.io/written-by:linkerd keep:1] map[] [{http TCP  80 80}]`
-		}
-		if got != want || e.Service.Traffic != (plan.Traffic{}) {
-			t.Errorf("%s: %s, want %s; %+v", e.Name, got, want, e.Service.Traffic)
-		}
-	}
-	if len(w.Exports().List) != 2 {
-		t.Error("not both are exported")
-	}
-}
-
-// TestOwnExports: of the local cluster all names are known, and the Services that were written. What comes in a list shows at its
+// TestOwnExports: of the own cluster all names are known, and the Services that were written. What comes in a list shows at its
 // end.
 func TestOwnExports(t *testing.T) {
 	changes := 0
@@ -196,12 +186,12 @@ func TestOwnExports(t *testing.T) {
 		clear(meanwhile)
 		w.store("services").Replace(objects...)
 	}
-	list(labelled("web", "federated=1"))
-	if got := w.Exports().text(); got != "unknown" {
-		t.Errorf("without Namespaces: %s", got)
+	list(labelled("web", "mirror=1"))
+	if x := w.Exports(); x == nil || x.Namespaces != nil {
+		t.Errorf("without Namespaces: %s", x.text())
 	}
 	w.put(aNamespace("ns"), aNamespace("going"))
-	const first = "namespace going, namespace ns, ns/web federated, ns/web kept with 1"
+	const first = "namespace going, namespace ns, ns/web mirror"
 	if got := w.Exports().text(); got != first {
 		t.Errorf("got %s, want %s", got, first)
 	}
@@ -209,8 +199,8 @@ func TestOwnExports(t *testing.T) {
 	going.DeletionTimestamp = &metav1.Time{}
 	w.put(going)
 
-	list(labelled("api"), labelled("web-federated", "mirror.linkerd.io/mirrored-service=true"), labelled("x-east", "isthmus.io/written-by=linkerd", "a=b"))
-	const second = "namespace ns, ns/api there, ns/web-federated kept with 1, ns/x-east kept with 2"
+	list(labelled("api"), labelled("web-federated", "written=1"), labelled("x-east", "written=1", "a=b"))
+	const second = "namespace ns, ns/web-federated written, ns/x-east a written"
 	if got := w.Exports().text(); got != second || changes != 1 {
 		t.Errorf("got %s after %d reports, want %s", got, changes, second)
 	}
@@ -219,13 +209,79 @@ func TestOwnExports(t *testing.T) {
 	}
 	w.put(labelled("api", "team=x"))
 	if changes != 1 {
-		t.Error("a Service that is neither exported nor written was reported")
+		t.Error("a Service that is not listed was reported")
 	}
 	w.put(labelled("new"))
 	w.del(labelled("api"), going)
-	if got := w.Exports().text(); got != "namespace ns, ns/new there, ns/web-federated kept with 1, ns/x-east kept with 2" || changes != 4 {
+	if got := w.Exports().text(); got != second || changes != 4 {
 		t.Errorf("got %s after %d reports", got, changes)
 	}
+	for name, unlisted := range map[string]bool{"new": true, "api": false, "x-east": false, "never": false} {
+		if w.Exports().Unlisted(serviceID("ns/"+name)) != unlisted {
+			t.Errorf("the cluster has ns/%s, and does not list it: not %v", name, unlisted)
+		}
+	}
+	w.put(labelled("api"), labelled("api", "mirror=1"))
+	if w.Exports().Unlisted(serviceID("ns/api")) {
+		t.Error("a Service that has been listed since counts as not listed")
+	}
+}
+
+// TestExportIndex compares the index of listed Services with a walk over all Services, after changes drawn by chance.
+func TestExportIndex(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		changes := 0
+		w := newWorld(t, exportingAll(&changes))
+		labels := []string{"mirror=1", "mirror=", "written=1", "team=x", "team=y"}
+		for range rapid.IntRange(1, 30).Draw(rt, "changes") {
+			name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "name")
+			service := labelled(name, rapid.SampledFrom(labels).Draw(rt, "label"))
+			before := w.Exports()
+			changes = 0
+			switch rapid.SampledFrom([]string{"put", "delete", "export", "unexport"}).Draw(rt, "change") {
+			case "put":
+				w.put(service)
+			case "delete":
+				w.del(service)
+			case "export":
+				w.put(aServiceExport(name))
+			case "unexport":
+				w.del(aServiceExport(name))
+			}
+
+			want := make(map[federation.ServiceID]Export)
+			for id, e := range w.state.services.byID {
+				if value := e.spec.export(); value != nil && value.(*anExport).isListed() {
+					want[id] = Export{ID: id, Service: value}
+				}
+			}
+			if len(w.state.exports.services) != len(want) {
+				rt.Fatalf("the index has %d Services, want %d", len(w.state.exports.services), len(want))
+			}
+			for key, value := range w.state.exports.serviceExports {
+				id := serviceID(key)
+				one := Export{ID: id, ServiceExport: value}
+				if e := w.state.services.byID[id]; e != nil {
+					one.Service = e.spec.export()
+				}
+				want[id] = one
+			}
+			now := w.Exports()
+			if now == nil {
+				continue // no Service has been put yet
+			}
+			got := make(map[federation.ServiceID]Export)
+			for _, e := range now.List {
+				got[e.ID] = e
+			}
+			if len(now.List) != len(want) || !reflect.DeepEqual(got, want) {
+				rt.Fatalf("exports %+v, want %+v", now.List, want)
+			}
+			if before != nil && (changes > 0) != (before != now) {
+				rt.Fatalf("%d changes are reported; exports are made anew: %v", changes, before != now)
+			}
+		}
+	})
 }
 
 // TestSelectorsStale: an event that comes before Services have been listed anew does not make what was judged by other selectors
@@ -247,7 +303,7 @@ func TestSelectorsStale(t *testing.T) {
 // TestNoExports: without them nothing is kept, and Namespaces are not read.
 func TestNoExports(t *testing.T) {
 	w := newWorld(t, withAddresses)
-	w.put(labelled("web", "federated=1", "isthmus.io/written-by=linkerd"))
+	w.put(labelled("web", "mirror=1"))
 	if s := w.Service(serviceID("ns/web")); s.exported != nil || w.state.exports != nil || w.Exports() != nil {
 		t.Errorf("kept %+v", s.exported)
 	}
@@ -255,4 +311,153 @@ func TestNoExports(t *testing.T) {
 	if slices.ContainsFunc(w.Health().Resources, func(r adminapi.Resource) bool { return slices.Contains(exported, r.Resource) }) {
 		t.Error("Namespaces, or kinds of the MCS-API, are read")
 	}
+}
+
+func aServiceExport(name string) *mcs.ServiceExport {
+	return &mcs.ServiceExport{ObjectMeta: inNS(name), Spec: mcs.ServiceExportSpec{ExportedLabels: map[string]string{"tier": "gold"}}}
+}
+
+func aServiceImport(name string, labels ...string) *mcs.ServiceImport {
+	o := &mcs.ServiceImport{ObjectMeta: inNS(name), Spec: mcs.ServiceImportSpec{Type: mcs.ClusterSetIP, IPs: []string{"10.0.0.1"}}}
+	for _, key := range labels {
+		o.Labels = with(o.Labels, key, "x")
+	}
+	return o
+}
+
+// TestServiceExports: they are joined with the Services of their names, in whatever order they come, and only what matters is reported.
+func TestServiceExports(t *testing.T) {
+	changes := 0
+	w := newWorld(t, exportingAll(&changes))
+	expect := func(reported int, want string) {
+		t.Helper()
+		if got := w.Exports().text(); got != want || changes != reported {
+			t.Errorf("%s after %d reports, want %s after %d", got, changes, want, reported)
+		}
+		changes = 0
+	}
+	w.put(aServiceExport("web"), aServiceExport("later"))
+	expect(2, "unknown") // without the Services
+	w.put(labelled("web", "mirror=1"), labelled("plain"), labelled("other"))
+	expect(1, "ns/later exported without Service, ns/web mirror exported, read")
+	w.put(aServiceExport("plain"), labelled("later"))
+	const all = "ns/later exported, ns/plain exported, ns/web mirror exported, read"
+	expect(2, all)
+	other := labelled("other", "team=x")
+	other.Spec.Type = corev1.ServiceTypeNodePort
+	w.put(other, labelled("new"))
+	w.put(aServiceExport("plain"))
+	expect(0, all)
+	w.put(labelled("plain", "team=x"))
+	expect(1, strings.Replace(all, "ns/plain", "ns/plain team", 1))
+	w.put(labelled("plain"))
+	expect(1, all)
+	going := aServiceExport("web")
+	going.DeletionTimestamp = &metav1.Time{Time: time.Now()}
+	w.put(going)
+	expect(1, "ns/later exported, ns/plain exported, ns/web mirror, read")
+	w.del(labelled("later"), aServiceExport("plain"))
+	expect(2, "ns/later exported without Service, ns/web mirror, read")
+	w.del(aServiceExport("later"), labelled("plain"), labelled("web"), labelled("other"), labelled("new"))
+	if x := w.state.exports; len(x.services)+len(x.serviceExports)+w.state.size() > 0 {
+		t.Errorf("left behind: %+v", x)
+	}
+}
+
+// TestOwnImports: the ServiceImports of the local cluster, and the version that they were read in.
+func TestOwnImports(t *testing.T) {
+	changes := 0
+	w := newWorld(t, func(c *Config) {
+		withAddresses(c)
+		exportingAll(&changes)(c)
+	})
+	w.put(labelled("web"), aNamespace("ns"), aServiceExport("web"))
+	x := w.Exports()
+	if got := x.text(); got != "namespace ns, ns/web exported, read" || x.Imports != nil || x.MCSVersion != "" {
+		t.Errorf("%s, %+v", got, x)
+	}
+	changes = 0
+	ours := aServiceImport("web", "isthmus.io/written-by", "team")
+	w.put(ours, aServiceImport("api", "team"))
+	const all = "import ns/api with 1, import ns/web with 2, namespace ns, ns/web exported, read"
+	if x := w.Exports(); x.text() != all || x.MCSVersion != "v1beta1" || changes != 2 {
+		t.Errorf("%s after %d reports, %+v", x.text(), changes, x)
+	}
+	ours.ResourceVersion = "7"
+	before := w.Exports()
+	changes = 0
+	w.del(aServiceImport("api"))
+	w.put(ours)
+	x = w.Exports()
+	if changes != 1 || x.text() != "import ns/web with 2, namespace ns, ns/web exported, read" || len(before.Imports) != 2 {
+		t.Errorf("%s; before %s", x.text(), before.text())
+	}
+	w.cfg.Client.Sources.MCSVersion = func() string { return "v1alpha1" }
+	w.put(ours)
+	if x := w.Exports(); x.MCSVersion != "v1alpha1" || len(x.Imports) != 1 {
+		t.Errorf("once another version is read: %q, %s", x.MCSVersion, x.text())
+	}
+}
+
+// TestServiceExportsForbidden: exports by labels do not wait for ServiceExports, which are there soon after the right is. What was read
+// stays when it is taken away again.
+func TestServiceExportsForbidden(t *testing.T) {
+	inCluster(t, func(c *Config, tr *fakeAPI) {
+		exportingAll(new(int))(c)
+		tr.set("* serviceexports", forbidden("serviceexports"))
+	}, func(r *running) {
+		if got := r.Exports().text(); !r.isSynced() || got != "ns/web mirror" {
+			t.Fatalf("exports %s", got)
+		}
+		if h := r.resource("serviceexports"); r.Health().Err != nil || h.Err == "" || h.Needed {
+			t.Errorf("%+v, %v", h, r.Health().Err)
+		}
+		r.create(aServiceExport("web"))
+		time.Sleep(time.Hour)
+		r.api.set("* serviceexports", nil)
+		const all = "ns/web mirror exported, read"
+		r.until("ServiceExports are read", time.Minute, func() bool { return r.Exports().text() == all })
+		r.api.set("* serviceexports", forbidden("serviceexports"))
+		r.api.cut()
+		for range 100 {
+			time.Sleep(time.Minute)
+			if got := r.Exports().text(); got != all {
+				t.Fatalf("while they are forbidden again: %s", got)
+			}
+		}
+	}, labelled("web", "mirror=1"))
+}
+
+// TestServiceExportsAbsent: a cluster without the kind, before it is installed and after it has been removed, which shows in one step. An
+// answer that discovery does not confirm removes nothing.
+func TestServiceExportsAbsent(t *testing.T) {
+	var seen []string
+	inCluster(t, func(c *Config, tr *fakeAPI) {
+		exportingAll(new(int))(c)
+		tr.set("* serviceexports", apierrors.NewNotFound(schema.GroupResource{Resource: "serviceexports"}, ""))
+	}, func(r *running) {
+		r.cfg.Exports.Changed = func() { seen = append(seen, r.Exports().text()) }
+		if got := r.Exports().text(); !r.isSynced() || got != "emptied, ns/web mirror" {
+			t.Fatalf("exports %s", got)
+		}
+		r.create(aServiceExport("web"))
+		r.create(aServiceExport("api"))
+		r.api.set("* serviceexports", nil)
+		const all = "ns/api exported without Service, ns/web mirror exported, read"
+		r.until("the kind is found", 10*time.Second, func() bool { return r.Exports().text() == all })
+		r.api.set("discover serviceexports", errors.New("no discovery"))
+		r.api.set("* serviceexports", apierrors.NewNotFound(schema.GroupResource{Resource: "serviceexports"}, ""))
+		r.api.cut()
+		time.Sleep(time.Hour)
+		if got := r.Exports().text(); got != all {
+			t.Fatalf("while it is not known whether the kind is gone: %s", got)
+		}
+		seen = nil
+		r.api.set("discover serviceexports", nil)
+		r.until("it is", time.Minute, func() bool { return r.Exports().text() == "emptied, ns/web mirror" })
+		time.Sleep(time.Hour)
+		if got := slices.Compact(seen); len(got) > 2 || got[len(got)-1] != "emptied, ns/web mirror" {
+			t.Errorf("seen meanwhile: %q", got)
+		}
+	}, labelled("web", "mirror=1"))
 }

@@ -85,7 +85,7 @@ func selectorMemory(s *metav1.LabelSelector) int64 {
 		return 0
 	}
 	n := sizeof[metav1.LabelSelector]() +
-		textMapSize(s.MatchLabels) +
+		valueSize(s.MatchLabels) +
 		listSize[metav1.LabelSelectorRequirement](cap(s.MatchExpressions)) +
 		listSize[labels.Requirement](2*(len(s.MatchLabels)+len(s.MatchExpressions))) +
 		int64(len(s.MatchLabels))*listSize[string](1)

@@ -29,11 +29,11 @@ func (c *Cluster) newResources() []*follow.Resource {
 	if c.cfg.Exports != nil && c.cfg.local != nil {
 		all = append(all, resource(c, c.namespaces()))
 	}
-	if c.cfg.Exports != nil && c.cfg.Exports.ServiceExports {
+	if c.cfg.Exports != nil && c.cfg.Exports.ServiceExport != nil {
 		all = append(all, resource(c, c.serviceExports()))
-		if c.cfg.local != nil {
-			all = append(all, resource(c, c.serviceImports()))
-		}
+	}
+	if c.cfg.Exports != nil && c.cfg.Exports.ServiceImport != nil && c.cfg.local != nil {
+		all = append(all, resource(c, c.serviceImports()))
 	}
 	return all
 }

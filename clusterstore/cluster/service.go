@@ -11,7 +11,6 @@ import (
 
 	"isthmus/clusterstore/follow"
 	"isthmus/federation"
-	"isthmus/local/exports/plan"
 )
 
 // Service is what is kept of a Kubernetes Service. It is immutable.
@@ -20,7 +19,7 @@ type Service struct {
 	NodeLocal    bool          // internalTrafficPolicy is Local
 	Ports        []ServicePort // TCP ports; exported and selecting have those of other protocols too
 	leads        *Gateway      // of a linked cluster; nil: it is no gateway
-	exported     *plan.Export  // with Config.Exports; nil: nothing is kept for it
+	exported     any           // the value of ExportHooks.Service
 
 	// Only of the local cluster:
 	ClusterIPs  []netip.Addr
@@ -38,7 +37,7 @@ func (s *Service) gateway() *Gateway {
 	return s.leads
 }
 
-func (s *Service) export() *plan.Export {
+func (s *Service) export() any {
 	if s == nil {
 		return nil
 	}
@@ -62,14 +61,14 @@ func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 				s.leads = readGateway(o, c.cfg.Rules)
 			}
 			if c.cfg.Exports != nil {
-				s.exported = c.readExport(o)
+				s.exported = c.cfg.Exports.Service(o)
 			}
 			if c.cfg.sliceManager() != "" {
 				s.selecting = encodeSelecting(o)
 			}
 			return s, true
 		},
-		Size: (*Service).size,
+		Size: func(s *Service, _ string) int64 { return s.size() + c.exportSize(s.exported) },
 		Into: c.state.services.store(),
 	}
 	k.Applied = func() {
@@ -82,10 +81,10 @@ func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
 	return k
 }
 
-// size is what the state takes for a Service of a linked cluster.
-func (s *Service) size(string) int64 {
+// size is what the state takes for a Service of a linked cluster, without the value for exports.
+func (s *Service) size() int64 {
 	n := serviceEntrySize() + allocation + sizeof[Service]() +
-		listSize[ServicePort](cap(s.Ports)) + s.leads.size() + exportSize(s.exported)
+		listSize[ServicePort](cap(s.Ports)) + s.leads.size()
 	for _, p := range s.Ports {
 		n += textSize(p.Name)
 	}
@@ -94,7 +93,8 @@ func (s *Service) size(string) int64 {
 
 // serviceEntrySize is what the state takes for a Service, or for the placeholder of one that slices name.
 func serviceEntrySize() int64 {
-	return allocation + sizeof[serviceEntry]() + mapEntry(sizeof[federation.ServiceID]()+sizeof[*serviceEntry]()) + listedSize
+	place := mapEntry(sizeof[federation.ServiceID]() + sizeof[*serviceEntry]())
+	return 2*allocation + sizeof[serviceEntry]() + place + listedSize
 }
 
 // keptMetadata has the prefixes of those labels and annotations of Services that the

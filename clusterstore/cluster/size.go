@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"reflect"
+	"time"
 	"unique"
 	"unsafe"
 )
@@ -58,15 +60,49 @@ func listSize[T any](room int) int64 {
 	return allocation + int64(room)*sizeof[T]()
 }
 
-// textMapSize is what a map of texts takes. A map has room for eight entries at least.
-func textMapSize(all map[string]string) int64 {
-	if all == nil {
+// valueSize is what a map, or a value that a hook has returned, takes with all that it refers to. The value is made of
+// structs, pointers, slices, maps, texts and numbers, and has no cycles.
+func valueSize(value any) int64 { return referredSize(reflect.ValueOf(value)) }
+
+// referredSize is what a value refers to, without the value itself.
+func referredSize(v reflect.Value) (n int64) {
+	switch v.Kind() {
+	case reflect.String:
+		return textSize(v.String())
+	case reflect.Pointer:
+		if !v.IsNil() {
+			n = allocation + int64(v.Type().Elem().Size()) + referredSize(v.Elem())
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return 0 // refers to a time zone, which all values share
+		}
+		for i := range v.NumField() {
+			n += referredSize(v.Field(i))
+		}
+	case reflect.Slice:
+		if v.Cap() > 0 {
+			n = allocation + int64(v.Cap())*int64(v.Type().Elem().Size())
+		}
+		for i := range v.Len() {
+			n += referredSize(v.Index(i))
+		}
+	case reflect.Map:
+		n = referredMapSize(v)
+	}
+	return n
+}
+
+// referredMapSize is what a map takes. A map has room for eight entries at least.
+func referredMapSize(v reflect.Value) int64 {
+	if v.IsNil() {
 		return 0
 	}
 	const header, smallest = 64, 8
-	n := header + max(smallest*2*sizeof[string](), int64(len(all))*mapEntry(2*sizeof[string]()))
-	for key, value := range all {
-		n += textSize(key) + textSize(value)
+	entry := int64(v.Type().Key().Size() + v.Type().Elem().Size())
+	n := header + max(smallest*entry, int64(v.Len())*mapEntry(entry))
+	for entries := v.MapRange(); entries.Next(); {
+		n += referredSize(entries.Key()) + referredSize(entries.Value())
 	}
 	return n
 }

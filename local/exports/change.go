@@ -81,7 +81,7 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 	})
 	for i := range p.Services {
 		want := &p.Services[i]
-		have := world.Services[want.ID]
+		have := world.Service(want.ID)
 		if next, differs := want.Over(have); differs {
 			c := Change{
 				Object:  Object{Kind: Service, ID: want.ID},
@@ -161,7 +161,7 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 			Verb:   Delete,
 			Of:     u.Of,
 			For:    u.Kind,
-			Before: world.Services[u.ID],
+			Before: world.Service(u.ID),
 			turn:   u.Turn,
 			do:     remove(services, func(o *corev1.Service) bool { return u.Mine(world.Settings, object.Read(o)) }),
 		})

@@ -166,7 +166,7 @@ func (w *world) writer() *Writer {
 // link is a link that exports Services of these names, as namespace/name.
 func link(name string, ids ...plan.ID) plan.Cluster {
 	allow, _ := plan.ParsePatterns("*")
-	c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, SeenServiceExports: true, Allow: allow}
+	c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, SeenServiceExports: true, LinkSettings: plan.LinkSettings{Allow: allow}}
 	for _, id := range ids {
 		c.Exports = append(c.Exports, plan.Export{ID: id, Mirror: true, Service: exported(id)})
 	}

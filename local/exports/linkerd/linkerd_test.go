@@ -231,7 +231,7 @@ func TestUnreadableLink(t *testing.T) {
 					t.Errorf("%+v", c)
 				}
 			}
-			never := plan.Cluster{Name: "west", Joins: plan.JoinsNone}
+			never := plan.Cluster{Name: "west", LinkSettings: plan.LinkSettings{Joins: plan.JoinsNone}}
 			if a.Complete(&never); never.Joins != plan.JoinsNone {
 				t.Errorf("%+v", never)
 			}

@@ -35,7 +35,7 @@ func (m *maker) ofService(w *WantedService) Attempt {
 	if a.Made && a.Problem == "" {
 		return a
 	}
-	if _, differs := w.Over(m.Services[w.ID]); !differs {
+	if _, differs := w.Over(m.Service(w.ID)); !differs {
 		return Attempt{Made: true}
 	}
 	return a
@@ -56,7 +56,7 @@ func (m *maker) ofImport(w *WantedImport) Attempt {
 // readyImport returns the condition Ready of a ServiceImport of type ClusterSetIP. service is nil if
 // the plan does not write its Service.
 func (m *maker) readyImport(one *merged, w *WantedImport, service *WantedService) metav1.Condition {
-	derived, have := m.Services[one.target()], m.Imports[one.of]
+	derived, have := m.Service(one.target()), m.Imports[one.of]
 	var now *metav1.Condition // nil if there is none, or if it is about another type
 	if have != nil && have.Type == w.kind {
 		now = meta.FindStatusCondition(have.Conditions, "Ready")

@@ -3,7 +3,7 @@
 //
 //	p, memory := plan.Make(world, memory)
 //	for _, want := range p.Services {
-//		if next, differs := want.Over(world.Services[want.ID]); differs {
+//		if next, differs := want.Over(world.Service(want.ID)); differs {
 //			// create it, or update it to next
 //		}
 //	}

@@ -35,7 +35,7 @@ const familyReason = "IPFamilyNotSupported"
 // the IPs off it. That Service is then created with them. If another object has the derived Service's name, a
 // ServiceImport that exists has no IPs. The plan does not create an object all of whose parts are on hold.
 func (m *maker) wantImport(one *merged) {
-	have, derived := m.Imports[one.of], m.Services[one.target()]
+	have, derived := m.Imports[one.of], m.Service(one.target())
 	held := !slices.ContainsFunc(one.parts, func(p *part) bool { return p.state != OnHold })
 	if held && have == nil {
 		return

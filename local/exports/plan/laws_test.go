@@ -231,7 +231,7 @@ func TestUnknownClusters(t *testing.T) {
 			case fate == "unseen":
 				c.Seen, c.SeenServiceExports, c.Exports = false, false, nil
 			case fate == "unreadable" && c.Name != "":
-				c = Cluster{Name: c.Name, Age: c.Age, Joins: Unreadable}
+				c = Cluster{Name: c.Name, Age: c.Age, LinkSettings: LinkSettings{Joins: Unreadable}}
 			case fate == "unlinked" && c.Name != "":
 				continue
 			}

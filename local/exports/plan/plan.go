@@ -209,7 +209,7 @@ func (m *maker) findWritten() {
 func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 	g := group{kind: Import, of: o.ID}
 	named := false // the derived Service names members
-	if derived := m.Services[g.target()]; derived != nil && m.Marked(derived) {
+	if derived := m.Service(g.target()); derived != nil && m.Marked(derived) {
 		is, members, ok := identify(derived)
 		named = ok && is == g && len(members) > 0
 	}
@@ -234,7 +234,7 @@ func (m *maker) inStatus(o *ServiceImport) (clusters []string) {
 // of it stays as it is.
 func (m *maker) adoptExported() {
 	for g, parts := range m.parts {
-		o := m.Services[g.target()]
+		o := m.Service(g.target())
 		if o == nil || m.Marked(o) || !adoptable(o, g) {
 			continue
 		}

@@ -231,7 +231,7 @@ func TestKeysTaken(t *testing.T) {
 func TestUnusableLink(t *testing.T) {
 	s := newSim(cluster("east", export("web", "federated mirror", "http=80")), cluster("west", export("web", "federated", "http=80")))
 	s.settle(t)
-	*s.of("east") = Cluster{Name: "east", Age: s.of("east").Age, Joins: Unreadable}
+	*s.of("east") = Cluster{Name: "east", Age: s.of("east").Age, LinkSettings: LinkSettings{Joins: Unreadable}}
 	if writes := s.settle(t); len(writes) > 0 {
 		t.Errorf("written: %q", writes)
 	}

@@ -320,7 +320,7 @@ func TestUnknownMemberAndPorts(t *testing.T) {
 			s.Clusters = slices.DeleteFunc(slices.Clone(s.Clusters), func(c Cluster) bool { return c.Name == name })
 		},
 		"refused": func(s *sim, name string) {
-			*s.of(name) = Cluster{Name: name, Age: s.of(name).Age, Joins: Unreadable}
+			*s.of(name) = Cluster{Name: name, Age: s.of(name).Age, LinkSettings: LinkSettings{Joins: Unreadable}}
 		},
 	} {
 		for name, c := range map[string]struct {

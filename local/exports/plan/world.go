@@ -24,10 +24,12 @@ type World struct {
 	Clusters []Cluster // the own one and each link, each name once
 	// Namespaces are those of the own cluster that are not being deleted.
 	Namespaces map[string]bool
-	// Services of the own cluster: all that have the mark or Linkerd's label of mirrors, and all
-	// whose names an export may want. More do no harm.
+	// Services of the own cluster: all that have the mark or Linkerd's label of mirrors. More do no harm.
 	Services map[ID]*Service
-	Imports  map[ID]*ServiceImport
+	// IsTaken reports whether the own cluster has another Service of that name. It returns the same for as long as
+	// the plan is made. If it is nil, there are no others.
+	IsTaken func(ID) bool
+	Imports map[ID]*ServiceImport
 	// MCSVersion is that in which the own cluster has ServiceImports; empty: it has none, or, if Imports is nil, they are not known. Then
 	// nothing is written of them and for them, nor in ServiceExports; without the kind, the Services that they had go after UnlinkedAfter.
 	MCSVersion string
@@ -36,6 +38,21 @@ type World struct {
 	// Attempt returns what became of the writes of a "Service" or "ServiceImport". If it is nil, every
 	// write counts as done.
 	Attempt func(kind string, id ID) Attempt
+}
+
+// taken stands for all Services of which plans know no more than that they are there.
+var taken = &Service{}
+
+// Service returns the own cluster's Service of that name. If there is none, it is nil. Of a Service that is not in
+// Services, all fields are empty.
+func (w *World) Service(id ID) *Service {
+	if o := w.Services[id]; o != nil {
+		return o
+	}
+	if w.IsTaken != nil && w.IsTaken(id) {
+		return taken
+	}
+	return nil
 }
 
 // Settings are those of the gateway.
@@ -72,11 +89,8 @@ type Cluster struct {
 	// Emptied is whether the cluster does not have ServiceExports as a kind of object. What of ServiceImports is missing by that is
 	// removed after UnlinkedAfter only.
 	Emptied bool
-	Joins   Joins
-	Allow   Patterns // which namespaces it may export to; not asked of the own cluster
-	// ExcludeLabels are keys of labels that are not copied, besides those that never are.
-	ExcludeLabels KeyPatterns
-	Lease         Lease
+	LinkSettings
+	Lease Lease
 	// OtherNetwork is whether clients reach the cluster through Linkerd gateways. Its Services may
 	// then have other IP families than clients.
 	OtherNetwork bool
@@ -88,17 +102,6 @@ func (c *Cluster) own() bool { return c.Name == "" }
 func (c *Cluster) knows(k Kind) bool {
 	return c.Seen && (c.SeenServiceExports || k != Import) && c.Joins != Unreadable
 }
-
-// Joins is what the exports of a link may become part of.
-type Joins int
-
-// The values of isthmus.io/exports.
-const (
-	JoinsAll   Joins = iota
-	OnlyMirror       // nothing that other clusters have a part in
-	JoinsNone
-	Unreadable // a setting of the link can't be read: nothing is added or removed
-)
 
 // Lease is the state of the Lease of Linkerd's service mirror for a link, or of the local one for the own cluster.
 type Lease int

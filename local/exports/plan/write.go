@@ -45,7 +45,7 @@ func (m *maker) write() {
 		state, detail := m.place(one, owners[g.target()])
 		if state == Written && !m.headless[g] && len(one.ports) == 0 {
 			state, detail = NoPort, why
-			if o := m.Services[g.target()]; o != nil && m.Marked(o) {
+			if o := m.Service(g.target()); o != nil && m.Marked(o) {
 				one.ports = firstPorts(o.Ports) // members that have gone do not stay for that
 			}
 		}
@@ -120,7 +120,7 @@ func (m *maker) turnOfGone(g group) string {
 
 // removeService deletes the Service of a group. What Linkerd wrote and nothing wants stays.
 func (m *maker) removeService(g group) {
-	if o := m.Services[g.target()]; o != nil && m.Marked(o) && !o.Deleting {
+	if o := m.Service(g.target()); o != nil && m.Marked(o) && !o.Deleting {
 		if is, _, _ := identify(o); is == g {
 			m.out.Delete = append(m.out.Delete, Unwanted{o.ID, g.of, g.kind, m.turnOfGone(g), o.UID})
 		}
@@ -141,7 +141,7 @@ func (m *maker) names(wanted []*merged) map[ID]group {
 }
 
 func (m *maker) wins(g, over group) bool {
-	if o := m.Services[g.target()]; o != nil && m.Marked(o) {
+	if o := m.Service(g.target()); o != nil && m.Marked(o) {
 		switch is, _, _ := identify(o); is {
 		case over:
 			return false
@@ -180,7 +180,7 @@ func (m *maker) place(one *merged, owner group) (s State, detail string) {
 			return Written, ""
 		}
 	}
-	o := m.Services[g.target()]
+	o := m.Service(g.target())
 	if o != nil && m.Marked(o) {
 		if is, _, ok := identify(o); ok {
 			owner = is
@@ -289,7 +289,7 @@ func (m *maker) portsThere(g group) []Port {
 	if o := m.Imports[g.of]; g.kind == Import && o != nil && len(o.Ports) > 0 {
 		return firstPorts(o.Ports)
 	}
-	if o := m.Services[g.target()]; o != nil && (g.kind != Import || m.Marked(o)) {
+	if o := m.Service(g.target()); o != nil && (g.kind != Import || m.Marked(o)) {
 		return firstPorts(o.Ports)
 	}
 	return nil
@@ -368,7 +368,7 @@ func (m *maker) want(one *merged) {
 	w := m.service(one)
 	w.ports = one.ports
 	w.metadata.labels[mirroredLabel] = "true"
-	have := m.Services[w.ID]
+	have := m.Service(w.ID)
 	if have != nil && !m.Marked(have) {
 		w.metadata.inherited, w.adopts = inherited(have, one.known), have
 	}
@@ -438,7 +438,7 @@ func (m *maker) remoteOrder(one *merged) (names []string) {
 	if len(names) == len(known) {
 		return names
 	}
-	if o := m.Services[one.target()]; o != nil {
+	if o := m.Service(one.target()); o != nil {
 		_, written, _ := identify(o)
 		previous := ""
 		for _, name := range written {

@@ -247,7 +247,7 @@ func (e *Exports) Collect(ch chan<- prometheus.Metric) {
 	}
 	for i := range v.plan.Services {
 		s := &v.plan.Services[i]
-		if o := v.world.Services[s.ID]; o != nil && v.world.Marked(o) {
+		if o := v.world.Service(s.ID); o != nil && v.world.Marked(o) {
 			written.WithLabelValues(string(s.Kind)).Inc()
 		}
 	}

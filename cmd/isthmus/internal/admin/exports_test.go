@@ -52,7 +52,7 @@ func exportingShop() *plan.World {
 		panic(err)
 	}
 	cluster := func(name string, services ...*plan.Service) plan.Cluster {
-		c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, SeenServiceExports: true, Allow: all}
+		c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, SeenServiceExports: true, LinkSettings: plan.LinkSettings{Allow: all}}
 		for _, s := range services {
 			c.Exports = append(
 				c.Exports,

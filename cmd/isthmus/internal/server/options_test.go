@@ -191,7 +191,7 @@ func TestPreferenceFlags(t *testing.T) {
 // TestExportFlags: what is kept of clusters for exports.
 func TestExportFlags(t *testing.T) {
 	kept := func(o *options) *exporter { return &exporter{options: o} }
-	if o := flagsOf(t); !o.sources.labels || !kept(o).storeOptions().ServiceExports || (*exporter)(nil).storeOptions() != nil {
+	if o := flagsOf(t); !o.sources.labels || !kept(o).catalogOptions().ServiceExports || (*exporter)(nil).storeOptions() != nil {
 		t.Errorf("defaults: %+v", o.exportOptions)
 	}
 	o := flagsOf(
@@ -201,10 +201,10 @@ func TestExportFlags(t *testing.T) {
 		"--local-excluded-labels=x, example.com/*",
 		"--local-excluded-annotations=y",
 	)
-	if kept(o).storeOptions().ServiceExports || flagsOf(t, "--export-sources=serviceexports").sources.labels {
+	if kept(o).catalogOptions().ServiceExports || flagsOf(t, "--export-sources=serviceexports").sources.labels {
 		t.Error("a source that is left out is read")
 	}
-	own := kept(o).storeOptions().Selectors("")
+	own := kept(o).catalogOptions().Selectors("")
 	if own.Mirror != nil || !own.Federated(map[string]string{"a": "b"}) ||
 		own.Federated(map[string]string{"mirror.linkerd.io/federated": "member"}) {
 		t.Error("what is selected of the own cluster")
@@ -227,7 +227,7 @@ func TestExportFlags(t *testing.T) {
 	if o.maxPerNamespace != 1 || o.maxPerLink != plan.MaxObjects {
 		t.Errorf("limits: %d per namespace, %d per link", o.maxPerNamespace, o.maxPerLink)
 	}
-	if kept(flagsOf(t, "--local-federated-selector=")).storeOptions().Selectors("").Federated != nil {
+	if kept(flagsOf(t, "--local-federated-selector=")).catalogOptions().Selectors("").Federated != nil {
 		t.Error("an empty selector selects something")
 	}
 }

@@ -87,6 +87,7 @@ type exporter struct {
 	options *options
 	api     *kube.Client
 	linkerd linkerdState
+	catalog *exports.Catalog
 	store   exportStore
 	local   func() adminapi.Cluster // the state of the local cluster
 	log     *zap.Logger
@@ -94,13 +95,22 @@ type exporter struct {
 	exports *admin.Exports  // what /debug/exports and metrics show
 }
 
-// exportStore has what clusters export. It is a *clusterstore.Store.
+// exportStore has what clusters export. It is a catalogStore.
 type exportStore interface {
 	Exports() (plan.World, bool)
 	ExportsChanged() <-chan struct{}
 	SelectorsChanged(cluster string)
 	LookAgain()
 }
+
+// catalogStore is a Store whose clusters' exports a Catalog reads.
+type catalogStore struct {
+	*clusterstore.Store
+	catalog *exports.Catalog
+}
+
+// Exports returns what plans know of the exports of all clusters: see [exports.Catalog.World].
+func (s catalogStore) Exports() (plan.World, bool) { return s.catalog.World(s.Store.Exports()) }
 
 // linkerdState is what is known of Linkerd's service mirrors. It is a [linkerd.Mirrors].
 type linkerdState interface {
@@ -120,6 +130,7 @@ func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*expo
 		return nil, fmt.Errorf("client for exported Services: %w", err)
 	}
 	e := &exporter{options: o, api: api}
+	e.catalog = exports.NewCatalog(e.catalogOptions())
 	e.exports = admin.NewExports(e)
 	e.linkerd = linkerd.New(linkerd.Options{
 		Sources:          api.Sources,
@@ -133,28 +144,32 @@ func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*expo
 	return e, nil
 }
 
-// storeOptions returns what clusters cache for exports, or nil if e is nil.
-func (e *exporter) storeOptions() *clusterstore.ExportOptions {
-	if e == nil {
-		return nil
-	}
+// catalogOptions returns the options of the catalog of what clusters export.
+func (e *exporter) catalogOptions() exports.CatalogOptions {
 	selectors := func(cluster string) plan.Selectors {
 		if cluster == "" {
 			return e.options.localExport
 		}
 		return e.linkerd.Selectors(cluster)
 	}
-	return &clusterstore.ExportOptions{
-		Namespaces:     e.options.exportTo,
-		ExcludeLabels:  e.options.excludeLabels,
-		ServiceExports: e.options.sources.serviceExports,
+	return exports.CatalogOptions{
 		Selectors:      selectors,
+		ServiceExports: e.options.sources.serviceExports,
+		Defaults:       plan.LinkSettings{Allow: e.options.exportTo, ExcludeLabels: e.options.excludeLabels},
 	}
+}
+
+// storeOptions make clusters cache what the catalog needs. If --exports is off, they are nil.
+func (e *exporter) storeOptions() *clusterstore.ExportOptions {
+	if e == nil {
+		return nil
+	}
+	return e.catalog.StoreOptions()
 }
 
 // begin makes the writer of what a store's clusters export, if there is to be one.
 func (e *exporter) begin(
-	store exportStore,
+	store *clusterstore.Store,
 	local func() adminapi.Cluster,
 	registry *prometheus.Registry,
 	log *zap.Logger,
@@ -162,7 +177,7 @@ func (e *exporter) begin(
 	if e == nil {
 		return nil
 	}
-	e.store = store
+	e.store = catalogStore{store, e.catalog}
 	e.local = local
 	e.log = log
 	registry.MustRegister(e.exports)

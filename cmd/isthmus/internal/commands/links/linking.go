@@ -19,6 +19,7 @@ import (
 	"isthmus/cmd/isthmus/internal/check"
 	"isthmus/cmd/isthmus/internal/cli"
 	"isthmus/cmd/isthmus/internal/commands"
+	"isthmus/local/exports/plan"
 )
 
 // linking is what "isthmus link" has found out before it changes anything.
@@ -89,7 +90,10 @@ func (l *linking) preview(w *work) error {
 	if err != nil {
 		return err
 	}
-	_, warnings, err := clusterstore.CheckLink(secret)
+	readExports := func(annotations map[string]string) (any, []string) {
+		return plan.LinkSettings{}.Read(annotations)
+	}
+	_, warnings, err := clusterstore.CheckLink(secret, readExports)
 	if err != nil {
 		return fmt.Errorf("the gateway would not use this link: %w", err)
 	}

@@ -10,6 +10,84 @@ import (
 	"isthmus/internal/text"
 )
 
+// Annotations of a link Secret that decide what is written for the link's exports.
+const (
+	exportsAnnotation       = "isthmus.io/exports"               // all, mirrors or none
+	namespacesAnnotation    = "isthmus.io/export-namespaces"     // replaces LinkSettings.Allow
+	excludeLabelsAnnotation = "isthmus.io/export-exclude-labels" // replaces LinkSettings.ExcludeLabels
+)
+
+// LinkSettings are what a link Secret sets for the exports of its cluster.
+type LinkSettings struct {
+	Joins         Joins
+	Allow         Patterns    // which namespaces it may export to; not asked of the local cluster
+	ExcludeLabels KeyPatterns // keys of labels that are not copied, besides those that never are
+}
+
+// Read returns the settings of a Secret with these annotations, and at most one warning for each. s has the values of
+// annotations that are missing. If an annotation can't be read, Joins is Unreadable.
+func (s LinkSettings) Read(annotations map[string]string) (LinkSettings, []string) {
+	var warnings []string
+	read := func(annotation string, set func(value string) error) {
+		value, ok := annotations[annotation]
+		if !ok {
+			return
+		}
+		if err := set(strings.TrimSpace(value)); err != nil {
+			warnings = append(warnings, fmt.Sprintf(
+				"annotation %s: %v; what is written for the cluster's exports stays as it is", annotation, err))
+		}
+	}
+	read(exportsAnnotation, s.readJoins)
+	read(namespacesAnnotation, s.readAllow)
+	read(excludeLabelsAnnotation, s.readExcludeLabels)
+	if len(warnings) > 0 {
+		s.Joins = Unreadable // a typing error neither adds nor removes anything
+	}
+	return s, warnings
+}
+
+func (s *LinkSettings) readJoins(value string) error {
+	i := slices.Index([]string{"all", "mirrors", "none"}, value)
+	if i < 0 {
+		const mostQuoted = 64
+		quoted := fmt.Sprintf("%q", value)
+		if len(value) > mostQuoted {
+			quoted = fmt.Sprintf("%q…", value[:mostQuoted])
+		}
+		return fmt.Errorf("%s is none of all, mirrors, none", quoted)
+	}
+	s.Joins = Joins(i)
+	return nil
+}
+
+func (s *LinkSettings) readAllow(value string) error {
+	allow, err := ParsePatterns(value)
+	if err == nil {
+		s.Allow = allow
+	}
+	return err
+}
+
+func (s *LinkSettings) readExcludeLabels(value string) error {
+	exclude, err := ParseKeyPatterns(value)
+	if err == nil {
+		s.ExcludeLabels = exclude
+	}
+	return err
+}
+
+// Joins is what the exports of a link may become part of.
+type Joins int
+
+// The values of isthmus.io/exports.
+const (
+	JoinsAll   Joins = iota
+	OnlyMirror       // nothing that other clusters have a part in
+	JoinsNone
+	Unreadable // a setting of the link can't be read: nothing is added or removed
+)
+
 // Limits of patterns. A link Secret may have any text.
 const (
 	maxPatterns    = 256 // of namespaces, which people also list one by one

@@ -1,0 +1,97 @@
+package plan
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// TestReadLinkSettings tests the annotations for what a link's exports become part of.
+func TestReadLinkSettings(t *testing.T) {
+	flag, err := ParsePatterns("shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		exports, namespaces string
+		joins               Joins
+		allow, warning      string
+	}{
+		{"-", "-", JoinsAll, "shop", ""},
+		{" all ", "team-*,!team-x", JoinsAll, "team-*,!team-x", ""},
+		{"mirrors", "", OnlyMirror, "", ""},
+		{"none", "-", JoinsNone, "shop", ""},
+		{"nome", "team-*", Unreadable, "team-*", `annotation isthmus.io/exports: "nome" is none of all, mirrors, none; what is written for the cluster's exports stays as it is`},
+		{"none", "Team", Unreadable, "shop", `annotation isthmus.io/export-namespaces: "Team" is no pattern of namespaces: use their names, with * for any characters, and ! before what is left out, such as shop,team-*,!team-x; what is written for the cluster's exports stays as it is`},
+	} {
+		annotations := make(map[string]string)
+		for key, value := range map[string]string{exportsAnnotation: tc.exports, namespacesAnnotation: tc.namespaces} {
+			if value != "-" {
+				annotations[key] = value
+			}
+		}
+		got, warnings := LinkSettings{Allow: flag}.Read(annotations)
+		want, err := ParsePatterns(tc.allow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Joins != tc.joins || fmt.Sprint(got.Allow) != fmt.Sprint(want) || strings.Join(warnings, " and ") != tc.warning {
+			t.Errorf("%v: %+v, %q", annotations, got, warnings)
+		}
+	}
+}
+
+// TestReadExcludedLabels tests the annotation for labels that are not copied, in place of the flag.
+func TestReadExcludedLabels(t *testing.T) {
+	parse := func(list string) KeyPatterns {
+		p, err := ParseKeyPatterns(list)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	defaults := LinkSettings{ExcludeLabels: parse("tmp-*")}
+	for _, tc := range []struct {
+		annotations map[string]string
+		joins       Joins
+		want        string
+		warnings    int
+	}{
+		{nil, JoinsAll, "tmp-*", 0},
+		{
+			map[string]string{excludeLabelsAnnotation: " example.com/*,!example.com/a "}, JoinsAll,
+			"example.com/*,!example.com/a", 0,
+		},
+		{map[string]string{excludeLabelsAnnotation: ""}, JoinsAll, "", 0},
+		{map[string]string{excludeLabelsAnnotation: "a b", exportsAnnotation: "none"}, Unreadable, "tmp-*", 1},
+		{map[string]string{excludeLabelsAnnotation: strings.Repeat("a,", 65)}, Unreadable, "tmp-*", 1},
+	} {
+		got, warnings := defaults.Read(tc.annotations)
+		if got.Joins != tc.joins || !reflect.DeepEqual(got.ExcludeLabels, parse(tc.want)) ||
+			len(warnings) != tc.warnings {
+			t.Errorf("%v: %+v, %q", tc.annotations, got, warnings)
+		}
+	}
+}
+
+// FuzzReadLinkSettings: whatever the annotations have, one that can't be read has one short warning, and stops what is written for the link.
+func FuzzReadLinkSettings(f *testing.F) {
+	f.Add("all", "shop,team-*,!team-x", "example.com/*,!tmp")
+	f.Add("nome", "!,", "!")
+	f.Add(" none\n", strings.Repeat("É", 400), strings.Repeat("*a", 200))
+	f.Fuzz(func(t *testing.T, exports, namespaces, labels string) {
+		annotations := map[string]string{
+			exportsAnnotation: exports, namespacesAnnotation: namespaces, excludeLabelsAnnotation: labels,
+		}
+		all, warnings := LinkSettings{}.Read(annotations)
+		if (all.Joins == Unreadable) != (len(warnings) > 0) || all.Joins > Unreadable || len(warnings) > 3 {
+			t.Fatalf("%q: %v, %q", annotations, all.Joins, warnings)
+		}
+		for _, w := range warnings {
+			if len(w) > 1024 || !strings.HasSuffix(w, "stays as it is") {
+				t.Fatalf("%q: %q", annotations, w)
+			}
+		}
+	})
+}
