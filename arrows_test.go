@@ -38,7 +38,7 @@ func TestArrows(t *testing.T) {
 		"isthmus/cmd/isthmus":            {"isthmus/e2e/..."},
 		"isthmus/internal/pace":          {outside},
 		"isthmus/internal/adminapi":      {outside},
-		"isthmus/clusterstore/guard":     but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
+		"isthmus/internal/guard":         but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...", "k8s.io/..."),
 		"isthmus/internal/apisim": but(
 			"isthmus/federation", "isthmus/clusterstore/...", "isthmus/local/...", "isthmus/cmd/...",
 		),

@@ -236,7 +236,7 @@ func (c *Cluster) exportsApplied(part int) {
 	c.state.mu.Lock()
 	p := &x.parts[part]
 	changed := p.changed || !p.listed
-	if part == ofServices && c.resources[0].Stale() {
+	if part == ofServices && c.resources[0].WantsList() {
 		changed = false // the hook has not read all Services since SelectorsChanged
 	}
 	if changed {

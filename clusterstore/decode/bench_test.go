@@ -22,42 +22,131 @@ func meshedPod(i int) *corev1.Pod {
 			list = append(list, corev1.EnvVar{Name: "LINKERD2_PROXY_" + n, Value: "0.0.0.0:4143"})
 		}
 		for k := range 40 {
-			list = append(list, corev1.EnvVar{Name: fmt.Sprint("LINKERD2_PROXY_SETTING_", k), Value: "some.value.of.linkerd.svc.cluster.local.:8086"})
+			list = append(list, corev1.EnvVar{
+				Name:  fmt.Sprint("LINKERD2_PROXY_SETTING_", k),
+				Value: "some.value.of.linkerd.svc.cluster.local.:8086",
+			})
 		}
 		return list
 	}
-	resources := corev1.ResourceRequirements{Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")}}
-	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(4191)}}, PeriodSeconds: 10}
-	mounts := []corev1.VolumeMount{{Name: "kube-api-access", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}}
+	resources := corev1.ResourceRequirements{
+		Requests: corev1.ResourceList{"cpu": resource.MustParse("100m"), "memory": resource.MustParse("64Mi")},
+	}
+	probe := &corev1.Probe{
+		ProbeHandler: corev1.ProbeHandler{
+			HTTPGet: &corev1.HTTPGetAction{Path: "/ready", Port: intstr.FromInt32(4191)},
+		},
+		PeriodSeconds: 10,
+	}
+	mounts := []corev1.VolumeMount{
+		{Name: "kube-api-access", MountPath: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true},
+	}
 	containers := []corev1.Container{
-		{Name: "web", Image: "registry.example.com/shop/web:v1", Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP"}},
-			Env: []corev1.EnvVar{{Name: "A", Value: "b"}}, Resources: resources, VolumeMounts: mounts, ReadinessProbe: probe},
-		{Name: "linkerd-proxy", Image: "cr.l5d.io/linkerd/proxy:edge", Ports: []corev1.ContainerPort{{Name: "linkerd-proxy", ContainerPort: 4143}, {Name: "linkerd-admin", ContainerPort: 4191}},
-			Env: env("INBOUND_LISTEN_ADDR", "ADMIN_LISTEN_ADDR", "CONTROL_LISTEN_ADDR"), Resources: resources, VolumeMounts: mounts, ReadinessProbe: probe, LivenessProbe: probe},
+		{Name: "web",
+			Image:          "registry.example.com/shop/web:v1",
+			Ports:          []corev1.ContainerPort{{Name: "http", ContainerPort: 8080, Protocol: "TCP"}},
+			Env:            []corev1.EnvVar{{Name: "A", Value: "b"}},
+			Resources:      resources,
+			VolumeMounts:   mounts,
+			ReadinessProbe: probe},
+		{Name: "linkerd-proxy",
+			Image: "cr.l5d.io/linkerd/proxy:edge",
+			Ports: []corev1.ContainerPort{
+				{Name: "linkerd-proxy", ContainerPort: 4143},
+				{Name: "linkerd-admin", ContainerPort: 4191},
+			},
+			Env:            env("INBOUND_LISTEN_ADDR", "ADMIN_LISTEN_ADDR", "CONTROL_LISTEN_ADDR"),
+			Resources:      resources,
+			VolumeMounts:   mounts,
+			ReadinessProbe: probe,
+			LivenessProbe:  probe},
 	}
 	conditions := make([]corev1.PodCondition, 0, 5)
-	for _, c := range []corev1.PodConditionType{"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"} {
+	for _, c := range []corev1.PodConditionType{
+		"PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled",
+	} {
 		conditions = append(conditions, corev1.PodCondition{Type: c, Status: "True", LastTransitionTime: now})
 	}
 	fields := func(manager string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Operation: "Update", APIVersion: "v1", Time: &now, FieldsType: "FieldsV1",
-			FieldsV1: metav1.NewFieldsV1(strings.Repeat(`{"f:metadata":{"f:labels":{"f:app":{}}}}`, 20))}
+		return metav1.ManagedFieldsEntry{Manager: manager,
+			Operation:  "Update",
+			APIVersion: "v1",
+			Time:       &now,
+			FieldsType: "FieldsV1",
+			FieldsV1:   metav1.NewFieldsV1(strings.Repeat(`{"f:metadata":{"f:labels":{"f:app":{}}}}`, 20))}
 	}
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "shop", Name: fmt.Sprint("web-7c9d5f8b6d-", i), GenerateName: "web-7c9d5f8b6d-", UID: "9f0d7a1c-2f5e-4a57-8f6e-5c3c3b8c9d11", ResourceVersion: fmt.Sprint(100 + i), CreationTimestamp: now,
-			Labels: map[string]string{"app": "web", "pod-template-hash": "7c9d5f8b6d", "linkerd.io/control-plane-ns": "linkerd", "linkerd.io/proxy-deployment": "web", "linkerd.io/workload-ns": "shop"},
-			Annotations: map[string]string{"linkerd.io/created-by": "linkerd/proxy-injector edge", "linkerd.io/inject": "enabled", "linkerd.io/proxy-version": "edge",
-				"linkerd.io/trust-root-sha256": "8dc603abd4e755c25c94da05abbf29b9b283a784733651020d72f97ca8ab98e4", "config.linkerd.io/opaque-ports": "25,587,3306"},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-7c9d5f8b6d", UID: "x", Controller: &yes, BlockOwnerDeletion: &yes}},
-			ManagedFields:   []metav1.ManagedFieldsEntry{fields("kube-controller-manager"), fields("kubelet")},
+			Namespace:         "shop",
+			Name:              fmt.Sprint("web-7c9d5f8b6d-", i),
+			GenerateName:      "web-7c9d5f8b6d-",
+			UID:               "9f0d7a1c-2f5e-4a57-8f6e-5c3c3b8c9d11",
+			ResourceVersion:   fmt.Sprint(100 + i),
+			CreationTimestamp: now,
+			Labels: map[string]string{
+				"app":                         "web",
+				"pod-template-hash":           "7c9d5f8b6d",
+				"linkerd.io/control-plane-ns": "linkerd",
+				"linkerd.io/proxy-deployment": "web",
+				"linkerd.io/workload-ns":      "shop",
+			},
+			Annotations: map[string]string{"linkerd.io/created-by": "linkerd/proxy-injector edge",
+				"linkerd.io/inject":              "enabled",
+				"linkerd.io/proxy-version":       "edge",
+				"linkerd.io/trust-root-sha256":   "8dc603abd4e755c25c94da05abbf29b9b283a784733651020d72f97ca8ab98e4",
+				"config.linkerd.io/opaque-ports": "25,587,3306"},
+			OwnerReferences: []metav1.OwnerReference{
+				{
+					APIVersion:         "apps/v1",
+					Kind:               "ReplicaSet",
+					Name:               "web-7c9d5f8b6d",
+					UID:                "x",
+					Controller:         &yes,
+					BlockOwnerDeletion: &yes,
+				},
+			},
+			ManagedFields: []metav1.ManagedFieldsEntry{fields("kube-controller-manager"), fields("kubelet")},
 		},
-		Spec: corev1.PodSpec{NodeName: "node-1", ServiceAccountName: "web", DeprecatedServiceAccount: "web", Containers: containers,
-			InitContainers: []corev1.Container{{Name: "linkerd-init", Image: "cr.l5d.io/linkerd/proxy-init:v2", Args: []string{"--incoming-proxy-port", "4143", "--outgoing-proxy-port", "4140"}, Resources: resources}},
-			Volumes:        []corev1.Volume{{Name: "linkerd-identity-end-entity", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "Memory"}}}},
-			Tolerations:    []corev1.Toleration{{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute"}, {Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute"}}},
-		Status: corev1.PodStatus{Phase: "Running", PodIP: "10.0.0.1", PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, HostIP: "192.168.0.1", HostIPs: []corev1.HostIP{{IP: "192.168.0.1"}}, StartTime: &now, Conditions: conditions,
-			ContainerStatuses: []corev1.ContainerStatus{{Name: "web", Ready: true, RestartCount: 0, Image: "registry.example.com/shop/web:v1", ImageID: "sha256:1234", ContainerID: "containerd://1234", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}}}}},
+		Spec: corev1.PodSpec{NodeName: "node-1",
+			ServiceAccountName:       "web",
+			DeprecatedServiceAccount: "web",
+			Containers:               containers,
+			InitContainers: []corev1.Container{
+				{
+					Name:      "linkerd-init",
+					Image:     "cr.l5d.io/linkerd/proxy-init:v2",
+					Args:      []string{"--incoming-proxy-port", "4143", "--outgoing-proxy-port", "4140"},
+					Resources: resources,
+				},
+			},
+			Volumes: []corev1.Volume{
+				{
+					Name:         "linkerd-identity-end-entity",
+					VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: "Memory"}},
+				},
+			},
+			Tolerations: []corev1.Toleration{
+				{Key: "node.kubernetes.io/not-ready", Operator: "Exists", Effect: "NoExecute"},
+				{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute"},
+			}},
+		Status: corev1.PodStatus{Phase: "Running",
+			PodIP:      "10.0.0.1",
+			PodIPs:     []corev1.PodIP{{IP: "10.0.0.1"}},
+			HostIP:     "192.168.0.1",
+			HostIPs:    []corev1.HostIP{{IP: "192.168.0.1"}},
+			StartTime:  &now,
+			Conditions: conditions,
+			ContainerStatuses: []corev1.ContainerStatus{
+				{
+					Name:         "web",
+					Ready:        true,
+					RestartCount: 0,
+					Image:        "registry.example.com/shop/web:v1",
+					ImageID:      "sha256:1234",
+					ContainerID:  "containerd://1234",
+					State:        corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: now}},
+				},
+			}},
 	}
 }
 
@@ -98,7 +187,13 @@ func TestRoom(t *testing.T) {
 	const decoders, most = 4, 600 << 10
 	var objects [][]byte
 	for i := range 30 {
-		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Labels: map[string]string{}, OwnerReferences: make([]metav1.OwnerReference, 900)}}
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Name:            "p",
+				Labels:          map[string]string{},
+				OwnerReferences: make([]metav1.OwnerReference, 900),
+			},
+		}
 		p.Spec.Containers, p.Spec.InitContainers = make([]corev1.Container, 300), make([]corev1.Container, 900)
 		p.Spec.Containers[i].Ports = make([]corev1.ContainerPort, 15_000)
 		for k := range p.Spec.InitContainers {
@@ -109,9 +204,17 @@ func TestRoom(t *testing.T) {
 		must(t, err)
 		objects = append(objects, data)
 	}
-	s := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Endpoints: make([]discoveryv1.Endpoint, 1000), Ports: make([]discoveryv1.EndpointPort, 20_000)}
+	s := &discoveryv1.EndpointSlice{
+		ObjectMeta: metav1.ObjectMeta{Name: "s"},
+		Endpoints:  make([]discoveryv1.Endpoint, 1000),
+		Ports:      make([]discoveryv1.EndpointPort, 20_000),
+	}
 	for i := range s.Endpoints {
-		s.Endpoints[i] = discoveryv1.Endpoint{Addresses: make([]string, 100), TargetRef: &corev1.ObjectReference{}, Hints: &discoveryv1.EndpointHints{ForZones: make([]discoveryv1.ForZone, 8)}}
+		s.Endpoints[i] = discoveryv1.Endpoint{
+			Addresses: make([]string, 100),
+			TargetRef: &corev1.ObjectReference{},
+			Hints:     &discoveryv1.EndpointHints{ForZones: make([]discoveryv1.ForZone, 8)},
+		}
 	}
 	slice, err := s.Marshal()
 	must(t, err)

@@ -10,8 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// custom is the format of custom resources, which API servers send in JSON. Of an object is decoded what T has a field for, by
-// the UnmarshalJSON that types of package crd have; how much that can become is bounded by how many values the object has.
+// custom is the format of custom resources, which API servers send in JSON. Of an object is decoded what T has a
+// field for, by the UnmarshalJSON that types of package crd have; how much that can become is bounded by how many
+// values the object has.
 type custom[T any, O interface {
 	*T
 	Object
@@ -59,7 +60,9 @@ func (c custom[T, O]) list(in *input, each func(data []byte, whole error) error)
 }
 
 // next reads an object with a type and an object.
-func (c custom[T, O]) next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error {
+func (c custom[T, O]) next(
+	in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error,
+) error {
 	return values{in}.value(func(data []byte) error {
 		var event struct {
 			Type   string          `json:"type"`
@@ -68,7 +71,12 @@ func (c custom[T, O]) next(in *input, f func(as watch.EventType, of schema.Group
 		if json.Unmarshal(data, &event) != nil || event.Object == nil {
 			return errNoJSON
 		}
-		return f(eventType([]byte(event.Type)), namesOf(event.Object).GroupVersionKind(), event.Object, countable(event.Object))
+		return f(
+			eventType([]byte(event.Type)),
+			namesOf(event.Object).GroupVersionKind(),
+			event.Object,
+			countable(event.Object),
+		)
 	})
 }
 

@@ -25,9 +25,19 @@ import (
 // heldCustom are the kinds in JSON, whose lists and events are held against their types' own way to decode an object.
 var heldCustom = []func(t testing.TB, data string){
 	compareCustom[Server](func(s Sources) Source[*Server] { return s.Servers }, "policy.linkerd.io/v1beta3", "Server"),
-	compareCustom[ExternalWorkload](func(s Sources) Source[*ExternalWorkload] { return s.Workloads }, "workload.linkerd.io/v1beta1", "ExternalWorkload"),
-	compareCustom[ServiceProfile](func(s Sources) Source[*ServiceProfile] { return s.Profiles }, "linkerd.io/v1alpha2", "ServiceProfile"),
-	compareCustom[Link](func(s Sources) Source[*Link] { return s.Links("ns").(*newest[*Link]).of[0] }, "multicluster.linkerd.io/v1alpha3", "Link"),
+	compareCustom[ExternalWorkload](
+		func(s Sources) Source[*ExternalWorkload] { return s.Workloads },
+		"workload.linkerd.io/v1beta1",
+		"ExternalWorkload",
+	),
+	compareCustom[ServiceProfile](
+		func(s Sources) Source[*ServiceProfile] { return s.Profiles }, "linkerd.io/v1alpha2", "ServiceProfile",
+	),
+	compareCustom[Link](
+		func(s Sources) Source[*Link] { return s.Links("ns").(*newest[*Link]).of[0] },
+		"multicluster.linkerd.io/v1alpha3",
+		"Link",
+	),
 	compareCustom[mcs.ServiceExport](func(s Sources) Source[*mcs.ServiceExport] {
 		return s.ServiceExports.(*newest[*mcs.ServiceExport]).of[0]
 	}, "multicluster.x-k8s.io/v1beta1", "ServiceExport"),
@@ -87,9 +97,12 @@ func TestCustom(t *testing.T) {
 		heldCustom[i](t, customObject(m, rt, i))
 	})
 	for _, data := range []string{
-		`{}`, `null`, `7`, `"a"`, `[]`, `{"metadata":null,"spec":null,"status":null}`, `{"metadata":{"name":"a"},"spec":1,"status":[]}`, `{"metadata":{"name":"a","labels":{"b":1}}}`,
-		`{"metadata":{"name":"a","labels":{"\u0061":"\n\u00e9"}},"spec":{"port":"http"}}`, `{"metadata":{"name":"\"]}"},"spec":{"x":"\\"}}`,
-		` { "metadata" : { "name" : "a" , "labels" : { } , "managedFields" : [ ] } , "spec" : { "meshTLS" : { "identity" : "x" } } } `,
+		`{}`, `null`, `7`, `"a"`, `[]`, `{"metadata":null,"spec":null,"status":null}`,
+		`{"metadata":{"name":"a"},"spec":1,"status":[]}`, `{"metadata":{"name":"a","labels":{"b":1}}}`,
+		`{"metadata":{"name":"a","labels":{"\u0061":"\n\u00e9"}},"spec":{"port":"http"}}`,
+		`{"metadata":{"name":"\"]}"},"spec":{"x":"\\"}}`,
+		` { "metadata" : { "name" : "a" , "labels" : { } , "managedFields" : [ ] } , "spec" : { "meshTLS" : { ` +
+			`"identity" : "x" } } } `,
 	} {
 		for _, compare := range heldCustom {
 			compare(t, data)
@@ -97,11 +110,18 @@ func TestCustom(t *testing.T) {
 	}
 }
 
-var customKinds = []schema.GroupVersionKind{PolicyVersion.WithKind("Server"), WorkloadVersion.WithKind("ExternalWorkload"), ProfileVersion.WithKind("ServiceProfile"), LinkVersions[0].WithKind("Link"), MCSVersions[0].WithKind("ServiceExport"), MCSVersions[1].WithKind("ServiceImport")}
+var customKinds = []schema.GroupVersionKind{
+	PolicyVersion.WithKind("Server"), WorkloadVersion.WithKind("ExternalWorkload"),
+	ProfileVersion.WithKind("ServiceProfile"), LinkVersions[0].WithKind("Link"),
+	MCSVersions[0].WithKind("ServiceExport"), MCSVersions[1].WithKind("ServiceImport"),
+}
 
 // customObject is an object in JSON.
 func customObject(m corpus.Maker, t interface{ Fatal(...any) }, kind int) string {
-	o := []Object{&Server{}, &ExternalWorkload{}, &ServiceProfile{}, &Link{}, &mcs.ServiceExport{}, &mcs.ServiceImport{}}[kind]
+	o := []Object{
+		&Server{}, &ExternalWorkload{}, &ServiceProfile{}, &Link{}, &mcs.ServiceExport{},
+		&mcs.ServiceImport{},
+	}[kind]
 	m.Make(o)
 	o.(schema.ObjectKind).SetGroupVersionKind(customKinds[kind])
 	data, err := json.Marshal(o)
@@ -119,24 +139,36 @@ func FuzzCustom(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, kind uint8, data string) {
-		if json.Valid([]byte(data)) && len(data) < maxSmall && strings.Count(data, ",")+strings.Count(data, "{")+strings.Count(data, "[") < maxValues {
+		if json.Valid([]byte(data)) && len(data) < maxSmall &&
+			strings.Count(data, ",")+strings.Count(data, "{")+strings.Count(data, "[") < maxValues {
 			heldCustom[int(kind)%len(heldCustom)](t, data)
 		}
 	})
 }
 
-// TestNewest: of a kind's versions the newest is read that the API server has; another error than that it has not ends that.
+// TestNewest: of a kind's versions the newest is read that the API server has; another error than that it has not
+// ends that.
 func TestNewest(t *testing.T) {
 	var asked []string
 	codes := map[string]int{}
 	client := &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		version := strings.Split(r.URL.Path, "/")[3]
 		asked = append(asked, version)
-		body := fmt.Sprintf(`{"kind":"LinkList","apiVersion":"multicluster.linkerd.io/%s","items":[{"metadata":{"name":"a"}}]}`, version)
+		body := fmt.Sprintf(
+			`{"kind":"LinkList","apiVersion":"multicluster.linkerd.io/%s","items":[{"metadata":{"name":"a"}}]}`,
+			version,
+		)
 		if r.URL.Query().Get("watch") != "" {
-			body = fmt.Sprintf(`{"type":"ADDED","object":{"kind":"Link","apiVersion":"multicluster.linkerd.io/%s","metadata":{"name":"a"}}}`, version)
+			body = fmt.Sprintf(
+				`{"type":"ADDED","object":{"kind":"Link","apiVersion":"multicluster.linkerd.io/%s","metadata":{"name":"a"}}}`,
+				version,
+			)
 		}
-		return &http.Response{StatusCode: cmp.Or(codes[version], 200), Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}, nil
+		return &http.Response{
+			StatusCode: cmp.Or(codes[version], 200),
+			Header:     http.Header{"Content-Type": {"application/json"}},
+			Body:       io.NopCloser(strings.NewReader(body)),
+		}, nil
 	})}
 	links := NewSources(client, &url.URL{Scheme: "http", Host: "a"}).Links("ns")
 	for _, c := range []struct {
@@ -153,7 +185,8 @@ func TestNewest(t *testing.T) {
 		codes = c.codes
 		check := func(what string, n int, err error) {
 			var status apierrors.APIStatus
-			if errors.As(err, &status); c.fails == 0 && (err != nil || n != 1) || c.fails != 0 && (status == nil || status.Status().Code != c.fails) || fmt.Sprint(asked) != c.asked {
+			if errors.As(err, &status); c.fails == 0 && (err != nil || n != 1) ||
+				c.fails != 0 && (status == nil || status.Status().Code != c.fails) || fmt.Sprint(asked) != c.asked {
 				t.Errorf("%s, %v: %d objects, %v; asked %v", what, c.codes, n, err, asked)
 			}
 			asked = nil
@@ -168,7 +201,8 @@ func TestNewest(t *testing.T) {
 			must(t, w.Close())
 		}
 		check("watch", n, err)
-		if v := links.(*newest[*Link]).version(); c.fails == 0 && "v"+strings.Trim(c.asked[strings.LastIndex(c.asked, "v")+1:], "]") != v {
+		if v := links.(*newest[*Link]).version(); c.fails == 0 &&
+			"v"+strings.Trim(c.asked[strings.LastIndex(c.asked, "v")+1:], "]") != v {
 			t.Errorf("%v: version %q", c.codes, v)
 		}
 	}

@@ -68,9 +68,9 @@ type Sources struct {
 	// Of these only the metadata is read.
 	ReplicaSets, Jobs, NodeMetadata, Namespaces Source[*metav1.PartialObjectMetadata]
 
-	// Serves asks API discovery whether the API server has a resource in one of these versions. An error means that it is not
-	// known: discovery fails, is forbidden, contradicts itself, or answers what no API server would. It takes one request, and
-	// one for each version of the group that the server has.
+	// Serves asks API discovery whether the API server has a resource in one of these versions. An error means that
+	// it is not known: discovery fails, is forbidden, contradicts itself, or answers what no API server would. It
+	// takes one request, and one for each version of the group that the server has.
 	Serves func(ctx context.Context, resource string, in ...schema.GroupVersion) (bool, error)
 
 	// Document asks for a path and decodes what is answered, which is JSON of 1 MiB at most, as encoding/json does.
@@ -90,4 +90,7 @@ type Sources struct {
 }
 
 // MCSVersions are those of the MCS-API, the newest first. They do not differ in what is decoded.
-var MCSVersions = []schema.GroupVersion{{Group: mcs.GroupName, Version: "v1beta1"}, {Group: mcs.GroupName, Version: "v1alpha1"}}
+var MCSVersions = []schema.GroupVersion{
+	{Group: mcs.GroupName, Version: "v1beta1"},
+	{Group: mcs.GroupName, Version: "v1alpha1"},
+}

@@ -36,16 +36,27 @@
 //
 // Decisions:
 //
-//   - Tables are made of a text that has what is used, and of the protobuf tags of Kubernetes' own structs, which they set by
-//     reflection, because the generated Unmarshal makes all of an object: more than three times the processor time, and 21 kB
+//   - Tables are made of a text that has what is used, and of the protobuf tags of Kubernetes' own structs, which
+//     they set by reflection, because the generated Unmarshal makes all of an object: more than three times the processor time, and 21 kB
 //     of garbage for a Pod. A function for each field took as long as reflection, and more lines. A filter over the bytes was
 //     tried too: it took too long for what it saved.
-//   - Of JSON the ends of values are found here, and all else is encoding/json's. Its Decoder looks through blanks anew with each part
-//     that comes, and keeps the memory of the largest value until the list ends: a server that sends blanks kept a processor busy.
+//   - Of JSON the ends of values are found here, and all else is encoding/json's. Its Decoder looks through blanks
+//     anew with each part that comes, and keeps the memory of the largest value until the list ends: a server that sends blanks kept a processor busy.
 //   - Texts are lent from the buffer ([unsafe.String]): most are compared or looked up, and few are
 //     kept. Secrets' texts are not lent, since of these most are kept.
-//   - Custom resources come in JSON only. They are few, and are decoded as a whole: Linkerd's by package crd, those of the
-//     MCS-API into its own types, so that one of which a part has the wrong form is refused.
+//   - Custom resources come in JSON only. They are few, and are decoded as a whole: Linkerd's by package crd, those
+//     of the MCS-API into its own types, so that one of which a part has the wrong form is refused.
+//
+// Linkerd's custom resources ([ServiceProfile], [Server], [ExternalWorkload], [Link]) have Go types with the fields
+// that Isthmus reads. They are not imported from Linkerd, whose module would add its control plane's dependencies for
+// a few small structs:
+//
+//   - A malformed spec or status does not make the list unreadable. The malformed part has its zero value; for a spec,
+//     Invalid holds the reason.
+//   - A spec is read whole or not at all, because half of a policy may mean the opposite of the whole.
+//   - Malformed metadata is an error. API servers write and check metadata themselves. A server that does not makes
+//     this resource of its own cluster unreadable, and nothing else.
+//   - The types are plain data: objects can be read concurrently while nobody writes them.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package decode

@@ -7,23 +7,28 @@ import (
 	"fmt"
 	"io"
 
-	"isthmus/clusterstore/guard"
+	"isthmus/internal/guard"
 )
 
 const (
-	// maxValues is how many elements, and how many members, an object in JSON may have: 3 bytes can stand for a struct of a hundred.
+	// maxValues is how many elements, and how many members, an object in JSON may have: 3 bytes can stand for a
+	// struct of a hundred.
 	maxValues = 50_000
 	// maxBlanks is how many blanks may stand between two values, in bytes. API servers send one at most.
 	maxBlanks = 64 << 10
 )
 
 var (
-	errNoJSON = errors.New("the API server's answer is not the JSON that API servers send: check that the server is an API server")
-	errBlanks = fmt.Errorf("the API server sent more than %d KiB of blanks: check that the server is an API server", maxBlanks>>10)
+	errNoJSON = errors.New(
+		"the API server's answer is not the JSON that API servers send: check that the server is an API server",
+	)
+	errBlanks = fmt.Errorf(
+		"the API server sent more than %d KiB of blanks: check that the server is an API server", maxBlanks>>10,
+	)
 )
 
-// values are values of JSON that are read as they come. Each byte is looked at once until the value has come as a whole; what is not
-// valid within it is found when that is decoded.
+// values are values of JSON that are read as they come. Each byte is looked at once until the value has come as a
+// whole; what is not valid within it is found when that is decoded.
 type values struct{ *input }
 
 // first returns the next byte that is no blank, and leaves it there.
@@ -151,7 +156,8 @@ type scanner struct {
 	scalar          bool // it is no text, list or object
 }
 
-// scan returns how many of the bytes belong to the value, and whether they end it. The first byte of the value is no blank.
+// scan returns how many of the bytes belong to the value, and whether they end it. The first byte of the value is no
+// blank.
 func (s *scanner) scan(data []byte) (n int, ended bool) {
 	for i, c := range data {
 		switch {

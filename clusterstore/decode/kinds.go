@@ -9,9 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// What is used of Kubernetes' own kinds: the fields that are decoded, by their names in JSON, with those within them in braces.
-// After a list or map comes how many elements it may have and, if that is another number, all those of an object together; after
-// a text how many bytes, if not maxText. Where the API's own validation has such bounds, they are these.
+// What is used of Kubernetes' own kinds: the fields that are decoded, by their names in JSON, with those within them
+// in braces. After a list or map comes how many elements it may have and, if that is another number, all those of an
+// object together; after a text how many bytes, if not maxText. Where the API's own validation has such bounds, they
+// are these.
 const (
 	usedMeta = `metadata {
 		name 253  namespace 253  uid 253  resourceVersion 253  creationTimestamp  deletionTimestamp
@@ -40,7 +41,8 @@ const (
 			` + usedReference + `
 		}
 		ports 20000 { name protocol port }`
-	// Endpoints have no bound but that of an object. These are what bytes allow. Where a ready address is, its Pod says.
+	// Endpoints have no bound but that of an object. These are what bytes allow. Where a ready address is, its Pod
+	// says.
 	usedEndpoints = usedMeta + `
 		subsets 50000 {
 			addresses 150000 { ip hostname ` + usedReference + ` }
@@ -55,11 +57,13 @@ const (
 var (
 	pods           = newKind[corev1.Pod](corev1.SchemeGroupVersion.WithKind("Pod"), usedPod)
 	services       = newKind[corev1.Service](corev1.SchemeGroupVersion.WithKind("Service"), usedService)
-	endpointSlices = newKind[discoveryv1.EndpointSlice](discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), usedSlice)
-	endpoints      = newKind[coreEndpoints](corev1.SchemeGroupVersion.WithKind("Endpoints"), usedEndpoints)
-	secrets        = newKind[corev1.Secret](corev1.SchemeGroupVersion.WithKind("Secret"), usedSecret)
-	nodes          = newKind[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), usedNode)
-	partials       = newKind[metav1.PartialObjectMetadata](partialVersion.WithKind("PartialObjectMetadata"), usedMeta)
+	endpointSlices = newKind[discoveryv1.EndpointSlice](
+		discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), usedSlice,
+	)
+	endpoints = newKind[coreEndpoints](corev1.SchemeGroupVersion.WithKind("Endpoints"), usedEndpoints)
+	secrets   = newKind[corev1.Secret](corev1.SchemeGroupVersion.WithKind("Secret"), usedSecret)
+	nodes     = newKind[corev1.Node](corev1.SchemeGroupVersion.WithKind("Node"), usedNode)
+	partials  = newKind[metav1.PartialObjectMetadata](partialVersion.WithKind("PartialObjectMetadata"), usedMeta)
 )
 
 func init() { secrets.copies = true }
@@ -74,7 +78,8 @@ var partialVersion = schema.GroupVersion{Group: metav1.GroupName, Version: "v1"}
 
 // usedAnnotation reports whether an annotation is used, or may be.
 func usedAnnotation(key string) bool {
-	return strings.Contains(key, "linkerd.io/") || strings.Contains(key, "isthmus.io/") || key == metav1.InitialEventsAnnotationKey
+	return strings.Contains(key, "linkerd.io/") || strings.Contains(key, "isthmus.io/") ||
+		key == metav1.InitialEventsAnnotationKey
 }
 
 // usedVariable reports whether an environment variable of that name is used, or may be: those with the

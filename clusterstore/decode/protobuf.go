@@ -124,7 +124,9 @@ func (in *input) skip(size uint64) error {
 }
 
 // next reads a frame: a metav1.WatchEvent after its length.
-func (p protobuf[T, O]) next(in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error) error {
+func (p protobuf[T, O]) next(
+	in *input, f func(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error) error,
+) error {
 	head, err := in.Peek(4)
 	if err != nil {
 		if len(head) > 0 {

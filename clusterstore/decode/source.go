@@ -41,7 +41,9 @@ type source[O Object] struct {
 // readers are for lists.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 32<<10) }}
 
-func (s *source[O]) List(ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error) (all metav1.ListMeta, err error) {
+func (s *source[O]) List(
+	ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error,
+) (all metav1.ListMeta, err error) {
 	ctx, stop := context.WithTimeout(ctx, listTimeout)
 	defer stop()
 	body, err := s.get(ctx, o, s.accept("List"))
@@ -53,7 +55,9 @@ func (s *source[O]) List(ctx context.Context, o metav1.ListOptions, each func(O,
 	defer readers.Put(from)
 	from.Reset(limited(body, maxList))
 	defer from.Reset(nil)
-	all, err = s.list(&input{Reader: from, api: s.api, ctx: ctx}, func(data []byte, whole error) error { return s.object(data, whole, each) })
+	all, err = s.list(&input{Reader: from, api: s.api, ctx: ctx}, func(data []byte, whole error) error {
+		return s.object(data, whole, each)
+	})
 	return all, cutOff(err)
 }
 
@@ -99,7 +103,9 @@ func (e *events[O]) Next(each func(Event[O]) error) error {
 	})
 }
 
-func (s *source[O]) event(as watch.EventType, of schema.GroupVersionKind, data []byte, whole error, each func(Event[O]) error) error {
+func (s *source[O]) event(
+	as watch.EventType, of schema.GroupVersionKind, data []byte, whole error, each func(Event[O]) error,
+) error {
 	switch as {
 	case watch.Error:
 		if whole == nil && len(data) <= maxStatus && of.Kind == statusKind {
@@ -130,7 +136,8 @@ func (s *source[O]) event(as watch.EventType, of schema.GroupVersionKind, data [
 type newest[O Object] struct {
 	versions []schema.GroupVersion
 	of       []Source[O]
-	used     atomic.Pointer[schema.GroupVersion] // by the last list or watch that the API server has answered; nil: none was
+	// by the last list or watch that the API server has answered; nil: none was
+	used atomic.Pointer[schema.GroupVersion]
 }
 
 func newNewest[O Object](versions []schema.GroupVersion, of func(schema.GroupVersion) Source[O]) *newest[O] {
@@ -141,7 +148,9 @@ func newNewest[O Object](versions []schema.GroupVersion, of func(schema.GroupVer
 	return n
 }
 
-func (n *newest[O]) List(ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error) (all metav1.ListMeta, err error) {
+func (n *newest[O]) List(
+	ctx context.Context, o metav1.ListOptions, each func(O, *Refused) error,
+) (all metav1.ListMeta, err error) {
 	n.try(func(s Source[O]) error { all, err = s.List(ctx, o, each); return err })
 	return all, err
 }
@@ -184,7 +193,8 @@ func eventType(name []byte) watch.EventType {
 // isKey reports whether an object can have the names that it has. A slash in one could make its key another object's.
 func isKey(o metav1.Object) bool {
 	namespace, name := o.GetNamespace(), o.GetName()
-	return name != "" && max(len(namespace), len(name)) <= maxName && !strings.Contains(namespace, "/") && !strings.Contains(name, "/")
+	return name != "" && max(len(namespace), len(name)) <= maxName && !strings.Contains(namespace, "/") &&
+		!strings.Contains(name, "/")
 }
 
 // input is an answer as it comes.
@@ -250,4 +260,16 @@ func cutOff(err error) error {
 		return fmt.Errorf("the answer is cut off: %w", err)
 	}
 	return err
+}
+
+// errNoKey is for what no API server sends: without its name it can't be shown which object is
+// refused.
+var errNoKey = errors.New(
+	"the API server sent an object without a name, or with one that no object can have: check that the server is " +
+		"an API server",
+)
+
+// tooLarge is why an object of that size is refused.
+func tooLarge(size uint64) error {
+	return fmt.Errorf("it is larger than %d MiB (%d bytes)", maxObject>>20, size)
 }

@@ -14,8 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// table decodes a message of protobuf into a struct of Kubernetes: the fields that it lists, by their numbers. It skips all
-// others.
+// table decodes a message of protobuf into a struct of Kubernetes: the fields that it lists, by their numbers. It
+// skips all others.
 type table []field
 
 // field is how one field is decoded.
@@ -79,8 +79,10 @@ func lend(data []byte) string { return unsafe.String(unsafe.SliceData(data), len
 
 // used is a field that is used.
 type used struct {
-	path      string // as errors have it
-	each, all int    // how many elements a list may have, and all lists of the field in one object; how many bytes a text, or 0
+	path string // as errors have it
+	// how many elements a list may have, and all lists of the field in one object; how many bytes a
+	// text, or 0
+	each, all int
 	below     map[string]*used
 }
 
@@ -139,7 +141,10 @@ func setterOf(r *room, of reflect.Type, u *used) (protowire.Type, setter) {
 	case reflect.TypeFor[[]metav1.ManagedFieldsEntry]():
 		return protowire.BytesType, updatesSetter(r)
 	case reflect.TypeFor[[]byte]():
-		return protowire.BytesType, func(into reflect.Value, _ uint64, data []byte) error { into.SetBytes(data); return nil }
+		return protowire.BytesType, func(into reflect.Value, _ uint64, data []byte) error {
+			into.SetBytes(data)
+			return nil
+		}
 	case reflect.TypeFor[map[string]string]():
 		var keep func(string) bool
 		longest := maxText
@@ -148,20 +153,37 @@ func setterOf(r *room, of reflect.Type, u *used) (protowire.Type, setter) {
 		}
 		return protowire.BytesType, mapSetter(r, u, longest, keep, lend)
 	case reflect.TypeFor[map[string][]byte](): // a Secret's data
-		return protowire.BytesType, mapSetter(r, u, maxObject, func(key string) bool { return key == "kubeconfig" }, func(data []byte) []byte { return data })
+		return protowire.BytesType, mapSetter(
+			r,
+			u,
+			maxObject,
+			func(key string) bool { return key == "kubeconfig" },
+			func(data []byte) []byte { return data },
+		)
 	}
 	switch of.Kind() {
 	case reflect.String:
 		return protowire.BytesType, textSetter(u)
 	case reflect.Bool:
-		return protowire.VarintType, func(into reflect.Value, number uint64, _ []byte) error { into.SetBool(number != 0); return nil }
+		return protowire.VarintType, func(into reflect.Value, number uint64, _ []byte) error {
+			into.SetBool(number != 0)
+			return nil
+		}
 	case reflect.Int32:
-		return protowire.VarintType, func(into reflect.Value, number uint64, _ []byte) error { into.SetInt(int64(int32(number))); return nil }
+		return protowire.VarintType, func(into reflect.Value, number uint64, _ []byte) error {
+			into.SetInt(int64(int32(number)))
+			return nil
+		}
 	case reflect.Int64:
-		return protowire.VarintType, func(into reflect.Value, number uint64, _ []byte) error { into.SetInt(int64(number)); return nil }
+		return protowire.VarintType, func(into reflect.Value, number uint64, _ []byte) error {
+			into.SetInt(int64(number))
+			return nil
+		}
 	case reflect.Struct:
 		t := tableOf(r, of, u)
-		return protowire.BytesType, func(into reflect.Value, _ uint64, data []byte) error { return t.decode(into, data) }
+		return protowire.BytesType, func(into reflect.Value, _ uint64, data []byte) error {
+			return t.decode(into, data)
+		}
 	case reflect.Pointer:
 		all := newShelf(r, of.Elem())
 		wire, set := setterOf(r, of.Elem(), u)

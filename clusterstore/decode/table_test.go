@@ -45,8 +45,10 @@ func hold[T any, O interface {
 }
 
 var heldKinds = []held{
-	hold[corev1.Pod](pods, corpus.UsedPod), hold[corev1.Service](services, corpus.UsedService), hold[discoveryv1.EndpointSlice](endpointSlices, corpus.UsedSlice),
-	hold[coreEndpoints](endpoints, corpus.UsedEndpoints), hold[corev1.Secret](secrets, corpus.UsedSecret), hold[corev1.Node](nodes, corpus.UsedNode), hold[metav1.PartialObjectMetadata](partials, corpus.UsedMeta),
+	hold[corev1.Pod](pods, corpus.UsedPod), hold[corev1.Service](services, corpus.UsedService),
+	hold[discoveryv1.EndpointSlice](endpointSlices, corpus.UsedSlice),
+	hold[coreEndpoints](endpoints, corpus.UsedEndpoints), hold[corev1.Secret](secrets, corpus.UsedSecret),
+	hold[corev1.Node](nodes, corpus.UsedNode), hold[metav1.PartialObjectMetadata](partials, corpus.UsedMeta),
 }
 
 // compare decodes data by the table and by client-go. It returns the errors.

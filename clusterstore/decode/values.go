@@ -2,10 +2,11 @@ package decode
 
 import (
 	"fmt"
-	"google.golang.org/protobuf/encoding/protowire"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"reflect"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // mapEntry is how maps come.
@@ -77,7 +78,8 @@ func updatesSetter(r *room) setter {
 	list, newest := make([]metav1.ManagedFieldsEntry, 1), new(metav1.Time)
 	return func(into reflect.Value, _ uint64, data []byte) error {
 		one.Operation, one.Time = "", nil
-		if err := t.decode(v, data); err != nil || one.Operation != metav1.ManagedFieldsOperationUpdate || one.Time.IsZero() {
+		if err := t.decode(v, data); err != nil || one.Operation != metav1.ManagedFieldsOperationUpdate ||
+			one.Time.IsZero() {
 			return err
 		}
 		if m := into.Addr().Interface().(*[]metav1.ManagedFieldsEntry); *m == nil {

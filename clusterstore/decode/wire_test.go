@@ -34,7 +34,11 @@ func (s sends) RoundTrip(*http.Request) (*http.Response, error) {
 	if s.code == 0 {
 		s.code = http.StatusOK
 	}
-	return &http.Response{StatusCode: s.code, Header: http.Header{"Content-Type": {s.contentType}}, Body: io.NopCloser(s.body)}, nil
+	return &http.Response{
+		StatusCode: s.code,
+		Header:     http.Header{"Content-Type": {s.contentType}},
+		Body:       io.NopCloser(s.body),
+	}, nil
 }
 
 func (s sends) sources() Sources {
@@ -85,7 +89,10 @@ func frame(t testing.TB, as string, object []byte) []byte {
 
 // pod is an encoded Pod, with a field of its spec that is not used of so many bytes.
 func pod(t testing.TB, name string, size int, options ...func(*corev1.Pod)) []byte {
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: "v" + name}, Spec: corev1.PodSpec{SchedulerName: strings.Repeat("x", size)}}
+	p := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: "v" + name},
+		Spec:       corev1.PodSpec{SchedulerName: strings.Repeat("x", size)},
+	}
 	for _, f := range options {
 		f(p)
 	}
@@ -148,13 +155,18 @@ func TestList(t *testing.T) {
 		append(pod(t, "g", 0), 0xff), pod(t, "h", 0),
 	)).Pods)
 	must(t, err)
-	equal(t, got, "ns/a@va", "ns/b@vb", fmt.Sprintf("ns/c@vc: it is larger than 4 MiB (%d bytes)", len(large)), "ns/d@vd", "ns/e@ve",
-		fmt.Sprintf("ns/f@vf: it is larger than 4 MiB (%d bytes)", len(largest)), "ns/g@vg: it is not valid protobuf", "ns/h@vh")
+	equal(t, got, "ns/a@va", "ns/b@vb", fmt.Sprintf(
+		"ns/c@vc: it is larger than 4 MiB (%d bytes)", len(large),
+	), "ns/d@vd", "ns/e@ve",
+		fmt.Sprintf("ns/f@vf: it is larger than 4 MiB (%d bytes)", len(largest)), "ns/g@vg: it is not valid protobuf",
+		"ns/h@vh")
 	if list.ResourceVersion != "7" || list.Continue != "more" {
 		t.Errorf("%+v", list)
 	}
 	failure := errors.New("enough")
-	_, err = binarySource(podList(t, pod(t, "a", 0), pod(t, "b", 0))).Pods.List(t.Context(), metav1.ListOptions{}, func(*corev1.Pod, *Refused) error { return failure })
+	_, err = binarySource(podList(t, pod(t, "a", 0), pod(t, "b", 0))).Pods.List(
+		t.Context(), metav1.ListOptions{}, func(*corev1.Pod, *Refused) error { return failure },
+	)
 	if err != failure {
 		t.Error(err)
 	}
@@ -168,15 +180,20 @@ func TestJSONList(t *testing.T) {
 	large := strings.Replace(item("b"), `"port":80`, `"x":"`+strings.Repeat("x", maxSmall)+`"`, 1)
 	empty := strings.Replace(item("d"), `80`, "["+strings.Repeat("{},", maxValues)+"{}]", 1)
 	wrong := strings.Replace(item("e"), `"name"`, `"labels":{"a":1},"name"`, 1)
-	got, list, err := listed(textSource(` { "items" : [` + item("a") + " ,\n" + large + "," + empty + "," + wrong + "," + item("f") +
-		`], "x":[{"y":"]}"}], "metadata":{"resourceVersion":"7","continue":"more"},"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3"}`).Servers)
+	got, list, err := listed(textSource(` { "items" : [` + item("a") + " ,\n" + large + "," + empty + "," + wrong +
+		"," + item("f") +
+		`], "x":[{"y":"]}"}], ` +
+		`"metadata":{"resourceVersion":"7","continue":"more"},"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3"}`).Servers)
 	must(t, err)
 	equal(t, got, "ns/a@1", "ns/b@1", "ns/d@1: it has more than 50000 values",
-		"ns/e@1: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string", "ns/f@1")
+		"ns/e@1: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
+		"ns/f@1")
 	if list.ResourceVersion != "7" || list.Continue != "more" {
 		t.Errorf("%+v", list)
 	}
-	if got, _, err := listed(textSource(`{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{},"items":null}`).Servers); err != nil || got != nil {
+	if got, _, err := listed(
+		textSource(`{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{},"items":null}`).Servers,
+	); err != nil || got != nil {
 		t.Errorf("%s, %v", got, err)
 	}
 }
@@ -190,14 +207,29 @@ func TestEndlessValues(t *testing.T) {
 		t.Error(err)
 	}
 	refused := func(err error) bool {
-		return err != nil && !utilnet.IsProbableEOF(err) && (err == errBlanks || strings.Contains(err.Error(), "an object of 4194304 bytes, or more"))
+		return err != nil && !utilnet.IsProbableEOF(err) &&
+			(err == errBlanks || strings.Contains(err.Error(), "an object of 4194304 bytes, or more"))
 	}
 	for before, list := range map[string]bool{
-		"": true, "{": true, `{"items":[`: true, `{"items":[` + object: true, `{"items":[` + object + ",": true, `{"items":[],"metadata":{`: true, `{"kind":`: true, `{"kind"`: true, `{"items"`: true,
-		event: false, event + "{": false, `{"type":`: false, `{"type":"ADDED","object":`: false, `{"type":"ADDED","object":` + object: false,
+		"":                                   true,
+		"{":                                  true,
+		`{"items":[`:                         true,
+		`{"items":[` + object:                true,
+		`{"items":[` + object + ",":          true,
+		`{"items":[],"metadata":{`:           true,
+		`{"kind":`:                           true,
+		`{"kind"`:                            true,
+		`{"items"`:                           true,
+		event:                                false,
+		event + "{":                          false,
+		`{"type":`:                           false,
+		`{"type":"ADDED","object":`:          false,
+		`{"type":"ADDED","object":` + object: false,
 	} {
 		for begun, endless := range map[string]string{"": " ", `"`: "x"} {
-			body := io.MultiReader(strings.NewReader(before+begun), &repeated{data: bytes.Repeat([]byte(endless), 1<<12)})
+			body := io.MultiReader(strings.NewReader(before+begun), &repeated{
+				data: bytes.Repeat([]byte(endless), 1<<12),
+			})
 			from := sends{0, "application/json", body}.sources().Servers
 			if list {
 				_, _, err = listed(from)
@@ -222,9 +254,14 @@ func (w watching) Read(p []byte) (int, error) { w.look(); return w.Reader.Read(p
 // TestBlanksBounded: wherever blanks stand between two values, 64 KiB are read, and what comes with them.
 func TestBlanksBounded(t *testing.T) {
 	object := fmt.Sprintf(serverText, "a")
-	for _, before := range []string{"", "{", `{"kind"`, `{"kind":`, `{"kind":"a"`, `{"kind":"a",`, `{"items":[`, `{"items":[` + object, `{"items":[` + object + ",", `{"items":[]`} {
+	for _, before := range []string{
+		"", "{", `{"kind"`, `{"kind":`, `{"kind":"a"`, `{"kind":"a",`, `{"items":[`, `{"items":[` + object,
+		`{"items":[` + object + ",", `{"items":[]`,
+	} {
 		blanks := &io.LimitedReader{R: &repeated{data: bytes.Repeat([]byte("\n \t\r"), 1<<12)}, N: maxObject}
-		_, _, err := listed(sends{0, "application/json", io.MultiReader(strings.NewReader(before), blanks)}.sources().Servers)
+		_, _, err := listed(
+			sends{0, "application/json", io.MultiReader(strings.NewReader(before), blanks)}.sources().Servers,
+		)
 		if n := maxObject - blanks.N; err != errBlanks || n > maxBlanks+64<<10 {
 			t.Errorf("after %q: %d bytes, %v", before, n, err)
 		}
@@ -236,7 +273,10 @@ func TestLargeGoesOn(t *testing.T) {
 	large := strings.Replace(fmt.Sprintf(serverText, "a"), `"port":80`, `"x":"`+strings.Repeat("x", 2*maxSmall)+`"`, 1)
 	var a *api
 	most, last := 0, 0
-	body := watching{io.MultiReader(strings.NewReader(`{"items":[`+large+","), strings.NewReader(large+"]")), func() { last = len(a.large); most = max(most, last) }}
+	body := watching{
+		io.MultiReader(strings.NewReader(`{"items":[`+large+","), strings.NewReader(large+"]")),
+		func() { last = len(a.large); most = max(most, last) },
+	}
 	from := sends{0, "application/json", body}.sources()
 	a = from.Servers.(*source[*Server]).api
 	got, _, _ := listed(from.Servers)
@@ -253,7 +293,8 @@ func TestCutOff(t *testing.T) {
 			t.Errorf("%d of %d bytes: %v", n, len(whole), err)
 		}
 	}
-	text := `{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{},"items":[` + fmt.Sprintf(serverText, "a") + `,` + fmt.Sprintf(serverText, "b") + `]}`
+	text := `{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","metadata":{},"items":[` +
+		fmt.Sprintf(serverText, "a") + `,` + fmt.Sprintf(serverText, "b") + `]}`
 	for n := range len(text) {
 		if _, _, err := listed(textSource(text[:n]).Servers); err == nil || !strings.Contains(err.Error(), "cut off") {
 			t.Errorf("%q: %v", text[:n], err)
@@ -261,13 +302,17 @@ func TestCutOff(t *testing.T) {
 	}
 	event := frame(t, "ADDED", wrapped(t, podKind, pod(t, "a", 0)))
 	for n := range len(event) {
-		if _, err := watched(t, binarySource(append(bytes.Clone(event), event[:n]...)).Pods); n > 0 && err != io.ErrUnexpectedEOF || n == 0 && err != io.EOF {
+		if _, err := watched(
+			t, binarySource(append(bytes.Clone(event), event[:n]...)).Pods,
+		); n > 0 && err != io.ErrUnexpectedEOF || n == 0 && err != io.EOF {
 			t.Errorf("%d of %d bytes: %v", n, len(event), err)
 		}
 	}
 	line := `{"type":"ADDED","object":` + fmt.Sprintf(serverText, "a") + `}`
 	for n := range len(line) {
-		if _, err := watched(t, textSource(line+"\n"+line[:n]).Servers); n > 0 && err != io.ErrUnexpectedEOF || n == 0 && err != io.EOF {
+		if _, err := watched(
+			t, textSource(line+"\n"+line[:n]).Servers,
+		); n > 0 && err != io.ErrUnexpectedEOF || n == 0 && err != io.EOF {
 			t.Errorf("%q: %v", line[:n], err)
 		}
 	}
@@ -279,15 +324,23 @@ func TestNoKey(t *testing.T) {
 	version := func(p *corev1.Pod) { p.ResourceVersion = long }
 	slashed := func(p *corev1.Pod) { p.Namespace = "n/s" }
 	for name, p := range map[string][]byte{
-		"no name": pod(t, "", 0), "a long name": pod(t, long, 0), "nothing": nil, "too large, with no name": pod(t, "", maxObject), "too large, with a long one": pod(t, long, maxObject),
-		"a slash": pod(t, "//ns/n", 0), "a slash in the namespace": pod(t, "a", 0, slashed), "too large, with a slash": pod(t, "//ns/n", maxObject),
+		"no name":                    pod(t, "", 0),
+		"a long name":                pod(t, long, 0),
+		"nothing":                    nil,
+		"too large, with no name":    pod(t, "", maxObject),
+		"too large, with a long one": pod(t, long, maxObject),
+		"a slash":                    pod(t, "//ns/n", 0),
+		"a slash in the namespace":   pod(t, "a", 0, slashed),
+		"too large, with a slash":    pod(t, "//ns/n", maxObject),
 		"too large, with a slash in the namespace": pod(t, "a", maxObject, slashed),
 	} {
 		if got, _, err := listed(binarySource(podList(t, p)).Pods); err != errNoKey || got != nil {
 			t.Errorf("%s: %s, %v", name, got, err)
 		}
 		for _, as := range []string{"ADDED", "DELETED"} {
-			if got, err := watched(t, binarySource(frame(t, as, wrapped(t, podKind, p))).Pods); err != errNoKey || got != nil {
+			if got, err := watched(
+				t, binarySource(frame(t, as, wrapped(t, podKind, p))).Pods,
+			); err != errNoKey || got != nil {
 				t.Errorf("%s: %s, %v", name, got, err)
 			}
 		}
@@ -313,19 +366,27 @@ func TestNoKey(t *testing.T) {
 func TestOther(t *testing.T) {
 	other := schema.GroupVersionKind{Version: "v1", Kind: "ServiceList"}
 	for want, err := range map[string]error{
-		"a list of another kind than PodList":    listError(binarySource(wrapped(t, other, nil)).Pods),
-		"in JSON, in which objects":              listError(textSource("{}").Pods),
-		"content of another type":                listError(sends{0, "text/html", strings.NewReader("<html>")}.sources().Pods),
-		"is no list in protobuf":                 listError(binarySource([]byte("<html>")).Pods),
-		"an object of 16777":                     listError(binarySource(podList(t, pod(t, "a", maxFrame))).Pods),
-		"a list of another kind than ServerList": listError(textSource(`{"items":[],"kind":"PodList","apiVersion":"v1"}`).Servers),
-		"is not the JSON that API servers send":  listError(textSource(`[]`).Servers),
-		"an event of another kind than Pod":      watchError(t, binarySource(frame(t, "ADDED", wrapped(t, other, pod(t, "a", 0)))).Pods),
-		"an object of 2147483647 bytes":          watchError(t, binarySource([]byte("\x7f\xff\xff\xff")).Pods),
-		"an event of another kind than Server":   watchError(t, textSource(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}}`).Servers),
-		"the JSON that API servers send":         watchError(t, textSource(`{"type" "ADDED"}`).Servers),
-		"is not the JSON":                        watchError(t, textSource(`{"type":"ADDED"}`).Servers),
-		"in JSON, in which":                      watchError(t, textSource(`{}`).Pods),
+		"a list of another kind than PodList": listError(binarySource(wrapped(t, other, nil)).Pods),
+		"in JSON, in which objects":           listError(textSource("{}").Pods),
+		"content of another type": listError(
+			sends{0, "text/html", strings.NewReader("<html>")}.sources().Pods,
+		),
+		"is no list in protobuf": listError(binarySource([]byte("<html>")).Pods),
+		"an object of 16777":     listError(binarySource(podList(t, pod(t, "a", maxFrame))).Pods),
+		"a list of another kind than ServerList": listError(
+			textSource(`{"items":[],"kind":"PodList","apiVersion":"v1"}`).Servers,
+		),
+		"is not the JSON that API servers send": listError(textSource(`[]`).Servers),
+		"an event of another kind than Pod": watchError(
+			t, binarySource(frame(t, "ADDED", wrapped(t, other, pod(t, "a", 0)))).Pods,
+		),
+		"an object of 2147483647 bytes": watchError(t, binarySource([]byte("\x7f\xff\xff\xff")).Pods),
+		"an event of another kind than Server": watchError(
+			t, textSource(`{"type":"ADDED","object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}}`).Servers,
+		),
+		"the JSON that API servers send": watchError(t, textSource(`{"type" "ADDED"}`).Servers),
+		"is not the JSON":                watchError(t, textSource(`{"type":"ADDED"}`).Servers),
+		"in JSON, in which":              watchError(t, textSource(`{}`).Pods),
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
@@ -354,19 +415,29 @@ func TestWatch(t *testing.T) {
 	many := func(p *corev1.Pod) { p.Spec.Containers = make([]corev1.Container, 1_001) }
 	owners := func(p *corev1.Pod) { p.OwnerReferences = make([]metav1.OwnerReference, 1_001) }
 	bookmark := pod(t, "", 0, func(p *corev1.Pod) {
-		p.Namespace, p.ResourceVersion, p.Annotations = "", "9", map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		p.Namespace, p.ResourceVersion, p.Annotations = "", "9", map[string]string{
+			metav1.InitialEventsAnnotationKey: "true",
+		}
 	})
-	expired, err := (&metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired, Message: "too old"}).Marshal()
+	expired, err := (&metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    410,
+		Reason:  metav1.StatusReasonExpired,
+		Message: "too old",
+	}).Marshal()
 	must(t, err)
 	status := metav1.SchemeGroupVersion.WithKind("Status")
 	status.Group = ""
 	large := frame(t, "MODIFIED", wrapped(t, podKind, pod(t, "d", maxObject)))
 	var body []byte
 	for _, e := range [][]byte{
-		frame(t, "ADDED", wrapped(t, podKind, pod(t, "a", 0))), frame(t, "MODIFIED", wrapped(t, podKind, pod(t, "b", maxSmall))),
+		frame(t, "ADDED", wrapped(t, podKind, pod(t, "a", 0))),
+		frame(t, "MODIFIED", wrapped(t, podKind, pod(t, "b", maxSmall))),
 		frame(t, "MODIFIED", wrapped(t, podKind, pod(t, "c", 0, many))), large,
-		frame(t, "DELETED", wrapped(t, podKind, pod(t, "e", 0, many))), frame(t, "DELETED", wrapped(t, podKind, pod(t, "f", maxObject))),
-		frame(t, "DELETED", wrapped(t, podKind, pod(t, "g", 0, owners))), frame(t, "BOOKMARK", wrapped(t, podKind, bookmark)),
+		frame(t, "DELETED", wrapped(t, podKind, pod(t, "e", 0, many))),
+		frame(t, "DELETED", wrapped(t, podKind, pod(t, "f", maxObject))),
+		frame(t, "DELETED", wrapped(t, podKind, pod(t, "g", 0, owners))),
+		frame(t, "BOOKMARK", wrapped(t, podKind, bookmark)),
 		frame(t, "ERROR", wrapped(t, status, expired)),
 	} {
 		body = append(body, e...)
@@ -375,15 +446,24 @@ func TestWatch(t *testing.T) {
 	if !apierrors.IsResourceExpired(err) {
 		t.Errorf("the end is %v", err)
 	}
-	equal(t, got, "ADDED ns/a@va", "MODIFIED ns/b@vb", "MODIFIED ns/c@vc: it has more than 1000 spec.containers", fmt.Sprintf("MODIFIED ns/d@vd: it is larger than 4 MiB (%d bytes)", len(large)-4),
+	equal(t, got, "ADDED ns/a@va", "MODIFIED ns/b@vb", "MODIFIED ns/c@vc: it has more than 1000 "+
+		"spec.containers", fmt.Sprintf("MODIFIED ns/d@vd: it is larger than 4 MiB (%d bytes)", len(large)-4),
 		"DELETED ns/e@ve", "DELETED ns/f@vf", "DELETED ns/g@vg", "BOOKMARK /@9")
 
 	// An error that would take a lot of memory, if all of it were decoded.
 	causes := bytes.Repeat(appendField(nil, 4, nil), 1<<20)
-	if err := watchError(t, binarySource(frame(t, "ERROR", wrapped(t, status, appendField(nil, 5, causes)))).Pods); err != errEvent {
+	if err := watchError(
+		t, binarySource(frame(t, "ERROR", wrapped(t, status, appendField(nil, 5, causes)))).Pods,
+	); err != errEvent {
 		t.Error(err)
 	}
-	if err := watchError(t, textSource(`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","details":{"causes":[`+strings.Repeat("{},", 1<<19)+`{}]}}}`).Servers); err != errEvent {
+	if err := watchError(
+		t,
+		textSource(
+			`{"type":"ERROR","object":{"kind":"Status","apiVersion":"v1","status":"Failure","details":{"causes":[`+
+				strings.Repeat("{},", 1<<19)+`{}]}}}`,
+		).Servers,
+	); err != errEvent {
 		t.Error(err)
 	}
 }
@@ -391,33 +471,50 @@ func TestWatch(t *testing.T) {
 // TestJSONWatch is TestWatch for what comes in JSON.
 func TestJSONWatch(t *testing.T) {
 	event := func(as, name string, more string) string {
-		return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", as, strings.Replace(fmt.Sprintf(serverText, name), `"port":80`, more, 1))
+		return fmt.Sprintf(`{"type":%q,"object":%s}`+"\n", as, strings.Replace(
+			fmt.Sprintf(serverText, name), `"port":80`, more, 1,
+		))
 	}
 	many := `"port":[` + strings.Repeat("1,", maxValues) + "1]"
-	got, err := watched(t, textSource(event("ADDED", "a", `"port":1`)+event("MODIFIED", "b", many)+event("DELETED", "d", many)+
+	got, err := watched(t, textSource(event("ADDED", "a", `"port":1`)+event("MODIFIED", "b", many)+
+		event("DELETED", "d", many)+
 		`{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"9"},"kind":"Server","apiVersion":"policy.linkerd.io/v1beta3"}}`+
 		`{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired"}}`).Servers)
 	if !apierrors.IsResourceExpired(err) {
 		t.Errorf("the end is %v", err)
 	}
 	equal(t, got, "ADDED ns/a@1", "MODIFIED ns/b@1: it has more than 50000 values", "DELETED ns/d@1", "BOOKMARK /@9")
-	if got, err := watched(t, textSource(`{"object":`+fmt.Sprintf(serverText, "a")+`,"type":"ADDED"}`).Servers); err != io.EOF || len(got) != 1 {
+	if got, err := watched(
+		t, textSource(`{"object":`+fmt.Sprintf(serverText, "a")+`,"type":"ADDED"}`).Servers,
+	); err != io.EOF || len(got) != 1 {
 		t.Errorf("an object before its type: %v", err)
 	}
 }
 
 // TestFailures: what an API server answers instead is the error that client-go would return.
 func TestFailures(t *testing.T) {
-	status := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no pods for you","reason":"Forbidden","code":403}`
+	status := `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no pods for ` +
+		`you","reason":"Forbidden","code":403}`
 	for _, x := range []struct {
 		sends
 		is func(error) bool
 	}{
 		{sends{403, "application/json", strings.NewReader(status)}, apierrors.IsForbidden},
 		{sends{404, "text/plain; charset=utf-8", strings.NewReader("404 page not found")}, apierrors.IsNotFound},
-		{sends{504, protobufType, bytes.NewReader(wrapped(t, schema.GroupVersionKind{Version: "v1", Kind: "Status"}, appendField(appendField(nil, 2, []byte("Failure")), 4, []byte("Timeout"))))}, apierrors.IsTimeout},
+		{
+			sends{
+				504, protobufType,
+				bytes.NewReader(wrapped(t, schema.GroupVersionKind{Version: "v1", Kind: "Status"}, appendField(
+					appendField(nil, 2, []byte("Failure")), 4, []byte("Timeout"),
+				))),
+			},
+			apierrors.IsTimeout,
+		},
 		{sends{503, "text/html", strings.NewReader("<html>")}, apierrors.IsServiceUnavailable},
-		{sends{302, "text/html", strings.NewReader("")}, func(err error) bool { return errors.As(err, new(apierrors.APIStatus)) }},
+		{
+			sends{302, "text/html", strings.NewReader("")},
+			func(err error) bool { return errors.As(err, new(apierrors.APIStatus)) },
+		},
 		{sends{500, "application/json", strings.NewReader(strings.Repeat("[", 1<<20))}, apierrors.IsInternalError},
 	} {
 		if err := listError(x.sources().Pods); !x.is(err) {
@@ -456,8 +553,14 @@ func TestLargeWait(t *testing.T) {
 // FuzzAnswers: whatever a server sends, what comes of it has a name.
 func FuzzAnswers(f *testing.F) {
 	f.Add(podList(f, pod(f, "a", 0), pod(f, "b", 5)), frame(f, "ADDED", wrapped(f, podKind, pod(f, "a", 3))))
-	f.Add([]byte(`{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","items":[`+fmt.Sprintf(serverText, "a")+`],"metadata":{}}`),
-		[]byte(`{"type":"ADDED","object":`+fmt.Sprintf(serverText, "a")+`}`+"\n"+`{"type":"DELETED","object":`+fmt.Sprintf(serverText, "a")+`}`))
+	f.Add([]byte(
+		`{"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3","items":[`+fmt.Sprintf(serverText, "a")+
+			`],"metadata":{}}`,
+	),
+		[]byte(
+			`{"type":"ADDED","object":`+fmt.Sprintf(serverText, "a")+`}`+"\n"+`{"type":"DELETED","object":`+
+				fmt.Sprintf(serverText, "a")+`}`,
+		))
 	f.Fuzz(func(t *testing.T, list, events []byte) {
 		fuzzAnswers(t, binarySource(list).Pods, binarySource(events).Pods)
 		fuzzAnswers(t, textSource(string(list)).Servers, textSource(string(events)).Servers)
@@ -466,11 +569,15 @@ func FuzzAnswers(f *testing.F) {
 
 func fuzzAnswers[O Object](t *testing.T, lists, watches Source[O]) {
 	look := func(o O, refused *Refused) {
-		if got := describe(o, refused); len(got) > 2000 || refused == nil && o.GetName() == "" || refused != nil && refused.Name == "" {
+		if got := describe(o, refused); len(got) > 2000 || refused == nil && o.GetName() == "" ||
+			refused != nil && refused.Name == "" {
 			t.Errorf("got %s", got)
 		}
 	}
-	_, _ = lists.List(t.Context(), metav1.ListOptions{}, func(o O, refused *Refused) error { look(o, refused); return nil })
+	_, _ = lists.List(t.Context(), metav1.ListOptions{}, func(o O, refused *Refused) error {
+		look(o, refused)
+		return nil
+	})
 	w, err := watches.Watch(t.Context(), metav1.ListOptions{})
 	must(t, err)
 	defer w.Close()

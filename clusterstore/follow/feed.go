@@ -67,7 +67,7 @@ type stored[T any] struct {
 type feed[O decode.Object, T any] struct {
 	kind     Kind[O, T]
 	resource *Resource
-	kept     *kept     // If nil, there is no memory cap.
+	account  *account  // If nil, there is no memory cap.
 	stage    *stage[T] // of the list that is being read; nil: none
 	prints   prints
 }
@@ -81,7 +81,7 @@ func (f *feed[O, T]) useMemoryCap() {
 	if limit != nil && f.kind.Size == nil {
 		panic("follow: kind " + f.kind.Name + " has no Size")
 	}
-	f.kept = newKept(limit, f.resource.name, f.prints)
+	f.account = newAccount(limit, f.resource.name, f.prints)
 }
 
 // compact returns what is kept of an object, or that it is refused.
@@ -95,7 +95,7 @@ func (f *feed[O, T]) compact(o O, refused *decode.Refused) *compacted[T] {
 	c := named[T](o.GetNamespace(), o.GetName(), o.GetResourceVersion())
 	c.value, c.ok = f.kind.Compact(o)
 	c.updated = f.resource.lag.updated(o)
-	if c.ok && f.kept != nil {
+	if c.ok && f.account != nil {
 		c.size = objectSize + int64(len(c.key)) + f.kind.Size(c.value, c.key)
 	}
 	return c
@@ -145,7 +145,7 @@ func (f *feed[O, T]) abandonList() {
 		f.resource.relists = f.resource.relists || f.stage.begun
 	}
 	f.stage = nil
-	f.kept.unstageAll()
+	f.account.unstageAll()
 }
 
 // stagePage reads one page.
@@ -162,7 +162,7 @@ func (f *feed[O, T]) stagePage(ctx context.Context, opts metav1.ListOptions) (me
 		return f.stageObject(c)
 	})
 	if left := list.RemainingItemCount; err == nil && opts.Continue == "" && left != nil {
-		err = f.kept.announced(least, *left)
+		err = f.account.announced(least, *left)
 	}
 	return list, n, err
 }
@@ -193,21 +193,21 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 	delete(s.refused, c.key)
 	if c.refused != "" {
 		s.refused[c.key] = c.refused
-		return f.kept.stage(c.size, nil)
+		return f.account.stage(c.size, nil)
 	}
 	f.unstage(c.key)
 	if !c.ok {
-		return f.kept.stageNone()
+		return f.account.stageNone()
 	}
 	f.resource.lag.seen(c.updated)
 	if f.same(f.stored(c.key), c) {
-		if err := f.kept.stageSame(c.key, f.handles(c.value)); err != nil {
+		if err := f.account.stageSame(c.key, f.handles(c.value)); err != nil {
 			return err
 		}
 		s.same[s.prints.of(c.key)] = struct{}{}
 		return nil
 	}
-	if err := f.kept.stage(c.size, f.handles(c.value)); err != nil {
+	if err := f.account.stage(c.size, f.handles(c.value)); err != nil {
 		return err
 	}
 	s.objects[c.key] = c
@@ -218,11 +218,11 @@ func (f *feed[O, T]) stageObject(c *compacted[T]) error {
 func (f *feed[O, T]) unstage(key string) {
 	s := f.stage
 	if c, ok := s.objects[key]; ok {
-		f.kept.unstage(f.handles(c.value))
+		f.account.unstage(f.handles(c.value))
 		delete(s.objects, key)
 	}
 	if _, same := s.same[s.prints.of(key)]; same {
-		f.kept.unstage(f.handlesOf(f.stored(key)))
+		f.account.unstage(f.handlesOf(f.stored(key)))
 		delete(s.same, s.prints.of(key))
 	}
 }
@@ -243,7 +243,7 @@ func (f *feed[O, T]) commit() {
 // ServiceProfile) are there before. But their addresses are released first (PrepareDrop): an address
 // with two owners is ambiguous, and a proxy that got that answer does not ask again.
 func (f *feed[O, T]) replaceAll(staged *stage[T]) (dropped bool) {
-	f.kept.commit()
+	f.account.commit()
 	var gone []string
 	for key := range f.kind.Into.Keys {
 		if !staged.has(key) {
@@ -298,7 +298,7 @@ func (f *feed[O, T]) applyEvent(e event) error {
 func (f *feed[O, T]) store(c *compacted[T]) error {
 	switch {
 	case c.refused != "":
-		if err := f.kept.put(refusedKey(c.key), c.size, nil, nil); err != nil {
+		if err := f.account.put(refusedKey(c.key), c.size, nil, nil); err != nil {
 			return err
 		}
 		f.resource.noteRefused(c.key, c.refused)
@@ -307,7 +307,7 @@ func (f *feed[O, T]) store(c *compacted[T]) error {
 		f.drop(c.key)
 	default:
 		before := f.stored(c.key)
-		if err := f.kept.put(c.key, c.size, f.handles(c.value), f.handlesOf(before)); err != nil {
+		if err := f.account.put(c.key, c.size, f.handles(c.value), f.handlesOf(before)); err != nil {
 			return err
 		}
 		f.kind.Into.Put(c.key, c.value)
@@ -361,7 +361,7 @@ func (f *feed[O, T]) putStep(list []*compacted[T]) {
 	}
 	for i, c := range list {
 		f.hasPut(c, before[i])
-		f.kept.keep(c.key, c.size, f.handles(c.value), f.handlesOf(before[i]))
+		f.account.keep(c.key, c.size, f.handles(c.value), f.handlesOf(before[i]))
 	}
 }
 
@@ -377,7 +377,7 @@ func (f *feed[O, T]) hasPut(c *compacted[T], before stored[T]) {
 
 func (f *feed[O, T]) drop(key string) {
 	before := f.stored(key)
-	f.kept.drop(key, f.handlesOf(before))
+	f.account.drop(key, f.handlesOf(before))
 	if !before.there {
 		return
 	}
@@ -397,24 +397,24 @@ func (f *feed[O, T]) applied() {
 
 // forgive records that an object is no longer refused.
 func (f *feed[O, T]) forgive(key string) {
-	f.kept.drop(refusedKey(key), nil)
+	f.account.drop(refusedKey(key), nil)
 	f.resource.noteRefused(key, "")
 }
 
 // keepRefused records which objects of a list are refused, which have been staged.
 func (f *feed[O, T]) keepRefused(all map[string]string) {
 	for key := range f.resource.setRefused(all) {
-		f.kept.drop(refusedKey(key), nil)
+		f.account.drop(refusedKey(key), nil)
 	}
 	for key, why := range all {
-		f.kept.keep(refusedKey(key), refusedSize(key, why), nil, nil)
+		f.account.keep(refusedKey(key), refusedSize(key, why), nil, nil)
 	}
-	f.kept.unstageAll()
+	f.account.unstageAll()
 }
 
 // handles returns the shared values of an object.
 func (f *feed[O, T]) handles(value T) handles {
-	if f.kept == nil || f.kind.Shared == nil {
+	if f.account == nil || f.kind.Shared == nil {
 		return nil
 	}
 	return func(yield func(any, int64) bool) { f.kind.Shared(value, yield) }

@@ -3,6 +3,7 @@ package follow
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +22,9 @@ import (
 // TestAfterWatch: a watch that is over goes on from what came last. After one that may have missed something the
 // objects are listed.
 func TestAfterWatch(t *testing.T) {
-	busy, broken, unreachable := apierrors.NewTooManyRequestsError("later"), apierrors.NewInternalError(errors.New("connection reset by peer")), errors.New("connection refused")
+	busy, broken, unreachable := apierrors.NewTooManyRequestsError("later"), apierrors.NewInternalError(errors.New(
+		"connection reset by peer",
+	)), errors.New("connection refused")
 	forbidden := apierrors.NewForbidden(corev1.Resource("secrets"), "", nil)
 	reset, lost := errors.New("read: connection reset by peer"), errors.New("http2: client connection lost")
 	timedOut := &net.OpError{Op: "read", Err: syscall.ETIMEDOUT} // by keep-alive probes
@@ -35,8 +39,14 @@ func TestAfterWatch(t *testing.T) {
 		watch func(*scriptedEvents) // the first one
 		next  string
 	}{
-		"ended after an event": {watch: func(w *scriptedEvents) { w.event(watch.Modified, "2", labelled("a", "")); w.stop() }, next: "watch 2"},
-		"ended after a while":  {watch: func(w *scriptedEvents) { time.AfterFunc(emptyWatch, w.stop) }, next: "watch 1"},
+		"ended after an event": {
+			watch: func(w *scriptedEvents) { w.event(watch.Modified, "2", labelled("a", "")); w.stop() },
+			next:  "watch 2",
+		},
+		"ended after a while": {
+			watch: func(w *scriptedEvents) { time.AfterFunc(emptyWatch, w.stop) },
+			next:  "watch 1",
+		},
 		"ended at once":        {watch: (*scriptedEvents).stop, next: "list"},
 		"ended by 410":         {watch: sends(gone()), next: "list"},
 		"ended by 429":         {watch: sends(busy), next: "watch 1"},
@@ -256,7 +266,8 @@ func TestOutdatedAtTimes(t *testing.T) {
 	})
 }
 
-// TestListAgain: objects are compacted anew by a list, whether the watch goes on or a list is under way, and the watch after it goes on.
+// TestListAgain: objects are compacted anew by a list, whether the watch goes on or a list is under way, and the
+// watch after it goes on.
 func TestListAgain(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"while watched": 0, "while listed": time.Second} {
 		t.Run(name, func(t *testing.T) {
@@ -284,3 +295,118 @@ func TestListAgain(t *testing.T) {
 		})
 	}
 }
+
+// ages is an observer that keeps all values.
+type ages []float64
+
+func (a *ages) Observe(v float64) { *a = append(*a, v) }
+
+// updatedAt returns an object that was last updated at that time, and applied by another
+// writer later.
+func updatedAt(at time.Time) metav1.Object {
+	entry := func(op metav1.ManagedFieldsOperationType, at time.Time) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Operation: op, Time: &metav1.Time{Time: at}}
+	}
+	return &metav1.ObjectMeta{ManagedFields: []metav1.ManagedFieldsEntry{
+		entry(metav1.ManagedFieldsOperationUpdate, at), entry(metav1.ManagedFieldsOperationUpdate, at.Add(-time.Hour)),
+		entry(metav1.ManagedFieldsOperationApply, at.Add(time.Hour)), {Operation: metav1.ManagedFieldsOperationUpdate},
+	}}
+}
+
+func TestLag(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var seen ages
+		l := &lag{seconds: &seen}
+		expect := func(what string, want ...float64) {
+			t.Helper()
+			if len(seen) != len(want) || len(want) == 1 && seen[0] != want[0] {
+				t.Errorf("%s: observed %v, want %v", what, seen, want)
+			}
+			seen = nil
+		}
+		start := time.Now()
+		l.seen(l.updated(updatedAt(start)))
+		l.observe(l.updated(updatedAt(start)))
+		expect("an update with no newer time than the list's")
+
+		time.Sleep(5 * time.Second)
+		l.observe(l.updated(updatedAt(start.Add(2 * time.Second))))
+		expect("an update", 3)
+		time.Sleep(time.Second)
+		l.observe(l.updated(updatedAt(start.Add(2 * time.Second))))
+		expect("another one of the same second", 4)
+		time.Sleep(time.Hour)
+		l.observe(l.updated(updatedAt(start.Add(2 * time.Second))))
+		expect("a deletion, which leaves the time of the last update")
+		l.observe(l.updated(updatedAt(start.Add(time.Second))))
+		expect("an older one")
+		l.observe(l.updated(&metav1.ObjectMeta{}))
+		expect("an update without time")
+		l.observe(l.updated(updatedAt(time.Now().Add(time.Minute))))
+		expect("a clock that is ahead", 0)
+		time.Sleep(2 * time.Second)
+		l.seen(l.updated(updatedAt(time.Now().Add(1000 * time.Hour))))
+		time.Sleep(5 * time.Second)
+		l.observe(l.updated(updatedAt(time.Now().Add(-time.Second))))
+		expect("an update after one with a time in the future", 1)
+	})
+}
+
+func secret(name string) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: "2"}}
+}
+
+// TestApplied: Applied is called once for a list and once for each event, and failures
+// are reported until the objects can be read again. In the health they have passed
+// through Printable, in Report they have not.
+func TestApplied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, known := &scripted{
+			version: "1",
+			items:   []item{labelled("a", ""), labelled("b", "")},
+			err:     errors.New("refused by s3cret"),
+		}, texts{}
+		var seen notes
+		failing := false
+		k := secrets(s, known)
+		k.Fields = "type=x"
+		k.Applied = func() { seen.add(fmt.Sprint(slices.Sorted(maps.Keys(known)))) }
+		k.Report = func(err error) {
+			if now := err != nil; now != failing {
+				failing = now
+				seen.add(fmt.Sprint("failing ", now))
+			}
+		}
+		g := NewGroup(Options{Printable: func(error) error { return errors.New("refused") }}, New(k))
+		defer start(t, g, func() { seen.add("synced") })()
+		expect := func(what string, want ...string) {
+			t.Helper()
+			if got := seen.take(); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", what, got, want)
+			}
+		}
+		expect("at first", "failing true")
+		if h := g.Health(); h.Err == nil || h.Err.Error() != "secrets: refused" || h.Resources[0].Err != "refused" ||
+			h.Resources[0].Synced {
+			t.Errorf("health: %+v", h)
+		}
+		s.mu.Lock()
+		s.err = nil
+		s.mu.Unlock()
+		time.Sleep(10 * time.Second)
+		expect("listed", "failing false", "[ns/a ns/b]", "synced")
+		if h := g.Health(); h.Err != nil || h.Resources[0].Objects != 2 || !h.Resources[0].Synced ||
+			s.fields != "type=x" {
+			t.Errorf("health: %+v", h)
+		}
+		s.newest().event(watch.Added, "2", labelled("c", ""))
+		expect("one more", "[ns/a ns/b ns/c]")
+		s.newest().event(watch.Deleted, "3", labelled("a", ""))
+		expect("one less", "[ns/b ns/c]")
+		if n := g.Health().Resources[0].Objects; n != 2 {
+			t.Errorf("%d objects", n)
+		}
+	})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

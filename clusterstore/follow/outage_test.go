@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,7 +16,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"isthmus/clusterstore/decode"
 	"isthmus/internal/apisim"
@@ -230,4 +233,279 @@ func (o *outage) restore(d time.Duration, before, after int) {
 	o.want = was
 	o.write(after)
 	o.away(d)
+}
+
+// noticed is within which time a watch that has fallen silent is replaced.
+const noticed = 2 * time.Minute
+
+// TestSilentWatch: a watch by which nothing comes any more, whether or not bookmarks came
+// before, is replaced by a list and a new watch; that is no failure. What has been
+// missed is there then.
+func TestSilentWatch(t *testing.T) {
+	for name, bookmarks := range map[string]int{"from its beginning": 0, "later": 2} {
+		t.Run(name, func(t *testing.T) {
+			const missed = "missed"
+			s := &scripted{}
+			s.runNoting(t, Options{}, func(g *Group, known texts, troubles func() []string) {
+				for range bookmarks {
+					s.newest().bookmark("2")
+					time.Sleep(time.Minute)
+				}
+				if n := len(s.opened()); n != 1 || known.has(missed) {
+					t.Fatalf("%d watches while bookmarks come", n)
+				}
+				s.become("2", labelled("a", ""), labelled(missed, ""))
+				time.Sleep(noticed)
+				reported, opened := troubles(), s.opened()
+				if len(opened) != 2 || !known.has(missed) || !known.has("a") || !opened[0].isClosed() {
+					t.Errorf("%d watches", len(opened))
+				}
+				h := g.Health()
+				if h.Err != nil || !h.StaleSince.IsZero() || len(reported) > 0 || h.Resources[0].Trouble != "" {
+					t.Errorf("health: %+v; %q", h, reported)
+				}
+				opened[1].event(watch.Added, "3", labelled("later", ""))
+				if !known.has("later") {
+					t.Error("the new watch is not followed")
+				}
+				time.Sleep(20 * time.Minute) // again and again
+				trouble := strings.TrimPrefix(strings.Join(troubles(), "; "), "secrets: ")
+				if want := []string{"", string(silentWatch)}[min(bookmarks, 1)]; trouble != want ||
+					g.Health().Resources[0].Trouble != want {
+					t.Errorf("reported: %q; health: %q", trouble, g.Health().Resources[0].Trouble)
+				}
+			})
+		})
+	}
+}
+
+// TestSilentServer checks that the list after a silent watch fails within the time for a page if a server no longer
+// answers.
+func TestSilentServer(t *testing.T) {
+	s := &scripted{}
+	s.runNoting(t, Options{}, func(g *Group, known texts, _ func() []string) {
+		<-g.Synced()
+		s.hang()
+		time.Sleep(watchSilence + pageTimeout - time.Second)
+		synctest.Wait()
+		if h := g.Health(); !h.StaleSince.IsZero() || h.Err != nil {
+			t.Errorf("too early: %+v", h)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if h := g.Health(); h.StaleSince.IsZero() || !errors.Is(h.Err, errSlowPage) || !known.has("a") {
+			t.Errorf("health: %+v", h)
+		}
+	})
+}
+
+// TestSilentList: a list whose answer does not come to its end fails in time.
+func TestSilentList(t *testing.T) {
+	s := &scripted{version: "1", pause: time.Hour}
+	s.run(t, Options{}, func(t *testing.T, g *Group, _ texts) {
+		time.Sleep(pageTimeout)
+		synctest.Wait()
+		if h := g.Health(); !errors.Is(h.Err, errSlowPage) {
+			t.Errorf("health: %+v", h)
+		}
+	})
+}
+
+// TestEndlessWatch: a watch that the server does not end at the time-out that was
+// requested is ended, and goes on from its last version.
+func TestEndlessWatch(t *testing.T) {
+	s := &scripted{}
+	s.runNoting(t, Options{}, func(g *Group, _ texts, troubles func() []string) {
+		end := time.Now().Add(time.Duration(*s.opened()[0].TimeoutSeconds)*time.Second + watchOverrun)
+		for time.Until(end) > 0 {
+			all := s.opened()
+			if len(all) != 1 {
+				t.Fatalf("%d watches, %v too early", len(all), time.Until(end))
+			}
+			all[0].bookmark("2")
+			time.Sleep(min(time.Minute, time.Until(end)))
+		}
+		opened, reported := s.opened(), troubles()
+		if len(opened) != 2 || opened[1].ResourceVersion != "2" {
+			t.Errorf("watches: %+v", opened)
+		}
+		if h := g.Health(); h.Err != nil || len(reported) != 1 ||
+			!strings.HasSuffix(reported[0], string(overdueWatch)) {
+			t.Errorf("%+v; %q", h, reported)
+		}
+	})
+}
+
+// always has another event.
+type always struct{}
+
+func (always) next() (event, error) { return event{kind: watch.Modified}, nil }
+
+func (always) Close() error { return nil }
+
+// TestOverdueThoughBusy: a watch that always has something to read ends at its time too.
+func TestOverdueThoughBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := New(secrets(nil, texts{}))
+		NewGroup(Options{}, r)
+		w := &watcher{from: always{}, resource: r, began: time.Now(), end: time.Now().Add(time.Minute)}
+		w.ctx, w.stop = context.WithCancelCause(t.Context())
+		w.timer = time.AfterFunc(time.Hour, w.expire)
+		defer w.close()
+		if _, err := w.next(); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		if _, err := w.next(); err != errOverdue {
+			t.Errorf("after its time: %v", err)
+		}
+	})
+}
+
+// busyFor is an answer with a Retry-After.
+func busyFor(code int, seconds int) error {
+	return apierrors.NewGenericServerResponse(
+		code, http.MethodGet, corev1.Resource("secrets"), "", "busy", seconds, true)
+}
+
+// TestThrottle: a server that asks for a pause by Retry-After gets no request before it is over, and one soon after.
+func TestThrottle(t *testing.T) {
+	for name, c := range map[string]struct {
+		code, seconds int
+		least, most   time.Duration
+	}{
+		"429, a while": {code: http.StatusTooManyRequests, seconds: 20,
+			least: 20 * time.Second, most: 25 * time.Second},
+		"429, an hour": {code: http.StatusTooManyRequests, seconds: 3600, least: 48 * time.Second, most: time.Minute},
+		"503, a moment": {code: http.StatusServiceUnavailable, seconds: 5,
+			least: 5 * time.Second, most: 7 * time.Second},
+		"503, an hour": {code: http.StatusServiceUnavailable, seconds: 3600,
+			least: 8 * time.Second, most: 10 * time.Second},
+		"500, an hour": {code: http.StatusInternalServerError, seconds: 3600,
+			least: 8 * time.Second, most: 10 * time.Second},
+		"500, none": {code: http.StatusInternalServerError, most: time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := &scripted{version: "1"}
+			s.run(t, Options{}, func(t *testing.T, g *Group, _ texts) {
+				time.Sleep(steadyWatch)
+				s.fail(busyFor(c.code, c.seconds))
+				s.newest().stop()
+				synctest.Wait()
+				shown := g.Health().Resources[0].ThrottledUntil
+				answered := time.Now()
+				if until := shown.Sub(answered); c.seconds > 0 && (until < c.least || until > c.most) ||
+					c.seconds == 0 && !shown.IsZero() {
+					t.Errorf("throttled until %v, which is %v later", shown, until)
+				}
+				s.fail(nil)
+				time.Sleep(c.most + time.Second)
+				synctest.Wait()
+				times := s.fail(nil)
+				if len(times) == 0 || times[0].Sub(answered) < c.least || times[0].Sub(answered) > c.most {
+					t.Errorf("requests at %v, after %v", times, answered)
+				}
+				if h := g.Health(); h.Err != nil || !h.Resources[0].ThrottledUntil.IsZero() {
+					t.Errorf("afterwards: %+v", h)
+				}
+			})
+		})
+	}
+}
+
+// TestThrottledWatch: a watch that ends by 429 is requested again when the server wants that.
+func TestThrottledWatch(t *testing.T) {
+	s := &scripted{version: "1"}
+	s.run(t, Options{}, func(t *testing.T, g *Group, _ texts) {
+		time.Sleep(steadyWatch)
+		ended := time.Now()
+		s.fail(nil)
+		s.newest().fail(busyFor(http.StatusTooManyRequests, 20))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if times := s.fail(nil); len(times) != 1 || times[0].Sub(ended) < 20*time.Second {
+			t.Errorf("requests at %v, after %v", times, ended)
+		}
+	})
+}
+
+// TestThrottledDiscovery: API discovery waits too.
+func TestThrottledDiscovery(t *testing.T) {
+	a := newOptional(nil)
+	a.run(t, func(g *Group, known texts) {
+		a.set(func() { a.err, a.unknown = errNotFound, busyFor(http.StatusTooManyRequests, 20) })
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		a.set(func() { a.discover = 0 })
+		time.Sleep(10 * time.Second)
+		a.set(func() {
+			if a.discover > 0 {
+				t.Errorf("API discovery was asked %d times", a.discover)
+			}
+		})
+		a.set(func() { a.err, a.unknown = nil, nil })
+		time.Sleep(2 * optionalPause)
+		if !known.has("a") || g.Health().Resources[0].Err != "" {
+			t.Errorf("afterwards: %+v", g.Health())
+		}
+	})
+}
+
+// TestThrottleNever: errors without a Retry-After throttle nothing.
+func TestThrottleNever(t *testing.T) {
+	r := New(secrets(nil, texts{}))
+	NewGroup(Options{}, r)
+	for _, err := range []error{
+		errors.New("refused"),
+		apierrors.NewTooManyRequestsError("later"),
+		busyFor(http.StatusInternalServerError, -5),
+	} {
+		if r.throttle(err); !r.throttled.IsZero() {
+			t.Errorf("%v throttles", err)
+		}
+	}
+}
+
+// repeating is a Source whose lists have the same objects on every page, for ten minutes.
+func repeating() *scripted {
+	same := make([]item, 100)
+	for i := range same {
+		same[i] = labelled(fmt.Sprint("n", i), "x")
+	}
+	return &scripted{
+		pause: time.Second,
+		onList: func(o metav1.ListOptions) (meta metav1.ListMeta, _ []item, err error) {
+			if len(o.Continue) > 600 {
+				return meta, nil, errors.New("it has no end")
+			}
+			return metav1.ListMeta{ResourceVersion: "5", Continue: o.Continue + "x"}, same, nil
+		},
+	}
+}
+
+// TestRepeating: a list that has the same objects again and again soon is over budget. Where there is no budget it
+// fails after some minutes, and before that the health has that it lasts.
+func TestRepeating(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := sharingFeed(1 << 20)
+		f.kind.Source = repeating()
+		if err := f.resource.list(t.Context()); !isOver(err) {
+			t.Errorf("with a budget: %v", err)
+		}
+		f.account, f.resource.group.events = nil, nil
+		began := time.Now()
+		go func() {
+			time.Sleep(slowList + 2*time.Second)
+			if h := f.resource.group.Health().Resources[0]; h.Trouble != string(longList) {
+				t.Errorf("a list is under way, and shown is %+v", h)
+			}
+		}()
+		next := f.resource.listAndWatch(t.Context(), toList)
+		if took := time.Since(began); next != toList || took < maxListTime || took > maxListTime+pageTimeout {
+			t.Errorf("after %v: %v", took, next)
+		}
+		if h := f.resource.group.Health().Resources[0]; h.Err != errLongList.Error() {
+			t.Errorf("%+v", h)
+		}
+	})
 }

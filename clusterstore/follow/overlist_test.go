@@ -31,7 +31,9 @@ type flooded struct {
 	old     int             // lists of what there was at a version
 }
 
-func (f *flooded) List(_ context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (meta metav1.ListMeta, err error) {
+func (f *flooded) List(
+	_ context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error,
+) (meta metav1.ListMeta, err error) {
 	f.mu.Lock()
 	all, page, label, first := f.objects, f.page, f.label, 0
 	if _, err := fmt.Sscan(o.Continue, &first); err != nil {
@@ -125,7 +127,8 @@ func TestRecovery(t *testing.T) {
 		// What has become larger meanwhile may have to wait for the other to become smaller.
 		time.Sleep(2 * (maxOverPause + 10*time.Second))
 		synctest.Wait()
-		if h = group.Health(); h.Err != nil || !h.StaleSince.IsZero() || h.Resources[0].Objects != 80 || h.Resources[1].Objects != 80 {
+		if h = group.Health(); h.Err != nil || !h.StaleSince.IsZero() || h.Resources[0].Objects != 80 ||
+			h.Resources[1].Objects != 80 {
 			t.Errorf("afterwards: %+v, %+v", h, b.Usage())
 		}
 	})
@@ -134,7 +137,11 @@ func TestRecovery(t *testing.T) {
 // TestOverRest: the longer it takes to find out that a list is too much, the longer the
 // resource is left alone; and it is followed again after the first list that fits.
 func TestOverRest(t *testing.T) {
-	for page, want := range map[time.Duration]time.Duration{time.Second: minOverPause, 3 * time.Second: 12 * time.Second, 10 * time.Second: maxOverPause} {
+	for page, want := range map[time.Duration]time.Duration{
+		time.Second:      minOverPause,
+		3 * time.Second:  12 * time.Second,
+		10 * time.Second: maxOverPause,
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &flooded{objects: 2}
 			group, _ := followFlooded(t, Options{}, true, f)
@@ -148,7 +155,13 @@ func TestOverRest(t *testing.T) {
 			f.mu.Lock()
 			for i, at := range f.lists[2:] { // after the first, and the one that follows events
 				if rest := at.Sub(f.lists[i+1]) - page; rest < want || rest > want+5*time.Second {
-					t.Errorf("pages of %v: after a list of %d it is left alone for %v, not %v", page, f.pages[i+1], rest, want)
+					t.Errorf(
+						"pages of %v: after a list of %d it is left alone for %v, not %v",
+						page,
+						f.pages[i+1],
+						rest,
+						want,
+					)
 				}
 			}
 			if f.old > 0 {
@@ -165,8 +178,8 @@ func TestOverRest(t *testing.T) {
 	}
 }
 
-// TestListPace: what the first list has is handled as it comes. Once some of it has come, further lists are handled at the
-// rate of events, whether or not that list has come to its end.
+// TestListPace: what the first list has is handled as it comes. Once some of it has come, further lists are handled
+// at the rate of events, whether or not that list has come to its end.
 func TestListPace(t *testing.T) {
 	const objects = eventBurst + 2*eventRate
 	for _, whole := range []bool{false, true} {
@@ -194,8 +207,8 @@ func TestListPace(t *testing.T) {
 	}
 }
 
-// TestAnnounced: a list of which not all can fit, by how many its first page announces, ends with that page. What fits is
-// read, whatever a server announces of it.
+// TestAnnounced: a list of which not all can fit, by how many its first page announces, ends with that page. What
+// fits is read, whatever a server announces of it.
 func TestAnnounced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &flooded{objects: 2, counts: true}
@@ -220,11 +233,18 @@ func TestAnnounced(t *testing.T) {
 			t.Errorf("afterwards: %+v", h)
 		}
 	})
-	k := newKept(NewMemoryCap(1<<20), "pods", newPrints())
+	k := newAccount(NewMemoryCap(1<<20), "pods", newPrints())
 	if err := k.stage(1000, nil); err != nil {
 		t.Fatal(err)
 	}
-	for more, fits := range map[int64]bool{-1: true, 0: true, 100: true, 1000: true, 1100: false, math.MaxInt64: false} {
+	for more, fits := range map[int64]bool{
+		-1:            true,
+		0:             true,
+		100:           true,
+		1000:          true,
+		1100:          false,
+		math.MaxInt64: false,
+	} {
 		if err := k.announced(1000, more); (err == nil) != fits || k.memory.Usage().Used != 1000 {
 			t.Errorf("%d more: %v", more, err)
 		}

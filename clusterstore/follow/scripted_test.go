@@ -33,7 +33,14 @@ func labelled(name, x string) item {
 }
 
 func tooLarge(name string) item {
-	return item{refused: &decode.Refused{Namespace: "ns", Name: name, ResourceVersion: "2", Err: errors.New("it is larger than 4 MiB")}}
+	return item{
+		refused: &decode.Refused{
+			Namespace:       "ns",
+			Name:            name,
+			ResourceVersion: "2",
+			Err:             errors.New("it is larger than 4 MiB"),
+		},
+	}
 }
 
 // scripted is a Source whose lists and events a test makes. A func that is nil leaves the answer as it is.
@@ -88,7 +95,9 @@ func (s *scripted) all() (metav1.ListMeta, []item, error) {
 	return metav1.ListMeta{ResourceVersion: s.version}, s.items, nil
 }
 
-func (s *scripted) List(ctx context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error) (meta metav1.ListMeta, err error) {
+func (s *scripted) List(
+	ctx context.Context, o metav1.ListOptions, each func(*corev1.Secret, *decode.Refused) error,
+) (meta metav1.ListMeta, err error) {
 	if err := s.request(ctx); err != nil {
 		return meta, err
 	}
@@ -328,8 +337,9 @@ func (n texts) has(name string) bool {
 func secrets(from decode.Source[*corev1.Secret], known texts) Kind[*corev1.Secret, string] {
 	return Kind[*corev1.Secret, string]{
 		Name: "secrets", Needed: true, Source: from, Into: known,
-		Compact: func(o *corev1.Secret) (string, bool) { return o.Labels["x"], o.Labels["x"] != "none" }, Same: sameAs[string],
-		Size: textSize,
+		Compact: func(o *corev1.Secret) (string, bool) { return o.Labels["x"], o.Labels["x"] != "none" },
+		Same:    sameAs[string],
+		Size:    textSize,
 	}
 }
 

@@ -20,15 +20,6 @@ const (
 	probeAnswer = 4 << 10 // bytes that are read of an answer's header
 )
 
-// probe probes once.
-func (t *Tracker) probe(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTake)
-	defer cancel()
-	began := time.Now()
-	defer func() { t.cfg.Probed(time.Since(began)) }()
-	return t.cfg.Probe(ctx, ip, probe)
-}
-
 // transport sends probes: to the address itself, without proxy or connections that are used
 // again. It follows no redirects.
 var transport = &http.Transport{
@@ -69,4 +60,60 @@ func shorten(err error) error {
 		return errors.New("closes the connection without an answer")
 	}
 	return errors.New("what it answers is no HTTP, or too long")
+}
+
+// perHost is how far apart the probes of one IP begin at least.
+const perHost = time.Second
+
+// probeKey is what is probed. Gateways that have it in common share its health.
+type probeKey struct {
+	ip   netip.Addr
+	port uint16
+	path string
+}
+
+// health is what is known by probing.
+type health struct {
+	failures int // in a row
+	failure  string
+	since    time.Time // of being alive or dead; zero: not known yet
+}
+
+// probed is the state of a probeKey. It is remembered for some time after it is needed no more: a
+// name may have other addresses each time. All under Tracker.mu.
+type probed struct {
+	health
+	began time.Time // when it was probed last; zero: never
+	left  time.Time // since when it is not needed; zero: it is
+}
+
+func keyOf(ip netip.Addr, p cluster.Probe) probeKey { return probeKey{ip, p.Port, p.Path} }
+
+// periodsOf returns what is to be probed of a list, and how often.
+func periodsOf(list []Address) map[probeKey]time.Duration {
+	periods := make(map[probeKey]time.Duration)
+	for _, a := range list {
+		if !a.usable() || a.Probe == (cluster.Probe{}) {
+			continue
+		}
+		key, period := keyOf(a.Addr.Addr(), a.Probe), max(a.Probe.Period, perHost)
+		if other, ok := periods[key]; ok {
+			period = min(period, other)
+		}
+		periods[key] = period
+	}
+	return periods
+}
+
+// note notes a probe's result.
+func (p *health) note(err error) {
+	dead := p.failures >= deadAfter
+	if err == nil {
+		p.failures, p.failure = 0, ""
+	} else {
+		p.failures, p.failure = min(p.failures+1, deadAfter), err.Error()
+	}
+	if now := p.failures >= deadAfter; p.since.IsZero() && (now || err == nil) || now != dead {
+		p.since = time.Now()
+	}
 }

@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"net/netip"
@@ -11,6 +13,7 @@ import (
 
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
+	"isthmus/internal/pace"
 )
 
 const (
@@ -221,4 +224,220 @@ func (t *Tracker) publish() {
 	if !sameUse(before, list) && isClosed(t.settled) {
 		t.cfg.Changed()
 	}
+}
+
+// Problems returns, for people, which names can't be resolved, and why, and how many addresses
+// are not used.
+func (t *Tracker) Problems() (list []string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, r := range t.resolved {
+		if r.failure != nil {
+			list = append(list, "Linkerd gateway "+name+": "+r.failure.Error())
+		}
+	}
+	slices.Sort(list)
+	if t.left > 0 {
+		list = append(list, fmt.Sprintf(
+			"addresses of Linkerd gateways that are not used, since they are more than %d: %d", MostAddresses, t.left,
+		))
+	}
+	return list
+}
+
+// namesOf returns the names among targets that are resolved: the first ones.
+func namesOf(targets []Target) (names []string) {
+	for _, x := range targets {
+		if !x.IP.IsValid() && !slices.Contains(names, x.Name) && len(names) < MostAddresses {
+			names = append(names, x.Name)
+		}
+	}
+	return names
+}
+
+// resolve resolves names, all at once, and forgets all others. It reports whether each is
+// known, by this time or one before.
+func (t *Tracker) resolve(ctx context.Context, names []string) (known bool) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTake)
+	defer cancel()
+	found := make([]resolved, len(names))
+	var all sync.WaitGroup
+	for i, name := range names {
+		all.Go(func() { found[i].ips, found[i].failure = t.lookUp(ctx, name) })
+	}
+	all.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.resolved
+	t.resolved = make(map[string]resolved, len(names))
+	known = true
+	for i, name := range names {
+		if found[i].failure != nil {
+			found[i].ips = before[name].ips
+		}
+		known = known && len(found[i].ips) > 0
+		t.resolved[name] = found[i]
+	}
+	return known
+}
+
+// lookUp resolves a name, to addresses that could be another host's.
+func (t *Tracker) lookUp(ctx context.Context, name string) ([]netip.Addr, error) {
+	ips, err := t.cfg.Resolve(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var list []netip.Addr
+	for _, ip := range ips {
+		if ip = ip.Unmap(); ip.Zone() == "" && t.cfg.Guard.Routable(ip) {
+			list = append(list, ip)
+		}
+	}
+	if len(list) == 0 {
+		return nil, errors.New("it has no address that could be another host's")
+	}
+	slices.SortFunc(list, netip.Addr.Compare)
+	return slices.Compact(list), nil
+}
+
+// resolved is what a name stands for.
+type resolved struct {
+	ips     []netip.Addr // sorted; when it was resolved last
+	failure error        // of the last try
+}
+
+// remember makes what the list needs known, and forgets what was needed long ago. A gateway that is probed in
+// another way than in the list before is as dead, or alive, as it was, until that way shows otherwise. t.mu is held.
+func (t *Tracker) remember(before []Address) {
+	now := time.Now()
+	maps.DeleteFunc(t.probed, func(_ probeKey, p *probed) bool {
+		return !p.left.IsZero() && now.Sub(p.left) > rememberFor
+	})
+	for _, a := range t.list {
+		key := keyOf(a.Addr.Addr(), a.Probe)
+		if t.periods[key] > 0 && t.probed[key] == nil {
+			t.probed[key] = &probed{health: t.healthOf(before, a.Addr)}
+		}
+	}
+	var left []probeKey
+	for key, p := range t.probed {
+		if t.periods[key] > 0 {
+			p.left = time.Time{}
+			continue
+		}
+		if p.left.IsZero() {
+			p.left = now
+		}
+		left = append(left, key)
+	}
+	slices.SortFunc(left, func(a, b probeKey) int { return t.probed[b].left.Compare(t.probed[a].left) })
+	for _, key := range left[min(len(left), mostRemembered):] {
+		delete(t.probed, key)
+	}
+}
+
+// healthOf returns what is known of an address in the list before. The zero health means nothing.
+func (t *Tracker) healthOf(before []Address, addr netip.AddrPort) health {
+	i := slices.IndexFunc(before, func(a Address) bool { return a.Addr == addr })
+	if i < 0 {
+		return health{}
+	}
+	if p := t.probed[keyOf(addr.Addr(), before[i].Probe)]; p != nil {
+		return p.health
+	}
+	return health{}
+}
+
+// hostsOf returns the IPs of which other things are to be probed than before, or at another pace.
+func hostsOf(before, now map[probeKey]time.Duration) map[netip.Addr]bool {
+	ips := make(map[netip.Addr]bool)
+	for _, periods := range []map[probeKey]time.Duration{before, now} {
+		for key := range periods {
+			if before[key] != now[key] {
+				ips[key.ip] = true
+			}
+		}
+	}
+	return ips
+}
+
+// startProbes probes an IP until stopProbes[ip] is called: its ports and paths take turns.
+func (t *Tracker) startProbes(ctx context.Context, ip netip.Addr) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	t.stopProbes[ip] = func() { cancel(); <-done }
+	go func() { defer close(done); t.probeHost(ctx, ip) }()
+}
+
+// probeHost probes an IP until ctx ends.
+func (t *Tracker) probeHost(ctx context.Context, ip netip.Addr) {
+	for {
+		key, at := t.next(ip)
+		if !pace.Sleep(ctx, time.Until(at)) {
+			return
+		}
+		t.turn(ctx, key)
+	}
+}
+
+// next returns which probe of an IP is due first, and when.
+func (t *Tracker) next(ip netip.Addr) (key probeKey, at time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var last time.Time // a probe that is no longer needed counts too
+	for k, p := range t.probed {
+		if k.ip != ip {
+			continue
+		}
+		if p.began.After(last) {
+			last = p.began
+		}
+		if due := p.began.Add(t.periods[k]); p.left.IsZero() && (!key.ip.IsValid() || due.Before(at)) {
+			key, at = k, due
+		}
+	}
+	if turn := last.Add(perHost); at.Before(turn) {
+		at = turn
+	}
+	return key, at
+}
+
+// turn probes once, unless the guard refuses the address, and notes the result.
+func (t *Tracker) turn(ctx context.Context, key probeKey) {
+	t.mu.Lock()
+	p := t.probed[key]
+	p.began = time.Now()
+	t.mu.Unlock()
+	refused, err := t.cfg.Guard.refusal(ctx, key.ip), error(nil)
+	if t.excluded(key.ip) {
+		return
+	}
+	if refused == "" && ctx.Err() == nil {
+		err = t.probe(ctx, key.ip, cluster.Probe{Port: key.port, Path: key.path})
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.refused[key.ip] = refused; refused == "" {
+		p.note(err)
+	}
+	t.publish()
+}
+
+// excluded reports whether an IP lies outside the ranges of the newest targets. While names are being resolved, Run has
+// not taken up these targets yet.
+func (t *Tracker) excluded(ip netip.Addr) bool {
+	targets, _ := t.targets.Get()
+	return len(*targets) > 0 && (*targets)[0].excludes(ip) // all targets of a link have the same ranges
+}
+
+// probe probes once.
+func (t *Tracker) probe(ctx context.Context, ip netip.Addr, probe cluster.Probe) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTake)
+	defer cancel()
+	began := time.Now()
+	defer func() { t.cfg.Probed(time.Since(began)) }()
+	return t.cfg.Probe(ctx, ip, probe)
 }

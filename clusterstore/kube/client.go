@@ -1,16 +1,21 @@
 package kube
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
+	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/decode"
-	"isthmus/clusterstore/guard"
-
 	"isthmus/federation"
+	"isthmus/internal/adminapi"
+	"isthmus/internal/guard"
+	"isthmus/internal/text"
 )
 
 // Client has the clients of one cluster's API, one for each kind. [New]
@@ -102,4 +107,63 @@ func (c *Client) Printable(err error) error {
 		return Printable(err)
 	}
 	return Printable(withoutToken(err, c.config.BearerToken))
+}
+
+// Server returns what requests have shown of the API server so far, without what is read by
+// itself. It holds no credentials.
+func (c *Client) Server() adminapi.APIServer {
+	if c.observer == nil {
+		return adminapi.APIServer{}
+	}
+	c.observer.mu.Lock()
+	defer c.observer.mu.Unlock()
+	now := c.observer.now
+	for kind, status := range c.observer.refused {
+		kind.Status = status
+		now.Refused = append(now.Refused, kind)
+	}
+	SortRefused(now.Refused)
+	return now
+}
+
+// Answered returns a channel that is closed once the API server has answered anything; nil: the
+// Client was not made by [New].
+func (c *Client) Answered() <-chan struct{} {
+	if c.observer == nil {
+		return nil
+	}
+	return c.observer.answered
+}
+
+// Printable makes an error safe to log and show whose text may come from a server or
+// an object, as [text.Clean] does. If nothing has to be changed it returns err itself.
+func Printable(err error) error {
+	message := err.Error()
+	if fit := text.Clean(message, text.Long); fit != message {
+		return reworded(err, strings.TrimSpace(fit))
+	}
+	return err
+}
+
+// withoutToken returns err or, if its text has the token, an error without it.
+func withoutToken(err error, token string) error {
+	if token == "" {
+		return err
+	}
+	quoted := strconv.Quote(token)
+	text := err.Error()
+	if without := strings.NewReplacer(
+		token, "[token]", quoted[1:len(quoted)-1], "[token]",
+	).Replace(text); without != text {
+		return reworded(err, without)
+	}
+	return err
+}
+
+// reworded returns an error with another text. Of what err was it keeps only that credentials are refused.
+func reworded(err error, text string) error {
+	if apierrors.IsUnauthorized(err) {
+		return apierrors.NewUnauthorized(text)
+	}
+	return errors.New(text)
 }

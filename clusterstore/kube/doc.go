@@ -36,6 +36,18 @@
 //   - Each Client has connections of its own. A linked cluster is reached by its
 //     kubeconfig alone; only the gateway's own cluster by the environment's proxy.
 //
+// [Clients] are client-go's clients of the API groups that Isthmus reads or writes with client-go, as one struct; [MCS]
+// are clients of the MCS-API. Making them sends no request. Tests use package kubetest, which has client-go's fakes.
+//
+// A [Keeper] reads the facts by which two clusters are compared (trust anchors, Pod networks, the server's version):
+//
+//   - It reads once the API server has answered, and again every hour, not each time somebody looks at a page.
+//   - [Keeper.Look] reads trust anchors again that are at least 10 s old, and Nodes if the last read was a minute ago,
+//     in the Keeper's own context. Eight clusters are looked at at a time. A cluster that does not answer within 10 s is
+//     skipped for a minute.
+//   - Reading takes a few megabytes at most for one cluster; about 100 kB of facts are cached.
+//   - No fact holds credentials. Error texts are printable and short.
+//
 // Clients and Requests are safe for concurrent use. The package starts no goroutine;
 // those of connections end when they are idle and [Client.Close] is called.
 //

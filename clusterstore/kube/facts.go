@@ -2,16 +2,30 @@ package kube
 
 import (
 	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/pem"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
+	"encoding/json"
+
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
 
 	"isthmus/clusterstore/decode"
-
 	"isthmus/internal/adminapi"
 	"isthmus/internal/text"
 )
@@ -38,8 +52,8 @@ func (f *Facts) AddTo(s *adminapi.APIServer) {
 	s.Version, s.VersionError, s.Anchors, s.Networks = f.version, f.versionError, &anchors, &networks
 }
 
-// Read reads facts of a cluster; namespace is the control plane's. It returns false if something could not be read for another reason
-// than that it is not there, or that the credentials may not read it: then it may be read later.
+// Read reads facts of a cluster; namespace is the control plane's. It returns false if something could not be read
+// for another reason than that it is not there, or that the credentials may not read it: then it may be read later.
 func Read(ctx context.Context, client *Client, namespace string) (f *Facts, complete bool) {
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
@@ -115,4 +129,195 @@ func Version(ctx context.Context, from decode.Sources) (string, error) {
 		err = errors.New("the answer about its version is not that of an API server")
 	}
 	return text.Clean(info.GitVersion, text.Short), err
+}
+
+// Where Linkerd's proxies have their trust anchors from.
+const (
+	AnchorsConfigMap = "linkerd-identity-trust-roots"
+	anchorsKey       = "ca-bundle.crt"
+)
+
+// maxCertificates of one text in PEM are read.
+const maxCertificates = 100
+
+func readAnchors(ctx context.Context, from decode.Sources, namespace string) ([]adminapi.Anchor, error) {
+	var m struct {
+		Data map[string]string `json:"data"`
+	}
+	if err := from.Document(
+		ctx, "/api/v1/namespaces/"+url.PathEscape(namespace)+"/configmaps/"+AnchorsConfigMap, &m,
+	); err != nil {
+		return nil, err
+	}
+	text, ok := m.Data[anchorsKey]
+	if !ok {
+		return nil, contentError{fmt.Errorf("ConfigMap %s/%s has no key %s", namespace, AnchorsConfigMap, anchorsKey)}
+	}
+	anchors, err := parseAnchors(text)
+	if err != nil {
+		return nil, contentError{err}
+	}
+	return anchors, nil
+}
+
+func parseAnchors(text string) (anchors []adminapi.Anchor, err error) {
+	list, err := certificates([]byte(text))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("ConfigMap %s: %s: %w", AnchorsConfigMap, anchorsKey, err)
+	case len(list) == 0:
+		return nil, fmt.Errorf("ConfigMap %s: %s has no certificate", AnchorsConfigMap, anchorsKey)
+	}
+	for _, c := range list {
+		sum := sha256.Sum256(c.Raw)
+		if a := (adminapi.Anchor{
+			SHA256:  hex.EncodeToString(sum[:]),
+			Expires: writable(c.NotAfter),
+		}); !slices.Contains(anchors, a) {
+			anchors = append(anchors, a)
+		}
+	}
+	return anchors, nil
+}
+
+// certificates reads those of a text in PEM. A block that is no certificate is an error.
+func certificates(text []byte) (list []*x509.Certificate, err error) {
+	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type != "CERTIFICATE" {
+			continue
+		}
+		if len(list) == maxCertificates {
+			return nil, fmt.Errorf("it has more than %d certificates", maxCertificates)
+		}
+		c, err := x509.ParseCertificate(block.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("certificate %d can't be read", len(list)+1) // x509's error quotes it
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+const (
+	// maxNodes of one cluster are read. Each has some ten kilobytes: an API server is not asked to encode all of them
+	// at once.
+	maxNodes, nodePage = 5000, 500
+	// maxRanges of one cluster are kept: comparing takes more the more there are.
+	maxRanges = 1000
+)
+
+// errEnough ends a list, which a hostile server may never do.
+var errEnough = errors.New("there are more Nodes than are read")
+
+// readNetworks reads the Pod CIDRs of a cluster's Nodes.
+func readNetworks(ctx context.Context, from decode.Source[*corev1.Node]) (n adminapi.PodNetworks, err error) {
+	ranges := make(map[netip.Prefix]bool)
+	options := metav1.ListOptions{Limit: nodePage}
+	for range maxNodes / nodePage { // a hostile server's pages may be empty, and have no end
+		page, err := from.List(ctx, options, func(node *corev1.Node, refused *decode.Refused) error {
+			switch {
+			case refused != nil:
+				return contentError{fmt.Errorf("of Node %s: %w", refused.Name, refused.Err)}
+			case n.Nodes == maxNodes:
+				return errEnough
+			}
+			for _, text := range append(node.Spec.PodCIDRs, node.Spec.PodCIDR) {
+				if p, err := netip.ParsePrefix(text); err == nil && len(ranges) < maxNodes {
+					ranges[p.Masked()] = true
+				}
+			}
+			n.Nodes++
+			return nil
+		})
+		if n.Partly = errors.Is(err, errEnough) || page.Continue != ""; err != nil && !errors.Is(err, errEnough) {
+			return n, err
+		}
+		if options.Continue = page.Continue; err != nil || options.Continue == "" {
+			break
+		}
+	}
+	joined := join(ranges)
+	for _, p := range joined[:min(len(joined), maxRanges)] {
+		n.CIDRs = append(n.CIDRs, p.String())
+	}
+	n.Partly = n.Partly || len(joined) > maxRanges
+	return n, nil
+}
+
+// join returns the ranges that have just the addresses of these, none of which overlap: Nodes' ranges are mostly
+// parts of one that the cluster was given.
+func join(ranges map[netip.Prefix]bool) (joined []netip.Prefix) {
+	list := make([]netip.Prefix, 0, len(ranges))
+	for p := range ranges {
+		list = append(list, p)
+	}
+	slices.SortFunc(list, netip.Prefix.Compare)
+	for _, p := range list {
+		if n := len(joined); n > 0 && joined[n-1].Overlaps(p) { // the larger one comes first
+			continue
+		}
+		joined = append(joined, p)
+		for n := len(joined); n > 1; n = len(joined) { // two halves become the whole
+			a, b := joined[n-2], joined[n-1]
+			if a.Bits() == 0 || a.Bits() != b.Bits() {
+				break
+			}
+			whole := netip.PrefixFrom(a.Addr(), a.Bits()-1).Masked()
+			if whole.Addr() != a.Addr() || !whole.Contains(b.Addr()) {
+				break
+			}
+			joined = append(joined[:n-2], whole)
+		}
+	}
+	return joined
+}
+
+// Expiry returns what of a link's credentials expires first, and when; nil: nothing has such a time.
+func Expiry(cfg *rest.Config) (first *adminapi.Expiry) {
+	if at, ok := tokenExpiry(cfg.BearerToken); ok {
+		first = &adminapi.Expiry{What: "token", At: at.UTC()}
+	}
+	// The first one is the client's own; a chain is as good as its first link that ends.
+	if list, err := certificates(cfg.CertData); err == nil {
+		for _, c := range list {
+			if first == nil || c.NotAfter.Before(first.At) {
+				first = &adminapi.Expiry{What: "client certificate", At: writable(c.NotAfter)}
+			}
+		}
+	}
+	return first
+}
+
+// writable returns the time or, if it has no year of four digits, which JSON needs, the nearest one that has.
+// Certificates may be good until an hour of the year 10000 in UTC.
+func writable(t time.Time) time.Time {
+	if t = t.UTC(); t.Year() > 9999 {
+		return time.Unix(latest, 0).UTC()
+	}
+	if t.Year() < 0 {
+		return time.Time{}
+	}
+	return t
+}
+
+const latest = 253402300799 // the end of the year 9999
+
+// tokenExpiry returns when a token expires, if it is a JSON Web Token that has such a time.
+// Whether it is genuine is for API servers to decide.
+func tokenExpiry(token string) (at time.Time, ok bool) {
+	parts := strings.SplitN(token, ".", 4)
+	if len(parts) != 3 {
+		return at, false
+	}
+	payload, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(parts[1], "="))
+	if err != nil {
+		return at, false
+	}
+	var claims struct {
+		Exp *float64 `json:"exp"`
+	}
+	if err := json.Unmarshal(payload, &claims); err != nil || claims.Exp == nil || math.IsNaN(*claims.Exp) {
+		return at, false
+	}
+	return time.Unix(int64(min(max(*claims.Exp, 0), latest)), 0), true
 }

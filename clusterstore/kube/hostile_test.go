@@ -52,7 +52,8 @@ func (h *hostile) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		body = z
 	}
 	w.WriteHeader(h.status)
-	part := make([]byte, 48<<10) // less than maxError; compression does not make it smaller, or all would fit into sockets
+	// less than maxError; compression does not make it smaller, or all would fit into sockets
+	part := make([]byte, 48<<10)
 	rand.NewChaCha8([32]byte{}).Read(part)
 	for time.Now().Before(end) && h.sent.Load() < hostileBytes {
 		n, err := body.Write(part)
@@ -125,7 +126,9 @@ var verbs = map[string]func(context.Context, *Client) error{
 		return err
 	},
 	"list": func(ctx context.Context, c *Client) error {
-		_, err := c.Sources.Pods.List(ctx, metav1.ListOptions{}, func(*corev1.Pod, *decode.Refused) error { return nil })
+		_, err := c.Sources.Pods.List(ctx, metav1.ListOptions{}, func(*corev1.Pod, *decode.Refused) error {
+			return nil
+		})
 		return err
 	},
 	"get": func(ctx context.Context, c *Client) error {
@@ -163,7 +166,9 @@ func TestEndlessErrors(t *testing.T) {
 
 func testEndlessError(t *testing.T, all *sync.WaitGroup, verb string, status int, http2, gzipped, pauses bool) {
 	h := &hostile{status: status, contentType: "text/plain", gzipped: gzipped, pauses: pauses}
-	name, client := fmt.Sprintf("%s %d http2=%v gzip=%v pauses=%v", verb, status, http2, gzipped, pauses), hostileClient(t, h, http2)
+	name, client := fmt.Sprintf(
+		"%s %d http2=%v gzip=%v pauses=%v", verb, status, http2, gzipped, pauses,
+	), hostileClient(t, h, http2)
 	all.Go(func() {
 		began := time.Now()
 		err := verbs[verb](t.Context(), client)
@@ -200,7 +205,9 @@ func TestUnrequestedUpgrade(t *testing.T) {
 				defer conn.Close()
 				conn.SetDeadline(time.Now().Add(hostileTime))
 				conn.Read(make([]byte, 4096))
-				io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nno end")
+				io.WriteString(
+					conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\nno end",
+				)
 				io.Copy(io.Discard, conn)
 			})
 		}
@@ -245,11 +252,19 @@ func TestPausingAnswers(t *testing.T) {
 		after  time.Duration
 	}{
 		{http.MethodGet, 200, time.Hour}, {http.MethodPost, 201, time.Hour},
-		{http.MethodGet, 201, errorTimeout}, {http.MethodGet, 302, errorTimeout}, {http.MethodGet, 403, errorTimeout}, {http.MethodPost, 403, errorTimeout},
+		{http.MethodGet, 201, errorTimeout},
+		{http.MethodGet, 302, errorTimeout},
+		{http.MethodGet, 403, errorTimeout},
+		{http.MethodPost, 403, errorTimeout},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			client := newHTTPClient(singleTry{roundTrip(func(r *http.Request) (*http.Response, error) {
-				return &http.Response{StatusCode: c.status, Header: http.Header{}, Body: pausing{r.Context()}, Request: r}, nil
+				return &http.Response{
+					StatusCode: c.status,
+					Header:     http.Header{},
+					Body:       pausing{r.Context()},
+					Request:    r,
+				}, nil
 			})})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()

@@ -5,7 +5,9 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"crypto/x509"
+	"encoding/asn1"
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
@@ -27,7 +29,13 @@ func keyPair(t testing.TB) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	der, err := x509.CreateCertificate(rand.Reader, &x509.Certificate{SerialNumber: big.NewInt(1)}, &x509.Certificate{SerialNumber: big.NewInt(1)}, &k.PublicKey, k)
+	der, err := x509.CreateCertificate(
+		rand.Reader,
+		&x509.Certificate{SerialNumber: big.NewInt(1)},
+		&x509.Certificate{SerialNumber: big.NewInt(1)},
+		&k.PublicKey,
+		k,
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,12 +43,21 @@ func keyPair(t testing.TB) (cert, key []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: kder})
+	return pem.EncodeToMemory(&pem.Block{
+		Type:  "CERTIFICATE",
+		Bytes: der,
+	}), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: kder})
 }
 
 // file makes a kubeconfig with these lines in its cluster and its user.
 func file(head, cluster, user string) string {
-	return fmt.Sprintf("apiVersion: v1\nkind: Config\n%s\ncontexts:\n- name: c\n  context: {cluster: k, user: u}\nclusters:\n- name: k\n  cluster: {%s}\nusers:\n- name: u\n  user: {%s}\n", head, cluster, user)
+	return fmt.Sprintf(
+		"apiVersion: v1\nkind: Config\n%s\ncontexts:\n- name: c\n  context: {cluster: k, user: u}\nclusters:\n- "+
+			"name: k\n  cluster: {%s}\nusers:\n- name: u\n  user: {%s}\n",
+		head,
+		cluster,
+		user,
+	)
 }
 
 const (
@@ -62,24 +79,65 @@ func TestReadKubeconfig(t *testing.T) {
 		"token": {file(current, server, token), func(c *rest.Config) bool {
 			return c.Host == "https://api.example:6443" && c.BearerToken == theToken
 		}, 0},
-		"no current-context": {file("", server, token), func(c *rest.Config) bool { return c.BearerToken == theToken }, 0},
+		"no current-context": {
+			file("", server, token), func(c *rest.Config) bool { return c.BearerToken == theToken }, 0,
+		},
 		"certificate": {file(current, server+ca, certAndKey), func(c *rest.Config) bool {
 			return bytes.Equal(c.CAData, cert) && bytes.Equal(c.CertData, cert) && bytes.Equal(c.KeyData, key)
 		}, 0},
-		"server name":                {file(current, server+", tls-server-name: other", token), func(c *rest.Config) bool { return c.ServerName == "other" }, 0},
-		"insecure":                   {file(current, server+", insecure-skip-tls-verify: true", token), func(c *rest.Config) bool { return c.Insecure }, 1},
-		"http":                       {file(current, `server: "http://api.example"`, token), func(c *rest.Config) bool { return c.Host == "http://api.example" }, 1},
-		"path":                       {file(current, `server: "https://api.example/k8s/c-1/"`, token), func(c *rest.Config) bool { return c.Host == "https://api.example/k8s/c-1" }, 0},
-		"IPv6":                       {file(current, `server: "https://[fd00::1]:6443"`, token), func(c *rest.Config) bool { return c.Host == "https://[fd00::1]:6443" }, 0},
-		"json":                       {`{"clusters":[{"name":"k","cluster":{"server":"https://h"}}],"users":[{"name":"u","user":{"token":"x"}}],"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`, func(c *rest.Config) bool { return c.BearerToken == "x" }, 0},
-		"largest":                    {file(current, server, token) + strings.Repeat("#", maxKubeconfig-len(file(current, server, token))), func(c *rest.Config) bool { return c.BearerToken == theToken }, 0},
-		"as kubectl writes it":       {"---\n# written by kubectl\n" + file("preferences: {}\n"+current, server+", extensions: [{name: e, extension: {a: [{b: {c: d}}], last-update: today}}]", token), func(c *rest.Config) bool { return c.BearerToken == theToken }, 0},
-		"token that looks like YAML": {file(current, server, `token: "*a&b<<#:{}[]"`), func(c *rest.Config) bool { return c.BearerToken == "*a&b<<#:{}[]" }, 0},
-		"token of digits":            {file(current, server, `token: "0123"`), func(c *rest.Config) bool { return c.BearerToken == "0123" }, 0},
-		"yes":                        {file(current, server+", insecure-skip-tls-verify: yes", token), func(c *rest.Config) bool { return c.Insecure }, 1},
-		"bad user besides": {file(current, server, token) + "- name: other\n  user: {tokenFile: /etc/passwd}\n", func(c *rest.Config) bool {
-			return c.BearerToken == theToken && c.BearerTokenFile == ""
-		}, 0},
+		"server name": {
+			file(current, server+", tls-server-name: other", token),
+			func(c *rest.Config) bool { return c.ServerName == "other" }, 0,
+		},
+		"insecure": {
+			file(current, server+", insecure-skip-tls-verify: true", token),
+			func(c *rest.Config) bool { return c.Insecure }, 1,
+		},
+		"http": {
+			file(current, `server: "http://api.example"`, token),
+			func(c *rest.Config) bool { return c.Host == "http://api.example" }, 1,
+		},
+		"path": {
+			file(current, `server: "https://api.example/k8s/c-1/"`, token),
+			func(c *rest.Config) bool { return c.Host == "https://api.example/k8s/c-1" }, 0,
+		},
+		"IPv6": {
+			file(current, `server: "https://[fd00::1]:6443"`, token),
+			func(c *rest.Config) bool { return c.Host == "https://[fd00::1]:6443" }, 0,
+		},
+		"json": {
+			`{"clusters":[{"name":"k","cluster":{"server":"https://h"}}],"users":[{"name":"u","user":{"token":"x"}}],"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`,
+			func(c *rest.Config) bool { return c.BearerToken == "x" }, 0,
+		},
+		"largest": {
+			file(current, server, token) + strings.Repeat("#", maxKubeconfig-len(file(current, server, token))),
+			func(c *rest.Config) bool { return c.BearerToken == theToken }, 0,
+		},
+		"as kubectl writes it": {
+			"---\n# written by kubectl\n" +
+				file(
+					"preferences: {}\n"+current,
+					server+", extensions: [{name: e, extension: {a: [{b: {c: d}}], last-update: today}}]",
+					token,
+				),
+			func(c *rest.Config) bool { return c.BearerToken == theToken }, 0,
+		},
+		"token that looks like YAML": {
+			file(current, server, `token: "*a&b<<#:{}[]"`),
+			func(c *rest.Config) bool { return c.BearerToken == "*a&b<<#:{}[]" }, 0,
+		},
+		"token of digits": {
+			file(current, server, `token: "0123"`),
+			func(c *rest.Config) bool { return c.BearerToken == "0123" }, 0,
+		},
+		"yes": {
+			file(current, server+", insecure-skip-tls-verify: yes", token),
+			func(c *rest.Config) bool { return c.Insecure }, 1,
+		},
+		"bad user besides": {file(current, server, token) + "- name: other\n  user: {tokenFile: /etc/passwd}\n",
+			func(c *rest.Config) bool {
+				return c.BearerToken == theToken && c.BearerTokenFile == ""
+			}, 0},
 	}
 	for name, tt := range accepted {
 		cfg, warnings, err := ReadKubeconfig([]byte(tt.data))
@@ -268,7 +326,9 @@ func FuzzReadKubeconfig(f *testing.F) {
 	f.Add([]byte("kind: " + theToken))
 	cert, _ := keyPair(f)
 	b64 := base64.StdEncoding.EncodeToString
-	f.Add([]byte(file(current, server, "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(rsaKey(f, 2048, 260_000, 2)))))
+	f.Add([]byte(file(
+		current, server, "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(rsaKey(f, 2048, 260_000, 2)),
+	)))
 	f.Add([]byte(file(current, server+", certificate-authority-data: "+b64(rsaCert(f, 100_000)), token)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		began := time.Now()
@@ -285,7 +345,8 @@ func FuzzReadKubeconfig(f *testing.F) {
 			return
 		}
 		c := *cfg
-		if c.ExecProvider != nil || c.AuthProvider != nil || c.BearerTokenFile != "" || c.CertFile != "" || c.KeyFile != "" || c.CAFile != "" ||
+		if c.ExecProvider != nil || c.AuthProvider != nil || c.BearerTokenFile != "" || c.CertFile != "" ||
+			c.KeyFile != "" || c.CAFile != "" ||
 			c.Proxy != nil || c.Impersonate.UserName != "" || c.Username != "" || c.Password != "" {
 			t.Fatalf("accepted: %+v", c)
 		}
@@ -296,4 +357,166 @@ func FuzzReadKubeconfig(f *testing.F) {
 			t.Fatalf("accepted, but has no usable server: %v", err)
 		}
 	})
+}
+
+// number is an odd number of a length in bits.
+func number(bits int) *big.Int {
+	n := new(big.Int).Lsh(big.NewInt(1), uint(bits))
+	return n.Sub(n, big.NewInt(1))
+}
+
+// rsaKey is a private key, as PEM in the form of PKCS #1, with parts of these lengths in
+// bits, and perhaps more primes. Its parts do not fit together: what finds that out reads it first.
+func rsaKey(t testing.TB, n, p, q int, more ...int) []byte {
+	t.Helper()
+	one := big.NewInt(1)
+	type prime struct{ Prime, Exp, Coeff *big.Int }
+	var primes []prime
+	for _, bits := range more {
+		primes = append(primes, prime{number(bits), one, one})
+	}
+	der, err := asn1.Marshal(struct {
+		Version              int
+		N                    *big.Int
+		E                    int
+		D, P, Q, Dp, Dq, Inv *big.Int
+		More                 []prime `asn1:"optional,omitempty"`
+	}{0, number(n), 65537, one, number(p), number(q), one, one, one, primes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: der})
+}
+
+// inPKCS8 is such a key in the form of PKCS #8.
+func inPKCS8(t testing.TB, key []byte) []byte {
+	t.Helper()
+	type algorithm struct{ OID asn1.ObjectIdentifier }
+	block, _ := pem.Decode(key)
+	der, err := asn1.Marshal(struct {
+		Version   int
+		Algorithm algorithm
+		Key       []byte
+	}{0, algorithm{asn1.ObjectIdentifier{1, 2, 840, 113549, 1, 1, 1}}, block.Bytes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+}
+
+// rsaCert is a certificate, as PEM, of an RSA key of this length.
+func rsaCert(t testing.TB, bits int) []byte {
+	t.Helper()
+	_, signer := keyPair(t)
+	block, _ := pem.Decode(signer)
+	key, err := x509.ParseECPrivateKey(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &rsa.PublicKey{N: number(bits), E: 65537}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// shifted is a certificate whose key begins at the second bit of its string of bits, as DER allows.
+func shifted(t testing.TB, cert []byte) []byte {
+	t.Helper()
+	block, _ := pem.Decode(cert)
+	parsed, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var info struct {
+		Algorithm asn1.RawValue
+		Key       asn1.BitString
+	}
+	if _, err := asn1.Unmarshal(parsed.RawSubjectPublicKeyInfo, &info); err != nil {
+		t.Fatal(err)
+	}
+	key := slices.Clone(info.Key.Bytes)
+	for i, b := range info.Key.Bytes { // the first bit is not set
+		if key[i] = b << 1; i > 0 {
+			key[i-1] |= b >> 7
+		}
+	}
+	info.Key = asn1.BitString{Bytes: key, BitLength: 8*len(key) - 1}
+	now, err := asn1.Marshal(info)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{
+		Type:  block.Type,
+		Bytes: bytes.Replace(block.Bytes, parsed.RawSubjectPublicKeyInfo, now, 1),
+	})
+}
+
+// TestLongKeys: a kubeconfig whose RSA keys would take long to read or to use is refused
+// before they are read. The longest one here would take hours.
+func TestLongKeys(t *testing.T) {
+	cert, key := keyPair(t)
+	b64 := base64.StdEncoding.EncodeToString
+	user := func(cert, key []byte) string {
+		return file(current, server, "client-certificate-data: "+b64(cert)+", client-key-data: "+b64(key))
+	}
+	for name, data := range map[string]string{
+		"prime that fills it": user(cert, rsaKey(t, 2048, 260_000, 2)),
+		"other prime":         user(cert, rsaKey(t, 2048, 2, 40_000)),
+		"third prime":         user(cert, rsaKey(t, 2048, 1024, 1024, 200_000)),
+		"modulus":             user(cert, rsaKey(t, 8193, 4096, 4096)),
+		"prime":               user(cert, rsaKey(t, 8192, 8193, 4096)),
+		"PKCS #8":             user(cert, inPKCS8(t, rsaKey(t, 2048, 200_000, 2))),
+		"second block":        user(cert, append(key, rsaKey(t, 2048, 200_000, 2)...)),
+		"certificate":         user(rsaCert(t, 8200), key),
+		"shifted certificate": user(shifted(t, rsaCert(t, 8200)), key),
+		"authority":           file(current, server+", certificate-authority-data: "+b64(rsaCert(t, 100_000)), token),
+		"second authority": file(
+			current, server+", certificate-authority-data: "+b64(append(cert, rsaCert(t, 8193)...)), token,
+		),
+	} {
+		if _, _, err := ReadKubeconfig([]byte(data)); len(data) > maxKubeconfig || err == nil ||
+			!strings.Contains(err.Error(), "longer than 8192 bits") {
+			t.Errorf("%s: %d bytes, error %v", name, len(data), err)
+		}
+	}
+	for name, bits := range map[string]int{"authority": 8192, "small authority": 2048} {
+		if _, _, err := ReadKubeconfig([]byte(file(
+			current, server+", certificate-authority-data: "+b64(rsaCert(t, bits)), token,
+		))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestRSAKeys: a key of usual length is accepted, in both forms.
+func TestRSAKeys(t *testing.T) {
+	b64 := base64.StdEncoding.EncodeToString
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	wrapped, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range []pem.Block{
+		{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)},
+		{Type: "PRIVATE KEY", Bytes: wrapped},
+	} {
+		if _, _, err := ReadKubeconfig([]byte(file(
+			current,
+			server,
+			"client-certificate-data: "+b64(cert)+", client-key-data: "+b64(pem.EncodeToMemory(&block)),
+		))); err != nil {
+			t.Errorf("%s: %v", block.Type, err)
+		}
+	}
 }

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"isthmus/clusterstore/guard"
 	"isthmus/internal/adminapi"
+	"isthmus/internal/guard"
 )
 
 // maxRefusals of one server are kept. A gateway makes some thirty kinds of requests.
@@ -28,7 +28,11 @@ type observer struct {
 }
 
 func newObserver(printable func(error) error) *observer {
-	return &observer{printable: printable, answered: make(chan struct{}), refused: make(map[adminapi.RefusedRequest]int)}
+	return &observer{
+		printable: printable,
+		answered:  make(chan struct{}),
+		refused:   make(map[adminapi.RefusedRequest]int),
+	}
 }
 
 // over returns a RoundTripper that observes what next does.
@@ -70,8 +74,8 @@ func (o *observer) answer(r *http.Request, response *http.Response, sent, receiv
 	}
 }
 
-// forget removes what an answer without an error shows to be granted: requests of its kind, lists if it is a watch, since whoever is
-// refused a watch tries a list, and discovery of what it is about.
+// forget removes what an answer without an error shows to be granted: requests of its kind, lists if it is a watch,
+// since whoever is refused a watch tries a list, and discovery of what it is about.
 func (o *observer) forget(kind adminapi.RefusedRequest, path string) {
 	delete(o.refused, kind)
 	if kind.Verb == "watch" {
@@ -93,8 +97,8 @@ func (o *observer) failure(err error) {
 	o.now.Error, o.now.Certificate, o.now.OtherAuthority, o.now.ClientCertificate = text, certificate, other, guard.RefusedCertificate(err)
 }
 
-// clockOf compares a server's clock with the own one; nil: its answer has no date. The server answered at some time between
-// sent and received, and its time is cut to seconds: so the middle of each is compared.
+// clockOf compares a server's clock with the own one; nil: its answer has no date. The server answered at some time
+// between sent and received, and its time is cut to seconds: so the middle of each is compared.
 func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 	at, err := http.ParseTime(date)
 	if err != nil {
@@ -107,7 +111,12 @@ func clockOf(date string, sent, received time.Time) *adminapi.Clock {
 
 // kindOf returns the kind of a request, with no status.
 func kindOf(r *http.Request) adminapi.RefusedRequest {
-	verb := map[string]string{http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete"}[r.Method]
+	verb := map[string]string{
+		http.MethodPost:   "create",
+		http.MethodPut:    "update",
+		http.MethodPatch:  "patch",
+		http.MethodDelete: "delete",
+	}[r.Method]
 	group, path := "", ""
 	if _, rest, ok := strings.Cut(r.URL.Path, "/apis/"); ok {
 		group, rest, _ = strings.Cut(rest, "/")
@@ -146,35 +155,9 @@ func withoutBase(path string) string {
 	return "/" + path[strings.LastIndex(path, "/")+1:]
 }
 
-// Server returns what requests have shown of the API server so far, without what is read by
-// itself. It holds no credentials.
-func (c *Client) Server() adminapi.APIServer {
-	if c.observer == nil {
-		return adminapi.APIServer{}
-	}
-	c.observer.mu.Lock()
-	defer c.observer.mu.Unlock()
-	now := c.observer.now
-	for kind, status := range c.observer.refused {
-		kind.Status = status
-		now.Refused = append(now.Refused, kind)
-	}
-	SortRefused(now.Refused)
-	return now
-}
-
 // SortRefused sorts by resource and verb.
 func SortRefused(list []adminapi.RefusedRequest) {
 	slices.SortFunc(list, func(a, b adminapi.RefusedRequest) int {
 		return cmp.Or(cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Verb, b.Verb))
 	})
-}
-
-// Answered returns a channel that is closed once the API server has answered anything; nil: the
-// Client was not made by [New].
-func (c *Client) Answered() <-chan struct{} {
-	if c.observer == nil {
-		return nil
-	}
-	return c.observer.answered
 }

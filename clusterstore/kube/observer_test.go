@@ -16,7 +16,8 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// TestServer: requests leave what they have shown: an answer, the clock, what was refused and is again permitted, and no credentials.
+// TestServer: requests leave what they have shown: an answer, the clock, what was refused and is again permitted, and
+// no credentials.
 func TestServer(t *testing.T) {
 	status := http.StatusForbidden
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -108,7 +109,10 @@ func TestGranted(t *testing.T) {
 		path   string
 		status int
 	}{
-		{"/base/apis/batch/v1", 503}, {"/base/apis/batch/v1/jobs?watch=true", 403}, {"/base/apis/batch/v1/jobs", 403}, {"/base/api/v1/pods", 403},
+		{"/base/apis/batch/v1", 503},
+		{"/base/apis/batch/v1/jobs?watch=true", 403},
+		{"/base/apis/batch/v1/jobs", 403},
+		{"/base/api/v1/pods", 403},
 		{"/base/apis/batch/v1/jobs?watch=true", 200},
 	} {
 		r := httptest.NewRequest(http.MethodGet, step.path, nil)

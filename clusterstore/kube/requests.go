@@ -50,10 +50,14 @@ func NewRequests() *Requests {
 func newClusterRequests(name federation.ClusterName) *clusterRequests {
 	curried := prometheus.Labels{"cluster": name.String()}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, append(labels, "cluster")).MustCurryWith(curried)
+		return prometheus.NewCounterVec(
+			prometheus.CounterOpts{Name: name, Help: help}, append(labels, "cluster"),
+		).MustCurryWith(curried)
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{"client", "cluster"}).MustCurryWith(curried)
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, []string{
+			"client", "cluster",
+		}).MustCurryWith(curried)
 	}
 	latency := func(buckets []float64, labels ...string) prometheus.ObserverVec {
 		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
@@ -175,7 +179,9 @@ func (c *countingTransport) RoundTrip(request *http.Request) (*http.Response, er
 
 // clientOf returns the label "client" of a request's path.
 func clientOf(path string) string {
-	for _, group := range []string{decode.PolicyVersion.Group, decode.WorkloadVersion.Group, decode.ProfileVersion.Group} {
+	for _, group := range []string{
+		decode.PolicyVersion.Group, decode.WorkloadVersion.Group, decode.ProfileVersion.Group,
+	} {
 		if strings.Contains(path, "/apis/"+group+"/") {
 			return clientLinkerd
 		}

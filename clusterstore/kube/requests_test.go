@@ -29,7 +29,9 @@ func TestRequests(t *testing.T) {
 	})
 	east, local := m.transport("east", next), m.transport("", next)
 	ask := func(through http.RoundTripper, path string) {
-		if response, err := through.RoundTrip(httptest.NewRequest(http.MethodGet, path, nil)); !errors.Is(err, fail) || (response == nil) != (err != nil) {
+		if response, err := through.RoundTrip(httptest.NewRequest(
+			http.MethodGet, path, nil,
+		)); !errors.Is(err, fail) || (response == nil) != (err != nil) {
 			t.Errorf("answer %v, error %v", response, err)
 		}
 	}
@@ -66,7 +68,8 @@ func TestRequests(t *testing.T) {
 		})...)
 	m.Forget("east")
 	left := slices.Concat(
-		each("http_client_burst", "-1", "local"), each("http_client_in_flight_requests", "0", "local"), each("http_client_qps", "-1", "local"),
+		each("http_client_burst", "-1", "local"), each("http_client_in_flight_requests", "0", "local"),
+		each("http_client_qps", "-1", "local"),
 		[]string{"http_client_requests_total client=l5dCrd cluster=local code=200 method=get 1"})
 	expect(left...)
 	ask(east, "/api/v1/pods") // ends after Forget

@@ -1,11 +1,14 @@
 package kube
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +38,9 @@ const (
 
 // Errors of requests without an answer.
 var (
-	errTries    = fmt.Errorf("the API server closed the connection or refused the request %d times: check what is in front of it", maxTries)
+	errTries = fmt.Errorf(
+		"the API server closed the connection or refused the request %d times: check what is in front of it", maxTries,
+	)
 	errNoAnswer = fmt.Errorf("the API server did not begin to answer within %v", beginTimeout)
 )
 
@@ -86,7 +91,11 @@ func newTransport(name federation.ClusterName, cfg *rest.Config) (*http.Transpor
 		IdleConnTimeout:        90 * time.Second,
 		DisableCompression:     cfg.DisableCompression,
 		ForceAttemptHTTP2:      true,
-		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout, MaxReceiveBufferPerStream: maxWaiting},
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout:           pingAfter,
+			PingTimeout:               pingTimeout,
+			MaxReceiveBufferPerStream: maxWaiting,
+		},
 	}
 	if dial := cfg.Dial; dial != nil {
 		t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -165,4 +174,112 @@ func (s singleTry) begin(request *http.Request, cancel context.CancelCauseFunc) 
 		response.Body.Close()
 	}
 	return nil, cause
+}
+
+// dialFunc connects, as [net.Dialer.DialContext] does.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// closedWith returns dial, whose connections are closed when ctx ends. net/http closes those that are idle. One whose
+// last request has just been cancelled is not idle yet, and one that is still being made for such a
+// request becomes idle later: they would stay open for IdleConnTimeout.
+func closedWith(ctx context.Context, dial dialFunc) dialFunc {
+	return func(request context.Context, network, address string) (net.Conn, error) {
+		made, err := dial(request, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return connection{made, context.AfterFunc(ctx, func() { _ = made.Close() })}, nil
+	}
+}
+
+// connection is one that the context forgets once it is closed.
+type connection struct {
+	net.Conn
+	forget func() bool
+}
+
+func (c connection) Close() error {
+	c.forget()
+	return c.Conn.Close()
+}
+
+// firstAlone lets the first request get a connection before it sends others. net/http opens a
+// connection for each request that comes before it knows that the server has HTTP/2, on which all have
+// room: a cluster would be connected to seven times over when it is linked, to use one of these.
+//
+// If the first gets no connection, those that wait go on, each for itself.
+type firstAlone struct {
+	next http.RoundTripper
+
+	mu    sync.Mutex
+	first chan struct{} // closed once the first has a connection, or has failed; nil: none has come
+}
+
+func (f *firstAlone) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	first := f.first
+	if first == nil {
+		f.first = make(chan struct{})
+	}
+	f.mu.Unlock()
+	if first == nil {
+		return f.alone(r)
+	}
+	select {
+	case <-first:
+	case <-r.Context().Done(): // next returns the error
+	}
+	return f.next.RoundTrip(r)
+}
+
+// alone sends the first request. What is written is written to a connection that others can use.
+func (f *firstAlone) alone(r *http.Request) (*http.Response, error) {
+	connected := sync.OnceFunc(func() { close(f.first) })
+	defer connected()
+	trace := &httptrace.ClientTrace{WroteHeaders: connected}
+	return f.next.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+}
+
+// Limits of the body of an error: an API server's have a few hundred bytes, a load balancer's page some kilobytes.
+// Other bodies are for their readers to bound: package decode, guard ([Client.AddTyped]).
+const (
+	maxError     = 64 << 10
+	errorTimeout = 5 * time.Second // from the end of the header on
+)
+
+// boundBody reads the body of an error, of which what has come is enough: the status is the error, and the text is only
+// shorter. cancel ends the request's ctx; for other answers it is called once the body is closed.
+func boundBody(cancel context.CancelCauseFunc, request *http.Request, response *http.Response) error {
+	switch status := response.StatusCode; {
+	case status == http.StatusSwitchingProtocols:
+		// What comes after this status is the connection itself, which does not end
+		// with the request's context.
+		return fmt.Errorf(
+			"API server %s switched protocols, which was not requested: check that the kubeconfig's server is an "+
+				"API server",
+			request.URL.Host,
+		)
+	case status == http.StatusOK, status/100 == 2 && request.Method != http.MethodGet:
+		response.Body = body{response.Body, cancel}
+		return nil
+	}
+	// Nothing but the context of its request ends a Read that waits, for the connection or within the decompression.
+	late := time.AfterFunc(errorTimeout, func() { cancel(nil) })
+	text, _ := io.ReadAll(io.LimitReader(response.Body, maxError))
+	late.Stop()
+	response.Body.Close()
+	cancel(nil)
+	response.Body = io.NopCloser(bytes.NewReader(text))
+	return nil
+}
+
+// body is one that ends its request when it is closed.
+type body struct {
+	io.ReadCloser
+	cancel context.CancelCauseFunc
+}
+
+func (b body) Close() error {
+	defer b.cancel(nil)
+	return b.ReadCloser.Close()
 }

@@ -2,12 +2,18 @@ package kube
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net/http"
-	"runtime"
+	goruntime "runtime"
 	"runtime/debug"
 	"strings"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/client-go/gentype"
 	authenticationv1 "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationv1 "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	coordinationv1 "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -15,6 +21,7 @@ import (
 	discoveryv1 "k8s.io/client-go/kubernetes/typed/discovery/v1"
 	rbacv1 "k8s.io/client-go/kubernetes/typed/rbac/v1"
 	"k8s.io/client-go/rest"
+	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 )
 
 // Clients are those of one API server. Requests of other paths are for [rest.Interface] of
@@ -35,7 +42,7 @@ func UserAgent() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		version = strings.Trim(info.Main.Version, "()") // "(devel)" would be a comment
 	}
-	return fmt.Sprintf("isthmus/%s (%s/%s)", version, runtime.GOOS, runtime.GOARCH)
+	return fmt.Sprintf("isthmus/%s (%s/%s)", version, goruntime.GOOS, goruntime.GOARCH)
 }
 
 // NewTyped makes the clients of an API server. They share the connections of client.
@@ -46,5 +53,52 @@ func NewTyped(config *rest.Config, client *http.Client) (*Clients, error) {
 	core, err4 := corev1.NewForConfigAndClient(config, client)
 	discovery, err5 := discoveryv1.NewForConfigAndClient(config, client)
 	rbac, err6 := rbacv1.NewForConfigAndClient(config, client)
-	return &Clients{authentication, authorization, coordination, core, discovery, rbac}, cmp.Or(err1, err2, err3, err4, err5, err6)
+	return &Clients{
+		authentication, authorization, coordination, core, discovery, rbac,
+	}, cmp.Or(err1, err2, err3, err4, err5, err6)
+}
+
+// WithStatus is a client of a kind whose status is written by itself, with the methods that are used of client-go's.
+type WithStatus[T any] interface {
+	Get(context.Context, string, metav1.GetOptions) (T, error)
+	Create(context.Context, T, metav1.CreateOptions) (T, error)
+	Update(context.Context, T, metav1.UpdateOptions) (T, error)
+	UpdateStatus(context.Context, T, metav1.UpdateOptions) (T, error)
+	Delete(context.Context, string, metav1.DeleteOptions) error
+}
+
+// MCS are clients of the MCS-API in one version, each for a namespace.
+type MCS struct {
+	ServiceImports func(namespace string) WithStatus[*mcs.ServiceImport]
+	ServiceExports func(namespace string) WithStatus[*mcs.ServiceExport]
+}
+
+// NewMCS makes clients of the MCS-API in that version: v1beta1 or v1alpha1, which have the same fields. It sends no
+// request.
+func NewMCS(version string, config *rest.Config, client *http.Client) (MCS, error) {
+	v := schema.GroupVersion{Group: mcs.GroupName, Version: version}
+	s := runtime.NewScheme()
+	s.AddKnownTypes(v, &mcs.ServiceImport{}, &mcs.ServiceExport{})
+	metav1.AddToGroupVersion(s, v)
+	metav1.AddToGroupVersion(s, schema.GroupVersion{Version: "v1"}) // for errors
+	c := rest.CopyConfig(config)
+	c.GroupVersion, c.APIPath, c.NegotiatedSerializer = &v, "/apis", serializer.NewCodecFactory(s).WithoutConversion()
+	c.ContentType, c.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
+	api, err := rest.RESTClientForConfigAndClient(c, client)
+	if err != nil {
+		return MCS{}, err
+	}
+	options := runtime.NewParameterCodec(s)
+	return MCS{
+		ServiceImports: func(namespace string) WithStatus[*mcs.ServiceImport] {
+			return gentype.NewClient(mcs.ServiceImportPluralName, api, options, namespace, func() *mcs.ServiceImport {
+				return &mcs.ServiceImport{}
+			})
+		},
+		ServiceExports: func(namespace string) WithStatus[*mcs.ServiceExport] {
+			return gentype.NewClient(mcs.ServiceExportPluralName, api, options, namespace, func() *mcs.ServiceExport {
+				return &mcs.ServiceExport{}
+			})
+		},
+	}, nil
 }

@@ -28,8 +28,8 @@ const (
 // marshaler is what client-go's types can do.
 type marshaler interface{ Marshal() ([]byte, error) }
 
-// encode sets the object's encoding to what from holds, as the version that it is of. Nearly everybody asks for protobuf, so
-// that JSON of what has that is made when it is asked for.
+// encode sets the object's encoding to what from holds, as the version that it is of. Nearly everybody asks for
+// protobuf, so that JSON of what has that is made when it is asked for.
 func (o *object) encode(k kind, from runtime.Object) error {
 	from = from.DeepCopyObject()
 	m, err := meta.Accessor(from)
@@ -217,7 +217,10 @@ var protobufPrefix = []byte("k8s\x00")
 
 // wrap adds to an encoded object of what kind it is, as Kubernetes does with all but the objects of lists.
 func wrap(of metav1.TypeMeta, raw []byte) ([]byte, error) {
-	text, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: of.APIVersion, Kind: of.Kind}, Raw: raw}).Marshal()
+	text, err := (&runtime.Unknown{
+		TypeMeta: runtime.TypeMeta{APIVersion: of.APIVersion, Kind: of.Kind},
+		Raw:      raw,
+	}).Marshal()
 	return append(bytes.Clone(protobufPrefix), text...), err
 }
 

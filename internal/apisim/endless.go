@@ -27,13 +27,13 @@ const (
 	EndlessPages Endless = "pages"
 	// EndlessRepeats: after every page of a list there is one more, of the same objects.
 	EndlessRepeats Endless = "repeats"
-	// EndlessBlanks: every watch and every list in JSON begins, and then has line breaks only. What is asked for in protobuf
-	// is answered as ever.
+	// EndlessBlanks: every watch and every list in JSON begins, and then has line breaks only. What is asked for in
+	// protobuf is answered as ever.
 	EndlessBlanks Endless = "blanks"
 	// EndlessLists: every list is one page of 48 MiB, compressed.
 	EndlessLists Endless = "lists"
-	// EndlessElements: every list is one page of 700,000 empty objects, and every watch is sent one event of an object with as
-	// many empty elements: two MiB, which become more than a hundred times as much.
+	// EndlessElements: every list is one page of 700,000 empty objects, and every watch is sent one event of an
+	// object with as many empty elements: two MiB, which become more than a hundred times as much.
 	EndlessElements Endless = "elements"
 	// EndlessObject: every watch is sent such an event.
 	EndlessObject Endless = "object"
@@ -143,7 +143,8 @@ func (r *request) endlessObjects(names string) objectFunc {
 		if r.resource == "endpointslices" { // one without an address is not kept
 			return r.marshal(&discoveryv1.EndpointSlice{
 				TypeMeta: o.TypeMeta, ObjectMeta: o.ObjectMeta, AddressType: discoveryv1.AddressTypeIPv4,
-				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.99.0.1"}}}, Ports: []discoveryv1.EndpointPort{{Port: new(int32(80))}},
+				Endpoints: []discoveryv1.Endpoint{{Addresses: []string{"10.99.0.1"}}},
+				Ports:     []discoveryv1.EndpointPort{{Port: new(int32(80))}},
 			})
 		}
 		return r.marshal(o)

@@ -28,10 +28,19 @@ var kinds = [...]kind{
 	{schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}, "replicasets"},
 	{schema.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, "jobs"},
 	{schema.GroupVersionKind{Group: "policy.linkerd.io", Version: "v1beta3", Kind: "Server"}, "servers"},
-	{schema.GroupVersionKind{Group: "workload.linkerd.io", Version: "v1beta1", Kind: "ExternalWorkload"}, "externalworkloads"},
+	{
+		schema.GroupVersionKind{Group: "workload.linkerd.io", Version: "v1beta1", Kind: "ExternalWorkload"},
+		"externalworkloads",
+	},
 	{schema.GroupVersionKind{Group: "linkerd.io", Version: "v1alpha2", Kind: "ServiceProfile"}, "serviceprofiles"},
-	{schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceExport"}, "serviceexports"},
-	{schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceImport"}, "serviceimports"},
+	{
+		schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceExport"},
+		"serviceexports",
+	},
+	{
+		schema.GroupVersionKind{Group: "multicluster.x-k8s.io", Version: "v1beta1", Kind: "ServiceImport"},
+		"serviceimports",
+	},
 }
 
 const leases = "leases"

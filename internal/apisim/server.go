@@ -2,11 +2,18 @@ package apisim
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
 	"log"
+	"math/big"
 	"net"
 	"net/http"
 	"slices"
@@ -70,7 +77,13 @@ func Start(name string, authority *Authority) (*Server, error) {
 
 // StartAt is like Start, but the server accepts the connections of a listener, and closes it.
 func StartAt(l net.Listener, name string, authority *Authority) *Server {
-	s := &Server{name: name, authority: authority, addr: l.Addr().String(), store: newStore(), tokens: make(map[string]bool)}
+	s := &Server{
+		name:      name,
+		authority: authority,
+		addr:      l.Addr().String(),
+		store:     newStore(),
+		tokens:    make(map[string]bool),
+	}
 	s.alive, s.cut = context.WithCancel(context.Background())
 	s.http = &http.Server{
 		Handler:  http.HandlerFunc(s.handle),
@@ -129,16 +142,18 @@ func (s *Server) change(o runtime.Object, f func(kind, metav1.Object) error) err
 	return nil
 }
 
-// TakeWrites makes the server take writes of clients, and have Leases, from now on. before is called before each write is looked at, and
-// may change what there is by Put and Delete. after is called once it is done, with the object before (nil: there was none) and after it
-// (nil: it is deleted); it must return soon, and must not call the Server. Either may be nil.
+// TakeWrites makes the server take writes of clients, and have Leases, from now on. before is called before each
+// write is looked at, and may change what there is by Put and Delete. after is called once it is done, with the
+// object before (nil: there was none) and after it (nil: it is deleted); it must return soon, and must not call the
+// Server. Either may be nil.
 func (s *Server) TakeWrites(before func(resource, namespace, name string), after func(before, after runtime.Object)) {
 	s.store.mu.Lock()
 	defer s.store.mu.Unlock()
 	s.store.writes = &writes{before, after}
 }
 
-// Objects returns those of a namespace, as Put or a client wrote them, with what the server has set, in the order of their names.
+// Objects returns those of a namespace, as Put or a client wrote them, with what the server has set, in the order of
+// their names.
 func (s *Server) Objects(resource, namespace string) ([]runtime.Object, error) {
 	i := slices.IndexFunc(kinds[:], func(k kind) bool { return k.resource == resource })
 	list, _ := s.store.snapshot(target{kind: kinds[i]}, func(o *object) bool { return o.namespace == namespace })
@@ -206,7 +221,8 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	faults, alive := s.faults, s.alive
 	s.mu.Unlock()
 	ask, err := parse(r)
-	if err == nil && s.store.taken() == nil && (ask.method != http.MethodGet || ask.name != "" || ask.resource == leases) {
+	if err == nil && s.store.taken() == nil &&
+		(ask.method != http.MethodGet || ask.name != "" || ask.resource == leases) {
 		err = errNotServed
 	}
 	var endless endlessAnswer
@@ -247,8 +263,8 @@ func (s *Server) handle(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// cutWith ends what is written once ctx ends. The caller calls the result before it returns: net/http uses the writer for
-// something else after that.
+// cutWith ends what is written once ctx ends. The caller calls the result before it returns: net/http uses the writer
+// for something else after that.
 func cutWith(ctx context.Context, w http.ResponseWriter) (stop func()) {
 	done := make(chan struct{})
 	cancel := context.AfterFunc(ctx, func() {
@@ -294,4 +310,56 @@ func parse(r *http.Request) (*request, error) {
 		return (of.namespace == "" || o.namespace == of.namespace) && (!typed || o.secretType == secretType)
 	}
 	return ask, nil
+}
+
+// NewAuthority makes an authority, and the one certificate that all its servers have.
+func NewAuthority() (*Authority, error) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	certificate := &x509.Certificate{
+		SerialNumber: big.NewInt(1),
+		Subject:      pkix.Name{CommonName: "apisim"},
+		NotBefore:    time.Now().Add(-time.Hour),
+		NotAfter:     time.Now().Add(7 * 24 * time.Hour),
+		IPAddresses:  []net.IP{net.IPv4(127, 0, 0, 1)},
+		KeyUsage:     x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
+		IsCA:         true, BasicConstraintsValid: true,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, certificate, certificate, &key.PublicKey, key)
+	if err != nil {
+		return nil, err
+	}
+	return &Authority{
+		pem:         pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		certificate: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key},
+	}, nil
+}
+
+// statusOf returns the Status of an error.
+func statusOf(err error) *metav1.Status {
+	known := apierrors.APIStatus(nil)
+	if !errors.As(err, &known) {
+		known = apierrors.NewInternalError(err)
+	}
+	status := known.Status()
+	status.TypeMeta = metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}
+	return &status
+}
+
+// refuse answers with the Status of an error.
+func refuse(w http.ResponseWriter, err error) {
+	status := statusOf(err)
+	answerJSON(w, int(status.Code), status)
+}
+
+// failing is the error of a server that answers everything with a code.
+func failing(code int) error {
+	return &apierrors.StatusError{ErrStatus: metav1.Status{
+		Status:  metav1.StatusFailure,
+		Code:    int32(code),
+		Reason:  metav1.StatusReasonInternalError,
+		Message: "the server fails",
+	}}
 }

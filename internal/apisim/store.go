@@ -83,7 +83,9 @@ func (s *store) replace(k kind, m metav1.Object, o runtime.Object) (*object, err
 	old, had := t.objects.Get(made)
 	if !had {
 		change = watch.Added
-		made.uid, made.created = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", made.version)), metav1.NewTime(time.Now().Truncate(time.Second))
+		made.uid, made.created = types.UID(fmt.Sprintf(
+			"00000000-0000-4000-8000-%012x", made.version,
+		)), metav1.NewTime(time.Now().Truncate(time.Second))
 	} else {
 		made.uid, made.created = old.uid, old.created
 	}
@@ -194,7 +196,9 @@ func (s *store) since(resource string, version uint64, begins bool) (changes, bo
 	if version < t.oldest || begins && version < s.compacted {
 		return changes{}, false
 	}
-	i, _ := slices.BinarySearchFunc(t.events, version+1, func(e event, v uint64) int { return cmp.Compare(e.version, v) })
+	i, _ := slices.BinarySearchFunc(t.events, version+1, func(e event, v uint64) int {
+		return cmp.Compare(e.version, v)
+	})
 	return changes{slices.Clone(t.events[i:]), s.version, t.changed}, true
 }
 

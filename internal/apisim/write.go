@@ -163,7 +163,9 @@ func (s *store) expect(of target, uid types.UID, version string) (*object, error
 	case uid != "" && uid != o.uid:
 		return nil, apierrors.NewConflict(of.group(), of.name, errUID(uid, o.uid))
 	case version != "" && version != strconv.FormatUint(o.version, 10):
-		return nil, apierrors.NewConflict(of.group(), of.name, errors.New("the object has been modified; please apply your changes to the latest version and try again"))
+		return nil, apierrors.NewConflict(of.group(), of.name, errors.New(
+			"the object has been modified; please apply your changes to the latest version and try again",
+		))
 	}
 	return o, nil
 }
@@ -192,7 +194,8 @@ func (s *store) accept(of target, old *object, m metav1.Object, given runtime.Ob
 	return made, s.wrote(of.kind, old, made)
 }
 
-// splitStatus leaves an object with the status of old, which is nil if there was none, or with all else of it where the status is written.
+// splitStatus leaves an object with the status of old, which is nil if there was none, or with all else of it where
+// the status is written.
 func splitStatus(of target, old *object, given *unstructured.Unstructured) error {
 	var have unstructured.Unstructured
 	if old != nil {

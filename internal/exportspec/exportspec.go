@@ -23,8 +23,8 @@ type Export struct {
 	Federated     bool // it asks to be a member of a federated Service
 	ServiceExport bool // there is a ServiceExport of that name
 	Headless      bool
-	// Unusable means that no cluster may export the Service: there is none, it is of type ExternalName, or it was written
-	// for the exports of other clusters.
+	// Unusable means that no cluster may export the Service: there is none, it is of type ExternalName, or it was
+	// written for the exports of other clusters.
 	Unusable bool
 }
 

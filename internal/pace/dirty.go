@@ -13,7 +13,7 @@ type Dirty[K comparable] struct {
 
 	mu    sync.Mutex
 	since map[tenantKey[K]]time.Time // when each was first added
-	queue *Queue[K]                  // of the same keys
+	queue *turns[K]                  // of the same keys
 }
 
 // tenantKey is a key as work of a tenant. The same key may be work of several.
@@ -27,7 +27,7 @@ func NewDirty[K comparable]() *Dirty[K] {
 	return &Dirty[K]{
 		wake:  make(chan struct{}, 1),
 		since: make(map[tenantKey[K]]time.Time),
-		queue: NewQueue[K](1),
+		queue: newTurns[K](),
 	}
 }
 
@@ -39,7 +39,7 @@ func (d *Dirty[K]) Add(tenant string, key K, at time.Time) {
 	defer d.mu.Unlock()
 	if _, ok := d.since[o]; !ok {
 		d.since[o] = at
-		d.queue.Push(tenant, key)
+		d.queue.push(tenant, key)
 	}
 }
 
@@ -76,8 +76,8 @@ func (d *Dirty[K]) handle(tenant string, key K, at time.Time, handle func(K, tim
 func (d *Dirty[K]) done(tenant string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.queue.Done(tenant)
-	if d.queue.Len() > 0 {
+	d.queue.done(tenant)
+	if d.queue.len() > 0 {
 		d.signal() // if handle has panicked, this worker takes nothing more
 	}
 }
@@ -86,10 +86,10 @@ func (d *Dirty[K]) done(tenant string) {
 func (d *Dirty[K]) next() (tenant string, key K, at time.Time, ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	tenant, key, ok = d.queue.Pop()
+	tenant, key, ok = d.queue.pop()
 	at = d.since[tenantKey[K]{tenant, key}]
 	delete(d.since, tenantKey[K]{tenant, key})
-	if d.queue.Len() > 0 {
+	if d.queue.len() > 0 {
 		d.signal()
 	}
 	return tenant, key, at, ok
@@ -99,5 +99,65 @@ func (d *Dirty[K]) signal() {
 	select {
 	case d.wake <- struct{}{}:
 	default:
+	}
+}
+
+// turns is a queue of keys in which tenants take turns: at most one key of a tenant is being handled at a time. It does
+// not look for duplicate keys, and is not safe for concurrent use.
+type turns[K comparable] struct {
+	tenants map[string]*tenant[K] // the tenants with keys, waiting or being handled
+	order   []*tenant[K]          // the tenants with a waiting key and none being handled; the first is next
+}
+
+// tenant is one tenant's keys.
+type tenant[K comparable] struct {
+	name    string
+	waiting []K // in the order in which they were added
+	busy    bool
+}
+
+func newTurns[K comparable]() *turns[K] {
+	return &turns[K]{tenants: make(map[string]*tenant[K])}
+}
+
+// len returns how many tenants can start a key. It is 0 if and only if pop returns none.
+func (q *turns[K]) len() int { return len(q.order) }
+
+// push adds a key of a tenant.
+func (q *turns[K]) push(name string, key K) {
+	o := q.tenants[name]
+	if o == nil {
+		o = &tenant[K]{name: name}
+		q.tenants[name] = o
+	}
+	if len(o.waiting) == 0 && !o.busy {
+		q.order = append(q.order, o)
+	}
+	o.waiting = append(o.waiting, key)
+}
+
+// pop removes the next key, and returns its tenant too. If there is none, ok is false. The tenant's next key waits
+// until done is called.
+func (q *turns[K]) pop() (name string, key K, ok bool) {
+	if len(q.order) == 0 {
+		return name, key, false
+	}
+	o := q.order[0]
+	q.order[0] = nil
+	q.order = q.order[1:]
+	key = o.waiting[0]
+	o.waiting = o.waiting[1:]
+	o.busy = true
+	return o.name, key, true
+}
+
+// done says that the key that pop returned last for a tenant has been handled.
+func (q *turns[K]) done(name string) {
+	o := q.tenants[name]
+	o.busy = false
+	if len(o.waiting) > 0 {
+		q.order = append(q.order, o)
+	} else {
+		delete(q.tenants, name)
 	}
 }

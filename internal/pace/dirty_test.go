@@ -3,10 +3,14 @@ package pace
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.uber.org/goleak"
+	"pgregory.net/rapid"
 )
 
 // work runs n workers until the returned function is called.
@@ -130,3 +134,90 @@ func TestPanic(t *testing.T) {
 		}
 	})
 }
+
+// testTurns are turns of keys that begin with their tenant.
+type testTurns struct{ *turns[string] }
+
+func newTestTurns() testTurns { return testTurns{newTurns[string]()} }
+
+func (q testTurns) add(key string) { q.push(tenantOf(key), key) }
+
+func tenantOf(key string) string {
+	tenant, _, _ := strings.Cut(key, "/")
+	return tenant
+}
+
+// TestForgotten checks that tenants that come and go leave nothing behind while one tenant always has work.
+func TestForgotten(t *testing.T) {
+	q := newTestTurns()
+	q.add("busy/0")
+	for i := range 10_000 {
+		q.add("busy/0")
+		key := fmt.Sprintf("n%d/0", i)
+		q.add(key)
+		for range 2 {
+			tenant, _, _ := q.pop()
+			q.done(tenant)
+		}
+	}
+	if n := len(q.tenants) + len(q.order); n > 10 {
+		t.Errorf("%d are left", n)
+	}
+}
+
+// TestTurnsAgainstList checks that len is 0 if and only if pop returns nothing, that no key is lost or made up, that a
+// tenant's keys keep their order, and that no other tenant gets two turns while a tenant can start a key.
+func TestTurnsAgainstList(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		q := newTestTurns()
+		waiting := make(map[string][]string)
+		busy := make(map[string]bool)
+		passed := make(map[string]map[string]int) // by tenant: how often others had a turn since it could begin a key
+		for i := range rapid.IntRange(1, 200).Draw(t, "steps") {
+			tenant := string(rune('a' + rapid.IntRange(0, 3).Draw(t, "tenant")))
+			switch rapid.IntRange(0, 2).Draw(t, "step") {
+			case 0:
+				key := fmt.Sprintf("%s/%d", tenant, i)
+				q.add(key)
+				waiting[tenant] = append(waiting[tenant], key)
+			case 1:
+				may := false
+				for o, keys := range waiting {
+					may = may || len(keys) > 0 && !busy[o]
+				}
+				some := q.len() > 0
+				o, key, ok := q.pop()
+				if ok != may || some != may {
+					t.Fatalf("took %q: %v, len above 0: %v, should be %v", key, ok, some, may)
+				}
+				if !ok {
+					continue
+				}
+				if len(waiting[o]) == 0 || waiting[o][0] != key || busy[o] {
+					t.Fatalf("took %s while %v waits, and busy is %v", key, waiting[o], busy[o])
+				}
+				waiting[o] = waiting[o][1:]
+				busy[o] = true
+				for other, keys := range waiting {
+					if other == o || len(keys) == 0 || busy[other] {
+						delete(passed, other)
+						continue
+					}
+					if passed[other] == nil {
+						passed[other] = make(map[string]int)
+					}
+					if passed[other][o]++; passed[other][o] > 1 {
+						t.Fatalf("%s had two turns while %s waited", o, other)
+					}
+				}
+			case 2:
+				if busy[tenant] {
+					busy[tenant] = false
+					q.done(tenant)
+				}
+			}
+		}
+	})
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

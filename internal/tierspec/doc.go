@@ -1,5 +1,5 @@
-// Package tierspec computes which endpoints of a service clients get, as docs/preference.md does: tiers, what suffices, how
-// clients return, clusters that are taken out, gateways, and the rules that these go together with.
+// Package tierspec computes which endpoints of a service clients get, as docs/preference.md does: tiers, what
+// suffices, how clients return, clusters that are taken out, gateways, and the rules that these go together with.
 //
 // It is test code: the tests of federation and local and the simulator compare the gateway with it. It is
 // as plain as can be, computes everything anew from what there is and has been, and knows nothing of the

@@ -44,7 +44,8 @@ type Endpoint struct {
 	member   *Member
 }
 
-// Slice is a part of what a member has. Of one with Behind the endpoints are gateways, each of which leads to all that is behind.
+// Slice is a part of what a member has. Of one with Behind the endpoints are gateways, each of which leads to all
+// that is behind.
 type Slice struct {
 	Ready, Unready []Endpoint
 	Behind         *Behind
@@ -75,7 +76,8 @@ type Service struct {
 // State is a service with its endpoints by tier.
 type State struct {
 	Service
-	// Ready has one endpoint for each address, sorted: of the member that wins it. Those that no tier names are there too.
+	// Ready has one endpoint for each address, sorted: of the member that wins it. Those that no tier names are there
+	// too.
 	Ready   []Endpoint
 	unready []Endpoint
 	ready   []int // by tier, and behind them that of last resort
@@ -141,8 +143,8 @@ func (s *Service) Unused(m *Member) bool {
 	return m.Standings == All(Withdrawn) || !s.Zoned() && s.Tier(s.Federated, m.Cluster, "", "") < 0
 }
 
-// offered returns what wins each address: those in service first, and then in order of precedence; and likewise what is not ready.
-// What is withdrawn, or never named, has no part in it.
+// offered returns what wins each address: those in service first, and then in order of precedence; and likewise what
+// is not ready. What is withdrawn, or never named, has no part in it.
 func (st *State) offered() (ready, unready map[netip.AddrPort]Endpoint) {
 	ready, unready = make(map[netip.AddrPort]Endpoint), make(map[netip.AddrPort]Endpoint)
 	for _, now := range []Standing{InService, LastResort} {
@@ -189,7 +191,8 @@ func (st *State) count(list []Endpoint) []int {
 	return n
 }
 
-// oneFamily leaves out IPv6 addresses if clients get none, and otherwise the IPv4 addresses of Pods that have an IPv6 address.
+// oneFamily leaves out IPv6 addresses if clients get none, and otherwise the IPv4 addresses of Pods that have an IPv6
+// address.
 func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	for _, e := range list {
 		drop := e.Addr.Addr().Is6() && !st.IPv6
@@ -205,7 +208,8 @@ func (st *State) oneFamily(list []Endpoint) (out []Endpoint) {
 	return out
 }
 
-// countBehind counts what is behind gateways in place of them: all of it, if clients get any of them, and otherwise none as ready.
+// countBehind counts what is behind gateways in place of them: all of it, if clients get any of them, and otherwise
+// none as ready.
 func (st *State) countBehind() {
 	got := st.oneFamily(st.Ready)
 	for i := range st.Members {
@@ -219,7 +223,8 @@ func (st *State) countBehind() {
 	}
 }
 
-// countGateways counts what is behind those of the gateways that have this standing. A part of them stands for a part of it.
+// countGateways counts what is behind those of the gateways that have this standing. A part of them stands for a part
+// of it.
 func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint) {
 	var these []Endpoint
 	for _, g := range l.Ready {
@@ -244,7 +249,9 @@ func (st *State) countGateways(m *Member, l Slice, now Standing, got []Endpoint)
 		tier = st.LastResort()
 	}
 	for _, g := range these {
-		if slices.ContainsFunc(got, func(e Endpoint) bool { return e.Addr == g.Addr && e.member.Name == m.Name && e.Text == g.Text }) {
+		if slices.ContainsFunc(got, func(e Endpoint) bool {
+			return e.Addr == g.Addr && e.member.Name == m.Name && e.Text == g.Text
+		}) {
 			n++
 		}
 	}
@@ -351,7 +358,8 @@ func only(list []Endpoint, has func(Endpoint) bool) (out []Endpoint) {
 // steered reports whether clients do not simply get everything.
 func (st *State) steered() bool {
 	prefers := len(st.Tiers) > 0 && (st.Federated || st.Zoned())
-	return prefers || slices.ContainsFunc(st.Members, func(m Member) bool { return m.Spreading || m.Standings != All(InService) })
+	return prefers ||
+		slices.ContainsFunc(st.Members, func(m Member) bool { return m.Spreading || m.Standings != All(InService) })
 }
 
 func sameTiers(a, b *State) bool {

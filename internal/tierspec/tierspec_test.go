@@ -18,10 +18,14 @@ func tiers(text string) (list [][]string) {
 	return list
 }
 
-// endpoints are those of a cluster by its number, each a zone; a dash before it: not ready. Each is in a part of its own.
+// endpoints are those of a cluster by its number, each a zone; a dash before it: not ready. Each is in a part of its
+// own.
 func endpoints(cluster int, zones string) (l Slice) {
 	for i, zone := range strings.Fields(zones) {
-		e := Endpoint{Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(cluster), byte(i)}), 80), Part: i % Parts}
+		e := Endpoint{
+			Addr: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 0, byte(cluster), byte(i)}), 80),
+			Part: i % Parts,
+		}
 		ready := strings.TrimPrefix(zone, "-")
 		if e.Zone = ready; zone == ready {
 			l.Ready = append(l.Ready, e)
@@ -42,22 +46,43 @@ func text(list []Endpoint) string {
 	return strings.Join(words, " ")
 }
 
-// TestInvariants: what docs/preference.md promises of any history. What is needed is there at once. Nothing that is ready is
-// never sent. What is not needed has gone once its time is over.
+// TestInvariants: what docs/preference.md promises of any history. What is needed is there at once. Nothing that is
+// ready is never sent. What is not needed has gone once its time is over.
 func TestInvariants(t *testing.T) {
 	for seed := range uint64(2000) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		var instants []Instant
-		p := Preference{Tiers: tiers([]string{"local, any", "cluster/c1, local, cluster/c2", "zone, region, any", "local+cluster/c1, remote"}[r.IntN(4)]),
-			Count: r.IntN(4), Percent: []int{0, 0, 50}[r.IntN(3)], ReturnAfter: time.Duration(r.IntN(3)) * time.Second, ReturnOver: time.Duration(r.IntN(3)) * time.Second}
+		p := Preference{
+			Tiers: tiers(
+				[]string{
+					"local, any", "cluster/c1, local, cluster/c2", "zone, region, any",
+					"local+cluster/c1, remote",
+				}[r.IntN(4)],
+			),
+			Count:       r.IntN(4),
+			Percent:     []int{0, 0, 50}[r.IntN(3)],
+			ReturnAfter: time.Duration(r.IntN(3)) * time.Second,
+			ReturnOver:  time.Duration(r.IntN(3)) * time.Second,
+		}
 		for i := range 1 + r.IntN(8) {
-			s := &Service{Preference: p, Zone: "a", Federated: true, Members: []Member{{Cluster: Cluster{"", true}}, {Cluster: Cluster{"c1", true}}, {Cluster: Cluster{"c2", false}}}}
+			s := &Service{
+				Preference: p,
+				Zone:       "a",
+				Federated:  true,
+				Members: []Member{
+					{Cluster: Cluster{"", true}},
+					{Cluster: Cluster{"c1", true}},
+					{Cluster: Cluster{"c2", false}},
+				},
+			}
 			for m := range s.Members {
 				zones := ""
 				for range r.IntN(5) {
 					zones += []string{"a ", "b ", "-a "}[r.IntN(3)]
 				}
-				s.Members[m].Slices, s.Members[m].Standings = []Slice{endpoints(m, zones)}, All(Standing(max(0, r.IntN(6)-3)))
+				s.Members[m].Slices, s.Members[m].Standings = []Slice{
+					endpoints(m, zones),
+				}, All(Standing(max(0, r.IntN(6)-3)))
 				if r.IntN(4) == 0 { // a cordon is under way
 					s.Members[m].Standings, s.Members[m].Spreading = Standings{LastResort, 2: LastResort}, true
 				}
@@ -67,10 +92,19 @@ func TestInvariants(t *testing.T) {
 			sent := Sent(instants, instants[i].At)
 			for _, e := range last.Ready {
 				if tier := last.TierOf(e); tier < last.Needed() && !strings.Contains(text(sent), text([]Endpoint{e})) {
-					t.Fatalf("seed %d: %v of tier %d is not sent, of which %d are needed: %s", seed, e.Addr, tier, last.Needed(), text(sent))
+					t.Fatalf(
+						"seed %d: %v of tier %d is not sent, of which %d are needed: %s",
+						seed,
+						e.Addr,
+						tier,
+						last.Needed(),
+						text(sent),
+					)
 				}
 			}
-			if usable := slices.ContainsFunc(last.Ready, func(e Endpoint) bool { return last.TierOf(e) <= last.LastResort() }); usable && len(sent) == 0 {
+			if usable := slices.ContainsFunc(last.Ready, func(e Endpoint) bool {
+				return last.TierOf(e) <= last.LastResort()
+			}); usable && len(sent) == 0 {
 				t.Fatalf("seed %d: nothing is sent", seed)
 			}
 			for _, e := range Sent(instants, instants[i].At.Add(p.ReturnAfter+p.ReturnOver)) {

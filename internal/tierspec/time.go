@@ -13,8 +13,8 @@ type Link struct {
 	Over   time.Duration
 }
 
-// Cordoned returns how far each part of a cluster is cordoned at a time, and when more parts change. Changes take effect part by
-// part over a time, except the first one after the cluster was linked.
+// Cordoned returns how far each part of a cluster is cordoned at a time, and when more parts change. Changes take
+// effect part by part over a time, except the first one after the cluster was linked.
 func Cordoned(links []Link, now time.Time) (list Standings, next []time.Time) {
 	var from Standings
 	var was Link // with the time since when it applies
@@ -109,7 +109,8 @@ func InUse(instants []Instant, now time.Time) []Endpoint {
 	return list
 }
 
-// tierOfFormer returns the tier of an endpoint that clients have got; 0 if none names it now, or its cluster has no member any more.
+// tierOfFormer returns the tier of an endpoint that clients have got; 0 if none names it now, or its cluster has no
+// member any more.
 func (st *State) tierOfFormer(e Endpoint) int {
 	i := slices.IndexFunc(st.Members, func(m Member) bool { return m.Name == e.member.Name })
 	if i < 0 {

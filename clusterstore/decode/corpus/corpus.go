@@ -18,9 +18,12 @@ import (
 type Maker struct{ *rand.Rand }
 
 var madeTexts = []string{
-	"", "web", "10.0.0.1", "fd00::1", "Pod", "a/b", "ключ", "\xff\xfe", "Running", "TCP", "None", "Local", "ExternalName", "FQDN",
-	"linkerd-proxy", "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", "LINKERD2_PROXY_ADMIN_LISTEN_ADDR", "LINKERD2_PROXY_X", "0.0.0.0:4143",
-	"config.linkerd.io/opaque-ports", "mirror.linkerd.io/cluster-name", "isthmus.io/x", "kubernetes.io/service-name", "Update", "kubeconfig",
+	"", "web", "10.0.0.1", "fd00::1", "Pod", "a/b", "ключ", "\xff\xfe", "Running", "TCP", "None", "Local",
+	"ExternalName", "FQDN",
+	"linkerd-proxy", "LINKERD2_PROXY_INBOUND_LISTEN_ADDR", "LINKERD2_PROXY_ADMIN_LISTEN_ADDR", "LINKERD2_PROXY_X",
+	"0.0.0.0:4143",
+	"config.linkerd.io/opaque-ports", "mirror.linkerd.io/cluster-name", "isthmus.io/x", "kubernetes.io/service-name",
+	"Update", "kubeconfig",
 	strings.Repeat("long", 50),
 }
 
@@ -89,8 +92,10 @@ func (m Maker) Make(o metav1.Object) {
 }
 
 // UsedMeta has the paths of the fields that are used of all kinds.
-const UsedMeta = "ObjectMeta.Name ObjectMeta.Namespace ObjectMeta.UID ObjectMeta.ResourceVersion ObjectMeta.CreationTimestamp ObjectMeta.DeletionTimestamp " +
-	"ObjectMeta.Labels ObjectMeta.Annotations ObjectMeta.OwnerReferences.Kind ObjectMeta.OwnerReferences.Name ObjectMeta.OwnerReferences.UID ObjectMeta.ManagedFields "
+const UsedMeta = "ObjectMeta.Name ObjectMeta.Namespace ObjectMeta.UID ObjectMeta.ResourceVersion " +
+	"ObjectMeta.CreationTimestamp ObjectMeta.DeletionTimestamp " +
+	"ObjectMeta.Labels ObjectMeta.Annotations ObjectMeta.OwnerReferences.Kind ObjectMeta.OwnerReferences.Name " +
+	"ObjectMeta.OwnerReferences.UID ObjectMeta.ManagedFields "
 
 const usedContainer = "Spec.%[1]s.Name Spec.%[1]s.Ports.Name Spec.%[1]s.Ports.HostPort Spec.%[1]s.Ports.HostIP " +
 	"Spec.%[1]s.Ports.ContainerPort Spec.%[1]s.Ports.Protocol " +
@@ -99,12 +104,16 @@ const usedContainer = "Spec.%[1]s.Name Spec.%[1]s.Ports.Name Spec.%[1]s.Ports.Ho
 // Paths of the fields that are used, by kind.
 var (
 	UsedPod = UsedMeta + fmt.Sprintf(usedContainer, "Containers") + fmt.Sprintf(usedContainer, "InitContainers") +
-		"Spec.ServiceAccountName Spec.NodeName Spec.HostNetwork Status.Phase Status.HostIP Status.PodIP Status.PodIPs.IP Status.HostIPs.IP"
+		"Spec.ServiceAccountName Spec.NodeName Spec.HostNetwork Status.Phase Status.HostIP Status.PodIP " +
+		"Status.PodIPs.IP Status.HostIPs.IP"
 	UsedService = UsedMeta + "Spec.Ports.Name Spec.Ports.Protocol Spec.Ports.Port Spec.Ports.NodePort " +
 		"Spec.Ports.TargetPort Spec.Ports.AppProtocol Spec.Selector Spec.IPFamilies Spec.IPFamilyPolicy " +
 		"Spec.ClusterIP Spec.ClusterIPs Spec.Type Spec.ExternalIPs " +
-		"Spec.SessionAffinity Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds Spec.InternalTrafficPolicy Spec.TrafficDistribution Status.LoadBalancer.Ingress.IP Status.LoadBalancer.Ingress.Hostname"
-	UsedSlice = UsedMeta + "AddressType Endpoints.Addresses Endpoints.Conditions.Ready Endpoints.Conditions.Terminating Endpoints.Hostname " +
+		"Spec.SessionAffinity Spec.SessionAffinityConfig.ClientIP.TimeoutSeconds Spec.InternalTrafficPolicy " +
+		"Spec.TrafficDistribution Status.LoadBalancer.Ingress.IP Status.LoadBalancer.Ingress.Hostname"
+	UsedSlice = UsedMeta +
+		"AddressType Endpoints.Addresses Endpoints.Conditions.Ready Endpoints.Conditions.Terminating " +
+		"Endpoints.Hostname " +
 		"Endpoints.TargetRef.Kind Endpoints.TargetRef.Namespace Endpoints.TargetRef.Name " +
 		"Endpoints.NodeName Endpoints.Zone Endpoints.Hints.ForZones.Name Endpoints.Hints.ForNodes.Name " +
 		"Ports.Name Ports.Protocol Ports.Port"
@@ -115,7 +124,9 @@ var (
 )
 
 func usedCore(list string) string {
-	return strings.ReplaceAll("S.IP S.Hostname S.TargetRef.Kind S.TargetRef.Namespace S.TargetRef.Name ", "S.", "Subsets."+list+".")
+	return strings.ReplaceAll(
+		"S.IP S.Hostname S.TargetRef.Kind S.TargetRef.Namespace S.TargetRef.Name ", "S.", "Subsets."+list+".",
+	)
 }
 
 // Prune leaves only the used fields of a value.

@@ -76,7 +76,9 @@ type source[O decode.Object, L runtime.Object] struct {
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-func (s source[O, L]) List(ctx context.Context, o metav1.ListOptions, each func(O, *decode.Refused) error) (all metav1.ListMeta, err error) {
+func (s source[O, L]) List(
+	ctx context.Context, o metav1.ListOptions, each func(O, *decode.Refused) error,
+) (all metav1.ListMeta, err error) {
 	list, err := s.list(ctx, o)
 	if err != nil {
 		return all, err
@@ -85,7 +87,11 @@ func (s source[O, L]) List(ctx context.Context, o metav1.ListOptions, each func(
 	if err != nil {
 		return all, err
 	}
-	all = metav1.ListMeta{ResourceVersion: from.GetResourceVersion(), Continue: from.GetContinue(), RemainingItemCount: from.GetRemainingItemCount()}
+	all = metav1.ListMeta{
+		ResourceVersion:    from.GetResourceVersion(),
+		Continue:           from.GetContinue(),
+		RemainingItemCount: from.GetRemainingItemCount(),
+	}
 	return all, meta.EachListItem(list, func(one runtime.Object) error { return each(one.(O), nil) })
 }
 

@@ -16,8 +16,8 @@ import (
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/kube"
+	"isthmus/internal/guard"
 	"isthmus/internal/text"
 )
 

@@ -21,7 +21,7 @@ import (
 	"k8s.io/klog/v2"
 	"k8s.io/streaming/pkg/httpstream"
 
-	"isthmus/clusterstore/guard"
+	"isthmus/internal/guard"
 	"isthmus/internal/text"
 )
 

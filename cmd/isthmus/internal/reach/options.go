@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
 
-	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/kube"
+	"isthmus/internal/guard"
 	"isthmus/internal/text"
 )
 

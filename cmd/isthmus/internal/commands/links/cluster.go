@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"isthmus/clusterstore/guard"
 	"isthmus/cmd/isthmus/internal/commands"
 	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/guard"
 )
 
 // cluster is one that a command works with, as the user may reach it.

@@ -22,10 +22,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"isthmus/clusterstore"
-	"isthmus/clusterstore/guard"
 	"isthmus/clusterstore/kube"
 	"isthmus/cmd/isthmus/internal/commands"
 	"isthmus/cmd/isthmus/internal/reach"
+	"isthmus/internal/guard"
 	"isthmus/internal/pace"
 )
 

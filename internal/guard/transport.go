@@ -2,12 +2,17 @@ package guard
 
 import (
 	"cmp"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
+	"net"
 	"net/http"
 	"strings"
+
+	"isthmus/internal/text"
 )
 
 // Limits of the body of an answer, in bytes, decompressed.
@@ -51,7 +56,9 @@ func (t transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		}
 		return nil, errPlain
 	}
-	host, list, forward := request.URL.Host, request.URL.Query().Has("limit"), strings.HasSuffix(request.URL.Path, "/portforward")
+	host, list, forward := request.URL.Host, request.URL.Query().Has("limit"), strings.HasSuffix(
+		request.URL.Path, "/portforward",
+	)
 	response, err := t.next.RoundTrip(request)
 	if err != nil {
 		return nil, err
@@ -85,7 +92,10 @@ func bound(response *http.Response, limit int64, protobuf bool) error {
 	case status >= 400:
 		response.Body = body{Limited(response.Body, MaxError, io.EOF), response.Body}
 	case isJSON || protobuf && err == nil && kind == "application/vnd.kubernetes.protobuf":
-		response.Body = body{Limited(response.Body, limit, fmt.Errorf("the answer has more than %d MiB", limit>>20)), response.Body}
+		response.Body = body{
+			Limited(response.Body, limit, fmt.Errorf("the answer has more than %d MiB", limit>>20)),
+			response.Body,
+		}
 	default:
 		return fmt.Errorf("answers with content that is not JSON: is it an API server?")
 	}
@@ -121,4 +131,33 @@ func (l *limitedReader) Read(b []byte) (int, error) {
 		return n - 1, l.beyond
 	}
 	return n, err
+}
+
+// Certificate returns why a server's certificate is not good, printable, if that is why err
+// has come of a request; else an empty text. authority: the certificate is another
+// authority's than those that the client was given.
+func Certificate(err error) (why string, authority bool) {
+	failed, ok := errors.AsType[*tls.CertificateVerificationError](err)
+	if !ok {
+		return "", false
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](failed.Err); !ok || len(failed.UnverifiedCertificates) == 0 {
+		return text.Clean(failed.Err.Error(), text.Long), false
+	}
+	return fmt.Sprintf("it was issued by %s, which is not the certificate authority that the kubeconfig has",
+		text.Clean(failed.UnverifiedCertificates[0].Issuer.String(), text.Long)), true
+}
+
+// RefusedCertificate returns why a server refuses the certificate that the client has, or has not,
+// shown it: the TLS alert that it sent, if that is why err has come of a request; else an empty text.
+func RefusedCertificate(err error) string {
+	alert, ok := errors.AsType[*net.OpError](err)
+	if !ok || alert.Op != "remote error" { // as crypto/tls calls what the other end sent
+		return ""
+	}
+	why, ok := strings.CutPrefix(alert.Err.Error(), "tls: ")
+	if !ok || !strings.Contains(why, "certificate") {
+		return ""
+	}
+	return why
 }

@@ -73,30 +73,53 @@ func TestTransport(t *testing.T) {
 			w.Header()["Content-Type"] = nil
 			io.WriteString(w, "{}")
 		}, 200, 2, ""},
-		"as large as it may be":   {"/x", send(200, json, blank, MaxAnswer/kB), 200, MaxAnswer, ""},
-		"larger":                  {"/x", send(200, json, blank, MaxAnswer/kB+1), 200, MaxAnswer, "the answer has more than 1 MiB"},
-		"a list":                  {"/x?limit=5", send(200, json, blank, MaxList/kB), 200, MaxList, ""},
-		"a larger one":            {"/x?limit=5", send(200, json, blank, MaxList/kB+1), 200, MaxList, "the answer has more than 16 MiB"},
-		"an error":                {"/x", send(403, json, "{}", 1), 403, 2, ""},
-		"a text":                  {"/x", send(503, "text/plain", "x", 1), 503, 1, ""},
-		"an endless error":        {"/x", send(500, json, blank, 1<<20), 500, MaxError, ""},
-		"an endless text":         {"/x?limit=5", send(500, "text/html", blank, 1<<20), 500, MaxError, ""},
-		"many elements":           {"/x?limit=5", send(200, json, "[{},{},{},{}],{}", 1<<20), 200, -1, "the JSON has too many elements"},
-		"many brackets":           {"/x?limit=5", send(200, json, "[", 1<<20), 200, -1, "the JSON is nested too deeply"},
+		"as large as it may be": {"/x", send(200, json, blank, MaxAnswer/kB), 200, MaxAnswer, ""},
+		"larger": {
+			"/x", send(200, json, blank, MaxAnswer/kB+1), 200, MaxAnswer, "the answer has more than 1 MiB",
+		},
+		"a list": {"/x?limit=5", send(200, json, blank, MaxList/kB), 200, MaxList, ""},
+		"a larger one": {
+			"/x?limit=5", send(200, json, blank, MaxList/kB+1), 200, MaxList,
+			"the answer has more than 16 MiB",
+		},
+		"an error":         {"/x", send(403, json, "{}", 1), 403, 2, ""},
+		"a text":           {"/x", send(503, "text/plain", "x", 1), 503, 1, ""},
+		"an endless error": {"/x", send(500, json, blank, 1<<20), 500, MaxError, ""},
+		"an endless text":  {"/x?limit=5", send(500, "text/html", blank, 1<<20), 500, MaxError, ""},
+		"many elements": {
+			"/x?limit=5", send(200, json, "[{},{},{},{}],{}", 1<<20), 200, -1,
+			"the JSON has too many elements",
+		},
+		"many brackets": {
+			"/x?limit=5", send(200, json, "[", 1<<20), 200, -1, "the JSON is nested too deeply",
+		},
 		"many fields in an error": {"/x", send(403, json, "{\"\":0},", 1<<20), 403, MaxError, ""},
-		"YAML":                    {"/x", send(200, "application/yaml", "a: b", 1), 0, 0, "answers with content that is not JSON"},
-		"protobuf":                {"/x", send(200, "application/vnd.kubernetes.protobuf", "k8s", 1), 0, 0, "answers with content that is not JSON"},
-		"an error in YAML":        {"/x", send(403, "application/yaml", "a: b", 1), 403, 0, ""},
-		"no type of content":      {"/x", send(200, ";", "{}", 1), 0, 0, "answers with content that is not JSON"},
-		"a redirect":              {"/x", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/y", http.StatusTemporaryRedirect) }, 0, 0, "answers with status 307, which is not followed"},
-		"another status":          {"/x", send(304, json, "", 0), 0, 0, "answers with status 304"},
-		"an upgrade":              {"/x", upgrade, 0, 0, "answers with status 101"},
-		"an upgrade, for a port":  {"/api/v1/namespaces/n/pods/p/portforward", upgrade, 101, 5, ""},
-		"no upgrade, for a port ": {"/api/v1/namespaces/n/pods/p/portforward", send(500, "text/plain", blank, 1<<20), 500, MaxError, ""},
+		"YAML": {
+			"/x", send(200, "application/yaml", "a: b", 1), 0, 0, "answers with content that is not JSON",
+		},
+		"protobuf": {
+			"/x", send(200, "application/vnd.kubernetes.protobuf", "k8s", 1), 0, 0,
+			"answers with content that is not JSON",
+		},
+		"an error in YAML":   {"/x", send(403, "application/yaml", "a: b", 1), 403, 0, ""},
+		"no type of content": {"/x", send(200, ";", "{}", 1), 0, 0, "answers with content that is not JSON"},
+		"a redirect": {
+			"/x",
+			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/y", http.StatusTemporaryRedirect) },
+			0, 0, "answers with status 307, which is not followed",
+		},
+		"another status":         {"/x", send(304, json, "", 0), 0, 0, "answers with status 304"},
+		"an upgrade":             {"/x", upgrade, 0, 0, "answers with status 101"},
+		"an upgrade, for a port": {"/api/v1/namespaces/n/pods/p/portforward", upgrade, 101, 5, ""},
+		"no upgrade, for a port ": {
+			"/api/v1/namespaces/n/pods/p/portforward", send(500, "text/plain", blank, 1<<20), 500, MaxError,
+			"",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, body, err := ask(t, false, c.path, "SECRET", c.answer)
-			if status != c.status || c.size >= 0 && len(body) != c.size || (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			if status != c.status || c.size >= 0 && len(body) != c.size || (err != nil) != (c.want != "") ||
+				err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("status %d, %d bytes, %v", status, len(body), err)
 			}
 		})
@@ -131,10 +154,13 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// FuzzJSON: of what is JSON exactly the parts are counted that a decoder finds, whatever is within strings, and all bytes
-// are let through; with one less of either kind not.
+// FuzzJSON: of what is JSON exactly the parts are counted that a decoder finds, whatever is within strings, and all
+// bytes are let through; with one less of either kind not.
 func FuzzJSON(f *testing.F) {
-	for _, text := range []string{"", "1", "[1,{\"a\":[]}]", `{"a":"\"}]","b":[[],[1, 2]]}`, "[}", `"\`, "[,]", "{},{}", "[[],[ ],{}]", "{ }", `["a,b","[{,\",","\\",null]`, "]]]"} {
+	for _, text := range []string{
+		"", "1", "[1,{\"a\":[]}]", `{"a":"\"}]","b":[[],[1, 2]]}`, "[}", `"\`, "[,]", "{},{}", "[[],[ ],{}]",
+		"{ }", `["a,b","[{,\",","\\",null]`, "]]]",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
@@ -151,7 +177,9 @@ func FuzzJSON(f *testing.F) {
 			t.Errorf("%s: %+v, want %+v", text, counted, want)
 		}
 		for _, less := range []Limits{{want.Elements - 1, want.Fields}, {want.Elements, want.Fields - 1}} {
-			if _, err := io.ReadAll(JSON(strings.NewReader(text), less)); min(less.Elements, less.Fields) >= 0 && err != errElements && err != errFields {
+			if _, err := io.ReadAll(JSON(
+				strings.NewReader(text), less,
+			)); min(less.Elements, less.Fields) >= 0 && err != errElements && err != errFields {
 				t.Errorf("%s with %+v: %v", text, less, err)
 			}
 		}
@@ -184,7 +212,8 @@ func countValue(t *testing.T, d *json.Decoder, n *Limits) {
 	}
 }
 
-// TestCertificate: a certificate of another authority is distinguished from one that is bad otherwise, and from other errors.
+// TestCertificate: a certificate of another authority is distinguished from one that is bad otherwise, and from other
+// errors.
 func TestCertificate(t *testing.T) {
 	server := httptest.NewTLSServer(http.NotFoundHandler())
 	defer server.Close()
@@ -203,13 +232,21 @@ func TestCertificate(t *testing.T) {
 	}
 	own := x509.NewCertPool()
 	own.AddCert(server.Certificate())
-	if why, authority := Certificate(get(server.URL, x509.NewCertPool())); !authority || why != "it was issued by O=Acme Co, which is not the certificate authority that the kubeconfig has" {
+	if why, authority := Certificate(get(
+		server.URL, x509.NewCertPool(),
+	)); !authority ||
+		why != "it was issued by O=Acme Co, which is not the certificate authority that the kubeconfig has" {
 		t.Errorf("%q, %v", why, authority)
 	}
-	if why, authority := Certificate(get(strings.Replace(server.URL, "127.0.0.1", "localhost", 1), own)); authority || !strings.Contains(why, "not localhost") {
+	if why, authority := Certificate(get(
+		strings.Replace(server.URL, "127.0.0.1", "localhost", 1), own,
+	)); authority || !strings.Contains(why, "not localhost") {
 		t.Errorf("%q, %v", why, authority)
 	}
-	for _, err := range []error{get(server.URL, own), get("https://127.0.0.1:1", own), errors.New("x509: certificate signed by unknown authority")} {
+	for _, err := range []error{
+		get(server.URL, own), get("https://127.0.0.1:1", own),
+		errors.New("x509: certificate signed by unknown authority"),
+	} {
 		if why, authority := Certificate(err); why != "" || authority {
 			t.Errorf("%v: %q", err, why)
 		}

@@ -21,18 +21,18 @@ func (p prints) of(key string) print { return print(maphash.String(p.seed, key))
 // What the cap counts for one object besides its key and its value, in bytes. A test of clusterstore/cluster
 // compares the sums with the heap.
 const (
-	// objectSize is what an object takes in this package: an entry of kept.sizes, and the start of its key.
+	// objectSize is what an object takes in this package: an entry of account.sizes, and the start of its key.
 	objectSize = 56
-	// shareSize is what a value that objects share takes in this package: an entry of kept.shared.
+	// shareSize is what a value that objects share takes in this package: an entry of account.shared.
 	shareSize = 96
 	// sameSize is what an object of a list takes that is cached as it is, so that only its print is staged.
 	sameSize = 32
 )
 
-// kept counts the objects of one resource against the cluster's memory cap: those that are cached and, while a list
-// is being read, those that are staged beside them. Only one goroutine at a time uses it. A nil *kept counts
+// account counts the objects of one resource against the cluster's memory cap: those that are cached and, while a list
+// is being read, those that are staged beside them. Only one goroutine at a time uses it. A nil *account counts
 // nothing.
-type kept struct {
+type account struct {
 	memory *MemoryCap // fixed
 	what   string     // fixed: the resource
 	prints prints     // fixed
@@ -82,204 +82,204 @@ func (h handles) all(yield func(any, int64) bool) {
 	}
 }
 
-func newKept(m *MemoryCap, resource string, p prints) *kept {
+func newAccount(m *MemoryCap, resource string, p prints) *account {
 	if m == nil {
 		return nil
 	}
-	return &kept{memory: m, what: resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
+	return &account{memory: m, what: resource, prints: p, sizes: make(map[print]int64), shared: make(map[any]*share)}
 }
 
 // refer adds references to shared values: so many of cached objects and so many of listed ones. Negative numbers
 // remove references.
-func (k *kept) refer(to handles, cached, listed int) {
+func (a *account) refer(to handles, cached, listed int) {
 	for handle, size := range to.all {
-		one := k.shared[handle]
+		one := a.shared[handle]
 		if one == nil {
 			one = &share{size: shareSize + size}
-			k.shared[handle] = one
+			a.shared[handle] = one
 		}
-		k.sumShare(one, -1)
+		a.sumShare(one, -1)
 		one.cached += cached
 		one.listed += listed
-		k.sumShare(one, 1)
+		a.sumShare(one, 1)
 		if one.cached == 0 && one.listed == 0 {
-			delete(k.shared, handle)
+			delete(a.shared, handle)
 		}
 	}
 }
 
 // sumShare adds a shared value to the sums, or subtracts it.
-func (k *kept) sumShare(one *share, sign int64) {
+func (a *account) sumShare(one *share, sign int64) {
 	if one.cached > 0 {
-		k.sums.cachedShared += sign * one.size
+		a.sums.cachedShared += sign * one.size
 	}
 	if one.listed > 0 {
-		k.sums.listedShared += sign * one.size
+		a.sums.listedShared += sign * one.size
 	}
 	if one.listed > 0 && one.cached == 0 {
-		k.sums.stagedShared += sign * one.size
+		a.sums.stagedShared += sign * one.size
 	}
 }
 
 // stage counts one more object of a list.
-func (k *kept) stage(size int64, of handles) error {
-	if k == nil {
+func (a *account) stage(size int64, of handles) error {
+	if a == nil {
 		return nil
 	}
-	return k.stageAs(size, size, of)
+	return a.stageAs(size, size, of)
 }
 
 // stageSame counts an object of a list that is cached as it is.
-func (k *kept) stageSame(key string, of handles) error {
-	if k == nil {
+func (a *account) stageSame(key string, of handles) error {
+	if a == nil {
 		return nil
 	}
-	return k.stageAs(sameSize, k.sizes[k.prints.of(key)], of)
+	return a.stageAs(sameSize, a.sizes[a.prints.of(key)], of)
 }
 
 // stageNone counts an object of a list that is not to be cached. Without that, a list of such objects might have no
 // end.
-func (k *kept) stageNone() error {
-	if k == nil {
+func (a *account) stageNone() error {
+	if a == nil {
 		return nil
 	}
-	return k.stageAs(sameSize, 0, nil)
+	return a.stageAs(sameSize, 0, nil)
 }
 
 // stageAs counts an object of a list by what it takes now, and what it will take in the cache.
-func (k *kept) stageAs(staged, listed int64, of handles) error {
-	k.refer(of, 0, 1)
-	k.sums.staged += staged
-	k.sums.listed += listed
-	err := k.charge()
+func (a *account) stageAs(staged, listed int64, of handles) error {
+	a.refer(of, 0, 1)
+	a.sums.staged += staged
+	a.sums.listed += listed
+	err := a.charge()
 	if err != nil {
-		k.sums.staged -= staged
-		k.sums.listed -= listed
-		k.refer(of, 0, -1)
+		a.sums.staged -= staged
+		a.sums.listed -= listed
+		a.refer(of, 0, -1)
 	}
 	return err
 }
 
 // unstage gives back the shared values of a staged object. Its own bytes count until the end of the list: so a list
 // that repeats the same objects exceeds the cap.
-func (k *kept) unstage(of handles) {
-	if k != nil {
-		k.refer(of, 0, -1)
+func (a *account) unstage(of handles) {
+	if a != nil {
+		a.refer(of, 0, -1)
 	}
 }
 
 // commit begins to put the staged objects into the cache. unstageAll ends that.
-func (k *kept) commit() {
-	if k != nil {
-		k.committing = true
+func (a *account) commit() {
+	if a != nil {
+		a.committing = true
 	}
 }
 
 // unstageAll forgets what is staged.
-func (k *kept) unstageAll() {
-	if k == nil {
+func (a *account) unstageAll() {
+	if a == nil {
 		return
 	}
-	k.committing = false
-	for handle, one := range k.shared {
+	a.committing = false
+	for handle, one := range a.shared {
 		one.listed = 0
 		if one.cached == 0 {
-			delete(k.shared, handle)
+			delete(a.shared, handle)
 		}
 	}
-	k.shared = maps.Collect(maps.All(k.shared)) // a map does not shrink
-	k.sums = sums{cached: k.sums.cached, cachedShared: k.sums.cachedShared}
-	k.settle()
+	a.shared = maps.Collect(maps.All(a.shared)) // a map does not shrink
+	a.sums = sums{cached: a.sums.cached, cachedShared: a.sums.cachedShared}
+	a.settle()
 }
 
 // announced refuses a list whose first page announces that many more objects, if they can't fit even if each is as
 // small as the smallest of the page.
-func (k *kept) announced(least, more int64) error {
-	if k == nil || more <= 0 || least == 0 {
+func (a *account) announced(least, more int64) error {
+	if a == nil || more <= 0 || least == 0 {
 		return nil
 	}
 	if more > math.MaxInt64/2/least {
 		more = math.MaxInt64 / 2 / least
 	}
-	whole := k.sums
+	whole := a.sums
 	whole.listed += least * more
-	return k.memory.fits(whole.counted()-k.counted, k.what)
+	return a.memory.fits(whole.counted()-a.counted, a.what)
 }
 
 // keep records that a staged object replaces a cached one with the handles of before.
-func (k *kept) keep(key string, size int64, of, before handles) {
-	if k == nil {
+func (a *account) keep(key string, size int64, of, before handles) {
+	if a == nil {
 		return
 	}
-	k.refer(of, 1, 0)
-	k.refer(before, -1, 0)
-	p := k.prints.of(key)
-	k.sums.cached += size - k.sizes[p]
-	k.sums.staged -= size
-	k.settle()
-	k.record(p, size)
+	a.refer(of, 1, 0)
+	a.refer(before, -1, 0)
+	p := a.prints.of(key)
+	a.sums.cached += size - a.sizes[p]
+	a.sums.staged -= size
+	a.settle()
+	a.record(p, size)
 }
 
 // put counts an object that is to replace a cached one with the handles of before.
-func (k *kept) put(key string, size int64, of, before handles) error {
-	if k == nil {
+func (a *account) put(key string, size int64, of, before handles) error {
+	if a == nil {
 		return nil
 	}
-	p := k.prints.of(key)
-	more := size - k.sizes[p]
-	k.refer(of, 1, 0)
-	k.refer(before, -1, 0)
-	k.sums.cached += more
-	if err := k.charge(); err != nil {
-		k.refer(before, 1, 0)
-		k.refer(of, -1, 0)
-		k.sums.cached -= more
+	p := a.prints.of(key)
+	more := size - a.sizes[p]
+	a.refer(of, 1, 0)
+	a.refer(before, -1, 0)
+	a.sums.cached += more
+	if err := a.charge(); err != nil {
+		a.refer(before, 1, 0)
+		a.refer(of, -1, 0)
+		a.sums.cached -= more
 		return err
 	}
-	k.record(p, size)
+	a.record(p, size)
 	return nil
 }
 
-func (k *kept) record(p print, size int64) {
-	k.sizes[p] = size
-	k.peak = max(k.peak, len(k.sizes))
+func (a *account) record(p print, size int64) {
+	a.sizes[p] = size
+	a.peak = max(a.peak, len(a.sizes))
 }
 
 // drop gives back what a cached object with these handles has taken.
-func (k *kept) drop(key string, of handles) {
-	if k == nil {
+func (a *account) drop(key string, of handles) {
+	if a == nil {
 		return
 	}
-	k.refer(of, -1, 0)
-	p := k.prints.of(key)
-	k.sums.cached -= k.sizes[p]
-	k.settle()
-	delete(k.sizes, p)
-	if len(k.sizes) < k.peak/4 { // a map does not shrink
-		k.sizes = maps.Collect(maps.All(k.sizes))
-		k.shared = maps.Collect(maps.All(k.shared))
-		k.peak = len(k.sizes)
+	a.refer(of, -1, 0)
+	p := a.prints.of(key)
+	a.sums.cached -= a.sizes[p]
+	a.settle()
+	delete(a.sizes, p)
+	if len(a.sizes) < a.peak/4 { // a map does not shrink
+		a.sizes = maps.Collect(maps.All(a.sizes))
+		a.shared = maps.Collect(maps.All(a.shared))
+		a.peak = len(a.sizes)
 	}
 }
 
 // charge counts the sums against the cap, unless they exceed it.
-func (k *kept) charge() error {
-	counted, staged := k.sums.counted(), k.sums.beside()
-	if err := k.memory.add(counted-k.counted, staged-k.staged, k.what); err != nil {
+func (a *account) charge() error {
+	counted, staged := a.sums.counted(), a.sums.beside()
+	if err := a.memory.add(counted-a.counted, staged-a.staged, a.what); err != nil {
 		return err
 	}
-	k.counted, k.staged = counted, staged
+	a.counted, a.staged = counted, staged
 	return nil
 }
 
 // settle counts the sums against the cap after a change that is not refused.
-func (k *kept) settle() {
-	if k.committing {
+func (a *account) settle() {
+	if a.committing {
 		return
 	}
-	counted, staged := k.sums.counted(), k.sums.beside()
-	k.memory.adjust(counted-k.counted, staged-k.staged)
-	k.counted, k.staged = counted, staged
+	counted, staged := a.sums.counted(), a.sums.beside()
+	a.memory.adjust(counted-a.counted, staged-a.staged)
+	a.counted, a.staged = counted, staged
 }
 
 // refusedKey is what an object that is refused is charged by. No object has such a key: decode lets no name
