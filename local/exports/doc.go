@@ -1,6 +1,6 @@
 // Package exports writes the Services and ServiceImports by which clients reach what other clusters export, and the conditions of the
 // own cluster's ServiceExports. What is to be written is decided by local/exports/plan, and listed by [Changes]; of all replicas one writes
-// at a time, the [Writer] that holds the Lease, by local/election.
+// at a time, the [Writer] that holds the Lease, by local/lease.
 //
 //	w, err := exports.New(exports.Options{
 //		Services: client.Services, Leases: client.Leases, Namespace: "linkerd", Identity: podName, World: world, Changed: changed, Log: log,

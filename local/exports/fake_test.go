@@ -194,12 +194,12 @@ type always struct{ ctx context.Context }
 
 func (a always) Write(write func(context.Context) error) error { return write(a.ctx) }
 
-// inWorld runs a term in a bubble, and f beside it.
-func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *term)) {
+// inWorld runs a leadership in a bubble, and f beside it.
+func inWorld(t *testing.T, links []plan.Cluster, f func(w *world, t *leadership)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, links...)
 		ctx, stop := context.WithCancel(t.Context())
-		one := newTerm(w.writer(), always{ctx})
+		one := newLeadership(w.writer(), always{ctx})
 		done := make(chan struct{})
 		go func() { one.loop.Run(ctx); close(done) }()
 		f(w, one)

@@ -19,9 +19,9 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// inMCS runs a term in a world with ServiceExports and ServiceImports, and one of each of these names in the own cluster.
-func inMCS(t *testing.T, links []string, own []string, f func(w *world, t *term)) {
-	inWorld(t, nil, func(w *world, t *term) {
+// inMCS runs a leadership in a world with ServiceExports and ServiceImports, and one of each of these names in the own cluster.
+func inMCS(t *testing.T, links []string, own []string, f func(w *world, t *leadership)) {
+	inWorld(t, nil, func(w *world, t *leadership) {
 		for _, name := range own {
 			w.exports.put(&mcs.ServiceExport{ObjectMeta: metav1.ObjectMeta{
 				Namespace: "shop", Name: name, UID: "own", Generation: 3, CreationTimestamp: metav1.NewTime(time.Now().Add(time.Hour)),
@@ -54,7 +54,7 @@ func conditionsOf(o *mcs.ServiceExport) (all []string) {
 
 // Conditions of others stay, and ours are put back where others undo them.
 func TestConditions(t *testing.T) {
-	inMCS(t, nil, []string{"web"}, func(w *world, _ *term) {
+	inMCS(t, nil, []string{"web"}, func(w *world, _ *leadership) {
 		theirs := metav1.Condition{Type: "Theirs", Status: metav1.ConditionUnknown, Reason: "Why", LastTransitionTime: metav1.NewTime(time.Unix(1000, 0))}
 		edited(w, w.exports, func(o *mcs.ServiceExport) { o.Status.Conditions = []metav1.Condition{theirs} })
 		time.Sleep(10 * time.Second)
@@ -73,7 +73,7 @@ func TestConditions(t *testing.T) {
 
 // Conditions that another controller has undone twice are left to that controller, until others are wanted.
 func TestConditionsOfTwo(t *testing.T) {
-	inMCS(t, nil, []string{"web"}, func(w *world, _ *term) {
+	inMCS(t, nil, []string{"web"}, func(w *world, _ *leadership) {
 		undo := func() []string {
 			edited(w, w.exports, func(o *mcs.ServiceExport) {
 				if len(o.Status.Conditions) > 0 {
@@ -113,7 +113,7 @@ func TestConditionsOfTwo(t *testing.T) {
 
 // What an older kind does not keep counts as written: it is not written again and again.
 func TestPruned(t *testing.T) {
-	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, term *term) {
+	inMCS(t, []string{"west"}, []string{"web"}, func(w *world, leadership *leadership) {
 		w.change(func() {
 			w.prune = func(o metav1.Object) {
 				switch o := o.(type) {
@@ -144,7 +144,7 @@ func TestPruned(t *testing.T) {
 		p, _ := plan.Make(world, plan.Memory{})
 		changes := Changes(world, p)
 		for i := range changes {
-			if state, _ := term.trouble(&changes[i]); state != "" {
+			if state, _ := leadership.trouble(&changes[i]); state != "" {
 				t.Errorf("%s %v: state %q", changes[i].Verb, changes[i].Object, state)
 			}
 		}
@@ -170,7 +170,7 @@ func TestPruned(t *testing.T) {
 
 // Without a right to ServiceImports labels are followed as ever; once it is granted all is written.
 func TestImportsForbidden(t *testing.T) {
-	inMCS(t, []string{"west"}, nil, func(w *world, term *term) {
+	inMCS(t, []string{"west"}, nil, func(w *world, leadership *leadership) {
 		w.change(func() {
 			w.links = append(w.links, link("east", shop("web")))
 			w.before = func(request string, id plan.ID) error {
@@ -186,7 +186,7 @@ func TestImportsForbidden(t *testing.T) {
 		if got := w.take(); !slices.Equal(got, []string{"create shop/web-east", "delete shop/web-east"}) {
 			t.Errorf("%q", got)
 		}
-		if state, why := term.trouble(&Change{Object: Object{Kind: ServiceImport, ID: shop("web")}}); state != adminapi.ExportFailed || !strings.Contains(why, "no right") {
+		if state, why := leadership.trouble(&Change{Object: Object{Kind: ServiceImport, ID: shop("web")}}); state != adminapi.ExportFailed || !strings.Contains(why, "no right") {
 			t.Errorf("state %q: %s", state, why)
 		}
 		w.change(func() { w.before = nil })
@@ -201,7 +201,7 @@ func TestImportsForbidden(t *testing.T) {
 // ever more seldom.
 func TestNoStatus(t *testing.T) {
 	for name, absent := range map[string]string{"no status": "status export", "another version": "get export"} {
-		inMCS(t, nil, []string{"web"}, func(w *world, term *term) {
+		inMCS(t, nil, []string{"web"}, func(w *world, leadership *leadership) {
 			tries := 0
 			w.change(func() {
 				w.before = func(request string, id plan.ID) error {
@@ -214,7 +214,7 @@ func TestNoStatus(t *testing.T) {
 			})
 			time.Sleep(time.Hour)
 			synctest.Wait()
-			if state, _ := term.trouble(&Change{Object: Object{ServiceExport, shop("web"), true}}); state != adminapi.ExportFailed || tries > 30 {
+			if state, _ := leadership.trouble(&Change{Object: Object{ServiceExport, shop("web"), true}}); state != adminapi.ExportFailed || tries > 30 {
 				t.Errorf("%s: state %q after %d tries", name, state, tries)
 			}
 		})
@@ -224,7 +224,7 @@ func TestNoStatus(t *testing.T) {
 // A ServiceImport is deleted once nothing is exported to it any more, unless somebody takes it over between read and delete.
 func TestImportDeleted(t *testing.T) {
 	for _, takenOver := range []bool{false, true} {
-		inMCS(t, []string{"west"}, nil, func(w *world, _ *term) {
+		inMCS(t, []string{"west"}, nil, func(w *world, _ *leadership) {
 			time.Sleep(10 * time.Second)
 			tries := 0
 			w.change(func() {
@@ -250,7 +250,7 @@ func TestImportDeleted(t *testing.T) {
 
 // A fresh read decides of these objects too.
 func TestImportOfAnother(t *testing.T) {
-	inWorld(t, nil, func(w *world, _ *term) {
+	inWorld(t, nil, func(w *world, _ *leadership) {
 		users := &mcs.ServiceImport{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web", UID: "users"}}
 		w.services.put(&corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-clusterset"}})
 		w.imports.put(users)
@@ -288,7 +288,7 @@ func TestRefusedService(t *testing.T) {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: "services"}, id.Name, errors.New("exceeded quota"))
 	}
 	const answer = `services "web-clusterset" is forbidden: exceeded quota`
-	inMCS(t, nil, []string{"web"}, func(w *world, one *term) {
+	inMCS(t, nil, []string{"web"}, func(w *world, one *leadership) {
 		want := func(when, imported, exported string) {
 			t.Helper()
 			if i, e := w.readiness(); i != imported || e != exported {

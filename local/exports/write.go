@@ -26,7 +26,7 @@ const (
 )
 
 // write makes a change of an object, of which that is remembered.
-func (t *term) write(c *Change, of *lease.History) (r lease.Outcome) {
+func (t *leadership) write(c *Change, of *lease.History) (r lease.Outcome) {
 	v := none
 	err := t.lease.Write(func(ctx context.Context) (err error) {
 		ctx, stop := context.WithTimeout(ctx, writeTimeout)

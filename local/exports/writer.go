@@ -39,17 +39,17 @@ type Options struct {
 // Writer writes Services and ServiceImports, and conditions of ServiceExports, while it holds the Lease.
 type Writer struct {
 	Options
-	writes   *prometheus.CounterVec
-	standing *lease.Standing[term]
+	writes    *prometheus.CounterVec
+	candidate *lease.Candidate[leadership]
 }
 
 // New registers the metrics. It does no network IO and starts nothing.
 func New(o Options) (*Writer, error) {
-	w := &Writer{Options: o, standing: lease.NewStanding[term]("exported Services", lease.Config{
+	w := &Writer{Options: o, candidate: lease.NewCandidate[leadership]("exported Services", lease.Config{
 		Leases: o.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
 	}, o.Log)}
 	var err error
-	if w.writes, err = newWriteMetric(o.Registerer, w.standing); err != nil {
+	if w.writes, err = newWriteMetric(o.Registerer, w.candidate); err != nil {
 		return nil, fmt.Errorf("writer of exported Services: %w", err)
 	}
 	return w, nil
@@ -60,7 +60,7 @@ func New(o Options) (*Writer, error) {
 func (w *Writer) Run(ctx context.Context) error {
 	for w.await(ctx) {
 		busy, stop := context.WithCancel(ctx)
-		err := w.standing.Run(busy, func(lease *lease.Term) *term { return newTerm(w, lease) }, func(work context.Context, t *term) {
+		err := w.candidate.Run(busy, func(lease *lease.Leadership) *leadership { return newLeadership(w, lease) }, func(work context.Context, t *leadership) {
 			if t.loop.Run(work); work.Err() == nil { // nothing is left to be done
 				stop()
 			}

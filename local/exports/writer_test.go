@@ -35,7 +35,7 @@ func manyLinks(links int) (all []plan.Cluster) {
 
 // TestSlowPlans: where plans take long, 50 are written a second all the same.
 func TestSlowPlans(t *testing.T) {
-	inWorld(t, nil, func(w *world, _ *term) {
+	inWorld(t, nil, func(w *world, _ *leadership) {
 		w.slow.Store(int64(100 * time.Millisecond))
 		w.change(func() { w.links = manyLinks(10) })
 		time.Sleep(5 * time.Second)
@@ -47,7 +47,7 @@ func TestSlowPlans(t *testing.T) {
 
 // TestOldPlan: however long a plan takes, its writes begin for a second at most after something has changed.
 func TestOldPlan(t *testing.T) {
-	inWorld(t, nil, func(w *world, _ *term) {
+	inWorld(t, nil, func(w *world, _ *leadership) {
 		w.slow.Store(int64(500 * time.Millisecond))
 		w.change(func() { w.links = manyLinks(20) })
 		time.Sleep(2 * time.Second)
@@ -75,7 +75,7 @@ func TestFreshReadDecides(t *testing.T) {
 		}
 	}
 	t.Run("made before it is read", func(t *testing.T) {
-		inWorld(t, nil, func(w *world, _ *term) {
+		inWorld(t, nil, func(w *world, _ *leadership) {
 			w.services.put(users)
 			w.change(func() {
 				w.links = []plan.Cluster{link("east", shop("web"))}
@@ -86,7 +86,7 @@ func TestFreshReadDecides(t *testing.T) {
 		})
 	})
 	t.Run("ours was replaced", func(t *testing.T) {
-		inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *term) {
+		inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *leadership) {
 			time.Sleep(time.Second)
 			w.take()
 			ours := object.Read(w.service("web-east"))
@@ -100,7 +100,7 @@ func TestFreshReadDecides(t *testing.T) {
 		})
 	})
 	t.Run("made between read and create", func(t *testing.T) {
-		inWorld(t, nil, func(w *world, _ *term) {
+		inWorld(t, nil, func(w *world, _ *leadership) {
 			tries := 0
 			w.mu.Lock()
 			w.before = func(request string, id plan.ID) error {
@@ -122,7 +122,7 @@ func TestFreshReadDecides(t *testing.T) {
 		})
 	})
 	t.Run("replaced between read and delete", func(t *testing.T) {
-		inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *term) {
+		inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *leadership) {
 			time.Sleep(time.Second)
 			w.take()
 			tries := 0
@@ -153,7 +153,7 @@ func TestTurns(t *testing.T) {
 	for i := range many {
 		many[i].Namespace = []string{"shop", "other"}[i/240%2]
 	}
-	inWorld(t, []plan.Cluster{link("a", many[:480]...), link("b", shop("web"))}, func(w *world, _ *term) {
+	inWorld(t, []plan.Cluster{link("a", many[:480]...), link("b", shop("web"))}, func(w *world, _ *leadership) {
 		time.Sleep(2 * time.Second)
 		got := w.take()
 		if !slices.Contains(got, "create shop/web-b") || len(got) > 2*writeRate+writeBurst || len(got) < writeRate {
@@ -177,7 +177,7 @@ func TestFlapping(t *testing.T) {
 			w.links = []plan.Cluster{link("east", []plan.ID{shop("web")}[i%7%2:]...)}
 		},
 	} {
-		inWorld(t, nil, func(w *world, _ *term) {
+		inWorld(t, nil, func(w *world, _ *leadership) {
 			for i := range 6000 { // a minute
 				w.change(func() { flap(w, i) })
 				time.Sleep(10 * time.Millisecond)
@@ -228,7 +228,7 @@ func TestRun(t *testing.T) {
 
 // Nothing goes while what is to be in its place can't be written.
 func TestDeletesWait(t *testing.T) {
-	inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *term) {
+	inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *leadership) {
 		time.Sleep(time.Second)
 		w.take()
 		refuse := true

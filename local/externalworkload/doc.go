@@ -1,7 +1,7 @@
 // Package externalworkload writes EndpointSlices for the Services that select
 // ExternalWorkloads, as Kubernetes' own controller does for those that select
 // Pods. Of all replicas one writes at a time: the [Writer] that holds the Lease, by
-// local/election.
+// local/lease.
 //
 //	w, err := externalworkload.New(externalworkload.Options{
 //		Client: client, Namespace: "linkerd", Identity: podName, Log: log,
@@ -20,7 +20,7 @@
 //     slices that others edit or delete are corrected. While ExternalWorkloads can't be read,
 //     slices stay as they are.
 //   - A write begins only while the Lease is held, and is cancelled when that is lost;
-//     local/election has the rules. When Run's context ends, the writes under way are
+//     local/lease has the rules. When Run's context ends, the writes under way are
 //     finished and then the Lease released, so that another replica continues within
 //     seconds. However the API server behaves, each takes at most 10 s, and Run returns.
 //   - Whatever the API server or an object contains, Run goes on, other Services are
@@ -28,7 +28,7 @@
 //     What an API server would refuse is left out and reported by Status and one log line;
 //     the rest is written.
 //   - No namespace holds up the others: they take turns, and each has a few writes under way
-//     at most; local/writes has the rules. A write that hangs is given up after
+//     at most; local/lease has the rules. A write that hangs is given up after
 //     10 s, and delays its own Service only, unless several of the namespace do.
 //   - No endpoint is missing between two writes of slices; once one has failed, none of the same Service
 //     is deleted, nor loses endpoints that were to come into others first (order.go).

@@ -203,9 +203,9 @@ func (c *cluster) put(objects ...metav1.Object) {
 	}
 }
 
-// testTerm is a term that does not run.
-type testTerm struct {
-	*term
+// testLeadership is a leadership that does not run.
+type testLeadership struct {
+	*leadership
 	*cluster
 }
 
@@ -214,18 +214,18 @@ type held struct{}
 
 func (held) Write(write func(context.Context) error) error { return write(context.Background()) }
 
-func newTestTerm(t testing.TB, services ...*corev1.Service) testTerm {
+func newTestLeadership(t testing.TB, services ...*corev1.Service) testLeadership {
 	t.Helper()
 	c := newCluster(t, services...)
 	w, err := New(Options{Client: kubetest.Clients(c.api), Namespace: "linkerd", Identity: "a", Registerer: prometheus.NewRegistry(), Log: zap.NewNop()})
 	must(t, err)
 	w.Follow(c)
-	return testTerm{newTerm(w, held{}), c}
+	return testLeadership{newLeadership(w, held{}), c}
 }
 
 // sync syncs a Service, which is to succeed.
-func (x testTerm) sync(svc *corev1.Service) (wrote bool) {
-	wrote, err := x.term.sync(x.t.Context(), nameOf(svc))
+func (x testLeadership) sync(svc *corev1.Service) (wrote bool) {
+	wrote, err := x.leadership.sync(x.t.Context(), nameOf(svc))
 	must(x.t, err)
 	return wrote
 }

@@ -19,7 +19,7 @@ type metrics struct {
 	waited, worked       prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Standing[term]) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Candidate[leadership]) (*metrics, error) {
 	labels := prometheus.Labels{"name": queueName}
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "workqueue_" + name, Help: help, ConstLabels: labels})
@@ -43,16 +43,16 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Standing[term]
 	for _, op := range []operation{creates, updates, removes} {
 		m.writes.WithLabelValues(string(op))
 	}
-	all := []prometheus.Collector{m.writes, s.Gauge("isthmus_endpointslice_writer_leading", "1 while this replica writes the EndpointSlices for ExternalWorkloads.", nil, func(*term) float64 { return 1 })}
+	all := []prometheus.Collector{m.writes, s.Gauge("isthmus_endpointslice_writer_leading", "1 while this replica writes the EndpointSlices for ExternalWorkloads.", nil, func(*leadership) float64 { return 1 })}
 	if withQueue {
 		all = append(all, m.adds, m.retries, m.drops, m.waited, m.worked,
-			s.Gauge("workqueue_depth", "Keys in the work queue.", labels, func(t *term) float64 {
+			s.Gauge("workqueue_depth", "Keys in the work queue.", labels, func(t *leadership) float64 {
 				t.mu.Lock()
 				defer t.mu.Unlock()
 				return float64(len(t.waiting))
 			}),
-			s.Gauge("workqueue_unfinished_work_seconds", "For how long all keys being worked on have been so.", labels, func(t *term) float64 { sum, _ := t.underWay(); return sum }),
-			s.Gauge("workqueue_longest_running_processor_seconds", "For how long the oldest key being worked on has been so.", labels, func(t *term) float64 { _, longest := t.underWay(); return longest }))
+			s.Gauge("workqueue_unfinished_work_seconds", "For how long all keys being worked on have been so.", labels, func(t *leadership) float64 { sum, _ := t.underWay(); return sum }),
+			s.Gauge("workqueue_longest_running_processor_seconds", "For how long the oldest key being worked on has been so.", labels, func(t *leadership) float64 { _, longest := t.underWay(); return longest }))
 	}
 	for _, c := range all {
 		if err := r.Register(c); err != nil {
@@ -63,7 +63,7 @@ func newMetrics(r prometheus.Registerer, withQueue bool, s *lease.Standing[term]
 }
 
 // underWay returns for how long Services have been being synced, in seconds: all together, and the oldest.
-func (t *term) underWay() (sum, longest float64) {
+func (t *leadership) underWay() (sum, longest float64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, at := range t.begun {

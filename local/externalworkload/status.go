@@ -35,7 +35,7 @@ func (w *Writer) Status() adminapi.SliceWriter {
 		}
 		slicesOf = w.cluster.AllManagedSlices()
 	}
-	seen := w.standing.Seen()
+	seen := w.candidate.Seen()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := adminapi.SliceWriter{

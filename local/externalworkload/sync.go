@@ -24,7 +24,7 @@ const requestTimeout = 10 * time.Second
 // sync makes a Service's slices what they should be, and returns whether it has written any. No write begins after the end of
 // work, or once the Lease is not held. Slices are read anew first, and updated and deleted only
 // in the version that was read. A Service that selects no workloads and has no slices takes no request.
-func (t *term) sync(work context.Context, name federation.ServiceID) (wrote bool, err error) {
+func (t *leadership) sync(work context.Context, name federation.ServiceID) (wrote bool, err error) {
 	svc := t.cluster.Selecting(name)
 	if svc == nil { // deleted: garbage collection removes its slices
 		t.problems.Set(name, nil)
@@ -54,7 +54,7 @@ func (t *term) sync(work context.Context, name federation.ServiceID) (wrote bool
 // deleted, which may take long if they wait for a finalizer. The list is never an old one: it is
 // asked for without a resourceVersion. It has no limit either, with which some API servers
 // could not answer from their cache.
-func (t *term) slicesOf(work context.Context, svc federation.ServiceID) (list []*discoveryv1.EndpointSlice, err error) {
+func (t *leadership) slicesOf(work context.Context, svc federation.ServiceID) (list []*discoveryv1.EndpointSlice, err error) {
 	ctx, stop := context.WithTimeout(work, requestTimeout)
 	defer stop()
 	of := labels.Set{discoveryv1.LabelServiceName: svc.Name, discoveryv1.LabelManagedBy: Mark}
@@ -71,7 +71,7 @@ func (t *term) slicesOf(work context.Context, svc federation.ServiceID) (list []
 }
 
 // selected lists the workloads that a Service selects, by name.
-func (t *term) selected(svc *corev1.Service) []*decode.ExternalWorkload {
+func (t *leadership) selected(svc *corev1.Service) []*decode.ExternalWorkload {
 	if !selects(svc) {
 		return nil
 	}
@@ -91,7 +91,7 @@ const (
 
 // execute executes a plan. The first error ends it, unless the API server refuses the slice itself: then
 // the others are written, but none is deleted, and none loses endpoints that others were to have first.
-func (t *term) execute(work context.Context, p plan, name federation.ServiceID) error {
+func (t *leadership) execute(work context.Context, p plan, name federation.ServiceID) error {
 	var refused []error
 	versions := make(map[string]string) // by name, of slices that have been written: some are written twice
 	for _, x := range []struct {
@@ -136,7 +136,7 @@ func (t *term) execute(work context.Context, p plan, name federation.ServiceID) 
 }
 
 // write writes one slice, and returns it as the API server has it now, or had it until it was deleted.
-func (t *term) write(ctx context.Context, op operation, s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
+func (t *leadership) write(ctx context.Context, op operation, s *discoveryv1.EndpointSlice) (*discoveryv1.EndpointSlice, error) {
 	ctx, stop := context.WithTimeout(ctx, requestTimeout)
 	defer stop()
 	api := t.o.Client.EndpointSlices(s.Namespace)

@@ -53,10 +53,10 @@ type Writer struct {
 	metrics *metrics
 	cluster Cluster // set by Follow
 
-	standing *lease.Standing[term]
-	problems *problems.Store // what is left out, in the present term
+	candidate *lease.Candidate[leadership]
+	problems  *problems.Store // what is left out, in the present leadership
 
-	mu          sync.Mutex // the rest is of the present term
+	mu          sync.Mutex // the rest is of the present leadership
 	lastFailure failure
 	unread      bool // it is logged that ExternalWorkloads can't be read
 }
@@ -65,11 +65,11 @@ type Writer struct {
 func New(o Options) (*Writer, error) {
 	w := &Writer{
 		o: o, log: o.Log, problems: problems.New(o.Log, "a part of the Service's ExternalWorkloads is left out of its EndpointSlices"),
-		standing: lease.NewStanding[term]("EndpointSlices for ExternalWorkloads", lease.Config{
+		candidate: lease.NewCandidate[leadership]("EndpointSlices for ExternalWorkloads", lease.Config{
 			Leases: o.Client.Leases, Namespace: o.Namespace, Name: leaseName, Identity: o.Identity,
 		}, o.Log),
 	}
-	m, err := newMetrics(o.Registerer, o.QueueMetrics, w.standing)
+	m, err := newMetrics(o.Registerer, o.QueueMetrics, w.candidate)
 	if err != nil {
 		return nil, fmt.Errorf("EndpointSlice writer: %w", err)
 	}
@@ -100,11 +100,11 @@ func (w *Writer) WorkloadChanged(before, after *decode.ExternalWorkload) {
 // Then it finishes the write under way, releases the Lease if it holds it, and
 // returns nil, within some seconds. Run is called once.
 func (w *Writer) Run(ctx context.Context) error {
-	return w.standing.Run(ctx, func(lease *lease.Term) *term { return newTerm(w, lease) }, w.lead)
+	return w.candidate.Run(ctx, func(lease *lease.Leadership) *leadership { return newLeadership(w, lease) }, w.lead)
 }
 
 // lead writes until work ends. The writes under way are then finished, unless the Lease is lost.
-func (w *Writer) lead(work context.Context, t *term) {
+func (w *Writer) lead(work context.Context, t *leadership) {
 	t.run(work)
 	w.problems.Clear()
 	w.mu.Lock()
@@ -112,5 +112,5 @@ func (w *Writer) lead(work context.Context, t *term) {
 	w.unread, w.lastFailure = false, failure{}
 }
 
-// leading returns the present term; nil: this replica does not lead.
-func (w *Writer) leading() *term { return w.standing.Term() }
+// leading returns the present leadership; nil: this replica does not lead.
+func (w *Writer) leading() *leadership { return w.candidate.Leadership() }

@@ -120,11 +120,11 @@ func TestMetrics(t *testing.T) {
 				t.Errorf("%s is %v", name, got)
 			}
 		}
-		term := r.leading()
-		term.mu.Lock()
-		term.begun[nameOf(aService("web"))], term.begun[nameOf(aService("db"))] = time.Now().Add(-3*time.Second), time.Now().Add(-time.Second)
-		term.waiting[nameOf(aService("web"))] = time.Now()
-		term.mu.Unlock()
+		leadership := r.leading()
+		leadership.mu.Lock()
+		leadership.begun[nameOf(aService("web"))], leadership.begun[nameOf(aService("db"))] = time.Now().Add(-3*time.Second), time.Now().Add(-time.Second)
+		leadership.waiting[nameOf(aService("web"))] = time.Now()
+		leadership.mu.Unlock()
 		for name, want := range map[string]float64{"workqueue_depth": 1, "workqueue_unfinished_work_seconds": 4, "workqueue_longest_running_processor_seconds": 3} {
 			if got := gathered(t, r, name); got != want {
 				t.Errorf("%s is %v", name, got)
@@ -217,13 +217,13 @@ func TestNoWorkloads(t *testing.T) {
 // TestNoLongerReady: a Service whose turn comes once ExternalWorkloads can't be read any more, and all are gone, is left to later.
 func TestNoLongerReady(t *testing.T) {
 	svc := aService("web", "http=80/8080")
-	term := newTestTerm(t, svc)
-	term.has.create(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil))
-	term.mark(nameOf(svc))
-	task := term.pass().Tasks[0]
-	term.unread = apierrors.NewNotFound(schema.GroupResource{Resource: workloadsName}, "")
-	if o := task.Do(t.Context()); !o.Again || len(term.writes) > 0 || len(term.waiting) != 1 {
-		t.Errorf("%+v, writes %v, %d wait", o, term.writes, len(term.waiting))
+	leadership := newTestLeadership(t, svc)
+	leadership.has.create(newSlice(svc, discoveryv1.AddressTypeIPv4, nil, nil))
+	leadership.mark(nameOf(svc))
+	task := leadership.pass().Tasks[0]
+	leadership.unread = apierrors.NewNotFound(schema.GroupResource{Resource: workloadsName}, "")
+	if o := task.Do(t.Context()); !o.Again || len(leadership.writes) > 0 || len(leadership.waiting) != 1 {
+		t.Errorf("%+v, writes %v, %d wait", o, leadership.writes, len(leadership.waiting))
 	}
 }
 
@@ -253,25 +253,25 @@ func TestConcerned(t *testing.T) {
 			services = append(services, change(aService(name, "80/8080"), func(s *corev1.Service) { s.Spec.Selector = selector }))
 		}
 		services = append(services, change(aService("elsewhere", "80/8080"), func(s *corev1.Service) { s.Namespace = "other" }))
-		term := newTestTerm(t, services...)
+		leadership := newTestLeadership(t, services...)
 		for range x.times {
-			term.workloadChanged(x.before, x.after)
+			leadership.workloadChanged(x.before, x.after)
 		}
-		if n := len(term.changes["ns"]); n > maxChanges+1 || len(term.waiting) > 0 {
+		if n := len(leadership.changes["ns"]); n > maxChanges+1 || len(leadership.waiting) > 0 {
 			t.Errorf("%s: %d changes are kept", x.name, n)
 		}
-		tasks := term.pass().Tasks
-		if len(tasks) != 1 || tasks[0].Turn != "ns" || len(term.waiting) > 0 {
-			t.Fatalf("%s: %d tasks, %d wait", x.name, len(tasks), len(term.waiting))
+		tasks := leadership.pass().Tasks
+		if len(tasks) != 1 || tasks[0].Turn != "ns" || len(leadership.waiting) > 0 {
+			t.Fatalf("%s: %d tasks, %d wait", x.name, len(tasks), len(leadership.waiting))
 		}
 		tasks[0].Do(t.Context())
 		var got []string
-		for svc := range term.waiting {
+		for svc := range leadership.waiting {
 			got = append(got, svc.Name)
 		}
 		slices.Sort(got)
-		if got := strings.Join(got, " "); got != x.want || len(term.changes) > 0 {
-			t.Errorf("%s: %q, want %q; %d changes are left", x.name, got, x.want, len(term.changes))
+		if got := strings.Join(got, " "); got != x.want || len(leadership.changes) > 0 {
+			t.Errorf("%s: %q, want %q; %d changes are left", x.name, got, x.want, len(leadership.changes))
 		}
 	}
 }
@@ -310,21 +310,21 @@ func TestManyServices(t *testing.T) {
 func TestServiceChanged(t *testing.T) {
 	web := aService("web", "80/8080")
 	for name, x := range map[string]struct {
-		with func(testTerm)
+		with func(testLeadership)
 		want int
 	}{
-		"nothing":                    {func(testTerm) {}, 0},
-		"workloads":                  {func(x testTerm) { x.put(aWorkload("vm-1", "10.0.0.1", "8080")) }, 1},
-		"slices":                     {func(x testTerm) { x.has.create(newSlice(web, discoveryv1.AddressTypeIPv4, nil, nil)) }, 1},
-		"what this term has written": {func(x testTerm) { x.written[nameOf(web)] = true }, 1},
-		"problems that are shown":    {func(x testTerm) { x.problems.Set(nameOf(web), []string{"vm: no"}) }, 1},
+		"nothing":                          {func(testLeadership) {}, 0},
+		"workloads":                        {func(x testLeadership) { x.put(aWorkload("vm-1", "10.0.0.1", "8080")) }, 1},
+		"slices":                           {func(x testLeadership) { x.has.create(newSlice(web, discoveryv1.AddressTypeIPv4, nil, nil)) }, 1},
+		"what this leadership has written": {func(x testLeadership) { x.written[nameOf(web)] = true }, 1},
+		"problems that are shown":          {func(x testLeadership) { x.problems.Set(nameOf(web), []string{"vm: no"}) }, 1},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			term := newTestTerm(t)
-			x.with(term)
-			term.serviceChanged(nameOf(web))
-			if got := len(term.waiting); got != x.want || term.walks > 0 {
-				t.Errorf("%s: %d wait, want %d; %d walks over all workloads", name, got, x.want, term.walks)
+			leadership := newTestLeadership(t)
+			x.with(leadership)
+			leadership.serviceChanged(nameOf(web))
+			if got := len(leadership.waiting); got != x.want || leadership.walks > 0 {
+				t.Errorf("%s: %d wait, want %d; %d walks over all workloads", name, got, x.want, leadership.walks)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ const (
 	retryPeriod   = 2 * time.Second
 )
 
-// The reasons why a term ends while its replica goes on.
+// The reasons why a leadership ends while its replica goes on.
 var (
 	ErrNotRenewed = fmt.Errorf("the Lease could not be renewed for %v", renewDeadline)
 	ErrTaken      = errors.New("the Lease has another holder, or none")
@@ -37,16 +37,16 @@ type Config struct {
 	Observe func(holder string, err error)
 }
 
-// Term is the time in which one replica holds the Lease without a break. Its methods are safe
+// Leadership is the time in which one replica holds the Lease without a break. Its methods are safe
 // for concurrent use.
-type Term struct {
+type Leadership struct {
 	ctx   context.Context           // ends when the Lease is lost
 	until atomic.Pointer[time.Time] // when it ends, unless the Lease is renewed; nil: it was never held
 }
 
 // Write calls write, with a context that ends when the Lease is lost. It returns an error, and
 // does not call it, if the Lease is lost or has not been renewed for too long.
-func (t *Term) Write(write func(context.Context) error) error {
+func (t *Leadership) Write(write func(context.Context) error) error {
 	if t.ctx.Err() != nil {
 		return context.Cause(t.ctx)
 	}
@@ -58,7 +58,7 @@ func (t *Term) Write(write func(context.Context) error) error {
 
 // renewed reports whether the last renewal is recent, by the clock: after the process has stood
 // still, that shows before a timer fires.
-func (t *Term) renewed() bool {
+func (t *Leadership) renewed() bool {
 	until := t.until.Load()
 	return until != nil && time.Now().Before(*until)
 }
@@ -67,7 +67,7 @@ func (t *Term) renewed() bool {
 // elected. The context of lead ends with ctx and when the Lease is lost, its cause is which;
 // lead then returns once its last write has ended. Run returns nil when ctx has ended and the Lease,
 // if it was held, is released; an error only if the Config can't be used.
-func Run(ctx context.Context, c Config, lead func(context.Context, *Term)) error {
+func Run(ctx context.Context, c Config, lead func(context.Context, *Leadership)) error {
 	for ctx.Err() == nil {
 		if err := elect(ctx, c, lead); err != nil {
 			return err
@@ -80,13 +80,13 @@ func Run(ctx context.Context, c Config, lead func(context.Context, *Term)) error
 	return nil
 }
 
-// elect is one election, with the term that may follow.
-func elect(ctx context.Context, c Config, lead func(context.Context, *Term)) error {
+// elect is one election, with the leadership that may follow.
+func elect(ctx context.Context, c Config, lead func(context.Context, *Leadership)) error {
 	beyond := context.WithoutCancel(ctx) // the Lease is kept until the last write has ended, and then released
 	held, end := context.WithCancelCause(beyond)
 	defer end(nil)
-	term := &Term{ctx: held}
-	l := newLock(c, term, end)
+	leadership := &Leadership{ctx: held}
+	l := newLock(c, leadership, end)
 	elected := make(chan struct{})
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
 		Lock: l, LeaseDuration: leaseDuration, RenewDeadline: renewDeadline, RetryPeriod: retryPeriod, Name: c.Name,
@@ -112,7 +112,7 @@ func elect(ctx context.Context, c Config, lead func(context.Context, *Term)) err
 		if waiting() { // from now on, the end of ctx does not stop the renewals
 			work, done := context.WithCancelCause(held)
 			unbind := context.AfterFunc(ctx, func() { done(context.Cause(ctx)) })
-			lead(work, term)
+			lead(work, leadership)
 			unbind()
 			done(nil)
 		}

@@ -14,20 +14,20 @@ import (
 
 // led is a replica that takes part in elections and, while it leads, waits.
 type led struct {
-	terms chan *Term // as they begin
-	ended chan error // why they end
-	stop  func()     // ends Run and waits for it
+	leaderships chan *Leadership // as they begin
+	ended       chan error       // why they end
+	stop        func()           // ends Run and waits for it
 }
 
 func lead(t *testing.T, c *leaseClient, identity string) led {
 	t.Helper()
-	l := led{terms: make(chan *Term, 10), ended: make(chan error, 10)}
+	l := led{leaderships: make(chan *Leadership, 10), ended: make(chan error, 10)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := Run(ctx, c.config(identity), func(work context.Context, term *Term) {
-			l.terms <- term
+		if err := Run(ctx, c.config(identity), func(work context.Context, leadership *Leadership) {
+			l.leaderships <- leadership
 			<-work.Done()
 			l.ended <- context.Cause(work)
 		}); err != nil {
@@ -39,13 +39,13 @@ func lead(t *testing.T, c *leaseClient, identity string) led {
 	return l
 }
 
-func held(t *Term) bool { return t.Write(func(context.Context) error { return nil }) == nil }
+func held(t *Leadership) bool { return t.Write(func(context.Context) error { return nil }) == nil }
 
 // alone is the Lease of a replica that does not run.
 func alone(t *testing.T, client *leaseClient) *lock {
 	t.Helper()
 	ctx, end := context.WithCancelCause(t.Context())
-	return newLock(client.config("a"), &Term{ctx: ctx}, end)
+	return newLock(client.config("a"), &Leadership{ctx: ctx}, end)
 }
 
 var mine = resourcelock.LeaderElectionRecord{HolderIdentity: "a", LeaseDurationSeconds: 30}
@@ -60,22 +60,22 @@ func TestSlowWrite(t *testing.T) {
 			return l, err
 		})
 		l := alone(t, c)
-		if err := l.Create(t.Context(), mine); err != nil || !held(l.term) {
+		if err := l.Create(t.Context(), mine); err != nil || !held(l.leadership) {
 			t.Fatalf("not held: %v", err)
 		}
-		if time.Sleep(renewDeadline - 3*time.Second); held(l.term) {
+		if time.Sleep(renewDeadline - 3*time.Second); held(l.leadership) {
 			t.Error("held for longer than since the write began")
 		}
 	})
 }
 
 // TestStoodStill: no write begins once the last renewal is too long ago by the clock, however late
-// the timer fires that ends the term.
+// the timer fires that ends the leadership.
 func TestStoodStill(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, ctx := alone(t, &leaseClient{api: &leaseAPI{}}), t.Context()
-		term := l.term
-		if held(term) {
+		leadership := l.leadership
+		if held(leadership) {
 			t.Error("held from the start")
 		}
 		if err := l.Create(ctx, mine); err != nil {
@@ -83,30 +83,30 @@ func TestStoodStill(t *testing.T) {
 		}
 		l.expiry.Stop() // as if it were late
 		time.Sleep(renewDeadline)
-		if err := term.Write(func(context.Context) error { t.Error("written"); return nil }); !errors.Is(err, ErrNotRenewed) {
+		if err := leadership.Write(func(context.Context) error { t.Error("written"); return nil }); !errors.Is(err, ErrNotRenewed) {
 			t.Errorf("without the Lease: %v", err)
 		}
 		if err := l.Update(ctx, mine); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(renewDeadline - 1)
-		if !held(term) {
+		if !held(leadership) {
 			t.Error("not held after it was renewed")
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if err := term.Write(func(context.Context) error { return nil }); !errors.Is(err, ErrNotRenewed) || term.ctx.Err() == nil {
+		if err := leadership.Write(func(context.Context) error { return nil }); !errors.Is(err, ErrNotRenewed) || leadership.ctx.Err() == nil {
 			t.Errorf("after the timer: %v", err)
 		}
 		if err := l.Update(ctx, mine); !errors.Is(err, ErrNotRenewed) {
-			t.Errorf("taken again after the term: %v", err)
+			t.Errorf("taken again after the leadership: %v", err)
 		}
 	})
 }
 
-// TestTerm: a term goes on as long as the Lease is renewed, and ends when that is known to be
+// TestLeadership: a leadership goes on as long as the Lease is renewed, and ends when that is known to be
 // impossible, for the reason that is known.
-func TestTerm(t *testing.T) {
+func TestLeadership(t *testing.T) {
 	type do = func() (*coordinationv1.Lease, error)
 	for name, x := range map[string]struct {
 		happens func(*leaseAPI, *leaseClient)
@@ -151,7 +151,7 @@ func TestTerm(t *testing.T) {
 				client := &leaseClient{api: api}
 				a := lead(t, client, "a")
 				defer a.stop()
-				term := <-a.terms
+				leadership := <-a.leaderships
 				time.Sleep(retryPeriod + time.Millisecond) // it was just renewed
 				x.happens(api, client)
 				began, writes := time.Now(), api.written()
@@ -161,14 +161,14 @@ func TestTerm(t *testing.T) {
 					if !errors.Is(why, x.why) || x.why == nil || took > x.within {
 						t.Errorf("it ended after %v: %v", took, why)
 					}
-					if held(term) || x.why != ErrNotRenewed && api.written() != writes {
-						t.Errorf("held: %t, %d writes by one that has lost the Lease", held(term), api.written()-writes)
+					if held(leadership) || x.why != ErrNotRenewed && api.written() != writes {
+						t.Errorf("held: %t, %d writes by one that has lost the Lease", held(leadership), api.written()-writes)
 					}
 				case <-time.After(x.within + time.Millisecond):
 					if x.why != nil {
 						t.Errorf("it has not ended after %v", x.within)
 					}
-					if !held(term) {
+					if !held(leadership) {
 						t.Error("not held")
 					}
 				}
@@ -240,7 +240,7 @@ func TestReleaseNotOurs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &leaseAPI{}
 		a := lead(t, &leaseClient{api: api}, "a")
-		<-a.terms
+		<-a.leaderships
 		api.edit(func(l *coordinationv1.Lease) { l.Spec.HolderIdentity = new("b") })
 		a.stop()
 		if got := *api.spec().HolderIdentity; got != "b" {
@@ -257,9 +257,9 @@ func TestLastWrite(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() {
-			done <- Run(ctx, (&leaseClient{api: api}).config("a"), func(_ context.Context, term *Term) {
+			done <- Run(ctx, (&leaseClient{api: api}).config("a"), func(_ context.Context, leadership *Leadership) {
 				cancel()
-				if err := term.Write(func(ctx context.Context) error {
+				if err := leadership.Write(func(ctx context.Context) error {
 					time.Sleep(time.Minute)
 					return ctx.Err()
 				}); err != nil {

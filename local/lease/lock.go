@@ -19,17 +19,17 @@ const (
 	maxReleases = 3
 )
 
-// lock is client-go's, which ends the term as soon as the Lease is seen not to be ours, and notes when a renewal began. One goroutine
+// lock is client-go's, which ends the leadership as soon as the Lease is seen not to be ours, and notes when a renewal began. One goroutine
 // at a time uses it.
 type lock struct {
 	resourcelock.LeaseLock
 	// fixed
-	c    Config
-	term *Term
-	end  context.CancelCauseFunc // of the term
+	c          Config
+	leadership *Leadership
+	end        context.CancelCauseFunc // of the leadership
 
 	claimed bool        // the Lease is ours, or a write that had no answer may have made it so
-	expiry  *time.Timer // ends the term; nil: the Lease was never ours
+	expiry  *time.Timer // ends the leadership; nil: the Lease was never ours
 }
 
 // clients are LeasesGetter.
@@ -37,8 +37,8 @@ type clients func(namespace string) coordinationv1.LeaseInterface
 
 func (c clients) Leases(namespace string) coordinationv1.LeaseInterface { return c(namespace) }
 
-func newLock(c Config, term *Term, end context.CancelCauseFunc) *lock {
-	return &lock{c: c, term: term, end: end, LeaseLock: resourcelock.LeaseLock{
+func newLock(c Config, leadership *Leadership, end context.CancelCauseFunc) *lock {
+	return &lock{c: c, leadership: leadership, end: end, LeaseLock: resourcelock.LeaseLock{
 		LeaseMeta: metav1.ObjectMeta{Namespace: c.Namespace, Name: c.Name}, Client: clients(c.Leases),
 		LockConfig: resourcelock.ResourceLockConfig{Identity: c.Identity},
 	}}
@@ -75,11 +75,11 @@ func (l *lock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) 
 
 type put func(context.Context, resourcelock.LeaderElectionRecord) error
 
-// claim takes or renews the Lease, unless the term has ended: then it is not taken again before the
+// claim takes or renews the Lease, unless the leadership has ended: then it is not taken again before the
 // next election.
 func (l *lock) claim(ctx context.Context, r resourcelock.LeaderElectionRecord, put put) error {
-	if l.term.ctx.Err() != nil {
-		return context.Cause(l.term.ctx)
+	if l.leadership.ctx.Err() != nil {
+		return context.Cause(l.leadership.ctx)
 	}
 	began := time.Now() // others count from when they see it, which is later
 	if err := l.write(ctx, r, put); err != nil {
@@ -88,7 +88,7 @@ func (l *lock) claim(ctx context.Context, r resourcelock.LeaderElectionRecord, p
 	}
 	until := began.Add(renewDeadline)
 	l.claimed = true
-	l.term.until.Store(&until)
+	l.leadership.until.Store(&until)
 	if l.expiry == nil {
 		l.expiry = time.AfterFunc(time.Until(until), func() { l.end(ErrNotRenewed) })
 	} else {
@@ -138,7 +138,7 @@ func (l *lock) release(ctx context.Context) {
 	}
 }
 
-// lost ends the term, if it has begun.
+// lost ends the leadership, if it has begun.
 func (l *lock) lost(why error) {
 	if l.expiry != nil {
 		l.end(why)

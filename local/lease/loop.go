@@ -24,9 +24,9 @@ const (
 )
 
 // Lease lets a write begin only while this replica holds the Lease. The context of write ends when that is lost. It is an
-// [election.Term].
+// [Leadership].
 //
-// [election.Term]: isthmus/local/election
+// [Leadership]
 type Lease interface {
 	Write(write func(context.Context) error) error
 }

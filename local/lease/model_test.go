@@ -20,9 +20,9 @@ type contenders struct {
 	random *rand.Rand
 	faults atomic.Bool
 
-	mu      sync.Mutex
-	leading map[string]func() bool // who leads, and whether it may write
-	terms   int
+	mu          sync.Mutex
+	leading     map[string]func() bool // who leads, and whether it may write
+	leaderships int
 }
 
 // mayWrite returns who may write now.
@@ -45,7 +45,7 @@ func (c *contenders) begins(name string, may func() bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.leading[name] = may
-	c.terms++
+	c.leaderships++
 }
 
 // start starts a replica that takes part in elections. When it is stopped, it goes on
@@ -56,12 +56,12 @@ func (c *contenders) start(name string, skew, drains time.Duration, seed uint64)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		err := Run(ctx, client.config(name), func(work context.Context, term *Term) {
-			c.begins(name, func() bool { return term.Write(func(context.Context) error { return nil }) == nil })
+		err := Run(ctx, client.config(name), func(work context.Context, leadership *Leadership) {
+			c.begins(name, func() bool { return leadership.Write(func(context.Context) error { return nil }) == nil })
 			<-work.Done()
 			if ctx.Err() != nil {
 				select {
-				case <-term.ctx.Done():
+				case <-leadership.ctx.Done():
 				case <-time.After(drains):
 				}
 			}
@@ -98,7 +98,7 @@ func (c *contenders) pass(d time.Duration) (without time.Duration) {
 // one at most may write. Once it answers well, one does soon, and is replaced within seconds
 // when it is stopped. Each new holder is counted in the Lease.
 func TestContenders(t *testing.T) {
-	terms, unled := 0, time.Duration(0)
+	leaderships, unled := 0, time.Duration(0)
 	for seed := range uint64(30) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -130,12 +130,12 @@ func TestContenders(t *testing.T) {
 				if holder := *c.api.spec().HolderIdentity; holder != "" {
 					t.Errorf("%q holds the Lease at the end", holder)
 				}
-				terms += c.terms
+				leaderships += c.leaderships
 			})
 		})
 	}
-	if t.Logf("%d terms, nobody led for up to %v", terms, unled); terms < 300 || unled < leaseDuration {
-		t.Errorf("%d terms, nobody led for up to %v: that is too little to show anything", terms, unled)
+	if t.Logf("%d leaderships, nobody led for up to %v", leaderships, unled); leaderships < 300 || unled < leaseDuration {
+		t.Errorf("%d leaderships, nobody led for up to %v: that is too little to show anything", leaderships, unled)
 	}
 }
 

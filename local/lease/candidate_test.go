@@ -12,11 +12,11 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 )
 
-// TestStanding: a change is logged once, and the term is there as long as it runs.
-func TestStanding(t *testing.T) {
+// TestCandidate: a change is logged once, and the leadership is there as long as it runs.
+func TestCandidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		core, logged := observer.New(zap.DebugLevel)
-		s := NewStanding[int]("things", Config{Identity: "me"}, zap.New(core))
+		s := NewCandidate[int]("things", Config{Identity: "me"}, zap.New(core))
 		start := time.Now()
 		time.Sleep(time.Second)
 		s.observe("other", nil)
@@ -31,13 +31,13 @@ func TestStanding(t *testing.T) {
 		s.observe("me", nil)
 		work, end := context.WithCancelCause(t.Context())
 		s.lead(work, new(7), func(context.Context, *int) {
-			if got, want := s.Seen(), (Seen{Holder: "me", Leading: true, Since: time.Now()}); got != want || *s.Term() != 7 {
-				t.Errorf("%+v with term %d, want %+v", got, *s.Term(), want)
+			if got, want := s.Seen(), (Seen{Holder: "me", Leading: true, Since: time.Now()}); got != want || *s.Leadership() != 7 {
+				t.Errorf("%+v with leadership %d, want %+v", got, *s.Leadership(), want)
 			}
 			end(ErrTaken)
 		})
-		if s.Term() != nil || s.Seen().Leading {
-			t.Error("it leads though its term is over")
+		if s.Leadership() != nil || s.Seen().Leading {
+			t.Error("it leads though its leadership is over")
 		}
 		var got []string
 		for _, e := range logged.All() {

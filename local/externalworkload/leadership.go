@@ -32,9 +32,9 @@ const (
 	manyServices = 500
 )
 
-// term is one term of leadership: the Services to sync, and what has been written.
+// leadership is the time in which this replica holds the Lease: the Services to sync, and what has been written.
 // It is dropped with the Lease.
-type term struct {
+type leadership struct {
 	// fixed
 	*Writer
 	lease lease.Lease
@@ -45,12 +45,12 @@ type term struct {
 	mu      sync.Mutex
 	waiting map[federation.ServiceID]time.Time // to be synced, and since when
 	begun   map[federation.ServiceID]time.Time // being synced, and since when
-	written map[federation.ServiceID]bool      // of which this term has written slices
+	written map[federation.ServiceID]bool      // of which this leadership has written slices
 	changes map[string][]map[string]string     // by namespace, labels that workloads have or had; with maxChanges+1 others have been left out
 }
 
-func newTerm(w *Writer, held lease.Lease) *term {
-	t := &term{
+func newLeadership(w *Writer, held lease.Lease) *leadership {
+	t := &leadership{
 		Writer: w, lease: held, waiting: make(map[federation.ServiceID]time.Time), begun: make(map[federation.ServiceID]time.Time),
 		written: make(map[federation.ServiceID]bool), changes: make(map[string][]map[string]string),
 	}
@@ -62,7 +62,7 @@ func newTerm(w *Writer, held lease.Lease) *term {
 
 // run syncs all Services that have workloads or slices, and those that change, until work
 // ends. It returns when the last writes have ended.
-func (t *term) run(work context.Context) {
+func (t *leadership) run(work context.Context) {
 	select {
 	case <-work.Done():
 		return
@@ -78,7 +78,7 @@ func (t *term) run(work context.Context) {
 }
 
 // mark has a Service synced.
-func (t *term) mark(svc federation.ServiceID) {
+func (t *leadership) mark(svc federation.ServiceID) {
 	t.mu.Lock()
 	if _, ok := t.waiting[svc]; !ok {
 		t.waiting[svc] = time.Now()
@@ -90,7 +90,7 @@ func (t *term) mark(svc federation.ServiceID) {
 
 // serviceChanged marks a Service if it may have to do with ExternalWorkloads. Most have not, and whoever
 // follows the cluster waits for this: it takes no longer where there are many objects.
-func (t *term) serviceChanged(svc federation.ServiceID) {
+func (t *leadership) serviceChanged(svc federation.ServiceID) {
 	if t.cluster.HasWorkloads(svc.Namespace) || t.mayHaveSlices(svc) || len(t.problems.Of(svc)) > 0 {
 		t.mark(svc)
 	}
@@ -98,7 +98,7 @@ func (t *term) serviceChanged(svc federation.ServiceID) {
 
 // workloadChanged notes that a workload has changed; before is nil for a new one, after for one that was deleted. Which Services
 // that concerns is found out in the namespace's turn: it may have many thousands of both.
-func (t *term) workloadChanged(before, after *decode.ExternalWorkload) {
+func (t *leadership) workloadChanged(before, after *decode.ExternalWorkload) {
 	t.mu.Lock()
 	for i, w := range []*decode.ExternalWorkload{before, after} {
 		if w == nil || i == 1 && before != nil && maps.Equal(before.Labels, after.Labels) {
@@ -114,7 +114,7 @@ func (t *term) workloadChanged(before, after *decode.ExternalWorkload) {
 
 // markConcerned marks the Services that select workloads of a namespace that have changed, as they were or as they are. It returns
 // whether that has taken long.
-func (t *term) markConcerned(namespace string) (long bool) {
+func (t *leadership) markConcerned(namespace string) (long bool) {
 	t.mu.Lock()
 	list := t.changes[namespace]
 	delete(t.changes, namespace)
@@ -144,8 +144,8 @@ func nameOf(svc *corev1.Service) federation.ServiceID {
 }
 
 // mayHaveSlices reports whether a Service may have slices that are marked as ours. The cluster may not have
-// seen yet what this term has written.
-func (t *term) mayHaveSlices(svc federation.ServiceID) bool {
+// seen yet what this leadership has written.
+func (t *leadership) mayHaveSlices(svc federation.ServiceID) bool {
 	t.mu.Lock()
 	written := t.written[svc]
 	t.mu.Unlock()
@@ -154,7 +154,7 @@ func (t *term) mayHaveSlices(svc federation.ServiceID) bool {
 
 // pass returns the Services that are to be synced, and for each namespace whose workloads have changed a task without a name that
 // finds out which of its Services are; namespaces take turns.
-func (t *term) pass() lease.Pass[federation.ServiceID] {
+func (t *leadership) pass() lease.Pass[federation.ServiceID] {
 	if !t.ready() {
 		return lease.Pass[federation.ServiceID]{Unknown: true, Due: time.Now().Add(readyCheck)}
 	}
@@ -178,7 +178,7 @@ func (t *term) pass() lease.Pass[federation.ServiceID] {
 
 // do syncs one Service, if ExternalWorkloads can still be read: since the pass some time may have gone by. What fails is to be
 // synced again.
-func (t *term) do(work context.Context, svc federation.ServiceID) lease.Outcome {
+func (t *leadership) do(work context.Context, svc federation.ServiceID) lease.Outcome {
 	if !t.ready() {
 		return lease.Outcome{Again: true}
 	}

@@ -21,8 +21,8 @@ const (
 	failuresDelay = 5
 )
 
-// term is one time in which the replica holds the Lease.
-type term struct {
+// leadership is the time in which the replica holds the Lease.
+type leadership struct {
 	*Writer
 	lease lease.Lease
 	loop  *lease.Loop[Object] // runs until nothing has been left to do for a while
@@ -31,8 +31,8 @@ type term struct {
 	memory plan.Memory
 }
 
-func newTerm(w *Writer, held lease.Lease) *term {
-	t := &term{Writer: w, lease: held}
+func newLeadership(w *Writer, held lease.Lease) *leadership {
+	t := &leadership{Writer: w, lease: held}
 	t.loop = lease.NewLoop(lease.Options[Object]{
 		Changed: w.Changed, Pass: t.pass, Limiter: rate.NewLimiter(writeRate, writeBurst), MaxPause: maxPause, IdleTime: idleTime,
 	})
@@ -40,7 +40,7 @@ func newTerm(w *Writer, held lease.Lease) *term {
 }
 
 // pass makes a plan, and returns what it takes.
-func (t *term) pass() lease.Pass[Object] {
+func (t *leadership) pass() lease.Pass[Object] {
 	world, ok := t.World()
 	if !ok {
 		return lease.Pass[Object]{Unknown: true}
@@ -65,8 +65,8 @@ func (t *term) pass() lease.Pass[Object] {
 	return pass
 }
 
-// attempt returns what became of the writes of an object in this term.
-func (t *term) attempt(kind string, id plan.ID) plan.Attempt {
+// attempt returns what became of the writes of an object in this leadership.
+func (t *leadership) attempt(kind string, id plan.ID) plan.Attempt {
 	h := t.loop.History(Object{Kind: kind, ID: id})
 	return plan.Attempt{Made: h.Ended, Problem: h.Problem}
 }
