@@ -51,20 +51,23 @@ func TestBudget(t *testing.T) {
 			for s := range 50 {
 				var list []string
 				for i := range 200 {
-					list = append(list, fmt.Sprintf("10.1.%d.%d pod=p-%d-%d zone=z-%d-%d node=n-%d-%d unready", s, i, s, i, s, i, s, i))
+					list = append(list,
+						fmt.Sprintf("10.1.%d.%d pod=p-%d-%d zone=z-%d-%d node=n-%d-%d unready", s, i, s, i, s, i, s, i))
 				}
 				w.put(aSlice(fmt.Sprint("s", s), fmt.Sprint("web", s), "http=8080", list...))
 			}
 		}},
 		"small objects": {large: true, fill: func(w *world) {
 			for i := range 5000 {
-				w.put(aService(fmt.Sprint("s", i)), metadataOf("ReplicaSet", fmt.Sprint("r", i), "Deployment", fmt.Sprint("d", i)))
+				w.put(aService(fmt.Sprint("s", i)),
+					metadataOf("ReplicaSet", fmt.Sprint("r", i), "Deployment", fmt.Sprint("d", i)))
 			}
 		}},
 		"exports": {large: true, fill: func(w *world) {
 			for i := range 5000 {
 				s := labelled(fmt.Sprint("s", i), "mirror=1", "app="+fmt.Sprint("app", i), "team=x")
-				s.UID, s.Annotations = "0f5d3c1e-6a0b-4c1d-9e8f-0123456789ab", map[string]string{"retry.linkerd.io/http": "5xx"}
+				s.UID = "0f5d3c1e-6a0b-4c1d-9e8f-0123456789ab"
+				s.Annotations = map[string]string{"retry.linkerd.io/http": "5xx"}
 				w.put(s)
 			}
 			w.Exports()
@@ -101,7 +104,8 @@ func TestBudget(t *testing.T) {
 			for i := range 2000 {
 				w.put(aPod(fmt.Sprint("p", i), func(o *corev1.Pod) {
 					for n := range 10 {
-						o.Spec.Containers[0].Ports = append(o.Spec.Containers[0].Ports, corev1.ContainerPort{Name: fmt.Sprint("n", i, "-", n), ContainerPort: int32(n + 1)})
+						o.Spec.Containers[0].Ports = append(o.Spec.Containers[0].Ports,
+							corev1.ContainerPort{Name: fmt.Sprint("n", i, "-", n), ContainerPort: int32(n + 1)})
 					}
 				}))
 			}

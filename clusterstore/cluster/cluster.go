@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"isthmus/clusterstore/decode"
 	"isthmus/clusterstore/follow"
 	"isthmus/clusterstore/kube"
 	"isthmus/federation"
@@ -111,7 +113,8 @@ func New(cfg Config) (*Cluster, error) {
 		c.state.local = newLocal(c)
 	}
 	if cfg.Exports != nil {
-		c.state.exports = newExportIndex(cfg.Exports, cfg.local != nil)
+		mcsVersion := func() string { return cfg.Client.Sources.MCSVersion() }
+		c.state.exports = newExportIndex(c.state, cfg.Exports, mcsVersion)
 	}
 	c.resources = c.newResources()
 	c.contain = func(_ string, f func()) { f() }
@@ -129,6 +132,48 @@ func New(cfg Config) (*Cluster, error) {
 		},
 	}, c.resources...)
 	return c, nil
+}
+
+// newResources returns the resources that the cluster follows. Each is defined in the
+// file of its kind. To follow another one, add it here and to kinds (metrics.go), which
+// has the names of its metrics.
+func (c *Cluster) newResources() []*follow.Resource {
+	all := []*follow.Resource{resource(c, serviceKind(c)), resource(c, podKind(c))}
+	if c.cfg.Rules.EndpointSlices {
+		all = append(all, resource(c, endpointSliceKind(c)))
+	} else {
+		all = append(all, resource(c, endpointsKind(c)))
+	}
+	all = append(all, resource(c, replicaSetKind(c)), resource(c, jobKind(c)))
+	all = append(all, resource(c, serverKind(c)), resource(c, workloadKind(c)))
+	if c.state.local != nil {
+		all = append(all, resource(c, profileKind(c)), resource(c, localNodeKind(c)))
+	} else {
+		all = append(all, resource(c, linkedNodeKind(c)))
+	}
+	if c.cfg.Exports != nil && c.cfg.local != nil {
+		all = append(all, resource(c, namespaceKind(c)))
+	}
+	if c.cfg.Exports != nil && c.cfg.Exports.ServiceExport != nil {
+		all = append(all, resource(c, serviceExportKind(c)))
+	}
+	if c.cfg.Exports != nil && c.cfg.Exports.ServiceImport != nil && c.cfg.local != nil {
+		all = append(all, resource(c, serviceImportKind(c)))
+	}
+	return all
+}
+
+func resource[O decode.Object, T any](c *Cluster, k follow.Kind[O, T]) *follow.Resource {
+	k.Lag = c.cfg.Metrics.lag(k.Name)
+	k.Same = k.Into.(store[T]).same
+	return follow.New(k)
+}
+
+// serves returns what asks whether the cluster has an optional resource.
+func (c *Cluster) serves(resource schema.GroupVersionResource) func(context.Context) (bool, error) {
+	return func(ctx context.Context) (bool, error) {
+		return c.cfg.Client.Sources.Serves(ctx, resource.Resource, resource.GroupVersion())
+	}
 }
 
 // Run follows the cluster until ctx ends, and returns once all its goroutines
@@ -274,6 +319,20 @@ func (c *Cluster) Region() (region string, known bool) {
 	c.state.mu.RLock()
 	defer c.state.mu.RUnlock()
 	return c.state.nodes.region, c.state.nodes.regionKnown
+}
+
+// Exports returns what the hooks returned for the cluster's objects. It stays while the cluster's API can't be reached.
+// It is nil if the Services have not been listed yet, or not since SelectorsChanged, or if Config.Exports is nil. The
+// time that it takes depends on the number of exports, not on that of Services.
+func (c *Cluster) Exports() *Exports { return c.state.exports.current() }
+
+// SelectorsChanged makes the hook read all Services again. Until they have been listed, Exports returns nil. It does
+// not block.
+func (c *Cluster) SelectorsChanged() {
+	c.state.mu.Lock()
+	defer c.state.mu.Unlock()
+	c.state.exports.forgetServices()
+	c.resources[0].ListAgain() // of Services
 }
 
 // Declares implements [federation.Source].

@@ -36,7 +36,12 @@ type isKept struct {
 }
 
 func newKept(o decode.Object, value any) isKept {
-	k := isKept{Namespace: strings.Clone(o.GetNamespace()), Name: strings.Clone(o.GetName()), Version: strings.Clone(o.GetResourceVersion()), Value: value}
+	k := isKept{
+		Namespace: strings.Clone(o.GetNamespace()),
+		Name:      strings.Clone(o.GetName()),
+		Version:   strings.Clone(o.GetResourceVersion()),
+		Value:     value,
+	}
 	for _, f := range o.GetManagedFields() {
 		if f.Operation == metav1.ManagedFieldsOperationUpdate && f.Time != nil {
 			k.Updated = max(k.Updated, f.Time.Unix())
@@ -57,7 +62,8 @@ type corpusKind struct {
 func newCorpusKind[T any, O interface {
 	*T
 	decode.Object
-}](kind schema.GroupVersionKind, used string, spice func(corpus.Maker, O), from func(decode.Sources) decode.Source[O], compact func(O) any) corpusKind {
+}](kind schema.GroupVersionKind, used string, spice func(corpus.Maker, O), from func(decode.Sources) decode.Source[O],
+	compact func(O) any) corpusKind {
 	return corpusKind{GroupVersionKind: kind, used: used,
 		make: func(m corpus.Maker) []byte {
 			o := O(new(T))
@@ -115,24 +121,48 @@ func corpusKinds(t *testing.T) []corpusKind {
 	c := newOn(newFakeAPI(), cfg)
 	partial := schema.GroupVersionKind{Group: "meta.k8s.io", Version: "v1", Kind: "PartialObjectMetadata"}
 	return []corpusKind{
-		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Pod"), corpus.UsedPod, spicePod, func(s decode.Sources) decode.Source[*corev1.Pod] { return s.Pods }, func(o *corev1.Pod) any {
-			p, _ := compactPod(c.Cluster, o)
-			return p
-		}),
-		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Service"), corpus.UsedService, spiceService, func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services }, func(o *corev1.Service) any {
-			s := compactService(o, c.cfg.Rules, true)
-			s.exported = fieldsOfExports(o)
-			s.selecting = encodeSelecting(o)
-			s.leads = readGateway(o, c.cfg.Rules) // as of a linked cluster
-			return s
-		}),
-		newCorpusKind(discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"), corpus.UsedSlice, spiceSlice, func(s decode.Sources) decode.Source[*discoveryv1.EndpointSlice] { return s.EndpointSlices }, func(o *discoveryv1.EndpointSlice) any {
-			d, ok := compactSlice(o, true, "")
-			return []any{d, ok}
-		}),
-		newCorpusKind(corev1.SchemeGroupVersion.WithKind("Endpoints"), corpus.UsedEndpoints, spiceEndpoints, func(s decode.Sources) decode.Source[*coreEndpoints] { return s.Endpoints }, func(o *coreEndpoints) any {
-			return compactEndpoints(o, true)
-		}),
+		newCorpusKind(
+			corev1.SchemeGroupVersion.WithKind("Pod"),
+			corpus.UsedPod,
+			spicePod,
+			func(s decode.Sources) decode.Source[*corev1.Pod] { return s.Pods },
+			func(o *corev1.Pod) any {
+				p, _ := compactPod(c.Cluster, o)
+				return p
+			},
+		),
+		newCorpusKind(
+			corev1.SchemeGroupVersion.WithKind("Service"),
+			corpus.UsedService,
+			spiceService,
+			func(s decode.Sources) decode.Source[*corev1.Service] { return s.Services },
+			func(o *corev1.Service) any {
+				s := compactService(o, c.cfg.Rules, true)
+				s.exported = fieldsOfExports(o)
+				s.selecting = encodeSelecting(o)
+				s.leads = readGateway(o, c.cfg.Rules) // as of a linked cluster
+				return s
+			},
+		),
+		newCorpusKind(
+			discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice"),
+			corpus.UsedSlice,
+			spiceSlice,
+			func(s decode.Sources) decode.Source[*discoveryv1.EndpointSlice] { return s.EndpointSlices },
+			func(o *discoveryv1.EndpointSlice) any {
+				d, ok := compactSlice(o, true, "")
+				return []any{d, ok}
+			},
+		),
+		newCorpusKind(
+			corev1.SchemeGroupVersion.WithKind("Endpoints"),
+			corpus.UsedEndpoints,
+			spiceEndpoints,
+			func(s decode.Sources) decode.Source[*coreEndpoints] { return s.Endpoints },
+			func(o *coreEndpoints) any {
+				return compactEndpoints(o, true)
+			},
+		),
 		newCorpusKind(
 			partial,
 			corpus.UsedMeta,
@@ -153,17 +183,35 @@ func corpusKinds(t *testing.T) []corpusKind {
 				return []any{n, ranges}
 			},
 		),
-		newCorpusKind(decode.PolicyVersion.WithKind("Server"), "", func(corpus.Maker, *decode.Server) {}, func(s decode.Sources) decode.Source[*decode.Server] { return s.Servers }, func(o *decode.Server) any {
-			f, ok := compactServer(o)
-			return []any{f, ok}
-		}),
-		newCorpusKind(decode.WorkloadVersion.WithKind("ExternalWorkload"), "", func(corpus.Maker, *decode.ExternalWorkload) {}, func(s decode.Sources) decode.Source[*decode.ExternalWorkload] { return s.Workloads }, func(o *decode.ExternalWorkload) any {
-			p, _ := compactWorkload(c.Cluster, o)
-			return p
-		}),
-		newCorpusKind(decode.ProfileVersion.WithKind("ServiceProfile"), "", func(corpus.Maker, *decode.ServiceProfile) {}, func(s decode.Sources) decode.Source[*decode.ServiceProfile] { return s.Profiles }, func(o *decode.ServiceProfile) any {
-			return translateProfile(o)
-		}),
+		newCorpusKind(
+			decode.PolicyVersion.WithKind("Server"),
+			"",
+			func(corpus.Maker, *decode.Server) {},
+			func(s decode.Sources) decode.Source[*decode.Server] { return s.Servers },
+			func(o *decode.Server) any {
+				f, ok := compactServer(o)
+				return []any{f, ok}
+			},
+		),
+		newCorpusKind(
+			decode.WorkloadVersion.WithKind("ExternalWorkload"),
+			"",
+			func(corpus.Maker, *decode.ExternalWorkload) {},
+			func(s decode.Sources) decode.Source[*decode.ExternalWorkload] { return s.Workloads },
+			func(o *decode.ExternalWorkload) any {
+				p, _ := compactWorkload(c.Cluster, o)
+				return p
+			},
+		),
+		newCorpusKind(
+			decode.ProfileVersion.WithKind("ServiceProfile"),
+			"",
+			func(corpus.Maker, *decode.ServiceProfile) {},
+			func(s decode.Sources) decode.Source[*decode.ServiceProfile] { return s.Profiles },
+			func(o *decode.ServiceProfile) any {
+				return translateProfile(o)
+			},
+		),
 	}
 }
 
@@ -197,7 +245,9 @@ func fieldsOfExports(o *corev1.Service) any {
 		timeout := corev1.ClientIPConfig{TimeoutSeconds: c.ClientIP.TimeoutSeconds}
 		spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &timeout}
 	}
-	text, err := json.Marshal([]any{o.UID, o.DeletionTimestamp != nil, fmt.Sprint(o.Labels, o.Annotations), owner, spec})
+	text, err := json.Marshal(
+		[]any{o.UID, o.DeletionTimestamp != nil, fmt.Sprint(o.Labels, o.Annotations), owner, spec},
+	)
 	if err != nil {
 		panic(err)
 	}
@@ -219,7 +269,12 @@ func spicePod(m corpus.Maker, o *corev1.Pod) {
 	o.Labels = map[string]string{controlPlaneLabel: "linkerd", "app": "web"}
 	o.Annotations = map[string]string{opaqueAnnotation: "25,http", skipAnnotation: "4222"}
 	o.OwnerReferences = []metav1.OwnerReference{{Kind: "ReplicaSet", Name: "web-1", UID: "x"}}
-	proxy := corev1.Container{Name: proxyContainer, Ports: []corev1.ContainerPort{{Name: "http", ContainerPort: int32(m.IntN(1000)), HostPort: int32(m.IntN(100)), Protocol: "TCP"}}}
+	proxy := corev1.Container{
+		Name: proxyContainer,
+		Ports: []corev1.ContainerPort{
+			{Name: "http", ContainerPort: int32(m.IntN(1000)), HostPort: int32(m.IntN(100)), Protocol: "TCP"},
+		},
+	}
 	proxy.Ports = append(proxy.Ports,
 		corev1.ContainerPort{Name: "dns", ContainerPort: 53, HostPort: 53, Protocol: "UDP"})
 	for _, name := range []string{inboundListenEnv, "OTHER", adminListenEnv, controlListenEnv} {
@@ -238,7 +293,13 @@ func spiceService(m corpus.Maker, o *corev1.Service) {
 		return
 	}
 	o.Name, o.Namespace = "gateway", "linkerd-multicluster"
-	o.Annotations = map[string]string{gatewayAnnotation: "true", identityAnnotation: "gateway.id", pathAnnotation: "/ready", periodAnnotation: "3", opaqueAnnotation: "probe"}
+	o.Annotations = map[string]string{
+		gatewayAnnotation:  "true",
+		identityAnnotation: "gateway.id",
+		pathAnnotation:     "/ready",
+		periodAnnotation:   "3",
+		opaqueAnnotation:   "probe",
+	}
 	o.Labels = map[string]string{"isthmus.io/x": "y", "other": "z"}
 	o.Spec.Ports = []corev1.ServicePort{
 		{Name: gatewayPort, Port: 4142, Protocol: "UDP"},
@@ -257,8 +318,12 @@ func spiceSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {
 		discoveryv1.EndpointPort{Name: new("dns"), Port: new(int32(53)), Protocol: new(corev1.ProtocolUDP)})
 	for i := range 4 {
 		o.Endpoints = append(o.Endpoints, discoveryv1.Endpoint{
-			Addresses: []string{fmt.Sprint("10.0.1.", m.IntN(256))}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("web-", i)},
-			Conditions: discoveryv1.EndpointConditions{Ready: new(i%2 == 0)}, NodeName: new("n1"), Hostname: new(fmt.Sprint("web-", i)), Zone: new("z1"),
+			Addresses: []string{
+				fmt.Sprint("10.0.1.", m.IntN(256)),
+			}, TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: fmt.Sprint("web-", i)},
+			Conditions: discoveryv1.EndpointConditions{
+				Ready: new(i%2 == 0),
+			}, NodeName: new("n1"), Hostname: new(fmt.Sprint("web-", i)), Zone: new("z1"),
 			Hints: &discoveryv1.EndpointHints{
 				ForZones: []discoveryv1.ForZone{{Name: "z1"}, {Name: "z2"}},
 				ForNodes: []discoveryv1.ForNode{{Name: "n1"}},
@@ -269,7 +334,11 @@ func spiceSlice(m corpus.Maker, o *discoveryv1.EndpointSlice) {
 }
 
 func spiceEndpoints(m corpus.Maker, o *coreEndpoints) {
-	address := corev1.EndpointAddress{IP: fmt.Sprint("10.0.1.", m.IntN(256)), NodeName: new("n1"), TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web-1"}}
+	address := corev1.EndpointAddress{
+		IP:        fmt.Sprint("10.0.1.", m.IntN(256)),
+		NodeName:  new("n1"),
+		TargetRef: &corev1.ObjectReference{Kind: "Pod", Name: "web-1"},
+	}
 	o.Subsets = append(o.Subsets, coreEndpointSubset{
 		Addresses:         []corev1.EndpointAddress{address},
 		NotReadyAddresses: []corev1.EndpointAddress{address},
@@ -287,7 +356,11 @@ type sameAnswer struct {
 }
 
 func (a sameAnswer) RoundTrip(*http.Request) (*http.Response, error) {
-	return &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {a.contentType}}, Body: io.NopCloser(bytes.NewReader(a.body))}, nil
+	return &http.Response{
+		StatusCode: http.StatusOK,
+		Header:     http.Header{"Content-Type": {a.contentType}},
+		Body:       io.NopCloser(bytes.NewReader(a.body)),
+	}, nil
 }
 
 func (k corpusKind) sources(t *testing.T, objects [][]byte) decode.Sources {
@@ -295,14 +368,21 @@ func (k corpusKind) sources(t *testing.T, objects [][]byte) decode.Sources {
 	answer := sameAnswer{contentType: runtime.ContentTypeJSON}
 	version, kind := k.ToAPIVersionAndKind()
 	if strings.Contains(k.Group, "linkerd.io") {
-		answer.body = fmt.Appendf(nil, `{"apiVersion":%q,"kind":"%sList","items":[%s]}`, version, kind, bytes.Join(objects, []byte(",")))
+		answer.body = fmt.Appendf(
+			nil,
+			`{"apiVersion":%q,"kind":"%sList","items":[%s]}`,
+			version,
+			kind,
+			bytes.Join(objects, []byte(",")),
+		)
 	} else {
 		answer.contentType = runtime.ContentTypeProtobuf
 		var list []byte
 		for _, o := range objects {
 			list = protowire.AppendBytes(protowire.AppendTag(list, 2, protowire.BytesType), o)
 		}
-		data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: version, Kind: kind + "List"}, Raw: list}).Marshal()
+		meta := runtime.TypeMeta{APIVersion: version, Kind: kind + "List"}
+		data, err := (&runtime.Unknown{TypeMeta: meta, Raw: list}).Marshal()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -311,8 +391,8 @@ func (k corpusKind) sources(t *testing.T, objects [][]byte) decode.Sources {
 	return decode.NewSources(&http.Client{Transport: answer}, &url.URL{Scheme: "https", Host: "east"})
 }
 
-// TestKeptAsClientGo: of each object is kept what would be kept if client-go decoded all of it; also once the memory that it came
-// in has been used for others.
+// TestKeptAsClientGo: of each object is kept what would be kept if client-go decoded all of it;
+// also once the memory that it came in has been used for others.
 func TestKeptAsClientGo(t *testing.T) {
 	for _, k := range corpusKinds(t) {
 		rapid.Check(t, func(rt *rapid.T) {
@@ -353,7 +433,11 @@ func TestUsedFields(t *testing.T) {
 				if !strings.HasPrefix(path, "ObjectMeta.") {
 					name = k.Kind + "." + path
 				}
-				needed[name] = needed[name] || !reflect.DeepEqual(want, k.old(data, func(o decode.Object) { corpus.Zero(reflect.ValueOf(o), path) }))
+				needed[name] = needed[name] ||
+					!reflect.DeepEqual(
+						want,
+						k.old(data, func(o decode.Object) { corpus.Zero(reflect.ValueOf(o), path) }),
+					)
 			}
 		}
 	}

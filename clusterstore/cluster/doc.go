@@ -12,7 +12,8 @@
 // Each kind of object has one file with its cached form, what reads it from an object, its size and its index:
 // slice.go (EndpointSlices and Endpoints), service.go, pod.go (podspec.go reads its containers and ports),
 // externalworkload.go, owner.go (ReplicaSets and Jobs), node.go, policyserver.go (policy.go matches Servers),
-// gateway.go and serviceprofile.go, which also translates ServiceProfiles. state.go holds the indexes together.
+// gateway.go, exports.go (Namespaces, ServiceExports and ServiceImports) and serviceprofile.go, which also
+// translates ServiceProfiles. cluster.go lists the kinds that are followed, and state.go holds the indexes together.
 // What only the local cluster has is in local.go, with addresses.go (which object an address is assigned to)
 // and location.go (the addresses of one Pod).
 //
@@ -67,12 +68,12 @@
 //   - nodes: zone and region, by name, in the local cluster the addresses too, and how many Nodes have each region.
 //     Region returns the one that all have.
 //   - gateways: the Services that are Linkerd gateways, by name. Gateways asks at each reconcile of the link.
-//   - exports, with Config.Exports only: ServiceExports, by key, and of the local cluster Namespaces
-//     and ServiceImports. Their stores keep it, and report at the end of each
-//     list or event that it has changed; Exports makes what others see when it is asked, and then joins ServiceExports with
-//     their Services. So that these are there whichever comes first, the little that ServiceExports need is kept of every Service:
-//     half a KiB of each. To list Services again for a ServiceExport would take less memory, but whoever may write ServiceExports
-//     would have them listed without end.
+//   - exports, with Config.Exports only: what the hooks returned for Services that are listed, ServiceExports and,
+//     in the local cluster, Namespaces and ServiceImports. Their stores keep it, and report at the end of each
+//     list or event that it has changed. Exports joins ServiceExports with the values of the Services of their
+//     names, whichever comes first, and so the value of every Service is cached. To list Services again for a
+//     ServiceExport would take less memory, but whoever may write ServiceExports would have them listed without
+//     end.
 //   - unusable: why objects can't be used, by kind and key, for Health. Whoever puts such an object
 //     sets it, with each version.
 //   - local, in the local cluster only: addresses (addresses.go) has where each Pod and ExternalWorkload is,

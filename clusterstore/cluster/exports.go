@@ -14,23 +14,26 @@ import (
 	"isthmus/federation"
 )
 
-// ExportHooks make a Cluster cache what somebody else reads from its objects for exports. The Cluster only compares the values that the
-// hooks return, and counts them for the memory cap. A value must share nothing with the object and must not change.
+// ExportHooks make a Cluster cache what somebody else reads from its objects for exports. The
+// Cluster only compares the values that the hooks return, and counts them for the memory cap. A
+// value must share nothing with the object and must not change.
 //
 // The hooks are called by several goroutines and must not block. Service, Listed and Changed are needed.
 type ExportHooks struct {
-	// Service returns what is cached of a Service besides the Service itself. If it is nil, nothing is cached. If the result for an
-	// unchanged Service may be another one from now on, call [Cluster.SelectorsChanged].
+	// Service returns what is cached of a Service besides the Service itself. If it is nil, nothing
+	// is cached. If the result for an unchanged Service may be another one from now on, call
+	// [Cluster.SelectorsChanged].
 	Service func(*corev1.Service) any
-	// Listed reports whether Exports lists a Service with that value, which is not nil. Services that are not listed are
-	// found by the ServiceExports of their names.
+	// Listed reports whether Exports lists a Service with that value, which is not nil. Services
+	// that are not listed are found by the ServiceExports of their names.
 	Listed func(value any) bool
 	// ServiceExport returns what is cached of a ServiceExport. If the hook is nil, ServiceExports are not followed.
 	ServiceExport func(*mcs.ServiceExport) any
-	// ServiceImport returns what is cached of a ServiceImport of the local cluster. If the hook is nil, ServiceImports are not
-	// followed.
+	// ServiceImport returns what is cached of a ServiceImport of the local cluster. If the hook is
+	// nil, ServiceImports are not followed.
 	ServiceImport func(*mcs.ServiceImport) any
-	// Changed is called after the result of Exports has changed. No lock is held then, and Changed may call methods of the Cluster.
+	// Changed is called after the result of Exports has changed. No lock is held then, and Changed
+	// may call methods of the Cluster.
 	Changed func()
 }
 
@@ -45,14 +48,15 @@ type Export struct {
 type Exports struct {
 	// List has the Services that are listed and all ServiceExports, each name once and in no order.
 	List []Export
-	// ServiceExports is whether List has the ServiceExports. They have been listed, or the API does not have the kind. In the second
-	// case Emptied is set too.
+	// ServiceExports is whether List has the ServiceExports. They have been listed, or the API does
+	// not have the kind. In the second case Emptied is set too.
 	ServiceExports, Emptied bool
 
 	// Only of the local cluster:
 	Namespaces map[string]bool              // those that are not being deleted; nil: they have not been listed
 	Imports    map[federation.ServiceID]any // nil: they have not been listed
-	MCSVersion string                       // of Imports; empty: they have not been listed, or the API does not have the kind
+	// MCSVersion is that of Imports. It is empty if they have not been listed, or the API does not have the kind.
+	MCSVersion string
 
 	state   *state
 	version uint64
@@ -69,21 +73,63 @@ func (x *Exports) Unlisted(id federation.ServiceID) bool {
 	return e.state() != federation.Missing && !x.state.exports.isListed(id)
 }
 
-// Exports returns what the hooks returned for the cluster's objects. It stays while the cluster's API can't be reached. It is nil if the
-// Services have not been listed yet, or not since SelectorsChanged, or if Config.Exports is nil. The time that it takes depends on the
-// number of exports, not on that of Services.
-func (c *Cluster) Exports() *Exports {
-	s := c.state
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	x := s.exports
+// exportIndex has the values of hooks. If it is nil, there are no hooks.
+type exportIndex struct {
+	// fixed
+	state      *state
+	hooks      *ExportHooks
+	mcsVersion func() string // of the kinds of the MCS-API
+
+	// Under state.mu:
+	services       map[federation.ServiceID]any // the values of Services that are listed
+	namespaces     map[string]any               // false: it is being deleted
+	serviceExports map[string]any               // by key
+	imports        map[string]any               // by key
+	kinds          [ofServiceImports + 1]exportedKind
+	version        uint64 // changes with the result of Exports
+
+	latest atomic.Pointer[Exports]
+}
+
+// exportedKind is the state of one kind of objects.
+type exportedKind struct {
+	listed  bool
+	changed bool // within a list or event that has not been put into the state as a whole
+	absent  bool // the API does not have the kind; then it counts as listed
+}
+
+// The kinds of objects with hooks.
+const (
+	ofServices = iota
+	ofNamespaces
+	ofServiceExports
+	ofServiceImports
+)
+
+func newExportIndex(s *state, hooks *ExportHooks, mcsVersion func() string) *exportIndex {
+	return &exportIndex{
+		state:          s,
+		hooks:          hooks,
+		mcsVersion:     mcsVersion,
+		services:       make(map[federation.ServiceID]any),
+		namespaces:     make(map[string]any),
+		serviceExports: make(map[string]any),
+		imports:        make(map[string]any),
+	}
+}
+
+// current returns the result of Cluster.Exports. x may be nil.
+func (x *exportIndex) current() *Exports {
 	if x == nil {
 		return nil
 	}
+	s := x.state
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 
 	version := "" // a list in another version need not change anything else
-	if imports := x.parts[ofServiceImports]; imports.listed && !imports.absent {
-		version = c.cfg.Client.Sources.MCSVersion()
+	if imports := x.kinds[ofServiceImports]; imports.listed && !imports.absent {
+		version = x.mcsVersion()
 	}
 	now := x.latest.Load()
 	if now != nil && now.version == x.version && now.MCSVersion == version || x.pending() {
@@ -91,20 +137,20 @@ func (c *Cluster) Exports() *Exports {
 	}
 
 	now = &Exports{
-		List:           s.exportList(),
-		ServiceExports: x.parts[ofServiceExports].listed,
-		Emptied:        x.parts[ofServiceExports].absent,
+		List:           x.list(),
+		ServiceExports: x.kinds[ofServiceExports].listed,
+		Emptied:        x.kinds[ofServiceExports].absent,
 		MCSVersion:     version,
 		state:          s,
 		version:        x.version,
 	}
-	if x.parts[ofServiceImports].listed {
+	if x.kinds[ofServiceImports].listed {
 		now.Imports = make(map[federation.ServiceID]any, len(x.imports))
 		for key, value := range x.imports {
 			now.Imports[serviceID(key)] = value
 		}
 	}
-	if x.parts[ofNamespaces].listed {
+	if x.kinds[ofNamespaces].listed {
 		now.Namespaces = make(map[string]bool, len(x.namespaces))
 		for name, lasts := range x.namespaces {
 			if lasts.(bool) {
@@ -116,9 +162,8 @@ func (c *Cluster) Exports() *Exports {
 	return now
 }
 
-// exportList returns the Services that are listed and all ServiceExports. mu is held.
-func (s *state) exportList() []Export {
-	x := s.exports
+// list returns the Services that are listed and all ServiceExports. mu is held.
+func (x *exportIndex) list() []Export {
 	list := make([]Export, 0, len(x.services)+len(x.serviceExports))
 	for id, value := range x.services {
 		list = append(list, Export{
@@ -133,7 +178,7 @@ func (s *state) exportList() []Export {
 			continue
 		}
 		one := Export{ID: id, ServiceExport: value}
-		if e := s.services.byID[id]; e != nil {
+		if e := x.state.services.byID[id]; e != nil {
 			one.Service = e.spec.export()
 		}
 		list = append(list, one)
@@ -141,66 +186,14 @@ func (s *state) exportList() []Export {
 	return list
 }
 
-// SelectorsChanged makes the hook read all Services again. Until they have been listed, Exports returns nil. It does not block.
-func (c *Cluster) SelectorsChanged() {
-	c.state.mu.Lock()
-	defer c.state.mu.Unlock()
-	c.state.exports.parts[ofServices].listed = false
-	c.state.exports.latest.Store(nil)
-	c.resources[0].ListAgain() // of Services
-}
-
-// exportIndex has the values of hooks. If it is nil, there are no hooks.
-type exportIndex struct {
-	// fixed
-	listed func(value any) bool // see ExportHooks
-	local  bool
-
-	// Under state.mu:
-	services       map[federation.ServiceID]any // the values of Services that are listed
-	namespaces     map[string]any               // false: it is being deleted
-	serviceExports map[string]any               // by key
-	imports        map[string]any               // by key
-	parts          [ofServiceImports + 1]exportPart
-	version        uint64 // changes with the result of Exports
-
-	latest atomic.Pointer[Exports]
-}
-
-// exportPart is the state of one kind of objects.
-type exportPart struct {
-	listed  bool
-	changed bool // within a list or event that has not been put into the state as a whole
-	absent  bool // the API does not have the kind; then it counts as listed
-}
-
-// The kinds of objects with hooks.
-const (
-	ofServices = iota
-	ofNamespaces
-	ofServiceExports
-	ofServiceImports
-)
-
-func newExportIndex(hooks *ExportHooks, local bool) *exportIndex {
-	return &exportIndex{
-		listed:         hooks.Listed,
-		local:          local,
-		services:       make(map[federation.ServiceID]any),
-		namespaces:     make(map[string]any),
-		serviceExports: make(map[string]any),
-		imports:        make(map[string]any),
-	}
-}
-
 // pending reports whether Exports has to wait for the end of a list, or for the first list of Services.
 func (x *exportIndex) pending() bool {
-	for _, p := range x.parts {
+	for _, p := range x.kinds {
 		if p.changed {
 			return true
 		}
 	}
-	return !x.parts[ofServices].listed
+	return !x.kinds[ofServices].listed
 }
 
 func (x *exportIndex) isListed(id federation.ServiceID) bool {
@@ -216,46 +209,67 @@ func (x *exportIndex) setService(key string, from, to *Service) {
 	id := serviceID(key)
 	before, now := from.export(), to.export()
 	matters := x.isListed(id) || x.serviceExports[key] != nil
-	if now != nil && x.listed(now) {
+	if now != nil && x.hooks.Listed(now) {
 		x.services[id] = now
 		matters = true
 	} else {
 		delete(x.services, id)
 	}
-	if matters && !sameExport(before, now) || x.local && (from == nil) != (to == nil) {
-		x.parts[ofServices].changed = true
+	if matters && !sameExport(before, now) || x.state.local != nil && (from == nil) != (to == nil) {
+		x.kinds[ofServices].changed = true
 	}
 }
 
-// exportsApplied is called after a whole list, or an event, of one of the kinds, so that nobody sees a part of a list.
-func (c *Cluster) exportsApplied(part int) {
-	x := c.state.exports
+// forgetServices makes Exports wait for the next list of Services. state.mu is held.
+func (x *exportIndex) forgetServices() {
+	x.kinds[ofServices].listed = false
+	x.latest.Store(nil)
+}
+
+// applied is called after a whole list, or an event, of one of the kinds, so that nobody sees a
+// part of a list. If wantsList returns true, the hook has not read all objects of the kind since
+// SelectorsChanged. x may be nil.
+func (x *exportIndex) applied(kind int, wantsList func() bool) {
 	if x == nil {
 		return
 	}
-	c.state.mu.Lock()
-	p := &x.parts[part]
-	changed := p.changed || !p.listed
-	if part == ofServices && c.resources[0].WantsList() {
-		changed = false // the hook has not read all Services since SelectorsChanged
-	}
+	x.state.mu.Lock()
+	p := &x.kinds[kind]
+	changed := (p.changed || !p.listed) && !wantsList()
 	if changed {
-		p.listed, p.changed = true, false
+		p.listed = true
+		p.changed = false
 		x.version++
 	}
-	c.state.mu.Unlock()
+	x.state.mu.Unlock()
 	if changed {
-		c.cfg.Exports.Changed()
+		x.hooks.Changed()
 	}
 }
 
-// exportSize is what the state takes for the value of a Service of a linked cluster, with its place in Exports.
-func (c *Cluster) exportSize(value any) int64 {
+// setAbsent records whether the API does not have a kind.
+func (x *exportIndex) setAbsent(kind int, absent bool) {
+	x.state.mu.Lock()
+	p := &x.kinds[kind]
+	changed := p.absent != absent
+	p.absent = absent
+	if changed {
+		p.listed = true
+		x.version++
+	}
+	x.state.mu.Unlock()
+	if changed {
+		x.hooks.Changed()
+	}
+}
+
+// size is what the state takes for the value of a Service of a linked cluster, with its place in Exports.
+func (x *exportIndex) size(value any) int64 {
 	if value == nil {
 		return 0
 	}
 	n := valueSize(value)
-	if c.cfg.Exports.Listed(value) {
+	if x.hooks.Listed(value) {
 		n += exportPlace + mapEntry(sizeof[federation.ServiceID]()+sizeof[any]())
 	}
 	return n
@@ -271,11 +285,40 @@ var exportPlace = listSize[Export](3)
 
 func sameExport(a, b any) bool { return reflect.DeepEqual(a, b) }
 
+// namespaceKind returns how the cluster follows Namespaces. The value is whether the Namespace is not being deleted.
+func namespaceKind(c *Cluster) follow.Kind[*metav1.PartialObjectMetadata, any] {
+	compact := func(o *metav1.PartialObjectMetadata) (any, bool) { return o.DeletionTimestamp == nil, true }
+	return exportKind(
+		c, ofNamespaces, "namespaces", c.cfg.Client.Sources.Namespaces, c.state.exports.namespaces, compact,
+	)
+}
+
+// serviceExportKind returns how the cluster follows ServiceExports. One that is being deleted counts as deleted.
+func serviceExportKind(c *Cluster) follow.Kind[*mcs.ServiceExport, any] {
+	compact := func(o *mcs.ServiceExport) (any, bool) {
+		return c.cfg.Exports.ServiceExport(o), o.DeletionTimestamp == nil
+	}
+	k := exportKind(
+		c, ofServiceExports, "serviceexports", c.cfg.Client.Sources.ServiceExports,
+		c.state.exports.serviceExports, compact,
+	)
+	k.Size = serviceExportSize
+	return ofMCS(c, ofServiceExports, k)
+}
+
+// serviceImportKind returns how the cluster follows ServiceImports.
+func serviceImportKind(c *Cluster) follow.Kind[*mcs.ServiceImport, any] {
+	compact := func(o *mcs.ServiceImport) (any, bool) { return c.cfg.Exports.ServiceImport(o), true }
+	return ofMCS(c, ofServiceImports, exportKind(
+		c, ofServiceImports, "serviceimports", c.cfg.Client.Sources.ServiceImports, c.state.exports.imports, compact,
+	))
+}
+
 // exportKind follows one of the kinds besides Services. What compact returns of an object is put into all.
 func exportKind[O decode.Object](
-	c *Cluster, part int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
+	c *Cluster, kind int, name string, from decode.Source[O], all map[string]any, compact func(O) (any, bool),
 ) follow.Kind[O, any] {
-	changed := func(string, any, any) { c.state.exports.parts[part].changed = true }
+	changed := func(string, any, any) { c.state.exports.kinds[kind].changed = true }
 	return follow.Kind[O, any]{
 		Name:      name,
 		Aside:     true,
@@ -283,67 +326,23 @@ func exportKind[O decode.Object](
 		Source:    from,
 		Compact:   compact,
 		Into:      mapStore(c.state, all, sameExport, changed),
-		Applied:   func() { c.exportsApplied(part) },
+		Applied:   func() { c.state.exports.applied(kind, func() bool { return false }) },
 	}
-}
-
-// namespaces follows Namespaces. The value is whether the Namespace is not being deleted.
-func (c *Cluster) namespaces() follow.Kind[*metav1.PartialObjectMetadata, any] {
-	compact := func(o *metav1.PartialObjectMetadata) (any, bool) { return o.DeletionTimestamp == nil, true }
-	return exportKind(
-		c, ofNamespaces, "namespaces", c.cfg.Client.Sources.Namespaces, c.state.exports.namespaces, compact,
-	)
-}
-
-// serviceExports follows ServiceExports. One that is being deleted counts as deleted.
-func (c *Cluster) serviceExports() follow.Kind[*mcs.ServiceExport, any] {
-	compact := func(o *mcs.ServiceExport) (any, bool) {
-		return c.cfg.Exports.ServiceExport(o), o.DeletionTimestamp == nil
-	}
-	k := exportKind(
-		c, ofServiceExports, "serviceexports", c.cfg.Client.Sources.ServiceExports, c.state.exports.serviceExports, compact,
-	)
-	k.Size = serviceExportSize
-	return ofMCS(c, ofServiceExports, k)
-}
-
-// serviceImports follows ServiceImports.
-func (c *Cluster) serviceImports() follow.Kind[*mcs.ServiceImport, any] {
-	compact := func(o *mcs.ServiceImport) (any, bool) { return c.cfg.Exports.ServiceImport(o), true }
-	return ofMCS(c, ofServiceImports, exportKind(
-		c, ofServiceImports, "serviceimports", c.cfg.Client.Sources.ServiceImports, c.state.exports.imports, compact,
-	))
 }
 
 // ofMCS records whether the API has a kind of the MCS-API.
-func ofMCS[O decode.Object](c *Cluster, part int, k follow.Kind[O, any]) follow.Kind[O, any] {
+func ofMCS[O decode.Object](c *Cluster, kind int, k follow.Kind[O, any]) follow.Kind[O, any] {
 	k.Serves = func(ctx context.Context) (bool, error) {
 		there, err := c.cfg.Client.Sources.Serves(ctx, k.Name, decode.MCSVersions...)
 		if !there && err == nil {
-			c.setAbsent(part, true)
+			c.state.exports.setAbsent(kind, true)
 		}
 		return there, err
 	}
 	k.Report = func(err error) {
 		if err == nil {
-			c.setAbsent(part, false)
+			c.state.exports.setAbsent(kind, false)
 		}
 	}
 	return k
-}
-
-// setAbsent records whether the API does not have a kind.
-func (c *Cluster) setAbsent(part int, absent bool) {
-	c.state.mu.Lock()
-	p := &c.state.exports.parts[part]
-	changed := p.absent != absent
-	p.absent = absent
-	if changed {
-		p.listed = true
-		c.state.exports.version++
-	}
-	c.state.mu.Unlock()
-	if changed {
-		c.cfg.Exports.Changed()
-	}
 }

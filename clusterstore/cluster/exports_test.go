@@ -80,7 +80,10 @@ func labelled(name string, pairs ...string) *corev1.Service {
 }
 
 func aNamespace(name string) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return &metav1.PartialObjectMetadata{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+	}
 }
 
 // text describes what is exported, and what there is; nil: it is not known.
@@ -153,7 +156,10 @@ func TestExports(t *testing.T) {
 	renumbered.Spec.Ports[0].Port = 81
 	w.put(renumbered)
 	expect(1, "ns/a mirror team, ns/b b mirror")
-	if !slices.ContainsFunc(w.Exports().List, func(e Export) bool { return e.Service.(*anExport).Spec.Ports[0].Port == 81 }) {
+	if !slices.ContainsFunc(
+		w.Exports().List,
+		func(e Export) bool { return e.Service.(*anExport).Spec.Ports[0].Port == 81 },
+	) {
 		t.Errorf("the port has not changed: %v", w.Exports().List)
 	}
 	w.put(labelled("a"))
@@ -165,8 +171,8 @@ func TestExports(t *testing.T) {
 	}
 }
 
-// TestOwnExports: of the own cluster all names are known, and the Services that were written. What comes in a list shows at its
-// end.
+// TestOwnExports: of the own cluster all names are known, and the Services that were written. What
+// comes in a list shows at its end.
 func TestOwnExports(t *testing.T) {
 	changes := 0
 	var w *world
@@ -205,7 +211,11 @@ func TestOwnExports(t *testing.T) {
 		t.Errorf("got %s after %d reports, want %s", got, changes, second)
 	}
 	if len(meanwhile) != 1 || !meanwhile[first] {
-		t.Errorf("while the list was put into the state, others saw %q, want what they had seen before: %s", slices.Collect(maps.Keys(meanwhile)), first)
+		t.Errorf(
+			"while the list was put into the state, others saw %q, want what they had seen before: %s",
+			slices.Collect(maps.Keys(meanwhile)),
+			first,
+		)
 	}
 	w.put(labelled("api", "team=x"))
 	if changes != 1 {
@@ -284,8 +294,8 @@ func TestExportIndex(t *testing.T) {
 	})
 }
 
-// TestSelectorsStale: an event that comes before Services have been listed anew does not make what was judged by other selectors
-// all that there is.
+// TestSelectorsStale: an event that comes before Services have been listed anew does not make what
+// was judged by other selectors all that there is.
 func TestSelectorsStale(t *testing.T) {
 	changes := 0
 	w := newWorld(t, exporting(&changes))
@@ -308,24 +318,34 @@ func TestNoExports(t *testing.T) {
 		t.Errorf("kept %+v", s.exported)
 	}
 	exported := []string{"namespaces", "serviceexports", "serviceimports"}
-	if slices.ContainsFunc(w.Health().Resources, func(r adminapi.Resource) bool { return slices.Contains(exported, r.Resource) }) {
+	if slices.ContainsFunc(
+		w.Health().Resources,
+		func(r adminapi.Resource) bool { return slices.Contains(exported, r.Resource) },
+	) {
 		t.Error("Namespaces, or kinds of the MCS-API, are read")
 	}
 }
 
 func aServiceExport(name string) *mcs.ServiceExport {
-	return &mcs.ServiceExport{ObjectMeta: inNS(name), Spec: mcs.ServiceExportSpec{ExportedLabels: map[string]string{"tier": "gold"}}}
+	return &mcs.ServiceExport{
+		ObjectMeta: inNS(name),
+		Spec:       mcs.ServiceExportSpec{ExportedLabels: map[string]string{"tier": "gold"}},
+	}
 }
 
 func aServiceImport(name string, labels ...string) *mcs.ServiceImport {
-	o := &mcs.ServiceImport{ObjectMeta: inNS(name), Spec: mcs.ServiceImportSpec{Type: mcs.ClusterSetIP, IPs: []string{"10.0.0.1"}}}
+	o := &mcs.ServiceImport{
+		ObjectMeta: inNS(name),
+		Spec:       mcs.ServiceImportSpec{Type: mcs.ClusterSetIP, IPs: []string{"10.0.0.1"}},
+	}
 	for _, key := range labels {
 		o.Labels = with(o.Labels, key, "x")
 	}
 	return o
 }
 
-// TestServiceExports: they are joined with the Services of their names, in whatever order they come, and only what matters is reported.
+// TestServiceExports: they are joined with the Services of their names, in whatever order they
+// come, and only what matters is reported.
 func TestServiceExports(t *testing.T) {
 	changes := 0
 	w := newWorld(t, exportingAll(&changes))
@@ -389,7 +409,8 @@ func TestOwnImports(t *testing.T) {
 	w.del(aServiceImport("api"))
 	w.put(ours)
 	x = w.Exports()
-	if changes != 1 || x.text() != "import ns/web with 2, namespace ns, ns/web exported, read" || len(before.Imports) != 2 {
+	if changes != 1 || x.text() != "import ns/web with 2, namespace ns, ns/web exported, read" ||
+		len(before.Imports) != 2 {
 		t.Errorf("%s; before %s", x.text(), before.text())
 	}
 	w.cfg.Client.Sources.MCSVersion = func() string { return "v1alpha1" }
@@ -399,8 +420,8 @@ func TestOwnImports(t *testing.T) {
 	}
 }
 
-// TestServiceExportsForbidden: exports by labels do not wait for ServiceExports, which are there soon after the right is. What was read
-// stays when it is taken away again.
+// TestServiceExportsForbidden: exports by labels do not wait for ServiceExports, which are there
+// soon after the right is. What was read stays when it is taken away again.
 func TestServiceExportsForbidden(t *testing.T) {
 	inCluster(t, func(c *Config, tr *fakeAPI) {
 		exportingAll(new(int))(c)
@@ -428,8 +449,8 @@ func TestServiceExportsForbidden(t *testing.T) {
 	}, labelled("web", "mirror=1"))
 }
 
-// TestServiceExportsAbsent: a cluster without the kind, before it is installed and after it has been removed, which shows in one step. An
-// answer that discovery does not confirm removes nothing.
+// TestServiceExportsAbsent: a cluster without the kind, before it is installed and after it has
+// been removed, which shows in one step. An answer that discovery does not confirm removes nothing.
 func TestServiceExportsAbsent(t *testing.T) {
 	var seen []string
 	inCluster(t, func(c *Config, tr *fakeAPI) {

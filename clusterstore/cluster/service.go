@@ -1,12 +1,14 @@
 package cluster
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"isthmus/clusterstore/follow"
@@ -25,9 +27,12 @@ type Service struct {
 	ClusterIPs  []netip.Addr
 	External    []netip.Addr      // spec.externalIPs and those of its load balancer
 	OpaquePorts Ports             // ports whose protocol is not detected
-	Labels      map[string]string // those with a prefix of keptMetadata
+	Labels      map[string]string // those with a prefix of cachedPrefixes
 	Annotations map[string]string // likewise
-	selecting   *string           // with LocalConfig.SliceManager: what slices are made of, encoded; nil: it selects nothing
+
+	// selecting is what slices are made of, encoded, with LocalConfig.SliceManager. It is nil if the Service selects
+	// nothing.
+	selecting *string
 }
 
 func (s *Service) gateway() *Gateway {
@@ -52,31 +57,33 @@ type ServicePort struct {
 
 // serviceKind returns how the cluster follows Services.
 func serviceKind(c *Cluster) follow.Kind[*corev1.Service, *Service] {
+	compact := func(o *corev1.Service) (*Service, bool) {
+		s := compactService(o, c.cfg.Rules, c.cfg.local != nil)
+		if c.cfg.local == nil { // which is reached without
+			s.leads = readGateway(o, c.cfg.Rules)
+		}
+		if c.cfg.Exports != nil {
+			s.exported = c.cfg.Exports.Service(o)
+		}
+		if c.cfg.sliceManager() != "" {
+			s.selecting = encodeSelecting(o)
+		}
+		return s, true
+	}
 	k := follow.Kind[*corev1.Service, *Service]{
-		Name: "services", Needed: true,
-		Source: c.cfg.Client.Sources.Services,
-		Compact: func(o *corev1.Service) (*Service, bool) {
-			s := compactService(o, c.cfg.Rules, c.cfg.local != nil)
-			if c.cfg.local == nil { // which is reached without
-				s.leads = readGateway(o, c.cfg.Rules)
-			}
-			if c.cfg.Exports != nil {
-				s.exported = c.cfg.Exports.Service(o)
-			}
-			if c.cfg.sliceManager() != "" {
-				s.selecting = encodeSelecting(o)
-			}
-			return s, true
-		},
-		Size: func(s *Service, _ string) int64 { return s.size() + c.exportSize(s.exported) },
-		Into: c.state.services.store(),
+		Name:    "services",
+		Needed:  true,
+		Source:  c.cfg.Client.Sources.Services,
+		Compact: compact,
+		Size:    func(s *Service, _ string) int64 { return s.size() + c.state.exports.size(s.exported) },
+		Into:    c.state.services.store(),
 	}
 	k.Applied = func() {
 		c.updateLink(c.state.gateways.takeChanged)
-		c.exportsApplied(ofServices)
+		c.state.exports.applied(ofServices, c.resources[0].WantsList)
 	}
-	if own := c.cfg.local; own != nil {
-		k.Changed = func(key string, _ *Service, _ bool) { own.ServiceChanged(serviceID(key)) }
+	if local := c.cfg.local; local != nil {
+		k.Changed = func(key string, _ *Service, _ bool) { local.ServiceChanged(serviceID(key)) }
 	}
 	return k
 }
@@ -97,14 +104,19 @@ func serviceEntrySize() int64 {
 	return 2*allocation + sizeof[serviceEntry]() + place + listedSize
 }
 
-// keptMetadata has the prefixes of those labels and annotations of Services that the
+// cachedPrefixes has the prefixes of those labels and annotations of Services that the
 // gateway reads.
-var keptMetadata = [...]string{"multicluster.linkerd.io/", "mirror.linkerd.io/", "isthmus.io/", "multicluster.kubernetes.io/service-name"}
+var cachedPrefixes = [...]string{
+	"multicluster.linkerd.io/",
+	"mirror.linkerd.io/",
+	"isthmus.io/",
+	"multicluster.kubernetes.io/service-name",
+}
 
 func compactService(o *corev1.Service, r Rules, full bool) *Service {
 	s := &Service{
 		ExternalName: o.Spec.Type == corev1.ServiceTypeExternalName,
-		NodeLocal:    o.Spec.InternalTrafficPolicy != nil && *o.Spec.InternalTrafficPolicy == corev1.ServiceInternalTrafficPolicyLocal,
+		NodeLocal:    ptr.Deref(o.Spec.InternalTrafficPolicy, "") == corev1.ServiceInternalTrafficPolicyLocal,
 	}
 	for _, p := range o.Spec.Ports {
 		if number, ok := portNumber(&p.Port); ok && tcp(string(p.Protocol)) {
@@ -113,12 +125,14 @@ func compactService(o *corev1.Service, r Rules, full bool) *Service {
 	}
 	s.Ports = slices.Clip(s.Ports)
 	if full {
-		s.ClusterIPs, s.External = clusterIPs(o), externalIPs(o)
+		s.ClusterIPs = clusterIPs(o)
+		s.External = externalIPs(o)
 		s.OpaquePorts = r.DefaultOpaquePorts
 		if list, ok := o.Annotations[opaqueAnnotation]; ok {
 			s.OpaquePorts, _ = ParsePorts(list, s.numbers()) // as for Pods, items that can't be read are left out
 		}
-		s.Labels, s.Annotations = keepMetadata(o.Labels), keepMetadata(o.Annotations)
+		s.Labels = cachedMetadata(o.Labels)
+		s.Annotations = cachedMetadata(o.Annotations)
 	}
 	return s
 }
@@ -173,10 +187,10 @@ func externalIPs(o *corev1.Service) (ips []netip.Addr) {
 	return slices.Clip(slices.Compact(ips))
 }
 
-func keepMetadata(from map[string]string) map[string]string {
+func cachedMetadata(from map[string]string) map[string]string {
 	var kept map[string]string
 	for k, v := range from {
-		for _, domain := range keptMetadata {
+		for _, domain := range cachedPrefixes {
 			if strings.HasPrefix(k, domain) {
 				if kept == nil {
 					kept = make(map[string]string)
@@ -193,6 +207,196 @@ func (s *Service) equal(o *Service) bool { return s.servedAs(o) && sameExport(s.
 // servedAs reports whether two Services differ in nothing except what they are exported as.
 func (s *Service) servedAs(o *Service) bool {
 	return s.ExternalName == o.ExternalName && s.NodeLocal == o.NodeLocal &&
-		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) && slices.Equal(s.External, o.External) && s.OpaquePorts == o.OpaquePorts && s.gateway().equal(o.gateway()) &&
-		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations) && ptr.Equal(s.selecting, o.selecting)
+		s.OpaquePorts == o.OpaquePorts && s.gateway().equal(o.gateway()) && ptr.Equal(s.selecting, o.selecting) &&
+		slices.Equal(s.Ports, o.Ports) && slices.Equal(s.ClusterIPs, o.ClusterIPs) &&
+		slices.Equal(s.External, o.External) &&
+		maps.Equal(s.Labels, o.Labels) && maps.Equal(s.Annotations, o.Annotations)
+}
+
+// portRef translates a port of the Service. Ports of slices have the name of the
+// Service's port; targetPort plays no role. A port that the Service does not declare
+// for TCP is used as it is.
+func (s *Service) portRef(port uint16) portRef {
+	for _, p := range s.Ports {
+		if p.Number == port {
+			return portRef{name: p.Name, named: true}
+		}
+	}
+	return portRef{number: port}
+}
+
+// encodeSelecting keeps what slices are made of; nil: the Service selects nothing. Encoded it takes some
+// 400 bytes, and has no pointers that the garbage collector would follow.
+func encodeSelecting(o *corev1.Service) *string {
+	if o.Spec.Type == corev1.ServiceTypeExternalName || len(o.Spec.Selector) == 0 {
+		return nil
+	}
+	kept := corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{UID: o.UID, Labels: o.Labels, DeletionTimestamp: o.DeletionTimestamp},
+		Spec: corev1.ServiceSpec{
+			ClusterIP:  o.Spec.ClusterIP,
+			Selector:   o.Spec.Selector,
+			IPFamilies: o.Spec.IPFamilies,
+		},
+	}
+	for _, p := range o.Spec.Ports {
+		kept.Spec.Ports = append(kept.Spec.Ports, corev1.ServicePort{
+			Name:       p.Name,
+			Protocol:   p.Protocol,
+			Port:       p.Port,
+			TargetPort: p.TargetPort,
+		})
+	}
+	data, _ := kept.Marshal() // it has no error of its own
+	return new(string(data))
+}
+
+func (s *Service) decodeSelecting(id federation.ServiceID) *corev1.Service {
+	o := &corev1.Service{}
+	if s.selecting != nil {
+		_ = o.Unmarshal([]byte(*s.selecting)) // encodeSelecting has made it
+	}
+	o.Namespace = id.Namespace
+	o.Name = id.Name
+	return o
+}
+
+// serviceIndex has the Services of a cluster with their slices. state.mu guards it.
+type serviceIndex struct {
+	state *state // fixed
+	byID  map[federation.ServiceID]*serviceEntry
+}
+
+func newServiceIndex(s *state) serviceIndex {
+	return serviceIndex{state: s, byID: make(map[federation.ServiceID]*serviceEntry)}
+}
+
+// serviceEntry is a Service in the state, with its slices. There may be slices without
+// Service, and the other way round.
+type serviceEntry struct {
+	spec   *Service // nil: there is no such Service
+	slices []*slice // sorted by key
+}
+
+func (x *serviceIndex) stateOf(id federation.ServiceID) federation.ServiceState {
+	x.state.mu.RLock()
+	defer x.state.mu.RUnlock()
+	return x.byID[id].state()
+}
+
+func (e *serviceEntry) state() federation.ServiceState {
+	switch {
+	case e == nil || e.spec == nil:
+		return federation.Missing
+	case e.spec.ExternalName:
+		return federation.ExternalName
+	}
+	return federation.Present
+}
+
+// declares reports whether there is a Service by that name that declares the port.
+func (x *serviceIndex) declares(id federation.ServiceID, port uint16) bool {
+	x.state.mu.RLock()
+	defer x.state.mu.RUnlock()
+	e := x.byID[id]
+	return e.state() == federation.Present && e.spec.HasPort(port)
+}
+
+func (x *serviceIndex) slicesOf(svc federation.ServiceID) []*slice {
+	x.state.mu.RLock()
+	defer x.state.mu.RUnlock()
+	if e := x.byID[svc]; e != nil {
+		return slices.Clone(e.slices)
+	}
+	return nil
+}
+
+func (x *serviceIndex) entry(id federation.ServiceID) *serviceEntry {
+	e := x.byID[id]
+	if e == nil {
+		e = &serviceEntry{}
+		x.byID[id] = e
+	}
+	return e
+}
+
+// sweep removes a service without spec and slices.
+func (x *serviceIndex) sweep(id federation.ServiceID) {
+	if e := x.byID[id]; e != nil && e.spec == nil && len(e.slices) == 0 {
+		delete(x.byID, id)
+	}
+}
+
+func compareServices(a, b federation.ServiceID) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
+}
+
+func serviceID(key string) federation.ServiceID {
+	namespace, name := follow.SplitKey(key)
+	return federation.ServiceID{Namespace: namespace, Name: name}
+}
+
+func (x *serviceIndex) store() store[*Service] {
+	get := func(key string) (*Service, bool) {
+		if e := x.byID[serviceID(key)]; e != nil {
+			return e.spec, e.spec != nil
+		}
+		return nil, false
+	}
+	keys := func(yield func(string) bool) {
+		for id, e := range x.byID {
+			if e.spec != nil && !yield(follow.JoinKey(id.Namespace, id.Name)) {
+				return
+			}
+		}
+	}
+	release := func(key string) {
+		id := serviceID(key)
+		x.state.local.setServiceAddresses(id, x.byID[id].spec, nil)
+	}
+	return store[*Service]{
+		state:   x.state,
+		same:    (*Service).equal,
+		get:     get,
+		set:     x.set,
+		keys:    keys,
+		release: release,
+	}
+}
+
+// set changes a Service.
+func (x *serviceIndex) set(key string, to *Service, _ bool) {
+	id := serviceID(key)
+	e := x.entry(id)
+	from := e.spec
+	x.state.local.setSelecting(id, to)
+	x.state.exports.setService(key, from, to)
+	e.spec = to
+	if from != nil && to != nil && from.servedAs(to) {
+		return
+	}
+	x.state.local.setServiceAddresses(id, from, to)
+	x.state.gateways.set(id, from.gateway(), to.gateway())
+	x.sweep(id)
+	x.state.mark(id)
+}
+
+// byHostname returns the first address with that hostname: of those that are served or,
+// if none of these has it, of the others, which are not ready, or in a slice without
+// ports. (The Pods of a StatefulSet find each other before they are ready.)
+func (e *serviceEntry) byHostname(hostname string) (*slice, *address) {
+	for _, ready := range []bool{true, false} {
+		for _, l := range e.slices {
+			for _, sub := range l.subsets {
+				list := sub.addresses[:sub.ready]
+				if !ready {
+					list = sub.addresses[sub.ready:]
+				}
+				if i := slices.IndexFunc(list, func(a address) bool { return value(a.hostname) == hostname }); i >= 0 {
+					return l, &list[i]
+				}
+			}
+		}
+	}
+	return nil, nil
 }
