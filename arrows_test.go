@@ -26,7 +26,6 @@ func TestArrows(t *testing.T) {
 		"isthmus/federation":             {outside},
 		"isthmus/clusterstore":           but("isthmus/local/..."),
 		"isthmus/clusterstore/cluster":   but("isthmus/local/...", "isthmus/clusterstore"),
-		"isthmus/local/exports/object":   but("isthmus/federation", "isthmus/clusterstore/...", "isthmus/local", "isthmus/local/exports"),
 		"isthmus/clusterstore/follow":    but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/kube"),
 		"isthmus/clusterstore/kube":      but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow"),
 		"isthmus/clusterstore/decode":    but("isthmus/local/...", "isthmus/clusterstore", "isthmus/clusterstore/cluster", "isthmus/clusterstore/follow", "isthmus/clusterstore/kube", "isthmus/federation", "k8s.io/client-go/..."),

@@ -10,7 +10,6 @@ import (
 	"isthmus/clusterstore"
 	"isthmus/clusterstore/cluster"
 	"isthmus/federation"
-	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
 
@@ -59,7 +58,7 @@ func (c *Catalog) hooks(name string) cluster.ExportHooks {
 	local := name == ""
 	hooks := cluster.ExportHooks{
 		Service: func(o *corev1.Service) any {
-			if e := c.readService(name, o); e != nil {
+			if e := c.readExported(name, o); e != nil {
 				return e
 			}
 			return nil // and no pointer that is nil
@@ -67,15 +66,15 @@ func (c *Catalog) hooks(name string) cluster.ExportHooks {
 		Listed: func(value any) bool { return isListed(value.(*plan.Export), local) },
 	}
 	if c.o.ServiceExports {
-		hooks.ServiceExport = func(o *mcs.ServiceExport) any { return object.ReadExport(o, local) }
+		hooks.ServiceExport = func(o *mcs.ServiceExport) any { return readServiceExport(o, local) }
 		hooks.ServiceImport = func(o *mcs.ServiceImport) any { return readImport(o) }
 	}
 	return hooks
 }
 
-// readService reads a Service of a cluster. The result has all of a Service that is exported by its labels or, in the local
+// readExported reads a Service of a cluster. The result has all of a Service that is exported by its labels or, in the local
 // cluster, was written for exports. Of other Services it has what their ServiceExports need. If there is nothing to cache, it is nil.
-func (c *Catalog) readService(cluster string, o *corev1.Service) *plan.Export {
+func (c *Catalog) readExported(cluster string, o *corev1.Service) *plan.Export {
 	selectors := c.o.Selectors(cluster)
 	mirror, federated := selectors.Match(o.Labels)
 	whole := mirror || federated || cluster == "" && plan.IsWritten(o.Labels)
@@ -83,7 +82,7 @@ func (c *Catalog) readService(cluster string, o *corev1.Service) *plan.Export {
 		return nil
 	}
 
-	read := object.Read(o)
+	read := readService(o)
 	if !c.o.ServiceExports {
 		read.Traffic = plan.Traffic{} // only ServiceImports have these fields
 	}
@@ -102,10 +101,10 @@ func isListed(e *plan.Export, local bool) bool {
 // readImport reads a ServiceImport. Of one that Isthmus has not written, the result has only the name and the manager.
 func readImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	if plan.IsWritten(o.Labels) {
-		return object.ReadImport(o)
+		return readServiceImport(o)
 	}
 	id := plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)}
-	return &plan.ServiceImport{ID: id, Manager: object.Manager(o)}
+	return &plan.ServiceImport{ID: id, Manager: manager(o)}
 }
 
 // World returns what all clusters export, and what is there under the names of exports, from the results of

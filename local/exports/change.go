@@ -7,7 +7,6 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/kube"
-	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
 
@@ -96,8 +95,8 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 			if have != nil {
 				c.Verb, c.Before = Update, have
 			}
-			c.do = put(services, over(object.Read, want.Mine, want.Over, func(next *plan.Service, have *corev1.Service) *corev1.Service {
-				return object.Write(next, have, world.MCSVersion)
+			c.do = put(services, over(readService, want.Mine, want.Over, func(next *plan.Service, have *corev1.Service) *corev1.Service {
+				return writeService(next, have, world.MCSVersion)
 			}), nil)
 			all = append(all, c)
 		}
@@ -121,18 +120,18 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 			if c.Verb = Create; have != nil {
 				c.Verb, c.known = Update, func() string { return knownSpec(have) }
 			}
-			c.do = put(imports, over(object.ReadImport, want.Mine, func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
+			c.do = put(imports, over(readServiceImport, want.Mine, func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
 				next, differs, _ := want.Over(have)
 				return next, differs
-			}, object.WriteImport), func(o *mcs.ServiceImport) string { return knownSpec(object.ReadImport(o)) })
+			}, writeServiceImport), func(o *mcs.ServiceImport) string { return knownSpec(readServiceImport(o)) })
 			all = append(all, c)
 		}
 		if status && have != nil {
 			c.Verb, c.Status, c.known = Status, true, func() string { return knownStatus(have) }
-			c.do = put(imports, over(object.ReadImport, want.Mine, func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
+			c.do = put(imports, over(readServiceImport, want.Mine, func(have *plan.ServiceImport) (plan.ServiceImport, bool) {
 				next, _, differs := want.Over(have)
 				return next, differs
-			}, object.WriteImport), func(o *mcs.ServiceImport) string { return knownStatus(object.ReadImport(o)) })
+			}, writeServiceImport), func(o *mcs.ServiceImport) string { return knownStatus(readServiceImport(o)) })
 			all = append(all, c)
 		}
 	}
@@ -150,7 +149,7 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 				content: want.Content,
 				known:   func() string { return knownConditions(want.Have) },
 				do: put(serviceExports, overExport(want), func(o *mcs.ServiceExport) string {
-					return knownConditions(object.ReadExport(o, true))
+					return knownConditions(readServiceExport(o, true))
 				}),
 			})
 		}
@@ -163,11 +162,11 @@ func Changes(world plan.World, p *plan.Plan) (all []Change) {
 			For:    u.Kind,
 			Before: world.Service(u.ID),
 			turn:   u.Turn,
-			do:     remove(services, func(o *corev1.Service) bool { return u.Mine(world.Settings, object.Read(o)) }),
+			do:     remove(services, func(o *corev1.Service) bool { return u.Mine(world.Settings, readService(o)) }),
 		})
 	}
 	for _, u := range p.DeleteImports {
-		mine := func(o *mcs.ServiceImport) bool { return u.MineImport(world.Settings, object.ReadImport(o)) }
+		mine := func(o *mcs.ServiceImport) bool { return u.MineImport(world.Settings, readServiceImport(o)) }
 		all = append(all, Change{
 			Object: Object{Kind: ServiceImport, ID: u.ID},
 			Verb:   Delete,

@@ -12,7 +12,6 @@ import (
 
 	"isthmus/clusterstore/kube"
 	"isthmus/internal/pace"
-	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
 
@@ -57,7 +56,7 @@ func attempts(o *corev1.Service) (all []*corev1.Service) {
 		}
 		for n := min(len(ofIPv4), 1); n >= 0; n-- {
 			next := o.DeepCopy()
-			object.SetIPs(next, ofIPv4[:n])
+			setIPs(next, ofIPv4[:n])
 			all = append(all, next)
 		}
 		// The cluster has no IPv4.
@@ -67,7 +66,7 @@ func attempts(o *corev1.Service) (all []*corev1.Service) {
 	}
 	for n := min(len(ips), most); n >= 0; n-- {
 		next := o.DeepCopy()
-		object.SetIPs(next, ips[:n])
+		setIPs(next, ips[:n])
 		all = append(all, next)
 	}
 	return all

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"isthmus/clusterstore/kube"
-	"isthmus/local/exports/object"
 )
 
 // creates answers Create.
@@ -65,7 +64,7 @@ func TestCreate(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			o := &corev1.Service{Spec: corev1.ServiceSpec{IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack)}}
-			object.SetIPs(o, []string{"10.0.0.1", "fd00::1"})
+			setIPs(o, []string{"10.0.0.1", "fd00::1"})
 			var all []string
 			c := creator{creates{answer: func(o *corev1.Service) error {
 				all = append(all, asked(o))
@@ -85,7 +84,7 @@ func TestCreateSingleStack(t *testing.T) {
 	o := &corev1.Service{Spec: corev1.ServiceSpec{
 		IPFamilyPolicy: new(corev1.IPFamilyPolicySingleStack), IPFamilies: []corev1.IPFamily{corev1.IPv4Protocol},
 	}}
-	object.SetIPs(o, []string{"fd00::1"})
+	setIPs(o, []string{"fd00::1"})
 	var all []string
 	c := creator{creates{answer: func(o *corev1.Service) error {
 		all = append(all, asked(o))

@@ -19,7 +19,6 @@ import (
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/clusterstore/kube"
-	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 )
 
@@ -109,18 +108,18 @@ func (w *world) read() (plan.World, bool) {
 		Services: make(map[plan.ID]*plan.Service), Imports: make(map[plan.ID]*plan.ServiceImport), MCSVersion: w.version,
 	}
 	for _, o := range services {
-		s := object.Read(o)
+		s := readService(o)
 		is.Services[s.ID] = s
 	}
 	for _, o := range imports {
-		if i := object.ReadImport(o); !w.unseen {
+		if i := readServiceImport(o); !w.unseen {
 			is.Imports[i.ID] = i
 		}
 	}
 	own := plan.Cluster{Seen: true, SeenServiceExports: true}
 	for _, o := range exports {
 		id := plan.ID{Namespace: o.Namespace, Name: o.Name}
-		own.Exports = append(own.Exports, plan.Export{ID: id, Service: exported(id), Exported: object.ReadExport(o, true)})
+		own.Exports = append(own.Exports, plan.Export{ID: id, Service: exported(id), Exported: readServiceExport(o, true)})
 	}
 	is.Clusters = append(is.Clusters, own)
 	for id, s := range w.stale {

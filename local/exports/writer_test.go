@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"isthmus/local/exports/object"
 	"isthmus/local/exports/plan"
 	"isthmus/local/lease"
 )
@@ -89,7 +88,7 @@ func TestFreshReadDecides(t *testing.T) {
 		inWorld(t, []plan.Cluster{link("east", shop("web"))}, func(w *world, _ *leadership) {
 			time.Sleep(time.Second)
 			w.take()
-			ours := object.Read(w.service("web-east"))
+			ours := readService(w.service("web-east"))
 			w.change(func() { w.stale[ours.ID] = ours })
 			w.edit("web-east", func(o *corev1.Service) { o.UID, o.Labels = "users", nil })
 			w.change(func() { w.links[0].Exports = nil })

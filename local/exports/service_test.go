@@ -1,16 +1,62 @@
-package object
+package exports
 
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
 	mcs "sigs.k8s.io/mcs-api/pkg/apis/v1beta1"
 
 	"isthmus/local/exports/plan"
 )
+
+// TestFamilies: a Service that becomes SingleStack keeps its first IP. One that becomes PreferDualStack keeps its IP
+// too, and leaves the second family to the API server.
+func TestFamilies(t *testing.T) {
+	ips := []string{"10.0.0.1", "fd00::1"}
+	have := &corev1.Service{Spec: corev1.ServiceSpec{
+		ClusterIP:      ips[0],
+		ClusterIPs:     ips,
+		IPFamilies:     []corev1.IPFamily{corev1.IPv4Protocol, corev1.IPv6Protocol},
+		IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack),
+	}}
+	for _, tc := range []struct{ from, to corev1.IPFamilyPolicy }{
+		{corev1.IPFamilyPolicyPreferDualStack, corev1.IPFamilyPolicySingleStack},
+		{corev1.IPFamilyPolicySingleStack, corev1.IPFamilyPolicyPreferDualStack},
+	} {
+		next := readService(have)
+		next.IPFamilyPolicy, next.IPFamilies = string(tc.to), []string{"IPv4"}
+		written := writeService(next, have, "")
+		if s := &written.Spec; *s.IPFamilyPolicy != tc.to || !slices.Equal(s.ClusterIPs, ips[:1]) ||
+			!slices.Equal(s.IPFamilies, []corev1.IPFamily{corev1.IPv4Protocol}) {
+			t.Errorf("to %s: %s%v with %v", tc.to, *s.IPFamilyPolicy, s.IPFamilies, s.ClusterIPs)
+		}
+		if got := readService(have).IPFamilyPolicy; got != string(tc.from) {
+			t.Errorf("to %s: the Service from before is changed to %s", tc.to, got)
+		}
+		have = written
+	}
+
+	same := readService(have)
+	same.Labels = map[string]string{"a": "b"}
+	if s := writeService(same, have, "").Spec; !slices.Equal(s.IPFamilies, have.Spec.IPFamilies) {
+		t.Errorf("a Service whose policy stays has the families %v", s.IPFamilies)
+	}
+}
+
+// TestNewFamilies: a Service that is created asks for the families that the plan wants.
+func TestNewFamilies(t *testing.T) {
+	next := &plan.Service{IPFamilyPolicy: "SingleStack", IPFamilies: []string{"IPv4"}}
+	s := writeService(next, nil, "").Spec
+	if *s.IPFamilyPolicy != corev1.IPFamilyPolicySingleStack ||
+		!slices.Equal(s.IPFamilies, []corev1.IPFamily{corev1.IPv4Protocol}) {
+		t.Errorf("%s%v", *s.IPFamilyPolicy, s.IPFamilies)
+	}
+}
 
 // TestImportThereAndBack: what is written of a ServiceImport is what is read of it.
 func TestImportThereAndBack(t *testing.T) {
@@ -37,7 +83,7 @@ func TestImportThereAndBack(t *testing.T) {
 		for _, kind := range few("conditions", "Ready", "Other") {
 			want.Conditions = append(want.Conditions, metav1.Condition{Type: kind, Reason: "Ready", Status: rapid.SampledFrom([]metav1.ConditionStatus{"True", "False"}).Draw(t, "status"), ObservedGeneration: 3})
 		}
-		got := ReadImport(WriteImport(want, nil))
+		got := readServiceImport(writeServiceImport(want, nil))
 		for _, list := range []*[]string{&want.IPs, &want.IPFamilies, &want.Clusters} {
 			if len(*list) == 0 {
 				*list = nil
@@ -59,7 +105,7 @@ func TestStatusBounds(t *testing.T) {
 	}
 	notReady := metav1.Condition{Type: "Ready", Status: metav1.ConditionFalse}
 	have.Status.Conditions = append(have.Status.Conditions, notReady)
-	read := ReadImport(have)
+	read := readServiceImport(have)
 	if n := len(read.Clusters); n != maxClusters {
 		t.Errorf("%d clusters are read", n)
 	}
@@ -67,7 +113,7 @@ func TestStatusBounds(t *testing.T) {
 		t.Fatalf("%d conditions are read, the last one is %+v", n, read.Conditions[n-1])
 	}
 	read.Conditions[maxConditions-1].Status = metav1.ConditionTrue
-	written := WriteImport(read, have).Status.Conditions
+	written := writeServiceImport(read, have).Status.Conditions
 	if n := len(written); n != 1001 || written[1000].Status != metav1.ConditionTrue {
 		t.Errorf("%d conditions are written, the last one is %+v", n, written[n-1])
 	}

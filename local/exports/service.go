@@ -1,7 +1,4 @@
-// Package object translates between Services, ServiceImports and ServiceExports of the API and those of plans.
-//
-// Its functions are pure, and none changes what it is given.
-package object
+package exports
 
 import (
 	"cmp"
@@ -19,9 +16,9 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// Read returns what plans know of a Service. It shares nothing with it, so that the Service may be one that a decoder
+// readService returns what plans know of a Service. It shares nothing with it, so that the Service may be one that a decoder
 // uses again.
-func Read(o *corev1.Service) *plan.Service {
+func readService(o *corev1.Service) *plan.Service {
 	s := &plan.Service{
 		ID:          plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
 		UID:         strings.Clone(string(o.UID)),
@@ -97,14 +94,14 @@ func clone(m map[string]string) map[string]string {
 	return all
 }
 
-// Write returns the Service as a plan wants it where there is have, which may be nil. What plans don't know stays. version is
+// writeService returns the Service as a plan wants it where there is have, which may be nil. What plans don't know stays. version is
 // that of the ServiceImport which may own it.
-func Write(next *plan.Service, have *corev1.Service, version string) *corev1.Service {
+func writeService(next *plan.Service, have *corev1.Service, version string) *corev1.Service {
 	o := &corev1.Service{}
 	if have != nil {
 		o = have.DeepCopy()
 	} else {
-		SetIPs(o, next.ClusterIPs)
+		setIPs(o, next.ClusterIPs)
 	}
 	setFamilies(o, next)
 	o.Namespace, o.Name = next.Namespace, next.Name
@@ -114,7 +111,7 @@ func Write(next *plan.Service, have *corev1.Service, version string) *corev1.Ser
 	if next.SessionAffinity != "" {
 		o.Spec.SessionAffinity, o.Spec.SessionAffinityConfig = affinity(next.Traffic)
 	}
-	if next.OwnerKind == "ServiceImport" && (have == nil || Read(have).OwnerUID != next.OwnerUID) {
+	if next.OwnerKind == "ServiceImport" && (have == nil || readService(have).OwnerUID != next.OwnerUID) {
 		owner := metav1.OwnerReference{APIVersion: mcs.GroupName + "/" + version, Kind: next.OwnerKind, Name: next.OwnerName, UID: types.UID(next.OwnerUID)}
 		others := slices.DeleteFunc(o.OwnerReferences, func(r metav1.OwnerReference) bool { return r.Kind == owner.Kind })
 		o.OwnerReferences = append([]metav1.OwnerReference{owner}, others...)
@@ -138,8 +135,8 @@ func setFamilies(o *corev1.Service, next *plan.Service) {
 	}
 }
 
-// SetIPs sets the IPs of a Service that does not exist yet. Without IPs, the API server chooses some.
-func SetIPs(o *corev1.Service, ips []string) {
+// setIPs sets the IPs of a Service that does not exist yet. Without IPs, the API server chooses some.
+func setIPs(o *corev1.Service, ips []string) {
 	o.Spec.ClusterIP, o.Spec.ClusterIPs = "", nil
 	if len(ips) > 0 {
 		o.Spec.ClusterIP, o.Spec.ClusterIPs = ips[0], slices.Clone(ips)

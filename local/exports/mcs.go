@@ -1,4 +1,4 @@
-package object
+package exports
 
 import (
 	"maps"
@@ -18,8 +18,8 @@ const (
 	maxConditions = 32
 )
 
-// ReadExport returns what plans know of a ServiceExport, with its conditions if own. It shares nothing with it.
-func ReadExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
+// readServiceExport returns what plans know of a ServiceExport, with its conditions if own. It shares nothing with it.
+func readServiceExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
 	e := &plan.ServiceExport{
 		UID: strings.Clone(string(o.UID)), Created: o.CreationTimestamp.Time, Generation: o.Generation,
 		Labels: clone(o.Spec.ExportedLabels), Annotations: clone(o.Spec.ExportedAnnotations),
@@ -30,8 +30,8 @@ func ReadExport(o *mcs.ServiceExport, own bool) *plan.ServiceExport {
 	return e
 }
 
-// ReadImport returns what plans know of a ServiceImport. It shares nothing with it.
-func ReadImport(o *mcs.ServiceImport) *plan.ServiceImport {
+// readServiceImport returns what plans know of a ServiceImport. It shares nothing with it.
+func readServiceImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	i := &plan.ServiceImport{
 		ID:      plan.ID{Namespace: strings.Clone(o.Namespace), Name: strings.Clone(o.Name)},
 		UID:     strings.Clone(string(o.UID)),
@@ -56,8 +56,8 @@ func ReadImport(o *mcs.ServiceImport) *plan.ServiceImport {
 	return i
 }
 
-// Manager returns who wrote an object first, by its managedFields, as long as a field manager's name may be; empty: not known.
-func Manager(o metav1.Object) string {
+// manager returns who wrote an object first, by its managedFields, as long as a field manager's name may be; empty: not known.
+func manager(o metav1.Object) string {
 	for _, f := range o.GetManagedFields() {
 		if f.Subresource == "" {
 			return strings.Clone(f.Manager[:min(len(f.Manager), 128)])
@@ -66,8 +66,8 @@ func Manager(o metav1.Object) string {
 	return ""
 }
 
-// WriteImport returns the ServiceImport as a plan wants it where there is have, which may be nil. What plans don't know stays.
-func WriteImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
+// writeServiceImport returns the ServiceImport as a plan wants it where there is have, which may be nil. What plans don't know stays.
+func writeServiceImport(next *plan.ServiceImport, have *mcs.ServiceImport) *mcs.ServiceImport {
 	o := &mcs.ServiceImport{}
 	if have != nil {
 		o = have.DeepCopy()
