@@ -163,13 +163,15 @@ screenshots: tools ## docs/page.png and docs/page-dark.png anew; needs Chromium
 	cd e2e && ISTHMUS_BINARY=$(BIN)/isthmus ISTHMUS_CONTROLPLANE=$(BIN)/controlplane go test -count=1 -v -run TestPage ./page -screenshots $(CURDIR)/docs
 
 # What is compiled for lint is what the unit tests link: with the race detector, too. (GOFLAGS would also build staticcheck with it.)
-lint: first-build ## gofmt, vet, staticcheck, in all modules; shell scripts
+lint: first-build ## gofmt, vet, staticcheck and the width of lines, in all modules; shell scripts
 	@echo '== lint'
 	@out=$$("$$(go env GOROOT)/bin/gofmt" -l .) || exit 1; test -z "$$out" || { echo "$$out"; exit 1; }
 	go vet $(RACE) ./...
 	GOFLAGS="$$(go env GOFLAGS) $(RACE)" $$(go tool -n staticcheck) ./...
 	cd e2e && go vet $(ASSETS) ./... && go tool staticcheck $(ASSETS) ./...
 	cd e2e/tools && go vet ./...
+	revive=$$(cd e2e/tools && go tool -n revive) && config='$(CURDIR)/e2e/tools/revive.toml' && for module in . e2e e2e/tools; do \
+	  (cd $$module && $$revive -config $$config -set_exit_status ./...) || exit 1; done
 	cd e2e && go test -v -run '^TestScripts' .
 
 generate: ## write generated code anew

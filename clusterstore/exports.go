@@ -9,28 +9,32 @@ import (
 	"isthmus/federation"
 )
 
-// ExportOptions make the local cluster and all linked ones cache what somebody else reads from their objects for exports.
-// One value is for all of them. Both functions are needed.
+// ExportOptions make the local cluster and all linked ones cache what somebody else reads from their objects for
+// exports. One value is for all of them. Both functions are needed.
 type ExportOptions struct {
 	// Hooks returns the hooks of a cluster. The name is empty for the local one. The Store sets Changed.
 	Hooks func(cluster string) cluster.ExportHooks
-	// Settings reads the annotations of a link Secret. It returns at most one warning for each. The settings must not be nil.
+	// Settings reads the annotations of a link Secret. It returns at most one warning for each. The settings must not
+	// be nil.
 	Settings func(annotations map[string]string) (settings any, warnings []string)
 }
 
 // ClusterExports is what is known of the exports of the local cluster or of a link.
 type ClusterExports struct {
-	Name         string           // empty: the local cluster
-	Domain       string           // of the cluster, such as "cluster.local"
-	Linked       time.Time        // when the link Secret was created
-	Settings     any              // the result of ExportOptions.Settings; nil: the Secret can't be used, or it is the local cluster
+	Name   string    // empty: the local cluster
+	Domain string    // of the cluster, such as "cluster.local"
+	Linked time.Time // when the link Secret was created
+	// the result of ExportOptions.Settings; nil: the Secret can't be used, or it is the local
+	// cluster
+	Settings     any
 	OtherNetwork bool             // clients reach the cluster through Linkerd gateways
 	Exports      *cluster.Exports // nil: it is not known what the cluster exports
 }
 
-// Exports returns what is known of the exports of the local cluster, which comes first, and of all links, sorted by name. It is
-// false if the link Secrets have not been listed yet. Exports and the methods below are for a Store with Options.Exports. The time
-// that Exports takes depends on the number of links and, after a change, on what the cluster exports.
+// Exports returns what is known of the exports of the local cluster, which comes first, and of all links, sorted by
+// name. It is false if the link Secrets have not been listed yet. Exports and the methods below are for a Store with
+// Options.Exports. The time that Exports takes depends on the number of links and, after a change, on what the
+// cluster exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
 	s.mu.Lock()
 	dispatched, links := s.dispatched, maps.Clone(s.links)
@@ -48,12 +52,12 @@ func (s *Store) ExportsChanged() <-chan struct{} {
 	return changed
 }
 
-// LookAgain closes the channel of ExportsChanged. It is called after each change that may be one of Exports, and for changes elsewhere of
-// what plans depend on.
+// LookAgain closes the channel of ExportsChanged. It is called after each change that may be one of Exports, and for
+// changes elsewhere of what plans depend on.
 func (s *Store) LookAgain() { s.lookAgain() }
 
-// SelectorsChanged makes the hooks of a cluster read all its Services again. The name is empty for the local cluster. It
-// does not block.
+// SelectorsChanged makes the hooks of a cluster read all its Services again. The name is empty for the local cluster.
+// It does not block.
 func (s *Store) SelectorsChanged(name string) {
 	l := s.opts.LocalLink.link
 	if name != "" {

@@ -29,8 +29,8 @@ type exportWorld struct {
 	selector map[string]string // by cluster: the label that exports have; empty: export
 }
 
-// inExports runs a test with a Store of these clusters, by name, whose exports have the label export, and with an own cluster
-// that has these objects.
+// inExports runs a test with a Store of these clusters, by name, whose exports have the label export, and with an own
+// cluster that has these objects.
 func inExports(t *testing.T, apis map[string]*fake.Clientset, f func(*exportWorld), own ...runtime.Object) {
 	inBubble(t, func(e *env) {
 		x := &exportWorld{env: e, own: fake.NewClientset(own...), selector: make(map[string]string)}
@@ -38,11 +38,16 @@ func inExports(t *testing.T, apis map[string]*fake.Clientset, f func(*exportWorl
 			Hooks: func(name string) cluster.ExportHooks {
 				return cluster.ExportHooks{Service: x.hook(name), Listed: anything}
 			},
-			Settings: func(annotations map[string]string) (any, []string) { return annotations["isthmus.io/exports"], nil },
+			Settings: func(annotations map[string]string) (any, []string) {
+				return annotations["isthmus.io/exports"], nil
+			},
 		}
 		e.onFakes(apis)
 		ownCluster := x.newOwn(o)
-		e.store.exports, e.store.opts.Exports, e.store.opts.LocalLink, e.store.exportsChanged = o, o, ownCluster, ownCluster.link.env.exportsChanged
+		e.store.exports = o
+		e.store.opts.Exports = o
+		e.store.opts.LocalLink = ownCluster
+		e.store.exportsChanged = ownCluster.link.env.exportsChanged
 		ctx, stop := context.WithCancel(e.t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); ownCluster.Run(ctx) }()
@@ -163,7 +168,8 @@ func TestStoreExports(t *testing.T) {
 		x.reported(func() { x.put(secret("e", "east", "t1", 5)) })
 		x.expect(": web", "east: api web")
 		now, _ = x.store.Exports()
-		if c := now[1]; c.Domain != "cluster.test" || !c.Linked.Equal(secret("e", "east", "t1", 5).CreationTimestamp.Time) {
+		if c := now[1]; c.Domain != "cluster.test" ||
+			!c.Linked.Equal(secret("e", "east", "t1", 5).CreationTimestamp.Time) {
 			t.Errorf("%+v", c)
 		}
 		x.reported(func() { x.change(east, "web", nil) })

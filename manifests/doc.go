@@ -1,7 +1,8 @@
 // Package manifests holds the files that a user applies to clusters and monitoring:
 //
 //   - install: the gateway on its own, with its rights in its own cluster (rbac.yaml);
-//   - install/exports: what it needs to write Services for what clusters export, with a guard by which the API server refuses others;
+//   - install/exports: what it needs to write Services for what clusters export, with a guard by which the API server
+//     refuses others;
 //   - names, below install, install/exports, install/exports/linkerd and link: a transformer by which cluster-scoped
 //     names carry the namespace of another installation;
 //   - install/mcs-crds: ServiceExport and ServiceImport, as a component;

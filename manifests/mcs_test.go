@@ -15,7 +15,10 @@ var update = flag.Bool("update", false, "write files anew that follow from other
 
 // TestMCSCRDs: install/mcs-crds has the definitions of the version of the MCS-API in go.mod.
 func TestMCSCRDs(t *testing.T) {
-	for name, want := range map[string][]byte{"serviceexports": crd.ServiceExportCRD, "serviceimports": crd.ServiceImportCRD} {
+	for name, want := range map[string][]byte{
+		"serviceexports": crd.ServiceExportCRD,
+		"serviceimports": crd.ServiceImportCRD,
+	} {
 		path := "install/mcs-crds/" + name + ".yaml"
 		if *update {
 			if err := os.WriteFile(path, want, 0o644); err != nil {

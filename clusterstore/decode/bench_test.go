@@ -222,7 +222,8 @@ func TestRoom(t *testing.T) {
 	before := heap()
 	var kept []any
 	for range decoders {
-		p, e := pods.decoders.New().(*decoder[corev1.Pod]), endpointSlices.decoders.New().(*decoder[discoveryv1.EndpointSlice])
+		p := pods.decoders.New().(*decoder[corev1.Pod])
+		e := endpointSlices.decoders.New().(*decoder[discoveryv1.EndpointSlice])
 		for _, data := range objects {
 			must(t, p.decode(data))
 			p.object = corev1.Pod{}

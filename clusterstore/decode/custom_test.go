@@ -160,7 +160,8 @@ func TestNewest(t *testing.T) {
 		)
 		if r.URL.Query().Get("watch") != "" {
 			body = fmt.Sprintf(
-				`{"type":"ADDED","object":{"kind":"Link","apiVersion":"multicluster.linkerd.io/%s","metadata":{"name":"a"}}}`,
+				`{"type":"ADDED","object":{"kind":"Link","apiVersion":"multicluster.linkerd.io/%s",`+
+					`"metadata":{"name":"a"}}}`,
 				version,
 			)
 		}

@@ -29,7 +29,8 @@ const (
 		spec {
 			ports 20000 { name protocol port nodePort targetPort { type intVal strVal } appProtocol }
 			selector 100000  type  clusterIP  clusterIPs 1000  ipFamilies 1000  ipFamilyPolicy  externalIPs 20000
-			sessionAffinity  sessionAffinityConfig { clientIP { timeoutSeconds } }  internalTrafficPolicy  trafficDistribution
+			sessionAffinity  sessionAffinityConfig { clientIP { timeoutSeconds } }
+			internalTrafficPolicy  trafficDistribution
 		}
 		status { loadBalancer { ingress 20000 { ip hostname } } }`
 	usedReference = `targetRef { kind namespace name }`

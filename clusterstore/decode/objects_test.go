@@ -108,7 +108,8 @@ func TestServers(t *testing.T) {
 func TestOthers(t *testing.T) {
 	for _, x := range []struct{ spec, status, invalid string }{
 		{
-			spec:   `{"meshTLS":{"identity":"i","serverName":"n"},"ports":[{"name":"http","port":80,"protocol":"TCP"}],"workloadIPs":[{"ip":"10.0.0.1"}]}`,
+			spec: `{"meshTLS":{"identity":"i","serverName":"n"},"ports":[{"name":"http","port":80,` +
+				`"protocol":"TCP"}],"workloadIPs":[{"ip":"10.0.0.1"}]}`,
 			status: `{"conditions":[{"type":"Ready","status":"True","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 		},
 		{spec: `{}`, status: `{"conditions":[{"lastTransitionTime":"yesterday"}]}`},
@@ -130,7 +131,8 @@ func TestOthers(t *testing.T) {
 		}
 	}
 	const profile = `{"metadata":{"name":"web.ns.svc.cluster.local"},"spec":{
-		"routes":[{"name":"r","condition":{"all":[{"method":"GET"},null,{"not":{"pathRegex":"/x"}}]},"isRetryable":true,"timeout":"1s",
+		"routes":[{"name":"r","condition":{"all":[{"method":"GET"},null,{"not":{"pathRegex":"/x"}}]},
+			"isRetryable":true,"timeout":"1s",
 			"responseClasses":[{"condition":{"any":[{"status":{"min":500,"max":599}}]},"isFailure":true}]}],
 		"retryBudget":{"retryRatio":0.5,"minRetriesPerSecond":3,"ttl":"1m"},
 		"dstOverrides":[{"authority":"a:1","weight":"500m"}]}}`
@@ -178,7 +180,8 @@ func FuzzSpec(f *testing.F) {
 		`{"conditions":[{}]}`,
 	)
 	f.Add(
-		`{"targetClusterName":"east","selector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]},"excludedLabels":["a/*"]}`,
+		`{"targetClusterName":"east","selector":{"matchExpressions":[{"key":"a","operator":"In","values":["b"]}]},`+
+			`"excludedLabels":["a/*"]}`,
 		`{}`,
 	)
 	f.Fuzz(func(t *testing.T, spec, status string) {

@@ -172,7 +172,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-const serverText = `{"apiVersion":"policy.linkerd.io/v1beta3","kind":"Server","metadata":{"namespace":"ns","name":%q,"resourceVersion":"1"},"spec":{"port":80}}`
+const serverText = `{"apiVersion":"policy.linkerd.io/v1beta3","kind":"Server","metadata":{"namespace":"ns",` +
+	`"name":%q,"resourceVersion":"1"},"spec":{"port":80}}`
 
 // TestJSONList: the list's metadata may come after its items, and so may its kind.
 func TestJSONList(t *testing.T) {
@@ -183,7 +184,8 @@ func TestJSONList(t *testing.T) {
 	got, list, err := listed(textSource(` { "items" : [` + item("a") + " ,\n" + large + "," + empty + "," + wrong +
 		"," + item("f") +
 		`], "x":[{"y":"]}"}], ` +
-		`"metadata":{"resourceVersion":"7","continue":"more"},"kind":"ServerList","apiVersion":"policy.linkerd.io/v1beta3"}`).Servers)
+		`"metadata":{"resourceVersion":"7","continue":"more"},"kind":"ServerList",` +
+		`"apiVersion":"policy.linkerd.io/v1beta3"}`).Servers)
 	must(t, err)
 	equal(t, got, "ns/a@1", "ns/b@1", "ns/d@1: it has more than 50000 values",
 		"ns/e@1: json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
@@ -478,7 +480,8 @@ func TestJSONWatch(t *testing.T) {
 	many := `"port":[` + strings.Repeat("1,", maxValues) + "1]"
 	got, err := watched(t, textSource(event("ADDED", "a", `"port":1`)+event("MODIFIED", "b", many)+
 		event("DELETED", "d", many)+
-		`{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"},"resourceVersion":"9"},"kind":"Server","apiVersion":"policy.linkerd.io/v1beta3"}}`+
+		`{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"},`+
+		`"resourceVersion":"9"},"kind":"Server","apiVersion":"policy.linkerd.io/v1beta3"}}`+
 		`{"type":"ERROR","object":{"kind":"Status","status":"Failure","code":410,"reason":"Expired"}}`).Servers)
 	if !apierrors.IsResourceExpired(err) {
 		t.Errorf("the end is %v", err)

@@ -134,9 +134,12 @@ func TestRetryAfter(t *testing.T) {
 }
 
 const (
-	withServers    = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"policy.linkerd.io/v1beta3","resources":[{"name":"httproutes"},{"name":"servers"}]}`
-	withoutServers = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"policy.linkerd.io/v1beta3","resources":[{"name":"servers/status"}]}`
-	groupList      = `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"policy.linkerd.io","versions":[{"groupVersion":"policy.linkerd.io/%s","version":"v1"}]}]}`
+	withServers = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"policy.linkerd.io/v1beta3",` +
+		`"resources":[{"name":"httproutes"},{"name":"servers"}]}`
+	withoutServers = `{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"policy.linkerd.io/v1beta3",` +
+		`"resources":[{"name":"servers/status"}]}`
+	groupList = `{"kind":"APIGroupList","apiVersion":"v1","groups":[{"name":"policy.linkerd.io",` +
+		`"versions":[{"groupVersion":"policy.linkerd.io/%s","version":"v1"}]}]}`
 	notFoundStatus = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"NotFound","code":404}`
 )
 
@@ -160,7 +163,8 @@ func TestServes(t *testing.T) {
 			groups("v1beta3"),
 			answer{
 				200,
-				`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"policy.linkerd.io/v1beta3","resources":null}`,
+				`{"kind":"APIResourceList","apiVersion":"v1","groupVersion":"policy.linkerd.io/v1beta3",` +
+					`"resources":null}`,
 			},
 			false,
 			false,

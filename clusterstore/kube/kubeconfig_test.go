@@ -106,7 +106,8 @@ func TestReadKubeconfig(t *testing.T) {
 			func(c *rest.Config) bool { return c.Host == "https://[fd00::1]:6443" }, 0,
 		},
 		"json": {
-			`{"clusters":[{"name":"k","cluster":{"server":"https://h"}}],"users":[{"name":"u","user":{"token":"x"}}],"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`,
+			`{"clusters":[{"name":"k","cluster":{"server":"https://h"}}],"users":[{"name":"u",` +
+				`"user":{"token":"x"}}],"contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`,
 			func(c *rest.Config) bool { return c.BearerToken == "x" }, 0,
 		},
 		"largest": {

@@ -94,7 +94,10 @@ func (o *observer) failure(err error) {
 	text := o.printable(err).Error()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.now.Error, o.now.Certificate, o.now.OtherAuthority, o.now.ClientCertificate = text, certificate, other, guard.RefusedCertificate(err)
+	o.now.Error = text
+	o.now.Certificate = certificate
+	o.now.OtherAuthority = other
+	o.now.ClientCertificate = guard.RefusedCertificate(err)
 }
 
 // clockOf compares a server's clock with the own one; nil: its answer has no date. The server answered at some time

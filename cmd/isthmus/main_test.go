@@ -128,12 +128,15 @@ func TestUsageErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{
 			"serve",
-			`isthmus: unknown verb "serve": gateway, clusters, services, exports, explain, check, get, profile, link, unlink, cordon, uncordon, post-render, version, completion and help are known (isthmus --help explains)`,
+			`isthmus: unknown verb "serve": gateway, clusters, services, exports, explain, check, get, profile, ` +
+				`link, unlink, cordon, uncordon, post-render, version, completion and help are known (isthmus ` +
+				`--help explains)`,
 		},
 		{"destination --pace=soon", `isthmus destination: --pace is "soon"`},
 		{
 			"gateway --enable-ipv6 false",
-			`isthmus gateway: unexpected argument "false": gateway takes none; flags begin with a dash, and a boolean's value follows "="`,
+			`isthmus gateway: unexpected argument "false": gateway takes none; flags begin with a dash, and a ` +
+				`boolean's value follows "="`,
 		},
 		{"gateway --enable-endpoint-slices=false", "--enable-ipv6 needs EndpointSlices: give --enable-ipv6=false or"},
 		{`gateway --stream-queue-capacity=0`, `--stream-queue-capacity is "0": give a number from 1`},

@@ -244,7 +244,8 @@ func TestProcessWithoutAPI(t *testing.T) {
 	for _, name := range []string{"cluster_store_size 0", "isthmus_streams 0", "isthmus_endpointslice_writer_leading 0",
 		`workqueue_depth{name="endpoints_controller_workqueue"} 0`, "go_goroutines", "process_resident_memory_bytes",
 		"go_build_info", `isthmus_build_info{goversion="go`,
-		`grpc_server_started_total{grpc_method="Get",grpc_service="io.linkerd.proxy.destination.Destination",grpc_type="server_stream"} 0`} {
+		`grpc_server_started_total{grpc_method="Get",grpc_service="io.linkerd.proxy.destination.Destination",` +
+			`grpc_type="server_stream"} 0`} {
 		if !strings.Contains(metrics, name) {
 			t.Errorf("no %s in the metrics", name)
 		}

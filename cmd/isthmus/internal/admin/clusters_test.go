@@ -53,9 +53,11 @@ func TestRefusedOnPages(t *testing.T) {
 	if got := s.services().all()[0].Ports[0].Members; !reflect.DeepEqual(got, want) {
 		t.Errorf("services: %+v, want %+v", got, want)
 	}
-	if got, want := s.clusters().all().Refused, []adminapi.Refused{{Cluster: "east", Outside: 2, Owned: 1, Examples: []string{
-		"shop/web of east, offered to shop/web: 10.0.0.99:80 belongs to Pod shop/mine of the local cluster",
-		"shop/web of east, offered to shop/web: 10.1.0.1:80 is outside the address ranges of the link"}}}; !reflect.DeepEqual(
+	if got, want := s.clusters().all().Refused, []adminapi.Refused{
+		{Cluster: "east", Outside: 2, Owned: 1, Examples: []string{
+			"shop/web of east, offered to shop/web: 10.0.0.99:80 belongs to Pod shop/mine of the local cluster",
+			"shop/web of east, offered to shop/web: 10.1.0.1:80 is outside the address ranges of the link"}},
+	}; !reflect.DeepEqual(
 		got,
 		want,
 	) {

@@ -138,15 +138,24 @@ func TestExplainPage(t *testing.T) {
 		"verdicts": `{"served":2,"taken":1,"terminating":1,"unusable-text":2}`,
 		"set":      `{"complete":true,"endpoints":2,"version":1}`,
 		"streams":  `[]`,
-		"members": `[{"cluster":"local","ports":[80],"service":"shop/web","standing":"in-service","state":"ready","updates":0},` +
-			`{"cluster":"east","ports":[80],"service":"shop/web","standing":"in-service","state":"ready","updates":0},` +
-			`{"cluster":"north","ports":[],"reason":"cluster is unreachable: dial` + odd + `","service":"shop/web","standing":"in-service","state":"unreachable","updates":0}]`,
-		"addresses": `[{"address":"10.0.0.1:80","cluster":"local","service":"shop/web","slice":"","verdict":"served"},` +
-			`{"address":"10.0.0.1:80","cluster":"east","detail":"clients get it from shop/web@local, slice ","service":"shop/web","slice":"","verdict":"taken"},` +
+		"members": `[{"cluster":"local","ports":[80],"service":"shop/web","standing":"in-service","state":"ready",` +
+			`"updates":0},` +
+			`{"cluster":"east","ports":[80],"service":"shop/web","standing":"in-service","state":"ready",` +
+			`"updates":0},` +
+			`{"cluster":"north","ports":[],"reason":"cluster is unreachable: dial` + odd +
+			`","service":"shop/web","standing":"in-service","state":"unreachable","updates":0}]`,
+		"addresses": `[{"address":"10.0.0.1:80","cluster":"local","service":"shop/web","slice":"",` +
+			`"verdict":"served"},` +
+			`{"address":"10.0.0.1:80","cluster":"east","detail":"clients get it from shop/web@local, slice ` +
+			`","service":"shop/web","slice":"","verdict":"taken"},` +
 			`{"address":"10.1.0.1:80","cluster":"east","service":"shop/web","slice":"","verdict":"served"},` +
-			`{"address":"` + odd + `","cluster":"east","detail":"` + odd + `","service":"shop/web","slice":"shop/web-x","target":"` + odd + `","verdict":"unusable-text"},` +
-			`{"address":"10.1.0.2","cluster":"east","service":"shop/web","slice":"shop/web-x","target":"Pod shop/web-2","verdict":"terminating"},` +
-			`{"address":"` + strings.Repeat(`\u003c`, maxRepeated-3) + `…","changed":"2001-09-09T01:46:40Z","cluster":"east","service":"shop/web","slice":"shop/web-y","target":"` +
+			`{"address":"` + odd + `","cluster":"east","detail":"` + odd +
+			`","service":"shop/web","slice":"shop/web-x","target":"` + odd + `","verdict":"unusable-text"},` +
+			`{"address":"10.1.0.2","cluster":"east","service":"shop/web","slice":"shop/web-x","target":"Pod ` +
+			`shop/web-2","verdict":"terminating"},` +
+			`{"address":"` + strings.Repeat(`\u003c`, maxRepeated-3) +
+			`…","changed":"2001-09-09T01:46:40Z","cluster":"east","service":"shop/web","slice":"shop/web-y",` +
+			`"target":"` +
 			strings.Repeat(`\u003c`, maxRepeated-3) + `…","verdict":"unusable-text"}]`,
 	} {
 		want = strings.ReplaceAll(want, `\ufffd`, "\uFFFD")
@@ -411,9 +420,10 @@ func TestAuthorities(t *testing.T) {
 		"a.b.api.shop.svc.clusterset.local":                        "is no service of the cluster domain",
 		"shop.svc.clusterset.local":                                "is no service of the cluster domain",
 		strings.Repeat("x", 10_000) + ".shop.svc.clusterset.local": "no Service is written for ServiceImport shop/xxx",
-		"10.0.0.1:80":               "10.0.0.1 belongs to Pod shop/web-1 of the gateway's cluster, not to a Service",
-		"10.9.9.9":                  "10.9.9.9 is no Service's cluster IP",
-		"10.1.0.9":                  "several objects of the gateway's cluster claim 10.1.0.9: 2 Services with cluster IP 10.1.0.9",
+		"10.0.0.1:80": "10.0.0.1 belongs to Pod shop/web-1 of the gateway's cluster, not to a Service",
+		"10.9.9.9":    "10.9.9.9 is no Service's cluster IP",
+		"10.1.0.9": "several objects of the gateway's cluster claim 10.1.0.9: 2 Services with " +
+			"cluster IP 10.1.0.9",
 		"[fd00::1]:80":              "fd00::1 is no Service's cluster IP",
 		strings.Repeat("x", 10_000): strings.Repeat("x", maxRepeated) + "…",
 	} {

@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"bytes"
 	"encoding/json"
 	"maps"
 	"net/http/httptest"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -52,7 +54,13 @@ func exportingShop() *plan.World {
 		panic(err)
 	}
 	cluster := func(name string, services ...*plan.Service) plan.Cluster {
-		c := plan.Cluster{Name: name, Domain: "cluster.local", Seen: true, SeenServiceExports: true, LinkSettings: plan.LinkSettings{Allow: all}}
+		c := plan.Cluster{
+			Name:               name,
+			Domain:             "cluster.local",
+			Seen:               true,
+			SeenServiceExports: true,
+			LinkSettings:       plan.LinkSettings{Allow: all},
+		}
 		for _, s := range services {
 			c.Exports = append(
 				c.Exports,
@@ -208,43 +216,20 @@ func TestExportsPageIsBounded(t *testing.T) {
 
 func TestExportMetrics(t *testing.T) {
 	e := testExports(exportingShop())
-	want := `
-# HELP isthmus_export_conflicts Differences between exports of one name.
-# TYPE isthmus_export_conflicts gauge
-isthmus_export_conflicts{kind="federated",reason="PortConflict"} 1
-# HELP isthmus_exports Services that clusters export, once for each kind of object that they are written as, or would be.
-# TYPE isthmus_exports gauge
-isthmus_exports{cluster="east",kind="federated"} 1
-isthmus_exports{cluster="east",kind="mirror"} 2
-isthmus_exports{cluster="west",kind="federated"} 1
-# HELP isthmus_exports_held What is written for exports that are gone, and stays for --unlinked-after; cluster empty: since it is linked no longer.
-# TYPE isthmus_exports_held gauge
-isthmus_exports_held{cluster="local"} 0
-# HELP isthmus_exports_limit_ratio Part of --max-exports-per-link, or of --max-exports-per-namespace, that exports use, for the link and the namespace that use most. Above 1, some exports are not written.
-# TYPE isthmus_exports_limit_ratio gauge
-isthmus_exports_limit_ratio{cluster="east",namespace="",per="link"} 0.003
-isthmus_exports_limit_ratio{cluster="east",namespace="shop",per="namespace"} 0.012
-# HELP isthmus_exports_pending Objects that are to be written or deleted for exports, or would be with --exports=on.
-# TYPE isthmus_exports_pending gauge
-isthmus_exports_pending 2
-# HELP isthmus_exports_plan_unknown 1 while it is not known what is to be written for exports, so that nothing is written, else 0.
-# TYPE isthmus_exports_plan_unknown gauge
-isthmus_exports_plan_unknown 0
-# HELP isthmus_exports_refused Exports of which nothing is written, by reason: those states of docs/exports.md that are not written, being written, would be written, kept or held.
-# TYPE isthmus_exports_refused gauge
-isthmus_exports_refused{cluster="east",reason="taken"} 1
-`
-	if err := testutil.CollectAndCompare(e, strings.NewReader(want)); err != nil {
+	want, err := os.ReadFile("testdata/exports.metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testutil.CollectAndCompare(e, bytes.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 
 	e.source = exported{new(plan.World)}
-	const unknown = `
-# HELP isthmus_exports_plan_unknown 1 while it is not known what is to be written for exports, so that nothing is written, else 0.
-# TYPE isthmus_exports_plan_unknown gauge
-isthmus_exports_plan_unknown 1
-`
-	if err := testutil.CollectAndCompare(e, strings.NewReader(unknown)); err != nil {
+	unknown, err := os.ReadFile("testdata/exports-unknown.metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := testutil.CollectAndCompare(e, bytes.NewReader(unknown)); err != nil {
 		t.Error(err)
 	}
 }

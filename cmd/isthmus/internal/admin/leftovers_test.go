@@ -38,7 +38,8 @@ func TestLeftovers(t *testing.T) {
 		"/apis/coordination.k8s.io/v1/namespaces/mc/leases/service-mirror-write-"
 	answers := map[string]string{
 		links: `{"apiVersion":"multicluster.linkerd.io/v1alpha3","kind":"LinkList","metadata":{},"items":[
-			{"metadata":{"name":"link"},"spec":{}},{"metadata":{"name":"other"},"spec":{"targetClusterName":"target"}}]}`,
+			{"metadata":{"name":"link"},"spec":{}},
+			{"metadata":{"name":"other"},"spec":{"targetClusterName":"target"}}]}`,
 		leases + "running":  lease("pod", time.Now()),
 		leases + "stopped":  lease("pod", time.Now().Add(-time.Hour)),
 		leases + "released": lease("", time.Now()),
@@ -66,7 +67,8 @@ func TestLeftovers(t *testing.T) {
 					w.WriteHeader(http.StatusForbidden)
 					io.WriteString(
 						w,
-						`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"no"}`,
+						`{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,`+
+							`"message":"no"}`,
 					)
 				case !found || r.URL.Path == x.absent:
 					w.WriteHeader(http.StatusNotFound)

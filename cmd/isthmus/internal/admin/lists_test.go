@@ -196,8 +196,10 @@ func TestListContent(t *testing.T) {
 		got[s.Namespace+"/"+s.Name] = text
 	}
 	for name, want := range map[string]string{
-		"ns-0/web-0":  `federated :80 [80 8080] streams=1 serving=3 endpoints=3 [] | c000  1   | c001  1   | c002  1  withdrawn`,
-		"ns-7/web-7":  `federated :80 [80 8080] streams=2 serving=1 endpoints=1 [] | c003  0 no such Service in the cluster  | c000  1   | c001  0 no such Service in the cluster `,
+		"ns-0/web-0": `federated :80 [80 8080] streams=1 serving=3 endpoints=3 [] | c000  1   | c001  1   | c002  ` +
+			`1  withdrawn`,
+		"ns-7/web-7": `federated :80 [80 8080] streams=2 serving=1 endpoints=1 [] | c003  0 no such Service in ` +
+			`the cluster  | c000  1   | c001  0 no such Service in the cluster `,
 		"a/cart-c001": `mirrored :80 [80 8080] streams=0 serving=1 endpoints=0 [] | c001 a/cart 0  `,
 		"a/typo":      `plain :80 [80 8080] streams=0 serving=1 endpoints=0 ["<b>` + "\ufffd" + `[1m"] | local  0  `,
 		"a/unknown":   `undefined :81 [80 81 8080] streams=0 serving=0 endpoints=0 []`,

@@ -61,7 +61,9 @@ func TestFiles(t *testing.T) {
 		t.Fatalf("%v: %d files", err, len(entries))
 	}
 	forbidden := regexp.MustCompile(
-		`innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new Function|DOMParser|createContextualFragment|setHTML|\bstyle=|<style|<script>| on[a-z]+=|localStorage|document\.cookie`,
+		`innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|new ` +
+			`Function|DOMParser|createContextualFragment|setHTML|\bstyle=|<style|<script>| ` +
+			`on[a-z]+=|localStorage|document\.cookie`,
 	)
 	elsewhere := regexp.MustCompile(`(https?:)?//[a-z][a-z0-9.]+`)
 	for _, e := range entries {

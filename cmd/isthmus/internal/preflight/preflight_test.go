@@ -73,8 +73,13 @@ func TestPreflight(t *testing.T) {
 		}},
 		"two annotations that can't be read": {func(_ *testing.T, w *world) {
 			w.annotations = map[string]string{"isthmus.io/cordon": "yes", "isthmus.io/lost-after": "10"}
-		}, []string{`failure link-secret link-east: annotation isthmus.io/cordon: "yes" is none of false, last-resort, true; it counts as absent`,
-			`failure link-secret link-east: annotation isthmus.io/lost-after: "10" is no duration such as 90s or 5m; it counts as absent`}},
+		},
+			[]string{
+				`failure link-secret link-east: annotation isthmus.io/cordon: "yes" is none of false, last-resort, ` +
+					`true; it counts as absent`,
+				`failure link-secret link-east: annotation isthmus.io/lost-after: "10" is no duration such as 90s ` +
+					`or 5m; it counts as absent`,
+			}},
 		"an expired token": {func(_ *testing.T, w *world) { w.token = jwt(time.Unix(1e9, 0)) },
 			[]string{"failure link-expiry east: its token has expired, at 2001-09-09 01:46 UTC"}},
 		"a clock that is ahead": {

@@ -3,8 +3,8 @@
 //
 //	program := cli.Program{Groups: []cli.Group{{Title: "Serve", Commands: []cli.Command{server.Command()}}}}
 //
-// options.go has the command and its flags. run.go reads from top to bottom: run checks the flags, newReplica makes each
-// part from the parts that it needs, and replica.run starts and stops them.
+// options.go has the command and its flags. run.go reads from top to bottom: run checks the flags, newReplica makes
+// each part from the parts that it needs, and replica.run starts and stops them.
 //
 // Guarantees:
 //

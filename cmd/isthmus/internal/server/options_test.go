@@ -191,7 +191,8 @@ func TestPreferenceFlags(t *testing.T) {
 // TestExportFlags: what is kept of clusters for exports.
 func TestExportFlags(t *testing.T) {
 	kept := func(o *options) *exporter { return &exporter{options: o} }
-	if o := flagsOf(t); !o.sources.labels || !kept(o).catalogOptions().ServiceExports || (*exporter)(nil).storeOptions() != nil {
+	if o := flagsOf(t); !o.sources.labels || !kept(o).catalogOptions().ServiceExports ||
+		(*exporter)(nil).storeOptions() != nil {
 		t.Errorf("defaults: %+v", o.exportOptions)
 	}
 	o := flagsOf(
@@ -249,7 +250,8 @@ func TestChartArguments(t *testing.T) {
 		"-default-opaque-ports=25,587,3306,4444,5432,6379,9300,11211",
 		"-enable-ipv6=false",
 		"-enable-pprof=false",
-		`--meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},"while_idle":true}}`,
+		`--meshed-http2-client-params={"keep_alive":{"interval":{"seconds":10},"timeout":{"seconds":3},`+
+			`"while_idle":true}}`,
 	)
 	want := &pb.Http2ClientParams{KeepAlive: &pb.Http2ClientParams_KeepAlive{
 		Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second), WhileIdle: true}}
