@@ -12,16 +12,16 @@ import (
 	"isthmus/internal/text"
 )
 
-// clusterCheck is the checks of one cluster's API server.
+// clusterCheck runs the checks of one cluster's API server.
 type clusterCheck struct {
 	*report
 	adminapi.Cluster
 	local             bool
 	fromHere, exports bool // see Seen
-	imports           bool // ServiceExports of linked clusters are read
+	imports           bool // Isthmus imports ServiceExports of linked clusters
 	now               time.Time
 
-	why string // why nothing more can be judged, if that is so
+	why string // the reason why later checks are impossible; empty if they are possible
 }
 
 func newClusterCheck(r *report, c adminapi.Cluster, now time.Time) *clusterCheck {
@@ -31,7 +31,7 @@ func newClusterCheck(r *report, c adminapi.Cluster, now time.Time) *clusterCheck
 	return &clusterCheck{report: r, Cluster: c, now: now}
 }
 
-// unchecked adds results for what can't be judged of a cluster whose API server is no good.
+// unchecked adds Unchecked results for the checks that need a working API server.
 func (l *clusterCheck) unchecked() {
 	checks := [][2]string{{sectionAPI, Rights}, {sectionTrust, Anchors}, {sectionNetworks, PodNetworks}}
 	if l.local {
@@ -42,14 +42,14 @@ func (l *clusterCheck) unchecked() {
 	}
 }
 
-// What a clock may be off. Tokens and certificates are refused by clocks that differ by
-// minutes; a few seconds are within what can be seen.
+// Limits of the clock skew. API servers reject tokens and certificates if clocks differ by minutes.
+// A skew of a few seconds is within the accuracy of the measurement.
 const (
 	skewWarning = 30 * time.Second
 	skewFailure = 5 * time.Minute
 )
 
-// checkServer reports whether the API server answers.
+// checkServer checks that the API server responds.
 func (l *clusterCheck) checkServer() {
 	add, s := l.about(sectionAPI, API, l.Cluster.Cluster), l.API
 	if s.Answered.IsZero() {
@@ -89,7 +89,8 @@ func (l *clusterCheck) checkServer() {
 	}
 }
 
-// isFailure reports whether an answer means that the API server is no good, and not just one resource.
+// isFailure reports whether a response status means that the whole API server fails, not only one
+// resource.
 func (l *clusterCheck) isFailure(status int) bool {
 	follows := l.State == adminapi.Ready || l.State == adminapi.Pending || l.State == ""
 	return status == http.StatusUnauthorized || status >= 500 && !follows
@@ -107,7 +108,7 @@ func (l *clusterCheck) hintOfServer(hint string) string {
 	return hint + "; to renew the link: isthmus link " + l.Cluster.Cluster + " --context CONTEXT --apply"
 }
 
-// checkClock compares clocks.
+// checkClock compares the clock of the API server with the local clock.
 func (l *clusterCheck) checkClock() {
 	add, c := l.about(sectionAPI, ClockSkew, l.Cluster.Cluster), l.API.Clock
 	switch {
@@ -136,10 +137,10 @@ func (l *clusterCheck) checkClock() {
 	}
 }
 
-// kinds are the custom resources that a replica reads of its own cluster.
+// kinds are the custom resources that a replica reads in the local cluster.
 var kinds = []string{"serviceprofiles.linkerd.io", "servers.policy.linkerd.io", "externalworkloads.workload.linkerd.io"}
 
-// checkKinds reports which custom resources the own cluster does not have.
+// checkKinds reports which custom resources the local cluster lacks.
 func (l *clusterCheck) checkKinds() {
 	add := l.about(sectionAPI, CRDs, l.Cluster.Cluster)
 	var absent, unknown []string
@@ -152,7 +153,8 @@ func (l *clusterCheck) checkKinds() {
 			absent = append(absent, k)
 		case slices.ContainsFunc(refused,
 			func(r adminapi.RefusedRequest) bool { return r.Status != http.StatusForbidden || !l.fromHere }):
-			// Also if a replica may not read it: then it may be there or not. From here it is asked for by itself.
+			// A resource that a replica may not read may exist or not. From here, its existence is
+			// checked by a request of its own.
 			unknown = append(unknown, k)
 		}
 	}
@@ -168,20 +170,20 @@ func (l *clusterCheck) checkKinds() {
 }
 
 const (
-	overBudget = "over budget" // in a Reason
-	// moreMemory is what to do for a cluster that needs more memory.
+	overBudget = "over budget" // part of a Reason
+	// moreMemory is the hint for a cluster that needs more memory.
 	moreMemory = "raise --cluster-memory, and the gateway's memory limit with it"
 )
 
-// checkState reports the state and the standing of the cluster, and what of it is not used. Each
-// thing that is wrong has a remedy of its own.
+// checkState reports the state and the standing of the cluster, and the objects that are not used.
+// Each problem has its own hint.
 func (l *clusterCheck) checkState() {
-	if l.State == "" || l.State == adminapi.Rejected { // no replica follows it
+	if l.State == "" || l.State == adminapi.Rejected { // no replica watches it
 		return
 	}
 	add := l.about(sectionLinks, LinkState, l.Cluster.Cluster)
 	text := "it is " + string(l.State)
-	out := l.Standing != adminapi.InService && l.StandingReason != adminapi.NoGatewayAnswers // by hand, or lost
+	out := l.Standing != adminapi.InService && l.StandingReason != adminapi.NoGatewayAnswers // cordoned or lost
 	if out && l.State == adminapi.Ready {
 		text = fmt.Sprintf("it is ready and %s: %s", l.Standing, l.StandingReason)
 	} else if l.Reason != "" {
@@ -224,7 +226,7 @@ func (l *clusterCheck) checkState() {
 		add(Warning, text, "correct these objects in that cluster, with the owners of their namespaces")
 	}
 	for _, x := range l.NeverRead() {
-		if x.Failure != adminapi.Forbidden { // which is for the check of permissions to judge
+		if x.Failure != adminapi.Forbidden { // checkPermissions reports missing permissions
 			add(Warning, x.Unread(),
 				"see why that cluster's API server can't list them, such as a conversion webhook that does not answer")
 		}
@@ -240,7 +242,7 @@ func (l *clusterCheck) checkState() {
 	}
 }
 
-// checkGateways reports whether a cluster on another network can be reached.
+// checkGateways reports whether the gateways of a cluster on another network can be used.
 func (l *clusterCheck) checkGateways() {
 	add := l.about(sectionLinks, Gateways, l.Cluster.Cluster)
 	usable := slices.DeleteFunc(slices.Clone(l.Gateways), func(g adminapi.ClusterGateway) bool {
@@ -278,15 +280,15 @@ func (l *clusterCheck) checkGateways() {
 	}
 }
 
-// Before what expires does so, there is a warning: credentials can be renewed by one command;
-// a mesh's trust anchors take weeks.
+// How long before an expiry there is a warning. One command renews credentials, but rotating the
+// trust anchors of a mesh takes weeks.
 const (
 	soonCredentials = 7 * 24 * time.Hour
 	soonAnchors     = 30 * 24 * time.Hour
 )
 
-// checkExpiry reports for how long a link's credentials are good. Where the API server has refused them, how long they
-// would be says little, unless that time is over.
+// checkExpiry reports when a link's credentials expire. If the API server rejects the credentials,
+// checkExpiry only reports an expiry that has passed.
 func (l *clusterCheck) checkExpiry() {
 	level, text := OK, "its credentials do not expire"
 	if e := l.API.Expiry; e != nil {
@@ -303,7 +305,7 @@ func (l *clusterCheck) checkExpiry() {
 	l.about(sectionLinks, LinkExpiry, l.Cluster.Cluster)(level, text, hint)
 }
 
-// expiry describes when something expires, and how bad that is.
+// expiry returns a text that says when something expires, and its level.
 func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	left := at.Sub(now)
 	when := at.UTC().Format("2006-01-02 15:04 MST")
@@ -316,7 +318,7 @@ func expiry(now, at time.Time, soon time.Duration) (level Level, text string) {
 	return OK, "is good until " + when
 }
 
-// roughly is a duration in words: rounded, in the largest unit that it has nearly two of.
+// roughly formats a duration in words. It rounds to the largest unit that fits nearly twice.
 func roughly(d time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration
@@ -329,8 +331,9 @@ func roughly(d time.Duration) string {
 	return text.Count(int(d.Round(time.Second)/time.Second), "second", "seconds")
 }
 
-// checkPermissions reports what the credentials do not permit, with the worst of it as the level.
-// Of a replica it is what has been refused: a right that is not used is not known to be missing.
+// checkPermissions reports missing permissions at the level of the most important one. For a
+// replica, these are the permissions of rejected requests. A permission that the replica has not
+// used yet is not known to be missing.
 func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 	add := l.about(sectionAPI, Rights, l.Cluster.Cluster)
 	if l.local && noAccount != "" {
@@ -373,14 +376,15 @@ func (l *clusterCheck) checkPermissions(noAccount, notAsked string) {
 			return
 		}
 		add(OK, "no right that has been used is missing", "")
-	case Unchecked: // what is optional is not wrong
+	case Unchecked: // a missing optional permission is no problem
 		add(OK, "all needed rights are granted; optional and not granted: "+text, "")
 	default:
 		add(worst, "not permitted: "+text, hint)
 	}
 }
 
-// toPermit is what to do about something that could not be read; empty: no right is missing.
+// toPermit returns a hint how to grant the permission that a read lacked, or "" if no permission is
+// missing.
 func (l *clusterCheck) toPermit(why string) string {
 	switch {
 	case !strings.HasPrefix(why, "the credentials may not read"):
@@ -393,7 +397,7 @@ func (l *clusterCheck) toPermit(why string) string {
 
 const anchorsConfigMap = "linkerd-identity-trust-roots"
 
-// checkAnchors reports the trust anchors, and how they fit to the own cluster's.
+// checkAnchors reports the trust anchors and compares them with those of the local cluster.
 func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add, a := l.about(sectionTrust, Anchors, l.Cluster.Cluster), l.API.Anchors
 	switch {
@@ -420,7 +424,8 @@ func (l *clusterCheck) checkAnchors(here *clusterCheck) {
 	add(level, aged(text, a.AgeSeconds, anchorsAge), hint)
 }
 
-// The greatest age, in seconds, of facts that a replica has read for this check. Older facts are shown with their age.
+// The maximum age, in seconds, of facts that a replica has read for this check. Older facts are
+// shown with their age.
 const (
 	anchorsAge  = 15
 	networksAge = 65
@@ -434,7 +439,7 @@ func aged(text string, seconds, usual int) string {
 	return fmt.Sprintf("%s (read %v ago)", text, roughly(time.Duration(seconds)*time.Second))
 }
 
-// anchorsExpiry describes the anchor that is good for longest, and those that have expired.
+// anchorsExpiry describes the anchor that expires last and counts the expired anchors.
 func anchorsExpiry(list []adminapi.Anchor, now time.Time) (level Level, text string) {
 	last := slices.MaxFunc(list, func(x, y adminapi.Anchor) int { return x.Expires.Compare(y.Expires) })
 	level, text = expiry(now, last.Expires, soonAnchors)
@@ -453,7 +458,7 @@ func anchorsExpiry(list []adminapi.Anchor, now time.Time) (level Level, text str
 	return OK, "the trust anchor " + text
 }
 
-// compareAnchors describes how those of a linked cluster fit to the own ones.
+// compareAnchors compares the trust anchors of the local cluster with those of a linked cluster.
 func compareAnchors(here, there []adminapi.Anchor) (level Level, text string) {
 	common := 0
 	for _, x := range here {

@@ -1,14 +1,17 @@
-// Package check judges what a replica shows on its pages /debug/clusters and /debug/services:
-// whether the replica has what it needs, and what to do where it has not. It sends no request.
+// Package check evaluates the contents of a replica's debug pages /debug/clusters and
+// /debug/services. Its results say whether the replica has everything it needs, and how to fix
+// what is missing. The package sends no requests.
 //
 //	results := check.Judge(check.Seen{Clusters: page, Services: services})
 //
-// Before an installation there is no page: "isthmus check" fills one in by what it reads from here, with FromHere set.
+// Before an installation, no replica serves these pages. "isthmus check" then fills in a [Seen]
+// from what it reads itself and sets FromHere.
 //
-// What callers may rely on:
+// Callers may rely on the following:
 //
-//   - Each thing that is wrong has a result of its own, with what to do.
-//   - What may not be read is Unchecked, and its hint is how to permit it. A cluster that has not
-//     answered has one Failure; its other checks are Unchecked.
-//   - Texts are those of the page: whoever prints them makes them printable.
+//   - Every problem has its own result with a hint how to fix it.
+//   - A check is Unchecked if the permission to read its input is missing. Its hint says how to
+//     grant the permission.
+//   - A cluster that does not respond has one Failure. Its other checks are Unchecked.
+//   - Texts are copied from the pages. The caller must escape control characters before printing.
 package check

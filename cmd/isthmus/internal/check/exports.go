@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// mostClashes is how many pairs of links are named.
+// mostClashes limits how many pairs of links are listed.
 const mostClashes = 10
 
-// NameClashes returns a text for each pair of links in which one name ends in the other one, at
-// most mostClashes. In such a pair, some mirrors of the link with the shorter name get no name.
+// NameClashes returns a text for each pair of links where the longer name ends in a hyphen and the
+// shorter name. It returns at most mostClashes texts. In such a pair, some mirrors of the link with
+// the shorter name get no name.
 func NameClashes(links []string) (texts []string) {
 	is := make(map[string]bool)
 	for _, name := range links {
@@ -34,7 +35,7 @@ func NameClashes(links []string) (texts []string) {
 	return texts
 }
 
-// checkExports reports what is not written of what clusters export, and why.
+// checkExports reports which exports are not written, and why.
 func checkExports(r *report, s *Seen) {
 	x := s.Clusters.Exports
 	if x == nil {
@@ -95,7 +96,7 @@ func checkExports(r *report, s *Seen) {
 	}
 }
 
-// checkWriter reports whether some replica writes EndpointSlices for ExternalWorkloads.
+// checkWriter reports whether a replica writes EndpointSlices for ExternalWorkloads.
 func checkWriter(r *report, s *Seen) {
 	if s.Writer == nil {
 		return

@@ -8,23 +8,25 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Seen is what is judged.
+// Seen is the input of [Judge].
 type Seen struct {
 	adminapi.Clusters
 	Services []adminapi.Service
-	// FromHere: it was not a replica that has looked, but somebody from another network, with other
-	// rights in the own cluster. Nothing is known of services then, nor of how clusters are
-	// followed.
+	// FromHere means that isthmus check filled in Seen instead of a replica. It used another
+	// network and, in the local cluster, other permissions. Seen then contains no services and no
+	// information about watches.
 	FromHere bool
-	// Exports: from here, the rights for --exports=on have been asked for too.
+	// Exports means that the permissions for --exports=on were checked too. It applies only if
+	// FromHere is set.
 	Exports bool
-	// NoAccount is the ServiceAccount, NAMESPACE/NAME, that is to have the replica's rights and is not there yet.
+	// NoAccount is the NAMESPACE/NAME of the replica's ServiceAccount if that ServiceAccount does
+	// not exist yet.
 	NoAccount string
-	// NotAsked is why rights could not be asked for, by cluster.
+	// NotAsked holds, by cluster, the reason why permissions could not be checked.
 	NotAsked map[string]string
 }
 
-// Judge returns what is right and wrong, in the order of [Checks].
+// Judge returns the results of all checks in the order of [Checks].
 func Judge(s Seen) []Result {
 	r, now := new(report), time.Now()
 	checkSecrets(r, &s)
@@ -66,7 +68,8 @@ func Judge(s Seen) []Result {
 	return r.sorted()
 }
 
-// checkSecrets reports whether link Secrets can be read, which can be used, and each thing that is wrong with one.
+// checkSecrets reports whether link Secrets can be read and which of them can be used. It reports
+// every problem of a link Secret.
 func checkSecrets(r *report, s *Seen) {
 	add := r.about(sectionLinks, LinkSecrets, "")
 	grant := "grant what manifests/install/rbac.yaml has for secrets in namespace " + s.Secrets.Namespace
@@ -117,11 +120,12 @@ func checkSecret(r *report, c *adminapi.Cluster, namespace string) {
 	}
 }
 
-// mostLinkedMemory is how much of GOMEMLIMIT all linked clusters together may take without a warning, in percent. The
-// alert IsthmusLinkedClustersMemory fires beyond the same share.
+// mostLinkedMemory is the percentage of GOMEMLIMIT that all linked clusters together may use
+// without a warning. The alert IsthmusLinkedClustersMemory uses the same threshold.
 const mostLinkedMemory = 50
 
-// checkMemory reports whether all linked clusters together leave memory for the rest. No bound covers all of them.
+// checkMemory reports whether all linked clusters together leave memory for the rest. No memory cap
+// applies to their sum.
 func checkMemory(r *report, s *Seen) {
 	m := s.LinkedMemory()
 	if m.Limit == 0 {
@@ -139,8 +143,8 @@ func checkMemory(r *report, s *Seen) {
 			"which then makes the largest clusters stale")
 }
 
-// checkNetworks reports which clusters' Pod CIDRs overlap, of those on one network: an example for
-// each two clusters, by the second of the two.
+// checkNetworks reports overlapping Pod CIDRs of clusters on the same network. For each pair of
+// clusters, the result of the second one contains one example.
 func checkNetworks(clusters []*clusterCheck) {
 	ranges := make([][]netip.Prefix, len(clusters))
 	for i, l := range clusters {
@@ -162,8 +166,8 @@ func checkNetworks(clusters []*clusterCheck) {
 	}
 }
 
-// overlap returns a range of each of two lists that have addresses in common. Both are sorted, and
-// no range overlaps another of its list.
+// overlap returns a range of a and a range of b that share addresses. Both lists must be sorted,
+// and the ranges of one list must not overlap.
 func overlap(a, b []netip.Prefix) (of, with netip.Prefix, found bool) {
 	for len(a) > 0 && len(b) > 0 {
 		switch {

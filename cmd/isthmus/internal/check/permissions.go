@@ -8,19 +8,20 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Right is what a cluster is asked to permit, as a rule of a manifest has it.
+// Permission is a permission that a cluster must grant, like a rule of a manifest.
 type Permission struct {
 	Group, Resource string
 	Verbs           []string
-	Name            string // of the only object; empty: of any
-	InNamespace     bool   // in the control plane's namespace only, as a Role permits it
-	Level           Level  // of a verb that is missing; Unchecked: the right is optional
-	Lost            string // what does not work without it
+	Name            string // name of the only object; empty for any object
+	InNamespace     bool   // a Role in the control plane's namespace is enough
+	Level           Level  // level of a missing verb; Unchecked for an optional permission
+	Lost            string // what does not work without the permission
 }
 
 var read = []string{"get", "list", "watch"}
 
-// LocalPermissions are those that the replica has in its own cluster: manifests/install/rbac.yaml.
+// LocalPermissions returns the permissions of a replica in the local cluster
+// (manifests/install/rbac.yaml).
 func LocalPermissions() []Permission {
 	return []Permission{
 		{"", "pods", read, "", false, Failure, "the gateway does not get ready"},
@@ -45,7 +46,8 @@ func LocalPermissions() []Permission {
 	}
 }
 
-// ExportPermissions are those that it needs besides with --exports=on: manifests/install/exports/rbac.yaml.
+// ExportPermissions returns the additional permissions for --exports=on
+// (manifests/install/exports/rbac.yaml).
 func ExportPermissions() []Permission {
 	const mcs, unwritten = "multicluster.x-k8s.io", "no ServiceImports are written"
 	write, status := []string{"create", "update", "delete"}, []string{"update"}
@@ -60,7 +62,8 @@ func ExportPermissions() []Permission {
 	}
 }
 
-// LinkPermissions are those of a link's credentials in its cluster: manifests/link/remote-access.yaml.
+// LinkPermissions returns the permissions of a link's credentials in the linked cluster
+// (manifests/link/remote-access.yaml).
 func LinkPermissions() []Permission {
 	return []Permission{
 		{"", "pods", read, "", false, Failure, "the cluster does not join"},
@@ -79,7 +82,7 @@ func LinkPermissions() []Permission {
 	}
 }
 
-// String names the right as kubectl auth can-i takes it, without the verb.
+// String returns the resource in the syntax of kubectl auth can-i, without the verb.
 func (r Permission) String() string {
 	s := r.Resource
 	if r.Group != "" {
@@ -91,7 +94,7 @@ func (r Permission) String() string {
 	return s
 }
 
-// missing returns the verbs of a right that have been refused.
+// missing returns the verbs of the permission that were forbidden.
 func (r Permission) missing(refused []adminapi.RefusedRequest) (verbs []string) {
 	for _, verb := range r.Verbs {
 		if slices.ContainsFunc(refused, func(x adminapi.RefusedRequest) bool {

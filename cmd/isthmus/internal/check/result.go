@@ -9,7 +9,7 @@ import (
 
 // Sections of results.
 const (
-	SectionReplicas = "Gateway" // of which only a replica knows, or who asks it
+	SectionReplicas = "Gateway" // known only to a replica or to its client
 	sectionAPI      = "Kubernetes API"
 	sectionLinks    = "Links"
 	sectionTrust    = "Trust"
@@ -17,39 +17,39 @@ const (
 	sectionServices = "Services"
 )
 
-// Sections are all sections, in the order of results.
+// Sections lists all sections in the order of results.
 var Sections = []string{SectionReplicas, sectionAPI, sectionLinks, sectionTrust, sectionNetworks, sectionServices}
 
 // Names of checks.
 const (
-	API         = "api"          // an API server answers, and which version
-	ClockSkew   = "clock-skew"   // its clock is as the own one
-	Rights      = "rights"       // what the credentials in use permit
-	CRDs        = "crds"         // Linkerd's kinds that it serves
-	LinkSecrets = "link-secrets" // that they can be read
-	LinkSecret  = "link-secret"  // one of them
-	LinkExpiry  = "link-expiry"  // how long its credentials are good
-	LinkState   = "link-state"   // whether the replica follows the cluster, and its standing
-	LinkMemory  = "link-memory"  // that all linked clusters together leave memory for the rest
-	Objects     = "objects"      // of the cluster, that they can be read and used
-	Gateways    = "gateways"     // that those of a cluster on another network can be used
+	API         = "api"          // the API server responds; its version
+	ClockSkew   = "clock-skew"   // its clock agrees with the local clock
+	Rights      = "rights"       // permissions of the credentials in use
+	CRDs        = "crds"         // the API server serves Linkerd's kinds
+	LinkSecrets = "link-secrets" // link Secrets can be read
+	LinkSecret  = "link-secret"  // one link Secret
+	LinkExpiry  = "link-expiry"  // remaining lifetime of the link's credentials
+	LinkState   = "link-state"   // whether the replica watches the cluster; its standing
+	LinkMemory  = "link-memory"  // all linked clusters together leave memory for the rest
+	Objects     = "objects"      // objects of the cluster can be read and used
+	Gateways    = "gateways"     // gateways of a cluster on another network can be used
 	Anchors     = "trust-anchors"
 	PodNetworks = "pod-networks"
-	Conflicts   = "address-conflicts" // that no address of the own cluster is claimed by several objects
+	Conflicts   = "address-conflicts" // no address of the local cluster is claimed by several objects
 
-	Members     = "members"     // of federated services: that they serve
-	Ports       = "ports"       // that they have the ports
-	Addresses   = "addresses"   // that none is offered twice
-	Definitions = "definitions" // annotations and labels
-	Updates     = "updates"     // that Isthmus can update what clients get
+	Members     = "members"     // members of federated services serve
+	Ports       = "ports"       // members have the ports
+	Addresses   = "addresses"   // no address is offered twice
+	Definitions = "definitions" // annotations and labels are valid
+	Updates     = "updates"     // Isthmus can update what clients receive
 
-	Leftovers = "leftover-mirrors" // of Linkerd's service mirror, of clusters that are not linked
+	Leftovers = "leftover-mirrors" // mirrors of unlinked clusters that Linkerd's service mirror left behind
 
-	SliceWriter = "slice-writer" // that one replica writes EndpointSlices, and can
-	Exports     = "exports"      // that one replica writes what clusters export, and can
+	SliceWriter = "slice-writer" // one replica writes EndpointSlices and can do so
+	Exports     = "exports"      // one replica writes Services for exports and can do so
 )
 
-// Checks are the names of all checks, in the order of results.
+// Checks lists the names of all checks in the order of results.
 var Checks = []string{
 	API, ClockSkew, Rights, CRDs,
 	LinkSecrets, LinkSecret, LinkState, LinkMemory, Objects, Gateways, LinkExpiry, Anchors,
@@ -57,10 +57,10 @@ var Checks = []string{
 	Members, Ports, Addresses, Definitions, Leftovers, Updates,
 }
 
-// Result is how one check of one object ended.
+// Result is the outcome of one check of one object.
 type Result = adminapi.CheckResult
 
-// Level is how a check ended.
+// Level is the severity of a result.
 type Level = adminapi.CheckLevel
 
 // The levels, from best to worst.
@@ -71,13 +71,14 @@ const (
 	Failure   = adminapi.CheckFailure
 )
 
-// Rank orders levels, the worst last; an unknown one is -1.
+// Rank returns the rank of a level. The worst level has the highest rank; an unknown level has rank
+// -1.
 func Rank(l Level) int { return slices.Index([]Level{OK, Unchecked, Warning, Failure}, l) }
 
 // report collects results.
 type report struct{ results []Result }
 
-// about returns a function that adds results of one check of one object.
+// about returns a function that adds a result of one check of one object.
 func (r *report) about(section, check, object string) func(level Level, text, hint string) {
 	return func(level Level, text, hint string) {
 		r.results = append(r.results,

@@ -10,7 +10,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// checkServices reports what is wrong with federated and mirrored services.
+// checkServices reports problems of federated and mirrored services.
 func checkServices(r *report, s *Seen) {
 	federated := 0
 	for i := range s.Services {
@@ -62,8 +62,8 @@ func services(n int) string {
 	return text.Count(n, "federated or mirrored service", "federated or mirrored services") + ": all members serve"
 }
 
-// checkMembers reports those that do not serve, and those that lack ports. A service of which no
-// member serves has failed.
+// checkMembers reports members that do not serve and members that lack ports. If no member of a
+// service serves, the result is a Failure.
 func checkMembers(r *report, s *adminapi.Service) {
 	level := Failure
 	if slices.ContainsFunc(s.Members, func(m adminapi.Member) bool { return m.Reason == "" }) {
@@ -84,7 +84,8 @@ func checkMembers(r *report, s *adminapi.Service) {
 	}
 }
 
-// memberHint is what to do about a member that does not serve, by the reason: that of federation.MemberStatus.
+// memberHint returns the hint for a member that does not serve. The reason is that of
+// federation.MemberStatus.
 func memberHint(service, reason string) string {
 	switch reason {
 	case "no gateway of the cluster can be used":
@@ -98,7 +99,7 @@ func memberHint(service, reason string) string {
 	return "see why the cluster can't be read, among the checks of links and API servers, and by: isthmus clusters"
 }
 
-// checkAddresses reports what two members offer at the same address.
+// checkAddresses reports addresses that two members offer.
 func checkAddresses(r *report, s *adminapi.Service) {
 	for _, p := range s.Ports {
 		for _, m := range p.Members {
@@ -117,8 +118,8 @@ func checkAddresses(r *report, s *adminapi.Service) {
 	}
 }
 
-// checkLeftovers reports mirrors that Linkerd's service mirror has left behind. Which command deletes them depends on
-// nothing but the name of their cluster, which is a label.
+// checkLeftovers reports mirrors that Linkerd's service mirror left behind. The command that
+// deletes them depends only on the cluster name, which is a label of the mirrors.
 func checkLeftovers(r *report, s *Seen) {
 	for _, left := range s.Leftovers {
 		add := r.about(sectionServices, Leftovers, left.Cluster)
@@ -143,15 +144,15 @@ func checkLeftovers(r *report, s *Seen) {
 }
 
 const (
-	// conflictLasts is how long an address may be claimed by several objects without a warning. When
-	// Pods are replaced, such a conflict heals by itself within seconds.
+	// conflictLasts is how long several objects may claim an address without a warning. When Pods
+	// are replaced, such a conflict ends within seconds.
 	conflictLasts = time.Minute
-	// maxConflicts is how many conflicts have a result of their own.
+	// maxConflicts limits how many conflicts have their own result.
 	maxConflicts = 10
 )
 
-// checkConflicts reports the addresses of the own cluster that several objects have claimed for
-// longer than conflictLasts.
+// checkConflicts reports the addresses of the local cluster that several objects have claimed for
+// at least conflictLasts.
 func checkConflicts(r *report, s *Seen, now time.Time) {
 	lasting := 0
 	for _, x := range s.Conflicts {

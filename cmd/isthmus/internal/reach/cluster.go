@@ -21,14 +21,14 @@ import (
 	"isthmus/internal/text"
 )
 
-// Cluster is one that a command works with: replicas are looked for in it, and links written. Its
-// methods may be called from several goroutines.
+// Cluster is a cluster that a command works with. Commands find replicas and write links in it. Its
+// methods are safe for concurrent use.
 type Cluster struct {
-	Context string        // its name in the kubeconfig; empty: the cluster of this Pod
-	API     *kube.Clients // guarded: see [Guard]
+	Context string        // the kubeconfig context; empty for the cluster of this Pod
+	API     *kube.Clients // guarded; see [Guard]
 	options Options
 	config  *rest.Config
-	close   func() // closes connections of API that are not in use
+	close   func() // closes the idle connections of API
 
 	lifetime context.Context // of the forwarders
 	end      context.CancelFunc
@@ -37,7 +37,7 @@ type Cluster struct {
 	forwarders map[string]*forwarder // by NAMESPACE/NAME:PORT
 }
 
-// Open reads the kubeconfig, and asks no server. The Cluster must be closed.
+// Open reads the kubeconfig and sends no request. The caller must close the Cluster.
 func (o *Options) Open() (*Cluster, error) {
 	config, chosen, err := o.load()
 	if err != nil {
@@ -51,8 +51,8 @@ func (o *Options) Open() (*Cluster, error) {
 	return c, nil
 }
 
-// Clients returns clients of an API server, and a function that closes their connections that are
-// not in use. They send nothing by themselves.
+// Clients returns clients of an API server, and a function that closes their idle connections. It
+// sends no request.
 func Clients(config *rest.Config) (*kube.Clients, func(), error) {
 	config = rest.CopyConfig(config)
 	config.UserAgent = cmp.Or(config.UserAgent, kube.UserAgent()) // rest.HTTPClientFor sets no default
@@ -64,15 +64,16 @@ func Clients(config *rest.Config) (*kube.Clients, func(), error) {
 	return api, func() { utilnet.CloseIdleConnectionsFor(http.Transport) }, err
 }
 
-// Config returns how the cluster is reached, for clients with limits of their own
-// (clusterstore/kube), beneath which are those of [guard.Sized]. It has credentials.
+// Config returns the client configuration of the cluster, for clients that set their own limits
+// (clusterstore/kube). [guard.Sized] limits responses below those limits. The configuration
+// contains credentials.
 func (c *Cluster) Config() *rest.Config {
 	config := rest.CopyConfig(c.config)
 	config.WrapTransport = guard.Sized
 	return config
 }
 
-// String returns the API server's name, for messages.
+// String returns the name of the API server, for messages.
 func (c *Cluster) String() string {
 	if c.Context == "" {
 		return "the API server of this Pod's cluster"
@@ -80,8 +81,8 @@ func (c *Cluster) String() string {
 	return "the API server of context " + text.Quoted(c.Context)
 }
 
-// The labels by which replicas are found: those of an install of its own, and of one
-// in place of Linkerd's destination controller.
+// The labels that identify replicas. The first belongs to a separate installation of Isthmus. The
+// second belongs to a replica in place of Linkerd's destination controller.
 const (
 	besideLinkerd  = "app.kubernetes.io/name=isthmus"
 	inLinkerdPlace = "linkerd.io/control-plane-component=destination"
@@ -89,17 +90,18 @@ const (
 
 var selectors = []string{besideLinkerd, inLinkerdPlace}
 
-// maxPods is how many Pods are read: more replicas than anyone runs.
+// maxPods limits how many Pods are read. Nobody runs that many replicas.
 const maxPods = 200
 
-// NoReplica is the error where no replica can be asked: there is none, or none is ready.
+// NoReplica reports that no replica can be queried: none exists, or none is ready.
 type NoReplica struct{ error }
 
 func (e NoReplica) Unwrap() error { return e.error }
 
-// Replicas returns those that are ready, by name, at least one, and after them those that are
-// not ready and may become so, with the reason: neither those that terminate nor those that
-// have ended. One that the options name need not be ready.
+// Replicas returns the ready replicas, sorted by name, and after them the replicas that may still
+// become ready. At least one replica is ready, or the error is a [NoReplica]. The NotReady field of
+// the others holds the reason. Replicas leaves out Pods that are terminating or have ended. If the
+// options name a Pod, Replicas returns this Pod, ready or not.
 func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	if c.options.Pod != "" {
 		return c.named(ctx)
@@ -131,9 +133,9 @@ func (c *Cluster) Replicas(ctx context.Context) ([]Replica, error) {
 	return append(ready, waiting...), nil
 }
 
-// labelled returns the Pods of a namespace that are replicas, by name. Both ways to install may share a
-// namespace. Beside Pods with the label of Isthmus, Pods of Linkerd's destination controller count only if their image
-// is Isthmus: they are Linkerd's own otherwise.
+// labelled returns the Pods of a namespace that are replicas, sorted by name. A namespace may
+// contain both kinds of installation. Beside Pods with the label of Isthmus, a destination Pod
+// counts only if its image is Isthmus. Otherwise, it is Linkerd's own destination controller.
 func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, error) {
 	pods, err := c.pods(ctx, namespace, besideLinkerd)
 	if err != nil {
@@ -153,7 +155,8 @@ func (c *Cluster) labelled(ctx context.Context, namespace string) ([]v1.Pod, err
 	return pods[:min(len(pods), maxPods)], nil
 }
 
-// pods returns the Pods of a namespace with a label, maxPods at most whatever the API server sends.
+// pods returns the Pods of a namespace that match a label selector. It returns at most maxPods,
+// whatever the API server sends.
 func (c *Cluster) pods(ctx context.Context, namespace, selector string) ([]v1.Pod, error) {
 	list, err := c.API.Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector, Limit: maxPods})
 	if err != nil {
@@ -162,8 +165,8 @@ func (c *Cluster) pods(ctx context.Context, namespace, selector string) ([]v1.Po
 	return list.Items[:min(len(list.Items), maxPods)], nil
 }
 
-// noPods is the error for a namespace without replicas. It names others that have some,
-// if the user may know.
+// noPods returns the error for a namespace without replicas. If the user may list Pods in all
+// namespaces, the error names the namespaces that contain replicas.
 func (c *Cluster) noPods(ctx context.Context) error {
 	hint := "-n names another namespace, " + c.options.contextFlag() + " another cluster"
 	var namespaces []string
@@ -214,8 +217,8 @@ func (c *Cluster) replica(pod *v1.Pod) Replica {
 	return g
 }
 
-// forward returns the forwarder of a port. It starts one if there is none, or if the last one can't
-// be used anymore.
+// forward returns the forwarder of a port. It starts a new forwarder if none exists or if the last
+// one is no longer usable.
 func (c *Cluster) forward(ctx context.Context, pod Replica, port int) (*forwarder, error) {
 	key := fmt.Sprintf("%s/%s:%d", pod.Namespace, pod.Name, port)
 	c.mu.Lock()
@@ -234,14 +237,15 @@ func (c *Cluster) forward(ctx context.Context, pod Replica, port int) (*forwarde
 	return f, err
 }
 
-// Close ends the connections of [Replica.Dial], and other connections that are not in use.
+// Close closes the connections that [Replica.Dial] returned, and idle connections to the API
+// server.
 func (c *Cluster) Close() {
 	c.end()
 	c.close()
 }
 
-// explain returns an error for a request that has failed: what it was for, and what to
-// do. Errors of the context stay what they are.
+// explain returns an error that says what a failed request was for and how to fix it. It returns
+// context errors unchanged.
 func (c *Cluster) explain(err error, does, right string) error {
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
@@ -262,7 +266,7 @@ func (c *Cluster) explain(err error, does, right string) error {
 			"certificate authority in the kubeconfig, or choose another context by %s", c, invalid,
 			c.options.contextFlag())
 	}
-	if failed, ok := errors.AsType[*url.Error](err); ok { // without the request: that is no help
+	if failed, ok := errors.AsType[*url.Error](err); ok { // drop the request, which does not help the user
 		err = failed.Err
 	}
 	return fmt.Errorf("%s does not answer: %s\n  Is it reachable from here? %s chooses another cluster%s", c,

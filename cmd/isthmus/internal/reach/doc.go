@@ -1,34 +1,34 @@
-// Package reach opens a cluster that a kubeconfig names: it has clients of its API server for all
-// commands (also those that write links), finds replicas in it, and connects to ports of their Pods
-// with client-go's port-forward, as kubectl port-forward does.
+// Package reach connects to a cluster that a kubeconfig names. It provides the clients of the API
+// server for all commands, including the commands that write links. It also finds the replicas of
+// Isthmus in the cluster and connects to ports of their Pods. Like kubectl port-forward, it uses
+// client-go's port forwarding.
 //
 //	cluster, err := options.Open()
 //	…
 //	defer cluster.Close()
-//	replicas, err := cluster.Replicas(ctx) // those that are ready, by name, then the others
+//	replicas, err := cluster.Replicas(ctx) // the ready replicas by name, then the others
 //	…
 //	conn, err := replicas[0].Dial(ctx, replicas[0].AdminPort)
 //
-// A replica is a Pod with the label app.kubernetes.io/name=isthmus. A Pod with the label
-// linkerd.io/control-plane-component=destination is a replica too if its namespace has none of the
-// former, or if its image is Isthmus.
+// Every Pod with the label app.kubernetes.io/name=isthmus is a replica. A Pod with the label
+// linkerd.io/control-plane-component=destination may also be a replica. It is a replica if its
+// namespace has no Pod with the first label, or if its image is Isthmus.
 //
-// Guarantees:
+// Callers may rely on the following:
 //
-//   - Each port of a Pod that is dialled is forwarded from a free port of 127.0.0.1, until its
-//     Cluster is closed. Other users of this machine can connect to that port meanwhile. The
-//     connections to it share one connection to the API server: a websocket or, if the server
-//     refuses websockets, SPDY. If that connection is lost, the next Dial makes a new one.
-//   - Credentials work as they do for kubectl: tokens, certificates, exec plugins,
-//     OpenID Connect, or the ServiceAccount of a Pod. None is in any error.
-//   - No redirect is followed, no token leaves by plain HTTP, and an answer takes no more than
-//     clusterstore/guard lets it. The headers of an answer that opens a connection for forwarded
-//     ports have no limit.
-//   - Nothing lasts longer than its context, except a program that the kubeconfig names to get
-//     credentials, and a request for a forwarded port that the API server does not answer.
-//   - Errors name what could not be reached, why, and what to do. They are printable,
-//     whatever the cluster has sent.
-//   - All other goroutines of a Cluster end when it is closed.
+//   - A port of a Pod is forwarded from a free port of 127.0.0.1 until its Cluster is closed. Other
+//     users of this machine can connect to that local port.
+//   - All connections to one port share one connection to the API server. This is a WebSocket, or
+//     SPDY if the server refuses WebSockets. If it is lost, the next Dial opens a new one.
+//   - Credentials work as in kubectl: tokens, certificates, exec plugins, OpenID Connect, or the
+//     ServiceAccount of a Pod. No error contains a credential.
+//   - Clients follow no redirects and send no token over plain HTTP. Package guard limits the size
+//     of responses, except the headers of a response that opens a port-forwarding connection.
+//   - Calls end with their context, with two exceptions. One is a credential program that the
+//     kubeconfig names. The other is a port-forward request that the API server does not answer.
+//   - Errors name the object that could not be reached, the reason and the remedy. They contain no
+//     control characters, whatever the cluster sends.
+//   - All other goroutines of a Cluster end when the Cluster is closed.
 //
 // ARCHITECTURE.md, at the module's root, shows how the packages work together.
 package reach

@@ -25,12 +25,12 @@ import (
 	"isthmus/internal/text"
 )
 
-// maxFailure is how much is read of the kubelet's message about a port, in bytes.
+// maxFailure limits how much of the kubelet's message about a port is read, in bytes.
 const maxFailure = 1 << 10
 
-// forwarder forwards a free port of 127.0.0.1 to a port of a Pod, until its Cluster is closed or the
-// connection to the API server is lost. Client-go's port-forward uses it as its dialer and as its
-// connection.
+// forwarder forwards a free port of 127.0.0.1 to a port of a Pod. It ends when its Cluster is
+// closed or the connection to the API server is lost. Client-go's port forwarding uses it both as
+// dialer and as connection.
 type forwarder struct {
 	httpstream.Connection                 // valid once ports.Ready is closed
 	dialing               context.Context // limits Dial
@@ -38,16 +38,17 @@ type forwarder struct {
 	port                  int
 	ports                 *portforward.PortForwarder
 	ended                 chan struct{}
-	err                   error // why there is no Connection; valid once ended is closed
+	err                   error // the reason why there is no Connection; valid once ended is closed
 
 	mu      sync.Mutex
 	failure string // the kubelet's message about the port
 }
 
-// newForwarder returns a forwarder that starts to connect to the API server.
+// newForwarder returns a forwarder that starts connecting to the API server in the background.
 func newForwarder(ctx context.Context, pod Replica, port int) (*forwarder, error) {
 	f := &forwarder{dialing: ctx, pod: pod, port: port, ended: make(chan struct{})}
-	lifetime := klog.NewContext(pod.cluster.lifetime, klog.Logger{}) // explain returns what client-go would log
+	// Discard client-go's logs: explain returns the same errors.
+	lifetime := klog.NewContext(pod.cluster.lifetime, klog.Logger{})
 	var err error
 	f.ports, err = portforward.NewOnAddressesForStreamingWithContext(lifetime, f, []string{"127.0.0.1"},
 		[]string{fmt.Sprint("0:", port)}, make(chan struct{}), nil, nil)
@@ -64,8 +65,8 @@ func newForwarder(ctx context.Context, pod Replica, port int) (*forwarder, error
 }
 
 // Dial connects to the API server as kubectl does: over a WebSocket or, if that is refused, over
-// SPDY. If both fail, f.err is the first error that has the API server's Status, or else the last
-// error.
+// SPDY. If both fail, f.err is the first error that contains a Status of the API server. Without a
+// Status, f.err is the last error.
 func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol string, err error) {
 	defer func() {
 		switch {
@@ -96,8 +97,8 @@ func (f *forwarder) Dial(protocols ...string) (_ httpstream.Connection, protocol
 	return f, protocol, err
 }
 
-// attempt adds the context to requests and keeps their errors. Client-go's dialers take no context,
-// and the dialer for SPDY returns errors as text.
+// attempt adds the context to requests and records their errors. Client-go's dialers accept no
+// context, and the SPDY dialer returns errors as text.
 type attempt struct {
 	by   *forwarder
 	next http.RoundTripper
@@ -107,7 +108,7 @@ func (a attempt) RoundTrip(request *http.Request) (*http.Response, error) {
 	ctx := a.by.dialing
 	response, err := a.next.RoundTrip(request.WithContext(ctx))
 	if _, limited := ctx.Deadline(); limited && errors.Is(err, os.ErrDeadlineExceeded) {
-		<-ctx.Done() // the connection has the same deadline, which may fire first
+		<-ctx.Done() // the connection has the same deadline, which may expire first
 		err = ctx.Err()
 	}
 	failed := err
@@ -120,10 +121,10 @@ func (a attempt) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// refusal returns why a server does not upgrade a connection: a StatusError if the server is an API
-// server, else an UpgradeFailureError.
+// refusal returns the reason why a server refuses to upgrade a connection. The error is a
+// StatusError if the server is an API server, and an UpgradeFailureError otherwise.
 func refusal(response *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(response.Body, guard.MaxError)) // a part of the text will do
+	text, _ := io.ReadAll(io.LimitReader(response.Body, guard.MaxError)) // a part of the text is enough
 	var status metav1.Status
 	if json.Unmarshal(text, &status) == nil && status.Kind == "Status" {
 		status.Code = int32(response.StatusCode)
@@ -132,7 +133,7 @@ func refusal(response *http.Response) error {
 	return &httpstream.UpgradeFailureError{Cause: fmt.Errorf("%s %s", response.Status, bytes.TrimSpace(text))}
 }
 
-// statusOf returns the API server's Status if it refuses to upgrade a connection.
+// statusOf returns the Status of an API server that refused to upgrade a connection, or nil.
 func statusOf(err error) (status *apierrors.StatusError) {
 	if failure, ok := errors.AsType[*httpstream.UpgradeFailureError](err); ok {
 		err = failure.Cause
@@ -141,8 +142,8 @@ func statusOf(err error) (status *apierrors.StatusError) {
 	return status
 }
 
-// CreateStream opens a stream. A kubelet says on the error stream why it can't reach a port, which
-// client-go only logs.
+// CreateStream opens a stream. It wraps error streams, on which a kubelet reports why it can't
+// reach a port. Client-go only logs that message.
 func (f *forwarder) CreateStream(headers http.Header) (httpstream.Stream, error) {
 	stream, err := f.Connection.CreateStream(headers)
 	if err == nil && headers.Get(v1.StreamType) == v1.StreamTypeError {
@@ -151,7 +152,7 @@ func (f *forwarder) CreateStream(headers http.Header) (httpstream.Stream, error)
 	return stream, err
 }
 
-// errorStream keeps the message that arrives.
+// errorStream records the message that the kubelet sends.
 type errorStream struct {
 	httpstream.Stream
 	of *forwarder
@@ -168,7 +169,7 @@ func (s errorStream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// over reports whether new connections need another forwarder.
+// over reports whether new connections need a new forwarder.
 func (f *forwarder) over() bool {
 	select {
 	case <-f.ended:
@@ -176,12 +177,12 @@ func (f *forwarder) over() bool {
 	case <-f.ports.Ready:
 		return f.explain(nil) != nil
 	default:
-		return f.dialing.Err() != nil // the dialer for SPDY waits for a response without a limit
+		return f.dialing.Err() != nil // the SPDY dialer waits for a response without a limit
 	}
 }
 
-// explain returns why a connection has failed, as a [BrokenError]. If the forwarder still works,
-// explain returns err.
+// explain returns the reason why a connection failed, as a [BrokenError]. If the forwarder still
+// works, explain returns err.
 func (f *forwarder) explain(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -201,7 +202,7 @@ func (f *forwarder) broken(what, why, hint string) error {
 	return &BrokenError{fmt.Sprintf("port %d of Pod %s %s: %s%s", f.port, f.pod, what, text.Quoted(why), hint)}
 }
 
-// BrokenError is why a connection to a Pod has failed. It is printable.
+// BrokenError reports why a connection to a Pod failed. Its text contains no control characters.
 type BrokenError struct{ text string }
 
 func (e *BrokenError) Error() string { return e.text }

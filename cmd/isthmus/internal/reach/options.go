@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
-	_ "k8s.io/client-go/plugin/pkg/client/auth" // what kubeconfigs may name to get credentials
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // credential plugins that kubeconfigs may name
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/tools/clientcmd/api"
@@ -21,21 +21,22 @@ import (
 	"isthmus/internal/text"
 )
 
-// Options choose a cluster, and replicas in it. Their flags are those of kubectl.
+// Options select a cluster and replicas in it. Their flags are the flags of kubectl.
 type Options struct {
 	Kubeconfig, Context string
-	Namespace           string // of the replicas
-	Pod                 string // the only replica; empty: all
-	Address             string // HOST:PORT of the only replica, which no cluster is asked for
-	// ContextFlag is the flag by which users choose Context, for messages; empty: --context.
+	Namespace           string // namespace of the replicas
+	Pod                 string // name of the only replica; empty for all replicas
+	Address             string // HOST:PORT of the only replica, used without a request to a cluster
+	// ContextFlag is the flag that sets Context, for messages. The default is --context.
 	ContextFlag string
-	// AddressFlag is the flag by which users name a replica's address instead, for messages; empty: there is none.
+	// AddressFlag is the flag that sets the address of a replica, for messages. It is empty if the
+	// command has no such flag.
 	AddressFlag string
 }
 
 func (o *Options) contextFlag() string { return cmp.Or(o.ContextFlag, "--context") }
 
-// straight is a hint at AddressFlag; empty: there is no such flag.
+// straight returns hint followed by AddressFlag, or "" if there is no such flag.
 func (o *Options) straight(hint string) string {
 	if o.AddressFlag == "" {
 		return ""
@@ -43,13 +44,14 @@ func (o *Options) straight(hint string) string {
 	return hint + o.AddressFlag
 }
 
-// Flags adds the flags, which store into o.
+// Flags adds the flags that fill o.
 func (o *Options) Flags(s *pflag.FlagSet) {
 	o.ClusterFlags(s, "context")
 	o.PodFlag(s)
 }
 
-// ClusterFlags adds those that choose the cluster. Its context is named by the flag context.
+// ClusterFlags adds the flags that select the cluster. The parameter context is the name of the
+// flag for the kubeconfig context.
 func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
 	o.ContextFlag = "--" + context
 	s.StringVar(&o.Kubeconfig, "kubeconfig", "",
@@ -59,20 +61,21 @@ func (o *Options) ClusterFlags(s *pflag.FlagSet, context string) {
 		"`NAMESPACE` of the gateway's Pods and of link Secrets there.")
 }
 
-// PodFlag adds the one that chooses among the replicas of the cluster.
+// PodFlag adds the flag that selects one replica of the cluster.
 func (o *Options) PodFlag(s *pflag.FlagSet) {
 	s.StringVar(&o.Pod, "pod", "", "`NAME` of the gateway's Pod. Without it: those that are ready.")
 }
 
-// AddAddressFlag adds the one by which users name a replica's address instead.
+// AddAddressFlag adds the flag that sets the address of a replica.
 func (o *Options) AddAddressFlag(s *pflag.FlagSet, name, usage string) {
 	o.AddressFlag = "--" + name
 	s.StringVar(&o.Address, name, "",
 		usage+" Without it: it is found in Pods by the kubeconfig, and reached through the API server.")
 }
 
-// load returns how to reach the cluster, and the name of the context; "" is that
-// of the Pod in which this process runs. Its clients are guarded: see [Guard].
+// load returns the client configuration of the cluster and the name of the kubeconfig context. The
+// name is empty for the cluster of the Pod in which this process runs. The configuration is
+// guarded; see [Guard].
 func (o *Options) load() (*rest.Config, string, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = o.Kubeconfig
@@ -96,25 +99,25 @@ func (o *Options) load() (*rest.Config, string, error) {
 	case err != nil:
 		return nil, "", unreadable(err)
 	}
-	// Files are read once: otherwise client-go has a goroutine that looks for new ones.
+	// Load the files now. Otherwise, client-go starts a goroutine that checks for changed files.
 	if err := rest.LoadTLSFiles(config); err != nil {
 		return nil, "", unreadable(err)
 	}
 	config.UserAgent = kube.UserAgent()
-	config.QPS = -1 // a command asks little: no limit on this side
+	config.QPS = -1 // no client-side rate limit, because a command sends few requests
 	Guard(config)
 	return config, chosen, nil
 }
 
-// Guard lets the clients of a config take no more of an API server than [guard.Transport]
-// does, and JSON only, and show no warnings of it.
+// Guard restricts the clients of a config. [guard.Transport] limits the size of responses. Clients
+// accept only JSON and do not print warnings of the API server.
 func Guard(config *rest.Config) {
 	config.WarningHandler = rest.NoWarnings{}
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeJSON, runtime.ContentTypeJSON
 	config.Wrap(guard.Transport)
 }
 
-// chosen returns the name of the context, which exists; "": the kubeconfig has none.
+// chosen returns the name of an existing context, or "" if the kubeconfig has no context.
 func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 	name := o.Context
 	if name == "" {
@@ -135,10 +138,10 @@ func (o *Options) chosen(kubeconfig *api.Config) (string, error) {
 		text.Quoted(name), o.contextFlag(), some(known))
 }
 
-// quoted is what parsers quote of a file: it might be a credential.
+// quoted matches the parts of a file that parsers quote in errors. Such a part may be a credential.
 var quoted = regexp.MustCompile("`[^`]*`")
 
-// unreadable explains why a kubeconfig can't be used.
+// unreadable returns the error for a kubeconfig that can't be used.
 func unreadable(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return fmt.Errorf("kubeconfig: %s\n  Name a file that can be read by --kubeconfig, or by $KUBECONFIG",
@@ -148,7 +151,7 @@ func unreadable(err error) error {
 		text.Quoted(quoted.ReplaceAllString(err.Error(), "…")))
 }
 
-// some returns names for a message, not too many of them.
+// some joins names for a message and abbreviates a long list.
 func some(names []string) string {
 	quoted := make([]string, len(names))
 	for i, n := range names {

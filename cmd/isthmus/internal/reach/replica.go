@@ -16,24 +16,25 @@ import (
 	"isthmus/internal/text"
 )
 
-// Replica is a Pod in which Isthmus runs, or an address at which one does.
+// Replica is a Pod that runs Isthmus, or an address where Isthmus listens.
 type Replica struct {
-	Address             string // HOST:PORT; empty: it is a Pod
+	Address             string // HOST:PORT; empty for a Pod
 	Namespace, Name     string
-	AdminPort, GRPCPort int // those that its container declares, or the default ones
-	// NotReady is why the Pod is not ready, printable; empty: it is, or it was asked for by name.
+	AdminPort, GRPCPort int // declared by the container, or the defaults
+	// NotReady is the reason why the Pod is not ready, without control characters. It is empty if
+	// the Pod is ready or if the user named the Pod.
 	NotReady string
 	cluster  *Cluster
 }
 
-// String returns the Address or NAMESPACE/NAME, printable.
+// String returns Address or NAMESPACE/NAME, without control characters.
 func (g Replica) String() string {
 	return text.Quoted(cmp.Or(g.Address, g.Namespace+"/"+g.Name))
 }
 
-// Dial connects to a port of the Pod through a port of this machine, or to the Address. The context
-// only limits the dialling. The local port is open until the Cluster is closed. If a connection to a
-// Pod fails, the error is a [BrokenError].
+// Dial connects to a port of the Pod through a local port, or to Address. The context only limits
+// the dialing. The local port stays open until the Cluster is closed. If a connection to a Pod
+// fails, the error is a [BrokenError].
 func (g Replica) Dial(ctx context.Context, port int) (net.Conn, error) {
 	if g.Address != "" {
 		return new(net.Dialer).DialContext(ctx, "tcp", g.Address)
@@ -82,12 +83,12 @@ func (g Replica) explain(err error) error {
 		"--pod asks another gateway", g.cluster, g, text.Quoted(status.ErrStatus.Message))
 }
 
-// ends reports whether a Pod will not become ready again.
+// ends reports whether a Pod will never become ready again.
 func ends(pod *v1.Pod) bool {
 	return pod.DeletionTimestamp != nil || pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// notReady returns why a Pod is not ready, or "".
+// notReady returns the reason why a Pod is not ready, or "".
 func notReady(pod *v1.Pod) string {
 	if pod.DeletionTimestamp != nil {
 		return "terminating"
@@ -108,14 +109,16 @@ func notReady(pod *v1.Pod) string {
 	return strings.ToLower(cmp.Or(string(pod.Status.Phase), "no status"))
 }
 
-// labelledIsthmus reports whether a Pod has the label of Isthmus, also if it has Linkerd's label too.
+// labelledIsthmus reports whether a Pod has the label of Isthmus. The Pod may also have the label
+// of Linkerd.
 func labelledIsthmus(pod *v1.Pod) bool {
 	key, value, _ := strings.Cut(besideLinkerd, "=")
 	return pod.Labels[key] == value
 }
 
-// runsIsthmus reports whether the replica container of a Pod has an image called isthmus, or that of one of the Pods
-// that have the label of Isthmus. The image is all in which such a Pod differs from one of Linkerd's own.
+// runsIsthmus reports whether the image of a Pod's replica container is Isthmus. Such an image is
+// called isthmus, or a Pod with the label of Isthmus has the same image. Only the image
+// distinguishes such a Pod from a Pod of Linkerd's destination controller.
 func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
 	name := imageName(pod)
 	if strings.Contains(name, "isthmus") {
@@ -124,7 +127,7 @@ func runsIsthmus(pod *v1.Pod, own []v1.Pod) bool {
 	return name != "" && slices.ContainsFunc(own, func(o v1.Pod) bool { return imageName(&o) == name })
 }
 
-// imageName returns the last part of the name of a replica container's image, without tag and digest.
+// imageName returns the last path element of a replica container's image, without tag and digest.
 func imageName(pod *v1.Pod) string {
 	container := replicaContainer(pod)
 	if container == nil {
@@ -136,8 +139,8 @@ func imageName(pod *v1.Pod) string {
 	return name
 }
 
-// The ports of a replica: what containers call them, in this project's manifests and in
-// Linkerd's chart, old and new, and their numbers by default.
+// The names and default numbers of a replica's ports. The names appear in the manifests of Isthmus
+// and in old and new versions of Linkerd's chart.
 var (
 	adminNames = []string{"admin", "admin-http", "dest-admin"}
 	grpcNames  = []string{"grpc", "dest-grpc"}
@@ -148,8 +151,8 @@ const (
 	defaultGRPC  = 8086
 )
 
-// replicaContainer returns the container that is the replica: by its own name, else by
-// its ports'. Others of the same Pod may have ports of such names too.
+// replicaContainer returns the container that runs Isthmus, identified by its name or else by its
+// port names. Other containers of the Pod may use the same port names.
 func replicaContainer(pod *v1.Pod) *v1.Container {
 	containers := pod.Spec.Containers
 	for _, is := range []func(v1.Container) bool{
@@ -164,7 +167,7 @@ func replicaContainer(pod *v1.Pod) *v1.Container {
 	return nil
 }
 
-// portNamed returns the port of a container that has one of these names.
+// portNamed returns the port of c that has one of the names, or otherwise.
 func portNamed(c *v1.Container, names []string, otherwise int) int {
 	for _, p := range c.Ports {
 		if slices.Contains(names, p.Name) {
