@@ -15,15 +15,15 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Access is one link Secret, and how the cluster is reached by it. It holds credentials:
-// it is for requests, and never for a page or a log.
+// Access is one link Secret, with the means to reach its cluster. It contains credentials: use it
+// for requests only, never in a page or a log.
 type Access struct {
-	adminapi.Cluster              // what is known without asking the cluster
+	adminapi.Cluster              // what the Secret itself shows
 	REST             *rest.Config // nil if the Secret is not used
 }
 
-// ReadAccesses returns what a Store would use of these Secrets, all of one namespace, the oldest first. Those
-// of another type are left out.
+// ReadAccesses returns what a Store would use of these Secrets, oldest first. All Secrets must be
+// of one namespace. It skips Secrets of other types.
 func ReadAccesses(secrets []corev1.Secret) []Access {
 	var list []*credentials
 	for i := range secrets {
@@ -50,15 +50,16 @@ func ReadAccesses(secrets []corev1.Secret) []Access {
 	return all
 }
 
-// Secrets are listed in pages, which clients bound. A namespace with more of them than this is none of a gateway.
+// Secrets are listed in pages, whose size the clients limit. A namespace of Isthmus has far fewer
+// Secrets than maxSecrets.
 const secretsOfPage, maxSecrets = 200, 4000
 
-// ListSecrets lists Secrets of a namespace. which has no limit.
+// ListSecrets lists the selected Secrets of a namespace. It sets the limit of the list options.
 func ListSecrets(
 	ctx context.Context, api *kube.Clients, namespace string, which metav1.ListOptions,
 ) (all []corev1.Secret, err error) {
 	which.Limit = secretsOfPage
-	for range maxSecrets / secretsOfPage { // also of a server whose pages are empty
+	for range maxSecrets / secretsOfPage { // limits the requests even if a server sends empty pages
 		list, err := api.Secrets(namespace).List(ctx, which)
 		if err != nil {
 			return nil, err
@@ -71,10 +72,10 @@ func ListSecrets(
 	return nil, fmt.Errorf("there are more than %d", maxSecrets)
 }
 
-// AllLinks selects the Secrets that are links.
+// AllLinks selects the link Secrets.
 var AllLinks = metav1.ListOptions{FieldSelector: "type=" + SecretType}
 
-// String names what it is, without credentials.
+// String returns the names of the Secret and the cluster, without credentials.
 func (a Access) String() string {
 	return "Secret " + a.Secret + " for cluster " + federation.ClusterName(a.Cluster.Cluster).String()
 }

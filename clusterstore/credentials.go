@@ -19,7 +19,7 @@ import (
 	"isthmus/internal/guard"
 )
 
-// What makes a Secret a link.
+// Type, label, annotations and key of a link Secret.
 const (
 	SecretType              = "mirror.linkerd.io/remote-kubeconfig"
 	ClusterNameLabel        = "multicluster.linkerd.io/cluster-name"
@@ -27,12 +27,12 @@ const (
 	ClusterDomainAnnotation = "multicluster.linkerd.io/cluster-domain"
 	KubeconfigKey           = "kubeconfig"
 
-	// LinkedClusterAnnotation has the linked cluster's identity, the UID of its namespace kube-system. isthmus link
-	// writes it.
+	// LinkedClusterAnnotation has the identity of the linked cluster: the UID of its namespace
+	// kube-system. The command isthmus link writes it.
 	LinkedClusterAnnotation = "isthmus.io/linked-cluster"
 )
 
-// Reasons for which a link Secret is not used: values of the label "reason" of
+// Reasons why a link Secret is not used. They are the values of the label "reason" of
 // isthmus_link_rejected.
 const (
 	reasonLabel      = "label"
@@ -41,34 +41,33 @@ const (
 	reasonDuplicate  = "duplicate"
 )
 
-// credentials is one version of one link Secret, read and checked. It is
-// immutable.
+// credentials is one parsed version of a link Secret. It is immutable.
 type credentials struct {
-	secret  string                 // the Secret's name
-	version string                 // its resourceVersion
-	created time.Time              // creation of the Secret, not of this version
+	secret  string                 // name of the Secret
+	version string                 // resourceVersion of the Secret
+	created time.Time              // creation time of the Secret
 	read    time.Time              // when this version was read
-	cluster federation.ClusterName // from the label; empty: missing or invalid
-	refused error                  // why it can't be used; nil: it can
-	reason  string                 // with refused: one of the reasons above
+	cluster federation.ClusterName // from the label; empty if the label is missing or invalid
+	refused error                  // why the Secret can't be used; nil if it can
+	reason  string                 // set if refused is: one of the reasons above
 
-	identity string       // of the cluster, by LinkedClusterAnnotation; empty: not known
-	settings linkSettings // also of a Secret that is refused
+	identity string       // identity of the cluster by LinkedClusterAnnotation; empty if unknown
+	settings linkSettings // also set if the Secret is refused
 
-	// Set unless it is refused:
+	// The following fields are set unless refused is.
 	rest        *rest.Config
 	server      string // host, port and path, for logs and pages
 	trustDomain string
-	domain      string            // the cluster's DNS domain
-	ranges      federation.Ranges // nil: all addresses
-	hash        [sha256.Size]byte // of all that a Cluster is made from
-	warnings    []string          // what is insecure
+	domain      string            // DNS domain of the cluster
+	ranges      federation.Ranges // nil means all addresses
+	hash        [sha256.Size]byte // hash of everything that a Cluster is made from
+	warnings    []string          // insecure settings
 	ignored     []string          // unknown fields of the kubeconfig
-	expiry      *adminapi.Expiry  // nil: they do not expire
+	expiry      *adminapi.Expiry  // nil if the credentials don't expire
 }
 
-// readSecret reads a Secret of the link type. It does no IO. defaults are for the
-// annotations of its standing.
+// readSecret parses a Secret of the link type. It does no I/O. defaults apply to annotations that
+// are not set.
 func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credentials {
 	c := &credentials{secret: s.Name, version: s.ResourceVersion, created: s.CreationTimestamp.Time, read: now}
 	c.settings, c.identity = readSettings(s.Annotations, defaults), s.Annotations[LinkedClusterAnnotation]
@@ -80,7 +79,7 @@ func readSecret(s *corev1.Secret, now time.Time, defaults linkSettings) *credent
 	return c
 }
 
-// readContent reads annotations and kubeconfig. With an error it returns the reason
+// readContent parses the annotations and the kubeconfig. If it fails, it also returns the reason
 // for the metric.
 func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	trustDomain, ok := s.Annotations[TrustDomainAnnotation]
@@ -111,10 +110,11 @@ func (c *credentials) readContent(s *corev1.Secret) (reason string, err error) {
 	return "", nil
 }
 
-// same reports whether it is the same version of a Secret.
+// same reports whether both are the same version of a Secret.
 func (c *credentials) same(o *credentials) bool { return c.version == o.version && c.version != "" }
 
-// describe returns what the Secret shows by itself. used is what is in use for its cluster; nil: nothing is.
+// describe returns the status that follows from the Secret alone. used are the credentials in use
+// for the cluster, or nil.
 func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	d := adminapi.Cluster{Cluster: string(c.cluster), Secret: c.secret, Unread: c.settings.warnings}
 	if c.refused != nil {
@@ -130,13 +130,13 @@ func (c *credentials) describe(used *credentials) adminapi.Cluster {
 	return d
 }
 
-// explain returns err or, if it is that an API server refuses the credentials, an error that says so:
-// from such a server's error alone (Unauthorized, or an alert of TLS) one may take it for a failure of
-// the network or of the server. nil stays nil.
+// explain adds to an error that the API server refuses the credentials. The server's error alone
+// (Unauthorized, or a TLS alert) looks like a failure of the network or the server. explain returns
+// other errors, and nil, unchanged.
 func (c *credentials) explain(err error) error {
 	refused := ""
 	switch {
-	case err == nil || c.rest == nil: // the own cluster has no Secret
+	case err == nil || c.rest == nil: // the local cluster has no Secret
 		return err
 	case guard.RefusedCertificate(err) != "":
 		refused = "client certificate"
@@ -155,9 +155,9 @@ func (c *credentials) explain(err error) error {
 	return fmt.Errorf("the API server refuses the %s: %w; write the link Secret anew", refused, err)
 }
 
-// CheckLink reads a Secret of the link type as a Store does. It returns the cluster's
-// name and what is accepted but insecure or can't be read, or why the Secret can't be
-// used. Nothing that it returns quotes the kubeconfig. exports is ExportOptions.Settings.
+// CheckLink checks a Secret as a Store does. It returns the cluster's name and warnings about
+// insecure or invalid settings, or an error if the Secret can't be used. The results never quote
+// the kubeconfig. exports is ExportOptions.Settings.
 func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (any, []string)) (
 	name federation.ClusterName, warnings []string, err error,
 ) {
@@ -168,8 +168,8 @@ func CheckLink(s *corev1.Secret, exports func(annotations map[string]string) (an
 	return c.cluster, slices.Concat(c.warnings, c.ignored, c.settings.warnings), c.refused
 }
 
-// readClusterName reads the cluster's name from the label. "local" is refused, since
-// it stands for the gateway's own cluster in labels, pages, annotations and metrics.
+// readClusterName returns the cluster name from the label. It refuses "local", which means the
+// local cluster in labels, pages, annotations and metrics.
 func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	name, ok := s.Labels[ClusterNameLabel]
 	switch {
@@ -188,8 +188,8 @@ func readClusterName(s *corev1.Secret) (federation.ClusterName, error) {
 	return federation.ClusterName(name), nil
 }
 
-// hash hashes a list of byte strings. Each is preceded by its length, so that lists
-// which differ only in where one part ends have different hashes.
+// hash hashes a list of byte strings. It precedes each string with its length, so that moving bytes
+// between strings changes the hash.
 func hash(parts ...[]byte) [sha256.Size]byte {
 	h := sha256.New()
 	for _, p := range parts {
@@ -199,18 +199,17 @@ func hash(parts ...[]byte) [sha256.Size]byte {
 	return [sha256.Size]byte(h.Sum(nil))
 }
 
-// sortCredentials sorts by age of the Secret, the oldest first: of several Secrets
-// with one cluster name the oldest is used.
+// sortCredentials sorts by the age of the Secrets, oldest first.
 func sortCredentials(list []*credentials) {
 	slices.SortFunc(list, func(a, b *credentials) int {
 		return cmp.Or(a.created.Compare(b.created), cmp.Compare(a.secret, b.secret))
 	})
 }
 
-// pick returns the credentials to use from the list, which is sorted and for one
-// cluster; nil: none can be used. That is the oldest valid Secret, with one exception:
-// if the Secret of accepted, the credentials in use, is still there but has become
-// invalid, accepted stays, so that no edit takes a cluster down.
+// pick returns the credentials to use. The list is sorted and for one cluster. pick returns the
+// oldest valid credentials, or nil if there are none. The exception is a Secret in use that still
+// exists but became invalid. In this case pick returns accepted, so that no edit takes a cluster
+// down.
 func pick(list []*credentials, accepted *credentials) *credentials {
 	if accepted != nil {
 		now := slices.IndexFunc(list, func(c *credentials) bool { return c.secret == accepted.secret })

@@ -1,47 +1,49 @@
-// Package clusterstore turns link Secrets into clusters: a [Store] watches the
-// Secrets of a namespace, runs a [cluster.Cluster] for every cluster name on their
-// labels, and links it in the [federation.Table]. A [LocalLink] does the same with the
-// local cluster, which has no Secret. Package clusterstore/cluster reads a
-// cluster.
+// Package clusterstore turns link Secrets into linked clusters. A [Store] watches the link Secrets
+// of one namespace. For each cluster name on their labels, the Store runs a [cluster.Cluster] and
+// links it in the [federation.Table]. A [LocalLink] does the same for the local cluster, which has
+// no Secret.
 //
 //	store, err := clusterstore.NewStore(client, clusterstore.Options{Namespace: "linkerd", Rules: rules, Table: table})
 //	go store.Run(ctx)
 //	<-store.Settled()
 //
-// Below it stand clusterstore/cluster (what one cluster offers), clusterstore/kube (clients, and
-// all protection against hostile credentials and servers), clusterstore/follow (list and watch, and
-// the memory cap of a cluster),
-// clusterstore/crd (Linkerd's custom resources) and clusterstore/serviceprofile
-// (ServiceProfiles as proxies get them). What is exported is kept as local/exports/plan has it.
-//
 // What callers may rely on:
 //
-//   - No content of a Secret ends the process, blocks another cluster, or affects
-//     another's endpoints.
-//   - A cluster that would take more memory than its budget keeps what it had. Its
-//     state is stale, or unreachable if it has never synced, and it is tried again.
-//   - A cluster comes and goes with its Secrets. One that can't be reached is retried
-//     for ever, and keeps the endpoints that were read before.
-//   - Of many clusters 32 at a time are started, which others wait for: until they have
-//     synced or a request has failed, and for a second at most.
-//   - Of several Secrets with one cluster name the oldest valid one is used. An edit
-//     that makes a Secret invalid changes nothing but its status.
-//   - A link's address ranges change in one step, without a new connection, and so do the
-//     cluster's standing and region. What can't be read of the latter counts as absent.
-//   - New credentials are tried beside those in use, and replace them in one step once
-//     their cluster has synced: proxies don't notice a rotation. A rotation takes no endpoint
-//     away because the new credentials can't list a kind of object that the cluster has:
-//     they wait for that kind (promotion.go).
-//   - When Run ends, the table keeps its links and endpoints.
-//   - [Store.Exports] has what the own and all linked clusters export. Nothing of a cluster that can't be used or
-//     read goes from it, and what one list takes away goes in one step.
-//   - [Store.Status] lists every Secret of the link type, and why it is not served. No
-//     log, page or error holds credentials.
+//   - The content of a Secret can't end the process, block another cluster or affect the endpoints
+//     of another cluster.
+//   - A linked cluster lives as long as its Secrets. An unreachable cluster is retried forever, and
+//     its cached endpoints stay in use.
+//   - A cluster that would exceed its memory cap keeps its cache. Its state is stale, or
+//     unreachable if it has never synced, and it is retried.
+//   - At most 32 clusters start at a time. A cluster gives up its turn once it has synced or a
+//     request has failed, and after a second at the latest.
+//   - If several Secrets have the same cluster name, the oldest valid Secret is used. An edit that
+//     makes the Secret in use invalid only changes its status.
+//   - A change of a link's address ranges, standing or region takes effect in one step, without a
+//     new connection. Invalid values of the standing and region annotations count as unset.
+//   - Credentials rotate without an effect on proxies. Another cluster starts with the new
+//     credentials, and replaces the serving cluster in one step once it has synced. The new cluster
+//     first waits for each kind of object that the serving cluster has, unless that kind is given
+//     up (successor.go).
+//   - When Run returns, the table still has its links and endpoints.
+//   - [Store.Exports] returns the exports of the local cluster and of all linked clusters. Exports
+//     of an unusable or unreachable cluster stay as they were. All removals by one list take effect
+//     in one step.
+//   - [Store.Status] lists every Secret of the link type, with the reason if it is not used. No
+//     log, page or error contains credentials.
 //
-// [Store.Run] starts one goroutine that watches Secrets and one for each cluster name
-// (link.go), the only one that changes that link; each Cluster has goroutines of its
-// own. Run waits for them all. [LocalLink.Run] is the same goroutine for the local cluster (local.go). Everything
-// else is safe for concurrent use. Store.mu is held for map access only.
+// [Store.Run] starts one goroutine that watches Secrets, and one goroutine for each cluster name.
+// Only that goroutine changes the link. [LocalLink.Run] runs the same code for the local cluster.
+// Each Cluster starts further goroutines. Run waits for all of them. All other methods are safe for
+// concurrent use.
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+// These packages do the work below this one:
+//
+//   - clusterstore/cluster caches what one cluster offers.
+//   - clusterstore/gateway finds the usable Linkerd gateways of a cluster on another network.
+//   - clusterstore/follow lists and watches objects, within the memory cap of a cluster.
+//   - clusterstore/kube makes clients, and protects them from hostile credentials and servers.
+//   - clusterstore/decode decodes single objects from responses.
+//
+// ARCHITECTURE.md in the module's root shows how the packages work together.
 package clusterstore

@@ -9,32 +9,33 @@ import (
 	"isthmus/federation"
 )
 
-// ExportOptions make the local cluster and all linked ones cache what somebody else reads from their objects for
-// exports. One value is for all of them. Both functions are needed.
+// ExportOptions connect the exports package to the caches of the local cluster and all linked
+// clusters. All clusters share one value. Both functions are required.
 type ExportOptions struct {
-	// Hooks returns the hooks of a cluster. The name is empty for the local one. The Store sets Changed.
+	// Hooks returns the hooks of a cluster. For the local cluster, the name is empty. The Store
+	// sets Changed.
 	Hooks func(cluster string) cluster.ExportHooks
-	// Settings reads the annotations of a link Secret. It returns at most one warning for each. The settings must not
-	// be nil.
+	// Settings parses the annotations of a link Secret. It returns at most one warning for each
+	// annotation. The settings must not be nil.
 	Settings func(annotations map[string]string) (settings any, warnings []string)
 }
 
-// ClusterExports is what is known of the exports of the local cluster or of a link.
+// ClusterExports are the exports of the local cluster or a linked cluster.
 type ClusterExports struct {
-	Name   string    // empty: the local cluster
-	Domain string    // of the cluster, such as "cluster.local"
+	Name   string    // empty for the local cluster
+	Domain string    // DNS domain of the cluster, such as "cluster.local"
 	Linked time.Time // when the link Secret was created
-	// the result of ExportOptions.Settings; nil: the Secret can't be used, or it is the local
-	// cluster
+	// Settings is the result of ExportOptions.Settings. It is nil for the local cluster, or if the
+	// Secret can't be used.
 	Settings     any
 	OtherNetwork bool             // clients reach the cluster through Linkerd gateways
-	Exports      *cluster.Exports // nil: it is not known what the cluster exports
+	Exports      *cluster.Exports // nil if the cluster's exports are not known
 }
 
-// Exports returns what is known of the exports of the local cluster, which comes first, and of all links, sorted by
-// name. It is false if the link Secrets have not been listed yet. Exports and the methods below are for a Store with
-// Options.Exports. The time that Exports takes depends on the number of links and, after a change, on what the
-// cluster exports.
+// Exports returns the exports of the local cluster, followed by those of all links, sorted by name.
+// linksListed is false if the link Secrets have not been listed yet. Exports and the methods below
+// require Options.Exports. Exports takes time proportional to the number of links and, after a
+// change, to the number of exports.
 func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
 	s.mu.Lock()
 	dispatched, links := s.dispatched, maps.Clone(s.links)
@@ -46,18 +47,19 @@ func (s *Store) Exports() (all []ClusterExports, linksListed bool) {
 	return all, dispatched
 }
 
-// ExportsChanged returns a channel that is closed when Exports may return something else than before the call.
+// ExportsChanged returns a channel that is closed when the result of Exports may have changed since
+// this call.
 func (s *Store) ExportsChanged() <-chan struct{} {
 	_, changed := s.exportsChanged.Get()
 	return changed
 }
 
-// LookAgain closes the channel of ExportsChanged. It is called after each change that may be one of Exports, and for
-// changes elsewhere of what plans depend on.
+// LookAgain closes the channel of ExportsChanged. It is called after each change that may affect
+// Exports. Callers use it for changes elsewhere that plans depend on.
 func (s *Store) LookAgain() { s.lookAgain() }
 
-// SelectorsChanged makes the hooks of a cluster read all its Services again. The name is empty for the local cluster.
-// It does not block.
+// SelectorsChanged makes the hooks of a cluster read all its Services again. For the local cluster,
+// the name is empty. It does not block.
 func (s *Store) SelectorsChanged(name string) {
 	l := s.opts.LocalLink.link
 	if name != "" {
@@ -77,7 +79,7 @@ func (s *Store) SelectorsChanged(name string) {
 	}
 }
 
-// exports returns what the link's cluster exports; nil: it is not known. v may be nil.
+// exports returns the exports of the link's cluster, or nil if they are not known. v may be nil.
 func (v *linkStatus) exports() *cluster.Exports {
 	if v == nil || v.shown() == nil {
 		return nil
@@ -85,7 +87,7 @@ func (v *linkStatus) exports() *cluster.Exports {
 	return v.shown().cluster.Exports()
 }
 
-// clusterExports returns what is known of the exports of a link's cluster.
+// clusterExports returns the exports and the settings of the link.
 func (l *link) clusterExports() ClusterExports {
 	c := ClusterExports{Name: string(l.name)}
 	if list, _ := l.mailbox.Get(); len(list) > 0 {
@@ -103,7 +105,7 @@ func (l *link) clusterExports() ClusterExports {
 	return c
 }
 
-// exports returns the hooks of the link's cluster. Without Options.Exports it is nil.
+// exports returns the hooks of the link's cluster, or nil without Options.Exports.
 func (l *link) exports() *cluster.ExportHooks {
 	o := l.env.exports
 	if o == nil {

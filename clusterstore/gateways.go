@@ -12,21 +12,21 @@ import (
 	"isthmus/clusterstore/gateway"
 )
 
-// linkGateways is how a link's cluster is reached if it is on another network than the
-// gateway. Its link's goroutine writes it.
+// linkGateways are the gateways of a link whose cluster is on another network than Isthmus. Only
+// the link's goroutine writes them.
 type linkGateways struct {
-	tracker *gateway.Tracker   // nil: the cluster's Pods are reached themselves
-	targets []gateway.Target   // that the tracker has
-	named   bool               // the link Secret has a part in targets
-	problem []string           // why there are none, or not all
-	began   time.Time          // with tracker
-	cancel  context.CancelFunc // with tracker
-	done    chan struct{}      // with tracker
-	source  *gateway.Source    // that the table has; nil: none yet
-	dead    map[string]bool    // addresses, as they were logged
+	tracker *gateway.Tracker   // nil if the cluster's Pods are reached directly
+	targets []gateway.Target   // targets of the tracker
+	named   bool               // the link Secret determines targets, at least in part
+	problem []string           // why targets are missing
+	began   time.Time          // set with tracker
+	cancel  context.CancelFunc // set with tracker
+	done    chan struct{}      // set with tracker
+	source  *gateway.Source    // source in the table; nil if there is none yet
+	dead    map[string]bool    // addresses that were logged as dead
 }
 
-// follow makes the tracker follow what leads to the cluster by these settings.
+// follow sets the tracker's targets from the link's settings and the cluster's gateways.
 func (g *linkGateways) follow(r *linkSettings, from *runningCluster, routable func(netip.Addr) bool) {
 	found, more := from.cluster.Gateways()
 	targets, problem := r.targets(found, more, routable)
@@ -64,7 +64,7 @@ func (g *linkGateways) start(ctx context.Context, cfg gateway.Config) {
 	go func() { defer close(done); t.Run(ctx) }()
 }
 
-// end ends the tracker, and reports whether there was one.
+// end stops the tracker, and reports whether there was one.
 func (g *linkGateways) end() bool {
 	if g.tracker == nil {
 		return false
@@ -75,13 +75,14 @@ func (g *linkGateways) end() bool {
 	return true
 }
 
-// settled reports whether it is known how the cluster is reached.
+// settled reports whether the tracker has settled, or no gateways are needed.
 func (g *linkGateways) settled() bool { return g.tracker == nil || closed(g.tracker.Settled()) }
 
-// late reports whether it has taken namesTake to find out how the cluster is reached.
+// late reports whether the tracker has not settled within namesTake.
 func (g *linkGateways) late() bool { return !g.settled() && time.Since(g.began) >= namesTake }
 
-// untilLate returns a channel that gets something when late will be true; nil: it is, or will not be.
+// untilLate returns a channel that delivers when late becomes true. If late is already true or
+// can't become true, the channel is nil.
 func (g *linkGateways) untilLate() <-chan time.Time {
 	if g.settled() || g.late() {
 		return nil
@@ -89,12 +90,12 @@ func (g *linkGateways) untilLate() <-chan time.Time {
 	return time.After(time.Until(g.began.Add(namesTake)))
 }
 
-// allDead reports whether the cluster is reached through gateways, and none answers.
+// allDead reports whether the cluster is reached through gateways, and all of them are dead.
 func (g *linkGateways) allDead() bool {
 	return g.tracker != nil && gateway.AllDead(g.tracker.Addresses())
 }
 
-// targets returns what leads to a cluster that has these gateways, and what is wrong.
+// targets returns the targets for a cluster with these gateways, and any problems.
 func (r *linkSettings) targets(
 	found []*cluster.Gateway, more int, routable func(netip.Addr) bool,
 ) (list []gateway.Target, problem []string) {
@@ -121,7 +122,7 @@ func (r *linkSettings) targets(
 	return list, problem
 }
 
-// namedTargets returns what the link Secret names, and what is wrong.
+// namedTargets returns the targets that the link Secret names, and any problems.
 func (r *linkSettings) namedTargets(
 	found []*cluster.Gateway, routable func(netip.Addr) bool,
 ) (list []gateway.Target, problem []string) {
@@ -151,12 +152,13 @@ func (r *linkSettings) namedTargets(
 	return list, problem
 }
 
-// probeFor returns how to probe an address that the link Secret names with this port. The gateway Service that has the
-// port decides. The zero Probe means that the address is not probed: either no Service has the port, or several
-// Services have the port and differ in their probes. A wrong probe would take a gateway that is alive for dead.
+// probeFor returns how to probe an address with this port that the link Secret names. The gateway
+// Service with the same port decides. If there is none, or if several Services have the port but
+// different probes, the result is the zero Probe, and the address is not probed. With a wrong
+// probe, a gateway that is alive would count as dead.
 func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	for _, g := range found {
-		if g.NodePort == port { // no two Services of a cluster have the same node port
+		if g.NodePort == port { // node ports are unique within a cluster
 			return g.NodeProbe
 		}
 	}
@@ -176,5 +178,6 @@ func probeFor(found []*cluster.Gateway, port uint16) cluster.Probe {
 	return first.Probe
 }
 
-// namesTake is how long names of gateways may keep the gateway from being ready, once their cluster has synced.
+// namesTake limits how long unresolved names of gateways may delay readiness after their cluster
+// has synced.
 const namesTake = time.Second

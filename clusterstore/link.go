@@ -22,8 +22,8 @@ import (
 	"isthmus/internal/panics"
 )
 
-// linkEnv is what links need from the Store that runs them or, for the local cluster, from [NewLocalLink]. Its fields
-// are fixed before the first link runs.
+// linkEnv is the environment of links. A Store sets it for linked clusters, and [NewLocalLink] for
+// the local cluster. Its fields are fixed before the first link runs.
 type linkEnv struct {
 	rules      cluster.Rules
 	table      *federation.Table
@@ -34,19 +34,19 @@ type linkEnv struct {
 	starts     starts
 
 	create  func(*rest.Config, cluster.Config) (Cluster, error)
-	setLink func(federation.ClusterName, federation.Link) // the table's
+	setLink func(federation.ClusterName, federation.Link) // sets the link in the table
 
-	exports        *ExportOptions               // nil: exports are not cached
-	exportsChanged *federation.Latest[struct{}] // one for the local and all linked clusters; nil without exports
+	exports        *ExportOptions               // if nil, exports are not cached
+	exportsChanged *federation.Latest[struct{}] // shared by the local and all linked clusters; nil without exports
 
-	// For linked clusters only.
-	namespace string // of the link Secrets
-	network   string // the network that Isthmus is on
+	// The following fields are for linked clusters only.
+	namespace string // namespace of the link Secrets
+	network   string // network of Isthmus
 	ipv6      bool
 	looks     kube.Turns
 	probes    *prometheus.HistogramVec
-	lookUp    func(context.Context, string) ([]netip.Addr, error)    // nil: the host's resolver
-	probe     func(context.Context, netip.Addr, cluster.Probe) error // nil: HTTP
+	lookUp    func(context.Context, string) ([]netip.Addr, error)    // if nil, the host's resolver is used
+	probe     func(context.Context, netip.Addr, cluster.Probe) error // if nil, probes use HTTP
 	guard     *gateway.Guard
 }
 
@@ -57,8 +57,8 @@ func (e *linkEnv) lookAgain() {
 	}
 }
 
-// newLink makes a link without Secrets. level is the level of log lines that say that its cluster is stale or
-// unreachable.
+// newLink returns a link without Secrets. level is the log level of messages that say that the
+// cluster is stale or unreachable.
 func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *link {
 	return &link{
 		env:     e,
@@ -70,36 +70,37 @@ func (e *linkEnv) newLink(name federation.ClusterName, level zapcore.Level) *lin
 	}
 }
 
-// link stands for one cluster name while there are Secrets with that name, or for the local cluster. One goroutine
-// runs a link and is the only one that writes its fields. The link gets its Secrets as lists in the mailbox.
+// link represents one cluster name while Secrets with that name exist, or the local cluster. One
+// goroutine runs the link and is the only writer of its fields. The link receives lists of Secrets
+// in its mailbox.
 //
-// A link has up to two clusters: serving, which the table reads, and next, which becomes the serving one once it has
-// synced. A new link has only next; during a rotation a link has both.
+// A link has up to two clusters. The table reads serving. The cluster next replaces serving once it
+// has synced. A new link only has next; during a rotation, a link has both.
 type link struct {
 	env   *linkEnv               // fixed
 	store *Store                 // fixed; nil for the local cluster
 	local *LocalLink             // fixed; nil for a linked cluster
 	name  federation.ClusterName // fixed
 	log   *zap.Logger            // fixed
-	level zapcore.Level          // fixed; of log lines about problems of the state
+	level zapcore.Level          // fixed; for messages about problems of the state
 
-	mailbox federation.Latest[[]*credentials] // all Secrets with its name, oldest first
-	changed *pace.Signal                      // its clusters' region or gateways
-	// probed is set when the gateways' addresses or health change. It is separate from changed, so that it does not
-	// wait for the change of the cluster that made the gateways known.
+	mailbox federation.Latest[[]*credentials] // all Secrets with the link's name, oldest first
+	changed *pace.Signal                      // set when the region or the gateways of its clusters change
+	// probed is set when the addresses or the health of the gateways change. It is separate from
+	// changed, so that it does not wait for the change of the cluster that announced the gateways.
 	probed    *pace.Signal
 	published atomic.Pointer[linkStatus] // for status and metrics
-	// settled is guarded by store.mu. It is true once the link's state was not pending, or the link waited only for
-	// the names of gateways.
+	// settled is guarded by store.mu. It is true once the link's state was not pending, or the link
+	// only waited for the names of gateways.
 	settled bool
 
 	linkStatus
 	duplicates []string // names of Secrets logged as duplicates
-	failures   int      // clusters that have failed, one soon after the other: see noteFailures
+	failures   int      // number of clusters that failed in quick succession; see noteFailures
 }
 
-// run returns when there are no more Secrets with the link's name, or ctx ends: then
-// it stops its clusters, and the table keeps what it has.
+// run reconciles the link until it has no Secrets any more, or ctx ends. Then it stops the link's
+// clusters. If ctx has ended, the table still has the link.
 func (l *link) run(ctx context.Context) {
 	defer func() { l.next.stop(); l.serving.stop(); l.gateways.end() }()
 	for ctx.Err() == nil {
@@ -112,15 +113,15 @@ func (l *link) run(ctx context.Context) {
 	}
 }
 
-// reconcile makes the link what its Secrets and the health of its clusters ask for.
-// It is idempotent.
+// reconcile brings the link in line with its Secrets and the health of its clusters. It is
+// idempotent.
 func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	want := pick(list, l.accepted)
 	l.useSettings(list, want)
 	l.useCredentials(ctx, want)
 	l.useGateways(ctx)
 	l.promote(ctx)
-	l.useGateways(ctx) // again: the serving cluster may be another one
+	l.useGateways(ctx) // again, because promote may have replaced the serving cluster
 	l.updateState()
 	l.noteFailures()
 	l.setLink()
@@ -136,9 +137,9 @@ func (l *link) reconcile(ctx context.Context, list []*credentials) {
 	}
 }
 
-// useSettings makes the standing follow the newest version of the Secret whose credentials
-// are in use, even if these are of an older version: a Secret with content that can't be
-// used may have a cordon. nil: there are no credentials.
+// useSettings sets the standing to that of the newest version of the Secret in use. The credentials
+// in use may be from an older version: a Secret whose content became unusable may still have a
+// cordon. If inUse is nil, there are no credentials.
 func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s := &l.standing
 	if inUse == nil {
@@ -157,8 +158,8 @@ func (l *link) useSettings(list []*credentials, inUse *credentials) {
 	s.settings, s.secret = c.settings, l.env.namespace+"/"+c.secret
 }
 
-// useCredentials makes sure that a cluster made from these credentials serves or is
-// next; nil: that there is no cluster.
+// useCredentials makes sure that serving or next is a cluster with these credentials. If want is
+// nil, the link gets no cluster.
 func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	l.accepted = want
 	switch {
@@ -170,7 +171,7 @@ func (l *link) useCredentials(ctx context.Context, want *credentials) {
 		l.next.creds = want
 		l.useRanges(want)
 	case l.serving != nil && l.serving.creds.hash == want.hash:
-		l.next.stop() // the Secret was changed, and changed back
+		l.next.stop() // the Secret was changed and changed back
 		l.next = nil
 		l.useRanges(want)
 	case l.next != nil && l.next.creds.hash == want.hash:
@@ -180,8 +181,8 @@ func (l *link) useCredentials(ctx context.Context, want *credentials) {
 	}
 }
 
-// useRanges makes the serving cluster's credentials another version of the same, which
-// may differ in the address ranges only.
+// useRanges replaces the serving cluster's credentials with another version of the same
+// credentials. The versions may differ in their address ranges only.
 func (l *link) useRanges(want *credentials) {
 	before := l.serving.creds
 	l.serving.creds = want
@@ -191,8 +192,9 @@ func (l *link) useRanges(want *credentials) {
 	l.log.Info("address ranges changed", zap.String("secret", want.secret), zap.Int("ranges", len(want.ranges)))
 }
 
-// start makes a new next, in place of the one that there may be. If that is pending,
-// the new one inherits its deadline, if it has had its turn: edits don't prolong the grace.
+// start replaces next with a new cluster. If the link is pending, the new cluster inherits the
+// deadline of the old one, so that edits of the Secret don't prolong the grace. A cluster that is
+// still waiting for its turn has no deadline.
 func (l *link) start(ctx context.Context, creds *credentials) {
 	l.next.stop()
 	var deadline time.Time
@@ -201,7 +203,7 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 	}
 	admit := make(chan struct{})
 	if l.serving == nil {
-		close(admit) // nothing is lost if it replaces nothing
+		close(admit) // there is nothing to replace, so nothing can be lost
 	}
 	cfg := l.config(creds)
 	cfg.Admit = admit
@@ -214,11 +216,11 @@ func (l *link) start(ctx context.Context, creds *credentials) {
 		l.setState(cluster.Pending, nil)
 		l.logLinked(creds)
 	}
-	l.publish() // before it reads Services, so that SelectorsChanged finds it
+	l.publish() // before the cluster lists Services, so that SelectorsChanged finds it
 	l.next.start(ctx, l.env.starts)
 }
 
-// config is what a cluster is made of, besides what it is reached by.
+// config returns the configuration of a cluster, except its client.
 func (l *link) config(creds *credentials) cluster.Config {
 	return cluster.Config{
 		Exports:     l.exports(),
@@ -247,8 +249,8 @@ func (l *link) logLinked(creds *credentials) {
 	l.log.Info("cluster linked", zap.String("server", creds.server), zap.String("secret", creds.secret), warnings)
 }
 
-// useGateways makes the tracker follow what leads to the cluster, if its Pods can't be
-// reached.
+// useGateways makes the tracker follow the cluster's gateways if its Pods can't be reached
+// directly.
 func (l *link) useGateways(ctx context.Context) {
 	g := &l.gateways
 	from := cmp.Or(l.serving, l.next)
@@ -259,7 +261,7 @@ func (l *link) useGateways(ctx context.Context) {
 		return
 	}
 	if l.serving == nil && !closed(from.cluster.Synced()) {
-		return // what it has is not known yet
+		return // the cluster's gateways are not known yet
 	}
 	if g.tracker == nil {
 		g.start(ctx, gateway.Config{
@@ -272,17 +274,17 @@ func (l *link) useGateways(ctx context.Context) {
 	g.follow(&l.standing.settings, from, l.env.rules.GatewayRoutable)
 }
 
-// elsewhere reports whether the cluster is on another network than the gateway.
+// elsewhere reports whether the cluster is on another network than Isthmus.
 func (l *link) elsewhere() bool { return l.standing.settings.network != l.env.network }
 
-// readable returns what the table reads of the serving cluster.
+// readable returns the source by which the table reads the serving cluster.
 func (l *link) readable() federation.Source {
 	g := &l.gateways
 	switch {
 	case g.tracker == nil:
 		g.source = nil
 		return l.serving.cluster
-	case !g.settled(): // it was on the gateway's network so far
+	case !g.settled(): // the cluster was on Isthmus's network until now
 		return l.serving.cluster
 	}
 	now := &gateway.Source{
@@ -297,8 +299,8 @@ func (l *link) readable() federation.Source {
 	return g.source
 }
 
-// promote makes next the serving cluster once it has synced, which admitSuccessor may delay. The table gets it in one
-// step; only then is the cluster that served before stopped.
+// promote makes next the serving cluster once it has synced, which admitSuccessor may delay. The
+// table switches in one step. Only then does the old serving cluster stop.
 func (l *link) promote(ctx context.Context) {
 	if l.next == nil || !closed(l.next.cluster.Synced()) ||
 		l.serving == nil && l.elsewhere() && (l.gateways.tracker == nil || !l.gateways.settled()) {
@@ -329,8 +331,8 @@ func (l *link) promote(ctx context.Context) {
 	}
 }
 
-// setLink gives the table the link as it is now. It is called whenever that may have
-// changed.
+// setLink passes the link's present state to the table. It is called after each change that may
+// affect the table.
 func (l *link) setLink() {
 	s := &l.standing
 	switch {
@@ -360,8 +362,8 @@ func (l *link) setLink() {
 	l.env.setLink(l.name, now)
 }
 
-// setRegion notes where the cluster is, and logs that if it was elsewhere. New credentials that can't read Nodes leave
-// the region as it was.
+// setRegion records the cluster's region, and logs a change. If new credentials lack the permission
+// to list Nodes, the region stays as it was.
 func (l *link) setRegion() {
 	s, before := &l.standing, l.standing.region
 	if region, known := cmp.Or(l.serving, l.next).cluster.Region(); known {
@@ -373,15 +375,16 @@ func (l *link) setRegion() {
 	}
 }
 
-// updateState sets the state that follows from the clusters' health, and decides whether a successor may replace the
-// serving cluster.
+// updateState derives the link's state from the health of its clusters, and decides whether a
+// successor may replace the serving cluster.
 func (l *link) updateState() {
 	switch {
 	case l.serving == nil && l.next == nil:
 		l.setState(cluster.Rejected, nil)
 		return
 	case l.serving == nil:
-		// Without a problem the state stays as start has set it, or unreachable until the cluster has synced.
+		// If there is no problem, the state stays as start has set it. An unreachable cluster stays
+		// unreachable until it has synced.
 		l.next.noteProgress()
 		if problem := l.next.problem(l.next.noteHealth()); problem != nil {
 			l.setState(cluster.Unreachable, problem)
@@ -402,14 +405,14 @@ func (l *link) updateState() {
 	}
 }
 
-// setState sets the state, and logs and reports a change of it; why is what is behind it, or nil.
+// setState sets the state, and logs and reports a change. why is the reason, and may be nil.
 func (l *link) setState(s cluster.State, why error) {
 	before := l.state
 	if before == s {
 		return
 	}
 	l.state, l.since = s, time.Now()
-	if s != cluster.Rejected { // unlink has reported that
+	if s != cluster.Rejected { // unlink has reported this change
 		l.report(cluster.StateChanged, because(string(s), why), s == cluster.Unreachable || s == cluster.Stale)
 	}
 	switch {
@@ -426,7 +429,7 @@ func (l *link) setState(s cluster.State, why error) {
 	}
 }
 
-// because appends an error to a text for people; nil: none.
+// because appends an error to a text for people. If why is nil, it returns the text.
 func because(text string, why error) string {
 	if why == nil {
 		return text
@@ -434,8 +437,8 @@ func because(text string, why error) string {
 	return text + ": " + why.Error()
 }
 
-// admitSuccessor lets the successor finish its first sync once it waits for no kind. The arguments are the present
-// health of both clusters.
+// admitSuccessor lets the successor finish its first sync once it no longer waits for a kind of
+// object. The arguments are the present health of both clusters.
 func (l *link) admitSuccessor(serving, next cluster.Health) {
 	n := l.next
 	n.noteAdvantage(serving, next)
@@ -455,7 +458,8 @@ func (l *link) admitSuccessor(serving, next cluster.Health) {
 	close(n.admit)
 }
 
-// whyNotWait returns why a successor waits for no kind, whatever it has not listed; empty: it waits.
+// whyNotWait returns the reason why a successor no longer waits for the kinds that it has not
+// listed. If it should wait, whyNotWait returns "".
 func (l *link) whyNotWait(serving, next cluster.Health) string {
 	switch {
 	case l.otherCluster():
@@ -463,21 +467,23 @@ func (l *link) whyNotWait(serving, next cluster.Health) string {
 	case revoked(serving) && l.next.isBetter(maxRevoked):
 		return "the API server no longer accepts the old credentials"
 	case !l.next.isBetter(maxStale):
-	case !overBudget(serving): // if it is, the successor has the same cap and no advantage
+	case !overBudget(serving): // otherwise the successor has the same cap, and no advantage
 		return fmt.Sprintf("with the old credentials the cluster has been stale for %v", maxStale)
 	}
 	return ""
 }
 
-// otherCluster reports whether the Secrets of the successor and the serving cluster name different clusters.
+// otherCluster reports whether the Secrets of the successor and the serving cluster identify
+// different clusters.
 func (l *link) otherCluster() bool {
 	before, now := l.serving.creds.identity, l.next.creds.identity
 	return before != "" && now != "" && before != now
 }
 
-// noteProblem records why a successor can't replace the serving cluster, and logs and reports when that begins.
+// noteProblem records why a successor can't replace the serving cluster. It logs and reports the
+// first failure.
 func (l *link) noteProblem(problem error) {
-	if l.replacing() { // the credentials are the same
+	if l.replacing() { // the problem is not caused by new credentials
 		return
 	}
 	before := l.next.failed
@@ -490,12 +496,12 @@ func (l *link) noteProblem(problem error) {
 	l.report(cluster.CredentialsChanged, because(text, problem), true)
 }
 
-// A panic in the lists or watches of a linked cluster ends all of them for good, and may leave the
-// cache half changed. The link then starts another cluster with the same credentials, as a rotation
-// does. Until that cluster has synced, the failed cluster's cache is served as stale.
+// A panic in the lists or watches of a linked cluster ends all of them permanently, and may leave
+// the cache inconsistent. The link then starts another cluster with the same credentials, as in a
+// rotation. Until that cluster has synced, the failed cluster's cache is served as stale.
 
-// noteFailures schedules the replacement of clusters that have failed. The pauses are those of a
-// Supervisor. They start over if the cluster ran for MaxPause.
+// noteFailures schedules the replacement of failed clusters. The pauses are the same as those of a
+// Supervisor. They start over if the cluster ran for at least MaxPause.
 func (l *link) noteFailures() {
 	now := time.Now()
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
@@ -512,7 +518,7 @@ func (l *link) noteFailures() {
 	}
 }
 
-// newest returns the newest cluster that was made from these credentials. If there is none, it returns nil.
+// newest returns the newest cluster with these credentials, or nil if there is none.
 func (l *link) newest(creds *credentials) *runningCluster {
 	for _, r := range [...]*runningCluster{l.next, l.serving} {
 		if r != nil && creds != nil && r.creds.hash == creds.hash {
@@ -522,14 +528,15 @@ func (l *link) newest(creds *credentials) *runningCluster {
 	return nil
 }
 
-// mustReplace reports whether the newest cluster of these credentials has failed, and is to be replaced now.
+// mustReplace reports whether the newest cluster with these credentials has failed and is due for
+// replacement.
 func (l *link) mustReplace(creds *credentials) bool {
 	r := l.newest(creds)
 	return r != nil && !r.replaceAt.IsZero() && !time.Now().Before(r.replaceAt)
 }
 
-// untilReplaced returns a channel that gets the time when the newest cluster is replaced. If it has not failed, the
-// channel is nil.
+// untilReplaced returns a channel that delivers when the newest cluster is due for replacement. If
+// the cluster has not failed, the channel is nil.
 func (l *link) untilReplaced() <-chan time.Time {
 	r := l.newest(l.accepted)
 	if r == nil || r.replaceAt.IsZero() {
@@ -538,7 +545,7 @@ func (l *link) untilReplaced() <-chan time.Time {
 	return time.After(time.Until(r.replaceAt))
 }
 
-// logStanding logs the standing if it has changed.
+// logStanding logs and reports a change of the standing.
 func (l *link) logStanding() {
 	s := &l.standing
 	now := s.effective()
@@ -563,7 +570,7 @@ func (l *link) logStanding() {
 	s.logged = now
 }
 
-// logGateways logs which gateways have died, or answer again.
+// logGateways logs and reports gateways that stopped or resumed answering probes.
 func (l *link) logGateways() {
 	g := &l.gateways
 	if g.tracker == nil {
@@ -591,8 +598,8 @@ func (l *link) logGateways() {
 	}
 }
 
-// logDuplicates logs once which Secrets are not used because an older one has the
-// same cluster name.
+// logDuplicates logs, once each, the Secrets that are unused because an older Secret has the same
+// cluster name.
 func (l *link) logDuplicates(list []*credentials) {
 	var duplicates []string
 	for _, c := range list {
@@ -608,7 +615,7 @@ func (l *link) logDuplicates(list []*credentials) {
 	l.duplicates = duplicates
 }
 
-// publish makes the link's present fields visible to other goroutines.
+// publish makes the link's present status visible to other goroutines.
 func (l *link) publish() {
 	v := l.linkStatus
 	for _, r := range []**runningCluster{&v.serving, &v.next} {
@@ -620,20 +627,18 @@ func (l *link) publish() {
 	l.env.lookAgain()
 }
 
-// report reports a change.
 func (l *link) report(kind cluster.ChangeKind, text string, problem bool) {
 	l.env.report(cluster.Change{Cluster: l.name, Kind: kind, Text: text, Problem: problem})
 }
 
-// wait returns when there may be something to reconcile: newer is closed, a cluster
-// has its turn, is listed or has synced, a cluster's health or region has changed, the grace is over,
-// a successor's kinds are to be looked at again, or the cluster is lost.
+// wait blocks until there may be something to reconcile: new Secrets, a change of a cluster's
+// progress, health, region or gateways, or the end of one of the link's time limits.
 func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 	var began, listed, synced, next, serving <-chan struct{}
 	var overdue, again <-chan time.Time
 	if l.next != nil {
 		next = l.next.healthChanged
-		if l.gateways.settled() { // otherwise it waits for its gateways
+		if l.gateways.settled() { // otherwise promote still waits for the gateways
 			synced = l.next.cluster.Synced()
 		}
 		if l.next.waits {
@@ -643,7 +648,7 @@ func (l *link) wait(ctx context.Context, newer <-chan struct{}) {
 		case closed(l.next.admit):
 		case len(l.next.awaits) > 0:
 			again = time.After(awaitedPause)
-		default: // admitSuccessor has not seen it closed, though it may be by now
+		default: // admitSuccessor ran before Listed was closed
 			listed = l.next.cluster.Listed()
 		}
 		if !l.next.deadline.IsZero() && !l.next.overdue {

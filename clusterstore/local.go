@@ -14,15 +14,16 @@ import (
 	"isthmus/internal/panics"
 )
 
-// LocalLinkOptions are the options of a LocalLink. Table, Log, Report, SetLink, Create and Prepare are needed.
+// LocalLinkOptions configure a LocalLink. Table, Log, Report, SetLink, Create and Prepare are
+// required.
 type LocalLinkOptions struct {
 	TrustDomain string
 	Server      string              // host, port and path of the cluster's API, for pages
-	Cordon      federation.Standing // how far the cluster's endpoints are taken out of all services
-	CordonBy    string              // what asks for Cordon, for people
-	Region      string              // where the cluster is; empty means the region of all of its Nodes
+	Cordon      federation.Standing // standing of the cluster's endpoints
+	CordonBy    string              // what requests Cordon, for people
+	Region      string              // region of the cluster; empty means the region of its Nodes
 
-	// As in Options.
+	// The following fields are the same as in Options.
 	Rules      cluster.Rules
 	Table      *federation.Table
 	Log        *zap.Logger
@@ -31,22 +32,24 @@ type LocalLinkOptions struct {
 	Exports    *ExportOptions
 	Supervisor *panics.Supervisor
 
-	// SetLink gets the cluster's link whenever the link may have changed.
+	// SetLink receives the cluster's link each time that the link may have changed.
 	SetLink func(federation.Link)
-	// Create makes the cluster.
+	// Create returns the cluster.
 	Create func(cluster.Config) (Cluster, error)
-	// Prepare is called once, when the cluster has synced and before it is linked as ready. ctx is Run's.
+	// Prepare is called once, after the cluster has synced and before it is linked as ready. ctx is
+	// the context of Run.
 	Prepare func(ctx context.Context)
 }
 
-// LocalLink runs the local cluster: a link without a Secret, whose cluster is never replaced.
+// LocalLink runs the local cluster. It is a link without a Secret, and its cluster is never
+// replaced.
 type LocalLink struct {
 	link    *link
 	prepare func(context.Context)
 	synced  chan struct{}
 }
 
-// NewLocalLink makes the local cluster and its link. It does no IO and starts nothing.
+// NewLocalLink returns the local cluster and its link. It does no I/O and starts no goroutine.
 func NewLocalLink(o LocalLinkOptions) (*LocalLink, error) {
 	local := &LocalLink{prepare: o.Prepare, synced: make(chan struct{})}
 	local.link = newLocalLink(&o)
@@ -72,7 +75,8 @@ func NewLocalLink(o LocalLinkOptions) (*LocalLink, error) {
 	return local, nil
 }
 
-// newLocalLink makes the link of the local cluster. The link has no Store: no Secret adds or removes it.
+// newLocalLink returns the link of the local cluster. The link has no Store, because no Secret adds
+// or removes it.
 func newLocalLink(o *LocalLinkOptions) *link {
 	env := &linkEnv{
 		rules:      o.Rules,
@@ -91,20 +95,20 @@ func newLocalLink(o *LocalLinkOptions) *link {
 	return env.newLink(federation.Local, zap.WarnLevel)
 }
 
-// Run lists and watches the cluster until ctx ends, and returns once the cluster has stopped. The table keeps the
-// cluster's link. Call Run once.
+// Run lists and watches the cluster until ctx ends, and returns once the cluster has stopped. The
+// table keeps the cluster's link. Call Run once.
 func (l *LocalLink) Run(ctx context.Context) { l.link.run(ctx) }
 
 // Synced returns a channel that is closed once the cluster is linked as ready.
 func (l *LocalLink) Synced() <-chan struct{} { return l.synced }
 
-// Status returns the cluster's state now.
+// Status returns the present status of the cluster.
 func (l *LocalLink) Status() adminapi.Cluster {
 	st := adminapi.Cluster{Cluster: federation.Local.String()}
 	l.link.published.Load().describe(&st)
 	return st
 }
 
-// Look makes the cluster read trust anchors and Pod networks again. It returns once the cluster has read
-// them, or ctx ends.
+// Look makes the cluster read its trust anchors and Pod networks again. It returns once the cluster
+// has done so, or ctx ends.
 func (l *LocalLink) Look(ctx context.Context) { await(ctx, l.link.published.Load().look()) }

@@ -8,7 +8,8 @@ import (
 	"isthmus/clusterstore/cluster"
 )
 
-// The metrics of a Store that are made when they are scraped, so that series come and go with their clusters.
+// Metrics of a Store that are collected at each scrape, so that series appear and disappear with
+// their clusters.
 var (
 	sizeDesc = prometheus.NewDesc("cluster_store_size",
 		"Number of linked clusters: those with a usable Secret, whatever their state.", nil, nil)
@@ -27,12 +28,12 @@ var (
 		nil)
 )
 
-// newProbes returns the metric of what probes take.
+// newProbes returns the metric for the duration of probes.
 func newProbes() *prometheus.HistogramVec {
 	return prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "isthmus_gateway_probe_seconds",
 		Help:    "How long probes of a linked cluster's gateways take, whatever comes of them.",
-		Buckets: []float64{.05, .5, 2}, // few: there is one histogram for each cluster
+		Buckets: []float64{.05, .5, 2}, // few buckets, because each cluster has a histogram
 	}, []string{"cluster"})
 }
 
@@ -43,7 +44,7 @@ func registerStore(s *Store, r prometheus.Registerer) error {
 // storeMetrics collects a Store's metrics.
 type storeMetrics struct{ store *Store }
 
-// Describe describes nothing: that is checked when metrics are read.
+// Describe sends nothing. The registry therefore checks the metrics when it collects them.
 func (m storeMetrics) Describe(chan<- *prometheus.Desc) {}
 
 func (m storeMetrics) Collect(ch chan<- prometheus.Metric) {

@@ -14,54 +14,52 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Cluster is what a link needs of a [cluster.Cluster]. Tests have their own.
+// Cluster is the part of a [cluster.Cluster] that a link uses.
 type Cluster interface {
 	federation.Source
 	Run(context.Context)
-	Listed() <-chan struct{} // closed once Synced waits for nothing but Config.Admit
+	Listed() <-chan struct{} // closed once Synced only waits for Config.Admit
 	Synced() <-chan struct{}
 	Health() cluster.Health
 	HealthChanged() <-chan struct{}
 	Region() (region string, known bool)
 	Gateways() (list []*cluster.Gateway, more int)
-	Exports() *cluster.Exports // nil: they are not known, or not kept
-	SelectorsChanged()         // if exports are kept
-	// Look makes the cluster read facts again. The channel is closed once Health has them.
+	Exports() *cluster.Exports // nil if exports are not known or not cached
+	SelectorsChanged()         // if exports are cached
+	// Look makes the cluster read its facts again. The channel is closed once Health has them.
 	Look() <-chan struct{}
 }
 
-// syncGrace is how long a new link may take to sync before it counts as
-// unreachable.
+// syncGrace is how long a new link may take to sync before it counts as unreachable.
 const syncGrace = 30 * time.Second
 
-// runningCluster is a Cluster made from one version of credentials. It runs from
-// start to stop.
+// runningCluster is a Cluster with one version of credentials, between start and stop.
 type runningCluster struct {
 	cluster       Cluster
 	creds         *credentials
-	waits         bool            // set by noteProgress: the cluster has not had its turn
-	deadline      time.Time       // when it should have synced; zero: not known before its turn
-	overdue       bool            // set by noteProgress: the deadline is over
-	healthChanged <-chan struct{} // closed when the health changes that noteHealth returned last
+	waits         bool            // set by noteProgress: the cluster is waiting for its turn
+	deadline      time.Time       // when the cluster should have synced; zero before its turn
+	overdue       bool            // set by noteProgress: the deadline has passed
+	healthChanged <-chan struct{} // closed when the health changes after the last noteHealth
 	started       time.Time       // when start was called
 	broken        bool            // set by noteHealth: a panic has ended the cluster's lists and watches
-	replaceAt     time.Time       // when a successor is started for that reason; zero if it is not broken
-	admit         chan struct{}   // closed once it may finish its first sync
-	awaits        []awaitedKind   // of a successor: what it has to list before
-	betterSince   time.Time       // of a successor: set by noteAdvantage; zero: the serving cluster is as good
-	// failed is why a successor can't replace the serving cluster. If nothing is known to be
-	// wrong, failed is nil.
+	replaceAt     time.Time       // when a broken cluster is replaced; zero unless broken
+	admit         chan struct{}   // closed once the cluster may finish its first sync
+	awaits        []awaitedKind   // kinds that a successor must list first
+	betterSince   time.Time       // set by noteAdvantage, for a successor; zero without an advantage
+	// failed is why a successor can't replace the serving cluster. It is nil if no problem is
+	// known.
 	failed error
 
 	cancel context.CancelFunc
-	began  chan struct{} // closed when it has its turn
+	began  chan struct{} // closed when the cluster gets its turn
 	done   chan struct{}
 }
 
-// noteAdvantage records since when a successor has watched its needed kinds while the serving
-// cluster has been stale, or while the serving cluster's credentials have been refused. The time
-// since when the serving cluster has been stale is not enough: after a long outage of the API
-// server, the successor may be the first of the two that watches again.
+// noteAdvantage records the time since when the successor has an advantage. The successor has an
+// advantage if it watches its needed kinds while the serving cluster is stale or its credentials
+// are refused. The start of the serving cluster's staleness is too early a time: after a long
+// outage of the API server, the successor may merely be the first of the two to resume its watches.
 func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	switch {
 	case serving.StaleSince.IsZero() && !revoked(serving), !watchesNeeded(next):
@@ -71,12 +69,12 @@ func (r *runningCluster) noteAdvantage(serving, next cluster.Health) {
 	}
 }
 
-// isBetter reports whether the successor has had the advantage that noteAdvantage records for at least that long.
+// isBetter reports whether the successor has had its advantage for at least d.
 func (r *runningCluster) isBetter(d time.Duration) bool {
 	return !r.betterSince.IsZero() && time.Since(r.betterSince) >= d
 }
 
-// start runs the cluster once it has its turn.
+// start runs the cluster once it gets its turn.
 func (r *runningCluster) start(ctx context.Context, turns starts) {
 	ctx, r.cancel = context.WithCancel(ctx)
 	r.started = time.Now()
@@ -86,7 +84,7 @@ func (r *runningCluster) start(ctx context.Context, turns starts) {
 		defer close(r.done)
 		var turn sync.WaitGroup
 		defer turn.Wait()
-		if turns.take(ctx) { // if not, Run only gives back what the cluster has
+		if turns.take(ctx) { // if false, ctx has ended, and Run only cleans up
 			close(r.began)
 			turn.Go(func() { turns.giveBack(ctx, r.cluster, synced) })
 		}
@@ -94,7 +92,7 @@ func (r *runningCluster) start(ctx context.Context, turns starts) {
 	}()
 }
 
-// stop stops the cluster and waits until it has ended. r may be nil.
+// stop stops the cluster and waits until it has stopped. r may be nil.
 func (r *runningCluster) stop() {
 	if r != nil {
 		r.cancel()
@@ -102,8 +100,8 @@ func (r *runningCluster) stop() {
 	}
 }
 
-// noteHealth returns the cluster's health. It sets healthChanged to the channel that the next change of the health
-// closes, and records whether a panic has ended the lists and watches.
+// noteHealth returns the cluster's health. It sets healthChanged to the channel that the next
+// change of the health closes, and records whether a panic has ended the lists and watches.
 func (r *runningCluster) noteHealth() cluster.Health {
 	r.healthChanged = r.cluster.HealthChanged()
 	h := r.cluster.Health()
@@ -112,8 +110,8 @@ func (r *runningCluster) noteHealth() cluster.Health {
 	return h
 }
 
-// noteProgress records whether the cluster has had its turn and whether its deadline is over. The deadline counts from
-// the turn on. The local cluster has no deadline.
+// noteProgress records whether the cluster is waiting for its turn, and whether its deadline has
+// passed. The deadline is measured from the start of the turn. The local cluster has no deadline.
 func (r *runningCluster) noteProgress() {
 	r.waits = !closed(r.began)
 	if r.deadline.IsZero() && !r.waits && r.creds.rest != nil {
@@ -122,8 +120,9 @@ func (r *runningCluster) noteProgress() {
 	r.overdue = !r.deadline.IsZero() && !time.Now().Before(r.deadline)
 }
 
-// problem returns why a cluster that has not synced does not work, as of the last noteProgress: a request failed, the
-// cluster waits for kinds of objects, or the deadline is over. If nothing is known to be wrong, problem returns nil.
+// problem returns why a cluster has not synced, as of the last noteProgress: a request failed, the
+// cluster waits for kinds of objects, or its deadline has passed. If no problem is known, it
+// returns nil.
 func (r *runningCluster) problem(h cluster.Health) error {
 	switch {
 	case len(r.awaits) > 0:
@@ -136,7 +135,7 @@ func (r *runningCluster) problem(h cluster.Health) error {
 	return nil
 }
 
-// failedCluster takes the place of a Cluster that could not be made.
+// failedCluster stands in for a Cluster that could not be created.
 type failedCluster struct{ err error }
 
 func (f failedCluster) Run(ctx context.Context) { <-ctx.Done() }
@@ -166,23 +165,23 @@ func (f failedCluster) State(federation.ServiceID) federation.ServiceState { ret
 func (f failedCluster) Declares(federation.ServiceID, uint16) bool { return false }
 
 func (f failedCluster) Reader(federation.ServiceID, uint16) federation.Reader {
-	return nil // never called: it does not sync, so the table does not get it
+	return nil // not called, because a failedCluster never syncs and so never gets into the table
 }
 
-// maxStarts is how many clusters begin to be connected to and read at once. If
-// hundreds are while the processors are busy, each takes so long that connections and lists time
-// out and begin anew, and none becomes ready.
+// maxStarts is the maximum number of clusters that connect and list at the same time. Without this
+// limit, hundreds of starting clusters would compete for the processors. Their connections and
+// lists would then time out and start over, and no cluster would become ready.
 const maxStarts = 32
 
-// A cluster that does not answer costs nothing, so it is not to hold up others: a turn lasts for
-// so many steps at most. Each begins when the one before is noticed to be over, so that turns
-// are longer where goroutines wait for a processor.
+// A cluster that does not respond must not delay others, so a turn lasts startSteps steps at most.
+// A step begins when the goroutine notices the end of the previous step. Turns are therefore longer
+// when the processors are busy.
 const (
 	startSteps = 20
 	startStep  = 50 * time.Millisecond
 )
 
-// starts has a turn for each of so many clusters.
+// starts limits the number of clusters that start at the same time.
 type starts struct{ *semaphore.Weighted }
 
 func newStarts() starts { return starts{semaphore.NewWeighted(maxStarts)} }
@@ -190,8 +189,8 @@ func newStarts() starts { return starts{semaphore.NewWeighted(maxStarts)} }
 // take waits for a turn. It returns false if ctx ends first.
 func (s starts) take(ctx context.Context) bool { return s.Acquire(ctx, 1) == nil }
 
-// giveBack waits until the cluster has synced or does not work, its turn is over, or ctx ends,
-// and gives the turn back.
+// giveBack ends the turn once the cluster has synced or failed, the turn has lasted long enough, or
+// ctx ends.
 func (s starts) giveBack(ctx context.Context, c Cluster, synced <-chan struct{}) {
 	defer s.Release(1)
 	step := time.NewTicker(startStep)

@@ -16,54 +16,55 @@ import (
 	"isthmus/federation"
 )
 
-// Annotations of a link Secret that decide how far its cluster is used, and where
-// it is. What can't be read counts as absent.
+// Annotations of a link Secret that set the standing and the location of its cluster. Invalid
+// values count as unset.
 const (
 	CordonAnnotation     = "isthmus.io/cordon"      // false, last-resort or true
-	CordonOverAnnotation = "isthmus.io/cordon-over" // how long a cordon, and its end, take: 0s to MaxCordonOver
+	CordonOverAnnotation = "isthmus.io/cordon-over" // how long a cordon and its end take, from 0s to MaxCordonOver
 	whenLostAnnotation   = "isthmus.io/when-lost"   // keep, last-resort or withdraw
-	lostAfterAnnotation  = "isthmus.io/lost-after"  // MinLostAfter to MaxLostAfter
-	regionAnnotation     = "isthmus.io/region"      // a name, in place of the label of the cluster's Nodes
+	lostAfterAnnotation  = "isthmus.io/lost-after"  // from MinLostAfter to MaxLostAfter
+	regionAnnotation     = "isthmus.io/region"      // overrides the region label of the cluster's Nodes
 
-	// NetworkAnnotation names the network of the cluster's Pods. Pods on another network than Isthmus can't be reached.
+	// NetworkAnnotation names the network of the cluster's Pods. If that is not the network of
+	// Isthmus, the Pods can't be reached directly.
 	NetworkAnnotation = "isthmus.io/network"
-	// gatewayAddressesAnnotation is a list of HOST:PORT, which replaces the gateways that the cluster has.
+	// gatewayAddressesAnnotation is a list of HOST:PORT that overrides the cluster's own gateways.
 	gatewayAddressesAnnotation = "isthmus.io/gateway-addresses"
-	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity" // replaces the identities that the gateways have
+	gatewayIdentityAnnotation  = "isthmus.io/gateway-identity" // overrides the identities of the gateways
 )
 
-// RangesAnnotation of a link Secret lists the addresses that its cluster may offer, as
-// CIDRs divided by commas. Without it the cluster may offer all addresses.
+// RangesAnnotation lists the addresses that a cluster may offer, as comma-separated CIDRs. If it is
+// not set, the cluster may offer any address.
 const RangesAnnotation = "isthmus.io/address-ranges"
 
-// Limits of durations. A watch that breaks is there again within a second: a cluster
-// that counted as lost sooner would come and go with every restart of an API server.
+// Limits of durations. A broken watch is usually replaced within a second. With a lower
+// MinLostAfter, each restart of an API server would make the cluster lost.
 const (
-	MinLostAfter  = time.Second    // of Options.LostAfter and of annotations
-	MaxLostAfter  = 24 * time.Hour // likewise
+	MinLostAfter  = time.Second    // for Options.LostAfter and the annotation
+	MaxLostAfter  = 24 * time.Hour // for Options.LostAfter and the annotation
 	MaxCordonOver = time.Hour
 )
 
-// linkSettings are what these annotations ask for, and the gateway's defaults for what
-// they leave open. They are immutable.
+// linkSettings are the values of these annotations, with defaults for those that are unset. They
+// are immutable.
 type linkSettings struct {
 	cordon     federation.Standing
-	cordonBy   string // what asks for cordon; empty: the Secret's annotation
+	cordonBy   string // what requests the cordon; empty means the Secret's annotation
 	cordonOver time.Duration
-	whenLost   federation.Standing // InService: being lost changes nothing
+	whenLost   federation.Standing // InService means that a lost cluster stays in service
 	lostAfter  time.Duration
-	region     string           // empty: that of the cluster's Nodes
-	network    string           // of the cluster's Pods
-	gateways   []gateway.Target // without identities; nil: those that the cluster has
-	identity   string           // of all gateways; empty: that which each has
-	unread     bool             // gateways or identity: its annotation is there, and can't be read
+	region     string           // empty means the region of the cluster's Nodes
+	network    string           // network of the cluster's Pods
+	gateways   []gateway.Target // without identities; if nil, the cluster's own gateways are used
+	identity   string           // identity of all gateways; if empty, each gateway's own identity is used
+	unread     bool             // the annotation for gateways or identity is invalid
 	// readExports is ExportOptions.Settings. If it is nil, exports are not cached.
 	readExports func(annotations map[string]string) (settings any, warnings []string)
-	exports     any      // the result of readExports
-	warnings    []string // which annotations can't be read
+	exports     any      // result of readExports
+	warnings    []string // one for each invalid annotation
 }
 
-// readSettings reads a Secret's annotations. It returns at most one warning for each.
+// readSettings parses a Secret's annotations. It returns at most one warning for each annotation.
 func readSettings(annotations map[string]string, defaults linkSettings) linkSettings {
 	r := settingsReader{annotations, defaults}
 	readValue(&r, CordonAnnotation, &r.settings.cordon, words{"false", "last-resort", "true"}.read)
@@ -88,8 +89,9 @@ type settingsReader struct {
 	settings    linkSettings
 }
 
-// readValue sets into if the annotation is there and can be read. Blanks around its
-// value do not matter. It reports false if the annotation is there and can't be read.
+// readValue parses an annotation into the given variable, without surrounding white space. It
+// returns false if the annotation exists and is invalid. If the annotation is missing or invalid,
+// the variable is not changed.
 func readValue[T any](r *settingsReader, annotation string, into *T, read func(string) (T, error)) bool {
 	text, ok := r.annotations[annotation]
 	if !ok {
@@ -106,7 +108,7 @@ func readValue[T any](r *settingsReader, annotation string, into *T, read func(s
 	return true
 }
 
-// words are how users write each federation.Standing.
+// words are the annotation values for each federation.Standing.
 type words [3]string
 
 func (w words) read(text string) (federation.Standing, error) {
@@ -116,7 +118,7 @@ func (w words) read(text string) (federation.Standing, error) {
 	return 0, fmt.Errorf("%s is none of %s", quote(text), strings.Join(w[:], ", "))
 }
 
-// within is the least and the longest duration that is accepted.
+// within holds the shortest and the longest duration that is accepted.
 type within [2]time.Duration
 
 func (w within) read(text string) (time.Duration, error) {
@@ -130,7 +132,8 @@ func (w within) read(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// readRegion accepts what a Node's label may have, since regions are compared with those.
+// readRegion accepts the values that a Node's region label may have, because regions are compared
+// with that label.
 func readRegion(text string) (string, error) {
 	if text == "" || len(validation.IsValidLabelValue(text)) > 0 {
 		return "", fmt.Errorf("%s can't be the name of a region: that has 1 to %d letters, digits, '-', '_' and "+
@@ -140,7 +143,7 @@ func readRegion(text string) (string, error) {
 	return text, nil
 }
 
-// CheckNetwork returns why a text can't be the name of a network; nil: it can.
+// CheckNetwork returns an error if text is not a valid network name.
 func CheckNetwork(text string) error {
 	if text != "" && len(validation.IsValidLabelValue(text)) > 0 {
 		return fmt.Errorf("%s can't be the name of a network: that has up to %d letters, digits, '-', '_' and '.', "+
@@ -150,7 +153,7 @@ func CheckNetwork(text string) error {
 	return nil
 }
 
-// readNetwork reads the annotation for the cluster's network.
+// readNetwork parses the annotation for the cluster's network.
 func (r *settingsReader) readNetwork() {
 	text := strings.TrimSpace(r.annotations[NetworkAnnotation])
 	r.settings.network = text
@@ -162,15 +165,15 @@ func (r *settingsReader) readNetwork() {
 	}
 }
 
-// unreadableNetwork is no name of a network. A cluster whose network can't be read is on
-// another one: to send traffic to Pods that can't be reached would be worse.
+// unreadableNetwork is not a valid network name, so a cluster whose annotation is invalid counts as
+// being on another network. Isthmus must not send traffic to Pods that can't be reached.
 const unreadableNetwork = "(can't be read)"
 
-// namelessNetwork stands, for people, for the network without a name, which clusters without
-// the annotation are on.
+// namelessNetwork is shown to people as the name of the network of clusters without the annotation.
 const namelessNetwork = "(without a name)"
 
-// readGatewayAddresses reads HOST:PORT,... . HOST is an IP address, or a name.
+// readGatewayAddresses parses a comma-separated list of HOST:PORT. HOST is an IP address or a host
+// name.
 func readGatewayAddresses(text string) (list []gateway.Target, err error) {
 	for item := range strings.SplitSeq(text, ",") {
 		host, port, err := net.SplitHostPort(strings.TrimSpace(item))
@@ -205,13 +208,12 @@ func readGatewayIdentity(text string) (string, error) {
 	return text, nil
 }
 
-// maxRanges is how many CIDRs a link may have: far more than clusters have networks,
-// and few enough that a Secret costs nothing.
+// maxRanges is the maximum number of CIDRs of a link. It is far more than a cluster has networks,
+// and low enough to bound the cost of a Secret.
 const maxRanges = 256
 
-// readRanges parses the annotation's value. Blanks around a CIDR do not matter. What
-// could be misread is an error, and so is an empty list, since it would refuse all
-// addresses, or none.
+// readRanges parses the annotation's value. White space around a CIDR is ignored. Ambiguous CIDRs
+// are errors. An empty list is an error too, because it could mean all addresses or none.
 func readRanges(value string) (federation.Ranges, error) {
 	items := strings.SplitN(value, ",", maxRanges+1)
 	if len(items) > maxRanges {
@@ -229,7 +231,7 @@ func readRanges(value string) (federation.Ranges, error) {
 }
 
 func readCIDR(text string) (netip.Prefix, error) {
-	if len(text) > mostQuoted { // no CIDR is longer
+	if len(text) > mostQuoted { // longer than any CIDR
 		return netip.Prefix{}, fmt.Errorf("%s is no CIDR", quote(text))
 	}
 	if text == "" {
@@ -257,10 +259,10 @@ func isAddr(text string) bool {
 	return err == nil
 }
 
-// mostQuoted is how many bytes of a value a warning or an error quotes.
+// mostQuoted is the maximum number of bytes of a value that a warning or an error quotes.
 const mostQuoted = 64
 
-// quote quotes a text that somebody wrote, or its beginning.
+// quote quotes text from outside, truncated to mostQuoted bytes.
 func quote(text string) string {
 	if len(text) > mostQuoted {
 		return fmt.Sprintf("%q…", text[:mostQuoted])

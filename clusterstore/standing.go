@@ -10,26 +10,26 @@ import (
 	"isthmus/federation"
 )
 
-// linkStanding is how far a link's cluster is taken out of all services, why, and where
-// the cluster is. Its link's goroutine writes it; others get copies.
+// linkStanding holds the standing of a link's cluster, with its reasons, and the cluster's region.
+// Only the link's goroutine writes it. Other goroutines get copies.
 type linkStanding struct {
-	settings  linkSettings // of the Secret in use, as it is now
-	secret    string       // namespace and name of that Secret; empty: there is none
-	linkedAt  time.Time    // since when there is a cluster; zero: there is none
-	lostSince time.Time    // since when its API is not followed; zero: it is followed
+	settings  linkSettings // settings of the newest version of the Secret in use
+	secret    string       // namespace and name of the Secret in use; empty if there is none
+	linkedAt  time.Time    // since when the link has a cluster; zero if it has none
+	lostSince time.Time    // since when the API can't be listed or watched; zero if it can
 	lost      federation.Standing
-	dead      bool // it is reached through gateways, and none answers
+	dead      bool // the cluster is reached through gateways, and all of them are dead
 	region    string
 
-	nodesRegion string // by the Nodes of the cluster, as it was when they were last read
+	nodesRegion string // region of the cluster's Nodes when they were last listed
 	logged      federation.Standing
 }
 
-// effective is what the cluster's standing comes to.
+// effective returns the standing that results from the cordon and the cluster's condition.
 func (s *linkStanding) effective() federation.Standing { return max(s.settings.cordon, s.notByHand()) }
 
-// notByHand is how far the cluster is taken out because it is not followed, or can't be
-// reached.
+// notByHand returns the standing that results from a lost cluster or dead gateways, without the
+// cordon.
 func (s *linkStanding) notByHand() federation.Standing {
 	if s.dead {
 		return max(s.lost, federation.LastResort)
@@ -37,15 +37,16 @@ func (s *linkStanding) notByHand() federation.Standing {
 	return s.lost
 }
 
-// mayBeLost reports whether the cluster is lost, or will be at dueAt if nothing changes.
+// mayBeLost reports whether the cluster is lost, or becomes lost at dueAt unless its API can be
+// watched again.
 func (s *linkStanding) mayBeLost() bool {
 	return s.settings.whenLost != federation.InService && !s.lostSince.IsZero()
 }
 
 func (s *linkStanding) dueAt() time.Time { return s.lostSince.Add(s.settings.lostAfter) }
 
-// untilLost returns a channel that gets something when the cluster will be lost; nil:
-// it is already, or will not be.
+// untilLost returns a channel that delivers when the cluster becomes lost. If the cluster is
+// already lost or can't become lost, the channel is nil.
 func (s *linkStanding) untilLost() <-chan time.Time {
 	if !s.mayBeLost() || s.lost != federation.InService {
 		return nil
@@ -53,7 +54,7 @@ func (s *linkStanding) untilLost() <-chan time.Time {
 	return time.After(time.Until(s.dueAt()))
 }
 
-// reason describes why the cluster is not in service; empty: it is.
+// reason describes why the cluster is not in service. If it is in service, reason returns "".
 func (s *linkStanding) reason() string {
 	var list []string
 	by := "by " + cmp.Or(s.settings.cordonBy, fmt.Sprintf("annotation %s of Secret %s", CordonAnnotation, s.secret))

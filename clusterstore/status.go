@@ -11,21 +11,22 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// linkStatus is what others see copies of.
+// linkStatus is the part of a link that publish copies for other goroutines.
 type linkStatus struct {
-	accepted *credentials // what next or, without next, serving is made from
+	accepted *credentials // credentials of next or, without next, of serving
 	serving  *runningCluster
 	next     *runningCluster
 	gateways linkGateways
-	state    cluster.State // empty: it has had none
-	since    time.Time     // since when it has that state
+	state    cluster.State // empty before the first state
+	since    time.Time     // when the link entered this state
 	standing linkStanding
 }
 
-// shown returns the serving cluster or, if there is none yet, the next one; nil: there is neither.
+// shown returns the serving cluster, or next if none serves. If the link has no cluster, shown
+// returns nil.
 func (v *linkStatus) shown() *runningCluster { return cmp.Or(v.serving, v.next) }
 
-// replacing reports whether next is to replace a failed cluster with the same credentials.
+// replacing reports whether next replaces a failed cluster with the same credentials.
 func (l *linkStatus) replacing() bool {
 	return l.serving != nil && l.next != nil && l.serving.creds.hash == l.next.creds.hash
 }
@@ -43,7 +44,7 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	st.ObjectWarnings = h.Warnings()
 	st.Warnings = slices.Concat(v.accepted.warnings, v.standing.settings.warnings, st.ObjectWarnings)
 	for _, r := range st.NeverRead() {
-		if r.Failure != adminapi.Forbidden { // which is for the check of permissions to judge
+		if r.Failure != adminapi.Forbidden { // the check of permissions reports missing permissions
 			st.Warnings = append(st.Warnings, r.Unread())
 		}
 	}
@@ -76,14 +77,14 @@ func (v *linkStatus) describe(st *adminapi.Cluster) {
 	}
 }
 
-// describeGateways fills in how a cluster on another network is reached.
+// describeGateways fills in the gateways of a cluster on another network.
 func (v *linkStatus) describeGateways(st *cluster.Status) {
 	if v.gateways.tracker == nil {
 		return
 	}
 	st.Network = cmp.Or(v.standing.settings.network, namelessNetwork)
 	outside, ipv6 := 0, 0
-	var unknown, refused []string // that are not probed
+	var unknown, refused []string // addresses that are not probed
 	for _, a := range v.gateways.tracker.Addresses() {
 		x := adminapi.ClusterGateway{
 			Address:  a.Addr.String(),
@@ -123,7 +124,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 			outside,
 		))
 	}
-	if n := len(st.Gateways); n > 0 && ipv6 == n { // otherwise clients have the others
+	if n := len(st.Gateways); n > 0 && ipv6 == n { // otherwise clients get the IPv4 addresses
 		problems = append(problems, fmt.Sprintf(
 			"Linkerd gateways at IPv6 addresses, which clients do not get (--enable-ipv6=false): %d", n,
 		))
@@ -138,7 +139,7 @@ func (v *linkStatus) describeGateways(st *cluster.Status) {
 	st.GatewayProblems = problems
 }
 
-// probed returns which of the cluster's gateways are alive, of those that have been probed.
+// probed maps the addresses of the probed gateways to whether they are alive.
 func (v *linkStatus) probed() map[string]bool {
 	if v.gateways.tracker == nil {
 		return nil
@@ -152,7 +153,8 @@ func (v *linkStatus) probed() map[string]bool {
 	return list
 }
 
-// look makes the cluster that is shown read its facts again. The channel is nil if the cluster is not ready.
+// look makes the shown cluster read its facts again. If the cluster is not ready, the channel is
+// nil.
 func (v *linkStatus) look() <-chan struct{} {
 	if at := v.shown(); at != nil && v.state == cluster.Ready {
 		return at.cluster.Look()

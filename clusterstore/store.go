@@ -24,44 +24,45 @@ import (
 	"isthmus/internal/panics"
 )
 
-// DefaultLostAfter is for how long a cluster's API is not followed before the cluster
-// counts as lost.
+// DefaultLostAfter is the default of [Options].LostAfter.
 const DefaultLostAfter = time.Minute
 
-// Options are a Store's.
+// Options configure a Store.
 type Options struct {
-	Namespace  string                // where the link Secrets are: the control plane's
-	Rules      cluster.Rules         // for all clusters
-	Table      *federation.Table     // gets the links
-	Log        *zap.Logger           // nil: no logs
-	Registerer prometheus.Registerer // for the Store's own metrics; nil: no metrics
-	Metrics    *cluster.Metrics      // of its clusters; nil: no metrics
-	Memory     int64                 // cap of what each linked cluster may have cached, in bytes; zero means no cap
-	Network    string                // that the gateway is on: Pods of linked clusters on others can't be reached
-	IPv6       bool                  // clients get IPv6 addresses, as by the Table's Options
-	// LocalCluster is the cache of the local cluster, whose addresses are not probed as gateways of other clusters.
-	// If it is nil, they are not known.
+	Namespace  string                // namespace of the link Secrets
+	Rules      cluster.Rules         // apply to all clusters
+	Table      *federation.Table     // receives the links
+	Log        *zap.Logger           // if nil, nothing is logged
+	Registerer prometheus.Registerer // for the Store's metrics; if nil, there are none
+	Metrics    *cluster.Metrics      // for the metrics of clusters; if nil, there are none
+	Memory     int64                 // memory cap of each linked cluster, in bytes; zero means no cap
+	Network    string                // network of Isthmus; Pods of linked clusters on other networks can't be reached
+	IPv6       bool                  // clients get IPv6 addresses, as in the Table's Options
+	// LocalCluster is the cache of the local cluster. Its addresses are never probed as gateways of
+	// linked clusters. If it is nil, the local cluster's addresses are unknown.
 	LocalCluster gateway.LocalCluster
 
-	// What link Secrets may set otherwise: how far a cluster's endpoints are taken out
-	// while it is lost, which it is once its API has not been followed for LostAfter.
+	// WhenLost and LostAfter are defaults that link Secrets may override. WhenLost is the standing
+	// of a lost cluster's endpoints. A cluster is lost once its API could not be listed or watched
+	// for LostAfter.
 	WhenLost  federation.Standing
-	LostAfter time.Duration // 0: DefaultLostAfter
+	LostAfter time.Duration // zero means DefaultLostAfter
 
-	// Exports makes the Store cache what clusters export. If it is nil, nothing is read or cached for exports.
-	// Otherwise LocalLink is needed, made with the same ExportOptions.
+	// Exports makes the Store cache what clusters export. If it is nil, exports are neither listed
+	// nor cached. Otherwise LocalLink is required, and must have the same ExportOptions.
 	Exports   *ExportOptions
 	LocalLink *LocalLink
 
-	// Supervisor recovers from panics while a cluster's changes are passed on. If it is nil, these end the process.
+	// Supervisor recovers from panics while a cluster's changes are processed. If it is nil, a
+	// panic ends the process.
 	Supervisor *panics.Supervisor
 
-	// Report is called, by several goroutines, when a link's state or standing or the
-	// credentials in use change, and when a link Secret is refused. It must not block.
-	Report func(cluster.Change) // nil: not called
+	// Report is called after each change of a link's state, standing or credentials, and for each
+	// rejected link Secret. Several goroutines may call it at the same time. It must not block.
+	Report func(cluster.Change) // optional
 }
 
-// defaultSettings are for a Secret without annotations.
+// defaultSettings returns the settings of a Secret without annotations.
 func (o *Options) defaultSettings() linkSettings {
 	d := linkSettings{whenLost: o.WhenLost, lostAfter: o.LostAfter}
 	if o.Exports != nil {
@@ -93,30 +94,28 @@ func (o *Options) validate() error {
 	return nil
 }
 
-// Store watches the link Secrets of a namespace. For every cluster name on their
-// labels it runs a Cluster, which is in the table for as long as there are Secrets
-// with that name.
+// Store watches the link Secrets of a namespace. It runs a Cluster for each cluster name on their
+// labels. The table has the cluster as long as Secrets with that name exist.
 //
-// Clusters don't affect each other: each name has a goroutine of its own, which gets
-// the Secrets of that name.
+// Clusters don't affect each other: each name has its own goroutine, which receives the Secrets
+// with that name.
 type Store struct {
-	// fixed
 	client  *kube.Client
 	opts    Options
-	linkEnv // for its links
+	linkEnv // environment of its links
 	settled chan struct{}
 
 	secrets federation.Latest[snapshot]
-	readErr atomic.Pointer[error] // why Secrets can't be read; nil: they can, as far as known
+	readErr atomic.Pointer[error] // why Secrets can't be read; nil if no failure is known
 
 	mu         sync.Mutex
-	dispatched bool // links has all that the Secrets name
+	dispatched bool // links has all cluster names of the Secrets
 	links      map[federation.ClusterName]*link
 }
 
-// NewStore checks the options and registers metrics. It does no IO and starts no
-// goroutine. The client is the local cluster's, and needs the right to list and watch
-// Secrets in the namespace.
+// NewStore validates the options and registers the metrics. It does no I/O and starts no goroutine.
+// client is a client of the local cluster, with permission to list and watch Secrets in the
+// namespace.
 func NewStore(client *kube.Client, o Options) (*Store, error) {
 	if err := o.validate(); err != nil {
 		return nil, err
@@ -156,20 +155,19 @@ func NewStore(client *kube.Client, o Options) (*Store, error) {
 	return s, nil
 }
 
-// newCluster makes a Cluster that is read with these credentials.
+// newCluster returns a Cluster that uses the given credentials.
 func (s *Store) newCluster(from *rest.Config, cfg cluster.Config) (Cluster, error) {
 	client, err := kube.New(cfg.Name, from, s.metrics.Requests())
 	if err != nil {
 		return nil, fmt.Errorf("cluster %s: %w", cfg.Name, err)
 	}
 	cfg.Client = client
-	cfg.Memory = follow.NewMemoryCap(s.opts.Memory) // a successor has a cap of its own
+	cfg.Memory = follow.NewMemoryCap(s.opts.Memory) // not shared with a successor
 	return cluster.New(cfg)
 }
 
-// Run watches the Secrets until ctx ends. When it returns, all clusters have
-// stopped. The table keeps what it has, so that proxies lose no endpoint while the
-// gateway shuts down. Call it once.
+// Run watches the Secrets until ctx ends. When Run returns, all clusters have stopped, but the
+// table still has their links, so that proxies lose no endpoint during the shutdown. Call Run once.
 func (s *Store) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -189,9 +187,9 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-// watchSecrets keeps s.secrets up to date until ctx ends. Secrets are selected by
-// type only, so that one without the label can be reported. While they can't be
-// read, the last snapshot stays.
+// watchSecrets updates s.secrets until ctx ends. It selects Secrets by type only, so that the
+// status can report Secrets without the label. While Secrets can't be read, the last snapshot
+// stays.
 func (s *Store) watchSecrets(ctx context.Context) {
 	known := make(follow.Map[*credentials])
 	options := follow.Options{Printable: s.client.Printable, Trouble: func(_, text string) {
@@ -214,9 +212,9 @@ func (s *Store) watchSecrets(ctx context.Context) {
 	})).Run(ctx, nil)
 }
 
-// snapshot has all link Secrets at one time. It is immutable.
+// snapshot contains all link Secrets at one time. It is immutable.
 type snapshot struct {
-	listed  bool           // false: they have not been listed yet
+	listed  bool           // the Secrets have been listed
 	secrets []*credentials // oldest first
 }
 
@@ -226,8 +224,8 @@ func snapshotOf(all follow.Map[*credentials]) snapshot {
 	return snapshot{listed: true, secrets: list}
 }
 
-// reportReadable records whether link Secrets can be read (err is nil), and logs when
-// that changes.
+// reportReadable records whether link Secrets can be read, and logs each change. If err is nil,
+// they can be read.
 func (s *Store) reportReadable(err error) {
 	log := s.log.With(zap.String("namespace", s.namespace))
 	if err == nil {
@@ -242,8 +240,8 @@ func (s *Store) reportReadable(err error) {
 	}
 }
 
-// logRefused logs which Secrets can't be used, once for each reason. logged has, by
-// Secret, the reason that was logged last.
+// logRefused logs each unusable Secret, once for each reason. logged maps the name of each Secret
+// to the reason that was logged last.
 func (s *Store) logRefused(now snapshot, logged map[string]string) {
 	refused := make(map[string]bool)
 	for _, c := range now.secrets {
@@ -269,7 +267,7 @@ func (s *Store) logRefused(now snapshot, logged map[string]string) {
 	}
 }
 
-// dispatch gives every link its Secrets, oldest first, and starts links for new names.
+// dispatch sends each link its Secrets, oldest first, and starts links for new names.
 func (s *Store) dispatch(now snapshot, start func(*link)) {
 	lists := make(map[federation.ClusterName][]*credentials)
 	for _, c := range now.secrets {
@@ -297,7 +295,8 @@ func (s *Store) dispatch(now snapshot, start func(*link)) {
 	s.LookAgain()
 }
 
-// removeIfUnused removes a link that has no Secrets, unless it has got some meanwhile.
+// removeIfUnused removes a link without Secrets. It returns false if the link has received Secrets
+// in the meantime.
 func (s *Store) removeIfUnused(l *link) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -310,7 +309,7 @@ func (s *Store) removeIfUnused(l *link) bool {
 	return true
 }
 
-// markSettled records that a link is not pending, or has not been once.
+// markSettled records that a link is not pending now, or was not pending before.
 func (s *Store) markSettled(l *link) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -318,8 +317,8 @@ func (s *Store) markSettled(l *link) {
 	s.checkSettled()
 }
 
-// checkSettled closes settled if all links are. It is not called before the first
-// dispatch. s.mu is held.
+// checkSettled closes settled if all links are settled. It must not be called before the first
+// dispatch. The caller holds s.mu.
 func (s *Store) checkSettled() {
 	if closed(s.settled) {
 		return
@@ -332,14 +331,13 @@ func (s *Store) checkSettled() {
 	close(s.settled)
 }
 
-// Settled returns a channel that is closed once the Secrets have been listed and no
-// link is pending: each has been found ready, unreachable or rejected, or has waited for
-// names of its gateways for a second. Links that come later don't matter.
+// Settled returns a channel that is closed once the Secrets have been listed and no link is
+// pending. A link is no longer pending if it is ready, unreachable or rejected, or has waited one
+// second for names of its gateways to resolve. Links that are added later have no effect.
 func (s *Store) Settled() <-chan struct{} { return s.settled }
 
-// SecretsListed reports whether the link Secrets have been listed yet, and why they
-// can't be read at the moment; nil: they can. While they can't, links stay as they
-// are.
+// SecretsListed reports whether the link Secrets have been listed, and why they can't be read now.
+// If they can be read, err is nil. While they can't be read, links stay as they are.
 func (s *Store) SecretsListed() (listed bool, err error) {
 	now, _ := s.secrets.Get()
 	if why := s.readErr.Load(); why != nil {
@@ -348,14 +346,13 @@ func (s *Store) SecretsListed() (listed bool, err error) {
 	return now.listed, err
 }
 
-// Namespace returns that of the link Secrets.
+// Namespace returns the namespace of the link Secrets.
 func (s *Store) Namespace() string { return s.namespace }
 
 // OwnRefused returns the requests for link Secrets that the local cluster's API server has refused.
 func (s *Store) OwnRefused() []adminapi.RefusedRequest { return s.client.Server().Refused }
 
-// Status returns one entry for every Secret of the link type, used or not, the oldest
-// first.
+// Status returns one entry for each Secret of the link type, used or not, oldest first.
 func (s *Store) Status() []adminapi.Cluster {
 	now, _ := s.secrets.Get()
 	links := s.publishedLinks()
@@ -391,13 +388,13 @@ func (s *Store) status(c *credentials, v *linkStatus) adminapi.Cluster {
 			"duplicate: Secret %s is used for cluster %s until it is deleted", used.secret, c.cluster,
 		)
 	default:
-		st.State = cluster.Pending // just read: its link has not published yet
+		st.State = cluster.Pending // a new Secret, whose link has not published yet
 	}
 	return st
 }
 
-// rejected counts the Secrets that can't be used, by reason, and returns the clusters
-// that have no others. Every reason has an entry.
+// rejected returns the number of unusable Secrets by reason, and the clusters that have no usable
+// Secret. Every reason has an entry.
 func (s *Store) rejected(
 	links map[federation.ClusterName]*linkStatus,
 ) (reasons map[string]int, clusters map[federation.ClusterName]bool) {
@@ -420,7 +417,7 @@ func (s *Store) rejected(
 	return reasons, clusters
 }
 
-// publishedLinks returns the links that have published something.
+// publishedLinks returns the links that have published a status.
 func (s *Store) publishedLinks() map[federation.ClusterName]*linkStatus {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -433,8 +430,9 @@ func (s *Store) publishedLinks() map[federation.ClusterName]*linkStatus {
 	return links
 }
 
-// Followed returns the cluster that a link is served from and the link's state. The state is
-// empty if there is no such link, and the cluster is nil if none is served from.
+// Followed returns the cluster that serves a link, or else the cluster that is still syncing, and
+// the link's state. If there is no such link, the state is empty. If the link has no cluster, the
+// cluster is nil.
 func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster.State) {
 	s.mu.Lock()
 	l := s.links[name]
@@ -453,8 +451,8 @@ func (s *Store) Followed(name federation.ClusterName) (*cluster.Cluster, cluster
 	return nil, v.state
 }
 
-// Look makes all clusters that are ready read trust anchors and Pod networks again. It returns once all have
-// read them, or ctx ends. Status then shows the facts with their age.
+// Look makes all ready clusters read their trust anchors and Pod networks again. It returns once
+// all have done so, or ctx ends. Status then shows the facts with their age.
 func (s *Store) Look(ctx context.Context) {
 	var looks []<-chan struct{}
 	for _, v := range s.publishedLinks() {
@@ -463,7 +461,7 @@ func (s *Store) Look(ctx context.Context) {
 	await(ctx, looks...)
 }
 
-// await returns once all channels that are not nil are closed, or ctx ends.
+// await returns once all non-nil channels are closed, or ctx ends.
 func await(ctx context.Context, all ...<-chan struct{}) {
 	for _, one := range all {
 		if one == nil {
@@ -477,7 +475,7 @@ func await(ctx context.Context, all ...<-chan struct{}) {
 	}
 }
 
-// closed reports whether a channel that is never sent on is closed.
+// closed reports whether a channel is closed. Nothing may be sent on the channel.
 func closed(c <-chan struct{}) bool {
 	select {
 	case <-c:

@@ -11,30 +11,31 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// A successor is a cluster that new credentials have started while another one serves. A kind of object that it has not
-// listed looks as if the cluster had no such objects: endpoints would vanish, and opaque ports would no longer be
-// opaque. So a successor finishes its first sync, and replaces the serving cluster, only once it has listed each kind
-// that the serving cluster has objects of, or once admitSuccessor has given that kind up.
+// A successor is a cluster with new credentials that starts while another cluster serves. As long
+// as the successor has not listed a kind of object, the cluster seems to have no objects of that
+// kind. Endpoints would vanish, and opaque ports would no longer be opaque. The successor therefore
+// first lists each kind of which the serving cluster has objects, unless admitSuccessor gives that
+// kind up. Only then does it finish its first sync and replace the serving cluster.
 
-// awaitable is an optional kind of object that endpoints are made of.
+// awaitable is an optional kind of object that affects endpoints.
 type awaitable struct {
-	resource string // as the health of a cluster has it
-	name     string // as permissions have it
-	always   bool   // it is also awaited if the API server refuses to list it
+	resource string // resource name in the health of a cluster
+	name     string // resource name in permissions
+	always   bool   // the successor waits even if the API server refuses to list the kind
 }
 
 var awaitables = []awaitable{
 	{resource: "servers", name: "servers.policy.linkerd.io", always: true},
 	{resource: "externalworkloads", name: "externalworkloads.workload.linkerd.io", always: true},
-	{resource: "replicasets", name: "replicasets.apps"}, // without them only labels differ
+	{resource: "replicasets", name: "replicasets.apps"}, // without ReplicaSets and Jobs, only labels differ
 	{resource: "jobs", name: "jobs.batch"},
 }
 
 // awaitedKind is a kind that a successor has to list before it replaces the serving cluster.
 type awaitedKind struct {
 	kind   awaitable
-	serves int                // how many objects of the kind the serving cluster has
-	now    *adminapi.Resource // of the successor
+	serves int                // number of objects that the serving cluster has
+	now    *adminapi.Resource // health of the kind in the successor
 }
 
 func (a *awaitedKind) describe() string {
@@ -48,15 +49,16 @@ func (a *awaitedKind) describe() string {
 	return fmt.Sprintf("they have not listed %s yet, of which the cluster has %d", a.kind.name, a.serves)
 }
 
-// awaitedPause is how often a link looks again at what its successor waits for.
+// awaitedPause is how often a link checks the kinds that its successor waits for.
 const awaitedPause = 5 * time.Second
 
-// maxStale is how long a successor watches its needed kinds beside a stale serving cluster before it replaces that
-// cluster without all kinds.
+// maxStale is how long a successor waits for missing kinds if the serving cluster is stale. The
+// time counts while the successor watches its needed kinds.
 const maxStale = time.Minute
 
-// maxRevoked is like maxStale, for a serving cluster whose API server refuses its credentials. It is longer than the
-// pause after which a cluster requests its kinds again, because an API server may refuse all credentials for a time.
+// maxRevoked is the equivalent of maxStale if the API server refuses the serving cluster's
+// credentials. An API server may refuse all credentials for a short time. maxRevoked is therefore
+// longer than the pause before a cluster retries its requests.
 const maxRevoked = 10 * time.Second
 
 // awaitedKinds returns the kinds that a successor has to list first.
@@ -64,11 +66,11 @@ func awaitedKinds(serving, next cluster.Health) (list []awaitedKind) {
 	for _, kind := range awaitables {
 		before, now := resourceOf(serving, kind.resource), resourceOf(next, kind.resource)
 		switch {
-		case before.Objects == 0: // nothing can get lost
+		case before.Objects == 0: // there is nothing to lose
 		case now.Synced:
 		case now.Failure == adminapi.Absent:
 		case now.Failure == adminapi.Forbidden && !kind.always:
-		case before.Failure == adminapi.Forbidden && before.Lasts: // the serving cluster may not read it either
+		case before.Failure == adminapi.Forbidden && before.Lasts: // the serving cluster lacks the permission too
 		default:
 			list = append(list, awaitedKind{kind: kind, serves: before.Objects, now: now})
 		}
@@ -90,14 +92,15 @@ func revoked(h cluster.Health) bool {
 	})
 }
 
-// overBudget reports whether the objects of a cluster take more memory than it may take.
+// overBudget reports whether a cluster's objects exceed its memory cap.
 func overBudget(h cluster.Health) bool {
 	return slices.ContainsFunc(h.Resources, func(r adminapi.Resource) bool {
 		return r.Failure == adminapi.OverBudget
 	})
 }
 
-// resourceOf returns a kind's part of a cluster's health. It is the zero value if the cluster does not follow the kind.
+// resourceOf returns the health of a kind in a cluster. If the cluster does not watch the kind, the
+// result only has the name.
 func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	for i := range h.Resources {
 		if h.Resources[i].Resource == name {
@@ -107,7 +110,7 @@ func resourceOf(h cluster.Health, name string) *adminapi.Resource {
 	return &adminapi.Resource{Resource: name}
 }
 
-// awaitedError describes, for people, what a successor waits for.
+// awaitedError describes for people what a successor waits for.
 func awaitedError(list []awaitedKind) error {
 	var texts []string
 	for _, a := range list {
