@@ -11,12 +11,12 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// statusNoRequest ends a call whose request has not come within Options.Request.
+// statusNoRequest ends a call whose request did not arrive within Options.Request.
 var statusNoRequest = status.New(codes.DeadlineExceeded, "the request did not come in time")
 
-// callMetrics counts calls and their messages, by the names that go-grpc-prometheus
-// gave to such metrics, and makes errors of panics. Each method's counters are
-// looked up once: for each message, that took a tenth of all that an update costs.
+// callMetrics counts calls and their messages, and turns panics into errors. The metric names are
+// those of go-grpc-prometheus. The counters of each method are looked up once: a lookup per message
+// took a tenth of the cost of an update.
 type callMetrics struct {
 	panicked       func(method string, reason any) error // fixed
 	requestTimeout time.Duration                         // Options.Request; fixed
@@ -27,10 +27,10 @@ type callMetrics struct {
 	sent     *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
 
-	methods map[string]*methodMetrics // by full name; written by prepare only
+	methods map[string]*methodMetrics // by full name; only prepare writes to it
 }
 
-// methodMetrics is the counters of one method.
+// methodMetrics holds the counters of one method.
 type methodMetrics struct {
 	name     string
 	started  prometheus.Counter
@@ -66,7 +66,8 @@ func (c *callMetrics) collectors() []prometheus.Collector {
 	return []prometheus.Collector{c.started, c.handled, c.received, c.sent, c.seconds}
 }
 
-// prepare makes the series of all methods of a server, before it serves.
+// prepare creates the series of all methods of a server. It must be called before the server
+// serves.
 func (c *callMetrics) prepare(services map[string]grpc.ServiceInfo) {
 	for service, info := range services {
 		for _, m := range info.Methods {
@@ -98,7 +99,8 @@ func callType(m grpc.MethodInfo) string {
 	return "unary"
 }
 
-// interceptor returns an interceptor. gRPC calls it for methods of the server only.
+// interceptor returns the interceptor that counts calls. gRPC calls it only for methods that the
+// server implements.
 func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	return func(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) (err error) {
 		call := c.begin(ss, info.FullMethod)
@@ -110,7 +112,7 @@ func (c *callMetrics) interceptor() grpc.StreamServerInterceptor {
 	}
 }
 
-// countedCall is a call under way. It counts the messages of its stream, if it has one.
+// countedCall is a call in progress. It counts the messages of its stream.
 type countedCall struct {
 	grpc.ServerStream
 	metrics *callMetrics
@@ -118,15 +120,15 @@ type countedCall struct {
 	began   time.Time
 }
 
-// begin counts a call.
+// begin counts the start of a call.
 func (c *callMetrics) begin(ss grpc.ServerStream, name string) *countedCall {
 	m := c.methods[name]
 	m.started.Inc()
 	return &countedCall{ss, c, m, time.Now()}
 }
 
-// end counts the end of the call, of which err is the result, or becomes it if the
-// call has panicked. It has to be deferred itself.
+// end counts the end of the call. err points to the result of the call, and end sets it if the call
+// panicked. Because end calls recover, it must be deferred directly.
 func (c *countedCall) end(err *error) {
 	if r := recover(); r != nil {
 		*err = c.metrics.panicked(c.method.name, r)
@@ -151,9 +153,9 @@ func (c *countedCall) SendMsg(m any) error {
 	return err
 }
 
-// RecvMsg receives a message. If the message does not come within Options.Request, the call ends
-// with DeadlineExceeded: a call takes memory as soon as its headers have arrived, and a client
-// that sends nothing more would never end it.
+// RecvMsg receives a message. If the message does not arrive within Options.Request, the call ends
+// with DeadlineExceeded. A call uses memory as soon as its headers have arrived, and without this
+// limit a client that sends nothing more would keep the call open forever.
 func (c *countedCall) RecvMsg(m any) error {
 	transport, err := transportOf(c.Context())
 	if err != nil {
@@ -170,7 +172,7 @@ func (c *countedCall) RecvMsg(m any) error {
 	return err
 }
 
-// transportOf returns the call's transport stream; see statusWriter.
+// transportOf returns the call's transport stream (see statusWriter).
 func transportOf(ctx context.Context) (statusWriter, error) {
 	transport, ok := grpc.ServerTransportStreamFromContext(ctx).(statusWriter)
 	if !ok {
@@ -179,12 +181,13 @@ func transportOf(ctx context.Context) (statusWriter, error) {
 	return transport, nil
 }
 
-// streamRegistrar registers unary methods as streams with one message each way, which clients can't tell apart. gRPC
-// receives the request of a unary method before it calls an interceptor. A stream's interceptor can refuse the call at
-// once, and end the call if the request does not come.
+// streamRegistrar registers unary methods as streams with one message each way. Clients can't tell
+// the difference. For a unary method, gRPC receives the request before it calls an interceptor. For
+// a stream, the interceptor can refuse the call at once, and can end it if the request does not
+// arrive.
 type streamRegistrar struct {
 	*grpc.Server
-	intercept grpc.StreamServerInterceptor // gRPC calls none if a stream has one message each way
+	intercept grpc.StreamServerInterceptor // streamRegistrar calls it, because gRPC does not
 }
 
 // RegisterService implements grpc.ServiceRegistrar.

@@ -10,18 +10,19 @@ import (
 	"isthmus/federation"
 )
 
-// scraped is a prometheus.Collector of series about open streams and views, which are made when they are
-// scraped, from what streams share. So they cost streams nothing, and the series of a service end with its
-// streams.
+// scraped is a prometheus.Collector that computes its series on each scrape. The series describe
+// open streams and views, and come from data that streams share. Streams therefore do no work for
+// them, and the series of a service end with its streams.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+// Describe implements prometheus.Collector. It sends no descriptions, so Prometheus checks the
+// series when it collects them.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (c scraped) Collect(ch chan<- prometheus.Metric) { c(ch) }
 
-// gauges returns the series of one name for a scrape, none as yet.
+// gauges returns an empty GaugeVec for one scrape.
 func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
@@ -29,10 +30,10 @@ func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 var evictedDesc = prometheus.NewDesc("isthmus_views_evicted_total",
 	"Warm views that were closed to make room.", []string{"grpc_method"}, nil)
 
-// collector makes the series about open streams and views.
+// collector computes the series about open streams and views.
 type collector struct{ server *Server }
 
-// streams sends the numbers of calls, streams and views.
+// streams sends the number of calls, streams and views.
 func (c collector) streams(ch chan<- prometheus.Metric) {
 	calls := gauges("isthmus_calls", "Open calls of all methods, also those whose request has not come.")
 	calls.WithLabelValues().Set(float64(c.server.openCalls.inUse()))
@@ -56,7 +57,7 @@ func (c collector) streams(ch chan<- prometheus.Metric) {
 	views.Collect(ch)
 }
 
-// endpoints sends the series about the endpoints that Get streams are sent.
+// endpoints sends the series about the endpoints of Get streams.
 func (c collector) endpoints(ch chan<- prometheus.Metric) {
 	x := endpointsScrape{
 		counts:    make(map[memberSeries]memberCount),
@@ -77,7 +78,7 @@ func (c collector) endpoints(ch chan<- prometheus.Metric) {
 		}
 		delete(views, k)
 	}
-	for k, left := range views { // which are not defined: counted for the local cluster
+	for k, left := range views { // services that are not defined: count them for the local cluster
 		local := []federation.WatchedMember{{
 			Member: federation.Member{Service: k.service},
 			Status: federation.MemberStatus{Link: federation.Ready},
@@ -114,7 +115,7 @@ func (c collector) openViews() map[servicePort][]getUse {
 	return views
 }
 
-// profiles sends the series about the profiles that GetProfile streams are sent.
+// profiles sends the series about the profiles of GetProfile streams.
 func (c collector) profiles(ch chan<- prometheus.Metric) {
 	profiles := gauges("profile_subscribers",
 		"GetProfile streams that a ServiceProfile of this name applies to, if it exists.", "namespace", "profile")
@@ -150,8 +151,8 @@ func (c collector) profiles(ch chan<- prometheus.Metric) {
 	workloads.Collect(ch)
 }
 
-// openGets yields the authorities of open Get streams that have endpoints, except those of
-// ports that are not declared.
+// openGets yields the authorities of open Get streams that have endpoints. It skips undeclared
+// ports.
 func (c collector) openGets(yield func([]string) bool) {
 	for _, u := range c.server.getViews.uses() {
 		if u.streams == 0 || len(u.newest.Endpoints) == 0 || u.newest.Undeclared {
@@ -164,7 +165,7 @@ func (c collector) openGets(yield func([]string) bool) {
 	}
 }
 
-// openProfiles yields the names and ports of the services of open GetProfile streams.
+// openProfiles yields the name and port of each service that an open GetProfile stream is about.
 func (c collector) openProfiles(yield func([]string) bool) {
 	for _, u := range c.server.profileViews.uses() {
 		to, ok := serviceOf(u.key, u.newest)
@@ -177,7 +178,7 @@ func (c collector) openProfiles(yield func([]string) bool) {
 	}
 }
 
-// memberLabels are those of series about one member of a service, as one kind of client sees it.
+// memberLabels are the labels of series about one member of a service, for clients with equal keys.
 var memberLabels = []string{"cluster", "namespace", "service", "port", "hostname", "nodename"}
 
 var (
@@ -192,7 +193,7 @@ var (
 		"1 if a Service with Get streams exists in its cluster.", memberLabels, nil)
 )
 
-// memberSeries are the values of memberLabels.
+// memberSeries holds the values of memberLabels.
 type memberSeries struct {
 	member         federation.Member
 	port           uint16
@@ -201,14 +202,15 @@ type memberSeries struct {
 
 type memberCount struct {
 	subscribers, pods int
-	updates           uint64 // in all services that have the member
+	updates           uint64 // summed over all services that have the member
 	exists            bool
 }
 
-// sendMembers sends the series about members. Unlike series of prometheus.NewConstMetric, they share their
-// labels: there are as many as members of services.
+// sendMembers sends the series about members. There is one set of series per member of each
+// service, so the series share their label pairs. Series of prometheus.NewConstMetric would each
+// have their own.
 func sendMembers(ch chan<- prometheus.Metric, counts map[memberSeries]memberCount) {
-	pairs := make(map[[2]string]*dto.LabelPair) // each label once
+	pairs := make(map[[2]string]*dto.LabelPair) // holds each label pair once
 	pair := func(name, value string) *dto.LabelPair {
 		p := pairs[[2]string{name, value}]
 		if p == nil {
@@ -240,9 +242,9 @@ func sendMembers(ch chan<- prometheus.Metric, counts map[memberSeries]memberCoun
 // constSeries is one series of a scrape.
 type constSeries struct {
 	desc    *prometheus.Desc
-	labels  []*dto.LabelPair // sorted by name; read only
+	labels  []*dto.LabelPair // sorted by name; must not be modified
 	value   float64
-	counter bool // or else a gauge
+	counter bool // a counter if true, otherwise a gauge
 }
 
 // Desc implements prometheus.Metric.
@@ -259,17 +261,17 @@ func (s *constSeries) Write(to *dto.Metric) error {
 	return nil
 }
 
-// endpointsScrape is one scrape of the series about endpoints.
+// endpointsScrape is the state of one scrape of the series about endpoints.
 type endpointsScrape struct {
 	counts    map[memberSeries]memberCount
 	sent      map[federation.ClusterName]int
-	byCluster map[federation.ClusterName]int // of one view's endpoints
+	byCluster map[federation.ClusterName]int // endpoints of the current view
 }
 
-// getUse is the use of a view of Get streams.
+// getUse describes how Get streams use one view.
 type getUse = viewUse[federation.Key, *federation.Set]
 
-// count counts a view, whose members these are.
+// count adds a view of a service with the given members.
 func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 	clear(x.byCluster)
 	for _, e := range u.newest.Endpoints {
@@ -293,11 +295,15 @@ func (x *endpointsScrape) count(u *getUse, members []federation.WatchedMember) {
 	}
 }
 
-// seriesOf returns the series that a view counts for. A view without endpoints counts without its
-// hostname and node. A view without endpoints on its node counts without the node, because clients
-// can make up any number of hostnames and nodes. Views of node hints also count without node: a
-// Service with a Pod on each of thousands of nodes would have as many series. Views of undeclared
-// ports count for port 0.
+// seriesOf returns the series that a view counts for. Clients can make up any number of hostnames
+// and nodes, so some views count without these labels:
+//
+//   - A view without endpoints counts without hostname and node.
+//   - A view without endpoints on its node counts without node.
+//   - A view of node hints counts without node. A Service with a Pod on each of thousands of nodes
+//     would otherwise have as many series.
+//
+// Views of undeclared ports count for port 0.
 func seriesOf(m federation.Member, u *getUse) memberSeries {
 	port := u.key.Port
 	if u.newest.Undeclared {
@@ -314,8 +320,8 @@ func seriesOf(m federation.Member, u *getUse) memberSeries {
 	return memberSeries{m, port, u.key.Client.Instance, node}
 }
 
-// shareOf returns how many of a view's endpoints are the member's. If its cluster has
-// several members of the service, it returns how many the member offers.
+// shareOf returns how many of a view's endpoints belong to the member p. If the cluster of p has
+// several members of the service, shareOf returns how many endpoints p offers.
 func shareOf(
 	p *federation.WatchedMember,
 	all []federation.WatchedMember,
@@ -330,12 +336,12 @@ func shareOf(
 	return byCluster[p.Member.Cluster]
 }
 
-// profileSeries are the labels of the series about a ServiceProfile.
+// profileSeries holds the labels of the series about a ServiceProfile.
 type profileSeries struct{ namespace, profile string }
 
-// profileSeriesOf returns the series that streams of a key count for; ok is false for those of an
-// endpoint. A ServiceProfile in the client's namespace takes precedence over one in the service's
-// own namespace: they count for both.
+// profileSeriesOf returns the series that streams of a key count for. ok is false if the key names
+// an endpoint. A ServiceProfile in the client's namespace takes precedence over one in the
+// service's namespace, so a stream counts for both.
 func profileSeriesOf(k federation.ProfileKey, p *federation.Profile, domain string) (list []profileSeries, ok bool) {
 	to, ok := serviceOf(k, p)
 	if !ok {

@@ -18,23 +18,24 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// What a call has sent stays in gRPC's memory until its client takes it, also after the
-// call: HTTP/2's windows are the client's to open. So a call keeps its place among
-// Options.ConcurrentStreams until the end is on the wire, which bounds the number, and what
-// is large is bounded here. gRPC drops what is waiting only if the connection is closed.
+// gRPC buffers the messages of a call until its client reads them, even after the call has ended,
+// because the client controls the flow control windows of HTTP/2. A call therefore counts towards
+// Options.ConcurrentStreams until its end has been written to the connection. That limits the
+// number of buffered responses. The limits in this file bound large ones. gRPC discards buffered
+// data only when the connection is closed.
 
-// maxStalled is how many streams of a connection may end as stalled before it is closed.
-// Each can leave up to 64 KiB.
+// maxStalled is the number of stalled streams at which a connection is closed. Each can leave up to
+// 64 KiB buffered.
 const maxStalled = 100
 
-// Why a connection is closed: the reasons in isthmus_connections_closed_total.
+// Values of the label reason of isthmus_connections_closed_total.
 const (
-	closedStalled    = "stalled"    // maxStalled of its streams have ended as stalled
-	closedReflection = "reflection" // it has not taken an answer of reflection in time
+	closedStalled    = "stalled"    // maxStalled of its streams have stalled
+	closedReflection = "reflection" // the client did not read a reflection response in time
 )
 
-// connections implements transport credentials without encryption. The handshake gives each
-// connection a clientConnection, which connectionOf returns to the calls of the connection.
+// connections implements transport credentials without encryption. The handshake attaches a
+// clientConnection to each connection. Calls get it from connectionOf.
 type connections struct {
 	credentials.TransportCredentials
 	closed *prometheus.CounterVec // by reason
@@ -53,7 +54,7 @@ func (cs *connections) ServerHandshake(conn net.Conn) (net.Conn, credentials.Aut
 
 func addrOf(conn net.Conn) netip.Addr {
 	addr, _ := conn.RemoteAddr().(*net.TCPAddr)
-	return addr.AddrPort().Addr().Unmap().WithZone("") // nil has an invalid one
+	return addr.AddrPort().Addr().Unmap().WithZone("") // invalid if addr is nil
 }
 
 // Clone implements credentials.TransportCredentials.
@@ -63,8 +64,8 @@ func (cs *connections) Clone() credentials.TransportCredentials {
 	return &clone
 }
 
-// clientConnection is what the calls of one client connection share: their peer's AuthInfo. A nil
-// *clientConnection means that the connection is unknown.
+// clientConnection is the state that all calls of one client connection share. It is the AuthInfo
+// of their peer. A nil *clientConnection means that the connection is unknown.
 type clientConnection struct {
 	credentials.AuthInfo
 
@@ -72,13 +73,13 @@ type clientConnection struct {
 	parent *connections
 	began  time.Time
 	conn   net.Conn
-	addr   netip.Addr // the client's; invalid: not known
+	addr   netip.Addr // of the client; invalid if unknown
 
-	stalled   atomic.Int32 // streams that have ended as stalled
-	reflected atomic.Int32 // answers of reflection
+	stalled   atomic.Int32 // number of streams that have stalled
+	reflected atomic.Int32 // number of reflection responses
 }
 
-// connectionOf returns the connection of a call; nil: not known.
+// connectionOf returns the connection of a call, or nil if it is unknown.
 func connectionOf(ctx context.Context) *clientConnection {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -88,7 +89,7 @@ func connectionOf(ctx context.Context) *clientConnection {
 	return conn
 }
 
-// client returns the client's address; invalid: not known.
+// client returns the client's address. The address is invalid if it is unknown.
 func (c *clientConnection) client() netip.Addr {
 	if c == nil {
 		return netip.Addr{}
@@ -96,26 +97,27 @@ func (c *clientConnection) client() netip.Addr {
 	return c.addr
 }
 
-// noteStall counts a stream that has ended as stalled, and closes the connection if it
-// is one too many: its proxy begins anew on another one.
+// noteStall counts a stalled stream. At maxStalled streams it closes the connection, and the proxy
+// reconnects.
 func (c *clientConnection) noteStall() {
 	if c != nil && c.stalled.Add(1) == maxStalled {
 		c.close(closedStalled)
 	}
 }
 
-// close closes the connection, and with it frees all that waits to be taken.
+// close closes the connection. That frees all data that the client has not read.
 func (c *clientConnection) close(reason string) {
 	c.parent.closed.WithLabelValues(reason).Inc()
 	c.parent.log.Warn("connection closed: its client takes no answers",
 		zap.String("reason", reason), zap.Stringer("client", c.conn.RemoteAddr()))
 	if err := c.conn.Close(); err != nil {
-		c.parent.log.Debug("connection of a client not closed", zap.Error(err)) // it was closed by then
+		c.parent.log.Debug("connection of a client not closed", zap.Error(err)) // the connection was closed already
 	}
 }
 
-// endOfAge returns when a stream should end because its connection reaches the maximum age. The
-// time differs from stream to stream. If it is zero, the stream does not end for that reason.
+// endOfAge returns the time at which a stream should end because its connection reaches the maximum
+// age. The time is random, so that streams do not all end at once. A zero time means that the
+// stream does not end because of age.
 func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 	if c == nil || maximum <= 0 {
 		return time.Time{}
@@ -123,29 +125,29 @@ func (c *clientConnection) endOfAge(maximum time.Duration) time.Time {
 	return c.began.Add(maximum*9/10 + rand.N(max(1, maximum/5)))
 }
 
-// A connection has a maximum age (Options.ConnectionAge), so that a replica that has
-// been restarted gets proxies again:
+// A connection has a maximum age (Options.ConnectionAge), so that a restarted replica gets proxies
+// again:
 //
-//   - At 0.72 to 0.88 of the age, gRPC sends GOAWAY: a proxy opens its next streams on a
-//     new connection, and keeps those that it has.
-//   - At 0.9 to 1.1 of the age, each stream at a moment of its own, its streams are
-//     ended with Unavailable. The proxy keeps the set, and opens the stream again on
-//     the new connection, where the first message replaces the set. So no set shrinks,
-//     and the streams of a proxy do not all begin anew at once.
-//   - Half the age after the GOAWAY, gRPC closes the connection, whatever is open.
+//   - At 0.72 to 0.88 of the age, gRPC sends GOAWAY. The proxy opens new streams on a new
+//     connection, and keeps its open streams.
+//   - At 0.9 to 1.1 of the age, each stream ends with Unavailable, at a random moment. The proxy
+//     keeps its set and reopens the stream on the new connection, where the first message replaces
+//     the set. So no set shrinks, and the streams of a proxy do not all restart at once.
+//   - Half the age after the GOAWAY, gRPC closes the connection, even if streams are open.
 //
-// A stream whose first message has not been sent is not ended, since its proxy would
-// take that for a refusal; nor is one that was sent it less than minAnswered ago.
+// Age does not end a stream whose first message has not been sent, because the proxy would treat
+// the end as a refusal. A stream also stays open for minAnswered after its first message.
 
-// statusTooOld ends a stream of a connection that has reached its maximum age.
+// statusTooOld ends a stream whose connection has reached its maximum age.
 var statusTooOld = status.New(codes.Unavailable, "the connection has reached its maximum age")
 
-// minAnswered is the least time that a stream is open after its first message, so that
-// the streams of a proxy that stays on an old connection do not end again and again.
+// minAnswered is the shortest time between the first message of a stream and its end by age.
+// Without this time, the streams of a proxy that stays on an old connection would end again and
+// again.
 const minAnswered = time.Second
 
-// maximumAge returns the keepalive parameters with which gRPC asks a connection to go,
-// and closes it. gRPC adds a jitter of 10 % to the first.
+// maximumAge returns keepalive parameters that make gRPC send GOAWAY and later close the
+// connection. gRPC adds a jitter of 10 % to MaxConnectionAge.
 func maximumAge(age time.Duration, p keepalive.ServerParameters) keepalive.ServerParameters {
 	if age > 0 {
 		p.MaxConnectionAge = age * 8 / 10

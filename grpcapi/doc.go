@@ -1,59 +1,70 @@
-// Package grpcapi is the Destination server. It answers a proxy's Get with the sets
-// that a federation.Table publishes, and its GetProfile with the profiles of a
-// [Directory], for as long as the proxy keeps the stream open. Package wire encodes
-// the messages.
+// Package grpcapi implements Linkerd's Destination API. It answers a proxy's Get with the sets that
+// a federation.Table publishes. It answers GetProfile with the profiles of a [Directory]. A stream
+// stays open and sends updates for as long as the proxy keeps it open. Package wire encodes the
+// messages.
 //
 //	s, err := grpcapi.New(table, directory, grpcapi.Options{ClusterDomain: "cluster.local"})
 //	g := s.GRPC()
 //	go g.Serve(listener)
 //	...
-//	s.MarkNotServing()           // shutdown: clients that check the health choose another replica,
-//	s.Drain(ctx)                 // open streams are ended one by one,
-//	s.WaitUnused(ctx, time.Second) // and once the proxies stay away
-//	s.Finish()                   // all others are refused
+//	// Shutdown:
+//	s.MarkNotServing()             // clients that check health choose another replica
+//	s.Drain(ctx)                   // end the open streams one by one
+//	s.WaitUnused(ctx, time.Second) // wait until no proxy reconnects
+//	s.Finish()                     // refuse new streams
 //	g.Stop()
 //
-// Guarantees:
+// Callers may rely on the following guarantees.
 //
-//   - A call of any method whose request does not come within Options.Request ends with
+// Time limits:
+//
+//   - If the request of a call does not arrive within Options.Request, the call ends with
 //     DeadlineExceeded.
-//   - A Get is answered within Options.FirstFrame, with a message or with a code. The
-//     message is one add with the whole merged set, or no_endpoints. A set that is
-//     too large for one message comes in several: see package wire.
-//   - After that its proxy receives steps only: adds of what is new or has changed,
-//     then removes; no_endpoints instead of a remove that would leave nothing; never
-//     an empty add. That holds whatever happens to the service, its clusters and the
-//     client's node. An open stream is ended only by its client, a stall, a drain, its
-//     connection's age or end, or a panic.
-//   - Only a client whose Get has the metadata isthmus-explain, as that of "isthmus get"
-//     has, is sent which tier of the service's preference its endpoints belong to. When
-//     they change, all are sent again.
-//   - A GetProfile is answered at once, with a profile or with a code. Each later
-//     message is a profile that differs from the one before. If the destination is
-//     gone, or does not exist yet, an open stream is sent an empty profile.
-//   - A ServiceProfile that is invalid takes no routes away: a proxy that has received
-//     routes of the service keeps them, also while the service is deleted and created
-//     again. Other proxies get the default. While it is ambiguous which object has an
-//     address, nothing is sent.
-//   - What clients do not take is bounded: of Get and GetProfile see maxStalled, of
-//     reflection see maxReflected. All other answers are small, and a call has one of
-//     Options.ConcurrentStreams until its client has taken what it was sent.
-//   - No stream is refused until Finish, also during a Drain, except at three limits: the
-//     number of open calls (Options.Streams), the memory of views (Options.ViewBytes),
-//     and the undeclared ports of a service (federation.MaxUndeclaredPorts). A client
-//     address that uses less than the average address is also served at the first two
-//     limits (quota).
+//   - A Get is answered within Options.FirstFrame, with messages or with a status code. The first
+//     message is one add with the whole merged set, or no_endpoints. Package wire splits a set that
+//     is too large for one message.
+//   - A GetProfile is answered immediately, with a profile or with a status code.
 //
-// Concurrency: the methods of a Server may be called by any goroutine. Every open stream has one
-// goroutine, its gRPC handler's. The Server does not use grpc.NumStreamWorkers: streams live for up to
-// an hour and would occupy all of those.
-// Streams with equal keys share a view, and with it every encoded message. Of all streams a
-// few at a time produce updates (turns), so that the goroutines that read watches do not
-// wait behind thousands of them.
+// Updates of a Get:
 //
-// File stream.go has the life of a stream, from serve downward. What a Get sends is in get.go,
-// what a GetProfile sends in profile.go, and what streams share in view.go. The bounds of
-// calls and memory are in limits.go, those of connections in connection.go.
+//   - After the first messages, a proxy receives only differences: first adds of new or changed
+//     endpoints, then removes. If a remove would leave no endpoints, the proxy receives
+//     no_endpoints instead. An add is never empty. This guarantee covers every change of the
+//     service, its clusters and the client's node.
+//   - An open stream ends only if its client ends it, the stream stalls or is drained, its
+//     connection ends or reaches its maximum age, or its handler panics.
+//   - A client whose Get has the metadata isthmus-explain also learns the tier of each endpoint.
+//     "isthmus get" sends this metadata. If the tiers change, all endpoints are sent again.
 //
-// ARCHITECTURE.md, at the module's root, describes how the packages work together.
+// Updates of a GetProfile:
+//
+//   - Each message differs from the previous one. If the destination does not exist, an open stream
+//     receives an empty profile.
+//   - An invalid ServiceProfile removes no routes. A proxy that has received routes of the service
+//     keeps them, even while the service is deleted and created again. Other proxies get the
+//     default profile.
+//   - While several objects claim the same address, nothing is sent.
+//
+// Resource limits:
+//
+//   - Data that clients do not read is bounded. See maxStalled for Get and GetProfile, and
+//     maxReflected for reflection. All other responses are small. Each call counts towards
+//     Options.ConcurrentStreams until its client has read the response.
+//   - Until Finish, the server refuses streams at three limits only: the number of open calls
+//     (Options.Streams), the memory of views (Options.ViewBytes), and the undeclared ports of a
+//     service (federation.MaxUndeclaredPorts). Drain refuses no streams.
+//   - At the first two limits, a client address that uses less than the average is still served
+//     (see quota).
+//
+// Concurrency:
+//
+//   - A Server is safe for concurrent use. Each open stream uses one goroutine, its gRPC handler's.
+//     The Server does not use grpc.NumStreamWorkers, because streams live for up to an hour and
+//     would occupy all workers.
+//   - Streams with equal keys share a view and its encoded messages.
+//   - Only a few streams produce updates at a time (see turns). Otherwise the goroutines that read
+//     watches would wait behind thousands of streams.
+//
+// To read the code, begin with serve in stream.go. ARCHITECTURE.md, at the module's root, describes
+// how the packages work together.
 package grpcapi

@@ -12,12 +12,12 @@ import (
 	"isthmus/federation"
 )
 
-// openStreams are the open streams of both RPCs.
+// openStreams is the set of open streams of both RPCs.
 type openStreams struct {
 	mu       sync.Mutex
 	all      map[*stream]struct{}
-	finished bool                         // new streams are refused
-	unused   federation.Latest[time.Time] // since when no stream is open; zero: some are. It is set under mu
+	finished bool                         // if true, new streams are refused
+	unused   federation.Latest[time.Time] // since when no stream is open; zero while a stream is open; set under mu
 }
 
 func newOpenStreams() *openStreams {
@@ -26,7 +26,7 @@ func newOpenStreams() *openStreams {
 	return o
 }
 
-// add registers a stream. It returns false if the server has finished.
+// add adds a stream. It returns false if the server has finished.
 func (o *openStreams) add(st *stream) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -68,8 +68,8 @@ func (o *openStreams) byView(svc federation.ServiceID) map[*getView][]*stream {
 	return views
 }
 
-// drain ends each stream that is open now and has been answered, after a random part of over. It returns when it has
-// ended the last of them, or when the context is done. See Server.Drain.
+// drain ends each stream that is open now and has been answered, after a random part of over. It
+// returns when it has ended the last of these streams, or when ctx is done. See Server.Drain.
 func (o *openStreams) drain(ctx context.Context, over time.Duration) {
 	start := time.Now()
 	timer := time.NewTimer(0)
@@ -85,14 +85,14 @@ func (o *openStreams) drain(ctx context.Context, over time.Duration) {
 	}
 }
 
-// plannedEnd is when drain ends a stream.
+// plannedEnd says when drain ends a stream.
 type plannedEnd struct {
 	stream *stream
 	after  time.Duration // since drain was called
 }
 
-// planEnds plans the ends of the answered streams, in order of time. To end another
-// would be to refuse it.
+// planEnds plans the ends of the answered streams, ordered by time. Other streams are left open,
+// because a proxy would treat their end as a refusal.
 func (o *openStreams) planEnds(over time.Duration) []plannedEnd {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -111,8 +111,7 @@ func (o *openStreams) planEnds(over time.Duration) []plannedEnd {
 	return list
 }
 
-// waitUnused returns true when no stream has been open for the given time, and false
-// when the context is done before that.
+// waitUnused returns true when no stream has been open for d, and false if ctx is done first.
 func (o *openStreams) waitUnused(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -14,34 +14,34 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Question asks what a proxy gets that sends this authority and context token in a Get.
+// Question describes the Get of a proxy to explain.
 type Question struct {
 	Authority string
 	Token     string
-	Addr      netip.Addr // only this address; zero: all
-	Limit     int        // addresses to list, those that are not served first; the others are counted
+	Addr      netip.Addr // explain only this address; zero means all
+	Limit     int        // number of addresses to list, those not served first; the rest are counted
 }
 
-// Explanation is what that proxy gets, and why not the rest.
+// Explanation describes which endpoints the proxy gets, and why it does not get the others.
 type Explanation struct {
 	*federation.Explanation
-	Authority string // with the port
+	Authority string // including the port
 	Service   federation.ServiceID
 	Port      uint16
-	Namespace string // of the client, from its token
+	Namespace string // of the client, from its context token
 	Client    federation.Client
-	Refusal   error               // with which a new stream would be refused now; nil: it would be served
-	Held      []adminapi.HeldView // what proxies have of the service, the views with the most streams first
-	MoreHeld  int                 // how many views are left out
+	Refusal   error               // the error that would refuse a new stream now; nil if it would be served
+	Held      []adminapi.HeldView // the sets that proxies have of the service, views with the most streams first
+	MoreHeld  int                 // number of views that Held omits
 }
 
-// ViewStatus describes a view, for debug pages.
+// ViewStatus describes a view for the debug API.
 type ViewStatus struct {
 	adminapi.View
-	Service federation.ServiceID // zero: the destination is an address
+	Service federation.ServiceID // zero if the destination is an address
 }
 
-// explainer answers the debug API: what a client gets, and which views streams use.
+// explainer answers questions of the debug API.
 type explainer struct{ server *Server }
 
 // explain implements Server.Explain.
@@ -52,15 +52,15 @@ func (x explainer) explain(ctx context.Context, q Question) (*Explanation, error
 	}
 	held, more := x.heldViews(to.service)
 	who := parseToken(q.Token)
-	st := newGetStream(x.server, to, who, nil, nil) // it sends nothing, and is not registered
+	st := newGetStream(x.server, to, who, nil, nil) // sends nothing and is not registered
 	defer st.close()
 	st.updateZone()
 	if !st.viewFits && !x.server.makeRoom() {
 		return nil, statusTooMuch.Err()
 	}
-	set, _, _ := st.newest() // switches to the view that this client shares with most others
+	set, _, _ := st.newest() // switches to the view that the client would use
 	if set.Reason == federation.TooManyPorts {
-		return nil, st.refusal(set) // the table has read nothing that it could explain
+		return nil, st.refusal(set) // the table has read nothing to explain
 	}
 
 	answer, ok := x.server.table.Explain(ctx, federation.Question{Key: st.view.key, Addr: q.Addr, Limit: q.Limit})
@@ -140,20 +140,20 @@ func (x explainer) ofProfile(u viewUse[federation.ProfileKey, *federation.Profil
 	}
 }
 
-// destination returns the full authority that the key of a Get is for.
+// destination returns the full authority of a key.
 func (x explainer) destination(k federation.Key) string {
 	return target{k.Service, k.Client.Instance, k.Port}.authority(x.server.opts.ClusterDomain)
 }
 
 const (
-	// slowAfter is how long a proxy may take for a message before its stream counts as slow.
+	// slowAfter is how long a send may block before the stream counts as slow.
 	slowAfter = time.Second
-	// maxHeld is how many views of a service are described.
+	// maxHeld is the largest number of views of a service that are described.
 	maxHeld = 100
 )
 
-// heldViews describes the views of a service that streams use, and counts those that are
-// left out.
+// heldViews describes the views of a service that streams use. more is the number of views it
+// omits.
 func (x explainer) heldViews(svc federation.ServiceID) (list []adminapi.HeldView, more int) {
 	for v, streams := range x.server.streams.byView(svc) {
 		list = append(list, x.heldView(v, streams))
@@ -170,7 +170,7 @@ func (x explainer) heldViews(svc federation.ServiceID) (list []adminapi.HeldView
 	return list[:n], len(list) - n
 }
 
-// heldView describes a view with these streams.
+// heldView describes a view and the streams that use it.
 func (x explainer) heldView(v *getView, streams []*stream) adminapi.HeldView {
 	newest, _ := v.get()
 	now := x.server.now()

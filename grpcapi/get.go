@@ -18,23 +18,24 @@ type getStream struct {
 	target target
 	client federation.Client
 
-	zoneChanged <-chan struct{} // closed once the client's zone may have changed; nil: never
-	view        *getView        // of the client's key
-	replaced    <-chan struct{} // closed once the set returned by newest last is replaced
-	hinted      bool            // node hints choose endpoints for the client's node: the view's key has it
+	zoneChanged <-chan struct{} // closed when the client's zone may have changed; nil if it never changes
+	view        *getView        // the view of the client's key
+	replaced    <-chan struct{} // closed when the set that newest returned last is replaced
+	hinted      bool            // node hints choose endpoints for the client's node, so the view's key has the node
 
-	sent        *federation.Set // the set that the proxy has, or is being sent; nil: begin has found none yet
-	sentZone    string          // the zone for which sent was encoded
-	viewChanged bool            // sent is a set of another view than the current one
-	isUpdate    bool            // sent is a newer set of the same view as the one sent before
+	sent        *federation.Set // the set that the proxy has or is being sent; nil until begin has found one
+	sentZone    string          // the zone that sent was encoded for
+	viewChanged bool            // sent belongs to another view than the current one
+	isUpdate    bool            // sent is a newer set of the same view as the previous one
 
-	explains   bool             // the client is no proxy, and asks for tiers
-	tiers      federation.Tiers // that its endpoints have been sent with
-	otherTiers <-chan struct{}  // closed once there are others
+	explains   bool             // the client is not a proxy, and asks for tiers
+	tiers      federation.Tiers // the tiers that were sent with the endpoints
+	otherTiers <-chan struct{}  // closed when tiers is out of date
 
-	// since when the set is empty while a cluster is pending, as Server.clock; 0: it is not
+	// the Server.clock time since when the set has been empty while a cluster is pending; 0 if it
+	// is not
 	emptySince int64
-	heldBack   bool // the newest set is not sent for that reason
+	heldBack   bool // the newest set is held back because it is empty
 }
 
 func newGetStream(s *Server, to target, who token, out sink, transport statusWriter) *getStream {
@@ -64,8 +65,8 @@ func (st *getStream) begin(ctx context.Context) error {
 	return nil
 }
 
-// firstSet waits for a complete set, after Options.FirstFrame for any. It does not wait
-// for clusters that are unreachable: their sets are complete.
+// firstSet waits for a complete set. After Options.FirstFrame it returns an incomplete one. It does
+// not wait for unreachable clusters, because their sets are complete.
 func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
 	var late <-chan time.Time
 	for {
@@ -91,9 +92,8 @@ func (st *getStream) firstSet(ctx context.Context) (*federation.Set, error) {
 	}
 }
 
-// refusal returns the error with which a call is refused whose first set is this one;
-// nil: it is served. Only the first set can refuse a call: an open stream is never
-// ended because of a set.
+// refusal returns the error for a call whose first set is the given one, or nil if the call is
+// served. A later set never ends an open stream.
 func (st *getStream) refusal(set *federation.Set) error {
 	if len(set.Endpoints) > 0 {
 		return nil
@@ -138,7 +138,7 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 		case <-st.emptyTimeout():
 		case <-st.replaced:
 		case <-st.otherTiers:
-			st.otherTiers = nil // closed; tiersChanged gets the next
+			st.otherTiers = nil // closed; tiersChanged sets the next channel
 		case <-st.zoneChanged:
 			st.updateZone()
 		}
@@ -151,11 +151,11 @@ func (st *getStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	}
 }
 
-// produce returns the messages that bring the proxy to the newest set, if any. It ends the
-// stream's turn, also when it panics.
+// produce returns the messages that bring the proxy to the newest set, if any. It ends the stream's
+// turn, even if it panics.
 func (st *getStream) produce() []*wire.Frame {
 	defer st.endTurn()
-	st.heldBack = false // if there is no set now, another one follows
+	st.heldBack = false // if newest has no set yet, another set follows
 	set, replaced, ok := st.newest()
 	st.replaced = replaced
 	if !ok {
@@ -169,10 +169,10 @@ func (st *getStream) produce() []*wire.Frame {
 	return frames
 }
 
-// advance returns the messages that bring the proxy to the set, if any, and stores it
-// as sent. A set that is empty while a cluster is pending is held back for
-// Options.FirstFrame, as a first message would be: that cluster may have endpoints,
-// but the proxy must not use the old ones for long.
+// advance returns the messages that bring the proxy to the given set, if any, and stores the set as
+// sent. If the set is empty while a cluster is pending, advance holds it back for
+// Options.FirstFrame. The pending cluster may have endpoints, but the proxy must not use the old
+// endpoints for long.
 func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 	all := st.tiersChanged(set) || st.view.key.Client.Zone != st.sentZone
 	if set == st.sent && !all {
@@ -194,8 +194,8 @@ func (st *getStream) advance(set *federation.Set) []*wire.Frame {
 
 func (st *getStream) emptyFor() time.Duration { return time.Duration(st.server.now() - st.emptySince) }
 
-// step returns the messages of a step from one set (nil: none) to a set of the view, and stores that as
-// sent. With all every endpoint is sent.
+// step returns the messages of a step between two sets of the view, and stores the second one as
+// sent. If from is nil, the proxy has no set yet. If all is true, step sends every endpoint.
 func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	st.sent = to
 	st.sentZone = st.view.key.Client.Zone
@@ -213,8 +213,8 @@ func (st *getStream) step(from, to *federation.Set, all bool) []*wire.Frame {
 	}
 }
 
-// tiersChanged reports whether the tiers of a set's endpoints have changed since they were sent to a client that asks
-// for them.
+// tiersChanged reports whether the tiers of the set's endpoints have changed since they were sent.
+// It returns false for clients that do not ask for tiers.
 func (st *getStream) tiersChanged(set *federation.Set) bool {
 	if !st.explains {
 		return false
@@ -224,8 +224,8 @@ func (st *getStream) tiersChanged(set *federation.Set) bool {
 	return now != st.tiers
 }
 
-// emptyTimeout returns a channel that fires when an empty set has been held back for
-// long enough; nil: none is held back.
+// emptyTimeout returns a channel that fires when an empty set has been held back for long enough.
+// It returns nil if no set is held back.
 func (st *getStream) emptyTimeout() <-chan time.Time {
 	if !st.heldBack {
 		return nil
@@ -233,15 +233,15 @@ func (st *getStream) emptyTimeout() <-chan time.Time {
 	return st.after(max(0, st.server.opts.FirstFrame-st.emptyFor()))
 }
 
-// newest returns the newest set for the client, from the view of its current key. ok
-// is false while the table changes between traffic policies: the set may be for
-// clients of the other policy, or for none, and another one follows at once.
+// newest returns the newest set for the client, from the view of its current key. While the table
+// changes between traffic policies, ok is false. The set may then be for clients of the other
+// policy, or for no client, and another set follows soon.
 //
-// Whether node hints choose endpoints for the client is up to the set of the view without node. If the one of
-// the view with node does not agree, the client gets that set: it is about to follow, or its clients have other tiers
-// in use.
+// The set of the view without node says whether node hints choose endpoints for the client. The set
+// of the view with the node may disagree, because its next set is about to follow or its clients
+// have other tiers in use. The client gets that set then.
 func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok bool) {
-	for moves := 0; ; moves++ { // between the views with the node and without
+	for moves := 0; ; moves++ { // counts the moves between the views with and without node
 		set, replaced = st.view.get()
 		byNode := st.view.key.Client.Node != ""
 		node := st.client.Node
@@ -249,7 +249,7 @@ func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok
 			return set, replaced, true
 		}
 		if byNode && moves >= 2 {
-			return set, replaced, true // right too
+			return set, replaced, true // correct too
 		}
 		st.hinted = set.HintedTo(node)
 		if !st.switchView() {
@@ -258,7 +258,7 @@ func (st *getStream) newest() (set *federation.Set, replaced <-chan struct{}, ok
 	}
 }
 
-// updateZone looks up the client's zone, and switches to the view for it.
+// updateZone looks up the client's zone and switches to the view of that zone.
 func (st *getStream) updateZone() {
 	if st.client.Node != "" {
 		st.client.Zone, st.zoneChanged = st.server.dir.Zone(st.client.Node)
@@ -266,8 +266,8 @@ func (st *getStream) updateZone() {
 	st.switchView()
 }
 
-// switchView switches to the view of the client's current key. It returns false if
-// the stream has that view already.
+// switchView switches to the view of the client's current key. It returns false if the stream
+// already uses that view.
 func (st *getStream) switchView() bool {
 	key := st.server.table.Key(st.target.service, st.target.port, st.client)
 	if st.hinted {
@@ -279,19 +279,19 @@ func (st *getStream) switchView() bool {
 			return false
 		}
 		st.viewChanged = true
-		defer st.server.getViews.release(old) // after the new one watches, so that the service stays watched
+		defer st.server.getViews.release(old) // only after the new view watches: the service stays watched
 	}
 	st.view = st.server.getViews.acquire(key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.table.Watch, st.server.viewMemory, costOfSet)
 	if set, _ := st.view.get(); set.Reason == federation.TooManyPorts {
-		// The refusal never changes. The next stream of the key asks the table again.
+		// This refusal is final. The next stream of the key asks the table again.
 		st.server.getViews.forget(st.view)
 	}
 	st.usedView.Store(st.view)
 	return true
 }
 
-// stalled ends the stream, and counts it.
+// stalled ends the stream and counts the stall.
 func (st *getStream) stalled() {
 	if st.end(statusStalled) {
 		m := st.server.metrics
@@ -310,5 +310,5 @@ func (st *getStream) close() {
 	st.stream.close()
 }
 
-// name is the full authority.
+// name returns the full authority.
 func (st *getStream) name() string { return st.target.authority(st.server.opts.ClusterDomain) }

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// The statuses of calls that are refused because a limit is reached.
+// Statuses of calls that are refused because a limit is reached.
 var (
 	statusTooManyCalls = status.New(codes.ResourceExhausted,
 		"too many calls are open: add replicas, or raise the memory limit and --max-streams")
@@ -23,29 +23,30 @@ var (
 		"no memory is left for further destinations: raise the memory limit and --view-memory")
 )
 
-// quota is a limited number of calls, or a limited amount of memory, that client addresses share.
+// quota is a limit on calls or memory that client addresses share.
 //
-// Up to the limit every address gets what it asks for. At the limit an address that has less than the average
-// address is still served, until an eighth more than the limit is in use. So the client that has most can't
-// lock out clients of other addresses.
+// Below the limit, each address gets what it asks for. At the limit, an address that uses less than
+// the average is still served, until usage exceeds the limit by an eighth. So the client that uses
+// most can't lock out clients of other addresses.
 type quota struct {
 	limit   int64          // fixed, as are full, refused and log
-	full    *status.Status // refuses a call at the limit
+	full    *status.Status // the status of a call that is refused at the limit
 	refused prometheus.Counter
 	log     *zap.Logger
 
 	mu       sync.Mutex
 	used     int64
-	charged  int64                // the sum of by, of which used may be more: memory that no address is charged for
-	by       map[netip.Addr]int64 // what each address is charged for; no value is 0
-	refusing bool                 // a call was refused and logged since a tenth of the limit was free
+	charged  int64                // the sum of by; less than used if some memory is charged to no address
+	by       map[netip.Addr]int64 // charges per address; never 0
+	refusing bool                 // a refusal was logged, and less than a tenth of the limit has been free since
 }
 
 func newQuota(limit int, full *status.Status, refused prometheus.Counter, log *zap.Logger) *quota {
 	return &quota{limit: int64(limit), full: full, refused: refused, log: log, by: make(map[netip.Addr]int64)}
 }
 
-// take takes 1 for an address. It returns false, and takes nothing, if the address may not have more.
+// take takes one unit for an address. If the address may not have more, take returns false and
+// takes nothing.
 func (q *quota) take(client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -59,7 +60,7 @@ func (q *quota) take(client netip.Addr) bool {
 	return false
 }
 
-// give gives back what take has taken.
+// give returns the unit that take took.
 func (q *quota) give(client netip.Addr) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -67,7 +68,8 @@ func (q *quota) give(client netip.Addr) {
 	q.addLocked(-1)
 }
 
-// use changes how much is in use, and returns whether that is within the limit. No address is charged.
+// use changes the amount in use without charging an address. It reports whether the new amount is
+// within the limit.
 func (q *quota) use(amount int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -75,7 +77,7 @@ func (q *quota) use(amount int64) bool {
 	return q.used <= q.limit
 }
 
-// addLocked changes how much is in use. q.mu is held, as by all methods with such a name.
+// addLocked changes the amount in use. The caller holds q.mu, as for all methods named …Locked.
 func (q *quota) addLocked(amount int64) {
 	q.used += amount
 	if q.used <= q.limit-q.limit/10 {
@@ -83,7 +85,7 @@ func (q *quota) addLocked(amount int64) {
 	}
 }
 
-// charge changes what an address is charged for.
+// charge changes the amount that an address is charged.
 func (q *quota) charge(client netip.Addr, amount int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -100,7 +102,7 @@ func (q *quota) chargeLocked(client netip.Addr, amount int64) {
 	q.by[client] = now
 }
 
-// hasRoom reports whether what is in use is within the limit.
+// hasRoom reports whether the amount in use is within the limit.
 func (q *quota) hasRoom() bool { return q.inUse() <= q.limit }
 
 func (q *quota) inUse() int64 {
@@ -109,7 +111,7 @@ func (q *quota) inUse() int64 {
 	return q.used
 }
 
-// mayExceed reports whether a client may have what it is charged for, although the limit is reached.
+// mayExceed reports whether a client may keep its charges although the limit is reached.
 func (q *quota) mayExceed(client netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -121,8 +123,8 @@ func (q *quota) mayExceedLocked(client netip.Addr) bool {
 	return lessThanAverage && q.used <= q.limit+q.limit/8
 }
 
-// refuse counts a call that is refused, and returns its error. It logs the first one, and again after a tenth of
-// the limit has been free.
+// refuse counts a refused call and returns its error. It logs the first refusal, and the next one
+// after a tenth of the limit has been free.
 func (q *quota) refuse(what string) error {
 	q.refused.Inc()
 	q.mu.Lock()
@@ -135,11 +137,12 @@ func (q *quota) refuse(what string) error {
 	return q.full.Err()
 }
 
-// tap is a tap.ServerInHandle: gRPC calls it when the headers of a call have arrived. It counts a call of any method
-// until the call's end, which cancels the call's context.
+// tap is a tap.ServerInHandle, which gRPC calls when the headers of a call have arrived. tap counts
+// each call until its context is canceled.
 //
-// It does not refuse a call with a deadline itself, because gRPC would not cancel the context of such a call. Its
-// timer would take memory until the deadline, which the client chooses. The interceptor refuses these calls.
+// tap does not refuse a call that has a deadline. gRPC would not cancel the context of such a call,
+// and its timer would use memory until the deadline, which the client chooses. The interceptor
+// refuses the call instead.
 func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
 	client := connectionOf(ctx).client()
 	if q.take(client) {
@@ -153,44 +156,43 @@ func (q *quota) tap(ctx context.Context, info *tap.Info) (context.Context, error
 	return ctx, err
 }
 
-// refusalKey is the key of the error that refuses a call, in the call's context.
+// refusalKey is the context key of the error that refuses a call.
 type refusalKey struct{}
 
-// refusal returns the error that refuses a call with this context, or nil.
+// refusal returns the error that refuses the call with this context, or nil.
 func refusal(ctx context.Context) error {
 	err, _ := ctx.Value(refusalKey{}).(error)
 	return err
 }
 
-// Reflection is for people who debug. Its answers are large, and repeat what was asked,
-// so what clients can leave of them is bounded:
+// Reflection is for people who debug. Its responses are large and repeat the request, so these
+// limits bound how much unread data clients can leave:
 //
-//   - There are maxReflections calls at a time.
-//   - The client takes each answer within Options.Request, or its connection is closed.
-//     Requests that it sends meanwhile wait in its window, 64 KiB of them.
-//   - A connection has maxReflected answers in all: those of short calls fit into
-//     buffers, where no time limit notices them.
+//   - At most maxReflections calls run at a time.
+//   - If the client does not read a response within Options.Request, its connection is closed.
+//     Requests that it sends meanwhile wait in its flow control window of 64 KiB.
+//   - A connection gets at most maxReflected responses. Responses of short calls fit into buffers,
+//     where no timeout applies.
 const (
 	maxReflections = 10
 	maxReflected   = 500
 )
 
-// Statuses of calls beyond these limits.
+// Statuses of calls beyond the limits on reflection.
 var (
 	statusReflections = status.New(codes.ResourceExhausted, "too many reflection calls at a time: try again later")
 	statusReflected   = status.New(codes.ResourceExhausted,
 		"too many answers of reflection on one connection: use a new one")
 )
 
-// limitedReflection is a gRPC server, as reflection.Register sees it.
+// limitedReflection is the gRPC server that reflection.Register gets.
 type limitedReflection struct {
 	*grpc.Server
-	timeout time.Duration // for a client to take an answer
+	timeout time.Duration // for the client to read a response
 	open    atomic.Int32
 }
 
-// RegisterService implements grpc.ServiceRegistrar. It registers the service with
-// handlers that keep the limits.
+// RegisterService implements grpc.ServiceRegistrar. It registers handlers that enforce the limits.
 func (l *limitedReflection) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	limited := *desc
 	limited.Streams = nil
@@ -208,15 +210,15 @@ func (l *limitedReflection) RegisterService(desc *grpc.ServiceDesc, impl any) {
 	l.Server.RegisterService(&limited, impl)
 }
 
-// reflectionCall is a call of reflection.
+// reflectionCall is one reflection call.
 type reflectionCall struct {
 	grpc.ServerStream
 	timeout time.Duration
-	conn    *clientConnection // nil: not known
+	conn    *clientConnection // nil if unknown
 }
 
-// SendMsg sends an answer. If the client does not take it in time, the connection is
-// closed: the call's status alone would wait behind the answers.
+// SendMsg sends a response. If the client does not read it in time, the connection is closed.
+// Ending only the call would not help, because its status would wait behind the responses.
 func (c *reflectionCall) SendMsg(m any) error {
 	if c.conn == nil {
 		return status.Error(codes.Internal, "the gateway can't bound reflection without its own transport credentials")

@@ -14,8 +14,8 @@ import (
 	"isthmus/federation"
 )
 
-// metrics are the series that are updated as events happen. The series about open
-// streams are made when scraped: see scraped.
+// metrics holds the series that are updated when events happen. The series about open streams are
+// computed on each scrape (see scraped).
 type metrics struct {
 	domain string // Options.ClusterDomain; fixed
 
@@ -23,7 +23,7 @@ type metrics struct {
 	getOverflow             *overflows // by service
 	profileOverflow         *overflows // by service and port
 	endpointProfileOverflow prometheus.Counter
-	stalled                 prometheus.Counter     // the sum of these three
+	stalled                 prometheus.Counter     // the sum of the three counters above
 	closed                  *prometheus.CounterVec // by reason
 	first                   prometheus.Histogram
 	late                    prometheus.Counter
@@ -99,7 +99,7 @@ func newCounter(name, help string) prometheus.Counter {
 	return prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 }
 
-// profileChanged counts a change of a profile that streams see.
+// profileChanged counts a change of a profile that streams use.
 func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile) {
 	of, ok := profileSeriesOf(k, p, m.domain)
 	if !ok {
@@ -111,18 +111,18 @@ func (m *metrics) profileChanged(k federation.ProfileKey, p *federation.Profile)
 	}
 }
 
-// maxOverflows bounds the number of series: clients may ask for any hostname of a
-// service, and stall.
+// maxOverflows limits the number of series. Without this limit, clients could create series by
+// asking for made-up hostnames of a service and stalling.
 const maxOverflows = 1000
 
-// overflows counts stalled streams by what they are about, in the full form of its
-// name, not as clients write it. A series exists while there are streams that it
-// could count, so that it begins at zero. Once it has counted a stall, it exists until
-// its service is gone, or until maxOverflows others have stalled since.
+// overflows counts stalled streams by destination. The labels hold the full authority, not the
+// spelling of the client. A series exists while open streams could count for it, so that it begins
+// at zero. A series that has counted a stall stays until its service is removed, or until
+// maxOverflows other series have counted a stall.
 type overflows struct {
 	table *federation.Table // fixed, as are desc and open
 	desc  *prometheus.Desc
-	open  iter.Seq[[]string] // the labels of streams that could be counted
+	open  iter.Seq[[]string] // the labels of open streams
 
 	mu       sync.Mutex
 	byLabels *simplelru.LRU[string, *overflow]
@@ -135,7 +135,7 @@ type overflow struct {
 }
 
 func newOverflows(t *federation.Table, open iter.Seq[[]string], desc *prometheus.Desc) *overflows {
-	byLabels, _ := simplelru.NewLRU[string, *overflow](maxOverflows, nil) // fails for a size of zero only
+	byLabels, _ := simplelru.NewLRU[string, *overflow](maxOverflows, nil) // fails only if the size is zero
 	return &overflows{table: t, desc: desc, open: open, byLabels: byLabels}
 }
 
@@ -177,8 +177,8 @@ func (o *overflows) collect(ch chan<- prometheus.Metric) {
 
 func keyOf(labels []string) string { return strings.Join(labels, "\x00") }
 
-// propagation measures, by cluster, how long it takes from a change to the message
-// that sends it. A cluster's series exists while it is linked.
+// propagation measures, by cluster, the time from a change to the message that sends it. A
+// cluster's series exists while the cluster is linked.
 type propagation struct {
 	table *federation.Table
 
@@ -186,7 +186,7 @@ type propagation struct {
 	byCluster map[federation.ClusterName]prometheus.Histogram
 }
 
-// observe counts a set that a stream has sent.
+// observe records the delay of a set that a stream has sent.
 func (p *propagation) observe(set *federation.Set) {
 	if set.Changed.IsZero() {
 		return
@@ -210,15 +210,15 @@ func (p *propagation) add(c federation.ClusterName) prometheus.Histogram {
 			Help: "Time from when the gateway received a change of endpoints " +
 				"to when it sent it on a proxy's Get stream.",
 			ConstLabels: prometheus.Labels{"cluster": c.String()},
-			Buckets:     []float64{.005, .05, .25, 1, 5}, // few: there is one histogram for each cluster
+			Buckets:     []float64{.005, .05, .25, 1, 5}, // few, because each cluster has a histogram
 		})
 		p.byCluster[c] = h
 	}
 	return h
 }
 
-// Describe implements prometheus.Collector. It describes nothing, because clusters
-// come and go.
+// Describe implements prometheus.Collector. It sends no descriptions, because the set of clusters
+// changes.
 func (p *propagation) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
@@ -238,15 +238,15 @@ func (p *propagation) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// profileUpdates counts changes of the profiles that streams see. What has no streams is
-// forgotten when metrics are read. The zero value is ready to use.
+// profileUpdates counts changes of the profiles that streams use. Each scrape drops series without
+// streams. The zero value is ready to use.
 type profileUpdates struct {
 	mu sync.Mutex
 	by map[profileSeries]uint64
 }
 
-// maxProfileUpdates is how many series are counted at most while metrics are not read: clients can make
-// up namespaces.
+// maxProfileUpdates is the largest number of series between two scrapes. Clients can make up
+// namespaces, so the number needs a limit.
 const maxProfileUpdates = 100_000
 
 func (u *profileUpdates) inc(s profileSeries) {
@@ -258,7 +258,7 @@ func (u *profileUpdates) inc(s profileSeries) {
 	u.by[s]++
 }
 
-// keep forgets what has no streams, and returns a copy of the rest.
+// keep drops the series without open streams and returns a copy of the others.
 func (u *profileUpdates) keep(open map[profileSeries]bool) map[profileSeries]uint64 {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -17,8 +17,8 @@ type profileStream struct {
 	stream
 	key        federation.ProfileKey
 	view       *profileView    // nil before begin
-	replaced   <-chan struct{} // closed once the profile of the newest variant is replaced
-	sent       *profileVariant // what the proxy has, or is being sent; nil: begin has found none yet
+	replaced   <-chan struct{} // closed when the profile of the newest variant is replaced
+	sent       *profileVariant // the variant that the proxy has or is being sent; nil until begin has found one
 	sentRoutes sentRoutes
 }
 
@@ -28,7 +28,7 @@ func newProfileStream(s *Server, key federation.ProfileKey, out sink, transport 
 	return st
 }
 
-// begin implements producer. Profiles are known at once.
+// begin implements producer. It does not wait, because each destination has a profile immediately.
 func (st *profileStream) begin(context.Context) error {
 	st.view = st.server.profileViews.acquire(st.key)
 	st.viewFits, st.viewCost = st.view.startWatch(st.server.dir.Profile, st.server.viewMemory, costOfProfile)
@@ -66,19 +66,19 @@ func (st *profileStream) next(ctx context.Context) ([]*wire.Frame, error) {
 	}
 }
 
-// newest returns the newest variant. It ends the stream's turn, also when it panics.
+// newest returns the newest variant. It ends the stream's turn, even if it panics.
 func (st *profileStream) newest() (v *profileVariant) {
 	defer st.endTurn()
 	v, st.replaced = st.view.variant(st.sentRoutes)
 	return v
 }
 
-// advance stores a variant as sent, and returns whether it has to be sent for that. As
-// long as it is ambiguous which object has an address, nothing is sent.
+// advance stores a variant as sent, and reports whether the variant must be sent. While several
+// objects claim the address, advance returns false.
 //
-// The proxy's routes are replaced by another service's, or by other routes of the
-// same one. They stay while the profile has no service: how many of such short
-// changes are sent depends on how fast the proxy takes messages.
+// advance also remembers the routes that the proxy has. Other routes of the same or of another
+// service replace these routes. A profile without a service does not: how many of such short
+// changes a proxy receives depends on how fast it reads.
 func (st *profileStream) advance(now *profileVariant) bool {
 	if now.profile.Reason == federation.Ambiguous {
 		return false
@@ -91,9 +91,8 @@ func (st *profileStream) advance(now *profileVariant) bool {
 	return before == nil || before != now && !before.frames[0].Equal(now.frames[0])
 }
 
-// refusal returns the error with which a call is refused whose first profile is this
-// one; nil: it is served. On an open stream, such a profile is sent as an empty
-// message.
+// refusal returns the error for a call whose first profile is the given one, or nil if the call is
+// served. On an open stream, such a profile is sent as an empty message.
 func (st *profileStream) refusal(p *federation.Profile) error {
 	key := st.key
 	switch p.Reason {
@@ -105,13 +104,13 @@ func (st *profileStream) refusal(p *federation.Profile) error {
 	case federation.NoAddress:
 		return invalidAuthority(st.name())
 	case federation.Ambiguous:
-		// A proxy retries Unavailable. FailedPrecondition is final for proxies, and conflicts heal.
+		// Proxies retry Unavailable, and conflicts get resolved. FailedPrecondition would be final.
 		return status.Errorf(codes.Unavailable, "found %s", p.Claimed)
 	}
 	return nil
 }
 
-// stalled ends the stream, and counts it.
+// stalled ends the stream and counts the stall.
 func (st *profileStream) stalled() {
 	if st.end(statusStalled) {
 		st.countStall()
@@ -120,8 +119,7 @@ func (st *profileStream) stalled() {
 	}
 }
 
-// countStall counts a stall of this stream. One by cluster IP counts for the service
-// that has the IP by then.
+// countStall counts a stall. A stream of a cluster IP counts for the service that has the IP now.
 func (st *profileStream) countStall() {
 	m := st.server.metrics
 	m.stalled.Inc()
@@ -133,8 +131,8 @@ func (st *profileStream) countStall() {
 	}
 }
 
-// serviceOf returns the service port that a profile is about; ok is false for an
-// endpoint's. For a cluster IP it is the service that has it now.
+// serviceOf returns the service port that a profile is about. For a cluster IP, that is the service
+// that has the IP now. ok is false if the profile is an endpoint's.
 func serviceOf(k federation.ProfileKey, p *federation.Profile) (to target, ok bool) {
 	if !k.Addr.IsValid() && k.Instance == "" {
 		return targetOf(k), true
@@ -150,7 +148,7 @@ func (st *profileStream) close() {
 	st.stream.close()
 }
 
-// name is the full authority.
+// name returns the full authority.
 func (st *profileStream) name() string {
 	if st.key.Addr.IsValid() {
 		return st.key.Addr.String()
@@ -158,5 +156,5 @@ func (st *profileStream) name() string {
 	return targetOf(st.key).authority(st.server.opts.ClusterDomain)
 }
 
-// targetOf returns the target of a key with a service.
+// targetOf returns the target of a key that names a service.
 func targetOf(k federation.ProfileKey) target { return target{k.Service, k.Instance, k.Port} }

@@ -18,15 +18,15 @@ import (
 	"isthmus/internal/text"
 )
 
-// target is the service port, or the endpoint of it, that an authority names.
+// target is the service port, or one endpoint of it, that an authority names.
 type target struct {
 	service  federation.ServiceID
-	instance string // hostname of one endpoint; empty: the service
+	instance string // hostname of the endpoint; empty if the target is the whole service
 	port     uint16
 }
 
-// parseAuthority reads [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN[:PORT]; the port
-// is 80 if there is none. Errors are status errors.
+// parseAuthority parses [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN[:PORT]. The default port is 80.
+// Errors are status errors.
 func parseAuthority(authority, domain string) (target, error) {
 	host, port, ok := splitPort(authority)
 	if !ok {
@@ -41,13 +41,13 @@ func parseAuthority(authority, domain string) (target, error) {
 		return target{}, status.Errorf(codes.InvalidArgument,
 			"IP queries not supported by Get API: host=%s", quoted(host))
 	}
-	return target{}, invalidAuthority(authority)
+	return target{}, invalidAuthority(authority) // with the fields that are strings
 }
 
-// parseDestination reads the authority of a GetProfile: that of a Get, or
-// IP[:PORT]. An IPv4-mapped IPv6 address is read as the IPv4 address. One with a zone
-// (fe80::1%eth0) is invalid: zones have a meaning on the client's machine only. Errors
-// are status errors.
+// parseDestination parses the authority of a GetProfile. It accepts the form of a Get and
+// IP[:PORT]. An IPv4-mapped IPv6 address becomes the IPv4 address. An address with a zone, such as
+// fe80::1%eth0, is invalid because zones only have a meaning on the client's machine. Errors are
+// status errors.
 func parseDestination(authority, domain string) (federation.ProfileKey, error) {
 	host, port, ok := splitPort(authority)
 	if !ok {
@@ -62,8 +62,8 @@ func parseDestination(authority, domain string) (federation.ProfileKey, error) {
 	return federation.ProfileKey{}, invalidAuthority(authority)
 }
 
-// parseName reads [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN. Names that are empty or
-// longer than a DNS label are invalid: no object can have them.
+// parseName parses [INSTANCE.]SERVICE.NAMESPACE.svc.DOMAIN. Empty names and names longer than a DNS
+// label are invalid, because no object can have them.
 func parseName(host, domain string) (t target, ok bool) {
 	name, ok := strings.CutSuffix(host, ".svc."+domain)
 	if !ok {
@@ -89,12 +89,12 @@ func invalidLabel(l string) bool {
 	return l == "" || len(l) > maxLabel || strings.Contains(l, ":")
 }
 
-// authority returns the full authority, with the port.
+// authority returns the full authority, including the port.
 func (t target) authority(domain string) string {
 	return net.JoinHostPort(t.host(domain), strconv.Itoa(int(t.port)))
 }
 
-// host is the authority without the port.
+// host returns the authority without the port.
 func (t target) host(domain string) string {
 	host := t.service.Name + "." + t.service.Namespace + ".svc." + domain
 	if t.instance != "" {
@@ -107,18 +107,18 @@ func invalidAuthority(authority string) error {
 	return status.Errorf(codes.InvalidArgument, "Invalid authority: %s", quoted(authority))
 }
 
-// maxQuoted is more than any authority that is valid takes.
+// maxQuoted is longer than any valid authority.
 const maxQuoted = 512
 
-// quoted returns the beginning of what a client has sent, for its status: that waits in
-// memory until the client takes it.
+// quoted returns the beginning of client input for use in a status. It is short because the status
+// stays in memory until the client reads it.
 func quoted(s string) string {
 	return text.Truncate(s, maxQuoted)
 }
 
-// splitPort splits an authority into host and port, and removes the brackets of an
-// IPv6 address. It accepts a few leading zeros of a port only: the host, which is kept,
-// shares the authority's memory, so that must not be large.
+// splitPort splits an authority into host and port, and removes the brackets of an IPv6 address. It
+// rejects ports with many leading zeros: the host shares the memory of the authority and is stored,
+// so the authority must be short.
 func splitPort(authority string) (host string, port uint16, ok bool) {
 	if !strings.Contains(authority, ":") {
 		return authority, 80, true
@@ -134,7 +134,7 @@ func splitPort(authority string) (host string, port uint16, ok bool) {
 	return host, uint16(n), true
 }
 
-// token is the context token of a request: how a proxy describes itself.
+// token is the context token of a request, with which a proxy describes itself.
 type token struct {
 	Namespace string `json:"ns"`
 	Node      string `json:"nodeName"`
@@ -142,22 +142,22 @@ type token struct {
 }
 
 const (
-	// maxLabel is the longest label of a DNS name, and so the longest name of a
-	// Service, a namespace or an endpoint.
+	// maxLabel is the length of the longest DNS label, and so of the longest name of a Service, a
+	// namespace or an endpoint.
 	maxLabel = 63
-	// maxName is the longest name of a node or a Pod in Kubernetes.
+	// maxName is the length of the longest name of a Node or a Pod in Kubernetes.
 	maxName = 253
 )
 
-// parseToken reads a context token: a JSON object or, as old proxies send it,
-// ns:NAMESPACE. It leaves empty what it can't read, and what is longer than such a
-// name may be: a proxy with an invalid token is served too.
+// parseToken parses a context token. A token is a JSON object or, from old proxies, ns:NAMESPACE.
+// Fields that are invalid or too long for a name stay empty, because a proxy with an invalid token
+// is served too.
 func parseToken(s string) token {
 	t := readToken(s)
 	return token{bounded(t.Namespace, maxLabel), bounded(t.Node, maxName), bounded(t.Pod, maxName)}
 }
 
-// bounded returns the name, or nothing if it is longer than limit.
+// bounded returns name, or the empty string if name is longer than limit.
 func bounded(name string, limit int) string {
 	if len(name) > limit {
 		return ""
@@ -186,13 +186,13 @@ func readToken(s string) token {
 	return token{}
 }
 
-// jsonSpace is what JSON ignores between its texts.
+// jsonSpace holds the characters that JSON allows between tokens.
 const jsonSpace = " \t\r\n"
 
-// plainToken reads a JSON object as proxies write it: of known fields, whose values are
-// ASCII without escapes. ok is false for anything else. encoding/json would read it too, but
-// needs so much stack that it is a tenth of what a new stream costs; see
-// docs/performance.md.
+// plainToken parses a JSON object in the form that proxies write: known fields whose values are
+// ASCII without escapes. For all other input, ok is false and encoding/json parses the token
+// instead. encoding/json needs so much stack that it would take a tenth of the cost of a new
+// stream. See docs/performance.md.
 func plainToken(s string) (t token, ok bool) {
 	rest, ok := strings.CutPrefix(strings.Trim(s, jsonSpace), "{")
 	for ok {
@@ -209,7 +209,7 @@ func plainToken(s string) (t token, ok bool) {
 		if !ok {
 			break
 		}
-		value = strings.Clone(value) // it is kept, and the token is not
+		value = strings.Clone(value) // the value is stored, so it must not share the token's memory
 		switch name {
 		case "ns":
 			t.Namespace = value
@@ -229,7 +229,7 @@ func plainToken(s string) (t token, ok bool) {
 	return token{}, false
 }
 
-// plainText cuts off the text in quotes that a string begins with.
+// plainText cuts the quoted string at the beginning of s.
 func plainText(s string) (text, rest string, ok bool) {
 	s, ok = strings.CutPrefix(strings.TrimLeft(s, jsonSpace), `"`)
 	text, rest, closed := strings.Cut(s, `"`)
@@ -237,7 +237,7 @@ func plainText(s string) (text, rest string, ok bool) {
 	return text, rest, ok && closed && !strings.ContainsFunc(text, special)
 }
 
-// addNamespace adds the client's namespace to a key, if it can make a difference.
+// addNamespace adds the client's namespace to a key if it can change the profile.
 func (t token) addNamespace(k federation.ProfileKey) federation.ProfileKey {
 	if k.Instance == "" && t.Namespace != k.Service.Namespace {
 		k.Namespace = t.Namespace
@@ -245,9 +245,9 @@ func (t token) addNamespace(k federation.ProfileKey) federation.ProfileKey {
 	return k
 }
 
-// A client whose Get has this metadata, which no proxy sends, gets the endpoints with
-// their tiers and standings: see wire.Encoder.Explaining. Its messages are encoded for it
-// alone.
+// Metadata of a Get that asks for the tier and standing of each endpoint (see
+// wire.Encoder.Explaining). No proxy sends it. The messages of such a stream are encoded for that
+// stream alone.
 const (
 	explainKey   = "isthmus-explain"
 	explainTiers = "tiers"

@@ -25,55 +25,57 @@ import (
 	"isthmus/internal/panics"
 )
 
-// Directory knows the local cluster's nodes and the profiles of destinations. It is
-// safe for concurrent use, and answers from memory.
+// Directory looks up the local cluster's Nodes and the profiles of destinations. It is safe for
+// concurrent use, and never blocks on I/O.
 type Directory interface {
-	// Zone returns the zone of a node, empty if it is not known, and a channel
-	// that is closed once the zone may have changed.
+	// Zone returns the zone of a Node and a channel that is closed when the zone may have changed.
+	// The zone is empty if it is unknown.
 	Zone(node string) (zone string, changed <-chan struct{})
-	// Profile returns a watch of a destination's profile. There is always a Profile.
+	// Profile returns a watch of a destination's profile. The watch always has a Profile.
 	Profile(federation.ProfileKey) *federation.Watch[*federation.Profile]
 }
 
-// Options are a Server's. Zero fields mean the default. Negative ones have a meaning only where they say so.
+// Options configures a Server. A zero field means the default. Negative values are invalid unless
+// the field says otherwise.
 type Options struct {
-	ClusterDomain string // the DNS domain of the cluster; default cluster.local
+	ClusterDomain string // the cluster's DNS domain; default cluster.local
 
-	Messages wire.Options // how endpoints are described to proxies
+	Messages wire.Options // how messages describe endpoints
 
-	// the least time from the beginning of one message to the next change; default 50ms, negative: none
+	// Pace is the shortest time between the starts of two messages. The default is 50ms. A negative
+	// value means no pause.
 	Pace       time.Duration
-	Stall      time.Duration // ends a stream whose proxy does not take a message for this long; default 60s
-	Request    time.Duration // how long a client may take to send a request, or to begin a connection; default 10s
-	FirstFrame time.Duration // how long the first message waits for clusters that are pending; default 2s
-	Drain      time.Duration // the time over which Drain spreads the ends of streams; default 6s, negative: at once
+	Stall      time.Duration // ends a stream whose proxy does not read a message for this long; default 60s
+	Request    time.Duration // limits how long a client may take to connect or to send a request; default 10s
+	FirstFrame time.Duration // how long the first message waits for pending clusters; default 2s
+	Drain      time.Duration // the time over which Drain ends streams; default 6s, negative means at once
 
-	ConnectionAge     time.Duration // when a proxy is made to use another connection; default 30m, negative: never
-	ConcurrentStreams uint32        // how many calls a connection may have at a time; default 10,000
+	ConnectionAge     time.Duration // the age at which a proxy must reconnect; default 30m, negative means never
+	ConcurrentStreams uint32        // limit of open calls per connection; default 10,000
 
-	// how many calls may be open at a time, of all connections, before further ones are refused;
-	// default 150,000
+	// Streams limits the open calls of all connections together. Calls beyond the limit are
+	// refused. The default is 150,000.
 	Streams int
-	// how much memory views may take in all, by estimate, before calls that need more are refused;
-	// default 2 GiB
+	// ViewBytes limits the estimated memory of all views. Calls that need more are refused. The
+	// default is 2 GiB.
 	ViewBytes int
 
-	Linger    time.Duration // how long an idle view is kept; default 30s, negative: not at all
-	IdleViews int           // how many idle views are kept at most, of each RPC; default 1024
-	IdleBytes int           // how much memory they take at most in all, by estimate, of each RPC; default 20 MiB
+	Linger    time.Duration // how long idle views stay cached; default 30s, negative means not at all
+	IdleViews int           // limit of idle views per RPC; default 1024
+	IdleBytes int           // limit of the estimated memory of idle views per RPC; default 20 MiB
 
-	// Stalled is called with what a stream is about that ends since its proxy takes nothing. It
-	// must not block. Default: not called.
+	// Stalled is called with the destination of a stream that ends because its proxy does not read.
+	// It must not block. If Stalled is nil, it is not called.
 	Stalled func(destination string)
 
-	// Supervisor counts and logs panics. Each ends the call that it comes from. Default: one that is not registered.
+	// Supervisor counts and logs panics. Each panic ends the call that caused it. The default is a
+	// Supervisor whose metrics are not registered.
 	Supervisor *panics.Supervisor
 
-	Log        *zap.Logger           // default: none
-	Registerer prometheus.Registerer // default: metrics are not exported
+	Log        *zap.Logger           // nil means no logs
+	Registerer prometheus.Registerer // nil means that metrics are not exported
 }
 
-// withDefaults fills in the defaults.
 func (o Options) withDefaults() Options {
 	o.ClusterDomain = cmp.Or(o.ClusterDomain, "cluster.local")
 	o.Pace = cmp.Or(o.Pace, 50*time.Millisecond)
@@ -103,7 +105,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Server is the Destination server.
+// Server implements Linkerd's Destination API.
 type Server struct {
 	// fixed after construction
 	table        *federation.Table
@@ -112,7 +114,7 @@ type Server struct {
 	began        time.Time // see clock
 	log          *zap.Logger
 	openCalls    *quota // open calls of all methods
-	viewMemory   *quota // bytes of views, and of messages for one stream alone
+	viewMemory   *quota // bytes of views, and of messages for a single stream
 	refused      prometheus.Counter
 	getViews     *viewCache[federation.Key, *federation.Set, *getView]
 	profileViews *viewCache[federation.ProfileKey, *federation.Profile, *profileView]
@@ -124,8 +126,7 @@ type Server struct {
 	streams      *openStreams
 }
 
-// New returns a Server that serves what the table publishes. It starts nothing; see
-// GRPC.
+// New returns a Server that serves the sets of a table. It starts no goroutine. Call GRPC to serve.
 func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 	if table == nil || dir == nil {
 		return nil, errors.New("the Destination server needs a table and a directory")
@@ -164,25 +165,25 @@ func New(table *federation.Table, dir Directory, o Options) (*Server, error) {
 }
 
 const (
-	// maxRequest is more than any request to this server takes.
+	// maxRequest is larger than any valid request.
 	maxRequest = 16 << 10
-	// maxHeaders is how many bytes the headers of a call may take, with 32 bytes for each. A proxy's take less
-	// than 1 KiB. gRPC keeps headers for as long as the call.
+	// maxHeaders limits the size of a call's headers, in bytes. Each header counts 32 bytes more.
+	// The headers of a proxy take less than 1 KiB. gRPC keeps headers in memory until the call
+	// ends.
 	maxHeaders = 2 << 10
-	// requestWindow is how many bytes a client may send on a call before the gateway has
-	// received them, and at once on a connection: HTTP/2's default, and the least that gRPC
-	// allows. Unless it is given, gRPC lets the windows of a client that sends much grow
-	// to 16 MiB.
+	// requestWindow is the flow control window of a call and of a connection, in bytes. It is
+	// HTTP/2's default, and the smallest value that gRPC allows. Without this setting, gRPC grows
+	// the windows of a client that sends much up to 16 MiB.
 	requestWindow = 64<<10 - 1
-	// readBuffer is the memory that a connection keeps to read from. A call takes some
-	// hundred bytes, and what else a proxy sends a dozen.
+	// readBuffer is the size of a connection's read buffer. A proxy sends a few hundred bytes for a
+	// call and about a dozen bytes for anything else.
 	readBuffer = 1 << 10
 )
 
-// GRPC returns a gRPC server with the Destination service, health and
-// reflection. extra comes last and wins; its interceptors run inside of ours. It must
-// not set a tap handle or credentials.
-// Health reports SERVING until MarkNotServing or Finish.
+// GRPC returns a gRPC server with the Destination, health and reflection services. Options in extra
+// override those of the Server, and interceptors in extra run after those of the Server. extra must
+// not set a tap handle or credentials. The health service reports SERVING until MarkNotServing or
+// Finish.
 func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	options := []grpc.ServerOption{
 		grpc.ForceServerCodecV2(wire.NewCodec()),
@@ -210,41 +211,39 @@ func (s *Server) GRPC(extra ...grpc.ServerOption) *grpc.Server {
 	return g
 }
 
-// Streams returns the number of open streams, of both RPCs.
+// Streams returns the number of open streams of both RPCs.
 func (s *Server) Streams() int { return s.streams.count() }
 
-// MarkNotServing makes the health service report NOT_SERVING, so that clients that
-// check it choose another replica. All streams are served as before, until Finish.
+// MarkNotServing makes the health service report NOT_SERVING, so that clients that check health
+// choose another replica. The server still serves all streams until Finish.
 func (s *Server) MarkNotServing() { s.health.Shutdown() }
 
-// Drain ends each stream that is open now with Unavailable, after a random part of
-// Options.Drain, so that proxies do not all connect to another replica at once.
-// Streams that are opened later, also by those proxies, are served and stay open, and
-// so do those whose first message has not been sent yet. It returns when it has ended
-// the last of the streams, or when the context is done.
+// Drain ends each stream that is open now with Unavailable, after a random part of Options.Drain.
+// So the proxies do not all connect to another replica at once. Streams that open later are served
+// and stay open, even if they come from the same proxies. A stream whose first message has not been
+// sent also stays open. Drain returns when it has ended the last stream, or when ctx is done.
 //
-// It refuses no new streams, because a proxy that is refused waits twice as long each
-// time, up to a minute, and resets that only with the first message that it receives.
-// It also uses DNS answers that are half a minute old. So it would be kept away from
-// every replica, while one that is served loses 0.1 s.
+// Drain refuses no new streams. A refused proxy doubles its wait after each refusal, up to a
+// minute, and resets the wait only when it receives a first message. It also uses DNS responses
+// that are up to half a minute old. A refusal would therefore keep it away from every replica. A
+// proxy that is served loses only 0.1 s.
 func (s *Server) Drain(ctx context.Context) { s.streams.drain(ctx, s.opts.Drain) }
 
-// WaitUnused returns true when no stream has been open for the given time, and false
-// when the context is done before that. The time must be longer than the 0.1 s that a
-// proxy waits before it reconnects.
+// WaitUnused returns true when no stream has been open for d, and false if ctx is done first. d
+// must be longer than the 0.1 s that a proxy waits before it reconnects.
 func (s *Server) WaitUnused(ctx context.Context, d time.Duration) bool {
 	return s.streams.waitUnused(ctx, d)
 }
 
-// Finish ends all streams with Unavailable now, and refuses new ones. It does not wait
-// for them. Call it once no client can connect.
+// Finish ends all streams with Unavailable and refuses new ones. It does not wait for the streams
+// to end. Call it when clients can no longer connect.
 func (s *Server) Finish() {
 	s.MarkNotServing()
 	s.streams.finish()
 }
 
-// Explain explains what a proxy gets. It uses the view that the proxy's stream would use,
-// with what that has remembered. Errors are status errors.
+// Explain explains which endpoints a proxy gets and why. It uses the view that the proxy's stream
+// would use, including the state of that view. Errors are status errors.
 func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) {
 	return explainer{s}.explain(ctx, q)
 }
@@ -252,7 +251,7 @@ func (s *Server) Explain(ctx context.Context, q Question) (*Explanation, error) 
 // Views lists all views, those with the most streams first.
 func (s *Server) Views() []ViewStatus { return explainer{s}.views() }
 
-// makeRoom closes idle views until the memory of views is within its limit. It returns false if the
+// makeRoom closes idle views until the memory of views is within its limit. It returns false if
 // views that streams use exceed the limit.
 func (s *Server) makeRoom() bool {
 	s.getViews.makeRoom()
@@ -260,20 +259,20 @@ func (s *Server) makeRoom() bool {
 	return s.viewMemory.hasRoom()
 }
 
-// panicked reports a panic, and returns what it is for the client.
+// panicked reports a panic and returns the error for the client.
 func (s *Server) panicked(method string, r any) error {
 	s.opts.Supervisor.Report(panics.Work{Where: panics.Stream, Object: method}, r)
 	return status.Error(codes.Internal, "the gateway failed to handle this call")
 }
 
-// profileTooLarge logs a ServiceProfile that is replaced by the default.
+// profileTooLarge logs that the default replaces a ServiceProfile.
 func (s *Server) profileTooLarge(sp *federation.ServiceProfile, bytes int) {
 	s.log.Warn("ServiceProfile is too large for proxies: they get the default",
 		zap.String("profile", sp.Namespace+"/"+sp.Name), zap.Int("bytes", bytes))
 }
 
-// clock returns a moment as nanoseconds on the server's clock, which never returns 0
-// and is not set: so the fields of a stream that several goroutines use take one word.
+// clock converts a time to nanoseconds on the server's monotonic clock. The result is never 0, so 0
+// can mean "not set". Fields of a stream that several goroutines use are atomic integers.
 func (s *Server) clock(t time.Time) int64 { return int64(t.Sub(s.began)) }
 
 func (s *Server) now() int64 { return s.clock(time.Now()) }
@@ -312,7 +311,7 @@ func (s destinationService) GetProfile(req *pb.GetDestination, out pb.Destinatio
 	return serve(out.Context(), newProfileStream(s.Server, who.addNamespace(key), out, transport))
 }
 
-// read reads a request of either RPC.
+// read parses the request of either RPC.
 func (s destinationService) read(ctx context.Context, req *pb.GetDestination, method string) (
 	path string, who token, transport statusWriter, err error,
 ) {

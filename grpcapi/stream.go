@@ -14,18 +14,19 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// sink sends a stream's messages; it is a part of grpc.ServerStream.
+// sink sends the messages of a stream. It is a part of grpc.ServerStream.
 type sink interface{ SendMsg(m any) error }
 
-// producer produces the messages of one stream: a getStream or a profileStream. serve calls begin
-// and first once, then next again and again. Errors end the stream, and have a gRPC code.
+// producer produces the messages of one stream. It is a getStream or a profileStream. serve calls
+// begin and first once, and then calls next repeatedly. Errors end the stream and have a gRPC code.
 type producer interface {
 	common() *stream
 	// name returns the full authority of the destination.
 	name() string
-	// begin waits until the first set or profile is known. It returns an error if the call is refused.
+	// begin waits for the first set or profile. It returns an error if the call is refused.
 	begin(context.Context) error
-	// first returns the first messages. serve calls it after begin, once the stream is admitted.
+	// first returns the first messages. serve calls it after begin, when the stream has been
+	// admitted.
 	first() []*wire.Frame
 	// next waits until there are messages to send, and returns them.
 	next(context.Context) ([]*wire.Frame, error)
@@ -33,58 +34,58 @@ type producer interface {
 	close()
 }
 
-// statusWriter is gRPC's transport stream, which can end a call from any goroutine:
-// WriteStatus sends the status after all earlier messages, cancels the call's context
-// and so frees a blocked SendMsg. Only the first call has an effect.
+// statusWriter is gRPC's transport stream, which can end a call from any goroutine. WriteStatus
+// sends the status after all earlier messages and cancels the call's context. That also unblocks
+// SendMsg. Only the first call of WriteStatus has an effect.
 //
-// To cancel the context alone, as from a tap handle, is not enough: grpc-go then
-// answers Canceled itself, before the handler can return Unavailable. WriteStatus is
-// not part of gRPC's API: transportOf finds it by its signature. If a release of
-// grpc-go hides it, every stream ends with Internal, and every test here fails.
+// Canceling the context alone, as a tap handle could, is not enough. grpc-go would then respond
+// Canceled before the handler can return Unavailable. WriteStatus is not part of gRPC's API, so
+// transportOf finds it by its signature. If a release of grpc-go hides the method, every stream
+// ends with Internal and all tests of this package fail.
 type statusWriter interface{ WriteStatus(*status.Status) error }
 
-// The statuses of streams that another goroutine ends.
+// Statuses of streams that another goroutine ends.
 var (
 	statusDraining = status.New(codes.Unavailable, "the gateway is shutting down")
 	statusStalled  = status.New(codes.Unavailable, "the proxy has taken no update for too long")
 )
 
-// stream is what the streams of both RPCs have in common. Only its handler's
-// goroutine uses it; end alone may be called by any.
+// stream is the state that streams of both RPCs have in common. Only the goroutine of its handler
+// may use it. Any goroutine may call end.
 //
-// There is no queue: a stream remembers what it has sent last, and what changes in
-// between is never sent. So a slow proxy blocks its own stream only.
+// A stream has no queue. It stores what it has sent last, and skips intermediate states. So a slow
+// proxy blocks only its own stream.
 type stream struct {
 	server    *Server
 	out       sink
 	transport statusWriter
 
-	viewFits bool  // the view is within the limit of Server.viewMemory, or was admitted
-	viewCost int64 // bytes that the view takes, if this stream was the first to need it; 0 otherwise
+	viewFits bool  // the view is within the limit of Server.viewMemory, or has been admitted
+	viewCost int64 // bytes of the view if this stream was the first to need it; otherwise 0
 
-	// Times are Server.clock's.
-	conn    *clientConnection // nil: not known; fixed by serve
-	charged int64             // bytes that its client is charged for: see admit
-	alone   int64             // bytes of charged that no view takes: see setAlone
-	done    <-chan struct{}   // ctx.Done(), which is slow for each message; fixed by serve
-	madeAt  int64             // when the messages to send next were produced
+	// Times are on Server.clock.
+	conn    *clientConnection // nil if unknown; fixed by connect
+	charged int64             // bytes charged to the client (see admit)
+	alone   int64             // the bytes of charged that belong to no view (see setAlone)
+	done    <-chan struct{}   // ctx.Done(), which is too slow to call for each message; fixed by connect
+	madeAt  int64             // when the next messages to send were produced
 	timer   *time.Timer       // for waiting; nil before the first use
-	onStall func()            // called when the proxy does not take a message in time; fixed by init
-	guard   *time.Timer       // calls expire; nil before the first send. See guardSend, guardAge
+	onStall func()            // called if the proxy does not read a message in time; fixed by init
+	guard   *time.Timer       // calls expire; nil before the first send (see guardSend and guardAge)
 
-	sending  atomic.Int64                  // when the message that is being sent began; 0: none is
-	sentAt   atomic.Int64                  // when the last message that was taken began; 0: none was
-	endAt    atomic.Int64                  // when its connection's age ends the stream; 0: never
-	answered atomic.Bool                   // the first messages are sent
-	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine ended it; nil: none has
+	sending  atomic.Int64                  // when the current send began; 0 if no send is in progress
+	sentAt   atomic.Int64                  // when the last completed send began; 0 if none has completed
+	endAt    atomic.Int64                  // when the age of the connection ends the stream; 0 means never
+	answered atomic.Bool                   // the first messages have been sent
+	endedBy  atomic.Pointer[status.Status] // the status with which another goroutine ended the stream, or nil
 
-	// For explanations, of a Get only:
-	usedView atomic.Pointer[getView]        // nil: none yet
-	heldSet  atomic.Pointer[federation.Set] // that it has, or is being sent; nil: none yet
+	// For explanations. Only a Get sets these fields.
+	usedView atomic.Pointer[getView]        // nil if none yet
+	heldSet  atomic.Pointer[federation.Set] // the set that the proxy has or is being sent; nil if none yet
 }
 
-// init sets the fields that are fixed from the beginning; onStall is called when the proxy does not take a message in
-// time.
+// init sets the fields that do not change. onStall is called if the proxy does not read a message
+// in time.
 func (st *stream) init(s *Server, out sink, transport statusWriter, onStall func()) {
 	st.server = s
 	st.out = out
@@ -94,8 +95,8 @@ func (st *stream) init(s *Server, out sink, transport statusWriter, onStall func
 
 func (st *stream) common() *stream { return st }
 
-// serve serves one Get or GetProfile whose request has been received: it sends the first
-// messages as soon as they are known, and then updates until the call ends.
+// serve serves one Get or GetProfile whose request has arrived. It sends the first messages as soon
+// as they are known, and then updates until the call ends.
 func serve(ctx context.Context, p producer) error {
 	st := p.common()
 	st.connect(ctx)
@@ -126,7 +127,7 @@ func serve(ctx context.Context, p producer) error {
 	}
 }
 
-// connect sets what the stream knows of its call and connection.
+// connect sets the fields about the call and its connection.
 func (st *stream) connect(ctx context.Context) {
 	st.done = ctx.Done()
 	st.conn = connectionOf(ctx)
@@ -135,8 +136,9 @@ func (st *stream) connect(ctx context.Context) {
 	}
 }
 
-// admit decides whether there is memory for the stream. It returns the error that refuses the stream, or nil. The
-// client's address is charged for the view if the stream is the first to need it, until the stream is closed.
+// admit checks whether there is enough memory for the stream, and returns the error if there is
+// not. If the stream is the first to need its view, the client's address is charged for the view
+// until the stream is closed.
 func (st *stream) admit(name string) error {
 	s := st.server
 	st.charge(st.viewCost)
@@ -151,14 +153,15 @@ func (st *stream) admit(name string) error {
 	return s.viewMemory.refuse(name)
 }
 
-// charge charges the client's address for more bytes, or fewer, until the stream is closed.
+// charge changes the number of bytes that the client's address is charged until the stream is
+// closed.
 func (st *stream) charge(more int64) {
 	st.charged += more
 	st.server.viewMemory.charge(st.conn.client(), more)
 }
 
-// setAlone sets how many bytes the messages take that are encoded for the stream alone. They count until the stream is
-// closed, because gRPC keeps messages until the client reads them.
+// setAlone sets the size of the messages that are encoded for this stream alone. They count until
+// the stream is closed, because gRPC keeps messages until the client reads them.
 func (st *stream) setAlone(bytes int) {
 	more := int64(bytes) - st.alone
 	st.alone += more
@@ -166,8 +169,8 @@ func (st *stream) setAlone(bytes int) {
 	st.charge(more)
 }
 
-// sendAll sends the messages, one after the other. If the proxy does not take one within
-// Options.Stall, onStall ends the stream. The error has a gRPC code.
+// sendAll sends messages one by one. If the proxy does not read one within Options.Stall, onStall
+// ends the stream. The error has a gRPC code.
 func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	for i, f := range frames {
 		if i > 0 {
@@ -187,7 +190,7 @@ func (st *stream) sendAll(ctx context.Context, frames []*wire.Frame) error {
 	return nil
 }
 
-// guardSend begins to guard a send: if it takes Options.Stall, the stream is ended.
+// guardSend starts to guard a send. If the send takes longer than Options.Stall, the stream ends.
 func (st *stream) guardSend(now int64) {
 	stall := st.server.opts.Stall
 	st.sending.Store(now)
@@ -198,8 +201,8 @@ func (st *stream) guardSend(now int64) {
 	}
 }
 
-// guardAge ends the guarding of a send. From the first messages on, the timer then
-// waits for the end of the connection's age: one of its own would cost memory.
+// guardAge stops guarding a send. After the first messages, the same timer waits for the end of the
+// connection's age. A second timer would cost memory.
 func (st *stream) guardAge() {
 	st.sending.Store(0)
 	end := st.endAt.Load()
@@ -210,7 +213,7 @@ func (st *stream) guardAge() {
 	st.guard.Reset(max(0, time.Duration(end-st.server.now())))
 }
 
-// markAnswered notes that the first messages are sent.
+// markAnswered records that the first messages have been sent.
 func (st *stream) markAnswered() {
 	if end := st.endAt.Load(); end != 0 {
 		st.endAt.Store(max(end, st.server.now()+int64(minAnswered)))
@@ -219,9 +222,8 @@ func (st *stream) markAnswered() {
 	st.guardAge()
 }
 
-// pause waits until Options.Pace has passed since the last message began, so that a
-// proxy that takes its time does not wait longer. It returns false if the stream ends
-// before that.
+// pause waits until Options.Pace has passed since the start of the last message. The time that a
+// slow proxy took to read that message counts. pause returns false if the stream ends first.
 func (st *stream) pause() (ok bool) {
 	st.madeAt = st.server.now()
 	wait := st.server.opts.Pace - time.Duration(st.madeAt-st.sentAt.Load())
@@ -237,7 +239,7 @@ func (st *stream) pause() (ok bool) {
 	}
 }
 
-// after is time.After with the stream's one timer.
+// after is like time.After, but reuses the stream's timer.
 func (st *stream) after(d time.Duration) <-chan time.Time {
 	if st.timer == nil {
 		st.timer = time.NewTimer(d)
@@ -247,27 +249,27 @@ func (st *stream) after(d time.Duration) <-chan time.Time {
 	return st.timer.C
 }
 
-// turnsPerProcessor is how many streams may produce updates at a time, for each processor.
+// turnsPerProcessor is the number of streams per processor that may produce updates at a time.
 const turnsPerProcessor = 8
 
-// turns is a semaphore, with a value for each stream that is producing an update. First
-// messages need no turn. Go runs goroutines roughly in the order in which they become
-// runnable. A change of a service that most proxies use makes tens of thousands of streams
-// runnable. The goroutines that read watches and publish sets would wait behind all of
-// them, several times for each event, until each has produced its update. With turns they
-// wait only until each has begun to wait for its turn, and a stream that waits for its
-// turn skips sets that are replaced meanwhile.
+// turns is a semaphore that holds a value for each stream that is producing an update. First
+// messages need no turn.
 //
-// A stream has its turn while it looks up its set and encodes the messages, or waits for
-// another stream that encodes the same ones. It may also switch to another view.
+// Go runs goroutines roughly in the order in which they become runnable. A change of a service that
+// most proxies use makes tens of thousands of streams runnable. Without turns, the goroutines that
+// read watches and publish sets would wait behind all these updates, several times for each event.
+// With turns they only wait until each stream has begun to wait for its turn. A waiting stream also
+// skips sets that are replaced meanwhile.
+//
+// A stream holds its turn while it looks up its set and encodes messages, or waits for another
+// stream that encodes the same messages. It may also switch views during its turn.
 type turns chan struct{}
 
-// newTurns returns turns for the processors that there are now.
+// newTurns returns turns for the current number of processors.
 func newTurns() turns { return make(turns, turnsPerProcessor*runtime.GOMAXPROCS(0)) }
 
-// takeTurn waits for a turn, which endTurn gives back. It returns false if the stream ends
-// before that. A turn is given back before the messages are sent: a proxy that takes its
-// time delays no other.
+// takeTurn waits for a turn, and returns false if the stream ends first. endTurn ends the turn. A
+// turn ends before the messages are sent, so that a slow proxy delays no other.
 func (st *stream) takeTurn() (ok bool) {
 	select {
 	case st.server.turns <- struct{}{}:
@@ -285,9 +287,8 @@ func (st *stream) takeTurn() (ok bool) {
 
 func (st *stream) endTurn() { <-st.server.turns }
 
-// expire is called when the guard's time is over: the send takes too long, or the
-// connection is too old. It may be called late, when there is another send already, or
-// no longer one: then the timer has been set again.
+// expire runs when the guard fires, because a send takes too long or the connection is too old. It
+// may run late, after the send has ended and the timer has been reset.
 func (st *stream) expire() {
 	now := st.server.now()
 	sending := st.sending.Load()
@@ -302,8 +303,7 @@ func (st *stream) expire() {
 	}
 }
 
-// end ends the stream from any goroutine. It returns false if the stream has been
-// ended already.
+// end ends the stream. Any goroutine may call it. It returns false if the stream has already ended.
 func (st *stream) end(s *status.Status) bool {
 	if !st.endedBy.CompareAndSwap(nil, s) {
 		return false
@@ -322,7 +322,7 @@ func (st *stream) endError(ctx context.Context) error {
 	return status.FromContextError(ctx.Err()).Err()
 }
 
-// release closes a producer, and notes a stall.
+// release closes a producer and counts its stall, if it stalled.
 func release(p producer) {
 	st := p.common()
 	defer st.server.streams.remove(st)
@@ -332,7 +332,7 @@ func release(p producer) {
 	}
 }
 
-// close stops the timers, and gives back what the stream has taken.
+// close stops the timers and releases the memory that the stream is charged for.
 func (st *stream) close() {
 	if st.timer != nil {
 		st.timer.Stop()

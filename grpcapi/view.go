@@ -11,27 +11,27 @@ import (
 	"isthmus/grpcapi/wire"
 )
 
-// viewBase is what the views of both RPCs have in common: the key K, which streams
-// share it by, and a watch of the newest T.
+// viewBase is the state that views of both RPCs have in common: the key that streams share the view
+// by, and a watch of the newest value.
 type viewBase[K comparable, T any] struct {
 	key K
 
-	// under viewCache.mu
-	refs   int       // streams that use it
-	weight int       // what becomeIdle returned last
-	until  time.Time // when it is closed, while it is idle
+	// guarded by viewCache.mu
+	refs   int       // number of streams that use the view
+	weight int       // the last result of becomeIdle
+	until  time.Time // when an idle view is closed
 
 	mu     sync.Mutex
-	watch  *federation.Watch[T] // fixed once startWatch has returned, as is quota
+	watch  *federation.Watch[T] // fixed when startWatch has returned, as is quota
 	quota  *quota
-	cost   int64 // under mu: what the view takes of the quota
-	served bool  // under mu: further streams may use the view, whatever is left of the quota
+	cost   int64 // guarded by mu; the amount of quota that the view uses
+	served bool  // guarded by mu; more streams may use the view, even if the quota is exhausted
 }
 
-// startWatch starts the watch, unless it has been started, and takes what it costs of
-// the quota. cost is how much that is: 0 if the watch had been started. fits is whether
-// that is within the limit, or streams that are served use the view. Otherwise
-// stream.admit decides.
+// startWatch starts the watch and takes its cost from the quota, unless the watch has been started.
+// cost is the amount taken, which is 0 if the watch had been started. fits reports whether the
+// quota has room, or streams that are served already use the view. If fits is false, stream.admit
+// decides.
 func (b *viewBase[K, T]) startWatch(
 	watch func(K) *federation.Watch[T],
 	from *quota,
@@ -51,20 +51,20 @@ func (b *viewBase[K, T]) startWatch(
 	return b.served, cost
 }
 
-// markServed lets further streams use the view: one that uses it has been admitted.
+// markServed lets more streams use the view, because a stream that uses it has been admitted.
 func (b *viewBase[K, T]) markServed() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.served = true
 }
 
-// setCost changes what the view takes of the quota. b.mu is held.
+// setCost changes the amount of quota that the view uses. The caller holds b.mu.
 func (b *viewBase[K, T]) setCost(cost int64) {
 	b.quota.use(cost - b.cost)
 	b.cost = cost
 }
 
-// close ends the watch, if there is one. No stream uses the view.
+// close closes the watch, if there is one. No stream may use the view any more.
 func (b *viewBase[K, T]) close() {
 	if b.watch != nil {
 		b.watch.Close()
@@ -72,7 +72,7 @@ func (b *viewBase[K, T]) close() {
 	}
 }
 
-// get returns the newest value, and a channel that is closed once it is replaced.
+// get returns the newest value and a channel that is closed when the value is replaced.
 func (b *viewBase[K, T]) get() (T, <-chan struct{}) { return b.watch.Get() }
 
 func (b *viewBase[K, T]) base() *viewBase[K, T] { return b }
@@ -81,41 +81,39 @@ func (b *viewBase[K, T]) base() *viewBase[K, T] { return b }
 type cachedView[K comparable, T any] interface {
 	comparable
 	base() *viewBase[K, T]
-	// becomeIdle is called when the last stream has left the view. It frees what an
-	// idle view does not need, and returns about how many bytes the rest takes; 0:
-	// the view is not worth keeping.
+	// becomeIdle is called when the last stream has left the view. It frees what an idle view does
+	// not need, and returns the estimated size of the rest in bytes. Zero means that the view
+	// should not be cached.
 	becomeIdle() int
 }
 
-// viewCache finds or makes the views of one RPC by key. A view that no stream uses is
-// idle, and kept for Options.Linger: a quiet stream that ends is usually followed by
-// the same proxy's next one.
+// viewCache holds the views of one RPC by key. A view that no stream uses is idle. Idle views stay
+// cached for Options.Linger, because a proxy usually reopens a quiet stream that has ended.
 //
-// Names that clients make up leave nothing behind: views of what does not exist are
-// not kept. Clients can also make up namespaces, and ports of a Pod or of an instance,
-// and so evict the idle views of others, which are then made again; but they can't
-// exceed Options.IdleViews and Options.IdleBytes. While views take as much memory as they
-// may, none is kept, and those that are idle make room for others.
+// Clients can make up names, so views of destinations that do not exist are not cached. Clients can
+// also make up namespaces and ports of a Pod or of an instance. These views can evict other idle
+// views, which are then created again. They can't exceed Options.IdleViews and Options.IdleBytes.
+// When the quota is exhausted, no idle view is cached, and existing idle views are evicted.
 //
-// Idle views are in a plain LRU, with one timer for the oldest: the expirable LRU of the same
+// Idle views are in a plain LRU with one timer for the oldest view. The expirable LRU of the same
 // library starts a goroutine that never ends.
 type viewCache[K comparable, T any, V cachedView[K, T]] struct {
 	create    func(K) V // fixed, as are quota, linger, maxIdle and maxWeight
 	quota     *quota
 	linger    time.Duration
 	maxIdle   int
-	maxWeight int // of all idle views
+	maxWeight int // limit of weight
 
 	mu      sync.Mutex
 	all     map[K]V
-	idle    *simplelru.LRU[K, V] // those of all that no stream uses
-	expiry  *time.Timer          // calls expire when the oldest of these has been idle for linger, or earlier
-	weight  int                  // of the idle ones
-	evicted uint64               // closed to make room
+	idle    *simplelru.LRU[K, V] // the views in all that no stream uses
+	expiry  *time.Timer          // calls expire when the oldest idle view has been idle for linger, or earlier
+	weight  int                  // total weight of the idle views
+	evicted uint64               // number of views that were closed to make room
 }
 
 func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *quota, create func(K) V) *viewCache[K, T, V] {
-	idle, _ := simplelru.NewLRU[K, V](max(1, o.IdleViews), nil) // fails for a size of zero only
+	idle, _ := simplelru.NewLRU[K, V](max(1, o.IdleViews), nil) // fails only if the size is zero
 	c := &viewCache[K, T, V]{
 		create:    create,
 		quota:     of,
@@ -129,8 +127,8 @@ func newViewCache[K comparable, T any, V cachedView[K, T]](o Options, of *quota,
 	return c
 }
 
-// acquire returns the key's view, for one stream to use and release. The caller calls
-// startWatch before anything else.
+// acquire returns the view of a key, creating it if necessary. The caller must call startWatch
+// first, and release when its stream no longer uses the view.
 func (c *viewCache[K, T, V]) acquire(k K) V {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -145,22 +143,22 @@ func (c *viewCache[K, T, V]) acquire(k K) V {
 	return v
 }
 
-// removeIdle removes a view from the idle ones, if it is one. c.mu is held.
+// removeIdle removes a view from the idle views, if it is idle. The caller holds c.mu.
 func (c *viewCache[K, T, V]) removeIdle(b *viewBase[K, T]) {
 	if c.idle.Remove(b.key) {
 		c.weight -= b.weight
 	}
 }
 
-// release ends one stream's use of a view.
+// release ends a stream's use of a view.
 func (c *viewCache[K, T, V]) release(v V) {
 	for _, old := range c.retire(v) {
 		old.close()
 	}
 }
 
-// retire ends one stream's use of a view. It returns the views that must be closed
-// now: this one, or older idle views that make room for it.
+// retire ends a stream's use of a view. It returns the views that the caller must close: this view,
+// or older idle views that it evicts.
 func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +167,7 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	if b.refs > 0 {
 		return nil
 	}
-	if c.all[b.key] != v { // forgotten
+	if c.all[b.key] != v { // forget has removed the view
 		return []*viewBase[K, T]{b}
 	}
 	b.weight = 0
@@ -192,8 +190,8 @@ func (c *viewCache[K, T, V]) retire(v V) (old []*viewBase[K, T]) {
 	return old
 }
 
-// forget makes the next stream of the key get another view. It is called by a stream that uses
-// the view. The view is closed once no stream uses it.
+// forget makes the next stream of the key get a new view. The caller is a stream that uses the old
+// view. The old view is closed when no stream uses it.
 func (c *viewCache[K, T, V]) forget(v V) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +201,8 @@ func (c *viewCache[K, T, V]) forget(v V) {
 	}
 }
 
-// oldest returns the view that has been idle for longest; nil: none is idle. c.mu is held.
+// oldest returns the view that has been idle longest, or nil if no view is idle. The caller holds
+// c.mu.
 func (c *viewCache[K, T, V]) oldest() *viewBase[K, T] {
 	_, oldest, ok := c.idle.GetOldest()
 	if !ok {
@@ -212,13 +211,14 @@ func (c *viewCache[K, T, V]) oldest() *viewBase[K, T] {
 	return oldest.base()
 }
 
-// remove removes an idle view, to be closed. c.mu is held.
+// remove removes an idle view, which the caller then closes. The caller holds c.mu.
 func (c *viewCache[K, T, V]) remove(b *viewBase[K, T]) {
 	c.removeIdle(b)
 	delete(c.all, b.key)
 }
 
-// evictOldest removes the oldest view to make room; nil: none is idle. c.mu is held.
+// evictOldest removes the view that has been idle longest, and counts it as evicted. It returns nil
+// if no view is idle. The caller holds c.mu.
 func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
 	b := c.oldest()
 	if b != nil {
@@ -228,7 +228,7 @@ func (c *viewCache[K, T, V]) evictOldest() *viewBase[K, T] {
 	return b
 }
 
-// makeRoom closes idle views, the oldest first, until no more than the quota is in use.
+// makeRoom closes idle views, the oldest first, until the quota has room.
 func (c *viewCache[K, T, V]) makeRoom() {
 	for !c.quota.hasRoom() {
 		c.mu.Lock()
@@ -259,22 +259,21 @@ func (c *viewCache[K, T, V]) expire() {
 	}
 }
 
-// count returns the number of views, of those among them that are idle, and of those that were
-// closed to make room.
+// count returns the number of all views, of idle views, and of views that were closed to make room.
 func (c *viewCache[K, T, V]) count() (all, idle int, evicted uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.all), c.idle.Len(), c.evicted
 }
 
-// viewUse is a copy of what a view has, for metrics and debug pages.
+// viewUse is a copy of a view's state, for metrics and the debug API.
 type viewUse[K comparable, T any] struct {
 	key     K
-	streams int // 0: it is idle
+	streams int // 0 if the view is idle
 	newest  T
 }
 
-// uses lists all views that watch.
+// uses lists all views that have a watch.
 func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 	c.mu.Lock()
 	all := make([]*viewBase[K, T], 0, len(c.all))
@@ -301,27 +300,29 @@ func (c *viewCache[K, T, V]) uses() []viewUse[K, T] {
 }
 
 const (
-	// maxSteps is how many steps to the newest set a view keeps.
+	// maxSteps is the number of steps to the newest set that a view caches.
 	maxSteps = 8
-	// manyEndpoints is the number of endpoints from which on a set is large.
+	// manyEndpoints is the smallest number of endpoints of a large set.
 	manyEndpoints = 64
-	// firstKept is how long a view of a large set keeps the messages that streams begin with: most of
-	// these come together, and such messages are a large part of what the gateway has.
+	// firstKept is how long a view of a large set caches the first messages of streams. Most
+	// streams begin at about the same time, and these messages are a large part of the replica's
+	// memory.
 	firstKept = time.Second
 )
 
-// getView is the view of one federation.Key, shared by all Get streams of that key:
-// the sets that the table publishes, with their encoded messages. Each message is
-// encoded once, by the first stream that needs it, and all streams send the same
-// bytes. That includes streams that missed the same sets: they need the same step. Those
-// that streams of a large set begin with are encoded anew after firstKept.
+// getView is the view of one federation.Key. All Get streams of that key share it. It holds the
+// newest set of the table and its encoded messages.
+//
+// The first stream that needs a message encodes it, and all streams send the same bytes. Streams
+// that skipped the same sets need the same step, so they share its messages too. The first messages
+// of a large set are encoded again after firstKept.
 type getView struct {
 	viewBase[federation.Key, *federation.Set]
 	enc wire.Encoder
 
-	// under mu
-	steps       []*lazyFrames // to the newest set, the latest last
-	costVersion uint64        // the version of the set that cost is for
+	// guarded by mu
+	steps       []*lazyFrames // steps to the newest set, in the order in which they were first needed
+	costVersion uint64        // the version of the set that cost was computed for
 }
 
 func newGetView(k federation.Key, enc wire.Encoder) *getView {
@@ -330,41 +331,41 @@ func newGetView(k federation.Key, enc wire.Encoder) *getView {
 	return v
 }
 
-// endpointBytes is about how much memory an endpoint takes in a set and its messages.
+// endpointBytes is the estimated memory of an endpoint in a set and its messages.
 const endpointBytes = 300
 
-// viewBytes is about how much memory a view takes, without its endpoints and members.
-// memberBytes is how much a member of the service takes for each port, serving or not.
+// viewBytes is the estimated memory of a view without its endpoints and members. memberBytes is the
+// estimated memory of a member per port, whether or not it serves.
 const (
 	viewBytes   = 1 << 10
 	memberBytes = 400
 )
 
-// costOfSet is about how much memory a view takes.
+// costOfSet returns the estimated memory of a view.
 func costOfSet(s *federation.Set) int {
 	return viewBytes + len(s.Endpoints)*endpointBytes + s.Members*memberBytes
 }
 
-// updateCost takes what the newest set costs of the quota: a view may have begun with a
-// small set.
+// updateCost charges the quota for the newest set, because a view may have begun with a small set.
 func (v *getView) updateCost(set *federation.Set) {
 	v.mu.Lock()
-	defer v.mu.Unlock() // also after a panic, which ends one stream only
+	defer v.mu.Unlock() // deferred, because a panic ends one stream only
 	v.updateCostLocked(set)
 }
 
-// updateCostLocked is updateCost while v.mu is held.
+// updateCostLocked is updateCost for callers that hold v.mu.
 func (v *getView) updateCostLocked(set *federation.Set) {
-	if v.watch != nil && set.Version > v.costVersion { // in tests a view may have no watch
+	if v.watch != nil && set.Version > v.costVersion { // in tests, a view may have no watch
 		v.costVersion = set.Version
 		v.setCost(int64(costOfSet(set)))
 	}
 }
 
-// becomeIdle implements cachedView. A view without endpoints is not kept: it is cheap
-// to make again, and clients can make up any number of names. A view of an undeclared
-// port is not kept either, because it would keep its place among
-// federation.MaxUndeclaredPorts. While a cluster is pending, any port may be undeclared.
+// becomeIdle implements cachedView. These views are not cached:
+//
+//   - A view without endpoints is cheap to create, and clients can make up any number of names.
+//   - A view of an undeclared port would keep its place among federation.MaxUndeclaredPorts.
+//   - While a cluster is pending, any port may turn out to be undeclared.
 func (v *getView) becomeIdle() int {
 	set, _ := v.get()
 	if len(set.Endpoints) == 0 || set.Undeclared || !set.Complete {
@@ -373,27 +374,28 @@ func (v *getView) becomeIdle() int {
 	return costOfSet(set)
 }
 
-// lazyFrames are the messages of a step, encoded when frames is called first.
+// lazyFrames holds the messages of a step. The first call of frames encodes them.
 type lazyFrames struct {
-	from, to *federation.Set // from is nil: the whole set, for a stream that begins
+	from, to *federation.Set // from is nil for a stream that begins, which gets the whole set
 	all      bool
 	frames   func() []*wire.Frame
 }
 
-// messages returns the messages of the step from one set (of this or of another view; nil:
-// none) to a set of this view; see wire.Encoder.Step.
+// messages returns the messages of the step between two sets (see wire.Encoder.Step). to is a set
+// of this view. from is a set of any view, or nil if there is none.
 func (v *getView) messages(from, to *federation.Set, all bool) []*wire.Frame {
 	return v.lazy(from, to, all).frames()
 }
 
-// messagesAfterHints returns the messages of the step from a set that node hints have chosen. They add all
-// endpoints of the new set, as for a stream that begins. When node hints no longer count, the streams of all
-// nodes take such a step at once, each from another set of few endpoints. So they share the large messages.
+// messagesAfterHints returns the messages of the step from a set that node hints have chosen. They
+// add all endpoints of the new set, as for a stream that begins. When node hints no longer count,
+// the streams of all nodes take such a step at once, each from a different small set. This way they
+// share the large messages.
 func (v *getView) messagesAfterHints(from, to *federation.Set) []*wire.Frame {
 	return append(slices.Clip(v.messages(nil, to, false)), v.enc.Removal(from, to)...)
 }
 
-// messagesFor returns the messages of a step for one stream alone: see stream.setAlone.
+// messagesFor returns the messages of a step for a single stream (see stream.setAlone).
 func (v *getView) messagesFor(enc wire.Encoder, from, to *federation.Set, all bool) []*wire.Frame {
 	v.updateCost(to)
 	return encode(&enc, from, to, all)
@@ -422,14 +424,14 @@ func (v *getView) lazy(from, to *federation.Set, all bool) *lazyFrames {
 		frames: sync.OnceValue(func() []*wire.Frame { return encode(&v.enc, from, to, all) }),
 	}
 	if v.keep(f) && from == nil && len(to.Endpoints) >= manyEndpoints {
-		version := to.Version // not f, which would be kept for as long, whatever comes
+		version := to.Version // do not capture f: the timer would keep it in memory
 		time.AfterFunc(firstKept, func() { v.forgetFirst(version) })
 	}
 	return f
 }
 
-// keep remembers a step, and forgets those to older sets. It returns false for one to an older
-// set. v.mu is held.
+// keep caches a step, and drops the steps to older sets. If the step itself leads to an older set,
+// keep returns false. The caller holds v.mu.
 func (v *getView) keep(f *lazyFrames) bool {
 	if n := len(v.steps); n > 0 {
 		newest := v.steps[n-1].to
@@ -446,7 +448,7 @@ func (v *getView) keep(f *lazyFrames) bool {
 	return true
 }
 
-// forgetFirst forgets first messages, unless those of another set are there by now.
+// forgetFirst drops the first messages of the set with the given version.
 func (v *getView) forgetFirst(version uint64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -454,18 +456,17 @@ func (v *getView) forgetFirst(version uint64) {
 	v.steps = slices.DeleteFunc(v.steps, first)
 }
 
-// profileView is the view of one federation.ProfileKey, shared by all GetProfile
-// streams of that key: the newest profile, with its encoded messages.
+// profileView is the view of one federation.ProfileKey. All GetProfile streams of that key share
+// it. It holds the newest profile and its encoded messages.
 //
-// One profile can have several messages. A ServiceProfile that is rejected takes no
-// routes away from proxies: each keeps the routes of that service that it has
-// received last. So the message depends on those, and each such variant is encoded
-// once for all streams that need it.
+// One profile can have several messages, called variants. If a ServiceProfile is rejected, each
+// proxy keeps the routes of the service that it has received last. So the message depends on these
+// routes. Each variant is encoded once for all streams that need it.
 type profileView struct {
 	viewBase[federation.ProfileKey, *federation.Profile]
 	server *Server
 
-	variants []*profileVariant // under mu: all of one profile, the newest that a stream has asked for
+	variants []*profileVariant // guarded by mu; all of one profile, the newest that a stream has asked for
 }
 
 func newProfileView(k federation.ProfileKey, s *Server) *profileView {
@@ -474,23 +475,23 @@ func newProfileView(k federation.ProfileKey, s *Server) *profileView {
 	return v
 }
 
-// profileVariant is a profile with a routing, encoded.
+// profileVariant is an encoded profile with one routing.
 type profileVariant struct {
 	profile *federation.Profile
 	routing *wire.Routing
-	frames  []*wire.Frame // one
+	frames  []*wire.Frame // exactly one
 }
 
-// sentRoutes are the routes that a proxy has received last, and their service. The
-// zero value: none.
+// sentRoutes holds the routes that a proxy has received last, and their service. The zero value
+// means none.
 type sentRoutes struct {
 	service federation.ServiceID
-	routes  *federation.ServiceProfile // nil: the default
+	routes  *federation.ServiceProfile // nil means the default routes
 }
 
-// becomeIdle implements cachedView. It frees the messages, which are cheap to make
-// again. The view of a destination that does not exist or is not known is not kept:
-// clients can make up any number of names and addresses.
+// becomeIdle implements cachedView. It frees the messages, which are cheap to encode again. Views
+// of destinations that do not exist or are unknown are not cached, because clients can make up any
+// number of names and addresses.
 func (v *profileView) becomeIdle() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -502,12 +503,12 @@ func (v *profileView) becomeIdle() int {
 	return costOfProfile(p)
 }
 
-// costOfProfile is about how much memory a view takes. Routes are the ServiceProfile's,
-// not the view's.
+// costOfProfile returns the estimated memory of a view. Routes do not count, because they belong to
+// the ServiceProfile.
 func costOfProfile(*federation.Profile) int { return viewBytes }
 
-// variant returns the newest profile, as it is sent to a proxy that has received
-// those routes, and a channel that is closed once the profile is replaced.
+// variant returns the newest profile in the variant for a proxy that has received the given routes.
+// The channel is closed when the profile is replaced.
 func (v *profileView) variant(last sentRoutes) (newest *profileVariant, replaced <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -518,7 +519,7 @@ func (v *profileView) variant(last sentRoutes) (newest *profileVariant, replaced
 	}
 	if len(v.variants) > 0 && v.variants[0].profile != p {
 		v.variants = nil
-		v.server.metrics.profileChanged(v.key, p) // streams are about to get another profile
+		v.server.metrics.profileChanged(v.key, p) // streams are about to get the new profile
 	}
 	r := v.server.routings.Of(routes, p.Port)
 	for _, x := range v.variants {

@@ -13,26 +13,26 @@ import (
 	"isthmus/federation"
 )
 
-// Options change how endpoints are described to proxies. Zero fields are off.
+// Options configures how messages describe endpoints. The zero value turns all options off.
 type Options struct {
-	H2Upgrade            bool                  // hint that meshed pods accept HTTP/2
-	ForceOpaqueTransport bool                  // send to every meshed endpoint through its proxy's inbound port
-	ZoneWeights          bool                  // endpoints in the client's zone get ten times the weight
-	TargetClusterLabel   bool                  // endpoints of linked clusters get the label target_cluster
-	MeshedHTTP2          *pb.Http2ClientParams // for connections to meshed endpoints; nil: none
+	H2Upgrade            bool                  // hint that meshed Pods accept HTTP/2
+	ForceOpaqueTransport bool                  // make clients use the proxy's inbound port of each meshed endpoint
+	ZoneWeights          bool                  // give endpoints in the client's zone ten times the weight
+	TargetClusterLabel   bool                  // add the label target_cluster to endpoints of linked clusters
+	MeshedHTTP2          *pb.Http2ClientParams // HTTP/2 parameters for meshed endpoints; nil means none
 }
 
-// Encoder encodes messages for the clients of one zone. It is immutable, and safe for
-// concurrent use.
+// Encoder encodes messages for the clients of one zone. It is immutable and safe for concurrent
+// use.
 type Encoder struct {
-	zone    string           // the client's; empty: unknown
-	tiers   federation.Tiers // see Explaining; zero: for proxies
+	zone    string           // the client's zone; empty if unknown
+	tiers   federation.Tiers // zero for proxies (see Explaining)
 	options Options
-	http2   []byte // the encoded field of MeshedHTTP2; nil: none
+	http2   []byte // the encoded field of MeshedHTTP2; nil means none
 }
 
-// NewEncoder returns an Encoder for clients whose zone is not known. It returns an
-// error if the HTTP/2 parameters can't be encoded, and does not keep them.
+// NewEncoder returns an Encoder for clients in an unknown zone. It returns an error if it can't
+// encode the HTTP/2 parameters. The Encoder does not retain the parameters.
 func NewEncoder(o Options) (Encoder, error) {
 	e := Encoder{options: o}
 	e.options.MeshedHTTP2 = nil
@@ -46,22 +46,21 @@ func NewEncoder(o Options) (Encoder, error) {
 	return e, nil
 }
 
-// InZone returns an Encoder for clients of that zone; empty: not known.
+// InZone returns an Encoder for clients in the given zone. An empty zone means that it is unknown.
 func (e Encoder) InZone(zone string) Encoder {
 	e.zone = zone
 	return e
 }
 
-// Explaining returns an Encoder for a client that is no proxy, and that wants to know why
-// it gets the endpoints: they have the labels isthmus_tier and isthmus_standing, unless
-// clients of the service simply get everything.
+// Explaining returns an Encoder for clients that ask why they get an endpoint. It adds the labels
+// isthmus_tier and isthmus_standing, unless the service serves all its endpoints to every client.
 func (e Encoder) Explaining(t federation.Tiers) Encoder {
 	e.tiers = t
 	return e
 }
 
-// Full encodes the messages for a proxy that has nothing of the set: at least one.
-// On a new stream, the first of them replaces everything that the proxy has.
+// Full encodes the whole set for a proxy that has no set. It returns at least one message. On a new
+// stream, the first message replaces everything that the proxy has.
 func (e *Encoder) Full(s *federation.Set) []*Frame {
 	if len(s.Endpoints) == 0 {
 		return []*Frame{noEndpoints(s.Exists)}
@@ -73,9 +72,9 @@ func (e *Encoder) Full(s *federation.Set) []*Frame {
 	return e.addSharing(shared, spread(s.Endpoints), anyNumber)
 }
 
-// Step encodes the step from one set to another: adds of what is new or has changed,
-// then removes. It returns no messages if proxies see no difference. With all it adds
-// every endpoint of the newer set, changed or not.
+// Step encodes the difference between two sets. It returns first the adds of new and changed
+// endpoints, and then the removes. It returns no messages if proxies see no difference. If all is
+// true, it adds every endpoint of the newer set.
 func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	if len(to.Endpoints) == 0 {
 		if len(from.Endpoints) == 0 && from.Exists == to.Exists {
@@ -97,7 +96,7 @@ func (e *Encoder) Step(from, to *federation.Set, all bool) []*Frame {
 	return frames
 }
 
-// Removal encodes the removes of a step: none, if nothing goes.
+// Removal encodes only the removes of a step. It returns nil if the step removes no endpoint.
 func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
 	if _, removed := federation.Diff(from, to); len(removed) > 0 {
 		return remove(removed)
@@ -105,13 +104,13 @@ func (e *Encoder) Removal(from, to *federation.Set) []*Frame {
 	return nil
 }
 
-// add encodes one or more endpoints.
+// add encodes the given endpoints. The list must not be empty.
 func (e *Encoder) add(list []*federation.Endpoint) []*Frame {
 	return e.addSharing(e.sharedLabels(list), list, anyNumber)
 }
 
-// addSharing encodes endpoints that have the shared labels in common. It returns nil
-// if that takes more messages than limit.
+// addSharing encodes endpoints that all have the shared labels. It returns nil if they need more
+// messages than limit.
 func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpoint, limit int) []*Frame {
 	var head []byte
 	for _, l := range shared {
@@ -122,7 +121,7 @@ func (e *Encoder) addSharing(shared []federation.Label, list []*federation.Endpo
 	})
 }
 
-// remove encodes the removal of one or more addresses.
+// remove encodes the removal of the given addresses. The list must not be empty.
 func remove(addrs []netip.AddrPort) []*Frame {
 	return pack(updateRemove, nil, len(addrs), anyNumber, func(b []byte, i int) []byte {
 		return nested(b, setAddrs, func(b []byte) []byte { return appendTCP(b, addrs[i]) })
@@ -139,8 +138,8 @@ func noEndpoints(exists bool) *Frame {
 	return newFrame(updateNoEndpoints, body)
 }
 
-// appendAddr appends the fields of an endpoint's WeightedAddr, without the shared
-// labels, which its message carries once for all.
+// appendAddr appends the fields of an endpoint's WeightedAddr. It omits the shared labels, which
+// the message contains once.
 func (e *Encoder) appendAddr(b []byte, ep *federation.Endpoint, shared []federation.Label) []byte {
 	b = nested(b, addrAddr, func(b []byte) []byte { return appendTCP(b, ep.Addr) })
 	w := uint64(weight)
@@ -171,8 +170,8 @@ func appendTCP(b []byte, addr netip.AddrPort) []byte {
 	return appendNumber(b, tcpPort, uint64(addr.Port()))
 }
 
-// appendPeer appends the fields of a WeightedAddr that describe how to connect to
-// the endpoint: identity, protocol, HTTP/2 parameters, authority.
+// appendPeer appends the fields of a WeightedAddr that say how to connect to the endpoint:
+// identity, protocol, HTTP/2 parameters and authority.
 func (e *Encoder) appendPeer(b []byte, ep *federation.Endpoint) []byte {
 	common := ep.Common.Get()
 	b = appendIdentity(b, common.Identity)
@@ -205,8 +204,8 @@ func appendIdentity(b []byte, id federation.Identity) []byte {
 
 func identified(id federation.Identity) bool { return id.DNS != "" || id.URI != "" }
 
-// meshed reports whether the endpoint gets protocol hints. A bare address with an
-// identity is a Linkerd gateway's, which is meshed.
+// meshed reports whether the endpoint gets protocol hints. A bare address that has an identity
+// belongs to a Linkerd gateway, which is meshed.
 func meshed(ep *federation.Endpoint) bool {
 	switch ep.Kind {
 	case federation.Workload:
@@ -217,9 +216,9 @@ func meshed(ep *federation.Endpoint) bool {
 	return ep.Meshed
 }
 
-// appendHint appends the protocol hint of a meshed endpoint. A bare address gets
-// none unless HTTP/2 is on. The others always get one, since an empty hint still
-// means that the endpoint is meshed.
+// appendHint appends the protocol hint of a meshed endpoint. A bare address gets no hint unless
+// HTTP/2 is on. Other endpoints always get a hint, because even an empty hint means that the
+// endpoint is meshed.
 func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
 	h2 := e.options.H2Upgrade || ep.Kind == federation.Workload
 	if ep.Kind == federation.Address {
@@ -244,10 +243,11 @@ func (e *Encoder) appendHint(b []byte, ep *federation.Endpoint) []byte {
 	})
 }
 
-// sameZone reports whether client and endpoint are known to be in the same zone.
+// sameZone reports whether the client and the endpoint are known to be in the same zone.
 func (e *Encoder) sameZone(ep *federation.Endpoint) bool { return e.zone != "" && zone(ep) == e.zone }
 
-// zone is an endpoint's, for clients. Linkerd has none for bare addresses.
+// zone returns the zone of an endpoint as clients see it. As in Linkerd, bare addresses have no
+// zone.
 func zone(ep *federation.Endpoint) string {
 	if ep.Kind == federation.Address {
 		return ""
@@ -257,10 +257,10 @@ func zone(ep *federation.Endpoint) string {
 
 const weight = 10000
 
-// sharedLabels returns the labels that all endpoints of the list have, which their
-// message carries once: for a typical Deployment all but the Pod's name and its locality, so that a
-// message is a third smaller. Of a single endpoint it returns the labels of its slice
-// only: then the message has the same form as one of Linkerd's controller.
+// sharedLabels returns the labels that all endpoints of the list have, so that the message contains
+// each of them once. For a typical Deployment, only the Pod's name and locality differ, and the
+// message is a third smaller. For a single endpoint, sharedLabels returns only the labels of its
+// slice. The message then has the same form as one of Linkerd's controller.
 func (e *Encoder) sharedLabels(list []*federation.Endpoint) []federation.Label {
 	if len(list) == 1 {
 		return list[0].Common.Get().Group
@@ -285,11 +285,11 @@ func (e *Encoder) appendLabels(b []byte, ep *federation.Endpoint, shared []feder
 	return b
 }
 
-// labelRoom is more labels than an endpoint usually has, so that the list of its
-// labels needs no allocation.
+// labelRoom is larger than the usual number of labels of an endpoint, so that a list of labels
+// needs no allocation.
 const labelRoom = 16
 
-// labels appends all labels of an endpoint to list. No two have the same name.
+// labels appends all labels of an endpoint to list. The names of the labels are unique.
 func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	group := ep.Common.Get().Group
 	list = appendObjectLabels(append(list, group...), ep)
@@ -303,7 +303,7 @@ func (e *Encoder) labels(list []federation.Label, ep *federation.Endpoint) []fed
 	return e.explain(list, ep)
 }
 
-// appendObjectLabels appends the labels of an endpoint's Pod or Workload.
+// appendObjectLabels appends the labels of an endpoint's Pod or ExternalWorkload.
 func appendObjectLabels(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	list = append(list, ep.Common.Get().Labels...)
 	if name, ok := ep.NameLabel(); ok {
@@ -329,15 +329,15 @@ const targetCluster = "target_cluster"
 
 func isTargetCluster(l federation.Label) bool { return l.Name == targetCluster }
 
-// ofAddress reports whether a label has to be on the address, and so is never shared: "linkerd
-// diagnostics endpoints" looks there for the endpoint's name, and proxies for whether it is in their
-// zone. Proxies also compare endpoints by that label: were it shared in one message and not in the
-// next, they would build the endpoint anew.
+// ofAddress reports whether a label must be on the address and is never shared. "linkerd
+// diagnostics endpoints" looks for the endpoint's name on the address. Proxies look there for
+// zone_locality. Proxies also compare endpoints by their labels. If a label were shared in one
+// message and not in the next, they would rebuild the endpoint.
 func ofAddress(l federation.Label) bool {
 	return l.Name == "pod" || l.Name == "external_workload" || l.Name == zoneLocality && l.Value != "unknown"
 }
 
-// explain appends the labels that only clients get who ask for them.
+// explain appends the labels for clients that ask for tiers.
 func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []federation.Label {
 	tier, standing, ok := e.tiers.Of(ep, e.zone)
 	if !ok {
@@ -349,8 +349,8 @@ func (e *Encoder) explain(list []federation.Label, ep *federation.Endpoint) []fe
 	)
 }
 
-// maxTier is how much of a tier's name an endpoint has. Whoever writes a Service may name many
-// clusters in one tier, and each endpoint has the label.
+// maxTier is the largest number of bytes of a tier's name in a label. A Service may name many
+// clusters in one tier, and each endpoint carries the label.
 const maxTier = 100
 
 func shorten(name string) string {
@@ -366,8 +366,8 @@ func appendLabel(b []byte, field protowire.Number, name, value string) []byte {
 	})
 }
 
-// Profile encodes a profile as one message, with the routing if it is a service's.
-// For a destination without a profile the message is empty.
+// Profile encodes a profile as one message. The routing is only used if the profile is a service's.
+// If the destination has no profile, the message is empty.
 func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	var parts mem.BufferSlice
 	switch {
@@ -379,8 +379,8 @@ func (e *Encoder) Profile(p *federation.Profile, r *Routing) *Frame {
 	return &Frame{parts}
 }
 
-// endpointProfile encodes an endpoint's profile. As in Linkerd's controller the label zone is
-// always empty: the zone is not sent here.
+// endpointProfile encodes an endpoint's profile. As in Linkerd's controller, the label zone is
+// always empty.
 func (e *Encoder) endpointProfile(ep *federation.Endpoint) []byte {
 	b := marshal(&pb.DestinationProfile{RetryBudget: retryBudget(defaultBudget()), OpaqueProtocol: ep.Opaque})
 	return nested(b, profileEndpoint, func(b []byte) []byte {

@@ -18,25 +18,24 @@ import (
 	"isthmus/federation"
 )
 
-// Frame is one encoded message, which Codec passes to gRPC unchanged. It is
-// immutable, and may be sent by any number of streams at the same time, any number
-// of times. Parts of its data may be shared with other frames.
+// Frame is one encoded message, which Codec passes to gRPC unchanged. It is immutable. Any number
+// of streams may send it at the same time. Frames may share parts of their data.
 type Frame struct{ data mem.BufferSlice }
 
-// Equal reports whether the two have the same parts with the same bytes. A part that
-// they share is not compared byte by byte: bytes.Equal compares addresses first.
+// Equal reports whether two frames have the same parts with the same bytes. Shared parts compare
+// fast, because bytes.Equal compares addresses first.
 func (f *Frame) Equal(o *Frame) bool {
 	return slices.EqualFunc(f.data, o.data, func(a, b mem.Buffer) bool {
 		return bytes.Equal(a.ReadOnlyData(), b.ReadOnlyData())
 	})
 }
 
-// Size is the number of the message's bytes.
+// Size returns the size of the message in bytes.
 func (f *Frame) Size() int { return f.data.Len() }
 
-// Codec returns the bytes of Frames, and leaves all other messages to gRPC's
-// protobuf codec. A Frame's mem.SliceBuffers have no reference count, so gRPC may
-// free the same Frame any number of times.
+// Codec passes the bytes of Frames to gRPC, and uses gRPC's protobuf codec for all other messages.
+// The buffers of a Frame have no reference count, so gRPC may free the same Frame any number of
+// times.
 type Codec struct{ encoding.CodecV2 }
 
 // NewCodec returns a Codec for grpc.ForceServerCodecV2.
@@ -50,23 +49,23 @@ func (c Codec) Marshal(v any) (mem.BufferSlice, error) {
 	return c.CodecV2.Marshal(v)
 }
 
-// maxMessage is how large a message may be, with some room to spare. Proxies reject
-// messages above 4 MiB, the default limit of tonic, their gRPC library.
+// maxMessage is the largest size of a message, with some margin. Proxies reject messages above 4
+// MiB, the default limit of their gRPC library, tonic.
 const maxMessage = 4<<20 - 16<<10
 
-// maxBody leaves room for the tag and the length (below 1<<28: four bytes) of
-// the one field of an Update.
+// maxBody is maxMessage without the tag and the length of the one field of an Update. A length
+// below 1<<28 takes four bytes.
 const maxBody = maxMessage - 5
 
 // scratch holds buffers for messages that are being encoded.
 var scratch = sync.Pool{New: func() any { return new([]byte) }}
 
-// anyNumber means no limit on the number of messages.
+// anyNumber as a limit means that there is no limit on the number of messages.
 const anyNumber = math.MaxInt
 
-// pack puts n items into as few Updates as maxMessage allows, each as full as
-// possible, and each with head at its beginning. item appends the item at i. It
-// returns nil if that takes more messages than limit.
+// pack encodes n items in as few Updates as maxMessage allows, each as full as possible. Each
+// Update begins with head. The function item appends the item at index i. pack returns nil if the
+// items need more messages than limit.
 func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte, i int) []byte) []*Frame {
 	var frames []*Frame
 	buffer := scratch.Get().(*[]byte)
@@ -87,19 +86,18 @@ func pack(field protowire.Number, head []byte, n, limit int, item func(b []byte,
 	return append(frames, newFrame(field, body))
 }
 
-// newFrame returns the Update with one field. It copies body.
+// newFrame returns an Update with one field. It copies body.
 func newFrame(field protowire.Number, body []byte) *Frame {
 	size := protowire.SizeTag(field) + protowire.SizeBytes(len(body))
 	b := protowire.AppendTag(make([]byte, 0, size), field, protowire.BytesType)
 	return &Frame{mem.BufferSlice{mem.SliceBuffer(protowire.AppendBytes(b, body))}}
 }
 
-// spread orders the endpoints of a set that is too large for one message. A proxy
-// that reconnects drops all endpoints that are not in the first message, until it
-// receives the next one. So however many fit, the first message has a fair share of
-// each cluster, and of each of its zones: none of them vanishes. The order depends on
-// the addresses only, so that the next stream, and another replica, begin with the
-// same endpoints.
+// spread orders the endpoints of a set that is too large for one message. A proxy that reconnects
+// drops all endpoints that are not in the first message, until it receives the next one. So the
+// first message must contain a fair share of each cluster and of each zone in it, wherever the
+// message ends. The order depends only on the addresses, so that each stream and each replica
+// begins with the same endpoints.
 func spread(list []*federation.Endpoint) []*federation.Endpoint {
 	all := make([]placed, len(list))
 	for i, ep := range list {
@@ -121,7 +119,7 @@ func spread(list []*federation.Endpoint) []*federation.Endpoint {
 type placed struct {
 	ep       *federation.Endpoint
 	hash     uint64
-	position float64 // 0 is the first, just below 1 the last
+	position float64 // from 0 for the first endpoint to just below 1 for the last
 }
 
 type clusterZone struct {
@@ -129,8 +127,7 @@ type clusterZone struct {
 	zone    string
 }
 
-// interleave mixes groups in proportion to their sizes. The order within
-// a group stays the same.
+// interleave mixes groups in proportion to their sizes. It preserves the order within each group.
 func interleave[K comparable](all []placed, group func(*federation.Endpoint) K) {
 	size := make(map[K]int)
 	rank := make(map[K]int)
@@ -145,7 +142,7 @@ func interleave[K comparable](all []placed, group func(*federation.Endpoint) K) 
 	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.position, b.position) })
 }
 
-// hashAddr hashes the address, and nothing else.
+// hashAddr returns a hash of the endpoint's address and port.
 func hashAddr(ep *federation.Endpoint) uint64 {
 	ip := ep.Addr.Addr().As16()
 	h := fnv.New64a()
@@ -197,14 +194,14 @@ const (
 	labelValue protowire.Number = 2
 )
 
-// profileEndpoint is the number of that field of DestinationProfile: its value has an encoder
-// of its own, as in Update.
+// profileEndpoint is the number of the field endpoint of DestinationProfile. Like the fields of
+// Update, it is not encoded by the generated code.
 const profileEndpoint protowire.Number = 6
 
-// onlyField is the number of the field in messages that wrap one value.
+// onlyField is the field number in messages that wrap a single value.
 const onlyField protowire.Number = 1
 
-// nested appends a field that is a message; body appends the fields of that message.
+// nested appends a field that is a message. The function body appends the fields of that message.
 func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	start := len(b)
@@ -216,18 +213,18 @@ func nested(b []byte, field protowire.Number, body func([]byte) []byte) []byte {
 	}
 	var buf [10]byte
 	length := protowire.AppendVarint(buf[:0], uint64(n))
-	b = append(b, length[1:]...) // make room, to move the body
+	b = append(b, length[1:]...) // make room to move the body
 	copy(b[start+len(length):], b[start+1:start+1+n])
 	copy(b[start:], length)
 	return b
 }
 
-// wrapped appends a field that is a message with one string.
+// wrapped appends a field that is a message with a single string.
 func wrapped(b []byte, field protowire.Number, s string) []byte {
 	return nested(b, field, func(b []byte) []byte { return appendText(b, onlyField, s) })
 }
 
-// appendText appends a string as valid UTF-8: proxies reject anything else.
+// appendText appends a string as valid UTF-8. Proxies reject invalid UTF-8.
 func appendText(b []byte, field protowire.Number, s string) []byte {
 	b = protowire.AppendTag(b, field, protowire.BytesType)
 	return protowire.AppendString(b, validUTF8(s))
@@ -241,5 +238,5 @@ func appendEmpty(b []byte, field protowire.Number) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), 0)
 }
 
-// validUTF8 returns a text as valid UTF-8: proxies reject anything else.
+// validUTF8 replaces invalid UTF-8 in s. Proxies reject invalid UTF-8.
 func validUTF8(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }

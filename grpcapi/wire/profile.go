@@ -21,48 +21,46 @@ import (
 	"isthmus/federation"
 )
 
-// maxProfile is the largest message that proxies accept. A profile is one message.
+// maxProfile is the largest message that proxies accept. A profile must fit into one message.
 const maxProfile = 4 << 20
 
-// maxRouting is the largest routing. It leaves room for the rest of a profile, which
-// is numbers, and names of a length that Kubernetes limits.
+// maxRouting is the largest routing. It leaves room for the other fields of a profile, which are
+// numbers and names of limited length.
 const maxRouting = maxProfile - 1<<10
 
-// Routing is the part of a service port's profiles that comes from a ServiceProfile:
-// routes, retry budget, traffic splits. That part can be large, while the clients of
-// every namespace have a profile of their own. So it is encoded once, when it is
-// first needed, and shared by all messages: the order of protobuf fields does not
-// matter.
+// Routing is the encoded part of a service port's profile that comes from a ServiceProfile: routes,
+// retry budget and traffic splits. This part can be large, and the clients of each namespace have
+// their own profile. So a Routing is encoded once, when it is first needed, and all messages share
+// its bytes. This works because the order of protobuf fields does not matter.
 type Routing struct {
 	profile *federation.ServiceProfile
 	data    func() mem.SliceBuffer
 }
 
-// ServiceProfile returns the ServiceProfile that the routing is made of; nil: the
-// default.
+// ServiceProfile returns the ServiceProfile that the routing comes from, or nil for the default
+// routing.
 func (r *Routing) ServiceProfile() *federation.ServiceProfile { return r.profile }
 
-// routingKey identifies a routing. The port is used for overrides without one.
+// routingKey identifies a routing. The port applies to overrides without a port.
 type routingKey struct {
 	profile *federation.ServiceProfile
 	port    uint16
 }
 
-// Routings finds or makes routings, each once. It holds weak pointers only, and
-// forgets a routing once the garbage collector has freed it, so routings need not be
-// released. It is safe for concurrent use.
+// Routings creates routings and shares each of them. It holds only weak pointers, and drops a
+// routing when the garbage collector has freed it. So routings need not be released. It is safe for
+// concurrent use.
 type Routings struct {
 	tooLarge func(*federation.ServiceProfile, int) // fixed, as is plain
-	plain    *Routing                              // without a ServiceProfile
+	plain    *Routing                              // the default, for services without a ServiceProfile
 
 	mu  sync.Mutex
 	all map[routingKey]weak.Pointer[Routing]
 }
 
-// NewRoutings returns an empty Routings. A ServiceProfile with which a profile might
-// be larger than proxies accept is encoded as the default. tooLarge is called with
-// it, and with the size of its routing, when a profile with that routing is encoded
-// for the first time.
+// NewRoutings returns an empty Routings. If a ServiceProfile might make a profile larger than
+// proxies accept, the default replaces its routing. tooLarge is then called with the ServiceProfile
+// and the size of its routing, when a profile with that routing is first encoded.
 func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routings {
 	b := marshal(routing(&federation.ServiceProfile{}, 0))
 	return &Routings{
@@ -72,8 +70,8 @@ func NewRoutings(tooLarge func(sp *federation.ServiceProfile, bytes int)) *Routi
 	}
 }
 
-// Of returns the routing of a ServiceProfile; nil: the default. For the same pointer
-// and port it returns the same Routing for as long as that is referenced.
+// Of returns the routing of a ServiceProfile. If sp is nil, it returns the default routing. For the
+// same pointer and port it returns the same Routing while that Routing is referenced.
 func (rs *Routings) Of(sp *federation.ServiceProfile, port uint16) *Routing {
 	if sp == nil {
 		return rs.plain
@@ -91,7 +89,7 @@ func (rs *Routings) Of(sp *federation.ServiceProfile, port uint16) *Routing {
 	return r
 }
 
-// forget removes a routing that has been freed, unless it has been made anew.
+// forget removes a routing that has been freed, unless a new one has replaced it.
 func (rs *Routings) forget(k routingKey, w weak.Pointer[Routing]) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
@@ -100,7 +98,7 @@ func (rs *Routings) forget(k routingKey, w weak.Pointer[Routing]) {
 	}
 }
 
-// encode encodes a routing or, if it is too large for proxies, the default.
+// encode encodes a routing. If the routing is too large for proxies, encode returns the default.
 func (rs *Routings) encode(k routingKey) mem.SliceBuffer {
 	b := marshal(routing(k.profile, k.port))
 	if len(b) > maxRouting {
@@ -110,16 +108,16 @@ func (rs *Routings) encode(k routingKey) mem.SliceBuffer {
 	return b
 }
 
-// defaultBudget is Linkerd's default retry budget.
+// defaultBudget returns Linkerd's default retry budget.
 func defaultBudget() *federation.RetryBudget {
 	return &federation.RetryBudget{Ratio: 0.2, MinPerSecond: 10, TTL: 10 * time.Second}
 }
 
-// marshal encodes a message, the same bytes for the same message.
+// marshal encodes a message deterministically.
 func marshal(m proto.Message) []byte {
 	b, err := proto.MarshalOptions{Deterministic: true}.Marshal(m)
 	if err != nil {
-		// Only a text that is not UTF-8 could not be encoded: see validUTF8.
+		// Only invalid UTF-8 can't be encoded, and validUTF8 prevents it.
 		panic(fmt.Sprintf("a profile can't be encoded: %v", err))
 	}
 	return b
@@ -167,7 +165,7 @@ func resource(r *meta.Resource) *meta.Metadata {
 	return &meta.Metadata{Kind: &meta.Metadata_Resource{Resource: r}}
 }
 
-// withPort adds the port to an authority without one.
+// withPort adds the port to an authority that has none.
 func withPort(authority string, port uint16) string {
 	if _, _, err := net.SplitHostPort(authority); err == nil {
 		return authority
@@ -193,7 +191,7 @@ func route(r *federation.Route) *pb.Route {
 	return to
 }
 
-// labelText returns a text as a label may have it.
+// labelText replaces the characters of s that a label value must not contain.
 func labelText(s string) string {
 	s = validUTF8(s)
 	if federation.PlainLabel(s) {

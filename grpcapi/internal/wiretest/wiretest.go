@@ -1,5 +1,6 @@
-// Package wiretest has what the tests of grpcapi and grpcapi/wire share: a short
-// notation of messages, and endpoints and profiles to make messages of. It does not import what it tests.
+// Package wiretest holds helpers that the tests of grpcapi and grpcapi/wire share. It has a short
+// notation for messages, and example endpoints and profiles. It does not import the packages under
+// test.
 package wiretest
 
 import (
@@ -19,7 +20,7 @@ import (
 	"isthmus/federation"
 )
 
-// Until waits until ok, which another goroutine makes true.
+// Until waits up to a minute until ok returns true. Another goroutine must make it true.
 func Until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(time.Minute)
@@ -31,7 +32,7 @@ func Until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Unmarshal reads a frame with its codec.
+// Unmarshal decodes a frame into a message, using the frame's codec.
 func Unmarshal(codec encoding.CodecV2, frame any, to proto.Message) error {
 	data, err := codec.Marshal(frame)
 	if err != nil {
@@ -40,8 +41,8 @@ func Unmarshal(codec encoding.CodecV2, frame any, to proto.Message) error {
 	return proto.Unmarshal(data.Materialize(), to)
 }
 
-// Decode returns the updates of frames, and fails if any of them has fields that
-// proxies do not know.
+// Decode returns the updates in frames. It fails the test if an update has fields that proxies do
+// not know.
 func Decode[Frame any](t testing.TB, codec encoding.CodecV2, frames []Frame) []*pb.Update {
 	t.Helper()
 	var all []*pb.Update
@@ -58,7 +59,7 @@ func Decode[Frame any](t testing.TB, codec encoding.CodecV2, frames []Frame) []*
 	return all
 }
 
-// Labels makes labels of names and values in turn.
+// Labels returns labels from alternating names and values.
 func Labels(kv ...string) []federation.Label {
 	var list []federation.Label
 	for i := 0; i < len(kv); i += 2 {
@@ -67,14 +68,14 @@ func Labels(kv ...string) []federation.Label {
 	return list
 }
 
-// HTTP2Params are what Linkerd's charts set.
+// HTTP2Params returns the parameters that Linkerd's charts set.
 func HTTP2Params() *pb.Http2ClientParams {
 	return &pb.Http2ClientParams{KeepAlive: &pb.Http2ClientParams_KeepAlive{
 		Interval: durationpb.New(10 * time.Second), Timeout: durationpb.New(3 * time.Second), WhileIdle: true,
 	}}
 }
 
-// Shop is the meshed pod of the reference's logs.
+// Shop returns the meshed Pod that appears in the logs of the reference.
 func Shop() *federation.Endpoint {
 	const id = "default.simple-app.serviceaccount.identity.linkerd.cluster.local"
 	return &federation.Endpoint{
@@ -89,7 +90,7 @@ func Shop() *federation.Endpoint {
 	}
 }
 
-// Many returns n endpoints with labels of that many bytes.
+// Many returns n endpoints, each with a name that is labelBytes longer than usual.
 func Many(n, labelBytes int) []*federation.Endpoint {
 	list := make([]*federation.Endpoint, n)
 	for i := range list {
@@ -101,10 +102,10 @@ func Many(n, labelBytes int) []*federation.Endpoint {
 	return list
 }
 
-// Web is the service of most tests.
+// Web is the service that most tests use.
 var Web = federation.ServiceID{Namespace: "shop", Name: "web"}
 
-// WebProfile returns a profile of Web, with routes of these names if there are any.
+// WebProfile returns a profile of Web with the given routes.
 func WebProfile(routes ...string) *federation.Profile {
 	p := &federation.Profile{Service: Web, Port: 80, Name: "web.shop.svc.cluster.local"}
 	if len(routes) > 0 {
@@ -113,7 +114,7 @@ func WebProfile(routes ...string) *federation.Profile {
 	return p
 }
 
-// ServiceProfile returns one of Web, with routes of these names.
+// ServiceProfile returns a ServiceProfile of Web with the given routes.
 func ServiceProfile(routes ...string) *federation.ServiceProfile {
 	sp := &federation.ServiceProfile{Namespace: "shop", Name: "web.shop.svc.cluster.local"}
 	for _, r := range routes {
@@ -125,7 +126,7 @@ func ServiceProfile(routes ...string) *federation.ServiceProfile {
 	return sp
 }
 
-// Line is an update in a few words: add A B, remove A, no_endpoints(true).
+// Line returns a short form of an update, such as "add A B", "remove A" or "no_endpoints(true)".
 func Line(u *pb.Update) string {
 	var words []string
 	switch u := u.Update.(type) {
@@ -145,8 +146,8 @@ func Line(u *pb.Update) string {
 	return "nothing"
 }
 
-// ProfileLine is a profile in a few words: "web routes a b opaque", "endpoint
-// 10.0.0.1:80", "nothing".
+// ProfileLine returns a short form of a profile, such as "web routes a b opaque", "endpoint
+// 10.0.0.1:80" or "nothing".
 func ProfileLine(p *pb.DestinationProfile) string {
 	if proto.Size(p) == 0 {
 		return "nothing"
@@ -170,7 +171,7 @@ func ProfileLine(p *pb.DestinationProfile) string {
 	return strings.Join(words, " ")
 }
 
-// AddrOf is an address of a message.
+// AddrOf converts the address of a message.
 func AddrOf(a *net.TcpAddress) netip.AddrPort {
 	var ip netip.Addr
 	switch a := a.Ip.Ip.(type) {
