@@ -2,78 +2,80 @@ package adminapi
 
 import "time"
 
-// APIServer is what a gateway has learned of a cluster's API server: by the requests that it makes
-// to follow the cluster, and by what it reads once it has an answer, and again every hour. Reading
-// the page causes no request, unless it has [FreshParameter].
+// APIServer is the state of a cluster's API server as one replica sees it. The replica fills it
+// from the requests that it makes to list and watch the cluster. In addition, the replica reads the
+// version, trust anchors and Pod networks when the server first responds, and again every hour.
+// Reading the page causes no request, unless the page is requested with [FreshParameter].
 type APIServer struct {
-	Answered time.Time `json:"answered,omitzero"` // when it last answered anything; the zero time if it has not yet
-	// Error is why the newest request had no answer; empty: it had one.
+	Answered time.Time `json:"answered,omitzero"` // time of the server's last response; zero if there was none
+	// Error is why the newest request got no response. If Error is empty, the request got one.
 	Error string `json:"error,omitempty"`
 	// Certificate is what is wrong with the server's certificate, if that is the Error.
-	// OtherAuthority: it was issued by another authority than those of the credentials.
+	// OtherAuthority reports whether another authority than that of the credentials issued the
+	// certificate.
 	Certificate    string `json:"certificate,omitempty"`
 	OtherAuthority bool   `json:"otherAuthority,omitempty"`
-	// ClientCertificate is why the server refuses that of the credentials, such as expired
-	// certificate, if that is the Error.
+	// ClientCertificate is why the server rejects the client certificate of the credentials, such
+	// as "expired certificate", if that is the Error.
 	ClientCertificate string           `json:"clientCertificate,omitempty"`
 	Refused           []RefusedRequest `json:"refusedRequests,omitempty"` // by resource and verb
-	Clock             *Clock           `json:"clock,omitempty"`           // nil: no answer had a date
+	Clock             *Clock           `json:"clock,omitempty"`           // nil if no response had a date
 
-	Version      string        `json:"version,omitempty"`      // such as v1.36.3; empty: not known
-	VersionError string        `json:"versionError,omitempty"` // why it could not be read
-	Anchors      *TrustAnchors `json:"trustAnchors,omitempty"` // nil: not read yet
-	Networks     *PodNetworks  `json:"podNetworks,omitempty"`  // nil: not read yet
-	// Expiry is when the credentials of a link expire; nil: they have no such time.
+	Version      string        `json:"version,omitempty"`      // such as v1.36.3; empty if unknown
+	VersionError string        `json:"versionError,omitempty"` // why the version could not be read
+	Anchors      *TrustAnchors `json:"trustAnchors,omitempty"` // nil if not read yet
+	Networks     *PodNetworks  `json:"podNetworks,omitempty"`  // nil if not read yet
+	// Expiry is when the credentials of a link expire. If Expiry is nil, they do not expire.
 	Expiry *Expiry `json:"expiry,omitempty"`
 }
 
-// FreshParameter is the query parameter by which "isthmus check" reads /debug/clusters, with the value true. Before the
-// replica answers, it reads trust anchors again that are 10 s old or more,
-// and Pod networks that are a minute old or more. It waits 2 s for them.
+// FreshParameter is the query parameter with which "isthmus check" requests /debug/clusters. Its
+// value is true. Before the replica responds, it reads trust anchors again if they are at least 10
+// s old, and Pod networks if they are at least a minute old. It waits up to 2 s for both.
 const FreshParameter = "fresh"
 
-// RefusedRequest is a kind of request that was answered by an error the last time that it was made.
+// RefusedRequest is a kind of request whose newest response was an error.
 type RefusedRequest struct {
-	Verb     string `json:"verb"`     // as rights have it, such as list
+	Verb     string `json:"verb"`     // an RBAC verb, such as list
 	Resource string `json:"resource"` // such as jobs.batch or configmaps/NAME, or a path such as /version
-	Status   int    `json:"status"`   // of HTTP
+	Status   int    `json:"status"`   // HTTP status code
 }
 
-// Clock is how an API server's clock differs from the gateway's, by the Date of its newest answer.
+// Clock compares an API server's clock with the replica's, using the Date of its newest response.
 type Clock struct {
-	Ahead float64 `json:"aheadSeconds"` // negative: it is behind
-	// Within is how much the two may seem to differ if they agree: the answer took so long, and its
-	// Date has no fractions.
+	Ahead float64 `json:"aheadSeconds"` // negative if the server's clock is behind
+	// Within is the precision of Ahead. It covers the duration of the request and the missing
+	// fraction of a second in the Date.
 	Within float64 `json:"withinSeconds"`
 }
 
-// TrustAnchors are the certificates that the proxies of a cluster trust: ConfigMap
-// linkerd-identity-trust-roots of the control plane's namespace.
+// TrustAnchors are the certificates that the proxies of a cluster trust. They come from the
+// ConfigMap linkerd-identity-trust-roots in the namespace of the control plane.
 type TrustAnchors struct {
-	Error string   `json:"error,omitempty"` // why they are not known; empty: they are
-	List  []Anchor `json:"list,omitempty"`  // none twice
-	// AgeSeconds is how long ago they were read.
+	Error string   `json:"error,omitempty"` // why the trust anchors are unknown; empty if they are known
+	List  []Anchor `json:"list,omitempty"`  // without duplicates
+	// AgeSeconds is the time since the trust anchors were read.
 	AgeSeconds int `json:"ageSeconds,omitempty"`
 }
 
-// Anchor is one certificate.
+// Anchor is one trusted certificate.
 type Anchor struct {
-	SHA256  string    `json:"sha256"` // of the certificate, in hexadecimal digits
+	SHA256  string    `json:"sha256"` // SHA-256 fingerprint of the certificate, in hexadecimal
 	Expires time.Time `json:"expires"`
 }
 
 // PodNetworks are the Pod CIDRs of a cluster's Nodes.
 type PodNetworks struct {
-	Error  string   `json:"error,omitempty"`  // why they are not known; empty: they are
-	Nodes  int      `json:"nodes"`            // that were read
-	Partly bool     `json:"partly,omitempty"` // there are more Nodes than are read
-	CIDRs  []string `json:"cidrs,omitempty"`  // sorted; ranges that make up a larger one are joined
-	// AgeSeconds is how long ago they were read.
+	Error  string   `json:"error,omitempty"`  // why the CIDRs are unknown; empty if they are known
+	Nodes  int      `json:"nodes"`            // number of Nodes that were read
+	Partly bool     `json:"partly,omitempty"` // the cluster has more Nodes than were read
+	CIDRs  []string `json:"cidrs,omitempty"`  // sorted; adjacent ranges are merged
+	// AgeSeconds is the time since the Nodes were read.
 	AgeSeconds int `json:"ageSeconds,omitempty"`
 }
 
-// Expiry is when something expires.
+// Expiry is the expiry time of a credential.
 type Expiry struct {
-	What string    `json:"what"` // token, or client certificate
+	What string    `json:"what"` // "token" or "client certificate"
 	At   time.Time `json:"at"`
 }

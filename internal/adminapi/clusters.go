@@ -4,127 +4,127 @@ import (
 	"time"
 )
 
-// Clusters is /debug/clusters: where endpoints come from, and everything that keeps some from being served.
+// Clusters is /debug/clusters. It shows the clusters that endpoints come from, and everything that
+// prevents endpoints from being served.
 type Clusters struct {
-	Replica  Replica     `json:"replica"` // that answers
+	Replica  Replica     `json:"replica"` // the replica that responds
 	Local    Cluster     `json:"local"`
 	Secrets  LinkSecrets `json:"linkSecrets"`
-	Clusters []Cluster   `json:"clusters"` // one for every link Secret, used or not, the oldest first
-	// MemoryLimit is the replica's GOMEMLIMIT, in bytes. Zero means that it has none.
+	Clusters []Cluster   `json:"clusters"` // one for every link Secret, used or not, oldest first
+	// MemoryLimit is the replica's GOMEMLIMIT, in bytes. Zero means no limit.
 	MemoryLimit int64 `json:"memoryLimit,omitempty"`
 
 	Unserved []Unserved `json:"unservedMembers"`  // of federated and mirrored services
 	Refused  []Refused  `json:"refusedEndpoints"` // by cluster
-	Problems []Problem  `json:"problems"`         // of Services' annotations and labels
-	// Conflicts are the oldest ones, at most 100. MoreConflicts is how many are left out.
+	Problems []Problem  `json:"problems"`         // in annotations and labels of Services
+	// Conflicts are the oldest conflicts, at most 100. MoreConflicts is the number of omitted ones.
 	Conflicts     []AddressConflict `json:"addressConflicts"`
 	MoreConflicts int               `json:"moreAddressConflicts,omitempty"`
 
 	Writer *SliceWriter `json:"endpointSliceWriter,omitempty"`
-	// Exports is nil without --exports.
+	// Exports is nil if --exports is off.
 	Exports *ExportsSummary `json:"exports,omitempty"`
-	// Leftovers are only looked for with [FreshParameter].
+	// Leftovers are only searched for if the page is requested with [FreshParameter].
 	Leftovers []LeftoverMirrors `json:"leftoverMirrors,omitempty"`
 }
 
-// LeftoverMirrors are Services that Linkerd's service mirror has written for a cluster that neither a link Secret nor a
-// Link names now.
+// LeftoverMirrors are Services that Linkerd's service mirror wrote for a cluster that no link
+// Secret and no Link names now.
 type LeftoverMirrors struct {
 	Cluster  string   `json:"cluster"`
 	Number   int      `json:"number"`
 	Services []string `json:"services"` // the first ten by name
-	// Unknown is why it is not known whether a service mirror still owns them. If it is empty, none does.
+	// Unknown is why Isthmus can't tell whether a service mirror still manages these Services. If
+	// Unknown is empty, no service mirror manages them.
 	Unknown string `json:"unknown,omitempty"`
 }
 
-// LinkSecrets shows whether the gateway can read the link Secrets at all.
+// LinkSecrets shows whether the replica can list the link Secrets.
 type LinkSecrets struct {
 	Namespace string `json:"namespace"`
 	Listed    bool   `json:"listed"`
-	Reason    string `json:"reason,omitempty"` // why they can't be read now
+	Reason    string `json:"reason,omitempty"` // why the Secrets can't be listed now
 }
 
-// Cluster is the gateway's own cluster, or one link Secret and the state of its cluster.
+// Cluster is either the local cluster, or one link Secret and the state of its cluster.
 type Cluster struct {
-	Cluster string `json:"cluster,omitempty"` // empty: the Secret's label is missing or invalid
-	Secret  string `json:"secret,omitempty"`  // its name; empty: the own cluster
-	// SecretVersion is the Secret's resourceVersion that the cluster is read with; empty:
-	// it has not been read, or is read with another Secret.
+	Cluster string `json:"cluster,omitempty"` // empty if the Secret's label is missing or invalid
+	Secret  string `json:"secret,omitempty"`  // name of the link Secret; empty for the local cluster
+	// SecretVersion is the resourceVersion of the Secret that is in use for the cluster. It is
+	// empty if the cluster has not been read yet, or is read with another Secret.
 	SecretVersion string `json:"secretVersion,omitempty"`
-	// SecretRefused is why the Secret as it is now can't be used; empty: it can. UsedInstead is the
-	// older one that is used for the cluster.
+	// SecretRefused is why the current version of the Secret can't be used. If SecretRefused is
+	// empty, the Secret can be used. UsedInstead is the older version that is in use instead.
 	SecretRefused string   `json:"secretRefused,omitempty"`
 	UsedInstead   string   `json:"usedInstead,omitempty"`
-	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig that is used
-	// Ignored has an entry for each unknown field of the kubeconfig that is used: its line, and its
-	// name if that can't be a secret.
+	Insecure      []string `json:"insecure,omitempty"` // what is insecure about the kubeconfig in use
+	// Ignored has an entry for each unknown field of the kubeconfig in use. An entry is the field's
+	// line, and its name if the name can't be a secret.
 	Ignored []string `json:"ignored,omitempty"`
-	// Unread has an entry for each annotation of the Secret as it is now that can't be read: why,
-	// and what holds in its place.
+	// Unread has an entry for each invalid annotation of the current version of the Secret. An
+	// entry says what is wrong and which value is used instead.
 	Unread []string `json:"unread,omitempty"`
-	// NewCredentials is why the newest credentials do not work while older ones are in use; empty:
-	// they do, or are being tried.
+	// NewCredentials is why the newest credentials do not work while older ones are in use. If
+	// NewCredentials is empty, the newest credentials work or are being tried.
 	NewCredentials string `json:"newCredentials,omitempty"`
-	// Awaited are the kinds of objects, such as servers.policy.linkerd.io, that the newest
-	// credentials have to list before they replace the older ones, since the cluster has such
-	// objects.
+	// Awaited are the kinds, such as servers.policy.linkerd.io, that the newest credentials must
+	// list before they replace the older ones. Each of these kinds has objects in the cluster.
 	Awaited []string `json:"awaited,omitempty"`
 	ClusterStatus
 }
 
-// ClusterState is whether a cluster's API can be read.
+// ClusterState says whether a cluster's API can be read.
 type ClusterState string
 
-// A cluster's states.
+// States of a cluster.
 const (
-	// Rejected: its link Secret can't be used, or an older one is used.
+	// Rejected means that the link Secret can't be used, or that an older version of it is in use.
 	Rejected ClusterState = "rejected"
-	// Pending: started, not yet synced.
+	// Pending means that the cluster has been started and has not synced yet.
 	Pending ClusterState = "pending"
-	// Unreachable: it has not synced yet, and has failed or taken too long. It is
-	// retried.
+	// Unreachable means that the first sync has failed or takes too long. It is retried.
 	Unreachable ClusterState = "unreachable"
-	// Ready: it has synced, and its endpoints are served.
+	// Ready means that the cluster has synced and its endpoints are served.
 	Ready ClusterState = "ready"
-	// Stale: it was ready, and its API can't be read now. The endpoints that were
-	// read before are served.
+	// Stale means that the cluster was ready and its API can't be read now. Isthmus serves the
+	// endpoints in its cache.
 	Stale ClusterState = "stale"
 )
 
-// How far a cluster's endpoints are taken out of all services.
+// Standings of a cluster: how far its endpoints are withdrawn from all services.
 const (
 	InService  = "in-service"
-	LastResort = "last-resort" // they are used where a service has no other
+	LastResort = "last-resort" // used if a service has no other endpoint
 	Withdrawn  = "withdrawn"
 )
 
-// ClusterStatus is a cluster's state.
+// ClusterStatus is the state of one cluster.
 type ClusterStatus struct {
 	State     ClusterState `json:"state"`
-	Since     time.Time    `json:"since"`              // since when it has that state
-	LastEvent time.Time    `json:"lastEvent,omitzero"` // when anything last came from its API
-	Server    string       `json:"server,omitempty"`   // its API's host, port and path
-	Reason    string       `json:"reason,omitempty"`   // why it is not ready, as far as known
-	Memory    Memory       `json:"memory,omitzero"`    // of linked clusters
-	// Standing is InService, LastResort or Withdrawn. StandingReason is why; empty: it is
-	// in service.
+	Since     time.Time    `json:"since"`              // start of the current state
+	LastEvent time.Time    `json:"lastEvent,omitzero"` // time of the last event from the cluster's API
+	Server    string       `json:"server,omitempty"`   // host, port and path of the cluster's API
+	Reason    string       `json:"reason,omitempty"`   // why the cluster is not ready, if known
+	Memory    Memory       `json:"memory,omitzero"`    // of linked clusters only
+	// Standing is InService, LastResort or Withdrawn. StandingReason is why. It is empty if the
+	// cluster is in service.
 	Standing       string `json:"standing,omitempty"`
 	StandingReason string `json:"standingReason,omitempty"`
-	Region         string `json:"region,omitempty"` // where it is; empty: not known
-	// Network is set if it is another than the gateway's: the cluster is reached through
-	// Gateways then.
+	Region         string `json:"region,omitempty"` // region of the cluster; empty if unknown
+	// Network is set if the cluster is on another network than the local cluster. Isthmus then
+	// reaches the cluster through Gateways.
 	Network  string           `json:"network,omitempty"`
 	Gateways []ClusterGateway `json:"gateways,omitempty"`
-	// GatewayProblems and ObjectWarnings are those of the Warnings that are about gateways, and
-	// about the cluster's other objects.
+	// GatewayProblems are the Warnings about gateways. ObjectWarnings are the Warnings about other
+	// objects of the cluster.
 	GatewayProblems []string   `json:"gatewayProblems,omitempty"`
 	ObjectWarnings  []string   `json:"objectWarnings,omitempty"`
 	Warnings        []string   `json:"warnings,omitempty"`
 	Resources       []Resource `json:"resources,omitempty"`
-	API             *APIServer `json:"api,omitempty"` // nil: the cluster is not read
+	API             *APIServer `json:"api,omitempty"` // nil if the cluster is not read
 }
 
-// NeverRead returns the kinds of objects that can't be listed and have never been, though the cluster is served.
+// NeverRead returns the kinds that have never been listed although the cluster is served.
 func (s *ClusterStatus) NeverRead() (list []Resource) {
 	if s.State != Ready && s.State != Stale {
 		return nil
@@ -137,22 +137,25 @@ func (s *ClusterStatus) NeverRead() (list []Resource) {
 	return list
 }
 
-// NoGatewayAnswers is the StandingReason of a cluster on another network all of whose gateways are dead.
+// NoGatewayAnswers is the StandingReason of a cluster on another network if all its gateways are
+// dead.
 const NoGatewayAnswers = "none of its Linkerd gateways answers"
 
-// Memory is what a cluster makes the gateway use, by estimate, and what it may, in bytes.
+// Memory is the memory that a cluster uses in the replica and its memory cap. Both are in bytes,
+// and the use is an estimate.
 type Memory struct {
 	Used  int64 `json:"used"`
 	Limit int64 `json:"limit"`
 }
 
-// nearPercent is what Near means.
+// nearPercent is the share of the memory cap from which Memory.Near reports true.
 const nearPercent = 80
 
-// Near reports whether the cluster uses so much of what it may use that it is worth a look.
+// Near reports whether the cluster uses at least 80 % of its memory cap.
 func (m Memory) Near() bool { return m.Limit > 0 && m.Used >= m.Limit/100*nearPercent }
 
-// LinkedMemory returns what all linked clusters together count against their memory caps, and the replica's GOMEMLIMIT.
+// LinkedMemory returns the memory use of all linked clusters together, and the replica's GOMEMLIMIT
+// as the limit.
 func (c *Clusters) LinkedMemory() Memory {
 	all := Memory{Limit: c.MemoryLimit}
 	for i := range c.Clusters {
@@ -161,43 +164,44 @@ func (c *Clusters) LinkedMemory() Memory {
 	return all
 }
 
-// States of gateways.
+// States of a Linkerd gateway.
 const (
 	GatewayAlive     = "alive"
 	GatewayDead      = "dead"
 	GatewayUnknown   = "not-probed-yet"
-	GatewayNotProbed = "not-probed"     // it is not known how, or for its Reason: it is used also when it is dead
-	GatewayOutside   = "outside-ranges" // of the link: it is neither probed nor used
-	GatewayIPv6Off   = "ipv6-off"       // clients get no IPv6 addresses: it is neither probed nor used
+	GatewayNotProbed = "not-probed"     // no probe is configured, or see Reason; used even if dead
+	GatewayOutside   = "outside-ranges" // outside the ranges of the link: neither probed nor used
+	GatewayIPv6Off   = "ipv6-off"       // clients get no IPv6 addresses: neither probed nor used
 )
 
-// ClusterGateway is one address of the gateways through which a cluster on another network is reached.
+// ClusterGateway is one address of the Linkerd gateways through which a cluster on another network
+// is reached.
 type ClusterGateway struct {
 	Address  string    `json:"address"`        // IP:PORT
-	Name     string    `json:"name,omitempty"` // that was resolved to it
-	Identity string    `json:"identity"`       // that the gateway has in TLS
+	Name     string    `json:"name,omitempty"` // DNS name that resolved to the address
+	Identity string    `json:"identity"`       // TLS identity of the gateway
 	State    string    `json:"state"`          // such as GatewayAlive
-	Since    time.Time `json:"since,omitzero"` // since when it is alive or dead
+	Since    time.Time `json:"since,omitzero"` // start of the state, if alive or dead
 	Reason   string    `json:"reason,omitempty"`
 }
 
-// Resource is one kind of object that the gateway reads of a cluster.
+// Resource is one kind of object that Isthmus reads from a cluster.
 type Resource struct {
 	Resource string `json:"resource"`          // such as pods
-	Needed   bool   `json:"needed"`            // without it the cluster is not ready
+	Needed   bool   `json:"needed"`            // the cluster is not ready without it
 	Synced   bool   `json:"synced"`            // it has been listed
-	Objects  int    `json:"objects"`           // that the gateway keeps
-	Refused  int    `json:"refused,omitempty"` // that can't be decoded: what was read of them before stays
-	Err      string `json:"err,omitempty"`     // newest failure, if it still lasts: unreachable, forbidden, absent, …
-	// Failure classifies Err. It is empty if Err is.
+	Objects  int    `json:"objects"`           // number of cached objects
+	Refused  int    `json:"refused,omitempty"` // objects that can't be decoded; their last valid version is used
+	Err      string `json:"err,omitempty"`     // newest failure, if it persists
+	// Failure classifies Err. Failure is empty if Err is.
 	Failure ReadFailure `json:"failure,omitempty"`
-	// Lasts reports whether the API server has answered with the same Failure again after 10 s or more.
+	// Lasts reports whether the API server has returned the same Failure again after at least 10 s.
 	Lasts bool `json:"-"`
-	// Trouble is what the API server does that is no failure and yet makes the
-	// resource be requested again and again, once a second at most.
+	// Trouble is a behaviour of the API server that is no failure but forces Isthmus to repeat
+	// requests, at most once a second.
 	Trouble string `json:"trouble,omitempty"`
-	// ThrottledUntil is the end of a pause that the API server asked for by Retry-After. Until then
-	// the resource is not requested.
+	// ThrottledUntil is the end of a pause that the API server requested with Retry-After. The
+	// resource is not requested before that time.
 	ThrottledUntil time.Time `json:"throttledUntil,omitzero"`
 }
 
@@ -205,7 +209,7 @@ type Resource struct {
 // If NeverRead is true, the cluster looks as if it had no objects of the kind.
 func (r *Resource) NeverRead() bool { return !r.Synced && r.Err != "" && r.Failure != Absent }
 
-// Unread describes, for people, that the kind has never been read.
+// Unread returns a message for people which says that the kind has never been read.
 func (r *Resource) Unread() string {
 	return r.Resource + " have never been read, so the cluster looks as if it had none: " + r.Err
 }
@@ -213,84 +217,85 @@ func (r *Resource) Unread() string {
 // ReadFailure classifies why a kind of object can't be listed or watched.
 type ReadFailure string
 
-// The failures.
+// Classes of read failures.
 const (
-	Forbidden    ReadFailure = "forbidden"    // the credentials do not permit it
-	Unauthorized ReadFailure = "unauthorized" // the API server does not accept the credentials
-	Absent       ReadFailure = "absent"       // the API server does not have the kind, which API discovery confirms
-	OverBudget   ReadFailure = "over budget"  // the objects take more memory than the cluster may take
+	Forbidden    ReadFailure = "forbidden"    // the credentials lack the permission
+	Unauthorized ReadFailure = "unauthorized" // the API server rejects the credentials
+	Absent       ReadFailure = "absent"       // the API server does not serve the kind, as API discovery confirms
+	OverBudget   ReadFailure = "over budget"  // the objects exceed the cluster's memory cap
 	Failing      ReadFailure = "failing"      // anything else
 )
 
-// Unserved is a member of a service that does not serve, or can't be reached.
+// Unserved is a member of a service that does not serve or can't be reached.
 type Unserved struct {
 	Service string `json:"service"`
 	Cluster string `json:"cluster"`
-	Member  string `json:"member"` // the Service's name in that cluster
+	Member  string `json:"member"` // name of the Service in that cluster
 	Reason  string `json:"reason"`
 }
 
-// Refused is what a linked cluster offers to ports that proxies watch, and what is not taken
-// from it.
+// Refused counts the endpoints of watched ports that Isthmus rejects from one linked cluster.
 type Refused struct {
 	Cluster  string   `json:"cluster"`
 	Outside  int      `json:"outsideRanges"`  // addresses outside the ranges that the link Secret allows
-	Owned    int      `json:"localAddresses"` // at addresses of the own cluster's Services and Pods
-	Examples []string `json:"examples"`       // two at most
+	Owned    int      `json:"localAddresses"` // addresses assigned to Services and Pods of the local cluster
+	Examples []string `json:"examples"`       // at most two
 }
 
-// Problem is what can't be used of one Service, wholly or in part.
+// Problem lists what is invalid about one Service.
 type Problem struct {
 	Service  string   `json:"service"`
 	Problems []string `json:"problems"`
 }
 
-// AddressConflict is an address that several objects of the own cluster claim, so that it belongs to
-// none of them. GetProfile answers Unavailable for it.
+// AddressConflict is an address that several objects of the local cluster claim. It is assigned to
+// none of them, and GetProfile returns Unavailable for it.
 type AddressConflict struct {
 	Address string    `json:"address"` // IP, or IP:PORT if only that port is claimed
-	Claimed string    `json:"claimed"` // by what, such as "2 Pods with IP 10.0.0.1"
-	Objects []string  `json:"objects"` // that claim it, such as "Pod shop/web-1"; the first three by name
-	Since   time.Time `json:"since"`   // since when, as far as this replica knows
+	Claimed string    `json:"claimed"` // the claim, such as "2 Pods with IP 10.0.0.1"
+	Objects []string  `json:"objects"` // the claimants, such as "Pod shop/web-1"; the first three by name
+	Since   time.Time `json:"since"`   // when this replica first saw the conflict
 }
 
-// SliceWriter is who writes EndpointSlices for ExternalWorkloads, and what fails.
+// SliceWriter is the state of the writer of EndpointSlices for ExternalWorkloads.
 type SliceWriter struct {
-	Identity string    `json:"identity"` // this replica's
-	Holder   string    `json:"holder"`   // of the Lease, as last seen; empty: none, or not known
-	Leading  bool      `json:"leading"`  // this replica writes
-	Since    time.Time `json:"since"`    // when it began, or stopped, to lead
-	// LeaseError is why the Lease can't be used; empty: it can.
+	Identity string    `json:"identity"` // of this replica
+	Holder   string    `json:"holder"`   // of the Lease, as last seen; empty if none or unknown
+	Leading  bool      `json:"leading"`  // whether this replica is the leader
+	Since    time.Time `json:"since"`    // when this replica gained or lost leadership
+	// LeaseError is why the Lease can't be used. It is empty if the Lease can be used.
 	LeaseError string `json:"leaseError,omitempty"`
 
-	// Only while it leads:
-	Synced   bool      `json:"synced"`   // ExternalWorkloads can be read
-	Services int       `json:"services"` // with slices that are marked as its own
-	Slices   int       `json:"slices"`   // that are marked as its own
+	// The following fields are only set on the leader.
+	Synced   bool      `json:"synced"`   // ExternalWorkloads have been listed
+	Services int       `json:"services"` // number of Services with slices that Isthmus manages
+	Slices   int       `json:"slices"`   // number of slices that Isthmus manages
 	Error    string    `json:"error,omitempty"`
 	ErrorAt  time.Time `json:"errorAt,omitzero"`
 
-	Problems []Problem `json:"problems"` // what can't be written, and is left out
-	// Unread has why resources can't be read, by resource; it keeps trying.
+	Problems []Problem `json:"problems"` // what can't be written and is omitted
+	// Unread is why each resource in the map can't be read. Isthmus retries.
 	Unread map[string]string `json:"unread,omitempty"`
 }
 
-// Format is the number of the format of all pages. It grows with each change by which a program of an older version
-// would misjudge a page: the meaning of a field changes, or a field is removed. A new field alone does not change it.
+// Format is the version of the format of all pages. It increases with each change that would make
+// an older program misread a page, such as a removed field or a field with a new meaning. A new
+// field alone does not increase it.
 const Format = 1
 
-// Headers of all answers under /debug. A gateway that sends none of them is older than they are.
+// Headers of all responses under /debug. A replica that does not send them is older than the
+// headers.
 const (
 	FormatHeader  = "Isthmus-Format"
 	VersionHeader = "Isthmus-Version" // Version of a Build
 	CommitHeader  = "Isthmus-Commit"  // Commit of a Build
 )
 
-// Build is /debug/version: what a gateway was built from.
+// Build is /debug/version. It describes the build of a replica.
 type Build struct {
 	Version string `json:"version"` // such as v0.1.0, or unknown
 	Commit  string `json:"commit"`
-	Go      string `json:"go"` // the version of Go
-	// Format is [Format]. Zero means that the gateway is older than this field.
+	Go      string `json:"go"` // Go version
+	// Format is [Format]. Zero means that the replica is older than this field.
 	Format int `json:"format,omitempty"`
 }

@@ -6,27 +6,28 @@ import (
 	"time"
 )
 
-// ClustersOutput is what "isthmus clusters -o json" prints, as one object in a line.
+// ClustersOutput is the output of "isthmus clusters -o json", as one object per line.
 type ClustersOutput struct {
-	Time    time.Time `json:"time"`    // when the replica sent the page, by its clock
+	Time    time.Time `json:"time"`    // when the replica sent the page, by the replica's clock
 	Gateway string    `json:"gateway"` // NAMESPACE/POD, or HOST:PORT
 	Clusters
 	Others []OtherReplica `json:"otherGateways,omitempty"`
-	// Unchecked is why the program can't judge the page, which is of another version. It is empty if the program can.
+	// Unchecked is why the program can't judge the page, which is of another version. It is empty
+	// if the program can.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// ServicesOutput is what "isthmus services -o json" prints.
+// ServicesOutput is the output of "isthmus services -o json".
 type ServicesOutput struct {
 	Time     time.Time      `json:"time"`
 	Gateway  string         `json:"gateway"`
-	Services []Service      `json:"services"` // that were asked for; never null
+	Services []Service      `json:"services"` // the requested services; never null
 	Others   []OtherReplica `json:"otherGateways,omitempty"`
 	// Unchecked is why the program can't judge the page, which is of another version. It is empty if the program can.
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// ExportsOutput is what "isthmus exports -o json" prints.
+// ExportsOutput is the output of "isthmus exports -o json".
 type ExportsOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
@@ -35,7 +36,7 @@ type ExportsOutput struct {
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// ExplainOutput is what "isthmus explain -o json" prints.
+// ExplainOutput is the output of "isthmus explain -o json".
 type ExplainOutput struct {
 	Time    time.Time `json:"time"`
 	Gateway string    `json:"gateway"`
@@ -44,103 +45,106 @@ type ExplainOutput struct {
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
-// OtherReplica is what another replica has that the one which is shown does not have, and the other way round.
+// OtherReplica lists the differences between another replica and the replica that is shown.
 type OtherReplica struct {
 	Gateway     string   `json:"gateway"`
-	Error       string   `json:"error,omitempty"`     // why it can't be asked
-	Unchecked   string   `json:"unchecked,omitempty"` // why its page, which is of another version, is not compared
+	Error       string   `json:"error,omitempty"`     // why the replica can't be queried
+	Unchecked   string   `json:"unchecked,omitempty"` // why the page, which is of another version, is not compared
 	Differences []string `json:"differences,omitempty"`
 }
 
-// VersionOutput is what "isthmus version -o json" prints.
+// VersionOutput is the output of "isthmus version -o json".
 type VersionOutput struct {
-	Client   Build          `json:"client"` // of the program that prints it
+	Client   Build          `json:"client"` // the program that prints the output
 	Gateways []ReplicaBuild `json:"gateways,omitempty"`
-	Error    string         `json:"error,omitempty"` // why no replica can be asked
+	Error    string         `json:"error,omitempty"` // why no replica can be queried
 }
 
-// ReplicaBuild is what one replica was built from, or why that is not known.
+// ReplicaBuild is the build of one replica, or the reason why it is unknown.
 type ReplicaBuild struct {
 	Gateway string `json:"gateway"`
 	*Build
 	Error string `json:"error,omitempty"`
 }
 
-// CheckOutput is what "isthmus check -o json" prints.
+// CheckOutput is the output of "isthmus check -o json".
 type CheckOutput struct {
 	Time      time.Time        `json:"time"`
 	From      string           `json:"from"`             // CheckedReplicas or CheckedHere
 	Gateways  []CheckedReplica `json:"gateways"`         // never null
-	Client    string           `json:"client,omitempty"` // the version of the program that prints it
-	Failures  int              `json:"failures"`         // how many results have this level
+	Client    string           `json:"client,omitempty"` // version of the program that prints the output
+	Failures  int              `json:"failures"`         // number of results with this level
 	Warnings  int              `json:"warnings"`
 	Unchecked int              `json:"unchecked"`
 	Results   []CheckResult    `json:"results"` // never null
 }
 
-// Where checks were done.
+// Places where checks run.
 const (
 	CheckedReplicas = "gateway"
-	CheckedHere     = "here" // where the command runs, since there is no replica, or with --pre
+	CheckedHere     = "here" // on the machine of the command, with --pre or if there is no replica
 )
 
-// CheckedReplica is a replica that was to be asked.
+// CheckedReplica is a replica that the command queries.
 type CheckedReplica struct {
 	Gateway string `json:"gateway"`           // NAMESPACE/POD, or HOST:PORT
-	Version string `json:"version,omitempty"` // empty: it has not answered
-	Commit  string `json:"commit,omitempty"`  // empty if the replica does not say
-	Replica string `json:"replica,omitempty"` // its name among those that write EndpointSlices
-	Leading bool   `json:"leading"`           // it writes them
-	Error   string `json:"error,omitempty"`   // why it has not answered
+	Version string `json:"version,omitempty"` // empty if the replica did not respond
+	Commit  string `json:"commit,omitempty"`  // empty if the replica does not report it
+	Replica string `json:"replica,omitempty"` // the replica's name in the election of the EndpointSlice writer
+	Leading bool   `json:"leading"`           // whether the replica is the EndpointSlice writer
+	Error   string `json:"error,omitempty"`   // why the replica did not respond
 }
 
-// GetOutput is what "isthmus get -o json" prints for each state: what a proxy holds then.
+// GetOutput is what "isthmus get -o json" prints for each state of the stream: the endpoints that a
+// proxy holds at that time.
 type GetOutput struct {
 	Time      time.Time  `json:"time"`
-	Authority string     `json:"authority"` // that was asked for
-	Exists    bool       `json:"exists"`    // the service does
-	Endpoints []Endpoint `json:"endpoints"` // by address; never null
+	Authority string     `json:"authority"` // as requested
+	Exists    bool       `json:"exists"`    // whether the service exists
+	Endpoints []Endpoint `json:"endpoints"` // sorted by address; never null
 }
 
 // Endpoint is what a proxy knows about one address.
 type Endpoint struct {
 	Address netip.AddrPort `json:"address"`
-	Cluster string         `json:"cluster"` // local, unless the replica labels it as of another
-	// Sent is what was sent: a WeightedAddr of linkerd2-proxy-api in protobuf's JSON. Its
-	// metricLabels have those of the whole message too, and isthmus_tier, the tier of the service's
-	// preference, and isthmus_standing, that of the endpoint's cluster: proxies are not sent these
-	// two.
+	Cluster string         `json:"cluster"` // local, unless the replica labels the endpoint with another cluster
+	// Sent is a WeightedAddr of linkerd2-proxy-api in protobuf's JSON, as the proxy receives it.
+	// Its metricLabels also include the labels of the whole message. In addition, they include
+	// isthmus_tier, the endpoint's tier in the service's preference, and isthmus_standing, the
+	// standing of the endpoint's cluster. Proxies do not receive isthmus_tier and isthmus_standing.
 	Sent json.RawMessage `json:"sent"`
 }
 
 // ProfileOutput is what "isthmus profile -o json" prints for each profile.
 type ProfileOutput struct {
 	Time      time.Time `json:"time"`
-	Authority string    `json:"authority"` // that was asked for
-	// Address is that of its endpoint, if the authority is an address that is no Service's.
+	Authority string    `json:"authority"` // as requested
+	// Address is the address of the profile's endpoint. It is only set if the authority is an
+	// address that is not assigned to a Service.
 	Address netip.AddrPort `json:"address,omitzero"`
-	// Sent is what was sent: a DestinationProfile of linkerd2-proxy-api in protobuf's JSON.
+	// Sent is a DestinationProfile of linkerd2-proxy-api in protobuf's JSON, as the proxy receives
+	// it.
 	Sent json.RawMessage `json:"sent"`
 }
 
-// CheckResult is how one check of one object ended, as "isthmus check" prints it.
+// CheckResult is the result of one check on one object, as "isthmus check" prints it.
 type CheckResult struct {
 	Section string     `json:"section"`
-	Check   string     `json:"check"`            // the check's name, which is stable
+	Check   string     `json:"check"`            // stable name of the check
 	Object  string     `json:"object,omitempty"` // a cluster, a Secret or a service
 	Level   CheckLevel `json:"level"`
 	Text    string     `json:"text"`
-	Hint    string     `json:"hint,omitempty"`    // what to do; of what is OK there is none
-	Gateway string     `json:"gateway,omitempty"` // the one that finds it, if others do not
+	Hint    string     `json:"hint,omitempty"`    // how to fix the problem; empty if Level is CheckOK
+	Gateway string     `json:"gateway,omitempty"` // the replica that found it, if other replicas did not
 }
 
-// CheckLevel is how good a result is.
+// CheckLevel is the level of a result.
 type CheckLevel string
 
-// The levels of results, from best to worst.
+// Levels of results, from best to worst.
 const (
 	CheckOK        CheckLevel = "ok"
-	CheckUnchecked CheckLevel = "unchecked" // it is not known: it may not be read, or there was no time
-	CheckWarning   CheckLevel = "warning"   // it works, and part of it does not or will soon not
+	CheckUnchecked CheckLevel = "unchecked" // unknown: not permitted to read it, or no time
+	CheckWarning   CheckLevel = "warning"   // it works, but a part does not or will soon stop
 	CheckFailure   CheckLevel = "failure"
 )

@@ -2,63 +2,65 @@ package adminapi
 
 import "time"
 
-// Explanation is /debug/explain: what becomes of each address of a service for one client.
+// Explanation is /debug/explain. It explains how Isthmus treats each address of a service for one
+// client.
 type Explanation struct {
-	Authority string   `json:"authority"` // of the service, with the port
+	Authority string   `json:"authority"` // NAME:PORT of the service
 	Client    Client   `json:"client"`
-	Defined   bool     `json:"defined"` // the own cluster has such a Service
+	Defined   bool     `json:"defined"` // the local cluster has such a Service
 	Federated bool     `json:"federated"`
 	Imported  bool     `json:"imported,omitempty"` // it is the Service of a ServiceImport
 	Problems  []string `json:"problems"`           // of the Service's annotations and labels
-	// Failures is why Isthmus can't update the service. While there are failures, no address is
+	// Failures are why Isthmus can't update the service. While there are failures, no address is
 	// explained.
 	Failures []Failure `json:"failures,omitempty"`
-	// Refused is how a new stream would be refused. If a new stream would be served, Refused is
-	// empty.
+	// Refused is the error that a new stream would get. It is empty if a new stream would be
+	// served.
 	Refused    string             `json:"refused,omitempty"`
 	Set        Set                `json:"set"`
 	Preference *Preference        `json:"preference,omitempty"`
-	Tiers      *Clients           `json:"tiers,omitempty"` // that the client uses, if it does not simply get everything
+	Tiers      *Clients           `json:"tiers,omitempty"` // of the client, if the service has a preference
 	Members    []ExplainedMember  `json:"members"`         // in order of precedence
-	Verdicts   map[string]int     `json:"verdicts"`        // how many addresses have which, listed or not
+	Verdicts   map[string]int     `json:"verdicts"`        // number of addresses by verdict, listed or not
 	Addresses  []ExplainedAddress `json:"addresses"`
-	More       int                `json:"moreAddresses,omitempty"` // that are not listed
-	// Held is what proxies have of the service, whatever client the page is about.
+	More       int                `json:"moreAddresses,omitempty"` // number of addresses that are not listed
+	// Held is what proxies hold of the service. It does not depend on the client of the page.
 	Held     []HeldView `json:"streams"`
-	MoreHeld int        `json:"moreStreamViews,omitempty"` // that are not listed
+	MoreHeld int        `json:"moreStreamViews,omitempty"` // number of views that are not listed
 }
 
-// Client is where a client is, as far as that decides what it gets.
+// Client is the location of a client, as far as it affects the client's endpoints.
 type Client struct {
 	Namespace string `json:"namespace,omitempty"`
 	Node      string `json:"node,omitempty"`
 	Zone      string `json:"zone,omitempty"`
-	Instance  string `json:"instance,omitempty"` // that it asks for
+	Instance  string `json:"instance,omitempty"` // hostname of the instance that the client requests
 }
 
-// Set is what a client gets.
+// Set is the set of endpoints that a client gets.
 type Set struct {
 	Version   uint64    `json:"version"`
 	Endpoints int       `json:"endpoints"`
-	Complete  bool      `json:"complete"`         // no member's cluster is pending
-	Changed   time.Time `json:"changed,omitzero"` // when it last changed, as far as known
-	Origin    string    `json:"origin,omitempty"` // with changed: the cluster
+	Complete  bool      `json:"complete"`         // no cluster of a member is pending
+	Changed   time.Time `json:"changed,omitzero"` // time of the last change, if known
+	Origin    string    `json:"origin,omitempty"` // cluster that caused the last change
 }
 
-// ExplainedMember is a member of the service, and how far it contributes.
+// ExplainedMember is a member of the service and its contribution.
 type ExplainedMember struct {
 	Cluster        string    `json:"cluster"`
-	Service        string    `json:"service"` // its name in that cluster
-	State          string    `json:"state"`   // of the cluster
+	Service        string    `json:"service"` // name of the Service in that cluster
+	State          string    `json:"state"`   // state of the cluster
 	Since          time.Time `json:"since,omitzero"`
-	Reason         string    `json:"reason,omitempty"` // why it does not serve; empty: it does
+	Reason         string    `json:"reason,omitempty"` // why the member does not serve; empty if it serves
 	Standing       string    `json:"standing"`
 	StandingReason string    `json:"standingReason,omitempty"`
 	NodeLocal      bool      `json:"nodeLocal,omitempty"` // internalTrafficPolicy is Local
-	Ports          []uint16  `json:"ports"`               // that the port resolves to in its slices
-	// Changed is when what it offers changed last, while the service is watched.
+	Ports          []uint16  `json:"ports"`               // ports of its slices that the port resolves to
+	// Changed is when the endpoints that the member offers last changed while the service was
+	// watched.
 	Changed time.Time `json:"changed,omitzero"`
-	Updates uint64    `json:"updates"` // how often it has
+	Updates uint64    `json:"updates"` // number of such changes
 }
 
 // ExplainedAddress is one address of one slice of a member.
@@ -66,21 +68,21 @@ type ExplainedAddress struct {
 	Cluster   string    `json:"cluster"`
 	Service   string    `json:"service"`
 	Slice     string    `json:"slice"`
-	Address   string    `json:"address"` // without a port if the slice does not have it
-	Verdict   string    `json:"verdict"` // such as served: federation.Verdict has all
+	Address   string    `json:"address"` // without a port if the slice does not have the port
+	Verdict   string    `json:"verdict"` // such as served: a federation.Verdict
 	Detail    string    `json:"detail,omitempty"`
-	Changed   time.Time `json:"changed,omitzero"` // when its slice did last in the gateway, or was first read there
-	Target    string    `json:"target,omitempty"` // what it stands for
+	Changed   time.Time `json:"changed,omitzero"` // when the replica last saw its slice change, or first read the slice
+	Target    string    `json:"target,omitempty"` // object that the address is assigned to
 	Tier      string    `json:"tier,omitempty"`
 	Zone      string    `json:"zone,omitempty"`
 	Node      string    `json:"node,omitempty"`
 	Hostname  string    `json:"hostname,omitempty"`
 	Hints     []string  `json:"hints,omitempty"`     // zones
-	NodeHints []string  `json:"nodeHints,omitempty"` // nodes; of the local cluster only
+	NodeHints []string  `json:"nodeHints,omitempty"` // Nodes; local cluster only
 	Identity  string    `json:"identity,omitempty"`
 }
 
-// HeldView is what the streams of one view have, of clients that get the same.
+// HeldView is what the streams of one view hold. The clients of a view get the same endpoints.
 type HeldView struct {
 	Destination string    `json:"destination"`
 	Node        string    `json:"node,omitempty"`
@@ -88,8 +90,8 @@ type HeldView struct {
 	Streams     int       `json:"streams"`
 	Version     uint64    `json:"version"`              // of the newest set
 	Endpoints   int       `json:"endpoints"`            // of the newest set
-	UpToDate    int       `json:"upToDate"`             // streams that have it, or are being sent it
-	Waiting     int       `json:"waiting,omitempty"`    // streams that have been sent nothing yet
-	Slow        int       `json:"slow,omitempty"`       // streams whose proxy has not taken a message for a second
-	LastMessage time.Time `json:"lastMessage,omitzero"` // to any of them
+	UpToDate    int       `json:"upToDate"`             // streams that have the newest set or are receiving it
+	Waiting     int       `json:"waiting,omitempty"`    // streams that have received nothing yet
+	Slow        int       `json:"slow,omitempty"`       // streams whose proxy has read no message for a second
+	LastMessage time.Time `json:"lastMessage,omitzero"` // time of the last message to any of the streams
 }

@@ -2,80 +2,84 @@ package adminapi
 
 import "time"
 
-// Exports is /debug/exports: what the own and all linked clusters export, as what it is written,
-// and what of that is still to be done. With ?service=NAME, NAMESPACE/NAME or NAMESPACE/ for all of
-// a namespace, which may be there more than once, it is only about exports, or what they are
-// written as, of these names.
+// Exports is /debug/exports. It shows the exports of the local cluster and all linked clusters, the
+// objects that Isthmus writes for them, and the changes that are still to be made.
+//
+// The query parameter service limits the page to exports, or objects written for them, of that
+// name. Its value is NAME, NAMESPACE/NAME, or NAMESPACE/ for a whole namespace. The parameter can
+// be repeated.
 type Exports struct {
-	Replica Replica       `json:"replica"` // that answers
+	Replica Replica       `json:"replica"` // the replica that responds
 	Writer  ExportsWriter `json:"writer"`
-	// Unread is why nothing else of this page is known; empty: it is.
+	// Unread is why the other fields of this page are unknown. It is empty if they are known.
 	Unread    string           `json:"unread,omitempty"`
 	Exports   []Export         `json:"exports"`
 	Conflicts []ExportConflict `json:"conflicts"`
-	Changes   []ExportChange   `json:"changes"` // that are to be made, or would be with --exports=on
-	// Written and WrittenImports are Services and ServiceImports that have the gateway's mark.
+	Changes   []ExportChange   `json:"changes"` // pending, or what --exports=on would do
+	// Written and WrittenImports are the Services and ServiceImports that have Isthmus's mark.
 	Written        []string `json:"written"`
 	WrittenImports []string `json:"writtenImports"`
-	// MoreExports, MoreConflicts and MoreChanges are how many are left out.
+	// MoreExports, MoreConflicts and MoreChanges are the numbers of omitted items.
 	MoreExports   int `json:"moreExports,omitempty"`
 	MoreConflicts int `json:"moreConflicts,omitempty"`
 	MoreChanges   int `json:"moreChanges,omitempty"`
 }
 
-// ExportsWriter is who writes Services for exports, as one replica sees it.
+// ExportsWriter is the state of the writer of exported Services, as one replica sees it.
 type ExportsWriter struct {
-	Mode string `json:"mode"` // of --exports: plan or on
-	// With mode on only:
-	Identity string `json:"identity,omitempty"` // this replica's
-	// Holder is that of the Lease, as last seen; empty: none, or not known. Without anything to
-	// write no replica takes it.
+	Mode string `json:"mode"` // value of --exports: plan or on
+	// Identity and Holder are only set if Mode is on.
+	Identity string `json:"identity,omitempty"` // of this replica
+	// Holder is the holder of the Lease, as last seen. It is empty if there is no holder or the
+	// holder is unknown. If there is nothing to write, no replica acquires the Lease.
 	Holder  string `json:"holder,omitempty"`
-	Leading bool   `json:"leading"` // this replica writes
-	// MCS is the version of the MCS-API in which ServiceImports are written, or would be; none: the
-	// cluster does not have the kind, or it can't be read; empty: ServiceExports are no source, or
-	// nothing is known yet.
+	Leading bool   `json:"leading"` // whether this replica is the leader
+	// MCS is the version of the MCS-API for ServiceImports. It is "none" if the cluster does not
+	// serve the kind, or the kind can't be read. It is empty if ServiceExports are not a source, or
+	// if the version is unknown.
 	MCS string `json:"mcs,omitempty"`
-	// LeaseError is why the Lease can't be used; empty: it can.
+	// LeaseError is why the Lease can't be used. It is empty if the Lease can be used.
 	LeaseError string `json:"leaseError,omitempty"`
-	// Notes are what can't be read of Linkerd's Links, or of the Leases of its service mirrors, and what holds instead.
+	// Notes say which of Linkerd's Links, or Leases of its service mirrors, can't be read, and what
+	// applies instead.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// ExportsSummary is what is wrong with the writing of Services for exports.
+// ExportsSummary summarizes the problems of the writer of exported Services.
 type ExportsSummary struct {
 	ExportsWriter
-	// Unread is why nothing else is known; empty: it is.
+	// Unread is why the other fields are unknown. It is empty if they are known.
 	Unread  string `json:"unread,omitempty"`
-	Pending int    `json:"pending"` // objects that are to be written or deleted
-	// Unwritten are exports of which something is not written, by the state; five of each at most.
+	Pending int    `json:"pending"` // number of objects to be written or deleted
+	// Unwritten lists exports that are not completely written, by state. It lists at most five per
+	// state.
 	Unwritten map[string][]string `json:"unwritten,omitempty"`
 }
 
-// Export is a Service that a cluster exports, or did, as one kind of object.
+// Export is a Service that a cluster exports or used to export, as one kind of object.
 type Export struct {
 	Cluster string `json:"cluster"`
-	Export  string `json:"export"` // its name, in its cluster
-	Kind    string `json:"kind"`   // mirror, federated, or import: a ServiceImport with its Service
-	// Object is the Service that the export is written as, or would be. For a headless
-	// ServiceImport, it is the ServiceImport.
+	Export  string `json:"export"` // NAMESPACE/NAME in its cluster
+	Kind    string `json:"kind"`   // mirror, federated, or import (a ServiceImport with its Service)
+	// Object is the Service that Isthmus writes, or would write, for the export. For a headless
+	// ServiceImport, Object is the ServiceImport.
 	Object string    `json:"object"`
-	State  string    `json:"state"`            // one of those that docs/exports.md lists
-	Detail string    `json:"detail,omitempty"` // in words
-	Until  time.Time `json:"until,omitzero"`   // when the state ends by itself; zero: never
+	State  string    `json:"state"`            // one of the states in docs/exports.md
+	Detail string    `json:"detail,omitempty"` // explanation of the state
+	Until  time.Time `json:"until,omitzero"`   // when the state ends by itself; zero means never
 }
 
-// States of an Export besides those that the plan of what is to be written has.
+// States of an Export in addition to those of a plan.
 const (
 	ExportWouldBeWritten = "would be written" // with --exports=on
 	ExportBeingWritten   = "being written"
-	ExportFailed         = "failed"       // to be written; it is tried again
-	ExportChangedBack    = "changed back" // by others, again and again
+	ExportFailed         = "failed"       // the write failed and is retried
+	ExportChangedBack    = "changed back" // others repeatedly revert the change
 )
 
-// ExportConflict is what exports of one name differ in.
+// ExportConflict is a difference between exports of one name.
 type ExportConflict struct {
-	Object  string `json:"object"` // as of an Export
+	Object  string `json:"object"` // as in Export
 	Kind    string `json:"kind"`
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
@@ -84,19 +88,20 @@ type ExportConflict struct {
 // ExportChange is an object that is to be created, updated or deleted.
 type ExportChange struct {
 	Verb string `json:"verb"` // create, update, status or delete
-	// ObjectKind is Service, ServiceImport or ServiceExport, of which nothing but conditions changes.
+	// ObjectKind is Service, ServiceImport or ServiceExport. Of a ServiceExport, only conditions
+	// change.
 	ObjectKind string        `json:"objectKind"`
 	Object     string        `json:"object"`
 	Kind       string        `json:"kind"`
-	Of         string        `json:"of"` // the exports
+	Of         string        `json:"of"` // the exports that cause the change
 	Fields     []ExportField `json:"fields"`
-	// Error is why it could not be made; empty: it was not tried, as far as this replica knows.
+	// Error is why the change failed. It is empty if this replica knows of no attempt.
 	Error string `json:"error,omitempty"`
 }
 
-// ExportField is one field that changes. Long values are cut.
+// ExportField is one changed field. Long values are truncated.
 type ExportField struct {
 	Field  string `json:"field"`
-	Before string `json:"before,omitempty"` // empty: it is not there
-	After  string `json:"after,omitempty"`  // empty: it goes
+	Before string `json:"before,omitempty"` // empty if the field does not exist
+	After  string `json:"after,omitempty"`  // empty if the field is removed
 }

@@ -4,47 +4,47 @@ import (
 	"time"
 )
 
-// List is what a page answers to view=list: lines that match, in the order that was asked for, from
-// one page of them. It is embedded in [ClusterList], [ServiceList], [StreamList] and [EventList],
-// which add totals.
+// List is one page of the lines that match a request with view=list, in the requested order.
+// [ClusterList], [ServiceList], [StreamList] and [EventList] embed List and add totals.
 type List[T any] struct {
-	All      int `json:"all"`      // lines that there are
-	Matching int `json:"matching"` // of these, that match
-	Page     int `json:"page"`     // from 1
-	Pages    int `json:"pages"`    // with so many lines each as was asked for; 1 or more
+	All      int `json:"all"`      // number of lines
+	Matching int `json:"matching"` // number of lines that match
+	Page     int `json:"page"`     // number of this page, from 1
+	Pages    int `json:"pages"`    // number of pages with the requested limit; at least 1
 	Lines    []T `json:"lines"`
 }
 
-// Severity is how urgent it is to look at a line.
+// Severity says how urgent a line is.
 type Severity int
 
-// The severities.
+// Severities, from lowest to highest.
 const (
 	Fine    Severity = iota
-	Notable          // it works, otherwise than usual
-	Partial          // part of it does not work, or not yet
+	Notable          // it works, but not in the usual way
+	Partial          // a part of it does not work, or not yet
 	Broken
 )
 
 // ClusterList is /debug/clusters?view=list.
 type ClusterList struct {
-	Replica  Replica              `json:"replica"`  // that answers
-	States   map[ClusterState]int `json:"states"`   // how many clusters have which
-	TakenOut int                  `json:"takenOut"` // clusters that are not in service
+	Replica  Replica              `json:"replica"`  // the replica that responds
+	States   map[ClusterState]int `json:"states"`   // number of clusters by state
+	TakenOut int                  `json:"takenOut"` // number of clusters that are not in service
 	List[ClusterLine]
 }
 
-// Replica is the replica of the gateway that answers.
+// Replica describes the replica that responds.
 type Replica struct {
-	Name    string `json:"name"` // of its Pod or machine
+	Name    string `json:"name"` // name of its Pod or machine
 	Version string `json:"version"`
 	Ready   bool   `json:"ready"`
-	Domain  string `json:"domain"` // of the cluster's names
+	Domain  string `json:"domain"` // cluster domain
 	// Format is [Format]. Zero means that the replica is older than this field.
 	Format int `json:"format,omitempty"`
 }
 
-// ClusterLine is a cluster, without its resources and memory. The own one has the name "local". Texts are shortened.
+// ClusterLine is a cluster without its resources and memory. The local cluster has the name
+// "local". Long texts are truncated.
 type ClusterLine struct {
 	Cluster
 	Severity Severity `json:"severity"`
@@ -52,49 +52,51 @@ type ClusterLine struct {
 
 // ServiceList is /debug/services?view=list.
 type ServiceList struct {
-	Troubled int `json:"troubled"` // services that are Partial or Broken
-	Unserved int `json:"unserved"` // of these, that are Broken
+	Troubled int `json:"troubled"` // number of services that are Partial or Broken
+	Unserved int `json:"unserved"` // number of services that are Broken
 	List[ServiceLine]
 }
 
-// ServiceLine is a service in short. Texts are shortened.
+// ServiceLine is the summary of a service. Long texts are truncated.
 type ServiceLine struct {
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Kind is import, federated, mirrored, plain, or undefined: there is no such Service.
+	// Kind is import, federated, mirrored, plain or undefined. Undefined means that there is no
+	// such Service.
 	Kind        string       `json:"kind"`
-	Port        uint16       `json:"port,omitempty"`        // the one that Endpoints are about; 0: no port is known
-	Ports       []uint16     `json:"ports,omitempty"`       // those that are known, at most 20
-	Watched     bool         `json:"watched"`               // by proxies: only then the endpoints are known
-	Members     []MemberLine `json:"members"`               // at most 12, then those that do not serve first
-	MoreMembers int          `json:"moreMembers,omitempty"` // that are not listed
-	Serving     int          `json:"serving"`               // how many of all members do
-	Endpoints   int          `json:"endpoints"`             // of all members
+	Port        uint16       `json:"port,omitempty"`        // the port of Endpoints; zero if no port is known
+	Ports       []uint16     `json:"ports,omitempty"`       // known ports, at most 20
+	Watched     bool         `json:"watched"`               // watched by proxies; otherwise the endpoints are unknown
+	Members     []MemberLine `json:"members"`               // at most 12, those that do not serve first
+	MoreMembers int          `json:"moreMembers,omitempty"` // number of omitted members
+	Serving     int          `json:"serving"`               // number of members that serve
+	Endpoints   int          `json:"endpoints"`             // number of endpoints of all members
 	Streams     int          `json:"streams"`
 	Problems    []string     `json:"problems,omitempty"` // of its annotations and labels
-	Prefer      string       `json:"prefer,omitempty"`   // its tiers; empty: clients simply get everything
-	// Tiers are those that clients use, if they don't simply get everything; at most 6.
+	Prefer      string       `json:"prefer,omitempty"`   // tiers of its preference; empty if clients get all endpoints
+	// Tiers are the tiers that clients use, at most 6 entries. Tiers is empty if clients get all
+	// endpoints.
 	Tiers    []ZoneTiers `json:"tiers,omitempty"`
 	Severity Severity    `json:"severity"`
 }
 
-// MemberLine is what a cluster has for a service.
+// MemberLine is the summary of a member.
 type MemberLine struct {
 	Cluster   string `json:"cluster"`
-	Service   string `json:"service,omitempty"` // its name there, if it is another
+	Service   string `json:"service,omitempty"` // name of the Service in that cluster, if it differs
 	Endpoints int    `json:"endpoints"`
-	Reason    string `json:"reason,omitempty"`   // why it does not serve; empty: it does
-	Standing  string `json:"standing,omitempty"` // of the cluster; empty: it is in service
+	Reason    string `json:"reason,omitempty"`   // why the member does not serve; empty if it serves
+	Standing  string `json:"standing,omitempty"` // standing of the cluster; empty if it is in service
 }
 
-// ZoneTiers are the tiers that clients of a zone use.
+// ZoneTiers are the tiers that the clients of a zone use.
 type ZoneTiers struct {
-	Zone  string `json:"zone,omitempty"` // empty: not known
-	InUse string `json:"inUse"`          // their names
+	Zone  string `json:"zone,omitempty"` // empty if unknown
+	InUse string `json:"inUse"`          // names of the tiers
 	Count int    `json:"count"`
 }
 
-// StreamList is /debug/streams?view=list. Views that no stream uses are left out, and texts are shortened.
+// StreamList is /debug/streams?view=list. It omits views without streams, and truncates long texts.
 type StreamList struct {
 	Streams int `json:"streams"` // of all views
 	List[View]
@@ -102,53 +104,54 @@ type StreamList struct {
 
 // EventList is /debug/events?view=list.
 type EventList struct {
-	Most int `json:"most"` // that are kept
+	Most int `json:"most"` // maximum number of events in the log
 	List[Event]
 }
 
-// Streams is /debug/streams: what proxies watch, and how many streams share it.
+// Streams is /debug/streams. It shows the destinations that proxies watch, and the number of
+// streams of each view.
 type Streams struct {
 	Streams int    `json:"streams"`
-	Views   []View `json:"views"` // those with the most streams first
+	Views   []View `json:"views"` // most streams first
 }
 
-// View is what the streams of clients that get the same have in common.
+// View describes the streams whose clients get the same endpoints.
 type View struct {
 	Method      string `json:"method"`      // Get or GetProfile
-	Destination string `json:"destination"` // as in the requests
+	Destination string `json:"destination"` // as requested
 	Node        string `json:"node,omitempty"`
 	Zone        string `json:"zone,omitempty"`
-	Namespace   string `json:"namespace,omitempty"` // of clients, where it matters
-	Streams     int    `json:"streams"`             // 0: it is idle
-	Endpoints   int    `json:"endpoints"`           // that its streams are sent
+	Namespace   string `json:"namespace,omitempty"` // namespace of the clients, if it affects their endpoints
+	Streams     int    `json:"streams"`             // zero means that the view is idle
+	Endpoints   int    `json:"endpoints"`           // endpoints sent to each stream
 }
 
 // Events is /debug/events: the newest events.
 type Events struct {
-	Most   int     `json:"most"`   // that are kept
-	Events []Event `json:"events"` // the newest first
+	Most   int     `json:"most"`   // maximum number of events in the log
+	Events []Event `json:"events"` // newest first
 }
 
-// Event is a change that the gateway has noticed, once or several times.
+// Event is a change that the replica observed, once or several times.
 type Event struct {
 	Kind    EventKind `json:"kind"`
-	Object  string    `json:"object"` // the cluster, service or destination that it is about
+	Object  string    `json:"object"` // cluster, service or destination
 	Text    string    `json:"text"`
-	Problem bool      `json:"problem"` // or else it is as it should be, or back to that
-	At      time.Time `json:"at"`      // the last time
-	First   time.Time `json:"first"`   // the first time, as far as that is known
-	Count   int       `json:"count"`   // how often
+	Problem bool      `json:"problem"` // false if the object is normal or has recovered
+	At      time.Time `json:"at"`      // last occurrence
+	First   time.Time `json:"first"`   // first occurrence, if known
+	Count   int       `json:"count"`   // number of occurrences
 }
 
-// EventKind is what an event is about.
+// EventKind is the subject of an event.
 type EventKind string
 
-// The kinds of events.
+// Kinds of events.
 const (
-	EventCluster  EventKind = "cluster"  // the state of a cluster
-	EventStanding EventKind = "standing" // how far a cluster is taken out of all services
-	EventRotation EventKind = "rotation" // of a link's credentials
-	EventGateway  EventKind = "gateway"  // of a cluster on another network: it has died, or answers again
-	EventTier     EventKind = "tier"     // which tiers the clients of a service use
-	EventStall    EventKind = "stall"    // of a stream whose proxy takes nothing
+	EventCluster  EventKind = "cluster"  // state of a cluster
+	EventStanding EventKind = "standing" // standing of a cluster
+	EventRotation EventKind = "rotation" // rotation of a link's credentials
+	EventGateway  EventKind = "gateway"  // a gateway of a cluster on another network died or recovered
+	EventTier     EventKind = "tier"     // tiers that the clients of a service use
+	EventStall    EventKind = "stall"    // a stream ended because its proxy read nothing
 )
