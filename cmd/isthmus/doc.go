@@ -4,22 +4,26 @@
 //	isthmus clusters
 //	isthmus get web.shop.svc.cluster.local:80
 //
-// "isthmus help" lists all commands. Called kubectl-isthmus, it is a plugin of kubectl. This package has the list of
-// commands (main.go), and nothing else:
+// "isthmus help" lists all commands. Under the name kubectl-isthmus, the program is a kubectl
+// plugin.
 //
-//   - "isthmus gateway" serves the Destination API: internal/server, with the HTTP server of internal/admin.
-//   - clusters, services, exports, explain, check, get and profile look into a gateway that runs: internal/commands.
-//     Where none runs, check judges what internal/preflight sees.
-//   - link, unlink, cordon and uncordon write links: internal/commands/links.
+// The commands are:
 //
-// Guarantees:
+//   - "isthmus gateway" serves the Destination API. It is implemented in internal/server.
+//   - The commands clusters, services, exports, explain, check, get and profile query a running
+//     replica. They are in internal/commands. If no replica runs, check uses the results of
+//     internal/preflight.
+//   - The commands link, unlink, cordon and uncordon write links. They are in
+//     internal/commands/links.
 //
-//   - Exit codes: 0 for what went as asked (a SIGTERM too), 1 for what failed,
-//     2 for arguments that can't be used; then nothing has been started.
-//     Standard output carries results and help only, standard error the log.
-//   - Only main ends the process.
+// Callers may rely on the following:
 //
-// Tests of this package run the whole program.
+//   - The exit code is 0 for success, which includes a SIGTERM. It is 1 for a failure, and 2 for
+//     invalid arguments. Invalid arguments have no effect.
+//   - Standard output carries only results and help. The log goes to standard error.
+//   - Only main exits the process.
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+// The tests of this package run the whole program.
+//
+// See ARCHITECTURE.md at the root of the module for how the packages work together.
 package main

@@ -32,9 +32,9 @@ func main() {
 	}))
 }
 
-// calledAs returns the name by which the user called the program, given that of its
-// file, and the arguments that this stands for. kubectl runs kubectl-isthmus for
-// "kubectl isthmus", and kubectl_complete-isthmus to complete it.
+// calledAs returns the name of the program for the user and the arguments that its file name
+// implies. kubectl runs kubectl-isthmus for "kubectl isthmus", and kubectl_complete-isthmus for its
+// shell completion.
 func calledAs(file string) (name string, first []string) {
 	switch strings.TrimSuffix(filepath.Base(file), ".exe") {
 	case "kubectl-isthmus":
@@ -45,7 +45,7 @@ func calledAs(file string) (name string, first []string) {
 	return "isthmus", nil
 }
 
-// newProgram returns the program with all its verbs, for one run.
+// newProgram returns the program with all its commands. It can be run once.
 func newProgram(name string) *cli.Program {
 	return &cli.Program{
 		Name:  name,

@@ -1,47 +1,50 @@
-// Package server is the command "isthmus gateway": its flags, how its parts are put together, started and stopped, its
-// metrics, its log and its traces.
+// Package server implements the command "isthmus gateway". It defines the command's flags, builds a
+// replica from its parts, and starts and stops the parts. It also provides the replica's metrics,
+// log and traces.
 //
 //	program := cli.Program{Groups: []cli.Group{{Title: "Serve", Commands: []cli.Command{server.Command()}}}}
 //
-// options.go has the command and its flags. run.go reads from top to bottom: run checks the flags, newReplica makes
-// each part from the parts that it needs, and replica.run starts and stops them.
+// To read the package, start at run in run.go. The function run checks the flags, newReplica builds
+// each part from the parts that it depends on, and replica.run starts and stops the parts.
 //
-// Guarantees:
+// Callers may rely on the following:
 //
-//   - The flags of Linkerd's destination controller are all accepted under
-//     their names, with one dash or two, so that a Linkerd install's arguments
-//     work unchanged ("destination" is an alias of "gateway").
-//   - The gRPC address is listened on once the replica is ready, and not before.
-//   - The admin address is open from the start and closed last.
-//   - GOGC follows what is in use, unless the environment sets it.
-//   - A trace collector that can't be used is logged, no more.
-//   - After SIGTERM proxies are handed over to other replicas before serving ends;
-//     a second signal ends the process at once. The last spans of traces have half a
-//     second after everything else.
+//   - The server accepts all flags of Linkerd's destination controller, with one dash or two. The
+//     arguments of a Linkerd install work unchanged, since "destination" is an alias of "gateway".
+//   - The replica listens on the gRPC address only once it is ready.
+//   - The replica opens the admin address first and closes it last.
+//   - GOGC adapts to the memory in use, unless the environment sets GOGC.
+//   - An unusable trace collector is logged and has no other effect.
+//   - After a SIGTERM, the replica moves proxies to other replicas before it stops serving. A
+//     second signal ends the process at once.
+//   - At the end of a shutdown, the last spans have half a second to be sent.
 //
-// Of the log (logging.go):
+// The log has the following properties:
 //
-//   - Of lines with one message a logger writes logBurst at once and then one a
-//     second; the next one that is written has the field "dropped" with the number
-//     of those that were not. So neither a client nor a broken cluster floods the
-//     log. Debug lines are not limited: --log-level has asked for them.
-//   - Every logger that With returns, and so every cluster's, has a limit of its
-//     own: none silences another. withOwnLimit gives one to a library, and
-//     perName keeps one for each cluster or namespace.
-//   - The memory for that is bounded, whatever the messages are.
-//   - A line is written in one piece, before the call that logs it returns: nothing
-//     is buffered.
-//   - client-go's lines appear under the name "client-go", as many as the level asks
-//     for: debug adds its requests (method, URL, status), and trace their headers, in
-//     which client-go masks credentials. The headers of answers are never logged,
-//     since a server may send a token back, nor the bodies of requests and answers:
-//     link Secrets are among them.
+//   - A logger writes a burst of logBurst lines with the same message and then one line per second.
+//     The next line that it writes has the number of dropped lines in the field "dropped".
+//     Therefore neither a client nor a broken cluster can flood the log.
+//   - Debug lines are not limited, since --log-level requests them.
+//   - Every logger that With returns, and therefore every cluster's logger, has its own limit. No
+//     logger silences another one. The function withOwnLimit creates such a logger for a library,
+//     and perName one for each cluster or namespace.
+//   - The memory for the limits is bounded for any set of messages.
+//   - A line is written in one piece before the call that logs it returns. Nothing is buffered.
+//   - The lines of client-go have the logger name "client-go". The level debug adds its requests
+//     (method, URL and status). The level trace adds request headers, in which client-go masks
+//     credentials.
+//   - Response headers are never logged, since a server may return a token in them. Bodies of
+//     requests and responses are never logged, since they include link Secrets.
 //
-// Every part has a goroutine of its own: the local cluster, the linked clusters, the writers, the admin server, traces
-// and the gRPC server. If one fails, the others are ended and the process fails with it.
+// Each part runs in its own goroutine. The parts are the local cluster, the linked clusters, the
+// writers, the admin server, traces and the gRPC server. If one part fails, the replica stops the
+// other parts and the process fails with the same error.
 //
-// To add a flag: a field of options (options.go, options_preference.go or options_exports.go), its line in the flags of
-// that section, and what newReplica does with it.
+// To add a flag:
 //
-// ARCHITECTURE.md, at the module's root, shows how the packages work together.
+//   - Add a field to options, preferenceOptions or exportOptions.
+//   - Add the flag to the function that defines the flags of its section.
+//   - Use the field in newReplica.
+//
+// See ARCHITECTURE.md at the root of the module for how the packages work together.
 package server

@@ -16,24 +16,24 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// logLevel is how much is logged, by the gateway and by client-go.
+// logLevel is the verbosity of the log, for Isthmus and for client-go.
 type logLevel struct {
 	zap  zapcore.Level
-	klog int // client-go's own scale, klog's -v
+	klog int // value of klog's flag -v
 }
 
-// logLevelNames lists the levels for help and errors.
+// logLevelNames lists the levels for help and error messages.
 const logLevelNames = "panic, fatal, error, warn, info, debug or trace"
 
-// findLevel returns the level of a name, in upper or lower case. It is not ok
-// unless the name is one of logLevelNames or "warning".
+// findLevel returns the level with a name, ignoring case. If the name is neither in logLevelNames
+// nor "warning", ok is false.
 func findLevel(name string) (l logLevel, ok bool) {
 	l, ok = logLevels[strings.ToLower(name)]
 	return l, ok
 }
 
-// logLevels are the levels by name. From 8 on client-go logs headers of answers, in which an API server may send back a
-// token.
+// logLevels maps names to levels. No level sets klog to 8 or more, since client-go would then log
+// response headers, in which an API server may return a token.
 var logLevels = map[string]logLevel{
 	"panic":   {zapcore.PanicLevel, 0},
 	"fatal":   {zapcore.FatalLevel, 0},
@@ -45,8 +45,8 @@ var logLevels = map[string]logLevel{
 	"trace":   {zapcore.DebugLevel, 7},
 }
 
-// newLogger returns a logger that writes lines to w: as JSON if that is the format, or
-// else as text for people.
+// newLogger returns a logger that writes to w. If the format is "json", the lines are JSON.
+// Otherwise they are text for people.
 func newLogger(l logLevel, format string, w io.Writer) *zap.Logger {
 	cfg := zap.NewProductionEncoderConfig()
 	cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -61,39 +61,38 @@ func newLogger(l logLevel, format string, w io.Writer) *zap.Logger {
 }
 
 const (
-	// logBurst is how many lines with one message a logger writes at once. After
-	// those it writes one each refillEvery.
+	// logBurst is the number of lines with the same message that a logger writes at once.
+	// Afterwards it writes one line every refillEvery.
 	logBurst    = 100
 	refillEvery = time.Second
 
-	// maxMessages bounds how many messages of a logger have a limit of their own,
-	// and maxMessageKey how many bytes of each distinguish it. The gateway's
-	// messages are fixed, but those of libraries contain what clients send.
+	// maxMessages limits the number of messages of a logger that have their own limit.
+	// maxMessageKey is the number of bytes by which messages are distinguished. Isthmus's own
+	// messages are constant, but messages of libraries contain data from clients.
 	maxMessages   = 1000
 	maxMessageKey = 200
 )
 
-// limitCore is a core that drops lines which are repeated too often. The next one
-// of the message that it writes carries how many it has dropped. It does not
-// limit debug lines: --log-level has asked for them.
+// limitCore is a core that drops lines that are repeated too often. The next line with the same
+// message carries the number of dropped lines. It does not limit debug lines, since --log-level
+// requests them.
 type limitCore struct {
 	zapcore.Core
 	buckets *buckets
 }
 
-// limited returns c with a limit. newLogger does this for
-// the loggers it makes.
+// limited returns c with a limit. newLogger adds a limit to every logger.
 func limited(c zapcore.Core) zapcore.Core {
 	return limitCore{c, &buckets{byMessage: make(map[string]*bucket)}}
 }
 
-// withOwnLimit returns the same logger with a limit of its own: for a library, so
-// that its messages do not use up the limit of equal ones of the gateway's.
+// withOwnLimit returns a logger like log that has its own limit. A library gets one, so that its
+// messages do not use up the limit of Isthmus's messages.
 func withOwnLimit(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return c.With(nil) }))
 }
 
-// With returns a core with a limit of its own.
+// With returns a core with its own limit.
 func (c limitCore) With(fields []zapcore.Field) zapcore.Core { return limited(c.Core.With(fields)) }
 
 func (c limitCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
@@ -117,7 +116,7 @@ func (c limitCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	return c.Core.Write(e, fields)
 }
 
-// buckets are a logger's token buckets, one for each message.
+// buckets are the token buckets of a logger, one for each message.
 type buckets struct {
 	mu        sync.Mutex
 	byMessage map[string]*bucket
@@ -128,20 +127,20 @@ type bucket struct {
 	dropped int
 }
 
-// take takes a token for a line with this message. It is ok if there was one, and
-// returns how many lines have been dropped since the last one that was written.
+// take takes a token for a line with this message. If there is a token, ok is true and dropped is
+// the number of lines that have been dropped since the last written line.
 func (b *buckets) take(message string, now time.Time) (dropped int, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	message = message[:min(len(message), maxMessageKey)]
 	one := b.byMessage[message]
 	if one == nil && len(b.byMessage) >= maxMessages {
-		message = "" // shared by all that are too many
+		message = "" // all messages above maxMessages share one bucket
 		one = b.byMessage[message]
 	}
 	if one == nil {
 		one = &bucket{Limiter: rate.NewLimiter(rate.Every(refillEvery), logBurst)}
-		b.byMessage[strings.Clone(message)] = one // a clone: the key must not keep the whole message alive
+		b.byMessage[strings.Clone(message)] = one // cloned, so that the key does not retain the whole message
 	}
 	if !one.AllowN(now, 1) {
 		one.dropped++
@@ -152,8 +151,8 @@ func (b *buckets) take(message string, now time.Time) (dropped int, ok bool) {
 	return dropped, true
 }
 
-// perName keeps a logger with a limit of its own for each name, such as a cluster's, so
-// that one that floods the log silences no other. It is safe for concurrent use.
+// perName caches a logger with its own limit for each name, such as a cluster's name. A name that
+// floods the log therefore silences no other name. It is safe for concurrent use.
 type perName struct {
 	log *zap.Logger
 
@@ -161,23 +160,22 @@ type perName struct {
 	byName map[string]*zap.Logger
 }
 
-// maxNames bounds perName. It is far above what a gateway links.
+// maxNames limits the size of perName. It is far above the number of clusters that a replica links.
 const maxNames = 1000
 
-// newPerName returns loggers like log.
+// newPerName returns a perName whose loggers are like log.
 func newPerName(log *zap.Logger) *perName {
 	return &perName{log: log, byName: make(map[string]*zap.Logger)}
 }
 
-// logger returns the logger of a name: the same one each time, unless there have been
-// more than a thousand names in between.
+// logger returns the logger of a name. The cache is cleared when it reaches maxNames names.
 func (p *perName) logger(name string) *zap.Logger {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	log := p.byName[name]
 	if log == nil {
 		if len(p.byName) == maxNames {
-			clear(p.byName) // most of them are no longer there
+			clear(p.byName) // most of these names no longer exist
 		}
 		log = withOwnLimit(p.log)
 		p.byName[name] = log
@@ -185,9 +183,8 @@ func (p *perName) logger(name string) *zap.Logger {
 	return log
 }
 
-// bridgeKlog sends what client-go logs to log, as much of it as the level lets
-// through. klog's logger belongs to the process: call it once, before the first
-// client is made.
+// bridgeKlog forwards client-go's log to log, filtered by the level. Call it once, before the first
+// client is created, because klog's logger is global to the process.
 func bridgeKlog(log *zap.Logger, l logLevel) error {
 	set := flag.NewFlagSet("klog", flag.ContinueOnError)
 	klog.InitFlags(set)
@@ -198,17 +195,16 @@ func bridgeKlog(log *zap.Logger, l logLevel) error {
 	return nil
 }
 
-// forKlog returns a logger whose levels below info are klog's: -n is V(n).
+// forKlog returns a logger that accepts klog's levels: zap level -n is V(n).
 func forKlog(log *zap.Logger, v int) *zap.Logger {
 	return log.Named("client-go").WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
 		return klogCore{c, zapcore.Level(-v)}
 	}))
 }
 
-// klogCore logs all of klog's levels down to deepest as debug. Without it zap,
-// which has no level below debug, would cut at V(1). Bodies of requests and
-// responses, which client-go logs from V(8) on, are dropped: link Secrets are
-// among them.
+// klogCore logs all of klog's levels down to deepest as debug lines. Without it, zap would drop
+// everything beyond V(1), since it has no level below debug. It drops bodies of requests and
+// responses, which client-go logs from V(8) on, since they include link Secrets.
 type klogCore struct {
 	zapcore.Core
 	deepest zapcore.Level
@@ -227,7 +223,7 @@ func (c klogCore) With(fields []zapcore.Field) zapcore.Core {
 
 func (c klogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	if strings.HasPrefix(e.Message, "Trace[") && !c.Core.Enabled(zapcore.DebugLevel) {
-		return ce // client-go logs how long a list took as info
+		return ce // client-go logs the duration of slow lists at level info
 	}
 	if !c.Enabled(e.Level) || e.Message == "Request Body" || e.Message == "Response Body" {
 		return ce
@@ -235,7 +231,7 @@ func (c klogCore) Check(e zapcore.Entry, ce *zapcore.CheckedEntry) *zapcore.Chec
 	return ce.AddCore(e, c)
 }
 
-// Write joins the lines of client-go's traces into one.
+// Write joins the lines of a client-go trace into one line.
 func (c klogCore) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	e.Level = max(e.Level, zapcore.DebugLevel)
 	e.Message = strings.ReplaceAll(strings.TrimSpace(e.Message), "\n", "; ")

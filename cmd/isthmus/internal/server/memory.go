@@ -14,34 +14,37 @@ import (
 )
 
 const (
-	// unknownMemory is what a process may use where the system does not say, in bytes.
+	// unknownMemory is the assumed usable memory, in bytes, if the system does not report it.
 	unknownMemory = 4 << 30
-	// mostClusterMemory is the largest default of --cluster-memory, in bytes: twice what a cluster of 100,000
-	// Pods needs.
+	// mostClusterMemory is the largest default of --cluster-memory, in bytes. It is twice what a
+	// cluster of 100,000 Pods needs.
 	mostClusterMemory = 256 << 20
-	// minClusterMemory is the least that --cluster-memory may be, in bytes: some 3,000 ordinary
-	// Pods.
+	// minClusterMemory is the smallest value of --cluster-memory, in bytes. It is enough for about
+	// 3,000 ordinary Pods.
 	minClusterMemory = 4 << 20
-	// minViewMemory is the least that --view-memory may be, in bytes: sets of 3,000 endpoints.
+	// minViewMemory is the smallest value of --view-memory, in bytes. It is enough for sets of
+	// 3,000 endpoints.
 	minViewMemory = 1 << 20
-	// mostViewMemory is the largest default of --view-memory, in bytes: sets of six million endpoints.
+	// mostViewMemory is the largest default of --view-memory, in bytes. It is enough for sets of
+	// six million endpoints.
 	mostViewMemory = 2 << 30
-	// streamMemory is what --max-streams allows for each open call, in bytes: the goroutine, what gRPC keeps, headers
-	// of 2 KiB, and a part of the connection.
+	// streamMemory is the memory that the default of --max-streams reserves for each open call, in
+	// bytes. It covers the goroutine, gRPC's buffers, headers of 2 KiB, and a share of the
+	// connection.
 	streamMemory = 14 << 10
 )
 
-// limitMemory sets a memory limit for Go of 90 % of the container's, unless the environment
-// has a GOMEMLIMIT.
+// limitMemory sets Go's memory limit to 90 % of the container's limit, unless the environment sets
+// GOMEMLIMIT.
 func limitMemory(log *zap.Logger) {
-	_, err := memlimit.Set() // 90 %, unless there is a GOMEMLIMIT
+	_, err := memlimit.Set() // keeps GOMEMLIMIT if set
 	if err != nil && !errors.Is(err, memlimit.ErrCgroupsNotSupported) && !errors.Is(err, memlimit.ErrNoCgroup) {
 		log.Warn("the container's memory limit can't be read: set GOMEMLIMIT to 90 % of it", zap.Error(err))
 	}
 }
 
-// usableMemory returns how much memory the process may use, in bytes: the least of the
-// container's limit, or else the machine's memory, and GOMEMLIMIT.
+// usableMemory returns the memory that the process may use, in bytes. It is the container's limit,
+// or without one the machine's memory, or GOMEMLIMIT if that is smaller.
 func usableMemory() int64 {
 	memory, err := memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
 	if err != nil || memory == 0 {
@@ -50,9 +53,9 @@ func usableMemory() int64 {
 	return int64(min(memory, uint64(debug.SetMemoryLimit(-1))))
 }
 
-// clusterCap returns the memory cap of each linked cluster in a process that may use that much memory, in bytes.
-// cluster is --cluster-memory. If it is zero, the cap is a quarter of the usable memory, but no more than
-// mostClusterMemory.
+// clusterCap returns the memory cap of each linked cluster, in bytes. usable is the usable memory,
+// and cluster is --cluster-memory. If cluster is zero, the cap is a quarter of the usable memory,
+// but at most mostClusterMemory.
 func clusterCap(usable, cluster int64) int64 {
 	if cluster == 0 {
 		return max(minClusterMemory, min(usable/4, mostClusterMemory))
@@ -60,8 +63,8 @@ func clusterCap(usable, cluster int64) int64 {
 	return cluster
 }
 
-// streamLimit returns how many calls may be open in a process that may use that much memory. streams is --max-streams.
-// If it is zero, calls may take half of the memory.
+// streamLimit returns the maximum number of open calls. usable is the usable memory in bytes, and
+// streams is --max-streams. If streams is zero, calls may use half of the memory.
 func streamLimit(usable int64, streams uint32) int {
 	if streams == 0 {
 		return int(max(1, usable/2/streamMemory))
@@ -69,9 +72,9 @@ func streamLimit(usable int64, streams uint32) int {
 	return int(streams)
 }
 
-// viewLimit returns how many bytes views may take in a process that may use that much memory. view is --view-memory.
-// If it is zero, views may take a quarter of the memory, so that calls and views together leave a quarter for all
-// else.
+// viewLimit returns the maximum memory of views, in bytes. usable is the usable memory, and view is
+// --view-memory. If view is zero, views may use a quarter of the memory. Calls and views together
+// then leave a quarter for everything else.
 func viewLimit(usable, view int64) int {
 	if view == 0 {
 		view = max(minViewMemory, min(usable/4, mostViewMemory))
@@ -79,16 +82,19 @@ func viewLimit(usable, view int64) int {
 	return int(view)
 }
 
-// returnMemory returns to the system the memory that listing all clusters took,
-// which is more than what is kept of them. It takes some milliseconds.
+// returnMemory returns the memory that was needed to list all clusters to the operating system.
+// Listing needs more memory than the cache. It takes a few milliseconds.
 func returnMemory() { debug.FreeOSMemory() }
 
-// How much garbage there may be, unless the environment sets GOGC: garbage bytes or, if that is
-// more, leastGCPercent of what is in use, but mostGCPercent at most. The heap of an idle gateway is
-// small, so with Go's default of 100 it would collect again and again while thousands of proxies
-// connect; and of a large heap the same percentage is memory that the gateway could do without.
-// Until the gateway is ready no proxy waits for the collector, and what is listed becomes garbage
-// at once: then it is garbageAtStart.
+// The amount of garbage that Go may accumulate, unless the environment sets GOGC. It is the larger
+// of garbage bytes and leastGCPercent of the memory in use, but at most mostGCPercent.
+//
+// The heap of an idle replica is small. With Go's default of 100, a replica would collect garbage
+// again and again while thousands of proxies connect. For a large heap, the same percentage would
+// waste memory.
+//
+// Before the replica is ready, no proxy waits for the collector, and listed objects become garbage
+// at once. The limit is therefore garbageAtStart bytes until then.
 const (
 	garbage        = 64 << 20
 	garbageAtStart = 16 << 20
@@ -96,7 +102,8 @@ const (
 	mostGCPercent  = 200
 )
 
-// runGCTuner sets GOGC after each collection, until ctx ends. ready is whether the gateway is.
+// runGCTuner sets GOGC after each garbage collection until ctx ends. ready reports whether the
+// replica is ready.
 func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	if os.Getenv("GOGC") == "" {
 		tuneGC(ctx, ready)
@@ -105,12 +112,13 @@ func runGCTuner(ctx context.Context, ready *atomic.Bool) error {
 	return nil
 }
 
-// tuneGC sets GOGC by what the last collection has left in use, now and after each one.
+// tuneGC sets GOGC for the memory that the last collection left in use, now and after each
+// collection.
 func tuneGC(ctx context.Context, ready *atomic.Bool) {
 	if ctx.Err() != nil {
 		return
 	}
-	// What GOGC is a percentage of.
+	// GOGC is a percentage of the sum of these metrics.
 	inUse := []metrics.Sample{
 		{Name: "/gc/heap/live:bytes"},
 		{Name: "/gc/scan/stack:bytes"},

@@ -11,7 +11,7 @@ import (
 	"isthmus/federation"
 )
 
-// newRegistry returns a registry with the metrics of the process, which was built from version.
+// newRegistry returns a registry with the metrics of the process and the build version.
 func newRegistry(version string) *prometheus.Registry {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
@@ -23,8 +23,9 @@ func newRegistry(version string) *prometheus.Registry {
 	return registry
 }
 
-// newBuildMetric returns the series that shows what each replica was built from, as Prometheus' own programs have it.
-// The library that they take it from makes the linker keep a third more, because it has a template.
+// newBuildMetric returns a series that shows the build of each replica, in the format of
+// Prometheus' own programs. It does not use their library, whose templates would make the binary a
+// third larger.
 func newBuildMetric(version string) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "isthmus_build_info",
@@ -37,22 +38,23 @@ func newBuildMetric(version string) prometheus.Collector {
 	}, func() float64 { return 1 })
 }
 
-// scraped is a prometheus.Collector of series that are made when they are scraped.
+// scraped is a prometheus.Collector that creates its series on each scrape.
 type scraped func(chan<- prometheus.Metric)
 
-// Describe implements prometheus.Collector. It describes nothing: that is checked when metrics are read.
+// Describe implements prometheus.Collector. It sends nothing, which makes the collector unchecked.
 func (scraped) Describe(chan<- *prometheus.Desc) {}
 
 // Collect implements prometheus.Collector.
 func (s scraped) Collect(ch chan<- prometheus.Metric) { s(ch) }
 
-// gauges returns the series of one name for a scrape, none as yet.
+// gauges returns an empty GaugeVec for one scrape.
 func gauges(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 }
 
-// federationMetrics collects the members and endpoints of services; by service only if that is asked for. A
-// cluster that is not linked has an empty label: annotations may name any number.
+// federationMetrics collects the members and endpoints of services. If byService is true, it also
+// collects series for each service. Clusters that are not linked have an empty label, because
+// annotations may name any number of them.
 func federationMetrics(t *federation.Table, byService bool) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		linked := t.Linked()
@@ -61,10 +63,10 @@ func federationMetrics(t *federation.Table, byService bool) scraped {
 	}
 }
 
-// linkStates are the states of all linked clusters.
+// linkStates are the states of all linked clusters by name.
 type linkStates = map[federation.ClusterName]federation.LinkState
 
-// clusterGauges returns gauges by cluster, 0 for each that is linked.
+// clusterGauges returns gauges by cluster, with the value 0 for each linked cluster.
 func clusterGauges(linked linkStates, name, help string) *prometheus.GaugeVec {
 	all := gauges(name, help, "cluster")
 	for c := range linked {
@@ -85,7 +87,7 @@ func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 	for id, d := range t.Definitions() {
 		for _, m := range d.Members {
 			if !d.Federated && m.Cluster == federation.Local {
-				continue // a plain Service: it is its own only member
+				continue // a plain Service is its own only member
 			}
 			members.WithLabelValues(ifLinked(m.Cluster, linked)).Inc()
 			if byService {
@@ -106,7 +108,7 @@ func collectMembers(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 	serving.Collect(ch)
 }
 
-// ifLinked returns the name of a cluster, or nothing if it is not linked.
+// ifLinked returns the name of a cluster, or an empty string if the cluster is not linked.
 func ifLinked(c federation.ClusterName, linked linkStates) string {
 	if linked[c] == federation.Unlinked {
 		return ""
@@ -131,7 +133,7 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 	for w := range t.EachWatched() {
 		port := w.Port
 		if w.Undeclared {
-			port = 0 // one series for all undeclared ports of a service
+			port = 0 // all undeclared ports of a service share one series
 		}
 		for _, m := range w.Members {
 			if m.Status.Link == federation.Unlinked {
@@ -161,14 +163,14 @@ func collectWatched(ch chan<- prometheus.Metric, t *federation.Table, linked lin
 	byMember.Collect(ch)
 }
 
-// tierChanges describes how often tiers in use have changed.
+// tierChanges describes the counter of changes of the tiers in use.
 var tierChanges = prometheus.NewDesc("isthmus_tier_changes_total",
 	"How often clients of a zone have come to use more tiers (spill), or fewer (return), "+
 		"while the service was watched.",
 	[]string{"namespace", "service", "direction"}, nil)
 
-// tierMetrics collects which tiers are in use of watched services with a preference. Zones are those of
-// the local cluster's Nodes; empty: not known.
+// tierMetrics collects the tiers in use of watched services with a preference. Zones are the zones
+// of the local cluster's Nodes. An empty zone means that the zone is unknown.
 func tierMetrics(t *federation.Table) scraped {
 	return func(ch chan<- prometheus.Metric) {
 		inUse := gauges("isthmus_tier_in_use",
@@ -177,7 +179,7 @@ func tierMetrics(t *federation.Table) scraped {
 			"namespace", "service", "zone")
 		for _, s := range t.Steered(false) {
 			if len(s.Preference.Tiers) == 0 {
-				continue // a cluster of last resort makes it one of those
+				continue // listed only because of a cluster of last resort
 			}
 			id := s.Service
 			for zone, n := range s.InUse {

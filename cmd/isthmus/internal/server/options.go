@@ -27,14 +27,14 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// Command returns the command that serves.
+// Command returns the command "isthmus gateway".
 func Command() cli.Command { return command(new(options)) }
 
-// command returns the command that serves. Its flags store into o.
+// command returns the command "isthmus gateway". Its flags set fields of o.
 func command(o *options) cli.Command {
 	return cli.Command{
 		Use:        "gateway",
-		Aliases:    []string{"destination"}, // as in the arguments of a Linkerd install
+		Aliases:    []string{"destination"}, // as in a Linkerd install
 		Summary:    "serve Linkerd's Destination API over this and all linked clusters",
 		Intro:      intro,
 		Ending:     ending,
@@ -71,12 +71,12 @@ In a container with a memory limit, GOMEMLIMIT is 90 % of that unless set: rathe
 than be killed, the gateway then collects garbage more often. GOGC follows what is
 in use unless set: 200 with little in use, 15 with much.`
 
-// options are the values of the gateway's flags.
+// options are the values of the command's flags.
 type options struct {
 	// addresses
 	addr        string
 	metricsAddr string
-	hosts       []string // --admin-hosts
+	hosts       []string // value of --admin-hosts
 
 	// the local cluster
 	kubeconfig  string
@@ -86,7 +86,7 @@ type options struct {
 	slices      bool
 
 	// linked clusters
-	clusterMemory int64 // 0: not given
+	clusterMemory int64 // zero means not set
 
 	// without effect
 	audit  string
@@ -100,7 +100,7 @@ type options struct {
 	h2Upgrade     bool
 	transport     string
 	opaquePorts   string
-	http2         *pb.Http2ClientParams // nil: none
+	http2         *pb.Http2ClientParams // nil if not set
 	zoneWeights   bool
 	targetCluster bool
 
@@ -109,8 +109,8 @@ type options struct {
 	stall      time.Duration
 	maxAge     time.Duration
 	maxCalls   uint32
-	maxStreams uint32 // 0: not given
-	viewMemory int64  // 0: not given
+	maxStreams uint32 // zero means not set
+	viewMemory int64  // zero means not set
 	delay      time.Duration
 	drain      time.Duration
 
@@ -123,16 +123,16 @@ type options struct {
 	queueMetrics   bool
 	isVersion      bool
 
-	notes []note // to be logged once there is a logger
+	notes []note // logged once there is a logger
 }
 
-// note is a remark on the flags: the gateway starts all the same.
+// note is a remark on the flags that does not prevent the start.
 type note struct {
 	level zapcore.Level
 	text  string
 }
 
-// sections returns the flags of all options, by section of the help.
+// sections returns all flags, by section of the help.
 func (o *options) sections() []cli.Section {
 	return []cli.Section{
 		cli.NewSection("Addresses", o.addressFlags),
@@ -148,7 +148,7 @@ func (o *options) sections() []cli.Section {
 	}
 }
 
-// addressFlags defines the flags of addresses.
+// addressFlags defines the flags for addresses.
 func (o *options) addressFlags(s *pflag.FlagSet) {
 	parse(s, &o.addr, "addr", ":8086", hostPort,
 		"`HOST:PORT` of the gRPC server for proxies. It is listened on once the gateway is ready.")
@@ -164,7 +164,7 @@ func (o *options) addressFlags(s *pflag.FlagSet) {
 			"/metrics, /ping and /ready are answered by any name.")
 }
 
-// localFlags defines the flags of the local cluster.
+// localFlags defines the flags for the local cluster.
 func (o *options) localFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.kubeconfig, "kubeconfig", "",
 		"Kubeconfig `FILE` to reach the cluster with. Without it: $KUBECONFIG, ~/.kube/config, "+
@@ -180,7 +180,7 @@ func (o *options) localFlags(s *pflag.FlagSet) {
 			"Also write EndpointSlices for Services that select ExternalWorkloads, in turns with the other replicas.")
 }
 
-// linkedFlags defines the flags of linked clusters.
+// linkedFlags defines the flags for linked clusters.
 func (o *options) linkedFlags(s *pflag.FlagSet) {
 	parse(s, &o.clusterMemory, "cluster-memory", "", quantity(minClusterMemory),
 		"`QUANTITY` of memory, such as 64Mi, that the cache of one linked cluster may take, by estimate. "+
@@ -191,7 +191,7 @@ func (o *options) linkedFlags(s *pflag.FlagSet) {
 			"less if GOMEMLIMIT is less, or without one the machine's memory), at most 256Mi.")
 }
 
-// ignoredFlags defines the flags of older versions, which have no effect.
+// ignoredFlags defines flags of older versions that have no effect.
 func (o *options) ignoredFlags(s *pflag.FlagSet) {
 	s.StringVar(&o.relist, "relist", "",
 		"`INTERVAL`; ignored with a warning: Isthmus no longer lists resources beside their watches.")
@@ -199,7 +199,7 @@ func (o *options) ignoredFlags(s *pflag.FlagSet) {
 		"`DURATION`; ignored with a warning: Isthmus no longer lists resources beside their watches.")
 }
 
-// messageFlags defines the flags of what proxies are sent.
+// messageFlags defines the flags for the content of messages to proxies.
 func (o *options) messageFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.ipv6, "enable-ipv6", true,
 		"Send IPv6 addresses, and prefer a Pod's IPv6 address to its IPv4 one. Needs EndpointSlices.")
@@ -219,7 +219,7 @@ func (o *options) messageFlags(s *pflag.FlagSet) {
 		"Label the metrics of endpoints in linked clusters target_cluster=NAME.")
 }
 
-// streamFlags defines the flags of streams, and of how they end.
+// streamFlags defines the flags for streams and their end.
 func (o *options) streamFlags(s *pflag.FlagSet) {
 	parse(s, &o.pace, "pace", "50ms", notNegative,
 		"After a message, wait this `DURATION` before looking for the next change, "+
@@ -262,7 +262,7 @@ func (o *options) streamFlags(s *pflag.FlagSet) {
 		"A `NUMBER` above 0; without effect, since streams have no queues. For the arguments of a Linkerd install.")
 }
 
-// reportFlags defines the flags of logs, metrics and traces.
+// reportFlags defines the flags for logs, metrics and traces.
 func (o *options) reportFlags(s *pflag.FlagSet) {
 	parse(s, &o.level, "log-level", "info", parseLevel,
 		"`LEVEL` of the log: "+logLevelNames+". With debug and trace, client libraries log more too.")
@@ -279,8 +279,8 @@ func (o *options) reportFlags(s *pflag.FlagSet) {
 	s.BoolVar(&o.isVersion, "version", false, "Print the version and exit.")
 }
 
-// accept checks the gateway's arguments, once its flags are read. done: they ask for the
-// version, which is printed.
+// accept validates the parsed flags and completes them. If the flags request the version, accept
+// prints the version and returns true.
 func (o *options) accept(p cli.Process) (done bool, err error) {
 	switch {
 	case o.isVersion:
@@ -294,7 +294,7 @@ func (o *options) accept(p cli.Process) (done bool, err error) {
 	return false, nil
 }
 
-// complete replaces missing and unknown values by their defaults, and notes that.
+// complete replaces missing and unknown values by defaults, and adds a note for each.
 func (o *options) complete() {
 	warn := func(format string, args ...any) {
 		o.notes = append(o.notes, note{zap.WarnLevel, fmt.Sprintf(format, args...)})
@@ -324,8 +324,8 @@ func (o *options) complete() {
 	}
 }
 
-// parseHTTP2 parses --meshed-http2-client-params. Unknown keys are not an error: a
-// Linkerd install must not fail because of a setting that is newer than this gateway.
+// parseHTTP2 parses --meshed-http2-client-params. Unknown keys are not an error, so that a Linkerd
+// install works even if it uses a newer setting.
 func (o *options) parseHTTP2(text string) (*pb.Http2ClientParams, error) {
 	if text == "" {
 		return nil, nil
@@ -350,7 +350,7 @@ func (o *options) parseHTTP2(text string) (*pb.Http2ClientParams, error) {
 	return &p, nil
 }
 
-// checkPositive checks that a proxy can use a duration, if there is one.
+// checkPositive returns an error if d is set and is not a positive duration.
 func checkPositive(name string, d *durationpb.Duration) error {
 	if d != nil && (!d.IsValid() || d.AsDuration() <= 0) {
 		return fmt.Errorf("keep_alive.%s is %ds %dns: give a duration above 0", name, d.GetSeconds(), d.GetNanos())
@@ -358,7 +358,7 @@ func checkPositive(name string, d *durationpb.Duration) error {
 	return nil
 }
 
-// self returns what describes this replica in the debug API.
+// self returns a function that describes this replica for the debug API.
 func (o *options) self(built adminapi.Build, ready func() bool) func() adminapi.Replica {
 	name, _ := os.Hostname()
 	return func() adminapi.Replica {
@@ -395,8 +395,8 @@ func (o *options) server(log *zap.Logger, registry *prometheus.Registry) grpcapi
 	}
 }
 
-// noneIfZero returns a duration for an option in which 0 asks for the default, and
-// less than 0 for none: flags ask for none by 0.
+// noneIfZero converts a duration from a flag to an option. In a flag, zero means none. In an
+// option, zero means the default and a negative value means none.
 func noneIfZero(d time.Duration) time.Duration {
 	if d == 0 {
 		return -1
@@ -404,11 +404,11 @@ func noneIfZero(d time.Duration) time.Duration {
 	return d
 }
 
-// loopbackGateways is the environment variable by which tests let gateways of other networks
-// have loopback addresses.
+// loopbackGateways is an environment variable for tests. If it is "true", gateways of other
+// networks may have loopback addresses.
 const loopbackGateways = "ISTHMUS_TEST_LOOPBACK_GATEWAYS"
 
-// rules returns how all clusters are read.
+// rules returns the rules for reading all clusters.
 func (o *options) rules(log *zap.Logger) cluster.Rules {
 	return cluster.Rules{
 		ControllerNamespace: o.namespace,
@@ -418,7 +418,7 @@ func (o *options) rules(log *zap.Logger) cluster.Rules {
 	}
 }
 
-// defaultPorts parses --default-opaque-ports and warns about items that are invalid.
+// defaultPorts parses --default-opaque-ports and logs a warning for each invalid item.
 func (o *options) defaultPorts(log *zap.Logger) cluster.Ports {
 	ports, err := cluster.ParsePorts(o.opaquePorts, nil)
 	if err != nil {
@@ -433,8 +433,8 @@ func (o *options) defaultPorts(log *zap.Logger) cluster.Ports {
 	return ports
 }
 
-// restConfig returns what is needed to reach the cluster that the gateway runs in.
-// An empty path asks for the usual places.
+// restConfig returns the client configuration for the local cluster. If path is empty, it uses
+// $KUBECONFIG, ~/.kube/config or the Pod's ServiceAccount.
 func restConfig(path string) (*rest.Config, error) {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = path
@@ -450,6 +450,6 @@ func restConfig(path string) (*rest.Config, error) {
 	default:
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
-	cfg.QPS = -1 // a handful of watches and lists: no client-side limit
+	cfg.QPS = -1 // no client-side limit: there are only a few watches and lists
 	return cfg, nil
 }

@@ -16,14 +16,14 @@ import (
 	"isthmus/local/exports/plan"
 )
 
-// The values of --exports.
+// Values of --exports.
 const (
 	exportsOff  = "off"
 	exportsPlan = "plan"
 	exportsOn   = "on"
 )
 
-// exportOptions are the values of the flags for Services that are written for exports.
+// exportOptions are the values of the flags for exported Services.
 type exportOptions struct {
 	exports               string
 	sources               exportSources
@@ -33,14 +33,14 @@ type exportOptions struct {
 	unlinkedAfter         time.Duration
 	maxPerNamespace       uint32
 	maxPerLink            uint32
-	localExport           plan.Selectors // of the own cluster
+	localExport           plan.Selectors // of the local cluster
 	multiclusterNamespace string
 }
 
-// exportSources are what exports are taken from.
+// exportSources are the enabled sources of exports.
 type exportSources struct{ labels, serviceExports bool }
 
-// exportFlags defines the flags of Services for what linked clusters export.
+// exportFlags defines the flags for exported Services.
 func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 	cli.Choice(s, &o.exports, "exports", "",
 		"`MODE` in which Services are written here for those that clusters export: "+
@@ -95,7 +95,7 @@ func (o *exportOptions) exportFlags(s *pflag.FlagSet) {
 			"and of the Leases by which its service mirrors show that they run.")
 }
 
-// exportLimit parses a limit of the objects that are written for exports.
+// exportLimit parses a limit on the number of objects that are written for exports.
 func exportLimit(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 10, 32)
 	if err != nil || n == 0 || n > plan.MaxObjects {
@@ -118,7 +118,8 @@ func parseSources(text string) (of exportSources, err error) {
 	return of, nil
 }
 
-// selects parses a selector by labels. An empty one selects nothing.
+// selects parses a label selector. It returns nil if the selector is empty, because an empty
+// selector selects nothing here.
 func selects(selector string) (func(map[string]string) bool, error) {
 	parsed, err := labels.Parse(selector)
 	switch {
@@ -130,7 +131,7 @@ func selects(selector string) (func(map[string]string) bool, error) {
 	return func(l map[string]string) bool { return parsed.Matches(labels.Set(l)) }, nil
 }
 
-// excludes parses a list of keys of labels or annotations.
+// excludes parses a list of label or annotation keys.
 func excludes(list string) (func(key string) bool, error) {
 	var keys []string
 	for key := range strings.SplitSeq(list, ",") {

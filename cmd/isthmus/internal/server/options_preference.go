@@ -14,16 +14,16 @@ import (
 	"isthmus/local"
 )
 
-// preferenceOptions are the values of the flags for which endpoints clients get.
+// preferenceOptions are the values of the flags that choose endpoints for clients.
 type preferenceOptions struct {
-	preference      federation.Preference // of Services without annotations
+	preference      federation.Preference // for Services without annotations
 	region, network string
-	cordon          federation.Standing // of the own cluster
+	cordon          federation.Standing // of the local cluster
 	whenLost        federation.Standing // of linked clusters that are lost
 	lostAfter       time.Duration
 }
 
-// preferenceFlags defines the flags of which clusters clients use.
+// preferenceFlags defines the flags that choose clusters for clients.
 func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 	o.preference = local.DefaultPreference()
 	prefer := func(name, value, usage string) {
@@ -55,7 +55,7 @@ func (o *preferenceOptions) preferenceFlags(s *pflag.FlagSet) {
 			"0s: all at once.")
 }
 
-// standingFlags defines the flags of clusters that are taken out.
+// standingFlags defines the flags that take clusters out of service.
 func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 	parse(s, &o.cordon, "cordon-local", "false", standing("false", "last-resort", "true"),
 		"`CORDON` true takes the endpoints of the gateway's own cluster out of all services, "+
@@ -81,10 +81,10 @@ func (o *preferenceOptions) standingFlags(s *pflag.FlagSet) {
 			"A link Secret's annotation isthmus.io/lost-after replaces it.")
 }
 
-// parseNetwork reads --network.
+// parseNetwork parses --network.
 func parseNetwork(text string) (string, error) { return text, clusterstore.CheckNetwork(text) }
 
-// parseRegion reads --region.
+// parseRegion parses --region.
 func parseRegion(text string) (string, error) {
 	if text != "" && len(validation.IsValidLabelValue(text)) > 0 {
 		return "", fmt.Errorf(

@@ -11,9 +11,10 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// reports has what the gateway's parts call when something happens: it is logged, and some of it is an event. Each
-// linked cluster, and each namespace, has a limit of its own, since all services may change at once; clusters that
-// are named by annotations only share one, since annotations may name any number.
+// reports has the callbacks for changes in the parts of a replica. It logs each change and adds
+// some of them to the event log. Each linked cluster and each namespace has its own log limit,
+// because all services may change at once. Clusters that are only named by annotations share one
+// limit, because annotations may name any number of clusters.
 type reports struct {
 	events     *admin.EventLog
 	clusters   *perName
@@ -30,7 +31,7 @@ func newReports(log *zap.Logger) *reports {
 	}
 }
 
-// member is a federation.Options.Report: a member begins or ceases to serve.
+// member is a federation.Options.Report. It logs that a member starts or stops serving.
 func (r *reports) member(id federation.ServiceID, m federation.Member, s federation.MemberStatus) {
 	log := r.unlinked
 	if s.Link != federation.Unlinked {
@@ -46,14 +47,16 @@ func (r *reports) member(id federation.ServiceID, m federation.Member, s federat
 	log.Info("member of a service does not serve", append(fields, zap.Stringer("reason", s))...)
 }
 
-// refused is a federation.Options.ReportRefused: a member's first addresses are refused.
+// refused is a federation.Options.ReportRefused. It logs that the first addresses of a member are
+// rejected.
 func (r *reports) refused(id federation.ServiceID, port uint16, m federation.Member, first federation.Refusal, n int) {
 	r.clusters.logger(m.Cluster.String()).Warn("addresses that a cluster offers are refused",
 		zap.Stringer("service", id), zap.Uint16("port", port), zap.Stringer("cluster", m.Cluster),
 		zap.Stringer("member", m.Service), zap.Int("refused", n), zap.Stringer("first", first))
 }
 
-// tiers is a federation.Options.ReportTiers: clients come to use more tiers of a service, or fewer.
+// tiers is a federation.Options.ReportTiers. It reports that clients use more or fewer tiers of a
+// service.
 func (r *reports) tiers(c federation.TierChange) {
 	more := "more"
 	if c.To < c.From {
@@ -74,7 +77,8 @@ func (r *reports) tiers(c federation.TierChange) {
 	})
 }
 
-// cluster is for local.Options.Report and clusterstore.Options.Report, which log it themselves.
+// cluster is a local.Options.Report and a clusterstore.Options.Report. The callers log the change
+// themselves.
 func (r *reports) cluster(c cluster.Change) {
 	kinds := map[cluster.ChangeKind]adminapi.EventKind{
 		cluster.StateChanged:       adminapi.EventCluster,
@@ -85,7 +89,7 @@ func (r *reports) cluster(c cluster.Change) {
 	r.events.Add(adminapi.Event{Kind: kinds[c.Kind], Object: c.Cluster.String(), Text: c.Text, Problem: c.Problem})
 }
 
-// stalled is a grpcapi.Options.Stalled, which logs it itself.
+// stalled is a grpcapi.Options.Stalled. The caller logs the stall itself.
 func (r *reports) stalled(destination string) {
 	r.events.Add(adminapi.Event{
 		Kind:    adminapi.EventStall,

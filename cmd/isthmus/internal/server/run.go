@@ -26,8 +26,8 @@ import (
 	"isthmus/local"
 )
 
-// run serves until it fails or the process gets a signal. After a
-// second signal it returns at once, with everything still running.
+// run serves until it fails or the process receives a signal. After a second signal it returns at
+// once and leaves everything running.
 func run(ctx context.Context, p cli.Process, o *options) error {
 	if done, err := o.accept(p); done || err != nil {
 		return err
@@ -64,29 +64,29 @@ func run(ctx context.Context, p cli.Process, o *options) error {
 
 var errSecondSignal = errors.New("a second signal")
 
-// replica is one replica of Isthmus: its parts, ready to run.
+// replica is one replica of Isthmus, ready to run.
 type replica struct {
-	addr        string // of the gRPC server
-	metricsAddr string // of the admin server
-	clusters    []part // proxies are served once all of them are synced
-	alongside   []part // these run for as long as the clusters do
-	endFirst    []part // these end as soon as shutdown begins
+	addr        string // address of the gRPC server
+	metricsAddr string // address of the admin server
+	clusters    []part // all of them must sync before proxies are served
+	alongside   []part // run as long as clusters
+	endFirst    []part // stopped as soon as shutdown begins
 	admin       *admin.Server
-	ready       *atomic.Bool // what the admin server reports
+	ready       *atomic.Bool // reported by the admin server
 	server      *grpc.Server
-	traces      *tracing // nil: none
+	traces      *tracing // nil if traces are off
 	shutdown    *shutdown
 	log         *zap.Logger
 }
 
-// part is something that a replica runs.
+// part is a component of a replica with its own goroutine.
 type part struct {
 	name   string
 	run    func(context.Context) error // blocks until the context ends
-	synced <-chan struct{}             // of clusters only: closed once they can be served from
+	synced <-chan struct{}             // of clusters only: closed once the cluster can be served
 }
 
-// newReplica puts the parts together. It does no network IO and starts nothing.
+// newReplica builds all parts. It does no network I/O and starts nothing.
 func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, error) {
 	for _, n := range o.notes {
 		log.Log(n.level, n.text)
@@ -96,7 +96,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		return nil, err
 	}
 
-	// What all parts share: metrics, reports, and the table that merges services.
+	// Shared by all parts: metrics, reports, and the table that merges services.
 	registry := newRegistry(built.Version)
 	reports := newReports(log)
 	supervisor := panics.New(withOwnLimit(log))
@@ -107,7 +107,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		return nil, err
 	}
 
-	// What writes to the local cluster.
+	// Writers to the local cluster.
 	sliceWriter, err := newSliceWriter(o, cfg, metrics, registry, log)
 	if err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		return nil, err
 	}
 
-	// The local cluster, and the linked ones, which offer endpoints to the table.
+	// The local cluster and the linked clusters, which offer endpoints to the table.
 	rules := o.rules(log)
 	exported := exporter.storeOptions()
 	localCluster, err := local.New(local.Options{
@@ -165,7 +165,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 		return nil, err
 	}
 
-	// What serves proxies from the table.
+	// The gRPC server, which serves proxies from the table.
 	serving := o.server(log, registry)
 	serving.Stalled = reports.stalled
 	serving.Supervisor = supervisor
@@ -176,7 +176,7 @@ func newReplica(o *options, built adminapi.Build, log *zap.Logger) (*replica, er
 	traces := newTracing(o.traces, log)
 	server := streams.GRPC(traces.options()...)
 
-	// What serves people and Prometheus.
+	// The admin server, for people and Prometheus.
 	asking, err := kube.New(federation.Local, cfg, metrics.Requests())
 	if err != nil {
 		return nil, fmt.Errorf("client for Linkerd's Links: %w", err)
@@ -249,8 +249,7 @@ func newTypedClient(cfg *rest.Config, metrics *cluster.Metrics) (*kube.Client, e
 	return api, err
 }
 
-// newStore returns the store of linked clusters, with a client of its own for
-// the Secrets.
+// newStore returns the store of linked clusters. The store has its own client for link Secrets.
 func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, error) {
 	client, err := kube.New(federation.Local, cfg, o.Metrics.Requests())
 	if err != nil {
@@ -259,8 +258,8 @@ func newStore(cfg *rest.Config, o clusterstore.Options) (*clusterstore.Store, er
 	return clusterstore.NewStore(client, o)
 }
 
-// run serves until ctx ends, which is no error, or until a part fails. The admin
-// server starts first and ends last; the clusters end after the last stream.
+// run serves until ctx ends or a part fails. It returns an error only if a part fails. The admin
+// server starts first and stops last. The clusters stop after the last stream has ended.
 func (r *replica) run(ctx context.Context) error {
 	l, err := net.Listen("tcp", r.metricsAddr)
 	if err != nil {
@@ -293,8 +292,8 @@ func (r *replica) run(ctx context.Context) error {
 	return nil
 }
 
-// lastParts returns the parts that end last: the admin server, which listens on l, what
-// sets GOGC, and traces, so that the last spans are sent.
+// lastParts returns the parts that stop last: the admin server on l, the GC tuner, and traces.
+// Traces stop last so that the last spans are sent.
 func (r *replica) lastParts(l net.Listener) []part {
 	parts := []part{
 		{name: "admin server", run: func(ctx context.Context) error { return r.admin.Serve(ctx, l, lastLimit) }},
@@ -306,12 +305,12 @@ func (r *replica) lastParts(l net.Listener) []part {
 	return parts
 }
 
-// serve waits until the clusters are synced, serves until ctx ends, and returns
-// when it has stopped servinr.
+// serve waits until the clusters are synced, serves until ctx ends, and returns when serving has
+// stopped.
 //
-// It listens on the gRPC address only once the gateway is ready: a client is then
-// refused at once and asks another replica, instead of waiting in the backlog of a
-// server that does not answer yet.
+// It listens on the gRPC address only once the replica is ready. An early client is then refused at
+// once and tries another replica. Otherwise it would wait in the backlog of a server that does not
+// respond yet.
 func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	began := time.Now()
 	for _, c := range r.clusters {
@@ -342,9 +341,9 @@ func (r *replica) serve(ctx context.Context, fail context.CancelCauseFunc) {
 	served.Wait()
 }
 
-// checkListen finds out whether the gateway can listen on an address, so that a
-// typing error shows at once, and not after the clusters are synced. It does not
-// keep the address open: see serve.
+// checkListen checks that the replica can listen on an address, so that a wrong address is reported
+// at the start and not after the clusters have synced. It closes the address again; see
+// replica.serve.
 func checkListen(addr string) error {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -353,13 +352,14 @@ func checkListen(addr string) error {
 	return l.Close()
 }
 
-// running is parts that run until they are stopped together.
+// running is a group of parts that are stopped together.
 type running struct {
 	cancel context.CancelFunc
 	parts  sync.WaitGroup
 }
 
-// start runs parts until ctx ends or stop is called. It reports a part that ends before that as failed.
+// start runs parts until ctx ends or stop is called. If a part returns before that, start reports
+// it as failed.
 func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *running {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &running{cancel: cancel}
@@ -378,14 +378,14 @@ func start(ctx context.Context, fail context.CancelCauseFunc, parts ...part) *ru
 	return r
 }
 
-// stop ends the parts and waits for them.
+// stop stops the parts and waits until they have returned.
 func (r *running) stop() {
 	r.cancel()
 	r.parts.Wait()
 }
 
-// runTicks calls the table whenever something is due to change by the passing of time. It
-// returns when ctx ends.
+// runTicks calls table.Tick whenever a change that depends on time is due. It returns when ctx
+// ends.
 func runTicks(ctx context.Context, table *federation.Table) error {
 	for {
 		at, changed := table.Due()

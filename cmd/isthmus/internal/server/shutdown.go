@@ -13,46 +13,44 @@ import (
 	"isthmus/grpcapi"
 )
 
-// What follows the last stream takes less than a second, since the default flags
-// leave no more of Kubernetes' default grace of 30 s.
+// The steps after the last stream take less than a second, because the default flags leave only one
+// second of Kubernetes' default grace period of 30 s.
 const (
-	// stopLimit is what streams, other calls and connections may take to end
-	// once the listener is closed.
+	// stopLimit is the time that streams, other calls and connections have to end once the listener
+	// is closed.
 	stopLimit = 300 * time.Millisecond
-	// lastLimit is what requests to the admin server, and spans that are left,
-	// may take after that.
+	// lastLimit is the time that admin requests and remaining spans have after stopLimit.
 	lastLimit = 500 * time.Millisecond
-	// goneAfter is how long there must be no stream until all proxies count as
-	// gone. A proxy tries again 0.1 s after its stream was ended.
+	// goneAfter is the time without streams after which all proxies count as gone. A proxy
+	// reconnects 0.1 s after its stream has ended.
 	goneAfter = time.Second
 )
 
-// shutdown is how a gateway that serves stops serving: in an order that takes
-// nothing away from proxies.
+// shutdown stops a serving replica without an interruption for proxies.
+// The steps of a shutdown are:
 //
-//  1. It is no longer ready, and health checks report that it goes away.
-//  2. It goes on serving for delay, so that proxies learn by DNS where other
-//     replicas are.
-//  3. It ends the open streams, spread over a time, and serves new ones.
-//  4. It closes the listener, and then ends the streams that are left.
+//  1. The replica becomes unready, and health checks report that it is not serving.
+//  2. It continues to serve for delay, so that proxies find other replicas by DNS.
+//  3. It ends the open streams one by one over the period spread, and still serves new streams.
+//  4. It closes the listener and then ends the remaining streams.
 //
-// The default times, and a second for what follows the last stream, are Kubernetes'
-// default grace: see docs/operations.md.
+// The default durations plus one second for the remaining steps add up to Kubernetes' default grace
+// period. See docs/operations.md.
 type shutdown struct {
-	streams        func() int                                // how many are open
-	markNotServing func()                                    // lets health checks report that this server goes away
-	drain          func(context.Context)                     // ends the open streams, spread over a time
-	waitUnused     func(context.Context, time.Duration) bool // waits until none has been open for that long
-	finish         func()                                    // ends all streams, also those that begin later
-	graceful       func()                                    // closes the listener, then waits for the calls under way
-	abort          func()                                    // stops the server now, and with that graceful
+	streams        func() int                                // returns the number of open streams
+	markNotServing func()                                    // makes health checks report "not serving"
+	drain          func(context.Context)                     // ends the open streams, spread over a period
+	waitUnused     func(context.Context, time.Duration) bool // waits until no stream has been open for the duration
+	finish         func()                                    // ends all streams, including later ones
+	graceful       func()                                    // closes the listener, then waits for open calls
+	abort          func()                                    // stops the server and ends graceful at once
 	delay          time.Duration                             // before drain
-	spread         time.Duration                             // over which drain ends the streams
-	always         bool                                      // serve for both times also without streams
+	spread         time.Duration                             // period over which drain ends the streams
+	always         bool                                      // serve for delay and spread even without streams
 	log            *zap.Logger
 }
 
-// newShutdown returns how a replica stops server, which serves api.
+// newShutdown returns the shutdown of server, which serves api.
 func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.Logger) *shutdown {
 	return &shutdown{
 		streams:        api.Streams,
@@ -69,10 +67,12 @@ func newShutdown(o *options, api *grpcapi.Server, server *grpc.Server, log *zap.
 	}
 }
 
-// run hands the proxies over to other replicas while it serves, and then stops the
-// server, which listens on l. Each step has a limit, so that run returns whatever
-// clients do. Without open streams it only stops the server, unless always is set:
-// proxies that are at replicas that go too may know this one alone by DNS.
+// run moves the proxies to other replicas while it serves, and then stops the server, which listens
+// on l. Each step has a time limit, so that run returns whatever clients do.
+//
+// If there are no open streams and always is false, run stops the server at once. If always is
+// true, it still waits, because this may be the only replica that some proxies know by DNS while
+// other replicas also shut down.
 func (s *shutdown) run(l *trackingListener) {
 	s.markNotServing()
 	if n := s.streams(); n > 0 || s.always {
@@ -83,9 +83,9 @@ func (s *shutdown) run(l *trackingListener) {
 	s.stop(l)
 }
 
-// handOver waits for delay, and then ends the open streams, unless that is to
-// happen all at once: then stop does it. It returns when the two times are over, or,
-// unless always is set, all proxies have gone.
+// handOver waits for delay and then ends the open streams over the period spread. If spread is
+// zero, stop ends the streams instead. handOver returns after both periods. If always is false, it
+// returns earlier once all proxies have gone.
 func (s *shutdown) handOver() {
 	ctx, cancel := context.WithTimeout(context.Background(), s.delay+s.spread)
 	var draining sync.WaitGroup
@@ -109,11 +109,11 @@ func (s *shutdown) handOver() {
 	draining.Wait()
 }
 
-// stop closes the listener, and only then ends the streams that are left: a proxy
-// that connects again at once must not get in.
+// stop closes the listener before it ends the remaining streams, so that a proxy that reconnects at
+// once is not accepted.
 func (s *shutdown) stop(l *trackingListener) {
 	late := time.AfterFunc(stopLimit, func() {
-		l.closeConns() // or abort would wait for clients that have connected and sent nothing
+		l.closeConns() // otherwise abort waits for clients that have sent nothing
 		s.abort()
 	})
 	defer late.Stop()
@@ -124,22 +124,22 @@ func (s *shutdown) stop(l *trackingListener) {
 	stopping.Wait()
 }
 
-// inPodVariable is one that Kubernetes gives every container.
+// inPodVariable is an environment variable that Kubernetes sets in every container.
 const inPodVariable = "KUBERNETES_SERVICE_HOST"
 
-// inPod returns whether this is a Pod's container, and so may be a replica that proxies find by DNS.
+// inPod reports whether the process runs in a Pod, where proxies may find the replica by DNS.
 func inPod() bool { return os.Getenv(inPodVariable) != "" }
 
-// trackingListener is a listener that reports that it has been closed, and can
-// close the connections that it has accepted. gRPC's server waits ten seconds for a
-// connection on which nothing comes, even when it is stopped at once.
+// trackingListener is a listener that signals when it is closed and can close the connections that
+// it has accepted. gRPC's server waits ten seconds for a connection that sends nothing, even in
+// Stop.
 type trackingListener struct {
 	net.Listener
 	once   sync.Once
 	closed chan struct{} // closed once the listener is closed
 
 	mu   sync.Mutex
-	open map[*trackedConn]struct{} // under mu
+	open map[*trackedConn]struct{} // guarded by mu
 }
 
 func newTrackingListener(l net.Listener) *trackingListener {
@@ -166,7 +166,7 @@ func (l *trackingListener) Close() error {
 	return err
 }
 
-// closeConns closes all connections that are open.
+// closeConns closes all open connections.
 func (l *trackingListener) closeConns() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -175,7 +175,7 @@ func (l *trackingListener) closeConns() {
 	}
 }
 
-// trackedConn is a connection that a trackingListener has accepted.
+// trackedConn is a connection accepted by a trackingListener.
 type trackedConn struct {
 	net.Conn
 	listener *trackingListener

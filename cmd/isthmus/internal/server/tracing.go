@@ -17,19 +17,19 @@ import (
 	"google.golang.org/grpc"
 )
 
-// traceService is the name that Linkerd's destination controller has in traces.
+// traceService is the name of Linkerd's destination controller in traces.
 const traceService = "linkerd-destination"
 
-// tracing sends a span for every call to an OpenTelemetry collector. Without a
-// collector it is nil, and calls pass no code of OpenTelemetry.
+// tracing sends a span for every call to an OpenTelemetry collector. If there is no collector,
+// tracing is nil, and calls run no OpenTelemetry code.
 type tracing struct {
 	collector string
 	provider  *trace.TracerProvider
 	log       *zap.Logger
 }
 
-// newTracing returns nil if there is no collector. It starts nothing: spans are
-// dropped until run.
+// newTracing returns nil if collector is empty. It starts nothing. Spans are dropped until run is
+// called.
 func newTracing(collector string, log *zap.Logger) *tracing {
 	if collector == "" {
 		return nil
@@ -40,7 +40,7 @@ func newTracing(collector string, log *zap.Logger) *tracing {
 	), log}
 }
 
-// options returns the options of a gRPC server whose calls are traced.
+// options returns the server options that trace calls.
 func (t *tracing) options() []grpc.ServerOption {
 	if t == nil {
 		return nil
@@ -52,9 +52,9 @@ func (t *tracing) options() []grpc.ServerOption {
 	))}
 }
 
-// run sends spans until ctx ends, and then those that are left, within lastLimit.
-// If the collector can't be used, it logs that and drops the spans: that must not
-// end the gateway.
+// run sends spans until ctx ends, and then the remaining spans within lastLimit. If the collector
+// can't be used, run logs that and drops the spans, because a broken collector must not stop the
+// replica.
 func (t *tracing) run(ctx context.Context) error {
 	t.bridgeLog()
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(t.collector), otlptracegrpc.WithInsecure())
@@ -68,15 +68,15 @@ func (t *tracing) run(ctx context.Context) error {
 	<-ctx.Done()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastLimit)
 	defer cancel()
-	// When the provider gives up, Shutdown of the exporter ends its requests.
+	// If the provider times out, the exporter's Shutdown ends its requests.
 	if err := errors.Join(t.provider.Shutdown(last), exporter.Shutdown(last)); err != nil {
 		t.log.Warn("the last traces are lost", zap.Error(err))
 	}
 	return nil
 }
 
-// bridgeLog sends OpenTelemetry's log to the gateway's. As with klog, its logger
-// belongs to the process.
+// bridgeLog forwards OpenTelemetry's log to Isthmus's log. OpenTelemetry's logger is global to the
+// process.
 func (t *tracing) bridgeLog() {
 	log := withOwnLimit(t.log).Named("opentelemetry")
 	otel.SetLogger(zapr.NewLogger(log))

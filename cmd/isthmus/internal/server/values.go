@@ -17,18 +17,18 @@ import (
 	"isthmus/federation"
 )
 
-// parsed is the value of a flag that a function reads.
+// parsed is a flag value that a function parses.
 type parsed[T any] struct {
 	to   *T
 	text string
 	read func(string) (T, error)
 }
 
-// parse adds a flag whose value read returns. The error of read names what to give.
+// parse adds a flag whose value is parsed by read. The errors of read say which values are valid.
 func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string) (T, error), usage string) {
 	p := &parsed[T]{to: to, read: read}
 	if err := p.Set(value); err != nil {
-		panic(fmt.Sprintf("--%s: %v", name, err)) // the default can't be wrong
+		panic(fmt.Sprintf("--%s: %v", name, err)) // the default is always valid
 	}
 	s.Var(p, name, usage)
 }
@@ -36,7 +36,7 @@ func parse[T any](s *pflag.FlagSet, to *T, name, value string, read func(string)
 // String implements pflag.Value.
 func (p *parsed[T]) String() string { return p.text }
 
-// Type implements pflag.Value. Of strings the default is in quotes.
+// Type implements pflag.Value. pflag quotes the default of a string flag.
 func (p *parsed[T]) Type() string { return fmt.Sprintf("%T", *p.to) }
 
 // Set implements pflag.Value.
@@ -64,7 +64,7 @@ func hostPort(text string) (string, error) {
 	return text, nil
 }
 
-// number reads one from 1, as package flag does.
+// number parses a number of at least 1 with the syntax of package flag.
 func number(text string) (uint32, error) {
 	n, err := strconv.ParseUint(text, 0, 32)
 	if err != nil || n == 0 {
@@ -73,7 +73,7 @@ func number(text string) (uint32, error) {
 	return uint32(n), nil
 }
 
-// numberOrNone reads a number as number does. Empty is 0.
+// numberOrNone is like number, but returns 0 for an empty text.
 func numberOrNone(text string) (uint32, error) {
 	if text == "" {
 		return 0, nil
@@ -83,7 +83,8 @@ func numberOrNone(text string) (uint32, error) {
 
 const longest = time.Duration(math.MaxInt64)
 
-// duration reads one of least to most, which is what to give.
+// duration returns a parser for durations from least to most. give describes the valid values in
+// errors.
 func duration(least, most time.Duration, give string) func(string) (time.Duration, error) {
 	return func(text string) (time.Duration, error) {
 		d, err := time.ParseDuration(text)
@@ -96,7 +97,7 @@ func duration(least, most time.Duration, give string) func(string) (time.Duratio
 
 var notNegative = duration(0, longest, "a duration of 0 or more")
 
-// parseAge reads --max-connection-age.
+// parseAge parses --max-connection-age.
 func parseAge(text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil && d == 0 {
 		return 0, nil
@@ -112,7 +113,7 @@ func parseLevel(text string) (logLevel, error) {
 	return level, nil
 }
 
-// standing reads a flag whose words stand for each federation.Standing.
+// standing returns a parser for words. The word at index i stands for federation.Standing(i).
 func standing(words ...string) func(string) (federation.Standing, error) {
 	return func(text string) (federation.Standing, error) {
 		i := slices.Index(words, text)
@@ -123,7 +124,7 @@ func standing(words ...string) func(string) (federation.Standing, error) {
 	}
 }
 
-// label reads a name as namespaces have it.
+// label parses a name with the syntax of namespace names.
 func label(text string) (string, error) {
 	if problems := validation.IsDNS1123Label(text); len(problems) > 0 {
 		return "", fmt.Errorf("give a name as namespaces have it: %s", strings.Join(problems, "; "))
@@ -131,7 +132,8 @@ func label(text string) (string, error) {
 	return text, nil
 }
 
-// quantity reads a quantity of so many bytes at least. Empty is 0.
+// quantity returns a parser for quantities of at least the given number of bytes. It returns 0 for
+// an empty text.
 func quantity(least int64) func(string) (int64, error) {
 	return func(text string) (int64, error) {
 		if text == "" {

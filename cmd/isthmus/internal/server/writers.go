@@ -23,7 +23,8 @@ import (
 	"isthmus/local/externalworkload"
 )
 
-// sliceWriter is the writer of EndpointSlices for ExternalWorkloads. It is nil if Isthmus works without EndpointSlices.
+// sliceWriter is the writer of EndpointSlices for ExternalWorkloads. It is nil if
+// --enable-endpoint-slices is false.
 type sliceWriter struct {
 	*externalworkload.Writer
 	api *kube.Client
@@ -70,10 +71,10 @@ func (w *sliceWriter) writer() *externalworkload.Writer {
 	return w.Writer
 }
 
-// Refused returns the requests that the API server has refused.
+// Refused returns the requests that the API server rejects.
 func (w *sliceWriter) Refused() []adminapi.RefusedRequest { return w.api.Server().Refused }
 
-// parts returns the writer as a part of the replica, or none if w is nil.
+// parts returns the writer as a part of the replica, or no parts if w is nil.
 func (w *sliceWriter) parts() []part {
 	if w == nil {
 		return nil
@@ -81,21 +82,21 @@ func (w *sliceWriter) parts() []part {
 	return []part{{name: "EndpointSlice writer", run: w.Run}}
 }
 
-// exporter knows what is to be written for exports: its writer writes that, and [admin.Exports] shows it. It is nil if
-// --exports is off.
+// exporter determines what to write for exports. Its writer writes the objects, and [admin.Exports]
+// shows them. It is nil if --exports is off.
 type exporter struct {
 	options *options
 	api     *kube.Client
 	linkerd linkerdState
 	catalog *exports.Catalog
 	store   exportStore
-	local   func() adminapi.Cluster // the state of the local cluster
+	local   func() adminapi.Cluster // returns the state of the local cluster
 	log     *zap.Logger
-	writer  *exports.Writer // nil: --exports is plan
-	exports *admin.Exports  // what /debug/exports and metrics show
+	writer  *exports.Writer // nil if --exports is plan
+	exports *admin.Exports  // shown by /debug/exports and metrics
 }
 
-// exportStore has what clusters export. It is a catalogStore.
+// exportStore provides the exports of all clusters. It is implemented by catalogStore.
 type exportStore interface {
 	Exports() (plan.World, bool)
 	ExportsChanged() <-chan struct{}
@@ -103,16 +104,17 @@ type exportStore interface {
 	LookAgain()
 }
 
-// catalogStore is a Store whose clusters' exports a Catalog reads.
+// catalogStore is a Store whose exports are read by a Catalog.
 type catalogStore struct {
 	*clusterstore.Store
 	catalog *exports.Catalog
 }
 
-// Exports returns what plans know of the exports of all clusters: see [exports.Catalog.World].
+// Exports returns the exports of all clusters. See [exports.Catalog.World].
 func (s catalogStore) Exports() (plan.World, bool) { return s.catalog.World(s.Store.Exports()) }
 
-// linkerdState is what is known of Linkerd's service mirrors. It is a [linkerd.Mirrors].
+// linkerdState is the cached state of Linkerd's service mirrors. It is implemented by
+// [linkerd.Mirrors].
 type linkerdState interface {
 	Run(context.Context)
 	Selectors(cluster string) plan.Selectors
@@ -120,7 +122,7 @@ type linkerdState interface {
 	Notes() []string
 }
 
-// newExporter returns nil if --exports is off. It can be used once begin has been called.
+// newExporter returns nil if --exports is off. Call begin before other methods.
 func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*exporter, error) {
 	if o.exports == exportsOff {
 		return nil, nil
@@ -144,7 +146,7 @@ func newExporter(o *options, from *rest.Config, metrics *cluster.Metrics) (*expo
 	return e, nil
 }
 
-// catalogOptions returns the options of the catalog of what clusters export.
+// catalogOptions returns the options of the catalog of exports.
 func (e *exporter) catalogOptions() exports.CatalogOptions {
 	selectors := func(cluster string) plan.Selectors {
 		if cluster == "" {
@@ -159,7 +161,8 @@ func (e *exporter) catalogOptions() exports.CatalogOptions {
 	}
 }
 
-// storeOptions make clusters cache what the catalog needs. If --exports is off, they are nil.
+// storeOptions returns the options that make clusters cache what the catalog needs. It returns nil
+// if --exports is off.
 func (e *exporter) storeOptions() *clusterstore.ExportOptions {
 	if e == nil {
 		return nil
@@ -167,7 +170,7 @@ func (e *exporter) storeOptions() *clusterstore.ExportOptions {
 	return e.catalog.StoreOptions()
 }
 
-// begin makes the writer of what a store's clusters export, if there is to be one.
+// begin connects e to the store of clusters, and creates the writer if --exports is on.
 func (e *exporter) begin(
 	store *clusterstore.Store,
 	local func() adminapi.Cluster,
@@ -206,8 +209,8 @@ func (e *exporter) begin(
 	return err
 }
 
-// parts returns the writer, the reader of what it depends on, and the report of what can't be read, as parts of the
-// replica. If --exports is off, there are none.
+// parts returns the writer, the reader of Linkerd's Links and Leases, and the report of unread
+// kinds as parts of the replica. It returns no parts if --exports is off.
 func (e *exporter) parts() (all []part) {
 	if e == nil {
 		return nil
@@ -233,11 +236,12 @@ func (e *exporter) parts() (all []part) {
 	)
 }
 
-// unreadAfter is how long after the start it is reported what can't be read for exports.
+// unreadAfter is the time after the start at which unread kinds are reported.
 const unreadAfter = time.Minute
 
-// reportUnread logs a warning if the kinds that exports are made of can't be read after unreadAfter. Without Services
-// and Namespaces nothing is written. It returns when ctx ends.
+// reportUnread logs a warning if the kinds that exports depend on have not been read after
+// unreadAfter. Nothing is written before Services and Namespaces have been read. It returns when
+// ctx ends.
 func (e *exporter) reportUnread(ctx context.Context) {
 	if !pace.Sleep(ctx, unreadAfter) {
 		return
@@ -252,7 +256,7 @@ func (e *exporter) reportUnread(ctx context.Context) {
 		return
 	}
 
-	if len(reasons) == 0 { // the kinds can be listed, but link Secrets can't, or a list takes its time
+	if len(reasons) == 0 { // the kinds can be listed, but link Secrets can't, or a list is slow
 		reasons = []string{admin.ExportsUnread}
 		hint = "isthmus check shows what is missing"
 	}
@@ -267,14 +271,14 @@ func (e *exporter) reportUnread(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-changed:
-			pace.Sleep(ctx, time.Second) // one look for many changes
+			pace.Sleep(ctx, time.Second) // batches changes
 		}
 	}
 	e.log.Info("what is to be written for exports is known now")
 	<-ctx.Done()
 }
 
-// unread returns why kinds of the local cluster that exports are made of have never been listed.
+// unread returns why export-related kinds of the local cluster have never been listed.
 func (e *exporter) unread() (reasons []string) {
 	status := e.local()
 	kinds := []string{"services", "namespaces", "serviceexports", "serviceimports"}
@@ -286,7 +290,7 @@ func (e *exporter) unread() (reasons []string) {
 	return reasons
 }
 
-// World returns what plans depend on, and whether it has been read.
+// World returns the input of plans. It returns false if the input has not been read yet.
 func (e *exporter) World() (plan.World, bool) {
 	w, ok := e.store.Exports()
 	if !ok {
@@ -319,10 +323,10 @@ func (e *exporter) World() (plan.World, bool) {
 // Writer returns the writer, or nil if --exports is plan.
 func (e *exporter) Writer() *exports.Writer { return e.writer }
 
-// Notes returns what there is to know about Linkerd's service mirrors.
+// Notes returns the notes about Linkerd's service mirrors.
 func (e *exporter) Notes() []string { return e.linkerd.Notes() }
 
-// shown returns what the debug API shows, or nil if e is nil.
+// shown returns the state for the debug API, or nil if e is nil.
 func (e *exporter) shown() *admin.Exports {
 	if e == nil {
 		return nil
@@ -330,7 +334,7 @@ func (e *exporter) shown() *admin.Exports {
 	return e.exports
 }
 
-// replicaName returns the name of this replica in the Lease: its Pod's.
+// replicaName returns the identity of this replica in Leases, which is the name of its Pod.
 func replicaName() (string, error) {
 	if name := os.Getenv("HOSTNAME"); name != "" {
 		return name, nil
