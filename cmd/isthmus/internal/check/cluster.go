@@ -153,8 +153,8 @@ func (l *clusterCheck) checkKinds() {
 			absent = append(absent, k)
 		case slices.ContainsFunc(refused,
 			func(r adminapi.RefusedRequest) bool { return r.Status != http.StatusForbidden || !l.fromHere }):
-			// A resource that a replica may not read may exist or not. From here, its existence is
-			// checked by a request of its own.
+			// If a replica may not read the resource, its existence is unknown. If fromHere is set,
+			// a separate request has checked its existence.
 			unknown = append(unknown, k)
 		}
 	}

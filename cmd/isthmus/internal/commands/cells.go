@@ -13,7 +13,7 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// colour is the escape sequence before a text that begins its colour.
+// colour is the escape sequence that starts a colour.
 type colour string
 
 const (
@@ -23,7 +23,7 @@ const (
 	yellow colour = "\x1b[33m"
 )
 
-// paint returns a printable text in a colour, which printText may take away.
+// paint returns a printable text in a colour. printText may remove the colour.
 func (c colour) paint(text string) string {
 	if c == plain {
 		return text
@@ -31,28 +31,28 @@ func (c colour) paint(text string) string {
 	return string(c) + text + "\x1b[0m"
 }
 
-// withoutColours takes colours away from what was painted.
+// withoutColours removes colours from a painted text.
 var withoutColours = strings.NewReplacer(string(red), "", string(green), "", string(yellow), "", "\x1b[0m", "")
 
-// colours are those of a replica's words.
+// colours maps words of a replica to their colours.
 var colours = map[string]colour{
 	"ready": green, "alive": green, "pending": yellow, adminapi.LastResort: yellow, adminapi.Withdrawn: yellow,
 	"unreachable": red, "stale": red, "rejected": red, "unlinked": red, "dead": red,
 }
 
-// coloured returns a replica's word as a cell.
+// coloured returns a word of a replica as a cell.
 func coloured(word string) cell { return cell{word, colours[word]} }
 
-// cell is one text of a table, which need not be printable.
+// cell is one text of a table. The text may contain control characters.
 type cell struct {
 	text   string
 	colour colour
 }
 
-// cells are rows of texts whose columns are as wide as their widest text.
+// cells is a table. Each column is as wide as its widest text.
 type cells struct{ rows [][]cell }
 
-// row adds a row, of texts and of cells.
+// row adds a row. A value is a cell, a string or anything that [fmt.Sprint] formats.
 func (t *cells) row(values ...any) {
 	row := make([]cell, len(values))
 	for i, v := range values {
@@ -68,7 +68,7 @@ func (t *cells) row(values ...any) {
 	t.rows = append(t.rows, row)
 }
 
-// write appends the rows, each with an indent.
+// write appends the rows to b, each with an indent.
 func (t *cells) write(b *bytes.Buffer, indent string) {
 	var widths []int
 	for _, row := range t.rows {
@@ -93,7 +93,7 @@ func (t *cells) write(b *bytes.Buffer, indent string) {
 	}
 }
 
-// writeUnder appends a title and the rows, if there are more than the one with the columns' names.
+// writeUnder appends a title and the rows, unless the table contains only the header row.
 func (t *cells) writeUnder(b *bytes.Buffer, title string) {
 	if len(t.rows) > 1 {
 		b.WriteString(title)
@@ -101,18 +101,18 @@ func (t *cells) writeUnder(b *bytes.Buffer, title string) {
 	}
 }
 
-// joined joins texts that are not empty.
+// joined joins the texts that are not empty, separated by by.
 func joined(by string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), by)
 }
 
-// maxNames is how many names a line has of a list.
+// maxNames limits how many names of a list a line contains.
 const maxNames = 6
 
-// maxLines is how many lines of one kind are listed of what was not asked for by name.
+// maxLines limits how many lines of one kind are listed, except for objects that the user named.
 const maxLines = 20
 
-// writeList appends lines under a title, the first ones if there are more than limit.
+// writeList appends a title and at most limit lines.
 func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
 	if len(lines) == 0 {
 		return
@@ -126,7 +126,7 @@ func writeList(b *bytes.Buffer, title string, lines []string, limit int) {
 	}
 }
 
-// age is how long ago something was, as kubectl prints it; empty: never.
+// age formats the time since then as kubectl does. It returns "" for the zero time.
 func age(now, then time.Time) string {
 	if then.IsZero() {
 		return ""

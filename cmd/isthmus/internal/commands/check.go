@@ -23,31 +23,32 @@ import (
 	"isthmus/internal/text"
 )
 
-// checkTimeout is by default for all checks of a replica: 250 clusters of which many do not answer.
+// checkTimeout is the default of --timeout. It suffices for 250 clusters many of which do not
+// respond.
 const checkTimeout = 30 * time.Second
 
-// checkOptions are those of "isthmus check".
+// checkOptions are the options of "isthmus check".
 type checkOptions struct {
 	Target
-	pre       bool // what is there before an installation is checked, from here
+	pre       bool // only run the checks that need no replica
 	exports   bool // for a replica with --exports=on
 	wait      time.Duration
-	every     time.Duration // the checks are repeated while it waits
+	every     time.Duration // interval between checks with --wait
 	account   string
 	preflight Preflighter
 }
 
-// Preflight is what is checked where there is no replica.
+// Preflight describes the checks that need no replica.
 type Preflight struct {
-	Config    *rest.Config  // how a user reaches the cluster
-	API       *kube.Clients // the same, for lists of Secrets
-	Namespace string        // where a replica is to run
-	Account   string        // its ServiceAccount there
-	Pre       bool          // before an installation: the account need not be there yet
-	Exports   bool          // it is to write Services for exports
+	Config    *rest.Config  // how the user connects to the cluster
+	API       *kube.Clients // clients of the same cluster, for lists of Secrets
+	Namespace string        // namespace in which a replica will run
+	Account   string        // name of the replica's ServiceAccount
+	Pre       bool          // before an installation: the account may be missing
+	Exports   bool          // the replica will run with --exports=on
 }
 
-// Preflighter looks from here at what a replica shows.
+// Preflighter reads with the user's kubeconfig what a replica would show on its pages.
 type Preflighter func(context.Context, Preflight) check.Seen
 
 func checkCommand(preflight Preflighter) cli.Command {
@@ -72,7 +73,7 @@ func checkCommand(preflight Preflighter) cli.Command {
 	})
 }
 
-// runCheck checks once, or until nothing has failed.
+// runCheck runs the checks once or, with --wait, until none fails.
 func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	if o.wait < 0 {
 		return cli.Usagef("--wait is %v: give a duration, such as 5m", o.wait)
@@ -98,7 +99,7 @@ func runCheck(ctx context.Context, p cli.Process, o *checkOptions) error {
 	return err
 }
 
-// untilFine checks again and again, for as long as --wait, and returns what it found last.
+// untilFine repeats the checks until none fails or --wait has passed. It returns the last result.
 func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkState, error) {
 	began := time.Now()
 	for before := ""; ; {
@@ -116,8 +117,8 @@ func (o *checkOptions) untilFine(ctx context.Context, p cli.Process) (*checkStat
 	}
 }
 
-// once runs all checks: those of each replica or, before an installation and where there is
-// none, from here.
+// once runs all checks. It evaluates the pages of all replicas. Before an installation, or if there
+// is no replica, it runs the checks that need no replica.
 func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, error) {
 	if o.pre {
 		return o.fromHere(ctx, p, nil)
@@ -142,8 +143,9 @@ func (o *checkOptions) once(ctx context.Context, p cli.Process) (*checkState, er
 	return s, nil
 }
 
-// fromHere runs the checks that need no replica, by the user's kubeconfig. why is that no
-// replica can be asked, which is a failure; nil: none is looked for.
+// fromHere runs the checks that need no replica, with the user's kubeconfig. The error why says
+// that no replica can be queried, and adds a failure. If why is nil, fromHere does not look for a
+// replica.
 func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (*checkState, error) {
 	s := newCheckState(adminapi.CheckedHere)
 	if why != nil {
@@ -171,18 +173,18 @@ func (o *checkOptions) fromHere(ctx context.Context, p cli.Process, why error) (
 	return s, nil
 }
 
-// Checks of this package's own, all in the section Gateway.
+// The checks of this package, all in the section Gateway.
 const (
-	checkAnswers  = "gateway"  // it is there, and answers
-	checkVersion  = "version"  // of the replica and of this program
-	checkReplicas = "replicas" // they agree, and one of them writes EndpointSlices
+	checkAnswers  = "gateway"  // a replica exists and responds
+	checkVersion  = "version"  // versions of the replica and of this program
+	checkReplicas = "replicas" // replicas agree, and one of them writes EndpointSlices
 )
 
-// checkState is what all checks have found. Its results are sorted and counted by finish.
+// checkState holds the results of all checks. Its method finish sorts and counts them.
 type checkState struct {
 	adminapi.CheckOutput
 	marks marks
-	// how many replicas have answered, and how many of these are of a format that the program knows
+	// the number of replicas that responded, and how many of them use a supported page format
 	replicas, judged int
 }
 
@@ -192,13 +194,13 @@ func newCheckState(from string) *checkState {
 	}}
 }
 
-// add adds a result of the section Gateway.
+// add adds a result to the section Gateway.
 func (s *checkState) add(name, object string, level check.Level, text, hint string) {
 	s.Results = append(s.Results,
 		check.Result{Section: check.SectionReplicas, Check: name, Object: object, Level: level, Text: text, Hint: hint})
 }
 
-// finish orders the results by section, leaves them in order otherwise, and counts them.
+// finish sorts the results by section and counts them. Within a section, the order stays.
 func (s *checkState) finish() {
 	place := func(r check.Result) int { return slices.Index(check.Sections, r.Section) }
 	slices.SortStableFunc(s.Results, func(a, b check.Result) int { return place(a) - place(b) })
@@ -214,7 +216,8 @@ func (s *checkState) finish() {
 	}
 }
 
-// why is what a state still waits for, in words; err is why there is none.
+// why describes the first failure, which --wait is waiting to end. The parameter err is the reason
+// why there is no result.
 func (s *checkState) why(err error) string {
 	if err != nil {
 		first, _, _ := strings.Cut(err.Error(), "\n")
@@ -228,8 +231,9 @@ func (s *checkState) why(err error) string {
 	return ""
 }
 
-// merge joins the answers of replicas. What all find alike is there once; of what they find
-// otherwise, each one's is there with its name, and that is a result too.
+// merge merges the responses of the replicas. A result that all replicas share is listed once. If
+// replicas differ, the result of each is listed with the replica's name. The difference is a result
+// too.
 func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) {
 	s.Client = client.Version
 	var found [][]check.Result
@@ -241,7 +245,7 @@ func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) 
 			var hint string
 			g.Error, hint, _ = strings.Cut(a.Err.Error(), "\n")
 			hint = cmp.Or(strings.TrimSpace(hint), "look at its log")
-			if rest, ok := strings.CutPrefix(g.Error, "Pod "+a.Replica); ok { // which the result names anyway
+			if rest, ok := strings.CutPrefix(g.Error, "Pod "+a.Replica); ok { // the result names the Pod anyway
 				g.Error = "its Pod" + rest
 			}
 			s.add(checkAnswers, a.Replica, check.Failure, g.Error, hint)
@@ -273,10 +277,11 @@ func (s *checkState) merge(answers []Answer[check.Seen], client adminapi.Build) 
 	}
 }
 
-// unknown reports whether replicas have answered, and none in a format that the program knows.
+// unknown reports whether replicas responded, but none in a supported page format.
 func (s *checkState) unknown() bool { return s.replicas > 0 && s.judged == 0 }
 
-// addVersion compares the versions and, if they are equal, the commits: two builds of no release have the same version.
+// addVersion compares the versions and, if they are equal, the commits. Two builds without a
+// release have the same version.
 func (s *checkState) addVersion(g adminapi.CheckedReplica, client adminapi.Build) {
 	const hint = "use the same version of both, so that all checks and fields are there"
 	add := func(level check.Level, text, hint string) { s.add(checkVersion, g.Gateway, level, text, hint) }
@@ -293,9 +298,9 @@ func (s *checkState) addVersion(g adminapi.CheckedReplica, client adminapi.Build
 	}
 }
 
-// mergeResults adds the results of pages, and returns what the replicas do not agree on.
+// mergeResults adds the results of all pages and returns the checks on which the replicas differ.
 func (s *checkState) mergeResults(found [][]check.Result, names []string) (differing []string) {
-	byKey := make(map[resultKey][][]check.Result) // of each replica
+	byKey := make(map[resultKey][][]check.Result) // one list per replica
 	var order []resultKey
 	for i, results := range found {
 		for _, r := range results {
@@ -311,7 +316,7 @@ func (s *checkState) mergeResults(found [][]check.Result, names []string) (diffe
 	for _, k := range order {
 		lists := byKey[k]
 		if alike(lists) {
-			for _, r := range lists[0] { // a Service may have several of one check
+			for _, r := range lists[0] { // a Service may have several results of one check
 				r.Gateway = ""
 				s.Results = append(s.Results, r)
 			}
@@ -322,7 +327,7 @@ func (s *checkState) mergeResults(found [][]check.Result, names []string) (diffe
 		if len(shown) == 0 && k.object != "" {
 			shown = all[:1]
 		}
-		if len(shown) > 0 { // or it is a summary, which others do not have since they find something
+		if len(shown) > 0 { // skip summaries, which replicas with a finding do not have
 			differing = append(differing, strings.TrimSpace(k.check+" "+k.object))
 			s.Results = append(s.Results, shown...)
 		}
@@ -330,7 +335,8 @@ func (s *checkState) mergeResults(found [][]check.Result, names []string) (diffe
 	return differing
 }
 
-// addReplicas reports whether the replicas that have answered agree, and whether one of them writes.
+// addReplicas reports whether the replicas that responded agree, and whether one of them writes
+// EndpointSlices.
 func (s *checkState) addReplicas(answered int, differing []string) {
 	if len(differing) == 0 {
 		s.add(checkReplicas, "", check.OK, fmt.Sprintf("%d replicas agree", answered), "")
@@ -357,7 +363,7 @@ func (s *checkState) addReplicas(answered int, differing []string) {
 	}
 }
 
-// table returns the results by section, and a summary.
+// table returns the results by section, followed by a summary.
 func (s *checkState) table() string {
 	var b bytes.Buffer
 	if s.From == adminapi.CheckedHere {
@@ -374,13 +380,13 @@ func (s *checkState) table() string {
 	return b.String()
 }
 
-// maxFine is how many lines one check has at most for what is fine.
+// maxFine limits the lines of one check for OK results.
 const maxFine = 5
 
-// writeCheck writes the results of one check: what is fine is summed up.
+// writeCheck writes the results of one check. It summarizes OK results.
 func (s *checkState) writeCheck(b *bytes.Buffer, list []check.Result) {
 	var texts []string
-	objects := make(map[string][]string) // by text, of what is fine
+	objects := make(map[string][]string) // objects with an OK result, by text
 	var bad []check.Result
 	fine := 0
 	for _, r := range list {
@@ -413,7 +419,7 @@ func (s *checkState) writeCheck(b *bytes.Buffer, list []check.Result) {
 	s.writeBad(b, bad)
 }
 
-// writeBad writes what is not fine, the worst first, with what to do.
+// writeBad writes the results that are not OK and their hints, the worst first.
 func (s *checkState) writeBad(b *bytes.Buffer, bad []check.Result) {
 	slices.SortStableFunc(bad, func(x, y check.Result) int { return check.Rank(y.Level) - check.Rank(x.Level) })
 	for i, r := range bad[:min(len(bad), maxLines)] {
@@ -431,7 +437,7 @@ func (s *checkState) writeLine(b *bytes.Buffer, level check.Level, text string) 
 	fmt.Fprintf(b, "  %s %s\n", levelColours[level].paint(s.marks.byLevel[level]), Printable(text))
 }
 
-// summary counts what is not fine.
+// summary returns the number of results that are not OK, by level.
 func (s *checkState) summary() string {
 	var parts []string
 	for _, n := range []struct {
@@ -452,7 +458,7 @@ func (s *checkState) summary() string {
 	return strings.Join(parts, ", ") + "."
 }
 
-// resultLine is a result in one line, without its hint.
+// resultLine formats a result as one line, without its hint.
 func resultLine(r check.Result) string {
 	text := r.Text
 	if r.Level == check.Unchecked {
@@ -467,10 +473,11 @@ func resultLine(r check.Result) string {
 	return text
 }
 
-// resultKey is what two replicas' results are compared by.
+// resultKey identifies the results of two replicas that are compared.
 type resultKey struct{ check, object string }
 
-// alike reports whether all replicas have the same levels of one check of one object.
+// alike reports whether all replicas have the same levels in their results of one check of one
+// object.
 func alike(lists [][]check.Result) bool {
 	for _, list := range lists[1:] {
 		if !slices.EqualFunc(lists[0], list, func(a, b check.Result) bool { return a.Level == b.Level }) {
@@ -480,7 +487,7 @@ func alike(lists [][]check.Result) bool {
 	return true
 }
 
-// runs divides results where something of them changes.
+// runs splits the list wherever the value of the function changes.
 func runs(list []check.Result, of func(check.Result) string) (all [][]check.Result) {
 	for i, r := range list {
 		if i == 0 || of(r) != of(list[i-1]) {
@@ -491,7 +498,7 @@ func runs(list []check.Result, of func(check.Result) string) (all [][]check.Resu
 	return all
 }
 
-// marks are how levels are shown, and what precedes a hint.
+// marks are the symbols for levels and the symbol before a hint.
 type marks struct {
 	byLevel map[check.Level]string
 	hint    string
@@ -510,10 +517,10 @@ var (
 	}
 )
 
-// marksOf returns those that the locale of an environment has.
+// marksOf returns the marks that the locale of the environment supports.
 func marksOf(getenv func(string) string) marks {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
-		if value := strings.ToLower(getenv(name)); value != "" { // the first one decides, as in setlocale
+		if value := strings.ToLower(getenv(name)); value != "" { // the first one that is set decides, as in setlocale
 			if strings.Contains(value, "utf-8") || strings.Contains(value, "utf8") {
 				return unicodeMarks
 			}

@@ -18,11 +18,11 @@ import (
 	"isthmus/internal/text"
 )
 
-// clustersOptions are those of "isthmus clusters".
+// clustersOptions are the options of "isthmus clusters".
 type clustersOptions struct {
 	Target
 	watch bool
-	every time.Duration // the page is read while it is watched
+	every time.Duration // polling interval with --watch
 }
 
 func clustersCommand() cli.Command {
@@ -39,7 +39,7 @@ func clustersCommand() cli.Command {
 	})
 }
 
-// runClusters shows the page of clusters once, or until the process gets a signal.
+// runClusters shows the clusters page once or, with --watch, until the process receives a signal.
 func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	page, err := o.read(ctx, p)
 	if err != nil {
@@ -67,7 +67,8 @@ func runClusters(ctx context.Context, p cli.Process, o *clustersOptions) error {
 	}
 }
 
-// read reads the page of clusters: of every replica, or of the one that is watched.
+// read reads the clusters page of every replica. With --watch, it reads only the page of the first
+// replica.
 func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.ClustersOutput, error) {
 	o.first = o.watch
 	shown, others, err := readEach(ctx, p, &o.Target, "/debug/clusters", clusterFacts)
@@ -80,7 +81,8 @@ func (o *clustersOptions) read(ctx context.Context, p cli.Process) (*adminapi.Cl
 	}, nil
 }
 
-// showClusters prints a page unless it is like the one before, in what lasts of it unless it replaces that.
+// showClusters prints a page if it differs from the previous one. Unless the output replaces the
+// previous page, showClusters ignores fields that change all the time.
 func showClusters(out *screen, page *adminapi.ClustersOutput) error {
 	compared := page.Clusters
 	if !out.redraw {
@@ -92,7 +94,7 @@ func showClusters(out *screen, page *adminapi.ClustersOutput) error {
 	return out.show(page.Time, page.Gateway, page, func() (string, []byte) { return clustersTable(page) })
 }
 
-// lastingPage is a page without what changes all the time.
+// lastingPage returns a page without the fields that change all the time.
 func lastingPage(page adminapi.Clusters) adminapi.Clusters {
 	page.Local = lasting(page.Local)
 	page.Clusters = slices.Clone(page.Clusters)
@@ -111,7 +113,7 @@ func lasting(c adminapi.Cluster) adminapi.Cluster {
 	return c
 }
 
-// clusterFacts are the links, with what they are in.
+// clusterFacts returns the state, standing and region of each cluster.
 func clusterFacts(p *adminapi.Clusters) facts {
 	all := facts{"the local cluster": clusterFact(&p.Local)}
 	for _, c := range p.Clusters {
@@ -128,7 +130,8 @@ func clusterFact(c *adminapi.Cluster) fact {
 	return fact{text: joined(" ", string(c.State), c.Standing, c.Region)}
 }
 
-// clustersTable has a line for each cluster, and one for each problem.
+// clustersTable returns a headline, and a table with one line per cluster. A line for each problem
+// follows.
 func clustersTable(o *adminapi.ClustersOutput) (string, []byte) {
 	var t cells
 	t.row("CLUSTER", "STATE", "SINCE", "STANDING", "REGION", "SERVICES", "SLICES", "PODS", "MEMORY", "LAST EVENT",
@@ -149,7 +152,7 @@ func clustersTable(o *adminapi.ClustersOutput) (string, []byte) {
 	return clustersHeadline(&o.Clusters) + summary, b.Bytes()
 }
 
-// writeGateways writes a line for each gateway of a cluster on another network.
+// writeGateways writes one line for each gateway of a cluster on another network.
 func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	var t cells
 	t.row("CLUSTER", "NETWORK", "GATEWAY", "STATE", "SINCE", "NAME", "IDENTITY", "WHY NOT")
@@ -162,7 +165,8 @@ func writeGateways(b *bytes.Buffer, o *adminapi.ClustersOutput) {
 	t.writeUnder(b, "\n")
 }
 
-// objectsOf counts what the replica has of the first of these resources that it reads.
+// objectsOf returns the number of cached objects of the first of these resources that the replica
+// reads.
 func objectsOf(c *adminapi.Cluster, names ...string) string {
 	for _, name := range names {
 		for _, r := range c.Resources {
@@ -174,7 +178,8 @@ func objectsOf(c *adminapi.Cluster, names ...string) string {
 	return ""
 }
 
-// memoryShare is how much a linked cluster takes of what it may; empty for a cluster without a budget.
+// memoryShare returns the percentage of its memory cap that a linked cluster uses. It returns ""
+// for a cluster without a memory cap.
 func memoryShare(m adminapi.Memory) string {
 	if m.Limit == 0 {
 		return ""
@@ -197,7 +202,7 @@ func whyNotReady(c *adminapi.Cluster) string {
 	return joined("; ", secret, c.Reason, c.StandingReason)
 }
 
-// clustersHeadline counts the links by state.
+// clustersHeadline returns the number of links, in total and by state.
 func clustersHeadline(p *adminapi.Clusters) string {
 	if len(p.Clusters) == 0 {
 		return "no links"
@@ -213,7 +218,7 @@ func clustersHeadline(p *adminapi.Clusters) string {
 	return text.Count(len(p.Clusters), "link", "links") + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// writeTroubles writes everything that the table has no room for.
+// writeTroubles writes the problems that do not fit into the table.
 func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
 	var links, services, unserved []string
 	switch {
@@ -243,7 +248,7 @@ func writeTroubles(b *bytes.Buffer, p *adminapi.Clusters) {
 	writeList(b, "Addresses that several objects claim", conflictLines(p), maxLines)
 }
 
-// clusterTroubles leaves out what the table has as the reason.
+// clusterTroubles returns the problems of a cluster, except the reason that the table shows.
 func clusterTroubles(c *adminapi.Cluster) []string {
 	list := slices.Clone(c.Warnings)
 	for _, r := range c.NeverRead() {
@@ -265,8 +270,8 @@ func clusterTroubles(c *adminapi.Cluster) []string {
 	return prefixed(c.Cluster, list)
 }
 
-// throttled returns which resources are not requested because the API server asked for a pause, and
-// until when all of them are requested again.
+// throttled returns a text about resources that are throttled because the API server asked for a
+// pause. It names the time when the last pause ends.
 func throttled(c *adminapi.Cluster) string {
 	var names []string
 	var until time.Time
@@ -305,7 +310,7 @@ func writerTroubles(w *adminapi.SliceWriter) (list []string) {
 	return list
 }
 
-// conflictLines has a line for each address of the local cluster that several objects claim.
+// conflictLines returns one line for each address of the local cluster that several objects claim.
 func conflictLines(p *adminapi.Clusters) (list []string) {
 	for _, x := range p.Conflicts {
 		list = append(list, fmt.Sprintf("%s: %s: %s", x.Address, x.Claimed, strings.Join(x.Objects, ", ")))
@@ -316,7 +321,7 @@ func conflictLines(p *adminapi.Clusters) (list []string) {
 	return list
 }
 
-// prefixed returns texts with what they are about before them.
+// prefixed returns the texts, each preceded by about and a colon.
 func prefixed(about string, texts []string) []string {
 	list := make([]string, len(texts))
 	for i, text := range texts {

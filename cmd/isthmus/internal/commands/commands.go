@@ -15,8 +15,8 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// All returns all commands of this package, in the order of the program's
-// overview. preflight is for checks where there is no replica.
+// All returns all commands of this package, in the order of the program's overview. The check
+// command uses preflight if there is no replica.
 func All(preflight Preflighter) []cli.Command {
 	return []cli.Command{
 		clustersCommand(), servicesCommand(), exportsCommand(), explainCommand(), checkCommand(preflight),
@@ -24,12 +24,13 @@ func All(preflight Preflighter) []cli.Command {
 	}
 }
 
-// Target is how users name replicas, for commands of this package and of others, and how long a command waits for them.
+// Target holds the flags by which users select replicas, for commands of this package and of
+// others. It also limits how long a command waits for them.
 type Target struct {
 	reach.Options
-	Timeout time.Duration // of all that the command does; it is above 0
+	Timeout time.Duration // limit for everything that the command does; positive
 	output  string        // table or json
-	first   bool          // only the first replica is asked
+	first   bool          // query only the first replica
 }
 
 // AdminFlag adds --admin, for commands that read pages.
@@ -37,7 +38,8 @@ func (t *Target) AdminFlag(s *pflag.FlagSet) {
 	t.AddAddressFlag(s, "admin", "`HOST:PORT` of the gateway's admin server, which is its --metrics-addr.")
 }
 
-// pageFlags are those of the commands that read pages. limit is for how long by default, and allowed what that is for.
+// pageFlags adds the flags of commands that read pages. The parameter limit is the default of
+// --timeout, and allowed is its usage text.
 func (t *Target) pageFlags(s *pflag.FlagSet, limit time.Duration, allowed string) {
 	t.AdminFlag(s)
 	t.Flags(s)
@@ -49,14 +51,14 @@ func (t *Target) outputFlags(s *pflag.FlagSet, limit time.Duration, allowed stri
 	s.DurationVar(&t.Timeout, "timeout", limit, allowed)
 }
 
-// What most commands that read pages have as --timeout.
+// The default and the usage text of --timeout for most commands that read pages.
 const (
 	pageTimeout = 10 * time.Second
 	pageAllowed = "The gateway must have answered within this `DURATION`."
 )
 
-// command returns a command with these flags, which it checks before it runs: those that name a
-// cluster are refused beside an address.
+// command adds flags to a command and checks their values before the command runs. Flags that
+// select a cluster exclude an address.
 func (t *Target) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command {
 	v.Flags = []cli.Section{cli.NewSection("Flags", flags)}
 	for _, other := range []string{"kubeconfig", "context", "pod"} {
@@ -72,7 +74,7 @@ func (t *Target) command(v cli.Command, flags func(*pflag.FlagSet)) cli.Command 
 	return v
 }
 
-// Check returns a usage error unless the values of the flags are good.
+// Check returns a usage error if the value of a flag is invalid.
 func (t *Target) Check() error {
 	if _, _, err := net.SplitHostPort(t.Address); t.Address != "" && err != nil {
 		return cli.Usagef("%s is %q: give HOST:PORT", t.AddressFlag, t.Address)
@@ -87,9 +89,8 @@ func (t *Target) asJSON() bool { return t.output == "json" }
 
 func (t *Target) screen(p cli.Process) *screen { return &screen{w: p.Stdout, asJSON: t.asJSON()} }
 
-// find returns the replicas that the flags choose: at least one that can be asked, and after
-// those the replicas that are not ready. The function that it returns must be called once none
-// of them is in use.
+// find returns the replicas that the flags select. At least one replica can be queried; replicas
+// that are not ready come last. The caller must call release when it no longer uses the replicas.
 func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Replica, release func(), err error) {
 	if t.Address != "" {
 		return []reach.Replica{{Address: t.Address}}, func() {}, nil
@@ -109,8 +110,8 @@ func (t *Target) find(ctx context.Context, p cli.Process) (list []reach.Replica,
 	return list, cluster.Close, nil
 }
 
-// await does work that somebody has to answer within the timeout, and prints what it waits for if
-// that takes long.
+// await runs work, which waits for who to respond within the timeout. If work takes long, await
+// prints what it is waiting for.
 func (t *Target) await(ctx context.Context, p cli.Process, what, who string, work func() error) error {
 	err := p.Await(ctx, fmt.Sprintf(" for %s, for %v at most", what, t.Timeout), work)
 	switch {
@@ -128,7 +129,7 @@ func (t *Target) late(who string) error {
 	return fmt.Errorf("%s has not answered within %v (--timeout)", who, t.Timeout)
 }
 
-// checkToken checks a context token, as far as users can get it wrong.
+// checkToken returns a usage error if a context token is not valid JSON.
 func checkToken(text string) error {
 	var token struct {
 		NS, NodeName, Pod string

@@ -14,14 +14,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// messageJSON returns a message in protobuf's JSON. A message can be so that there is none: with a
-// duration out of range.
+// messageJSON returns the JSON form of a protobuf message. Some messages have none, for example
+// with a duration out of range.
 func messageJSON(m proto.Message) (json.RawMessage, error) {
 	text, err := protojson.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(json.RawMessage(text)) // without spaces, which protobuf places by chance
+	return json.Marshal(json.RawMessage(text)) // remove the spaces that protobuf inserts at random
 }
 
 func decodeAddress(a *pbnet.TcpAddress) (netip.AddrPort, error) {
@@ -41,15 +41,15 @@ func decodeAddress(a *pbnet.TcpAddress) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip, uint16(a.GetPort())), nil
 }
 
-// What follows are the columns of the table, empty for what was not sent.
+// The functions below return the columns of the table. A column is empty if its value was not sent.
 
-// clusterOf is the label target_cluster, which a replica gives to endpoints of
-// linked clusters unless it runs with --target-cluster-label=false.
+// clusterOf returns the label target_cluster. A replica sets the label on endpoints of linked
+// clusters, unless it runs with --target-cluster-label=false.
 func clusterOf(w *pb.WeightedAddr) string {
 	return cmp.Or(w.GetMetricLabels()["target_cluster"], "local")
 }
 
-// zoneOf is the endpoint's zone, and whether the client is in the same.
+// zoneOf returns the endpoint's zone, and whether the client is in the same zone.
 func zoneOf(w *pb.WeightedAddr) string {
 	zone, locality := w.GetMetricLabels()["zone"], w.GetMetricLabels()["zone_locality"]
 	if zone == "" || locality == "" || locality == "unknown" {
@@ -79,7 +79,7 @@ func podOf(w *pb.WeightedAddr) string {
 	return cmp.Or(w.GetMetricLabels()["pod"], w.GetMetricLabels()["external_workload"])
 }
 
-// peerOf is the identity that the endpoint's TLS certificate must have.
+// peerOf returns the identity that the endpoint's TLS certificate must have.
 func peerOf(w *pb.WeightedAddr) string {
 	return cmp.Or(w.GetTlsIdentity().GetDnsLikeIdentity().GetName(), w.GetTlsIdentity().GetUriLikeIdentity().GetUri())
 }

@@ -22,10 +22,11 @@ import (
 	"isthmus/internal/text"
 )
 
-// explainTimeout is by default for an explanation: a replica lets it wait for its turn, or refuses it after a while.
+// explainTimeout is the default of --timeout. A replica queues requests for explanations, and
+// rejects a request that has waited too long.
 const explainTimeout = 30 * time.Second
 
-// explainOptions are those of "isthmus explain".
+// explainOptions are the options of "isthmus explain".
 type explainOptions struct {
 	Target
 	token, node, address string
@@ -52,7 +53,7 @@ func explainCommand() cli.Command {
 	})
 }
 
-// runExplain shows what becomes of the addresses of a service.
+// runExplain shows every address of a service with its verdict.
 func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 	query, ip, err := o.query(p)
 	if err != nil {
@@ -75,7 +76,7 @@ func runExplain(ctx context.Context, p cli.Process, o *explainOptions) error {
 	return s.unserved()
 }
 
-// query returns what to ask the page, and the address that is asked about.
+// query returns the URL query for the page, and the address to explain.
 func (o *explainOptions) query(p cli.Process) (query string, ip netip.Addr, err error) {
 	if err := checkToken(o.token); err != nil {
 		return "", ip, err
@@ -100,7 +101,7 @@ func (o *explainOptions) query(p cli.Process) (query string, ip netip.Addr, err 
 	return q.Encode(), ip, nil
 }
 
-// readAddress reads an IP address, of which a port may follow.
+// readAddress parses an IP address, optionally with a port.
 func readAddress(text string) (netip.Addr, error) {
 	ip, err := netip.ParseAddr(text)
 	if err != nil {
@@ -114,14 +115,14 @@ func readAddress(text string) (netip.Addr, error) {
 	return ip.Unmap(), nil
 }
 
-// explainState is a page about a service to be shown.
+// explainState is an explanation that is printed.
 type explainState struct {
 	adminapi.ExplainOutput
-	address netip.Addr // that was asked for; not valid: all
-	node    string     // that was asked for
+	address netip.Addr // set by --address; invalid for all addresses
+	node    string     // set by --node
 }
 
-// unserved returns an error if the client does not get what was asked about.
+// unserved returns an error if the client does not receive the requested endpoints.
 func (s *explainState) unserved() error {
 	p := &s.Explanation
 	switch {
@@ -140,7 +141,7 @@ func (s *explainState) unserved() error {
 	return nil
 }
 
-// totalOf is how many addresses there are.
+// totalOf returns the total number of addresses.
 func totalOf(p *adminapi.Explanation) (n int) {
 	for _, count := range p.Verdicts {
 		n += count
@@ -148,7 +149,8 @@ func totalOf(p *adminapi.Explanation) (n int) {
 	return n
 }
 
-// table has what the service is made of, its addresses, what to do, and what proxies have.
+// table returns a headline and the sections of the explanation: client, problems, tiers, members,
+// addresses, remedies and proxies.
 func (s *explainState) table() (string, []byte) {
 	var b bytes.Buffer
 	p := &s.Explanation
@@ -170,7 +172,7 @@ func (s *explainState) table() (string, []byte) {
 	return s.headline(), b.Bytes()
 }
 
-// failuresOf returns why Isthmus can't update the service.
+// failuresOf returns the reasons why Isthmus can't update the service.
 func failuresOf(p *adminapi.Explanation) (list []string) {
 	for _, f := range p.Failures {
 		list = append(list, f.String())
@@ -212,7 +214,7 @@ func (s *explainState) headline() string {
 	return summary + ": no addresses"
 }
 
-// client is whom the answer is for.
+// client describes the client of the explanation.
 func (s *explainState) client() string {
 	c := s.Client
 	with := func(what, value string) string {
@@ -241,7 +243,7 @@ func (s *explainState) writeMembers(b *bytes.Buffer) {
 	t.writeUnder(b, "Members:\n")
 }
 
-// maxAddressLines is how many addresses are shown of a service of many.
+// maxAddressLines limits how many addresses of a service are listed.
 const maxAddressLines = 40
 
 func (s *explainState) writeAddresses(b *bytes.Buffer) {
@@ -291,7 +293,8 @@ func portsOf(m *adminapi.ExplainedMember) string {
 	return text.Some(list, maxNames)
 }
 
-// servedOf counts the addresses of a member; empty: not all of them are on the page.
+// servedOf returns how many addresses of a member are served. It returns "" if the page does not
+// contain all addresses.
 func servedOf(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	if p.More > 0 {
 		return ""
@@ -304,12 +307,12 @@ func servedOf(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	return text
 }
 
-// memberCount is how many addresses of a member are on the page.
+// memberCount counts the addresses of a member on the page.
 type memberCount struct {
 	all, served int
-	behind      int  // gateways
-	noGateway   bool // there is none for these
-	undeclared  bool // the port, where it has to be
+	behind      int  // behind a gateway
+	noGateway   bool // an address lacks a gateway
+	undeclared  bool // the Service must declare the port but does not
 }
 
 func countOf(p *adminapi.Explanation, m adminapi.ExplainedMember) (n memberCount) {
@@ -352,8 +355,8 @@ func whyNotServed(p *adminapi.Explanation, m adminapi.ExplainedMember) string {
 	return joined("; ", m.Reason, m.StandingReason, local, ports)
 }
 
-// remedies has a line for each thing that may be wrong, and what to do about it. placed: it is
-// known where the client runs.
+// remedies returns one line for each possible problem, with its remedy. The parameter placed means
+// that the client's node or zone is known.
 func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 	switch {
 	case definitionPanicked(p):
@@ -382,7 +385,7 @@ func remedies(p *adminapi.Explanation, placed bool) (list []string) {
 	return list
 }
 
-// troubled is a number that should be 0.
+// troubled returns the cell for a number that should be 0.
 func troubled(n int) cell {
 	if n > 0 {
 		return cell{strconv.Itoa(n), yellow}
@@ -390,7 +393,8 @@ func troubled(n int) cell {
 	return cell{text: "0"}
 }
 
-// standsFor is what has the address. Of a gateway the page has neither slice nor target.
+// standsFor returns the object that has the address. For a gateway, the page has neither slice nor
+// target.
 func standsFor(a *adminapi.ExplainedAddress) string {
 	if a.Slice == "gateways" {
 		return "gateway of " + a.Cluster
@@ -398,7 +402,8 @@ func standsFor(a *adminapi.ExplainedAddress) string {
 	return a.Target
 }
 
-// rankOf orders addresses of which not all are shown.
+// rankOf returns the sort key of an address. It determines which addresses are listed first if not
+// all are.
 func rankOf(a *adminapi.ExplainedAddress) int {
 	switch a.Verdict {
 	case served:
@@ -409,7 +414,7 @@ func rankOf(a *adminapi.ExplainedAddress) int {
 	return 0
 }
 
-// whyOf is the verdict in a sentence, with what is known about it.
+// whyOf returns the verdict as a sentence with details.
 func whyOf(a *adminapi.ExplainedAddress) string {
 	why := cmp.Or(verdicts[a.Verdict].why, a.Verdict)
 	switch a.Verdict {
@@ -439,7 +444,7 @@ func verdictColour(verdict string) colour {
 	return red
 }
 
-// countsOf has how many addresses have each verdict, the most frequent first.
+// countsOf returns the number of addresses by verdict, the most frequent verdict first.
 func countsOf(p *adminapi.Explanation) string {
 	var list []string
 	for _, v := range byCount(p) {
@@ -454,20 +459,22 @@ func byCount(p *adminapi.Explanation) []string {
 	})
 }
 
-// verdictWords is a verdict as people read it: why an address is not served, and what to do
-// about it, if there is something.
+// verdictWords are the texts for a verdict: why an address is not served, and the remedy if there
+// is one.
 type verdictWords struct{ why, remedy string }
 
-// Verdicts that are no fault. What is behind a gateway is reached through that, which is another address.
+// Verdicts that are no problem. Clients reach an address behind a gateway through the address of
+// the gateway.
 const (
 	served        = "served"
 	behindGateway = "behind-a-gateway"
 )
 
-// portUndeclared is that of all addresses of a member, of a Service that the replica writes.
+// portUndeclared is the verdict for all addresses of a member whose Service must declare the port.
+// It applies to Services that Isthmus writes.
 const portUndeclared = "port-not-declared"
 
-// verdicts has the words for all verdicts of a replica of this version.
+// verdicts contains the texts for all verdicts of this version.
 var verdicts = map[string]verdictWords{
 	served: {"clients get it", ""},
 	"no-such-service": {"the cluster has no such Service, or one of type ExternalName",
@@ -521,10 +528,10 @@ var verdicts = map[string]verdictWords{
 	"other-address-preferred": {"clients get its Pod by an IPv6 address", ""},
 }
 
-// ofNode are the verdicts that the client's node decides on.
+// ofNode contains the verdicts that depend on the client's node.
 var ofNode = map[string]bool{"other-node": true, "hinted-to-other-nodes": true, "hinted-to-other-zones": true}
 
-// stateRemedies is what to do about a member's cluster in a state.
+// stateRemedies contains the remedy for each state of a member's cluster.
 var stateRemedies = map[string]string{
 	"unlinked": "no link Secret names the cluster: link it, or take it out of the definition",
 	"rejected": "its link Secret can't be used: correct that",

@@ -20,7 +20,7 @@ import (
 	"isthmus/internal/text"
 )
 
-// exportsOptions are those of "isthmus exports".
+// exportsOptions are the options of "isthmus exports".
 type exportsOptions struct {
 	Target
 	diff, written bool
@@ -44,7 +44,7 @@ func exportsCommand() cli.Command {
 	})
 }
 
-// runExports shows the page of exports, or some of it.
+// runExports shows the exports page, or the part that the arguments select.
 func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	query := url.Values{}
 	for _, arg := range p.Args {
@@ -80,7 +80,8 @@ func runExports(ctx context.Context, p cli.Process, o *exportsOptions) error {
 	return o.print(p, shown)
 }
 
-// chooseExports returns the answer of the replica that writes, which knows what has failed, or else the first one.
+// chooseExports returns the response of the replica that writes, because only this replica knows
+// about failed writes. If no such replica responds, it returns the first response.
 func chooseExports(answers []Answer[adminapi.Exports]) Answer[adminapi.Exports] {
 	rank := func(a Answer[adminapi.Exports]) int {
 		switch {
@@ -124,10 +125,11 @@ func (o *exportsOptions) print(p cli.Process, shown Answer[adminapi.Exports]) (e
 	return err
 }
 
-// exportsState is a page of exports to be shown.
+// exportsState is an exports page that is printed.
 type exportsState struct{ adminapi.ExportsOutput }
 
-// table has a line for each export, what differs between them, and who writes.
+// table returns a headline and a table with one line per export. Conflicts and notes on Linkerd
+// follow.
 func (s *exportsState) table() (string, []byte) {
 	var b bytes.Buffer
 	writeUnchecked(&b, s.Unchecked)
@@ -163,7 +165,7 @@ func (s *exportsState) table() (string, []byte) {
 	return headline, b.Bytes()
 }
 
-// writer says who writes.
+// writer returns a text that names the replica that writes.
 func (s *exportsState) writer() string {
 	switch w := s.Writer; {
 	case w.Mode == "plan":
@@ -178,7 +180,7 @@ func (s *exportsState) writer() string {
 	return "no replica writes now"
 }
 
-// printDiff prints each change like a unified diff.
+// printDiff prints the changes in the style of a unified diff.
 func (s *exportsState) printDiff(w io.Writer) error {
 	var b bytes.Buffer
 	for _, c := range s.Changes {
@@ -210,7 +212,7 @@ func (s *exportsState) printDiff(w io.Writer) error {
 	return printText(w, b.String())
 }
 
-// printWritten prints the objects that are written, each as what kubectl reads.
+// printWritten prints the written objects as JSON that kubectl accepts.
 func (s *exportsState) printWritten(w io.Writer) error {
 	var b bytes.Buffer
 	for _, kind := range []struct {

@@ -19,27 +19,28 @@ import (
 	"isthmus/internal/guard"
 )
 
-// Answer is what one replica has sent.
+// Answer is the response of one replica.
 type Answer[T any] struct {
-	Replica  string // HOST:PORT, or NAMESPACE/POD
-	NotReady bool   // it has not been asked, since its Pod is not ready: Err has why
+	Replica  string // HOST:PORT or NAMESPACE/POD
+	NotReady bool   // not queried because its Pod is not ready; Err holds the reason
 	Value    *T
-	Err      error // why there is no value
+	Err      error // the reason why Value is missing
 	Origin
 }
 
-// askedAtOnce is how many replicas are asked at a time: each may answer 32 MiB.
+// askedAtOnce limits how many replicas are queried in parallel. Each response may have 32 MiB.
 const askedAtOnce = 4
 
-// ReadAll reads a page of every replica that the flags choose. Those that fail are answers too;
-// there is an error if none could be asked at all. It prints on standard error what it waits for.
+// ReadAll reads a page of every replica that the flags select. A replica that fails has an Answer
+// with Err set. ReadAll returns an error only if no replica could be queried at all. If it takes
+// long, it prints on standard error what it is waiting for.
 func ReadAll[T any](ctx context.Context, p cli.Process, t *Target, path string) ([]Answer[T], error) {
 	return ask(ctx, p, t, pageOf(path), func(ctx context.Context, g reach.Replica, into *T) (Origin, error) {
 		return fetch(ctx, g, path, into)
 	})
 }
 
-// ask asks replicas for something, which what describes.
+// ask calls one for each replica. The parameter what describes the request in messages.
 func ask[T any](
 	ctx context.Context, p cli.Process, t *Target, what string,
 	one func(context.Context, reach.Replica, *T) (Origin, error),
@@ -54,7 +55,7 @@ func ask[T any](
 	if t.first {
 		replicas = replicas[:1]
 	}
-	list := make([]Answer[T], len(replicas)) // those who are late write to it, whatever is returned
+	list := make([]Answer[T], len(replicas)) // late calls of one still write to list after ask returned
 	err = t.await(ctx, p, what+" of "+replicaNames(replicas), replicaNames(replicas), func() error {
 		var asking errgroup.Group
 		asking.SetLimit(askedAtOnce)
@@ -70,7 +71,7 @@ func ask[T any](
 				return nil
 			})
 		}
-		return asking.Wait() // each has its own error
+		return asking.Wait() // every Answer has its own error
 	})
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func ask[T any](
 	return list, nil
 }
 
-// names returns the names of those that are asked, for messages.
+// replicaNames returns the names of the replicas that are queried, for messages.
 func replicaNames(replicas []reach.Replica) string {
 	list := make([]string, 0, len(replicas))
 	for _, g := range replicas {
@@ -89,19 +90,18 @@ func replicaNames(replicas []reach.Replica) string {
 	return strings.Join(list, " and ")
 }
 
-// maxPage is how much of a page is read, in bytes: what a replica has to show of 50,000
-// federated services of three clusters.
+// maxPage limits how much of a page is read, in bytes. Pages for 50,000 federated services of three
+// clusters fit.
 const maxPage = 32 << 20
 
-// pageLimits are how many elements and fields a page may have. One of maxPage bytes about
-// services has fewer.
+// pageLimits limit the elements and fields of a page. A services page of maxPage bytes has fewer.
 var pageLimits = guard.Limits{Elements: 500_000, Fields: 3_000_000}
 
-// versionPage is the page that every version of a replica has.
+// versionPage is the page that every version of Isthmus serves.
 const versionPage = "/debug/version"
 
-// fetch reads a page of a replica into a value. An older replica sends no headers that name its
-// build. Then fetch asks for the build.
+// fetch reads a page of a replica into a value. If the replica is older and sends no headers that
+// name its build, fetch also requests its version page.
 func fetch(ctx context.Context, g reach.Replica, path string, into any) (Origin, error) {
 	from, err := fetchPage(ctx, g, path, into)
 	_, answered := errors.AsType[pageError](err)
@@ -135,7 +135,7 @@ func fetchPage(ctx context.Context, g reach.Replica, path string, into any) (fro
 		return from, err
 	}
 	defer conn.Close()
-	client := http.Client{ // without redirects
+	client := http.Client{ // follows no redirects
 		Transport: &http.Transport{
 			DisableKeepAlives: true,
 			DialContext:       func(context.Context, string, string) (net.Conn, error) { return conn, nil },
@@ -150,7 +150,7 @@ func fetchPage(ctx context.Context, g reach.Replica, path string, into any) (fro
 	return decode(g, answer, pageOf(path), into)
 }
 
-// unanswered returns the error for a request that has no answer.
+// unanswered returns the error for a request without a response.
 func unanswered(g reach.Replica, err error) error {
 	broken, ok := errors.AsType[*reach.BrokenError](err)
 	switch {
@@ -163,7 +163,7 @@ func unanswered(g reach.Replica, err error) error {
 	return fmt.Errorf("%s: %s", g, Printable(strings.TrimPrefix(err.Error(), "net/http: ")))
 }
 
-// decode reads an answer into a value.
+// decode decodes a response into a value.
 func decode(g reach.Replica, answer *http.Response, page string, into any) (from Origin, err error) {
 	from = originOf(answer.Header)
 	another := "is it an Isthmus gateway? (-n and --pod choose another)"
@@ -193,24 +193,23 @@ func decode(g reach.Replica, answer *http.Response, page string, into any) (from
 	return from, nil
 }
 
-// refusal is the text in place of a page.
+// refusal returns the text that a replica sent in place of a page.
 func refusal(body io.Reader) string {
 	text, _ := io.ReadAll(io.LimitReader(body, 1000))
 	return Printable(strings.TrimSpace(string(text)))
 }
 
-// pageOf returns a path without the query, for messages.
+// pageOf returns a path without its query, for messages.
 func pageOf(path string) string {
 	page, _, _ := strings.Cut(path, "?")
 	return page
 }
 
-// pageError is that a replica answers with another status than OK, or with a page that can't be
-// decoded.
+// pageError reports a status other than OK or a page that can't be decoded.
 type pageError struct {
 	status  int
-	what    string // what is wrong
-	another string // asks whether the answer is that of a replica at all
+	what    string // the problem
+	another string // asks whether the server is a replica at all
 }
 
 func (e pageError) Error() string { return e.what + ": " + e.another }

@@ -41,43 +41,44 @@ func getCommand() cli.Command {
 	}})
 }
 
-// openGet opens a Get stream, and asks the replica to explain which tier each endpoint
-// belongs to. Other servers ignore that.
+// openGet opens a Get stream. It asks the replica to add the tier of each endpoint to its labels.
+// Other servers ignore this request.
 func openGet(
 	c pb.DestinationClient, ctx context.Context, q *pb.GetDestination, opts ...grpc.CallOption,
 ) (grpc.ServerStreamingClient[pb.Update], error) {
 	return c.Get(metadata.AppendToOutgoingContext(ctx, "isthmus-explain", "tiers"), q, opts...)
 }
 
-// What is kept of what a server sends: more than any replica does.
+// Limits of the state that get stores. No replica reaches them.
 const (
 	maxEndpoints = 100_000
-	maxLabels    = 64        // of an endpoint, with those of its message
-	maxBytes     = 128 << 20 // of all endpoints
+	maxLabels    = 64        // labels of an endpoint, including the labels of its message
+	maxBytes     = 128 << 20 // size of all endpoints
 )
 
 var errTooLarge = fmt.Errorf("endpoints of more than %d MiB: the others are not shown", maxBytes>>20)
 
-// getState is what a proxy holds after the messages of one Get stream. Its zero
-// value is that of a proxy before the first message.
+// getState is the state that a proxy has after the messages of one Get stream. The zero value is
+// the state before the first message.
 type getState struct {
 	known, exists bool
 	endpoints     map[netip.AddrPort]endpoint
-	bytes         int // of the endpoints
+	bytes         int // size of all endpoints
 }
 
-// endpoint is what a proxy knows about one address.
+// endpoint is one address and its properties, as a proxy stores them.
 type endpoint struct {
-	*pb.WeightedAddr                 // with the labels of its message
-	sent             json.RawMessage // the same
+	*pb.WeightedAddr                 // includes the labels of its message
+	sent             json.RawMessage // the JSON form of the message
 }
 
-// size is that of the message, with what JSON has not, and that of its JSON, where a character may be six.
+// size returns the size of the message and of its JSON form. Some parts of a message are missing in
+// its JSON form, where one character may take six bytes.
 func (e endpoint) size() int { return proto.Size(e.WeightedAddr) + len(e.sent) }
 
-// apply does what a proxy does with a message: the first add replaces what it
-// held, a remove before that is ignored, an empty add is dropped. The error names
-// what a server must not send; apply has used what could be used of the message.
+// apply applies a message as a proxy does. The first add replaces the state, and a remove before
+// the first add is ignored. An empty add is dropped. If a part of the message is invalid, apply
+// uses the rest and returns an error.
 func (s *getState) apply(u *pb.Update) error {
 	switch u := u.GetUpdate().(type) {
 	case *pb.Update_Add:
@@ -102,7 +103,7 @@ func (s *getState) add(set *pb.WeightedAddrSet) error {
 	}
 	s.known, s.exists = true, true
 	var bad error
-	decoded := 0 // bytes: an address may be there again and again, with labels that all of them share
+	decoded := 0 // in bytes, because addresses may repeat and share large labels
 	for _, w := range set.GetAddrs() {
 		addr, err := completed(w, set.GetMetricLabels())
 		if err != nil {
@@ -149,7 +150,7 @@ func (s *getState) remove(set *pb.AddrSet) error {
 	return bad
 }
 
-// addresses are those of the endpoints, sorted.
+// addresses returns the addresses of the endpoints, sorted.
 func (s *getState) addresses() []netip.AddrPort {
 	return slices.SortedFunc(maps.Keys(s.endpoints), netip.AddrPort.Compare)
 }
@@ -164,7 +165,7 @@ func (s *getState) output(at time.Time, authority string) any {
 	return o
 }
 
-// table has a line for each endpoint.
+// table returns a headline and a table with one line per endpoint.
 func (s *getState) table() (string, []byte) {
 	if len(s.endpoints) == 0 {
 		return s.headline(), nil
@@ -188,10 +189,11 @@ func (s *getState) table() (string, []byte) {
 	return s.headline(), b.Bytes()
 }
 
-// standingColumn is that of STANDING, which is left out while all are in service.
+// standingColumn is the index of the column STANDING. The table omits the column if all endpoints
+// are in service.
 const standingColumn = 4
 
-// headline counts the endpoints, also by cluster.
+// headline returns the number of endpoints, in total and by cluster.
 func (s *getState) headline() string {
 	switch {
 	case !s.exists:
@@ -210,7 +212,8 @@ func (s *getState) headline() string {
 	return fmt.Sprintf("%s (%s)", text.Count(len(s.endpoints), "endpoint", "endpoints"), strings.Join(parts, ", "))
 }
 
-// completed adds the labels of a whole add to one address of it, whose own go before those of the same name.
+// completed adds the labels of an add to one of its addresses. The address's own labels take
+// precedence.
 func completed(w *pb.WeightedAddr, setLabels map[string]string) (netip.AddrPort, error) {
 	addr, err := decodeAddress(w.GetAddr())
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"isthmus/internal/text"
 )
 
-// Origin is what an answer of a replica says of itself.
+// Origin describes the sender of a page: its clock, page format and build.
 type Origin struct {
 	At     time.Time      // by the replica's clock
-	Format string         // of the page; empty: the replica does not say
-	Build  adminapi.Build // of the replica; empty: not known
+	Format string         // format number of the page; empty if the replica does not send it
+	Build  adminapi.Build // build of the replica; zero if unknown
 }
 
-// Unchecked returns why a program of this build can't judge the page: it does not know the format.
-// It is empty if the program does.
+// Unchecked returns the reason why a program of this build can't judge the page. The reason is an
+// unknown page format. It is empty if the program supports the format.
 func (o Origin) Unchecked(own adminapi.Build) string {
 	known := strconv.Itoa(adminapi.Format)
 	if o.Format == known {
@@ -38,8 +38,8 @@ func (o Origin) Unchecked(own adminapi.Build) string {
 }
 
 // OtherFormat returns an error if the page has a format number that a program of this build does
-// not know: the page may mean something else. The page of an older replica, which has no number, at
-// most lacks fields.
+// not support. Fields of such a page may have other meanings. An older replica sends no format
+// number; its page at most lacks fields.
 func (o Origin) OtherFormat(own adminapi.Build) error {
 	if unchecked := o.Unchecked(own); o.Format != "" && unchecked != "" {
 		return fmt.Errorf("the page can't be judged: %s", unchecked)
@@ -47,15 +47,15 @@ func (o Origin) OtherFormat(own adminapi.Build) error {
 	return nil
 }
 
-// writeUnchecked writes a line that says why the program can't judge a page. It writes nothing if
-// the program can.
+// writeUnchecked prints the reason why a page can't be judged. It prints nothing if the reason is
+// empty.
 func writeUnchecked(w io.Writer, unchecked string) {
 	if unchecked != "" {
 		fmt.Fprintf(w, "Not checked: %s\n", unchecked)
 	}
 }
 
-// describeBuild returns the version, and the commit if the version does not name a release.
+// describeBuild returns the version, and the commit if the version is not a release.
 func describeBuild(b adminapi.Build) string {
 	commit, _, _ := strings.Cut(b.Commit, " ") // without its time
 	if b.Version == "(devel)" && commit != "" {
@@ -64,7 +64,7 @@ func describeBuild(b adminapi.Build) string {
 	return Printable(cmp.Or(b.Version, "not known"))
 }
 
-// originOf reads the headers of an answer.
+// originOf reads an Origin from the headers of a response.
 func originOf(h http.Header) Origin {
 	from := Origin{Format: h.Get(adminapi.FormatHeader)}
 	from.Build.Version, from.Build.Commit = h.Get(adminapi.VersionHeader), h.Get(adminapi.CommitHeader)
@@ -76,20 +76,20 @@ func originOf(h http.Header) Origin {
 	return from
 }
 
-// versionError is that a replica of another version lacks a page, or has a page that this program
-// can't decode.
+// versionError reports that a replica of another version lacks a page or serves a page that this
+// program can't decode.
 type versionError struct {
 	status    int
-	what      string // what is wrong
-	unchecked string // has the two versions
+	what      string // the problem
+	unchecked string // names both versions
 }
 
 func (e versionError) Error() string {
 	return e.what + ": " + e.unchecked + "\n  Use the same version of both: update the older one"
 }
 
-// byVersion replaces the error of a request by a versionError if the version of the replica
-// explains the error. own is the build of the program.
+// byVersion replaces a pageError with a versionError if the version of the replica explains the
+// error. The parameter own is the build of this program.
 func byVersion(err error, from Origin, own adminapi.Build) error {
 	page, ok := errors.AsType[pageError](err)
 	if !ok || from.Build.Version == "" || page.status != http.StatusOK && page.status != http.StatusNotFound {

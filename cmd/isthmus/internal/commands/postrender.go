@@ -34,11 +34,11 @@ const postRenderEnding = `Examples:
 
 For Helm 4, where post-renderers are plugins, docs/install.md has the one that runs this verb.`
 
-// imageName is an image with a tag, a digest or both.
+// imageName matches an image with a tag, a digest or both.
 var imageName = regexp.MustCompile(`^([\w.-]+(:\d+)?/)?[a-z\d._/-]+` +
 	`(:\w[\w.-]{0,127}|(:\w[\w.-]{0,127})?@sha256:[\da-f]{64})$`)
 
-// PostRender returns the command post-render, which is for Helm and for pipes.
+// PostRender returns the command post-render, which Helm or a shell pipeline runs.
 func PostRender() cli.Command {
 	var image string
 	return cli.Command{
@@ -70,7 +70,7 @@ func runPostRender(p cli.Process, image string) error {
 	return err
 }
 
-// postRender returns the objects with another image in Linkerd's destination container.
+// postRender replaces the image of Linkerd's destination container in the objects of from.
 func postRender(from io.Reader, image string) ([]byte, error) {
 	var out bytes.Buffer
 	found := 0
@@ -106,7 +106,8 @@ func postRender(from io.Reader, image string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// setImage sets the image of the container, and reports whether the object has it.
+// setImage sets the image of the destination container. It reports whether object contains that
+// container.
 func setImage(object map[string]any, image string) bool {
 	o := unstructured.Unstructured{Object: object}
 	deployment := appsv1.SchemeGroupVersion.WithKind("Deployment")

@@ -41,18 +41,18 @@ func profileCommand() cli.Command {
 		}})
 }
 
-// profile is what a proxy holds after the messages of one GetProfile stream, which
-// is the last message. Its zero value is that of a proxy before the first message.
+// profileState is the state that a proxy has after the messages of one GetProfile stream: the last
+// message. The zero value is the state before the first message.
 type profileState struct {
 	*pb.DestinationProfile
-	address netip.AddrPort  // of its endpoint; not valid: there is none
-	sent    json.RawMessage // the message
+	address netip.AddrPort  // address of its endpoint; invalid if it has no endpoint
+	sent    json.RawMessage // the JSON form of the message
 }
 
 func (p *profileState) started() bool { return p.DestinationProfile != nil }
 
-// apply replaces the profile by that of a message. The error names what a server
-// must not send.
+// apply replaces the profile with the profile of a message. It returns an error if a server must
+// not send the message.
 func (p *profileState) apply(m *pb.DestinationProfile) error {
 	sent, err := messageJSON(m)
 	if err != nil {
@@ -69,7 +69,8 @@ func (p *profileState) output(at time.Time, authority string) any {
 	return adminapi.ProfileOutput{Time: at, Authority: authority, Address: p.address, Sent: p.sent}
 }
 
-// table has a line for each field that has a value, and one for each route.
+// table returns a headline and a table with one line for each field that is set. One line for each
+// route follows.
 func (p *profileState) table() (string, []byte) {
 	headline := "no profile"
 	switch {
@@ -140,7 +141,7 @@ func yesOrNo(b bool) string {
 	return "no"
 }
 
-// retriesText returns the budget in one line. There may be none.
+// retriesText formats a retry budget, which may be nil, as one line.
 func retriesText(b *pb.RetryBudget) string {
 	if b == nil {
 		return "-"
@@ -149,7 +150,7 @@ func retriesText(b *pb.RetryBudget) string {
 		b.GetTtl().AsDuration(), b.GetMinRetriesPerSecond())
 }
 
-// referenceText returns the object in one line. There may be none.
+// referenceText formats a reference to an object, which may be nil, as one line.
 func referenceText(m *meta.Metadata) string {
 	r := m.GetResource()
 	switch {
@@ -161,11 +162,13 @@ func referenceText(m *meta.Metadata) string {
 	return r.GetNamespace() + "/" + r.GetName()
 }
 
-// maxNesting is how deep conditions are described: the text of each is a part of that around it, so all together would
-// take the square of a depth that a hostile replica chooses.
+// maxNesting limits the depth to which conditions are described. The text of a condition contains
+// the texts of its parts. Without a limit, a hostile server could choose a depth that takes
+// quadratic time.
 const maxNesting = 16
 
-// requestCondition describes which requests a route is for, in one line. Conditions within maxNesting others are "…".
+// requestCondition describes which requests a route matches, in one line. Conditions below
+// maxNesting are shown as "…".
 func requestCondition(m *pb.RequestMatch, nesting int) string {
 	if nesting > maxNesting {
 		return "…"
@@ -189,7 +192,8 @@ func requestCondition(m *pb.RequestMatch, nesting int) string {
 	return "?"
 }
 
-// responseCondition describes which responses a class is for, likewise.
+// responseCondition describes which responses a class matches, in one line. Conditions below
+// maxNesting are shown as "…".
 func responseCondition(m *pb.ResponseMatch, nesting int) string {
 	if nesting > maxNesting {
 		return "…"
@@ -208,8 +212,8 @@ func responseCondition(m *pb.ResponseMatch, nesting int) string {
 	return "?"
 }
 
-// joinConditions joins the conditions of a list with a word, in parentheses if
-// there is more than one; empty describes a list without any.
+// joinConditions joins the texts of conditions with a word, in parentheses if there are several. It
+// returns empty for an empty list.
 func joinConditions[M any](list []M, word, empty string, text func(M) string) string {
 	var parts []string
 	for _, m := range list {
@@ -224,7 +228,7 @@ func joinConditions[M any](list []M, word, empty string, text func(M) string) st
 	return "(" + strings.Join(parts, word) + ")"
 }
 
-// statusRange describes a range of status codes, of which zero is no bound.
+// statusRange describes a range of status codes. A zero bound means no bound.
 func statusRange(low, high uint32) string {
 	switch {
 	case low == high && low != 0:

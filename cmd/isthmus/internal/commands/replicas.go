@@ -11,18 +11,18 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// facts are what replicas of one cluster should agree about, by what it is of.
+// facts are properties on which all replicas of a cluster should agree, by object.
 type facts map[string]fact
 
 type fact struct {
 	text string
-	// perReplica: not every replica has it, since it depends on the proxies of each.
+	// perReplica means that a replica may lack the fact, because the fact depends on its proxies.
 	perReplica bool
 }
 
-// readEach reads a page of every replica that the flags choose. It returns the first that answers
-// in a format that the program knows, or else the first that answers, and how the others differ
-// from it; there is an error if none answers.
+// readEach reads a page of every replica that the flags select. It returns the first response in a
+// supported format or, if there is none, the first response. It also returns how the other replicas
+// differ from that response. readEach returns an error if no replica responds.
 func readEach[T any](
 	ctx context.Context, p cli.Process, o *Target, path string, of func(*T) facts,
 ) (shown Answer[T], others []adminapi.OtherReplica, err error) {
@@ -43,7 +43,7 @@ func readEach[T any](
 		unchecked := a.Unchecked(p.Build)
 		switch {
 		case a.Err != nil:
-			other.Error, _, _ = strings.Cut(a.Err.Error(), "\n") // without what to do
+			other.Error, _, _ = strings.Cut(a.Err.Error(), "\n") // without the hint
 		case unchecked != "":
 			other.Unchecked = unchecked
 		default:
@@ -54,7 +54,7 @@ func readEach[T any](
 	return shown, others, nil
 }
 
-// differences has a line for each fact that the other does not have like this.
+// differences returns one line for each fact that differs in other.
 func (f facts) differences(other facts) (lines []string) {
 	keys := maps.Clone(f)
 	maps.Copy(keys, other)
@@ -73,8 +73,8 @@ func (f facts) differences(other facts) (lines []string) {
 	return lines
 }
 
-// compared sums up for a headline how replicas differ, and has a line for each difference. If
-// unchecked is not empty, it is why the page that is shown can't be judged.
+// compared returns a summary of the differences for a headline, and one line per difference. If
+// unchecked is not empty, it is the reason why the shown page can't be judged.
 func compared(others []adminapi.OtherReplica, unchecked string) (summary string, lines []string) {
 	if unchecked != "" {
 		return "; not checked: " + unchecked, nil

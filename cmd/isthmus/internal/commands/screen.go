@@ -15,15 +15,15 @@ import (
 	"isthmus/internal/text"
 )
 
-// screen prints what a command has to show, once or again and again.
+// screen prints the states of a command.
 type screen struct {
 	w      io.Writer
-	asJSON bool   // one line of JSON a state, instead of a table
-	redraw bool   // each table replaces the one before, as a terminal can
-	last   []byte // that changed was asked about
+	asJSON bool   // print each state as one line of JSON instead of a table
+	redraw bool   // each table replaces the previous one on the terminal
+	last   []byte // the last argument of changed, as JSON
 }
 
-// changed reports whether a state differs from the one before, in what it is given of it.
+// changed reports whether state differs from the state of the previous call.
 func (s *screen) changed(state any) (bool, error) {
 	text, err := json.Marshal(state)
 	if err != nil {
@@ -34,8 +34,8 @@ func (s *screen) changed(state any) (bool, error) {
 	return !same, nil
 }
 
-// show prints a state: output for programs, or the table, which is a headline and lines that are
-// indented, under what it is of.
+// show prints a state. It prints output as JSON, or a table with a headline and indented lines. The
+// parameter of names the object of the table.
 func (s *screen) show(at time.Time, of string, output any, table func() (headline string, lines []byte)) error {
 	if s.asJSON {
 		return printJSON(s.w, output)
@@ -51,7 +51,7 @@ func (s *screen) show(at time.Time, of string, output any, table func() (headlin
 	return nil
 }
 
-// printJSON prints a value as one line.
+// printJSON prints a value as one line of JSON.
 func printJSON(w io.Writer, v any) error {
 	line, err := JSONLine(v)
 	if err == nil {
@@ -63,7 +63,7 @@ func printJSON(w io.Writer, v any) error {
 	return nil
 }
 
-// clearScreen moves the cursor of a terminal to its start, and clears it.
+// clearScreen moves the cursor to the top left of the terminal and clears the terminal.
 const clearScreen = "\x1b[H\x1b[2J"
 
 func isTerminal(w io.Writer) bool {
@@ -71,12 +71,12 @@ func isTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// wantsColour reports whether what is written may have colours.
+// wantsColour reports whether output to w may contain colours.
 func wantsColour(w io.Writer) bool {
 	return os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" && isTerminal(w)
 }
 
-// printText prints what has been painted, without colours unless w takes them.
+// printText prints a painted text. It removes the colours if w does not support them.
 func printText(w io.Writer, text string) error {
 	if !wantsColour(w) {
 		text = withoutColours.Replace(text)
@@ -85,8 +85,8 @@ func printText(w io.Writer, text string) error {
 	return err
 }
 
-// Printable returns s as a cell of a table: quoted if it has characters that a
-// terminal might obey, since servers send what they like, and "-" if it is empty.
+// Printable returns s as a cell of a table. It quotes s if s contains characters that a terminal
+// might interpret, because servers may send anything. It returns "-" for an empty string.
 func Printable(s string) string {
 	if s == "" {
 		return "-"
@@ -94,8 +94,8 @@ func Printable(s string) string {
 	return text.Quoted(s)
 }
 
-// JSONLine returns a value as a line of JSON, in which characters that a terminal might
-// obey are escaped.
+// JSONLine encodes a value as one line of JSON. It escapes characters that a terminal might
+// interpret.
 func JSONLine(v any) ([]byte, error) {
 	encoded, err := json.Marshal(v)
 	if err != nil {

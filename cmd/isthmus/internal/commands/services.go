@@ -28,7 +28,7 @@ func servicesCommand() cli.Command {
 	}, func(s *pflag.FlagSet) { o.pageFlags(s, pageTimeout, pageAllowed) })
 }
 
-// runServices shows the page of services, or some of it.
+// runServices shows the services page, or the services that the arguments name.
 func runServices(ctx context.Context, p cli.Process, o *Target) error {
 	var names []serviceName
 	for _, arg := range p.Args {
@@ -61,10 +61,10 @@ func runServices(ctx context.Context, p cli.Process, o *Target) error {
 	return nil
 }
 
-// serviceName is how a user names a service.
-type serviceName struct{ typed, namespace, name string } // no namespace: any
+// serviceName is the name of a service as the user typed it.
+type serviceName struct{ typed, namespace, name string } // an empty namespace matches any namespace
 
-// parseServiceName takes NAME, NAMESPACE/NAME, NAME.NAMESPACE, and what applications
+// parseServiceName parses NAME, NAMESPACE/NAME, NAME.NAMESPACE, and the name that applications
 // dial: [INSTANCE.]NAME.NAMESPACE.svc.DOMAIN[:PORT].
 func parseServiceName(typed string) (serviceName, bool) {
 	n := serviceName{typed: typed}
@@ -84,14 +84,14 @@ func parseServiceName(typed string) (serviceName, bool) {
 	return n, len(labels) <= 2 && !slices.Contains(labels, "")
 }
 
-// is reports whether a service, as the page writes it, has this name.
+// is reports whether n names a service of the page, which has the form NAMESPACE/NAME.
 func (n serviceName) is(service string) bool {
 	namespace, name, _ := strings.Cut(service, "/")
 	return name == n.name && (n.namespace == "" || n.namespace == namespace)
 }
 
-// chosen returns the services that have one of these names, all if there are none, and the names
-// that there is no service for.
+// chosen returns the services that match one of the names, and the names without a matching
+// service. If names is empty, it returns all services.
 func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Service, missing []string) {
 	if len(names) == 0 {
 		return append([]adminapi.Service{}, all...), nil
@@ -110,8 +110,9 @@ func chosen(all []adminapi.Service, names []serviceName) (list []adminapi.Servic
 	return list, missing
 }
 
-// serviceFacts are the services that do not depend on a replica's proxies, with their members,
-// and how many endpoints each offers to ports that proxies of both watch.
+// serviceFacts returns the facts that replicas should agree on. These are the members of services,
+// and the number of endpoints that each member offers to a watched port. Facts that depend on a
+// replica's proxies are marked perReplica.
 func serviceFacts(services []adminapi.Service) facts {
 	f := facts{}
 	for _, e := range services {
@@ -138,7 +139,8 @@ func serviceFacts(services []adminapi.Service) facts {
 	return f
 }
 
-// servicesTable has a line for each service, what is wrong with them and, if they are named, what their clients use.
+// servicesTable returns a headline and a table with one line per service. Problems follow and, for
+// services that the user named, the tiers that their clients use.
 func servicesTable(o *adminapi.ServicesOutput, named bool) (string, []byte) {
 	var b bytes.Buffer
 	var problems []string
@@ -197,7 +199,7 @@ func memberNames(e *adminapi.Service) string {
 	return text.Some(clusters, maxNames)
 }
 
-// endpointsOf counts those of each port by cluster.
+// endpointsOf returns the number of endpoints of each port by cluster.
 func endpointsOf(e *adminapi.Service) string {
 	var ports []string
 	for _, p := range e.Ports {
@@ -213,7 +215,7 @@ func endpointsOf(e *adminapi.Service) string {
 	return strings.Join(ports, "; ")
 }
 
-// tiersInUse is what the clients use, each set once.
+// tiersInUse returns the tiers that clients use. It lists each combination of tiers once.
 func tiersInUse(e *adminapi.Service) string {
 	var sets []string
 	for _, c := range e.Clients {
@@ -224,7 +226,7 @@ func tiersInUse(e *adminapi.Service) string {
 	return strings.Join(sets, " | ")
 }
 
-// spilled reports whether any clients use more than the first tier.
+// spilled reports whether any client uses more than the first tier.
 func spilled(e *adminapi.Service) bool {
 	return slices.ContainsFunc(e.Clients, func(c adminapi.Clients) bool { return len(c.Tiers) > 1 && c.Tiers[1].InUse })
 }
@@ -239,7 +241,7 @@ func inUse(c *adminapi.Clients) string {
 	return strings.Join(names, ", ")
 }
 
-// serviceTroubles returns all that is wrong with the service.
+// serviceTroubles returns all problems of the service.
 func serviceTroubles(e *adminapi.Service) []string {
 	list := prefixed(e.Service, e.Problems)
 	for _, f := range e.Failures {
@@ -269,8 +271,8 @@ func serviceTroubles(e *adminapi.Service) []string {
 	return list
 }
 
-// writeClients appends what the service's clients use, if they don't simply get
-// everything.
+// writeClients appends a table of the tiers that the service's clients use. It writes nothing if
+// the service has no preference.
 func writeClients(e *adminapi.Service, b *bytes.Buffer, now time.Time) {
 	if e.Preference == nil {
 		return

@@ -22,18 +22,18 @@ import (
 	"isthmus/cmd/isthmus/internal/reach"
 )
 
-// batchWindow is how long messages are collected after one has come, so that a
-// set in several messages, or a step's add and remove, is shown once.
+// batchWindow is how long messages are collected before a state is shown. A set in several
+// messages, or a step with an add and a remove, is thus shown once.
 const batchWindow = 50 * time.Millisecond
 
-// state is what a proxy holds after the messages M of one stream.
+// state is the state that a proxy has after the messages M of one stream.
 type state[M any] interface {
-	// apply changes the state as a message asks for. The error names what a server
-	// must not send.
+	// apply changes the state according to a message. It returns an error if a server must not send
+	// the message.
 	apply(*M) error
-	// started reports whether there is anything to show yet.
+	// started reports whether there is a state to show.
 	started() bool
-	// output is what is held, for -o json, and table the same for people.
+	// output returns the state for -o json, and table returns the state for people.
 	output(at time.Time, authority string) any
 	table() (headline string, lines []byte)
 }
@@ -47,9 +47,9 @@ type session[M any] struct {
 	open  func(pb.DestinationClient, context.Context, *pb.GetDestination,
 		...grpc.CallOption) (grpc.ServerStreamingClient[M], error)
 	meanings  codeMeanings
-	authority string           // the authority; set by Run
+	authority string           // set by Run
 	replica   reach.Replica    // set by run
-	limit     <-chan time.Time // of the first state, likewise
+	limit     <-chan time.Time // fires when the first state is late; set by run
 }
 
 // streamCommand returns a command that opens a stream.
@@ -73,8 +73,7 @@ func streamCommand[M any](v cli.Command, s session[M]) cli.Command {
 	})
 }
 
-// run opens the stream and shows the states until it ends, or the process gets a
-// signal.
+// run opens the stream and shows its states until the stream ends or the process receives a signal.
 func (s *session[M]) run(ctx context.Context, p cli.Process) error {
 	out := s.screen(p)
 	out.redraw = !out.asJSON && !s.once && isTerminal(p.Stdout)
@@ -101,7 +100,7 @@ func (s *session[M]) run(ctx context.Context, p cli.Process) error {
 		defer close(messages)
 		ended <- s.receive(ctx, conn, messages)
 	}()
-	defer func() { // wait for that goroutine
+	defer func() { // wait for the receiving goroutine
 		cancel()
 		for range messages {
 		}
@@ -109,7 +108,8 @@ func (s *session[M]) run(ctx context.Context, p cli.Process) error {
 	return s.display(ctx, p, out, messages, ended)
 }
 
-// connect returns a connection to a replica's gRPC server. It is made when it is used.
+// connect returns a connection to a replica's gRPC server. The connection is established on first
+// use.
 func connect(g reach.Replica) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+cmp.Or(g.Address, "gateway"),
 		grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithNoProxy(),
@@ -120,7 +120,7 @@ func connect(g reach.Replica) (*grpc.ClientConn, error) {
 		}))
 }
 
-// receive passes messages on and returns why the stream has ended; never nil.
+// receive passes messages on and returns the reason why the stream ended. The reason is never nil.
 func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan<- *M) error {
 	stream, err := s.open(pb.NewDestinationClient(conn), ctx,
 		&pb.GetDestination{Scheme: "k8s", Path: s.authority, ContextToken: s.token})
@@ -140,8 +140,8 @@ func (s *session[M]) receive(ctx context.Context, conn *grpc.ClientConn, to chan
 	}
 }
 
-// display applies messages and shows the state until messages is closed, when
-// ended has the reason, or the process gets a signal.
+// display applies messages and shows the state until messages is closed or the process receives a
+// signal. When messages is closed, ended contains the reason.
 func (s *session[M]) display(
 	ctx context.Context, p cli.Process, out *screen, messages <-chan *M, ended <-chan error,
 ) error {
@@ -176,13 +176,13 @@ func (s *session[M]) display(
 			if err := s.show(out); err != nil || s.once {
 				return err
 			}
-		case <-ctx.Done(): // at a signal
+		case <-ctx.Done(): // on a signal
 			return nil
 		}
 	}
 }
 
-// show prints what is held, if that has changed.
+// show prints the state if it has changed.
 func (s *session[M]) show(out *screen) error {
 	if changed, err := out.changed(s.state.output(time.Time{}, s.authority)); err != nil || !changed {
 		return err
@@ -191,7 +191,7 @@ func (s *session[M]) show(out *screen) error {
 	return out.show(now, s.authority, s.state.output(now, s.authority), s.state.table)
 }
 
-// finish shows the last state, and returns why the stream has ended.
+// finish shows the last state and returns the reason why the stream ended.
 func (s *session[M]) finish(out *screen, ended error) error {
 	if s.state.started() {
 		if err := s.show(out); err != nil || s.once {
@@ -201,12 +201,11 @@ func (s *session[M]) finish(out *screen, ended error) error {
 	return s.meanings.explainEnd(s.replica, ended)
 }
 
-// codeMeanings explain the status codes that an RPC has a meaning of its own for; of
-// codes.Unavailable they are one more cause.
+// codeMeanings explain status codes that have a specific meaning for an RPC. The text for
+// codes.Unavailable is an additional cause.
 type codeMeanings map[codes.Code]string
 
-// explainEnd returns an error with why a stream has ended, and what a proxy does
-// then.
+// explainEnd returns an error that says why a stream ended and how a proxy reacts.
 func (m codeMeanings) explainEnd(from reach.Replica, err error) error {
 	if errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s ended the stream without an error: a proxy opens it again", from)

@@ -11,13 +11,14 @@ import (
 	"isthmus/internal/adminapi"
 )
 
-// versionOptions are those of "isthmus version".
+// versionOptions are the options of "isthmus version".
 type versionOptions struct {
 	Target
 	clientOnly bool
 }
 
-// Version is the command "version". Of this program it prints details, or own as JSON.
+// Version returns the command "version". For this program, the command prints details or, as JSON,
+// own.
 func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 	o := new(versionOptions)
 	return o.command(cli.Command{
@@ -32,13 +33,13 @@ func Version(own adminapi.Build, details func(io.Writer)) cli.Command {
 	})
 }
 
-// runVersion prints the versions. A replica that can't be asked is no failure: this
-// program's version is there.
+// runVersion prints the versions. An unreachable replica is no failure, because the version of this
+// program is still printed.
 func runVersion(
 	ctx context.Context, p cli.Process, o *versionOptions, own adminapi.Build, details func(io.Writer),
 ) error {
 	if !o.asJSON() {
-		details(p.Stdout) // whatever the replicas take
+		details(p.Stdout) // first, because replicas may respond slowly
 	}
 	v := adminapi.VersionOutput{Client: own}
 	if !o.clientOnly {
@@ -61,8 +62,7 @@ func runVersion(
 	return nil
 }
 
-// printVersions has a line for each replica, and notes on standard error for those
-// that can't be asked.
+// printVersions prints one line for each replica. Errors of replicas go to standard error.
 func printVersions(p cli.Process, v adminapi.VersionOutput) {
 	if v.Error != "" {
 		v.Gateways = []adminapi.ReplicaBuild{{Error: v.Error}}
